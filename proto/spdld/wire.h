@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+// Frames of the data socket: one frame is one SOCK_SEQPACKET message, little-endian, fixed-width.
+// Every frame starts with FrameHeader; what follows the fixed part is named by the comment at the
+// frame. Reserved bytes are zero when sent and ignored when received. docs/data-plane.md tells the
+// conversation; payload never travels here.
+//
+//   consumer                                daemon
+//   Hello            ->
+//                    <-                     Welcome | Error
+//   Attach (+ Blob…) ->
+//                    <-                     Progress …, Attached | Error
+//                    <-                     ArenaOpen (+ fd), Schema, Batch …, EpochEnd …
+//   Release, Seek, Query, Detach ->
+//                    <-                     Batch …, Reset, Blob …, ArenaRetire, Bye
+namespace spdld::wire {
+
+inline constexpr std::uint32_t kWireMagic = 0x4c445053;  // "SPDL"
+inline constexpr std::uint32_t kProtocolMin = 1;         // oldest version this build speaks
+inline constexpr std::uint32_t kProtocolMax = 1;         // newest
+inline constexpr std::uint32_t kMaxFrameBytes = 32768;
+inline constexpr std::uint32_t kMaxBlobBytes = 16u << 20;
+inline constexpr std::uint32_t kMinCredits = 2;
+inline constexpr std::uint32_t kMaxCredits = 64;
+
+enum class FrameType : std::uint32_t {
+  // consumer -> daemon
+  kHello = 1,
+  kAttach = 2,
+  kRelease = 3,
+  kSeek = 4,
+  kQuery = 5,
+  kDetach = 6,
+  // daemon -> consumer
+  kWelcome = 64,
+  kError = 65,
+  kProgress = 66,
+  kAttached = 67,
+  kArenaOpen = 68,
+  kArenaRetire = 69,
+  kSchema = 70,
+  kBatch = 71,
+  kEpochEnd = 72,
+  kReset = 73,
+  kBye = 74,
+  // either way
+  kBlob = 128,
+};
+
+struct FrameHeader {
+  FrameType type;
+  std::uint32_t bytes;  // of the whole frame, this header included
+};
+static_assert(sizeof(FrameHeader) == 8);
+
+// First on every connection. Fixed for all versions to come.
+struct HelloFrame {
+  FrameHeader header;
+  std::uint32_t magic;
+  std::uint32_t protocol_min;
+  std::uint32_t protocol_max;
+  std::uint32_t reserved;
+  char client[48];  // name and version of the client, for messages: "spdld-python 0.1.0"
+};
+static_assert(sizeof(HelloFrame) == 72);
+
+struct WelcomeFrame {
+  FrameHeader header;
+  std::uint32_t magic;
+  std::uint32_t protocol;      // the one both will speak
+  std::uint32_t protocol_min;  // what the daemon could have spoken
+  std::uint32_t protocol_max;
+  std::uint8_t generation[16];  // of the daemon's process: another one after a restart
+  char server[48];
+};
+static_assert(sizeof(WelcomeFrame) == 88);
+
+// An error ends the connection unless `fatal` is 0. Codes are gRPC's (server/base/status.h).
+struct ErrorFrame {
+  FrameHeader header;
+  std::uint32_t code;
+  std::uint32_t fatal;
+  std::uint32_t text_bytes;  // UTF-8 text follows
+  std::uint32_t reserved;
+};
+static_assert(sizeof(ErrorFrame) == 24);
+
+enum class StartMode : std::uint32_t {
+  kFresh = 0,   // epoch 0, step 0
+  kCursor = 1,  // at AttachFrame's cursor
+  kLedger = 2,  // at the daemon's own record
+};
+
+// Texts follow as {TextKey, bytes, UTF-8}, each padded to 4 bytes. A text that does not fit into
+// the frame (a pipeline's YAML) is sent before it by Blob frames of kind kPipelineYaml.
+enum class TextKey : std::uint32_t {
+  kPipeline = 1,
+  kJob = 2,  // empty: private to this process
+  kVar = 3,  // "key=value", repeated
+  kReplica = 4,
+  kOrderDigest = 5,  // of the cursor
+  kClientName = 6,   // shown by `spdlctl get sessions`
+};
+
+struct TextHeader {
+  TextKey key;
+  std::uint32_t bytes;
+};
+static_assert(sizeof(TextHeader) == 8);
+
+struct AttachFrame {
+  FrameHeader header;
+  std::int32_t shard;       // -1: the daemon assigns (jobs made over gRPC)
+  std::int32_t num_shards;  // -1: as the job has it
+  std::int32_t replicas;
+  std::uint32_t credits;    // 0: as the pipeline says
+  std::int64_t batch_size;  // -1: as the pipeline says
+  std::int64_t seed;        // valid if has_seed
+  std::uint32_t has_seed;
+  std::uint32_t incarnation;  // restart count of the launcher; a newer one evicts older ones
+  StartMode start;
+  std::uint32_t reconnect;  // 1: the same consumer after a lost connection
+  std::uint64_t epoch;      // cursor, for kCursor:
+  std::uint64_t position;   //   first position of `step`, over all shards
+  std::uint64_t step;
+  std::uint32_t text_count;
+  std::uint32_t blob_bytes;  // of the YAML that was sent before; 0: none
+};
+static_assert(sizeof(AttachFrame) == 96);
+
+// Something is going on that takes time; counts as a sign of life.
+struct ProgressFrame {
+  FrameHeader header;
+  std::uint64_t done;
+  std::uint64_t total;  // 0: unknown
+  std::uint32_t text_bytes;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(ProgressFrame) == 32);
+
+struct AttachedFrame {
+  FrameHeader header;
+  std::uint64_t session;
+  std::uint64_t items;            // N of the dataset
+  std::uint64_t steps_per_epoch;  // of a whole epoch
+  std::uint64_t batch_size;
+  std::int64_t seed;
+  std::int32_t shard;
+  std::int32_t num_shards;
+  std::int32_t replicas;
+  std::uint32_t credits;
+  std::uint64_t epoch;  // where the stream starts
+  std::uint64_t step;
+  std::uint64_t position;
+  std::uint64_t epochs;  // the job's epochs; 0: no end
+  std::uint32_t pipeline_version;
+  std::uint32_t text_count;  // kOrderDigest, kPipeline, kJob follow as texts
+};
+static_assert(sizeof(AttachedFrame) == 112);
+
+// Carries one fd (SCM_RIGHTS).
+struct ArenaOpenFrame {
+  FrameHeader header;
+  std::uint32_t arena_id;
+  std::uint32_t kind;  // ArenaKind
+  std::uint64_t total_bytes;
+  std::uint8_t generation[16];
+};
+static_assert(sizeof(ArenaOpenFrame) == 40);
+
+enum class ArenaKind : std::uint32_t { kMemfd = 1, kPosix = 2, kHugetlb = 3 };
+
+// No further batch comes from this arena. The consumer unmaps it when its last lease ends.
+struct ArenaRetireFrame {
+  FrameHeader header;
+  std::uint32_t arena_id;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(ArenaRetireFrame) == 16);
+
+// Comes before the first batch that uses it. FieldLayout[field_count] follow (arena.h).
+struct SchemaFrame {
+  FrameHeader header;
+  std::uint32_t schema_id;
+  std::uint32_t pipeline_version;
+  std::uint32_t field_count;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(SchemaFrame) == 24);
+
+struct BatchFrame {
+  FrameHeader header;
+  std::uint64_t lease;  // opaque to the consumer: it goes back in Release
+  std::uint32_t arena_id;
+  std::uint32_t schema_id;
+  std::uint64_t slot_offset;  // of the slot, from the arena's first byte
+  std::uint64_t slot_bytes;
+  std::uint64_t epoch;
+  std::uint64_t step;
+  std::uint64_t next_position;  // the cursor after this batch
+  std::uint32_t rows;
+  std::uint32_t seek;  // serial of the seek this batch answers; older ones are released unseen
+};
+static_assert(sizeof(BatchFrame) == 72);
+
+struct EpochEndFrame {
+  FrameHeader header;
+  std::uint64_t epoch;
+  std::uint64_t steps;
+  std::uint32_t seek;
+  std::uint32_t last;  // 1: the job has no further epoch
+};
+static_assert(sizeof(EpochEndFrame) == 32);
+
+struct ReleaseFrame {
+  FrameHeader header;
+  std::uint64_t lease;
+};
+static_assert(sizeof(ReleaseFrame) == 16);
+
+// Go to the start of `epoch`, or to a position inside it. Answered by Reset with the same serial.
+struct SeekFrame {
+  FrameHeader header;
+  std::uint64_t epoch;
+  std::uint64_t position;
+  std::uint64_t step;
+  std::uint32_t seek;  // serial, counted by the consumer from 1
+  std::uint32_t reserved;
+};
+static_assert(sizeof(SeekFrame) == 40);
+
+// The daemon's word that what follows belongs to seek `seek` (0: to none). Sent by itself when the
+// job's position or sharding was changed over gRPC.
+struct ResetFrame {
+  FrameHeader header;
+  std::uint64_t epoch;
+  std::uint64_t position;
+  std::uint64_t step;
+  std::uint64_t steps_per_epoch;
+  std::uint32_t seek;
+  std::int32_t shard;
+  std::int32_t num_shards;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(ResetFrame) == 56);
+
+enum class QueryKind : std::uint32_t { kClasses = 1, kStats = 2 };
+
+// Answered by Blob frames with the same serial.
+struct QueryFrame {
+  FrameHeader header;
+  QueryKind kind;
+  std::uint32_t serial;
+};
+static_assert(sizeof(QueryFrame) == 16);
+
+enum class BlobKind : std::uint32_t {
+  kPipelineYaml = 1,  // consumer: the pipeline's text, for the Attach that follows
+  kClasses = 2,       // daemon: class names, NUL-separated, in index order
+  kStats = 3,         // daemon: JSON
+};
+
+// Part of a text longer than a frame; chunk bytes follow. The parts come in order.
+struct BlobFrame {
+  FrameHeader header;
+  BlobKind kind;
+  std::uint32_t serial;
+  std::uint32_t offset;
+  std::uint32_t total_bytes;
+};
+static_assert(sizeof(BlobFrame) == 24);
+
+struct DetachFrame {
+  FrameHeader header;
+};
+static_assert(sizeof(DetachFrame) == 8);
+
+enum class ByeReason : std::uint32_t {
+  kShutdown = 1,  // the daemon stops or restarts: reconnect
+  kEvicted = 2,   // by an operator or a newer incarnation: do not reconnect
+  kJobDeleted = 3,
+  kResized = 4,  // the job has no such shard any more
+};
+
+// The daemon closes this connection; text follows.
+struct ByeFrame {
+  FrameHeader header;
+  ByeReason reason;
+  std::uint32_t text_bytes;
+};
+static_assert(sizeof(ByeFrame) == 16);
+
+}  // namespace spdld::wire

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+namespace spdld {
+
+// Bytes that grow but are never zeroed and never shrink, so that a reused one allocates nothing
+// once it has seen its largest content. Not thread-safe; one owner at a time.
+class ByteBuffer {
+ public:
+  std::byte* data() { return data_.get(); }
+  const std::byte* data() const { return data_.get(); }
+  std::size_t size() const { return size_; }
+  std::size_t capacity() const { return capacity_; }
+  std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
+
+  // Sets the size; content is kept only when it fits the capacity already there.
+  std::byte* resize(std::size_t size) {
+    if (size > capacity_) {
+      const std::size_t grown = size + size / 4 + 64;
+      data_ = std::unique_ptr<std::byte[]>(new std::byte[grown]);
+      capacity_ = grown;
+    }
+    size_ = size;
+    return data_.get();
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> data_;
+  std::size_t size_ = 0;
+  std::size_t capacity_ = 0;
+};
+
+}  // namespace spdld

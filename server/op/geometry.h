@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "op/image.h"
+
+namespace spdld {
+
+enum class Interpolation { kNearest, kBilinear, kBicubic };
+
+// What a chain of crops, resizes and flips comes to: take `crop` of the source, resize it to
+// `scaled`, keep `window` of that, mirror it left to right if `flip`. Coordinates are those of the
+// upright source (EXIF orientation undone). `window` may reach beyond `scaled`: there it is 0.
+//
+// It is what makes fusion possible: a decoder needs to decode only what `window` depends on.
+struct Geometry {
+  Rect crop;
+  Size scaled;
+  Rect window;
+  bool flip = false;
+  Interpolation interpolation = Interpolation::kBilinear;
+  bool antialias = true;
+
+  // The chain that does nothing to a source of this size.
+  static Geometry identity(Size source) {
+    const Rect all{0, 0, source.width, source.height};
+    return {.crop = all, .scaled = source, .window = all};
+  }
+
+  Size output() const { return window.size(); }
+  bool resizes() const { return scaled != crop.size(); }
+
+  // Appends to the chain. `resize` is false when this chain cannot hold it (it resizes already, or
+  // reaches beyond the source): the pixels so far must be made first, and a new chain begun.
+  void append_crop(Rect rect);  // in the coordinates of output(); may reach beyond
+  void append_flip() { flip = !flip; }
+  [[nodiscard]] bool append_resize(Size size, Interpolation interpolation, bool antialias);
+};
+
+}  // namespace spdld

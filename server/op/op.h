@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/status.h"
+#include "op/geometry.h"
+#include "op/image.h"
+#include "op/tensor_spec.h"
+
+namespace spdld {
+
+// What a stage runs: immutable after it was made, used by every worker at once. An op says what it
+// does to one sample and lets the compiler decide where and with what it runs (engine/plan.h),
+// which is how a crop becomes a region-of-interest decode and a normalise part of the write into
+// the slot. So an op is one of the kinds below; each is a class of its own because the compiler
+// treats it so.
+class Op {
+ public:
+  virtual ~Op() = default;
+
+  // The fields it reads and replaces, such as {"image"}.
+  const std::vector<std::string>& fields() const { return fields_; }
+
+ protected:
+  explicit Op(std::vector<std::string> fields) : fields_(std::move(fields)) {}
+
+ private:
+  std::vector<std::string> fields_;
+};
+
+// Brings an item's bytes from its source. Always first.
+class FetchOp final : public Op {
+ public:
+  FetchOp() : Op({}) {}
+};
+
+// Turns encoded images into pixels. One per worker, made by DecodeImageOp: owns codec contexts and
+// scratch, and is reused from sample to sample without allocating. Not thread-safe.
+class ImageDecoder {
+ public:
+  virtual ~ImageDecoder() = default;
+
+  // Reads the header and checks the limits and that the file is whole; the size is that of the
+  // upright image. `bytes` must live until the next open(). Errors are the data's: kDataLoss
+  // (corrupt, truncated), kResourceExhausted (over a limit), kInvalidArgument (not an image we
+  // read).
+  virtual Result<Size> open(std::span<const std::byte> bytes) = 0;
+
+  // Decodes `region` of the image that open() saw, once per open(). Pixels are the same, byte for
+  // byte, as those of a full decode.
+  virtual Status read(const Rect& region, RowSink& rows) = 0;
+};
+
+class DecodeImageOp : public Op {
+ public:
+  using Op::Op;
+  virtual std::unique_ptr<ImageDecoder> make_decoder() const = 0;
+  virtual int channels() const = 0;
+};
+
+// Crops, resizes, flips: changes which pixels are where, not what they are. All images among its
+// fields share one draw.
+class GeometryOp : public Op {
+ public:
+  using Op::Op;
+
+  // Appends to the chain what it does to an image of chain.output() pixels; false when the chain
+  // must be made into pixels first (Geometry::append_resize). A second call with the same rng on a
+  // fresh chain of the same size does the same.
+  virtual Result<bool> append_to(Geometry& chain, KeyedRng rng) const = 0;
+
+  // The size it gives every image, or nothing if that depends on the image (`in`: likewise,
+  // before).
+  virtual std::optional<Size> output_size(std::optional<Size> in) const = 0;
+
+  // Whether it resizes: at most one such op fits into a chain.
+  virtual bool resizes() const = 0;
+};
+
+// The last pass over the pixels: uint8 to dtype, scaled and normalised by channel.
+// out = (in * scale - mean[c]) / std[c], in float32, rounded to nearest even for dtype.
+struct PixelFormat {
+  DType dtype = DType::kUInt8;
+  float scale = 1.0F;  // 1/255 once the values are meant to lie in [0, 1]
+  bool normalized = false;
+  std::array<float, 4> mean{};
+  std::array<float, 4> std{1, 1, 1, 1};
+};
+
+class PixelOp : public Op {
+ public:
+  using Op::Op;
+  // Appends to what the pixels become; an error names what cannot follow what.
+  virtual Status append_to(PixelFormat& format, int channels) const = 0;
+};
+
+}  // namespace spdld

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// How a pipeline's items are found and ordered, as plain values: spec/ fills them from YAML,
+// source/ acts on them, and neither knows the other.
+namespace spdld {
+
+struct Shuffle {
+  enum class Kind { kNone, kGlobal, kBlock };
+  Kind kind = Kind::kNone;
+  std::uint64_t block = 4096;     // items a block
+  std::uint64_t interleave = 16;  // blocks that are mixed with each other
+
+  friend bool operator==(const Shuffle&, const Shuffle&) = default;
+};
+
+// What becomes of the rows that do not fill a whole step of all shards.
+enum class Tail { kDrop, kPad, kKeep };
+
+struct ClassesSpec {
+  enum class Kind {
+    kDirectories,  // the sorted names of the top-level directories
+    kList,         // `names`
+    kFile,         // one name a line in `path`
+    kPipeline,     // those of the pipeline `pipeline`
+  };
+  Kind kind = Kind::kDirectories;
+  std::vector<std::string> names;
+  std::string path;
+  std::string pipeline;
+
+  friend bool operator==(const ClassesSpec&, const ClassesSpec&) = default;
+};
+
+struct FilesSpec {
+  std::string root;  // absolute
+  std::string pattern = "**/*";
+  enum class Label { kNone, kParentDir };
+  Label label = Label::kNone;
+  ClassesSpec classes;
+  bool follow_symlinks = true;
+
+  friend bool operator==(const FilesSpec&, const FilesSpec&) = default;
+};
+
+// Transient I/O errors are tried `retries` more times with growing pauses, then fail.
+struct RetrySpec {
+  int retries = 5;
+
+  friend bool operator==(const RetrySpec&, const RetrySpec&) = default;
+};
+
+}  // namespace spdld

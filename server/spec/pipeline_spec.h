@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "op/order_spec.h"
+#include "op/params.h"
+#include "op/tensor_spec.h"
+
+namespace spdld::spec {
+
+// Where something stands in a text; 1-based.
+struct Location {
+  std::string file;
+  int line = 0;
+  int column = 0;
+
+  std::string text() const;  // "file:line:col"
+};
+
+struct StageSpec {
+  std::string op;
+  Params params;
+  std::optional<int> concurrency;  // none: as many as there are workers
+  Location where;
+};
+
+using SourceSpec = std::variant<FilesSpec>;
+
+struct BatchSpec {
+  std::int64_t size = 0;
+  Tail last = Tail::kDrop;
+  Layout layout = Layout::kNCHW;
+  std::uint64_t max_bytes = 0;  // of a variable-size field in one batch; 0: not given
+};
+
+struct DeliverySpec {
+  std::string device = "cpu";
+  int prefetch = 4;  // batches that one consumer may hold or have waiting
+};
+
+struct ErrorPolicy {
+  enum class OnDecode { kReplace, kFail };
+  OnDecode decode = OnDecode::kReplace;
+  RetrySpec io;
+  double budget_fraction = 0.01;  // of the dataset's items ...
+  std::int64_t budget_min = 100;  // ... and at least so many may be replaced
+};
+
+// A pipeline as its author meant it: parsed, complete, checked against the op registry; nothing in
+// it refers to YAML any more. Immutable once parsed.
+struct PipelineSpec {
+  std::string name;
+  std::uint64_t seed = 0;
+  SourceSpec source;
+  Shuffle shuffle;
+  std::vector<StageSpec> stages;
+  BatchSpec batch;
+  DeliverySpec delivery;
+  ErrorPolicy on_error;
+
+  // The whole, resolved (vars, env, extends applied), in one canonical form: two pipelines with the
+  // same text do the same.
+  std::string canonical_text;
+  std::map<std::string, std::string> vars;  // as resolved
+};
+
+}  // namespace spdld::spec
