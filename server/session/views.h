@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "op/tensor_spec.h"
+
+// What the session layer is asked and what it tells: plain values, which control/ turns into
+// messages and nothing else keeps.
+namespace spdld::session {
+
+// Who asks, as the kernel told it (SO_PEERCRED).
+struct Caller {
+  uid_t uid = 0;
+  pid_t pid = 0;
+};
+
+struct ApplyRequest {
+  std::string yaml;
+  std::string file;  // for messages and relative paths: absolute, or "-" for a text without a file
+  std::map<std::string, std::string> vars;
+  std::map<std::string, std::string> env;  // what the submitter resolved ${env:NAME} to
+  bool dry_run = false;
+};
+
+struct PipelineView {
+  std::string name;
+  std::uint32_t version = 0;
+  uid_t owner = 0;
+  std::string state;  // "indexing", "ready", "failed"
+  std::string error;  // why, when failed
+  std::uint64_t indexed = 0;
+  std::uint64_t items = 0;
+  std::uint64_t classes = 0;
+  std::string order_digest;
+  std::string content_digest;
+  std::uint64_t batch_size = 0;
+  std::vector<TensorSpec> tensors;
+  std::uint32_t jobs = 0;  // that run it now
+};
+
+enum class EpochMode { kAuto, kManual };
+
+struct JobRequest {
+  std::string job;
+  std::string pipeline;
+  std::uint32_t num_shards = 1;
+  std::uint32_t replicas = 1;
+  std::optional<std::uint64_t> seed;
+  std::optional<std::uint64_t> batch_size;
+  std::map<std::string, std::string> vars;
+  EpochMode epochs = EpochMode::kAuto;
+  std::uint64_t max_epochs = 0;  // 0: no end
+};
+
+struct ShardView {
+  std::uint32_t shard = 0;
+  std::uint64_t session = 0;  // 0: nobody is attached
+  pid_t pid = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;  // the next one to be handed out
+};
+
+struct JobView {
+  std::string job;
+  std::string pipeline;
+  uid_t owner = 0;
+  std::uint32_t pipeline_version = 0;
+  bool declared = false;  // made over gRPC, not by its first rank
+  std::uint32_t num_shards = 0;
+  std::uint32_t replicas = 1;
+  std::uint64_t seed = 0;
+  std::uint64_t batch_size = 0;
+  EpochMode epochs = EpochMode::kAuto;
+  std::uint64_t open_epochs = 0;  // manual: epochs [0, open_epochs) may be read
+  std::uint64_t max_epochs = 0;
+  std::uint64_t steps_per_epoch = 0;
+  std::uint64_t items = 0;
+  std::uint64_t replaced = 0;  // distinct items that were replaced
+  std::uint64_t replace_budget = 0;
+  std::vector<ShardView> shards;
+};
+
+struct SessionView {
+  std::uint64_t id = 0;
+  uid_t uid = 0;
+  pid_t pid = 0;
+  std::string client;
+  std::string job;
+  std::string pipeline;
+  std::uint32_t shard = 0;
+  std::uint32_t num_shards = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
+  std::uint32_t credits = 0;
+  std::uint32_t leases = 0;
+  std::uint32_t ready = 0;  // finished batches that wait for a credit
+  std::uint64_t batches = 0;
+  std::uint64_t arena_bytes = 0;
+};
+
+struct StageView {
+  std::string job;
+  std::string pipeline;
+  std::string stage;  // "decode_image + random_resized_crop": fused ops are one stage
+  std::uint64_t tasks = 0;
+  std::uint64_t failures = 0;
+  double busy_s = 0;
+  double wait_s = 0;  // between being ready and being begun
+  std::uint32_t in_flight = 0;
+  std::uint32_t concurrency = 0;
+  std::uint64_t p50_us = 0;
+  std::uint64_t p99_us = 0;
+};
+
+struct FailureView {
+  std::string job;
+  std::string pipeline;
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;
+  std::uint64_t item = 0;
+  std::string uri;
+  std::string code;
+  std::string message;
+  std::optional<std::uint64_t> replaced_by;
+};
+
+struct DaemonView {
+  std::string version;
+  pid_t pid = 0;
+  double uptime_s = 0;
+  std::uint32_t cpu_threads = 0;
+  std::uint32_t io_threads = 0;
+  std::uint64_t arena_used = 0;
+  std::uint64_t arena_budget = 0;
+  std::string arena_kind;
+  std::string arena_note;  // what the kind does not protect against
+  std::uint32_t sessions = 0;
+  std::uint32_t jobs = 0;
+  std::uint32_t pipelines = 0;
+  std::uint64_t batches = 0;
+  std::uint64_t rows = 0;
+  std::vector<std::string> warnings;  // state_dir is full, a cache was skipped ...
+};
+
+// One batch as the model would see it, for `spdlctl preview`.
+struct PreviewView {
+  std::vector<TensorSpec> tensors;
+  std::vector<std::vector<std::byte>> data;  // dense rows, per tensor
+  std::vector<std::int64_t> indices;
+  std::vector<std::string> uris;
+  std::vector<std::string> classes;
+};
+
+}  // namespace spdld::session
