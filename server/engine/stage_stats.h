@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace spdld::engine {
+
+// What a stage did so far, and how it reads.
+struct StageSnapshot {
+  std::uint64_t tasks = 0;
+  std::uint64_t failures = 0;
+  std::chrono::nanoseconds busy{0};
+  std::chrono::nanoseconds wait{0};
+  std::uint32_t in_flight = 0;
+  std::chrono::nanoseconds p50{0};
+  std::chrono::nanoseconds p99{0};
+};
+
+// Counters of one stage: always on, a few relaxed adds per task, for the numbers are read one by one
+// and need no order among each other. Any thread.
+class StageStats {
+ public:
+  void begin() { in_flight_.fetch_add(1, std::memory_order_relaxed); }
+  void end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, bool failed);
+
+  StageSnapshot snapshot() const;
+
+ private:
+  // Four buckets to each power of two of nanoseconds: percentiles within 19 %.
+  static constexpr int kBucketsPerOctave = 4;
+  static constexpr int kBuckets = 44 * kBucketsPerOctave;
+
+  static int bucket_of(std::uint64_t ns);
+  static std::chrono::nanoseconds bucket_value(int bucket);
+
+  std::atomic<std::uint64_t> tasks_{0};
+  std::atomic<std::uint64_t> failures_{0};
+  std::atomic<std::uint64_t> busy_ns_{0};
+  std::atomic<std::uint64_t> wait_ns_{0};
+  std::atomic<std::uint32_t> in_flight_{0};
+  std::array<std::atomic<std::uint64_t>, kBuckets> histogram_{};
+};
+
+}  // namespace spdld::engine
