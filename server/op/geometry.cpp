@@ -1,17 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "op/geometry.h"
 
-namespace spdld {
+#include <algorithm>
 
-void Geometry::append_crop(Rect rect) {
+namespace spdld {
+namespace {
+
+Rect intersect(const Rect& a, const Rect& b) {
+  const int x = std::max(a.x, b.x);
+  const int y = std::max(a.y, b.y);
+  const int right = std::min(a.x + a.width, b.x + b.width);
+  const int bottom = std::min(a.y + a.height, b.y + b.height);
+  if (right <= x || bottom <= y) return {};
+  return {x, y, right - x, bottom - y};
+}
+
+}  // namespace
+
+bool Geometry::append_crop(Rect rect) {
   // A crop that follows a flip cuts the mirrored columns.
   const int x = flip ? window.width - rect.x - rect.width : rect.x;
-  window = {window.x + x, window.y + rect.y, rect.width, rect.height};
+  const Rect cut{window.x + x, window.y + rect.y, rect.width, rect.height};
+  const Rect all{0, 0, scaled.width, scaled.height};
+  const Rect shown = intersect(cut, all);
+  if (intersect(shown, window) != shown) return false;
+  window = cut;
+  return true;
 }
 
 bool Geometry::append_resize(Size size, Interpolation how, bool smooth) {
   if (size == output()) return true;
-  if (resizes()) return false;
+  if (resizes() || (flip && how == Interpolation::kNearest)) return false;
   if (window.x < 0 || window.y < 0 || window.x + window.width > scaled.width ||
       window.y + window.height > scaled.height) {
     return false;

@@ -29,9 +29,12 @@ struct Geometry {
   Size output() const { return window.size(); }
   bool resizes() const { return scaled != crop.size(); }
 
-  // Appends to the chain. `resize` is false when this chain cannot hold it (it resizes already, or
-  // reaches beyond the source): the pixels so far must be made first, and a new chain begun.
-  void append_crop(Rect rect);  // in the coordinates of output(); may reach beyond
+  // Append to the chain. False, and nothing appended, when this chain cannot hold it: the pixels so
+  // far must be made first, and a new chain begun. That is so for a crop that would bring back
+  // pixels which an earlier crop took away (beyond output() all is 0), and for a resize of what is
+  // resized already, reaches beyond the source, or is mirrored and sampled by nearest (which does
+  // not commute).
+  [[nodiscard]] bool append_crop(Rect rect);  // in the coordinates of output(); may reach beyond
   void append_flip() { flip = !flip; }
   [[nodiscard]] bool append_resize(Size size, Interpolation interpolation, bool antialias);
 };
