@@ -129,7 +129,7 @@ struct AttachFrame {
   std::uint32_t text_count;
   std::uint32_t blob_bytes;  // of the YAML that was sent before; 0: none
 };
-static_assert(sizeof(AttachFrame) == 96);
+static_assert(sizeof(AttachFrame) == 88);
 
 // Something is going on that takes time; counts as a sign of life.
 struct ProgressFrame {
@@ -159,7 +159,7 @@ struct AttachedFrame {
   std::uint32_t pipeline_version;
   std::uint32_t text_count;  // kOrderDigest, kPipeline, kJob follow as texts
 };
-static_assert(sizeof(AttachedFrame) == 112);
+static_assert(sizeof(AttachedFrame) == 104);
 
 // Carries one fd (SCM_RIGHTS).
 struct ArenaOpenFrame {

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "spdld/arena.h"
+#include "spdld/error.h"
+
+namespace spdld {
+
+using DType = wire::DType;
+using FieldKind = wire::FieldKind;
+
+namespace client {
+struct BatchState;
+}
+
+// One field of a batch. It points into the batch's memory and is valid as long as the batch, or
+// what Batch::owner() gave for it, lives.
+struct TensorView {
+  std::string_view name;
+  FieldKind kind = FieldKind::kDense;
+  DType dtype = DType::kUInt8;
+  bool meta = false;    // about the rows, not part of the sample: "__index", "__valid"
+  bool copied = false;  // small: lies in the batch's own memory and pins no slot
+  std::uint32_t ndim = 0;
+  std::array<std::int64_t, wire::kMaxRank + 1> dims{};  // rows first; -1 where rows differ
+  const std::byte* data = nullptr;
+  std::uint64_t bytes = 0;  // of the values that are there
+  // Ragged: first element of each row; bytes: first byte of each row; rows + 1 of them. Else null.
+  const std::int64_t* offsets = nullptr;
+  const std::int64_t* shapes = nullptr;  // ragged: rows x (ndim - 1)
+
+  std::span<const std::int64_t> shape() const { return {dims.data(), ndim}; }
+};
+
+// A finished batch. A cheap handle: copies share one lease, which ends when the last handle and the
+// last owner() of a field that was not copied are gone, on whatever thread that is. Ending it is a
+// no-op in a forked child and after the connection was lost. Reading is thread-safe; the memory is
+// read-only, and a forked child must not touch it.
+class SPDLD_API Batch {
+ public:
+  std::uint64_t epoch() const;
+  std::uint64_t step() const;  // index in the epoch of the global batch
+  std::uint64_t rows() const;
+  std::uint32_t pipeline_version() const;
+
+  // Dataset index of what is in each row; empty if the pipeline gives none.
+  std::span<const std::int64_t> indices() const;
+  // 1 per row, or 0 for one that was substituted, rejected or is padding; empty likewise.
+  std::span<const std::uint8_t> valid() const;
+
+  std::span<const TensorView> fields() const;                 // meta fields too
+  const TensorView* find(std::string_view name) const;        // null: there is no such field
+  const TensorView& operator[](std::string_view name) const;  // throws PipelineError
+  // One row of a field of kind bytes. Throws PipelineError.
+  std::string_view text(std::string_view name, std::uint64_t row) const;
+
+  // Keeps the memory behind one of fields() alive: the lease, or the copy alone.
+  std::shared_ptr<const void> owner(const TensorView& field) const;
+
+  // The field's values in a private copy-on-write view: writes stay in this process, cost a page
+  // each, and vanish when the lease ends. For a field that was copied, the copy itself. Throws
+  // LeaseError where the kind of memory cannot give such a view (huge pages).
+  std::byte* private_data(const TensorView& field) const;
+
+  // Ends the lease now. Throws LeaseError while other handles or owners are there.
+  void release();
+  bool released() const;
+
+  explicit Batch(std::shared_ptr<client::BatchState> state);
+
+ private:
+  std::shared_ptr<client::BatchState> state_;
+};
+
+}  // namespace spdld

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spdld/batch.h"
+#include "spdld/error.h"
+
+namespace spdld {
+
+// A position that can be resumed exactly: the one after the last batch handed to the caller,
+// whatever is prefetched or still held. Independent of batch size and number of shards.
+struct Cursor {
+  std::string order_digest = {};  // empty: not known, and not checked
+  std::int64_t seed = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;  // first position of `step`, over all shards
+  std::uint64_t step = 0;
+
+  friend bool operator==(const Cursor&, const Cursor&) = default;
+};
+
+enum class Start {
+  kFresh,   // epoch 0
+  kLedger,  // where the daemon's record says that this shard was
+};
+
+// How to attach. What is not given comes from the launcher's environment, the pipeline or the job.
+struct LoaderOptions {
+  std::string pipeline = {};
+  std::optional<std::string> job = {};  // none: the launcher's id, or private for a single process
+  std::optional<std::int32_t> rank = {};
+  std::optional<std::int32_t> world_size = {};
+  std::optional<std::int32_t> shard = {};       // none: rank; -1: the daemon assigns one
+  std::optional<std::int32_t> num_shards = {};  // none: world_size; -1: as the job has it
+  std::string replica = {};                     // names one of the consumers of a shard
+  std::int32_t replicas = 1;                    // consumers of one shard that see the same batches
+  std::optional<std::int64_t> seed = {};
+  std::optional<std::int64_t> batch_size = {};
+  std::map<std::string, std::string> vars = {};
+  std::string pipeline_yaml = {};  // applied if the daemon has no such pipeline
+  Start start = Start::kFresh;
+  std::optional<Cursor> cursor = {};           // start here instead
+  std::optional<std::uint32_t> prefetch = {};  // batches held or waiting; 2 to 64
+  std::string address = {};  // runtime directory; empty: $SPDLD_ADDRESS, else /run/spdld
+  std::optional<std::uint32_t> incarnation = {};     // restart count; a newer one evicts older ones
+  std::chrono::milliseconds timeout{60'000};         // of silence, and of reconnecting
+  std::chrono::milliseconds connect_timeout{5'000};  // of the first connection
+  std::string client_name = {};                      // shown by `spdlctl get sessions`
+
+  // Called about every 100 ms of a wait; what it throws leaves next().
+  std::function<void()> on_wait = {};
+  // Told why a wait takes long, after 10 s and then every 30 s. Empty: written to stderr.
+  std::function<void(const std::string&)> on_notice = {};
+  // Told before each further attempt that no daemon answers at the address, and why.
+  std::function<void(const std::string&)> on_unreachable = {};
+};
+
+// Counted on this side, since the loader was opened.
+struct LoaderStats {
+  std::uint64_t batches = 0;
+  std::uint64_t waits = 0;  // next() found no batch ready
+  std::chrono::nanoseconds waited{0};
+  std::uint64_t reconnects = 0;
+  std::uint32_t held = 0;  // leases that the caller holds now
+  std::uint32_t credits = 0;
+};
+
+// Reads one shard of a job. One thread at a time calls it; batches may be used and dropped on any
+// thread. Attaching happens at the first call that needs the daemon. When the daemon goes away it
+// reconnects by itself and goes on with the next batch: none lost, none twice. Throws spdld::Error.
+// In a forked child it refuses to work: open another one there.
+class SPDLD_API Loader {
+ public:
+  // Checks the options and finds the rank; talks to nobody yet.
+  static Loader open(LoaderOptions options);
+
+  Loader(Loader&&) noexcept;
+  Loader& operator=(Loader&&) noexcept;
+  ~Loader();
+
+  // The next batch, or nothing at the end of an epoch: the call after that begins the next one.
+  // After the job's last epoch it is nothing for ever.
+  std::optional<Batch> next();
+
+  // What next() gives comes from the start of `epoch`.
+  void set_epoch(std::uint64_t epoch);
+  // The epoch that next() is in, or will begin.
+  std::uint64_t epoch() const;
+  // Goes to a cursor that state() gave. Throws PipelineError if it is of another order.
+  void load_state(const Cursor& cursor);
+  Cursor state() const;
+
+  std::uint64_t steps_per_epoch();
+  std::uint64_t items();
+  std::uint64_t batch_size();
+  std::uint32_t pipeline_version();
+  const std::vector<std::string>& classes();
+  // One line that is the same on every node that feeds the same data in the same order.
+  std::string fingerprint();
+  std::string server_stats();  // JSON
+  LoaderStats stats() const;
+
+  // As resolved: the rank's shard, the job's key.
+  std::int32_t shard() const;
+  std::int32_t num_shards() const;
+  const std::string& job() const;
+  const std::string& address() const;
+
+  // Detaches. Batches that are still held stay readable.
+  void close();
+  bool closed() const;
+
+ private:
+  class Impl;
+  explicit Loader(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace spdld

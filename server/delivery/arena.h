@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "delivery/memory_probe.h"
+#include "spdld/arena.h"
+#include "spdld/wire.h"
+
+namespace spdld::delivery {
+
+using ArenaKind = wire::ArenaKind;
+
+std::string_view arena_kind_name(ArenaKind kind);  // "memfd", as in the daemon's YAML
+Result<ArenaKind> parse_arena_kind(std::string_view name);
+
+struct ArenaShape {
+  ArenaKind kind = ArenaKind::kMemfd;
+  std::uint64_t slot_bytes = 0;
+  std::uint32_t slot_count = 0;
+
+  friend bool operator==(const ArenaShape&, const ArenaShape&) = default;
+};
+
+// What an arena of this shape takes, header and page rounding included; 0: no such arena can be.
+std::uint64_t arena_bytes(const ArenaShape& shape);
+
+// One mapping that the daemon writes and consumers read: owns the memory, its fd and its part of
+// the budget. Its pages are there from the start, so that writing never meets SIGBUS; a full
+// machine is create()'s error. Immutable but for the slots' bytes; who may write a slot when is
+// SlotTable's matter. Consumers that still map it keep the memory alive after it is gone.
+class Arena {
+ public:
+  static Result<std::unique_ptr<Arena>> create(const ArenaShape& shape, std::uint32_t arena_id,
+                                               ArenaBudget& budget);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  const ArenaShape& shape() const { return shape_; }
+  std::uint32_t id() const { return id_; }
+  std::uint64_t total_bytes() const { return total_bytes_; }
+  std::span<const std::uint8_t, 16> generation() const;
+
+  std::span<std::byte> slot(std::uint32_t index) const;  // slot_bytes long
+  std::uint64_t slot_offset(std::uint32_t index) const;  // from the arena's first byte
+
+  // To be sent to consumers: they can read through it and do nothing else.
+  int client_fd() const { return client_fd_ ? client_fd_.get() : fd_.get(); }
+
+ private:
+  friend class ArenaPool;
+  Arena() = default;
+  void write_header();                  // with a new generation
+  void rename(std::uint32_t arena_id);  // for other consumers
+
+  ArenaShape shape_;
+  std::uint32_t id_ = 0;
+  std::uint64_t total_bytes_ = 0;
+  std::uint64_t slots_offset_ = 0;
+  std::uint64_t slot_stride_ = 0;
+  UniqueFd fd_;
+  UniqueFd client_fd_;  // posix alone: opened read-only
+  std::byte* base_ = nullptr;
+  ArenaBudget::Reservation reservation_;
+};
+
+// Makes arenas and keeps those whose consumers have exited, so that a restarted trainer finds warm
+// memory. What it keeps counts against the budget and is dropped, oldest first, when the budget
+// is needed. Thread-safe.
+class ArenaPool {
+ public:
+  ArenaPool(ArenaBudget& budget, std::uint64_t max_idle_bytes)
+      : budget_(budget), max_idle_bytes_(max_idle_bytes) {}
+
+  // Arenas of one uid never go to another.
+  Result<std::unique_ptr<Arena>> take(const ArenaShape& shape, uid_t uid);
+  // Only when every process that was given its fd has exited; else let it die.
+  void give_back(std::unique_ptr<Arena> arena, uid_t uid);
+  void clear();
+  std::uint64_t idle_bytes() const;
+
+ private:
+  struct Idle {
+    std::unique_ptr<Arena> arena;
+    uid_t uid;
+  };
+
+  ArenaBudget& budget_;
+  const std::uint64_t max_idle_bytes_;
+  mutable Mutex mutex_;
+  std::vector<Idle> idle_ SPDLD_GUARDED_BY(mutex_);  // oldest first
+  std::uint64_t idle_bytes_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::uint32_t next_id_ SPDLD_GUARDED_BY(mutex_) = 1;
+};
+
+}  // namespace spdld::delivery

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "delivery/arena.h"
+#include "delivery/frames.h"
+#include "delivery/peer.h"
+
+namespace spdld::delivery {
+
+// One consumer's end of the data socket. Made by DataServer; shared by it, the session layer, and
+// workers that send what they have finished. Every send may be called from any thread, never
+// blocks, and keeps the order of calls: what the socket does not take is queued and goes out when
+// it can. Sends return false, and do nothing, once the connection is closed or ending. A consumer
+// that lets the queue overflow is disconnected (CloseCause::kOverflow).
+class Connection {
+ public:
+  static constexpr std::size_t kMaxQueuedFrames = 2048;
+
+  Connection(std::uint64_t id, UniqueFd socket, Peer peer, std::function<void()> wants_dispatcher);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  std::uint64_t id() const { return id_; }  // never reused in a daemon's life
+  const Peer& peer() const { return peer_; }
+  const std::string& client() const { return client_; }  // as its Hello said
+
+  bool send_progress(std::uint64_t done, std::uint64_t total, const std::string& text);
+  bool send_attached(const AttachReply& reply);
+  bool send_arena_open(const Arena& arena);
+  bool send_arena_retire(std::uint32_t arena_id);
+  bool send_schema(std::uint32_t schema_id, std::uint32_t pipeline_version,
+                   std::span<const wire::FieldLayout> fields);
+  bool send_batch(const BatchNotice& notice);
+  bool send_epoch_end(std::uint64_t epoch, std::uint64_t steps, std::uint32_t seek, bool last);
+  bool send_reset(const StreamPosition& to, std::uint64_t steps_per_epoch, std::uint32_t seek,
+                  std::uint32_t shard, std::uint32_t num_shards);
+  // Answers a query; `text` is shared, not copied, and at most wire::kMaxBlobBytes long.
+  bool send_blob(wire::BlobKind kind, std::uint32_t serial,
+                 std::shared_ptr<const std::string> text);
+  // Tells of a failure and goes on.
+  bool send_error(const Status& status);
+
+  // The connection ends once what is queued has gone out, the last word included. DataService is
+  // told by closed(); until then requests are ignored, but releases still arrive.
+  bool fail(const Status& status);  // by an Error
+  bool bye(wire::ByeReason reason, const std::string& text);
+
+  bool ending() const;  // fail() or bye() was called, or it is closed
+
+ private:
+  friend class DataServer;
+  struct Outgoing {
+    Frame head;
+    std::shared_ptr<const std::string> tail;  // a part of it follows the head
+    std::size_t tail_offset = 0;
+    std::size_t tail_bytes = 0;
+    UniqueFd fd;
+  };
+  enum class Flow { kDone, kBlocked, kBroken };
+
+  bool send(Outgoing frame) SPDLD_EXCLUDES(mutex_);
+  bool send_bytes(const void* frame, std::size_t bytes) SPDLD_EXCLUDES(mutex_);
+  bool enqueue(Outgoing frame) SPDLD_REQUIRES(mutex_);
+  Flow write(const Outgoing& frame) SPDLD_REQUIRES(mutex_);
+  bool finish(Frame last) SPDLD_EXCLUDES(mutex_);
+
+  // The dispatcher's part.
+  Flow flush() SPDLD_EXCLUDES(mutex_);
+  bool overflowed() const SPDLD_EXCLUDES(mutex_);
+  bool drained_and_ending() const SPDLD_EXCLUDES(mutex_);
+  int socket() const SPDLD_EXCLUDES(mutex_);
+  UniqueFd close() SPDLD_EXCLUDES(mutex_);
+
+  const std::uint64_t id_;
+  const Peer peer_;
+  const std::function<void()> wants_dispatcher_;  // called from any thread, under no lock
+  std::string client_;                            // set before others see the connection
+  mutable Mutex mutex_;
+  UniqueFd socket_ SPDLD_GUARDED_BY(mutex_);
+  std::deque<Outgoing> queue_ SPDLD_GUARDED_BY(mutex_);
+  bool ending_ SPDLD_GUARDED_BY(mutex_) = false;
+  bool broken_ SPDLD_GUARDED_BY(mutex_) = false;
+  bool overflowed_ SPDLD_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace spdld::delivery

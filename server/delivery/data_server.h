@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "delivery/connection.h"
+#include "delivery/event_loop.h"
+#include "delivery/frames.h"
+#include "delivery/liveness.h"
+
+namespace spdld::delivery {
+
+enum class CloseCause {
+  kExit,      // the process has ended
+  kHangUp,    // the socket was closed; the process may live
+  kProtocol,  // it sent what no consumer sends
+  kOverflow,  // it did not read
+  kServer,    // fail(), bye(), or the server stops
+};
+
+std::string_view close_cause_name(CloseCause cause);
+
+using ConnectionPtr = std::shared_ptr<Connection>;
+
+// What consumers ask, answered by the session layer. Called on the dispatcher's thread, one call at
+// a time, and must not block: long work goes elsewhere and answers through the connection.
+//
+// For each connection: attach once, then the others in any number and order, then closed() once,
+// then exited() once. Between closed() and exited() the process may still read what it holds: its
+// slots are retired. After exited() nobody does: they are reclaimed.
+class DataService {
+ public:
+  virtual ~DataService() = default;
+
+  // Answered by send_attached(), before it any number of send_progress(), or by fail().
+  virtual void attach(const ConnectionPtr& connection, AttachRequest request) = 0;
+  virtual void release(Connection& connection, std::uint64_t lease) = 0;
+  virtual void seek(Connection& connection, const SeekRequest& request) = 0;
+  virtual void query(Connection& connection, const QueryRequest& request) = 0;
+  // The consumer wants no more batches. It releases what it holds, then hangs up.
+  virtual void detach(Connection& connection) = 0;
+  virtual void closed(Connection& connection, CloseCause cause) = 0;
+  virtual void exited(Connection& connection) = 0;
+};
+
+struct DataServerOptions {
+  std::string server_name = "spdld";  // name and version, told in Welcome
+  std::size_t max_connections = 1024;
+  std::size_t max_connections_per_uid = 512;
+  std::chrono::milliseconds hello_timeout{10'000};  // from accept to Attach
+};
+
+// The data socket: accepts consumers, checks and dispatches their frames, notices their death. Owns
+// one thread, the dispatcher, which never waits for a consumer. Garbage costs its sender the
+// connection and is counted. Start it, stop it; it stops by itself when destroyed.
+class DataServer {
+ public:
+  // Counted since the start.
+  struct Stats {
+    std::uint64_t accepted = 0;
+    std::uint64_t refused = 0;  // over a limit, another protocol
+    std::uint64_t protocol_errors = 0;
+    std::uint64_t overflows = 0;
+    std::uint64_t hello_timeouts = 0;
+    std::uint64_t accept_failures = 0;    // no file descriptors left
+    std::uint64_t connections = 0;        // now
+    std::uint64_t watched_processes = 0;  // now: disconnected, alive, holding retired slots
+  };
+
+  // `listener` is of listen_unix() or activated_sockets(). `service` and `liveness` outlive it.
+  static Result<std::unique_ptr<DataServer>> start(UniqueFd listener, DataServerOptions options,
+                                                   Liveness& liveness, DataService& service);
+  ~DataServer();
+  DataServer(const DataServer&) = delete;
+  DataServer& operator=(const DataServer&) = delete;
+
+  // Any thread. The work is done on the dispatcher's thread, and dropped once the server stops.
+  void post(EventLoop::Task task) { loop_->post(std::move(task)); }
+  void run_after(std::chrono::milliseconds delay, EventLoop::Task task) {
+    loop_->run_after(delay, std::move(task));
+  }
+  Stats stats() const;
+  // Of this daemon's life: consumers see from it that they meet another one.
+  std::span<const std::uint8_t, 16> generation() const { return generation_; }
+
+  // Says Bye(kShutdown) to all, closes, and joins the dispatcher; each connection gets its
+  // closed(). Idempotent. Not from the dispatcher's thread.
+  void stop();
+
+ private:
+  struct Consumer;
+
+  DataServer(UniqueFd listener, DataServerOptions options, Liveness& liveness, DataService& service,
+             std::unique_ptr<EventLoop> loop);
+
+  // The dispatcher's thread, all of them.
+  void accept_ready();
+  void pause_accepting();
+  void admit(UniqueFd socket);
+  void socket_ready(std::uint64_t id, std::uint32_t events);
+  void read_frames(const std::shared_ptr<Consumer>& consumer);
+  Status dispatch(Consumer& consumer, std::span<const std::byte> frame);
+  Status greet(Consumer& consumer, const Hello& hello);
+  Status append_blob(Consumer& consumer, const BlobPart& part);
+  void process_exited(std::uint64_t id);
+  void serve_output(std::uint64_t id);
+  void check_greeted(std::uint64_t id);
+  void close(Consumer& consumer, CloseCause cause);
+  void forget(Consumer& consumer);
+  void close_all();
+
+  const UniqueFd listener_;
+  const DataServerOptions options_;
+  Liveness& liveness_;
+  DataService& service_;
+  std::array<std::uint8_t, 16> generation_;
+  std::shared_ptr<EventLoop> loop_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Consumer>> consumers_;  // dispatcher alone
+  std::uint64_t next_id_ = 1;
+  bool accepting_ = false;
+  std::vector<std::byte> buffer_;
+
+  // Written by the dispatcher, read by stats() anywhere; each stands alone, so relaxed will do.
+  std::atomic<std::uint64_t> accepted_{0};
+  std::atomic<std::uint64_t> refused_{0};
+  std::atomic<std::uint64_t> protocol_errors_{0};
+  std::atomic<std::uint64_t> overflows_{0};
+  std::atomic<std::uint64_t> hello_timeouts_{0};
+  std::atomic<std::uint64_t> accept_failures_{0};
+  std::atomic<std::uint64_t> connections_{0};
+  std::atomic<std::uint64_t> watched_processes_{0};
+  std::thread thread_;
+};
+
+}  // namespace spdld::delivery

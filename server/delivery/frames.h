@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "spdld/arena.h"
+#include "spdld/wire.h"
+
+// Frames of the data socket as values: what consumers sent, checked, and what the daemon sends.
+namespace spdld::delivery {
+
+struct Hello {
+  std::uint32_t protocol_min = 0;
+  std::uint32_t protocol_max = 0;
+  std::string client;
+};
+
+struct StreamPosition {
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;
+  std::uint64_t step = 0;
+
+  friend bool operator==(const StreamPosition&, const StreamPosition&) = default;
+};
+
+struct AttachRequest {
+  std::string pipeline;
+  std::string job;  // empty: private to this process
+  std::map<std::string, std::string> vars;
+  std::string replica;
+  std::string client_name;
+  std::string pipeline_yaml;                // empty: the pipeline must be there
+  std::optional<std::uint32_t> shard;       // none: the daemon assigns
+  std::optional<std::uint32_t> num_shards;  // none: as the job has it
+  std::uint32_t replicas = 1;
+  std::optional<std::uint32_t> credits;  // kMinCredits..kMaxCredits
+  std::optional<std::uint64_t> batch_size;
+  std::optional<std::int64_t> seed;
+  std::uint32_t incarnation = 0;
+  bool reconnect = false;
+  wire::StartMode start = wire::StartMode::kFresh;
+  StreamPosition cursor;     // for kCursor
+  std::string order_digest;  // of the cursor; empty: not to be checked
+};
+
+struct SeekRequest {
+  StreamPosition to;
+  std::uint32_t serial = 0;
+};
+
+struct ReleaseRequest {
+  std::uint64_t lease = 0;
+};
+
+struct QueryRequest {
+  wire::QueryKind kind{};
+  std::uint32_t serial = 0;
+};
+
+struct DetachRequest {};
+
+// A part of a text that the consumer sends: the pipeline's YAML.
+struct BlobPart {
+  std::uint32_t serial = 0;
+  std::uint32_t offset = 0;
+  std::uint32_t total_bytes = 0;
+  std::span<const std::byte> bytes;  // into the frame
+};
+
+using Request = std::variant<Hello, AttachRequest, ReleaseRequest, SeekRequest, QueryRequest,
+                             DetachRequest, BlobPart>;
+
+// A consumer's frame, checked; kInvalidArgument says what is wrong with it. Any bytes will do.
+Result<Request> parse_request(std::span<const std::byte> frame);
+
+// What an attach gives.
+struct AttachReply {
+  std::uint64_t session = 0;
+  std::uint64_t items = 0;
+  std::uint64_t steps_per_epoch = 0;
+  std::uint64_t batch_size = 0;
+  std::int64_t seed = 0;
+  std::uint32_t shard = 0;
+  std::uint32_t num_shards = 1;
+  std::uint32_t replicas = 1;
+  std::uint32_t credits = 0;
+  StreamPosition start;
+  std::uint64_t epochs = 0;  // 0: no end
+  std::uint32_t pipeline_version = 0;
+  std::string order_digest;
+  std::string pipeline;
+  std::string job;
+};
+
+struct BatchNotice {
+  std::uint64_t lease = 0;
+  std::uint32_t arena_id = 0;
+  std::uint32_t schema_id = 0;
+  std::uint64_t slot_offset = 0;
+  std::uint64_t slot_bytes = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
+  std::uint64_t next_position = 0;
+  std::uint32_t rows = 0;
+  std::uint32_t seek = 0;
+};
+
+// Bytes of a frame to be sent. Texts that are too long are cut.
+using Frame = std::vector<std::byte>;
+Frame welcome_frame(std::uint32_t protocol, std::span<const std::uint8_t, 16> generation,
+                    const std::string& server);
+Frame error_frame(const Status& status, bool fatal);
+Frame progress_frame(std::uint64_t done, std::uint64_t total, const std::string& text);
+Frame attached_frame(const AttachReply& reply);
+Frame schema_frame(std::uint32_t schema_id, std::uint32_t pipeline_version,
+                   std::span<const wire::FieldLayout> fields);
+Frame bye_frame(wire::ByeReason reason, const std::string& text);
+wire::BatchFrame batch_frame(const BatchNotice& notice);
+
+}  // namespace spdld::delivery
