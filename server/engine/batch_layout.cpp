@@ -28,9 +28,10 @@ Result<std::uint64_t> dense_row_bytes(const TensorSpec& tensor, std::uint64_t ro
     bytes *= static_cast<std::uint64_t>(extent);
   }
   if (bytes > kMaxFieldBytes / rows)
-    return error(Code::kInvalidArgument, "'" + tensor.name + "': " + std::to_string(rows) +
-                                             " rows of " + std::to_string(bytes) +
-                                             " bytes are too large for one batch; lower batch.size");
+    return error(Code::kInvalidArgument,
+                 "'" + tensor.name + "': " + std::to_string(rows) + " rows of " +
+                     std::to_string(bytes) +
+                     " bytes are too large for one batch; lower batch.size");
   return bytes;
 }
 

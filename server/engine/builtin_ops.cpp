@@ -13,12 +13,13 @@ namespace spdld::engine {
 
 Registry builtin_ops() {
   std::vector<OpInfo> all;
-  all.push_back({.name = "fetch",
-                 .doc = "Brings an item's bytes from its source; `concurrency` bounds the reads in flight.",
-                 .params = {},
-                 .make = [](const Params&) -> Result<std::unique_ptr<Op>> {
-                   return std::make_unique<FetchOp>();
-                 }});
+  all.push_back(
+      {.name = "fetch",
+       .doc = "Brings an item's bytes from its source; `concurrency` bounds the reads in flight.",
+       .params = {},
+       .make = [](const Params&) -> Result<std::unique_ptr<Op>> {
+         return std::make_unique<FetchOp>();
+       }});
   for (std::vector<OpInfo> ops : {media::ops(), transform::ops()})
     std::move(ops.begin(), ops.end(), std::back_inserter(all));
   return Registry(std::move(all));

@@ -42,10 +42,12 @@ class Compiler {
       return at(stage, "the first stage must be 'fetch', which brings the bytes that '" + stage.op +
                            "' works on");
     name_process(stage);
-    if (const auto* decode = dynamic_cast<const DecodeImageOp*>(op)) return add_decode(stage, decode);
+    if (const auto* decode = dynamic_cast<const DecodeImageOp*>(op))
+      return add_decode(stage, decode);
     if (!plan_->image)
       return at(stage, "'" + stage.op + "' works on decoded images: put 'decode_image' before it");
-    if (const auto* geometry = dynamic_cast<const GeometryOp*>(op)) return add_geometry(stage, geometry);
+    if (const auto* geometry = dynamic_cast<const GeometryOp*>(op))
+      return add_geometry(stage, geometry);
     if (const auto* pixel = dynamic_cast<const PixelOp*>(op)) {
       formatted_by_ = stage.op;
       return pixel->append_to(plan_->image->format, plan_->image->decode->channels())
@@ -90,17 +92,19 @@ class Compiler {
 
   Status finish() {
     if (plan_->fetch.name.empty())
-      return Status(Code::kInvalidArgument, "pipeline '" + plan_->spec.name +
-                                                "' has no 'fetch' stage: add '- fetch' as the first");
+      return Status(
+          Code::kInvalidArgument,
+          "pipeline '" + plan_->spec.name + "' has no 'fetch' stage: add '- fetch' as the first");
     plan_->tensors = fields_;
     if (plan_->image) {
       ImageTask& image = *plan_->image;
       if (!size_)
-        return Status(Code::kInvalidArgument,
-                      "pipeline '" + plan_->spec.name + "': the images that come out of '" +
-                          plan_->process.name +
-                          "' differ in size, and a batch needs one: add a resize to [height, width], "
-                          "a center_crop or a random_resized_crop");
+        return Status(
+            Code::kInvalidArgument,
+            "pipeline '" + plan_->spec.name + "': the images that come out of '" +
+                plan_->process.name +
+                "' differ in size, and a batch needs one: add a resize to [height, width], "
+                "a center_crop or a random_resized_crop");
       image.output = *size_;
       const std::int64_t height = size_->height;
       const std::int64_t width = size_->width;
@@ -114,9 +118,10 @@ class Compiler {
     } else {
       plan_->process.name = "pack";
     }
-    SPDLD_ASSIGN(plan_->layout,
-                 BatchLayout::make(plan_->tensors, static_cast<std::uint64_t>(plan_->spec.batch.size),
-                                   plan_->spec.batch.max_bytes));
+    SPDLD_ASSIGN(
+        plan_->layout,
+        BatchLayout::make(plan_->tensors, static_cast<std::uint64_t>(plan_->spec.batch.size),
+                          plan_->spec.batch.max_bytes));
     return {};
   }
 

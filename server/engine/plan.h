@@ -38,8 +38,8 @@ struct StagePlan {
   int concurrency = 0;  // tasks at once; 0: as many as there are workers
 };
 
-// A pipeline compiled: what is fused into what, and what a batch looks like. The spec says what, the
-// plan how. Immutable and shared by all runs; holds the ops that its steps point to.
+// A pipeline compiled: what is fused into what, and what a batch looks like. The spec says what,
+// the plan how. Immutable and shared by all runs; holds the ops that its steps point to.
 struct Plan {
   spec::PipelineSpec spec;
   std::vector<std::unique_ptr<Op>> ops;

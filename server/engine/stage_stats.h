@@ -19,8 +19,8 @@ struct StageSnapshot {
   std::chrono::nanoseconds p99{0};
 };
 
-// Counters of one stage: always on, a few relaxed adds per task, for the numbers are read one by one
-// and need no order among each other. Any thread.
+// Counters of one stage: always on, a few relaxed adds per task, for the numbers are read one by
+// one and need no order among each other. Any thread.
 class StageStats {
  public:
   void begin() { in_flight_.fetch_add(1, std::memory_order_relaxed); }

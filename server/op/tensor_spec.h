@@ -25,7 +25,7 @@ struct TensorSpec {
   std::string name;
   FieldKind kind = FieldKind::kDense;
   DType dtype = DType::kUInt8;
-  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> shape = {};
 
   friend bool operator==(const TensorSpec&, const TensorSpec&) = default;
 };

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/plan.h"
+
+namespace spdld::engine {
+
+// What the plan will run on.
+struct ExplainContext {
+  std::uint64_t items = 0;
+  std::uint64_t classes = 0;
+  std::uint32_t num_shards = 1;
+  std::uint32_t credits = 0;
+  unsigned cpu_threads = 0;
+  std::uint64_t arena_bytes = 0;  // of one consumer
+  std::uint64_t arena_used = 0;   // of the budget, now
+  std::uint64_t arena_budget = 0;
+  std::string arena_kind;
+};
+
+// The physical plan for people: what runs as one task, what a batch holds and takes, how much of
+// the arena budget the consumers need.
+std::string explain(const Plan& plan, const ExplainContext& context);
+
+}  // namespace spdld::engine
