@@ -85,11 +85,11 @@ namespace spdld::detail {
 // Converts to whatever the function returns.
 struct Failure {
   Status status;
-  operator Status() && {
-    return std::move(status);
-  }  // NOLINT(google-explicit-constructor): see above
+  // NOLINTNEXTLINE(google-explicit-constructor): see above
+  operator Status() && { return std::move(status); }
   template <typename T>
-  operator Result<T>() && {  // NOLINT(google-explicit-constructor): see above
+  // NOLINTNEXTLINE(google-explicit-constructor): see above
+  operator Result<T>() && {
     return tl::unexpected<Status>(std::move(status));
   }
 };

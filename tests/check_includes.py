@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that includes point one way: every folder sees only the folders below it, and each heavy
+library stays in the one folder that owns it.
+
+    tests/check_includes.py [ROOT]
+
+Prints `file:line: what` for each breach and exits 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+import sys
+from collections.abc import Iterator
+
+# Each set may include those above it, and nothing beside it.
+LAYERS = [
+    {"base"},
+    {"op"},
+    {"spec", "source", "media", "transform", "delivery"},
+    {"engine"},
+    {"session"},
+    {"control", "observe"},
+]
+RANK = {folder: rank for rank, layer in enumerate(LAYERS) for folder in layer}
+
+# Headers that only some folders may see, by the start of what is included.
+OWNED = [
+    ("yaml-cpp", r"yaml-cpp/", ("server/spec/",)),
+    ("FFmpeg", r"libav\w+/|libsw\w+/", ("server/media/",)),
+    ("libjpeg", r"(turbo)?jpeg(lib|int)?\.h", ("server/media/",)),
+    ("setjmp", r"setjmp\.h|csetjmp", ("server/media/",)),
+    ("gRPC", r"grpc|.*\.pb\.h", ("server/control/", "client/ctl/")),
+    ("Protobuf", r"google/protobuf/", ("server/control/", "client/ctl/")),
+    ("CUDA", r"cuda|nvcuvid|nvjpeg", ("server/delivery/cuda/", "server/media/")),
+    ("SQLite", r"sqlite3", ("server/session/", "server/source/")),
+]
+
+SYSTEM = r"(sys|linux)/\w+\.h|(unistd|fcntl|poll|pthread|errno|signal|time|sched|dirent|fnmatch)\.h"
+STANDARD = r"[a-z_0-9]+"
+INCLUDE = re.compile(r"""^\s*#\s*include\s*([<"])([^>"]+)[>"]""")
+
+
+@dataclasses.dataclass(frozen=True)
+class Include:
+    file: pathlib.PurePath  # relative to the root
+    line: int
+    quoted: bool
+    target: str
+
+
+def folder_of(file: pathlib.PurePath) -> str:
+    """The layer that a file below server/ belongs to: "" for main.cpp and daemon.*."""
+    return file.parts[1] if len(file.parts) > 2 else ""
+
+
+def breach(include: Include) -> str | None:
+    """What is wrong with one include, or None."""
+    file, target = include.file, include.target
+    place = file.as_posix()
+
+    for library, pattern, owners in OWNED:
+        if re.match(pattern, target) and not place.startswith(owners):
+            return f"{library} belongs to {' and '.join(owners)}, not here: {target}"
+
+    if file.parts[0] == "proto":
+        return None if target == "cstdint" else f"proto/ includes <cstdint> alone, not {target}"
+
+    if file.parts[:2] == ("client", "cpp"):
+        if target.startswith("spdld/"):
+            return None
+        if include.quoted and "/" not in target:
+            return None  # its own src/
+        if not include.quoted and re.fullmatch(f"{STANDARD}|{SYSTEM}", target):
+            return None
+        return f"libspdld needs libc, libstdc++ and proto/ alone, not {target}"
+
+    if file.parts[0] == "client":
+        if include.quoted and target.split("/")[0] in RANK and not target.startswith("base/"):
+            return f"clients know proto/ and the server's base/ alone, not {target}"
+        return None
+
+    if file.parts[0] == "server":
+        mine = RANK.get(folder_of(file))
+        theirs_name = target.split("/")[0] if "/" in target else ""
+        theirs = RANK.get(theirs_name)
+        if not include.quoted or mine is None or theirs is None:
+            return None
+        if theirs_name == folder_of(file) or theirs < mine:
+            return None
+        kind = "its sibling" if theirs == mine else "the higher"
+        return f"{folder_of(file)}/ includes {kind} {theirs_name}/: {target}"
+    return None
+
+
+def includes_of(root: pathlib.Path) -> Iterator[Include]:
+    for top in ("proto", "server", "client"):
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix not in {".h", ".cpp"} or not path.is_file():
+                continue
+            text = path.read_text(encoding="utf-8", errors="replace")
+            for number, line in enumerate(text.splitlines(), start=1):
+                if match := INCLUDE.match(line):
+                    yield Include(
+                        path.relative_to(root), number, match.group(1) == '"', match.group(2)
+                    )
+
+
+def check(root: pathlib.Path) -> list[str]:
+    return [
+        f"{include.file.as_posix()}:{include.line}: {why}"
+        for include in includes_of(root)
+        if (why := breach(include)) is not None
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    root = pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).parent.parent
+    breaches = check(root)
+    print("\n".join(breaches), end="\n" if breaches else "")
+    return 1 if breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
