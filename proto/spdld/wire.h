@@ -101,8 +101,10 @@ enum class TextKey : std::uint32_t {
   kJob = 2,  // empty: private to this process
   kVar = 3,  // "key=value", repeated
   kReplica = 4,
-  kOrderDigest = 5,  // of the cursor
-  kClientName = 6,   // shown by `spdlctl get sessions`
+  kOrderDigest = 5,   // of the cursor
+  kClientName = 6,    // shown by `spdlctl get sessions`
+  kPipelineFile = 7,  // absolute path of the YAML that was sent: relative paths start there
+  kEnv = 8,           // "NAME=value", repeated: what ${env:NAME} in the YAML means to its sender
 };
 
 struct TextHeader {
