@@ -14,12 +14,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 namespace spdld::engine {
 
-Executor::Executor(ExecutorOptions options, const Clock& clock)
-    : options_(std::move(options)), clock_(clock) {
+Executor::Executor(ExecutorOptions options) : options_(std::move(options)) {
   SPDLD_CHECK(options_.threads > 0);
   for (unsigned worker = 0; worker < options_.threads; ++worker)
     workers_.emplace_back([this, worker] { work(worker); });

@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/mutex.h"
 #include "engine/run.h"
 #include "engine/stream_port.h"
@@ -40,7 +39,7 @@ unsigned available_cpus();
 // rows when the executor is destroyed must be stopped before (IoPool): it is waited for.
 class Executor final : private source::FetchSink {
  public:
-  Executor(ExecutorOptions options, const Clock& clock);
+  explicit Executor(ExecutorOptions options);
   ~Executor() override;
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -136,7 +135,6 @@ class Executor final : private source::FetchSink {
   static void tell(std::vector<Ended>& ended);
 
   const ExecutorOptions options_;
-  const Clock& clock_;
   Mutex mutex_;
   CondVar changed_;
   std::list<Lane> lanes_ SPDLD_GUARDED_BY(mutex_);
