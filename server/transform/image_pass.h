@@ -10,6 +10,9 @@
 #include "op/image.h"
 #include "op/op.h"
 #include "op/tensor_spec.h"
+#include "transform/axis_filter.h"
+#include "transform/pixel_kernels.h"
+#include "transform/row_kernels.h"
 
 namespace spdld::transform {
 
@@ -30,8 +33,7 @@ struct ImageTarget {
 // the window and whatever instructions the machine has.
 class ImagePass final : public RowSink {
  public:
-  ImagePass();
-  ~ImagePass() override;
+  ImagePass() = default;
   ImagePass(const ImagePass&) = delete;
   ImagePass& operator=(const ImagePass&) = delete;
 
@@ -45,6 +47,69 @@ class ImagePass final : public RowSink {
 
   // All rows came: writes what is left.
   void finish();
+
+ private:
+  // A part of the output along one axis: outputs [begin, begin + size) show the image, those before
+  // and after it are 0.
+  struct Shown {
+    int begin = 0;
+    int size = 0;
+  };
+
+  void plan_columns();
+  void plan_rows(const AxisFilter::Request& request);
+  void shape_rows();
+  void make_columns(const std::uint8_t* pixels, std::uint8_t* row);
+  void write_blended(int i);
+  void write_row(int y, const std::uint8_t* row);
+  void write_black(int begin, int end);
+  std::uint8_t* kept_row(int y) {
+    return kept_.data() + static_cast<std::size_t>(y % kept_rows_) * row_stride_;
+  }
+  std::byte* row_out(int y, std::size_t segment) const;
+
+  // The image at hand.
+  int channels_ = 0;
+  Size output_;
+  Layout layout_ = Layout::kNCHW;
+  bool flip_ = false;
+  std::byte* out_ = nullptr;
+  PixelConverter converter_;
+  Shown shown_columns_;
+  Shown shown_rows_;
+  int region_width_ = 0;
+  int region_height_ = 0;
+  int next_source_row_ = 0;
+  int next_output_row_ = 0;  // of the shown ones
+
+  // Columns. The offsets of groups [tail_begin_, tail_end_) count from the copy of the row's end,
+  // which may be read past.
+  bool resizes_columns_ = false;
+  AxisFilter column_filter_;
+  std::vector<std::int32_t> offsets_;
+  std::vector<std::uint32_t> column_weights_;
+  ColumnTable columns_;
+  std::size_t tail_begin_ = 0;
+  std::size_t tail_end_ = 0;
+  std::size_t tail_source_ = 0;  // first byte of the row that is in the copy
+  std::vector<std::uint8_t> tail_;
+
+  // Rows. A row whose columns are made is kept until no output needs it any more.
+  bool resizes_rows_ = false;
+  AxisFilter row_filter_;
+  std::vector<int> complete_at_;  // output i needs source rows before this one ...
+  std::vector<int> needed_from_;  // ... and no output from i on needs rows before this one
+  int kept_rows_ = 1;
+  std::vector<WeightPair> row_weights_;
+  std::vector<const std::uint8_t*> row_pointers_;
+
+  // A kept row is one segment (interleaved or gray) or three planes.
+  std::size_t segments_ = 1;
+  std::size_t segment_values_ = 0;
+  std::size_t segment_stride_ = 0;
+  std::size_t row_stride_ = 0;
+  std::vector<std::uint8_t> kept_;
+  std::vector<std::uint8_t> blended_;
 };
 
 }  // namespace spdld::transform

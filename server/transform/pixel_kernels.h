@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "op/op.h"
+
+namespace spdld::transform {
+
+// The last pass over a row: bytes to the format's dtype by one multiplication and one addition per
+// value, out = in * factor[c] + offset[c] in float32, never fused, so that the values are the same
+// on every machine. Half floats are rounded to nearest even.
+class PixelConverter {
+ public:
+  PixelConverter() = default;
+  PixelConverter(const PixelFormat& format, int channels);
+
+  std::size_t value_bytes() const { return value_bytes_; }
+
+  // `count` values of channel `channel`.
+  void convert_plane(const std::uint8_t* in, std::size_t count, int channel, std::byte* out) const;
+  // `count` values of interleaved pixels, the first one of channel 0.
+  void convert_interleaved(const std::uint8_t* in, std::size_t count, std::byte* out) const;
+
+ private:
+  // Factors or offsets of consecutive values: long enough for any vector at any phase of three
+  // channels.
+  using Pattern = std::array<float, 3 * 16>;
+
+  DType dtype_ = DType::kUInt8;
+  std::size_t value_bytes_ = 1;
+  std::array<Pattern, 4> factor_{};  // of a plane each; the last one of interleaved pixels
+  std::array<Pattern, 4> offset_{};
+};
+
+}  // namespace spdld::transform
