@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real spdld in a directory of its own, for tests and benchmarks."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from typing import Any
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+WATCHDOG_S = 60.0
+
+
+def build_dir() -> pathlib.Path:
+    return pathlib.Path(os.environ.get("SPDLD_BUILD_DIR", REPOSITORY / "build/release"))
+
+
+class Daemon:
+    """One spdld process, started by start(), ended by stop() or kill(); close() removes all traces.
+
+    It has its own runtime and state directories, which survive a restart: start() after kill() is
+    what a crash looks like to clients. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        *,
+        pipelines: list[pathlib.Path] | None = None,
+        settings: dict[str, Any] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        # Socket paths are limited to 107 bytes, which a test's own directory may well use up.
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="spdld-", dir="/tmp"))
+        self.runtime_dir = self.directory / "run"
+        self.state_dir = self.directory / "state"
+        self.log_file = self.directory / "log"
+        self.config_file = self.directory / "spdld.yaml"
+        for directory in (self.runtime_dir, self.state_dir):
+            directory.mkdir(mode=0o700)
+        self.configure(pipelines=pipelines or [], settings=settings or {})
+        self._environment = {**os.environ, **(environment or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def configure(self, *, pipelines: list[pathlib.Path], settings: dict[str, Any]) -> None:
+        """Rewrites the configuration; it is read by the next start() or SIGHUP."""
+        config = {
+            "runtime_dir": str(self.runtime_dir),
+            "state_dir": str(self.state_dir),
+            "pipelines": [str(path) for path in pipelines],
+            "access": {"roots": ["/"]},
+            "http": None,
+            **settings,
+        }
+        self.config_file.write_text(json.dumps(config, indent=2))  # JSON is YAML
+
+    @property
+    def address(self) -> str:
+        return str(self.runtime_dir)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the daemon is not running"
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def start(self) -> Daemon:
+        """Returns when the daemon has said READY=1; raises with its log if it ends or stays mute."""
+        assert not self.running, "the daemon runs already"
+        notify_path = self.directory / "notify"
+        notify_path.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.bind(str(notify_path))
+            with self.log_file.open("ab") as log:
+                self._process = subprocess.Popen(
+                    [build_dir() / "bin/spdld", "--config", self.config_file],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env={**self._environment, "NOTIFY_SOCKET": str(notify_path)},
+                    start_new_session=True,
+                )
+            self._await_ready(notify)
+        return self
+
+    def _await_ready(self, notify: socket.socket) -> None:
+        deadline = time.monotonic() + WATCHDOG_S
+        death = os.pidfd_open(self.pid)
+        try:
+            while (left := deadline - time.monotonic()) > 0:
+                ready, _, _ = select.select([notify, death], [], [], left)
+                if notify in ready:
+                    if b"READY=1" in notify.recv(4096).splitlines():
+                        return
+                elif death in ready:
+                    code = self._process.wait() if self._process else None
+                    raise RuntimeError(f"spdld ended with {code} at its start:\n{self.log()}")
+        finally:
+            os.close(death)
+        self.kill()
+        raise RuntimeError(f"spdld was not ready within {WATCHDOG_S:.0f} s:\n{self.log()}")
+
+    def ctl(
+        self, *arguments: str | os.PathLike[str], check: bool = True, stdin: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs spdlctl against this daemon; with `check`, a failure raises with what it printed."""
+        done = subprocess.run(
+            [build_dir() / "bin/spdlctl", "--address", self.address, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=WATCHDOG_S,
+            env=self._environment,
+        )
+        if check and done.returncode != 0:
+            raise RuntimeError(
+                f"spdlctl {' '.join(map(str, arguments))} ended with {done.returncode}:\n"
+                f"{done.stdout}{done.stderr}\nThe daemon's log:\n{self.log()}"
+            )
+        return done
+
+    def ctl_json(self, *arguments: str | os.PathLike[str]) -> Any:
+        return json.loads(self.ctl(*arguments, "-o", "json").stdout)
+
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        assert self._process is not None
+        return self._process.wait(WATCHDOG_S)
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit status. A daemon that does not stop is killed and reported."""
+        self.signal(signal.SIGTERM)
+        try:
+            return self.wait()
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"spdld did not stop on SIGTERM:\n{self.log()}") from None
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def restart(self) -> Daemon:
+        if self.running:
+            self.stop()
+        return self.start()
+
+    def close(self) -> None:
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> Daemon:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: a running daemon, a small dataset, and processes that a test may kill."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import daemon as daemon_module
+import pytest
+from PIL import Image
+
+Daemon = daemon_module.Daemon
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """`count` JPEGs in sorted directories, one a class; pixel values tell an image's index."""
+
+    root: pathlib.Path
+    files: list[pathlib.Path]  # in listing order: relative names, bytewise sorted
+    classes: list[str]
+
+    def label(self, index: int) -> int:
+        return self.classes.index(self.files[index].parent.name)
+
+
+@pytest.fixture(scope="session")
+def make_dataset(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Dataset]:
+    """make_dataset(count=…, classes=…, size=(w, h)): the same arguments give the same directory."""
+    made: dict[tuple[Any, ...], Dataset] = {}
+
+    def make(count: int = 24, classes: int = 3, size: tuple[int, int] = (64, 48)) -> Dataset:
+        key = (count, classes, size)
+        if key not in made:
+            root = tmp_path_factory.mktemp("dataset")
+            names = [f"class_{index}" for index in range(classes)]
+            for name in names:
+                (root / name).mkdir()
+            files = []
+            for index in range(count):
+                # A flat colour survives JPEG to within a unit or two.
+                colour = (index * 37 % 256, index * 91 % 256, index * 53 % 256)
+                path = root / names[index % classes] / f"{index:05}.jpg"
+                Image.new("RGB", size, colour).save(path, quality=95)
+                files.append(path)
+            made[key] = Dataset(root, sorted(files, key=lambda path: os.fsencode(path)), names)
+        return made[key]
+
+    return make
+
+
+@pytest.fixture
+def dataset(make_dataset: Callable[..., Dataset]) -> Dataset:
+    return make_dataset()
+
+
+@pytest.fixture
+def write_pipeline(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
+    """write_pipeline(dataset, name=…, **sections): a pipeline file; sections replace the default's."""
+
+    def write(data: Dataset, name: str = "images", **sections: Any) -> pathlib.Path:
+        spec: dict[str, Any] = {
+            "pipeline": name,
+            "seed": 7,
+            "source": {
+                "files": {"root": str(data.root), "pattern": "**/*.jpg", "label": "parent_dir"}
+            },
+            "shuffle": "global",
+            "stages": ["fetch", "decode_image", {"resize": {"size": [32, 32]}}],
+            "batch": {"size": 4, "last": "drop", "layout": "NCHW"},
+        }
+        spec.update(sections)
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(json.dumps(spec, indent=2))  # JSON is YAML
+        return path
+
+    return write
+
+
+@pytest.fixture
+def make_daemon() -> Iterator[Callable[..., Daemon]]:
+    """make_daemon(pipelines=[…], settings={…}): started; its log is shown if the test fails."""
+    made: list[Daemon] = []
+
+    def make(**arguments: Any) -> Daemon:
+        made.append(Daemon(**arguments))
+        return made[-1].start()
+
+    yield make
+    for one in made:
+        log = one.log()
+        one.close()
+        if log:
+            print(f"--- spdld's log\n{log}", file=sys.stderr)  # captured; shown on failure
+
+
+@pytest.fixture
+def daemon(make_daemon: Callable[..., Daemon]) -> Daemon:
+    return make_daemon()
+
+
+@pytest.fixture
+def spawn() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """spawn(python_source, *arguments, env={…}): a Python process with pipes, killed afterwards.
+
+    The process is a session of its own, so that kill_tree() ends what it forked as well.
+    """
+    spawned: list[subprocess.Popen[str]] = []
+
+    def start(
+        source: str, *arguments: str, env: dict[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-u", "-c", source, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+        )
+        spawned.append(process)
+        return process
+
+    yield start
+    for process in spawned:
+        kill_tree(process)
+
+
+def kill_tree(process: subprocess.Popen[str]) -> None:
+    """SIGKILL for a spawned process and all that it forked; no chance to say good-bye."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()
+
+
+@pytest.fixture(name="kill_tree")
+def kill_tree_fixture() -> Callable[[subprocess.Popen[str]], None]:
+    return kill_tree
