@@ -38,7 +38,7 @@ struct AccessConfig {
 };
 
 struct LogConfig {
-  std::string level = "info";   // trace | debug | info | warn | error
+  std::string level = "info";   // as spdlog has them: trace ... critical, off
   std::string format = "text";  // text | json
 };
 

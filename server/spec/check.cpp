@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "spec/scalar.h"
+#include "spec/shape.h"
+
+namespace spdld::spec {
+namespace {
+
+using Kind = Shape::Kind;
+using Json = nlohmann::json;
+
+// "batch.size: " in front of what is wrong; nothing for the whole file.
+std::string prefix(const std::string& name) { return name.empty() ? "" : name + ": "; }
+
+std::string member(const std::string& map, const std::string& key) {
+  return map.empty() ? key : map + "." + key;
+}
+
+tl::unexpected<Status> fail(const Node& node, const std::string& name, const std::string& what) {
+  return tl::unexpected<Status>(node.fail(prefix(name) + what));
+}
+
+std::string plural(const Shape& shape) {
+  switch (shape.kind) {
+    case Kind::kInt: return "integers";
+    case Kind::kFloat: return "numbers";
+    default: return "texts";
+  }
+}
+
+tl::unexpected<Status> wrong_kind(const Node& node, const Shape& shape, const std::string& name) {
+  return fail(node, name, "expected " + expected_text(shape) + ", got " + node.describe());
+}
+
+std::string out_of_bounds(double min, double max, const std::string& got) {
+  const std::string end = ", got " + got;
+  if (std::isinf(max)) return "must be at least " + show_number(min) + end;
+  if (std::isinf(min)) return "must be at most " + show_number(max) + end;
+  return "must be " + show_number(min) + " to " + show_number(max) + end;
+}
+
+std::vector<std::string> names_of(const std::vector<Key>& keys) {
+  std::vector<std::string> names;
+  names.reserve(keys.size());
+  for (const Key& key : keys) names.push_back(key.name);
+  return names;
+}
+
+const Key* find_key(const std::vector<Key>& keys, const std::string& name) {
+  const auto found =
+      std::find_if(keys.begin(), keys.end(), [&](const Key& key) { return key.name == name; });
+  return found == keys.end() ? nullptr : &*found;
+}
+
+template <typename T>
+Result<Json> check_number(const Node& node, const Shape& shape, const std::string& name,
+                          std::optional<T> value) {
+  if (node.quoted || !value) {
+    if (node.quoted && value) {
+      return fail(node, name,
+                  "expected " + expected_text(shape) + ", got " + node.describe() +
+                      "; leave out the quotes");
+    }
+    return wrong_kind(node, shape, name);
+  }
+  const auto number = static_cast<double>(*value);
+  if (number < shape.min || number > shape.max) {
+    return fail(node, name, out_of_bounds(shape.min, shape.max, node.text));
+  }
+  return Json(*value);
+}
+
+Result<Json> check_string(const Node& node, const Shape& shape, const std::string& name) {
+  if (!shape.choices.empty()) {
+    if (std::find(shape.choices.begin(), shape.choices.end(), node.text) == shape.choices.end()) {
+      return fail(node, name,
+                  quote(node.text) + " is not one of " + join(shape.choices) +
+                      did_you_mean(node.text, shape.choices));
+    }
+  } else if (node.text.empty()) {
+    return fail(node, name, "must not be empty");
+  }
+  return Json(node.text);
+}
+
+Result<Json> check_scalar(const Node& node, const Shape& shape, const std::string& name) {
+  switch (shape.kind) {
+    case Kind::kBool: {
+      const std::optional<bool> value = parse_bool(node.text);
+      if (!value || node.quoted) return wrong_kind(node, shape, name);
+      return Json(*value);
+    }
+    case Kind::kInt: return check_number(node, shape, name, parse_integer(node.text));
+    case Kind::kFloat: return check_number(node, shape, name, parse_number(node.text));
+    case Kind::kString: return check_string(node, shape, name);
+    case Kind::kName:
+      if (!is_name(node.text)) return wrong_kind(node, shape, name);
+      return Json(node.text);
+    case Kind::kBytes: {
+      const std::optional<std::uint64_t> bytes = parse_bytes(node.text);
+      if (!bytes) return wrong_kind(node, shape, name);
+      if (*bytes == 0) return fail(node, name, "must be more than 0");
+      return Json(*bytes);
+    }
+    case Kind::kPercent: {
+      const std::optional<double> fraction = parse_percent(node.text);
+      if (!fraction) return wrong_kind(node, shape, name);
+      return Json(*fraction);
+    }
+    default: return wrong_kind(node, shape, name);
+  }
+}
+
+Result<Json> check_list(const Node& node, const Shape& shape, const std::string& name) {
+  const Shape& element = shape.of.front();
+  if (shape.scalar_ok && node.kind == Node::Kind::kScalar) {
+    SPDLD_ASSIGN(Json only, check(node, element, name));
+    return Json(Json::array({std::move(only)}));
+  }
+  if (node.kind != Node::Kind::kList) return wrong_kind(node, shape, name);
+  const std::size_t count = node.items.size();
+  if (count < shape.min_items || count > shape.max_items) {
+    std::string wanted = std::to_string(shape.min_items);
+    if (shape.max_items == std::numeric_limits<std::size_t>::max()) {
+      wanted = "at least " + wanted;
+    } else if (shape.max_items != shape.min_items) {
+      wanted += " to " + std::to_string(shape.max_items);
+    }
+    wanted += wanted.ends_with(" 1") || wanted == "1" ? " value" : " values";
+    return fail(node, name, "must hold " + wanted + ", got " + std::to_string(count));
+  }
+  Json list = Json::array();
+  for (std::size_t i = 0; i < count; ++i) {
+    SPDLD_ASSIGN(Json item, check(node.items[i], element, name + "[" + std::to_string(i) + "]"));
+    list.push_back(std::move(item));
+  }
+  return list;
+}
+
+Status unknown_key(const Node::Entry& entry, const Shape& shape, const std::string& name) {
+  const std::string in = name.empty() ? "" : " in '" + name + "'";
+  const std::vector<std::string> known = names_of(shape.keys);
+  if (known.empty()) {
+    return entry.fail("unknown key " + quote(entry.key) + in + ", which takes none");
+  }
+  return entry.fail("unknown key " + quote(entry.key) + in + hint(entry.key, known));
+}
+
+// What a map that is not there stands for.
+Result<Json> defaults_of(const Node& at, const Shape& shape, const std::string& name) {
+  Node empty;
+  empty.kind = Node::Kind::kMap;
+  empty.document = at.document;
+  empty.line = at.line;
+  empty.column = at.column;
+  return check(empty, shape, name);
+}
+
+// Tables write defaults as texts do, "25%"; lists and numbers need no reading.
+Result<Json> default_of(const Node& at, const Key& key, const std::string& name) {
+  if (key.shape.kind == Kind::kMap) return defaults_of(at, key.shape, name);
+  if (!key.default_value->is_string()) return *key.default_value;
+  Node text;
+  text.kind = Node::Kind::kScalar;
+  text.document = at.document;
+  text.text = key.default_value->get<std::string>();
+  return check(text, key.shape, name);
+}
+
+Result<Json> check_map(const Node& node, const Shape& shape, const std::string& name) {
+  Json map = Json::object();
+  std::set<std::string> nulls;
+  for (const Node::Entry& entry : node.entries) {
+    const Key* key = find_key(shape.keys, entry.key);
+    if (key == nullptr) return tl::unexpected<Status>(unknown_key(entry, shape, name));
+    if (key->nullable && entry.value.kind == Node::Kind::kNull) {
+      nulls.insert(entry.key);
+      continue;
+    }
+    SPDLD_ASSIGN(map[entry.key], check(entry.value, key->shape, member(name, entry.key)));
+  }
+  for (const Key& key : shape.keys) {
+    if (map.contains(key.name) || nulls.contains(key.name)) continue;
+    if (key.required) {
+      const std::string missing = "'" + member(name, key.name) + "' is missing: " + key.doc;
+      return tl::unexpected<Status>(node.fail(missing));
+    }
+    if (!key.default_value) continue;
+    SPDLD_ASSIGN(map[key.name], default_of(node, key, member(name, key.name)));
+  }
+  return map;
+}
+
+Result<Json> check_tagged(const Node& node, const Shape& shape, const std::string& name) {
+  const auto unknown = [&](const std::string& tag) {
+    return prefix(name) + "unknown " + shape.noun + " " + quote(tag) +
+           hint(tag, names_of(shape.keys));
+  };
+  if (shape.bare_ok && node.kind == Node::Kind::kScalar) {
+    const Key* key = find_key(shape.keys, node.text);
+    if (key == nullptr) return tl::unexpected<Status>(node.fail(unknown(node.text)));
+    SPDLD_ASSIGN(Json value, defaults_of(node, key->shape, member(name, key->name)));
+    return Json{{key->name, std::move(value)}};
+  }
+  if (node.kind != Node::Kind::kMap) return wrong_kind(node, shape, name);
+  if (node.entries.empty()) {
+    return fail(node, name, "expected " + expected_text(shape) + ", got an empty map");
+  }
+  const Node::Entry& only = node.entries.front();
+  const Key* key = find_key(shape.keys, only.key);
+  if (key == nullptr) return tl::unexpected<Status>(only.fail(unknown(only.key)));
+  if (node.entries.size() > 1) {
+    return tl::unexpected<Status>(
+        node.entries[1].fail(prefix(name) + "one " + shape.noun + " only, got " + quote(only.key) +
+                             " and " + quote(node.entries[1].key) + "; is the text below " +
+                             quote(only.key) + " indented deeper than its name?"));
+  }
+  SPDLD_ASSIGN(Json value, check(only.value, key->shape, member(name, key->name)));
+  return Json{{key->name, std::move(value)}};
+}
+
+Node::Kind node_kind(const Shape& shape) {
+  switch (shape.kind) {
+    case Kind::kNull: return Node::Kind::kNull;
+    case Kind::kList: return Node::Kind::kList;
+    case Kind::kMap:
+    case Kind::kTagged:
+    case Kind::kScalars: return Node::Kind::kMap;
+    default: return Node::Kind::kScalar;
+  }
+}
+
+Result<Json> check_any_of(const Node& node, const Shape& shape, const std::string& name) {
+  std::vector<const Shape*> fitting;
+  for (const Shape& alternative : shape.of) {
+    if (node_kind(alternative) == node.kind) fitting.push_back(&alternative);
+  }
+  if (fitting.size() == 1) return check(node, *fitting.front(), name);
+  for (const Shape* alternative : fitting) {
+    Result<Json> value = check(node, *alternative, name);
+    if (value) return value;
+  }
+  return wrong_kind(node, shape, name);
+}
+
+}  // namespace
+
+std::string expected_text(const Shape& shape) {
+  if (!shape.expected.empty()) return shape.expected;
+  switch (shape.kind) {
+    case Kind::kNull: return "null";
+    case Kind::kBool: return "true or false";
+    case Kind::kInt: return "an integer";
+    case Kind::kFloat: return "a number";
+    case Kind::kString: return shape.choices.empty() ? "a text" : "one of " + join(shape.choices);
+    case Kind::kName: return "a name (1 to 128 of A-Z a-z 0-9 . _ -)";
+    case Kind::kBytes: return "a size such as 64MiB";
+    case Kind::kPercent: return "a percentage such as 25%";
+    case Kind::kList: {
+      const std::string list = "a list of " + plural(shape.of.front());
+      return shape.scalar_ok ? expected_text(shape.of.front()) + " or " + list : list;
+    }
+    case Kind::kMap:
+    case Kind::kScalars: return "a map";
+    case Kind::kTagged: return "a map of one " + shape.noun;
+    case Kind::kAnyOf: break;
+  }
+  std::string all;
+  for (const Shape& alternative : shape.of) {
+    all += (all.empty() ? "" : " or ") + expected_text(alternative);
+  }
+  return all;
+}
+
+Result<Json> check(const Node& node, const Shape& shape, const std::string& name) {
+  switch (shape.kind) {
+    case Kind::kAnyOf: return check_any_of(node, shape, name);
+    case Kind::kTagged: return check_tagged(node, shape, name);
+    case Kind::kList: return check_list(node, shape, name);
+    case Kind::kNull:
+      if (node.kind != Node::Kind::kNull) return wrong_kind(node, shape, name);
+      return Json(nullptr);
+    case Kind::kMap:
+    case Kind::kScalars:
+      // A section all of whose lines are commented out.
+      if (node.kind == Node::Kind::kNull) return defaults_of(node, shape, name);
+      if (node.kind != Node::Kind::kMap) return wrong_kind(node, shape, name);
+      return shape.kind == Kind::kMap ? check_map(node, shape, name) : Result<Json>(Json::object());
+    default:
+      if (node.kind != Node::Kind::kScalar) return wrong_kind(node, shape, name);
+      return check_scalar(node, shape, name);
+  }
+}
+
+}  // namespace spdld::spec

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/daemon_config.h"
+
+#include <glob.h>
+#include <pwd.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <bitset>
+#include <cerrno>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "spec/daemon_shape.h"
+#include "spec/extends.h"
+#include "spec/overrides.h"
+#include "spec/parse.h"
+#include "spec/scalar.h"
+#include "spec/yaml_node.h"
+
+namespace spdld::spec {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kMaxCpu = 4095;
+
+template <typename T>
+void sort_unique(std::vector<T>& values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+}
+
+// Where a default has no node of its own, it is the whole file that is named.
+const Node& child(const Node& node, const char* key) {
+  const Node* found = node.find(key);
+  return found == nullptr ? node : *found;
+}
+
+const Node& item(const Node& list, std::size_t i) {
+  return i < list.items.size() ? list.items[i] : list;
+}
+
+Result<std::vector<std::string>> read_paths(const Node& node, const Json& value,
+                                            const std::string& name) {
+  std::vector<std::string> paths;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    SPDLD_ASSIGN(std::string path,
+                 absolute_path(item(node, i), name + "[" + std::to_string(i) + "]",
+                               value[i].get<std::string>()));
+    paths.push_back(std::move(path));
+  }
+  return paths;
+}
+
+Result<std::string> read_runtime_dir(const Node& node, const Json& value) {
+  SPDLD_ASSIGN(std::string path, absolute_path(node, "runtime_dir", value.get<std::string>()));
+  constexpr std::size_t kLongest = sizeof(sockaddr_un::sun_path) - sizeof "/control.sock";
+  if (path.size() > kLongest) {
+    return tl::unexpected<Status>(node.fail(
+        "runtime_dir: " + std::to_string(path.size()) +
+        " bytes are too long for the sockets in it; use at most " + std::to_string(kLongest)));
+  }
+  return path;
+}
+
+std::optional<int> parse_cpu(std::string_view text) {
+  const std::optional<std::int64_t> number = parse_integer(text);
+  if (!number || *number < 0 || *number > kMaxCpu) return std::nullopt;
+  return static_cast<int>(*number);
+}
+
+// "0-3,8".
+std::optional<std::vector<int>> parse_cpus(std::string_view text) {
+  std::bitset<kMaxCpu + 1> named;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const std::string_view range = text.substr(0, comma);
+    const std::size_t dash = range.find('-');
+    const std::optional<int> first = parse_cpu(range.substr(0, dash));
+    const std::optional<int> last = dash == range.npos ? first : parse_cpu(range.substr(dash + 1));
+    if (!first || !last || *first > *last) return std::nullopt;
+    for (int cpu = *first; cpu <= *last; ++cpu) named.set(static_cast<std::size_t>(cpu));
+    if (comma == text.npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu <= kMaxCpu; ++cpu) {
+    if (named.test(static_cast<std::size_t>(cpu))) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+Result<ExecutorConfig> read_executor(const Node& node, const Json& value) {
+  ExecutorConfig executor;
+  const Json& threads = value.at("cpu_threads");
+  if (threads.is_number()) executor.cpu_threads = threads.get<int>();
+  executor.io_threads = value.at("io_threads").get<int>();
+  executor.nice = value.at("nice").get<int>();
+  if (const auto cpus = value.find("cpus"); cpus != value.end()) {
+    const auto text = cpus->get<std::string>();
+    executor.cpus = parse_cpus(text);
+    if (!executor.cpus) {
+      return tl::unexpected<Status>(
+          child(node, "cpus")
+              .fail("executor.cpus: " + quote(text) + " is no list of CPUs; write numbers up to " +
+                    std::to_string(kMaxCpu) + " and ranges, such as 0-3,8"));
+    }
+  }
+  return executor;
+}
+
+Result<ArenaConfig> read_arena(const Json& value) {
+  ArenaConfig arena;
+  const Json& kind = value.at("kind");
+  arena.kind = kind == "posix"     ? ArenaConfig::Kind::kPosix
+               : kind == "hugetlb" ? ArenaConfig::Kind::kHugetlb
+                                   : ArenaConfig::Kind::kMemfd;
+  const Json& budget = value.at("budget");
+  if (budget.is_number_unsigned()) {
+    arena.budget = {.fraction = std::nullopt, .bytes = budget.get<std::uint64_t>()};
+  } else {
+    arena.budget.fraction = budget.get<double>();
+  }
+  return arena;
+}
+
+Result<uid_t> find_user(const Node& node, const std::string& name, const std::string& user) {
+  const std::optional<std::int64_t> number = parse_integer(user);
+  // The largest uid_t means "no user" to the kernel.
+  if (number && *number >= 0 && *number < std::numeric_limits<uid_t>::max()) {
+    return static_cast<uid_t>(*number);
+  }
+  std::vector<char> buffer(16384);
+  passwd entry{};
+  passwd* found = nullptr;
+  int failure = 0;
+  while ((failure = getpwnam_r(user.c_str(), &entry, buffer.data(), buffer.size(), &found)) ==
+             ERANGE &&
+         buffer.size() < (1U << 20)) {
+    buffer.resize(buffer.size() * 2);
+  }
+  if (found != nullptr) return entry.pw_uid;
+  const std::string why =
+      failure == 0 || failure == ENOENT
+          ? "there is no such user on this machine"
+          : "the user database fails: " + std::generic_category().message(failure);
+  return tl::unexpected<Status>(node.fail(name + ": " + quote(user) + ": " + why));
+}
+
+Result<AccessConfig> read_access(const Node& node, const Json& value) {
+  AccessConfig access;
+  SPDLD_ASSIGN(access.roots, read_paths(child(node, "roots"), value.at("roots"), "access.roots"));
+  const Node& admins = child(node, "admins");
+  const Json& users = value.at("admins");
+  for (std::size_t i = 0; i < users.size(); ++i) {
+    SPDLD_ASSIGN(const uid_t uid,
+                 find_user(item(admins, i), "access.admins[" + std::to_string(i) + "]",
+                           users[i].get<std::string>()));
+    access.admins.push_back(uid);
+  }
+  sort_unique(access.admins);
+  return access;
+}
+
+Result<Node> read_root(const std::string& path, const std::string& working_directory) {
+  if (path.empty()) {
+    Node root;
+    root.kind = Node::Kind::kMap;
+    root.document = std::make_shared<const Document>(
+        Document{.name = "defaults", .directory = working_directory});
+    return root;
+  }
+  SPDLD_ASSIGN(const std::string text, read_text_file(path));
+  const std::filesystem::path absolute = std::filesystem::path(working_directory) / path;
+  auto document = std::make_shared<const Document>(
+      Document{.name = path, .directory = absolute.parent_path().string()});
+  SPDLD_ASSIGN(Node root, parse_yaml(text, std::move(document)));
+  if (root.kind != Node::Kind::kMap) {
+    return tl::unexpected<Status>(
+        root.fail("expected the daemon's configuration, a map of keys, got " + root.describe()));
+  }
+  return root;
+}
+
+// Frees what glob(3) found.
+struct Glob {
+  Glob() = default;
+  Glob(const Glob&) = delete;
+  Glob& operator=(const Glob&) = delete;
+  ~Glob() { ::globfree(&found); }
+  glob_t found{};
+};
+
+}  // namespace
+
+Result<DaemonConfig> load_daemon_config(const std::string& path,
+                                        const std::vector<std::string>& overrides) {
+  std::error_code failure;
+  const std::string working_directory = std::filesystem::current_path(failure).string();
+  SPDLD_ASSIGN(Node root, read_root(path, working_directory));
+  for (const std::string& assignment : overrides) {
+    SPDLD_TRY(apply_override(root, assignment, working_directory));
+  }
+  SPDLD_ASSIGN(const Json json, check(root, daemon_shape(), ""));
+
+  DaemonConfig config;
+  SPDLD_ASSIGN(config.runtime_dir,
+               read_runtime_dir(child(root, "runtime_dir"), json.at("runtime_dir")));
+  SPDLD_ASSIGN(config.state_dir, absolute_path(child(root, "state_dir"), "state_dir",
+                                               json.at("state_dir").get<std::string>()));
+  SPDLD_ASSIGN(config.pipelines,
+               read_paths(child(root, "pipelines"), json.at("pipelines"), "pipelines"));
+  SPDLD_ASSIGN(config.executor, read_executor(child(root, "executor"), json.at("executor")));
+  SPDLD_ASSIGN(config.arena, read_arena(json.at("arena")));
+  SPDLD_ASSIGN(config.access, read_access(child(root, "access"), json.at("access")));
+  config.log.level = json.at("log").at("level").get<std::string>();
+  config.log.format = json.at("log").at("format").get<std::string>();
+  return config;
+}
+
+Result<std::vector<std::string>> pipeline_files(const DaemonConfig& config) {
+  std::vector<std::string> files;
+  for (const std::string& pattern : config.pipelines) {
+    Glob glob;
+    const int outcome = ::glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, &glob.found);
+    if (outcome == GLOB_NOMATCH) {
+      if (pattern.find_first_of("*?[") != std::string::npos) continue;
+      return error(Code::kNotFound, "pipelines: there is no file " + pattern);
+    }
+    if (outcome != 0) {
+      return error(outcome == GLOB_NOSPACE ? Code::kResourceExhausted : Code::kPermissionDenied,
+                   "pipelines: cannot list " + pattern +
+                       (outcome == GLOB_NOSPACE ? ": out of memory"
+                                                : ": a directory on its way cannot be read"));
+    }
+    files.insert(files.end(), glob.found.gl_pathv, glob.found.gl_pathv + glob.found.gl_pathc);
+  }
+  sort_unique(files);
+  return files;
+}
+
+}  // namespace spdld::spec

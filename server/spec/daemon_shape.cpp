@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/daemon_shape.h"
+
+#include <utility>
+
+namespace spdld::spec {
+namespace {
+
+using Json = nlohmann::json;
+
+// A text that must be there, with a default.
+Key path_key(std::string name, std::string doc, std::string value) {
+  return {.name = std::move(name),
+          .doc = std::move(doc),
+          .shape = string_shape(),
+          .default_value = std::move(value)};
+}
+
+Key executor_key() {
+  Shape threads = any_of({choice_shape({"auto"}), int_shape(1, 4096)});
+  threads.expected = "auto or an integer from 1 to 4096";
+  Shape cpus = string_shape();
+  cpus.expected = "null or CPU numbers such as 0-3,8";
+  return section("executor", "the threads that fetch, decode and transform",
+                 {
+                     {.name = "cpu_threads",
+                      .doc = "CPU workers; auto: as the affinity and the cgroup's quota allow",
+                      .shape = std::move(threads),
+                      .default_value = "auto"},
+                     {.name = "io_threads",
+                      .doc = "threads that wait for storage",
+                      .shape = int_shape(1, 1024),
+                      .default_value = 16},
+                     {.name = "cpus",
+                      .doc = "the CPUs that workers are pinned to; null: wherever they may run",
+                      .shape = std::move(cpus),
+                      .nullable = true},
+                     {.name = "nice",
+                      .doc = "priority of the workers, 19 is the lowest",
+                      .shape = int_shape(-20, 19),
+                      .default_value = 0},
+                 });
+}
+
+Key arena_key() {
+  Shape budget = any_of({bytes_shape(), percent_shape()});
+  budget.expected = "a size such as 8GiB or a percentage such as 25%";
+  return section(
+      "arena", "the shared memory that batches lie in",
+      {
+          {.name = "kind",
+           .doc = "memfd: sealed anonymous memory; posix: shm_open; hugetlb: huge pages",
+           .shape = choice_shape({"memfd", "posix", "hugetlb"}),
+           .default_value = "memfd"},
+          {.name = "budget",
+           .doc = "what all arenas together may take: a size, or a share of the memory that the "
+                  "machine or the cgroup has",
+           .shape = std::move(budget),
+           .default_value = "25%"},
+      });
+}
+
+Key access_key() {
+  Shape roots = list_shape(string_shape());
+  roots.min_items = 1;
+  return section("access", "who may do what",
+                 {
+                     {.name = "roots",
+                      .doc = "the directories below which pipelines may read, links followed",
+                      .shape = std::move(roots),
+                      .default_value = Json::array({"/"})},
+                     {.name = "admins",
+                      .doc = "users, by name or number, who may change what others own",
+                      .shape = list_shape(string_shape()),
+                      .default_value = Json::array({"root"})},
+                 });
+}
+
+Key log_key() {
+  return section(
+      "log", "what the daemon writes to stderr",
+      {
+          {.name = "level",
+           .doc = "what is less urgent is left out",
+           .shape = choice_shape({"trace", "debug", "info", "warning", "error", "critical", "off"}),
+           .default_value = "info"},
+          {.name = "format",
+           .doc = "lines for people, or one JSON object a line",
+           .shape = choice_shape({"text", "json"}),
+           .default_value = "text"},
+      });
+}
+
+}  // namespace
+
+Shape daemon_shape() {
+  return map_shape({
+      path_key("runtime_dir", "where the sockets live; clients are given this directory",
+               "/run/spdld"),
+      path_key("state_dir", "indexes, applied pipelines and the positions of jobs",
+               "/var/lib/spdld"),
+      {.name = "pipelines",
+       .doc = "files that are applied at start, * and ? allowed; relative to this file",
+       .shape = list_shape(string_shape()),
+       .default_value = Json::array()},
+      executor_key(),
+      arena_key(),
+      access_key(),
+      section("control", "the control interface beside its socket in runtime_dir",
+              {{.name = "tcp",
+                .doc = "must be null: this version has no TCP control port",
+                .shape = null_shape("null, as this version has no TCP control port"),
+                .nullable = true}}),
+      {.name = "http",
+       .doc = "must be null: this version serves no HTTP",
+       .shape = null_shape("null, as this version serves no HTTP"),
+       .nullable = true},
+      log_key(),
+  });
+}
+
+}  // namespace spdld::spec

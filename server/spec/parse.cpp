@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/parse.h"
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "spec/extends.h"
+#include "spec/pipeline_shape.h"
+#include "spec/vars.h"
+#include "spec/yaml_node.h"
+
+namespace spdld::spec {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string text_of(const Json& map, const char* key) { return map.at(key).get<std::string>(); }
+
+Result<ClassesSpec> read_classes(const Node& node, Json& value) {
+  ClassesSpec classes;
+  if (value.is_array()) {
+    classes.kind = ClassesSpec::Kind::kList;
+    classes.names = value.get<std::vector<std::string>>();
+    std::set<std::string> seen;
+    for (std::size_t i = 0; i < classes.names.size(); ++i) {
+      if (seen.insert(classes.names[i]).second) continue;
+      return tl::unexpected<Status>(node.items[i].fail("source.files.classes: the class '" +
+                                                       classes.names[i] + "' is there twice"));
+    }
+  } else if (value.is_string()) {
+    classes.kind = ClassesSpec::Kind::kFile;
+    SPDLD_ASSIGN(classes.path,
+                 absolute_path(node, "source.files.classes", value.get<std::string>()));
+    value = classes.path;
+  } else {
+    classes.kind = ClassesSpec::Kind::kPipeline;
+    classes.pipeline = text_of(value, "from");
+  }
+  return classes;
+}
+
+// Paths in `value` become absolute on the way, here and above, so that the canonical text has them.
+Result<SourceSpec> read_source(const Node& node, Json& value) {
+  const Node& at = *node.find("files");
+  Json& json = value.at("files");
+  FilesSpec files;
+  SPDLD_ASSIGN(files.root,
+               absolute_path(*at.find("root"), "source.files.root", text_of(json, "root")));
+  json["root"] = files.root;
+  files.pattern = text_of(json, "pattern");
+  const bool labelled = json.at("label") == "parent_dir";
+  files.label = labelled ? FilesSpec::Label::kParentDir : FilesSpec::Label::kNone;
+  files.follow_symlinks = json.at("follow_symlinks").get<bool>();
+  if (json.contains("classes")) {
+    const Node& classes = *at.find("classes");
+    if (!labelled) {
+      return tl::unexpected<Status>(
+          classes.fail("source.files.classes: items have no label; add 'label: parent_dir'"));
+    }
+    SPDLD_ASSIGN(files.classes, read_classes(classes, json["classes"]));
+  }
+  return SourceSpec(files);
+}
+
+Shuffle read_shuffle(const Json& value) {
+  Shuffle shuffle;
+  if (value.is_object()) {
+    shuffle.kind = Shuffle::Kind::kBlock;
+    shuffle.block = value.at("block").get<std::uint64_t>();
+    shuffle.interleave = value.at("interleave").get<std::uint64_t>();
+  } else {
+    shuffle.kind = value == "global" ? Shuffle::Kind::kGlobal : Shuffle::Kind::kNone;
+  }
+  return shuffle;
+}
+
+Location stage_where(const Node& node) {
+  if (node.kind != Node::Kind::kMap) return node.where();
+  Location where = node.where();
+  where.line = node.entries.front().line;
+  where.column = node.entries.front().column;
+  return where;
+}
+
+Result<StageSpec> read_stage(const Node& node, const Json& value, const Registry& registry,
+                             std::size_t index) {
+  const auto tagged = value.begin();
+  StageSpec stage;
+  stage.op = tagged.key();
+  stage.where = stage_where(node);
+  const std::string name = "stages[" + std::to_string(index) + "]." + stage.op + ": ";
+  const auto fail = [&](const std::string& what) {
+    return error(Code::kInvalidArgument, stage.where.text() + ": " + name + what);
+  };
+  if (index == 0 && stage.op != "fetch") {
+    return fail("the first stage must be 'fetch', which brings an item's bytes");
+  }
+  if (index > 0 && stage.op == "fetch") return fail("an item is fetched once, by the first stage");
+
+  const OpInfo* op = registry.find(stage.op);
+  SPDLD_CHECK(op != nullptr);
+  std::map<std::string, ParamValue> params;
+  for (const ParamInfo& param : op->params) {
+    const auto given = tagged.value().find(param.name);
+    if (given != tagged.value().end()) params.emplace(param.name, param_value(param, *given));
+  }
+  stage.params = Params(std::move(params));
+  if (const auto given = tagged.value().find("concurrency"); given != tagged.value().end()) {
+    stage.concurrency = given->get<int>();
+  }
+  if (op->make) {
+    const Result<std::unique_ptr<Op>> made = op->make(stage.params);
+    if (!made) return fail(made.error().message());
+  }
+  return stage;
+}
+
+BatchSpec read_batch(const Json& value) {
+  BatchSpec batch;
+  batch.size = value.at("size").get<std::int64_t>();
+  const Json& last = value.at("last");
+  batch.last = last == "pad" ? Tail::kPad : last == "keep" ? Tail::kKeep : Tail::kDrop;
+  batch.layout = value.at("layout") == "NHWC" ? Layout::kNHWC : Layout::kNCHW;
+  if (const auto given = value.find("max_bytes"); given != value.end()) {
+    batch.max_bytes = given->get<std::uint64_t>();
+  }
+  return batch;
+}
+
+ErrorPolicy read_on_error(const Json& value) {
+  ErrorPolicy policy;
+  policy.decode =
+      value.at("decode") == "fail" ? ErrorPolicy::OnDecode::kFail : ErrorPolicy::OnDecode::kReplace;
+  policy.io.retries = value.at("io").at("retry").get<int>();
+  policy.budget_fraction = value.at("budget").at("fraction").get<double>();
+  policy.budget_min = value.at("budget").at("min").get<std::int64_t>();
+  return policy;
+}
+
+}  // namespace
+
+Result<PipelineSpec> parse_pipeline(std::string_view text, const std::string& file_name,
+                                    const Registry& registry, const ParseOptions& options) {
+  if (text.size() > kMaxFileBytes) {
+    return error(Code::kInvalidArgument, file_name + ": larger than " +
+                                             std::to_string(kMaxFileBytes) +
+                                             " bytes; is this a pipeline?");
+  }
+  auto document =
+      std::make_shared<const Document>(Document{.name = file_name, .directory = options.directory});
+  SPDLD_ASSIGN(Node root,
+               parse_extended(text, std::move(document), options.read_file, "a pipeline"));
+  PipelineSpec spec;
+  SPDLD_ASSIGN(spec.vars, resolve_vars(root, options.vars, options.env));
+  SPDLD_ASSIGN(Json json, check(root, pipeline_shape(registry), ""));
+
+  spec.name = text_of(json, "pipeline");
+  spec.seed = json.at("seed").get<std::uint64_t>();
+  SPDLD_ASSIGN(spec.source, read_source(*root.find("source"), json["source"]));
+  spec.shuffle = read_shuffle(json.at("shuffle"));
+  const Node& stages = *root.find("stages");
+  for (std::size_t i = 0; i < stages.items.size(); ++i) {
+    SPDLD_ASSIGN(StageSpec stage, read_stage(stages.items[i], json["stages"][i], registry, i));
+    spec.stages.push_back(std::move(stage));
+  }
+  spec.batch = read_batch(json.at("batch"));
+  spec.delivery.device = text_of(json.at("delivery"), "device");
+  spec.delivery.prefetch = json.at("delivery").at("prefetch").get<int>();
+  spec.on_error = read_on_error(json.at("on_error"));
+  // Keys sorted, numbers in their shortest form.
+  spec.canonical_text = json.dump();
+  return spec;
+}
+
+}  // namespace spdld::spec

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/pipeline_shape.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace spdld::spec {
+namespace {
+
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+constexpr std::size_t kMaxStages = 256;
+
+Shape files_shape() {
+  Shape classes = list_shape(string_shape());
+  classes.min_items = 1;
+  Shape path = string_shape();
+  path.expected = "the path of a file with one class name a line";
+  const Shape from = map_shape({{.name = "from",
+                                 .doc = "the pipeline whose classes these are",
+                                 .shape = name_shape(),
+                                 .required = true}});
+  return map_shape({
+      {.name = "root",
+       .doc = "the directory that holds the items",
+       .shape = string_shape(),
+       .required = true},
+      {.name = "pattern",
+       .doc = "which files below root are items: * and ? within one name, ** over directories",
+       .shape = string_shape(),
+       .default_value = "**/*"},
+      {.name = "label",
+       .doc = "parent_dir: an item's class is its top-level directory; none: items have no label",
+       .shape = choice_shape({"none", "parent_dir"}),
+       .default_value = "none"},
+      {.name = "classes",
+       .doc = "the class names in index order: a list, a file with one name a line, or {from: "
+              "PIPELINE}; not given: the sorted top-level directories",
+       .shape = any_of({classes, path, from}),
+       .nullable = true},
+      {.name = "follow_symlinks",
+       .doc = "whether links to files and directories are followed",
+       .shape = bool_shape(),
+       .default_value = true},
+  });
+}
+
+Shape source_shape() {
+  Shape shape;
+  shape.kind = Shape::Kind::kTagged;
+  shape.noun = "source";
+  shape.keys = {
+      {.name = "files", .doc = "each file below a directory is an item", .shape = files_shape()}};
+  return shape;
+}
+
+Shape shuffle_shape() {
+  Shape order = choice_shape({"none", "global"});
+  order.expected = "none, global or {block: ITEMS}";
+  Shape block = map_shape({
+      {.name = "block",
+       .doc = "items that stay together on the medium and are read as one",
+       .shape = int_shape(1, kUnbounded),
+       .required = true},
+      {.name = "interleave",
+       .doc = "blocks that are mixed with each other",
+       .shape = int_shape(1, 65536),
+       .default_value = 16},
+  });
+  Shape shape = any_of({std::move(order), std::move(block)});
+  shape.expected = "none, global or {block: ITEMS}";
+  return shape;
+}
+
+Shape stages_shape(const Registry& registry) {
+  Shape stage;
+  stage.kind = Shape::Kind::kTagged;
+  stage.noun = "op";
+  stage.bare_ok = true;
+  stage.expected = "an op's name or a map of an op's name to its parameters";
+  for (const OpInfo& op : registry.ops()) {
+    Key key{.name = op.name, .doc = op.doc, .shape = map_shape({})};
+    for (const ParamInfo& param : op.params) key.shape.keys.push_back(key_of(param));
+    key.shape.keys.push_back({.name = "concurrency",
+                              .doc = "samples that may be in this stage at once; not given: as "
+                                     "many as there are workers",
+                              .shape = int_shape(1, 4096),
+                              .nullable = true});
+    stage.keys.push_back(std::move(key));
+  }
+  Shape stages = list_shape(std::move(stage));
+  stages.expected = "a list of stages";
+  stages.min_items = 1;
+  stages.max_items = kMaxStages;
+  return stages;
+}
+
+Key batch_key() {
+  return {.name = "batch",
+          .doc = "what a batch holds: at least its size",
+          .shape = map_shape({
+              {.name = "size",
+               .doc = "rows of one batch of one shard",
+               .shape = int_shape(1, 65536),
+               .required = true},
+              {.name = "last",
+               .doc = "what becomes of an epoch's tail that does not fill a step of all shards",
+               .shape = choice_shape({"drop", "pad", "keep"}),
+               .default_value = "drop"},
+              {.name = "layout",
+               .doc = "how the pixels of an image lie in memory; N is the row",
+               .shape = choice_shape({"NCHW", "NHWC"}),
+               .default_value = "NCHW"},
+              {.name = "max_bytes",
+               .doc = "what a field of varying size (encoded bytes) may take in one batch; such "
+                      "fields need it",
+               .shape = bytes_shape(),
+               .nullable = true},
+          }),
+          .required = true};
+}
+
+Key delivery_key() {
+  return section("delivery", "how batches reach the training processes",
+                 {
+                     {.name = "device",
+                      .doc = "the memory that batches lie in",
+                      .shape = choice_shape({"cpu"}),
+                      .default_value = "cpu"},
+                     {.name = "prefetch",
+                      .doc = "batches that one consumer may hold or have waiting",
+                      .shape = int_shape(2, 64),
+                      .default_value = 4},
+                 });
+}
+
+Key on_error_key() {
+  return section(
+      "on_error", "what happens to items that cannot be read or decoded",
+      {
+          {.name = "decode",
+           .doc = "corrupt items: replaced by another one within the budget, or the job fails",
+           .shape = choice_shape({"replace", "fail"}),
+           .default_value = "replace"},
+          section("io", "storage that fails for the moment",
+                  {{.name = "retry",
+                    .doc = "tries after the first one, with growing pauses; then the job fails",
+                    .shape = int_shape(0, 100),
+                    .default_value = 5}}),
+          section("budget", "how many items may be replaced before the job fails",
+                  {
+                      {.name = "fraction",
+                       .doc = "of the dataset's items",
+                       .shape = float_shape(0, 1),
+                       .default_value = 0.01},
+                      {.name = "min",
+                       .doc = "so many at least, however small the dataset",
+                       .shape = int_shape(0, kUnbounded),
+                       .default_value = 100},
+                  }),
+      });
+}
+
+}  // namespace
+
+Shape pipeline_shape(const Registry& registry) {
+  return map_shape({
+      {.name = "pipeline",
+       .doc = "the name by which training processes ask for it",
+       .shape = name_shape(),
+       .required = true},
+      {.name = "seed",
+       .doc = "of the order and of every random draw",
+       .shape = int_shape(0, kUnbounded),
+       .default_value = 0},
+      {.name = "source",
+       .doc = "where items come from, such as {files: {root: DIRECTORY}}",
+       .shape = source_shape(),
+       .required = true},
+      {.name = "shuffle",
+       .doc = "the order of items in an epoch",
+       .shape = shuffle_shape(),
+       .default_value = "none"},
+      {.name = "stages",
+       .doc = "what is done to an item, in order; [fetch] alone delivers encoded bytes",
+       .shape = stages_shape(registry),
+       .required = true},
+      batch_key(),
+      delivery_key(),
+      on_error_key(),
+  });
+}
+
+std::vector<Key> surface_keys() {
+  Shape vars;
+  vars.kind = Shape::Kind::kScalars;
+  return {
+      {.name = "extends",
+       .doc = "a file that this one is laid over: maps merge, all else replaces",
+       .shape = string_shape(),
+       .nullable = true},
+      {.name = "vars", .doc = "names for values, used as ${NAME}", .shape = std::move(vars)},
+  };
+}
+
+}  // namespace spdld::spec

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/schema.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "spec/daemon_shape.h"
+#include "spec/pipeline_shape.h"
+#include "spec/shape.h"
+
+namespace spdld::spec {
+namespace {
+
+using Kind = Shape::Kind;
+using Json = nlohmann::json;
+
+// Writes shapes out as JSON Schema. With `variables`, wherever a number or the like may stand, so
+// may a text with ${...}.
+class SchemaWriter {
+ public:
+  explicit SchemaWriter(bool variables) : variables_(variables) {}
+
+  Json write(const Shape& shape) const {
+    switch (shape.kind) {
+      case Kind::kNull: return {{"type", "null"}};
+      case Kind::kBool: return or_variable({{"type", "boolean"}});
+      case Kind::kInt: return or_variable(with_bounds({{"type", "integer"}}, shape));
+      case Kind::kFloat: return or_variable(with_bounds({{"type", "number"}}, shape));
+      case Kind::kString:
+        if (shape.choices.empty()) return {{"type", "string"}, {"minLength", 1}};
+        return or_variable({{"enum", shape.choices}});
+      case Kind::kName:
+        return or_variable({{"type", "string"}, {"pattern", "^[A-Za-z0-9._-]{1,128}$"}});
+      case Kind::kBytes: return write_bytes();
+      case Kind::kPercent:
+        return or_variable({{"type", "string"}, {"pattern", "^[0-9]+(\\.[0-9]+)?%$"}});
+      case Kind::kList: return write_list(shape);
+      case Kind::kMap: return write_map(shape);
+      case Kind::kTagged: return write_tagged(shape);
+      case Kind::kAnyOf: return write_any_of(shape);
+      case Kind::kScalars:
+        return {{"type", {"object", "null"}},
+                {"additionalProperties", {{"type", {"string", "number", "boolean", "null"}}}}};
+    }
+    return Json::object();
+  }
+
+ private:
+  Json or_variable(Json schema) const {
+    if (!variables_) return schema;
+    Json variable = {{"type", "string"}, {"pattern", "\\$\\{.+\\}"}};
+    return {{"anyOf", Json::array({std::move(schema), std::move(variable)})}};
+  }
+
+  static Json with_bounds(Json schema, const Shape& shape) {
+    // An integer bound without a fraction reads better.
+    const auto number = [](double bound) {
+      return bound == static_cast<double>(static_cast<std::int64_t>(bound))
+                 ? Json(static_cast<std::int64_t>(bound))
+                 : Json(bound);
+    };
+    constexpr double kLargest = 0x1p53;
+    if (shape.min >= -kLargest) schema["minimum"] = number(shape.min);
+    if (shape.max <= kLargest) schema["maximum"] = number(shape.max);
+    return schema;
+  }
+
+  Json write_bytes() const {
+    Json number = {{"type", "integer"}, {"minimum", 1}};
+    Json text = {{"type", "string"}, {"pattern", "^[0-9.]+ ?([kMGT]?B|[KMGT]iB)?$"}};
+    return or_variable({{"anyOf", Json::array({std::move(number), std::move(text)})}});
+  }
+
+  Json write_list(const Shape& shape) const {
+    Json element = write(shape.of.front());
+    Json list = {{"type", "array"}, {"items", element}};
+    if (shape.min_items > 0) list["minItems"] = shape.min_items;
+    if (shape.max_items != std::numeric_limits<std::size_t>::max()) {
+      list["maxItems"] = shape.max_items;
+    }
+    if (!shape.scalar_ok) return list;
+    return {{"anyOf", Json::array({std::move(element), std::move(list)})}};
+  }
+
+  Json write_key(const Key& key) const {
+    Json schema = write(key.shape);
+    if (key.nullable && key.shape.kind != Kind::kNull) {
+      schema = {{"anyOf", Json::array({std::move(schema), Json{{"type", "null"}}})}};
+    }
+    schema["description"] = key.doc;
+    if (key.default_value) schema["default"] = *key.default_value;
+    return schema;
+  }
+
+  Json write_properties(const std::vector<Key>& keys) const {
+    Json properties = Json::object();
+    for (const Key& key : keys) properties[key.name] = write_key(key);
+    return properties;
+  }
+
+  Json write_map(const Shape& shape) const {
+    Json required = Json::array();
+    for (const Key& key : shape.keys) {
+      if (key.required) required.push_back(key.name);
+    }
+    Json map = {{"type", "object"},
+                {"properties", write_properties(shape.keys)},
+                {"additionalProperties", false}};
+    if (required.empty()) {
+      map["type"] = {"object", "null"};
+    } else {
+      map["required"] = std::move(required);
+    }
+    return map;
+  }
+
+  Json write_tagged(const Shape& shape) const {
+    Json tagged = {{"type", "object"},
+                   {"properties", write_properties(shape.keys)},
+                   {"additionalProperties", false},
+                   {"minProperties", 1},
+                   {"maxProperties", 1}};
+    if (!shape.bare_ok) return tagged;
+    Json names = Json::array();
+    for (const Key& key : shape.keys) names.push_back(key.name);
+    return {{"anyOf", Json::array({Json{{"enum", std::move(names)}}, std::move(tagged)})}};
+  }
+
+  Json write_any_of(const Shape& shape) const {
+    Json alternatives = Json::array();
+    for (const Shape& alternative : shape.of) alternatives.push_back(write(alternative));
+    return {{"anyOf", std::move(alternatives)}};
+  }
+
+  bool variables_;
+};
+
+Json titled(Json schema, const std::string& title) {
+  schema["$schema"] = "https://json-schema.org/draft/2020-12/schema";
+  schema["title"] = title;
+  return schema;
+}
+
+}  // namespace
+
+Json pipeline_schema(const Registry& registry) {
+  Shape shape = pipeline_shape(registry);
+  for (Key& key : surface_keys()) shape.keys.push_back(std::move(key));
+  Json schema = SchemaWriter(true).write(shape);
+  // A text that extends another may leave out what that one says.
+  Json required = std::exchange(schema["required"], Json());
+  schema.erase("required");
+  schema["if"] = {{"required", {"extends"}}};
+  schema["then"] = true;
+  schema["else"] = {{"required", std::move(required)}};
+  return titled(std::move(schema), "spdld pipeline");
+}
+
+Json daemon_schema() {
+  return titled(SchemaWriter(false).write(daemon_shape()), "spdld daemon configuration");
+}
+
+}  // namespace spdld::spec

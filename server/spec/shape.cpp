@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/shape.h"
+
+#include <utility>
+
+namespace spdld::spec {
+namespace {
+
+using Kind = Shape::Kind;
+using Json = nlohmann::json;
+
+Shape shape_of(Kind kind) {
+  Shape shape;
+  shape.kind = kind;
+  return shape;
+}
+
+Shape bounded(Kind kind, double min, double max) {
+  Shape shape = shape_of(kind);
+  shape.min = min;
+  shape.max = max;
+  return shape;
+}
+
+Shape shape_of(const ParamInfo& param) {
+  const auto list_of = [&](Kind element) {
+    Shape list = list_shape(bounded(element, param.min, param.max));
+    list.min_items = param.min_items;
+    list.max_items = param.max_items;
+    list.scalar_ok = param.scalar_ok;
+    return list;
+  };
+  switch (param.type) {
+    case ParamType::kBool: return bool_shape();
+    case ParamType::kInt: return int_shape(param.min, param.max);
+    case ParamType::kFloat: return float_shape(param.min, param.max);
+    case ParamType::kString: return choice_shape(param.choices);
+    case ParamType::kIntList: return list_of(Kind::kInt);
+    case ParamType::kFloatList: return list_of(Kind::kFloat);
+  }
+  return string_shape();
+}
+
+// As check() would have made it: a table may write 1 where 1.0 is meant.
+Json default_json(const ParamInfo& param) {
+  Json value = std::visit([](const auto& held) { return Json(held); }, *param.default_value);
+  if (param.type == ParamType::kFloat && value.is_number()) return value.get<double>();
+  return value;
+}
+
+}  // namespace
+
+Key key_of(const ParamInfo& param) {
+  Key key{.name = param.name, .doc = param.doc, .shape = shape_of(param)};
+  if (param.default_value) key.default_value = default_json(param);
+  key.nullable = param.nullable;
+  key.required = !param.default_value && !param.nullable;
+  return key;
+}
+
+ParamValue param_value(const ParamInfo& param, const Json& value) {
+  switch (param.type) {
+    case ParamType::kBool: return value.get<bool>();
+    case ParamType::kInt: return value.get<std::int64_t>();
+    case ParamType::kFloat: return value.get<double>();
+    case ParamType::kString: return value.get<std::string>();
+    case ParamType::kIntList: return value.get<std::vector<std::int64_t>>();
+    case ParamType::kFloatList: return value.get<std::vector<double>>();
+  }
+  return false;
+}
+
+Shape null_shape(std::string expected) {
+  Shape shape = shape_of(Kind::kNull);
+  shape.expected = std::move(expected);
+  return shape;
+}
+Shape bool_shape() { return shape_of(Kind::kBool); }
+Shape int_shape(double min, double max) { return bounded(Kind::kInt, min, max); }
+Shape float_shape(double min, double max) { return bounded(Kind::kFloat, min, max); }
+Shape string_shape() { return shape_of(Kind::kString); }
+Shape name_shape() { return shape_of(Kind::kName); }
+Shape choice_shape(std::vector<std::string> choices) {
+  Shape shape = string_shape();
+  shape.choices = std::move(choices);
+  return shape;
+}
+Shape bytes_shape() { return bounded(Kind::kBytes, 1, 0x1p63); }
+Shape percent_shape() { return shape_of(Kind::kPercent); }
+Shape list_shape(Shape element) {
+  Shape shape = shape_of(Kind::kList);
+  shape.of.push_back(std::move(element));
+  return shape;
+}
+Shape map_shape(std::vector<Key> keys) {
+  Shape shape = shape_of(Kind::kMap);
+  shape.keys = std::move(keys);
+  return shape;
+}
+Shape any_of(std::vector<Shape> alternatives) {
+  Shape shape = shape_of(Kind::kAnyOf);
+  shape.of = std::move(alternatives);
+  return shape;
+}
+
+Key section(std::string name, std::string doc, std::vector<Key> keys) {
+  return {.name = std::move(name),
+          .doc = std::move(doc),
+          .shape = map_shape(std::move(keys)),
+          .default_value = Json::object()};
+}
+
+}  // namespace spdld::spec
