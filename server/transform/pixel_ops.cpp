@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transform/pixel_ops.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "op/op.h"
+
+namespace spdld::transform {
+namespace {
+
+constexpr float kByteScale = 1.0F / 255.0F;  // brings a byte into [0, 1]
+
+class Normalize final : public PixelOp {
+ public:
+  Normalize(std::vector<double> mean, std::vector<double> std, DType dtype)
+      : PixelOp({"image"}), mean_(std::move(mean)), std_(std::move(std)), dtype_(dtype) {}
+
+  Status append_to(PixelFormat& format, int channels) const override {
+    if (format.normalized) {
+      return {Code::kInvalidArgument,
+              "normalize cannot follow another normalize; make them one stage"};
+    }
+    const auto count = static_cast<std::size_t>(channels);
+    if (mean_.size() != 1 && mean_.size() != count) {
+      return {Code::kInvalidArgument, "normalize: mean and std have " +
+                                          std::to_string(mean_.size()) +
+                                          " values, but the image has " + std::to_string(channels) +
+                                          " channel(s); give one for all or one for each"};
+    }
+    if (format.dtype == DType::kUInt8) format.scale = kByteScale;
+    format.dtype = dtype_;
+    format.normalized = true;
+    for (std::size_t c = 0; c < count; ++c) {
+      format.mean[c] = static_cast<float>(mean_[mean_.size() == 1 ? 0 : c]);
+      format.std[c] = static_cast<float>(std_[std_.size() == 1 ? 0 : c]);
+    }
+    return {};
+  }
+
+ private:
+  std::vector<double> mean_;
+  std::vector<double> std_;
+  DType dtype_;
+};
+
+class ToDtype final : public PixelOp {
+ public:
+  ToDtype(DType dtype, bool scale) : PixelOp({"image"}), dtype_(dtype), scale_(scale) {}
+
+  Status append_to(PixelFormat& format, int) const override {
+    const bool from_bytes = format.dtype == DType::kUInt8;
+    if (dtype_ == DType::kUInt8 && !from_bytes) {
+      return {Code::kInvalidArgument, "to_dtype: uint8 cannot follow " +
+                                          std::string(dtype_name(format.dtype)) +
+                                          "; remove this stage or the one that made it so"};
+    }
+    // As in torchvision, `scale` says something about bytes only.
+    if (from_bytes && dtype_ != DType::kUInt8) format.scale = scale_ ? kByteScale : 1.0F;
+    format.dtype = dtype_;
+    return {};
+  }
+
+ private:
+  DType dtype_;
+  bool scale_;
+};
+
+Result<std::unique_ptr<Op>> make_normalize(const Params& params) {
+  const auto& mean = params.get<std::vector<double>>("mean");
+  const auto& std = params.get<std::vector<double>>("std");
+  if (mean.size() != std.size()) {
+    return error(Code::kInvalidArgument, "normalize: mean has " + std::to_string(mean.size()) +
+                                             " value(s) and std " + std::to_string(std.size()) +
+                                             "; give as many of one as of the other");
+  }
+  for (const double value : mean) {
+    if (!std::isfinite(static_cast<float>(value))) {
+      return error(Code::kInvalidArgument, "normalize: every mean must be a finite float32");
+    }
+  }
+  for (const double value : std) {
+    if (!std::isnormal(static_cast<float>(value))) {
+      return error(Code::kInvalidArgument,
+                   "normalize: every std must be a finite float32 other than 0: it is divided by");
+    }
+  }
+  SPDLD_ASSIGN(const DType dtype, parse_dtype(params.get<std::string>("dtype")));
+  return std::make_unique<Normalize>(mean, std, dtype);
+}
+
+Result<std::unique_ptr<Op>> make_to_dtype(const Params& params) {
+  SPDLD_ASSIGN(const DType dtype, parse_dtype(params.get<std::string>("dtype")));
+  return std::make_unique<ToDtype>(dtype, params.get<bool>("scale"));
+}
+
+ParamInfo channels_param(std::string name, std::string doc) {
+  return {.name = std::move(name),
+          .type = ParamType::kFloatList,
+          .doc = std::move(doc),
+          .min_items = 1,
+          .max_items = 3,
+          .scalar_ok = true};
+}
+
+}  // namespace
+
+OpInfo normalize_op() {
+  return {.name = "normalize",
+          .doc =
+              "Subtracts the mean and divides by the deviation of each channel; bytes are brought "
+              "into [0, 1] before.",
+          .params = {channels_param("mean", "One value for each channel, or one for all."),
+                     channels_param("std", "One value for each channel, or one for all."),
+                     {.name = "dtype",
+                      .type = ParamType::kString,
+                      .doc = "What the values become.",
+                      .default_value = std::string("float32"),
+                      .choices = {"float32", "float16", "bfloat16"}}},
+          .make = make_normalize};
+}
+
+OpInfo to_dtype_op() {
+  return {.name = "to_dtype",
+          .doc = "Changes the dtype of the pixels.",
+          .params = {{.name = "dtype",
+                      .type = ParamType::kString,
+                      .doc = "What the values become.",
+                      .choices = {"uint8", "float32", "float16", "bfloat16"}},
+                     {.name = "scale",
+                      .type = ParamType::kBool,
+                      .doc = "Whether bytes are brought into [0, 1].",
+                      .default_value = false}},
+          .make = make_to_dtype};
+}
+
+}  // namespace spdld::transform
