@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The units load, and confine the daemon as far as they say."""
+
+from __future__ import annotations
+
+import configparser
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+UNITS = pathlib.Path(__file__).resolve().parents[2] / "deploy/systemd"
+NAMES = ("spdld.service", "spdld-control.socket", "spdld-data.socket")
+
+
+@pytest.fixture
+def installed(tmp_path: pathlib.Path) -> pathlib.Path:
+    """The units beside each other, with a program in place of the one that is not installed."""
+    for name in NAMES:
+        text = (UNITS / name).read_text().replace("/usr/bin/spdld", "/bin/true")
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def analyze(*arguments: str, units: pathlib.Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["systemd-analyze", *arguments],
+        capture_output=True,
+        text=True,
+        env={"SYSTEMD_UNIT_PATH": f"{units}:", "PATH": "/usr/bin:/bin"},
+    )
+
+
+def read(name: str) -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(strict=False, delimiters="=", interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(UNITS / name)
+    return parser
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_systemd_finds_nothing_to_complain_about(installed: pathlib.Path, name: str) -> None:
+    done = analyze("verify", "--man=no", str(installed / name), units=installed)
+    complaints = [line for line in done.stderr.splitlines() if "spdld" in line]
+    assert done.returncode == 0, done.stderr
+    assert not complaints
+
+
+def test_verify_would_see_a_misspelt_directive(installed: pathlib.Path) -> None:
+    unit = installed / "spdld.service"
+    unit.write_text(unit.read_text().replace("Restart=", "Restrat="))
+    done = analyze("verify", "--man=no", str(unit), units=installed)
+    assert "Restrat" in done.stderr
+
+
+def test_the_service_is_hardened(installed: pathlib.Path) -> None:
+    done = analyze(
+        "security",
+        "--offline=true",
+        "--threshold=20",
+        str(installed / "spdld.service"),
+        units=installed,
+    )
+    level = re.search(r"exposure level.*: ([\d.]+)", done.stdout)
+    assert done.returncode == 0, done.stdout
+    assert level is not None
+    assert float(level.group(1)) < 2.0
+
+
+@pytest.mark.parametrize("name", ["control", "data"])
+def test_each_socket_is_named_as_the_daemon_asks_for_it(name: str) -> None:
+    socket = read(f"spdld-{name}.socket")["Socket"]
+    kind = {"control": "ListenStream", "data": "ListenSequentialPacket"}[name]
+    assert socket[kind] == f"/run/spdld/{name}.sock"
+    assert socket["FileDescriptorName"] == name
+    assert socket["Service"] == "spdld.service"
+    assert socket["SocketMode"] == "0660"
+
+
+def test_stopping_the_service_leaves_the_sockets_directory_alone() -> None:
+    assert "RuntimeDirectory" not in read("spdld.service")["Service"]
+    assert re.search(
+        r"^d /run/spdld 0755 spdld spdld", (UNITS / "spdld.tmpfiles").read_text(), re.MULTILINE
+    )
