@@ -46,6 +46,8 @@ struct LoaderOptions {
   std::optional<std::int64_t> batch_size = {};
   std::map<std::string, std::string> vars = {};
   std::string pipeline_yaml = {};  // applied if the daemon has no such pipeline
+  std::string pipeline_file = {};  // absolute path of that YAML: its relative paths start there
+  std::map<std::string, std::string> env = {};  // what ${env:NAME} in that YAML means here
   Start start = Start::kFresh;
   std::optional<Cursor> cursor = {};           // start here instead
   std::optional<std::uint32_t> prefetch = {};  // batches held or waiting; 2 to 64
