@@ -31,6 +31,7 @@ class IoTask {
   friend class IoPool;
   dev_t device_ = 0;
   IoTask* next_ = nullptr;
+  bool hastened_ = false;
 };
 
 // The threads on which reads may block. Made once by the daemon, outlives every source.
@@ -58,7 +59,7 @@ class IoPool {
   // then.
   Status submit(dev_t device, IoTask& task) SPDLD_EXCLUDES(mutex_);
 
-  // Ends the pause of a task that is in one.
+  // Ends the pause that a submitted task is in, or cancels the next one that it asks for.
   void hasten(IoTask& task) SPDLD_EXCLUDES(mutex_);
 
   void stop() SPDLD_EXCLUDES(mutex_);
@@ -80,8 +81,10 @@ class IoPool {
   };
 
   void work() SPDLD_EXCLUDES(mutex_);
+  void run(IoTask& task) SPDLD_REQUIRES(mutex_);
   IoTask* take() SPDLD_REQUIRES(mutex_);
   bool may_run(const Lane& lane) const SPDLD_REQUIRES(mutex_);
+  bool work_waits() const SPDLD_REQUIRES(mutex_);
   void enqueue(IoTask& task) SPDLD_REQUIRES(mutex_);
   void end_pauses(Time now) SPDLD_REQUIRES(mutex_);
   void leave_lane(dev_t device) SPDLD_REQUIRES(mutex_);

@@ -9,6 +9,11 @@ namespace spdld::source {
 
 // Which item stands at position p of epoch e: a pure function in O(1) memory, the same on every
 // machine. Immutable; any thread. items > 0.
+//
+// `none` is the listing's own order. `global` is a keyed permutation of all items. `block` cuts the
+// listing into blocks, permutes the blocks, and mixes the items of each `interleave` neighbours
+// among the permuted blocks with each other: a reader touches so many blocks at a time and no
+// other. A block of 0 or an interleave of 0 counts as 1. docs/decisions/0001-order.md says why.
 class Sampler {
  public:
   Sampler(std::uint64_t items, Shuffle shuffle, std::uint64_t seed);
@@ -17,10 +22,14 @@ class Sampler {
   // A bijection of [0, items) for each epoch. position < items.
   std::uint64_t item(std::uint64_t epoch, std::uint64_t position) const;
   // The item that takes the place of one that failed: the `attempt`-th (from 1) for this position.
+  // Uniform over the items other than item(epoch, position), drawn anew for each attempt; the only
+  // item there is when items() is 1.
   std::uint64_t substitute(std::uint64_t epoch, std::uint64_t position,
                            std::uint32_t attempt) const;
 
  private:
+  std::uint64_t block_item(std::uint64_t key, std::uint64_t position) const;
+
   std::uint64_t items_;
   Shuffle shuffle_;
   std::uint64_t seed_;

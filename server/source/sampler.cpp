@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/sampler.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "source/permutation.h"
+
+namespace spdld::source {
+namespace {
+
+// What a draw is for is part of its key, so that no two uses see the same numbers.
+constexpr std::uint64_t kGlobalKey = name_key("shuffle global");
+constexpr std::uint64_t kBlockKey = name_key("shuffle block");
+constexpr std::uint64_t kBlocksKey = name_key("order of blocks");
+constexpr std::uint64_t kSubstituteKey = name_key("substitute");
+
+constexpr std::uint64_t epoch_key(std::uint64_t seed, std::uint64_t epoch, std::uint64_t use) {
+  return mix64(mix64(seed, use), epoch);
+}
+
+}  // namespace
+
+Sampler::Sampler(std::uint64_t items, Shuffle shuffle, std::uint64_t seed)
+    : items_(items), shuffle_(shuffle), seed_(seed) {
+  SPDLD_CHECK(items > 0);
+  // Larger ones mean the same, and would overflow when multiplied.
+  shuffle_.block = std::clamp<std::uint64_t>(shuffle.block, 1, items);
+  shuffle_.interleave = std::clamp<std::uint64_t>(shuffle.interleave, 1,
+                                                  (items + shuffle_.block - 1) / shuffle_.block);
+}
+
+std::uint64_t Sampler::item(std::uint64_t epoch, std::uint64_t position) const {
+  SPDLD_CHECK(position < items_);
+  switch (shuffle_.kind) {
+    case Shuffle::Kind::kNone: return position;
+    case Shuffle::Kind::kGlobal:
+      return KeyedPermutation(items_, epoch_key(seed_, epoch, kGlobalKey))(position);
+    case Shuffle::Kind::kBlock: return block_item(epoch_key(seed_, epoch, kBlockKey), position);
+  }
+  return position;
+}
+
+std::uint64_t Sampler::block_item(std::uint64_t key, std::uint64_t position) const {
+  const std::uint64_t block = shuffle_.block;
+  const std::uint64_t interleave = shuffle_.interleave;
+  const std::uint64_t blocks = (items_ + block - 1) / block;
+  const std::uint64_t last_size = items_ - (blocks - 1) * block;
+  const std::uint64_t missing = block - last_size;
+  const KeyedPermutation order(blocks, mix64(key, kBlocksKey));
+
+  // Every group holds interleave * block items but two: the one with the listing's short block, and
+  // the last, which holds the blocks that are left over.
+  const std::uint64_t short_slot = order.inverse(blocks - 1);
+  const std::uint64_t short_group = short_slot / interleave;
+  const std::uint64_t short_group_end = (short_group + 1) * interleave * block - missing;
+  const std::uint64_t shifted = position < short_group_end ? position : position + missing;
+  const std::uint64_t group = shifted / (interleave * block);
+  const std::uint64_t first_slot = group * interleave;
+  const std::uint64_t slots = std::min(interleave, blocks - first_slot);
+  const std::uint64_t begin = first_slot * block - (group > short_group ? missing : 0);
+  const std::uint64_t size = slots * block - (group == short_group ? missing : 0);
+
+  // Where the group's permutation puts it, counted through the group's blocks one after another.
+  std::uint64_t place = KeyedPermutation(size, mix64(key, group))(position - begin);
+  if (group == short_group) {
+    const std::uint64_t after_short = (short_slot - first_slot) * block + last_size;
+    if (place >= after_short) place += missing;
+  }
+  return order(first_slot + place / block) * block + place % block;
+}
+
+std::uint64_t Sampler::substitute(std::uint64_t epoch, std::uint64_t position,
+                                  std::uint32_t attempt) const {
+  const std::uint64_t failed = item(epoch, position);
+  if (items_ == 1) return failed;
+  KeyedRng rng(mix64(mix64(epoch_key(seed_, epoch, kSubstituteKey), position), attempt));
+  const std::uint64_t other = rng.below(items_ - 1);
+  return other < failed ? other : other + 1;
+}
+
+}  // namespace spdld::source
