@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/decode_image.h"
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "base/byte_buffer.h"
+#include "base/check.h"
+#include "media/image_format.h"
+#include "media/jpeg_decoder.h"
+#include "media/orientation.h"
+#include "media/png_decoder.h"
+#include "media/raster_decoder.h"
+
+namespace spdld::media {
+namespace {
+
+// Keeps the rows of a region, for those who need it whole.
+class RowCollector final : public RowSink {
+ public:
+  RowCollector(std::uint8_t* pixels, std::size_t row_bytes)
+      : pixels_(pixels), row_bytes_(row_bytes) {}
+
+  void row(int y, const std::uint8_t* pixels) override {
+    std::memcpy(pixels_ + static_cast<std::size_t>(y) * row_bytes_, pixels, row_bytes_);
+  }
+
+ private:
+  std::uint8_t* pixels_;
+  std::size_t row_bytes_;
+};
+
+// One worker's decoder: picks the format's and turns what it gives upright. An upright image goes
+// straight from the format's decoder to the sink; a turned one is first decoded to scratch, which
+// grows to the largest such region and stays. States: closed, then open from a successful open()
+// until the next read().
+class ImageReader final : public ImageDecoder {
+ public:
+  ImageReader(ColorMode mode, bool exif, ImageLimits limits)
+      : channels_(channels_of(mode)), exif_(exif), jpeg_(mode, limits), png_(mode, limits) {}
+
+  Result<Size> open(std::span<const std::byte> bytes) override {
+    current_ = nullptr;
+    SPDLD_ASSIGN(const ImageFormat format, sniff_image(bytes));
+    RasterDecoder& decoder = select(format);
+    SPDLD_ASSIGN(info_, decoder.open(bytes));
+    if (!exif_) info_.orientation = Orientation();
+    current_ = &decoder;
+    return info_.orientation.upright_size(info_.size);
+  }
+
+  Status read(const Rect& region, RowSink& rows) override {
+    SPDLD_CHECK(current_ != nullptr);
+    RasterDecoder& decoder = *std::exchange(current_, nullptr);
+    const Size size = info_.orientation.upright_size(info_.size);
+    SPDLD_CHECK(region.x >= 0 && region.y >= 0 && region.width > 0 && region.height > 0 &&
+                region.width <= size.width - region.x && region.height <= size.height - region.y);
+    if (info_.orientation.upright()) return decoder.read(region, rows);
+    return read_turned(decoder, region, rows);
+  }
+
+ private:
+  RasterDecoder& select(ImageFormat format) {
+    if (format == ImageFormat::kPng) return png_;
+    return jpeg_;
+  }
+
+  Status read_turned(RasterDecoder& decoder, const Rect& region, RowSink& rows) {
+    const Orientation& orientation = info_.orientation;
+    const Rect stored = orientation.stored_region(region, info_.size);
+    const std::size_t row_bytes = static_cast<std::size_t>(stored.width) * channels_;
+    const std::size_t region_bytes = row_bytes * static_cast<std::size_t>(stored.height);
+    const std::size_t upright_bytes = static_cast<std::size_t>(region.width) * channels_;
+    auto* pixels = reinterpret_cast<std::uint8_t*>(scratch_.resize(region_bytes + upright_bytes));
+    RowCollector collector(pixels, row_bytes);
+    SPDLD_TRY(decoder.read(stored, collector));
+
+    const ImageView view{pixels, stored.width, stored.height, channels_,
+                         static_cast<std::ptrdiff_t>(row_bytes)};
+    std::uint8_t* upright = pixels + region_bytes;
+    for (int y = 0; y < region.height; ++y) {
+      orientation.upright_row(view, y, upright);
+      rows.row(y, upright);
+    }
+    return {};
+  }
+
+  const int channels_;
+  const bool exif_;
+  JpegDecoder jpeg_;
+  PngDecoder png_;
+  RasterInfo info_;
+  RasterDecoder* current_ = nullptr;  // whose image is open
+  ByteBuffer scratch_;
+};
+
+}  // namespace
+
+DecodeImage::DecodeImage(ColorMode mode, bool exif, ImageLimits limits)
+    : DecodeImageOp({"image"}), mode_(mode), exif_(exif), limits_(limits) {}
+
+std::unique_ptr<ImageDecoder> DecodeImage::make_decoder() const {
+  return std::make_unique<ImageReader>(mode_, exif_, limits_);
+}
+
+}  // namespace spdld::media

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/exif.h"
+
+#include <cstdint>
+
+namespace spdld::media {
+namespace {
+
+constexpr std::size_t kHeaderBytes = 8;
+constexpr std::size_t kEntryBytes = 12;
+constexpr std::uint32_t kOrientationTag = 0x0112;
+constexpr std::uint32_t kShort = 3;
+constexpr std::uint32_t kLong = 4;
+
+class TiffReader {
+ public:
+  TiffReader(std::span<const std::byte> bytes, bool big_endian)
+      : bytes_(bytes), big_endian_(big_endian) {}
+
+  bool holds(std::size_t offset, std::size_t count) const {
+    return offset <= bytes_.size() && count <= bytes_.size() - offset;
+  }
+
+  // The caller has asked holds().
+  std::uint32_t number(std::size_t offset, std::size_t count) const {
+    std::uint32_t value = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t at = offset + (big_endian_ ? i : count - 1 - i);
+      value = value << 8 | std::to_integer<std::uint32_t>(bytes_[at]);
+    }
+    return value;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  bool big_endian_;
+};
+
+}  // namespace
+
+int exif_orientation(std::span<const std::byte> tiff) {
+  if (tiff.size() < kHeaderBytes || tiff[0] != tiff[1]) return 1;
+  const bool big_endian = tiff[0] == std::byte{'M'};
+  if (!big_endian && tiff[0] != std::byte{'I'}) return 1;
+
+  const TiffReader reader(tiff, big_endian);
+  if (reader.number(2, 2) != 42) return 1;
+  const std::size_t directory = reader.number(4, 4);
+  if (!reader.holds(directory, 2)) return 1;
+  const std::size_t entries = reader.number(directory, 2);
+  for (std::size_t i = 0; i < entries; ++i) {
+    const std::size_t entry = directory + 2 + i * kEntryBytes;
+    if (!reader.holds(entry, kEntryBytes)) return 1;
+    if (reader.number(entry, 2) != kOrientationTag) continue;
+    const std::uint32_t type = reader.number(entry + 2, 2);
+    if (reader.number(entry + 4, 4) != 1 || (type != kShort && type != kLong)) return 1;
+    const std::uint32_t value = reader.number(entry + 8, type == kShort ? 2 : 4);
+    return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
+  }
+  return 1;
+}
+
+}  // namespace spdld::media

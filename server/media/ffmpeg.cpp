@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/ffmpeg.h"
+
+extern "C" {
+#include <libavutil/dict.h>
+#include <libavutil/error.h>
+#include <libavutil/log.h>
+}
+
+#include <array>
+#include <cstdarg>
+#include <cstdio>
+#include <mutex>
+
+#include "base/check.h"
+
+namespace spdld::media {
+namespace {
+
+// Whose work FFmpeg is doing on this thread. FFmpeg's log callback has no room for a pointer of
+// ours, and a decoder of one thread reports on the thread that called it.
+thread_local FfmpegReports* current_reports = nullptr;
+
+void on_log(void* /*source*/, int level, const char* format, std::va_list arguments) {
+  if (level > AV_LOG_ERROR || current_reports == nullptr) return;
+  std::array<char, 256> text{};
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  current_reports->add(text.data());
+}
+
+void quieten() {
+  static std::once_flag once;
+  std::call_once(once, [] { av_log_set_callback(on_log); });
+}
+
+}  // namespace
+
+FfmpegReports::FfmpegReports() {
+  SPDLD_CHECK(current_reports == nullptr);
+  current_reports = this;
+}
+
+FfmpegReports::~FfmpegReports() { current_reports = nullptr; }
+
+void FfmpegReports::add(const char* text) {
+  if (any()) return;
+  first_ = text;
+  while (!first_.empty() && (first_.back() == '\n' || first_.back() == '.')) first_.pop_back();
+}
+
+std::string av_error_text(int error) {
+  std::array<char, AV_ERROR_MAX_STRING_SIZE> text{};
+  av_strerror(error, text.data(), text.size());
+  return text.data();
+}
+
+Result<AvPtr<AVCodecContext>> open_decoder(const char* name) {
+  quieten();
+  const AVCodec* codec = avcodec_find_decoder_by_name(name);
+  if (codec == nullptr) {
+    return error(Code::kUnimplemented, std::string("this FFmpeg has no decoder \"") + name +
+                                           "\"; install a complete libavcodec");
+  }
+  AvPtr<AVCodecContext> context(avcodec_alloc_context3(codec));
+  if (context == nullptr) return error(Code::kResourceExhausted, "no memory for an FFmpeg decoder");
+  context->thread_count = 1;
+  context->err_recognition = AV_EF_CRCCHECK | AV_EF_BITSTREAM | AV_EF_BUFFER | AV_EF_EXPLODE;
+  AVDictionary* options = nullptr;
+  av_dict_set(&options, "codec_whitelist", name, 0);
+  const int opened = avcodec_open2(context.get(), codec, &options);
+  av_dict_free(&options);
+  if (opened < 0) {
+    return error(Code::kInternal, std::string("FFmpeg cannot open its decoder \"") + name +
+                                      "\": " + av_error_text(opened));
+  }
+  return context;
+}
+
+}  // namespace spdld::media

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+extern "C" {
+#include <libavcodec/avcodec.h>
+#include <libavutil/buffer.h>
+#include <libavutil/frame.h>
+}
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+
+// All ownership of FFmpeg's objects, and what FFmpeg says.
+namespace spdld::media {
+
+struct AvDeleter {
+  void operator()(AVCodecContext* context) const { avcodec_free_context(&context); }
+  void operator()(AVFrame* frame) const { av_frame_free(&frame); }
+  void operator()(AVPacket* packet) const { av_packet_free(&packet); }
+  void operator()(AVBufferRef* buffer) const { av_buffer_unref(&buffer); }
+};
+
+template <typename T>
+using AvPtr = std::unique_ptr<T, AvDeleter>;
+
+// Opens the decoder of this name, single-threaded (a worker is one thread), checking checksums and
+// failing on whatever is wrong; no other codec can be reached through it.
+Result<AvPtr<AVCodecContext>> open_decoder(const char* name);
+
+// What FFmpeg reports as an error on this thread while one of these lives; of several the first
+// counts. FFmpeg prints nothing, ever: its log is led here by the first open_decoder(). For some
+// damage (a PNG whose image data ends early) the report is the only sign: the call succeeds.
+// Make it on the stack, one at a time.
+class FfmpegReports {
+ public:
+  FfmpegReports();
+  ~FfmpegReports();
+  FfmpegReports(const FfmpegReports&) = delete;
+  FfmpegReports& operator=(const FfmpegReports&) = delete;
+
+  bool any() const { return !first_.empty(); }
+  const std::string& first() const { return first_; }
+  void add(const char* text);
+
+ private:
+  std::string first_;
+};
+
+// "Invalid data found when processing input".
+std::string av_error_text(int error);
+
+}  // namespace spdld::media

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/image_format.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace spdld::media {
+namespace {
+
+using std::string_view_literals::operator""sv;
+
+constexpr std::string_view kJpegMagic = "\xFF\xD8\xFF"sv;
+constexpr std::string_view kPngMagic = "\x89PNG\r\n\x1A\n"sv;
+
+struct Signature {
+  std::string_view name;
+  std::size_t offset;
+  std::string_view magic;
+};
+
+// What people have in image folders and we do not read; the longer signature first.
+constexpr std::array kOthers = {
+    Signature{"WebP", 8, "WEBP"sv},      Signature{"GIF", 0, "GIF8"sv},
+    Signature{"AVIF", 4, "ftypavif"sv},  Signature{"HEIF", 4, "ftyphei"sv},
+    Signature{"HEIF", 4, "ftypmif1"sv},  Signature{"MP4", 4, "ftyp"sv},
+    Signature{"JPEG 2000", 4, "jP  "sv}, Signature{"JPEG 2000", 0, "\xFF\x4F\xFF\x51"sv},
+    Signature{"JPEG XL", 4, "JXL "sv},   Signature{"JPEG XL", 0, "\xFF\x0A"sv},
+    Signature{"TIFF", 0, "II*\0"sv},     Signature{"TIFF", 0, "MM\0*"sv},
+    Signature{"BMP", 0, "BM"sv},         Signature{"PDF", 0, "%PDF"sv},
+    Signature{"gzip", 0, "\x1F\x8B"sv},  Signature{"ZIP", 0, "PK\x03\x04"sv},
+    Signature{"HTML or XML", 0, "<"sv},
+};
+
+bool has_magic(std::string_view bytes, std::string_view magic) {
+  const std::size_t length = std::min(bytes.size(), magic.size());
+  return bytes.substr(0, length) == magic.substr(0, length);
+}
+
+std::string hex_of(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string hex;
+  for (const char c : bytes) {
+    const auto value = static_cast<unsigned char>(c);
+    if (!hex.empty()) hex += ' ';
+    hex += kDigits[value >> 4];
+    hex += kDigits[value & 15];
+  }
+  return hex;
+}
+
+std::string_view guess(std::string_view bytes) {
+  for (const Signature& other : kOthers) {
+    if (bytes.size() >= other.offset + other.magic.size() &&
+        bytes.substr(other.offset, other.magic.size()) == other.magic) {
+      return other.name;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ImageFormat> sniff_image(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return error(Code::kDataLoss, "the file is empty: 0 bytes");
+  const std::string_view head(reinterpret_cast<const char*>(bytes.data()),
+                              std::min<std::size_t>(bytes.size(), 16));
+  if (has_magic(head, kJpegMagic)) return ImageFormat::kJpeg;
+  if (has_magic(head, kPngMagic)) return ImageFormat::kPng;
+  const std::string_view name = guess(head);
+  return error(Code::kInvalidArgument,
+               (name.empty() ? std::string("not an image") : "this is " + std::string(name)) +
+                   " (first bytes " + hex_of(head) + "); decode_image reads JPEG and PNG");
+}
+
+}  // namespace spdld::media

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/jpeg_decoder.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "media/exif.h"
+#include "media/jpeg_markers.h"
+
+namespace spdld::media {
+namespace {
+
+// How many rows libjpeg is asked for at once; it makes no more than its largest vertical sampling
+// factor.
+constexpr int kRowsAtOnce = 4;
+
+// Half-open.
+struct Columns {
+  int first = 0;
+  int end = 0;
+};
+
+// Which columns libjpeg must decode for [region.x, region.x + region.width) to come out as in a
+// full decode. Its triangle filter takes a chroma sample's neighbours on both sides and repeats the
+// last one at an edge, so that the outermost columns of a cropped decode differ from a full one's:
+// they are asked for and cut off.
+Columns columns_for(const Rect& region, const jpeg_decompress_struct& info) {
+  const int margin = info.max_h_samp_factor > 1 ? 2 : 0;
+  return {std::max(0, region.x - margin),
+          std::min(static_cast<int>(info.output_width), region.x + region.width + margin)};
+}
+
+// Whether libjpeg smooths over blocks whose progression is incomplete. That draws on a wide
+// neighbourhood, which its cropping and skipping do not keep, so the whole is decoded then.
+bool smooths_blocks(const jpeg_decompress_struct& info) {
+  if (!info.progressive_mode || info.coef_bits == nullptr) return false;
+  constexpr int kSmoothed = 10;  // the first coefficients, DC apart, are those it may make up
+  for (int component = 0; component < info.num_components; ++component) {
+    const int* bits = info.coef_bits[component];
+    if (std::any_of(bits + 1, bits + kSmoothed, [](int left) { return left != 0; })) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<RasterInfo> JpegDecoder::open(std::span<const std::byte> bytes) {
+  SPDLD_ASSIGN(const JpegMarkers markers, survey_jpeg(bytes));
+  SPDLD_TRY(limits_.check_scans(markers.scans));
+  codec_.begin(bytes);
+  if (!codec_.attempt([](jpeg_decompress_struct& info) { jpeg_read_header(&info, TRUE); })) {
+    return tl::unexpected<Status>(codec_.failure());
+  }
+  SPDLD_TRY(check_header(bytes.size()));
+  const jpeg_decompress_struct& info = codec_.info();
+  return RasterInfo{{static_cast<int>(info.image_width), static_cast<int>(info.image_height)},
+                    Orientation::from_exif(exif_orientation(markers.exif))};
+}
+
+Status JpegDecoder::check_header(std::size_t file_bytes) const {
+  const jpeg_decompress_struct& info = codec_.info();
+  SPDLD_TRY(limits_.check_pixels(info.image_width, info.image_height));
+  if (info.num_components != 1 && info.num_components != 3 && info.num_components != 4) {
+    return {Code::kInvalidArgument, "unsupported JPEG: " + std::to_string(info.num_components) +
+                                        " components; 1, 3 and 4 are read"};
+  }
+  // A Huffman code is a bit at least, and every block has one: a small file cannot make us take
+  // memory for a large image.
+  std::uint64_t blocks = 0;
+  for (int i = 0; i < info.num_components; ++i) {
+    const jpeg_component_info& component = info.comp_info[i];
+    blocks = std::max(blocks, std::uint64_t{component.width_in_blocks} *
+                                  std::uint64_t{component.height_in_blocks});
+  }
+  if (!info.arith_code && blocks > std::uint64_t{file_bytes} * 8) {
+    return {Code::kDataLoss, "corrupt JPEG: " + std::to_string(file_bytes) +
+                                 " bytes cannot hold the " + std::to_string(info.image_width) +
+                                 "x" + std::to_string(info.image_height) +
+                                 " pixels that its header claims"};
+  }
+  return {};
+}
+
+J_COLOR_SPACE JpegDecoder::output_space() const {
+  if (codec_.info().num_components == 4) return JCS_CMYK;
+  return mode_ == ColorMode::kRgb ? JCS_RGB : JCS_GRAYSCALE;
+}
+
+Status JpegDecoder::read(const Rect& region, RowSink& rows) {
+  const auto width = static_cast<std::size_t>(codec_.info().image_width);
+  const bool cmyk = output_space() == JCS_CMYK;
+  rows_.resize(width * (cmyk ? 4 : channels_of(mode_)) * kRowsAtOnce);
+  if (cmyk) converted_.resize(width * channels_of(mode_));
+
+  const bool done = codec_.attempt([&](jpeg_decompress_struct& info) {
+    info.out_color_space = output_space();
+    jpeg_start_decompress(&info);
+    read_rows(info, region, rows);
+  });
+  Status status = done ? Status() : codec_.failure();
+  codec_.abort();
+  return status;
+}
+
+// Runs inside attempt(): holds nothing with a destructor.
+void JpegDecoder::read_rows(jpeg_decompress_struct& info, const Rect& region, RowSink& rows) {
+  JDIMENSION left = 0;
+  if (!smooths_blocks(info)) {
+    const Columns columns = columns_for(region, info);
+    left = static_cast<JDIMENSION>(columns.first);
+    JDIMENSION width = static_cast<JDIMENSION>(columns.end - columns.first);
+    jpeg_crop_scanline(&info, &left, &width);  // moves `left` to where a block begins
+    if (region.y > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(region.y));
+  }
+  const std::size_t row_bytes =
+      std::size_t{info.output_width} * static_cast<std::size_t>(info.output_components);
+  const std::size_t cut_bytes = static_cast<std::size_t>(region.x - static_cast<int>(left)) *
+                                static_cast<std::size_t>(info.output_components);
+  std::array<JSAMPROW, kRowsAtOnce> pixels{};
+  for (int i = 0; i < kRowsAtOnce; ++i) {
+    pixels[i] = reinterpret_cast<JSAMPROW>(rows_.data()) + row_bytes * static_cast<std::size_t>(i);
+  }
+  int y = static_cast<int>(info.output_scanline) - region.y;
+  while (y < region.height) {
+    const auto made = static_cast<int>(jpeg_read_scanlines(
+        &info, pixels.data(), static_cast<JDIMENSION>(std::min(kRowsAtOnce, region.height - y))));
+    for (int i = 0; i < made; ++i, ++y) {
+      if (y >= 0) emit(pixels[i] + cut_bytes, y, region, rows);
+    }
+  }
+}
+
+void JpegDecoder::emit(const std::uint8_t* pixels, int y, const Rect& region, RowSink& rows) {
+  if (codec_.info().out_color_space == JCS_CMYK) {
+    auto* row = reinterpret_cast<std::uint8_t*>(converted_.data());
+    inverted_cmyk_row(pixels, region.width, mode_, row);
+    pixels = row;
+  }
+  rows.row(y, pixels);
+}
+
+}  // namespace spdld::media

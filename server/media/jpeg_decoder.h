@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/byte_buffer.h"
+#include "media/image_limits.h"
+#include "media/jpeg_codec.h"
+#include "media/pixels.h"
+#include "media/raster_decoder.h"
+
+namespace spdld::media {
+
+// Reads JPEG through libjpeg-turbo: baseline, extended, progressive and arithmetic-coded, 8 bits a
+// sample, 1, 3 or 4 components. The settings are libjpeg's defaults (accurate integer DCT,
+// triangle-filter chroma upsampling, block smoothing of incomplete progressions), which are also
+// Pillow's, so that pixels are the same as there.
+//
+// Of a region only the blocks it depends on are transformed, and decoding ends with its last row:
+// corrupt data below goes unseen, a truncated file does not (media/jpeg_markers.h).
+class JpegDecoder final : public RasterDecoder {
+ public:
+  JpegDecoder(ColorMode mode, ImageLimits limits) : mode_(mode), limits_(limits) {}
+
+  Result<RasterInfo> open(std::span<const std::byte> bytes) override;
+  Status read(const Rect& region, RowSink& rows) override;
+
+ private:
+  Status check_header(std::size_t file_bytes) const;
+  // What libjpeg makes, by what the file holds: CMYK is converted by us.
+  J_COLOR_SPACE output_space() const;
+  void read_rows(jpeg_decompress_struct& info, const Rect& region, RowSink& rows);
+  void emit(const std::uint8_t* pixels, int y, const Rect& region, RowSink& rows);
+
+  const ColorMode mode_;
+  const ImageLimits limits_;
+  JpegCodec codec_;
+  ByteBuffer rows_;       // as libjpeg makes them
+  ByteBuffer converted_;  // one row, from CMYK
+};
+
+}  // namespace spdld::media

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/status.h"
+#include "media/orientation.h"
+#include "op/image.h"
+
+namespace spdld::media {
+
+// What the header says: the image as it is stored, and how to turn it upright.
+struct RasterInfo {
+  Size size;
+  Orientation orientation;
+};
+
+// One format's half of an ImageDecoder: the same contract (op/op.h), in stored coordinates. Owned
+// by one DecodeImage worker, used by its thread alone, ready for the next open() after any failure.
+class RasterDecoder {
+ public:
+  virtual ~RasterDecoder() = default;
+  virtual Result<RasterInfo> open(std::span<const std::byte> bytes) = 0;
+  // `region` lies inside the image and is not empty.
+  virtual Status read(const Rect& region, RowSink& rows) = 0;
+};
+
+}  // namespace spdld::media

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Damages good files in every way that files get damaged, and sees that decode_image either gives
+// all rows or fails with a code of the data's. Deterministic: mutant n is the same everywhere.
+// SPDLD_MUTATIONS says how many of each format (300).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <string>
+
+#include "base/rng.h"
+#include "tests/unit/media/exif_maker.h"
+#include "tests/unit/media/jpeg_maker.h"
+#include "tests/unit/media/pixels_of.h"
+#include "tests/unit/media/png_maker.h"
+
+namespace spdld::media::test {
+namespace {
+
+int mutations() {
+  const char* wanted = std::getenv("SPDLD_MUTATIONS");
+  return wanted == nullptr ? 300 : std::atoi(wanted);
+}
+
+std::size_t place(const Bytes& bytes, KeyedRng& rng) { return rng.below(bytes.size()); }
+
+void flip_bits(Bytes& bytes, KeyedRng& rng) {
+  for (std::uint64_t i = 0, count = 1 + rng.below(8); i < count; ++i) {
+    bytes[place(bytes, rng)] ^= static_cast<std::byte>(1U << rng.below(8));
+  }
+}
+
+// Headers are a small part of a file, and most of what can go wrong.
+void scramble_head(Bytes& bytes, KeyedRng& rng) {
+  const std::size_t head = std::min<std::size_t>(bytes.size(), 700);
+  for (std::uint64_t i = 0, count = 1 + rng.below(4); i < count; ++i) {
+    constexpr std::array<unsigned char, 6> kTelling = {0x00, 0x01, 0x7F, 0x80, 0xFE, 0xFF};
+    bytes[rng.below(head)] = std::byte{kTelling[rng.below(kTelling.size())]};
+  }
+}
+
+void cut(Bytes& bytes, KeyedRng& rng) { bytes.resize(place(bytes, rng)); }
+
+void cut_out(Bytes& bytes, KeyedRng& rng) {
+  const std::size_t from = place(bytes, rng);
+  const std::size_t count = rng.below(bytes.size() - from) / 4 + 1;
+  const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(from);
+  bytes.erase(begin, begin + static_cast<std::ptrdiff_t>(count));
+}
+
+void repeat_part(Bytes& bytes, KeyedRng& rng) {
+  const std::size_t from = place(bytes, rng);
+  const std::size_t count = std::min<std::size_t>(rng.below(200) + 1, bytes.size() - from);
+  const Bytes part(bytes.begin() + static_cast<std::ptrdiff_t>(from),
+                   bytes.begin() + static_cast<std::ptrdiff_t>(from + count));
+  const auto at = bytes.begin() + static_cast<std::ptrdiff_t>(place(bytes, rng));
+  bytes.insert(at, part.begin(), part.end());
+}
+
+void zero_part(Bytes& bytes, KeyedRng& rng) {
+  const std::size_t from = place(bytes, rng);
+  const std::size_t count = rng.below(std::min<std::size_t>(512, bytes.size() - from)) + 1;
+  std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(from), count, std::byte{0});
+}
+
+void plant_markers(Bytes& bytes, KeyedRng& rng) {
+  for (int i = 0; i < 2; ++i) {
+    const std::size_t at = rng.below(bytes.size() - 1);
+    bytes[at] = std::byte{0xFF};
+    bytes[at + 1] = static_cast<std::byte>(0xC0 + rng.below(0x40));
+  }
+}
+
+Bytes mutant_of(const Bytes& good, KeyedRng& rng) {
+  Bytes bytes = good;
+  using Mutation = void (*)(Bytes&, KeyedRng&);
+  constexpr std::array<Mutation, 7> kMutations = {flip_bits,   scramble_head, cut,          cut_out,
+                                                  repeat_part, zero_part,     plant_markers};
+  kMutations[rng.below(kMutations.size())](bytes, rng);
+  return bytes;
+}
+
+// A name for what came of a mutant.
+std::string outcome_of(ImageDecoder& decoder, const Bytes& bytes, KeyedRng& rng) {
+  const Result<Size> size = decoder.open(bytes);
+  if (!size) return std::string(code_name(size.error().code()));
+  Rect region;
+  region.x = static_cast<int>(rng.below(static_cast<std::uint64_t>(size->width)));
+  region.y = static_cast<int>(rng.below(static_cast<std::uint64_t>(size->height)));
+  region.width = 1 + static_cast<int>(rng.below(size->width - region.x));
+  region.height = 1 + static_cast<int>(rng.below(size->height - region.y));
+  PictureSink sink(region, 3);
+  const Status status = decoder.read(region, sink);
+  if (!status.ok()) return std::string(code_name(status.code()));
+  EXPECT_EQ(sink.take().height, region.height);
+  return "OK";
+}
+
+void expect_survived(const std::vector<Bytes>& good, std::uint64_t seed) {
+  // Mutated headers may claim anything: the limit keeps the run short, as it would a daemon's.
+  const auto fresh = [] { return make_decoder(ColorMode::kRgb, true, {.max_pixels = 1'000'000}); };
+  const auto decoder = fresh();
+  std::map<std::string, int> outcomes;
+  for (int i = 0; i < mutations(); ++i) {
+    KeyedRng rng(mix64(seed, static_cast<std::uint64_t>(i)));
+    const Bytes bytes = mutant_of(good[rng.below(good.size())], rng);
+    KeyedRng again = rng;
+    const std::string outcome = outcome_of(*decoder, bytes, rng);
+    ++outcomes[outcome];
+    // What a file comes to must not depend on the files before it.
+    if (i % 16 == 0) {
+      EXPECT_EQ(outcome_of(*fresh(), bytes, again), outcome) << "mutant " << i;
+    }
+  }
+  for (const auto& [outcome, count] : outcomes) {
+    std::cout << "  " << outcome << ": " << count << '\n';
+    EXPECT_TRUE(outcome == "OK" || outcome == code_name(Code::kDataLoss) ||
+                outcome == code_name(Code::kInvalidArgument) ||
+                outcome == code_name(Code::kResourceExhausted))
+        << outcome;
+  }
+  // A run in which nothing failed, or everything for one reason, has tested nothing.
+  EXPECT_GE(outcomes.size(), 2U);
+}
+
+TEST(MediaMutation, OfJpegsNeverBreaksTheDecoder) {
+  using Kind = JpegRecipe::Kind;
+  expect_survived(
+      {make_jpeg({.luma_h = 2, .luma_v = 2}), make_jpeg({.progressive = true}),
+       make_jpeg({.luma_h = 2, .restart_interval = 3, .exif = make_tiff(6, true)}),
+       make_jpeg({.kind = Kind::kGray}), make_jpeg({.kind = Kind::kYcck}),
+       make_jpeg({.luma_h = 2, .luma_v = 2, .progressive = true, .progressive_scans = 3}),
+       make_jpeg({.arithmetic = true}), make_jpeg({.interleaved = false})},
+      0x6a7067);
+}
+
+TEST(MediaMutation, OfPngsNeverBreaksTheDecoder) {
+  std::vector<std::uint8_t> palette(48);
+  for (std::size_t i = 0; i < palette.size(); ++i) palette[i] = static_cast<std::uint8_t>(i * 5);
+  expect_survived({make_png({.width = 90, .height = 70}),
+                   make_png({.width = 90, .height = 70, .interlaced = true}),
+                   make_png({.color_type = 3, .bit_depth = 4, .palette = palette}),
+                   make_png({.color_type = 6, .bit_depth = 16, .interlaced = true}),
+                   make_png({.color_type = 0, .bit_depth = 1, .exif = make_tiff(8, false)}),
+                   make_png({.color_type = 4, .bit_depth = 8})},
+                  0x706e67);
+}
+
+}  // namespace
+}  // namespace spdld::media::test

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/image_format.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+#include "tests/unit/media/pixels_of.h"
+
+namespace spdld::media::test {
+namespace {
+
+using ::testing::HasSubstr;
+using std::string_view_literals::operator""sv;
+
+Status refusal(std::string_view text) {
+  const Result<ImageFormat> format = sniff_image(std::as_bytes(std::span(text)));
+  EXPECT_FALSE(format.has_value()) << text;
+  return format ? Status() : format.error();
+}
+
+TEST(ImageFormat, NamesWhatItDoesNotRead) {
+  const std::initializer_list<std::pair<std::string_view, std::string_view>> kCases = {
+      {"RIFF\x10\0\0\0WEBPVP8 "sv, "WebP"},
+      {"GIF89a\x01\0"sv, "GIF"},
+      {"BM\x36\0\0\0"sv, "BMP"},
+      {"II*\0\x08\0\0\0"sv, "TIFF"},
+      {"MM\0*\0\0\0\x08"sv, "TIFF"},
+      {"\0\0\0\x1C"
+       "ftypavif\0\0\0\0"sv,
+       "AVIF"},
+      {"\0\0\0\x1C"
+       "ftypheic\0\0\0\0"sv,
+       "HEIF"},
+      {"\0\0\0\x0CJXL \r\n"sv, "JPEG XL"},
+      {"\xFF\x0A\x00\x00"sv, "JPEG XL"},
+      {"<html>404"sv, "HTML or XML"}};
+  for (const auto& [bytes, name] : kCases) {
+    const Status status = refusal(bytes);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("this is " + std::string(name) + " (first bytes "));
+    EXPECT_THAT(status.message(), HasSubstr("decode_image reads JPEG and PNG"));
+  }
+}
+
+TEST(ImageFormat, ShowsTheFirstBytesOfWhatItDoesNotKnow) {
+  EXPECT_EQ(refusal("\x01\x02\xAB"sv).message(),
+            "not an image (first bytes 01 02 ab); decode_image reads JPEG and PNG");
+}
+
+TEST(ImageFormat, OfAnEmptyFileIsDataLoss) {
+  const Status status = refusal("");
+  EXPECT_EQ(status.code(), Code::kDataLoss);
+  EXPECT_EQ(status.message(), "the file is empty: 0 bytes");
+}
+
+TEST(ImageFormat, OfAFileCutInsideItsSignatureIsThatFormatAndTruncated) {
+  for (const std::string_view head : {"\xFF"sv, "\xFF\xD8"sv, "\x89PNG"sv}) {
+    const auto bytes = std::as_bytes(std::span(head));
+    const Status status = failure_of(Bytes(bytes.begin(), bytes.end()));
+    EXPECT_EQ(status.code(), Code::kDataLoss);
+    EXPECT_THAT(status.message(), HasSubstr("truncated"));
+  }
+}
+
+}  // namespace
+}  // namespace spdld::media::test
