@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/unit/transform/made_op.h"
+
+namespace spdld::transform {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<PixelOp> normalize(const std::string& dtype = "float32") {
+  return made<PixelOp>(
+      "normalize",
+      {{"mean", Floats{0.5, 0.4, 0.3}}, {"std", Floats{0.2, 0.1, 0.25}}, {"dtype", dtype}});
+}
+
+std::unique_ptr<PixelOp> to_dtype(const std::string& dtype, bool scale) {
+  return made<PixelOp>("to_dtype", {{"dtype", dtype}, {"scale", scale}});
+}
+
+TEST(Normalize, BringsBytesIntoTheUnitIntervalFirst) {
+  PixelFormat format;
+  ASSERT_TRUE(normalize()->append_to(format, 3).ok());
+  EXPECT_EQ(format.dtype, DType::kFloat32);
+  EXPECT_EQ(format.scale, 1.0F / 255.0F);
+  EXPECT_TRUE(format.normalized);
+  EXPECT_EQ(format.mean[1], 0.4F);
+  EXPECT_EQ(format.std[2], 0.25F);
+}
+
+TEST(Normalize, TakesFloatsAsTheyAre) {
+  PixelFormat format;
+  ASSERT_TRUE(to_dtype("float32", false)->append_to(format, 3).ok());
+  ASSERT_TRUE(normalize("bfloat16")->append_to(format, 3).ok());
+  EXPECT_EQ(format.scale, 1.0F);
+  EXPECT_EQ(format.dtype, DType::kBFloat16);
+}
+
+TEST(Normalize, TakesOneValueForAllChannels) {
+  PixelFormat format;
+  const auto op = made<PixelOp>("normalize", {{"mean", Floats{0.5}}, {"std", Floats{0.25}}});
+  ASSERT_TRUE(op->append_to(format, 3).ok());
+  EXPECT_EQ(format.mean[2], 0.5F);
+  EXPECT_EQ(format.std[1], 0.25F);
+}
+
+TEST(Normalize, RefusesAnotherNumberOfChannels) {
+  PixelFormat format;
+  EXPECT_EQ(normalize()->append_to(format, 1).message(),
+            "normalize: mean and std have 3 values, but the image has 1 channel(s); give one for "
+            "all or one for each");
+  EXPECT_FALSE(format.normalized);
+}
+
+TEST(Normalize, CannotBeDoneTwice) {
+  PixelFormat format;
+  ASSERT_TRUE(normalize()->append_to(format, 3).ok());
+  EXPECT_THAT(normalize()->append_to(format, 3).message(), HasSubstr("make them one stage"));
+}
+
+TEST(Normalize, RefusesWhatCannotBeDividedBy) {
+  EXPECT_THAT(refusal("normalize", {{"mean", Floats{0.5}}, {"std", Floats{0}}}),
+              HasSubstr("every std must be"));
+  EXPECT_THAT(refusal("normalize", {{"mean", Floats{0.5}}, {"std", Floats{1e-300}}}),
+              HasSubstr("every std must be"));
+  EXPECT_THAT(refusal("normalize", {{"mean", Floats{1e300}}, {"std", Floats{1}}}),
+              HasSubstr("every mean must be"));
+  EXPECT_THAT(refusal("normalize", {{"mean", Floats{0.5, 0.5}}, {"std", Floats{1}}}),
+              HasSubstr("mean has 2 value(s) and std 1"));
+}
+
+TEST(ToDtype, ScalesBytesOnlyIfAsked) {
+  PixelFormat plain;
+  ASSERT_TRUE(to_dtype("float16", false)->append_to(plain, 3).ok());
+  EXPECT_EQ(plain.dtype, DType::kFloat16);
+  EXPECT_EQ(plain.scale, 1.0F);
+  PixelFormat scaled;
+  ASSERT_TRUE(to_dtype("float32", true)->append_to(scaled, 3).ok());
+  EXPECT_EQ(scaled.scale, 1.0F / 255.0F);
+}
+
+TEST(ToDtype, ChangesOneFloatIntoAnother) {
+  PixelFormat format;
+  ASSERT_TRUE(normalize()->append_to(format, 3).ok());
+  ASSERT_TRUE(to_dtype("bfloat16", true)->append_to(format, 3).ok());
+  EXPECT_EQ(format.dtype, DType::kBFloat16);
+  EXPECT_EQ(format.scale, 1.0F / 255.0F);
+  EXPECT_TRUE(format.normalized);
+}
+
+TEST(ToDtype, DoesNotTurnFloatsBackIntoBytes) {
+  PixelFormat format;
+  ASSERT_TRUE(to_dtype("uint8", true)->append_to(format, 3).ok());
+  EXPECT_EQ(format.scale, 1.0F);
+  ASSERT_TRUE(normalize()->append_to(format, 3).ok());
+  EXPECT_EQ(to_dtype("uint8", true)->append_to(format, 3).message(),
+            "to_dtype: uint8 cannot follow float32; remove this stage or the one that made it so");
+}
+
+}  // namespace
+}  // namespace spdld::transform
