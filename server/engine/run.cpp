@@ -117,7 +117,8 @@ SampleFailure Run::failure_of(const Row& row, const Status& why) const {
           .position = row.order->rows.position(row.index),
           .item = row.item,
           .uri = source_->uri(row.item),
-          .status = why};
+          .status = why,
+          .replaced_by = std::nullopt};
 }
 
 Status Run::final_error(const Row& row, const Status& why) const {
@@ -131,15 +132,16 @@ Status Run::replace(Row& row, const Status& why) const {
     return final_error(
         row, Status(why.code(),
                     why.message() + "; remove or mend it, or set 'on_error: {decode: replace}'"));
-  SPDLD_TRY(row.port->may_replace(failure_of(row, why)));
   if (row.attempt == kMaxAttempts)
     return final_error(row, Status(why.code(), why.message() + "; and so were the " +
                                                    std::to_string(kMaxAttempts) +
-                                                   " substitutes tried before it: look at "
-                                                   "'spdlctl get failures'"));
+                                                   " items tried in its place: look at 'spdlctl "
+                                                   "get failures'"));
+  SampleFailure failure = failure_of(row, why);
+  failure.replaced_by = sampler_.substitute(failure.epoch, failure.position, row.attempt + 1);
+  SPDLD_TRY(row.port->may_replace(failure));
   ++row.attempt;
-  row.item =
-      sampler_.substitute(row.order->epoch, row.order->rows.position(row.index), row.attempt);
+  row.item = *failure.replaced_by;
   return {};
 }
 

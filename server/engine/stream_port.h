@@ -28,6 +28,7 @@ struct SampleFailure {
   std::uint64_t item = 0;
   std::string uri;
   Status status;
+  std::optional<std::uint64_t> replaced_by = std::nullopt;  // the item that is tried next
 };
 
 // Where a stream's batches come from and go to: the executor's view of a consumer. Implemented in
@@ -47,7 +48,7 @@ class StreamPort {
   virtual void abandon(
       const BatchOrder& order) = 0;  // cancelled, or failed: the slot is not filled
 
-  // Whether a substitute may take the sample's place. Ok: yes, and it is counted. Otherwise the
+  // Whether the substitute may take the sample's place. Ok: yes, and it is counted. Otherwise the
   // stream fails with what is returned, which names the item.
   virtual Status may_replace(const SampleFailure& failure) = 0;
   // The stream makes no further batch.

@@ -57,7 +57,7 @@ bool Feed::dealt_out(StepAt at) const {
 
 std::optional<engine::BatchOrder> Feed::open() {
   MutexLock lock(mutex_);
-  if (ended_ || paused_) return std::nullopt;
+  if (ended_ || holds_ > 0) return std::nullopt;
   to_make_ = settled(to_make_);
   if (to_make_.epoch >= open_epochs_ || !dealt_out(to_make_)) return std::nullopt;
   const auto slot = slots_.loan();
@@ -142,11 +142,11 @@ void Feed::release(std::uint64_t lease) {
   if (*freed) executor_.wake(stream_);
 }
 
-engine::StreamId Feed::pause() {
+engine::StreamId Feed::interrupt() {
   engine::StreamId stream = 0;
   {
     MutexLock lock(mutex_);
-    paused_ = true;
+    ++holds_;
     stream = stream_;
   }
   executor_.cancel(stream, 0, 0);
@@ -158,7 +158,6 @@ void Feed::restart(StepAt to) {
   for (const auto& [at, ready] : ready_) slots_.discard(ready.slot);
   ready_.clear();
   to_make_ = to_send_ = to;
-  paused_ = false;
 }
 
 // Tells the consumer where what follows begins.
@@ -171,7 +170,7 @@ void Feed::announce() {
 }
 
 void Feed::seek(StepAt to, std::uint64_t position, std::uint32_t serial) {
-  const engine::StreamId stream = pause();
+  const engine::StreamId stream = interrupt();
   {
     MutexLock lock(mutex_);
     if (to.step > 0 || position > 0) {
@@ -182,6 +181,7 @@ void Feed::seek(StepAt to, std::uint64_t position, std::uint32_t serial) {
     }
     seek_ = serial;
     restart(to);
+    --holds_;
     announce();
     pump();
   }
@@ -189,10 +189,11 @@ void Feed::seek(StepAt to, std::uint64_t position, std::uint32_t serial) {
 }
 
 void Feed::move_to(StepAt to) {
-  const engine::StreamId stream = pause();
+  const engine::StreamId stream = interrupt();
   {
     MutexLock lock(mutex_);
     restart(to);
+    --holds_;
     announce();
     pump();
   }
@@ -207,9 +208,17 @@ void Feed::open_epochs(std::uint64_t count, bool last_known) {
   executor_.wake(stream_);
 }
 
-StepAt Feed::frontier() const {
+Feed::Frontier Feed::hold() {
   MutexLock lock(mutex_);
-  return settled(to_make_);
+  ++holds_;
+  const StepAt at = settled(to_make_);
+  return {.at = at, .position = timeline_.sharding(at).position_of(at.step)};
+}
+
+void Feed::go_on() {
+  MutexLock lock(mutex_);
+  --holds_;
+  executor_.wake(stream_);
 }
 
 void Feed::reshard(const Timeline::Cut& cut) {
@@ -217,7 +226,6 @@ void Feed::reshard(const Timeline::Cut& cut) {
   timeline_.cut(cut);
   announce();
   pump();
-  executor_.wake(stream_);
 }
 
 void Feed::end() {

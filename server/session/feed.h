@@ -57,10 +57,16 @@ class Feed final : public engine::StreamPort {
 
   // From the job.
   void open_epochs(std::uint64_t count, bool last_known) SPDLD_EXCLUDES(mutex_);
-  // The first step that nothing has been begun of.
-  StepAt frontier() const SPDLD_EXCLUDES(mutex_);
-  // `frontier` of all shards lies before or at cut.from. A shard that the cut leaves out ends
-  // there.
+  // The first step that nothing has been begun of, and its position. Nothing further is begun
+  // until as many calls of go_on() have followed.
+  struct Frontier {
+    StepAt at;
+    std::uint64_t position = 0;
+  };
+  Frontier hold() SPDLD_EXCLUDES(mutex_);
+  void go_on() SPDLD_EXCLUDES(mutex_);
+  // While held, and with no frontier of any shard behind cut.from. A shard that the cut leaves out
+  // ends there.
   void reshard(const Timeline::Cut& cut) SPDLD_EXCLUDES(mutex_);
   // Sends everything from `to` on anew; the consumer is told.
   void move_to(StepAt to) SPDLD_EXCLUDES(mutex_);
@@ -108,8 +114,8 @@ class Feed final : public engine::StreamPort {
   // `at`, or where the next epoch begins if that is where it points.
   StepAt settled(StepAt at) const SPDLD_REQUIRES(mutex_);
   bool dealt_out(StepAt at) const SPDLD_REQUIRES(mutex_);
-  // Between them no batch is begun, and those under way are given up.
-  engine::StreamId pause() SPDLD_EXCLUDES(mutex_);
+  // Holds, and gives up what is under way.
+  engine::StreamId interrupt() SPDLD_EXCLUDES(mutex_);
 
   const std::uint32_t shard_;
   const std::uint32_t credits_;
@@ -132,7 +138,7 @@ class Feed final : public engine::StreamPort {
   std::uint32_t seek_ SPDLD_GUARDED_BY(mutex_) = 0;  // the consumer's serial
   std::map<StepAt, Ready> ready_ SPDLD_GUARDED_BY(mutex_);
   std::uint32_t leases_ SPDLD_GUARDED_BY(mutex_) = 0;
-  bool paused_ SPDLD_GUARDED_BY(mutex_) = false;
+  int holds_ SPDLD_GUARDED_BY(mutex_) = 0;  // while there are any, no batch is begun
   bool ended_ SPDLD_GUARDED_BY(mutex_) = false;
   std::uint64_t batches_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t rows_ SPDLD_GUARDED_BY(mutex_) = 0;

@@ -45,6 +45,7 @@ class Timeline {
   std::uint64_t end_step(std::uint64_t epoch) const;
   // Steps of a whole epoch on as many shards as there are in the end.
   std::uint64_t steps_per_epoch() const;
+  std::uint32_t first_num_shards() const { return num_shards_; }
   std::uint32_t num_shards() const { return cuts_.empty() ? num_shards_ : cuts_.back().num_shards; }
   std::uint64_t items() const { return items_; }
   const std::vector<Cut>& cuts() const { return cuts_; }

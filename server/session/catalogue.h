@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "engine/plan.h"
+#include "op/registry.h"
+#include "session/views.h"
+#include "source/cursor.h"
+#include "source/io_pool.h"
+#include "source/source.h"
+
+namespace spdld::session {
+
+// A pipeline that can run: parsed, listed, compiled. Immutable; jobs pin the one that they run.
+struct PipelineVersion {
+  std::uint32_t version = 0;
+  uid_t owner = 0;
+  ApplyRequest request;
+  std::shared_ptr<const engine::Plan> plan;
+  std::shared_ptr<source::Source> source;
+  std::string content_digest;
+
+  const std::string& name() const { return plan->spec.name; }
+  source::Order order(std::uint64_t seed) const;
+};
+using PipelinePtr = std::shared_ptr<const PipelineVersion>;
+
+struct CatalogueOptions {
+  std::string state_dir;
+  std::vector<std::string> roots;
+  std::vector<uid_t> admins;
+};
+
+// The pipelines by name. Building one may take long (the listing); all else is quick. Thread-safe;
+// owned by the daemon, like the pool that its sources read with.
+class Catalogue {
+ public:
+  // Called while a dataset is listed; false gives up.
+  using Progress = std::function<bool(std::uint64_t items, const std::string& what)>;
+
+  Catalogue(CatalogueOptions options, Registry registry, source::IoPool& io);
+
+  // Text to a pipeline that could run. Knows no names yet.
+  Result<PipelinePtr> build(uid_t owner, const ApplyRequest& request, const Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
+  // The same pipeline with other variables, or another batch size.
+  Result<PipelinePtr> variant(const PipelinePtr& base,
+                              const std::map<std::string, std::string>& vars,
+                              std::optional<std::uint64_t> batch_size, const Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
+
+  // Puts it under its name, as the next version; the same content stays the version it was.
+  // `at_least`: versions before were used by an earlier daemon.
+  Result<PipelinePtr> put(uid_t caller, PipelinePtr pipeline, std::uint32_t at_least = 1)
+      SPDLD_EXCLUDES(mutex_);
+  PipelinePtr find(const std::string& name) const SPDLD_EXCLUDES(mutex_);
+  Result<PipelinePtr> get(const std::string& name) const SPDLD_EXCLUDES(mutex_);
+  std::vector<PipelinePtr> all() const SPDLD_EXCLUDES(mutex_);
+  Status remove(uid_t caller, const std::string& name) SPDLD_EXCLUDES(mutex_);
+
+  // What operators should know though nothing failed, such as a listing that could not be kept.
+  std::vector<std::string> warnings() const SPDLD_EXCLUDES(mutex_);
+  bool is_admin(uid_t uid) const;
+  const Registry& registry() const { return registry_; }
+
+ private:
+  Result<spdld::spec::PipelineSpec> parse(const ApplyRequest& request);
+  Result<std::shared_ptr<source::Source>> open_source(const spdld::spec::PipelineSpec& spec,
+                                                      const Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
+  Result<PipelinePtr> assemble(uid_t owner, const ApplyRequest& request,
+                               spdld::spec::PipelineSpec spec,
+                               std::shared_ptr<source::Source> source);
+  Status may_change(uid_t caller, const PipelineVersion& pipeline) const;
+
+  const CatalogueOptions options_;
+  const Registry registry_;
+  source::IoPool& io_;
+  mutable Mutex mutex_;
+  std::map<std::string, PipelinePtr> pipelines_ SPDLD_GUARDED_BY(mutex_);
+  std::vector<std::string> warnings_ SPDLD_GUARDED_BY(mutex_);
+};
+
+}  // namespace spdld::session

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "session/service.h"
+#include "session/sessions.h"
+#include "session/views.h"
+
+namespace spdld::session {
+
+// Service on the daemon's real catalogue and sessions. Owned by the daemon. Thread-safe: it holds
+// nothing that changes.
+class SessionService final : public Service {
+ public:
+  struct Facts {
+    std::string version;
+    std::uint32_t io_threads = 0;
+  };
+
+  SessionService(Sessions& sessions, Facts facts);
+
+  // Applies what an earlier daemon was given, and then `files`, each as if its owner had done it.
+  // What fails is logged and named in daemon().warnings; the others are applied all the same.
+  void restore(const std::vector<std::string>& files);
+
+  Result<PipelineView> apply(const Caller& caller, const ApplyRequest& request,
+                             const Progress& progress) override;
+  Result<std::string> explain(const Caller& caller, const ApplyRequest& request,
+                              const Progress& progress) override;
+  Status validate(const Caller& caller, const ApplyRequest& request) override;
+  Result<PreviewView> preview(const Caller& caller, const ApplyRequest& request, std::uint64_t rows,
+                              const Progress& progress) override;
+  Result<PipelineView> pipeline(const Caller& caller, std::string_view name) override;
+  std::vector<PipelineView> pipelines(const Caller& caller) override;
+  Result<std::string> pipeline_text(const Caller& caller, std::string_view name) override;
+  Result<std::vector<std::string>> classes(const Caller& caller,
+                                           std::string_view pipeline) override;
+  Status delete_pipeline(const Caller& caller, std::string_view name) override;
+
+  Result<JobView> create_job(const Caller& caller, const JobRequest& request) override;
+  Result<JobView> job(const Caller& caller, std::string_view job,
+                      std::string_view pipeline) override;
+  std::vector<JobView> jobs(const Caller& caller) override;
+  Result<JobView> advance_epoch(const Caller& caller, std::string_view job,
+                                std::string_view pipeline,
+                                std::optional<std::uint64_t> to) override;
+  Result<JobView> seek(const Caller& caller, std::string_view job, std::string_view pipeline,
+                       std::uint64_t epoch, std::uint64_t step) override;
+  Result<JobView> resize_job(const Caller& caller, std::string_view job, std::string_view pipeline,
+                             std::uint32_t num_shards) override;
+  Status delete_job(const Caller& caller, std::string_view job, std::string_view pipeline) override;
+
+  std::vector<SessionView> sessions(const Caller& caller) override;
+  Status evict(const Caller& caller, std::uint64_t session, const std::string& reason) override;
+
+  DaemonView daemon(const Caller& caller) override;
+  std::vector<StageView> stages(const Caller& caller) override;
+  std::vector<FailureView> failures(const Caller& caller) override;
+
+ private:
+  PipelineView view(const PipelineVersion& pipeline) const;
+  void restore_one(const StoredPipeline& stored) SPDLD_EXCLUDES(mutex_);
+  void warn(std::string warning) SPDLD_EXCLUDES(mutex_);
+
+  Sessions& sessions_;
+  Catalogue& catalogue_;
+  const Facts facts_;
+  const std::chrono::nanoseconds started_;
+  Mutex mutex_;
+  std::vector<std::string> warnings_ SPDLD_GUARDED_BY(mutex_);
+};
+
+}  // namespace spdld::session
