@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""./dev bench handoff: from a finished batch in the daemon to a tensor in the rank.
+
+`spdlctl bench handoff` measures it in C++, this file then in Python: how long next() takes while
+batches are ready, and again with the batch made into torch tensors. The pipeline delivers a few
+tiny images, so that making batches is not what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from daemon import Daemon
+from PIL import Image
+
+IMAGES = 4096
+BATCH = 16
+
+
+def write_pipeline(directory: pathlib.Path) -> pathlib.Path:
+    """One image under many names: listing and order are real, decoding costs next to nothing."""
+    data = directory / "data/one"
+    data.mkdir(parents=True)
+    Image.new("RGB", (8, 8), (200, 100, 50)).save(data / "00000.jpg")
+    for index in range(1, IMAGES):
+        (data / f"{index:05}.jpg").symlink_to("00000.jpg")
+    path = directory / "handoff.yaml"
+    path.write_text(
+        json.dumps(
+            {
+                "pipeline": "handoff",
+                "source": {"files": {"root": str(data.parent), "label": "parent_dir"}},
+                "shuffle": "none",
+                "stages": ["fetch", "decode_image", {"resize": {"size": [8, 8]}}],
+                "batch": {"size": BATCH},
+                "delivery": {"prefetch": 16},
+            }
+        )
+    )
+    return path
+
+
+def latencies_us(address: str, use: Callable[[object], None], rounds: int) -> list[float]:
+    """Of single next() calls, right after a pause in which the daemon has filled every credit."""
+    import spdld
+
+    loader = spdld.Loader("handoff", address=address, prefetch=16)
+    batches = iter(loader)
+    samples: list[float] = []
+    for _ in range(rounds):
+        for _ in range(8):
+            begun = time.perf_counter_ns()
+            batch = next(batches, None)
+            if batch is None:
+                batches = iter(loader)
+                continue
+            use(batch)
+            samples.append((time.perf_counter_ns() - begun) / 1000)
+            del batch
+        time.sleep(0.005)
+    loader.close()
+    return samples
+
+
+def show(what: str, samples: list[float]) -> None:
+    cuts = statistics.quantiles(samples, n=100)
+    print(
+        f"{what:<28} median {statistics.median(samples):7.1f} us   p90 {cuts[89]:7.1f} us"
+        f"   p99 {cuts[98]:7.1f} us   ({len(samples)} batches)"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./dev bench handoff", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=500, help="of eight batches")
+    rounds = parser.parse_args().rounds
+    import torch
+
+    def as_torch(batch: object) -> None:
+        torch.from_dlpack(batch["image"])
+        torch.from_dlpack(batch["label"])
+
+    with Daemon() as daemon:
+        daemon.start()
+        daemon.ctl("apply", "-f", write_pipeline(daemon.directory))
+        print(daemon.ctl("bench", "handoff").stdout, end="")
+        show("Python next()", latencies_us(daemon.address, lambda batch: None, rounds))
+        show("Python next(), torch tensors", latencies_us(daemon.address, as_torch, rounds))
+
+
+if __name__ == "__main__":
+    main()
