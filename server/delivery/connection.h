@@ -60,24 +60,23 @@ class Connection {
  private:
   friend class DataServer;
   struct Outgoing {
-    Frame head;
-    std::shared_ptr<const std::string> tail;  // a part of it follows the head
+    Frame head = {};
+    std::shared_ptr<const std::string> tail = {};  // a part of it follows the head
     std::size_t tail_offset = 0;
     std::size_t tail_bytes = 0;
-    UniqueFd fd;
+    UniqueFd fd = {};
   };
   enum class Flow { kDone, kBlocked, kBroken };
 
   bool send(Outgoing frame) SPDLD_EXCLUDES(mutex_);
   bool send_bytes(const void* frame, std::size_t bytes) SPDLD_EXCLUDES(mutex_);
-  bool enqueue(Outgoing frame) SPDLD_REQUIRES(mutex_);
   Flow write(const Outgoing& frame) SPDLD_REQUIRES(mutex_);
   bool finish(Frame last) SPDLD_EXCLUDES(mutex_);
 
   // The dispatcher's part.
   Flow flush() SPDLD_EXCLUDES(mutex_);
   bool overflowed() const SPDLD_EXCLUDES(mutex_);
-  bool drained_and_ending() const SPDLD_EXCLUDES(mutex_);
+  bool finished() const SPDLD_EXCLUDES(mutex_);  // ending, and nothing left to send
   int socket() const SPDLD_EXCLUDES(mutex_);
   UniqueFd close() SPDLD_EXCLUDES(mutex_);
 

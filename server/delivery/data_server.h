@@ -112,37 +112,44 @@ class DataServer {
   void pause_accepting();
   void admit(UniqueFd socket);
   void socket_ready(std::uint64_t id, std::uint32_t events);
-  void read_frames(const std::shared_ptr<Consumer>& consumer);
-  Status dispatch(Consumer& consumer, std::span<const std::byte> frame);
+  // False: the consumer hung up.
+  bool read_frames(Consumer& consumer);
+  Status dispatch(Consumer& consumer, std::span<const std::byte> bytes);
   Status greet(Consumer& consumer, const Hello& hello);
+  Status attach(Consumer& consumer, AttachRequest request);
   Status append_blob(Consumer& consumer, const BlobPart& part);
-  void process_exited(std::uint64_t id);
+  bool reject(Consumer& consumer, const Status& status, CloseCause cause);
   void serve_output(std::uint64_t id);
+  void process_exited(std::uint64_t id);
   void check_greeted(std::uint64_t id);
   void close(Consumer& consumer, CloseCause cause);
   void forget(Consumer& consumer);
   void close_all();
+  Consumer* find(std::uint64_t id);
 
   const UniqueFd listener_;
   const DataServerOptions options_;
   Liveness& liveness_;
   DataService& service_;
-  std::array<std::uint8_t, 16> generation_;
-  std::shared_ptr<EventLoop> loop_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<Consumer>> consumers_;  // dispatcher alone
+  std::array<std::uint8_t, 16> generation_{};
+  const std::shared_ptr<EventLoop> loop_;
+  // The dispatcher alone.
+  std::unordered_map<std::uint64_t, std::shared_ptr<Consumer>> consumers_;
   std::uint64_t next_id_ = 1;
-  bool accepting_ = false;
   std::vector<std::byte> buffer_;
 
   // Written by the dispatcher, read by stats() anywhere; each stands alone, so relaxed will do.
-  std::atomic<std::uint64_t> accepted_{0};
-  std::atomic<std::uint64_t> refused_{0};
-  std::atomic<std::uint64_t> protocol_errors_{0};
-  std::atomic<std::uint64_t> overflows_{0};
-  std::atomic<std::uint64_t> hello_timeouts_{0};
-  std::atomic<std::uint64_t> accept_failures_{0};
-  std::atomic<std::uint64_t> connections_{0};
-  std::atomic<std::uint64_t> watched_processes_{0};
+  struct Counters {
+    std::atomic<std::uint64_t> accepted{0};
+    std::atomic<std::uint64_t> refused{0};
+    std::atomic<std::uint64_t> protocol_errors{0};
+    std::atomic<std::uint64_t> overflows{0};
+    std::atomic<std::uint64_t> hello_timeouts{0};
+    std::atomic<std::uint64_t> accept_failures{0};
+    std::atomic<std::uint64_t> connections{0};
+    std::atomic<std::uint64_t> watched_processes{0};
+  };
+  Counters counters_;
   std::thread thread_;
 };
 

@@ -19,7 +19,7 @@ namespace spdld::delivery {
 
 // One thread's epoll loop: file descriptors, timers, and work that other threads post. Whoever
 // calls run() is the loop's thread; functions given to it run there, one at a time, and must not
-// block. What is left when it stops is dropped without being run.
+// block. What was posted before stop() is run; timers that are not due are dropped.
 class EventLoop {
  public:
   using Task = std::function<void()>;
@@ -49,6 +49,7 @@ class EventLoop {
   };
 
   EventLoop(UniqueFd epoll, UniqueFd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
+  void wake();
   void run_posted();
   void run_timers();
   int wait_ms();

@@ -38,6 +38,7 @@ struct AttachRequest {
   std::string replica;
   std::string client_name;
   std::string pipeline_yaml;                // empty: the pipeline must be there
+  std::uint32_t blob_bytes = 0;             // of the YAML, as the frame says
   std::string pipeline_file;                // absolute path of that YAML; empty: not from a file
   std::map<std::string, std::string> env;   // what ${env:NAME} in it means to the consumer
   std::optional<std::uint32_t> shard;       // none: the daemon assigns

@@ -27,6 +27,10 @@ struct MemoryRoom {
 // cache that the kernel would drop counts as free). A file that is not there bounds nothing.
 MemoryRoom memory_room(const MemoryFiles& files = {});
 
+// What this process could have if it were alone: the machine's memory, or the tightest limit of its
+// cgroup and of all above it. 0 when nothing tells.
+std::uint64_t memory_total(const MemoryFiles& files = {});
+
 // "38.5 MiB"
 std::string format_bytes(std::uint64_t bytes);
 

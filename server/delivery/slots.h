@@ -87,7 +87,7 @@ class SlotTable {
     std::vector<HolderId> retirees;  // may only exit
   };
 
-  bool busy(const Slot& slot) const;
+  static SlotState state_of(const Slot& slot);
   bool settle(std::uint32_t index) SPDLD_REQUIRES(mutex_);  // true: it became free
 
   mutable Mutex mutex_;

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delivery/connection.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+
+namespace spdld::delivery {
+namespace {
+
+template <typename T>
+Frame bytes_of(const T& frame) {
+  Frame bytes(sizeof frame);
+  std::memcpy(bytes.data(), &frame, sizeof frame);
+  return bytes;
+}
+
+}  // namespace
+
+Connection::Connection(std::uint64_t id, UniqueFd socket, Peer peer,
+                       std::function<void()> wants_dispatcher)
+    : id_(id),
+      peer_(peer),
+      wants_dispatcher_(std::move(wants_dispatcher)),
+      socket_(std::move(socket)) {}
+
+bool Connection::send_progress(std::uint64_t done, std::uint64_t total, const std::string& text) {
+  return send({.head = progress_frame(done, total, text)});
+}
+
+bool Connection::send_attached(const AttachReply& reply) {
+  return send({.head = attached_frame(reply)});
+}
+
+bool Connection::send_arena_open(const Arena& arena) {
+  wire::ArenaOpenFrame frame{};
+  frame.header = {wire::FrameType::kArenaOpen, sizeof frame};
+  frame.arena_id = arena.id();
+  frame.kind = static_cast<std::uint32_t>(arena.shape().kind);
+  frame.total_bytes = arena.total_bytes();
+  std::copy(arena.generation().begin(), arena.generation().end(), frame.generation);
+  // A queued frame outlives the call, and perhaps the arena: it needs an fd of its own.
+  UniqueFd fd(::fcntl(arena.client_fd(), F_DUPFD_CLOEXEC, 0));
+  if (!fd) {
+    (void)fail(errno_status(errno, "sending an arena (raise LimitNOFILE)"));
+    return false;
+  }
+  return send({.head = bytes_of(frame), .fd = std::move(fd)});
+}
+
+bool Connection::send_arena_retire(std::uint32_t arena_id) {
+  wire::ArenaRetireFrame frame{};
+  frame.header = {wire::FrameType::kArenaRetire, sizeof frame};
+  frame.arena_id = arena_id;
+  return send_bytes(&frame, sizeof frame);
+}
+
+bool Connection::send_schema(std::uint32_t schema_id, std::uint32_t pipeline_version,
+                             std::span<const wire::FieldLayout> fields) {
+  // What compiles a pipeline keeps it within what one frame can tell.
+  SPDLD_CHECK(sizeof(wire::SchemaFrame) + fields.size_bytes() <= wire::kMaxFrameBytes);
+  return send({.head = schema_frame(schema_id, pipeline_version, fields)});
+}
+
+bool Connection::send_batch(const BatchNotice& notice) {
+  const wire::BatchFrame frame = batch_frame(notice);
+  return send_bytes(&frame, sizeof frame);
+}
+
+bool Connection::send_epoch_end(std::uint64_t epoch, std::uint64_t steps, std::uint32_t seek,
+                                bool last) {
+  wire::EpochEndFrame frame{};
+  frame.header = {wire::FrameType::kEpochEnd, sizeof frame};
+  frame.epoch = epoch;
+  frame.steps = steps;
+  frame.seek = seek;
+  frame.last = last ? 1 : 0;
+  return send_bytes(&frame, sizeof frame);
+}
+
+bool Connection::send_reset(const StreamPosition& to, std::uint64_t steps_per_epoch,
+                            std::uint32_t seek, std::uint32_t shard, std::uint32_t num_shards) {
+  wire::ResetFrame frame{};
+  frame.header = {wire::FrameType::kReset, sizeof frame};
+  frame.epoch = to.epoch;
+  frame.position = to.position;
+  frame.step = to.step;
+  frame.steps_per_epoch = steps_per_epoch;
+  frame.seek = seek;
+  frame.shard = static_cast<std::int32_t>(shard);
+  frame.num_shards = static_cast<std::int32_t>(num_shards);
+  return send_bytes(&frame, sizeof frame);
+}
+
+bool Connection::send_blob(wire::BlobKind kind, std::uint32_t serial,
+                           std::shared_ptr<const std::string> text) {
+  constexpr std::size_t kPart = wire::kMaxFrameBytes - sizeof(wire::BlobFrame);
+  if (text->size() > wire::kMaxBlobBytes) {
+    return send_error(Status(Code::kOutOfRange, "the answer is too long for the data socket"));
+  }
+  std::size_t offset = 0;
+  do {  // an empty text is one part, too
+    const std::size_t part = std::min(kPart, text->size() - offset);
+    wire::BlobFrame frame{};
+    frame.header = {wire::FrameType::kBlob, static_cast<std::uint32_t>(sizeof frame + part)};
+    frame.kind = kind;
+    frame.serial = serial;
+    frame.offset = static_cast<std::uint32_t>(offset);
+    frame.total_bytes = static_cast<std::uint32_t>(text->size());
+    if (!send({.head = bytes_of(frame), .tail = text, .tail_offset = offset, .tail_bytes = part})) {
+      return false;
+    }
+    offset += part;
+  } while (offset < text->size());
+  return true;
+}
+
+bool Connection::send_error(const Status& status) {
+  return send({.head = error_frame(status, /*fatal=*/false)});
+}
+
+bool Connection::fail(const Status& status) { return finish(error_frame(status, /*fatal=*/true)); }
+
+bool Connection::bye(wire::ByeReason reason, const std::string& text) {
+  return finish(bye_frame(reason, text));
+}
+
+bool Connection::ending() const {
+  MutexLock lock(mutex_);
+  return ending_ || broken_ || !socket_;
+}
+
+bool Connection::send(Outgoing frame) {
+  bool wake = false;
+  bool sent = false;
+  {
+    MutexLock lock(mutex_);
+    if (ending_ || broken_ || !socket_) return false;
+    const Flow flow = queue_.empty() ? write(frame) : Flow::kBlocked;
+    sent = flow != Flow::kBroken;
+    if (flow == Flow::kBlocked) {
+      wake = true;
+      if (queue_.size() >= kMaxQueuedFrames) {
+        broken_ = overflowed_ = true;
+        sent = false;
+      } else {
+        queue_.push_back(std::move(frame));
+      }
+    } else if (flow == Flow::kBroken) {
+      broken_ = true;  // its hang-up reaches the dispatcher by itself
+    }
+  }
+  if (wake) wants_dispatcher_();
+  return sent;
+}
+
+// The same for the small frames of the steady state: no allocation unless the socket is full.
+bool Connection::send_bytes(const void* frame, std::size_t bytes) {
+  const auto* at = static_cast<const std::byte*>(frame);
+  {
+    MutexLock lock(mutex_);
+    if (ending_ || broken_ || !socket_) return false;
+    if (queue_.empty()) {
+      const ssize_t sent = ::send(socket_.get(), frame, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (sent >= 0) return true;
+    }
+  }
+  return send({.head = Frame(at, at + bytes)});
+}
+
+bool Connection::finish(Frame last) {
+  {
+    MutexLock lock(mutex_);
+    if (ending_ || broken_ || !socket_) return false;
+    ending_ = true;
+    Outgoing frame{.head = std::move(last)};
+    const Flow flow = queue_.empty() ? write(frame) : Flow::kBlocked;
+    if (flow == Flow::kBlocked) queue_.push_back(std::move(frame));
+    if (flow == Flow::kBroken) broken_ = true;
+  }
+  wants_dispatcher_();
+  return true;
+}
+
+Connection::Flow Connection::write(const Outgoing& frame) {
+  iovec parts[2];
+  parts[0].iov_base = const_cast<std::byte*>(frame.head.data());  // sendmsg only reads it
+  parts[0].iov_len = frame.head.size();
+  if (frame.tail) {
+    parts[1].iov_base = const_cast<char*>(frame.tail->data()) + frame.tail_offset;
+    parts[1].iov_len = frame.tail_bytes;
+  }
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = frame.tail ? 2 : 1;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  if (frame.fd) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    const int fd = frame.fd.get();
+    std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+  }
+  for (;;) {
+    if (::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Flow::kDone;
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) return Flow::kBlocked;
+    return Flow::kBroken;
+  }
+}
+
+Connection::Flow Connection::flush() {
+  MutexLock lock(mutex_);
+  while (!queue_.empty()) {
+    if (broken_ || !socket_) return Flow::kBroken;
+    const Flow flow = write(queue_.front());
+    if (flow == Flow::kBroken) broken_ = true;
+    if (flow != Flow::kDone) return flow;
+    queue_.pop_front();
+  }
+  return Flow::kDone;
+}
+
+bool Connection::overflowed() const {
+  MutexLock lock(mutex_);
+  return overflowed_;
+}
+
+bool Connection::finished() const {
+  MutexLock lock(mutex_);
+  return ending_ && (queue_.empty() || broken_);
+}
+
+int Connection::socket() const {
+  MutexLock lock(mutex_);
+  return socket_.get();
+}
+
+UniqueFd Connection::close() {
+  MutexLock lock(mutex_);
+  broken_ = true;
+  queue_.clear();
+  return std::move(socket_);
+}
+
+}  // namespace spdld::delivery

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delivery/frames.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace spdld::delivery {
+namespace {
+
+using wire::FrameType;
+
+constexpr std::uint32_t kMaxTexts = 256;
+constexpr std::size_t kMaxMessageBytes = 8192;
+
+Status bad(std::string_view frame, std::string_view what) {
+  return Status(Code::kInvalidArgument, fmt::format("{} frame: {}", frame, what));
+}
+
+// The fixed part of a frame; newer versions may append to it.
+template <typename T>
+Result<T> fixed_part(std::span<const std::byte> frame, std::string_view name) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  if (frame.size() < sizeof(T)) {
+    return tl::unexpected(
+        bad(name, fmt::format("{} bytes, and it takes {}", frame.size(), sizeof(T))));
+  }
+  T out;
+  std::memcpy(&out, frame.data(), sizeof(T));
+  return out;
+}
+
+// A fixed-size text field, up to its NUL.
+template <std::size_t N>
+std::string short_text(const char (&text)[N]) {
+  return std::string(text, ::strnlen(text, N));
+}
+
+Status take_text(std::string& out, std::string_view text, std::string_view what) {
+  if (text.find('\0') != std::string_view::npos) {
+    return bad("Attach", fmt::format("{} has a NUL in it", what));
+  }
+  out = text;
+  return {};
+}
+
+Status take_pair(std::map<std::string, std::string>& out, std::string_view text,
+                 std::string_view what) {
+  std::string pair;
+  SPDLD_TRY(take_text(pair, text, what));
+  const std::size_t equals = pair.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return bad("Attach", fmt::format("{} '{}' is not NAME=VALUE", what, pair));
+  }
+  out[pair.substr(0, equals)] = pair.substr(equals + 1);
+  return {};
+}
+
+Status take_text(AttachRequest& request, wire::TextKey key, std::string_view text) {
+  switch (key) {
+    case wire::TextKey::kPipeline: return take_text(request.pipeline, text, "the pipeline's name");
+    case wire::TextKey::kJob: return take_text(request.job, text, "the job's name");
+    case wire::TextKey::kReplica: return take_text(request.replica, text, "the replica's name");
+    case wire::TextKey::kOrderDigest:
+      return take_text(request.order_digest, text, "the order digest");
+    case wire::TextKey::kClientName:
+      return take_text(request.client_name, text, "the client's name");
+    case wire::TextKey::kPipelineFile:
+      return take_text(request.pipeline_file, text, "the pipeline's file");
+    case wire::TextKey::kVar: return take_pair(request.vars, text, "the variable");
+    case wire::TextKey::kEnv: return take_pair(request.env, text, "the environment's");
+  }
+  return {};  // of a newer client; what it means is none of ours
+}
+
+Status take_texts(AttachRequest& request, std::span<const std::byte> rest, std::uint32_t count) {
+  if (count > kMaxTexts) return bad("Attach", fmt::format("{} texts", count));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    wire::TextHeader header;
+    if (rest.size() < sizeof header) return bad("Attach", "ends inside its texts");
+    std::memcpy(&header, rest.data(), sizeof header);
+    rest = rest.subspan(sizeof header);
+    if (header.bytes > rest.size()) return bad("Attach", "ends inside a text");
+    SPDLD_TRY(
+        take_text(request, header.key, {reinterpret_cast<const char*>(rest.data()), header.bytes}));
+    const std::size_t padded = (static_cast<std::size_t>(header.bytes) + 3) / 4 * 4;
+    rest = rest.subspan(std::min(padded, rest.size()));
+  }
+  return {};
+}
+
+// -1 stands for "not given".
+template <typename T>
+Status take_optional(std::optional<T>& out, std::int64_t value, std::string_view name) {
+  if (value < -1) return bad("Attach", fmt::format("{} is {}", name, value));
+  if (value >= 0) out = static_cast<T>(value);
+  return {};
+}
+
+Result<Request> parse_attach(std::span<const std::byte> bytes) {
+  SPDLD_ASSIGN(const auto frame, fixed_part<wire::AttachFrame>(bytes, "Attach"));
+  AttachRequest request;
+  SPDLD_TRY(take_optional(request.shard, frame.shard, "shard"));
+  SPDLD_TRY(take_optional(request.num_shards, frame.num_shards, "num_shards"));
+  SPDLD_TRY(take_optional(request.batch_size, frame.batch_size, "batch_size"));
+  if (request.num_shards == 0u) return tl::unexpected(bad("Attach", "num_shards is 0"));
+  if (request.batch_size == 0u) return tl::unexpected(bad("Attach", "batch_size is 0"));
+  if (request.shard && request.num_shards && *request.shard >= *request.num_shards) {
+    return tl::unexpected(
+        bad("Attach", fmt::format("shard {} of {}", *request.shard, *request.num_shards)));
+  }
+  if (frame.replicas < 1 || frame.replicas > 64) {
+    return tl::unexpected(
+        bad("Attach", fmt::format("replicas is {}; it is 1 to 64", frame.replicas)));
+  }
+  request.replicas = static_cast<std::uint32_t>(frame.replicas);
+  if (frame.credits != 0) {
+    if (frame.credits < wire::kMinCredits || frame.credits > wire::kMaxCredits) {
+      return tl::unexpected(
+          bad("Attach", fmt::format("prefetch is {}; it is {} to {}", frame.credits,
+                                    wire::kMinCredits, wire::kMaxCredits)));
+    }
+    request.credits = frame.credits;
+  }
+  if (frame.has_seed != 0) request.seed = frame.seed;
+  request.blob_bytes = frame.blob_bytes;
+  request.incarnation = frame.incarnation;
+  request.reconnect = frame.reconnect != 0;
+  if (frame.start != wire::StartMode::kFresh && frame.start != wire::StartMode::kCursor &&
+      frame.start != wire::StartMode::kLedger) {
+    return tl::unexpected(
+        bad("Attach", fmt::format("start mode {}", static_cast<std::uint32_t>(frame.start))));
+  }
+  request.start = frame.start;
+  request.cursor = {.epoch = frame.epoch, .position = frame.position, .step = frame.step};
+  SPDLD_TRY(take_texts(request, bytes.subspan(sizeof frame), frame.text_count));
+  if (request.pipeline.empty()) return tl::unexpected(bad("Attach", "names no pipeline"));
+  return Result<Request>(tl::in_place, std::move(request));
+}
+
+Result<Request> parse_blob(std::span<const std::byte> bytes) {
+  SPDLD_ASSIGN(const auto frame, fixed_part<wire::BlobFrame>(bytes, "Blob"));
+  if (frame.kind != wire::BlobKind::kPipelineYaml) {
+    return tl::unexpected(
+        bad("Blob", fmt::format("kind {} is not a consumer's", static_cast<int>(frame.kind))));
+  }
+  if (frame.total_bytes > wire::kMaxBlobBytes) {
+    return tl::unexpected(bad("Blob", fmt::format("a text of {} bytes; {} are allowed",
+                                                  frame.total_bytes, wire::kMaxBlobBytes)));
+  }
+  const auto part = bytes.subspan(sizeof frame);
+  if (frame.offset > frame.total_bytes || part.size() > frame.total_bytes - frame.offset ||
+      part.empty()) {
+    return tl::unexpected(bad("Blob", "a part that is not inside its text"));
+  }
+  return Request(BlobPart{.serial = frame.serial,
+                          .offset = frame.offset,
+                          .total_bytes = frame.total_bytes,
+                          .bytes = part});
+}
+
+Result<Request> parse_hello(std::span<const std::byte> bytes) {
+  SPDLD_ASSIGN(const auto frame, fixed_part<wire::HelloFrame>(bytes, "Hello"));
+  if (frame.magic != wire::kWireMagic) {
+    return tl::unexpected(bad("Hello", fmt::format("magic {:#x}; this is no spdld client, or one "
+                                                   "of another byte order",
+                                                   frame.magic)));
+  }
+  if (frame.protocol_min > frame.protocol_max) {
+    return tl::unexpected(bad(
+        "Hello", fmt::format("speaks protocols {} to {}", frame.protocol_min, frame.protocol_max)));
+  }
+  Hello hello{.protocol_min = frame.protocol_min,
+              .protocol_max = frame.protocol_max,
+              .client = short_text(frame.client)};
+  return Result<Request>(tl::in_place, std::move(hello));
+}
+
+// Cut to fit, at a character's start.
+std::string_view cut(std::string_view text, std::size_t bytes) {
+  if (text.size() <= bytes) return text;
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;
+  return text.substr(0, bytes);
+}
+
+void append(Frame& frame, const void* data, std::size_t bytes) {
+  const auto* at = static_cast<const std::byte*>(data);
+  frame.insert(frame.end(), at, at + bytes);
+}
+
+// The frame with its header filled in, and what follows the fixed part.
+template <typename T>
+Frame finish(T fixed, FrameType type, const void* tail = nullptr, std::size_t tail_bytes = 0) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  fixed.header = {type, static_cast<std::uint32_t>(sizeof(T) + tail_bytes)};
+  Frame frame;
+  frame.reserve(sizeof(T) + tail_bytes);
+  append(frame, &fixed, sizeof fixed);
+  append(frame, tail, tail_bytes);
+  return frame;
+}
+
+void append_text(Frame& tail, wire::TextKey key, std::string_view text) {
+  text = cut(text, kMaxMessageBytes);
+  const wire::TextHeader header{key, static_cast<std::uint32_t>(text.size())};
+  append(tail, &header, sizeof header);
+  append(tail, text.data(), text.size());
+  tail.resize((tail.size() + 3) / 4 * 4);
+}
+
+}  // namespace
+
+Result<Request> parse_request(std::span<const std::byte> bytes) {
+  SPDLD_ASSIGN(const auto header, fixed_part<wire::FrameHeader>(bytes, "any"));
+  if (header.bytes != bytes.size()) {
+    return tl::unexpected(bad(
+        "any", fmt::format("says that it has {} bytes, and has {}", header.bytes, bytes.size())));
+  }
+  switch (header.type) {
+    case FrameType::kHello: return parse_hello(bytes);
+    case FrameType::kAttach: return parse_attach(bytes);
+    case FrameType::kBlob: return parse_blob(bytes);
+    case FrameType::kRelease: {
+      SPDLD_ASSIGN(const auto frame, fixed_part<wire::ReleaseFrame>(bytes, "Release"));
+      return Request(ReleaseRequest{frame.lease});
+    }
+    case FrameType::kSeek: {
+      SPDLD_ASSIGN(const auto frame, fixed_part<wire::SeekFrame>(bytes, "Seek"));
+      return Request(
+          SeekRequest{.to = {.epoch = frame.epoch, .position = frame.position, .step = frame.step},
+                      .serial = frame.seek});
+    }
+    case FrameType::kQuery: {
+      SPDLD_ASSIGN(const auto frame, fixed_part<wire::QueryFrame>(bytes, "Query"));
+      if (frame.kind != wire::QueryKind::kClasses && frame.kind != wire::QueryKind::kStats) {
+        return tl::unexpected(
+            bad("Query", fmt::format("kind {}", static_cast<std::uint32_t>(frame.kind))));
+      }
+      return Request(QueryRequest{.kind = frame.kind, .serial = frame.serial});
+    }
+    case FrameType::kDetach: return Request(DetachRequest{});
+    default:
+      return tl::unexpected(
+          bad("unknown", fmt::format("type {}", static_cast<std::uint32_t>(header.type))));
+  }
+}
+
+Frame welcome_frame(std::uint32_t protocol, std::span<const std::uint8_t, 16> generation,
+                    const std::string& server) {
+  wire::WelcomeFrame frame{};
+  frame.magic = wire::kWireMagic;
+  frame.protocol = protocol;
+  frame.protocol_min = wire::kProtocolMin;
+  frame.protocol_max = wire::kProtocolMax;
+  std::copy(generation.begin(), generation.end(), frame.generation);
+  const std::string_view name = cut(server, sizeof frame.server - 1);
+  std::copy(name.begin(), name.end(), frame.server);
+  return finish(frame, FrameType::kWelcome);
+}
+
+Frame error_frame(const Status& status, bool fatal) {
+  const std::string_view text = cut(status.message(), kMaxMessageBytes);
+  wire::ErrorFrame frame{};
+  frame.code = static_cast<std::uint32_t>(status.code());
+  frame.fatal = fatal ? 1 : 0;
+  frame.text_bytes = static_cast<std::uint32_t>(text.size());
+  return finish(frame, FrameType::kError, text.data(), text.size());
+}
+
+Frame progress_frame(std::uint64_t done, std::uint64_t total, const std::string& full_text) {
+  const std::string_view text = cut(full_text, kMaxMessageBytes);
+  wire::ProgressFrame frame{};
+  frame.done = done;
+  frame.total = total;
+  frame.text_bytes = static_cast<std::uint32_t>(text.size());
+  return finish(frame, FrameType::kProgress, text.data(), text.size());
+}
+
+Frame attached_frame(const AttachReply& reply) {
+  Frame texts;
+  append_text(texts, wire::TextKey::kOrderDigest, reply.order_digest);
+  append_text(texts, wire::TextKey::kPipeline, reply.pipeline);
+  append_text(texts, wire::TextKey::kJob, reply.job);
+  wire::AttachedFrame frame{};
+  frame.session = reply.session;
+  frame.items = reply.items;
+  frame.steps_per_epoch = reply.steps_per_epoch;
+  frame.batch_size = reply.batch_size;
+  frame.seed = reply.seed;
+  frame.shard = static_cast<std::int32_t>(reply.shard);
+  frame.num_shards = static_cast<std::int32_t>(reply.num_shards);
+  frame.replicas = static_cast<std::int32_t>(reply.replicas);
+  frame.credits = reply.credits;
+  frame.epoch = reply.start.epoch;
+  frame.step = reply.start.step;
+  frame.position = reply.start.position;
+  frame.epochs = reply.epochs;
+  frame.pipeline_version = reply.pipeline_version;
+  frame.text_count = 3;
+  return finish(frame, FrameType::kAttached, texts.data(), texts.size());
+}
+
+Frame schema_frame(std::uint32_t schema_id, std::uint32_t pipeline_version,
+                   std::span<const wire::FieldLayout> fields) {
+  wire::SchemaFrame frame{};
+  frame.schema_id = schema_id;
+  frame.pipeline_version = pipeline_version;
+  frame.field_count = static_cast<std::uint32_t>(fields.size());
+  return finish(frame, FrameType::kSchema, fields.data(), fields.size_bytes());
+}
+
+Frame bye_frame(wire::ByeReason reason, const std::string& full_text) {
+  const std::string_view text = cut(full_text, kMaxMessageBytes);
+  wire::ByeFrame frame{};
+  frame.reason = reason;
+  frame.text_bytes = static_cast<std::uint32_t>(text.size());
+  return finish(frame, FrameType::kBye, text.data(), text.size());
+}
+
+wire::BatchFrame batch_frame(const BatchNotice& notice) {
+  wire::BatchFrame frame{};
+  frame.header = {FrameType::kBatch, sizeof frame};
+  frame.lease = notice.lease;
+  frame.arena_id = notice.arena_id;
+  frame.schema_id = notice.schema_id;
+  frame.slot_offset = notice.slot_offset;
+  frame.slot_bytes = notice.slot_bytes;
+  frame.epoch = notice.epoch;
+  frame.step = notice.step;
+  frame.next_position = notice.next_position;
+  frame.rows = notice.rows;
+  frame.seek = notice.seek;
+  return frame;
+}
+
+}  // namespace spdld::delivery

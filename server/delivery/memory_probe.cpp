@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delivery/memory_probe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+namespace spdld::delivery {
+namespace {
+
+constexpr std::uint64_t kUnbounded = std::numeric_limits<std::uint64_t>::max();
+
+std::optional<std::uint64_t> parse_number(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc{} || end == text.data()) return std::nullopt;
+  return value;
+}
+
+std::optional<std::uint64_t> read_number(const std::string& path) {
+  std::ifstream file(path);
+  std::string word;
+  if (!(file >> word)) return std::nullopt;
+  return parse_number(word);  // "max" is no bound
+}
+
+// The sum of the values behind these keys in a file of "key value" lines.
+std::uint64_t sum_of(const std::string& path, std::initializer_list<std::string_view> keys) {
+  std::ifstream file(path);
+  std::uint64_t sum = 0;
+  std::string key;
+  std::string value;
+  while (file >> key >> value) {
+    if (std::find(keys.begin(), keys.end(), key) != keys.end())
+      sum += parse_number(value).value_or(0);
+  }
+  return sum;
+}
+
+// One version's names of the same files.
+struct CgroupFiles {
+  const char* limit;
+  const char* usage;
+  std::initializer_list<std::string_view> page_cache;  // in memory.stat
+};
+const CgroupFiles kV1{
+    "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
+const CgroupFiles kV2{"memory.max", "memory.current", {"inactive_file", "active_file"}};
+
+void tighten(MemoryRoom& room, std::uint64_t available, std::string bound_by) {
+  if (available >= room.available_bytes) return;
+  room.available_bytes = available;
+  room.bound_by = std::move(bound_by);
+}
+
+// Visits the group and all above it: each has a limit of its own. A container sees its own group as
+// the root, so that parts of the path may not be there.
+using Visit = std::function<void(const std::string& group, const std::string& directory,
+                                 const CgroupFiles& files)>;
+void walk_up(const std::string& root, std::string group, const CgroupFiles& files,
+             const Visit& visit) {
+  if (group.find("..") != std::string::npos) group.clear();
+  while (!group.empty() && group.back() == '/') group.pop_back();
+  for (;;) {
+    visit(group.empty() ? "/" : group, root + group + "/", files);
+    if (group.empty()) return;
+    group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
+  }
+}
+
+// Both versions' groups of this process.
+void for_each_cgroup(const MemoryFiles& files, const Visit& visit) {
+  std::ifstream cgroups(files.self_cgroup);
+  std::string line;
+  while (std::getline(cgroups, line)) {  // id:controllers:/path
+    const auto first = line.find(':');
+    const auto second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const std::string group = line.substr(second + 1);
+    if (controllers.empty()) {
+      walk_up(files.cgroup_root, group, kV2, visit);
+    } else if ((',' + controllers + ',').find(",memory,") != std::string::npos) {
+      walk_up(files.cgroup_root + "/memory", group, kV1, visit);
+    }
+  }
+}
+
+std::optional<std::uint64_t> meminfo_bytes(const std::string& path, std::string_view wanted) {
+  std::ifstream meminfo(path);
+  std::string line;
+  while (std::getline(meminfo, line)) {
+    std::istringstream words(line);
+    std::string key;
+    std::string value;
+    if (!(words >> key >> value) || key != wanted) continue;
+    const auto kib = parse_number(value);
+    if (!kib) return std::nullopt;
+    return *kib > kUnbounded / 1024 ? kUnbounded : *kib * 1024;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string format_bytes(std::uint64_t bytes) {
+  static constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+MemoryRoom memory_room(const MemoryFiles& files) {
+  MemoryRoom room{.available_bytes = kUnbounded, .bound_by = "nothing"};
+  if (const auto bytes = meminfo_bytes(files.meminfo, "MemAvailable:"))
+    tighten(room, *bytes, fmt::format("the machine: {} available", format_bytes(*bytes)));
+  for_each_cgroup(
+      files, [&](const std::string& group, const std::string& directory, const CgroupFiles& names) {
+        const auto limit = read_number(directory + names.limit);
+        const auto usage = read_number(directory + names.usage);
+        if (!limit || !usage) return;
+        const std::uint64_t cache = sum_of(directory + "memory.stat", names.page_cache);
+        const std::uint64_t used = *usage - std::min(*usage, cache);
+        tighten(room, *limit - std::min(*limit, used),
+                fmt::format("cgroup {}: limit {}, in use {}", group, format_bytes(*limit),
+                            format_bytes(used)));
+      });
+  return room;
+}
+
+std::uint64_t memory_total(const MemoryFiles& files) {
+  std::uint64_t total = meminfo_bytes(files.meminfo, "MemTotal:").value_or(0);
+  for_each_cgroup(files,
+                  [&](const std::string&, const std::string& directory, const CgroupFiles& names) {
+                    const auto limit = read_number(directory + names.limit);
+                    if (limit && (total == 0 || *limit < total)) total = *limit;
+                  });
+  return total;
+}
+
+ArenaBudget::ArenaBudget(std::uint64_t limit_bytes, MemoryFiles files)
+    : limit_bytes_(limit_bytes), files_(std::move(files)) {}
+
+Result<ArenaBudget::Reservation> ArenaBudget::reserve(std::uint64_t bytes,
+                                                      const std::string& what) {
+  const MemoryRoom room = memory_room(files_);
+  MutexLock lock(mutex_);
+  if (bytes > limit_bytes_ - used_bytes_) {
+    return error(
+        Code::kResourceExhausted,
+        fmt::format("{} needs {}, but the arena budget of {} has {} left ({} in use); raise "
+                    "arena.budget, or lower batch.size or delivery.prefetch",
+                    what, format_bytes(bytes), format_bytes(limit_bytes_),
+                    format_bytes(limit_bytes_ - used_bytes_), format_bytes(used_bytes_)));
+  }
+  if (bytes > room.available_bytes) {
+    return error(
+        Code::kResourceExhausted,
+        fmt::format("{} needs {}, but only {} are free ({}); raise the memory limit, or "
+                    "lower batch.size or delivery.prefetch",
+                    what, format_bytes(bytes), format_bytes(room.available_bytes), room.bound_by));
+  }
+  used_bytes_ += bytes;
+  return Reservation(this, bytes);
+}
+
+std::uint64_t ArenaBudget::used_bytes() const {
+  MutexLock lock(mutex_);
+  return used_bytes_;
+}
+
+void ArenaBudget::give_back(std::uint64_t bytes) {
+  MutexLock lock(mutex_);
+  used_bytes_ -= bytes;
+}
+
+ArenaBudget::Reservation::Reservation(Reservation&& other) noexcept
+    : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+ArenaBudget::Reservation& ArenaBudget::Reservation::operator=(Reservation&& other) noexcept {
+  if (this != &other) {
+    reset();
+    budget_ = std::exchange(other.budget_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+  }
+  return *this;
+}
+
+void ArenaBudget::Reservation::reset() {
+  if (budget_ != nullptr) std::exchange(budget_, nullptr)->give_back(std::exchange(bytes_, 0));
+}
+
+}  // namespace spdld::delivery

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delivery/peer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace spdld::delivery {
+
+Result<Peer> peer_of(int socket) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
+    return tl::unexpected(errno_status(errno, "asking the kernel who is connected"));
+  }
+  return Peer{.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid};
+}
+
+Result<RuntimeLock> RuntimeLock::take(const std::string& runtime_dir) {
+  if (::mkdir(runtime_dir.c_str(), 0755) != 0 && errno != EEXIST) {
+    return tl::unexpected(errno_status(
+        errno, fmt::format("making runtime_dir {} (make it, or set another one)", runtime_dir)));
+  }
+  const std::string path = runtime_dir + "/lock";
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!fd) {
+    return tl::unexpected(errno_status(
+        errno, fmt::format("opening {} (is runtime_dir writable for this user?)", path)));
+  }
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return tl::unexpected(errno_status(errno, "locking " + path));
+    char pid[32] = {};
+    const ssize_t got = ::pread(fd.get(), pid, sizeof pid - 1, 0);
+    std::string owner(pid, got > 0 ? static_cast<std::size_t>(got) : 0);
+    while (!owner.empty() && owner.back() == '\n') owner.pop_back();
+    return error(Code::kAlreadyExists,
+                 fmt::format("another daemon (pid {}) runs in {}; stop it, or set another "
+                             "runtime_dir",
+                             owner.empty() ? "unknown" : owner, runtime_dir));
+  }
+  const std::string pid = fmt::format("{}\n", ::getpid());
+  // For the message above only: a lock without a pid locks as well.
+  if (::ftruncate(fd.get(), 0) == 0) (void)!::pwrite(fd.get(), pid.data(), pid.size(), 0);
+  return RuntimeLock(std::move(fd));
+}
+
+Result<UniqueFd> listen_unix(const RuntimeLock&, const std::string& path, int type, mode_t mode) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return error(Code::kInvalidArgument,
+                 fmt::format("the socket path {} has {} bytes, and the kernel allows {}; set a "
+                             "shorter runtime_dir",
+                             path, path.size(), sizeof address.sun_path - 1));
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) == 0) {
+    if (!S_ISSOCK(found.st_mode)) {
+      return error(Code::kAlreadyExists,
+                   fmt::format("{} is there and is no socket; move it away", path));
+    }
+    if (::unlink(path.c_str()) != 0) {
+      return tl::unexpected(errno_status(errno, "removing the stale socket " + path));
+    }
+  }
+  UniqueFd fd(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) return tl::unexpected(errno_status(errno, "making the socket " + path));
+  // The file gets its final permissions before anybody can connect: listen() comes last.
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return tl::unexpected(errno_status(errno, "binding " + path));
+  }
+  if (::chmod(path.c_str(), mode) != 0) {
+    return tl::unexpected(errno_status(errno, "setting the permissions of " + path));
+  }
+  if (::listen(fd.get(), SOMAXCONN) != 0) {
+    return tl::unexpected(errno_status(errno, "listening on " + path));
+  }
+  return fd;
+}
+
+Result<UniqueFd> accept_unix(int listener) {
+  for (;;) {
+    UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd) return fd;
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      return error(Code::kUnavailable, "nobody waits to be accepted");
+    }
+    if (errno == EMFILE || errno == ENFILE) {
+      return error(Code::kResourceExhausted,
+                   fmt::format("accepting a connection: {}; raise LimitNOFILE (ulimit -n)",
+                               std::strerror(errno)));
+    }
+    return tl::unexpected(errno_status(errno, "accepting a connection"));
+  }
+}
+
+}  // namespace spdld::delivery
