@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/convert.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+
+namespace spdld::control {
+namespace {
+
+// Length of the well-formed UTF-8 sequence at the start of `text`; 0: there is none.
+std::size_t sequence_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  const unsigned char second = byte(1);
+  if (lead == 0xe0 && second < 0xa0) return 0;  // longer than need be
+  if (lead == 0xed && second > 0x9f) return 0;  // surrogates
+  if (lead == 0xf0 && second < 0x90) return 0;
+  if (lead == 0xf4 && second > 0x8f) return 0;  // beyond U+10FFFF
+  return length;
+}
+
+std::string_view kind_name(FieldKind kind) {
+  switch (kind) {
+    case FieldKind::kDense: return "dense";
+    case FieldKind::kRagged: return "ragged";
+    case FieldKind::kBytes: return "bytes";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+std::string utf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = sequence_length(text);
+    if (length == 0) {
+      fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(text[0]));
+      text.remove_prefix(1);
+    } else {
+      out.append(text.substr(0, length));
+      text.remove_prefix(length);
+    }
+  }
+  return out;
+}
+
+Result<session::ApplyRequest> apply_request(const v1::PipelineText& text, bool dry_run) {
+  if (text.yaml().empty())
+    return error(Code::kInvalidArgument,
+                 "the request holds no pipeline: send its YAML as text.yaml");
+  const std::string& file = text.file();
+  if (!file.empty() && file != "-" && file[0] != '/') {
+    return error(Code::kInvalidArgument,
+                 fmt::format("file '{}' is relative, and the daemon cannot know to what: send its "
+                             "absolute path, or '-' for a text without a file",
+                             file));
+  }
+  session::ApplyRequest request;
+  request.yaml = text.yaml();
+  request.file = file.empty() ? "-" : file;
+  request.vars.insert(text.vars().begin(), text.vars().end());
+  request.env.insert(text.env().begin(), text.env().end());
+  request.dry_run = dry_run;
+  return request;
+}
+
+Result<session::JobRequest> job_request(const v1::CreateJobRequest& message) {
+  if (message.job().empty()) return error(Code::kInvalidArgument, "a job needs a name");
+  if (message.pipeline().empty()) {
+    return error(Code::kInvalidArgument,
+                 fmt::format("job '{}' needs a pipeline to run", message.job()));
+  }
+  if (message.num_shards() == 0) {
+    return error(Code::kInvalidArgument,
+                 fmt::format("job '{}': num_shards must be at least 1", message.job()));
+  }
+  session::JobRequest request;
+  request.job = message.job();
+  request.pipeline = message.pipeline();
+  request.num_shards = message.num_shards();
+  request.replicas = message.replicas() == 0 ? 1 : message.replicas();
+  if (message.has_seed()) request.seed = message.seed();
+  if (message.has_batch_size()) request.batch_size = message.batch_size();
+  request.vars.insert(message.vars().begin(), message.vars().end());
+  switch (message.epochs()) {
+    case v1::EPOCH_MODE_UNSPECIFIED:
+    case v1::EPOCH_MODE_AUTO: request.epochs = session::EpochMode::kAuto; break;
+    case v1::EPOCH_MODE_MANUAL: request.epochs = session::EpochMode::kManual; break;
+    default:
+      return error(Code::kInvalidArgument, fmt::format("job '{}': epochs is {}, which no mode has",
+                                                       message.job(), message.epochs()));
+  }
+  request.max_epochs = message.max_epochs();
+  return request;
+}
+
+void fill(v1::Progress* message, std::uint64_t done, std::uint64_t total, std::string_view what) {
+  message->set_done(done);
+  message->set_total(total);
+  message->set_what(utf8(what));
+}
+
+void fill(v1::Tensor* message, const TensorSpec& spec) {
+  message->set_name(utf8(spec.name));
+  message->set_kind(std::string(kind_name(spec.kind)));
+  message->set_dtype(std::string(dtype_name(spec.dtype)));
+  for (const std::int64_t extent : spec.shape) message->add_shape(extent);
+}
+
+void fill(v1::Pipeline* message, const session::PipelineView& view) {
+  message->set_name(utf8(view.name));
+  message->set_version(view.version);
+  message->set_owner(view.owner);
+  message->set_state(view.state);
+  message->set_error(utf8(view.error));
+  message->set_indexed(view.indexed);
+  message->set_items(view.items);
+  message->set_classes(view.classes);
+  message->set_order_digest(view.order_digest);
+  message->set_content_digest(view.content_digest);
+  message->set_batch_size(view.batch_size);
+  for (const TensorSpec& tensor : view.tensors) fill(message->add_tensors(), tensor);
+  message->set_jobs(view.jobs);
+}
+
+void fill(v1::PreviewHeader* message, const session::PreviewView& view) {
+  for (const TensorSpec& tensor : view.tensors) fill(message->add_tensors(), tensor);
+  for (const auto& data : view.data) message->add_tensor_bytes(data.size());
+  for (const std::int64_t index : view.indices) message->add_indices(index);
+  for (const std::string& uri : view.uris) message->add_uris(utf8(uri));
+  for (const std::string& name : view.classes) message->add_classes(utf8(name));
+}
+
+void fill(v1::Job* message, const session::JobView& view) {
+  message->set_job(utf8(view.job));
+  message->set_pipeline(utf8(view.pipeline));
+  message->set_owner(view.owner);
+  message->set_pipeline_version(view.pipeline_version);
+  message->set_declared(view.declared);
+  message->set_num_shards(view.num_shards);
+  message->set_replicas(view.replicas);
+  message->set_seed(view.seed);
+  message->set_batch_size(view.batch_size);
+  message->set_epochs(view.epochs == session::EpochMode::kManual ? v1::EPOCH_MODE_MANUAL
+                                                                 : v1::EPOCH_MODE_AUTO);
+  message->set_open_epochs(view.open_epochs);
+  message->set_max_epochs(view.max_epochs);
+  message->set_steps_per_epoch(view.steps_per_epoch);
+  message->set_items(view.items);
+  message->set_replaced(view.replaced);
+  message->set_replace_budget(view.replace_budget);
+  for (const session::ShardView& shard : view.shards) {
+    v1::Shard* out = message->add_shards();
+    out->set_shard(shard.shard);
+    out->set_session(shard.session);
+    out->set_pid(shard.pid);
+    out->set_epoch(shard.epoch);
+    out->set_step(shard.step);
+  }
+}
+
+void fill(v1::Session* message, const session::SessionView& view) {
+  message->set_id(view.id);
+  message->set_uid(view.uid);
+  message->set_pid(view.pid);
+  message->set_client(utf8(view.client));
+  message->set_job(utf8(view.job));
+  message->set_pipeline(utf8(view.pipeline));
+  message->set_shard(view.shard);
+  message->set_num_shards(view.num_shards);
+  message->set_epoch(view.epoch);
+  message->set_step(view.step);
+  message->set_credits(view.credits);
+  message->set_leases(view.leases);
+  message->set_ready(view.ready);
+  message->set_batches(view.batches);
+  message->set_arena_bytes(view.arena_bytes);
+}
+
+void fill(v1::Daemon* message, const session::DaemonView& view) {
+  message->set_version(view.version);
+  message->set_pid(view.pid);
+  message->set_uptime_s(view.uptime_s);
+  message->set_cpu_threads(view.cpu_threads);
+  message->set_io_threads(view.io_threads);
+  message->set_arena_used(view.arena_used);
+  message->set_arena_budget(view.arena_budget);
+  message->set_arena_kind(view.arena_kind);
+  message->set_arena_note(utf8(view.arena_note));
+  message->set_sessions(view.sessions);
+  message->set_jobs(view.jobs);
+  message->set_pipelines(view.pipelines);
+  message->set_batches(view.batches);
+  message->set_rows(view.rows);
+  for (const std::string& warning : view.warnings) message->add_warnings(utf8(warning));
+}
+
+void fill(v1::Stage* message, const session::StageView& view) {
+  message->set_job(utf8(view.job));
+  message->set_pipeline(utf8(view.pipeline));
+  message->set_stage(utf8(view.stage));
+  message->set_tasks(view.tasks);
+  message->set_failures(view.failures);
+  message->set_busy_s(view.busy_s);
+  message->set_wait_s(view.wait_s);
+  message->set_in_flight(view.in_flight);
+  message->set_concurrency(view.concurrency);
+  message->set_p50_us(view.p50_us);
+  message->set_p99_us(view.p99_us);
+}
+
+void fill(v1::Failure* message, const session::FailureView& view) {
+  message->set_job(utf8(view.job));
+  message->set_pipeline(utf8(view.pipeline));
+  message->set_epoch(view.epoch);
+  message->set_position(view.position);
+  message->set_item(view.item);
+  message->set_uri(utf8(view.uri));
+  message->set_code(view.code);
+  message->set_message(utf8(view.message));
+  if (view.replaced_by) message->set_replaced_by(*view.replaced_by);
+}
+
+}  // namespace spdld::control

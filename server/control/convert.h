@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "session/views.h"
+#include "spdld/v1/control.pb.h"
+
+// The session layer's plain values as messages and back. Whatever a message does not bound by its
+// type is checked here, before the session layer sees it.
+namespace spdld::control {
+
+inline constexpr std::uint32_t kMaxPreviewRows = 1024;
+inline constexpr std::size_t kMaxReasonBytes = 1024;
+
+// Messages carry UTF-8 alone, file names and the texts of other people's libraries anything: bytes
+// that are not UTF-8 become "\xNN".
+std::string utf8(std::string_view text);
+
+Result<session::ApplyRequest> apply_request(const v1::PipelineText& text, bool dry_run);
+Result<session::JobRequest> job_request(const v1::CreateJobRequest& message);
+
+void fill(v1::Progress* message, std::uint64_t done, std::uint64_t total, std::string_view what);
+void fill(v1::Pipeline* message, const session::PipelineView& view);
+void fill(v1::Tensor* message, const TensorSpec& spec);
+void fill(v1::PreviewHeader* message, const session::PreviewView& view);
+void fill(v1::Job* message, const session::JobView& view);
+void fill(v1::Session* message, const session::SessionView& view);
+void fill(v1::Daemon* message, const session::DaemonView& view);
+void fill(v1::Stage* message, const session::StageView& view);
+void fill(v1::Failure* message, const session::FailureView& view);
+
+}  // namespace spdld::control

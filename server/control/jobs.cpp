@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "control/services.h"
+#include "spdld/v1/control.grpc.pb.h"
+
+namespace spdld::control {
+namespace {
+
+class Jobs final : public v1::Jobs::Service {
+ public:
+  explicit Jobs(const Environment& environment) : environment_(environment) {}
+
+  grpc::Status Create(grpc::ServerContext* context, const v1::CreateJobRequest* request,
+                      v1::Job* response) override {
+    return answer(context, response, [&](const session::Caller& caller) -> Result<View> {
+      SPDLD_ASSIGN(const auto asked, job_request(*request));
+      return environment_.service.create_job(caller, asked);
+    });
+  }
+
+  grpc::Status Get(grpc::ServerContext* context, const v1::JobKey* key,
+                   v1::Job* response) override {
+    return answer(context, response, [&](const session::Caller& caller) {
+      return environment_.service.job(caller, key->job(), key->pipeline());
+    });
+  }
+
+  grpc::Status List(grpc::ServerContext* context, const v1::ListJobsRequest*,
+                    v1::ListJobsResponse* response) override {
+    return serve(environment_, context, [&](const session::Caller& caller) {
+      for (const auto& view : environment_.service.jobs(caller)) fill(response->add_jobs(), view);
+      return Status();
+    });
+  }
+
+  grpc::Status AdvanceEpoch(grpc::ServerContext* context, const v1::AdvanceEpochRequest* request,
+                            v1::Job* response) override {
+    return answer(context, response, [&](const session::Caller& caller) {
+      const v1::JobKey& key = request->key();
+      const auto to = request->has_to() ? std::optional(request->to()) : std::nullopt;
+      return environment_.service.advance_epoch(caller, key.job(), key.pipeline(), to);
+    });
+  }
+
+  grpc::Status Seek(grpc::ServerContext* context, const v1::SeekRequest* request,
+                    v1::Job* response) override {
+    return answer(context, response, [&](const session::Caller& caller) {
+      const v1::JobKey& key = request->key();
+      return environment_.service.seek(caller, key.job(), key.pipeline(), request->epoch(),
+                                       request->step());
+    });
+  }
+
+  grpc::Status Resize(grpc::ServerContext* context, const v1::ResizeRequest* request,
+                      v1::Job* response) override {
+    return answer(context, response, [&](const session::Caller& caller) -> Result<View> {
+      const v1::JobKey& key = request->key();
+      if (request->num_shards() == 0) {
+        return error(Code::kInvalidArgument,
+                     fmt::format("job '{}': num_shards must be at least 1", key.job()));
+      }
+      return environment_.service.resize_job(caller, key.job(), key.pipeline(),
+                                             request->num_shards());
+    });
+  }
+
+  grpc::Status Delete(grpc::ServerContext* context, const v1::JobKey* key,
+                      v1::DeleteJobResponse*) override {
+    return serve(environment_, context, [&](const session::Caller& caller) {
+      return environment_.service.delete_job(caller, key->job(), key->pipeline());
+    });
+  }
+
+ private:
+  using View = session::JobView;
+
+  template <typename Call>
+  grpc::Status answer(grpc::ServerContext* context, v1::Job* response, Call&& call) {
+    return serve(environment_, context, [&](const session::Caller& caller) -> Status {
+      SPDLD_ASSIGN(const View view, call(caller));
+      fill(response, view);
+      return Status();
+    });
+  }
+
+  const Environment environment_;
+};
+
+class Sessions final : public v1::Sessions::Service {
+ public:
+  explicit Sessions(const Environment& environment) : environment_(environment) {}
+
+  grpc::Status List(grpc::ServerContext* context, const v1::ListSessionsRequest*,
+                    v1::ListSessionsResponse* response) override {
+    return serve(environment_, context, [&](const session::Caller& caller) {
+      for (const auto& view : environment_.service.sessions(caller))
+        fill(response->add_sessions(), view);
+      return Status();
+    });
+  }
+
+  grpc::Status Evict(grpc::ServerContext* context, const v1::EvictRequest* request,
+                     v1::EvictResponse*) override {
+    return serve(environment_, context, [&](const session::Caller& caller) {
+      if (request->reason().size() > kMaxReasonBytes) {
+        return Status(Code::kInvalidArgument,
+                      fmt::format("the reason for evicting session {} has {} bytes; at most {} are "
+                                  "passed on",
+                                  request->session(), request->reason().size(), kMaxReasonBytes));
+      }
+      return environment_.service.evict(caller, request->session(), request->reason());
+    });
+  }
+
+ private:
+  const Environment environment_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> make_jobs(const Environment& environment) {
+  return std::make_unique<Jobs>(environment);
+}
+
+std::unique_ptr<grpc::Service> make_sessions(const Environment& environment) {
+  return std::make_unique<Sessions>(environment);
+}
+
+}  // namespace spdld::control

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/peers.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+
+namespace spdld::control {
+namespace {
+
+std::optional<ino_t> socket_inode(int fd) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode)) return std::nullopt;
+  return info.st_ino;
+}
+
+}  // namespace
+
+Result<session::Caller> Peers::admit(int fd) {
+  sockaddr_storage address{};
+  socklen_t address_bytes = sizeof(address);
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &address_bytes) != 0)
+    return tl::unexpected(errno_status(errno, "cannot tell what a control connection is"));
+  if (address.ss_family != AF_UNIX)
+    return error(Code::kPermissionDenied, "a control connection must come over a Unix socket");
+
+  ucred credentials{};
+  socklen_t bytes = sizeof(credentials);
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0)
+    return tl::unexpected(errno_status(errno, "cannot tell who opened a control connection"));
+  const std::optional<ino_t> socket = socket_inode(fd);
+  if (!socket) return error(Code::kInternal, "a control connection is gone before it was served");
+  const session::Caller caller{credentials.uid, credentials.pid};
+
+  MutexLock lock(mutex_);
+  entries_.erase(fd);
+  forget_closed();
+  const auto of_uid = static_cast<std::size_t>(
+      std::count_if(entries_.begin(), entries_.end(),
+                    [&](const auto& entry) { return entry.second.caller.uid == caller.uid; }));
+  // Root and the daemon's own user must get in to mend things, however many others are there.
+  const bool trusted = caller.uid == 0 || caller.uid == ::geteuid();
+  if (of_uid >= max_per_uid_ || (!trusted && entries_.size() >= max_connections_)) {
+    return error(Code::kResourceExhausted,
+                 fmt::format("control connection of pid {} (uid {}) refused: {} are open, {} of "
+                             "them of this user; at most {} and {} may be",
+                             caller.pid, caller.uid, entries_.size(), of_uid, max_connections_,
+                             max_per_uid_));
+  }
+  entries_[fd] = Entry{caller, *socket};
+  return caller;
+}
+
+std::optional<session::Caller> Peers::find(std::string_view peer) const {
+  constexpr std::string_view kScheme = "fd:";
+  if (!peer.starts_with(kScheme)) return std::nullopt;
+  peer.remove_prefix(kScheme.size());
+  int fd = -1;
+  const auto [end, failure] = std::from_chars(peer.data(), peer.data() + peer.size(), fd);
+  if (failure != std::errc() || end != peer.data() + peer.size()) return std::nullopt;
+
+  MutexLock lock(mutex_);
+  const auto entry = entries_.find(fd);
+  if (entry == entries_.end()) return std::nullopt;
+  return entry->second.caller;
+}
+
+std::size_t Peers::open() {
+  MutexLock lock(mutex_);
+  forget_closed();
+  return entries_.size();
+}
+
+void Peers::forget_closed() {
+  std::erase_if(entries_,
+                [](const auto& entry) { return socket_inode(entry.first) != entry.second.socket; });
+}
+
+}  // namespace spdld::control

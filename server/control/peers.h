@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "session/views.h"
+
+namespace spdld::control {
+
+// Who is at the other end of each control connection. gRPC names a connection that it was given by
+// descriptor "fd:N"; this table says whose N is. Owned by ControlServer; thread-safe.
+//
+// Why the number is proof enough, although descriptors are reused: an entry is written before gRPC
+// learns of the descriptor and is overwritten when the kernel gives the same number to a later
+// accept(). The kernel does so only after gRPC closed the earlier one, and gRPC closes a
+// connection's descriptor when the last call that came over it is destroyed: the call holds its
+// stream, the stream its transport, the transport its endpoint. So while a call can ask, its number
+// is its own. That is gRPC's doing and not its promise, hence a test (control_server_test.cpp)
+// that holds a call of a dead connection and shows that its number stays taken.
+class Peers {
+ public:
+  // The bounds keep users who open connections without end from taking all of the daemon's
+  // descriptors; the first does not hold for root and the daemon's own user.
+  Peers(std::size_t max_connections, std::size_t max_per_uid)
+      : max_connections_(max_connections), max_per_uid_(max_per_uid) {}
+
+  // Reads the credentials of a connected Unix socket and enters it. Refuses at the limits, and what
+  // is no Unix socket.
+  Result<session::Caller> admit(int fd) SPDLD_EXCLUDES(mutex_);
+
+  // `peer` is what gRPC calls the connection. Nothing if it is none of ours.
+  std::optional<session::Caller> find(std::string_view peer) const SPDLD_EXCLUDES(mutex_);
+
+  // Connections that are still open.
+  std::size_t open() SPDLD_EXCLUDES(mutex_);
+
+ private:
+  struct Entry {
+    session::Caller caller;
+    ino_t socket = 0;  // tells whether the number still means this connection
+  };
+
+  void forget_closed() SPDLD_REQUIRES(mutex_);
+
+  const std::size_t max_connections_;
+  const std::size_t max_per_uid_;
+  mutable Mutex mutex_;
+  std::map<int, Entry> entries_ SPDLD_GUARDED_BY(mutex_);
+};
+
+}  // namespace spdld::control

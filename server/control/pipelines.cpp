@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "control/services.h"
+#include "spdld/v1/control.grpc.pb.h"
+
+namespace spdld::control {
+namespace {
+
+constexpr std::size_t kChunkBytes = 1 << 20;
+
+Status cut_off() { return Status(Code::kCancelled, "the caller is gone"); }
+
+Status write_preview(const session::PreviewView& view,
+                     grpc::ServerWriter<v1::PreviewResponse>* writer) {
+  v1::PreviewResponse response;
+  fill(response.mutable_header(), view);
+  if (!writer->Write(response)) return cut_off();
+  for (std::size_t i = 0; i < view.data.size(); ++i) {
+    const std::vector<std::byte>& data = view.data[i];
+    for (std::size_t begin = 0; begin < data.size(); begin += kChunkBytes) {
+      const std::size_t bytes = std::min(kChunkBytes, data.size() - begin);
+      v1::PreviewChunk* chunk = response.mutable_chunk();
+      chunk->set_tensor(static_cast<std::uint32_t>(i));
+      chunk->set_data(data.data() + begin, bytes);
+      if (!writer->Write(response)) return cut_off();
+    }
+  }
+  return Status();
+}
+
+class Pipelines final : public v1::Pipelines::Service {
+ public:
+  explicit Pipelines(const Environment& environment) : environment_(environment) {}
+
+  grpc::Status Apply(grpc::ServerContext* context, const v1::ApplyRequest* request,
+                     grpc::ServerWriter<v1::ApplyResponse>* writer) override {
+    return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
+      SPDLD_ASSIGN(const auto submitted, apply_request(request->text(), request->dry_run()));
+      SPDLD_ASSIGN(const auto view, service().apply(caller, submitted,
+                                                    progress_into(environment_, context, writer)));
+      v1::ApplyResponse response;
+      fill(response.mutable_pipeline(), view);
+      return writer->Write(response) ? Status() : cut_off();
+    });
+  }
+
+  grpc::Status Validate(grpc::ServerContext* context, const v1::ValidateRequest* request,
+                        v1::ValidateResponse*) override {
+    return serve(environment_, context, [&](const session::Caller& caller) -> Status {
+      SPDLD_ASSIGN(const auto submitted, apply_request(request->text(), true));
+      return service().validate(caller, submitted);
+    });
+  }
+
+  grpc::Status Explain(grpc::ServerContext* context, const v1::ExplainRequest* request,
+                       grpc::ServerWriter<v1::ExplainResponse>* writer) override {
+    return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
+      SPDLD_ASSIGN(const auto submitted, apply_request(request->text(), true));
+      SPDLD_ASSIGN(
+          const auto plan,
+          service().explain(caller, submitted, progress_into(environment_, context, writer)));
+      v1::ExplainResponse response;
+      response.set_plan(utf8(plan));
+      return writer->Write(response) ? Status() : cut_off();
+    });
+  }
+
+  grpc::Status Preview(grpc::ServerContext* context, const v1::PreviewRequest* request,
+                       grpc::ServerWriter<v1::PreviewResponse>* writer) override {
+    return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
+      if (request->rows() > kMaxPreviewRows) {
+        return Status(Code::kInvalidArgument,
+                      fmt::format("a preview of {} rows was asked for; at most {} are made",
+                                  request->rows(), kMaxPreviewRows));
+      }
+      SPDLD_ASSIGN(const auto submitted, apply_request(request->text(), true));
+      SPDLD_ASSIGN(const auto view,
+                   service().preview(caller, submitted, request->rows(),
+                                     progress_into(environment_, context, writer)));
+      return write_preview(view, writer);
+    });
+  }
+
+  grpc::Status Get(grpc::ServerContext* context, const v1::GetPipelineRequest* request,
+                   v1::GetPipelineResponse* response) override {
+    return serve(environment_, context, [&](const session::Caller& caller) -> Status {
+      SPDLD_ASSIGN(const auto view, service().pipeline(caller, request->name()));
+      fill(response->mutable_pipeline(), view);
+      if (request->with_yaml()) {
+        SPDLD_ASSIGN(const auto text, service().pipeline_text(caller, request->name()));
+        response->set_yaml(utf8(text));
+      }
+      return Status();
+    });
+  }
+
+  grpc::Status List(grpc::ServerContext* context, const v1::ListPipelinesRequest*,
+                    v1::ListPipelinesResponse* response) override {
+    return serve(environment_, context, [&](const session::Caller& caller) {
+      for (const auto& view : service().pipelines(caller)) fill(response->add_pipelines(), view);
+      return Status();
+    });
+  }
+
+  grpc::Status Delete(grpc::ServerContext* context, const v1::DeletePipelineRequest* request,
+                      v1::DeletePipelineResponse*) override {
+    return serve(environment_, context, [&](const session::Caller& caller) {
+      return service().delete_pipeline(caller, request->name());
+    });
+  }
+
+  grpc::Status Classes(grpc::ServerContext* context, const v1::ClassesRequest* request,
+                       v1::ClassesResponse* response) override {
+    return serve(environment_, context, [&](const session::Caller& caller) -> Status {
+      SPDLD_ASSIGN(const auto classes, service().classes(caller, request->pipeline()));
+      for (const std::string& name : classes) response->add_classes(utf8(name));
+      return Status();
+    });
+  }
+
+ private:
+  session::Service& service() { return environment_.service; }
+
+  const Environment environment_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> make_pipelines(const Environment& environment) {
+  return std::make_unique<Pipelines>(environment);
+}
+
+}  // namespace spdld::control

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "control/services.h"
+#include "spdld/v1/control.grpc.pb.h"
+
+namespace spdld::control {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::uint32_t kMinIntervalMs = 100;
+constexpr std::uint32_t kMaxIntervalMs = 60'000;
+constexpr std::uint32_t kDefaultIntervalMs = 1000;
+constexpr milliseconds kLookAgain{100};  // how late a watcher's going is noticed
+
+class Stats final : public v1::Stats::Service {
+ public:
+  explicit Stats(const Environment& environment) : environment_(environment) {}
+
+  grpc::Status Get(grpc::ServerContext* context, const v1::GetStatsRequest* request,
+                   v1::StatsSnapshot* response) override {
+    return serve(environment_, context, [&](const session::Caller& caller) {
+      take(caller, request->stages(), request->failures(), response);
+      return Status();
+    });
+  }
+
+  grpc::Status Watch(grpc::ServerContext* context, const v1::WatchStatsRequest* request,
+                     grpc::ServerWriter<v1::StatsSnapshot>* writer) override {
+    return serve_long(environment_, context, [&](const session::Caller& caller) {
+      const std::uint32_t asked_ms = request->interval_ms();
+      const std::uint32_t interval_ms = asked_ms == 0 ? kDefaultIntervalMs : asked_ms;
+      if (interval_ms < kMinIntervalMs || interval_ms > kMaxIntervalMs) {
+        return Status(Code::kInvalidArgument,
+                      fmt::format("interval_ms is {}; it must be {} to {}, or 0 for {}", asked_ms,
+                                  kMinIntervalMs, kMaxIntervalMs, kDefaultIntervalMs));
+      }
+      while (true) {
+        v1::StatsSnapshot snapshot;
+        take(caller, request->stages(), request->failures(), &snapshot);
+        if (!writer->Write(snapshot)) return Status();
+        const auto next = std::chrono::steady_clock::now() + milliseconds(interval_ms);
+        while (true) {
+          const auto left =
+              std::chrono::ceil<milliseconds>(next - std::chrono::steady_clock::now());
+          if (left <= milliseconds::zero()) break;
+          if (environment_.stop.wait_for(std::min(left, kLookAgain)))
+            return Status(Code::kUnavailable, "the daemon is stopping");
+          if (context->IsCancelled()) return Status();
+        }
+      }
+    });
+  }
+
+ private:
+  void take(const session::Caller& caller, bool stages, bool failures,
+            v1::StatsSnapshot* snapshot) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    snapshot->set_taken_unix_ms(
+        static_cast<std::uint64_t>(std::chrono::duration_cast<milliseconds>(now).count()));
+    session::Service& service = environment_.service;
+    fill(snapshot->mutable_daemon(), service.daemon(caller));
+    if (stages) {
+      for (const auto& view : service.stages(caller)) fill(snapshot->add_stages(), view);
+    }
+    if (failures) {
+      for (const auto& view : service.failures(caller)) fill(snapshot->add_failures(), view);
+    }
+  }
+
+  const Environment environment_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> make_stats(const Environment& environment) {
+  return std::make_unique<Stats>(environment);
+}
+
+}  // namespace spdld::control

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/convert.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace spdld::control {
+namespace {
+
+TEST(Utf8, LeavesWellFormedTextAlone) {
+  for (const std::string text : {"", "plain", "größe", "日本", "\U0001F600", "a\nb\tc"})
+    EXPECT_EQ(utf8(text), text);
+}
+
+TEST(Utf8, WritesOtherBytesAsEscapes) {
+  EXPECT_EQ(utf8("caf\xe9.jpg"), "caf\\xe9.jpg");
+  EXPECT_EQ(utf8("\xff\xfe"), "\\xff\\xfe");
+  EXPECT_EQ(utf8("cut \xe6\x97"), "cut \\xe6\\x97");
+  EXPECT_EQ(utf8("\xc0\x80"), "\\xc0\\x80") << "longer than need be";
+  EXPECT_EQ(utf8("\xed\xa0\x80"), "\\xed\\xa0\\x80") << "a surrogate";
+  EXPECT_EQ(utf8("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80") << "beyond U+10FFFF";
+}
+
+TEST(ApplyRequest, TakesOverTextVarsAndEnvironment) {
+  v1::PipelineText text;
+  text.set_yaml("pipeline: p");
+  text.set_file("/etc/p.yaml");
+  (*text.mutable_vars())["size"] = "32";
+  (*text.mutable_env())["HOME"] = "/home/a";
+  const auto request = apply_request(text, true);
+  ASSERT_TRUE(request) << request.error().message();
+  EXPECT_EQ(request->yaml, "pipeline: p");
+  EXPECT_EQ(request->file, "/etc/p.yaml");
+  EXPECT_EQ(request->vars.at("size"), "32");
+  EXPECT_EQ(request->env.at("HOME"), "/home/a");
+  EXPECT_TRUE(request->dry_run);
+}
+
+TEST(ApplyRequest, CallsATextWithoutAFileADash) {
+  v1::PipelineText text;
+  text.set_yaml("pipeline: p");
+  EXPECT_EQ(apply_request(text, false)->file, "-");
+}
+
+TEST(ApplyRequest, RefusesNoTextAndRelativeFiles) {
+  v1::PipelineText text;
+  ASSERT_FALSE(apply_request(text, false));
+  text.set_yaml("pipeline: p");
+  text.set_file("p.yaml");
+  const auto refused = apply_request(text, false);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error(),
+            Status(Code::kInvalidArgument,
+                   "file 'p.yaml' is relative, and the daemon cannot know to what: send its "
+                   "absolute path, or '-' for a text without a file"));
+}
+
+v1::CreateJobRequest valid_job() {
+  v1::CreateJobRequest message;
+  message.set_job("run-7");
+  message.set_pipeline("imagenet");
+  message.set_num_shards(8);
+  return message;
+}
+
+TEST(JobRequest, LeavesWhatIsNotSaidToTheDaemon) {
+  const auto request = job_request(valid_job());
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->job, "run-7");
+  EXPECT_EQ(request->pipeline, "imagenet");
+  EXPECT_EQ(request->num_shards, 8u);
+  EXPECT_EQ(request->replicas, 1u);
+  EXPECT_FALSE(request->seed);
+  EXPECT_FALSE(request->batch_size);
+  EXPECT_EQ(request->epochs, session::EpochMode::kAuto);
+  EXPECT_EQ(request->max_epochs, 0u);
+}
+
+TEST(JobRequest, TakesOverWhatIsSaid) {
+  v1::CreateJobRequest message = valid_job();
+  message.set_replicas(2);
+  message.set_seed(0);
+  message.set_batch_size(64);
+  message.set_epochs(v1::EPOCH_MODE_MANUAL);
+  message.set_max_epochs(90);
+  (*message.mutable_vars())["size"] = "32";
+  const auto request = job_request(message);
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->replicas, 2u);
+  EXPECT_EQ(request->seed, 0u) << "a seed of 0 is a seed";
+  EXPECT_EQ(request->batch_size, 64u);
+  EXPECT_EQ(request->epochs, session::EpochMode::kManual);
+  EXPECT_EQ(request->max_epochs, 90u);
+  EXPECT_EQ(request->vars.at("size"), "32");
+}
+
+TEST(JobRequest, RefusesWhatNoJobCanBe) {
+  v1::CreateJobRequest message = valid_job();
+  message.clear_job();
+  EXPECT_FALSE(job_request(message));
+  message = valid_job();
+  message.clear_pipeline();
+  EXPECT_FALSE(job_request(message));
+  message = valid_job();
+  message.set_num_shards(0);
+  EXPECT_EQ(job_request(message).error().message(), "job 'run-7': num_shards must be at least 1");
+  message = valid_job();
+  message.set_epochs(static_cast<v1::EpochMode>(77));
+  EXPECT_EQ(job_request(message).error().message(), "job 'run-7': epochs is 77, which no mode has");
+}
+
+TEST(Fill, WritesAPipelineWithItsTensors) {
+  session::PipelineView view;
+  view.name = "p";
+  view.version = 3;
+  view.owner = 1000;
+  view.state = "ready";
+  view.items = 10;
+  view.order_digest = "aa";
+  view.content_digest = "bb";
+  view.batch_size = 4;
+  view.tensors = {{"image", FieldKind::kRagged, DType::kFloat32, {3, -1, -1}},
+                  {"caption", FieldKind::kBytes, DType::kUInt8, {}}};
+  v1::Pipeline message;
+  fill(&message, view);
+  EXPECT_EQ(message.name(), "p");
+  EXPECT_EQ(message.version(), 3u);
+  EXPECT_EQ(message.owner(), 1000u);
+  EXPECT_EQ(message.items(), 10u);
+  EXPECT_EQ(message.order_digest(), "aa");
+  EXPECT_EQ(message.content_digest(), "bb");
+  ASSERT_EQ(message.tensors_size(), 2);
+  EXPECT_EQ(message.tensors(0).kind(), "ragged");
+  EXPECT_EQ(message.tensors(0).dtype(), "float32");
+  EXPECT_EQ(message.tensors(0).shape(1), -1);
+  EXPECT_EQ(message.tensors(1).kind(), "bytes");
+}
+
+TEST(Fill, TellsASubstituteOfItemZeroFromNone) {
+  session::FailureView view;
+  v1::Failure none;
+  fill(&none, view);
+  EXPECT_FALSE(none.has_replaced_by());
+  view.replaced_by = 0;
+  v1::Failure zero;
+  fill(&zero, view);
+  EXPECT_TRUE(zero.has_replaced_by());
+}
+
+TEST(Fill, WritesAJobWithItsShards) {
+  session::JobView view;
+  view.job = "j";
+  view.epochs = session::EpochMode::kManual;
+  view.open_epochs = 2;
+  view.num_shards = 2;
+  view.shards = {{0, 11, 400, 1, 7}, {1, 0, 0, 1, 6}};
+  v1::Job message;
+  fill(&message, view);
+  EXPECT_EQ(message.epochs(), v1::EPOCH_MODE_MANUAL);
+  EXPECT_EQ(message.open_epochs(), 2u);
+  ASSERT_EQ(message.shards_size(), 2);
+  EXPECT_EQ(message.shards(0).session(), 11u);
+  EXPECT_EQ(message.shards(0).pid(), 400);
+  EXPECT_EQ(message.shards(1).step(), 6u);
+}
+
+}  // namespace
+}  // namespace spdld::control

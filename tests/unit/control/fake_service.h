@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "session/service.h"
+
+namespace spdld::control {
+
+// A Service that remembers who asked for what and answers as the test says. Its answers are set
+// before the server starts; thread-safe then.
+class FakeService final : public session::Service {
+ public:
+  using Caller = session::Caller;
+
+  // What apply, explain and preview do before they answer; a failure is their answer.
+  std::function<Status(const Progress&)> work = [](const Progress&) { return Status(); };
+  Status answer;  // of everything that can fail
+  session::PipelineView pipeline_view;
+  session::JobView job_view;
+  session::PreviewView preview_view;
+  session::DaemonView daemon_view;
+  std::vector<session::SessionView> session_views;
+  std::vector<session::StageView> stage_views;
+  std::vector<session::FailureView> failure_views;
+  std::vector<std::string> class_names;
+  bool throws = false;
+
+  // "Method argument ...", and the last caller.
+  std::vector<std::string> calls() const {
+    MutexLock lock(mutex_);
+    return calls_;
+  }
+  Caller last_caller() const {
+    MutexLock lock(mutex_);
+    return caller_;
+  }
+  session::ApplyRequest last_apply() const {
+    MutexLock lock(mutex_);
+    return apply_;
+  }
+  session::JobRequest last_job() const {
+    MutexLock lock(mutex_);
+    return job_;
+  }
+
+  Result<session::PipelineView> apply(const Caller& caller, const session::ApplyRequest& request,
+                                      const Progress& progress) override {
+    note(caller, request.dry_run ? "apply dry" : "apply", request);
+    SPDLD_TRY(work(progress));
+    return or_answer(pipeline_view);
+  }
+  Result<std::string> explain(const Caller& caller, const session::ApplyRequest& request,
+                              const Progress& progress) override {
+    note(caller, "explain", request);
+    SPDLD_TRY(work(progress));
+    return or_answer(std::string("the plan"));
+  }
+  Status validate(const Caller& caller, const session::ApplyRequest& request) override {
+    note(caller, "validate", request);
+    return answer;
+  }
+  Result<session::PreviewView> preview(const Caller& caller, const session::ApplyRequest& request,
+                                       std::uint64_t rows, const Progress& progress) override {
+    note(caller, "preview " + std::to_string(rows), request);
+    SPDLD_TRY(work(progress));
+    return or_answer(preview_view);
+  }
+  Result<session::PipelineView> pipeline(const Caller& caller, std::string_view name) override {
+    note(caller, "pipeline " + std::string(name));
+    return or_answer(pipeline_view);
+  }
+  std::vector<session::PipelineView> pipelines(const Caller& caller) override {
+    note(caller, "pipelines");
+    return {pipeline_view};
+  }
+  Result<std::string> pipeline_text(const Caller& caller, std::string_view name) override {
+    note(caller, "text " + std::string(name));
+    return or_answer(std::string("pipeline: p\n"));
+  }
+  Result<std::vector<std::string>> classes(const Caller& caller, std::string_view name) override {
+    note(caller, "classes " + std::string(name));
+    return or_answer(class_names);
+  }
+  Status delete_pipeline(const Caller& caller, std::string_view name) override {
+    note(caller, "delete_pipeline " + std::string(name));
+    return answer;
+  }
+  Result<session::JobView> create_job(const Caller& caller,
+                                      const session::JobRequest& request) override {
+    note(caller, "create_job " + request.job);
+    MutexLock lock(mutex_);
+    job_ = request;
+    return or_answer(job_view);
+  }
+  Result<session::JobView> job(const Caller& caller, std::string_view job,
+                               std::string_view pipeline) override {
+    return asked_of(caller, "job", job, pipeline);
+  }
+  std::vector<session::JobView> jobs(const Caller& caller) override {
+    note(caller, "jobs");
+    return {job_view};
+  }
+  Result<session::JobView> advance_epoch(const Caller& caller, std::string_view job,
+                                         std::string_view pipeline,
+                                         std::optional<std::uint64_t> to) override {
+    return asked_of(caller, "advance " + (to ? std::to_string(*to) : "next"), job, pipeline);
+  }
+  Result<session::JobView> seek(const Caller& caller, std::string_view job,
+                                std::string_view pipeline, std::uint64_t epoch,
+                                std::uint64_t step) override {
+    return asked_of(caller, "seek " + std::to_string(epoch) + "/" + std::to_string(step), job,
+                    pipeline);
+  }
+  Result<session::JobView> resize_job(const Caller& caller, std::string_view job,
+                                      std::string_view pipeline,
+                                      std::uint32_t num_shards) override {
+    return asked_of(caller, "resize " + std::to_string(num_shards), job, pipeline);
+  }
+  Status delete_job(const Caller& caller, std::string_view job,
+                    std::string_view pipeline) override {
+    note(caller, "delete_job " + std::string(job) + " " + std::string(pipeline));
+    return answer;
+  }
+  std::vector<session::SessionView> sessions(const Caller& caller) override {
+    note(caller, "sessions");
+    return session_views;
+  }
+  Status evict(const Caller& caller, std::uint64_t session, const std::string& reason) override {
+    note(caller, "evict " + std::to_string(session) + " " + reason);
+    return answer;
+  }
+  session::DaemonView daemon(const Caller& caller) override {
+    note(caller, "daemon");
+    return daemon_view;
+  }
+  std::vector<session::StageView> stages(const Caller& caller) override {
+    note(caller, "stages");
+    return stage_views;
+  }
+  std::vector<session::FailureView> failures(const Caller& caller) override {
+    note(caller, "failures");
+    return failure_views;
+  }
+
+ private:
+  void note(const Caller& caller, std::string call) {
+    MutexLock lock(mutex_);
+    caller_ = caller;
+    calls_.push_back(std::move(call));
+    if (throws) throw std::runtime_error("the fake was told to throw");
+  }
+  void note(const Caller& caller, std::string call, const session::ApplyRequest& request) {
+    note(caller, std::move(call));
+    MutexLock lock(mutex_);
+    apply_ = request;
+  }
+  Result<session::JobView> asked_of(const Caller& caller, std::string call, std::string_view job,
+                                    std::string_view pipeline) {
+    note(caller, std::move(call) + " " + std::string(job) + " " + std::string(pipeline));
+    return or_answer(job_view);
+  }
+  template <typename T>
+  Result<T> or_answer(const T& value) const {
+    if (!answer.ok()) return tl::unexpected(answer);
+    return value;
+  }
+
+  mutable Mutex mutex_;
+  Caller caller_ SPDLD_GUARDED_BY(mutex_);
+  std::vector<std::string> calls_ SPDLD_GUARDED_BY(mutex_);
+  session::ApplyRequest apply_ SPDLD_GUARDED_BY(mutex_);
+  session::JobRequest job_ SPDLD_GUARDED_BY(mutex_);
+};
+
+}  // namespace spdld::control
