@@ -2,6 +2,7 @@
 #include "control/control_server.h"
 
 #include <fcntl.h>
+#include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -116,6 +117,10 @@ Result<std::unique_ptr<ControlServer>> ControlServer::start(UniqueFd listener,
   if (!wake) return tl::unexpected(errno_status(errno, "cannot start the control server: eventfd"));
   auto impl = std::make_unique<Impl>(std::move(listener), std::move(wake), service, options);
 
+  // One reference is kept for the life of the process. Dropping the last one makes gRPC shut itself
+  // down, and that (in 1.51) can wait for ever for its backup poller once a connection has died
+  // with bytes unsent.
+  grpc_init();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
