@@ -4,7 +4,6 @@
 #include <jerror.h>
 
 #include <array>
-#include <new>
 #include <string>
 
 namespace spdld::media {
@@ -53,10 +52,6 @@ JpegCodec::JpegCodec() {
   info_.err = jpeg_std_error(&errors_.manager);
   errors_.manager.error_exit = leave;
   errors_.manager.emit_message = judge;
-  // Fails only for want of memory (a wrong library version would be our build's fault).
-  if (!attempt([](jpeg_decompress_struct& info) { jpeg_create_decompress(&info); })) {
-    throw std::bad_alloc();
-  }
   source_.init_source = [](j_decompress_ptr) {};
   source_.fill_input_buffer = refill;
   source_.skip_input_data = skip;
@@ -66,11 +61,13 @@ JpegCodec::JpegCodec() {
 
 JpegCodec::~JpegCodec() { jpeg_destroy_decompress(&info_); }
 
-void JpegCodec::begin(std::span<const std::byte> bytes) {
-  abort();
+bool JpegCodec::begin(std::span<const std::byte> bytes) {
+  jpeg_destroy_decompress(&info_);
   source_.next_input_byte = reinterpret_cast<const JOCTET*>(bytes.data());
   source_.bytes_in_buffer = bytes.size();
+  if (!attempt([](jpeg_decompress_struct& info) { jpeg_create_decompress(&info); })) return false;
   info_.src = &source_;
+  return true;
 }
 
 Status JpegCodec::failure() const {

@@ -14,9 +14,8 @@
 namespace spdld::media {
 
 // libjpeg's decompressor with its source (a span of memory) and its way of failing (longjmp).
-// Owned by one JpegDecoder and used by its thread alone; made once and reused, so that only
-// libjpeg's own pools are allocated per image. After a failed attempt() only abort(), failure()
-// and begin() may be called.
+// Owned by one JpegDecoder and used by its thread alone. After a failed attempt() only abort(),
+// failure() and begin() may be called.
 class JpegCodec {
  public:
   JpegCodec();
@@ -24,8 +23,10 @@ class JpegCodec {
   JpegCodec(const JpegCodec&) = delete;
   JpegCodec& operator=(const JpegCodec&) = delete;
 
-  // Forgets the image before and reads from `bytes`, which must live as long as they are read.
-  void begin(std::span<const std::byte> bytes);
+  // Begins an image in `bytes`, which must live as long as they are read; false as attempt().
+  // libjpeg starts from nothing: left to itself it keeps one file's tables for the next, so that a
+  // damaged file would decode or fail by what was read before it. That costs a microsecond.
+  bool begin(std::span<const std::byte> bytes);
 
   // Runs `step`, which calls libjpeg; false when libjpeg reported an error, or a warning that means
   // corrupt data. libjpeg then leaves by longjmp: no frame between here and libjpeg may hold

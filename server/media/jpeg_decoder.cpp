@@ -49,8 +49,8 @@ bool smooths_blocks(const jpeg_decompress_struct& info) {
 Result<RasterInfo> JpegDecoder::open(std::span<const std::byte> bytes) {
   SPDLD_ASSIGN(const JpegMarkers markers, survey_jpeg(bytes));
   SPDLD_TRY(limits_.check_scans(markers.scans));
-  codec_.begin(bytes);
-  if (!codec_.attempt([](jpeg_decompress_struct& info) { jpeg_read_header(&info, TRUE); })) {
+  if (!codec_.begin(bytes) ||
+      !codec_.attempt([](jpeg_decompress_struct& info) { jpeg_read_header(&info, TRUE); })) {
     return tl::unexpected<Status>(codec_.failure());
   }
   SPDLD_TRY(check_header(bytes.size()));

@@ -2,10 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "base/rng.h"
 #include "tests/unit/media/exif_maker.h"
 #include "tests/unit/media/jpeg_maker.h"
 #include "tests/unit/media/pixels_of.h"
@@ -32,10 +32,11 @@ Bytes first_bytes(const Bytes& bytes, std::size_t count) {
   return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
-void insert(Bytes& bytes, std::size_t at, std::initializer_list<unsigned> values) {
-  Bytes added;
-  for (const unsigned value : values) added.push_back(static_cast<std::byte>(value));
-  bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), added.begin(), added.end());
+void insert(Bytes& bytes, std::size_t at, const std::vector<unsigned>& values) {
+  Bytes longer = first_bytes(bytes, at);
+  for (const unsigned value : values) longer.push_back(static_cast<std::byte>(value));
+  longer.insert(longer.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.end());
+  bytes = std::move(longer);
 }
 
 TEST(JpegTruncation, IsAFailureWhereverTheFileEnds) {
@@ -67,11 +68,10 @@ TEST(JpegTruncation, IsSeenEvenByWhoReadsTheTopRowOnly) {
 }
 
 TEST(JpegTruncation, IsNotHiddenByTheEndOfAnEmbeddedThumbnail) {
-  Bytes thumbnail = make_jpeg({.width = 16, .height = 16});
-  Bytes jpeg = make_jpeg({.exif = thumbnail});
+  const Bytes thumbnail = make_jpeg({.width = 16, .height = 16});
+  const Bytes jpeg = make_jpeg({.exif = thumbnail});
   ASSERT_TRUE(read_whole(*make_decoder(), jpeg).has_value());
-  jpeg.resize(jpeg.size() - kEoiBytes);
-  EXPECT_EQ(failure_of(jpeg).code(), Code::kDataLoss);
+  EXPECT_EQ(failure_of(first_bytes(jpeg, jpeg.size() - kEoiBytes)).code(), Code::kDataLoss);
 }
 
 TEST(JpegTruncation, OfTheDataInsideAWholeFileIsAFailure) {
@@ -163,6 +163,18 @@ TEST(JpegCorruption, LeavesTheDecoderReadyForTheNextImage) {
     ASSERT_TRUE(before.has_value() && after.has_value());
     EXPECT_EQ(*before, *after);
   }
+}
+
+TEST(JpegCorruption, OfMissingTablesIsNotMendedWithThoseOfTheImageBefore) {
+  const Bytes good = make_jpeg({});
+  Bytes bad = good;
+  const std::size_t tables = find_marker(bad, 0xDB);
+  bad[tables + 1] = std::byte{0xEE};  // quantisation becomes an unknown application's segment
+  const auto decoder = make_decoder();
+  ASSERT_TRUE(read_whole(*decoder, good).has_value());
+  const Result<Picture> picture = read_whole(*decoder, bad);
+  ASSERT_FALSE(picture.has_value());
+  EXPECT_EQ(picture.error().code(), Code::kDataLoss);
 }
 
 TEST(JpegSupport, OfTwelveBitsIsRefusedAsUnsupported) {

@@ -3,7 +3,9 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -18,6 +20,11 @@ void put_be32(Bytes& out, std::uint32_t value) {
   for (int shift = 24; shift >= 0; shift -= 8) {
     out.push_back(static_cast<std::byte>(value >> shift & 0xFF));
   }
+}
+
+std::uint32_t checksum(std::span<const std::byte> bytes) {
+  return static_cast<std::uint32_t>(
+      crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
 }
 
 // One pass of the image: columns x0, x0 + dx, ... of rows y0, y0 + dy, ...
@@ -77,9 +84,7 @@ PngWriter& PngWriter::chunk(std::string_view name, const Bytes& body) {
   const std::size_t start = bytes_.size();
   for (const char c : name) bytes_.push_back(static_cast<std::byte>(c));
   bytes_.insert(bytes_.end(), body.begin(), body.end());
-  const auto* checked = reinterpret_cast<const Bytef*>(bytes_.data() + start);
-  put_be32(bytes_,
-           static_cast<std::uint32_t>(crc32(0, checked, static_cast<uInt>(bytes_.size() - start))));
+  put_be32(bytes_, checksum(std::span(bytes_).subspan(start)));
   return *this;
 }
 
@@ -106,6 +111,20 @@ PngWriter& PngWriter::data(const Bytes& raw) {
 Bytes PngWriter::end() {
   chunk("IEND", {});
   return std::move(bytes_);
+}
+
+void mend_checksums(Bytes& png) {
+  std::size_t at = 8;
+  while (at + 12 <= png.size()) {
+    std::size_t length = 0;
+    for (int i = 0; i < 4; ++i) length = length << 8 | std::to_integer<std::size_t>(png[at + i]);
+    if (length > png.size() - at - 12) return;
+    Bytes mended;
+    put_be32(mended, checksum(std::span(png).subspan(at + 4, length + 4)));
+    std::copy(mended.begin(), mended.end(),
+              png.begin() + static_cast<std::ptrdiff_t>(at + 8 + length));
+    at += length + 12;
+  }
 }
 
 Bytes make_png(const PngRecipe& recipe) {

@@ -27,6 +27,9 @@ struct PngRecipe {
 
 std::vector<std::byte> make_png(const PngRecipe& recipe);
 
+// Puts the right checksum behind every chunk of a damaged file, as far as it still has chunks.
+void mend_checksums(std::vector<std::byte>& png);
+
 // Signature, then chunks: for files that are wrong on purpose.
 class PngWriter {
  public:
