@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/disk.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+
+namespace spdld::source {
+namespace {
+
+constexpr unsigned kXfsMagic = 0x58465342;
+constexpr unsigned kZfsMagic = 0x2fc12fc1;
+constexpr unsigned kBcachefsMagic = 0xca451a4e;
+
+// O_NONBLOCK: a pipe that took a file's place must not keep the opener waiting.
+constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+
+}  // namespace
+
+std::string real_path_of_fd(int fd) {
+  char path[PATH_MAX];
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  const ssize_t size = ::readlink(link.c_str(), path, sizeof path);
+  return size > 0 && path[0] == '/' ? std::string(path, static_cast<std::size_t>(size))
+                                    : std::string();
+}
+
+bool is_local(int fd) {
+  struct statfs info {};
+  if (::fstatfs(fd, &info) != 0) return false;
+  constexpr std::array<unsigned, 13> kLocal{
+      EXT4_SUPER_MAGIC,      kXfsMagic,        BTRFS_SUPER_MAGIC, TMPFS_MAGIC,
+      RAMFS_MAGIC,           F2FS_SUPER_MAGIC, kZfsMagic,         SQUASHFS_MAGIC,
+      OVERLAYFS_SUPER_MAGIC, kBcachefsMagic,   ISOFS_SUPER_MAGIC, EROFS_SUPER_MAGIC_V1,
+      MSDOS_SUPER_MAGIC};
+  return std::find(kLocal.begin(), kLocal.end(), static_cast<unsigned>(info.f_type)) !=
+         kLocal.end();
+}
+
+SystemDisk::SystemDisk(UniqueFd root, std::string root_path, Roots roots, bool follow_symlinks,
+                       bool opening_blocks, dev_t device)
+    : root_(std::move(root)),
+      root_path_(std::move(root_path)),
+      roots_(std::move(roots)),
+      follow_symlinks_(follow_symlinks),
+      opening_blocks_(opening_blocks),
+      device_(device) {}
+
+int SystemDisk::open(const std::string& uri, OpenFile& file) {
+  const bool noatime = noatime_.load(std::memory_order_relaxed);
+  int fd = open_beneath(uri, kOpenFlags | (noatime ? O_NOATIME : 0));
+  if (fd == -EPERM && noatime) {
+    // Only the owner may ask for it.
+    fd = open_beneath(uri, kOpenFlags);
+    if (fd >= 0) noatime_.store(false, std::memory_order_relaxed);
+  }
+  if (fd < 0) return -fd;
+  UniqueFd owned(fd);
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return errno;
+  if (!S_ISREG(info.st_mode)) return EISDIR;
+  file.fd = std::move(owned);
+  file.size_bytes = static_cast<std::uint64_t>(info.st_size);
+  file.device = info.st_dev;
+  return 0;
+}
+
+int SystemDisk::open_beneath(const std::string& uri, int flags) const {
+  if (follow_symlinks_ && roots_.unrestricted()) {
+    const int fd = ::openat(root_.get(), uri.c_str(), flags);
+    return fd >= 0 ? fd : -errno;
+  }
+  open_how how{};
+  how.flags = static_cast<std::uint64_t>(flags);
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  if (!follow_symlinks_) how.resolve |= RESOLVE_NO_SYMLINKS;
+  const long fd = ::syscall(SYS_openat2, root_.get(), uri.c_str(), &how, sizeof how);
+  if (fd >= 0) return static_cast<int>(fd);
+  // EXDEV: it leads out of the root, which the roots may allow. ENOSYS, EPERM: an old kernel, or a
+  // sandbox that knows no openat2.
+  const bool leads_out = follow_symlinks_ && errno == EXDEV;
+  if (!leads_out && errno != ENOSYS && errno != EPERM) return -errno;
+  return open_checked(uri, flags);
+}
+
+int SystemDisk::open_checked(const std::string& uri, int flags) const {
+  UniqueFd fd(::openat(root_.get(), uri.c_str(), flags | (follow_symlinks_ ? 0 : O_NOFOLLOW)));
+  if (!fd) return -errno;
+  const std::string real = real_path_of_fd(fd.get());
+  const std::string expected = root_path_ + (root_path_ == "/" ? "" : "/") + uri;
+  const bool allowed = follow_symlinks_ ? roots_.contain(real) : real == expected;
+  return allowed && !real.empty() ? fd.release() : -EXDEV;
+}
+
+ssize_t SystemDisk::read_cached(const OpenFile& file, std::span<std::byte> out,
+                                std::uint64_t offset) {
+  const iovec part{out.data(), out.size()};
+  const ssize_t count = ::preadv2(file.fd.get(), &part, 1, static_cast<off_t>(offset), RWF_NOWAIT);
+  return count >= 0 ? count : -errno;
+}
+
+ssize_t SystemDisk::read(const OpenFile& file, std::span<std::byte> out, std::uint64_t offset) {
+  for (;;) {
+    const ssize_t count =
+        ::pread(file.fd.get(), out.data(), out.size(), static_cast<off_t>(offset));
+    if (count >= 0) return count;
+    if (errno != EINTR) return -errno;
+  }
+}
+
+}  // namespace spdld::source
