@@ -6,22 +6,25 @@
 //
 // `full` decodes whole images; `region` decodes what random_resized_crop draws, by that op itself,
 // cut to the boundaries that jpeg_crop_scanline() wants.
-#include <jpeglib.h>
-#include <setjmp.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include <jpeglib.h>  // needs <cstdio> before it
 
 #include "base/rng.h"
 #include "engine/builtin_ops.h"
@@ -38,7 +41,7 @@ struct Fault {
   jmp_buf jump;
 };
 
-// What is decoded of an upright, whole image of this size.
+// Draws what is decoded of an image; null: all of it.
 using Crop = std::unique_ptr<spdld::GeometryOp>;
 
 class Floor {
