@@ -70,6 +70,10 @@ void SessionService::restore(const std::vector<std::string>& files) {
       if (borrows(stored) == second) restore_one(stored);
     }
   }
+  reload(files);
+}
+
+void SessionService::reload(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     ApplyRequest request;
     request.file = file;

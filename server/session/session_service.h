@@ -25,6 +25,8 @@ class SessionService final : public Service {
   // Applies what an earlier daemon was given, and then `files`, each as if its owner had done it.
   // What fails is logged and named in daemon().warnings; the others are applied all the same.
   void restore(const std::vector<std::string>& files);
+  // Applies files again, in the same way.
+  void reload(const std::vector<std::string>& files);
 
   Result<PipelineView> apply(const Caller& caller, const ApplyRequest& request,
                              const Progress& progress) override;

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "control/control_server.h"
+#include "delivery/arena.h"
+#include "delivery/data_server.h"
+#include "delivery/liveness.h"
+#include "delivery/memory_probe.h"
+#include "delivery/peer.h"
+#include "delivery/systemd.h"
+#include "engine/builtin_ops.h"
+#include "engine/executor.h"
+#include "session/catalogue.h"
+#include "session/session_service.h"
+#include "session/sessions.h"
+#include "session/store.h"
+#include "source/io_pool.h"
+
+namespace spdld {
+namespace {
+
+// Whoever may enter the runtime directory may connect: who they are is checked at accept.
+constexpr mode_t kSocketMode = 0666;
+constexpr std::chrono::milliseconds kControlGrace{2000};
+constexpr std::chrono::seconds kHeartbeat{2};
+
+delivery::ArenaKind arena_kind(spec::ArenaConfig::Kind kind) {
+  switch (kind) {
+    case spec::ArenaConfig::Kind::kMemfd: return delivery::ArenaKind::kMemfd;
+    case spec::ArenaConfig::Kind::kPosix: return delivery::ArenaKind::kPosix;
+    case spec::ArenaConfig::Kind::kHugetlb: return delivery::ArenaKind::kHugetlb;
+  }
+  return delivery::ArenaKind::kMemfd;
+}
+
+std::uint64_t budget_bytes(const spec::ArenaBudget& budget) {
+  if (!budget.fraction) return budget.bytes;
+  return static_cast<std::uint64_t>(*budget.fraction *
+                                    static_cast<double>(delivery::memory_total()));
+}
+
+struct Listeners {
+  UniqueFd data;
+  UniqueFd control;
+  bool activated = false;  // systemd owns the sockets and their files
+};
+
+Result<Listeners> make_listeners(const delivery::RuntimeLock& lock, const std::string& directory) {
+  Listeners listeners;
+  SPDLD_ASSIGN(std::vector<delivery::ActivatedSocket> activated, delivery::activated_sockets());
+  for (delivery::ActivatedSocket& socket : activated) {
+    listeners.activated = true;
+    if (socket.name == "data") listeners.data = std::move(socket.fd);
+    if (socket.name == "control") listeners.control = std::move(socket.fd);
+  }
+  if (listeners.activated) {
+    if (!listeners.data || !listeners.control)
+      return error(Code::kFailedPrecondition,
+                   "systemd passed sockets, but not both: spdld.socket must name one "
+                   "FileDescriptorName=data and one FileDescriptorName=control");
+    return listeners;
+  }
+  SPDLD_ASSIGN(listeners.data,
+               delivery::listen_unix(lock, directory + "/data.sock", SOCK_SEQPACKET, kSocketMode));
+  SPDLD_ASSIGN(listeners.control,
+               delivery::listen_unix(lock, directory + "/control.sock", SOCK_STREAM, kSocketMode));
+  return listeners;
+}
+
+}  // namespace
+
+// In the order in which they are made; what is below may use what is above.
+struct Daemon::Parts {
+  Parts(const spec::DaemonConfig& daemon_config, DaemonOptions daemon_options,
+        delivery::RuntimeLock runtime_lock, std::unique_ptr<session::Store> opened)
+      : config(daemon_config),
+        options(std::move(daemon_options)),
+        lock(std::move(runtime_lock)),
+        store(std::move(opened)),
+        executor({.threads = config.executor.cpu_threads
+                                 ? static_cast<unsigned>(*config.executor.cpu_threads)
+                                 : engine::available_cpus(),
+                  .cpus = config.executor.cpus.value_or(std::vector<int>()),
+                  .nice = config.executor.nice}),
+        io({.threads = config.executor.io_threads}),
+        catalogue({.state_dir = config.state_dir,
+                   .roots = config.access.roots,
+                   .admins = config.access.admins},
+                  engine::builtin_ops(), io),
+        budget(budget_bytes(config.arena.budget)),
+        arenas(budget, budget.limit_bytes() / 4),
+        sessions({.catalogue = catalogue,
+                  .executor = executor,
+                  .arenas = arenas,
+                  .budget = budget,
+                  .store = *store,
+                  .clock = clock,
+                  .arena_kind = arena_kind(config.arena.kind)}),
+        service(sessions, {.version = options.version,
+                           .io_threads = static_cast<std::uint32_t>(config.executor.io_threads)}) {}
+
+  const spec::DaemonConfig config;
+  const DaemonOptions options;
+  const SystemClock clock;
+  delivery::RuntimeLock lock;
+  std::unique_ptr<session::Store> store;
+  engine::Executor executor;
+  source::IoPool io;
+  session::Catalogue catalogue;
+  delivery::ArenaBudget budget;
+  delivery::ArenaPool arenas;
+  session::Sessions sessions;
+  session::SessionService service;
+  delivery::PidfdLiveness liveness;
+  std::unique_ptr<delivery::DataServer> data;
+  std::unique_ptr<control::ControlServer> control;
+  bool owns_socket_files = false;
+  bool stopped = false;
+  bool used = false;
+  std::chrono::nanoseconds idle_since{0};
+  std::chrono::nanoseconds last_heartbeat{0};
+};
+
+Daemon::Daemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+Daemon::~Daemon() { stop(); }
+
+Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
+                                              const DaemonOptions& options) {
+  SPDLD_ASSIGN(delivery::RuntimeLock lock, delivery::RuntimeLock::take(config.runtime_dir));
+  SPDLD_ASSIGN(std::unique_ptr<session::Store> store, session::Store::open(config.state_dir));
+  SPDLD_ASSIGN(const std::vector<std::string> files, spec::pipeline_files(config));
+  SPDLD_ASSIGN(Listeners listeners, make_listeners(lock, config.runtime_dir));
+
+  std::unique_ptr<Daemon> daemon(
+      new Daemon(std::make_unique<Parts>(config, options, std::move(lock), std::move(store))));
+  Parts& parts = *daemon->parts_;
+  parts.owns_socket_files = !listeners.activated;
+  // Consumers that come while datasets are listed wait in the sockets' backlog.
+  parts.service.restore(files);
+  SPDLD_TRY(parts.sessions.restore());
+  SPDLD_ASSIGN(parts.data, delivery::DataServer::start(std::move(listeners.data),
+                                                       {.server_name = "spdld " + options.version},
+                                                       parts.liveness, parts.sessions));
+  SPDLD_ASSIGN(parts.control,
+               control::ControlServer::start(std::move(listeners.control), parts.service));
+  parts.idle_since = parts.clock.now();
+  spdlog::info("spdld {} serves in {}: {} CPU workers, {} I/O threads, {} of {} for arenas",
+               options.version, config.runtime_dir, parts.executor.threads(), parts.io.threads(),
+               delivery::arena_kind_name(arena_kind(config.arena.kind)),
+               delivery::format_bytes(parts.budget.limit_bytes()));
+  return daemon;
+}
+
+void Daemon::reload() {
+  auto files = spec::pipeline_files(parts_->config);
+  if (!files) {
+    spdlog::error("{}", files.error().message());
+    return;
+  }
+  parts_->service.reload(*files);
+}
+
+void Daemon::tick() {
+  if (parts_->sessions.attached() > 0) {
+    parts_->used = true;
+    parts_->idle_since = parts_->clock.now();
+  }
+  const auto now = parts_->clock.now();
+  if (now - parts_->last_heartbeat < kHeartbeat) return;
+  parts_->last_heartbeat = now;
+  parts_->sessions.heartbeat();
+}
+
+std::chrono::nanoseconds Daemon::idle_for() const {
+  if (parts_->sessions.attached() > 0) return std::chrono::nanoseconds(0);
+  return parts_->clock.now() - parts_->idle_since;
+}
+
+bool Daemon::was_used() const { return parts_->used; }
+
+void Daemon::stop() {
+  if (std::exchange(parts_->stopped, true)) return;
+  Parts& parts = *parts_;
+  if (parts.owns_socket_files) {
+    // While the lock is held: nobody else's sockets can be there.
+    for (const char* name : {"/data.sock", "/control.sock"})
+      unlink((parts.config.runtime_dir + name).c_str());
+  }
+  if (parts.control != nullptr) parts.control->stop(kControlGrace);
+  if (parts.data != nullptr) parts.data->stop();
+  parts.sessions.stop();
+  parts.io.stop();
+  parts.executor.stop();
+  if (parts.options.own_runtime_dir) {
+    std::error_code failed;
+    std::filesystem::remove_all(parts.config.runtime_dir, failed);
+    if (failed) spdlog::warn("{} was not removed: {}", parts.config.runtime_dir, failed.message());
+  }
+}
+
+}  // namespace spdld

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "spec/daemon_config.h"
+
+namespace spdld {
+
+// What the command line says beside the configuration.
+struct DaemonOptions {
+  std::string version;
+  // Made and owned by this daemon: removed with all that is in it when the daemon ends.
+  bool own_runtime_dir = false;
+};
+
+// The composition root: builds every part of the daemon from the configuration, wires them, and
+// takes them down in the reverse order. One thread makes it, ticks it and stops it.
+class Daemon {
+ public:
+  // Returns when consumers can attach. An error says what is in the way and what to do.
+  static Result<std::unique_ptr<Daemon>> start(const spec::DaemonConfig& config,
+                                               const DaemonOptions& options);
+  ~Daemon();
+
+  // Applies the pipeline files again.
+  void reload();
+  // About once a second.
+  void tick();
+  // How long nobody has been attached; 0 while somebody is.
+  std::chrono::nanoseconds idle_for() const;
+  // Whether anybody ever was.
+  bool was_used() const;
+  // Says good-bye to all, and waits for what is under way. Idempotent.
+  void stop();
+
+ private:
+  struct Parts;
+  explicit Daemon(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace spdld

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags, signals, exit codes. What the daemon is made of stands in daemon.cpp.
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "daemon.h"
+#include "delivery/systemd.h"
+#include "engine/builtin_ops.h"
+#include "spec/daemon_config.h"
+#include "spec/parse.h"
+#include "spec/schema.h"
+#include "version.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// 0 done, 1 the operation failed, 2 wrong usage or config.
+constexpr int kDone = 0;
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+// A daemon that somebody started and forgot leaves after this time even if nobody ever came.
+constexpr auto kUnusedGrace = 60s;
+// Nothing that hangs in the kernel may keep a stopping daemon for longer.
+constexpr unsigned kStopDeadlineS = 30;
+
+struct Flags {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool check = false;
+  std::string schema;
+  double exit_when_idle_s = -1;
+  bool own_runtime_dir = false;
+  int parent_fd = -1;
+};
+
+int complain(const spdld::Status& status) {
+  std::fprintf(stderr, "spdld: %s\n", status.message().c_str());
+  return status.code() == spdld::Code::kInvalidArgument ? kUsage : kFailed;
+}
+
+int print_schema(const std::string& which) {
+  const nlohmann::json schema = which == "daemon"
+                                    ? spdld::spec::daemon_schema()
+                                    : spdld::spec::pipeline_schema(spdld::engine::builtin_ops());
+  std::printf("%s\n", schema.dump(2).c_str());
+  return kDone;
+}
+
+// The configuration, and every pipeline that it names.
+int check(const spdld::spec::DaemonConfig& config) {
+  const auto files = spdld::spec::pipeline_files(config);
+  if (!files) return complain(files.error());
+  const spdld::Registry registry = spdld::engine::builtin_ops();
+  int result = kDone;
+  for (const std::string& file : *files) {
+    spdld::spec::ParseOptions options;
+    options.env = spdld::spec::process_env;
+    options.read_file = spdld::spec::read_text_file;
+    const auto parsed = spdld::spec::parse_pipeline_file(file, registry, options);
+    if (!parsed) result = complain(parsed.error());
+  }
+  if (result == kDone)
+    std::printf("the configuration and %zu pipeline(s) are fine\n", files->size());
+  return result;
+}
+
+// Signals that the main loop takes by reading, blocked in every thread made from now on.
+spdld::Result<spdld::UniqueFd> take_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  if (const int failed = pthread_sigmask(SIG_BLOCK, &set, nullptr); failed != 0)
+    return tl::unexpected<spdld::Status>(spdld::errno_status(failed, "pthread_sigmask"));
+  std::signal(SIGPIPE, SIG_IGN);
+  spdld::UniqueFd fd(signalfd(-1, &set, SFD_CLOEXEC));
+  if (!fd) return tl::unexpected<spdld::Status>(spdld::errno_status(errno, "signalfd"));
+  return fd;
+}
+
+bool should_leave(const spdld::Daemon& daemon, const Flags& flags) {
+  if (flags.exit_when_idle_s < 0) return false;
+  const std::chrono::duration<double> wanted(flags.exit_when_idle_s);
+  const std::chrono::duration<double> idle = daemon.idle_for();
+  return daemon.was_used() ? idle >= wanted
+                           : idle >= std::max(wanted, decltype(wanted)(kUnusedGrace));
+}
+
+// Until a signal, the starter's end, or idleness ends it.
+void serve(spdld::Daemon& daemon, const Flags& flags, int signals) {
+  const bool may_leave = flags.exit_when_idle_s >= 0;
+  while (true) {
+    pollfd watched[2] = {{.fd = signals, .events = POLLIN, .revents = 0},
+                         {.fd = flags.parent_fd, .events = POLLIN, .revents = 0}};
+    constexpr int kTickMs = 1000;
+    constexpr int kIdleTickMs = 200;
+    poll(watched, 2, may_leave ? kIdleTickMs : kTickMs);
+    if ((watched[0].revents & POLLIN) != 0) {
+      signalfd_siginfo info{};
+      if (read(signals, &info, sizeof info) == sizeof info) {
+        if (info.ssi_signo != SIGHUP) {
+          spdlog::info("stops on signal {}", info.ssi_signo);
+          return;
+        }
+        spdld::delivery::notify_systemd("RELOADING=1");
+        daemon.reload();
+        spdld::delivery::notify_systemd("READY=1");
+      }
+    }
+    if (watched[1].revents != 0) {
+      spdlog::info("stops with the process that started it");
+      return;
+    }
+    daemon.tick();
+    spdld::delivery::notify_systemd("WATCHDOG=1");
+    if (should_leave(daemon, flags)) {
+      spdlog::info("leaves: nobody is attached any more");
+      return;
+    }
+  }
+}
+
+int run(const Flags& flags) {
+  const auto config = spdld::spec::load_daemon_config(flags.config, flags.overrides);
+  if (!config) return complain(config.error());
+  if (flags.check) return check(*config);
+  if (const auto status = spdld::log::configure(config->log.level, config->log.format);
+      !status.ok())
+    return complain(status);
+  const auto signals = take_signals();
+  if (!signals) return complain(signals.error());
+  auto daemon = spdld::Daemon::start(
+      *config, {.version = SPDLD_VERSION, .own_runtime_dir = flags.own_runtime_dir});
+  if (!daemon) return complain(daemon.error());
+  spdld::delivery::notify_systemd("READY=1");
+  serve(**daemon, flags, signals->get());
+  spdld::delivery::notify_systemd("STOPPING=1");
+  alarm(kStopDeadlineS);
+  (*daemon)->stop();
+  return kDone;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"spdld: feeds every training process of this machine"};
+  Flags flags;
+  app.set_version_flag("--version", "spdld " SPDLD_VERSION);
+  app.add_option("--config", flags.config, "the daemon's YAML; without it, the defaults")
+      ->type_name("FILE");
+  app.add_option("--set", flags.overrides, "override one value of it, such as arena.budget=4GiB")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_flag("--check", flags.check, "check the configuration and its pipelines, then exit");
+  app.add_option("--print-schema", flags.schema,
+                 "print a JSON Schema for editors: pipeline or daemon")
+      ->check(CLI::IsMember({"pipeline", "daemon"}))
+      ->expected(0, 1)
+      ->default_str("pipeline");
+  app.add_option("--exit-when-idle", flags.exit_when_idle_s,
+                 "leave this long after the last consumer did")
+      ->type_name("SECONDS")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--own-runtime-dir", flags.own_runtime_dir, "remove runtime_dir when leaving");
+  app.add_option("--parent-fd", flags.parent_fd, "leave when this pipe ends")->type_name("FD");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& parsed) {
+    return app.exit(parsed) == 0 ? kDone : kUsage;
+  }
+  if (app.count("--print-schema") > 0) return print_schema(flags.schema);
+  return run(flags);
+}
