@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spdld/batch.h"
+
+#include "batch_state.h"
+#include "text.h"
+
+namespace spdld {
+
+Batch::Batch(std::shared_ptr<client::BatchState> state) : state_(std::move(state)) {}
+
+std::uint64_t Batch::epoch() const { return state_->epoch; }
+std::uint64_t Batch::step() const { return state_->step; }
+std::uint64_t Batch::rows() const { return state_->rows; }
+std::uint32_t Batch::pipeline_version() const { return state_->schema->pipeline_version; }
+std::span<const std::int64_t> Batch::indices() const { return state_->indices; }
+std::span<const std::uint8_t> Batch::valid() const { return state_->valid; }
+std::span<const TensorView> Batch::fields() const { return state_->fields; }
+
+const TensorView* Batch::find(std::string_view name) const {
+  for (const TensorView& field : state_->fields) {
+    if (field.name == name) return &field;
+  }
+  return nullptr;
+}
+
+const TensorView& Batch::operator[](std::string_view name) const {
+  if (const TensorView* field = find(name)) return *field;
+  std::string names;
+  for (const TensorView& field : state_->fields) {
+    names += names.empty() ? "" : ", ";
+    names += field.name;
+  }
+  throw PipelineError(client::kNotFound,
+                      client::join("the batch has no field '", name, "'; it has ", names));
+}
+
+std::string_view Batch::text(std::string_view name, std::uint64_t row) const {
+  const TensorView& field = (*this)[name];
+  if (field.kind != FieldKind::kBytes) {
+    throw PipelineError(client::kInvalidArgument,
+                        client::join("field '", name, "' holds numbers, not texts"));
+  }
+  if (row >= state_->rows) {
+    throw PipelineError(client::kInvalidArgument,
+                        client::join("row ", row, " of a batch of ", state_->rows, " rows"));
+  }
+  if (field.data == nullptr) {
+    throw LeaseError(client::kFailedPrecondition, "the batch was released");
+  }
+  const auto first = static_cast<std::size_t>(field.offsets[row]);
+  const auto end = static_cast<std::size_t>(field.offsets[row + 1]);
+  return {reinterpret_cast<const char*>(field.data) + first, end - first};
+}
+
+std::shared_ptr<const void> Batch::owner(const TensorView& field) const {
+  if (field.copied) return state_->copies;
+  return state_->lease;
+}
+
+std::byte* Batch::private_data(const TensorView& field) const {
+  if (field.copied) return state_->copies.get() + (field.data - state_->copies.get());
+  if (released()) throw LeaseError(client::kFailedPrecondition, "the batch was released");
+  return state_->lease->private_slot() + (field.data - state_->lease->slot());
+}
+
+void Batch::release() {
+  if (released()) return;
+  if (state_.use_count() > 1 || state_->lease.use_count() > 1) {
+    throw LeaseError(client::kFailedPrecondition,
+                     client::join("step ", state_->step, " of epoch ", state_->epoch,
+                                  " is still in use; let go of its copies and views first"));
+  }
+  state_->lease->end();
+  for (TensorView& field : state_->fields) {
+    if (field.copied) continue;
+    field.data = nullptr;
+    field.bytes = 0;
+    field.offsets = field.shapes = nullptr;
+  }
+}
+
+bool Batch::released() const { return !state_->lease || state_->lease->ended(); }
+
+}  // namespace spdld

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "batch_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "spdld/error.h"
+#include "text.h"
+
+namespace spdld::client {
+namespace {
+
+constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
+
+// a * b, or kNone when that is too much.
+std::uint64_t product(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t out = 0;
+  return __builtin_mul_overflow(a, b, &out) ? kNone : out;
+}
+
+bool fits(std::uint64_t offset, std::uint64_t bytes, std::uint64_t room) {
+  return bytes != kNone && offset <= room && bytes <= room - offset;
+}
+
+std::uint64_t row_bytes(const wire::FieldLayout& field) {
+  std::uint64_t bytes = wire::dtype_bytes(field.dtype);
+  for (std::uint32_t i = 0; i < field.ndim; ++i) {
+    bytes = product(bytes, static_cast<std::uint64_t>(field.shape[i]));
+    if (bytes == kNone) return kNone;
+  }
+  return bytes;
+}
+
+std::string check_field(const wire::FieldLayout& field) {
+  if (::strnlen(field.name, sizeof field.name) == sizeof field.name) return "its name has no end";
+  if (field.name[0] == '\0') return "it has no name";
+  if (wire::dtype_bytes(field.dtype) == 0) return "its dtype is not known to this client";
+  if (field.ndim > static_cast<std::uint32_t>(wire::kMaxRank)) return "it has too many dimensions";
+  if (field.kind != wire::FieldKind::kDense && field.kind != wire::FieldKind::kRagged &&
+      field.kind != wire::FieldKind::kBytes) {
+    return "its kind is not known to this client";
+  }
+  if (field.offset % 8 != 0 || field.offsets_offset % 8 != 0 || field.shapes_offset % 8 != 0) {
+    return "it is not aligned";
+  }
+  if (field.kind != wire::FieldKind::kDense) return "";
+  for (std::uint32_t i = 0; i < field.ndim; ++i) {
+    if (field.shape[i] < 0) return "its shape is negative";
+  }
+  return row_bytes(field) == kNone ? "it is too large" : "";
+}
+
+// Where one field of a batch lies in its slot. Empty when it does.
+std::string place(TensorView& view, const wire::FieldLayout& field, const std::byte* slot,
+                  std::uint64_t slot_bytes, std::uint64_t rows) {
+  view.name = field.name;
+  view.kind = field.kind;
+  view.dtype = field.dtype;
+  view.meta = (field.flags & wire::kFieldMeta) != 0;
+  view.ndim = field.ndim + 1;
+  view.dims[0] = static_cast<std::int64_t>(rows);
+  std::copy_n(field.shape, field.ndim, view.dims.begin() + 1);
+  view.data = slot + field.offset;
+  if (field.kind == wire::FieldKind::kDense) {
+    view.bytes = product(row_bytes(field), rows);
+    return fits(field.offset, view.bytes, slot_bytes) ? "" : "it reaches beyond its slot";
+  }
+  if (field.kind == wire::FieldKind::kBytes) view.ndim = 1;
+  if (!fits(field.offsets_offset, product(rows + 1, 8), slot_bytes)) {
+    return "its offsets reach beyond its slot";
+  }
+  view.offsets = reinterpret_cast<const std::int64_t*>(slot + field.offsets_offset);
+  if (view.offsets[0] != 0) return "its offsets do not begin at 0";
+  for (std::uint64_t i = 0; i < rows; ++i) {
+    if (view.offsets[i + 1] < view.offsets[i]) return "its offsets go backwards";
+  }
+  view.bytes =
+      product(static_cast<std::uint64_t>(view.offsets[rows]), wire::dtype_bytes(field.dtype));
+  if (!fits(field.offset, view.bytes, slot_bytes)) return "it reaches beyond its slot";
+  if (field.kind == wire::FieldKind::kRagged) {
+    if (!fits(field.shapes_offset, product(product(rows, field.ndim), 8), slot_bytes)) {
+      return "its shapes reach beyond its slot";
+    }
+    view.shapes = reinterpret_cast<const std::int64_t*>(slot + field.shapes_offset);
+  }
+  return "";
+}
+
+// Values, offsets and shapes of a field, each rounded up so that the next one is aligned.
+struct Extent {
+  std::uint64_t values = 0;
+  std::uint64_t offsets = 0;
+  std::uint64_t shapes = 0;
+  std::uint64_t total() const { return rounded(values) + offsets + shapes; }
+  static std::uint64_t rounded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
+};
+
+Extent extent_of(const TensorView& view, std::uint64_t rows) {
+  Extent extent{.values = view.bytes, .offsets = 0, .shapes = 0};
+  if (view.offsets != nullptr) extent.offsets = (rows + 1) * 8;
+  if (view.shapes != nullptr) extent.shapes = rows * (view.ndim - 1) * 8;
+  return extent;
+}
+
+void copy_out(TensorView& view, const Extent& extent, std::byte* to) {
+  if (extent.values > 0) std::memcpy(to, view.data, extent.values);
+  view.data = to;
+  to += Extent::rounded(extent.values);
+  if (view.offsets != nullptr) {
+    std::memcpy(to, view.offsets, extent.offsets);
+    view.offsets = reinterpret_cast<const std::int64_t*>(to);
+    to += extent.offsets;
+  }
+  if (view.shapes != nullptr) {
+    if (extent.shapes > 0) std::memcpy(to, view.shapes, extent.shapes);
+    view.shapes = reinterpret_cast<const std::int64_t*>(to);
+  }
+  view.copied = true;
+}
+
+}  // namespace
+
+Lease::Lease(std::shared_ptr<Channel> channel, std::shared_ptr<Mapping> mapping,
+             const wire::BatchFrame& frame)
+    : channel_(std::move(channel)),
+      mapping_(std::move(mapping)),
+      id_(frame.lease),
+      offset_(frame.slot_offset),
+      bytes_(frame.slot_bytes) {
+  channel_->hold({.lease = id_, .epoch = frame.epoch, .step = frame.step});
+}
+
+void Lease::end() {
+  if (ended_.exchange(true, std::memory_order_acq_rel) || !channel_->in_owner()) return;
+  if (has_private_view_.load(std::memory_order_relaxed)) mapping_->restore(offset_, bytes_);
+  channel_->end(id_);
+}
+
+std::byte* Lease::private_slot() {
+  std::byte* base = mapping_->private_base();
+  has_private_view_.store(true, std::memory_order_relaxed);  // end() comes after, by shared_ptr
+  return base + offset_;
+}
+
+std::shared_ptr<const Schema> read_schema(std::span<const std::byte> frame, std::string& why) {
+  wire::SchemaFrame fixed;
+  if (frame.size() < sizeof fixed) {
+    why = "a schema ends early";
+    return nullptr;
+  }
+  std::memcpy(&fixed, frame.data(), sizeof fixed);
+  const std::size_t rest = frame.size() - sizeof fixed;
+  if (fixed.field_count > rest / sizeof(wire::FieldLayout)) {
+    why = join("a schema of ", fixed.field_count, " fields ends early");
+    return nullptr;
+  }
+  auto schema = std::make_shared<Schema>();
+  schema->id = fixed.schema_id;
+  schema->pipeline_version = fixed.pipeline_version;
+  schema->fields.resize(fixed.field_count);
+  if (fixed.field_count > 0) {
+    std::memcpy(schema->fields.data(), frame.data() + sizeof fixed,
+                fixed.field_count * sizeof(wire::FieldLayout));
+  }
+  for (const wire::FieldLayout& field : schema->fields) {
+    const std::string wrong = check_field(field);
+    if (wrong.empty()) continue;
+    const std::string_view name(field.name, ::strnlen(field.name, sizeof field.name));
+    why = join("field '", name, "' of a schema: ", wrong);
+    return nullptr;
+  }
+  return schema;
+}
+
+std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
+                                       std::shared_ptr<const Schema> schema,
+                                       const wire::BatchFrame& frame) {
+  auto state = std::make_shared<BatchState>();
+  state->epoch = frame.epoch;
+  state->step = frame.step;
+  state->rows = frame.rows;
+  state->fields.resize(schema->fields.size());
+  std::uint64_t copied_bytes = 0;
+  bool all_copied = true;
+  for (std::size_t i = 0; i < state->fields.size(); ++i) {
+    TensorView& view = state->fields[i];
+    const std::string wrong =
+        place(view, schema->fields[i], lease->slot(), frame.slot_bytes, frame.rows);
+    if (!wrong.empty()) {
+      throw ConnectionError(kDataLoss, join("field '", view.name, "' of step ", frame.step,
+                                            " of epoch ", frame.epoch, ": ", wrong));
+    }
+    const std::uint64_t bytes = extent_of(view, frame.rows).total();
+    if (bytes <= kCopyBytes) {
+      copied_bytes += bytes;
+    } else {
+      all_copied = false;
+    }
+  }
+  state->copies = std::shared_ptr<std::byte[]>(new std::byte[copied_bytes]);
+  std::byte* to = state->copies.get();
+  for (TensorView& view : state->fields) {
+    const Extent extent = extent_of(view, frame.rows);
+    if (extent.total() <= kCopyBytes) {
+      copy_out(view, extent, to);
+      to += extent.total();
+    }
+    if (!view.meta || view.ndim != 1) continue;
+    if (view.name == wire::kIndexField && view.dtype == DType::kInt64) {
+      state->indices = {reinterpret_cast<const std::int64_t*>(view.data), frame.rows};
+    } else if (view.name == wire::kValidField && view.dtype == DType::kBool) {
+      state->valid = {reinterpret_cast<const std::uint8_t*>(view.data), frame.rows};
+    }
+  }
+  state->schema = std::move(schema);
+  if (!all_copied) state->lease = std::move(lease);
+  return state;
+}
+
+}  // namespace spdld::client

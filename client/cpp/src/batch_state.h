@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "channel.h"
+#include "mapping.h"
+#include "spdld/batch.h"
+#include "spdld/wire.h"
+
+namespace spdld::client {
+
+// Fields up to this size are copied when a batch is handed out, so that keeping them pins nothing.
+inline constexpr std::uint64_t kCopyBytes = 64 * 1024;
+
+// How batches of one version lie in their slots, as checked when the daemon told it.
+struct Schema {
+  std::uint32_t id = 0;
+  std::uint32_t pipeline_version = 0;
+  std::vector<wire::FieldLayout> fields;
+};
+
+// The right to read one slot. Ends once: by end(), or with the last that shares it. Any thread.
+class Lease {
+ public:
+  Lease(std::shared_ptr<Channel> channel, std::shared_ptr<Mapping> mapping,
+        const wire::BatchFrame& frame);
+  ~Lease() { end(); }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  void end();
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
+  const std::byte* slot() const { return mapping_->base() + offset_; }
+  std::byte* private_slot();
+
+ private:
+  const std::shared_ptr<Channel> channel_;
+  const std::shared_ptr<Mapping> mapping_;
+  const std::uint64_t id_;
+  const std::uint64_t offset_;
+  const std::uint64_t bytes_;
+  std::atomic<bool> ended_{false};
+  std::atomic<bool> has_private_view_{false};
+};
+
+// What the handles of one batch share.
+struct BatchState {
+  std::shared_ptr<Lease> lease;  // none: every field was copied
+  std::shared_ptr<std::byte[]> copies;
+  std::shared_ptr<const Schema> schema;  // the fields' names point into it
+  std::vector<TensorView> fields;
+  std::span<const std::int64_t> indices;
+  std::span<const std::uint8_t> valid;
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
+  std::uint64_t rows = 0;
+};
+
+// Checks a frame's layout of fields; null, and `why` says so, when it makes no sense.
+std::shared_ptr<const Schema> read_schema(std::span<const std::byte> frame, std::string& why);
+
+// Makes the batch that a frame announces. Throws ConnectionError when frame and memory disagree;
+// the lease then ends.
+std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
+                                       std::shared_ptr<const Schema> schema,
+                                       const wire::BatchFrame& frame);
+
+}  // namespace spdld::client

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "spdld/wire.h"
+#include "unique_fd.h"
+
+namespace spdld::client {
+
+// One connection to a daemon. Shared by the loader and by every lease that was given over it, and
+// closed when the last of them lets go: the daemon thus sees a hang-up only when nothing of its
+// memory is read any more. The loader's thread sends and receives; leases end on any thread. After
+// lost(), and in a forked child, ending a lease tells nobody.
+class Channel {
+ public:
+  struct HeldBatch {
+    std::uint64_t lease;
+    std::uint64_t epoch;
+    std::uint64_t step;
+  };
+
+  // What receive() found.
+  enum class Got { kFrame, kNothing, kHangUp };
+
+  // Null, and `why` says so, when nobody listens there.
+  static std::shared_ptr<Channel> connect(const std::string& path, std::string& why);
+
+  int fd() const { return socket_.get(); }
+  bool in_owner() const { return ::getpid() == owner_; }
+
+  // Without waiting. A frame longer than the buffer, or whose fd got lost, counts as a hang-up, and
+  // `why` says so.
+  Got receive(std::span<std::byte> buffer, std::size_t& bytes, UniqueFd& fd, std::string& why);
+  // False: the socket is full (`full`), or the daemon is gone.
+  bool send(const void* frame, std::size_t bytes, bool& full);
+  void lost();
+  bool is_lost() const;
+
+  void hold(const HeldBatch& batch);
+  void end(std::uint64_t lease);
+  std::uint32_t held() const;
+  std::vector<HeldBatch> held_batches() const;
+
+ private:
+  explicit Channel(UniqueFd socket) : socket_(std::move(socket)), owner_(::getpid()) {}
+  bool send_release(std::uint64_t lease);
+
+  const UniqueFd socket_;
+  const pid_t owner_;
+  mutable std::mutex mutex_;  // guards what follows
+  bool lost_ = false;
+  std::vector<HeldBatch> held_;
+  std::vector<std::uint64_t> unsent_;  // ended while the socket was full
+};
+
+}  // namespace spdld::client

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "spdld/wire.h"
+#include "unique_fd.h"
+
+namespace spdld::client {
+
+// One arena as this process sees it: mapped read-only when it is opened, unmapped when the loader
+// and the last lease have let go of it. Thread-safe. In a forked child it is not there, and
+// destroying it does nothing.
+class Mapping {
+ public:
+  // Checks that the memory is what the daemon says before touching it: sealed, so that reading it
+  // can never fault, and of this arena. Throws ConnectionError.
+  static std::shared_ptr<Mapping> open(UniqueFd fd, const wire::ArenaOpenFrame& frame);
+  ~Mapping();
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  const std::byte* base() const { return base_; }
+  std::uint64_t total_bytes() const { return total_bytes_; }
+  bool contains(std::uint64_t offset, std::uint64_t bytes) const {
+    return offset <= total_bytes_ && bytes <= total_bytes_ - offset;
+  }
+
+  // The same memory, writable and copy-on-write; made when first asked for. Throws LeaseError.
+  std::byte* private_base();
+  // Forgets what was written to this part of the private view.
+  void restore(std::uint64_t offset, std::uint64_t bytes);
+
+ private:
+  Mapping() = default;
+
+  pid_t owner_ = 0;
+  wire::ArenaKind kind_{};
+  UniqueFd fd_;
+  std::byte* base_ = nullptr;
+  std::uint64_t total_bytes_ = 0;
+  std::mutex mutex_;
+  std::byte* private_base_ = nullptr;  // guarded by mutex_ until it is set; then constant
+};
+
+}  // namespace spdld::client

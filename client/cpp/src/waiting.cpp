@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "waiting.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "text.h"
+
+namespace spdld::client {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr milliseconds kSlice{100};
+constexpr milliseconds kFirstNotice{10'000};
+constexpr milliseconds kFurtherNotices{30'000};
+
+milliseconds since(SteadyTime then) {
+  return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - then);
+}
+
+}  // namespace
+
+Waiting::Waiting(const LoaderOptions& options, std::string what)
+    : options_(options),
+      what_(std::move(what)),
+      start_(std::chrono::steady_clock::now()),
+      alive_(start_),
+      next_notice_(start_ + kFirstNotice) {}
+
+bool Waiting::wait(int fd, short events, milliseconds at_most) {
+  const milliseconds left = options_.timeout - since(alive_);
+  if (left <= milliseconds::zero()) {
+    throw TimeoutError(
+        kDeadlineExceeded,
+        join("no sign of life from the daemon for ", options_.timeout.count() / 1000.0,
+             " s while waiting for ", what_, doing_.empty() ? "" : "; its last word: " + doing_,
+             "; `spdlctl status` says what it is doing"));
+  }
+  pollfd look{.fd = fd, .events = events, .revents = 0};
+  const auto slice = std::clamp(std::min(left, at_most), milliseconds(0), kSlice);
+  const int ready = ::poll(&look, fd < 0 ? 0 : 1, static_cast<int>(slice.count()));
+  if (ready > 0) return true;
+  if (options_.on_wait) options_.on_wait();  // a signal ends the slice early and comes here, too
+  if (std::chrono::steady_clock::now() >= next_notice_) notice();
+  return false;
+}
+
+void Waiting::notice() {
+  next_notice_ += kFurtherNotices;
+  const std::string text =
+      join("spdld: waiting for ", what_, " for ", waited().count() / 1000, " s",
+           doing_.empty() ? "; the daemon does not say why" : ": " + doing_);
+  if (options_.on_notice) {
+    options_.on_notice(text);
+  } else {
+    std::fprintf(stderr, "%s\n", text.c_str());
+  }
+}
+
+void Waiting::alive() { alive_ = std::chrono::steady_clock::now(); }
+
+void Waiting::progress(std::uint64_t done, std::uint64_t total, const std::string& text) {
+  alive();
+  doing_ = text;
+  if (total > 0) {
+    doing_ += join(" (", done, " of ", total, ")");
+  } else if (done > 0) {
+    doing_ += join(" (", done, ")");
+  }
+}
+
+milliseconds Waiting::waited() const { return since(start_); }
+
+Backoff::Backoff() : random_(std::random_device{}()) {}
+
+milliseconds Backoff::next() {
+  std::uniform_int_distribution<std::int64_t> draw(pause_.count() / 2, pause_.count());
+  const milliseconds out{draw(random_)};
+  pause_ = std::min(pause_ * 2, milliseconds{1'000});
+  return out;
+}
+
+}  // namespace spdld::client

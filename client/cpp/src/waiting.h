@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "spdld/loader.h"
+
+namespace spdld::client {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+// One wait for the daemon: in slices, so that the caller is asked whether to go on, and never
+// silently: after a while it says what it waits for. Only silence counts towards the timeout.
+class Waiting {
+ public:
+  // `options` outlives it. `what` ends a sentence: "step 17 of epoch 0".
+  Waiting(const LoaderOptions& options, std::string what);
+
+  // Waits until `events` (POLLIN, POLLOUT) or a hang-up happen on `fd`, or a slice or `at_most`
+  // have passed; true if something happened. fd < 0: just sleeps. Throws TimeoutError, and what
+  // on_wait throws.
+  bool wait(int fd, short events, std::chrono::milliseconds at_most);
+
+  // A sign of life, and what the daemon said it is doing.
+  void alive();
+  void progress(std::uint64_t done, std::uint64_t total, const std::string& text);
+  std::chrono::milliseconds waited() const;
+
+ private:
+  void notice();
+
+  const LoaderOptions& options_;
+  const std::string what_;
+  const SteadyTime start_;
+  SteadyTime alive_;
+  SteadyTime next_notice_;
+  std::string doing_;
+};
+
+// Pauses between attempts to connect: from 10 ms to 1 s, doubling, each drawn from its upper half
+// so that the ranks of a node do not come all at once.
+class Backoff {
+ public:
+  Backoff();
+  std::chrono::milliseconds next();
+
+ private:
+  std::minstd_rand random_;
+  std::chrono::milliseconds pause_{10};
+};
+
+}  // namespace spdld::client
