@@ -19,7 +19,9 @@ namespace spdld::source {
 class Disk;
 
 struct FilesOptions {
-  explicit FilesOptions(IoPool& pool) : io(pool) {}
+  explicit FilesOptions(IoPool& pool);
+  FilesOptions(FilesOptions&&) noexcept;
+  ~FilesOptions();
 
   IoPool& io;                              // outlives the source
   std::string state_dir;                   // where listings are kept; empty: nowhere
@@ -31,14 +33,14 @@ struct FilesOptions {
   std::uint64_t max_file_bytes = std::uint64_t{1} << 30;
   std::uint64_t max_items = std::uint64_t{1} << 32;
   int listing_threads = 8;
-  // Called while the listing goes on, from one of its threads at a time, with the number of files
-  // seen so far.
+  // Called while the listing goes on, by the thread that called open_files(), with the number of
+  // files seen so far; at least once.
   std::function<void(std::uint64_t)> progress;
   std::stop_token stop;  // ends the listing with kCancelled
   // Gets what the user should know though nothing failed: the listing could not be kept, a class is
   // empty.
   std::vector<std::string>* warnings = nullptr;
-  // Reads the files in place of the operating system, in tests.
+  // Reads the files in place of the operating system; for tests.
   std::unique_ptr<Disk> disk;
 };
 

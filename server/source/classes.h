@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "op/order_spec.h"
+#include "source/access.h"
+#include "source/listing.h"
+
+namespace spdld::source {
+
+// The names of the classes in index order, as `spec` says. `of_pipeline` are those of the pipeline
+// that it may refer to. Names are unique and single parts of a path.
+Result<std::vector<std::string>> class_names(const ClassesSpec& spec, const Listing& listing,
+                                             const std::vector<std::string>& of_pipeline,
+                                             const Roots& roots);
+
+// The class of each of listing.runs(). An error names a file that is in none.
+Result<std::vector<std::int64_t>> label_runs(const Listing& listing,
+                                             const std::vector<std::string>& classes);
+
+}  // namespace spdld::source

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/listing_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+#include "base/unique_fd.h"
+
+namespace spdld::source {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+constexpr std::string_view kMagic = "SPDLIDX1";
+constexpr std::uint64_t kMaxFile = std::uint64_t{64} << 30;
+
+class Writer {
+ public:
+  template <typename T>
+  void number(T value) {
+    char bytes[sizeof value];
+    std::memcpy(bytes, &value, sizeof value);
+    text_.append(bytes, sizeof value);
+  }
+  void string(std::string_view value) {
+    number(static_cast<std::uint32_t>(value.size()));
+    text_.append(value);
+  }
+  void raw(std::string_view value) { text_.append(value); }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+// Never reads beyond the text: a read that would makes it !ok() and gives zeros from then on.
+class Reader {
+ public:
+  explicit Reader(std::string_view text) : text_(text) {}
+
+  bool ok() const { return ok_; }
+  std::size_t left() const { return text_.size(); }
+  std::string_view raw(std::uint64_t size) {
+    ok_ = ok_ && size <= text_.size();
+    if (!ok_) return {};
+    const std::string_view value = text_.substr(0, size);
+    text_.remove_prefix(size);
+    return value;
+  }
+  template <typename T>
+  T number() {
+    T value{};
+    const std::string_view bytes = raw(sizeof value);
+    if (ok_) std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+  }
+  std::string string() { return std::string(raw(number<std::uint32_t>())); }
+  // How many elements follow, each of at least `element_bytes`: what cannot be there is not
+  // reserved.
+  std::size_t count(std::size_t element_bytes) {
+    const auto value = number<std::uint64_t>();
+    ok_ = ok_ && value <= text_.size() / element_bytes;
+    return ok_ ? value : 0;
+  }
+
+ private:
+  std::string_view text_;
+  bool ok_ = true;
+};
+
+Status write_all(int fd, std::string_view text, const std::string& path) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno_status(errno, "cannot write " + path);
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+Status sync_directory(const std::string& path) {
+  const std::string directory = path.substr(0, path.rfind('/') + 1);
+  const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) != 0) return errno_status(errno, "cannot write " + directory);
+  return {};
+}
+
+Result<std::string> read_all(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info {};
+  if (!fd || ::fstat(fd.get(), &info) != 0) {
+    return tl::unexpected(errno_status(errno, "cannot read " + path));
+  }
+  const auto size = static_cast<std::uint64_t>(info.st_size);
+  if (!S_ISREG(info.st_mode) || size > kMaxFile) {
+    return error(Code::kDataLoss, path + " is no index");
+  }
+  try {
+    std::string text(size, '\0');
+    for (std::size_t done = 0; done < size;) {
+      const ssize_t count = ::read(fd.get(), text.data() + done, size - done);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return tl::unexpected(errno_status(errno, "cannot read " + path));
+      if (count == 0) return error(Code::kDataLoss, path + " is shorter than it was");
+      done += static_cast<std::size_t>(count);
+    }
+    return text;
+  } catch (const std::bad_alloc&) {
+    return error(Code::kResourceExhausted, "there is no memory for " + path);
+  }
+}
+
+// A file that goes away again unless it was kept.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& beside) : path_(beside + ".XXXXXX") {
+    fd_ = UniqueFd(::mkostemp(path_.data(), O_CLOEXEC));
+  }
+  ~TemporaryFile() {
+    if (fd_ && !kept_) ::unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  int fd() const { return fd_.get(); }
+  const std::string& path() const { return path_; }
+  bool rename_to(const std::string& path) {
+    kept_ = ::rename(path_.c_str(), path.c_str()) == 0;
+    return kept_;
+  }
+
+ private:
+  std::string path_;
+  UniqueFd fd_;
+  bool kept_ = false;
+};
+
+}  // namespace
+
+Status ListingFile::save(const Listing& listing, const std::string& key, const std::string& path) {
+  Writer out;
+  out.raw(kMagic);
+  out.string(key);
+  out.string(listing.digest_);
+  out.number(listing.size_);
+  out.number(listing.listed_at_ns);
+  out.number(static_cast<std::uint8_t>(listing.remote ? 1 : 0));
+  out.number<std::uint64_t>(listing.top_directories.size());
+  for (const std::string& name : listing.top_directories) out.string(name);
+  out.number<std::uint64_t>(listing.stamps.size());
+  for (const DirectoryStamp& stamp : listing.stamps) {
+    out.string(stamp.path);
+    out.number(stamp.inode);
+    out.number(stamp.mtime_ns);
+  }
+  out.number<std::uint64_t>(listing.runs_.size());
+  for (const Listing::Run& run : listing.runs_) {
+    out.number(run.first);
+    out.string(run.directory);
+  }
+  out.number<std::uint64_t>(listing.offsets_.size());
+  for (const std::uint64_t offset : listing.offsets_) out.number(offset);
+  out.number<std::uint64_t>(listing.blob_.size());
+  out.raw(listing.blob_);
+  out.number<std::uint64_t>(XXH3_64bits(out.text().data(), out.text().size()));
+
+  const std::string directory = path.substr(0, path.rfind('/'));
+  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
+    return errno_status(errno, "cannot make " + directory);
+  }
+  TemporaryFile file(path);
+  if (file.fd() < 0) return errno_status(errno, "cannot write " + path);
+  SPDLD_TRY(write_all(file.fd(), out.text(), path));
+  if (::fsync(file.fd()) != 0 || !file.rename_to(path)) {
+    return errno_status(errno, "cannot write " + path);
+  }
+  return sync_directory(path);
+}
+
+Result<Listing> ListingFile::load(const std::string& key, const std::string& path) {
+  SPDLD_ASSIGN(const std::string text, read_all(path));
+  const auto refuse = [&path](const char* why) {
+    return error(Code::kDataLoss, path + " is no index of this source: " + why);
+  };
+  if (text.size() < kMagic.size() + sizeof(std::uint64_t) || !text.starts_with(kMagic)) {
+    return refuse("it is of another version");
+  }
+  const std::size_t end = text.size() - sizeof(std::uint64_t);
+  std::uint64_t checksum = 0;
+  std::memcpy(&checksum, text.data() + end, sizeof checksum);
+  if (checksum != XXH3_64bits(text.data(), end)) return refuse("it is damaged");
+
+  Reader in(std::string_view(text).substr(kMagic.size(), end - kMagic.size()));
+  if (in.string() != key) return refuse("it lists something else");
+  Listing listing;
+  listing.digest_ = in.string();
+  listing.size_ = in.number<std::uint64_t>();
+  listing.listed_at_ns = in.number<std::int64_t>();
+  listing.remote = in.number<std::uint8_t>() != 0;
+  for (std::size_t n = in.count(4); n > 0; --n) listing.top_directories.push_back(in.string());
+  for (std::size_t n = in.count(20); n > 0; --n) {
+    DirectoryStamp stamp;
+    stamp.path = in.string();
+    stamp.inode = in.number<std::uint64_t>();
+    stamp.mtime_ns = in.number<std::int64_t>();
+    listing.stamps.push_back(std::move(stamp));
+  }
+  for (std::size_t n = in.count(12); n > 0; --n) {
+    const auto first = in.number<std::uint64_t>();
+    listing.runs_.push_back({first, in.string()});
+  }
+  for (std::size_t n = in.count(8); n > 0; --n) {
+    listing.offsets_.push_back(in.number<std::uint64_t>());
+  }
+  listing.blob_ = in.raw(in.number<std::uint64_t>());
+  if (!in.ok() || in.left() != 0 || !is_sound(listing)) return refuse("it is damaged");
+  return listing;
+}
+
+// A checksum finds accidents; this makes sure that uri() stays inside whatever was written.
+bool ListingFile::is_sound(const Listing& listing) {
+  if (listing.runs_.empty() != (listing.size_ == 0)) return false;
+  for (std::size_t i = 0; i < listing.runs_.size(); ++i) {
+    const std::uint64_t least = i == 0 ? 0 : listing.runs_[i - 1].first + 1;
+    if (listing.runs_[i].first < least || listing.runs_[i].first >= listing.size_) return false;
+  }
+  if (!listing.runs_.empty() && listing.runs_[0].first != 0) return false;
+  if (listing.offsets_.size() !=
+      listing.size_ / Listing::kBlock + (listing.size_ % Listing::kBlock == 0 ? 0 : 1)) {
+    return false;
+  }
+  const std::string& blob = listing.blob_;
+  std::size_t at = 0;
+  std::size_t length = 0;
+  const auto number = [&](std::size_t& value) {
+    value = 0;
+    for (int shift = 0; shift < 21 && at < blob.size(); shift += 7) {
+      const auto byte = static_cast<unsigned char>(blob[at++]);
+      value |= static_cast<std::size_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return true;
+    }
+    return false;
+  };
+  for (std::uint64_t item = 0; item < listing.size_; ++item) {
+    if (item % Listing::kBlock == 0) {
+      if (listing.offsets_[item / Listing::kBlock] != at) return false;
+      length = 0;
+    }
+    std::size_t shared = 0;
+    std::size_t rest = 0;
+    if (!number(shared) || !number(rest) || shared > length || rest > blob.size() - at ||
+        shared + rest > Listing::kMaxUri) {
+      return false;
+    }
+    length = shared + rest;
+    at += rest;
+  }
+  return at == blob.size();
+}
+
+}  // namespace spdld::source
