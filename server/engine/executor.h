@@ -21,7 +21,7 @@ using StreamId = std::uint64_t;
 
 struct ExecutorOptions {
   unsigned threads = 1;
-  std::vector<int> cpus;  // empty: wherever the process may run
+  std::vector<int> cpus = {};  // empty: wherever the process may run
   int nice = 0;
 };
 

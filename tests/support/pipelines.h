@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/builtin_ops.h"
+#include "engine/plan.h"
+#include "spec/parse.h"
+
+namespace spdld::testing {
+
+// A pipeline from its stages and further keys, over a source that the test brings itself.
+inline Result<spec::PipelineSpec> parse(const std::string& stages, const std::string& rest = "") {
+  spec::ParseOptions options;
+  options.directory = "/";
+  return spec::parse_pipeline("pipeline: test\nsource:\n  files: {root: /data}\nstages:\n" +
+                                  stages + (rest.empty() ? "batch: {size: 4}\n" : rest),
+                              "test.yaml", engine::builtin_ops(), options);
+}
+
+inline Result<std::shared_ptr<const engine::Plan>> compile(const std::string& stages,
+                                                           const std::string& rest = "") {
+  const std::vector<TensorSpec> fields{{.name = "image", .kind = FieldKind::kBytes},
+                                       {.name = "label", .dtype = DType::kInt64}};
+  SPDLD_ASSIGN(spec::PipelineSpec spec, parse(stages, rest));
+  return engine::compile(std::move(spec), engine::builtin_ops(), fields);
+}
+
+}  // namespace spdld::testing

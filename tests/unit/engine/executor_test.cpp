@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "tests/support/fake_source.h"
+#include "tests/support/pipelines.h"
+
+namespace spdld::engine {
+namespace {
+
+using testing::FakeSource;
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kRows = 4;
+
+// A consumer with a few slots: keeps what it is given, and gives slots back when told to.
+class Consumer final : public StreamPort {
+ public:
+  Consumer(const Plan& plan, std::size_t slots, std::uint64_t steps)
+      : layout_(plan.layout), steps_(steps) {
+    for (std::size_t i = 0; i < slots; ++i) {
+      memory_.emplace_back(layout_.slot_bytes());
+      free_.push_back(memory_.back().data());
+    }
+  }
+
+  std::optional<BatchOrder> open() override {
+    MutexLock lock(mutex_);
+    if (free_.empty() || next_ == steps_) return std::nullopt;
+    BatchOrder order{.epoch = 0,
+                     .step = next_,
+                     .rows = {.first = next_ * kRows, .rows = kRows, .valid = kRows},
+                     .next_position = (next_ + 1) * kRows,
+                     .slot = free_.back(),
+                     .ticket = 0};
+    free_.pop_back();
+    ++next_;
+    most_open_ = std::max(most_open_, memory_.size() - free_.size());
+    return order;
+  }
+  void commit(const BatchOrder& order) override {
+    MutexLock lock(mutex_);
+    std::vector<std::string>& rows = committed_[order.step];
+    const wire::FieldLayout& field = layout_.fields()[0];
+    for (std::uint64_t row = 0; row < kRows; ++row) {
+      std::int64_t range[2];
+      std::memcpy(range, order.slot + field.offsets_offset + row * sizeof range[0], sizeof range);
+      rows.emplace_back(reinterpret_cast<const char*>(order.slot + field.offset + range[0]),
+                        static_cast<std::size_t>(range[1] - range[0]));
+      valid_[order.step].push_back(*layout_.row(order.slot, 3, row) == std::byte{1});
+    }
+    held_.push_back(order.slot);
+    changed_.notify_all();
+  }
+  void abandon(const BatchOrder& order) override {
+    MutexLock lock(mutex_);
+    abandoned_.insert(order.step);
+    free_.push_back(order.slot);
+    changed_.notify_all();
+  }
+  Status may_replace(const SampleFailure& failure) override {
+    MutexLock lock(mutex_);
+    failures_.push_back(failure);
+    return refusal_;
+  }
+  void fail(const Status& status) override {
+    MutexLock lock(mutex_);
+    failed_ = status;
+    next_ = steps_;
+    changed_.notify_all();
+  }
+
+  void refuse_substitutes(Status status) { refusal_ = std::move(status); }
+  void give_back(std::size_t count) {
+    MutexLock lock(mutex_);
+    for (; count > 0 && !held_.empty(); --count) {
+      free_.push_back(held_.back());
+      held_.pop_back();
+    }
+  }
+  std::map<std::uint64_t, std::vector<std::string>> wait_for_batches(std::size_t count) {
+    MutexLock lock(mutex_);
+    while (committed_.size() < count) changed_.wait(mutex_);
+    return committed_;
+  }
+  Status wait_for_failure() {
+    MutexLock lock(mutex_);
+    while (failed_.ok()) changed_.wait(mutex_);
+    return failed_;
+  }
+  std::set<std::uint64_t> wait_for_abandoned(std::size_t count) {
+    MutexLock lock(mutex_);
+    while (abandoned_.size() < count) changed_.wait(mutex_);
+    return abandoned_;
+  }
+  std::vector<SampleFailure> failures() {
+    MutexLock lock(mutex_);
+    return failures_;
+  }
+  std::vector<bool> valid(std::uint64_t step) {
+    MutexLock lock(mutex_);
+    return valid_[step];
+  }
+  std::size_t most_open() {
+    MutexLock lock(mutex_);
+    return most_open_;
+  }
+
+ private:
+  const BatchLayout& layout_;
+  const std::uint64_t steps_;
+  std::vector<std::vector<std::byte>> memory_;
+  Status refusal_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<std::byte*> free_ SPDLD_GUARDED_BY(mutex_);
+  std::vector<std::byte*> held_ SPDLD_GUARDED_BY(mutex_);
+  std::uint64_t next_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::size_t most_open_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::map<std::uint64_t, std::vector<std::string>> committed_ SPDLD_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::vector<bool>> valid_ SPDLD_GUARDED_BY(mutex_);
+  std::set<std::uint64_t> abandoned_ SPDLD_GUARDED_BY(mutex_);
+  std::vector<SampleFailure> failures_ SPDLD_GUARDED_BY(mutex_);
+  Status failed_ SPDLD_GUARDED_BY(mutex_);
+};
+
+class ExecutorTest : public ::testing::TestWithParam<unsigned> {
+ protected:
+  // `threads` workers over `items` items, delivered as encoded bytes.
+  void start(std::size_t items, const std::string& policy = "") {
+    auto plan = testing::compile("  - fetch\n", "batch: {size: 4, max_bytes: 1KiB}\n" + policy);
+    ASSERT_TRUE(plan) << plan.error().message();
+    plan_ = *plan;
+    source_ = std::make_shared<FakeSource>(FakeSource::numbered(items));
+  }
+  std::shared_ptr<engine::Run> run() {
+    return std::make_shared<engine::Run>(
+        plan_, source_, source::Sampler(source_->size(), Shuffle{}, 1), 1, GetParam(), 1.0, clock_);
+  }
+
+  SystemClock clock_;
+  std::shared_ptr<const Plan> plan_;
+  std::shared_ptr<FakeSource> source_;
+};
+
+TEST_P(ExecutorTest, MakesEveryRowOfEveryStepWhateverTheNumberOfWorkers) {
+  start(32);
+  Executor executor({.threads = GetParam()});
+  auto consumer = std::make_shared<Consumer>(*plan_, 8, 8);
+  const StreamId stream = executor.open_stream(run(), consumer);
+  const auto batches = consumer->wait_for_batches(8);
+  for (std::uint64_t step = 0; step < 8; ++step) {
+    for (std::uint64_t row = 0; row < kRows; ++row)
+      EXPECT_EQ(batches.at(step)[row], "item-" + std::to_string(step * kRows + row));
+  }
+  executor.close_stream(stream);
+}
+
+TEST_P(ExecutorTest, BeginsNothingThatHasNoSlotToGoTo) {
+  start(32);
+  Executor executor({.threads = GetParam()});
+  auto consumer = std::make_shared<Consumer>(*plan_, 2, 8);
+  const StreamId stream = executor.open_stream(run(), consumer);
+  consumer->wait_for_batches(2);
+  for (std::size_t done = 2; done < 8; ++done) {
+    consumer->give_back(1);
+    executor.wake(stream);
+    consumer->wait_for_batches(done + 1);
+  }
+  EXPECT_LE(consumer->most_open(), 2U);
+}
+
+TEST_P(ExecutorTest, GoesOnWithOtherRowsWhileOneWaitsForItsBytes) {
+  start(32);
+  source_->hold(0);
+  Executor executor({.threads = GetParam()});
+  auto consumer = std::make_shared<Consumer>(*plan_, 8, 8);
+  const StreamId stream = executor.open_stream(run(), consumer);
+  consumer->wait_for_batches(7);
+  EXPECT_EQ(source_->answer(), 1U);
+  const auto batches = consumer->wait_for_batches(8);
+  EXPECT_EQ(batches.at(0)[0], "item-0");
+  executor.close_stream(stream);
+}
+
+TEST_P(ExecutorTest, PutsASubstituteWhereTheDataIsBadAndMarksTheRow) {
+  start(32);
+  source_->fail(5, Status(Code::kDataLoss, "truncated"));
+  Executor executor({.threads = GetParam()});
+  auto consumer = std::make_shared<Consumer>(*plan_, 8, 8);
+  executor.open_stream(run(), consumer);
+  const auto batches = consumer->wait_for_batches(8);
+  EXPECT_NE(batches.at(1)[1], "item-5");
+  EXPECT_EQ(consumer->valid(1), (std::vector<bool>{true, false, true, true}));
+  ASSERT_FALSE(consumer->failures().empty());
+  const SampleFailure failure = consumer->failures().front();
+  EXPECT_EQ(failure.item, 5U);
+  EXPECT_EQ(failure.uri, "fake/5");
+  ASSERT_TRUE(failure.replaced_by);
+  EXPECT_EQ(batches.at(1)[1], "item-" + std::to_string(*failure.replaced_by));
+}
+
+TEST_P(ExecutorTest, FailsTheStreamWhenNoSubstituteMayBeUsed) {
+  start(32);
+  source_->fail(5, Status(Code::kDataLoss, "truncated"));
+  Executor executor({.threads = GetParam()});
+  auto consumer = std::make_shared<Consumer>(*plan_, 8, 8);
+  consumer->refuse_substitutes(Status(Code::kDataLoss, "the budget is used up"));
+  executor.open_stream(run(), consumer);
+  EXPECT_EQ(consumer->wait_for_failure().message(), "the budget is used up");
+  EXPECT_TRUE(consumer->wait_for_abandoned(1).contains(1));
+}
+
+TEST_P(ExecutorTest, NamesTheItemWhenThePolicyIsToFail) {
+  start(32, "on_error: {decode: fail}\n");
+  source_->fail(5, Status(Code::kDataLoss, "truncated"));
+  Executor executor({.threads = GetParam()});
+  auto consumer = std::make_shared<Consumer>(*plan_, 8, 8);
+  executor.open_stream(run(), consumer);
+  const Status failure = consumer->wait_for_failure();
+  EXPECT_THAT(failure.message(), HasSubstr("item 5 (fake/5): truncated"));
+  EXPECT_THAT(failure.message(), HasSubstr("decode: replace"));
+}
+
+TEST_P(ExecutorTest, NeverReplacesWhatCouldNotBeRead) {
+  start(32);
+  source_->fail(5, Status(Code::kUnavailable, "I/O error"));
+  Executor executor({.threads = GetParam()});
+  auto consumer = std::make_shared<Consumer>(*plan_, 8, 8);
+  executor.open_stream(run(), consumer);
+  EXPECT_THAT(consumer->wait_for_failure().message(), HasSubstr("item 5 (fake/5): I/O error"));
+  EXPECT_TRUE(consumer->failures().empty());
+}
+
+TEST_P(ExecutorTest, GivesUpWhenEverySubstituteIsBadToo) {
+  start(32);
+  for (std::uint64_t item = 0; item < 32; ++item)
+    source_->fail(item, Status(Code::kDataLoss, "garbage"));
+  Executor executor({.threads = GetParam()});
+  auto consumer = std::make_shared<Consumer>(*plan_, 8, 8);
+  executor.open_stream(run(), consumer);
+  EXPECT_THAT(consumer->wait_for_failure().message(), HasSubstr("items tried in its place"));
+}
+
+TEST_P(ExecutorTest, SaysThatABatchIsTooLargeForItsSlot) {
+  start(32);
+  source_ = std::make_shared<FakeSource>(std::vector<std::string>(32, std::string(600, 'x')));
+  Executor executor({.threads = GetParam()});
+  auto consumer = std::make_shared<Consumer>(*plan_, 8, 8);
+  executor.open_stream(run(), consumer);
+  EXPECT_THAT(consumer->wait_for_failure().message(), HasSubstr("raise batch.max_bytes"));
+}
+
+TEST_P(ExecutorTest, AbandonsWhatIsCancelledAndMakesTheRest) {
+  start(32);
+  source_->hold(8);  // in step 2
+  Executor executor({.threads = GetParam()});
+  auto consumer = std::make_shared<Consumer>(*plan_, 3, 3);
+  const StreamId stream = executor.open_stream(run(), consumer);
+  consumer->wait_for_batches(2);
+  source_->wait_for_readers(1);
+  executor.cancel(stream, 0, 2);
+  source_->answer();
+  EXPECT_EQ(consumer->wait_for_abandoned(1), (std::set<std::uint64_t>{2}));
+}
+
+TEST_P(ExecutorTest, AbandonsABatchWhoseStreamIsClosedOnlyWhenItsReadersAreBack) {
+  start(32);
+  source_->hold(0);
+  Executor executor({.threads = GetParam()});
+  auto consumer = std::make_shared<Consumer>(*plan_, 1, 1);
+  const StreamId stream = executor.open_stream(run(), consumer);
+  source_->wait_for_readers(1);
+  executor.close_stream(stream);
+  EXPECT_EQ(source_->answer(), 1U);
+  consumer->wait_for_abandoned(1);
+}
+
+TEST_P(ExecutorTest, StopsWithBatchesUnderWay) {
+  start(32);
+  source_->hold(0);
+  auto consumer = std::make_shared<Consumer>(*plan_, 8, 8);
+  {
+    Executor executor({.threads = GetParam()});
+    executor.open_stream(run(), consumer);
+    source_->wait_for_readers(1);
+    executor.stop();
+    source_->answer();
+  }
+  EXPECT_TRUE(consumer->wait_for_abandoned(1).contains(0));
+}
+
+TEST_P(ExecutorTest, ServesTwoRunsAtOnce) {
+  start(32);
+  Executor executor({.threads = GetParam()});
+  auto first = std::make_shared<Consumer>(*plan_, 2, 8);
+  auto second = std::make_shared<Consumer>(*plan_, 8, 8);
+  executor.open_stream(run(), first);
+  executor.open_stream(run(), second);
+  // The first never gives a slot back: it stalls itself alone.
+  second->wait_for_batches(8);
+  first->wait_for_batches(2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, ExecutorTest, ::testing::Values(1U, 4U));
+
+}  // namespace
+}  // namespace spdld::engine

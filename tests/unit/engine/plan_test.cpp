@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/explain.h"
+#include "tests/support/pipelines.h"
+
+namespace spdld::engine {
+namespace {
+
+using testing::compile;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Plan, FusesDecodeCropFlipAndNormaliseIntoOneTask) {
+  const auto plan = compile(
+      "  - fetch\n  - decode_image\n  - random_resized_crop: {size: 32}\n"
+      "  - random_horizontal_flip\n"
+      "  - normalize: {mean: [0.5, 0.5, 0.5], std: [0.2, 0.2, 0.2]}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ((*plan)->process.name,
+            "decode_image + random_resized_crop + random_horizontal_flip + normalize");
+  ASSERT_TRUE((*plan)->image);
+  EXPECT_EQ((*plan)->image->geometry.size(), 2U);
+  const TensorSpec& image = (*plan)->tensors[0];
+  EXPECT_EQ(image.dtype, DType::kFloat32);
+  EXPECT_THAT(image.shape, ElementsAre(3, 32, 32));
+}
+
+TEST(Plan, LaysImagesOutAsTheBatchSays) {
+  const auto plan = compile("  - fetch\n  - decode_image\n  - resize: {size: [8, 16]}\n",
+                            "batch: {size: 2, layout: NHWC}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_THAT((*plan)->tensors[0].shape, ElementsAre(8, 16, 3));
+}
+
+TEST(Plan, DeliversEncodedBytesWithoutADecodeStage) {
+  const auto plan = compile("  - fetch\n", "batch: {size: 2, max_bytes: 1MiB}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_FALSE((*plan)->image);
+  EXPECT_EQ((*plan)->tensors[0].kind, FieldKind::kBytes);
+}
+
+TEST(Plan, GivesOpsOfOneNameDrawsOfTheirOwn) {
+  const auto plan = compile(
+      "  - fetch\n  - decode_image\n  - random_horizontal_flip\n  - random_horizontal_flip\n"
+      "  - resize: {size: [8, 8]}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  const auto& steps = (*plan)->image->geometry;
+  EXPECT_NE(steps[0].draw_key, steps[1].draw_key);
+}
+
+TEST(Plan, LeavesTheDrawsOfOthersAloneWhenAStageIsAdded) {
+  const auto without = compile("  - fetch\n  - decode_image\n  - random_resized_crop: {size: 8}\n");
+  const auto with = compile(
+      "  - fetch\n  - decode_image\n  - random_horizontal_flip\n"
+      "  - random_resized_crop: {size: 8}\n");
+  ASSERT_TRUE(without && with);
+  EXPECT_EQ((*without)->image->geometry[0].draw_key, (*with)->image->geometry[1].draw_key);
+}
+
+TEST(Plan, RefusesImagesOfDifferentSizesAndSaysWhatToAdd) {
+  const auto plan = compile("  - fetch\n  - decode_image\n");
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(), HasSubstr("differ in size"));
+  EXPECT_THAT(plan.error().message(), HasSubstr("center_crop"));
+}
+
+TEST(Plan, RefusesATransformOfWhatIsNotDecoded) {
+  const auto plan = compile("  - fetch\n  - resize: {size: [8, 8]}\n");
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(), HasSubstr("test.yaml:6:"));
+  EXPECT_THAT(plan.error().message(), HasSubstr("put 'decode_image' before it"));
+}
+
+TEST(Plan, RefusesToMovePixelsAfterTheyWereConverted) {
+  const auto plan = compile(
+      "  - fetch\n  - decode_image\n  - normalize: {mean: [0, 0, 0], std: [1, 1, 1]}\n"
+      "  - resize: {size: [8, 8]}\n");
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(), HasSubstr("must come before 'normalize'"));
+}
+
+TEST(Plan, ExplainsWhatIsFusedAndWhetherItFits) {
+  const auto plan = compile("  - fetch\n  - decode_image\n  - resize: {size: [8, 8]}\n");
+  ASSERT_TRUE(plan);
+  const std::string text = explain(**plan, {.items = 100,
+                                            .classes = 2,
+                                            .num_shards = 2,
+                                            .credits = 4,
+                                            .cpu_threads = 3,
+                                            .arena_bytes = 1000,
+                                            .arena_used = 500,
+                                            .arena_budget = 1000,
+                                            .arena_kind = "memfd"});
+  EXPECT_THAT(text, HasSubstr("decode_image + resize"));
+  EXPECT_THAT(text, HasSubstr("DOES NOT FIT: 1500 B more are needed"));
+}
+
+}  // namespace
+}  // namespace spdld::engine

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/stage_stats.h"
+
+#include <gtest/gtest.h>
+
+namespace spdld::engine {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::nanoseconds;
+
+TEST(StageStats, CountsTasksFailuresAndTime) {
+  StageStats stats;
+  for (int i = 0; i < 3; ++i) {
+    stats.begin();
+    stats.end(microseconds(10), microseconds(2), i == 2);
+  }
+  stats.begin();
+  const StageSnapshot now = stats.snapshot();
+  EXPECT_EQ(now.tasks, 3U);
+  EXPECT_EQ(now.failures, 1U);
+  EXPECT_EQ(now.busy, microseconds(30));
+  EXPECT_EQ(now.wait, microseconds(6));
+  EXPECT_EQ(now.in_flight, 1U);
+}
+
+TEST(StageStats, TellsPercentilesWithinAFifth) {
+  StageStats stats;
+  for (int i = 1; i <= 1000; ++i) {
+    stats.begin();
+    stats.end(microseconds(i), nanoseconds(0), false);
+  }
+  const StageSnapshot now = stats.snapshot();
+  EXPECT_NEAR(static_cast<double>(now.p50.count()), 500e3, 100e3);
+  EXPECT_NEAR(static_cast<double>(now.p99.count()), 990e3, 198e3);
+}
+
+TEST(StageStats, SurvivesTimesThatNoClockGives) {
+  StageStats stats;
+  for (const nanoseconds time : {nanoseconds(-5), nanoseconds(0), nanoseconds::max()}) {
+    stats.begin();
+    stats.end(time, nanoseconds(-1), false);
+  }
+  EXPECT_EQ(stats.snapshot().tasks, 3U);
+}
+
+TEST(StageStats, HasNoPercentilesBeforeTheFirstTask) {
+  EXPECT_EQ(StageStats().snapshot().p99, nanoseconds(0));
+}
+
+}  // namespace
+}  // namespace spdld::engine
