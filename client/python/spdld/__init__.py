@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training data from spdld, the per-node loading daemon, through shared memory.
+
+>>> loader = spdld.Loader("imagenet-train", job="run-7", output="torch")
+>>> for epoch in range(90):
+...     for batch in loader:
+...         step(batch["image"].to(device), batch["label"].to(device))
+"""
+
+from ._batch import Batch, Packed, TorchBatch
+from ._cache import CacheLoader
+from ._errors import ConnectionError, Error, LeaseError, PipelineError, TimeoutError
+from ._launch import Server, launch
+from ._loader import Loader
+
+__version__ = "0.1.0"
+__all__ = [
+    "Batch",
+    "CacheLoader",
+    "ConnectionError",
+    "Error",
+    "LeaseError",
+    "Loader",
+    "Packed",
+    "PipelineError",
+    "Server",
+    "TimeoutError",
+    "TorchBatch",
+    "launch",
+]

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches: named tensors in the daemon's memory, as numpy arrays or as torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from ._errors import PipelineError
+
+if TYPE_CHECKING:
+    import torch
+
+    from . import _core
+
+try:
+    from ml_dtypes import bfloat16 as _bfloat16
+except ImportError:
+    _bfloat16 = None
+
+View = Literal["private", "copy", "shared"]
+
+
+class Packed(NamedTuple):
+    """Rows of different size in one piece.
+
+    ``values``: one-dimensional, read-only, all rows after each other. ``offsets``: int64[rows + 1],
+    row *i* is ``values[offsets[i]:offsets[i + 1]]``. ``shapes``: int64[rows, ndim], the shape of
+    each row; for a field of bytes, its length.
+    """
+
+    values: np.ndarray
+    offsets: np.ndarray
+    shapes: np.ndarray
+
+
+class _Rows:
+    """What the two kinds of batch have in common: everything about the rows."""
+
+    __slots__ = ("__weakref__", "_core")
+
+    def __init__(self, core: _core.Batch) -> None:
+        self._core = core
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the batch belongs to, from 0."""
+        return self._core.epoch
+
+    @property
+    def step(self) -> int:
+        """The index of the global batch in its epoch, from 0: the same on every rank."""
+        return self._core.step
+
+    @property
+    def rows(self) -> int:
+        """Number of rows, the invalid ones included."""
+        return self._core.rows
+
+    @property
+    def pipeline_version(self) -> int:
+        """Version of the pipeline that made the batch: counts up with each one applied."""
+        return self._core.pipeline_version
+
+    @property
+    def indices(self) -> np.ndarray:
+        """int64[rows]: index in the dataset of what each row holds."""
+        return self._core.indices()
+
+    @property
+    def valid(self) -> np.ndarray:
+        """bool[rows]: False for a row that was substituted, rejected or is padding."""
+        return self._core.valid()
+
+    @property
+    def released(self) -> bool:
+        """Whether release() was called."""
+        return self._core.released
+
+    def text(self, name: str) -> list[str]:
+        """The rows of a field of bytes as texts.
+
+        Raises KeyError if there is no such field, PipelineError if it is not of bytes or not UTF-8.
+        """
+        if self._kind(name) != "bytes":
+            raise PipelineError(
+                f"'{name}' is {self._kind(name)} {self._core.dtype(name)}, not text: use batch['{name}']"
+            )
+        try:
+            return [str(row, "utf-8") for row in self._byte_rows(name)]
+        except UnicodeDecodeError as error:
+            raise PipelineError(
+                f"'{name}' in step {self.step} of epoch {self.epoch} is not UTF-8 ({error}): "
+                f"use batch['{name}'] for its bytes"
+            ) from error
+
+    def packed(self, name: str) -> Packed:
+        """A field whose rows differ in size, in one piece and without a copy of its values.
+
+        Raises KeyError if there is no such field, PipelineError if its rows are of one shape.
+        """
+        if self._kind(name) == "dense":
+            raise PipelineError(f"the rows of '{name}' have one shape: use batch['{name}']")
+        offsets = np.array(self._core.offsets(name), dtype=np.int64)
+        if self._kind(name) == "ragged":
+            shapes = np.array(self._core.shapes(name), dtype=np.int64)
+        else:
+            shapes = np.diff(offsets)[:, None]
+        return Packed(_as_numpy(self._core, name), offsets, shapes)
+
+    def dlpack(self, name: str) -> _core.Exchange:
+        """The field for ``from_dlpack()`` of numpy, torch, jax or any other library.
+
+        It is a private copy-on-write view: what is written to it nobody else sees. Rows that
+        differ in size come in one dimension, as in ``packed(name).values``.
+        """
+        self._kind(name)
+        return self._core.exchange(name)
+
+    def torch(self, name: str, *, view: View = "private") -> torch.Tensor | list[torch.Tensor]:
+        """The field as a torch tensor in main memory; a list of them where rows differ in size.
+
+        ``view``: "private" shares the daemon's memory until it is written to, page by page;
+        what is written is seen by this process alone, and the lease lasts as long as the tensor.
+        "copy" holds no lease. "shared" is the daemon's memory itself: **to write to it ends the
+        process** (SIGSEGV), and torch knows no read-only tensors.
+        """
+        if self._kind(name) == "dense":
+            return _as_torch(self._core, name, view)
+        values = _as_torch(self._core, name, view)
+        packed = self.packed(name)
+        rows = [values[a:b] for a, b in _bounds(packed.offsets)]
+        if self._kind(name) == "bytes":
+            return rows
+        return [
+            row.reshape(tuple(shape))
+            for row, shape in zip(rows, packed.shapes.tolist(), strict=True)
+        ]
+
+    def release(self) -> None:
+        """Ends the lease now. Raises LeaseError while arrays or tensors of the batch are held.
+
+        Not needed as a rule: the lease ends when the batch and all that came from it are gone.
+        """
+        self._core.release()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._core.names)
+
+    def __len__(self) -> int:
+        return len(self._core.names)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._core.has(name)
+
+    # Mapping would compare contents and forbid hashing.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def _kind(self, name: str) -> str:
+        if not self._core.released and not self._core.has(name):
+            raise KeyError(f"{name!r}: this pipeline gives {', '.join(self._core.names)}")
+        return self._core.kind(name)
+
+    def _byte_rows(self, name: str) -> list[memoryview]:
+        values = memoryview(_as_numpy(self._core, name))
+        return [values[a:b] for a, b in pairwise(self._core.offsets(name))]
+
+    def __repr__(self) -> str:
+        where = f"epoch {self.epoch}, step {self.step}, {self.rows} rows"
+        if self.released:
+            return f"<spdld.{type(self).__name__} {where}, released>"
+        return f"<spdld.{type(self).__name__} {where}: {', '.join(self._core.names)}>"
+
+
+class Batch(_Rows, Mapping[str, Any]):
+    """A finished batch: a mapping from field names to numpy arrays.
+
+    ``batch["image"]`` is a read-only array of shape (rows, ...) that copies nothing: it shows the
+    daemon's memory, which is leased to this process until the batch and all its arrays are gone.
+    Fields of up to 64 KiB (labels) were copied at hand-out, so that to keep them holds no lease.
+    A field whose rows differ in size is a list of arrays, one of bytes a list of memoryviews.
+    bfloat16 needs the package ml_dtypes; without it its bits come as uint16.
+
+    Threads may read a batch at the same time. In a forked child it must not be touched.
+    """
+
+    __slots__ = ()
+
+    def __getitem__(self, name: str) -> Any:
+        kind = self._kind(name)
+        if kind == "dense":
+            return _as_numpy(self._core, name)
+        if kind == "bytes":
+            return self._byte_rows(name)
+        values, offsets, shapes = self.packed(name)
+        return [
+            values[a:b].reshape(shape)
+            for (a, b), shape in zip(_bounds(offsets), shapes.tolist(), strict=True)
+        ]
+
+
+class TorchBatch(_Rows, Mapping[str, Any]):
+    """A finished batch (``output="torch"``): a mapping from field names to torch tensors.
+
+    The tensors may be written to: see ``torch(view="private")``. Each is made at its first use and
+    kept, so that ``batch["image"]`` gives the same tensor again; release() lets go of them first.
+    """
+
+    __slots__ = ("_tensors",)
+
+    def __init__(self, core: _core.Batch) -> None:
+        super().__init__(core)
+        self._tensors: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        tensor = self._tensors.get(name)
+        if tensor is None:
+            tensor = self._tensors[name] = self.torch(name)
+        return tensor
+
+    def release(self) -> None:
+        """Ends the lease now. Raises LeaseError while tensors of the batch are held elsewhere."""
+        self._tensors = {}
+        super().release()
+
+
+def _bounds(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
+    return pairwise(offsets.tolist())
+
+
+def _as_numpy(core: _core.Batch, name: str) -> np.ndarray:
+    array = core.values(name)
+    if _bfloat16 is not None and core.dtype(name) == "bfloat16":
+        array = array.view(_bfloat16)
+    return array
+
+
+def _as_torch(core: _core.Batch, name: str, view: View) -> torch.Tensor:
+    if view == "private":
+        exchange = core.exchange(name)
+    elif view == "copy":
+        exchange = core.exchange(name, copy=True)
+    elif view == "shared":
+        exchange = core.shared(name)
+    else:
+        raise ValueError(f"view is {view!r}: it is 'private', 'copy' or 'shared'")
+    tensor = _torch().utils.dlpack.from_dlpack(exchange._torch_capsule())
+    return tensor.view(_torch().bool) if core.dtype(name) == "bool" else tensor
+
+
+def _torch() -> Any:
+    import torch
+    import torch.utils.dlpack
+
+    return torch

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the package raises when the daemon, the pipeline or a lease is the reason.
+
+Wrong arguments raise the usual ``TypeError`` and ``ValueError`` instead.
+"""
+
+from __future__ import annotations
+
+import builtins
+
+
+class Error(Exception):
+    """Base of all of them. ``code`` is gRPC's number for what went wrong."""
+
+    code: int = 2
+
+
+class ConnectionError(Error, builtins.ConnectionError):
+    """No daemon, or it is gone and did not come back in time, or it speaks another protocol."""
+
+    code = 14
+
+
+class PipelineError(Error):
+    """The daemon refused, or the pipeline failed: the message is the daemon's own."""
+
+    code = 9
+
+
+class LeaseError(Error):
+    """The caller holds what it must let go, or lets go of what is still in use."""
+
+    code = 9
+
+
+class TimeoutError(Error, builtins.TimeoutError):
+    """The daemon is there and has been silent for longer than ``timeout``."""
+
+    code = 4

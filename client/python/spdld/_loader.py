@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``spdld.Loader``: one rank's view of a job."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from . import _core, _launch, _pipeline, _rank
+from ._batch import Batch, TorchBatch
+from ._map import OrderedMap, Stopped
+
+_log = logging.getLogger("spdld")
+_STATE_VERSION = 1
+_STATE_NUMBERS = ("seed", "epoch", "position", "step")
+_END = object()  # of an epoch, in place of a batch
+_running_maps: weakref.WeakSet[OrderedMap] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_maps() -> None:
+    # A thread that came back into Python after the interpreter's end would take the process down.
+    for running in list(_running_maps):
+        running.stop()
+
+
+class _StopCheck:
+    """Called in libspdld's waits: makes a map's thread leave. Knows no loader, so no cycle."""
+
+    def __init__(self) -> None:
+        self.map: OrderedMap | None = None
+
+    def __call__(self) -> None:
+        if self.map is not None and self.map.stopping:
+            raise Stopped
+
+
+class Loader:
+    """Reads one shard of a job: ``for batch in loader`` is one epoch.
+
+    The daemon works ahead, into the next epoch too. Nothing is sent before the first batch (or
+    ``len()``) is asked for. When the daemon goes away, the loader reconnects and goes on with the
+    next batch: none is lost and none comes twice.
+
+    Args:
+        pipeline: the name of a pipeline that the daemon knows, or the path of a YAML file, which
+            is sent along and applied if the daemon has none of that name.
+        job: the training run. None: the launcher's id, or a private one for a single process.
+        rank, world_size: None: an initialised torch.distributed, else the launcher's environment
+            (RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK), else 0 of 1.
+        shard, num_shards: which disjoint part of the order; by default rank and world_size. -1
+            leaves it to the daemon, for jobs that were made by ``spdlctl job create``.
+        replica, replicas: consumers of one shard that see the same batches (tensor parallelism).
+        seed, batch_size, vars: in place of what the pipeline says.
+        start: "fresh" begins at epoch 0, "ledger" where the daemon's record says the shard was.
+        output: "batch" for numpy (Batch), "torch" (TorchBatch), or a tuple of field names for
+            tuples of torch tensors.
+        prefetch: batches that this rank holds or that wait for it, 2 to 64.
+        address: the daemon's runtime directory; $SPDLD_ADDRESS, else /run/spdld.
+        launch: start a daemon if none answers at the address.
+        timeout: seconds of silence of the daemon, and of its absence, before an error.
+        map: a function for each batch, run in threads, results in order. What it returns is what
+            the loader gives.
+        map_threads: how many threads run it.
+
+    Raises:
+        ConnectionError: no daemon, for ``timeout`` seconds (5 s at first).
+        PipelineError: the daemon refuses or the pipeline failed.
+        LeaseError: the caller holds all batches that it may hold, and asks for another.
+        TimeoutError: the daemon said nothing for ``timeout`` seconds.
+        TypeError, ValueError: wrong arguments.
+
+    Threads: one at a time; others wait for their turn. In a forked child make another one.
+    """
+
+    def __init__(
+        self,
+        pipeline: str | os.PathLike[str],
+        *,
+        job: str | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        shard: int | None = None,
+        num_shards: int | None = None,
+        replica: str | None = None,
+        replicas: int = 1,
+        seed: int | None = None,
+        batch_size: int | None = None,
+        vars: Mapping[str, object] | None = None,
+        start: Literal["fresh", "ledger"] = "fresh",
+        output: Literal["batch", "torch"] | Sequence[str] = "batch",
+        prefetch: int | None = None,
+        address: str | os.PathLike[str] | None = None,
+        launch: bool = False,
+        timeout: float = 60.0,
+        map: Callable[[Any], Any] | None = None,
+        map_threads: int = 2,
+    ) -> None:
+        if start not in ("fresh", "ledger"):
+            raise ValueError(f"start is {start!r}: it is 'fresh' or 'ledger'")
+        if not timeout > 0:
+            raise ValueError(f"timeout is {timeout}: give seconds, more than 0")
+        if map_threads < 1:
+            raise ValueError(f"map_threads is {map_threads}: at least one thread runs map")
+        self._make = _maker(output)
+        self._fn = map
+        self._map_threads = map_threads
+        self._map: OrderedMap | None = None
+        self._place: tuple[str, int, int, int, int] | None = None  # after what map handed out
+        self._iteration = 0
+        self._in_epoch = False  # a batch of the epoch was handed out, and its end was not
+        self._at_ledger = start == "ledger"  # the position is the daemon's to say yet
+
+        source = _pipeline.read(pipeline)
+        rank, world_size = _rank.resolve(rank, world_size, shard, num_shards)
+        where = "" if address is None else os.fspath(address)
+        launcher = None
+        if launch:
+            where, launcher = _launch.choose(where)
+        self._pipeline = source.name
+        self._check = _StopCheck()
+        self._core = _core.Loader(
+            source.name,
+            job=job,
+            rank=rank,
+            world_size=world_size,
+            shard=shard,
+            num_shards=num_shards,
+            replica=replica or "",
+            replicas=replicas,
+            seed=seed,
+            batch_size=batch_size,
+            vars=_pipeline.vars_as_text(vars),
+            pipeline_yaml=source.yaml,
+            pipeline_file=source.file,
+            env=source.env,
+            ledger=start == "ledger",
+            prefetch=prefetch,
+            address=where,
+            timeout_s=float(timeout),
+            connect_timeout_s=float(timeout) if launch else min(5.0, float(timeout)),
+            client_name="",
+            on_wait=self._check,
+            on_notice=_log.warning,
+            on_unreachable=launcher,
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        """One epoch: the rest of the present one after load_state_dict(), else a whole one.
+
+        If the iteration before was left by ``break``, its epoch is over. It also ends every
+        earlier iterator of this loader.
+        """
+        if self._in_epoch:
+            self.set_epoch(self.epoch + 1)
+        self._iteration += 1
+        return _Epoch(self, self._iteration)
+
+    def __len__(self) -> int:
+        """Steps of a whole epoch: the same on every rank. Attaches."""
+        return self._core.steps_per_epoch()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last batch, or after an epoch's end the one to come. From 0."""
+        return self._core.epoch if self._place is None else self._place[2]
+
+    def set_epoch(self, epoch: int) -> None:
+        """What comes next is the start of ``epoch``. Costs nothing if it would be anyway."""
+        if epoch < 0:
+            raise ValueError(f"epoch is {epoch}: epochs count from 0")
+        _, _, at_epoch, _, step = self._state()
+        if not self._in_epoch and not self._at_ledger and (at_epoch, step) == (epoch, 0):
+            return
+        self._stop_map()
+        self._core.set_epoch(epoch)
+        self._moved()
+
+    def state_dict(self) -> dict[str, int | str]:
+        """The position after the last batch handed out, as numbers and texts; exact in mid-epoch.
+
+        It does not depend on the number of ranks or the batch size: all may change between saving
+        and loading. Every rank's state of the same step says the same.
+        """
+        digest, seed, epoch, position, step = self._state()
+        return {
+            "version": _STATE_VERSION,
+            "pipeline": self._pipeline,
+            "order_digest": digest,
+            "seed": seed,
+            "epoch": epoch,
+            "position": position,
+            "step": step,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes to a position that state_dict() gave.
+
+        Raises ValueError if ``state`` is none, PipelineError if it is of another order (other
+        data, seed or shuffle), now if attached, else at the first batch.
+        """
+        if not isinstance(state, Mapping):
+            raise ValueError(f"state is a {type(state).__name__}: give what state_dict() returned")
+        if state.get("version") != _STATE_VERSION:
+            raise ValueError(
+                f"state has version {state.get('version')!r}: this spdld reads version "
+                f"{_STATE_VERSION} of what state_dict() returns"
+            )
+        for key in _STATE_NUMBERS:
+            value = state.get(key)
+            if type(value) is not int or (value < 0 and key != "seed"):
+                raise ValueError(f"state[{key!r}] is {value!r}: it must be a whole number")
+        digest = state.get("order_digest")
+        if not isinstance(digest, str):
+            raise ValueError(f"state['order_digest'] is {digest!r}: it must be a text")
+        self._stop_map()
+        self._core.load_state((digest, *(state[key] for key in _STATE_NUMBERS)))
+        self._moved()
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the labels, by index. Empty if the source has none. Attaches."""
+        return self._core.classes()
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """Index of each label's name, as an ImageFolder has it. Attaches."""
+        return {name: index for index, name in enumerate(self._core.classes())}
+
+    @property
+    def fingerprint(self) -> str:
+        """One line that is the same wherever the same data come in the same order. Attaches."""
+        return self._core.fingerprint()
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a full batch of one rank. Attaches."""
+        return self._core.batch_size()
+
+    @property
+    def num_items(self) -> int:
+        """Items in the dataset. Attaches."""
+        return self._core.items()
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline's name."""
+        return self._pipeline
+
+    @property
+    def job(self) -> str:
+        """The job as resolved; empty for a private one."""
+        return self._core.job
+
+    @property
+    def shard(self) -> int:
+        """The shard as resolved; -1 until the daemon has said which."""
+        return self._core.shard
+
+    @property
+    def num_shards(self) -> int:
+        """The number of shards as resolved; -1 until the daemon has said how many."""
+        return self._core.num_shards
+
+    @property
+    def address(self) -> str:
+        """The daemon's runtime directory."""
+        return self._core.address
+
+    def stats(self) -> dict[str, Any]:
+        """What was counted: here since the loader was made, and by the daemon under "server".
+
+        batches · waits (next() found none ready) · waited_s · reconnects · held (leases that this
+        process holds now) · credits (the most it may hold). Attaches.
+        """
+        return {**self._core.stats(), "server": json.loads(self._core.server_stats() or "{}")}
+
+    def close(self) -> None:
+        """Detaches. What is still held stays readable. Idempotent."""
+        self._stop_map()
+        self._iteration += 1
+        if not self._core.closed:
+            self._core.close()
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        running = getattr(self, "_map", None)
+        if running is not None:
+            running.signal_stop()
+
+    def __repr__(self) -> str:
+        return (
+            f"<spdld.Loader {self._pipeline!r} shard {self.shard} of {self.num_shards} "
+            f"at {self.address}, epoch {self.epoch}>"
+        )
+
+    def _take(self) -> Any:
+        """The next thing to hand out, or _END."""
+        if self._fn is None:
+            batch = self._core.next()
+            self._at_ledger = False
+            return _END if batch is None else self._make(batch)
+        if self._map is None:
+            self._start_map()
+        result, self._place = self._map.get()
+        self._at_ledger = False
+        return result
+
+    def _start_map(self) -> None:
+        core, make, fn = self._core, self._make, self._fn
+
+        def pull() -> tuple[Any, tuple[str, int, int, int, int]]:
+            batch = core.next()
+            return (_END if batch is None else make(batch)), core.state()
+
+        def apply(batch: Any) -> Any:
+            return _END if batch is _END else fn(batch)
+
+        self._check.map = self._map = OrderedMap(pull, apply, self._map_threads)
+        _running_maps.add(self._map)
+
+    def _stop_map(self) -> None:
+        if self._map is not None:
+            self._map.stop()
+            self._map = self._check.map = None
+
+    def _moved(self) -> None:
+        self._place = None
+        self._in_epoch = False
+        self._at_ledger = False
+
+    def _state(self) -> tuple[str, int, int, int, int]:
+        return self._core.state() if self._place is None else self._place
+
+
+class _Epoch(Iterator[Any]):
+    """The batches of one epoch."""
+
+    __slots__ = ("_iteration", "_loader")
+
+    def __init__(self, loader: Loader, iteration: int) -> None:
+        self._loader: Loader | None = loader
+        self._iteration = iteration
+
+    def __next__(self) -> Any:
+        loader = self._loader
+        if loader is None:
+            raise StopIteration
+        if loader._iteration != self._iteration:
+            raise RuntimeError(
+                "this iterator is over: the loader was closed, or another iteration of it has begun"
+            )
+        batch = loader._take()
+        if batch is _END:
+            self._loader = None
+            loader._in_epoch = False
+            raise StopIteration
+        loader._in_epoch = True
+        return batch
+
+
+def _maker(output: str | Sequence[str]) -> Callable[[_core.Batch], Any]:
+    """What makes the thing to hand out from libspdld's batch."""
+    if output == "batch":
+        return Batch
+    if isinstance(output, str) and output != "torch":
+        raise ValueError(f"output is {output!r}: it is 'batch', 'torch' or a tuple of field names")
+    try:
+        import torch  # noqa: F401 - at once, so that its absence is known before training starts
+    except ImportError as error:
+        raise ImportError(f"output={output!r} needs torch, which is not installed") from error
+    if output == "torch":
+        return TorchBatch
+    names = tuple(output)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"output is {output!r}: name at least one field")
+
+    def make(core: _core.Batch) -> tuple[Any, ...]:
+        batch = TorchBatch(core)
+        return tuple(batch[name] for name in names)
+
+    return make

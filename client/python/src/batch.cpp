@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "batch.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dlpack.h"
+#include "spdld/batch.h"
+
+namespace nb = nanobind;
+
+namespace spdld::python {
+namespace {
+
+using Owner = std::shared_ptr<const void>;
+using Array = nb::ndarray<nb::numpy, nb::ro>;
+
+nb::capsule capsule_of(Owner owner) {
+  auto held = std::make_unique<Owner>(std::move(owner));
+  nb::capsule capsule(held.get(), [](void* p) noexcept { delete static_cast<Owner*>(p); });
+  static_cast<void>(held.release());
+  return capsule;
+}
+
+nb::object read_only_array(Owner owner, const void* data, const std::vector<std::size_t>& shape,
+                           nb::dlpack::dtype dtype) {
+  static const std::byte nothing{};  // numpy wants an address where there is no element
+  const nb::capsule base = capsule_of(std::move(owner));
+  Array array(data != nullptr ? data : &nothing, shape.size(), shape.data(), base, nullptr, dtype);
+  return nb::cast(array, nb::rv_policy::reference);
+}
+
+const TensorView& field_of(const Batch& batch, std::string_view name) {
+  if (batch.released()) {
+    throw LeaseError(9, "batch (epoch " + std::to_string(batch.epoch()) + ", step " +
+                            std::to_string(batch.step()) + ") was released: read '" +
+                            std::string(name) + "' before release()");
+  }
+  return batch[name];
+}
+
+// The rows as they lie in memory: for a dense field (rows, ...), else all rows' values in one
+// dimension.
+std::vector<std::size_t> packed_shape(const TensorView& field) {
+  if (field.kind == FieldKind::kDense) return {field.shape().begin(), field.shape().end()};
+  return {static_cast<std::size_t>(field.bytes / wire::dtype_bytes(field.dtype))};
+}
+
+// numpy has no bfloat16: its bits go as uint16, and the Python side gives them their type.
+nb::dlpack::dtype numpy_dtype(DType dtype) {
+  if (dtype == DType::kBFloat16) return nb::dtype<std::uint16_t>();
+  return dlpack_dtype(dtype);
+}
+
+nb::object values(const Batch& batch, std::string_view name) {
+  const TensorView& field = field_of(batch, name);
+  return read_only_array(batch.owner(field), field.data, packed_shape(field),
+                         numpy_dtype(field.dtype));
+}
+
+std::vector<std::int64_t> offsets(const Batch& batch, std::string_view name) {
+  const TensorView& field = field_of(batch, name);
+  if (field.offsets == nullptr) return {};
+  return {field.offsets, field.offsets + batch.rows() + 1};
+}
+
+std::vector<std::vector<std::int64_t>> shapes(const Batch& batch, std::string_view name) {
+  const TensorView& field = field_of(batch, name);
+  if (field.shapes == nullptr) return {};
+  const std::size_t width = field.ndim - 1;
+  std::vector<std::vector<std::int64_t>> all;
+  all.reserve(batch.rows());
+  for (std::size_t row = 0; row < batch.rows(); ++row) {
+    all.emplace_back(field.shapes + row * width, field.shapes + (row + 1) * width);
+  }
+  return all;
+}
+
+std::pair<std::byte*, Owner> copy_of(const TensorView& field) {
+  auto* bytes = static_cast<std::byte*>(::operator new (field.bytes + 1, std::align_val_t{64}));
+  Owner owner(static_cast<const void*>(bytes), [](const void* p) {
+    ::operator delete (const_cast<void*>(p), std::align_val_t{64});
+  });
+  if (field.bytes != 0) std::memcpy(bytes, field.data, field.bytes);
+  return {bytes, std::move(owner)};
+}
+
+// copy: true = always, false = never, none = where it is small or there is no private view of its
+// memory. A small field is copied so that what is written is not seen in the batch.
+Exchange exchange(const Batch& batch, std::string_view name, std::optional<bool> copy) {
+  const TensorView& field = field_of(batch, name);
+  Exchange result;
+  result.dtype = dlpack_dtype(field.dtype);
+  for (const std::size_t extent : packed_shape(field)) {
+    result.shape.push_back(static_cast<std::int64_t>(extent));
+  }
+  bool copies = copy.value_or(field.copied);
+  if (!copies) {
+    try {
+      result.data = batch.private_data(field);
+      result.owner = batch.owner(field);
+    } catch (const LeaseError&) {
+      if (copy.has_value()) throw;
+      copies = true;
+    }
+  }
+  if (copies) std::tie(result.data, result.owner) = copy_of(field);
+  result.copied = copies;
+  return result;
+}
+
+// The very memory of the slot, which is mapped read-only.
+Exchange shared(const Batch& batch, std::string_view name) {
+  const TensorView& field = field_of(batch, name);
+  Exchange result = {
+      batch.owner(field), const_cast<std::byte*>(field.data), dlpack_dtype(field.dtype), {}, false};
+  for (const std::size_t extent : packed_shape(field)) {
+    result.shape.push_back(static_cast<std::int64_t>(extent));
+  }
+  return result;
+}
+
+nb::object dlpack_of(const Exchange& self, const nb::object& stream, const nb::object& max_version,
+                     const nb::object& dl_device, std::optional<bool> copy) {
+  if (!stream.is_none()) {
+    PyErr_SetString(PyExc_BufferError, "this tensor is in main memory: stream must be None");
+    nb::raise_python_error();
+  }
+  if (!dl_device.is_none()) {
+    const auto [type, id] = nb::cast<std::pair<int, int>>(dl_device);
+    if (type != 1 || id != 0) {
+      PyErr_SetString(PyExc_BufferError, "this tensor is in main memory: dl_device must be (1, 0)");
+      nb::raise_python_error();
+    }
+  }
+  const bool versioned =
+      !max_version.is_none() && nb::cast<std::pair<int, int>>(max_version).first >= 1;
+  if (!copy.value_or(false)) return to_capsule(self, versioned);
+
+  std::size_t bytes = self.dtype.bits / 8;
+  for (const std::int64_t extent : self.shape) bytes *= static_cast<std::size_t>(extent);
+  TensorView view;
+  view.data = self.data;
+  view.bytes = bytes;
+  Exchange duplicate = self;
+  std::tie(duplicate.data, duplicate.owner) = copy_of(view);
+  duplicate.copied = true;
+  return to_capsule(duplicate, versioned);
+}
+
+// torch's DLPack knows bool only in newer versions, so that it travels as bytes.
+nb::object torch_capsule(const Exchange& self) {
+  Exchange plain = self;
+  if (plain.dtype.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bool)) {
+    plain.dtype = nb::dtype<std::uint8_t>();
+  }
+  return to_capsule(plain, false);
+}
+
+const char* kind_name(FieldKind kind) {
+  switch (kind) {
+    case FieldKind::kDense: return "dense";
+    case FieldKind::kRagged: return "ragged";
+    case FieldKind::kBytes: return "bytes";
+  }
+  return "unknown";
+}
+
+const char* dtype_name(DType dtype) {
+  switch (dtype) {
+    case DType::kBool: return "bool";
+    case DType::kUInt8: return "uint8";
+    case DType::kInt8: return "int8";
+    case DType::kInt16: return "int16";
+    case DType::kInt32: return "int32";
+    case DType::kInt64: return "int64";
+    case DType::kFloat16: return "float16";
+    case DType::kBFloat16: return "bfloat16";
+    case DType::kFloat32: return "float32";
+    case DType::kFloat64: return "float64";
+  }
+  return "unknown";
+}
+
+std::vector<std::string_view> names(const Batch& batch) {
+  std::vector<std::string_view> all;
+  if (batch.released()) return all;
+  for (const TensorView& field : batch.fields()) {
+    if (!field.meta) all.push_back(field.name);
+  }
+  return all;
+}
+
+nb::object meta_array(const Batch& batch, const char* name, bool if_absent) {
+  if (batch.released()) {
+    static_cast<void>(field_of(batch, name));
+  }
+  if (const TensorView* field = batch.find(name)) {
+    return read_only_array(batch.owner(*field), field->data, packed_shape(*field),
+                           numpy_dtype(field->dtype));
+  }
+  if (!if_absent) {
+    return read_only_array(nullptr, nullptr, {0}, nb::dtype<std::int64_t>());
+  }
+  auto ones = std::make_shared<std::vector<std::uint8_t>>(batch.rows(), std::uint8_t{1});
+  const void* data = ones->data();
+  return read_only_array(std::move(ones), data, {batch.rows()}, dlpack_dtype(DType::kBool));
+}
+
+}  // namespace
+
+void bind_batch(nb::module_& module) {
+  nb::class_<Exchange>(module, "Exchange", "A tensor in main memory, for from_dlpack().")
+      .def("__dlpack__", &dlpack_of, nb::kw_only(), nb::arg("stream") = nb::none(),
+           nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
+           nb::arg("copy") = nb::none())
+      .def("__dlpack_device__", [](const Exchange&) { return std::pair<int, int>(1, 0); })
+      .def_prop_ro("copied", [](const Exchange& self) { return self.copied; })
+      .def("_torch_capsule", &torch_capsule);
+
+  nb::class_<Batch>(module, "Batch", "libspdld's batch; spdld.Batch is its face.")
+      .def_prop_ro("epoch", &Batch::epoch)
+      .def_prop_ro("step", &Batch::step)
+      .def_prop_ro("rows", &Batch::rows)
+      .def_prop_ro("pipeline_version", &Batch::pipeline_version)
+      .def_prop_ro("released", &Batch::released)
+      .def_prop_ro("names", &names)
+      .def("has",
+           [](const Batch& self, std::string_view name) {
+             return !self.released() && self.find(name) != nullptr;
+           })
+      .def("kind", [](const Batch& self,
+                      std::string_view name) { return kind_name(field_of(self, name).kind); })
+      .def("dtype", [](const Batch& self,
+                       std::string_view name) { return dtype_name(field_of(self, name).dtype); })
+      .def("copied",
+           [](const Batch& self, std::string_view name) { return field_of(self, name).copied; })
+      .def("values", &values)
+      .def("offsets", &offsets)
+      .def("shapes", &shapes)
+      .def("exchange", &exchange, nb::arg("name"), nb::arg("copy") = nb::none())
+      .def("shared", &shared)
+      .def("indices", [](const Batch& self) { return meta_array(self, wire::kIndexField, false); })
+      .def("valid", [](const Batch& self) { return meta_array(self, wire::kValidField, true); })
+      .def("release", &Batch::release);
+}
+
+}  // namespace spdld::python

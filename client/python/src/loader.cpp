@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loader.h"
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "spdld/loader.h"
+#include "turn.h"
+
+namespace nb = nanobind;
+
+namespace spdld::python {
+namespace {
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+// A Python callable that libspdld may keep and call without the GIL. None does nothing.
+template <typename... Args>
+std::function<void(Args...)> callback(const nb::object& callable) {
+  if (callable.is_none()) return {};
+  // Dropped with the GIL held, wherever the last copy goes.
+  std::shared_ptr<nb::object> held(new nb::object(callable), [](nb::object* object) {
+    if (!nb::is_alive()) return;
+    const nb::gil_scoped_acquire gil;
+    delete object;
+  });
+  return [held](Args... args) {
+    const nb::gil_scoped_acquire gil;
+    (*held)(args...);
+  };
+}
+
+// Loader for Python's threads: each call takes its turn and gives the GIL back while libspdld
+// works.
+class PyLoader {
+ public:
+  explicit PyLoader(LoaderOptions options) : loader_(Loader::open(std::move(options))) {}
+
+  template <typename F>
+  auto reading(F&& call) {
+    return with_turn(Turn::For::kReading, std::forward<F>(call));
+  }
+  template <typename F>
+  auto changing(F&& call) {
+    return with_turn(Turn::For::kChanging, std::forward<F>(call));
+  }
+
+ private:
+  template <typename F>
+  auto with_turn(Turn::For purpose, F&& call) {
+    // In a forked child the turn may stay with a thread that was not forked; libspdld refuses
+    // there.
+    if (getpid() != pid_) return call(loader_);
+    const Turn::Held turn(turn_, purpose);
+    const nb::gil_scoped_release released;
+    return call(loader_);
+  }
+
+  const pid_t pid_ = getpid();
+  Turn turn_;
+  Loader loader_;
+};
+
+LoaderOptions options_from(
+    std::string pipeline, std::optional<std::string> job, std::optional<std::int32_t> rank,
+    std::optional<std::int32_t> world_size, std::optional<std::int32_t> shard,
+    std::optional<std::int32_t> num_shards, std::string replica, std::int32_t replicas,
+    std::optional<std::int64_t> seed, std::optional<std::int64_t> batch_size,
+    std::map<std::string, std::string> vars, std::string pipeline_yaml, std::string pipeline_file,
+    std::map<std::string, std::string> env, bool ledger, std::optional<std::uint32_t> prefetch,
+    std::string address, double timeout_s, double connect_timeout_s, std::string client_name,
+    const nb::object& on_wait, const nb::object& on_notice, const nb::object& on_unreachable) {
+  LoaderOptions options;
+  options.pipeline = std::move(pipeline);
+  options.job = std::move(job);
+  options.rank = rank;
+  options.world_size = world_size;
+  options.shard = shard;
+  options.num_shards = num_shards;
+  options.replica = std::move(replica);
+  options.replicas = replicas;
+  options.seed = seed;
+  options.batch_size = batch_size;
+  options.vars = std::move(vars);
+  options.pipeline_yaml = std::move(pipeline_yaml);
+  options.pipeline_file = std::move(pipeline_file);
+  options.env = std::move(env);
+  options.start = ledger ? Start::kLedger : Start::kFresh;
+  options.prefetch = prefetch;
+  options.address = std::move(address);
+  options.timeout = milliseconds(timeout_s);
+  options.connect_timeout = milliseconds(connect_timeout_s);
+  options.client_name = std::move(client_name);
+  options.on_notice = callback<const std::string&>(on_notice);
+  options.on_unreachable = callback<const std::string&>(on_unreachable);
+  // Signals first, so that Ctrl-C ends the wait even if the caller's own check never returns.
+  options.on_wait = [check = callback<>(on_wait)] {
+    {
+      const nb::gil_scoped_acquire gil;
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+    if (check) check();
+  };
+  return options;
+}
+
+using CursorTuple =
+    std::tuple<std::string, std::int64_t, std::uint64_t, std::uint64_t, std::uint64_t>;
+
+}  // namespace
+
+void bind_loader(nb::module_& module) {
+  nb::class_<PyLoader>(module, "Loader", "libspdld's loader; spdld.Loader is its face.")
+      .def(
+          "__init__",
+          [](PyLoader* self, std::string pipeline, std::optional<std::string> job,
+             std::optional<std::int32_t> rank, std::optional<std::int32_t> world_size,
+             std::optional<std::int32_t> shard, std::optional<std::int32_t> num_shards,
+             std::string replica, std::int32_t replicas, std::optional<std::int64_t> seed,
+             std::optional<std::int64_t> batch_size, std::map<std::string, std::string> vars,
+             std::string pipeline_yaml, std::string pipeline_file,
+             std::map<std::string, std::string> env, bool ledger,
+             std::optional<std::uint32_t> prefetch, std::string address, double timeout_s,
+             double connect_timeout_s, std::string client_name, nb::object on_wait,
+             nb::object on_notice, nb::object on_unreachable) {
+            new (self) PyLoader(options_from(
+                std::move(pipeline), std::move(job), rank, world_size, shard, num_shards,
+                std::move(replica), replicas, seed, batch_size, std::move(vars),
+                std::move(pipeline_yaml), std::move(pipeline_file), std::move(env), ledger,
+                prefetch, std::move(address), timeout_s, connect_timeout_s, std::move(client_name),
+                on_wait, on_notice, on_unreachable));
+          },
+          nb::arg("pipeline"), nb::kw_only(), nb::arg("job").none(), nb::arg("rank").none(),
+          nb::arg("world_size").none(), nb::arg("shard").none(), nb::arg("num_shards").none(),
+          nb::arg("replica"), nb::arg("replicas"), nb::arg("seed").none(),
+          nb::arg("batch_size").none(), nb::arg("vars"), nb::arg("pipeline_yaml"),
+          nb::arg("pipeline_file"), nb::arg("env"), nb::arg("ledger"), nb::arg("prefetch").none(),
+          nb::arg("address"), nb::arg("timeout_s"), nb::arg("connect_timeout_s"),
+          nb::arg("client_name"), nb::arg("on_wait").none(), nb::arg("on_notice").none(),
+          nb::arg("on_unreachable").none())
+      .def("next",
+           [](PyLoader& self) -> nb::object {
+             std::optional<Batch> batch =
+                 self.changing([](Loader& loader) { return loader.next(); });
+             if (!batch) return nb::none();
+             return nb::cast(std::move(*batch));
+           })
+      .def("set_epoch",
+           [](PyLoader& self, std::uint64_t epoch) {
+             self.changing([=](Loader& loader) { loader.set_epoch(epoch); });
+           })
+      .def_prop_ro("epoch",
+                   [](PyLoader& self) {
+                     return self.reading([](Loader& loader) { return loader.epoch(); });
+                   })
+      .def("state",
+           [](PyLoader& self) {
+             const Cursor at = self.reading([](Loader& loader) { return loader.state(); });
+             return CursorTuple(at.order_digest, at.seed, at.epoch, at.position, at.step);
+           })
+      .def("load_state",
+           [](PyLoader& self, const CursorTuple& state) {
+             Cursor cursor;
+             std::tie(cursor.order_digest, cursor.seed, cursor.epoch, cursor.position,
+                      cursor.step) = state;
+             self.changing([&](Loader& loader) { loader.load_state(cursor); });
+           })
+      .def("steps_per_epoch",
+           [](PyLoader& self) {
+             return self.changing([](Loader& loader) { return loader.steps_per_epoch(); });
+           })
+      .def("items",
+           [](PyLoader& self) {
+             return self.changing([](Loader& loader) { return loader.items(); });
+           })
+      .def("batch_size",
+           [](PyLoader& self) {
+             return self.changing([](Loader& loader) { return loader.batch_size(); });
+           })
+      .def("pipeline_version",
+           [](PyLoader& self) {
+             return self.changing([](Loader& loader) { return loader.pipeline_version(); });
+           })
+      .def("classes",
+           [](PyLoader& self) {
+             return self.changing(
+                 [](Loader& loader) { return std::vector<std::string>(loader.classes()); });
+           })
+      .def("fingerprint",
+           [](PyLoader& self) {
+             return self.changing([](Loader& loader) { return loader.fingerprint(); });
+           })
+      .def("server_stats",
+           [](PyLoader& self) {
+             return self.changing([](Loader& loader) { return loader.server_stats(); });
+           })
+      .def("stats",
+           [](PyLoader& self) {
+             const LoaderStats stats = self.reading([](Loader& loader) { return loader.stats(); });
+             nb::dict result;
+             result["batches"] = stats.batches;
+             result["waits"] = stats.waits;
+             result["waited_s"] = std::chrono::duration<double>(stats.waited).count();
+             result["reconnects"] = stats.reconnects;
+             result["held"] = stats.held;
+             result["credits"] = stats.credits;
+             return result;
+           })
+      .def_prop_ro("shard",
+                   [](PyLoader& self) {
+                     return self.reading([](Loader& loader) { return loader.shard(); });
+                   })
+      .def_prop_ro("num_shards",
+                   [](PyLoader& self) {
+                     return self.reading([](Loader& loader) { return loader.num_shards(); });
+                   })
+      .def_prop_ro("job",
+                   [](PyLoader& self) {
+                     return self.reading([](Loader& loader) { return std::string(loader.job()); });
+                   })
+      .def_prop_ro(
+          "address",
+          [](PyLoader& self) {
+            return self.reading([](Loader& loader) { return std::string(loader.address()); });
+          })
+      .def_prop_ro("closed",
+                   [](PyLoader& self) {
+                     return self.reading([](Loader& loader) { return loader.closed(); });
+                   })
+      .def("close", [](PyLoader& self) { self.changing([](Loader& loader) { loader.close(); }); });
+}
+
+}  // namespace spdld::python
