@@ -43,7 +43,7 @@ bool AxisFilter::build(const Request& request) {
   const double scale = static_cast<double>(request.in) / request.out;
   const bool smooths = request.interpolation != Interpolation::kNearest && request.antialias;
   const double support = support_of(request.interpolation) * std::max(scale, 1.0);
-  stride_ = smooths ? static_cast<std::size_t>(std::ceil(support)) * 2 + 2 : 4;
+  stride_ = smooths ? (static_cast<std::size_t>(std::ceil(support)) * 2 + 4) / 4 * 4 : 4;
   const auto outputs = static_cast<std::size_t>(request.end - request.begin);
   spans_.resize(outputs);
   weights_.resize(outputs * stride_);

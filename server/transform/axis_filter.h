@@ -44,7 +44,7 @@ class AxisFilter {
 
   int size() const { return static_cast<int>(spans_.size()); }
   const Span& span(int i) const { return spans_[static_cast<std::size_t>(i)]; }
-  // max_count() of them: those beyond the span's count are 0.
+  // max_count() of them, rounded up to a multiple of four: those beyond the span's count are 0.
   const std::int32_t* weights(int i) const {
     return weights_.data() + static_cast<std::size_t>(i) * stride_;
   }

@@ -63,6 +63,7 @@ Rect ImagePass::begin(const Geometry& geometry, int channels, const ImageTarget&
   Rect region{crop.x + columns.begin, crop.y + rows.begin, shown_columns_.size, shown_rows_.size};
   if (resizes_columns_) {
     column_filter_.build(columns);
+    column_resizer_.plan(column_filter_, channels, flip_);
     region.x = crop.x + column_filter_.source_begin();
     region.width = column_filter_.source_end() - column_filter_.source_begin();
   }
@@ -74,9 +75,7 @@ Rect ImagePass::begin(const Geometry& geometry, int channels, const ImageTarget&
   } else {
     kept_rows_ = 1;
   }
-  region_width_ = region.width;
   region_height_ = region.height;
-  if (resizes_columns_) plan_columns();
   const std::size_t kept = static_cast<std::size_t>(kept_rows_) * row_stride_;
   grow(kept_, kept);
   if (shown_columns_.size < output_.width) std::fill_n(kept_.begin(), kept, std::uint8_t{0});
@@ -91,54 +90,6 @@ void ImagePass::shape_rows() {
   segment_stride_ = round_up(segment_values_, kRowSlack) + kRowSlack;
   row_stride_ = segments_ * segment_stride_;
   grow(blended_, row_stride_);
-}
-
-void ImagePass::plan_columns() {
-  const auto size = static_cast<std::size_t>(shown_columns_.size);
-  const std::size_t columns = round_up(size, kColumnGroup);
-  const int taps = column_filter_.max_count();
-  const auto pairs = static_cast<std::size_t>((taps + 1) / 2);
-  grow(offsets_, columns);
-  grow(column_weights_, 2 * pairs * columns);
-  std::uint32_t* const high = column_weights_.data();
-  std::uint32_t* const low = high + pairs * columns;
-  for (std::size_t x = 0; x < columns; ++x) {
-    const int from = static_cast<int>(std::min(x, size - 1));
-    const int i = flip_ ? shown_columns_.size - 1 - from : from;
-    offsets_[x] = (column_filter_.span(i).first - column_filter_.source_begin()) * channels_;
-    const std::int32_t* const weights = column_filter_.weights(i);
-    for (std::size_t pair = 0; pair < pairs; ++pair) {
-      const WeightPair split = WeightPair::of(weights[2 * pair], weights[2 * pair + 1]);
-      high[pair * columns + x] = split.high;
-      low[pair * columns + x] = split.low;
-    }
-  }
-  columns_ = {
-      .offsets = offsets_.data(), .high = high, .low = low, .columns = columns, .taps = taps};
-
-  // Groups that would read past the row's end work on a copy of it; they are the last ones, or with
-  // a flip the first ones.
-  const std::size_t row_bytes = static_cast<std::size_t>(region_width_ * channels_);
-  const std::size_t reach = column_reach_bytes(taps, channels_);
-  const auto reads_past = [&](std::size_t group) {
-    for (std::size_t x = group; x < group + kColumnGroup; ++x) {
-      if (static_cast<std::size_t>(offsets_[x]) + reach > row_bytes) return true;
-    }
-    return false;
-  };
-  tail_begin_ = tail_end_ = flip_ ? 0 : columns;
-  if (flip_) {
-    while (tail_end_ < columns && reads_past(tail_end_)) tail_end_ += kColumnGroup;
-  } else {
-    while (tail_begin_ > 0 && reads_past(tail_begin_ - kColumnGroup)) tail_begin_ -= kColumnGroup;
-  }
-  if (tail_begin_ == tail_end_) return;
-  const auto tail_offsets = offsets_.begin() + static_cast<std::ptrdiff_t>(tail_begin_);
-  const auto tail_offsets_end = offsets_.begin() + static_cast<std::ptrdiff_t>(tail_end_);
-  const std::int32_t origin = *std::min_element(tail_offsets, tail_offsets_end);
-  for (auto offset = tail_offsets; offset != tail_offsets_end; ++offset) *offset -= origin;
-  tail_source_ = static_cast<std::size_t>(origin);
-  grow(tail_, row_bytes - tail_source_ + reach);
 }
 
 void ImagePass::plan_rows(const AxisFilter::Request& request) {
@@ -204,16 +155,7 @@ void ImagePass::make_columns(const std::uint8_t* pixels, std::uint8_t* row) {
     arrange_row(pixels, size, channels_, flip_, target);
     return;
   }
-  const bool tail_first = tail_begin_ == 0;
-  if (!tail_first) resize_row(pixels, columns_, 0, tail_begin_, channels_, target);
-  if (tail_begin_ < tail_end_) {
-    const std::size_t row_bytes = static_cast<std::size_t>(region_width_) * channels;
-    std::memcpy(tail_.data(), pixels + tail_source_, row_bytes - tail_source_);
-    resize_row(tail_.data(), columns_, tail_begin_, tail_end_, channels_, target);
-  }
-  if (tail_first && tail_end_ < columns_.columns) {
-    resize_row(pixels, columns_, tail_end_, columns_.columns, channels_, target);
-  }
+  column_resizer_.resize(pixels, target);
   // Groups wrote past the last column.
   const std::size_t after = static_cast<std::size_t>(output_.width) - begin - size;
   if (after == 0) return;
@@ -241,7 +183,8 @@ void ImagePass::write_blended(int i) {
   for (std::size_t s = 0; s < segments_; ++s) {
     auto* const out = in_place ? reinterpret_cast<std::uint8_t*>(row_out(y, s))
                                : blended_.data() + s * segment_stride_;
-    blend_rows(row_pointers_.data(), row_weights_.data(), pairs, segment_values_, out);
+    const auto blend = has_avx512_ ? avx512::blend_rows : blend_rows;
+    blend(row_pointers_.data(), row_weights_.data(), pairs, segment_values_, out);
     for (int tap = 0; tap < 2 * pairs; ++tap) {
       row_pointers_[static_cast<std::size_t>(tap)] += segment_stride_;
     }

@@ -11,6 +11,7 @@
 #include "op/op.h"
 #include "op/tensor_spec.h"
 #include "transform/axis_filter.h"
+#include "transform/column_resizer.h"
 #include "transform/pixel_kernels.h"
 #include "transform/row_kernels.h"
 
@@ -56,7 +57,6 @@ class ImagePass final : public RowSink {
     int size = 0;
   };
 
-  void plan_columns();
   void plan_rows(const AxisFilter::Request& request);
   void shape_rows();
   void make_columns(const std::uint8_t* pixels, std::uint8_t* row);
@@ -68,6 +68,8 @@ class ImagePass final : public RowSink {
   }
   std::byte* row_out(int y, std::size_t segment) const;
 
+  const bool has_avx512_ = avx512::available();
+
   // The image at hand.
   int channels_ = 0;
   Size output_;
@@ -77,22 +79,14 @@ class ImagePass final : public RowSink {
   PixelConverter converter_;
   Shown shown_columns_;
   Shown shown_rows_;
-  int region_width_ = 0;
   int region_height_ = 0;
   int next_source_row_ = 0;
   int next_output_row_ = 0;  // of the shown ones
 
-  // Columns. The offsets of groups [tail_begin_, tail_end_) count from the copy of the row's end,
-  // which may be read past.
+  // Columns.
   bool resizes_columns_ = false;
   AxisFilter column_filter_;
-  std::vector<std::int32_t> offsets_;
-  std::vector<std::uint32_t> column_weights_;
-  ColumnTable columns_;
-  std::size_t tail_begin_ = 0;
-  std::size_t tail_end_ = 0;
-  std::size_t tail_source_ = 0;  // first byte of the row that is in the copy
-  std::vector<std::uint8_t> tail_;
+  ColumnResizer column_resizer_{has_avx512_};
 
   // Rows. A row whose columns are made is kept until no output needs it any more.
   bool resizes_rows_ = false;
