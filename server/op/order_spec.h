@@ -29,19 +29,19 @@ struct ClassesSpec {
     kPipeline,     // those of the pipeline `pipeline`
   };
   Kind kind = Kind::kDirectories;
-  std::vector<std::string> names;
-  std::string path;
-  std::string pipeline;
+  std::vector<std::string> names = {};
+  std::string path = {};
+  std::string pipeline = {};
 
   friend bool operator==(const ClassesSpec&, const ClassesSpec&) = default;
 };
 
 struct FilesSpec {
-  std::string root;  // absolute
+  std::string root = {};  // absolute
   std::string pattern = "**/*";
   enum class Label { kNone, kParentDir };
   Label label = Label::kNone;
-  ClassesSpec classes;
+  ClassesSpec classes = {};
   bool follow_symlinks = true;
 
   friend bool operator==(const FilesSpec&, const FilesSpec&) = default;
