@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/byte_buffer.h"
+#include "source/source.h"
+#include "tests/unit/source/fake_sink.h"
+
+namespace spdld::source {
+
+// What every Source promises. A Maker has
+//   std::unique_ptr<Source> make(const std::map<std::string, std::string>& items);
+// which makes a source of these items, by uri, with labels from the uri's first part, anew each
+// time; and void lose(const std::string& uri), which takes an item's bytes away from under it.
+template <typename Maker>
+class SourceSuite : public ::testing::Test {
+ protected:
+  static std::map<std::string, std::string> items() {
+    std::map<std::string, std::string> items;
+    for (int i = 0; i < 100; ++i) {
+      std::string bytes(static_cast<std::size_t>(i * i * 7), static_cast<char>('a' + i % 26));
+      items["c" + std::to_string(i % 3) + "/" + std::to_string(i) + ".bin"] = bytes;
+    }
+    items["c1/deep/er/x.bin"] = std::string("\0\xff\n\r", 4);
+    items["c1-/x.bin"] = "sorts before c1/";
+    return items;
+  }
+
+  Maker maker;
+};
+
+TYPED_TEST_SUITE_P(SourceSuite);
+
+TYPED_TEST_P(SourceSuite, ListsEveryItemInBytewiseOrder) {
+  const auto items = this->items();
+  const auto source = this->maker.make(items);
+  ASSERT_EQ(source->size(), items.size());
+  std::uint64_t i = 0;
+  for (const auto& [uri, bytes] : items) EXPECT_EQ(source->uri(i++), uri);
+}
+
+TYPED_TEST_P(SourceSuite, BringsEveryItemsBytes) {
+  const auto items = this->items();
+  const auto source = this->maker.make(items);
+  ByteBuffer buffer;
+  std::uint64_t i = 0;
+  for (const auto& [uri, bytes] : items) {
+    const Status status = fetch_and_wait(*source, i++, buffer);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(text_of(buffer), bytes) << uri;
+  }
+}
+
+TYPED_TEST_P(SourceSuite, BringsManyItemsAtOnce) {
+  const auto items = this->items();
+  const auto source = this->maker.make(items);
+  std::vector<ByteBuffer> buffers(source->size());
+  FakeSink sink;
+  std::set<std::uint64_t> pending;
+  for (std::uint64_t i = 0; i < source->size(); ++i) {
+    const auto state = source->fetch(i, buffers[i], sink, i + 1000);
+    ASSERT_TRUE(state) << state.error().message();
+    if (*state == FetchState::kPending) pending.insert(i);
+  }
+  for (const std::uint64_t i : pending) EXPECT_TRUE(sink.wait(i + 1000).ok());
+  std::uint64_t i = 0;
+  for (const auto& [uri, bytes] : items) {
+    EXPECT_EQ(text_of(buffers[i]), bytes) << uri;
+    EXPECT_EQ(sink.calls(i + 1000), pending.contains(i) ? 1 : 0);
+    ++i;
+  }
+}
+
+TYPED_TEST_P(SourceSuite, HasTheSameDigestForTheSameItems) {
+  const std::string digest = this->maker.make(this->items())->listing_digest();
+  EXPECT_FALSE(digest.empty());
+  EXPECT_EQ(digest.find_first_not_of("0123456789abcdef"), std::string::npos);
+  EXPECT_EQ(this->maker.make(this->items())->listing_digest(), digest);
+}
+
+TYPED_TEST_P(SourceSuite, HasAnotherDigestWhenAnItemComesGoesOrIsRenamed) {
+  auto items = this->items();
+  std::set<std::string> digests{this->maker.make(items)->listing_digest()};
+  items["c0/new.bin"] = "new";
+  EXPECT_TRUE(digests.insert(this->maker.make(items)->listing_digest()).second);
+  items.erase("c0/new.bin");
+  items["c0/newer.bin"] = "new";
+  EXPECT_TRUE(digests.insert(this->maker.make(items)->listing_digest()).second);
+  items.erase("c0/newer.bin");
+  items.erase("c0/0.bin");
+  EXPECT_TRUE(digests.insert(this->maker.make(items)->listing_digest()).second);
+}
+
+TYPED_TEST_P(SourceSuite, PutsTheBytesFirstAmongItsFieldsAndNamesEachOnce) {
+  const auto source = this->maker.make(this->items());
+  ASSERT_FALSE(source->fields().empty());
+  EXPECT_EQ(source->fields()[0].kind, FieldKind::kBytes);
+  std::set<std::string> names;
+  for (const TensorSpec& field : source->fields()) {
+    EXPECT_TRUE(names.insert(field.name).second) << field.name;
+  }
+}
+
+TYPED_TEST_P(SourceSuite, LabelsItemsByTheirClass) {
+  const auto source = this->maker.make(this->items());
+  ASSERT_EQ(source->fields().size(), 2u);
+  EXPECT_EQ(source->classes(), (std::vector<std::string>{"c0", "c1", "c1-", "c2"}));
+  for (std::uint64_t i = 0; i < source->size(); ++i) {
+    const std::string uri = source->uri(i);
+    const auto label = static_cast<std::size_t>(source->scalar(i, 1));
+    EXPECT_EQ(source->classes().at(label), uri.substr(0, uri.find('/')));
+  }
+}
+
+TYPED_TEST_P(SourceSuite, NamesAnItemThatIsGone) {
+  const auto source = this->maker.make(this->items());
+  std::uint64_t item = 0;
+  while (source->uri(item) != "c1/deep/er/x.bin") ++item;
+  this->maker.lose("c1/deep/er/x.bin");
+  ByteBuffer buffer;
+  const Status status = fetch_and_wait(*source, item, buffer);
+  EXPECT_EQ(status.code(), Code::kNotFound);
+  EXPECT_NE(status.message().find("c1/deep/er/x.bin"), std::string::npos) << status.message();
+}
+
+REGISTER_TYPED_TEST_SUITE_P(SourceSuite, ListsEveryItemInBytewiseOrder, BringsEveryItemsBytes,
+                            BringsManyItemsAtOnce, HasTheSameDigestForTheSameItems,
+                            HasAnotherDigestWhenAnItemComesGoesOrIsRenamed,
+                            PutsTheBytesFirstAmongItsFieldsAndNamesEachOnce,
+                            LabelsItemsByTheirClass, NamesAnItemThatIsGone);
+
+}  // namespace spdld::source

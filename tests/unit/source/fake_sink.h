@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/mutex.h"
+#include "source/source.h"
+
+namespace spdld::source {
+
+// Remembers what it was told and lets a test wait for it.
+class FakeSink final : public FetchSink {
+ public:
+  void fetched(std::uint64_t token, Status status) override {
+    MutexLock lock(mutex_);
+    ++calls_[token];
+    told_[token] = std::move(status);
+    changed_.notify_all();
+  }
+
+  Status wait(std::uint64_t token) {
+    MutexLock lock(mutex_);
+    while (!told_.contains(token)) changed_.wait(mutex_);
+    return told_[token];
+  }
+  int calls(std::uint64_t token) {
+    MutexLock lock(mutex_);
+    return calls_[token];
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::map<std::uint64_t, Status> told_ SPDLD_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, int> calls_ SPDLD_GUARDED_BY(mutex_);
+};
+
+// Fetches and waits, whichever way it goes.
+inline Status fetch_and_wait(Source& source, std::uint64_t item, ByteBuffer& out) {
+  FakeSink sink;
+  const auto state = source.fetch(item, out, sink, 7);
+  if (!state) return state.error();
+  return *state == FetchState::kReady ? Status() : sink.wait(7);
+}
+
+inline std::string text_of(const ByteBuffer& buffer) {
+  return {reinterpret_cast<const char*>(buffer.data()), buffer.size()};
+}
+
+}  // namespace spdld::source
