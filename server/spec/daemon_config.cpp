@@ -188,6 +188,11 @@ Result<Node> read_root(const std::string& path, const std::string& working_direc
   return root;
 }
 
+// A directory that is not there holds nothing; any other failure ends the search.
+int ends_glob(const char*, int failure) {
+  return failure == ENOENT || failure == ENOTDIR ? 0 : failure;
+}
+
 // Frees what glob(3) found.
 struct Glob {
   Glob() = default;
@@ -228,7 +233,7 @@ Result<std::vector<std::string>> pipeline_files(const DaemonConfig& config) {
   std::vector<std::string> files;
   for (const std::string& pattern : config.pipelines) {
     Glob glob;
-    const int outcome = ::glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, &glob.found);
+    const int outcome = ::glob(pattern.c_str(), GLOB_NOSORT, ends_glob, &glob.found);
     if (outcome == GLOB_NOMATCH) {
       if (pattern.find_first_of("*?[") != std::string::npos) continue;
       return error(Code::kNotFound, "pipelines: there is no file " + pattern);

@@ -113,7 +113,13 @@ Result<StageSpec> read_stage(const Node& node, const Json& value, const Registry
   }
   if (op->make) {
     const Result<std::unique_ptr<Op>> made = op->make(stage.params);
-    if (!made) return fail(made.error().message());
+    if (!made) {
+      // Ops name themselves in what they say.
+      std::string why = made.error().message();
+      const std::string self = stage.op + ": ";
+      if (why.starts_with(self)) why.erase(0, self.size());
+      return fail(why);
+    }
   }
   return stage;
 }

@@ -32,12 +32,12 @@ std::optional<std::string> process_env(const std::string& name);
 // so.
 struct ParseOptions {
   // --var NAME=VALUE: replaces what `vars:` says of NAME, which must be there.
-  std::map<std::string, std::string> vars;
-  EnvLookup env;
+  std::map<std::string, std::string> vars = {};
+  EnvLookup env = {};
   // Absolute; where relative paths of the text start.
-  std::string directory;
+  std::string directory = {};
   // For `extends`.
-  FileReader read_file;
+  FileReader read_file = {};
 };
 
 // Text to PipelineSpec: extends merged, variables resolved, every key checked, defaults filled in.

@@ -26,7 +26,8 @@ Shape files_shape() {
        .shape = string_shape(),
        .required = true},
       {.name = "pattern",
-       .doc = "which files below root are items: * and ? within one name, ** over directories",
+       .doc =
+           "which files below root are items: * ? [a-z] {a,b} as in a shell, ** over directories",
        .shape = string_shape(),
        .default_value = "**/*"},
       {.name = "label",

@@ -74,6 +74,7 @@ std::optional<double> parse_number(std::string_view text) {
   text = without_plus(text);
   const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
   if (digits.empty() || !(is_digit(digits[0]) || digits[0] == '.')) return std::nullopt;
+  if (digits.size() > 1 && digits[0] == '0' && is_digit(digits[1])) return std::nullopt;
   double value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;

@@ -32,7 +32,8 @@ std::size_t height_of(const Node& node) {
   std::size_t height = 0;
   for (const Node& item : node.items) height = std::max(height, height_of(item));
   for (const Node::Entry& entry : node.entries) height = std::max(height, height_of(entry.value));
-  return height + 1;
+  const bool opens = node.kind == Node::Kind::kList || node.kind == Node::Kind::kMap;
+  return opens ? height + 1 : 0;
 }
 
 // Ends the parser's work from inside one of its callbacks.
@@ -157,6 +158,11 @@ class TreeBuilder final : public YAML::EventHandler {
       check_key(parent, node);
       parent.key = std::move(node);
     } else {
+      // A value that is left out is marked where the next text begins.
+      if (node.kind == Node::Kind::kNull && node.line != parent.key->line) {
+        node.line = parent.key->line;
+        node.column = parent.key->column;
+      }
       Node::Entry entry{.key = std::move(parent.key->text),
                         .line = parent.key->line,
                         .column = parent.key->column,

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/daemon_config.h"
+
+#include <gtest/gtest.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "spec/parse.h"
+
+namespace spdld::spec {
+namespace {
+
+class DaemonConfigTest : public ::testing::Test {
+ protected:
+  DaemonConfigTest() {
+    std::string name = std::filesystem::temp_directory_path() / "spdld-config-XXXXXX";
+    if (::mkdtemp(name.data()) != nullptr) directory_ = name;
+  }
+  ~DaemonConfigTest() override { std::filesystem::remove_all(directory_); }
+
+  std::string write(const std::string& name, const std::string& text) const {
+    const std::filesystem::path path = directory_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+    return path;
+  }
+  Result<DaemonConfig> load(const std::string& text,
+                            const std::vector<std::string>& overrides = {}) const {
+    return load_daemon_config(write("spdld.yaml", text), overrides);
+  }
+  // The message without the directory in front.
+  std::string error_of(const std::string& text,
+                       const std::vector<std::string>& overrides = {}) const {
+    const Result<DaemonConfig> config = load(text, overrides);
+    if (config) return "";
+    const std::string message = config.error().message();
+    const std::string prefix = directory_.string() + "/";
+    return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
+  }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(DaemonConfigTest, FillsInDefaultsWithoutAFile) {
+  const Result<DaemonConfig> config = load_daemon_config("", {});
+  ASSERT_TRUE(config) << config.error().message();
+  EXPECT_EQ(config->runtime_dir, "/run/spdld");
+  EXPECT_EQ(config->state_dir, "/var/lib/spdld");
+  EXPECT_TRUE(config->pipelines.empty());
+  EXPECT_EQ(config->executor.cpu_threads, std::nullopt);
+  EXPECT_EQ(config->executor.io_threads, 16);
+  EXPECT_EQ(config->executor.cpus, std::nullopt);
+  EXPECT_EQ(config->executor.nice, 0);
+  EXPECT_EQ(config->arena.kind, ArenaConfig::Kind::kMemfd);
+  EXPECT_EQ(config->arena.budget.fraction, 0.25);
+  EXPECT_EQ(config->access.roots, std::vector<std::string>{"/"});
+  EXPECT_EQ(config->access.admins, std::vector<uid_t>{0});
+  EXPECT_EQ(config->log.level, "info");
+  EXPECT_EQ(config->log.format, "text");
+}
+
+TEST_F(DaemonConfigTest, TakesEveryKey) {
+  const Result<DaemonConfig> config = load(R"(
+runtime_dir: run
+state_dir: /state/
+pipelines: ["pipelines/*.yaml", /etc/one.yaml]
+executor: {cpu_threads: 3, io_threads: 4, cpus: "0-3,8,2", nice: -5}
+arena: {kind: hugetlb, budget: 2GiB}
+access: {roots: [/data, more], admins: [7, root, "7"]}
+control: {tcp: null}
+http: null
+log: {level: warning, format: json}
+)");
+  ASSERT_TRUE(config) << config.error().message();
+  EXPECT_EQ(config->runtime_dir, directory_ / "run");
+  EXPECT_EQ(config->state_dir, "/state");
+  EXPECT_EQ(config->pipelines,
+            (std::vector<std::string>{directory_ / "pipelines/*.yaml", "/etc/one.yaml"}));
+  EXPECT_EQ(config->executor.cpu_threads, 3);
+  EXPECT_EQ(config->executor.io_threads, 4);
+  EXPECT_EQ(config->executor.cpus, (std::vector<int>{0, 1, 2, 3, 8}));
+  EXPECT_EQ(config->executor.nice, -5);
+  EXPECT_EQ(config->arena.kind, ArenaConfig::Kind::kHugetlb);
+  EXPECT_EQ(config->arena.budget.fraction, std::nullopt);
+  EXPECT_EQ(config->arena.budget.bytes, 2ull << 30);
+  EXPECT_EQ(config->access.roots, (std::vector<std::string>{"/data", directory_ / "more"}));
+  EXPECT_EQ(config->access.admins, (std::vector<uid_t>{0, 7}));
+  EXPECT_EQ(config->log.level, "warning");
+  EXPECT_EQ(config->log.format, "json");
+}
+
+TEST_F(DaemonConfigTest, LetsTheCommandLineOverrideTheFile) {
+  const Result<DaemonConfig> config =
+      load("arena: {budget: 10%, kind: posix}\nexecutor: {cpus: 1}\n",
+           {"arena.budget=1GiB", "executor.cpus=null", "pipelines=[/a.yaml, /b.yaml]",
+            "log.level=debug", "log.level=error", "executor.cpu_threads=auto"});
+  ASSERT_TRUE(config) << config.error().message();
+  EXPECT_EQ(config->arena.budget.bytes, 1u << 30);
+  EXPECT_EQ(config->arena.kind, ArenaConfig::Kind::kPosix);
+  EXPECT_EQ(config->executor.cpus, std::nullopt);
+  EXPECT_EQ(config->pipelines, (std::vector<std::string>{"/a.yaml", "/b.yaml"}));
+  EXPECT_EQ(config->log.level, "error");
+  EXPECT_EQ(config->executor.cpu_threads, std::nullopt);
+}
+
+TEST_F(DaemonConfigTest, RefusesBadOverridesByTheirName) {
+  const auto refused = [&](const std::string& assignment) { return error_of("{}", {assignment}); };
+  EXPECT_EQ(refused("arena.bugdet=1GiB"),
+            "--set arena.bugdet: unknown key 'bugdet' in 'arena'; did you mean 'budget'?");
+  EXPECT_EQ(
+      refused("arena.budget=lots"),
+      "--set arena.budget: arena.budget: expected a size such as 8GiB or a percentage such as "
+      "25%, got 'lots'");
+  EXPECT_EQ(refused("arena=5"), "--set arena: arena: expected a map, got the integer 5");
+  EXPECT_EQ(refused("arena.budget"), "--set 'arena.budget': expected KEY=VALUE");
+  EXPECT_EQ(refused("arena.budget="),
+            "--set 'arena.budget=': no value after '='; null stands for none");
+  EXPECT_EQ(refused("=5"), "--set '=5': expected a dotted key such as arena.budget before '='");
+  EXPECT_EQ(refused("a..b=5"),
+            "--set 'a..b=5': expected a dotted key such as arena.budget before '='");
+  EXPECT_EQ(refused("pipelines=[a"),
+            "--set pipelines:1:1: not valid YAML: end of sequence flow not found");
+  EXPECT_EQ(refused("log.level.deep=1"),
+            "--set log.level.deep: log.level: expected one of trace, debug, info, warning, error, "
+            "critical, off, got a map");
+}
+
+TEST_F(DaemonConfigTest, RefusesBadValuesByTheirPlace) {
+  EXPECT_EQ(error_of("executer: {}\n"),
+            "spdld.yaml:1:1: unknown key 'executer'; did you mean 'executor'?");
+  EXPECT_EQ(
+      error_of("executor: {cpu_threads: 0}\n"),
+      "spdld.yaml:1:25: executor.cpu_threads: expected auto or an integer from 1 to 4096, got "
+      "the integer 0");
+  EXPECT_EQ(error_of("executor: {io_threads: 0}\n"),
+            "spdld.yaml:1:24: executor.io_threads: must be 1 to 1024, got 0");
+  EXPECT_EQ(error_of("executor: {nice: 20}\n"),
+            "spdld.yaml:1:18: executor.nice: must be -20 to 19, got 20");
+  EXPECT_EQ(
+      error_of("arena: {kind: memdf}\n"),
+      "spdld.yaml:1:15: arena.kind: 'memdf' is not one of memfd, posix, hugetlb; did you mean "
+      "'memfd'?");
+  EXPECT_EQ(error_of("arena: {budget: 120%}\n"),
+            "spdld.yaml:1:17: arena.budget: expected a size such as 8GiB or a percentage such as "
+            "25%, got '120%'");
+  EXPECT_EQ(error_of("log: {level: warn}\n"),
+            "spdld.yaml:1:14: log.level: 'warn' is not one of trace, debug, info, warning, error, "
+            "critical, off");
+  EXPECT_EQ(error_of("pipelines: a.yaml\n"),
+            "spdld.yaml:1:12: pipelines: expected a list of texts, got 'a.yaml'");
+  EXPECT_EQ(error_of("access: {roots: []}\n"),
+            "spdld.yaml:1:17: access.roots: must hold at least 1 value, got 0");
+  EXPECT_EQ(error_of("[]"),
+            "spdld.yaml:1:1: expected the daemon's configuration, a map of keys, got a list");
+}
+
+TEST_F(DaemonConfigTest, RefusesCpusThatAreNone) {
+  for (const char* cpus : {"a", "3-1", "0-4096", "1,", ",1", "-1", "1--2", "0x1", "1;2"}) {
+    EXPECT_EQ(error_of("executor: {cpus: \"" + std::string(cpus) + "\"}\n"),
+              "spdld.yaml:1:18: executor.cpus: '" + std::string(cpus) +
+                  "' is no list of CPUs; write numbers up to 4095 and ranges, such as 0-3,8");
+  }
+}
+
+TEST_F(DaemonConfigTest, RefusesWhatThisVersionDoesNotDo) {
+  EXPECT_EQ(error_of("control: {tcp: \"0.0.0.0:1\"}\n"),
+            "spdld.yaml:1:16: control.tcp: expected null, as this version has no TCP control port, "
+            "got the string '0.0.0.0:1'");
+  EXPECT_EQ(error_of("http: {listen: null}\n"),
+            "spdld.yaml:1:7: http: expected null, as this version serves no HTTP, got a map");
+}
+
+TEST_F(DaemonConfigTest, RefusesUsersThatAreNotThere) {
+  EXPECT_EQ(error_of("access: {admins: [root, no-such-user-here]}\n"),
+            "spdld.yaml:1:25: access.admins[1]: 'no-such-user-here': there is no such user on this "
+            "machine");
+  EXPECT_EQ(error_of("access: {admins: [4294967295]}\n"),
+            "spdld.yaml:1:19: access.admins[0]: '4294967295': there is no such user on this "
+            "machine");
+}
+
+TEST_F(DaemonConfigTest, RefusesARuntimeDirTooLongForItsSockets) {
+  EXPECT_EQ(error_of("runtime_dir: /" + std::string(93, 'x') + "\n"), "");
+  EXPECT_EQ(
+      error_of("runtime_dir: /" + std::string(94, 'x') + "\n"),
+      "spdld.yaml:1:14: runtime_dir: 95 bytes are too long for the sockets in it; use at most "
+      "94");
+}
+
+TEST_F(DaemonConfigTest, RefusesFilesThatCannotBeRead) {
+  EXPECT_EQ(load_daemon_config("/no/such.yaml", {}).error().message(),
+            "cannot open /no/such.yaml: No such file or directory");
+  EXPECT_EQ(load_daemon_config("/tmp", {}).error().message(),
+            "cannot read /tmp: not a regular file");
+  EXPECT_EQ(load_daemon_config("/dev/zero", {}).error().message(),
+            "cannot read /dev/zero: not a regular file");
+  const std::string large = write("large.yaml", std::string(kMaxFileBytes + 1, '#'));
+  EXPECT_EQ(load_daemon_config(large, {}).error().message(),
+            large + ": larger than 1048576 bytes; is this a YAML file?");
+}
+
+TEST_F(DaemonConfigTest, ListsPipelineFilesSortedAndOnce) {
+  write("p/b.yaml", "");
+  write("p/a.yaml", "");
+  write("p/c.txt", "");
+  const Result<DaemonConfig> config = load("pipelines: [\"p/*.yaml\", p/a.yaml, \"q/*.yaml\"]\n");
+  ASSERT_TRUE(config) << config.error().message();
+  const Result<std::vector<std::string>> files = pipeline_files(*config);
+  ASSERT_TRUE(files) << files.error().message();
+  EXPECT_EQ(*files, (std::vector<std::string>{directory_ / "p/a.yaml", directory_ / "p/b.yaml"}));
+}
+
+TEST_F(DaemonConfigTest, RefusesAPipelineFileThatIsNotThere) {
+  const Result<DaemonConfig> config = load("pipelines: [gone.yaml]\n");
+  ASSERT_TRUE(config);
+  const Result<std::vector<std::string>> files = pipeline_files(*config);
+  ASSERT_FALSE(files);
+  EXPECT_EQ(files.error().code(), Code::kNotFound);
+  EXPECT_EQ(files.error().message(),
+            "pipelines: there is no file " + (directory_ / "gone.yaml").string());
+}
+
+}  // namespace
+}  // namespace spdld::spec

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "tests/unit/spec/fake_registry.h"
+
+namespace spdld::spec {
+namespace {
+
+// The minimal pipeline with `line` after it: on line 5.
+std::string error_with(const std::string& line) { return parse_error(kMinimal + line); }
+
+// With another line in place of one that begins with the same key.
+std::string error_instead(const std::string& line) {
+  std::string text = kMinimal;
+  const std::string key = line.substr(0, line.find(':') + 1);
+  const std::size_t begin = text.find(key);
+  text.replace(begin, text.find('\n', begin) - begin, line);
+  return parse_error(text);
+}
+
+TEST(ParseErrors, NameTheNearestKey) {
+  EXPECT_EQ(error_with("shufle: global"),
+            "p.yaml:5:1: unknown key 'shufle'; did you mean 'shuffle'?");
+  EXPECT_EQ(error_with("delivery: {prefech: 4}"),
+            "p.yaml:5:12: unknown key 'prefech' in 'delivery'; did you mean 'prefetch'?");
+  EXPECT_EQ(error_with("on_error: {budget: {frac: 1}}"),
+            "p.yaml:5:21: unknown key 'frac' in 'on_error.budget'; there are: fraction, min");
+  EXPECT_EQ(error_instead("stages: [fetch, resize: {size: 4, antialiasing: true}]"),
+            "p.yaml:3:35: unknown key 'antialiasing' in 'stages[1].resize'; did you mean "
+            "'antialias'?");
+}
+
+TEST(ParseErrors, NameTheNearestOpAndSource) {
+  EXPECT_EQ(error_instead("stages: [fetch, resise: {size: 4}]"),
+            "p.yaml:3:17: stages[1]: unknown op 'resise'; did you mean 'resize'?");
+  EXPECT_EQ(error_instead("stages: [fetch, blur]"),
+            "p.yaml:3:17: stages[1]: unknown op 'blur'; there are: fetch, resize, scale");
+  EXPECT_EQ(error_instead("source: {webdataset: {shards: x.tar}}"),
+            "p.yaml:2:10: source: unknown source 'webdataset'; there are: files");
+}
+
+TEST(ParseErrors, NameWhatIsMissing) {
+  EXPECT_EQ(parse_error("seed: 1"),
+            "p.yaml:1:1: 'pipeline' is missing: the name by which training processes ask for it");
+  EXPECT_EQ(parse_error("pipeline: p\nsource: {files: {root: /d}}\nbatch: {size: 1}\n"),
+            "p.yaml:1:1: 'stages' is missing: what is done to an item, in order; [fetch] alone "
+            "delivers encoded bytes");
+  EXPECT_EQ(error_instead("batch: {last: pad}"),
+            "p.yaml:4:8: 'batch.size' is missing: rows of one batch of one shard");
+  EXPECT_EQ(error_instead("batch:"),
+            "p.yaml:4:1: 'batch.size' is missing: rows of one batch of one shard");
+  EXPECT_EQ(error_instead("source: {files: }"),
+            "p.yaml:2:17: 'source.files.root' is missing: the directory that holds the items");
+  EXPECT_EQ(error_instead("stages: [fetch, resize]"),
+            "p.yaml:3:17: 'stages[1].resize.size' is missing: height and width");
+}
+
+TEST(ParseErrors, NameTheTypeThatWasExpected) {
+  EXPECT_EQ(error_instead("batch: {size: [8]}"),
+            "p.yaml:4:15: batch.size: expected an integer, got a list");
+  EXPECT_EQ(error_instead("batch: {size: 8.5}"),
+            "p.yaml:4:15: batch.size: expected an integer, got the number 8.5");
+  EXPECT_EQ(error_instead("batch: {size: 010}"),
+            "p.yaml:4:15: batch.size: expected an integer, got '010'");
+  EXPECT_EQ(error_instead("batch: {size: '8'}"),
+            "p.yaml:4:15: batch.size: expected an integer, got the string '8'; leave out the "
+            "quotes");
+  EXPECT_EQ(error_instead("batch: [8]"), "p.yaml:4:8: batch: expected a map, got a list");
+  EXPECT_EQ(error_instead("batch: {size: 8, max_bytes: 64M}"),
+            "p.yaml:4:29: batch.max_bytes: expected a size such as 64MiB, got '64M'");
+  EXPECT_EQ(error_instead("source: /data"),
+            "p.yaml:2:9: source: expected a map of one source, got '/data'");
+  EXPECT_EQ(error_instead("source: {files: {root: {a: b}}}"),
+            "p.yaml:2:24: source.files.root: expected a text, got a map");
+  EXPECT_EQ(error_instead("source: {files: {root: /d, follow_symlinks: yes}}"),
+            "p.yaml:2:45: source.files.follow_symlinks: expected true or false, got 'yes'");
+  EXPECT_EQ(error_instead("stages: fetch"),
+            "p.yaml:3:9: stages: expected a list of stages, got 'fetch'");
+  EXPECT_EQ(error_instead("stages: [fetch, [resize]]"),
+            "p.yaml:3:17: stages[1]: expected an op's name or a map of an op's name to its "
+            "parameters, got a list");
+  EXPECT_EQ(error_instead("stages: [fetch, {}]"),
+            "p.yaml:3:17: stages[1]: expected an op's name or a map of an op's name to its "
+            "parameters, got an empty map");
+  EXPECT_EQ(error_instead("stages: [fetch, resize: {size: big}]"),
+            "p.yaml:3:32: stages[1].resize.size: expected an integer, got 'big'");
+  EXPECT_EQ(error_instead("stages: [fetch, resize: {size: {h: 1}}]"),
+            "p.yaml:3:32: stages[1].resize.size: expected an integer or a list of integers, got a "
+            "map");
+  EXPECT_EQ(error_instead("stages: [fetch, scale: {range: 1}]"),
+            "p.yaml:3:32: stages[1].scale.range: expected a list of numbers, got the integer 1");
+  EXPECT_EQ(error_instead("stages: [fetch, scale: {p: null}]"),
+            "p.yaml:3:28: stages[1].scale.p: expected a number, got nothing (null)");
+  EXPECT_EQ(error_with("shuffle: {}"),
+            "p.yaml:5:10: 'shuffle.block' is missing: items that stay together on the medium and "
+            "are read as one");
+  EXPECT_EQ(error_with("shuffle: [global]"),
+            "p.yaml:5:10: shuffle: expected none, global or {block: ITEMS}, got a list");
+  EXPECT_EQ(error_instead("pipeline: my pipeline"),
+            "p.yaml:1:11: pipeline: expected a name (1 to 128 of A-Z a-z 0-9 . _ -), got 'my "
+            "pipeline'");
+}
+
+TEST(ParseErrors, NameTheBounds) {
+  EXPECT_EQ(error_instead("batch: {size: 0}"),
+            "p.yaml:4:15: batch.size: must be 1 to 65536, got 0");
+  EXPECT_EQ(error_instead("batch: {size: 65537}"),
+            "p.yaml:4:15: batch.size: must be 1 to 65536, got 65537");
+  EXPECT_EQ(error_instead("batch: {size: 8, max_bytes: 0}"),
+            "p.yaml:4:29: batch.max_bytes: must be more than 0");
+  EXPECT_EQ(error_with("seed: -1"), "p.yaml:5:7: seed: must be at least 0, got -1");
+  EXPECT_EQ(error_with("delivery: {prefetch: 1}"),
+            "p.yaml:5:22: delivery.prefetch: must be 2 to 64, got 1");
+  EXPECT_EQ(error_with("on_error: {budget: {fraction: 1.5}}"),
+            "p.yaml:5:31: on_error.budget.fraction: must be 0 to 1, got 1.5");
+  EXPECT_EQ(error_with("on_error: {io: {retry: 101}}"),
+            "p.yaml:5:24: on_error.io.retry: must be 0 to 100, got 101");
+  EXPECT_EQ(error_instead("stages: [fetch: {concurrency: 0}]"),
+            "p.yaml:3:31: stages[0].fetch.concurrency: must be 1 to 4096, got 0");
+  EXPECT_EQ(error_instead("stages: [fetch, resize: {size: [4, 5000]}]"),
+            "p.yaml:3:36: stages[1].resize.size[1]: must be 1 to 4096, got 5000");
+  EXPECT_EQ(error_instead("stages: [fetch, resize: {size: []}]"),
+            "p.yaml:3:32: stages[1].resize.size: must hold 1 to 2 values, got 0");
+  EXPECT_EQ(error_instead("stages: [fetch, scale: {range: [1, 2, 3]}]"),
+            "p.yaml:3:32: stages[1].scale.range: must hold 2 values, got 3");
+  EXPECT_EQ(error_instead("stages: []"), "p.yaml:3:9: stages: must hold 1 to 256 values, got 0");
+  EXPECT_EQ(error_instead("source: {files: {root: ''}}"),
+            "p.yaml:2:24: source.files.root: must not be empty");
+}
+
+TEST(ParseErrors, NameTheChoices) {
+  EXPECT_EQ(error_instead("batch: {size: 8, last: dorp}"),
+            "p.yaml:4:24: batch.last: 'dorp' is not one of drop, pad, keep; did you mean 'drop'?");
+  EXPECT_EQ(error_with("shuffle: everything"),
+            "p.yaml:5:10: shuffle: 'everything' is not one of none, global");
+  EXPECT_EQ(error_with("delivery: {device: cuda}"),
+            "p.yaml:5:20: delivery.device: 'cuda' is not one of cpu");
+}
+
+TEST(ParseErrors, NameTheIndentationThatMakesTwoOpsOfOne) {
+  EXPECT_EQ(error_instead("stages:\n  - fetch\n  - resize:\n    size: 4"),
+            "p.yaml:6:5: stages[1]: one op only, got 'resize' and 'size'; is the text below "
+            "'resize' indented deeper than its name?");
+}
+
+TEST(ParseErrors, WantFetchFirstAndOnce) {
+  EXPECT_EQ(error_instead("stages: [scale, fetch]"),
+            "p.yaml:3:10: stages[0].scale: the first stage must be 'fetch', which brings an item's "
+            "bytes");
+  EXPECT_EQ(error_instead("stages: [fetch, fetch: {}]"),
+            "p.yaml:3:17: stages[1].fetch: an item is fetched once, by the first stage");
+}
+
+TEST(ParseErrors, PlaceWhatTheOpItselfRefuses) {
+  EXPECT_EQ(error_instead("stages:\n  - fetch\n  - scale: {range: [2, 1]}"),
+            "p.yaml:5:5: stages[1].scale: range: least is over most");
+}
+
+TEST(ParseErrors, RefuseClassesThatMeanNothing) {
+  EXPECT_EQ(error_instead("source: {files: {root: /d, classes: [a]}}"),
+            "p.yaml:2:37: source.files.classes: items have no label; add 'label: parent_dir'");
+  EXPECT_EQ(error_instead("source: {files: {root: /d, label: parent_dir, classes: [a, b, a]}}"),
+            "p.yaml:2:63: source.files.classes: the class 'a' is there twice");
+  EXPECT_EQ(error_instead("source: {files: {root: /d, label: parent_dir, classes: []}}"),
+            "p.yaml:2:56: source.files.classes: must hold at least 1 value, got 0");
+}
+
+TEST(ParseErrors, RefusePathsThatLeadNowhere) {
+  EXPECT_EQ(error_instead("source: {files: {root: ~/data}}"),
+            "p.yaml:2:24: source.files.root: '~' is not a home directory here; write the path out "
+            "or use ${env:HOME}");
+  const Result<PipelineSpec> spec = parse_pipeline(
+      "pipeline: p\nsource: {files: {root: data}}\nstages: [fetch]\nbatch: {size: 1}\n", "p.yaml",
+      fake_registry(), {});
+  ASSERT_FALSE(spec);
+  EXPECT_EQ(spec.error().message(),
+            "p.yaml:2:24: source.files.root: the path 'data' is relative, and this text comes "
+            "without a directory; write an absolute one");
+}
+
+TEST(ParseErrors, RefuseWhatIsNoPipeline) {
+  EXPECT_EQ(parse_error("[1, 2]"), "p.yaml:1:1: expected a pipeline, a map of keys, got a list");
+  EXPECT_EQ(parse_error("hello"), "p.yaml:1:1: expected a pipeline, a map of keys, got 'hello'");
+  EXPECT_EQ(parse_error(""), "p.yaml: the file is empty");
+  EXPECT_EQ(parse_error(std::string(kMaxFileBytes + 1, '#')),
+            "p.yaml: larger than 1048576 bytes; is this a pipeline?");
+}
+
+TEST(ParseErrors, CarryTheInvalidArgumentCode) {
+  const Result<PipelineSpec> spec = parse("seed: x");
+  ASSERT_FALSE(spec);
+  EXPECT_EQ(spec.error().code(), Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace spdld::spec
