@@ -96,7 +96,8 @@ class Walker {
   std::atomic<bool> stop_ = false;          // relaxed: a late look costs some entries
 
   Mutex mutex_;
-  CondVar changed_;
+  CondVar changed_;  // there is more to read, or nothing
+  CondVar done_;
   std::deque<Directory*> waiting_ SPDLD_GUARDED_BY(mutex_);
   std::size_t unread_ SPDLD_GUARDED_BY(mutex_) = 0;  // waiting or being read
   Status failure_ SPDLD_GUARDED_BY(mutex_);
@@ -125,7 +126,7 @@ Result<Walk> Walker::run() {
     for (bool done = false; !done;) {
       {
         MutexLock lock(mutex_);
-        if (unread_ > 0) changed_.wait_for(mutex_, kProgressPause);
+        if (unread_ > 0) done_.wait_for(mutex_, kProgressPause);
         done = unread_ == 0;
       }
       if (options_.stop.stop_requested()) stop_.store(true, std::memory_order_relaxed);
@@ -154,24 +155,27 @@ Result<Walk> Walker::run() {
 }
 
 void Walker::work() {
+  MutexLock lock(mutex_);
   for (;;) {
-    Directory* directory = nullptr;
-    {
-      MutexLock lock(mutex_);
-      while (waiting_.empty() && unread_ > 0) changed_.wait(mutex_);
-      if (unread_ == 0) return;
-      // The latest first: few directories wait at a time, as in a walk by recursion.
-      directory = waiting_.back();
-      waiting_.pop_back();
-    }
+    while (waiting_.empty() && unread_ > 0) changed_.wait(mutex_);
+    if (unread_ == 0) return;
+    // The latest first: few directories wait at a time, as in a walk by recursion.
+    Directory& directory = *waiting_.back();
+    waiting_.pop_back();
+    mutex_.unlock();
     if (!stop_.load(std::memory_order_relaxed)) {
-      if (Status status = read(*directory); !status.ok()) fail(std::move(status));
+      if (Status status = read(directory); !status.ok()) fail(std::move(status));
     }
-    MutexLock lock(mutex_);
-    for (const auto& child : directory->children) waiting_.push_back(child.get());
-    unread_ += directory->children.size();
+    mutex_.lock();
+    for (const auto& child : directory.children) waiting_.push_back(child.get());
+    unread_ += directory.children.size();
     --unread_;
-    changed_.notify_all();
+    // This thread goes on with one of the children itself.
+    for (std::size_t i = 1; i < directory.children.size(); ++i) changed_.notify_one();
+    if (unread_ == 0) {
+      changed_.notify_all();
+      done_.notify_all();
+    }
   }
 }
 

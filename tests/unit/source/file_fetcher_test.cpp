@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/file_fetcher.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "tests/unit/source/fake_sink.h"
+#include "tests/unit/source/temp_dir.h"
+
+namespace spdld::source {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// The real disk, with what may go wrong put in front.
+struct Faults {
+  std::atomic<int> opens_fail = 0;  // so many times, with `error`
+  std::atomic<int> cached_reads_fail = 0;
+  std::atomic<int> reads_fail = 0;
+  std::atomic<int> error = EIO;
+  std::atomic<std::size_t> cached_bytes = ~std::size_t{0};  // of each file, in the page cache
+  std::atomic<std::ptrdiff_t> size_lies = 0;                // added to the size that open() tells
+  std::atomic<bool> cached_reads_say_zero = false;
+  std::atomic<bool> blocks = false;
+  std::atomic<int> opens = 0;
+  std::atomic<int> reads = 0;
+  std::atomic<int> opens_on_caller = 0;
+  std::thread::id caller = std::this_thread::get_id();
+};
+
+class FaultyDisk final : public Disk {
+ public:
+  FaultyDisk(const std::string& root, Faults& faults)
+      : disk_(UniqueFd(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), root, Roots({"/"}),
+              true, false, 1),
+        faults_(faults) {}
+
+  int open(const std::string& uri, OpenFile& file) override {
+    ++faults_.opens;
+    if (std::this_thread::get_id() == faults_.caller) ++faults_.opens_on_caller;
+    if (faults_.opens_fail-- > 0) return faults_.error;
+    const int err = disk_.open(uri, file);
+    file.size_bytes += static_cast<std::uint64_t>(faults_.size_lies.load());
+    return err;
+  }
+  ssize_t read_cached(const OpenFile& file, std::span<std::byte> out,
+                      std::uint64_t offset) override {
+    if (faults_.cached_reads_fail-- > 0) return -faults_.error;
+    const std::size_t cached = faults_.cached_bytes;
+    if (offset >= cached) return faults_.cached_reads_say_zero ? 0 : -EAGAIN;
+    return disk_.read(file, out.first(std::min(out.size(), cached - offset)), offset);
+  }
+  ssize_t read(const OpenFile& file, std::span<std::byte> out, std::uint64_t offset) override {
+    ++faults_.reads;
+    if (faults_.reads_fail-- > 0) return -faults_.error;
+    return disk_.read(file, out.first(std::min<std::size_t>(out.size(), 3)), offset);
+  }
+  bool opening_blocks() const override { return faults_.blocks; }
+  dev_t device() const override { return 1; }
+
+ private:
+  SystemDisk disk_;
+  Faults& faults_;
+};
+
+class FileFetcherTest : public ::testing::Test {
+ protected:
+  FileFetcherTest() { dir_.file("a.bin", content_); }
+
+  void start(int retries = 5, std::chrono::nanoseconds pause = std::chrono::nanoseconds(10),
+             std::uint64_t max_bytes = 1000) {
+    fetcher_ =
+        std::make_unique<FileFetcher>(std::make_unique<FaultyDisk>(dir_.path(), faults_), io_,
+                                      FileFetcher::Options{.root = dir_.path(),
+                                                           .retry = {.retries = retries},
+                                                           .retry_pause = pause,
+                                                           .max_file_bytes = max_bytes});
+  }
+  Result<FetchState> fetch() { return fetcher_->fetch("a.bin", out_, sink_, 1); }
+
+  const std::string content_ = "0123456789";
+  TempDir dir_;
+  Faults faults_;
+  FakeSink sink_;
+  ByteBuffer out_;
+  IoPool io_{{.threads = 2}};
+  std::unique_ptr<FileFetcher> fetcher_;
+};
+
+TEST_F(FileFetcherTest, ReadsWhatIsCachedOnTheCallersThread) {
+  start();
+  EXPECT_EQ(fetch(), FetchState::kReady);
+  EXPECT_EQ(text_of(out_), content_);
+  EXPECT_EQ(faults_.reads, 0);
+  EXPECT_EQ(sink_.calls(1), 0);
+}
+
+TEST_F(FileFetcherTest, GoesOnInThePoolWhereTheCacheEnds) {
+  for (const std::size_t cached : {std::size_t{0}, std::size_t{4}}) {
+    faults_.cached_bytes = cached;
+    start();
+    out_.resize(0);
+    EXPECT_EQ(fetch(), FetchState::kPending);
+    EXPECT_TRUE(sink_.wait(1).ok());
+    EXPECT_EQ(text_of(out_), content_);
+  }
+}
+
+TEST_F(FileFetcherTest, TrustsNoCachedReadThatSaysTheFileEnds) {
+  faults_.cached_bytes = 4;
+  faults_.cached_reads_say_zero = true;
+  start();
+  EXPECT_EQ(fetch(), FetchState::kPending);
+  EXPECT_TRUE(sink_.wait(1).ok());
+  EXPECT_EQ(text_of(out_), content_);
+}
+
+TEST_F(FileFetcherTest, UsesThePoolWhereTheCacheCannotBeAsked) {
+  for (const int err : {EOPNOTSUPP, ENOSYS, EINVAL}) {
+    faults_.cached_reads_fail = 1;
+    faults_.error = err;
+    start(0);
+    EXPECT_EQ(fetch(), FetchState::kPending);
+    EXPECT_TRUE(sink_.wait(1).ok());
+  }
+}
+
+TEST_F(FileFetcherTest, OpensInThePoolWhereOpeningMayBlock) {
+  faults_.blocks = true;
+  start();
+  EXPECT_EQ(fetch(), FetchState::kPending);
+  EXPECT_TRUE(sink_.wait(1).ok());
+  EXPECT_EQ(faults_.opens, 1);
+  EXPECT_EQ(faults_.opens_on_caller, 0);
+  EXPECT_EQ(text_of(out_), content_);
+}
+
+TEST_F(FileFetcherTest, BringsAnEmptyFile) {
+  dir_.file("empty", "");
+  start();
+  EXPECT_EQ(fetcher_->fetch("empty", out_, sink_, 1), FetchState::kReady);
+  EXPECT_EQ(out_.size(), 0u);
+}
+
+TEST_F(FileFetcherTest, RetriesATransientErrorOfEachKind) {
+  for (const int err : {EIO, ESTALE, ETIMEDOUT, ENETDOWN, EHOSTUNREACH, EMFILE}) {
+    for (auto* failing : {&faults_.opens_fail, &faults_.reads_fail}) {
+      faults_.cached_bytes = 0;
+      faults_.opens_fail = faults_.reads_fail = 0;
+      *failing = 3;
+      faults_.error = err;
+      start();
+      FakeSink sink;
+      ASSERT_EQ(fetcher_->fetch("a.bin", out_, sink, 1), FetchState::kPending);
+      const Status status = sink.wait(1);
+      EXPECT_TRUE(status.ok()) << status.message();
+      EXPECT_EQ(text_of(out_), content_);
+    }
+  }
+}
+
+TEST_F(FileFetcherTest, OpensAgainForEachRetry) {
+  faults_.cached_bytes = 0;
+  faults_.reads_fail = 2;
+  faults_.error = ESTALE;
+  start();
+  ASSERT_EQ(fetch(), FetchState::kPending);
+  EXPECT_TRUE(sink_.wait(1).ok());
+  EXPECT_EQ(faults_.opens, 3);
+}
+
+TEST_F(FileFetcherTest, GivesUpWhenTheRetriesAreUsedUp) {
+  faults_.cached_bytes = 0;
+  faults_.reads_fail = 100;
+  start(4);
+  ASSERT_EQ(fetch(), FetchState::kPending);
+  const Status status = sink_.wait(1);
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr(dir_.path("a.bin")), HasSubstr("4 retries"),
+                                      HasSubstr("Input/output error")));
+  EXPECT_EQ(faults_.reads, 5);
+}
+
+TEST_F(FileFetcherTest, CountsAFailureOnTheCallersThreadAsTheFirst) {
+  faults_.opens_fail = 100;
+  start(4);
+  ASSERT_EQ(fetch(), FetchState::kPending);
+  EXPECT_EQ(sink_.wait(1).code(), Code::kUnavailable);
+  EXPECT_EQ(faults_.opens, 5);
+}
+
+TEST_F(FileFetcherTest, RetriesNothingWhenToldSo) {
+  faults_.opens_fail = 1;
+  start(0);
+  const auto state = fetch();
+  ASSERT_FALSE(state);
+  EXPECT_EQ(state.error().code(), Code::kUnavailable);
+  EXPECT_EQ(faults_.opens, 1);
+}
+
+TEST_F(FileFetcherTest, RetriesNoErrorThatLasts) {
+  struct Case {
+    int err;
+    Code code;
+  };
+  for (const auto& [err, code] :
+       {Case{ENOENT, Code::kNotFound}, Case{EACCES, Code::kPermissionDenied},
+        Case{EXDEV, Code::kPermissionDenied}, Case{ELOOP, Code::kPermissionDenied},
+        Case{EISDIR, Code::kDataLoss}}) {
+    faults_.opens = 0;
+    faults_.opens_fail = 1;
+    faults_.error = err;
+    start();
+    const auto state = fetch();
+    ASSERT_FALSE(state);
+    EXPECT_EQ(state.error().code(), code) << state.error().message();
+    EXPECT_THAT(state.error().message(), HasSubstr(dir_.path("a.bin")));
+    EXPECT_EQ(faults_.opens, 1);
+  }
+}
+
+TEST_F(FileFetcherTest, NamesAFileThatBecameShorter) {
+  faults_.size_lies = 5;
+  start();
+  ASSERT_EQ(fetch(), FetchState::kPending);  // the cache alone cannot tell
+  const Status status = sink_.wait(1);
+  EXPECT_EQ(status.code(), Code::kDataLoss);
+  EXPECT_THAT(status.message(), HasSubstr(dir_.path("a.bin") + " became shorter"));
+}
+
+TEST_F(FileFetcherTest, NamesAFileThatBecameLonger) {
+  faults_.size_lies = -3;
+  start();
+  const auto cached = fetch();
+  ASSERT_FALSE(cached);
+  EXPECT_EQ(cached.error().code(), Code::kDataLoss);
+  EXPECT_THAT(cached.error().message(), HasSubstr("became longer"));
+  faults_.size_lies = -10;  // to nothing
+  EXPECT_FALSE(fetch());
+  faults_.cached_bytes = 0;
+  ASSERT_EQ(fetch(), FetchState::kPending);
+  EXPECT_EQ(sink_.wait(1).code(), Code::kDataLoss);
+}
+
+TEST_F(FileFetcherTest, RefusesAFileOverTheLimitBeforeItHasMemoryForIt) {
+  faults_.size_lies = std::ptrdiff_t{1} << 50;
+  start();
+  const auto state = fetch();
+  ASSERT_FALSE(state);
+  EXPECT_EQ(state.error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(out_.capacity(), 0u);
+}
+
+TEST_F(FileFetcherTest, TellsWhenThereIsNoMemory) {
+  faults_.size_lies = std::ptrdiff_t{1} << 60;
+  start(5, std::chrono::nanoseconds(10), ~std::uint64_t{0});
+  const auto state = fetch();
+  ASSERT_FALSE(state);
+  EXPECT_EQ(state.error().code(), Code::kResourceExhausted);
+  EXPECT_THAT(state.error().message(), HasSubstr("no memory"));
+}
+
+TEST_F(FileFetcherTest, CancelsPausesWhenItIsDestroyed) {
+  faults_.opens_fail = 100;
+  start(100, std::chrono::hours(1));
+  ASSERT_EQ(fetch(), FetchState::kPending);
+  fetcher_.reset();
+  EXPECT_EQ(sink_.wait(1).code(), Code::kCancelled);
+  EXPECT_EQ(sink_.calls(1), 1);
+}
+
+TEST_F(FileFetcherTest, WaitsForWhatIsPendingWhenItIsDestroyed) {
+  faults_.cached_bytes = 0;
+  start();
+  std::vector<ByteBuffer> buffers(200);
+  for (std::uint64_t i = 0; i < buffers.size(); ++i) {
+    ASSERT_EQ(fetcher_->fetch("a.bin", buffers[i], sink_, i), FetchState::kPending);
+  }
+  fetcher_.reset();
+  for (std::uint64_t i = 0; i < buffers.size(); ++i) EXPECT_EQ(sink_.calls(i), 1);
+}
+
+TEST_F(FileFetcherTest, CancelsWhatIsPendingWhenThePoolStops) {
+  faults_.opens_fail = 100;
+  start(100, std::chrono::hours(1));
+  ASSERT_EQ(fetch(), FetchState::kPending);
+  io_.stop();
+  EXPECT_EQ(sink_.wait(1).code(), Code::kCancelled);
+  const auto refused = fetch();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kCancelled);
+}
+
+TEST(FileFetcher, TellsWhenThePoolIsFull) {
+  TempDir dir;
+  dir.file("a.bin", "x");
+  Faults faults;
+  faults.opens_fail = 100;
+  FakeSink sink;
+  ByteBuffer first;
+  ByteBuffer second;
+  IoPool io({.threads = 1, .max_tasks = 1});
+  FileFetcher fetcher(std::make_unique<FaultyDisk>(dir.path(), faults), io,
+                      {.root = dir.path(),
+                       .retry = {.retries = 100},
+                       .retry_pause = std::chrono::hours(1),
+                       .max_file_bytes = 1000});
+  ASSERT_EQ(fetcher.fetch("a.bin", first, sink, 1), FetchState::kPending);
+  const auto refused = fetcher.fetch("a.bin", second, sink, 2);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(sink.calls(2), 0);
+}
+
+}  // namespace
+}  // namespace spdld::source
