@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "transform/axis_kernels.h"
 
 namespace spdld::transform {
 namespace {
@@ -29,10 +30,6 @@ std::int32_t fixed_point(double weight) {
   return static_cast<std::int32_t>(weight < 0 ? weight * kOne - 0.5 : weight * kOne + 0.5);
 }
 
-double support_of(Interpolation interpolation) {
-  return interpolation == Interpolation::kBicubic ? 2.0 : 1.0;
-}
-
 }  // namespace
 
 bool AxisFilter::build(const Request& request) {
@@ -41,9 +38,12 @@ bool AxisFilter::build(const Request& request) {
               request.end <= request.out);
   request_ = request;
   const double scale = static_cast<double>(request.in) / request.out;
+  const bool is_cubic = request.interpolation == Interpolation::kBicubic;
   const bool smooths = request.interpolation != Interpolation::kNearest && request.antialias;
-  const double support = support_of(request.interpolation) * std::max(scale, 1.0);
-  stride_ = smooths ? (static_cast<std::size_t>(std::ceil(support)) * 2 + 4) / 4 * 4 : 4;
+  const double support = (is_cubic ? 2.0 : 1.0) * std::max(scale, 1.0);
+  // Room for the pixels within the support, one more where it is a whole number, and one for the
+  // rounding of its ends.
+  stride_ = smooths ? (static_cast<std::size_t>(2 * support) + 5) / 4 * 4 : 4;
   const auto outputs = static_cast<std::size_t>(request.end - request.begin);
   spans_.resize(outputs);
   weights_.resize(outputs * stride_);
@@ -53,15 +53,12 @@ bool AxisFilter::build(const Request& request) {
   source_end_ = 0;
   if (request.interpolation == Interpolation::kNearest) {
     nearest(scale);
-    return true;
-  }
-  for (int i = 0; i < size(); ++i) {
-    const double center = (request.begin + i + 0.5) * scale;
-    if (smooths) {
-      smooth(i, center, scale);
-    } else {
-      between(i, center);
-    }
+  } else if (!smooths) {
+    between(scale);
+  } else if (is_cubic) {
+    smooth_cubic(scale, support);
+  } else {
+    smooth_linear(scale, support);
   }
   return true;
 }
@@ -73,62 +70,88 @@ void AxisFilter::nearest(double scale) {
   line_[0] = 1.0;
   for (int x = 0; x < request_.end; ++x, center += scale) {
     if (x < request_.begin) continue;
-    store(x - request_.begin, std::min(static_cast<int>(center), request_.in - 1), 1);
+    round_line(x - request_.begin, std::min(static_cast<int>(center), request_.in - 1), 1);
   }
 }
 
 // The filter is stretched so that it covers every source pixel.
-void AxisFilter::smooth(int i, double center, double scale) {
-  const double stretch = std::max(scale, 1.0);
-  const double inverse = 1.0 / stretch;
-  const double support = support_of(request_.interpolation) * stretch;
-  const int first = std::max(static_cast<int>(center - support + 0.5), 0);
-  const int count = std::min(static_cast<int>(center + support + 0.5), request_.in) - first;
-  double sum = 0.0;
-  for (int tap = 0; tap < count; ++tap) {
-    const double x = (tap + first - center + 0.5) * inverse;
-    const double weight =
-        request_.interpolation == Interpolation::kBicubic ? cubic(x, -0.5) : triangle(x);
-    line_[static_cast<std::size_t>(tap)] = weight;
-    sum += weight;
+void AxisFilter::smooth_linear(double scale, double support) {
+  const TriangleFilter filter{
+      .in = static_cast<double>(request_.in), .scale = scale, .support = support, .taps = stride_};
+  line_.resize(stride_ * kAxisGroup);
+  group_weights_.resize(stride_ * kAxisGroup);
+  AxisGroup group;
+  for (int begin = 0; begin < size(); begin += static_cast<int>(kAxisGroup)) {
+    triangle_weights(filter, request_.begin + begin, group, line_.data(), group_weights_.data());
+    const int outputs = std::min(size() - begin, static_cast<int>(kAxisGroup));
+    for (int lane = 0; lane < outputs; ++lane) {
+      const int i = begin + lane;
+      std::int32_t* const out = weights_.data() + static_cast<std::size_t>(i) * stride_;
+      const std::int32_t* in = group_weights_.data() + lane;
+      for (std::size_t tap = 0; tap < stride_; ++tap, in += kAxisGroup) out[tap] = *in;
+      trim(i, group.first[lane], group.end[lane] - group.first[lane]);
+    }
   }
-  for (int tap = 0; tap < count; ++tap) line_[static_cast<std::size_t>(tap)] /= sum;
-  store(i, first, count);
 }
 
-void AxisFilter::between(int i, double center) {
+void AxisFilter::smooth_cubic(double scale, double support) {
+  const double inverse = 1.0 / std::max(scale, 1.0);
+  for (int i = 0; i < size(); ++i) {
+    const double center = (request_.begin + i + 0.5) * scale;
+    const int first = std::max(static_cast<int>(center - support + 0.5), 0);
+    const int count = std::min(static_cast<int>(center + support + 0.5), request_.in) - first;
+    double sum = 0.0;
+    for (int tap = 0; tap < count; ++tap) {
+      const double weight = cubic((tap + first - center + 0.5) * inverse, -0.5);
+      line_[static_cast<std::size_t>(tap)] = weight;
+      sum += weight;
+    }
+    for (int tap = 0; tap < count; ++tap) line_[static_cast<std::size_t>(tap)] /= sum;
+    round_line(i, first, count);
+  }
+}
+
+void AxisFilter::between(double scale) {
   const bool is_cubic = request_.interpolation == Interpolation::kBicubic;
-  const double position = is_cubic ? center - 0.5 : std::max(center - 0.5, 0.0);
-  const int left = static_cast<int>(std::floor(position)) - (is_cubic ? 1 : 0);
   const int taps = is_cubic ? 4 : 2;
   const int last = request_.in - 1;
-  const int first = std::clamp(left, 0, last);
-  const int count = std::clamp(left + taps - 1, 0, last) - first + 1;
-  std::fill_n(line_.begin(), count, 0.0);
-  for (int tap = 0; tap < taps; ++tap) {
-    const double x = left + tap - position;
-    const double weight = is_cubic ? cubic(x, -0.75) : triangle(x);
-    line_[static_cast<std::size_t>(std::clamp(left + tap, 0, last) - first)] += weight;
+  for (int i = 0; i < size(); ++i) {
+    const double center = (request_.begin + i + 0.5) * scale;
+    const double position = is_cubic ? center - 0.5 : std::max(center - 0.5, 0.0);
+    const int left = static_cast<int>(std::floor(position)) - (is_cubic ? 1 : 0);
+    const int first = std::clamp(left, 0, last);
+    const int count = std::clamp(left + taps - 1, 0, last) - first + 1;
+    std::fill_n(line_.begin(), count, 0.0);
+    for (int tap = 0; tap < taps; ++tap) {
+      const double x = left + tap - position;
+      const double weight = is_cubic ? cubic(x, -0.75) : triangle(x);
+      line_[static_cast<std::size_t>(std::clamp(left + tap, 0, last) - first)] += weight;
+    }
+    round_line(i, first, count);
   }
-  store(i, first, count);
 }
 
-// Rounds the line's weights; pixels at either end that then count for nothing are not needed.
-void AxisFilter::store(int i, int first, int count) {
+void AxisFilter::round_line(int i, int first, int count) {
   std::int32_t* const out = weights_.data() + static_cast<std::size_t>(i) * stride_;
-  int skipped = 0;
-  while (skipped + 1 < count && fixed_point(line_[static_cast<std::size_t>(skipped)]) == 0) {
-    ++skipped;
-  }
-  while (count > skipped + 1 && fixed_point(line_[static_cast<std::size_t>(count - 1)]) == 0) {
-    --count;
-  }
-  first += skipped;
-  count -= skipped;
   for (int tap = 0; tap < count; ++tap) {
-    out[tap] = fixed_point(line_[static_cast<std::size_t>(tap + skipped)]);
+    out[tap] = fixed_point(line_[static_cast<std::size_t>(tap)]);
   }
   std::fill(out + count, out + stride_, 0);
+  trim(i, first, count);
+}
+
+// Pixels at either end that count for nothing are not needed.
+void AxisFilter::trim(int i, int first, int count) {
+  std::int32_t* const out = weights_.data() + static_cast<std::size_t>(i) * stride_;
+  while (count > 1 && out[count - 1] == 0) --count;
+  if (out[0] == 0) {
+    const int skipped =
+        static_cast<int>(std::find_if(out, out + count - 1, [](int w) { return w != 0; }) - out);
+    std::copy(out + skipped, out + count, out);
+    std::fill(out + count - skipped, out + count, 0);
+    first += skipped;
+    count -= skipped;
+  }
   spans_[static_cast<std::size_t>(i)] = {first, count};
   max_count_ = std::max(max_count_, count);
   source_begin_ = std::min(source_begin_, first);

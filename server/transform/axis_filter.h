@@ -55,14 +55,17 @@ class AxisFilter {
 
  private:
   void nearest(double scale);
-  void smooth(int i, double center, double scale);
-  void between(int i, double center);
-  void store(int i, int first, int count);
+  void smooth_linear(double scale, double support);
+  void smooth_cubic(double scale, double support);
+  void between(double scale);
+  void round_line(int i, int first, int count);
+  void trim(int i, int first, int count);
 
   Request request_;
   std::vector<Span> spans_;
   std::vector<std::int32_t> weights_;
-  std::vector<double> line_;  // the weights of one output before they are rounded
+  std::vector<double> line_;  // weights before they are rounded
+  std::vector<std::int32_t> group_weights_;
   std::size_t stride_ = 0;
   int max_count_ = 0;
   int source_begin_ = 0;

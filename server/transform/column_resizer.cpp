@@ -52,7 +52,9 @@ bool ColumnResizer::plan_windows(const AxisFilter& filter, bool flip) {
   grow(digits_, groups * group_digits);
   for (std::size_t group = 0; group < groups; ++group) {
     const std::int32_t* const offsets = offsets_.data() + group * kColumnGroup;
-    const auto [low, high] = std::minmax(offsets[0], offsets[kColumnGroup - 1]);
+    const auto [first, last] = std::minmax_element(offsets, offsets + kColumnGroup);
+    const std::int32_t low = *first;
+    const std::int32_t high = *last;
     if (high - low + kQuadBytes > static_cast<std::int32_t>(avx512::kWindowBytes)) return false;
     bases_[group] = low;
     std::int32_t from[kColumnGroup];
@@ -99,12 +101,17 @@ void ColumnResizer::plan_tail() {
     const std::int32_t last = *std::max_element(begin, begin + kColumnGroup);
     return static_cast<std::size_t>(last) + reach > row_bytes_;
   };
+  // Offsets ascend, or mirrored descend, but for a pixel where a filter's first weight is 0.
   const bool ascends = offsets_[0] <= offsets_[columns_ - 1];
-  tail_begin_ = tail_end_ = ascends ? columns_ : 0;
-  if (ascends) {
-    while (tail_begin_ > 0 && reads_past(tail_begin_ - kColumnGroup)) tail_begin_ -= kColumnGroup;
-  } else {
-    while (tail_end_ < columns_ && reads_past(tail_end_)) tail_end_ += kColumnGroup;
+  tail_begin_ = ascends ? columns_ : 0;
+  tail_end_ = tail_begin_;
+  for (std::size_t group = 0; group < columns_; group += kColumnGroup) {
+    if (!reads_past(group)) continue;
+    if (ascends) {
+      tail_begin_ = std::min(tail_begin_, group);
+    } else {
+      tail_end_ = group + kColumnGroup;
+    }
   }
   if (tail_begin_ == tail_end_) return;
   const auto begin = offsets_.begin() + static_cast<std::ptrdiff_t>(tail_begin_);

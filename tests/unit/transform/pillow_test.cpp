@@ -46,6 +46,8 @@ constexpr Golden kGolden[] = {
     {{224, 300}, 3, {224, 100}, Interpolation::kBilinear, 0x3cf22ccf4c21781e},
     {{300, 224}, 3, {100, 224}, Interpolation::kBilinear, 0x6443d435b049b1bd},
     {{290, 270}, 3, {224, 224}, Interpolation::kBicubic, 0x412dfba6a9298775},
+    {{160, 386}, 3, {224, 224}, Interpolation::kBicubic, 0x627d0856d8a4bc80},
+    {{100, 50}, 3, {150, 25}, Interpolation::kBicubic, 0xf98e8c43bfcf2e30},
     {{50, 40}, 3, {131, 97}, Interpolation::kBicubic, 0x9dbb4268e828a11a},
     {{640, 480}, 3, {31, 17}, Interpolation::kBicubic, 0xa97f84d847f87f05},
     {{200, 150}, 1, {60, 333}, Interpolation::kBicubic, 0x7409a412ffd292c7},

@@ -39,8 +39,8 @@ std::vector<std::byte> everything(const PixelFormat& format) {
   std::vector<std::byte> all;
   KeyedRng rng(11);
   const auto side = [&](std::uint64_t most) { return static_cast<int>(rng.below(most)) + 1; };
-  for (int i = 0; i < 150; ++i) {
-    const TestImage image = noise(side(300), side(60), i % 3 == 0 ? 1 : 3, rng.next());
+  for (int i = 0; i < 400; ++i) {
+    const TestImage image = noise(side(300), side(30), i % 3 == 0 ? 1 : 3, rng.next());
     const Size to = i % 5 == 0 ? image.size() : Size{side(150), side(40)};
     const auto interpolation = static_cast<Interpolation>(rng.below(3));
     Geometry geometry = resized(image.size(), to, interpolation, rng.below(4) != 0);
