@@ -95,12 +95,12 @@ struct AttachReply {
   std::uint32_t num_shards = 1;
   std::uint32_t replicas = 1;
   std::uint32_t credits = 0;
-  StreamPosition start;
+  StreamPosition start = {};
   std::uint64_t epochs = 0;  // 0: no end
   std::uint32_t pipeline_version = 0;
-  std::string order_digest;
-  std::string pipeline;
-  std::string job;
+  std::string order_digest = {};
+  std::string pipeline = {};
+  std::string job = {};
 };
 
 struct BatchNotice {

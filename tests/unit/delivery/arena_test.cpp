@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delivery/arena.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <fstream>
+#include <string>
+
+namespace spdld::delivery {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+// Bounds nothing but the budget itself.
+const MemoryFiles kNoFiles{.meminfo = "", .self_cgroup = "", .cgroup_root = ""};
+
+class ArenaTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Arena> make(ArenaShape shape, std::uint32_t id = 7) {
+    auto arena = Arena::create(shape, id, budget_);
+    EXPECT_TRUE(arena) << arena.error().message();
+    return arena ? std::move(*arena) : nullptr;
+  }
+  ArenaBudget budget_{64 * kMiB, kNoFiles};
+};
+
+const ArenaShape kShape{.kind = ArenaKind::kMemfd, .slot_bytes = 10'000, .slot_count = 3};
+
+TEST_F(ArenaTest, TellsItsLayoutInItsHeader) {
+  const auto arena = make(kShape);
+  wire::ArenaHeader header;
+  ASSERT_EQ(::pread(arena->client_fd(), &header, sizeof header, 0),
+            static_cast<ssize_t>(sizeof header));
+  EXPECT_EQ(header.magic, wire::kArenaMagic);
+  EXPECT_EQ(header.arena_id, 7u);
+  EXPECT_EQ(header.slot_count, 3u);
+  EXPECT_EQ(header.total_bytes, arena->total_bytes());
+  EXPECT_EQ(header.slot_stride, 12'288u) << "slots begin on pages, and waste no more than one";
+  EXPECT_EQ(arena->slot_offset(2), header.slots_offset + 2 * header.slot_stride);
+  EXPECT_LE(arena->slot_offset(2) + kShape.slot_bytes, arena->total_bytes());
+  EXPECT_EQ(std::memcmp(header.generation, arena->generation().data(), 16), 0);
+}
+
+TEST_F(ArenaTest, ShowsConsumersWhatTheDaemonWritesAfterSealing) {
+  const auto arena = make(kShape);
+  std::memset(arena->slot(1).data(), 0x5a, arena->slot(1).size());
+  unsigned char byte = 0;
+  ASSERT_EQ(::pread(arena->client_fd(), &byte, 1,
+                    static_cast<off_t>(arena->slot_offset(1) + kShape.slot_bytes - 1)),
+            1);
+  EXPECT_EQ(byte, 0x5a);
+}
+
+TEST_F(ArenaTest, LetsNobodyWriteOrResizeThroughItsFd) {
+  const auto arena = make(kShape);
+  const int fd = arena->client_fd();
+  EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+  EXPECT_EQ(::ftruncate(fd, 0), -1);
+  EXPECT_EQ(::ftruncate(fd, static_cast<off_t>(arena->total_bytes() * 2)), -1);
+  EXPECT_EQ(::pwrite(fd, "x", 1, 0), -1);
+  EXPECT_EQ(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+  EXPECT_EQ(::fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+
+  void* readable = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
+  ASSERT_NE(readable, MAP_FAILED);
+  EXPECT_EQ(::mprotect(readable, 4096, PROT_READ | PROT_WRITE), -1);
+  EXPECT_EQ(::madvise(readable, 4096, MADV_REMOVE), -1);
+  ::munmap(readable, 4096);
+
+  const std::string again = "/proc/self/fd/" + std::to_string(fd);
+  const UniqueFd reopened(::open(again.c_str(), O_RDWR | O_CLOEXEC));
+  if (reopened) {
+    EXPECT_EQ(::pwrite(reopened.get(), "x", 1, 0), -1);
+    EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, reopened.get(), 0),
+              MAP_FAILED);
+  }
+}
+
+TEST_F(ArenaTest, HasAllItsPagesFromTheStart) {
+  const auto arena = make({.kind = ArenaKind::kMemfd, .slot_bytes = kMiB, .slot_count = 4});
+  struct stat found {};
+  ASSERT_EQ(::fstat(arena->client_fd(), &found), 0);
+  EXPECT_GE(static_cast<std::uint64_t>(found.st_blocks) * 512, arena->total_bytes());
+}
+
+TEST_F(ArenaTest, OfKindPosixIsReadOnlyAndHasNoName) {
+  ArenaShape shape = kShape;
+  shape.kind = ArenaKind::kPosix;
+  const auto arena = make(shape);
+  EXPECT_EQ(::fcntl(arena->client_fd(), F_GETFL) & O_ACCMODE, O_RDONLY);
+  EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, arena->client_fd(), 0),
+            MAP_FAILED);
+  struct stat found {};
+  ASSERT_EQ(::fstat(arena->client_fd(), &found), 0);
+  EXPECT_EQ(found.st_nlink, 0u) << "it was unlinked";
+  std::memset(arena->slot(0).data(), 1, arena->slot(0).size());
+}
+
+TEST_F(ArenaTest, OnHugePagesSaysHowManyAreMissing) {
+  std::ifstream pool("/proc/sys/vm/nr_hugepages");
+  int pages = -1;
+  if (!(pool >> pages) || pages != 0) GTEST_SKIP() << "this machine has a pool of huge pages";
+  const auto arena = Arena::create(
+      {.kind = ArenaKind::kHugetlb, .slot_bytes = 3 * kMiB, .slot_count = 2}, 1, budget_);
+  ASSERT_FALSE(arena);
+  EXPECT_EQ(arena.error().code(), Code::kResourceExhausted);
+  EXPECT_THAT(arena.error().message(),
+              AllOf(HasSubstr("4 huge pages of 2 MiB"), HasSubstr("vm.nr_hugepages"),
+                    HasSubstr("arena.kind: memfd")));
+  EXPECT_EQ(budget_.used_bytes(), 0u) << "what failed holds no budget";
+}
+
+TEST_F(ArenaTest, CountsAgainstTheBudgetWhileItLives) {
+  auto arena = make({.kind = ArenaKind::kMemfd, .slot_bytes = 40 * kMiB, .slot_count = 1});
+  const auto refused = Arena::create(
+      {.kind = ArenaKind::kMemfd, .slot_bytes = 10 * kMiB, .slot_count = 3}, 2, budget_);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(),
+              AllOf(HasSubstr("3 batches of 10.0 MiB"), HasSubstr("arena budget of 64.0 MiB")));
+  arena.reset();
+  EXPECT_EQ(budget_.used_bytes(), 0u);
+}
+
+TEST_F(ArenaTest, CannotBeOfAbsurdSize) {
+  for (const ArenaShape& shape :
+       {ArenaShape{.kind = ArenaKind::kMemfd, .slot_bytes = 0, .slot_count = 1},
+        ArenaShape{.kind = ArenaKind::kMemfd, .slot_bytes = 1, .slot_count = 0},
+        ArenaShape{.kind = ArenaKind::kMemfd, .slot_bytes = ~0ull, .slot_count = 1},
+        ArenaShape{.kind = ArenaKind::kHugetlb, .slot_bytes = 1ull << 45, .slot_count = ~0u}}) {
+    EXPECT_EQ(arena_bytes(shape), 0u);
+    const auto arena = Arena::create(shape, 1, budget_);
+    ASSERT_FALSE(arena);
+    EXPECT_EQ(arena.error().code(), Code::kInvalidArgument);
+  }
+}
+
+TEST(ArenaKinds, AreNamedAsInTheConfiguration) {
+  EXPECT_EQ(parse_arena_kind("posix").value(), ArenaKind::kPosix);
+  const auto unknown = parse_arena_kind("shm");
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().message(), "arena.kind is 'shm'; it is one of memfd, posix, hugetlb");
+}
+
+TEST_F(ArenaTest, FromThePoolIsWarmAndHasANewGeneration) {
+  ArenaPool pool(budget_, 64 * kMiB);
+  auto first = std::move(*pool.take(kShape, 1000));
+  const void* memory = first->slot(0).data();
+  const std::string old_generation(first->generation().begin(), first->generation().end());
+  const std::uint32_t old_id = first->id();
+  pool.give_back(std::move(first), 1000);
+  EXPECT_GT(pool.idle_bytes(), 0u);
+
+  auto second = std::move(*pool.take(kShape, 1000));
+  EXPECT_EQ(second->slot(0).data(), memory);
+  EXPECT_NE(second->id(), old_id);
+  EXPECT_NE(std::string(second->generation().begin(), second->generation().end()), old_generation);
+  EXPECT_EQ(pool.idle_bytes(), 0u);
+}
+
+TEST_F(ArenaTest, FromThePoolNeverWasAnotherUsers) {
+  ArenaPool pool(budget_, 64 * kMiB);
+  auto first = std::move(*pool.take(kShape, 1000));
+  std::memset(first->slot(0).data(), 0x77, first->slot(0).size());
+  pool.give_back(std::move(first), 1000);
+  const auto other = std::move(*pool.take(kShape, 1001));
+  EXPECT_EQ(other->slot(0)[0], std::byte{0});
+  ArenaShape larger = kShape;
+  larger.slot_count = 4;
+  EXPECT_EQ(std::move(*pool.take(larger, 1000))->shape(), larger);
+}
+
+TEST_F(ArenaTest, KeptInThePoolMakesRoomWhenTheBudgetIsNeeded) {
+  ArenaPool pool(budget_, 64 * kMiB);
+  const ArenaShape large{.kind = ArenaKind::kMemfd, .slot_bytes = 40 * kMiB, .slot_count = 1};
+  pool.give_back(std::move(*pool.take(large, 1)), 1);
+  ASSERT_GT(budget_.used_bytes(), 40 * kMiB);
+  EXPECT_TRUE(pool.take(large, 2)) << "another user's idle arena stands in nobody's way";
+  EXPECT_EQ(pool.idle_bytes(), 0u);
+}
+
+TEST_F(ArenaTest, BeyondThePoolsBoundIsLetGo) {
+  ArenaPool pool(budget_, arena_bytes(kShape));
+  auto first = std::move(*pool.take(kShape, 1));
+  auto second = std::move(*pool.take(kShape, 1));
+  pool.give_back(std::move(first), 1);
+  pool.give_back(std::move(second), 1);
+  EXPECT_EQ(pool.idle_bytes(), arena_bytes(kShape));
+  pool.clear();
+  EXPECT_EQ(budget_.used_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace spdld::delivery

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delivery/frames.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "tests/unit/delivery/raw_frames.h"
+
+namespace spdld::delivery {
+namespace {
+
+using test::attach_bytes;
+using test::bytes_of;
+using test::hello_bytes;
+using ::testing::HasSubstr;
+
+std::string refusal(const Frame& frame) {
+  const auto request = parse_request(frame);
+  EXPECT_FALSE(request);
+  if (request) return "";
+  EXPECT_EQ(request.error().code(), Code::kInvalidArgument);
+  return request.error().message();
+}
+
+TEST(ParseRequest, ReadsWhatAConsumerAsksFor) {
+  wire::AttachFrame fixed = test::attach_fixed();
+  fixed.shard = 2;
+  fixed.num_shards = 8;
+  fixed.credits = 6;
+  fixed.batch_size = 32;
+  fixed.has_seed = 1;
+  fixed.seed = -5;
+  fixed.start = wire::StartMode::kCursor;
+  fixed.epoch = 3;
+  fixed.position = 4096;
+  fixed.step = 16;
+  const auto request = parse_request(attach_bytes(fixed, {{wire::TextKey::kPipeline, "imagenet"},
+                                                          {wire::TextKey::kJob, "run-7"},
+                                                          {wire::TextKey::kVar, "size=224"},
+                                                          {wire::TextKey::kVar, "root=/d=1"},
+                                                          {wire::TextKey::kEnv, "HOME=/root"},
+                                                          {wire::TextKey::kPipelineFile, "/a.yaml"},
+                                                          {wire::TextKey::kOrderDigest, "abc"},
+                                                          {wire::TextKey{99}, "of tomorrow"}}));
+  ASSERT_TRUE(request) << request.error().message();
+  const auto& attach = std::get<AttachRequest>(*request);
+  EXPECT_EQ(attach.pipeline, "imagenet");
+  EXPECT_EQ(attach.job, "run-7");
+  EXPECT_EQ(attach.vars, (std::map<std::string, std::string>{{"root", "/d=1"}, {"size", "224"}}));
+  EXPECT_EQ(attach.env, (std::map<std::string, std::string>{{"HOME", "/root"}}));
+  EXPECT_EQ(attach.pipeline_file, "/a.yaml");
+  EXPECT_EQ(attach.shard, 2u);
+  EXPECT_EQ(attach.num_shards, 8u);
+  EXPECT_EQ(attach.credits, 6u);
+  EXPECT_EQ(attach.batch_size, 32u);
+  EXPECT_EQ(attach.seed, -5);
+  EXPECT_EQ(attach.cursor, (StreamPosition{.epoch = 3, .position = 4096, .step = 16}));
+  EXPECT_EQ(attach.order_digest, "abc");
+}
+
+TEST(ParseRequest, TakesMinusOneForNotGiven) {
+  const auto request =
+      parse_request(attach_bytes(test::attach_fixed(), {{wire::TextKey::kPipeline, "p"}}));
+  ASSERT_TRUE(request) << request.error().message();
+  const auto& attach = std::get<AttachRequest>(*request);
+  EXPECT_FALSE(attach.shard || attach.num_shards || attach.batch_size || attach.seed);
+  EXPECT_FALSE(attach.credits);
+}
+
+TEST(ParseRequest, RefusesImpossibleValuesByName) {
+  const auto with = [](auto change) {
+    wire::AttachFrame fixed = test::attach_fixed();
+    change(fixed);
+    return refusal(attach_bytes(fixed, {{wire::TextKey::kPipeline, "p"}}));
+  };
+  EXPECT_THAT(with([](auto& f) { f.shard = -2; }), HasSubstr("shard is -2"));
+  EXPECT_THAT(with([](auto& f) { f.num_shards = 0; }), HasSubstr("num_shards is 0"));
+  EXPECT_THAT(with([](auto& f) { f.shard = f.num_shards = 4; }), HasSubstr("shard 4 of 4"));
+  EXPECT_THAT(with([](auto& f) { f.batch_size = 0; }), HasSubstr("batch_size is 0"));
+  EXPECT_THAT(with([](auto& f) { f.replicas = 0; }), HasSubstr("replicas is 0"));
+  EXPECT_THAT(with([](auto& f) { f.replicas = 65; }), HasSubstr("replicas is 65"));
+  EXPECT_THAT(with([](auto& f) { f.credits = 1; }), HasSubstr("prefetch is 1; it is 2 to 64"));
+  EXPECT_THAT(with([](auto& f) { f.credits = 65; }), HasSubstr("prefetch is 65"));
+  EXPECT_THAT(with([](auto& f) { f.start = wire::StartMode{7}; }), HasSubstr("start mode 7"));
+  EXPECT_THAT(with([](auto& f) { f.text_count = 100'000; }), HasSubstr("100000 texts"));
+  EXPECT_THAT(with([](auto& f) { f.text_count = 2; }), HasSubstr("ends inside its texts"));
+}
+
+TEST(ParseRequest, RefusesTextsThatMakeNoSense) {
+  const auto with = [](wire::TextKey key, std::string text) {
+    return refusal(attach_bytes(test::attach_fixed(),
+                                {{wire::TextKey::kPipeline, "p"}, {key, std::move(text)}}));
+  };
+  EXPECT_THAT(refusal(attach_bytes(test::attach_fixed(), {})), HasSubstr("names no pipeline"));
+  EXPECT_THAT(with(wire::TextKey::kVar, "novalue"), HasSubstr("'novalue' is not NAME=VALUE"));
+  EXPECT_THAT(with(wire::TextKey::kVar, "=x"), HasSubstr("NAME=VALUE"));
+  EXPECT_THAT(with(wire::TextKey::kJob, std::string("a\0b", 3)), HasSubstr("NUL"));
+
+  Frame lying = attach_bytes(test::attach_fixed(), {{wire::TextKey::kPipeline, "p"}});
+  const std::uint32_t huge = 0xfffffff0;
+  std::memcpy(lying.data() + sizeof(wire::AttachFrame) + 4, &huge, 4);
+  EXPECT_THAT(refusal(lying), HasSubstr("ends inside a text"));
+}
+
+TEST(ParseRequest, RefusesEveryTruncation) {
+  wire::BlobFrame blob{};
+  blob.kind = wire::BlobKind::kPipelineYaml;
+  blob.total_bytes = 4;
+  Frame blob_frame = bytes_of(blob, wire::FrameType::kBlob);
+  blob_frame.resize(blob_frame.size() + 4);
+  for (Frame whole :
+       {hello_bytes(1, 1), attach_bytes(test::attach_fixed(), {{wire::TextKey::kPipeline, "four"}}),
+        bytes_of(wire::ReleaseFrame{}, wire::FrameType::kRelease),
+        bytes_of(wire::SeekFrame{}, wire::FrameType::kSeek), blob_frame}) {
+    test::set_length(whole);
+    ASSERT_TRUE(parse_request(whole));
+    for (std::size_t length = 0; length < whole.size(); ++length) {
+      Frame cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length));
+      EXPECT_FALSE(parse_request(cut)) << "the length in its header is another";
+      if (length < sizeof(wire::FrameHeader)) continue;
+      test::set_length(cut);
+      const bool only_data_missing =
+          length > sizeof(wire::BlobFrame) && whole.size() == blob_frame.size();
+      EXPECT_EQ(parse_request(cut).has_value(), only_data_missing) << length;
+    }
+  }
+}
+
+TEST(ParseRequest, SurvivesAnyBytes) {
+  std::mt19937 random(42);
+  std::uniform_int_distribution<int> byte(0, 255);
+  const std::uint32_t types[] = {1, 2, 3, 4, 5, 6, 64, 128, 0, 0xffffffff};
+  for (int i = 0; i < 20'000; ++i) {
+    Frame frame(random() % 400);
+    for (std::byte& b : frame) b = static_cast<std::byte>(byte(random));
+    if (frame.size() >= sizeof(wire::FrameHeader)) {
+      std::memcpy(frame.data(), &types[random() % std::size(types)], 4);
+      test::set_length(frame);
+    }
+    (void)parse_request(frame);  // the sanitizers look on
+  }
+}
+
+TEST(ParseRequest, SurvivesAFrameWithAnyBitFlipped) {
+  const Frame whole = attach_bytes(
+      test::attach_fixed(), {{wire::TextKey::kPipeline, "imagenet"}, {wire::TextKey::kVar, "a=b"}});
+  for (std::size_t bit = 64; bit < whole.size() * 8; ++bit) {
+    Frame flipped = whole;
+    flipped[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
+    (void)parse_request(flipped);
+  }
+}
+
+TEST(ParseRequest, RefusesBlobsThatReachBeyondTheirText) {
+  const auto with = [](std::uint32_t offset, std::uint32_t total, std::size_t bytes) {
+    wire::BlobFrame blob{};
+    blob.kind = wire::BlobKind::kPipelineYaml;
+    blob.offset = offset;
+    blob.total_bytes = total;
+    Frame frame = bytes_of(blob, wire::FrameType::kBlob);
+    frame.resize(frame.size() + bytes);
+    test::set_length(frame);
+    return refusal(frame);
+  };
+  EXPECT_THAT(with(0, 0xffffffff, 8), HasSubstr("16777216 are allowed"));
+  EXPECT_THAT(with(0, 7, 8), HasSubstr("not inside"));
+  EXPECT_THAT(with(0xfffffffe, 8, 8), HasSubstr("not inside"));
+  EXPECT_THAT(with(8, 8, 0), HasSubstr("not inside"));
+}
+
+TEST(Frames, CutLongTextsAtACharacter) {
+  std::string text(20'000, 'a');
+  text.replace(8190, 6, "\u20ac\u20ac");  // the 8192nd byte is inside the first one
+  const Frame frame = error_frame(Status(Code::kInternal, text), true);
+  wire::ErrorFrame fixed;
+  std::memcpy(&fixed, frame.data(), sizeof fixed);
+  EXPECT_EQ(fixed.text_bytes, 8190u);
+  EXPECT_EQ(frame.size(), sizeof fixed + 8190);
+  EXPECT_LE(frame.size(), wire::kMaxFrameBytes);
+}
+
+}  // namespace
+}  // namespace spdld::delivery

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delivery/memory_probe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "tests/unit/delivery/scratch_dir.h"
+
+namespace spdld::delivery {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+MemoryFiles files_in(const test::ScratchDir& dir) {
+  return {.meminfo = dir.path() + "/meminfo",
+          .self_cgroup = dir.path() + "/self_cgroup",
+          .cgroup_root = dir.path() + "/cgroup"};
+}
+
+TEST(MemoryRoom, IsUnboundedWhereTheKernelTellsNothing) {
+  const test::ScratchDir dir;
+  EXPECT_GT(memory_room(files_in(dir)).available_bytes, 1ull << 60);
+}
+
+TEST(MemoryRoom, IsWhatTheMachineHasAvailable) {
+  const test::ScratchDir dir;
+  dir.write("meminfo", "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable:    2048 kB\n");
+  const MemoryRoom room = memory_room(files_in(dir));
+  EXPECT_EQ(room.available_bytes, 2 * kMiB);
+  EXPECT_THAT(room.bound_by, HasSubstr("machine"));
+}
+
+TEST(MemoryRoom, TakesTheTightestCgroupOnTheWayUp) {
+  const test::ScratchDir dir;
+  dir.write("meminfo", "MemAvailable: 1048576 kB\n");
+  dir.write("self_cgroup", "0::/a/b\n");
+  dir.write("cgroup/a/b/memory.max", "max\n");
+  dir.write("cgroup/a/b/memory.current", "1000\n");
+  dir.write("cgroup/a/memory.max", std::to_string(100 * kMiB));
+  dir.write("cgroup/a/memory.current", std::to_string(90 * kMiB));
+  dir.write("cgroup/a/memory.stat", "anon 5\nactive_file 1048576\ninactive_file 3145728\n");
+  const MemoryRoom room = memory_room(files_in(dir));
+  EXPECT_EQ(room.available_bytes, 14 * kMiB) << "page cache counts as free";
+  EXPECT_THAT(room.bound_by, AllOf(HasSubstr("cgroup /a:"), HasSubstr("100.0 MiB")));
+}
+
+TEST(MemoryRoom, ReadsTheMemoryControllerOfVersionOne) {
+  const test::ScratchDir dir;
+  dir.write("self_cgroup", "5:cpu,cpuacct:/x\n4:memory:/job\n0::/\n");
+  dir.write("cgroup/memory/job/memory.limit_in_bytes", std::to_string(8 * kMiB));
+  dir.write("cgroup/memory/job/memory.usage_in_bytes", std::to_string(3 * kMiB));
+  EXPECT_EQ(memory_room(files_in(dir)).available_bytes, 5 * kMiB);
+}
+
+TEST(MemoryRoom, SeesTheContainersOwnGroupAtTheRoot) {
+  const test::ScratchDir dir;
+  dir.write("self_cgroup", "0::/../../outside\n");
+  dir.write("cgroup/memory.max", std::to_string(kMiB));
+  dir.write("cgroup/memory.current", std::to_string(2 * kMiB));
+  EXPECT_EQ(memory_room(files_in(dir)).available_bytes, 0u) << "over its limit is no room at all";
+}
+
+TEST(MemoryRoom, SurvivesFilesThatMakeNoSense) {
+  const test::ScratchDir dir;
+  dir.write("meminfo", "MemAvailable: many kB\n\nMemAvailable:\n");
+  dir.write("self_cgroup", "nonsense\n:::\n1:\n0::no/slash\n");
+  dir.write("cgroup/memory.max", "-1");
+  dir.write("cgroup/memory.current", "");
+  EXPECT_GT(memory_room(files_in(dir)).available_bytes, 1ull << 60);
+}
+
+TEST(ArenaBudget, GivesBackWhatAReservationHeld) {
+  const test::ScratchDir dir;
+  ArenaBudget budget(10 * kMiB, files_in(dir));
+  {
+    auto first = budget.reserve(6 * kMiB, "an arena");
+    ASSERT_TRUE(first);
+    EXPECT_EQ(budget.used_bytes(), 6 * kMiB);
+    ArenaBudget::Reservation moved = std::move(*first);
+    EXPECT_EQ(moved.bytes(), 6 * kMiB);
+    ArenaBudget::Reservation assigned;
+    assigned = std::move(moved);
+    EXPECT_EQ(budget.used_bytes(), 6 * kMiB);
+  }
+  EXPECT_EQ(budget.used_bytes(), 0u);
+}
+
+TEST(ArenaBudget, RefusesWithTheNumbersAndTheWayOut) {
+  const test::ScratchDir dir;
+  ArenaBudget budget(10 * kMiB, files_in(dir));
+  auto first = budget.reserve(6 * kMiB, "an arena");
+  ASSERT_TRUE(first);
+  const auto second = budget.reserve(5 * kMiB, "another");
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(second.error().message(),
+            "another needs 5.0 MiB, but the arena budget of 10.0 MiB has 4.0 MiB left (6.0 MiB in "
+            "use); raise arena.budget, or lower batch.size or delivery.prefetch");
+  EXPECT_EQ(budget.used_bytes(), 6 * kMiB);
+}
+
+TEST(ArenaBudget, RefusesWhatTheCgroupWouldKillTheDaemonFor) {
+  const test::ScratchDir dir;
+  dir.write("self_cgroup", "0::/pod\n");
+  dir.write("cgroup/pod/memory.max", std::to_string(64 * kMiB));
+  dir.write("cgroup/pod/memory.current", std::to_string(60 * kMiB));
+  ArenaBudget budget(1024 * kMiB, files_in(dir));
+  const auto refused = budget.reserve(5 * kMiB, "an arena");
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(),
+              AllOf(HasSubstr("only 4.0 MiB are free"), HasSubstr("cgroup /pod: limit 64.0 MiB"),
+                    HasSubstr("raise the memory limit")));
+  EXPECT_EQ(budget.used_bytes(), 0u);
+}
+
+TEST(ArenaBudget, NeverGoesOverItsLimitWhateverTheThreads) {
+  const test::ScratchDir dir;
+  ArenaBudget budget(10, files_in(dir));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < 200; ++n) {
+        auto held = budget.reserve(3, "x");
+        EXPECT_LE(budget.used_bytes(), 10u);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(budget.used_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace spdld::delivery

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delivery/peer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <cstring>
+#include <string>
+
+#include "tests/unit/delivery/scratch_dir.h"
+
+namespace spdld::delivery {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(Peer, IsWhoConnected) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+  const UniqueFd first(ends[0]);
+  const UniqueFd second(ends[1]);
+  const auto peer = peer_of(first.get());
+  ASSERT_TRUE(peer);
+  EXPECT_EQ(peer->uid, ::getuid());
+  EXPECT_EQ(peer->pid, ::getpid());
+}
+
+TEST(Peer, OfNoSocketIsAnError) { EXPECT_FALSE(peer_of(-1)); }
+
+TEST(RuntimeLock, KeepsASecondDaemonOutAndNamesTheFirst) {
+  const test::ScratchDir dir;
+  const std::string runtime = dir.path() + "/run";
+  {
+    const auto first = RuntimeLock::take(runtime);
+    ASSERT_TRUE(first) << first.error().message();
+    const auto second = RuntimeLock::take(runtime);
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().code(), Code::kAlreadyExists);
+    EXPECT_THAT(second.error().message(),
+                AllOf(HasSubstr("pid " + std::to_string(::getpid())), HasSubstr(runtime)));
+  }
+  EXPECT_TRUE(RuntimeLock::take(runtime)) << "it is free again";
+}
+
+TEST(RuntimeLock, SaysWhichDirectoryItCannotMake) {
+  const auto lock = RuntimeLock::take("/proc/no/such/place");
+  ASSERT_FALSE(lock);
+  EXPECT_THAT(lock.error().message(), HasSubstr("/proc/no/such/place"));
+}
+
+class ListenTest : public ::testing::Test {
+ protected:
+  test::ScratchDir dir_;
+  RuntimeLock lock_ = std::move(*RuntimeLock::take(dir_.path()));
+};
+
+TEST_F(ListenTest, ReplacesWhatACrashedDaemonLeft) {
+  const std::string path = dir_.path() + "/data.sock";
+  ASSERT_TRUE(listen_unix(lock_, path, SOCK_SEQPACKET, 0666));  // closed at once: stale now
+  const auto again = listen_unix(lock_, path, SOCK_SEQPACKET, 0660);
+  ASSERT_TRUE(again) << again.error().message();
+  struct stat found {};
+  ASSERT_EQ(::stat(path.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0660u);
+  EXPECT_EQ(accept_unix(again->get()).error().code(), Code::kUnavailable) << "nobody waits";
+}
+
+TEST_F(ListenTest, LeavesAloneWhatIsNoSocket) {
+  const std::string path = dir_.write("data.sock", "precious");
+  const auto listener = listen_unix(lock_, path, SOCK_SEQPACKET, 0666);
+  ASSERT_FALSE(listener);
+  EXPECT_THAT(listener.error().message(), HasSubstr("is no socket"));
+  struct stat found {};
+  EXPECT_EQ(::stat(path.c_str(), &found), 0);
+}
+
+TEST_F(ListenTest, SaysThatThePathIsTooLong) {
+  const std::string path = dir_.path() + "/" + std::string(120, 'x');
+  const auto listener = listen_unix(lock_, path, SOCK_STREAM, 0666);
+  ASSERT_FALSE(listener);
+  EXPECT_THAT(listener.error().message(),
+              AllOf(HasSubstr("the kernel allows 107"), HasSubstr("shorter runtime_dir")));
+}
+
+}  // namespace
+}  // namespace spdld::delivery

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/eventfd.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "delivery/data_server.h"
+
+namespace spdld::test {
+
+// Writes down what the data server tells it, in words, and lets a test wait for it.
+class RecordingService final : public delivery::DataService {
+ public:
+  void attach(const delivery::ConnectionPtr& connection, delivery::AttachRequest request) override {
+    MutexLock lock(mutex_);
+    connections_.push_back(connection);
+    requests_.push_back(std::move(request));
+    add("attach");
+  }
+  void release(delivery::Connection&, std::uint64_t lease) override {
+    MutexLock lock(mutex_);
+    add("release " + std::to_string(lease));
+  }
+  void seek(delivery::Connection&, const delivery::SeekRequest& request) override {
+    MutexLock lock(mutex_);
+    add("seek " + std::to_string(request.to.epoch) + " #" + std::to_string(request.serial));
+  }
+  void query(delivery::Connection&, const delivery::QueryRequest& request) override {
+    MutexLock lock(mutex_);
+    add("query #" + std::to_string(request.serial));
+  }
+  void detach(delivery::Connection&) override {
+    MutexLock lock(mutex_);
+    add("detach");
+  }
+  void closed(delivery::Connection&, delivery::CloseCause cause) override {
+    MutexLock lock(mutex_);
+    add("closed: " + std::string(close_cause_name(cause)));
+  }
+  void exited(delivery::Connection&) override {
+    MutexLock lock(mutex_);
+    add("exited");
+  }
+
+  // Waits until so many events are there; the events so far.
+  std::vector<std::string> events(std::size_t count) {
+    MutexLock lock(mutex_);
+    while (events_.size() < count) changed_.wait(mutex_);
+    return events_;
+  }
+  delivery::ConnectionPtr connection(std::size_t index = 0) {
+    MutexLock lock(mutex_);
+    while (connections_.size() <= index) changed_.wait(mutex_);
+    return connections_[index];
+  }
+  delivery::AttachRequest request(std::size_t index = 0) {
+    MutexLock lock(mutex_);
+    while (requests_.size() <= index) changed_.wait(mutex_);
+    return requests_[index];
+  }
+
+ private:
+  void add(std::string event) SPDLD_REQUIRES(mutex_) {
+    events_.push_back(std::move(event));
+    changed_.notify_all();
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<std::string> events_ SPDLD_GUARDED_BY(mutex_);
+  std::vector<delivery::ConnectionPtr> connections_ SPDLD_GUARDED_BY(mutex_);
+  std::vector<delivery::AttachRequest> requests_ SPDLD_GUARDED_BY(mutex_);
+};
+
+// Decides who lives: every consumer's process ends when the test says so.
+class FakeLiveness final : public delivery::Liveness {
+ public:
+  explicit FakeLiveness(bool can_tell = true) : can_tell_(can_tell) {}
+
+  Result<UniqueFd> watch(int, pid_t) override {
+    if (!can_tell_) return UniqueFd();
+    UniqueFd witness(::eventfd(0, EFD_CLOEXEC));
+    MutexLock lock(mutex_);
+    witnesses_.emplace_back(::dup(witness.get()));
+    return witness;
+  }
+  void end_process(std::size_t index = 0) {
+    MutexLock lock(mutex_);
+    const std::uint64_t one = 1;
+    (void)!::write(witnesses_.at(index).get(), &one, sizeof one);
+  }
+
+ private:
+  const bool can_tell_;
+  Mutex mutex_;
+  std::vector<UniqueFd> witnesses_ SPDLD_GUARDED_BY(mutex_);
+};
+
+}  // namespace spdld::test
