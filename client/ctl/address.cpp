@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ctl/address.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <grp.h>
+#include <pwd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+
+#include "ctl/failure.h"
+
+namespace spdld::ctl {
+namespace {
+
+constexpr char kSocketName[] = "control.sock";
+constexpr char kHowToStart[] =
+    "start it with 'systemctl start spdld' or 'spdld --config FILE', or name another runtime "
+    "directory by --address or $SPDLD_ADDRESS";
+
+std::string user_name(uid_t uid) {
+  const passwd* found = ::getpwuid(uid);
+  return found != nullptr ? found->pw_name : std::to_string(uid);
+}
+
+std::string group_name(gid_t gid) {
+  const group* found = ::getgrgid(gid);
+  return found != nullptr ? found->gr_name : std::to_string(gid);
+}
+
+[[noreturn]] void unreachable(const std::string& path, const std::string& why) {
+  throw Failure(kUnreachable, fmt::format("no daemon answers at {}: {}", path, why));
+}
+
+[[noreturn]] void refused(const std::string& path, const std::string& directory) {
+  struct stat info {};
+  std::string owner = "somebody else";
+  for (const std::string& thing : {path, directory}) {
+    if (::stat(thing.c_str(), &info) != 0) continue;
+    owner = fmt::format("user {} and group {} (mode {:04o})", user_name(info.st_uid),
+                        group_name(info.st_gid), info.st_mode & 07777);
+    break;
+  }
+  unreachable(path, fmt::format("permission denied for user {}: it belongs to {}; join that group "
+                                "(and log in again), or ask the daemon's owner",
+                                user_name(::geteuid()), owner));
+}
+
+}  // namespace
+
+std::string runtime_dir(const std::string& option) {
+  std::string address = option;
+  if (address.empty()) {
+    const char* from_environment = std::getenv("SPDLD_ADDRESS");
+    if (from_environment != nullptr) address = from_environment;
+  }
+  if (address.empty()) return "/run/spdld";
+  if (address.find('/') == std::string::npos && address.find(':') != std::string::npos) {
+    throw Failure(kWrongUsage,
+                  fmt::format("address '{}' looks like host:port; this version reaches "
+                              "the daemon of its own node only: give the daemon's "
+                              "runtime directory",
+                              address));
+  }
+  return address;
+}
+
+UniqueFd connect_control(const std::string& directory) {
+  const std::string path = directory + "/" + kSocketName;
+  const UniqueFd folder(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) {
+    if (errno == EACCES) refused(path, directory);
+    if (errno == ENOENT || errno == ENOTDIR) {
+      unreachable(path,
+                  fmt::format("{} is no directory; is spdld running? {}", directory, kHowToStart));
+    }
+    unreachable(path, std::generic_category().message(errno));
+  }
+
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) unreachable(path, std::generic_category().message(errno));
+  // A daemon that has stopped accepting must not stop us too.
+  const timeval patience{5, 0};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  // By the directory's descriptor, since a socket's address holds 107 bytes and paths may be
+  // longer.
+  const std::string short_path = fmt::format("/proc/self/fd/{}/{}", folder.get(), kSocketName);
+  std::memcpy(address.sun_path, short_path.c_str(), short_path.size() + 1);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
+    ::fcntl(socket.get(), F_SETFL, ::fcntl(socket.get(), F_GETFL) | O_NONBLOCK);
+    return socket;
+  }
+  switch (errno) {
+    case EACCES:
+    case EPERM: refused(path, directory);
+    case ENOENT:
+      unreachable(path, fmt::format("there is no such socket; spdld is not running, or its "
+                                    "runtime_dir is another: {}",
+                                    kHowToStart));
+    case ECONNREFUSED:
+      unreachable(path, fmt::format("the socket is there, but nobody listens: spdld has ended "
+                                    "without removing it; {}",
+                                    kHowToStart));
+    case EAGAIN:
+      unreachable(path,
+                  "it accepts no connections: spdld hangs, or too many are waiting; see its "
+                  "log ('journalctl -u spdld')");
+    default: unreachable(path, std::generic_category().message(errno));
+  }
+}
+
+}  // namespace spdld::ctl

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ctl/consume.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <deque>
+
+#include "ctl/cursor_text.h"
+#include "ctl/digest.h"
+#include "ctl/interrupt.h"
+#include "ctl/table.h"
+
+namespace spdld::ctl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Totals {
+  std::uint64_t batches = 0;
+  std::uint64_t rows = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t invalid_rows = 0;
+  std::uint64_t epochs = 0;
+  std::uint64_t word = 0;  // xor of all that was read: makes the reading an effect
+};
+
+std::uint64_t read_words(const TensorView& field) {
+  std::uint64_t folded = 0;
+  std::uint64_t at = 0;
+  for (; at + sizeof(std::uint64_t) <= field.bytes; at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, field.data + at, sizeof(word));
+    folded ^= word;
+  }
+  for (; at < field.bytes; ++at) folded ^= std::to_integer<std::uint64_t>(field.data[at]);
+  return folded;
+}
+
+void print_digests(const Batch& batch, std::int32_t shard, bool per_row, std::ostream& out) {
+  if (!per_row) {
+    out << fmt::format("{} {} {} {} {}\n", batch.epoch(), batch.step(), shard, batch.rows(),
+                       batch_digest(batch.fields(), batch.rows()));
+    return;
+  }
+  const auto indices = batch.indices();
+  for (std::uint64_t row = 0; row < batch.rows(); ++row) {
+    out << fmt::format("{} {} {} {} {} {}\n", batch.epoch(), batch.step(), shard, row,
+                       row < indices.size() ? indices[row] : -1,
+                       row_digest(batch.fields(), batch.rows(), row));
+  }
+}
+
+void count(const Batch& batch, bool read, Totals& totals) {
+  ++totals.batches;
+  totals.rows += batch.rows();
+  for (const std::uint8_t valid : batch.valid()) totals.invalid_rows += valid == 0 ? 1 : 0;
+  for (const TensorView& field : batch.fields()) {
+    if (field.meta) continue;
+    totals.bytes += field.bytes;
+    if (read) totals.word ^= read_words(field);
+  }
+}
+
+void print_summary(const Totals& totals, const Loader& loader, std::chrono::duration<double> took,
+                   bool interrupted, std::ostream& out) {
+  const double seconds = took.count() > 0 ? took.count() : 1e-9;
+  const LoaderStats stats = loader.stats();
+  out << fmt::format("{} batches, {} rows, {} in {:.2f} s{}\n", totals.batches, totals.rows,
+                     show_bytes(totals.bytes), took.count(), interrupted ? " (interrupted)" : "");
+  out << fmt::format(
+      "{:.1f} batches/s, {:.1f} rows/s, {}/s\n", static_cast<double>(totals.batches) / seconds,
+      static_cast<double>(totals.rows) / seconds,
+      show_bytes(static_cast<std::uint64_t>(static_cast<double>(totals.bytes) / seconds)));
+  out << fmt::format("shard {} of {}, {} whole epochs, {} rows not valid\n", loader.shard(),
+                     loader.num_shards(), totals.epochs, totals.invalid_rows);
+  out << fmt::format("waited {} times, {:.2f} s in all; {} reconnects\n", stats.waits,
+                     std::chrono::duration<double>(stats.waited).count(), stats.reconnects);
+}
+
+}  // namespace
+
+void consume(const ConsumeOptions& options, std::ostream& out, std::ostream& err) {
+  const Interrupt interrupt;
+  LoaderOptions loader_options = options.loader;
+  loader_options.on_wait = [&] {
+    if (interrupt.requested()) throw Interrupted();
+  };
+  loader_options.on_notice = [&](const std::string& notice) { err << notice << std::endl; };
+  Loader loader = Loader::open(std::move(loader_options));
+
+  const std::uint64_t max_epochs =
+      options.epochs ? *options.epochs : (options.batches ? UINT64_MAX : 1);
+  const std::uint64_t max_batches = options.batches.value_or(UINT64_MAX);
+  Totals totals;
+  std::deque<Batch> held;
+  bool interrupted = false;
+  const Clock::time_point begun = Clock::now();
+  try {
+    bool job_over = false;  // an epoch without a batch: the job has no further one
+    bool epoch_had_batches = false;
+    while (totals.batches < max_batches && totals.epochs < max_epochs && !job_over) {
+      if (interrupt.requested()) throw Interrupted();
+      std::optional<Batch> batch = loader.next();
+      if (!batch) {
+        job_over = !epoch_had_batches;
+        if (epoch_had_batches) ++totals.epochs;
+        epoch_had_batches = false;
+        continue;
+      }
+      epoch_had_batches = true;
+      count(*batch, options.read && !options.digest, totals);
+      if (options.digest) {
+        print_digests(*batch, loader.shard(), options.per_row, out);
+        out.flush();
+      }
+      held.push_back(std::move(*batch));
+      if (held.size() > options.hold) held.pop_front();
+    }
+  } catch (const Interrupted&) {
+    interrupted = true;
+  }
+  const std::chrono::duration<double> took = Clock::now() - begun;
+  held.clear();
+  if (!options.digest) print_summary(totals, loader, took, interrupted, out);
+  if (options.print_cursor) err << cursor_text(loader.state()) << std::endl;
+  loader.close();
+}
+
+}  // namespace spdld::ctl

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ctl/address.h"
+#include "ctl/commands.h"
+#include "ctl/consume.h"
+#include "ctl/cursor_text.h"
+#include "ctl/failure.h"
+#include "ctl/submission.h"
+
+namespace spdld::ctl {
+namespace {
+
+// What says which batches to attach to; the same for every consumer.
+struct Attachment {
+  LoaderOptions loader;
+  std::vector<std::string> vars;
+
+  LoaderOptions options(const Context& context) const {
+    LoaderOptions asked = loader;
+    asked.address = runtime_dir(context.address);
+    asked.vars = parse_vars(vars);
+    return asked;
+  }
+};
+
+void add_attachment(CLI::App& command, Attachment& attachment) {
+  LoaderOptions& loader = attachment.loader;
+  command.add_option("PIPELINE", loader.pipeline, "of which pipeline")->required();
+  command.add_option("--job", loader.job, "default: one of its own");
+  command.add_option("--rank", loader.rank, "default: the launcher's, else 0");
+  command.add_option("--world-size", loader.world_size, "default: the launcher's, else 1");
+  command.add_option("--batch-size", loader.batch_size, "default: the pipeline's");
+  command.add_option("--seed", loader.seed, "default: the pipeline's");
+  command.add_option("--prefetch", loader.prefetch, "batches held or waiting, 2 to 64");
+  command.add_option("--var", attachment.vars, "NAME=VALUE, of the pipeline's vars; repeatable")
+      ->allow_extra_args(false);
+}
+
+void add_consume(CLI::App& app, const Context& context) {
+  struct Asked {
+    Attachment attachment;
+    ConsumeOptions options;
+    bool no_read = false;
+    std::string cursor;
+  };
+  CLI::App* command = app.add_subcommand("consume", "reads batches as a rank does");
+  const auto asked = std::make_shared<Asked>();
+  asked->attachment.loader.client_name = "spdlctl consume";
+  add_attachment(*command, asked->attachment);
+  ConsumeOptions& options = asked->options;
+  command->add_option("--batches", options.batches, "stop after so many");
+  command->add_option("--epochs", options.epochs, "stop after so many; without either: one");
+  command->add_flag("--digest", options.digest,
+                    "print 'epoch step shard rows digest' for each batch");
+  command->add_flag("--per-row", options.per_row,
+                    "with --digest: 'epoch step shard row index digest' for each row");
+  command->add_flag("--no-read", asked->no_read, "do not touch the batches' bytes");
+  command->add_option("--hold", options.hold, "keep the last so many batches")
+      ->capture_default_str();
+  command->add_option("--cursor", asked->cursor, "go on where --print-cursor said");
+  command->add_flag("--print-cursor", options.print_cursor,
+                    "at the end, the position after the last batch, to stderr");
+  command->callback([&context, asked] {
+    if (asked->options.per_row && !asked->options.digest)
+      throw Failure(kWrongUsage, "--per-row goes with --digest");
+    ConsumeOptions ready = asked->options;
+    ready.loader = asked->attachment.options(context);
+    ready.read = !asked->no_read;
+    if (!asked->cursor.empty()) ready.loader.cursor = parse_cursor(asked->cursor);
+    consume(ready, context.out, context.err);
+  });
+}
+
+void add_bench(CLI::App& app, const Context& context) {
+  struct Asked {
+    Attachment attachment;
+    HandoffOptions options;
+  };
+  CLI::App* bench = app.add_subcommand("bench", "measures against a running daemon");
+  bench->require_subcommand(1);
+  bench->fallthrough();
+  CLI::App* command =
+      bench->add_subcommand("handoff", "what next() costs when the batch is released at once");
+  const auto asked = std::make_shared<Asked>();
+  asked->attachment.loader.client_name = "spdlctl bench";
+  add_attachment(*command, asked->attachment);
+  command->add_option("--batches", asked->options.batches, "to measure")
+      ->check(CLI::Range(1, 100'000'000))
+      ->capture_default_str();
+  command->add_option("--warm-up", asked->options.warm_up, "batches before that")
+      ->capture_default_str();
+  command->callback([&context, asked, output = add_output(*command)] {
+    HandoffOptions ready = asked->options;
+    ready.loader = asked->attachment.options(context);
+    ready.json = output->json();
+    bench_handoff(ready, context.out);
+  });
+}
+
+}  // namespace
+
+void add_consumer_commands(CLI::App& app, const Context& context) {
+  add_consume(app, context);
+  add_bench(app, context);
+}
+
+}  // namespace spdld::ctl

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <spdld/loader.h>
+
+#include <string>
+
+namespace spdld::ctl {
+
+// A cursor as one word: "ORDER_DIGEST:SEED:EPOCH:POSITION:STEP".
+std::string cursor_text(const Cursor& cursor);
+
+// Throws Failure (kWrongUsage) for what cursor_text() would not have written.
+Cursor parse_cursor(const std::string& text);
+
+}  // namespace spdld::ctl

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ctl/listing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace spdld::ctl {
+namespace {
+
+template <typename T>
+std::string number(T value) {
+  return std::to_string(value);
+}
+
+std::string show_state(const v1::Pipeline& pipeline) {
+  if (pipeline.state() == "indexing")
+    return fmt::format("indexing ({} so far)", pipeline.indexed());
+  if (pipeline.error().empty()) return pipeline.state();
+  return pipeline.state() + ": " + pipeline.error();
+}
+
+}  // namespace
+
+std::string show_tensor(const v1::Tensor& tensor) {
+  if (tensor.kind() == "bytes") return "bytes";
+  std::string shape;
+  for (const std::int64_t extent : tensor.shape()) {
+    if (!shape.empty()) shape += ", ";
+    shape += extent < 0 ? "?" : std::to_string(extent);
+  }
+  return tensor.dtype() + "[" + shape + "]";
+}
+
+Table pipelines_table(const google::protobuf::RepeatedPtrField<v1::Pipeline>& pipelines) {
+  Table table({"NAME", ">VERSION", ">ITEMS", ">CLASSES", ">BATCH", ">JOBS", "TENSORS", "STATE"});
+  for (const v1::Pipeline& pipeline : pipelines) {
+    std::string tensors;
+    for (const v1::Tensor& tensor : pipeline.tensors()) {
+      if (!tensors.empty()) tensors += ", ";
+      tensors += tensor.name() + " " + show_tensor(tensor);
+    }
+    table.add({pipeline.name(), number(pipeline.version()), number(pipeline.items()),
+               number(pipeline.classes()), number(pipeline.batch_size()), number(pipeline.jobs()),
+               tensors, show_state(pipeline)});
+  }
+  return table;
+}
+
+Table jobs_table(const google::protobuf::RepeatedPtrField<v1::Job>& jobs) {
+  Table table({"JOB", "PIPELINE", ">VERSION", ">OWNER", ">SHARDS", ">ATTACHED", ">EPOCH", ">STEP",
+               ">STEPS", ">BATCH", ">REPLACED", "EPOCHS"});
+  for (const v1::Job& job : jobs) {
+    // Where the shard is that has come least far.
+    const v1::Shard* last = nullptr;
+    int attached = 0;
+    for (const v1::Shard& shard : job.shards()) {
+      if (shard.session() != 0) ++attached;
+      if (last == nullptr ||
+          std::pair(shard.epoch(), shard.step()) < std::pair(last->epoch(), last->step())) {
+        last = &shard;
+      }
+    }
+    std::string epochs = job.epochs() == v1::EPOCH_MODE_MANUAL
+                             ? fmt::format("manual, {} open", job.open_epochs())
+                             : std::string("auto");
+    if (job.max_epochs() > 0) epochs += fmt::format(", {} in all", job.max_epochs());
+    table.add({job.job(), job.pipeline(), number(job.pipeline_version()), number(job.owner()),
+               number(job.num_shards()), number(attached),
+               last != nullptr ? number(last->epoch()) : "-",
+               last != nullptr ? number(last->step()) : "-", number(job.steps_per_epoch()),
+               number(job.batch_size()), fmt::format("{}/{}", job.replaced(), job.replace_budget()),
+               epochs});
+  }
+  return table;
+}
+
+Table sessions_table(const google::protobuf::RepeatedPtrField<v1::Session>& sessions) {
+  Table table({">SESSION", "JOB", "PIPELINE", ">SHARD", ">PID", ">UID", ">EPOCH", ">STEP", ">HELD",
+               ">READY", ">BATCHES", ">MEMORY", "CLIENT"});
+  for (const v1::Session& session : sessions) {
+    table.add({number(session.id()), session.job(), session.pipeline(),
+               fmt::format("{}/{}", session.shard(), session.num_shards()), number(session.pid()),
+               number(session.uid()), number(session.epoch()), number(session.step()),
+               fmt::format("{}/{}", session.leases(), session.credits()), number(session.ready()),
+               number(session.batches()), show_bytes(session.arena_bytes()), session.client()});
+  }
+  return table;
+}
+
+Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages) {
+  Table table({"JOB", "PIPELINE", "STAGE", ">TASKS", ">FAILED", ">BUSY", ">WAITED", ">RUNNING",
+               ">P50", ">P99"});
+  for (const v1::Stage& stage : stages) {
+    table.add({stage.job(), stage.pipeline(), stage.stage(), number(stage.tasks()),
+               number(stage.failures()), show_seconds(stage.busy_s()), show_seconds(stage.wait_s()),
+               fmt::format("{}/{}", stage.in_flight(), stage.concurrency()),
+               show_microseconds(stage.p50_us()), show_microseconds(stage.p99_us())});
+  }
+  return table;
+}
+
+Table failures_table(const google::protobuf::RepeatedPtrField<v1::Failure>& failures) {
+  Table table({"JOB", "PIPELINE", ">EPOCH", ">POSITION", ">ITEM", ">REPLACED BY", "CODE", "URI",
+               "MESSAGE"});
+  for (const v1::Failure& failure : failures) {
+    table.add({failure.job(), failure.pipeline(), number(failure.epoch()),
+               number(failure.position()), number(failure.item()),
+               failure.has_replaced_by() ? number(failure.replaced_by()) : "-", failure.code(),
+               failure.uri(), failure.message()});
+  }
+  return table;
+}
+
+Table classes_table(const v1::ClassesResponse& classes) {
+  Table table({">LABEL", "CLASS"});
+  for (int i = 0; i < classes.classes_size(); ++i) table.add({number(i), classes.classes(i)});
+  return table;
+}
+
+void print_status(const v1::Daemon& daemon, const std::string& address, std::ostream& out) {
+  const double share = daemon.arena_budget() == 0
+                           ? 0
+                           : 100.0 * static_cast<double>(daemon.arena_used()) /
+                                 static_cast<double>(daemon.arena_budget());
+  out << fmt::format("spdld {} at {}, pid {}, up {}\n", cell(daemon.version()), address,
+                     daemon.pid(), show_seconds(daemon.uptime_s()));
+  out << fmt::format("threads    {} cpu, {} io\n", daemon.cpu_threads(), daemon.io_threads());
+  out << fmt::format("arenas     {} of {} ({:.0f} %), {}\n", show_bytes(daemon.arena_used()),
+                     show_bytes(daemon.arena_budget()), share, cell(daemon.arena_kind()));
+  if (!daemon.arena_note().empty())
+    out << fmt::format("           {}\n", cell(daemon.arena_note()));
+  out << fmt::format("serving    {} pipelines, {} jobs, {} sessions\n", daemon.pipelines(),
+                     daemon.jobs(), daemon.sessions());
+  out << fmt::format("delivered  {} batches, {} rows\n", daemon.batches(), daemon.rows());
+  for (const std::string& warning : daemon.warnings())
+    out << fmt::format("warning    {}\n", cell(warning));
+}
+
+}  // namespace spdld::ctl

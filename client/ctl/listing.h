@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <string>
+
+#include "ctl/table.h"
+#include "spdld/v1/control.pb.h"
+
+// What `status` and `get` print, as a table for people and as JSON for programs.
+namespace spdld::ctl {
+
+// A message under its fields' own names, every field there; numbers are numbers, an optional field
+// that is not set is null, an enum its name without the prefix in lower case.
+nlohmann::ordered_json to_json(const google::protobuf::Message& message);
+
+Table pipelines_table(const google::protobuf::RepeatedPtrField<v1::Pipeline>& pipelines);
+Table jobs_table(const google::protobuf::RepeatedPtrField<v1::Job>& jobs);
+Table sessions_table(const google::protobuf::RepeatedPtrField<v1::Session>& sessions);
+Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages);
+Table failures_table(const google::protobuf::RepeatedPtrField<v1::Failure>& failures);
+Table classes_table(const v1::ClassesResponse& classes);
+void print_status(const v1::Daemon& daemon, const std::string& address, std::ostream& out);
+
+// "uint8[3, 224, 224]"
+std::string show_tensor(const v1::Tensor& tensor);
+
+}  // namespace spdld::ctl

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ctl/spdlctl.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include "ctl/address.h"
+#include "ctl/commands.h"
+#include "ctl/failure.h"
+#include "ctl/table.h"
+#include "spdld/error.h"
+
+namespace spdld::ctl {
+namespace {
+
+constexpr int kInvalidArgument = 3;  // gRPC's number
+
+int report(std::ostream& out, std::ostream& err, ExitCode code, const std::string& message) {
+  out.flush();
+  err << "spdlctl: " << message << std::endl;
+  return code;
+}
+
+}  // namespace
+
+Daemon Context::connect() const {
+  return Daemon(runtime_dir(address),
+                std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000)));
+}
+
+Daemon::OnProgress Context::progress() const {
+  if (::isatty(STDERR_FILENO) == 0) return [](const v1::Progress&) {};
+  return [&err = err](const v1::Progress& progress) {
+    std::string line = cell(progress.what()) + ": " + std::to_string(progress.done());
+    if (progress.total() > 0) line += " of " + std::to_string(progress.total());
+    // Clears the rest of the line, and leaves the cursor where the next text overwrites it.
+    err << '\r' << line << "\x1b[K\r" << std::flush;
+  };
+}
+
+std::shared_ptr<Output> add_output(CLI::App& command) {
+  auto output = std::make_shared<Output>();
+  command.add_option("-o,--output", output->format, "table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  return output;
+}
+
+int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  Context context{out, err};
+  CLI::App app("spdlctl: asks and steers the spdld of this node", "spdlctl");
+  app.set_version_flag("--version", "spdlctl " SPDLD_VERSION);
+  app.add_option("--address", context.address,
+                 "the daemon's runtime directory; default: $SPDLD_ADDRESS, else /run/spdld");
+  app.add_option("--timeout", context.timeout_s,
+                 "seconds to wait for an answer; what indexes or decodes is waited for")
+      ->check(CLI::Range(0.001, 86'400.0))
+      ->capture_default_str();
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.footer(
+      "Exit codes: 0 done, 1 the operation failed, 2 wrong usage or configuration, 3 daemon "
+      "unreachable.");
+  add_control_commands(app, context);
+  add_pipeline_commands(app, context);
+  add_consumer_commands(app, context);
+
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(std::move(reversed));
+    out.flush();
+    return kDone;
+  } catch (const CLI::RequiredError& missing) {
+    // A word that is no command counts as none given: name it.
+    const std::vector<std::string> unknown = app.remaining(true);
+    if (unknown.empty()) return app.exit(missing, out, err) == 0 ? kDone : kWrongUsage;
+    return report(out, err, kWrongUsage,
+                  fmt::format("'{}' is no command here; see --help", cell(unknown.front())));
+  } catch (const CLI::ParseError& stop) {
+    // --help and --version come this way too.
+    return app.exit(stop, out, err) == 0 ? kDone : kWrongUsage;
+  } catch (const Failure& failure) {
+    return report(out, err, failure.exit_code(), failure.what());
+  } catch (const ConnectionError& failure) {
+    return report(out, err, kUnreachable, failure.what());
+  } catch (const Error& failure) {
+    return report(out, err, failure.code() == kInvalidArgument ? kWrongUsage : kFailed,
+                  failure.what());
+  } catch (const std::exception& failure) {
+    return report(out, err, kFailed, failure.what());
+  }
+}
+
+}  // namespace spdld::ctl
