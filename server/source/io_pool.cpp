@@ -103,8 +103,11 @@ IoTask* IoPool::take() {
 }
 
 bool IoPool::work_waits() const {
-  return !paused_.empty() || std::any_of(lanes_.begin(), lanes_.end(),
-                                         [this](const auto& lane) { return may_run(lane.second); });
+  if (!paused_.empty()) return true;
+  for (const auto& [device, lane] : lanes_) {
+    if (may_run(lane)) return true;
+  }
+  return false;
 }
 
 void IoPool::leave_lane(dev_t device) {
