@@ -52,6 +52,10 @@ struct BFloat16 {
 struct Float16 {
   using Value = std::uint16_t;
   static HWY_INLINE void store(VFloat v, Value* out) {
+#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86 && !defined(HWY_DISABLE_F16C)
+    const hn::Rebind<hwy::float16_t, DFloat> d16;
+    hn::StoreU(hn::DemoteTo(d16, v), d16, reinterpret_cast<hwy::float16_t*>(out));
+#else
     const DBits d;
     const VBits bits = hn::BitCast(d, v);
     const VBits sign = hn::And(bits, hn::Set(d, 0x80000000U));
@@ -67,6 +71,7 @@ struct Float16 {
                                 hn::BitCast(d, half));
     const auto is_small = hn::Lt(magnitude, hn::Set(d, (127U - 14U) << 23));
     store_halves(hn::Or(hn::IfThenElse(is_small, small, normal), hn::ShiftRight<16>(sign)), out);
+#endif
   }
 };
 
