@@ -30,13 +30,21 @@ def _stop_maps() -> None:
 
 
 class _StopCheck:
-    """Called in libspdld's waits: makes a map's thread leave. Knows no loader, so no cycle."""
+    """Called in libspdld's waits: makes a map's thread leave.
+
+    libspdld's loader holds it, out of the garbage collector's sight, so that it must hold neither
+    the loader nor the map. A map whose threads are there is held by them.
+    """
 
     def __init__(self) -> None:
-        self.map: OrderedMap | None = None
+        self._map: Callable[[], OrderedMap | None] = lambda: None
+
+    def watch(self, running: OrderedMap) -> None:
+        self._map = weakref.ref(running)
 
     def __call__(self) -> None:
-        if self.map is not None and self.map.stopping:
+        running = self._map()
+        if running is not None and running.stopping:
             raise Stopped
 
 
@@ -178,7 +186,8 @@ class Loader:
         if not self._in_epoch and not self._at_ledger and (at_epoch, step) == (epoch, 0):
             return
         self._stop_map()
-        self._core.set_epoch(epoch)
+        # Not set_epoch(), which does nothing at what it takes for the start: a ledger may differ.
+        self._core.load_state(("", 0, epoch, 0, 0))
         self._moved()
 
     def state_dict(self) -> dict[str, int | str]:
@@ -326,13 +335,14 @@ class Loader:
         def apply(batch: Any) -> Any:
             return _END if batch is _END else fn(batch)
 
-        self._check.map = self._map = OrderedMap(pull, apply, self._map_threads)
+        self._map = OrderedMap(pull, apply, self._map_threads)
+        self._check.watch(self._map)
         _running_maps.add(self._map)
 
     def _stop_map(self) -> None:
         if self._map is not None:
             self._map.stop()
-            self._map = self._check.map = None
+            self._map = None
 
     def _moved(self) -> None:
         self._place = None

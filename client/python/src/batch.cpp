@@ -239,7 +239,8 @@ void bind_batch(nb::module_& module) {
       .def_prop_ro("names", &names)
       .def("has",
            [](const Batch& self, std::string_view name) {
-             return !self.released() && self.find(name) != nullptr;
+             const TensorView* field = self.released() ? nullptr : self.find(name);
+             return field != nullptr && !field->meta;
            })
       .def("kind", [](const Batch& self,
                       std::string_view name) { return kind_name(field_of(self, name).kind); })

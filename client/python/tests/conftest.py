@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import faulthandler
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import spdld
+from fake_daemon import FakeDaemon, Options
+
+_WATCHDOG_S = 60
+_ENVIRONMENT = [
+    "SPDLD_ADDRESS",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "SLURM_PROCID",
+    "SLURM_NTASKS",
+    "SLURM_JOB_ID",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "TORCHELASTIC_RUN_ID",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+]
+
+
+@pytest.fixture(autouse=True)
+def _watchdog() -> Iterator[None]:
+    faulthandler.dump_traceback_later(_WATCHDOG_S, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(autouse=True)
+def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in _ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., FakeDaemon]]:
+    """start(**options) runs a fake daemon at tmp_path."""
+    running: list[FakeDaemon] = []
+
+    def run(**options: object) -> FakeDaemon:
+        running.append(FakeDaemon(tmp_path, Options(**options)))
+        return running[-1]
+
+    yield run
+    for daemon in running:
+        daemon.close()
+
+
+@pytest.fixture
+def loader(tmp_path: Path) -> Callable[..., spdld.Loader]:
+    """loader(**options) is a Loader of 'numbers' at tmp_path."""
+
+    def make(pipeline: object = "numbers", **options: object) -> spdld.Loader:
+        return spdld.Loader(pipeline, **{"address": tmp_path, "timeout": 20.0, **options})
+
+    return make

@@ -1,0 +1,480 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A daemon's data socket in a thread: speaks proto/spdld/wire.h, and makes batches of numbers.
+
+Row r of step s in epoch e is item s * batch + r of that epoch, and its fields say so: see
+``expected_image``. Slots are used again as soon as they are released, like the real daemon's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import mmap
+import os
+import selectors
+import socket
+import struct
+import threading
+from dataclasses import dataclass, field
+
+import numpy as np
+
+HEADER = struct.Struct("<II")
+# The fixed parts, header included: test_wire.py compares them with the C++ ones.
+FRAMES = {
+    "HelloFrame": struct.Struct("<2I 4I 48s"),
+    "WelcomeFrame": struct.Struct("<2I 4I 16s 48s"),
+    "ErrorFrame": struct.Struct("<2I 4I"),
+    "AttachFrame": struct.Struct("<2I 3i I 2q 4I 3Q 2I"),
+    "ProgressFrame": struct.Struct("<2I 2Q 2I"),
+    "AttachedFrame": struct.Struct("<2I 4Q q 3i I 4Q 2I"),
+    "ArenaOpenFrame": struct.Struct("<2I 2I Q 16s"),
+    "ArenaRetireFrame": struct.Struct("<2I 2I"),
+    "SchemaFrame": struct.Struct("<2I 4I"),
+    "BatchFrame": struct.Struct("<2I Q 2I 5Q 2I"),
+    "EpochEndFrame": struct.Struct("<2I 2Q 2I"),
+    "ReleaseFrame": struct.Struct("<2I Q"),
+    "SeekFrame": struct.Struct("<2I 3Q 2I"),
+    "ResetFrame": struct.Struct("<2I 4Q I 2i I"),
+    "QueryFrame": struct.Struct("<2I 2I"),
+    "BlobFrame": struct.Struct("<2I 4I"),
+    "DetachFrame": struct.Struct("<2I"),
+    "ByeFrame": struct.Struct("<2I 2I"),
+    "TextHeader": struct.Struct("<2I"),
+    "ArenaHeader": struct.Struct("<Q 4I Q 16s 2Q 2I"),
+    "FieldLayout": struct.Struct("<48s 4I 8q 4Q"),
+}
+TYPES = {
+    "Hello": 1,
+    "Attach": 2,
+    "Release": 3,
+    "Seek": 4,
+    "Query": 5,
+    "Detach": 6,
+    "Welcome": 64,
+    "Error": 65,
+    "Progress": 66,
+    "Attached": 67,
+    "ArenaOpen": 68,
+    "ArenaRetire": 69,
+    "Schema": 70,
+    "Batch": 71,
+    "EpochEnd": 72,
+    "Reset": 73,
+    "Bye": 74,
+    "Blob": 128,
+}
+NAMES = {number: name for name, number in TYPES.items()}
+MAGIC = 0x4C445053
+ARENA_MAGIC = 0x414E455241445053
+TEXT_KEYS = {
+    1: "pipeline",
+    2: "job",
+    3: "var",
+    4: "replica",
+    5: "order_digest",
+    6: "client",
+    7: "pipeline_file",
+    8: "env",
+}
+DENSE, RAGGED, BYTES = 1, 2, 3
+DTYPES = {"bool": 1, "uint8": 2, "int64": 6, "float16": 7, "bfloat16": 8, "float32": 9}
+SEALS = 0x1 | 0x2 | 0x4 | 0x10  # SEAL, SHRINK, GROW, FUTURE_WRITE
+PAGE = 4096
+CAPTIONS = ["a cat", "", "zwölf Boxkämpfer"]
+
+
+def expected_image(epoch: int, step: int, rows: int, shape: tuple[int, ...]) -> np.ndarray:
+    """The image field of that batch: each row one value everywhere."""
+    value = (epoch * 100 + step * rows + np.arange(rows)) % 251
+    return np.broadcast_to(
+        value.astype(np.uint8).reshape(-1, *([1] * len(shape))), (rows, *shape)
+    ).copy()
+
+
+@dataclass
+class Options:
+    """What the daemon has and how it behaves."""
+
+    rows: int = 4
+    steps: int = 3
+    image_shape: tuple[int, ...] = (3, 96, 96)
+    extra_fields: bool = False  # caption, boxes, mask, half, brain
+    classes: tuple[str, ...] = ("cat", "dog")
+    epochs: int = 0
+    credits: int = 4
+    order_digest: str = "order-1"
+    refuse: str = ""  # answer to an attach
+    silent: bool = False  # no answer to an attach
+    batches_before_hangup: int = 0
+
+
+@dataclass
+class _Field:
+    name: str
+    kind: int
+    dtype: str
+    shape: tuple[int, ...]
+    meta: bool = False
+    offset: int = 0
+    offsets_offset: int = 0
+    shapes_offset: int = 0
+    capacity: int = 0
+
+
+@dataclass
+class _Consumer:
+    socket: socket.socket
+    memory: mmap.mmap | None = None
+    free: list[int] = field(default_factory=list)
+    leased: dict[int, int] = field(default_factory=dict)
+    yaml: bytes = b""
+    epoch: int = 0
+    step: int = 0
+    seek: int = 0
+    ended: bool = False
+    detached: bool = False
+
+
+class FakeDaemon:
+    """Listens at ``directory`` until close(). ``attaches`` and ``log`` tell what consumers sent."""
+
+    def __init__(self, directory: str | os.PathLike[str], options: Options | None = None) -> None:
+        self.options = options or Options()
+        self.directory = os.fspath(directory)
+        self.attaches: list[dict] = []
+        self.yaml: list[bytes] = []
+        self.released = 0
+        self.outstanding = 0
+        self.seeks: list[tuple[int, int, int]] = []
+        self._next_lease = 1
+        self._fields, self._slot_bytes = _lay_out(self.options)
+        self._changed = threading.Condition()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        path = os.path.join(self.directory, "data.sock")
+        if os.path.exists(path):
+            os.unlink(path)
+        self._listener.bind(path)
+        self._listener.listen(8)
+        self._wake_read, self._wake_write = os.pipe()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        self._consumers: dict[int, _Consumer] = {}
+        self._thread = threading.Thread(target=self._run, name="fake-daemon", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        os.write(self._wake_write, b"x")
+        self._thread.join()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def __enter__(self) -> FakeDaemon:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def wait_until(self, condition) -> None:  # noqa: ANN001
+        """Waits until ``condition()`` holds, which is asked after every frame. Fails in 20 s."""
+        with self._changed:
+            assert self._changed.wait_for(condition, 20), "the daemon never came to that state"
+
+    def _run(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._listener:
+                    accepted, _ = self._listener.accept()
+                    self._consumers[accepted.fileno()] = _Consumer(accepted)
+                    self._selector.register(accepted, selectors.EVENT_READ)
+                elif key.fd == self._wake_read:
+                    for consumer in list(self._consumers.values()):
+                        self._drop(consumer)
+                    self._listener.close()
+                    self._selector.close()
+                    return
+                elif key.fd in self._consumers:
+                    with self._changed:
+                        self._read(self._consumers[key.fd])
+                        self._changed.notify_all()
+
+    def _drop(self, consumer: _Consumer) -> None:
+        self.outstanding -= len(consumer.leased)
+        self._consumers.pop(consumer.socket.fileno())
+        self._selector.unregister(consumer.socket)
+        consumer.socket.close()
+
+    def _read(self, consumer: _Consumer) -> None:
+        try:
+            frame = consumer.socket.recv(65536)
+        except ConnectionResetError:
+            frame = consumer.socket.recv(65536)  # its last frames come after the error
+        if not frame:
+            self._drop(consumer)
+            return
+        kind, size = HEADER.unpack_from(frame)
+        assert size == len(frame)
+        getattr(self, f"_on_{NAMES[kind].lower()}")(consumer, frame)
+
+    def _send(
+        self, consumer: _Consumer, kind: str, *values: object, tail: bytes = b"", fds: tuple = ()
+    ) -> None:
+        layout = FRAMES[f"{kind}Frame"]
+        frame = layout.pack(TYPES[kind], layout.size + len(tail), *values) + tail
+        # To one that has gone it is in vain: its hang-up is read next.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            socket.send_fds(consumer.socket, [frame], list(fds))
+
+    def _on_hello(self, consumer: _Consumer, frame: bytes) -> None:
+        assert FRAMES["HelloFrame"].unpack(frame)[2] == MAGIC
+        self._send(consumer, "Welcome", MAGIC, 1, 1, 1, b"g" * 16, b"fake 1.0")
+
+    def _on_blob(self, consumer: _Consumer, frame: bytes) -> None:
+        consumer.yaml += frame[FRAMES["BlobFrame"].size :]
+
+    def _on_attach(self, consumer: _Consumer, frame: bytes) -> None:
+        options = self.options
+        names = [
+            "shard",
+            "num_shards",
+            "replicas",
+            "credits",
+            "batch_size",
+            "seed",
+            "has_seed",
+            "incarnation",
+            "start",
+            "reconnect",
+            "epoch",
+            "position",
+            "step",
+            "text_count",
+            "blob_bytes",
+        ]
+        layout = FRAMES["AttachFrame"]
+        request = dict(zip(names, layout.unpack_from(frame)[2:], strict=True))
+        at = layout.size
+        request["texts"] = []
+        for _ in range(request["text_count"]):
+            key, size = FRAMES["TextHeader"].unpack_from(frame, at)
+            at += 8
+            request["texts"].append((TEXT_KEYS[key], frame[at : at + size].decode()))
+            at += (size + 3) // 4 * 4
+        self.attaches.append(request)
+        self.yaml.append(consumer.yaml)
+        if options.silent:
+            return
+        if options.refuse:
+            text = options.refuse.encode()
+            self._send(consumer, "Error", 9, 1, len(text), 0, tail=text)
+            return
+        if request["start"] == 1:
+            consumer.epoch, consumer.step = request["epoch"], request["step"]
+        if request["start"] == 2:
+            consumer.epoch, consumer.step = 7, 0
+        credits = request["credits"] or options.credits
+        digest = options.order_digest.encode()
+        text = FRAMES["TextHeader"].pack(5, len(digest)) + digest + b"\0" * (-len(digest) % 4)
+        seed = request["seed"] if request["has_seed"] else 42
+        self._send(
+            consumer,
+            "Attached",
+            1,
+            options.steps * options.rows,
+            options.steps,
+            options.rows,
+            seed,
+            max(request["shard"], 0),
+            max(request["num_shards"], 1),
+            request["replicas"],
+            credits,
+            consumer.epoch,
+            consumer.step,
+            consumer.step * options.rows,
+            options.epochs,
+            1,
+            1,
+            tail=text,
+        )
+        self._open_arena(consumer, credits)
+        layouts = b"".join(_layout(each) for each in self._fields)
+        self._send(consumer, "Schema", 1, 1, len(self._fields), 0, tail=layouts)
+        self._feed(consumer)
+
+    def _open_arena(self, consumer: _Consumer, slots: int) -> None:
+        total = PAGE + slots * self._slot_bytes
+        fd = os.memfd_create("fake-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, total)
+        consumer.memory = mmap.mmap(fd, total)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+        generation = b"a" * 16
+        FRAMES["ArenaHeader"].pack_into(
+            consumer.memory,
+            0,
+            ARENA_MAGIC,
+            1,
+            0,
+            PAGE,
+            PAGE,
+            total,
+            generation,
+            PAGE,
+            self._slot_bytes,
+            slots,
+            1,
+        )
+        self._send(consumer, "ArenaOpen", 1, 1, total, generation, fds=(fd,))
+        os.close(fd)
+        consumer.free = list(range(slots))
+
+    def _feed(self, consumer: _Consumer) -> None:
+        options = self.options
+        while not consumer.ended and not consumer.detached:
+            if consumer.step == options.steps:
+                last = consumer.epoch + 1 == options.epochs
+                self._send(
+                    consumer, "EpochEnd", consumer.epoch, options.steps, consumer.seek, int(last)
+                )
+                consumer.epoch, consumer.step = consumer.epoch + 1, 0
+                consumer.ended = last
+                continue
+            if not consumer.free:
+                return
+            slot = consumer.free.pop(0)
+            offset = PAGE + slot * self._slot_bytes
+            self._fill(consumer, offset)
+            lease, self._next_lease = self._next_lease, self._next_lease + 1
+            consumer.leased[lease] = slot
+            self.outstanding += 1
+            self._send(
+                consumer,
+                "Batch",
+                lease,
+                1,
+                1,
+                offset,
+                self._slot_bytes,
+                consumer.epoch,
+                consumer.step,
+                (consumer.step + 1) * options.rows,
+                options.rows,
+                consumer.seek,
+            )
+            consumer.step += 1
+            if options.batches_before_hangup:
+                options.batches_before_hangup -= 1
+                if not options.batches_before_hangup:
+                    self._drop(consumer)
+                    return
+
+    def _fill(self, consumer: _Consumer, slot: int) -> None:
+        options, epoch, step = self.options, consumer.epoch, consumer.step
+        rows = options.rows
+        content = {
+            "image": expected_image(epoch, step, rows, options.image_shape),
+            "label": np.arange(rows, dtype=np.int64) + step,
+            "__index": np.arange(rows, dtype=np.int64) + step * rows,
+            "__valid": np.arange(rows) != rows - 1,
+            "mask": np.arange(rows) % 2 == 0,
+            "half": np.full((rows, 2), 0.5, np.float16),
+            "brain": np.full((rows, 2), 0x3FC0, np.uint16),  # 1.5
+        }
+        captions = [CAPTIONS[r % len(CAPTIONS)].encode() for r in range(rows)]
+        boxes = [np.full((r, 2), r, np.float32) for r in range(rows)]
+        for each in self._fields:
+            at = slot + each.offset
+            if each.kind == DENSE:
+                self._write(consumer, at, content[each.name].tobytes())
+                continue
+            values = captions if each.kind == BYTES else [box.tobytes() for box in boxes]
+            sizes = [len(c) for c in captions] if each.kind == BYTES else [b.size for b in boxes]
+            self._write(consumer, at, b"".join(values))
+            offsets = np.cumsum([0, *sizes]).astype(np.int64)
+            self._write(consumer, slot + each.offsets_offset, offsets.tobytes())
+            if each.kind == RAGGED:
+                shapes = np.array([box.shape for box in boxes], np.int64)
+                self._write(consumer, slot + each.shapes_offset, shapes.tobytes())
+
+    @staticmethod
+    def _write(consumer: _Consumer, at: int, content: bytes) -> None:
+        consumer.memory[at : at + len(content)] = content
+
+    def _on_release(self, consumer: _Consumer, frame: bytes) -> None:
+        lease = FRAMES["ReleaseFrame"].unpack(frame)[2]
+        consumer.free.append(consumer.leased.pop(lease))
+        self.outstanding -= 1
+        self.released += 1
+        self._feed(consumer)
+
+    def _on_seek(self, consumer: _Consumer, frame: bytes) -> None:
+        _, _, epoch, position, step, serial, _ = FRAMES["SeekFrame"].unpack(frame)
+        self.seeks.append((epoch, position, step))
+        consumer.epoch, consumer.step, consumer.seek = epoch, step, serial
+        consumer.ended = False
+        self._send(consumer, "Reset", epoch, position, step, self.options.steps, serial, 0, 1, 0)
+        self._feed(consumer)
+
+    def _on_query(self, consumer: _Consumer, frame: bytes) -> None:
+        _, _, kind, serial = FRAMES["QueryFrame"].unpack(frame)
+        text = "\0".join(self.options.classes) if kind == 1 else json.dumps({"stages": []})
+        data = text.encode()
+        self._send(consumer, "Blob", kind + 1, serial, 0, len(data), tail=data)
+
+    def _on_detach(self, consumer: _Consumer, frame: bytes) -> None:
+        consumer.detached = True
+
+
+def _lay_out(options: Options) -> tuple[list[_Field], int]:
+    rows = options.rows
+    fields = [
+        _Field("image", DENSE, "uint8", options.image_shape),
+        _Field("label", DENSE, "int64", ()),
+        _Field("__index", DENSE, "int64", (), meta=True),
+        _Field("__valid", DENSE, "bool", (), meta=True),
+    ]
+    if options.extra_fields:
+        fields += [
+            _Field("mask", DENSE, "bool", ()),
+            _Field("half", DENSE, "float16", (2,)),
+            _Field("brain", DENSE, "bfloat16", (2,)),
+            _Field("caption", BYTES, "uint8", (-1,)),
+            _Field("boxes", RAGGED, "float32", (-1, 2)),
+        ]
+    at = 0
+
+    def take(size: int) -> int:
+        nonlocal at
+        start, at = at, (at + size + 255) // 256 * 256
+        return start
+
+    for each in fields:
+        width = {"bool": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "int64": 8}
+        each.capacity = (
+            rows * int(np.prod(each.shape, dtype=int)) * width[each.dtype]
+            if each.kind == DENSE
+            else 4096
+        )
+        each.offset = take(each.capacity)
+        if each.kind != DENSE:
+            each.offsets_offset = take(8 * (rows + 1))
+        if each.kind == RAGGED:
+            each.shapes_offset = take(8 * rows * len(each.shape))
+    return fields, (at + PAGE - 1) // PAGE * PAGE
+
+
+def _layout(each: _Field) -> bytes:
+    shape = each.shape + (0,) * (8 - len(each.shape))
+    return FRAMES["FieldLayout"].pack(
+        each.name.encode(),
+        each.kind,
+        DTYPES[each.dtype],
+        len(each.shape),
+        int(each.meta),
+        *shape,
+        each.offset,
+        each.capacity,
+        each.offsets_offset,
+        each.shapes_offset,
+    )

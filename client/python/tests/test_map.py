@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: ANN001 - fixtures
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+
+import pytest
+import spdld
+from spdld._map import OrderedMap
+
+
+def test_results_come_in_order_however_long_each_takes(start, loader) -> None:
+    start(steps=8)
+    later = {step: threading.Event() for step in range(8)}
+
+    def work(batch: spdld.Batch) -> int:
+        step = batch.step
+        if step % 2 == 0:  # its successor, on the other thread, must be done first
+            assert later[step + 1].wait(20)
+        later[step].set()
+        return step
+
+    reader = loader(map=work, map_threads=2)
+    assert list(reader) == list(range(8))
+    assert reader.epoch == 1
+
+
+def test_map_runs_over_all_epochs(start, loader) -> None:
+    start()
+    reader = loader(map=lambda batch: (batch.epoch, batch.step))
+    assert [list(reader) for _ in range(3)] == [
+        [(epoch, step) for step in range(3)] for epoch in range(3)
+    ]
+
+
+def test_map_may_return_none_and_the_batch_itself(start, loader) -> None:
+    start()
+    assert list(loader(map=lambda batch: None)) == [None] * 3
+    assert [batch.step for batch in loader(map=lambda batch: batch)] == [0, 1, 2]
+
+
+def test_an_exception_comes_out_at_its_batch_and_the_next_one_follows(start, loader) -> None:
+    start(steps=5)
+
+    def work(batch: spdld.Batch) -> int:
+        if batch.step == 2:
+            raise ZeroDivisionError("step 2")
+        return batch.step
+
+    batches = iter(loader(map=work))
+    assert [next(batches), next(batches)] == [0, 1]
+    with pytest.raises(ZeroDivisionError, match="step 2"):
+        next(batches)
+    assert list(batches) == [3, 4]
+
+
+def test_the_state_is_after_the_last_result_taken_however_far_map_is_ahead(start, loader) -> None:
+    start(steps=9)
+    reader = loader(map=lambda batch: batch.step, map_threads=3)
+    batches = iter(reader)
+    next(batches), next(batches)
+    state = reader.state_dict()
+    assert (state["epoch"], state["step"], state["position"]) == (0, 2, 8)
+    other = loader(map=lambda batch: batch.step)
+    other.load_state_dict(state)
+    assert list(other) == list(range(2, 9))
+
+
+def test_break_set_epoch_and_load_drop_what_map_has_ahead(start, loader) -> None:
+    start(steps=5)
+    reader = loader(map=lambda batch: (batch.epoch, batch.step))
+    batches = iter(reader)
+    next(batches)
+    state = reader.state_dict()
+    assert next(iter(reader)) == (1, 0)
+    reader.set_epoch(6)
+    assert next(iter(reader)) == (6, 0)
+    reader.load_state_dict(state)
+    assert list(reader) == [(0, 1), (0, 2), (0, 3), (0, 4)]
+
+
+@pytest.mark.parametrize("prefetch", [2, 3, 8])
+def test_results_that_hold_leases_starve_nobody(start, loader, prefetch) -> None:
+    start(steps=40)
+    steps = []
+    for batch in loader(map=lambda batch: batch, map_threads=3, prefetch=prefetch):
+        steps.append(batch.step)
+    assert steps == list(range(40))
+
+
+def test_keeping_all_results_that_hold_leases_is_a_lease_error(start, loader) -> None:
+    start(steps=40)
+    kept = []
+    with pytest.raises(spdld.LeaseError):
+        for batch in loader(map=lambda batch: batch, prefetch=3):
+            kept.append(batch)
+    assert [batch.step for batch in kept] == [0, 1, 2]
+
+
+def test_after_a_lease_error_letting_go_is_enough(start, loader) -> None:
+    start(steps=40)
+    batches = iter(loader(map=lambda batch: batch, prefetch=2))
+    kept = [next(batches), next(batches)]
+    with pytest.raises(spdld.LeaseError):
+        next(batches)
+    kept.clear()
+    assert next(batches).step == 2
+
+
+def test_no_more_results_are_made_than_the_bound(start, loader) -> None:
+    daemon = start(steps=40)
+    made: list[int] = []
+    changed = threading.Condition()
+
+    def work(batch: spdld.Batch) -> int:
+        with changed:
+            made.append(batch.step)
+            changed.notify_all()
+        return batch.step
+
+    batches = iter(loader(map=work, map_threads=2, prefetch=8))
+    next(batches)
+    with changed:
+        assert changed.wait_for(lambda: len(made) == 4, 20)
+    daemon.wait_until(lambda: daemon.released == 4)
+    assert len(made) == 4  # one taken, two being made and one waiting at most
+
+
+def test_what_ends_the_loader_comes_out_of_next(start, loader) -> None:
+    start(refuse="no such pipeline")
+    batches = iter(loader(map=lambda batch: batch))
+    with pytest.raises(spdld.PipelineError, match="no such pipeline"):
+        next(batches)
+
+
+def test_ctrl_c_ends_a_wait_for_map(start, loader) -> None:
+    daemon = start(silent=True)
+    reader = loader(map=lambda batch: batch)
+
+    def interrupt() -> None:
+        daemon.wait_until(lambda: daemon.attaches)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        next(iter(reader))
+    thread.join()
+    reader.close()
+
+
+def test_close_ends_the_threads_and_all_leases(start, loader) -> None:
+    daemon = start(steps=40)
+    before = threading.active_count()
+    reader = loader(map=lambda batch: batch, map_threads=3)
+    next(iter(reader))
+    assert threading.active_count() == before + 3
+    reader.close()
+    gc.collect()
+    assert threading.active_count() == before
+    daemon.wait_until(lambda: daemon.outstanding == 0 and not daemon._consumers)
+
+
+def test_dropping_the_loader_ends_the_threads(start, loader) -> None:
+    daemon = start(steps=40)
+    reader = loader(map=lambda batch: batch.step)
+    next(iter(reader))
+    threads = reader._map._threads
+    del reader
+    gc.collect()
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+    daemon.wait_until(lambda: not daemon._consumers)
+
+
+def test_an_ordered_map_that_was_stopped_gives_no_more() -> None:
+    count = iter(range(100))
+    ordered = OrderedMap(lambda: (next(count), None), lambda number: number, 2)
+    assert [ordered.get()[0] for _ in range(10)] == list(range(10))
+    ordered.stop()
+    ordered.stop()
+    with pytest.raises(RuntimeError, match="closed"):
+        ordered.get()
+
+
+def test_a_pull_that_fails_ends_an_ordered_map() -> None:
+    numbers = iter([1, 2])
+    ordered = OrderedMap(lambda: (next(numbers), None), lambda number: number, 1)
+    assert [ordered.get()[0], ordered.get()[0]] == [1, 2]
+    with pytest.raises(StopIteration):
+        ordered.get()
+    ordered.stop()
