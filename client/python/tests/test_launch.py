@@ -15,7 +15,6 @@ import textwrap
 from pathlib import Path
 
 import pytest
-
 import spdld
 from spdld import _launch
 
