@@ -45,8 +45,8 @@ struct Shape {
   std::size_t max_items = std::numeric_limits<std::size_t>::max();
   bool scalar_ok = false;  // kList: one element may stand without the list
   bool bare_ok = false;    // kTagged: the key alone stands for an empty map
-  std::vector<Shape> of = {};
-  std::vector<Key> keys = {};
+  std::vector<Shape> of;
+  std::vector<Key> keys;
   std::string noun = {};  // kTagged: what a key is, "op"
 };
 

@@ -128,7 +128,7 @@ class Resolver {
           return node.fail("'${' without '}' in " + quote(text) + "; write $$ for a plain $");
         }
         SPDLD_ASSIGN(const Node value, lookup(node, text.substr(i + 2, end - i - 2)));
-        const std::string_view shown = value.kind == Node::Kind::kNull ? "null" : value.text;
+        const std::string shown = value.kind == Node::Kind::kNull ? "null" : value.text;
         SPDLD_TRY(count(node, shown.size()));
         out += shown;
         i = end + 1;
