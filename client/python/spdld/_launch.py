@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import errno
 import fcntl
 import glob
@@ -118,15 +119,17 @@ def ensure(directory: Path) -> None:
         with _locked(directory):
             if answers(directory):
                 return
-            pipe_read, pipe_write = os.pipe()
-            with open(pipe_read, "rb", buffering=0) as alive:
-                try:
-                    _spawn_detached(_command(directory, idle=True), directory / _LOG, pipe_write)
-                finally:
-                    os.close(pipe_write)
-                if _wait_ready(directory, alive.fileno()):
-                    return
-            if attempt == attempts:
+            pid, alive_fd = _spawn_detached(_command(directory, idle=True), directory / _LOG)
+            try:
+                outcome = _wait_ready(directory, alive_fd)
+            finally:
+                os.close(alive_fd)
+            if outcome is _Start.READY:
+                return
+            if outcome is _Start.TIMEOUT:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if outcome is _Start.TIMEOUT or attempt == attempts:
                 raise _start_failure(directory)
 
 
@@ -274,13 +277,25 @@ def _spawn(command: list[str], log: Path, pass_fds: Sequence[int]) -> subprocess
     return result[0]
 
 
-def _spawn_detached(command: list[str], log: Path, alive_fd: int) -> None:
+def _spawn_detached(command: list[str], log: Path) -> tuple[int, int]:
     """Leaves a daemon that is nobody's child, so that its end leaves no zombie to a trainer.
 
-    ``alive_fd`` is the end of a pipe that closes when the daemon ends.
+    Returns its pid and a file descriptor that reads as ended when the daemon has.
     """
-    shell = _spawn(["/bin/sh", "-c", '"$@" &', "sh", *command], log, [alive_fd])
-    shell.wait()
+    alive_read, alive_write = os.pipe()
+    try:
+        script = f'"$@" & echo $! >/dev/fd/{alive_write}'
+        _spawn(["/bin/sh", "-c", script, "sh", *command], log, [alive_write]).wait()
+    except BaseException:
+        os.close(alive_read)
+        raise
+    finally:
+        os.close(alive_write)
+    told = os.read(alive_read, 32)
+    if not told.strip().isdigit():
+        os.close(alive_read)
+        raise _start_failure(log.parent)
+    return int(told), alive_read
 
 
 def _possible_cpus() -> int:
@@ -290,16 +305,22 @@ def _possible_cpus() -> int:
     return os.cpu_count() or 1
 
 
-def _wait_ready(directory: Path, alive_fd: int) -> bool:
-    """Whether a daemon answers before the pipe closes, which says that it has ended."""
+class _Start(enum.Enum):
+    READY = enum.auto()
+    ENDED = enum.auto()
+    TIMEOUT = enum.auto()
+
+
+def _wait_ready(directory: Path, alive_fd: int) -> _Start:
+    """Until a daemon answers, or ``alive_fd`` says that it has ended, or it took too long."""
     give_up = time.monotonic() + _START_SECONDS
     while time.monotonic() < give_up:
         if answers(directory):
-            return True
+            return _Start.READY
         ended, _, _ = select.select([alive_fd], [], [], 0.005)
         if ended:
-            return False
-    return False
+            return _Start.ENDED
+    return _Start.TIMEOUT
 
 
 def _start_failure(directory: Path) -> ConnectionError:
@@ -345,10 +366,10 @@ class Server:
             self, _stop_server, process, parent_write, directory, os.getpid()
         )
         try:
-            ready = _wait_ready(directory, alive_read)
+            outcome = _wait_ready(directory, alive_read)
         finally:
             os.close(alive_read)
-        if not ready:
+        if outcome is not _Start.READY:
             failure = _start_failure(directory)
             self.stop()
             raise failure

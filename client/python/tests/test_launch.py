@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import stat
@@ -53,8 +54,6 @@ def end(pid: int, how: int = signal.SIGKILL) -> None:
 
 
 def wait_ended(pidfd: int) -> None:
-    import select
-
     assert select.select([pidfd], [], [], 20)[0], "it did not end"
 
 
@@ -152,11 +151,23 @@ def test_a_daemon_that_does_not_come_up_is_an_error_with_its_words(notes, monkey
         _launch.ensure(_launch.own_directory())
 
 
-def test_a_daemon_that_never_listens_is_an_error(notes, monkeypatch) -> None:
+def test_a_daemon_that_never_listens_is_ended_and_an_error(notes, monkeypatch) -> None:
+    spawned: list[int] = []
+    spawn = _launch._spawn_detached
+
+    def note_pid(*arguments: object) -> tuple[int, int]:
+        pid, alive_fd = spawn(*arguments)
+        spawned.append(os.pidfd_open(pid))
+        return pid, alive_fd
+
+    monkeypatch.setattr(_launch, "_spawn_detached", note_pid)
     monkeypatch.setenv("FAKE_SPDLD", "mute")
     monkeypatch.setattr(_launch, "_START_SECONDS", 0.1)
     with pytest.raises(spdld.ConnectionError, match="did not come up"):
         _launch.ensure(_launch.own_directory())
+    (pidfd,) = spawned
+    wait_ended(pidfd)
+    os.close(pidfd)
 
 
 def test_a_directory_that_others_may_enter_is_not_used(notes) -> None:
@@ -338,7 +349,7 @@ def test_a_private_daemon_that_does_not_come_up_leaves_nothing(notes, yaml, monk
 def test_launch_takes_a_file(notes, tmp_path) -> None:
     with pytest.raises(ValueError, match="not the name 'imagenet-train'"):
         spdld.launch("imagenet-train")
-    with pytest.raises(spdld.PipelineError, match="none.yaml"):
+    with pytest.raises(spdld.PipelineError, match=r"none\.yaml"):
         spdld.launch(tmp_path / "none.yaml")
     assert list(notes.iterdir()) == []
 
