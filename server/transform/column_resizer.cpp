@@ -43,8 +43,11 @@ void ColumnResizer::plan_offsets(const AxisFilter& filter, bool flip) {
 // False when a group's columns lie too far apart for one window.
 bool ColumnResizer::plan_windows(const AxisFilter& filter, bool flip) {
   constexpr std::int32_t kQuadBytes = 12;  // four taps of three channels
+  constexpr auto kWindowBytes = static_cast<std::int32_t>(avx512::kWindowBytes);
   const std::size_t groups = columns_ / kColumnGroup;
   const auto quads = static_cast<std::size_t>((filter.max_count() + 3) / 4);
+  const auto row_bytes = static_cast<std::int32_t>(row_bytes_);
+  const std::int32_t reach = kWindowBytes + (static_cast<std::int32_t>(quads) - 1) * kQuadBytes;
   const std::size_t group_patterns = 4;
   const std::size_t group_digits = quads * 4 * avx512::kDigits;
   grow(bases_, groups);
@@ -53,14 +56,17 @@ bool ColumnResizer::plan_windows(const AxisFilter& filter, bool flip) {
   for (std::size_t group = 0; group < groups; ++group) {
     const std::int32_t* const offsets = offsets_.data() + group * kColumnGroup;
     const auto [first, last] = std::minmax_element(offsets, offsets + kColumnGroup);
-    const std::int32_t low = *first;
-    const std::int32_t high = *last;
-    if (high - low + kQuadBytes > static_cast<std::int32_t>(avx512::kWindowBytes)) return false;
-    bases_[group] = low;
+    if (*last - *first + kQuadBytes > kWindowBytes) return false;
+    // A window that ends with the row is read without masks. With one quad a pattern may then point
+    // past it, where the weights are 0; with more it must not.
+    const std::int32_t fitting = std::min(*first, row_bytes - reach);
+    const bool fits = fitting >= 0 && (quads == 1 || *last - fitting + kQuadBytes <= kWindowBytes);
+    const std::int32_t base = fits ? fitting : *first;
+    bases_[group] = base;
     std::int32_t from[kColumnGroup];
     const std::int32_t* weights[kColumnGroup];
     for (std::size_t column = 0; column < kColumnGroup; ++column) {
-      from[column] = offsets[column] - low;
+      from[column] = offsets[column] - base;
       weights[column] =
           filter.weights(output_of(group * kColumnGroup + column, filter.size(), flip));
     }
