@@ -87,7 +87,21 @@ class Loader::Impl {
 
  private:
   void check_usable() const;
-  void attach(Waiting& waiting, const std::string& lost_why);
+  // What went wrong since the daemon was last of use.
+  struct Outage {
+    static constexpr milliseconds kHeld{1'000};
+    void lost(const std::string& reason);
+
+    std::uint64_t attempts = 0;
+    std::string why;
+    client::SteadyTime since = steady_clock::now();
+    client::SteadyTime attempted = since;
+    client::Backoff backoff;
+  };
+  void attach(Waiting& waiting, Outage& outage);
+  void adopt(std::unique_ptr<Link> link);
+  [[noreturn]] void give_up(const Outage& outage, const std::string& lost_why,
+                            milliseconds limit) const;
   client::AttachWish wish() const;
   std::string whereabouts() const;
   std::optional<Batch> try_next(Waiting* waiting, bool& ready);
@@ -175,56 +189,74 @@ client::AttachWish Loader::Impl::wish() const {
   return wish;
 }
 
+// The connection was lost, or an attempt at it failed. One that held for a while was a success, and
+// what follows is another outage.
+void Loader::Impl::Outage::lost(const std::string& reason) {
+  const auto now = steady_clock::now();
+  if (now - attempted >= kHeld) *this = {};
+  if (attempts == 0) since = now;
+  why = reason;
+}
+
 // Connects and attaches, again and again until it succeeds, is refused, or takes too long.
-void Loader::Impl::attach(Waiting& waiting, const std::string& lost_why) {
+void Loader::Impl::attach(Waiting& waiting, Outage& outage) {
   const std::string path = address_ + "/data.sock";
   const milliseconds limit = attached_ ? options_.timeout : options_.connect_timeout;
-  const auto deadline = steady_clock::now() + limit;
-  client::Backoff backoff;
-  for (std::uint64_t attempts = 1;; ++attempts) {
-    std::string why;
+  const std::string lost_why = attached_ ? outage.why : "";
+  for (;;) {
+    if (outage.attempts > 0) {
+      if (steady_clock::now() - outage.since >= limit) give_up(outage, lost_why, limit);
+      if (options_.on_unreachable) options_.on_unreachable(outage.why);
+      const auto until = steady_clock::now() + outage.backoff.next();
+      while (steady_clock::now() < until) {
+        waiting.alive();  // attempts have a limit of their own, above
+        waiting.wait(-1, 0, std::chrono::ceil<milliseconds>(until - steady_clock::now()));
+      }
+    }
+    ++outage.attempts;
+    outage.attempted = steady_clock::now();
     try {
-      auto link = std::make_unique<Link>(
-          path, options_.client_name.empty() ? kClientName : options_.client_name, wish(), waiting);
-      const client::Attached& told = link->attached();
-      if (attached_) ++stats_.reconnects;
-      const wire::AttachedFrame& frame = told.frame;
-      place_.shard = frame.shard;
-      place_.num_shards = frame.num_shards;
-      cursor_ = {.order_digest = told.order_digest,
-                 .seed = frame.seed,
-                 .epoch = frame.epoch,
-                 .position = frame.position,
-                 .step = frame.step};
-      attached_ = told;
-      link_ = std::move(link);
-      start_.reset();
-      seek_ = 0;
-      seeking_ = false;
+      adopt(std::make_unique<Link>(
+          path, options_.client_name.empty() ? kClientName : options_.client_name, wish(),
+          waiting));
       return;
     } catch (const LinkLost& lost) {
-      why = lost.why;
-    }
-    if (steady_clock::now() >= deadline) {
-      const double seconds = static_cast<double>(limit.count()) / 1000;
-      throw ConnectionError(
-          client::kUnavailable,
-          lost_why.empty()
-              ? join("no spdld daemon answers at ", address_, ": ", why, " (", attempts,
-                     " attempts in ", seconds,
-                     " s); start one (spdld --config FILE), or name its runtime directory "
-                     "(address, $SPDLD_ADDRESS)")
-              : join("lost the spdld daemon at ", address_, " (", lost_why,
-                     ") and did not reach it again within ", seconds, " s: ", attempts,
-                     " attempts, the last: ", why));
-    }
-    if (options_.on_unreachable) options_.on_unreachable(why);
-    const auto until = steady_clock::now() + backoff.next();
-    while (steady_clock::now() < until) {
-      waiting.alive();  // attempts have a limit of their own, above
-      waiting.wait(-1, 0, std::chrono::ceil<milliseconds>(until - steady_clock::now()));
+      outage.lost(lost.why);
     }
   }
+}
+
+void Loader::Impl::give_up(const Outage& outage, const std::string& lost_why,
+                           milliseconds limit) const {
+  const std::string tried =
+      join(outage.why, " (", outage.attempts, " attempts in ", limit.count(), " ms)");
+  if (!attached_) {
+    throw ConnectionError(client::kUnavailable,
+                          join("no spdld daemon answers at ", address_, ": ", tried,
+                               "; start one (spdld --config FILE), or name its runtime directory "
+                               "(address, $SPDLD_ADDRESS)"));
+  }
+  throw ConnectionError(client::kUnavailable,
+                        join("lost the spdld daemon at ", address_, " (", lost_why,
+                             ") and could not go on with it: ", tried));
+}
+
+void Loader::Impl::adopt(std::unique_ptr<Link> link) {
+  const client::Attached& told = link->attached();
+  if (attached_) ++stats_.reconnects;
+  const wire::AttachedFrame& frame = told.frame;
+  place_.shard = frame.shard;
+  place_.num_shards = frame.num_shards;
+  cursor_ = {.order_digest = told.order_digest,
+             .seed = frame.seed,
+             .epoch = frame.epoch,
+             .position = frame.position,
+             .step = frame.step};
+  attached_ = told;
+  link_ = std::move(link);
+  start_.reset();
+  seek_ = 0;
+  seeking_ = false;
 }
 
 bool Loader::Impl::stale(std::uint32_t seek, std::uint64_t lease) {
@@ -314,9 +346,11 @@ std::optional<Batch> Loader::Impl::next() {
   }
   ++stats_.waits;
   Waiting waiting(options_, whereabouts());
+  Outage outage;
+  outage.why = lost_why;
   for (;;) {
     try {
-      if (!link_) attach(waiting, lost_why);
+      if (!link_) attach(waiting, outage);
       bool ready = false;
       auto batch = try_next(&waiting, ready);
       if (ready) {
@@ -326,7 +360,7 @@ std::optional<Batch> Loader::Impl::next() {
       check_credits(waiting);
       link_->wait(waiting, milliseconds::max());
     } catch (const LinkLost& lost) {
-      lost_why = lost.why;
+      outage.lost(lost.why);
       link_.reset();
       waiting.alive();
     } catch (const Error&) {
@@ -340,7 +374,8 @@ const client::Attached& Loader::Impl::attached() {
   check_usable();
   if (!attached_) {
     Waiting waiting(options_, join("'", options_.pipeline, "' to be ready"));
-    attach(waiting, "");
+    Outage outage;
+    attach(waiting, outage);
   }
   return *attached_;
 }
@@ -397,13 +432,13 @@ Cursor Loader::Impl::state() const {
 std::string Loader::Impl::query(wire::QueryKind kind) {
   check_usable();
   Waiting waiting(options_, "an answer");
-  std::string lost_why;
+  Outage outage;
   for (;;) {
     try {
-      if (!link_) attach(waiting, lost_why);
+      if (!link_) attach(waiting, outage);
       return link_->query(kind, waiting);
     } catch (const LinkLost& lost) {
-      lost_why = lost.why;
+      outage.lost(lost.why);
       link_.reset();
       waiting.alive();
     }

@@ -35,8 +35,8 @@ bool Waiting::wait(int fd, short events, milliseconds at_most) {
   if (left <= milliseconds::zero()) {
     throw TimeoutError(
         kDeadlineExceeded,
-        join("no sign of life from the daemon for ", options_.timeout.count() / 1000.0,
-             " s while waiting for ", what_, doing_.empty() ? "" : "; its last word: " + doing_,
+        join("no sign of life from the daemon for ", options_.timeout.count(),
+             " ms while waiting for ", what_, doing_.empty() ? "" : "; its last word: " + doing_,
              "; `spdlctl status` says what it is doing"));
   }
   pollfd look{.fd = fd, .events = events, .revents = 0};

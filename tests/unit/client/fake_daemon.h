@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "delivery/data_server.h"
+#include "delivery/peer.h"
+#include "delivery/slots.h"
+#include "tests/unit/delivery/scratch_dir.h"
+
+namespace spdld::test {
+
+// What every batch of the fake daemon holds: step s of epoch e has value(e, s) in all of "image",
+// s * rows + row in "label" and "__index", "row <i>" in "caption".
+inline std::uint8_t value_of(std::uint64_t epoch, std::uint64_t step) {
+  return static_cast<std::uint8_t>(epoch * 31 + step * 7 + 1);
+}
+
+struct FakePipeline {
+  std::uint64_t steps = 5;
+  std::uint64_t epochs = 0;
+  std::uint32_t rows = 4;
+  std::uint64_t image_bytes = 32 * 1024;  // a row
+  std::string order_digest = "0rder";
+  std::vector<std::string> classes = {"cat", "dog"};
+  delivery::ArenaKind arena_kind = delivery::ArenaKind::kMemfd;
+  bool stalls = false;  // attaches, and then sends nothing
+};
+
+// A session layer made of nothing but delivery's parts: one endless job, one consumer a shard, all
+// on the dispatcher's thread.
+class FakeService final : public delivery::DataService {
+ public:
+  explicit FakeService(FakePipeline pipeline) : pipeline_(std::move(pipeline)) {}
+
+  std::vector<wire::FieldLayout> layout() const {
+    const std::uint64_t rows = pipeline_.rows;
+    std::vector<wire::FieldLayout> fields;
+    std::uint64_t at = 0;
+    const auto add = [&](const char* name, FieldKind kind, DType dtype,
+                         std::vector<std::int64_t> shape, std::uint64_t bytes,
+                         std::uint32_t flags) {
+      wire::FieldLayout field{};
+      std::strcpy(field.name, name);
+      field.kind = kind;
+      field.dtype = dtype;
+      field.ndim = static_cast<std::uint32_t>(shape.size());
+      field.flags = flags;
+      std::copy(shape.begin(), shape.end(), field.shape);
+      field.offset = at;
+      field.capacity_bytes = bytes;
+      at += (bytes + 255) / 256 * 256;
+      if (kind == FieldKind::kBytes) {
+        field.offsets_offset = at;
+        at += ((rows + 1) * 8 + 255) / 256 * 256;
+      }
+      fields.push_back(field);
+    };
+    add("image", FieldKind::kDense, DType::kUInt8,
+        {static_cast<std::int64_t>(pipeline_.image_bytes)}, rows * pipeline_.image_bytes, 0);
+    add("label", FieldKind::kDense, DType::kInt64, {}, rows * 8, 0);
+    add("caption", FieldKind::kBytes, DType::kUInt8, {}, rows * 16, 0);
+    add(wire::kIndexField, FieldKind::kDense, DType::kInt64, {}, rows * 8, wire::kFieldMeta);
+    add(wire::kValidField, FieldKind::kDense, DType::kBool, {}, rows, wire::kFieldMeta);
+    return fields;
+  }
+  std::uint64_t slot_bytes() const { return layout().back().offset + 256; }
+
+  void attach(const delivery::ConnectionPtr& connection, delivery::AttachRequest request) override {
+    if (request.pipeline == "missing") {
+      connection->fail(Status(Code::kNotFound, "there is no pipeline 'missing'"));
+      return;
+    }
+    if (!request.order_digest.empty() && request.order_digest != pipeline_.order_digest) {
+      connection->fail(Status(Code::kFailedPrecondition, "the cursor is of another order"));
+      return;
+    }
+    if (request.reconnect) ++reconnects;
+    Session session;
+    session.connection = connection;
+    session.credits = request.credits.value_or(4);
+    session.at =
+        request.start == wire::StartMode::kCursor ? request.cursor : delivery::StreamPosition{};
+    session.arena = std::move(*delivery::Arena::create({.kind = pipeline_.arena_kind,
+                                                        .slot_bytes = slot_bytes(),
+                                                        .slot_count = session.credits + 1},
+                                                       next_arena_++, budget_));
+    session.slots = std::make_unique<delivery::SlotTable>(session.credits + 1);
+    connection->send_progress(1, 2, "indexing");
+    connection->send_attached({.session = connection->id(),
+                               .items = pipeline_.steps * pipeline_.rows,
+                               .steps_per_epoch = pipeline_.steps,
+                               .batch_size = pipeline_.rows,
+                               .seed = request.seed.value_or(42),
+                               .shard = request.shard.value_or(0),
+                               .num_shards = request.num_shards.value_or(1),
+                               .credits = session.credits,
+                               .start = session.at,
+                               .epochs = pipeline_.epochs,
+                               .pipeline_version = 3,
+                               .order_digest = pipeline_.order_digest,
+                               .pipeline = request.pipeline,
+                               .job = request.job});
+    connection->send_arena_open(*session.arena);
+    connection->send_schema(1, 3, layout());
+    pump(sessions_.emplace(connection->id(), std::move(session)).first->second);
+  }
+  void release(delivery::Connection& connection, std::uint64_t lease) override {
+    const auto found = sessions_.find(connection.id());
+    if (found == sessions_.end() || !found->second.slots->release(lease, connection.id())) {
+      ++bad_releases;
+      return;
+    }
+    ++releases;
+    pump(found->second);
+  }
+  void seek(delivery::Connection& connection, const delivery::SeekRequest& request) override {
+    Session& session = sessions_.at(connection.id());
+    if (request.to.epoch == 666) {
+      connection.send_error(Status(Code::kOutOfRange, "there is no epoch 666"));
+      return;
+    }
+    session.at = request.to;
+    session.seek = request.serial;
+    session.ended = false;
+    connection.send_reset(session.at, pipeline_.steps, session.seek, 0, 1);
+    pump(session);
+  }
+  void query(delivery::Connection& connection, const delivery::QueryRequest& request) override {
+    auto text = std::make_shared<std::string>();
+    if (request.kind == wire::QueryKind::kClasses) {
+      for (const std::string& name : pipeline_.classes) *text += name + '\0';
+    } else {
+      *text = "{\"batches\": 1}";
+    }
+    connection.send_blob(request.kind == wire::QueryKind::kClasses ? wire::BlobKind::kClasses
+                                                                   : wire::BlobKind::kStats,
+                         request.serial, text);
+  }
+  void detach(delivery::Connection& connection) override {
+    sessions_.at(connection.id()).ended = true;
+    ++detaches;
+  }
+  void closed(delivery::Connection& connection, delivery::CloseCause) override {
+    const auto found = sessions_.find(connection.id());
+    if (found != sessions_.end()) retired += found->second.slots->retire(connection.id());
+    ++closes;
+  }
+  void exited(delivery::Connection& connection) override { sessions_.erase(connection.id()); }
+
+  // As an operator would, over gRPC; on the dispatcher's thread.
+  void move_all(const delivery::StreamPosition& to) {
+    for (auto& [id, session] : sessions_) {
+      session.at = to;
+      session.ended = false;
+      session.connection->send_reset(to, pipeline_.steps, session.seek, 0, 1);
+      pump(session);
+    }
+  }
+  void say_bye(wire::ByeReason reason, const std::string& text) {
+    for (auto& [id, session] : sessions_) session.connection->bye(reason, text);
+  }
+  void replace_arenas() {
+    for (auto& [id, session] : sessions_) {
+      session.connection->send_arena_retire(session.arena->id());
+      old_arenas_.push_back(std::move(session.arena));
+      session.arena = std::move(*delivery::Arena::create(
+          {.kind = pipeline_.arena_kind, .slot_bytes = slot_bytes(), .slot_count = 9},
+          next_arena_++, budget_));
+      session.slots = std::make_unique<delivery::SlotTable>(9);
+      session.connection->send_arena_open(*session.arena);
+      pump(session);
+    }
+  }
+
+  std::atomic<int> releases{0};
+  std::atomic<int> bad_releases{0};
+  std::atomic<int> reconnects{0};
+  std::atomic<int> detaches{0};
+  std::atomic<int> closes{0};
+  std::atomic<int> retired{0};
+
+ private:
+  struct Session {
+    delivery::ConnectionPtr connection;
+    std::uint32_t credits = 0;
+    delivery::StreamPosition at;
+    std::uint32_t seek = 0;
+    bool ended = false;
+    std::unique_ptr<delivery::Arena> arena;
+    std::unique_ptr<delivery::SlotTable> slots;
+  };
+
+  void pump(Session& session) {
+    const std::uint64_t id = session.connection->id();
+    while (!pipeline_.stalls && !session.ended) {
+      if (session.at.step >= pipeline_.steps) {
+        const bool last = pipeline_.epochs != 0 && session.at.epoch + 1 >= pipeline_.epochs;
+        session.connection->send_epoch_end(session.at.epoch, pipeline_.steps, session.seek, last);
+        session.at = {.epoch = session.at.epoch + 1, .position = 0, .step = 0};
+        session.ended = last;
+        continue;
+      }
+      if (session.slots->held(id) >= session.credits) return;
+      const auto slot = session.slots->loan();
+      if (!slot) return;
+      fill(session, *slot);
+      session.slots->commit(*slot);
+      const std::uint64_t position = (session.at.step + 1) * pipeline_.rows;
+      session.connection->send_batch({.lease = *session.slots->acquire(*slot, id),
+                                      .arena_id = session.arena->id(),
+                                      .schema_id = 1,
+                                      .slot_offset = session.arena->slot_offset(*slot),
+                                      .slot_bytes = slot_bytes(),
+                                      .epoch = session.at.epoch,
+                                      .step = session.at.step,
+                                      .next_position = position,
+                                      .rows = pipeline_.rows,
+                                      .seek = session.seek});
+      ++session.at.step;
+      session.at.position = position;
+    }
+  }
+
+  void fill(Session& session, std::uint32_t slot) const {
+    std::byte* const bytes = session.arena->slot(slot).data();
+    const auto fields = layout();
+    std::memset(bytes + fields[0].offset, value_of(session.at.epoch, session.at.step),
+                pipeline_.rows * pipeline_.image_bytes);
+    std::int64_t text_end = 0;
+    std::memcpy(bytes + fields[2].offsets_offset, &text_end, 8);
+    for (std::uint64_t row = 0; row < pipeline_.rows; ++row) {
+      const auto index = static_cast<std::int64_t>(session.at.step * pipeline_.rows + row);
+      std::memcpy(bytes + fields[1].offset + row * 8, &index, 8);
+      std::memcpy(bytes + fields[3].offset + row * 8, &index, 8);
+      bytes[fields[4].offset + row] = std::byte{1};
+      const std::string caption = "row " + std::to_string(index);
+      std::memcpy(bytes + fields[2].offset + text_end, caption.data(), caption.size());
+      text_end += static_cast<std::int64_t>(caption.size());
+      std::memcpy(bytes + fields[2].offsets_offset + (row + 1) * 8, &text_end, 8);
+    }
+  }
+
+  const FakePipeline pipeline_;
+  delivery::ArenaBudget budget_{1u << 30, {.meminfo = "", .self_cgroup = "", .cgroup_root = ""}};
+  std::vector<std::unique_ptr<delivery::Arena>> old_arenas_;
+  std::map<std::uint64_t, Session> sessions_;
+  std::uint32_t next_arena_ = 1;
+};
+
+// A daemon in this process, which can be stopped and started again in the same directory.
+class FakeDaemon {
+ public:
+  explicit FakeDaemon(FakePipeline pipeline = {}) : pipeline_(std::move(pipeline)) { start(); }
+  ~FakeDaemon() { stop(); }
+
+  void start() {
+    service_ = std::make_unique<FakeService>(pipeline_);
+    auto listener = delivery::listen_unix(lock_, dir_.path() + "/data.sock", SOCK_SEQPACKET, 0666);
+    SPDLD_CHECK(listener.has_value());
+    server_ = std::move(*delivery::DataServer::start(
+        std::move(*listener), {.server_name = "fake 1.0"}, liveness_, *service_));
+  }
+  void stop() {
+    if (server_) server_->stop();
+    server_.reset();
+  }
+  // The daemon as it is without a socket: nobody answers.
+  void vanish() {
+    stop();
+    std::filesystem::remove(dir_.path() + "/data.sock");
+  }
+
+  const std::string& address() const { return dir_.path(); }
+  FakeService& service() { return *service_; }
+  FakePipeline& pipeline() { return pipeline_; }  // of the next start()
+  delivery::DataServer& server() { return *server_; }
+  // Runs on the dispatcher's thread, and waits for it.
+  void run(const std::function<void(FakeService&)>& task) {
+    std::atomic<bool> done{false};
+    server_->post([&] {
+      task(*service_);
+      done.store(true);
+      done.notify_one();
+    });
+    done.wait(false);
+  }
+
+ private:
+  FakePipeline pipeline_;
+  ScratchDir dir_;
+  delivery::RuntimeLock lock_ = std::move(*delivery::RuntimeLock::take(dir_.path()));
+  delivery::PidfdLiveness liveness_;
+  std::unique_ptr<FakeService> service_;
+  std::unique_ptr<delivery::DataServer> server_;
+};
+
+}  // namespace spdld::test

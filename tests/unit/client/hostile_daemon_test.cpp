@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "delivery/arena.h"
+#include "delivery/frames.h"
+#include "delivery/peer.h"
+#include "spdld/loader.h"
+#include "tests/unit/delivery/raw_frames.h"
+#include "tests/unit/delivery/scratch_dir.h"
+
+// What a daemon of another version, or a broken one, may send: the client says what is wrong, and
+// never crashes or reads beyond what it was given.
+namespace spdld {
+namespace {
+
+using delivery::Arena;
+using test::Bytes;
+using test::bytes_of;
+using ::testing::HasSubstr;
+
+// One consumer's end, as the daemon sees it.
+class Conversation {
+ public:
+  explicit Conversation(int fd) : fd_(fd) {}
+
+  int fd() const { return fd_; }
+  bool receive() {
+    Bytes frame(65536);
+    return ::recv(fd_, frame.data(), frame.size(), 0) > 0;
+  }
+  void send(const Bytes& frame, int passed = -1) {
+    iovec part{const_cast<std::byte*>(frame.data()), frame.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    if (passed >= 0) {
+      message.msg_control = control;
+      message.msg_controllen = sizeof control;
+      cmsghdr* rights = CMSG_FIRSTHDR(&message);
+      rights->cmsg_level = SOL_SOCKET;
+      rights->cmsg_type = SCM_RIGHTS;
+      rights->cmsg_len = CMSG_LEN(sizeof(int));
+      std::memcpy(CMSG_DATA(rights), &passed, sizeof passed);
+    }
+    (void)::sendmsg(fd_, &message, MSG_NOSIGNAL);
+  }
+  // Hello and Attach, answered as they should be.
+  void attach() {
+    const std::uint8_t generation[16] = {};
+    receive();
+    send(delivery::welcome_frame(1, generation, "hostile"));
+    receive();
+    send(delivery::attached_frame(
+        {.session = 1, .items = 8, .steps_per_epoch = 9, .batch_size = 2, .credits = 4}));
+  }
+  void open(const Arena& arena, const std::function<void(wire::ArenaOpenFrame&)>& change = {}) {
+    wire::ArenaOpenFrame frame{};
+    frame.arena_id = arena.id();
+    frame.kind = static_cast<std::uint32_t>(arena.shape().kind);
+    frame.total_bytes = arena.total_bytes();
+    std::copy(arena.generation().begin(), arena.generation().end(), frame.generation);
+    if (change) change(frame);
+    send(bytes_of(frame, wire::FrameType::kArenaOpen), arena.client_fd());
+  }
+  void schema(const std::vector<wire::FieldLayout>& fields) {
+    send(delivery::schema_frame(1, 1, fields));
+  }
+  void batch(const Arena& arena, const std::function<void(wire::BatchFrame&)>& change = {}) {
+    wire::BatchFrame frame = delivery::batch_frame({.lease = 1,
+                                                    .arena_id = arena.id(),
+                                                    .schema_id = 1,
+                                                    .slot_offset = arena.slot_offset(0),
+                                                    .slot_bytes = arena.shape().slot_bytes,
+                                                    .rows = 2});
+    if (change) change(frame);
+    send(bytes_of(frame, wire::FrameType::kBatch));
+  }
+
+ private:
+  const int fd_;
+};
+
+wire::FieldLayout dense(std::int64_t width) {
+  wire::FieldLayout field{};
+  std::strcpy(field.name, "image");
+  field.kind = wire::FieldKind::kDense;
+  field.dtype = wire::DType::kUInt8;
+  field.ndim = 1;
+  field.shape[0] = width;
+  return field;
+}
+
+// Plays a daemon that follows `script` with everyone who connects.
+class HostileDaemon {
+ public:
+  explicit HostileDaemon(std::function<void(Conversation&)> script) : script_(std::move(script)) {
+    listener_ =
+        std::move(*delivery::listen_unix(lock_, dir_.path() + "/data.sock", SOCK_SEQPACKET, 0666));
+    thread_ = std::thread([this] {
+      for (;;) {
+        UniqueFd socket(::accept(blocking_listener(), nullptr, nullptr));
+        if (stopping_.load() || !socket) return;
+        Conversation conversation(socket.get());
+        script_(conversation);
+      }
+    });
+  }
+  ~HostileDaemon() {
+    stopping_.store(true);
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+
+  Loader loader(std::chrono::milliseconds patience = std::chrono::milliseconds(20)) const {
+    return Loader::open({.pipeline = "p",
+                         .job = "",
+                         .rank = 0,
+                         .world_size = 1,
+                         .address = dir_.path(),
+                         .timeout = patience,
+                         .connect_timeout = patience});
+  }
+  std::string next_says() const {
+    Loader loader = this->loader();
+    try {
+      loader.next();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << "it was accepted";
+    return "";
+  }
+
+ private:
+  int blocking_listener() const {
+    const int flags = ::fcntl(listener_.get(), F_GETFL);
+    ::fcntl(listener_.get(), F_SETFL, flags & ~O_NONBLOCK);
+    return listener_.get();
+  }
+
+  const std::function<void(Conversation&)> script_;
+  test::ScratchDir dir_;
+  delivery::RuntimeLock lock_ = std::move(*delivery::RuntimeLock::take(dir_.path()));
+  UniqueFd listener_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+class HostileDaemonTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Arena> arena(delivery::ArenaKind kind = delivery::ArenaKind::kMemfd) {
+    return std::move(
+        *Arena::create({.kind = kind, .slot_bytes = 300'000, .slot_count = 2}, 5, budget_));
+  }
+  // What next() says about a batch of this layout and frame.
+  std::string batch_says(const std::vector<wire::FieldLayout>& fields,
+                         const std::function<void(wire::BatchFrame&)>& change = {}) {
+    const auto memory = arena();
+    HostileDaemon daemon([&](Conversation& consumer) {
+      consumer.attach();
+      consumer.open(*memory);
+      consumer.schema(fields);
+      consumer.batch(*memory, change);
+      consumer.receive();
+    });
+    return daemon.next_says();
+  }
+  std::string arena_says(delivery::ArenaKind kind,
+                         const std::function<void(wire::ArenaOpenFrame&)>& change) {
+    const auto memory = arena(kind);
+    HostileDaemon daemon([&](Conversation& consumer) {
+      consumer.attach();
+      consumer.open(*memory, change);
+      consumer.receive();
+    });
+    return daemon.next_says();
+  }
+
+  delivery::ArenaBudget budget_{1 << 24, {.meminfo = "", .self_cgroup = "", .cgroup_root = ""}};
+};
+
+TEST_F(HostileDaemonTest, HangsUpAtOnce) {
+  HostileDaemon daemon([](Conversation&) {});
+  EXPECT_THAT(daemon.next_says(), HasSubstr("no spdld daemon answers"));
+}
+
+TEST_F(HostileDaemonTest, SpeaksSomethingElse) {
+  HostileDaemon daemon([](Conversation& consumer) {
+    consumer.receive();
+    consumer.send(bytes_of(wire::ResetFrame{}, wire::FrameType::kReset));
+    consumer.receive();
+  });
+  EXPECT_THAT(daemon.next_says(), HasSubstr("is no spdld daemon's socket"));
+}
+
+TEST_F(HostileDaemonTest, SpeaksAnotherVersion) {
+  HostileDaemon daemon([](Conversation& consumer) {
+    consumer.receive();
+    consumer.send(delivery::error_frame(Status(Code::kFailedPrecondition, "upgrade the client"),
+                                        /*fatal=*/true));
+  });
+  Loader loader = daemon.loader();
+  EXPECT_THROW(loader.next(), ConnectionError);
+}
+
+TEST_F(HostileDaemonTest, SaysNothing) {
+  HostileDaemon daemon([](Conversation& consumer) {
+    while (consumer.receive()) {
+    }
+  });
+  EXPECT_THAT(daemon.next_says(), HasSubstr("no sign of life"));
+}
+
+TEST_F(HostileDaemonTest, SendsMemoryThatIsNotSealed) {
+  const auto memory = arena();
+  const UniqueFd open_memory(::memfd_create("open", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(open_memory.get(), static_cast<off_t>(memory->total_bytes())), 0);
+  HostileDaemon daemon([&](Conversation& consumer) {
+    consumer.attach();
+    wire::ArenaOpenFrame frame{};
+    frame.kind = static_cast<std::uint32_t>(wire::ArenaKind::kMemfd);
+    frame.total_bytes = memory->total_bytes();
+    consumer.send(bytes_of(frame, wire::FrameType::kArenaOpen), open_memory.get());
+    consumer.receive();
+  });
+  EXPECT_THAT(daemon.next_says(), HasSubstr("it is not sealed"));
+}
+
+TEST_F(HostileDaemonTest, SendsAnotherArenaThanItAnnounces) {
+  using delivery::ArenaKind;
+  EXPECT_THAT(arena_says(ArenaKind::kMemfd, [](auto& f) { f.total_bytes += 4096; }),
+              HasSubstr("bytes instead of"));
+  EXPECT_THAT(arena_says(ArenaKind::kMemfd, [](auto& f) { f.total_bytes = 8; }),
+              HasSubstr("smaller than its header"));
+  EXPECT_THAT(arena_says(ArenaKind::kMemfd, [](auto& f) { f.generation[3] ^= 1; }),
+              HasSubstr("another arena"));
+  EXPECT_THAT(arena_says(ArenaKind::kMemfd, [](auto& f) { f.kind = 77; }),
+              HasSubstr("its kind is 77"));
+  EXPECT_THAT(arena_says(ArenaKind::kMemfd, [](auto& f) { f.kind = 2; }),
+              HasSubstr("open for writing"));
+  EXPECT_THAT(arena_says(ArenaKind::kPosix, [](auto& f) { f.kind = 1; }), HasSubstr("not sealed"));
+}
+
+TEST_F(HostileDaemonTest, SendsAnArenaWithoutItsMemory) {
+  HostileDaemon daemon([](Conversation& consumer) {
+    consumer.attach();
+    wire::ArenaOpenFrame frame{};
+    frame.kind = 1;
+    frame.total_bytes = 1 << 20;
+    consumer.send(bytes_of(frame, wire::FrameType::kArenaOpen));
+  });
+  EXPECT_THAT(daemon.next_says(), HasSubstr("without its memory"));
+}
+
+TEST_F(HostileDaemonTest, SendsMemoryThatHasNoPlaceInThisProcess) {
+  const auto memory = arena();
+  std::atomic<bool> attached{false};
+  std::atomic<bool> full{false};
+  HostileDaemon daemon([&](Conversation& consumer) {
+    consumer.attach();
+    attached.store(true);
+    while (!full.load()) std::this_thread::yield();
+    consumer.open(*memory);
+    consumer.receive();
+  });
+  Loader loader = daemon.loader();
+  EXPECT_EQ(loader.items(), 8u);
+  rlimit saved{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &saved), 0);
+  rlimit none = saved;
+  none.rlim_cur = 3;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  full.store(true);
+  std::string said;
+  try {
+    loader.next();
+  } catch (const ConnectionError& error) {
+    said = error.what();
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &saved), 0);
+  EXPECT_THAT(said, HasSubstr("no file descriptors left (ulimit -n)"));
+}
+
+TEST_F(HostileDaemonTest, SendsBatchesBeyondTheirMemory) {
+  const std::vector<wire::FieldLayout> good{dense(100'000)};
+  const char* const unannounced = "memory that the daemon did not announce";
+  EXPECT_THAT(batch_says(good, [](auto& f) { f.arena_id = 9; }), HasSubstr(unannounced));
+  EXPECT_THAT(batch_says(good, [](auto& f) { f.schema_id = 9; }), HasSubstr(unannounced));
+  EXPECT_THAT(batch_says(good, [](auto& f) { f.slot_offset = 1ull << 40; }),
+              HasSubstr(unannounced));
+  EXPECT_THAT(batch_says(good, [](auto& f) { f.slot_bytes = ~0ull; }), HasSubstr(unannounced));
+  EXPECT_THAT(batch_says(good, [](auto& f) { f.slot_offset += 1; }), HasSubstr(unannounced));
+  EXPECT_THAT(batch_says(good, [](auto& f) { f.rows = 4; }), HasSubstr("reaches beyond its slot"));
+  EXPECT_THAT(batch_says(good, [](auto& f) { f.rows = ~0u; }), HasSubstr("reaches beyond"));
+}
+
+TEST_F(HostileDaemonTest, SendsSchemasThatMakeNoSense) {
+  const auto with = [&](const std::function<void(wire::FieldLayout&)>& change) {
+    wire::FieldLayout field = dense(16);
+    change(field);
+    return batch_says({field});
+  };
+  EXPECT_THAT(with([](auto& f) { std::memset(f.name, 'x', sizeof f.name); }),
+              HasSubstr("its name has no end"));
+  EXPECT_THAT(with([](auto& f) { f.name[0] = '\0'; }), HasSubstr("it has no name"));
+  EXPECT_THAT(with([](auto& f) { f.dtype = wire::DType{99}; }), HasSubstr("dtype"));
+  EXPECT_THAT(with([](auto& f) { f.kind = wire::FieldKind{99}; }), HasSubstr("kind"));
+  EXPECT_THAT(with([](auto& f) { f.ndim = 9; }), HasSubstr("too many dimensions"));
+  EXPECT_THAT(with([](auto& f) { f.shape[0] = -1; }), HasSubstr("shape is negative"));
+  EXPECT_THAT(with([](auto& f) { f.offset = 3; }), HasSubstr("not aligned"));
+  EXPECT_THAT(with([](auto& f) { f.offset = ~0ull - 7; }), HasSubstr("reaches beyond its slot"));
+  EXPECT_THAT(with([](auto& f) {
+                f.ndim = 2;
+                f.shape[0] = f.shape[1] = std::int64_t{1} << 40;
+              }),
+              HasSubstr("too large"));
+  const auto as_bytes = [](wire::FieldLayout& f) {
+    f.kind = wire::FieldKind::kBytes;
+    f.ndim = 0;
+  };
+  EXPECT_THAT(with([&](auto& f) {
+                as_bytes(f);
+                f.offsets_offset = 1ull << 40;
+              }),
+              HasSubstr("offsets reach beyond its slot"));
+}
+
+TEST_F(HostileDaemonTest, SendsOffsetsThatMakeNoSense) {
+  const auto memory = arena();
+  wire::FieldLayout field = dense(0);
+  field.kind = wire::FieldKind::kBytes;
+  field.ndim = 0;
+  field.offsets_offset = 1024;
+  HostileDaemon daemon([&](Conversation& consumer) {
+    consumer.attach();
+    consumer.open(*memory);
+    consumer.schema({field});
+    consumer.batch(*memory);
+    consumer.receive();
+  });
+  const auto with = [&](std::int64_t first, std::int64_t second, std::int64_t third) {
+    const std::int64_t offsets[] = {first, second, third};
+    std::memcpy(memory->slot(0).data() + 1024, offsets, sizeof offsets);
+    return daemon.next_says();
+  };
+  EXPECT_THAT(with(1, 2, 3), HasSubstr("do not begin at 0"));
+  EXPECT_THAT(with(0, 5, 3), HasSubstr("go backwards"));
+  EXPECT_THAT(with(0, -5, 3), HasSubstr("go backwards"));
+  EXPECT_THAT(with(0, 5, 1 << 30), HasSubstr("reaches beyond its slot"));
+}
+
+TEST_F(HostileDaemonTest, SendsAnyBytes) {
+  const auto memory = arena();
+  std::mt19937 random(3);  // the daemon's thread alone
+  HostileDaemon daemon([&](Conversation& consumer) {
+    consumer.attach();
+    if (random() % 2 == 0) consumer.open(*memory);
+    if (random() % 2 == 0) consumer.schema({dense(16)});
+    for (int i = 0; i < 20; ++i) {
+      Bytes frame(8 + random() % 300);
+      for (std::byte& b : frame) b = static_cast<std::byte>(random());
+      const std::uint32_t type = random() % 3 == 0 ? random() : 64 + random() % 11;
+      std::memcpy(frame.data(), &type, 4);
+      if (random() % 8 != 0) test::set_length(frame);
+      consumer.send(frame);
+    }
+  });
+  for (int i = 0; i < 150; ++i) {
+    Loader loader = daemon.loader(std::chrono::milliseconds(1));
+    try {
+      for (int n = 0; n < 30; ++n) loader.next();
+    } catch (const Error&) {
+      // Whatever it says, it says it as one of ours.
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spdld

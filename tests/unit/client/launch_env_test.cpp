@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cpp/src/launch_env.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace spdld::client {
+namespace {
+
+using ::testing::HasSubstr;
+using Env = std::map<std::string, std::string>;
+
+Placement place(const Env& env, LoaderOptions options = {}) {
+  return find_placement(options, [&](const std::string& name) -> std::optional<std::string> {
+    const auto found = env.find(name);
+    if (found == env.end()) return std::nullopt;
+    return found->second;
+  });
+}
+
+std::string refusal(const Env& env, LoaderOptions options = {}) {
+  try {
+    place(env, std::move(options));
+  } catch (const PipelineError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "it was accepted";
+  return "";
+}
+
+TEST(Placement, OfALoneProcessIsPrivateAndZeroOfOne) {
+  const Placement found = place({{"SLURM_JOB_ID", "77"}});
+  EXPECT_EQ(found.rank, 0);
+  EXPECT_EQ(found.world_size, 1);
+  EXPECT_EQ(found.job, "") << "two scripts in one allocation are two jobs";
+}
+
+TEST(Placement, FollowsTorchrun) {
+  const Placement found = place({{"RANK", "3"},
+                                 {"WORLD_SIZE", "8"},
+                                 {"SLURM_PROCID", "0"},
+                                 {"SLURM_NTASKS", "2"},
+                                 {"TORCHELASTIC_RUN_ID", "abc"},
+                                 {"TORCHELASTIC_RESTART_COUNT", "2"}});
+  EXPECT_EQ(found.shard, 3);
+  EXPECT_EQ(found.num_shards, 8);
+  EXPECT_EQ(found.job, "torchelastic-abc");
+  EXPECT_EQ(found.incarnation, 2u);
+}
+
+TEST(Placement, DoesNotTakeTorchrunsPlaceholderForAJob) {
+  const Env env{{"RANK", "0"},
+                {"WORLD_SIZE", "2"},
+                {"TORCHELASTIC_RUN_ID", "none"},
+                {"MASTER_ADDR", "node1"},
+                {"MASTER_PORT", "29500"}};
+  EXPECT_EQ(place(env).job, "node1:29500");
+}
+
+TEST(Placement, FollowsSlurmAndOpenMpi) {
+  const Placement slurm = place({{"SLURM_PROCID", "5"},
+                                 {"SLURM_NTASKS", "16"},
+                                 {"SLURM_JOB_ID", "1234"},
+                                 {"SLURM_STEP_ID", "0"},
+                                 {"SLURM_RESTART_COUNT", "1"}});
+  EXPECT_EQ(slurm.shard, 5);
+  EXPECT_EQ(slurm.num_shards, 16);
+  EXPECT_EQ(slurm.job, "slurm-1234.0");
+  EXPECT_EQ(slurm.incarnation, 1u);
+  const Placement mpi = place({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}});
+  EXPECT_EQ(mpi.shard, 1);
+  EXPECT_EQ(mpi.num_shards, 4);
+}
+
+TEST(Placement, ByTheOptionsWinsOverTheLauncher) {
+  const Placement found = place({{"RANK", "3"}, {"WORLD_SIZE", "8"}},
+                                {.job = "mine", .rank = 1, .world_size = 2, .incarnation = 9});
+  EXPECT_EQ(found.shard, 1);
+  EXPECT_EQ(found.num_shards, 2);
+  EXPECT_EQ(found.job, "mine");
+  EXPECT_EQ(found.incarnation, 9u);
+}
+
+TEST(Placement, IgnoresHalfOfWhatSlurmSetsOutsideOfATask) {
+  EXPECT_EQ(place({{"SLURM_NTASKS", "8"}}).world_size, 1);
+}
+
+TEST(Placement, RefusesAWorldWithoutARank) {
+  EXPECT_THAT(refusal({{"WORLD_SIZE", "4"}}),
+              HasSubstr("WORLD_SIZE is 4, but no rank is to be found"));
+  EXPECT_EQ(place({{"WORLD_SIZE", "1"}}).world_size, 1);
+  EXPECT_EQ(place({{"WORLD_SIZE", "4"}, {"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}}).rank, 2);
+}
+
+TEST(Placement, RefusesWhatCannotBe) {
+  EXPECT_THAT(refusal({{"RANK", "four"}, {"WORLD_SIZE", "4"}}), HasSubstr("RANK is 'four'"));
+  EXPECT_THAT(refusal({{"RANK", "4"}, {"WORLD_SIZE", "4"}}), HasSubstr("rank 4 of 4"));
+  EXPECT_THAT(refusal({{"RANK", "-1"}, {"WORLD_SIZE", "4"}}), HasSubstr("'-1'"));
+  EXPECT_THAT(refusal({}, {.rank = 1}), HasSubstr("go together"));
+  EXPECT_THAT(refusal({}, {.shard = 1}), HasSubstr("go together"));
+  EXPECT_THAT(refusal({}, {.shard = 3, .num_shards = 3}), HasSubstr("shard 3 of 3"));
+  EXPECT_THAT(refusal({}, {.replicas = 0}), HasSubstr("replicas is 0"));
+}
+
+TEST(Placement, AsksWhichRanksSeeTheSameBatches) {
+  const Env env{{"RANK", "3"}, {"WORLD_SIZE", "4"}};
+  EXPECT_THAT(refusal(env, {.job = "j", .replicas = 2}), HasSubstr("cannot be guessed"));
+  EXPECT_THAT(refusal(env, {.shard = 1, .num_shards = 2, .replicas = 2}),
+              HasSubstr("give Loader a job"));
+  const Placement found = place(env, {.job = "j", .shard = 1, .num_shards = 2, .replicas = 2});
+  EXPECT_EQ(found.shard, 1);
+  EXPECT_EQ(found.replica, "3");
+}
+
+TEST(Placement, LeavesTheShardToTheDaemonWhenAsked) {
+  EXPECT_EQ(place({}, {.shard = -1}).shard, -1);
+  EXPECT_EQ(place({}, {.shard = -1}).num_shards, -1);
+}
+
+TEST(Address, IsTheOptionElseTheEnvironmentsElseTheSystems) {
+  const auto none = [](const std::string&) { return std::optional<std::string>(); };
+  const auto some = [](const std::string&) { return std::optional<std::string>("/tmp/d/"); };
+  EXPECT_EQ(find_address({}, none), "/run/spdld");
+  EXPECT_EQ(find_address({}, some), "/tmp/d");
+  EXPECT_EQ(find_address({.address = "/a//"}, some), "/a");
+}
+
+}  // namespace
+}  // namespace spdld::client
