@@ -77,7 +77,7 @@ class _Rows:
 
     @property
     def released(self) -> bool:
-        """Whether release() was called."""
+        """Whether release() has ended the lease."""
         return self._core.released
 
     def text(self, name: str) -> list[str]:
@@ -144,6 +144,7 @@ class _Rows:
         """Ends the lease now. Raises LeaseError while arrays or tensors of the batch are held.
 
         Not needed as a rule: the lease ends when the batch and all that came from it are gone.
+        What was copied at hand-out stays readable.
         """
         self._core.release()
 
@@ -161,7 +162,7 @@ class _Rows:
     __hash__ = object.__hash__
 
     def _kind(self, name: str) -> str:
-        if not self._core.released and not self._core.has(name):
+        if not self._core.has(name):
             raise KeyError(f"{name!r}: this pipeline gives {', '.join(self._core.names)}")
         return self._core.kind(name)
 

@@ -8,6 +8,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -42,13 +43,22 @@ nb::object read_only_array(Owner owner, const void* data, const std::vector<std:
   return nb::cast(array, nb::rv_policy::reference);
 }
 
+// Fields that were copied at hand-out stay readable.
 const TensorView& field_of(const Batch& batch, std::string_view name) {
-  if (batch.released()) {
+  const TensorView& field = batch[name];
+  if (!field.copied && batch.released()) {
     throw LeaseError(9, "batch (epoch " + std::to_string(batch.epoch()) + ", step " +
                             std::to_string(batch.step()) + ") was released: read '" +
                             std::string(name) + "' before release()");
   }
-  return batch[name];
+  return field;
+}
+
+// libspdld holds no lease, and so calls released, what consists of copies alone.
+bool released(const Batch& batch) {
+  const auto fields = batch.fields();
+  return batch.released() && std::any_of(fields.begin(), fields.end(),
+                                         [](const TensorView& field) { return !field.copied; });
 }
 
 // The rows as they lie in memory: for a dense field (rows, ...), else all rows' values in one
@@ -196,7 +206,6 @@ const char* dtype_name(DType dtype) {
 
 std::vector<std::string_view> names(const Batch& batch) {
   std::vector<std::string_view> all;
-  if (batch.released()) return all;
   for (const TensorView& field : batch.fields()) {
     if (!field.meta) all.push_back(field.name);
   }
@@ -204,9 +213,6 @@ std::vector<std::string_view> names(const Batch& batch) {
 }
 
 nb::object meta_array(const Batch& batch, const char* name, bool if_absent) {
-  if (batch.released()) {
-    static_cast<void>(field_of(batch, name));
-  }
   if (const TensorView* field = batch.find(name)) {
     return read_only_array(batch.owner(*field), field->data, packed_shape(*field),
                            numpy_dtype(field->dtype));
@@ -235,11 +241,11 @@ void bind_batch(nb::module_& module) {
       .def_prop_ro("step", &Batch::step)
       .def_prop_ro("rows", &Batch::rows)
       .def_prop_ro("pipeline_version", &Batch::pipeline_version)
-      .def_prop_ro("released", &Batch::released)
+      .def_prop_ro("released", &released)
       .def_prop_ro("names", &names)
       .def("has",
            [](const Batch& self, std::string_view name) {
-             const TensorView* field = self.released() ? nullptr : self.find(name);
+             const TensorView* field = self.find(name);
              return field != nullptr && !field->meta;
            })
       .def("kind", [](const Batch& self,

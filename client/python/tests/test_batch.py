@@ -94,10 +94,22 @@ def test_a_released_batch_says_so_when_it_is_read(start, loader) -> None:
     start()
     batch = next(iter(loader()))
     batch.release()
-    for read in (lambda: batch["image"], lambda: batch.indices, lambda: batch.torch("image")):
-        with pytest.raises(spdld.LeaseError, match=r"epoch 0, step 0\) was released"):
-            read()
+    for read in (batch.__getitem__, batch.dlpack, batch.torch):
+        with pytest.raises(spdld.LeaseError, match=r"epoch 0, step 0\) was released: read 'image'"):
+            read("image")
     assert "released" in repr(batch)
+    assert batch["label"].tolist() == batch.indices.tolist() == [0, 1, 2, 3]
+
+
+def test_a_batch_of_small_fields_alone_holds_no_lease_and_is_whole(start, loader) -> None:
+    daemon = start(image_shape=(2, 2))
+    batch = next(iter(loader()))
+    daemon.wait_until(lambda: daemon.released >= 1)
+    assert not batch.released
+    assert np.array_equal(batch["image"], expected_image(0, 0, 4, (2, 2)))
+    assert np.array_equal(np.from_dlpack(batch.dlpack("image")), batch["image"])
+    batch.release()
+    assert (batch["image"][3] == 3).all()
 
 
 def test_a_lease_ends_on_whatever_thread_drops_it(start, loader) -> None:
