@@ -82,7 +82,7 @@ done
 
 say "applying the pipeline, creating a job with $ranks shards"
 spdlctl apply -f "$here/pipeline.yaml" --var "root=$data"
-spdlctl job create demo-run --pipeline demo --num-shards "$ranks"
+spdlctl job create demo-run --pipeline demo --shards "$ranks"
 
 say "training: $ranks ranks, $epochs epochs"
 port=$(python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')

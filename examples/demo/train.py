@@ -38,7 +38,8 @@ def main(pipeline: str, job: str, epochs: int) -> None:
     distributed.init_process_group("gloo")
     rank, world_size = distributed.get_rank(), distributed.get_world_size()
 
-    loader = spdld.Loader(pipeline, job=job)  # rank and world size: those of torch.distributed
+    # Rank and world size are those of torch.distributed.
+    loader = spdld.Loader(pipeline, job=job, output="torch")
     model = nn.parallel.DistributedDataParallel(make_model(len(loader.class_to_idx)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
 
@@ -48,7 +49,7 @@ def main(pipeline: str, job: str, epochs: int) -> None:
         begun = asked = time.perf_counter()
         for batch in loader:
             waits.append(time.perf_counter() - asked)
-            x, y = torch.from_dlpack(batch["image"]), torch.from_dlpack(batch["label"])
+            x, y = batch["image"], batch["label"]
             scores = model(x)
             loss = nn.functional.cross_entropy(scores, y)
             optimizer.zero_grad()

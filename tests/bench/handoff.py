@@ -14,7 +14,6 @@ import pathlib
 import statistics
 import sys
 import time
-from collections.abc import Callable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from daemon import Daemon
@@ -47,11 +46,11 @@ def write_pipeline(directory: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def latencies_us(address: str, use: Callable[[object], None], rounds: int) -> list[float]:
+def latencies_us(address: str, output: str | tuple[str, ...], rounds: int) -> list[float]:
     """Of single next() calls, right after a pause in which the daemon has filled every credit."""
     import spdld
 
-    loader = spdld.Loader("handoff", address=address, prefetch=16)
+    loader = spdld.Loader("handoff", address=address, prefetch=16, output=output)
     batches = iter(loader)
     samples: list[float] = []
     for _ in range(rounds):
@@ -61,7 +60,6 @@ def latencies_us(address: str, use: Callable[[object], None], rounds: int) -> li
             if batch is None:
                 batches = iter(loader)
                 continue
-            use(batch)
             samples.append((time.perf_counter_ns() - begun) / 1000)
             del batch
         time.sleep(0.005)
@@ -81,18 +79,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev bench handoff", description=__doc__)
     parser.add_argument("--rounds", type=int, default=500, help="of eight batches")
     rounds = parser.parse_args().rounds
-    import torch
-
-    def as_torch(batch: object) -> None:
-        torch.from_dlpack(batch["image"])
-        torch.from_dlpack(batch["label"])
-
     with Daemon() as daemon:
         daemon.start()
         daemon.ctl("apply", "-f", write_pipeline(daemon.directory))
-        print(daemon.ctl("bench", "handoff").stdout, end="")
-        show("Python next()", latencies_us(daemon.address, lambda batch: None, rounds))
-        show("Python next(), torch tensors", latencies_us(daemon.address, as_torch, rounds))
+        print(daemon.ctl("bench", "handoff", "handoff").stdout, end="")
+        show("Python next()", latencies_us(daemon.address, "batch", rounds))
+        torch_output = ("image", "label")
+        show("Python next(), torch tensors", latencies_us(daemon.address, torch_output, rounds))
 
 
 if __name__ == "__main__":
