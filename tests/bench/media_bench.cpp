@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// What decode_image's promises (regions equal to full decodes, truncation always seen, corruption
+// never passed on, upright pixels) cost over libjpeg-turbo's bare crop-and-skip loop, which makes
+// none of them. The same random_resized_crop regions of the JPEGs below SPDLD_BENCH_DATA for both;
+// region_paired takes turns file by file and counts CPU time, so that its ratio is fair on a busy
+// machine.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+// jpeglib.h needs <cstdio> first.
+#include <jpeglib.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "media/decode_image.h"
+
+namespace spdld::media {
+namespace {
+
+struct Crop {
+  std::string jpeg;
+  Rect region;
+
+  std::span<const std::byte> bytes() const { return std::as_bytes(std::span(jpeg)); }
+};
+
+// torchvision's RandomResizedCrop with its defaults, one try.
+Rect random_region(Size size, KeyedRng& rng) {
+  const double area = size.width * size.height * rng.uniform(0.08, 1.0);
+  const double ratio = std::exp(rng.uniform(std::log(3.0 / 4), std::log(4.0 / 3)));
+  Rect region;
+  region.width = std::clamp(static_cast<int>(std::sqrt(area * ratio)), 1, size.width);
+  region.height = std::clamp(static_cast<int>(std::sqrt(area / ratio)), 1, size.height);
+  region.x = static_cast<int>(rng.below(static_cast<std::uint64_t>(size.width - region.width) + 1));
+  region.y =
+      static_cast<int>(rng.below(static_cast<std::uint64_t>(size.height - region.height) + 1));
+  return region;
+}
+
+class NoRows final : public RowSink {
+ public:
+  void row(int /*y*/, const std::uint8_t* pixels) override { benchmark::DoNotOptimize(pixels); }
+};
+
+class BareLoop {
+ public:
+  BareLoop() {
+    info_.err = jpeg_std_error(&errors_);
+    errors_.emit_message = [](j_common_ptr, int) {};
+    jpeg_create_decompress(&info_);
+  }
+  ~BareLoop() { jpeg_destroy_decompress(&info_); }
+  BareLoop(const BareLoop&) = delete;
+  BareLoop& operator=(const BareLoop&) = delete;
+
+  int components(const std::string& jpeg) {
+    read_header(jpeg);
+    const int components = info_.num_components;
+    jpeg_abort_decompress(&info_);
+    return components;
+  }
+
+  void read(const Crop& crop) {
+    read_header(crop.jpeg);
+    info_.out_color_space = JCS_RGB;
+    jpeg_start_decompress(&info_);
+    auto x = static_cast<JDIMENSION>(crop.region.x);
+    auto width = static_cast<JDIMENSION>(crop.region.width);
+    jpeg_crop_scanline(&info_, &x, &width);
+    if (crop.region.y > 0) jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(crop.region.y));
+    const std::size_t row_bytes = std::size_t{width} * 3;
+    rows_.resize(row_bytes * kRowsAtOnce);
+    std::array<JSAMPROW, kRowsAtOnce> rows{};
+    for (std::size_t i = 0; i < kRowsAtOnce; ++i) rows[i] = rows_.data() + i * row_bytes;
+    const auto end = static_cast<JDIMENSION>(crop.region.y + crop.region.height);
+    while (info_.output_scanline < end) {
+      jpeg_read_scanlines(&info_, rows.data(), kRowsAtOnce);
+      benchmark::DoNotOptimize(rows);
+    }
+    jpeg_abort_decompress(&info_);
+  }
+
+ private:
+  static constexpr std::size_t kRowsAtOnce = 4;
+
+  void read_header(const std::string& jpeg) {
+    jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(jpeg.data()), jpeg.size());
+    jpeg_read_header(&info_, TRUE);
+  }
+
+  jpeg_decompress_struct info_{};
+  jpeg_error_mgr errors_{};
+  std::vector<JSAMPLE> rows_;
+};
+
+class OurReader {
+ public:
+  // False for what decode_image refuses.
+  bool read(const Crop& crop) {
+    NoRows rows;
+    return decoder_->open(crop.bytes()).has_value() && decoder_->read(crop.region, rows).ok();
+  }
+  Size size_of(const Crop& crop) { return decoder_->open(crop.bytes()).value_or(Size{}); }
+
+ private:
+  std::unique_ptr<ImageDecoder> decoder_ = DecodeImage(ColorMode::kRgb, false, {}).make_decoder();
+};
+
+// Read once: the comparison is of decoding, not of disks.
+const std::vector<Crop>& crops() {
+  static const std::vector<Crop> kCrops = [] {
+    std::vector<Crop> found;
+    const char* root = std::getenv("SPDLD_BENCH_DATA");
+    if (root == nullptr) return found;
+    std::vector<std::filesystem::path> paths;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+      if (entry.is_regular_file()) paths.push_back(entry.path());
+    }
+    std::sort(paths.begin(), paths.end());
+    KeyedRng rng(7);
+    OurReader reader;
+    BareLoop bare;
+    for (const auto& path : paths) {
+      std::ifstream file(path, std::ios::binary);
+      Crop crop{std::string(std::istreambuf_iterator<char>(file), {}), {}};
+      const Size size = reader.size_of(crop);
+      if (size == Size{} || !crop.jpeg.starts_with("\xFF\xD8")) continue;
+      if (bare.components(crop.jpeg) == 4) continue;  // which the bare loop cannot make RGB
+      crop.region = random_region(size, rng);
+      found.push_back(std::move(crop));
+    }
+    return found;
+  }();
+  return kCrops;
+}
+
+bool lacks_data(benchmark::State& state) {
+  if (!crops().empty()) return false;
+  state.SkipWithError("set SPDLD_BENCH_DATA to a directory with JPEGs");
+  return true;
+}
+
+// A worker decodes what it has just fetched: the bytes are in its cache.
+void fetch(const Crop& crop) {
+  static std::string buffer;
+  buffer = crop.jpeg;
+  benchmark::DoNotOptimize(buffer.data());
+}
+
+void region_bare(benchmark::State& state) {
+  if (lacks_data(state)) return;
+  BareLoop bare;
+  for ([[maybe_unused]] auto _ : state) {
+    for (const Crop& crop : crops()) bare.read(crop);
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(crops().size()));
+}
+
+void region_ours(benchmark::State& state) {
+  if (lacks_data(state)) return;
+  OurReader ours;
+  for ([[maybe_unused]] auto _ : state) {
+    for (const Crop& crop : crops()) benchmark::DoNotOptimize(ours.read(crop));
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(crops().size()));
+}
+
+void region_paired(benchmark::State& state) {
+  if (lacks_data(state)) return;
+  BareLoop bare;
+  OurReader ours;
+  std::vector<double> ratios;  // a ratio a file, of the sums over the runs
+  std::vector<std::array<double, 2>> seconds(crops().size());
+  bool ours_first = false;
+  for ([[maybe_unused]] auto _ : state) {
+    for (std::size_t i = 0; i < crops().size(); ++i) {
+      fetch(crops()[i]);
+      const auto start = thread_cpu_time();
+      ours_first ? (void)ours.read(crops()[i]) : bare.read(crops()[i]);
+      const auto middle = thread_cpu_time();
+      fetch(crops()[i]);
+      const auto restart = thread_cpu_time();
+      ours_first ? bare.read(crops()[i]) : (void)ours.read(crops()[i]);
+      const auto end = thread_cpu_time();
+      seconds[i][ours_first ? 1 : 0] += std::chrono::duration<double>(middle - start).count();
+      seconds[i][ours_first ? 0 : 1] += std::chrono::duration<double>(end - restart).count();
+    }
+    ours_first = !ours_first;
+  }
+  double bare_seconds = 0;
+  double our_seconds = 0;
+  for (const auto& [bare_time, our_time] : seconds) {
+    bare_seconds += bare_time;
+    our_seconds += our_time;
+    ratios.push_back(our_time / bare_time);
+  }
+  std::nth_element(ratios.begin(), ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2),
+                   ratios.end());
+  state.counters["time_over_bare"] = our_seconds / bare_seconds;
+  state.counters["median_file"] = ratios[ratios.size() / 2];
+}
+
+BENCHMARK(region_bare)->Unit(benchmark::kMillisecond);
+BENCHMARK(region_ours)->Unit(benchmark::kMillisecond);
+BENCHMARK(region_paired)->Unit(benchmark::kMillisecond)->Iterations(10);
+
+}  // namespace
+}  // namespace spdld::media
+
+BENCHMARK_MAIN();
