@@ -12,6 +12,7 @@
 #include <hwy/highway.h>
 
 #include "transform/row_kernels-inl.h"
+#include "transform/row_kernels_plain-inl.h"
 
 #if HWY_ONCE
 namespace spdld::transform {
