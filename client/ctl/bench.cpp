@@ -78,6 +78,7 @@ void bench_handoff(const HandoffOptions& options, std::ostream& out) {
       }
       empty_epochs = 0;
       batch->release();
+      if (options.pause_us > 0) ::usleep(options.pause_us);
       if (++seen <= options.warm_up) continue;
       all_us.push_back(took.count());
       if (loader.stats().waits == waits) ready_us.push_back(took.count());

@@ -31,6 +31,7 @@ struct HandoffOptions {
   LoaderOptions loader;
   std::uint64_t batches = 10'000;
   std::uint64_t warm_up = 200;
+  std::uint32_t pause_us = 0;  // between batches, as a training step would be
   bool json = false;
 };
 

@@ -93,6 +93,11 @@ void add_bench(CLI::App& app, const Context& context) {
       ->capture_default_str();
   command->add_option("--warm-up", asked->options.warm_up, "batches before that")
       ->capture_default_str();
+  command
+      ->add_option("--pause-us", asked->options.pause_us,
+                   "between batches, so that the daemon can be ahead")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
   command->callback([&context, asked, output = add_output(*command)] {
     HandoffOptions ready = asked->options;
     ready.loader = asked->attachment.options(context);
