@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/feed.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/run.h"
+#include "spdld/wire.h"
+#include "tests/support/fake_source.h"
+#include "tests/support/pipelines.h"
+
+namespace spdld::session {
+namespace {
+
+using spdld::testing::FakeSource;
+
+constexpr std::uint64_t kItems = 40;  // 10 steps of 4
+constexpr std::uint32_t kCredits = 2;
+
+class Judge final : public FailureJudge {
+ public:
+  Status may_replace(const engine::SampleFailure&) override { return {}; }
+  void stream_failed(const Status&) override {}
+};
+
+// The consumer's end of the socket, as frames.
+class FeedTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int sockets[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+    consumer_ = UniqueFd(sockets[0]);
+    connection_ =
+        std::make_shared<delivery::Connection>(7, UniqueFd(sockets[1]), delivery::Peer{}, [] {});
+    auto plan = spdld::testing::compile("  - fetch\n", "batch: {size: 4, max_bytes: 4KiB}\n");
+    ASSERT_TRUE(plan) << plan.error().message();
+    plan_ = *plan;
+    source_ = std::make_shared<FakeSource>(FakeSource::numbered(kItems));
+  }
+
+  void TearDown() override {
+    if (feed_ != nullptr) feed_->end();
+    executor_.reset();
+  }
+
+  void start(std::uint32_t num_shards = 1, StepAt at = {}, std::uint64_t open_epochs = 100,
+             bool last_known = false, std::uint32_t shard = 0) {
+    executor_ = std::make_unique<engine::Executor>(engine::ExecutorOptions{.threads = 2});
+    auto arena = delivery::Arena::create({.kind = delivery::ArenaKind::kMemfd,
+                                          .slot_bytes = plan_->layout.slot_bytes(),
+                                          .slot_count = plan_->slots_for(kCredits)},
+                                         1, budget_);
+    ASSERT_TRUE(arena) << arena.error().message();
+    feed_ = std::make_shared<Feed>(
+        FeedOptions{.timeline = Timeline(kItems, Tail::kDrop, 4, num_shards),
+                    .shard = shard,
+                    .credits = kCredits,
+                    .start = at,
+                    .open_epochs = open_epochs,
+                    .last_known = last_known,
+                    .slot_bytes = plan_->layout.slot_bytes(),
+                    .schema_id = 1},
+        std::move(*arena), connection_, *executor_, std::make_shared<Judge>());
+    auto run = std::make_shared<engine::Run>(plan_, source_, source::Sampler(kItems, Shuffle{}, 1),
+                                             1, 2, 1.0, clock_);
+    feed_->bind(executor_->open_stream(run, feed_));
+  }
+
+  // Blocks until a frame of this kind comes; others before it are passed over.
+  template <typename Frame>
+  Frame next(wire::FrameType type) {
+    while (true) {
+      std::array<std::byte, wire::kMaxFrameBytes> bytes;
+      const ssize_t size = recv(consumer_.get(), bytes.data(), bytes.size(), 0);
+      EXPECT_GT(size, 0);
+      if (size <= 0) return {};
+      Frame frame{};
+      std::memcpy(&frame, bytes.data(), std::min(sizeof frame, static_cast<std::size_t>(size)));
+      if (frame.header.type == wire::FrameType::kBatch) {
+        wire::BatchFrame batch{};
+        std::memcpy(&batch, bytes.data(), sizeof batch);
+        held_.push_back(batch.lease);
+      }
+      if (frame.header.type == type) return frame;
+    }
+  }
+  wire::BatchFrame next_batch() { return next<wire::BatchFrame>(wire::FrameType::kBatch); }
+  // Everything that was received so far.
+  void release_all() {
+    for (const std::uint64_t lease : held_) feed_->release(lease);
+    held_.clear();
+  }
+  bool silent() {
+    char byte = 0;
+    return recv(consumer_.get(), &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0;
+  }
+
+  SystemClock clock_;
+  delivery::ArenaBudget budget_{std::uint64_t{1} << 30};
+  std::shared_ptr<const engine::Plan> plan_;
+  std::shared_ptr<FakeSource> source_;
+  std::unique_ptr<engine::Executor> executor_;
+  UniqueFd consumer_;
+  std::vector<std::uint64_t> held_;
+  std::shared_ptr<delivery::Connection> connection_;
+  std::shared_ptr<Feed> feed_;
+};
+
+TEST_F(FeedTest, SendsStepsInOrderAndTheEndOfEachEpoch) {
+  start();
+  for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+    for (std::uint64_t step = 0; step < 10; ++step) {
+      const wire::BatchFrame batch = next_batch();
+      EXPECT_EQ(batch.epoch, epoch);
+      EXPECT_EQ(batch.step, step);
+      EXPECT_EQ(batch.next_position, (step + 1) * 4);
+      feed_->release(batch.lease);
+    }
+    const auto end = next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd);
+    EXPECT_EQ(end.epoch, epoch);
+    EXPECT_EQ(end.steps, 10U);
+    EXPECT_EQ(end.last, 0U);
+  }
+}
+
+TEST_F(FeedTest, SendsNoMoreThanItsCredits) {
+  start();
+  next_batch();
+  const wire::BatchFrame second = next_batch();
+  EXPECT_EQ(feed_->view().leases, kCredits);
+  feed_->release(second.lease);
+  EXPECT_EQ(next_batch().step, 2U);
+  EXPECT_EQ(feed_->view().leases, kCredits);
+}
+
+TEST_F(FeedTest, CountsAReleaseThatIsRepeatedAndGivesNoCreditForIt) {
+  start();
+  const wire::BatchFrame first = next_batch();
+  next_batch();
+  feed_->release(first.lease);
+  feed_->release(first.lease);
+  feed_->release(12345);
+  next_batch();
+  EXPECT_EQ(feed_->view().bad_releases, 2U);
+  EXPECT_EQ(feed_->view().leases, kCredits);
+}
+
+TEST_F(FeedTest, WaitsAtTheEndOfAnEpochThatNobodyHasOpenedTheNextOf) {
+  start(1, {}, 1);
+  for (int step = 0; step < 10; ++step) feed_->release(next_batch().lease);
+  next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd);
+  EXPECT_NE(feed_->waits_for().find("epoch 1 has not been opened"), std::string::npos);
+  EXPECT_TRUE(silent());
+  feed_->open_epochs(2, false);
+  EXPECT_EQ(next_batch().epoch, 1U);
+}
+
+TEST_F(FeedTest, SaysWhichEpochIsTheLast) {
+  start(1, {0, 9}, 1, true);
+  feed_->release(next_batch().lease);
+  EXPECT_EQ(next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd).last, 1U);
+  EXPECT_TRUE(feed_->waits_for().empty());
+}
+
+TEST_F(FeedTest, TellsTheEndAtOnceWhenItStartsAtTheEnd) {
+  start(1, {0, 10}, 1, true);
+  EXPECT_EQ(next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd).epoch, 0U);
+}
+
+TEST_F(FeedTest, GoesToWhereTheConsumerSeeks) {
+  start();
+  next_batch();
+  feed_->seek({3, 5}, 20, 9);
+  const auto reset = next<wire::ResetFrame>(wire::FrameType::kReset);
+  EXPECT_EQ(reset.seek, 9U);
+  EXPECT_EQ(reset.epoch, 3U);
+  EXPECT_EQ(reset.position, 20U);
+  release_all();
+  const wire::BatchFrame batch = next_batch();
+  EXPECT_EQ(batch.epoch, 3U);
+  EXPECT_EQ(batch.step, 5U);
+  EXPECT_EQ(batch.seek, 9U);
+}
+
+TEST_F(FeedTest, CutsTheEpochAnewAtAPositionOfAnotherWorldSize) {
+  start();
+  feed_->seek({0, 3}, 13, 1);
+  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).position, 13U);
+  release_all();
+  EXPECT_EQ(next_batch().next_position, 17U);
+}
+
+TEST_F(FeedTest, DealsTheRestOutAnewFromTheStepThatNobodyHasBegun) {
+  start(2);
+  const Feed::Frontier frontier = feed_->hold();
+  feed_->reshard({.from = frontier.at, .position = frontier.position, .num_shards = 1});
+  feed_->go_on();
+  std::uint64_t position = 0;
+  while (position < kItems) {
+    const wire::BatchFrame batch = next_batch();
+    const std::uint32_t shards = batch.step < frontier.at.step ? 2 : 1;
+    EXPECT_EQ(batch.next_position, position + 4 * shards);
+    position = batch.next_position;
+    feed_->release(batch.lease);
+  }
+}
+
+TEST_F(FeedTest, EndsTheShardThatAResizeLeavesOut) {
+  start(2, {}, 100, false, 1);
+  Timeline::Cut cut{.from = {}, .position = 0, .num_shards = 1};
+  const Feed::Frontier frontier = feed_->hold();
+  cut.from = frontier.at;
+  cut.position = frontier.position;
+  feed_->reshard(cut);
+  feed_->go_on();
+  while (feed_->view().next < frontier.at) feed_->release(next_batch().lease);
+  const auto bye = next<wire::ByeFrame>(wire::FrameType::kBye);
+  EXPECT_EQ(bye.reason, wire::ByeReason::kResized);
+}
+
+TEST_F(FeedTest, GivesTheArenaBackOnceItsConsumerIsGoneAndNothingIsWrittenAnyMore) {
+  start();
+  next_batch();
+  EXPECT_EQ(feed_->reclaim(), nullptr);
+  feed_->end();
+  feed_->retire();
+  executor_->stop();
+  EXPECT_NE(feed_->reclaim(), nullptr);
+}
+
+}  // namespace
+}  // namespace spdld::session
