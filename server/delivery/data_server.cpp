@@ -274,8 +274,8 @@ Status DataServer::dispatch(Consumer& consumer, std::span<const std::byte> bytes
     if (consumer.stage != Stage::kAttach) return unexpected("Attach");
     return attach(consumer, std::move(*wanted));
   }
-  if (consumer.stage == Stage::kDetached) return unexpected("a request after Detach");
-  if (consumer.stage != Stage::kServing) return unexpected("a request before Attach");
+  if (consumer.stage == Stage::kDetached) return unexpected("a request (after Detach)");
+  if (consumer.stage != Stage::kServing) return unexpected("a request (before Attach)");
   if (const auto* seek = std::get_if<SeekRequest>(&request)) {
     service_.seek(connection, *seek);
   } else if (const auto* query = std::get_if<QueryRequest>(&request)) {

@@ -15,6 +15,7 @@
 #include "delivery/data_server.h"
 #include "delivery/peer.h"
 #include "delivery/slots.h"
+#include "op/tensor_spec.h"
 #include "tests/unit/delivery/scratch_dir.h"
 
 namespace spdld::test {

@@ -149,7 +149,7 @@ TEST_F(DataServerTest, EndsWhoeverTalksOutOfTurn) {
     EXPECT_THAT(client.last_words(), HasSubstr(words));
   };
   ends(false, bytes_of(wire::ReleaseFrame{}, wire::FrameType::kRelease), "Release out of turn");
-  ends(false, bytes_of(wire::SeekFrame{}, wire::FrameType::kSeek), "before Attach");
+  ends(false, bytes_of(wire::SeekFrame{}, wire::FrameType::kSeek), "(before Attach)");
   ends(false, test::hello_bytes(1, 1), "Hello out of turn");
   ends(true, test::hello_bytes(1, 1), "Hello out of turn");
   ends(true, test::attach_bytes(test::attach_fixed(), {{wire::TextKey::kPipeline, "p"}}),

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the compiler's layout of the shared structs against one written down by itself.
+
+Usage: check_wire_layout.py WIRE_LAYOUT_BINARY
+
+The table below follows struct's format characters with "<", which knows no padding of its own: a
+field that a compiler would move, or a size that would change, shows at once.
+"""
+
+import json
+import struct
+import subprocess
+import sys
+
+HEADER = [("header", "II")]
+
+# What stands in each struct, in order. Names that the binary does not print are only counted.
+LAYOUT = {
+    "ArenaHeader": [
+        ("magic", "Q"), ("abi_major", "I"), ("abi_minor", "I"), ("header_bytes", "I"),
+        ("page_bytes", "I"), ("total_bytes", "Q"), ("generation", "16s"), ("slots_offset", "Q"),
+        ("slot_stride", "Q"), ("slot_count", "I"), ("arena_id", "I"),
+    ],
+    "FieldLayout": [
+        ("name", "48s"), ("kind", "I"), ("dtype", "I"), ("ndim", "I"), ("flags", "I"),
+        ("shape", "8q"), ("offset", "Q"), ("capacity_bytes", "Q"), ("offsets_offset", "Q"),
+        ("shapes_offset", "Q"),
+    ],
+    "HelloFrame": HEADER + [
+        ("magic", "I"), ("protocol_min", "I"), ("protocol_max", "I"), ("reserved", "I"),
+        ("client", "48s"),
+    ],
+    "WelcomeFrame": HEADER + [
+        ("magic", "I"), ("protocol", "I"), ("protocol_min", "I"), ("protocol_max", "I"),
+        ("generation", "16s"), ("server", "48s"),
+    ],
+    "ErrorFrame": HEADER + [
+        ("code", "I"), ("fatal", "I"), ("text_bytes", "I"), ("reserved", "I"),
+    ],
+    "AttachFrame": HEADER + [
+        ("shard", "i"), ("num_shards", "i"), ("replicas", "i"), ("credits", "I"),
+        ("batch_size", "q"), ("seed", "q"), ("has_seed", "I"), ("incarnation", "I"),
+        ("start", "I"), ("reconnect", "I"), ("epoch", "Q"), ("position", "Q"), ("step", "Q"),
+        ("text_count", "I"), ("blob_bytes", "I"),
+    ],
+    "AttachedFrame": HEADER + [
+        ("session", "Q"), ("items", "Q"), ("steps_per_epoch", "Q"), ("batch_size", "Q"),
+        ("seed", "q"), ("shard", "i"), ("num_shards", "i"), ("replicas", "i"), ("credits", "I"),
+        ("epoch", "Q"), ("step", "Q"), ("position", "Q"), ("epochs", "Q"),
+        ("pipeline_version", "I"), ("text_count", "I"),
+    ],
+    "ArenaOpenFrame": HEADER + [
+        ("arena_id", "I"), ("kind", "I"), ("total_bytes", "Q"), ("generation", "16s"),
+    ],
+    "BatchFrame": HEADER + [
+        ("lease", "Q"), ("arena_id", "I"), ("schema_id", "I"), ("slot_offset", "Q"),
+        ("slot_bytes", "Q"), ("epoch", "Q"), ("step", "Q"), ("next_position", "Q"), ("rows", "I"),
+        ("seek", "I"),
+    ],
+    "SeekFrame": HEADER + [
+        ("epoch", "Q"), ("position", "Q"), ("step", "Q"), ("seek", "I"), ("reserved", "I"),
+    ],
+    "ResetFrame": HEADER + [
+        ("epoch", "Q"), ("position", "Q"), ("step", "Q"), ("steps_per_epoch", "Q"), ("seek", "I"),
+        ("shard", "i"), ("num_shards", "i"), ("reserved", "I"),
+    ],
+    "BlobFrame": HEADER + [
+        ("kind", "I"), ("serial", "I"), ("offset", "I"), ("total_bytes", "I"),
+    ],
+}
+
+
+def expected(fields: list[tuple[str, str]]) -> dict[str, int]:
+    offsets = {}
+    at = 0
+    for name, form in fields:
+        offsets[name] = at
+        at += struct.calcsize("<" + form)
+    offsets[""] = at
+    return offsets
+
+
+def main() -> int:
+    printed = json.loads(subprocess.run([sys.argv[1]], check=True, capture_output=True).stdout)
+    wrong = []
+    if printed.keys() != LAYOUT.keys():
+        wrong.append(f"the structs differ: {sorted(printed.keys() ^ LAYOUT.keys())}")
+    for name, offsets in printed.items():
+        wanted = expected(LAYOUT.get(name, []))
+        for field, offset in offsets.items():
+            if wanted.get(field) != offset:
+                what = f"offset of {field}" if field else "size"
+                wrong.append(f"{name}: {what} is {offset}, should be {wanted.get(field)}")
+    print("\n".join(wrong) or f"{len(printed)} structs lie as written down")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

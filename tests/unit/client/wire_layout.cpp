@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <cstdio>
+
+#include "spdld/arena.h"
+#include "spdld/wire.h"
+
+// Prints where the compiler put every field that two processes must agree on, as JSON, for
+// check_wire_layout.py and for readers of the data plane in other languages.
+namespace {
+
+bool first_struct = true;
+
+void begin(const char* name, std::size_t bytes) {
+  std::printf("%s\n  \"%s\": {\"\": %zu", first_struct ? "" : "},", name, bytes);
+  first_struct = false;
+}
+
+void field(const char* name, std::size_t offset) { std::printf(", \"%s\": %zu", name, offset); }
+
+}  // namespace
+
+#define STRUCT(type) begin(#type, sizeof(spdld::wire::type))
+#define FIELD(type, name) field(#name, offsetof(spdld::wire::type, name))
+
+int main() {
+  std::printf("{");
+  STRUCT(ArenaHeader);
+  FIELD(ArenaHeader, magic);
+  FIELD(ArenaHeader, abi_major);
+  FIELD(ArenaHeader, abi_minor);
+  FIELD(ArenaHeader, header_bytes);
+  FIELD(ArenaHeader, page_bytes);
+  FIELD(ArenaHeader, total_bytes);
+  FIELD(ArenaHeader, generation);
+  FIELD(ArenaHeader, slots_offset);
+  FIELD(ArenaHeader, slot_stride);
+  FIELD(ArenaHeader, slot_count);
+  FIELD(ArenaHeader, arena_id);
+  STRUCT(FieldLayout);
+  FIELD(FieldLayout, name);
+  FIELD(FieldLayout, kind);
+  FIELD(FieldLayout, dtype);
+  FIELD(FieldLayout, ndim);
+  FIELD(FieldLayout, flags);
+  FIELD(FieldLayout, shape);
+  FIELD(FieldLayout, offset);
+  FIELD(FieldLayout, capacity_bytes);
+  FIELD(FieldLayout, offsets_offset);
+  FIELD(FieldLayout, shapes_offset);
+  STRUCT(HelloFrame);
+  FIELD(HelloFrame, magic);
+  FIELD(HelloFrame, protocol_min);
+  FIELD(HelloFrame, protocol_max);
+  FIELD(HelloFrame, client);
+  STRUCT(WelcomeFrame);
+  FIELD(WelcomeFrame, magic);
+  FIELD(WelcomeFrame, protocol);
+  FIELD(WelcomeFrame, generation);
+  FIELD(WelcomeFrame, server);
+  STRUCT(ErrorFrame);
+  FIELD(ErrorFrame, code);
+  FIELD(ErrorFrame, fatal);
+  FIELD(ErrorFrame, text_bytes);
+  STRUCT(AttachFrame);
+  FIELD(AttachFrame, shard);
+  FIELD(AttachFrame, credits);
+  FIELD(AttachFrame, batch_size);
+  FIELD(AttachFrame, seed);
+  FIELD(AttachFrame, start);
+  FIELD(AttachFrame, epoch);
+  FIELD(AttachFrame, position);
+  FIELD(AttachFrame, step);
+  FIELD(AttachFrame, text_count);
+  FIELD(AttachFrame, blob_bytes);
+  STRUCT(AttachedFrame);
+  FIELD(AttachedFrame, session);
+  FIELD(AttachedFrame, steps_per_epoch);
+  FIELD(AttachedFrame, seed);
+  FIELD(AttachedFrame, shard);
+  FIELD(AttachedFrame, credits);
+  FIELD(AttachedFrame, epoch);
+  FIELD(AttachedFrame, pipeline_version);
+  FIELD(AttachedFrame, text_count);
+  STRUCT(ArenaOpenFrame);
+  FIELD(ArenaOpenFrame, arena_id);
+  FIELD(ArenaOpenFrame, kind);
+  FIELD(ArenaOpenFrame, total_bytes);
+  FIELD(ArenaOpenFrame, generation);
+  STRUCT(BatchFrame);
+  FIELD(BatchFrame, lease);
+  FIELD(BatchFrame, arena_id);
+  FIELD(BatchFrame, schema_id);
+  FIELD(BatchFrame, slot_offset);
+  FIELD(BatchFrame, slot_bytes);
+  FIELD(BatchFrame, epoch);
+  FIELD(BatchFrame, step);
+  FIELD(BatchFrame, next_position);
+  FIELD(BatchFrame, rows);
+  FIELD(BatchFrame, seek);
+  STRUCT(SeekFrame);
+  FIELD(SeekFrame, epoch);
+  FIELD(SeekFrame, position);
+  FIELD(SeekFrame, step);
+  FIELD(SeekFrame, seek);
+  STRUCT(ResetFrame);
+  FIELD(ResetFrame, epoch);
+  FIELD(ResetFrame, steps_per_epoch);
+  FIELD(ResetFrame, seek);
+  FIELD(ResetFrame, shard);
+  FIELD(ResetFrame, num_shards);
+  STRUCT(BlobFrame);
+  FIELD(BlobFrame, kind);
+  FIELD(BlobFrame, serial);
+  FIELD(BlobFrame, offset);
+  FIELD(BlobFrame, total_bytes);
+  std::printf("}\n}\n");
+}
