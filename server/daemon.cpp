@@ -174,7 +174,8 @@ void Daemon::reload() {
 }
 
 void Daemon::tick() {
-  if (parts_->sessions.attached() > 0) {
+  const bool came_and_went = !parts_->used && parts_->sessions.totals().batches > 0;
+  if (parts_->sessions.attached() > 0 || came_and_went) {
     parts_->used = true;
     parts_->idle_since = parts_->clock.now();
   }
