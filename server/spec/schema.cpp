@@ -15,11 +15,31 @@ namespace {
 using Kind = Shape::Kind;
 using Json = nlohmann::json;
 
+// What the maps of a whole file must have: {required, properties: {KEY: the same below it}}, or {}.
+// Lists and alternatives see to themselves.
+Json required_of(const Shape& shape) {
+  if (shape.kind != Kind::kMap && shape.kind != Kind::kTagged) return Json::object();
+  Json schema = Json::object();
+  for (const Key& key : shape.keys) {
+    if (key.required) schema["required"].push_back(key.name);
+    Json below = required_of(key.shape);
+    if (!below.empty()) schema["properties"][key.name] = std::move(below);
+  }
+  return schema;
+}
+
 // Writes shapes out as JSON Schema. With `variables`, wherever a number or the like may stand, so
 // may a text with ${...}.
 class SchemaWriter {
  public:
   explicit SchemaWriter(bool variables) : variables_(variables) {}
+
+  // Of a file that may be a part: its maps may lack what required_of() asks for.
+  Json write_part(const Shape& shape) const {
+    Json schema = write(shape);
+    allow_missing(schema, shape);
+    return schema;
+  }
 
   Json write(const Shape& shape) const {
     switch (shape.kind) {
@@ -47,6 +67,16 @@ class SchemaWriter {
   }
 
  private:
+  static void allow_missing(Json& schema, const Shape& shape) {
+    if (shape.kind != Kind::kMap && shape.kind != Kind::kTagged) return;
+    schema.erase("required");
+    for (const Key& key : shape.keys) {
+      // What is written as an alternative stays whole.
+      Json& below = schema["properties"][key.name];
+      if (below.contains("properties")) allow_missing(below, key.shape);
+    }
+  }
+
   Json or_variable(Json schema) const {
     if (!variables_) return schema;
     Json variable = {{"type", "string"}, {"pattern", "\\$\\{.+\\}"}};
@@ -147,13 +177,11 @@ Json titled(Json schema, const std::string& title) {
 Json pipeline_schema(const Registry& registry) {
   Shape shape = pipeline_shape(registry);
   for (Key& key : surface_keys()) shape.keys.push_back(std::move(key));
-  Json schema = SchemaWriter(true).write(shape);
+  Json schema = SchemaWriter(true).write_part(shape);
   // A text that extends another may leave out what that one says.
-  Json required = std::exchange(schema["required"], Json());
-  schema.erase("required");
   schema["if"] = {{"required", {"extends"}}};
   schema["then"] = true;
-  schema["else"] = {{"required", std::move(required)}};
+  schema["else"] = required_of(shape);
   return titled(std::move(schema), "spdld pipeline");
 }
 

@@ -20,7 +20,6 @@ TEST(Schema, HoldsKeysDocsBoundsAndDefaultsOfTheTables) {
   EXPECT_EQ(schema.at("$schema"), "https://json-schema.org/draft/2020-12/schema");
   EXPECT_EQ(schema.at("additionalProperties"), false);
   const Json& batch = schema.at("properties").at("batch");
-  EXPECT_EQ(batch.at("required"), Json::array({"size"}));
   const Json& size = batch.at("properties").at("size");
   EXPECT_EQ(size.at("description"), "rows of one batch of one shard");
   EXPECT_EQ(size.at("anyOf").at(0),
@@ -48,6 +47,10 @@ TEST(Schema, AsksForTheRequiredKeysOnlyWithoutExtends) {
   EXPECT_EQ(schema.at("if"), (Json{{"required", Json::array({"extends"})}}));
   EXPECT_EQ(schema.at("else").at("required"),
             Json::array({"pipeline", "source", "stages", "batch"}));
+  EXPECT_FALSE(schema.at("properties").at("batch").contains("required"));
+  const Json& below = schema.at("else").at("properties");
+  EXPECT_EQ(below.at("batch").at("required"), Json::array({"size"}));
+  EXPECT_EQ(below.at("source").at("properties").at("files").at("required"), Json::array({"root"}));
 }
 
 TEST(Schema, OfTheDaemonTakesNoVariables) {

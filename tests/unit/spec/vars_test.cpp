@@ -34,6 +34,14 @@ TEST(Vars, KeepTheirTypeAloneAndAreTextInsideOfText) {
   EXPECT_EQ(spec->vars, (std::map<std::string, std::string>{{"root", "/d"}, {"size", "16"}}));
 }
 
+TEST(Vars, AreTextAtAnyLengthInsideOfText) {
+  const std::string deep(300, 'd');
+  const Result<PipelineSpec> spec =
+      parse(with_vars("root: /" + deep + ", size: 1, none: null", "${root}/${none}/x"));
+  ASSERT_TRUE(spec) << spec.error().message();
+  EXPECT_EQ(root_of(*spec), "/" + deep + "/null/x");
+}
+
 TEST(Vars, ReferToEachOtherInAnyOrder) {
   const Result<PipelineSpec> spec =
       parse(with_vars("root: \"${base}/${size}\", base: /b, size: \"${n}\", n: 3"));
