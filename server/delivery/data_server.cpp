@@ -395,7 +395,6 @@ void DataServer::close(Consumer& consumer, CloseCause cause) {
     forget(consumer);
     return;
   }
-  service_.closed(connection, cause);
   bool ended = cause == CloseCause::kExit;
   if (!consumer.witness && cause == CloseCause::kHangUp) {
     // Nothing tells of its process. A client of ours hangs up after its last lease.
@@ -410,11 +409,11 @@ void DataServer::close(Consumer& consumer, CloseCause cause) {
                          [this, id](std::uint32_t events) { socket_ready(id, events); })
                  .ok();
   }
+  if (!ended) bump(counters_.watched_processes);
+  service_.closed(connection, cause);
   if (ended) {
     service_.exited(connection);
     forget(consumer);
-  } else {
-    bump(counters_.watched_processes);
   }
 }
 
