@@ -385,15 +385,15 @@ def _maker(output: str | Sequence[str]) -> Callable[[_core.Batch], Any]:
         return Batch
     if isinstance(output, str) and output != "torch":
         raise ValueError(f"output is {output!r}: it is 'batch', 'torch' or a tuple of field names")
+    names = () if output == "torch" else tuple(output)
+    if output != "torch" and not (names and all(isinstance(name, str) for name in names)):
+        raise ValueError(f"output is {output!r}: name at least one field")
     try:
         import torch  # noqa: F401 - at once, so that its absence is known before training starts
     except ImportError as error:
         raise ImportError(f"output={output!r} needs torch, which is not installed") from error
     if output == "torch":
         return TorchBatch
-    names = tuple(output)
-    if not names or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"output is {output!r}: name at least one field")
 
     def make(core: _core.Batch) -> tuple[Any, ...]:
         batch = TorchBatch(core)
