@@ -78,9 +78,9 @@ class Pipelines final : public v1::Pipelines::Service {
       }
       const std::uint32_t rows = request->rows() == 0 ? kMaxPreviewRows : request->rows();
       SPDLD_ASSIGN(const auto submitted, apply_request(request->text(), true));
-      SPDLD_ASSIGN(const auto view,
-                   service().preview(caller, submitted, rows,
-                                     progress_into(environment_, context, writer)));
+      SPDLD_ASSIGN(
+          const auto view,
+          service().preview(caller, submitted, rows, progress_into(environment_, context, writer)));
       return write_preview(view, writer);
     });
   }
