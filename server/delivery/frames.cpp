@@ -34,6 +34,12 @@ Result<T> fixed_part(std::span<const std::byte> frame, std::string_view name) {
   return out;
 }
 
+// Made in place: to gcc 12 a variant that is moved looks uninitialised.
+template <typename T>
+Result<Request> accepted(T request) {
+  return Result<Request>(tl::in_place, std::move(request));
+}
+
 // A fixed-size text field, up to its NUL.
 template <std::size_t N>
 std::string short_text(const char (&text)[N]) {
@@ -139,7 +145,7 @@ Result<Request> parse_attach(std::span<const std::byte> bytes) {
   request.cursor = {.epoch = frame.epoch, .position = frame.position, .step = frame.step};
   SPDLD_TRY(take_texts(request, bytes.subspan(sizeof frame), frame.text_count));
   if (request.pipeline.empty()) return tl::unexpected(bad("Attach", "names no pipeline"));
-  return Result<Request>(tl::in_place, std::move(request));
+  return accepted(std::move(request));
 }
 
 Result<Request> parse_blob(std::span<const std::byte> bytes) {
@@ -157,10 +163,10 @@ Result<Request> parse_blob(std::span<const std::byte> bytes) {
       part.empty()) {
     return tl::unexpected(bad("Blob", "a part that is not inside its text"));
   }
-  return Request(BlobPart{.serial = frame.serial,
-                          .offset = frame.offset,
-                          .total_bytes = frame.total_bytes,
-                          .bytes = part});
+  return accepted(BlobPart{.serial = frame.serial,
+                           .offset = frame.offset,
+                           .total_bytes = frame.total_bytes,
+                           .bytes = part});
 }
 
 Result<Request> parse_hello(std::span<const std::byte> bytes) {
@@ -177,7 +183,7 @@ Result<Request> parse_hello(std::span<const std::byte> bytes) {
   Hello hello{.protocol_min = frame.protocol_min,
               .protocol_max = frame.protocol_max,
               .client = short_text(frame.client)};
-  return Result<Request>(tl::in_place, std::move(hello));
+  return accepted(std::move(hello));
 }
 
 // Cut to fit, at a character's start.
@@ -226,11 +232,11 @@ Result<Request> parse_request(std::span<const std::byte> bytes) {
     case FrameType::kBlob: return parse_blob(bytes);
     case FrameType::kRelease: {
       SPDLD_ASSIGN(const auto frame, fixed_part<wire::ReleaseFrame>(bytes, "Release"));
-      return Request(ReleaseRequest{frame.lease});
+      return accepted(ReleaseRequest{frame.lease});
     }
     case FrameType::kSeek: {
       SPDLD_ASSIGN(const auto frame, fixed_part<wire::SeekFrame>(bytes, "Seek"));
-      return Request(
+      return accepted(
           SeekRequest{.to = {.epoch = frame.epoch, .position = frame.position, .step = frame.step},
                       .serial = frame.seek});
     }
@@ -240,9 +246,9 @@ Result<Request> parse_request(std::span<const std::byte> bytes) {
         return tl::unexpected(
             bad("Query", fmt::format("kind {}", static_cast<std::uint32_t>(frame.kind))));
       }
-      return Request(QueryRequest{.kind = frame.kind, .serial = frame.serial});
+      return accepted(QueryRequest{.kind = frame.kind, .serial = frame.serial});
     }
-    case FrameType::kDetach: return Request(DetachRequest{});
+    case FrameType::kDetach: return accepted(DetachRequest{});
     default:
       return tl::unexpected(
           bad("unknown", fmt::format("type {}", static_cast<std::uint32_t>(header.type))));
