@@ -52,8 +52,10 @@ Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachReq
   const std::uint32_t credits =
       std::clamp(request.credits.value_or(static_cast<std::uint32_t>(plan.spec.delivery.prefetch)),
                  wire::kMinCredits, wire::kMaxCredits);
+  std::vector<Timeline::Cut> known_cuts;
   const auto options_now = [&]() SPDLD_EXCLUDES(mutex_) -> Result<FeedOptions> {
     MutexLock lock(mutex_);
+    known_cuts = job->timeline.cuts();
     FeedOptions options{.timeline = job->timeline,
                         .shard = session->shard,
                         .credits = credits,
@@ -106,8 +108,14 @@ Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachReq
     MutexLock lock(mutex_);
     session->feed = feed;
     closed = session->closed;
+    // exited() comes after closed(), and has not come as long as the session is known.
+    if (sessions_.contains(session->id)) {
+      MutexLock routes_lock(routes_mutex_);
+      routes_[session->id] = feed;
+    }
     // What was opened or re-sharded since the options were taken.
     feed->open_epochs(job->open_epochs, job->last_known());
+    if (job->timeline.cuts() != known_cuts) feed->reshard(job->timeline.cuts().back());
   }
   feed->bind(deps_.executor.open_stream(job->run, feed));
   if (closed) {

@@ -59,9 +59,9 @@ SessionPtr Sessions::find(const delivery::Connection& connection) const {
 }
 
 std::shared_ptr<Feed> Sessions::feed_of(const delivery::Connection& connection) const {
-  MutexLock lock(mutex_);
-  const auto found = sessions_.find(connection.id());
-  return found == sessions_.end() ? nullptr : found->second->feed;
+  MutexLock lock(routes_mutex_);
+  const auto found = routes_.find(connection.id());
+  return found == routes_.end() ? nullptr : found->second;
 }
 
 void Sessions::attach(const delivery::ConnectionPtr& connection, delivery::AttachRequest request) {
@@ -152,6 +152,10 @@ void Sessions::closed(delivery::Connection& connection, delivery::CloseCause cau
 }
 
 void Sessions::exited(delivery::Connection& connection) {
+  {
+    MutexLock lock(routes_mutex_);
+    routes_.erase(connection.id());
+  }
   SessionPtr session;
   std::shared_ptr<Feed> feed;
   {

@@ -115,7 +115,7 @@ class Sessions final : public delivery::DataService {
   bool visible(const Caller& caller, const Job& job) const;
   SessionPtr find(const delivery::Connection& connection) const SPDLD_EXCLUDES(mutex_);
   std::shared_ptr<Feed> feed_of(const delivery::Connection& connection) const
-      SPDLD_EXCLUDES(mutex_);
+      SPDLD_EXCLUDES(routes_mutex_);
   void leave(const SessionPtr& session) SPDLD_REQUIRES(mutex_);
 
   const SessionsDeps deps_;
@@ -123,6 +123,10 @@ class Sessions final : public delivery::DataService {
   std::map<JobKey, JobPtr> jobs_ SPDLD_GUARDED_BY(mutex_);
   std::map<std::uint64_t, SessionPtr> sessions_ SPDLD_GUARDED_BY(mutex_);  // by connection
   Totals past_ SPDLD_GUARDED_BY(mutex_);                                   // of sessions that ended
+  // Where releases go, by connection. A lock of its own, taken last: a job that is written to disk
+  // under mutex_ must hold up no consumer.
+  mutable Mutex routes_mutex_;
+  std::map<std::uint64_t, std::shared_ptr<Feed>> routes_ SPDLD_GUARDED_BY(routes_mutex_);
   BlockingPool slow_;
 };
 
