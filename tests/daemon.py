@@ -27,7 +27,8 @@ class Daemon:
     """One spdld process, started by start(), ended by stop() or kill(); close() removes all traces.
 
     It has its own runtime and state directories, which survive a restart: start() after kill() is
-    what a crash looks like to clients. Not thread-safe.
+    what a crash looks like to clients. With `uid` (for root alone) it runs as that user, to whom
+    the directories belong. Not thread-safe.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Daemon:
         pipelines: list[pathlib.Path] | None = None,
         settings: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
+        uid: int | None = None,
     ) -> None:
         # Socket paths are limited to 107 bytes, which a test's own directory may well use up.
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="spdld-", dir="/tmp"))
@@ -45,6 +47,10 @@ class Daemon:
         self.config_file = self.directory / "spdld.yaml"
         for directory in (self.runtime_dir, self.state_dir):
             directory.mkdir(mode=0o700)
+        self._uid = uid
+        if uid is not None:
+            for directory in (self.directory, self.runtime_dir, self.state_dir):
+                os.chown(directory, uid, uid)
         self.configure(pipelines=pipelines or [], settings=settings or {})
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -84,6 +90,7 @@ class Daemon:
         notify_path.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
             notify.bind(str(notify_path))
+            notify_path.chmod(0o666)
             with self.log_file.open("ab") as log:
                 self._process = subprocess.Popen(
                     [build_dir() / "bin/spdld", "--config", self.config_file],
@@ -92,9 +99,15 @@ class Daemon:
                     stderr=log,
                     env={**self._environment, "NOTIFY_SOCKET": str(notify_path)},
                     start_new_session=True,
+                    **self._as_user(),
                 )
             self._await_ready(notify)
         return self
+
+    def _as_user(self) -> dict[str, Any]:
+        if self._uid is None:
+            return {}
+        return {"user": self._uid, "group": self._uid, "extra_groups": []}
 
     def _await_ready(self, notify: socket.socket) -> None:
         deadline = time.monotonic() + WATCHDOG_S

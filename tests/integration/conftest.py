@@ -10,14 +10,59 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import daemon as daemon_module
+import numpy as np
 import pytest
+from integration import ranks
 from PIL import Image
 
 Daemon = daemon_module.Daemon
+# What a launcher around the tests would have its processes believe.
+LAUNCHER = [
+    "RANK",
+    "WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "SLURM_PROCID",
+    "SLURM_NTASKS",
+    "SLURM_JOB_ID",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT",
+    "SPDLD_ADDRESS",
+    "SPDLD_BIN",
+]
+
+
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in LAUNCHER:
+        monkeypatch.delenv(name, raising=False)
+
+
+def wait_until(holds: Callable[[], Any], what: str) -> Any:
+    """The first true value of holds(); fails if none comes within the watchdog's time."""
+    deadline = time.monotonic() + daemon_module.WATCHDOG_S
+    while not (value := holds()):
+        assert time.monotonic() < deadline, f"never came: {what}"
+        time.sleep(0.02)
+    return value
+
+
+@pytest.fixture(name="wait_until")
+def wait_until_fixture() -> Callable[[Callable[[], Any], str], Any]:
+    return wait_until
+
+
+def draw_texture(index: int, size: tuple[int, int]) -> Image.Image:
+    """A smooth picture in which every region differs; a function of the index alone."""
+    coarse = np.random.default_rng(index).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    return Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,11 +79,21 @@ class Dataset:
 
 @pytest.fixture(scope="session")
 def make_dataset(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Dataset]:
-    """make_dataset(count=…, classes=…, size=(w, h)): the same arguments give the same directory."""
+    """make_dataset(count=…, classes=…, size=(w, h)): the same arguments give the same directory.
+
+    Images are of one colour each, or with `texture` no two regions of them are alike. A test that
+    changes files asks for a directory of its own, by a `name` that no other test uses.
+    """
     made: dict[tuple[Any, ...], Dataset] = {}
 
-    def make(count: int = 24, classes: int = 3, size: tuple[int, int] = (64, 48)) -> Dataset:
-        key = (count, classes, size)
+    def make(
+        count: int = 24,
+        classes: int = 3,
+        size: tuple[int, int] = (64, 48),
+        texture: bool = False,
+        name: str = "",
+    ) -> Dataset:
+        key = (count, classes, size, texture, name)
         if key not in made:
             root = tmp_path_factory.mktemp("dataset")
             names = [f"class_{index}" for index in range(classes)]
@@ -49,7 +104,8 @@ def make_dataset(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Data
                 # A flat colour survives JPEG to within a unit or two.
                 colour = (index * 37 % 256, index * 91 % 256, index * 53 % 256)
                 path = root / names[index % classes] / f"{index:05}.jpg"
-                Image.new("RGB", size, colour).save(path, quality=95)
+                image = draw_texture(index, size) if texture else Image.new("RGB", size, colour)
+                image.save(path, quality=95)
                 files.append(path)
             made[key] = Dataset(root, sorted(files, key=lambda path: os.fsencode(path)), names)
         return made[key]
@@ -105,6 +161,20 @@ def make_daemon() -> Iterator[Callable[..., Daemon]]:
 @pytest.fixture
 def daemon(make_daemon: Callable[..., Daemon]) -> Daemon:
     return make_daemon()
+
+
+@pytest.fixture
+def start_rank() -> Iterator[Callable[..., ranks.Rank]]:
+    """start_rank(daemon, pipeline, **loader_options): a process with a loader of its own."""
+    started: list[ranks.Rank] = []
+
+    def start(at: Daemon, pipeline: str = "images", **options: Any) -> ranks.Rank:
+        started.append(ranks.Rank(pipeline=pipeline, address=at.address, **options))
+        return started[-1]
+
+    yield start
+    for rank in started:
+        rank.close()
 
 
 @pytest.fixture

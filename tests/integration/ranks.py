@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank as a process of its own, steered by lines of JSON: what a test kills is a real consumer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+WATCHDOG_S = 60.0
+
+
+class Rank:
+    """One process with one loader, started at once; its owner ends it by close().
+
+    ask() and answer() are apart, so that several ranks can wait at the same time. An answer is a
+    dict; a batch has epoch, step, indices, valid, labels and `at`, the monotonic time at which
+    next() returned. An epoch's end is {"end": True}, an error {"error": its class, "message": …}.
+    """
+
+    def __init__(self, *, environment: dict[str, str] | None = None, **loader: Any) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-u", __file__, json.dumps(loader)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+        )
+        self._pending = b""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, what: str, **arguments: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": what, **arguments}).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def answered(self, within_s: float = 0.0) -> bool:
+        assert self._process.stdout is not None
+        return b"\n" in self._pending or bool(
+            select.select([self._process.stdout], [], [], within_s)[0]
+        )
+
+    def answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + WATCHDOG_S
+        while b"\n" not in self._pending:
+            left = deadline - time.monotonic()
+            assert left > 0 and self.answered(left), f"rank {self.pid} does not answer"
+            more = os.read(self._process.stdout.fileno(), 65536)
+            assert more, f"rank {self.pid} ended with {self._process.wait()}"
+            self._pending += more
+        line, self._pending = self._pending.split(b"\n", 1)
+        return json.loads(line)
+
+    def do(self, what: str, **arguments: Any) -> dict[str, Any]:
+        self.ask(what, **arguments)
+        return self.answer()
+
+    def next(self, **arguments: Any) -> dict[str, Any]:
+        """One batch; an error of the loader's fails the test."""
+        batch = self.do("next", **arguments)
+        assert "error" not in batch, batch
+        return batch
+
+    def take(self, count: int) -> list[dict[str, Any]]:
+        batches = [self.next() for _ in range(count)]
+        assert not any("end" in batch for batch in batches), "the epoch ended before"
+        return batches
+
+    def rest_of_epoch(self) -> list[dict[str, Any]]:
+        batches = []
+        while "end" not in (batch := self.next()):
+            batches.append(batch)
+        return batches
+
+    def kill(self) -> None:
+        """SIGKILL for this process alone: what it forked lives on."""
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """Ends it and all that it forked."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None and not stream.closed:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+
+def indices(batches: list[dict[str, Any]]) -> list[int]:
+    """The items of all rows, in order."""
+    return [index for batch in batches for index in batch["indices"]]
+
+
+class _Served:
+    """The child's side of Rank."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        import spdld
+
+        self._loader = spdld.Loader(options.pop("pipeline"), **options)
+        self._epoch: Any = None
+        self._held: list[Any] = []
+
+    def serve(self) -> None:
+        for line in sys.stdin:
+            command = json.loads(line)
+            try:
+                answer = getattr(self, "do_" + command.pop("do"))(**command)
+            except Exception as error:
+                answer = {"error": type(error).__name__, "message": str(error)}
+            print(json.dumps(answer), flush=True)
+
+    def do_next(self, hold: bool = False) -> dict[str, Any]:
+        if self._epoch is None:
+            self._epoch = iter(self._loader)
+        try:
+            batch = next(self._epoch)
+        except StopIteration:
+            self._epoch = None
+            return {"end": True}
+        at = time.monotonic()
+        if hold:
+            self._held.append(batch)
+        return {
+            "epoch": batch.epoch,
+            "step": batch.step,
+            "indices": batch.indices.tolist(),
+            "valid": batch.valid.tolist(),
+            "labels": batch["label"].tolist() if "label" in batch else None,
+            "sum": int(batch["image"].sum(dtype="int64")) if "image" in batch else None,
+            "at": at,
+        }
+
+    def do_sums(self) -> dict[str, Any]:
+        """Of the held batches as they are now."""
+        return {"sums": [int(batch["image"].sum(dtype="int64")) for batch in self._held]}
+
+    def do_drop(self) -> dict[str, Any]:
+        self._held.clear()
+        return {}
+
+    def do_place(self) -> dict[str, Any]:
+        len(self._loader)  # attaches
+        return {
+            "shard": self._loader.shard,
+            "num_shards": self._loader.num_shards,
+            "steps": len(self._loader),
+            "address": self._loader.address,
+        }
+
+    def do_stats(self) -> dict[str, Any]:
+        return self._loader.stats()
+
+    def do_state(self) -> dict[str, Any]:
+        return {"state": self._loader.state_dict()}
+
+    def do_load(self, state: dict[str, Any]) -> dict[str, Any]:
+        self._loader.load_state_dict(state)
+        self._epoch = None
+        return {}
+
+    def do_fork(self) -> dict[str, Any]:
+        """A child that inherits the sockets and lives until it is killed."""
+        child = os.fork()
+        if child == 0:
+            while True:
+                signal.pause()
+        return {"pid": child}
+
+    def do_close(self) -> dict[str, Any]:
+        self._held.clear()
+        self._loader.close()
+        return {}
+
+
+if __name__ == "__main__":
+    _Served(json.loads(sys.argv[1])).serve()
