@@ -19,7 +19,8 @@ inline Registry fake_registry() {
   };
   const auto scale = [](const Params& params) -> Result<std::unique_ptr<Op>> {
     const auto& range = params.get<std::vector<double>>("range");
-    if (range[0] > range[1]) return error(Code::kInvalidArgument, "scale: range: least is over most");
+    if (range[0] > range[1])
+      return error(Code::kInvalidArgument, "scale: range: least is over most");
     return std::make_unique<FetchOp>();
   };
   return Registry({
