@@ -395,7 +395,9 @@ void DataServer::close(Consumer& consumer, CloseCause cause) {
     forget(consumer);
     return;
   }
-  bool ended = cause == CloseCause::kExit;
+  // Who has detached hangs up after its last lease: its word that it reads nothing any more.
+  const bool detached = consumer.stage == Consumer::Stage::kDetached;
+  bool ended = cause == CloseCause::kExit || (detached && cause == CloseCause::kHangUp);
   if (!consumer.witness && cause == CloseCause::kHangUp) {
     // Nothing tells of its process. A client of ours hangs up after its last lease.
     ended = true;

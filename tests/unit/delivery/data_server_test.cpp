@@ -331,6 +331,18 @@ TEST_F(DataServerTest, TellsOfTheExitAfterTheHangUpOfALiveProcess) {
   ::close(pipe_ends[1]);
 }
 
+TEST_F(DataServerTest, TakesTheHangUpOfAConsumerThatDetachedForItsLastWord) {
+  test::FakeLiveness alive;
+  start(alive);
+  RawClient client(path_);
+  client.attach();
+  client.send(bytes_of(wire::DetachFrame{}, wire::FrameType::kDetach));
+  client.hang_up();
+  EXPECT_THAT(service_.events(4), ElementsAre("attach", "detach", "closed: hang-up", "exited"));
+  EXPECT_EQ(server_->stats().watched_processes, 0u);
+  server_->stop();
+}
+
 TEST_F(DataServerTest, TakesAHangUpForTheExitOfAProcessItCannotSee) {
   test::FakeLiveness blind(/*can_tell=*/false);
   start(blind);
