@@ -122,9 +122,10 @@ SampleFailure Run::failure_of(const Row& row, const Status& why) const {
 }
 
 Status Run::final_error(const Row& row, const Status& why) const {
-  return Status(why.code(), "pipeline '" + plan_->spec.name + "', item " +
-                                std::to_string(row.item) + " (" + source_->uri(row.item) +
-                                "): " + why.message());
+  // It is the item that is invalid; whoever asked for it did so rightly.
+  const Code code = why.code() == Code::kInvalidArgument ? Code::kDataLoss : why.code();
+  return Status(code, "pipeline '" + plan_->spec.name + "', item " + std::to_string(row.item) +
+                          " (" + source_->uri(row.item) + "): " + why.message());
 }
 
 Status Run::replace(Row& row, const Status& why) const {

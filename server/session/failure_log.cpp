@@ -12,7 +12,7 @@ Status FailureLog::admit(const engine::SampleFailure& failure, bool& is_new) {
   is_new = !replaced_.contains(failure.item);
   if (!is_new) return {};
   if (replaced_.size() >= budget_)
-    return Status(failure.status.code(),
+    return Status(Code::kDataLoss,
                   "item " + std::to_string(failure.item) + " (" + failure.uri +
                       "): " + failure.status.message() + "; " + std::to_string(replaced_.size()) +
                       " items were replaced already, which is all that on_error.budget allows: "
