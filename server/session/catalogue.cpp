@@ -36,6 +36,8 @@ source::Order PipelineVersion::order(std::uint64_t seed) const {
           .seed = seed};
 }
 
+std::string PipelineVersion::text_digest() const { return digest_of(plan->spec.canonical_text); }
+
 Catalogue::Catalogue(CatalogueOptions options, Registry registry, source::IoPool& io)
     : options_(std::move(options)), registry_(std::move(registry)), io_(io) {}
 

@@ -33,6 +33,8 @@ struct PipelineVersion {
 
   const std::string& name() const { return plan->spec.name; }
   source::Order order(std::uint64_t seed) const;
+  // Of what its author wrote, whatever the dataset holds by now.
+  std::string text_digest() const;
 };
 using PipelinePtr = std::shared_ptr<const PipelineVersion>;
 

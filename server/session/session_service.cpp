@@ -13,6 +13,21 @@
 namespace spdld::session {
 namespace {
 
+// What ${env:NAME} means in a file that the daemon reads itself. Only what the text asks for: it is
+// kept with the pipeline.
+std::map<std::string, std::string> environment_for(const std::string& yaml) {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const auto equals = text.find('=');
+    if (equals == std::string::npos) continue;
+    const std::string name = text.substr(0, equals);
+    if (yaml.find("${env:" + name + "}") != std::string::npos)
+      variables[name] = text.substr(equals + 1);
+  }
+  return variables;
+}
+
 Catalogue::Progress listing_progress(const Service::Progress& progress) {
   if (!progress) return nullptr;
   return [&progress](std::uint64_t items, const std::string& what) {
@@ -75,17 +90,25 @@ void SessionService::restore(const std::vector<std::string>& files) {
 
 void SessionService::reload(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
-    ApplyRequest request;
-    request.file = file;
-    auto text = spec::read_text_file(file);
-    if (!text) {
-      warn(text.error().message());
-      continue;
-    }
-    request.yaml = std::move(*text);
-    if (auto applied = apply({.uid = geteuid(), .pid = getpid()}, request, nullptr); !applied)
-      warn(file + ": " + applied.error().message());
+    if (Status status = apply_file(file); !status.ok()) warn(file + ": " + status.message());
   }
+}
+
+// A file that has not changed since it was applied is left alone: what operators applied under the
+// same name since then stays.
+Status SessionService::apply_file(const std::string& file) {
+  ApplyRequest request;
+  request.file = file;
+  SPDLD_ASSIGN(request.yaml, spec::read_text_file(file));
+  request.env = environment_for(request.yaml);
+  const Caller self{.uid = geteuid(), .pid = getpid()};
+  SPDLD_ASSIGN(PipelinePtr built, catalogue_.build(self.uid, request, nullptr));
+  Store& store = sessions_.deps().store;
+  SPDLD_ASSIGN(const std::string applied, store.file_digest(file));
+  const std::string digest = built->text_digest();
+  if (applied == digest && catalogue_.find(built->name()) != nullptr) return {};
+  if (auto view = put(self, std::move(built)); !view) return view.error();
+  return store.put_file(file, digest);
 }
 
 PipelineView SessionService::view(const PipelineVersion& pipeline) const {
@@ -109,6 +132,10 @@ Result<PipelineView> SessionService::apply(const Caller& caller, const ApplyRequ
   SPDLD_ASSIGN(PipelinePtr built,
                catalogue_.build(caller.uid, request, listing_progress(progress)));
   if (request.dry_run) return view(*built);
+  return put(caller, std::move(built));
+}
+
+Result<PipelineView> SessionService::put(const Caller& caller, PipelinePtr built) {
   const PipelinePtr before = catalogue_.find(built->name());
   SPDLD_ASSIGN(const PipelinePtr put, catalogue_.put(caller.uid, std::move(built)));
   if (put == before) return view(*put);

@@ -65,6 +65,8 @@ class SessionService final : public Service {
  private:
   PipelineView view(const PipelineVersion& pipeline) const;
   void restore_one(const StoredPipeline& stored) SPDLD_EXCLUDES(mutex_);
+  Result<PipelineView> put(const Caller& caller, PipelinePtr built);
+  Status apply_file(const std::string& file);
   void warn(std::string warning) SPDLD_EXCLUDES(mutex_);
 
   Sessions& sessions_;

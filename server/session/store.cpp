@@ -21,6 +21,7 @@ constexpr int kSchemaVersion = 1;
 constexpr const char* kSchema = R"sql(
   CREATE TABLE IF NOT EXISTS pipelines (
     name TEXT PRIMARY KEY, version INTEGER NOT NULL, owner INTEGER NOT NULL, request TEXT NOT NULL);
+  CREATE TABLE IF NOT EXISTS files (path TEXT PRIMARY KEY, digest TEXT NOT NULL);
   CREATE TABLE IF NOT EXISTS jobs (
     uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL, state TEXT NOT NULL,
     PRIMARY KEY (uid, job, pipeline));
@@ -233,6 +234,23 @@ Result<std::vector<StoredPipeline>> Store::pipelines() {
   }
   if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));
   return found;
+}
+
+Status Store::put_file(const std::string& path, const std::string& digest) {
+  MutexLock lock(mutex_);
+  Statement statement(db_, "INSERT OR REPLACE INTO files VALUES (?, ?)");
+  statement.bind(path).bind(digest);
+  return statement.step() == SQLITE_DONE ? Status() : failure("written");
+}
+
+Result<std::string> Store::file_digest(const std::string& path) {
+  MutexLock lock(mutex_);
+  Statement statement(db_, "SELECT digest FROM files WHERE path = ?");
+  switch (statement.bind(path).step()) {
+    case SQLITE_ROW: return statement.text(0);
+    case SQLITE_DONE: return std::string();
+    default: return tl::unexpected<Status>(failure("read"));
+  }
 }
 
 Status Store::put_job(const StoredJob& job) {

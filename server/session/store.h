@@ -61,6 +61,10 @@ class Store {
   Status remove_pipeline(const std::string& name);
   Result<std::vector<StoredPipeline>> pipelines();
 
+  // The content digest of a pipeline file when it was last applied at start; empty: never.
+  Status put_file(const std::string& path, const std::string& digest);
+  Result<std::string> file_digest(const std::string& path);
+
   Status put_job(const StoredJob& job);
   // With what was replaced in it.
   Status remove_job(const JobKey& key);
