@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """./dev bench handoff: from a finished batch in the daemon to a tensor in the rank.
 
-`spdlctl bench handoff` measures it in C++, this file then in Python: how long next() takes while
-batches are ready, and again with the batch made into torch tensors. The pipeline delivers a few
+spdld_delivery_bench measures delivery alone, a server and a consumer with nothing to decode.
+`spdlctl bench handoff` measures a whole daemon in C++, this file then in Python: how long next()
+takes while batches are ready, and again with the batch made into torch tensors. The pipeline delivers a few
 tiny images, so that making batches is not what is measured.
 """
 
@@ -12,11 +13,12 @@ import argparse
 import json
 import pathlib
 import statistics
+import subprocess
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from daemon import Daemon
+from daemon import Daemon, build_dir
 from PIL import Image
 
 IMAGES = 4096
@@ -79,6 +81,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev bench handoff", description=__doc__)
     parser.add_argument("--rounds", type=int, default=500, help="of eight batches")
     rounds = parser.parse_args().rounds
+    subprocess.run([build_dir() / "bin/spdld_delivery_bench"], check=True)
     with Daemon() as daemon:
         daemon.start()
         daemon.ctl("apply", "-f", write_pipeline(daemon.directory))
