@@ -44,7 +44,8 @@ void Feed::bind(engine::StreamId stream) {
     ended = ended_;
     pump();  // an epoch that is resumed at its very end has nothing but its end to tell
   }
-  if (ended) executor_.close_stream(stream);
+  if (ended) return executor_.close_stream(stream);
+  executor_.wake(stream);  // what was released before had no stream to wake
 }
 
 StepAt Feed::settled(StepAt at) const {

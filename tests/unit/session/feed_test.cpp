@@ -52,12 +52,19 @@ class FeedTest : public ::testing::Test {
 
   void start(std::uint32_t num_shards = 1, StepAt at = {}, std::uint64_t open_epochs = 100,
              bool last_known = false, std::uint32_t shard = 0) {
+    const engine::StreamId stream = open_stream(num_shards, at, open_epochs, last_known, shard);
+    feed_->bind(stream);
+  }
+
+  engine::StreamId open_stream(std::uint32_t num_shards = 1, StepAt at = {},
+                               std::uint64_t open_epochs = 100, bool last_known = false,
+                               std::uint32_t shard = 0) {
     executor_ = std::make_unique<engine::Executor>(engine::ExecutorOptions{.threads = 2});
     auto arena = delivery::Arena::create({.kind = delivery::ArenaKind::kMemfd,
                                           .slot_bytes = plan_->layout.slot_bytes(),
                                           .slot_count = plan_->slots_for(kCredits)},
                                          1, budget_);
-    ASSERT_TRUE(arena) << arena.error().message();
+    EXPECT_TRUE(arena) << arena.error().message();
     feed_ = std::make_shared<Feed>(
         FeedOptions{.timeline = Timeline(kItems, Tail::kDrop, 4, num_shards),
                     .shard = shard,
@@ -70,7 +77,7 @@ class FeedTest : public ::testing::Test {
         std::move(*arena), connection_, *executor_, std::make_shared<Judge>());
     auto run = std::make_shared<engine::Run>(plan_, source_, source::Sampler(kItems, Shuffle{}, 1),
                                              1, 2, 1.0, clock_);
-    feed_->bind(executor_->open_stream(run, feed_));
+    return executor_->open_stream(run, feed_);
   }
 
   // Blocks until a frame of this kind comes; others before it are passed over.
@@ -112,6 +119,17 @@ class FeedTest : public ::testing::Test {
   std::shared_ptr<delivery::Connection> connection_;
   std::shared_ptr<Feed> feed_;
 };
+
+TEST_F(FeedTest, GoesOnAfterAllItsSlotsWereReleasedBeforeItKnewItsStream) {
+  const engine::StreamId stream = open_stream();
+  const std::uint32_t slots = plan_->slots_for(kCredits);
+  for (std::uint64_t step = 0; step < slots; ++step) {
+    EXPECT_EQ(next_batch().step, step);
+    release_all();
+  }
+  feed_->bind(stream);
+  EXPECT_EQ(next_batch().step, slots);
+}
 
 TEST_F(FeedTest, SendsStepsInOrderAndTheEndOfEachEpoch) {
   start();
