@@ -260,7 +260,12 @@ Status DataServer::dispatch(Consumer& consumer, std::span<const std::byte> bytes
     service_.release(connection, release->lease);
     return {};
   }
-  if (consumer.lingers || connection.ending()) return {};  // its words come too late
+  if (consumer.lingers || connection.ending()) {
+    // Its words come too late, but for the one about the leases it has: see close().
+    if (consumer.stage == Stage::kServing && std::holds_alternative<DetachRequest>(request))
+      consumer.stage = Stage::kDetached;
+    return {};
+  }
 
   if (const auto* hello = std::get_if<Hello>(&request)) {
     if (consumer.stage != Stage::kHello) return unexpected("Hello");

@@ -87,11 +87,9 @@ TEST_F(DataServerTest, TakesAConsumerThroughItsLife) {
   release.lease = 11;
   client.send(bytes_of(release, wire::FrameType::kRelease));
   client.hang_up();
-  EXPECT_THAT(service_.events(7), ElementsAre("attach", "release 10", "seek 2 #1", "query #4",
-                                              "detach", "release 11", "closed: hang-up"));
+  EXPECT_THAT(service_.events(8), ElementsAre("attach", "release 10", "seek 2 #1", "query #4",
+                                              "detach", "release 11", "closed: hang-up", "exited"));
   EXPECT_FALSE(connection->send_batch(batch_of_step(10))) << "nobody is there any more";
-  liveness_.end_process();
-  EXPECT_EQ(service_.events(8).back(), "exited");
 }
 
 TEST_F(DataServerTest, TellsOlderAndNewerClientsWhichSideToUpgrade) {
@@ -340,6 +338,26 @@ TEST_F(DataServerTest, TakesTheHangUpOfAConsumerThatDetachedForItsLastWord) {
   client.hang_up();
   EXPECT_THAT(service_.events(4), ElementsAre("attach", "detach", "closed: hang-up", "exited"));
   EXPECT_EQ(server_->stats().watched_processes, 0u);
+  server_->stop();
+}
+
+TEST_F(DataServerTest, HearsADetachThatCrossesABatchOnItsWay) {
+  test::FakeLiveness alive;
+  start(alive);
+  RawClient client(path_);
+  client.attach();
+  const ConnectionPtr connection = service_.connection();
+  // The dispatcher is kept busy until the other end is gone and a batch has failed to reach it.
+  service_.hold();
+  wire::QueryFrame query{};
+  query.kind = wire::QueryKind::kStats;
+  client.send(bytes_of(query, wire::FrameType::kQuery));
+  client.send(bytes_of(wire::DetachFrame{}, wire::FrameType::kDetach));
+  client.hang_up();
+  service_.await_query();
+  EXPECT_FALSE(connection->send_batch(batch_of_step(1)));
+  service_.go_on();
+  EXPECT_THAT(service_.events(4), ElementsAre("attach", "query #0", "closed: hang-up", "exited"));
   server_->stop();
 }
 

@@ -32,6 +32,9 @@ class RecordingService final : public delivery::DataService {
   }
   void query(delivery::Connection&, const delivery::QueryRequest& request) override {
     MutexLock lock(mutex_);
+    asked_ = true;
+    changed_.notify_all();
+    while (held_) changed_.wait(mutex_);
     add("query #" + std::to_string(request.serial));
   }
   void detach(delivery::Connection&) override {
@@ -45,6 +48,21 @@ class RecordingService final : public delivery::DataService {
   void exited(delivery::Connection&) override {
     MutexLock lock(mutex_);
     add("exited");
+  }
+
+  // From hold() to go_on() the next query keeps the dispatcher from all else.
+  void hold() {
+    MutexLock lock(mutex_);
+    held_ = true;
+  }
+  void await_query() {
+    MutexLock lock(mutex_);
+    while (!asked_) changed_.wait(mutex_);
+  }
+  void go_on() {
+    MutexLock lock(mutex_);
+    held_ = false;
+    changed_.notify_all();
   }
 
   // Waits until so many events are there; the events so far.
@@ -72,6 +90,8 @@ class RecordingService final : public delivery::DataService {
 
   Mutex mutex_;
   CondVar changed_;
+  bool held_ SPDLD_GUARDED_BY(mutex_) = false;
+  bool asked_ SPDLD_GUARDED_BY(mutex_) = false;
   std::vector<std::string> events_ SPDLD_GUARDED_BY(mutex_);
   std::vector<delivery::ConnectionPtr> connections_ SPDLD_GUARDED_BY(mutex_);
   std::vector<delivery::AttachRequest> requests_ SPDLD_GUARDED_BY(mutex_);
