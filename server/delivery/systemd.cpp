@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "delivery/systemd.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
 #include <systemd/sd-daemon.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <utility>
 
@@ -40,6 +42,11 @@ Result<std::vector<ActivatedSocket>> activated_sockets() {
                       "socket; its unit needs {}",
                       socket.name,
                       type == SOCK_SEQPACKET ? "ListenSequentialPacket=" : "ListenStream="));
+    }
+    // systemd's default is a blocking listener, in whose accept() the dispatcher would be stuck.
+    const int flags = fcntl(socket.fd.get(), F_GETFL);
+    if (flags < 0 || fcntl(socket.fd.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
+      return tl::unexpected(errno_status(errno, "socket '" + socket.name + "': O_NONBLOCK"));
     }
   }
   return sockets;
