@@ -21,6 +21,8 @@ from integration import ranks
 from PIL import Image
 
 Daemon = daemon_module.Daemon
+# Batches whose fields are all below 64 KiB are copied at hand-out; what a test wants held is larger.
+LARGE = ["fetch", "decode_image", {"resize": {"size": [128, 128]}}]
 # What a launcher around the tests would have its processes believe.
 LAUNCHER = [
     "RANK",
@@ -135,8 +137,21 @@ def write_pipeline(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
         }
         spec.update(sections)
         path = tmp_path / f"{name}.yaml"
-        path.write_text(json.dumps(spec, indent=2))  # JSON is YAML
+        lines = [f"{key}: {json.dumps(value)}\n" for key, value in spec.items()]
+        path.write_text("".join(lines))  # JSON is YAML
         return path
+
+    return write
+
+
+@pytest.fixture
+def write_large_pipeline(
+    write_pipeline: Callable[..., pathlib.Path],
+) -> Callable[..., pathlib.Path]:
+    """As write_pipeline, with images so large that a batch of two is leased and not copied."""
+
+    def write(data: Dataset, **sections: Any) -> pathlib.Path:
+        return write_pipeline(data, **{"stages": LARGE, **sections})
 
     return write
 

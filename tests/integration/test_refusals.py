@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever is refused says what failed, on which thing, and what to do."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import socket
+import struct
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import daemon as daemon_module
+import pytest
+from integration.ranks import Rank
+
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to run the daemon as another")
+
+
+@pytest.fixture
+def running(
+    make_daemon: Callable[..., Any], write_pipeline: Callable[..., Any], dataset: Any
+) -> Any:
+    return make_daemon(pipelines=[write_pipeline(dataset)])
+
+
+def test_a_plan_that_the_arena_budget_cannot_hold_is_refused_with_the_numbers(
+    make_daemon: Callable[..., Any], write_pipeline: Callable[..., Any], dataset: Any
+) -> None:
+    pipeline = write_pipeline(
+        dataset, stages=["fetch", "decode_image", {"resize": {"size": [256, 256]}}]
+    )
+    daemon = make_daemon(pipelines=[pipeline], settings={"arena": {"budget": "1MiB"}})
+    done = daemon.ctl("consume", "images", check=False)
+    assert done.returncode == 1
+    assert re.search(
+        r"pipeline 'images' needs \d+ slots of 768\.\d KiB for shard 0 of 1: .* needs 4\.\d MiB, "
+        r"but the arena budget of 1\.0 MiB has 1\.0 MiB left \(0 B in use\); raise arena\.budget, "
+        r"or lower batch\.size or delivery\.prefetch",
+        done.stderr,
+    ), done.stderr
+    assert daemon.ctl_json("status")["arena_used"] == 0
+    assert daemon.ctl("consume", "images", "--batch-size", "1", "--prefetch", "2").returncode == 0
+
+
+@as_root
+def test_a_state_dir_that_cannot_be_written_is_refused_at_the_start() -> None:
+    with daemon_module.Daemon(uid=NOBODY) as daemon:
+        os.chown(daemon.state_dir, 0, 0)
+        daemon.state_dir.chmod(0o755)
+        with pytest.raises(RuntimeError) as refused:
+            daemon.start()
+    assert f"state_dir {daemon.state_dir} cannot be written by uid {NOBODY}" in str(refused.value)
+    assert "chown it to the daemon's user, mount it writable" in str(refused.value)
+    assert "ended with 1" in str(refused.value)
+
+
+@pytest.fixture
+def small_disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A file system with room for the daemon's record and little more."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a file system")
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k,mode=0700", "tmpfs", str(directory)]
+    mounted = subprocess.run(mount, capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"no file system may be mounted here: {mounted.stderr.strip()}")
+    yield directory
+    subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+def fill(directory: pathlib.Path) -> pathlib.Path:
+    rubbish = directory / "rubbish"
+    with rubbish.open("wb", buffering=0) as out:
+        try:
+            while True:
+                out.write(bytes(4096))
+        except OSError:
+            return rubbish
+
+
+def test_a_full_state_dir_is_told_and_nothing_is_lost_once_there_is_room(
+    make_daemon: Callable[..., Any],
+    write_pipeline: Callable[..., Any],
+    dataset: Any,
+    small_disk: pathlib.Path,
+) -> None:
+    daemon = make_daemon(
+        pipelines=[write_pipeline(dataset)], settings={"state_dir": str(small_disk)}
+    )
+    rubbish = fill(small_disk)
+    create = ["job", "create", "run", "--pipeline", "images"]
+    refused = daemon.ctl(*create, check=False)
+    assert refused.returncode == 1
+    assert f"{small_disk}/spdld.sqlite could not be " in refused.stderr
+    assert "state_dir" in refused.stderr
+    assert daemon.ctl_json("get", "jobs") == [], "what is not kept is not there"
+    assert daemon.ctl("consume", "images", "--batches", "2").returncode == 0
+    rubbish.unlink()
+    daemon.ctl(*create)
+    daemon.restart()
+    assert [job["job"] for job in daemon.ctl_json("get", "jobs")] == ["run"]
+
+
+def test_a_daemon_that_starts_on_a_full_state_dir_says_so(small_disk: pathlib.Path) -> None:
+    fill(small_disk)
+    with (
+        daemon_module.Daemon(settings={"state_dir": str(small_disk)}) as daemon,
+        pytest.raises(RuntimeError) as refused,
+    ):
+        daemon.start()
+    assert f"{small_disk}/spdld.sqlite could not be " in str(refused.value)
+
+
+@as_root
+def test_a_dataset_that_the_daemon_may_not_read_is_refused_with_a_way_in(
+    write_pipeline: Callable[..., Any], make_dataset: Callable[..., Any]
+) -> None:
+    data = make_dataset(count=6, name="closed")
+    data.root.chmod(0o700)
+    for above in (data.root.parent, data.root.parent.parent):
+        above.chmod(0o755)
+    with daemon_module.Daemon(uid=NOBODY).start() as daemon:
+        done = daemon.ctl("apply", "-f", write_pipeline(data), check=False)
+        assert done.returncode == 1
+        assert f"pipeline 'images': cannot list {data.root}" in done.stderr
+        assert f"{data.root} is drwx------ of uid 0 and gid 0" in done.stderr
+        assert (
+            f"spdld runs as uid {NOBODY}; let it in with 'setfacl -m u:{NOBODY}:rx" in done.stderr
+        )
+        data.root.chmod(0o755)
+        assert daemon.ctl("apply", "-f", write_pipeline(data)).returncode == 0
+
+
+@as_root
+def test_a_file_that_the_daemon_may_not_read_is_not_replaced_but_fails(
+    write_pipeline: Callable[..., Any], make_dataset: Callable[..., Any]
+) -> None:
+    data = make_dataset(count=8, name="closed-file")
+    for above in (data.root, data.root.parent, data.root.parent.parent):
+        above.chmod(0o755)
+    data.files[3].chmod(0o600)
+    with daemon_module.Daemon(uid=NOBODY).start() as daemon:
+        daemon.ctl("apply", "-f", write_pipeline(data))
+        done = daemon.ctl("consume", "images", check=False)
+    assert done.returncode == 1
+    assert f"item 3 ({data.files[3].relative_to(data.root)})" in done.stderr
+    assert f"let it in with 'setfacl -m u:{NOBODY}:r {data.files[3]}'" in done.stderr
+
+
+def test_data_outside_of_the_roots_is_refused(
+    make_daemon: Callable[..., Any], write_pipeline: Callable[..., Any], dataset: Any
+) -> None:
+    daemon = make_daemon(settings={"access": {"roots": ["/srv", "/usr"]}})
+    done = daemon.ctl("apply", "-f", write_pipeline(dataset), check=False)
+    assert done.returncode == 1
+    assert f"{dataset.root} lies below none of access.roots (/srv, /usr)" in done.stderr
+
+
+def test_an_unknown_op_is_refused_with_its_place_and_the_nearest_name(
+    running: Any, tmp_path: pathlib.Path, dataset: Any
+) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(
+        "pipeline: wrong\n"
+        f"source: {{files: {{root: {dataset.root}}}}}\n"
+        "stages:\n"
+        "  - fetch\n"
+        "  - decode_imge: {mode: rgb}\n"
+        "batch: {size: 4}\n"
+    )
+    done = running.ctl("apply", "-f", file, check=False)
+    assert done.returncode == 2
+    assert re.search(rf"{file}:5:5: .*decode_imge.*decode_image", done.stderr), done.stderr
+    assert [p["name"] for p in running.ctl_json("get", "pipelines")] == ["images"]
+
+
+def test_an_invalid_pipeline_of_the_configuration_leaves_the_others_running(
+    make_daemon: Callable[..., Any],
+    write_pipeline: Callable[..., Any],
+    dataset: Any,
+    tmp_path: pathlib.Path,
+) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("pipeline: wrong\nsuorce: {}\n")
+    daemon = make_daemon(pipelines=[wrong, write_pipeline(dataset)])
+    assert f"{wrong}:2:1" in daemon.log()
+    assert daemon.ctl("consume", "images").returncode == 0
+
+
+def test_a_wrong_configuration_ends_the_daemon_with_the_place() -> None:
+    with (
+        daemon_module.Daemon(settings={"arena": {"bugdet": "1GiB"}}) as daemon,
+        pytest.raises(RuntimeError) as refused,
+    ):
+        daemon.start()
+    assert "ended with 2" in str(refused.value)
+    assert re.search(rf"{daemon.config_file}:\d+:\d+: .*bugdet.*budget", str(refused.value))
+
+
+def test_a_second_daemon_at_the_same_place_is_refused(running: Any) -> None:
+    second = subprocess.run(
+        [daemon_module.build_dir() / "bin/spdld", "--config", running.config_file],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert second.returncode == 1
+    assert running.address in second.stderr
+    assert str(running.pid) in second.stderr
+    assert running.ctl("status").returncode == 0
+
+
+def test_a_world_size_without_a_rank_is_refused(
+    make_daemon: Callable[..., Any], write_pipeline: Callable[..., Any], dataset: Any
+) -> None:
+    daemon = make_daemon(
+        pipelines=[write_pipeline(dataset)], environment={"WORLD_SIZE": "2", "RANK": ""}
+    )
+    done = daemon.ctl("consume", "images", check=False)
+    assert done.returncode != 0
+    assert "WORLD_SIZE is 2, but no rank is to be found" in done.stderr
+    assert "give Loader a rank" in done.stderr
+
+
+def test_a_shard_that_is_held_is_refused_with_its_holders_pid(
+    running: Any, start_rank: Callable[..., Rank]
+) -> None:
+    holder = start_rank(running, job="run", rank=0, world_size=2)
+    holder.take(1)
+    done = running.ctl(
+        *("consume", "images", "--job", "run", "--rank", "0", "--world-size", "2"), check=False
+    )
+    assert done.returncode == 1
+    assert re.search(
+        rf"shard 0 of 2 of job 'run' is read by pid {holder.pid} \(session (\d+)\): give each rank "
+        r"its own shard, or end that one with 'spdlctl evict \1'",
+        done.stderr,
+    ), done.stderr
+    holder.take(1)
+
+
+def hello(protocol_min: int, protocol_max: int) -> bytes:
+    client = b"test client 9.9"
+    return struct.pack("<IIIIII48s", 1, 72, 0x4C445053, protocol_min, protocol_max, 0, client)
+
+
+@pytest.mark.parametrize(("speaks", "upgrade"), [((7, 9), "daemon"), ((0, 0), "client")])
+def test_a_client_of_another_version_is_told_who_should_upgrade(
+    running: Any, speaks: tuple[int, int], upgrade: str
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.settimeout(60)
+        client.connect(f"{running.address}/data.sock")
+        client.send(hello(*speaks))
+        answer = client.recv(65536)
+        kind, size, code, fatal, text_bytes, _ = struct.unpack_from("<IIIIII", answer)
+        assert (kind, size, fatal) == (65, len(answer), 1)
+        assert code == 9  # FAILED_PRECONDITION
+        text = answer[24 : 24 + text_bytes].decode()
+        assert client.recv(65536) == b"", "the connection ends with the word"
+    low, high = speaks
+    assert f"test client 9.9 speaks the data protocols {low} to {high}" in text
+    assert text.endswith(f"upgrade the {upgrade}")
+
+
+def test_a_range_of_versions_that_meets_the_daemons_is_welcome(running: Any) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.settimeout(60)
+        client.connect(f"{running.address}/data.sock")
+        client.send(hello(1, 9))
+        kind, _, magic, protocol = struct.unpack_from("<IIII", client.recv(65536))
+    assert (kind, magic, protocol) == (64, 0x4C445053, 1)
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\x00", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 32768])
+def test_garbage_on_the_data_socket_harms_nobody(
+    running: Any, start_rank: Callable[..., Rank], garbage: bytes
+) -> None:
+    rank = start_rank(running)
+    rank.take(1)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.settimeout(60)
+        client.connect(f"{running.address}/data.sock")
+        client.send(garbage)
+        answers = [client.recv(65536)]
+        while answers[-1]:
+            answers.append(client.recv(65536))
+    assert all(struct.unpack_from("<I", answer)[0] == 65 for answer in answers[:-1])
+    rank.take(2)
+
+
+def test_a_caller_who_holds_every_credit_is_told_which_batches(
+    make_daemon: Callable[..., Any],
+    write_large_pipeline: Callable[..., Any],
+    dataset: Any,
+    start_rank: Callable[..., Rank],
+) -> None:
+    rank = start_rank(make_daemon(pipelines=[write_large_pipeline(dataset)]), prefetch=2)
+    for _ in range(2):
+        rank.next(hold=True)
+    refused = rank.do("next")
+    assert refused["error"] == "LeaseError"
+    assert "holds all 2 batches that it may hold" in refused["message"]
+    assert "(step 0 of epoch 0, step 1 of epoch 0)" in refused["message"]
+    assert "let go of one, copy what you keep, or raise prefetch" in refused["message"]
+    rank.do("drop")
+    assert [batch["step"] for batch in rank.take(2)] == [2, 3]
+
+
+def test_an_evicted_consumer_is_told_why_and_stays_away(
+    running: Any, start_rank: Callable[..., Rank]
+) -> None:
+    rank = start_rank(running)
+    rank.take(1)
+    [session] = running.ctl_json("get", "sessions")
+    running.ctl("evict", str(session["id"]), "--reason", "the node is drained")
+    while "error" not in (batch := rank.do("next")):
+        assert "end" not in batch
+    assert batch["error"] == "PipelineError"
+    assert "the node is drained" in batch["message"]
+    assert running.ctl_json("get", "sessions") == []
+    again = running.ctl("evict", str(session["id"]), check=False)
+    assert again.returncode == 1
+    assert f"there is no session {session['id']}" in again.stderr
+
+
+def test_an_unknown_pipeline_is_refused_with_those_that_there_are(running: Any) -> None:
+    done = running.ctl("consume", "imges", check=False)
+    assert done.returncode == 1
+    assert "there is no pipeline 'imges'; there are: images" in done.stderr
+
+
+def test_a_daemon_without_pipelines_says_how_to_apply_one(make_daemon: Callable[..., Any]) -> None:
+    done = make_daemon().ctl("consume", "images", check=False)
+    assert done.returncode == 1
+    assert "none has been applied yet: 'spdlctl apply -f FILE' does it" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("ends", "why"),
+    [("stop", "there is no such socket"), ("kill", "the socket is there, but nobody listens")],
+)
+def test_without_a_daemon_spdlctl_ends_with_3(running: Any, ends: str, why: str) -> None:
+    getattr(running, ends)()
+    for command in (["status"], ["get", "jobs"], ["job", "advance", "run"]):
+        done = running.ctl(*command, check=False)
+        assert done.returncode == 3, done.stderr
+        assert f"no daemon answers at {running.address}/control.sock: {why}" in done.stderr
+        assert "systemctl start spdld" in done.stderr
+    running.start()
+    assert running.ctl("status").returncode == 0
+
+
+def test_a_consumer_without_a_daemon_ends_with_3(running: Any) -> None:
+    running.kill()
+    done = running.ctl("consume", "images", check=False)
+    assert done.returncode == 3, done.stderr
+    assert f"no spdld daemon answers at {running.address}" in done.stderr
