@@ -66,6 +66,17 @@ Result<std::pair<UniqueFd, UniqueFd>> open_posix() {
   return std::pair{std::move(writable), std::move(readable)};
 }
 
+// ftruncate promises nothing: pages that cannot be had later would be a SIGBUS in the writer.
+// Returns errno's number.
+int take_pages(int fd, std::uint64_t offset, std::uint64_t bytes) {
+  int failed = 0;
+  do {
+    failed =
+        ::fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  } while (failed == EINTR);
+  return failed;
+}
+
 Status no_room(ArenaKind kind, std::uint64_t bytes, int why) {
   const std::string what =
       fmt::format("an arena of {} ({})", format_bytes(bytes), arena_kind_name(kind));
@@ -148,12 +159,12 @@ Result<std::unique_ptr<Arena>> Arena::create(const ArenaShape& shape, std::uint3
   const int fd = arena->fd_.get();
   const auto size = static_cast<off_t>(total);
   if (::ftruncate(fd, size) != 0) return tl::unexpected(no_room(shape.kind, total, errno));
-  // ftruncate promises nothing: pages that cannot be had later would be a SIGBUS in the writer.
-  int failed = 0;
-  do {
-    failed = ::fallocate(fd, 0, 0, size) == 0 ? 0 : errno;
-  } while (failed == EINTR);
-  if (failed != 0) return tl::unexpected(no_room(shape.kind, total, failed));
+  // Huge pages and /dev/shm have pools of their own, which others may empty meanwhile: taken at
+  // once.
+  arena->backed_.assign(shape.slot_count, shape.kind != ArenaKind::kMemfd);
+  const std::uint64_t at_once = shape.kind == ArenaKind::kMemfd ? arena->slots_offset_ : total;
+  if (const int failed = take_pages(fd, 0, at_once); failed != 0)
+    return tl::unexpected(no_room(shape.kind, total, failed));
 
   void* base = ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) return tl::unexpected(no_room(shape.kind, total, errno));
@@ -169,6 +180,14 @@ Result<std::unique_ptr<Arena>> Arena::create(const ArenaShape& shape, std::uint3
   }
   arena->write_header();
   return arena;
+}
+
+Status Arena::back(std::uint32_t index) {
+  if (backed_[index] != 0) return {};
+  const int failed = take_pages(fd_.get(), slot_offset(index), slot_stride_);
+  if (failed != 0) return no_room(shape_.kind, slot_stride_, failed);
+  backed_[index] = 1;
+  return {};
 }
 
 Arena::~Arena() {

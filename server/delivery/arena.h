@@ -36,9 +36,11 @@ struct ArenaShape {
 std::uint64_t arena_bytes(const ArenaShape& shape);
 
 // One mapping that the daemon writes and consumers read: owns the memory, its fd and its part of
-// the budget. Its pages are there from the start, so that writing never meets SIGBUS; a full
-// machine is create()'s error. Immutable but for the slots' bytes; who may write a slot when is
-// SlotTable's matter. Consumers that still map it keep the memory alive after it is gone.
+// the budget. A slot's pages are taken by back(), before it is first written: writing never meets
+// SIGBUS, and the first batch need not wait until all slots are zeroed. A full machine is
+// create()'s error, or back()'s if it fills up in between. Immutable but for the slots; who may
+// write one when is SlotTable's matter. Consumers that still map it keep the memory alive after it
+// is gone.
 class Arena {
  public:
   static Result<std::unique_ptr<Arena>> create(const ArenaShape& shape, std::uint32_t arena_id,
@@ -52,6 +54,8 @@ class Arena {
   std::uint64_t total_bytes() const { return total_bytes_; }
   std::span<const std::uint8_t, 16> generation() const;
 
+  // Before the slot is written, by whoever has it on loan: cheap but for the first time.
+  Status back(std::uint32_t index);
   std::span<std::byte> slot(std::uint32_t index) const;  // slot_bytes long
   std::uint64_t slot_offset(std::uint32_t index) const;  // from the arena's first byte
 
@@ -72,6 +76,7 @@ class Arena {
   UniqueFd fd_;
   UniqueFd client_fd_;  // posix alone: opened read-only
   std::byte* base_ = nullptr;
+  std::vector<std::uint8_t> backed_;  // by slot; each is its borrower's alone
   ArenaBudget::Reservation reservation_;
 };
 

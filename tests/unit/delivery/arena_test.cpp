@@ -84,8 +84,25 @@ TEST_F(ArenaTest, LetsNobodyWriteOrResizeThroughItsFd) {
   }
 }
 
-TEST_F(ArenaTest, HasAllItsPagesFromTheStart) {
+TEST_F(ArenaTest, TakesASlotsPagesOnceAndBeforeItIsWritten) {
   const auto arena = make({.kind = ArenaKind::kMemfd, .slot_bytes = kMiB, .slot_count = 4});
+  const auto pages_bytes = [&] {
+    struct stat found {};
+    EXPECT_EQ(::fstat(arena->client_fd(), &found), 0);
+    return static_cast<std::uint64_t>(found.st_blocks) * 512;
+  };
+  EXPECT_LT(pages_bytes(), kMiB);
+  ASSERT_TRUE(arena->back(2).ok());
+  EXPECT_GE(pages_bytes(), kMiB);
+  const std::uint64_t before = pages_bytes();
+  ASSERT_TRUE(arena->back(2).ok());
+  EXPECT_EQ(pages_bytes(), before);
+  for (std::uint32_t slot = 0; slot < 4; ++slot) ASSERT_TRUE(arena->back(slot).ok());
+  EXPECT_GE(pages_bytes(), arena->total_bytes());
+}
+
+TEST_F(ArenaTest, OfKindPosixHasAllItsPagesFromTheStart) {
+  const auto arena = make({.kind = ArenaKind::kPosix, .slot_bytes = kMiB, .slot_count = 4});
   struct stat found {};
   ASSERT_EQ(::fstat(arena->client_fd(), &found), 0);
   EXPECT_GE(static_cast<std::uint64_t>(found.st_blocks) * 512, arena->total_bytes());
