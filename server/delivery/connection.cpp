@@ -144,6 +144,7 @@ bool Connection::send(Outgoing frame) {
   {
     MutexLock lock(mutex_);
     if (ending_ || broken_ || !socket_) return false;
+    lent_ = lent_ || frame.fd;
     const Flow flow = queue_.empty() ? write(frame) : Flow::kBlocked;
     sent = flow != Flow::kBroken;
     if (flow == Flow::kBlocked) {
@@ -240,6 +241,11 @@ bool Connection::overflowed() const {
 bool Connection::finished() const {
   MutexLock lock(mutex_);
   return ending_ && (queue_.empty() || broken_);
+}
+
+bool Connection::lent() const {
+  MutexLock lock(mutex_);
+  return lent_;
 }
 
 int Connection::socket() const {

@@ -79,6 +79,7 @@ class Connection {
   bool finished() const SPDLD_EXCLUDES(mutex_);  // ending, and nothing left to send
   int socket() const SPDLD_EXCLUDES(mutex_);
   UniqueFd close() SPDLD_EXCLUDES(mutex_);
+  bool lent() const SPDLD_EXCLUDES(mutex_);  // an arena was sent
 
   const std::uint64_t id_;
   const Peer peer_;
@@ -90,6 +91,7 @@ class Connection {
   bool ending_ SPDLD_GUARDED_BY(mutex_) = false;
   bool broken_ SPDLD_GUARDED_BY(mutex_) = false;
   bool overflowed_ SPDLD_GUARDED_BY(mutex_) = false;
+  bool lent_ SPDLD_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace spdld::delivery

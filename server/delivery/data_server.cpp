@@ -389,7 +389,7 @@ void DataServer::process_exited(std::uint64_t id) {
 }
 
 // Ends the connection, but not always what is known of its process: until that has ended, it may
-// read what it was lent.
+// read what it was lent, if anything.
 void DataServer::close(Consumer& consumer, CloseCause cause) {
   consumer.open = false;
   bump(counters_.connections, -1);
@@ -402,11 +402,12 @@ void DataServer::close(Consumer& consumer, CloseCause cause) {
   }
   // Who has detached hangs up after its last lease: its word that it reads nothing any more.
   const bool detached = consumer.stage == Consumer::Stage::kDetached;
-  bool ended = cause == CloseCause::kExit || (detached && cause == CloseCause::kHangUp);
+  bool ended = cause == CloseCause::kExit || !connection.lent() ||
+               (detached && cause == CloseCause::kHangUp);
   if (!consumer.witness && cause == CloseCause::kHangUp) {
     // Nothing tells of its process. A client of ours hangs up after its last lease.
     ended = true;
-  } else if (!consumer.witness) {
+  } else if (!consumer.witness && !ended) {
     // We hang up, and see by the same socket when the consumer has.
     (void)::shutdown(socket.get(), SHUT_WR);
     consumer.witness = std::move(socket);

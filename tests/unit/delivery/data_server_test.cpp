@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "delivery/arena.h"
+#include "delivery/memory_probe.h"
 #include "delivery/peer.h"
 #include "tests/unit/delivery/raw_client.h"
 #include "tests/unit/delivery/recording_service.h"
@@ -38,6 +40,13 @@ class DataServerTest : public ::testing::Test {
     server_ = std::move(*DataServer::start(std::move(*listener), options, liveness, service_));
   }
   void start() { start(liveness_); }
+  // Gives the consumer that attached first something to read.
+  void lend() {
+    const ArenaShape shape{.kind = ArenaKind::kMemfd, .slot_bytes = 4096, .slot_count = 1};
+    const auto arena = Arena::create(shape, 1, budget_);
+    ASSERT_TRUE(arena) << arena.error().message();
+    ASSERT_TRUE(service_.connection()->send_arena_open(**arena));
+  }
 
   test::ScratchDir dir_;
   RuntimeLock lock_ = std::move(*RuntimeLock::take(dir_.path()));
@@ -45,6 +54,7 @@ class DataServerTest : public ::testing::Test {
   PidfdLiveness pidfds_;
   test::FakeLiveness liveness_;
   test::RecordingService service_;
+  ArenaBudget budget_{std::uint64_t{1} << 20};
   std::unique_ptr<DataServer> server_;
 };
 
@@ -228,7 +238,7 @@ TEST_F(DataServerTest, SaysItsLastWordToASlowReader) {
   EXPECT_EQ(client.expect<wire::ByeFrame>(wire::FrameType::kBye).reason, wire::ByeReason::kEvicted);
   EXPECT_EQ(client.rest(), "by an operator");
   EXPECT_FALSE(client.receive());
-  EXPECT_THAT(service_.events(2), ElementsAre("attach", "closed: server"));
+  EXPECT_THAT(service_.events(3), ElementsAre("attach", "closed: server", "exited"));
 }
 
 TEST_F(DataServerTest, DisconnectsWhoNeverReads) {
@@ -239,7 +249,7 @@ TEST_F(DataServerTest, DisconnectsWhoNeverReads) {
   std::uint64_t sent = 0;
   while (connection->send_batch(batch_of_step(sent))) ++sent;
   EXPECT_GT(sent, Connection::kMaxQueuedFrames);
-  EXPECT_THAT(service_.events(2), ElementsAre("attach", "closed: overflow"));
+  EXPECT_THAT(service_.events(3), ElementsAre("attach", "closed: overflow", "exited"));
   EXPECT_EQ(server_->stats().overflows, 1u);
 }
 
@@ -315,11 +325,13 @@ TEST_F(DataServerTest, TellsOfTheExitAfterTheHangUpOfALiveProcess) {
   if (consumer == 0) {
     RawClient client(path_);
     client.attach();
+    client.expect<wire::ArenaOpenFrame>(wire::FrameType::kArenaOpen);
     client.hang_up();
     char byte = 0;
     (void)!::read(pipe_ends[0], &byte, 1);
     ::_exit(0);
   }
+  lend();
   EXPECT_THAT(service_.events(2), ElementsAre("attach", "closed: hang-up"));
   EXPECT_EQ(server_->stats().watched_processes, 1u);
   (void)!::write(pipe_ends[1], "x", 1);
@@ -334,9 +346,22 @@ TEST_F(DataServerTest, TakesTheHangUpOfAConsumerThatDetachedForItsLastWord) {
   start(alive);
   RawClient client(path_);
   client.attach();
+  lend();
   client.send(bytes_of(wire::DetachFrame{}, wire::FrameType::kDetach));
   client.hang_up();
   EXPECT_THAT(service_.events(4), ElementsAre("attach", "detach", "closed: hang-up", "exited"));
+  EXPECT_EQ(server_->stats().watched_processes, 0u);
+  server_->stop();
+}
+
+TEST_F(DataServerTest, ForgetsAtOnceWhomItRefusedBeforeItLentAnything) {
+  test::FakeLiveness alive;
+  start(alive);
+  RawClient client(path_);
+  client.attach();
+  service_.connection()->fail(Status(Code::kNotFound, "there is no pipeline 'p'"));
+  EXPECT_EQ(client.last_words(), "there is no pipeline 'p'");
+  EXPECT_THAT(service_.events(3), ElementsAre("attach", "closed: server", "exited"));
   EXPECT_EQ(server_->stats().watched_processes, 0u);
   server_->stop();
 }
@@ -347,6 +372,7 @@ TEST_F(DataServerTest, HearsADetachThatCrossesABatchOnItsWay) {
   RawClient client(path_);
   client.attach();
   const ConnectionPtr connection = service_.connection();
+  lend();
   // The dispatcher is kept busy until the other end is gone and a batch has failed to reach it.
   service_.hold();
   wire::QueryFrame query{};
@@ -377,6 +403,8 @@ TEST_F(DataServerTest, WaitsForTheHangUpOfAnUnseenProcessThatItDisconnected) {
   start(blind);
   RawClient client(path_);
   client.attach();
+  lend();
+  client.expect<wire::ArenaOpenFrame>(wire::FrameType::kArenaOpen);
   service_.connection()->fail(Status(Code::kInternal, "the run failed"));
   EXPECT_EQ(client.last_words(), "the run failed");
   EXPECT_THAT(service_.events(2), ElementsAre("attach", "closed: server"));
@@ -476,7 +504,7 @@ TEST_F(DataServerTest, SaysFarewellWhenItStops) {
   EXPECT_EQ(client.expect<wire::ByeFrame>(wire::FrameType::kBye).reason,
             wire::ByeReason::kShutdown);
   EXPECT_FALSE(client.receive());
-  EXPECT_THAT(service_.events(2), ElementsAre("attach", "closed: server"));
+  EXPECT_THAT(service_.events(3), ElementsAre("attach", "closed: server", "exited"));
   server_.reset();
   EXPECT_FALSE(connection->send_batch(batch_of_step(1))) << "it may outlive the server";
 }
