@@ -77,6 +77,7 @@ Link::Link(const std::string& socket_path, const std::string& client_name, const
     read_attached(frame);
     break;
   }
+  serving_ = true;
   waiting.alive();
 }
 
@@ -176,7 +177,9 @@ bool Link::digest(std::span<const std::byte> frame, Waiting* waiting) {
       const std::string text = text_after<wire::ErrorFrame>(frame, error->text_bytes);
       const int code = static_cast<int>(error->code);
       if (error->fatal != 0) channel_->lost();
-      if (code == kUnavailable && error->fatal != 0) throw LinkLost{text};
+      // Whoever cannot be served yet may try again. Once it is served, it is the data that cannot
+      // be had, by now after all retries: that is for the caller to know.
+      if (code == kUnavailable && error->fatal != 0 && !serving_) throw LinkLost{text};
       if (!welcomed_) throw ConnectionError(code, text);
       throw PipelineError(code, text);
     }

@@ -89,6 +89,7 @@ class Link {
   std::shared_ptr<Channel> channel_;
   Attached attached_;
   bool welcomed_ = false;
+  bool serving_ = false;  // has attached
   std::vector<std::byte> buffer_;
   UniqueFd fd_;                    // came with the frame in buffer_
   std::deque<Received> deferred_;  // came while an answer was waited for

@@ -167,6 +167,9 @@ class FakeService final : public delivery::DataService {
       pump(session);
     }
   }
+  void fail_all(const Status& status) {
+    for (auto& [id, session] : sessions_) session.connection->fail(status);
+  }
   void say_bye(wire::ByeReason reason, const std::string& text) {
     for (auto& [id, session] : sessions_) session.connection->bye(reason, text);
   }

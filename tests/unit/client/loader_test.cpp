@@ -404,6 +404,19 @@ TEST(Loader, PassesOnWhyTheDaemonRefuses) {
   }
 }
 
+TEST(Loader, PassesOnThatItsDataCannotBeHadThoughTheDaemonCan) {
+  FakeDaemon daemon({.steps = 100});
+  Loader loader = open(daemon);
+  loader.next();
+  daemon.run([](test::FakeService& service) {
+    service.fail_all(Status(Code::kUnavailable, "cannot read /data/7.jpg, also after 5 retries"));
+  });
+  EXPECT_EQ(thrown<PipelineError>([&] {
+              for (;;) loader.next();
+            }),
+            "cannot read /data/7.jpg, also after 5 retries");
+}
+
 TEST(Loader, StopsWhenItIsEvicted) {
   FakeDaemon daemon({.steps = 100});
   Loader loader = open(daemon);
