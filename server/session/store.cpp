@@ -30,10 +30,24 @@ constexpr const char* kSchema = R"sql(
     PRIMARY KEY (uid, job, pipeline, item)) WITHOUT ROWID;
 )sql";
 
-std::string request_text(const ApplyRequest& request) {
-  return json{
-      {"yaml", request.yaml}, {"file", request.file}, {"vars", request.vars}, {"env", request.env}}
-      .dump();
+// What is not UTF-8 cannot be kept, and would not be the same when it came back.
+Result<std::string> text_of(const json& value, const std::string& what) {
+  try {
+    return value.dump();
+  } catch (const json::exception&) {
+    return error(Code::kInvalidArgument, what +
+                                             " cannot be kept: its name, text or one of its "
+                                             "variables is not UTF-8; write it in UTF-8");
+  }
+}
+
+Result<std::string> request_text(const StoredPipeline& pipeline) {
+  const ApplyRequest& request = pipeline.request;
+  return text_of(json{{"yaml", request.yaml},
+                      {"file", request.file},
+                      {"vars", request.vars},
+                      {"env", request.env}},
+                 "pipeline '" + pipeline.name + "'");
 }
 
 ApplyRequest parse_request(const std::string& text) {
@@ -46,7 +60,7 @@ ApplyRequest parse_request(const std::string& text) {
   return request;
 }
 
-std::string job_text(const StoredJob& job) {
+Result<std::string> job_text(const StoredJob& job) {
   json cuts = json::array();
   for (const Timeline::Cut& cut : job.cuts)
     cuts.push_back({cut.from.epoch, cut.from.step, cut.position, cut.num_shards});
@@ -60,7 +74,7 @@ std::string job_text(const StoredJob& job) {
              {"start", {job.start.epoch, job.start.step}},
              {"cuts", cuts}};
   if (job.request.batch_size) value["batch_size"] = *job.request.batch_size;
-  return value.dump();
+  return text_of(value, "job '" + job.key.job + "'");
 }
 
 StoredJob parse_job(JobKey key, const std::string& text) {
@@ -200,12 +214,13 @@ Status Store::failure(const char* what) {
 }
 
 Status Store::put_pipeline(const StoredPipeline& pipeline) {
+  SPDLD_ASSIGN(const std::string request, request_text(pipeline));
   MutexLock lock(mutex_);
   Statement statement(db_, "INSERT OR REPLACE INTO pipelines VALUES (?, ?, ?, ?)");
   statement.bind(pipeline.name)
       .bind(static_cast<std::int64_t>(pipeline.version))
       .bind(static_cast<std::int64_t>(pipeline.owner))
-      .bind(request_text(pipeline.request));
+      .bind(request);
   return statement.step() == SQLITE_DONE ? Status() : failure("written");
 }
 
@@ -254,9 +269,10 @@ Result<std::string> Store::file_digest(const std::string& path) {
 }
 
 Status Store::put_job(const StoredJob& job) {
+  SPDLD_ASSIGN(const std::string state, job_text(job));
   MutexLock lock(mutex_);
   Statement statement(db_, "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?)");
-  statement.bind(job.key).bind(job_text(job));
+  statement.bind(job.key).bind(state);
   return statement.step() == SQLITE_DONE ? Status() : failure("written");
 }
 

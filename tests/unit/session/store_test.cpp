@@ -50,6 +50,17 @@ TEST_F(StoreTest, KeepsPipelinesAcrossARestart) {
   EXPECT_EQ(kept->front().request.env, pipeline.request.env);
 }
 
+TEST_F(StoreTest, RefusesWhatIsNotUtf8) {
+  StoredPipeline pipeline{.name = "train", .version = 1, .owner = 0, .request = {}};
+  pipeline.request.env = {{"NAME", "\xff"}};
+  EXPECT_THAT(open()->put_pipeline(pipeline).message(), HasSubstr("not UTF-8"));
+  StoredJob job;
+  job.key = {.uid = 7, .job = "run-1", .pipeline = "train"};
+  job.request.vars = {{"root", "\xff"}};
+  EXPECT_THAT(open()->put_job(job).message(), HasSubstr("not UTF-8"));
+  EXPECT_TRUE(open()->jobs()->empty());
+}
+
 TEST_F(StoreTest, KeepsAJobWithItsEpochsAndCuts) {
   StoredJob job;
   job.key = {.uid = 7, .job = "run-1", .pipeline = "train"};
