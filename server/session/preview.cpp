@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,8 @@ namespace {
 // Asks for one batch and waits for it.
 class OneBatch final : public engine::StreamPort {
  public:
-  OneBatch(std::uint64_t rows, std::uint64_t slot_bytes) : rows_(rows), slot_(slot_bytes) {}
+  OneBatch(std::uint64_t rows, std::unique_ptr<std::byte[]> slot)
+      : rows_(rows), slot_(std::move(slot)) {}
 
   std::optional<engine::BatchOrder> open() override {
     MutexLock lock(mutex_);
@@ -26,7 +28,7 @@ class OneBatch final : public engine::StreamPort {
                               .step = 0,
                               .rows = {.first = 0, .rows = rows_, .valid = rows_},
                               .next_position = rows_,
-                              .slot = slot_.data(),
+                              .slot = slot_.get(),
                               .ticket = 0};
   }
   void commit(const engine::BatchOrder&) override { finish(); }
@@ -42,7 +44,7 @@ class OneBatch final : public engine::StreamPort {
     while (!done_) changed_.wait(mutex_);
     return failure_;
   }
-  const std::byte* slot() const { return slot_.data(); }
+  const std::byte* slot() const { return slot_.get(); }
 
  private:
   void finish() {
@@ -52,7 +54,7 @@ class OneBatch final : public engine::StreamPort {
   }
 
   const std::uint64_t rows_;
-  std::vector<std::byte> slot_;
+  const std::unique_ptr<std::byte[]> slot_;
   Mutex mutex_;
   CondVar changed_;
   bool opened_ SPDLD_GUARDED_BY(mutex_) = false;
@@ -75,7 +77,14 @@ Result<PreviewView> make_preview(const PipelineVersion& pipeline, std::uint64_t 
   auto run = std::make_shared<engine::Run>(pipeline.plan, pipeline.source,
                                            source::Sampler(items, plan.spec.shuffle, seed), seed,
                                            executor.threads(), 1.0, clock);
-  auto batch = std::make_shared<OneBatch>(rows, plan.layout.slot_bytes());
+  // Laid out as for a whole batch, of which only the first rows are written: no page of the rest is
+  // touched.
+  std::unique_ptr<std::byte[]> slot(new (std::nothrow) std::byte[plan.layout.slot_bytes()]);
+  if (slot == nullptr)
+    return error(Code::kResourceExhausted, "there is no memory for a batch of " +
+                                               std::to_string(plan.layout.slot_bytes()) +
+                                               " bytes: preview with a smaller batch.size");
+  auto batch = std::make_shared<OneBatch>(rows, std::move(slot));
   const engine::StreamId stream = executor.open_stream(run, batch);
   Status made = batch->wait();
   executor.close_stream(stream);

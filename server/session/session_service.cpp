@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -12,6 +13,8 @@
 
 namespace spdld::session {
 namespace {
+
+constexpr std::size_t kMaxWarnings = 50;
 
 // What ${env:NAME} means in a file that the daemon reads itself. Only what the text asks for: it is
 // kept with the pipeline.
@@ -58,6 +61,9 @@ SessionService::SessionService(Sessions& sessions, Facts facts)
 void SessionService::warn(std::string warning) {
   spdlog::error("{}", warning);
   MutexLock lock(mutex_);
+  // A file that is wrong is so at each reload.
+  if (std::find(warnings_.begin(), warnings_.end(), warning) != warnings_.end()) return;
+  if (warnings_.size() == kMaxWarnings) warnings_.erase(warnings_.begin());
   warnings_.push_back(std::move(warning));
 }
 
@@ -138,11 +144,15 @@ Result<PipelineView> SessionService::apply(const Caller& caller, const ApplyRequ
 Result<PipelineView> SessionService::put(const Caller& caller, PipelinePtr built) {
   const PipelinePtr before = catalogue_.find(built->name());
   SPDLD_ASSIGN(const PipelinePtr put, catalogue_.put(caller.uid, std::move(built)));
+  // Also what has not changed: the record of it may have failed the last time.
+  if (Status kept = sessions_.deps().store.put_pipeline({.name = put->name(),
+                                                         .version = put->version,
+                                                         .owner = put->owner,
+                                                         .request = put->request});
+      !kept.ok())
+    return tl::unexpected<Status>(
+        kept.with_context("pipeline '" + put->name() + "' is applied until the daemon restarts"));
   if (put == before) return view(*put);
-  SPDLD_TRY(sessions_.deps().store.put_pipeline({.name = put->name(),
-                                                 .version = put->version,
-                                                 .owner = put->owner,
-                                                 .request = put->request}));
   spdlog::info("pipeline '{}' version {}: {} items, applied by uid {}", put->name(), put->version,
                put->source->size(), caller.uid);
   return view(*put);
@@ -208,8 +218,15 @@ Status SessionService::delete_pipeline(const Caller& caller, std::string_view na
     return Status(Code::kFailedPrecondition, "pipeline '" + key + "' is run by " +
                                                  std::to_string(jobs) +
                                                  " job(s): delete them or let them end first");
+  const PipelinePtr removed = catalogue_.find(key);
   SPDLD_TRY(catalogue_.remove(caller.uid, key));
-  return sessions_.deps().store.remove_pipeline(key);
+  Status forgotten = sessions_.deps().store.remove_pipeline(key);
+  // A restart would bring it back: it stays, and the caller may try again.
+  if (!forgotten.ok() && removed != nullptr) {
+    if (auto kept = catalogue_.put(removed->owner, removed, removed->version); !kept)
+      spdlog::warn("pipeline '{}': {}", key, kept.error().message());
+  }
+  return forgotten;
 }
 
 Result<JobView> SessionService::create_job(const Caller& caller, const JobRequest& request) {
