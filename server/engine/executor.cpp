@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -286,8 +287,14 @@ void Executor::process(const Work& work, unsigned worker) {
   Run& run = *work.lane->run;
   const auto cpu_before = thread_cpu_time();
   Status failure;
-  const RowState state =
-      run.process(task, worker, *this, reinterpret_cast<std::uint64_t>(&task), failure);
+  RowState state = RowState::kFailed;
+  try {
+    state = run.process(task, worker, *this, reinterpret_cast<std::uint64_t>(&task), failure);
+  } catch (const std::exception& thrown) {  // memory; a source that has the row throws no more
+    failure = Status(Code::kResourceExhausted, "item " + std::to_string(task.item) + " (" +
+                                                   run.source().uri(task.item) +
+                                                   ") could not be made: " + thrown.what());
+  }
   const std::chrono::duration<double> cpu = thread_cpu_time() - cpu_before;
 
   if (state == RowState::kFailed) task.port->fail(failure);
