@@ -24,7 +24,16 @@ std::string order_text(const source::Order& order) {
 }  // namespace
 
 void Sessions::attach_slowly(const SessionPtr& session, const delivery::AttachRequest& request) {
-  Status status = try_attach(session, request);
+  {
+    MutexLock lock(mutex_);
+    session->queued = false;
+  }
+  Status status;
+  try {
+    status = try_attach(session, request);
+  } catch (const std::exception& thrown) {  // what the request made too large, say
+    status = Status(Code::kInternal, std::string("the attach failed: ") + thrown.what());
+  }
   if (status.ok()) return;
   spdlog::warn("attach of pid {} to pipeline '{}' refused: {}", session->connection->peer().pid,
                request.pipeline, status.message());
@@ -52,22 +61,6 @@ Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachReq
   const std::uint32_t credits =
       std::clamp(request.credits.value_or(static_cast<std::uint32_t>(plan.spec.delivery.prefetch)),
                  wire::kMinCredits, wire::kMaxCredits);
-  std::vector<Timeline::Cut> known_cuts;
-  const auto options_now = [&]() SPDLD_EXCLUDES(mutex_) -> Result<FeedOptions> {
-    MutexLock lock(mutex_);
-    known_cuts = job->timeline.cuts();
-    FeedOptions options{.timeline = job->timeline,
-                        .shard = session->shard,
-                        .credits = credits,
-                        .start = {},
-                        .open_epochs = job->open_epochs,
-                        .last_known = job->last_known(),
-                        .slot_bytes = plan.layout.slot_bytes(),
-                        .schema_id = kSchemaId};
-    SPDLD_TRY(start_of(*job, session->shard, request, options.timeline, options.start));
-    return options;
-  };
-  SPDLD_ASSIGN(FeedOptions options, options_now());
   const delivery::ArenaShape shape{.kind = deps_.arena_kind,
                                    .slot_bytes = plan.layout.slot_bytes(),
                                    .slot_count = plan.slots_for(credits)};
@@ -76,58 +69,68 @@ Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachReq
     return arena.error().with_context("pipeline '" + job->key.pipeline + "' needs " +
                                       std::to_string(shape.slot_count) + " slots of " +
                                       delivery::format_bytes(shape.slot_bytes) + " for " +
-                                      shard_text(session->shard, options.timeline.num_shards()));
+                                      "shard " + std::to_string(session->shard));
+  return begin(session, request, credits, std::move(*arena));
+}
 
-  const Timeline timeline = options.timeline;
-  const StepAt start = options.start;
+// What the consumer is told and what its feed starts from are one, whatever operators do to the job
+// meanwhile; and its first seek finds the feed.
+Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest& request,
+                       std::uint32_t credits, std::unique_ptr<delivery::Arena> arena) {
+  const JobPtr job = session->job;
+  const engine::Plan& plan = *job->pipeline->plan;
+  const delivery::Arena& memory = *arena;
   delivery::Connection& connection = *session->connection;
-  connection.send_attached({.session = session->id,
-                            .items = timeline.items(),
-                            .steps_per_epoch = timeline.steps_per_epoch(),
-                            .batch_size = job->batch_size(),
-                            .seed = static_cast<std::int64_t>(job->seed),
-                            .shard = session->shard,
-                            .num_shards = timeline.num_shards(),
-                            .replicas = 1,
-                            .credits = credits,
-                            .start = {.epoch = start.epoch,
-                                      .position = timeline.sharding(start).position_of(std::min(
-                                          start.step, timeline.sharding(start).end_step())),
-                                      .step = start.step},
-                            .epochs = job->max_epochs,
-                            .pipeline_version = job->pipeline->version,
-                            .order_digest = order_text(job->pipeline->order(job->seed)),
-                            .pipeline = job->key.pipeline,
-                            .job = job->key.job});
-  connection.send_arena_open(**arena);
-  connection.send_schema(kSchemaId, job->pipeline->version, plan.layout.fields());
-  auto feed = std::make_shared<Feed>(std::move(options), std::move(*arena), session->connection,
-                                     deps_.executor, job);
-  bool closed = false;
+  std::shared_ptr<Feed> feed;
   {
     MutexLock lock(mutex_);
+    if (session->closed) return Status(Code::kCancelled, "the consumer left while it attached");
+    SPDLD_ASSIGN(const Place place, place_of(*job, session->shard, request));
+    Timeline timeline = job->timeline;
+    if (place.position) timeline.resume(place.at, *place.position);
+    const source::Sharding sharding = timeline.sharding(place.at);
+    feed = std::make_shared<Feed>(FeedOptions{.timeline = job->timeline,
+                                              .shard = session->shard,
+                                              .credits = credits,
+                                              .start = place.at,
+                                              .position = place.position,
+                                              .open_epochs = job->open_epochs,
+                                              .last_known = job->last_known(),
+                                              .slot_bytes = plan.layout.slot_bytes(),
+                                              .schema_id = kSchemaId},
+                                  std::move(arena), session->connection, deps_.executor, job);
     session->feed = feed;
-    closed = session->closed;
-    // exited() comes after closed(), and has not come as long as the session is known.
-    if (sessions_.contains(session->id)) {
+    {
       MutexLock routes_lock(routes_mutex_);
       routes_[session->id] = feed;
     }
-    // What was opened or re-sharded since the options were taken.
-    feed->open_epochs(job->open_epochs, job->last_known());
-    if (job->timeline.cuts() != known_cuts) feed->reshard(job->timeline.cuts().back());
+    connection.send_attached(
+        {.session = session->id,
+         .items = timeline.items(),
+         .steps_per_epoch = timeline.steps_per_epoch(),
+         .batch_size = job->batch_size(),
+         .seed = static_cast<std::int64_t>(job->seed),
+         .shard = session->shard,
+         .num_shards = timeline.num_shards(),
+         .replicas = 1,
+         .credits = credits,
+         .start = {.epoch = place.at.epoch,
+                   .position = sharding.position_of(std::min(place.at.step, sharding.end_step())),
+                   .step = place.at.step},
+         .epochs = job->max_epochs,
+         .pipeline_version = job->pipeline->version,
+         .order_digest = order_text(job->pipeline->order(job->seed)),
+         .pipeline = job->key.pipeline,
+         .job = job->key.job});
+    connection.send_arena_open(memory);
+    connection.send_schema(kSchemaId, job->pipeline->version, plan.layout.fields());
+    spdlog::info(
+        "session {}: pid {} ({}) reads {} of job '{}' on pipeline '{}' from epoch {}, step {}",
+        session->id, connection.peer().pid, connection.client(),
+        shard_text(session->shard, timeline.num_shards()), job->key.job, job->key.pipeline,
+        place.at.epoch, place.at.step);
   }
   feed->bind(deps_.executor.open_stream(job->run, feed));
-  if (closed) {
-    feed->end();
-    feed->retire();
-    return {};
-  }
-  spdlog::info(
-      "session {}: pid {} ({}) reads {} of job '{}' on pipeline '{}' from epoch {}, step {}",
-      session->id, connection.peer().pid, connection.client(),
-      shard_text(session->shard, timeline.num_shards()), job->key.job, job->key.pipeline,
-      start.epoch, start.step);
   return {};
 }
 
@@ -176,49 +179,62 @@ Status Sessions::claim(const SessionPtr& session, const PipelinePtr& pipeline,
   MutexLock lock(mutex_);
   if (session->closed) return Status(Code::kCancelled, "the consumer left while it attached");
   SPDLD_ASSIGN(const JobPtr job, join_job(key, pipeline, request));
-  return claim_shard(session, job, request);
+  Status claimed = claim_shard(session, job, request);
+  // A job that its first rank made must not stay when that rank does not.
+  if (!claimed.ok() && job->shards.empty() && !job->declared) jobs_.erase(key);
+  return claimed;
 }
 
 Result<JobPtr> Sessions::join_job(const JobKey& key, const PipelinePtr& pipeline,
                                   const delivery::AttachRequest& request) {
   const auto known = jobs_.find(key);
-  if (known != jobs_.end()) {
-    const JobPtr job = known->second;
-    // A newer incarnation takes the job over from what is left of the older one.
-    const bool newer = request.incarnation > job->incarnation;
-    if (newer) {
-      for (const auto& [shard, session] : job->shards)
-        session->connection->bye(wire::ByeReason::kEvicted,
-                                 "restart " + std::to_string(request.incarnation) + " of job '" +
-                                     key.job + "' has taken over from restart " +
-                                     std::to_string(job->incarnation));
-      job->shards.clear();
-      job->incarnation = request.incarnation;
-    } else if (request.incarnation < job->incarnation) {
-      return error(Code::kFailedPrecondition,
-                   "job '" + key.job + "' is at restart " + std::to_string(job->incarnation) +
-                       ", and this process belongs to restart " +
-                       std::to_string(request.incarnation) + ", which has been evicted");
-    }
-    if (job->declared || !newer) {
-      SPDLD_TRY(check_facts(*job, request));
-      return job;
-    }
-    jobs_.erase(known);
+  const JobPtr before = known == jobs_.end() ? nullptr : known->second;
+  const bool newer = before != nullptr && request.incarnation > before->incarnation;
+  if (before != nullptr && request.incarnation < before->incarnation)
+    return error(Code::kFailedPrecondition,
+                 "job '" + key.job + "' is at restart " + std::to_string(before->incarnation) +
+                     ", and this process belongs to restart " +
+                     std::to_string(request.incarnation) + ", which has been evicted");
+  JobPtr job = before;
+  if (before != nullptr && (before->declared || !newer)) {
+    SPDLD_TRY(check_facts(*before, request));
+  } else {
+    SPDLD_ASSIGN(job, make_job(key, pipeline,
+                               request.seed ? static_cast<std::uint64_t>(*request.seed)
+                                            : pipeline->plan->spec.seed,
+                               request.num_shards.value_or(1), request.job.empty()));
+    job->vars = request.vars;
   }
-  const std::uint32_t num_shards = request.num_shards.value_or(1);
-  SPDLD_ASSIGN(JobPtr job, make_job(key, pipeline,
-                                    request.seed ? static_cast<std::uint64_t>(*request.seed)
-                                                 : pipeline->plan->spec.seed,
-                                    num_shards, request.job.empty()));
+  SPDLD_TRY(check_shard(*job, request));
+  // Nothing can go wrong any more: a newer incarnation takes the job over from what is left of the
+  // older one.
+  if (newer) {
+    for (const auto& [shard, session] : before->shards)
+      session->connection->bye(wire::ByeReason::kEvicted,
+                               "restart " + std::to_string(request.incarnation) + " of job '" +
+                                   key.job + "' has taken over from restart " +
+                                   std::to_string(before->incarnation));
+    before->shards.clear();
+  }
   job->incarnation = request.incarnation;
-  job->vars = request.vars;
   jobs_[key] = job;
   return job;
 }
 
+Status Sessions::check_shard(const Job& job, const delivery::AttachRequest& request) {
+  const std::uint32_t num_shards = job.timeline.num_shards();
+  if (!request.shard || *request.shard < num_shards) return {};
+  return Status(Code::kInvalidArgument,
+                "job '" + job.key.job + "' has " + std::to_string(num_shards) + " shards, 0 to " +
+                    std::to_string(num_shards - 1) + "; there is no shard " +
+                    std::to_string(*request.shard));
+}
+
 Result<JobPtr> Sessions::make_job(JobKey key, PipelinePtr pipeline, std::uint64_t seed,
                                   std::uint32_t num_shards, bool is_private) {
+  if (num_shards < 1 || num_shards > kMaxShards)
+    return error(Code::kInvalidArgument, "num_shards " + std::to_string(num_shards) +
+                                             " is not between 1 and " + std::to_string(kMaxShards));
   const engine::Plan& plan = *pipeline->plan;
   const std::uint64_t items = pipeline->source->size();
   std::set<std::uint64_t> replaced;
@@ -285,11 +301,6 @@ Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
                     "job '" + job->key.job + "' has " + std::to_string(num_shards) +
                         " shards, and each has its consumer: resize the job, or let one detach");
   }
-  if (shard >= num_shards)
-    return Status(Code::kInvalidArgument, "job '" + job->key.job + "' has " +
-                                              std::to_string(num_shards) + " shards, 0 to " +
-                                              std::to_string(num_shards - 1) +
-                                              "; there is no shard " + std::to_string(shard));
   if (const auto held = job->shards.find(shard); held != job->shards.end()) {
     const delivery::Connection& holder = *held->second->connection;
     // The same process comes back after it lost its connection: what it had is of no more use to
@@ -309,17 +320,16 @@ Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
   return {};
 }
 
-Status Sessions::start_of(const Job& job, std::uint32_t shard,
-                          const delivery::AttachRequest& request, Timeline& timeline,
-                          StepAt& start) const {
+Result<Sessions::Place> Sessions::place_of(const Job& job, std::uint32_t shard,
+                                           const delivery::AttachRequest& request) {
   if (request.start != wire::StartMode::kCursor) {
-    start = job.start;
+    StepAt start = job.start;
     // A shard that a resize brought begins where it came to be.
-    for (const Timeline::Cut& cut : timeline.cuts()) {
-      if (shard < timeline.sharding(start).segment().num_shards) break;
+    for (const Timeline::Cut& cut : job.timeline.cuts()) {
+      if (shard < job.timeline.sharding(start).segment().num_shards) break;
       start = std::max(start, cut.from);
     }
-    return {};
+    return Place{.at = start, .position = std::nullopt};
   }
   const source::Order order = job.pipeline->order(job.seed);
   if (!request.order_digest.empty() && request.order_digest != order_text(order)) {
@@ -337,20 +347,12 @@ Status Sessions::start_of(const Job& job, std::uint32_t shard,
     if (changed.ok())
       changed = Status(Code::kInvalidArgument, "the cursor's order '" + request.order_digest +
                                                    "' is none that this daemon gave out");
-    return changed.with_context("pipeline '" + job.key.pipeline + "'");
+    return tl::unexpected<Status>(changed.with_context("pipeline '" + job.key.pipeline + "'"));
   }
-  start = {request.cursor.epoch, request.cursor.step};
-  if (request.cursor.position > timeline.items())
-    return Status(Code::kInvalidArgument,
-                  "the cursor's position " + std::to_string(request.cursor.position) +
-                      " lies behind the last of " + std::to_string(timeline.items()) + " items");
-  const source::Sharding sharding = timeline.sharding(start);
-  if (start.step > sharding.end_step() ||
-      sharding.position_of(start.step) != request.cursor.position) {
-    timeline.cut(
-        {.from = start, .position = request.cursor.position, .num_shards = timeline.num_shards()});
-  }
-  return {};
+  const Place place{.at = {request.cursor.epoch, request.cursor.step},
+                    .position = request.cursor.position};
+  SPDLD_TRY(job.timeline.check(place.at, *place.position));
+  return place;
 }
 
 }  // namespace spdld::session

@@ -30,11 +30,14 @@ Feed::Feed(FeedOptions options, std::unique_ptr<delivery::Arena> arena,
       judge_(std::move(judge)),
       arena_(std::move(arena)),
       slots_(arena_->shape().slot_count),
-      timeline_(std::move(options.timeline)),
+      job_timeline_(std::move(options.timeline)),
+      timeline_(job_timeline_),
       open_epochs_(options.open_epochs),
       last_known_(options.last_known),
       to_make_(options.start),
-      to_send_(options.start) {}
+      to_send_(options.start) {
+  if (options.position) timeline_.resume(options.start, *options.position);
+}
 
 void Feed::bind(engine::StreamId stream) {
   bool ended = false;
@@ -57,6 +60,22 @@ bool Feed::dealt_out(StepAt at) const {
 }
 
 std::optional<engine::BatchOrder> Feed::open() {
+  const auto order = next_order();
+  if (!order) return order;
+  // Without the lock: zeroing fresh pages takes milliseconds. The arena stays while a slot is loaned.
+  const Status backed = arena()->back(slot_of(*order));
+  if (backed.ok()) return order;
+  fail(backed.with_context("the slots of this consumer"));
+  abandon(*order);
+  return std::nullopt;
+}
+
+delivery::Arena* Feed::arena() {
+  MutexLock lock(mutex_);
+  return arena_.get();
+}
+
+std::optional<engine::BatchOrder> Feed::next_order() {
   MutexLock lock(mutex_);
   if (ended_ || holds_ > 0) return std::nullopt;
   to_make_ = settled(to_make_);
@@ -95,10 +114,18 @@ void Feed::abandon(const engine::BatchOrder& order) {
 
 void Feed::pump() {
   while (!ended_) {
+    if (last_known_ && to_send_.epoch > 0 && to_send_.epoch >= open_epochs_) {
+      // Who starts behind the job's last epoch is told that it has ended, too.
+      const std::uint64_t last = to_send_.epoch - 1;
+      if (!std::exchange(told_last_, true))
+        connection_->send_epoch_end(last, timeline_.end_step(last), seek_, true);
+      return;
+    }
     const std::uint64_t end_step = timeline_.end_step(to_send_.epoch);
     if (to_send_.step >= end_step) {
       if (to_send_.epoch >= open_epochs_) return;
       const bool last = last_known_ && to_send_.epoch + 1 >= open_epochs_;
+      told_last_ = last;
       connection_->send_epoch_end(to_send_.epoch, end_step, seek_, last);
       to_send_ = {to_send_.epoch + 1, 0};
       continue;
@@ -159,6 +186,7 @@ void Feed::restart(StepAt to) {
   for (const auto& [at, ready] : ready_) slots_.discard(ready.slot);
   ready_.clear();
   to_make_ = to_send_ = to;
+  told_last_ = false;
 }
 
 // Tells the consumer where what follows begins.
@@ -170,16 +198,16 @@ void Feed::announce() {
                           timeline_.steps_per_epoch(), seek_, shard_, timeline_.num_shards());
 }
 
-void Feed::seek(StepAt to, std::uint64_t position, std::uint32_t serial) {
+Status Feed::seek(StepAt to, std::uint64_t position, std::uint32_t serial) {
+  {
+    MutexLock lock(mutex_);
+    SPDLD_TRY(job_timeline_.check(to, position));
+  }
   const engine::StreamId stream = interrupt();
   {
     MutexLock lock(mutex_);
-    if (to.step > 0 || position > 0) {
-      // A position that is not one of this cut's own begins a cut of its own.
-      const source::Sharding sharding = timeline_.sharding(to);
-      if (to.step > sharding.end_step() || sharding.position_of(to.step) != position)
-        timeline_.cut({.from = to, .position = position, .num_shards = timeline_.num_shards()});
-    }
+    timeline_ = job_timeline_;  // what an earlier seek cut is of no more meaning
+    timeline_.resume(to, position);
     seek_ = serial;
     restart(to);
     --holds_;
@@ -187,12 +215,14 @@ void Feed::seek(StepAt to, std::uint64_t position, std::uint32_t serial) {
     pump();
   }
   executor_.wake(stream);
+  return {};
 }
 
 void Feed::move_to(StepAt to) {
   const engine::StreamId stream = interrupt();
   {
     MutexLock lock(mutex_);
+    timeline_ = job_timeline_;
     restart(to);
     --holds_;
     announce();
@@ -224,6 +254,7 @@ void Feed::go_on() {
 
 void Feed::reshard(const Timeline::Cut& cut) {
   MutexLock lock(mutex_);
+  job_timeline_.cut(cut);
   timeline_.cut(cut);
   announce();
   pump();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/mutex.h"
+#include "base/status.h"
 #include "delivery/arena.h"
 #include "delivery/connection.h"
 #include "delivery/slots.h"
@@ -26,13 +27,14 @@ class FailureJudge {
 };
 
 struct FeedOptions {
-  Timeline timeline;
+  Timeline timeline;  // the job's
   std::uint32_t shard = 0;
   std::uint32_t credits = 0;
   StepAt start;
-  std::uint64_t open_epochs = 0;  // epochs [0, open_epochs) may be made
-  bool last_known = false;        // open_epochs is the job's end, not a gate that will open
-  std::uint64_t slot_bytes = 0;   // of what a batch takes
+  std::optional<std::uint64_t> position = std::nullopt;  // of `start`, if a cursor says it
+  std::uint64_t open_epochs = 0;                         // epochs [0, open_epochs) may be made
+  bool last_known = false;       // open_epochs is the job's end, not a gate that will open
+  std::uint64_t slot_bytes = 0;  // of what a batch takes
   std::uint32_t schema_id = 1;
 };
 
@@ -53,7 +55,8 @@ class Feed final : public engine::StreamPort {
 
   // From the consumer.
   void release(std::uint64_t lease) SPDLD_EXCLUDES(mutex_);
-  void seek(StepAt to, std::uint64_t position, std::uint32_t serial) SPDLD_EXCLUDES(mutex_);
+  // Fails, and does nothing, if no job can have such a place.
+  Status seek(StepAt to, std::uint64_t position, std::uint32_t serial) SPDLD_EXCLUDES(mutex_);
 
   // From the job.
   void open_epochs(std::uint64_t count, bool last_known) SPDLD_EXCLUDES(mutex_);
@@ -108,6 +111,8 @@ class Feed final : public engine::StreamPort {
   Status may_replace(const engine::SampleFailure& failure) override;
   void fail(const Status& status) override SPDLD_EXCLUDES(mutex_);
 
+  std::optional<engine::BatchOrder> next_order() SPDLD_EXCLUDES(mutex_);
+  delivery::Arena* arena() SPDLD_EXCLUDES(mutex_);
   void pump() SPDLD_REQUIRES(mutex_);
   void restart(StepAt to) SPDLD_REQUIRES(mutex_);
   void announce() SPDLD_REQUIRES(mutex_);
@@ -128,7 +133,8 @@ class Feed final : public engine::StreamPort {
   mutable Mutex mutex_;
   std::unique_ptr<delivery::Arena> arena_ SPDLD_GUARDED_BY(mutex_);
   delivery::SlotTable slots_;
-  Timeline timeline_ SPDLD_GUARDED_BY(mutex_);
+  Timeline job_timeline_ SPDLD_GUARDED_BY(mutex_);
+  Timeline timeline_ SPDLD_GUARDED_BY(mutex_);  // and where this consumer's own cursor cuts it
   engine::StreamId stream_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t open_epochs_ SPDLD_GUARDED_BY(mutex_);
   bool last_known_ SPDLD_GUARDED_BY(mutex_);
@@ -140,6 +146,7 @@ class Feed final : public engine::StreamPort {
   std::uint32_t leases_ SPDLD_GUARDED_BY(mutex_) = 0;
   int holds_ SPDLD_GUARDED_BY(mutex_) = 0;  // while there are any, no batch is begun
   bool ended_ SPDLD_GUARDED_BY(mutex_) = false;
+  bool told_last_ SPDLD_GUARDED_BY(mutex_) = false;  // that the job has no further epoch
   std::uint64_t batches_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t rows_ SPDLD_GUARDED_BY(mutex_) = 0;
 };

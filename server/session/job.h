@@ -24,9 +24,12 @@ struct Session {
   std::shared_ptr<class Job> job;
   std::uint32_t shard = 0;
   std::shared_ptr<Feed> feed;  // none while the attach is under way
+  bool queued = true;          // other attaches are before it
   bool closed = false;
 };
 using SessionPtr = std::shared_ptr<Session>;
+
+inline constexpr std::uint32_t kMaxShards = 1u << 20;
 
 // One training run on one pipeline. What a rank may not change later is const; the rest is guarded
 // by Sessions. The judge's part is thread-safe by itself: workers call it.

@@ -9,12 +9,31 @@
 namespace spdld::session {
 namespace {
 
-constexpr std::uint32_t kMaxShards = 1u << 20;
-
 Status check_shards(std::uint32_t num_shards) {
   if (num_shards >= 1 && num_shards <= kMaxShards) return {};
   return Status(Code::kInvalidArgument, "num_shards " + std::to_string(num_shards) +
                                             " is not between 1 and " + std::to_string(kMaxShards));
+}
+
+// Where the job is, if its dataset is still one in which it can be there.
+Status take_up(Job& job, const StoredJob& stored) {
+  for (const Timeline::Cut& cut : stored.cuts) {
+    SPDLD_TRY(job.timeline.check(cut.from, cut.position));
+    SPDLD_TRY(check_shards(cut.num_shards));
+    job.timeline.cut(cut);
+    if (job.timeline.steps_per_epoch() == 0)
+      return Status(Code::kFailedPrecondition, std::to_string(job.timeline.items()) +
+                                                   " items make no step of " +
+                                                   std::to_string(cut.num_shards) + " shards");
+  }
+  const std::uint64_t end_step = job.timeline.end_step(stored.start.epoch);
+  if (stored.start.step > end_step)
+    return Status(Code::kFailedPrecondition, "epoch " + std::to_string(stored.start.epoch) +
+                                                 " has " + std::to_string(end_step) +
+                                                 " steps now, and it starts at step " +
+                                                 std::to_string(stored.start.step));
+  job.start = stored.start;
+  return {};
 }
 
 double seconds(std::chrono::nanoseconds time) {
@@ -56,8 +75,12 @@ Status Sessions::restore() {
     job.epochs = stored.request.epochs;
     job.open_epochs = stored.open_epochs;
     job.max_epochs = stored.request.max_epochs;
-    job.start = stored.start;
-    for (const Timeline::Cut& cut : stored.cuts) job.timeline.cut(cut);
+    if (Status fits = take_up(job, stored); !fits.ok()) {
+      spdlog::error(
+          "job '{}' cannot go on: {}; bring the dataset back and restart, or create the job anew",
+          stored.key.job, fits.message());
+      continue;
+    }
     jobs_[stored.key] = *made;
   }
   return {};
@@ -149,6 +172,10 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
                                    std::string_view pipeline, StepAt to) {
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name, pipeline));
+  SPDLD_TRY(job->timeline.check(to, 0));
+  if (job->max_epochs > 0 && to.epoch >= job->max_epochs)
+    return error(Code::kOutOfRange, "job '" + job->key.job + "' ends with epoch " +
+                                        std::to_string(job->max_epochs - 1));
   const std::uint64_t end_step = job->timeline.end_step(to.epoch);
   if (to.step > end_step)
     return error(Code::kOutOfRange, "epoch " + std::to_string(to.epoch) + " of job '" +

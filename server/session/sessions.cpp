@@ -39,12 +39,17 @@ std::size_t Sessions::attached() const {
 
 void Sessions::heartbeat() {
   std::vector<SessionPtr> live;
+  std::vector<SessionPtr> queued;
   {
     MutexLock lock(mutex_);
     for (const auto& [id, session] : sessions_) {
-      if (!session->closed && session->feed != nullptr) live.push_back(session);
+      if (session->closed) continue;
+      if (session->feed != nullptr) live.push_back(session);
+      if (session->queued) queued.push_back(session);
     }
   }
+  for (const SessionPtr& session : queued)
+    session->connection->send_progress(0, 0, "other consumers attach first");
   for (const SessionPtr& session : live) {
     const std::string reason = session->feed->waits_for();
     if (!reason.empty())
@@ -82,7 +87,9 @@ void Sessions::release(delivery::Connection& connection, std::uint64_t lease) {
 void Sessions::seek(delivery::Connection& connection, const delivery::SeekRequest& request) {
   const auto feed = feed_of(connection);
   if (feed == nullptr) return;
-  feed->seek({request.to.epoch, request.to.step}, request.to.position, request.serial);
+  Status sought =
+      feed->seek({request.to.epoch, request.to.step}, request.to.position, request.serial);
+  if (!sought.ok()) connection.fail(sought.with_context("seek"));
 }
 
 void Sessions::query(delivery::Connection& connection, const delivery::QueryRequest& request) {
@@ -119,7 +126,8 @@ void Sessions::query(delivery::Connection& connection, const delivery::QueryRequ
                                {"p50_us", stage.p50_us},
                                {"p99_us", stage.p99_us}});
   }
-  *text = stats.dump();
+  // A job's name is what its consumer says, UTF-8 or not.
+  *text = stats.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   connection.send_blob(wire::BlobKind::kStats, request.serial, text);
 }
 
@@ -152,10 +160,6 @@ void Sessions::closed(delivery::Connection& connection, delivery::CloseCause cau
 }
 
 void Sessions::exited(delivery::Connection& connection) {
-  {
-    MutexLock lock(routes_mutex_);
-    routes_.erase(connection.id());
-  }
   SessionPtr session;
   std::shared_ptr<Feed> feed;
   {
@@ -170,6 +174,10 @@ void Sessions::exited(delivery::Connection& connection) {
       past_.batches += view.batches;
       past_.rows += view.rows;
     }
+  }
+  {
+    MutexLock lock(routes_mutex_);  // an attach that was still under way gives out no other now
+    routes_.erase(connection.id());
   }
   if (feed == nullptr) return;
   if (auto arena = feed->reclaim()) deps_.arenas.give_back(std::move(arena), connection.peer().uid);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -100,15 +101,25 @@ class Sessions final : public delivery::DataService {
   // The job that the request means, and the session's shard in it.
   Status claim(const SessionPtr& session, const PipelinePtr& pipeline,
                const delivery::AttachRequest& request) SPDLD_EXCLUDES(mutex_);
+  // Sends the consumer on its way. Its last word: whatever fails has failed before.
+  Status begin(const SessionPtr& session, const delivery::AttachRequest& request,
+               std::uint32_t credits, std::unique_ptr<delivery::Arena> arena)
+      SPDLD_EXCLUDES(mutex_);
   Result<JobPtr> join_job(const JobKey& key, const PipelinePtr& pipeline,
                           const delivery::AttachRequest& request) SPDLD_REQUIRES(mutex_);
   Status check_facts(const Job& job, const delivery::AttachRequest& request) const;
+  static Status check_shard(const Job& job, const delivery::AttachRequest& request);
   Status claim_shard(const SessionPtr& session, const JobPtr& job,
                      const delivery::AttachRequest& request) SPDLD_REQUIRES(mutex_);
   Result<JobPtr> make_job(JobKey key, PipelinePtr pipeline, std::uint64_t seed,
                           std::uint32_t num_shards, bool is_private);
-  Status start_of(const Job& job, std::uint32_t shard, const delivery::AttachRequest& request,
-                  Timeline& timeline, StepAt& start) const;
+  // Where a consumer begins.
+  struct Place {
+    StepAt at;
+    std::optional<std::uint64_t> position;  // as its cursor says
+  };
+  static Result<Place> place_of(const Job& job, std::uint32_t shard,
+                                const delivery::AttachRequest& request);
 
   Result<JobPtr> find_job(const Caller& caller, std::string_view job,
                           std::string_view pipeline) const SPDLD_REQUIRES(mutex_);

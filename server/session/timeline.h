@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/status.h"
 #include "op/order_spec.h"
 #include "source/sharding.h"
 
@@ -38,6 +39,12 @@ class Timeline {
 
   // The cut from `cut.from` on; what was said of later steps is forgotten.
   void cut(const Cut& cut);
+
+  // Whether a job can go on at `at` from `position`: what a cursor or an older record says.
+  Status check(StepAt at, std::uint64_t position) const;
+  // Goes on so: by a cut of its own if `position` is not where this timeline has that step begin.
+  // What check() takes.
+  void resume(StepAt at, std::uint64_t position);
 
   // The cut that holds `at`. Its steps may end before at.step.
   source::Sharding sharding(StepAt at) const;

@@ -195,7 +195,7 @@ TEST_F(FeedTest, TellsTheEndAtOnceWhenItStartsAtTheEnd) {
 TEST_F(FeedTest, GoesToWhereTheConsumerSeeks) {
   start();
   next_batch();
-  feed_->seek({3, 5}, 20, 9);
+  ASSERT_TRUE(feed_->seek({3, 5}, 20, 9).ok());
   const auto reset = next<wire::ResetFrame>(wire::FrameType::kReset);
   EXPECT_EQ(reset.seek, 9U);
   EXPECT_EQ(reset.epoch, 3U);
@@ -209,10 +209,36 @@ TEST_F(FeedTest, GoesToWhereTheConsumerSeeks) {
 
 TEST_F(FeedTest, CutsTheEpochAnewAtAPositionOfAnotherWorldSize) {
   start();
-  feed_->seek({0, 3}, 13, 1);
+  ASSERT_TRUE(feed_->seek({0, 3}, 13, 1).ok());
   EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).position, 13U);
   release_all();
   EXPECT_EQ(next_batch().next_position, 17U);
+}
+
+TEST_F(FeedTest, ForgetsWhereAnEarlierSeekCutAnEpoch) {
+  start();
+  ASSERT_TRUE(feed_->seek({0, 3}, 13, 1).ok());
+  ASSERT_TRUE(feed_->seek({0, 0}, 0, 2).ok());
+  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).seek, 1U);
+  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).seek, 2U);
+  release_all();
+  for (std::uint64_t step = 0; step < 10;) {
+    const wire::BatchFrame batch = next_batch();
+    if (batch.seek == 2) {
+      EXPECT_EQ(batch.step, step);
+      EXPECT_EQ(batch.next_position, (++step) * 4);
+    }
+    release_all();
+  }
+}
+
+TEST_F(FeedTest, StaysWhereItIsWhenASeekIsRefused) {
+  start();
+  EXPECT_FALSE(feed_->seek({0, 1}, kItems + 1, 1).ok());
+  EXPECT_FALSE(feed_->seek({0, ~std::uint64_t{0}}, 0, 1).ok());
+  EXPECT_EQ(next_batch().step, 0U);
+  release_all();
+  EXPECT_EQ(next_batch().step, 1U);
 }
 
 TEST_F(FeedTest, DealsTheRestOutAnewFromTheStepThatNobodyHasBegun) {
