@@ -37,9 +37,9 @@ nb::capsule capsule_of(Owner owner) {
 
 nb::object read_only_array(Owner owner, const void* data, const std::vector<std::size_t>& shape,
                            nb::dlpack::dtype dtype) {
-  static const std::byte nothing{};  // numpy wants an address where there is no element
+  static constexpr std::byte kNothing{};  // numpy wants an address where there is no element
   const nb::capsule base = capsule_of(std::move(owner));
-  Array array(data != nullptr ? data : &nothing, shape.size(), shape.data(), base, nullptr, dtype);
+  Array array(data != nullptr ? data : &kNothing, shape.size(), shape.data(), base, nullptr, dtype);
   return nb::cast(array, nb::rv_policy::reference);
 }
 
