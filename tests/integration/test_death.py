@@ -323,3 +323,19 @@ def test_consumers_that_are_killed_leave_nothing_in_the_daemon(
     )
     assert footprint(daemon).arenas <= 2
     assert daemon.ctl_json("get", "jobs") == []
+
+
+def test_refused_attaches_leave_nothing_while_their_process_lives(
+    daemon: Any, start_rank: Callable[..., Rank], wait_until: Callable[..., Any]
+) -> None:
+    start_rank(daemon, job="run", rank=0, world_size=2).take(1)
+    before = footprint(daemon)
+    for pipeline in ["images", "unknown"] * 25:
+        loader = spdld.Loader(pipeline, address=daemon.address, job="run", rank=0, world_size=2)
+        with pytest.raises(spdld.PipelineError, match=r"is read by pid|there are: images"):
+            next(iter(loader))
+        loader.close()
+    wait_until(
+        lambda: footprint(daemon).descriptors <= before.descriptors,
+        "as many descriptors as before",
+    )
