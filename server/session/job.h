@@ -29,7 +29,8 @@ struct Session {
 };
 using SessionPtr = std::shared_ptr<Session>;
 
-inline constexpr std::uint32_t kMaxShards = 1u << 20;
+// What a list of them still fits into one answer of.
+inline constexpr std::uint32_t kMaxShards = 1u << 16;
 
 // One training run on one pipeline. What a rank may not change later is const; the rest is guarded
 // by Sessions. The judge's part is thread-safe by itself: workers call it.

@@ -174,7 +174,7 @@ class SessionsTest : public ::testing::Test {
 
   const Caller self_{.uid = getuid(), .pid = getpid()};
   const source::TempDir files_;
-  const SystemClock clock_;
+  SystemClock clock_;
   delivery::ArenaBudget budget_{std::uint64_t{1} << 30};
   delivery::ArenaPool arenas_{budget_, 0};
   std::uint64_t next_id_ = 1;
@@ -248,9 +248,8 @@ TEST_F(SessionsTest, LeavesNoJobBehindWhoseFirstRankWasRefused) {
 
 TEST_F(SessionsTest, RefusesMoreShardsThanItCouldList) {
   apply(yaml("padded", "pad"));
-  EXPECT_THAT(
-      attach({.pipeline = "padded", .job = "j", .shard = 0, .num_shards = 0x7fffffff}).refusal(),
-      HasSubstr("num_shards 2147483647 is not between"));
+  EXPECT_THAT(attach({.pipeline = "padded", .job = "j", .shard = 0, .num_shards = 65537}).refusal(),
+              HasSubstr("num_shards 65537 is not between"));
 }
 
 TEST_F(SessionsTest, TellsTheStatisticsOfAJobWhoseNameIsNotUtf8) {
