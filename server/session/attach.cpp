@@ -87,13 +87,16 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
     if (session->closed) return Status(Code::kCancelled, "the consumer left while it attached");
     SPDLD_ASSIGN(const Place place, place_of(*job, session->shard, request));
     Timeline timeline = job->timeline;
-    if (place.position) timeline.resume(place.at, *place.position);
+    // Who lost its connection is still where it was when the job was resized; who comes with a
+    // saved cursor comes with all the ranks that there are now.
+    if (place.position && request.reconnect) timeline.resume(place.at, *place.position);
+    if (place.position && !request.reconnect) timeline.redeal(place.at, *place.position);
     const source::Sharding sharding = timeline.sharding(place.at);
     feed = std::make_shared<Feed>(FeedOptions{.timeline = job->timeline,
                                               .shard = session->shard,
                                               .credits = credits,
                                               .start = place.at,
-                                              .position = place.position,
+                                              .own = timeline,
                                               .open_epochs = job->open_epochs,
                                               .last_known = job->last_known(),
                                               .slot_bytes = plan.layout.slot_bytes(),

@@ -31,13 +31,11 @@ Feed::Feed(FeedOptions options, std::unique_ptr<delivery::Arena> arena,
       arena_(std::move(arena)),
       slots_(arena_->shape().slot_count),
       job_timeline_(std::move(options.timeline)),
-      timeline_(job_timeline_),
+      timeline_(options.own.value_or(job_timeline_)),
       open_epochs_(options.open_epochs),
       last_known_(options.last_known),
       to_make_(options.start),
-      to_send_(options.start) {
-  if (options.position) timeline_.resume(options.start, *options.position);
-}
+      to_send_(options.start) {}
 
 void Feed::bind(engine::StreamId stream) {
   bool ended = false;
@@ -62,7 +60,8 @@ bool Feed::dealt_out(StepAt at) const {
 std::optional<engine::BatchOrder> Feed::open() {
   const auto order = next_order();
   if (!order) return order;
-  // Without the lock: zeroing fresh pages takes milliseconds. The arena stays while a slot is loaned.
+  // Without the lock: zeroing fresh pages takes milliseconds. The arena stays while a slot is
+  // loaned.
   const Status backed = arena()->back(slot_of(*order));
   if (backed.ok()) return order;
   fail(backed.with_context("the slots of this consumer"));
@@ -207,7 +206,7 @@ Status Feed::seek(StepAt to, std::uint64_t position, std::uint32_t serial) {
   {
     MutexLock lock(mutex_);
     timeline_ = job_timeline_;  // what an earlier seek cut is of no more meaning
-    timeline_.resume(to, position);
+    timeline_.redeal(to, position);
     seek_ = serial;
     restart(to);
     --holds_;
@@ -218,11 +217,11 @@ Status Feed::seek(StepAt to, std::uint64_t position, std::uint32_t serial) {
   return {};
 }
 
-void Feed::move_to(StepAt to) {
+void Feed::move_to(StepAt to, const Timeline& timeline) {
   const engine::StreamId stream = interrupt();
   {
     MutexLock lock(mutex_);
-    timeline_ = job_timeline_;
+    timeline_ = job_timeline_ = timeline;
     restart(to);
     --holds_;
     announce();

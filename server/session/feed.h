@@ -31,8 +31,8 @@ struct FeedOptions {
   std::uint32_t shard = 0;
   std::uint32_t credits = 0;
   StepAt start;
-  std::optional<std::uint64_t> position = std::nullopt;  // of `start`, if a cursor says it
-  std::uint64_t open_epochs = 0;                         // epochs [0, open_epochs) may be made
+  std::optional<Timeline> own = std::nullopt;  // as the consumer's cursor cuts it, if it does
+  std::uint64_t open_epochs = 0;               // epochs [0, open_epochs) may be made
   bool last_known = false;       // open_epochs is the job's end, not a gate that will open
   std::uint64_t slot_bytes = 0;  // of what a batch takes
   std::uint32_t schema_id = 1;
@@ -71,8 +71,8 @@ class Feed final : public engine::StreamPort {
   // While held, and with no frontier of any shard behind cut.from. A shard that the cut leaves out
   // ends there.
   void reshard(const Timeline::Cut& cut) SPDLD_EXCLUDES(mutex_);
-  // Sends everything from `to` on anew; the consumer is told.
-  void move_to(StepAt to) SPDLD_EXCLUDES(mutex_);
+  // Sends everything from `to` on anew, by the job's new timeline; the consumer is told.
+  void move_to(StepAt to, const Timeline& timeline) SPDLD_EXCLUDES(mutex_);
 
   // No further batch. Idempotent.
   void end() SPDLD_EXCLUDES(mutex_);

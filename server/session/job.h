@@ -29,7 +29,7 @@ struct Session {
 };
 using SessionPtr = std::shared_ptr<Session>;
 
-// What a list of them still fits into one answer of.
+// A list of so many still fits into one answer.
 inline constexpr std::uint32_t kMaxShards = 1u << 16;
 
 // One training run on one pipeline. What a rank may not change later is const; the rest is guarded

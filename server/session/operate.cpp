@@ -181,15 +181,18 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
     return error(Code::kOutOfRange, "epoch " + std::to_string(to.epoch) + " of job '" +
                                         job->key.job + "' has " + std::to_string(end_step) +
                                         " steps; there is no step " + std::to_string(to.step));
+  const Timeline timeline_before = job->timeline;
   const StepAt before = std::exchange(job->start, to);
+  job->timeline.redeal(to, job->timeline.sharding(to).position_of(to.step));
   if (job->declared) {
     if (Status kept = deps_.store.put_job(job->stored()); !kept.ok()) {
       job->start = before;
+      job->timeline = timeline_before;
       return tl::unexpected<Status>(kept);
     }
   }
   for (const auto& [shard, session] : job->shards) {
-    if (session->feed != nullptr) session->feed->move_to(to);
+    if (session->feed != nullptr) session->feed->move_to(to, job->timeline);
   }
   return job->view();
 }

@@ -35,6 +35,11 @@ void Timeline::resume(StepAt at, std::uint64_t position) {
   cut({.from = at, .position = position, .num_shards = num_shards()});
 }
 
+void Timeline::redeal(StepAt at, std::uint64_t position) {
+  if (cuts_.empty() || cuts_.back().from <= at) return resume(at, position);
+  cut({.from = at, .position = position, .num_shards = num_shards()});
+}
+
 source::Sharding Timeline::sharding(StepAt at) const {
   source::Segment segment{.num_shards = num_shards_, .batch = batch_};
   for (const Cut& cut : cuts_) {

@@ -45,6 +45,9 @@ class Timeline {
   // Goes on so: by a cut of its own if `position` is not where this timeline has that step begin.
   // What check() takes.
   void resume(StepAt at, std::uint64_t position);
+  // The same for all the shards that there are in the end: resizes that came after `at` are not
+  // lived through again.
+  void redeal(StepAt at, std::uint64_t position);
 
   // The cut that holds `at`. Its steps may end before at.step.
   source::Sharding sharding(StepAt at) const;

@@ -289,6 +289,38 @@ TEST_F(SessionsTest, EvictsTheRanksOfAnOlderIncarnationForANewerOne) {
               HasSubstr("has been evicted"));
 }
 
+TEST_F(SessionsTest, DealsAnEpochOutToAllRanksWhenAResizedJobIsSoughtBack) {
+  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
+  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  const Consumer second = attach({.job = "j", .shard = 1});
+  second.attached();
+  second.batch();
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 1}));
+  const auto reset = second.next<wire::ResetFrame>(wire::FrameType::kReset);
+  EXPECT_EQ(reset.position, 2U);
+  EXPECT_EQ(reset.num_shards, 2);
+  EXPECT_FALSE(second.connection->ending());
+  const Consumer first = attach({.job = "j", .shard = 0});
+  const wire::BatchFrame batch = first.batch();
+  EXPECT_EQ(batch.step, 1U);
+  EXPECT_EQ(batch.next_position, 6U);
+}
+
+TEST_F(SessionsTest, DealsAnEpochOutToAllRanksThatComeWithACursorFromBeforeAResize) {
+  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
+  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  const Consumer second =
+      attach({.job = "j",
+              .shard = 1,
+              .cursor = delivery::StreamPosition{.epoch = 0, .position = 2, .step = 1}});
+  const wire::BatchFrame batch = second.batch();
+  EXPECT_EQ(batch.step, 1U);
+  EXPECT_EQ(batch.next_position, 6U);
+  EXPECT_FALSE(second.connection->ending());
+}
+
 TEST_F(SessionsTest, TakesAResizedJobUpAfterARestart) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
   ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));

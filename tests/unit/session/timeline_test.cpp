@@ -61,6 +61,18 @@ TEST(Timeline, ForgetsCutsThatALaterOneOverrules) {
   EXPECT_EQ(timeline.sharding({0, 9}).segment().num_shards, 1U);
 }
 
+TEST(Timeline, IsDealtOutAmongTheShardsOfTheEndWhenItIsReadAgain) {
+  Timeline timeline(100, Tail::kKeep, 5, 1);
+  timeline.cut({.from = {0, 8}, .position = 40, .num_shards = 4});
+  Timeline resumed = timeline;
+  resumed.resume({0, 2}, 10);
+  EXPECT_EQ(resumed.sharding({0, 2}).segment().num_shards, 1U);
+  EXPECT_EQ(resumed.cuts(), timeline.cuts());
+  timeline.redeal({0, 2}, 10);
+  EXPECT_EQ(timeline.sharding({0, 2}).segment().num_shards, 4U);
+  EXPECT_EQ(timeline.end_step(0), 2U + 5U);
+}
+
 TEST(Timeline, GoesOnExactlyFromAPositionThatIsNotOfItsOwnMaking) {
   // 37 rows were read under another world size and batch size.
   Timeline timeline(100, Tail::kKeep, 4, 3);
