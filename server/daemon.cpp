@@ -79,6 +79,25 @@ Result<Listeners> make_listeners(const delivery::RuntimeLock& lock, const std::s
   return listeners;
 }
 
+// What is allowed, and may yet surprise.
+void warn_of_surprises(const spdld::spec::DaemonConfig& config, std::uint64_t budget) {
+  struct stat found {};
+  const bool open_to_all =
+      stat(config.runtime_dir.c_str(), &found) == 0 && (found.st_mode & S_IXOTH) != 0;
+  const bool reads_all = std::find(config.access.roots.begin(), config.access.roots.end(), "/") !=
+                         config.access.roots.end();
+  if (open_to_all && reads_all && geteuid() == 0)
+    spdlog::warn(
+        "{} is open to every user, and so is, through pipelines, every file that root can read: "
+        "restrict the directory (chmod o-x) or set access.roots",
+        config.runtime_dir);
+  if (const std::uint64_t total = delivery::memory_total(); budget > total)
+    spdlog::warn(
+        "arena.budget is {}, and there are {} of memory: an arena is refused when memory "
+        "is short, whatever the budget says",
+        delivery::format_bytes(budget), delivery::format_bytes(total));
+}
+
 }  // namespace
 
 // In the order in which they are made; what is below may use what is above.
@@ -157,6 +176,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
   SPDLD_ASSIGN(parts.control,
                control::ControlServer::start(std::move(listeners.control), parts.service));
   parts.idle_since = parts.clock.now();
+  warn_of_surprises(config, parts.budget.limit_bytes());
   spdlog::info("spdld {} serves in {}: {} CPU workers, {} I/O threads, {} of {} for arenas",
                options.version, config.runtime_dir, parts.executor.threads(), parts.io.threads(),
                delivery::arena_kind_name(arena_kind(config.arena.kind)),
@@ -171,6 +191,7 @@ void Daemon::reload() {
     return;
   }
   parts_->service.reload(*files);
+  spdlog::info("{} pipeline file(s) read again", files->size());
 }
 
 void Daemon::tick() {

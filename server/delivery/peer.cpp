@@ -23,7 +23,7 @@ Result<Peer> peer_of(int socket) {
 }
 
 Result<RuntimeLock> RuntimeLock::take(const std::string& runtime_dir) {
-  if (::mkdir(runtime_dir.c_str(), 0755) != 0 && errno != EEXIST) {
+  if (::mkdir(runtime_dir.c_str(), 0700) != 0 && errno != EEXIST) {
     return tl::unexpected(errno_status(
         errno, fmt::format("making runtime_dir {} (make it, or set another one)", runtime_dir)));
   }

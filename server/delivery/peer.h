@@ -23,7 +23,8 @@ Result<Peer> peer_of(int socket);
 // the sockets over, and delete them when it ends. Held until destruction; a crash releases it.
 class RuntimeLock {
  public:
-  // Makes the directory (0755) if it is not there. kAlreadyExists names the pid that has it.
+  // Makes the directory, for this user alone (0700), if it is not there: who may enter it may
+  // connect. kAlreadyExists names the pid that has it.
   static Result<RuntimeLock> take(const std::string& runtime_dir);
 
  private:

@@ -96,7 +96,8 @@ void SessionService::restore(const std::vector<std::string>& files) {
 
 void SessionService::reload(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
-    if (Status status = apply_file(file); !status.ok()) warn(file + ": " + status.message());
+    if (Status status = apply_file(file); !status.ok())
+      warn(status.message().starts_with(file) ? status.message() : file + ": " + status.message());
   }
 }
 

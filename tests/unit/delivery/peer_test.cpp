@@ -46,6 +46,15 @@ TEST(RuntimeLock, KeepsASecondDaemonOutAndNamesTheFirst) {
   EXPECT_TRUE(RuntimeLock::take(runtime)) << "it is free again";
 }
 
+TEST(RuntimeLock, MakesTheDirectoryForItsUserAlone) {
+  const test::ScratchDir dir;
+  const std::string runtime = dir.path() + "/run";
+  ASSERT_TRUE(RuntimeLock::take(runtime));
+  struct stat found {};
+  ASSERT_EQ(::stat(runtime.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777U, 0700U);
+}
+
 TEST(RuntimeLock, SaysWhichDirectoryItCannotMake) {
   const auto lock = RuntimeLock::take("/proc/no/such/place");
   ASSERT_FALSE(lock);
