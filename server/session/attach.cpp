@@ -274,7 +274,9 @@ Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& requ
                       (job.declared ? ": attach with the job's, or change it with 'spdlctl job'"
                                     : ": attach with the job's, or choose another job name"));
   };
-  if (request.num_shards && *request.num_shards != job.timeline.num_shards())
+  // Who lost its connection cannot know of a resize since then, and is told of it by the answer.
+  const bool missed_a_resize = request.reconnect && job.declared;
+  if (request.num_shards && *request.num_shards != job.timeline.num_shards() && !missed_a_resize)
     return differs("num_shards", job.timeline.num_shards(), *request.num_shards);
   if (request.seed && static_cast<std::uint64_t>(*request.seed) != job.seed)
     return differs("seed", job.seed, static_cast<std::uint64_t>(*request.seed));

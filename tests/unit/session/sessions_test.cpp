@@ -73,6 +73,7 @@ struct Wish {
   std::optional<std::uint32_t> shard = {};
   std::optional<std::uint32_t> num_shards = {};
   std::uint32_t incarnation = 0;
+  bool reconnect = false;
   std::optional<delivery::StreamPosition> cursor = {};
 };
 
@@ -152,6 +153,7 @@ class SessionsTest : public ::testing::Test {
     request.shard = wish.shard;
     request.num_shards = wish.num_shards;
     request.incarnation = wish.incarnation;
+    request.reconnect = wish.reconnect;
     if (wish.cursor) {
       request.start = wire::StartMode::kCursor;
       request.cursor = *wish.cursor;
@@ -319,6 +321,22 @@ TEST_F(SessionsTest, DealsAnEpochOutToAllRanksThatComeWithACursorFromBeforeAResi
   EXPECT_EQ(batch.step, 1U);
   EXPECT_EQ(batch.next_position, 6U);
   EXPECT_FALSE(second.connection->ending());
+}
+
+TEST_F(SessionsTest, TakesBackARankThatWasAwayWhenTheJobWasResized) {
+  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
+  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  Wish wish{.job = "j",
+            .shard = 0,
+            .num_shards = 1,
+            .cursor = delivery::StreamPosition{.epoch = 0, .position = 6, .step = 3}};
+  EXPECT_THAT(attach(wish).refusal(), HasSubstr("has num_shards 2"));
+  wish.reconnect = true;
+  const Consumer back = attach(wish);
+  EXPECT_EQ(back.attached().num_shards, 2);
+  // The step before the resize is still its own alone.
+  EXPECT_EQ(back.batch().next_position, 8U);
 }
 
 TEST_F(SessionsTest, TakesAResizedJobUpAfterARestart) {
