@@ -93,7 +93,7 @@ class Daemon:
             notify_path.chmod(0o666)
             with self.log_file.open("ab") as log:
                 self._process = subprocess.Popen(
-                    [build_dir() / "bin/spdld", "--config", self.config_file],
+                    [self._program(), "--config", self.config_file],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -103,6 +103,16 @@ class Daemon:
                 )
             self._await_ready(notify)
         return self
+
+    def _program(self) -> pathlib.Path:
+        built = build_dir() / "bin/spdld"
+        if self._uid is None:
+            return built
+        # The checkout may lie where only its owner may go.
+        copy = self.directory / "spdld"
+        if not copy.exists():
+            shutil.copy(built, copy)
+        return copy
 
     def _as_user(self) -> dict[str, Any]:
         if self._uid is None:
