@@ -17,55 +17,135 @@ HEADER = [("header", "II")]
 # What stands in each struct, in order. Names that the binary does not print are only counted.
 LAYOUT = {
     "ArenaHeader": [
-        ("magic", "Q"), ("abi_major", "I"), ("abi_minor", "I"), ("header_bytes", "I"),
-        ("page_bytes", "I"), ("total_bytes", "Q"), ("generation", "16s"), ("slots_offset", "Q"),
-        ("slot_stride", "Q"), ("slot_count", "I"), ("arena_id", "I"),
+        ("magic", "Q"),
+        ("abi_major", "I"),
+        ("abi_minor", "I"),
+        ("header_bytes", "I"),
+        ("page_bytes", "I"),
+        ("total_bytes", "Q"),
+        ("generation", "16s"),
+        ("slots_offset", "Q"),
+        ("slot_stride", "Q"),
+        ("slot_count", "I"),
+        ("arena_id", "I"),
     ],
     "FieldLayout": [
-        ("name", "48s"), ("kind", "I"), ("dtype", "I"), ("ndim", "I"), ("flags", "I"),
-        ("shape", "8q"), ("offset", "Q"), ("capacity_bytes", "Q"), ("offsets_offset", "Q"),
+        ("name", "48s"),
+        ("kind", "I"),
+        ("dtype", "I"),
+        ("ndim", "I"),
+        ("flags", "I"),
+        ("shape", "8q"),
+        ("offset", "Q"),
+        ("capacity_bytes", "Q"),
+        ("offsets_offset", "Q"),
         ("shapes_offset", "Q"),
     ],
-    "HelloFrame": HEADER + [
-        ("magic", "I"), ("protocol_min", "I"), ("protocol_max", "I"), ("reserved", "I"),
+    "HelloFrame": HEADER
+    + [
+        ("magic", "I"),
+        ("protocol_min", "I"),
+        ("protocol_max", "I"),
+        ("reserved", "I"),
         ("client", "48s"),
     ],
-    "WelcomeFrame": HEADER + [
-        ("magic", "I"), ("protocol", "I"), ("protocol_min", "I"), ("protocol_max", "I"),
-        ("generation", "16s"), ("server", "48s"),
+    "WelcomeFrame": HEADER
+    + [
+        ("magic", "I"),
+        ("protocol", "I"),
+        ("protocol_min", "I"),
+        ("protocol_max", "I"),
+        ("generation", "16s"),
+        ("server", "48s"),
     ],
-    "ErrorFrame": HEADER + [
-        ("code", "I"), ("fatal", "I"), ("text_bytes", "I"), ("reserved", "I"),
+    "ErrorFrame": HEADER
+    + [
+        ("code", "I"),
+        ("fatal", "I"),
+        ("text_bytes", "I"),
+        ("reserved", "I"),
     ],
-    "AttachFrame": HEADER + [
-        ("shard", "i"), ("num_shards", "i"), ("replicas", "i"), ("credits", "I"),
-        ("batch_size", "q"), ("seed", "q"), ("has_seed", "I"), ("incarnation", "I"),
-        ("start", "I"), ("reconnect", "I"), ("epoch", "Q"), ("position", "Q"), ("step", "Q"),
-        ("text_count", "I"), ("blob_bytes", "I"),
+    "AttachFrame": HEADER
+    + [
+        ("shard", "i"),
+        ("num_shards", "i"),
+        ("replicas", "i"),
+        ("credits", "I"),
+        ("batch_size", "q"),
+        ("seed", "q"),
+        ("has_seed", "I"),
+        ("incarnation", "I"),
+        ("start", "I"),
+        ("reconnect", "I"),
+        ("epoch", "Q"),
+        ("position", "Q"),
+        ("step", "Q"),
+        ("text_count", "I"),
+        ("blob_bytes", "I"),
     ],
-    "AttachedFrame": HEADER + [
-        ("session", "Q"), ("items", "Q"), ("steps_per_epoch", "Q"), ("batch_size", "Q"),
-        ("seed", "q"), ("shard", "i"), ("num_shards", "i"), ("replicas", "i"), ("credits", "I"),
-        ("epoch", "Q"), ("step", "Q"), ("position", "Q"), ("epochs", "Q"),
-        ("pipeline_version", "I"), ("text_count", "I"),
+    "AttachedFrame": HEADER
+    + [
+        ("session", "Q"),
+        ("items", "Q"),
+        ("steps_per_epoch", "Q"),
+        ("batch_size", "Q"),
+        ("seed", "q"),
+        ("shard", "i"),
+        ("num_shards", "i"),
+        ("replicas", "i"),
+        ("credits", "I"),
+        ("epoch", "Q"),
+        ("step", "Q"),
+        ("position", "Q"),
+        ("epochs", "Q"),
+        ("pipeline_version", "I"),
+        ("text_count", "I"),
     ],
-    "ArenaOpenFrame": HEADER + [
-        ("arena_id", "I"), ("kind", "I"), ("total_bytes", "Q"), ("generation", "16s"),
+    "ArenaOpenFrame": HEADER
+    + [
+        ("arena_id", "I"),
+        ("kind", "I"),
+        ("total_bytes", "Q"),
+        ("generation", "16s"),
     ],
-    "BatchFrame": HEADER + [
-        ("lease", "Q"), ("arena_id", "I"), ("schema_id", "I"), ("slot_offset", "Q"),
-        ("slot_bytes", "Q"), ("epoch", "Q"), ("step", "Q"), ("next_position", "Q"), ("rows", "I"),
+    "BatchFrame": HEADER
+    + [
+        ("lease", "Q"),
+        ("arena_id", "I"),
+        ("schema_id", "I"),
+        ("slot_offset", "Q"),
+        ("slot_bytes", "Q"),
+        ("epoch", "Q"),
+        ("step", "Q"),
+        ("next_position", "Q"),
+        ("rows", "I"),
         ("seek", "I"),
     ],
-    "SeekFrame": HEADER + [
-        ("epoch", "Q"), ("position", "Q"), ("step", "Q"), ("seek", "I"), ("reserved", "I"),
+    "SeekFrame": HEADER
+    + [
+        ("epoch", "Q"),
+        ("position", "Q"),
+        ("step", "Q"),
+        ("seek", "I"),
+        ("reserved", "I"),
     ],
-    "ResetFrame": HEADER + [
-        ("epoch", "Q"), ("position", "Q"), ("step", "Q"), ("steps_per_epoch", "Q"), ("seek", "I"),
-        ("shard", "i"), ("num_shards", "i"), ("reserved", "I"),
+    "ResetFrame": HEADER
+    + [
+        ("epoch", "Q"),
+        ("position", "Q"),
+        ("step", "Q"),
+        ("steps_per_epoch", "Q"),
+        ("seek", "I"),
+        ("shard", "i"),
+        ("num_shards", "i"),
+        ("reserved", "I"),
     ],
-    "BlobFrame": HEADER + [
-        ("kind", "I"), ("serial", "I"), ("offset", "I"), ("total_bytes", "I"),
+    "BlobFrame": HEADER
+    + [
+        ("kind", "I"),
+        ("serial", "I"),
+        ("offset", "I"),
+        ("total_bytes", "I"),
     ],
 }
 
