@@ -37,6 +37,10 @@ elseif(SPDLD_SANITIZE STREQUAL "thread")
   add_link_options(-fsanitize=thread)
 endif()
 
+if(SPDLD_SANITIZE)
+  add_compile_definitions(SPDLD_SANITIZED)
+endif()
+
 # spdld_library(NAME SOURCES... PUBLIC libs... PRIVATE libs...): one static library for one folder;
 # includes are written from server/'s root.
 function(spdld_library name)

@@ -297,7 +297,8 @@ std::string Feed::waits_for() const {
   MutexLock lock(mutex_);
   if (ended_ || leases_ >= credits_ || !ready_.empty() || to_send_.epoch < open_epochs_) return {};
   if (last_known_) return {};
-  return "epoch " + std::to_string(to_send_.epoch) + " has not been opened yet: 'spdlctl job advance' does it";
+  return "epoch " + std::to_string(to_send_.epoch) +
+         " has not been opened yet: 'spdlctl job advance' does it";
 }
 
 Feed::View Feed::view() const {

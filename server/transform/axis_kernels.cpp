@@ -43,6 +43,9 @@ inline void triangle_weights(const TriangleFilter& filter, int begin, AxisGroup&
       sum = hn::Add(sum, weight);
       hn::StoreU(weight, d, scratch + tap * kAxisGroup + lane);
     }
+    // Lanes behind the axis's end have no taps; their weights are not used, and must still be
+    // numbers.
+    sum = hn::IfThenElse(hn::Gt(sum, zero), sum, one);
     for (std::size_t tap = 0; tap < filter.taps; ++tap) {
       const std::size_t at = tap * kAxisGroup + lane;
       const V share = hn::Div(hn::LoadU(d, scratch + at), sum);

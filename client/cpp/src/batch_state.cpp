@@ -62,6 +62,7 @@ std::string place(TensorView& view, const wire::FieldLayout& field, const std::b
   view.ndim = field.ndim + 1;
   view.dims[0] = static_cast<std::int64_t>(rows);
   std::copy_n(field.shape, field.ndim, view.dims.begin() + 1);
+  if (field.offset > slot_bytes) return "it reaches beyond its slot";
   view.data = slot + field.offset;
   if (field.kind == wire::FieldKind::kDense) {
     view.bytes = product(row_bytes(field), rows);
