@@ -313,9 +313,4 @@ Feed::View Feed::view() const {
           .bad_releases = counts.bad_releases};
 }
 
-std::uint64_t Feed::steps_per_epoch() const {
-  MutexLock lock(mutex_);
-  return timeline_.steps_per_epoch();
-}
-
 }  // namespace spdld::session

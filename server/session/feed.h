@@ -97,7 +97,6 @@ class Feed final : public engine::StreamPort {
   View view() const SPDLD_EXCLUDES(mutex_);
   std::uint32_t shard() const { return shard_; }
   std::uint32_t credits() const { return credits_; }
-  std::uint64_t steps_per_epoch() const SPDLD_EXCLUDES(mutex_);
 
  private:
   struct Ready {

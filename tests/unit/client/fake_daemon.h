@@ -16,7 +16,7 @@
 #include "delivery/peer.h"
 #include "delivery/slots.h"
 #include "op/tensor_spec.h"
-#include "tests/unit/delivery/scratch_dir.h"
+#include "tests/support/scratch_dir.h"
 
 namespace spdld::test {
 

@@ -18,8 +18,8 @@
 #include "delivery/frames.h"
 #include "delivery/peer.h"
 #include "spdld/loader.h"
+#include "tests/support/scratch_dir.h"
 #include "tests/unit/delivery/raw_frames.h"
-#include "tests/unit/delivery/scratch_dir.h"
 
 // What a daemon of another version, or a broken one, may send: the client says what is wrong, and
 // never crashes or reads beyond what it was given.

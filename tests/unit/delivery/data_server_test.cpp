@@ -18,9 +18,9 @@
 #include "delivery/arena.h"
 #include "delivery/memory_probe.h"
 #include "delivery/peer.h"
+#include "tests/support/scratch_dir.h"
 #include "tests/unit/delivery/raw_client.h"
 #include "tests/unit/delivery/recording_service.h"
-#include "tests/unit/delivery/scratch_dir.h"
 
 namespace spdld::delivery {
 namespace {

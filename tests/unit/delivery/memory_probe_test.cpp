@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/unit/delivery/scratch_dir.h"
+#include "tests/support/scratch_dir.h"
 
 namespace spdld::delivery {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string>
 
-#include "tests/unit/delivery/scratch_dir.h"
+#include "tests/support/scratch_dir.h"
 
 namespace spdld::delivery {
 namespace {

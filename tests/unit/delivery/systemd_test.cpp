@@ -11,7 +11,7 @@
 #include <string>
 
 #include "delivery/peer.h"
-#include "tests/unit/delivery/scratch_dir.h"
+#include "tests/support/scratch_dir.h"
 
 namespace spdld::delivery {
 namespace {

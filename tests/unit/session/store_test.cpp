@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 
+#include "tests/support/scratch_dir.h"
+
 namespace spdld::session {
 namespace {
 
@@ -17,20 +19,14 @@ using ::testing::HasSubstr;
 
 class StoreTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "spdld-store-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-
   std::unique_ptr<Store> open() {
     auto store = Store::open(directory_);
     EXPECT_TRUE(store) << store.error().message();
     return store ? std::move(*store) : nullptr;
   }
 
-  std::string directory_;
+  test::ScratchDir scratch_;
+  const std::string directory_ = scratch_.path();
 };
 
 TEST_F(StoreTest, KeepsPipelinesAcrossARestart) {
