@@ -41,6 +41,12 @@ if(SPDLD_SANITIZE)
   add_compile_definitions(SPDLD_SANITIZED)
 endif()
 
+# Places at which a test makes the daemon die or fail (base/failpoint.h). Never in what is shipped.
+option(SPDLD_FAILPOINTS "build failpoints in" OFF)
+if(SPDLD_FAILPOINTS)
+  add_compile_definitions(SPDLD_FAILPOINTS)
+endif()
+
 # spdld_library(NAME SOURCES... PUBLIC libs... PRIVATE libs...): one static library for one folder;
 # includes are written from server/'s root.
 function(spdld_library name)

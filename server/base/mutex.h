@@ -17,6 +17,7 @@
 #define SPDLD_EXCLUDES(...) SPDLD_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
 #define SPDLD_ACQUIRE(...) SPDLD_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
 #define SPDLD_RELEASE(...) SPDLD_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
+#define SPDLD_RETURN_CAPABILITY(x) SPDLD_THREAD_ANNOTATION(lock_returned(x))
 #define SPDLD_NO_THREAD_SAFETY_ANALYSIS SPDLD_THREAD_ANNOTATION(no_thread_safety_analysis)
 
 namespace spdld {
