@@ -15,6 +15,8 @@
 #include <cerrno>
 #include <climits>
 
+#include "base/failpoint.h"
+
 namespace spdld::source {
 namespace {
 
@@ -25,7 +27,31 @@ constexpr unsigned kBcachefsMagic = 0xca451a4e;
 // O_NONBLOCK: a pipe that took a file's place must not keep the opener waiting.
 constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
+constexpr std::int64_t kSecondNs = 1'000'000'000;
+// A tick of the kernel's clock is 10 ms at most; some file systems keep even seconds only.
+constexpr std::int64_t kFineTickNs = 100'000'000;
+constexpr std::int64_t kCoarseTickNs = 2 * kSecondNs;
+
+constexpr std::int64_t nanoseconds(const timespec& time) {
+  return std::int64_t{time.tv_sec} * kSecondNs + time.tv_nsec;
+}
+
 }  // namespace
+
+std::optional<ItemStamp> stamp_of_fd(int fd) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return std::nullopt;
+  return ItemStamp{.device = info.st_dev,
+                   .inode = info.st_ino,
+                   .size_bytes = static_cast<std::uint64_t>(info.st_size),
+                   .mtime_ns = nanoseconds(info.st_mtim),
+                   .ctime_ns = nanoseconds(info.st_ctim)};
+}
+
+bool is_settled(const ItemStamp& stamp, std::int64_t now_ns) {
+  const bool fine = stamp.mtime_ns % kSecondNs != 0 && stamp.ctime_ns % kSecondNs != 0;
+  return std::max(stamp.mtime_ns, stamp.ctime_ns) < now_ns - (fine ? kFineTickNs : kCoarseTickNs);
+}
 
 std::string real_path_of_fd(int fd) {
   char path[PATH_MAX];
@@ -57,6 +83,7 @@ SystemDisk::SystemDisk(UniqueFd root, std::string root_path, Roots roots, bool f
       device_(device) {}
 
 int SystemDisk::open(const std::string& uri, OpenFile& file) {
+  if (const int err = SPDLD_FAILPOINT_ERRNO("source.file.open"); err != 0) return err;
   const bool noatime = noatime_.load(std::memory_order_relaxed);
   int fd = open_beneath(uri, kOpenFlags | (noatime ? O_NOATIME : 0));
   if (fd == -EPERM && noatime) {
@@ -104,12 +131,14 @@ int SystemDisk::open_checked(const std::string& uri, int flags) const {
 
 ssize_t SystemDisk::read_cached(const OpenFile& file, std::span<std::byte> out,
                                 std::uint64_t offset) {
+  if (const int err = SPDLD_FAILPOINT_ERRNO("source.file.read"); err != 0) return -err;
   const iovec part{out.data(), out.size()};
   const ssize_t count = ::preadv2(file.fd.get(), &part, 1, static_cast<off_t>(offset), RWF_NOWAIT);
   return count >= 0 ? count : -errno;
 }
 
 ssize_t SystemDisk::read(const OpenFile& file, std::span<std::byte> out, std::uint64_t offset) {
+  if (const int err = SPDLD_FAILPOINT_ERRNO("source.file.read"); err != 0) return -err;
   for (;;) {
     const ssize_t count =
         ::pread(file.fd.get(), out.data(), out.size(), static_cast<off_t>(offset));

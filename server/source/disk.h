@@ -7,12 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "source/access.h"
+#include "source/source.h"
 
 namespace spdld::source {
 
@@ -72,6 +74,14 @@ class SystemDisk final : public Disk {
   // Relaxed: a stale value costs one refused system call.
   std::atomic<bool> noatime_ = true;
 };
+
+// The open file's stamp as it is now, or nothing when that cannot be told.
+std::optional<ItemStamp> stamp_of_fd(int fd);
+
+// Whether no later change can leave the stamp as it is: a file changed twice within one tick of its
+// file system's clock shows the first one's times, so these must lie behind. `now_ns` is the wall
+// clock.
+bool is_settled(const ItemStamp& stamp, std::int64_t now_ns);
 
 // Where the descriptor's file is now, without symlinks; empty when that cannot be told.
 std::string real_path_of_fd(int fd);

@@ -43,6 +43,11 @@ bool is_transient(int err) {
   }
 }
 
+std::int64_t wall_ns(const Clock& clock) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(clock.wall().time_since_epoch())
+      .count();
+}
+
 }  // namespace
 
 // A fetch that was not done at once. Kept for the next one when it has ended.
@@ -51,12 +56,14 @@ class FileFetcher::Pending final : public IoTask {
   explicit Pending(FileFetcher& fetcher) : fetcher_(fetcher) {}
 
   void begin(std::string uri, Reading reading, ByteBuffer& out, FetchSink& sink,
-             std::uint64_t token, std::optional<std::chrono::nanoseconds> first_pause) {
+             std::uint64_t token, Revision* revision,
+             std::optional<std::chrono::nanoseconds> first_pause) {
     uri_ = std::move(uri);
     reading_ = std::move(reading);
     out_ = &out;
     sink_ = &sink;
     token_ = token;
+    revision_ = revision;
     failures_ = first_pause ? 1 : 0;
     first_pause_ = first_pause;
   }
@@ -68,7 +75,7 @@ class FileFetcher::Pending final : public IoTask {
       return end(Status(Code::kCancelled, fetcher_.path_of(uri_) + ": the source was closed"));
     }
     if (first_pause_) return std::exchange(first_pause_, std::nullopt);
-    Outcome outcome = fetcher_.advance(uri_, reading_, *out_, true);
+    Outcome outcome = fetcher_.advance(uri_, reading_, *out_, revision_, true);
     if (outcome.kind != Outcome::Kind::kTransient) return end(std::move(outcome.status));
     if (failures_ < fetcher_.options_.retry.retries) {
       reading_ = {};
@@ -93,6 +100,7 @@ class FileFetcher::Pending final : public IoTask {
   ByteBuffer* out_ = nullptr;
   FetchSink* sink_ = nullptr;
   std::uint64_t token_ = 0;
+  Revision* revision_ = nullptr;
   int failures_ = 0;
   std::optional<std::chrono::nanoseconds> first_pause_;
 };
@@ -114,9 +122,13 @@ FileFetcher::~FileFetcher() {
 }
 
 Result<FetchState> FileFetcher::fetch(std::string uri, ByteBuffer& out, FetchSink& sink,
-                                      std::uint64_t token) {
+                                      std::uint64_t token, Revision* revision) {
+  if (revision != nullptr) {
+    revision->stamp.reset();
+    revision->unchanged = false;
+  }
   Reading reading;
-  Outcome outcome = advance(uri, reading, out, false);
+  Outcome outcome = advance(uri, reading, out, revision, false);
   if (outcome.kind == Outcome::Kind::kDone) return FetchState::kReady;
   if (outcome.kind == Outcome::Kind::kFailed) return tl::unexpected(std::move(outcome.status));
 
@@ -131,7 +143,7 @@ Result<FetchState> FileFetcher::fetch(std::string uri, ByteBuffer& out, FetchSin
   }
   const dev_t device = reading.file.fd ? reading.file.device : disk_->device();
   Pending& pending = borrow();
-  pending.begin(std::move(uri), std::move(reading), out, sink, token, first_pause);
+  pending.begin(std::move(uri), std::move(reading), out, sink, token, revision, first_pause);
   if (Status status = io_.submit(device, pending); !status.ok()) {
     pending.forget();
     give_back(pending);
@@ -140,9 +152,15 @@ Result<FetchState> FileFetcher::fetch(std::string uri, ByteBuffer& out, FetchSin
   return FetchState::kPending;
 }
 
-FileFetcher::Outcome FileFetcher::open(const std::string& uri, Reading& reading, ByteBuffer& out) {
+FileFetcher::Outcome FileFetcher::open(const std::string& uri, Reading& reading, ByteBuffer& out,
+                                       Revision* revision) {
   if (const int err = disk_->open(uri, reading.file); err != 0) {
     return failed(err, "cannot open", uri);
+  }
+  if (revision != nullptr) {
+    reading.stamp = stamp_of_fd(reading.file.fd.get());
+    revision->unchanged = reading.stamp && reading.stamp == revision->known;
+    if (revision->unchanged) return {};
   }
   const std::uint64_t size = reading.file.size_bytes;
   if (size > options_.max_file_bytes) {
@@ -162,12 +180,13 @@ FileFetcher::Outcome FileFetcher::open(const std::string& uri, Reading& reading,
 }
 
 FileFetcher::Outcome FileFetcher::advance(const std::string& uri, Reading& reading, ByteBuffer& out,
-                                          bool may_block) {
+                                          Revision* revision, bool may_block) {
   OpenFile& file = reading.file;
   if (!file.fd) {
     if (!may_block && disk_->opening_blocks()) return {Outcome::Kind::kWouldBlock, {}};
-    Outcome opened = open(uri, reading, out);
+    Outcome opened = open(uri, reading, out, revision);
     if (opened.kind != Outcome::Kind::kDone) return opened;
+    if (revision != nullptr && revision->unchanged) return opened;
   }
   const auto changed = [&](const char* how) {
     return Outcome{Outcome::Kind::kFailed,
@@ -197,6 +216,12 @@ FileFetcher::Outcome FileFetcher::advance(const std::string& uri, Reading& readi
   }
   if (reading.done_bytes > file.size_bytes) return changed(" became longer while it was read");
   out.resize(file.size_bytes);
+  // What changed while it was read is neither the old content nor the new one.
+  if (revision != nullptr && reading.stamp &&
+      is_settled(*reading.stamp, wall_ns(*options_.clock)) &&
+      stamp_of_fd(file.fd.get()) == reading.stamp) {
+    revision->stamp = reading.stamp;
+  }
   return {};
 }
 

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/byte_buffer.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "op/order_spec.h"
 #include "source/disk.h"
@@ -29,6 +31,8 @@ class FileFetcher {
     RetrySpec retry;
     std::chrono::nanoseconds retry_pause{};
     std::uint64_t max_file_bytes = 0;
+    // Tells how old a change is.
+    std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
   };
 
   FileFetcher(std::unique_ptr<Disk> disk, IoPool& io, Options options);
@@ -36,9 +40,9 @@ class FileFetcher {
   FileFetcher(const FileFetcher&) = delete;
   FileFetcher& operator=(const FileFetcher&) = delete;
 
-  // As Source::fetch().
-  Result<FetchState> fetch(std::string uri, ByteBuffer& out, FetchSink& sink, std::uint64_t token)
-      SPDLD_EXCLUDES(mutex_);
+  // As Source::fetch(), or Source::fetch_revision() where there is a `revision`.
+  Result<FetchState> fetch(std::string uri, ByteBuffer& out, FetchSink& sink, std::uint64_t token,
+                           Revision* revision = nullptr) SPDLD_EXCLUDES(mutex_);
 
  private:
   class Pending;
@@ -47,6 +51,7 @@ class FileFetcher {
   struct Reading {
     OpenFile file;
     std::size_t done_bytes = 0;
+    std::optional<ItemStamp> stamp;  // when it was opened; only for a revision
   };
   struct Outcome {
     enum class Kind { kDone, kWouldBlock, kTransient, kFailed };
@@ -54,8 +59,9 @@ class FileFetcher {
     Status status;
   };
 
-  Outcome advance(const std::string& uri, Reading& reading, ByteBuffer& out, bool may_block);
-  Outcome open(const std::string& uri, Reading& reading, ByteBuffer& out);
+  Outcome advance(const std::string& uri, Reading& reading, ByteBuffer& out, Revision* revision,
+                  bool may_block);
+  Outcome open(const std::string& uri, Reading& reading, ByteBuffer& out, Revision* revision);
   Outcome failed(int err, const char* what, const std::string& uri) const;
   std::chrono::nanoseconds pause(int failures, const std::string& uri) const;
   std::string path_of(const std::string& uri) const;

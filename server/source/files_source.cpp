@@ -33,6 +33,7 @@ class FilesSource final : public Source {
         fields_(std::move(fields)),
         classes_(std::move(classes)),
         labels_(std::move(labels)),
+        origin_("files " + fetching.root),
         fetcher_(std::move(disk), io, std::move(fetching)) {}
 
   std::uint64_t size() const override { return listing_.size(); }
@@ -54,12 +55,18 @@ class FilesSource final : public Source {
                            std::uint64_t token) override {
     return fetcher_.fetch(listing_.uri(item), out, sink, token);
   }
+  Result<FetchState> fetch_revision(std::uint64_t item, ByteBuffer& out, Revision& revision,
+                                    FetchSink& sink, std::uint64_t token) override {
+    return fetcher_.fetch(listing_.uri(item), out, sink, token, &revision);
+  }
+  std::string origin() const override { return origin_; }
 
  private:
   const Listing listing_;
   const std::vector<TensorSpec> fields_;
   const std::vector<std::string> classes_;
   const std::vector<std::int64_t> labels_;  // of each of the listing's runs
+  const std::string origin_;
   FileFetcher fetcher_;
 };
 

@@ -12,6 +12,7 @@
 #include <new>
 #include <string_view>
 
+#include "base/failpoint.h"
 #include "base/unique_fd.h"
 
 namespace spdld::source {
@@ -176,6 +177,7 @@ Status ListingFile::save(const Listing& listing, const std::string& key, const s
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
     return errno_status(errno, "cannot make " + directory);
   }
+  SPDLD_FAILPOINT_STATUS("source.listing.write");
   TemporaryFile file(path);
   if (file.fd() < 0) return errno_status(errno, "cannot write " + path);
   SPDLD_TRY(write_all(file.fd(), out.text(), path));

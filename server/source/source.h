@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,26 @@ class FetchSink {
 enum class FetchState {
   kReady,    // the bytes are there
   kPending,  // FetchSink::fetched will say
+};
+
+// What tells the content of an item from any other that it had or will have. Compared for equality
+// only; the zeros of a source that has no such thing are fine.
+struct ItemStamp {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::uint64_t size_bytes = 0;
+  std::int64_t mtime_ns = 0;
+  std::int64_t ctime_ns = 0;
+
+  friend bool operator==(const ItemStamp&, const ItemStamp&) = default;
+};
+
+// The question and the answer of a fetch by someone who may have the bytes already.
+struct Revision {
+  std::optional<ItemStamp> known;  // what the caller has; none: nothing
+  // Of the bytes that were brought; none: a later change might go unnoticed, so do not keep them.
+  std::optional<ItemStamp> stamp;
+  bool unchanged = false;  // the item still is `known`: no bytes were brought
 };
 
 // Enumerates a dataset's items and brings their bytes. The listing is fixed for the source's life.
@@ -51,6 +72,20 @@ class Source {
   // (retries used up), kDataLoss (the item is not what the listing saw).
   virtual Result<FetchState> fetch(std::uint64_t item, ByteBuffer& out, FetchSink& sink,
                                    std::uint64_t token) = 0;
+
+  // As fetch(), but brings nothing where the item has not changed since `revision.known`; which
+  // `revision` then says. It too belongs to the source while the fetch is pending. By default items
+  // cannot be told apart: all is brought each time, and nothing should be kept.
+  virtual Result<FetchState> fetch_revision(std::uint64_t item, ByteBuffer& out, Revision& revision,
+                                            FetchSink& sink, std::uint64_t token) {
+    revision.stamp.reset();
+    revision.unchanged = false;
+    return fetch(item, out, sink, token);
+  }
+
+  // Where the bytes come from: of two sources with the same origin and listing digest, item i is
+  // the same thing. Empty: that cannot be said.
+  virtual std::string origin() const { return {}; }
 };
 
 }  // namespace spdld::source

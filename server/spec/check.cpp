@@ -103,7 +103,7 @@ Result<Json> check_scalar(const Node& node, const Shape& shape, const std::strin
     case Kind::kBytes: {
       const std::optional<std::uint64_t> bytes = parse_bytes(node.text);
       if (!bytes) return wrong_kind(node, shape, name);
-      if (*bytes == 0) return fail(node, name, "must be more than 0");
+      if (*bytes == 0 && shape.min > 0) return fail(node, name, "must be more than 0");
       return Json(*bytes);
     }
     case Kind::kPercent: {

@@ -115,19 +115,31 @@ Result<ExecutorConfig> read_executor(const Node& node, const Json& value) {
   return executor;
 }
 
-Result<ArenaConfig> read_arena(const Json& value) {
+MemoryBound read_bound(const Json& value) {
+  if (!value.is_number_unsigned()) return {.fraction = value.get<double>()};
+  return {.fraction = std::nullopt, .bytes = value.get<std::uint64_t>()};
+}
+
+ArenaConfig read_arena(const Json& value) {
   ArenaConfig arena;
   const Json& kind = value.at("kind");
   arena.kind = kind == "posix"     ? ArenaConfig::Kind::kPosix
                : kind == "hugetlb" ? ArenaConfig::Kind::kHugetlb
                                    : ArenaConfig::Kind::kMemfd;
-  const Json& budget = value.at("budget");
-  if (budget.is_number_unsigned()) {
-    arena.budget = {.fraction = std::nullopt, .bytes = budget.get<std::uint64_t>()};
-  } else {
-    arena.budget.fraction = budget.get<double>();
-  }
+  arena.budget = read_bound(value.at("budget"));
   return arena;
+}
+
+Result<CacheConfig> read_cache(const Node& node, const Json& value, const std::string& state_dir) {
+  CacheConfig cache;
+  cache.ram = read_bound(value.at("ram"));
+  cache.disk_bytes = value.at("disk").get<std::uint64_t>();
+  cache.dir = (state_dir == "/" ? "" : state_dir) + "/cache";
+  if (const auto given = value.find("dir"); given != value.end()) {
+    SPDLD_ASSIGN(cache.dir,
+                 absolute_path(child(node, "dir"), "cache.dir", given->get<std::string>()));
+  }
+  return cache;
 }
 
 Result<uid_t> find_user(const Node& node, const std::string& name, const std::string& user) {
@@ -166,6 +178,31 @@ Result<AccessConfig> read_access(const Node& node, const Json& value) {
   }
   sort_unique(access.admins);
   return access;
+}
+
+// "90m", "12h", "7d".
+std::optional<std::uint64_t> parse_minutes_up(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  const std::uint64_t unit = text.back() == 'm'   ? 60
+                             : text.back() == 'h' ? 3600
+                             : text.back() == 'd' ? 24 * 3600
+                                                  : 0;
+  const std::optional<std::int64_t> number = parse_integer(text.substr(0, text.size() - 1));
+  constexpr std::int64_t kMost = 1'000'000;
+  if (unit == 0 || !number || *number < 1 || *number > kMost) return std::nullopt;
+  return static_cast<std::uint64_t>(*number) * unit;
+}
+
+Result<JobConfig> read_job(const Node& node, const Json& value) {
+  const auto text = value.at("retain").get<std::string>();
+  const std::optional<std::uint64_t> seconds = parse_minutes_up(text);
+  if (!seconds)
+    return tl::unexpected<Status>(
+        child(node, "retain")
+            .fail("job.retain: " + quote(text) +
+                  " is no time; write a whole number of minutes, hours or days, such as 90m, 12h "
+                  "or 7d"));
+  return JobConfig{.retain_s = *seconds};
 }
 
 Result<Node> read_root(const std::string& path, const std::string& working_directory) {
@@ -222,8 +259,10 @@ Result<DaemonConfig> load_daemon_config(const std::string& path,
   SPDLD_ASSIGN(config.pipelines,
                read_paths(child(root, "pipelines"), json.at("pipelines"), "pipelines"));
   SPDLD_ASSIGN(config.executor, read_executor(child(root, "executor"), json.at("executor")));
-  SPDLD_ASSIGN(config.arena, read_arena(json.at("arena")));
+  config.arena = read_arena(json.at("arena"));
+  SPDLD_ASSIGN(config.cache, read_cache(child(root, "cache"), json.at("cache"), config.state_dir));
   SPDLD_ASSIGN(config.access, read_access(child(root, "access"), json.at("access")));
+  SPDLD_ASSIGN(config.job, read_job(child(root, "job"), json.at("job")));
   config.log.level = json.at("log").at("level").get<std::string>();
   config.log.format = json.at("log").at("format").get<std::string>();
   return config;

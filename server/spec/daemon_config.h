@@ -19,22 +19,34 @@ struct ExecutorConfig {
   int nice = 0;
 };
 
-// How much memory all arenas together may take: a fixed size, or a fraction of what the machine or
-// the cgroup has.
-struct ArenaBudget {
-  std::optional<double> fraction = 0.25;
+// A bound on memory: a fixed size, or a fraction of what the machine or the cgroup has.
+struct MemoryBound {
+  std::optional<double> fraction;
   std::uint64_t bytes = 0;  // without `fraction`
 };
+
+using ArenaBudget = MemoryBound;
 
 struct ArenaConfig {
   enum class Kind { kMemfd, kPosix, kHugetlb };
   Kind kind = Kind::kMemfd;
-  ArenaBudget budget;
+  ArenaBudget budget{.fraction = 0.25};  // what all arenas together may take
+};
+
+// What the sample caches of all pipelines together may take.
+struct CacheConfig {
+  MemoryBound ram{.fraction = 0.10};
+  std::uint64_t disk_bytes = 0;  // 0: no pipeline may keep anything on a disk
+  std::string dir;               // absolute
 };
 
 struct AccessConfig {
   std::vector<std::string> roots;  // absolute
   std::vector<uid_t> admins;       // sorted, each once
+};
+
+struct JobConfig {
+  std::uint64_t retain_s = 7 * 24 * 3600;  // what is known of jobs that have ended
 };
 
 struct LogConfig {
@@ -49,7 +61,9 @@ struct DaemonConfig {
   std::vector<std::string> pipelines;  // absolute glob patterns
   ExecutorConfig executor;
   ArenaConfig arena;
+  CacheConfig cache;
   AccessConfig access;
+  JobConfig job;
   LogConfig log;
 };
 

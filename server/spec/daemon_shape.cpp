@@ -60,6 +60,26 @@ Key arena_key() {
       });
 }
 
+Key cache_key() {
+  Shape ram = any_of({bytes_or_zero_shape(), percent_shape()});
+  ram.expected = "a size such as 8GiB or a percentage such as 10%";
+  return section("cache", "what the sample caches of all pipelines together may take",
+                 {
+                     {.name = "ram",
+                      .doc = "memory: a size, or a share of what the machine or the cgroup has",
+                      .shape = std::move(ram),
+                      .default_value = "10%"},
+                     {.name = "disk",
+                      .doc = "room in `dir`; 0: pipelines may keep nothing on a disk",
+                      .shape = bytes_or_zero_shape(),
+                      .default_value = 0U},
+                     {.name = "dir",
+                      .doc = "the directory for caches on disk; null: cache in state_dir",
+                      .shape = string_shape(),
+                      .nullable = true},
+                 });
+}
+
 Key access_key() {
   Shape roots = list_shape(string_shape());
   roots.min_items = 1;
@@ -73,6 +93,19 @@ Key access_key() {
                       .doc = "users, by name or number, who may change what others own",
                       .shape = list_shape(string_shape()),
                       .default_value = Json::array({"root"})},
+                 });
+}
+
+Key job_key() {
+  Shape retain = string_shape();
+  retain.expected = "a time such as 90m, 12h or 7d";
+  return section("job", "what is kept of jobs",
+                 {
+                     {.name = "retain",
+                      .doc = "for how long it is known where a job was that has ended and was not "
+                             "declared: a whole number of m, h or d, at least 1m",
+                      .shape = std::move(retain),
+                      .default_value = "7d"},
                  });
 }
 
@@ -105,7 +138,9 @@ Shape daemon_shape() {
        .default_value = Json::array()},
       executor_key(),
       arena_key(),
+      cache_key(),
       access_key(),
+      job_key(),
       section("control", "the control interface beside its socket in runtime_dir",
               {{.name = "tcp",
                 .doc = "must be null: this version has no TCP control port",

@@ -146,6 +146,16 @@ ErrorPolicy read_on_error(const Json& value) {
   return policy;
 }
 
+CacheSpec read_cache(const Node& node, const Json& value) {
+  CacheSpec cache;
+  cache.location = node.where();
+  cache.form =
+      value.at("form") == "encoded" ? CacheSpec::Form::kEncoded : CacheSpec::Form::kDecoded;
+  cache.where = value.at("where") == "disk" ? CacheSpec::Where::kDisk : CacheSpec::Where::kRam;
+  cache.size_bytes = value.at("size").get<std::uint64_t>();
+  return cache;
+}
+
 }  // namespace
 
 Result<PipelineSpec> parse_pipeline(std::string_view text, const std::string& file_name,
@@ -175,7 +185,12 @@ Result<PipelineSpec> parse_pipeline(std::string_view text, const std::string& fi
   spec.batch = read_batch(json.at("batch"));
   spec.delivery.device = text_of(json.at("delivery"), "device");
   spec.delivery.prefetch = json.at("delivery").at("prefetch").get<int>();
+  if (text_of(json.at("delivery"), "absent_replica") == "go_on")
+    spec.delivery.absent_replica = AbsentReplica::kGoOn;
   spec.on_error = read_on_error(json.at("on_error"));
+  if (const auto given = json.find("cache"); given != json.end()) {
+    spec.cache = read_cache(*root.find("cache"), *given);
+  }
   // Keys sorted, numbers in their shortest form.
   spec.canonical_text = json.dump();
   return spec;

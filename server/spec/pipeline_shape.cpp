@@ -132,7 +132,33 @@ Key delivery_key() {
                       .doc = "batches that one consumer may hold or have waiting",
                       .shape = int_shape(2, 64),
                       .default_value = 4},
+                     {.name = "absent_replica",
+                      .doc = "while one of a shard's replicas is away: the others wait for it once "
+                             "all slots are full, or go on without it",
+                      .shape = choice_shape({"wait", "go_on"}),
+                      .default_value = "wait"},
                  });
+}
+
+Key cache_key() {
+  return {
+      .name = "cache",
+      .doc = "what of the items is kept for later epochs and other jobs; not given: nothing",
+      .shape = map_shape({
+          {.name = "form",
+           .doc = "decoded: whole images as pixels, before any crop; encoded: the fetched bytes",
+           .shape = choice_shape({"decoded", "encoded"}),
+           .default_value = "decoded"},
+          {.name = "size",
+           .doc = "what it may take; once it is full, what came first stays",
+           .shape = bytes_shape(),
+           .required = true},
+          {.name = "where",
+           .doc = "the daemon's memory, or a file in the daemon's cache.dir",
+           .shape = choice_shape({"ram", "disk"}),
+           .default_value = "ram"},
+      }),
+      .nullable = true};
 }
 
 Key on_error_key() {
@@ -189,6 +215,7 @@ Shape pipeline_shape(const Registry& registry) {
       batch_key(),
       delivery_key(),
       on_error_key(),
+      cache_key(),
   });
 }
 

@@ -39,9 +39,16 @@ struct BatchSpec {
   std::uint64_t max_bytes = 0;  // of a variable-size field in one batch; 0: not given
 };
 
+// What becomes of a shard's batches while one of its replicas is away.
+enum class AbsentReplica {
+  kWait,  // they are kept for it, and the others wait once all slots are full
+  kGoOn,  // it is forgotten, and goes on where the others are when it comes
+};
+
 struct DeliverySpec {
   std::string device = "cpu";
   int prefetch = 4;  // batches that one consumer may hold or have waiting
+  AbsentReplica absent_replica = AbsentReplica::kWait;
 };
 
 struct ErrorPolicy {
@@ -50,6 +57,19 @@ struct ErrorPolicy {
   RetrySpec io;
   double budget_fraction = 0.01;  // of the dataset's items ...
   std::int64_t budget_min = 100;  // ... and at least so many may be replaced
+};
+
+// What of its items a pipeline asks to be kept for later epochs, and for whoever reads the same.
+struct CacheSpec {
+  enum class Form {
+    kEncoded,  // the bytes that fetch brought
+    kDecoded,  // the pixels that decode_image made, before any crop
+  };
+  enum class Where { kRam, kDisk };
+  Form form = Form::kDecoded;
+  std::uint64_t size_bytes = 0;  // all that is kept, with its bookkeeping
+  Where where = Where::kRam;
+  Location location;
 };
 
 // A pipeline as its author meant it: parsed, complete, checked against the op registry; nothing in
@@ -63,6 +83,7 @@ struct PipelineSpec {
   BatchSpec batch;
   DeliverySpec delivery;
   ErrorPolicy on_error;
+  std::optional<CacheSpec> cache;
 
   // The whole, resolved (vars, env, extends applied), in one canonical form: two pipelines with the
   // same text do the same.

@@ -52,7 +52,7 @@ class SchemaWriter {
         return or_variable({{"enum", shape.choices}});
       case Kind::kName:
         return or_variable({{"type", "string"}, {"pattern", "^[A-Za-z0-9._-]{1,128}$"}});
-      case Kind::kBytes: return write_bytes();
+      case Kind::kBytes: return write_bytes(shape);
       case Kind::kPercent:
         return or_variable({{"type", "string"}, {"pattern", "^[0-9]+(\\.[0-9]+)?%$"}});
       case Kind::kList: return write_list(shape);
@@ -96,8 +96,8 @@ class SchemaWriter {
     return schema;
   }
 
-  Json write_bytes() const {
-    Json number = {{"type", "integer"}, {"minimum", 1}};
+  Json write_bytes(const Shape& shape) const {
+    Json number = {{"type", "integer"}, {"minimum", shape.min > 0 ? 1 : 0}};
     Json text = {{"type", "string"}, {"pattern", "^[0-9.]+ ?([kMGT]?B|[KMGT]iB)?$"}};
     return or_variable({{"anyOf", Json::array({std::move(number), std::move(text)})}});
   }

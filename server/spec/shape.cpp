@@ -86,6 +86,7 @@ Shape choice_shape(std::vector<std::string> choices) {
   return shape;
 }
 Shape bytes_shape() { return bounded(Kind::kBytes, 1, 0x1p63); }
+Shape bytes_or_zero_shape() { return bounded(Kind::kBytes, 0, 0x1p63); }
 Shape percent_shape() { return shape_of(Kind::kPercent); }
 Shape list_shape(Shape element) {
   Shape shape = shape_of(Kind::kList);

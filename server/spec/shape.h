@@ -82,6 +82,7 @@ Shape string_shape();
 Shape name_shape();
 Shape choice_shape(std::vector<std::string> choices);
 Shape bytes_shape();
+Shape bytes_or_zero_shape();
 Shape percent_shape();
 Shape list_shape(Shape element);
 Shape map_shape(std::vector<Key> keys);

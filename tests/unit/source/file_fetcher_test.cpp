@@ -4,10 +4,14 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -73,6 +77,16 @@ class FaultyDisk final : public Disk {
   Faults& faults_;
 };
 
+// A wall clock that goes ahead of the files' time stamps, or not.
+class AheadClock final : public Clock {
+ public:
+  std::chrono::nanoseconds now() const override { return SystemClock().now(); }
+  std::chrono::system_clock::time_point wall() const override {
+    return SystemClock().wall() + std::chrono::seconds(ahead_s);
+  }
+  std::atomic<int> ahead_s = 60;
+};
+
 class FileFetcherTest : public ::testing::Test {
  protected:
   FileFetcherTest() { dir_.file("a.bin", content_); }
@@ -84,13 +98,22 @@ class FileFetcherTest : public ::testing::Test {
                                       FileFetcher::Options{.root = dir_.path(),
                                                            .retry = {.retries = retries},
                                                            .retry_pause = pause,
-                                                           .max_file_bytes = max_bytes});
+                                                           .max_file_bytes = max_bytes,
+                                                           .clock = clock_});
+  }
+  // Asks for `uri` by what is known of it, and waits.
+  Status fetch_revision(Revision& revision, const std::string& uri = "a.bin") {
+    FakeSink sink;
+    const auto state = fetcher_->fetch(uri, out_, sink, 1, &revision);
+    if (!state) return state.error();
+    return *state == FetchState::kReady ? Status() : sink.wait(1);
   }
   Result<FetchState> fetch() { return fetcher_->fetch("a.bin", out_, sink_, 1); }
 
   const std::string content_ = "0123456789";
   TempDir dir_;
   Faults faults_;
+  std::shared_ptr<AheadClock> clock_ = std::make_shared<AheadClock>();
   FakeSink sink_;
   ByteBuffer out_;
   IoPool io_{{.threads = 2}};
@@ -305,6 +328,74 @@ TEST_F(FileFetcherTest, CancelsWhatIsPendingWhenThePoolStops) {
   const auto refused = fetch();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kCancelled);
+}
+
+TEST_F(FileFetcherTest, BringsNothingWhereTheFileIsWhatTheCallerKnows) {
+  for (const bool blocks : {false, true}) {
+    faults_.blocks = blocks;
+    start();
+    Revision revision;
+    ASSERT_TRUE(fetch_revision(revision).ok());
+    ASSERT_TRUE(revision.stamp);
+    EXPECT_FALSE(revision.unchanged);
+    EXPECT_EQ(text_of(out_), content_);
+
+    out_.resize(0);
+    revision.known = revision.stamp;
+    const int reads = faults_.reads;
+    ASSERT_TRUE(fetch_revision(revision).ok());
+    EXPECT_TRUE(revision.unchanged);
+    EXPECT_EQ(out_.size(), 0U);
+    EXPECT_EQ(faults_.reads, reads);
+  }
+}
+
+TEST_F(FileFetcherTest, BringsAFileThatChangedThoughItsSizeDidNot) {
+  start();
+  Revision revision;
+  ASSERT_TRUE(fetch_revision(revision).ok());
+  revision.known = revision.stamp;
+  dir_.file("new", "abcdefghij");
+  std::filesystem::rename(dir_.path("new"), dir_.path("a.bin"));
+  ASSERT_TRUE(fetch_revision(revision).ok());
+  EXPECT_FALSE(revision.unchanged);
+  EXPECT_EQ(text_of(out_), "abcdefghij");
+  EXPECT_NE(revision.stamp, revision.known);
+}
+
+TEST_F(FileFetcherTest, GivesNoStampToWhatMayChangeAgainUnseen) {
+  clock_->ahead_s = 0;  // the file was written within this tick
+  start();
+  timespec times[2] = {};
+  ::clock_gettime(CLOCK_REALTIME, &times[1]);
+  times[1].tv_sec += 3600;  // by a machine whose clock is ahead
+  times[0] = times[1];
+  ASSERT_EQ(::utimensat(AT_FDCWD, dir_.path("a.bin").c_str(), times, 0), 0);
+  Revision revision;
+  ASSERT_TRUE(fetch_revision(revision).ok());
+  EXPECT_EQ(text_of(out_), content_);
+  EXPECT_FALSE(revision.stamp);
+}
+
+TEST_F(FileFetcherTest, GivesNoStampToWhatCouldNotBeRead) {
+  start();
+  Revision revision;
+  ASSERT_TRUE(fetch_revision(revision).ok());
+  faults_.opens_fail = 1;
+  faults_.error = ENOENT;
+  EXPECT_EQ(fetch_revision(revision).code(), Code::kNotFound);
+  EXPECT_FALSE(revision.stamp);
+  EXPECT_FALSE(revision.unchanged);
+}
+
+TEST(ItemStamps, SettleWhenTheClockOfTheirFileSystemHasGoneOn) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  const ItemStamp fine{.mtime_ns = 50 * kSecond + 1, .ctime_ns = 60 * kSecond + 1};
+  EXPECT_FALSE(is_settled(fine, 60 * kSecond + kSecond / 100));
+  EXPECT_TRUE(is_settled(fine, 60 * kSecond + kSecond / 5));
+  const ItemStamp coarse{.mtime_ns = 50 * kSecond, .ctime_ns = 60 * kSecond + 1};
+  EXPECT_FALSE(is_settled(coarse, 61 * kSecond));
+  EXPECT_TRUE(is_settled(coarse, 63 * kSecond));
 }
 
 TEST(FileFetcher, TellsWhenThePoolIsFull) {

@@ -118,6 +118,35 @@ TEST_F(FilesSourceTest, TakesOnlyWhatMatches) {
   EXPECT_THAT(uris(open(spec("*/*.jpg"))), ElementsAre("a/1.jpg"));
 }
 
+TEST_F(FilesSourceTest, TellsWhereItsBytesComeFromWhateverTheLinksToThere) {
+  dir_.file("data/a.jpg", "x");
+  dir_.file("other/a.jpg", "x");
+  std::filesystem::create_directory_symlink(dir_.path("data"), dir_.path("link"));
+  const auto direct = open({.root = dir_.path("data")});
+  const auto linked = open({.root = dir_.path("link")});
+  const auto other = open({.root = dir_.path("other")});
+  ASSERT_TRUE(direct && linked && other);
+  EXPECT_EQ((*direct)->origin(), (*linked)->origin());
+  EXPECT_NE((*direct)->origin(), (*other)->origin());
+}
+
+TEST_F(FilesSourceTest, BringsAnItemThatIsNotWhatTheCallerKnows) {
+  dir_.file("a.jpg", "content");
+  const auto source = open(spec());
+  ASSERT_TRUE(source);
+  Revision revision;
+  revision.known.emplace().device = 1;
+  ByteBuffer out;
+  FakeSink sink;
+  const auto state = (*source)->fetch_revision(0, out, revision, sink, 1);
+  ASSERT_TRUE(state);
+  if (*state == FetchState::kPending) {
+    ASSERT_TRUE(sink.wait(1).ok());
+  }
+  EXPECT_FALSE(revision.unchanged);
+  EXPECT_EQ(text_of(out), "content");
+}
+
 TEST_F(FilesSourceTest, SortsWholePathsBytewise) {
   for (const char* name : {"a/x", "a-/x", "a.b", "a0", "a/b/c", "a/b-", "a/b.c", "A", "\xc3\xa4"}) {
     dir_.file(name);

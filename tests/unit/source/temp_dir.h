@@ -5,28 +5,16 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
+
+#include "tests/support/scratch_dir.h"
 
 namespace spdld::source {
 
-// A directory that is gone with everything in it when the test ends.
+// A scratch directory in which a test lays out a dataset: its path is free of links.
 class TempDir {
  public:
-  TempDir() {
-    std::string path = (std::filesystem::temp_directory_path() / "spdld-test-XXXXXX").string();
-    EXPECT_NE(::mkdtemp(path.data()), nullptr);
-    path_ = std::filesystem::canonical(path).string();
-  }
-  ~TempDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-
   const std::string& path() const { return path_; }
   std::string path(const std::string& below) const { return path_ + "/" + below; }
 
@@ -34,8 +22,7 @@ class TempDir {
     std::filesystem::create_directories(path(below));
   }
   void file(const std::string& below, const std::string& content = "x") const {
-    std::filesystem::create_directories(std::filesystem::path(path(below)).parent_path());
-    std::ofstream(path(below), std::ios::binary) << content;
+    scratch_.write(below, content);
   }
   void link(const std::string& target, const std::string& below) const {
     std::filesystem::create_directories(std::filesystem::path(path(below)).parent_path());
@@ -58,7 +45,8 @@ class TempDir {
     EXPECT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
   }
 
-  std::string path_;
+  const test::ScratchDir scratch_;
+  const std::string path_ = std::filesystem::canonical(scratch_.path()).string();
 };
 
 }  // namespace spdld::source

@@ -10,23 +10,15 @@
 #include <fstream>
 
 #include "spec/parse.h"
+#include "tests/support/scratch_dir.h"
 
 namespace spdld::spec {
 namespace {
 
 class DaemonConfigTest : public ::testing::Test {
  protected:
-  DaemonConfigTest() {
-    std::string name = std::filesystem::temp_directory_path() / "spdld-config-XXXXXX";
-    if (::mkdtemp(name.data()) != nullptr) directory_ = name;
-  }
-  ~DaemonConfigTest() override { std::filesystem::remove_all(directory_); }
-
   std::string write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path path = directory_ / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-    return path;
+    return scratch_.write(name, text);
   }
   Result<DaemonConfig> load(const std::string& text,
                             const std::vector<std::string>& overrides = {}) const {
@@ -42,7 +34,8 @@ class DaemonConfigTest : public ::testing::Test {
     return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
   }
 
-  std::filesystem::path directory_;
+  const test::ScratchDir scratch_;
+  const std::filesystem::path directory_ = scratch_.path();
 };
 
 TEST_F(DaemonConfigTest, FillsInDefaultsWithoutAFile) {
@@ -57,6 +50,9 @@ TEST_F(DaemonConfigTest, FillsInDefaultsWithoutAFile) {
   EXPECT_EQ(config->executor.nice, 0);
   EXPECT_EQ(config->arena.kind, ArenaConfig::Kind::kMemfd);
   EXPECT_EQ(config->arena.budget.fraction, 0.25);
+  EXPECT_EQ(config->cache.ram.fraction, 0.10);
+  EXPECT_EQ(config->cache.disk_bytes, 0U);
+  EXPECT_EQ(config->cache.dir, "/var/lib/spdld/cache");
   EXPECT_EQ(config->access.roots, std::vector<std::string>{"/"});
   EXPECT_EQ(config->access.admins, std::vector<uid_t>{0});
   EXPECT_EQ(config->log.level, "info");
@@ -70,6 +66,7 @@ state_dir: /state/
 pipelines: ["pipelines/*.yaml", /etc/one.yaml]
 executor: {cpu_threads: 3, io_threads: 4, cpus: "0-3,8,2", nice: -5}
 arena: {kind: hugetlb, budget: 2GiB}
+cache: {ram: 3GiB, disk: 1GiB, dir: kept}
 access: {roots: [/data, more], admins: [7, root, "7"]}
 control: {tcp: null}
 http: null
@@ -87,6 +84,10 @@ log: {level: warning, format: json}
   EXPECT_EQ(config->arena.kind, ArenaConfig::Kind::kHugetlb);
   EXPECT_EQ(config->arena.budget.fraction, std::nullopt);
   EXPECT_EQ(config->arena.budget.bytes, 2ull << 30);
+  EXPECT_EQ(config->cache.ram.fraction, std::nullopt);
+  EXPECT_EQ(config->cache.ram.bytes, 3ull << 30);
+  EXPECT_EQ(config->cache.disk_bytes, 1ull << 30);
+  EXPECT_EQ(config->cache.dir, directory_ / "kept");
   EXPECT_EQ(config->access.roots, (std::vector<std::string>{"/data", directory_ / "more"}));
   EXPECT_EQ(config->access.admins, (std::vector<uid_t>{0, 7}));
   EXPECT_EQ(config->log.level, "warning");
@@ -105,6 +106,26 @@ TEST_F(DaemonConfigTest, LetsTheCommandLineOverrideTheFile) {
   EXPECT_EQ(config->pipelines, (std::vector<std::string>{"/a.yaml", "/b.yaml"}));
   EXPECT_EQ(config->log.level, "error");
   EXPECT_EQ(config->executor.cpu_threads, std::nullopt);
+}
+
+TEST_F(DaemonConfigTest, KeepsCachesBesideTheStateUnlessToldWhere) {
+  const Result<DaemonConfig> config =
+      load("state_dir: /state\ncache: {ram: 0, disk: 5%}\n", {"cache.disk=2GiB", "cache.dir=null"});
+  ASSERT_TRUE(config) << config.error().message();
+  EXPECT_EQ(config->cache.dir, "/state/cache");
+  EXPECT_EQ(config->cache.ram.fraction, std::nullopt);
+  EXPECT_EQ(config->cache.ram.bytes, 0U);
+  EXPECT_EQ(config->cache.disk_bytes, 2ull << 30);
+}
+
+TEST_F(DaemonConfigTest, RefusesACacheThatIsNoSize) {
+  EXPECT_EQ(error_of("cache: {disk: 5%}\n"),
+            "spdld.yaml:1:15: cache.disk: expected a size such as 64MiB, got '5%'");
+  EXPECT_EQ(error_of("cache: {ram: all}\n"),
+            "spdld.yaml:1:14: cache.ram: expected a size such as 8GiB or a percentage such as "
+            "10%, got 'all'");
+  EXPECT_EQ(error_of("cache: {size: 1GiB}\n"),
+            "spdld.yaml:1:9: unknown key 'size' in 'cache'; there are: ram, disk, dir");
 }
 
 TEST_F(DaemonConfigTest, RefusesBadOverridesByTheirName) {
@@ -222,6 +243,23 @@ TEST_F(DaemonConfigTest, RefusesAPipelineFileThatIsNotThere) {
   EXPECT_EQ(files.error().code(), Code::kNotFound);
   EXPECT_EQ(files.error().message(),
             "pipelines: there is no file " + (directory_ / "gone.yaml").string());
+}
+
+TEST_F(DaemonConfigTest, ReadsForHowLongJobsAreKnown) {
+  EXPECT_EQ(load("log: {level: info}")->job.retain_s, 7U * 24 * 3600);
+  EXPECT_EQ(load("job: {retain: 90m}")->job.retain_s, 90U * 60);
+  EXPECT_EQ(load("job: {retain: 12h}")->job.retain_s, 12U * 3600);
+  EXPECT_EQ(load("log: {level: info}", {"job.retain=30d"})->job.retain_s, 30U * 24 * 3600);
+}
+
+TEST_F(DaemonConfigTest, RefusesTimesThatAreNone) {
+  for (const char* wrong : {"7", "7w", "0d", "-1h", "1.5h", "d", "30s", "99999999999d"}) {
+    const auto config = load("log: {level: info}", {std::string("job.retain='") + wrong + "'"});
+    ASSERT_FALSE(config) << wrong;
+    EXPECT_NE(config.error().message().find("is no time; write a whole number of minutes"),
+              std::string::npos)
+        << config.error().message();
+  }
 }
 
 }  // namespace

@@ -111,6 +111,8 @@ TEST(ParseErrors, NameTheBounds) {
   EXPECT_EQ(error_with("seed: -1"), "p.yaml:5:7: seed: must be at least 0, got -1");
   EXPECT_EQ(error_with("delivery: {prefetch: 1}"),
             "p.yaml:5:22: delivery.prefetch: must be 2 to 64, got 1");
+  EXPECT_EQ(error_with("delivery: {absent_replica: leave}"),
+            "p.yaml:5:28: delivery.absent_replica: 'leave' is not one of wait, go_on");
   EXPECT_EQ(error_with("on_error: {budget: {fraction: 1.5}}"),
             "p.yaml:5:31: on_error.budget.fraction: must be 0 to 1, got 1.5");
   EXPECT_EQ(error_with("on_error: {io: {retry: 101}}"),
@@ -126,6 +128,20 @@ TEST(ParseErrors, NameTheBounds) {
   EXPECT_EQ(error_instead("stages: []"), "p.yaml:3:9: stages: must hold 1 to 256 values, got 0");
   EXPECT_EQ(error_instead("source: {files: {root: ''}}"),
             "p.yaml:2:24: source.files.root: must not be empty");
+}
+
+TEST(ParseErrors, NameWhatACacheCannotBe) {
+  EXPECT_EQ(error_with("cache: {form: decoded}"),
+            "p.yaml:5:8: 'cache.size' is missing: what it may take; once it is full, what came "
+            "first stays");
+  EXPECT_EQ(error_with("cache: {size: 0}"), "p.yaml:5:15: cache.size: must be more than 0");
+  EXPECT_EQ(error_with("cache: {size: 5%}"),
+            "p.yaml:5:15: cache.size: expected a size such as 64MiB, got '5%'");
+  EXPECT_EQ(error_with("cache: {size: 1GiB, where: tape}"),
+            "p.yaml:5:28: cache.where: 'tape' is not one of ram, disk");
+  EXPECT_EQ(error_with("cache: {size: 1GiB, form: resized}"),
+            "p.yaml:5:27: cache.form: 'resized' is not one of decoded, encoded");
+  EXPECT_EQ(error_with("cache: true"), "p.yaml:5:8: cache: expected a map, got 'true'");
 }
 
 TEST(ParseErrors, NameTheChoices) {

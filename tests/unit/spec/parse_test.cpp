@@ -28,6 +28,7 @@ TEST(Parse, FillsInDefaults) {
   EXPECT_EQ(spec->batch.max_bytes, 0u);
   EXPECT_EQ(spec->delivery.device, "cpu");
   EXPECT_EQ(spec->delivery.prefetch, 4);
+  EXPECT_EQ(spec->delivery.absent_replica, AbsentReplica::kWait);
   EXPECT_EQ(spec->on_error.decode, ErrorPolicy::OnDecode::kReplace);
   EXPECT_EQ(spec->on_error.io.retries, 5);
   EXPECT_EQ(spec->on_error.budget_fraction, 0.01);
@@ -48,7 +49,7 @@ stages:
   - scale: {range: [1, 2.5], p: 1}
   - scale
 batch: {size: 64, last: keep, layout: NHWC, max_bytes: 1MiB}
-delivery: {device: cpu, prefetch: 2}
+delivery: {device: cpu, prefetch: 2, absent_replica: go_on}
 on_error: {decode: fail, io: {retry: 0}, budget: {fraction: 1, min: 7}}
 )");
   ASSERT_TRUE(spec) << spec.error().message();
@@ -76,6 +77,7 @@ on_error: {decode: fail, io: {retry: 0}, budget: {fraction: 1, min: 7}}
   EXPECT_EQ(spec->batch.layout, Layout::kNHWC);
   EXPECT_EQ(spec->batch.max_bytes, 1u << 20);
   EXPECT_EQ(spec->delivery.prefetch, 2);
+  EXPECT_EQ(spec->delivery.absent_replica, AbsentReplica::kGoOn);
   EXPECT_EQ(spec->on_error.decode, ErrorPolicy::OnDecode::kFail);
   EXPECT_EQ(spec->on_error.io.retries, 0);
   EXPECT_EQ(spec->on_error.budget_fraction, 1.0);
@@ -113,6 +115,24 @@ on_error: {budget: }
   EXPECT_EQ(spec->on_error.budget_min, 100);
 }
 
+TEST(ParsePipeline, ReadsWhatIsToBeKept) {
+  const Result<PipelineSpec> none = parse(kMinimal);
+  ASSERT_TRUE(none) << none.error().message();
+  EXPECT_FALSE(none->cache);
+  const Result<PipelineSpec> terse = parse(kMinimal + std::string("cache: {size: 2GiB}\n"));
+  ASSERT_TRUE(terse) << terse.error().message();
+  ASSERT_TRUE(terse->cache);
+  EXPECT_EQ(terse->cache->form, CacheSpec::Form::kDecoded);
+  EXPECT_EQ(terse->cache->where, CacheSpec::Where::kRam);
+  EXPECT_EQ(terse->cache->size_bytes, 2ull << 30);
+  const Result<PipelineSpec> wordy =
+      parse(kMinimal + std::string("cache: {form: encoded, size: 64MiB, where: disk}\n"));
+  ASSERT_TRUE(wordy) << wordy.error().message();
+  EXPECT_EQ(wordy->cache->form, CacheSpec::Form::kEncoded);
+  EXPECT_EQ(wordy->cache->where, CacheSpec::Where::kDisk);
+  EXPECT_NE(wordy->canonical_text, terse->canonical_text);
+}
+
 TEST(CanonicalText, IsTheSameForReorderedKeysAndDefaultsWrittenOut) {
   const Result<PipelineSpec> terse = parse(
       "pipeline: p\n"
@@ -144,7 +164,7 @@ TEST(CanonicalText, IsPinned) {
   // Another text is another content digest: every pipeline would look changed after an upgrade.
   EXPECT_EQ(spec->canonical_text,
             R"({"batch":{"last":"drop","layout":"NCHW","size":8},)"
-            R"("delivery":{"device":"cpu","prefetch":4},)"
+            R"("delivery":{"absent_replica":"wait","device":"cpu","prefetch":4},)"
             R"("on_error":{"budget":{"fraction":0.01,"min":100},"decode":"replace",)"
             R"("io":{"retry":5}},)"
             R"("pipeline":"p","seed":0,"shuffle":"none",)"
