@@ -19,6 +19,12 @@
 #include "base/log.h"
 
 namespace spdld::engine {
+namespace {
+
+// CPU time, over its weight, that a run may catch up on after it had nothing to do.
+constexpr double kMaxOwedS = 0.02;
+
+}  // namespace
 
 Executor::Executor(ExecutorOptions options) : options_(std::move(options)) {
   SPDLD_CHECK(options_.threads > 0);
@@ -42,30 +48,13 @@ StreamId Executor::open_stream(std::shared_ptr<Run> run, std::shared_ptr<StreamP
   if (lane == lanes_.end()) {
     lane = lanes_.emplace(lanes_.end());
     lane->run = std::move(run);
-    // Every worker can have a row in its hands while the source has all that it may have.
-    const std::size_t rows =
-        static_cast<std::size_t>(lane->run->plan().fetch.concurrency) + options_.threads;
-    for (std::size_t i = 0; i < rows; ++i) {
-      lane->tasks.push_back(std::make_unique<Task>());
-      lane->tasks.back()->lane = &*lane;
-      lane->free_tasks.push_back(lane->tasks.back().get());
-    }
-    join_fairly(*lane);
+    lane->cpu_per_weight_s = virtual_time_s_;  // it owes nothing for the time before
   }
   Stream& stream = lane->streams.emplace_back();
   stream.id = next_stream_++;
   stream.port = std::move(port);
   changed_.notify_one();
   return stream.id;
-}
-
-// A run that comes to the pool owes nothing for the time before.
-void Executor::join_fairly(Lane& lane) {
-  double least = std::numeric_limits<double>::infinity();
-  for (const Lane& other : lanes_) {
-    if (&other != &lane) least = std::min(least, other.cpu_per_weight_s);
-  }
-  if (least != std::numeric_limits<double>::infinity()) lane.cpu_per_weight_s = least;
 }
 
 Executor::Stream* Executor::find(StreamId id, Lane** lane) {
@@ -190,24 +179,42 @@ std::optional<Executor::Work> Executor::pick() {
   std::sort(by_need_.begin(), by_need_.end(),
             [](const Lane* a, const Lane* b) { return a->cpu_per_weight_s < b->cpu_per_weight_s; });
   for (Lane* lane : by_need_) {
-    if (auto work = pick_from(*lane)) return work;
+    auto work = pick_from(*lane);
+    if (!work) continue;
+    // Who had nothing to do for a while is not owed the pool for as long.
+    lane->cpu_per_weight_s = std::max(lane->cpu_per_weight_s, virtual_time_s_ - kMaxOwedS);
+    virtual_time_s_ = std::max(virtual_time_s_, lane->cpu_per_weight_s);
+    return work;
   }
   return std::nullopt;
 }
 
+// Every worker can have a row in its hands while the source has all that it may have.
+Executor::Task* Executor::free_task(Lane& lane) {
+  if (lane.free_tasks.empty()) {
+    const std::size_t limit =
+        static_cast<std::size_t>(lane.run->fetch_concurrency()) + options_.threads;
+    if (lane.tasks.size() >= limit) return nullptr;
+    lane.tasks.push_back(std::make_unique<Task>());
+    lane.tasks.back()->lane = &lane;
+    lane.free_tasks.push_back(lane.tasks.back().get());
+  }
+  return lane.free_tasks.back();
+}
+
 std::optional<Executor::Work> Executor::pick_from(Lane& lane) {
-  const int cap = lane.run->plan().process.concurrency;
+  const int cap = lane.run->process_concurrency();
   if (cap > 0 && lane.processing >= cap) return std::nullopt;
 
   if (!lane.ready.empty()) {
-    Task* task = lane.ready.front();
+    Task* const fetched = lane.ready.front();
     lane.ready.pop_front();
     ++lane.processing;
-    return Work{.lane = &lane, .task = task};
+    return Work{.lane = &lane, .task = fetched};
   }
 
-  if (lane.free_tasks.empty() || lane.fetching >= lane.run->plan().fetch.concurrency)
-    return std::nullopt;
+  Task* const task = free_task(lane);
+  if (task == nullptr || lane.fetching >= lane.run->fetch_concurrency()) return std::nullopt;
   Stream* lowest = nullptr;
   BatchIterator next;
   for (Stream& stream : lane.streams) {
@@ -222,7 +229,6 @@ std::optional<Executor::Work> Executor::pick_from(Lane& lane) {
     }
   }
   if (lowest != nullptr) {
-    Task* task = lane.free_tasks.back();
     lane.free_tasks.pop_back();
     task->stream = lowest;
     task->batch = next;

@@ -129,7 +129,7 @@ class Executor final : private source::FetchSink {
       SPDLD_REQUIRES(mutex_);
   void give_up(Lane& lane, Stream& stream, std::uint64_t epoch, std::uint64_t step,
                std::vector<Ended>& ended) SPDLD_REQUIRES(mutex_);
-  void join_fairly(Lane& lane) SPDLD_REQUIRES(mutex_);
+  Task* free_task(Lane& lane) SPDLD_REQUIRES(mutex_);
   void remove_closed() SPDLD_REQUIRES(mutex_);
   Stream* find(StreamId id, Lane** lane) SPDLD_REQUIRES(mutex_);
   static void tell(std::vector<Ended>& ended);
@@ -139,6 +139,7 @@ class Executor final : private source::FetchSink {
   CondVar changed_;
   std::list<Lane> lanes_ SPDLD_GUARDED_BY(mutex_);
   std::vector<Lane*> by_need_ SPDLD_GUARDED_BY(mutex_);  // pick()'s scratch
+  double virtual_time_s_ SPDLD_GUARDED_BY(mutex_) = 0;   // of the lane picked last
   StreamId next_stream_ SPDLD_GUARDED_BY(mutex_) = 1;
   bool stopping_ SPDLD_GUARDED_BY(mutex_) = false;
   std::vector<std::jthread> workers_;

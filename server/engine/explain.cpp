@@ -65,6 +65,8 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
   stage(1, plan.fetch, "I/O pool; page-cached files on the CPU worker");
   stage(2, plan.process, "CPU pool, one sample on one core");
   if (plan.image) text += image_text(plan);
+  if (plan.spec.cache && context.cache)
+    fmt::format_to(out, "cache    {}\n", cache_text(*plan.spec.cache, *context.cache));
 
   fmt::format_to(out, "batch    {} rows, {} in its slot\n", plan.layout.rows(),
                  bytes_text(plan.layout.slot_bytes()));

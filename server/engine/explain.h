@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "engine/plan.h"
+#include "engine/sample_cache_cost.h"
 
 namespace spdld::engine {
 
@@ -19,6 +21,7 @@ struct ExplainContext {
   std::uint64_t arena_used = 0;   // of the budget, now
   std::uint64_t arena_budget = 0;
   std::string arena_kind;
+  std::optional<CacheEstimate> cache = std::nullopt;  // if the plan asks for one
 };
 
 // The physical plan for people: what runs as one task, what a batch holds and takes, how much of

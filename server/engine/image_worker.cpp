@@ -1,10 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/image_worker.h"
 
+#include <cstring>
+
 #include "base/check.h"
 #include "base/rng.h"
 
 namespace spdld::engine {
+namespace {
+
+class RowCopier final : public RowSink {
+ public:
+  RowCopier(std::byte* pixels, std::size_t row_bytes) : pixels_(pixels), row_bytes_(row_bytes) {}
+
+  void row(int y, const std::uint8_t* pixels) override {
+    std::memcpy(pixels_ + static_cast<std::size_t>(y) * row_bytes_, pixels, row_bytes_);
+  }
+
+ private:
+  std::byte* pixels_;
+  std::size_t row_bytes_;
+};
+
+}  // namespace
 
 ImageWorker::ImageWorker(const ImageTask& task)
     : task_(task), decoder_(task.decode->make_decoder()) {}
@@ -13,6 +31,32 @@ Status ImageWorker::run(std::span<const std::byte> bytes, std::uint64_t sample_k
                         std::byte* row) {
   pixels_ = {};
   SPDLD_ASSIGN(const Size size, decoder_->open(bytes));
+  return apply(size, sample_key, row);
+}
+
+Status ImageWorker::run(const ImageView& pixels, std::uint64_t sample_key, std::byte* row) {
+  SPDLD_CHECK(pixels.channels == task_.decode->channels());
+  pixels_ = pixels;
+  return apply({pixels.width, pixels.height}, sample_key, row);
+}
+
+Result<ImageView> ImageWorker::decode(std::span<const std::byte> bytes, std::uint64_t max_bytes) {
+  SPDLD_ASSIGN(const Size size, decoder_->open(bytes));
+  const int channels = task_.decode->channels();
+  const std::size_t row_bytes =
+      static_cast<std::size_t>(size.width) * static_cast<std::size_t>(channels);
+  const std::size_t all_bytes = row_bytes * static_cast<std::size_t>(size.height);
+  if (all_bytes > max_bytes) return ImageView{};
+  RowCopier rows(whole_.resize(all_bytes), row_bytes);
+  SPDLD_TRY(decoder_->read({0, 0, size.width, size.height}, rows));
+  return ImageView{.data = reinterpret_cast<const std::uint8_t*>(whole_.data()),
+                   .width = size.width,
+                   .height = size.height,
+                   .channels = channels,
+                   .stride_bytes = static_cast<std::ptrdiff_t>(row_bytes)};
+}
+
+Status ImageWorker::apply(Size size, std::uint64_t sample_key, std::byte* row) {
   Geometry chain = Geometry::identity(size);
   for (const GeometryStep& step : task_.geometry) {
     const KeyedRng rng(mix64(sample_key, step.draw_key));

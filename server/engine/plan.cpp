@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/plan.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <map>
 #include <utility>
+#include <variant>
 
 namespace spdld::engine {
 namespace {
@@ -13,6 +17,14 @@ constexpr std::uint32_t kFillingSlots = 2;
 
 Status at(const spec::StageSpec& stage, std::string message) {
   return Status(Code::kInvalidArgument, stage.where.text() + ": " + std::move(message));
+}
+
+std::string key_of(const spec::StageSpec& stage) {
+  std::string key = stage.op;
+  for (const auto& [name, value] : stage.params.values())
+    key += " " + name + "=" +
+           std::visit([](const auto& held) { return fmt::format("{}", held); }, value);
+  return key;
 }
 
 // Walks the stages once, in order, and fits each op into the plan.
@@ -67,6 +79,7 @@ class Compiler {
     if (plan_->image) return at(stage, "the image is decoded already by an earlier stage");
     plan_->image.emplace();
     plan_->image->decode = decode;
+    plan_->image->decode_key = key_of(stage);
     plan_->image->layout = plan_->spec.batch.layout;
     return {};
   }
@@ -95,6 +108,12 @@ class Compiler {
       return Status(
           Code::kInvalidArgument,
           "pipeline '" + plan_->spec.name + "' has no 'fetch' stage: add '- fetch' as the first");
+    const auto& cache = plan_->spec.cache;
+    if (cache && cache->form == spec::CacheSpec::Form::kDecoded && !plan_->image)
+      return Status(Code::kInvalidArgument,
+                    cache->location.text() +
+                        ": cache: nothing is decoded here: write 'form: encoded', or add a "
+                        "'decode_image' stage");
     plan_->tensors = fields_;
     if (plan_->image) {
       ImageTask& image = *plan_->image;

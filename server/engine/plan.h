@@ -26,6 +26,7 @@ struct GeometryStep {
 // while the pixels are in its cache.
 struct ImageTask {
   const DecodeImageOp* decode = nullptr;
+  std::string decode_key;  // the op and all its parameters: the same text makes the same pixels
   std::vector<GeometryStep> geometry;
   PixelFormat format;
   Layout layout = Layout::kNCHW;

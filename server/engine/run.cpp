@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/run.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -22,28 +23,58 @@ bool is_data_error(const Status& status) {
 }  // namespace
 
 Run::Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> source,
-         source::Sampler sampler, std::uint64_t seed, unsigned workers, double weight,
-         const Clock& clock)
+         source::Sampler sampler, std::uint64_t seed, unsigned workers, RunLimits limits,
+         const Clock& clock, std::shared_ptr<SampleCache> cache)
     : plan_(std::move(plan)),
       source_(std::move(source)),
       sampler_(sampler),
       seed_(seed),
-      weight_(weight),
+      cache_(std::move(cache)),
+      weight_(limits.weight),
+      max_workers_(limits.workers),
+      fetch_concurrency_(plan_->fetch.concurrency),
+      stage_concurrency_(plan_->process.concurrency),
       clock_(clock),
       image_workers_(workers) {}
+
+void Run::set_limits(RunLimits limits) {
+  weight_.store(limits.weight, std::memory_order_relaxed);
+  max_workers_.store(limits.workers, std::memory_order_relaxed);
+}
+
+void Run::tune(int fetch_concurrency, int process_concurrency) {
+  fetch_concurrency_.store(fetch_concurrency, std::memory_order_relaxed);
+  stage_concurrency_.store(process_concurrency, std::memory_order_relaxed);
+}
+
+int Run::process_concurrency() const {
+  const int stage = stage_concurrency_.load(std::memory_order_relaxed);
+  const int workers = max_workers_.load(std::memory_order_relaxed);
+  if (stage == 0 || workers == 0) return std::max(stage, workers);
+  return std::min(stage, workers);
+}
 
 RowState Run::process(Row& row, unsigned worker, source::FetchSink& sink, std::uint64_t token,
                       Status& failure) {
   const std::uint64_t position = row.order->rows.position(row.index);
   if (!row.fetched && row.attempt == 0) row.item = sampler_.item(row.order->epoch, position);
+  bool look_up = true;
   while (true) {
-    Status status;
-    if (!row.fetched) {
-      auto state = fetch(row, sink, token);
-      if (state && *state == source::FetchState::kPending) return RowState::kPending;
-      if (!state) status = std::move(state).error();
-    } else {
+    if (!row.fetched && fetch(row, look_up, sink, token) == source::FetchState::kPending)
+      return RowState::kPending;
+    Status status = std::exchange(row.fetch_status, Status());
+    if (status.ok() && row.revision.unchanged && !row.reading_cache &&
+        cache_->view(*row.cached) == nullptr) {
+      if (read_cache(row, sink, token) == source::FetchState::kPending) return RowState::kPending;
       status = std::exchange(row.fetch_status, Status());
+    }
+    if (row.reading_cache &&
+        (!status.ok() || !SampleCache::holds(*row.cached, row.bytes.bytes()))) {
+      // What was kept is lost; the item is not.
+      cache_->forget_lost(row.item, *row.cached, status);
+      row.fetched = false;
+      look_up = false;
+      continue;
     }
     const bool fetch_failed = !status.ok();
     if (!fetch_failed) status = make(row, worker);
@@ -60,26 +91,45 @@ RowState Run::process(Row& row, unsigned worker, source::FetchSink& sink, std::u
       return RowState::kFailed;
     }
     row.fetched = false;
+    look_up = true;
   }
 }
 
-Result<source::FetchState> Run::fetch(Row& row, source::FetchSink& sink, std::uint64_t token) {
-  const auto begun = clock_.now();
-  row.since = begun;
+source::FetchState Run::fetch(Row& row, bool look_up, source::FetchSink& sink,
+                              std::uint64_t token) {
+  row.reading_cache = false;
+  row.revision = {};
+  row.cached.reset();
+  if (cache_ != nullptr && look_up) {
+    row.cached = cache_->find(row.item);
+    if (row.cached) row.revision.known = row.cached->stamp;
+  }
+  row.since = clock_.now();
+  row.fetch_took = {};
   fetch_stats_.begin();
   // Once the source has the row, its thread may give it to another worker: no touching it after.
-  auto state = source_->fetch(row.item, row.bytes, sink, token);
-  if (!state || *state == source::FetchState::kReady) {
-    const auto now = clock_.now();
-    fetch_stats_.end(now - begun, std::chrono::nanoseconds(0), !state);
-    row.since = now;
-  }
-  return state;
+  auto state = cache_ == nullptr
+                   ? source_->fetch(row.item, row.bytes, sink, token)
+                   : source_->fetch_revision(row.item, row.bytes, row.revision, sink, token);
+  if (state && *state == source::FetchState::kPending) return *state;
+  fetched(row, state ? Status() : std::move(state).error());
+  return source::FetchState::kReady;
+}
+
+source::FetchState Run::read_cache(Row& row, source::FetchSink& sink, std::uint64_t token) {
+  row.reading_cache = true;
+  row.since = clock_.now();
+  fetch_stats_.begin();
+  auto state = cache_->read(*row.cached, row.bytes, sink, token);
+  if (state && *state == source::FetchState::kPending) return *state;
+  fetched(row, state ? Status() : std::move(state).error());
+  return source::FetchState::kReady;
 }
 
 void Run::fetched(Row& row, Status status) {
   const auto now = clock_.now();
   fetch_stats_.end(now - row.since, std::chrono::nanoseconds(0), !status.ok());
+  row.fetch_took += now - row.since;
   row.since = now;
   row.fetch_status = std::move(status);
   row.fetched = true;
@@ -90,12 +140,22 @@ Status Run::make(Row& row, unsigned worker) {
   const auto waited = begun - row.since;
   process_stats_.begin();
   const BatchOrder& order = *row.order;
+  if (row.cached && !row.revision.unchanged) cache_->forget_changed(row.item, *row.cached);
+  if (keeps(spec::CacheSpec::Form::kEncoded)) {
+    if (row.revision.unchanged) {
+      cache_->count_hit(row.fetch_took);
+      cache_hits_.fetch_add(1, std::memory_order_relaxed);
+    } else {
+      cache_->count_miss(row.fetch_took);
+      if (row.revision.stamp) cache_->keep(row.item, *row.revision.stamp, {}, row.bytes.bytes());
+    }
+  }
   Status status;
   if (plan_->image) {
-    auto& image_worker = image_workers_[worker];
-    if (image_worker == nullptr) image_worker = std::make_unique<ImageWorker>(*plan_->image);
-    const std::uint64_t key = mix64(mix64(seed_, order.epoch), order.rows.position(row.index));
-    status = image_worker->run(row.bytes.bytes(), key, plan_->layout.row(order.slot, 0, row.index));
+    status = make_image(row, worker);
+  } else if (row.revision.unchanged && !row.reading_cache) {
+    const std::span<const std::byte> bytes = bytes_of(row);
+    std::copy(bytes.begin(), bytes.end(), row.packed->resize(bytes.size()));
   } else {
     std::swap(*row.packed, row.bytes);
   }
@@ -112,8 +172,61 @@ Status Run::make(Row& row, unsigned worker) {
   return status;
 }
 
+std::span<const std::byte> Run::bytes_of(const Row& row) const {
+  if (!row.revision.unchanged || row.reading_cache) return row.bytes.bytes();
+  return {cache_->view(*row.cached), row.cached->bytes};
+}
+
+bool Run::keeps(spec::CacheSpec::Form form) const {
+  return cache_ != nullptr && cache_->form() == form;
+}
+
+Status Run::make_image(const Row& row, unsigned worker) {
+  auto& image_worker = image_workers_[worker];
+  if (image_worker == nullptr) image_worker = std::make_unique<ImageWorker>(*plan_->image);
+  const BatchOrder& order = *row.order;
+  const std::uint64_t key = mix64(mix64(seed_, order.epoch), order.rows.position(row.index));
+  std::byte* const out = plan_->layout.row(order.slot, 0, row.index);
+  const std::span<const std::byte> bytes = bytes_of(row);
+  if (!keeps(spec::CacheSpec::Form::kDecoded)) return image_worker->run(bytes, key, out);
+
+  const auto begun = clock_.now();
+  if (row.revision.unchanged) {
+    const Size size = row.cached->size;
+    const int channels = plan_->image->decode->channels();
+    const ImageView pixels{.data = reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                           .width = size.width,
+                           .height = size.height,
+                           .channels = channels,
+                           .stride_bytes = std::ptrdiff_t{size.width} * channels};
+    Status status = image_worker->run(pixels, key, out);
+    cache_->count_hit(clock_.now() - begun);
+    cache_hits_.fetch_add(1, std::memory_order_relaxed);
+    return status;
+  }
+  const std::uint64_t room = row.revision.stamp ? cache_->room_for(row.item) : 0;
+  if (room > 0) {
+    auto whole = image_worker->decode(bytes, room);
+    if (whole && whole->data != nullptr) {
+      Status status = image_worker->run(*whole, key, out);
+      cache_->count_miss(clock_.now() - begun);
+      cache_->keep(row.item, *row.revision.stamp, {whole->width, whole->height},
+                   {reinterpret_cast<const std::byte*>(whole->data),
+                    static_cast<std::size_t>(whole->stride_bytes) *
+                        static_cast<std::size_t>(whole->height)});
+      return status;
+    }
+    // Corrupt, if only where this crop does not look: made without the cache, it is the same.
+    if (!whole) cache_->refuse(row.item);
+  }
+  Status status = image_worker->run(bytes, key, out);
+  cache_->count_miss(clock_.now() - begun);
+  return status;
+}
+
 SampleFailure Run::failure_of(const Row& row, const Status& why) const {
   return {.epoch = row.order->epoch,
+          .step = row.order->step,
           .position = row.order->rows.position(row.index),
           .item = row.item,
           .uri = source_->uri(row.item),

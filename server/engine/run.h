@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "base/byte_buffer.h"
@@ -12,6 +15,7 @@
 #include "base/status.h"
 #include "engine/image_worker.h"
 #include "engine/plan.h"
+#include "engine/sample_cache.h"
 #include "engine/stage_stats.h"
 #include "engine/stream_port.h"
 #include "source/sampler.h"
@@ -32,6 +36,11 @@ struct Row {
   Status fetch_status;
   ByteBuffer bytes;
   std::chrono::nanoseconds since{0};  // fetching since, then ready since
+  // With a cache: what it has of the item, whether that still is the item's content, and how far.
+  std::optional<CachedItem> cached;
+  source::Revision revision;
+  bool reading_cache = false;  // it is the cache's bytes that come
+  std::chrono::nanoseconds fetch_took{0};
 };
 
 enum class RowState {
@@ -40,14 +49,31 @@ enum class RowState {
   kFailed,   // the stream fails
 };
 
+// How much of the pool a run may have. May be changed while it runs.
+struct RunLimits {
+  double weight = 1.0;  // share of the CPU pool when runs compete
+  int workers = 0;      // that may work for it at once; 0: all
+};
+
 // A plan executing on one source in one order, for one job: makes rows. Which row when is the
-// executor's matter. Immutable but for counters and what each worker owns; worker `w` may call
-// process() while others do the same with their own numbers.
+// executor's matter. Immutable but for limits, counters and what each worker owns; worker `w` may
+// call process() while others do the same with their own numbers.
 class Run {
  public:
+  // `cache`: that which SampleCaches opened for this plan and source; null: nothing is kept.
   Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> source,
-      source::Sampler sampler, std::uint64_t seed, unsigned workers, double weight,
-      const Clock& clock);
+      source::Sampler sampler, std::uint64_t seed, unsigned workers, RunLimits limits,
+      const Clock& clock, std::shared_ptr<SampleCache> cache = nullptr);
+
+  // From the next row on. Each stands alone, so relaxed will do.
+  void set_limits(RunLimits limits);
+  // Stage concurrency that another plan asks for and that differs in nothing else.
+  void tune(int fetch_concurrency, int process_concurrency);
+  double weight() const { return weight_.load(std::memory_order_relaxed); }
+  // Rows that may be fetched at once.
+  int fetch_concurrency() const { return fetch_concurrency_.load(std::memory_order_relaxed); }
+  // Rows that may be processed at once; 0: as many as there are workers.
+  int process_concurrency() const;
 
   // Takes the row as far as it gets without blocking. kPending: `sink` is told `token` once the
   // bytes are there; until process() is called again nobody touches the row. kFailed: `failure`
@@ -64,13 +90,22 @@ class Run {
   const Plan& plan() const { return *plan_; }
   const source::Source& source() const { return *source_; }
   const source::Sampler& sampler() const { return sampler_; }
-  double weight() const { return weight_; }
   const StageStats& fetch_stats() const { return fetch_stats_; }
   const StageStats& process_stats() const { return process_stats_; }
+  const SampleCache* cache() const { return cache_.get(); }
+  // Rows of this run that the cache spared something.
+  std::uint64_t cache_hits() const { return cache_hits_.load(std::memory_order_relaxed); }
 
  private:
-  Result<source::FetchState> fetch(Row& row, source::FetchSink& sink, std::uint64_t token);
+  // kReady: the row's fetch_status says how it went.
+  source::FetchState fetch(Row& row, bool look_up, source::FetchSink& sink, std::uint64_t token);
+  // Brings what the cache has of the row's item, where it cannot be read in place.
+  source::FetchState read_cache(Row& row, source::FetchSink& sink, std::uint64_t token);
   Status make(Row& row, unsigned worker);
+  Status make_image(const Row& row, unsigned worker);
+  // What the row is made of: what was fetched, or what the cache has.
+  std::span<const std::byte> bytes_of(const Row& row) const;
+  bool keeps(spec::CacheSpec::Form form) const;
   // Chooses the substitute, or says why there is none.
   Status replace(Row& row, const Status& why) const;
   SampleFailure failure_of(const Row& row, const Status& why) const;
@@ -80,7 +115,12 @@ class Run {
   const std::shared_ptr<source::Source> source_;
   const source::Sampler sampler_;
   const std::uint64_t seed_;
-  const double weight_;
+  const std::shared_ptr<SampleCache> cache_;
+  std::atomic<std::uint64_t> cache_hits_{0};
+  std::atomic<double> weight_;
+  std::atomic<int> max_workers_;
+  std::atomic<int> fetch_concurrency_;
+  std::atomic<int> stage_concurrency_;  // of process; 0: as many as there are workers
   const Clock& clock_;
   StageStats fetch_stats_;
   StageStats process_stats_;

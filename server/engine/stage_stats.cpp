@@ -58,4 +58,10 @@ StageSnapshot StageStats::snapshot() const {
   return result;
 }
 
+std::chrono::nanoseconds StageStats::mean_busy() const {
+  const std::uint64_t tasks = tasks_.load(std::memory_order_relaxed);
+  if (tasks == 0) return std::chrono::nanoseconds(0);
+  return std::chrono::nanoseconds(busy_ns_.load(std::memory_order_relaxed) / tasks);
+}
+
 }  // namespace spdld::engine

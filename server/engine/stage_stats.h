@@ -27,6 +27,8 @@ class StageStats {
   void end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, bool failed);
 
   StageSnapshot snapshot() const;
+  std::uint64_t tasks() const { return tasks_.load(std::memory_order_relaxed); }
+  std::chrono::nanoseconds mean_busy() const;  // of a task; 0 before the first
 
  private:
   // Four buckets to each power of two of nanoseconds: percentiles within 19 %.

@@ -24,6 +24,7 @@ struct BatchOrder {
 // A sample that could not be made, and why.
 struct SampleFailure {
   std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
   std::uint64_t position = 0;
   std::uint64_t item = 0;
   std::string uri;

@@ -144,8 +144,9 @@ class ExecutorTest : public ::testing::TestWithParam<unsigned> {
     source_ = std::make_shared<FakeSource>(FakeSource::numbered(items));
   }
   std::shared_ptr<engine::Run> run() {
-    return std::make_shared<engine::Run>(
-        plan_, source_, source::Sampler(source_->size(), Shuffle{}, 1), 1, GetParam(), 1.0, clock_);
+    return std::make_shared<engine::Run>(plan_, source_,
+                                         source::Sampler(source_->size(), Shuffle{}, 1), 1,
+                                         GetParam(), RunLimits{}, clock_);
   }
 
   SystemClock clock_;

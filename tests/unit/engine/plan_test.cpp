@@ -13,6 +13,7 @@ namespace {
 using testing::compile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Plan, FusesDecodeCropFlipAndNormaliseIntoOneTask) {
   const auto plan = compile(
@@ -97,6 +98,42 @@ TEST(Plan, ExplainsWhatIsFusedAndWhetherItFits) {
                                             .arena_kind = "memfd"});
   EXPECT_THAT(text, HasSubstr("decode_image + resize"));
   EXPECT_THAT(text, HasSubstr("DOES NOT FIT: 1500 B more are needed"));
+}
+
+TEST(Plan, ExplainsWhatACacheWouldHoldAndWhyItIsNotUsed) {
+  const auto plan = compile("  - fetch\n  - decode_image\n  - resize: {size: [8, 8]}\n",
+                            "batch: {size: 4}\ncache: {size: 1MiB}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  ExplainContext context{.items = 100, .cpu_threads = 3, .arena_kind = "memfd"};
+  EXPECT_THAT(explain(**plan, context), Not(HasSubstr("cache    ")));
+  CacheEstimate estimate;
+  estimate.items = 100;
+  estimate.probed = 16;
+  estimate.item_bytes = 2 << 20;
+  estimate.used = false;
+  estimate.why_not = "raise cache.size";
+  context.cache = estimate;
+  EXPECT_THAT(explain(**plan, context),
+              HasSubstr("cache    decoded, ram, 1.0 MiB: 2.0 MiB an item, holds 0 of 100 items "
+                        "(0.0 %)\n         NOT USED: raise cache.size\n"));
+}
+
+TEST(Plan, RefusesToKeepPixelsWhereNothingIsDecoded) {
+  const auto plan =
+      compile("  - fetch\n", "batch: {size: 2, max_bytes: 1MiB}\ncache: {size: 1MiB}\n");
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().message(),
+            "test.yaml:7:8: cache: nothing is decoded here: write 'form: encoded', or add a "
+            "'decode_image' stage");
+}
+
+TEST(Plan, SpellsOutWhatTheDecodedPixelsDependOn) {
+  const auto plan = compile(
+      "  - fetch\n  - decode_image: {concurrency: 2}\n  - resize: {size: 8}\n"
+      "  - center_crop: {size: 8}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ((*plan)->image->decode_key,
+            "decode_image exif=true max_pixels=178956970 max_scans=100 mode=rgb");
 }
 
 }  // namespace

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "base/mutex.h"
+#include "base/rng.h"
+#include "engine/sample_cache_cost.h"
+
+namespace spdld::engine {
+namespace {
+
+constexpr std::uint64_t kProbes = 64;
+constexpr std::chrono::seconds kPatience{5};
+
+// Fetches that may end after the prober has lost its patience. It keeps itself alive until then; a
+// source is not gone before it has answered.
+class Probe final : public source::FetchSink, public std::enable_shared_from_this<Probe> {
+ public:
+  struct Item {
+    ByteBuffer bytes;
+    source::Revision revision;
+    bool here = false;
+    bool waited = false;
+  };
+
+  void begin(source::Source& source) {
+    const std::uint64_t count = std::min(kProbes, source.size());
+    if (count == 0) return;
+    {
+      MutexLock lock(mutex_);
+      pending_ = count;
+      self_ = shared_from_this();
+    }
+    for (std::uint64_t i = 0; i < count; ++i) {
+      Item& item = items_[i];
+      auto state =
+          source.fetch_revision(i * source.size() / count, item.bytes, item.revision, *this, i);
+      if (!state || *state == source::FetchState::kReady) {
+        tell(i, state ? Status() : std::move(state).error(), false);
+      }
+    }
+  }
+
+  void fetched(std::uint64_t token, Status status) override { tell(token, status, true); }
+
+  // The items that have come, or none if the others are still being written to.
+  std::vector<Item> take() {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    MutexLock lock(mutex_);
+    while (pending_ > 0) {
+      const auto left = deadline - std::chrono::steady_clock::now();
+      if (left <= std::chrono::nanoseconds(0)) break;
+      changed_.wait_for(mutex_, left);
+    }
+    std::vector<Item> items;
+    for (Item& item : items_) {
+      if (std::exchange(item.here, false)) items.push_back(std::move(item));
+    }
+    return items;
+  }
+
+ private:
+  void tell(std::uint64_t token, const Status& status, bool waited) {
+    std::shared_ptr<Probe> self;
+    MutexLock lock(mutex_);
+    items_[token].here = status.ok();
+    items_[token].waited = waited;
+    if (--pending_ == 0) self = std::move(self_);
+    changed_.notify_all();
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::uint64_t pending_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<Probe> self_ SPDLD_GUARDED_BY(mutex_);
+  std::array<Item, kProbes> items_;  // one belongs to the source until it is `here`
+};
+
+// What of the source the chain looks at, but for the taps of its filter.
+Rect region_of(const Geometry& chain, const Size& source) {
+  const auto part = [](int crop, int cropped, int scaled, int window, int size, int limit) {
+    const double scale = static_cast<double>(cropped) / static_cast<double>(scaled);
+    const int begin = crop + static_cast<int>(std::floor(std::max(window, 0) * scale));
+    const int end = crop + static_cast<int>(std::ceil(std::min(window + size, scaled) * scale));
+    return std::pair(std::clamp(begin, 0, limit), std::clamp(end, 0, limit));
+  };
+  const auto [left, right] = part(chain.crop.x, chain.crop.width, chain.scaled.width,
+                                  chain.window.x, chain.window.width, source.width);
+  const auto [top, bottom] = part(chain.crop.y, chain.crop.height, chain.scaled.height,
+                                  chain.window.y, chain.window.height, source.height);
+  return {left, top, std::max(right - left, 0), std::max(bottom - top, 0)};
+}
+
+// The region that the first chain of the task decodes; nothing if its ops refuse the image.
+std::optional<Rect> draw_region(const ImageTask& task, const Size& size, std::uint64_t key) {
+  Geometry chain = Geometry::identity(size);
+  for (const GeometryStep& step : task.geometry) {
+    const auto fits = step.op->append_to(chain, KeyedRng(mix64(key, step.draw_key)));
+    if (!fits) return std::nullopt;
+    if (!*fits) break;
+  }
+  return region_of(chain, size);
+}
+
+}  // namespace
+
+std::vector<ItemProbe> probe_items(const Plan& plan, source::Source& source) {
+  const auto probe = std::make_shared<Probe>();
+  probe->begin(source);
+  const std::unique_ptr<ImageDecoder> decoder =
+      plan.image ? plan.image->decode->make_decoder() : nullptr;
+  std::vector<ItemProbe> probes;
+  std::uint64_t key = 0;
+  for (const Probe::Item& item : probe->take()) {
+    ItemProbe seen;
+    seen.encoded_bytes = item.bytes.size();
+    seen.stamp = item.revision.stamp;
+    seen.waited = item.waited;
+    if (decoder != nullptr) {
+      const auto size = decoder->open(item.bytes.bytes());
+      if (!size) continue;
+      const std::optional<Rect> region = draw_region(*plan.image, *size, ++key);
+      if (!region) continue;
+      seen.size = *size;
+      seen.region = *region;
+      seen.jpeg = item.bytes.data()[0] == std::byte{0xff};
+    }
+    probes.push_back(seen);
+  }
+  return probes;
+}
+
+}  // namespace spdld::engine

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a sample cache saves: CPU time of a row (fetch, decode, crop, flip, normalise) of the images
+// below DIR, by one worker, with each kind of cache and with none. The kinds take turns, epoch by
+// epoch; printed is the median of each. Before that, the constants of the cost model as they are on
+// this machine (server/engine/sample_cache_cost.cpp).
+//
+//   spdld_cache_bench DIR [EPOCHS]
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/builtin_ops.h"
+#include "engine/run.h"
+#include "engine/sample_cache_disk.h"
+#include "engine/sample_caches.h"
+#include "source/files_source.h"
+#include "spec/parse.h"
+#include "tests/unit/source/fake_sink.h"
+
+namespace spdld::engine {
+namespace {
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+template <typename T>
+T must(Result<T> result) {
+  if (result) return std::move(result).value();
+  std::fprintf(stderr, "%s\n", result.error().message().c_str());
+  std::exit(1);
+}
+
+double cpu_ns() { return static_cast<double>(thread_cpu_time().count()); }
+
+class Port final : public StreamPort {
+ public:
+  std::optional<BatchOrder> open() override { return std::nullopt; }
+  void commit(const BatchOrder&) override {}
+  void abandon(const BatchOrder&) override {}
+  Status may_replace(const SampleFailure&) override { return {}; }
+  void fail(const Status&) override {}
+};
+
+std::shared_ptr<const Plan> plan_of(const std::string& root, const std::string& cache,
+                                    const source::Source* source) {
+  const std::string text =
+      "pipeline: bench\nsource: {files: {root: " + root +
+      "}}\nshuffle: global\nstages:\n  - fetch\n  - decode_image\n"
+      "  - random_resized_crop: {size: 224}\n  - random_horizontal_flip\n"
+      "  - normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}\n"
+      "batch: {size: 1}\n" +
+      (cache.empty() ? "" : "cache: {" + cache + ", size: 4GiB}\n");
+  auto spec = must(spec::parse_pipeline(text, "bench.yaml", builtin_ops(), {}));
+  const std::vector<TensorSpec> fields{{.name = "image", .kind = FieldKind::kBytes, .shape = {}}};
+  return must(compile(std::move(spec), builtin_ops(), source ? source->fields() : fields));
+}
+
+// One way of making the rows.
+struct Side {
+  std::string name;
+  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<SampleCache> cache;
+  std::unique_ptr<Run> run;
+  std::vector<double> epochs_ns = {};  // CPU time of a row
+};
+
+double epoch(Side& side, std::uint64_t number, std::uint64_t items) {
+  Port port;
+  std::vector<std::byte> slot(side.plan->layout.slot_bytes());
+  const double begun = cpu_ns();
+  for (std::uint64_t step = 0; step < items; ++step) {
+    const BatchOrder order{.epoch = number,
+                           .step = step,
+                           .rows = {.first = step, .rows = 1, .valid = 1},
+                           .next_position = step + 1,
+                           .slot = slot.data(),
+                           .ticket = 0};
+    Row row;
+    row.order = &order;
+    row.port = &port;
+    Status failure;
+    for (std::uint64_t token = 1;; ++token) {
+      source::FakeSink sink;
+      const RowState state = side.run->process(row, 0, sink, token, failure);
+      if (state == RowState::kDone) break;
+      if (state == RowState::kFailed) must(Result<int>(tl::unexpected<Status>(failure)));
+      side.run->fetched(row, sink.wait(token));
+    }
+  }
+  return (cpu_ns() - begun) / static_cast<double>(items);
+}
+
+// JPEG: least squares of time = a * bytes + b * pixels over many crops of many images. PNG: the
+// mean time of a pixel.
+void print_decode_constants(const Plan& plan, source::Source& source) {
+  class Discard final : public RowSink {
+   public:
+    void row(int, const std::uint8_t*) override {}
+  } rows;
+  const auto decoder = plan.image->decode->make_decoder();
+  double bb = 0, bp = 0, pp = 0, bt = 0, pt = 0, png_pixels = 0, png_ns = 0;
+  for (std::uint64_t item = 0; item < source.size(); ++item) {
+    source::FakeSink sink;
+    ByteBuffer bytes;
+    const auto state = must(source.fetch(item, bytes, sink, 1));
+    if (state == source::FetchState::kPending && !sink.wait(1).ok()) continue;
+    const bool png = bytes.size() > 0 && bytes.data()[0] != std::byte{0xff};
+    for (const int part : {1, 2, 4, 8}) {
+      const auto size = decoder->open(bytes.bytes());
+      if (!size) break;
+      const Rect region{0, 0, std::max(size->width / part, 1),
+                        std::max(part == 8 ? size->height : size->height / part, 1)};
+      const double begun = cpu_ns();
+      if (!decoder->read(region, rows).ok()) break;
+      const double took = cpu_ns() - begun;
+      if (png) {
+        png_pixels += static_cast<double>(size->width) * region.height;
+        png_ns += took;
+        continue;
+      }
+      const double above = static_cast<double>(bytes.size()) * region.height / size->height;
+      const double pixels = static_cast<double>(region.width) * region.height;
+      bb += above * above;
+      bp += above * pixels;
+      pp += pixels * pixels;
+      bt += above * took;
+      pt += pixels * took;
+    }
+  }
+  if (png_pixels > 0) std::printf("PNG pixels     %.2f ns a pixel\n", png_ns / png_pixels);
+  const double determinant = bb * pp - bp * bp;
+  std::printf("JPEG codes     %.2f ns a byte\nJPEG pixels    %.2f ns a pixel\n",
+              (bt * pp - pt * bp) / determinant, (pt * bb - bt * bp) / determinant);
+}
+
+void print_memory_constants(const std::string& dir) {
+  constexpr std::size_t kSize = std::size_t{512} << 20;
+  constexpr std::size_t kItem = std::size_t{512} << 10;
+  const auto per_byte = [](double ns) { return ns / static_cast<double>(kSize); };
+  const auto map = [] {
+    return static_cast<std::byte*>(
+        ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  };
+  std::vector<std::byte> item(kItem, std::byte{1});
+  std::byte* const memory = map();
+  double begun = cpu_ns();
+  for (std::size_t at = 0; at < kSize; at += kItem) std::memcpy(memory + at, item.data(), kItem);
+  std::printf("keep           %.3f ns a byte\n", per_byte(cpu_ns() - begun));
+  begun = cpu_ns();
+  for (std::size_t at = 0; at < kSize; at += kItem) std::memcpy(item.data(), memory + at, kItem);
+  std::printf("memory         %.3f ns a byte\n", per_byte(cpu_ns() - begun));
+  const UniqueFd file = must(open_unnamed_file(dir));
+  begun = cpu_ns();
+  for (std::size_t at = 0; at < kSize; at += kItem) {
+    if (::pwrite(file.get(), item.data(), kItem, static_cast<off_t>(at)) < 0) return;
+  }
+  std::printf("write          %.3f ns a byte\n", per_byte(cpu_ns() - begun));
+  begun = cpu_ns();
+  bool held = true;
+  for (std::size_t at = 0; at < kSize; at += kItem) {
+    if (::pread(file.get(), item.data(), kItem, static_cast<off_t>(at)) < 0) return;
+    held = SampleCache::holds({.stamp = {}, .size = {}, .bytes = kItem}, item) || held;
+  }
+  std::printf("disk           %.3f ns a byte%s\n", per_byte(cpu_ns() - begun), held ? "" : "!");
+  begun = cpu_ns();
+  for (std::size_t at = 0; at < kSize; at += kItem) {
+    if (::pread(file.get(), item.data(), kItem, static_cast<off_t>(at)) < 0) return;
+  }
+  std::printf("read           %.3f ns a byte\n", per_byte(cpu_ns() - begun));
+  ::munmap(memory, kSize);
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+int run(const std::string& root, std::uint64_t epochs) {
+  source::IoPool io({.threads = 2});
+  const std::string dir = "/tmp/spdld-cache-bench";
+  SampleCaches caches({.ram_bytes = 8 * kGiB,
+                       .disk_bytes = 8 * kGiB,
+                       .dir = dir,
+                       .io = io,
+                       .free_memory = nullptr,
+                       .free_disk = nullptr});
+  FilesSpec files;
+  files.root = root;
+  const std::shared_ptr<source::Source> source =
+      must(source::open_files(files, source::FilesOptions(io)));
+  const std::uint64_t items = source->size();
+  print_decode_constants(*plan_of(root, "", source.get()), *source);
+  print_memory_constants(dir);
+
+  SystemClock clock;
+  std::vector<Side> sides;
+  for (const auto& [name, cache] :
+       {std::pair("none", ""), std::pair("decoded, ram", "form: decoded, where: ram"),
+        std::pair("decoded, disk", "form: decoded, where: disk"),
+        std::pair("encoded, ram", "form: encoded, where: ram")}) {
+    Side side{.name = name, .plan = plan_of(root, cache, source.get()), .cache = {}, .run = {}};
+    if (side.plan->spec.cache) {
+      const CacheEstimate estimate = caches.estimate(*side.plan, *source);
+      std::printf("%s\n", cache_text(*side.plan->spec.cache, estimate).c_str());
+    }
+    side.cache = must(caches.open(*side.plan, *source));
+    side.run =
+        std::make_unique<Run>(side.plan, source, source::Sampler(items, side.plan->spec.shuffle, 1),
+                              1, 1, RunLimits{}, clock, side.cache);
+    std::printf("%-14s first epoch %.3f ms a row\n", name, epoch(side, 0, items) / 1e6);
+    sides.push_back(std::move(side));
+  }
+  for (std::uint64_t number = 1; number <= epochs; ++number) {
+    for (Side& side : sides) side.epochs_ns.push_back(epoch(side, number, items));
+  }
+  const double none = median(sides[0].epochs_ns);
+  for (const Side& side : sides) {
+    const double row = median(side.epochs_ns);
+    std::printf("%-14s warm epoch  %.3f ms a row, %.2f of none", side.name.c_str(), row / 1e6,
+                row / none);
+    if (side.cache != nullptr) {
+      const SampleCache::Snapshot seen = side.cache->snapshot();
+      std::printf("; %llu items in %.1f MB, %llu hits, %llu misses, %llu dropped",
+                  static_cast<unsigned long long>(seen.items),
+                  static_cast<double>(seen.bytes) / 1e6, static_cast<unsigned long long>(seen.hits),
+                  static_cast<unsigned long long>(seen.misses),
+                  static_cast<unsigned long long>(seen.dropped));
+    }
+    std::printf("\n");
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace spdld::engine
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: spdld_cache_bench DIR [EPOCHS]\n");
+    return 2;
+  }
+  return spdld::engine::run(argv[1], argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 5);
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "source/source.h"
+
+namespace spdld::testing {
+
+// A dataset in memory whose items can be told apart from what they were, and be changed. Counts how
+// often bytes were brought.
+class KeptSource final : public source::Source {
+ public:
+  using Bytes = std::vector<std::byte>;
+
+  explicit KeptSource(std::vector<Bytes> items, std::string origin = "kept")
+      : items_(std::move(items)), origin_(std::move(origin)), revisions_(items_.size(), 1) {}
+
+  static std::vector<Bytes> texts(std::size_t count, std::size_t size_bytes = 100) {
+    std::vector<Bytes> items;
+    for (std::size_t i = 0; i < count; ++i)
+      items.emplace_back(size_bytes, static_cast<std::byte>('a' + i % 26));
+    return items;
+  }
+
+  void change(std::uint64_t item, Bytes bytes) {
+    MutexLock lock(mutex_);
+    items_[item] = std::move(bytes);
+    ++revisions_[item];
+  }
+  void fail(std::uint64_t item, Status status) {
+    MutexLock lock(mutex_);
+    failures_[item] = std::move(status);
+  }
+  // As for files that were changed just now.
+  void give_no_stamps() { stamped_ = false; }
+  std::uint64_t brought() {
+    MutexLock lock(mutex_);
+    return brought_;
+  }
+
+  std::uint64_t size() const override { return items_.size(); }
+  const std::string& listing_digest() const override { return digest_; }
+  const std::vector<TensorSpec>& fields() const override { return fields_; }
+  const std::vector<std::string>& classes() const override { return classes_; }
+  std::string uri(std::uint64_t item) const override { return "kept/" + std::to_string(item); }
+  std::int64_t scalar(std::uint64_t item, std::size_t) const override {
+    return static_cast<std::int64_t>(item * 10);
+  }
+  std::string origin() const override { return origin_; }
+
+  Result<source::FetchState> fetch(std::uint64_t item, ByteBuffer& out, source::FetchSink& sink,
+                                   std::uint64_t token) override {
+    source::Revision revision;
+    return fetch_revision(item, out, revision, sink, token);
+  }
+  Result<source::FetchState> fetch_revision(std::uint64_t item, ByteBuffer& out,
+                                            source::Revision& revision, source::FetchSink&,
+                                            std::uint64_t) override {
+    MutexLock lock(mutex_);
+    if (const auto failure = failures_.find(item); failure != failures_.end())
+      return tl::unexpected<Status>(failure->second);
+    const Bytes& bytes = items_[item];
+    source::ItemStamp stamp;
+    stamp.inode = item;
+    stamp.size_bytes = bytes.size();
+    stamp.mtime_ns = revisions_[item];
+    revision.stamp.reset();
+    revision.unchanged = revision.known == stamp;
+    if (revision.unchanged) return source::FetchState::kReady;
+    if (stamped_) revision.stamp = stamp;
+    ++brought_;
+    out.resize(bytes.size());
+    if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+    return source::FetchState::kReady;
+  }
+
+ private:
+  const std::string digest_ = "0123456789abcdef";
+  const std::vector<TensorSpec> fields_{{.name = "image", .kind = FieldKind::kBytes, .shape = {}},
+                                        {.name = "label", .dtype = DType::kInt64, .shape = {}}};
+  const std::vector<std::string> classes_{"only"};
+  Mutex mutex_;
+  std::vector<Bytes> items_;  // their number never changes
+  const std::string origin_;
+  std::vector<std::int64_t> revisions_ SPDLD_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Status> failures_ SPDLD_GUARDED_BY(mutex_);
+  std::uint64_t brought_ SPDLD_GUARDED_BY(mutex_) = 0;
+  bool stamped_ = true;
+};
+
+}  // namespace spdld::testing
