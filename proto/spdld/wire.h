@@ -14,13 +14,17 @@
 //   Attach (+ Blob…) ->
 //                    <-                     Progress …, Attached | Error
 //                    <-                     ArenaOpen (+ fd), Schema, Batch …, EpochEnd …
-//   Release, Seek, Query, Detach ->
-//                    <-                     Batch …, Reset, Blob …, ArenaRetire, Bye
+//   Release, Seek, Query, Apply, Detach ->
+//                    <-                     Batch …, Reset, Blob …, Bye
+//                    <-                     ArenaOpen (+ fd), Version, Schema, ArenaRetire, Batch …
+//
+// Protocol 2 adds Apply, Version and SeekFrame::skip; a consumer of protocol 1 sends none of them
+// and is sent none.
 namespace spdld::wire {
 
 inline constexpr std::uint32_t kWireMagic = 0x4c445053;  // "SPDL"
 inline constexpr std::uint32_t kProtocolMin = 1;         // oldest version this build speaks
-inline constexpr std::uint32_t kProtocolMax = 1;         // newest
+inline constexpr std::uint32_t kProtocolMax = 2;         // newest
 inline constexpr std::uint32_t kMaxFrameBytes = 32768;
 inline constexpr std::uint32_t kMaxBlobBytes = 16u << 20;
 inline constexpr std::uint32_t kMinCredits = 2;
@@ -34,6 +38,7 @@ enum class FrameType : std::uint32_t {
   kSeek = 4,
   kQuery = 5,
   kDetach = 6,
+  kApply = 7,
   // daemon -> consumer
   kWelcome = 64,
   kError = 65,
@@ -46,6 +51,7 @@ enum class FrameType : std::uint32_t {
   kEpochEnd = 72,
   kReset = 73,
   kBye = 74,
+  kVersion = 75,
   // either way
   kBlob = 128,
 };
@@ -193,6 +199,18 @@ struct SchemaFrame {
 };
 static_assert(sizeof(SchemaFrame) == 24);
 
+// Batches from here on are made by another version of the pipeline, or another variant of it: what
+// Attached said is said anew. Comes before that version's Schema.
+struct VersionFrame {
+  FrameHeader header;
+  std::uint64_t items;
+  std::uint64_t steps_per_epoch;
+  std::uint64_t batch_size;
+  std::uint32_t pipeline_version;
+  std::uint32_t text_count;  // kOrderDigest follows as a text
+};
+static_assert(sizeof(VersionFrame) == 40);
+
 struct BatchFrame {
   FrameHeader header;
   std::uint64_t lease;  // opaque to the consumer: it goes back in Release
@@ -230,7 +248,8 @@ struct SeekFrame {
   std::uint64_t position;
   std::uint64_t step;
   std::uint32_t seek;  // serial, counted by the consumer from 1
-  std::uint32_t reserved;
+  std::uint32_t skip;  // so many steps further in the same epoch, at most to its end; the daemon
+                       // knows at which position that is
 };
 static_assert(sizeof(SeekFrame) == 40);
 
@@ -259,10 +278,33 @@ struct QueryFrame {
 };
 static_assert(sizeof(QueryFrame) == 16);
 
+// At which step a job changes to what is applied.
+enum class ApplyAt : std::uint32_t {
+  kNow = 1,        // the first step that no shard has begun
+  kNextEpoch = 2,  // the first epoch that no shard has begun
+  kStep = 3,       // ApplyFrame's
+};
+
+// The consumer's own job goes on with other variables. All ranks may say the same: it is done once.
+// Texts follow: kVar, repeated. Answered by Blob frames of kind kApplied with the same serial.
+struct ApplyFrame {
+  FrameHeader header;
+  std::uint32_t serial;
+  ApplyAt at;
+  std::uint64_t epoch;
+  std::uint64_t step;
+  std::uint32_t allow_schema_change;
+  std::uint32_t text_count;
+};
+static_assert(sizeof(ApplyFrame) == 40);
+
 enum class BlobKind : std::uint32_t {
   kPipelineYaml = 1,  // consumer: the pipeline's text, for the Attach that follows
   kClasses = 2,       // daemon: class names, NUL-separated, in index order
   kStats = 3,         // daemon: JSON
+  // daemon: JSON, {"version": 4, "epoch": 2, "step": 0, "tuned": false} or
+  // {"code": 9, "error": "what failed and what to do"}
+  kApplied = 4,
 };
 
 // Part of a text longer than a frame; chunk bytes follow. The parts come in order.

@@ -12,6 +12,8 @@
 #include <string>
 #include <utility>
 
+#include "base/failpoint.h"
+
 namespace spdld::delivery {
 namespace {
 
@@ -69,6 +71,7 @@ Result<std::pair<UniqueFd, UniqueFd>> open_posix() {
 // ftruncate promises nothing: pages that cannot be had later would be a SIGBUS in the writer.
 // Returns errno's number.
 int take_pages(int fd, std::uint64_t offset, std::uint64_t bytes) {
+  if (const int err = SPDLD_FAILPOINT_ERRNO("delivery.arena.pages"); err != 0) return err;
   int failed = 0;
   do {
     failed =
@@ -138,6 +141,7 @@ Result<std::unique_ptr<Arena>> Arena::create(const ArenaShape& shape, std::uint3
   SPDLD_ASSIGN(arena->reservation_,
                budget.reserve(total, fmt::format("an arena of {} batches of {}", shape.slot_count,
                                                  format_bytes(shape.slot_bytes))));
+  SPDLD_FAILPOINT_STATUS("delivery.arena.create");
 
   switch (shape.kind) {
     case ArenaKind::kMemfd: {

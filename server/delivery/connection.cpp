@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/failpoint.h"
 
 namespace spdld::delivery {
 namespace {
@@ -32,6 +33,13 @@ Connection::Connection(std::uint64_t id, UniqueFd socket, Peer peer,
       wants_dispatcher_(std::move(wants_dispatcher)),
       socket_(std::move(socket)) {}
 
+void Connection::welcome(const std::string& client, std::uint32_t protocol,
+                         std::span<const std::uint8_t, 16> generation, const std::string& server) {
+  client_ = client;
+  protocol_ = protocol;
+  (void)send({.head = welcome_frame(protocol, generation, server)});
+}
+
 bool Connection::send_progress(std::uint64_t done, std::uint64_t total, const std::string& text) {
   return send({.head = progress_frame(done, total, text)});
 }
@@ -47,6 +55,7 @@ bool Connection::send_arena_open(const Arena& arena) {
   frame.kind = static_cast<std::uint32_t>(arena.shape().kind);
   frame.total_bytes = arena.total_bytes();
   std::copy(arena.generation().begin(), arena.generation().end(), frame.generation);
+  SPDLD_FAILPOINT("delivery.arena.send");
   // A queued frame outlives the call, and perhaps the arena: it needs an fd of its own.
   UniqueFd fd(::fcntl(arena.client_fd(), F_DUPFD_CLOEXEC, 0));
   if (!fd) {
@@ -63,6 +72,11 @@ bool Connection::send_arena_retire(std::uint32_t arena_id) {
   return send_bytes(&frame, sizeof frame);
 }
 
+bool Connection::send_version(const VersionNotice& notice) {
+  SPDLD_CHECK(protocol_ >= 2);
+  return send({.head = version_frame(notice)});
+}
+
 bool Connection::send_schema(std::uint32_t schema_id, std::uint32_t pipeline_version,
                              std::span<const wire::FieldLayout> fields) {
   // What compiles a pipeline keeps it within what one frame can tell.
@@ -72,7 +86,10 @@ bool Connection::send_schema(std::uint32_t schema_id, std::uint32_t pipeline_ver
 
 bool Connection::send_batch(const BatchNotice& notice) {
   const wire::BatchFrame frame = batch_frame(notice);
-  return send_bytes(&frame, sizeof frame);
+  SPDLD_FAILPOINT("delivery.batch.send");
+  const bool sent = send_bytes(&frame, sizeof frame);
+  SPDLD_FAILPOINT("delivery.batch.sent");
+  return sent;
 }
 
 bool Connection::send_epoch_end(std::uint64_t epoch, std::uint64_t steps, std::uint32_t seek,

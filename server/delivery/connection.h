@@ -33,18 +33,22 @@ class Connection {
   std::uint64_t id() const { return id_; }  // never reused in a daemon's life
   const Peer& peer() const { return peer_; }
   const std::string& client() const { return client_; }  // as its Hello said
+  std::uint32_t protocol() const { return protocol_; }   // the one agreed on
 
   bool send_progress(std::uint64_t done, std::uint64_t total, const std::string& text);
   bool send_attached(const AttachReply& reply);
   bool send_arena_open(const Arena& arena);
   bool send_arena_retire(std::uint32_t arena_id);
+  // Only to a consumer that speaks protocol 2 or above: another one would not know what it is.
+  bool send_version(const VersionNotice& notice);
   bool send_schema(std::uint32_t schema_id, std::uint32_t pipeline_version,
                    std::span<const wire::FieldLayout> fields);
   bool send_batch(const BatchNotice& notice);
   bool send_epoch_end(std::uint64_t epoch, std::uint64_t steps, std::uint32_t seek, bool last);
   bool send_reset(const StreamPosition& to, std::uint64_t steps_per_epoch, std::uint32_t seek,
                   std::uint32_t shard, std::uint32_t num_shards);
-  // Answers a query; `text` is shared, not copied, and at most wire::kMaxBlobBytes long.
+  // Answers a query or an apply; `text` is shared, not copied, and at most wire::kMaxBlobBytes
+  // long.
   bool send_blob(wire::BlobKind kind, std::uint32_t serial,
                  std::shared_ptr<const std::string> text);
   // Tells of a failure and goes on.
@@ -59,6 +63,7 @@ class Connection {
 
  private:
   friend class DataServer;
+  friend class Dialogue;
   struct Outgoing {
     Frame head = {};
     std::shared_ptr<const std::string> tail = {};  // a part of it follows the head
@@ -74,6 +79,9 @@ class Connection {
   bool finish(Frame last) SPDLD_EXCLUDES(mutex_);
 
   // The dispatcher's part.
+  void welcome(const std::string& client, std::uint32_t protocol,
+               std::span<const std::uint8_t, 16> generation, const std::string& server)
+      SPDLD_EXCLUDES(mutex_);
   Flow flush() SPDLD_EXCLUDES(mutex_);
   bool overflowed() const SPDLD_EXCLUDES(mutex_);
   bool finished() const SPDLD_EXCLUDES(mutex_);  // ending, and nothing left to send
@@ -84,7 +92,9 @@ class Connection {
   const std::uint64_t id_;
   const Peer peer_;
   const std::function<void()> wants_dispatcher_;  // called from any thread, under no lock
-  std::string client_;                            // set before others see the connection
+  // Set before others see the connection.
+  std::string client_;
+  std::uint32_t protocol_ = 0;
   mutable Mutex mutex_;
   UniqueFd socket_ SPDLD_GUARDED_BY(mutex_);
   std::deque<Outgoing> queue_ SPDLD_GUARDED_BY(mutex_);

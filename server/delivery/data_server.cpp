@@ -13,7 +13,9 @@
 #include <utility>
 #include <variant>
 
+#include "base/failpoint.h"
 #include "base/log.h"
+#include "delivery/dialogue.h"
 
 namespace spdld::delivery {
 namespace {
@@ -45,20 +47,17 @@ std::string_view close_cause_name(CloseCause cause) {
 
 // What the dispatcher knows of one connection.
 struct DataServer::Consumer {
-  enum class Stage { kHello, kAttach, kServing, kDetached };
+  Consumer(ConnectionPtr end, Dialogue words)
+      : connection(std::move(end)), dialogue(std::move(words)) {}
 
-  ConnectionPtr connection;
-  UniqueFd witness;  // readable or hung up once the process has ended
-  Stage stage = Stage::kHello;
+  const ConnectionPtr connection;
+  Dialogue dialogue;
+  UniqueFd witness;      // readable or hung up once the process has ended; none: nothing tells
+  UniqueFd parting;      // the socket after we ended the connection: it may say its last word
   bool open = true;      // the socket is watched
-  bool known = false;    // the service has seen attach()
   bool writing = false;  // waits for room in the socket
   bool lingers = false;  // ends as soon as its last word has gone out, or after kLinger
   CloseCause cause = CloseCause::kServer;  // if it is we who end it
-  // The pipeline's YAML as it comes in.
-  std::string blob;
-  std::uint32_t blob_serial = 0;
-  std::uint32_t blob_total = 0;
 };
 
 Result<std::unique_ptr<DataServer>> DataServer::start(UniqueFd listener, DataServerOptions options,
@@ -136,15 +135,16 @@ void DataServer::admit(UniqueFd socket) {
   const int fd = socket.get();
   const std::uint64_t id = next_id_++;
   auto peer = peer_of(fd);
-  auto consumer = std::make_shared<Consumer>();
   // The connection may outlive the server: what it wants then is forgotten.
-  consumer->connection =
-      std::make_shared<Connection>(id, std::move(socket), peer.value_or(Peer{}),
-                                   [this, id, loop = std::weak_ptr<EventLoop>(loop_)] {
-                                     if (const auto alive = loop.lock())
-                                       alive->post([this, id] { serve_output(id); });
-                                   });
-  Connection& connection = *consumer->connection;
+  const auto end = std::make_shared<Connection>(id, std::move(socket), peer.value_or(Peer{}),
+                                                [this, id, loop = std::weak_ptr<EventLoop>(loop_)] {
+                                                  if (const auto alive = loop.lock())
+                                                    alive->post([this, id] { serve_output(id); });
+                                                });
+  auto consumer = std::make_shared<Consumer>(
+      end,
+      Dialogue(end, service_, {.server_name = options_.server_name, .generation = generation_}));
+  Connection& connection = *end;
 
   Status refusal;
   const auto of_uid = std::count_if(consumers_.begin(), consumers_.end(), [&](const auto& other) {
@@ -170,7 +170,7 @@ void DataServer::admit(UniqueFd socket) {
   }
   if (refusal.ok() && consumer->witness) {
     refusal = loop_->watch(consumer->witness.get(), EPOLLIN,
-                           [this, id](std::uint32_t) { process_exited(id); });
+                           [this, id](std::uint32_t) { consumer_gone(id); });
     if (!refusal.ok()) loop_->unwatch(fd);
   }
   if (!refusal.ok()) {
@@ -192,7 +192,7 @@ DataServer::Consumer* DataServer::find(std::uint64_t id) {
 
 void DataServer::check_greeted(std::uint64_t id) {
   Consumer* consumer = find(id);
-  if (consumer == nullptr || !consumer->open || consumer->known) return;
+  if (consumer == nullptr || !consumer->open || consumer->dialogue.attached()) return;
   if (reject(*consumer,
              Status(Code::kDeadlineExceeded,
                     fmt::format("the consumer did not attach within {} s of connecting",
@@ -206,11 +206,7 @@ void DataServer::socket_ready(std::uint64_t id, std::uint32_t events) {
   const auto found = consumers_.find(id);
   if (found == consumers_.end()) return;
   const std::shared_ptr<Consumer> consumer = found->second;  // closing it forgets it
-  if (!consumer->open) {
-    // We ended it, and its socket is all that tells of its process: see close().
-    if ((events & (EPOLLHUP | EPOLLERR)) != 0) process_exited(id);
-    return;
-  }
+  if (!consumer->open) return;
   if ((events & EPOLLOUT) != 0) serve_output(id);
   if (consumer->open && (events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0 &&
       !read_frames(*consumer)) {
@@ -219,9 +215,10 @@ void DataServer::socket_ready(std::uint64_t id, std::uint32_t events) {
 }
 
 bool DataServer::read_frames(Consumer& consumer) {
-  const int fd = consumer.connection->socket();
+  const int fd = consumer.open ? consumer.connection->socket() : consumer.parting.get();
+  const bool was_open = consumer.open;
   bool was_reset = false;
-  for (int i = 0; i < kFramesPerTurn && consumer.open; ++i) {
+  for (int i = 0; i < kFramesPerTurn && consumer.open == was_open; ++i) {
     const ssize_t got = ::recv(fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT | MSG_TRUNC);
     if (got == 0) return false;
     if (got < 0) {
@@ -232,110 +229,27 @@ bool DataServer::read_frames(Consumer& consumer) {
       continue;
     }
     const auto bytes = static_cast<std::size_t>(got);
-    Status status =
-        bytes > buffer_.size()
-            ? Status(Code::kInvalidArgument,
-                     fmt::format("frame of {} bytes; {} are allowed", bytes, buffer_.size()))
-            : dispatch(consumer, {buffer_.data(), bytes});
-    if (!status.ok()) {
-      const bool garbage = status.code() == Code::kInvalidArgument;
-      if (reject(consumer, status, garbage ? CloseCause::kProtocol : CloseCause::kServer)) {
-        bump(garbage ? counters_.protocol_errors : counters_.refused);
-      }
+    if (consumer.open) {
+      receive(consumer, bytes);
+    } else if (bytes <= buffer_.size()) {
+      consumer.dialogue.take_last({buffer_.data(), bytes});
     }
   }
   return true;
 }
 
-Status DataServer::dispatch(Consumer& consumer, std::span<const std::byte> bytes) {
-  using Stage = Consumer::Stage;
-  SPDLD_ASSIGN(Request request, parse_request(bytes));
-  const auto unexpected = [](std::string_view what) {
-    return Status(Code::kInvalidArgument, fmt::format("{} out of turn", what));
-  };
-  Connection& connection = *consumer.connection;
-
-  if (const auto* release = std::get_if<ReleaseRequest>(&request)) {
-    if (!consumer.known) return unexpected("Release");
-    service_.release(connection, release->lease);
-    return {};
+// A frame, as long as it was, whatever there is of it.
+void DataServer::receive(Consumer& consumer, std::size_t bytes) {
+  const Status status =
+      bytes > buffer_.size()
+          ? Status(Code::kInvalidArgument,
+                   fmt::format("frame of {} bytes; {} are allowed", bytes, buffer_.size()))
+          : consumer.dialogue.take({buffer_.data(), bytes});
+  if (status.ok()) return;
+  const bool garbage = status.code() == Code::kInvalidArgument;
+  if (reject(consumer, status, garbage ? CloseCause::kProtocol : CloseCause::kServer)) {
+    bump(garbage ? counters_.protocol_errors : counters_.refused);
   }
-  if (consumer.lingers || connection.ending()) {
-    // Its words come too late, but for the one about the leases it has: see close().
-    if (consumer.stage == Stage::kServing && std::holds_alternative<DetachRequest>(request))
-      consumer.stage = Stage::kDetached;
-    return {};
-  }
-
-  if (const auto* hello = std::get_if<Hello>(&request)) {
-    if (consumer.stage != Stage::kHello) return unexpected("Hello");
-    return greet(consumer, *hello);
-  }
-  if (const auto* part = std::get_if<BlobPart>(&request)) {
-    if (consumer.stage != Stage::kAttach) return unexpected("Blob");
-    return append_blob(consumer, *part);
-  }
-  if (auto* wanted = std::get_if<AttachRequest>(&request)) {
-    if (consumer.stage != Stage::kAttach) return unexpected("Attach");
-    return attach(consumer, std::move(*wanted));
-  }
-  if (consumer.stage == Stage::kDetached) return unexpected("a request (after Detach)");
-  if (consumer.stage != Stage::kServing) return unexpected("a request (before Attach)");
-  if (const auto* seek = std::get_if<SeekRequest>(&request)) {
-    service_.seek(connection, *seek);
-  } else if (const auto* query = std::get_if<QueryRequest>(&request)) {
-    service_.query(connection, *query);
-  } else {
-    consumer.stage = Stage::kDetached;
-    service_.detach(connection);
-  }
-  return {};
-}
-
-Status DataServer::greet(Consumer& consumer, const Hello& hello) {
-  const std::uint32_t protocol = std::min(hello.protocol_max, wire::kProtocolMax);
-  if (protocol < std::max(hello.protocol_min, wire::kProtocolMin)) {
-    const bool client_is_newer = hello.protocol_min > wire::kProtocolMax;
-    return Status(
-        Code::kFailedPrecondition,
-        fmt::format("{} speaks the data protocols {} to {}, and the daemon {} speaks {} to {}; "
-                    "upgrade the {}",
-                    hello.client.empty() ? "the client" : hello.client, hello.protocol_min,
-                    hello.protocol_max, options_.server_name, wire::kProtocolMin,
-                    wire::kProtocolMax, client_is_newer ? "daemon" : "client"));
-  }
-  consumer.connection->client_ = hello.client;
-  consumer.stage = Consumer::Stage::kAttach;
-  (void)consumer.connection->send(
-      {.head = welcome_frame(protocol, generation_, options_.server_name)});
-  return {};
-}
-
-Status DataServer::append_blob(Consumer& consumer, const BlobPart& part) {
-  if (part.offset == 0) {
-    consumer.blob.clear();
-    consumer.blob_serial = part.serial;
-    consumer.blob_total = part.total_bytes;
-  }
-  if (part.offset != consumer.blob.size() || part.serial != consumer.blob_serial ||
-      part.total_bytes != consumer.blob_total) {
-    return Status(Code::kInvalidArgument, "Blob frame: its parts do not follow each other");
-  }
-  consumer.blob.append(reinterpret_cast<const char*>(part.bytes.data()), part.bytes.size());
-  return {};
-}
-
-Status DataServer::attach(Consumer& consumer, AttachRequest request) {
-  if (consumer.blob.size() != consumer.blob_total || request.blob_bytes != consumer.blob_total) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("Attach frame: {} bytes of YAML were announced, and {} came",
-                              request.blob_bytes, consumer.blob.size()));
-  }
-  request.pipeline_yaml = std::exchange(consumer.blob, {});
-  consumer.stage = Consumer::Stage::kServing;
-  consumer.known = true;
-  service_.attach(consumer.connection, std::move(request));
-  return {};
 }
 
 // Says why, and ends the connection once that has gone out. False: it is ending already.
@@ -375,7 +289,7 @@ void DataServer::serve_output(std::uint64_t id) {
   }
 }
 
-void DataServer::process_exited(std::uint64_t id) {
+void DataServer::consumer_gone(std::uint64_t id) {
   const auto found = consumers_.find(id);
   if (found == consumers_.end()) return;
   const std::shared_ptr<Consumer> consumer = found->second;
@@ -389,35 +303,27 @@ void DataServer::process_exited(std::uint64_t id) {
 }
 
 // Ends the connection, but not always what is known of its process: until that has ended, it may
-// read what it was lent, if anything.
+// read what it was lent, if anything. One that has detached hangs up after its last lease: its word
+// that it reads nothing any more. So does a client of ours that we disconnect.
 void DataServer::close(Consumer& consumer, CloseCause cause) {
   consumer.open = false;
   bump(counters_.connections, -1);
   Connection& connection = *consumer.connection;
   loop_->unwatch(connection.socket());
   UniqueFd socket = connection.close();
-  if (!consumer.known) {
+  if (!consumer.dialogue.attached()) {
     forget(consumer);
     return;
   }
-  // Who has detached hangs up after its last lease: its word that it reads nothing any more.
-  const bool detached = consumer.stage == Consumer::Stage::kDetached;
-  bool ended = cause == CloseCause::kExit || !connection.lent() ||
-               (detached && cause == CloseCause::kHangUp);
-  if (!consumer.witness && cause == CloseCause::kHangUp) {
-    // Nothing tells of its process. A client of ours hangs up after its last lease.
-    ended = true;
-  } else if (!consumer.witness && !ended) {
-    // We hang up, and see by the same socket when the consumer has.
-    (void)::shutdown(socket.get(), SHUT_WR);
-    consumer.witness = std::move(socket);
-    const std::uint64_t id = connection.id();
-    ended = !loop_
-                 ->watch(consumer.witness.get(), 0,
-                         [this, id](std::uint32_t events) { socket_ready(id, events); })
-                 .ok();
+  bool ended = cause == CloseCause::kExit || !connection.lent();
+  if (cause == CloseCause::kHangUp) {
+    consumer.dialogue.hung_up();
+    ended = ended || consumer.dialogue.detached() || !consumer.witness;
+  } else if (!ended && (!consumer.witness || cause != CloseCause::kProtocol)) {
+    ended = !keep_listening(consumer, std::move(socket)) && !consumer.witness;
   }
   if (!ended) bump(counters_.watched_processes);
+  SPDLD_FAILPOINT("delivery.consumer.closed");
   service_.closed(connection, cause);
   if (ended) {
     service_.exited(connection);
@@ -425,8 +331,32 @@ void DataServer::close(Consumer& consumer, CloseCause cause) {
   }
 }
 
+// We hang up, and hear by the same socket what the consumer says to that.
+bool DataServer::keep_listening(Consumer& consumer, UniqueFd socket) {
+  (void)::shutdown(socket.get(), SHUT_WR);
+  const std::uint64_t id = consumer.connection->id();
+  const bool watched =
+      loop_->watch(socket.get(), EPOLLIN, [this, id](std::uint32_t) { parting_ready(id); }).ok();
+  if (watched) consumer.parting = std::move(socket);
+  return watched;
+}
+
+void DataServer::parting_ready(std::uint64_t id) {
+  const auto found = consumers_.find(id);
+  if (found == consumers_.end() || !found->second->parting) return;
+  const std::shared_ptr<Consumer> consumer = found->second;
+  if (read_frames(*consumer)) return;
+  if (!consumer->witness || consumer->dialogue.detached()) {
+    consumer_gone(id);
+    return;
+  }
+  loop_->unwatch(consumer->parting.get());
+  consumer->parting.reset();
+}
+
 void DataServer::forget(Consumer& consumer) {
   if (consumer.witness) loop_->unwatch(consumer.witness.get());
+  if (consumer.parting) loop_->unwatch(consumer.parting.get());
   consumers_.erase(consumer.connection->id());
 }
 

@@ -18,44 +18,12 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "delivery/connection.h"
+#include "delivery/data_service.h"
 #include "delivery/event_loop.h"
 #include "delivery/frames.h"
 #include "delivery/liveness.h"
 
 namespace spdld::delivery {
-
-enum class CloseCause {
-  kExit,      // the process has ended
-  kHangUp,    // the socket was closed; the process may live
-  kProtocol,  // it sent what no consumer sends
-  kOverflow,  // it did not read
-  kServer,    // fail(), bye(), or the server stops
-};
-
-std::string_view close_cause_name(CloseCause cause);
-
-using ConnectionPtr = std::shared_ptr<Connection>;
-
-// What consumers ask, answered by the session layer. Called on the dispatcher's thread, one call at
-// a time, and must not block: long work goes elsewhere and answers through the connection.
-//
-// For each connection: attach once, then the others in any number and order, then closed() once,
-// then exited() once. Between closed() and exited() the process may still read what it holds: its
-// slots are retired. After exited() nobody does: they are reclaimed.
-class DataService {
- public:
-  virtual ~DataService() = default;
-
-  // Answered by send_attached(), before it any number of send_progress(), or by fail().
-  virtual void attach(const ConnectionPtr& connection, AttachRequest request) = 0;
-  virtual void release(Connection& connection, std::uint64_t lease) = 0;
-  virtual void seek(Connection& connection, const SeekRequest& request) = 0;
-  virtual void query(Connection& connection, const QueryRequest& request) = 0;
-  // The consumer wants no more batches. It releases what it holds, then hangs up.
-  virtual void detach(Connection& connection) = 0;
-  virtual void closed(Connection& connection, CloseCause cause) = 0;
-  virtual void exited(Connection& connection) = 0;
-};
 
 struct DataServerOptions {
   std::string server_name = "spdld";  // name and version, told in Welcome
@@ -114,15 +82,15 @@ class DataServer {
   void socket_ready(std::uint64_t id, std::uint32_t events);
   // False: the consumer hung up.
   bool read_frames(Consumer& consumer);
-  Status dispatch(Consumer& consumer, std::span<const std::byte> bytes);
-  Status greet(Consumer& consumer, const Hello& hello);
-  Status attach(Consumer& consumer, AttachRequest request);
-  Status append_blob(Consumer& consumer, const BlobPart& part);
+  void receive(Consumer& consumer, std::size_t bytes);
   bool reject(Consumer& consumer, const Status& status, CloseCause cause);
   void serve_output(std::uint64_t id);
-  void process_exited(std::uint64_t id);
+  // Nobody reads any more what the consumer was lent.
+  void consumer_gone(std::uint64_t id);
   void check_greeted(std::uint64_t id);
   void close(Consumer& consumer, CloseCause cause);
+  bool keep_listening(Consumer& consumer, UniqueFd socket);
+  void parting_ready(std::uint64_t id);
   void forget(Consumer& consumer);
   void close_all();
   Consumer* find(std::uint64_t id);

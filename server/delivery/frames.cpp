@@ -46,51 +46,65 @@ std::string short_text(const char (&text)[N]) {
   return std::string(text, ::strnlen(text, N));
 }
 
-Status take_text(std::string& out, std::string_view text, std::string_view what) {
-  if (text.find('\0') != std::string_view::npos) {
-    return bad("Attach", fmt::format("{} has a NUL in it", what));
-  }
-  out = text;
-  return {};
-}
+// Texts of the frame that `frame` names.
+struct TextTaker {
+  std::string_view frame;
 
-Status take_pair(std::map<std::string, std::string>& out, std::string_view text,
-                 std::string_view what) {
-  std::string pair;
-  SPDLD_TRY(take_text(pair, text, what));
-  const std::size_t equals = pair.find('=');
-  if (equals == std::string::npos || equals == 0) {
-    return bad("Attach", fmt::format("{} '{}' is not NAME=VALUE", what, pair));
+  Status take(std::string& out, std::string_view text, std::string_view what) const {
+    if (text.find('\0') != std::string_view::npos) {
+      return bad(frame, fmt::format("{} has a NUL in it", what));
+    }
+    out = text;
+    return {};
   }
-  out[pair.substr(0, equals)] = pair.substr(equals + 1);
-  return {};
-}
+
+  Status take(std::map<std::string, std::string>& out, std::string_view text,
+              std::string_view what) const {
+    std::string pair;
+    SPDLD_TRY(take(pair, text, what));
+    const std::size_t equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return bad(frame, fmt::format("{} '{}' is not NAME=VALUE", what, pair));
+    }
+    out[pair.substr(0, equals)] = pair.substr(equals + 1);
+    return {};
+  }
+};
 
 Status take_text(AttachRequest& request, wire::TextKey key, std::string_view text) {
+  const TextTaker attach{"Attach"};
   switch (key) {
-    case wire::TextKey::kPipeline: return take_text(request.pipeline, text, "the pipeline's name");
-    case wire::TextKey::kJob: return take_text(request.job, text, "the job's name");
-    case wire::TextKey::kReplica: return take_text(request.replica, text, "the replica's name");
+    case wire::TextKey::kPipeline:
+      return attach.take(request.pipeline, text, "the pipeline's name");
+    case wire::TextKey::kJob: return attach.take(request.job, text, "the job's name");
+    case wire::TextKey::kReplica: return attach.take(request.replica, text, "the replica's number");
     case wire::TextKey::kOrderDigest:
-      return take_text(request.order_digest, text, "the order digest");
+      return attach.take(request.order_digest, text, "the order digest");
     case wire::TextKey::kClientName:
-      return take_text(request.client_name, text, "the client's name");
+      return attach.take(request.client_name, text, "the client's name");
     case wire::TextKey::kPipelineFile:
-      return take_text(request.pipeline_file, text, "the pipeline's file");
-    case wire::TextKey::kVar: return take_pair(request.vars, text, "the variable");
-    case wire::TextKey::kEnv: return take_pair(request.env, text, "the environment's");
+      return attach.take(request.pipeline_file, text, "the pipeline's file");
+    case wire::TextKey::kVar: return attach.take(request.vars, text, "the variable");
+    case wire::TextKey::kEnv: return attach.take(request.env, text, "the environment's");
   }
   return {};  // of a newer client; what it means is none of ours
 }
 
-Status take_texts(AttachRequest& request, std::span<const std::byte> rest, std::uint32_t count) {
-  if (count > kMaxTexts) return bad("Attach", fmt::format("{} texts", count));
+Status take_text(ApplyWish& wish, wire::TextKey key, std::string_view text) {
+  if (key != wire::TextKey::kVar) return {};
+  return TextTaker{"Apply"}.take(wish.vars, text, "the variable");
+}
+
+template <typename T>
+Status take_texts(T& request, std::string_view name, std::span<const std::byte> rest,
+                  std::uint32_t count) {
+  if (count > kMaxTexts) return bad(name, fmt::format("{} texts", count));
   for (std::uint32_t i = 0; i < count; ++i) {
     wire::TextHeader header;
-    if (rest.size() < sizeof header) return bad("Attach", "ends inside its texts");
+    if (rest.size() < sizeof header) return bad(name, "ends inside its texts");
     std::memcpy(&header, rest.data(), sizeof header);
     rest = rest.subspan(sizeof header);
-    if (header.bytes > rest.size()) return bad("Attach", "ends inside a text");
+    if (header.bytes > rest.size()) return bad(name, "ends inside a text");
     SPDLD_TRY(
         take_text(request, header.key, {reinterpret_cast<const char*>(rest.data()), header.bytes}));
     const std::size_t padded = (static_cast<std::size_t>(header.bytes) + 3) / 4 * 4;
@@ -143,9 +157,26 @@ Result<Request> parse_attach(std::span<const std::byte> bytes) {
   }
   request.start = frame.start;
   request.cursor = {.epoch = frame.epoch, .position = frame.position, .step = frame.step};
-  SPDLD_TRY(take_texts(request, bytes.subspan(sizeof frame), frame.text_count));
+  SPDLD_TRY(take_texts(request, "Attach", bytes.subspan(sizeof frame), frame.text_count));
   if (request.pipeline.empty()) return tl::unexpected(bad("Attach", "names no pipeline"));
   return accepted(std::move(request));
+}
+
+Result<Request> parse_apply(std::span<const std::byte> bytes) {
+  SPDLD_ASSIGN(const auto frame, fixed_part<wire::ApplyFrame>(bytes, "Apply"));
+  if (frame.at != wire::ApplyAt::kNow && frame.at != wire::ApplyAt::kNextEpoch &&
+      frame.at != wire::ApplyAt::kStep) {
+    return tl::unexpected(bad(
+        "Apply", fmt::format("at {}, which is no point", static_cast<std::uint32_t>(frame.at))));
+  }
+  ApplyWish wish{.serial = frame.serial,
+                 .at = frame.at,
+                 .epoch = frame.epoch,
+                 .step = frame.step,
+                 .allow_schema_change = frame.allow_schema_change != 0,
+                 .vars = {}};
+  SPDLD_TRY(take_texts(wish, "Apply", bytes.subspan(sizeof frame), frame.text_count));
+  return accepted(std::move(wish));
 }
 
 Result<Request> parse_blob(std::span<const std::byte> bytes) {
@@ -238,6 +269,7 @@ Result<Request> parse_request(std::span<const std::byte> bytes) {
       SPDLD_ASSIGN(const auto frame, fixed_part<wire::SeekFrame>(bytes, "Seek"));
       return accepted(
           SeekRequest{.to = {.epoch = frame.epoch, .position = frame.position, .step = frame.step},
+                      .skip = frame.skip,
                       .serial = frame.seek});
     }
     case FrameType::kQuery: {
@@ -248,6 +280,7 @@ Result<Request> parse_request(std::span<const std::byte> bytes) {
       }
       return accepted(QueryRequest{.kind = frame.kind, .serial = frame.serial});
     }
+    case FrameType::kApply: return parse_apply(bytes);
     case FrameType::kDetach: return accepted(DetachRequest{});
     default:
       return tl::unexpected(
@@ -308,6 +341,18 @@ Frame attached_frame(const AttachReply& reply) {
   frame.pipeline_version = reply.pipeline_version;
   frame.text_count = 3;
   return finish(frame, FrameType::kAttached, texts.data(), texts.size());
+}
+
+Frame version_frame(const VersionNotice& notice) {
+  Frame texts;
+  append_text(texts, wire::TextKey::kOrderDigest, notice.order_digest);
+  wire::VersionFrame frame{};
+  frame.items = notice.items;
+  frame.steps_per_epoch = notice.steps_per_epoch;
+  frame.batch_size = notice.batch_size;
+  frame.pipeline_version = notice.pipeline_version;
+  frame.text_count = 1;
+  return finish(frame, FrameType::kVersion, texts.data(), texts.size());
 }
 
 Frame schema_frame(std::uint32_t schema_id, std::uint32_t pipeline_version,

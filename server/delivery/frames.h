@@ -56,6 +56,7 @@ struct AttachRequest {
 
 struct SeekRequest {
   StreamPosition to;
+  std::uint32_t skip = 0;  // so many steps further in the same epoch, at most to its end
   std::uint32_t serial = 0;
 };
 
@@ -66,6 +67,16 @@ struct ReleaseRequest {
 struct QueryRequest {
   wire::QueryKind kind{};
   std::uint32_t serial = 0;
+};
+
+// What a consumer wants its own job to go on with.
+struct ApplyWish {
+  std::uint32_t serial = 0;
+  wire::ApplyAt at{};
+  std::uint64_t epoch = 0;  // for kStep
+  std::uint64_t step = 0;
+  bool allow_schema_change = false;
+  std::map<std::string, std::string> vars;
 };
 
 struct DetachRequest {};
@@ -79,7 +90,7 @@ struct BlobPart {
 };
 
 using Request = std::variant<Hello, AttachRequest, ReleaseRequest, SeekRequest, QueryRequest,
-                             DetachRequest, BlobPart>;
+                             ApplyWish, DetachRequest, BlobPart>;
 
 // A consumer's frame, checked; kInvalidArgument says what is wrong with it. Any bytes will do.
 Result<Request> parse_request(std::span<const std::byte> frame);
@@ -103,6 +114,15 @@ struct AttachReply {
   std::string job = {};
 };
 
+// What the batches from here on are made by.
+struct VersionNotice {
+  std::uint64_t items = 0;
+  std::uint64_t steps_per_epoch = 0;
+  std::uint64_t batch_size = 0;
+  std::uint32_t pipeline_version = 0;
+  std::string order_digest = {};
+};
+
 struct BatchNotice {
   std::uint64_t lease = 0;
   std::uint32_t arena_id = 0;
@@ -123,6 +143,7 @@ Frame welcome_frame(std::uint32_t protocol, std::span<const std::uint8_t, 16> ge
 Frame error_frame(const Status& status, bool fatal);
 Frame progress_frame(std::uint64_t done, std::uint64_t total, const std::string& text);
 Frame attached_frame(const AttachReply& reply);
+Frame version_frame(const VersionNotice& notice);
 Frame schema_frame(std::uint32_t schema_id, std::uint32_t pipeline_version,
                    std::span<const wire::FieldLayout> fields);
 Frame bye_frame(wire::ByeReason reason, const std::string& text);

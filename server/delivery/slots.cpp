@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "base/failpoint.h"
 
 namespace spdld::delivery {
 namespace {
@@ -44,6 +45,7 @@ std::optional<std::uint32_t> SlotTable::loan() {
   Slot& slot = slots_[index];
   slot.loaned = true;
   ++slot.epoch;
+  SPDLD_FAILPOINT("delivery.slot.loaned");
   return index;
 }
 
@@ -53,6 +55,7 @@ void SlotTable::commit(std::uint32_t slot, std::uint32_t readers) {
   slots_[slot].loaned = false;
   slots_[slot].expected = readers;
   (void)settle(slot);
+  if (readers > 0) SPDLD_FAILPOINT("delivery.slot.committed");
 }
 
 void SlotTable::abort(std::uint32_t slot) { commit(slot, 0); }
@@ -86,6 +89,12 @@ Result<bool> SlotTable::release(std::uint64_t lease, HolderId holder) {
                              holder, lease));
   }
   return settle(index);
+}
+
+void SlotTable::expect(std::uint32_t index) {
+  MutexLock lock(mutex_);
+  SPDLD_CHECK(index < slots_.size() && slots_[index].expected > 0);
+  ++slots_[index].expected;
 }
 
 bool SlotTable::forgo(std::uint32_t index) {
@@ -131,6 +140,12 @@ std::uint32_t SlotTable::held(HolderId holder) const {
   return static_cast<std::uint32_t>(
       std::count_if(slots_.begin(), slots_.end(),
                     [&](const Slot& slot) { return contains(slot.holders, holder); }));
+}
+
+bool SlotTable::holds(std::uint32_t slot, HolderId holder) const {
+  MutexLock lock(mutex_);
+  SPDLD_CHECK(slot < slots_.size());
+  return contains(slots_[slot].holders, holder);
 }
 
 SlotState SlotTable::state_of(const Slot& slot) {

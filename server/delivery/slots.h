@@ -57,6 +57,8 @@ class SlotTable {
   Result<std::uint64_t> acquire(std::uint32_t slot, HolderId holder);
   // True when that made the slot free. kNotFound when `holder` has no such lease.
   Result<bool> release(std::uint64_t lease, HolderId holder);
+  // One reader more is to acquire the slot, which is ready: others have yet to acquire it, too.
+  void expect(std::uint32_t slot);
   // One reader fewer will acquire the slot. True when that made it free.
   bool forgo(std::uint32_t slot);
   // No further reader will acquire it (a seek made it useless). True when that made it free.
@@ -71,6 +73,8 @@ class SlotTable {
 
   // Leases that `holder` has and may still release.
   std::uint32_t held(HolderId holder) const;
+  // Whether one of these is in `slot`.
+  bool holds(std::uint32_t slot, HolderId holder) const;
   SlotState state(std::uint32_t slot) const;
   Counts counts() const;
   // True when every slot is free: the arena may go.

@@ -102,19 +102,67 @@ TEST_F(DataServerTest, TakesAConsumerThroughItsLife) {
   EXPECT_FALSE(connection->send_batch(batch_of_step(10))) << "nobody is there any more";
 }
 
+TEST_F(DataServerTest, PassesOnWhatIsToBeAppliedAndAnswers) {
+  start();
+  RawClient client(path_);
+  client.attach();
+  const ConnectionPtr connection = service_.connection();
+  EXPECT_EQ(connection->protocol(), wire::kProtocolMax);
+  wire::ApplyFrame apply{};
+  apply.serial = 3;
+  apply.at = wire::ApplyAt::kNow;
+  apply.text_count = 1;
+  test::Bytes frame = bytes_of(apply, wire::FrameType::kApply);
+  test::append_text(frame, wire::TextKey::kVar, "size=192");
+  test::set_length(frame);
+  client.send(frame);
+  wire::SeekFrame seek{};
+  seek.seek = 1;
+  seek.skip = 6;
+  client.send(bytes_of(seek, wire::FrameType::kSeek));
+  EXPECT_THAT(service_.events(3), ElementsAre("attach", "apply #3 size=192", "seek 0 #1 skip 6"));
+  EXPECT_TRUE(
+      connection->send_blob(wire::BlobKind::kApplied, 3, std::make_shared<std::string>("{}")));
+  EXPECT_EQ(client.expect<wire::BlobFrame>(wire::FrameType::kBlob).serial, 3u);
+  EXPECT_TRUE(connection->send_version({.pipeline_version = 9, .order_digest = "d"}));
+  EXPECT_EQ(client.expect<wire::VersionFrame>(wire::FrameType::kVersion).pipeline_version, 9u);
+}
+
+TEST_F(DataServerTest, SpeaksToAnOlderConsumerAsItUnderstands) {
+  start();
+  RawClient client(path_);
+  client.send(test::hello_bytes(1, 1));
+  client.expect<wire::WelcomeFrame>(wire::FrameType::kWelcome);
+  client.send(test::attach_bytes(test::attach_fixed(), {{wire::TextKey::kPipeline, "p"}}));
+  EXPECT_EQ(service_.connection()->protocol(), 1u);
+  wire::SeekFrame seek{};
+  seek.seek = 1;
+  seek.skip = 6;  // reserved there, and ignored
+  client.send(bytes_of(seek, wire::FrameType::kSeek));
+  EXPECT_THAT(service_.events(2), ElementsAre("attach", "seek 0 #1"));
+  wire::ApplyFrame apply{};
+  apply.at = wire::ApplyAt::kNow;
+  client.send(bytes_of(apply, wire::FrameType::kApply));
+  EXPECT_THAT(client.last_words(), HasSubstr("Apply frame: it takes data protocol 2"));
+  EXPECT_EQ(server_->stats().protocol_errors, 1u);
+}
+
 TEST_F(DataServerTest, TellsOlderAndNewerClientsWhichSideToUpgrade) {
   start();
   RawClient newer(path_);
   newer.send(test::hello_bytes(wire::kProtocolMax + 1, wire::kProtocolMax + 3));
   EXPECT_EQ(newer.last_words(),
-            "raw 1.0 speaks the data protocols 2 to 4, and the daemon spdld 0.1.0 speaks 1 to 1; "
+            "raw 1.0 speaks the data protocols 3 to 5, and the daemon spdld 0.1.0 speaks 1 to 2; "
             "upgrade the daemon");
   RawClient older(path_);
   older.send(test::hello_bytes(0, 0));
   EXPECT_THAT(older.last_words(), HasSubstr("upgrade the client"));
   RawClient wide(path_);
   wide.send(test::hello_bytes(0, 99));
-  EXPECT_EQ(wide.expect<wire::WelcomeFrame>(wire::FrameType::kWelcome).protocol, 1u);
+  EXPECT_EQ(wide.expect<wire::WelcomeFrame>(wire::FrameType::kWelcome).protocol, 2u);
+  RawClient old(path_);
+  old.send(test::hello_bytes(1, 1));
+  EXPECT_EQ(old.expect<wire::WelcomeFrame>(wire::FrameType::kWelcome).protocol, 1u);
 }
 
 TEST_F(DataServerTest, EndsWhoeverSendsGarbageAndServesTheOthers) {
@@ -126,7 +174,7 @@ TEST_F(DataServerTest, EndsWhoeverSendsGarbageAndServesTheOthers) {
     test::Bytes frame(1 + random() % 600);
     for (std::byte& b : frame) b = static_cast<std::byte>(random());
     if (i % 3 == 0 && frame.size() >= 8) {
-      const std::uint32_t type = 1 + random() % 7;
+      const std::uint32_t type = 1 + random() % 8;
       std::memcpy(frame.data(), &type, 4);
       test::set_length(frame);
     }
@@ -156,9 +204,12 @@ TEST_F(DataServerTest, EndsWhoeverTalksOutOfTurn) {
     client.send(frame);
     EXPECT_THAT(client.last_words(), HasSubstr(words));
   };
+  wire::ApplyFrame apply{};
+  apply.at = wire::ApplyAt::kNow;
   ends(false, bytes_of(wire::ReleaseFrame{}, wire::FrameType::kRelease), "Release out of turn");
   ends(false, bytes_of(wire::SeekFrame{}, wire::FrameType::kSeek), "(before Attach)");
   ends(false, test::hello_bytes(1, 1), "Hello out of turn");
+  ends(false, bytes_of(apply, wire::FrameType::kApply), "(before Attach)");
   ends(true, test::hello_bytes(1, 1), "Hello out of turn");
   ends(true, test::attach_bytes(test::attach_fixed(), {{wire::TextKey::kPipeline, "p"}}),
        "Attach out of turn");
@@ -366,6 +417,73 @@ TEST_F(DataServerTest, ForgetsAtOnceWhomItRefusedBeforeItLentAnything) {
   server_->stop();
 }
 
+TEST_F(DataServerTest, TakesTheHangUpOfWhoDetachesWhenToldThatItIsOverForItsLastWord) {
+  for (const bool evicted : {false, true}) {
+    test::FakeLiveness alive;
+    start(alive);
+    RawClient client(path_);
+    client.attach();
+    const std::size_t before = evicted ? 3 : 0;
+    const ConnectionPtr connection = service_.connection(evicted ? 1 : 0);
+    const ArenaShape shape{.kind = ArenaKind::kMemfd, .slot_bytes = 4096, .slot_count = 1};
+    const auto arena = Arena::create(shape, 1, budget_);
+    ASSERT_TRUE(connection->send_arena_open(**arena));
+    client.expect<wire::ArenaOpenFrame>(wire::FrameType::kArenaOpen);
+    if (evicted) {
+      connection->bye(wire::ByeReason::kEvicted, "the node is drained");
+      client.expect<wire::ByeFrame>(wire::FrameType::kBye);
+    } else {
+      connection->fail(Status(Code::kInternal, "the run failed"));
+      EXPECT_EQ(client.last_words(), "the run failed");
+    }
+    EXPECT_EQ(service_.events(before + 2).back(), "closed: server") << "its shard is free at once";
+    wire::ReleaseFrame release{};
+    client.send(bytes_of(release, wire::FrameType::kRelease));  // too late to matter
+    client.send(bytes_of(wire::DetachFrame{}, wire::FrameType::kDetach));
+    client.hang_up();
+    EXPECT_EQ(service_.events(before + 3).back(), "exited") << "though its process lives";
+    EXPECT_EQ(server_->stats().watched_processes, 0u);
+    server_->stop();
+  }
+}
+
+TEST_F(DataServerTest, TakesNobodysHangUpForItsLastWordWithoutADetachOrAfterGarbage) {
+  test::FakeLiveness alive;
+  start(alive);
+  RawClient silent(path_);
+  silent.attach();
+  lend();
+  silent.expect<wire::ArenaOpenFrame>(wire::FrameType::kArenaOpen);
+  service_.connection()->fail(Status(Code::kInternal, "the run failed"));
+  silent.last_words();
+  silent.send(test::Bytes(8));  // garbage counts for nothing
+  silent.hang_up();
+
+  RawClient broken(path_);
+  broken.attach();
+  const ConnectionPtr connection = service_.connection(1);
+  const ArenaShape shape{.kind = ArenaKind::kMemfd, .slot_bytes = 4096, .slot_count = 1};
+  const auto arena = Arena::create(shape, 2, budget_);
+  ASSERT_TRUE(connection->send_arena_open(**arena));
+  broken.expect<wire::ArenaOpenFrame>(wire::FrameType::kArenaOpen);
+  broken.send(test::Bytes(3));
+  broken.last_words();
+  broken.send(bytes_of(wire::DetachFrame{}, wire::FrameType::kDetach));
+  broken.hang_up();
+  EXPECT_THAT(service_.events(4),
+              ElementsAre("attach", "closed: server", "attach", "closed: protocol error"));
+
+  RawClient third(path_);  // by now the dispatcher has heard both
+  third.attach();
+  EXPECT_EQ(service_.events(5).back(), "attach");
+  EXPECT_EQ(server_->stats().watched_processes, 2u);
+  alive.end_process(0);
+  EXPECT_EQ(service_.events(6).back(), "exited");
+  alive.end_process(1);
+  EXPECT_EQ(service_.events(7).back(), "exited");
+  server_->stop();
+}
+
 TEST_F(DataServerTest, HearsADetachThatCrossesABatchOnItsWay) {
   test::FakeLiveness alive;
   start(alive);
@@ -383,7 +501,8 @@ TEST_F(DataServerTest, HearsADetachThatCrossesABatchOnItsWay) {
   service_.await_query();
   EXPECT_FALSE(connection->send_batch(batch_of_step(1)));
   service_.go_on();
-  EXPECT_THAT(service_.events(4), ElementsAre("attach", "query #0", "closed: hang-up", "exited"));
+  EXPECT_THAT(service_.events(5),
+              ElementsAre("attach", "query #0", "detach", "closed: hang-up", "exited"));
   server_->stop();
 }
 

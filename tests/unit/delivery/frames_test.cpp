@@ -6,6 +6,9 @@
 
 #include <cstring>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/unit/delivery/raw_frames.h"
 
@@ -105,6 +108,90 @@ TEST(ParseRequest, RefusesTextsThatMakeNoSense) {
   EXPECT_THAT(refusal(lying), HasSubstr("ends inside a text"));
 }
 
+Frame apply_bytes(wire::ApplyFrame fixed,
+                  const std::vector<std::pair<wire::TextKey, std::string>>& texts) {
+  fixed.text_count += static_cast<std::uint32_t>(texts.size());
+  Frame frame = bytes_of(fixed, wire::FrameType::kApply);
+  for (const auto& [key, text] : texts) test::append_text(frame, key, text);
+  test::set_length(frame);
+  return frame;
+}
+
+wire::ApplyFrame apply_fixed() {
+  wire::ApplyFrame fixed{};
+  fixed.serial = 7;
+  fixed.at = wire::ApplyAt::kStep;
+  fixed.epoch = 3;
+  fixed.step = 500;
+  return fixed;
+}
+
+TEST(ParseRequest, ReadsWhatIsToBeApplied) {
+  wire::ApplyFrame fixed = apply_fixed();
+  fixed.allow_schema_change = 1;
+  const auto request = parse_request(apply_bytes(fixed, {{wire::TextKey::kVar, "size=192"},
+                                                         {wire::TextKey::kVar, "size=256"},
+                                                         {wire::TextKey::kVar, "root="},
+                                                         {wire::TextKey{99}, "of tomorrow"}}));
+  ASSERT_TRUE(request) << request.error().message();
+  const auto& wish = std::get<ApplyWish>(*request);
+  EXPECT_EQ(wish.serial, 7u);
+  EXPECT_EQ(wish.at, wire::ApplyAt::kStep);
+  EXPECT_EQ(wish.epoch, 3u);
+  EXPECT_EQ(wish.step, 500u);
+  EXPECT_TRUE(wish.allow_schema_change);
+  EXPECT_EQ(wish.vars, (std::map<std::string, std::string>{{"root", ""}, {"size", "256"}}));
+}
+
+TEST(ParseRequest, RefusesToApplyWhatMakesNoSense) {
+  const auto with = [](auto change, std::string var) {
+    wire::ApplyFrame fixed = apply_fixed();
+    change(fixed);
+    return refusal(apply_bytes(fixed, {{wire::TextKey::kVar, std::move(var)}}));
+  };
+  const auto as_it_is = [](wire::ApplyFrame&) {};
+  EXPECT_THAT(with([](auto& f) { f.at = wire::ApplyAt{0}; }, "a=1"), HasSubstr("at 0"));
+  EXPECT_THAT(with([](auto& f) { f.at = wire::ApplyAt{4}; }, "a=1"), HasSubstr("at 4"));
+  EXPECT_THAT(with([](auto& f) { f.text_count = 1; }, "a=1"),
+              HasSubstr("Apply frame: ends inside its texts"));
+  EXPECT_THAT(with([](auto& f) { f.text_count = 1000; }, "a=1"), HasSubstr("1001 texts"));
+  EXPECT_THAT(with(as_it_is, "a"), HasSubstr("Apply frame: the variable 'a' is not NAME=VALUE"));
+  EXPECT_THAT(with(as_it_is, "=1"), HasSubstr("NAME=VALUE"));
+  EXPECT_THAT(with(as_it_is, std::string("a=\0", 3)), HasSubstr("NUL"));
+}
+
+TEST(ParseRequest, ReadsHowManyStepsASeekSkips) {
+  wire::SeekFrame seek{};
+  seek.epoch = 2;
+  seek.skip = 9;
+  const auto request = parse_request(bytes_of(seek, wire::FrameType::kSeek));
+  ASSERT_TRUE(request);
+  EXPECT_EQ(std::get<SeekRequest>(*request).skip, 9u);
+}
+
+TEST(Frames, TellOfAnotherVersion) {
+  const Frame frame = version_frame({.items = 100,
+                                     .steps_per_epoch = 10,
+                                     .batch_size = 5,
+                                     .pipeline_version = 4,
+                                     .order_digest = "abcde"});
+  wire::VersionFrame fixed;
+  std::memcpy(&fixed, frame.data(), sizeof fixed);
+  EXPECT_EQ(fixed.header.type, wire::FrameType::kVersion);
+  EXPECT_EQ(fixed.header.bytes, frame.size());
+  EXPECT_EQ(fixed.items, 100u);
+  EXPECT_EQ(fixed.steps_per_epoch, 10u);
+  EXPECT_EQ(fixed.batch_size, 5u);
+  EXPECT_EQ(fixed.pipeline_version, 4u);
+  ASSERT_EQ(fixed.text_count, 1u);
+  wire::TextHeader text;
+  std::memcpy(&text, frame.data() + sizeof fixed, sizeof text);
+  EXPECT_EQ(text.key, wire::TextKey::kOrderDigest);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(frame.data()) + sizeof fixed + sizeof text,
+                        text.bytes),
+            "abcde");
+}
+
 TEST(ParseRequest, RefusesEveryTruncation) {
   wire::BlobFrame blob{};
   blob.kind = wire::BlobKind::kPipelineYaml;
@@ -114,7 +201,8 @@ TEST(ParseRequest, RefusesEveryTruncation) {
   for (Frame whole :
        {hello_bytes(1, 1), attach_bytes(test::attach_fixed(), {{wire::TextKey::kPipeline, "four"}}),
         bytes_of(wire::ReleaseFrame{}, wire::FrameType::kRelease),
-        bytes_of(wire::SeekFrame{}, wire::FrameType::kSeek), blob_frame}) {
+        bytes_of(wire::SeekFrame{}, wire::FrameType::kSeek),
+        apply_bytes(apply_fixed(), {{wire::TextKey::kVar, "a=12"}}), blob_frame}) {
     test::set_length(whole);
     ASSERT_TRUE(parse_request(whole));
     for (std::size_t length = 0; length < whole.size(); ++length) {
@@ -132,7 +220,7 @@ TEST(ParseRequest, RefusesEveryTruncation) {
 TEST(ParseRequest, SurvivesAnyBytes) {
   std::mt19937 random(42);
   std::uniform_int_distribution<int> byte(0, 255);
-  const std::uint32_t types[] = {1, 2, 3, 4, 5, 6, 64, 128, 0, 0xffffffff};
+  const std::uint32_t types[] = {1, 2, 3, 4, 5, 6, 7, 64, 128, 0, 0xffffffff};
   for (int i = 0; i < 20'000; ++i) {
     Frame frame(random() % 400);
     for (std::byte& b : frame) b = static_cast<std::byte>(byte(random));
@@ -149,6 +237,12 @@ TEST(ParseRequest, SurvivesAFrameWithAnyBitFlipped) {
       test::attach_fixed(), {{wire::TextKey::kPipeline, "imagenet"}, {wire::TextKey::kVar, "a=b"}});
   for (std::size_t bit = 64; bit < whole.size() * 8; ++bit) {
     Frame flipped = whole;
+    flipped[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
+    (void)parse_request(flipped);
+  }
+  const Frame apply = apply_bytes(apply_fixed(), {{wire::TextKey::kVar, "size=192"}});
+  for (std::size_t bit = 64; bit < apply.size() * 8; ++bit) {
+    Frame flipped = apply;
     flipped[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
     (void)parse_request(flipped);
   }

@@ -45,17 +45,19 @@ inline wire::AttachFrame attach_fixed() {
   return frame;
 }
 
+inline void append_text(Bytes& frame, wire::TextKey key, const std::string& text) {
+  const wire::TextHeader header{key, static_cast<std::uint32_t>(text.size())};
+  const std::size_t at = frame.size();
+  frame.resize(at + sizeof header + (text.size() + 3) / 4 * 4);
+  std::memcpy(frame.data() + at, &header, sizeof header);
+  std::memcpy(frame.data() + at + sizeof header, text.data(), text.size());
+}
+
 inline Bytes attach_bytes(wire::AttachFrame fixed,
                           const std::vector<std::pair<wire::TextKey, std::string>>& texts) {
   if (fixed.text_count == 0) fixed.text_count = static_cast<std::uint32_t>(texts.size());
   Bytes frame = bytes_of(fixed, wire::FrameType::kAttach);
-  for (const auto& [key, text] : texts) {
-    const wire::TextHeader header{key, static_cast<std::uint32_t>(text.size())};
-    const std::size_t at = frame.size();
-    frame.resize(at + sizeof header + (text.size() + 3) / 4 * 4);
-    std::memcpy(frame.data() + at, &header, sizeof header);
-    std::memcpy(frame.data() + at + sizeof header, text.data(), text.size());
-  }
+  for (const auto& [key, text] : texts) append_text(frame, key, text);
   set_length(frame);
   return frame;
 }

@@ -28,7 +28,14 @@ class RecordingService final : public delivery::DataService {
   }
   void seek(delivery::Connection&, const delivery::SeekRequest& request) override {
     MutexLock lock(mutex_);
-    add("seek " + std::to_string(request.to.epoch) + " #" + std::to_string(request.serial));
+    add("seek " + std::to_string(request.to.epoch) + " #" + std::to_string(request.serial) +
+        (request.skip == 0 ? "" : " skip " + std::to_string(request.skip)));
+  }
+  void apply(delivery::Connection&, const delivery::ApplyWish& wish) override {
+    MutexLock lock(mutex_);
+    std::string event = "apply #" + std::to_string(wish.serial);
+    for (const auto& [name, value] : wish.vars) event += " " + name + "=" + value;
+    add(std::move(event));
   }
   void query(delivery::Connection&, const delivery::QueryRequest& request) override {
     MutexLock lock(mutex_);

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delivery/handshake.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace spdld::delivery {
+namespace {
+
+Status out_of_turn(const char* frame) {
+  return Status(Code::kInvalidArgument, fmt::format("{} out of turn", frame));
+}
+
+}  // namespace
+
+Result<std::uint32_t> Handshake::greet(const Hello& hello, const std::string& server_name) {
+  if (stage_ != Stage::kHello) return tl::unexpected(out_of_turn("Hello"));
+  const std::uint32_t protocol = std::min(hello.protocol_max, wire::kProtocolMax);
+  if (protocol < std::max(hello.protocol_min, wire::kProtocolMin)) {
+    const bool client_is_newer = hello.protocol_min > wire::kProtocolMax;
+    return tl::unexpected(Status(
+        Code::kFailedPrecondition,
+        fmt::format("{} speaks the data protocols {} to {}, and the daemon {} speaks {} to {}; "
+                    "upgrade the {}",
+                    hello.client.empty() ? "the client" : hello.client, hello.protocol_min,
+                    hello.protocol_max, server_name, wire::kProtocolMin, wire::kProtocolMax,
+                    client_is_newer ? "daemon" : "client")));
+  }
+  stage_ = Stage::kAttach;
+  return protocol;
+}
+
+Status Handshake::append(const BlobPart& part) {
+  if (stage_ != Stage::kAttach) return out_of_turn("Blob");
+  if (part.offset == 0) {
+    yaml_.clear();
+    serial_ = part.serial;
+    total_bytes_ = part.total_bytes;
+  }
+  if (part.offset != yaml_.size() || part.serial != serial_ || part.total_bytes != total_bytes_) {
+    return Status(Code::kInvalidArgument, "Blob frame: its parts do not follow each other");
+  }
+  yaml_.append(reinterpret_cast<const char*>(part.bytes.data()), part.bytes.size());
+  return {};
+}
+
+Result<AttachRequest> Handshake::attach(AttachRequest request) {
+  if (stage_ != Stage::kAttach) return tl::unexpected(out_of_turn("Attach"));
+  if (yaml_.size() != total_bytes_ || request.blob_bytes != total_bytes_) {
+    return tl::unexpected(
+        Status(Code::kInvalidArgument,
+               fmt::format("Attach frame: {} bytes of YAML were announced, and {} came",
+                           request.blob_bytes, yaml_.size())));
+  }
+  request.pipeline_yaml = std::exchange(yaml_, {});
+  stage_ = Stage::kDone;
+  return request;
+}
+
+}  // namespace spdld::delivery

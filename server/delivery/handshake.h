@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "delivery/frames.h"
+
+namespace spdld::delivery {
+
+// What a consumer says before it is served: Hello, the parts of its pipeline's YAML if it sends
+// one, Attach; each in its turn. Owned by the data server, one for each connection; the
+// dispatcher's thread alone. Whatever is refused ends the connection.
+//
+//   kHello --greet--> kAttach --attach--> kDone
+//                      | ^ append
+//                      +-+
+class Handshake {
+ public:
+  bool done() const { return stage_ == Stage::kDone; }
+
+  // The protocol that both will speak. `server_name` is for the message if there is none.
+  Result<std::uint32_t> greet(const Hello& hello, const std::string& server_name);
+  Status append(const BlobPart& part);
+  // The request with the YAML that came before it.
+  Result<AttachRequest> attach(AttachRequest request);
+
+ private:
+  enum class Stage { kHello, kAttach, kDone };
+
+  Stage stage_ = Stage::kHello;
+  std::string yaml_;  // as far as it has come
+  std::uint32_t serial_ = 0;
+  std::uint32_t total_bytes_ = 0;
+};
+
+}  // namespace spdld::delivery
