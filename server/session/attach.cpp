@@ -1,24 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a consumer comes to its shard: the part of Sessions that runs on the blocking pool.
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "session/records.h"
 #include "session/sessions.h"
 
 namespace spdld::session {
 namespace {
 
-constexpr std::uint32_t kSchemaId = 1;
-
 std::string shard_text(std::uint32_t shard, std::uint32_t num_shards) {
   return "shard " + std::to_string(shard) + " of " + std::to_string(num_shards);
 }
 
-// What identifies an order to a cursor, and lets its error say how many items there were.
-std::string order_text(const source::Order& order) {
-  return order.digest() + "-" + std::to_string(order.items);
+// The number of this consumer among the replicas of its shard.
+Result<std::uint32_t> replica_of(const delivery::AttachRequest& request) {
+  if (request.replicas < 1 || request.replicas > kMaxReplicas)
+    return error(Code::kInvalidArgument, "replicas=" + std::to_string(request.replicas) +
+                                             " is not between 1 and " +
+                                             std::to_string(kMaxReplicas));
+  if (request.replicas == 1) return 0;
+  std::uint32_t replica = 0;
+  const char* const end = request.replica.data() + request.replica.size();
+  const auto parsed = std::from_chars(request.replica.data(), end, replica);
+  if (parsed.ec != std::errc() || parsed.ptr != end || replica >= request.replicas)
+    return error(Code::kInvalidArgument, "replica='" + request.replica + "': each of the " +
+                                             std::to_string(request.replicas) +
+                                             " consumers of a shard has a number of its "
+                                             "own, 0 to " +
+                                             std::to_string(request.replicas - 1));
+  return replica;
 }
 
 }  // namespace
@@ -45,95 +60,100 @@ void Sessions::attach_slowly(const SessionPtr& session, const delivery::AttachRe
 }
 
 Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachRequest& request) {
-  if (request.replicas != 1)
-    return Status(Code::kInvalidArgument,
-                  "replicas=" + std::to_string(request.replicas) +
-                      ": this version gives each shard to one consumer; leave replicas at 1");
-  if (request.start == wire::StartMode::kLedger)
-    return Status(
-        Code::kInvalidArgument,
-        "start=\"ledger\": this version keeps no ledger; resume from a saved state_dict()");
+  SPDLD_ASSIGN(session->member.replica, replica_of(request));
   SPDLD_ASSIGN(const PipelinePtr pipeline, pipeline_for(session, request));
-  SPDLD_TRY(claim(session, pipeline, request));
-
-  const JobPtr job = session->job;
-  const engine::Plan& plan = *job->pipeline->plan;
-  const std::uint32_t credits =
-      std::clamp(request.credits.value_or(static_cast<std::uint32_t>(plan.spec.delivery.prefetch)),
-                 wire::kMinCredits, wire::kMaxCredits);
-  const delivery::ArenaShape shape{.kind = deps_.arena_kind,
-                                   .slot_bytes = plan.layout.slot_bytes(),
-                                   .slot_count = plan.slots_for(credits)};
-  auto arena = deps_.arenas.take(shape, session->connection->peer().uid);
-  if (!arena)
-    return arena.error().with_context("pipeline '" + job->key.pipeline + "' needs " +
-                                      std::to_string(shape.slot_count) + " slots of " +
-                                      delivery::format_bytes(shape.slot_bytes) + " for " +
-                                      "shard " + std::to_string(session->shard));
-  return begin(session, request, credits, std::move(*arena));
+  const delivery::Peer& peer = session->connection->peer();
+  JobKey key{.uid = peer.uid, .job = request.job, .pipeline = pipeline->name()};
+  JobPtr revived;
+  if (key.job.empty()) {
+    key.job = "private-" + std::to_string(peer.pid) + "-" + std::to_string(session->id);
+  } else {
+    SPDLD_ASSIGN(revived, revive(key, request));
+  }
+  SPDLD_TRY(claim(session, key, pipeline, request, revived));
+  return begin(session, request);
 }
 
-// What the consumer is told and what its feed starts from are one, whatever operators do to the job
-// meanwhile; and its first seek finds the feed.
-Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest& request,
-                       std::uint32_t credits, std::unique_ptr<delivery::Arena> arena) {
-  const JobPtr job = session->job;
-  const engine::Plan& plan = *job->pipeline->plan;
-  const delivery::Arena& memory = *arena;
+// What the consumer is told and what it starts from are one, whatever operators do to the job
+// meanwhile; and its first seek finds it.
+Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest& request) {
   delivery::Connection& connection = *session->connection;
-  std::shared_ptr<Feed> feed;
+  std::shared_ptr<Consumer> consumer;
   {
     MutexLock lock(mutex_);
     if (session->closed) return Status(Code::kCancelled, "the consumer left while it attached");
-    SPDLD_ASSIGN(const Place place, place_of(*job, session->shard, request));
-    Timeline timeline = job->timeline;
-    // Who lost its connection is still where it was when the job was resized; who comes with a
-    // saved cursor comes with all the ranks that there are now.
-    if (place.position && request.reconnect) timeline.resume(place.at, *place.position);
-    if (place.position && !request.reconnect) timeline.redeal(place.at, *place.position);
-    const source::Sharding sharding = timeline.sharding(place.at);
-    feed = std::make_shared<Feed>(FeedOptions{.timeline = job->timeline,
-                                              .shard = session->shard,
-                                              .credits = credits,
-                                              .start = place.at,
-                                              .own = timeline,
-                                              .open_epochs = job->open_epochs,
-                                              .last_known = job->last_known(),
-                                              .slot_bytes = plan.layout.slot_bytes(),
-                                              .schema_id = kSchemaId},
-                                  std::move(arena), session->connection, deps_.executor, job);
-    session->feed = feed;
+    Job& job = *session->job;
+    SPDLD_ASSIGN(const Place place, place_of(job, session->member, request));
+    Timeline timeline = job.timeline;
+    if (place.position) timeline.resume(place.at, *place.position);
+    const StepAt from = timeline.begin_of(session->member.shard, place.at, !place.position);
+    const Phase& phase = *timeline.phase(timeline.settled(from));
+    const std::uint32_t credits = std::clamp(request.credits.value_or(static_cast<std::uint32_t>(
+                                                 phase.run->plan().spec.delivery.prefetch)),
+                                             wire::kMinCredits, wire::kMaxCredits);
+    // The first one of a new run: it waits for all the others.
+    if (job.members.size() == 1 && request.start == wire::StartMode::kFresh && !request.reconnect &&
+        !awaits(job))
+      job.roll->reset();
+    consumer = std::make_shared<Consumer>(ConsumerOptions{.timeline = job.timeline,
+                                                          .own = timeline,
+                                                          .shard = session->member.shard,
+                                                          .replica = session->member.replica,
+                                                          .replicas = job.replicas,
+                                                          .absent = job.absent,
+                                                          .follows = place.follows,
+                                                          .credits = credits,
+                                                          .start = from,
+                                                          .open_epochs = job.open_epochs,
+                                                          .last_known = job.last_known(),
+                                                          .uid = connection.peer().uid,
+                                                          .job = job.tag,
+                                                          .meter = job.meter,
+                                                          .judge = session->job,
+                                                          .gain = job.gain,
+                                                          .roll = job.roll},
+                                          session->connection, streams_);
+    SPDLD_TRY(consumer->connect());
+    if (job.pending) {
+      if (Status ready = consumer->prepare_swap(job.pending->from, job.pending->phase);
+          !ready.ok()) {
+        consumer->end(false);
+        return ready;
+      }
+    }
+    const StepAt start = consumer->start();
+    session->consumer = consumer;
+    job.left.erase(session->member);
+    job.awaited.erase(session->member.shard);
+    job.record_is_old = true;
     {
       MutexLock routes_lock(routes_mutex_);
-      routes_[session->id] = feed;
+      routes_[session->id] = consumer;
     }
-    connection.send_attached(
-        {.session = session->id,
-         .items = timeline.items(),
-         .steps_per_epoch = timeline.steps_per_epoch(),
-         .batch_size = job->batch_size(),
-         .seed = static_cast<std::int64_t>(job->seed),
-         .shard = session->shard,
-         .num_shards = timeline.num_shards(),
-         .replicas = 1,
-         .credits = credits,
-         .start = {.epoch = place.at.epoch,
-                   .position = sharding.position_of(std::min(place.at.step, sharding.end_step())),
-                   .step = place.at.step},
-         .epochs = job->max_epochs,
-         .pipeline_version = job->pipeline->version,
-         .order_digest = order_text(job->pipeline->order(job->seed)),
-         .pipeline = job->key.pipeline,
-         .job = job->key.job});
-    connection.send_arena_open(memory);
-    connection.send_schema(kSchemaId, job->pipeline->version, plan.layout.fields());
+    connection.send_attached({.session = session->id,
+                              .items = phase.items,
+                              .steps_per_epoch = timeline.steps_per_epoch(start),
+                              .batch_size = phase.batch,
+                              .seed = static_cast<std::int64_t>(job.seed),
+                              .shard = session->member.shard,
+                              .num_shards = timeline.num_shards(),
+                              .replicas = job.replicas,
+                              .credits = credits,
+                              .start = {.epoch = start.epoch,
+                                        .position = timeline.position_of(start),
+                                        .step = start.step},
+                              .epochs = job.max_epochs,
+                              .pipeline_version = phase.version(),
+                              .order_digest = phase.order_text(),
+                              .pipeline = job.key.pipeline,
+                              .job = job.key.job});
     spdlog::info(
         "session {}: pid {} ({}) reads {} of job '{}' on pipeline '{}' from epoch {}, step {}",
         session->id, connection.peer().pid, connection.client(),
-        shard_text(session->shard, timeline.num_shards()), job->key.job, job->key.pipeline,
-        place.at.epoch, place.at.step);
+        shard_text(session->member.shard, timeline.num_shards()), job.key.job, job.key.pipeline,
+        start.epoch, start.step);
   }
-  feed->bind(deps_.executor.open_stream(job->run, feed));
+  consumer->begin();
   return {};
 }
 
@@ -153,7 +173,8 @@ Result<PipelinePtr> Sessions::pipeline_for(const SessionPtr& session,
     submitted.env = request.env;
     SPDLD_ASSIGN(PipelinePtr built, deps_.catalogue.build(uid, submitted, progress));
     base = deps_.catalogue.find(built->name());
-    if (base != nullptr && base->content_digest != built->content_digest)
+    // Who was here before brings what it began with, and an operator may have changed it since.
+    if (base != nullptr && base->content_digest != built->content_digest && !request.reconnect)
       return error(Code::kAlreadyExists,
                    "the daemon has a pipeline '" + built->name() + "' (version " +
                        std::to_string(base->version) +
@@ -161,10 +182,8 @@ Result<PipelinePtr> Sessions::pipeline_for(const SessionPtr& session,
                        "or change the daemon's with 'spdlctl apply'");
     if (base == nullptr) {
       SPDLD_ASSIGN(base, deps_.catalogue.put(uid, std::move(built)));
-      if (Status kept = deps_.store.put_pipeline({.name = base->name(),
-                                                  .version = base->version,
-                                                  .owner = base->owner,
-                                                  .request = base->request});
+      if (Status kept = deps_.store.put_pipeline(stored_pipeline(*base),
+                                                 stored_revision(*base, uid, "from a loader"));
           !kept.ok())
         spdlog::warn("{}; a restart will not know pipeline '{}'", kept.message(), base->name());
     }
@@ -172,55 +191,128 @@ Result<PipelinePtr> Sessions::pipeline_for(const SessionPtr& session,
   return deps_.catalogue.variant(base, request.vars, request.batch_size, progress);
 }
 
-Status Sessions::claim(const SessionPtr& session, const PipelinePtr& pipeline,
-                       const delivery::AttachRequest& request) {
-  const delivery::Peer& peer = session->connection->peer();
-  JobKey key{.uid = peer.uid, .job = request.job, .pipeline = pipeline->name()};
-  if (key.job.empty())
-    key.job = "private-" + std::to_string(peer.pid) + "-" + std::to_string(session->id);
-
+Status Sessions::claim(const SessionPtr& session, const JobKey& key, const PipelinePtr& pipeline,
+                       const delivery::AttachRequest& request, const JobPtr& revived) {
+  std::optional<StoredPosition> ledger;
+  if (request.start == wire::StartMode::kLedger) {
+    SPDLD_ASSIGN(ledger, kept_position(key));
+  }
   MutexLock lock(mutex_);
   if (session->closed) return Status(Code::kCancelled, "the consumer left while it attached");
-  SPDLD_ASSIGN(const JobPtr job, join_job(key, pipeline, request));
-  Status claimed = claim_shard(session, job, request);
+  SPDLD_ASSIGN(const JobPtr job, join_job(key, pipeline, request, revived));
+  Status claimed = place_first(*job, request, ledger);
+  if (claimed.ok()) claimed = claim_shard(session, job, request);
   // A job that its first rank made must not stay when that rank does not.
-  if (!claimed.ok() && job->shards.empty() && !job->declared) jobs_.erase(key);
+  if (!claimed.ok() && job->members.empty() && !job->declared && !job->pending) jobs_.erase(key);
   return claimed;
 }
 
+Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
+                             const std::optional<StoredPosition>& ledger) {
+  // Who is yet to come back goes on where it was; so does the job.
+  if (!job.members.empty() || awaits(job)) return {};
+  if (request.start == wire::StartMode::kLedger) {
+    Job::Acknowledged last;
+    if (!job.left.empty() || job.ledger.kept_unix_ms > 0) {
+      last = job.acknowledged();
+    } else if (ledger) {
+      last = {.at = ledger->at, .position = ledger->position};
+    } else {
+      return Status(Code::kNotFound, "start=\"ledger\": nothing is known of where job '" +
+                                         job.key.job +
+                                         "' was; start afresh, or from a saved state_dict()");
+    }
+    SPDLD_TRY(
+        job.timeline.check(last.at, last.position)
+            .with_context("start=\"ledger\": job '" + job.key.job + "' cannot go on where it was"));
+    job.timeline.redeal(last.at, last.position);
+    job.start = last.at;
+  } else if (request.start == wire::StartMode::kFresh && !request.reconnect) {
+    // All begin at the same step of the same deal, however the job was resized before.
+    job.timeline.redeal(job.start, job.timeline.position_of(job.start));
+  } else {
+    if (request.start != wire::StartMode::kCursor) return {};
+    SPDLD_TRY(check_cursor(job, request));
+    const StepAt at{request.cursor.epoch, request.cursor.step};
+    Timeline timeline = job.timeline;
+    if (request.reconnect) {
+      // It is still where it was when the job was resized.
+      timeline.resume(at, request.cursor.position);
+    } else {
+      // It comes with all the ranks that there are now.
+      timeline.redeal(at, request.cursor.position);
+      job.left.clear();
+    }
+    if (timeline.gapless()) job.timeline = std::move(timeline);
+    job.record_is_old = true;
+    return {};
+  }
+  job.left.clear();
+  job.awaited.clear();
+  job.rewind_ledger({.at = job.start, .position = job.timeline.position_of(job.start)});
+  job.record_is_old = true;
+  return {};
+}
+
 Result<JobPtr> Sessions::join_job(const JobKey& key, const PipelinePtr& pipeline,
-                                  const delivery::AttachRequest& request) {
+                                  const delivery::AttachRequest& request, const JobPtr& revived) {
   const auto known = jobs_.find(key);
-  const JobPtr before = known == jobs_.end() ? nullptr : known->second;
+  const JobPtr before = known == jobs_.end() ? revived : known->second;
   const bool newer = before != nullptr && request.incarnation > before->incarnation;
   if (before != nullptr && request.incarnation < before->incarnation)
     return error(Code::kFailedPrecondition,
                  "job '" + key.job + "' is at restart " + std::to_string(before->incarnation) +
                      ", and this process belongs to restart " +
                      std::to_string(request.incarnation) + ", which has been evicted");
+  if (newer && before->pending && !before->declared)
+    return error(Code::kUnavailable,  // it comes again by itself
+                 "job '" + key.job + "' is about to change: an apply has been prepared");
   JobPtr job = before;
   if (before != nullptr && (before->declared || !newer)) {
     SPDLD_TRY(check_facts(*before, request));
   } else {
-    SPDLD_ASSIGN(job, make_job(key, pipeline,
-                               request.seed ? static_cast<std::uint64_t>(*request.seed)
-                                            : pipeline->plan->spec.seed,
-                               request.num_shards.value_or(1), request.job.empty()));
+    const std::uint64_t seed =
+        request.seed ? static_cast<std::uint64_t>(*request.seed) : pipeline->plan->spec.seed;
+    const std::uint32_t num_shards = request.num_shards.value_or(1);
+    // Who goes on from a cursor goes on with what the job has come to run, too.
+    const bool goes_on = before != nullptr && request.start != wire::StartMode::kFresh &&
+                         before->seed == seed && before->vars == request.vars &&
+                         before->batch_size == request.batch_size;
+    if (goes_on) {
+      Timeline timeline = before->timeline;
+      timeline.resize({}, 0, num_shards);
+      SPDLD_ASSIGN(job, make_job(key, std::move(timeline), seed, request.job.empty()));
+    } else {
+      SPDLD_ASSIGN(job, make_job(key, pipeline, seed, num_shards, request.job.empty()));
+    }
     job->vars = request.vars;
+    job->batch_size = request.batch_size;
+    job->replicas = request.replicas;
+    if (before != nullptr) {
+      const Job::Acknowledged last = before->acknowledged();
+      job->ledger = before->ledger;
+      job->rewind_ledger(last);
+      job->ledger.kept_unix_ms = std::max<std::uint64_t>(job->ledger.kept_unix_ms, 1);
+    }
   }
   SPDLD_TRY(check_shard(*job, request));
   // Nothing can go wrong any more: a newer incarnation takes the job over from what is left of the
   // older one.
   if (newer) {
-    for (const auto& [shard, session] : before->shards)
+    for (const auto& [member, session] : before->members)
       session->connection->bye(wire::ByeReason::kEvicted,
                                "restart " + std::to_string(request.incarnation) + " of job '" +
                                    key.job + "' has taken over from restart " +
                                    std::to_string(before->incarnation));
-    before->shards.clear();
+    before->members.clear();
+    if (before == job) job->left.clear();
+    job->roll->reset();
   }
+  if (job->incarnation != request.incarnation || jobs_[key] != job) job->record_is_old = true;
   job->incarnation = request.incarnation;
   jobs_[key] = job;
+  expected_.erase(key);
+  limits_changed(*job);
   return job;
 }
 
@@ -233,40 +325,7 @@ Status Sessions::check_shard(const Job& job, const delivery::AttachRequest& requ
                     std::to_string(*request.shard));
 }
 
-Result<JobPtr> Sessions::make_job(JobKey key, PipelinePtr pipeline, std::uint64_t seed,
-                                  std::uint32_t num_shards, bool is_private) {
-  if (num_shards < 1 || num_shards > kMaxShards)
-    return error(Code::kInvalidArgument, "num_shards " + std::to_string(num_shards) +
-                                             " is not between 1 and " + std::to_string(kMaxShards));
-  const engine::Plan& plan = *pipeline->plan;
-  const std::uint64_t items = pipeline->source->size();
-  std::set<std::uint64_t> replaced;
-  if (!is_private) {
-    if (auto kept = deps_.store.replaced(key)) {
-      replaced = std::move(*kept);
-    } else {
-      spdlog::warn("{}; the replacement budget of job '{}' starts anew", kept.error().message(),
-                   key.job);
-    }
-  }
-  auto run = std::make_shared<engine::Run>(pipeline->plan, pipeline->source,
-                                           source::Sampler(items, plan.spec.shuffle, seed), seed,
-                                           deps_.executor.threads(), 1.0, deps_.clock);
-  auto job =
-      std::make_shared<Job>(std::move(key), std::move(pipeline), std::move(run), seed, num_shards,
-                            std::move(replaced), is_private ? nullptr : &deps_.store);
-  job->is_private = is_private;
-  if (job->timeline.steps_per_epoch() == 0)
-    return error(Code::kFailedPrecondition,
-                 "pipeline '" + job->key.pipeline + "' has " + std::to_string(items) +
-                     " items, and " + std::to_string(num_shards) + " shard(s) with batches of " +
-                     std::to_string(job->batch_size()) +
-                     " make no single step of them: lower the batch size or the number of shards, "
-                     "or set 'batch: {last: pad}'");
-  return job;
-}
-
-Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& request) const {
+Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& request) {
   const auto differs = [&](const char* what, std::uint64_t has, std::uint64_t wants) {
     return Status(Code::kFailedPrecondition,
                   "job '" + job.key.job + "' has " + what + " " + std::to_string(has) +
@@ -274,21 +333,33 @@ Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& requ
                       (job.declared ? ": attach with the job's, or change it with 'spdlctl job'"
                                     : ": attach with the job's, or choose another job name"));
   };
-  // Who lost its connection cannot know of a resize since then, and is told of it by the answer.
-  const bool missed_a_resize = request.reconnect && job.declared;
-  if (request.num_shards && *request.num_shards != job.timeline.num_shards() && !missed_a_resize)
+  // Who lost its connection cannot know of what was done to the job since then, and is told by the
+  // answer.
+  const bool back = request.reconnect;
+  if (request.replicas != job.replicas) return differs("replicas", job.replicas, request.replicas);
+  if (request.num_shards && *request.num_shards != job.timeline.num_shards() && !back)
     return differs("num_shards", job.timeline.num_shards(), *request.num_shards);
   if (request.seed && static_cast<std::uint64_t>(*request.seed) != job.seed)
     return differs("seed", job.seed, static_cast<std::uint64_t>(*request.seed));
-  if (request.batch_size && *request.batch_size != job.batch_size())
-    return differs("batch_size", job.batch_size(), *request.batch_size);
+  if (back) return {};
+  const auto phases = [&](auto has) {
+    return std::any_of(job.timeline.cuts().begin(), job.timeline.cuts().end(),
+                       [&](const Timeline::Cut& cut) { return has(*cut.phase); });
+  };
+  if (request.batch_size &&
+      !phases([&](const Phase& phase) { return phase.batch == *request.batch_size; }))
+    return differs("batch_size", job.phase().batch, *request.batch_size);
   for (const auto& [name, value] : request.vars) {
-    const auto has = job.pipeline->plan->spec.vars.find(name);
-    if (has != job.pipeline->plan->spec.vars.end() && has->second != value)
-      return Status(Code::kFailedPrecondition, "job '" + job.key.job + "' runs with " + name + "=" +
-                                                   has->second + ", and this consumer wants " +
-                                                   name + "=" + value +
-                                                   ": all ranks of a job must give the same vars");
+    const auto has = [&name = name, &value = value](const Phase& phase) {
+      const auto& vars = phase.pipeline->plan->spec.vars;
+      const auto found = vars.find(name);
+      return found == vars.end() || found->second == value;
+    };
+    if (phases(has)) continue;
+    return Status(Code::kFailedPrecondition, "job '" + job.key.job + "' runs with " + name + "=" +
+                                                 job.phase().pipeline->plan->spec.vars.at(name) +
+                                                 ", and this consumer wants " + name + "=" + value +
+                                                 ": all ranks of a job must give the same vars");
   }
   return {};
 }
@@ -296,48 +367,73 @@ Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& requ
 Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
                              const delivery::AttachRequest& request) {
   const std::uint32_t num_shards = job->timeline.num_shards();
-  std::uint32_t shard = 0;
+  Member member{.shard = 0, .replica = session->member.replica};
   if (request.shard) {
-    shard = *request.shard;
+    member.shard = *request.shard;
   } else {
-    while (shard < num_shards && job->shards.contains(shard)) ++shard;
-    if (shard == num_shards)
+    while (member.shard < num_shards && job->members.contains(member)) ++member.shard;
+    if (member.shard == num_shards)
       return Status(Code::kResourceExhausted,
                     "job '" + job->key.job + "' has " + std::to_string(num_shards) +
                         " shards, and each has its consumer: resize the job, or let one detach");
   }
-  if (const auto held = job->shards.find(shard); held != job->shards.end()) {
+  if (const auto held = job->members.find(member); held != job->members.end()) {
     const delivery::Connection& holder = *held->second->connection;
     // The same process comes back after it lost its connection: what it had is of no more use to
     // it.
     if (!request.reconnect || holder.peer().pid != session->connection->peer().pid)
-      return Status(Code::kAlreadyExists,
-                    shard_text(shard, num_shards) + " of job '" + job->key.job +
-                        "' is read by pid " + std::to_string(holder.peer().pid) + " (session " +
-                        std::to_string(held->second->id) +
-                        "): give each rank its own shard, or end that one with 'spdlctl evict " +
-                        std::to_string(held->second->id) + "'");
+      return Status(
+          Code::kAlreadyExists,
+          (job->replicas > 1 ? "replica " + std::to_string(member.replica) + " of " : "") +
+              shard_text(member.shard, num_shards) + " of job '" + job->key.job +
+              "' is read by pid " + std::to_string(holder.peer().pid) + " (session " +
+              std::to_string(held->second->id) +
+              "): give each rank its own shard, or end that one with 'spdlctl evict " +
+              std::to_string(held->second->id) + "'");
     held->second->connection->bye(wire::ByeReason::kEvicted, "the same process has reconnected");
+    if (held->second->consumer != nullptr) held->second->consumer->end(true);
   }
   session->job = job;
-  session->shard = shard;
-  job->shards[shard] = session;
+  session->member = member;
+  job->members[member] = session;
   return {};
 }
 
-Result<Sessions::Place> Sessions::place_of(const Job& job, std::uint32_t shard,
+Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
                                            const delivery::AttachRequest& request) {
+  const auto was = job.left.find(member);
+  if (request.reconnect && was != job.left.end() && was->second.moved)
+    return Place{.at = was->second.next};
+  // It alone comes back, while others go on.
+  if (request.start == wire::StartMode::kLedger && was != job.left.end())
+    return Place{.at = was->second.acked};
   if (request.start != wire::StartMode::kCursor) {
-    StepAt start = job.start;
-    // A shard that a resize brought begins where it came to be.
-    for (const Timeline::Cut& cut : job.timeline.cuts()) {
-      if (shard < job.timeline.sharding(start).segment().num_shards) break;
-      start = std::max(start, cut.from);
-    }
-    return Place{.at = start, .position = std::nullopt};
+    const bool recorded = request.start == wire::StartMode::kLedger && job.ledger.kept_unix_ms > 0;
+    return Place{.at = recorded ? job.ledger.at : job.start,
+                 .follows = job.absent == AbsentReplica::kGoOn && job.replicas > 1};
   }
-  const source::Order order = job.pipeline->order(job.seed);
-  if (!request.order_digest.empty() && request.order_digest != order_text(order)) {
+  SPDLD_TRY(check_cursor(job, request));
+  const Place place{.at = {request.cursor.epoch, request.cursor.step},
+                    .position = request.cursor.position};
+  // The consumer knows best; where the record says something else, that is told.
+  const StepAt at = was != job.left.end() ? was->second.acked : job.ledger.at;
+  if (!request.reconnect && job.ledger.kept_unix_ms > 0 && at != place.at) {
+    job.ledger.conflict = "shard " + std::to_string(member.shard) + " goes on at epoch " +
+                          std::to_string(place.at.epoch) + ", step " +
+                          std::to_string(place.at.step) +
+                          " by its own cursor; the ledger had epoch " + std::to_string(at.epoch) +
+                          ", step " + std::to_string(at.step);
+    spdlog::info("job '{}' on pipeline '{}': {}", job.key.job, job.key.pipeline,
+                 job.ledger.conflict);
+  }
+  return place;
+}
+
+Status Sessions::check_cursor(const Job& job, const delivery::AttachRequest& request) {
+  const StepAt at{request.cursor.epoch, request.cursor.step};
+  const Phase& phase = *job.timeline.phase(at);
+  if (!request.order_digest.empty() && request.order_digest != phase.order_text()) {
+    const source::Order order = phase.pipeline->order(job.seed);
     source::Cursor cursor{.order = request.order_digest,
                           .items = 0,
                           .seed = order.seed,
@@ -352,12 +448,9 @@ Result<Sessions::Place> Sessions::place_of(const Job& job, std::uint32_t shard,
     if (changed.ok())
       changed = Status(Code::kInvalidArgument, "the cursor's order '" + request.order_digest +
                                                    "' is none that this daemon gave out");
-    return tl::unexpected<Status>(changed.with_context("pipeline '" + job.key.pipeline + "'"));
+    return changed.with_context("pipeline '" + job.key.pipeline + "'");
   }
-  const Place place{.at = {request.cursor.epoch, request.cursor.step},
-                    .position = request.cursor.position};
-  SPDLD_TRY(job.timeline.check(place.at, *place.position));
-  return place;
+  return job.timeline.check(at, request.cursor.position);
 }
 
 }  // namespace spdld::session

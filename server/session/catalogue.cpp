@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <stop_token>
 #include <utility>
 #include <variant>
@@ -27,6 +28,20 @@ std::string digest_of(const std::string& text) {
   return hex;
 }
 
+// A pipeline's canonical text without what may change while it runs: how many samples may be in a
+// stage at once.
+std::string untuned(const std::string& canonical_text) {
+  auto text = nlohmann::json::parse(canonical_text, nullptr, false);
+  if (text.is_discarded() || !text.contains("stages")) return canonical_text;
+  for (auto& stage : text["stages"]) {
+    if (!stage.is_object()) continue;
+    for (auto& params : stage) {
+      if (params.is_object()) params.erase("concurrency");
+    }
+  }
+  return text.dump();
+}
+
 }  // namespace
 
 source::Order PipelineVersion::order(std::uint64_t seed) const {
@@ -38,8 +53,9 @@ source::Order PipelineVersion::order(std::uint64_t seed) const {
 
 std::string PipelineVersion::text_digest() const { return digest_of(plan->spec.canonical_text); }
 
-Catalogue::Catalogue(CatalogueOptions options, Registry registry, source::IoPool& io)
-    : options_(std::move(options)), registry_(std::move(registry)), io_(io) {}
+Catalogue::Catalogue(CatalogueOptions options, Registry registry, source::IoPool& io,
+                     engine::SampleCaches& caches)
+    : options_(std::move(options)), registry_(std::move(registry)), io_(io), caches_(caches) {}
 
 bool Catalogue::is_admin(uid_t uid) const {
   return uid == 0 || std::binary_search(options_.admins.begin(), options_.admins.end(), uid);
@@ -94,9 +110,10 @@ Result<std::shared_ptr<source::Source>> Catalogue::open_source(const spec::Pipel
   options.warnings = &warnings;
   auto opened = source::open_files(files, std::move(options));
   MutexLock lock(mutex_);
-  for (std::string& warning : warnings) {
+  for (const std::string& text : warnings) {
+    std::string warning = "pipeline '" + spec.name + "': " + text;
     if (std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end())
-      warnings_.push_back("pipeline '" + spec.name + "': " + warning);
+      warnings_.push_back(std::move(warning));
   }
   if (warnings_.size() > kMaxWarnings)
     warnings_.erase(warnings_.begin(), warnings_.end() - kMaxWarnings);
@@ -111,11 +128,16 @@ Result<PipelinePtr> Catalogue::assemble(uid_t owner, const ApplyRequest& request
   auto pipeline = std::make_shared<PipelineVersion>();
   pipeline->owner = owner;
   pipeline->request = request;
-  pipeline->content_digest =
-      digest_of(spec.canonical_text + "\nbatch " + std::to_string(spec.batch.size) + "\nlisting " +
-                source->listing_digest());
+  const std::string made_of =
+      "\nbatch " + std::to_string(spec.batch.size) + "\nlisting " + source->listing_digest();
+  pipeline->work_digest = digest_of(untuned(spec.canonical_text) + made_of);
+  pipeline->content_digest = digest_of(spec.canonical_text + made_of);
   SPDLD_ASSIGN(pipeline->plan, engine::compile(std::move(spec), registry_, source->fields()));
   pipeline->source = std::move(source);
+  if (pipeline->plan->spec.cache) {
+    SPDLD_TRY(caches_.check(*pipeline->plan));
+    pipeline->cache = caches_.estimate(*pipeline->plan, *pipeline->source);
+  }
   return PipelinePtr(std::move(pipeline));
 }
 
@@ -162,20 +184,42 @@ Status Catalogue::may_change(uid_t caller, const PipelineVersion& pipeline) cons
                     " is not in access.admins: use another name, or ask an admin");
 }
 
-Result<PipelinePtr> Catalogue::put(uid_t caller, PipelinePtr pipeline, std::uint32_t at_least) {
-  MutexLock lock(mutex_);
+Result<PipelinePtr> Catalogue::rebuild(uid_t owner, const ApplyRequest& request,
+                                       std::uint32_t version,
+                                       std::optional<std::uint64_t> batch_size,
+                                       const Progress& progress) {
+  SPDLD_ASSIGN(const PipelinePtr built, build(owner, request, progress));
+  SPDLD_ASSIGN(const PipelinePtr sized, variant(built, {}, batch_size, progress));
+  auto numbered = std::make_shared<PipelineVersion>(*sized);
+  numbered->version = version;
+  return PipelinePtr(std::move(numbered));
+}
+
+Result<PipelinePtr> Catalogue::number(uid_t caller, const PipelinePtr& pipeline,
+                                      std::uint32_t at_least) const {
   const auto known = pipelines_.find(pipeline->name());
-  std::uint32_t version = at_least;
+  auto numbered = std::make_shared<PipelineVersion>(*pipeline);
+  numbered->version = at_least;
   if (known != pipelines_.end()) {
     SPDLD_TRY(may_change(caller, *known->second));
     if (known->second->content_digest == pipeline->content_digest) return known->second;
-    version = std::max(at_least, known->second->version + 1);
+    numbered->version = std::max(at_least, known->second->version + 1);
+    numbered->owner = known->second->owner;
   }
-  auto versioned = std::make_shared<PipelineVersion>(*pipeline);
-  versioned->version = version;
-  if (known != pipelines_.end()) versioned->owner = known->second->owner;
-  pipelines_[pipeline->name()] = versioned;
-  return PipelinePtr(std::move(versioned));
+  return PipelinePtr(std::move(numbered));
+}
+
+Result<PipelinePtr> Catalogue::numbered(uid_t caller, const PipelinePtr& pipeline,
+                                        std::uint32_t at_least) const {
+  MutexLock lock(mutex_);
+  return number(caller, pipeline, at_least);
+}
+
+Result<PipelinePtr> Catalogue::put(uid_t caller, PipelinePtr pipeline, std::uint32_t at_least) {
+  MutexLock lock(mutex_);
+  SPDLD_ASSIGN(PipelinePtr numbered, number(caller, pipeline, at_least));
+  pipelines_[numbered->name()] = numbered;
+  return numbered;
 }
 
 PipelinePtr Catalogue::find(const std::string& name) const {
@@ -211,9 +255,17 @@ Status Catalogue::remove(uid_t caller, const std::string& name) {
   return {};
 }
 
+Result<std::shared_ptr<engine::SampleCache>> Catalogue::open_cache(
+    const PipelineVersion& pipeline) const {
+  if (!pipeline.cache) return std::shared_ptr<engine::SampleCache>();
+  return caches_.open(*pipeline.plan, *pipeline.source, *pipeline.cache);
+}
+
 std::vector<std::string> Catalogue::warnings() const {
+  std::vector<std::string> warnings = caches_.warnings();
   MutexLock lock(mutex_);
-  return warnings_;
+  warnings.insert(warnings.end(), warnings_.begin(), warnings_.end());
+  return warnings;
 }
 
 }  // namespace spdld::session

@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "engine/plan.h"
+#include "engine/sample_caches.h"
 #include "op/registry.h"
 #include "session/views.h"
 #include "source/cursor.h"
@@ -30,6 +31,9 @@ struct PipelineVersion {
   std::shared_ptr<const engine::Plan> plan;
   std::shared_ptr<source::Source> source;
   std::string content_digest;
+  // What its sample cache would do, if it asks for one.
+  std::optional<engine::CacheEstimate> cache = std::nullopt;
+  std::string work_digest;  // of the content but for what may be tuned while it runs
 
   const std::string& name() const { return plan->spec.name; }
   source::Order order(std::uint64_t seed) const;
@@ -51,7 +55,9 @@ class Catalogue {
   // Called while a dataset is listed; false gives up.
   using Progress = std::function<bool(std::uint64_t items, const std::string& what)>;
 
-  Catalogue(CatalogueOptions options, Registry registry, source::IoPool& io);
+  // `io` and `caches` outlive it.
+  Catalogue(CatalogueOptions options, Registry registry, source::IoPool& io,
+            engine::SampleCaches& caches);
 
   // Text to a pipeline that could run. Knows no names yet.
   Result<PipelinePtr> build(uid_t owner, const ApplyRequest& request, const Progress& progress)
@@ -61,6 +67,15 @@ class Catalogue {
                               const std::map<std::string, std::string>& vars,
                               std::optional<std::uint64_t> batch_size, const Progress& progress)
       SPDLD_EXCLUDES(mutex_);
+
+  // As it was kept: under its number, and with the batch size that it had.
+  Result<PipelinePtr> rebuild(uid_t owner, const ApplyRequest& request, std::uint32_t version,
+                              std::optional<std::uint64_t> batch_size, const Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
+  // It, numbered as put() would: the number that it has already if its content is what there is.
+  // Fails if the caller may not change it.
+  Result<PipelinePtr> numbered(uid_t caller, const PipelinePtr& pipeline,
+                               std::uint32_t at_least = 1) const SPDLD_EXCLUDES(mutex_);
 
   // Puts it under its name, as the next version; the same content stays the version it was.
   // `at_least`: versions before were used by an earlier daemon.
@@ -74,6 +89,8 @@ class Catalogue {
   // What operators should know though nothing failed, such as a listing that could not be kept.
   std::vector<std::string> warnings() const SPDLD_EXCLUDES(mutex_);
   bool is_admin(uid_t uid) const;
+  // For a run of it; null if it is to have none.
+  Result<std::shared_ptr<engine::SampleCache>> open_cache(const PipelineVersion& pipeline) const;
   const Registry& registry() const { return registry_; }
 
  private:
@@ -85,10 +102,13 @@ class Catalogue {
                                spdld::spec::PipelineSpec spec,
                                std::shared_ptr<source::Source> source);
   Status may_change(uid_t caller, const PipelineVersion& pipeline) const;
+  Result<PipelinePtr> number(uid_t caller, const PipelinePtr& pipeline,
+                             std::uint32_t at_least) const SPDLD_REQUIRES(mutex_);
 
   const CatalogueOptions options_;
   const Registry registry_;
   source::IoPool& io_;
+  engine::SampleCaches& caches_;
   mutable Mutex mutex_;
   std::map<std::string, PipelinePtr> pipelines_ SPDLD_GUARDED_BY(mutex_);
   std::vector<std::string> warnings_ SPDLD_GUARDED_BY(mutex_);

@@ -2,32 +2,20 @@
 #include "session/job.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/log.h"
+#include "session/records.h"
 
 namespace spdld::session {
-namespace {
 
-std::uint64_t replace_budget(const PipelineVersion& pipeline) {
-  const auto& policy = pipeline.plan->spec.on_error;
-  const double share = policy.budget_fraction * static_cast<double>(pipeline.source->size());
-  return std::max(static_cast<std::uint64_t>(policy.budget_min),
-                  static_cast<std::uint64_t>(std::llround(share)));
-}
-
-}  // namespace
-
-Job::Job(JobKey job_key, PipelinePtr runs, std::shared_ptr<engine::Run> job_run,
-         std::uint64_t job_seed, std::uint32_t num_shards, std::set<std::uint64_t> replaced,
-         Store* store)
-    : key(std::move(job_key)),
-      pipeline(std::move(runs)),
-      run(std::move(job_run)),
+Job::Job(JobTag job_tag, JobKey job_key, Timeline job_timeline, std::uint64_t job_seed,
+         std::uint64_t replace_budget, std::set<std::uint64_t> replaced, Store* store)
+    : tag(job_tag),
+      key(std::move(job_key)),
       seed(job_seed),
-      failures(replace_budget(*pipeline), std::move(replaced)),
-      timeline(pipeline->source->size(), pipeline->plan->spec.batch.last, batch_size(), num_shards),
+      failures(replace_budget, std::move(replaced)),
+      timeline(std::move(job_timeline)),
       store_(store) {}
 
 Status Job::may_replace(const engine::SampleFailure& failure) {
@@ -38,8 +26,8 @@ Status Job::may_replace(const engine::SampleFailure& failure) {
                failure.uri, failure.status.message());
   if (store_ == nullptr) return {};
   // A record that cannot be kept makes the budget forgetful, not the batch wrong.
-  if (Status kept = store_->add_replaced(key, failure.item); !kept.ok())
-    spdlog::warn("{}; a restart will forget that item {} was replaced", kept.message(),
+  if (Status kept_item = store_->add_replaced(key, failure.item); !kept_item.ok())
+    spdlog::warn("{}; a restart will forget that item {} was replaced", kept_item.message(),
                  failure.item);
   return {};
 }
@@ -48,55 +36,160 @@ void Job::stream_failed(const Status& status) {
   spdlog::error("job {}, pipeline {}: {}", key.job, key.pipeline, status.message());
 }
 
+StepAt Job::here() const {
+  std::optional<StepAt> lowest;
+  for (const auto& [member, session] : members) {
+    if (session->consumer == nullptr) continue;
+    const StepAt next = session->consumer->view().next;
+    lowest = lowest ? std::min(*lowest, next) : next;
+  }
+  if (lowest) return *lowest;
+  for (const auto& [member, was] : left) lowest = lowest ? std::min(*lowest, was.next) : was.next;
+  if (lowest) return *lowest;
+  return ledger.kept_unix_ms > 0 ? std::max(start, ledger.at) : start;
+}
+
+Job::Acknowledged Job::acknowledged() const {
+  std::optional<Acknowledged> lowest;
+  const auto count = [&](StepAt at, std::uint64_t position) {
+    if (!lowest || at < lowest->at) lowest = Acknowledged{.at = at, .position = position};
+  };
+  std::uint64_t seen = 0;
+  for (const auto& [member, session] : members) {
+    if (session->consumer == nullptr) continue;
+    const Consumer::View view = session->consumer->view();
+    count(view.acked, view.acked_position);
+    ++seen;
+  }
+  for (const auto& [member, was] : left) {
+    if (member.shard >= timeline.num_shards()) continue;  // nobody is to read on from there
+    const auto held = members.find(member);
+    if (held != members.end() && held->second->consumer != nullptr) continue;
+    count(was.acked, was.acked_position);
+    ++seen;
+  }
+  if (seen < std::uint64_t{timeline.num_shards()} * replicas) {
+    if (ledger.kept_unix_ms > 0) {
+      count(ledger.at, ledger.position);
+    } else {
+      count(start, timeline.position_of(start));
+    }
+  }
+  return *lowest;
+}
+
+void Job::rewind_ledger(Acknowledged to) {
+  ledger.at = to.at;
+  ledger.position = to.position;
+  kept.reset();
+}
+
 JobView Job::view() const {
-  JobView view{.job = key.job,
-               .pipeline = key.pipeline,
-               .owner = key.uid,
-               .pipeline_version = pipeline->version,
-               .declared = declared,
-               .num_shards = timeline.num_shards(),
-               .replicas = 1,
-               .seed = seed,
-               .batch_size = batch_size(),
-               .epochs = epochs,
-               .open_epochs = open_epochs == kNoEnd ? 0 : open_epochs,
-               .max_epochs = max_epochs,
-               .steps_per_epoch = timeline.steps_per_epoch(),
-               .items = pipeline->source->size(),
-               .replaced = failures.replaced(),
-               .replace_budget = failures.budget(),
-               .shards = {}};
+  const Phase& now = phase();
+  JobView view{
+      .job = key.job,
+      .pipeline = key.pipeline,
+      .owner = key.uid,
+      .pipeline_version = now.version(),
+      .declared = declared,
+      .num_shards = timeline.num_shards(),
+      .replicas = replicas,
+      .seed = seed,
+      .batch_size = now.batch,
+      .epochs = epochs,
+      .open_epochs = open_epochs == kNoEnd ? 0 : open_epochs,
+      .max_epochs = max_epochs,
+      .steps_per_epoch = timeline.steps_per_epoch(here()),
+      .items = now.items,
+      .replaced = failures.replaced(),
+      .replace_budget = failures.budget(),
+      .limits = limits,
+      .arena_bytes = meter->used(),
+      .cpu_s = 0,
+      .shared_rows = gain->rows.load(std::memory_order_relaxed),
+      .saved_cpu_s = static_cast<double>(gain->saved_ns.load(std::memory_order_relaxed)) * 1e-9,
+      .phases = {},
+      .ledger = ledger,
+      .shards = {}};
+  const Phase* last = nullptr;
+  std::set<const engine::Run*> runs;
+  for (const Timeline::Cut& cut : timeline.cuts()) {
+    if (cut.phase.get() == last) continue;
+    last = cut.phase.get();
+    view.phases.push_back({.from = cut.from,
+                           .pipeline_version = last->version(),
+                           .batch_size = last->batch,
+                           .vars = last->pipeline->plan->spec.vars});
+    if (!runs.insert(last->run.get()).second) continue;
+    view.cpu_s += std::chrono::duration<double>(last->run->process_stats().snapshot().busy).count();
+    const std::uint64_t hits = last->run->cache_hits();
+    if (hits == 0) continue;
+    const engine::SampleCache::Snapshot cache = last->run->cache()->snapshot();
+    view.cache_hits += hits;
+    view.saved_cpu_s += std::chrono::duration<double>(cache.saved).count() *
+                        static_cast<double>(hits) /
+                        static_cast<double>(std::max<std::uint64_t>(cache.hits, 1));
+  }
   for (std::uint32_t shard = 0; shard < timeline.num_shards(); ++shard) {
-    ShardView& of = view.shards.emplace_back();
-    of.shard = shard;
-    const auto held = shards.find(shard);
-    if (held == shards.end()) continue;
-    of.session = held->second->id;
-    of.pid = held->second->connection->peer().pid;
-    if (held->second->feed == nullptr) continue;
-    const StepAt next = held->second->feed->view().next;
-    of.epoch = next.epoch;
-    of.step = next.step;
+    for (std::uint32_t replica = 0; replica < replicas; ++replica) {
+      ShardView& of = view.shards.emplace_back();
+      of.shard = shard;
+      of.replica = replica;
+      of.epoch = start.epoch;
+      of.step = start.step;
+      const Member member{shard, replica};
+      if (const auto was = left.find(member); was != left.end()) {
+        of.epoch = was->second.next.epoch;
+        of.step = was->second.next.step;
+      }
+      const auto held = members.find(member);
+      if (held == members.end()) continue;
+      of.session = held->second->id;
+      of.pid = held->second->connection->peer().pid;
+      if (held->second->consumer == nullptr) continue;
+      const StepAt next = held->second->consumer->view().next;
+      of.epoch = next.epoch;
+      of.step = next.step;
+    }
   }
   return view;
 }
 
 StoredJob Job::stored() const {
-  StoredJob job;
-  job.key = key;
-  job.request = {.job = key.job,
-                 .pipeline = key.pipeline,
-                 .num_shards = timeline.first_num_shards(),
-                 .replicas = 1,
-                 .seed = seed,
-                 .batch_size = batch_size(),
-                 .vars = vars,
-                 .epochs = epochs,
-                 .max_epochs = max_epochs};
-  job.seed = seed;
-  job.open_epochs = open_epochs;
-  job.start = start;
-  job.cuts = timeline.cuts();
+  StoredJob job{.key = key,
+                .declared = declared,
+                .ended = !declared && members.empty(),
+                .incarnation = incarnation,
+                .seed = seed,
+                .replicas = replicas,
+                .epochs = epochs,
+                .open_epochs = open_epochs,
+                .max_epochs = max_epochs,
+                .limits = limits,
+                .vars = vars,
+                .batch_size = batch_size,
+                .start = start,
+                .phases = {},
+                .cuts = {},
+                .live_shards = {},
+                .done = roll->done(),
+                .kept_unix_ms = 0};
+  std::vector<const Phase*> known;
+  for (const Timeline::Cut& cut : timeline.cuts()) {
+    auto index = std::find(known.begin(), known.end(), cut.phase.get()) - known.begin();
+    if (index == static_cast<std::ptrdiff_t>(known.size())) {
+      known.push_back(cut.phase.get());
+      job.phases.push_back(stored_phase(*cut.phase));
+    }
+    job.cuts.push_back({.from = cut.from,
+                        .position = cut.position,
+                        .num_shards = cut.num_shards,
+                        .phase = static_cast<std::uint32_t>(index)});
+  }
+  for (const auto& [member, session] : members) {
+    if (job.live_shards.empty() || job.live_shards.back() != member.shard)
+      job.live_shards.push_back(member.shard);
+  }
   return job;
 }
 

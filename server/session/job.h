@@ -5,32 +5,39 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "delivery/data_server.h"
-#include "engine/run.h"
-#include "session/catalogue.h"
+#include "session/consumer.h"
 #include "session/failure_log.h"
-#include "session/feed.h"
+#include "session/phase.h"
+#include "session/replica_roll.h"
 #include "session/store.h"
+#include "session/stream_reader.h"
 #include "session/timeline.h"
+#include "session/views.h"
 
 namespace spdld::session {
 
-// One attached consumer. Guarded by Sessions, but for what is const and the feed itself.
+// One attached consumer. Guarded by Sessions, but for what is const and the consumer itself.
 struct Session {
   std::uint64_t id = 0;  // its connection's
   delivery::ConnectionPtr connection;
   std::shared_ptr<class Job> job;
-  std::uint32_t shard = 0;
-  std::shared_ptr<Feed> feed;  // none while the attach is under way
-  bool queued = true;          // other attaches are before it
+  Member member;
+  std::shared_ptr<Consumer> consumer;  // none while the attach is under way
+  bool queued = true;                  // other attaches are before it
   bool closed = false;
+  std::uint64_t seen_tasks = 0;  // of its pipeline, at the last heartbeat
 };
 using SessionPtr = std::shared_ptr<Session>;
 
 // A list of so many still fits into one answer.
 inline constexpr std::uint32_t kMaxShards = 1u << 16;
+inline constexpr std::uint32_t kMaxReplicas = 256;
 
 // One training run on one pipeline. What a rank may not change later is const; the rest is guarded
 // by Sessions. The judge's part is thread-safe by itself: workers call it.
@@ -38,35 +45,74 @@ class Job final : public FailureJudge {
  public:
   static constexpr std::uint64_t kNoEnd = std::numeric_limits<std::uint64_t>::max();
 
-  Job(JobKey key, PipelinePtr pipeline, std::shared_ptr<engine::Run> run, std::uint64_t seed,
-      std::uint32_t num_shards, std::set<std::uint64_t> replaced, Store* store);
+  Job(JobTag tag, JobKey key, Timeline timeline, std::uint64_t seed, std::uint64_t replace_budget,
+      std::set<std::uint64_t> replaced, Store* store);
 
   Status may_replace(const engine::SampleFailure& failure) override;
   void stream_failed(const Status& status) override;
 
-  std::uint64_t batch_size() const {
-    return static_cast<std::uint64_t>(pipeline->plan->spec.batch.size);
-  }
   bool last_known() const { return max_epochs > 0 && open_epochs >= max_epochs; }
+  // The lowest step that any consumer is yet to be handed; where they were when none is here.
+  StepAt here() const;
+  // Up to where all shards have given back what they were handed. A shard that nobody has read yet
+  // stands where the record has the job, or at its start: so a job whose other shards another node
+  // feeds stays there.
+  struct Acknowledged {
+    StepAt at;
+    std::uint64_t position = 0;
+
+    friend bool operator==(const Acknowledged&, const Acknowledged&) = default;
+  };
+  Acknowledged acknowledged() const;
+  // It goes on there as if it had never been further.
+  void rewind_ledger(Acknowledged to);
+  const Phase& phase() const { return *timeline.phase(here()); }
   JobView view() const;
   StoredJob stored() const;
 
+  const JobTag tag;
   const JobKey key;
-  const PipelinePtr pipeline;
-  const std::shared_ptr<engine::Run> run;
   const std::uint64_t seed;
   FailureLog failures;
+  const std::shared_ptr<ByteMeter> meter = std::make_shared<ByteMeter>();
+  const std::shared_ptr<SharingGain> gain = std::make_shared<SharingGain>();
+  const std::shared_ptr<ReplicaRoll> roll = std::make_shared<ReplicaRoll>();
 
   bool is_private = false;  // of one process, and gone with it
   bool declared = false;
   std::uint32_t incarnation = 0;
+  std::uint32_t replicas = 1;
+  AbsentReplica absent = AbsentReplica::kWait;
   EpochMode epochs = EpochMode::kAuto;
   std::uint64_t open_epochs = kNoEnd;
   std::uint64_t max_epochs = 0;
+  JobLimits limits;
+  // What its consumers say instead of the pipeline's text.
+  std::map<std::string, std::string> vars;
+  std::optional<std::uint64_t> batch_size;
   StepAt start;
   Timeline timeline;
-  std::map<std::string, std::string> vars;
-  std::map<std::uint32_t, SessionPtr> shards;
+  std::map<Member, SessionPtr> members;
+  // Where consumers were when they went.
+  struct Left {
+    StepAt next;
+    StepAt acked;
+    std::uint64_t acked_position = 0;
+    bool moved = false;  // by an operator since then: `next` is where it goes on when it is back
+  };
+  std::map<Member, Left> left;
+  // Shards that were read when an earlier daemon died, and have not come back yet.
+  std::set<std::uint32_t> awaited;
+  LedgerView ledger;
+  std::optional<StoredPosition> kept;  // what is on disk of it
+  bool record_is_old = true;  // the record on disk, if any, does not say what stored() does
+  std::uint64_t recorded_unix_ms = 0;  // when it was written last
+  // A swap that is prepared and not committed yet: no consumer goes beyond it.
+  struct Pending {
+    StepAt from;
+    PhasePtr phase;
+  };
+  std::optional<Pending> pending;
 
  private:
   Store* const store_;  // none for private jobs: what they replaced is forgotten with them

@@ -15,90 +15,91 @@ Status check_shards(std::uint32_t num_shards) {
                                             " is not between 1 and " + std::to_string(kMaxShards));
 }
 
-// Where the job is, if its dataset is still one in which it can be there.
-Status take_up(Job& job, const StoredJob& stored) {
-  for (const Timeline::Cut& cut : stored.cuts) {
-    SPDLD_TRY(job.timeline.check(cut.from, cut.position));
-    SPDLD_TRY(check_shards(cut.num_shards));
-    job.timeline.cut(cut);
-    if (job.timeline.steps_per_epoch() == 0)
-      return Status(Code::kFailedPrecondition, std::to_string(job.timeline.items()) +
-                                                   " items make no step of " +
-                                                   std::to_string(cut.num_shards) + " shards");
-  }
-  const std::uint64_t end_step = job.timeline.end_step(stored.start.epoch);
-  if (stored.start.step > end_step)
-    return Status(Code::kFailedPrecondition, "epoch " + std::to_string(stored.start.epoch) +
-                                                 " has " + std::to_string(end_step) +
-                                                 " steps now, and it starts at step " +
-                                                 std::to_string(stored.start.step));
-  job.start = stored.start;
-  return {};
-}
-
-double seconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
-
-std::uint64_t microseconds(std::chrono::nanoseconds time) {
-  return static_cast<std::uint64_t>(time.count() / 1000);
+Status check_weight(double weight) {
+  constexpr double kMaxWeight = 1000;
+  if (weight >= 1 / kMaxWeight && weight <= kMaxWeight) return {};
+  return Status(Code::kInvalidArgument,
+                "a weight of " + std::to_string(weight) + " is not between 0.001 and 1000");
 }
 
 }  // namespace
 
-Status Sessions::restore() {
-  SPDLD_ASSIGN(const std::vector<StoredJob> kept, deps_.store.jobs());
-  MutexLock lock(mutex_);
-  for (const StoredJob& stored : kept) {
-    const PipelinePtr base = deps_.catalogue.find(stored.key.pipeline);
-    if (base == nullptr) {
-      spdlog::warn(
-          "job '{}' waits for its pipeline '{}', which is not there: apply it and create "
-          "the job anew",
-          stored.key.job, stored.key.pipeline);
-      continue;
-    }
-    auto pipeline =
-        deps_.catalogue.variant(base, stored.request.vars, stored.request.batch_size, nullptr);
-    if (!pipeline) {
-      spdlog::error("job '{}' cannot go on: {}", stored.key.job, pipeline.error().message());
-      continue;
-    }
-    auto made = make_job(stored.key, *pipeline, stored.seed, stored.request.num_shards, false);
-    if (!made) {
-      spdlog::error("job '{}' cannot go on: {}", stored.key.job, made.error().message());
-      continue;
-    }
-    Job& job = **made;
-    job.declared = true;
-    job.vars = stored.request.vars;
-    job.epochs = stored.request.epochs;
-    job.open_epochs = stored.open_epochs;
-    job.max_epochs = stored.request.max_epochs;
-    if (Status fits = take_up(job, stored); !fits.ok()) {
-      spdlog::error(
-          "job '{}' cannot go on: {}; bring the dataset back and restart, or create the job anew",
-          stored.key.job, fits.message());
-      continue;
-    }
-    jobs_[stored.key] = *made;
-  }
+void Sessions::limits_changed(const Job& job) {
+  job.meter->set_limit(job.limits.bytes.value_or(0));
+  streams_.set_limits(job.tag, {.weight = job.limits.weight,
+                                .workers = static_cast<int>(job.limits.cpus.value_or(0))});
+}
+
+std::chrono::seconds Sessions::come_back_s() const {
+  const auto since = deps_.clock.now() - started_;
+  return std::chrono::ceil<std::chrono::seconds>(
+      std::max<std::chrono::nanoseconds>(kComeBack - since, std::chrono::nanoseconds(0)));
+}
+
+bool Sessions::awaits(const Job& job) const {
+  return !job.awaited.empty() && come_back_s().count() > 0;
+}
+
+Status Sessions::check_settled(const Job& job) const {
+  if (job.pending)
+    return Status(Code::kFailedPrecondition,
+                  "job '" + job.key.job + "' is about to change its pipeline at epoch " +
+                      std::to_string(job.pending->from.epoch) + ", step " +
+                      std::to_string(job.pending->from.step) +
+                      ": an apply has been prepared; try again once it is committed or aborted");
+  if (awaits(job))
+    return Status(Code::kUnavailable,
+                  "job '" + job.key.job + "': shard " + std::to_string(*job.awaited.begin()) +
+                      " was read when the daemon stopped and has not come back yet; try again "
+                      "once it is attached, or in " +
+                      std::to_string(come_back_s().count()) +
+                      " s, when it is no longer waited for");
   return {};
+}
+
+StepAt Sessions::hold(Job& job) {
+  StepAt frontier = job.start;
+  Consumer* furthest = nullptr;
+  for (const auto& [member, session] : job.members) {
+    if (session->consumer == nullptr) continue;
+    const StepAt begun = session->consumer->hold();
+    if (furthest == nullptr || begun > frontier) furthest = session->consumer.get();
+    frontier = std::max(frontier, begun);
+  }
+  // A cursor from another world or batch size cuts the epoch as the job itself does not. Where the
+  // job cannot follow, it changes with the next epoch.
+  if (furthest != nullptr) {
+    Timeline timeline = furthest->timeline();
+    if (timeline.gapless()) job.timeline = std::move(timeline);
+  }
+  // Who is between two connections goes on behind what it was handed.
+  for (const auto& [member, was] : job.left) {
+    if (!job.members.contains(member)) frontier = std::max(frontier, was.next);
+  }
+  return job.timeline.settled(frontier);
+}
+
+void Sessions::go_on(const Job& job) {
+  for (const auto& [member, session] : job.members) {
+    if (session->consumer != nullptr) session->consumer->go_on();
+  }
 }
 
 Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& request) {
   SPDLD_TRY(check_shards(request.num_shards));
+  SPDLD_TRY(check_weight(request.limits.weight));
   if (request.job.empty())
     return error(Code::kInvalidArgument, "a job needs a name, by which its ranks attach to it");
-  if (request.replicas != 1)
-    return error(Code::kInvalidArgument,
-                 "replicas " + std::to_string(request.replicas) +
-                     ": this version gives each shard to one consumer; leave replicas at 1");
+  if (request.replicas < 1 || request.replicas > kMaxReplicas)
+    return error(Code::kInvalidArgument, "replicas " + std::to_string(request.replicas) +
+                                             " is not between 1 and " +
+                                             std::to_string(kMaxReplicas));
   SPDLD_ASSIGN(const PipelinePtr base, deps_.catalogue.get(request.pipeline));
   SPDLD_ASSIGN(const PipelinePtr pipeline,
                deps_.catalogue.variant(base, request.vars, request.batch_size, nullptr));
   const JobKey key{.uid = caller.uid, .job = request.job, .pipeline = pipeline->name()};
 
+  MutexLock writing(records_);
   MutexLock lock(mutex_);
   if (jobs_.contains(key))
     return error(Code::kAlreadyExists, "job '" + key.job + "' on pipeline '" + key.pipeline +
@@ -108,7 +109,10 @@ Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& req
                make_job(key, pipeline, request.seed.value_or(pipeline->plan->spec.seed),
                         request.num_shards, false));
   job->declared = true;
+  job->replicas = request.replicas;
+  job->limits = request.limits;
   job->vars = request.vars;
+  job->batch_size = request.batch_size;
   job->epochs = request.epochs;
   job->max_epochs = request.max_epochs;
   if (request.epochs == EpochMode::kManual) {
@@ -116,8 +120,13 @@ Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& req
   } else if (request.max_epochs > 0) {
     job->open_epochs = request.max_epochs;
   }
-  SPDLD_TRY(deps_.store.put_job(job->stored()));
+  // What a job of that name, declared or not, left behind is none of its business.
+  SPDLD_TRY(deps_.store.remove_position(key));
+  forget_ended(key);
+  SPDLD_TRY(keep_now(*job));
+  broken_.erase(key);
   jobs_[key] = job;
+  limits_changed(*job);
   spdlog::info("job '{}' on pipeline '{}' created for uid {}: {} shards, {} epochs", key.job,
                key.pipeline, caller.uid, request.num_shards,
                request.epochs == EpochMode::kManual ? "manual" : "automatic");
@@ -143,6 +152,7 @@ std::vector<JobView> Sessions::jobs(const Caller& caller) const {
 Result<JobView> Sessions::advance_epoch(const Caller& caller, std::string_view name,
                                         std::string_view pipeline,
                                         std::optional<std::uint64_t> to) {
+  MutexLock writing(records_);
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name, pipeline));
   if (job->epochs != EpochMode::kManual)
@@ -158,20 +168,22 @@ Result<JobView> Sessions::advance_epoch(const Caller& caller, std::string_view n
     return error(Code::kOutOfRange, "job '" + job->key.job + "' ends with epoch " +
                                         std::to_string(job->max_epochs - 1));
   const std::uint64_t before = std::exchange(job->open_epochs, open);
-  if (Status kept = deps_.store.put_job(job->stored()); !kept.ok()) {
+  if (Status kept = keep_now(*job); !kept.ok()) {
     job->open_epochs = before;
     return tl::unexpected<Status>(kept);
   }
-  for (const auto& [shard, session] : job->shards) {
-    if (session->feed != nullptr) session->feed->open_epochs(open, job->last_known());
+  for (const auto& [member, session] : job->members) {
+    if (session->consumer != nullptr) session->consumer->open_epochs(open, job->last_known());
   }
   return job->view();
 }
 
 Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
                                    std::string_view pipeline, StepAt to) {
+  MutexLock writing(records_);
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name, pipeline));
+  SPDLD_TRY(check_settled(*job));
   SPDLD_TRY(job->timeline.check(to, 0));
   if (job->max_epochs > 0 && to.epoch >= job->max_epochs)
     return error(Code::kOutOfRange, "job '" + job->key.job + "' ends with epoch " +
@@ -183,103 +195,117 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
                                         " steps; there is no step " + std::to_string(to.step));
   const Timeline timeline_before = job->timeline;
   const StepAt before = std::exchange(job->start, to);
-  job->timeline.redeal(to, job->timeline.sharding(to).position_of(to.step));
-  if (job->declared) {
-    if (Status kept = deps_.store.put_job(job->stored()); !kept.ok()) {
-      job->start = before;
-      job->timeline = timeline_before;
-      return tl::unexpected<Status>(kept);
-    }
+  job->timeline.redeal(to, job->timeline.position_of(to));
+  if (Status kept = keep_now(*job); !kept.ok()) {
+    job->start = before;
+    job->timeline = timeline_before;
+    return tl::unexpected<Status>(kept);
   }
-  for (const auto& [shard, session] : job->shards) {
-    if (session->feed != nullptr) session->feed->move_to(to, job->timeline);
+  const Job::Acknowledged there{.at = to, .position = job->timeline.position_of(to)};
+  for (auto& [member, was] : job->left)
+    was = {.next = to, .acked = to, .acked_position = there.position, .moved = true};
+  job->awaited.clear();
+  job->rewind_ledger(there);
+  for (const auto& [member, session] : job->members) {
+    if (session->consumer == nullptr) continue;
+    if (Status moved = session->consumer->move_to(to, job->timeline); !moved.ok())
+      session->connection->fail(moved.with_context("seek"));
   }
+  return job->view();
+}
+
+Result<JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
+                                    std::uint64_t skip) {
+  SPDLD_TRY(check_settled(*job));
+  // From the first step that no shard has begun: held still until all know.
+  const StepAt from = hold(*job);
+  const std::uint64_t end = job->timeline.end_step(from.epoch);
+  const std::uint64_t position = job->timeline.position_of(
+      {from.epoch, from.step + std::min(skip, end - std::min(end, from.step))});
+  Timeline before = job->timeline;
+  job->timeline.resize(from, position, num_shards);
+  Status kept = keep_now(*job);
+  if (!kept.ok()) job->timeline = std::move(before);
+  for (const auto& [member, session] : job->members) {
+    if (!kept.ok() || session->consumer == nullptr) continue;
+    if (Status dealt = session->consumer->resize(from, position, num_shards); !dealt.ok())
+      session->connection->fail(dealt);
+  }
+  go_on(*job);
+  if (!kept.ok()) return tl::unexpected<Status>(kept);
+  spdlog::info("job '{}' has {} shards from epoch {}, step {} on, which begins at position {}",
+               job->key.job, num_shards, from.epoch, from.step, position);
   return job->view();
 }
 
 Result<JobView> Sessions::resize_job(const Caller& caller, std::string_view name,
                                      std::string_view pipeline, std::uint32_t num_shards) {
   SPDLD_TRY(check_shards(num_shards));
+  MutexLock writing(records_);
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name, pipeline));
   if (num_shards == job->timeline.num_shards()) return job->view();
-  {
-    Timeline whole(job->timeline.items(), job->pipeline->plan->spec.batch.last, job->batch_size(),
-                   num_shards);
-    if (whole.steps_per_epoch() == 0)
-      return error(Code::kFailedPrecondition,
-                   std::to_string(whole.items()) + " items make no step of " +
-                       std::to_string(num_shards) + " shards with batches of " +
-                       std::to_string(job->batch_size()));
+  for (const Timeline::Cut& cut : job->timeline.cuts()) {
+    if (Timeline(cut.phase, num_shards).steps_per_epoch({}) > 0) continue;
+    return error(Code::kFailedPrecondition,
+                 std::to_string(cut.phase->items) + " items make no step of " +
+                     std::to_string(num_shards) + " shards with batches of " +
+                     std::to_string(cut.phase->batch));
   }
-  // From the first step that no shard has begun: held still until all know.
-  Timeline::Cut cut{.from = job->start, .position = 0, .num_shards = num_shards};
-  cut.position = job->timeline.sharding(cut.from).position_of(cut.from.step);
-  std::vector<std::shared_ptr<Feed>> feeds;
-  for (const auto& [shard, session] : job->shards) {
-    if (session->feed == nullptr) continue;
-    feeds.push_back(session->feed);
-    const Feed::Frontier frontier = session->feed->hold();
-    if (frontier.at > cut.from) {
-      cut.from = frontier.at;
-      cut.position = frontier.position;
-    }
+  return deal_anew(job, num_shards, 0);
+}
+
+Result<JobView> Sessions::skip_steps(const Caller& caller, std::string_view name,
+                                     std::string_view pipeline, std::uint64_t steps) {
+  MutexLock writing(records_);
+  MutexLock lock(mutex_);
+  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name, pipeline));
+  return deal_anew(job, job->timeline.num_shards(), steps);
+}
+
+Result<JobView> Sessions::limit_job(const Caller& caller, std::string_view name,
+                                    std::string_view pipeline, const LimitChange& change) {
+  if (change.weight) SPDLD_TRY(check_weight(*change.weight));
+  MutexLock writing(records_);
+  MutexLock lock(mutex_);
+  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name, pipeline));
+  const JobLimits before = job->limits;
+  if (change.weight) job->limits.weight = *change.weight;
+  if (change.cpus) job->limits.cpus = change.cpus;
+  if (job->limits.cpus == 0U) job->limits.cpus.reset();
+  if (change.bytes) job->limits.bytes = change.bytes;
+  if (job->limits.bytes == std::uint64_t{0}) job->limits.bytes.reset();
+  if (Status kept = keep_now(*job); !kept.ok()) {
+    job->limits = before;
+    return tl::unexpected<Status>(kept);
   }
-  Timeline before = job->timeline;
-  job->timeline.cut(cut);
-  Status kept = job->declared ? deps_.store.put_job(job->stored()) : Status();
-  if (kept.ok()) {
-    for (const auto& feed : feeds) feed->reshard(cut);
-  } else {
-    job->timeline = std::move(before);
-  }
-  for (const auto& feed : feeds) feed->go_on();
-  if (!kept.ok()) return tl::unexpected<Status>(kept);
-  spdlog::info("job '{}' has {} shards from epoch {}, step {} on", job->key.job, num_shards,
-               cut.from.epoch, cut.from.step);
+  limits_changed(*job);
   return job->view();
 }
 
 Status Sessions::delete_job(const Caller& caller, std::string_view name,
                             std::string_view pipeline) {
+  MutexLock writing(records_);
   MutexLock lock(mutex_);
+  for (auto rests = broken_.begin(); rests != broken_.end(); ++rests) {
+    const JobKey& key = rests->first;
+    if (key.job != name || (!pipeline.empty() && key.pipeline != pipeline) ||
+        (key.uid != caller.uid && !deps_.catalogue.is_admin(caller.uid)))
+      continue;
+    SPDLD_TRY(deps_.store.remove_job(key));
+    broken_.erase(rests);
+    return {};
+  }
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name, pipeline));
   if (!job->is_private) SPDLD_TRY(deps_.store.remove_job(job->key));
-  for (const auto& [shard, session] : job->shards)
+  for (const auto& [member, session] : job->members)
     session->connection->bye(
         wire::ByeReason::kJobDeleted,
         "job '" + job->key.job + "' was deleted by uid " + std::to_string(caller.uid));
-  job->shards.clear();
+  job->members.clear();
+  streams_.forget(job->tag);
   jobs_.erase(job->key);
   return {};
-}
-
-std::vector<SessionView> Sessions::sessions(const Caller& caller) const {
-  MutexLock lock(mutex_);
-  std::vector<SessionView> views;
-  for (const auto& [id, session] : sessions_) {
-    if (session->closed || session->job == nullptr || session->feed == nullptr ||
-        !visible(caller, *session->job))
-      continue;
-    const Feed::View feed = session->feed->view();
-    const delivery::Peer& peer = session->connection->peer();
-    views.push_back({.id = id,
-                     .uid = peer.uid,
-                     .pid = peer.pid,
-                     .client = session->connection->client(),
-                     .job = session->job->key.job,
-                     .pipeline = session->job->key.pipeline,
-                     .shard = session->shard,
-                     .num_shards = session->job->timeline.num_shards(),
-                     .epoch = feed.next.epoch,
-                     .step = feed.next.step,
-                     .credits = session->feed->credits(),
-                     .leases = feed.leases,
-                     .ready = feed.ready,
-                     .batches = feed.batches,
-                     .arena_bytes = feed.arena_bytes});
-  }
-  return views;
 }
 
 Status Sessions::evict(const Caller& caller, std::uint64_t id, const std::string& reason) {
@@ -295,72 +321,6 @@ Status Sessions::evict(const Caller& caller, std::uint64_t id, const std::string
       "ended by uid " + std::to_string(caller.uid) + (reason.empty() ? "" : ": " + reason));
   leave(found->second);
   return {};
-}
-
-std::vector<StageView> Sessions::stages(const Caller& caller) const {
-  MutexLock lock(mutex_);
-  std::vector<StageView> views;
-  for (const auto& entry : jobs_) {
-    const JobPtr& job = entry.second;
-    if (!visible(caller, *job)) continue;
-    const auto add = [&](const engine::StagePlan& stage, const engine::StageStats& stats) {
-      const engine::StageSnapshot now = stats.snapshot();
-      views.push_back({.job = job->key.job,
-                       .pipeline = job->key.pipeline,
-                       .stage = stage.name,
-                       .tasks = now.tasks,
-                       .failures = now.failures,
-                       .busy_s = seconds(now.busy),
-                       .wait_s = seconds(now.wait),
-                       .in_flight = now.in_flight,
-                       .concurrency = static_cast<std::uint32_t>(
-                           stage.concurrency > 0 ? stage.concurrency
-                                                 : static_cast<int>(deps_.executor.threads())),
-                       .p50_us = microseconds(now.p50),
-                       .p99_us = microseconds(now.p99)});
-    };
-    add(job->run->plan().fetch, job->run->fetch_stats());
-    add(job->run->plan().process, job->run->process_stats());
-  }
-  return views;
-}
-
-std::vector<FailureView> Sessions::failures(const Caller& caller) const {
-  std::vector<JobPtr> seen;
-  {
-    MutexLock lock(mutex_);
-    for (const auto& [key, job] : jobs_) {
-      if (visible(caller, *job)) seen.push_back(job);
-    }
-  }
-  std::vector<FailureView> views;
-  for (const JobPtr& job : seen) {
-    for (const engine::SampleFailure& failure : job->failures.recent())
-      views.push_back({.job = job->key.job,
-                       .pipeline = job->key.pipeline,
-                       .epoch = failure.epoch,
-                       .position = failure.position,
-                       .item = failure.item,
-                       .uri = failure.uri,
-                       .code = std::string(code_name(failure.status.code())),
-                       .message = failure.status.message(),
-                       .replaced_by = failure.replaced_by});
-  }
-  return views;
-}
-
-Sessions::Totals Sessions::totals() const {
-  MutexLock lock(mutex_);
-  Totals totals = past_;
-  totals.jobs = static_cast<std::uint32_t>(jobs_.size());
-  for (const auto& [id, session] : sessions_) {
-    if (session->feed == nullptr) continue;
-    const Feed::View view = session->feed->view();
-    totals.batches += view.batches;
-    totals.rows += view.rows;
-    if (!session->closed) ++totals.sessions;
-  }
-  return totals;
 }
 
 }  // namespace spdld::session

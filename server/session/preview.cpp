@@ -18,16 +18,17 @@ namespace {
 // Asks for one batch and waits for it.
 class OneBatch final : public engine::StreamPort {
  public:
-  OneBatch(std::uint64_t rows, std::unique_ptr<std::byte[]> slot)
-      : rows_(rows), slot_(std::move(slot)) {}
+  // At `at`, in `slot`.
+  OneBatch(StepAt at, const source::BatchRows& rows, std::unique_ptr<std::byte[]> slot)
+      : at_(at), rows_(rows), slot_(std::move(slot)) {}
 
   std::optional<engine::BatchOrder> open() override {
     MutexLock lock(mutex_);
     if (std::exchange(opened_, true)) return std::nullopt;
-    return engine::BatchOrder{.epoch = 0,
-                              .step = 0,
-                              .rows = {.first = 0, .rows = rows_, .valid = rows_},
-                              .next_position = rows_,
+    return engine::BatchOrder{.epoch = at_.epoch,
+                              .step = at_.step,
+                              .rows = rows_,
+                              .next_position = rows_.first + rows_.valid,
                               .slot = slot_.get(),
                               .ticket = 0};
   }
@@ -53,7 +54,8 @@ class OneBatch final : public engine::StreamPort {
     changed_.notify_all();
   }
 
-  const std::uint64_t rows_;
+  const StepAt at_;
+  const source::BatchRows rows_;
   const std::unique_ptr<std::byte[]> slot_;
   Mutex mutex_;
   CondVar changed_;
@@ -62,7 +64,31 @@ class OneBatch final : public engine::StreamPort {
   Status failure_ SPDLD_GUARDED_BY(mutex_);
 };
 
+// Memory laid out as for a whole batch; no page of what is not written is touched.
+Result<std::unique_ptr<std::byte[]>> memory_for(const engine::Plan& plan) {
+  std::unique_ptr<std::byte[]> slot(new (std::nothrow) std::byte[plan.layout.slot_bytes()]);
+  if (slot == nullptr)
+    return error(Code::kResourceExhausted, "there is no memory for a batch of " +
+                                               std::to_string(plan.layout.slot_bytes()) +
+                                               " bytes: lower batch.size");
+  return slot;
+}
+
+Status make(const std::shared_ptr<engine::Run>& run, const std::shared_ptr<OneBatch>& batch,
+            engine::Executor& executor) {
+  const engine::StreamId stream = executor.open_stream(run, batch);
+  Status made = batch->wait();
+  executor.close_stream(stream);
+  return made;
+}
+
 }  // namespace
+
+Status make_trial(const std::shared_ptr<engine::Run>& run, StepAt at, const source::BatchRows& rows,
+                  engine::Executor& executor) {
+  SPDLD_ASSIGN(std::unique_ptr<std::byte[]> slot, memory_for(run->plan()));
+  return make(run, std::make_shared<OneBatch>(at, rows, std::move(slot)), executor);
+}
 
 Result<PreviewView> make_preview(const PipelineVersion& pipeline, std::uint64_t rows,
                                  engine::Executor& executor, const Clock& clock) {
@@ -76,19 +102,11 @@ Result<PreviewView> make_preview(const PipelineVersion& pipeline, std::uint64_t 
   const std::uint64_t seed = plan.spec.seed;
   auto run = std::make_shared<engine::Run>(pipeline.plan, pipeline.source,
                                            source::Sampler(items, plan.spec.shuffle, seed), seed,
-                                           executor.threads(), 1.0, clock);
-  // Laid out as for a whole batch, of which only the first rows are written: no page of the rest is
-  // touched.
-  std::unique_ptr<std::byte[]> slot(new (std::nothrow) std::byte[plan.layout.slot_bytes()]);
-  if (slot == nullptr)
-    return error(Code::kResourceExhausted, "there is no memory for a batch of " +
-                                               std::to_string(plan.layout.slot_bytes()) +
-                                               " bytes: preview with a smaller batch.size");
-  auto batch = std::make_shared<OneBatch>(rows, std::move(slot));
-  const engine::StreamId stream = executor.open_stream(run, batch);
-  Status made = batch->wait();
-  executor.close_stream(stream);
-  if (!made.ok()) return tl::unexpected<Status>(std::move(made));
+                                           executor.threads(), engine::RunLimits{}, clock);
+  SPDLD_ASSIGN(std::unique_ptr<std::byte[]> slot, memory_for(plan));
+  const auto batch = std::make_shared<OneBatch>(
+      StepAt{}, source::BatchRows{.first = 0, .rows = rows, .valid = rows}, std::move(slot));
+  SPDLD_TRY(make(run, batch, executor));
 
   PreviewView view;
   view.tensors = plan.tensors;

@@ -30,6 +30,26 @@ class Service {
 
   virtual Result<PipelineView> apply(const Caller& caller, const ApplyRequest& request,
                                      const Progress& progress) = 0;
+  // Applies, and changes running jobs to it: all of them at one step of their own, or none.
+  // Whatever fails leaves everything as it was.
+  virtual Result<SwapView> swap(const Caller& caller, const ApplyRequest& request,
+                                const SwapRequest& jobs, const Progress& progress) = 0;
+  // The same in two steps, for a job that several daemons feed. Only SwapAt::kStep is taken. Until
+  // it is committed or aborted, or SwapView::hold_ms have passed, no shard goes beyond the point;
+  // so within that time a commit does not fail. Committing or aborting twice is no error.
+  virtual Result<SwapView> prepare_swap(const Caller& caller, const ApplyRequest& request,
+                                        const SwapRequest& jobs, const Progress& progress) = 0;
+  virtual Result<SwapView> commit_swap(const Caller& caller, const std::string& token) = 0;
+  virtual Status abort_swap(const Caller& caller, const std::string& token) = 0;
+  // The versions of a pipeline, oldest first.
+  virtual Result<std::vector<RevisionView>> history(const Caller& caller,
+                                                    std::string_view pipeline) = 0;
+  // Applies an earlier version again, as a new one. Without `version`: the one before the current.
+  // With `jobs`, these change to it as by swap().
+  virtual Result<SwapView> rollback(const Caller& caller, std::string_view pipeline,
+                                    std::optional<std::uint32_t> version,
+                                    const std::optional<SwapRequest>& jobs,
+                                    const Progress& progress) = 0;
   // The physical plan as text, without applying it; also says whether it fits the arena budget.
   virtual Result<std::string> explain(const Caller& caller, const ApplyRequest& request,
                                       const Progress& progress) = 0;
@@ -57,6 +77,13 @@ class Service {
   virtual Result<JobView> seek(const Caller& caller, std::string_view job,
                                std::string_view pipeline, std::uint64_t epoch,
                                std::uint64_t step) = 0;
+  // All shards leave out the next `steps` steps that none of them has begun: past a loss spike,
+  // say.
+  virtual Result<JobView> skip(const Caller& caller, std::string_view job,
+                               std::string_view pipeline, std::uint64_t steps) = 0;
+  // What the job may take, from now on.
+  virtual Result<JobView> limit_job(const Caller& caller, std::string_view job,
+                                    std::string_view pipeline, const LimitChange& change) = 0;
   // Re-shards: from the next step that no shard has begun, the rest of the epoch is dealt out anew.
   virtual Result<JobView> resize_job(const Caller& caller, std::string_view job,
                                      std::string_view pipeline, std::uint32_t num_shards) = 0;

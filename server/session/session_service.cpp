@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "engine/explain.h"
 #include "session/preview.h"
+#include "session/records.h"
 #include "spec/parse.h"
 
 namespace spdld::session {
@@ -31,13 +32,6 @@ std::map<std::string, std::string> environment_for(const std::string& yaml) {
   return variables;
 }
 
-Catalogue::Progress listing_progress(const Service::Progress& progress) {
-  if (!progress) return nullptr;
-  return [&progress](std::uint64_t items, const std::string& what) {
-    return progress(items, 0, what);
-  };
-}
-
 // What the kind of arena does not protect against.
 std::string note_of(delivery::ArenaKind kind) {
   switch (kind) {
@@ -52,9 +46,17 @@ std::string note_of(delivery::ArenaKind kind) {
 
 }  // namespace
 
+Catalogue::Progress SessionService::listing_progress(const Progress& progress) {
+  if (!progress) return nullptr;
+  return [&progress](std::uint64_t items, const std::string& what) {
+    return progress(items, 0, what);
+  };
+}
+
 SessionService::SessionService(Sessions& sessions, Facts facts)
     : sessions_(sessions),
       catalogue_(sessions.deps().catalogue),
+      swaps_(sessions),
       facts_(std::move(facts)),
       started_(sessions.deps().clock.now()) {}
 
@@ -92,6 +94,10 @@ void SessionService::restore(const std::vector<std::string>& files) {
     }
   }
   reload(files);
+  if (Status jobs = sessions_.restore([this](std::string warning) { warn(std::move(warning)); });
+      !jobs.ok())
+    warn("the jobs that were declared before are not restored: " + jobs.message());
+  swaps_.restore([this](std::string warning) { warn(std::move(warning)); });
 }
 
 void SessionService::reload(const std::vector<std::string>& files) {
@@ -109,16 +115,18 @@ Status SessionService::apply_file(const std::string& file) {
   SPDLD_ASSIGN(request.yaml, spec::read_text_file(file));
   request.env = environment_for(request.yaml);
   const Caller self{.uid = geteuid(), .pid = getpid()};
-  SPDLD_ASSIGN(PipelinePtr built, catalogue_.build(self.uid, request, nullptr));
+  SPDLD_ASSIGN(const PipelinePtr built, catalogue_.build(self.uid, request, nullptr));
   Store& store = sessions_.deps().store;
   SPDLD_ASSIGN(const std::string applied, store.file_digest(file));
   const std::string digest = built->text_digest();
   if (applied == digest && catalogue_.find(built->name()) != nullptr) return {};
-  if (auto view = put(self, std::move(built)); !view) return view.error();
+  if (auto view = put(self, built, "from " + file); !view) return view.error();
   return store.put_file(file, digest);
 }
 
 PipelineView SessionService::view(const PipelineVersion& pipeline) const {
+  std::uint32_t jobs = 0;
+  for (const auto& [version, running] : sessions_.jobs_on(pipeline.name())) jobs += running;
   return {.name = pipeline.name(),
           .version = pipeline.version,
           .owner = pipeline.owner,
@@ -131,25 +139,29 @@ PipelineView SessionService::view(const PipelineVersion& pipeline) const {
           .content_digest = pipeline.content_digest,
           .batch_size = static_cast<std::uint64_t>(pipeline.plan->spec.batch.size),
           .tensors = pipeline.plan->tensors,
-          .jobs = sessions_.jobs_on(pipeline.name())};
+          .jobs = jobs};
 }
 
 Result<PipelineView> SessionService::apply(const Caller& caller, const ApplyRequest& request,
                                            const Progress& progress) {
-  SPDLD_ASSIGN(PipelinePtr built,
+  SPDLD_ASSIGN(const PipelinePtr built,
                catalogue_.build(caller.uid, request, listing_progress(progress)));
-  if (request.dry_run) return view(*built);
-  return put(caller, std::move(built));
+  if (request.dry_run) {
+    SPDLD_ASSIGN(const PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
+    return view(*numbered);
+  }
+  return put(caller, built, {});
 }
 
-Result<PipelineView> SessionService::put(const Caller& caller, PipelinePtr built) {
+Result<PipelineView> SessionService::put(const Caller& caller, const PipelinePtr& built,
+                                         std::string note) {
+  MutexLock one_at_a_time(sessions_.swapping());
+  SPDLD_TRY(swaps_.check_free(built->name()));
   const PipelinePtr before = catalogue_.find(built->name());
-  SPDLD_ASSIGN(const PipelinePtr put, catalogue_.put(caller.uid, std::move(built)));
+  SPDLD_ASSIGN(const PipelinePtr put, catalogue_.put(caller.uid, built));
   // Also what has not changed: the record of it may have failed the last time.
-  if (Status kept = sessions_.deps().store.put_pipeline({.name = put->name(),
-                                                         .version = put->version,
-                                                         .owner = put->owner,
-                                                         .request = put->request});
+  if (Status kept = sessions_.deps().store.put_pipeline(
+          stored_pipeline(*put), stored_revision(*put, caller.uid, std::move(note)));
       !kept.ok())
     return tl::unexpected<Status>(
         kept.with_context("pipeline '" + put->name() + "' is applied until the daemon restarts"));
@@ -177,7 +189,8 @@ Result<std::string> SessionService::explain(const Caller& caller, const ApplyReq
                           .arena_bytes = delivery::arena_bytes(shape),
                           .arena_used = deps.budget.used_bytes(),
                           .arena_budget = deps.budget.limit_bytes(),
-                          .arena_kind = std::string(delivery::arena_kind_name(deps.arena_kind))});
+                          .arena_kind = std::string(delivery::arena_kind_name(deps.arena_kind)),
+                          .cache = built->cache});
 }
 
 Status SessionService::validate(const Caller& caller, const ApplyRequest& request) {
@@ -215,7 +228,9 @@ Result<std::vector<std::string>> SessionService::classes(const Caller&, std::str
 
 Status SessionService::delete_pipeline(const Caller& caller, std::string_view name) {
   const std::string key(name);
-  if (const std::uint32_t jobs = sessions_.jobs_on(key); jobs > 0)
+  std::uint32_t jobs = 0;
+  for (const auto& [version, running] : sessions_.jobs_on(key)) jobs += running;
+  if (jobs > 0)
     return Status(Code::kFailedPrecondition, "pipeline '" + key + "' is run by " +
                                                  std::to_string(jobs) +
                                                  " job(s): delete them or let them end first");
@@ -258,6 +273,16 @@ Result<JobView> SessionService::resize_job(const Caller& caller, std::string_vie
   return sessions_.resize_job(caller, job, pipeline, num_shards);
 }
 
+Result<JobView> SessionService::skip(const Caller& caller, std::string_view job,
+                                     std::string_view pipeline, std::uint64_t steps) {
+  return sessions_.skip_steps(caller, job, pipeline, steps);
+}
+
+Result<JobView> SessionService::limit_job(const Caller& caller, std::string_view job,
+                                          std::string_view pipeline, const LimitChange& change) {
+  return sessions_.limit_job(caller, job, pipeline, change);
+}
+
 Status SessionService::delete_job(const Caller& caller, std::string_view job,
                                   std::string_view pipeline) {
   return sessions_.delete_job(caller, job, pipeline);
@@ -290,6 +315,7 @@ DaemonView SessionService::daemon(const Caller&) {
                   .batches = totals.batches,
                   .rows = totals.rows,
                   .warnings = catalogue_.warnings()};
+  for (std::string& warning : sessions_.warnings()) view.warnings.push_back(std::move(warning));
   MutexLock lock(mutex_);
   view.warnings.insert(view.warnings.end(), warnings_.begin(), warnings_.end());
   return view;

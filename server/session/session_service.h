@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "session/service.h"
 #include "session/sessions.h"
+#include "session/swaps.h"
 #include "session/views.h"
 
 namespace spdld::session {
@@ -27,9 +29,23 @@ class SessionService final : public Service {
   void restore(const std::vector<std::string>& files);
   // Applies files again, in the same way.
   void reload(const std::vector<std::string>& files);
+  // Every second: what was prepared and never committed is aborted.
+  void tick() { swaps_.tick(); }
 
   Result<PipelineView> apply(const Caller& caller, const ApplyRequest& request,
                              const Progress& progress) override;
+  Result<SwapView> swap(const Caller& caller, const ApplyRequest& request, const SwapRequest& jobs,
+                        const Progress& progress) override;
+  Result<SwapView> prepare_swap(const Caller& caller, const ApplyRequest& request,
+                                const SwapRequest& jobs, const Progress& progress) override;
+  Result<SwapView> commit_swap(const Caller& caller, const std::string& token) override;
+  Status abort_swap(const Caller& caller, const std::string& token) override;
+  Result<std::vector<RevisionView>> history(const Caller& caller,
+                                            std::string_view pipeline) override;
+  Result<SwapView> rollback(const Caller& caller, std::string_view pipeline,
+                            std::optional<std::uint32_t> version,
+                            const std::optional<SwapRequest>& jobs,
+                            const Progress& progress) override;
   Result<std::string> explain(const Caller& caller, const ApplyRequest& request,
                               const Progress& progress) override;
   Status validate(const Caller& caller, const ApplyRequest& request) override;
@@ -51,6 +67,10 @@ class SessionService final : public Service {
                                 std::optional<std::uint64_t> to) override;
   Result<JobView> seek(const Caller& caller, std::string_view job, std::string_view pipeline,
                        std::uint64_t epoch, std::uint64_t step) override;
+  Result<JobView> skip(const Caller& caller, std::string_view job, std::string_view pipeline,
+                       std::uint64_t steps) override;
+  Result<JobView> limit_job(const Caller& caller, std::string_view job, std::string_view pipeline,
+                            const LimitChange& change) override;
   Result<JobView> resize_job(const Caller& caller, std::string_view job, std::string_view pipeline,
                              std::uint32_t num_shards) override;
   Status delete_job(const Caller& caller, std::string_view job, std::string_view pipeline) override;
@@ -63,14 +83,18 @@ class SessionService final : public Service {
   std::vector<FailureView> failures(const Caller& caller) override;
 
  private:
+  // How far a listing has come, told to who called; `progress` outlives it.
+  static Catalogue::Progress listing_progress(const Progress& progress);
   PipelineView view(const PipelineVersion& pipeline) const;
+  SwapView view(const Swap& swap) const;
   void restore_one(const StoredPipeline& stored) SPDLD_EXCLUDES(mutex_);
-  Result<PipelineView> put(const Caller& caller, PipelinePtr built);
+  Result<PipelineView> put(const Caller& caller, const PipelinePtr& built, std::string note);
   Status apply_file(const std::string& file);
   void warn(std::string warning) SPDLD_EXCLUDES(mutex_);
 
   Sessions& sessions_;
   Catalogue& catalogue_;
+  Swaps swaps_;
   const Facts facts_;
   const std::chrono::nanoseconds started_;
   Mutex mutex_;

@@ -15,20 +15,37 @@ constexpr int kAttachThreads = 4;
 
 }  // namespace
 
-Sessions::Sessions(SessionsDeps deps) : deps_(deps), slow_("spdld-attach", kAttachThreads) {}
+Sessions::Sessions(SessionsDeps deps)
+    : deps_(deps),
+      started_(deps.clock.now()),
+      streams_(deps.executor, deps.arenas, deps.arena_kind, deps.clock),
+      slow_("spdld-attach", kAttachThreads) {}
 
 Sessions::~Sessions() { stop(); }
 
+void Sessions::suspend() {
+  keep();
+  MutexLock lock(mutex_);
+  suspended_ = true;
+}
+
 void Sessions::stop() {
   slow_.stop();
-  std::vector<std::shared_ptr<Feed>> feeds;
+  keep();  // where everybody was, for the next daemon
+  std::vector<std::shared_ptr<Consumer>> consumers;
   {
     MutexLock lock(mutex_);
     for (const auto& [id, session] : sessions_) {
-      if (session->feed != nullptr) feeds.push_back(session->feed);
+      if (session->consumer != nullptr) consumers.push_back(session->consumer);
     }
   }
-  for (const auto& feed : feeds) feed->end();
+  for (const auto& consumer : consumers) consumer->end(true);
+}
+
+std::vector<std::string> Sessions::warnings() const {
+  MutexLock lock(mutex_);
+  if (keep_failed_.ok()) return {};
+  return {"where jobs are is not kept: " + keep_failed_.message()};
 }
 
 std::size_t Sessions::attached() const {
@@ -38,23 +55,53 @@ std::size_t Sessions::attached() const {
 }
 
 void Sessions::heartbeat() {
-  std::vector<SessionPtr> live;
+  struct Waiting {
+    SessionPtr session;
+    std::string job;
+    bool works = false;  // rows were made for it since the last time
+  };
+  std::vector<Waiting> live;
   std::vector<SessionPtr> queued;
+  std::vector<SessionPtr> applying;
   {
     MutexLock lock(mutex_);
+    for (const WaitingApply& waits : applies_) applying.push_back(waits.session);
     for (const auto& [id, session] : sessions_) {
       if (session->closed) continue;
-      if (session->feed != nullptr) live.push_back(session);
       if (session->queued) queued.push_back(session);
+      if (session->consumer == nullptr) continue;
+      const StepAt next = session->consumer->view().next;
+      const engine::Run& run = *session->job->timeline.phase(next)->run;
+      const std::uint64_t tasks = run.fetch_stats().tasks() + run.process_stats().tasks();
+      live.push_back(
+          {session, session->job->key.job, std::exchange(session->seen_tasks, tasks) != tasks});
     }
   }
   for (const SessionPtr& session : queued)
     session->connection->send_progress(0, 0, "other consumers attach first");
-  for (const SessionPtr& session : live) {
-    const std::string reason = session->feed->waits_for();
+  for (const SessionPtr& session : applying)
+    session->connection->send_progress(0, 0, "the change of the pipeline is being prepared");
+  for (const Waiting& waiting : live) {
+    std::string reason = waiting.session->consumer->waits_for();
+    if (reason.empty() && waiting.works && waiting.session->consumer->starves())
+      reason = "the next batch is in the making";
     if (!reason.empty())
-      session->connection->send_progress(0, 0, "job '" + session->job->key.job + "': " + reason);
+      waiting.session->connection->send_progress(0, 0, "job '" + waiting.job + "': " + reason);
   }
+}
+
+void Sessions::tick(BlockingPool::Task more) {
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(keeping_, true)) return;  // the disk is slow: the next time
+  }
+  slow_.post([this, more = std::move(more)] {
+    streams_.tick();
+    keep();
+    if (more) more();
+    MutexLock lock(mutex_);
+    keeping_ = false;
+  });
 }
 
 SessionPtr Sessions::find(const delivery::Connection& connection) const {
@@ -63,7 +110,7 @@ SessionPtr Sessions::find(const delivery::Connection& connection) const {
   return found == sessions_.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<Feed> Sessions::feed_of(const delivery::Connection& connection) const {
+std::shared_ptr<Consumer> Sessions::consumer_of(const delivery::Connection& connection) const {
   MutexLock lock(routes_mutex_);
   const auto found = routes_.find(connection.id());
   return found == routes_.end() ? nullptr : found->second;
@@ -81,14 +128,14 @@ void Sessions::attach(const delivery::ConnectionPtr& connection, delivery::Attac
 }
 
 void Sessions::release(delivery::Connection& connection, std::uint64_t lease) {
-  if (const auto feed = feed_of(connection)) feed->release(lease);
+  if (const auto consumer = consumer_of(connection)) consumer->release(lease);
 }
 
 void Sessions::seek(delivery::Connection& connection, const delivery::SeekRequest& request) {
-  const auto feed = feed_of(connection);
-  if (feed == nullptr) return;
-  Status sought =
-      feed->seek({request.to.epoch, request.to.step}, request.to.position, request.serial);
+  const auto consumer = consumer_of(connection);
+  if (consumer == nullptr) return;
+  Status sought = consumer->seek({request.to.epoch, request.to.step}, request.to.position,
+                                 request.skip, request.serial);
   if (!sought.ok()) connection.fail(sought.with_context("seek"));
 }
 
@@ -96,14 +143,16 @@ void Sessions::query(delivery::Connection& connection, const delivery::QueryRequ
   const SessionPtr session = find(connection);
   if (session == nullptr) return;
   JobPtr job;
+  PhasePtr phase;
   {
     MutexLock lock(mutex_);
     job = session->job;
+    if (job != nullptr) phase = job->timeline.phase(job->here());
   }
   if (job == nullptr) return;
   auto text = std::make_shared<std::string>();
   if (request.kind == wire::QueryKind::kClasses) {
-    for (const std::string& name : job->pipeline->source->classes()) {
+    for (const std::string& name : phase->pipeline->source->classes()) {
       *text += name;
       *text += '\0';
     }
@@ -112,7 +161,9 @@ void Sessions::query(delivery::Connection& connection, const delivery::QueryRequ
   }
   nlohmann::json stats{{"job", job->key.job},
                        {"pipeline", job->key.pipeline},
-                       {"shard", session->shard},
+                       {"shard", session->member.shard},
+                       {"replica", session->member.replica},
+                       {"shared_rows", job->gain->rows.load(std::memory_order_relaxed)},
                        {"replaced", job->failures.replaced()},
                        {"replace_budget", job->failures.budget()},
                        {"stages", nlohmann::json::array()}};
@@ -134,43 +185,50 @@ void Sessions::query(delivery::Connection& connection, const delivery::QueryRequ
 void Sessions::detach(delivery::Connection& connection) {
   const SessionPtr session = find(connection);
   if (session == nullptr) return;
-  std::shared_ptr<Feed> feed;
+  std::shared_ptr<Consumer> consumer;
+  {
+    MutexLock lock(mutex_);
+    consumer = session->consumer;
+  }
+  // First, so that what is kept of the job knows that nobody waits for this one any more.
+  if (consumer != nullptr) consumer->end(false);
+  bool replicated = false;
   {
     MutexLock lock(mutex_);
     leave(session);
-    feed = session->feed;
+    replicated = session->job != nullptr && session->job->replicas > 1;
   }
-  if (feed != nullptr) feed->end();
+  if (replicated) tick();  // at once: another daemon would wait for it
 }
 
 void Sessions::closed(delivery::Connection& connection, delivery::CloseCause cause) {
   const SessionPtr session = find(connection);
   if (session == nullptr) return;
-  std::shared_ptr<Feed> feed;
+  std::shared_ptr<Consumer> consumer;
   {
     MutexLock lock(mutex_);
     leave(session);
-    feed = session->feed;
+    consumer = session->consumer;
   }
   spdlog::info("session {} (pid {}, {}) ended: {}", session->id, connection.peer().pid,
                connection.client(), delivery::close_cause_name(cause));
-  if (feed == nullptr) return;
-  feed->end();
-  feed->retire();
+  if (consumer == nullptr) return;
+  consumer->end(true);
+  consumer->retire();
 }
 
 void Sessions::exited(delivery::Connection& connection) {
   SessionPtr session;
-  std::shared_ptr<Feed> feed;
+  std::shared_ptr<Consumer> consumer;
   {
     MutexLock lock(mutex_);
     const auto found = sessions_.find(connection.id());
     if (found == sessions_.end()) return;
     session = found->second;
     sessions_.erase(found);
-    feed = session->feed;
-    if (feed != nullptr) {
-      const Feed::View view = feed->view();
+    consumer = session->consumer;
+    if (consumer != nullptr) {
+      const Consumer::View view = consumer->view();
       past_.batches += view.batches;
       past_.rows += view.rows;
     }
@@ -179,19 +237,37 @@ void Sessions::exited(delivery::Connection& connection) {
     MutexLock lock(routes_mutex_);  // an attach that was still under way gives out no other now
     routes_.erase(connection.id());
   }
-  if (feed == nullptr) return;
-  if (auto arena = feed->reclaim()) deps_.arenas.give_back(std::move(arena), connection.peer().uid);
+  if (consumer != nullptr) consumer->reclaim();
 }
 
-// The shard is free for another consumer; a job that nobody declared ends with its last one.
+// The place is free for another consumer; a job that nobody declared ends with its last one.
 void Sessions::leave(const SessionPtr& session) {
   session->closed = true;
   if (session->job == nullptr) return;
   Job& job = *session->job;
-  const auto held = job.shards.find(session->shard);
-  if (held == job.shards.end() || held->second != session) return;
-  job.shards.erase(held);
-  if (job.shards.empty() && !job.declared) jobs_.erase(job.key);
+  const auto held = job.members.find(session->member);
+  if (held == job.members.end() || held->second != session) return;
+  if (session->consumer != nullptr) {
+    const Consumer::View view = session->consumer->view();
+    job.left[session->member] = {
+        .next = view.next, .acked = view.acked, .acked_position = view.acked_position};
+    if (!suspended_) job.record_is_old = true;
+  }
+  job.members.erase(held);
+  if (job.members.empty()) end_job(session->job);
+}
+
+void Sessions::end_job(const JobPtr& ended) {
+  const Job& job = *ended;
+  if (job.declared || job.pending || !runs(ended)) return;
+  streams_.forget(job.tag);
+  if (!job.is_private && !job.left.empty()) {
+    const Job::Acknowledged last = job.acknowledged();
+    ended_positions_.push_back(
+        {.key = job.key, .at = last.at, .position = last.position, .kept_unix_ms = 0});
+    if (!suspended_) ended_jobs_.push_back(job.stored());
+  }
+  jobs_.erase(job.key);
 }
 
 bool Sessions::visible(const Caller& caller, const Job& job) const {
@@ -215,6 +291,17 @@ Result<JobPtr> Sessions::find_job(const Caller& caller, std::string_view job,
   }
   if (matches.size() == 1) return matches.front();
   if (matches.empty()) {
+    const auto meant = [&](const JobKey& key) SPDLD_REQUIRES(mutex_) {
+      return key.job == job && (pipeline.empty() || key.pipeline == pipeline) &&
+             (key.uid == caller.uid || deps_.catalogue.is_admin(caller.uid));
+    };
+    if (come_back_s().count() > 0 && std::any_of(expected_.begin(), expected_.end(), meant))
+      return error(Code::kUnavailable,
+                   "job '" + std::string(job) +
+                       "' was read when the daemon stopped, and none of its consumers has come "
+                       "back yet; try again once one is attached, or in " +
+                       std::to_string(come_back_s().count()) +
+                       " s, when it is no longer waited for");
     return error(Code::kNotFound,
                  "there is no job '" + std::string(job) + "'" +
                      (pipeline.empty() ? "" : " on pipeline '" + std::string(pipeline) + "'") +
@@ -230,11 +317,13 @@ Result<JobPtr> Sessions::find_job(const Caller& caller, std::string_view job,
                                            "; say which with --pipeline");
 }
 
-std::uint32_t Sessions::jobs_on(const std::string& pipeline) const {
+std::map<std::uint32_t, std::uint32_t> Sessions::jobs_on(const std::string& pipeline) const {
   MutexLock lock(mutex_);
-  return static_cast<std::uint32_t>(
-      std::count_if(jobs_.begin(), jobs_.end(),
-                    [&](const auto& entry) { return entry.first.pipeline == pipeline; }));
+  std::map<std::uint32_t, std::uint32_t> by_version;
+  for (const auto& [key, job] : jobs_) {
+    if (key.pipeline == pipeline) ++by_version[job->phase().version()];
+  }
+  return by_version;
 }
 
 }  // namespace spdld::session

@@ -4,10 +4,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "session/catalogue.h"
 #include "session/job.h"
 #include "session/store.h"
+#include "session/streams.h"
 
 namespace spdld::session {
 
@@ -33,6 +36,19 @@ struct SessionsDeps {
   Store& store;
   const Clock& clock;
   delivery::ArenaKind arena_kind = delivery::ArenaKind::kMemfd;
+  std::chrono::seconds retain{7 * 24 * 3600};  // what is known of jobs that have ended
+};
+
+// A swap of one job on its way: planned without a lock, then prepared, then committed or aborted.
+struct PlannedSwap {
+  JobPtr job;
+  PhasePtr phase;                                // what it is to run
+  std::map<std::string, std::string> vars = {};  // that its consumers have given by then
+  bool known = false;  // it runs that already, or will: nothing is to be done
+  bool tuned = false;  // nothing differs but what may be tuned at once
+  StepAt from = {};    // once it is prepared
+  bool allow_schema_change = false;
+  PhasePtr base = nullptr;  // what it ran, or was to run, last when this was planned
 };
 
 // The jobs and who is attached to them. Answers consumers on the dispatcher's thread; what may
@@ -43,12 +59,22 @@ class Sessions final : public delivery::DataService {
   explicit Sessions(SessionsDeps deps);
   ~Sessions() override;
 
-  // Declared jobs that an earlier daemon kept. Before the first consumer comes.
-  Status restore() SPDLD_EXCLUDES(mutex_);
+  // Declared jobs that an earlier daemon kept. Before the first consumer comes. What cannot go on
+  // is logged and told to `warn`, and its ranks are refused with the reason until it is deleted.
+  Status restore(const std::function<void(std::string)>& warn) SPDLD_EXCLUDES(mutex_);
+  // Before consumers are told good-bye: jobs are kept as they are, for the next daemon to go on
+  // with, and who leaves from now on is expected back there.
+  void suspend() SPDLD_EXCLUDES(mutex_);
   // Ends every session and waits for attaches under way.
   void stop() SPDLD_EXCLUDES(mutex_);
   // Every few seconds: tells those who wait why, and that the daemon lives.
   void heartbeat() SPDLD_EXCLUDES(mutex_);
+  // Every second: keeps positions, and looks after shared streams. Returns at once.
+  void tick(BlockingPool::Task more = nullptr) SPDLD_EXCLUDES(mutex_);
+  // Work of others that may block; dropped once the daemon stops.
+  void run_slowly(BlockingPool::Task task) { slow_.post(std::move(task)); }
+  // What operators are to know: that positions cannot be kept, say.
+  std::vector<std::string> warnings() const SPDLD_EXCLUDES(mutex_);
   // Consumers that are attached, or attaching.
   std::size_t attached() const SPDLD_EXCLUDES(mutex_);
 
@@ -57,6 +83,7 @@ class Sessions final : public delivery::DataService {
   void release(delivery::Connection& connection, std::uint64_t lease) override;
   void seek(delivery::Connection& connection, const delivery::SeekRequest& request) override;
   void query(delivery::Connection& connection, const delivery::QueryRequest& request) override;
+  void apply(delivery::Connection& connection, const delivery::ApplyWish& wish) override;
   void detach(delivery::Connection& connection) override;
   void closed(delivery::Connection& connection, delivery::CloseCause cause) override;
   void exited(delivery::Connection& connection) override;
@@ -74,6 +101,10 @@ class Sessions final : public delivery::DataService {
                            StepAt to) SPDLD_EXCLUDES(mutex_);
   Result<JobView> resize_job(const Caller& caller, std::string_view job, std::string_view pipeline,
                              std::uint32_t num_shards) SPDLD_EXCLUDES(mutex_);
+  Result<JobView> skip_steps(const Caller& caller, std::string_view job, std::string_view pipeline,
+                             std::uint64_t steps) SPDLD_EXCLUDES(mutex_);
+  Result<JobView> limit_job(const Caller& caller, std::string_view job, std::string_view pipeline,
+                            const LimitChange& change) SPDLD_EXCLUDES(mutex_);
   Status delete_job(const Caller& caller, std::string_view job, std::string_view pipeline)
       SPDLD_EXCLUDES(mutex_);
   std::vector<SessionView> sessions(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
@@ -81,7 +112,9 @@ class Sessions final : public delivery::DataService {
       SPDLD_EXCLUDES(mutex_);
   std::vector<StageView> stages(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
   std::vector<FailureView> failures(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
-  std::uint32_t jobs_on(const std::string& pipeline) const SPDLD_EXCLUDES(mutex_);
+  // Jobs that run it, by version.
+  std::map<std::uint32_t, std::uint32_t> jobs_on(const std::string& pipeline) const
+      SPDLD_EXCLUDES(mutex_);
   struct Totals {
     std::uint32_t sessions = 0;
     std::uint32_t jobs = 0;
@@ -90,54 +123,155 @@ class Sessions final : public delivery::DataService {
   };
   Totals totals() const SPDLD_EXCLUDES(mutex_);
 
+  // What each of the jobs would run, tried out by making a batch of it. Slow.
+  Result<std::vector<PlannedSwap>> plan_swaps(const Caller& caller, const PipelinePtr& pipeline,
+                                              const SwapRequest& request,
+                                              const Catalogue::Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
+  // All shards of all the jobs make ready, each job at a step of its own, and go no further; or
+  // nothing is done.
+  Status prepare_swaps(std::vector<PlannedSwap>& swaps, const SwapAt& at) SPDLD_EXCLUDES(mutex_);
+  // As they are kept while they are prepared; those of private jobs are not.
+  static std::vector<StoredSwap> stored_swaps(const std::vector<PlannedSwap>& swaps);
+  // The same again after a restart, before the first consumer: its job halts at the point.
+  Result<PlannedSwap> restore_swap(const StoredSwap& kept) SPDLD_EXCLUDES(mutex_);
+  // How the jobs are kept until it is committed, and from then on; private ones are not.
+  std::vector<StoredJob> stored_before(const std::vector<PlannedSwap>& swaps) const
+      SPDLD_EXCLUDES(mutex_);
+  std::vector<StoredJob> stored_after(const std::vector<PlannedSwap>& swaps) const
+      SPDLD_EXCLUDES(mutex_);
+  void commit_swaps(const std::vector<PlannedSwap>& swaps) SPDLD_EXCLUDES(mutex_);
+  void abort_swaps(const std::vector<PlannedSwap>& swaps) SPDLD_EXCLUDES(mutex_);
+
+  // Held while a job changes and its record with it, so that keep() does not write an older one
+  // over that. Taken between swapping() and mutex_.
+  Mutex& records() SPDLD_RETURN_CAPABILITY(records_) { return records_; }
+  // Held from planning swaps until they are committed or prepared: one at a time.
+  Mutex& swapping() SPDLD_RETURN_CAPABILITY(swapping_) { return swapping_; }
+
   const SessionsDeps& deps() const { return deps_; }
 
  private:
-  // On the blocking pool.
+  // Attaching, on the blocking pool: attach.cpp.
   void attach_slowly(const SessionPtr& session, const delivery::AttachRequest& request);
   Status try_attach(const SessionPtr& session, const delivery::AttachRequest& request);
   Result<PipelinePtr> pipeline_for(const SessionPtr& session,
                                    const delivery::AttachRequest& request);
-  // The job that the request means, and the session's shard in it.
-  Status claim(const SessionPtr& session, const PipelinePtr& pipeline,
-               const delivery::AttachRequest& request) SPDLD_EXCLUDES(mutex_);
+  // The job that the request means, and the session's place in it. `revived` is what is known of it
+  // from before, if anything is.
+  Status claim(const SessionPtr& session, const JobKey& key, const PipelinePtr& pipeline,
+               const delivery::AttachRequest& request, const JobPtr& revived)
+      SPDLD_EXCLUDES(mutex_);
   // Sends the consumer on its way. Its last word: whatever fails has failed before.
-  Status begin(const SessionPtr& session, const delivery::AttachRequest& request,
-               std::uint32_t credits, std::unique_ptr<delivery::Arena> arena)
+  Status begin(const SessionPtr& session, const delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);
   Result<JobPtr> join_job(const JobKey& key, const PipelinePtr& pipeline,
-                          const delivery::AttachRequest& request) SPDLD_REQUIRES(mutex_);
-  Status check_facts(const Job& job, const delivery::AttachRequest& request) const;
+                          const delivery::AttachRequest& request, const JobPtr& revived)
+      SPDLD_REQUIRES(mutex_);
+  static Status check_facts(const Job& job, const delivery::AttachRequest& request);
   static Status check_shard(const Job& job, const delivery::AttachRequest& request);
   Status claim_shard(const SessionPtr& session, const JobPtr& job,
                      const delivery::AttachRequest& request) SPDLD_REQUIRES(mutex_);
-  Result<JobPtr> make_job(JobKey key, PipelinePtr pipeline, std::uint64_t seed,
-                          std::uint32_t num_shards, bool is_private);
   // Where a consumer begins.
   struct Place {
     StepAt at;
-    std::optional<std::uint64_t> position;  // as its cursor says
+    std::optional<std::uint64_t> position = std::nullopt;  // as its cursor says
+    bool follows = false;
   };
-  static Result<Place> place_of(const Job& job, std::uint32_t shard,
-                                const delivery::AttachRequest& request);
+  static Status check_cursor(const Job& job, const delivery::AttachRequest& request);
+  static Result<Place> place_of(Job& job, Member member, const delivery::AttachRequest& request);
+  // The first consumer of a job, or of a new run of it, decides where all begin.
+  Status place_first(Job& job, const delivery::AttachRequest& request,
+                     const std::optional<StoredPosition>& ledger) SPDLD_REQUIRES(mutex_);
 
+  // Jobs and what is kept of them: records.cpp.
+  Result<PhasePtr> make_phase(const PipelinePtr& pipeline, std::uint64_t seed) const;
+  Result<JobPtr> make_job(JobKey key, Timeline timeline, std::uint64_t seed, bool is_private);
+  Result<JobPtr> make_job(JobKey key, const PipelinePtr& pipeline, std::uint64_t seed,
+                          std::uint32_t num_shards, bool is_private);
+  Result<JobPtr> rebuild(const StoredJob& stored);
+  // What an earlier daemon, or an earlier run of the job, left on disk, as far as this request goes
+  // on with it.
+  Result<JobPtr> revive(const JobKey& key, const delivery::AttachRequest& request)
+      SPDLD_EXCLUDES(mutex_);
+  Result<std::optional<StoredPosition>> kept_position(const JobKey& key);
+  void keep() SPDLD_EXCLUDES(mutex_);
+  Status keep_now(Job& job) SPDLD_REQUIRES(mutex_, records_);
+  // What is not on disk yet of jobs that have ended.
+  void forget_ended(const JobKey& key) SPDLD_REQUIRES(mutex_, records_);
+
+  // Operating: operate.cpp, swap.cpp.
   Result<JobPtr> find_job(const Caller& caller, std::string_view job,
                           std::string_view pipeline) const SPDLD_REQUIRES(mutex_);
+  // Nothing of the job is begun until go_on(). The first step that no shard has begun; the job's
+  // timeline is then what its furthest consumer reads by.
+  static StepAt hold(Job& job);
+  static void go_on(const Job& job);
+  // Another deal from the first step that no shard has begun: `position` says where that begins.
+  Result<JobView> deal_anew(const JobPtr& job, std::uint32_t num_shards, std::uint64_t skip)
+      SPDLD_REQUIRES(mutex_, records_);
+  // The step that is meant, whether or not the job can change there.
+  static Result<StepAt> asked_step(const Job& job, const SwapAt& at, StepAt frontier);
+  static Status check_feeds_all(const Job& job);
+  static Status check_swap(const PlannedSwap& swap, StepAt from, StepAt frontier);
+  static Status place_swap(PlannedSwap& swap, const SwapAt& at, StepAt frontier);
+  Result<PlannedSwap> plan_swap(const JobPtr& job, const PipelinePtr& pipeline,
+                                const std::map<std::string, std::string>& more_vars,
+                                const SwapRequest& request, const Catalogue::Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
+  bool runs(const JobPtr& job) const SPDLD_REQUIRES(mutex_);  // nobody deleted or replaced it
+  Status prepare_swap(PlannedSwap& swap, const SwapAt& at) SPDLD_REQUIRES(mutex_);
+  void abort_swap(const PlannedSwap& swap) SPDLD_REQUIRES(mutex_);
+  // What consumers ask for, one after the other, on the blocking pool.
+  struct WaitingApply {
+    SessionPtr session;
+    delivery::ApplyWish wish;
+  };
+  void apply_waiting() SPDLD_EXCLUDES(mutex_);
+  void answer_apply(const WaitingApply& waiting) SPDLD_EXCLUDES(mutex_);
+  Result<PlannedSwap> apply_vars(const SessionPtr& session, const delivery::ApplyWish& wish)
+      SPDLD_EXCLUDES(mutex_);
+  // Fails while the job cannot be changed: a swap is prepared, or consumers are yet to come back.
+  Status check_settled(const Job& job) const SPDLD_REQUIRES(mutex_);
+  // For so long after a start, consumers that an earlier daemon had are expected back.
+  static constexpr std::chrono::seconds kComeBack{60};
+  std::chrono::seconds come_back_s() const;  // so much of it is left
+  bool awaits(const Job& job) const;
+
   bool visible(const Caller& caller, const Job& job) const;
   SessionPtr find(const delivery::Connection& connection) const SPDLD_EXCLUDES(mutex_);
-  std::shared_ptr<Feed> feed_of(const delivery::Connection& connection) const
+  std::shared_ptr<Consumer> consumer_of(const delivery::Connection& connection) const
       SPDLD_EXCLUDES(routes_mutex_);
   void leave(const SessionPtr& session) SPDLD_REQUIRES(mutex_);
+  // Nobody is attached. A declared job, and one that is about to change, stays.
+  void end_job(const JobPtr& job) SPDLD_REQUIRES(mutex_);
+  void limits_changed(const Job& job);
 
   const SessionsDeps deps_;
+  const std::chrono::nanoseconds started_;
+  Streams streams_;
+  std::atomic<JobTag> next_tag_{1};
+  Mutex swapping_;  // taken before records_
+  Mutex records_;   // taken before mutex_
   mutable Mutex mutex_;
+  std::deque<WaitingApply> applies_ SPDLD_GUARDED_BY(mutex_);  // the first one is under way
   std::map<JobKey, JobPtr> jobs_ SPDLD_GUARDED_BY(mutex_);
+  // Undeclared, read when an earlier daemon died, and not heard of since.
+  std::set<JobKey> expected_ SPDLD_GUARDED_BY(mutex_);
+  std::map<JobKey, std::string> broken_ SPDLD_GUARDED_BY(mutex_);  // declared, and why they rest
   std::map<std::uint64_t, SessionPtr> sessions_ SPDLD_GUARDED_BY(mutex_);  // by connection
   Totals past_ SPDLD_GUARDED_BY(mutex_);                                   // of sessions that ended
+  // Of jobs that have ended and are not on disk so yet; the latest kMostEnded.
+  std::vector<StoredJob> ended_jobs_ SPDLD_GUARDED_BY(mutex_);
+  std::vector<StoredPosition> ended_positions_ SPDLD_GUARDED_BY(mutex_);
+  bool suspended_ SPDLD_GUARDED_BY(mutex_) = false;
+  bool keeping_ SPDLD_GUARDED_BY(mutex_) = false;
+  Status keep_failed_ SPDLD_GUARDED_BY(mutex_);  // the last time; logged once
+  std::chrono::nanoseconds forgot_at_ SPDLD_GUARDED_BY(mutex_){0};
   // Where releases go, by connection. A lock of its own, taken last: a job that is written to disk
   // under mutex_ must hold up no consumer.
   mutable Mutex routes_mutex_;
-  std::map<std::uint64_t, std::shared_ptr<Feed>> routes_ SPDLD_GUARDED_BY(routes_mutex_);
+  std::map<std::uint64_t, std::shared_ptr<Consumer>> routes_ SPDLD_GUARDED_BY(routes_mutex_);
   BlockingPool slow_;
 };
 

@@ -7,137 +7,44 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
+
+#include "session/statement.h"
+#include "session/stored_json.h"
 
 namespace spdld::session {
 namespace {
 
-using nlohmann::json;
-
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 
 constexpr const char* kSchema = R"sql(
   CREATE TABLE IF NOT EXISTS pipelines (
     name TEXT PRIMARY KEY, version INTEGER NOT NULL, owner INTEGER NOT NULL, request TEXT NOT NULL);
+  CREATE TABLE IF NOT EXISTS revisions (
+    name TEXT NOT NULL, version INTEGER NOT NULL, applied_unix_ms INTEGER NOT NULL,
+    applied_by INTEGER NOT NULL, digest TEXT NOT NULL, note TEXT NOT NULL, request TEXT NOT NULL,
+    PRIMARY KEY (name, version));
   CREATE TABLE IF NOT EXISTS files (path TEXT PRIMARY KEY, digest TEXT NOT NULL);
   CREATE TABLE IF NOT EXISTS jobs (
-    uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL, state TEXT NOT NULL,
-    PRIMARY KEY (uid, job, pipeline));
+    uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL, declared INTEGER NOT NULL,
+    kept_unix_ms INTEGER NOT NULL, state TEXT NOT NULL, PRIMARY KEY (uid, job, pipeline));
+  CREATE TABLE IF NOT EXISTS positions (
+    uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL, epoch INTEGER NOT NULL,
+    step INTEGER NOT NULL, position INTEGER NOT NULL, kept_unix_ms INTEGER NOT NULL,
+    PRIMARY KEY (uid, job, pipeline)) WITHOUT ROWID;
   CREATE TABLE IF NOT EXISTS replaced (
     uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL, item INTEGER NOT NULL,
     PRIMARY KEY (uid, job, pipeline, item)) WITHOUT ROWID;
+  CREATE TABLE IF NOT EXISTS prepared (
+    token TEXT PRIMARY KEY, until_unix_ms INTEGER NOT NULL, committed INTEGER NOT NULL,
+    state TEXT NOT NULL);
 )sql";
 
-// What is not UTF-8 cannot be kept, and would not be the same when it came back.
-Result<std::string> text_of(const json& value, const std::string& what) {
-  try {
-    return value.dump();
-  } catch (const json::exception&) {
-    return error(Code::kInvalidArgument, what +
-                                             " cannot be kept: its name, text or one of its "
-                                             "variables is not UTF-8; write it in UTF-8");
-  }
-}
-
-Result<std::string> request_text(const StoredPipeline& pipeline) {
-  const ApplyRequest& request = pipeline.request;
-  return text_of(json{{"yaml", request.yaml},
-                      {"file", request.file},
-                      {"vars", request.vars},
-                      {"env", request.env}},
-                 "pipeline '" + pipeline.name + "'");
-}
-
-ApplyRequest parse_request(const std::string& text) {
-  const json value = json::parse(text);
-  ApplyRequest request;
-  value.at("yaml").get_to(request.yaml);
-  value.at("file").get_to(request.file);
-  value.at("vars").get_to(request.vars);
-  value.at("env").get_to(request.env);
-  return request;
-}
-
-Result<std::string> job_text(const StoredJob& job) {
-  json cuts = json::array();
-  for (const Timeline::Cut& cut : job.cuts)
-    cuts.push_back({cut.from.epoch, cut.from.step, cut.position, cut.num_shards});
-  json value{{"num_shards", job.request.num_shards},
-             {"replicas", job.request.replicas},
-             {"vars", job.request.vars},
-             {"manual", job.request.epochs == EpochMode::kManual},
-             {"max_epochs", job.request.max_epochs},
-             {"seed", job.seed},
-             {"open_epochs", job.open_epochs},
-             {"start", {job.start.epoch, job.start.step}},
-             {"cuts", cuts}};
-  if (job.request.batch_size) value["batch_size"] = *job.request.batch_size;
-  return text_of(value, "job '" + job.key.job + "'");
-}
-
-StoredJob parse_job(JobKey key, const std::string& text) {
-  const json value = json::parse(text);
-  StoredJob job;
-  job.request.job = key.job;
-  job.request.pipeline = key.pipeline;
-  job.key = std::move(key);
-  value.at("num_shards").get_to(job.request.num_shards);
-  value.at("replicas").get_to(job.request.replicas);
-  value.at("vars").get_to(job.request.vars);
-  job.request.epochs = value.at("manual").get<bool>() ? EpochMode::kManual : EpochMode::kAuto;
-  value.at("max_epochs").get_to(job.request.max_epochs);
-  value.at("seed").get_to(job.seed);
-  job.request.seed = job.seed;
-  value.at("open_epochs").get_to(job.open_epochs);
-  job.start = {value.at("start").at(0).get<std::uint64_t>(),
-               value.at("start").at(1).get<std::uint64_t>()};
-  for (const json& cut : value.at("cuts"))
-    job.cuts.push_back({.from = {cut.at(0).get<std::uint64_t>(), cut.at(1).get<std::uint64_t>()},
-                        .position = cut.at(2).get<std::uint64_t>(),
-                        .num_shards = cut.at(3).get<std::uint32_t>()});
-  if (value.contains("batch_size"))
-    job.request.batch_size = value["batch_size"].get<std::uint64_t>();
-  return job;
-}
+// For so long after its hold a prepared swap that was committed is known to have been.
+constexpr std::int64_t kKeepCommittedMs = 3'600'000;
 
 }  // namespace
-
-// A prepared statement, finalised when it goes.
-class Store::Statement {
- public:
-  Statement(sqlite3* db, const char* sql) { sqlite3_prepare_v2(db, sql, -1, &statement_, nullptr); }
-  ~Statement() { sqlite3_finalize(statement_); }
-  Statement(const Statement&) = delete;
-  Statement& operator=(const Statement&) = delete;
-
-  Statement& bind(std::int64_t value) {
-    sqlite3_bind_int64(statement_, ++bound_, value);
-    return *this;
-  }
-  Statement& bind(const std::string& value) {
-    sqlite3_bind_text(statement_, ++bound_, value.data(), static_cast<int>(value.size()),
-                      SQLITE_TRANSIENT);
-    return *this;
-  }
-  Statement& bind(const JobKey& key) {
-    return bind(static_cast<std::int64_t>(key.uid)).bind(key.job).bind(key.pipeline);
-  }
-  int step() { return statement_ == nullptr ? SQLITE_ERROR : sqlite3_step(statement_); }
-  std::int64_t number(int column) const { return sqlite3_column_int64(statement_, column); }
-  std::string text(int column) const {
-    const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
-    return bytes == nullptr
-               ? std::string()
-               : std::string(bytes,
-                             static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
-  }
-
- private:
-  sqlite3_stmt* statement_ = nullptr;
-  int bound_ = 0;
-};
 
 Result<std::unique_ptr<Store>> Store::open(const std::string& state_dir) {
   std::error_code failed;
@@ -169,14 +76,21 @@ Status Store::migrate() {
   ::chmod(path_.c_str(), S_IRUSR | S_IWUSR);  // job names and resolved env are nobody else's
   constexpr int kBusyTimeoutMs = 5000;
   sqlite3_busy_timeout(db_, kBusyTimeoutMs);
+  std::int64_t known = 0;
   {
     Statement version(db_, "PRAGMA user_version");
     if (version.step() != SQLITE_ROW) return failure("read");
-    if (version.number(0) > kSchemaVersion)
+    known = version.number(0);
+    if (known > kSchemaVersion)
       return Status(Code::kFailedPrecondition, path_ + " was written by a newer spdld (schema " +
-                                                   std::to_string(version.number(0)) +
+                                                   std::to_string(known) +
                                                    "): upgrade, or name another state_dir");
   }
+  // Schema 1 kept jobs in a form that says too little: what they had replaced stays, the jobs are
+  // to be declared anew.
+  if (known == 1 &&
+      sqlite3_exec(db_, "DROP TABLE IF EXISTS jobs", nullptr, nullptr, nullptr) != SQLITE_OK)
+    return failure("written");
   // Rollback journal, not WAL: it needs no shared memory, so state_dir may lie on any file system.
   const std::string setup = std::string("PRAGMA synchronous = FULL; BEGIN;") + kSchema +
                             "PRAGMA user_version = " + std::to_string(kSchemaVersion) + "; COMMIT;";
@@ -213,22 +127,92 @@ Status Store::failure(const char* what) {
   }
 }
 
-Status Store::put_pipeline(const StoredPipeline& pipeline) {
-  SPDLD_ASSIGN(const std::string request, request_text(pipeline));
-  MutexLock lock(mutex_);
-  Statement statement(db_, "INSERT OR REPLACE INTO pipelines VALUES (?, ?, ?, ?)");
-  statement.bind(pipeline.name)
-      .bind(static_cast<std::int64_t>(pipeline.version))
-      .bind(static_cast<std::int64_t>(pipeline.owner))
-      .bind(request);
+tl::unexpected<Status> Store::unreadable(const std::string& what, const Status& why) const {
+  return error(Code::kDataLoss, path_ + ": " + what + " cannot be read: " + why.message());
+}
+
+Status Store::begin() {
+  Statement statement(db_, "BEGIN");
   return statement.step() == SQLITE_DONE ? Status() : failure("written");
+}
+
+Status Store::finish(Status outcome) {
+  if (outcome.ok()) {
+    Statement commit(db_, "COMMIT");
+    if (commit.step() == SQLITE_DONE) return {};
+    outcome = failure("written");
+  }
+  Statement rollback(db_, "ROLLBACK");
+  (void)rollback.step();  // a failed COMMIT may have ended it already
+  return outcome;
+}
+
+Status Store::put_pipeline(const StoredPipeline& pipeline, const StoredRevision& revision,
+                           const std::vector<StoredJob>& jobs, const std::string& token) {
+  SPDLD_ASSIGN(const std::string request, request_text(pipeline.name, pipeline.request));
+  MutexLock lock(mutex_);
+  SPDLD_TRY(begin());
+  const auto write = [&]() SPDLD_REQUIRES(mutex_) -> Status {
+    Statement current(db_, "INSERT OR REPLACE INTO pipelines VALUES (?, ?, ?, ?)");
+    current.bind(pipeline.name)
+        .bind(static_cast<std::int64_t>(pipeline.version))
+        .bind(static_cast<std::int64_t>(pipeline.owner))
+        .bind(request);
+    if (current.step() != SQLITE_DONE) return failure("written");
+    // The same version again keeps its first mention.
+    Statement history(db_, "INSERT OR IGNORE INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?)");
+    history.bind(pipeline.name)
+        .bind(static_cast<std::int64_t>(revision.version))
+        .bind(static_cast<std::int64_t>(revision.applied_unix_ms))
+        .bind(static_cast<std::int64_t>(revision.applied_by))
+        .bind(revision.content_digest)
+        .bind(revision.note)
+        .bind(request);
+    if (history.step() != SQLITE_DONE) return failure("written");
+    Statement old(db_, "DELETE FROM revisions WHERE name = ? AND version <= ?");
+    old.bind(pipeline.name).bind(static_cast<std::int64_t>(revision.version) - kMaxRevisions);
+    if (old.step() != SQLITE_DONE) return failure("written");
+    for (const StoredJob& job : jobs) SPDLD_TRY(write_job(job));
+    Statement prepared(db_, "UPDATE prepared SET committed = 1 WHERE token = ?");
+    return prepared.bind(token).step() == SQLITE_DONE ? Status() : failure("written");
+  };
+  return finish(write());
 }
 
 Status Store::remove_pipeline(const std::string& name) {
   MutexLock lock(mutex_);
-  Statement statement(db_, "DELETE FROM pipelines WHERE name = ?");
+  for (const char* sql :
+       {"DELETE FROM pipelines WHERE name = ?", "DELETE FROM revisions WHERE name = ?"}) {
+    Statement statement(db_, sql);
+    statement.bind(name);
+    if (statement.step() != SQLITE_DONE) return failure("written");
+  }
+  return {};
+}
+
+Result<std::vector<StoredRevision>> Store::history(const std::string& name) {
+  MutexLock lock(mutex_);
+  Statement statement(db_,
+                      "SELECT version, applied_unix_ms, applied_by, digest, note, request FROM "
+                      "revisions WHERE name = ? ORDER BY version");
   statement.bind(name);
-  return statement.step() == SQLITE_DONE ? Status() : failure("written");
+  std::vector<StoredRevision> found;
+  int state = statement.step();
+  for (; state == SQLITE_ROW; state = statement.step()) {
+    auto request = parse_request(statement.text(5));
+    if (!request)
+      return unreadable(
+          "version " + std::to_string(statement.number(0)) + " of pipeline '" + name + "'",
+          request.error());
+    found.push_back({.version = static_cast<std::uint32_t>(statement.number(0)),
+                     .applied_unix_ms = static_cast<std::uint64_t>(statement.number(1)),
+                     .applied_by = static_cast<uid_t>(statement.number(2)),
+                     .content_digest = statement.text(3),
+                     .note = statement.text(4),
+                     .request = std::move(*request)});
+  }
+  if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));
+  return found;
 }
 
 Result<std::vector<StoredPipeline>> Store::pipelines() {
@@ -237,15 +221,12 @@ Result<std::vector<StoredPipeline>> Store::pipelines() {
   std::vector<StoredPipeline> found;
   int state = statement.step();
   for (; state == SQLITE_ROW; state = statement.step()) {
-    try {
-      found.push_back({.name = statement.text(0),
-                       .version = static_cast<std::uint32_t>(statement.number(1)),
-                       .owner = static_cast<uid_t>(statement.number(2)),
-                       .request = parse_request(statement.text(3))});
-    } catch (const json::exception& broken) {
-      return error(Code::kDataLoss, path_ + ": pipeline '" + statement.text(0) +
-                                        "' cannot be read: " + broken.what());
-    }
+    auto request = parse_request(statement.text(3));
+    if (!request) return unreadable("pipeline '" + statement.text(0) + "'", request.error());
+    found.push_back({.name = statement.text(0),
+                     .version = static_cast<std::uint32_t>(statement.number(1)),
+                     .owner = static_cast<uid_t>(statement.number(2)),
+                     .request = std::move(*request)});
   }
   if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));
   return found;
@@ -268,17 +249,30 @@ Result<std::string> Store::file_digest(const std::string& path) {
   }
 }
 
-Status Store::put_job(const StoredJob& job) {
+Status Store::write_job(const StoredJob& job) {
   SPDLD_ASSIGN(const std::string state, job_text(job));
-  MutexLock lock(mutex_);
-  Statement statement(db_, "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?)");
-  statement.bind(job.key).bind(state);
+  Statement statement(db_, "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?)");
+  statement.bind(job.key)
+      .bind(static_cast<std::int64_t>(job.declared))
+      .bind(static_cast<std::int64_t>(job.kept_unix_ms))
+      .bind(state);
   return statement.step() == SQLITE_DONE ? Status() : failure("written");
+}
+
+Status Store::put_jobs(const std::vector<StoredJob>& jobs) {
+  MutexLock lock(mutex_);
+  SPDLD_TRY(begin());
+  Status written;
+  for (const StoredJob& job : jobs) {
+    if (written.ok()) written = write_job(job);
+  }
+  return finish(std::move(written));
 }
 
 Status Store::remove_job(const JobKey& key) {
   MutexLock lock(mutex_);
   for (const char* sql : {"DELETE FROM jobs WHERE uid = ? AND job = ? AND pipeline = ?",
+                          "DELETE FROM positions WHERE uid = ? AND job = ? AND pipeline = ?",
                           "DELETE FROM replaced WHERE uid = ? AND job = ? AND pipeline = ?"}) {
     Statement statement(db_, sql);
     if (statement.bind(key).step() != SQLITE_DONE) return failure("written");
@@ -286,22 +280,164 @@ Status Store::remove_job(const JobKey& key) {
   return {};
 }
 
-Result<std::vector<StoredJob>> Store::jobs() {
+Result<std::optional<StoredJob>> Store::job(const JobKey& key) {
+  MutexLock lock(mutex_);
+  Statement statement(
+      db_,
+      "SELECT declared, kept_unix_ms, state FROM jobs WHERE uid = ? AND job = ? AND "
+      "pipeline = ?");
+  switch (statement.bind(key).step()) {
+    case SQLITE_DONE: return std::optional<StoredJob>();
+    case SQLITE_ROW: break;
+    default: return tl::unexpected<Status>(failure("read"));
+  }
+  auto job = parse_job(statement.text(2));
+  if (!job) return unreadable("job '" + key.job + "'", job.error());
+  job->key = key;
+  job->declared = statement.number(0) != 0;
+  job->kept_unix_ms = static_cast<std::uint64_t>(statement.number(1));
+  return std::optional(std::move(*job));
+}
+
+Result<std::vector<StoredJob>> Store::declared_jobs() {
   MutexLock lock(mutex_);
   Statement statement(db_,
-                      "SELECT uid, job, pipeline, state FROM jobs ORDER BY uid, job, pipeline");
+                      "SELECT uid, job, pipeline, kept_unix_ms, state FROM jobs WHERE declared = 1 "
+                      "ORDER BY uid, job, pipeline");
   std::vector<StoredJob> found;
   int state = statement.step();
   for (; state == SQLITE_ROW; state = statement.step()) {
-    try {
-      found.push_back(parse_job({.uid = static_cast<uid_t>(statement.number(0)),
-                                 .job = statement.text(1),
-                                 .pipeline = statement.text(2)},
-                                statement.text(3)));
-    } catch (const json::exception& broken) {
-      return error(Code::kDataLoss,
-                   path_ + ": job '" + statement.text(1) + "' cannot be read: " + broken.what());
+    auto job = parse_job(statement.text(4));
+    if (!job) return unreadable("job '" + statement.text(1) + "'", job.error());
+    job->key = {.uid = static_cast<uid_t>(statement.number(0)),
+                .job = statement.text(1),
+                .pipeline = statement.text(2)};
+    job->declared = true;
+    job->kept_unix_ms = static_cast<std::uint64_t>(statement.number(3));
+    found.push_back(std::move(*job));
+  }
+  if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));
+  return found;
+}
+
+Result<std::vector<JobKey>> Store::running_jobs(std::uint64_t unix_ms) {
+  MutexLock lock(mutex_);
+  Statement statement(db_,
+                      "SELECT uid, job, pipeline, state FROM jobs WHERE declared = 0 AND "
+                      "kept_unix_ms >= ?");
+  statement.bind(static_cast<std::int64_t>(unix_ms));
+  std::vector<JobKey> found;
+  int state = statement.step();
+  for (; state == SQLITE_ROW; state = statement.step()) {
+    const auto job = parse_job(statement.text(3));
+    if (!job || job->ended || job->live_shards.empty()) continue;  // told when its ranks ask for it
+    found.push_back({.uid = static_cast<uid_t>(statement.number(0)),
+                     .job = statement.text(1),
+                     .pipeline = statement.text(2)});
+  }
+  if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));
+  return found;
+}
+
+Status Store::put_positions(const std::vector<StoredPosition>& positions) {
+  MutexLock lock(mutex_);
+  SPDLD_TRY(begin());
+  Status written;
+  for (const StoredPosition& stored : positions) {
+    Statement statement(db_, "INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?, ?, ?, ?)");
+    statement.bind(stored.key)
+        .bind(static_cast<std::int64_t>(stored.at.epoch))
+        .bind(static_cast<std::int64_t>(stored.at.step))
+        .bind(static_cast<std::int64_t>(stored.position))
+        .bind(static_cast<std::int64_t>(stored.kept_unix_ms));
+    if (statement.step() != SQLITE_DONE) {
+      written = failure("written");
+      break;
     }
+  }
+  return finish(std::move(written));
+}
+
+Status Store::remove_position(const JobKey& key) {
+  MutexLock lock(mutex_);
+  Statement statement(db_, "DELETE FROM positions WHERE uid = ? AND job = ? AND pipeline = ?");
+  return statement.bind(key).step() == SQLITE_DONE ? Status() : failure("written");
+}
+
+Result<std::optional<StoredPosition>> Store::position(const JobKey& key) {
+  MutexLock lock(mutex_);
+  Statement statement(db_,
+                      "SELECT epoch, step, position, kept_unix_ms FROM positions WHERE uid = ? AND "
+                      "job = ? AND pipeline = ?");
+  switch (statement.bind(key).step()) {
+    case SQLITE_DONE: return std::optional<StoredPosition>();
+    case SQLITE_ROW: break;
+    default: return tl::unexpected<Status>(failure("read"));
+  }
+  return std::optional(
+      StoredPosition{.key = key,
+                     .at = {static_cast<std::uint64_t>(statement.number(0)),
+                            static_cast<std::uint64_t>(statement.number(1))},
+                     .position = static_cast<std::uint64_t>(statement.number(2)),
+                     .kept_unix_ms = static_cast<std::uint64_t>(statement.number(3))});
+}
+
+Status Store::forget_before(std::uint64_t unix_ms) {
+  MutexLock lock(mutex_);
+  SPDLD_TRY(begin());
+  const auto write = [&]() SPDLD_REQUIRES(mutex_) -> Status {
+    for (const char* sql :
+         {"DELETE FROM jobs WHERE declared = 0 AND kept_unix_ms < ?",
+          "DELETE FROM positions WHERE kept_unix_ms < ? AND (uid, job, pipeline) NOT IN (SELECT "
+          "uid, job, pipeline FROM jobs)"}) {
+      Statement statement(db_, sql);
+      if (statement.bind(static_cast<std::int64_t>(unix_ms)).step() != SQLITE_DONE)
+        return failure("written");
+    }
+    return {};
+  };
+  return finish(write());
+}
+
+Status Store::put_prepared(const StoredPrepared& prepared, const std::vector<StoredJob>& jobs) {
+  SPDLD_ASSIGN(const std::string state, prepared_text(prepared));
+  const auto until = static_cast<std::int64_t>(prepared.until_unix_ms);
+  MutexLock lock(mutex_);
+  SPDLD_TRY(begin());
+  const auto write = [&]() SPDLD_REQUIRES(mutex_) -> Status {
+    Statement old(db_, "DELETE FROM prepared WHERE until_unix_ms < ?");
+    if (old.bind(until - kKeepCommittedMs).step() != SQLITE_DONE) return failure("written");
+    Statement statement(db_, "INSERT INTO prepared VALUES (?, ?, ?, ?)");
+    statement.bind(prepared.token)
+        .bind(until)
+        .bind(static_cast<std::int64_t>(prepared.committed))
+        .bind(state);
+    if (statement.step() != SQLITE_DONE) return failure("written");
+    for (const StoredJob& job : jobs) SPDLD_TRY(write_job(job));
+    return {};
+  };
+  return finish(write());
+}
+
+Status Store::remove_prepared(const std::string& token) {
+  MutexLock lock(mutex_);
+  Statement statement(db_, "DELETE FROM prepared WHERE token = ?");
+  return statement.bind(token).step() == SQLITE_DONE ? Status() : failure("written");
+}
+
+Result<std::vector<StoredPrepared>> Store::prepared() {
+  MutexLock lock(mutex_);
+  Statement statement(
+      db_, "SELECT token, until_unix_ms, committed, state FROM prepared ORDER BY until_unix_ms");
+  std::vector<StoredPrepared> found;
+  int state = statement.step();
+  for (; state == SQLITE_ROW; state = statement.step()) {
+    auto prepared = parse_prepared(statement.text(3));
+    if (!prepared) return unreadable("a prepared swap", prepared.error());
+    prepared->token = statement.text(0);
+    prepared->until_unix_ms = static_cast<std::uint64_t>(statement.number(1));
+    prepared->committed = statement.number(2) != 0;
+    found.push_back(std::move(*prepared));
   }
   if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));
   return found;

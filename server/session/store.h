@@ -13,7 +13,8 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "session/timeline.h"
+#include "session/replica_roll.h"
+#include "session/step_at.h"
 #include "session/views.h"
 
 struct sqlite3;
@@ -33,23 +34,90 @@ struct StoredPipeline {
   std::string name;
   std::uint32_t version = 0;
   uid_t owner = 0;
-  ApplyRequest request;
+  ApplyRequest request = {};
 };
 
-// A job as it was declared, and where it was re-sharded.
+// How a version came to be.
+struct StoredRevision {
+  std::uint32_t version = 0;
+  std::uint64_t applied_unix_ms = 0;
+  uid_t applied_by = 0;
+  std::string content_digest = {};
+  std::string note = {};
+  ApplyRequest request = {};
+};
+
+// What a job runs: complete, so that it does not matter what becomes of the pipeline's name.
+struct StoredPhase {
+  std::uint32_t version = 0;
+  uid_t owner = 0;  // of the pipeline
+  ApplyRequest request = {};
+  std::optional<std::uint64_t> batch_size;  // other than the text's
+};
+
+struct StoredCut {
+  StepAt from;
+  std::uint64_t position = 0;
+  std::uint32_t num_shards = 1;
+  std::uint32_t phase = 0;  // index
+};
+
+// A job: what it was declared or first attached with, and what was done to it since.
 struct StoredJob {
-  JobKey key;
-  JobRequest request;
+  JobKey key = {};
+  bool declared = false;
+  bool ended = false;  // nobody was attached when it was kept last, and nobody had declared it
+  std::uint32_t incarnation = 0;
   std::uint64_t seed = 0;
+  std::uint32_t replicas = 1;
+  EpochMode epochs = EpochMode::kAuto;
   std::uint64_t open_epochs = 0;
+  std::uint64_t max_epochs = 0;
+  JobLimits limits;
+  std::map<std::string, std::string> vars;
+  std::optional<std::uint64_t> batch_size;
   StepAt start;
-  std::vector<Timeline::Cut> cuts;
+  std::vector<StoredPhase> phases;
+  std::vector<StoredCut> cuts;
+  std::vector<std::uint32_t> live_shards;  // that were being read when it was kept last
+  std::vector<Member> done = {};           // replicas that have said good-bye
+  std::uint64_t kept_unix_ms = 0;
+};
+
+// Up to where a job was acknowledged.
+struct StoredPosition {
+  JobKey key = {};
+  StepAt at;
+  std::uint64_t position = 0;
+  std::uint64_t kept_unix_ms = 0;
+};
+
+// What one job is to change to.
+struct StoredSwap {
+  JobKey key = {};
+  StepAt from;
+  StoredPhase phase = {};
+  std::map<std::string, std::string> vars = {};
+  bool known = false;
+  bool tuned = false;
+};
+
+// A swap in two steps, between them; `committed`, behind them.
+struct StoredPrepared {
+  std::string token;
+  std::uint64_t until_unix_ms = 0;  // then nobody waits for a commit any more
+  bool committed = false;
+  uid_t caller = 0;
+  StoredPipeline pipeline = {};
+  std::vector<StoredSwap> swaps = {};
 };
 
 // What must outlive the daemon: one SQLite file in state_dir. Each call is one transaction, on disk
 // when it returns. Thread-safe; calls wait for each other.
 class Store {
  public:
+  static constexpr int kMaxRevisions = 100;
+
   // Makes state_dir if it is not there. The error of a directory that is read-only, full or another
   // user's says so and what to do.
   static Result<std::unique_ptr<Store>> open(const std::string& state_dir);
@@ -57,18 +125,39 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  Status put_pipeline(const StoredPipeline& pipeline);
+  // A version of a pipeline, its place in the history, and the jobs that change to it: all or none.
+  // `token` names the prepared swap that is committed by it, if it is one.
+  Status put_pipeline(const StoredPipeline& pipeline, const StoredRevision& revision,
+                      const std::vector<StoredJob>& jobs = {}, const std::string& token = {});
+  // With its history.
   Status remove_pipeline(const std::string& name);
   Result<std::vector<StoredPipeline>> pipelines();
+  // Oldest first; the last kMaxRevisions.
+  Result<std::vector<StoredRevision>> history(const std::string& name);
 
   // The content digest of a pipeline file when it was last applied at start; empty: never.
   Status put_file(const std::string& path, const std::string& digest);
   Result<std::string> file_digest(const std::string& path);
 
-  Status put_job(const StoredJob& job);
-  // With what was replaced in it.
+  Status put_jobs(const std::vector<StoredJob>& jobs);
+  // With its position and what was replaced in it.
   Status remove_job(const JobKey& key);
-  Result<std::vector<StoredJob>> jobs();
+  Result<std::optional<StoredJob>> job(const JobKey& key);
+  Result<std::vector<StoredJob>> declared_jobs();
+  // Undeclared ones that were being read when they were kept last, at `unix_ms` or later.
+  Result<std::vector<JobKey>> running_jobs(std::uint64_t unix_ms);
+
+  Status put_positions(const std::vector<StoredPosition>& positions);
+  Status remove_position(const JobKey& key);
+  Result<std::optional<StoredPosition>> position(const JobKey& key);
+  // What is known of undeclared jobs that were kept last before `unix_ms`.
+  Status forget_before(std::uint64_t unix_ms);
+
+  // With the records of its jobs, without which it could not be brought back.
+  Status put_prepared(const StoredPrepared& prepared, const std::vector<StoredJob>& jobs = {});
+  Status remove_prepared(const std::string& token);
+  // Those of the last hour, at least.
+  Result<std::vector<StoredPrepared>> prepared();
 
   // Items that were replaced in a job: they count against its budget for good.
   Status add_replaced(const JobKey& key, std::uint64_t item);
@@ -77,9 +166,11 @@ class Store {
  private:
   explicit Store(std::string path) : path_(std::move(path)) {}
   Status failure(const char* what) SPDLD_REQUIRES(mutex_);
+  tl::unexpected<Status> unreadable(const std::string& what, const Status& why) const;
   Status migrate() SPDLD_EXCLUDES(mutex_);
-
-  class Statement;
+  Status begin() SPDLD_REQUIRES(mutex_);
+  Status finish(Status outcome) SPDLD_REQUIRES(mutex_);  // commits, or rolls back
+  Status write_job(const StoredJob& job) SPDLD_REQUIRES(mutex_);
 
   const std::string path_;
   Mutex mutex_;

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/timeline.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
+
+#include "base/check.h"
 
 namespace spdld::session {
 namespace {
@@ -12,15 +16,82 @@ constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 48;
 
 }  // namespace
 
-void Timeline::cut(const Cut& cut) {
-  while (!cuts_.empty() && cuts_.back().from >= cut.from) cuts_.pop_back();
+Timeline::Timeline(PhasePtr first, std::uint32_t num_shards)
+    : cuts_{{.from = {}, .position = 0, .num_shards = num_shards, .phase = std::move(first)}} {}
+
+Timeline::Timeline(std::vector<Cut> cuts) : cuts_(std::move(cuts)) { SPDLD_CHECK(!cuts_.empty()); }
+
+std::size_t Timeline::index_at(StepAt at) const {
+  std::size_t index = 0;
+  while (index + 1 < cuts_.size() && cuts_[index + 1].from <= at) ++index;
+  return index;
+}
+
+source::Sharding Timeline::sharding_by(std::size_t index, StepAt at) const {
+  const Cut& cut = cuts_[index];
+  const bool here = cut.from.epoch == at.epoch;
+  return source::Sharding(cut.phase->items, cut.phase->tail,
+                          {.base = here ? cut.position : 0,
+                           .first_step = here ? cut.from.step : 0,
+                           .num_shards = cut.num_shards,
+                           .batch = cut.phase->batch});
+}
+
+source::Sharding Timeline::sharding(StepAt at) const { return sharding_by(index_at(at), at); }
+
+void Timeline::rebase(std::size_t first) {
+  for (std::size_t i = first + 1; i < cuts_.size();) {
+    Cut& cut = cuts_[i];
+    const source::Sharding before = sharding_by(i - 1, cut.from);
+    if (cut.from.step > before.end_step()) cut.from = {cut.from.epoch + 1, 0};
+    cut.position = cut.from.step == 0 ? 0 : before.position_of(cut.from.step);
+    if (cut.from <= cuts_[i - 1].from) {
+      cuts_.erase(cuts_.begin() + static_cast<std::ptrdiff_t>(i) - 1);
+    } else {
+      ++i;
+    }
+  }
+}
+
+void Timeline::resize(StepAt from, std::uint64_t position, std::uint32_t num_shards) {
+  const Cut cut{.from = from, .position = position, .num_shards = num_shards, .phase = phase(from)};
+  std::vector<Cut> kept;
+  for (const Cut& before : cuts_) {
+    if (before.from < from) kept.push_back(before);
+  }
+  const std::size_t first = kept.size();
+  kept.push_back(cut);
+  for (const Cut& later : cuts_) {
+    if (later.from <= from || later.phase == kept.back().phase) continue;
+    kept.push_back(later);
+    kept.back().num_shards = num_shards;
+  }
+  cuts_ = std::move(kept);
+  rebase(first);
+}
+
+void Timeline::swap(StepAt from, PhasePtr phase) {
+  const Cut cut{.from = from,
+                .position = from.step == 0 ? 0 : position_of(from),
+                .num_shards = num_shards(),
+                .phase = std::move(phase)};
+  while (cuts_.size() > 1 && cuts_.back().from >= from) cuts_.pop_back();
+  if (cuts_.back().from >= from) cuts_.pop_back();
   cuts_.push_back(cut);
 }
 
+void Timeline::rename(const PhasePtr& phase, const PhasePtr& name) {
+  const PhasePtr before = phase;  // may be one of the cuts' own
+  for (Cut& cut : cuts_) {
+    if (cut.phase == before) cut.phase = name;
+  }
+}
+
 Status Timeline::check(StepAt at, std::uint64_t position) const {
-  if (position > items_)
+  const std::uint64_t items = phase(at)->items;
+  if (position > items)
     return Status(Code::kInvalidArgument, "the position " + std::to_string(position) +
-                                              " lies behind the last of " + std::to_string(items_) +
+                                              " lies behind the last of " + std::to_string(items) +
                                               " items");
   if (at.epoch > kMaxCount || at.step > kMaxCount)
     return Status(Code::kInvalidArgument,
@@ -32,32 +103,81 @@ Status Timeline::check(StepAt at, std::uint64_t position) const {
 void Timeline::resume(StepAt at, std::uint64_t position) {
   const source::Sharding known = sharding(at);
   if (at.step <= known.end_step() && known.position_of(at.step) == position) return;
-  cut({.from = at, .position = position, .num_shards = num_shards()});
+  resize(at, position, num_shards());
 }
 
 void Timeline::redeal(StepAt at, std::uint64_t position) {
-  if (cuts_.empty() || cuts_.back().from <= at) return resume(at, position);
-  cut({.from = at, .position = position, .num_shards = num_shards()});
+  const bool resized_later =
+      std::any_of(cuts_.begin() + static_cast<std::ptrdiff_t>(index_at(at)), cuts_.end(),
+                  [this](const Cut& cut) { return cut.num_shards != num_shards(); });
+  const bool cut_later = std::any_of(cuts_.begin(), cuts_.end(), [&](const Cut& cut) {
+    return cut.from > at && cut.phase == phase(at);
+  });
+  if (!resized_later && !cut_later) return resume(at, position);
+  resize(at, position, num_shards());
 }
 
-source::Sharding Timeline::sharding(StepAt at) const {
-  source::Segment segment{.num_shards = num_shards_, .batch = batch_};
-  for (const Cut& cut : cuts_) {
-    if (cut.from > at) break;
-    segment.num_shards = cut.num_shards;
-    const bool here = cut.from.epoch == at.epoch;
-    segment.base = here ? cut.position : 0;
-    segment.first_step = here ? cut.from.step : 0;
+bool Timeline::gapless() const {
+  for (std::size_t i = 1; i < cuts_.size(); ++i) {
+    if (cuts_[i].from.step > sharding_by(i - 1, cuts_[i].from).end_step()) return false;
   }
-  return source::Sharding(items_, tail_, segment);
+  return true;
+}
+
+std::optional<StepAt> Timeline::next_phase(StepAt at) const {
+  const std::size_t here = index_at(at);
+  for (std::size_t i = here + 1; i < cuts_.size(); ++i) {
+    if (cuts_[i].phase != cuts_[here].phase) return cuts_[i].from;
+  }
+  return std::nullopt;
+}
+
+StepAt Timeline::begin_of(std::uint32_t shard, StepAt at, bool anew) const {
+  StepAt begin = at;
+  for (std::size_t i = index_at(at); i + 1 < cuts_.size(); ++i) {
+    if (shard < cuts_[i].num_shards) {
+      if (!anew) break;
+    } else {
+      begin = std::max(begin, cuts_[i + 1].from);
+    }
+  }
+  return begin;
 }
 
 std::uint64_t Timeline::end_step(std::uint64_t epoch) const {
   return sharding({epoch, std::numeric_limits<std::uint64_t>::max()}).end_step();
 }
 
-std::uint64_t Timeline::steps_per_epoch() const {
-  return source::Sharding(items_, tail_, {.num_shards = num_shards(), .batch = batch_}).end_step();
+StepAt Timeline::settled(StepAt at) const {
+  return at.step < end_step(at.epoch) ? at : StepAt{at.epoch + 1, 0};
+}
+
+std::uint64_t Timeline::position_of(StepAt at) const {
+  const source::Sharding cut = sharding(at);
+  return cut.position_of(std::min(at.step, cut.end_step()));
+}
+
+std::uint64_t Timeline::steps_per_epoch(StepAt at) const {
+  const Phase& now = *phase(at);
+  return source::Sharding(now.items, now.tail, {.num_shards = num_shards(), .batch = now.batch})
+      .end_step();
+}
+
+bool Timeline::same_from(StepAt at, const Timeline& other) const {
+  const std::size_t mine = index_at(at);
+  const std::size_t theirs = other.index_at(at);
+  if (cuts_.size() - mine != other.cuts_.size() - theirs) return false;
+  const auto alike = [](const Cut& a, const Cut& b) {
+    return a.num_shards == b.num_shards && a.phase->same_content(*b.phase);
+  };
+  if (!alike(cuts_[mine], other.cuts_[theirs]) || position_of(at) != other.position_of(at))
+    return false;
+  for (std::size_t i = 1; mine + i < cuts_.size(); ++i) {
+    const Cut& a = cuts_[mine + i];
+    const Cut& b = other.cuts_[theirs + i];
+    if (a.from != b.from || a.position != b.position || !alike(a, b)) return false;
+  }
+  return true;
 }
 
 }  // namespace spdld::session

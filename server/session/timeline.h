@@ -2,43 +2,45 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <tuple>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
-#include "op/order_spec.h"
+#include "session/phase.h"
+#include "session/step_at.h"
 #include "source/sharding.h"
 
 namespace spdld::session {
 
-// A place among a job's steps.
-struct StepAt {
-  std::uint64_t epoch = 0;
-  std::uint64_t step = 0;
-
-  friend auto operator<=>(const StepAt&, const StepAt&) = default;
-};
-
-// Which rows each step of a job has, through resizes and resumed positions: the cut of every epoch
-// into steps and shards. A plain value; each feed has a copy, so that what one shard has begun is
-// never cut anew under it.
+// Which rows each step of a job has, and by which version of its pipeline, through resizes, resumed
+// positions and hot swaps: the cut of every epoch into steps and shards. A plain value; each stream
+// has a copy, so that what one shard has begun is never cut anew under it.
 class Timeline {
  public:
-  // A new cut from here on: the rest of the epoch, and all later epochs, go to this many shards.
+  // A new cut from here on: the rest of the epoch, and all later epochs, go to this many shards in
+  // this phase.
   struct Cut {
     StepAt from;
     std::uint64_t position = 0;  // at which `from` begins
     std::uint32_t num_shards = 1;
+    PhasePtr phase;
 
     friend bool operator==(const Cut&, const Cut&) = default;
   };
 
-  Timeline(std::uint64_t items, Tail tail, std::uint64_t batch, std::uint32_t num_shards)
-      : items_(items), tail_(tail), batch_(batch), num_shards_(num_shards) {}
+  Timeline(PhasePtr first, std::uint32_t num_shards);
+  // As it was kept. `cuts` is not empty and begins at the job's first step.
+  explicit Timeline(std::vector<Cut> cuts);
 
-  // The cut from `cut.from` on; what was said of later steps is forgotten.
-  void cut(const Cut& cut);
+  // So many shards from `from`, which begins at `position`, on. Later changes of phase stay; where
+  // the epoch now ends before one, that begins with the next epoch.
+  void resize(StepAt from, std::uint64_t position, std::uint32_t num_shards);
+  // Another phase from `from` on, whatever was to come after it.
+  void swap(StepAt from, PhasePtr phase);
+
+  // The same work under another name, such as a version that only tunes it.
+  void rename(const PhasePtr& phase, const PhasePtr& name);
 
   // Whether a job can go on at `at` from `position`: what a cursor or an older record says.
   Status check(StepAt at, std::uint64_t position) const;
@@ -46,26 +48,42 @@ class Timeline {
   // What check() takes.
   void resume(StepAt at, std::uint64_t position);
   // The same for all the shards that there are in the end: resizes that came after `at` are not
-  // lived through again.
+  // lived through again. Phases are.
   void redeal(StepAt at, std::uint64_t position);
+
+  // Whether each cut begins no later than where the one before ends: one that was resumed at a step
+  // that its own batches never come to does not, and can be read from there on only.
+  bool gapless() const;
 
   // The cut that holds `at`. Its steps may end before at.step.
   source::Sharding sharding(StepAt at) const;
+  const PhasePtr& phase(StepAt at) const { return cut_at(at).phase; }
+  const PhasePtr& last_phase() const { return cuts_.back().phase; }
+  // The first step after `at` that begins another phase.
+  std::optional<StepAt> next_phase(StepAt at) const;
+  // Where a consumer of the shard that would begin at `at` finds it: a resize may have brought it
+  // later. With `anew`, it has no share in what was dealt out before the shard came last.
+  StepAt begin_of(std::uint32_t shard, StepAt at, bool anew) const;
   // One behind the epoch's last step.
   std::uint64_t end_step(std::uint64_t epoch) const;
-  // Steps of a whole epoch on as many shards as there are in the end.
-  std::uint64_t steps_per_epoch() const;
-  std::uint32_t first_num_shards() const { return num_shards_; }
-  std::uint32_t num_shards() const { return cuts_.empty() ? num_shards_ : cuts_.back().num_shards; }
-  std::uint64_t items() const { return items_; }
+  // `at`, or where the next epoch begins if that is where it points.
+  StepAt settled(StepAt at) const;
+  std::uint64_t position_of(StepAt at) const;  // the epoch's end for a step beyond it
+  // Steps of a whole epoch of the phase that holds `at`, on as many shards as there are in the end.
+  std::uint64_t steps_per_epoch(StepAt at) const;
+  std::uint32_t num_shards() const { return cuts_.back().num_shards; }
   const std::vector<Cut>& cuts() const { return cuts_; }
+  // Whether every step from `at` on has the same rows here and there.
+  bool same_from(StepAt at, const Timeline& other) const;
 
  private:
-  std::uint64_t items_;
-  Tail tail_;
-  std::uint64_t batch_;
-  std::uint32_t num_shards_;
-  std::vector<Cut> cuts_;  // by `from`
+  const Cut& cut_at(StepAt at) const { return cuts_[index_at(at)]; }
+  std::size_t index_at(StepAt at) const;
+  source::Sharding sharding_by(std::size_t cut, StepAt at) const;
+  // Positions of the cuts behind `first`, anew.
+  void rebase(std::size_t first);
+
+  std::vector<Cut> cuts_;  // by `from`; the first one holds all that comes before the second
 };
 
 }  // namespace spdld::session

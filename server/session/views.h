@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "op/tensor_spec.h"
+#include "session/step_at.h"
 
 // What the session layer is asked and what it tells: plain values, which control/ turns into
 // messages and nothing else keeps.
@@ -29,6 +30,33 @@ struct ApplyRequest {
   bool dry_run = false;
 };
 
+// At which step running jobs change to what is applied.
+struct SwapAt {
+  enum class Kind {
+    kNow,        // the first step that no shard has begun
+    kNextEpoch,  // the first epoch that no shard has begun
+    kStep,       // `step`, and nothing else will do
+  };
+  Kind kind = Kind::kNextEpoch;
+  StepAt step;
+};
+
+// Which jobs change, and when.
+struct SwapRequest {
+  std::string job;  // empty: all jobs on the pipeline that the caller may change
+  SwapAt at;
+  bool allow_schema_change = false;  // other tensor names, dtypes or shapes than so far
+};
+
+// What became of one job.
+struct JobSwap {
+  std::string job;
+  std::string pipeline;
+  std::uint32_t version = 0;  // that it runs from `from` on
+  StepAt from;
+  bool tuned = false;  // only live-tunable values differ: changed at once, nothing was rebuilt
+};
+
 struct PipelineView {
   std::string name;
   std::uint32_t version = 0;
@@ -45,7 +73,42 @@ struct PipelineView {
   std::uint32_t jobs = 0;  // that run it now
 };
 
+// What an apply that swaps jobs has done, or prepared.
+struct SwapView {
+  PipelineView pipeline;
+  std::vector<JobSwap> jobs;
+  std::string token;          // names what is prepared, until it is committed or aborted
+  std::uint64_t hold_ms = 0;  // how long shards wait at the point for a commit
+};
+
+// One version of a pipeline, as the history keeps it.
+struct RevisionView {
+  std::uint32_t version = 0;
+  std::uint64_t applied_unix_ms = 0;
+  uid_t applied_by = 0;
+  std::string content_digest;
+  std::string note;        // "rollback to version 3"; empty: applied
+  std::uint32_t jobs = 0;  // that run it now
+  bool current = false;    // what a new job gets
+};
+
 enum class EpochMode { kAuto, kManual };
+
+// What one job may take. Values that are not there: no limit of its own.
+struct JobLimits {
+  double weight = 1.0;                 // share of the CPU pool when jobs compete
+  std::optional<std::uint32_t> cpus;   // workers at once
+  std::optional<std::uint64_t> bytes;  // of arenas
+
+  friend bool operator==(const JobLimits&, const JobLimits&) = default;
+};
+
+// What is to change of them.
+struct LimitChange {
+  std::optional<double> weight;
+  std::optional<std::uint32_t> cpus;   // 0: no limit
+  std::optional<std::uint64_t> bytes;  // 0: no limit
+};
 
 struct JobRequest {
   std::string job;
@@ -57,14 +120,33 @@ struct JobRequest {
   std::map<std::string, std::string> vars;
   EpochMode epochs = EpochMode::kAuto;
   std::uint64_t max_epochs = 0;  // 0: no end
+  JobLimits limits = {};
 };
 
+// A consumer's place in a job: one per shard and replica.
 struct ShardView {
   std::uint32_t shard = 0;
   std::uint64_t session = 0;  // 0: nobody is attached
   pid_t pid = 0;
   std::uint64_t epoch = 0;
   std::uint64_t step = 0;  // the next one to be handed out
+  std::uint32_t replica = 0;
+};
+
+// What a job runs from a step on.
+struct PhaseView {
+  StepAt from;
+  std::uint32_t pipeline_version = 0;
+  std::uint64_t batch_size = 0;
+  std::map<std::string, std::string> vars;
+};
+
+// Up to where every shard has given back what it was handed: where start="ledger" begins.
+struct LedgerView {
+  StepAt at;
+  std::uint64_t position = 0;
+  std::uint64_t kept_unix_ms = 0;  // 0: nothing is on disk yet
+  std::string conflict;            // how a consumer's own cursor differed, the last time one did
 };
 
 struct JobView {
@@ -84,7 +166,15 @@ struct JobView {
   std::uint64_t items = 0;
   std::uint64_t replaced = 0;  // distinct items that were replaced
   std::uint64_t replace_budget = 0;
-  std::vector<ShardView> shards;
+  JobLimits limits = {};
+  std::uint64_t arena_bytes = 0;
+  double cpu_s = 0;                    // spent on its rows
+  std::uint64_t shared_rows = 0;       // that another job had made already
+  std::uint64_t cache_hits = 0;        // rows made from what the sample cache had
+  double saved_cpu_s = 0;              // what both would have cost
+  std::vector<PhaseView> phases = {};  // in order; the last ones may lie ahead
+  LedgerView ledger = {};
+  std::vector<ShardView> shards = {};
 };
 
 struct SessionView {
@@ -96,6 +186,8 @@ struct SessionView {
   std::string pipeline;
   std::uint32_t shard = 0;
   std::uint32_t num_shards = 0;
+  std::uint32_t replica = 0;
+  std::uint32_t pipeline_version = 0;
   std::uint64_t epoch = 0;
   std::uint64_t step = 0;
   std::uint32_t credits = 0;

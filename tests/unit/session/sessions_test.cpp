@@ -3,24 +3,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstring>
 #include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "base/clock.h"
-#include "delivery/memory_probe.h"
-#include "engine/builtin_ops.h"
-#include "session/session_service.h"
-#include "source/io_pool.h"
-#include "spdld/wire.h"
-#include "tests/unit/source/temp_dir.h"
+#include "session/records.h"
+#include "tests/unit/session/session_layer.h"
 
 namespace spdld::session {
 namespace {
@@ -28,41 +20,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max();
-
-// What a process that is attached has: its end of the socket.
-struct Consumer {
-  UniqueFd socket;
-  delivery::ConnectionPtr connection;
-
-  // Blocks until a frame of this kind comes; others before it are passed over.
-  template <typename Frame>
-  Frame next(wire::FrameType type, std::string* rest = nullptr) const {
-    while (true) {
-      std::array<std::byte, wire::kMaxFrameBytes> bytes;
-      const ssize_t size = recv(socket.get(), bytes.data(), bytes.size(), 0);
-      EXPECT_GT(size, 0) << "hung up instead of frame " << static_cast<int>(type);
-      if (size <= 0) return {};
-      wire::FrameHeader header{};
-      std::memcpy(&header, bytes.data(), sizeof header);
-      if (header.type != type) continue;
-      Frame frame{};
-      std::memcpy(&frame, bytes.data(), sizeof frame);
-      if (rest != nullptr)
-        rest->assign(reinterpret_cast<const char*>(bytes.data()) + sizeof frame,
-                     static_cast<std::size_t>(size) - sizeof frame);
-      return frame;
-    }
-  }
-  std::string refusal() const {
-    std::string text;
-    EXPECT_EQ(next<wire::ErrorFrame>(wire::FrameType::kError, &text).fatal, 1U);
-    return text;
-  }
-  wire::AttachedFrame attached() const {
-    return next<wire::AttachedFrame>(wire::FrameType::kAttached);
-  }
-  wire::BatchFrame batch() const { return next<wire::BatchFrame>(wire::FrameType::kBatch); }
-};
 
 // What an attach asks for.
 struct Wish {
@@ -78,49 +35,13 @@ struct Wish {
 };
 
 // The session layer over a dataset of ten small files, in batches of two.
-class SessionsTest : public ::testing::Test {
+class SessionsTest : public SessionLayer {
  protected:
   void SetUp() override {
     for (int i = 0; i < 10; ++i) files_.file("data/" + std::to_string(i) + ".bin", "bytes");
     start();
     apply(yaml("p", "drop"));
   }
-  void TearDown() override { stop(); }
-
-  void start() {
-    auto store = Store::open(files_.path("state"));
-    ASSERT_TRUE(store) << store.error().message();
-    store_ = std::move(*store);
-    executor_ = std::make_unique<engine::Executor>(engine::ExecutorOptions{.threads = 2});
-    io_ = std::make_unique<source::IoPool>(source::IoPool::Options{.threads = 2});
-    catalogue_ =
-        std::make_unique<Catalogue>(CatalogueOptions{.state_dir = "", .roots = {"/"}, .admins = {}},
-                                    engine::builtin_ops(), *io_);
-    sessions_ = std::make_unique<Sessions>(SessionsDeps{.catalogue = *catalogue_,
-                                                        .executor = *executor_,
-                                                        .arenas = arenas_,
-                                                        .budget = budget_,
-                                                        .store = *store_,
-                                                        .clock = clock_});
-    service_ = std::make_unique<SessionService>(*sessions_, SessionService::Facts{});
-  }
-  void stop() {
-    for (const auto& connection : connections_) {
-      sessions_->closed(*connection, delivery::CloseCause::kServer);
-      sessions_->exited(*connection);
-    }
-    connections_.clear();
-    sessions_->stop();
-    io_->stop();
-    executor_->stop();
-    service_.reset();
-    sessions_.reset();
-    catalogue_.reset();
-    executor_.reset();
-    io_.reset();
-    store_.reset();
-  }
-
   std::string yaml(const std::string& name, const std::string& last) const {
     return "pipeline: " + name + "\nsource:\n  files: {root: " + files_.path("data") +
            ", pattern: \"*.bin\", label: none}\nstages:\n  - fetch\n" +
@@ -133,18 +54,8 @@ class SessionsTest : public ::testing::Test {
     const auto applied = service_->apply(self_, request, nullptr);
     ASSERT_TRUE(applied) << applied.error().message();
   }
-  Consumer connect() {
-    int sockets[2];
-    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
-    Consumer consumer{.socket = UniqueFd(sockets[0]), .connection = nullptr};
-    consumer.connection = std::make_shared<delivery::Connection>(
-        next_id_++, UniqueFd(sockets[1]),
-        delivery::Peer{.uid = self_.uid, .gid = getgid(), .pid = self_.pid}, [] {});
-    connections_.push_back(consumer.connection);
-    return consumer;
-  }
-  Consumer attach(const Wish& wish) {
-    Consumer consumer = connect();
+  Rank attach(const Wish& wish) {
+    Rank consumer = connect();
     delivery::AttachRequest request;
     request.pipeline = wish.pipeline;
     request.job = wish.job;
@@ -168,25 +79,11 @@ class SessionsTest : public ::testing::Test {
     request.max_epochs = max_epochs;
     return request;
   }
-  void hang_up(const Consumer& consumer) {
+  void hang_up(const Rank& consumer) {
     sessions_->closed(*consumer.connection, delivery::CloseCause::kHangUp);
     sessions_->exited(*consumer.connection);
     std::erase(connections_, consumer.connection);
   }
-
-  const Caller self_{.uid = getuid(), .pid = getpid()};
-  const source::TempDir files_;
-  SystemClock clock_;
-  delivery::ArenaBudget budget_{std::uint64_t{1} << 30};
-  delivery::ArenaPool arenas_{budget_, 0};
-  std::uint64_t next_id_ = 1;
-  std::vector<delivery::ConnectionPtr> connections_;
-  std::unique_ptr<Store> store_;
-  std::unique_ptr<engine::Executor> executor_;
-  std::unique_ptr<source::IoPool> io_;
-  std::unique_ptr<Catalogue> catalogue_;
-  std::unique_ptr<Sessions> sessions_;
-  std::unique_ptr<SessionService> service_;
 };
 
 TEST_F(SessionsTest, RefusesACursorThatNoJobCanHave) {
@@ -203,7 +100,7 @@ TEST_F(SessionsTest, EndsAConsumerThatSeeksWhereNoJobCanBe) {
        {delivery::StreamPosition{.epoch = 0, .position = 11, .step = 1},
         delivery::StreamPosition{.epoch = 0, .position = 0, .step = kHuge},
         delivery::StreamPosition{.epoch = kHuge, .position = 0, .step = 0}}) {
-    const Consumer consumer = attach({});
+    const Rank consumer = attach({});
     consumer.batch();
     sessions_->seek(*consumer.connection, {.to = to, .serial = 1});
     EXPECT_THAT(consumer.refusal(), HasSubstr("seek"));
@@ -213,7 +110,7 @@ TEST_F(SessionsTest, EndsAConsumerThatSeeksWhereNoJobCanBe) {
 
 TEST_F(SessionsTest, AnswersASeekThatComesRightAfterTheAttach) {
   for (int i = 0; i < 50; ++i) {
-    const Consumer consumer = attach({});
+    const Rank consumer = attach({});
     consumer.attached();
     sessions_->seek(*consumer.connection,
                     {.to = {.epoch = 3, .position = 0, .step = 0}, .serial = 1});
@@ -223,7 +120,7 @@ TEST_F(SessionsTest, AnswersASeekThatComesRightAfterTheAttach) {
 }
 
 TEST_F(SessionsTest, GoesOnWithinAnEpochFromAPositionOfAnotherBatchSize) {
-  const Consumer consumer =
+  const Rank consumer =
       attach({.cursor = delivery::StreamPosition{.epoch = 1, .position = 5, .step = 7}});
   const wire::AttachedFrame told = consumer.attached();
   EXPECT_EQ(told.position, 5U);
@@ -235,7 +132,7 @@ TEST_F(SessionsTest, GoesOnWithinAnEpochFromAPositionOfAnotherBatchSize) {
 
 TEST_F(SessionsTest, TellsWhoStartsBehindTheLastEpochThatTheJobHasEnded) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(2)));
-  const Consumer consumer = attach(
+  const Rank consumer = attach(
       {.job = "j", .cursor = delivery::StreamPosition{.epoch = 2, .position = 0, .step = 0}});
   const auto end = consumer.next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd);
   EXPECT_EQ(end.epoch, 1U);
@@ -255,7 +152,7 @@ TEST_F(SessionsTest, RefusesMoreShardsThanItCouldList) {
 }
 
 TEST_F(SessionsTest, TellsTheStatisticsOfAJobWhoseNameIsNotUtf8) {
-  const Consumer consumer = attach({.job = "\xff\xfe"});
+  const Rank consumer = attach({.job = "\xff\xfe"});
   consumer.attached();
   sessions_->query(*consumer.connection, {.kind = wire::QueryKind::kStats, .serial = 1});
   std::string text;
@@ -264,15 +161,15 @@ TEST_F(SessionsTest, TellsTheStatisticsOfAJobWhoseNameIsNotUtf8) {
 }
 
 TEST_F(SessionsTest, ServesAPipelineThatCannotBeKept) {
-  const Consumer consumer = attach({.pipeline = "own",
-                                    .pipeline_yaml = yaml("own", "drop"),
+  const Rank consumer = attach({.pipeline = "own",
+                                .pipeline_yaml = yaml("own", "drop"),
 
-                                    .env = {{"NAME", "\xff"}}});
+                                .env = {{"NAME", "\xff"}}});
   EXPECT_EQ(consumer.attached().items, 10U);
 }
 
 TEST_F(SessionsTest, KeepsTheRunningRanksWhenARestartOfThemIsRefused) {
-  const Consumer running = attach({.job = "j", .shard = 0, .num_shards = 2});
+  const Rank running = attach({.job = "j", .shard = 0, .num_shards = 2});
   running.attached();
   // Twenty shards of two make no step of ten items.
   EXPECT_THAT(attach({.job = "j", .shard = 0, .num_shards = 20, .incarnation = 1}).refusal(),
@@ -282,7 +179,7 @@ TEST_F(SessionsTest, KeepsTheRunningRanksWhenARestartOfThemIsRefused) {
 }
 
 TEST_F(SessionsTest, EvictsTheRanksOfAnOlderIncarnationForANewerOne) {
-  const Consumer older = attach({.job = "j", .shard = 0, .num_shards = 2});
+  const Rank older = attach({.job = "j", .shard = 0, .num_shards = 2});
   older.attached();
   EXPECT_EQ(
       attach({.job = "j", .shard = 0, .num_shards = 1, .incarnation = 1}).attached().num_shards, 1);
@@ -295,7 +192,7 @@ TEST_F(SessionsTest, DealsAnEpochOutToAllRanksWhenAResizedJobIsSoughtBack) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
   ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
   ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
-  const Consumer second = attach({.job = "j", .shard = 1});
+  const Rank second = attach({.job = "j", .shard = 1});
   second.attached();
   second.batch();
   ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 1}));
@@ -303,7 +200,7 @@ TEST_F(SessionsTest, DealsAnEpochOutToAllRanksWhenAResizedJobIsSoughtBack) {
   EXPECT_EQ(reset.position, 2U);
   EXPECT_EQ(reset.num_shards, 2);
   EXPECT_FALSE(second.connection->ending());
-  const Consumer first = attach({.job = "j", .shard = 0});
+  const Rank first = attach({.job = "j", .shard = 0});
   const wire::BatchFrame batch = first.batch();
   EXPECT_EQ(batch.step, 1U);
   EXPECT_EQ(batch.next_position, 6U);
@@ -313,7 +210,7 @@ TEST_F(SessionsTest, DealsAnEpochOutToAllRanksThatComeWithACursorFromBeforeAResi
   ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
   ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
   ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
-  const Consumer second =
+  const Rank second =
       attach({.job = "j",
               .shard = 1,
               .cursor = delivery::StreamPosition{.epoch = 0, .position = 2, .step = 1}});
@@ -333,7 +230,7 @@ TEST_F(SessionsTest, TakesBackARankThatWasAwayWhenTheJobWasResized) {
             .cursor = delivery::StreamPosition{.epoch = 0, .position = 6, .step = 3}};
   EXPECT_THAT(attach(wish).refusal(), HasSubstr("has num_shards 2"));
   wish.reconnect = true;
-  const Consumer back = attach(wish);
+  const Rank back = attach(wish);
   EXPECT_EQ(back.attached().num_shards, 2);
   // The step before the resize is still its own alone.
   EXPECT_EQ(back.batch().next_position, 8U);
@@ -346,11 +243,11 @@ TEST_F(SessionsTest, TakesAResizedJobUpAfterARestart) {
   stop();
   start();
   apply(yaml("p", "drop"));
-  ASSERT_TRUE(sessions_->restore().ok());
+  ASSERT_TRUE(sessions_->restore([](const std::string&) {}).ok());
   EXPECT_EQ(attach({.job = "j", .shard = 1}).attached().num_shards, 2);
 }
 
-TEST_F(SessionsTest, LeavesAJobAloneWhoseDatasetHasShrunkBelowIt) {
+TEST_F(SessionsTest, RefusesTheRanksOfAJobWhoseDatasetHasShrunkBelowItUntilItIsDeleted) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
   ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
   ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
@@ -358,8 +255,12 @@ TEST_F(SessionsTest, LeavesAJobAloneWhoseDatasetHasShrunkBelowIt) {
   for (int i = 4; i < 10; ++i) files_.remove("data/" + std::to_string(i) + ".bin");
   start();
   apply(yaml("p", "drop"));
-  ASSERT_TRUE(sessions_->restore().ok());
+  std::string warning;
+  ASSERT_TRUE(sessions_->restore([&](std::string text) { warning = std::move(text); }).ok());
+  EXPECT_THAT(warning, HasSubstr("job 'j' on pipeline 'p' cannot go on"));
   EXPECT_TRUE(sessions_->jobs(self_).empty());
+  EXPECT_THAT(attach({.job = "j"}).refusal(), HasSubstr("bring the dataset back"));
+  ASSERT_TRUE(sessions_->delete_job(self_, "j", "").ok());
   EXPECT_EQ(attach({.job = "j"}).attached().items, 4U);
 }
 
@@ -367,6 +268,89 @@ TEST_F(SessionsTest, RefusesToSeekAJobToWhereItCannotBe) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(2)));
   for (const StepAt to : {StepAt{0, 6}, StepAt{2, 0}, StepAt{kHuge, 0}, StepAt{0, kHuge}})
     EXPECT_FALSE(sessions_->seek_job(self_, "j", "", to)) << to.epoch << ", " << to.step;
+}
+
+TEST_F(SessionsTest, SurvivesAFreshRankBesideOneWhoseCursorIsFarBehindTheEpochsEnd) {
+  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
+  const Rank far =
+      attach({.job = "j",
+              .shard = 0,
+              .cursor = delivery::StreamPosition{.epoch = 0, .position = 6, .step = 1000}});
+  EXPECT_EQ(far.batch().step, 1000U);
+  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  const Rank fresh = attach({.job = "j", .shard = 1});
+  EXPECT_EQ(fresh.attached().num_shards, 2);
+  // Its own batches never come to step 1000: the new deal begins with an epoch to come.
+  EXPECT_GE(fresh.batch().epoch, 1U);
+}
+
+TEST_F(SessionsTest, ResizesAJobFromWhereItsRanksCursorsHaveIt) {
+  for (int i = 10; i < 100; ++i) files_.file("more/" + std::to_string(i) + ".bin", "bytes");
+  std::string text = yaml("p", "drop");
+  text.replace(text.find("/data"), 5, "/more");
+  text.replace(text.find("pipeline: p"), 11, "pipeline: q");
+  apply(text);
+  JobRequest request = declared(0);
+  request.pipeline = "q";
+  ASSERT_TRUE(sessions_->create_job(self_, request));
+  const Rank first =
+      attach({.pipeline = "q",
+              .job = "j",
+              .shard = 0,
+              .cursor = delivery::StreamPosition{.epoch = 0, .position = 1, .step = 2}});
+  EXPECT_EQ(first.batch().next_position, 3U);
+  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  const auto reset = first.next<wire::ResetFrame>(wire::FrameType::kReset);
+  EXPECT_EQ(reset.epoch, 0U);
+  // Another rank begins where no rank has been yet: rows in odd places, as the first cursor had it.
+  const Rank second = attach({.pipeline = "q", .job = "j", .shard = 1});
+  const wire::AttachedFrame told = second.attached();
+  EXPECT_EQ(told.position, 1 + (told.step - 2) * 2);
+}
+
+TEST_F(SessionsTest, MovesARankThatWasAwayWhenTheJobWasSought) {
+  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
+  const Rank away = attach({.job = "j", .shard = 0});
+  away.batch();
+  hang_up(away);
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {3, 1}));
+  const Rank back =
+      attach({.job = "j",
+              .shard = 0,
+              .reconnect = true,
+              .cursor = delivery::StreamPosition{.epoch = 0, .position = 2, .step = 1}});
+  const wire::AttachedFrame told = back.attached();
+  EXPECT_EQ(told.epoch, 3U);
+  EXPECT_EQ(told.step, 1U);
+}
+
+TEST_F(SessionsTest, ForgetsRecordsOfEndedJobsThatAreOlderThanItRetainsThem) {
+  const auto record = [](const std::string& name, bool is_declared, std::uint64_t kept) {
+    StoredJob job;
+    job.key = {.uid = getuid(), .job = name, .pipeline = "p"};
+    job.declared = is_declared;
+    job.kept_unix_ms = kept;
+    return job;
+  };
+  const std::uint64_t now = unix_ms();
+  const std::uint64_t week = std::uint64_t{7} * 24 * 3600 * 1000;
+  ASSERT_TRUE(store_
+                  ->put_jobs({record("old", false, now - week - 1000),
+                              record("young", false, now - week + 600'000),
+                              record("declared", true, now - week - 1000)})
+                  .ok());
+  ASSERT_TRUE(store_
+                  ->put_positions({{.key = record("old", false, 0).key,
+                                    .at = {1, 1},
+                                    .position = 2,
+                                    .kept_unix_ms = now - week - 1000}})
+                  .ok());
+  sessions_->tick();
+  sessions_->stop();  // after what the tick has begun
+  EXPECT_FALSE(store_->job(record("old", false, 0).key)->has_value());
+  EXPECT_FALSE(store_->position(record("old", false, 0).key)->has_value());
+  EXPECT_TRUE(store_->job(record("young", false, 0).key)->has_value());
+  EXPECT_TRUE(store_->job(record("declared", true, 0).key)->has_value());
 }
 
 }  // namespace

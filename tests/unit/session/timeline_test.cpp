@@ -3,10 +3,23 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+#include <random>
 #include <set>
+#include <vector>
 
 namespace spdld::session {
 namespace {
+
+PhasePtr phase(std::uint64_t items, Tail tail, std::uint64_t batch) {
+  auto made = std::make_shared<Phase>();
+  made->items = items;
+  made->tail = tail;
+  made->batch = batch;
+  made->content = std::to_string(items) + "/" + std::to_string(batch);
+  return made;
+}
 
 // The valid positions that all shards read in one epoch.
 std::multiset<std::uint64_t> positions(const Timeline& timeline, std::uint64_t epoch) {
@@ -28,42 +41,42 @@ std::multiset<std::uint64_t> everything(std::uint64_t items) {
 }
 
 TEST(Timeline, ReadsEveryItemOnceInAnEpochThatIsResizedTwice) {
-  Timeline timeline(1000, Tail::kKeep, 7, 2);
-  timeline.cut({.from = {0, 10}, .position = 10 * 2 * 7, .num_shards = 5});
+  Timeline timeline(phase(1000, Tail::kKeep, 7), 2);
+  timeline.resize({0, 10}, 10 * 2 * 7, 5);
   const std::uint64_t position = timeline.sharding({0, 15}).position_of(15);
-  timeline.cut({.from = {0, 15}, .position = position, .num_shards = 3});
+  timeline.resize({0, 15}, position, 3);
   EXPECT_EQ(positions(timeline, 0), everything(1000));
   EXPECT_EQ(positions(timeline, 1), everything(1000));
 }
 
 TEST(Timeline, CountsStepsOnAcrossACut) {
-  Timeline timeline(100, Tail::kDrop, 5, 2);
+  Timeline timeline(phase(100, Tail::kDrop, 5), 2);
   EXPECT_EQ(timeline.end_step(0), 10U);
-  timeline.cut({.from = {0, 4}, .position = 40, .num_shards = 4});
+  timeline.resize({0, 4}, 40, 4);
   EXPECT_EQ(timeline.end_step(0), 7U);
   EXPECT_EQ(timeline.end_step(1), 5U);
-  EXPECT_EQ(timeline.steps_per_epoch(), 5U);
+  EXPECT_EQ(timeline.steps_per_epoch({}), 5U);
 }
 
 TEST(Timeline, LeavesStepsBeforeACutAsTheyWere) {
-  Timeline timeline(100, Tail::kDrop, 5, 2);
+  Timeline timeline(phase(100, Tail::kDrop, 5), 2);
   const source::BatchRows before = timeline.sharding({1, 3}).rows(3, 1);
-  timeline.cut({.from = {1, 4}, .position = 40, .num_shards = 4});
+  timeline.resize({1, 4}, 40, 4);
   EXPECT_EQ(timeline.sharding({1, 3}).rows(3, 1), before);
   EXPECT_EQ(timeline.sharding({1, 4}).segment().num_shards, 4U);
 }
 
 TEST(Timeline, ForgetsCutsThatALaterOneOverrules) {
-  Timeline timeline(100, Tail::kDrop, 5, 2);
-  timeline.cut({.from = {0, 8}, .position = 80, .num_shards = 4});
-  timeline.cut({.from = {0, 4}, .position = 40, .num_shards = 1});
-  EXPECT_EQ(timeline.cuts().size(), 1U);
+  Timeline timeline(phase(100, Tail::kDrop, 5), 2);
+  timeline.resize({0, 8}, 80, 4);
+  timeline.resize({0, 4}, 40, 1);
+  EXPECT_EQ(timeline.cuts().size(), 2U);
   EXPECT_EQ(timeline.sharding({0, 9}).segment().num_shards, 1U);
 }
 
 TEST(Timeline, IsDealtOutAmongTheShardsOfTheEndWhenItIsReadAgain) {
-  Timeline timeline(100, Tail::kKeep, 5, 1);
-  timeline.cut({.from = {0, 8}, .position = 40, .num_shards = 4});
+  Timeline timeline(phase(100, Tail::kKeep, 5), 1);
+  timeline.resize({0, 8}, 40, 4);
   Timeline resumed = timeline;
   resumed.resume({0, 2}, 10);
   EXPECT_EQ(resumed.sharding({0, 2}).segment().num_shards, 1U);
@@ -75,8 +88,8 @@ TEST(Timeline, IsDealtOutAmongTheShardsOfTheEndWhenItIsReadAgain) {
 
 TEST(Timeline, GoesOnExactlyFromAPositionThatIsNotOfItsOwnMaking) {
   // 37 rows were read under another world size and batch size.
-  Timeline timeline(100, Tail::kKeep, 4, 3);
-  timeline.cut({.from = {0, 9}, .position = 37, .num_shards = 3});
+  Timeline timeline(phase(100, Tail::kKeep, 4), 3);
+  timeline.resize({0, 9}, 37, 3);
   std::multiset<std::uint64_t> rest;
   for (std::uint64_t step = 9; step < timeline.end_step(0); ++step) {
     for (std::uint32_t shard = 0; shard < 3; ++shard) {
@@ -87,6 +100,180 @@ TEST(Timeline, GoesOnExactlyFromAPositionThatIsNotOfItsOwnMaking) {
   std::multiset<std::uint64_t> wanted;
   for (std::uint64_t i = 37; i < 100; ++i) wanted.insert(i);
   EXPECT_EQ(rest, wanted);
+}
+
+TEST(Timeline, ChangesItsPhaseAtAStepAndCountsOn) {
+  Timeline timeline(phase(100, Tail::kKeep, 5), 2);
+  timeline.swap({0, 4}, phase(100, Tail::kKeep, 10));
+  EXPECT_EQ(timeline.phase({0, 3})->batch, 5U);
+  EXPECT_EQ(timeline.phase({0, 4})->batch, 10U);
+  EXPECT_EQ(timeline.phase({7, 0})->batch, 10U);
+  EXPECT_EQ(timeline.next_phase({0, 0}), (StepAt{0, 4}));
+  EXPECT_EQ(timeline.next_phase({0, 4}), std::nullopt);
+  EXPECT_EQ(timeline.end_step(0), 4U + 3U);
+  EXPECT_EQ(positions(timeline, 0), everything(100));
+  EXPECT_EQ(positions(timeline, 1), everything(100));
+}
+
+TEST(Timeline, ForgetsASwapThatAnEarlierOneOverrules) {
+  Timeline timeline(phase(100, Tail::kDrop, 5), 2);
+  timeline.swap({0, 8}, phase(100, Tail::kDrop, 2));
+  timeline.swap({0, 4}, phase(100, Tail::kDrop, 1));
+  EXPECT_EQ(timeline.phase({0, 9})->batch, 1U);
+  EXPECT_EQ(timeline.next_phase({0, 5}), std::nullopt);
+}
+
+TEST(Timeline, KeepsASwapThatLiesAheadOfAResize) {
+  Timeline timeline(phase(1000, Tail::kKeep, 5), 2);
+  const PhasePtr next = phase(1000, Tail::kKeep, 7);
+  timeline.swap({0, 50}, next);
+  timeline.resize({0, 10}, 100, 4);
+  EXPECT_EQ(timeline.phase({0, 50}), next);
+  EXPECT_EQ(timeline.position_of({0, 50}), 100U + 40U * 4U * 5U);
+  EXPECT_EQ(timeline.num_shards(), 4U);
+  EXPECT_EQ(positions(timeline, 0), everything(1000));
+  EXPECT_EQ(positions(timeline, 1), everything(1000));
+}
+
+TEST(Timeline, PutsOffASwapToTheNextEpochWhenAResizeMakesThisOneTooShort) {
+  Timeline timeline(phase(1000, Tail::kKeep, 5), 2);
+  const PhasePtr next = phase(1000, Tail::kKeep, 7);
+  timeline.swap({0, 90}, next);
+  timeline.resize({0, 10}, 100, 8);
+  EXPECT_EQ(timeline.end_step(0), 10U + 23U);
+  EXPECT_NE(timeline.phase({0, 32}), next);
+  EXPECT_EQ(timeline.phase({1, 0}), next);
+  EXPECT_EQ(positions(timeline, 0), everything(1000));
+}
+
+TEST(Timeline, ReplaysAnEarlierStepInItsOwnPhase) {
+  Timeline timeline(phase(100, Tail::kDrop, 5), 2);
+  const PhasePtr next = phase(100, Tail::kDrop, 10);
+  timeline.swap({1, 4}, next);
+  timeline.redeal({0, 2}, 20);
+  EXPECT_NE(timeline.phase({0, 2}), next);
+  EXPECT_EQ(timeline.phase({1, 4}), next);
+}
+
+TEST(Timeline, KnowsFromWhereOnAnotherOneIsTheSame) {
+  Timeline one(phase(100, Tail::kDrop, 5), 2);
+  Timeline other(phase(100, Tail::kDrop, 5), 2);
+  EXPECT_TRUE(one.same_from({0, 0}, other));
+  other.resize({0, 4}, 40, 4);
+  EXPECT_FALSE(one.same_from({0, 0}, other));
+  one.resize({0, 2}, 20, 4);
+  EXPECT_FALSE(one.same_from({0, 4}, other));
+  EXPECT_TRUE(one.same_from({1, 0}, other));
+  one.swap({3, 0}, phase(100, Tail::kDrop, 4));
+  EXPECT_FALSE(one.same_from({1, 0}, other));
+}
+
+// What one reader of the whole epoch would see, in its order: only the valid rows, by position.
+std::vector<std::uint64_t> rows_of(const Timeline& timeline, std::uint64_t epoch,
+                                   std::uint64_t from, std::uint64_t to) {
+  std::vector<std::uint64_t> all;
+  for (std::uint64_t step = from; step < to; ++step) {
+    const source::Sharding sharding = timeline.sharding({epoch, step});
+    for (std::uint32_t shard = 0; shard < sharding.segment().num_shards; ++shard) {
+      const source::BatchRows rows = sharding.rows(step, shard);
+      for (std::uint64_t row = 0; row < rows.valid; ++row) all.push_back(rows.position(row));
+    }
+  }
+  return all;
+}
+
+TEST(Timeline, ReadsOneOrderThroughRunsOfAnySizeThatGoOnFromEachOther) {
+  std::mt19937_64 random(20);
+  const auto draw = [&](std::uint64_t most) { return 1 + random() % most; };
+  for (int round = 0; round < 500; ++round) {
+    const std::uint64_t items = 50 + draw(2000);
+    const std::uint64_t epoch = draw(3);
+    std::vector<std::uint64_t> seen;
+    StepAt at{.epoch = epoch, .step = 0};
+    std::uint64_t position = 0;
+    // Each life is a new job, as after a restart of the trainer with another world and batch size.
+    while (at.epoch == epoch) {
+      Timeline timeline(phase(items, Tail::kKeep, draw(40)), static_cast<std::uint32_t>(draw(9)));
+      ASSERT_TRUE(timeline.check(at, position).ok());
+      timeline.redeal(at, position);
+      ASSERT_EQ(timeline.position_of(at), position);
+      const std::uint64_t end = timeline.end_step(epoch);
+      const std::uint64_t to = std::min(end, at.step + draw(12));
+      const std::vector<std::uint64_t> rows = rows_of(timeline, epoch, at.step, to);
+      seen.insert(seen.end(), rows.begin(), rows.end());
+      position = timeline.position_of({epoch, to});
+      at = timeline.settled({epoch, to});
+    }
+    std::vector<std::uint64_t> wanted(items);
+    std::iota(wanted.begin(), wanted.end(), std::uint64_t{0});
+    ASSERT_EQ(seen, wanted) << "round " << round;
+  }
+}
+
+TEST(Timeline, ReadsOneOrderThroughResizesAndSwapsWhileItRuns) {
+  std::mt19937_64 random(21);
+  const auto draw = [&](std::uint64_t most) { return 1 + random() % most; };
+  for (int round = 0; round < 500; ++round) {
+    const std::uint64_t items = 50 + draw(2000);
+    Timeline timeline(phase(items, Tail::kKeep, draw(20)), static_cast<std::uint32_t>(draw(9)));
+    StepAt at{.epoch = 0, .step = 0};
+    for (int change = 0; change < 6; ++change) {
+      at = timeline.settled({at.epoch, at.step + draw(20)});
+      if (draw(3) > 1) {
+        timeline.resize(at, timeline.position_of(at), static_cast<std::uint32_t>(draw(9)));
+      } else {
+        timeline.swap(at, phase(items, Tail::kKeep, draw(20)));
+      }
+    }
+    std::vector<std::uint64_t> wanted(items);
+    std::iota(wanted.begin(), wanted.end(), std::uint64_t{0});
+    for (std::uint64_t epoch = 0; epoch <= at.epoch + 1; ++epoch)
+      ASSERT_EQ(rows_of(timeline, epoch, 0, timeline.end_step(epoch)), wanted)
+          << "round " << round << ", epoch " << epoch;
+  }
+}
+
+TEST(Timeline, GivesEveryShardEquallyManyStepsFromAnyCut) {
+  std::mt19937_64 random(22);
+  const auto draw = [&](std::uint64_t most) { return 1 + random() % most; };
+  for (const Tail tail : {Tail::kDrop, Tail::kPad, Tail::kKeep}) {
+    for (int round = 0; round < 200; ++round) {
+      const std::uint64_t items = 100 + draw(500);
+      const std::uint64_t batch = draw(8);
+      Timeline timeline(phase(items, tail, batch), 4);
+      timeline.redeal({0, draw(20)}, draw(items));
+      if (!timeline.gapless()) continue;
+      const StepAt cut{0, std::min<std::uint64_t>(20, timeline.end_step(0))};
+      timeline.resize(cut, timeline.position_of(cut), static_cast<std::uint32_t>(draw(9)));
+      ASSERT_TRUE(timeline.gapless());
+      for (std::uint64_t step = 0; step < timeline.end_step(0); ++step) {
+        const source::Sharding sharding = timeline.sharding({0, step});
+        for (std::uint32_t shard = 0; shard < sharding.segment().num_shards; ++shard)
+          ASSERT_GT(sharding.rows(step, shard).rows, 0U);
+      }
+    }
+  }
+}
+
+TEST(Timeline, KnowsThatItsOwnBatchesNeverComeToWhereItWasResumed) {
+  Timeline timeline(phase(1000, Tail::kKeep, 48), 3);
+  timeline.redeal({0, 6}, 100);
+  EXPECT_TRUE(timeline.gapless());
+  Timeline late(phase(1000, Tail::kKeep, 48), 3);
+  late.redeal({0, 9}, 900);
+  EXPECT_FALSE(late.gapless());
+}
+
+TEST(Timeline, HasAShardThatComesBackBeginWhereItCameLast) {
+  Timeline timeline(phase(1000, Tail::kKeep, 5), 4);
+  timeline.resize({0, 10}, 200, 3);
+  timeline.resize({0, 15}, 275, 8);
+  EXPECT_EQ(timeline.begin_of(2, {0, 4}, true), (StepAt{0, 4}));
+  EXPECT_EQ(timeline.begin_of(3, {0, 4}, true), (StepAt{0, 15}));
+  EXPECT_EQ(timeline.begin_of(3, {0, 4}, false), (StepAt{0, 4}));
+  EXPECT_EQ(timeline.begin_of(3, {0, 12}, false), (StepAt{0, 15}));
+  EXPECT_EQ(timeline.begin_of(7, {0, 0}, false), (StepAt{0, 15}));
+  EXPECT_EQ(timeline.begin_of(7, {3, 2}, true), (StepAt{3, 2}));
 }
 
 }  // namespace

@@ -1,0 +1,558 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/consumer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+
+namespace spdld::session {
+
+Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection> connection,
+                   Streams& streams)
+    : shard_(options.shard),
+      replica_(options.replica),
+      replicas_(options.replicas),
+      absent_(options.absent),
+      follows_(options.follows),
+      credits_(options.credits),
+      uid_(options.uid),
+      job_(options.job),
+      meter_(std::move(options.meter)),
+      judge_(std::move(options.judge)),
+      gain_(std::move(options.gain)),
+      roll_(std::move(options.roll)),
+      connection_(std::move(connection)),
+      streams_(streams),
+      job_timeline_(std::move(options.timeline)),
+      timeline_(options.own.value_or(job_timeline_)),
+      open_epochs_(options.open_epochs),
+      last_known_(options.last_known),
+      to_send_(options.start) {}
+
+Status Consumer::connect() {
+  MutexLock lock(mutex_);
+  SPDLD_ASSIGN(legs_, route(timeline_, timeline_.settled(to_send_), nullptr, nullptr));
+  if (replicas_ > 1) {
+    roll_->came({shard_, replica_}, replicas_, holder());
+    streams_.dismiss(job_, {shard_, replica_});  // it is not expected elsewhere any more
+  }
+  // What it has missed is nothing to it: it goes on where the others are.
+  while (follows_ && legs_.size() > 1 && legs_[0].stream->phase() == legs_[1].stream->phase()) {
+    legs_.front().stream->leave(holder());
+    legs_.erase(legs_.begin());
+    to_send_ = legs_.front().from;
+  }
+  return {};
+}
+
+StepAt Consumer::start() const {
+  MutexLock lock(mutex_);
+  return to_send_;
+}
+
+void Consumer::begin() {
+  MutexLock lock(mutex_);
+  begun_ = true;
+  take_up_leg();
+  pump();  // an epoch that is resumed at its very end has nothing but its end to tell
+}
+
+StreamWish Consumer::wish(const Timeline& timeline, StepAt from, StepAt until) const {
+  return {.timeline = timeline,
+          .from = from,
+          .until = until,
+          .shard = shard_,
+          .replica = replica_,
+          .replicas = replicas_,
+          .absent = absent_,
+          .roll = roll_,
+          .job = job_,
+          .uid = uid_,
+          .credits = credits_,
+          .open_epochs = open_epochs_,
+          .meter = meter_};
+}
+
+Result<std::vector<Leg>> Consumer::route(const Timeline& timeline, StepAt from,
+                                         std::shared_ptr<Stream> after,
+                                         std::shared_ptr<SlotPool> reuse) {
+  std::vector<Leg> legs;
+  while (true) {
+    const StepAt until = timeline.next_phase(from).value_or(kNever);
+    StreamWish part = wish(timeline, from, until);
+    part.after = std::move(after);
+    part.reuse = std::move(reuse);
+    auto connected = streams_.connect(shared_from_this(), part);
+    if (!connected) {
+      leave(legs);
+      return tl::unexpected<Status>(std::move(connected).error());
+    }
+    legs.insert(legs.end(), connected->begin(), connected->end());
+    if (until == kNever) return legs;
+    after = legs.back().stream;
+    reuse = nullptr;
+    from = until;
+  }
+}
+
+void Consumer::leave(const std::vector<Leg>& legs, bool away) {
+  for (const Leg& leg : legs) leg.stream->leave(holder(), away);
+}
+
+bool Consumer::dealt_out(StepAt at) const {
+  return shard_ < timeline_.sharding(at).segment().num_shards;
+}
+
+bool Consumer::tell_epoch_end() {
+  if (last_known_ && to_send_.epoch > 0 && to_send_.epoch >= open_epochs_) {
+    // Who starts behind the job's last epoch is told that it has ended, too.
+    const std::uint64_t last = to_send_.epoch - 1;
+    if (!std::exchange(told_last_, true))
+      connection_->send_epoch_end(last, timeline_.end_step(last), seek_, true);
+    return false;
+  }
+  if (to_send_.epoch >= open_epochs_) return false;
+  const bool last = last_known_ && to_send_.epoch + 1 >= open_epochs_;
+  told_last_ = last;
+  connection_->send_epoch_end(to_send_.epoch, timeline_.end_step(to_send_.epoch), seek_, last);
+  to_send_ = {to_send_.epoch + 1, 0};
+  return true;
+}
+
+void Consumer::pump() {
+  while (begun_ && !ended_) {
+    const bool over = last_known_ && to_send_.epoch > 0 && to_send_.epoch >= open_epochs_;
+    if (over || to_send_.step >= timeline_.end_step(to_send_.epoch)) {
+      if (!tell_epoch_end()) return;
+      continue;
+    }
+    if (!dealt_out(to_send_)) {
+      ended_ = true;
+      leave(std::exchange(legs_, {}));
+      connection_->bye(wire::ByeReason::kResized, "the job was resized to " +
+                                                      std::to_string(timeline_.num_shards()) +
+                                                      " shards, and there is no shard " +
+                                                      std::to_string(shard_) + " any more");
+      return;
+    }
+    if (legs_.size() > 1 && legs_[1].from <= to_send_) {
+      legs_.front().stream->leave(holder());
+      legs_.erase(legs_.begin());
+      take_up_leg();
+      continue;
+    }
+    if (legs_.empty() || leases_.size() >= credits_) return;
+    const Stream& stream = *legs_.front().stream;
+    const auto taken = legs_.front().stream->take(holder(), to_send_);
+    if (!taken) return;
+    show(stream);
+    const std::shared_ptr<SlotPool>& pool = stream.pool();
+    const engine::BatchOrder& order = taken->order;
+    leases_.push_back({.id = taken->lease, .at = to_send_, .turn = turn_, .pool = pool});
+    if (!accept(taken->replaced)) return;
+    ++batches_;
+    rows_ += order.rows.rows;
+    if (taken->shared) {
+      gain_->rows.fetch_add(order.rows.rows, std::memory_order_relaxed);
+      const auto saved = stream.phase()->run->process_stats().mean_busy() * order.rows.rows;
+      gain_->saved_ns.fetch_add(static_cast<std::uint64_t>(saved.count()),
+                                std::memory_order_relaxed);
+    }
+    const auto slot = static_cast<std::uint32_t>(order.ticket);
+    connection_->send_batch({.lease = taken->lease,
+                             .arena_id = pool->arena().id(),
+                             .schema_id = schema_id_,
+                             .slot_offset = pool->arena().slot_offset(slot),
+                             .slot_bytes = stream.phase()->run->plan().layout.slot_bytes(),
+                             .epoch = order.epoch,
+                             .step = order.step,
+                             .next_position = order.next_position,
+                             .rows = static_cast<std::uint32_t>(order.rows.rows),
+                             .seek = seek_});
+    ++to_send_.step;
+  }
+}
+
+bool Consumer::accept(const std::vector<engine::SampleFailure>& replaced) {
+  for (const engine::SampleFailure& sample : replaced) {
+    const Status verdict = judge_->may_replace(sample);
+    if (verdict.ok()) continue;
+    ended_ = true;
+    leave(std::exchange(legs_, {}));
+    if (pending_) leave(std::exchange(pending_, std::nullopt)->legs);
+    judge_->stream_failed(verdict);
+    connection_->fail(verdict);
+    return false;
+  }
+  return true;
+}
+
+void Consumer::take_up_leg() {
+  if (!begun_ || ended_ || legs_.empty()) return;
+  show(*legs_.front().stream);
+  retire_arenas();
+}
+
+void Consumer::show(const Stream& stream) {
+  const auto& pool = stream.pool();
+  if (std::find(shown_.begin(), shown_.end(), pool) == shown_.end()) {
+    connection_->send_arena_open(pool->arena());
+    shown_.push_back(pool);
+  }
+  // A shared stream may have been made for an earlier version of the same content.
+  const PhasePtr phase = timeline_.phase(timeline_.settled(to_send_));
+  if (told_ == phase) return;
+  const PhasePtr before = std::exchange(told_, phase);
+  const bool news =
+      before == nullptr || !before->same_content(*phase) || before->version() != phase->version();
+  if (!news) return;
+  if (before != nullptr && connection_->protocol() >= 2)
+    connection_->send_version({.items = phase->items,
+                               .steps_per_epoch = timeline_.steps_per_epoch(to_send_),
+                               .batch_size = phase->batch,
+                               .pipeline_version = phase->version(),
+                               .order_digest = phase->order_text()});
+  connection_->send_schema(++schema_id_, phase->version(), phase->run->plan().layout.fields());
+}
+
+void Consumer::retire_arenas() {
+  const auto unused = [this](const std::shared_ptr<SlotPool>& pool) SPDLD_REQUIRES(mutex_) {
+    const auto reads = [&](const Leg& leg) { return leg.stream->pool() == pool; };
+    if (std::any_of(legs_.begin(), legs_.end(), reads)) return false;
+    connection_->send_arena_retire(pool->arena().id());
+    return true;
+  };
+  shown_.erase(std::remove_if(shown_.begin(), shown_.end(), unused), shown_.end());
+}
+
+void Consumer::ready() {
+  MutexLock lock(mutex_);
+  pump();
+}
+
+void Consumer::release(std::uint64_t id) {
+  std::shared_ptr<SlotPool> pool;
+  {
+    MutexLock lock(mutex_);
+    const auto lease = std::find_if(leases_.begin(), leases_.end(),
+                                    [&](const Lease& known) { return known.id == id; });
+    if (lease == leases_.end()) {
+      ++bad_releases_;  // late or repeated: it harms nobody
+      return;
+    }
+    pool = std::move(lease->pool);
+    leases_.erase(lease);
+    const auto freed = pool->slots().release(id, holder());
+    pump();
+    if (!freed || !*freed) return;
+  }
+  pool->freed();
+}
+
+std::shared_ptr<SlotPool> Consumer::cut_legs(StepAt from) {
+  std::shared_ptr<SlotPool> freed;
+  while (!legs_.empty() && legs_.back().from >= from) {
+    const std::shared_ptr<Stream> stream = std::move(legs_.back().stream);
+    legs_.pop_back();
+    stream->leave(holder());
+    if (stream->ended()) freed = stream->pool();
+  }
+  if (!legs_.empty()) legs_.back().stream->set_until(holder(), from);
+  return freed;
+}
+
+Status Consumer::retime(StepAt from) {
+  const std::shared_ptr<SlotPool> freed = cut_legs(from);
+  StepAt rest = std::max(from, timeline_.settled(to_send_));
+  std::shared_ptr<Stream> after;
+  if (!legs_.empty()) {
+    after = legs_.back().stream;
+    rest = from;
+    if (after->phase()->same_content(*timeline_.phase(from)) && after->retime(timeline_, job_)) {
+      rest = timeline_.next_phase(from).value_or(kNever);
+      after->set_until(holder(), rest);
+    }
+  }
+  if (rest == kNever) return {};
+  SPDLD_ASSIGN(std::vector<Leg> legs, route(timeline_, rest, after, freed));
+  legs_.insert(legs_.end(), legs.begin(), legs.end());
+  return {};
+}
+
+// Tells the consumer where what follows begins.
+void Consumer::announce() {
+  const StepAt at = to_send_;
+  const source::Sharding sharding = timeline_.sharding(at);
+  const std::uint64_t step = std::min(at.step, sharding.end_step());
+  connection_->send_reset({.epoch = at.epoch, .position = sharding.position_of(step), .step = step},
+                          timeline_.steps_per_epoch(at), seek_, shard_, timeline_.num_shards());
+}
+
+Status Consumer::go_to(StepAt to, Timeline timeline) {
+  ++turn_;
+  told_last_ = false;
+  timeline_ = std::move(timeline);
+  to_send_ = to;
+  const StepAt at = timeline_.settled(to);
+  std::optional<Pending> pending = std::exchange(pending_, std::nullopt);
+  if (pending) leave(pending->legs);
+
+  auto leg = legs_.end();
+  while (leg != legs_.begin() && std::prev(leg)->from > at) --leg;
+  const bool known = leg != legs_.begin();
+  if (known) --leg;
+  if (known && leg->stream->timeline().same_from(at, timeline_) &&
+      leg->stream->jump(holder(), at)) {
+    leave({legs_.begin(), leg});
+    legs_.erase(legs_.begin(), leg);
+  } else {
+    std::shared_ptr<SlotPool> reuse;
+    for (const Leg& left : std::exchange(legs_, {})) {
+      left.stream->leave(holder());
+      if (left.stream->ended() && left.stream->phase() == timeline_.phase(at))
+        reuse = left.stream->pool();
+    }
+    SPDLD_ASSIGN(legs_, route(timeline_, at, nullptr, std::move(reuse)));
+  }
+  if (replicas_ > 1) streams_.dismiss(job_, {shard_, replica_});
+  announce();
+  if (pending) SPDLD_TRY(make_pending(pending->from, pending->phase));
+  take_up_leg();
+  pump();
+  return {};
+}
+
+Status Consumer::seek(StepAt to, std::uint64_t position, std::uint32_t skip, std::uint32_t serial) {
+  MutexLock lock(mutex_);
+  if (ended_) return {};
+  SPDLD_TRY(job_timeline_.check(to, position));
+  Timeline timeline = job_timeline_;  // what an earlier seek cut is of no more meaning
+  timeline.redeal(to, position);
+  if (skip > 0) {
+    const std::uint64_t end = timeline.end_step(to.epoch);
+    to.step = to.step < end ? to.step + std::min<std::uint64_t>(skip, end - to.step) : to.step;
+  }
+  seek_ = serial;
+  return go_to(to, std::move(timeline));
+}
+
+Status Consumer::move_to(StepAt to, const Timeline& timeline) {
+  MutexLock lock(mutex_);
+  if (ended_) return {};
+  job_timeline_ = timeline;
+  return go_to(to, timeline);
+}
+
+void Consumer::open_epochs(std::uint64_t count, bool last_known) {
+  MutexLock lock(mutex_);
+  open_epochs_ = count;
+  last_known_ = last_known;
+  for (const Leg& leg : legs_) leg.stream->open_epochs(holder(), count);
+  if (pending_) {
+    for (const Leg& leg : pending_->legs) leg.stream->open_epochs(holder(), count);
+  }
+  pump();
+}
+
+StepAt Consumer::hold() {
+  MutexLock lock(mutex_);
+  StepAt frontier = timeline_.settled(to_send_);
+  for (const Leg& leg : legs_) {
+    held_.push_back(leg.stream);
+    if (const auto begun = leg.stream->hold()) frontier = std::max(frontier, *begun);
+  }
+  return frontier;
+}
+
+void Consumer::go_on() {
+  std::vector<std::shared_ptr<Stream>> held;
+  {
+    MutexLock lock(mutex_);
+    held.swap(held_);
+  }
+  for (const auto& stream : held) stream->go_on();
+}
+
+Status Consumer::resize(StepAt from, std::uint64_t position, std::uint32_t num_shards) {
+  MutexLock lock(mutex_);
+  if (ended_) return {};
+  job_timeline_.resize(from, position, num_shards);
+  timeline_.resize(from, position, num_shards);
+  SPDLD_TRY(retime(from));
+  announce();
+  pump();
+  return {};
+}
+
+// What comes from `from` on is made ready beside what there is, and nothing there is goes beyond.
+Status Consumer::make_pending(StepAt from, const PhasePtr& phase) {
+  Timeline timeline = timeline_;
+  timeline.swap(from, phase);
+  const StepAt at = timeline.settled(to_send_);
+  Pending pending{.from = from, .phase = phase, .legs = {}};
+  auto before = legs_.end();
+  while (before != legs_.begin() && std::prev(before)->from >= from) --before;
+  const std::shared_ptr<Stream> after =
+      before == legs_.begin() ? nullptr : std::prev(before)->stream;
+  SPDLD_ASSIGN(pending.legs, route(timeline, std::max(from, at), after, nullptr));
+  (void)cut_legs(from);
+  pending_ = std::move(pending);
+  return {};
+}
+
+Status Consumer::prepare_swap(StepAt from, const PhasePtr& phase) {
+  MutexLock lock(mutex_);
+  return ended_ ? Status() : make_pending(from, phase);
+}
+
+void Consumer::commit_swap() {
+  MutexLock lock(mutex_);
+  if (!pending_) return;
+  Pending pending = std::move(*std::exchange(pending_, std::nullopt));
+  job_timeline_.swap(pending.from, pending.phase);
+  timeline_.swap(pending.from, pending.phase);
+  (void)cut_legs(pending.from);
+  legs_.insert(legs_.end(), pending.legs.begin(), pending.legs.end());
+  if (!legs_.empty() && legs_.front().from <= to_send_) take_up_leg();
+  pump();
+}
+
+void Consumer::rename(const PhasePtr& phase, const PhasePtr& name) {
+  MutexLock lock(mutex_);
+  job_timeline_.rename(phase, name);
+  timeline_.rename(phase, name);
+}
+
+Status Consumer::abort_swap() {
+  MutexLock lock(mutex_);
+  if (!pending_) return {};
+  const Pending pending = std::move(*std::exchange(pending_, std::nullopt));
+  leave(pending.legs);
+  if (ended_) return {};
+  SPDLD_TRY(retime(pending.from));
+  pump();
+  return {};
+}
+
+void Consumer::displaced() {
+  MutexLock lock(mutex_);
+  // Replicas wait for each other, whatever they share before they meet.
+  if (ended_ || legs_.empty() || legs_.front().stream->replicas() > 1) return;
+  const StepAt from = timeline_.settled(to_send_);
+  StepAt until = timeline_.next_phase(from).value_or(kNever);
+  if (pending_) until = std::min(until, pending_->from);
+  if (legs_.size() > 1) until = std::min(until, legs_[1].from);
+  if (from >= until) return;  // it is through with it
+  StreamWish own = wish(timeline_, from, until);
+  own.replicas = 1;
+  auto legs = streams_.connect(shared_from_this(), own);
+  if (!legs) {
+    spdlog::warn("session {} is held up by another job and cannot have slots of its own: {}",
+                 holder(), legs.error().message());
+    return;
+  }
+  legs_.front().stream->leave(holder());
+  legs_.erase(legs_.begin());
+  legs_.insert(legs_.begin(), legs->begin(), legs->end());
+  take_up_leg();
+  pump();
+}
+
+void Consumer::failed(const Status& status) {
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(ended_, true)) return;
+    leave(std::exchange(legs_, {}));
+    if (pending_) leave(pending_->legs);
+    pending_.reset();
+  }
+  judge_->stream_failed(status);
+  connection_->fail(status);
+}
+
+void Consumer::end(bool away) {
+  MutexLock lock(mutex_);
+  ended_ = true;
+  const Member member{shard_, replica_};
+  // Another process may have its place by now; then nobody is to wait for this one.
+  const bool missed = roll_->went(member, holder(), away, timeline_.settled(to_send_)) && away;
+  leave(std::exchange(legs_, {}), missed);
+  if (pending_) leave(pending_->legs, missed);
+  pending_.reset();
+  if (replicas_ > 1 && (!away || roll_->here(member))) streams_.dismiss(job_, member);
+}
+
+std::vector<std::shared_ptr<SlotPool>> Consumer::pools() const {
+  std::vector<std::shared_ptr<SlotPool>> pools = shown_;
+  for (const Lease& lease : leases_) {
+    if (std::find(pools.begin(), pools.end(), lease.pool) == pools.end())
+      pools.push_back(lease.pool);
+  }
+  return pools;
+}
+
+void Consumer::retire() {
+  MutexLock lock(mutex_);
+  for (const auto& pool : pools()) pool->slots().retire(holder());
+}
+
+void Consumer::reclaim() {
+  std::vector<std::shared_ptr<SlotPool>> left;
+  {
+    MutexLock lock(mutex_);
+    left = pools();
+    shown_.clear();
+    leases_.clear();
+  }
+  for (const auto& pool : left) {
+    if (pool->slots().reclaim(holder()) > 0) pool->freed();
+  }
+}
+
+std::string Consumer::waits_for() const {
+  MutexLock lock(mutex_);
+  if (ended_ || leases_.size() >= credits_) return {};
+  if (to_send_.epoch >= open_epochs_) {
+    if (last_known_) return {};
+    return "epoch " + std::to_string(to_send_.epoch) +
+           " has not been opened yet: 'spdlctl job advance' does it";
+  }
+  if (pending_ && to_send_ >= pending_->from)
+    return "another version of the pipeline begins here, and its apply has been prepared but not "
+           "committed yet";
+  return legs_.empty() ? std::string() : legs_.front().stream->waits_for(holder());
+}
+
+bool Consumer::starves() const {
+  MutexLock lock(mutex_);
+  return !ended_ && leases_.size() < credits_ && !legs_.empty() &&
+         legs_.front().stream->ready_for(holder()) == 0;
+}
+
+Timeline Consumer::timeline() const {
+  MutexLock lock(mutex_);
+  return timeline_;
+}
+
+Consumer::View Consumer::view() const {
+  MutexLock lock(mutex_);
+  View view{.next = timeline_.settled(to_send_),
+            .acked = to_send_,
+            .acked_position = 0,
+            .leases = static_cast<std::uint32_t>(leases_.size()),
+            .ready = 0,
+            .batches = batches_,
+            .rows = rows_,
+            .arena_bytes = 0,
+            .bad_releases = bad_releases_};
+  for (const Lease& lease : leases_) {
+    if (lease.turn == turn_) view.acked = std::min(view.acked, lease.at);
+  }
+  view.acked_position = timeline_.position_of(view.acked);
+  for (const Leg& leg : legs_) view.ready += leg.stream->ready_for(holder());
+  for (const auto& pool : pools()) view.arena_bytes += pool->arena().total_bytes();
+  return view;
+}
+
+}  // namespace spdld::session

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "delivery/connection.h"
+#include "session/replica_roll.h"
+#include "session/stream_reader.h"
+#include "session/streams.h"
+#include "session/timeline.h"
+
+namespace spdld::session {
+
+// What a job has gained by reading what another one had made. Any thread; the numbers stand alone.
+struct SharingGain {
+  std::atomic<std::uint64_t> rows{0};
+  std::atomic<std::uint64_t> saved_ns{0};
+};
+
+struct ConsumerOptions {
+  Timeline timeline;                           // the job's
+  std::optional<Timeline> own = std::nullopt;  // as the consumer's cursor cuts it, if it does
+  std::uint32_t shard = 0;
+  std::uint32_t replica = 0;
+  std::uint32_t replicas = 1;
+  AbsentReplica absent = AbsentReplica::kWait;
+  bool follows = false;  // begins where the other replicas are, if they are beyond `start`
+  std::uint32_t credits = 0;
+  StepAt start;
+  std::uint64_t open_epochs = 0;  // epochs [0, open_epochs) may be made
+  bool last_known = false;        // open_epochs is the job's end, not a gate that will open
+  uid_t uid = 0;
+  JobTag job = 0;
+  std::shared_ptr<ByteMeter> meter;
+  std::shared_ptr<FailureJudge> judge;
+  std::shared_ptr<SharingGain> gain;
+  std::shared_ptr<ReplicaRoll> roll = std::make_shared<ReplicaRoll>();
+};
+
+// One attached consumer on its way through its job: which stream it reads from which step on, what
+// it holds, and what it is told in which order. Shared by Sessions and the consumer's streams.
+// Thread-safe.
+//
+// States: connected (streams work for it); begun (it is sent what they make); ended (nothing more);
+// then exited, when nothing is read by its process any more. A failure of its streams ends it and
+// its connection.
+class Consumer final : public StreamReader, public std::enable_shared_from_this<Consumer> {
+ public:
+  Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection> connection,
+           Streams& streams);
+
+  // Takes its place at the streams; what can be refused is refused here.
+  Status connect() SPDLD_EXCLUDES(mutex_);
+  // Where it begins: known once it is connected.
+  StepAt start() const SPDLD_EXCLUDES(mutex_);
+  // From now on it is sent batches. After Attached has been sent.
+  void begin() SPDLD_EXCLUDES(mutex_);
+
+  // From the consumer.
+  void release(std::uint64_t lease) SPDLD_EXCLUDES(mutex_);
+  // To `skip` steps behind `to`, which begins at `position`. Fails, and does nothing, if no job can
+  // have such a place; any other failure leaves it without a stream.
+  Status seek(StepAt to, std::uint64_t position, std::uint32_t skip, std::uint32_t serial)
+      SPDLD_EXCLUDES(mutex_);
+
+  // From the job.
+  void open_epochs(std::uint64_t count, bool last_known) SPDLD_EXCLUDES(mutex_);
+  // The first step that nothing has been begun of. Nothing further is begun until go_on().
+  StepAt hold() SPDLD_EXCLUDES(mutex_);
+  void go_on() SPDLD_EXCLUDES(mutex_);
+  // While held, and with no frontier of any shard behind `from`. A shard that is left out ends
+  // there.
+  Status resize(StepAt from, std::uint64_t position, std::uint32_t num_shards)
+      SPDLD_EXCLUDES(mutex_);
+  // Sends everything from `to` on anew, by the job's new timeline; the consumer is told.
+  Status move_to(StepAt to, const Timeline& timeline) SPDLD_EXCLUDES(mutex_);
+  // While held: makes ready for another phase from `from` on, which no frontier is behind, and lets
+  // nothing be made from there on until commit_swap() or abort_swap().
+  Status prepare_swap(StepAt from, const PhasePtr& phase) SPDLD_EXCLUDES(mutex_);
+  void commit_swap() SPDLD_EXCLUDES(mutex_);
+  // The same work has another name from now on: what it reads goes on as it is.
+  void rename(const PhasePtr& phase, const PhasePtr& name) SPDLD_EXCLUDES(mutex_);
+  Status abort_swap() SPDLD_EXCLUDES(mutex_);
+
+  // No further batch; `away`: its process is expected back. Idempotent.
+  void end(bool away) SPDLD_EXCLUDES(mutex_);
+  // It cannot release any more but may still read.
+  void retire() SPDLD_EXCLUDES(mutex_);
+  // Its process has exited.
+  void reclaim() SPDLD_EXCLUDES(mutex_);
+
+  // What it waits for, if it is not for batches in the making; empty otherwise.
+  std::string waits_for() const SPDLD_EXCLUDES(mutex_);
+
+  // It could be handed a batch, and none is there.
+  bool starves() const SPDLD_EXCLUDES(mutex_);
+
+  struct View {
+    StepAt next;   // to be handed out
+    StepAt acked;  // everything before was given back
+    std::uint64_t acked_position = 0;
+    std::uint32_t leases = 0;
+    std::uint32_t ready = 0;
+    std::uint64_t batches = 0;
+    std::uint64_t rows = 0;
+    std::uint64_t arena_bytes = 0;
+    std::uint64_t bad_releases = 0;
+  };
+  View view() const SPDLD_EXCLUDES(mutex_);
+  // What it reads by: the job's, and where its own cursor cuts it.
+  Timeline timeline() const SPDLD_EXCLUDES(mutex_);
+  std::uint32_t shard() const { return shard_; }
+  std::uint32_t replica() const { return replica_; }
+  std::uint32_t credits() const { return credits_; }
+
+  // StreamReader
+  delivery::HolderId holder() const override { return connection_->id(); }
+  FailureJudge& judge() override { return *judge_; }
+  void ready() override SPDLD_EXCLUDES(mutex_);
+  void failed(const Status& status) override SPDLD_EXCLUDES(mutex_);
+  void displaced() override SPDLD_EXCLUDES(mutex_);
+
+ private:
+  struct Lease {
+    std::uint64_t id = 0;
+    StepAt at;
+    std::uint64_t turn = 0;
+    std::shared_ptr<SlotPool> pool;
+  };
+  // A swap that is prepared: what the way is from `from` on if it is committed.
+  struct Pending {
+    StepAt from;
+    PhasePtr phase;
+    std::vector<Leg> legs;
+  };
+
+  void pump() SPDLD_REQUIRES(mutex_);
+  bool tell_epoch_end() SPDLD_REQUIRES(mutex_);  // false: there is nothing to tell for now
+  // The consumer hears what the leg that it is on now is made of, and what it needs no more.
+  void take_up_leg() SPDLD_REQUIRES(mutex_);
+  void show(const Stream& stream) SPDLD_REQUIRES(mutex_);
+  void retire_arenas() SPDLD_REQUIRES(mutex_);
+  void announce() SPDLD_REQUIRES(mutex_);
+  bool dealt_out(StepAt at) const SPDLD_REQUIRES(mutex_);
+
+  // The legs from `from` on by `timeline`; on failure none is left joined.
+  Result<std::vector<Leg>> route(const Timeline& timeline, StepAt from,
+                                 std::shared_ptr<Stream> after, std::shared_ptr<SlotPool> reuse)
+      SPDLD_REQUIRES(mutex_);
+  void leave(const std::vector<Leg>& legs, bool away = false) SPDLD_REQUIRES(mutex_);
+  // Drops the legs from `from` on; the one before ends there. The pool that became free by it.
+  std::shared_ptr<SlotPool> cut_legs(StepAt from) SPDLD_REQUIRES(mutex_);
+  // The legs are as the timeline has them from `from` on.
+  Status retime(StepAt from) SPDLD_REQUIRES(mutex_);
+  Status go_to(StepAt to, Timeline timeline) SPDLD_REQUIRES(mutex_);
+  // What a job must be told of a batch that another one had made. False: it cannot bear it, and the
+  // consumer has ended.
+  bool accept(const std::vector<engine::SampleFailure>& replaced) SPDLD_REQUIRES(mutex_);
+  StreamWish wish(const Timeline& timeline, StepAt from, StepAt until) const SPDLD_REQUIRES(mutex_);
+  Status make_pending(StepAt from, const PhasePtr& phase) SPDLD_REQUIRES(mutex_);
+  std::vector<std::shared_ptr<SlotPool>> pools() const SPDLD_REQUIRES(mutex_);
+
+  const std::uint32_t shard_;
+  const std::uint32_t replica_;
+  const std::uint32_t replicas_;
+  const AbsentReplica absent_;
+  const bool follows_;
+  const std::uint32_t credits_;
+  const uid_t uid_;
+  const JobTag job_;
+  const std::shared_ptr<ByteMeter> meter_;
+  const std::shared_ptr<FailureJudge> judge_;
+  const std::shared_ptr<SharingGain> gain_;
+  const std::shared_ptr<ReplicaRoll> roll_;
+  const std::shared_ptr<delivery::Connection> connection_;
+  Streams& streams_;
+
+  mutable Mutex mutex_;
+  Timeline job_timeline_ SPDLD_GUARDED_BY(mutex_);
+  Timeline timeline_ SPDLD_GUARDED_BY(mutex_);  // and where this consumer's own cursor cuts it
+  std::vector<Leg> legs_ SPDLD_GUARDED_BY(mutex_);
+  std::optional<Pending> pending_ SPDLD_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Stream>> held_ SPDLD_GUARDED_BY(mutex_);  // by hold()
+  std::vector<std::shared_ptr<SlotPool>> shown_ SPDLD_GUARDED_BY(mutex_);
+  std::vector<Lease> leases_ SPDLD_GUARDED_BY(mutex_);
+  PhasePtr told_ SPDLD_GUARDED_BY(mutex_);  // whose schema was sent last
+  std::uint32_t schema_id_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::uint64_t open_epochs_ SPDLD_GUARDED_BY(mutex_);
+  bool last_known_ SPDLD_GUARDED_BY(mutex_);
+  StepAt to_send_ SPDLD_GUARDED_BY(mutex_);
+  std::uint64_t turn_ SPDLD_GUARDED_BY(mutex_) = 0;  // counts seeks and moves
+  std::uint32_t seek_ SPDLD_GUARDED_BY(mutex_) = 0;  // the consumer's serial
+  bool begun_ SPDLD_GUARDED_BY(mutex_) = false;
+  bool ended_ SPDLD_GUARDED_BY(mutex_) = false;
+  bool told_last_ SPDLD_GUARDED_BY(mutex_) = false;  // that the job has no further epoch
+  std::uint64_t batches_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::uint64_t rows_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::uint64_t bad_releases_ SPDLD_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace spdld::session

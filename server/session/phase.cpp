@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/phase.h"
+
+namespace spdld::session {
+
+std::string Phase::order_text() const {
+  if (pipeline == nullptr) return {};
+  const source::Order order = pipeline->order(seed);
+  return order.digest() + "-" + std::to_string(order.items);
+}
+
+}  // namespace spdld::session

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+// How jobs are made and kept: the part of Sessions that outlives the daemon.
+#include "session/records.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "session/sessions.h"
+
+namespace spdld::session {
+namespace {
+
+// A job whose daemon died so long ago is not what a fresh rank of its name belongs to.
+constexpr std::uint64_t kStillRunningMs = 120'000;
+// How often the record of a job that does not change is marked as alive.
+constexpr std::uint64_t kMarkAliveMs = 30'000;
+constexpr std::chrono::hours kForgetEvery{1};
+constexpr std::size_t kMostEnded = 1000;
+
+std::uint64_t replace_budget(const PipelineVersion& pipeline) {
+  const auto& policy = pipeline.plan->spec.on_error;
+  const double share = policy.budget_fraction * static_cast<double>(pipeline.source->size());
+  return std::max(static_cast<std::uint64_t>(policy.budget_min),
+                  static_cast<std::uint64_t>(std::llround(share)));
+}
+
+bool same_facts(const StoredJob& stored, const delivery::AttachRequest& request) {
+  const std::uint32_t num_shards = stored.cuts.empty() ? 0 : stored.cuts.back().num_shards;
+  return request.replicas == stored.replicas && request.vars == stored.vars &&
+         request.batch_size == stored.batch_size &&
+         request.num_shards.value_or(num_shards) == num_shards &&
+         static_cast<std::uint64_t>(
+             request.seed.value_or(static_cast<std::int64_t>(stored.seed))) == stored.seed;
+}
+
+}  // namespace
+
+std::uint64_t unix_ms() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
+}
+
+StoredPipeline stored_pipeline(const PipelineVersion& pipeline) {
+  return {.name = pipeline.name(),
+          .version = pipeline.version,
+          .owner = pipeline.owner,
+          .request = pipeline.request};
+}
+
+StoredRevision stored_revision(const PipelineVersion& pipeline, uid_t applied_by,
+                               std::string note) {
+  return {.version = pipeline.version,
+          .applied_unix_ms = unix_ms(),
+          .applied_by = applied_by,
+          .content_digest = pipeline.content_digest,
+          .note = std::move(note),
+          .request = pipeline.request};
+}
+
+StoredPhase stored_phase(const Phase& phase) {
+  const PipelineVersion& pipeline = *phase.pipeline;
+  return {.version = pipeline.version,
+          .owner = pipeline.owner,
+          .request = pipeline.request,
+          .batch_size = phase.batch};
+}
+
+Result<PhasePtr> Sessions::make_phase(const PipelinePtr& pipeline, std::uint64_t seed) const {
+  const engine::Plan& plan = *pipeline->plan;
+  const std::uint64_t items = pipeline->source->size();
+  SPDLD_ASSIGN(std::shared_ptr<engine::SampleCache> cache, deps_.catalogue.open_cache(*pipeline));
+  auto phase = std::make_shared<Phase>();
+  phase->items = items;
+  phase->tail = plan.spec.batch.last;
+  phase->batch = static_cast<std::uint64_t>(plan.spec.batch.size);
+  phase->content = pipeline->work_digest;
+  phase->seed = seed;
+  phase->pipeline = pipeline;
+  phase->run = std::make_shared<engine::Run>(
+      pipeline->plan, pipeline->source, source::Sampler(items, plan.spec.shuffle, seed), seed,
+      deps_.executor.threads(), engine::RunLimits{}, deps_.clock, std::move(cache));
+  return phase;
+}
+
+Result<JobPtr> Sessions::make_job(JobKey key, Timeline timeline, std::uint64_t seed,
+                                  bool is_private) {
+  const PipelineVersion& pipeline = *timeline.cuts().front().phase->pipeline;
+  std::set<std::uint64_t> replaced;
+  if (!is_private) {
+    if (auto kept = deps_.store.replaced(key)) {
+      replaced = std::move(*kept);
+    } else {
+      spdlog::warn("{}; the replacement budget of job '{}' starts anew", kept.error().message(),
+                   key.job);
+    }
+  }
+  auto job = std::make_shared<Job>(
+      next_tag_.fetch_add(1, std::memory_order_relaxed), std::move(key), std::move(timeline), seed,
+      replace_budget(pipeline), std::move(replaced), is_private ? nullptr : &deps_.store);
+  job->is_private = is_private;
+  job->absent = pipeline.plan->spec.delivery.absent_replica;
+  for (const Timeline::Cut& cut : job->timeline.cuts()) {
+    if (job->timeline.steps_per_epoch(cut.from) > 0) continue;
+    return error(Code::kFailedPrecondition,
+                 "pipeline '" + job->key.pipeline + "' has " + std::to_string(cut.phase->items) +
+                     " items, and " + std::to_string(job->timeline.num_shards()) +
+                     " shard(s) with batches of " + std::to_string(cut.phase->batch) +
+                     " make no single step of them: lower the batch size or the number of shards, "
+                     "or set 'batch: {last: pad}'");
+  }
+  return job;
+}
+
+Result<JobPtr> Sessions::make_job(JobKey key, const PipelinePtr& pipeline, std::uint64_t seed,
+                                  std::uint32_t num_shards, bool is_private) {
+  if (num_shards < 1 || num_shards > kMaxShards)
+    return error(Code::kInvalidArgument, "num_shards " + std::to_string(num_shards) +
+                                             " is not between 1 and " + std::to_string(kMaxShards));
+  SPDLD_ASSIGN(PhasePtr phase, make_phase(pipeline, seed));
+  return make_job(std::move(key), Timeline(std::move(phase), num_shards), seed, is_private);
+}
+
+Result<JobPtr> Sessions::rebuild(const StoredJob& stored) {
+  std::vector<PhasePtr> phases;
+  for (const StoredPhase& kept : stored.phases) {
+    SPDLD_ASSIGN(
+        const PipelinePtr pipeline,
+        deps_.catalogue.rebuild(kept.owner, kept.request, kept.version, kept.batch_size, nullptr));
+    SPDLD_ASSIGN(PhasePtr phase, make_phase(pipeline, stored.seed));
+    phases.push_back(std::move(phase));
+  }
+  std::vector<Timeline::Cut> cuts;
+  for (const StoredCut& cut : stored.cuts) {
+    if (cut.phase >= phases.size() || cut.num_shards < 1 || cut.num_shards > kMaxShards)
+      return error(Code::kDataLoss, "its record makes no sense; delete the job and create it anew");
+    const PhasePtr& phase = phases[cut.phase];
+    if (cut.position > phase->items)
+      return error(Code::kFailedPrecondition,
+                   "it goes on at position " + std::to_string(cut.position) + ", and there are " +
+                       std::to_string(phase->items) +
+                       " items now; bring the dataset back and restart, or create the job anew");
+    cuts.push_back(
+        {.from = cut.from, .position = cut.position, .num_shards = cut.num_shards, .phase = phase});
+  }
+  if (cuts.empty())
+    return error(Code::kDataLoss, "its record makes no sense; delete the job and create it anew");
+  SPDLD_ASSIGN(const JobPtr job,
+               make_job(stored.key, Timeline(std::move(cuts)), stored.seed, false));
+  const std::uint64_t end_step = job->timeline.end_step(stored.start.epoch);
+  if (stored.start.step > end_step)
+    return error(Code::kFailedPrecondition,
+                 "epoch " + std::to_string(stored.start.epoch) + " has " +
+                     std::to_string(end_step) + " steps now, and it starts at step " +
+                     std::to_string(stored.start.step) +
+                     "; bring the dataset back and restart, or create the job anew");
+  job->declared = stored.declared;
+  job->incarnation = stored.incarnation;
+  job->replicas = stored.replicas;
+  job->epochs = stored.epochs;
+  job->open_epochs = stored.open_epochs;
+  job->max_epochs = stored.max_epochs;
+  job->limits = stored.limits;
+  job->vars = stored.vars;
+  job->batch_size = stored.batch_size;
+  job->start = stored.start;
+  job->awaited = {stored.live_shards.begin(), stored.live_shards.end()};
+  job->roll->reset(stored.done);
+  job->record_is_old = false;
+  job->recorded_unix_ms = stored.kept_unix_ms;
+  SPDLD_ASSIGN(const auto position, kept_position(stored.key));
+  if (position) {
+    job->kept = position;
+    job->ledger = {.at = position->at,
+                   .position = position->position,
+                   .kept_unix_ms = position->kept_unix_ms,
+                   .conflict = {}};
+  }
+  limits_changed(*job);
+  return job;
+}
+
+Status Sessions::restore(const std::function<void(std::string)>& warn) {
+  const std::uint64_t now = unix_ms();
+  SPDLD_ASSIGN(const std::vector<JobKey> running,
+               deps_.store.running_jobs(now - std::min(now, kStillRunningMs)));
+  {
+    MutexLock lock(mutex_);
+    expected_.insert(running.begin(), running.end());
+  }
+  SPDLD_ASSIGN(const std::vector<StoredJob> kept, deps_.store.declared_jobs());
+  for (const StoredJob& stored : kept) {
+    auto made = rebuild(stored);
+    MutexLock lock(mutex_);
+    if (made) {
+      jobs_[stored.key] = *made;
+      continue;
+    }
+    broken_[stored.key] = made.error().message();
+    warn("job '" + stored.key.job + "' on pipeline '" + stored.key.pipeline +
+         "' cannot go on: " + made.error().message());
+  }
+  return {};
+}
+
+Result<std::optional<StoredPosition>> Sessions::kept_position(const JobKey& key) {
+  {
+    MutexLock lock(mutex_);
+    for (const StoredPosition& ended : ended_positions_) {
+      if (ended.key == key) return std::optional(ended);
+    }
+  }
+  return deps_.store.position(key);
+}
+
+Result<JobPtr> Sessions::revive(const JobKey& key, const delivery::AttachRequest& request) {
+  std::optional<StoredJob> stored;
+  {
+    MutexLock lock(mutex_);
+    if (jobs_.contains(key)) return JobPtr();
+    if (const auto broken = broken_.find(key); broken != broken_.end())
+      return error(Code::kFailedPrecondition,
+                   "job '" + key.job + "' was declared and cannot go on: " + broken->second +
+                       " ('spdlctl delete job " + key.job + "' forgets it)");
+    for (const StoredJob& ended : ended_jobs_) {
+      if (ended.key == key) stored = ended;
+    }
+  }
+  if (!stored) {
+    SPDLD_ASSIGN(stored, deps_.store.job(key));
+  }
+  if (!stored) return JobPtr();
+  // The same consumers again, or others who go on where it was; a fresh start is the same job only
+  // if it runs just now, and its daemon died.
+  const bool runs = !stored->ended && stored->incarnation == request.incarnation &&
+                    unix_ms() < stored->kept_unix_ms + kStillRunningMs;
+  const bool goes_on = request.reconnect || request.start != wire::StartMode::kFresh;
+  if (!request.reconnect && (!(goes_on || runs) || !same_facts(*stored, request))) {
+    // Another run of that name. Where the earlier one was is nothing to it, unless it asks.
+    if (!goes_on) {
+      MutexLock writing(records_);
+      SPDLD_TRY(deps_.store.remove_position(key));
+      MutexLock lock(mutex_);
+      forget_ended(key);
+    }
+    return JobPtr();
+  }
+  auto job = rebuild(*stored);
+  if (!job)
+    return tl::unexpected<Status>(job.error().with_context("job '" + key.job + "' cannot go on"));
+  if (stored->ended) (*job)->awaited.clear();
+  return job;
+}
+
+void Sessions::forget_ended(const JobKey& key) {
+  const auto same = [&](const auto& ended) { return ended.key == key; };
+  std::erase_if(ended_jobs_, same);
+  std::erase_if(ended_positions_, same);
+}
+
+Status Sessions::keep_now(Job& job) {
+  if (job.is_private) return {};
+  StoredJob stored = job.stored();
+  stored.kept_unix_ms = unix_ms();
+  SPDLD_TRY(deps_.store.put_jobs({stored}));
+  job.record_is_old = false;
+  job.recorded_unix_ms = stored.kept_unix_ms;
+  return {};
+}
+
+// What has changed since the last time, in one go; without holding anybody up meanwhile.
+void Sessions::keep() {
+  MutexLock writing(records_);
+  const std::uint64_t now = unix_ms();
+  std::vector<StoredJob> records;
+  std::vector<StoredPosition> positions;
+  std::size_t ended_jobs = 0;
+  std::size_t ended_positions = 0;
+  std::vector<JobPtr> kept;
+  bool forget = false;
+  {
+    MutexLock lock(mutex_);
+    // Until they are on disk, a new run of such a job finds them here.
+    records = ended_jobs_;
+    positions = ended_positions_;
+    ended_jobs = records.size();
+    ended_positions = positions.size();
+    for (const auto& [key, job] : jobs_) {
+      if (job->is_private) continue;
+      const bool alive = !job->members.empty() && now > job->recorded_unix_ms + kMarkAliveMs;
+      if (std::exchange(job->record_is_old, false) || alive) {
+        records.push_back(job->stored());
+        job->recorded_unix_ms = now;
+        kept.push_back(job);
+      }
+      if (job->members.empty() && job->left.empty()) continue;
+      const Job::Acknowledged last = job->acknowledged();
+      if (!alive && job->kept && job->kept->at == last.at && job->kept->position == last.position)
+        continue;
+      StoredPosition position{
+          .key = key, .at = last.at, .position = last.position, .kept_unix_ms = now};
+      job->kept = position;
+      job->ledger.at = position.at;
+      job->ledger.position = position.position;
+      job->ledger.kept_unix_ms = now;
+      positions.push_back(position);
+      kept.push_back(job);
+    }
+    const auto clock = deps_.clock.now();
+    forget = forgot_at_.count() == 0 || clock - forgot_at_ > kForgetEvery;
+    if (forget) forgot_at_ = clock;
+  }
+  SPDLD_FAILPOINT("session.keep");
+  for (StoredJob& record : records) record.kept_unix_ms = now;
+  for (StoredPosition& position : positions) position.kept_unix_ms = now;
+  Status written = records.empty() ? Status() : deps_.store.put_jobs(records);
+  if (written.ok() && !positions.empty()) written = deps_.store.put_positions(positions);
+  if (written.ok() && forget) {
+    const auto retain_ms = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(deps_.retain).count());
+    written = deps_.store.forget_before(now > retain_ms ? now - retain_ms : 0);
+  }
+  MutexLock lock(mutex_);
+  const bool failed_before = !keep_failed_.ok();
+  keep_failed_ = written;
+  const auto drop_first = [](auto& ended, std::size_t count) {
+    ended.erase(ended.begin(), ended.begin() + static_cast<std::ptrdiff_t>(count));
+  };
+  if (written.ok()) {
+    drop_first(ended_jobs_, std::min(ended_jobs, ended_jobs_.size()));
+    drop_first(ended_positions_, std::min(ended_positions, ended_positions_.size()));
+    return;
+  }
+  drop_first(ended_jobs_, std::max(ended_jobs_.size(), kMostEnded) - kMostEnded);
+  drop_first(ended_positions_, std::max(ended_positions_.size(), kMostEnded) - kMostEnded);
+  if (!failed_before)
+    spdlog::error(
+        "{}; a restart of the daemon will know where jobs were before that, and "
+        "consumers go on by their own cursors",
+        written.message());
+  for (const JobPtr& job : kept) {
+    job->record_is_old = true;
+    job->kept.reset();
+  }
+}
+
+}  // namespace spdld::session

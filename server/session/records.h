@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+
+#include "session/catalogue.h"
+#include "session/phase.h"
+#include "session/store.h"
+
+namespace spdld::session {
+
+std::uint64_t unix_ms();  // now
+
+// A pipeline as the store keeps it, and how it came to be the current version.
+StoredPipeline stored_pipeline(const PipelineVersion& pipeline);
+StoredRevision stored_revision(const PipelineVersion& pipeline, uid_t applied_by,
+                               std::string note = {});
+
+StoredPhase stored_phase(const Phase& phase);
+
+}  // namespace spdld::session

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "delivery/slots.h"
+#include "session/step_at.h"
+
+namespace spdld::session {
+
+// Behind every step of a job.
+inline constexpr StepAt kNever{.epoch = std::numeric_limits<std::uint64_t>::max(), .step = 0};
+
+// A consumer's place in a job.
+struct Member {
+  std::uint32_t shard = 0;
+  std::uint32_t replica = 0;
+
+  friend auto operator<=>(const Member&, const Member&) = default;
+};
+
+// A replica that batches are kept for, from a step on.
+struct AwaitedReplica {
+  std::uint32_t replica = 0;
+  StepAt from;
+
+  friend bool operator==(const AwaitedReplica&, const AwaitedReplica&) = default;
+};
+
+// Which replicas of a job are here, which are expected, and which have said good-bye: so that a
+// shard waits for who was killed or has yet to come, and for nobody else. Shared by a job and its
+// consumers. Thread-safe; calls nobody.
+//
+//   unknown ---came---> here ---went(away)---> away ---came---> here
+//                        |---went------------> done ---came---> here
+class ReplicaRoll {
+ public:
+  // Where all `replicas` of its shard had said good-bye, a new round begins: the others are
+  // expected again.
+  void came(Member member, std::uint32_t replicas, delivery::HolderId holder)
+      SPDLD_EXCLUDES(mutex_);
+  // False, and nothing is done, if the place has been taken by another one, or `holder` went
+  // before.
+  bool went(Member member, delivery::HolderId holder, bool away, StepAt next)
+      SPDLD_EXCLUDES(mutex_);
+  bool here(Member member) const SPDLD_EXCLUDES(mutex_);
+  // Who else is to read what `member` begins to read in [from, until).
+  std::vector<AwaitedReplica> awaited(Member member, std::uint32_t replicas, StepAt from,
+                                      StepAt until) const SPDLD_EXCLUDES(mutex_);
+
+  std::vector<Member> done() const SPDLD_EXCLUDES(mutex_);
+  // Everybody is expected but these.
+  void reset(const std::vector<Member>& done = {}) SPDLD_EXCLUDES(mutex_);
+
+ private:
+  struct Entry {
+    delivery::HolderId holder = 0;  // 0: not here
+    bool done = false;
+    StepAt next;
+  };
+
+  mutable Mutex mutex_;
+  std::map<Member, Entry> entries_ SPDLD_GUARDED_BY(mutex_);
+};
+
+}  // namespace spdld::session

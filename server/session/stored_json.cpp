@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/stored_json.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace spdld::session {
+namespace {
+
+using nlohmann::json;
+
+Result<std::string> text_of(const json& value, const std::string& what) {
+  try {
+    return value.dump();
+  } catch (const json::exception&) {
+    return error(Code::kInvalidArgument, what +
+                                             " cannot be kept: its name, text or one of its "
+                                             "variables is not UTF-8; write it in UTF-8");
+  }
+}
+
+// `read` throws for a text that is not what it should be.
+template <typename Read>
+auto parsed(const std::string& text, const Read& read) -> Result<decltype(read(json()))> {
+  try {
+    return read(json::parse(text));
+  } catch (const json::exception& broken) {
+    return error(Code::kDataLoss, broken.what());
+  }
+}
+
+json json_of(const ApplyRequest& request) {
+  return {
+      {"yaml", request.yaml}, {"file", request.file}, {"vars", request.vars}, {"env", request.env}};
+}
+
+ApplyRequest request_of(const json& value) {
+  ApplyRequest request;
+  value.at("yaml").get_to(request.yaml);
+  value.at("file").get_to(request.file);
+  value.at("vars").get_to(request.vars);
+  value.at("env").get_to(request.env);
+  return request;
+}
+
+json json_of(StepAt at) { return {at.epoch, at.step}; }
+
+StepAt step_of(const json& value) {
+  return {value.at(0).get<std::uint64_t>(), value.at(1).get<std::uint64_t>()};
+}
+
+json json_of(const StoredPhase& phase) {
+  json value{
+      {"version", phase.version}, {"owner", phase.owner}, {"request", json_of(phase.request)}};
+  if (phase.batch_size) value["batch_size"] = *phase.batch_size;
+  return value;
+}
+
+StoredPhase phase_of(const json& value) {
+  StoredPhase phase;
+  value.at("version").get_to(phase.version);
+  value.at("owner").get_to(phase.owner);
+  phase.request = request_of(value.at("request"));
+  if (value.contains("batch_size")) phase.batch_size = value["batch_size"].get<std::uint64_t>();
+  return phase;
+}
+
+json json_of(const JobLimits& limits) {
+  json value{{"weight", limits.weight}};
+  if (limits.cpus) value["cpus"] = *limits.cpus;
+  if (limits.bytes) value["bytes"] = *limits.bytes;
+  return value;
+}
+
+JobLimits limits_of(const json& value) {
+  JobLimits limits;
+  value.at("weight").get_to(limits.weight);
+  if (value.contains("cpus")) limits.cpus = value["cpus"].get<std::uint32_t>();
+  if (value.contains("bytes")) limits.bytes = value["bytes"].get<std::uint64_t>();
+  return limits;
+}
+
+json json_of(const StoredCut& cut) {
+  return {{"from", json_of(cut.from)},
+          {"position", cut.position},
+          {"num_shards", cut.num_shards},
+          {"phase", cut.phase}};
+}
+
+StoredCut cut_of(const json& value) {
+  return {.from = step_of(value.at("from")),
+          .position = value.at("position").get<std::uint64_t>(),
+          .num_shards = value.at("num_shards").get<std::uint32_t>(),
+          .phase = value.at("phase").get<std::uint32_t>()};
+}
+
+StoredJob job_of(const json& value) {
+  StoredJob job;
+  value.at("ended").get_to(job.ended);
+  value.at("incarnation").get_to(job.incarnation);
+  value.at("seed").get_to(job.seed);
+  value.at("replicas").get_to(job.replicas);
+  job.epochs = value.at("manual").get<bool>() ? EpochMode::kManual : EpochMode::kAuto;
+  value.at("open_epochs").get_to(job.open_epochs);
+  value.at("max_epochs").get_to(job.max_epochs);
+  job.limits = limits_of(value.at("limits"));
+  value.at("vars").get_to(job.vars);
+  if (value.contains("batch_size")) job.batch_size = value["batch_size"].get<std::uint64_t>();
+  job.start = step_of(value.at("start"));
+  for (const json& phase : value.at("phases")) job.phases.push_back(phase_of(phase));
+  for (const json& cut : value.at("cuts")) job.cuts.push_back(cut_of(cut));
+  value.at("live_shards").get_to(job.live_shards);
+  for (const json& done : value.value("done", json::array()))
+    job.done.push_back({done.at(0).get<std::uint32_t>(), done.at(1).get<std::uint32_t>()});
+  return job;
+}
+
+json json_of(const StoredSwap& swap) {
+  return {{"uid", swap.key.uid},           {"job", swap.key.job},
+          {"pipeline", swap.key.pipeline}, {"from", json_of(swap.from)},
+          {"phase", json_of(swap.phase)},  {"vars", swap.vars},
+          {"known", swap.known},           {"tuned", swap.tuned}};
+}
+
+StoredSwap swap_of(const json& value) {
+  StoredSwap swap;
+  value.at("uid").get_to(swap.key.uid);
+  value.at("job").get_to(swap.key.job);
+  value.at("pipeline").get_to(swap.key.pipeline);
+  swap.from = step_of(value.at("from"));
+  swap.phase = phase_of(value.at("phase"));
+  value.at("vars").get_to(swap.vars);
+  value.at("known").get_to(swap.known);
+  value.at("tuned").get_to(swap.tuned);
+  return swap;
+}
+
+StoredPrepared prepared_of(const json& value) {
+  StoredPrepared prepared;
+  value.at("caller").get_to(prepared.caller);
+  value.at("name").get_to(prepared.pipeline.name);
+  value.at("version").get_to(prepared.pipeline.version);
+  value.at("owner").get_to(prepared.pipeline.owner);
+  prepared.pipeline.request = request_of(value.at("request"));
+  for (const json& swap : value.at("swaps")) prepared.swaps.push_back(swap_of(swap));
+  return prepared;
+}
+
+}  // namespace
+
+Result<std::string> request_text(const std::string& pipeline, const ApplyRequest& request) {
+  return text_of(json_of(request), "pipeline '" + pipeline + "'");
+}
+
+Result<ApplyRequest> parse_request(const std::string& text) { return parsed(text, request_of); }
+
+Result<std::string> job_text(const StoredJob& job) {
+  json phases = json::array();
+  for (const StoredPhase& phase : job.phases) phases.push_back(json_of(phase));
+  json cuts = json::array();
+  for (const StoredCut& cut : job.cuts) cuts.push_back(json_of(cut));
+  json value{{"ended", job.ended},
+             {"incarnation", job.incarnation},
+             {"seed", job.seed},
+             {"replicas", job.replicas},
+             {"manual", job.epochs == EpochMode::kManual},
+             {"open_epochs", job.open_epochs},
+             {"max_epochs", job.max_epochs},
+             {"limits", json_of(job.limits)},
+             {"vars", job.vars},
+             {"start", json_of(job.start)},
+             {"phases", phases},
+             {"cuts", cuts},
+             {"live_shards", job.live_shards}};
+  for (const Member& done : job.done) value["done"].push_back({done.shard, done.replica});
+  if (job.batch_size) value["batch_size"] = *job.batch_size;
+  return text_of(value, "job '" + job.key.job + "'");
+}
+
+Result<StoredJob> parse_job(const std::string& text) { return parsed(text, job_of); }
+
+Result<std::string> prepared_text(const StoredPrepared& prepared) {
+  json swaps = json::array();
+  for (const StoredSwap& swap : prepared.swaps) swaps.push_back(json_of(swap));
+  const StoredPipeline& pipeline = prepared.pipeline;
+  return text_of({{"caller", prepared.caller},
+                  {"name", pipeline.name},
+                  {"version", pipeline.version},
+                  {"owner", pipeline.owner},
+                  {"request", json_of(pipeline.request)},
+                  {"swaps", swaps}},
+                 "the swap of pipeline '" + pipeline.name + "'");
+}
+
+Result<StoredPrepared> parse_prepared(const std::string& text) { return parsed(text, prepared_of); }
+
+}  // namespace spdld::session

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "session/store.h"
+
+namespace spdld::session {
+
+// The texts in which the store keeps what has no columns of its own. Writing fails for what is not
+// UTF-8: it would not be the same when it came back. Reading fails for what an spdld did not write.
+Result<std::string> request_text(const std::string& pipeline, const ApplyRequest& request);
+Result<ApplyRequest> parse_request(const std::string& text);
+
+// A job but for its key, `declared` and `kept_unix_ms`, which are columns.
+Result<std::string> job_text(const StoredJob& job);
+Result<StoredJob> parse_job(const std::string& text);
+
+// A prepared swap but for its token, `until_unix_ms` and `committed`.
+Result<std::string> prepared_text(const StoredPrepared& prepared);
+Result<StoredPrepared> parse_prepared(const std::string& text);
+
+}  // namespace spdld::session

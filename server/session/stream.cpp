@@ -1,0 +1,572 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace spdld::session {
+namespace {
+
+std::uint32_t slot_of(const engine::BatchOrder& order) {
+  return static_cast<std::uint32_t>(order.ticket);
+}
+
+StepAt place_of(const engine::BatchOrder& order) { return {order.epoch, order.step}; }
+
+}  // namespace
+
+Stream::Stream(StreamOptions options, std::shared_ptr<SlotPool> pool, engine::Executor& executor,
+               const Clock& clock)
+    : shard_(options.shard),
+      from_(options.from),
+      replicas_(options.replicas),
+      absent_(options.absent),
+      phase_(options.timeline.phase(options.from)),
+      pool_(std::move(pool)),
+      executor_(executor),
+      clock_(clock),
+      timeline_(std::move(options.timeline)),
+      maker_(options.maker),
+      after_(std::move(options.after)),
+      to_make_(options.from),
+      watched_since_(clock.now()) {
+  for (const AwaitedReplica& replica : options.awaited) {
+    Reader& away = readers_.emplace_back();
+    away.job = maker_;
+    away.replica = replica.replica;
+    away.next = std::max(from_, replica.from);
+  }
+}
+
+void Stream::bind(engine::StreamId stream) {
+  bool ended = false;
+  {
+    MutexLock lock(mutex_);
+    stream_ = stream;
+    ended = ended_;
+  }
+  if (ended) return executor_.close_stream(stream);
+  pool_->serve(stream);
+  executor_.wake(stream);  // what became free before had no stream to wake
+}
+
+void Stream::lead(const std::shared_ptr<Stream>& next) {
+  {
+    MutexLock lock(mutex_);
+    followers_.push_back(next);
+  }
+  tell_followers();
+}
+
+void Stream::tell_followers() {
+  std::vector<std::weak_ptr<Stream>> due;
+  {
+    MutexLock lock(mutex_);
+    if (followers_.empty()) return;
+    const StepAt begun = timeline_.settled(to_make_);
+    const auto waits = [&](const std::weak_ptr<Stream>& follower) SPDLD_REQUIRES(mutex_) {
+      const auto next = follower.lock();
+      return next != nullptr && !ended_ && begun < next->from_;
+    };
+    const auto first_due = std::partition(followers_.begin(), followers_.end(), waits);
+    due.assign(first_due, followers_.end());
+    followers_.erase(first_due, followers_.end());
+  }
+  for (const auto& follower : due) {
+    if (const auto next = follower.lock()) next->wake();
+  }
+}
+
+void Stream::wake() {
+  engine::StreamId stream = 0;
+  {
+    MutexLock lock(mutex_);
+    stream = stream_;
+  }
+  if (stream != 0) executor_.wake(stream);
+}
+
+Stream::Reader* Stream::find(delivery::HolderId reader) {
+  const auto found = std::find_if(readers_.begin(), readers_.end(),
+                                  [&](const Reader& known) { return known.id == reader; });
+  return found == readers_.end() ? nullptr : &*found;
+}
+
+const Stream::Reader* Stream::find(delivery::HolderId reader) const {
+  const auto found = std::find_if(readers_.begin(), readers_.end(),
+                                  [&](const Reader& known) { return known.id == reader; });
+  return found == readers_.end() ? nullptr : &*found;
+}
+
+StepAt Stream::lowest() const {
+  StepAt lowest = kNever;
+  for (const Reader& reader : readers_) lowest = std::min(lowest, reader.next);
+  return lowest;
+}
+
+std::optional<StepAt> Stream::offered(const ReaderTerms& terms) const {
+  if (ended_ || readers_.empty() || find(terms.holder) != nullptr) return std::nullopt;
+  StepAt first = std::min(lowest(), to_make_);
+  if (replicas_ > 1) {
+    if (terms.job != maker_) return std::nullopt;
+    for (const Reader& known : readers_) {
+      if (known.id == 0 && known.replica == terms.replica) first = known.next;
+    }
+  } else if (terms.from > to_make_) {
+    return std::nullopt;  // it would wait for somebody else's consumer
+  }
+  first = std::max(first, terms.from);
+  // Who went back may still have what it was handed before, and written to its view of it: that is
+  // made for it once more, elsewhere.
+  for (auto ready = ready_.lower_bound(first); ready != ready_.end(); ++ready) {
+    if (pool_->slots().holds(ready->second.slot, terms.holder))
+      first = {ready->first.epoch, ready->first.step + 1};
+  }
+  return first;
+}
+
+std::optional<StepAt> Stream::offers(const ReaderTerms& terms) const {
+  MutexLock lock(mutex_);
+  return offered(terms);
+}
+
+std::optional<StepAt> Stream::join(const std::shared_ptr<StreamReader>& reader,
+                                   const ReaderTerms& terms, StepAt latest) {
+  std::optional<StepAt> from;
+  {
+    MutexLock lock(mutex_);
+    if (ended_) return std::nullopt;
+    // The first one finds nobody.
+    from = readers_.empty() ? terms.from : offered(terms);
+    if (!from || *from > latest || *from >= terms.until) return std::nullopt;
+    const auto place = std::find_if(readers_.begin(), readers_.end(), [&](const Reader& known) {
+      return known.id == 0 && known.replica == terms.replica;
+    });
+    if (place != readers_.end()) {
+      forgo(*place, place->next, *from);
+      if (terms.until < place->until) forgo(*place, terms.until, place->until);
+    } else {
+      // What is finished already is kept for one more.
+      for (auto& [at, ready] : ready_) {
+        if (at < *from || at >= terms.until) continue;
+        pool_->slots().expect(ready.slot);
+        ++ready.expected;
+      }
+    }
+    Reader& joined = place != readers_.end() ? *place : readers_.emplace_back();
+    joined = {.id = terms.holder,
+              .reader = reader,
+              .job = terms.job,
+              .replica = terms.replica,
+              .next = *from,
+              .until = terms.until,
+              .open_epochs = terms.open_epochs,
+              .hungry = false};
+  }
+  wake();
+  return from;
+}
+
+std::map<StepAt, Stream::Ready>::iterator Stream::drop(std::map<StepAt, Ready>::iterator ready) {
+  replaced_.erase(ready->first);
+  return ready_.erase(ready);
+}
+
+void Stream::forgo(const Reader& reader, StepAt from, StepAt to) {
+  for (auto entry = ready_.lower_bound(from); entry != ready_.end() && entry->first < to;) {
+    const auto here = entry++;
+    if (!reader.wants(here->first)) continue;
+    (void)pool_->slots().forgo(here->second.slot);
+    if (--here->second.expected == 0) drop(here);
+  }
+}
+
+void Stream::leave(delivery::HolderId id, bool away) {
+  bool last = false;
+  {
+    MutexLock lock(mutex_);
+    Reader* reader = find(id);
+    if (reader == nullptr) return;
+    // Another process may have taken its place before this one was known to be gone.
+    const auto successor = [&](const Reader& other) {
+      return other.id != id && other.replica == reader->replica;
+    };
+    if (away && replicas_ > 1 && absent_ == AbsentReplica::kWait &&
+        std::none_of(readers_.begin(), readers_.end(), successor)) {
+      reader->id = 0;
+      reader->reader.reset();
+      reader->hungry = false;
+    } else {
+      forgo(*reader, reader->next, reader->until);
+      readers_.erase(readers_.begin() + (reader - readers_.data()));
+    }
+    last = std::all_of(readers_.begin(), readers_.end(),
+                       [](const Reader& known) { return known.id == 0; });
+    const auto makers = [this](const Reader& known)
+                            SPDLD_REQUIRES(mutex_) { return known.job == maker_; };
+    if (!last && std::none_of(readers_.begin(), readers_.end(), makers))
+      maker_ = readers_.front().job;
+  }
+  if (last) return end();
+  wake();
+}
+
+void Stream::dismiss(JobTag job, std::uint32_t replica) {
+  {
+    MutexLock lock(mutex_);
+    const auto place = std::find_if(readers_.begin(), readers_.end(), [&](const Reader& known) {
+      return known.id == 0 && known.job == job && known.replica == replica;
+    });
+    if (place == readers_.end()) return;
+    forgo(*place, place->next, place->until);
+    readers_.erase(place);
+  }
+  wake();
+}
+
+void Stream::end() {
+  engine::StreamId stream = 0;
+  {
+    MutexLock lock(mutex_);
+    stream = stream_;
+    ended_ = true;
+    after_.reset();
+    for (const auto& [at, ready] : ready_) (void)pool_->slots().discard(ready.slot);
+    ready_.clear();
+    replaced_.clear();
+  }
+  if (stream != 0) executor_.close_stream(stream);
+  pool_->freed();  // another stream may have the pool now
+  tell_followers();
+}
+
+bool Stream::ended() const {
+  MutexLock lock(mutex_);
+  return ended_;
+}
+
+Timeline Stream::timeline() const {
+  MutexLock lock(mutex_);
+  return timeline_;
+}
+
+std::vector<JobTag> Stream::jobs() const {
+  MutexLock lock(mutex_);
+  std::vector<JobTag> jobs;
+  for (const Reader& reader : readers_) {
+    if (std::find(jobs.begin(), jobs.end(), reader.job) == jobs.end()) jobs.push_back(reader.job);
+  }
+  return jobs;
+}
+
+// Whether everything before `at` has been begun.
+bool Stream::reached(StepAt at) const {
+  MutexLock lock(mutex_);
+  return ended_ || timeline_.settled(to_make_) >= at;
+}
+
+std::optional<engine::BatchOrder> Stream::open() {
+  const auto order = next_order();
+  tell_followers();
+  if (!order) return order;
+  // Without the lock: zeroing fresh pages takes milliseconds.
+  const Status backed = pool_->arena().back(slot_of(*order));
+  if (backed.ok()) return order;
+  fail(backed.with_context("the slots of this consumer"));
+  abandon(*order);
+  return std::nullopt;
+}
+
+std::optional<engine::BatchOrder> Stream::next_order() {
+  MutexLock lock(mutex_);
+  if (ended_ || holds_ > 0 || readers_.empty()) return std::nullopt;
+  if (after_ != nullptr) {
+    if (!after_->reached(from_)) return std::nullopt;
+    after_.reset();
+  }
+  to_make_ = timeline_.settled(std::max(to_make_, lowest()));
+  const auto wanted = [this](const Reader& reader) SPDLD_REQUIRES(mutex_) {
+    return reader.wants(to_make_) && to_make_.epoch < reader.open_epochs;
+  };
+  if (std::none_of(readers_.begin(), readers_.end(), wanted)) return std::nullopt;
+  const source::Sharding sharding = timeline_.sharding(to_make_);
+  if (shard_ >= sharding.segment().num_shards) return std::nullopt;
+  const auto slot = pool_->slots().loan();
+  if (!slot) note_stall();
+  if (!slot) return std::nullopt;
+  if (stalled_since_) stalled_ += clock_.now() - *std::exchange(stalled_since_, std::nullopt);
+  const engine::BatchOrder order{.epoch = to_make_.epoch,
+                                 .step = to_make_.step,
+                                 .rows = sharding.rows(to_make_.step, shard_),
+                                 .next_position = sharding.position_of(to_make_.step + 1),
+                                 .slot = pool_->arena().slot(*slot).data(),
+                                 .ticket = *slot};
+  ++to_make_.step;
+  return order;
+}
+
+// No slot is free. If somebody has read all that there is, the others have them.
+void Stream::note_stall() {
+  if (stalled_since_ || replicas_ > 1 || readers_.size() < 2) return;
+  if (std::any_of(readers_.begin(), readers_.end(),
+                  [this](const Reader& reader) SPDLD_REQUIRES(mutex_) { return starves(reader); }))
+    stalled_since_ = clock_.now();
+}
+
+bool Stream::starves(const Reader& reader) const {
+  return reader.hungry && reader.next >= to_make_;
+}
+
+Stream::ReaderRefs Stream::held_up() {
+  MutexLock lock(mutex_);
+  const auto now = clock_.now();
+  if (stalled_since_) stalled_ += now - *std::exchange(stalled_since_, now);
+  const auto watched = now - std::exchange(watched_since_, now);
+  const auto stalled = std::exchange(stalled_, std::chrono::nanoseconds(0));
+  ReaderRefs readers;
+  if (stalled * 5 <= watched) return readers;
+  for (const Reader& reader : readers_) {
+    if (!starves(reader)) continue;
+    if (auto ref = reader.reader.lock()) readers.push_back(std::move(ref));
+  }
+  if (readers.size() == readers_.size()) readers.erase(readers.begin());
+  return readers;
+}
+
+Stream::ReaderRefs Stream::live_readers() const {
+  ReaderRefs refs;
+  for (const Reader& reader : readers_) {
+    if (auto ref = reader.reader.lock()) refs.push_back(std::move(ref));
+  }
+  return refs;
+}
+
+void Stream::commit(const engine::BatchOrder& order) {
+  ReaderRefs waiting;
+  {
+    MutexLock lock(mutex_);
+    const StepAt at = place_of(order);
+    std::uint32_t expected = 0;
+    if (!ended_) {
+      for (const Reader& reader : readers_) {
+        if (!reader.wants(at)) continue;
+        ++expected;
+        if (reader.next != at) continue;
+        if (auto ref = reader.reader.lock()) waiting.push_back(std::move(ref));
+      }
+    }
+    pool_->slots().commit(slot_of(order), expected);
+    if (expected > 0) {
+      ready_.emplace(at, Ready{slot_of(order), order, expected});
+    } else {
+      replaced_.erase(at);
+      pool_->freed();
+    }
+  }
+  for (const auto& reader : waiting) reader->ready();
+}
+
+void Stream::abandon(const engine::BatchOrder& order) {
+  {
+    MutexLock lock(mutex_);
+    replaced_.erase(place_of(order));
+  }
+  pool_->slots().abort(slot_of(order));
+  pool_->freed();
+}
+
+std::optional<Stream::Taken> Stream::take(delivery::HolderId id, StepAt at) {
+  MutexLock lock(mutex_);
+  Reader* const reader = find(id);
+  if (reader == nullptr || at < reader->next || at >= reader->until) return std::nullopt;
+  forgo(*reader, reader->next, at);
+  reader->next = at;
+  const auto found = ready_.find(at);
+  if (found == ready_.end()) {
+    reader->hungry = true;
+    if (pool_->slots().counts().free == 0) note_stall();
+    return std::nullopt;
+  }
+  const auto lease = pool_->slots().acquire(found->second.slot, id);
+  SPDLD_CHECK(lease.has_value());
+  Taken taken{.lease = *lease, .order = found->second.order, .shared = reader->job != maker_};
+  if (const auto replaced = replaced_.find(at); replaced != replaced_.end()) {
+    for (Replaced& sample : replaced->second) {
+      if (std::find(sample.told.begin(), sample.told.end(), reader->job) != sample.told.end())
+        continue;
+      sample.told.push_back(reader->job);
+      taken.replaced.push_back(sample.failure);
+    }
+  }
+  reader->next = {at.epoch, at.step + 1};
+  reader->hungry = false;
+  if (--found->second.expected == 0) drop(found);
+  return taken;
+}
+
+bool Stream::jump(delivery::HolderId id, StepAt to) {
+  engine::StreamId stream = 0;
+  bool past_all = false;
+  {
+    MutexLock lock(mutex_);
+    Reader* const reader = find(id);
+    if (ended_ || reader == nullptr || to < reader->next || to >= reader->until) return false;
+    if (to > to_make_ && replicas_ == 1 && readers_.size() > 1) return false;
+    forgo(*reader, reader->next, to);
+    reader->next = to;
+    reader->hungry = false;
+    past_all = lowest() > to_make_;
+    if (past_all) ++holds_;  // so that what is given up is not what comes after the jump
+    stream = stream_;
+  }
+  if (past_all) {
+    executor_.cancel(stream, 0, 0);
+    MutexLock lock(mutex_);
+    --holds_;
+  }
+  executor_.wake(stream);
+  return true;
+}
+
+void Stream::set_until(delivery::HolderId id, StepAt until) {
+  {
+    MutexLock lock(mutex_);
+    Reader* const reader = find(id);
+    if (reader == nullptr || reader->until == until) return;
+    if (until < reader->until) {
+      forgo(*reader, std::max(until, reader->next), reader->until);
+    } else {
+      for (auto& [at, ready] : ready_) {
+        if (at < std::max(reader->until, reader->next) || at >= until) continue;
+        pool_->slots().expect(ready.slot);
+        ++ready.expected;
+      }
+    }
+    reader->until = until;
+  }
+  wake();
+}
+
+void Stream::open_epochs(delivery::HolderId id, std::uint64_t count) {
+  {
+    MutexLock lock(mutex_);
+    if (Reader* const reader = find(id)) reader->open_epochs = count;
+  }
+  wake();
+}
+
+std::optional<StepAt> Stream::hold() {
+  MutexLock lock(mutex_);
+  ++holds_;
+  if (to_make_ <= from_) return std::nullopt;
+  return timeline_.settled(to_make_);
+}
+
+void Stream::go_on() {
+  {
+    MutexLock lock(mutex_);
+    --holds_;
+  }
+  wake();
+}
+
+bool Stream::retime(const Timeline& timeline, JobTag job) {
+  MutexLock lock(mutex_);
+  if (std::any_of(readers_.begin(), readers_.end(),
+                  [&](const Reader& reader) { return reader.job != job; }))
+    return false;
+  timeline_ = timeline;
+  return true;
+}
+
+std::string Stream::waits_for(delivery::HolderId id) const {
+  MutexLock lock(mutex_);
+  const Reader* const reader = find(id);
+  if (reader == nullptr || ended_ || replicas_ == 1 || reader->next < to_make_) return {};
+  if (pool_->slots().counts().free > 0) return {};
+  const Reader* slowest = nullptr;
+  for (const Reader& other : readers_) {
+    if (other.next >= reader->next) continue;
+    if (slowest == nullptr || other.next < slowest->next) slowest = &other;
+  }
+  const std::string shard = " of shard " + std::to_string(shard_);
+  if (slowest == nullptr)
+    return "the replicas" + shard +
+           " hold different batches, and with that all slots: release some";
+  const std::string name = "replica " + std::to_string(slowest->replica) + shard;
+  if (slowest->id == 0) return name + " has not come, or not come back, and all slots are full";
+  return name + " is still at epoch " + std::to_string(slowest->next.epoch) + ", step " +
+         std::to_string(slowest->next.step);
+}
+
+std::uint32_t Stream::ready_for(delivery::HolderId id) const {
+  MutexLock lock(mutex_);
+  const Reader* const reader = find(id);
+  if (reader == nullptr) return 0;
+  return static_cast<std::uint32_t>(std::count_if(
+      ready_.begin(), ready_.end(), [&](const auto& entry) { return reader->wants(entry.first); }));
+}
+
+// Each job decides for itself, about what it is to read; one that cannot bear the loss fails alone.
+Status Stream::may_replace(const engine::SampleFailure& failure) {
+  const StepAt at{failure.epoch, failure.step};
+  struct Asked {
+    JobTag job = 0;
+    std::shared_ptr<StreamReader> reader;
+  };
+  std::vector<Asked> asked;
+  bool others = false;
+  {
+    MutexLock lock(mutex_);
+    for (const Reader& reader : readers_) {
+      auto ref = reader.reader.lock();
+      if (ref == nullptr) continue;
+      if (reader.wants(at)) {
+        asked.push_back({reader.job, std::move(ref)});
+      } else {
+        others = true;
+      }
+    }
+  }
+  std::map<JobTag, Status> verdicts;
+  for (const Asked& one : asked) {
+    if (!verdicts.contains(one.job))
+      verdicts.emplace(one.job, one.reader->judge().may_replace(failure));
+  }
+  Status refusal;
+  std::vector<JobTag> told;
+  for (const auto& [job, verdict] : verdicts) {
+    if (verdict.ok()) {
+      told.push_back(job);
+    } else {
+      refusal = verdict;
+    }
+  }
+  if (!refusal.ok() && told.empty() && !others) return refusal;
+  {
+    MutexLock lock(mutex_);
+    if (!ended_) replaced_[at].push_back({failure, std::move(told)});
+  }
+  for (const Asked& one : asked) {
+    const Status& verdict = verdicts.at(one.job);
+    if (verdict.ok()) continue;
+    leave(one.reader->holder());
+    one.reader->failed(verdict);
+  }
+  return {};
+}
+
+void Stream::fail(const Status& status) {
+  ReaderRefs readers;
+  {
+    MutexLock lock(mutex_);
+    if (ended_) return;
+    ended_ = true;
+    readers = live_readers();
+  }
+  for (const auto& reader : readers) reader->failed(status);
+}
+
+}  // namespace spdld::session

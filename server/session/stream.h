@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "engine/executor.h"
+#include "engine/stream_port.h"
+#include "session/replica_roll.h"
+#include "session/slot_pool.h"
+#include "session/stream_reader.h"
+#include "session/timeline.h"
+#include "spec/pipeline_spec.h"
+
+namespace spdld::session {
+
+// Which job a reader belongs to: a number that no other job of this daemon's life has.
+using JobTag = std::uint64_t;
+
+using spec::AbsentReplica;
+
+struct StreamOptions {
+  Timeline timeline;
+  std::uint32_t shard = 0;
+  StepAt from;
+  JobTag maker = 0;
+  std::uint32_t replicas = 1;
+  AbsentReplica absent = AbsentReplica::kWait;
+  std::vector<AwaitedReplica> awaited = {};  // whom batches are kept for until they come
+  // Not begun before that one has begun everything before `from`.
+  std::shared_ptr<class Stream> after = nullptr;
+};
+
+// What a reader wants of a stream.
+struct ReaderTerms {
+  delivery::HolderId holder = 0;
+  JobTag job = 0;
+  std::uint32_t replica = 0;
+  StepAt from;
+  StepAt until = kNever;          // one behind its last step
+  std::uint64_t open_epochs = 0;  // epochs [0, open_epochs) may be made for it
+};
+
+// One shard's batches of one phase, in order, for those who read them: tells the executor which
+// step is next, holds what is finished until every reader has taken it, and keeps count of who has
+// to. Readers are the replicas of a shard, or consumers of different jobs that happen to need the
+// same batches at about the same time. Goes forward only; who wants to go back takes another
+// stream.
+//
+// States: live; then ended, when its last reader has left or it failed. Shared by its readers and
+// the executor. Thread-safe; calls readers under no lock of its own.
+class Stream final : public engine::StreamPort {
+ public:
+  Stream(StreamOptions options, std::shared_ptr<SlotPool> pool, engine::Executor& executor,
+         const Clock& clock);
+
+  // Once, after the executor was told of the stream.
+  void bind(engine::StreamId stream) SPDLD_EXCLUDES(mutex_);
+  // `next` is to begin where this stream's readers leave: it is told when all before is begun.
+  void lead(const std::shared_ptr<Stream>& next) SPDLD_EXCLUDES(mutex_);
+
+  // The step from which on such a reader could have all batches: `terms.from` itself, or a later
+  // one if earlier batches are gone. None: it cannot join at all.
+  std::optional<StepAt> offers(const ReaderTerms& terms) const SPDLD_EXCLUDES(mutex_);
+  // Joins at the first step from terms.from to `latest` that the stream still offers, and returns
+  // it. None, and nothing is done, if there is none before terms.until.
+  std::optional<StepAt> join(const std::shared_ptr<StreamReader>& reader, const ReaderTerms& terms,
+                             StepAt latest) SPDLD_EXCLUDES(mutex_);
+  // With `away`, a replica that is expected back. The last one to leave ends the stream.
+  void leave(delivery::HolderId reader, bool away = false) SPDLD_EXCLUDES(mutex_);
+  // A replica that is away does not come here any more.
+  void dismiss(JobTag job, std::uint32_t replica) SPDLD_EXCLUDES(mutex_);
+
+  // From a reader. The batch of step `at`, leased to it, if it is there.
+  struct Taken {
+    std::uint64_t lease = 0;
+    engine::BatchOrder order;
+    bool shared = false;  // another job has made it
+    // Samples of it that were replaced before this reader's job could be asked.
+    std::vector<engine::SampleFailure> replaced = {};
+  };
+  std::optional<Taken> take(delivery::HolderId reader, StepAt at) SPDLD_EXCLUDES(mutex_);
+  // It needs nothing before `to`. False, and nothing is done, if the stream does not go that way:
+  // `to` lies behind it, or so far ahead that others would be waited for.
+  bool jump(delivery::HolderId reader, StepAt to) SPDLD_EXCLUDES(mutex_);
+  void set_until(delivery::HolderId reader, StepAt until) SPDLD_EXCLUDES(mutex_);
+  void open_epochs(delivery::HolderId reader, std::uint64_t count) SPDLD_EXCLUDES(mutex_);
+
+  // The first step that nothing has been begun of; none if the stream itself has not begun. Nothing
+  // further is begun until as many calls of go_on() have followed.
+  std::optional<StepAt> hold() SPDLD_EXCLUDES(mutex_);
+  void go_on() SPDLD_EXCLUDES(mutex_);
+  // While held. False, and nothing is done, if others than this job's consumers read it.
+  bool retime(const Timeline& timeline, JobTag job) SPDLD_EXCLUDES(mutex_);
+
+  // What `reader` waits for, when it is not for batches in the making; empty otherwise.
+  std::string waits_for(delivery::HolderId reader) const SPDLD_EXCLUDES(mutex_);
+  std::uint32_t ready_for(delivery::HolderId reader) const SPDLD_EXCLUDES(mutex_);
+  // Readers that had nothing to read for more than a fifth of the time since the last call, because
+  // readers of other jobs have all the slots: one of them at least stays.
+  std::vector<std::shared_ptr<StreamReader>> held_up() SPDLD_EXCLUDES(mutex_);
+
+  bool ended() const SPDLD_EXCLUDES(mutex_);
+  std::uint32_t shard() const { return shard_; }
+  std::uint32_t replicas() const { return replicas_; }
+  uid_t uid() const { return pool_->uid(); }
+  const PhasePtr& phase() const { return phase_; }
+  const std::shared_ptr<SlotPool>& pool() const { return pool_; }
+  Timeline timeline() const SPDLD_EXCLUDES(mutex_);
+  // The jobs that read it now.
+  std::vector<JobTag> jobs() const SPDLD_EXCLUDES(mutex_);
+
+ private:
+  struct Reader {
+    delivery::HolderId id = 0;  // 0: a replica that is away
+    std::weak_ptr<StreamReader> reader;
+    JobTag job = 0;
+    std::uint32_t replica = 0;
+    StepAt next;
+    StepAt until = kNever;
+    std::uint64_t open_epochs = 0;
+    bool hungry = false;  // asked for a batch that was not there
+
+    bool wants(StepAt at) const { return next <= at && at < until; }
+  };
+  struct Ready {
+    std::uint32_t slot = 0;
+    engine::BatchOrder order;
+    std::uint32_t expected = 0;  // readers that have yet to take it
+  };
+  struct Replaced {
+    engine::SampleFailure failure;
+    std::vector<JobTag> told;
+  };
+  using ReaderRefs = std::vector<std::shared_ptr<StreamReader>>;
+
+  std::optional<engine::BatchOrder> open() override SPDLD_EXCLUDES(mutex_);
+  void commit(const engine::BatchOrder& order) override SPDLD_EXCLUDES(mutex_);
+  void abandon(const engine::BatchOrder& order) override SPDLD_EXCLUDES(mutex_);
+  Status may_replace(const engine::SampleFailure& failure) override SPDLD_EXCLUDES(mutex_);
+  void fail(const Status& status) override SPDLD_EXCLUDES(mutex_);
+
+  std::optional<engine::BatchOrder> next_order() SPDLD_EXCLUDES(mutex_);
+  bool reached(StepAt at) const SPDLD_EXCLUDES(mutex_);
+  void tell_followers() SPDLD_EXCLUDES(mutex_);
+  void wake() SPDLD_EXCLUDES(mutex_);
+  Reader* find(delivery::HolderId reader) SPDLD_REQUIRES(mutex_);
+  const Reader* find(delivery::HolderId reader) const SPDLD_REQUIRES(mutex_);
+  // Of all readers, the step that is needed first.
+  StepAt lowest() const SPDLD_REQUIRES(mutex_);
+  // The reader does not take what it wanted of [from, to).
+  void forgo(const Reader& reader, StepAt from, StepAt to) SPDLD_REQUIRES(mutex_);
+  void note_stall() SPDLD_REQUIRES(mutex_);
+  bool starves(const Reader& reader) const SPDLD_REQUIRES(mutex_);
+  ReaderRefs live_readers() const SPDLD_REQUIRES(mutex_);
+  std::map<StepAt, Ready>::iterator drop(std::map<StepAt, Ready>::iterator ready)
+      SPDLD_REQUIRES(mutex_);
+  std::optional<StepAt> offered(const ReaderTerms& terms) const SPDLD_REQUIRES(mutex_);
+  void end() SPDLD_EXCLUDES(mutex_);
+
+  const std::uint32_t shard_;
+  const StepAt from_;
+  const std::uint32_t replicas_;
+  const AbsentReplica absent_;
+  const PhasePtr phase_;
+  const std::shared_ptr<SlotPool> pool_;
+  engine::Executor& executor_;
+  const Clock& clock_;
+
+  mutable Mutex mutex_;
+  Timeline timeline_ SPDLD_GUARDED_BY(mutex_);
+  JobTag maker_ SPDLD_GUARDED_BY(mutex_);
+  std::shared_ptr<Stream> after_ SPDLD_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<Stream>> followers_ SPDLD_GUARDED_BY(mutex_);
+  engine::StreamId stream_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::vector<Reader> readers_ SPDLD_GUARDED_BY(mutex_);
+  StepAt to_make_ SPDLD_GUARDED_BY(mutex_);
+  std::map<StepAt, Ready> ready_ SPDLD_GUARDED_BY(mutex_);
+  // Of batches in the making and ready ones.
+  std::map<StepAt, std::vector<Replaced>> replaced_ SPDLD_GUARDED_BY(mutex_);
+  int holds_ SPDLD_GUARDED_BY(mutex_) = 0;  // while there are any, no batch is begun
+  bool ended_ SPDLD_GUARDED_BY(mutex_) = false;
+  // For how long some reader had nothing to read and no slot was free.
+  std::optional<std::chrono::nanoseconds> stalled_since_ SPDLD_GUARDED_BY(mutex_);
+  std::chrono::nanoseconds stalled_ SPDLD_GUARDED_BY(mutex_){0};
+  std::chrono::nanoseconds watched_since_ SPDLD_GUARDED_BY(mutex_);
+};
+
+}  // namespace spdld::session

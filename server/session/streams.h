@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "delivery/arena.h"
+#include "engine/executor.h"
+#include "session/replica_roll.h"
+#include "session/slot_pool.h"
+#include "session/stream.h"
+#include "session/stream_reader.h"
+#include "session/timeline.h"
+
+namespace spdld::session {
+
+// A part of a consumer's way: the stream that it reads from `from` on.
+struct Leg {
+  StepAt from;
+  std::shared_ptr<Stream> stream;
+};
+
+// What a consumer needs batches for.
+struct StreamWish {
+  const Timeline& timeline;
+  StepAt from;
+  StepAt until = kNever;  // no later than where another phase begins
+  std::uint32_t shard = 0;
+  std::uint32_t replica = 0;
+  std::uint32_t replicas = 1;
+  AbsentReplica absent = AbsentReplica::kWait;
+  std::shared_ptr<const ReplicaRoll> roll = nullptr;  // with replicas
+  JobTag job = 0;
+  uid_t uid = 0;
+  std::uint32_t credits = 0;
+  std::uint64_t open_epochs = 0;
+  std::shared_ptr<ByteMeter> meter;
+  std::shared_ptr<Stream> after = nullptr;    // a new stream begins when that one is through
+  std::shared_ptr<SlotPool> reuse = nullptr;  // of a stream that has ended, in the same phase
+};
+
+// All live streams, and who may share one: replicas of a shard always, and consumers of different
+// jobs of one user that need the same rows of the same content at about the same time. Owned by
+// Sessions. Thread-safe.
+class Streams {
+ public:
+  Streams(engine::Executor& executor, delivery::ArenaPool& arenas, delivery::ArenaKind kind,
+          const Clock& clock)
+      : executor_(executor), arenas_(arenas), kind_(kind), clock_(clock) {}
+
+  // One leg, or several: for what a shared stream has given away already, another one that still
+  // has it or a stream of its own, and then the shared one. Refused when the arena does not fit;
+  // then nothing was joined.
+  Result<std::vector<Leg>> connect(const std::shared_ptr<StreamReader>& reader,
+                                   const StreamWish& wish) SPDLD_EXCLUDES(mutex_);
+  // What a job may have of the pool; a run that serves several jobs has the sum.
+  void set_limits(JobTag job, engine::RunLimits limits) SPDLD_EXCLUDES(mutex_);
+  void forget(JobTag job) SPDLD_EXCLUDES(mutex_);
+  // No stream waits any more for a replica that does not read it now.
+  void dismiss(JobTag job, Member member) SPDLD_EXCLUDES(mutex_);
+  // Every second or so: who is kept waiting by other jobs goes its own way.
+  void tick() SPDLD_EXCLUDES(mutex_);
+
+ private:
+  Result<std::shared_ptr<Stream>> make(const StreamWish& wish) SPDLD_REQUIRES(mutex_);
+  // The last leg of what `wish` asks for, in a stream that there is. Where that leaves something
+  // before it, `own` is made ready for it.
+  Result<std::optional<Leg>> share(const std::shared_ptr<StreamReader>& reader,
+                                   const StreamWish& wish, std::shared_ptr<Stream>& own)
+      SPDLD_REQUIRES(mutex_);
+  Leg open(const std::shared_ptr<StreamReader>& reader, const StreamWish& wish,
+           std::shared_ptr<Stream> stream) SPDLD_REQUIRES(mutex_);
+  void remove_ended() SPDLD_REQUIRES(mutex_);
+  void weigh() SPDLD_REQUIRES(mutex_);
+
+  engine::Executor& executor_;
+  delivery::ArenaPool& arenas_;
+  const delivery::ArenaKind kind_;
+  const Clock& clock_;
+  Mutex mutex_;
+  std::vector<std::shared_ptr<Stream>> streams_ SPDLD_GUARDED_BY(mutex_);
+  std::map<JobTag, engine::RunLimits> limits_ SPDLD_GUARDED_BY(mutex_);
+};
+
+}  // namespace spdld::session

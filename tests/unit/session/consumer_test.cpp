@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/consumer.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/run.h"
+#include "spdld/wire.h"
+#include "tests/support/fake_source.h"
+#include "tests/support/pipelines.h"
+
+namespace spdld::session {
+namespace {
+
+using spdld::testing::FakeSource;
+
+constexpr std::uint64_t kItems = 40;  // 10 steps of 4
+constexpr std::uint32_t kCredits = 2;
+
+class Judge final : public FailureJudge {
+ public:
+  Status may_replace(const engine::SampleFailure&) override { return {}; }
+  void stream_failed(const Status&) override {}
+};
+
+// The consumer's end of the socket, as frames.
+class ConsumerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int sockets[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+    socket_ = UniqueFd(sockets[0]);
+    connection_ =
+        std::make_shared<delivery::Connection>(7, UniqueFd(sockets[1]), delivery::Peer{}, [] {});
+    auto plan = spdld::testing::compile("  - fetch\n", "batch: {size: 4, max_bytes: 4KiB}\n");
+    ASSERT_TRUE(plan) << plan.error().message();
+    plan_ = *plan;
+    source_ = std::make_shared<FakeSource>(FakeSource::numbered(kItems));
+  }
+
+  void TearDown() override {
+    if (consumer_ != nullptr) consumer_->end(false);
+  }
+
+  void start(std::uint32_t num_shards = 1, StepAt at = {}, std::uint64_t open_epochs = 100,
+             bool last_known = false, std::uint32_t shard = 0) {
+    auto phase = std::make_shared<Phase>();
+    phase->items = kItems;
+    phase->batch = 4;
+    phase->content = "test";
+    phase->run = std::make_shared<engine::Run>(
+        plan_, source_, source::Sampler(kItems, Shuffle{}, 1), 1, 2, engine::RunLimits{}, clock_);
+    consumer_ = std::make_shared<Consumer>(ConsumerOptions{.timeline = Timeline(phase, num_shards),
+                                                           .shard = shard,
+                                                           .credits = kCredits,
+                                                           .start = at,
+                                                           .open_epochs = open_epochs,
+                                                           .last_known = last_known,
+                                                           .job = 1,
+                                                           .meter = std::make_shared<ByteMeter>(),
+                                                           .judge = std::make_shared<Judge>(),
+                                                           .gain = std::make_shared<SharingGain>()},
+                                           connection_, streams_);
+    ASSERT_TRUE(consumer_->connect().ok());
+    consumer_->begin();
+  }
+
+  // Blocks until a frame of this kind comes; others before it are passed over.
+  template <typename Frame>
+  Frame next(wire::FrameType type) {
+    while (true) {
+      std::array<std::byte, wire::kMaxFrameBytes> bytes;
+      const ssize_t size = recv(socket_.get(), bytes.data(), bytes.size(), 0);
+      EXPECT_GT(size, 0);
+      if (size <= 0) return {};
+      Frame frame{};
+      std::memcpy(&frame, bytes.data(), std::min(sizeof frame, static_cast<std::size_t>(size)));
+      if (frame.header.type == wire::FrameType::kBatch) {
+        wire::BatchFrame batch{};
+        std::memcpy(&batch, bytes.data(), sizeof batch);
+        held_.push_back(batch.lease);
+      }
+      if (frame.header.type == type) return frame;
+    }
+  }
+  wire::BatchFrame next_batch() { return next<wire::BatchFrame>(wire::FrameType::kBatch); }
+  // Everything that was received so far.
+  void release_all() {
+    for (const std::uint64_t lease : held_) consumer_->release(lease);
+    held_.clear();
+  }
+  bool silent() {
+    char byte = 0;
+    return recv(socket_.get(), &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0;
+  }
+
+  SystemClock clock_;
+  delivery::ArenaBudget budget_{std::uint64_t{1} << 30};
+  std::shared_ptr<const engine::Plan> plan_;
+  std::shared_ptr<FakeSource> source_;
+  engine::Executor executor_{engine::ExecutorOptions{.threads = 2}};
+  delivery::ArenaPool arenas_{budget_, std::uint64_t{1} << 28};
+  Streams streams_{executor_, arenas_, delivery::ArenaKind::kMemfd, clock_};
+  UniqueFd socket_;
+  std::vector<std::uint64_t> held_;
+  std::shared_ptr<delivery::Connection> connection_;
+  std::shared_ptr<Consumer> consumer_;
+};
+
+TEST_F(ConsumerTest, SendsStepsInOrderAndTheEndOfEachEpoch) {
+  start();
+  for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+    for (std::uint64_t step = 0; step < 10; ++step) {
+      const wire::BatchFrame batch = next_batch();
+      EXPECT_EQ(batch.epoch, epoch);
+      EXPECT_EQ(batch.step, step);
+      EXPECT_EQ(batch.next_position, (step + 1) * 4);
+      consumer_->release(batch.lease);
+    }
+    const auto end = next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd);
+    EXPECT_EQ(end.epoch, epoch);
+    EXPECT_EQ(end.steps, 10U);
+    EXPECT_EQ(end.last, 0U);
+  }
+}
+
+TEST_F(ConsumerTest, SendsNoMoreThanItsCredits) {
+  start();
+  next_batch();
+  const wire::BatchFrame second = next_batch();
+  EXPECT_EQ(consumer_->view().leases, kCredits);
+  consumer_->release(second.lease);
+  EXPECT_EQ(next_batch().step, 2U);
+  EXPECT_EQ(consumer_->view().leases, kCredits);
+}
+
+TEST_F(ConsumerTest, CountsAReleaseThatIsRepeatedAndGivesNoCreditForIt) {
+  start();
+  const wire::BatchFrame first = next_batch();
+  next_batch();
+  consumer_->release(first.lease);
+  consumer_->release(first.lease);
+  consumer_->release(12345);
+  next_batch();
+  EXPECT_EQ(consumer_->view().bad_releases, 2U);
+  EXPECT_EQ(consumer_->view().leases, kCredits);
+}
+
+TEST_F(ConsumerTest, WaitsAtTheEndOfAnEpochThatNobodyHasOpenedTheNextOf) {
+  start(1, {}, 1);
+  for (int step = 0; step < 10; ++step) consumer_->release(next_batch().lease);
+  next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd);
+  EXPECT_NE(consumer_->waits_for().find("epoch 1 has not been opened"), std::string::npos);
+  EXPECT_TRUE(silent());
+  consumer_->open_epochs(2, false);
+  EXPECT_EQ(next_batch().epoch, 1U);
+}
+
+TEST_F(ConsumerTest, SaysWhichEpochIsTheLast) {
+  start(1, {0, 9}, 1, true);
+  consumer_->release(next_batch().lease);
+  EXPECT_EQ(next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd).last, 1U);
+  EXPECT_TRUE(consumer_->waits_for().empty());
+}
+
+TEST_F(ConsumerTest, TellsTheEndAtOnceWhenItStartsAtTheEnd) {
+  start(1, {0, 10}, 1, true);
+  EXPECT_EQ(next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd).epoch, 0U);
+}
+
+TEST_F(ConsumerTest, GoesToWhereTheConsumerSeeks) {
+  start();
+  next_batch();
+  ASSERT_TRUE(consumer_->seek({3, 5}, 20, 0, 9).ok());
+  const auto reset = next<wire::ResetFrame>(wire::FrameType::kReset);
+  EXPECT_EQ(reset.seek, 9U);
+  EXPECT_EQ(reset.epoch, 3U);
+  EXPECT_EQ(reset.position, 20U);
+  release_all();
+  const wire::BatchFrame batch = next_batch();
+  EXPECT_EQ(batch.epoch, 3U);
+  EXPECT_EQ(batch.step, 5U);
+  EXPECT_EQ(batch.seek, 9U);
+}
+
+TEST_F(ConsumerTest, CutsTheEpochAnewAtAPositionOfAnotherWorldSize) {
+  start();
+  ASSERT_TRUE(consumer_->seek({0, 3}, 13, 0, 1).ok());
+  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).position, 13U);
+  release_all();
+  EXPECT_EQ(next_batch().next_position, 17U);
+}
+
+TEST_F(ConsumerTest, ForgetsWhereAnEarlierSeekCutAnEpoch) {
+  start();
+  ASSERT_TRUE(consumer_->seek({0, 3}, 13, 0, 1).ok());
+  ASSERT_TRUE(consumer_->seek({0, 0}, 0, 0, 2).ok());
+  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).seek, 1U);
+  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).seek, 2U);
+  release_all();
+  for (std::uint64_t step = 0; step < 10;) {
+    const wire::BatchFrame batch = next_batch();
+    if (batch.seek == 2) {
+      EXPECT_EQ(batch.step, step);
+      EXPECT_EQ(batch.next_position, (++step) * 4);
+    }
+    release_all();
+  }
+}
+
+TEST_F(ConsumerTest, StaysWhereItIsWhenASeekIsRefused) {
+  start();
+  EXPECT_FALSE(consumer_->seek({0, 1}, kItems + 1, 0, 1).ok());
+  EXPECT_FALSE(consumer_->seek({0, ~std::uint64_t{0}}, 0, 0, 1).ok());
+  EXPECT_EQ(next_batch().step, 0U);
+  release_all();
+  EXPECT_EQ(next_batch().step, 1U);
+}
+
+TEST_F(ConsumerTest, LeavesOutStepsThatItIsToldToSkip) {
+  start();
+  ASSERT_TRUE(consumer_->seek({0, 2}, 8, 3, 1).ok());
+  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).step, 5U);
+  release_all();
+  const wire::BatchFrame batch = next_batch();
+  EXPECT_EQ(batch.step, 5U);
+  EXPECT_EQ(batch.next_position, 24U);
+}
+
+TEST_F(ConsumerTest, SkipsNoFurtherThanTheEndOfTheEpoch) {
+  start();
+  ASSERT_TRUE(consumer_->seek({0, 2}, 8, 3000, 1).ok());
+  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).step, 10U);
+  EXPECT_EQ(next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd).epoch, 0U);
+}
+
+TEST_F(ConsumerTest, GoesBackToWhatItHasReadAlready) {
+  start();
+  for (int step = 0; step < 7; ++step) consumer_->release(next_batch().lease);
+  ASSERT_TRUE(consumer_->seek({0, 1}, 4, 0, 1).ok());
+  next<wire::ResetFrame>(wire::FrameType::kReset);
+  release_all();
+  EXPECT_EQ(next_batch().step, 1U);
+}
+
+TEST_F(ConsumerTest, DealsTheRestOutAnewFromTheStepThatNobodyHasBegun) {
+  start(2);
+  const StepAt frontier = consumer_->hold();
+  ASSERT_TRUE(consumer_->resize(frontier, frontier.step * 8, 1).ok());
+  consumer_->go_on();
+  std::uint64_t position = 0;
+  while (position < kItems) {
+    const wire::BatchFrame batch = next_batch();
+    const std::uint32_t shards = batch.step < frontier.step ? 2 : 1;
+    EXPECT_EQ(batch.next_position, position + 4 * shards);
+    position = batch.next_position;
+    consumer_->release(batch.lease);
+  }
+}
+
+TEST_F(ConsumerTest, EndsTheShardThatAResizeLeavesOut) {
+  start(2, {}, 100, false, 1);
+  const StepAt frontier = consumer_->hold();
+  ASSERT_TRUE(consumer_->resize(frontier, frontier.step * 8, 1).ok());
+  consumer_->go_on();
+  for (std::uint64_t step = 0; step < frontier.step; ++step) consumer_->release(next_batch().lease);
+  const auto bye = next<wire::ByeFrame>(wire::FrameType::kBye);
+  EXPECT_EQ(bye.reason, wire::ByeReason::kResized);
+}
+
+TEST_F(ConsumerTest, GivesTheArenaBackOnceItsProcessIsGoneAndNothingIsWrittenAnyMore) {
+  start();
+  next_batch();
+  EXPECT_EQ(arenas_.idle_bytes(), 0U);
+  consumer_->end(true);
+  consumer_->retire();
+  executor_.stop();
+  EXPECT_EQ(arenas_.idle_bytes(), 0U);
+  consumer_->reclaim();
+  streams_.tick();
+  EXPECT_GT(arenas_.idle_bytes(), 0U);
+}
+
+}  // namespace
+}  // namespace spdld::session

@@ -1,0 +1,596 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/stream.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/session/reading.h"
+
+namespace spdld::session {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::kRows;
+using testing::kSteps;
+using testing::Reader;
+using testing::ReaderPtr;
+using testing::rows_of;
+
+constexpr std::uint32_t kSlots = 4;
+
+class StreamTest : public testing::StreamsFixture {
+ protected:
+  std::shared_ptr<Stream> make(StreamOptions options) {
+    const delivery::ArenaShape shape{.slot_bytes = plan_->layout.slot_bytes(),
+                                     .slot_count = kSlots};
+    auto pool = SlotPool::create(shape, 0, arenas_, meter_, executor_);
+    EXPECT_TRUE(pool) << pool.error().message();
+    auto stream = std::make_shared<Stream>(std::move(options), *pool, executor_, clock_);
+    return stream;
+  }
+  std::shared_ptr<Stream> make(JobTag maker = 1, StepAt from = {}) {
+    return make(StreamOptions{.timeline = Timeline(phase(), 1), .from = from, .maker = maker});
+  }
+  // One of `replicas`; all the others are awaited.
+  std::shared_ptr<Stream> make_replicated(std::uint32_t replicas,
+                                          AbsentReplica absent = AbsentReplica::kWait) {
+    StreamOptions options{.timeline = Timeline(phase(), 1),
+                          .from = {},
+                          .maker = 1,
+                          .replicas = replicas,
+                          .absent = absent};
+    for (std::uint32_t replica = 1; replica < replicas && absent == AbsentReplica::kWait; ++replica)
+      options.awaited.push_back({replica, {}});
+    return make(std::move(options));
+  }
+  static ReaderTerms terms(const ReaderPtr& reader, StepAt from = {}, std::uint32_t replica = 0) {
+    return {.holder = reader->holder(),
+            .job = reader->job,
+            .replica = replica,
+            .from = from,
+            .open_epochs = 100};
+  }
+  static bool join(Stream& stream, const ReaderPtr& reader, StepAt from = {},
+                   std::uint32_t replica = 0) {
+    return stream.join(reader, terms(reader, from, replica), from).has_value();
+  }
+  void start(const std::shared_ptr<Stream>& stream) {
+    stream->bind(executor_.open_stream(stream->phase()->run, stream));
+  }
+};
+
+TEST_F(StreamTest, GivesEachReaderEveryStepOnceAndInOrder) {
+  const auto stream = make();
+  const auto first = reader(1);
+  const auto second = reader(2);
+  ASSERT_TRUE(join(*stream, first));
+  ASSERT_TRUE(join(*stream, second));
+  start(stream);
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    EXPECT_EQ(first->pass(*stream, {0, step}), rows_of(step));
+    EXPECT_EQ(second->pass(*stream, {0, step}), rows_of(step));
+  }
+  EXPECT_EQ(first->pass(*stream, {1, 0}), rows_of(0)) << "the next epoch follows";
+  stream->leave(first->holder());
+  stream->leave(second->holder());
+  expect_idle(stream->pool());
+}
+
+TEST_F(StreamTest, MakesABatchOnceForAllWhoReadIt) {
+  const auto stream = make();
+  const auto first = reader(1);
+  const auto second = reader(2);
+  ASSERT_TRUE(join(*stream, first));
+  ASSERT_TRUE(join(*stream, second));
+  start(stream);
+  settle(*stream);
+  const auto one = first->read(*stream, {0, 0});
+  const auto other = second->read(*stream, {0, 0});
+  EXPECT_EQ(delivery::SlotTable::slot_of(one.lease), delivery::SlotTable::slot_of(other.lease));
+  EXPECT_FALSE(one.shared) << "its own job makes it";
+  EXPECT_TRUE(other.shared);
+  EXPECT_EQ(stream->phase()->run->process_stats().snapshot().tasks, kSlots * kRows);
+}
+
+TEST_F(StreamTest, OffersALateReaderWhatIsStillThere) {
+  const auto stream = make();
+  const auto first = reader(1);
+  const auto late = reader(2);
+  ASSERT_TRUE(join(*stream, first));
+  start(stream);
+  settle(*stream);
+  EXPECT_EQ(stream->offers(terms(late)), (StepAt{0, 0})) << "made, and not taken";
+  for (std::uint64_t step = 0; step < 2; ++step) first->pass(*stream, {0, step});
+  EXPECT_EQ(stream->offers(terms(late)), (StepAt{0, 2}));
+  EXPECT_FALSE(join(*stream, late)) << "steps 0 and 1 are gone";
+  EXPECT_EQ(stream->join(late, terms(late), {0, 5}), (StepAt{0, 2}));
+  for (std::uint64_t step = 2; step < 9; ++step) {
+    EXPECT_EQ(first->pass(*stream, {0, step}), rows_of(step));
+    EXPECT_EQ(late->pass(*stream, {0, step}), rows_of(step));
+  }
+}
+
+TEST_F(StreamTest, NeverGivesAReaderWhatItHasInItsHands) {
+  const auto stream = make();
+  const auto slow = reader(1);
+  const auto back = reader(2);
+  ASSERT_TRUE(join(*stream, slow));
+  ASSERT_TRUE(join(*stream, back));
+  start(stream);
+  back->pass(*stream, {0, 0});
+  const auto held = back->read(*stream, {0, 1});
+  stream->leave(back->holder());
+  EXPECT_EQ(stream->offers(terms(back)), (StepAt{0, 2}));
+  EXPECT_FALSE(join(*stream, back));
+  back->release(held);
+  ASSERT_TRUE(join(*stream, back)) << "now it may have it again";
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    EXPECT_EQ(slow->pass(*stream, {0, step}), rows_of(step));
+    EXPECT_EQ(back->pass(*stream, {0, step}), rows_of(step));
+  }
+}
+
+TEST_F(StreamTest, IsNotJoinedByWhoIsAheadOfItOrReadsItAlready) {
+  const auto stream = make();
+  const auto first = reader(1);
+  const auto ahead = reader(2);
+  ASSERT_TRUE(join(*stream, first));
+  start(stream);
+  settle(*stream);
+  EXPECT_EQ(stream->offers(terms(ahead, {0, kSlots + 1})), std::nullopt);
+  EXPECT_FALSE(join(*stream, ahead, {0, kSlots + 1}));
+  EXPECT_EQ(stream->offers(terms(first)), std::nullopt);
+}
+
+TEST_F(StreamTest, OffersNothingOnceItHasEnded) {
+  const auto stream = make();
+  const auto first = reader(1);
+  const auto late = reader(2);
+  ASSERT_TRUE(join(*stream, first));
+  start(stream);
+  stream->leave(first->holder());
+  EXPECT_TRUE(stream->ended());
+  EXPECT_EQ(stream->offers(terms(late)), std::nullopt);
+  EXPECT_FALSE(join(*stream, late));
+  expect_idle(stream->pool());
+}
+
+TEST_F(StreamTest, KeepsNothingForAReaderThatHasLeft) {
+  const auto stream = make();
+  const auto stays = reader(1);
+  const auto leaves = reader(2);
+  ASSERT_TRUE(join(*stream, stays));
+  ASSERT_TRUE(join(*stream, leaves));
+  start(stream);
+  for (std::uint64_t step = 0; step < kSlots; ++step) stays->pass(*stream, {0, step});
+  EXPECT_EQ(stays->poll(*stream, {0, kSlots}), std::nullopt) << "the other has all the slots";
+  stream->leave(leaves->holder());
+  for (std::uint64_t step = kSlots; step < kSteps; ++step)
+    EXPECT_EQ(stays->pass(*stream, {0, step}), rows_of(step));
+  EXPECT_THAT(stream->jobs(), ElementsAre(1));
+}
+
+TEST_F(StreamTest, LeavesWhatAReaderHoldsInItsHands) {
+  const auto stream = make();
+  const auto stays = reader(1);
+  const auto leaves = reader(2);
+  ASSERT_TRUE(join(*stream, stays));
+  ASSERT_TRUE(join(*stream, leaves));
+  start(stream);
+  const auto held = leaves->read(*stream, {0, 0});
+  stream->leave(leaves->holder());
+  for (std::uint64_t step = 0; step < 3 * kSlots; ++step) stays->pass(*stream, {0, step});
+  EXPECT_EQ(stream->pool()->slots().held(leaves->holder()), 1U);
+  leaves->release(held);
+}
+
+TEST_F(StreamTest, JumpsOverWhatNobodyWantsAnyMore) {
+  const auto stream = make();
+  const auto only = reader(1);
+  ASSERT_TRUE(join(*stream, only));
+  start(stream);
+  settle(*stream);
+  EXPECT_TRUE(stream->jump(only->holder(), {3, 5}));
+  EXPECT_EQ(only->pass(*stream, {3, 5}), rows_of(5));
+  EXPECT_EQ(only->pass(*stream, {3, 6}), rows_of(6));
+}
+
+TEST_F(StreamTest, JumpsToAStepThatIsReady) {
+  const auto stream = make();
+  const auto only = reader(1);
+  ASSERT_TRUE(join(*stream, only));
+  start(stream);
+  settle(*stream);
+  EXPECT_TRUE(stream->jump(only->holder(), {0, 2}));
+  EXPECT_EQ(only->pass(*stream, {0, 2}), rows_of(2));
+}
+
+TEST_F(StreamTest, NeverJumpsBackNorAheadOfAnotherJob) {
+  const auto stream = make();
+  const auto first = reader(1);
+  const auto second = reader(2);
+  ASSERT_TRUE(join(*stream, first));
+  ASSERT_TRUE(join(*stream, second));
+  start(stream);
+  first->pass(*stream, {0, 0});
+  EXPECT_FALSE(stream->jump(first->holder(), {0, 0}));
+  EXPECT_FALSE(stream->jump(first->holder(), {2, 0}));
+  EXPECT_FALSE(stream->jump(99, {0, 1})) << "nobody";
+  EXPECT_EQ(first->pass(*stream, {0, 1}), rows_of(1)) << "and nothing was done";
+}
+
+TEST_F(StreamTest, MakesNothingFromWhereItsReadersEnd) {
+  const auto stream = make();
+  const auto only = reader(1);
+  ReaderTerms until = terms(only);
+  until.until = {0, 2};
+  ASSERT_TRUE(stream->join(only, until, {}));
+  start(stream);
+  for (std::uint64_t step = 0; step < 2; ++step) only->pass(*stream, {0, step});
+  EXPECT_EQ(only->poll(*stream, {0, 2}), std::nullopt);
+  EXPECT_TRUE(stream->pool()->slots().idle());
+  stream->set_until(only->holder(), kNever);
+  EXPECT_EQ(only->pass(*stream, {0, 2}), rows_of(2));
+}
+
+TEST_F(StreamTest, FreesWhatAReaderIsNotToReadAnyMore) {
+  const auto stream = make();
+  const auto shorter = reader(1);
+  const auto other = reader(2);
+  ASSERT_TRUE(join(*stream, shorter));
+  ASSERT_TRUE(join(*stream, other));
+  start(stream);
+  settle(*stream);
+  stream->set_until(shorter->holder(), {0, 1});
+  for (std::uint64_t step = 0; step < kSlots; ++step) other->pass(*stream, {0, step});
+  EXPECT_EQ(stream->ready_for(shorter->holder()), 1U);
+  stream->set_until(shorter->holder(), {0, 2});
+  EXPECT_EQ(shorter->pass(*stream, {0, 0}), rows_of(0));
+}
+
+TEST_F(StreamTest, KeepsWhatIsReadyForAReaderWhoseEndMovesOn) {
+  const auto stream = make();
+  const auto longer = reader(1);
+  const auto other = reader(2);
+  ReaderTerms until = terms(longer);
+  until.until = {0, 1};
+  ASSERT_TRUE(stream->join(longer, until, {}));
+  ASSERT_TRUE(join(*stream, other));
+  start(stream);
+  settle(*stream);
+  stream->set_until(longer->holder(), kNever);
+  for (std::uint64_t step = 0; step < kSlots; ++step) {
+    EXPECT_EQ(other->pass(*stream, {0, step}), rows_of(step));
+    EXPECT_EQ(longer->pass(*stream, {0, step}), rows_of(step));
+  }
+}
+
+TEST_F(StreamTest, MakesAnEpochOnlyWhenItIsOpen) {
+  const auto stream = make();
+  const auto only = reader(1);
+  ReaderTerms one_epoch = terms(only, {0, kSteps - 1});
+  one_epoch.open_epochs = 1;
+  ASSERT_TRUE(stream->join(only, one_epoch, one_epoch.from));
+  start(stream);
+  only->pass(*stream, {0, kSteps - 1});
+  EXPECT_EQ(only->poll(*stream, {1, 0}), std::nullopt);
+  stream->open_epochs(only->holder(), 2);
+  EXPECT_EQ(only->pass(*stream, {1, 0}), rows_of(0));
+}
+
+TEST_F(StreamTest, BeginsNothingWhileItIsHeld) {
+  const auto stream = make();
+  const auto only = reader(1);
+  ASSERT_TRUE(join(*stream, only));
+  EXPECT_EQ(stream->hold(), std::nullopt) << "nothing has begun";
+  start(stream);
+  EXPECT_EQ(only->poll(*stream, {0, 0}), std::nullopt);
+  EXPECT_EQ(stream->hold(), std::nullopt);
+  stream->go_on();
+  EXPECT_EQ(stream->pool()->slots().counts().free, kSlots) << "another one still holds it";
+  stream->go_on();
+  only->pass(*stream, {0, 0});
+  settle(*stream);
+  EXPECT_EQ(stream->hold(), (StepAt{0, kSlots + 1}));
+  stream->go_on();
+}
+
+TEST_F(StreamTest, IsCutAnewForItsOwnJobAlone) {
+  const auto stream = make();
+  const auto first = reader(1);
+  const auto second = reader(2);
+  ASSERT_TRUE(join(*stream, first));
+  ASSERT_TRUE(join(*stream, second));
+  start(stream);
+  Timeline anew = stream->timeline();
+  (void)stream->hold();
+  anew.resize({0, 10}, 41, 1);
+  EXPECT_FALSE(stream->retime(anew, 1));
+  stream->leave(second->holder());
+  EXPECT_TRUE(stream->retime(anew, 1));
+  stream->go_on();
+  for (std::uint64_t step = 0; step < 10; ++step) first->pass(*stream, {0, step});
+  EXPECT_THAT(first->pass(*stream, {0, 10}), HasSubstr("item-41 item-42"));
+}
+
+TEST_F(StreamTest, BeginsWhenTheOneBeforeHasBegunEverything) {
+  const auto before = make();
+  const auto only = reader(1);
+  ReaderTerms until = terms(only);
+  until.until = {0, 6};
+  ASSERT_TRUE(before->join(only, until, {}));
+  StreamOptions options{.timeline = Timeline(phase(), 1), .from = {0, 6}, .maker = 1};
+  options.after = before;
+  const auto next = make(std::move(options));
+  ASSERT_TRUE(join(*next, only, {0, 6}));
+  before->lead(next);
+  start(next);
+  EXPECT_EQ(only->poll(*next, {0, 6}), std::nullopt);
+  EXPECT_EQ(next->pool()->slots().counts().free, kSlots);
+  start(before);
+  for (std::uint64_t step = 0; step < 6; ++step) only->pass(*before, {0, step});
+  EXPECT_EQ(only->pass(*next, {0, 6}), rows_of(6));
+}
+
+TEST_F(StreamTest, DoesNotWaitForOneThatHasEnded) {
+  const auto before = make();
+  const auto only = reader(1);
+  ASSERT_TRUE(join(*before, only));
+  StreamOptions options{.timeline = Timeline(phase(), 1), .from = {0, 6}, .maker = 1};
+  options.after = before;
+  const auto next = make(std::move(options));
+  ASSERT_TRUE(join(*next, only, {0, 6}));
+  before->lead(next);
+  start(next);
+  before->leave(only->holder());
+  EXPECT_EQ(only->pass(*next, {0, 6}), rows_of(6));
+}
+
+TEST_F(StreamTest, KeepsBatchesForReplicasThatHaveNotCome) {
+  const auto stream = make_replicated(3);
+  const auto first = reader(1);
+  ASSERT_TRUE(join(*stream, first));
+  start(stream);
+  for (std::uint64_t step = 0; step < kSlots; ++step) first->pass(*stream, {0, step});
+  EXPECT_EQ(first->poll(*stream, {0, kSlots}), std::nullopt);
+  EXPECT_THAT(stream->waits_for(first->holder()), HasSubstr("replica 1 of shard 0 has not come"));
+  const auto second = reader(1);
+  const auto third = reader(1);
+  ASSERT_TRUE(join(*stream, second, {}, 1));
+  ASSERT_TRUE(join(*stream, third, {}, 2));
+  for (std::uint64_t step = 0; step < kSlots; ++step) {
+    EXPECT_EQ(second->pass(*stream, {0, step}), rows_of(step));
+    EXPECT_EQ(third->pass(*stream, {0, step}), rows_of(step));
+  }
+  EXPECT_EQ(first->pass(*stream, {0, kSlots}), rows_of(kSlots));
+}
+
+TEST_F(StreamTest, SaysWhichReplicaLagsOnlyOnceThatStopsTheOthers) {
+  const auto stream = make_replicated(2);
+  const auto fast = reader(1);
+  const auto slow = reader(1);
+  ASSERT_TRUE(join(*stream, fast));
+  ASSERT_TRUE(join(*stream, slow, {}, 1));
+  start(stream);
+  settle(*stream);
+  EXPECT_EQ(stream->waits_for(fast->holder()), "");
+  slow->pass(*stream, {0, 0});
+  for (std::uint64_t step = 0; step < kSlots + 1; ++step) fast->pass(*stream, {0, step});
+  EXPECT_EQ(fast->poll(*stream, {0, kSlots + 1}), std::nullopt);
+  EXPECT_THAT(stream->waits_for(fast->holder()),
+              HasSubstr("replica 1 of shard 0 is still at epoch 0, step 1"));
+  EXPECT_EQ(stream->waits_for(slow->holder()), "");
+}
+
+TEST_F(StreamTest, SaysThatReplicasHoldAllSlotsBetweenThem) {
+  const auto stream = make_replicated(2);
+  const ReaderPtr replicas[] = {reader(1), reader(1)};
+  ASSERT_TRUE(join(*stream, replicas[0]));
+  ASSERT_TRUE(join(*stream, replicas[1], {}, 1));
+  start(stream);
+  for (std::uint64_t step = 0; step < kSlots; ++step) {
+    (void)replicas[step % 2]->read(*stream, {0, step});
+    replicas[(step + 1) % 2]->pass(*stream, {0, step});
+  }
+  EXPECT_EQ(replicas[0]->poll(*stream, {0, kSlots}), std::nullopt);
+  EXPECT_EQ(replicas[1]->poll(*stream, {0, kSlots}), std::nullopt);
+  EXPECT_THAT(stream->waits_for(replicas[0]->holder()), HasSubstr("hold different batches"));
+}
+
+TEST_F(StreamTest, KeepsThePlaceOfAReplicaThatWasKilled) {
+  const auto stream = make_replicated(2);
+  const auto stays = reader(1);
+  const auto killed = reader(1);
+  ASSERT_TRUE(join(*stream, stays));
+  ASSERT_TRUE(join(*stream, killed, {}, 1));
+  start(stream);
+  killed->pass(*stream, {0, 0});
+  stream->leave(killed->holder(), true);
+  for (std::uint64_t step = 0; step < 1 + kSlots; ++step) stays->pass(*stream, {0, step});
+  EXPECT_EQ(stays->poll(*stream, {0, 1 + kSlots}), std::nullopt);
+  EXPECT_THAT(stream->waits_for(stays->holder()), HasSubstr("replica 1 of shard 0 has not come"));
+  const auto back = reader(1);
+  EXPECT_EQ(stream->offers(terms(back, {}, 1)), (StepAt{0, 1})) << "step 0 is to be made again";
+  ASSERT_TRUE(join(*stream, back, {0, 1}, 1));
+  for (std::uint64_t step = 1; step < 9; ++step) {
+    EXPECT_EQ(back->pass(*stream, {0, step}), rows_of(step));
+    if (step <= kSlots) continue;
+    EXPECT_EQ(stays->pass(*stream, {0, step}), rows_of(step));
+  }
+}
+
+TEST_F(StreamTest, GoesOnWithoutAKilledReplicaWhenThatIsWanted) {
+  const auto stream = make_replicated(2, AbsentReplica::kGoOn);
+  const auto stays = reader(1);
+  const auto killed = reader(1);
+  ASSERT_TRUE(join(*stream, stays));
+  ASSERT_TRUE(join(*stream, killed, {}, 1));
+  start(stream);
+  stream->leave(killed->holder(), true);
+  for (std::uint64_t step = 0; step < kSteps; ++step) stays->pass(*stream, {0, step});
+}
+
+TEST_F(StreamTest, DoesNotWaitForAReplicaThatWasDismissed) {
+  const auto stream = make_replicated(2);
+  const auto stays = reader(1);
+  ASSERT_TRUE(join(*stream, stays));
+  start(stream);
+  settle(*stream);
+  stream->dismiss(2, 1);  // another job's
+  for (std::uint64_t step = 0; step < kSlots; ++step) stays->pass(*stream, {0, step});
+  EXPECT_EQ(stays->poll(*stream, {0, kSlots}), std::nullopt);
+  stream->dismiss(1, 0);  // is here
+  EXPECT_EQ(stays->poll(*stream, {0, kSlots}), std::nullopt);
+  stream->dismiss(1, 1);
+  for (std::uint64_t step = kSlots; step < kSteps; ++step) stays->pass(*stream, {0, step});
+}
+
+TEST_F(StreamTest, DoesNotWaitForOneWhosePlaceAnotherProcessHasTaken) {
+  const auto stream = make_replicated(2);
+  const auto stays = reader(1);
+  const auto killed = reader(1);
+  const auto successor = reader(1);
+  ASSERT_TRUE(join(*stream, stays));
+  ASSERT_TRUE(join(*stream, killed, {}, 1));
+  start(stream);
+  ASSERT_TRUE(join(*stream, successor, {}, 1));
+  stream->leave(killed->holder(), true);
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    stays->pass(*stream, {0, step});
+    successor->pass(*stream, {0, step});
+  }
+}
+
+TEST_F(StreamTest, EndsWhenNobodyIsLeftButThoseWhoAreAway) {
+  const auto stream = make_replicated(3);
+  const auto only = reader(1);
+  ASSERT_TRUE(join(*stream, only));
+  start(stream);
+  settle(*stream);
+  stream->leave(only->holder(), true);
+  EXPECT_TRUE(stream->ended());
+  expect_idle(stream->pool());
+}
+
+TEST_F(StreamTest, IsNotForReplicasOfAnotherJob) {
+  const auto stream = make_replicated(2);
+  const auto only = reader(1);
+  const auto stranger = reader(2);
+  ASSERT_TRUE(join(*stream, only));
+  EXPECT_EQ(stream->offers(terms(stranger, {}, 1)), std::nullopt);
+}
+
+TEST_F(StreamTest, FailsOnlyTheJobThatCannotBearALoss) {
+  source_->fail(5, Status(Code::kDataLoss, "truncated"));
+  const auto stream = make();
+  const auto patient = reader(1);
+  const auto strict = reader(2, 0);
+  ASSERT_TRUE(join(*stream, patient));
+  ASSERT_TRUE(join(*stream, strict));
+  start(stream);
+  EXPECT_EQ(strict->wait_for_failure().message(), "no more of them");
+  for (std::uint64_t step = 0; step < kSteps; ++step) patient->pass(*stream, {0, step});
+  EXPECT_FALSE(patient->has_failed());
+  EXPECT_THAT(patient->judge_of.items(), Each(5));
+  EXPECT_THAT(stream->jobs(), ElementsAre(1));
+}
+
+TEST_F(StreamTest, FailsAllWhenNobodyCanBearALoss) {
+  source_->fail(5, Status(Code::kDataLoss, "truncated"));
+  const auto stream = make();
+  const auto one = reader(1, 0);
+  const auto other = reader(2, 0);
+  ASSERT_TRUE(join(*stream, one));
+  ASSERT_TRUE(join(*stream, other));
+  start(stream);
+  EXPECT_EQ(one->wait_for_failure().message(), "no more of them");
+  EXPECT_EQ(other->wait_for_failure().message(), "no more of them");
+  EXPECT_TRUE(stream->ended());
+}
+
+TEST_F(StreamTest, AsksOnlyThoseWhoReadTheStepAtHand) {
+  source_->fail(5, Status(Code::kDataLoss, "truncated"));  // step 1
+  const auto stream = make();
+  const auto first = reader(1);
+  const auto later = reader(2, 0);
+  ASSERT_TRUE(join(*stream, first));
+  ASSERT_TRUE(stream->join(later, terms(later, {0, 0}), {}));
+  (void)stream->jump(later->holder(), {0, 0});
+  stream->set_until(later->holder(), {0, 1});
+  start(stream);
+  for (std::uint64_t step = 0; step < 3; ++step) first->pass(*stream, {0, step});
+  EXPECT_FALSE(later->has_failed());
+  EXPECT_EQ(later->pass(*stream, {0, 0}), rows_of(0));
+}
+
+TEST_F(StreamTest, TellsALaterReaderWhatWasReplacedBeforeItCame) {
+  source_->fail(5, Status(Code::kDataLoss, "truncated"));
+  const auto stream = make();
+  const auto first = reader(1);
+  const auto late = reader(2);
+  ASSERT_TRUE(join(*stream, first));
+  start(stream);
+  settle(*stream);
+  ASSERT_TRUE(join(*stream, late));
+  EXPECT_THAT(late->read(*stream, {0, 0}).replaced, IsEmpty());
+  const auto batch = late->read(*stream, {0, 1});
+  ASSERT_EQ(batch.replaced.size(), 1U);
+  EXPECT_EQ(batch.replaced[0].item, 5U);
+  first->pass(*stream, {0, 0});
+  EXPECT_THAT(first->read(*stream, {0, 1}).replaced, IsEmpty()) << "it was asked at the time";
+}
+
+TEST_F(StreamTest, TellsAllReadersWhyNothingFollows) {
+  source_->fail(5, Status(Code::kUnavailable, "I/O error"));
+  const auto stream = make();
+  const auto one = reader(1);
+  const auto other = reader(2);
+  ASSERT_TRUE(join(*stream, one));
+  ASSERT_TRUE(join(*stream, other));
+  start(stream);
+  EXPECT_THAT(one->wait_for_failure().message(), HasSubstr("I/O error"));
+  EXPECT_THAT(other->wait_for_failure().message(), HasSubstr("I/O error"));
+  stream->leave(one->holder());
+  stream->leave(other->holder());
+  expect_idle(stream->pool());
+}
+
+TEST_F(StreamTest, NamesWhoIsHeldUpByAnotherJob) {
+  const auto stream = make();
+  const auto fast = reader(1);
+  const auto stuck = reader(2);
+  ASSERT_TRUE(join(*stream, fast));
+  ASSERT_TRUE(join(*stream, stuck));
+  start(stream);
+  clock_.wind(std::chrono::milliseconds(1000));
+  EXPECT_THAT(stream->held_up(), IsEmpty()) << "nothing was asked for";
+  for (std::uint64_t step = 0; step < kSlots; ++step) fast->pass(*stream, {0, step});
+  EXPECT_EQ(fast->poll(*stream, {0, kSlots}), std::nullopt);
+  clock_.wind(std::chrono::milliseconds(150));
+  stuck->pass(*stream, {0, 0});
+  (void)fast->read(*stream, {0, kSlots});
+  clock_.wind(std::chrono::milliseconds(850));
+  EXPECT_THAT(stream->held_up(), IsEmpty()) << "less than a fifth of the time";
+  EXPECT_EQ(fast->poll(*stream, {0, kSlots + 1}), std::nullopt);
+  clock_.wind(std::chrono::milliseconds(1000));
+  EXPECT_THAT(stream->held_up(), ElementsAre(fast));
+}
+
+TEST_F(StreamTest, HoldsNobodyUpWhoHasNothingElseToReadHere) {
+  const auto stream = make_replicated(2);
+  const auto fast = reader(1);
+  const auto slow = reader(1);
+  ASSERT_TRUE(join(*stream, fast));
+  ASSERT_TRUE(join(*stream, slow, {}, 1));
+  start(stream);
+  for (std::uint64_t step = 0; step < kSlots; ++step) fast->pass(*stream, {0, step});
+  EXPECT_EQ(fast->poll(*stream, {0, kSlots}), std::nullopt);
+  clock_.wind(std::chrono::milliseconds(5000));
+  EXPECT_THAT(stream->held_up(), IsEmpty()) << "replicas wait for each other";
+}
+
+}  // namespace
+}  // namespace spdld::session

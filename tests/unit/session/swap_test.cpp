@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/unit/session/session_layer.h"
+
+namespace spdld::session {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::chrono::seconds kBeyondTheHold{31};
+
+// One job on a pipeline of forty small files in batches of two: twenty steps.
+class SwapTest : public SessionLayer {
+ protected:
+  void SetUp() override {
+    for (int i = 0; i < 40; ++i) files_.file("data/" + std::to_string(i) + ".bin", "bytes");
+    files_.file("fewer/0.bin", "bytes");
+    start();
+    service_->restore({});
+    const auto applied = service_->apply(self_, request(4), nullptr);
+    ASSERT_TRUE(applied) << applied.error().message();
+  }
+  void restart() {
+    stop();
+    start();
+    service_->restore({});
+  }
+
+  // Versions differ in what a row may take, which nothing that a rank sees does.
+  ApplyRequest request(int max_kib, const std::string& data = "data") const {
+    ApplyRequest request;
+    request.yaml = "pipeline: p\nsource:\n  files: {root: " + files_.path(data) +
+                   ", pattern: \"*.bin\", label: none}\nstages:\n  - fetch\n" +
+                   "batch: {size: 2, max_bytes: " + std::to_string(max_kib) + "KiB, last: drop}\n";
+    request.file = "-";
+    return request;
+  }
+  void declare(const std::string& name = "j") {
+    JobRequest job;
+    job.job = name;
+    job.pipeline = "p";
+    ASSERT_TRUE(service_->create_job(self_, job));
+  }
+  // Beside the store, on its file.
+  void run_sql(const char* statement) {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open(files_.path("state/spdld.sqlite").c_str(), &db), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(db, statement, nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(db);
+  }
+  Rank attach(std::optional<delivery::StreamPosition> cursor = {}, std::uint32_t incarnation = 0) {
+    Rank rank = connect();
+    delivery::AttachRequest request;
+    request.pipeline = "p";
+    request.job = "j";
+    request.credits = 2;
+    request.incarnation = incarnation;
+    if (cursor) {
+      request.reconnect = true;
+      request.start = wire::StartMode::kCursor;
+      request.cursor = *cursor;
+    }
+    sessions_->attach(rank.connection, std::move(request));
+    return rank;
+  }
+  // Reads and gives back up to the batch of this step.
+  void read_up_to(const Rank& rank, std::uint64_t step) {
+    while (true) {
+      const wire::BatchFrame batch = rank.batch();
+      sessions_->release(*rank.connection, batch.lease);
+      ASSERT_LE(batch.step, step);
+      if (batch.step == step) return;
+    }
+  }
+  // What a rank is told that could have a batch and gets none.
+  std::string why_it_waits(const Rank& rank) {
+    std::string text;
+    sessions_->heartbeat();
+    rank.next<wire::ProgressFrame>(wire::FrameType::kProgress, &text);
+    return text;
+  }
+  Result<SwapView> prepare(StepAt step, int max_kib = 8) {
+    return service_->prepare_swap(self_, request(max_kib),
+                                  {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = step}},
+                                  nullptr);
+  }
+  std::vector<PhaseView> phases() { return service_->job(self_, "j", "")->phases; }
+  std::uint32_t version() { return service_->pipeline(self_, "p")->version; }
+};
+
+TEST_F(SwapTest, HaltsARankAtThePointUntilTheSwapIsCommitted) {
+  const Rank rank = attach();
+  rank.batch();
+  const auto prepared = prepare({0, 9});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  EXPECT_EQ(prepared->hold_ms, 30'000U);
+  EXPECT_EQ(prepared->jobs.front().from, (StepAt{0, 9}));
+  EXPECT_EQ(version(), 1U);
+  EXPECT_EQ(phases().size(), 1U);
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
+  EXPECT_THAT(why_it_waits(rank), HasSubstr("prepared but not committed yet"));
+  const auto done = service_->commit_swap(self_, prepared->token);
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_EQ(rank.next<wire::SchemaFrame>(wire::FrameType::kSchema).pipeline_version, 2U);
+  EXPECT_EQ(rank.batch().step, 9U);
+  EXPECT_EQ(version(), 2U);
+}
+
+TEST_F(SwapTest, LetsARankGoOnAsItWasWhenTheSwapIsAborted) {
+  const Rank rank = attach();
+  rank.batch();
+  const auto prepared = prepare({0, 9});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
+  ASSERT_TRUE(service_->abort_swap(self_, prepared->token).ok());
+  EXPECT_TRUE(service_->abort_swap(self_, prepared->token).ok()) << "twice is no error";
+  EXPECT_EQ(rank.batch().step, 9U);
+  EXPECT_EQ(phases().size(), 1U);
+  EXPECT_EQ(version(), 1U);
+  EXPECT_EQ(service_->commit_swap(self_, prepared->token).error().code(), Code::kNotFound);
+}
+
+TEST_F(SwapTest, LetsARankGoOnWhenNobodyCommitsInTime) {
+  const Rank rank = attach();
+  rank.batch();
+  const auto prepared = prepare({0, 9});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
+  service_->tick();
+  EXPECT_THAT(why_it_waits(rank), HasSubstr("prepared but not committed yet"));
+  clock_.advance(kBeyondTheHold);
+  service_->tick();
+  EXPECT_EQ(rank.batch().step, 9U);
+  EXPECT_EQ(service_->commit_swap(self_, prepared->token).error().code(), Code::kNotFound);
+  EXPECT_TRUE(store_->prepared()->empty());
+}
+
+TEST_F(SwapTest, AnswersASecondCommitLikeTheFirst) {
+  declare();
+  const auto prepared = prepare({0, 9});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
+  for (const bool after_restart : {false, true}) {
+    if (after_restart) restart();
+    const auto again = service_->commit_swap(self_, prepared->token);
+    ASSERT_TRUE(again) << again.error().message();
+    EXPECT_EQ(again->jobs.front().from, (StepAt{0, 9}));
+    EXPECT_EQ(again->jobs.front().version, 2U);
+    EXPECT_EQ(service_->abort_swap(self_, prepared->token).code(), Code::kFailedPrecondition);
+  }
+  EXPECT_EQ(phases().size(), 2U);
+}
+
+TEST_F(SwapTest, KeepsWhatIsPreparedFromOthers) {
+  declare();
+  const auto prepared = prepare({0, 9});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  const Caller other{.uid = self_.uid + 1, .pid = 1};
+  EXPECT_EQ(service_->commit_swap(other, prepared->token).error().code(), Code::kNotFound);
+  EXPECT_TRUE(service_->abort_swap(other, prepared->token).ok());
+  EXPECT_TRUE(service_->commit_swap(self_, prepared->token));
+}
+
+TEST_F(SwapTest, CommitsToADeclaredJobWhatAnEarlierDaemonHasPrepared) {
+  declare();
+  const auto prepared = prepare({0, 9});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  restart();
+  EXPECT_EQ(version(), 1U);
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
+  EXPECT_THAT(why_it_waits(rank), HasSubstr("prepared but not committed yet"));
+  const auto done = service_->commit_swap(self_, prepared->token);
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_EQ(done->jobs.front().version, 2U);
+  EXPECT_EQ(rank.batch().step, 9U);
+  restart();
+  EXPECT_EQ(version(), 2U);
+  ASSERT_EQ(phases().size(), 2U);
+  EXPECT_EQ(phases().back().from, (StepAt{0, 9}));
+}
+
+TEST_F(SwapTest, CommitsToAJobThatItsRanksMadeWhatAnEarlierDaemonHasPrepared) {
+  {
+    const Rank rank = attach();
+    ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
+    const auto prepared = prepare({0, 9});
+    ASSERT_TRUE(prepared) << prepared.error().message();
+    restart();
+    // Before its rank is back.
+    const auto done = service_->commit_swap(self_, prepared->token);
+    ASSERT_TRUE(done) << done.error().message();
+  }
+  EXPECT_TRUE(service_->jobs(self_).empty()) << "its ranks bring it back, if they come";
+  const Rank rank = attach(delivery::StreamPosition{.epoch = 0, .position = 8, .step = 4});
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 9));
+  ASSERT_EQ(phases().size(), 2U);
+  EXPECT_EQ(phases().back().from, (StepAt{0, 9}));
+  EXPECT_EQ(phases().back().pipeline_version, 2U);
+}
+
+TEST_F(SwapTest, AbortsAfterARestartWhatNobodyCommitsInTime) {
+  declare();
+  ASSERT_TRUE(prepare({0, 9}));
+  restart();
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
+  EXPECT_THAT(why_it_waits(rank), HasSubstr("prepared but not committed yet"));
+  clock_.advance(kBeyondTheHold);
+  service_->tick();
+  EXPECT_EQ(rank.batch().step, 9U);
+}
+
+TEST_F(SwapTest, ForgetsWhatWasPreparedWhenItsHoldEndsBeforeTheDaemonIsBack) {
+  declare();
+  const auto prepared = prepare({0, 9});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  stop();
+  clock_.advance(kBeyondTheHold);
+  start();
+  EXPECT_EQ(service_->commit_swap(self_, prepared->token).error().code(), Code::kNotFound);
+  EXPECT_TRUE(store_->prepared()->empty());
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 12));
+  EXPECT_EQ(phases().size(), 1U);
+}
+
+TEST_F(SwapTest, AbortsAfterARestartWhatCannotBeBuiltAnyMore) {
+  declare();
+  const auto prepared = service_->prepare_swap(
+      self_,
+      [this] {
+        ApplyRequest other = request(8);
+        other.vars = {};
+        other.yaml += "seed: 7\n";
+        other.yaml.replace(other.yaml.find("data"), 4, "fewer");
+        other.yaml.replace(other.yaml.find("last: drop"), 10, "last: pad");
+        return other;
+      }(),
+      {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = {1, 0}}}, nullptr);
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  files_.remove("fewer/0.bin");
+  restart();
+  EXPECT_THAT(service_->daemon(self_).warnings,
+              ::testing::Contains(HasSubstr("a swap that was prepared is aborted")));
+  EXPECT_EQ(service_->commit_swap(self_, prepared->token).error().code(), Code::kNotFound);
+  EXPECT_EQ(attach().batch().step, 0U);
+}
+
+TEST_F(SwapTest, LetsNobodyChangeThePipelineOrTheJobWhileASwapIsPrepared) {
+  declare();
+  const auto prepared = prepare({0, 9});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  const auto refused = [](const Status& status) {
+    EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+    EXPECT_THAT(status.message(), HasSubstr("has been prepared"));
+  };
+  refused(service_->apply(self_, request(16), nullptr).error());
+  refused(prepare({0, 5}, 16).error());
+  refused(service_
+              ->swap(self_, request(16),
+                     {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}, nullptr)
+              .error());
+  refused(service_->resize_job(self_, "j", "", 2).error());
+  refused(service_->seek(self_, "j", "", 0, 2).error());
+  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
+  EXPECT_TRUE(service_->apply(self_, request(16), nullptr));
+}
+
+TEST_F(SwapTest, HaltsARankThatComesWhileASwapIsPrepared) {
+  declare();
+  const auto prepared = prepare({0, 2});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 1));
+  EXPECT_THAT(why_it_waits(rank), HasSubstr("prepared but not committed yet"));
+  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
+  EXPECT_EQ(rank.batch().step, 2U);
+}
+
+TEST_F(SwapTest, CommitsToAJobWhoseRanksHaveAllLeftMeanwhile) {
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
+  const auto prepared = prepare({0, 9});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  sessions_->closed(*rank.connection, delivery::CloseCause::kHangUp);
+  sessions_->exited(*rank.connection);
+  std::erase(connections_, rank.connection);
+  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
+  const Rank back = attach(delivery::StreamPosition{.epoch = 0, .position = 8, .step = 4});
+  ASSERT_NO_FATAL_FAILURE(read_up_to(back, 9));
+  EXPECT_EQ(phases().size(), 2U);
+}
+
+TEST_F(SwapTest, CommitsWhileAnotherSwapIsBeingPlanned) {
+  declare();
+  const auto prepared = prepare({0, 9});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  MutexLock another_is_planned(sessions_->swapping());
+  EXPECT_TRUE(service_->commit_swap(self_, prepared->token));
+  EXPECT_EQ(phases().size(), 2U);
+}
+
+TEST_F(SwapTest, BringsNoJobBackThatWasDeletedBeforeTheCommit) {
+  declare();
+  const auto prepared = prepare({0, 9});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  ASSERT_TRUE(service_->delete_job(self_, "j", "").ok());
+  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
+  EXPECT_EQ(version(), 2U);
+  restart();
+  EXPECT_TRUE(service_->jobs(self_).empty());
+}
+
+TEST_F(SwapTest, SendsANewerIncarnationAwayUntilTheSwapIsCommitted) {
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
+  const auto prepared = prepare({0, 9});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  const Rank newer = attach({}, 1);
+  EXPECT_EQ(newer.next<wire::ErrorFrame>(wire::FrameType::kError).code,
+            static_cast<std::uint32_t>(Code::kUnavailable));
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
+  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
+  EXPECT_EQ(rank.batch().step, 9U);
+  EXPECT_EQ(attach({}, 1).batch().step, 0U);
+}
+
+TEST_F(SwapTest, KeepsTheNameOfWhatWasTunedWhenTheJobIsDealtAnew) {
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
+  ApplyRequest tuned = request(4);
+  tuned.yaml.replace(tuned.yaml.find("- fetch"), 7, "- fetch: {concurrency: 3}");
+  const auto done = service_->swap(
+      self_, tuned, {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}, nullptr);
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_TRUE(done->jobs.front().tuned);
+  ASSERT_TRUE(service_->skip(self_, "j", "", 1));
+  for (const PhaseView& phase : phases()) EXPECT_EQ(phase.pipeline_version, 2U);
+  EXPECT_TRUE(service_->swap(
+      self_, request(8), {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}, nullptr));
+}
+
+TEST_F(SwapTest, RefusesToPrepareAPointThatOnlyThisDaemonKnows) {
+  declare();
+  for (const SwapAt::Kind kind : {SwapAt::Kind::kNow, SwapAt::Kind::kNextEpoch}) {
+    const auto prepared = service_->prepare_swap(
+        self_, request(8), {.job = "j", .at = {.kind = kind, .step = {}}}, nullptr);
+    ASSERT_FALSE(prepared);
+    EXPECT_EQ(prepared.error().code(), Code::kInvalidArgument);
+  }
+}
+
+TEST_F(SwapTest, ChangesNoJobWhenOneOfThemCannotChange) {
+  declare("j");
+  declare("k");
+  ASSERT_TRUE(service_->seek(self_, "k", "", 0, 12));
+  const auto done = service_->swap(
+      self_, request(8), {.job = "", .at = {.kind = SwapAt::Kind::kStep, .step = {0, 9}}}, nullptr);
+  ASSERT_FALSE(done);
+  EXPECT_THAT(done.error().message(), HasSubstr("job 'k' has passed epoch 0, step 9"));
+  EXPECT_EQ(version(), 1U);
+  EXPECT_EQ(phases().size(), 1U);
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 12));
+  ASSERT_TRUE(service_->swap(self_, request(8),
+                             {.job = "", .at = {.kind = SwapAt::Kind::kStep, .step = {0, 18}}},
+                             nullptr));
+  EXPECT_EQ(service_->job(self_, "k", "")->phases.back().from, (StepAt{0, 18}));
+  EXPECT_EQ(phases().back().from, (StepAt{0, 18}));
+}
+
+TEST_F(SwapTest, LeavesTheJobAsItIsWhenThereIsNoRoomForBoth) {
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
+  const std::uint64_t used = service_->job(self_, "j", "")->arena_bytes;
+  LimitChange no_more;
+  no_more.bytes = used + 1;
+  ASSERT_TRUE(service_->limit_job(self_, "j", "", no_more));
+  const auto done = service_->swap(
+      self_, request(8), {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}, nullptr);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(version(), 1U);
+  EXPECT_EQ(phases().size(), 1U);
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
+}
+
+TEST_F(SwapTest, LeavesEverythingAsItIsWhenNothingCanBeWritten) {
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
+  const auto prepared = prepare({0, 9});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  run_sql("DROP TABLE revisions");
+  const auto committed = service_->commit_swap(self_, prepared->token);
+  ASSERT_FALSE(committed);
+  EXPECT_THAT(committed.error().message(), HasSubstr("pipeline 'p' and its jobs stay as they are"));
+  const auto swapped = service_->swap(
+      self_, request(8), {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}, nullptr);
+  ASSERT_FALSE(swapped);
+  EXPECT_EQ(version(), 1U);
+  EXPECT_EQ(phases().size(), 1U);
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
+}
+
+TEST_F(SwapTest, PreparesNothingThatCannotBeKept) {
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
+  run_sql("DROP TABLE prepared");
+  EXPECT_FALSE(prepare({0, 9}));
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
+}
+
+TEST_F(SwapTest, TellsAConsumerThatItsApplyIsUnderWay) {
+  const Rank rank = attach();
+  rank.batch();
+  delivery::ApplyWish wish;
+  wish.serial = 7;
+  wish.at = wire::ApplyAt::kNow;
+  wish.vars = {{"nobody", "1"}};
+  std::string answer;
+  {
+    MutexLock another_is_under_way(sessions_->swapping());
+    sessions_->apply(*rank.connection, wish);
+    EXPECT_THAT(why_it_waits(rank), HasSubstr("the change of the pipeline is being prepared"));
+  }
+  EXPECT_EQ(rank.next<wire::BlobFrame>(wire::FrameType::kBlob, &answer).serial, 7U);
+  EXPECT_THAT(answer, HasSubstr("nobody"));
+}
+
+TEST_F(SwapTest, EndsAConsumerThatAsksAgainAndAgainWithoutAnAnswer) {
+  const Rank rank = attach();
+  rank.batch();
+  MutexLock another_is_under_way(sessions_->swapping());
+  for (int i = 0; i < 5; ++i) sessions_->apply(*rank.connection, {});
+  EXPECT_TRUE(rank.connection->ending());
+}
+
+}  // namespace
+}  // namespace spdld::session
