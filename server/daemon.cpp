@@ -22,6 +22,7 @@
 #include "delivery/systemd.h"
 #include "engine/builtin_ops.h"
 #include "engine/executor.h"
+#include "engine/sample_caches.h"
 #include "session/catalogue.h"
 #include "session/session_service.h"
 #include "session/sessions.h"
@@ -45,7 +46,7 @@ delivery::ArenaKind arena_kind(spec::ArenaConfig::Kind kind) {
   return delivery::ArenaKind::kMemfd;
 }
 
-std::uint64_t budget_bytes(const spec::ArenaBudget& budget) {
+std::uint64_t budget_bytes(const spec::MemoryBound& budget) {
   if (!budget.fraction) return budget.bytes;
   return static_cast<std::uint64_t>(*budget.fraction *
                                     static_cast<double>(delivery::memory_total()));
@@ -114,10 +115,14 @@ struct Daemon::Parts {
                   .cpus = config.executor.cpus.value_or(std::vector<int>()),
                   .nice = config.executor.nice}),
         io({.threads = config.executor.io_threads}),
+        caches({.ram_bytes = budget_bytes(config.cache.ram),
+                .disk_bytes = config.cache.disk_bytes,
+                .dir = config.cache.dir,
+                .io = io}),
         catalogue({.state_dir = config.state_dir,
                    .roots = config.access.roots,
                    .admins = config.access.admins},
-                  engine::builtin_ops(), io),
+                  engine::builtin_ops(), io, caches),
         budget(budget_bytes(config.arena.budget)),
         arenas(budget, budget.limit_bytes() / 4),
         sessions({.catalogue = catalogue,
@@ -126,7 +131,8 @@ struct Daemon::Parts {
                   .budget = budget,
                   .store = *store,
                   .clock = clock,
-                  .arena_kind = arena_kind(config.arena.kind)}),
+                  .arena_kind = arena_kind(config.arena.kind),
+                  .retain = std::chrono::seconds(config.job.retain_s)}),
         service(sessions, {.version = options.version,
                            .io_threads = static_cast<std::uint32_t>(config.executor.io_threads)}) {}
 
@@ -137,6 +143,7 @@ struct Daemon::Parts {
   std::unique_ptr<session::Store> store;
   engine::Executor executor;
   source::IoPool io;
+  engine::SampleCaches caches;
   session::Catalogue catalogue;
   delivery::ArenaBudget budget;
   delivery::ArenaPool arenas;
@@ -169,7 +176,6 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
   parts.owns_socket_files = !listeners.activated;
   // Consumers that come while datasets are listed wait in the sockets' backlog.
   parts.service.restore(files);
-  SPDLD_TRY(parts.sessions.restore());
   SPDLD_ASSIGN(parts.data, delivery::DataServer::start(std::move(listeners.data),
                                                        {.server_name = "spdld " + options.version},
                                                        parts.liveness, parts.sessions));
@@ -190,8 +196,11 @@ void Daemon::reload() {
     spdlog::error("{}", files.error().message());
     return;
   }
-  parts_->service.reload(*files);
-  spdlog::info("{} pipeline file(s) read again", files->size());
+  // Datasets may take long to list, and the main thread has heartbeats to send.
+  parts_->sessions.run_slowly([service = &parts_->service, files = *files] {
+    service->reload(files);
+    spdlog::info("{} pipeline file(s) read again", files.size());
+  });
 }
 
 void Daemon::tick() {
@@ -200,6 +209,8 @@ void Daemon::tick() {
     parts_->used = true;
     parts_->idle_since = parts_->clock.now();
   }
+  // Both may write to disk, and the main thread has heartbeats to send.
+  parts_->sessions.tick([service = &parts_->service] { service->tick(); });
   const auto now = parts_->clock.now();
   if (now - parts_->last_heartbeat < kHeartbeat) return;
   parts_->last_heartbeat = now;
@@ -222,6 +233,7 @@ void Daemon::stop() {
       unlink((parts.config.runtime_dir + name).c_str());
   }
   if (parts.control != nullptr) parts.control->stop(kControlGrace);
+  parts.sessions.suspend();
   if (parts.data != nullptr) parts.data->stop();
   parts.sessions.stop();
   parts.io.stop();

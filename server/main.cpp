@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "daemon.h"
@@ -134,6 +135,7 @@ void serve(spdld::Daemon& daemon, const Flags& flags, int signals) {
 }
 
 int run(const Flags& flags) {
+  if (const auto armed = SPDLD_ARM_FAILPOINTS(); !armed.ok()) return complain(armed);
   const auto config = spdld::spec::load_daemon_config(flags.config, flags.overrides);
   if (!config) return complain(config.error());
   if (flags.check) return check(*config);

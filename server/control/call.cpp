@@ -20,7 +20,8 @@ Status LongCalls::run(const session::Caller& caller, const std::function<Status(
     if (running_ >= max_ || of_uid >= max_per_uid_) {
       return Status(
           Code::kResourceExhausted,
-          fmt::format("too many long calls (apply, explain, preview, watch) are running: {}, {} of "
+          fmt::format("too many long calls (apply, rollback, explain, preview, watch) are running: "
+                      "{}, {} of "
                       "them of uid {}; at most {} and {} may: try again when one has ended",
                       running_, of_uid, caller.uid, max_, max_per_uid_));
     }

@@ -19,8 +19,8 @@
 // What every RPC does before and after its own work.
 namespace spdld::control {
 
-// Calls that hold a thread for long (apply, explain, preview, watch) are counted, so that neither
-// one user nor all of them take every thread. Thread-safe.
+// Calls that hold a thread for long (apply, rollback, explain, preview, watch) are counted, so that
+// neither one user nor all of them take every thread. Thread-safe.
 class LongCalls {
  public:
   LongCalls(int max, int max_per_uid) : max_(max), max_per_uid_(max_per_uid) {}

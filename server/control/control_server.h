@@ -15,7 +15,7 @@ struct ControlOptions {
   std::size_t max_connections = 256;
   std::size_t max_connections_per_uid = 64;
   int max_threads = 64;
-  int max_long_calls = 32;  // apply, explain, preview, watch
+  int max_long_calls = 32;  // apply, rollback, explain, preview, watch
   int max_long_calls_per_uid = 8;
 };
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstddef>
 
 namespace spdld::control {
@@ -33,6 +34,19 @@ std::string_view kind_name(FieldKind kind) {
     case FieldKind::kBytes: return "bytes";
   }
   return "unknown";
+}
+
+Status check_weight(const std::string& job, double weight) {
+  if (std::isfinite(weight) && weight > 0) return Status();
+  return Status(Code::kInvalidArgument,
+                fmt::format("job '{}': weight is {}; it must be a number above 0 (a job has 1 "
+                            "unless told otherwise)",
+                            job, weight));
+}
+
+void fill(v1::StepAt* message, const session::StepAt& at) {
+  message->set_epoch(at.epoch);
+  message->set_step(at.step);
 }
 
 }  // namespace
@@ -73,6 +87,34 @@ Result<session::ApplyRequest> apply_request(const v1::PipelineText& text, bool d
   return request;
 }
 
+Result<session::SwapRequest> swap_request(const v1::SwapRequest& message) {
+  const auto refuse = [](std::string_view why) {
+    return error(Code::kInvalidArgument, fmt::format("the swap {}", why));
+  };
+  if (message.job().empty() && !message.all_jobs())
+    return refuse("names no job: set swap.job, or swap.all_jobs for all on the pipeline");
+  if (!message.job().empty() && message.all_jobs())
+    return refuse("names a job and asks for all: set either swap.job or swap.all_jobs");
+  session::SwapRequest request;
+  request.job = message.job();
+  request.allow_schema_change = message.allow_schema_change();
+  switch (message.at()) {
+    case v1::SWAP_POINT_UNSPECIFIED:
+    case v1::SWAP_POINT_NEXT_EPOCH: request.at.kind = session::SwapAt::Kind::kNextEpoch; break;
+    case v1::SWAP_POINT_NOW: request.at.kind = session::SwapAt::Kind::kNow; break;
+    case v1::SWAP_POINT_STEP: request.at.kind = session::SwapAt::Kind::kStep; break;
+    default:
+      return error(Code::kInvalidArgument,
+                   fmt::format("the swap's point is {}, which is none", message.at()));
+  }
+  const bool absolute = request.at.kind == session::SwapAt::Kind::kStep;
+  if (absolute && !message.has_step()) return refuse("is to be at a step: set swap.step");
+  if (!absolute && message.has_step())
+    return refuse("names a step: set swap.at to SWAP_POINT_STEP, or leave swap.step out");
+  request.at.step = {message.step().epoch(), message.step().step()};
+  return request;
+}
+
 Result<session::JobRequest> job_request(const v1::CreateJobRequest& message) {
   if (message.job().empty()) return error(Code::kInvalidArgument, "a job needs a name");
   if (message.pipeline().empty()) {
@@ -100,7 +142,31 @@ Result<session::JobRequest> job_request(const v1::CreateJobRequest& message) {
                                                        message.job(), message.epochs()));
   }
   request.max_epochs = message.max_epochs();
+  const v1::Limits& limits = message.limits();
+  if (limits.weight() != 0) {
+    SPDLD_TRY(check_weight(message.job(), limits.weight()));
+    request.limits.weight = limits.weight();
+  }
+  // No limit can be said by 0, too, as it is when limits change.
+  if (limits.cpus() != 0) request.limits.cpus = limits.cpus();
+  if (limits.arena_bytes() != 0) request.limits.bytes = limits.arena_bytes();
   return request;
+}
+
+Result<session::LimitChange> limit_change(const v1::LimitRequest& message) {
+  session::LimitChange change;
+  if (message.has_weight()) {
+    SPDLD_TRY(check_weight(message.key().job(), message.weight()));
+    change.weight = message.weight();
+  }
+  if (message.has_cpus()) change.cpus = message.cpus();
+  if (message.has_arena_bytes()) change.bytes = message.arena_bytes();
+  if (!change.weight && !change.cpus && !change.bytes) {
+    return error(Code::kInvalidArgument,
+                 fmt::format("job '{}': no limit is to change: set weight, cpus or arena_bytes",
+                             message.key().job()));
+  }
+  return change;
 }
 
 void fill(v1::Progress* message, std::uint64_t done, std::uint64_t total, std::string_view what) {
@@ -130,6 +196,30 @@ void fill(v1::Pipeline* message, const session::PipelineView& view) {
   message->set_batch_size(view.batch_size);
   for (const TensorSpec& tensor : view.tensors) fill(message->add_tensors(), tensor);
   message->set_jobs(view.jobs);
+}
+
+void fill(v1::SwapResult* message, const session::SwapView& view) {
+  fill(message->mutable_pipeline(), view.pipeline);
+  for (const session::JobSwap& job : view.jobs) {
+    v1::JobSwap* out = message->add_jobs();
+    out->set_job(utf8(job.job));
+    out->set_pipeline(utf8(job.pipeline));
+    out->set_version(job.version);
+    fill(out->mutable_from(), job.from);
+    out->set_tuned(job.tuned);
+  }
+  message->set_token(view.token);
+  message->set_hold_ms(view.hold_ms);
+}
+
+void fill(v1::Revision* message, const session::RevisionView& view) {
+  message->set_version(view.version);
+  message->set_applied_unix_ms(view.applied_unix_ms);
+  message->set_applied_by(view.applied_by);
+  message->set_content_digest(view.content_digest);
+  message->set_note(utf8(view.note));
+  message->set_jobs(view.jobs);
+  message->set_current(view.current);
 }
 
 void fill(v1::PreviewHeader* message, const session::PreviewView& view) {
@@ -165,7 +255,29 @@ void fill(v1::Job* message, const session::JobView& view) {
     out->set_pid(shard.pid);
     out->set_epoch(shard.epoch);
     out->set_step(shard.step);
+    out->set_replica(shard.replica);
   }
+  v1::Limits* limits = message->mutable_limits();
+  limits->set_weight(view.limits.weight);
+  if (view.limits.cpus) limits->set_cpus(*view.limits.cpus);
+  if (view.limits.bytes) limits->set_arena_bytes(*view.limits.bytes);
+  message->set_arena_bytes(view.arena_bytes);
+  message->set_cpu_s(view.cpu_s);
+  message->set_shared_rows(view.shared_rows);
+  message->set_cache_hits(view.cache_hits);
+  message->set_saved_cpu_s(view.saved_cpu_s);
+  for (const session::PhaseView& phase : view.phases) {
+    v1::Phase* out = message->add_phases();
+    fill(out->mutable_from(), phase.from);
+    out->set_pipeline_version(phase.pipeline_version);
+    out->set_batch_size(phase.batch_size);
+    for (const auto& [name, value] : phase.vars) (*out->mutable_vars())[utf8(name)] = utf8(value);
+  }
+  v1::Ledger* ledger = message->mutable_ledger();
+  fill(ledger->mutable_at(), view.ledger.at);
+  ledger->set_position(view.ledger.position);
+  ledger->set_kept_unix_ms(view.ledger.kept_unix_ms);
+  ledger->set_conflict(utf8(view.ledger.conflict));
 }
 
 void fill(v1::Session* message, const session::SessionView& view) {
@@ -184,6 +296,8 @@ void fill(v1::Session* message, const session::SessionView& view) {
   message->set_ready(view.ready);
   message->set_batches(view.batches);
   message->set_arena_bytes(view.arena_bytes);
+  message->set_replica(view.replica);
+  message->set_pipeline_version(view.pipeline_version);
 }
 
 void fill(v1::Daemon* message, const session::DaemonView& view) {

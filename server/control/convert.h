@@ -20,10 +20,14 @@ inline constexpr std::size_t kMaxReasonBytes = 1024;
 std::string utf8(std::string_view text);
 
 Result<session::ApplyRequest> apply_request(const v1::PipelineText& text, bool dry_run);
+Result<session::SwapRequest> swap_request(const v1::SwapRequest& message);
 Result<session::JobRequest> job_request(const v1::CreateJobRequest& message);
+Result<session::LimitChange> limit_change(const v1::LimitRequest& message);
 
 void fill(v1::Progress* message, std::uint64_t done, std::uint64_t total, std::string_view what);
 void fill(v1::Pipeline* message, const session::PipelineView& view);
+void fill(v1::SwapResult* message, const session::SwapView& view);
+void fill(v1::Revision* message, const session::RevisionView& view);
 void fill(v1::Tensor* message, const TensorSpec& spec);
 void fill(v1::PreviewHeader* message, const session::PreviewView& view);
 void fill(v1::Job* message, const session::JobView& view);

@@ -52,6 +52,27 @@ class Jobs final : public v1::Jobs::Service {
     });
   }
 
+  grpc::Status Skip(grpc::ServerContext* context, const v1::SkipRequest* request,
+                    v1::Job* response) override {
+    return answer(context, response, [&](const session::Caller& caller) -> Result<View> {
+      const v1::JobKey& key = request->key();
+      if (request->steps() == 0) {
+        return error(Code::kInvalidArgument,
+                     fmt::format("job '{}': steps must be at least 1", key.job()));
+      }
+      return environment_.service.skip(caller, key.job(), key.pipeline(), request->steps());
+    });
+  }
+
+  grpc::Status Limit(grpc::ServerContext* context, const v1::LimitRequest* request,
+                     v1::Job* response) override {
+    return answer(context, response, [&](const session::Caller& caller) -> Result<View> {
+      const v1::JobKey& key = request->key();
+      SPDLD_ASSIGN(const auto change, limit_change(*request));
+      return environment_.service.limit_job(caller, key.job(), key.pipeline(), change);
+    });
+  }
+
   grpc::Status Resize(grpc::ServerContext* context, const v1::ResizeRequest* request,
                       v1::Job* response) override {
     return answer(context, response, [&](const session::Caller& caller) -> Result<View> {

@@ -2,8 +2,6 @@
 #include "control/control_server.h"
 
 #include <dirent.h>
-#include <fcntl.h>
-#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -18,8 +16,8 @@
 #include <thread>
 
 #include "control/convert.h"
-
 #include "spdld/v1/control.grpc.pb.h"
+#include "tests/unit/control/channel.h"
 #include "tests/unit/control/fake_service.h"
 #include "tests/unit/control/temp_socket.h"
 
@@ -28,14 +26,6 @@ namespace {
 
 using session::Service;
 using std::chrono::milliseconds;
-
-std::shared_ptr<grpc::Channel> channel_to(const std::string& path) {
-  UniqueFd fd = connect_to(path);
-  ::fcntl(fd.get(), F_SETFL, ::fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomInsecureChannelFromFd("spdld", fd.release(), arguments);
-}
 
 // Something that happens once, on one thread, and is waited for on another.
 class Event {

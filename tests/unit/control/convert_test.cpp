@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 namespace spdld::control {
@@ -110,6 +111,21 @@ TEST(JobRequest, RefusesWhatNoJobCanBe) {
   EXPECT_EQ(job_request(message).error().message(), "job 'run-7': epochs is 77, which no mode has");
 }
 
+TEST(JobRequest, TakesOverLimitsAndReadsZeroAsNone) {
+  v1::CreateJobRequest message = valid_job();
+  EXPECT_EQ(job_request(message)->limits, session::JobLimits{});
+  message.mutable_limits()->set_weight(0.5);
+  message.mutable_limits()->set_cpus(4);
+  message.mutable_limits()->set_arena_bytes(0);
+  EXPECT_EQ(job_request(message)->limits, (session::JobLimits{0.5, 4, std::nullopt}));
+  message.mutable_limits()->set_arena_bytes(1 << 20);
+  EXPECT_EQ(job_request(message)->limits, (session::JobLimits{0.5, 4, 1 << 20}));
+  for (const double weight : {-1.0, std::nan(""), HUGE_VAL}) {
+    message.mutable_limits()->set_weight(weight);
+    EXPECT_FALSE(job_request(message)) << weight;
+  }
+}
+
 TEST(Fill, WritesAPipelineWithItsTensors) {
   session::PipelineView view;
   view.name = "p";
@@ -163,6 +179,48 @@ TEST(Fill, WritesAJobWithItsShards) {
   EXPECT_EQ(message.shards(0).session(), 11u);
   EXPECT_EQ(message.shards(0).pid(), 400);
   EXPECT_EQ(message.shards(1).step(), 6u);
+}
+
+TEST(Fill, WritesAJobWithWhatItTakesAndWhatItRuns) {
+  session::JobView view;
+  view.limits = {2.5, 3, std::nullopt};
+  view.arena_bytes = 4096;
+  view.cpu_s = 1.5;
+  view.shared_rows = 640;
+  view.saved_cpu_s = 0.5;
+  view.phases = {{{0, 0}, 3, 8, {{"size", "32"}}}, {{2, 1}, 4, 16, {}}};
+  view.ledger = {{1, 7}, 56, 1'000, "rank 1 was at 1/6 \xff"};
+  view.shards = {{0, 11, 400, 1, 7, 1}};
+  v1::Job message;
+  fill(&message, view);
+  EXPECT_EQ(message.limits().weight(), 2.5);
+  EXPECT_EQ(message.limits().cpus(), 3u);
+  EXPECT_FALSE(message.limits().has_arena_bytes()) << "no limit is not a limit of 0";
+  EXPECT_EQ(message.arena_bytes(), 4096u);
+  EXPECT_EQ(message.cpu_s(), 1.5);
+  EXPECT_EQ(message.shared_rows(), 640u);
+  EXPECT_EQ(message.saved_cpu_s(), 0.5);
+  ASSERT_EQ(message.phases_size(), 2);
+  EXPECT_EQ(message.phases(0).vars().at("size"), "32");
+  EXPECT_EQ(message.phases(1).from().epoch(), 2u);
+  EXPECT_EQ(message.phases(1).from().step(), 1u);
+  EXPECT_EQ(message.phases(1).pipeline_version(), 4u);
+  EXPECT_EQ(message.phases(1).batch_size(), 16u);
+  EXPECT_EQ(message.ledger().at().step(), 7u);
+  EXPECT_EQ(message.ledger().position(), 56u);
+  EXPECT_EQ(message.ledger().kept_unix_ms(), 1'000u);
+  EXPECT_EQ(message.ledger().conflict(), "rank 1 was at 1/6 \\xff");
+  EXPECT_EQ(message.shards(0).replica(), 1u);
+}
+
+TEST(Fill, WritesASessionWithItsReplicaAndVersion) {
+  session::SessionView view;
+  view.replica = 1;
+  view.pipeline_version = 4;
+  v1::Session message;
+  fill(&message, view);
+  EXPECT_EQ(message.replica(), 1u);
+  EXPECT_EQ(message.pipeline_version(), 4u);
 }
 
 }  // namespace

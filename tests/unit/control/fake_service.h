@@ -18,9 +18,14 @@ class FakeService final : public session::Service {
 
   // What apply, explain and preview do before they answer; a failure is their answer.
   std::function<Status(const Progress&)> work = [](const Progress&) { return Status(); };
+  // Likewise of commit_swap and abort_swap.
+  std::function<Status()> committing = [] { return Status(); };
+  std::function<Status()> aborting = [] { return Status(); };
   Status answer;  // of everything that can fail
   session::PipelineView pipeline_view;
   session::JobView job_view;
+  session::SwapView swap_view;
+  std::vector<session::RevisionView> revision_views;
   session::PreviewView preview_view;
   session::DaemonView daemon_view;
   std::vector<session::SessionView> session_views;
@@ -47,11 +52,55 @@ class FakeService final : public session::Service {
     return job_;
   }
 
+  std::optional<session::SwapRequest> last_swap() const {
+    MutexLock lock(mutex_);
+    return swap_;
+  }
+  session::LimitChange last_limit() const {
+    MutexLock lock(mutex_);
+    return limit_;
+  }
+
   Result<session::PipelineView> apply(const Caller& caller, const session::ApplyRequest& request,
                                       const Progress& progress) override {
     note(caller, request.dry_run ? "apply dry" : "apply", request);
     SPDLD_TRY(work(progress));
     return or_answer(pipeline_view);
+  }
+  Result<session::SwapView> swap(const Caller& caller, const session::ApplyRequest& request,
+                                 const session::SwapRequest& jobs,
+                                 const Progress& progress) override {
+    note(caller, "swap", request);
+    return swapped(jobs, progress);
+  }
+  Result<session::SwapView> prepare_swap(const Caller& caller, const session::ApplyRequest& request,
+                                         const session::SwapRequest& jobs,
+                                         const Progress& progress) override {
+    note(caller, "prepare", request);
+    return swapped(jobs, progress);
+  }
+  Result<session::SwapView> commit_swap(const Caller& caller, const std::string& token) override {
+    note(caller, "commit " + token);
+    SPDLD_TRY(committing());
+    return or_answer(swap_view);
+  }
+  Status abort_swap(const Caller& caller, const std::string& token) override {
+    note(caller, "abort " + token);
+    SPDLD_TRY(aborting());
+    return answer;
+  }
+  Result<std::vector<session::RevisionView>> history(const Caller& caller,
+                                                     std::string_view pipeline) override {
+    note(caller, "history " + std::string(pipeline));
+    return or_answer(revision_views);
+  }
+  Result<session::SwapView> rollback(const Caller& caller, std::string_view pipeline,
+                                     std::optional<std::uint32_t> version,
+                                     const std::optional<session::SwapRequest>& jobs,
+                                     const Progress& progress) override {
+    note(caller, "rollback " + std::string(pipeline) + " " +
+                     (version ? std::to_string(*version) : "previous"));
+    return swapped(jobs, progress);
   }
   Result<std::string> explain(const Caller& caller, const session::ApplyRequest& request,
                               const Progress& progress) override {
@@ -115,6 +164,19 @@ class FakeService final : public session::Service {
     return asked_of(caller, "seek " + std::to_string(epoch) + "/" + std::to_string(step), job,
                     pipeline);
   }
+  Result<session::JobView> skip(const Caller& caller, std::string_view job,
+                                std::string_view pipeline, std::uint64_t steps) override {
+    return asked_of(caller, "skip " + std::to_string(steps), job, pipeline);
+  }
+  Result<session::JobView> limit_job(const Caller& caller, std::string_view job,
+                                     std::string_view pipeline,
+                                     const session::LimitChange& change) override {
+    {
+      MutexLock lock(mutex_);
+      limit_ = change;
+    }
+    return asked_of(caller, "limit", job, pipeline);
+  }
   Result<session::JobView> resize_job(const Caller& caller, std::string_view job,
                                       std::string_view pipeline,
                                       std::uint32_t num_shards) override {
@@ -158,6 +220,15 @@ class FakeService final : public session::Service {
     MutexLock lock(mutex_);
     apply_ = request;
   }
+  Result<session::SwapView> swapped(const std::optional<session::SwapRequest>& jobs,
+                                    const Progress& progress) {
+    {
+      MutexLock lock(mutex_);
+      swap_ = jobs;
+    }
+    SPDLD_TRY(work(progress));
+    return or_answer(swap_view);
+  }
   Result<session::JobView> asked_of(const Caller& caller, std::string call, std::string_view job,
                                     std::string_view pipeline) {
     note(caller, std::move(call) + " " + std::string(job) + " " + std::string(pipeline));
@@ -174,6 +245,8 @@ class FakeService final : public session::Service {
   std::vector<std::string> calls_ SPDLD_GUARDED_BY(mutex_);
   session::ApplyRequest apply_ SPDLD_GUARDED_BY(mutex_);
   session::JobRequest job_ SPDLD_GUARDED_BY(mutex_);
+  std::optional<session::SwapRequest> swap_ SPDLD_GUARDED_BY(mutex_);
+  session::LimitChange limit_ SPDLD_GUARDED_BY(mutex_);
 };
 
 }  // namespace spdld::control

@@ -69,6 +69,13 @@ TEST(Json, NamesModesAndNestsShards) {
   EXPECT_EQ(json["shards"][0]["step"], 7);
 }
 
+TEST(Json, WritesMapsAsObjects) {
+  v1::Phase phase;
+  EXPECT_EQ(to_json(phase)["vars"], nlohmann::ordered_json::object());
+  (*phase.mutable_vars())["size"] = "32";
+  EXPECT_EQ(to_json(phase)["vars"]["size"], "32");
+}
+
 TEST(Listing, ShowsPipelinesWithTensorsAndState) {
   google::protobuf::RepeatedPtrField<v1::Pipeline> pipelines;
   v1::Pipeline& ready = *pipelines.Add();
@@ -95,26 +102,163 @@ TEST(Listing, ShowsPipelinesWithTensorsAndState) {
             "failed: /data/voc is gone\n");
 }
 
-TEST(Listing, ShowsAJobWhereItsLastShardIs) {
-  google::protobuf::RepeatedPtrField<v1::Job> jobs;
-  v1::Job& job = *jobs.Add();
+v1::Job running_job() {
+  v1::Job job;
   job.set_job("run-7");
-  job.set_pipeline("imagenet");
-  job.set_num_shards(3);
+  job.set_pipeline("imagenet-train");
+  job.set_pipeline_version(3);
+  job.set_num_shards(4);
+  job.set_replicas(2);
+  job.set_batch_size(64);
+  job.set_steps_per_epoch(5004);
+  job.set_items(1'281'167);
+  job.set_seed(42);
+  job.set_replaced(3);
+  job.set_replace_budget(12'811);
   job.set_max_epochs(90);
-  const auto shard = [&](std::uint64_t session, std::uint64_t epoch, std::uint64_t step) {
+  job.mutable_limits()->set_weight(0.5);
+  job.mutable_limits()->set_cpus(4);
+  job.set_arena_bytes(3 << 20);
+  job.set_cpu_s(6'000);
+  job.set_shared_rows(10'250'240);
+  job.set_saved_cpu_s(2'000);
+  const auto phase = [&](std::uint64_t epoch, std::uint32_t version) {
+    v1::Phase& added = *job.add_phases();
+    added.mutable_from()->set_epoch(epoch);
+    added.set_pipeline_version(version);
+    added.set_batch_size(64);
+    (*added.mutable_vars())["size"] = "224";
+  };
+  phase(0, 3);
+  phase(12, 4);
+  job.mutable_ledger()->mutable_at()->set_epoch(11);
+  job.mutable_ledger()->mutable_at()->set_step(4008);
+  job.mutable_ledger()->set_position(1'026'048);
+  job.mutable_ledger()->set_kept_unix_ms(1'760'000'000'000);
+  const auto shard = [&](std::uint32_t number, std::uint32_t replica, std::uint64_t session,
+                         std::uint64_t epoch, std::uint64_t step) {
     v1::Shard& added = *job.add_shards();
+    added.set_shard(number);
+    added.set_replica(replica);
     added.set_session(session);
+    added.set_pid(session == 0 ? 0 : 900);
     added.set_epoch(epoch);
     added.set_step(step);
   };
-  shard(4, 2, 0);
-  shard(5, 1, 99);
-  shard(0, 1, 98);
-  const std::string text = printed(jobs_table(jobs));
-  EXPECT_NE(text.find("ATTACHED  EPOCH  STEP"), std::string::npos) << text;
-  EXPECT_NE(text.find("       2      1    98"), std::string::npos) << text;
-  EXPECT_NE(text.find("auto, 90 in all"), std::string::npos) << text;
+  shard(0, 0, 4, 12, 0);
+  shard(0, 1, 5, 11, 4013);
+  shard(1, 0, 0, 11, 4012);
+  return job;
+}
+
+google::protobuf::RepeatedPtrField<v1::Job> list_of(const v1::Job& job) {
+  google::protobuf::RepeatedPtrField<v1::Job> jobs;
+  *jobs.Add() = job;
+  return jobs;
+}
+
+TEST(Listing, ShowsAJobWithItsSwitchItsGainAndItsLedgerIn120Columns) {
+  const std::string text = printed(jobs_table(list_of(running_job())));
+  EXPECT_EQ(text,
+            "JOB    PIPELINE        VERSION         RANKS       AT  STEPS  WEIGHT     CPU    REUSED"
+            "    SAVED   LEDGER  REPLACED\n"
+            "run-7  imagenet-train  3 -> 4 at 12/0    2/8  11/4012   5004     0.5  1h 40m  10250240"
+            "  33m 20s  11/4008   3/12811\n");
+  EXPECT_LE(text.find('\n'), 120u);
+}
+
+TEST(Listing, ShowsTheVersionAloneOnceEveryShardHasChanged) {
+  v1::Job job = running_job();
+  for (v1::Shard& shard : *job.mutable_shards()) {
+    shard.set_epoch(12);
+    shard.set_step(0);
+  }
+  const std::string text = printed(jobs_table(list_of(job)));
+  EXPECT_NE(text.find("imagenet-train  4          2/8  12/0"), std::string::npos) << text;
+}
+
+TEST(Listing, LeavesOutShardsThatAnotherNodeFeeds) {
+  v1::Job job = running_job();
+  for (v1::Shard& shard : *job.mutable_shards()) {
+    shard.set_epoch(shard.session() == 0 ? 0 : 12);
+    shard.set_step(0);
+  }
+  const std::string text = printed(jobs_table(list_of(job)));
+  EXPECT_NE(text.find("imagenet-train  4          2/8  12/0"), std::string::npos) << text;
+  for (v1::Shard& shard : *job.mutable_shards()) {
+    if (shard.session() != 0) shard.set_epoch(0);
+  }
+  EXPECT_NE(printed(jobs_table(list_of(job))).find("3 -> 4 at 12/0    2/8  0/0"), std::string::npos)
+      << "who is attached counts from the start";
+}
+
+TEST(Listing, ShowsOwnersOnlyWhereTheyDiffer) {
+  auto jobs = list_of(running_job());
+  *jobs.Add() = running_job();
+  EXPECT_EQ(printed(jobs_table(jobs)).find("OWNER"), std::string::npos);
+  jobs.Mutable(1)->set_owner(1000);
+  EXPECT_NE(printed(jobs_table(jobs)).find("PIPELINE        OWNER  VERSION"), std::string::npos);
+}
+
+TEST(Listing, ShowsOneJobWithAllThatIsKnownOfIt) {
+  v1::Job job = running_job();
+  job.mutable_ledger()->set_conflict("shard 1 came with 11/4007");
+  std::ostringstream out;
+  print_job(job, out);
+  const std::string text = out.str();
+  EXPECT_EQ(text.substr(text.find("owner")),
+            "owner      0; made by its first rank\n"
+            "epochs     auto, 90 in all; of 5004 steps, 1281167 items, seed 42\n"
+            "batches    64 rows on each of 4 shards with 2 replicas\n"
+            "replaced   3 items after data errors, of 12811 that may be\n"
+            "limits     weight 0.5, 4 CPU workers at most\n"
+            "used       1h 40m of CPU, arenas of 3.0 MiB\n"
+            "saved      33m 20s of CPU (25 %): 10250240 rows had been made by other jobs\n"
+            "ledger     11/4008, position 1026048; on disk since 2025-10-09 08:53:20Z\n"
+            "           shard 1 came with 11/4007\n"
+            "\n"
+            "FROM  VERSION  BATCH  VARS\n"
+            "0/0         3     64  size=224\n"
+            "12/0        4     64  size=224\n"
+            "\n"
+            "SHARD  REPLICA  SESSION  PID  EPOCH  STEP\n"
+            "    0        0        4  900     12     0\n"
+            "    0        1        5  900     11  4013\n"
+            "    1        0        -    -     11  4012\n");
+}
+
+TEST(Listing, SaysOfAFreshJobThatNothingIsSharedAndNothingIsKept) {
+  v1::Job job;
+  job.set_job("run");
+  std::ostringstream out;
+  print_job(job, out);
+  EXPECT_NE(out.str().find("saved      nothing: no other job and no cache had its rows\n"),
+            std::string::npos)
+      << out.str();
+  EXPECT_NE(out.str().find("ledger     0/0, position 0; not on disk yet\n"), std::string::npos);
+  EXPECT_EQ(out.str().find("REPLICA"), std::string::npos);
+}
+
+TEST(Listing, ShowsReplicasOfSessionsOnlyWhereThereAreAny) {
+  google::protobuf::RepeatedPtrField<v1::Session> sessions;
+  v1::Session& session = *sessions.Add();
+  session.set_id(7);
+  session.set_job("run-7");
+  session.set_pipeline("imagenet-train");
+  session.set_pipeline_version(3);
+  session.set_num_shards(8);
+  session.set_epoch(11);
+  session.set_step(4012);
+  session.set_client("python");
+  EXPECT_EQ(
+      printed(sessions_table(sessions)),
+      "SESSION  JOB    PIPELINE        VERSION  SHARD  PID  UID       AT  HELD  READY  BATCHES"
+      "  MEMORY  CLIENT\n"
+      "      7  run-7  imagenet-train        3    0/8    0    0  11/4012   0/0      0        0"
+      "     0 B  python\n");
+  *sessions.Add() = session;
+  sessions.Mutable(1)->set_replica(1);
+  EXPECT_NE(printed(sessions_table(sessions)).find("SHARD  REPLICA  PID"), std::string::npos);
 }
 
 TEST(Listing, ShowsTheDaemonWithItsWarnings) {

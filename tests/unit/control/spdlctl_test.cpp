@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/spdlctl.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -8,32 +6,17 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "control/control_server.h"
 #include "ctl/failure.h"
 #include "ctl/submission.h"
-#include "tests/unit/control/fake_service.h"
-#include "tests/unit/control/temp_socket.h"
+#include "tests/unit/control/fake_daemon.h"
 
 namespace spdld::ctl {
 namespace {
 
 using control::FakeService;
 using control::TempDir;
-
-struct Outcome {
-  int exit_code = -1;
-  std::string out;
-  std::string err;
-};
-
-Outcome spdlctl(const std::vector<std::string>& arguments) {
-  std::ostringstream out;
-  std::ostringstream err;
-  const int exit_code = run(arguments, out, err);
-  return {exit_code, out.str(), err.str()};
-}
 
 // The real command against the real gRPC server over a fake service.
 class SpdlctlTest : public ::testing::Test {
@@ -220,7 +203,7 @@ TEST_F(SpdlctlTest, SendsTheTextItsPathItsVarsAndItsEnvironment) {
   EXPECT_EQ(sent.file, path);
   EXPECT_EQ(sent.vars, (std::map<std::string, std::string>{{"size", "32"}, {"a", "b=c"}}));
   EXPECT_EQ(sent.env, (std::map<std::string, std::string>{{"SPDLD_TEST_ROOT", "/data"}}));
-  EXPECT_EQ(service_.calls(), std::vector<std::string>{"apply"});
+  EXPECT_EQ(service_.calls().front(), "apply");
 
   EXPECT_EQ(spdlctl({"apply", "-f", path, "--dry-run"}).exit_code, 0);
   EXPECT_EQ(service_.calls().back(), "apply dry");

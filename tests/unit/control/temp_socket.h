@@ -6,32 +6,17 @@
 #include <sys/un.h>
 
 #include <cstring>
-#include <filesystem>
 #include <string>
 
 #include "base/unique_fd.h"
+#include "tests/support/scratch_dir.h"
 
 namespace spdld::control {
 
-// A directory of its own, removed with what is in it.
-class TempDir {
+// A directory of its own, with room for a socket in it.
+class TempDir : public test::ScratchDir {
  public:
-  TempDir() {
-    std::string pattern = "/tmp/spdld-control-XXXXXX";
-    if (::mkdtemp(pattern.data()) != nullptr) path_ = pattern;
-    EXPECT_FALSE(path_.empty()) << "mkdtemp failed";
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  ~TempDir() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-  std::string socket() const { return path_ + "/control.sock"; }
-
- private:
-  std::string path_;
+  std::string socket() const { return path() + "/control.sock"; }
 };
 
 inline sockaddr_un unix_address(const std::string& path) {

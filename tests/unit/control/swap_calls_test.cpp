@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hot swap, history and limits over gRPC, against a fake service.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <thread>
+
+#include "control/control_server.h"
+#include "spdld/v1/control.grpc.pb.h"
+#include "tests/unit/control/channel.h"
+#include "tests/unit/control/fake_service.h"
+
+namespace spdld::control {
+namespace {
+
+using session::Service;
+using session::SwapAt;
+
+class SwapCallsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    service_.swap_view.pipeline.name = "p";
+    service_.swap_view.pipeline.version = 4;
+    service_.swap_view.jobs = {{"run", "p", 4, {2, 7}, false}};
+    service_.swap_view.token = "t-1";
+    service_.swap_view.hold_ms = 30'000;
+    auto started = ControlServer::start(listen_at(dir_.socket()), service_);
+    ASSERT_TRUE(started) << started.error().message();
+    server_ = std::move(*started);
+    const auto channel = channel_to(dir_.socket());
+    pipelines_ = v1::Pipelines::NewStub(channel);
+    jobs_ = v1::Jobs::NewStub(channel);
+  }
+
+  static v1::SwapRequest to_step_seven() {
+    v1::SwapRequest swap;
+    swap.set_job("run");
+    swap.set_at(v1::SWAP_POINT_STEP);
+    swap.mutable_step()->set_epoch(2);
+    swap.mutable_step()->set_step(7);
+    return swap;
+  }
+
+  static v1::ApplyRequest apply_to(const v1::SwapRequest& swap) {
+    v1::ApplyRequest request;
+    request.mutable_text()->set_yaml("pipeline: p");
+    *request.mutable_swap() = swap;
+    return request;
+  }
+
+  // The last message of a stream, and how it ended.
+  template <typename Response>
+  static grpc::Status last_of(const std::unique_ptr<grpc::ClientReader<Response>>& reader,
+                              Response* last) {
+    Response response;
+    while (reader->Read(&response)) *last = response;
+    return reader->Finish();
+  }
+
+  grpc::Status apply(const v1::ApplyRequest& request, v1::ApplyResponse* last) {
+    grpc::ClientContext context;
+    return last_of(pipelines_->Apply(&context, request), last);
+  }
+
+  grpc::Status prepare(const v1::SwapRequest& swap, v1::PrepareSwapResponse* last) {
+    grpc::ClientContext context;
+    v1::PrepareSwapRequest request;
+    request.mutable_text()->set_yaml("pipeline: p");
+    *request.mutable_swap() = swap;
+    return last_of(pipelines_->PrepareSwap(&context, request), last);
+  }
+
+  TempDir dir_;
+  FakeService service_;
+  std::unique_ptr<ControlServer> server_;
+  std::unique_ptr<v1::Pipelines::Stub> pipelines_;
+  std::unique_ptr<v1::Jobs::Stub> jobs_;
+};
+
+TEST_F(SwapCallsTest, AppliesToRunningJobsWhenAskedTo) {
+  v1::ApplyResponse last;
+  ASSERT_TRUE(apply(apply_to(to_step_seven()), &last).ok());
+  ASSERT_TRUE(last.has_swap());
+  EXPECT_EQ(last.swap().pipeline().version(), 4u);
+  ASSERT_EQ(last.swap().jobs_size(), 1);
+  EXPECT_EQ(last.swap().jobs(0).job(), "run");
+  EXPECT_EQ(last.swap().jobs(0).from().epoch(), 2u);
+  EXPECT_EQ(last.swap().jobs(0).from().step(), 7u);
+  EXPECT_EQ(service_.calls(), std::vector<std::string>{"swap"});
+  EXPECT_EQ(service_.last_swap()->job, "run");
+  EXPECT_EQ(service_.last_swap()->at.kind, SwapAt::Kind::kStep);
+  EXPECT_EQ(service_.last_swap()->at.step, (session::StepAt{2, 7}));
+  EXPECT_FALSE(service_.last_swap()->allow_schema_change);
+}
+
+TEST_F(SwapCallsTest, AsksForAllJobsByAnEmptyName) {
+  v1::SwapRequest swap;
+  swap.set_all_jobs(true);
+  swap.set_at(v1::SWAP_POINT_NOW);
+  swap.set_allow_schema_change(true);
+  v1::ApplyResponse last;
+  ASSERT_TRUE(apply(apply_to(swap), &last).ok());
+  EXPECT_EQ(service_.last_swap()->job, "");
+  EXPECT_EQ(service_.last_swap()->at.kind, SwapAt::Kind::kNow);
+  EXPECT_TRUE(service_.last_swap()->allow_schema_change);
+}
+
+TEST_F(SwapCallsTest, RefusesSwapsThatMeanNothingBeforeTheServiceSeesThem) {
+  const auto refusal = [&](const v1::ApplyRequest& request) {
+    v1::ApplyResponse last;
+    const grpc::Status status = apply(request, &last);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    return status.error_message();
+  };
+  EXPECT_EQ(refusal(apply_to({})),
+            "the swap names no job: set swap.job, or swap.all_jobs for all on the pipeline");
+  v1::SwapRequest swap = to_step_seven();
+  swap.set_all_jobs(true);
+  EXPECT_EQ(refusal(apply_to(swap)),
+            "the swap names a job and asks for all: set either swap.job or swap.all_jobs");
+  swap = to_step_seven();
+  swap.clear_step();
+  EXPECT_EQ(refusal(apply_to(swap)), "the swap is to be at a step: set swap.step");
+  swap = to_step_seven();
+  swap.set_at(v1::SWAP_POINT_NOW);
+  EXPECT_EQ(refusal(apply_to(swap)),
+            "the swap names a step: set swap.at to SWAP_POINT_STEP, or leave swap.step out");
+  swap.set_at(static_cast<v1::SwapPoint>(77));
+  EXPECT_EQ(refusal(apply_to(swap)), "the swap's point is 77, which is none");
+  v1::ApplyRequest dry = apply_to(to_step_seven());
+  dry.set_dry_run(true);
+  EXPECT_EQ(refusal(dry),
+            "a dry run checks a pipeline and changes no job: leave out either dry_run or swap");
+  v1::PrepareSwapResponse last;
+  EXPECT_EQ(prepare({}, &last).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(service_.calls(), std::vector<std::string>{});
+}
+
+TEST_F(SwapCallsTest, PreparesCommitsAndAbortsByToken) {
+  v1::PrepareSwapResponse prepared;
+  ASSERT_TRUE(prepare(to_step_seven(), &prepared).ok());
+  EXPECT_EQ(prepared.swap().token(), "t-1");
+  EXPECT_EQ(prepared.swap().hold_ms(), 30'000u);
+  {
+    grpc::ClientContext context;
+    v1::CommitSwapRequest request;
+    request.set_token("t-1");
+    v1::SwapResult committed;
+    ASSERT_TRUE(pipelines_->CommitSwap(&context, request, &committed).ok());
+    EXPECT_EQ(committed.jobs(0).version(), 4u);
+  }
+  {
+    grpc::ClientContext context;
+    v1::AbortSwapRequest request;
+    request.set_token("t-1");
+    v1::AbortSwapResponse response;
+    ASSERT_TRUE(pipelines_->AbortSwap(&context, request, &response).ok());
+  }
+  EXPECT_EQ(service_.calls(), (std::vector<std::string>{"prepare", "commit t-1", "abort t-1"}));
+}
+
+TEST_F(SwapCallsTest, NeedsATokenToCommitOrAbort) {
+  grpc::ClientContext first;
+  v1::SwapResult committed;
+  EXPECT_EQ(pipelines_->CommitSwap(&first, {}, &committed).error_message(),
+            "the request names no swap: send the token that PrepareSwap answered with");
+  grpc::ClientContext second;
+  v1::AbortSwapResponse response;
+  EXPECT_EQ(pipelines_->AbortSwap(&second, {}, &response).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(service_.calls(), std::vector<std::string>{});
+}
+
+TEST_F(SwapCallsTest, AbortsWhatItPreparedForACallerThatIsGone) {
+  std::atomic<bool> begun = false;
+  service_.work = [&](const Service::Progress& progress) {
+    begun = true;
+    while (progress(0, 0, "listing")) std::this_thread::yield();
+    return Status();  // as one that had finished before it could be told to end
+  };
+  grpc::ClientContext context;
+  v1::PrepareSwapRequest request;
+  request.mutable_text()->set_yaml("pipeline: p");
+  *request.mutable_swap() = to_step_seven();
+  const auto reader = pipelines_->PrepareSwap(&context, request);
+  while (!begun) std::this_thread::yield();
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  server_->stop(std::chrono::seconds(30));
+  EXPECT_EQ(service_.calls(), (std::vector<std::string>{"prepare", "abort t-1"}));
+}
+
+TEST_F(SwapCallsTest, PassesOnWhyAPrepareIsRefused) {
+  service_.answer = Status(Code::kFailedPrecondition, "job 'run' is beyond step 7 of epoch 2");
+  v1::PrepareSwapResponse last;
+  const grpc::Status status = prepare(to_step_seven(), &last);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(status.error_message(), "job 'run' is beyond step 7 of epoch 2");
+}
+
+TEST_F(SwapCallsTest, ListsTheVersionsOfAPipeline) {
+  service_.revision_views = {{1, 1'000, 0, "aa", "", 2, false},
+                             {2, 2'000, 1000, "bb", "rollback to version 1", 0, true}};
+  grpc::ClientContext context;
+  v1::HistoryRequest request;
+  request.set_pipeline("p");
+  v1::HistoryResponse response;
+  ASSERT_TRUE(pipelines_->History(&context, request, &response).ok());
+  ASSERT_EQ(response.revisions_size(), 2);
+  EXPECT_EQ(response.revisions(0).jobs(), 2u);
+  EXPECT_FALSE(response.revisions(0).current());
+  const v1::Revision& last = response.revisions(1);
+  EXPECT_EQ(last.version(), 2u);
+  EXPECT_EQ(last.applied_unix_ms(), 2'000u);
+  EXPECT_EQ(last.applied_by(), 1000u);
+  EXPECT_EQ(last.content_digest(), "bb");
+  EXPECT_EQ(last.note(), "rollback to version 1");
+  EXPECT_TRUE(last.current());
+  EXPECT_EQ(service_.calls(), std::vector<std::string>{"history p"});
+}
+
+TEST_F(SwapCallsTest, RollsBackWithAndWithoutAVersionAndJobs) {
+  const auto rollback = [&](const v1::RollbackRequest& request) {
+    grpc::ClientContext context;
+    v1::RollbackResponse last;
+    EXPECT_TRUE(last_of(pipelines_->Rollback(&context, request), &last).ok());
+    return last.swap().pipeline().version();
+  };
+  v1::RollbackRequest request;
+  request.set_pipeline("p");
+  EXPECT_EQ(rollback(request), 4u);
+  EXPECT_FALSE(service_.last_swap()) << "no running job was to change";
+  request.set_version(0);
+  *request.mutable_swap() = to_step_seven();
+  rollback(request);
+  EXPECT_EQ(service_.last_swap()->job, "run");
+  EXPECT_EQ(service_.calls(), (std::vector<std::string>{"rollback p previous", "rollback p 0"}));
+}
+
+TEST_F(SwapCallsTest, SkipsStepsButNotNone) {
+  v1::SkipRequest request;
+  request.mutable_key()->set_job("run");
+  v1::Job job;
+  {
+    grpc::ClientContext context;
+    EXPECT_EQ(jobs_->Skip(&context, request, &job).error_message(),
+              "job 'run': steps must be at least 1");
+  }
+  request.set_steps(20);
+  grpc::ClientContext context;
+  ASSERT_TRUE(jobs_->Skip(&context, request, &job).ok());
+  EXPECT_EQ(service_.calls(), std::vector<std::string>{"skip 20 run "});
+}
+
+TEST_F(SwapCallsTest, ChangesOnlyTheLimitsThatAreNamed) {
+  v1::LimitRequest request;
+  request.mutable_key()->set_job("run");
+  request.set_cpus(0);
+  grpc::ClientContext context;
+  v1::Job job;
+  ASSERT_TRUE(jobs_->Limit(&context, request, &job).ok());
+  const session::LimitChange change = service_.last_limit();
+  EXPECT_EQ(change.cpus, 0u) << "0 lifts the limit";
+  EXPECT_FALSE(change.weight);
+  EXPECT_FALSE(change.bytes);
+}
+
+TEST_F(SwapCallsTest, RefusesLimitsThatLimitNothing) {
+  const auto refusal = [&](const v1::LimitRequest& request) {
+    grpc::ClientContext context;
+    v1::Job job;
+    return jobs_->Limit(&context, request, &job).error_message();
+  };
+  v1::LimitRequest request;
+  request.mutable_key()->set_job("run");
+  EXPECT_EQ(refusal(request), "job 'run': no limit is to change: set weight, cpus or arena_bytes");
+  for (const auto& [weight, shown] :
+       std::map<double, std::string>{{0.0, "0"}, {-1.0, "-1"}, {HUGE_VAL, "inf"}}) {
+    request.set_weight(weight);
+    EXPECT_EQ(refusal(request),
+              "job 'run': weight is " + shown +
+                  "; it must be a number above 0 (a job has 1 unless told otherwise)");
+  }
+  EXPECT_EQ(service_.calls(), std::vector<std::string>{});
+}
+
+}  // namespace
+}  // namespace spdld::control
