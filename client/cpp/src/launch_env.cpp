@@ -83,8 +83,15 @@ void find_shard(Placement& place, const LoaderOptions& options) {
       (place.num_shards > 0 && place.shard >= place.num_shards)) {
     fail(join("shard ", place.shard, " of ", place.num_shards, " cannot be"));
   }
-  place.replica = options.replica;
-  if (options.replicas > 1 && place.replica.empty()) place.replica = std::to_string(place.rank);
+  if (options.replica && (*options.replica < 0 || *options.replica >= options.replicas)) {
+    fail(join("replica ", *options.replica, " of ", options.replicas,
+              " cannot be: replicas count from 0"));
+  }
+  if (options.replicas > 1 && !options.replica) {
+    fail(join("replicas is ", options.replicas,
+              ", and replica is not given: which of them this is cannot be guessed"));
+  }
+  if (options.replica) place.replica = std::to_string(*options.replica);
 }
 
 void find_job(Placement& place, const LoaderOptions& options, const EnvLookup& env) {

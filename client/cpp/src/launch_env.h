@@ -21,7 +21,7 @@ struct Placement {
   std::int32_t shard = 0;       // -1: the daemon assigns
   std::int32_t num_shards = 1;  // -1: as the job has it
   std::string job;              // empty: private to this process
-  std::string replica;
+  std::string replica;          // its number, from 0; empty: it is alone
   std::uint32_t incarnation = 0;
 };
 

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
+#include "frame_parts.h"
+#include "json.h"
 #include "text.h"
 
 namespace spdld::client {
@@ -13,27 +16,8 @@ namespace {
 
 using wire::FrameType;
 
-// The fixed part of a frame; nothing if it is shorter than that.
-template <typename T>
-std::optional<T> fixed_part(std::span<const std::byte> frame) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  if (frame.size() < sizeof(T)) return std::nullopt;
-  T out;
-  std::memcpy(&out, frame.data(), sizeof(T));
-  return out;
-}
-
-// The text behind a fixed part.
-template <typename T>
-std::string text_after(std::span<const std::byte> frame, std::uint32_t bytes) {
-  const auto rest = frame.subspan(sizeof(T));
-  return {reinterpret_cast<const char*>(rest.data()), std::min<std::size_t>(bytes, rest.size())};
-}
-
-void append(std::vector<std::byte>& out, const void* data, std::size_t bytes) {
-  const auto* at = static_cast<const std::byte*>(data);
-  out.insert(out.end(), at, at + bytes);
-}
+constexpr std::size_t kMaxTexts = 256;
+constexpr std::size_t kMaxAppliedBytes = 64 * 1024;
 
 template <std::size_t N>
 void set_text(char (&out)[N], std::string_view text) {
@@ -66,6 +50,13 @@ Link::Link(const std::string& socket_path, const std::string& client_name, const
     }
     attached_.server =
         std::string(welcome->server, ::strnlen(welcome->server, sizeof welcome->server));
+    protocol_ = welcome->protocol;
+    if (protocol_ < wire::kProtocolMin || protocol_ > wire::kProtocolMax) {
+      throw ConnectionError(
+          kFailedPrecondition,
+          join("the daemon ", attached_.server, " wants to speak data protocol ", protocol_,
+               ", and this client speaks ", wire::kProtocolMin, " to ", wire::kProtocolMax));
+    }
     break;
   }
   welcomed_ = true;
@@ -79,6 +70,13 @@ Link::Link(const std::string& socket_path, const std::string& client_name, const
   }
   serving_ = true;
   waiting.alive();
+}
+
+void Link::require(std::uint32_t protocol, const std::string& what) const {
+  if (protocol_ >= protocol) return;
+  throw ConnectionError(kUnimplemented, join(what, " needs data protocol ", protocol,
+                                             ", and the daemon ", attached_.server, " speaks ",
+                                             protocol_, " at most: upgrade the daemon"));
 }
 
 void Link::lose(const std::string& why) {
@@ -123,10 +121,7 @@ void Link::send_wish(const AttachWish& wish, Waiting& waiting) {
   attach.text_count = static_cast<std::uint32_t>(wish.texts.size());
   out.assign(sizeof attach, std::byte{0});
   for (const auto& [key, text] : wish.texts) {
-    const wire::TextHeader header{key, static_cast<std::uint32_t>(text.size())};
-    append(out, &header, sizeof header);
-    append(out, text.data(), text.size());
-    out.resize((out.size() + 3) / 4 * 4);
+    append_text(out, key, text);
   }
   if (out.size() > wire::kMaxFrameBytes) {
     throw PipelineError(kInvalidArgument,
@@ -191,31 +186,30 @@ bool Link::digest(std::span<const std::byte> frame, Waiting* waiting) {
       channel_->lost();
       throw PipelineError(kCancelled, text);
     }
-    case FrameType::kArenaOpen: open_arena(frame); return true;
-    case FrameType::kArenaRetire: {
-      const auto retire = fixed_part<wire::ArenaRetireFrame>(frame);
-      if (!retire) lose("the daemon retired an arena in a way that makes no sense");
-      std::erase_if(arenas_, [&](const auto& arena) { return arena.first == retire->arena_id; });
-      return true;
-    }
-    case FrameType::kSchema: {
-      std::string why;
-      auto schema = read_schema(frame, why);
-      if (!schema) throw ConnectionError(kDataLoss, why);
-      std::erase_if(schemas_, [&](const auto& old) { return old->id == schema->id; });
-      schemas_.push_back(std::move(schema));
-      return true;
-    }
+    case FrameType::kArenaOpen:
+    case FrameType::kArenaRetire:
+    case FrameType::kSchema:
+    case FrameType::kVersion: return announces(frame);
     default: return false;
   }
 }
 
-void Link::open_arena(std::span<const std::byte> frame) {
-  const auto open = fixed_part<wire::ArenaOpenFrame>(frame);
-  if (!open || !fd_) lose("the daemon sent an arena without its memory");
-  auto mapping = Mapping::open(std::move(fd_), *open);
-  std::erase_if(arenas_, [&](const auto& arena) { return arena.first == open->arena_id; });
-  arenas_.emplace_back(open->arena_id, std::move(mapping));
+bool Link::announces(std::span<const std::byte> frame) {
+  try {
+    switch (fixed_part<wire::FrameHeader>(frame)->type) {
+      case FrameType::kArenaOpen: announced_.open_arena(frame, std::move(fd_)); break;
+      case FrameType::kArenaRetire: announced_.retire_arena(frame); break;
+      case FrameType::kSchema: announced_.add_schema(frame); break;
+      case FrameType::kVersion:
+        if (protocol_ >= 2) announced_.change_version(frame);
+        break;
+      default: return false;
+    }
+  } catch (const ConnectionError&) {
+    channel_->lost();
+    throw;
+  }
+  return true;
 }
 
 void Link::read_attached(std::span<const std::byte> frame) {
@@ -224,20 +218,22 @@ void Link::read_attached(std::span<const std::byte> frame) {
     lose("the daemon answered an attach with something else");
   }
   attached_.frame = *attached;
-  auto rest = frame.subspan(sizeof(wire::AttachedFrame));
-  for (std::uint32_t i = 0; i < attached->text_count; ++i) {
-    const auto header = fixed_part<wire::TextHeader>(rest);
-    if (!header || header->bytes > rest.size() - sizeof(wire::TextHeader)) {
-      lose("the daemon's answer to an attach ends early");
+  Facts& facts = announced_.facts();
+  facts.items = attached->items;
+  facts.steps_per_epoch = attached->steps_per_epoch;
+  facts.batch_size = attached->batch_size;
+  facts.pipeline_version = attached->pipeline_version;
+  const auto take = [&](wire::TextKey key, std::string text) {
+    switch (key) {
+      case wire::TextKey::kOrderDigest: facts.order_digest = std::move(text); break;
+      case wire::TextKey::kPipeline: attached_.pipeline = std::move(text); break;
+      case wire::TextKey::kJob: attached_.job = std::move(text); break;
+      default: break;
     }
-    const std::string text = text_after<wire::TextHeader>(rest, header->bytes);
-    if (header->key == wire::TextKey::kOrderDigest) attached_.order_digest = text;
-    if (header->key == wire::TextKey::kPipeline) attached_.pipeline = text;
-    if (header->key == wire::TextKey::kJob) attached_.job = text;
-    const std::size_t padded =
-        sizeof(wire::TextHeader) + (static_cast<std::size_t>(header->bytes) + 3) / 4 * 4;
-    rest = rest.subspan(std::min(padded, rest.size()));
-  }
+  };
+  const bool whole = read_texts(frame.subspan(sizeof *attached), attached->text_count, take);
+  if (!whole) lose("the daemon's answer to an attach ends early");
+  attached_.facts = facts;
 }
 
 const wire::FrameHeader* Link::poll(Waiting* waiting) {
@@ -260,6 +256,10 @@ const wire::FrameHeader* Link::poll(Waiting* waiting) {
                                                              : 0;
     if (least == 0) continue;  // an answer that nobody waits for any more, or of a newer daemon
     if (frame.size() < least) lose("the daemon sent a frame that ends early");
+    if (type == FrameType::kReset) {
+      const auto reset = fixed_part<wire::ResetFrame>(frame);
+      announced_.facts().steps_per_epoch = reset->steps_per_epoch;
+    }
     return reinterpret_cast<const wire::FrameHeader*>(frame.data());
   }
 }
@@ -269,29 +269,24 @@ bool Link::wait(Waiting& waiting, std::chrono::milliseconds at_most) {
 }
 
 std::shared_ptr<BatchState> Link::batch(const wire::BatchFrame& frame) {
-  const auto arena = std::find_if(arenas_.begin(), arenas_.end(), [&](const auto& candidate) {
-    return candidate.first == frame.arena_id;
-  });
-  const auto schema = std::find_if(schemas_.begin(), schemas_.end(), [&](const auto& candidate) {
-    return candidate->id == frame.schema_id;
-  });
-  if (arena == arenas_.end() || schema == schemas_.end() ||
-      !arena->second->contains(frame.slot_offset, frame.slot_bytes) || frame.slot_offset % 8 != 0) {
-    throw ConnectionError(kDataLoss, join("step ", frame.step, " of epoch ", frame.epoch,
-                                          " lies in memory that the daemon did not announce"));
+  try {
+    return announced_.batch(channel_, frame);
+  } catch (const ConnectionError&) {
+    channel_->lost();
+    throw;
   }
-  return make_batch(std::make_shared<Lease>(channel_, arena->second, frame), *schema, frame);
 }
 
 void Link::release(std::uint64_t lease) { channel_->end(lease); }
 
-void Link::seek(const Cursor& to, std::uint32_t serial, Waiting& waiting) {
+void Link::seek(const Cursor& to, std::uint32_t skip, std::uint32_t serial, Waiting& waiting) {
   wire::SeekFrame frame{};
   frame.header = {FrameType::kSeek, sizeof frame};
   frame.epoch = to.epoch;
   frame.position = to.position;
   frame.step = to.step;
   frame.seek = serial;
+  frame.skip = skip;
   send(&frame, sizeof frame, waiting);
 }
 
@@ -299,32 +294,88 @@ std::string Link::query(wire::QueryKind kind, Waiting& waiting) {
   wire::QueryFrame frame{};
   frame.header = {FrameType::kQuery, sizeof frame};
   frame.kind = kind;
-  frame.serial = ++query_serial_;
+  frame.serial = ++serial_;
   send(&frame, sizeof frame, waiting);
+  return answer(
+      kind == wire::QueryKind::kClasses ? wire::BlobKind::kClasses : wire::BlobKind::kStats,
+      frame.serial, waiting);
+}
+
+Applied Link::apply(const ApplyWish& wish, Waiting& waiting) {
+  wire::ApplyFrame frame{};
+  frame.serial = ++serial_;
+  frame.at = wish.at;
+  frame.epoch = wish.epoch;
+  frame.step = wish.step;
+  frame.allow_schema_change = wish.allow_schema_change ? 1 : 0;
+  frame.text_count = static_cast<std::uint32_t>(wish.vars.size());
+  std::vector<std::byte> out(sizeof frame);
+  for (const auto& [name, value] : wish.vars) {
+    append_text(out, wire::TextKey::kVar, join(name, "=", value));
+  }
+  if (out.size() > wire::kMaxFrameBytes || wish.vars.size() > kMaxTexts) {
+    throw PipelineError(kInvalidArgument,
+                        join(wish.vars.size(), " variables take ", out.size(), " bytes together; ",
+                             kMaxTexts, " and ", wire::kMaxFrameBytes, " bytes are allowed"));
+  }
+  frame.header = {FrameType::kApply, static_cast<std::uint32_t>(out.size())};
+  std::memcpy(out.data(), &frame, sizeof frame);
+  send(out.data(), out.size(), waiting);
+
+  const std::string text = answer(wire::BlobKind::kApplied, frame.serial, waiting);
+  const auto told = JsonObject::parse(text);
+  if (told) {
+    if (const auto error = told->text("error")) {
+      const std::uint64_t code = told->count("code").value_or(kUnknown);
+      throw PipelineError(
+          code >= kCancelled && code <= kUnauthenticated ? static_cast<int>(code) : kUnknown,
+          *error);
+    }
+    const auto version = told->count("version");
+    const auto epoch = told->count("epoch");
+    const auto step = told->count("step");
+    if (version && *version <= std::numeric_limits<std::uint32_t>::max() && epoch && step) {
+      return {.version = static_cast<std::uint32_t>(*version),
+              .epoch = *epoch,
+              .step = *step,
+              .tuned = told->flag("tuned").value_or(false)};
+    }
+  }
+  channel_->lost();
+  throw ConnectionError(kDataLoss, join("the daemon answered an apply with what makes no sense: ",
+                                        text.substr(0, 200)));
+}
+
+std::string Link::answer(wire::BlobKind kind, std::uint32_t serial, Waiting& waiting) {
+  const std::size_t most =
+      kind == wire::BlobKind::kApplied ? kMaxAppliedBytes : std::size_t{wire::kMaxBlobBytes};
   std::string text;
   for (;;) {
-    const auto answer = await(waiting);
-    const FrameType type = fixed_part<wire::FrameHeader>(answer)->type;
+    const auto frame = await(waiting);
+    const FrameType type = fixed_part<wire::FrameHeader>(frame)->type;
     if (type != FrameType::kBlob) {
       // Progress, errors and farewells count now; what belongs to the stream keeps its order.
       if (type == FrameType::kProgress || type == FrameType::kError || type == FrameType::kBye) {
-        digest(answer, &waiting);
+        digest(frame, &waiting);
+      } else if (deferred_.size() == kMaxDeferred) {
+        lose("the daemon does not answer, and goes on sending");
       } else {
-        deferred_.push_back({.bytes = {answer.begin(), answer.end()}, .fd = std::move(fd_)});
+        deferred_.push_back({.bytes = {frame.begin(), frame.end()}, .fd = std::move(fd_)});
       }
       continue;
     }
-    const auto blob = fixed_part<wire::BlobFrame>(answer);
+    const auto blob = fixed_part<wire::BlobFrame>(frame);
     if (!blob) lose("the daemon sent an answer that makes no sense");
-    if (blob->serial != query_serial_) continue;
+    if (blob->serial != serial || blob->kind != kind) continue;
     waiting.alive();
-    const auto part = answer.subspan(sizeof(wire::BlobFrame));
-    if (blob->offset != text.size() || blob->total_bytes > wire::kMaxBlobBytes ||
+    const auto part = frame.subspan(sizeof(wire::BlobFrame));
+    if (blob->offset != text.size() || blob->total_bytes > most ||
         part.size() > blob->total_bytes - text.size()) {
       lose("the daemon sent an answer whose parts do not follow each other");
     }
     text.append(reinterpret_cast<const char*>(part.data()), part.size());
     if (text.size() == blob->total_bytes) return text;
+    if (part.empty()) lose("the daemon sent an answer of which a part is empty");
   }
 }
 

@@ -4,15 +4,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "announced.h"
 #include "batch_state.h"
 #include "channel.h"
-#include "mapping.h"
 #include "spdld/loader.h"
 #include "spdld/wire.h"
 #include "waiting.h"
@@ -24,10 +26,10 @@ struct LinkLost {
   std::string why;
 };
 
-// What the daemon answered to an attach.
+// What the daemon answered to an attach. The facts change with the version of the pipeline.
 struct Attached {
   wire::AttachedFrame frame{};
-  std::string order_digest;
+  Facts facts;
   std::string pipeline;
   std::string job;
   std::string server;  // name and version of the daemon
@@ -40,9 +42,19 @@ struct AttachWish {
   std::string yaml;
 };
 
-// One attached connection: handshake, frames in and out, the arenas and schemas that it was told
-// of. Used by the loader's thread alone. Ends with LinkLost when the connection does, with
-// ConnectionError or PipelineError when the daemon refuses. Its leases outlive it.
+// What the loader's job is to go on with.
+struct ApplyWish {
+  std::map<std::string, std::string> vars;
+  wire::ApplyAt at{};
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
+  bool allow_schema_change = false;
+};
+
+// One attached connection: handshake, frames in and out, requests and their answers. Used by the
+// loader's thread alone. Ends with LinkLost when the connection does, with ConnectionError or
+// PipelineError when the daemon refuses or makes no sense; it is of no use any more once its
+// channel is lost. Its leases outlive it.
 class Link {
  public:
   // Waits in `waiting` until the daemon has answered.
@@ -53,6 +65,12 @@ class Link {
 
   const Attached& attached() const { return attached_; }
   const std::shared_ptr<Channel>& channel() const { return channel_; }
+  // Throws ConnectionError if the daemon is older than what `what` needs.
+  void require(std::uint32_t protocol, const std::string& what) const;
+
+  // Of the batch that poll() gives next, or has just given.
+  const Facts& facts() const { return announced_.facts(); }
+  std::uint32_t facts_number() const { return announced_.facts_number(); }
 
   // The next frame that matters to a reader (Batch, EpochEnd, Reset), valid until the next call;
   // null when none is there yet. Progress goes to `waiting`, if there is one. Throws on Error and
@@ -65,11 +83,16 @@ class Link {
   std::shared_ptr<BatchState> batch(const wire::BatchFrame& frame);
   void release(std::uint64_t lease);  // a batch that nobody wants to see
 
-  void seek(const Cursor& to, std::uint32_t serial, Waiting& waiting);
+  void seek(const Cursor& to, std::uint32_t skip, std::uint32_t serial, Waiting& waiting);
+  // What belongs to the stream and comes before the answer is kept for poll().
   std::string query(wire::QueryKind kind, Waiting& waiting);
+  Applied apply(const ApplyWish& wish, Waiting& waiting);
+  // No more batches, please. The connection ends with the last lease.
   void detach();
 
  private:
+  // More than the daemon would ever have to send before an answer.
+  static constexpr std::size_t kMaxDeferred = 4096;
   struct Received {
     std::vector<std::byte> bytes;
     UniqueFd fd;
@@ -80,13 +103,16 @@ class Link {
   // The next frame from the socket, of any kind; empty when none is there.
   std::span<const std::byte> receive();
   std::span<const std::byte> await(Waiting& waiting);
+  // The text of the Blob frames that answer request `serial`.
+  std::string answer(wire::BlobKind kind, std::uint32_t serial, Waiting& waiting);
   // Deals with the frames that may come at any time. False: it is none of them.
   bool digest(std::span<const std::byte> frame, Waiting* waiting);
-  void open_arena(std::span<const std::byte> frame);
+  bool announces(std::span<const std::byte> frame);
   void read_attached(std::span<const std::byte> frame);
   [[noreturn]] void lose(const std::string& why);
 
   std::shared_ptr<Channel> channel_;
+  std::uint32_t protocol_ = 0;  // as agreed
   Attached attached_;
   bool welcomed_ = false;
   bool serving_ = false;  // has attached
@@ -94,9 +120,8 @@ class Link {
   UniqueFd fd_;                    // came with the frame in buffer_
   std::deque<Received> deferred_;  // came while an answer was waited for
   Received current_;
-  std::vector<std::pair<std::uint32_t, std::shared_ptr<Mapping>>> arenas_;
-  std::vector<std::shared_ptr<const Schema>> schemas_;
-  std::uint32_t query_serial_ = 0;
+  Announced announced_;
+  std::uint32_t serial_ = 0;  // of the last request that is answered by a text
 };
 
 }  // namespace spdld::client

@@ -11,12 +11,15 @@ namespace spdld::client {
 
 // The numbers that Error::code() has; they are gRPC's.
 inline constexpr int kCancelled = 1;
+inline constexpr int kUnknown = 2;
 inline constexpr int kInvalidArgument = 3;
 inline constexpr int kDeadlineExceeded = 4;
 inline constexpr int kNotFound = 5;
 inline constexpr int kFailedPrecondition = 9;
+inline constexpr int kUnimplemented = 12;
 inline constexpr int kUnavailable = 14;
 inline constexpr int kDataLoss = 15;
+inline constexpr int kUnauthenticated = 16;
 
 namespace detail {
 inline void append(std::string& out, std::string_view part) { out += part; }

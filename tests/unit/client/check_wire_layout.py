@@ -127,7 +127,7 @@ LAYOUT = {
         ("position", "Q"),
         ("step", "Q"),
         ("seek", "I"),
-        ("reserved", "I"),
+        ("skip", "I"),
     ],
     "ResetFrame": HEADER
     + [
@@ -139,6 +139,23 @@ LAYOUT = {
         ("shard", "i"),
         ("num_shards", "i"),
         ("reserved", "I"),
+    ],
+    "VersionFrame": HEADER
+    + [
+        ("items", "Q"),
+        ("steps_per_epoch", "Q"),
+        ("batch_size", "Q"),
+        ("pipeline_version", "I"),
+        ("text_count", "I"),
+    ],
+    "ApplyFrame": HEADER
+    + [
+        ("serial", "I"),
+        ("at", "I"),
+        ("epoch", "Q"),
+        ("step", "Q"),
+        ("allow_schema_change", "I"),
+        ("text_count", "I"),
     ],
     "BlobFrame": HEADER
     + [

@@ -35,46 +35,46 @@ struct FakePipeline {
   std::vector<std::string> classes = {"cat", "dog"};
   delivery::ArenaKind arena_kind = delivery::ArenaKind::kMemfd;
   bool stalls = false;  // attaches, and then sends nothing
+  std::uint32_t version = 3;
 };
+
+// The layout of a batch of that pipeline.
+inline std::vector<wire::FieldLayout> layout_of(const FakePipeline& pipeline) {
+  const std::uint64_t rows = pipeline.rows;
+  std::vector<wire::FieldLayout> fields;
+  std::uint64_t at = 0;
+  const auto add = [&](const char* name, FieldKind kind, DType dtype,
+                       std::vector<std::int64_t> shape, std::uint64_t bytes, std::uint32_t flags) {
+    wire::FieldLayout field{};
+    std::strcpy(field.name, name);
+    field.kind = kind;
+    field.dtype = dtype;
+    field.ndim = static_cast<std::uint32_t>(shape.size());
+    field.flags = flags;
+    std::copy(shape.begin(), shape.end(), field.shape);
+    field.offset = at;
+    field.capacity_bytes = bytes;
+    at += (bytes + 255) / 256 * 256;
+    if (kind == FieldKind::kBytes) {
+      field.offsets_offset = at;
+      at += ((rows + 1) * 8 + 255) / 256 * 256;
+    }
+    fields.push_back(field);
+  };
+  add("image", FieldKind::kDense, DType::kUInt8, {static_cast<std::int64_t>(pipeline.image_bytes)},
+      rows * pipeline.image_bytes, 0);
+  add("label", FieldKind::kDense, DType::kInt64, {}, rows * 8, 0);
+  add("caption", FieldKind::kBytes, DType::kUInt8, {}, rows * 16, 0);
+  add(wire::kIndexField, FieldKind::kDense, DType::kInt64, {}, rows * 8, wire::kFieldMeta);
+  add(wire::kValidField, FieldKind::kDense, DType::kBool, {}, rows, wire::kFieldMeta);
+  return fields;
+}
 
 // A session layer made of nothing but delivery's parts: one endless job, one consumer a shard, all
 // on the dispatcher's thread.
 class FakeService final : public delivery::DataService {
  public:
   explicit FakeService(FakePipeline pipeline) : pipeline_(std::move(pipeline)) {}
-
-  std::vector<wire::FieldLayout> layout() const {
-    const std::uint64_t rows = pipeline_.rows;
-    std::vector<wire::FieldLayout> fields;
-    std::uint64_t at = 0;
-    const auto add = [&](const char* name, FieldKind kind, DType dtype,
-                         std::vector<std::int64_t> shape, std::uint64_t bytes,
-                         std::uint32_t flags) {
-      wire::FieldLayout field{};
-      std::strcpy(field.name, name);
-      field.kind = kind;
-      field.dtype = dtype;
-      field.ndim = static_cast<std::uint32_t>(shape.size());
-      field.flags = flags;
-      std::copy(shape.begin(), shape.end(), field.shape);
-      field.offset = at;
-      field.capacity_bytes = bytes;
-      at += (bytes + 255) / 256 * 256;
-      if (kind == FieldKind::kBytes) {
-        field.offsets_offset = at;
-        at += ((rows + 1) * 8 + 255) / 256 * 256;
-      }
-      fields.push_back(field);
-    };
-    add("image", FieldKind::kDense, DType::kUInt8,
-        {static_cast<std::int64_t>(pipeline_.image_bytes)}, rows * pipeline_.image_bytes, 0);
-    add("label", FieldKind::kDense, DType::kInt64, {}, rows * 8, 0);
-    add("caption", FieldKind::kBytes, DType::kUInt8, {}, rows * 16, 0);
-    add(wire::kIndexField, FieldKind::kDense, DType::kInt64, {}, rows * 8, wire::kFieldMeta);
-    add(wire::kValidField, FieldKind::kDense, DType::kBool, {}, rows, wire::kFieldMeta);
-    return fields;
-  }
-  std::uint64_t slot_bytes() const { return layout().back().offset + 256; }
 
   void attach(const delivery::ConnectionPtr& connection, delivery::AttachRequest request) override {
     if (request.pipeline == "missing") {
@@ -91,11 +91,8 @@ class FakeService final : public delivery::DataService {
     session.credits = request.credits.value_or(4);
     session.at =
         request.start == wire::StartMode::kCursor ? request.cursor : delivery::StreamPosition{};
-    session.arena = std::move(*delivery::Arena::create({.kind = pipeline_.arena_kind,
-                                                        .slot_bytes = slot_bytes(),
-                                                        .slot_count = session.credits + 1},
-                                                       next_arena_++, budget_));
-    session.slots = std::make_unique<delivery::SlotTable>(session.credits + 1);
+    if (request.start == wire::StartMode::kLedger) session.at.epoch = 7;
+    session.pipeline = pipeline_;
     connection->send_progress(1, 2, "indexing");
     connection->send_attached({.session = connection->id(),
                                .items = pipeline_.steps * pipeline_.rows,
@@ -107,17 +104,22 @@ class FakeService final : public delivery::DataService {
                                .credits = session.credits,
                                .start = session.at,
                                .epochs = pipeline_.epochs,
-                               .pipeline_version = 3,
+                               .pipeline_version = pipeline_.version,
                                .order_digest = pipeline_.order_digest,
                                .pipeline = request.pipeline,
                                .job = request.job});
-    connection->send_arena_open(*session.arena);
-    connection->send_schema(1, 3, layout());
+    open_arena(session);
+    connection->send_schema(session.schema_id, pipeline_.version, layout_of(pipeline_));
     pump(sessions_.emplace(connection->id(), std::move(session)).first->second);
   }
   void release(delivery::Connection& connection, std::uint64_t lease) override {
     const auto found = sessions_.find(connection.id());
-    if (found == sessions_.end() || !found->second.slots->release(lease, connection.id())) {
+    const auto frees = [&](const Memory& memory) {
+      return memory.slots->release(lease, connection.id());
+    };
+    if (found == sessions_.end() ||
+        !(frees(found->second.memory) ||
+          std::any_of(found->second.retired.begin(), found->second.retired.end(), frees))) {
       ++bad_releases;
       return;
     }
@@ -131,9 +133,13 @@ class FakeService final : public delivery::DataService {
       return;
     }
     session.at = request.to;
+    session.at.step = std::min(session.at.step + request.skip, session.pipeline.steps);
+    session.at.position = session.at.step * session.pipeline.rows;
     session.seek = request.serial;
     session.ended = false;
-    connection.send_reset(session.at, pipeline_.steps, session.seek, 0, 1);
+    const bool went_back = session.swaps && session.at.epoch < swap_epoch_;
+    connection.send_reset(session.at, session.pipeline.steps, session.seek, 0, 1);
+    if (went_back) change_to(session, pipeline_);
     pump(session);
   }
   void query(delivery::Connection& connection, const delivery::QueryRequest& request) override {
@@ -147,23 +153,42 @@ class FakeService final : public delivery::DataService {
                                                                    : wire::BlobKind::kStats,
                          request.serial, text);
   }
+  // Swaps to `swap_to` with the epoch after the one that is being sent, whatever is applied; tells
+  // `apply_answer` instead if there is one.
+  void apply(delivery::Connection& connection, const delivery::ApplyWish& wish) override {
+    applies.push_back(wish);
+    Session& session = sessions_.at(connection.id());
+    std::string answer = apply_answer;
+    if (answer.empty()) {
+      swap_epoch_ = session.at.epoch + 1;
+      session.swaps = true;
+      answer = "{\"version\": " + std::to_string(swap_to.version) +
+               ", \"epoch\": " + std::to_string(swap_epoch_) + ", \"step\": 0, \"tuned\": false}";
+    }
+    connection.send_progress(0, 0, "making a batch with it");
+    connection.send_blob(wire::BlobKind::kApplied, wish.serial,
+                         std::make_shared<std::string>(answer));
+  }
   void detach(delivery::Connection& connection) override {
     sessions_.at(connection.id()).ended = true;
     ++detaches;
   }
   void closed(delivery::Connection& connection, delivery::CloseCause) override {
     const auto found = sessions_.find(connection.id());
-    if (found != sessions_.end()) retired += found->second.slots->retire(connection.id());
+    if (found != sessions_.end()) retired += found->second.memory.slots->retire(connection.id());
     ++closes;
   }
-  void exited(delivery::Connection& connection) override { sessions_.erase(connection.id()); }
+  void exited(delivery::Connection& connection) override {
+    sessions_.erase(connection.id());
+    ++exits;
+  }
 
   // As an operator would, over gRPC; on the dispatcher's thread.
   void move_all(const delivery::StreamPosition& to) {
     for (auto& [id, session] : sessions_) {
       session.at = to;
       session.ended = false;
-      session.connection->send_reset(to, pipeline_.steps, session.seek, 0, 1);
+      session.connection->send_reset(to, session.pipeline.steps, session.seek, 0, 1);
       pump(session);
     }
   }
@@ -175,75 +200,117 @@ class FakeService final : public delivery::DataService {
   }
   void replace_arenas() {
     for (auto& [id, session] : sessions_) {
-      session.connection->send_arena_retire(session.arena->id());
-      old_arenas_.push_back(std::move(session.arena));
-      session.arena = std::move(*delivery::Arena::create(
-          {.kind = pipeline_.arena_kind, .slot_bytes = slot_bytes(), .slot_count = 9},
-          next_arena_++, budget_));
-      session.slots = std::make_unique<delivery::SlotTable>(9);
-      session.connection->send_arena_open(*session.arena);
+      replace_arena(session);
       pump(session);
     }
   }
+
+  // Of the dispatcher's thread.
+  FakePipeline swap_to = {};
+  std::string apply_answer = {};
+  std::vector<delivery::ApplyWish> applies;
 
   std::atomic<int> releases{0};
   std::atomic<int> bad_releases{0};
   std::atomic<int> reconnects{0};
   std::atomic<int> detaches{0};
   std::atomic<int> closes{0};
+  std::atomic<int> exits{0};  // what they had is free
   std::atomic<int> retired{0};
 
  private:
+  struct Memory {
+    std::unique_ptr<delivery::Arena> arena;
+    std::unique_ptr<delivery::SlotTable> slots;
+  };
   struct Session {
     delivery::ConnectionPtr connection;
     std::uint32_t credits = 0;
     delivery::StreamPosition at;
     std::uint32_t seek = 0;
     bool ended = false;
-    std::unique_ptr<delivery::Arena> arena;
-    std::unique_ptr<delivery::SlotTable> slots;
+    bool swaps = false;  // at swap_epoch_, to swap_to
+    FakePipeline pipeline;
+    std::uint32_t schema_id = 1;
+    Memory memory;
+    std::vector<Memory> retired;
   };
+
+  static std::uint64_t slot_bytes(const FakePipeline& pipeline) {
+    return layout_of(pipeline).back().offset + 256;
+  }
+  void open_arena(Session& session) {
+    session.memory.arena =
+        std::move(*delivery::Arena::create({.kind = session.pipeline.arena_kind,
+                                            .slot_bytes = slot_bytes(session.pipeline),
+                                            .slot_count = session.credits + 1},
+                                           next_arena_++, budget_));
+    session.memory.slots = std::make_unique<delivery::SlotTable>(session.credits + 1);
+    session.connection->send_arena_open(*session.memory.arena);
+  }
+  void replace_arena(Session& session) {
+    session.connection->send_arena_retire(session.memory.arena->id());
+    session.retired.push_back(std::move(session.memory));
+    open_arena(session);
+  }
+  // The batches that follow are made by another version of the pipeline.
+  void change_to(Session& session, const FakePipeline& pipeline) {
+    if (session.pipeline.version == pipeline.version) return;
+    session.pipeline = pipeline;
+    session.connection->send_version({.items = pipeline.steps * pipeline.rows,
+                                      .steps_per_epoch = pipeline.steps,
+                                      .batch_size = pipeline.rows,
+                                      .pipeline_version = pipeline.version,
+                                      .order_digest = pipeline.order_digest});
+    session.connection->send_schema(++session.schema_id, pipeline.version, layout_of(pipeline));
+    replace_arena(session);
+  }
 
   void pump(Session& session) {
     const std::uint64_t id = session.connection->id();
-    while (!pipeline_.stalls && !session.ended) {
-      if (session.at.step >= pipeline_.steps) {
+    while (!session.pipeline.stalls && !session.ended) {
+      if (session.at.step >= session.pipeline.steps) {
         const bool last = pipeline_.epochs != 0 && session.at.epoch + 1 >= pipeline_.epochs;
-        session.connection->send_epoch_end(session.at.epoch, pipeline_.steps, session.seek, last);
+        session.connection->send_epoch_end(session.at.epoch, session.pipeline.steps, session.seek,
+                                           last);
         session.at = {.epoch = session.at.epoch + 1, .position = 0, .step = 0};
         session.ended = last;
         continue;
       }
-      if (session.slots->held(id) >= session.credits) return;
-      const auto slot = session.slots->loan();
+      std::uint32_t held = session.memory.slots->held(id);
+      for (const Memory& old : session.retired) held += old.slots->held(id);
+      if (held >= session.credits) return;
+      if (session.swaps && session.at.epoch >= swap_epoch_) change_to(session, swap_to);
+      const auto slot = session.memory.slots->loan();
       if (!slot) return;
       fill(session, *slot);
-      session.slots->commit(*slot);
-      const std::uint64_t position = (session.at.step + 1) * pipeline_.rows;
-      session.connection->send_batch({.lease = *session.slots->acquire(*slot, id),
-                                      .arena_id = session.arena->id(),
-                                      .schema_id = 1,
-                                      .slot_offset = session.arena->slot_offset(*slot),
-                                      .slot_bytes = slot_bytes(),
+      session.memory.slots->commit(*slot);
+      const std::uint64_t position = (session.at.step + 1) * session.pipeline.rows;
+      session.connection->send_batch({.lease = *session.memory.slots->acquire(*slot, id),
+                                      .arena_id = session.memory.arena->id(),
+                                      .schema_id = session.schema_id,
+                                      .slot_offset = session.memory.arena->slot_offset(*slot),
+                                      .slot_bytes = slot_bytes(session.pipeline),
                                       .epoch = session.at.epoch,
                                       .step = session.at.step,
                                       .next_position = position,
-                                      .rows = pipeline_.rows,
+                                      .rows = session.pipeline.rows,
                                       .seek = session.seek});
       ++session.at.step;
       session.at.position = position;
     }
   }
 
-  void fill(Session& session, std::uint32_t slot) const {
-    std::byte* const bytes = session.arena->slot(slot).data();
-    const auto fields = layout();
+  static void fill(Session& session, std::uint32_t slot) {
+    const FakePipeline& pipeline = session.pipeline;
+    std::byte* const bytes = session.memory.arena->slot(slot).data();
+    const auto fields = layout_of(pipeline);
     std::memset(bytes + fields[0].offset, value_of(session.at.epoch, session.at.step),
-                pipeline_.rows * pipeline_.image_bytes);
+                pipeline.rows * pipeline.image_bytes);
     std::int64_t text_end = 0;
     std::memcpy(bytes + fields[2].offsets_offset, &text_end, 8);
-    for (std::uint64_t row = 0; row < pipeline_.rows; ++row) {
-      const auto index = static_cast<std::int64_t>(session.at.step * pipeline_.rows + row);
+    for (std::uint64_t row = 0; row < pipeline.rows; ++row) {
+      const auto index = static_cast<std::int64_t>(session.at.step * pipeline.rows + row);
       std::memcpy(bytes + fields[1].offset + row * 8, &index, 8);
       std::memcpy(bytes + fields[3].offset + row * 8, &index, 8);
       bytes[fields[4].offset + row] = std::byte{1};
@@ -255,8 +322,8 @@ class FakeService final : public delivery::DataService {
   }
 
   const FakePipeline pipeline_;
+  std::uint64_t swap_epoch_ = 0;
   delivery::ArenaBudget budget_{1u << 30, {.meminfo = "", .self_cgroup = "", .cgroup_root = ""}};
-  std::vector<std::unique_ptr<delivery::Arena>> old_arenas_;
   std::map<std::uint64_t, Session> sessions_;
   std::uint32_t next_arena_ = 1;
 };

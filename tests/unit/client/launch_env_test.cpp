@@ -107,12 +107,26 @@ TEST(Placement, RefusesWhatCannotBe) {
 
 TEST(Placement, AsksWhichRanksSeeTheSameBatches) {
   const Env env{{"RANK", "3"}, {"WORLD_SIZE", "4"}};
-  EXPECT_THAT(refusal(env, {.job = "j", .replicas = 2}), HasSubstr("cannot be guessed"));
-  EXPECT_THAT(refusal(env, {.shard = 1, .num_shards = 2, .replicas = 2}),
+  EXPECT_THAT(refusal(env, {.job = "j", .replicas = 2, .replica = 1}),
+              HasSubstr("needs shard and num_shards"));
+  EXPECT_THAT(refusal(env, {.shard = 1, .num_shards = 2, .replicas = 2, .replica = 1}),
               HasSubstr("give Loader a job"));
-  const Placement found = place(env, {.job = "j", .shard = 1, .num_shards = 2, .replicas = 2});
+  const Placement found =
+      place(env, {.job = "j", .shard = 1, .num_shards = 2, .replicas = 2, .replica = 1});
   EXPECT_EQ(found.shard, 1);
-  EXPECT_EQ(found.replica, "3");
+  EXPECT_EQ(found.replica, "1");
+}
+
+TEST(Placement, NumbersReplicasFromZeroAndGuessesNone) {
+  const auto says = [](std::optional<std::int32_t> replica, std::int32_t replicas) {
+    return refusal(
+        {}, {.job = "j", .shard = 0, .num_shards = 1, .replicas = replicas, .replica = replica});
+  };
+  EXPECT_THAT(says(std::nullopt, 2), HasSubstr("replica is not given"));
+  EXPECT_THAT(says(2, 2), HasSubstr("replica 2 of 2 cannot be"));
+  EXPECT_THAT(says(-1, 2), HasSubstr("replica -1 of 2 cannot be"));
+  EXPECT_THAT(says(1, 1), HasSubstr("replica 1 of 1 cannot be"));
+  EXPECT_EQ(place({}, {}).replica, "");
 }
 
 TEST(Placement, LeavesTheShardToTheDaemonWhenAsked) {

@@ -40,8 +40,8 @@ struct LoaderOptions {
   std::optional<std::int32_t> world_size = {};
   std::optional<std::int32_t> shard = {};       // none: rank; -1: the daemon assigns one
   std::optional<std::int32_t> num_shards = {};  // none: world_size; -1: as the job has it
-  std::string replica = {};                     // names one of the consumers of a shard
   std::int32_t replicas = 1;                    // consumers of one shard that see the same batches
+  std::optional<std::int32_t> replica = {};     // which of them this is, from 0
   std::optional<std::int64_t> seed = {};
   std::optional<std::int64_t> batch_size = {};
   std::map<std::string, std::string> vars = {};
@@ -63,6 +63,31 @@ struct LoaderOptions {
   std::function<void(const std::string&)> on_notice = {};
   // Told before each further attempt that no daemon answers at the address, and why.
   std::function<void(const std::string&)> on_unreachable = {};
+};
+
+// At which step a job changes to what is applied. The new pipeline makes its first batch beside the
+// old one before anything changes; a point that has passed by then is refused.
+enum class ApplyAt {
+  kNow,        // the first step that no shard has begun
+  kNextEpoch,  // the first epoch that no shard has begun
+  kStep,       // ApplyOptions' epoch and step
+};
+
+struct ApplyOptions {
+  ApplyAt at = ApplyAt::kNextEpoch;
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
+  bool allow_schema_change = false;  // of names, dtypes or shapes of the fields
+};
+
+// What the daemon made of an apply.
+struct Applied {
+  std::uint32_t version = 0;  // of the pipeline, from `step` of `epoch` on
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
+  bool tuned = false;  // only what can be changed live was: nothing was made anew
+
+  friend bool operator==(const Applied&, const Applied&) = default;
 };
 
 // Counted on this side, since the loader was opened.
@@ -99,7 +124,17 @@ class SPDLD_API Loader {
   // Goes to a cursor that state() gave. Throws PipelineError if it is of another order.
   void load_state(const Cursor& cursor);
   Cursor state() const;
+  // Leaves out the next `steps` steps of this epoch, at most to its end. Waits for the daemon,
+  // which knows where that is.
+  void skip_steps(std::uint64_t steps);
 
+  // The job goes on with other variables of its pipeline, on all its shards, from one step on. All
+  // ranks may say the same: it is done once. Waits until the new pipeline has made a batch; batches
+  // that come meanwhile are given by next(). Whatever fails leaves the job as it was, and is
+  // thrown.
+  Applied apply(const std::map<std::string, std::string>& vars, const ApplyOptions& options = {});
+
+  // Of the last batch handed out, and before the first one of the attach.
   std::uint64_t steps_per_epoch();
   std::uint64_t items();
   std::uint64_t batch_size();

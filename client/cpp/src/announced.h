@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "batch_state.h"
+#include "channel.h"
+#include "mapping.h"
+#include "spdld/wire.h"
+#include "unique_fd.h"
+
+namespace spdld::client {
+
+// What the daemon says of the version of the pipeline whose batches come.
+struct Facts {
+  std::uint64_t items = 0;
+  std::uint64_t steps_per_epoch = 0;
+  std::uint64_t batch_size = 0;
+  std::uint32_t pipeline_version = 0;
+  std::string order_digest = {};
+};
+
+// What one connection's daemon has announced: the memory that batches lie in, how they lie there,
+// and what makes them. Owned by Link, used by its thread alone. Bounded: who announces more than a
+// daemon needs is not believed. Throws ConnectionError for what makes no sense.
+class Announced {
+ public:
+  static constexpr std::size_t kMaxArenas = 64;
+  static constexpr std::size_t kMaxSchemas = 64;
+
+  void open_arena(std::span<const std::byte> frame, UniqueFd fd);
+  // An arena that is not there is none to forget. One that leases are in stays mapped for them.
+  void retire_arena(std::span<const std::byte> frame);
+  void add_schema(std::span<const std::byte> frame);
+  // Batches from here on are of another version, or another variant of this one.
+  void change_version(std::span<const std::byte> frame);
+
+  // Of the batches that come now. The number changes with each change_version().
+  const Facts& facts() const { return facts_; }
+  Facts& facts() { return facts_; }
+  std::uint32_t facts_number() const { return facts_number_; }
+
+  std::shared_ptr<BatchState> batch(const std::shared_ptr<Channel>& channel,
+                                    const wire::BatchFrame& frame) const;
+
+ private:
+  Facts facts_;
+  std::uint32_t facts_number_ = 0;
+  std::vector<std::pair<std::uint32_t, std::shared_ptr<Mapping>>> arenas_;
+  std::vector<std::shared_ptr<const Schema>> schemas_;  // the oldest first
+};
+
+}  // namespace spdld::client

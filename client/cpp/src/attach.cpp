@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attach.h"
+
+#include <utility>
+
+#include "text.h"
+
+#ifndef SPDLD_VERSION
+#define SPDLD_VERSION "unknown"
+#endif
+
+namespace spdld::client {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr char kClientName[] = "libspdld " SPDLD_VERSION;
+
+}  // namespace
+
+void Outage::lost(const std::string& reason) {
+  const auto now = steady_clock::now();
+  if (now - attempted_ >= kHeld) *this = Outage();
+  if (attempts_ == 0) since_ = now;
+  why_ = reason;
+}
+
+AttachWish Attacher::wish(const Placement& place, const Attached* known,
+                          const std::optional<Cursor>& from) const {
+  AttachWish wish;
+  wire::AttachFrame& frame = wish.frame;
+  frame.shard = place.shard;
+  frame.num_shards = place.num_shards;
+  frame.replicas = options_.replicas;
+  frame.credits = options_.prefetch.value_or(0);
+  frame.batch_size = options_.batch_size.value_or(-1);
+  frame.incarnation = place.incarnation;
+  frame.start =
+      options_.start == Start::kLedger ? wire::StartMode::kLedger : wire::StartMode::kFresh;
+  if (options_.seed) {
+    frame.has_seed = 1;
+    frame.seed = *options_.seed;
+  }
+  if (known != nullptr) {
+    // The same consumer, back again: it goes on where its caller is.
+    frame.reconnect = 1;
+    frame.has_seed = 1;
+    frame.seed = known->frame.seed;
+  }
+  if (from) {
+    if (frame.has_seed == 0 && !from->order_digest.empty()) {
+      frame.has_seed = 1;
+      frame.seed = from->seed;
+    }
+    frame.start = wire::StartMode::kCursor;
+    frame.epoch = from->epoch;
+    frame.position = from->position;
+    frame.step = from->step;
+  }
+  const auto add = [&](wire::TextKey key, const std::string& text) {
+    if (!text.empty()) wish.texts.emplace_back(key, text);
+  };
+  add(wire::TextKey::kPipeline, options_.pipeline);
+  add(wire::TextKey::kJob, place.job);
+  add(wire::TextKey::kReplica, place.replica);
+  add(wire::TextKey::kClientName, options_.client_name);
+  add(wire::TextKey::kPipelineFile, options_.pipeline_file);
+  if (from) add(wire::TextKey::kOrderDigest, from->order_digest);
+  for (const auto& [name, value] : options_.vars) add(wire::TextKey::kVar, join(name, "=", value));
+  for (const auto& [name, value] : options_.env) add(wire::TextKey::kEnv, join(name, "=", value));
+  wish.yaml = options_.pipeline_yaml;
+  return wish;
+}
+
+std::unique_ptr<Link> Attacher::attach(const Placement& place, const Attached* known,
+                                       const std::optional<Cursor>& from, Waiting& waiting,
+                                       Outage& outage) const {
+  const std::string path = address_ + "/data.sock";
+  const milliseconds limit = known != nullptr ? options_.timeout : options_.connect_timeout;
+  const std::string lost_why = known != nullptr ? outage.why_ : "";
+  const AttachWish wish = this->wish(place, known, from);
+  for (;;) {
+    if (outage.attempts_ > 0) {
+      if (steady_clock::now() - outage.since_ >= limit) give_up(outage, lost_why, known, from);
+      if (options_.on_unreachable) options_.on_unreachable(outage.why_);
+      const auto until = steady_clock::now() + outage.backoff_.next();
+      while (steady_clock::now() < until) {
+        waiting.alive();  // attempts have a limit of their own, above
+        waiting.wait(-1, 0, std::chrono::ceil<milliseconds>(until - steady_clock::now()));
+      }
+    }
+    ++outage.attempts_;
+    outage.attempted_ = steady_clock::now();
+    try {
+      return std::make_unique<Link>(
+          path, options_.client_name.empty() ? kClientName : options_.client_name, wish, waiting);
+    } catch (const LinkLost& lost) {
+      outage.lost(lost.why);
+    }
+  }
+}
+
+void Attacher::give_up(const Outage& outage, const std::string& lost_why, const Attached* known,
+                       const std::optional<Cursor>& from) const {
+  const milliseconds limit = known != nullptr ? options_.timeout : options_.connect_timeout;
+  const std::string tried =
+      join(outage.why_, " (", outage.attempts_, " attempts in ", limit.count(), " ms)");
+  if (known == nullptr) {
+    throw ConnectionError(kUnavailable,
+                          join("no spdld daemon answers at ", address_, ": ", tried,
+                               "; start one (spdld --config FILE), or name its runtime directory "
+                               "(address, $SPDLD_ADDRESS)"));
+  }
+  const std::string where =
+      from ? join(" to go on at step ", from->step, " of epoch ", from->epoch) : std::string();
+  throw ConnectionError(kUnavailable, join("lost the spdld daemon at ", address_, " (", lost_why,
+                                           ") and tried to attach again", where, ": ", tried,
+                                           "; raise timeout if it takes longer to come back"));
+}
+
+}  // namespace spdld::client

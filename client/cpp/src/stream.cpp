@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "batch_state.h"
+#include "text.h"
+
+namespace spdld::client {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How long next() waits for the end of an epoch to be told while the caller holds every credit.
+constexpr milliseconds kEpochEndGrace{1'000};
+// A job that changes its order more often than this forgets its oldest.
+constexpr std::size_t kMaxOrders = 256;
+
+bool at_epoch_start(const Cursor& cursor) { return cursor.position == 0 && cursor.step == 0; }
+
+std::string another_order(const std::string& pipeline, const std::string& cursor,
+                          const std::string& found) {
+  return join("the cursor is of another order of '", pipeline, "': ", cursor, " instead of ", found,
+              "; its files, shuffle or mix have changed");
+}
+
+}  // namespace
+
+Stream::Stream(const LoaderOptions& options, Placement place, std::string address)
+    : options_(options),
+      attacher_(options, std::move(address)),
+      place_(std::move(place)),
+      start_(options.cursor) {}
+
+std::string Stream::whereabouts() const {
+  const Cursor now = state();
+  return join("step ", now.step, " of epoch ", now.epoch, " of '", options_.pipeline, "' (shard ",
+              place_.shard, " of ", place_.num_shards, ")");
+}
+
+template <typename F>
+auto Stream::connected(Waiting& waiting, Outage& outage, F&& call) {
+  for (;;) {
+    try {
+      if (!link_) attach(waiting, outage);
+      return call(*link_);
+    } catch (const LinkLost& lost) {
+      outage.lost(lost.why);
+      drop_link();
+      waiting.alive();
+    } catch (const Error&) {
+      if (link_ && link_->channel()->is_lost()) drop_link();
+      throw;
+    }
+  }
+}
+
+void Stream::attach(Waiting& waiting, Outage& outage) {
+  std::optional<Cursor> from = start_;
+  if (!from && attached_) from = cursor_;
+  // The order may change at an epoch's start, and the position there is the same in all of them.
+  if (from && at_epoch_start(*from) && knows(from->order_digest)) from->order_digest.clear();
+  auto link = attacher_.attach(place_, attached_ ? &*attached_ : nullptr, from, waiting, outage);
+  const Attached& told = link->attached();
+  const wire::AttachedFrame& frame = told.frame;
+  if (attached_) ++stats_.reconnects;
+  place_.shard = frame.shard;
+  place_.num_shards = frame.num_shards;
+  cursor_ = {.order_digest = told.facts.order_digest,
+             .seed = frame.seed,
+             .epoch = frame.epoch,
+             .position = frame.position,
+             .step = frame.step};
+  attached_ = told;
+  facts_number_ = link->facts_number();
+  remember_facts();
+  link_ = std::move(link);
+  start_.reset();
+  seek_ = 0;
+  seeking_ = false;
+  order_open_ = false;
+}
+
+// Tells the daemon, if it can still be told, that no more is wanted. It sees a hang-up once the
+// last lease has ended.
+void Stream::drop_link() {
+  if (!link_) return;
+  link_->detach();
+  link_.reset();
+}
+
+bool Stream::stale(std::uint32_t seek, std::uint64_t lease) {
+  if (seek == seek_) return false;
+  if (lease != 0) link_->release(lease);
+  return true;
+}
+
+void Stream::apply_reset(const wire::ResetFrame& reset) {
+  if (seeking_ && reset.seek != seek_) return;  // ours is still on its way
+  if (!std::exchange(seeking_, false)) {
+    // The daemon's own doing: where the cursor came from is of no matter any more.
+    order_open_ = false;
+    cursor_.order_digest = attached_->facts.order_digest;
+  }
+  seek_ = reset.seek;
+  finished_ = false;
+  cursor_.epoch = reset.epoch;
+  cursor_.position = reset.position;
+  cursor_.step = reset.step;
+  place_.shard = reset.shard;
+  place_.num_shards = reset.num_shards;
+  attached_->facts.steps_per_epoch = reset.steps_per_epoch;
+}
+
+void Stream::adopt_facts() {
+  attached_->facts = link_->facts();
+  facts_number_ = link_->facts_number();
+  remember_facts();
+  if (!order_open_) cursor_.order_digest = attached_->facts.order_digest;
+}
+
+void Stream::remember_facts() {
+  ++facts_changes_;
+  const std::string& order = attached_->facts.order_digest;
+  if (knows(order)) return;
+  if (orders_.size() == kMaxOrders) orders_.erase(orders_.begin());
+  orders_.push_back(order);
+}
+
+bool Stream::knows(const std::string& order_digest) const {
+  return std::find(orders_.begin(), orders_.end(), order_digest) != orders_.end();
+}
+
+// The first batch after a seek shows which order stands there.
+void Stream::check_order() {
+  const std::string& found = attached_->facts.order_digest;
+  if (cursor_.order_digest != found) {
+    if (!at_epoch_start(cursor_)) {
+      throw PipelineError(kFailedPrecondition,
+                          another_order(options_.pipeline, cursor_.order_digest, found));
+    }
+    cursor_.order_digest = found;
+  }
+  order_open_ = false;
+}
+
+std::optional<Batch> Stream::hand_out(const wire::BatchFrame& frame) {
+  auto state = link_->batch(frame);
+  if (link_->facts_number() != facts_number_) adopt_facts();
+  if (order_open_) check_order();
+  cursor_.epoch = frame.epoch;
+  cursor_.position = frame.next_position;
+  cursor_.step = frame.step + 1;
+  ++stats_.batches;
+  return Batch(std::move(state));
+}
+
+std::optional<Batch> Stream::try_next(Waiting* waiting, bool& ready) {
+  ready = true;
+  while (const wire::FrameHeader* header = link_->poll(waiting)) {
+    if (header->type == wire::FrameType::kBatch) {
+      const auto frame = *reinterpret_cast<const wire::BatchFrame*>(header);
+      if (stale(frame.seek, frame.lease)) continue;
+      return hand_out(frame);
+    }
+    if (header->type == wire::FrameType::kEpochEnd) {
+      const auto& frame = *reinterpret_cast<const wire::EpochEndFrame*>(header);
+      if (stale(frame.seek, 0)) continue;
+      cursor_.epoch = frame.epoch + 1;
+      cursor_.position = 0;
+      cursor_.step = 0;
+      finished_ = frame.last != 0;
+      return std::nullopt;
+    }
+    apply_reset(*reinterpret_cast<const wire::ResetFrame*>(header));
+  }
+  ready = false;
+  return std::nullopt;
+}
+
+// Nothing is there, and nothing can come while the caller holds all that it may hold: waiting would
+// be for ever. The end of an epoch needs no credit, though, and may be on its way.
+void Stream::check_credits(const Waiting& waiting) const {
+  const Channel& channel = *link_->channel();
+  const std::uint32_t credits = attached_->frame.credits;
+  if (credits == 0 || channel.held() < credits) return;
+  if (cursor_.step >= attached_->facts.steps_per_epoch && waiting.waited() < kEpochEndGrace) return;
+  const auto held = channel.held_batches();
+  if (held.size() < credits) return;
+  std::string list;
+  for (const auto& batch : held) {
+    list += join(list.empty() ? "" : ", ", "step ", batch.step, " of epoch ", batch.epoch);
+  }
+  throw LeaseError(kFailedPrecondition,
+                   join("next() would wait for ever: this process holds all ", credits,
+                        " batches that it may hold (", list,
+                        "); let go of one, copy what you keep, or raise prefetch"));
+}
+
+std::optional<Batch> Stream::next() {
+  if (finished_) return std::nullopt;
+  std::string lost_why;
+  if (link_) {
+    try {
+      bool ready = false;
+      auto batch = try_next(nullptr, ready);
+      if (ready) return batch;
+    } catch (const LinkLost& lost) {
+      lost_why = lost.why;
+      drop_link();
+    } catch (const Error&) {
+      if (link_->channel()->is_lost()) drop_link();
+      throw;
+    }
+  }
+  ++stats_.waits;
+  Waiting waiting(options_, whereabouts());
+  Outage outage(lost_why);
+  return connected(waiting, outage, [&](Link& link) {
+    for (;;) {
+      bool ready = false;
+      auto batch = try_next(&waiting, ready);
+      if (ready) {
+        stats_.waited += waiting.waited();
+        return batch;
+      }
+      check_credits(waiting);
+      link.wait(waiting, milliseconds::max());
+    }
+  });
+}
+
+const Attached& Stream::attached() {
+  if (!attached_) {
+    Waiting waiting(options_, join("'", options_.pipeline, "' to be ready"));
+    Outage outage;
+    attach(waiting, outage);
+  }
+  return *attached_;
+}
+
+void Stream::go_to(const Cursor& cursor) {
+  const bool knows_order = !cursor.order_digest.empty();
+  if (knows_order && attached_) {
+    if (cursor.seed != attached_->frame.seed) {
+      throw PipelineError(kFailedPrecondition, join("the cursor was made with seed ", cursor.seed,
+                                                    ", and the job has ", attached_->frame.seed));
+    }
+    if (!knows(cursor.order_digest)) {
+      throw PipelineError(kFailedPrecondition, another_order(options_.pipeline, cursor.order_digest,
+                                                             attached_->facts.order_digest));
+    }
+  }
+  if (knows_order && options_.seed && *options_.seed != cursor.seed) {
+    throw PipelineError(kFailedPrecondition,
+                        join("the cursor was made with seed ", cursor.seed,
+                             ", and the loader was opened with ", *options_.seed));
+  }
+  finished_ = false;
+  if (!link_) {
+    start_ = cursor;
+    return;
+  }
+  cursor_.epoch = cursor.epoch;
+  cursor_.position = cursor.position;
+  cursor_.step = cursor.step;
+  cursor_.order_digest = knows_order ? cursor.order_digest : attached_->facts.order_digest;
+  order_open_ = knows_order;
+  Waiting waiting(options_, "a seek");
+  try {
+    link_->seek(cursor_, 0, ++seek_, waiting);
+    seeking_ = true;
+  } catch (const LinkLost&) {
+    drop_link();  // the next call attaches at the cursor
+  }
+}
+
+void Stream::skip(std::uint64_t steps) {
+  if (steps == 0 || finished_) return;
+  const auto most = static_cast<std::uint64_t>(std::numeric_limits<std::uint32_t>::max());
+  const auto skip = static_cast<std::uint32_t>(std::min(steps, most));
+  Waiting waiting(options_, join("skipping from ", whereabouts()));
+  Outage outage;
+  try {
+    connected(waiting, outage, [&](Link& link) {
+      link.require(2, "skip_steps()");
+      link.seek(cursor_, skip, ++seek_, waiting);
+      seeking_ = true;
+      while (seeking_) {
+        const wire::FrameHeader* header = link.poll(&waiting);
+        if (header == nullptr) {
+          link.wait(waiting, milliseconds::max());
+        } else if (header->type == wire::FrameType::kBatch) {
+          const auto& frame = *reinterpret_cast<const wire::BatchFrame*>(header);
+          link.release(frame.lease);
+        } else if (header->type == wire::FrameType::kReset) {
+          apply_reset(*reinterpret_cast<const wire::ResetFrame*>(header));
+        }
+      }
+    });
+  } catch (const PipelineError&) {
+    drop_link();  // refused: what comes over it waits for a Reset that never will
+    throw;
+  }
+}
+
+Cursor Stream::state() const {
+  if (start_) {
+    Cursor cursor = *start_;
+    if (attached_ && cursor.order_digest.empty()) {
+      cursor.order_digest = attached_->facts.order_digest;
+      cursor.seed = attached_->frame.seed;
+    }
+    return cursor;
+  }
+  return cursor_;
+}
+
+std::string Stream::query(wire::QueryKind kind) {
+  Waiting waiting(options_, "an answer");
+  Outage outage;
+  return connected(waiting, outage, [&](Link& link) { return link.query(kind, waiting); });
+}
+
+Applied Stream::apply(const ApplyWish& wish) {
+  Waiting waiting(options_, join("'", options_.pipeline, "' with other variables to be ready"));
+  Outage outage;
+  return connected(waiting, outage, [&](Link& link) {
+    link.require(2, "apply()");
+    return link.apply(wish, waiting);  // said again after a loss: it is done once
+  });
+}
+
+LoaderStats Stream::stats() const {
+  LoaderStats stats = stats_;
+  stats.held = link_ ? link_->channel()->held() : 0;
+  stats.credits = attached_ ? attached_->frame.credits : 0;
+  return stats;
+}
+
+void Stream::close() { drop_link(); }
+
+}  // namespace spdld::client

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attach.h"
+#include "launch_env.h"
+#include "link.h"
+#include "spdld/loader.h"
+#include "waiting.h"
+
+namespace spdld::client {
+
+// Where a loader stands in its job's stream of batches, and the connection that the stream comes
+// over. Attaches at the first call that needs the daemon, and again when the connection is lost:
+// from the position after the last batch handed out. Owned by Loader; one thread at a time. A
+// connection that failed for good is let go at once, and with it all memory that no lease is in.
+class Stream {
+ public:
+  // `options` outlives it.
+  Stream(const LoaderOptions& options, Placement place, std::string address);
+
+  // A batch, or nothing at the end of an epoch.
+  std::optional<Batch> next();
+  void go_to(const Cursor& cursor);
+  void skip(std::uint64_t steps);
+  Cursor state() const;
+  bool finished() const { return finished_; }  // the job has no further epoch
+
+  std::string query(wire::QueryKind kind);
+  Applied apply(const ApplyWish& wish);
+  // What the daemon told, as of the last batch handed out.
+  const Attached& attached();
+  // Changes with what attached() says of the pipeline.
+  std::uint64_t facts_changes() const { return facts_changes_; }
+
+  LoaderStats stats() const;
+  const Placement& place() const { return place_; }
+  const std::string& address() const { return attacher_.address(); }
+  void close();
+
+ private:
+  // Calls until it is not the connection's loss that ends it.
+  template <typename F>
+  auto connected(Waiting& waiting, Outage& outage, F&& call);
+  void attach(Waiting& waiting, Outage& outage);
+  void drop_link();
+  // Reads what is there. `ready`: the caller gets the result, be it a batch or the epoch's end.
+  std::optional<Batch> try_next(Waiting* waiting, bool& ready);
+  std::optional<Batch> hand_out(const wire::BatchFrame& frame);
+  void adopt_facts();
+  void remember_facts();
+  void check_order();
+  bool knows(const std::string& order_digest) const;
+  void check_credits(const Waiting& waiting) const;
+  void apply_reset(const wire::ResetFrame& reset);
+  bool stale(std::uint32_t seek, std::uint64_t lease);
+  std::string whereabouts() const;
+
+  const LoaderOptions& options_;
+  const Attacher attacher_;
+  Placement place_;
+  bool finished_ = false;
+
+  std::optional<Cursor> start_;       // where to attach; none: as the options say
+  std::unique_ptr<Link> link_;        // null: not attached, or lost
+  std::optional<Attached> attached_;  // as last told; outlives the link
+  std::uint32_t facts_number_ = 0;    // which of the link's facts those are
+  std::uint64_t facts_changes_ = 0;
+  std::vector<std::string> orders_;  // digests that the job has had, as far as was seen
+  Cursor cursor_;                    // after the last batch handed out; once attached
+  std::uint32_t seek_ = 0;           // serial that the stream's frames carry
+  bool seeking_ = false;             // sent, and not yet answered by a Reset
+  bool order_open_ = false;          // whether the order is cursor_'s shows with the next batch
+  LoaderStats stats_;
+};
+
+}  // namespace spdld::client

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "spdld/loader.h"
+#include "tests/unit/client/hostile_daemon.h"
+#include "tests/unit/client/mapped_arenas.h"
+
+// What an old or a broken daemon may say while a job changes.
+namespace spdld {
+namespace {
+
+using delivery::Arena;
+using std::chrono::milliseconds;
+using test::bytes_of;
+using test::Conversation;
+using test::dense;
+using test::HostileDaemon;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class HostileSwapTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Arena> arena(std::uint32_t id = 5, std::uint64_t slot_bytes = 300'000) {
+    return std::move(*Arena::create(
+        {.kind = delivery::ArenaKind::kMemfd, .slot_bytes = slot_bytes, .slot_count = 2}, id,
+        budget_));
+  }
+  // What next() says of what follows an arena, its schema and an attach of version 1.
+  std::string next_says(const std::function<void(Conversation&, Arena&)>& script) {
+    const auto memory = arena();
+    HostileDaemon daemon([&](Conversation& consumer) {
+      consumer.attach();
+      consumer.open(*memory);
+      consumer.schema({dense(16)});
+      script(consumer, *memory);
+      consumer.receive();
+    });
+    return daemon.next_says();
+  }
+  template <typename E, typename F>
+  static E thrown(F&& call) {
+    try {
+      call();
+    } catch (const E& error) {
+      return error;
+    }
+    ADD_FAILURE() << "threw nothing";
+    return E(0, "");
+  }
+  // What apply() throws when this is the answer.
+  template <typename E>
+  E apply_says(const std::string& answer) {
+    HostileDaemon daemon([&](Conversation& consumer) {
+      consumer.attach();
+      wire::ApplyFrame apply{};
+      if (consumer.receive(apply, wire::FrameType::kApply)) consumer.applied(apply.serial, answer);
+      consumer.receive();
+    });
+    Loader loader = daemon.loader();
+    return thrown<E>([&] { loader.apply({{"a", "1"}}); });
+  }
+
+  delivery::ArenaBudget budget_{1 << 24, {.meminfo = "", .self_cgroup = "", .cgroup_root = ""}};
+};
+
+TEST_F(HostileSwapTest, AnnouncesAVersionWithoutItsSchema) {
+  EXPECT_THAT(next_says([](Conversation& consumer, Arena& memory) {
+                consumer.version(2);
+                consumer.batch(memory);
+              }),
+              HasSubstr("is of version 1 of the pipeline, and the daemon announced version 2"));
+}
+
+TEST_F(HostileSwapTest, SendsTheSchemaOfAVersionItNeverAnnounced) {
+  EXPECT_THAT(next_says([](Conversation& consumer, Arena& memory) {
+                consumer.schema({dense(16)}, 2, 7);
+                consumer.batch(memory, [](auto& frame) { frame.schema_id = 2; });
+              }),
+              HasSubstr("is of version 7 of the pipeline, and the daemon announced version 1"));
+}
+
+TEST_F(HostileSwapTest, AnnouncesAVersionThatEndsEarly) {
+  EXPECT_THAT(next_says([](Conversation& consumer, Arena&) {
+                wire::VersionFrame frame{};
+                frame.text_count = 1;
+                consumer.send(bytes_of(frame, wire::FrameType::kVersion));
+              }),
+              HasSubstr("not to its end"));
+  EXPECT_THAT(next_says([](Conversation& consumer, Arena&) {
+                consumer.send(bytes_of(wire::DetachFrame{}, wire::FrameType::kVersion));
+              }),
+              HasSubstr("not to its end"));
+}
+
+TEST_F(HostileSwapTest, SendsABatchOfARetiredArena) {
+  EXPECT_THAT(next_says([](Conversation& consumer, Arena& memory) {
+                consumer.retire(memory.id());
+                consumer.batch(memory);
+              }),
+              HasSubstr("memory that the daemon did not announce"));
+  EXPECT_EQ(test::mapped_arenas(), 0);
+}
+
+TEST_F(HostileSwapTest, RetiresAnArenaThatItNeverOpened) {
+  const auto memory = arena();
+  HostileDaemon daemon([&](Conversation& consumer) {
+    consumer.attach();
+    consumer.open(*memory);
+    consumer.retire(99);
+    consumer.retire(99);
+    consumer.schema({dense(16)});
+    consumer.batch(*memory);
+    consumer.receive();
+  });
+  Loader loader = daemon.loader();
+  EXPECT_TRUE(loader.next()) << "there is nothing to forget";
+}
+
+TEST_F(HostileSwapTest, OpensArenasWithoutEnd) {
+  std::vector<std::unique_ptr<Arena>> many;
+  for (std::uint32_t id = 1; id <= 65; ++id) many.push_back(arena(id, 4096));
+  HostileDaemon daemon([&](Conversation& consumer) {
+    consumer.attach();
+    for (const auto& memory : many) consumer.open(*memory);
+    consumer.receive();
+  });
+  Loader loader = daemon.loader();
+  EXPECT_THAT(thrown<ConnectionError>([&] { loader.next(); }).what(),
+              HasSubstr("more than 64 arenas"));
+  EXPECT_EQ(test::mapped_arenas(), 0) << "what was mapped is let go";
+}
+
+TEST_F(HostileSwapTest, GivesAfterANonsenseFrameWhatTheNextConnectionHas) {
+  const auto memory = arena();
+  std::atomic<int> connections{0};
+  HostileDaemon daemon([&](Conversation& consumer) {
+    const bool first = connections.fetch_add(1) == 0;
+    consumer.attach();
+    consumer.open(*memory);
+    consumer.schema({dense(16)});
+    if (first) consumer.batch(*memory, [](auto& frame) { frame.arena_id = 77; });
+    consumer.batch(*memory);
+    consumer.receive();
+  });
+  Loader loader = daemon.loader();
+  thrown<ConnectionError>([&] { loader.next(); });
+  EXPECT_EQ(loader.next()->step(), 0u) << "no step is passed over";
+  EXPECT_EQ(connections, 2);
+}
+
+TEST_F(HostileSwapTest, KeepsItsOldFactsUntilABatchOfTheNewVersionCame) {
+  const auto memory = arena();
+  HostileDaemon daemon([&](Conversation& consumer) {
+    consumer.attach();
+    consumer.open(*memory);
+    consumer.version(2);
+    consumer.schema({dense(16)}, 2, 2);
+    consumer.send(bytes_of(wire::EpochEndFrame{}, wire::FrameType::kEpochEnd));
+    consumer.batch(*memory, [](auto& frame) { frame.schema_id = 2; });
+    consumer.receive();
+  });
+  Loader loader = daemon.loader();
+  EXPECT_FALSE(loader.next());
+  EXPECT_EQ(loader.batch_size(), 2u);
+  EXPECT_EQ(loader.state().order_digest, "");
+  EXPECT_TRUE(loader.next());
+  EXPECT_EQ(loader.batch_size(), 20u);
+  EXPECT_EQ(loader.items(), 80u);
+  EXPECT_EQ(loader.steps_per_epoch(), 90u);
+  EXPECT_EQ(loader.pipeline_version(), 2u);
+  EXPECT_EQ(loader.state().order_digest, "new");
+}
+
+TEST_F(HostileSwapTest, AnswersAnApplyWithGarbage) {
+  for (const char* answer :
+       {"", "{", "[]", "no json", "{}", R"({"version": 4})", R"({"version": 4, "epoch": 1})",
+        R"({"version": "4", "epoch": 1, "step": 0})", R"({"version": -1, "epoch": 1, "step": 0})",
+        R"({"version": 4294967296, "epoch": 1, "step": 0})", "{\"error\": 7}"}) {
+    EXPECT_THAT(apply_says<ConnectionError>(answer).what(), HasSubstr("makes no sense")) << answer;
+  }
+}
+
+TEST_F(HostileSwapTest, RefusesAnApplyWithACodeThatThereIsNot) {
+  for (const char* code : {"0", "17", "99999999999", "\"9\"", "null"}) {
+    const auto error =
+        apply_says<PipelineError>(std::string("{\"error\": \"no\", \"code\": ") + code + "}");
+    EXPECT_STREQ(error.what(), "no");
+    EXPECT_EQ(error.code(), 2) << code;
+  }
+  EXPECT_EQ(apply_says<PipelineError>(R"({"code": 3, "error": "no"})").code(), 3);
+}
+
+TEST_F(HostileSwapTest, AnswersAnApplyWithMoreThanThereCanBe) {
+  EXPECT_THAT(apply_says<ConnectionError>(std::string(30'000, ' ') + "{").what(),
+              HasSubstr("makes no sense"));
+  HostileDaemon daemon([](Conversation& consumer) {
+    consumer.attach();
+    wire::ApplyFrame apply{};
+    if (!consumer.receive(apply, wire::FrameType::kApply)) return;
+    wire::BlobFrame frame{};
+    frame.kind = wire::BlobKind::kApplied;
+    frame.serial = apply.serial;
+    frame.total_bytes = wire::kMaxBlobBytes;
+    consumer.send(bytes_of(frame, wire::FrameType::kBlob));
+    consumer.receive();
+  });
+  Loader loader = daemon.loader(milliseconds(100));
+  EXPECT_THAT(thrown<ConnectionError>([&] {
+                loader.apply({{"a", "1"}});
+              }).what(),
+              HasSubstr("parts do not follow each other"));
+}
+
+TEST_F(HostileSwapTest, AnswersAnApplyThatNobodyMade) {
+  HostileDaemon daemon([](Conversation& consumer) {
+    consumer.attach();
+    wire::ApplyFrame apply{};
+    while (consumer.receive(apply, wire::FrameType::kApply)) {
+      consumer.applied(apply.serial + 1, R"({"version": 4, "epoch": 1, "step": 0})");
+    }
+  });
+  Loader loader = daemon.loader(milliseconds(100));
+  EXPECT_THAT(thrown<TimeoutError>([&] {
+                loader.apply({{"a", "1"}});
+              }).what(),
+              AllOf(HasSubstr("no sign of life from the daemon for 100 ms"),
+                    HasSubstr("'p' with other variables to be ready")));
+}
+
+TEST_F(HostileSwapTest, SendsWithoutEndInsteadOfAnAnswer) {
+  HostileDaemon daemon([](Conversation& consumer) {
+    consumer.attach();
+    wire::ApplyFrame apply{};
+    if (!consumer.receive(apply, wire::FrameType::kApply)) return;
+    for (int i = 0; i < 5000; ++i) {
+      consumer.send(bytes_of(wire::ResetFrame{}, wire::FrameType::kReset));
+    }
+  });
+  Loader loader = daemon.loader(milliseconds(100));
+  EXPECT_THAT(thrown<ConnectionError>([&] {
+                loader.apply({{"a", "1"}});
+              }).what(),
+              HasSubstr("does not answer, and goes on sending"));
+}
+
+TEST_F(HostileSwapTest, DiesInTheMiddleOfAnApplyThatIsThenSaidAgain) {
+  std::atomic<int> connections{0};
+  HostileDaemon daemon([&](Conversation& consumer) {
+    const bool first = connections.fetch_add(1) == 0;
+    consumer.attach();
+    wire::ApplyFrame apply{};
+    if (!consumer.receive(apply, wire::FrameType::kApply) || first) return;
+    consumer.applied(apply.serial, R"({"version": 9, "epoch": 1, "step": 0, "tuned": true})");
+    consumer.receive();
+  });
+  Loader loader = daemon.loader();
+  EXPECT_EQ(loader.apply({{"a", "1"}}),
+            (Applied{.version = 9, .epoch = 1, .step = 0, .tuned = true}));
+  EXPECT_EQ(connections, 2);
+}
+
+TEST_F(HostileSwapTest, LeavesAnApplyThatTheCallerInterrupts) {
+  HostileDaemon daemon([](Conversation& consumer) {
+    consumer.attach();
+    while (consumer.receive()) {
+    }
+  });
+  struct Interrupted {};
+  LoaderOptions options = daemon.options();
+  bool interrupts = false;
+  options.on_wait = [&] {
+    if (interrupts) throw Interrupted();
+  };
+  Loader loader = Loader::open(options);
+  EXPECT_EQ(loader.items(), 8u);
+  interrupts = true;
+  EXPECT_THROW(loader.apply({{"a", "1"}}), Interrupted);
+  EXPECT_THROW(loader.skip_steps(1), Interrupted);
+  EXPECT_EQ(loader.state().step, 0u) << "it may yet come to it";
+}
+
+TEST_F(HostileSwapTest, IsTooOldForAnApplyOrASkipAndGoodForAllElse) {
+  const auto memory = arena();
+  HostileDaemon daemon([&](Conversation& consumer) {
+    consumer.attach(/*protocol=*/1);
+    consumer.version(2);  // unknown there: of no matter
+    consumer.open(*memory);
+    consumer.schema({dense(16)});
+    consumer.batch(*memory);
+    consumer.receive();
+  });
+  Loader loader = daemon.loader();
+  EXPECT_THAT(thrown<ConnectionError>([&] {
+                loader.apply({{"a", "1"}});
+              }).what(),
+              HasSubstr("apply() needs data protocol 2, and the daemon hostile speaks 1 at most: "
+                        "upgrade the daemon"));
+  EXPECT_EQ(thrown<ConnectionError>([&] { loader.skip_steps(1); }).code(), 12);
+  EXPECT_TRUE(loader.next());
+  EXPECT_EQ(loader.pipeline_version(), 1u);
+  EXPECT_EQ(loader.stats().reconnects, 0u);
+}
+
+TEST_F(HostileSwapTest, WantsToSpeakAProtocolThatWasNotOffered) {
+  HostileDaemon daemon([](Conversation& consumer) { consumer.attach(/*protocol=*/3); });
+  EXPECT_THAT(daemon.next_says(), HasSubstr("wants to speak data protocol 3"));
+}
+
+}  // namespace
+}  // namespace spdld
