@@ -7,14 +7,16 @@
 ...         step(batch["image"].to(device), batch["label"].to(device))
 """
 
+from ._apply import Applied
 from ._batch import Batch, Packed, TorchBatch
 from ._cache import CacheLoader
 from ._errors import ConnectionError, Error, LeaseError, PipelineError, TimeoutError
-from ._launch import Server, launch
 from ._loader import Loader
+from ._server import Server, launch
 
 __version__ = "0.1.0"
 __all__ = [
+    "Applied",
     "Batch",
     "CacheLoader",
     "ConnectionError",

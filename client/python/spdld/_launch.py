@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts a daemon where there is none: one for all ranks of a user on a node, or a private one."""
+"""Starts a daemon where there is none: one for all ranks of a user on a node."""
 
 from __future__ import annotations
 
@@ -18,28 +18,20 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from ._errors import ConnectionError
-from ._pipeline import is_file, read
-
-if TYPE_CHECKING:
-    from ._loader import Loader
 
 SYSTEM_DIRECTORY = "/run/spdld"
 IDLE_SECONDS = 2
 _START_SECONDS = 30.0
-_STOP_SECONDS = 35.0  # the daemon's own deadline is 30 s
 _SOCKET = "data.sock"
-_LOG = "spdld.log"
+LOG = "spdld.log"
 # A daemon that was started here removes its directory in the end, and all that is in it.
-_CONTENTS = {_SOCKET, _LOG, "control.sock", "lock", "state"}
+_CONTENTS = {_SOCKET, LOG, "control.sock", "lock", "state"}
 _SCHEDULER_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "JOB_ID")
 # What a service manager told the trainer and does not mean the daemon.
 _NOT_INHERITED = (
@@ -59,10 +51,10 @@ def own_directory() -> Path:
     job = next((os.environ[key] for key in _SCHEDULER_JOBS if os.environ.get(key)), None)
     if job is not None:
         name += "-" + re.sub(r"[^A-Za-z0-9._-]", "_", job)[:64]
-    return _base_directory() / name
+    return base_directory() / name
 
 
-def _base_directory() -> Path:
+def base_directory() -> Path:
     given = os.environ.get("XDG_RUNTIME_DIR", "")
     with contextlib.suppress(OSError):
         found = os.stat(given)
@@ -119,18 +111,18 @@ def ensure(directory: Path) -> None:
         with _locked(directory):
             if answers(directory):
                 return
-            pid, alive_fd = _spawn_detached(_command(directory, idle=True), directory / _LOG)
+            pid, alive_fd = _spawn_detached(command_for(directory, idle=True), directory / LOG)
             try:
-                outcome = _wait_ready(directory, alive_fd)
+                outcome = wait_ready(directory, alive_fd)
             finally:
                 os.close(alive_fd)
-            if outcome is _Start.READY:
+            if outcome is Start.READY:
                 return
-            if outcome is _Start.TIMEOUT:
+            if outcome is Start.TIMEOUT:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            if outcome is _Start.TIMEOUT or attempt == attempts:
-                raise _start_failure(directory)
+            if outcome is Start.TIMEOUT or attempt == attempts:
+                raise start_failure(directory)
 
 
 @contextlib.contextmanager
@@ -218,7 +210,7 @@ def find_binary() -> str:
     return on_path
 
 
-def _command(
+def command_for(
     directory: Path, *, idle: bool = False, parent_fd: int = -1, pipelines: Sequence[str] = ()
 ) -> list[str]:
     settings = {
@@ -237,7 +229,7 @@ def _command(
     return command
 
 
-def _spawn(command: list[str], log: Path, pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
+def spawn(command: list[str], log: Path, pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
     """Starts in a session of its own, on all cores of the cpuset, whichever this rank is bound to.
 
     A thread does it: it widens its own affinity, which the child inherits, and no one else's.
@@ -285,7 +277,7 @@ def _spawn_detached(command: list[str], log: Path) -> tuple[int, int]:
     alive_read, alive_write = os.pipe()
     try:
         script = f'"$@" & echo $! >/dev/fd/{alive_write}'
-        _spawn(["/bin/sh", "-c", script, "sh", *command], log, [alive_write]).wait()
+        spawn(["/bin/sh", "-c", script, "sh", *command], log, [alive_write]).wait()
     except BaseException:
         os.close(alive_read)
         raise
@@ -294,7 +286,7 @@ def _spawn_detached(command: list[str], log: Path) -> tuple[int, int]:
     told = os.read(alive_read, 32)
     if not told.strip().isdigit():
         os.close(alive_read)
-        raise _start_failure(log.parent)
+        raise start_failure(log.parent)
     return int(told), alive_read
 
 
@@ -305,131 +297,28 @@ def _possible_cpus() -> int:
     return os.cpu_count() or 1
 
 
-class _Start(enum.Enum):
+class Start(enum.Enum):
     READY = enum.auto()
     ENDED = enum.auto()
     TIMEOUT = enum.auto()
 
 
-def _wait_ready(directory: Path, alive_fd: int) -> _Start:
+def wait_ready(directory: Path, alive_fd: int) -> Start:
     """Until a daemon answers, or ``alive_fd`` says that it has ended, or it took too long."""
     give_up = time.monotonic() + _START_SECONDS
     while time.monotonic() < give_up:
         if answers(directory):
-            return _Start.READY
+            return Start.READY
         ended, _, _ = select.select([alive_fd], [], [], 0.005)
         if ended:
-            return _Start.ENDED
-    return _Start.TIMEOUT
+            return Start.ENDED
+    return Start.TIMEOUT
 
 
-def _start_failure(directory: Path) -> ConnectionError:
-    log = directory / _LOG
+def start_failure(directory: Path) -> ConnectionError:
+    log = directory / LOG
     last = ""
     with contextlib.suppress(OSError):
         last = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
     said = f"; it said:\n{last}" if last else ""
     return ConnectionError(f"a daemon was started at {directory} and did not come up{said}")
-
-
-class Server:
-    """A private daemon that ends with its starter: what ``spdld.launch()`` gives.
-
-    ``address`` is its runtime directory, for ``Loader(address=…)`` and ``spdlctl --address``.
-    It ends by stop(), at the end of a ``with``, when the object is dropped, or when this process
-    ends in whatever way; its directory goes with it.
-    """
-
-    def __init__(self, pipeline: str | os.PathLike[str] | None, *, prefix: str = "spdld-") -> None:
-        self._pipeline = None if pipeline is None else Path(read(pipeline).file)
-        directory = Path(tempfile.mkdtemp(prefix=prefix, dir=_base_directory()))
-        self.address = str(directory)
-        parent_read, parent_write = os.pipe()
-        alive_read, alive_write = os.pipe()
-        try:
-            pipelines = [] if self._pipeline is None else [str(self._pipeline)]
-            process = _spawn(
-                _command(directory, parent_fd=parent_read, pipelines=pipelines),
-                directory / _LOG,
-                [parent_read, alive_write],
-            )
-        except BaseException:
-            for fd in (parent_write, alive_read):
-                os.close(fd)
-            shutil.rmtree(directory, ignore_errors=True)
-            raise
-        finally:
-            for fd in (parent_read, alive_write):
-                os.close(fd)
-        self.pid = process.pid
-        self._stop = weakref.finalize(
-            self, _stop_server, process, parent_write, directory, os.getpid()
-        )
-        try:
-            outcome = _wait_ready(directory, alive_read)
-        finally:
-            os.close(alive_read)
-        if outcome is not _Start.READY:
-            failure = _start_failure(directory)
-            self.stop()
-            raise failure
-
-    @property
-    def log(self) -> str:
-        """Path of the daemon's log; gone once it has stopped."""
-        return str(Path(self.address) / _LOG)
-
-    def loader(self, pipeline: str | os.PathLike[str] | None = None, **options: Any) -> Loader:
-        """``spdld.Loader`` at this daemon; by default of the pipeline given to launch()."""
-        from ._loader import Loader
-
-        chosen = pipeline if pipeline is not None else self._pipeline
-        if chosen is None:
-            raise ValueError("this server was launched without a pipeline: give one")
-        return Loader(chosen, address=self.address, **options)
-
-    def stop(self) -> None:
-        """Ends the daemon and waits for it. Idempotent."""
-        self._stop()
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.stop()
-
-    def __repr__(self) -> str:
-        state = f"pid {self.pid}" if self._stop.alive else "stopped"
-        return f"<spdld.Server at {self.address}, {state}>"
-
-
-def _stop_server(
-    process: subprocess.Popen[bytes], parent_fd: int, directory: Path, starter: int
-) -> None:
-    os.close(parent_fd)
-    if os.getpid() != starter:
-        return  # a forked child only lets go of its end
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-def launch(pipeline: str | os.PathLike[str] | None = None) -> Server:
-    """Starts a private daemon, for scripts and tests; it ends with its starter.
-
-    >>> with spdld.launch("pipeline.yaml") as server:
-    ...     for batch in server.loader():
-    ...         ...
-
-    ``pipeline`` is the path of a YAML file that the daemon applies at its start.
-    Raises ConnectionError if it does not come up, with the end of its log; PipelineError if the
-    file cannot be read.
-    """
-    if pipeline is not None and not is_file(pipeline):
-        raise ValueError(f"launch() takes the path of a YAML file, not the name {pipeline!r}")
-    return Server(pipeline)

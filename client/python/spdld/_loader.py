@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import logging
 import os
@@ -12,13 +13,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from . import _core, _launch, _pipeline, _rank
-from ._batch import Batch, TorchBatch
-from ._map import OrderedMap, Stopped
+from ._apply import Applied, parse_at
+from ._map import OrderedMap, StopCheck
+from ._output import maker
+from ._state import Cursor, cursor_of, state_of
 
 _log = logging.getLogger("spdld")
-_STATE_VERSION = 1
-_STATE_NUMBERS = ("seed", "epoch", "position", "step")
 _END = object()  # of an epoch, in place of a batch
+
+_Facts = tuple[int, int, int, int]  # steps of an epoch, items, rows of a batch, version
 _running_maps: weakref.WeakSet[OrderedMap] = weakref.WeakSet()
 
 
@@ -27,25 +30,6 @@ def _stop_maps() -> None:
     # A thread that came back into Python after the interpreter's end would take the process down.
     for running in list(_running_maps):
         running.stop()
-
-
-class _StopCheck:
-    """Called in libspdld's waits: makes a map's thread leave.
-
-    libspdld's loader holds it, out of the garbage collector's sight, so that it must hold neither
-    the loader nor the map. A map whose threads are there is held by them.
-    """
-
-    def __init__(self) -> None:
-        self._map: Callable[[], OrderedMap | None] = lambda: None
-
-    def watch(self, running: OrderedMap) -> None:
-        self._map = weakref.ref(running)
-
-    def __call__(self) -> None:
-        running = self._map()
-        if running is not None and running.stopping:
-            raise Stopped
 
 
 class Loader:
@@ -63,7 +47,9 @@ class Loader:
             (RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK), else 0 of 1.
         shard, num_shards: which disjoint part of the order; by default rank and world_size. -1
             leaves it to the daemon, for jobs that were made by ``spdlctl job create``.
-        replica, replicas: consumers of one shard that see the same batches (tensor parallelism).
+        replicas: consumers of one shard that see the same batches (tensor parallelism); needs
+            ``job``, ``shard`` and ``num_shards``.
+        replica: which of them this is, from 0.
         seed, batch_size, vars: in place of what the pipeline says.
         start: "fresh" begins at epoch 0, "ledger" where the daemon's record says the shard was.
         output: "batch" for numpy (Batch), "torch" (TorchBatch), or a tuple of field names for
@@ -95,7 +81,7 @@ class Loader:
         world_size: int | None = None,
         shard: int | None = None,
         num_shards: int | None = None,
-        replica: str | None = None,
+        replica: int | None = None,
         replicas: int = 1,
         seed: int | None = None,
         batch_size: int | None = None,
@@ -115,14 +101,19 @@ class Loader:
             raise ValueError(f"timeout is {timeout}: give seconds, more than 0")
         if map_threads < 1:
             raise ValueError(f"map_threads is {map_threads}: at least one thread runs map")
-        self._make = _maker(output)
+        self._make = maker(output)
         self._fn = map
         self._map_threads = map_threads
         self._map: OrderedMap | None = None
-        self._place: tuple[str, int, int, int, int] | None = None  # after what map handed out
+        self._place: tuple[Cursor, _Facts] | None = None  # after what map handed out
         self._iteration = 0
         self._in_epoch = False  # a batch of the epoch was handed out, and its end was not
         self._at_ledger = start == "ledger"  # the position is the daemon's to say yet
+
+        if replica is not None and not 0 <= replica < replicas:
+            raise ValueError(f"replica {replica} of replicas {replicas}: replicas count from 0")
+        if replicas > 1 and replica is None:
+            raise ValueError(f"replicas is {replicas}: say by replica which of them this is")
 
         source = _pipeline.read(pipeline)
         rank, world_size = _rank.resolve(rank, world_size, shard, num_shards)
@@ -131,7 +122,7 @@ class Loader:
         if launch:
             where, launcher = _launch.choose(where)
         self._pipeline = source.name
-        self._check = _StopCheck()
+        self._check = StopCheck()
         self._core = _core.Loader(
             source.name,
             job=job,
@@ -139,7 +130,7 @@ class Loader:
             world_size=world_size,
             shard=shard,
             num_shards=num_shards,
-            replica=replica or "",
+            replica=replica,
             replicas=replicas,
             seed=seed,
             batch_size=batch_size,
@@ -171,12 +162,12 @@ class Loader:
 
     def __len__(self) -> int:
         """Steps of a whole epoch: the same on every rank. Attaches."""
-        return self._core.steps_per_epoch()
+        return self._facts()[0]
 
     @property
     def epoch(self) -> int:
         """The epoch of the last batch, or after an epoch's end the one to come. From 0."""
-        return self._core.epoch if self._place is None else self._place[2]
+        return self._core.epoch if self._place is None else self._place[0][2]
 
     def set_epoch(self, epoch: int) -> None:
         """What comes next is the start of ``epoch``. Costs nothing if it would be anyway."""
@@ -196,16 +187,7 @@ class Loader:
         It does not depend on the number of ranks or the batch size: all may change between saving
         and loading. Every rank's state of the same step says the same.
         """
-        digest, seed, epoch, position, step = self._state()
-        return {
-            "version": _STATE_VERSION,
-            "pipeline": self._pipeline,
-            "order_digest": digest,
-            "seed": seed,
-            "epoch": epoch,
-            "position": position,
-            "step": step,
-        }
+        return state_of(self._pipeline, self._state())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes to a position that state_dict() gave.
@@ -213,23 +195,79 @@ class Loader:
         Raises ValueError if ``state`` is none, PipelineError if it is of another order (other
         data, seed or shuffle), now if attached, else at the first batch.
         """
-        if not isinstance(state, Mapping):
-            raise ValueError(f"state is a {type(state).__name__}: give what state_dict() returned")
-        if state.get("version") != _STATE_VERSION:
-            raise ValueError(
-                f"state has version {state.get('version')!r}: this spdld reads version "
-                f"{_STATE_VERSION} of what state_dict() returns"
-            )
-        for key in _STATE_NUMBERS:
-            value = state.get(key)
-            if type(value) is not int or (value < 0 and key != "seed"):
-                raise ValueError(f"state[{key!r}] is {value!r}: it must be a whole number")
-        digest = state.get("order_digest")
-        if not isinstance(digest, str):
-            raise ValueError(f"state['order_digest'] is {digest!r}: it must be a text")
+        cursor = cursor_of(state)
         self._stop_map()
-        self._core.load_state((digest, *(state[key] for key in _STATE_NUMBERS)))
+        self._core.load_state(cursor)
         self._moved()
+
+    def skip_steps(self, steps: int) -> None:
+        """Leaves out the next ``steps`` steps of this epoch, at most to its end.
+
+        They are counted from the last batch handed out; what ``map`` has made ahead is dropped. The
+        other ranks do not skip by it: each calls it for itself. Waits for the daemon, which knows
+        at which position that is.
+
+        Raises ValueError if ``steps`` is negative, ConnectionError if the daemon is too old for it
+        or gone for ``timeout`` seconds.
+        """
+        if steps < 0:
+            raise ValueError(f"steps is {steps}: there is no way back but load_state_dict()")
+        if steps == 0:
+            return
+        if self._map is not None:
+            self._stop_map()
+            if self._place is not None:
+                self._core.load_state(self._place[0])
+        self._place = None
+        self._core.skip_steps(min(steps, 2**63))
+        self._at_ledger = False
+
+    def apply(
+        self,
+        vars: Mapping[str, object],
+        at: str = "next-epoch",
+        *,
+        allow_schema_change: bool = False,
+    ) -> Applied:
+        """The job goes on with other ``vars`` of its pipeline, on all its shards from one step on.
+
+        The daemon prepares the new pipeline beside the old one, up to its first batch, and this
+        waits for it; batches that come meanwhile are kept for the loop. Whatever fails leaves the
+        job as it was. All ranks may say the same: it is done once.
+
+        Args:
+            vars: the variables that change; the others stay.
+            at: "next-epoch", the first epoch that no shard has begun; "now", the first step that
+                no shard has begun; "step:E/N", step N of epoch E, from 0.
+            allow_schema_change: fields of other names, dtypes or shapes are not refused.
+
+        Returns:
+            Applied(version, epoch, step, tuned): from which step on it is so. ``len(loader)``,
+            ``batch_size`` and the like change with the first batch of that version.
+
+        Raises:
+            PipelineError: the daemon refuses: an unknown variable, an impossible value, a point
+                that has passed, another schema.
+            ConnectionError: the daemon is too old for it, or gone for ``timeout`` seconds.
+            TimeoutError: the daemon said nothing for ``timeout`` seconds.
+            TypeError, ValueError: wrong arguments.
+        """
+        point, epoch, step = parse_at(at)
+        texts = _pipeline.vars_as_text(vars)
+        if not texts:
+            raise ValueError("vars is empty: there is nothing to change")
+        with contextlib.ExitStack() as stack:
+            if self._map is not None:
+                stack.enter_context(self._map.paused())
+            return Applied(
+                *self._core.apply(
+                    texts,
+                    at=point,
+                    epoch=epoch,
+                    step=step,
+                    allow_schema_change=allow_schema_change,
+                )
+            )
 
     @property
     def classes(self) -> list[str]:
@@ -249,12 +287,17 @@ class Loader:
     @property
     def batch_size(self) -> int:
         """Rows of a full batch of one rank. Attaches."""
-        return self._core.batch_size()
+        return self._facts()[2]
 
     @property
     def num_items(self) -> int:
         """Items in the dataset. Attaches."""
-        return self._core.items()
+        return self._facts()[1]
+
+    @property
+    def pipeline_version(self) -> int:
+        """Version of the pipeline that the last batch is of; it counts what was applied. Attaches."""
+        return self._facts()[3]
 
     @property
     def pipeline(self) -> str:
@@ -327,10 +370,11 @@ class Loader:
 
     def _start_map(self) -> None:
         core, make, fn = self._core, self._make, self._fn
+        self._place = core.place()  # before anything is made ahead
 
-        def pull() -> tuple[Any, tuple[str, int, int, int, int]]:
+        def pull() -> tuple[Any, tuple[Cursor, _Facts]]:
             batch = core.next()
-            return (_END if batch is None else make(batch)), core.state()
+            return (_END if batch is None else make(batch)), core.place()
 
         def apply(batch: Any) -> Any:
             return _END if batch is _END else fn(batch)
@@ -349,8 +393,11 @@ class Loader:
         self._in_epoch = False
         self._at_ledger = False
 
-    def _state(self) -> tuple[str, int, int, int, int]:
-        return self._core.state() if self._place is None else self._place
+    def _state(self) -> Cursor:
+        return self._core.state() if self._place is None else self._place[0]
+
+    def _facts(self) -> _Facts:
+        return self._core.facts() if self._place is None else self._place[1]
 
 
 class _Epoch(Iterator[Any]):
@@ -377,26 +424,3 @@ class _Epoch(Iterator[Any]):
             raise StopIteration
         loader._in_epoch = True
         return batch
-
-
-def _maker(output: str | Sequence[str]) -> Callable[[_core.Batch], Any]:
-    """What makes the thing to hand out from libspdld's batch."""
-    if output == "batch":
-        return Batch
-    if isinstance(output, str) and output != "torch":
-        raise ValueError(f"output is {output!r}: it is 'batch', 'torch' or a tuple of field names")
-    names = () if output == "torch" else tuple(output)
-    if output != "torch" and not (names and all(isinstance(name, str) for name in names)):
-        raise ValueError(f"output is {output!r}: name at least one field")
-    try:
-        import torch  # noqa: F401 - at once, so that its absence is known before training starts
-    except ImportError as error:
-        raise ImportError(f"output={output!r} needs torch, which is not installed") from error
-    if output == "torch":
-        return TorchBatch
-
-    def make(core: _core.Batch) -> tuple[Any, ...]:
-        batch = TorchBatch(core)
-        return tuple(batch[name] for name in names)
-
-    return make

@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ._errors import LeaseError
 
 
 class Stopped(Exception):  # noqa: N818 - no error
-    """Leaves a worker's wait for the daemon. Never seen by callers."""
+    """Leaves a worker's wait for the daemon, for good or for a pause. Never seen by callers."""
 
 
 class _Slot:
@@ -53,6 +55,7 @@ class OrderedMap:
         self._caller_waits = False
         self._failed = False  # pull() raised: nobody pulls any more
         self._stopping = threading.Event()
+        self._pauses = 0  # callers of paused()
         self._pid = os.getpid()  # a forked child has the object and none of its threads
         self._threads = [
             threading.Thread(target=self._work, name=f"spdld-map-{i}", daemon=True)
@@ -62,8 +65,22 @@ class OrderedMap:
             thread.start()
 
     @property
-    def stopping(self) -> bool:
-        return self._stopping.is_set()
+    def leaving(self) -> bool:
+        """Whether the calling thread is one that pulls, and is to leave its wait."""
+        wanted = self._stopping.is_set() or self._pauses > 0
+        return wanted and threading.current_thread() in self._threads
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nobody begins a pull meanwhile, and who waits in one leaves it soon."""
+        with self._lock:
+            self._pauses += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pauses -= 1
+                self._lock.notify_all()
 
     def get(self) -> tuple[Any, object]:
         """The next (result, place), waited for. Raises what ``fn`` or ``pull`` raised."""
@@ -124,6 +141,7 @@ class OrderedMap:
             with self._lock:
                 while not self._stopping.is_set() and (
                     self._failed
+                    or self._pauses
                     or len(self._slots) >= self._limit
                     or (starved and (self._slots or not self._caller_waits))
                 ):
@@ -133,7 +151,7 @@ class OrderedMap:
             try:
                 batch, place = self._pull()
             except Stopped:
-                return None, None
+                continue  # the wait above tells a stop from a pause
             except LeaseError as error:
                 if not starved:
                     starved = True
@@ -158,3 +176,22 @@ class OrderedMap:
         with self._lock:
             slot.result, slot.error, slot.done = result, error, True
             self._lock.notify_all()
+
+
+class StopCheck:
+    """Called in libspdld's waits: makes a map's thread leave, for good or for a pause.
+
+    libspdld's loader holds it, out of the garbage collector's sight, so that it must hold neither
+    the loader nor the map. A map whose threads are there is held by them.
+    """
+
+    def __init__(self) -> None:
+        self._map: Callable[[], OrderedMap | None] = lambda: None
+
+    def watch(self, running: OrderedMap) -> None:
+        self._map = weakref.ref(running)
+
+    def __call__(self) -> None:
+        running = self._map()
+        if running is not None and running.leaving:
+            raise Stopped

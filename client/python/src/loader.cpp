@@ -80,8 +80,8 @@ class PyLoader {
 LoaderOptions options_from(
     std::string pipeline, std::optional<std::string> job, std::optional<std::int32_t> rank,
     std::optional<std::int32_t> world_size, std::optional<std::int32_t> shard,
-    std::optional<std::int32_t> num_shards, std::string replica, std::int32_t replicas,
-    std::optional<std::int64_t> seed, std::optional<std::int64_t> batch_size,
+    std::optional<std::int32_t> num_shards, std::optional<std::int32_t> replica,
+    std::int32_t replicas, std::optional<std::int64_t> seed, std::optional<std::int64_t> batch_size,
     std::map<std::string, std::string> vars, std::string pipeline_yaml, std::string pipeline_file,
     std::map<std::string, std::string> env, bool ledger, std::optional<std::uint32_t> prefetch,
     std::string address, double timeout_s, double connect_timeout_s, std::string client_name,
@@ -93,7 +93,7 @@ LoaderOptions options_from(
   options.world_size = world_size;
   options.shard = shard;
   options.num_shards = num_shards;
-  options.replica = std::move(replica);
+  options.replica = replica;
   options.replicas = replicas;
   options.seed = seed;
   options.batch_size = batch_size;
@@ -122,6 +122,33 @@ LoaderOptions options_from(
 
 using CursorTuple =
     std::tuple<std::string, std::int64_t, std::uint64_t, std::uint64_t, std::uint64_t>;
+// Steps of an epoch, items, rows of a batch, version of the pipeline.
+using FactsTuple = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint32_t>;
+
+CursorTuple cursor_of(const Loader& loader) {
+  const Cursor at = loader.state();
+  return {at.order_digest, at.seed, at.epoch, at.position, at.step};
+}
+
+FactsTuple facts_of(Loader& loader) {
+  return {loader.steps_per_epoch(), loader.items(), loader.batch_size(), loader.pipeline_version()};
+}
+
+ApplyOptions apply_options(const std::string& at, std::uint64_t epoch, std::uint64_t step,
+                           bool allow_schema_change) {
+  ApplyOptions options;
+  if (at == "now") {
+    options.at = ApplyAt::kNow;
+  } else if (at == "step") {
+    options.at = ApplyAt::kStep;
+  } else if (at != "next-epoch") {
+    throw nb::value_error("at is 'now', 'next-epoch' or 'step'");
+  }
+  options.epoch = epoch;
+  options.step = step;
+  options.allow_schema_change = allow_schema_change;
+  return options;
+}
 
 }  // namespace
 
@@ -132,23 +159,23 @@ void bind_loader(nb::module_& module) {
           [](PyLoader* self, std::string pipeline, std::optional<std::string> job,
              std::optional<std::int32_t> rank, std::optional<std::int32_t> world_size,
              std::optional<std::int32_t> shard, std::optional<std::int32_t> num_shards,
-             std::string replica, std::int32_t replicas, std::optional<std::int64_t> seed,
-             std::optional<std::int64_t> batch_size, std::map<std::string, std::string> vars,
-             std::string pipeline_yaml, std::string pipeline_file,
-             std::map<std::string, std::string> env, bool ledger,
+             std::optional<std::int32_t> replica, std::int32_t replicas,
+             std::optional<std::int64_t> seed, std::optional<std::int64_t> batch_size,
+             std::map<std::string, std::string> vars, std::string pipeline_yaml,
+             std::string pipeline_file, std::map<std::string, std::string> env, bool ledger,
              std::optional<std::uint32_t> prefetch, std::string address, double timeout_s,
              double connect_timeout_s, std::string client_name, nb::object on_wait,
              nb::object on_notice, nb::object on_unreachable) {
-            new (self) PyLoader(options_from(
-                std::move(pipeline), std::move(job), rank, world_size, shard, num_shards,
-                std::move(replica), replicas, seed, batch_size, std::move(vars),
-                std::move(pipeline_yaml), std::move(pipeline_file), std::move(env), ledger,
-                prefetch, std::move(address), timeout_s, connect_timeout_s, std::move(client_name),
-                on_wait, on_notice, on_unreachable));
+            new (self) PyLoader(
+                options_from(std::move(pipeline), std::move(job), rank, world_size, shard,
+                             num_shards, replica, replicas, seed, batch_size, std::move(vars),
+                             std::move(pipeline_yaml), std::move(pipeline_file), std::move(env),
+                             ledger, prefetch, std::move(address), timeout_s, connect_timeout_s,
+                             std::move(client_name), on_wait, on_notice, on_unreachable));
           },
           nb::arg("pipeline"), nb::kw_only(), nb::arg("job").none(), nb::arg("rank").none(),
           nb::arg("world_size").none(), nb::arg("shard").none(), nb::arg("num_shards").none(),
-          nb::arg("replica"), nb::arg("replicas"), nb::arg("seed").none(),
+          nb::arg("replica").none(), nb::arg("replicas"), nb::arg("seed").none(),
           nb::arg("batch_size").none(), nb::arg("vars"), nb::arg("pipeline_yaml"),
           nb::arg("pipeline_file"), nb::arg("env"), nb::arg("ledger"), nb::arg("prefetch").none(),
           nb::arg("address"), nb::arg("timeout_s"), nb::arg("connect_timeout_s"),
@@ -171,31 +198,40 @@ void bind_loader(nb::module_& module) {
                    })
       .def("state",
            [](PyLoader& self) {
-             const Cursor at = self.reading([](Loader& loader) { return loader.state(); });
-             return CursorTuple(at.order_digest, at.seed, at.epoch, at.position, at.step);
+             return self.reading([](Loader& loader) { return cursor_of(loader); });
            })
+      .def("place",
+           [](PyLoader& self) {
+             return self.changing([](Loader& loader) {
+               FactsTuple facts = facts_of(loader);  // attaches: the cursor may be known only then
+               return std::make_tuple(cursor_of(loader), facts);
+             });
+           })
+      .def("facts",
+           [](PyLoader& self) {
+             return self.changing([](Loader& loader) { return facts_of(loader); });
+           })
+      .def("skip_steps",
+           [](PyLoader& self, std::uint64_t steps) {
+             self.changing([=](Loader& loader) { loader.skip_steps(steps); });
+           })
+      .def(
+          "apply",
+          [](PyLoader& self, const std::map<std::string, std::string>& vars, const std::string& at,
+             std::uint64_t epoch, std::uint64_t step, bool allow_schema_change) {
+            const ApplyOptions options = apply_options(at, epoch, step, allow_schema_change);
+            const Applied applied =
+                self.changing([&](Loader& loader) { return loader.apply(vars, options); });
+            return std::make_tuple(applied.version, applied.epoch, applied.step, applied.tuned);
+          },
+          nb::arg("vars"), nb::kw_only(), nb::arg("at"), nb::arg("epoch"), nb::arg("step"),
+          nb::arg("allow_schema_change"))
       .def("load_state",
            [](PyLoader& self, const CursorTuple& state) {
              Cursor cursor;
              std::tie(cursor.order_digest, cursor.seed, cursor.epoch, cursor.position,
                       cursor.step) = state;
              self.changing([&](Loader& loader) { loader.load_state(cursor); });
-           })
-      .def("steps_per_epoch",
-           [](PyLoader& self) {
-             return self.changing([](Loader& loader) { return loader.steps_per_epoch(); });
-           })
-      .def("items",
-           [](PyLoader& self) {
-             return self.changing([](Loader& loader) { return loader.items(); });
-           })
-      .def("batch_size",
-           [](PyLoader& self) {
-             return self.changing([](Loader& loader) { return loader.batch_size(); });
-           })
-      .def("pipeline_version",
-           [](PyLoader& self) {
-             return self.changing([](Loader& loader) { return loader.pipeline_version(); });
            })
       .def("classes",
            [](PyLoader& self) {

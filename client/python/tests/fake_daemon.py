@@ -32,12 +32,14 @@ FRAMES = {
     "ArenaOpenFrame": struct.Struct("<2I 2I Q 16s"),
     "ArenaRetireFrame": struct.Struct("<2I 2I"),
     "SchemaFrame": struct.Struct("<2I 4I"),
+    "VersionFrame": struct.Struct("<2I 3Q 2I"),
     "BatchFrame": struct.Struct("<2I Q 2I 5Q 2I"),
     "EpochEndFrame": struct.Struct("<2I 2Q 2I"),
     "ReleaseFrame": struct.Struct("<2I Q"),
     "SeekFrame": struct.Struct("<2I 3Q 2I"),
     "ResetFrame": struct.Struct("<2I 4Q I 2i I"),
     "QueryFrame": struct.Struct("<2I 2I"),
+    "ApplyFrame": struct.Struct("<2I 2I 2Q 2I"),
     "BlobFrame": struct.Struct("<2I 4I"),
     "DetachFrame": struct.Struct("<2I"),
     "ByeFrame": struct.Struct("<2I 2I"),
@@ -52,6 +54,7 @@ TYPES = {
     "Seek": 4,
     "Query": 5,
     "Detach": 6,
+    "Apply": 7,
     "Welcome": 64,
     "Error": 65,
     "Progress": 66,
@@ -63,6 +66,7 @@ TYPES = {
     "EpochEnd": 72,
     "Reset": 73,
     "Bye": 74,
+    "Version": 75,
     "Blob": 128,
 }
 NAMES = {number: name for name, number in TYPES.items()}
@@ -108,6 +112,11 @@ class Options:
     refuse: str = ""  # answer to an attach
     silent: bool = False  # no answer to an attach
     batches_before_hangup: int = 0
+    protocol: int = 2
+    answer: str | None = None  # to an apply; None: the job swaps at the next epoch
+    mute: bool = False  # no answer to an apply
+    rows_after_swap: int = 6
+    silent_after: int = -1  # batches, and then nothing more comes
 
 
 @dataclass
@@ -133,6 +142,12 @@ class _Consumer:
     epoch: int = 0
     step: int = 0
     seek: int = 0
+    schema: int = 1  # and the pipeline's version
+    arena: int = 1
+    slot_bytes: int = 0
+    fields: list[_Field] = field(default_factory=list)
+    rows: int = 0
+    swap_epoch: int | None = None
     ended: bool = False
     detached: bool = False
 
@@ -148,8 +163,9 @@ class FakeDaemon:
         self.released = 0
         self.outstanding = 0
         self.seeks: list[tuple[int, int, int]] = []
+        self.skips: list[int] = []
+        self.applies: list[dict] = []
         self._next_lease = 1
-        self._fields, self._slot_bytes = _lay_out(self.options)
         self._changed = threading.Condition()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         path = os.path.join(self.directory, "data.sock")
@@ -229,7 +245,7 @@ class FakeDaemon:
 
     def _on_hello(self, consumer: _Consumer, frame: bytes) -> None:
         assert FRAMES["HelloFrame"].unpack(frame)[2] == MAGIC
-        self._send(consumer, "Welcome", MAGIC, 1, 1, 1, b"g" * 16, b"fake 1.0")
+        self._send(consumer, "Welcome", MAGIC, self.options.protocol, 1, 2, b"g" * 16, b"fake 1.0")
 
     def _on_blob(self, consumer: _Consumer, frame: bytes) -> None:
         consumer.yaml += frame[FRAMES["BlobFrame"].size :]
@@ -255,13 +271,7 @@ class FakeDaemon:
         ]
         layout = FRAMES["AttachFrame"]
         request = dict(zip(names, layout.unpack_from(frame)[2:], strict=True))
-        at = layout.size
-        request["texts"] = []
-        for _ in range(request["text_count"]):
-            key, size = FRAMES["TextHeader"].unpack_from(frame, at)
-            at += 8
-            request["texts"].append((TEXT_KEYS[key], frame[at : at + size].decode()))
-            at += (size + 3) // 4 * 4
+        request["texts"] = _texts(frame, layout.size, request["text_count"])
         self.attaches.append(request)
         self.yaml.append(consumer.yaml)
         if options.silent:
@@ -275,8 +285,7 @@ class FakeDaemon:
         if request["start"] == 2:
             consumer.epoch, consumer.step = 7, 0
         credits = request["credits"] or options.credits
-        digest = options.order_digest.encode()
-        text = FRAMES["TextHeader"].pack(5, len(digest)) + digest + b"\0" * (-len(digest) % 4)
+        text = _order_text(options.order_digest)
         seed = request["seed"] if request["has_seed"] else 42
         self._send(
             consumer,
@@ -298,13 +307,40 @@ class FakeDaemon:
             1,
             tail=text,
         )
-        self._open_arena(consumer, credits)
-        layouts = b"".join(_layout(each) for each in self._fields)
-        self._send(consumer, "Schema", 1, 1, len(self._fields), 0, tail=layouts)
+        consumer.rows = options.rows
+        self._announce(consumer, credits)
         self._feed(consumer)
 
+    def _announce(self, consumer: _Consumer, slots: int) -> None:
+        """The memory and the layout of the batches that follow."""
+        consumer.fields, consumer.slot_bytes = _lay_out(self.options, consumer.rows)
+        self._open_arena(consumer, slots)
+        layouts = b"".join(_layout(each) for each in consumer.fields)
+        count = len(consumer.fields)
+        self._send(consumer, "Schema", consumer.schema, consumer.schema, count, 0, tail=layouts)
+
+    def _swap(self, consumer: _Consumer) -> None:
+        options = self.options
+        consumer.swap_epoch = None
+        consumer.rows = options.rows_after_swap
+        consumer.schema += 1
+        self._send(
+            consumer,
+            "Version",
+            options.steps * consumer.rows,
+            options.steps,
+            consumer.rows,
+            consumer.schema,
+            1,
+            tail=_order_text(options.order_digest + "-swapped"),
+        )
+        retired, consumer.arena = consumer.arena, consumer.arena + 1
+        consumer.leased = dict.fromkeys(consumer.leased)  # of the retired arena: no slot comes back
+        self._announce(consumer, options.credits)
+        self._send(consumer, "ArenaRetire", retired, 0)
+
     def _open_arena(self, consumer: _Consumer, slots: int) -> None:
-        total = PAGE + slots * self._slot_bytes
+        total = PAGE + slots * consumer.slot_bytes
         fd = os.memfd_create("fake-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, total)
         consumer.memory = mmap.mmap(fd, total)
@@ -321,11 +357,11 @@ class FakeDaemon:
             total,
             generation,
             PAGE,
-            self._slot_bytes,
+            consumer.slot_bytes,
             slots,
-            1,
+            consumer.arena,
         )
-        self._send(consumer, "ArenaOpen", 1, 1, total, generation, fds=(fd,))
+        self._send(consumer, "ArenaOpen", consumer.arena, 1, total, generation, fds=(fd,))
         os.close(fd)
         consumer.free = list(range(slots))
 
@@ -340,10 +376,13 @@ class FakeDaemon:
                 consumer.epoch, consumer.step = consumer.epoch + 1, 0
                 consumer.ended = last
                 continue
-            if not consumer.free:
+            if consumer.swap_epoch is not None and consumer.epoch >= consumer.swap_epoch:
+                self._swap(consumer)
+            if not consumer.free or options.silent_after == 0:
                 return
+            options.silent_after -= 1
             slot = consumer.free.pop(0)
-            offset = PAGE + slot * self._slot_bytes
+            offset = PAGE + slot * consumer.slot_bytes
             self._fill(consumer, offset)
             lease, self._next_lease = self._next_lease, self._next_lease + 1
             consumer.leased[lease] = slot
@@ -352,14 +391,14 @@ class FakeDaemon:
                 consumer,
                 "Batch",
                 lease,
-                1,
-                1,
+                consumer.arena,
+                consumer.schema,
                 offset,
-                self._slot_bytes,
+                consumer.slot_bytes,
                 consumer.epoch,
                 consumer.step,
-                (consumer.step + 1) * options.rows,
-                options.rows,
+                (consumer.step + 1) * consumer.rows,
+                consumer.rows,
                 consumer.seek,
             )
             consumer.step += 1
@@ -371,7 +410,7 @@ class FakeDaemon:
 
     def _fill(self, consumer: _Consumer, slot: int) -> None:
         options, epoch, step = self.options, consumer.epoch, consumer.step
-        rows = options.rows
+        rows = consumer.rows
         content = {
             "image": expected_image(epoch, step, rows, options.image_shape),
             "label": np.arange(rows, dtype=np.int64) + step,
@@ -383,7 +422,7 @@ class FakeDaemon:
         }
         captions = [CAPTIONS[r % len(CAPTIONS)].encode() for r in range(rows)]
         boxes = [np.full((r, 2), r, np.float32) for r in range(rows)]
-        for each in self._fields:
+        for each in consumer.fields:
             at = slot + each.offset
             if each.kind == DENSE:
                 self._write(consumer, at, content[each.name].tobytes())
@@ -403,18 +442,45 @@ class FakeDaemon:
 
     def _on_release(self, consumer: _Consumer, frame: bytes) -> None:
         lease = FRAMES["ReleaseFrame"].unpack(frame)[2]
-        consumer.free.append(consumer.leased.pop(lease))
+        slot = consumer.leased.pop(lease)
+        if slot is not None:
+            consumer.free.append(slot)
         self.outstanding -= 1
         self.released += 1
         self._feed(consumer)
 
     def _on_seek(self, consumer: _Consumer, frame: bytes) -> None:
-        _, _, epoch, position, step, serial, _ = FRAMES["SeekFrame"].unpack(frame)
+        _, _, epoch, position, step, serial, skip = FRAMES["SeekFrame"].unpack(frame)
         self.seeks.append((epoch, position, step))
+        self.skips.append(skip)
+        step = min(step + skip, self.options.steps)
+        position = step * consumer.rows if skip else position
         consumer.epoch, consumer.step, consumer.seek = epoch, step, serial
         consumer.ended = False
         self._send(consumer, "Reset", epoch, position, step, self.options.steps, serial, 0, 1, 0)
         self._feed(consumer)
+
+    def _on_apply(self, consumer: _Consumer, frame: bytes) -> None:
+        names = ["serial", "at", "epoch", "step", "allow_schema_change", "text_count"]
+        layout = FRAMES["ApplyFrame"]
+        wish = dict(zip(names, layout.unpack_from(frame)[2:], strict=True))
+        wish["vars"] = [text for _, text in _texts(frame, layout.size, wish["text_count"])]
+        self.applies.append(wish)
+        answer = self.options.answer
+        if self.options.mute:
+            return
+        if answer is None:
+            consumer.swap_epoch = consumer.epoch + 1
+            answer = json.dumps(
+                {
+                    "version": consumer.schema + 1,
+                    "epoch": consumer.swap_epoch,
+                    "step": 0,
+                    "tuned": False,
+                }
+            )
+        data = answer.encode()
+        self._send(consumer, "Blob", 4, wish["serial"], 0, len(data), tail=data)
 
     def _on_query(self, consumer: _Consumer, frame: bytes) -> None:
         _, _, kind, serial = FRAMES["QueryFrame"].unpack(frame)
@@ -426,8 +492,22 @@ class FakeDaemon:
         consumer.detached = True
 
 
-def _lay_out(options: Options) -> tuple[list[_Field], int]:
-    rows = options.rows
+def _order_text(digest: str) -> bytes:
+    data = digest.encode()
+    return FRAMES["TextHeader"].pack(5, len(data)) + data + b"\0" * (-len(data) % 4)
+
+
+def _texts(frame: bytes, at: int, count: int) -> list[tuple[str, str]]:
+    found = []
+    for _ in range(count):
+        key, size = FRAMES["TextHeader"].unpack_from(frame, at)
+        at += 8
+        found.append((TEXT_KEYS[key], frame[at : at + size].decode()))
+        at += (size + 3) // 4 * 4
+    return found
+
+
+def _lay_out(options: Options, rows: int) -> tuple[list[_Field], int]:
     fields = [
         _Field("image", DENSE, "uint8", options.image_shape),
         _Field("label", DENSE, "int64", ()),

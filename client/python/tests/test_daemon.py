@@ -48,11 +48,12 @@ def yaml(tmp_path) -> Path:
         textwrap.dedent(
             f"""\
             pipeline: colours
+            vars: {{side: 160}}
             seed: 3
             source:
               files: {{root: data, pattern: "**/*.jpg", label: parent_dir}}
             shuffle: global
-            stages: [fetch, decode_image, {{center_crop: {{size: [160, 160]}}}}]
+            stages: [fetch, decode_image, {{center_crop: {{size: ["${{side}}", "${{side}}"]}}}}]
             batch: {{size: {_BATCH}, last: drop, layout: NCHW}}
             """
         )
@@ -208,5 +209,91 @@ def test_a_pipeline_that_nobody_knows_is_refused_by_name(yaml) -> None:
 
 def test_a_wrong_yaml_is_refused_with_its_place(yaml) -> None:
     yaml.write_text(yaml.read_text().replace("shuffle: global", "shufle: global"))
-    with spdld.launch() as server, pytest.raises(spdld.PipelineError, match=r"yaml:5:1.*shuffle"):
+    with spdld.launch() as server, pytest.raises(spdld.PipelineError, match=r"yaml:6:1.*shuffle"):
         len(server.loader(yaml))
+
+
+def test_a_running_job_changes_at_an_epochs_start_and_each_item_comes_once(yaml) -> None:
+    with spdld.launch(yaml) as server:
+        loader = server.loader()
+        batches = iter(loader)
+        sides, seen = [], []
+
+        def take(batch: spdld.Batch) -> None:
+            assert reds(batch["image"]) == colours_of(batch.indices)
+            sides.append(batch["image"].shape[-1])
+            seen.extend(batch.indices.tolist())
+
+        take(next(batches))
+        applied = loader.apply({"side": 96}, allow_schema_change=True)
+        assert applied.step == 0 and applied.epoch > 0 and not applied.tuned
+        for _ in range(applied.epoch + 1):
+            for batch in batches:
+                take(batch)
+                del batch
+            batches = iter(loader)
+        steps = _COUNT // _BATCH
+        assert sides == [160] * steps * applied.epoch + [96] * steps
+        for epoch in range(applied.epoch + 1):
+            assert sorted(seen[epoch * _COUNT : (epoch + 1) * _COUNT]) == list(range(_COUNT))
+
+
+def test_what_was_applied_to_a_named_job_survives_the_daemons_death(yaml) -> None:
+    loader = spdld.Loader(yaml, launch=True, job="run-7")
+    batches = iter(loader)
+    seen = next(batches).indices.tolist()
+    applied = loader.apply({"side": 96}, allow_schema_change=True)
+    pidfd = os.pidfd_open(daemon_pid(loader.address))
+    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    wait_ended(pidfd)
+    sides = [160]
+    for _ in range(applied.epoch + 1):
+        for batch in batches:
+            assert reds(batch["image"]) == colours_of(batch.indices)
+            seen += batch.indices.tolist()
+            sides.append(batch["image"].shape[-1])
+            del batch
+        batches = iter(loader)
+    assert loader.stats()["reconnects"] == 1
+    assert sides == [160] * (_COUNT // _BATCH) * applied.epoch + [96] * (_COUNT // _BATCH)
+    for epoch in range(applied.epoch + 1):
+        assert sorted(seen[epoch * _COUNT : (epoch + 1) * _COUNT]) == list(range(_COUNT))
+    pidfd = os.pidfd_open(daemon_pid(loader.address))
+    loader.close()
+    wait_ended(pidfd)
+
+
+def test_what_cannot_be_applied_says_why_and_changes_nothing(yaml) -> None:
+    with spdld.launch(yaml) as server:
+        loader = server.loader()
+        batches = iter(loader)
+        next(batches)
+        with pytest.raises(spdld.PipelineError, match="sdie"):
+            loader.apply({"sdie": 96})
+        with pytest.raises(spdld.PipelineError, match=r"allow.schema.change"):
+            loader.apply({"side": 96})
+        with pytest.raises(spdld.PipelineError, match="passed"):
+            loader.apply({"side": 96}, at="step:0/0", allow_schema_change=True)
+        shapes = set()
+        for _ in range(3):
+            for batch in batches:
+                shapes.add(batch["image"].shape)
+                del batch
+            batches = iter(loader)
+        assert shapes == {(_BATCH, 3, 160, 160)}
+
+
+def test_skipped_steps_are_those_that_would_have_come(yaml) -> None:
+    with spdld.launch(yaml) as server:
+        loader = server.loader()
+        steps = [batch.indices.tolist() for batch in loader]
+        loader.set_epoch(0)
+        batches = iter(loader)
+        assert next(batches).indices.tolist() == steps[0]
+        loader.skip_steps(2)
+        assert loader.state_dict()["position"] == 3 * _BATCH
+        assert [batch.indices.tolist() for batch in batches] == steps[3:]
+        loader.set_epoch(0)
+        loader.skip_steps(len(steps))
+        assert list(loader) == []
+        assert loader.epoch == 1

@@ -232,7 +232,7 @@ def test_options_reach_the_daemon(start, loader) -> None:
         job="run-7",
         shard=3,
         num_shards=8,
-        replica="tp1",
+        replica=1,
         replicas=2,
         seed=-5,
         batch_size=16,
@@ -244,7 +244,7 @@ def test_options_reach_the_daemon(start, loader) -> None:
     assert (attach["shard"], attach["num_shards"], attach["replicas"]) == (3, 8, 2)
     assert (attach["seed"], attach["has_seed"], attach["batch_size"]) == (-5, 1, 16)
     assert attach["credits"] == 6
-    assert {("pipeline", "numbers"), ("job", "run-7"), ("replica", "tp1")} <= set(attach["texts"])
+    assert {("pipeline", "numbers"), ("job", "run-7"), ("replica", "1")} <= set(attach["texts"])
     assert {("var", "size=224"), ("var", "flip=true"), ("var", "root=/data")} <= set(
         attach["texts"]
     )

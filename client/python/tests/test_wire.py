@@ -27,6 +27,7 @@ _CODES = {
     "StartMode": "I",
     "QueryKind": "I",
     "BlobKind": "I",
+    "ApplyAt": "I",
     "ByeReason": "I",
     "FieldKind": "I",
     "DType": "I",
