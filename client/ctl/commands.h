@@ -2,9 +2,11 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <memory>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "ctl/daemon.h"
 
@@ -14,10 +16,18 @@ namespace spdld::ctl {
 struct Context {
   std::ostream& out;
   std::ostream& err;
-  std::string address = {};
+  std::vector<std::string> addresses = {};  // as --address names them
   double timeout_s = 30;
 
-  Daemon connect() const;
+  // The runtime directories that are meant: what --address says, else the default, each once.
+  // Throws Failure (kWrongUsage).
+  std::vector<std::string> directories() const;
+  // The one that is meant; throws Failure (kWrongUsage) if there are several, which only a command
+  // that asks for directories() can take.
+  std::string directory() const;
+  std::chrono::milliseconds timeout() const;
+
+  Daemon connect() const;  // to directory()
   // Shows how far the daemon has come, on one line of the terminal, if there is one.
   Daemon::OnProgress progress() const;
 };
@@ -29,10 +39,15 @@ struct Output {
 };
 std::shared_ptr<Output> add_output(CLI::App& command);
 
+// One job with all that is known of it.
+void show_job(const v1::Job& job, const Output& output, const Context& context);
+
 // Each adds its commands; a command runs in its callback and throws Failure or spdld::Error. What a
 // callback needs it owns, but for `context`, which outlives the parser.
-void add_control_commands(CLI::App& app, const Context& context);   // status, get, job, evict
-void add_pipeline_commands(CLI::App& app, const Context& context);  // apply, delete, explain, ...
+void add_control_commands(CLI::App& app, const Context& context);   // status, get, evict
+void add_job_commands(CLI::App& app, const Context& context);       // job
+void add_apply_commands(CLI::App& app, const Context& context);     // apply, rollback
+void add_pipeline_commands(CLI::App& app, const Context& context);  // delete, explain, preview
 void add_consumer_commands(CLI::App& app, const Context& context);  // consume, bench
 
 }  // namespace spdld::ctl

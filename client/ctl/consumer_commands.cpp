@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "ctl/address.h"
 #include "ctl/commands.h"
 #include "ctl/consume.h"
 #include "ctl/cursor_text.h"
@@ -21,7 +20,7 @@ struct Attachment {
 
   LoaderOptions options(const Context& context) const {
     LoaderOptions asked = loader;
-    asked.address = runtime_dir(context.address);
+    asked.address = context.directory();
     asked.vars = parse_vars(vars);
     return asked;
   }
@@ -33,6 +32,13 @@ void add_attachment(CLI::App& command, Attachment& attachment) {
   command.add_option("--job", loader.job, "default: one of its own");
   command.add_option("--rank", loader.rank, "default: the launcher's, else 0");
   command.add_option("--world-size", loader.world_size, "default: the launcher's, else 1");
+  command.add_option("--shard", loader.shard, "default: the rank; -1: the daemon assigns one");
+  command.add_option("--num-shards", loader.num_shards, "default: the world size; -1: the job's");
+  command
+      .add_option("--replicas", loader.replicas, "consumers of a shard that see the same batches")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command.add_option("--replica", loader.replica, "which of them this is, from 0");
   command.add_option("--batch-size", loader.batch_size, "default: the pipeline's");
   command.add_option("--seed", loader.seed, "default: the pipeline's");
   command.add_option("--prefetch", loader.prefetch, "batches held or waiting, 2 to 64");
@@ -46,6 +52,7 @@ void add_consume(CLI::App& app, const Context& context) {
     ConsumeOptions options;
     bool no_read = false;
     std::string cursor;
+    std::string start = "fresh";
   };
   CLI::App* command = app.add_subcommand("consume", "reads batches as a rank does");
   const auto asked = std::make_shared<Asked>();
@@ -61,6 +68,10 @@ void add_consume(CLI::App& app, const Context& context) {
   command->add_flag("--no-read", asked->no_read, "do not touch the batches' bytes");
   command->add_option("--hold", options.hold, "keep the last so many batches")
       ->capture_default_str();
+  command
+      ->add_option("--start", asked->start, "fresh, or ledger: where the job's ranks have got to")
+      ->check(CLI::IsMember({"fresh", "ledger"}))
+      ->capture_default_str();
   command->add_option("--cursor", asked->cursor, "go on where --print-cursor said");
   command->add_flag("--print-cursor", options.print_cursor,
                     "at the end, the position after the last batch, to stderr");
@@ -70,6 +81,7 @@ void add_consume(CLI::App& app, const Context& context) {
     ConsumeOptions ready = asked->options;
     ready.loader = asked->attachment.options(context);
     ready.read = !asked->no_read;
+    if (asked->start == "ledger") ready.loader.start = Start::kLedger;
     if (!asked->cursor.empty()) ready.loader.cursor = parse_cursor(asked->cursor);
     consume(ready, context.out, context.err);
   });

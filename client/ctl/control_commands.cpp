@@ -2,16 +2,13 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
-#include <vector>
 
-#include "ctl/address.h"
 #include "ctl/commands.h"
 #include "ctl/failure.h"
 #include "ctl/interrupt.h"
 #include "ctl/listing.h"
-#include "ctl/submission.h"
+#include "ctl/numbers.h"
 
 namespace spdld::ctl {
 namespace {
@@ -57,27 +54,6 @@ std::shared_ptr<v1::JobKey> add_filter(CLI::App& command) {
   return key;
 }
 
-void print_job(const v1::Job& job, const Output& output, const Context& context) {
-  if (output.json()) {
-    context.out << to_json(job).dump(2) << '\n';
-    return;
-  }
-  google::protobuf::RepeatedPtrField<v1::Job> jobs;
-  *jobs.Add() = job;
-  jobs_table(jobs).print(context.out);
-  Table shards({">SHARD", ">SESSION", ">PID", ">EPOCH", ">STEP"});
-  for (const v1::Shard& shard : job.shards()) {
-    const bool attached = shard.session() != 0;
-    shards.add({std::to_string(shard.shard()), attached ? std::to_string(shard.session()) : "-",
-                attached ? std::to_string(shard.pid()) : "-", std::to_string(shard.epoch()),
-                std::to_string(shard.step())});
-  }
-  if (shards.rows() > 0) {
-    context.out << '\n';
-    shards.print(context.out);
-  }
-}
-
 void add_status(CLI::App& app, const Context& context) {
   CLI::App* command = app.add_subcommand("status", "how the daemon is");
   const auto output = add_output(*command);
@@ -85,7 +61,7 @@ void add_status(CLI::App& app, const Context& context) {
   command->add_option("--watch", *every_s, "again every so many seconds, until Ctrl-C")
       ->check(CLI::Range(0.1, 60.0));
   command->callback([&context, output, every_s] {
-    const std::string address = runtime_dir(context.address);
+    const std::string address = context.directory();
     const auto show = [&](const v1::Daemon& daemon) {
       if (output->json()) {
         // One line a snapshot when there is more than one.
@@ -112,14 +88,26 @@ void add_get_pipelines(CLI::App& get, const Context& context) {
   CLI::App* command = get.add_subcommand("pipelines", "what is applied; with a name: one of them");
   const auto name = std::make_shared<std::string>();
   const auto format = std::make_shared<std::string>("table");
+  const auto history = std::make_shared<bool>(false);
   command->add_option("NAME", *name, "of a pipeline");
+  command->add_flag("--history", *history, "its versions, oldest first");
   command->add_option("-o,--output", *format, "table, json, or (with NAME) yaml: as applied")
       ->check(CLI::IsMember({"table", "json", "yaml"}))
       ->capture_default_str();
-  command->callback([&context, name, format] {
+  command->callback([&context, name, format, history] {
     if (*format == "yaml" && name->empty())
       throw Failure(kWrongUsage, "get pipelines -o yaml needs the name of a pipeline");
+    if (*history && name->empty())
+      throw Failure(kWrongUsage, "get pipelines --history needs the name of a pipeline");
+    if (*history && *format == "yaml") {
+      throw Failure(kWrongUsage,
+                    "get pipelines --history is a list: print it with -o table or -o json");
+    }
     Daemon daemon = context.connect();
+    if (*history) {
+      return print(daemon.history(*name).revisions(), Output{*format}, history_table, "versions",
+                   context);
+    }
     if (name->empty()) {
       return print(daemon.pipelines().pipelines(), Output{*format}, pipelines_table, "pipelines",
                    context);
@@ -145,7 +133,7 @@ void add_get_jobs(CLI::App& get, const Context& context) {
   command->add_option("--pipeline", *key->mutable_pipeline(), "that the job runs");
   command->callback([&context, output, key] {
     Daemon daemon = context.connect();
-    if (!key->job().empty()) return print_job(daemon.job(*key), *output, context);
+    if (!key->job().empty()) return show_job(daemon.job(*key), *output, context);
     v1::ListJobsResponse jobs = daemon.jobs();
     keep(jobs.mutable_jobs(), *key);
     print(jobs.jobs(), *output, jobs_table, "jobs", context);
@@ -190,94 +178,13 @@ void add_get(CLI::App& app, const Context& context) {
   });
 }
 
-// A job's name and, where that is not enough, its pipeline.
-std::shared_ptr<v1::JobKey> add_job_key(CLI::App& command) {
-  auto key = std::make_shared<v1::JobKey>();
-  command.add_option("NAME", *key->mutable_job(), "of the job")->required();
-  command.add_option("--pipeline", *key->mutable_pipeline(), "that the job runs");
-  return key;
-}
-
-void add_job_create(CLI::App& job, const Context& context) {
-  struct Asked {
-    v1::CreateJobRequest request;
-    std::uint32_t num_shards = 1;
-    std::uint32_t replicas = 1;
-    std::optional<std::uint64_t> seed;
-    std::optional<std::uint64_t> batch_size;
-    std::uint64_t max_epochs = 0;
-    std::string epochs = "auto";
-    std::vector<std::string> vars;
-  };
-  CLI::App* command = job.add_subcommand("create", "declares a job before its ranks come");
-  const auto asked = std::make_shared<Asked>();
-  command->add_option("NAME", *asked->request.mutable_job(), "of the job")->required();
-  command->add_option("--pipeline", *asked->request.mutable_pipeline(), "that it runs")->required();
-  command->add_option("--shards", asked->num_shards, "disjoint parts of the data; one a rank")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--replicas", asked->replicas, "consumers of one shard")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--seed", asked->seed, "default: the pipeline's");
-  command->add_option("--batch-size", asked->batch_size, "default: the pipeline's");
-  command->add_option("--var", asked->vars, "NAME=VALUE, of the pipeline's vars")
-      ->allow_extra_args(false);
-  command->add_option("--epochs", asked->epochs, "auto, or manual: opened by 'job advance'")
-      ->check(CLI::IsMember({"auto", "manual"}))
-      ->capture_default_str();
-  command->add_option("--max-epochs", asked->max_epochs, "0: no end")->capture_default_str();
-  command->callback([&context, asked, output = add_output(*command)] {
-    v1::CreateJobRequest& request = asked->request;
-    request.set_num_shards(asked->num_shards);
-    request.set_replicas(asked->replicas);
-    if (asked->seed) request.set_seed(*asked->seed);
-    if (asked->batch_size) request.set_batch_size(*asked->batch_size);
-    for (const auto& [name, value] : parse_vars(asked->vars))
-      (*request.mutable_vars())[name] = value;
-    request.set_epochs(asked->epochs == "manual" ? v1::EPOCH_MODE_MANUAL : v1::EPOCH_MODE_AUTO);
-    request.set_max_epochs(asked->max_epochs);
-    print_job(context.connect().create_job(request), *output, context);
-  });
-}
-
-void add_job(CLI::App& app, const Context& context) {
-  CLI::App* job = app.add_subcommand("job", "makes and steers jobs");
-  job->require_subcommand(1);
-  job->fallthrough();
-  add_job_create(*job, context);
-
-  CLI::App* advance = job->add_subcommand("advance", "opens the next epoch of a manual job");
-  const auto to = std::make_shared<std::optional<std::uint64_t>>();
-  advance->add_option("--to", *to, "open every epoch up to and including this one");
-  advance->callback([&context, to, key = add_job_key(*advance), output = add_output(*advance)] {
-    print_job(context.connect().advance_epoch(*key, *to), *output, context);
-  });
-
-  CLI::App* seek = job->add_subcommand("seek", "all shards go on at a step of an epoch");
-  const auto epoch = std::make_shared<std::uint64_t>(0);
-  const auto step = std::make_shared<std::uint64_t>(0);
-  seek->add_option("--epoch", *epoch, "from 0")->required();
-  seek->add_option("--step", *step, "of the epoch, from 0")->capture_default_str();
-  seek->callback([&context, epoch, step, key = add_job_key(*seek), output = add_output(*seek)] {
-    print_job(context.connect().seek(*key, *epoch, *step), *output, context);
-  });
-
-  CLI::App* resize = job->add_subcommand("resize", "deals the rest of the epoch out anew");
-  const auto shards = std::make_shared<std::uint32_t>(0);
-  resize->add_option("--shards", *shards, "how many there are from now on")
-      ->required()
-      ->check(CLI::PositiveNumber);
-  resize->callback([&context, shards, key = add_job_key(*resize), output = add_output(*resize)] {
-    print_job(context.connect().resize(*key, *shards), *output, context);
-  });
-}
-
 void add_evict(CLI::App& app, const Context& context) {
   CLI::App* command = app.add_subcommand("evict", "ends a consumer's session");
   const auto session = std::make_shared<std::uint64_t>(0);
   const auto reason = std::make_shared<std::string>("evicted by an operator");
-  command->add_option("SESSION", *session, "as 'get sessions' shows it")->required();
+  command->add_option("SESSION", *session, "as 'get sessions' shows it")
+      ->required()
+      ->check(whole_number());
   command->add_option("--reason", *reason, "shown to the consumer")->capture_default_str();
   command->callback([&context, session, reason] {
     context.connect().evict(*session, *reason);
@@ -290,7 +197,6 @@ void add_evict(CLI::App& app, const Context& context) {
 void add_control_commands(CLI::App& app, const Context& context) {
   add_status(app, context);
   add_get(app, context);
-  add_job(app, context);
   add_evict(app, context);
 }
 

@@ -6,8 +6,10 @@
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "base/mutex.h"
 #include "ctl/address.h"
 #include "ctl/failure.h"
 #include "spdld/v1/control.grpc.pb.h"
@@ -41,6 +43,10 @@ struct Daemon::Stubs {
   std::unique_ptr<v1::Jobs::Stub> jobs;
   std::unique_ptr<v1::Sessions::Stub> sessions;
   std::unique_ptr<v1::Stats::Stub> stats;
+
+  Mutex mutex;
+  bool cancelled SPDLD_GUARDED_BY(mutex) = false;
+  grpc::ClientContext* preparing SPDLD_GUARDED_BY(mutex) = nullptr;
 };
 
 namespace {
@@ -54,10 +60,17 @@ void check(const grpc::Status& status, const std::string& directory) {
   const ExitCode code =
       status.error_code() == grpc::StatusCode::INVALID_ARGUMENT ? kWrongUsage : kFailed;
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    throw Failure(code, fmt::format("the daemon at {} did not answer in time: {}", directory,
-                                    status.error_message()));
+    throw Failure(code,
+                  fmt::format("the daemon at {} did not answer in time: {}", directory,
+                              status.error_message()),
+                  true);
   }
-  throw Failure(code, status.error_message());
+  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty()) {
+    throw Failure(code, fmt::format("the daemon at {} is of an earlier version, which cannot do "
+                                    "this: restart it as the version of this spdlctl",
+                                    directory));
+  }
+  throw Failure(code, status.error_message(), status.error_code() == grpc::StatusCode::UNAVAILABLE);
 }
 
 // One call that only asks: Method is a stub's synchronous one.
@@ -119,6 +132,89 @@ v1::Pipeline Daemon::apply(const v1::PipelineText& text, bool dry_run,
   follow(*stubs_->pipelines->Apply(&context, request), runtime_dir_, on_progress,
          [&](const v1::ApplyResponse& response) { pipeline = response.pipeline(); });
   return pipeline;
+}
+
+v1::SwapResult Daemon::swap(const v1::PipelineText& text, const v1::SwapRequest& jobs,
+                            const OnProgress& on_progress) {
+  grpc::ClientContext context;
+  v1::ApplyRequest request;
+  *request.mutable_text() = text;
+  *request.mutable_swap() = jobs;
+  v1::ApplyResponse last;
+  follow(*stubs_->pipelines->Apply(&context, request), runtime_dir_, on_progress,
+         [&](const v1::ApplyResponse& response) { last = response; });
+  if (!last.has_swap()) {
+    // It knows no swaps, and has read over the one that was asked for.
+    throw Failure(kFailed,
+                  fmt::format("the daemon at {} has applied pipeline '{}', but is of an earlier "
+                              "version, which cannot change running jobs: they stay as they are",
+                              runtime_dir_, last.pipeline().name()));
+  }
+  return last.swap();
+}
+
+v1::SwapResult Daemon::prepare_swap(const v1::PipelineText& text, const v1::SwapRequest& jobs,
+                                    const OnProgress& on_progress) {
+  grpc::ClientContext context;
+  v1::PrepareSwapRequest request;
+  *request.mutable_text() = text;
+  *request.mutable_swap() = jobs;
+  {
+    MutexLock lock(stubs_->mutex);
+    if (stubs_->cancelled) throw Cancelled{};
+    stubs_->preparing = &context;
+  }
+  const struct Leave {
+    Stubs& stubs;
+    ~Leave() {
+      MutexLock lock(stubs.mutex);
+      stubs.preparing = nullptr;
+    }
+  } leave{*stubs_};
+  v1::SwapResult result;
+  try {
+    follow(*stubs_->pipelines->PrepareSwap(&context, request), runtime_dir_, on_progress,
+           [&](const v1::PrepareSwapResponse& response) { result = response.swap(); });
+  } catch (const Failure&) {
+    MutexLock lock(stubs_->mutex);
+    if (!stubs_->cancelled) throw;
+    // With its token, what was prepared before it could be cancelled can be aborted.
+    if (result.token().empty()) throw Cancelled{};
+  }
+  return result;
+}
+
+void Daemon::cancel() {
+  MutexLock lock(stubs_->mutex);
+  stubs_->cancelled = true;
+  if (stubs_->preparing != nullptr) stubs_->preparing->TryCancel();
+}
+
+v1::SwapResult Daemon::commit_swap(const std::string& token, std::chrono::milliseconds patience) {
+  v1::CommitSwapRequest request;
+  request.set_token(token);
+  return ask(*stubs_->pipelines, &v1::Pipelines::Stub::CommitSwap, request,
+             std::min(timeout_, patience), runtime_dir_);
+}
+
+void Daemon::abort_swap(const std::string& token) {
+  v1::AbortSwapRequest request;
+  request.set_token(token);
+  ask(*stubs_->pipelines, &v1::Pipelines::Stub::AbortSwap, request, timeout_, runtime_dir_);
+}
+
+v1::HistoryResponse Daemon::history(const std::string& pipeline) {
+  v1::HistoryRequest request;
+  request.set_pipeline(pipeline);
+  return ask(*stubs_->pipelines, &v1::Pipelines::Stub::History, request, timeout_, runtime_dir_);
+}
+
+v1::SwapResult Daemon::rollback(const v1::RollbackRequest& request, const OnProgress& on_progress) {
+  grpc::ClientContext context;
+  v1::SwapResult result;
+  follow(*stubs_->pipelines->Rollback(&context, request), runtime_dir_, on_progress,
+         [&](const v1::RollbackResponse& response) { result = response.swap(); });
+  return result;
 }
 
 std::string Daemon::explain(const v1::PipelineText& text, const OnProgress& on_progress) {
@@ -199,6 +295,17 @@ v1::Job Daemon::seek(const v1::JobKey& key, std::uint64_t epoch, std::uint64_t s
   request.set_epoch(epoch);
   request.set_step(step);
   return ask(*stubs_->jobs, &v1::Jobs::Stub::Seek, request, timeout_, runtime_dir_);
+}
+
+v1::Job Daemon::skip(const v1::JobKey& key, std::uint64_t steps) {
+  v1::SkipRequest request;
+  *request.mutable_key() = key;
+  request.set_steps(steps);
+  return ask(*stubs_->jobs, &v1::Jobs::Stub::Skip, request, timeout_, runtime_dir_);
+}
+
+v1::Job Daemon::limit(const v1::LimitRequest& request) {
+  return ask(*stubs_->jobs, &v1::Jobs::Stub::Limit, request, timeout_, runtime_dir_);
 }
 
 v1::Job Daemon::resize(const v1::JobKey& key, std::uint32_t num_shards) {

@@ -12,15 +12,19 @@
 
 namespace spdld::ctl {
 
+// Thrown by what Daemon::cancel() ended.
+struct Cancelled {};
+
 // What a preview's stream amounts to.
 struct Preview {
   v1::PreviewHeader header;
   std::vector<std::string> data;  // per tensor, all rows
 };
 
-// The daemon as spdlctl sees it: one connection over its control socket, one call at a time. The
-// only place of spdlctl that sees gRPC. Every method throws Failure: kUnreachable if the daemon is
-// not there or goes away, kWrongUsage for what it calls an invalid argument, else kFailed.
+// The daemon as spdlctl sees it: one connection over its control socket, one call at a time, by any
+// thread. The only place of spdlctl that sees gRPC. Every method throws Failure: kUnreachable if
+// the daemon is not there or goes away, kWrongUsage for what it calls an invalid argument, else
+// kFailed.
 class Daemon {
  public:
   using OnProgress = std::function<void(const v1::Progress&)>;
@@ -30,6 +34,18 @@ class Daemon {
   ~Daemon();
 
   v1::Pipeline apply(const v1::PipelineText& text, bool dry_run, const OnProgress& on_progress);
+  v1::SwapResult swap(const v1::PipelineText& text, const v1::SwapRequest& jobs,
+                      const OnProgress& on_progress);
+  v1::SwapResult prepare_swap(const v1::PipelineText& text, const v1::SwapRequest& jobs,
+                              const OnProgress& on_progress);
+  // Ends prepare_swap(), the running one or one to come, which throws Cancelled then. May be called
+  // while another thread is in it.
+  void cancel();
+  // Waits for `patience` at most.
+  v1::SwapResult commit_swap(const std::string& token, std::chrono::milliseconds patience);
+  void abort_swap(const std::string& token);
+  v1::HistoryResponse history(const std::string& pipeline);
+  v1::SwapResult rollback(const v1::RollbackRequest& request, const OnProgress& on_progress);
   std::string explain(const v1::PipelineText& text, const OnProgress& on_progress);
   Preview preview(const v1::PipelineText& text, std::uint32_t rows, const OnProgress& on_progress);
   v1::GetPipelineResponse pipeline(const std::string& name, bool with_yaml);
@@ -42,6 +58,8 @@ class Daemon {
   v1::ListJobsResponse jobs();
   v1::Job advance_epoch(const v1::JobKey& key, std::optional<std::uint64_t> to);
   v1::Job seek(const v1::JobKey& key, std::uint64_t epoch, std::uint64_t step);
+  v1::Job skip(const v1::JobKey& key, std::uint64_t steps);
+  v1::Job limit(const v1::LimitRequest& request);
   v1::Job resize(const v1::JobKey& key, std::uint32_t num_shards);
   void delete_job(const v1::JobKey& key);
 

@@ -16,12 +16,15 @@ enum ExitCode : int {
 // Ends the command: main() prints the message and exits with the code.
 class Failure : public std::runtime_error {
  public:
-  Failure(ExitCode exit_code, const std::string& message)
-      : std::runtime_error(message), exit_code_(exit_code) {}
+  Failure(ExitCode exit_code, const std::string& message, bool transient = false)
+      : std::runtime_error(message), exit_code_(exit_code), transient_(transient) {}
   ExitCode exit_code() const { return exit_code_; }
+  // Nobody refused: the same may succeed a moment later. Whether it was done is not known.
+  bool transient() const { return transient_ || exit_code_ == kUnreachable; }
 
  private:
   ExitCode exit_code_;
+  bool transient_;
 };
 
 }  // namespace spdld::ctl

@@ -79,7 +79,15 @@ ordered_json to_json(const Message& message) {
   for (int i = 0; i < descriptor.field_count(); ++i) {
     const FieldDescriptor& field = *descriptor.field(i);
     ordered_json& member = object[field.name()];
-    if (field.is_repeated()) {
+    if (field.is_map()) {
+      member = ordered_json::object();
+      for (int at = 0; at < reflection.FieldSize(message, &field); ++at) {
+        const Message& entry = reflection.GetRepeatedMessage(message, &field, at);
+        const auto& entry_fields = *entry.GetDescriptor();
+        member[entry.GetReflection()->GetString(entry, entry_fields.map_key())] =
+            value_of(entry, *entry_fields.map_value(), -1);
+      }
+    } else if (field.is_repeated()) {
       member = ordered_json::array();
       for (int at = 0; at < reflection.FieldSize(message, &field); ++at)
         member.push_back(value_of(message, field, at));

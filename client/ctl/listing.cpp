@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace spdld::ctl {
 namespace {
@@ -47,43 +50,31 @@ Table pipelines_table(const google::protobuf::RepeatedPtrField<v1::Pipeline>& pi
   return table;
 }
 
-Table jobs_table(const google::protobuf::RepeatedPtrField<v1::Job>& jobs) {
-  Table table({"JOB", "PIPELINE", ">VERSION", ">OWNER", ">SHARDS", ">ATTACHED", ">EPOCH", ">STEP",
-               ">STEPS", ">BATCH", ">REPLACED", "EPOCHS"});
-  for (const v1::Job& job : jobs) {
-    // Where the shard is that has come least far.
-    const v1::Shard* last = nullptr;
-    int attached = 0;
-    for (const v1::Shard& shard : job.shards()) {
-      if (shard.session() != 0) ++attached;
-      if (last == nullptr ||
-          std::pair(shard.epoch(), shard.step()) < std::pair(last->epoch(), last->step())) {
-        last = &shard;
-      }
-    }
-    std::string epochs = job.epochs() == v1::EPOCH_MODE_MANUAL
-                             ? fmt::format("manual, {} open", job.open_epochs())
-                             : std::string("auto");
-    if (job.max_epochs() > 0) epochs += fmt::format(", {} in all", job.max_epochs());
-    table.add({job.job(), job.pipeline(), number(job.pipeline_version()), number(job.owner()),
-               number(job.num_shards()), number(attached),
-               last != nullptr ? number(last->epoch()) : "-",
-               last != nullptr ? number(last->step()) : "-", number(job.steps_per_epoch()),
-               number(job.batch_size()), fmt::format("{}/{}", job.replaced(), job.replace_budget()),
-               epochs});
-  }
-  return table;
-}
-
 Table sessions_table(const google::protobuf::RepeatedPtrField<v1::Session>& sessions) {
-  Table table({">SESSION", "JOB", "PIPELINE", ">SHARD", ">PID", ">UID", ">EPOCH", ">STEP", ">HELD",
-               ">READY", ">BATCHES", ">MEMORY", "CLIENT"});
+  const bool replicas =
+      std::any_of(sessions.begin(), sessions.end(),
+                  [](const v1::Session& session) { return session.replica() != 0; });
+  std::vector<std::string> headings = {">SESSION", "JOB",     "PIPELINE", ">VERSION", ">SHARD",
+                                       ">PID",     ">UID",    ">AT",      ">HELD",    ">READY",
+                                       ">BATCHES", ">MEMORY", "CLIENT"};
+  if (replicas) headings.insert(headings.begin() + 5, ">REPLICA");
+  Table table(headings);
   for (const v1::Session& session : sessions) {
-    table.add({number(session.id()), session.job(), session.pipeline(),
-               fmt::format("{}/{}", session.shard(), session.num_shards()), number(session.pid()),
-               number(session.uid()), number(session.epoch()), number(session.step()),
-               fmt::format("{}/{}", session.leases(), session.credits()), number(session.ready()),
-               number(session.batches()), show_bytes(session.arena_bytes()), session.client()});
+    std::vector<std::string> row = {number(session.id()),
+                                    session.job(),
+                                    session.pipeline(),
+                                    number(session.pipeline_version()),
+                                    fmt::format("{}/{}", session.shard(), session.num_shards()),
+                                    number(session.pid()),
+                                    number(session.uid()),
+                                    fmt::format("{}/{}", session.epoch(), session.step()),
+                                    fmt::format("{}/{}", session.leases(), session.credits()),
+                                    number(session.ready()),
+                                    number(session.batches()),
+                                    show_bytes(session.arena_bytes()),
+                                    session.client()};
+    if (replicas) row.insert(row.begin() + 5, number(session.replica()));
+    table.add(std::move(row));
   }
   return table;
 }
@@ -108,6 +99,18 @@ Table failures_table(const google::protobuf::RepeatedPtrField<v1::Failure>& fail
                number(failure.position()), number(failure.item()),
                failure.has_replaced_by() ? number(failure.replaced_by()) : "-", failure.code(),
                failure.uri(), failure.message()});
+  }
+  return table;
+}
+
+Table history_table(const google::protobuf::RepeatedPtrField<v1::Revision>& revisions) {
+  Table table({">VERSION", "APPLIED", ">BY", ">JOBS", "CURRENT", "CONTENT", "NOTE"});
+  for (const v1::Revision& revision : revisions) {
+    // Enough of the digest to see which versions are the same; JSON has it whole.
+    table.add({number(revision.version()), show_time(revision.applied_unix_ms()),
+               number(revision.applied_by()), number(revision.jobs()),
+               revision.current() ? "yes" : "", revision.content_digest().substr(0, 12),
+               revision.note()});
   }
   return table;
 }

@@ -12,15 +12,19 @@
 namespace spdld::ctl {
 
 // A message under its fields' own names, every field there; numbers are numbers, an optional field
-// that is not set is null, an enum its name without the prefix in lower case.
+// that is not set is null, an enum its name without the prefix in lower case, a map (all have text
+// as keys) an object.
 nlohmann::ordered_json to_json(const google::protobuf::Message& message);
 
 Table pipelines_table(const google::protobuf::RepeatedPtrField<v1::Pipeline>& pipelines);
+Table history_table(const google::protobuf::RepeatedPtrField<v1::Revision>& revisions);
 Table jobs_table(const google::protobuf::RepeatedPtrField<v1::Job>& jobs);
 Table sessions_table(const google::protobuf::RepeatedPtrField<v1::Session>& sessions);
 Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages);
 Table failures_table(const google::protobuf::RepeatedPtrField<v1::Failure>& failures);
 Table classes_table(const v1::ClassesResponse& classes);
+// One job with all that is known of it.
+void print_job(const v1::Job& job, std::ostream& out);
 void print_status(const v1::Daemon& daemon, const std::string& address, std::ostream& out);
 
 // "uint8[3, 224, 224]"

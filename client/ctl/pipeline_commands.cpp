@@ -7,51 +7,12 @@
 #include <vector>
 
 #include "ctl/commands.h"
-#include "ctl/failure.h"
 #include "ctl/image_grid.h"
 #include "ctl/listing.h"
 #include "ctl/submission.h"
 
 namespace spdld::ctl {
 namespace {
-
-// -f FILE and --var NAME=VALUE.
-struct Submitted {
-  std::string file;
-  std::vector<std::string> vars;
-
-  v1::PipelineText read() const { return read_submission(file, vars, process_env); }
-};
-
-std::shared_ptr<Submitted> add_submission(CLI::App& command) {
-  auto submitted = std::make_shared<Submitted>();
-  command.add_option("-f,--file", submitted->file, "the pipeline's YAML; '-': standard input")
-      ->required();
-  command.add_option("--var", submitted->vars, "NAME=VALUE, of the pipeline's vars; repeatable")
-      ->allow_extra_args(false);
-  return submitted;
-}
-
-void add_apply(CLI::App& app, const Context& context) {
-  CLI::App* command = app.add_subcommand("apply", "checks, indexes and keeps a pipeline");
-  const auto dry_run = std::make_shared<bool>(false);
-  command->add_flag("--dry-run", *dry_run, "all of it but keeping");
-  command->callback([&context, dry_run, submitted = add_submission(*command),
-                     output = add_output(*command)] {
-    const v1::PipelineText text = submitted->read();
-    const v1::Pipeline pipeline = context.connect().apply(text, *dry_run, context.progress());
-    if (output->json()) {
-      context.out << to_json(pipeline).dump(2) << '\n';
-      return;
-    }
-    context.out << fmt::format("pipeline '{}' version {} {}: {} items, {} classes, batches of {}\n",
-                               cell(pipeline.name()), pipeline.version(),
-                               *dry_run ? "would be applied" : "applied", pipeline.items(),
-                               pipeline.classes(), pipeline.batch_size());
-    for (const v1::Tensor& tensor : pipeline.tensors())
-      context.out << fmt::format("  {} {}\n", cell(tensor.name()), show_tensor(tensor));
-  });
-}
 
 void add_delete(CLI::App& app, const Context& context) {
   CLI::App* command = app.add_subcommand("delete", "removes a pipeline or a job");
@@ -150,7 +111,6 @@ void add_preview(CLI::App& app, const Context& context) {
 }  // namespace
 
 void add_pipeline_commands(CLI::App& app, const Context& context) {
-  add_apply(app, context);
   add_delete(app, context);
   add_explain(app, context);
   add_preview(app, context);

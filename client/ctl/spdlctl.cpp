@@ -27,10 +27,40 @@ int report(std::ostream& out, std::ostream& err, ExitCode code, const std::strin
 
 }  // namespace
 
-Daemon Context::connect() const {
-  return Daemon(runtime_dir(address),
-                std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000)));
+std::vector<std::string> Context::directories() const {
+  std::vector<std::string> found;
+  for (const std::string& given : addresses) {
+    for (std::size_t begin = 0; begin <= given.size();) {
+      const std::size_t end = std::min(given.find(',', begin), given.size());
+      const std::string address = given.substr(begin, end - begin);
+      begin = end + 1;
+      if (address.empty() && (addresses.size() > 1 || !given.empty())) {
+        throw Failure(kWrongUsage,
+                      fmt::format("--address '{}' names an empty address among others", given));
+      }
+      found.push_back(runtime_dir(address));
+      if (std::count(found.begin(), found.end(), found.back()) > 1)
+        throw Failure(kWrongUsage, fmt::format("--address {} is given twice", found.back()));
+    }
+  }
+  if (found.empty()) found.push_back(runtime_dir(""));
+  return found;
 }
+
+std::string Context::directory() const {
+  const std::vector<std::string> found = directories();
+  if (found.size() == 1) return found.front();
+  throw Failure(kWrongUsage,
+                fmt::format("--address names {} daemons; only 'apply --job JOB --at step:EPOCH/N' "
+                            "takes several: run this once for each of them",
+                            found.size()));
+}
+
+std::chrono::milliseconds Context::timeout() const {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000));
+}
+
+Daemon Context::connect() const { return Daemon(directory(), timeout()); }
 
 Daemon::OnProgress Context::progress() const {
   if (::isatty(STDERR_FILENO) == 0) return [](const v1::Progress&) {};
@@ -54,8 +84,10 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
   Context context{out, err};
   CLI::App app("spdlctl: asks and steers the spdld of this node", "spdlctl");
   app.set_version_flag("--version", "spdlctl " SPDLD_VERSION);
-  app.add_option("--address", context.address,
-                 "the daemon's runtime directory; default: $SPDLD_ADDRESS, else /run/spdld");
+  app.add_option("--address", context.addresses,
+                 "the daemon's runtime directory; default: $SPDLD_ADDRESS, else /run/spdld. "
+                 "Several, by commas or repeated, for an apply to one job that they all feed")
+      ->allow_extra_args(false);
   app.add_option("--timeout", context.timeout_s,
                  "seconds to wait for an answer; what indexes or decodes is waited for")
       ->check(CLI::Range(0.001, 86'400.0))
@@ -66,6 +98,8 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
       "Exit codes: 0 done, 1 the operation failed, 2 wrong usage or configuration, 3 daemon "
       "unreachable.");
   add_control_commands(app, context);
+  add_job_commands(app, context);
+  add_apply_commands(app, context);
   add_pipeline_commands(app, context);
   add_consumer_commands(app, context);
 

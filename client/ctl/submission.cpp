@@ -64,6 +64,15 @@ std::map<std::string, std::string> parse_vars(const std::vector<std::string>& va
   return parsed;
 }
 
+std::shared_ptr<Submission> add_submission(CLI::App& command) {
+  auto submission = std::make_shared<Submission>();
+  command.add_option("-f,--file", submission->file, "the pipeline's YAML; '-': standard input")
+      ->required();
+  command.add_option("--var", submission->vars, "NAME=VALUE, of the pipeline's vars; repeatable")
+      ->allow_extra_args(false);
+  return submission;
+}
+
 v1::PipelineText read_submission(const std::string& file, const std::vector<std::string>& vars,
                                  const EnvLookup& env) {
   v1::PipelineText text;

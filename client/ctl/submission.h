@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +26,15 @@ std::map<std::string, std::string> referenced_env(std::string_view yaml, const E
 // variables of --var ("NAME=VALUE" each) and of the environment. Throws Failure (kWrongUsage).
 v1::PipelineText read_submission(const std::string& file, const std::vector<std::string>& vars,
                                  const EnvLookup& env);
+
+// -f FILE and --var NAME=VALUE of a command.
+struct Submission {
+  std::string file;
+  std::vector<std::string> vars;
+
+  v1::PipelineText read() const { return read_submission(file, vars, process_env); }
+};
+std::shared_ptr<Submission> add_submission(CLI::App& command);
 
 // "NAME=VALUE" each. Throws Failure (kWrongUsage).
 std::map<std::string, std::string> parse_vars(const std::vector<std::string>& vars);

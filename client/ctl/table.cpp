@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 #include <iterator>
 #include <utility>
 
@@ -84,6 +85,14 @@ std::string show_seconds(double seconds) {
   if (whole < 3600) return fmt::format("{}m {}s", whole / 60, whole % 60);
   if (whole < 86'400) return fmt::format("{}h {}m", whole / 3600, whole % 3600 / 60);
   return fmt::format("{}d {}h", whole / 86'400, whole % 86'400 / 3600);
+}
+
+std::string show_time(std::uint64_t unix_ms) {
+  const auto unix_s = static_cast<std::time_t>(unix_ms / 1000);
+  std::tm utc{};
+  if (::gmtime_r(&unix_s, &utc) == nullptr) return "-";
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}Z", utc.tm_year + 1900, utc.tm_mon + 1,
+                     utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
 }
 
 std::string show_microseconds(std::uint64_t us) {
