@@ -20,8 +20,9 @@ class Rank:
     """One process with one loader, started at once; its owner ends it by close().
 
     ask() and answer() are apart, so that several ranks can wait at the same time. An answer is a
-    dict; a batch has epoch, step, indices, valid, labels and `at`, the monotonic time at which
-    next() returned. An epoch's end is {"end": True}, an error {"error": its class, "message": …}.
+    dict; a batch has epoch, step, indices, valid, labels, sum and shape of its images, version and
+    `at`, the monotonic time at which next() returned. An epoch's end is {"end": True}, an error
+    {"error": its class, "message": …}.
     """
 
     def __init__(self, *, environment: dict[str, str] | None = None, **loader: Any) -> None:
@@ -82,6 +83,9 @@ class Rank:
             batches.append(batch)
         return batches
 
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         """SIGKILL for this process alone: what it forked lives on."""
         self._process.kill()
@@ -140,6 +144,8 @@ class _Served:
             "valid": batch.valid.tolist(),
             "labels": batch["label"].tolist() if "label" in batch else None,
             "sum": int(batch["image"].sum(dtype="int64")) if "image" in batch else None,
+            "shape": list(batch["image"].shape) if "image" in batch else None,
+            "version": batch.pipeline_version,
             "at": at,
         }
 
@@ -168,6 +174,14 @@ class _Served:
 
     def do_load(self, state: dict[str, Any]) -> dict[str, Any]:
         self._loader.load_state_dict(state)
+        self._epoch = None
+        return {}
+
+    def do_apply(self, vars: dict[str, Any], at: str, **options: Any) -> dict[str, Any]:
+        return self._loader.apply(vars, at, **options)._asdict()
+
+    def do_break_off(self) -> dict[str, Any]:
+        """What comes next is of the following epoch."""
         self._epoch = None
         return {}
 

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What befalls whom and when: a function of the seed alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import random
+
+
+class Blow(enum.Enum):
+    """One thing that happens to a daemon or to a rank."""
+
+    KILL_DAEMON = "kill -9 of the daemon"
+    STOP_DAEMON = "SIGTERM to the daemon"
+    FREEZE_DAEMON = "SIGSTOP, then SIGCONT to the daemon"
+    KILL_RANK = "kill -9 of a rank"
+    FREEZE_RANK = "SIGSTOP, then SIGCONT to a rank"
+    SWAP = "another pipeline for a job"
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """A blow at a time (s from the start); fields that a blow has no use for stay as drawn."""
+
+    at_s: float
+    blow: Blow
+    job: int
+    rank: int
+    lasts_s: float  # of a freeze, or until what was killed is started again
+    swap_at: str  # now | next-epoch | step:+E/N, so many epochs from where the job stands
+    failpoint: str  # for the daemon that is started next; empty: none
+
+
+# Where a daemon may die by itself, and at most at which hit.
+FAILPOINTS = {
+    "delivery.arena.send": 12,
+    "delivery.batch.send": 400,
+    "delivery.batch.sent": 400,
+    "delivery.consumer.closed": 3,
+    "delivery.release": 400,
+    "delivery.slot.committed": 400,
+    "delivery.slot.loaned": 400,
+    "session.keep": 3,
+    "session.swap.told": 4,
+}
+
+
+def draw(
+    seed: int,
+    seconds: float,
+    counts: dict[Blow, int],
+    jobs: int,
+    ranks: int,
+    failpoints: bool = False,
+) -> list[Event]:
+    random_ = random.Random(seed)
+    blows = [blow for blow in Blow for _ in range(counts.get(blow, 0))]
+    random_.shuffle(blows)
+    # Evenly spread with jitter: two in the same moment happen, long silences do not.
+    share = seconds / max(1, len(blows))
+    events = []
+    for index, blow in enumerate(blows):
+        point = random_.choice(sorted(FAILPOINTS))
+        hit = random_.randint(1, FAILPOINTS[point])
+        events.append(
+            Event(
+                at_s=max(0.0, (index + random_.uniform(0.1, 1.4)) * share),
+                blow=blow,
+                job=random_.randrange(jobs),
+                rank=random_.randrange(ranks),
+                lasts_s=random_.choice([0.0, 0.02, 0.1, 0.3, 1.0]),
+                swap_at=random_.choice(
+                    ["now", "next-epoch", f"step:+{random_.randint(1, 2)}/{random_.randint(0, 5)}"]
+                ),
+                failpoint=f"{point}=kill@{hit}" if failpoints and random_.random() < 0.5 else "",
+            )
+        )
+    return sorted(events, key=lambda event: event.at_s)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two kinds of processes that a chaos run kills, each through all its lives."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import daemon as daemon_module
+
+# What a launcher around the run would have its ranks believe.
+LAUNCHERS = ("SLURM_", "OMPI_", "TORCHELASTIC_", "RANK", "WORLD_SIZE", "MASTER_", "SPDLD_")
+TAIL_LINES = 30
+
+
+class DaemonVictim(daemon_module.Daemon):
+    """A daemon that tells deaths of its own from those that it was given."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._given = True  # not started, or ended by its owner
+        self.armed = False  # may die at a failpoint
+
+    def arm(self, failpoint: str) -> None:
+        """For the lives from the next start() on; "" disarms."""
+        self.armed = bool(failpoint)
+        self._environment["SPDLD_FAILPOINTS"] = failpoint
+
+    def start(self) -> DaemonVictim:
+        self._given = True  # what goes wrong here is told by an exception
+        super().start()
+        self._given = False
+        return self
+
+    def stop(self) -> int:
+        self._given = True
+        return super().stop()
+
+    def kill(self) -> None:
+        self._given = True
+        super().kill()
+
+    def died(self) -> int | None:
+        """Its status, if it has ended and nobody made it."""
+        if self._given or self._process is None:
+            return None
+        return self._process.poll()
+
+
+class RankVictim:
+    """One rank; its record and what it printed lie in `directory`."""
+
+    def __init__(self, directory: pathlib.Path, name: str, options: dict[str, Any]) -> None:
+        self.name = name
+        self.log = directory / f"{name}.ledger"
+        self.lives = 0
+        self._output = directory / f"{name}.out"
+        self._options = {**options, "log": str(self.log)}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.lives += 1
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)
+        }
+        environment["PYTHONPATH"] = str(daemon_module.build_dir() / "python")
+        program = pathlib.Path(__file__).with_name("rank.py")
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-u", program, json.dumps(self._options)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+            )
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, f"{self.name} is not started"
+        return self._process
+
+    @property
+    def killed(self) -> bool:
+        """Until it is started again."""
+        return self._process is None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def size(self) -> int:
+        """Of its record, in bytes."""
+        return self.log.stat().st_size if self.log.exists() else 0
+
+    def tail(self) -> str:
+        text = self._output.read_text(errors="replace") if self._output.exists() else ""
+        return "\n".join(text.splitlines()[-TAIL_LINES:])

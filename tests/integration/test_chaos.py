@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A short chaos run, by tests/chaos/run.py; long ones are for whoever has an evening."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import pytest
+from chaos import images, run
+from PIL import Image
+
+# The same each time: a failure here is to be one that can be looked for.
+SEED = "20"
+
+
+def test_kills_of_daemon_and_ranks_lose_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    status = run.main(
+        ["--seed", SEED, "--kills", "10", "--seconds", "10", "--jobs", "2", "--ranks", "2"]
+    )
+    said = capsys.readouterr().out
+    print(said)
+    assert status == 0
+    assert "10 kill -9 of the daemon" in said
+    assert "10 kill -9 of a rank" in said
+    [batches] = re.findall(r"(\d+) batches", said)
+    assert int(batches) > 100
+
+
+def test_one_wrong_pixel_is_found_and_told_how_to_see_again(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: pathlib.Path,
+) -> None:
+    write = images.write_images
+
+    def write_one_wrong(root: pathlib.Path, count: int) -> None:
+        write(root, count)
+        wrong = images.expected(5).copy()
+        wrong[0, 0, 0] ^= 1
+        Image.fromarray(wrong).save(root / "000005.png")
+
+    monkeypatch.setattr(images, "write_images", write_one_wrong)
+    status = run.main(
+        ["--seed", SEED, "--kills", "0", "--jobs", "1", "--ranks", "2", "--seconds", "5"]
+        + ["--keep", str(tmp_path / "kept")]
+    )
+    said = capsys.readouterr().out
+    assert status == 1
+    assert "its pixels are not item 5's" in said
+    assert re.search(r"again: .*run\.py --seed 20 .*--ranks 2", said)
+    assert (tmp_path / "kept/daemon.log").read_text()
