@@ -25,14 +25,16 @@ class SwapTest : public SessionLayer {
     for (int i = 0; i < 40; ++i) files_.file("data/" + std::to_string(i) + ".bin", "bytes");
     files_.file("fewer/0.bin", "bytes");
     start();
-    service_->restore({});
     const auto applied = service_->apply(self_, request(4), nullptr);
     ASSERT_TRUE(applied) << applied.error().message();
+  }
+  void start() {
+    SessionLayer::start();
+    service_->restore({});
   }
   void restart() {
     stop();
     start();
-    service_->restore({});
   }
 
   // Versions differ in what a row may take, which nothing that a rank sees does.
@@ -76,6 +78,7 @@ class SwapTest : public SessionLayer {
   void read_up_to(const Rank& rank, std::uint64_t step) {
     while (true) {
       const wire::BatchFrame batch = rank.batch();
+      ASSERT_FALSE(HasFailure());
       sessions_->release(*rank.connection, batch.lease);
       ASSERT_LE(batch.step, step);
       if (batch.step == step) return;
