@@ -111,6 +111,7 @@ enum class TextKey : std::uint32_t {
   kClientName = 6,    // shown by `spdlctl get sessions`
   kPipelineFile = 7,  // absolute path of the YAML that was sent: relative paths start there
   kEnv = 8,           // "NAME=value", repeated: what ${env:NAME} in the YAML means to its sender
+  kMoves = 9,         // of the job that the cursor has gone along with, as told last; decimal
 };
 
 struct TextHeader {
@@ -165,7 +166,7 @@ struct AttachedFrame {
   std::uint64_t position;
   std::uint64_t epochs;  // the job's epochs; 0: no end
   std::uint32_t pipeline_version;
-  std::uint32_t text_count;  // kOrderDigest, kPipeline, kJob follow as texts
+  std::uint32_t text_count;  // kOrderDigest, kPipeline, kJob, kMoves follow as texts
 };
 static_assert(sizeof(AttachedFrame) == 104);
 
@@ -264,7 +265,7 @@ struct ResetFrame {
   std::uint32_t seek;
   std::int32_t shard;
   std::int32_t num_shards;
-  std::uint32_t reserved;
+  std::uint32_t moves;  // how often operators have sent the job elsewhere, up to here
 };
 static_assert(sizeof(ResetFrame) == 56);
 

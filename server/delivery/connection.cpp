@@ -103,17 +103,17 @@ bool Connection::send_epoch_end(std::uint64_t epoch, std::uint64_t steps, std::u
   return send_bytes(&frame, sizeof frame);
 }
 
-bool Connection::send_reset(const StreamPosition& to, std::uint64_t steps_per_epoch,
-                            std::uint32_t seek, std::uint32_t shard, std::uint32_t num_shards) {
+bool Connection::send_reset(const ResetNotice& notice) {
   wire::ResetFrame frame{};
   frame.header = {wire::FrameType::kReset, sizeof frame};
-  frame.epoch = to.epoch;
-  frame.position = to.position;
-  frame.step = to.step;
-  frame.steps_per_epoch = steps_per_epoch;
-  frame.seek = seek;
-  frame.shard = static_cast<std::int32_t>(shard);
-  frame.num_shards = static_cast<std::int32_t>(num_shards);
+  frame.epoch = notice.to.epoch;
+  frame.position = notice.to.position;
+  frame.step = notice.to.step;
+  frame.steps_per_epoch = notice.steps_per_epoch;
+  frame.seek = notice.seek;
+  frame.shard = static_cast<std::int32_t>(notice.shard);
+  frame.num_shards = static_cast<std::int32_t>(notice.num_shards);
+  frame.moves = notice.moves;
   return send_bytes(&frame, sizeof frame);
 }
 

@@ -45,8 +45,7 @@ class Connection {
                    std::span<const wire::FieldLayout> fields);
   bool send_batch(const BatchNotice& notice);
   bool send_epoch_end(std::uint64_t epoch, std::uint64_t steps, std::uint32_t seek, bool last);
-  bool send_reset(const StreamPosition& to, std::uint64_t steps_per_epoch, std::uint32_t seek,
-                  std::uint32_t shard, std::uint32_t num_shards);
+  bool send_reset(const ResetNotice& notice);
   // Answers a query or an apply; `text` is shared, not copied, and at most wire::kMaxBlobBytes
   // long.
   bool send_blob(wire::BlobKind kind, std::uint32_t serial,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <string_view>
 #include <type_traits>
@@ -71,6 +72,17 @@ struct TextTaker {
   }
 };
 
+Status take_count(std::optional<std::uint32_t>& out, std::string_view text, std::string_view what) {
+  std::uint32_t count = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, count);
+  if (parsed.ec != std::errc() || parsed.ptr != end) {
+    return bad("Attach", fmt::format("{} is '{}'", what, text));
+  }
+  out = count;
+  return {};
+}
+
 Status take_text(AttachRequest& request, wire::TextKey key, std::string_view text) {
   const TextTaker attach{"Attach"};
   switch (key) {
@@ -86,6 +98,7 @@ Status take_text(AttachRequest& request, wire::TextKey key, std::string_view tex
       return attach.take(request.pipeline_file, text, "the pipeline's file");
     case wire::TextKey::kVar: return attach.take(request.vars, text, "the variable");
     case wire::TextKey::kEnv: return attach.take(request.env, text, "the environment's");
+    case wire::TextKey::kMoves: return take_count(request.moves, text, "the number of moves");
   }
   return {};  // of a newer client; what it means is none of ours
 }
@@ -324,6 +337,7 @@ Frame attached_frame(const AttachReply& reply) {
   append_text(texts, wire::TextKey::kOrderDigest, reply.order_digest);
   append_text(texts, wire::TextKey::kPipeline, reply.pipeline);
   append_text(texts, wire::TextKey::kJob, reply.job);
+  append_text(texts, wire::TextKey::kMoves, std::to_string(reply.moves));
   wire::AttachedFrame frame{};
   frame.session = reply.session;
   frame.items = reply.items;
@@ -339,7 +353,7 @@ Frame attached_frame(const AttachReply& reply) {
   frame.position = reply.start.position;
   frame.epochs = reply.epochs;
   frame.pipeline_version = reply.pipeline_version;
-  frame.text_count = 3;
+  frame.text_count = 4;
   return finish(frame, FrameType::kAttached, texts.data(), texts.size());
 }
 

@@ -52,6 +52,8 @@ struct AttachRequest {
   wire::StartMode start = wire::StartMode::kFresh;
   StreamPosition cursor;     // for kCursor
   std::string order_digest;  // of the cursor; empty: not to be checked
+  // Of the job, that the cursor has gone along with; none of a client that does not count them.
+  std::optional<std::uint32_t> moves;
 };
 
 struct SeekRequest {
@@ -112,6 +114,7 @@ struct AttachReply {
   std::string order_digest = {};
   std::string pipeline = {};
   std::string job = {};
+  std::uint32_t moves = 0;  // of the job that `start` has gone along with
 };
 
 // What the batches from here on are made by.
@@ -121,6 +124,16 @@ struct VersionNotice {
   std::uint64_t batch_size = 0;
   std::uint32_t pipeline_version = 0;
   std::string order_digest = {};
+};
+
+// Where what follows begins.
+struct ResetNotice {
+  StreamPosition to = {};
+  std::uint64_t steps_per_epoch = 0;
+  std::uint32_t seek = 0;
+  std::uint32_t shard = 0;
+  std::uint32_t num_shards = 1;
+  std::uint32_t moves = 0;
 };
 
 struct BatchNotice {

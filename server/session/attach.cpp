@@ -36,6 +36,12 @@ Result<std::uint32_t> replica_of(const delivery::AttachRequest& request) {
   return replica;
 }
 
+// It was away when an operator sent the job elsewhere, or had not come to the step where that
+// happens.
+bool missed_move(const Job& job, const delivery::AttachRequest& request) {
+  return request.reconnect && job.move && request.moves && *request.moves < job.move->number;
+}
+
 }  // namespace
 
 void Sessions::attach_slowly(const SessionPtr& session, const delivery::AttachRequest& request) {
@@ -84,7 +90,14 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
     if (session->closed) return Status(Code::kCancelled, "the consumer left while it attached");
     Job& job = *session->job;
     SPDLD_ASSIGN(const Place place, place_of(job, session->member, request));
-    Timeline timeline = job.timeline;
+    Timeline timeline = place.jumps ? job.move->before : job.timeline;
+    const std::uint32_t moves = job.moves() - (place.jumps ? 1 : 0);
+    std::optional<Jump> jump;
+    if (place.jumps)
+      jump = Jump{.from = job.move->from,
+                  .to = job.move->to,
+                  .timeline = job.timeline,
+                  .moves = job.moves()};
     if (place.position) timeline.resume(place.at, *place.position);
     const StepAt from = timeline.begin_of(session->member.shard, place.at, !place.position);
     const Phase& phase = *timeline.phase(timeline.settled(from));
@@ -95,24 +108,27 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
     if (job.members.size() == 1 && request.start == wire::StartMode::kFresh && !request.reconnect &&
         !awaits(job))
       job.roll->reset();
-    consumer = std::make_shared<Consumer>(ConsumerOptions{.timeline = job.timeline,
-                                                          .own = timeline,
-                                                          .shard = session->member.shard,
-                                                          .replica = session->member.replica,
-                                                          .replicas = job.replicas,
-                                                          .absent = job.absent,
-                                                          .follows = place.follows,
-                                                          .credits = credits,
-                                                          .start = from,
-                                                          .open_epochs = job.open_epochs,
-                                                          .last_known = job.last_known(),
-                                                          .uid = connection.peer().uid,
-                                                          .job = job.tag,
-                                                          .meter = job.meter,
-                                                          .judge = session->job,
-                                                          .gain = job.gain,
-                                                          .roll = job.roll},
-                                          session->connection, streams_);
+    consumer = std::make_shared<Consumer>(
+        ConsumerOptions{.timeline = place.jumps ? job.move->before : job.timeline,
+                        .own = timeline,
+                        .shard = session->member.shard,
+                        .replica = session->member.replica,
+                        .replicas = job.replicas,
+                        .absent = job.absent,
+                        .follows = place.follows,
+                        .credits = credits,
+                        .start = from,
+                        .moves = moves,
+                        .jump = std::move(jump),
+                        .open_epochs = job.open_epochs,
+                        .last_known = job.last_known(),
+                        .uid = connection.peer().uid,
+                        .job = job.tag,
+                        .meter = job.meter,
+                        .judge = session->job,
+                        .gain = job.gain,
+                        .roll = job.roll},
+        session->connection, streams_);
     SPDLD_TRY(consumer->connect());
     if (job.pending) {
       if (Status ready = consumer->prepare_swap(job.pending->from, job.pending->phase);
@@ -125,6 +141,7 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
     session->consumer = consumer;
     job.left.erase(session->member);
     job.awaited.erase(session->member.shard);
+    if (!job.began) job.began = deps_.clock.now();
     job.record_is_old = true;
     {
       MutexLock routes_lock(routes_mutex_);
@@ -146,7 +163,8 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
                               .pipeline_version = phase.version(),
                               .order_digest = phase.order_text(),
                               .pipeline = job.key.pipeline,
-                              .job = job.key.job});
+                              .job = job.key.job,
+                              .moves = moves});
     spdlog::info(
         "session {}: pid {} ({}) reads {} of job '{}' on pipeline '{}' from epoch {}, step {}",
         session->id, connection.peer().pid, connection.client(),
@@ -210,7 +228,7 @@ Status Sessions::claim(const SessionPtr& session, const JobKey& key, const Pipel
 Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
                              const std::optional<StoredPosition>& ledger) {
   // Who is yet to come back goes on where it was; so does the job.
-  if (!job.members.empty() || awaits(job)) return {};
+  if (!job.members.empty() || awaits(job) || missed_move(job, request)) return {};
   if (request.start == wire::StartMode::kLedger) {
     Job::Acknowledged last;
     if (!job.left.empty() || job.ledger.kept_unix_ms > 0) {
@@ -222,8 +240,12 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
                                          job.key.job +
                                          "' was; start afresh, or from a saved state_dict()");
     }
+    // The order was another one, perhaps, when an earlier daemon kept it; at an epoch's start that
+    // is of no matter.
+    const bool of_now = !ledger || !job.left.empty() || last.at.step == 0;
     SPDLD_TRY(
-        job.timeline.check(last.at, last.position)
+        check_place(job, job.timeline, of_now ? std::string() : ledger->order, last.at,
+                    last.position)
             .with_context("start=\"ledger\": job '" + job.key.job + "' cannot go on where it was"));
     job.timeline.redeal(last.at, last.position);
     job.start = last.at;
@@ -232,7 +254,7 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
     job.timeline.redeal(job.start, job.timeline.position_of(job.start));
   } else {
     if (request.start != wire::StartMode::kCursor) return {};
-    SPDLD_TRY(check_cursor(job, request));
+    SPDLD_TRY(check_cursor(job, job.timeline, request));
     const StepAt at{request.cursor.epoch, request.cursor.step};
     Timeline timeline = job.timeline;
     if (request.reconnect) {
@@ -249,6 +271,8 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
   }
   job.left.clear();
   job.awaited.clear();
+  job.began.reset();
+  job.gathered = false;
   job.rewind_ledger({.at = job.start, .position = job.timeline.position_of(job.start)});
   job.record_is_old = true;
   return {};
@@ -280,6 +304,9 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const PipelinePtr& pipeline
                          before->batch_size == request.batch_size;
     if (goes_on) {
       Timeline timeline = before->timeline;
+      timeline.level(request.start == wire::StartMode::kCursor
+                                 ? StepAt{request.cursor.epoch, request.cursor.step}
+                                 : before->acknowledged().at);
       timeline.resize({}, 0, num_shards);
       SPDLD_ASSIGN(job, make_job(key, std::move(timeline), seed, request.job.empty()));
     } else {
@@ -402,8 +429,15 @@ Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
 Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
                                            const delivery::AttachRequest& request) {
   const auto was = job.left.find(member);
-  if (request.reconnect && was != job.left.end() && was->second.moved)
-    return Place{.at = was->second.next};
+  if (missed_move(job, request) ||
+      (request.reconnect && !request.moves && was != job.left.end() && was->second.moved)) {
+    const StepAt at{request.cursor.epoch, request.cursor.step};
+    const bool before = request.moves && *request.moves + 1 == job.move->number &&
+                        request.start == wire::StartMode::kCursor && at < job.move->from;
+    if (!before || job.pending) return Place{.at = job.move->to};
+    SPDLD_TRY(check_cursor(job, job.move->before, request));
+    return Place{.at = at, .position = request.cursor.position, .jumps = true};
+  }
   // It alone comes back, while others go on.
   if (request.start == wire::StartMode::kLedger && was != job.left.end())
     return Place{.at = was->second.acked};
@@ -412,7 +446,7 @@ Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
     return Place{.at = recorded ? job.ledger.at : job.start,
                  .follows = job.absent == AbsentReplica::kGoOn && job.replicas > 1};
   }
-  SPDLD_TRY(check_cursor(job, request));
+  SPDLD_TRY(check_cursor(job, job.timeline, request));
   const Place place{.at = {request.cursor.epoch, request.cursor.step},
                     .position = request.cursor.position};
   // The consumer knows best; where the record says something else, that is told.
@@ -429,28 +463,32 @@ Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
   return place;
 }
 
-Status Sessions::check_cursor(const Job& job, const delivery::AttachRequest& request) {
-  const StepAt at{request.cursor.epoch, request.cursor.step};
-  const Phase& phase = *job.timeline.phase(at);
-  if (!request.order_digest.empty() && request.order_digest != phase.order_text()) {
-    const source::Order order = phase.pipeline->order(job.seed);
-    source::Cursor cursor{.order = request.order_digest,
-                          .items = 0,
-                          .seed = order.seed,
-                          .epoch = request.cursor.epoch,
-                          .position = request.cursor.position,
-                          .step = request.cursor.step};
-    if (const auto dash = request.order_digest.rfind('-'); dash != std::string::npos) {
-      cursor.order = request.order_digest.substr(0, dash);
-      cursor.items = std::strtoull(request.order_digest.c_str() + dash + 1, nullptr, 10);
-    }
-    Status changed = source::check(cursor, order);
-    if (changed.ok())
-      changed = Status(Code::kInvalidArgument, "the cursor's order '" + request.order_digest +
-                                                   "' is none that this daemon gave out");
-    return changed.with_context("pipeline '" + job.key.pipeline + "'");
+Status Sessions::check_cursor(const Job& job, const Timeline& timeline,
+                              const delivery::AttachRequest& request) {
+  return check_place(job, timeline, request.order_digest,
+                     {request.cursor.epoch, request.cursor.step}, request.cursor.position);
+}
+
+Status Sessions::check_place(const Job& job, const Timeline& timeline, const std::string& order,
+                             StepAt at, std::uint64_t position) {
+  const Phase& phase = *timeline.phase(at);
+  if (order.empty() || order == phase.order_text()) return timeline.check(at, position);
+  const source::Order now = phase.pipeline->order(job.seed);
+  source::Cursor cursor{.order = order,
+                        .items = 0,
+                        .seed = now.seed,
+                        .epoch = at.epoch,
+                        .position = position,
+                        .step = at.step};
+  if (const auto dash = order.rfind('-'); dash != std::string::npos) {
+    cursor.order = order.substr(0, dash);
+    cursor.items = std::strtoull(order.c_str() + dash + 1, nullptr, 10);
   }
-  return job.timeline.check(at, request.cursor.position);
+  Status changed = source::check(cursor, now);
+  if (changed.ok())
+    changed = Status(Code::kInvalidArgument,
+                     "the cursor's order '" + order + "' is none that this daemon gave out");
+  return changed.with_context("pipeline '" + job.key.pipeline + "'");
 }
 
 }  // namespace spdld::session

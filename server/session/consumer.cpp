@@ -26,6 +26,8 @@ Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection
       streams_(streams),
       job_timeline_(std::move(options.timeline)),
       timeline_(options.own.value_or(job_timeline_)),
+      jump_(std::move(options.jump)),
+      moves_(options.moves),
       open_epochs_(options.open_epochs),
       last_known_(options.last_known),
       to_send_(options.start) {}
@@ -43,6 +45,7 @@ Status Consumer::connect() {
     legs_.erase(legs_.begin());
     to_send_ = legs_.front().from;
   }
+  if (jump_) (void)cut_legs(jump_->from);
   return {};
 }
 
@@ -122,6 +125,10 @@ bool Consumer::tell_epoch_end() {
 
 void Consumer::pump() {
   while (begun_ && !ended_) {
+    if (jump_ && to_send_ >= jump_->from) {
+      if (const Status moved = make_jump(); !moved.ok()) give_up(moved.with_context("seek"));
+      return;
+    }
     const bool over = last_known_ && to_send_.epoch > 0 && to_send_.epoch >= open_epochs_;
     if (over || to_send_.step >= timeline_.end_step(to_send_.epoch)) {
       if (!tell_epoch_end()) return;
@@ -178,14 +185,18 @@ bool Consumer::accept(const std::vector<engine::SampleFailure>& replaced) {
   for (const engine::SampleFailure& sample : replaced) {
     const Status verdict = judge_->may_replace(sample);
     if (verdict.ok()) continue;
-    ended_ = true;
-    leave(std::exchange(legs_, {}));
-    if (pending_) leave(std::exchange(pending_, std::nullopt)->legs);
-    judge_->stream_failed(verdict);
-    connection_->fail(verdict);
+    give_up(verdict);
     return false;
   }
   return true;
+}
+
+void Consumer::give_up(const Status& status) {
+  ended_ = true;
+  leave(std::exchange(legs_, {}));
+  if (pending_) leave(std::exchange(pending_, std::nullopt)->legs);
+  judge_->stream_failed(status);
+  connection_->fail(status);
 }
 
 void Consumer::take_up_leg() {
@@ -285,8 +296,13 @@ void Consumer::announce() {
   const StepAt at = to_send_;
   const source::Sharding sharding = timeline_.sharding(at);
   const std::uint64_t step = std::min(at.step, sharding.end_step());
-  connection_->send_reset({.epoch = at.epoch, .position = sharding.position_of(step), .step = step},
-                          timeline_.steps_per_epoch(at), seek_, shard_, timeline_.num_shards());
+  connection_->send_reset(
+      {.to = {.epoch = at.epoch, .position = sharding.position_of(step), .step = step},
+       .steps_per_epoch = timeline_.steps_per_epoch(at),
+       .seek = seek_,
+       .shard = shard_,
+       .num_shards = timeline_.num_shards(),
+       .moves = moves_});
 }
 
 Status Consumer::go_to(StepAt to, Timeline timeline) {
@@ -326,7 +342,12 @@ Status Consumer::go_to(StepAt to, Timeline timeline) {
 Status Consumer::seek(StepAt to, std::uint64_t position, std::uint32_t skip, std::uint32_t serial) {
   MutexLock lock(mutex_);
   if (ended_) return {};
-  SPDLD_TRY(job_timeline_.check(to, position));
+  const Timeline& job = jump_ ? jump_->timeline : job_timeline_;
+  SPDLD_TRY(job.check(to, position));
+  if (jump_) {
+    moves_ = jump_->moves;
+    job_timeline_ = std::move(std::exchange(jump_, std::nullopt)->timeline);
+  }
   Timeline timeline = job_timeline_;  // what an earlier seek cut is of no more meaning
   timeline.redeal(to, position);
   if (skip > 0) {
@@ -337,11 +358,24 @@ Status Consumer::seek(StepAt to, std::uint64_t position, std::uint32_t skip, std
   return go_to(to, std::move(timeline));
 }
 
-Status Consumer::move_to(StepAt to, const Timeline& timeline) {
+void Consumer::jump(Jump jump) {
   MutexLock lock(mutex_);
-  if (ended_) return {};
-  job_timeline_ = timeline;
-  return go_to(to, timeline);
+  if (ended_) return;
+  (void)cut_legs(jump.from);
+  jump_ = std::move(jump);
+  pump();
+}
+
+bool Consumer::jumps() const {
+  MutexLock lock(mutex_);
+  return jump_.has_value() && !ended_;
+}
+
+Status Consumer::make_jump() {
+  Jump jump = std::move(*std::exchange(jump_, std::nullopt));
+  job_timeline_ = jump.timeline;
+  moves_ = jump.moves;
+  return go_to(jump.to, std::move(jump.timeline));
 }
 
 void Consumer::open_epochs(std::uint64_t count, bool last_known) {
@@ -422,6 +456,7 @@ void Consumer::rename(const PhasePtr& phase, const PhasePtr& name) {
   MutexLock lock(mutex_);
   job_timeline_.rename(phase, name);
   timeline_.rename(phase, name);
+  if (jump_) jump_->timeline.rename(phase, name);
 }
 
 Status Consumer::abort_swap() {
@@ -442,6 +477,7 @@ void Consumer::displaced() {
   const StepAt from = timeline_.settled(to_send_);
   StepAt until = timeline_.next_phase(from).value_or(kNever);
   if (pending_) until = std::min(until, pending_->from);
+  if (jump_) until = std::min(until, jump_->from);
   if (legs_.size() > 1) until = std::min(until, legs_[1].from);
   if (from >= until) return;  // it is through with it
   StreamWish own = wish(timeline_, from, until);
@@ -550,6 +586,11 @@ Consumer::View Consumer::view() const {
     if (lease.turn == turn_) view.acked = std::min(view.acked, lease.at);
   }
   view.acked_position = timeline_.position_of(view.acked);
+  if (jump_) {
+    view.next = jump_->timeline.settled(jump_->to);
+    view.acked = jump_->to;
+    view.acked_position = jump_->timeline.position_of(jump_->to);
+  }
   for (const Leg& leg : legs_) view.ready += leg.stream->ready_for(holder());
   for (const auto& pool : pools()) view.arena_bytes += pool->arena().total_bytes();
   return view;

@@ -24,6 +24,14 @@ struct SharingGain {
   std::atomic<std::uint64_t> saved_ns{0};
 };
 
+// At `from` a consumer goes on at `to` instead, as `timeline` has it.
+struct Jump {
+  StepAt from;
+  StepAt to;
+  Timeline timeline;        // the job's, then
+  std::uint32_t moves = 0;  // of the job, this one included
+};
+
 struct ConsumerOptions {
   Timeline timeline;                           // the job's
   std::optional<Timeline> own = std::nullopt;  // as the consumer's cursor cuts it, if it does
@@ -34,8 +42,10 @@ struct ConsumerOptions {
   bool follows = false;  // begins where the other replicas are, if they are beyond `start`
   std::uint32_t credits = 0;
   StepAt start;
-  std::uint64_t open_epochs = 0;  // epochs [0, open_epochs) may be made
-  bool last_known = false;        // open_epochs is the job's end, not a gate that will open
+  std::uint32_t moves = 0;                  // of the job, before `start`
+  std::optional<Jump> jump = std::nullopt;  // yet to come
+  std::uint64_t open_epochs = 0;            // epochs [0, open_epochs) may be made
+  bool last_known = false;  // open_epochs is the job's end, not a gate that will open
   uid_t uid = 0;
   JobTag job = 0;
   std::shared_ptr<ByteMeter> meter;
@@ -79,8 +89,10 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // there.
   Status resize(StepAt from, std::uint64_t position, std::uint32_t num_shards)
       SPDLD_EXCLUDES(mutex_);
-  // Sends everything from `to` on anew, by the job's new timeline; the consumer is told.
-  Status move_to(StepAt to, const Timeline& timeline) SPDLD_EXCLUDES(mutex_);
+  // While held, and with no frontier of any shard behind `jump.from`: so all shards take the same
+  // steps. The consumer is told when it is there.
+  void jump(Jump jump) SPDLD_EXCLUDES(mutex_);
+  bool jumps() const SPDLD_EXCLUDES(mutex_);  // and is not there yet
   // While held: makes ready for another phase from `from` on, which no frontier is behind, and lets
   // nothing be made from there on until commit_swap() or abort_swap().
   Status prepare_swap(StepAt from, const PhasePtr& phase) SPDLD_EXCLUDES(mutex_);
@@ -102,6 +114,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // It could be handed a batch, and none is there.
   bool starves() const SPDLD_EXCLUDES(mutex_);
 
+  // With a jump to come, of where that leads.
   struct View {
     StepAt next;   // to be handed out
     StepAt acked;  // everything before was given back
@@ -160,6 +173,9 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // The legs are as the timeline has them from `from` on.
   Status retime(StepAt from) SPDLD_REQUIRES(mutex_);
   Status go_to(StepAt to, Timeline timeline) SPDLD_REQUIRES(mutex_);
+  Status make_jump() SPDLD_REQUIRES(mutex_);
+  // It ends, and is told why.
+  void give_up(const Status& status) SPDLD_REQUIRES(mutex_);
   // What a job must be told of a batch that another one had made. False: it cannot bear it, and the
   // consumer has ended.
   bool accept(const std::vector<engine::SampleFailure>& replaced) SPDLD_REQUIRES(mutex_);
@@ -187,6 +203,8 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   Timeline timeline_ SPDLD_GUARDED_BY(mutex_);  // and where this consumer's own cursor cuts it
   std::vector<Leg> legs_ SPDLD_GUARDED_BY(mutex_);
   std::optional<Pending> pending_ SPDLD_GUARDED_BY(mutex_);
+  std::optional<Jump> jump_ SPDLD_GUARDED_BY(mutex_);
+  std::uint32_t moves_ SPDLD_GUARDED_BY(mutex_);  // of the job, that it has gone along with
   std::vector<std::shared_ptr<Stream>> held_ SPDLD_GUARDED_BY(mutex_);  // by hold()
   std::vector<std::shared_ptr<SlotPool>> shown_ SPDLD_GUARDED_BY(mutex_);
   std::vector<Lease> leases_ SPDLD_GUARDED_BY(mutex_);

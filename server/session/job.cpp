@@ -45,7 +45,10 @@ StepAt Job::here() const {
   }
   if (lowest) return *lowest;
   for (const auto& [member, was] : left) lowest = lowest ? std::min(*lowest, was.next) : was.next;
-  if (lowest) return *lowest;
+  return lowest ? *lowest : resumes_at();
+}
+
+StepAt Job::resumes_at() const {
   return ledger.kept_unix_ms > 0 ? std::max(start, ledger.at) : start;
 }
 
@@ -68,7 +71,8 @@ Job::Acknowledged Job::acknowledged() const {
     count(was.acked, was.acked_position);
     ++seen;
   }
-  if (seen < std::uint64_t{timeline.num_shards()} * replicas) {
+  const bool all = seen >= std::uint64_t{timeline.num_shards()} * replicas;
+  if (seen == 0 || (!all && !gathered)) {
     if (ledger.kept_unix_ms > 0) {
       count(ledger.at, ledger.position);
     } else {
@@ -135,8 +139,8 @@ JobView Job::view() const {
       ShardView& of = view.shards.emplace_back();
       of.shard = shard;
       of.replica = replica;
-      of.epoch = start.epoch;
-      of.step = start.step;
+      of.epoch = resumes_at().epoch;
+      of.step = resumes_at().step;
       const Member member{shard, replica};
       if (const auto was = left.find(member); was != left.end()) {
         of.epoch = was->second.next.epoch;
@@ -155,6 +159,15 @@ JobView Job::view() const {
   return view;
 }
 
+StoredPosition Job::stored_position() const {
+  const Acknowledged last = acknowledged();
+  return {.key = key,
+          .at = last.at,
+          .position = last.position,
+          .order = timeline.phase(last.at)->order_text(),
+          .kept_unix_ms = 0};
+}
+
 StoredJob Job::stored() const {
   StoredJob job{.key = key,
                 .declared = declared,
@@ -171,20 +184,28 @@ StoredJob Job::stored() const {
                 .start = start,
                 .phases = {},
                 .cuts = {},
+                .move = {},
                 .live_shards = {},
                 .done = roll->done(),
                 .kept_unix_ms = 0};
   std::vector<const Phase*> known;
-  for (const Timeline::Cut& cut : timeline.cuts()) {
-    auto index = std::find(known.begin(), known.end(), cut.phase.get()) - known.begin();
-    if (index == static_cast<std::ptrdiff_t>(known.size())) {
-      known.push_back(cut.phase.get());
-      job.phases.push_back(stored_phase(*cut.phase));
+  const auto keep = [&](const Timeline& of, std::vector<StoredCut>& cuts) {
+    for (const Timeline::Cut& cut : of.cuts()) {
+      auto index = std::find(known.begin(), known.end(), cut.phase.get()) - known.begin();
+      if (index == static_cast<std::ptrdiff_t>(known.size())) {
+        known.push_back(cut.phase.get());
+        job.phases.push_back(stored_phase(*cut.phase));
+      }
+      cuts.push_back({.from = cut.from,
+                      .position = cut.position,
+                      .num_shards = cut.num_shards,
+                      .phase = static_cast<std::uint32_t>(index)});
     }
-    job.cuts.push_back({.from = cut.from,
-                        .position = cut.position,
-                        .num_shards = cut.num_shards,
-                        .phase = static_cast<std::uint32_t>(index)});
+  };
+  keep(timeline, job.cuts);
+  if (move) {
+    job.move = {.number = move->number, .from = move->from, .to = move->to, .before = {}};
+    keep(move->before, job.move->before);
   }
   for (const auto& [member, session] : members) {
     if (job.live_shards.empty() || job.live_shards.back() != member.shard)

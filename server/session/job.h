@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -54,9 +55,10 @@ class Job final : public FailureJudge {
   bool last_known() const { return max_epochs > 0 && open_epochs >= max_epochs; }
   // The lowest step that any consumer is yet to be handed; where they were when none is here.
   StepAt here() const;
+  // Where a shard stands that nobody has read since the daemon began: as the record has the job.
+  StepAt resumes_at() const;
   // Up to where all shards have given back what they were handed. A shard that nobody has read yet
-  // stands where the record has the job, or at its start: so a job whose other shards another node
-  // feeds stays there.
+  // stands where the record has the job, or at its start, until it is taken for another node's.
   struct Acknowledged {
     StepAt at;
     std::uint64_t position = 0;
@@ -66,9 +68,11 @@ class Job final : public FailureJudge {
   Acknowledged acknowledged() const;
   // It goes on there as if it had never been further.
   void rewind_ledger(Acknowledged to);
+  std::uint32_t moves() const { return move ? move->number : 0; }
   const Phase& phase() const { return *timeline.phase(here()); }
   JobView view() const;
   StoredJob stored() const;
+  StoredPosition stored_position() const;
 
   const JobTag tag;
   const JobKey key;
@@ -98,9 +102,12 @@ class Job final : public FailureJudge {
     StepAt next;
     StepAt acked;
     std::uint64_t acked_position = 0;
-    bool moved = false;  // by an operator since then: `next` is where it goes on when it is back
+    bool moved = false;  // by an operator since then
   };
   std::map<Member, Left> left;
+  // When its consumers began to come; and that whoever has not come by now is another node's.
+  std::optional<std::chrono::nanoseconds> began;
+  bool gathered = false;
   // Shards that were read when an earlier daemon died, and have not come back yet.
   std::set<std::uint32_t> awaited;
   LedgerView ledger;
@@ -113,6 +120,14 @@ class Job final : public FailureJudge {
     PhasePtr phase;
   };
   std::optional<Pending> pending;
+  // Where an operator sent it last. Consumers read as before up to `from`, and go on at `to`.
+  struct Move {
+    std::uint32_t number = 0;  // counts them
+    StepAt from;
+    StepAt to;
+    Timeline before;
+  };
+  std::optional<Move> move;
 
  private:
   Store* const store_;  // none for private jobs: what they replaced is forgotten with them

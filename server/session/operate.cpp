@@ -54,6 +54,14 @@ Status Sessions::check_settled(const Job& job) const {
                       "once it is attached, or in " +
                       std::to_string(come_back_s().count()) +
                       " s, when it is no longer waited for");
+  for (const auto& [member, session] : job.members) {
+    if (session->consumer == nullptr || !session->consumer->jumps()) continue;
+    return Status(Code::kUnavailable,
+                  "job '" + job.key.job + "': shard " + std::to_string(member.shard) +
+                      " reads on to epoch " + std::to_string(job.move->from.epoch) + ", step " +
+                      std::to_string(job.move->from.step) +
+                      ", where the last seek takes it elsewhere; try again once it is there");
+  }
   return {};
 }
 
@@ -193,12 +201,18 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
     return error(Code::kOutOfRange, "epoch " + std::to_string(to.epoch) + " of job '" +
                                         job->key.job + "' has " + std::to_string(end_step) +
                                         " steps; there is no step " + std::to_string(to.step));
-  const Timeline timeline_before = job->timeline;
-  const StepAt before = std::exchange(job->start, to);
+  // All shards take the same steps before: up to the first one that none has begun.
+  const StepAt from = hold(*job);
+  const auto move_before = std::exchange(
+      job->move,
+      Job::Move{.number = job->moves() + 1, .from = from, .to = to, .before = job->timeline});
+  const StepAt start_before = std::exchange(job->start, to);
   job->timeline.redeal(to, job->timeline.position_of(to));
   if (Status kept = keep_now(*job); !kept.ok()) {
-    job->start = before;
-    job->timeline = timeline_before;
+    job->start = start_before;
+    job->timeline = job->move->before;
+    job->move = move_before;
+    go_on(*job);
     return tl::unexpected<Status>(kept);
   }
   const Job::Acknowledged there{.at = to, .position = job->timeline.position_of(to)};
@@ -208,9 +222,12 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
   job->rewind_ledger(there);
   for (const auto& [member, session] : job->members) {
     if (session->consumer == nullptr) continue;
-    if (Status moved = session->consumer->move_to(to, job->timeline); !moved.ok())
-      session->connection->fail(moved.with_context("seek"));
+    session->consumer->jump(
+        {.from = from, .to = to, .timeline = job->timeline, .moves = job->moves()});
   }
+  go_on(*job);
+  spdlog::info("job '{}' goes on at epoch {}, step {} instead of epoch {}, step {}", job->key.job,
+               to.epoch, to.step, from.epoch, from.step);
   return job->view();
 }
 

@@ -19,6 +19,8 @@ constexpr std::uint64_t kStillRunningMs = 120'000;
 // How often the record of a job that does not change is marked as alive.
 constexpr std::uint64_t kMarkAliveMs = 30'000;
 constexpr std::chrono::hours kForgetEvery{1};
+// All ranks that a node has attach within it.
+constexpr std::chrono::seconds kGather{60};
 constexpr std::size_t kMostEnded = 1000;
 
 std::uint64_t replace_budget(const PipelineVersion& pipeline) {
@@ -35,6 +37,26 @@ bool same_facts(const StoredJob& stored, const delivery::AttachRequest& request)
          request.num_shards.value_or(num_shards) == num_shards &&
          static_cast<std::uint64_t>(
              request.seed.value_or(static_cast<std::int64_t>(stored.seed))) == stored.seed;
+}
+
+Result<Timeline> timeline_of(const std::vector<StoredCut>& stored,
+                             const std::vector<PhasePtr>& phases) {
+  std::vector<Timeline::Cut> cuts;
+  for (const StoredCut& cut : stored) {
+    if (cut.phase >= phases.size() || cut.num_shards < 1 || cut.num_shards > kMaxShards)
+      return error(Code::kDataLoss, "its record makes no sense; delete the job and create it anew");
+    const PhasePtr& phase = phases[cut.phase];
+    if (cut.position > phase->items)
+      return error(Code::kFailedPrecondition,
+                   "it goes on at position " + std::to_string(cut.position) + ", and there are " +
+                       std::to_string(phase->items) +
+                       " items now; bring the dataset back and restart, or create the job anew");
+    cuts.push_back(
+        {.from = cut.from, .position = cut.position, .num_shards = cut.num_shards, .phase = phase});
+  }
+  if (cuts.empty())
+    return error(Code::kDataLoss, "its record makes no sense; delete the job and create it anew");
+  return Timeline(std::move(cuts));
 }
 
 }  // namespace
@@ -134,23 +156,8 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored) {
     SPDLD_ASSIGN(PhasePtr phase, make_phase(pipeline, stored.seed));
     phases.push_back(std::move(phase));
   }
-  std::vector<Timeline::Cut> cuts;
-  for (const StoredCut& cut : stored.cuts) {
-    if (cut.phase >= phases.size() || cut.num_shards < 1 || cut.num_shards > kMaxShards)
-      return error(Code::kDataLoss, "its record makes no sense; delete the job and create it anew");
-    const PhasePtr& phase = phases[cut.phase];
-    if (cut.position > phase->items)
-      return error(Code::kFailedPrecondition,
-                   "it goes on at position " + std::to_string(cut.position) + ", and there are " +
-                       std::to_string(phase->items) +
-                       " items now; bring the dataset back and restart, or create the job anew");
-    cuts.push_back(
-        {.from = cut.from, .position = cut.position, .num_shards = cut.num_shards, .phase = phase});
-  }
-  if (cuts.empty())
-    return error(Code::kDataLoss, "its record makes no sense; delete the job and create it anew");
-  SPDLD_ASSIGN(const JobPtr job,
-               make_job(stored.key, Timeline(std::move(cuts)), stored.seed, false));
+  SPDLD_ASSIGN(Timeline timeline, timeline_of(stored.cuts, phases));
+  SPDLD_ASSIGN(const JobPtr job, make_job(stored.key, std::move(timeline), stored.seed, false));
   const std::uint64_t end_step = job->timeline.end_step(stored.start.epoch);
   if (stored.start.step > end_step)
     return error(Code::kFailedPrecondition,
@@ -168,6 +175,13 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored) {
   job->vars = stored.vars;
   job->batch_size = stored.batch_size;
   job->start = stored.start;
+  if (stored.move) {
+    SPDLD_ASSIGN(Timeline before, timeline_of(stored.move->before, phases));
+    job->move = Job::Move{.number = stored.move->number,
+                          .from = stored.move->from,
+                          .to = stored.move->to,
+                          .before = std::move(before)};
+  }
   job->awaited = {stored.live_shards.begin(), stored.live_shards.end()};
   job->roll->reset(stored.done);
   job->record_is_old = false;
@@ -239,20 +253,48 @@ Result<JobPtr> Sessions::revive(const JobKey& key, const delivery::AttachRequest
   const bool runs = !stored->ended && stored->incarnation == request.incarnation &&
                     unix_ms() < stored->kept_unix_ms + kStillRunningMs;
   const bool goes_on = request.reconnect || request.start != wire::StartMode::kFresh;
-  if (!request.reconnect && (!(goes_on || runs) || !same_facts(*stored, request))) {
-    // Another run of that name. Where the earlier one was is nothing to it, unless it asks.
-    if (!goes_on) {
-      MutexLock writing(records_);
-      SPDLD_TRY(deps_.store.remove_position(key));
-      MutexLock lock(mutex_);
-      forget_ended(key);
-    }
+  const bool same = same_facts(*stored, request);
+  if (!request.reconnect && !goes_on && !(runs && same)) {
+    // Another run of that name. Where the earlier one was is nothing to it.
+    MutexLock writing(records_);
+    SPDLD_TRY(deps_.store.remove_position(key));
+    MutexLock lock(mutex_);
+    forget_ended(key);
     return JobPtr();
   }
+  if (!request.reconnect && !same) return inherit(*std::move(stored), request);
+  if (stored->ended && !request.reconnect) stored->incarnation = request.incarnation;
   auto job = rebuild(*stored);
   if (!job)
     return tl::unexpected<Status>(job.error().with_context("job '" + key.job + "' cannot go on"));
   if (stored->ended) (*job)->awaited.clear();
+  return job;
+}
+
+Result<JobPtr> Sessions::inherit(StoredJob stored, const delivery::AttachRequest& request) {
+  if (request.vars != stored.vars ||
+      (request.seed && static_cast<std::uint64_t>(*request.seed) != stored.seed))
+    return JobPtr();
+  if (request.batch_size != stored.batch_size) {
+    stored.batch_size = request.batch_size;
+    for (StoredPhase& phase : stored.phases) phase.batch_size = request.batch_size;
+  }
+  stored.replicas = request.replicas;
+  stored.incarnation = request.incarnation;
+  stored.live_shards.clear();
+  stored.done.clear();
+  stored.move.reset();
+  auto job = rebuild(stored);
+  if (!job)
+    return tl::unexpected<Status>(
+        job.error().with_context("job '" + stored.key.job + "' cannot go on"));
+  Timeline& timeline = (*job)->timeline;
+  timeline.level(request.start == wire::StartMode::kCursor
+                             ? StepAt{request.cursor.epoch, request.cursor.step}
+                             : (*job)->ledger.at);
+  timeline.resize({}, 0, request.num_shards.value_or(timeline.num_shards()));
+  if (timeline.steps_per_epoch((*job)->start) == 0) return JobPtr();  // said when it is made anew
+  (*job)->record_is_old = true;
   return job;
 }
 
@@ -282,6 +324,7 @@ void Sessions::keep() {
   std::size_t ended_positions = 0;
   std::vector<JobPtr> kept;
   bool forget = false;
+  const auto clock = deps_.clock.now();
   {
     MutexLock lock(mutex_);
     // Until they are on disk, a new run of such a job finds them here.
@@ -297,12 +340,13 @@ void Sessions::keep() {
         job->recorded_unix_ms = now;
         kept.push_back(job);
       }
+      if (job->began && clock - *job->began > kGather) job->gathered = true;
       if (job->members.empty() && job->left.empty()) continue;
-      const Job::Acknowledged last = job->acknowledged();
-      if (!alive && job->kept && job->kept->at == last.at && job->kept->position == last.position)
+      StoredPosition position = job->stored_position();
+      if (!alive && job->kept && job->kept->at == position.at &&
+          job->kept->position == position.position)
         continue;
-      StoredPosition position{
-          .key = key, .at = last.at, .position = last.position, .kept_unix_ms = now};
+      position.kept_unix_ms = now;
       job->kept = position;
       job->ledger.at = position.at;
       job->ledger.position = position.position;
@@ -310,7 +354,6 @@ void Sessions::keep() {
       positions.push_back(position);
       kept.push_back(job);
     }
-    const auto clock = deps_.clock.now();
     forget = forgot_at_.count() == 0 || clock - forgot_at_ > kForgetEvery;
     if (forget) forgot_at_ = clock;
   }

@@ -262,9 +262,7 @@ void Sessions::end_job(const JobPtr& ended) {
   if (job.declared || job.pending || !runs(ended)) return;
   streams_.forget(job.tag);
   if (!job.is_private && !job.left.empty()) {
-    const Job::Acknowledged last = job.acknowledged();
-    ended_positions_.push_back(
-        {.key = job.key, .at = last.at, .position = last.position, .kept_unix_ms = 0});
+    ended_positions_.push_back(job.stored_position());
     if (!suspended_) ended_jobs_.push_back(job.stored());
   }
   jobs_.erase(job.key);

@@ -177,8 +177,13 @@ class Sessions final : public delivery::DataService {
     StepAt at;
     std::optional<std::uint64_t> position = std::nullopt;  // as its cursor says
     bool follows = false;
+    bool jumps = false;  // it is yet to go along with the job's last move
   };
-  static Status check_cursor(const Job& job, const delivery::AttachRequest& request);
+  static Status check_cursor(const Job& job, const Timeline& timeline,
+                             const delivery::AttachRequest& request);
+  // `order` is Phase::order_text() of where the place comes from; empty: not to be checked.
+  static Status check_place(const Job& job, const Timeline& timeline, const std::string& order,
+                            StepAt at, std::uint64_t position);
   static Result<Place> place_of(Job& job, Member member, const delivery::AttachRequest& request);
   // The first consumer of a job, or of a new run of it, decides where all begin.
   Status place_first(Job& job, const delivery::AttachRequest& request,
@@ -194,6 +199,9 @@ class Sessions final : public delivery::DataService {
   // on with it.
   Result<JobPtr> revive(const JobKey& key, const delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);
+  // The same job in another world or with another batch size, from where the request begins. None:
+  // it is another job.
+  Result<JobPtr> inherit(StoredJob stored, const delivery::AttachRequest& request);
   Result<std::optional<StoredPosition>> kept_position(const JobKey& key);
   void keep() SPDLD_EXCLUDES(mutex_);
   Status keep_now(Job& job) SPDLD_REQUIRES(mutex_, records_);

@@ -31,8 +31,8 @@ constexpr const char* kSchema = R"sql(
     kept_unix_ms INTEGER NOT NULL, state TEXT NOT NULL, PRIMARY KEY (uid, job, pipeline));
   CREATE TABLE IF NOT EXISTS positions (
     uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL, epoch INTEGER NOT NULL,
-    step INTEGER NOT NULL, position INTEGER NOT NULL, kept_unix_ms INTEGER NOT NULL,
-    PRIMARY KEY (uid, job, pipeline)) WITHOUT ROWID;
+    step INTEGER NOT NULL, position INTEGER NOT NULL, order_text TEXT NOT NULL,
+    kept_unix_ms INTEGER NOT NULL, PRIMARY KEY (uid, job, pipeline)) WITHOUT ROWID;
   CREATE TABLE IF NOT EXISTS replaced (
     uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL, item INTEGER NOT NULL,
     PRIMARY KEY (uid, job, pipeline, item)) WITHOUT ROWID;
@@ -344,11 +344,12 @@ Status Store::put_positions(const std::vector<StoredPosition>& positions) {
   SPDLD_TRY(begin());
   Status written;
   for (const StoredPosition& stored : positions) {
-    Statement statement(db_, "INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?, ?, ?, ?)");
+    Statement statement(db_, "INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
     statement.bind(stored.key)
         .bind(static_cast<std::int64_t>(stored.at.epoch))
         .bind(static_cast<std::int64_t>(stored.at.step))
         .bind(static_cast<std::int64_t>(stored.position))
+        .bind(stored.order)
         .bind(static_cast<std::int64_t>(stored.kept_unix_ms));
     if (statement.step() != SQLITE_DONE) {
       written = failure("written");
@@ -367,8 +368,8 @@ Status Store::remove_position(const JobKey& key) {
 Result<std::optional<StoredPosition>> Store::position(const JobKey& key) {
   MutexLock lock(mutex_);
   Statement statement(db_,
-                      "SELECT epoch, step, position, kept_unix_ms FROM positions WHERE uid = ? AND "
-                      "job = ? AND pipeline = ?");
+                      "SELECT epoch, step, position, order_text, kept_unix_ms FROM positions WHERE "
+                      "uid = ? AND job = ? AND pipeline = ?");
   switch (statement.bind(key).step()) {
     case SQLITE_DONE: return std::optional<StoredPosition>();
     case SQLITE_ROW: break;
@@ -379,7 +380,8 @@ Result<std::optional<StoredPosition>> Store::position(const JobKey& key) {
                      .at = {static_cast<std::uint64_t>(statement.number(0)),
                             static_cast<std::uint64_t>(statement.number(1))},
                      .position = static_cast<std::uint64_t>(statement.number(2)),
-                     .kept_unix_ms = static_cast<std::uint64_t>(statement.number(3))});
+                     .order = statement.text(3),
+                     .kept_unix_ms = static_cast<std::uint64_t>(statement.number(4))});
 }
 
 Status Store::forget_before(std::uint64_t unix_ms) {

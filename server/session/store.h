@@ -62,6 +62,14 @@ struct StoredCut {
   std::uint32_t phase = 0;  // index
 };
 
+// Where an operator sent a job last, and how it was cut before.
+struct StoredMove {
+  std::uint32_t number = 0;
+  StepAt from;
+  StepAt to;
+  std::vector<StoredCut> before;
+};
+
 // A job: what it was declared or first attached with, and what was done to it since.
 struct StoredJob {
   JobKey key = {};
@@ -79,6 +87,7 @@ struct StoredJob {
   StepAt start;
   std::vector<StoredPhase> phases;
   std::vector<StoredCut> cuts;
+  std::optional<StoredMove> move = {};
   std::vector<std::uint32_t> live_shards;  // that were being read when it was kept last
   std::vector<Member> done = {};           // replicas that have said good-bye
   std::uint64_t kept_unix_ms = 0;
@@ -89,6 +98,7 @@ struct StoredPosition {
   JobKey key = {};
   StepAt at;
   std::uint64_t position = 0;
+  std::string order = {};  // Phase::order_text() there
   std::uint64_t kept_unix_ms = 0;
 };
 

@@ -94,6 +94,12 @@ StoredCut cut_of(const json& value) {
           .phase = value.at("phase").get<std::uint32_t>()};
 }
 
+std::vector<StoredCut> cuts_of(const json& list) {
+  std::vector<StoredCut> cuts;
+  for (const json& cut : list) cuts.push_back(cut_of(cut));
+  return cuts;
+}
+
 StoredJob job_of(const json& value) {
   StoredJob job;
   value.at("ended").get_to(job.ended);
@@ -108,7 +114,14 @@ StoredJob job_of(const json& value) {
   if (value.contains("batch_size")) job.batch_size = value["batch_size"].get<std::uint64_t>();
   job.start = step_of(value.at("start"));
   for (const json& phase : value.at("phases")) job.phases.push_back(phase_of(phase));
-  for (const json& cut : value.at("cuts")) job.cuts.push_back(cut_of(cut));
+  job.cuts = cuts_of(value.at("cuts"));
+  if (value.contains("move")) {
+    const json& move = value["move"];
+    job.move = {.number = move.at("number").get<std::uint32_t>(),
+                .from = step_of(move.at("from")),
+                .to = step_of(move.at("to")),
+                .before = cuts_of(move.at("before"))};
+  }
   value.at("live_shards").get_to(job.live_shards);
   for (const json& done : value.value("done", json::array()))
     job.done.push_back({done.at(0).get<std::uint32_t>(), done.at(1).get<std::uint32_t>()});
@@ -120,6 +133,13 @@ json json_of(const StoredSwap& swap) {
           {"pipeline", swap.key.pipeline}, {"from", json_of(swap.from)},
           {"phase", json_of(swap.phase)},  {"vars", swap.vars},
           {"known", swap.known},           {"tuned", swap.tuned}};
+}
+
+template <typename T>
+json list_of(const std::vector<T>& values) {
+  json list = json::array();
+  for (const T& value : values) list.push_back(json_of(value));
+  return list;
 }
 
 StoredSwap swap_of(const json& value) {
@@ -155,10 +175,6 @@ Result<std::string> request_text(const std::string& pipeline, const ApplyRequest
 Result<ApplyRequest> parse_request(const std::string& text) { return parsed(text, request_of); }
 
 Result<std::string> job_text(const StoredJob& job) {
-  json phases = json::array();
-  for (const StoredPhase& phase : job.phases) phases.push_back(json_of(phase));
-  json cuts = json::array();
-  for (const StoredCut& cut : job.cuts) cuts.push_back(json_of(cut));
   json value{{"ended", job.ended},
              {"incarnation", job.incarnation},
              {"seed", job.seed},
@@ -169,26 +185,29 @@ Result<std::string> job_text(const StoredJob& job) {
              {"limits", json_of(job.limits)},
              {"vars", job.vars},
              {"start", json_of(job.start)},
-             {"phases", phases},
-             {"cuts", cuts},
+             {"phases", list_of(job.phases)},
+             {"cuts", list_of(job.cuts)},
              {"live_shards", job.live_shards}};
   for (const Member& done : job.done) value["done"].push_back({done.shard, done.replica});
   if (job.batch_size) value["batch_size"] = *job.batch_size;
+  if (job.move)
+    value["move"] = {{"number", job.move->number},
+                     {"from", json_of(job.move->from)},
+                     {"to", json_of(job.move->to)},
+                     {"before", list_of(job.move->before)}};
   return text_of(value, "job '" + job.key.job + "'");
 }
 
 Result<StoredJob> parse_job(const std::string& text) { return parsed(text, job_of); }
 
 Result<std::string> prepared_text(const StoredPrepared& prepared) {
-  json swaps = json::array();
-  for (const StoredSwap& swap : prepared.swaps) swaps.push_back(json_of(swap));
   const StoredPipeline& pipeline = prepared.pipeline;
   return text_of({{"caller", prepared.caller},
                   {"name", pipeline.name},
                   {"version", pipeline.version},
                   {"owner", pipeline.owner},
                   {"request", json_of(pipeline.request)},
-                  {"swaps", swaps}},
+                  {"swaps", list_of(prepared.swaps)}},
                  "the swap of pipeline '" + pipeline.name + "'");
 }
 

@@ -117,6 +117,17 @@ void Timeline::redeal(StepAt at, std::uint64_t position) {
   resize(at, position, num_shards());
 }
 
+void Timeline::level(StepAt at) {
+  Cut cut = cut_at(at);
+  cut.from = {at.epoch, 0};
+  cut.position = 0;
+  const auto within = [&](const Cut& known) { return known.from >= cut.from && known.from <= at; };
+  const auto first = std::find_if(cuts_.begin(), cuts_.end(), within);
+  if (first == cuts_.end()) return;
+  *first = std::move(cut);
+  cuts_.erase(std::next(first), std::find_if_not(std::next(first), cuts_.end(), within));
+}
+
 bool Timeline::gapless() const {
   for (std::size_t i = 1; i < cuts_.size(); ++i) {
     if (cuts_[i].from.step > sharding_by(i - 1, cuts_[i].from).end_step()) return false;

@@ -51,6 +51,10 @@ class Timeline {
   // lived through again. Phases are.
   void redeal(StepAt at, std::uint64_t position);
 
+  // The phase at `at` has the whole epoch up to there: which step of another deal an earlier change
+  // in it would be is of no meaning.
+  void level(StepAt at);
+
   // Whether each cut begins no later than where the one before ends: one that was resumed at a step
   // that its own batches never come to does not, and can be read from there on only.
   bool gapless() const;

@@ -133,16 +133,16 @@ def test_a_job_that_is_sought_goes_on_there_on_every_shard(
     ranks = [start_rank(daemon, **ATTACH_BY_NAME, prefetch=2) for _ in range(2)]
     first = [rank.take(6) for rank in ranks]
     daemon.ctl("job", "seek", "run", "--epoch", "0", "--step", "1")
-    for rank, before in zip(ranks, first, strict=True):
-        # What had been handed over before the word came is read first.
-        under_way = 0
+    under_way = [0, 0]
+    for number, (rank, before) in enumerate(zip(ranks, first, strict=True)):
+        # What any shard had begun before the word came is read first, by all of them.
         while (batch := rank.next())["step"] != 1:
-            assert batch["step"] == 6 + under_way
-            under_way += 1
-            assert under_way <= 2
+            assert batch["step"] == 6 + under_way[number]
+            under_way[number] += 1
         again = [batch, *rank.take(4)]
         assert [b["step"] for b in again] == [1, 2, 3, 4, 5]
         assert indices(again) == indices(before[1:])
+    assert under_way[0] == under_way[1]
 
 
 def test_a_job_cannot_be_sought_behind_an_epochs_end(daemon: Any) -> None:

@@ -292,15 +292,55 @@ def test_steps_that_are_skipped_are_skipped_on_every_shard(
     assert order == whole_epoch[:begin] + whole_epoch[begin + missing :]
 
 
-def test_a_seek_reaches_the_ranks_and_those_that_come_later(
+@pytest.mark.parametrize("killed", ["", "killed while they read up to it"])
+def test_a_seek_takes_all_ranks_elsewhere_behind_the_same_step(
+    daemon: Any, start_rank: Callable[..., Rank], whole_epoch: list[int], killed: str
+) -> None:
+    daemon.ctl("job", "create", "run", "--pipeline", "images", "--shards", "3")
+    ranks = group(start_rank, daemon, 3, prefetch=4)
+    before = [rank.take(count) for rank, count in zip(ranks, (6, 2, 4), strict=True)]
+    daemon.ctl("job", "seek", "run", "--epoch", "2", "--step", "4")
+    if killed:
+        daemon.kill()
+        daemon.start()
+    for rank, batches in zip(ranks, before, strict=True):
+        while (batch := rank.next())["epoch"] == 0:
+            batches.append(batch)
+        assert [(batch["epoch"], batch["step"]) for batch in (batch, rank.next())] == [
+            (2, 4),
+            (2, 5),
+        ]
+    order = in_order(before)
+    assert order == whole_epoch[: len(order)]
+
+
+def test_a_seek_holds_for_ranks_that_come_later(
     daemon: Any, start_rank: Callable[..., Rank]
 ) -> None:
     daemon.ctl("job", "create", "run", "--pipeline", "images", "--shards", "2")
-    first = start_rank(daemon, job="run", rank=0, world_size=2, prefetch=2)
-    first.take(3)
+    start_rank(daemon, job="run", rank=0, world_size=2, prefetch=2).take(3)
     daemon.ctl("job", "seek", "run", "--epoch", "2", "--step", "4")
-    while (batch := first.next()).get("epoch") != 2:
-        assert "end" in batch or batch["epoch"] == 0
-    assert batch["step"] == 4
     late = start_rank(daemon, job="run", rank=1, world_size=2).next()
     assert (late["epoch"], late["step"]) == (2, 4)
+
+
+def test_a_job_is_not_sought_again_before_all_of_its_ranks_are_there(
+    daemon: Any, start_rank: Callable[..., Rank]
+) -> None:
+    daemon.ctl("job", "create", "run", "--pipeline", "images", "--shards", "2")
+    ranks = group(start_rank, daemon, 2, prefetch=2)
+    for rank in ranks:
+        rank.take(3)
+    daemon.ctl("job", "seek", "run", "--epoch", "2", "--step", "4")
+    while ranks[0].next()["epoch"] == 0:
+        pass
+    for change in (("seek", "run", "--epoch", "0"), ("resize", "run", "--shards", "3")):
+        refused = daemon.ctl("job", *change, check=False)
+        assert refused.returncode == 1
+        assert "shard 1 reads on to epoch 0, step" in refused.stderr
+    while ranks[1].next()["epoch"] == 0:
+        pass
+    daemon.ctl("job", "seek", "run", "--epoch", "0")
+    for rank in ranks:
+        while rank.next()["epoch"] == 2:
+            pass

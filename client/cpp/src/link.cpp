@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <limits>
 
@@ -228,6 +229,9 @@ void Link::read_attached(std::span<const std::byte> frame) {
       case wire::TextKey::kOrderDigest: facts.order_digest = std::move(text); break;
       case wire::TextKey::kPipeline: attached_.pipeline = std::move(text); break;
       case wire::TextKey::kJob: attached_.job = std::move(text); break;
+      case wire::TextKey::kMoves:
+        std::from_chars(text.data(), text.data() + text.size(), attached_.moves);
+        break;
       default: break;
     }
   };

@@ -33,6 +33,9 @@ struct Attached {
   std::string pipeline;
   std::string job;
   std::string server;  // name and version of the daemon
+  // How often operators had sent the job elsewhere, as the daemon told last. It asks for it when
+  // this loader comes back: so it knows whether its cursor is from before.
+  std::uint32_t moves = 0;
 };
 
 // What a loader asks for when it attaches.

@@ -112,6 +112,7 @@ void Stream::apply_reset(const wire::ResetFrame& reset) {
   place_.shard = reset.shard;
   place_.num_shards = reset.num_shards;
   attached_->facts.steps_per_epoch = reset.steps_per_epoch;
+  attached_->moves = reset.moves;
 }
 
 void Stream::adopt_facts() {

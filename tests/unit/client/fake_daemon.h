@@ -138,7 +138,8 @@ class FakeService final : public delivery::DataService {
     session.seek = request.serial;
     session.ended = false;
     const bool went_back = session.swaps && session.at.epoch < swap_epoch_;
-    connection.send_reset(session.at, session.pipeline.steps, session.seek, 0, 1);
+    connection.send_reset(
+        {.to = session.at, .steps_per_epoch = session.pipeline.steps, .seek = session.seek});
     if (went_back) change_to(session, pipeline_);
     pump(session);
   }
@@ -188,7 +189,8 @@ class FakeService final : public delivery::DataService {
     for (auto& [id, session] : sessions_) {
       session.at = to;
       session.ended = false;
-      session.connection->send_reset(to, session.pipeline.steps, session.seek, 0, 1);
+      session.connection->send_reset(
+          {.to = to, .steps_per_epoch = session.pipeline.steps, .seek = session.seek});
       pump(session);
     }
   }

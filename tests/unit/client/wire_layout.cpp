@@ -110,6 +110,7 @@ int main() {
   FIELD(ResetFrame, seek);
   FIELD(ResetFrame, shard);
   FIELD(ResetFrame, num_shards);
+  FIELD(ResetFrame, moves);
   STRUCT(VersionFrame);
   FIELD(VersionFrame, items);
   FIELD(VersionFrame, steps_per_epoch);

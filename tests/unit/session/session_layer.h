@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,6 +44,8 @@ class AheadClock final : public Clock {
 struct Rank {
   UniqueFd socket;
   delivery::ConnectionPtr connection;
+  // Called for each batch that next() passes over.
+  std::function<void(const wire::BatchFrame&)> passed = nullptr;
 
   // Blocks until a frame of this kind comes; others before it are passed over.
   template <typename Frame>
@@ -54,6 +57,11 @@ struct Rank {
       if (size <= 0) return {};
       wire::FrameHeader header{};
       std::memcpy(&header, bytes.data(), sizeof header);
+      if (header.type == wire::FrameType::kBatch && type != header.type && passed) {
+        wire::BatchFrame batch{};
+        std::memcpy(&batch, bytes.data(), sizeof batch);
+        passed(batch);
+      }
       if (header.type != type) continue;
       Frame frame{};
       std::memcpy(&frame, bytes.data(), sizeof frame);
@@ -119,7 +127,7 @@ class SessionLayer : public ::testing::Test {
   Rank connect() {
     int sockets[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
-    Rank rank{.socket = UniqueFd(sockets[0]), .connection = nullptr};
+    Rank rank{.socket = UniqueFd(sockets[0]), .connection = nullptr, .passed = nullptr};
     rank.connection = std::make_shared<delivery::Connection>(
         next_id_++, UniqueFd(sockets[1]),
         delivery::Peer{.uid = self_.uid, .gid = getgid(), .pid = self_.pid}, [] {});

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "session/records.h"
 #include "tests/unit/session/session_layer.h"
@@ -32,6 +33,9 @@ struct Wish {
   std::uint32_t incarnation = 0;
   bool reconnect = false;
   std::optional<delivery::StreamPosition> cursor = {};
+  std::optional<std::uint32_t> moves = {};
+  std::optional<std::uint64_t> batch_size = {};
+  bool from_ledger = false;
 };
 
 // The session layer over a dataset of ten small files, in batches of two.
@@ -65,6 +69,9 @@ class SessionsTest : public SessionLayer {
     request.num_shards = wish.num_shards;
     request.incarnation = wish.incarnation;
     request.reconnect = wish.reconnect;
+    request.moves = wish.moves;
+    request.batch_size = wish.batch_size;
+    if (wish.from_ledger) request.start = wire::StartMode::kLedger;
     if (wish.cursor) {
       request.start = wire::StartMode::kCursor;
       request.cursor = *wish.cursor;
@@ -192,9 +199,12 @@ TEST_F(SessionsTest, DealsAnEpochOutToAllRanksWhenAResizedJobIsSoughtBack) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
   ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
   ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
-  const Rank second = attach({.job = "j", .shard = 1});
+  Rank second = attach({.job = "j", .shard = 1});
   second.attached();
   second.batch();
+  second.passed = [&](const wire::BatchFrame& batch) {
+    sessions_->release(*second.connection, batch.lease);
+  };
   ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 1}));
   const auto reset = second.next<wire::ResetFrame>(wire::FrameType::kReset);
   EXPECT_EQ(reset.position, 2U);
@@ -322,6 +332,119 @@ TEST_F(SessionsTest, MovesARankThatWasAwayWhenTheJobWasSought) {
   const wire::AttachedFrame told = back.attached();
   EXPECT_EQ(told.epoch, 3U);
   EXPECT_EQ(told.step, 1U);
+}
+
+TEST_F(SessionsTest, ReadsUpToTheStepOfASeekWithARankThatWasAwayAtThatTime) {
+  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
+  const Rank away = attach({.job = "j", .shard = 0});
+  sessions_->release(*away.connection, away.batch().lease);
+  away.batch();
+  hang_up(away);
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {3, 1}));
+  Wish wish{.job = "j",
+            .shard = 0,
+            .reconnect = true,
+            .cursor = delivery::StreamPosition{.epoch = 0, .position = 2, .step = 1},
+            .moves = 0};
+  const Rank back = attach(wish);
+  EXPECT_EQ(back.attached().step, 1U);
+  // Nothing that the first one had begun is left out: at least the step that it was handed last.
+  std::uint64_t step = 1;
+  wire::BatchFrame batch = back.batch();
+  for (; batch.epoch == 0; batch = back.batch()) {
+    EXPECT_EQ(batch.step, step++);
+    sessions_->release(*back.connection, batch.lease);
+  }
+  EXPECT_GT(step, 1U);
+  EXPECT_EQ(batch.epoch, 3U);
+  EXPECT_EQ(batch.step, 1U);
+  hang_up(back);
+  wish.moves = 1;
+  EXPECT_EQ(attach(wish).attached().epoch, 0U) << "it says that it is there by its own wish";
+}
+
+TEST_F(SessionsTest, GoesAlongWithTheLastOfTheSeeksThatARankHasMissed) {
+  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
+  const Rank away = attach({.job = "j", .shard = 0});
+  away.batch();
+  hang_up(away);
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {3, 1}));
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {7, 2}));
+  const Rank back =
+      attach({.job = "j",
+              .shard = 0,
+              .reconnect = true,
+              .cursor = delivery::StreamPosition{.epoch = 0, .position = 2, .step = 1},
+              .moves = 0});
+  EXPECT_EQ(back.attached().epoch, 7U);
+}
+
+TEST_F(SessionsTest, GoesOnWithAJobsHistoryInAnotherWorldAndWithAnotherBatchSize) {
+  const auto with_limit = [&](const std::string& kib) {
+    std::string text = yaml("p", "drop");
+    text.replace(text.find("4KiB"), 4, kib);
+    return text;
+  };
+  Wish wish{.job = "j", .shard = 0, .num_shards = 2};
+  const Rank first = attach(wish);
+  first.batch();
+  ApplyRequest request;
+  request.yaml = with_limit("8KiB");
+  request.file = "-";
+  const auto swapped = service_->swap(
+      self_, request, {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = {40, 1}}}, nullptr);
+  ASSERT_TRUE(swapped) << swapped.error().message();
+  hang_up(first);
+  apply(with_limit("16KiB"));
+  wish.num_shards = 1;
+  const auto goes_on_with = [&](delivery::StreamPosition cursor, std::uint64_t batch_size) {
+    wish.cursor = cursor;
+    wish.batch_size = batch_size;
+    const Rank rank = attach(wish);
+    const std::uint32_t version = rank.attached().pipeline_version;
+    EXPECT_EQ(rank.batch().next_position, cursor.position + batch_size);
+    hang_up(rank);
+    return version;
+  };
+  EXPECT_EQ(goes_on_with({.epoch = 40, .position = 4, .step = 1}, 3), 2U);
+  EXPECT_EQ(goes_on_with({.epoch = 39, .position = 2, .step = 1}, 3), 1U);
+  EXPECT_EQ(goes_on_with({.epoch = 50, .position = 0, .step = 0}, 2), 2U);
+  wish.cursor.reset();
+  EXPECT_EQ(attach(wish).attached().pipeline_version, 3U) << "a fresh run is another one";
+}
+
+TEST_F(SessionsTest, LeavesShardsToOtherNodesThatNobodyHasComeFor) {
+  const Rank rank = attach({.job = "j", .shard = 1, .num_shards = 2});
+  sessions_->release(*rank.connection, rank.batch().lease);
+  const auto ledger = [&] {
+    sessions_->tick();
+    std::this_thread::yield();
+    return sessions_->job(self_, "j", "")->ledger;
+  };
+  while (ledger().kept_unix_ms == 0) {
+  }
+  EXPECT_EQ(ledger().at, (StepAt{0, 0})) << "shard 0 may be on its way";
+  clock_.advance(std::chrono::seconds(61));
+  while (ledger().at != StepAt{0, 1}) {
+  }
+}
+
+TEST_F(SessionsTest, RefusesToGoOnByALedgerOfAnotherOrder) {
+  const Wish wish{.job = "j", .shard = 0, .num_shards = 1, .from_ledger = true};
+  const Rank rank = attach({.job = "j", .shard = 0, .num_shards = 1});
+  sessions_->release(*rank.connection, rank.batch().lease);
+  rank.batch();
+  stop();
+  start();
+  apply(yaml("p", "drop"));
+  const Rank again = attach(wish);
+  EXPECT_EQ(again.attached().step, 1U);
+  again.batch();
+  stop();
+  files_.file("data/another.bin", "bytes");
+  start();
+  apply(yaml("p", "drop"));
+  EXPECT_THAT(attach(wish).refusal(), HasSubstr("cannot go on where it was"));
 }
 
 TEST_F(SessionsTest, ForgetsRecordsOfEndedJobsThatAreOlderThanItRetainsThem) {

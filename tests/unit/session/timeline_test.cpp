@@ -276,5 +276,21 @@ TEST(Timeline, HasAShardThatComesBackBeginWhereItCameLast) {
   EXPECT_EQ(timeline.begin_of(7, {3, 2}, true), (StepAt{3, 2}));
 }
 
+TEST(Timeline, LevelsTheEpochThatIsGoneOnWith) {
+  const PhasePtr first = phase(100, Tail::kDrop, 5);
+  const PhasePtr second = phase(100, Tail::kDrop, 5);
+  const PhasePtr third = phase(100, Tail::kDrop, 5);
+  Timeline timeline(first, 2);
+  timeline.swap({1, 1}, second);
+  timeline.swap({3, 1}, third);
+  timeline.level({3, 2});
+  EXPECT_EQ(timeline.phase({3, 0}), third);
+  EXPECT_EQ(timeline.phase({2, 0}), second);
+  EXPECT_EQ(timeline.phase({1, 0}), first);
+  const Timeline before = timeline;
+  timeline.level({2, 1});
+  EXPECT_EQ(timeline.cuts(), before.cuts()) << "nothing changes in that epoch";
+}
+
 }  // namespace
 }  // namespace spdld::session
