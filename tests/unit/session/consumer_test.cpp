@@ -47,6 +47,7 @@ class ConsumerTest : public ::testing::Test {
 
   void TearDown() override {
     if (consumer_ != nullptr) consumer_->end(false);
+    executor_.stop();  // a worker that is done with a batch may still hold its stream
   }
 
   void start(std::uint32_t num_shards = 1, StepAt at = {}, std::uint64_t open_epochs = 100,
@@ -105,8 +106,8 @@ class ConsumerTest : public ::testing::Test {
   delivery::ArenaBudget budget_{std::uint64_t{1} << 30};
   std::shared_ptr<const engine::Plan> plan_;
   std::shared_ptr<FakeSource> source_;
-  engine::Executor executor_{engine::ExecutorOptions{.threads = 2}};
   delivery::ArenaPool arenas_{budget_, std::uint64_t{1} << 28};
+  engine::Executor executor_{engine::ExecutorOptions{.threads = 2}};
   Streams streams_{executor_, arenas_, delivery::ArenaKind::kMemfd, clock_};
   UniqueFd socket_;
   std::vector<std::uint64_t> held_;

@@ -136,7 +136,7 @@ class SessionLayer : public ::testing::Test {
   }
 
   const Caller self_{.uid = getuid(), .pid = getpid()};
-  const source::TempDir files_;
+  source::TempDir files_;
   AheadClock clock_;
   delivery::ArenaBudget budget_{std::uint64_t{1} << 30};
   delivery::ArenaPool arenas_{budget_, 0};
