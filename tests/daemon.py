@@ -23,6 +23,11 @@ def build_dir() -> pathlib.Path:
     return pathlib.Path(os.environ.get("SPDLD_BUILD_DIR", REPOSITORY / "build/release"))
 
 
+def has_failpoints() -> bool:
+    """Whether it was built to die where it is told to: server/base/failpoint.h."""
+    return b"SPDLD_FAILPOINTS: '" in (build_dir() / "bin/spdld").read_bytes()
+
+
 class Daemon:
     """One spdld process, started by start(), ended by stop() or kill(); close() removes all traces.
 

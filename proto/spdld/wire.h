@@ -52,6 +52,7 @@ enum class FrameType : std::uint32_t {
   kReset = 73,
   kBye = 74,
   kVersion = 75,
+  kStandstill = 76,
   // either way
   kBlob = 128,
 };
@@ -140,7 +141,8 @@ struct AttachFrame {
 };
 static_assert(sizeof(AttachFrame) == 88);
 
-// Something is going on that takes time; counts as a sign of life.
+// Something is going on that takes time; counts as a sign of life. As a Standstill it is none: the
+// text says what does not come on.
 struct ProgressFrame {
   FrameHeader header;
   std::uint64_t done;

@@ -44,6 +44,10 @@ bool Connection::send_progress(std::uint64_t done, std::uint64_t total, const st
   return send({.head = progress_frame(done, total, text)});
 }
 
+bool Connection::send_standstill(const std::string& text) {
+  return send({.head = standstill_frame(text)});
+}
+
 bool Connection::send_attached(const AttachReply& reply) {
   return send({.head = attached_frame(reply)});
 }

@@ -36,6 +36,7 @@ class Connection {
   std::uint32_t protocol() const { return protocol_; }   // the one agreed on
 
   bool send_progress(std::uint64_t done, std::uint64_t total, const std::string& text);
+  bool send_standstill(const std::string& text);  // what it waits for; counts as silence
   bool send_attached(const AttachReply& reply);
   bool send_arena_open(const Arena& arena);
   bool send_arena_retire(std::uint32_t arena_id);

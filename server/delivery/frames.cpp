@@ -332,6 +332,13 @@ Frame progress_frame(std::uint64_t done, std::uint64_t total, const std::string&
   return finish(frame, FrameType::kProgress, text.data(), text.size());
 }
 
+Frame standstill_frame(const std::string& full_text) {
+  const std::string_view text = cut(full_text, kMaxMessageBytes);
+  wire::ProgressFrame frame{};
+  frame.text_bytes = static_cast<std::uint32_t>(text.size());
+  return finish(frame, FrameType::kStandstill, text.data(), text.size());
+}
+
 Frame attached_frame(const AttachReply& reply) {
   Frame texts;
   append_text(texts, wire::TextKey::kOrderDigest, reply.order_digest);

@@ -87,6 +87,42 @@ void Executor::cancel(StreamId id, std::uint64_t epoch, std::uint64_t step) {
   tell(ended);
 }
 
+Executor::Headway Executor::headway(StreamId id) {
+  Headway headway;
+  std::shared_ptr<Run> run;
+  bool with_source = false;
+  std::uint64_t item = 0;
+  std::chrono::steady_clock::time_point since;
+  {
+    MutexLock lock(mutex_);
+    Lane* lane = nullptr;
+    const Stream* const stream = find(id, &lane);
+    if (stream == nullptr) return headway;
+    headway.moves = stream->moves;
+    const Task* oldest = nullptr;
+    for (const auto& task : lane->tasks) {
+      if (task->holder == Holder::kNobody) continue;
+      const bool own = task->stream == stream && task->batch == stream->batches.begin();
+      if (oldest != nullptr && (own != headway.own ? !own : task->held_since > oldest->held_since))
+        continue;
+      oldest = task.get();
+      headway.own = own;
+    }
+    if (oldest == nullptr) return headway;
+    run = lane->run;
+    since = oldest->held_since;
+    with_source = oldest->holder == Holder::kSource;
+    if (with_source) item = oldest->item;
+  }
+  const auto held =
+      std::chrono::floor<std::chrono::seconds>(std::chrono::steady_clock::now() - since);
+  const std::string for_s = " for " + std::to_string(held.count()) + " s";
+  headway.doing = with_source ? "item " + std::to_string(item) + " (" + run->source().uri(item) +
+                                    ") is being read" + for_s + "; see that its storage answers"
+                              : "stage '" + run->plan().process.name + "' has had a row" + for_s;
+  return headway;
+}
+
 void Executor::close_stream(StreamId id) {
   std::vector<Ended> ended;
   {
@@ -202,6 +238,13 @@ Executor::Task* Executor::free_task(Lane& lane) {
   return lane.free_tasks.back();
 }
 
+Executor::Work Executor::begin(Lane& lane, Task& task) {
+  ++lane.processing;
+  task.holder = Holder::kWorker;
+  task.held_since = std::chrono::steady_clock::now();
+  return {.lane = &lane, .task = &task, .turn = ++task.turn};
+}
+
 std::optional<Executor::Work> Executor::pick_from(Lane& lane) {
   const int cap = lane.run->process_concurrency();
   if (cap > 0 && lane.processing >= cap) return std::nullopt;
@@ -209,8 +252,7 @@ std::optional<Executor::Work> Executor::pick_from(Lane& lane) {
   if (!lane.ready.empty()) {
     Task* const fetched = lane.ready.front();
     lane.ready.pop_front();
-    ++lane.processing;
-    return Work{.lane = &lane, .task = fetched};
+    return begin(lane, *fetched);
   }
 
   Task* const task = free_task(lane);
@@ -240,8 +282,7 @@ std::optional<Executor::Work> Executor::pick_from(Lane& lane) {
     task->fetched = false;
     task->fetch_status = {};
     ++next->unfinished;
-    ++lane.processing;
-    return Work{.lane = &lane, .task = task};
+    return begin(lane, *task);
   }
 
   for (Stream& stream : lane.streams) {
@@ -311,6 +352,7 @@ void Executor::process(const Work& work, unsigned worker) {
     --work.lane->processing;
     if (state == RowState::kPending) {
       ++work.lane->fetching;  // the answer may have come before: the sum is right
+      if (task.turn == work.turn && task.holder == Holder::kWorker) task.holder = Holder::kSource;
     } else {
       end_row(task, state == RowState::kFailed, ended);
     }
@@ -327,6 +369,8 @@ void Executor::fetched(std::uint64_t token, Status status) {
     MutexLock lock(mutex_);
     Lane& lane = *task.lane;
     --lane.fetching;
+    task.holder = Holder::kNobody;
+    ++task.stream->moves;
     lane.run->fetched(task, std::move(status));
     if (stopping_) {
       end_row(task, true, ended);
@@ -342,6 +386,8 @@ void Executor::fetched(std::uint64_t token, Status status) {
 
 void Executor::end_row(Task& task, bool failed, std::vector<Ended>& ended) {
   const BatchIterator batch = task.batch;
+  task.holder = Holder::kNobody;
+  ++task.stream->moves;
   --batch->unfinished;
   if (failed) {
     batch->given_up = true;

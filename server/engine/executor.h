@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -55,6 +56,16 @@ class Executor final : private source::FetchSink {
   // Gives up the batches that are being made and are not before (epoch, step): their rows not yet
   // begun are dropped, and each is abandoned once the others are done.
   void cancel(StreamId stream, std::uint64_t epoch, std::uint64_t step) SPDLD_EXCLUDES(mutex_);
+  // How far a stream has come: for who waits for its batches.
+  struct Headway {
+    std::uint64_t moves = 0;  // rows that came from their source, and rows that were made
+    // What the row does that has been under way longest: of the stream's first batch, else of any
+    // of the run's. Empty: there is none.
+    std::string doing;
+    bool own = false;  // it is of the first batch
+  };
+  Headway headway(StreamId stream) SPDLD_EXCLUDES(mutex_);
+
   // No further batch. Those under way are abandoned.
   void close_stream(StreamId stream) SPDLD_EXCLUDES(mutex_);
 
@@ -82,13 +93,19 @@ class Executor final : private source::FetchSink {
     bool may_open = true;
     bool opening = false;  // a worker is inside port->open()
     bool closed = false;
+    std::uint64_t moves = 0;       // as in Headway
     std::uint64_t last_epoch = 0;  // of the batch opened last
     std::uint64_t last_step = 0;
   };
+  // Whose the row is now. Only a source's row may be looked into under the lock alone.
+  enum class Holder { kNobody, kWorker, kSource };
   struct Task : Row {
     Lane* lane = nullptr;
     Stream* stream = nullptr;
     BatchIterator batch;
+    Holder holder = Holder::kNobody;
+    std::uint64_t turn = 0;  // counts the workers that have had it
+    std::chrono::steady_clock::time_point held_since;
   };
   // A run with its streams.
   struct Lane {
@@ -105,6 +122,7 @@ class Executor final : private source::FetchSink {
   struct Work {
     Lane* lane = nullptr;
     Task* task = nullptr;      // process its row ...
+    std::uint64_t turn = 0;    // (the task's)
     Stream* stream = nullptr;  // ... or ask this one for a batch
   };
   // A batch that has come to its end, to be told to its port without the lock.
@@ -130,6 +148,7 @@ class Executor final : private source::FetchSink {
   void give_up(Lane& lane, Stream& stream, std::uint64_t epoch, std::uint64_t step,
                std::vector<Ended>& ended) SPDLD_REQUIRES(mutex_);
   Task* free_task(Lane& lane) SPDLD_REQUIRES(mutex_);
+  static Work begin(Lane& lane, Task& task);
   void remove_closed() SPDLD_REQUIRES(mutex_);
   Stream* find(StreamId id, Lane** lane) SPDLD_REQUIRES(mutex_);
   static void tell(std::vector<Ended>& ended);

@@ -566,6 +566,11 @@ bool Consumer::starves() const {
          legs_.front().stream->ready_for(holder()) == 0;
 }
 
+engine::Executor::Headway Consumer::headway() const {
+  MutexLock lock(mutex_);
+  return legs_.empty() ? engine::Executor::Headway{} : legs_.front().stream->headway();
+}
+
 Timeline Consumer::timeline() const {
   MutexLock lock(mutex_);
   return timeline_;

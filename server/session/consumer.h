@@ -113,6 +113,8 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
 
   // It could be handed a batch, and none is there.
   bool starves() const SPDLD_EXCLUDES(mutex_);
+  // Of the stream whose batches come next.
+  engine::Executor::Headway headway() const SPDLD_EXCLUDES(mutex_);
 
   // With a jump to come, of where that leads.
   struct View {

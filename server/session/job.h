@@ -32,7 +32,9 @@ struct Session {
   std::shared_ptr<Consumer> consumer;  // none while the attach is under way
   bool queued = true;                  // other attaches are before it
   bool closed = false;
-  std::uint64_t seen_tasks = 0;  // of its pipeline, at the last heartbeat
+  // At the last heartbeat: of its pipeline, and of its stream.
+  std::uint64_t seen_tasks = 0;
+  std::uint64_t seen_moves = 0;
 };
 using SessionPtr = std::shared_ptr<Session>;
 

@@ -58,7 +58,9 @@ void Sessions::heartbeat() {
   struct Waiting {
     SessionPtr session;
     std::string job;
-    bool works = false;  // rows were made for it since the last time
+    bool starves = false;
+    bool comes_on = false;  // what it waits for, since the last time
+    std::string stands_at;
   };
   std::vector<Waiting> live;
   std::vector<SessionPtr> queued;
@@ -73,8 +75,17 @@ void Sessions::heartbeat() {
       const StepAt next = session->consumer->view().next;
       const engine::Run& run = *session->job->timeline.phase(next)->run;
       const std::uint64_t tasks = run.fetch_stats().tasks() + run.process_stats().tasks();
-      live.push_back(
-          {session, session->job->key.job, std::exchange(session->seen_tasks, tasks) != tasks});
+      const bool works = std::exchange(session->seen_tasks, tasks) != tasks;
+      Waiting& waiting = live.emplace_back();
+      waiting.session = session;
+      waiting.job = session->job->key.job;
+      waiting.starves = session->consumer->starves();
+      if (!waiting.starves) continue;
+      engine::Executor::Headway headway = session->consumer->headway();
+      const bool moves = std::exchange(session->seen_moves, headway.moves) != headway.moves;
+      // Rows of other shards are made before its own, or instead of some that do not come.
+      waiting.comes_on = moves || (works && !headway.own);
+      waiting.stands_at = std::move(headway.doing);
     }
   }
   for (const SessionPtr& session : queued)
@@ -82,11 +93,15 @@ void Sessions::heartbeat() {
   for (const SessionPtr& session : applying)
     session->connection->send_progress(0, 0, "the change of the pipeline is being prepared");
   for (const Waiting& waiting : live) {
+    const std::string job = "job '" + waiting.job + "': ";
+    delivery::Connection& connection = *waiting.session->connection;
     std::string reason = waiting.session->consumer->waits_for();
-    if (reason.empty() && waiting.works && waiting.session->consumer->starves())
-      reason = "the next batch is in the making";
-    if (!reason.empty())
-      waiting.session->connection->send_progress(0, 0, "job '" + waiting.job + "': " + reason);
+    if (reason.empty() && waiting.comes_on) reason = "the next batch is in the making";
+    if (!reason.empty()) {
+      connection.send_progress(0, 0, job + reason);
+    } else if (waiting.starves && !waiting.stands_at.empty()) {
+      connection.send_standstill(job + waiting.stands_at);
+    }
   }
 }
 

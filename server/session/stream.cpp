@@ -509,6 +509,11 @@ std::uint32_t Stream::ready_for(delivery::HolderId id) const {
       ready_.begin(), ready_.end(), [&](const auto& entry) { return reader->wants(entry.first); }));
 }
 
+engine::Executor::Headway Stream::headway() const {
+  MutexLock lock(mutex_);
+  return executor_.headway(stream_);
+}
+
 // Each job decides for itself, about what it is to read; one that cannot bear the loss fails alone.
 Status Stream::may_replace(const engine::SampleFailure& failure) {
   const StepAt at{failure.epoch, failure.step};

@@ -157,7 +157,6 @@ class Ordeal:
             self.daemon.signal(signal.SIGSTOP)
             self._after(event.lasts_s, lambda: self._thaw_daemon(daemon_pid))
         else:
-            self._thaw_daemon(self.daemon.pid)
             self._swap(event)
 
     def _strike_rank(self, event: Event, rank: RankVictim) -> None:
@@ -192,6 +191,7 @@ class Ordeal:
         job = event.job
         at = self._swap_point(event)
         flipped = not self._flipped[job]
+        self._thaw_daemon(self.daemon.pid)  # who is to do so else waits for the answer here
         done = self.daemon.ctl(
             *("apply", "-f", self._pipeline_file(flipped), "--job", self._job_name(job)),
             *("--at", at, "-o", "json"),

@@ -32,8 +32,10 @@ class Event:
     failpoint: str  # for the daemon that is started next; empty: none
 
 
-# Where a daemon may die by itself, and at most at which hit.
+# Where a daemon may die by itself, and at most at which hit: all points of base/failpoint.h.
 FAILPOINTS = {
+    "delivery.arena.create": 12,
+    "delivery.arena.pages": 30,
     "delivery.arena.send": 12,
     "delivery.batch.send": 400,
     "delivery.batch.sent": 400,
@@ -42,7 +44,12 @@ FAILPOINTS = {
     "delivery.slot.committed": 400,
     "delivery.slot.loaned": 400,
     "session.keep": 3,
+    "session.swap.commit": 1,
+    "session.swap.committed": 1,
     "session.swap.told": 4,
+    "source.file.open": 800,
+    "source.file.read": 800,
+    "source.listing.write": 1,
 }
 
 
@@ -62,7 +69,8 @@ def draw(
     events = []
     for index, blow in enumerate(blows):
         point = random_.choice(sorted(FAILPOINTS))
-        hit = random_.randint(1, FAILPOINTS[point])
+        # Early hits are the likelier ones: a daemon may not live to see the late ones.
+        hit = int(FAILPOINTS[point] ** random_.random())
         events.append(
             Event(
                 at_s=max(0.0, (index + random_.uniform(0.1, 1.4)) * share),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pathlib
 import re
 
+import daemon as daemon_module
 import pytest
 from chaos import images, run
 from PIL import Image
@@ -25,6 +26,21 @@ def test_kills_of_daemon_and_ranks_lose_nothing(capsys: pytest.CaptureFixture[st
     assert "10 kill -9 of a rank" in said
     [batches] = re.findall(r"(\d+) batches", said)
     assert int(batches) > 100
+
+
+@pytest.mark.skipif(not daemon_module.has_failpoints(), reason="this build has no failpoints")
+def test_deaths_of_the_daemon_at_its_failpoints_amid_swaps_lose_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status = run.main(
+        ["--seed", SEED, "--kills", "12", "--seconds", "15", "--jobs", "2", "--ranks", "2"]
+        + ["--swaps", "6", "--failpoints"]
+    )
+    said = capsys.readouterr().out
+    print(said)
+    assert status == 0
+    [deaths] = re.findall(r"(\d+) deaths at failpoints", said)
+    assert int(deaths) > 0
 
 
 def test_one_wrong_pixel_is_found_and_told_how_to_see_again(

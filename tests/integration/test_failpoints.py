@@ -14,7 +14,7 @@ import pytest
 from integration.ranks import Rank, indices
 
 ITEMS, BATCH = 48, 2
-BUILT_IN = b"SPDLD_FAILPOINTS: '" in (daemon_module.build_dir() / "bin/spdld").read_bytes()
+BUILT_IN = daemon_module.has_failpoints()
 needs_failpoints = pytest.mark.skipif(not BUILT_IN, reason="this build has no failpoints")
 
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -158,6 +160,46 @@ def test_the_record_outlives_the_daemon(
     daemon.start()
     ranks = group(start_rank, daemon, 3, start="ledger")
     assert [rank.next()["step"] for rank in ranks] == [6, 6, 6]
+
+
+def test_a_job_is_forgotten_as_long_after_its_end_as_the_configuration_says(
+    daemon: Any,
+    pipeline: pathlib.Path,
+    start_rank: Callable[..., Rank],
+    end: Callable[..., None],
+    wait_until: Callable[..., Any],
+) -> None:
+    def ended(job: str) -> None:
+        rank = start_rank(daemon, job=job, rank=0, world_size=1)
+        rank.take(3)
+        end([rank])
+
+    def known() -> list[tuple[str]]:
+        with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as records:
+            return records.execute(
+                "SELECT job FROM jobs UNION ALL SELECT job FROM positions ORDER BY job"
+            ).fetchall()
+
+    database = daemon.state_dir / "spdld.sqlite"
+    for job in ("old", "young"):
+        ended(job)
+    daemon.stop()
+    assert known() == [("old",), ("old",), ("young",), ("young",)]
+    # As if they had ended so long ago.
+    with contextlib.closing(sqlite3.connect(database)) as records, records:
+        for job, minutes in (("old", 61), ("young", 59)):
+            for table in ("jobs", "positions"):
+                records.execute(
+                    f"UPDATE {table} SET kept_unix_ms = kept_unix_ms - ? WHERE job = ?",
+                    (minutes * 60_000, job),
+                )
+    daemon.configure(pipelines=[pipeline], settings={"job": {"retain": "1h"}})
+    daemon.start()
+    wait_until(lambda: ("old",) not in known(), "the end of the old job's record")
+    assert known() == [("young",), ("young",)]
+    refused = start_rank(daemon, job="old", start="ledger").do("next")
+    assert "nothing is known of where job 'old' was" in refused["message"]
+    assert start_rank(daemon, job="young", start="ledger").next()["step"] == 3
 
 
 def test_nothing_known_is_an_error(daemon: Any, start_rank: Callable[..., Rank]) -> None:

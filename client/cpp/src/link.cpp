@@ -159,11 +159,15 @@ std::span<const std::byte> Link::await(Waiting& waiting) {
 
 bool Link::digest(std::span<const std::byte> frame, Waiting* waiting) {
   switch (fixed_part<wire::FrameHeader>(frame)->type) {
-    case FrameType::kProgress: {
+    case FrameType::kProgress:
+    case FrameType::kStandstill: {
       const auto progress = fixed_part<wire::ProgressFrame>(frame);
-      if (progress && waiting != nullptr) {
-        waiting->progress(progress->done, progress->total,
-                          text_after<wire::ProgressFrame>(frame, progress->text_bytes));
+      if (!progress || waiting == nullptr) return true;
+      const std::string text = text_after<wire::ProgressFrame>(frame, progress->text_bytes);
+      if (progress->header.type == FrameType::kStandstill) {
+        waiting->standstill(text);
+      } else {
+        waiting->progress(progress->done, progress->total, text);
       }
       return true;
     }

@@ -33,11 +33,13 @@ Waiting::Waiting(const LoaderOptions& options, std::string what)
 bool Waiting::wait(int fd, short events, milliseconds at_most) {
   const milliseconds left = options_.timeout - since(alive_);
   if (left <= milliseconds::zero()) {
-    throw TimeoutError(
-        kDeadlineExceeded,
-        join("no sign of life from the daemon for ", options_.timeout.count(),
-             " ms while waiting for ", what_, doing_.empty() ? "" : "; its last word: " + doing_,
-             "; `spdlctl status` says what it is doing"));
+    throw TimeoutError(kDeadlineExceeded,
+                       stands_ ? join("no headway for ", options_.timeout.count(),
+                                      " ms while waiting for ", what_, ": ", doing_)
+                               : join("no sign of life from the daemon for ",
+                                      options_.timeout.count(), " ms while waiting for ", what_,
+                                      doing_.empty() ? "" : "; its last word: " + doing_,
+                                      "; `spdlctl status` says what it is doing"));
   }
   pollfd look{.fd = fd, .events = events, .revents = 0};
   const auto slice = std::clamp(std::min(left, at_most), milliseconds(0), kSlice);
@@ -64,12 +66,18 @@ void Waiting::alive() { alive_ = std::chrono::steady_clock::now(); }
 
 void Waiting::progress(std::uint64_t done, std::uint64_t total, const std::string& text) {
   alive();
+  stands_ = false;
   doing_ = text;
   if (total > 0) {
     doing_ += join(" (", done, " of ", total, ")");
   } else if (done > 0) {
     doing_ += join(" (", done, ")");
   }
+}
+
+void Waiting::standstill(const std::string& text) {
+  stands_ = true;
+  doing_ = text;
 }
 
 milliseconds Waiting::waited() const { return since(start_); }

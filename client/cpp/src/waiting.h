@@ -27,6 +27,8 @@ class Waiting {
   // A sign of life, and what the daemon said it is doing.
   void alive();
   void progress(std::uint64_t done, std::uint64_t total, const std::string& text);
+  // What it waits for does not come on, says the daemon: no sign of life.
+  void standstill(const std::string& text);
   std::chrono::milliseconds waited() const;
 
  private:
@@ -38,6 +40,7 @@ class Waiting {
   SteadyTime alive_;
   SteadyTime next_notice_;
   std::string doing_;
+  bool stands_ = false;  // says doing_
 };
 
 // Pauses between attempts to connect: from 10 ms to 1 s, doubling, each drawn from its upper half

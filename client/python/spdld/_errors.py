@@ -34,6 +34,6 @@ class LeaseError(Error):
 
 
 class TimeoutError(Error, builtins.TimeoutError):
-    """The daemon is there and has been silent for longer than ``timeout``."""
+    """The daemon is there, and silent or without anything of the next batch for ``timeout``."""
 
     code = 4

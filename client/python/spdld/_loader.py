@@ -66,7 +66,8 @@ class Loader:
         ConnectionError: no daemon, for ``timeout`` seconds (5 s at first).
         PipelineError: the daemon refuses or the pipeline failed.
         LeaseError: the caller holds all batches that it may hold, and asks for another.
-        TimeoutError: the daemon said nothing for ``timeout`` seconds.
+        TimeoutError: the daemon said nothing, or nothing of the next batch came, for ``timeout``
+            seconds.
         TypeError, ValueError: wrong arguments.
 
     Threads: one at a time; others wait for their turn. In a forked child make another one.

@@ -34,7 +34,8 @@ struct FakePipeline {
   std::string order_digest = "0rder";
   std::vector<std::string> classes = {"cat", "dog"};
   delivery::ArenaKind arena_kind = delivery::ArenaKind::kMemfd;
-  bool stalls = false;  // attaches, and then sends nothing
+  bool stalls = false;         // attaches, and then sends nothing
+  std::string stands_at = {};  // but that it waits for this
   std::uint32_t version = 3;
 };
 
@@ -110,6 +111,7 @@ class FakeService final : public delivery::DataService {
                                .job = request.job});
     open_arena(session);
     connection->send_schema(session.schema_id, pipeline_.version, layout_of(pipeline_));
+    if (!pipeline_.stands_at.empty()) connection->send_standstill(pipeline_.stands_at);
     pump(sessions_.emplace(connection->id(), std::move(session)).first->second);
   }
   void release(delivery::Connection& connection, std::uint64_t lease) override {

@@ -444,6 +444,16 @@ TEST(Loader, CountsOnlySilenceTowardsTheTimeout) {
   EXPECT_GT(asked, 0);
 }
 
+TEST(Loader, NamesWhatDoesNotComeOnAndTakesThatForNoSignOfLife) {
+  FakeDaemon daemon({.stalls = true, .stands_at = "item 3 (a/b.jpg) is being read for 2 s"});
+  auto options = options_for(daemon);
+  options.timeout = milliseconds(120);
+  Loader loader = Loader::open(options);
+  EXPECT_EQ(thrown<TimeoutError>([&] { loader.next(); }),
+            "no headway for 120 ms while waiting for step 0 of epoch 0 of 'p' (shard 0 of 1): "
+            "item 3 (a/b.jpg) is being read for 2 s");
+}
+
 TEST(Loader, LeavesAWaitThatTheCallerInterrupts) {
   FakeDaemon daemon({.stalls = true});
   auto options = options_for(daemon);

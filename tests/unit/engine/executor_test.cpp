@@ -71,6 +71,8 @@ class Consumer final : public StreamPort {
   Status may_replace(const SampleFailure& failure) override {
     MutexLock lock(mutex_);
     failures_.push_back(failure);
+    changed_.notify_all();
+    while (undecided_) changed_.wait(mutex_);
     return refusal_;
   }
   void fail(const Status& status) override {
@@ -81,6 +83,16 @@ class Consumer final : public StreamPort {
   }
 
   void refuse_substitutes(Status status) { refusal_ = std::move(status); }
+  // While undecided, a worker waits for the answer.
+  void decide(bool decided) {
+    MutexLock lock(mutex_);
+    undecided_ = !decided;
+    changed_.notify_all();
+  }
+  void wait_for_question() {
+    MutexLock lock(mutex_);
+    while (failures_.empty()) changed_.wait(mutex_);
+  }
   void give_back(std::size_t count) {
     MutexLock lock(mutex_);
     for (; count > 0 && !held_.empty(); --count) {
@@ -126,6 +138,7 @@ class Consumer final : public StreamPort {
   std::vector<std::byte*> free_ SPDLD_GUARDED_BY(mutex_);
   std::vector<std::byte*> held_ SPDLD_GUARDED_BY(mutex_);
   std::uint64_t next_ SPDLD_GUARDED_BY(mutex_) = 0;
+  bool undecided_ SPDLD_GUARDED_BY(mutex_) = false;
   std::size_t most_open_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::map<std::uint64_t, std::vector<std::string>> committed_ SPDLD_GUARDED_BY(mutex_);
   std::map<std::uint64_t, std::vector<bool>> valid_ SPDLD_GUARDED_BY(mutex_);
@@ -311,6 +324,68 @@ TEST_P(ExecutorTest, ServesTwoRunsAtOnce) {
   // The first never gives a slot back: it stalls itself alone.
   second->wait_for_batches(8);
   first->wait_for_batches(2);
+}
+
+TEST_P(ExecutorTest, TellsWhichItemAStreamWaitsForAndWhetherItComesOn) {
+  start(32);
+  source_->hold(1);
+  source_->hold(6);
+  Executor executor({.threads = GetParam()});
+  auto consumer = std::make_shared<Consumer>(*plan_, 2, 2);
+  const StreamId stream = executor.open_stream(run(), consumer);
+  source_->wait_for_readers(2);
+  // Until the worker that has asked for the last one is through with it.
+  const auto stands = [&](std::uint64_t moves) {
+    Executor::Headway headway = executor.headway(stream);
+    while (headway.moves < moves || !headway.own ||
+           headway.doing.find("being read") == std::string::npos)
+      headway = executor.headway(stream);
+    return headway;
+  };
+  const Executor::Headway before = stands(6);
+  EXPECT_THAT(before.doing, HasSubstr("item 1 (fake/1) is being read for"));
+  EXPECT_EQ(before.moves, 6U);
+  EXPECT_EQ(executor.headway(stream).moves, 6U);
+  EXPECT_EQ(source_->answer(), 2U);
+  consumer->wait_for_batches(2);
+  const Executor::Headway after = executor.headway(stream);
+  EXPECT_EQ(after.moves, 10U) << "two that came, and were made";
+  EXPECT_EQ(after.doing, "");
+  EXPECT_FALSE(after.own);
+  EXPECT_EQ(executor.headway(stream + 1).doing, "") << "there is no such stream";
+}
+
+TEST_P(ExecutorTest, TellsAStreamThatWaitsForNothingOfItsOwnWhatItsRunDoes) {
+  start(32);
+  source_->hold(1);
+  Executor executor({.threads = GetParam()});
+  auto one_run = run();
+  auto first = std::make_shared<Consumer>(*plan_, 1, 1);
+  auto second = std::make_shared<Consumer>(*plan_, 0, 1);
+  executor.open_stream(one_run, first);
+  const StreamId stream = executor.open_stream(one_run, second);
+  source_->wait_for_readers(1);
+  while (executor.headway(stream).doing.find("item 1 (fake/1)") == std::string::npos) {
+  }
+  EXPECT_FALSE(executor.headway(stream).own);
+  EXPECT_EQ(executor.headway(stream).moves, 0U);
+  EXPECT_EQ(source_->answer(), 1U);
+  first->wait_for_batches(1);
+}
+
+TEST_P(ExecutorTest, NamesTheStageThatHasTheRow) {
+  start(32);
+  source_->fail(0, Status(Code::kDataLoss, "truncated"));
+  Executor executor({.threads = GetParam()});
+  auto consumer = std::make_shared<Consumer>(*plan_, 1, 1);
+  consumer->decide(false);
+  const StreamId stream = executor.open_stream(run(), consumer);
+  consumer->wait_for_question();
+  Executor::Headway headway = executor.headway(stream);
+  EXPECT_TRUE(headway.own);
+  EXPECT_THAT(headway.doing, HasSubstr("stage '" + plan_->process.name + "' has had a row for "));
+  consumer->decide(true);
+  consumer->wait_for_batches(1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, ExecutorTest, ::testing::Values(1U, 4U));

@@ -41,7 +41,7 @@ class SPDLD_API LeaseError : public Error {
   using Error::Error;
 };
 
-// The daemon is there and has been silent for too long.
+// The daemon is there, and it has been silent, or what is waited for has not come on, for too long.
 class SPDLD_API TimeoutError : public Error {
  public:
   using Error::Error;

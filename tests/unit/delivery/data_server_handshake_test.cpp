@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delivery/data_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/delivery/data_server_fixture.h"
+#include "tests/unit/delivery/raw_client.h"
+
+namespace spdld::delivery {
+namespace {
+
+using test::bytes_of;
+using test::RawClient;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST_F(DataServerTest, SpeaksToAnOlderConsumerAsItUnderstands) {
+  start();
+  RawClient client(path_);
+  client.send(test::hello_bytes(1, 1));
+  client.expect<wire::WelcomeFrame>(wire::FrameType::kWelcome);
+  client.send(test::attach_bytes(test::attach_fixed(), {{wire::TextKey::kPipeline, "p"}}));
+  EXPECT_EQ(service_.connection()->protocol(), 1u);
+  wire::SeekFrame seek{};
+  seek.seek = 1;
+  seek.skip = 6;  // reserved there, and ignored
+  client.send(bytes_of(seek, wire::FrameType::kSeek));
+  EXPECT_THAT(service_.events(2), ElementsAre("attach", "seek 0 #1"));
+  wire::ApplyFrame apply{};
+  apply.at = wire::ApplyAt::kNow;
+  client.send(bytes_of(apply, wire::FrameType::kApply));
+  EXPECT_THAT(client.last_words(), HasSubstr("Apply frame: it takes data protocol 2"));
+  EXPECT_EQ(server_->stats().protocol_errors, 1u);
+}
+
+TEST_F(DataServerTest, TellsOlderAndNewerClientsWhichSideToUpgrade) {
+  start();
+  RawClient newer(path_);
+  newer.send(test::hello_bytes(wire::kProtocolMax + 1, wire::kProtocolMax + 3));
+  EXPECT_EQ(newer.last_words(),
+            "raw 1.0 speaks the data protocols 3 to 5, and the daemon spdld 0.1.0 speaks 1 to 2; "
+            "upgrade the daemon");
+  RawClient older(path_);
+  older.send(test::hello_bytes(0, 0));
+  EXPECT_THAT(older.last_words(), HasSubstr("upgrade the client"));
+  RawClient wide(path_);
+  wide.send(test::hello_bytes(0, 99));
+  EXPECT_EQ(wide.expect<wire::WelcomeFrame>(wire::FrameType::kWelcome).protocol, 2u);
+  RawClient old(path_);
+  old.send(test::hello_bytes(1, 1));
+  EXPECT_EQ(old.expect<wire::WelcomeFrame>(wire::FrameType::kWelcome).protocol, 1u);
+}
+
+TEST_F(DataServerTest, PutsTheYamlOfAnAttachTogether) {
+  start();
+  RawClient client(path_);
+  client.greet();
+  const std::string yaml = "pipeline: p\n";
+  for (std::size_t offset = 0; offset < yaml.size(); offset += 4) {
+    wire::BlobFrame blob{};
+    blob.kind = wire::BlobKind::kPipelineYaml;
+    blob.offset = static_cast<std::uint32_t>(offset);
+    blob.total_bytes = static_cast<std::uint32_t>(yaml.size());
+    test::Bytes frame = bytes_of(blob, wire::FrameType::kBlob);
+    for (std::size_t i = offset; i < offset + 4; ++i) frame.push_back(std::byte(yaml[i]));
+    test::set_length(frame);
+    client.send(frame);
+  }
+  wire::AttachFrame attach = test::attach_fixed();
+  attach.blob_bytes = static_cast<std::uint32_t>(yaml.size());
+  client.send(test::attach_bytes(attach, {{wire::TextKey::kPipeline, "p"}}));
+  EXPECT_EQ(service_.request().pipeline_yaml, yaml);
+}
+
+TEST_F(DataServerTest, RefusesAYamlThatDidNotComeWhole) {
+  start();
+  RawClient client(path_);
+  client.greet();
+  wire::AttachFrame attach = test::attach_fixed();
+  attach.blob_bytes = 100;
+  client.send(test::attach_bytes(attach, {{wire::TextKey::kPipeline, "p"}}));
+  EXPECT_THAT(client.last_words(), HasSubstr("100 bytes of YAML were announced, and 0 came"));
+
+  RawClient gap(path_);
+  gap.greet();
+  wire::BlobFrame blob{};
+  blob.kind = wire::BlobKind::kPipelineYaml;
+  blob.offset = 4;
+  blob.total_bytes = 8;
+  test::Bytes frame = bytes_of(blob, wire::FrameType::kBlob);
+  frame.resize(frame.size() + 4);
+  test::set_length(frame);
+  gap.send(frame);
+  EXPECT_THAT(gap.last_words(), HasSubstr("do not follow each other"));
+}
+
+TEST_F(DataServerTest, RefusesMoreThanItsLimits) {
+  start(liveness_, {.max_connections = 8, .max_connections_per_uid = 2});
+  RawClient first(path_);
+  RawClient second(path_);
+  first.greet();
+  second.greet();
+  RawClient third(path_);
+  EXPECT_THAT(third.last_words(), HasSubstr("has 2 consumers already"));
+  EXPECT_EQ(server_->stats().refused, 1u);
+  first.hang_up();
+  // The place is free once the hang-up was seen.
+  for (;;) {
+    RawClient again(path_);
+    again.send(test::hello_bytes(1, 1));
+    const auto answer = again.receive();
+    ASSERT_TRUE(answer);
+    wire::FrameHeader header;
+    std::memcpy(&header, answer->data(), sizeof header);
+    if (header.type == wire::FrameType::kWelcome) break;
+  }
+}
+
+TEST_F(DataServerTest, EndsWhoConnectsAndNeverAttaches) {
+  start(liveness_, {.hello_timeout = std::chrono::milliseconds(20)});
+  RawClient silent(path_);
+  EXPECT_THAT(silent.last_words(), HasSubstr("did not attach within 0.02 s"));
+  RawClient half(path_);
+  half.greet();
+  EXPECT_THAT(half.last_words(), HasSubstr("did not attach"));
+  EXPECT_EQ(server_->stats().hello_timeouts, 2u);
+}
+
+TEST_F(DataServerTest, LetsConsumersInOnceThereAreFileDescriptorsAgain) {
+  start();
+  RawClient client;  // has its socket
+  rlimit saved{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &saved), 0);
+  const UniqueFd next(::dup(client.fd()));  // the lowest free number is below this one or just it
+  rlimit none = saved;
+  none.rlim_cur = static_cast<rlim_t>(next.get());
+  std::vector<UniqueFd> filler;
+  for (;;) {
+    UniqueFd fd(::dup(client.fd()));
+    if (!fd || fd.get() >= next.get()) break;
+    filler.push_back(std::move(fd));
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  client.connect(path_);
+  while (server_->stats().accept_failures == 0) std::this_thread::yield();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &saved), 0);
+  client.attach();
+  EXPECT_EQ(service_.events(1).front(), "attach");
+}
+
+}  // namespace
+}  // namespace spdld::delivery
