@@ -241,7 +241,7 @@ TEST_F(HostileSwapTest, SendsWithoutEndInsteadOfAnAnswer) {
       consumer.send(bytes_of(wire::ResetFrame{}, wire::FrameType::kReset));
     }
   });
-  Loader loader = daemon.loader(milliseconds(100));
+  Loader loader = daemon.loader(milliseconds(5000));
   EXPECT_THAT(thrown<ConnectionError>([&] {
                 loader.apply({{"a", "1"}});
               }).what(),
