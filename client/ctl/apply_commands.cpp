@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/counted.h"
 #include "ctl/commands.h"
 #include "ctl/failure.h"
 #include "ctl/joint_swap.h"
@@ -36,9 +37,9 @@ std::string command_at(const Context& context, const Words& words, const Words& 
 }
 
 void print_pipeline(const v1::Pipeline& pipeline, const std::string& done, std::ostream& out) {
-  out << fmt::format("pipeline '{}' {}: {} items, {} classes, batches of {}\n",
-                     cell(pipeline.name()), done, pipeline.items(), pipeline.classes(),
-                     pipeline.batch_size());
+  out << fmt::format("pipeline '{}' {}: {}, {}, batches of {}\n", cell(pipeline.name()), done,
+                     counted(pipeline.items(), "item"),
+                     counted(pipeline.classes(), "class", "classes"), pipeline.batch_size());
   for (const v1::Tensor& tensor : pipeline.tensors())
     out << fmt::format("  {} {}\n", cell(tensor.name()), show_tensor(tensor));
 }

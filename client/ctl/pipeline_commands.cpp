@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/counted.h"
 #include "ctl/commands.h"
 #include "ctl/image_grid.h"
 #include "ctl/listing.h"
@@ -100,9 +101,10 @@ void add_preview(CLI::App& app, const Context& context) {
     if (!png->empty()) {
       const Grid grid = make_grid(preview);
       write_png(grid.picture, *png);
-      context.out << fmt::format("{}: tensor '{}', {} rows in {} columns, {}\n", *png,
-                                 cell(grid.tensor), preview.header.indices_size(), grid.columns,
-                                 grid.scale);
+      context.out << fmt::format(
+          "{}: tensor '{}', {} in {}, {}\n", *png, cell(grid.tensor),
+          counted(static_cast<std::uint64_t>(preview.header.indices_size()), "row"),
+          counted(grid.columns, "column"), grid.scale);
     }
     rows_table(preview).print(context.out);
   });

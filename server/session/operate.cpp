@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What operators do to jobs and sessions: the part of Sessions behind SessionService.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/log.h"
 #include "session/sessions.h"
 
@@ -19,7 +22,7 @@ Status check_weight(double weight) {
   constexpr double kMaxWeight = 1000;
   if (weight >= 1 / kMaxWeight && weight <= kMaxWeight) return {};
   return Status(Code::kInvalidArgument,
-                "a weight of " + std::to_string(weight) + " is not between 0.001 and 1000");
+                fmt::format("a weight of {:g} is not between 0.001 and 1000", weight));
 }
 
 }  // namespace
@@ -264,10 +267,10 @@ Result<JobView> Sessions::resize_job(const Caller& caller, std::string_view name
   if (num_shards == job->timeline.num_shards()) return job->view();
   for (const Timeline::Cut& cut : job->timeline.cuts()) {
     if (Timeline(cut.phase, num_shards).steps_per_epoch({}) > 0) continue;
-    return error(Code::kFailedPrecondition,
-                 std::to_string(cut.phase->items) + " items make no step of " +
-                     std::to_string(num_shards) + " shards with batches of " +
-                     std::to_string(cut.phase->batch));
+    return error(Code::kFailedPrecondition, counted(cut.phase->items, "item") +
+                                                " make no step of " + counted(num_shards, "shard") +
+                                                " with batches of " +
+                                                std::to_string(cut.phase->batch));
   }
   return deal_anew(job, num_shards, 0);
 }

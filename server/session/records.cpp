@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "session/sessions.h"
@@ -129,9 +130,9 @@ Result<JobPtr> Sessions::make_job(JobKey key, Timeline timeline, std::uint64_t s
   for (const Timeline::Cut& cut : job->timeline.cuts()) {
     if (job->timeline.steps_per_epoch(cut.from) > 0) continue;
     return error(Code::kFailedPrecondition,
-                 "pipeline '" + job->key.pipeline + "' has " + std::to_string(cut.phase->items) +
-                     " items, and " + std::to_string(job->timeline.num_shards()) +
-                     " shard(s) with batches of " + std::to_string(cut.phase->batch) +
+                 "pipeline '" + job->key.pipeline + "' has " + counted(cut.phase->items, "item") +
+                     ", and " + counted(job->timeline.num_shards(), "shard") + " with batches of " +
+                     std::to_string(cut.phase->batch) +
                      " make no single step of them: lower the batch size or the number of shards, "
                      "or set 'batch: {last: pad}'");
   }

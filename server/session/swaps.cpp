@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <random>
 
+#include "base/counted.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "session/records.h"
@@ -76,8 +77,8 @@ Result<Swap> Swaps::carry_out(const Planned& planned, std::string note, const st
         kept.with_context("pipeline '" + pipeline.name() + "' and its jobs stay as they are"));
   }
   sessions_.commit_swaps(planned.swaps);
-  spdlog::info("pipeline '{}' version {} applied by uid {}, {} job(s) change to it",
-               pipeline.name(), pipeline.version, planned.caller, planned.swaps.size());
+  spdlog::info("pipeline '{}' version {} applied by uid {}, for new jobs and {}", pipeline.name(),
+               pipeline.version, planned.caller, counted(planned.swaps.size(), "running job"));
   return outcome(planned);
 }
 

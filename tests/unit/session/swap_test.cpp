@@ -398,6 +398,15 @@ TEST_F(SwapTest, LeavesTheJobAsItIsWhenThereIsNoRoomForBoth) {
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
 }
 
+TEST_F(SwapTest, NamesAWeightThatNoJobCanHaveInFewDigits) {
+  declare();
+  LimitChange heavy;
+  heavy.weight = 1e300;
+  const auto refused = service_->limit_job(self_, "j", "", heavy);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message(), "a weight of 1e+300 is not between 0.001 and 1000");
+}
+
 TEST_F(SwapTest, LeavesEverythingAsItIsWhenNothingCanBeWritten) {
   const Rank rank = attach();
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
