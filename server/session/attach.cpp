@@ -132,7 +132,8 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
         session->connection, streams_);
     SPDLD_TRY(consumer->connect());
     if (job.pending) {
-      if (Status ready = consumer->prepare_swap(job.pending->from, job.pending->phase);
+      if (Status ready =
+              consumer->prepare_swap(job.pending->from, job.pending->phase, job.pending->planned);
           !ready.ok()) {
         consumer->end(false);
         return ready;
@@ -383,7 +384,9 @@ Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& requ
       const auto found = vars.find(name);
       return found == vars.end() || found->second == value;
     };
-    if (phases(has)) continue;
+    // An operator's value stands in for the job's own, which its ranks may go on to give.
+    const auto own = job.vars.find(name);
+    if (phases(has) || (own != job.vars.end() && own->second == value)) continue;
     return Status(Code::kFailedPrecondition, "job '" + job.key.job + "' runs with " + name + "=" +
                                                  job.phase().pipeline->plan->spec.vars.at(name) +
                                                  ", and this consumer wants " + name + "=" + value +

@@ -90,10 +90,12 @@ StoredPhase stored_phase(const Phase& phase) {
   return {.version = pipeline.version,
           .owner = pipeline.owner,
           .request = pipeline.request,
-          .batch_size = phase.batch};
+          .batch_size = phase.batch,
+          .overrides = phase.overrides};
 }
 
-Result<PhasePtr> Sessions::make_phase(const PipelinePtr& pipeline, std::uint64_t seed) const {
+Result<PhasePtr> Sessions::make_phase(const PipelinePtr& pipeline, std::uint64_t seed,
+                                      std::set<std::string> overrides) const {
   const engine::Plan& plan = *pipeline->plan;
   const std::uint64_t items = pipeline->source->size();
   SPDLD_ASSIGN(std::shared_ptr<engine::SampleCache> cache, deps_.catalogue.open_cache(*pipeline));
@@ -104,6 +106,7 @@ Result<PhasePtr> Sessions::make_phase(const PipelinePtr& pipeline, std::uint64_t
   phase->content = pipeline->work_digest;
   phase->seed = seed;
   phase->pipeline = pipeline;
+  phase->overrides = std::move(overrides);
   phase->run = std::make_shared<engine::Run>(
       pipeline->plan, pipeline->source, source::Sampler(items, plan.spec.shuffle, seed), seed,
       deps_.executor.threads(), engine::RunLimits{}, deps_.clock, std::move(cache));
@@ -154,7 +157,7 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored) {
     SPDLD_ASSIGN(
         const PipelinePtr pipeline,
         deps_.catalogue.rebuild(kept.owner, kept.request, kept.version, kept.batch_size, nullptr));
-    SPDLD_ASSIGN(PhasePtr phase, make_phase(pipeline, stored.seed));
+    SPDLD_ASSIGN(PhasePtr phase, make_phase(pipeline, stored.seed, kept.overrides));
     phases.push_back(std::move(phase));
   }
   SPDLD_ASSIGN(Timeline timeline, timeline_of(stored.cuts, phases));

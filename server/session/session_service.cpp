@@ -284,8 +284,8 @@ Result<JobView> SessionService::limit_job(const Caller& caller, std::string_view
   return sessions_.limit_job(caller, job, pipeline, change);
 }
 
-Status SessionService::delete_job(const Caller& caller, std::string_view job,
-                                  std::string_view pipeline) {
+Result<DeletedJob> SessionService::delete_job(const Caller& caller, std::string_view job,
+                                              std::string_view pipeline) {
   return sessions_.delete_job(caller, job, pipeline);
 }
 
