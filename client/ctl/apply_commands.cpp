@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "base/counted.h"
 #include "ctl/commands.h"
 #include "ctl/failure.h"
 #include "ctl/joint_swap.h"
@@ -36,26 +38,40 @@ std::string command_at(const Context& context, const Words& words, const Words& 
 }
 
 void print_pipeline(const v1::Pipeline& pipeline, const std::string& done, std::ostream& out) {
-  out << fmt::format("pipeline '{}' {}: {} items, {} classes, batches of {}\n",
-                     cell(pipeline.name()), done, pipeline.items(), pipeline.classes(),
-                     pipeline.batch_size());
+  out << fmt::format("pipeline '{}' {}: {}, {}, batches of {}\n", cell(pipeline.name()), done,
+                     counted(pipeline.items(), "item"),
+                     counted(pipeline.classes(), "class", "classes"), pipeline.batch_size());
   for (const v1::Tensor& tensor : pipeline.tensors())
     out << fmt::format("  {} {}\n", cell(tensor.name()), show_tensor(tensor));
 }
 
-void print_job_swap(const v1::JobSwap& job, std::ostream& out) {
+// `version`: what was applied.
+void print_job_swap(const v1::JobSwap& job, std::uint32_t version, std::ostream& out) {
   if (job.tuned()) {
     out << fmt::format("job '{}' runs version {}: changed at once, only live values differ\n",
                        cell(job.job()), job.version());
+  } else if (job.runs()) {
+    out << fmt::format(
+        "job '{}' runs version {} already, since {}{}\n", cell(job.job()), job.version(),
+        show_place(job.from()),
+        job.version() == version ? "" : fmt::format("; version {} is the same for it", version));
   } else {
     out << fmt::format("job '{}' changes to version {} at {}\n", cell(job.job()), job.version(),
                        show_place(job.from()));
   }
+  for (const v1::PlannedChange& change : job.replaces())
+    out << fmt::format("  replaces the change to version {} that was to come at {}\n",
+                       change.version(), show_place(change.from()));
+  for (const v1::Override& given : job.overrides())
+    out << fmt::format("job '{}' said {}={}; it runs with {}={} from {} on\n", cell(job.job()),
+                       cell(given.name()), cell(given.own()), cell(given.name()),
+                       cell(given.given()), show_place(job.from()));
 }
 
 void print_swap(const v1::SwapResult& result, const std::string& done, const Context& context) {
   print_pipeline(result.pipeline(), done, context.out);
-  for (const v1::JobSwap& job : result.jobs()) print_job_swap(job, context.out);
+  for (const v1::JobSwap& job : result.jobs())
+    print_job_swap(job, result.pipeline().version(), context.out);
   if (result.jobs().empty()) {
     context.out << fmt::format("no job runs it: version {} is what new ones get\n",
                                result.pipeline().version());
@@ -68,7 +84,17 @@ std::uint32_t last_version(const v1::Job& job) {
                               : job.phases(job.phases_size() - 1).pipeline_version();
 }
 
-// Says which jobs go on with another version than the current one, and what would change them.
+// The versions whose content the current one has.
+std::set<std::uint32_t> same_versions(const v1::HistoryResponse& history,
+                                      const v1::Pipeline& current) {
+  std::set<std::uint32_t> same = {current.version()};
+  for (const v1::Revision& revision : history.revisions()) {
+    if (revision.content_digest() == current.content_digest()) same.insert(revision.version());
+  }
+  return same;
+}
+
+// Says which jobs go on with other content than the current one's, and what would change them.
 // `words` are the command that would, without what says which and when.
 void print_who_stays(Daemon& daemon, const v1::Pipeline& pipeline, const Words& words,
                      const Context& context) {
@@ -78,8 +104,14 @@ void print_who_stays(Daemon& daemon, const v1::Pipeline& pipeline, const Words& 
   int all = 0;
   try {
     const v1::ListJobsResponse found = daemon.jobs();
+    std::set<std::uint32_t> same = {pipeline.version()};
+    const auto stays = [&](const v1::Job& job) {
+      return job.pipeline() == pipeline.name() && !same.contains(last_version(job));
+    };
+    if (std::any_of(found.jobs().begin(), found.jobs().end(), stays))
+      same = same_versions(daemon.history(pipeline.name()), pipeline);
     for (const v1::Job& job : found.jobs()) {
-      if (job.pipeline() != pipeline.name() || last_version(job) == pipeline.version()) continue;
+      if (!stays(job)) continue;
       ++stay[last_version(job)];
       ++all;
       last = job.job();
@@ -210,8 +242,8 @@ void add_rollback(CLI::App& app, const Context& context) {
   command->add_option("PIPELINE", *name, "which")->required();
   command
       ->add_option("--to", *to,
-                   "its version, as 'get pipelines PIPELINE --history' shows it; default: the "
-                   "one before the current")
+                   "its version, as 'get pipelines PIPELINE --history' shows it; default: one "
+                   "further back than what is applied, each time")
       ->check(whole_number(1));
   command->callback(
       [&context, name, to, swaps = add_swap_options(*command), output = add_output(*command)] {

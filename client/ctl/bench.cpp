@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/counted.h"
 #include "ctl/consume.h"
 #include "ctl/failure.h"
 #include "ctl/interrupt.h"
@@ -31,7 +32,9 @@ std::string machine() {
   }
   utsname kernel{};
   ::uname(&kernel);
-  return fmt::format("{}, {} cpus, Linux {}", cpu, ::sysconf(_SC_NPROCESSORS_ONLN), kernel.release);
+  return fmt::format("{}, {}, Linux {}", cpu,
+                     counted(static_cast<std::uint64_t>(::sysconf(_SC_NPROCESSORS_ONLN)), "cpu"),
+                     kernel.release);
 }
 
 struct Percentiles {
@@ -89,9 +92,9 @@ void bench_handoff(const HandoffOptions& options, std::ostream& out) {
   const std::chrono::duration<double> took = Clock::now() - begun;
   loader.close();
   if (all_us.empty()) {
-    throw Failure(kFailed, fmt::format("the job gave {} batches, all of which were spent on the "
-                                       "warm-up of {}: nothing was measured",
-                                       seen, options.warm_up));
+    throw Failure(kFailed, fmt::format("the job gave {}, all spent on the warm-up of {}: nothing "
+                                       "was measured",
+                                       counted(seen, "batch", "batches"), options.warm_up));
   }
 
   const double rate = static_cast<double>(all_us.size()) / took.count();
@@ -106,12 +109,12 @@ void bench_handoff(const HandoffOptions& options, std::ostream& out) {
         << '\n';
     return;
   }
-  out << fmt::format("{} batches, {:.0f} batches/s (released at once, not read)\n", all_us.size(),
-                     rate);
+  out << fmt::format("{}, {:.0f} batches/s (released at once, not read)\n",
+                     counted(all_us.size(), "batch", "batches"), rate);
   out << fmt::format("next()           p50 {:.2f} us, p99 {:.2f} us\n", all.p50_us, all.p99_us);
   out << fmt::format(
-      "next(), ready    p50 {:.2f} us, p99 {:.2f} us, of {} calls ({:.0f} %)\n", ready.p50_us,
-      ready.p99_us, ready_us.size(),
+      "next(), ready    p50 {:.2f} us, p99 {:.2f} us, of {} ({:.0f} %)\n", ready.p50_us,
+      ready.p99_us, counted(ready_us.size(), "call"),
       100.0 * static_cast<double>(ready_us.size()) / static_cast<double>(all_us.size()));
   out << fmt::format("on {}\n", machine());
 }

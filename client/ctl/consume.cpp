@@ -7,6 +7,7 @@
 #include <cstring>
 #include <deque>
 
+#include "base/counted.h"
 #include "ctl/cursor_text.h"
 #include "ctl/digest.h"
 #include "ctl/interrupt.h"
@@ -67,16 +68,18 @@ void print_summary(const Totals& totals, const Loader& loader, std::chrono::dura
                    bool interrupted, std::ostream& out) {
   const double seconds = took.count() > 0 ? took.count() : 1e-9;
   const LoaderStats stats = loader.stats();
-  out << fmt::format("{} batches, {} rows, {} in {:.2f} s{}\n", totals.batches, totals.rows,
-                     show_bytes(totals.bytes), took.count(), interrupted ? " (interrupted)" : "");
+  out << fmt::format("{}, {}, {} in {:.2f} s{}\n", counted(totals.batches, "batch", "batches"),
+                     counted(totals.rows, "row"), show_bytes(totals.bytes), took.count(),
+                     interrupted ? " (interrupted)" : "");
   out << fmt::format(
       "{:.1f} batches/s, {:.1f} rows/s, {}/s\n", static_cast<double>(totals.batches) / seconds,
       static_cast<double>(totals.rows) / seconds,
       show_bytes(static_cast<std::uint64_t>(static_cast<double>(totals.bytes) / seconds)));
-  out << fmt::format("shard {} of {}, {} whole epochs, {} rows not valid\n", loader.shard(),
-                     loader.num_shards(), totals.epochs, totals.invalid_rows);
-  out << fmt::format("waited {} times, {:.2f} s in all; {} reconnects\n", stats.waits,
-                     std::chrono::duration<double>(stats.waited).count(), stats.reconnects);
+  out << fmt::format("shard {} of {}, {}, {} not valid\n", loader.shard(), loader.num_shards(),
+                     counted(totals.epochs, "whole epoch"), counted(totals.invalid_rows, "row"));
+  out << fmt::format("waited {}, {:.2f} s in all; {}\n", counted(stats.waits, "time"),
+                     std::chrono::duration<double>(stats.waited).count(),
+                     counted(stats.reconnects, "reconnect"));
 }
 
 }  // namespace

@@ -315,8 +315,8 @@ v1::Job Daemon::resize(const v1::JobKey& key, std::uint32_t num_shards) {
   return ask(*stubs_->jobs, &v1::Jobs::Stub::Resize, request, timeout_, runtime_dir_);
 }
 
-void Daemon::delete_job(const v1::JobKey& key) {
-  ask(*stubs_->jobs, &v1::Jobs::Stub::Delete, key, timeout_, runtime_dir_);
+v1::DeleteJobResponse Daemon::delete_job(const v1::JobKey& key) {
+  return ask(*stubs_->jobs, &v1::Jobs::Stub::Delete, key, timeout_, runtime_dir_);
 }
 
 v1::ListSessionsResponse Daemon::sessions() {

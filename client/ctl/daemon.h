@@ -61,7 +61,7 @@ class Daemon {
   v1::Job skip(const v1::JobKey& key, std::uint64_t steps);
   v1::Job limit(const v1::LimitRequest& request);
   v1::Job resize(const v1::JobKey& key, std::uint32_t num_shards);
-  void delete_job(const v1::JobKey& key);
+  v1::DeleteJobResponse delete_job(const v1::JobKey& key);
 
   v1::ListSessionsResponse sessions();
   void evict(std::uint64_t session, const std::string& reason);

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/counted.h"
 #include "ctl/failure.h"
 #include "ctl/listing.h"
 
@@ -174,9 +175,10 @@ Grid make_grid(const Preview& preview) {
   const auto count = static_cast<std::uint32_t>(preview.header.indices_size());
   const std::size_t values = shape->values();
   if (count == 0 || data.size() != values * value_bytes(tensor.dtype()) * count) {
-    throw Failure(kFailed, fmt::format("the daemon sent {} bytes for {} rows of {}, which does not "
+    throw Failure(kFailed, fmt::format("the daemon sent {} for {} of {}, which does not "
                                        "fit",
-                                       data.size(), count, show_tensor(tensor)));
+                                       counted(data.size(), "byte"), counted(count, "row"),
+                                       show_tensor(tensor)));
   }
 
   Grid grid;

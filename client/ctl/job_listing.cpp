@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "ctl/listing.h"
 
 namespace spdld::ctl {
@@ -57,7 +58,7 @@ std::string show_epochs(const v1::Job& job) {
 
 std::string show_limits(const v1::Limits& limits) {
   std::string shown = fmt::format("weight {:g}", limits.weight());
-  if (limits.has_cpus()) shown += fmt::format(", {} CPU workers at most", limits.cpus());
+  if (limits.has_cpus()) shown += fmt::format(", {} at most", counted(limits.cpus(), "CPU worker"));
   if (limits.has_arena_bytes())
     shown += fmt::format(", arenas of {} at most", show_bytes(limits.arena_bytes()));
   return shown;
@@ -71,23 +72,26 @@ std::string show_saving(const v1::Job& job) {
   std::string shown = fmt::format("{} of CPU ({:.0f} %)", show_seconds(job.saved_cpu_s()), share);
   const char* before = ": ";
   if (job.shared_rows() > 0)
-    shown += fmt::format("{}{} rows had been made by other jobs", std::exchange(before, ", "),
-                         job.shared_rows());
+    shown += fmt::format("{}{} had been made by other jobs", std::exchange(before, ", "),
+                         counted(job.shared_rows(), "row"));
   if (job.cache_hits() > 0)
-    shown += fmt::format("{}{} rows were made from the sample cache", before, job.cache_hits());
+    shown += fmt::format("{}{} made from the sample cache", before,
+                         counted(job.cache_hits(), "row was", "rows were"));
   return shown;
 }
 
 void print_facts(const v1::Job& job, std::ostream& out) {
   out << fmt::format("owner      {}; {}\n", job.owner(),
                      job.declared() ? "declared" : "made by its first rank");
-  out << fmt::format("epochs     {}; of {} steps, {} items, seed {}\n", show_epochs(job),
-                     job.steps_per_epoch(), job.items(), job.seed());
-  out << fmt::format("batches    {} rows on each of {} shards{}\n", job.batch_size(),
-                     job.num_shards(),
-                     job.replicas() > 1 ? fmt::format(" with {} replicas", job.replicas()) : "");
-  out << fmt::format("replaced   {} items after data errors, of {} that may be\n", job.replaced(),
-                     job.replace_budget());
+  out << fmt::format("epochs     {}; of {}, {}, seed {}\n", show_epochs(job),
+                     counted(job.steps_per_epoch(), "step"), counted(job.items(), "item"),
+                     job.seed());
+  out << fmt::format(
+      "batches    {} on {}{}\n", counted(job.batch_size(), "row"),
+      job.num_shards() == 1 ? "1 shard" : fmt::format("each of {} shards", job.num_shards()),
+      job.replicas() > 1 ? fmt::format(" with {} replicas", job.replicas()) : "");
+  out << fmt::format("replaced   {} after data errors, of {} that may be\n",
+                     counted(job.replaced(), "item"), job.replace_budget());
   out << fmt::format("limits     {}\n", show_limits(job.limits()));
   out << fmt::format("used       {} of CPU, arenas of {}\n", show_seconds(job.cpu_s()),
                      show_bytes(job.arena_bytes()));

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
+
 namespace spdld::ctl {
 namespace {
 
@@ -133,9 +135,10 @@ void print_status(const v1::Daemon& daemon, const std::string& address, std::ost
                      show_bytes(daemon.arena_budget()), share, cell(daemon.arena_kind()));
   if (!daemon.arena_note().empty())
     out << fmt::format("           {}\n", cell(daemon.arena_note()));
-  out << fmt::format("serving    {} pipelines, {} jobs, {} sessions\n", daemon.pipelines(),
-                     daemon.jobs(), daemon.sessions());
-  out << fmt::format("delivered  {} batches, {} rows\n", daemon.batches(), daemon.rows());
+  out << fmt::format("serving    {}, {}, {}\n", counted(daemon.pipelines(), "pipeline"),
+                     counted(daemon.jobs(), "job"), counted(daemon.sessions(), "session"));
+  out << fmt::format("delivered  {}, {}\n", counted(daemon.batches(), "batch", "batches"),
+                     counted(daemon.rows(), "row"));
   for (const std::string& warning : daemon.warnings())
     out << fmt::format("warning    {}\n", cell(warning));
 }

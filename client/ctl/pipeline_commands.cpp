@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/counted.h"
 #include "ctl/commands.h"
 #include "ctl/image_grid.h"
 #include "ctl/listing.h"
@@ -25,13 +26,16 @@ void add_delete(CLI::App& app, const Context& context) {
     context.connect().delete_pipeline(*name);
     context.out << fmt::format("pipeline '{}' deleted\n", *name);
   });
-  CLI::App* job = command->add_subcommand("job", "ends its sessions, too");
+  CLI::App* job =
+      command->add_subcommand("job", "ends its sessions, too; one that has ended is forgotten");
   const auto key = std::make_shared<v1::JobKey>();
   job->add_option("NAME", *key->mutable_job(), "of the job")->required();
   job->add_option("--pipeline", *key->mutable_pipeline(), "that the job runs");
   job->callback([&context, key] {
-    context.connect().delete_job(*key);
-    context.out << fmt::format("job '{}' deleted\n", key->job());
+    const bool had_ended = context.connect().delete_job(*key).had_ended();
+    context.out << fmt::format(
+        "job '{}' {}\n", key->job(),
+        had_ended ? "had ended: what was kept of it is forgotten" : "deleted");
   });
 }
 
@@ -100,9 +104,10 @@ void add_preview(CLI::App& app, const Context& context) {
     if (!png->empty()) {
       const Grid grid = make_grid(preview);
       write_png(grid.picture, *png);
-      context.out << fmt::format("{}: tensor '{}', {} rows in {} columns, {}\n", *png,
-                                 cell(grid.tensor), preview.header.indices_size(), grid.columns,
-                                 grid.scale);
+      context.out << fmt::format(
+          "{}: tensor '{}', {} in {}, {}\n", *png, cell(grid.tensor),
+          counted(static_cast<std::uint64_t>(preview.header.indices_size()), "row"),
+          counted(grid.columns, "column"), grid.scale);
     }
     rows_table(preview).print(context.out);
   });

@@ -207,6 +207,18 @@ void fill(v1::SwapResult* message, const session::SwapView& view) {
     out->set_version(job.version);
     fill(out->mutable_from(), job.from);
     out->set_tuned(job.tuned);
+    out->set_runs(job.runs);
+    for (const session::PlannedChange& change : job.replaces) {
+      v1::PlannedChange* replaced = out->add_replaces();
+      replaced->set_version(change.version);
+      fill(replaced->mutable_from(), change.from);
+    }
+    for (const session::Override& given : job.overrides) {
+      v1::Override* override = out->add_overrides();
+      override->set_name(utf8(given.name));
+      override->set_own(utf8(given.own));
+      override->set_given(utf8(given.given));
+    }
   }
   message->set_token(view.token);
   message->set_hold_ms(view.hold_ms);

@@ -87,9 +87,12 @@ class Jobs final : public v1::Jobs::Service {
   }
 
   grpc::Status Delete(grpc::ServerContext* context, const v1::JobKey* key,
-                      v1::DeleteJobResponse*) override {
-    return serve(environment_, context, [&](const session::Caller& caller) {
-      return environment_.service.delete_job(caller, key->job(), key->pipeline());
+                      v1::DeleteJobResponse* response) override {
+    return serve(environment_, context, [&](const session::Caller& caller) -> Status {
+      SPDLD_ASSIGN(const auto deleted,
+                   environment_.service.delete_job(caller, key->job(), key->pipeline()));
+      response->set_had_ended(deleted.had_ended);
+      return Status();
     });
   }
 

@@ -5,6 +5,7 @@
 
 #include <iterator>
 
+#include "base/counted.h"
 #include "source/sharding.h"
 
 namespace spdld::engine {
@@ -53,14 +54,15 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
   std::string text;
   auto out = std::back_inserter(text);
   fmt::format_to(out, "pipeline {}\n", plan.spec.name);
-  fmt::format_to(out, "source   {} items", context.items);
-  if (context.classes > 0) fmt::format_to(out, ", {} classes", context.classes);
+  fmt::format_to(out, "source   {}", counted(context.items, "item"));
+  if (context.classes > 0)
+    fmt::format_to(out, ", {}", counted(context.classes, "class", "classes"));
   fmt::format_to(out, "; order: {}\n", order_text(plan.spec.shuffle));
 
   const auto stage = [&](int number, const StagePlan& planned, const char* pool) {
     fmt::format_to(out, "  task {}: {}   [{}, {}]\n", number, planned.name, pool,
                    planned.concurrency > 0 ? fmt::format("at most {} at once", planned.concurrency)
-                                           : fmt::format("{} workers", context.cpu_threads));
+                                           : counted(context.cpu_threads, "worker"));
   };
   stage(1, plan.fetch, "I/O pool; page-cached files on the CPU worker");
   stage(2, plan.process, "CPU pool, one sample on one core");
@@ -68,7 +70,7 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
   if (plan.spec.cache && context.cache)
     fmt::format_to(out, "cache    {}\n", cache_text(*plan.spec.cache, *context.cache));
 
-  fmt::format_to(out, "batch    {} rows, {} in its slot\n", plan.layout.rows(),
+  fmt::format_to(out, "batch    {}, {} in its slot\n", counted(plan.layout.rows(), "row"),
                  bytes_text(plan.layout.slot_bytes()));
   for (const TensorSpec& tensor : plan.tensors) {
     if (tensor.kind == FieldKind::kDense) {
@@ -82,8 +84,8 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
   const source::Sharding epoch(context.items, plan.spec.batch.last,
                                {.num_shards = context.num_shards,
                                 .batch = static_cast<std::uint64_t>(plan.spec.batch.size)});
-  fmt::format_to(out, "epoch    {} steps on {} shard{}\n", epoch.end_step(), context.num_shards,
-                 context.num_shards == 1 ? "" : "s");
+  fmt::format_to(out, "epoch    {} on {}\n", counted(epoch.end_step(), "step"),
+                 counted(context.num_shards, "shard"));
   const std::uint64_t needed = context.arena_bytes * context.num_shards;
   fmt::format_to(out, "slots    {} for each consumer: {} credits and {} being filled\n",
                  plan.slots_for(context.credits), context.credits,

@@ -20,6 +20,7 @@ Result<PlannedSwap> Sessions::apply_vars(const SessionPtr& session,
                                          const delivery::ApplyWish& wish) {
   JobPtr job;
   PipelinePtr base;
+  SwapVars vars{.own = wish.vars, .overrides = {}};
   {
     MutexLock lock(mutex_);
     job = session->job;
@@ -30,6 +31,9 @@ Result<PlannedSwap> Sessions::apply_vars(const SessionPtr& session,
   {
     MutexLock lock(mutex_);
     base = job->timeline.last_phase()->pipeline;
+    vars.own.insert(job->vars.begin(), job->vars.end());
+    vars.overrides = job->timeline.last_phase()->overrides;
+    for (const auto& [name, value] : wish.vars) vars.overrides.erase(name);
   }
   SwapRequest request{.job = job->key.job,
                       .at = {.kind = SwapAt::Kind::kNow, .step = {wish.epoch, wish.step}},
@@ -39,7 +43,8 @@ Result<PlannedSwap> Sessions::apply_vars(const SessionPtr& session,
   const auto progress = [&](std::uint64_t items, const std::string& what) {
     return session->connection->send_progress(items, 0, what);
   };
-  SPDLD_ASSIGN(PlannedSwap swap, plan_swap(job, base, wish.vars, request, progress));
+  SPDLD_ASSIGN(PlannedSwap swap, plan_swap(job, base, vars, request, progress));
+  swap.by_consumer = true;
   std::vector<PlannedSwap> swaps{std::move(swap)};
   SPDLD_TRY(prepare_swaps(swaps, request.at));
   MutexLock writing(records_);

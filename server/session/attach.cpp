@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/log.h"
 #include "session/records.h"
 #include "session/sessions.h"
@@ -131,7 +132,8 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
         session->connection, streams_);
     SPDLD_TRY(consumer->connect());
     if (job.pending) {
-      if (Status ready = consumer->prepare_swap(job.pending->from, job.pending->phase);
+      if (Status ready =
+              consumer->prepare_swap(job.pending->from, job.pending->phase, job.pending->planned);
           !ready.ok()) {
         consumer->end(false);
         return ready;
@@ -347,9 +349,9 @@ Status Sessions::check_shard(const Job& job, const delivery::AttachRequest& requ
   const std::uint32_t num_shards = job.timeline.num_shards();
   if (!request.shard || *request.shard < num_shards) return {};
   return Status(Code::kInvalidArgument,
-                "job '" + job.key.job + "' has " + std::to_string(num_shards) + " shards, 0 to " +
-                    std::to_string(num_shards - 1) + "; there is no shard " +
-                    std::to_string(*request.shard));
+                "job '" + job.key.job + "' has " + counted(num_shards, "shard") +
+                    (num_shards == 1 ? ", 0" : ", 0 to " + std::to_string(num_shards - 1)) +
+                    "; there is no shard " + std::to_string(*request.shard));
 }
 
 Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& request) {
@@ -382,7 +384,9 @@ Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& requ
       const auto found = vars.find(name);
       return found == vars.end() || found->second == value;
     };
-    if (phases(has)) continue;
+    // An operator's value stands in for the job's own, which its ranks may go on to give.
+    const auto own = job.vars.find(name);
+    if (phases(has) || (own != job.vars.end() && own->second == value)) continue;
     return Status(Code::kFailedPrecondition, "job '" + job.key.job + "' runs with " + name + "=" +
                                                  job.phase().pipeline->plan->spec.vars.at(name) +
                                                  ", and this consumer wants " + name + "=" + value +
@@ -401,8 +405,8 @@ Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
     while (member.shard < num_shards && job->members.contains(member)) ++member.shard;
     if (member.shard == num_shards)
       return Status(Code::kResourceExhausted,
-                    "job '" + job->key.job + "' has " + std::to_string(num_shards) +
-                        " shards, and each has its consumer: resize the job, or let one detach");
+                    "job '" + job->key.job + "' has " + counted(num_shards, "shard") +
+                        ", and each has its consumer: resize the job, or let one detach");
   }
   if (const auto held = job->members.find(member); held != job->members.end()) {
     const delivery::Connection& holder = *held->second->connection;

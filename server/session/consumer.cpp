@@ -333,7 +333,10 @@ Status Consumer::go_to(StepAt to, Timeline timeline) {
   }
   if (replicas_ > 1) streams_.dismiss(job_, {shard_, replica_});
   announce();
-  if (pending) SPDLD_TRY(make_pending(pending->from, pending->phase));
+  if (pending) {
+    pending->legs.clear();
+    SPDLD_TRY(make_pending(std::move(*pending)));
+  }
   take_up_leg();
   pump();
   return {};
@@ -419,12 +422,13 @@ Status Consumer::resize(StepAt from, std::uint64_t position, std::uint32_t num_s
   return {};
 }
 
-// What comes from `from` on is made ready beside what there is, and nothing there is goes beyond.
-Status Consumer::make_pending(StepAt from, const PhasePtr& phase) {
+// What it brings is made ready beside what there is, and nothing there is goes beyond its first
+// step.
+Status Consumer::make_pending(Pending pending) {
   Timeline timeline = timeline_;
-  timeline.swap(from, phase);
+  timeline.swap(pending.from, pending.phase, pending.planned);
+  const StepAt from = pending.first();
   const StepAt at = timeline.settled(to_send_);
-  Pending pending{.from = from, .phase = phase, .legs = {}};
   auto before = legs_.end();
   while (before != legs_.begin() && std::prev(before)->from >= from) --before;
   const std::shared_ptr<Stream> after =
@@ -435,18 +439,19 @@ Status Consumer::make_pending(StepAt from, const PhasePtr& phase) {
   return {};
 }
 
-Status Consumer::prepare_swap(StepAt from, const PhasePtr& phase) {
+Status Consumer::prepare_swap(StepAt from, const PhasePtr& phase, std::optional<StepAt> planned) {
   MutexLock lock(mutex_);
-  return ended_ ? Status() : make_pending(from, phase);
+  if (ended_) return {};
+  return make_pending({.from = from, .phase = phase, .planned = planned, .legs = {}});
 }
 
 void Consumer::commit_swap() {
   MutexLock lock(mutex_);
   if (!pending_) return;
   Pending pending = std::move(*std::exchange(pending_, std::nullopt));
-  job_timeline_.swap(pending.from, pending.phase);
-  timeline_.swap(pending.from, pending.phase);
-  (void)cut_legs(pending.from);
+  job_timeline_.swap(pending.from, pending.phase, pending.planned);
+  timeline_.swap(pending.from, pending.phase, pending.planned);
+  (void)cut_legs(pending.first());
   legs_.insert(legs_.end(), pending.legs.begin(), pending.legs.end());
   if (!legs_.empty() && legs_.front().from <= to_send_) take_up_leg();
   pump();
@@ -465,7 +470,7 @@ Status Consumer::abort_swap() {
   const Pending pending = std::move(*std::exchange(pending_, std::nullopt));
   leave(pending.legs);
   if (ended_) return {};
-  SPDLD_TRY(retime(pending.from));
+  SPDLD_TRY(retime(pending.first()));
   pump();
   return {};
 }
@@ -476,7 +481,7 @@ void Consumer::displaced() {
   if (ended_ || legs_.empty() || legs_.front().stream->replicas() > 1) return;
   const StepAt from = timeline_.settled(to_send_);
   StepAt until = timeline_.next_phase(from).value_or(kNever);
-  if (pending_) until = std::min(until, pending_->from);
+  if (pending_) until = std::min(until, pending_->first());
   if (jump_) until = std::min(until, jump_->from);
   if (legs_.size() > 1) until = std::min(until, legs_[1].from);
   if (from >= until) return;  // it is through with it
@@ -554,7 +559,7 @@ std::string Consumer::waits_for() const {
     return "epoch " + std::to_string(to_send_.epoch) +
            " has not been opened yet: 'spdlctl job advance' does it";
   }
-  if (pending_ && to_send_ >= pending_->from)
+  if (pending_ && to_send_ >= pending_->first())
     return "another version of the pipeline begins here, and its apply has been prepared but not "
            "committed yet";
   return legs_.empty() ? std::string() : legs_.front().stream->waits_for(holder());

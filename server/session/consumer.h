@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -94,8 +95,10 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   void jump(Jump jump) SPDLD_EXCLUDES(mutex_);
   bool jumps() const SPDLD_EXCLUDES(mutex_);  // and is not there yet
   // While held: makes ready for another phase from `from` on, which no frontier is behind, and lets
-  // nothing be made from there on until commit_swap() or abort_swap().
-  Status prepare_swap(StepAt from, const PhasePtr& phase) SPDLD_EXCLUDES(mutex_);
+  // nothing be made from there on until commit_swap() or abort_swap(). One that was to come at
+  // `planned`, earlier, is put off: then nothing is made from there on.
+  Status prepare_swap(StepAt from, const PhasePtr& phase,
+                      std::optional<StepAt> planned = std::nullopt) SPDLD_EXCLUDES(mutex_);
   void commit_swap() SPDLD_EXCLUDES(mutex_);
   // The same work has another name from now on: what it reads goes on as it is.
   void rename(const PhasePtr& phase, const PhasePtr& name) SPDLD_EXCLUDES(mutex_);
@@ -149,11 +152,15 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
     std::uint64_t turn = 0;
     std::shared_ptr<SlotPool> pool;
   };
-  // A swap that is prepared: what the way is from `from` on if it is committed.
+  // A swap that is prepared: what the way is from first() on if it is committed.
   struct Pending {
     StepAt from;
     PhasePtr phase;
+    std::optional<StepAt> planned;
     std::vector<Leg> legs;
+
+    // The first step that it changes.
+    StepAt first() const { return planned ? std::min(*planned, from) : from; }
   };
 
   void pump() SPDLD_REQUIRES(mutex_);
@@ -182,7 +189,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // consumer has ended.
   bool accept(const std::vector<engine::SampleFailure>& replaced) SPDLD_REQUIRES(mutex_);
   StreamWish wish(const Timeline& timeline, StepAt from, StepAt until) const SPDLD_REQUIRES(mutex_);
-  Status make_pending(StepAt from, const PhasePtr& phase) SPDLD_REQUIRES(mutex_);
+  Status make_pending(Pending pending) SPDLD_REQUIRES(mutex_);
   std::vector<std::shared_ptr<SlotPool>> pools() const SPDLD_REQUIRES(mutex_);
 
   const std::uint32_t shard_;

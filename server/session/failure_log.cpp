@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "base/counted.h"
+
 namespace spdld::session {
 
 Status FailureLog::admit(const engine::SampleFailure& failure, bool& is_new) {
@@ -14,8 +16,9 @@ Status FailureLog::admit(const engine::SampleFailure& failure, bool& is_new) {
   if (replaced_.size() >= budget_)
     return Status(Code::kDataLoss,
                   "item " + std::to_string(failure.item) + " (" + failure.uri +
-                      "): " + failure.status.message() + "; " + std::to_string(replaced_.size()) +
-                      " items were replaced already, which is all that on_error.budget allows: "
+                      "): " + failure.status.message() + "; " +
+                      counted(replaced_.size(), "item was", "items were") +
+                      " replaced already, which is all that on_error.budget allows: "
                       "look at 'spdlctl get failures', mend the data or raise the budget");
   replaced_.insert(failure.item);
   return {};

@@ -93,7 +93,8 @@ class Job final : public FailureJudge {
   std::uint64_t open_epochs = kNoEnd;
   std::uint64_t max_epochs = 0;
   JobLimits limits;
-  // What its consumers say instead of the pipeline's text.
+  // What its consumers say instead of the pipeline's text. What an operator says for the job is its
+  // phases'.
   std::map<std::string, std::string> vars;
   std::optional<std::uint64_t> batch_size;
   StepAt start;
@@ -120,6 +121,7 @@ class Job final : public FailureJudge {
   struct Pending {
     StepAt from;
     PhasePtr phase;
+    std::optional<StepAt> planned = std::nullopt;  // where it was to come, if that is earlier
   };
   std::optional<Pending> pending;
   // Where an operator sent it last. Consumers read as before up to `from`, and go on at `to`.

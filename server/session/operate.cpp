@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What operators do to jobs and sessions: the part of Sessions behind SessionService.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/log.h"
 #include "session/sessions.h"
 
@@ -19,7 +22,7 @@ Status check_weight(double weight) {
   constexpr double kMaxWeight = 1000;
   if (weight >= 1 / kMaxWeight && weight <= kMaxWeight) return {};
   return Status(Code::kInvalidArgument,
-                "a weight of " + std::to_string(weight) + " is not between 0.001 and 1000");
+                fmt::format("a weight of {:g} is not between 0.001 and 1000", weight));
 }
 
 }  // namespace
@@ -264,10 +267,10 @@ Result<JobView> Sessions::resize_job(const Caller& caller, std::string_view name
   if (num_shards == job->timeline.num_shards()) return job->view();
   for (const Timeline::Cut& cut : job->timeline.cuts()) {
     if (Timeline(cut.phase, num_shards).steps_per_epoch({}) > 0) continue;
-    return error(Code::kFailedPrecondition,
-                 std::to_string(cut.phase->items) + " items make no step of " +
-                     std::to_string(num_shards) + " shards with batches of " +
-                     std::to_string(cut.phase->batch));
+    return error(Code::kFailedPrecondition, counted(cut.phase->items, "item") +
+                                                " make no step of " + counted(num_shards, "shard") +
+                                                " with batches of " +
+                                                std::to_string(cut.phase->batch));
   }
   return deal_anew(job, num_shards, 0);
 }
@@ -300,8 +303,39 @@ Result<JobView> Sessions::limit_job(const Caller& caller, std::string_view name,
   return job->view();
 }
 
-Status Sessions::delete_job(const Caller& caller, std::string_view name,
-                            std::string_view pipeline) {
+Result<bool> Sessions::forget_job(const Caller& caller, std::string_view name,
+                                  std::string_view pipeline) {
+  SPDLD_ASSIGN(std::vector<JobKey> keys, deps_.store.jobs_named(std::string(name)));
+  for (const StoredPosition& ended : ended_positions_) {
+    if (ended.key.job == name) keys.push_back(ended.key);
+  }
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  std::erase_if(keys, [&](const JobKey& key) {
+    return (!pipeline.empty() && key.pipeline != pipeline) ||
+           (key.uid != caller.uid && !deps_.catalogue.is_admin(caller.uid));
+  });
+  // One's own job wins over another's of the same name.
+  const auto own = std::partition(keys.begin(), keys.end(),
+                                  [&](const JobKey& key) { return key.uid == caller.uid; });
+  if (own - keys.begin() == 1) keys.erase(own, keys.end());
+  if (keys.empty()) return false;
+  if (keys.size() > 1) {
+    std::string names;
+    for (const JobKey& key : keys)
+      names +=
+          (names.empty() ? "'" : ", '") + key.pipeline + "' (uid " + std::to_string(key.uid) + ")";
+    return error(Code::kInvalidArgument, "job '" + std::string(name) +
+                                             "' has ended, and ran on several pipelines: " + names +
+                                             "; say which with --pipeline");
+  }
+  SPDLD_TRY(deps_.store.remove_job(keys.front()));
+  forget_ended(keys.front());
+  return true;
+}
+
+Result<DeletedJob> Sessions::delete_job(const Caller& caller, std::string_view name,
+                                        std::string_view pipeline) {
   MutexLock writing(records_);
   MutexLock lock(mutex_);
   for (auto rests = broken_.begin(); rests != broken_.end(); ++rests) {
@@ -311,9 +345,15 @@ Status Sessions::delete_job(const Caller& caller, std::string_view name,
       continue;
     SPDLD_TRY(deps_.store.remove_job(key));
     broken_.erase(rests);
-    return {};
+    return DeletedJob{};
   }
-  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name, pipeline));
+  const auto found = find_job(caller, name, pipeline);
+  if (!found && found.error().code() == Code::kNotFound) {
+    SPDLD_ASSIGN(const bool forgotten, forget_job(caller, name, pipeline));
+    if (forgotten) return DeletedJob{.had_ended = true};
+  }
+  if (!found) return tl::unexpected<Status>(found.error());
+  const JobPtr& job = *found;
   if (!job->is_private) SPDLD_TRY(deps_.store.remove_job(job->key));
   for (const auto& [member, session] : job->members)
     session->connection->bye(
@@ -322,7 +362,7 @@ Status Sessions::delete_job(const Caller& caller, std::string_view name,
   job->members.clear();
   streams_.forget(job->tag);
   jobs_.erase(job->key);
-  return {};
+  return DeletedJob{};
 }
 
 Status Sessions::evict(const Caller& caller, std::uint64_t id, const std::string& reason) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "engine/run.h"
@@ -21,6 +22,8 @@ struct Phase {
   std::string content;
   std::uint64_t seed = 0;
   PipelinePtr pipeline;
+  // Variables that an operator gave for this job: its own values of them do not count meanwhile.
+  std::set<std::string> overrides;
   std::shared_ptr<engine::Run> run;
 
   bool same_content(const Phase& other) const {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "session/sessions.h"
@@ -89,10 +90,12 @@ StoredPhase stored_phase(const Phase& phase) {
   return {.version = pipeline.version,
           .owner = pipeline.owner,
           .request = pipeline.request,
-          .batch_size = phase.batch};
+          .batch_size = phase.batch,
+          .overrides = phase.overrides};
 }
 
-Result<PhasePtr> Sessions::make_phase(const PipelinePtr& pipeline, std::uint64_t seed) const {
+Result<PhasePtr> Sessions::make_phase(const PipelinePtr& pipeline, std::uint64_t seed,
+                                      std::set<std::string> overrides) const {
   const engine::Plan& plan = *pipeline->plan;
   const std::uint64_t items = pipeline->source->size();
   SPDLD_ASSIGN(std::shared_ptr<engine::SampleCache> cache, deps_.catalogue.open_cache(*pipeline));
@@ -103,6 +106,7 @@ Result<PhasePtr> Sessions::make_phase(const PipelinePtr& pipeline, std::uint64_t
   phase->content = pipeline->work_digest;
   phase->seed = seed;
   phase->pipeline = pipeline;
+  phase->overrides = std::move(overrides);
   phase->run = std::make_shared<engine::Run>(
       pipeline->plan, pipeline->source, source::Sampler(items, plan.spec.shuffle, seed), seed,
       deps_.executor.threads(), engine::RunLimits{}, deps_.clock, std::move(cache));
@@ -129,9 +133,9 @@ Result<JobPtr> Sessions::make_job(JobKey key, Timeline timeline, std::uint64_t s
   for (const Timeline::Cut& cut : job->timeline.cuts()) {
     if (job->timeline.steps_per_epoch(cut.from) > 0) continue;
     return error(Code::kFailedPrecondition,
-                 "pipeline '" + job->key.pipeline + "' has " + std::to_string(cut.phase->items) +
-                     " items, and " + std::to_string(job->timeline.num_shards()) +
-                     " shard(s) with batches of " + std::to_string(cut.phase->batch) +
+                 "pipeline '" + job->key.pipeline + "' has " + counted(cut.phase->items, "item") +
+                     ", and " + counted(job->timeline.num_shards(), "shard") + " with batches of " +
+                     std::to_string(cut.phase->batch) +
                      " make no single step of them: lower the batch size or the number of shards, "
                      "or set 'batch: {last: pad}'");
   }
@@ -153,7 +157,7 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored) {
     SPDLD_ASSIGN(
         const PipelinePtr pipeline,
         deps_.catalogue.rebuild(kept.owner, kept.request, kept.version, kept.batch_size, nullptr));
-    SPDLD_ASSIGN(PhasePtr phase, make_phase(pipeline, stored.seed));
+    SPDLD_ASSIGN(PhasePtr phase, make_phase(pipeline, stored.seed, kept.overrides));
     phases.push_back(std::move(phase));
   }
   SPDLD_ASSIGN(Timeline timeline, timeline_of(stored.cuts, phases));

@@ -44,7 +44,8 @@ class Service {
   // The versions of a pipeline, oldest first.
   virtual Result<std::vector<RevisionView>> history(const Caller& caller,
                                                     std::string_view pipeline) = 0;
-  // Applies an earlier version again, as a new one. Without `version`: the one before the current.
+  // Applies an earlier version again, as a new one. Without `version`: what was current before what
+  // is current now was applied, so that one after the other goes further back.
   // With `jobs`, these change to it as by swap().
   virtual Result<SwapView> rollback(const Caller& caller, std::string_view pipeline,
                                     std::optional<std::uint32_t> version,
@@ -87,8 +88,9 @@ class Service {
   // Re-shards: from the next step that no shard has begun, the rest of the epoch is dealt out anew.
   virtual Result<JobView> resize_job(const Caller& caller, std::string_view job,
                                      std::string_view pipeline, std::uint32_t num_shards) = 0;
-  virtual Status delete_job(const Caller& caller, std::string_view job,
-                            std::string_view pipeline) = 0;
+  // One that has ended is forgotten: start="ledger" does not find it any more.
+  virtual Result<DeletedJob> delete_job(const Caller& caller, std::string_view job,
+                                        std::string_view pipeline) = 0;
 
   virtual std::vector<SessionView> sessions(const Caller& caller) = 0;
   virtual Status evict(const Caller& caller, std::uint64_t session, const std::string& reason) = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/log.h"
 #include "engine/explain.h"
 #include "session/preview.h"
@@ -231,9 +232,9 @@ Status SessionService::delete_pipeline(const Caller& caller, std::string_view na
   std::uint32_t jobs = 0;
   for (const auto& [version, running] : sessions_.jobs_on(key)) jobs += running;
   if (jobs > 0)
-    return Status(Code::kFailedPrecondition, "pipeline '" + key + "' is run by " +
-                                                 std::to_string(jobs) +
-                                                 " job(s): delete them or let them end first");
+    return Status(Code::kFailedPrecondition,
+                  "pipeline '" + key + "' is run by " + counted(jobs, "job") + ": delete " +
+                      (jobs == 1 ? "it or let it" : "them or let them") + " end first");
   const PipelinePtr removed = catalogue_.find(key);
   SPDLD_TRY(catalogue_.remove(caller.uid, key));
   Status forgotten = sessions_.deps().store.remove_pipeline(key);
@@ -283,8 +284,8 @@ Result<JobView> SessionService::limit_job(const Caller& caller, std::string_view
   return sessions_.limit_job(caller, job, pipeline, change);
 }
 
-Status SessionService::delete_job(const Caller& caller, std::string_view job,
-                                  std::string_view pipeline) {
+Result<DeletedJob> SessionService::delete_job(const Caller& caller, std::string_view job,
+                                              std::string_view pipeline) {
   return sessions_.delete_job(caller, job, pipeline);
 }
 

@@ -73,7 +73,8 @@ class SessionService final : public Service {
                             const LimitChange& change) override;
   Result<JobView> resize_job(const Caller& caller, std::string_view job, std::string_view pipeline,
                              std::uint32_t num_shards) override;
-  Status delete_job(const Caller& caller, std::string_view job, std::string_view pipeline) override;
+  Result<DeletedJob> delete_job(const Caller& caller, std::string_view job,
+                                std::string_view pipeline) override;
 
   std::vector<SessionView> sessions(const Caller& caller) override;
   Status evict(const Caller& caller, std::uint64_t session, const std::string& reason) override;

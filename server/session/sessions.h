@@ -44,11 +44,21 @@ struct PlannedSwap {
   JobPtr job;
   PhasePtr phase;                                // what it is to run
   std::map<std::string, std::string> vars = {};  // that its consumers have given by then
-  bool known = false;  // it runs that already, or will: nothing is to be done
-  bool tuned = false;  // nothing differs but what may be tuned at once
-  StepAt from = {};    // once it is prepared
+  bool known = false;                        // it runs that already, or will: nothing is to be done
+  bool tuned = false;                        // nothing differs but what may be tuned at once
+  bool runs = false;                         // known, and begun
+  StepAt from = {};                          // once it is prepared
+  std::optional<StepAt> planned = {};        // where it was to come, if that is earlier
+  std::vector<PlannedChange> replaces = {};  // what was to come from then on
+  bool by_consumer = false;                  // who asks has no command line
   bool allow_schema_change = false;
   PhasePtr base = nullptr;  // what it ran, or was to run, last when this was planned
+};
+
+// The variables that a job is to run with.
+struct SwapVars {
+  std::map<std::string, std::string> own;  // that its consumers have given
+  std::set<std::string> overrides;         // of which those count that the pipeline has
 };
 
 // The jobs and who is attached to them. Answers consumers on the dispatcher's thread; what may
@@ -105,8 +115,8 @@ class Sessions final : public delivery::DataService {
                              std::uint64_t steps) SPDLD_EXCLUDES(mutex_);
   Result<JobView> limit_job(const Caller& caller, std::string_view job, std::string_view pipeline,
                             const LimitChange& change) SPDLD_EXCLUDES(mutex_);
-  Status delete_job(const Caller& caller, std::string_view job, std::string_view pipeline)
-      SPDLD_EXCLUDES(mutex_);
+  Result<DeletedJob> delete_job(const Caller& caller, std::string_view job,
+                                std::string_view pipeline) SPDLD_EXCLUDES(mutex_);
   std::vector<SessionView> sessions(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
   Status evict(const Caller& caller, std::uint64_t session, const std::string& reason)
       SPDLD_EXCLUDES(mutex_);
@@ -190,7 +200,8 @@ class Sessions final : public delivery::DataService {
                      const std::optional<StoredPosition>& ledger) SPDLD_REQUIRES(mutex_);
 
   // Jobs and what is kept of them: records.cpp.
-  Result<PhasePtr> make_phase(const PipelinePtr& pipeline, std::uint64_t seed) const;
+  Result<PhasePtr> make_phase(const PipelinePtr& pipeline, std::uint64_t seed,
+                              std::set<std::string> overrides = {}) const;
   Result<JobPtr> make_job(JobKey key, Timeline timeline, std::uint64_t seed, bool is_private);
   Result<JobPtr> make_job(JobKey key, const PipelinePtr& pipeline, std::uint64_t seed,
                           std::uint32_t num_shards, bool is_private);
@@ -209,6 +220,9 @@ class Sessions final : public delivery::DataService {
   void forget_ended(const JobKey& key) SPDLD_REQUIRES(mutex_, records_);
 
   // Operating: operate.cpp, swap.cpp.
+  // What an ended job left behind; nothing is done if there is no such job.
+  Result<bool> forget_job(const Caller& caller, std::string_view job, std::string_view pipeline)
+      SPDLD_REQUIRES(mutex_, records_);
   Result<JobPtr> find_job(const Caller& caller, std::string_view job,
                           std::string_view pipeline) const SPDLD_REQUIRES(mutex_);
   // Nothing of the job is begun until go_on(). The first step that no shard has begun; the job's
@@ -219,14 +233,15 @@ class Sessions final : public delivery::DataService {
   Result<JobView> deal_anew(const JobPtr& job, std::uint32_t num_shards, std::uint64_t skip)
       SPDLD_REQUIRES(mutex_, records_);
   // The step that is meant, whether or not the job can change there.
-  static Result<StepAt> asked_step(const Job& job, const SwapAt& at, StepAt frontier);
-  static Status check_feeds_all(const Job& job);
-  static Status check_swap(const PlannedSwap& swap, StepAt from, StepAt frontier);
+  static Result<StepAt> asked_step(const Job& job, const Timeline& timeline, const SwapAt& at,
+                                   StepAt frontier);
+  static Status check_feeds_all(const PlannedSwap& swap);
+  // `timeline`: what the job runs without it.
+  static Status check_swap(const PlannedSwap& swap, const Timeline& timeline, StepAt frontier);
   static Status place_swap(PlannedSwap& swap, const SwapAt& at, StepAt frontier);
   Result<PlannedSwap> plan_swap(const JobPtr& job, const PipelinePtr& pipeline,
-                                const std::map<std::string, std::string>& more_vars,
-                                const SwapRequest& request, const Catalogue::Progress& progress)
-      SPDLD_EXCLUDES(mutex_);
+                                const SwapVars& vars, const SwapRequest& request,
+                                const Catalogue::Progress& progress) SPDLD_EXCLUDES(mutex_);
   bool runs(const JobPtr& job) const SPDLD_REQUIRES(mutex_);  // nobody deleted or replaced it
   Status prepare_swap(PlannedSwap& swap, const SwapAt& at) SPDLD_REQUIRES(mutex_);
   void abort_swap(const PlannedSwap& swap) SPDLD_REQUIRES(mutex_);

@@ -271,13 +271,31 @@ Status Store::put_jobs(const std::vector<StoredJob>& jobs) {
 
 Status Store::remove_job(const JobKey& key) {
   MutexLock lock(mutex_);
+  SPDLD_TRY(begin());
+  Status removed;
   for (const char* sql : {"DELETE FROM jobs WHERE uid = ? AND job = ? AND pipeline = ?",
                           "DELETE FROM positions WHERE uid = ? AND job = ? AND pipeline = ?",
                           "DELETE FROM replaced WHERE uid = ? AND job = ? AND pipeline = ?"}) {
     Statement statement(db_, sql);
-    if (statement.bind(key).step() != SQLITE_DONE) return failure("written");
+    if (removed.ok() && statement.bind(key).step() != SQLITE_DONE) removed = failure("written");
   }
-  return {};
+  return finish(std::move(removed));
+}
+
+Result<std::vector<JobKey>> Store::jobs_named(const std::string& job) {
+  MutexLock lock(mutex_);
+  Statement statement(db_,
+                      "SELECT uid, job, pipeline FROM jobs WHERE job = ?1 UNION SELECT uid, job, "
+                      "pipeline FROM positions WHERE job = ?1");
+  statement.bind(job);
+  std::vector<JobKey> found;
+  int state = statement.step();
+  for (; state == SQLITE_ROW; state = statement.step())
+    found.push_back({.uid = static_cast<uid_t>(statement.number(0)),
+                     .job = statement.text(1),
+                     .pipeline = statement.text(2)});
+  if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));
+  return found;
 }
 
 Result<std::optional<StoredJob>> Store::job(const JobKey& key) {
@@ -389,7 +407,9 @@ Status Store::forget_before(std::uint64_t unix_ms) {
   SPDLD_TRY(begin());
   const auto write = [&]() SPDLD_REQUIRES(mutex_) -> Status {
     for (const char* sql :
-         {"DELETE FROM jobs WHERE declared = 0 AND kept_unix_ms < ?",
+         {"DELETE FROM replaced WHERE (uid, job, pipeline) IN (SELECT uid, job, pipeline FROM jobs "
+          "WHERE declared = 0 AND kept_unix_ms < ?)",
+          "DELETE FROM jobs WHERE declared = 0 AND kept_unix_ms < ?",
           "DELETE FROM positions WHERE kept_unix_ms < ? AND (uid, job, pipeline) NOT IN (SELECT "
           "uid, job, pipeline FROM jobs)"}) {
       Statement statement(db_, sql);

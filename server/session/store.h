@@ -53,6 +53,7 @@ struct StoredPhase {
   uid_t owner = 0;  // of the pipeline
   ApplyRequest request = {};
   std::optional<std::uint64_t> batch_size;  // other than the text's
+  std::set<std::string> overrides = {};     // variables that are not the job's own
 };
 
 struct StoredCut {
@@ -110,6 +111,9 @@ struct StoredSwap {
   std::map<std::string, std::string> vars = {};
   bool known = false;
   bool tuned = false;
+  bool runs = false;
+  std::optional<StepAt> planned = std::nullopt;
+  std::vector<PlannedChange> replaces = {};
 };
 
 // A swap in two steps, between them; `committed`, behind them.
@@ -160,7 +164,10 @@ class Store {
   Status put_positions(const std::vector<StoredPosition>& positions);
   Status remove_position(const JobKey& key);
   Result<std::optional<StoredPosition>> position(const JobKey& key);
-  // What is known of undeclared jobs that were kept last before `unix_ms`.
+  // Of whom anything is kept, by name.
+  Result<std::vector<JobKey>> jobs_named(const std::string& job);
+  // What is known of undeclared jobs that were kept last before `unix_ms`, with what was replaced
+  // in them.
   Status forget_before(std::uint64_t unix_ms);
 
   // With the records of its jobs, without which it could not be brought back.

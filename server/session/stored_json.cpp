@@ -53,6 +53,7 @@ json json_of(const StoredPhase& phase) {
   json value{
       {"version", phase.version}, {"owner", phase.owner}, {"request", json_of(phase.request)}};
   if (phase.batch_size) value["batch_size"] = *phase.batch_size;
+  if (!phase.overrides.empty()) value["overrides"] = phase.overrides;
   return value;
 }
 
@@ -62,6 +63,7 @@ StoredPhase phase_of(const json& value) {
   value.at("owner").get_to(phase.owner);
   phase.request = request_of(value.at("request"));
   if (value.contains("batch_size")) phase.batch_size = value["batch_size"].get<std::uint64_t>();
+  phase.overrides = value.value("overrides", std::set<std::string>());
   return phase;
 }
 
@@ -129,10 +131,14 @@ StoredJob job_of(const json& value) {
 }
 
 json json_of(const StoredSwap& swap) {
-  return {{"uid", swap.key.uid},           {"job", swap.key.job},
-          {"pipeline", swap.key.pipeline}, {"from", json_of(swap.from)},
-          {"phase", json_of(swap.phase)},  {"vars", swap.vars},
-          {"known", swap.known},           {"tuned", swap.tuned}};
+  json value{
+      {"uid", swap.key.uid},        {"job", swap.key.job},          {"pipeline", swap.key.pipeline},
+      {"from", json_of(swap.from)}, {"phase", json_of(swap.phase)}, {"vars", swap.vars},
+      {"known", swap.known},        {"tuned", swap.tuned},          {"runs", swap.runs}};
+  if (swap.planned) value["planned"] = json_of(*swap.planned);
+  for (const PlannedChange& change : swap.replaces)
+    value["replaces"].push_back({{"version", change.version}, {"from", json_of(change.from)}});
+  return value;
 }
 
 template <typename T>
@@ -152,6 +158,11 @@ StoredSwap swap_of(const json& value) {
   value.at("vars").get_to(swap.vars);
   value.at("known").get_to(swap.known);
   value.at("tuned").get_to(swap.tuned);
+  swap.runs = value.value("runs", false);
+  if (value.contains("planned")) swap.planned = step_of(value["planned"]);
+  for (const json& change : value.value("replaces", json::array()))
+    swap.replaces.push_back(
+        {.version = change.at("version").get<std::uint32_t>(), .from = step_of(change.at("from"))});
   return swap;
 }
 

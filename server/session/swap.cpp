@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "session/preview.h"
@@ -24,12 +25,20 @@ std::string tensor_text(const TensorSpec& tensor, std::uint64_t batch) {
   return tensor.name + " " + std::string(dtype_name(tensor.dtype)) + " (" + shape + ")";
 }
 
+// How who asks says where.
+std::string at_text(const PlannedSwap& swap, const std::string& where) {
+  return swap.by_consumer ? "at=\"" + where + "\"" : "--at " + where;
+}
+
 // A training loop that was written for one is not surprised by the other.
-Status check_schema(const Phase& now, const Phase& next, const std::string& job) {
+Status check_schema(const Phase& now, const PlannedSwap& swap) {
+  const Phase& next = *swap.phase;
+  const std::string& job = swap.job->key.job;
   const auto& has = now.pipeline->plan->tensors;
   const auto& gets = next.pipeline->plan->tensors;
   const std::string way_out =
-      "; if the training loop can take it, allow it (--allow-schema-change)";
+      std::string("; if the training loop can take it, allow it (") +
+      (swap.by_consumer ? "allow_schema_change=True" : "--allow-schema-change") + ")";
   for (std::size_t i = 0; i < std::max(has.size(), gets.size()); ++i) {
     if (i < has.size() && i < gets.size() && has[i] == gets[i] && now.batch == next.batch) continue;
     const std::string before = i < has.size() ? tensor_text(has[i], now.batch) : "nothing";
@@ -50,6 +59,26 @@ StepAt last_change(const Timeline& timeline) {
   return cut->from;
 }
 
+// What of `timeline` does not come if it changes at `first`.
+std::vector<PlannedChange> changes_from(const Timeline& timeline, StepAt first) {
+  const auto& cuts = timeline.cuts();
+  std::vector<PlannedChange> changes;
+  for (std::size_t i = 1; i < cuts.size(); ++i) {
+    if (cuts[i].from >= first && cuts[i].phase != cuts[i - 1].phase)
+      changes.push_back({.version = cuts[i].phase->version(), .from = cuts[i].from});
+  }
+  return changes;
+}
+
+// The variables that an operator gave for a job when it changed to `version`, if it did.
+std::set<std::string> overrides_under(const Timeline& timeline, std::uint32_t version) {
+  std::set<std::string> overrides;
+  for (const Timeline::Cut& cut : timeline.cuts()) {
+    if (cut.phase->version() == version) overrides = cut.phase->overrides;
+  }
+  return overrides;
+}
+
 // Where a trial is made of what begins there.
 StepAt trial_step(const SwapAt& at, StepAt here, const Timeline& timeline) {
   StepAt trial = here;
@@ -61,28 +90,28 @@ StepAt trial_step(const SwapAt& at, StepAt here, const Timeline& timeline) {
 }  // namespace
 
 Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pipeline,
-                                        const std::map<std::string, std::string>& more_vars,
-                                        const SwapRequest& request,
+                                        const SwapVars& vars, const SwapRequest& request,
                                         const Catalogue::Progress& progress) {
-  std::map<std::string, std::string> vars = more_vars;
+  // The others are in the pipeline's own request.
+  std::map<std::string, std::string> counting = vars.own;
+  for (const std::string& name : vars.overrides) counting.erase(name);
   std::optional<std::uint64_t> batch_size;
   PhasePtr last;
   std::uint32_t num_shards = 1;
   StepAt here;
   {
     MutexLock lock(mutex_);
-    vars.insert(job->vars.begin(), job->vars.end());
     batch_size = job->batch_size;
     last = job->timeline.last_phase();
     num_shards = job->timeline.num_shards();
     here = job->here();
   }
-  auto variant = deps_.catalogue.variant(pipeline, vars, batch_size, progress);
+  auto variant = deps_.catalogue.variant(pipeline, counting, batch_size, progress);
   if (!variant)
     return tl::unexpected<Status>(variant.error().with_context("job '" + job->key.job + "'"));
   PlannedSwap swap{.job = job,
                    .phase = nullptr,
-                   .vars = vars,
+                   .vars = vars.own,
                    .allow_schema_change = request.allow_schema_change,
                    .base = last};
   if ((*variant)->content_digest == last->pipeline->content_digest) {
@@ -94,17 +123,18 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
     // The same work: the run goes on as it is, and by another name.
     auto renamed = std::make_shared<Phase>(*last);
     renamed->pipeline = *variant;
+    renamed->overrides = vars.overrides;
     swap.phase = renamed;
     swap.tuned = true;
     return swap;
   }
-  SPDLD_ASSIGN(swap.phase, make_phase(*variant, job->seed));
+  SPDLD_ASSIGN(swap.phase, make_phase(*variant, job->seed, vars.overrides));
   const Timeline timeline(swap.phase, num_shards);
   if (timeline.steps_per_epoch({}) == 0)
     return error(Code::kFailedPrecondition,
-                 "job '" + job->key.job + "': " + std::to_string(swap.phase->items) +
-                     " items make no step of " + std::to_string(num_shards) +
-                     " shards with batches of " + std::to_string(swap.phase->batch));
+                 "job '" + job->key.job + "': " + counted(swap.phase->items, "item") +
+                     " make no step of " + counted(num_shards, "shard") + " with batches of " +
+                     std::to_string(swap.phase->batch));
   // What does not work is found out while the old one still runs.
   SPDLD_TRY(timeline.check(request.at.kind == SwapAt::Kind::kStep ? request.at.step : here, 0));
   const StepAt at = trial_step(request.at, here, timeline);
@@ -135,14 +165,22 @@ Result<std::vector<PlannedSwap>> Sessions::plan_swaps(const Caller& caller,
   }
   std::vector<PlannedSwap> swaps;
   for (const JobPtr& job : jobs) {
-    SPDLD_ASSIGN(PlannedSwap swap, plan_swap(job, pipeline, {}, request, progress));
+    SwapVars vars{.own = {}, .overrides = request.vars};
+    {
+      MutexLock lock(mutex_);
+      vars.own = job->vars;
+      if (request.again) vars.overrides = overrides_under(job->timeline, *request.again);
+    }
+    SPDLD_ASSIGN(PlannedSwap swap, plan_swap(job, pipeline, vars, request, progress));
     swaps.push_back(std::move(swap));
   }
   return swaps;
 }
 
 // What other nodes have begun is not known here.
-Status Sessions::check_feeds_all(const Job& job) {
+Status Sessions::check_feeds_all(const PlannedSwap& swap) {
+  const Job& job = *swap.job;
+  const std::string step = at_text(swap, "step:EPOCH/N");
   if (job.members.empty()) return {};
   for (std::uint32_t shard = 0; shard < job.timeline.num_shards(); ++shard) {
     const Member first{.shard = shard, .replica = 0};
@@ -151,33 +189,36 @@ Status Sessions::check_feeds_all(const Job& job) {
     if ((member != job.members.end() && member->first.shard == shard) ||
         (was != job.left.end() && was->first.shard == shard))
       continue;
-    return Status(Code::kFailedPrecondition,
-                  "job '" + job.key.job + "': shard " + std::to_string(shard) +
-                      " is not read from this daemon; if another node feeds it, name a step that "
-                      "all of them can change at (--at step:EPOCH/N), and their daemons "
-                      "(--address A,B)");
+    return Status(
+        Code::kFailedPrecondition,
+        "job '" + job.key.job + "': shard " + std::to_string(shard) +
+            " is not read from this daemon; if another node feeds it, name a step that "
+            "all of them can change at (" +
+            step + ")" +
+            (swap.by_consumer ? ", on each of them" : ", and their daemons (--address A,B)"));
   }
   return {};
 }
 
-Result<StepAt> Sessions::asked_step(const Job& job, const SwapAt& at, StepAt frontier) {
+Result<StepAt> Sessions::asked_step(const Job& job, const Timeline& timeline, const SwapAt& at,
+                                    StepAt frontier) {
   if (at.kind == SwapAt::Kind::kNow) return frontier;
   if (at.kind == SwapAt::Kind::kNextEpoch)
     return frontier.step == 0 ? frontier : StepAt{frontier.epoch + 1, 0};
-  SPDLD_TRY(job.timeline.check(at.step, 0));
-  const std::uint64_t end = job.timeline.end_step(at.step.epoch);
+  SPDLD_TRY(timeline.check(at.step, 0));
+  const std::uint64_t end = timeline.end_step(at.step.epoch);
   if (at.step.step > end)
-    return error(Code::kOutOfRange, "job '" + job.key.job + "': epoch " +
-                                        std::to_string(at.step.epoch) + " has " +
-                                        std::to_string(end) + " steps; there is no step " +
-                                        std::to_string(at.step.step));
-  return job.timeline.settled(at.step);
+    return error(Code::kOutOfRange,
+                 "job '" + job.key.job + "': epoch " + std::to_string(at.step.epoch) + " has " +
+                     counted(end, "step") + "; there is no step " + std::to_string(at.step.step));
+  return timeline.settled(at.step);
 }
 
-Status Sessions::check_swap(const PlannedSwap& swap, StepAt from, StepAt frontier) {
+Status Sessions::check_swap(const PlannedSwap& swap, const Timeline& timeline, StepAt frontier) {
   const Job& job = *swap.job;
+  const StepAt from = swap.from;
   const std::string name = "job '" + job.key.job + "'";
-  const Phase& before = *job.timeline.phase(from);
+  const Phase& before = *timeline.phase(from);
   if (from < frontier)
     return Status(Code::kOutOfRange, name + " has passed " + place_text(from) +
                                          ": the first step that can still change is " +
@@ -186,36 +227,40 @@ Status Sessions::check_swap(const PlannedSwap& swap, StepAt from, StepAt frontie
     return Status(Code::kFailedPrecondition,
                   name +
                       ": another dataset, shuffle or seed gives another order, and that can "
-                      "change at an epoch's start only: apply it with --at next-epoch, or --at "
-                      "step:EPOCH/0");
+                      "change at an epoch's start only: apply it with " +
+                      at_text(swap, "next-epoch") + ", or " + at_text(swap, "step:EPOCH/0"));
   if (job.max_epochs > 0 && from.epoch >= job.max_epochs)
     return Status(Code::kOutOfRange, name + " ends with epoch " +
                                          std::to_string(job.max_epochs - 1) + ", before " +
                                          place_text(from));
-  return swap.allow_schema_change ? Status() : check_schema(before, *swap.phase, job.key.job);
+  return swap.allow_schema_change ? Status() : check_schema(before, swap);
 }
 
 // Decides where it is to be. Afterwards it may be known, and then nothing is to be done.
 Status Sessions::place_swap(PlannedSwap& swap, const SwapAt& at, StepAt frontier) {
   const Job& job = *swap.job;
-  SPDLD_ASSIGN(const StepAt asked, asked_step(job, at, frontier));
-  swap.from = asked;
-  if (swap.known) {
-    const StepAt since = last_change(job.timeline);
-    if (asked == since || (asked > since && at.kind != SwapAt::Kind::kStep)) {
-      swap.from = since;
-      return {};
-    }
-    if (asked > since)
-      return Status(Code::kFailedPrecondition,
-                    "job '" + job.key.job + "' " +
-                        (since < frontier ? "has run this" : "changes to this already") + " from " +
-                        place_text(since) + " on, and not from " + place_text(asked) +
-                        ": name that place, or roll it back there first");
-    swap.known = false;  // it comes earlier than it was to come
+  Timeline timeline = job.timeline;
+  const StepAt since = last_change(timeline);
+  swap.runs = swap.known && (since < frontier || since == timeline.cuts().front().from);
+  if (swap.known && !swap.runs) {
+    // As it is without what was to come: that may come at any step now.
+    timeline.swap(since, timeline.phase_before(since));
   }
-  if (at.kind != SwapAt::Kind::kStep) SPDLD_TRY(check_feeds_all(job));
-  return check_swap(swap, swap.from, frontier);
+  SPDLD_ASSIGN(swap.from, asked_step(job, timeline, at, frontier));
+  if (swap.runs && swap.from > since && at.kind == SwapAt::Kind::kStep)
+    return Status(Code::kFailedPrecondition, "job '" + job.key.job + "' has run this from " +
+                                                 place_text(since) + " on, and not from " +
+                                                 place_text(swap.from) +
+                                                 ": name that place, or roll it back there first");
+  if (swap.known && (swap.from == since || (swap.from > since && swap.runs))) {
+    swap.from = since;
+    return {};
+  }
+  if (swap.known && swap.from > since) swap.planned = since;
+  swap.known = swap.runs = false;
+  swap.replaces = changes_from(job.timeline, swap.planned.value_or(swap.from));
+  if (at.kind != SwapAt::Kind::kStep) SPDLD_TRY(check_feeds_all(swap));
+  return check_swap(swap, timeline, frontier);
 }
 
 Status Sessions::prepare_swap(PlannedSwap& swap, const SwapAt& at) {
@@ -236,11 +281,12 @@ Status Sessions::prepare_swap(PlannedSwap& swap, const SwapAt& at) {
   if (!swap.known) SPDLD_TRY(check_settled(job));
   const StepAt frontier = hold(job);
   Status ready = place_swap(swap, at, frontier);
+  if (ready.ok() && !swap.known) ready = check_settled(job);  // also of one that is moved
   if (ready.ok() && !swap.known) {
-    job.pending = Job::Pending{.from = swap.from, .phase = swap.phase};
+    job.pending = Job::Pending{.from = swap.from, .phase = swap.phase, .planned = swap.planned};
     for (const auto& [member, session] : job.members) {
       if (session->consumer == nullptr || !ready.ok()) continue;
-      ready = session->consumer->prepare_swap(swap.from, swap.phase);
+      ready = session->consumer->prepare_swap(swap.from, swap.phase, swap.planned);
     }
     if (!ready.ok()) abort_swap(swap);
   }
@@ -289,7 +335,7 @@ std::vector<StoredJob> Sessions::stored_after(const std::vector<PlannedSwap>& sw
     if (swap.tuned) {
       job.timeline.rename(job.timeline.last_phase(), swap.phase);
     } else {
-      job.timeline.swap(swap.from, swap.phase);
+      job.timeline.swap(swap.from, swap.phase, swap.planned);
     }
     StoredJob& record = records.emplace_back(job.stored());
     record.kept_unix_ms = unix_ms();
@@ -312,7 +358,10 @@ std::vector<StoredSwap> Sessions::stored_swaps(const std::vector<PlannedSwap>& s
                       .phase = stored_phase(*swap.phase),
                       .vars = swap.vars,
                       .known = swap.known,
-                      .tuned = swap.tuned});
+                      .tuned = swap.tuned,
+                      .runs = swap.runs,
+                      .planned = swap.planned,
+                      .replaces = swap.replaces});
   }
   return stored;
 }
@@ -333,7 +382,10 @@ Result<PlannedSwap> Sessions::restore_swap(const StoredSwap& kept) {
                    .vars = kept.vars,
                    .known = kept.known,
                    .tuned = kept.tuned,
-                   .from = kept.from};
+                   .runs = kept.runs,
+                   .from = kept.from,
+                   .planned = kept.planned,
+                   .replaces = kept.replaces};
   if (kept.known) return swap;
   SPDLD_ASSIGN(const PipelinePtr pipeline,
                deps_.catalogue.rebuild(kept.phase.owner, kept.phase.request, kept.phase.version,
@@ -341,15 +393,16 @@ Result<PlannedSwap> Sessions::restore_swap(const StoredSwap& kept) {
   if (kept.tuned) {
     auto renamed = std::make_shared<Phase>(*swap.phase);
     renamed->pipeline = pipeline;
+    renamed->overrides = kept.phase.overrides;
     swap.phase = renamed;
     return swap;
   }
-  SPDLD_ASSIGN(swap.phase, make_phase(pipeline, job->seed));
+  SPDLD_ASSIGN(swap.phase, make_phase(pipeline, job->seed, kept.phase.overrides));
   if (kept.from.step > 0 && !same_order(*job->timeline.phase(kept.from), *swap.phase))
     return error(Code::kFailedPrecondition, "the dataset has changed since it was prepared");
   MutexLock lock(mutex_);
   jobs_[kept.key] = job;
-  job->pending = Job::Pending{.from = kept.from, .phase = swap.phase};
+  job->pending = Job::Pending{.from = kept.from, .phase = swap.phase, .planned = kept.planned};
   return swap;
 }
 
@@ -372,7 +425,7 @@ void Sessions::commit_swaps(const std::vector<PlannedSwap>& swaps) {
     if (!job.pending || job.pending->phase != swap.phase) continue;
     job.pending.reset();
     job.vars = swap.vars;
-    job.timeline.swap(swap.from, swap.phase);
+    job.timeline.swap(swap.from, swap.phase, swap.planned);
     for (const auto& [member, session] : job.members) {
       if (session->consumer == nullptr) continue;
       session->consumer->commit_swap();

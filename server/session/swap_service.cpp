@@ -1,10 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hot swap and history: the part of SessionService that changes what running jobs run.
+#include <charconv>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "session/session_service.h"
 
 namespace spdld::session {
+namespace {
+
+// In the history, of a version that repeats an earlier one.
+constexpr std::string_view kRollback = "rollback to version ";
+
+std::optional<std::uint32_t> repeats(const StoredRevision& revision) {
+  const std::string& note = revision.note;
+  if (!note.starts_with(kRollback)) return std::nullopt;
+  std::uint32_t version = 0;
+  const char* const end = note.data() + note.size();
+  const auto [stopped, failed] = std::from_chars(note.data() + kRollback.size(), end, version);
+  if (failed != std::errc() || stopped != end) return std::nullopt;
+  return version;
+}
+
+// The version that was applied first with what `version` has.
+std::uint32_t applied_as(const std::vector<StoredRevision>& revisions, std::uint32_t version) {
+  for (auto revision = revisions.rbegin(); revision != revisions.rend(); ++revision) {
+    if (revision->version == version) version = repeats(*revision).value_or(version);
+  }
+  return version;
+}
+
+const StoredRevision* find(const std::vector<StoredRevision>& revisions, std::uint32_t version) {
+  for (const StoredRevision& revision : revisions) {
+    if (revision.version == version) return &revision;
+  }
+  return nullptr;
+}
+
+// What was current when what is current now was applied: rollbacks are no steps of that way.
+Result<const StoredRevision*> one_further_back(const std::vector<StoredRevision>& revisions,
+                                               const PipelineVersion& current) {
+  const std::uint32_t now = applied_as(revisions, current.version);
+  const StoredRevision* before = nullptr;
+  for (const StoredRevision& revision : revisions) {
+    if (revision.version < now) before = &revision;
+  }
+  if (before != nullptr) before = find(revisions, applied_as(revisions, before->version));
+  if (before != nullptr) return before;
+  return error(Code::kNotFound,
+               "pipeline '" + current.name() + "' is at version " + std::to_string(now) +
+                   ", and nothing is kept of what was before it: 'spdlctl get pipelines " +
+                   current.name() + " --history' lists its versions, and --to names one");
+}
+
+// The variables that were given for the jobs win over their own.
+SwapRequest with_vars(SwapRequest jobs, const ApplyRequest& request) {
+  for (const auto& [name, value] : request.vars) jobs.vars.insert(name);
+  return jobs;
+}
+
+}  // namespace
+
 SwapView SessionService::view(const Swap& swap) const {
   return {.pipeline = view(*swap.pipeline),
           .jobs = swap.jobs,
@@ -16,7 +73,8 @@ Result<SwapView> SessionService::swap(const Caller& caller, const ApplyRequest& 
                                       const SwapRequest& jobs, const Progress& progress) {
   const Catalogue::Progress listing = listing_progress(progress);
   SPDLD_ASSIGN(const PipelinePtr built, catalogue_.build(caller.uid, request, listing));
-  SPDLD_ASSIGN(const Swap done, swaps_.change(caller, built, {}, jobs, listing));
+  SPDLD_ASSIGN(const Swap done,
+               swaps_.change(caller, built, {}, with_vars(jobs, request), listing));
   return view(done);
 }
 
@@ -24,7 +82,8 @@ Result<SwapView> SessionService::prepare_swap(const Caller& caller, const ApplyR
                                               const SwapRequest& jobs, const Progress& progress) {
   const Catalogue::Progress listing = listing_progress(progress);
   SPDLD_ASSIGN(const PipelinePtr built, catalogue_.build(caller.uid, request, listing));
-  SPDLD_ASSIGN(const Swap prepared, swaps_.prepare(caller, built, jobs, listing));
+  SPDLD_ASSIGN(const Swap prepared,
+               swaps_.prepare(caller, built, with_vars(jobs, request), listing));
   return view(prepared);
 }
 
@@ -65,21 +124,21 @@ Result<SwapView> SessionService::rollback(const Caller& caller, std::string_view
   SPDLD_ASSIGN(const std::vector<StoredRevision> revisions,
                sessions_.deps().store.history(current->name()));
   const StoredRevision* target = nullptr;
-  for (const StoredRevision& revision : revisions) {
-    const bool wanted =
-        version ? revision.version == *version : revision.version < current->version;
-    if (wanted) target = &revision;
+  if (version) {
+    target = find(revisions, *version);
+    if (target == nullptr)
+      return error(Code::kNotFound, "pipeline '" + current->name() + "' has no version " +
+                                        std::to_string(*version) + ": 'spdlctl get pipelines " +
+                                        current->name() + " --history' lists them");
+  } else {
+    SPDLD_ASSIGN(target, one_further_back(revisions, *current));
   }
-  if (target == nullptr)
-    return error(
-        Code::kNotFound,
-        "pipeline '" + current->name() + "' has no version " +
-            (version ? std::to_string(*version) : "before " + std::to_string(current->version)) +
-            ": 'spdlctl get pipelines " + current->name() + " --history' lists them");
   const Catalogue::Progress listing = listing_progress(progress);
   SPDLD_ASSIGN(const PipelinePtr built, catalogue_.build(current->owner, target->request, listing));
-  const std::string note = "rollback to version " + std::to_string(target->version);
-  SPDLD_ASSIGN(const Swap done, swaps_.change(caller, built, note, jobs, listing));
+  const std::string note = std::string(kRollback) + std::to_string(target->version);
+  std::optional<SwapRequest> changing = jobs;
+  if (changing) changing->again = target->version;
+  SPDLD_ASSIGN(const Swap done, swaps_.change(caller, built, note, changing, listing));
   return view(done);
 }
 

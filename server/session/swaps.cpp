@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <random>
 
+#include "base/counted.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "session/records.h"
@@ -28,6 +29,20 @@ std::string new_token() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
+// Where a job runs with `given` instead of its own.
+std::vector<Override> overridden(const std::map<std::string, std::string>& own,
+                                 const std::set<std::string>& names,
+                                 const std::map<std::string, std::string>& given) {
+  std::vector<Override> overrides;
+  for (const std::string& name : names) {
+    const auto said = own.find(name);
+    const auto runs = given.find(name);
+    if (said == own.end() || runs == given.end() || said->second == runs->second) continue;
+    overrides.push_back({.name = name, .own = said->second, .given = runs->second});
+  }
+  return overrides;
+}
+
 }  // namespace
 
 Swaps::Swaps(Sessions& sessions) : sessions_(sessions) {}
@@ -39,7 +54,11 @@ Swap Swaps::outcome(const Planned& planned) {
                          .pipeline = of.job->key.pipeline,
                          .version = of.phase->version(),
                          .from = of.from,
-                         .tuned = of.tuned});
+                         .tuned = of.tuned,
+                         .runs = of.runs,
+                         .replaces = of.replaces,
+                         .overrides = overridden(of.vars, of.phase->overrides,
+                                                 of.phase->pipeline->plan->spec.vars)});
   return swap;
 }
 
@@ -76,8 +95,8 @@ Result<Swap> Swaps::carry_out(const Planned& planned, std::string note, const st
         kept.with_context("pipeline '" + pipeline.name() + "' and its jobs stay as they are"));
   }
   sessions_.commit_swaps(planned.swaps);
-  spdlog::info("pipeline '{}' version {} applied by uid {}, {} job(s) change to it",
-               pipeline.name(), pipeline.version, planned.caller, planned.swaps.size());
+  spdlog::info("pipeline '{}' version {} applied by uid {}, for new jobs and {}", pipeline.name(),
+               pipeline.version, planned.caller, counted(planned.swaps.size(), "running job"));
   return outcome(planned);
 }
 
@@ -244,11 +263,15 @@ void Swaps::restore(const std::function<void(std::string)>& warn) {
       Swap swap{.pipeline = sessions_.deps().catalogue.find(one.pipeline.name)};
       if (swap.pipeline == nullptr) continue;  // deleted since
       for (const StoredSwap& of : one.swaps)
-        swap.jobs.push_back({.job = of.key.job,
-                             .pipeline = of.key.pipeline,
-                             .version = of.phase.version,
-                             .from = of.from,
-                             .tuned = of.tuned});
+        swap.jobs.push_back(
+            {.job = of.key.job,
+             .pipeline = of.key.pipeline,
+             .version = of.phase.version,
+             .from = of.from,
+             .tuned = of.tuned,
+             .runs = of.runs,
+             .replaces = of.replaces,
+             .overrides = overridden(of.vars, of.phase.overrides, of.phase.request.vars)});
       remember(one.token, one.caller, swap);
       continue;
     }

@@ -70,14 +70,23 @@ void Timeline::resize(StepAt from, std::uint64_t position, std::uint32_t num_sha
   rebase(first);
 }
 
-void Timeline::swap(StepAt from, PhasePtr phase) {
+// Whether the last cut has `next` begin where and as it says anyhow.
+bool Timeline::goes_on_in(const Cut& next) const {
+  const Cut& last = cuts_.back();
+  if (last.phase != next.phase || last.num_shards != next.num_shards) return false;
+  const source::Sharding known = sharding_by(cuts_.size() - 1, next.from);
+  return next.from.step <= known.end_step() && known.position_of(next.from.step) == next.position;
+}
+
+void Timeline::swap(StepAt from, PhasePtr phase, std::optional<StepAt> planned) {
+  if (planned && *planned < from) swap(*planned, phase_before(*planned));
   const Cut cut{.from = from,
                 .position = from.step == 0 ? 0 : position_of(from),
                 .num_shards = num_shards(),
                 .phase = std::move(phase)};
   while (cuts_.size() > 1 && cuts_.back().from >= from) cuts_.pop_back();
   if (cuts_.back().from >= from) cuts_.pop_back();
-  cuts_.push_back(cut);
+  if (cuts_.empty() || !goes_on_in(cut)) cuts_.push_back(cut);
 }
 
 void Timeline::rename(const PhasePtr& phase, const PhasePtr& name) {
@@ -141,6 +150,14 @@ std::optional<StepAt> Timeline::next_phase(StepAt at) const {
     if (cuts_[i].phase != cuts_[here].phase) return cuts_[i].from;
   }
   return std::nullopt;
+}
+
+PhasePtr Timeline::phase_before(StepAt at) const {
+  PhasePtr before = cuts_.front().phase;
+  for (const Cut& cut : cuts_) {
+    if (cut.from < at) before = cut.phase;
+  }
+  return before;
 }
 
 StepAt Timeline::begin_of(std::uint32_t shard, StepAt at, bool anew) const {

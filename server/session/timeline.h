@@ -36,8 +36,9 @@ class Timeline {
   // So many shards from `from`, which begins at `position`, on. Later changes of phase stay; where
   // the epoch now ends before one, that begins with the next epoch.
   void resize(StepAt from, std::uint64_t position, std::uint32_t num_shards);
-  // Another phase from `from` on, whatever was to come after it.
-  void swap(StepAt from, PhasePtr phase);
+  // Another phase from `from` on, whatever was to come after it. If it was to come at `planned`,
+  // and that is earlier, what is before that goes on up to `from`.
+  void swap(StepAt from, PhasePtr phase, std::optional<StepAt> planned = std::nullopt);
 
   // The same work under another name, such as a version that only tunes it.
   void rename(const PhasePtr& phase, const PhasePtr& name);
@@ -62,6 +63,8 @@ class Timeline {
   // The cut that holds `at`. Its steps may end before at.step.
   source::Sharding sharding(StepAt at) const;
   const PhasePtr& phase(StepAt at) const { return cut_at(at).phase; }
+  // Of the last step before `at`, where a cut begins; of the first one, if there is none.
+  PhasePtr phase_before(StepAt at) const;
   const PhasePtr& last_phase() const { return cuts_.back().phase; }
   // The first step after `at` that begins another phase.
   std::optional<StepAt> next_phase(StepAt at) const;
@@ -84,6 +87,7 @@ class Timeline {
   const Cut& cut_at(StepAt at) const { return cuts_[index_at(at)]; }
   std::size_t index_at(StepAt at) const;
   source::Sharding sharding_by(std::size_t cut, StepAt at) const;
+  bool goes_on_in(const Cut& next) const;
   // Positions of the cuts behind `first`, anew.
   void rebase(std::size_t first);
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,27 @@ struct SwapRequest {
   std::string job;  // empty: all jobs on the pipeline that the caller may change
   SwapAt at;
   bool allow_schema_change = false;  // other tensor names, dtypes or shapes than so far
+  // Variables that were given for these jobs: they win over the jobs' own.
+  std::set<std::string> vars = {};
+  // An earlier version that is taken up again: each job has the variables that it had under it.
+  std::optional<std::uint32_t> again = std::nullopt;
+};
+
+// A change of a job's version that lies ahead.
+struct PlannedChange {
+  std::uint32_t version = 0;
+  StepAt from;
+
+  friend bool operator==(const PlannedChange&, const PlannedChange&) = default;
+};
+
+// A variable that an operator gave for a job that has a value of its own.
+struct Override {
+  std::string name;
+  std::string own;
+  std::string given;  // what it runs with
+
+  friend bool operator==(const Override&, const Override&) = default;
 };
 
 // What became of one job.
@@ -55,6 +77,9 @@ struct JobSwap {
   std::uint32_t version = 0;  // that it runs from `from` on
   StepAt from;
   bool tuned = false;  // only live-tunable values differ: changed at once, nothing was rebuilt
+  bool runs = false;   // it runs that since `from` already: nothing was changed
+  std::vector<PlannedChange> replaces = {};  // what was to come, and does not now
+  std::vector<Override> overrides = {};
 };
 
 struct PipelineView {
@@ -101,6 +126,11 @@ struct JobLimits {
   std::optional<std::uint64_t> bytes;  // of arenas
 
   friend bool operator==(const JobLimits&, const JobLimits&) = default;
+};
+
+// What was deleted.
+struct DeletedJob {
+  bool had_ended = false;  // only what was kept of it was there
 };
 
 // What is to change of them.

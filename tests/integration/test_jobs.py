@@ -226,7 +226,7 @@ def test_a_deleted_pipeline_does_not_come_back_with_the_daemon(
     create(daemon)
     refused = daemon.ctl("delete", "pipeline", "images", check=False)
     assert refused.returncode == 1
-    assert "is run by 1 job(s)" in refused.stderr
+    assert "is run by 1 job: delete it or let it end first" in refused.stderr
     daemon.ctl("delete", "job", "run")
     daemon.ctl("delete", "pipeline", "images")
     daemon.restart()

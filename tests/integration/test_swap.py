@@ -493,7 +493,7 @@ def test_an_earlier_swap_takes_the_place_of_one_that_lay_ahead(
         assert batch["version"] == (3 if key[:2] >= (0, 13) else 1)
 
 
-def test_a_swap_that_lies_ahead_is_moved_forward_and_not_back(
+def test_a_swap_that_lies_ahead_is_moved_until_it_has_begun(
     daemon: Any, write: Write, start_fleet: StartFleet, uninterrupted: Callable[..., Any]
 ) -> None:
     fleet = start_fleet(daemon)
@@ -503,10 +503,13 @@ def test_a_swap_that_lies_ahead_is_moved_forward_and_not_back(
     assert apply(daemon, file, "step:0/13") == (0, 13)
     assert phases(daemon) == [(0, 0, 1), (0, 13, 2)]
     assert apply(daemon, file, "step:0/13") == (0, 13), "it may be said twice"
-    why = refusal(daemon, file, "step:0/20")
-    assert "changes to this already from epoch 0, step 13 on, and not from epoch 0, step 20" in why
+    assert apply(daemon, file, "step:0/20") == (0, 20)
+    assert apply(daemon, file, "next-epoch") == (1, 0)
+    assert phases(daemon) == [(0, 0, 1), (1, 0, 2)]
+    assert apply(daemon, file, "step:0/13") == (0, 13)
+    assert apply(daemon, file, "step:0/18") == (0, 18)
     fleet.read_epochs(1)
-    assert "has run this from epoch 0, step 13 on" in refusal(daemon, file, "step:2/0")
-    assert apply(daemon, file, "now") == (0, 13), "it runs"
-    expected = by_phase(uninterrupted("plain", 1), uninterrupted("cropped", 1), (0, 13))
+    assert "has run this from epoch 0, step 18 on" in refusal(daemon, file, "step:2/0")
+    assert apply(daemon, file, "now") == (0, 18), "it runs"
+    expected = by_phase(uninterrupted("plain", 1), uninterrupted("cropped", 1), (0, 18))
     fleet.check(expected, keys())

@@ -48,10 +48,10 @@ auto Stream::connected(Waiting& waiting, Outage& outage, F&& call) {
       return call(*link_);
     } catch (const LinkLost& lost) {
       outage.lost(lost.why);
-      drop_link();
+      lose_link(lost.why);
       waiting.alive();
-    } catch (const Error&) {
-      if (link_ && link_->channel()->is_lost()) drop_link();
+    } catch (const Error& failed) {
+      if (link_ && link_->channel()->is_lost()) lose_link(failed.what());
       throw;
     }
   }
@@ -77,6 +77,7 @@ void Stream::attach(Waiting& waiting, Outage& outage) {
   facts_number_ = link->facts_number();
   remember_facts();
   link_ = std::move(link);
+  lost_why_.clear();
   start_.reset();
   seek_ = 0;
   seeking_ = false;
@@ -89,6 +90,12 @@ void Stream::drop_link() {
   if (!link_) return;
   link_->detach();
   link_.reset();
+}
+
+// Until another link is there, every call that needs one says why this one is gone.
+void Stream::lose_link(const std::string& why) {
+  if (link_) lost_why_ = why;
+  drop_link();
 }
 
 bool Stream::stale(std::uint32_t seek, std::uint64_t lease) {
@@ -202,23 +209,21 @@ void Stream::check_credits(const Waiting& waiting) const {
 
 std::optional<Batch> Stream::next() {
   if (finished_) return std::nullopt;
-  std::string lost_why;
   if (link_) {
     try {
       bool ready = false;
       auto batch = try_next(nullptr, ready);
       if (ready) return batch;
     } catch (const LinkLost& lost) {
-      lost_why = lost.why;
-      drop_link();
-    } catch (const Error&) {
-      if (link_->channel()->is_lost()) drop_link();
+      lose_link(lost.why);
+    } catch (const Error& failed) {
+      if (link_->channel()->is_lost()) lose_link(failed.what());
       throw;
     }
   }
   ++stats_.waits;
   Waiting waiting(options_, whereabouts());
-  Outage outage(lost_why);
+  Outage outage(lost_why_);
   return connected(waiting, outage, [&](Link& link) {
     for (;;) {
       bool ready = false;
@@ -236,7 +241,7 @@ std::optional<Batch> Stream::next() {
 const Attached& Stream::attached() {
   if (!attached_) {
     Waiting waiting(options_, join("'", options_.pipeline, "' to be ready"));
-    Outage outage;
+    Outage outage(lost_why_);
     attach(waiting, outage);
   }
   return *attached_;
@@ -273,8 +278,8 @@ void Stream::go_to(const Cursor& cursor) {
   try {
     link_->seek(cursor_, 0, ++seek_, waiting);
     seeking_ = true;
-  } catch (const LinkLost&) {
-    drop_link();  // the next call attaches at the cursor
+  } catch (const LinkLost& lost) {
+    lose_link(lost.why);  // the next call attaches at the cursor
   }
 }
 
@@ -283,7 +288,7 @@ void Stream::skip(std::uint64_t steps) {
   const auto most = static_cast<std::uint64_t>(std::numeric_limits<std::uint32_t>::max());
   const auto skip = static_cast<std::uint32_t>(std::min(steps, most));
   Waiting waiting(options_, join("skipping from ", whereabouts()));
-  Outage outage;
+  Outage outage(lost_why_);
   try {
     connected(waiting, outage, [&](Link& link) {
       link.require(2, "skip_steps()");
@@ -301,8 +306,8 @@ void Stream::skip(std::uint64_t steps) {
         }
       }
     });
-  } catch (const PipelineError&) {
-    drop_link();  // refused: what comes over it waits for a Reset that never will
+  } catch (const PipelineError& refused) {
+    lose_link(refused.what());  // what comes over it waits for a Reset that never will
     throw;
   }
 }
@@ -321,13 +326,13 @@ Cursor Stream::state() const {
 
 std::string Stream::query(wire::QueryKind kind) {
   Waiting waiting(options_, "an answer");
-  Outage outage;
+  Outage outage(lost_why_);
   return connected(waiting, outage, [&](Link& link) { return link.query(kind, waiting); });
 }
 
 Applied Stream::apply(const ApplyWish& wish) {
   Waiting waiting(options_, join("'", options_.pipeline, "' with other variables to be ready"));
-  Outage outage;
+  Outage outage(lost_why_);
   return connected(waiting, outage, [&](Link& link) {
     link.require(2, "apply()");
     return link.apply(wish, waiting);  // said again after a loss: it is done once

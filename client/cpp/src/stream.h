@@ -49,6 +49,7 @@ class Stream {
   auto connected(Waiting& waiting, Outage& outage, F&& call);
   void attach(Waiting& waiting, Outage& outage);
   void drop_link();
+  void lose_link(const std::string& why);
   // Reads what is there. `ready`: the caller gets the result, be it a batch or the epoch's end.
   std::optional<Batch> try_next(Waiting* waiting, bool& ready);
   std::optional<Batch> hand_out(const wire::BatchFrame& frame);
@@ -68,6 +69,7 @@ class Stream {
 
   std::optional<Cursor> start_;       // where to attach; none: as the options say
   std::unique_ptr<Link> link_;        // null: not attached, or lost
+  std::string lost_why_;              // the link, since it was there last
   std::optional<Attached> attached_;  // as last told; outlives the link
   std::uint32_t facts_number_ = 0;    // which of the link's facts those are
   std::uint64_t facts_changes_ = 0;

@@ -370,6 +370,26 @@ TEST(Loader, SaysWhatItTriedWhenTheDaemonStaysAway) {
                           HasSubstr("attempts in 150 ms"), HasSubstr("data.sock")));
 }
 
+TEST(Loader, SaysWhyTheConnectionWasLostHoweverOftenItIsAsked) {
+  FakeDaemon daemon({.steps = 40});
+  auto options = options_for(daemon);
+  options.timeout = milliseconds(150);
+  Loader loader = Loader::open(options);
+  loader.next();
+  daemon.vanish();
+  const std::string lost = "lost the spdld daemon at " + daemon.address() + " (";
+  const auto why = [&](const std::string& said) {
+    EXPECT_THAT(said, HasSubstr(lost));
+    return said.substr(0, said.find(')'));
+  };
+  const std::string first = why(thrown<ConnectionError>([&] {
+    for (;;) loader.next();
+  }));
+  EXPECT_GT(first.size(), lost.size());
+  for (int again = 0; again < 2; ++again)
+    EXPECT_EQ(why(thrown<ConnectionError>([&] { loader.next(); })), first);
+}
+
 TEST(Loader, SaysHowToStartADaemonWhereThereIsNone) {
   const test::ScratchDir dir;
   Loader loader = Loader::open({.pipeline = "p",

@@ -24,6 +24,7 @@ class FakeService final : public session::Service {
   Status answer;  // of everything that can fail
   session::PipelineView pipeline_view;
   session::JobView job_view;
+  session::DeletedJob deleted_job;
   session::SwapView swap_view;
   std::vector<session::RevisionView> revision_views;
   session::PreviewView preview_view;
@@ -182,10 +183,10 @@ class FakeService final : public session::Service {
                                       std::uint32_t num_shards) override {
     return asked_of(caller, "resize " + std::to_string(num_shards), job, pipeline);
   }
-  Status delete_job(const Caller& caller, std::string_view job,
-                    std::string_view pipeline) override {
+  Result<session::DeletedJob> delete_job(const Caller& caller, std::string_view job,
+                                         std::string_view pipeline) override {
     note(caller, "delete_job " + std::string(job) + " " + std::string(pipeline));
-    return answer;
+    return or_answer(deleted_job);
   }
   std::vector<session::SessionView> sessions(const Caller& caller) override {
     note(caller, "sessions");

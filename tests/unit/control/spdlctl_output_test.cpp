@@ -239,6 +239,39 @@ TEST(Listing, SaysOfAFreshJobThatNothingIsSharedAndNothingIsKept) {
   EXPECT_EQ(out.str().find("REPLICA"), std::string::npos);
 }
 
+TEST(Listing, SaysOneOfWhatThereIsOneOf) {
+  v1::Job job;
+  job.set_job("run");
+  job.set_steps_per_epoch(1);
+  job.set_items(1);
+  job.set_batch_size(1);
+  job.set_num_shards(1);
+  job.set_replaced(1);
+  job.mutable_limits()->set_weight(1);
+  job.mutable_limits()->set_cpus(1);
+  std::ostringstream out;
+  print_job(job, out);
+  const std::string text = out.str();
+  const std::size_t epochs = text.find("epochs");
+  EXPECT_EQ(text.substr(epochs, text.find("used") - epochs),
+            "epochs     auto; of 1 step, 1 item, seed 0\n"
+            "batches    1 row on 1 shard\n"
+            "replaced   1 item after data errors, of 0 that may be\n"
+            "limits     weight 1, 1 CPU worker at most\n");
+  v1::Daemon daemon;
+  daemon.set_pipelines(1);
+  daemon.set_jobs(1);
+  daemon.set_sessions(1);
+  daemon.set_batches(1);
+  daemon.set_rows(1);
+  std::ostringstream status;
+  print_status(daemon, "/run/spdld", status);
+  EXPECT_NE(status.str().find("serving    1 pipeline, 1 job, 1 session\n"
+                              "delivered  1 batch, 1 row\n"),
+            std::string::npos)
+      << status.str();
+}
+
 TEST(Listing, ShowsReplicasOfSessionsOnlyWhereThereAreAny) {
   google::protobuf::RepeatedPtrField<v1::Session> sessions;
   v1::Session& session = *sessions.Add();
@@ -281,7 +314,7 @@ TEST(Listing, ShowsTheDaemonWithItsWarnings) {
             "spdld 0.1.0 at /run/spdld, pid 42, up 1m 1s\n"
             "threads    8 cpu, 16 io\n"
             "arenas     512.0 MiB of 2.0 GiB (25 %), memfd\n"
-            "serving    1 pipelines, 0 jobs, 0 sessions\n"
+            "serving    1 pipeline, 0 jobs, 0 sessions\n"
             "delivered  10 batches, 640 rows\n"
             "warning    state_dir is full\n");
 }

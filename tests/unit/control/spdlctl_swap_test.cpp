@@ -75,6 +75,42 @@ TEST_F(SpdlctlSwapTest, SaysThatOnlyLiveValuesDiffered) {
                 "job 'run-7' runs version 4: changed at once, only live values differ\n");
 }
 
+TEST_F(SpdlctlSwapTest, SaysWhatAJobRunsAlready) {
+  session::JobSwap& job = service().swap_view.jobs.front();
+  job.runs = true;
+  EXPECT_EQ(spdlctl({"apply", "-f", file_, "--job", "run-7"}).out,
+            std::string(kApplied) + "job 'run-7' runs version 4 already, since epoch 2, step 0\n");
+  job.version = 2;
+  EXPECT_EQ(spdlctl({"apply", "-f", file_, "--job", "run-7"}).out,
+            std::string(kApplied) +
+                "job 'run-7' runs version 2 already, since epoch 2, step 0; version 4 is the same "
+                "for it\n");
+}
+
+TEST_F(SpdlctlSwapTest, SaysWhatASwapReplacesAndOverrules) {
+  session::JobSwap& job = service().swap_view.jobs.front();
+  job.replaces = {{3, {3, 0}}};
+  job.overrides = {{"size", "64", "32"}};
+  const Outcome outcome = spdlctl({"apply", "-f", file_, "--job", "run-7"});
+  EXPECT_EQ(outcome.out,
+            std::string(kApplied) +
+                "job 'run-7' changes to version 4 at epoch 2, step 0\n"
+                "  replaces the change to version 3 that was to come at epoch 3, step 0\n"
+                "job 'run-7' said size=64; it runs with size=32 from epoch 2, step 0 on\n");
+}
+
+TEST_F(SpdlctlSwapTest, SaysNothingOfJobsThatRunTheSameUnderAnotherVersion) {
+  service().revision_views = {{3, 0, 0, "c4", "", 1, false}, {4, 0, 0, "c4", "", 0, true}};
+  EXPECT_EQ(spdlctl({"apply", "-f", file_}).out, kApplied);
+}
+
+TEST_F(SpdlctlSwapTest, SaysOfAJobThatHadEndedThatItIsForgotten) {
+  EXPECT_EQ(spdlctl({"delete", "job", "run-7"}).out, "job 'run-7' deleted\n");
+  service().deleted_job.had_ended = true;
+  EXPECT_EQ(spdlctl({"delete", "job", "run-7"}).out,
+            "job 'run-7' had ended: what was kept of it is forgotten\n");
+}
+
 TEST_F(SpdlctlSwapTest, SaysThatThereWasNoJobToChange) {
   service().swap_view.jobs.clear();
   EXPECT_EQ(spdlctl({"apply", "-f", file_, "--all-jobs"}).out,
@@ -149,7 +185,7 @@ TEST_F(SpdlctlSwapTest, SaysWhichJobsStayAndHowToChangeThem) {
             std::string(kApplied) +
                 "1 running job stays on version 3. To change it:\n  spdlctl apply -f " + file_ +
                 " --var 'note=two words' --job run-7 --at next-epoch\n");
-  EXPECT_EQ(service().calls(), (std::vector<std::string>{"apply", "jobs"}));
+  EXPECT_EQ(service().calls(), (std::vector<std::string>{"apply", "jobs", "history pets"}));
 }
 
 TEST_F(SpdlctlSwapTest, NamesTheAddressInTheCommandIfOneWasGiven) {

@@ -303,7 +303,7 @@ TEST_F(SpdlctlTest, ExplainsAndPreviews) {
   const Outcome outcome = spdlctl({"preview", "-f", path, "-o", png, "--rows", "1"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.out, png +
-                             ": tensor 'image', 1 rows in 1 columns, values as they are\n"
+                             ": tensor 'image', 1 row in 1 column, values as they are\n"
                              "ROW  LABEL  CLASS  ITEM  URI\n"
                              "  0      1  dog      77  dog/1.jpg\n");
   EXPECT_TRUE(std::filesystem::exists(png));

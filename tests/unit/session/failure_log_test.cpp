@@ -34,7 +34,7 @@ TEST(FailureLog, RefusesOverBudgetAndNamesItemNumbersAndWayOut) {
   const Status refused = log.admit(failure(8), is_new);
   EXPECT_EQ(refused.code(), Code::kDataLoss);
   EXPECT_THAT(refused.message(), HasSubstr("item 8 (a/8): truncated"));
-  EXPECT_THAT(refused.message(), HasSubstr("1 items were replaced already"));
+  EXPECT_THAT(refused.message(), HasSubstr("1 item was replaced already"));
   EXPECT_THAT(refused.message(), HasSubstr("raise the budget"));
 }
 

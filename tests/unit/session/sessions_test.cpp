@@ -270,7 +270,7 @@ TEST_F(SessionsTest, RefusesTheRanksOfAJobWhoseDatasetHasShrunkBelowItUntilItIsD
   EXPECT_THAT(warning, HasSubstr("job 'j' on pipeline 'p' cannot go on"));
   EXPECT_TRUE(sessions_->jobs(self_).empty());
   EXPECT_THAT(attach({.job = "j"}).refusal(), HasSubstr("bring the dataset back"));
-  ASSERT_TRUE(sessions_->delete_job(self_, "j", "").ok());
+  ASSERT_TRUE(sessions_->delete_job(self_, "j", ""));
   EXPECT_EQ(attach({.job = "j"}).attached().items, 4U);
 }
 

@@ -254,8 +254,14 @@ TEST_F(StoreTest, KeepsPositionsAndForgetsThoseOfJobsThatEndedLongAgo) {
           ->put_positions({{.key = old, .at = {1, 2}, .position = 3, .kept_unix_ms = 10},
                            {.key = declared, .at = {4, 5}, .position = 6, .kept_unix_ms = 10}})
           .ok());
+  ASSERT_TRUE(store->add_replaced(old, 5).ok());
+  ASSERT_TRUE(store->add_replaced(declared, 6).ok());
   EXPECT_EQ((*store->position(old))->at, (StepAt{1, 2}));
+  EXPECT_EQ(*store->jobs_named("old"), std::vector<JobKey>{old});
   ASSERT_TRUE(store->forget_before(11).ok());
+  EXPECT_TRUE(store->jobs_named("old")->empty());
+  EXPECT_TRUE(store->replaced(old)->empty());
+  EXPECT_EQ(store->replaced(declared)->size(), 1U);
   EXPECT_FALSE(store->position(old)->has_value());
   EXPECT_FALSE(store->job(old)->has_value());
   EXPECT_EQ((*store->position(declared))->position, 6U);

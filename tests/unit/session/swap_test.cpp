@@ -317,7 +317,7 @@ TEST_F(SwapTest, BringsNoJobBackThatWasDeletedBeforeTheCommit) {
   declare();
   const auto prepared = prepare({0, 9});
   ASSERT_TRUE(prepared) << prepared.error().message();
-  ASSERT_TRUE(service_->delete_job(self_, "j", "").ok());
+  ASSERT_TRUE(service_->delete_job(self_, "j", ""));
   ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
   EXPECT_EQ(version(), 2U);
   restart();
@@ -396,6 +396,63 @@ TEST_F(SwapTest, LeavesTheJobAsItIsWhenThereIsNoRoomForBoth) {
   EXPECT_EQ(version(), 1U);
   EXPECT_EQ(phases().size(), 1U);
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
+}
+
+TEST_F(SwapTest, PutsOffWhatLiesAheadAndHaltsARankWhereItWasToBegin) {
+  for (const bool commits : {false, true}) {
+    const Rank rank = attach();
+    rank.batch();  // which it keeps: so nothing of step 9 is begun
+    ASSERT_TRUE(service_->swap(self_, request(8),
+                               {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = {0, 9}}},
+                               nullptr));
+    const std::uint32_t later = version();
+    const auto prepared = prepare({0, 15});
+    ASSERT_TRUE(prepared) << prepared.error().message();
+    EXPECT_EQ(prepared->jobs.front().replaces, (std::vector<PlannedChange>{{later, {0, 9}}}));
+    ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
+    EXPECT_THAT(why_it_waits(rank), HasSubstr("prepared but not committed yet"));
+    if (commits) {
+      ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
+      ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 14));
+    } else {
+      ASSERT_TRUE(service_->abort_swap(self_, prepared->token).ok());
+    }
+    EXPECT_EQ(rank.next<wire::SchemaFrame>(wire::FrameType::kSchema).pipeline_version, later);
+    EXPECT_EQ(rank.batch().step, commits ? 15U : 9U);
+    ASSERT_EQ(phases().size(), 2U);
+    EXPECT_EQ(phases().back().from, (StepAt{0, commits ? 15U : 9U}));
+    ASSERT_TRUE(service_->delete_job(self_, "j", ""));
+    ASSERT_TRUE(service_->rollback(self_, "p", 1, std::nullopt, nullptr));
+  }
+}
+
+TEST_F(SwapTest, PutsOffAfterARestartWhatAnEarlierDaemonWasToPutOff) {
+  declare();
+  ASSERT_TRUE(service_->swap(self_, request(8),
+                             {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = {0, 9}}},
+                             nullptr));
+  const auto prepared = prepare({0, 15});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  restart();
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
+  EXPECT_THAT(why_it_waits(rank), HasSubstr("prepared but not committed yet"));
+  const auto done = service_->commit_swap(self_, prepared->token);
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_EQ(done->jobs.front().replaces, (std::vector<PlannedChange>{{2, {0, 9}}}));
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 14));
+  EXPECT_EQ(rank.next<wire::SchemaFrame>(wire::FrameType::kSchema).pipeline_version, 2U);
+  ASSERT_EQ(phases().size(), 2U);
+  EXPECT_EQ(phases().back().from, (StepAt{0, 15}));
+}
+
+TEST_F(SwapTest, NamesAWeightThatNoJobCanHaveInFewDigits) {
+  declare();
+  LimitChange heavy;
+  heavy.weight = 1e300;
+  const auto refused = service_->limit_job(self_, "j", "", heavy);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message(), "a weight of 1e+300 is not between 0.001 and 1000");
 }
 
 TEST_F(SwapTest, LeavesEverythingAsItIsWhenNothingCanBeWritten) {
