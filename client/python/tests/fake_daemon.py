@@ -67,6 +67,7 @@ TYPES = {
     "Reset": 73,
     "Bye": 74,
     "Version": 75,
+    "Standstill": 76,
     "Blob": 128,
 }
 NAMES = {number: name for name, number in TYPES.items()}
@@ -81,6 +82,7 @@ TEXT_KEYS = {
     6: "client",
     7: "pipeline_file",
     8: "env",
+    9: "moves",
 }
 DENSE, RAGGED, BYTES = 1, 2, 3
 DTYPES = {"bool": 1, "uint8": 2, "int64": 6, "float16": 7, "bfloat16": 8, "float32": 9}

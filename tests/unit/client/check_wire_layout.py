@@ -138,7 +138,7 @@ LAYOUT = {
         ("seek", "I"),
         ("shard", "i"),
         ("num_shards", "i"),
-        ("reserved", "I"),
+        ("moves", "I"),
     ],
     "VersionFrame": HEADER
     + [
