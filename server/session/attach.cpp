@@ -302,19 +302,20 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const PipelinePtr& pipeline
     const std::uint32_t num_shards = request.num_shards.value_or(1);
     // Who goes on from a cursor goes on with what the job has come to run, too.
     const bool goes_on = before != nullptr && request.start != wire::StartMode::kFresh &&
-                         before->seed == seed && before->vars == request.vars &&
+                         before->seed == seed && same_vars(*before, request.vars) &&
                          before->batch_size == request.batch_size;
     if (goes_on) {
       Timeline timeline = before->timeline;
       timeline.level(request.start == wire::StartMode::kCursor
-                                 ? StepAt{request.cursor.epoch, request.cursor.step}
-                                 : before->acknowledged().at);
+                         ? StepAt{request.cursor.epoch, request.cursor.step}
+                         : before->acknowledged().at);
       timeline.resize({}, 0, num_shards);
       SPDLD_ASSIGN(job, make_job(key, std::move(timeline), seed, request.job.empty()));
     } else {
       SPDLD_ASSIGN(job, make_job(key, pipeline, seed, num_shards, request.job.empty()));
     }
-    job->vars = request.vars;
+    job->vars = goes_on ? before->vars : request.vars;
+    job->first_vars = goes_on ? before->first_vars : request.vars;
     job->batch_size = request.batch_size;
     job->replicas = request.replicas;
     if (before != nullptr) {
@@ -385,8 +386,11 @@ Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& requ
       return found == vars.end() || found->second == value;
     };
     // An operator's value stands in for the job's own, which its ranks may go on to give.
-    const auto own = job.vars.find(name);
-    if (phases(has) || (own != job.vars.end() && own->second == value)) continue;
+    const auto says = [&name = name, &value = value](const auto& vars) {
+      const auto own = vars.find(name);
+      return own != vars.end() && own->second == value;
+    };
+    if (phases(has) || says(job.vars) || says(job.first_vars)) continue;
     return Status(Code::kFailedPrecondition, "job '" + job.key.job + "' runs with " + name + "=" +
                                                  job.phase().pipeline->plan->spec.vars.at(name) +
                                                  ", and this consumer wants " + name + "=" + value +

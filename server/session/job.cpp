@@ -180,6 +180,7 @@ StoredJob Job::stored() const {
                 .max_epochs = max_epochs,
                 .limits = limits,
                 .vars = vars,
+                .first_vars = first_vars,
                 .batch_size = batch_size,
                 .start = start,
                 .phases = {},

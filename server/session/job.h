@@ -96,6 +96,7 @@ class Job final : public FailureJudge {
   // What its consumers say instead of the pipeline's text. What an operator says for the job is its
   // phases'.
   std::map<std::string, std::string> vars;
+  std::map<std::string, std::string> first_vars;  // the same when the first one attached
   std::optional<std::uint64_t> batch_size;
   StepAt start;
   Timeline timeline;

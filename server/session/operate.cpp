@@ -123,6 +123,7 @@ Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& req
   job->replicas = request.replicas;
   job->limits = request.limits;
   job->vars = request.vars;
+  job->first_vars = request.vars;
   job->batch_size = request.batch_size;
   job->epochs = request.epochs;
   job->max_epochs = request.max_epochs;

@@ -33,7 +33,7 @@ std::uint64_t replace_budget(const PipelineVersion& pipeline) {
 
 bool same_facts(const StoredJob& stored, const delivery::AttachRequest& request) {
   const std::uint32_t num_shards = stored.cuts.empty() ? 0 : stored.cuts.back().num_shards;
-  return request.replicas == stored.replicas && request.vars == stored.vars &&
+  return request.replicas == stored.replicas && same_vars(stored, request.vars) &&
          request.batch_size == stored.batch_size &&
          request.num_shards.value_or(num_shards) == num_shards &&
          static_cast<std::uint64_t>(
@@ -177,6 +177,7 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored) {
   job->max_epochs = stored.max_epochs;
   job->limits = stored.limits;
   job->vars = stored.vars;
+  job->first_vars = stored.first_vars;
   job->batch_size = stored.batch_size;
   job->start = stored.start;
   if (stored.move) {
@@ -276,7 +277,7 @@ Result<JobPtr> Sessions::revive(const JobKey& key, const delivery::AttachRequest
 }
 
 Result<JobPtr> Sessions::inherit(StoredJob stored, const delivery::AttachRequest& request) {
-  if (request.vars != stored.vars ||
+  if (!same_vars(stored, request.vars) ||
       (request.seed && static_cast<std::uint64_t>(*request.seed) != stored.seed))
     return JobPtr();
   if (request.batch_size != stored.batch_size) {
@@ -294,8 +295,8 @@ Result<JobPtr> Sessions::inherit(StoredJob stored, const delivery::AttachRequest
         job.error().with_context("job '" + stored.key.job + "' cannot go on"));
   Timeline& timeline = (*job)->timeline;
   timeline.level(request.start == wire::StartMode::kCursor
-                             ? StepAt{request.cursor.epoch, request.cursor.step}
-                             : (*job)->ledger.at);
+                     ? StepAt{request.cursor.epoch, request.cursor.step}
+                     : (*job)->ledger.at);
   timeline.resize({}, 0, request.num_shards.value_or(timeline.num_shards()));
   if (timeline.steps_per_epoch((*job)->start) == 0) return JobPtr();  // said when it is made anew
   (*job)->record_is_old = true;

@@ -12,6 +12,13 @@
 
 namespace spdld::session {
 
+// Whether ranks that give these variables belong to such a job: they may know of what was applied
+// to it, or not.
+template <typename Job>
+bool same_vars(const Job& job, const std::map<std::string, std::string>& vars) {
+  return vars == job.first_vars || vars == job.vars;
+}
+
 std::uint64_t unix_ms();  // now
 
 // A pipeline as the store keeps it, and how it came to be the current version.

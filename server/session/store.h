@@ -84,6 +84,7 @@ struct StoredJob {
   std::uint64_t max_epochs = 0;
   JobLimits limits;
   std::map<std::string, std::string> vars;
+  std::map<std::string, std::string> first_vars;
   std::optional<std::uint64_t> batch_size;
   StepAt start;
   std::vector<StoredPhase> phases;

@@ -113,6 +113,7 @@ StoredJob job_of(const json& value) {
   value.at("max_epochs").get_to(job.max_epochs);
   job.limits = limits_of(value.at("limits"));
   value.at("vars").get_to(job.vars);
+  value.at("first_vars").get_to(job.first_vars);
   if (value.contains("batch_size")) job.batch_size = value["batch_size"].get<std::uint64_t>();
   job.start = step_of(value.at("start"));
   for (const json& phase : value.at("phases")) job.phases.push_back(phase_of(phase));
@@ -195,6 +196,7 @@ Result<std::string> job_text(const StoredJob& job) {
              {"max_epochs", job.max_epochs},
              {"limits", json_of(job.limits)},
              {"vars", job.vars},
+             {"first_vars", job.first_vars},
              {"start", json_of(job.start)},
              {"phases", list_of(job.phases)},
              {"cuts", list_of(job.cuts)},

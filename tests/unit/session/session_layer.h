@@ -135,6 +135,12 @@ class SessionLayer : public ::testing::Test {
     return rank;
   }
 
+  void hang_up(const Rank& rank) {
+    sessions_->closed(*rank.connection, delivery::CloseCause::kHangUp);
+    sessions_->exited(*rank.connection);
+    std::erase(connections_, rank.connection);
+  }
+
   const Caller self_{.uid = getuid(), .pid = getpid()};
   source::TempDir files_;
   AheadClock clock_;

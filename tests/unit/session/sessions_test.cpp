@@ -86,11 +86,6 @@ class SessionsTest : public SessionLayer {
     request.max_epochs = max_epochs;
     return request;
   }
-  void hang_up(const Rank& consumer) {
-    sessions_->closed(*consumer.connection, delivery::CloseCause::kHangUp);
-    sessions_->exited(*consumer.connection);
-    std::erase(connections_, consumer.connection);
-  }
 };
 
 TEST_F(SessionsTest, RefusesACursorThatNoJobCanHave) {

@@ -401,14 +401,14 @@ TEST_F(SwapTest, LeavesTheJobAsItIsWhenThereIsNoRoomForBoth) {
 TEST_F(SwapTest, PutsOffWhatLiesAheadAndHaltsARankWhereItWasToBegin) {
   for (const bool commits : {false, true}) {
     const Rank rank = attach();
-    rank.batch();  // which it keeps: so nothing of step 9 is begun
     ASSERT_TRUE(service_->swap(self_, request(8),
-                               {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = {0, 9}}},
+                               {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = {30, 9}}},
                                nullptr));
     const std::uint32_t later = version();
-    const auto prepared = prepare({0, 15});
+    const auto prepared = prepare({30, 15});
     ASSERT_TRUE(prepared) << prepared.error().message();
-    EXPECT_EQ(prepared->jobs.front().replaces, (std::vector<PlannedChange>{{later, {0, 9}}}));
+    EXPECT_EQ(prepared->jobs.front().replaces, (std::vector<PlannedChange>{{later, {30, 9}}}));
+    for (int epoch = 0; epoch < 30; ++epoch) ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
     ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
     EXPECT_THAT(why_it_waits(rank), HasSubstr("prepared but not committed yet"));
     if (commits) {
@@ -420,8 +420,9 @@ TEST_F(SwapTest, PutsOffWhatLiesAheadAndHaltsARankWhereItWasToBegin) {
     EXPECT_EQ(rank.next<wire::SchemaFrame>(wire::FrameType::kSchema).pipeline_version, later);
     EXPECT_EQ(rank.batch().step, commits ? 15U : 9U);
     ASSERT_EQ(phases().size(), 2U);
-    EXPECT_EQ(phases().back().from, (StepAt{0, commits ? 15U : 9U}));
+    EXPECT_EQ(phases().back().from, (StepAt{30, commits ? 15U : 9U}));
     ASSERT_TRUE(service_->delete_job(self_, "j", ""));
+    hang_up(rank);
     ASSERT_TRUE(service_->rollback(self_, "p", 1, std::nullopt, nullptr));
   }
 }
