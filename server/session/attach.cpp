@@ -119,6 +119,7 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
                         .follows = place.follows,
                         .credits = credits,
                         .start = from,
+                        .halt = job.pending ? job.pending->first() : kNever,
                         .moves = moves,
                         .jump = std::move(jump),
                         .open_epochs = job.open_epochs,
@@ -223,7 +224,7 @@ Status Sessions::claim(const SessionPtr& session, const JobKey& key, const Pipel
   Status claimed = place_first(*job, request, ledger);
   if (claimed.ok()) claimed = claim_shard(session, job, request);
   // A job that its first rank made must not stay when that rank does not.
-  if (!claimed.ok() && job->members.empty() && !job->declared && !job->pending) jobs_.erase(key);
+  if (!claimed.ok() && job->members.empty() && !job->declared && !job->changes()) jobs_.erase(key);
   return claimed;
 }
 
@@ -290,7 +291,7 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const PipelinePtr& pipeline
                  "job '" + key.job + "' is at restart " + std::to_string(before->incarnation) +
                      ", and this process belongs to restart " +
                      std::to_string(request.incarnation) + ", which has been evicted");
-  if (newer && before->pending && !before->declared)
+  if (newer && before->changes() && !before->declared)
     return error(Code::kUnavailable,  // it comes again by itself
                  "job '" + key.job + "' is about to change: an apply has been prepared");
   JobPtr job = before;
@@ -335,6 +336,9 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const PipelinePtr& pipeline
                                    key.job + "' has taken over from restart " +
                                    std::to_string(before->incarnation));
     before->members.clear();
+    job->awaited.clear();
+    job->began.reset();
+    job->gathered = false;
     if (before == job) job->left.clear();
     job->roll->reset();
   }
@@ -442,7 +446,10 @@ Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
     const StepAt at{request.cursor.epoch, request.cursor.step};
     const bool before = request.moves && *request.moves + 1 == job.move->number &&
                         request.start == wire::StartMode::kCursor && at < job.move->from;
-    if (!before || job.pending) return Place{.at = job.move->to};
+    if (!before) return Place{.at = job.move->to};
+    if (job.pending)
+      return error(Code::kUnavailable,  // it comes again by itself
+                   "job '" + job.key.job + "' is about to change: an apply has been prepared");
     SPDLD_TRY(check_cursor(job, job.move->before, request));
     return Place{.at = at, .position = request.cursor.position, .jumps = true};
   }

@@ -28,13 +28,14 @@ Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection
       timeline_(options.own.value_or(job_timeline_)),
       jump_(std::move(options.jump)),
       moves_(options.moves),
+      halt_(jump_ ? jump_->from : options.halt),
       open_epochs_(options.open_epochs),
       last_known_(options.last_known),
       to_send_(options.start) {}
 
 Status Consumer::connect() {
   MutexLock lock(mutex_);
-  SPDLD_ASSIGN(legs_, route(timeline_, timeline_.settled(to_send_), nullptr, nullptr));
+  SPDLD_ASSIGN(legs_, route(timeline_, timeline_.settled(to_send_), nullptr, nullptr, halt_));
   if (replicas_ > 1) {
     roll_->came({shard_, replica_}, replicas_, holder());
     streams_.dismiss(job_, {shard_, replica_});  // it is not expected elsewhere any more
@@ -45,7 +46,6 @@ Status Consumer::connect() {
     legs_.erase(legs_.begin());
     to_send_ = legs_.front().from;
   }
-  if (jump_) (void)cut_legs(jump_->from);
   return {};
 }
 
@@ -79,10 +79,10 @@ StreamWish Consumer::wish(const Timeline& timeline, StepAt from, StepAt until) c
 
 Result<std::vector<Leg>> Consumer::route(const Timeline& timeline, StepAt from,
                                          std::shared_ptr<Stream> after,
-                                         std::shared_ptr<SlotPool> reuse) {
+                                         std::shared_ptr<SlotPool> reuse, StepAt halt) {
   std::vector<Leg> legs;
-  while (true) {
-    const StepAt until = timeline.next_phase(from).value_or(kNever);
+  while (from < halt) {
+    const StepAt until = std::min(timeline.next_phase(from).value_or(kNever), halt);
     StreamWish part = wish(timeline, from, until);
     part.after = std::move(after);
     part.reuse = std::move(reuse);
@@ -92,11 +92,11 @@ Result<std::vector<Leg>> Consumer::route(const Timeline& timeline, StepAt from,
       return tl::unexpected<Status>(std::move(connected).error());
     }
     legs.insert(legs.end(), connected->begin(), connected->end());
-    if (until == kNever) return legs;
     after = legs.back().stream;
     reuse = nullptr;
     from = until;
   }
+  return legs;
 }
 
 void Consumer::leave(const std::vector<Leg>& legs, bool away) {
@@ -280,13 +280,13 @@ Status Consumer::retime(StepAt from) {
   if (!legs_.empty()) {
     after = legs_.back().stream;
     rest = from;
-    if (after->phase()->same_content(*timeline_.phase(from)) && after->retime(timeline_, job_)) {
-      rest = timeline_.next_phase(from).value_or(kNever);
-      after->set_until(holder(), rest);
-    }
+    const StepAt until = timeline_.next_phase(from).value_or(kNever);
+    if (after->phase()->same_content(*timeline_.phase(from)) && after->retime(timeline_, job_) &&
+        after->set_until(holder(), until))
+      rest = until;
   }
   if (rest == kNever) return {};
-  SPDLD_ASSIGN(std::vector<Leg> legs, route(timeline_, rest, after, freed));
+  SPDLD_ASSIGN(std::vector<Leg> legs, route(timeline_, rest, after, freed, kNever));
   legs_.insert(legs_.end(), legs.begin(), legs.end());
   return {};
 }
@@ -313,12 +313,15 @@ Status Consumer::go_to(StepAt to, Timeline timeline) {
   const StepAt at = timeline_.settled(to);
   std::optional<Pending> pending = std::exchange(pending_, std::nullopt);
   if (pending) leave(pending->legs);
+  const bool was_cut = std::exchange(halt_, jump_     ? jump_->from
+                                            : pending ? pending->first()
+                                                      : kNever) != kNever;
 
   auto leg = legs_.end();
   while (leg != legs_.begin() && std::prev(leg)->from > at) --leg;
   const bool known = leg != legs_.begin();
   if (known) --leg;
-  if (known && leg->stream->timeline().same_from(at, timeline_) &&
+  if (known && !was_cut && halt_ == kNever && leg->stream->timeline().same_from(at, timeline_) &&
       leg->stream->jump(holder(), at)) {
     leave({legs_.begin(), leg});
     legs_.erase(legs_.begin(), leg);
@@ -329,7 +332,7 @@ Status Consumer::go_to(StepAt to, Timeline timeline) {
       if (left.stream->ended() && left.stream->phase() == timeline_.phase(at))
         reuse = left.stream->pool();
     }
-    SPDLD_ASSIGN(legs_, route(timeline_, at, nullptr, std::move(reuse)));
+    SPDLD_ASSIGN(legs_, route(timeline_, at, nullptr, std::move(reuse), halt_));
   }
   if (replicas_ > 1) streams_.dismiss(job_, {shard_, replica_});
   announce();
@@ -345,12 +348,7 @@ Status Consumer::go_to(StepAt to, Timeline timeline) {
 Status Consumer::seek(StepAt to, std::uint64_t position, std::uint32_t skip, std::uint32_t serial) {
   MutexLock lock(mutex_);
   if (ended_) return {};
-  const Timeline& job = jump_ ? jump_->timeline : job_timeline_;
-  SPDLD_TRY(job.check(to, position));
-  if (jump_) {
-    moves_ = jump_->moves;
-    job_timeline_ = std::move(std::exchange(jump_, std::nullopt)->timeline);
-  }
+  SPDLD_TRY(job_timeline_.check(to, position));
   Timeline timeline = job_timeline_;  // what an earlier seek cut is of no more meaning
   timeline.redeal(to, position);
   if (skip > 0) {
@@ -358,6 +356,8 @@ Status Consumer::seek(StepAt to, std::uint64_t position, std::uint32_t skip, std
     to.step = to.step < end ? to.step + std::min<std::uint64_t>(skip, end - to.step) : to.step;
   }
   seek_ = serial;
+  // It does not pass by where the job goes elsewhere.
+  if (jump_ && to >= jump_->from) return make_jump();
   return go_to(to, std::move(timeline));
 }
 
@@ -365,6 +365,7 @@ void Consumer::jump(Jump jump) {
   MutexLock lock(mutex_);
   if (ended_) return;
   (void)cut_legs(jump.from);
+  halt_ = jump.from;
   jump_ = std::move(jump);
   pump();
 }
@@ -433,8 +434,9 @@ Status Consumer::make_pending(Pending pending) {
   while (before != legs_.begin() && std::prev(before)->from >= from) --before;
   const std::shared_ptr<Stream> after =
       before == legs_.begin() ? nullptr : std::prev(before)->stream;
-  SPDLD_ASSIGN(pending.legs, route(timeline, std::max(from, at), after, nullptr));
+  SPDLD_ASSIGN(pending.legs, route(timeline, std::max(from, at), after, nullptr, kNever));
   (void)cut_legs(from);
+  halt_ = from;
   pending_ = std::move(pending);
   return {};
 }
@@ -449,6 +451,7 @@ void Consumer::commit_swap() {
   MutexLock lock(mutex_);
   if (!pending_) return;
   Pending pending = std::move(*std::exchange(pending_, std::nullopt));
+  halt_ = kNever;
   job_timeline_.swap(pending.from, pending.phase, pending.planned);
   timeline_.swap(pending.from, pending.phase, pending.planned);
   (void)cut_legs(pending.first());
@@ -468,6 +471,7 @@ Status Consumer::abort_swap() {
   MutexLock lock(mutex_);
   if (!pending_) return {};
   const Pending pending = std::move(*std::exchange(pending_, std::nullopt));
+  halt_ = kNever;
   leave(pending.legs);
   if (ended_) return {};
   SPDLD_TRY(retime(pending.first()));
@@ -481,8 +485,7 @@ void Consumer::displaced() {
   if (ended_ || legs_.empty() || legs_.front().stream->replicas() > 1) return;
   const StepAt from = timeline_.settled(to_send_);
   StepAt until = timeline_.next_phase(from).value_or(kNever);
-  if (pending_) until = std::min(until, pending_->first());
-  if (jump_) until = std::min(until, jump_->from);
+  until = std::min(until, halt_);
   if (legs_.size() > 1) until = std::min(until, legs_[1].from);
   if (from >= until) return;  // it is through with it
   StreamWish own = wish(timeline_, from, until);

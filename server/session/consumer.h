@@ -43,6 +43,7 @@ struct ConsumerOptions {
   bool follows = false;  // begins where the other replicas are, if they are beyond `start`
   std::uint32_t credits = 0;
   StepAt start;
+  StepAt halt = kNever;                     // where a swap of the job is prepared
   std::uint32_t moves = 0;                  // of the job, before `start`
   std::optional<Jump> jump = std::nullopt;  // yet to come
   std::uint64_t open_epochs = 0;            // epochs [0, open_epochs) may be made
@@ -172,10 +173,10 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   void announce() SPDLD_REQUIRES(mutex_);
   bool dealt_out(StepAt at) const SPDLD_REQUIRES(mutex_);
 
-  // The legs from `from` on by `timeline`; on failure none is left joined.
+  // The legs from `from` up to `halt` by `timeline`; on failure none is left joined.
   Result<std::vector<Leg>> route(const Timeline& timeline, StepAt from,
-                                 std::shared_ptr<Stream> after, std::shared_ptr<SlotPool> reuse)
-      SPDLD_REQUIRES(mutex_);
+                                 std::shared_ptr<Stream> after, std::shared_ptr<SlotPool> reuse,
+                                 StepAt halt) SPDLD_REQUIRES(mutex_);
   void leave(const std::vector<Leg>& legs, bool away = false) SPDLD_REQUIRES(mutex_);
   // Drops the legs from `from` on; the one before ends there. The pool that became free by it.
   std::shared_ptr<SlotPool> cut_legs(StepAt from) SPDLD_REQUIRES(mutex_);
@@ -214,6 +215,9 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   std::optional<Pending> pending_ SPDLD_GUARDED_BY(mutex_);
   std::optional<Jump> jump_ SPDLD_GUARDED_BY(mutex_);
   std::uint32_t moves_ SPDLD_GUARDED_BY(mutex_);  // of the job, that it has gone along with
+  // Nothing is made for it from there on: what follows the swap or the jump is not decided, or
+  // other.
+  StepAt halt_ SPDLD_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Stream>> held_ SPDLD_GUARDED_BY(mutex_);  // by hold()
   std::vector<std::shared_ptr<SlotPool>> shown_ SPDLD_GUARDED_BY(mutex_);
   std::vector<Lease> leases_ SPDLD_GUARDED_BY(mutex_);

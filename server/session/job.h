@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -70,6 +71,8 @@ class Job final : public FailureJudge {
   Acknowledged acknowledged() const;
   // It goes on there as if it had never been further.
   void rewind_ledger(Acknowledged to);
+  // A swap is prepared.
+  bool changes() const { return pending || tuning != nullptr; }
   std::uint32_t moves() const { return move ? move->number : 0; }
   const Phase& phase() const { return *timeline.phase(here()); }
   JobView view() const;
@@ -123,8 +126,11 @@ class Job final : public FailureJudge {
     StepAt from;
     PhasePtr phase;
     std::optional<StepAt> planned = std::nullopt;  // where it was to come, if that is earlier
+
+    StepAt first() const { return planned ? std::min(*planned, from) : from; }
   };
   std::optional<Pending> pending;
+  PhasePtr tuning;  // the same of one that only renames what is run
   // Where an operator sent it last. Consumers read as before up to `from`, and go on at `to`.
   struct Move {
     std::uint32_t number = 0;  // counts them

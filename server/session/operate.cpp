@@ -44,6 +44,11 @@ bool Sessions::awaits(const Job& job) const {
 }
 
 Status Sessions::check_settled(const Job& job) const {
+  if (job.tuning != nullptr)
+    return Status(Code::kFailedPrecondition,
+                  "job '" + job.key.job +
+                      "' is about to be tuned: an apply has been prepared; try again once it is "
+                      "committed or aborted");
   if (job.pending)
     return Status(Code::kFailedPrecondition,
                   "job '" + job.key.job + "' is about to change its pipeline at epoch " +
@@ -212,14 +217,14 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
       Job::Move{.number = job->moves() + 1, .from = from, .to = to, .before = job->timeline});
   const StepAt start_before = std::exchange(job->start, to);
   job->timeline.redeal(to, job->timeline.position_of(to));
-  if (Status kept = keep_now(*job); !kept.ok()) {
+  const Job::Acknowledged there{.at = to, .position = job->timeline.position_of(to)};
+  if (Status kept = keep_now(*job, there); !kept.ok()) {
     job->start = start_before;
     job->timeline = job->move->before;
     job->move = move_before;
     go_on(*job);
     return tl::unexpected<Status>(kept);
   }
-  const Job::Acknowledged there{.at = to, .position = job->timeline.position_of(to)};
   for (auto& [member, was] : job->left)
     was = {.next = to, .acked = to, .acked_position = there.position, .moved = true};
   job->awaited.clear();
@@ -244,6 +249,10 @@ Result<JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
   const std::uint64_t position = job->timeline.position_of(
       {from.epoch, from.step + std::min(skip, end - std::min(end, from.step))});
   Timeline before = job->timeline;
+  if (num_shards > job->timeline.num_shards()) {
+    job->began = deps_.clock.now();  // the new ones are yet to come
+    job->gathered = false;
+  }
   job->timeline.resize(from, position, num_shards);
   Status kept = keep_now(*job);
   if (!kept.ok()) job->timeline = std::move(before);

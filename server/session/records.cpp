@@ -309,11 +309,18 @@ void Sessions::forget_ended(const JobKey& key) {
   std::erase_if(ended_positions_, same);
 }
 
-Status Sessions::keep_now(Job& job) {
+Status Sessions::keep_now(Job& job, std::optional<Job::Acknowledged> at) {
   if (job.is_private) return {};
   StoredJob stored = job.stored();
   stored.kept_unix_ms = unix_ms();
-  SPDLD_TRY(deps_.store.put_jobs({stored}));
+  std::vector<StoredPosition> positions;
+  if (at)
+    positions.push_back({.key = job.key,
+                         .at = at->at,
+                         .position = at->position,
+                         .order = job.timeline.phase(at->at)->order_text(),
+                         .kept_unix_ms = stored.kept_unix_ms});
+  SPDLD_TRY(deps_.store.put_jobs({stored}, positions));
   job.record_is_old = false;
   job.recorded_unix_ms = stored.kept_unix_ms;
   return {};
@@ -365,8 +372,8 @@ void Sessions::keep() {
   SPDLD_FAILPOINT("session.keep");
   for (StoredJob& record : records) record.kept_unix_ms = now;
   for (StoredPosition& position : positions) position.kept_unix_ms = now;
-  Status written = records.empty() ? Status() : deps_.store.put_jobs(records);
-  if (written.ok() && !positions.empty()) written = deps_.store.put_positions(positions);
+  Status written;
+  if (!records.empty() || !positions.empty()) written = deps_.store.put_jobs(records, positions);
   if (written.ok() && forget) {
     const auto retain_ms = static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::milliseconds>(deps_.retain).count());

@@ -274,7 +274,7 @@ void Sessions::leave(const SessionPtr& session) {
 
 void Sessions::end_job(const JobPtr& ended) {
   const Job& job = *ended;
-  if (job.declared || job.pending || !runs(ended)) return;
+  if (job.declared || job.changes() || !runs(ended)) return;
   streams_.forget(job.tag);
   if (!job.is_private && !job.left.empty()) {
     ended_positions_.push_back(job.stored_position());

@@ -215,7 +215,9 @@ class Sessions final : public delivery::DataService {
   Result<JobPtr> inherit(StoredJob stored, const delivery::AttachRequest& request);
   Result<std::optional<StoredPosition>> kept_position(const JobKey& key);
   void keep() SPDLD_EXCLUDES(mutex_);
-  Status keep_now(Job& job) SPDLD_REQUIRES(mutex_, records_);
+  // With its ledger at another place, if it is sent there.
+  Status keep_now(Job& job, std::optional<Job::Acknowledged> at = std::nullopt)
+      SPDLD_REQUIRES(mutex_, records_);
   // What is not on disk yet of jobs that have ended.
   void forget_ended(const JobKey& key) SPDLD_REQUIRES(mutex_, records_);
 

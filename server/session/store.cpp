@@ -259,14 +259,27 @@ Status Store::write_job(const StoredJob& job) {
   return statement.step() == SQLITE_DONE ? Status() : failure("written");
 }
 
-Status Store::put_jobs(const std::vector<StoredJob>& jobs) {
+Status Store::put_jobs(const std::vector<StoredJob>& jobs,
+                       const std::vector<StoredPosition>& positions) {
   MutexLock lock(mutex_);
   SPDLD_TRY(begin());
-  Status written;
-  for (const StoredJob& job : jobs) {
-    if (written.ok()) written = write_job(job);
-  }
-  return finish(std::move(written));
+  const auto write = [&]() SPDLD_REQUIRES(mutex_) -> Status {
+    for (const StoredJob& job : jobs) SPDLD_TRY(write_job(job));
+    for (const StoredPosition& position : positions) SPDLD_TRY(write_position(position));
+    return {};
+  };
+  return finish(write());
+}
+
+Status Store::write_position(const StoredPosition& position) {
+  Statement statement(db_, "INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
+  statement.bind(position.key)
+      .bind(static_cast<std::int64_t>(position.at.epoch))
+      .bind(static_cast<std::int64_t>(position.at.step))
+      .bind(static_cast<std::int64_t>(position.position))
+      .bind(position.order)
+      .bind(static_cast<std::int64_t>(position.kept_unix_ms));
+  return statement.step() == SQLITE_DONE ? Status() : failure("written");
 }
 
 Status Store::remove_job(const JobKey& key) {
@@ -355,26 +368,6 @@ Result<std::vector<JobKey>> Store::running_jobs(std::uint64_t unix_ms) {
   }
   if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));
   return found;
-}
-
-Status Store::put_positions(const std::vector<StoredPosition>& positions) {
-  MutexLock lock(mutex_);
-  SPDLD_TRY(begin());
-  Status written;
-  for (const StoredPosition& stored : positions) {
-    Statement statement(db_, "INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
-    statement.bind(stored.key)
-        .bind(static_cast<std::int64_t>(stored.at.epoch))
-        .bind(static_cast<std::int64_t>(stored.at.step))
-        .bind(static_cast<std::int64_t>(stored.position))
-        .bind(stored.order)
-        .bind(static_cast<std::int64_t>(stored.kept_unix_ms));
-    if (statement.step() != SQLITE_DONE) {
-      written = failure("written");
-      break;
-    }
-  }
-  return finish(std::move(written));
 }
 
 Status Store::remove_position(const JobKey& key) {

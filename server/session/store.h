@@ -154,7 +154,9 @@ class Store {
   Status put_file(const std::string& path, const std::string& digest);
   Result<std::string> file_digest(const std::string& path);
 
-  Status put_jobs(const std::vector<StoredJob>& jobs);
+  // And where they are.
+  Status put_jobs(const std::vector<StoredJob>& jobs,
+                  const std::vector<StoredPosition>& positions = {});
   // With its position and what was replaced in it.
   Status remove_job(const JobKey& key);
   Result<std::optional<StoredJob>> job(const JobKey& key);
@@ -162,7 +164,6 @@ class Store {
   // Undeclared ones that were being read when they were kept last, at `unix_ms` or later.
   Result<std::vector<JobKey>> running_jobs(std::uint64_t unix_ms);
 
-  Status put_positions(const std::vector<StoredPosition>& positions);
   Status remove_position(const JobKey& key);
   Result<std::optional<StoredPosition>> position(const JobKey& key);
   // Of whom anything is kept, by name.
@@ -189,6 +190,7 @@ class Store {
   Status begin() SPDLD_REQUIRES(mutex_);
   Status finish(Status outcome) SPDLD_REQUIRES(mutex_);  // commits, or rolls back
   Status write_job(const StoredJob& job) SPDLD_REQUIRES(mutex_);
+  Status write_position(const StoredPosition& position) SPDLD_REQUIRES(mutex_);
 
   const std::string path_;
   Mutex mutex_;

@@ -113,7 +113,7 @@ StoredJob job_of(const json& value) {
   value.at("max_epochs").get_to(job.max_epochs);
   job.limits = limits_of(value.at("limits"));
   value.at("vars").get_to(job.vars);
-  value.at("first_vars").get_to(job.first_vars);
+  job.first_vars = value.value("first_vars", job.vars);
   if (value.contains("batch_size")) job.batch_size = value["batch_size"].get<std::uint64_t>();
   job.start = step_of(value.at("start"));
   for (const json& phase : value.at("phases")) job.phases.push_back(phase_of(phase));

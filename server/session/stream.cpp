@@ -108,7 +108,7 @@ StepAt Stream::lowest() const {
 
 std::optional<StepAt> Stream::offered(const ReaderTerms& terms) const {
   if (ended_ || readers_.empty() || find(terms.holder) != nullptr) return std::nullopt;
-  StepAt first = std::min(lowest(), to_make_);
+  StepAt first = std::max(gone_, std::min(lowest(), to_make_));
   if (replicas_ > 1) {
     if (terms.job != maker_) return std::nullopt;
     for (const Reader& known : readers_) {
@@ -169,8 +169,13 @@ std::optional<StepAt> Stream::join(const std::shared_ptr<StreamReader>& reader,
   return from;
 }
 
+void Stream::forget(StepAt at) {
+  replaced_.erase(at);
+  gone_ = std::max(gone_, StepAt{at.epoch, at.step + 1});
+}
+
 std::map<StepAt, Stream::Ready>::iterator Stream::drop(std::map<StepAt, Ready>::iterator ready) {
-  replaced_.erase(ready->first);
+  forget(ready->first);
   return ready_.erase(ready);
 }
 
@@ -361,7 +366,7 @@ void Stream::commit(const engine::BatchOrder& order) {
     if (expected > 0) {
       ready_.emplace(at, Ready{slot_of(order), order, expected});
     } else {
-      replaced_.erase(at);
+      forget(at);
       pool_->freed();
     }
   }
@@ -371,7 +376,7 @@ void Stream::commit(const engine::BatchOrder& order) {
 void Stream::abandon(const engine::BatchOrder& order) {
   {
     MutexLock lock(mutex_);
-    replaced_.erase(place_of(order));
+    forget(place_of(order));
   }
   pool_->slots().abort(slot_of(order));
   pool_->freed();
@@ -430,14 +435,16 @@ bool Stream::jump(delivery::HolderId id, StepAt to) {
   return true;
 }
 
-void Stream::set_until(delivery::HolderId id, StepAt until) {
+bool Stream::set_until(delivery::HolderId id, StepAt until) {
   {
     MutexLock lock(mutex_);
     Reader* const reader = find(id);
-    if (reader == nullptr || reader->until == until) return;
+    if (reader == nullptr) return false;
+    if (reader->until == until) return true;
     if (until < reader->until) {
       forgo(*reader, std::max(until, reader->next), reader->until);
     } else {
+      if (gone_ > std::max(reader->until, reader->next)) return false;
       for (auto& [at, ready] : ready_) {
         if (at < std::max(reader->until, reader->next) || at >= until) continue;
         pool_->slots().expect(ready.slot);
@@ -447,6 +454,7 @@ void Stream::set_until(delivery::HolderId id, StepAt until) {
     reader->until = until;
   }
   wake();
+  return true;
 }
 
 void Stream::open_epochs(delivery::HolderId id, std::uint64_t count) {

@@ -90,7 +90,8 @@ class Stream final : public engine::StreamPort {
   // It needs nothing before `to`. False, and nothing is done, if the stream does not go that way:
   // `to` lies behind it, or so far ahead that others would be waited for.
   bool jump(delivery::HolderId reader, StepAt to) SPDLD_EXCLUDES(mutex_);
-  void set_until(delivery::HolderId reader, StepAt until) SPDLD_EXCLUDES(mutex_);
+  // False, and nothing is done, if what it would read then is gone in part.
+  bool set_until(delivery::HolderId reader, StepAt until) SPDLD_EXCLUDES(mutex_);
   void open_epochs(delivery::HolderId reader, std::uint64_t count) SPDLD_EXCLUDES(mutex_);
 
   // The first step that nothing has been begun of; none if the stream itself has not begun. Nothing
@@ -161,6 +162,7 @@ class Stream final : public engine::StreamPort {
   void note_stall() SPDLD_REQUIRES(mutex_);
   bool starves(const Reader& reader) const SPDLD_REQUIRES(mutex_);
   ReaderRefs live_readers() const SPDLD_REQUIRES(mutex_);
+  void forget(StepAt at) SPDLD_REQUIRES(mutex_);
   std::map<StepAt, Ready>::iterator drop(std::map<StepAt, Ready>::iterator ready)
       SPDLD_REQUIRES(mutex_);
   std::optional<StepAt> offered(const ReaderTerms& terms) const SPDLD_REQUIRES(mutex_);
@@ -183,6 +185,9 @@ class Stream final : public engine::StreamPort {
   engine::StreamId stream_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::vector<Reader> readers_ SPDLD_GUARDED_BY(mutex_);
   StepAt to_make_ SPDLD_GUARDED_BY(mutex_);
+  // Behind the last step that was made and is not kept any more: who joins begins there, however
+  // far back the slowest reader is. That one may end before it.
+  StepAt gone_ SPDLD_GUARDED_BY(mutex_);
   std::map<StepAt, Ready> ready_ SPDLD_GUARDED_BY(mutex_);
   // Of batches in the making and ready ones.
   std::map<StepAt, std::vector<Replaced>> replaced_ SPDLD_GUARDED_BY(mutex_);

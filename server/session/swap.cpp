@@ -268,7 +268,7 @@ Status Sessions::prepare_swap(PlannedSwap& swap, const SwapAt& at) {
   const auto jumps = [](const auto& member) {
     return member.second->consumer != nullptr && member.second->consumer->jumps();
   };
-  if (job.pending || std::any_of(job.members.begin(), job.members.end(), jumps))
+  if (job.changes() || std::any_of(job.members.begin(), job.members.end(), jumps))
     return check_settled(job);
   if (swap.base != job.timeline.last_phase())
     return Status(Code::kAborted, "job '" + job.key.job +
@@ -276,6 +276,7 @@ Status Sessions::prepare_swap(PlannedSwap& swap, const SwapAt& at) {
                                       "again");
   if (swap.tuned) {
     swap.from = job.here();
+    job.tuning = swap.phase;
     return {};
   }
   if (!swap.known) SPDLD_TRY(check_settled(job));
@@ -330,6 +331,7 @@ std::vector<StoredJob> Sessions::stored_after(const std::vector<PlannedSwap>& sw
   for (const PlannedSwap& swap : swaps) {
     if (swap.known || swap.job->is_private || !runs(swap.job)) continue;
     Job& job = *swap.job;
+    if (swap.tuned && job.tuning != swap.phase) continue;
     const Timeline before = job.timeline;
     const auto vars_before = std::exchange(job.vars, swap.vars);
     if (swap.tuned) {
@@ -395,6 +397,9 @@ Result<PlannedSwap> Sessions::restore_swap(const StoredSwap& kept) {
     renamed->pipeline = pipeline;
     renamed->overrides = kept.phase.overrides;
     swap.phase = renamed;
+    MutexLock lock(mutex_);
+    jobs_[kept.key] = job;
+    job->tuning = swap.phase;
     return swap;
   }
   SPDLD_ASSIGN(swap.phase, make_phase(pipeline, job->seed, kept.phase.overrides));
@@ -412,6 +417,8 @@ void Sessions::commit_swaps(const std::vector<PlannedSwap>& swaps) {
     Job& job = *swap.job;
     if (swap.known || !runs(swap.job)) continue;
     if (swap.tuned) {
+      if (job.tuning != swap.phase) continue;
+      job.tuning.reset();
       job.vars = swap.vars;
       const engine::Plan& plan = *swap.phase->pipeline->plan;
       swap.phase->run->tune(plan.fetch.concurrency, plan.process.concurrency);
@@ -420,6 +427,7 @@ void Sessions::commit_swaps(const std::vector<PlannedSwap>& swaps) {
       for (const auto& [member, session] : job.members) {
         if (session->consumer != nullptr) session->consumer->rename(before, swap.phase);
       }
+      if (job.members.empty()) end_job(swap.job);
       continue;
     }
     if (!job.pending || job.pending->phase != swap.phase) continue;
@@ -439,6 +447,11 @@ void Sessions::commit_swaps(const std::vector<PlannedSwap>& swaps) {
 
 void Sessions::abort_swap(const PlannedSwap& swap) {
   Job& job = *swap.job;
+  if (swap.tuned && job.tuning == swap.phase) {
+    job.tuning.reset();
+    if (job.members.empty()) end_job(swap.job);
+    return;
+  }
   if (!job.pending || job.pending->phase != swap.phase) return;
   job.pending.reset();
   for (const auto& [member, session] : job.members) {

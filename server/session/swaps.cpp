@@ -101,10 +101,11 @@ Result<Swap> Swaps::carry_out(const Planned& planned, std::string note, const st
 }
 
 void Swaps::drop(const std::string& token, const Planned& planned) {
-  sessions_.abort_swaps(planned.swaps);
-  if (token.empty()) return;
-  if (Status removed = sessions_.deps().store.remove_prepared(token); !removed.ok())
+  // First, so that no later daemon holds shards at a point that they have passed by then.
+  const Status removed = token.empty() ? Status() : sessions_.deps().store.remove_prepared(token);
+  if (!removed.ok())
     spdlog::warn("{}; a restart before its hold ends would find it prepared", removed.message());
+  sessions_.abort_swaps(planned.swaps);
 }
 
 Result<Swap> Swaps::change(const Caller& caller, const PipelinePtr& built, std::string note,

@@ -42,14 +42,16 @@ source::Sharding Timeline::sharding(StepAt at) const { return sharding_by(index_
 void Timeline::rebase(std::size_t first) {
   for (std::size_t i = first + 1; i < cuts_.size();) {
     Cut& cut = cuts_[i];
+    if (cut.from <= cuts_[i - 1].from) {
+      // The one before was put off to where this one is in force already.
+      cuts_.erase(cuts_.begin() + static_cast<std::ptrdiff_t>(i) - 1);
+      i = std::max(i - 1, first + 1);
+      continue;
+    }
     const source::Sharding before = sharding_by(i - 1, cut.from);
     if (cut.from.step > before.end_step()) cut.from = {cut.from.epoch + 1, 0};
     cut.position = cut.from.step == 0 ? 0 : before.position_of(cut.from.step);
-    if (cut.from <= cuts_[i - 1].from) {
-      cuts_.erase(cuts_.begin() + static_cast<std::ptrdiff_t>(i) - 1);
-    } else {
-      ++i;
-    }
+    ++i;
   }
 }
 

@@ -363,7 +363,8 @@ std::string Link::answer(wire::BlobKind kind, std::uint32_t serial, Waiting& wai
     const FrameType type = fixed_part<wire::FrameHeader>(frame)->type;
     if (type != FrameType::kBlob) {
       // Progress, errors and farewells count now; what belongs to the stream keeps its order.
-      if (type == FrameType::kProgress || type == FrameType::kError || type == FrameType::kBye) {
+      if (type == FrameType::kProgress || type == FrameType::kStandstill ||
+          type == FrameType::kError || type == FrameType::kBye) {
         digest(frame, &waiting);
       } else if (deferred_.size() == kMaxDeferred) {
         lose("the daemon does not answer, and goes on sending");

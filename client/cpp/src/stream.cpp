@@ -109,7 +109,8 @@ void Stream::apply_reset(const wire::ResetFrame& reset) {
   if (!std::exchange(seeking_, false)) {
     // The daemon's own doing: where the cursor came from is of no matter any more.
     order_open_ = false;
-    cursor_.order_digest = attached_->facts.order_digest;
+    // Which order stands there is told with the first batch.
+    cursor_.order_digest.clear();
   }
   seek_ = reset.seek;
   finished_ = false;
@@ -158,6 +159,7 @@ std::optional<Batch> Stream::hand_out(const wire::BatchFrame& frame) {
   auto state = link_->batch(frame);
   if (link_->facts_number() != facts_number_) adopt_facts();
   if (order_open_) check_order();
+  if (cursor_.order_digest.empty()) cursor_.order_digest = attached_->facts.order_digest;
   cursor_.epoch = frame.epoch;
   cursor_.position = frame.next_position;
   cursor_.step = frame.step + 1;

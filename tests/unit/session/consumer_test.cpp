@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -50,14 +51,18 @@ class ConsumerTest : public ::testing::Test {
     executor_.stop();  // a worker that is done with a batch may still hold its stream
   }
 
-  void start(std::uint32_t num_shards = 1, StepAt at = {}, std::uint64_t open_epochs = 100,
-             bool last_known = false, std::uint32_t shard = 0) {
+  PhasePtr make_phase(const std::string& content) {
     auto phase = std::make_shared<Phase>();
     phase->items = kItems;
     phase->batch = 4;
-    phase->content = "test";
+    phase->content = content;
     phase->run = std::make_shared<engine::Run>(
         plan_, source_, source::Sampler(kItems, Shuffle{}, 1), 1, 2, engine::RunLimits{}, clock_);
+    return phase;
+  }
+  void start(std::uint32_t num_shards = 1, StepAt at = {}, std::uint64_t open_epochs = 100,
+             bool last_known = false, std::uint32_t shard = 0) {
+    const PhasePtr phase = make_phase("test");
     consumer_ = std::make_shared<Consumer>(ConsumerOptions{.timeline = Timeline(phase, num_shards),
                                                            .shard = shard,
                                                            .credits = kCredits,
@@ -87,6 +92,10 @@ class ConsumerTest : public ::testing::Test {
         wire::BatchFrame batch{};
         std::memcpy(&batch, bytes.data(), sizeof batch);
         held_.push_back(batch.lease);
+        if (gives_back_ && type != frame.header.type) {
+          release_all();
+          passed_.push_back({batch.epoch, batch.step});
+        }
       }
       if (frame.header.type == type) return frame;
     }
@@ -96,6 +105,20 @@ class ConsumerTest : public ::testing::Test {
   void release_all() {
     for (const std::uint64_t lease : held_) consumer_->release(lease);
     held_.clear();
+  }
+  // The step behind which it goes on at `to`.
+  StepAt send_to(StepAt to) {
+    StepAt from = consumer_->hold();
+    for (; from <= consumer_->view().next; from = consumer_->hold()) {  // it is yet to be begun
+      consumer_->go_on();
+      std::this_thread::yield();
+    }
+    Timeline timeline = consumer_->timeline();
+    timeline.redeal(to, timeline.position_of(to));
+    consumer_->jump({.from = from, .to = to, .timeline = timeline, .moves = 1});
+    consumer_->go_on();
+    gives_back_ = true;
+    return from;
   }
   bool silent() {
     char byte = 0;
@@ -111,6 +134,9 @@ class ConsumerTest : public ::testing::Test {
   Streams streams_{executor_, arenas_, delivery::ArenaKind::kMemfd, clock_};
   UniqueFd socket_;
   std::vector<std::uint64_t> held_;
+  // Whether batches that next() passes over are given back at once, and which these were.
+  bool gives_back_ = false;
+  std::vector<StepAt> passed_;
   std::shared_ptr<delivery::Connection> connection_;
   std::shared_ptr<Consumer> consumer_;
 };
@@ -249,6 +275,67 @@ TEST_F(ConsumerTest, GoesBackToWhatItHasReadAlready) {
   next<wire::ResetFrame>(wire::FrameType::kReset);
   release_all();
   EXPECT_EQ(next_batch().step, 1U);
+}
+
+TEST_F(ConsumerTest, GoesElsewhereBehindTheStepThatIsSaid) {
+  start();
+  next_batch();
+  const StepAt from = send_to({3, 1});
+  EXPECT_TRUE(consumer_->jumps());
+  EXPECT_EQ(consumer_->view().next, (StepAt{3, 1}));
+  release_all();
+  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).moves, 1U);
+  ASSERT_FALSE(passed_.empty());
+  const StepAt last = passed_.back();
+  EXPECT_EQ(from,
+            last.step + 1 < 10 ? (StepAt{last.epoch, last.step + 1}) : (StepAt{last.epoch + 1, 0}));
+  EXPECT_EQ(next_batch().epoch, 3U);
+  EXPECT_FALSE(consumer_->jumps());
+}
+
+TEST_F(ConsumerTest, GoesElsewhereThoughItSeeksAheadOfThatStepBefore) {
+  start();
+  next_batch();
+  next_batch();
+  send_to({3, 1});
+  ASSERT_TRUE(consumer_->seek({30, 0}, 0, 0, 1).ok());
+  const auto reset = next<wire::ResetFrame>(wire::FrameType::kReset);
+  EXPECT_EQ(reset.seek, 1U);
+  EXPECT_EQ(reset.moves, 1U);
+  release_all();
+  EXPECT_EQ(next_batch().epoch, 3U);
+}
+
+TEST_F(ConsumerTest, GoesElsewhereAfterASeekBackFromThere) {
+  start();
+  for (int step = 0; step < 4; ++step) consumer_->release(next_batch().lease);
+  const StepAt from = send_to({3, 1});
+  ASSERT_TRUE(consumer_->seek({0, 1}, 4, 0, 1).ok());
+  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).moves, 0U);
+  release_all();
+  passed_.clear();
+  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).moves, 1U);
+  ASSERT_FALSE(passed_.empty());
+  EXPECT_EQ(passed_.front(), (StepAt{0, 1}));
+  EXPECT_LT(passed_.back(), from);
+  EXPECT_EQ(next_batch().epoch, 3U);
+}
+
+TEST_F(ConsumerTest, GoesOnAfterAnAbortThoughItSoughtRightBeforeThePoint) {
+  start();
+  next_batch();
+  (void)consumer_->hold();
+  ASSERT_TRUE(consumer_->prepare_swap({20, 5}, make_phase("other")).ok());
+  consumer_->go_on();
+  ASSERT_TRUE(consumer_->seek({20, 3}, 12, 0, 1).ok());
+  gives_back_ = true;
+  next<wire::ResetFrame>(wire::FrameType::kReset);
+  release_all();
+  EXPECT_EQ(next_batch().step, 3U);
+  EXPECT_EQ(next_batch().step, 4U);
+  release_all();
+  ASSERT_TRUE(consumer_->abort_swap().ok());
+  EXPECT_EQ(next_batch().step, 5U);
 }
 
 TEST_F(ConsumerTest, DealsTheRestOutAnewFromTheStepThatNobodyHasBegun) {

@@ -458,10 +458,10 @@ TEST_F(SessionsTest, ForgetsRecordsOfEndedJobsThatAreOlderThanItRetainsThem) {
                               record("declared", true, now - week - 1000)})
                   .ok());
   ASSERT_TRUE(store_
-                  ->put_positions({{.key = record("old", false, 0).key,
-                                    .at = {1, 1},
-                                    .position = 2,
-                                    .kept_unix_ms = now - week - 1000}})
+                  ->put_jobs({}, {{.key = record("old", false, 0).key,
+                                   .at = {1, 1},
+                                   .position = 2,
+                                   .kept_unix_ms = now - week - 1000}})
                   .ok());
   sessions_->tick();
   sessions_->stop();  // after what the tick has begun

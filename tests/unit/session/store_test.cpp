@@ -251,8 +251,8 @@ TEST_F(StoreTest, KeepsPositionsAndForgetsThoseOfJobsThatEndedLongAgo) {
   ASSERT_TRUE(store->put_jobs({job}).ok());
   ASSERT_TRUE(
       store
-          ->put_positions({{.key = old, .at = {1, 2}, .position = 3, .kept_unix_ms = 10},
-                           {.key = declared, .at = {4, 5}, .position = 6, .kept_unix_ms = 10}})
+          ->put_jobs({}, {{.key = old, .at = {1, 2}, .position = 3, .kept_unix_ms = 10},
+                          {.key = declared, .at = {4, 5}, .position = 6, .kept_unix_ms = 10}})
           .ok());
   ASSERT_TRUE(store->add_replaced(old, 5).ok());
   ASSERT_TRUE(store->add_replaced(declared, 6).ok());

@@ -113,6 +113,24 @@ TEST_F(StreamTest, OffersALateReaderWhatIsStillThere) {
   }
 }
 
+TEST_F(StreamTest, OffersNothingThatIsGoneBecauseOfAReaderThatEndsEarlier) {
+  const auto stream = make();
+  const auto first = reader(1);
+  const auto ends = reader(2);
+  const auto late = reader(3);
+  ASSERT_TRUE(join(*stream, first));
+  ReaderTerms short_of = terms(ends);
+  short_of.until = {0, 1};
+  ASSERT_TRUE(stream->join(ends, short_of, {}));
+  start(stream);
+  for (std::uint64_t step = 0; step < 3; ++step) first->pass(*stream, {0, step});
+  // The slowest stands at step 0, and wants nothing of steps 1 and 2.
+  EXPECT_EQ(stream->offers(terms(late)), (StepAt{0, 3}));
+  EXPECT_FALSE(join(*stream, late, {0, 1}));
+  EXPECT_FALSE(stream->set_until(ends->holder(), {0, 9})) << "steps 1 and 2 are gone for it, too";
+  EXPECT_EQ(ends->pass(*stream, {0, 0}), rows_of(0));
+}
+
 TEST_F(StreamTest, NeverGivesAReaderWhatItHasInItsHands) {
   const auto stream = make();
   const auto slow = reader(1);

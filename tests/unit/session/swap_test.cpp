@@ -401,6 +401,7 @@ TEST_F(SwapTest, LeavesTheJobAsItIsWhenThereIsNoRoomForBoth) {
 TEST_F(SwapTest, PutsOffWhatLiesAheadAndHaltsARankWhereItWasToBegin) {
   for (const bool commits : {false, true}) {
     const Rank rank = attach();
+    rank.attached();
     ASSERT_TRUE(service_->swap(self_, request(8),
                                {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = {30, 9}}},
                                nullptr));

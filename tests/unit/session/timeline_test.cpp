@@ -276,6 +276,24 @@ TEST(Timeline, HasAShardThatComesBackBeginWhereItCameLast) {
   EXPECT_EQ(timeline.begin_of(7, {3, 2}, true), (StepAt{3, 2}));
 }
 
+TEST(Timeline, HasNoGapsWhenAResizePutsChangesOff) {
+  std::mt19937 random(7);
+  const auto below = [&](std::uint64_t bound) { return random() % bound; };
+  for (int round = 0; round < 2000; ++round) {
+    Timeline timeline(phase(100, Tail::kDrop, 1 + below(6)),
+                      1 + static_cast<std::uint32_t>(below(3)));
+    for (int change = 0; change < 3; ++change) {
+      const StepAt at = timeline.settled({below(2), below(30)});
+      timeline.swap(at, phase(100, Tail::kDrop, 1 + below(6)));
+    }
+    const StepAt at = timeline.settled({below(2), below(30)});
+    timeline.resize(at, timeline.position_of(at), 1 + static_cast<std::uint32_t>(below(4)));
+    ASSERT_TRUE(timeline.gapless()) << "round " << round;
+    for (std::size_t i = 1; i < timeline.cuts().size(); ++i)
+      ASSERT_LT(timeline.cuts()[i - 1].from, timeline.cuts()[i].from) << "round " << round;
+  }
+}
+
 TEST(Timeline, LevelsTheEpochThatIsGoneOnWith) {
   const PhasePtr first = phase(100, Tail::kDrop, 5);
   const PhasePtr second = phase(100, Tail::kDrop, 5);
