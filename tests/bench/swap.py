@@ -139,7 +139,10 @@ def measure(given: list[list[Batch]], swap: Swap) -> Measured:
             if (batch.place >= swap.point if swap.point else batch.at_s > swap.answered_s)
         ]
         if len(after) <= AFTER:
-            raise RuntimeError("the ranks fell behind: fewer than ten steps after a swap")
+            raise RuntimeError(
+                "fewer than ten steps after a swap: the ranks were given less than they were paced "
+                "for; the capacity, above, should be the same before and after"
+            )
         around += gaps(rank, swap.asked_s, after[AFTER])
     return Measured(statistics.median(quiet), max(around), max(quiet))
 
