@@ -140,7 +140,7 @@ def test_ranks_go_on_with_a_daemon_that_is_killed_and_started_by_their_own_conne
                 rows += indices(rank.rest_of_epoch())
                 assert rank.do("stats")["reconnects"] == kills
             rest = native.stdout.read()  # communicate() would pass over what is buffered
-                _, said = native.communicate(timeout=daemon_module.WATCHDOG_S)
+            _, said = native.communicate(timeout=daemon_module.WATCHDOG_S)
         finally:
             native.kill()
             native.communicate()
