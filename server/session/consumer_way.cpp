@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which streams a consumer reads from which step on: through seeks, resizes and swaps.
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "session/consumer.h"
+
+namespace spdld::session {
+
+StreamWish Consumer::wish(const Timeline& timeline, StepAt from, StepAt until) const {
+  return {.timeline = timeline,
+          .from = from,
+          .until = until,
+          .shard = shard_,
+          .replica = replica_,
+          .replicas = replicas_,
+          .absent = absent_,
+          .roll = roll_,
+          .job = job_,
+          .uid = uid_,
+          .credits = credits_,
+          .open_epochs = open_epochs_,
+          .meter = meter_};
+}
+
+Result<std::vector<Leg>> Consumer::route(const Timeline& timeline, StepAt from,
+                                         std::shared_ptr<Stream> after,
+                                         std::shared_ptr<SlotPool> reuse, StepAt halt) {
+  std::vector<Leg> legs;
+  while (from < halt) {
+    const StepAt until = std::min(timeline.next_phase(from).value_or(kNever), halt);
+    StreamWish part = wish(timeline, from, until);
+    part.after = std::move(after);
+    part.reuse = std::move(reuse);
+    auto connected = streams_.connect(shared_from_this(), part);
+    if (!connected) {
+      leave(legs);
+      return tl::unexpected<Status>(std::move(connected).error());
+    }
+    legs.insert(legs.end(), connected->begin(), connected->end());
+    after = legs.back().stream;
+    reuse = nullptr;
+    from = until;
+  }
+  return legs;
+}
+
+void Consumer::leave(const std::vector<Leg>& legs, bool away) {
+  for (const Leg& leg : legs) leg.stream->leave(holder(), away);
+}
+
+std::shared_ptr<SlotPool> Consumer::cut_legs(StepAt from) {
+  std::shared_ptr<SlotPool> freed;
+  while (!legs_.empty() && legs_.back().from >= from) {
+    const std::shared_ptr<Stream> stream = std::move(legs_.back().stream);
+    legs_.pop_back();
+    stream->leave(holder());
+    if (stream->ended()) freed = stream->pool();
+  }
+  if (!legs_.empty()) legs_.back().stream->set_until(holder(), from);
+  return freed;
+}
+
+Status Consumer::retime(StepAt from) {
+  const std::shared_ptr<SlotPool> freed = cut_legs(from);
+  StepAt rest = std::max(from, timeline_.settled(to_send_));
+  std::shared_ptr<Stream> after;
+  if (!legs_.empty()) {
+    after = legs_.back().stream;
+    rest = from;
+    const StepAt until = timeline_.next_phase(from).value_or(kNever);
+    if (after->phase()->same_content(*timeline_.phase(from)) && after->retime(timeline_, job_) &&
+        after->set_until(holder(), until))
+      rest = until;
+  }
+  if (rest == kNever) return {};
+  SPDLD_ASSIGN(std::vector<Leg> legs, route(timeline_, rest, after, freed, kNever));
+  legs_.insert(legs_.end(), legs.begin(), legs.end());
+  return {};
+}
+
+// Tells the consumer where what follows begins.
+void Consumer::announce() {
+  const StepAt at = to_send_;
+  const source::Sharding sharding = timeline_.sharding(at);
+  const std::uint64_t step = std::min(at.step, sharding.end_step());
+  connection_->send_reset(
+      {.to = {.epoch = at.epoch, .position = sharding.position_of(step), .step = step},
+       .steps_per_epoch = timeline_.steps_per_epoch(at),
+       .seek = seek_,
+       .shard = shard_,
+       .num_shards = timeline_.num_shards(),
+       .moves = moves_});
+}
+
+Status Consumer::go_to(StepAt to, Timeline timeline) {
+  ++turn_;
+  told_last_ = false;
+  timeline_ = std::move(timeline);
+  to_send_ = to;
+  const StepAt at = timeline_.settled(to);
+  std::optional<Pending> pending = std::exchange(pending_, std::nullopt);
+  if (pending) leave(pending->legs);
+  const bool was_cut = std::exchange(halt_, jump_     ? jump_->from
+                                            : pending ? pending->first()
+                                                      : kNever) != kNever;
+
+  auto leg = legs_.end();
+  while (leg != legs_.begin() && std::prev(leg)->from > at) --leg;
+  const bool known = leg != legs_.begin();
+  if (known) --leg;
+  if (known && !was_cut && halt_ == kNever && leg->stream->timeline().same_from(at, timeline_) &&
+      leg->stream->jump(holder(), at)) {
+    leave({legs_.begin(), leg});
+    legs_.erase(legs_.begin(), leg);
+  } else {
+    std::shared_ptr<SlotPool> reuse;
+    for (const Leg& left : std::exchange(legs_, {})) {
+      left.stream->leave(holder());
+      if (left.stream->ended() && left.stream->phase() == timeline_.phase(at))
+        reuse = left.stream->pool();
+    }
+    SPDLD_ASSIGN(legs_, route(timeline_, at, nullptr, std::move(reuse), halt_));
+  }
+  if (replicas_ > 1) streams_.dismiss(job_, {shard_, replica_});
+  announce();
+  if (pending) {
+    pending->legs.clear();
+    SPDLD_TRY(make_pending(std::move(*pending)));
+  }
+  take_up_leg();
+  pump();
+  return {};
+}
+
+Status Consumer::seek(StepAt to, std::uint64_t position, std::uint32_t skip, std::uint32_t serial) {
+  MutexLock lock(mutex_);
+  if (ended_) return {};
+  SPDLD_TRY(job_timeline_.check(to, position));
+  Timeline timeline = job_timeline_;  // what an earlier seek cut is of no more meaning
+  timeline.redeal(to, position);
+  if (skip > 0) {
+    const std::uint64_t end = timeline.end_step(to.epoch);
+    to.step = to.step < end ? to.step + std::min<std::uint64_t>(skip, end - to.step) : to.step;
+  }
+  seek_ = serial;
+  // It does not pass by where the job goes elsewhere.
+  if (jump_ && to >= jump_->from) return make_jump();
+  return go_to(to, std::move(timeline));
+}
+
+void Consumer::jump(Jump jump) {
+  MutexLock lock(mutex_);
+  if (ended_) return;
+  (void)cut_legs(jump.from);
+  halt_ = jump.from;
+  jump_ = std::move(jump);
+  pump();
+}
+
+bool Consumer::jumps() const {
+  MutexLock lock(mutex_);
+  return jump_.has_value() && !ended_;
+}
+
+Status Consumer::make_jump() {
+  Jump jump = std::move(*std::exchange(jump_, std::nullopt));
+  job_timeline_ = jump.timeline;
+  moves_ = jump.moves;
+  return go_to(jump.to, std::move(jump.timeline));
+}
+
+StepAt Consumer::hold() {
+  MutexLock lock(mutex_);
+  StepAt frontier = timeline_.settled(to_send_);
+  for (const Leg& leg : legs_) {
+    held_.push_back(leg.stream);
+    if (const auto begun = leg.stream->hold()) frontier = std::max(frontier, *begun);
+  }
+  return frontier;
+}
+
+void Consumer::go_on() {
+  std::vector<std::shared_ptr<Stream>> held;
+  {
+    MutexLock lock(mutex_);
+    held.swap(held_);
+  }
+  for (const auto& stream : held) stream->go_on();
+}
+
+Status Consumer::resize(StepAt from, std::uint64_t position, std::uint32_t num_shards) {
+  MutexLock lock(mutex_);
+  if (ended_) return {};
+  job_timeline_.resize(from, position, num_shards);
+  timeline_.resize(from, position, num_shards);
+  SPDLD_TRY(retime(from));
+  announce();
+  pump();
+  return {};
+}
+
+// What it brings is made ready beside what there is, and nothing there is goes beyond its first
+// step.
+Status Consumer::make_pending(Pending pending) {
+  Timeline timeline = timeline_;
+  timeline.swap(pending.from, pending.phase, pending.planned);
+  const StepAt from = pending.first();
+  const StepAt at = timeline.settled(to_send_);
+  auto before = legs_.end();
+  while (before != legs_.begin() && std::prev(before)->from >= from) --before;
+  const std::shared_ptr<Stream> after =
+      before == legs_.begin() ? nullptr : std::prev(before)->stream;
+  SPDLD_ASSIGN(pending.legs, route(timeline, std::max(from, at), after, nullptr, kNever));
+  (void)cut_legs(from);
+  halt_ = from;
+  pending_ = std::move(pending);
+  return {};
+}
+
+Status Consumer::prepare_swap(StepAt from, const PhasePtr& phase, std::optional<StepAt> planned) {
+  MutexLock lock(mutex_);
+  if (ended_) return {};
+  return make_pending({.from = from, .phase = phase, .planned = planned, .legs = {}});
+}
+
+void Consumer::commit_swap() {
+  MutexLock lock(mutex_);
+  if (!pending_) return;
+  Pending pending = std::move(*std::exchange(pending_, std::nullopt));
+  halt_ = kNever;
+  job_timeline_.swap(pending.from, pending.phase, pending.planned);
+  timeline_.swap(pending.from, pending.phase, pending.planned);
+  (void)cut_legs(pending.first());
+  legs_.insert(legs_.end(), pending.legs.begin(), pending.legs.end());
+  if (!legs_.empty() && legs_.front().from <= to_send_) take_up_leg();
+  pump();
+}
+
+void Consumer::rename(const PhasePtr& phase, const PhasePtr& name) {
+  MutexLock lock(mutex_);
+  job_timeline_.rename(phase, name);
+  timeline_.rename(phase, name);
+  if (jump_) jump_->timeline.rename(phase, name);
+}
+
+Status Consumer::abort_swap() {
+  MutexLock lock(mutex_);
+  if (!pending_) return {};
+  const Pending pending = std::move(*std::exchange(pending_, std::nullopt));
+  halt_ = kNever;
+  leave(pending.legs);
+  if (ended_) return {};
+  SPDLD_TRY(retime(pending.first()));
+  pump();
+  return {};
+}
+
+void Consumer::displaced() {
+  MutexLock lock(mutex_);
+  // Replicas wait for each other, whatever they share before they meet.
+  if (ended_ || legs_.empty() || legs_.front().stream->replicas() > 1) return;
+  const StepAt from = timeline_.settled(to_send_);
+  StepAt until = timeline_.next_phase(from).value_or(kNever);
+  until = std::min(until, halt_);
+  if (legs_.size() > 1) until = std::min(until, legs_[1].from);
+  if (from >= until) return;  // it is through with it
+  StreamWish own = wish(timeline_, from, until);
+  own.replicas = 1;
+  auto legs = streams_.connect(shared_from_this(), own);
+  if (!legs) {
+    spdlog::warn("session {} is held up by another job and cannot have slots of its own: {}",
+                 holder(), legs.error().message());
+    return;
+  }
+  legs_.front().stream->leave(holder());
+  legs_.erase(legs_.begin());
+  legs_.insert(legs_.begin(), legs->begin(), legs->end());
+  take_up_leg();
+  pump();
+}
+
+}  // namespace spdld::session
