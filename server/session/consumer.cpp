@@ -304,6 +304,11 @@ engine::Executor::Headway Consumer::headway() const {
   return legs_.empty() ? engine::Executor::Headway{} : legs_.front().stream->headway();
 }
 
+bool Consumer::ended() const {
+  MutexLock lock(mutex_);
+  return ended_;
+}
+
 Timeline Consumer::timeline() const {
   MutexLock lock(mutex_);
   return timeline_;

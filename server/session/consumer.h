@@ -86,6 +86,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   void open_epochs(std::uint64_t count, bool last_known) SPDLD_EXCLUDES(mutex_);
   // The first step that nothing has been begun of. Nothing further is begun until go_on().
   StepAt hold() SPDLD_EXCLUDES(mutex_);
+  bool ended() const SPDLD_EXCLUDES(mutex_);  // what the job does is none of its business any more
   void go_on() SPDLD_EXCLUDES(mutex_);
   // While held, and with no frontier of any shard behind `from`. A shard that is left out ends
   // there.

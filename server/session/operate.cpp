@@ -77,7 +77,7 @@ StepAt Sessions::hold(Job& job) {
   StepAt frontier = job.start;
   Consumer* furthest = nullptr;
   for (const auto& [member, session] : job.members) {
-    if (session->consumer == nullptr) continue;
+    if (session->consumer == nullptr || session->consumer->ended()) continue;
     const StepAt begun = session->consumer->hold();
     if (furthest == nullptr || begun > frontier) furthest = session->consumer.get();
     frontier = std::max(frontier, begun);

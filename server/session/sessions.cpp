@@ -19,7 +19,8 @@ Sessions::Sessions(SessionsDeps deps)
     : deps_(deps),
       started_(deps.clock.now()),
       streams_(deps.executor, deps.arenas, deps.arena_kind, deps.clock),
-      slow_("spdld-attach", kAttachThreads) {}
+      slow_("spdld-attach", kAttachThreads),
+      keeper_("spdld-keep", 1) {}
 
 Sessions::~Sessions() { stop(); }
 
@@ -31,6 +32,7 @@ void Sessions::suspend() {
 
 void Sessions::stop() {
   slow_.stop();
+  keeper_.stop();
   keep();  // where everybody was, for the next daemon
   std::vector<std::shared_ptr<Consumer>> consumers;
   {
@@ -110,7 +112,7 @@ void Sessions::tick(BlockingPool::Task more) {
     MutexLock lock(mutex_);
     if (std::exchange(keeping_, true)) return;  // the disk is slow: the next time
   }
-  slow_.post([this, more = std::move(more)] {
+  keeper_.post([this, more = std::move(more)] {
     streams_.tick();
     keep();
     if (more) more();

@@ -297,7 +297,8 @@ class Sessions final : public delivery::DataService {
   // under mutex_ must hold up no consumer.
   mutable Mutex routes_mutex_;
   std::map<std::uint64_t, std::shared_ptr<Consumer>> routes_ SPDLD_GUARDED_BY(routes_mutex_);
-  BlockingPool slow_;
+  BlockingPool slow_;  // attaches and applies: they may wait for storage that does not answer
+  BlockingPool keeper_;
 };
 
 }  // namespace spdld::session
