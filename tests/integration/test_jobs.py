@@ -126,6 +126,22 @@ def test_a_resized_job_keeps_its_size_in_the_next_epoch(
         assert sorted(rows) == list(range(ITEMS))
 
 
+def test_a_rank_that_asks_for_statistics_still_gets_all_steps_before_a_resize_ends_it(
+    daemon: Any, start_rank: Callable[..., Rank]
+) -> None:
+    create(daemon)
+    ranks = [start_rank(daemon, **ATTACH_BY_NAME, prefetch=4) for _ in range(2)]
+    rows = [index for rank in ranks for index in indices(rank.take(2))]
+    daemon.ctl("job", "resize", "run", "--shards", "1")
+    told = ranks[1].do("stats")  # between what it was sent and its end
+    assert "error" not in told or "resized to 1 shards" in told["message"]
+    while "error" not in (batch := ranks[1].do("next")):
+        rows += indices([batch])
+    assert "resized to 1 shards" in batch["message"]
+    rows += indices(ranks[0].rest_of_epoch())
+    assert sorted(rows) == list(range(ITEMS))
+
+
 def test_a_job_that_is_sought_goes_on_there_on_every_shard(
     daemon: Any, start_rank: Callable[..., Rank]
 ) -> None:

@@ -26,6 +26,12 @@ void set_text(char (&out)[N], std::string_view text) {
   std::copy(text.begin(), text.end(), out);
 }
 
+// The shard is no more: what was sent of it before is still to be handed out.
+bool ends_shard(std::span<const std::byte> frame) {
+  const auto bye = fixed_part<wire::ByeFrame>(frame);
+  return bye && bye->header.type == FrameType::kBye && bye->reason == wire::ByeReason::kResized;
+}
+
 }  // namespace
 
 Link::Link(const std::string& socket_path, const std::string& client_name, const AttachWish& wish,
@@ -188,7 +194,7 @@ bool Link::digest(std::span<const std::byte> frame, Waiting* waiting) {
       if (!bye) lose("the daemon sent a farewell that makes no sense");
       const std::string text = text_after<wire::ByeFrame>(frame, bye->text_bytes);
       if (bye->reason == wire::ByeReason::kShutdown) lose(text);
-      channel_->lost();
+      if (!heard_early_) channel_->lost();
       throw PipelineError(kCancelled, text);
     }
     case FrameType::kArenaOpen:
@@ -245,6 +251,7 @@ void Link::read_attached(std::span<const std::byte> frame) {
 }
 
 const wire::FrameHeader* Link::poll(Waiting* waiting) {
+  heard_early_ = false;
   for (;;) {
     std::span<const std::byte> frame;
     if (!deferred_.empty()) {
@@ -365,6 +372,9 @@ std::string Link::answer(wire::BlobKind kind, std::uint32_t serial, Waiting& wai
       // Progress, errors and farewells count now; what belongs to the stream keeps its order.
       if (type == FrameType::kProgress || type == FrameType::kStandstill ||
           type == FrameType::kError || type == FrameType::kBye) {
+        // What was sent before the shard's end comes first: this call alone hears of it now.
+        heard_early_ = ends_shard(frame);
+        if (heard_early_) deferred_.push_back({.bytes = {frame.begin(), frame.end()}, .fd = {}});
         digest(frame, &waiting);
       } else if (deferred_.size() == kMaxDeferred) {
         lose("the daemon does not answer, and goes on sending");

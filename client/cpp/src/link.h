@@ -118,7 +118,8 @@ class Link {
   std::uint32_t protocol_ = 0;  // as agreed
   Attached attached_;
   bool welcomed_ = false;
-  bool serving_ = false;  // has attached
+  bool heard_early_ = false;  // an end that comes after what is deferred
+  bool serving_ = false;      // has attached
   std::vector<std::byte> buffer_;
   UniqueFd fd_;                    // came with the frame in buffer_
   std::deque<Received> deferred_;  // came while an answer was waited for
