@@ -92,9 +92,9 @@ void Timeline::swap(StepAt from, PhasePtr phase, std::optional<StepAt> planned) 
 }
 
 void Timeline::rename(const PhasePtr& phase, const PhasePtr& name) {
-  const PhasePtr before = phase;  // may be one of the cuts' own
+  const Phase* const before = phase.get();  // it may be one of the cuts' own
   for (Cut& cut : cuts_) {
-    if (cut.phase == before) cut.phase = name;
+    if (cut.phase.get() == before) cut.phase = name;
   }
 }
 
