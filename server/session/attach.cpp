@@ -307,10 +307,7 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const PipelinePtr& pipeline
                          before->batch_size == request.batch_size;
     if (goes_on) {
       Timeline timeline = before->timeline;
-      timeline.level(request.start == wire::StartMode::kCursor
-                         ? StepAt{request.cursor.epoch, request.cursor.step}
-                         : before->acknowledged().at);
-      timeline.resize({}, 0, num_shards);
+      take_over(timeline, request, before->acknowledged().at, num_shards);
       SPDLD_ASSIGN(job, make_job(key, std::move(timeline), seed, request.job.empty()));
     } else {
       SPDLD_ASSIGN(job, make_job(key, pipeline, seed, num_shards, request.job.empty()));

@@ -159,12 +159,11 @@ JobView Job::view() const {
   return view;
 }
 
-StoredPosition Job::stored_position() const {
-  const Acknowledged last = acknowledged();
+StoredPosition Job::stored_position(const Acknowledged& at) const {
   return {.key = key,
-          .at = last.at,
-          .position = last.position,
-          .order = timeline.phase(last.at)->order_text(),
+          .at = at.at,
+          .position = at.position,
+          .order = timeline.phase(at.at)->order_text(),
           .kept_unix_ms = 0};
 }
 

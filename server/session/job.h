@@ -77,7 +77,7 @@ class Job final : public FailureJudge {
   const Phase& phase() const { return *timeline.phase(here()); }
   JobView view() const;
   StoredJob stored() const;
-  StoredPosition stored_position() const;
+  StoredPosition stored_position(const Acknowledged& at) const;
 
   const JobTag tag;
   const JobKey key;

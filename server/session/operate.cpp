@@ -62,15 +62,20 @@ Status Sessions::check_settled(const Job& job) const {
                       "once it is attached, or in " +
                       std::to_string(come_back_s().count()) +
                       " s, when it is no longer waited for");
-  for (const auto& [member, session] : job.members) {
-    if (session->consumer == nullptr || !session->consumer->jumps()) continue;
+  if (const SessionPtr behind = yet_to_jump(job))
     return Status(Code::kUnavailable,
-                  "job '" + job.key.job + "': shard " + std::to_string(member.shard) +
+                  "job '" + job.key.job + "': shard " + std::to_string(behind->member.shard) +
                       " reads on to epoch " + std::to_string(job.move->from.epoch) + ", step " +
                       std::to_string(job.move->from.step) +
                       ", where the last seek takes it elsewhere; try again once it is there");
-  }
   return {};
+}
+
+SessionPtr Sessions::yet_to_jump(const Job& job) {
+  for (const auto& [member, session] : job.members) {
+    if (session->consumer != nullptr && session->consumer->jumps()) return session;
+  }
+  return nullptr;
 }
 
 StepAt Sessions::hold(Job& job) {

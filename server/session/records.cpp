@@ -62,6 +62,13 @@ Result<Timeline> timeline_of(const std::vector<StoredCut>& stored,
 
 }  // namespace
 
+void take_over(Timeline& timeline, const delivery::AttachRequest& request, StepAt ledger,
+               std::uint32_t num_shards) {
+  const bool by_cursor = request.start == wire::StartMode::kCursor;
+  timeline.level(by_cursor ? StepAt{request.cursor.epoch, request.cursor.step} : ledger);
+  timeline.resize({}, 0, num_shards);
+}
+
 std::uint64_t unix_ms() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
                                         std::chrono::system_clock::now().time_since_epoch())
@@ -294,10 +301,8 @@ Result<JobPtr> Sessions::inherit(StoredJob stored, const delivery::AttachRequest
     return tl::unexpected<Status>(
         job.error().with_context("job '" + stored.key.job + "' cannot go on"));
   Timeline& timeline = (*job)->timeline;
-  timeline.level(request.start == wire::StartMode::kCursor
-                     ? StepAt{request.cursor.epoch, request.cursor.step}
-                     : (*job)->ledger.at);
-  timeline.resize({}, 0, request.num_shards.value_or(timeline.num_shards()));
+  take_over(timeline, request, (*job)->ledger.at,
+            request.num_shards.value_or(timeline.num_shards()));
   if (timeline.steps_per_epoch((*job)->start) == 0) return JobPtr();  // said when it is made anew
   (*job)->record_is_old = true;
   return job;
@@ -314,12 +319,10 @@ Status Sessions::keep_now(Job& job, std::optional<Job::Acknowledged> at) {
   StoredJob stored = job.stored();
   stored.kept_unix_ms = unix_ms();
   std::vector<StoredPosition> positions;
-  if (at)
-    positions.push_back({.key = job.key,
-                         .at = at->at,
-                         .position = at->position,
-                         .order = job.timeline.phase(at->at)->order_text(),
-                         .kept_unix_ms = stored.kept_unix_ms});
+  if (at) {
+    positions.push_back(job.stored_position(*at));
+    positions.back().kept_unix_ms = stored.kept_unix_ms;
+  }
   SPDLD_TRY(deps_.store.put_jobs({stored}, positions));
   job.record_is_old = false;
   job.recorded_unix_ms = stored.kept_unix_ms;
@@ -354,7 +357,7 @@ void Sessions::keep() {
       }
       if (job->began && clock - *job->began > kGather) job->gathered = true;
       if (job->members.empty() && job->left.empty()) continue;
-      StoredPosition position = job->stored_position();
+      StoredPosition position = job->stored_position(job->acknowledged());
       if (!alive && job->kept && job->kept->at == position.at &&
           job->kept->position == position.position)
         continue;

@@ -4,13 +4,21 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 
+#include "delivery/frames.h"
 #include "session/catalogue.h"
 #include "session/phase.h"
 #include "session/store.h"
+#include "session/timeline.h"
 
 namespace spdld::session {
+
+// Others go on with a job in a world of `num_shards`, at the request's cursor or, without one, at
+// `ledger`.
+void take_over(Timeline& timeline, const delivery::AttachRequest& request, StepAt ledger,
+               std::uint32_t num_shards);
 
 // Whether ranks that give these variables belong to such a job: they may know of what was applied
 // to it, or not.

@@ -279,7 +279,7 @@ void Sessions::end_job(const JobPtr& ended) {
   if (job.declared || job.changes() || !runs(ended)) return;
   streams_.forget(job.tag);
   if (!job.is_private && !job.left.empty()) {
-    ended_positions_.push_back(job.stored_position());
+    ended_positions_.push_back(job.stored_position(job.acknowledged()));
     if (!suspended_) ended_jobs_.push_back(job.stored());
   }
   jobs_.erase(job.key);

@@ -256,6 +256,8 @@ class Sessions final : public delivery::DataService {
   void answer_apply(const WaitingApply& waiting) SPDLD_EXCLUDES(mutex_);
   Result<PlannedSwap> apply_vars(const SessionPtr& session, const delivery::ApplyWish& wish)
       SPDLD_EXCLUDES(mutex_);
+  // One that has yet to come to where the last seek of the job takes it elsewhere, if any has.
+  static SessionPtr yet_to_jump(const Job& job);
   // Fails while the job cannot be changed: a swap is prepared, or consumers are yet to come back.
   Status check_settled(const Job& job) const SPDLD_REQUIRES(mutex_);
   // For so long after a start, consumers that an earlier daemon had are expected back.

@@ -265,11 +265,7 @@ Status Sessions::place_swap(PlannedSwap& swap, const SwapAt& at, StepAt frontier
 
 Status Sessions::prepare_swap(PlannedSwap& swap, const SwapAt& at) {
   Job& job = *swap.job;
-  const auto jumps = [](const auto& member) {
-    return member.second->consumer != nullptr && member.second->consumer->jumps();
-  };
-  if (job.changes() || std::any_of(job.members.begin(), job.members.end(), jumps))
-    return check_settled(job);
+  if (job.changes() || yet_to_jump(job) != nullptr) return check_settled(job);
   if (swap.base != job.timeline.last_phase())
     return Status(Code::kAborted, "job '" + job.key.job +
                                       "' was changed by somebody else while this was planned: try "
