@@ -224,14 +224,19 @@ Status Sessions::claim(const SessionPtr& session, const JobKey& key, const Pipel
   Status claimed = place_first(*job, request, ledger);
   if (claimed.ok()) claimed = claim_shard(session, job, request);
   // A job that its first rank made must not stay when that rank does not.
-  if (!claimed.ok() && job->members.empty() && !job->declared && !job->changes()) jobs_.erase(key);
+  if (!claimed.ok() && job->members.empty() && !job->declared && !job->changes()) {
+    jobs_.erase(key);
+    streams_.forget(job->tag);
+  }
   return claimed;
 }
 
 Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
                              const std::optional<StoredPosition>& ledger) {
-  // Who is yet to come back goes on where it was; so does the job.
-  if (!job.members.empty() || awaits(job) || missed_move(job, request)) return {};
+  if (!job.members.empty() || missed_move(job, request)) return {};
+  // Who is yet to come back goes on where it was; so does the job, unless this is a new run of it.
+  const bool new_run = request.start == wire::StartMode::kLedger && !request.reconnect;
+  if (awaits(job) && !new_run) return {};
   if (request.start == wire::StartMode::kLedger) {
     Job::Acknowledged last;
     if (!job.left.empty() || job.ledger.kept_unix_ms > 0) {
@@ -252,9 +257,11 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
             .with_context("start=\"ledger\": job '" + job.key.job + "' cannot go on where it was"));
     job.timeline.redeal(last.at, last.position);
     job.start = last.at;
+    job.starts_by_ledger = true;
   } else if (request.start == wire::StartMode::kFresh && !request.reconnect) {
     // All begin at the same step of the same deal, however the job was resized before.
     job.timeline.redeal(job.start, job.timeline.position_of(job.start));
+    job.starts_by_ledger = false;
   } else {
     if (request.start != wire::StartMode::kCursor) return {};
     SPDLD_TRY(check_cursor(job, job.timeline, request));
@@ -267,6 +274,7 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
       // It comes with all the ranks that there are now.
       timeline.redeal(at, request.cursor.position);
       job.left.clear();
+      job.starts_by_ledger = false;
     }
     if (timeline.gapless()) job.timeline = std::move(timeline);
     job.record_is_old = true;
@@ -454,7 +462,9 @@ Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
   if (request.start == wire::StartMode::kLedger && was != job.left.end())
     return Place{.at = was->second.acked};
   if (request.start != wire::StartMode::kCursor) {
-    const bool recorded = request.start == wire::StartMode::kLedger && job.ledger.kept_unix_ms > 0;
+    // The ledger moves on while some of a new run are yet to come.
+    const bool recorded = request.start == wire::StartMode::kLedger && !job.starts_by_ledger &&
+                          job.ledger.kept_unix_ms > 0;
     return Place{.at = recorded ? job.ledger.at : job.start,
                  .follows = job.absent == AbsentReplica::kGoOn && job.replicas > 1};
   }

@@ -314,10 +314,18 @@ Timeline Consumer::timeline() const {
   return timeline_;
 }
 
+StepAt Consumer::acked() const {
+  StepAt acked = to_send_;
+  for (const Lease& lease : leases_) {
+    if (lease.turn == turn_) acked = std::min(acked, lease.at);
+  }
+  return acked;
+}
+
 Consumer::View Consumer::view() const {
   MutexLock lock(mutex_);
   View view{.next = timeline_.settled(to_send_),
-            .acked = to_send_,
+            .acked = acked(),
             .acked_position = 0,
             .leases = static_cast<std::uint32_t>(leases_.size()),
             .ready = 0,
@@ -325,9 +333,6 @@ Consumer::View Consumer::view() const {
             .rows = rows_,
             .arena_bytes = 0,
             .bad_releases = bad_releases_};
-  for (const Lease& lease : leases_) {
-    if (lease.turn == turn_) view.acked = std::min(view.acked, lease.at);
-  }
   view.acked_position = timeline_.position_of(view.acked);
   if (jump_) {
     view.next = jump_->timeline.settled(jump_->to);

@@ -84,7 +84,8 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
 
   // From the job.
   void open_epochs(std::uint64_t count, bool last_known) SPDLD_EXCLUDES(mutex_);
-  // The first step that nothing has been begun of. Nothing further is begun until go_on().
+  // The first step that nothing has been begun of. Nothing further is begun until go_on(); where
+  // the consumer asks to go meanwhile, it goes then.
   StepAt hold() SPDLD_EXCLUDES(mutex_);
   bool ended() const SPDLD_EXCLUDES(mutex_);  // what the job does is none of its business any more
   void go_on() SPDLD_EXCLUDES(mutex_);
@@ -154,6 +155,12 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
     std::uint64_t turn = 0;
     std::shared_ptr<SlotPool> pool;
   };
+  struct Seek {
+    StepAt to;
+    std::uint64_t position = 0;
+    std::uint32_t skip = 0;
+    std::uint32_t serial = 0;
+  };
   // A swap that is prepared: what the way is from first() on if it is committed.
   struct Pending {
     StepAt from;
@@ -185,6 +192,10 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   Status retime(StepAt from) SPDLD_REQUIRES(mutex_);
   Status go_to(StepAt to, Timeline timeline) SPDLD_REQUIRES(mutex_);
   Status make_jump() SPDLD_REQUIRES(mutex_);
+  Status make_seek(const Seek& seek) SPDLD_REQUIRES(mutex_);
+  // Everything before was given back.
+  StepAt acked() const SPDLD_REQUIRES(mutex_);
+  void forget_old_cuts() SPDLD_REQUIRES(mutex_);
   // It ends, and is told why.
   void give_up(const Status& status) SPDLD_REQUIRES(mutex_);
   // What a job must be told of a batch that another one had made. False: it cannot bear it, and the
@@ -219,7 +230,9 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // Nothing is made for it from there on: what follows the swap or the jump is not decided, or
   // other.
   StepAt halt_ SPDLD_GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<Stream>> held_ SPDLD_GUARDED_BY(mutex_);  // by hold()
+  bool holds_ SPDLD_GUARDED_BY(mutex_) = false;                         // between hold() and go_on()
+  std::vector<std::shared_ptr<Stream>> held_ SPDLD_GUARDED_BY(mutex_);  // meanwhile
+  std::optional<Seek> delayed_ SPDLD_GUARDED_BY(mutex_);                // meanwhile; the last one
   std::vector<std::shared_ptr<SlotPool>> shown_ SPDLD_GUARDED_BY(mutex_);
   std::vector<Lease> leases_ SPDLD_GUARDED_BY(mutex_);
   PhasePtr told_ SPDLD_GUARDED_BY(mutex_);  // whose schema was sent last

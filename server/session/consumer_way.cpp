@@ -136,15 +136,23 @@ Status Consumer::go_to(StepAt to, Timeline timeline) {
 
 Status Consumer::seek(StepAt to, std::uint64_t position, std::uint32_t skip, std::uint32_t serial) {
   MutexLock lock(mutex_);
+  const Seek seek{.to = to, .position = position, .skip = skip, .serial = serial};
+  if (!holds_) return make_seek(seek);
+  delayed_ = seek;
+  return {};
+}
+
+Status Consumer::make_seek(const Seek& seek) {
   if (ended_) return {};
-  SPDLD_TRY(job_timeline_.check(to, position));
+  SPDLD_TRY(job_timeline_.check(seek.to, seek.position));
   Timeline timeline = job_timeline_;  // what an earlier seek cut is of no more meaning
-  timeline.redeal(to, position);
-  if (skip > 0) {
+  timeline.redeal(seek.to, seek.position);
+  StepAt to = seek.to;
+  if (seek.skip > 0) {
     const std::uint64_t end = timeline.end_step(to.epoch);
-    to.step = to.step < end ? to.step + std::min<std::uint64_t>(skip, end - to.step) : to.step;
+    to.step = to.step < end ? to.step + std::min<std::uint64_t>(seek.skip, end - to.step) : to.step;
   }
-  seek_ = serial;
+  seek_ = seek.serial;
   // It does not pass by where the job goes elsewhere.
   if (jump_ && to >= jump_->from) return make_jump();
   return go_to(to, std::move(timeline));
@@ -173,6 +181,7 @@ Status Consumer::make_jump() {
 
 StepAt Consumer::hold() {
   MutexLock lock(mutex_);
+  holds_ = true;
   StepAt frontier = timeline_.settled(to_send_);
   for (const Leg& leg : legs_) {
     held_.push_back(leg.stream);
@@ -188,6 +197,12 @@ void Consumer::go_on() {
     held.swap(held_);
   }
   for (const auto& stream : held) stream->go_on();
+  MutexLock lock(mutex_);
+  holds_ = false;
+  const auto seek = std::exchange(delayed_, std::nullopt);
+  if (!seek) return;
+  if (const Status sought = make_seek(*seek); !sought.ok())
+    connection_->fail(sought.with_context("seek"));
 }
 
 Status Consumer::resize(StepAt from, std::uint64_t position, std::uint32_t num_shards) {
@@ -195,6 +210,7 @@ Status Consumer::resize(StepAt from, std::uint64_t position, std::uint32_t num_s
   if (ended_) return {};
   job_timeline_.resize(from, position, num_shards);
   timeline_.resize(from, position, num_shards);
+  forget_old_cuts();
   SPDLD_TRY(retime(from));
   announce();
   pump();
@@ -225,6 +241,11 @@ Status Consumer::prepare_swap(StepAt from, const PhasePtr& phase, std::optional<
   return make_pending({.from = from, .phase = phase, .planned = planned, .legs = {}});
 }
 
+void Consumer::forget_old_cuts() {
+  job_timeline_.forget_before(acked());
+  timeline_.forget_before(acked());
+}
+
 void Consumer::commit_swap() {
   MutexLock lock(mutex_);
   if (!pending_) return;
@@ -232,6 +253,7 @@ void Consumer::commit_swap() {
   halt_ = kNever;
   job_timeline_.swap(pending.from, pending.phase, pending.planned);
   timeline_.swap(pending.from, pending.phase, pending.planned);
+  forget_old_cuts();
   (void)cut_legs(pending.first());
   legs_.insert(legs_.end(), pending.legs.begin(), pending.legs.end());
   if (!legs_.empty() && legs_.front().from <= to_send_) take_up_leg();
@@ -260,7 +282,7 @@ Status Consumer::abort_swap() {
 void Consumer::displaced() {
   MutexLock lock(mutex_);
   // Replicas wait for each other, whatever they share before they meet.
-  if (ended_ || legs_.empty() || legs_.front().stream->replicas() > 1) return;
+  if (ended_ || holds_ || legs_.empty() || legs_.front().stream->replicas() > 1) return;
   const StepAt from = timeline_.settled(to_send_);
   StepAt until = timeline_.next_phase(from).value_or(kNever);
   until = std::min(until, halt_);

@@ -8,6 +8,37 @@
 #include "session/records.h"
 
 namespace spdld::session {
+namespace {
+
+using RunSet = std::set<const engine::Run*>;
+
+// A version that only tunes another one has its run.
+RunSet runs_of(const Timeline& timeline) {
+  RunSet runs;
+  for (const Timeline::Cut& cut : timeline.cuts()) runs.insert(cut.phase->run.get());
+  return runs;
+}
+
+Spent spent_on(const engine::Run& run) {
+  Spent spent{.cpu_s =
+                  std::chrono::duration<double>(run.process_stats().snapshot().busy).count(),
+              .cache_hits = run.cache_hits()};
+  if (spent.cache_hits == 0) return spent;
+  const engine::SampleCache::Snapshot cache = run.cache()->snapshot();
+  spent.saved_cpu_s = std::chrono::duration<double>(cache.saved).count() *
+                      static_cast<double>(spent.cache_hits) /
+                      static_cast<double>(std::max<std::uint64_t>(cache.hits, 1));
+  return spent;
+}
+
+}  // namespace
+
+Spent& Spent::operator+=(const Spent& more) {
+  cpu_s += more.cpu_s;
+  cache_hits += more.cache_hits;
+  saved_cpu_s += more.saved_cpu_s;
+  return *this;
+}
 
 Job::Job(JobTag job_tag, JobKey job_key, Timeline job_timeline, std::uint64_t job_seed,
          std::uint64_t replace_budget, std::set<std::uint64_t> replaced, Store* store)
@@ -82,6 +113,15 @@ Job::Acknowledged Job::acknowledged() const {
   return *lowest;
 }
 
+void Job::forget_old_cuts() {
+  const Timeline before = timeline;
+  timeline.forget_before(std::min(here(), acknowledged().at));
+  const RunSet left = runs_of(timeline);
+  for (const engine::Run* run : runs_of(before)) {
+    if (!left.contains(run)) past += spent_on(*run);
+  }
+}
+
 void Job::rewind_ledger(Acknowledged to) {
   ledger.at = to.at;
   ledger.position = to.position;
@@ -90,6 +130,8 @@ void Job::rewind_ledger(Acknowledged to) {
 
 JobView Job::view() const {
   const Phase& now = phase();
+  Spent spent = past;
+  for (const engine::Run* run : runs_of(timeline)) spent += spent_on(*run);
   JobView view{
       .job = key.job,
       .pipeline = key.pipeline,
@@ -109,14 +151,15 @@ JobView Job::view() const {
       .replace_budget = failures.budget(),
       .limits = limits,
       .arena_bytes = meter->used(),
-      .cpu_s = 0,
+      .cpu_s = spent.cpu_s,
       .shared_rows = gain->rows.load(std::memory_order_relaxed),
-      .saved_cpu_s = static_cast<double>(gain->saved_ns.load(std::memory_order_relaxed)) * 1e-9,
+      .cache_hits = spent.cache_hits,
+      .saved_cpu_s = static_cast<double>(gain->saved_ns.load(std::memory_order_relaxed)) * 1e-9 +
+                     spent.saved_cpu_s,
       .phases = {},
       .ledger = ledger,
       .shards = {}};
   const Phase* last = nullptr;
-  std::set<const engine::Run*> runs;
   for (const Timeline::Cut& cut : timeline.cuts()) {
     if (cut.phase.get() == last) continue;
     last = cut.phase.get();
@@ -124,23 +167,15 @@ JobView Job::view() const {
                            .pipeline_version = last->version(),
                            .batch_size = last->batch,
                            .vars = last->pipeline->plan->spec.vars});
-    if (!runs.insert(last->run.get()).second) continue;
-    view.cpu_s += std::chrono::duration<double>(last->run->process_stats().snapshot().busy).count();
-    const std::uint64_t hits = last->run->cache_hits();
-    if (hits == 0) continue;
-    const engine::SampleCache::Snapshot cache = last->run->cache()->snapshot();
-    view.cache_hits += hits;
-    view.saved_cpu_s += std::chrono::duration<double>(cache.saved).count() *
-                        static_cast<double>(hits) /
-                        static_cast<double>(std::max<std::uint64_t>(cache.hits, 1));
   }
   for (std::uint32_t shard = 0; shard < timeline.num_shards(); ++shard) {
     for (std::uint32_t replica = 0; replica < replicas; ++replica) {
       ShardView& of = view.shards.emplace_back();
       of.shard = shard;
       of.replica = replica;
-      of.epoch = resumes_at().epoch;
-      of.step = resumes_at().step;
+      const StepAt begin = timeline.begin_of(shard, resumes_at(), true);
+      of.epoch = begin.epoch;
+      of.step = begin.step;
       const Member member{shard, replica};
       if (const auto was = left.find(member); was != left.end()) {
         of.epoch = was->second.next.epoch;

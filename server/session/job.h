@@ -43,6 +43,15 @@ using SessionPtr = std::shared_ptr<Session>;
 inline constexpr std::uint32_t kMaxShards = 1u << 16;
 inline constexpr std::uint32_t kMaxReplicas = 256;
 
+// What runs have cost, and what the sample cache has saved them.
+struct Spent {
+  double cpu_s = 0;
+  std::uint64_t cache_hits = 0;
+  double saved_cpu_s = 0;
+
+  Spent& operator+=(const Spent& more);
+};
+
 // One training run on one pipeline. What a rank may not change later is const; the rest is guarded
 // by Sessions. The judge's part is thread-safe by itself: workers call it.
 class Job final : public FailureJudge {
@@ -69,6 +78,8 @@ class Job final : public FailureJudge {
     friend bool operator==(const Acknowledged&, const Acknowledged&) = default;
   };
   Acknowledged acknowledged() const;
+  // After a change of its timeline: what has become of no use in it goes.
+  void forget_old_cuts();
   // It goes on there as if it had never been further.
   void rewind_ledger(Acknowledged to);
   // A swap is prepared.
@@ -87,6 +98,7 @@ class Job final : public FailureJudge {
   const std::shared_ptr<SharingGain> gain = std::make_shared<SharingGain>();
   const std::shared_ptr<ReplicaRoll> roll = std::make_shared<ReplicaRoll>();
 
+  Spent past;               // on runs that its timeline has forgotten
   bool is_private = false;  // of one process, and gone with it
   bool declared = false;
   std::uint32_t incarnation = 0;
@@ -102,6 +114,7 @@ class Job final : public FailureJudge {
   std::map<std::string, std::string> first_vars;  // the same when the first one attached
   std::optional<std::uint64_t> batch_size;
   StepAt start;
+  bool starts_by_ledger = false;  // all who ask for the ledger's place begin at `start`
   Timeline timeline;
   std::map<Member, SessionPtr> members;
   // Where consumers were when they went.

@@ -260,7 +260,11 @@ Result<JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
   }
   job->timeline.resize(from, position, num_shards);
   Status kept = keep_now(*job);
-  if (!kept.ok()) job->timeline = std::move(before);
+  if (kept.ok()) {
+    job->forget_old_cuts();
+  } else {
+    job->timeline = std::move(before);
+  }
   for (const auto& [member, session] : job->members) {
     if (!kept.ok() || session->consumer == nullptr) continue;
     if (Status dealt = session->consumer->resize(from, position, num_shards); !dealt.ok())

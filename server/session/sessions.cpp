@@ -101,8 +101,13 @@ void Sessions::heartbeat() {
     if (reason.empty() && waiting.comes_on) reason = "the next batch is in the making";
     if (!reason.empty()) {
       connection.send_progress(0, 0, job + reason);
-    } else if (waiting.starves && !waiting.stands_at.empty()) {
-      connection.send_standstill(job + waiting.stands_at);
+    } else if (waiting.starves) {
+      connection.send_standstill(
+          job + (waiting.stands_at.empty()
+                     ? "nothing of its next batch has begun, all threads work for other jobs; "
+                       "'spdlctl get stages' shows them, and 'spdlctl job limit --weight' shifts "
+                       "shares"
+                     : waiting.stands_at));
     }
   }
 }

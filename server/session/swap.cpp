@@ -430,6 +430,7 @@ void Sessions::commit_swaps(const std::vector<PlannedSwap>& swaps) {
     job.pending.reset();
     job.vars = swap.vars;
     job.timeline.swap(swap.from, swap.phase, swap.planned);
+    job.forget_old_cuts();
     for (const auto& [member, session] : job.members) {
       if (session->consumer == nullptr) continue;
       session->consumer->commit_swap();

@@ -29,7 +29,7 @@ std::size_t Timeline::index_at(StepAt at) const {
 
 source::Sharding Timeline::sharding_by(std::size_t index, StepAt at) const {
   const Cut& cut = cuts_[index];
-  const bool here = cut.from.epoch == at.epoch;
+  const bool here = cut.from.epoch == at.epoch && cut.from.step <= at.step;
   return source::Sharding(cut.phase->items, cut.phase->tail,
                           {.base = here ? cut.position : 0,
                            .first_step = here ? cut.from.step : 0,
@@ -126,6 +126,12 @@ void Timeline::redeal(StepAt at, std::uint64_t position) {
   });
   if (!resized_later && !cut_later) return resume(at, position);
   resize(at, position, num_shards());
+}
+
+void Timeline::forget_before(StepAt at) {
+  const std::size_t too_many = cuts_.size() - std::min(cuts_.size(), kMostCuts);
+  const std::size_t behind = std::min(index_at(at), too_many);
+  cuts_.erase(cuts_.begin(), cuts_.begin() + static_cast<std::ptrdiff_t>(behind));
 }
 
 void Timeline::level(StepAt at) {

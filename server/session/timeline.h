@@ -52,6 +52,12 @@ class Timeline {
   // lived through again. Phases are.
   void redeal(StepAt at, std::uint64_t position);
 
+  // So that it does not grow for ever: of what was in force before `at` it keeps what makes up
+  // kMostCuts with what comes after. What is read again from before those is read as the first of
+  // them has it.
+  void forget_before(StepAt at);
+  static constexpr std::size_t kMostCuts = 64;
+
   // The phase at `at` has the whole epoch up to there: which step of another deal an earlier change
   // in it would be is of no meaning.
   void level(StepAt at);
@@ -91,7 +97,9 @@ class Timeline {
   // Positions of the cuts behind `first`, anew.
   void rebase(std::size_t first);
 
-  std::vector<Cut> cuts_;  // by `from`; the first one holds all that comes before the second
+  // By `from`; the first one holds all that comes before the second. It begins with the job, or
+  // where the oldest change began that is still known.
+  std::vector<Cut> cuts_;
 };
 
 }  // namespace spdld::session

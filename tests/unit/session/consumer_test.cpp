@@ -324,6 +324,29 @@ TEST_F(ConsumerTest, GoesElsewhereAfterASeekBackFromThere) {
   EXPECT_EQ(next_batch().epoch, 3U);
 }
 
+TEST_F(ConsumerTest, GoesWhereItSoughtWhileItWasHeldOnceItIsNotHeldAnyMore) {
+  start();
+  next_batch();
+  next_batch();
+  (void)consumer_->hold();
+  ASSERT_TRUE(consumer_->seek({3, 5}, 20, 0, 1).ok());
+  ASSERT_TRUE(consumer_->seek({4, 5}, 20, 0, 2).ok());
+  EXPECT_EQ(consumer_->view().next, (StepAt{0, 2}));
+  EXPECT_TRUE(silent());
+  consumer_->go_on();
+  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).seek, 2U);
+  release_all();
+  EXPECT_EQ(next_batch().epoch, 4U);
+}
+
+TEST_F(ConsumerTest, EndsWhenItSoughtWhereNoJobCanBeWhileItWasHeld) {
+  start();
+  (void)consumer_->hold();
+  ASSERT_TRUE(consumer_->seek({0, 1}, kItems + 1, 0, 1).ok());
+  consumer_->go_on();
+  EXPECT_EQ(next<wire::ErrorFrame>(wire::FrameType::kError).fatal, 1U);
+}
+
 TEST_F(ConsumerTest, GoesOnAfterAnAbortThoughItSoughtRightBeforeThePoint) {
   start();
   next_batch();

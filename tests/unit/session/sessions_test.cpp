@@ -424,6 +424,54 @@ TEST_F(SessionsTest, LeavesShardsToOtherNodesThatNobodyHasComeFor) {
   }
 }
 
+TEST_F(SessionsTest, BeginsWithTheOthersThoughTheLedgerHasMovedOnSinceTheyBegan) {
+  Wish wish{.job = "j", .shard = 0, .num_shards = 2};
+  const auto ledger = [&] {
+    sessions_->tick();
+    std::this_thread::yield();
+    return sessions_->job(self_, "j", "")->ledger;
+  };
+  {
+    const Rank first = attach(wish);
+    wish.shard = 1;
+    const Rank second = attach(wish);
+    sessions_->release(*first.connection, first.batch().lease);
+    sessions_->release(*second.connection, second.batch().lease);
+    hang_up(first);
+    hang_up(second);
+  }
+  wish.from_ledger = true;
+  wish.shard = 0;
+  const Rank again = attach(wish);
+  EXPECT_EQ(again.attached().step, 1U);
+  clock_.advance(std::chrono::seconds(61));
+  // Nobody has come for the other shard: the ledger goes on without it.
+  while (ledger().at == StepAt{0, 1}) sessions_->release(*again.connection, again.batch().lease);
+  wish.shard = 1;
+  EXPECT_EQ(attach(wish).attached().step, 1U);
+}
+
+TEST_F(SessionsTest, BeginsANewRunByTheLedgerThoughADaemonWasKilledUnderTheLastOne) {
+  Wish wish{.job = "j", .shard = 0, .num_shards = 2};
+  const Rank first = attach(wish);
+  sessions_->release(*first.connection, first.batch().lease);
+  first.batch();
+  wish.shard = 1;
+  const Rank second = attach(wish);
+  sessions_->release(*second.connection, second.batch().lease);
+  second.batch();
+  sessions_->tick();
+  sessions_->suspend();
+  stop();
+  start();
+  apply(yaml("p", "drop"));
+  wish.from_ledger = true;
+  EXPECT_EQ(attach(wish).attached().step, 1U);
+  wish.shard = 0;
+  EXPECT_EQ(attach(wish).attached().step, 1U);
+  EXPECT_TRUE(sessions_->seek_job(self_, "j", "", {0, 0})) << "nobody is yet to come back";
+}
+
 TEST_F(SessionsTest, RefusesToGoOnByALedgerOfAnotherOrder) {
   const Wish wish{.job = "j", .shard = 0, .num_shards = 1, .from_ledger = true};
   const Rank rank = attach({.job = "j", .shard = 0, .num_shards = 1});

@@ -66,6 +66,60 @@ TEST(Timeline, LeavesStepsBeforeACutAsTheyWere) {
   EXPECT_EQ(timeline.sharding({1, 4}).segment().num_shards, 4U);
 }
 
+TEST(Timeline, ForgetsOldCutsAndChangesNoStepThatIsYetToBeRead) {
+  const std::uint64_t items = 10'000;
+  std::vector<PhasePtr> phases;
+  for (std::uint64_t batch = 1; batch <= 200; ++batch)
+    phases.push_back(phase(items, Tail::kKeep, 1 + batch % 7));
+  Timeline timeline(phases.front(), 3);
+  for (std::uint64_t i = 1; i < phases.size(); ++i) timeline.swap({i / 50, 5 * i % 250}, phases[i]);
+  ASSERT_EQ(timeline.cuts().size(), phases.size());
+  Timeline pruned = timeline;
+  const StepAt here = timeline.cuts()[170].from;
+  pruned.forget_before(here);
+  EXPECT_EQ(pruned.cuts().size(), Timeline::kMostCuts);
+  const StepAt oldest = pruned.cuts().front().from;
+  for (std::uint64_t epoch = oldest.epoch; epoch < 5; ++epoch) {
+    ASSERT_EQ(pruned.end_step(epoch), timeline.end_step(epoch));
+    for (std::uint64_t step = 0; step < timeline.end_step(epoch); ++step) {
+      const StepAt at{epoch, step};
+      if (at < oldest) continue;
+      ASSERT_EQ(pruned.phase(at), timeline.phase(at)) << epoch << ", " << step;
+      ASSERT_EQ(pruned.position_of(at), timeline.position_of(at)) << epoch << ", " << step;
+    }
+  }
+  EXPECT_TRUE(pruned.same_from(here, timeline));
+}
+
+TEST(Timeline, KeepsAllCutsThatAreYetToBeRead) {
+  Timeline timeline(phase(1000, Tail::kKeep, 1), 1);
+  for (std::uint64_t epoch = 1; epoch < 100; ++epoch)
+    timeline.swap({epoch, 0}, phase(1000, Tail::kKeep, 1 + epoch % 7));
+  const Timeline before = timeline;
+  timeline.forget_before({3, 10});
+  EXPECT_EQ(timeline.cuts().size(), 97U);
+  EXPECT_TRUE(timeline.same_from({3, 10}, before));
+}
+
+TEST(Timeline, IsReadFromWhatItHasForgottenAsTheOldestChangeThatItKnowsHasIt) {
+  Timeline timeline(phase(1000, Tail::kKeep, 10), 1);
+  for (std::uint64_t step = 1; step <= 80; ++step)
+    timeline.swap({2, step}, phase(1000, Tail::kKeep, 10 + step % 2));
+  timeline.forget_before({3, 0});
+  const StepAt oldest = timeline.cuts().front().from;
+  ASSERT_GT(oldest.step, 0U);
+  EXPECT_EQ(timeline.phase({0, 0}), timeline.phase(oldest));
+  EXPECT_EQ(timeline.position_of({2, 0}), 0U);
+  Timeline again = timeline;
+  again.redeal({2, 1}, 10);
+  EXPECT_EQ(again.position_of({2, 1}), 10U);
+  EXPECT_TRUE(again.gapless());
+  again = timeline;
+  again.redeal({0, 3}, again.position_of({0, 3}));
+  const std::uint64_t rows = timeline.phase(oldest)->batch;
+  EXPECT_EQ(again.position_of({0, 3}), 3 * rows);
+}
+
 TEST(Timeline, ForgetsCutsThatALaterOneOverrules) {
   Timeline timeline(phase(100, Tail::kDrop, 5), 2);
   timeline.resize({0, 8}, 80, 4);
