@@ -2,10 +2,8 @@
 // How a consumer comes to its shard: the part of Sessions that runs on the blocking pool.
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <utility>
 
-#include "base/check.h"
 #include "base/counted.h"
 #include "base/log.h"
 #include "session/records.h"
@@ -35,12 +33,6 @@ Result<std::uint32_t> replica_of(const delivery::AttachRequest& request) {
                                              "own, 0 to " +
                                              std::to_string(request.replicas - 1));
   return replica;
-}
-
-// It was away when an operator sent the job elsewhere, or had not come to the step where that
-// happens.
-bool missed_move(const Job& job, const delivery::AttachRequest& request) {
-  return request.reconnect && job.move && request.moves && *request.moves < job.move->number;
 }
 
 }  // namespace
@@ -81,66 +73,65 @@ Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachReq
   return begin(session, request);
 }
 
+Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
+                                                    const delivery::AttachRequest& request) {
+  Job& job = *session.job;
+  SPDLD_ASSIGN(const Place place, place_of(job, session.member, request));
+  const Timeline& of_job = place.jumps ? job.move->before : job.timeline;
+  std::optional<Jump> jump;
+  if (place.jumps)
+    jump = Jump{
+        .from = job.move->from, .to = job.move->to, .timeline = job.timeline, .moves = job.moves()};
+  Timeline own = of_job;
+  if (place.position) own.resume(place.at, *place.position);
+  const StepAt from = own.begin_of(session.member.shard, place.at, !place.position);
+  const auto prefetch =
+      static_cast<std::uint32_t>(own.phase(own.settled(from))->run->plan().spec.delivery.prefetch);
+  auto consumer = std::make_shared<Consumer>(
+      ConsumerOptions{.timeline = of_job,
+                      .own = own,
+                      .shard = session.member.shard,
+                      .replica = session.member.replica,
+                      .replicas = job.replicas,
+                      .absent = job.absent,
+                      .follows = place.follows,
+                      .credits = std::clamp(request.credits.value_or(prefetch), wire::kMinCredits,
+                                            wire::kMaxCredits),
+                      .start = from,
+                      .halt = job.pending ? job.pending->first() : kNever,
+                      .moves = job.moves() - (place.jumps ? 1 : 0),
+                      .jump = std::move(jump),
+                      .open_epochs = job.open_epochs,
+                      .last_known = job.last_known(),
+                      .uid = session.connection->peer().uid,
+                      .job = job.tag,
+                      .meter = job.meter,
+                      .judge = session.job,
+                      .gain = job.gain,
+                      .roll = job.roll},
+      session.connection, streams_);
+  SPDLD_TRY(consumer->connect());
+  if (!job.pending) return consumer;
+  Status ready =
+      consumer->prepare_swap(job.pending->from, job.pending->phase, job.pending->planned);
+  if (ready.ok()) return consumer;
+  consumer->end(false);
+  return tl::unexpected<Status>(std::move(ready));
+}
+
 // What the consumer is told and what it starts from are one, whatever operators do to the job
 // meanwhile; and its first seek finds it.
 Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest& request) {
-  delivery::Connection& connection = *session->connection;
   std::shared_ptr<Consumer> consumer;
   {
     MutexLock lock(mutex_);
     if (session->closed) return Status(Code::kCancelled, "the consumer left while it attached");
     Job& job = *session->job;
-    SPDLD_ASSIGN(const Place place, place_of(job, session->member, request));
-    Timeline timeline = place.jumps ? job.move->before : job.timeline;
-    const std::uint32_t moves = job.moves() - (place.jumps ? 1 : 0);
-    std::optional<Jump> jump;
-    if (place.jumps)
-      jump = Jump{.from = job.move->from,
-                  .to = job.move->to,
-                  .timeline = job.timeline,
-                  .moves = job.moves()};
-    if (place.position) timeline.resume(place.at, *place.position);
-    const StepAt from = timeline.begin_of(session->member.shard, place.at, !place.position);
-    const Phase& phase = *timeline.phase(timeline.settled(from));
-    const std::uint32_t credits = std::clamp(request.credits.value_or(static_cast<std::uint32_t>(
-                                                 phase.run->plan().spec.delivery.prefetch)),
-                                             wire::kMinCredits, wire::kMaxCredits);
     // The first one of a new run: it waits for all the others.
     if (job.members.size() == 1 && request.start == wire::StartMode::kFresh && !request.reconnect &&
         !awaits(job))
       job.roll->reset();
-    consumer = std::make_shared<Consumer>(
-        ConsumerOptions{.timeline = place.jumps ? job.move->before : job.timeline,
-                        .own = timeline,
-                        .shard = session->member.shard,
-                        .replica = session->member.replica,
-                        .replicas = job.replicas,
-                        .absent = job.absent,
-                        .follows = place.follows,
-                        .credits = credits,
-                        .start = from,
-                        .halt = job.pending ? job.pending->first() : kNever,
-                        .moves = moves,
-                        .jump = std::move(jump),
-                        .open_epochs = job.open_epochs,
-                        .last_known = job.last_known(),
-                        .uid = connection.peer().uid,
-                        .job = job.tag,
-                        .meter = job.meter,
-                        .judge = session->job,
-                        .gain = job.gain,
-                        .roll = job.roll},
-        session->connection, streams_);
-    SPDLD_TRY(consumer->connect());
-    if (job.pending) {
-      if (Status ready =
-              consumer->prepare_swap(job.pending->from, job.pending->phase, job.pending->planned);
-          !ready.ok()) {
-        consumer->end(false);
-        return ready;
-      }
-    }
-    const StepAt start = consumer->start();
+    SPDLD_ASSIGN(consumer, connect(*session, request));
     session->consumer = consumer;
     job.left.erase(session->member);
     job.awaited.erase(session->member.shard);
@@ -150,32 +141,41 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
       MutexLock routes_lock(routes_mutex_);
       routes_[session->id] = consumer;
     }
-    connection.send_attached({.session = session->id,
-                              .items = phase.items,
-                              .steps_per_epoch = timeline.steps_per_epoch(start),
-                              .batch_size = phase.batch,
-                              .seed = static_cast<std::int64_t>(job.seed),
-                              .shard = session->member.shard,
-                              .num_shards = timeline.num_shards(),
-                              .replicas = job.replicas,
-                              .credits = credits,
-                              .start = {.epoch = start.epoch,
-                                        .position = timeline.position_of(start),
-                                        .step = start.step},
-                              .epochs = job.max_epochs,
-                              .pipeline_version = phase.version(),
-                              .order_digest = phase.order_text(),
-                              .pipeline = job.key.pipeline,
-                              .job = job.key.job,
-                              .moves = moves});
-    spdlog::info(
-        "session {}: pid {} ({}) reads {} of job '{}' on pipeline '{}' from epoch {}, step {}",
-        session->id, connection.peer().pid, connection.client(),
-        shard_text(session->member.shard, timeline.num_shards()), job.key.job, job.key.pipeline,
-        start.epoch, start.step);
+    welcome(*session);
   }
   consumer->begin();
   return {};
+}
+
+void Sessions::welcome(const Session& session) {
+  const Job& job = *session.job;
+  const Consumer& consumer = *session.consumer;
+  const Timeline timeline = consumer.timeline();
+  const StepAt start = consumer.start();
+  const Phase& phase = *timeline.phase(timeline.settled(start));
+  delivery::Connection& connection = *session.connection;
+  connection.send_attached(
+      {.session = session.id,
+       .items = phase.items,
+       .steps_per_epoch = timeline.steps_per_epoch(start),
+       .batch_size = phase.batch,
+       .seed = static_cast<std::int64_t>(job.seed),
+       .shard = session.member.shard,
+       .num_shards = timeline.num_shards(),
+       .replicas = job.replicas,
+       .credits = consumer.credits(),
+       .start = {.epoch = start.epoch, .position = timeline.position_of(start), .step = start.step},
+       .epochs = job.max_epochs,
+       .pipeline_version = phase.version(),
+       .order_digest = phase.order_text(),
+       .pipeline = job.key.pipeline,
+       .job = job.key.job,
+       .moves = job.moves() - (consumer.jumps() ? 1 : 0)});
+  spdlog::info(
+      "session {}: pid {} ({}) reads {} of job '{}' on pipeline '{}' from epoch {}, step {}",
+      session.id, connection.peer().pid, connection.client(),
+      shard_text(session.member.shard, timeline.num_shards()), job.key.job, job.key.pipeline,
+      start.epoch, start.step);
 }
 
 Result<PipelinePtr> Sessions::pipeline_for(const SessionPtr& session,
@@ -229,64 +229,6 @@ Status Sessions::claim(const SessionPtr& session, const JobKey& key, const Pipel
     streams_.forget(job->tag);
   }
   return claimed;
-}
-
-Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
-                             const std::optional<StoredPosition>& ledger) {
-  if (!job.members.empty() || missed_move(job, request)) return {};
-  // Who is yet to come back goes on where it was; so does the job, unless this is a new run of it.
-  const bool new_run = request.start == wire::StartMode::kLedger && !request.reconnect;
-  if (awaits(job) && !new_run) return {};
-  if (request.start == wire::StartMode::kLedger) {
-    Job::Acknowledged last;
-    if (!job.left.empty() || job.ledger.kept_unix_ms > 0) {
-      last = job.acknowledged();
-    } else if (ledger) {
-      last = {.at = ledger->at, .position = ledger->position};
-    } else {
-      return Status(Code::kNotFound, "start=\"ledger\": nothing is known of where job '" +
-                                         job.key.job +
-                                         "' was; start afresh, or from a saved state_dict()");
-    }
-    // The order was another one, perhaps, when an earlier daemon kept it; at an epoch's start that
-    // is of no matter.
-    const bool of_now = !ledger || !job.left.empty() || last.at.step == 0;
-    SPDLD_TRY(
-        check_place(job, job.timeline, of_now ? std::string() : ledger->order, last.at,
-                    last.position)
-            .with_context("start=\"ledger\": job '" + job.key.job + "' cannot go on where it was"));
-    job.timeline.redeal(last.at, last.position);
-    job.start = last.at;
-    job.starts_by_ledger = true;
-  } else if (request.start == wire::StartMode::kFresh && !request.reconnect) {
-    // All begin at the same step of the same deal, however the job was resized before.
-    job.timeline.redeal(job.start, job.timeline.position_of(job.start));
-    job.starts_by_ledger = false;
-  } else {
-    if (request.start != wire::StartMode::kCursor) return {};
-    SPDLD_TRY(check_cursor(job, job.timeline, request));
-    const StepAt at{request.cursor.epoch, request.cursor.step};
-    Timeline timeline = job.timeline;
-    if (request.reconnect) {
-      // It is still where it was when the job was resized.
-      timeline.resume(at, request.cursor.position);
-    } else {
-      // It comes with all the ranks that there are now.
-      timeline.redeal(at, request.cursor.position);
-      job.left.clear();
-      job.starts_by_ledger = false;
-    }
-    if (timeline.gapless()) job.timeline = std::move(timeline);
-    job.record_is_old = true;
-    return {};
-  }
-  job.left.clear();
-  job.awaited.clear();
-  job.began.reset();
-  job.gathered = false;
-  job.rewind_ledger({.at = job.start, .position = job.timeline.position_of(job.start)});
-  job.record_is_old = true;
-  return {};
 }
 
 Result<JobPtr> Sessions::join_job(const JobKey& key, const PipelinePtr& pipeline,
@@ -441,76 +383,6 @@ Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
   session->member = member;
   job->members[member] = session;
   return {};
-}
-
-Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
-                                           const delivery::AttachRequest& request) {
-  const auto was = job.left.find(member);
-  if (missed_move(job, request) ||
-      (request.reconnect && !request.moves && was != job.left.end() && was->second.moved)) {
-    const StepAt at{request.cursor.epoch, request.cursor.step};
-    const bool before = request.moves && *request.moves + 1 == job.move->number &&
-                        request.start == wire::StartMode::kCursor && at < job.move->from;
-    if (!before) return Place{.at = job.move->to};
-    if (job.pending)
-      return error(Code::kUnavailable,  // it comes again by itself
-                   "job '" + job.key.job + "' is about to change: an apply has been prepared");
-    SPDLD_TRY(check_cursor(job, job.move->before, request));
-    return Place{.at = at, .position = request.cursor.position, .jumps = true};
-  }
-  // It alone comes back, while others go on.
-  if (request.start == wire::StartMode::kLedger && was != job.left.end())
-    return Place{.at = was->second.acked};
-  if (request.start != wire::StartMode::kCursor) {
-    // The ledger moves on while some of a new run are yet to come.
-    const bool recorded = request.start == wire::StartMode::kLedger && !job.starts_by_ledger &&
-                          job.ledger.kept_unix_ms > 0;
-    return Place{.at = recorded ? job.ledger.at : job.start,
-                 .follows = job.absent == AbsentReplica::kGoOn && job.replicas > 1};
-  }
-  SPDLD_TRY(check_cursor(job, job.timeline, request));
-  const Place place{.at = {request.cursor.epoch, request.cursor.step},
-                    .position = request.cursor.position};
-  // The consumer knows best; where the record says something else, that is told.
-  const StepAt at = was != job.left.end() ? was->second.acked : job.ledger.at;
-  if (!request.reconnect && job.ledger.kept_unix_ms > 0 && at != place.at) {
-    job.ledger.conflict = "shard " + std::to_string(member.shard) + " goes on at epoch " +
-                          std::to_string(place.at.epoch) + ", step " +
-                          std::to_string(place.at.step) +
-                          " by its own cursor; the ledger had epoch " + std::to_string(at.epoch) +
-                          ", step " + std::to_string(at.step);
-    spdlog::info("job '{}' on pipeline '{}': {}", job.key.job, job.key.pipeline,
-                 job.ledger.conflict);
-  }
-  return place;
-}
-
-Status Sessions::check_cursor(const Job& job, const Timeline& timeline,
-                              const delivery::AttachRequest& request) {
-  return check_place(job, timeline, request.order_digest,
-                     {request.cursor.epoch, request.cursor.step}, request.cursor.position);
-}
-
-Status Sessions::check_place(const Job& job, const Timeline& timeline, const std::string& order,
-                             StepAt at, std::uint64_t position) {
-  const Phase& phase = *timeline.phase(at);
-  if (order.empty() || order == phase.order_text()) return timeline.check(at, position);
-  const source::Order now = phase.pipeline->order(job.seed);
-  source::Cursor cursor{.order = order,
-                        .items = 0,
-                        .seed = now.seed,
-                        .epoch = at.epoch,
-                        .position = position,
-                        .step = at.step};
-  if (const auto dash = order.rfind('-'); dash != std::string::npos) {
-    cursor.order = order.substr(0, dash);
-    cursor.items = std::strtoull(order.c_str() + dash + 1, nullptr, 10);
-  }
-  Status changed = source::check(cursor, now);
-  if (changed.ok())
-    changed = Status(Code::kInvalidArgument,
-                     "the cursor's order '" + order + "' is none that this daemon gave out");
-  return changed.with_context("pipeline '" + job.key.pipeline + "'");
 }
 
 }  // namespace spdld::session

@@ -230,7 +230,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // Nothing is made for it from there on: what follows the swap or the jump is not decided, or
   // other.
   StepAt halt_ SPDLD_GUARDED_BY(mutex_);
-  bool holds_ SPDLD_GUARDED_BY(mutex_) = false;                         // between hold() and go_on()
+  bool holds_ SPDLD_GUARDED_BY(mutex_) = false;  // between hold() and go_on()
   std::vector<std::shared_ptr<Stream>> held_ SPDLD_GUARDED_BY(mutex_);  // meanwhile
   std::optional<Seek> delayed_ SPDLD_GUARDED_BY(mutex_);                // meanwhile; the last one
   std::vector<std::shared_ptr<SlotPool>> shown_ SPDLD_GUARDED_BY(mutex_);

@@ -329,59 +329,65 @@ Status Sessions::keep_now(Job& job, std::optional<Job::Acknowledged> at) {
   return {};
 }
 
+Sessions::Unkept Sessions::unkept(std::uint64_t now) {
+  MutexLock lock(mutex_);
+  // Until they are on disk, a new run of such a job finds them here.
+  Unkept due{.records = ended_jobs_,
+             .positions = ended_positions_,
+             .ended_jobs = ended_jobs_.size(),
+             .ended_positions = ended_positions_.size(),
+             .jobs = {}};
+  const auto clock = deps_.clock.now();
+  for (const auto& [key, job] : jobs_) {
+    if (job->is_private) continue;
+    const bool alive = !job->members.empty() && now > job->recorded_unix_ms + kMarkAliveMs;
+    if (std::exchange(job->record_is_old, false) || alive) {
+      due.records.push_back(job->stored());
+      job->recorded_unix_ms = now;
+      due.jobs.push_back(job);
+    }
+    if (job->began && clock - *job->began > kGather) job->gathered = true;
+    if (job->members.empty() && job->left.empty()) continue;
+    StoredPosition position = job->stored_position(job->acknowledged());
+    if (!alive && job->kept && job->kept->at == position.at &&
+        job->kept->position == position.position)
+      continue;
+    position.kept_unix_ms = now;
+    job->kept = position;
+    job->ledger.at = position.at;
+    job->ledger.position = position.position;
+    job->ledger.kept_unix_ms = now;
+    due.positions.push_back(position);
+    due.jobs.push_back(job);
+  }
+  for (StoredJob& record : due.records) record.kept_unix_ms = now;
+  for (StoredPosition& position : due.positions) position.kept_unix_ms = now;
+  return due;
+}
+
+Status Sessions::forget_old(std::uint64_t now) {
+  {
+    MutexLock lock(mutex_);
+    const auto clock = deps_.clock.now();
+    if (forgot_at_.count() != 0 && clock - forgot_at_ <= kForgetEvery) return {};
+    forgot_at_ = clock;
+  }
+  const auto retain_ms = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(deps_.retain).count());
+  return deps_.store.forget_before(now - std::min(now, retain_ms));
+}
+
 // What has changed since the last time, in one go; without holding anybody up meanwhile.
 void Sessions::keep() {
   MutexLock writing(records_);
   const std::uint64_t now = unix_ms();
-  std::vector<StoredJob> records;
-  std::vector<StoredPosition> positions;
-  std::size_t ended_jobs = 0;
-  std::size_t ended_positions = 0;
-  std::vector<JobPtr> kept;
-  bool forget = false;
-  const auto clock = deps_.clock.now();
-  {
-    MutexLock lock(mutex_);
-    // Until they are on disk, a new run of such a job finds them here.
-    records = ended_jobs_;
-    positions = ended_positions_;
-    ended_jobs = records.size();
-    ended_positions = positions.size();
-    for (const auto& [key, job] : jobs_) {
-      if (job->is_private) continue;
-      const bool alive = !job->members.empty() && now > job->recorded_unix_ms + kMarkAliveMs;
-      if (std::exchange(job->record_is_old, false) || alive) {
-        records.push_back(job->stored());
-        job->recorded_unix_ms = now;
-        kept.push_back(job);
-      }
-      if (job->began && clock - *job->began > kGather) job->gathered = true;
-      if (job->members.empty() && job->left.empty()) continue;
-      StoredPosition position = job->stored_position(job->acknowledged());
-      if (!alive && job->kept && job->kept->at == position.at &&
-          job->kept->position == position.position)
-        continue;
-      position.kept_unix_ms = now;
-      job->kept = position;
-      job->ledger.at = position.at;
-      job->ledger.position = position.position;
-      job->ledger.kept_unix_ms = now;
-      positions.push_back(position);
-      kept.push_back(job);
-    }
-    forget = forgot_at_.count() == 0 || clock - forgot_at_ > kForgetEvery;
-    if (forget) forgot_at_ = clock;
-  }
+  const Unkept due = unkept(now);
   SPDLD_FAILPOINT("session.keep");
-  for (StoredJob& record : records) record.kept_unix_ms = now;
-  for (StoredPosition& position : positions) position.kept_unix_ms = now;
   Status written;
-  if (!records.empty() || !positions.empty()) written = deps_.store.put_jobs(records, positions);
-  if (written.ok() && forget) {
-    const auto retain_ms = static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::milliseconds>(deps_.retain).count());
-    written = deps_.store.forget_before(now > retain_ms ? now - retain_ms : 0);
-  }
+  if (!due.records.empty() || !due.positions.empty())
+    written = deps_.store.put_jobs(due.records, due.positions);
+  if (written.ok()) written = forget_old(now);
+
   MutexLock lock(mutex_);
   const bool failed_before = !keep_failed_.ok();
   keep_failed_ = written;
@@ -389,8 +395,8 @@ void Sessions::keep() {
     ended.erase(ended.begin(), ended.begin() + static_cast<std::ptrdiff_t>(count));
   };
   if (written.ok()) {
-    drop_first(ended_jobs_, std::min(ended_jobs, ended_jobs_.size()));
-    drop_first(ended_positions_, std::min(ended_positions, ended_positions_.size()));
+    drop_first(ended_jobs_, std::min(due.ended_jobs, ended_jobs_.size()));
+    drop_first(ended_positions_, std::min(due.ended_positions, ended_positions_.size()));
     return;
   }
   drop_first(ended_jobs_, std::max(ended_jobs_.size(), kMostEnded) - kMostEnded);
@@ -400,7 +406,7 @@ void Sessions::keep() {
         "{}; a restart of the daemon will know where jobs were before that, and "
         "consumers go on by their own cursors",
         written.message());
-  for (const JobPtr& job : kept) {
+  for (const JobPtr& job : due.jobs) {
     job->record_is_old = true;
     job->kept.reset();
   }

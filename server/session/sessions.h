@@ -172,6 +172,11 @@ class Sessions final : public delivery::DataService {
   Status claim(const SessionPtr& session, const JobKey& key, const PipelinePtr& pipeline,
                const delivery::AttachRequest& request, const JobPtr& revived)
       SPDLD_EXCLUDES(mutex_);
+  // The session's consumer at its streams, where its job and the request place it.
+  Result<std::shared_ptr<Consumer>> connect(const Session& session,
+                                            const delivery::AttachRequest& request)
+      SPDLD_REQUIRES(mutex_);
+  static void welcome(const Session& session);
   // Sends the consumer on its way. Its last word: whatever fails has failed before.
   Status begin(const SessionPtr& session, const delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);
@@ -182,7 +187,7 @@ class Sessions final : public delivery::DataService {
   static Status check_shard(const Job& job, const delivery::AttachRequest& request);
   Status claim_shard(const SessionPtr& session, const JobPtr& job,
                      const delivery::AttachRequest& request) SPDLD_REQUIRES(mutex_);
-  // Where a consumer begins.
+  // Where a consumer begins: place.cpp.
   struct Place {
     StepAt at;
     std::optional<std::uint64_t> position = std::nullopt;  // as its cursor says
@@ -215,6 +220,16 @@ class Sessions final : public delivery::DataService {
   Result<JobPtr> inherit(StoredJob stored, const delivery::AttachRequest& request);
   Result<std::optional<StoredPosition>> kept_position(const JobKey& key);
   void keep() SPDLD_EXCLUDES(mutex_);
+  // What is not on disk as it is now.
+  struct Unkept {
+    std::vector<StoredJob> records;
+    std::vector<StoredPosition> positions;
+    std::size_t ended_jobs = 0;  // so many of the first ones are of jobs that have ended
+    std::size_t ended_positions = 0;
+    std::vector<JobPtr> jobs;  // the others
+  };
+  Unkept unkept(std::uint64_t now) SPDLD_EXCLUDES(mutex_);
+  Status forget_old(std::uint64_t now) SPDLD_EXCLUDES(mutex_);  // every hour
   // With its ledger at another place, if it is sent there.
   Status keep_now(Job& job, std::optional<Job::Acknowledged> at = std::nullopt)
       SPDLD_REQUIRES(mutex_, records_);

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a job and each of its consumers begin: afresh, at a cursor, or at the ledger's place.
+#include <cstdlib>
+#include <utility>
+
+#include "base/log.h"
+#include "session/sessions.h"
+
+namespace spdld::session {
+namespace {
+
+// It was away when an operator sent the job elsewhere, or had not come to the step where that
+// happens.
+bool missed_move(const Job& job, const delivery::AttachRequest& request) {
+  return request.reconnect && job.move && request.moves && *request.moves < job.move->number;
+}
+
+}  // namespace
+
+Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
+                             const std::optional<StoredPosition>& ledger) {
+  if (!job.members.empty() || missed_move(job, request)) return {};
+  // Who is yet to come back goes on where it was; so does the job, unless this is a new run of it.
+  const bool new_run = request.start == wire::StartMode::kLedger && !request.reconnect;
+  if (awaits(job) && !new_run) return {};
+  if (request.start == wire::StartMode::kLedger) {
+    Job::Acknowledged last;
+    if (!job.left.empty() || job.ledger.kept_unix_ms > 0) {
+      last = job.acknowledged();
+    } else if (ledger) {
+      last = {.at = ledger->at, .position = ledger->position};
+    } else {
+      return Status(Code::kNotFound, "start=\"ledger\": nothing is known of where job '" +
+                                         job.key.job +
+                                         "' was; start afresh, or from a saved state_dict()");
+    }
+    // The order was another one, perhaps, when an earlier daemon kept it; at an epoch's start that
+    // is of no matter.
+    const bool of_now = !ledger || !job.left.empty() || last.at.step == 0;
+    SPDLD_TRY(
+        check_place(job, job.timeline, of_now ? std::string() : ledger->order, last.at,
+                    last.position)
+            .with_context("start=\"ledger\": job '" + job.key.job + "' cannot go on where it was"));
+    job.timeline.redeal(last.at, last.position);
+    job.start = last.at;
+    job.starts_by_ledger = true;
+  } else if (request.start == wire::StartMode::kFresh && !request.reconnect) {
+    // All begin at the same step of the same deal, however the job was resized before.
+    job.timeline.redeal(job.start, job.timeline.position_of(job.start));
+    job.starts_by_ledger = false;
+  } else {
+    if (request.start != wire::StartMode::kCursor) return {};
+    SPDLD_TRY(check_cursor(job, job.timeline, request));
+    const StepAt at{request.cursor.epoch, request.cursor.step};
+    Timeline timeline = job.timeline;
+    if (request.reconnect) {
+      // It is still where it was when the job was resized.
+      timeline.resume(at, request.cursor.position);
+    } else {
+      // It comes with all the ranks that there are now.
+      timeline.redeal(at, request.cursor.position);
+      job.left.clear();
+      job.starts_by_ledger = false;
+    }
+    if (timeline.gapless()) job.timeline = std::move(timeline);
+    job.record_is_old = true;
+    return {};
+  }
+  job.left.clear();
+  job.awaited.clear();
+  job.began.reset();
+  job.gathered = false;
+  job.rewind_ledger({.at = job.start, .position = job.timeline.position_of(job.start)});
+  job.record_is_old = true;
+  return {};
+}
+
+Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
+                                           const delivery::AttachRequest& request) {
+  const auto was = job.left.find(member);
+  if (missed_move(job, request) ||
+      (request.reconnect && !request.moves && was != job.left.end() && was->second.moved)) {
+    const StepAt at{request.cursor.epoch, request.cursor.step};
+    const bool before = request.moves && *request.moves + 1 == job.move->number &&
+                        request.start == wire::StartMode::kCursor && at < job.move->from;
+    if (!before) return Place{.at = job.move->to};
+    if (job.pending)
+      return error(Code::kUnavailable,  // it comes again by itself
+                   "job '" + job.key.job + "' is about to change: an apply has been prepared");
+    SPDLD_TRY(check_cursor(job, job.move->before, request));
+    return Place{.at = at, .position = request.cursor.position, .jumps = true};
+  }
+  // It alone comes back, while others go on.
+  if (request.start == wire::StartMode::kLedger && was != job.left.end())
+    return Place{.at = was->second.acked};
+  if (request.start != wire::StartMode::kCursor) {
+    // The ledger moves on while some of a new run are yet to come.
+    const bool recorded = request.start == wire::StartMode::kLedger && !job.starts_by_ledger &&
+                          job.ledger.kept_unix_ms > 0;
+    return Place{.at = recorded ? job.ledger.at : job.start,
+                 .follows = job.absent == AbsentReplica::kGoOn && job.replicas > 1};
+  }
+  SPDLD_TRY(check_cursor(job, job.timeline, request));
+  const Place place{.at = {request.cursor.epoch, request.cursor.step},
+                    .position = request.cursor.position};
+  // The consumer knows best; where the record says something else, that is told.
+  const StepAt at = was != job.left.end() ? was->second.acked : job.ledger.at;
+  if (!request.reconnect && job.ledger.kept_unix_ms > 0 && at != place.at) {
+    job.ledger.conflict = "shard " + std::to_string(member.shard) + " goes on at epoch " +
+                          std::to_string(place.at.epoch) + ", step " +
+                          std::to_string(place.at.step) +
+                          " by its own cursor; the ledger had epoch " + std::to_string(at.epoch) +
+                          ", step " + std::to_string(at.step);
+    spdlog::info("job '{}' on pipeline '{}': {}", job.key.job, job.key.pipeline,
+                 job.ledger.conflict);
+  }
+  return place;
+}
+
+Status Sessions::check_cursor(const Job& job, const Timeline& timeline,
+                              const delivery::AttachRequest& request) {
+  return check_place(job, timeline, request.order_digest,
+                     {request.cursor.epoch, request.cursor.step}, request.cursor.position);
+}
+
+Status Sessions::check_place(const Job& job, const Timeline& timeline, const std::string& order,
+                             StepAt at, std::uint64_t position) {
+  const Phase& phase = *timeline.phase(at);
+  if (order.empty() || order == phase.order_text()) return timeline.check(at, position);
+  const source::Order now = phase.pipeline->order(job.seed);
+  source::Cursor cursor{.order = order,
+                        .items = 0,
+                        .seed = now.seed,
+                        .epoch = at.epoch,
+                        .position = position,
+                        .step = at.step};
+  if (const auto dash = order.rfind('-'); dash != std::string::npos) {
+    cursor.order = order.substr(0, dash);
+    cursor.items = std::strtoull(order.c_str() + dash + 1, nullptr, 10);
+  }
+  Status changed = source::check(cursor, now);
+  if (changed.ok())
+    changed = Status(Code::kInvalidArgument,
+                     "the cursor's order '" + order + "' is none that this daemon gave out");
+  return changed.with_context("pipeline '" + job.key.pipeline + "'");
+}
+
+}  // namespace spdld::session
