@@ -21,8 +21,7 @@ namespace spdld::delivery {
 namespace {
 
 constexpr std::chrono::milliseconds kAcceptPause{100};
-constexpr std::chrono::milliseconds kLinger{5'000};  // for the last word to be read
-constexpr int kFramesPerTurn = 64;                   // then the others have their turn
+constexpr int kFramesPerTurn = 64;  // then the others have their turn
 
 void bump(std::atomic<std::uint64_t>& counter, std::int64_t by = 1) {
   counter.fetch_add(static_cast<std::uint64_t>(by), std::memory_order_relaxed);
@@ -56,7 +55,7 @@ struct DataServer::Consumer {
   UniqueFd parting;      // the socket after we ended the connection: it may say its last word
   bool open = true;      // the socket is watched
   bool writing = false;  // waits for room in the socket
-  bool lingers = false;  // ends as soon as its last word has gone out, or after kLinger
+  bool lingers = false;  // ends as soon as its last word has gone out, or after options.linger
   CloseCause cause = CloseCause::kServer;  // if it is we who end it
 };
 
@@ -282,7 +281,7 @@ void DataServer::serve_output(std::uint64_t id) {
   if (connection.finished()) {
     close(*consumer, consumer->cause);
   } else if (!std::exchange(consumer->lingers, true)) {
-    loop_->run_after(kLinger, [this, id] {
+    loop_->run_after(options_.linger, [this, id] {
       Consumer* slow = find(id);
       if (slow != nullptr && slow->open) close(*slow, slow->cause);
     });

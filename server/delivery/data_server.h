@@ -30,6 +30,7 @@ struct DataServerOptions {
   std::size_t max_connections = 1024;
   std::size_t max_connections_per_uid = 512;
   std::chrono::milliseconds hello_timeout{10'000};  // from accept to Attach
+  std::chrono::milliseconds linger{5'000};          // for a last word to be read
 };
 
 // The data socket: accepts consumers, checks and dispatches their frames, notices their death. Owns

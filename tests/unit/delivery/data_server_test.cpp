@@ -99,7 +99,7 @@ TEST_F(DataServerTest, QueuesWhatAFullSocketDoesNotTakeAndKeepsTheOrder) {
 }
 
 TEST_F(DataServerTest, SaysItsLastWordToASlowReader) {
-  start();
+  start(liveness_, {.linger = std::chrono::minutes(10)});
   RawClient client(path_);
   client.attach();
   const ConnectionPtr connection = service_.connection();
