@@ -40,6 +40,10 @@ class Statement {
                : std::string(bytes,
                              static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
   }
+  // Of a row that begins with uid, job and pipeline.
+  JobKey key() const {
+    return {.uid = static_cast<uid_t>(number(0)), .job = text(1), .pipeline = text(2)};
+  }
 
  private:
   sqlite3_stmt* statement_ = nullptr;

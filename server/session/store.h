@@ -140,6 +140,7 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
+  // Pipelines and the files they were applied from: store_pipelines.cpp.
   // A version of a pipeline, its place in the history, and the jobs that change to it: all or none.
   // `token` names the prepared swap that is committed by it, if it is one.
   Status put_pipeline(const StoredPipeline& pipeline, const StoredRevision& revision,
@@ -154,7 +155,8 @@ class Store {
   Status put_file(const std::string& path, const std::string& digest);
   Result<std::string> file_digest(const std::string& path);
 
-  // And where they are.
+  // Jobs, and what was replaced in them: store_jobs.cpp.
+  // With where they are.
   Status put_jobs(const std::vector<StoredJob>& jobs,
                   const std::vector<StoredPosition>& positions = {});
   // With its position and what was replaced in it.
@@ -163,24 +165,25 @@ class Store {
   Result<std::vector<StoredJob>> declared_jobs();
   // Undeclared ones that were being read when they were kept last, at `unix_ms` or later.
   Result<std::vector<JobKey>> running_jobs(std::uint64_t unix_ms);
-
-  Status remove_position(const JobKey& key);
-  Result<std::optional<StoredPosition>> position(const JobKey& key);
   // Of whom anything is kept, by name.
   Result<std::vector<JobKey>> jobs_named(const std::string& job);
   // What is known of undeclared jobs that were kept last before `unix_ms`, with what was replaced
   // in them.
   Status forget_before(std::uint64_t unix_ms);
+  // Items that were replaced in a job: they count against its budget for good.
+  Status add_replaced(const JobKey& key, std::uint64_t item);
+  Result<std::set<std::uint64_t>> replaced(const JobKey& key);
 
+  // How far they were acknowledged: store_positions.cpp.
+  Status remove_position(const JobKey& key);
+  Result<std::optional<StoredPosition>> position(const JobKey& key);
+
+  // Swaps in two steps, between them: store_prepared.cpp.
   // With the records of its jobs, without which it could not be brought back.
   Status put_prepared(const StoredPrepared& prepared, const std::vector<StoredJob>& jobs = {});
   Status remove_prepared(const std::string& token);
   // Those of the last hour, at least.
   Result<std::vector<StoredPrepared>> prepared();
-
-  // Items that were replaced in a job: they count against its budget for good.
-  Status add_replaced(const JobKey& key, std::uint64_t item);
-  Result<std::set<std::uint64_t>> replaced(const JobKey& key);
 
  private:
   explicit Store(std::string path) : path_(std::move(path)) {}
