@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <utility>
 
@@ -52,6 +53,30 @@ class StreamTest : public testing::StreamsFixture {
   static bool join(Stream& stream, const testing::ReaderPtr& reader, StepAt from = {},
                    std::uint32_t replica = 0) {
     return stream.join(reader, terms(reader, from, replica), from).has_value();
+  }
+  // A reader that has joined at the first step.
+  static testing::ReaderPtr joined(Stream& stream, testing::ReaderPtr reader,
+                                   std::uint32_t replica = 0) {
+    EXPECT_TRUE(join(stream, reader, {}, replica));
+    return reader;
+  }
+  testing::ReaderPtr joined(Stream& stream, JobTag job, std::uint32_t replica = 0) {
+    return joined(stream, reader(job), replica);
+  }
+  testing::ReaderPtr joined_until(Stream& stream, JobTag job, StepAt until) {
+    auto made = reader(job);
+    ReaderTerms bounded = terms(made);
+    bounded.until = until;
+    EXPECT_TRUE(stream.join(made, bounded, {}));
+    return made;
+  }
+  // All of these read steps [from, until) of the first epoch, each step before the next.
+  static void expect_steps(Stream& stream, std::initializer_list<testing::ReaderPtr> readers,
+                           std::uint64_t from, std::uint64_t until) {
+    for (std::uint64_t step = from; step < until; ++step) {
+      for (const testing::ReaderPtr& reader : readers)
+        EXPECT_EQ(reader->pass(stream, {0, step}), testing::rows_of(step));
+    }
   }
   void start(const std::shared_ptr<Stream>& stream) {
     stream->bind(executor_.open_stream(stream->phase()->run, stream));

@@ -19,15 +19,10 @@ using testing::rows_of;
 
 TEST_F(StreamTest, GivesEachReaderEveryStepOnceAndInOrder) {
   const auto stream = make();
-  const auto first = reader(1);
-  const auto second = reader(2);
-  ASSERT_TRUE(join(*stream, first));
-  ASSERT_TRUE(join(*stream, second));
+  const auto first = joined(*stream, 1);
+  const auto second = joined(*stream, 2);
   start(stream);
-  for (std::uint64_t step = 0; step < kSteps; ++step) {
-    EXPECT_EQ(first->pass(*stream, {0, step}), rows_of(step));
-    EXPECT_EQ(second->pass(*stream, {0, step}), rows_of(step));
-  }
+  expect_steps(*stream, {first, second}, 0, kSteps);
   EXPECT_EQ(first->pass(*stream, {1, 0}), rows_of(0)) << "the next epoch follows";
   stream->leave(first->holder());
   stream->leave(second->holder());
@@ -36,10 +31,8 @@ TEST_F(StreamTest, GivesEachReaderEveryStepOnceAndInOrder) {
 
 TEST_F(StreamTest, MakesABatchOnceForAllWhoReadIt) {
   const auto stream = make();
-  const auto first = reader(1);
-  const auto second = reader(2);
-  ASSERT_TRUE(join(*stream, first));
-  ASSERT_TRUE(join(*stream, second));
+  const auto first = joined(*stream, 1);
+  const auto second = joined(*stream, 2);
   start(stream);
   settle(*stream);
   const auto one = first->read(*stream, {0, 0});
@@ -52,33 +45,25 @@ TEST_F(StreamTest, MakesABatchOnceForAllWhoReadIt) {
 
 TEST_F(StreamTest, OffersALateReaderWhatIsStillThere) {
   const auto stream = make();
-  const auto first = reader(1);
+  const auto first = joined(*stream, 1);
   const auto late = reader(2);
-  ASSERT_TRUE(join(*stream, first));
   start(stream);
   settle(*stream);
   EXPECT_EQ(stream->offers(terms(late)), (StepAt{0, 0})) << "made, and not taken";
-  for (std::uint64_t step = 0; step < 2; ++step) first->pass(*stream, {0, step});
+  expect_steps(*stream, {first}, 0, 2);
   EXPECT_EQ(stream->offers(terms(late)), (StepAt{0, 2}));
   EXPECT_FALSE(join(*stream, late)) << "steps 0 and 1 are gone";
   EXPECT_EQ(stream->join(late, terms(late), {0, 5}), (StepAt{0, 2}));
-  for (std::uint64_t step = 2; step < 9; ++step) {
-    EXPECT_EQ(first->pass(*stream, {0, step}), rows_of(step));
-    EXPECT_EQ(late->pass(*stream, {0, step}), rows_of(step));
-  }
+  expect_steps(*stream, {first, late}, 2, 9);
 }
 
 TEST_F(StreamTest, OffersNothingThatIsGoneBecauseOfAReaderThatEndsEarlier) {
   const auto stream = make();
-  const auto first = reader(1);
-  const auto ends = reader(2);
+  const auto first = joined(*stream, 1);
+  const auto ends = joined_until(*stream, 2, {0, 1});
   const auto late = reader(3);
-  ASSERT_TRUE(join(*stream, first));
-  ReaderTerms short_of = terms(ends);
-  short_of.until = {0, 1};
-  ASSERT_TRUE(stream->join(ends, short_of, {}));
   start(stream);
-  for (std::uint64_t step = 0; step < 3; ++step) first->pass(*stream, {0, step});
+  expect_steps(*stream, {first}, 0, 3);
   // The slowest stands at step 0, and wants nothing of steps 1 and 2.
   EXPECT_EQ(stream->offers(terms(late)), (StepAt{0, 3}));
   EXPECT_FALSE(join(*stream, late, {0, 1}));
@@ -88,10 +73,8 @@ TEST_F(StreamTest, OffersNothingThatIsGoneBecauseOfAReaderThatEndsEarlier) {
 
 TEST_F(StreamTest, NeverGivesAReaderWhatItHasInItsHands) {
   const auto stream = make();
-  const auto slow = reader(1);
-  const auto back = reader(2);
-  ASSERT_TRUE(join(*stream, slow));
-  ASSERT_TRUE(join(*stream, back));
+  const auto slow = joined(*stream, 1);
+  const auto back = joined(*stream, 2);
   start(stream);
   back->pass(*stream, {0, 0});
   const auto held = back->read(*stream, {0, 1});
@@ -100,17 +83,13 @@ TEST_F(StreamTest, NeverGivesAReaderWhatItHasInItsHands) {
   EXPECT_FALSE(join(*stream, back));
   back->release(held);
   ASSERT_TRUE(join(*stream, back)) << "now it may have it again";
-  for (std::uint64_t step = 0; step < kSteps; ++step) {
-    EXPECT_EQ(slow->pass(*stream, {0, step}), rows_of(step));
-    EXPECT_EQ(back->pass(*stream, {0, step}), rows_of(step));
-  }
+  expect_steps(*stream, {slow, back}, 0, kSteps);
 }
 
 TEST_F(StreamTest, IsNotJoinedByWhoIsAheadOfItOrReadsItAlready) {
   const auto stream = make();
-  const auto first = reader(1);
+  const auto first = joined(*stream, 1);
   const auto ahead = reader(2);
-  ASSERT_TRUE(join(*stream, first));
   start(stream);
   settle(*stream);
   EXPECT_EQ(stream->offers(terms(ahead, {0, kSlots + 1})), std::nullopt);
@@ -120,9 +99,8 @@ TEST_F(StreamTest, IsNotJoinedByWhoIsAheadOfItOrReadsItAlready) {
 
 TEST_F(StreamTest, OffersNothingOnceItHasEnded) {
   const auto stream = make();
-  const auto first = reader(1);
+  const auto first = joined(*stream, 1);
   const auto late = reader(2);
-  ASSERT_TRUE(join(*stream, first));
   start(stream);
   stream->leave(first->holder());
   EXPECT_TRUE(stream->ended());
@@ -133,37 +111,31 @@ TEST_F(StreamTest, OffersNothingOnceItHasEnded) {
 
 TEST_F(StreamTest, KeepsNothingForAReaderThatHasLeft) {
   const auto stream = make();
-  const auto stays = reader(1);
-  const auto leaves = reader(2);
-  ASSERT_TRUE(join(*stream, stays));
-  ASSERT_TRUE(join(*stream, leaves));
+  const auto stays = joined(*stream, 1);
+  const auto leaves = joined(*stream, 2);
   start(stream);
-  for (std::uint64_t step = 0; step < kSlots; ++step) stays->pass(*stream, {0, step});
+  expect_steps(*stream, {stays}, 0, kSlots);
   EXPECT_EQ(stays->poll(*stream, {0, kSlots}), std::nullopt) << "the other has all the slots";
   stream->leave(leaves->holder());
-  for (std::uint64_t step = kSlots; step < kSteps; ++step)
-    EXPECT_EQ(stays->pass(*stream, {0, step}), rows_of(step));
+  expect_steps(*stream, {stays}, kSlots, kSteps);
   EXPECT_THAT(stream->jobs(), ElementsAre(1));
 }
 
 TEST_F(StreamTest, LeavesWhatAReaderHoldsInItsHands) {
   const auto stream = make();
-  const auto stays = reader(1);
-  const auto leaves = reader(2);
-  ASSERT_TRUE(join(*stream, stays));
-  ASSERT_TRUE(join(*stream, leaves));
+  const auto stays = joined(*stream, 1);
+  const auto leaves = joined(*stream, 2);
   start(stream);
   const auto held = leaves->read(*stream, {0, 0});
   stream->leave(leaves->holder());
-  for (std::uint64_t step = 0; step < 3 * kSlots; ++step) stays->pass(*stream, {0, step});
+  expect_steps(*stream, {stays}, 0, 3 * kSlots);
   EXPECT_EQ(stream->pool()->slots().held(leaves->holder()), 1U);
   leaves->release(held);
 }
 
 TEST_F(StreamTest, JumpsOverWhatNobodyWantsAnyMore) {
   const auto stream = make();
-  const auto only = reader(1);
-  ASSERT_TRUE(join(*stream, only));
+  const auto only = joined(*stream, 1);
   start(stream);
   settle(*stream);
   EXPECT_TRUE(stream->jump(only->holder(), {3, 5}));
@@ -173,8 +145,7 @@ TEST_F(StreamTest, JumpsOverWhatNobodyWantsAnyMore) {
 
 TEST_F(StreamTest, JumpsToAStepThatIsReady) {
   const auto stream = make();
-  const auto only = reader(1);
-  ASSERT_TRUE(join(*stream, only));
+  const auto only = joined(*stream, 1);
   start(stream);
   settle(*stream);
   EXPECT_TRUE(stream->jump(only->holder(), {0, 2}));
@@ -183,10 +154,8 @@ TEST_F(StreamTest, JumpsToAStepThatIsReady) {
 
 TEST_F(StreamTest, NeverJumpsBackNorAheadOfAnotherJob) {
   const auto stream = make();
-  const auto first = reader(1);
-  const auto second = reader(2);
-  ASSERT_TRUE(join(*stream, first));
-  ASSERT_TRUE(join(*stream, second));
+  const auto first = joined(*stream, 1);
+  const auto second = joined(*stream, 2);
   start(stream);
   first->pass(*stream, {0, 0});
   EXPECT_FALSE(stream->jump(first->holder(), {0, 0}));
@@ -197,12 +166,9 @@ TEST_F(StreamTest, NeverJumpsBackNorAheadOfAnotherJob) {
 
 TEST_F(StreamTest, MakesNothingFromWhereItsReadersEnd) {
   const auto stream = make();
-  const auto only = reader(1);
-  ReaderTerms until = terms(only);
-  until.until = {0, 2};
-  ASSERT_TRUE(stream->join(only, until, {}));
+  const auto only = joined_until(*stream, 1, {0, 2});
   start(stream);
-  for (std::uint64_t step = 0; step < 2; ++step) only->pass(*stream, {0, step});
+  expect_steps(*stream, {only}, 0, 2);
   EXPECT_EQ(only->poll(*stream, {0, 2}), std::nullopt);
   EXPECT_TRUE(stream->pool()->slots().idle());
   stream->set_until(only->holder(), kNever);
@@ -211,14 +177,12 @@ TEST_F(StreamTest, MakesNothingFromWhereItsReadersEnd) {
 
 TEST_F(StreamTest, FreesWhatAReaderIsNotToReadAnyMore) {
   const auto stream = make();
-  const auto shorter = reader(1);
-  const auto other = reader(2);
-  ASSERT_TRUE(join(*stream, shorter));
-  ASSERT_TRUE(join(*stream, other));
+  const auto shorter = joined(*stream, 1);
+  const auto other = joined(*stream, 2);
   start(stream);
   settle(*stream);
   stream->set_until(shorter->holder(), {0, 1});
-  for (std::uint64_t step = 0; step < kSlots; ++step) other->pass(*stream, {0, step});
+  expect_steps(*stream, {other}, 0, kSlots);
   EXPECT_EQ(stream->ready_for(shorter->holder()), 1U);
   stream->set_until(shorter->holder(), {0, 2});
   EXPECT_EQ(shorter->pass(*stream, {0, 0}), rows_of(0));
@@ -226,19 +190,12 @@ TEST_F(StreamTest, FreesWhatAReaderIsNotToReadAnyMore) {
 
 TEST_F(StreamTest, KeepsWhatIsReadyForAReaderWhoseEndMovesOn) {
   const auto stream = make();
-  const auto longer = reader(1);
-  const auto other = reader(2);
-  ReaderTerms until = terms(longer);
-  until.until = {0, 1};
-  ASSERT_TRUE(stream->join(longer, until, {}));
-  ASSERT_TRUE(join(*stream, other));
+  const auto longer = joined_until(*stream, 1, {0, 1});
+  const auto other = joined(*stream, 2);
   start(stream);
   settle(*stream);
   stream->set_until(longer->holder(), kNever);
-  for (std::uint64_t step = 0; step < kSlots; ++step) {
-    EXPECT_EQ(other->pass(*stream, {0, step}), rows_of(step));
-    EXPECT_EQ(longer->pass(*stream, {0, step}), rows_of(step));
-  }
+  expect_steps(*stream, {other, longer}, 0, kSlots);
 }
 
 TEST_F(StreamTest, MakesAnEpochOnlyWhenItIsOpen) {
@@ -256,8 +213,7 @@ TEST_F(StreamTest, MakesAnEpochOnlyWhenItIsOpen) {
 
 TEST_F(StreamTest, BeginsNothingWhileItIsHeld) {
   const auto stream = make();
-  const auto only = reader(1);
-  ASSERT_TRUE(join(*stream, only));
+  const auto only = joined(*stream, 1);
   EXPECT_EQ(stream->hold(), std::nullopt) << "nothing has begun";
   start(stream);
   EXPECT_EQ(only->poll(*stream, {0, 0}), std::nullopt);
@@ -273,10 +229,8 @@ TEST_F(StreamTest, BeginsNothingWhileItIsHeld) {
 
 TEST_F(StreamTest, IsCutAnewForItsOwnJobAlone) {
   const auto stream = make();
-  const auto first = reader(1);
-  const auto second = reader(2);
-  ASSERT_TRUE(join(*stream, first));
-  ASSERT_TRUE(join(*stream, second));
+  const auto first = joined(*stream, 1);
+  const auto second = joined(*stream, 2);
   start(stream);
   Timeline anew = stream->timeline();
   (void)stream->hold();
@@ -285,16 +239,13 @@ TEST_F(StreamTest, IsCutAnewForItsOwnJobAlone) {
   stream->leave(second->holder());
   EXPECT_TRUE(stream->retime(anew, 1));
   stream->go_on();
-  for (std::uint64_t step = 0; step < 10; ++step) first->pass(*stream, {0, step});
+  expect_steps(*stream, {first}, 0, 10);
   EXPECT_THAT(first->pass(*stream, {0, 10}), HasSubstr("item-41 item-42"));
 }
 
 TEST_F(StreamTest, BeginsWhenTheOneBeforeHasBegunEverything) {
   const auto before = make();
-  const auto only = reader(1);
-  ReaderTerms until = terms(only);
-  until.until = {0, 6};
-  ASSERT_TRUE(before->join(only, until, {}));
+  const auto only = joined_until(*before, 1, {0, 6});
   StreamOptions options{.timeline = Timeline(phase(), 1), .from = {0, 6}, .maker = 1};
   options.after = before;
   const auto next = make(std::move(options));
@@ -304,14 +255,13 @@ TEST_F(StreamTest, BeginsWhenTheOneBeforeHasBegunEverything) {
   EXPECT_EQ(only->poll(*next, {0, 6}), std::nullopt);
   EXPECT_EQ(next->pool()->slots().counts().free, kSlots);
   start(before);
-  for (std::uint64_t step = 0; step < 6; ++step) only->pass(*before, {0, step});
+  expect_steps(*before, {only}, 0, 6);
   EXPECT_EQ(only->pass(*next, {0, 6}), rows_of(6));
 }
 
 TEST_F(StreamTest, DoesNotWaitForOneThatHasEnded) {
   const auto before = make();
-  const auto only = reader(1);
-  ASSERT_TRUE(join(*before, only));
+  const auto only = joined(*before, 1);
   StreamOptions options{.timeline = Timeline(phase(), 1), .from = {0, 6}, .maker = 1};
   options.after = before;
   const auto next = make(std::move(options));
@@ -325,10 +275,8 @@ TEST_F(StreamTest, DoesNotWaitForOneThatHasEnded) {
 TEST_F(StreamTest, FailsOnlyTheJobThatCannotBearALoss) {
   source_->fail(5, Status(Code::kDataLoss, "truncated"));
   const auto stream = make();
-  const auto patient = reader(1);
-  const auto strict = reader(2, 0);
-  ASSERT_TRUE(join(*stream, patient));
-  ASSERT_TRUE(join(*stream, strict));
+  const auto patient = joined(*stream, 1);
+  const auto strict = joined(*stream, reader(2, 0));
   start(stream);
   EXPECT_EQ(strict->wait_for_failure().message(), "no more of them");
   for (std::uint64_t step = 0; step < kSteps; ++step) patient->pass(*stream, {0, step});
@@ -340,10 +288,8 @@ TEST_F(StreamTest, FailsOnlyTheJobThatCannotBearALoss) {
 TEST_F(StreamTest, FailsAllWhenNobodyCanBearALoss) {
   source_->fail(5, Status(Code::kDataLoss, "truncated"));
   const auto stream = make();
-  const auto one = reader(1, 0);
-  const auto other = reader(2, 0);
-  ASSERT_TRUE(join(*stream, one));
-  ASSERT_TRUE(join(*stream, other));
+  const auto one = joined(*stream, reader(1, 0));
+  const auto other = joined(*stream, reader(2, 0));
   start(stream);
   EXPECT_EQ(one->wait_for_failure().message(), "no more of them");
   EXPECT_EQ(other->wait_for_failure().message(), "no more of them");
@@ -353,24 +299,20 @@ TEST_F(StreamTest, FailsAllWhenNobodyCanBearALoss) {
 TEST_F(StreamTest, AsksOnlyThoseWhoReadTheStepAtHand) {
   source_->fail(5, Status(Code::kDataLoss, "truncated"));  // step 1
   const auto stream = make();
-  const auto first = reader(1);
-  const auto later = reader(2, 0);
-  ASSERT_TRUE(join(*stream, first));
-  ASSERT_TRUE(stream->join(later, terms(later, {0, 0}), {}));
-  (void)stream->jump(later->holder(), {0, 0});
-  stream->set_until(later->holder(), {0, 1});
+  const auto first = joined(*stream, 1);
+  const auto brief = joined(*stream, reader(2, 0));
+  stream->set_until(brief->holder(), {0, 1});
   start(stream);
   for (std::uint64_t step = 0; step < 3; ++step) first->pass(*stream, {0, step});
-  EXPECT_FALSE(later->has_failed());
-  EXPECT_EQ(later->pass(*stream, {0, 0}), rows_of(0));
+  EXPECT_FALSE(brief->has_failed());
+  EXPECT_EQ(brief->pass(*stream, {0, 0}), rows_of(0));
 }
 
 TEST_F(StreamTest, TellsALaterReaderWhatWasReplacedBeforeItCame) {
   source_->fail(5, Status(Code::kDataLoss, "truncated"));
   const auto stream = make();
-  const auto first = reader(1);
+  const auto first = joined(*stream, 1);
   const auto late = reader(2);
-  ASSERT_TRUE(join(*stream, first));
   start(stream);
   settle(*stream);
   ASSERT_TRUE(join(*stream, late));
@@ -385,10 +327,8 @@ TEST_F(StreamTest, TellsALaterReaderWhatWasReplacedBeforeItCame) {
 TEST_F(StreamTest, TellsAllReadersWhyNothingFollows) {
   source_->fail(5, Status(Code::kUnavailable, "I/O error"));
   const auto stream = make();
-  const auto one = reader(1);
-  const auto other = reader(2);
-  ASSERT_TRUE(join(*stream, one));
-  ASSERT_TRUE(join(*stream, other));
+  const auto one = joined(*stream, 1);
+  const auto other = joined(*stream, 2);
   start(stream);
   EXPECT_THAT(one->wait_for_failure().message(), HasSubstr("I/O error"));
   EXPECT_THAT(other->wait_for_failure().message(), HasSubstr("I/O error"));
@@ -399,14 +339,12 @@ TEST_F(StreamTest, TellsAllReadersWhyNothingFollows) {
 
 TEST_F(StreamTest, NamesWhoIsHeldUpByAnotherJob) {
   const auto stream = make();
-  const auto fast = reader(1);
-  const auto stuck = reader(2);
-  ASSERT_TRUE(join(*stream, fast));
-  ASSERT_TRUE(join(*stream, stuck));
+  const auto fast = joined(*stream, 1);
+  const auto stuck = joined(*stream, 2);
   start(stream);
   clock_.wind(std::chrono::milliseconds(1000));
   EXPECT_THAT(stream->held_up(), IsEmpty()) << "nothing was asked for";
-  for (std::uint64_t step = 0; step < kSlots; ++step) fast->pass(*stream, {0, step});
+  expect_steps(*stream, {fast}, 0, kSlots);
   EXPECT_EQ(fast->poll(*stream, {0, kSlots}), std::nullopt);
   clock_.wind(std::chrono::milliseconds(150));
   stuck->pass(*stream, {0, 0});
@@ -420,12 +358,10 @@ TEST_F(StreamTest, NamesWhoIsHeldUpByAnotherJob) {
 
 TEST_F(StreamTest, HoldsNobodyUpWhoHasNothingElseToReadHere) {
   const auto stream = make_replicated(2);
-  const auto fast = reader(1);
-  const auto slow = reader(1);
-  ASSERT_TRUE(join(*stream, fast));
-  ASSERT_TRUE(join(*stream, slow, {}, 1));
+  const auto fast = joined(*stream, 1);
+  const auto slow = joined(*stream, 1, 1);
   start(stream);
-  for (std::uint64_t step = 0; step < kSlots; ++step) fast->pass(*stream, {0, step});
+  expect_steps(*stream, {fast}, 0, kSlots);
   EXPECT_EQ(fast->poll(*stream, {0, kSlots}), std::nullopt);
   clock_.wind(std::chrono::milliseconds(5000));
   EXPECT_THAT(stream->held_up(), IsEmpty()) << "replicas wait for each other";
