@@ -3,31 +3,23 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
-import os
 import pathlib
-import platform
 import select
+import statistics
 import subprocess
 import sys
 import time
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import machine
 from daemon import Daemon
+from pipelines import write_order
 
 RANKS = 4
-# What an epoch's rows are, without their pixels; seed and shuffle are those of the pipelines that
-# are measured.
-ORDER = """\
-pipeline: order
-seed: 1
-source: {{files: {{root: "{root}", pattern: "**/*", label: parent_dir}}}}
-shuffle: global
-stages: [fetch]
-batch: {{size: {batch}, max_bytes: {max_bytes}}}
-"""
 
 
 class Batch(NamedTuple):
@@ -155,10 +147,7 @@ def uninterrupted(
 ) -> dict[tuple[int, int], list[int]]:
     import spdld
 
-    largest = max(path.stat().st_size for path in root.rglob("*") if path.is_file())
-    file = daemon.directory / "order.yaml"
-    file.write_text(ORDER.format(root=root, batch=size, max_bytes=largest * size))
-    daemon.ctl("apply", "-f", file)
+    daemon.ctl("apply", "-f", write_order(daemon, root, size))
     rows = {}
     with spdld.Loader(
         "order", address=daemon.address, job="order", rank=rank, world_size=RANKS
@@ -169,13 +158,37 @@ def uninterrupted(
     return rows
 
 
-def machine() -> str:
-    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    models = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return (
-        f"{next(models, platform.machine())}, {len(os.sched_getaffinity(0))} cores, "
-        f"Linux {platform.release()}, load {os.getloadavg()[0]:.1f}"
-    )
+def parse(name: str, about: str | None, **disturbances: int) -> argparse.Namespace:
+    """The arguments of `./dev bench NAME`, which disturbs a job so often by default."""
+    (what,) = disturbances
+    parser = argparse.ArgumentParser(prog=f"./dev bench {name}", description=about)
+    parser.add_argument("data", type=directory, help="a directory of images by class")
+    parser.add_argument(f"--{what}", type=int, default=disturbances[what])
+    parser.add_argument("--batch", type=int, default=16, help="rows of a rank's step")
+    parser.add_argument("--share", type=float, default=0.5, help="of the capacity that is wanted")
+    parser.add_argument("--seconds", type=float, default=5, help="of measuring a capacity")
+    parser.add_argument("--seed", type=int, default=1, help=f"of the moments of the {what}")
+    return parser.parse_args()
+
+
+def directory(text: str) -> pathlib.Path:
+    return pathlib.Path(text).resolve()
+
+
+def step_at_share(arguments: argparse.Namespace, capacity: float) -> float:
+    """Seconds of a step, so that all ranks together want their share of these rows a second."""
+    return RANKS * arguments.batch / (arguments.share * capacity)
+
+
+def show(what: str, values: list[float], form: str = "{:5.2f}") -> None:
+    median, worst = form.format(statistics.median(values)), form.format(max(values))
+    print(f"{what:<40} median {median}   worst {worst}   ({len(values)})")
+
+
+def show_account(given: list[list[Batch]], also: str = "") -> None:
+    """The last lines, once check_rows() has not raised."""
+    print(f"{sum(map(len, given))} batches of {RANKS} ranks: {also}no row lost, none twice")
+    print(machine.line())
 
 
 def read(step_s: float, loader: Any) -> list[Batch]:

@@ -12,7 +12,6 @@ It fails if a rank misses or repeats a step, or if any row is not that of an uni
 
 from __future__ import annotations
 
-import argparse
 import pathlib
 import random
 import statistics
@@ -21,25 +20,14 @@ import time
 from typing import NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import machine
+import paced_job
 from daemon import Daemon
-from paced_job import RANKS, Batch, PacedJob, capacity, check_rows, gaps, machine
+from paced_job import Batch, PacedJob, capacity, check_rows, gaps
+from pipelines import write_training
 
 QUIET = 12  # steps before a kill; what was prefetched is there again
 AFTER = 10  # batches after the kill that count
-PIPELINE = """\
-pipeline: bench
-seed: 1
-source: {{files: {{root: "{root}", pattern: "**/*", label: parent_dir}}}}
-shuffle: global
-stages:
-  - fetch
-  - decode_image
-  - random_resized_crop: {{size: [224, 224]}}
-  - random_horizontal_flip
-  - normalize: {{mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}}
-batch: {{size: {batch}}}
-on_error: {{decode: fail}}
-"""
 
 
 class Kill(NamedTuple):
@@ -70,43 +58,32 @@ def measure(given: list[list[Batch]], kill: Kill) -> tuple[float, float]:
     return max(around), statistics.median(quiet)
 
 
-def show(what: str, values_s: list[float]) -> None:
-    print(
-        f"{what:<40} median {statistics.median(values_s) * 1e3:6.0f} ms   "
-        f"worst {max(values_s) * 1e3:6.0f} ms   ({len(values_s)})"
-    )
+def show_ms(what: str, values_s: list[float]) -> None:
+    paced_job.show(what, [value * 1e3 for value in values_s], "{:6.0f} ms")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="./dev bench restart", description=__doc__)
-    parser.add_argument("data", type=pathlib.Path, help="a directory of images by class")
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--batch", type=int, default=16, help="rows of a rank's step")
-    parser.add_argument("--share", type=float, default=0.5, help="of the capacity that is wanted")
-    parser.add_argument("--seconds", type=float, default=5, help="of measuring the capacity")
-    parser.add_argument("--seed", type=int, default=1, help="of the moments of the kills")
-    arguments = parser.parse_args()
-    root = arguments.data.resolve()
+    arguments = paced_job.parse("restart", __doc__, kills=20)
     moments = random.Random(arguments.seed)
-    print(machine(), flush=True)
+    print(machine.line(), flush=True)
     with Daemon() as daemon:
-        file = daemon.directory / "bench.yaml"
-        file.write_text(PIPELINE.format(root=root, batch=arguments.batch))
+        file = write_training(daemon, arguments.data, arguments.batch)
         daemon.start()
         daemon.ctl("apply", "-f", file)
         rows = capacity(daemon, "unpaced", arguments.seconds)
-        step_s = RANKS * arguments.batch / (arguments.share * rows)
+        step_s = paced_job.step_at_share(arguments, rows)
         print(f"capacity {rows:.0f} rows/s, steps of {step_s * 1e3:.0f} ms", flush=True)
         with PacedJob(daemon, "run", step_s) as job:
             kills = [kill(daemon, step_s, moments.random()) for _ in range(arguments.kills)]
             given = job.finish()
-        check_rows(daemon, root, given)
+        check_rows(daemon, arguments.data, given)
     found = [measure(given, one) for one in kills]
-    show("from the kill to a daemon that is ready", [one.ready_s - one.killed_s for one in kills])
-    show("longest time between two batches", [gap for gap, _ in found])
-    show("of which training waits", [gap - step for gap, step in found])
-    print(f"{sum(map(len, given))} batches of {RANKS} ranks: no row lost, none twice")
-    print(machine())
+    show_ms(
+        "from the kill to a daemon that is ready", [one.ready_s - one.killed_s for one in kills]
+    )
+    show_ms("longest time between two batches", [gap for gap, _ in found])
+    show_ms("of which training waits", [gap - step for gap, step in found])
+    paced_job.show_account(given)
 
 
 if __name__ == "__main__":

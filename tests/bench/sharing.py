@@ -20,20 +20,7 @@ from collections.abc import Callable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from daemon import Daemon, build_dir
-
-PIPELINE = """\
-pipeline: {name}
-seed: 1
-source: {{files: {{root: "{root}", pattern: "**/*", label: parent_dir}}}}
-shuffle: global
-stages:
-  - fetch
-  - decode_image
-  - random_resized_crop: {{size: [224, 224]}}
-  - random_horizontal_flip
-  - normalize: {{mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}}
-batch: {{size: 16}}
-"""
+from pipelines import write_training
 
 
 def cpu_s(pid: int) -> float:
@@ -147,11 +134,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6, help="of a round of weights")
     arguments = parser.parse_args()
     with Daemon() as daemon:
-        text = PIPELINE.format(name="bench", root=arguments.data.resolve())
-        path = daemon.directory / "bench.yaml"
-        path.write_text(text)
+        file = write_training(daemon, arguments.data.resolve(), 16, on_error="replace")
         daemon.start()
-        daemon.ctl("apply", "-f", path)
+        daemon.ctl("apply", "-f", file)
         bench = Bench(daemon, arguments.steps, arguments.rounds)
         cost_of(daemon, bench.one())  # the page cache is warm
         bench.compare("CPU of two jobs to one", bench.two_jobs, 1.15)

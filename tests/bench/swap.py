@@ -15,7 +15,6 @@ is not that of an uninterrupted reader.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import pathlib
@@ -27,26 +26,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import machine
+import paced_job
 from daemon import Daemon
-from paced_job import RANKS, Batch, PacedJob, capacity, check_rows, gaps, machine
+from paced_job import Batch, PacedJob, capacity, check_rows, gaps
+from pipelines import write_training
 
 AFTER = 10  # steps after the switch that still count
 AHEAD = 6  # steps that may have been begun when a swap is asked for: prefetch and 2
-PIPELINE = """\
-pipeline: bench
-vars: {{scale: 0.08, size: 224, max_pixels: 178956970}}
-seed: 1
-source: {{files: {{root: "{root}", pattern: "**/*", label: parent_dir}}}}
-shuffle: global
-stages:
-  - fetch
-  - decode_image: {{max_pixels: "${{max_pixels}}"}}
-  - random_resized_crop: {{size: ["${{size}}", "${{size}}"], scale: ["${{scale}}", 1.0]}}
-  - random_horizontal_flip
-  - normalize: {{mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}}
-batch: {{size: {batch}}}
-on_error: {{decode: fail}}
-"""
 VERSIONS = [
     ("scale=0.08", "size=224"),
     ("scale=0.25", "size=224"),
@@ -147,13 +134,6 @@ def measure(given: list[list[Batch]], swap: Swap) -> Measured:
     return Measured(statistics.median(quiet), max(around), max(quiet))
 
 
-def show(what: str, values: list[float]) -> None:
-    print(
-        f"{what:<34} median {statistics.median(values):5.2f}   worst {max(values):5.2f}   "
-        f"({len(values)})"
-    )
-
-
 def report(given: list[list[Batch]], swaps: list[Swap]) -> None:
     print("to                           at  apply ms  step ms  gap ms  ratio  quiet")
     found = [measure(given, swap) for swap in swaps]
@@ -165,27 +145,20 @@ def report(given: list[list[Batch]], swaps: list[Swap]) -> None:
             f"{one.quiet_gap_s / one.step_s:6.2f}"
         )
     ratios = [one.gap_s / one.step_s for swap, one in zip(swaps, found, strict=True) if swap.point]
-    show("gap of a swap / step", ratios)
-    show("longest step without a swap / step", [one.quiet_gap_s / one.step_s for one in found])
+    paced_job.show("gap of a swap / step", ratios)
+    paced_job.show(
+        "longest step without a swap / step", [one.quiet_gap_s / one.step_s for one in found]
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="./dev bench swap", description=__doc__)
-    parser.add_argument("data", type=pathlib.Path, help="a directory of images by class")
-    parser.add_argument("--swaps", type=int, default=9)
-    parser.add_argument("--batch", type=int, default=16, help="rows of a rank's step")
-    parser.add_argument("--share", type=float, default=0.5, help="of the capacity that is wanted")
-    parser.add_argument("--seconds", type=float, default=5, help="of each version's capacity")
-    parser.add_argument("--seed", type=int, default=1, help="of the moments of the swaps")
-    arguments = parser.parse_args()
-    root = arguments.data.resolve()
-    print(machine(), flush=True)
+    arguments = paced_job.parse("swap", __doc__, swaps=9)
+    print(machine.line(), flush=True)
     with Daemon() as daemon:
-        file = daemon.directory / "bench.yaml"
-        file.write_text(PIPELINE.format(root=root, batch=arguments.batch))
+        file = write_training(daemon, arguments.data, arguments.batch)
         daemon.start()
         before = least_capacity(daemon, file, "before", arguments.seconds)
-        step_s = RANKS * arguments.batch / (arguments.share * before)
+        step_s = paced_job.step_at_share(arguments, before)
         daemon.ctl("apply", "-f", file, *set_vars(VERSIONS[0]))
         with PacedJob(daemon, "run", step_s) as job:
             time.sleep(2 * AHEAD * step_s)
@@ -200,16 +173,12 @@ def main() -> None:
             raise RuntimeError(f"{done[-1].what} should be refused")
         after = least_capacity(daemon, file, "after", arguments.seconds)
         check_points(given, done)
-        check_rows(daemon, root, given)
+        check_rows(daemon, arguments.data, given)
     report(given, done)
     print(done[-1].refusal)
     share_after = arguments.share * before / after
     print(f"wanted: {arguments.share:.2f} of the capacity before, {share_after:.2f} of that after")
-    print(
-        f"{sum(map(len, given))} batches of {RANKS} ranks: all changed at the same steps; no row "
-        "lost, none twice"
-    )
-    print(machine())
+    paced_job.show_account(given, "all changed at the same steps; ")
 
 
 if __name__ == "__main__":

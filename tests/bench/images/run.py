@@ -19,9 +19,13 @@ import sys
 import tempfile
 from typing import Any
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 import memory
 import report
 import sides
+from daemon import build_dir
+from machine import cpu
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[2]
@@ -35,10 +39,6 @@ LOADING = [
     ("resize", "spdl"),
     ("resize", "floor"),
 ]
-
-
-def build_dir() -> pathlib.Path:
-    return pathlib.Path(os.environ.get("SPDLD_BUILD_DIR", REPOSITORY / "build/release"))
 
 
 def last_json(process: subprocess.CompletedProcess[str], what: str) -> dict[str, float]:
@@ -78,16 +78,8 @@ def warm_page_cache(data: str) -> int:
 
 
 def machine() -> dict[str, Any]:
-    model = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.machine(),
-    )
     return {
-        "cpu": model,
+        "cpu": cpu(),
         "cores": sides.cores(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9),
         "kernel": platform.release(),
