@@ -3,33 +3,20 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import json
 import logging
 import os
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from . import _core, _launch, _pipeline, _rank
 from ._apply import Applied, parse_at
-from ._map import OrderedMap, StopCheck
+from ._feed import END, Feed
+from ._map import StopCheck
 from ._output import maker
 from ._state import Cursor, cursor_of, state_of
 
 _log = logging.getLogger("spdld")
-_END = object()  # of an epoch, in place of a batch
-
-_Facts = tuple[int, int, int, int]  # steps of an epoch, items, rows of a batch, version
-_running_maps: weakref.WeakSet[OrderedMap] = weakref.WeakSet()
-
-
-@atexit.register
-def _stop_maps() -> None:
-    # A thread that came back into Python after the interpreter's end would take the process down.
-    for running in list(_running_maps):
-        running.stop()
 
 
 class Loader:
@@ -102,11 +89,7 @@ class Loader:
             raise ValueError(f"timeout is {timeout}: give seconds, more than 0")
         if map_threads < 1:
             raise ValueError(f"map_threads is {map_threads}: at least one thread runs map")
-        self._make = maker(output)
-        self._fn = map
-        self._map_threads = map_threads
-        self._map: OrderedMap | None = None
-        self._place: tuple[Cursor, _Facts] | None = None  # after what map handed out
+        make = maker(output)
         self._iteration = 0
         self._in_epoch = False  # a batch of the epoch was handed out, and its end was not
         self._at_ledger = start == "ledger"  # the position is the daemon's to say yet
@@ -123,7 +106,7 @@ class Loader:
         if launch:
             where, launcher = _launch.choose(where)
         self._pipeline = source.name
-        self._check = StopCheck()
+        check = StopCheck()
         self._core = _core.Loader(
             source.name,
             job=job,
@@ -145,10 +128,11 @@ class Loader:
             timeout_s=float(timeout),
             connect_timeout_s=float(timeout) if launch else min(5.0, float(timeout)),
             client_name="",
-            on_wait=self._check,
+            on_wait=check,
             on_notice=_log.warning,
             on_unreachable=launcher,
         )
+        self._feed = Feed(self._core, make, map, map_threads, check)
 
     def __iter__(self) -> Iterator[Any]:
         """One epoch: the rest of the present one after load_state_dict(), else a whole one.
@@ -163,24 +147,23 @@ class Loader:
 
     def __len__(self) -> int:
         """Steps of a whole epoch: the same on every rank. Attaches."""
-        return self._facts()[0]
+        return self._feed.facts[0]
 
     @property
     def epoch(self) -> int:
         """The epoch of the last batch, or after an epoch's end the one to come. From 0."""
-        return self._core.epoch if self._place is None else self._place[0][2]
+        return self._feed.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """What comes next is the start of ``epoch``. Costs nothing if it would be anyway."""
         if epoch < 0:
             raise ValueError(f"epoch is {epoch}: epochs count from 0")
-        _, _, at_epoch, _, step = self._state()
+        _, _, at_epoch, _, step = self._feed.cursor
         if not self._in_epoch and not self._at_ledger and (at_epoch, step) == (epoch, 0):
             return
-        self._stop_map()
-        # Not set_epoch(), which does nothing at what it takes for the start: a ledger may differ.
-        self._core.load_state(("", 0, epoch, 0, 0))
-        self._moved()
+        # Not the core's set_epoch(), which does nothing at what it takes for the start: a ledger may
+        # differ.
+        self._go_to(("", 0, epoch, 0, 0))
 
     def state_dict(self) -> dict[str, int | str]:
         """The position after the last batch handed out, as numbers and texts; exact in mid-epoch.
@@ -188,7 +171,7 @@ class Loader:
         It does not depend on the number of ranks or the batch size: all may change between saving
         and loading. Every rank's state of the same step says the same.
         """
-        return state_of(self._pipeline, self._state())
+        return state_of(self._pipeline, self._feed.cursor)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes to a position that state_dict() gave.
@@ -196,10 +179,7 @@ class Loader:
         Raises ValueError if ``state`` is none, PipelineError if it is of another order (other
         data, seed or shuffle), now if attached, else at the first batch.
         """
-        cursor = cursor_of(state)
-        self._stop_map()
-        self._core.load_state(cursor)
-        self._moved()
+        self._go_to(cursor_of(state))
 
     def skip_steps(self, steps: int) -> None:
         """Leaves out the next ``steps`` steps of this epoch, at most to its end.
@@ -215,12 +195,7 @@ class Loader:
             raise ValueError(f"steps is {steps}: there is no way back but load_state_dict()")
         if steps == 0:
             return
-        if self._map is not None:
-            self._stop_map()
-            if self._place is not None:
-                self._core.load_state(self._place[0])
-        self._place = None
-        self._core.skip_steps(min(steps, 2**63))
+        self._feed.skip_steps(steps)
         self._at_ledger = False
 
     def apply(
@@ -257,9 +232,7 @@ class Loader:
         texts = _pipeline.vars_as_text(vars)
         if not texts:
             raise ValueError("vars is empty: there is nothing to change")
-        with contextlib.ExitStack() as stack:
-            if self._map is not None:
-                stack.enter_context(self._map.paused())
+        with self._feed.paused():
             return Applied(
                 *self._core.apply(
                     texts,
@@ -288,17 +261,17 @@ class Loader:
     @property
     def batch_size(self) -> int:
         """Rows of a full batch of one rank. Attaches."""
-        return self._facts()[2]
+        return self._feed.facts[2]
 
     @property
     def num_items(self) -> int:
         """Items in the dataset. Attaches."""
-        return self._facts()[1]
+        return self._feed.facts[1]
 
     @property
     def pipeline_version(self) -> int:
         """Version of the pipeline that the last batch is of; it counts what was applied. Attaches."""
-        return self._facts()[3]
+        return self._feed.facts[3]
 
     @property
     def pipeline(self) -> str:
@@ -335,7 +308,7 @@ class Loader:
 
     def close(self) -> None:
         """Detaches. What is still held stays readable. Idempotent."""
-        self._stop_map()
+        self._feed.stop()
         self._iteration += 1
         if not self._core.closed:
             self._core.close()
@@ -346,59 +319,16 @@ class Loader:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        running = getattr(self, "_map", None)
-        if running is not None:
-            running.signal_stop()
-
     def __repr__(self) -> str:
         return (
             f"<spdld.Loader {self._pipeline!r} shard {self.shard} of {self.num_shards} "
             f"at {self.address}, epoch {self.epoch}>"
         )
 
-    def _take(self) -> Any:
-        """The next thing to hand out, or _END."""
-        if self._fn is None:
-            batch = self._core.next()
-            self._at_ledger = False
-            return _END if batch is None else self._make(batch)
-        if self._map is None:
-            self._start_map()
-        result, self._place = self._map.get()
-        self._at_ledger = False
-        return result
-
-    def _start_map(self) -> None:
-        core, make, fn = self._core, self._make, self._fn
-        self._place = core.place()  # before anything is made ahead
-
-        def pull() -> tuple[Any, tuple[Cursor, _Facts]]:
-            batch = core.next()
-            return (_END if batch is None else make(batch)), core.place()
-
-        def apply(batch: Any) -> Any:
-            return _END if batch is _END else fn(batch)
-
-        self._map = OrderedMap(pull, apply, self._map_threads)
-        self._check.watch(self._map)
-        _running_maps.add(self._map)
-
-    def _stop_map(self) -> None:
-        if self._map is not None:
-            self._map.stop()
-            self._map = None
-
-    def _moved(self) -> None:
-        self._place = None
+    def _go_to(self, cursor: Cursor) -> None:
+        self._feed.go_to(cursor)
         self._in_epoch = False
         self._at_ledger = False
-
-    def _state(self) -> Cursor:
-        return self._core.state() if self._place is None else self._place[0]
-
-    def _facts(self) -> _Facts:
-        return self._core.facts() if self._place is None else self._place[1]
 
 
 class _Epoch(Iterator[Any]):
@@ -418,8 +348,9 @@ class _Epoch(Iterator[Any]):
             raise RuntimeError(
                 "this iterator is over: the loader was closed, or another iteration of it has begun"
             )
-        batch = loader._take()
-        if batch is _END:
+        batch = loader._feed.take()
+        loader._at_ledger = False
+        if batch is END:
             self._loader = None
             loader._in_epoch = False
             raise StopIteration

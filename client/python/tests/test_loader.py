@@ -361,9 +361,10 @@ def test_a_thread_waits_its_turn_while_another_waits_for_the_daemon(start, loade
     assert caught == [spdld.TimeoutError] * 3
 
 
-def test_ctrl_c_ends_a_wait(start, loader) -> None:
+@pytest.mark.parametrize("options", [{}, {"map": lambda batch: batch}], ids=["plain", "map"])
+def test_ctrl_c_ends_a_wait(start, loader, options) -> None:
     daemon = start(silent=True)
-    reader = loader()
+    reader = loader(**options)
 
     def interrupt() -> None:
         daemon.wait_until(lambda: daemon.attaches)
@@ -374,6 +375,7 @@ def test_ctrl_c_ends_a_wait(start, loader) -> None:
     with pytest.raises(KeyboardInterrupt):
         next(iter(reader))
     thread.join()
+    reader.close()
 
 
 def test_a_signal_handler_may_save_the_state_in_the_middle_of_a_wait(start, loader) -> None:

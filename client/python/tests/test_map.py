@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import signal
 import threading
 
 import pytest
@@ -136,22 +134,6 @@ def test_what_ends_the_loader_comes_out_of_next(start, loader) -> None:
         next(batches)
 
 
-def test_ctrl_c_ends_a_wait_for_map(start, loader) -> None:
-    daemon = start(silent=True)
-    reader = loader(map=lambda batch: batch)
-
-    def interrupt() -> None:
-        daemon.wait_until(lambda: daemon.attaches)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        next(iter(reader))
-    thread.join()
-    reader.close()
-
-
 def test_close_ends_the_threads_and_all_leases(start, loader) -> None:
     daemon = start(steps=40)
     before = threading.active_count()
@@ -166,9 +148,12 @@ def test_close_ends_the_threads_and_all_leases(start, loader) -> None:
 
 def test_dropping_the_loader_ends_the_threads(start, loader) -> None:
     daemon = start(steps=40)
-    reader = loader(map=lambda batch: batch.step)
+    before = set(threading.enumerate())
+    reader = loader(map=lambda batch: batch.step, map_threads=3)
     next(iter(reader))
-    threads = reader._map._threads
+    begun = set(threading.enumerate()) - before
+    threads = [one for one in begun if one.name.startswith("spdld-map-")]
+    assert len(threads) == 3
     del reader
     gc.collect()
     for thread in threads:

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a loader hands out, one thing after the other, and the position behind each."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from . import _core
+from ._map import OrderedMap, StopCheck
+from ._state import Cursor
+
+END = object()  # of an epoch, in place of a batch
+
+Facts = tuple[int, int, int, int]  # steps of an epoch, items, rows of a batch, version
+_running_maps: weakref.WeakSet[OrderedMap] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_maps() -> None:
+    # A thread that came back into Python after the interpreter's end would take the process down.
+    for running in list(_running_maps):
+        running.stop()
+
+
+class Feed:
+    """Batches of libspdld's loader as ``make`` makes them, and then ``fn``, if there is one.
+
+    ``fn`` runs ahead in threads: what this says of epoch, position and facts is so after what was
+    handed out last, wherever libspdld's loader is. Its owner's calls come one at a time.
+    """
+
+    def __init__(
+        self,
+        core: _core.Loader,
+        make: Callable[[_core.Batch], Any],
+        fn: Callable[[Any], Any] | None,
+        threads: int,
+        check: StopCheck,
+    ) -> None:
+        self._map: OrderedMap | None = None
+        self._place: tuple[Cursor, Facts] | None = None  # after what map handed out
+        self._core = core
+        self._make = make
+        self._fn = fn
+        self._threads = threads
+        self._check = check
+
+    @property
+    def epoch(self) -> int:
+        return self._core.epoch if self._place is None else self._place[0][2]
+
+    @property
+    def cursor(self) -> Cursor:
+        return self._core.state() if self._place is None else self._place[0]
+
+    @property
+    def facts(self) -> Facts:
+        """Attaches."""
+        return self._core.facts() if self._place is None else self._place[1]
+
+    def take(self) -> Any:
+        """The next thing to hand out, or END."""
+        if self._fn is None:
+            batch = self._core.next()
+            return END if batch is None else self._make(batch)
+        if self._map is None:
+            self._start()
+        result, self._place = self._map.get()
+        return result
+
+    def go_to(self, cursor: Cursor) -> None:
+        self.stop()
+        self._core.load_state(cursor)
+        self._place = None
+
+    def skip_steps(self, steps: int) -> None:
+        """Of those that follow what was handed out last; what was made ahead is dropped."""
+        if self._map is not None:
+            self.stop()
+            if self._place is not None:
+                self._core.load_state(self._place[0])
+        self._place = None
+        self._core.skip_steps(min(steps, 2**63))
+
+    def paused(self) -> contextlib.AbstractContextManager[None]:
+        """Nothing is taken of libspdld's loader ahead meanwhile."""
+        return contextlib.nullcontext() if self._map is None else self._map.paused()
+
+    def stop(self) -> None:
+        """Drops what was made ahead. The next take() begins anew."""
+        if self._map is not None:
+            self._map.stop()
+            self._map = None
+
+    def __del__(self) -> None:
+        if self._map is not None:
+            self._map.signal_stop()
+
+    def _start(self) -> None:
+        # The map's threads hold these, and must not hold what is to stop them.
+        core, make, fn = self._core, self._make, self._fn
+        self._place = core.place()  # before anything is made ahead
+
+        def pull() -> tuple[Any, tuple[Cursor, Facts]]:
+            batch = core.next()
+            return (END if batch is None else make(batch)), core.place()
+
+        def apply(batch: Any) -> Any:
+            return END if batch is END else fn(batch)
+
+        self._map = OrderedMap(pull, apply, self._threads)
+        self._check.watch(self._map)
+        _running_maps.add(self._map)
