@@ -9,6 +9,7 @@
 #include "spdld/loader.h"
 #include "tests/unit/client/hostile_daemon.h"
 #include "tests/unit/client/mapped_arenas.h"
+#include "tests/unit/client/thrown.h"
 
 // What an old or a broken daemon may say while a job changes.
 namespace spdld {
@@ -20,6 +21,7 @@ using test::bytes_of;
 using test::Conversation;
 using test::dense;
 using test::HostileDaemon;
+using test::thrown;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -41,16 +43,6 @@ class HostileSwapTest : public ::testing::Test {
       consumer.receive();
     });
     return daemon.next_says();
-  }
-  template <typename E, typename F>
-  static E thrown(F&& call) {
-    try {
-      call();
-    } catch (const E& error) {
-      return error;
-    }
-    ADD_FAILURE() << "threw nothing";
-    return E(0, "");
   }
   // What apply() throws when this is the answer.
   template <typename E>

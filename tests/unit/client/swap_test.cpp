@@ -10,6 +10,7 @@
 #include "spdld/loader.h"
 #include "tests/unit/client/fake_daemon.h"
 #include "tests/unit/client/mapped_arenas.h"
+#include "tests/unit/client/thrown.h"
 
 // What a loader does while its job is changed under it.
 namespace spdld {
@@ -19,6 +20,7 @@ using test::FakeDaemon;
 using test::FakePipeline;
 using test::FakeService;
 using test::mapped_arenas;
+using test::thrown;
 using test::value_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -58,16 +60,6 @@ class SwapTest : public ::testing::Test {
     for (std::uint64_t i = 0; i < image.bytes; i += 1024) {
       ASSERT_EQ(static_cast<std::uint8_t>(image.data[i]), value_of(epoch, step));
     }
-  }
-  template <typename E, typename F>
-  static E thrown(F&& call) {
-    try {
-      call();
-    } catch (const E& error) {
-      return error;
-    }
-    ADD_FAILURE() << "threw nothing";
-    return E(0, "");
   }
 
   FakeDaemon daemon_;

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -181,10 +181,14 @@ TEST_F(DataServerTest, SaysFarewellWhenItStops) {
 
 TEST_F(DataServerTest, RunsPostedWorkOnItsThread) {
   start();
-  std::atomic<int> ran{0};
-  server_->post([&] { ++ran; });
-  server_->run_after(std::chrono::milliseconds(1), [&] { ++ran; });
-  while (ran.load() < 2) std::this_thread::yield();
+  std::promise<std::thread::id> posted;
+  std::promise<std::thread::id> delayed;
+  server_->post([&] { posted.set_value(std::this_thread::get_id()); });
+  server_->run_after(std::chrono::milliseconds(1),
+                     [&] { delayed.set_value(std::this_thread::get_id()); });
+  const std::thread::id its_thread = posted.get_future().get();
+  EXPECT_NE(its_thread, std::this_thread::get_id());
+  EXPECT_EQ(delayed.get_future().get(), its_thread);
 }
 
 }  // namespace

@@ -50,22 +50,14 @@ TEST(EventLoop, NeverTellsOfAnFdThatWasUnwatchedMeanwhile) {
   UniqueFd second(::eventfd(1, EFD_CLOEXEC));
   int told = 0;
   // Both are ready in the same turn; whichever comes first unwatches the other.
-  ASSERT_TRUE(loop->watch(first.get(), EPOLLIN,
-                          [&](std::uint32_t) {
-                            ++told;
-                            loop->unwatch(first.get());
-                            loop->unwatch(second.get());
-                            loop->stop();
-                          })
-                  .ok());
-  ASSERT_TRUE(loop->watch(second.get(), EPOLLIN,
-                          [&](std::uint32_t) {
-                            ++told;
-                            loop->unwatch(first.get());
-                            loop->unwatch(second.get());
-                            loop->stop();
-                          })
-                  .ok());
+  const auto unwatch_both = [&](std::uint32_t) {
+    ++told;
+    loop->unwatch(first.get());
+    loop->unwatch(second.get());
+    loop->stop();
+  };
+  ASSERT_TRUE(loop->watch(first.get(), EPOLLIN, unwatch_both).ok());
+  ASSERT_TRUE(loop->watch(second.get(), EPOLLIN, unwatch_both).ok());
   loop->run();
   EXPECT_EQ(told, 1);
 }
