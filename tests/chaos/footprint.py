@@ -27,8 +27,9 @@ class Footprint:
     arena_bytes: int
 
 
-def measure(daemon: daemon_module.Daemon) -> Footprint:
-    process = pathlib.Path(f"/proc/{daemon.pid}")
+def of_process(pid: int) -> Footprint:
+    """What the kernel says, without a call to the daemon; arena_bytes is 0."""
+    process = pathlib.Path(f"/proc/{pid}")
     links = []
     for descriptor in (process / "fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -42,8 +43,13 @@ def measure(daemon: daemon_module.Daemon) -> Footprint:
         mappings=(process / "maps").read_text().count(ARENA),
         threads=int(fields["Threads"]),
         anonymous_bytes=int(fields["RssAnon"].split()[0]) * 1024,
-        arena_bytes=int(daemon.ctl_json("status")["arena_used"]),
+        arena_bytes=0,
     )
+
+
+def measure(daemon: daemon_module.Daemon) -> Footprint:
+    seen = of_process(daemon.pid)
+    return dataclasses.replace(seen, arena_bytes=int(daemon.ctl_json("status")["arena_used"]))
 
 
 def leaks(before: Footprint, after: Footprint, pooled: int, arena_bytes: int) -> list[str]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -145,6 +146,20 @@ def write_pipeline(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
 
 
 @pytest.fixture
+def write_version(
+    write_pipeline: Callable[..., pathlib.Path], tmp_path: pathlib.Path
+) -> Callable[..., pathlib.Path]:
+    """As write_pipeline, but the next file of a name does not take the place of the one before."""
+    numbers = itertools.count()
+
+    def write(data: Dataset, name: str = "images", **sections: Any) -> pathlib.Path:
+        written = write_pipeline(data, name, **sections)
+        return written.rename(tmp_path / f"{name}-{next(numbers)}.yaml")
+
+    return write
+
+
+@pytest.fixture
 def write_large_pipeline(
     write_pipeline: Callable[..., pathlib.Path],
 ) -> Callable[..., pathlib.Path]:
@@ -174,8 +189,14 @@ def make_daemon() -> Iterator[Callable[..., Daemon]]:
 
 
 @pytest.fixture
-def daemon(make_daemon: Callable[..., Daemon]) -> Daemon:
-    return make_daemon()
+def pipeline() -> pathlib.Path | None:
+    """The file that `daemon` serves: a module that wants one has a fixture of this name."""
+    return None
+
+
+@pytest.fixture
+def daemon(make_daemon: Callable[..., Daemon], pipeline: pathlib.Path | None) -> Daemon:
+    return make_daemon(pipelines=[] if pipeline is None else [pipeline])
 
 
 @pytest.fixture
@@ -190,6 +211,15 @@ def start_rank() -> Iterator[Callable[..., ranks.Rank]]:
     yield start
     for rank in started:
         rank.close()
+
+
+@pytest.fixture
+def whole_epoch(daemon: Daemon, start_rank: Callable[..., ranks.Rank]) -> list[int]:
+    """The items of an epoch in its order, as one rank alone reads them."""
+    reader = start_rank(daemon)
+    order = ranks.indices(reader.rest_of_epoch())
+    reader.do("close")
+    return order
 
 
 @pytest.fixture

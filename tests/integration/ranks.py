@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 WATCHDOG_S = 60.0
@@ -100,6 +101,27 @@ class Rank:
             if stream is not None and not stream.closed:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
+
+
+def group(start_rank: Callable[..., Rank], daemon: Any, size: int, **options: Any) -> list[Rank]:
+    """The ranks of job 'run'."""
+    return [
+        start_rank(daemon, **{"job": "run", "rank": rank, "world_size": size, **options})
+        for rank in range(size)
+    ]
+
+
+def in_lockstep(ranks: Sequence[Rank], steps: int) -> list[list[dict[str, Any]]]:
+    """Each takes so many steps, no one ahead of the others, as ranks that work on one model do."""
+    batches: list[list[dict[str, Any]]] = [[] for _ in ranks]
+    for _ in range(steps):
+        for rank in ranks:
+            rank.ask("next")
+        for of_one, rank in zip(batches, ranks, strict=True):
+            batch = rank.answer()
+            assert "error" not in batch and "end" not in batch, batch
+            of_one.append(batch)
+    return batches
 
 
 def indices(batches: list[dict[str, Any]]) -> list[int]:

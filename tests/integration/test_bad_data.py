@@ -43,15 +43,15 @@ def pipeline_of(
     )
 
 
+@pytest.fixture
+def pipeline(write_pipeline: Callable[..., Any], damage: Damage) -> pathlib.Path:
+    return pipeline_of(write_pipeline, damage)
+
+
 def test_bad_files_are_replaced_by_others_and_marked(
-    make_daemon: Callable[..., Any],
-    write_pipeline: Callable[..., Any],
-    start_rank: Callable[..., Rank],
-    damage: Damage,
+    daemon: Any, start_rank: Callable[..., Rank], damage: Damage
 ) -> None:
-    daemon = make_daemon(pipelines=[pipeline_of(write_pipeline, damage)])
-    rank = start_rank(daemon, job="run")
-    batches = rank.rest_of_epoch()
+    batches = start_rank(daemon, job="run").rest_of_epoch()
     rows = [
         (index, valid, label)
         for batch in batches
@@ -69,14 +69,9 @@ def test_bad_files_are_replaced_by_others_and_marked(
 
 
 def test_replaced_files_are_listed_with_why_and_by_what(
-    make_daemon: Callable[..., Any],
-    write_pipeline: Callable[..., Any],
-    start_rank: Callable[..., Rank],
-    damage: Damage,
+    daemon: Any, start_rank: Callable[..., Rank], damage: Damage
 ) -> None:
-    daemon = make_daemon(pipelines=[pipeline_of(write_pipeline, damage)])
-    rank = start_rank(daemon, job="run")
-    batches = rank.rest_of_epoch()
+    batches = start_rank(daemon, job="run").rest_of_epoch()
     failures = [f for f in daemon.ctl_json("get", "failures") if f["epoch"] == 0]
     by_item = {failure["item"]: failure for failure in failures}
     assert set(by_item) == set(damage.bad)
@@ -94,9 +89,8 @@ def test_replaced_files_are_listed_with_why_and_by_what(
 
 
 def test_substitutes_are_the_same_for_all_threads_and_after_a_restart(
-    make_daemon: Callable[..., Any], write_pipeline: Callable[..., Any], damage: Damage
+    make_daemon: Callable[..., Any], pipeline: pathlib.Path
 ) -> None:
-    pipeline = pipeline_of(write_pipeline, damage)
     seen = set()
     for threads in (1, 4):
         daemon = make_daemon(
@@ -121,10 +115,7 @@ def test_an_exceeded_budget_is_an_error_that_names_the_item(
     assert "mend the data or raise the budget" in done.stderr
 
 
-def test_the_budget_survives_a_restart(
-    make_daemon: Callable[..., Any], write_pipeline: Callable[..., Any], damage: Damage
-) -> None:
-    daemon = make_daemon(pipelines=[pipeline_of(write_pipeline, damage)])
+def test_the_budget_survives_a_restart(daemon: Any, damage: Damage) -> None:
     daemon.ctl("job", "create", "run", "--pipeline", "images")
     daemon.ctl("consume", "images", "--job", "run")
     daemon.kill()

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pathlib
 import re
 
-import daemon as daemon_module
 import pytest
 from chaos import images, run
+from integration.failpoints import needs_failpoints
 from PIL import Image
 
 # The same each time: a failure here is to be one that can be looked for.
@@ -28,7 +28,7 @@ def test_kills_of_daemon_and_ranks_lose_nothing(capsys: pytest.CaptureFixture[st
     assert int(batches) > 100
 
 
-@pytest.mark.skipif(not daemon_module.has_failpoints(), reason="this build has no failpoints")
+@needs_failpoints
 def test_deaths_of_the_daemon_at_its_failpoints_amid_swaps_lose_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

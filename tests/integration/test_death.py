@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import os
 import pathlib
 import signal
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 import spdld
+from chaos.footprint import Footprint, of_process
 from integration.ranks import Rank, indices
 
 ITEMS, BATCH = 48, 2
@@ -25,11 +24,6 @@ def pipeline(
     make_dataset: Callable[..., Any], write_large_pipeline: Callable[..., Any]
 ) -> pathlib.Path:
     return write_large_pipeline(make_dataset(count=ITEMS), batch={"size": BATCH, "last": "keep"})
-
-
-@pytest.fixture
-def daemon(make_daemon: Callable[..., Any], pipeline: pathlib.Path) -> Any:
-    return make_daemon(pipelines=[pipeline])
 
 
 def sessions(daemon: Any) -> list[Any]:
@@ -93,31 +87,9 @@ def test_killed_consumers_memory_is_given_back(
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class Footprint:
-    """What a daemon has. Arenas are pooled, so that one or two may stay for the next consumer."""
-
-    descriptors: int  # but for arenas
-    arenas: int
-    threads: int
-    anonymous_kib: int
-
-
 def footprint(daemon: Any) -> Footprint:
-    process = pathlib.Path(f"/proc/{daemon.pid}")
-    links = []
-    for descriptor in (process / "fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            links.append(os.readlink(descriptor))
-    lines = (process / "status").read_text().splitlines()
-    kib = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.endswith(" kB")}
-    arenas = sum(link.startswith("/memfd:") for link in links)
-    return Footprint(
-        descriptors=len(links) - arenas,
-        arenas=arenas,
-        threads=len(list((process / "task").iterdir())),
-        anonymous_kib=kib["RssAnon"],
-    )
+    """Arenas are pooled, so that one or two may stay for the next consumer."""
+    return of_process(daemon.pid)
 
 
 # A consumer that knows the protocol by its numbers alone, and stops after the step it is told.
@@ -296,7 +268,7 @@ def test_attaching_and_detaching_leaves_nothing_in_the_daemon(
     assert after.arenas <= 4
     assert after.threads == before.threads
     # What the allocator keeps differs a little from time to time; a leak grows with the cycles.
-    assert after.anonymous_kib <= before.anonymous_kib + 4096
+    assert after.anonymous_bytes <= before.anonymous_bytes + (4 << 20)
     assert daemon.ctl_json("get", "jobs") == []
 
 

@@ -9,13 +9,11 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-import daemon as daemon_module
 import pytest
+from integration.failpoints import BUILT_IN, needs_failpoints
 from integration.ranks import Rank, indices
 
 ITEMS, BATCH = 48, 2
-BUILT_IN = daemon_module.has_failpoints()
-needs_failpoints = pytest.mark.skipif(not BUILT_IN, reason="this build has no failpoints")
 
 
 @pytest.fixture

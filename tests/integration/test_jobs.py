@@ -20,11 +20,6 @@ def pipeline(make_dataset: Callable[..., Any], write_pipeline: Callable[..., Any
     return write_pipeline(make_dataset(count=ITEMS), batch={"size": BATCH, "last": "keep"})
 
 
-@pytest.fixture
-def daemon(make_daemon: Callable[..., Any], pipeline: pathlib.Path) -> Any:
-    return make_daemon(pipelines=[pipeline])
-
-
 def create(daemon: Any, *more: str, shards: int = 2) -> Any:
     return daemon.ctl_json(
         "job", "create", "run", "--pipeline", "images", "--shards", str(shards), *more

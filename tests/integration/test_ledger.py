@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from integration.ranks import Rank, indices
+from integration.ranks import Rank, group, indices
 
 ITEMS, BATCH = 96, 2
 
@@ -21,11 +21,6 @@ ITEMS, BATCH = 96, 2
 @pytest.fixture
 def pipeline(make_dataset: Callable[..., Any], write_pipeline: Callable[..., Any]) -> pathlib.Path:
     return write_pipeline(make_dataset(count=ITEMS), batch={"size": BATCH, "last": "keep"})
-
-
-@pytest.fixture
-def daemon(make_daemon: Callable[..., Any], pipeline: pathlib.Path) -> Any:
-    return make_daemon(pipelines=[pipeline])
 
 
 @pytest.fixture
@@ -44,24 +39,10 @@ def end(daemon: Any, wait_until: Callable[..., Any]) -> Callable[..., None]:
     return kill
 
 
-def group(start_rank: Callable[..., Rank], daemon: Any, size: int, **options: Any) -> list[Rank]:
-    return [
-        start_rank(daemon, job="run", rank=rank, world_size=size, **options) for rank in range(size)
-    ]
-
-
 def in_order(ranks: list[Rank], steps: int) -> list[int]:
     """The items of the next steps in the order of the epoch, whatever the number of ranks."""
     taken = [rank.take(steps) for rank in ranks]
     return [index for step in range(steps) for one in taken for index in one[step]["indices"]]
-
-
-@pytest.fixture
-def whole_epoch(daemon: Any, start_rank: Callable[..., Rank]) -> list[int]:
-    reader = start_rank(daemon)
-    order = indices(reader.rest_of_epoch())
-    reader.do("close")
-    return order
 
 
 @pytest.mark.parametrize("second", [2, 3, 1])

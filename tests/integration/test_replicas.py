@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from integration.ranks import Rank
+from integration.ranks import Rank, in_lockstep
 
 ITEMS, BATCH = 96, 2
 STEPS = ITEMS // BATCH
@@ -58,19 +58,6 @@ def seen(batches: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     ]
 
 
-def together(replicas: list[Rank], steps: int) -> list[list[dict[str, Any]]]:
-    """Each takes so many steps, in lockstep, as ranks that work on one model do."""
-    batches: list[list[dict[str, Any]]] = [[] for _ in replicas]
-    for _ in range(steps):
-        for replica in replicas:
-            replica.ask("next")
-        for of_one, replica in zip(batches, replicas, strict=True):
-            batch = replica.answer()
-            assert "error" not in batch and "end" not in batch, batch
-            of_one.append(batch)
-    return batches
-
-
 def until_mute(replica: Rank, limit: int) -> int:
     """How many batches it gets before it must wait; then one next() is under way."""
     for count in range(limit):
@@ -101,7 +88,7 @@ def test_replicas_get_the_same_bytes_from_one_decode(
 ) -> None:
     expected = reference(waiting, start_rank)
     replicas = [start_replica(waiting, number) for number in range(4)]
-    for batches in together(replicas, STEPS):
+    for batches in in_lockstep(replicas, STEPS):
         assert seen(batches) == expected
     for replica in replicas:
         assert "end" in replica.next()
@@ -119,7 +106,7 @@ def test_a_late_replica_is_waited_for_and_misses_nothing(
     late = start_replica(waiting, 1, 2)
     assert seen(late.take(got + 1)) == expected[: got + 1]
     assert seen([first.answer()]) == expected[got : got + 1]
-    for batches in together([first, late], STEPS - got - 1):
+    for batches in in_lockstep([first, late], STEPS - got - 1):
         assert seen(batches) == expected[got + 1 :]
 
 
@@ -139,7 +126,7 @@ def test_a_killed_replica_comes_back_where_it_was_and_the_others_wait(
 ) -> None:
     expected = reference(waiting, start_rank)
     replicas = [start_replica(waiting, number, 3) for number in range(3)]
-    before = together(replicas, 5)
+    before = in_lockstep(replicas, 5)
     state = replicas[1].do("state")["state"]
     replicas[1].take(2)  # after its checkpoint
     replicas[1].kill()
@@ -153,7 +140,7 @@ def test_a_killed_replica_comes_back_where_it_was_and_the_others_wait(
     assert seen([replicas[0].answer()]) == expected[5 + got : 6 + got]
     assert seen(replicas[2].take(1)) == expected[5 + got : 6 + got]
     left = STEPS - 6 - got
-    for batches in together([replicas[0], back, replicas[2]], left):
+    for batches in in_lockstep([replicas[0], back, replicas[2]], left):
         assert seen(batches) == expected[6 + got :]
 
 
@@ -163,20 +150,20 @@ def test_others_go_on_without_a_killed_replica_that_still_misses_nothing(
     expected = reference(going_on, start_rank)
     replicas = [start_replica(going_on, number, 3) for number in range(3)]
     # Who begins afresh begins where the others are: all read the first step before any goes on.
-    first = together(replicas, 1)
+    first = in_lockstep(replicas, 1)
     at = max(batches[0]["step"] for batches in first)
     for replica, batches in zip(replicas, first, strict=True):
         replica.take(at - batches[0]["step"])
-    together(replicas, 4)
+    in_lockstep(replicas, 4)
     at += 5
     state = replicas[1].do("state")["state"]
     replicas[1].kill()
-    for batches in together([replicas[0], replicas[2]], 20):
+    for batches in in_lockstep([replicas[0], replicas[2]], 20):
         assert seen(batches) == expected[at : at + 20]
     back = start_replica(going_on, 1, 3)
     back.do("load", state=state)
     assert seen(back.take(20)) == expected[at : at + 20]
-    for batches in together([replicas[0], back, replicas[2]], STEPS - at - 20):
+    for batches in in_lockstep([replicas[0], back, replicas[2]], STEPS - at - 20):
         assert seen(batches) == expected[at + 20 :]
 
 
@@ -197,19 +184,19 @@ def test_replicas_that_break_off_go_on_with_the_next_epoch(
 ) -> None:
     states = []
     replicas = [start_replica(waiting, number, 3) for number in range(3)]
-    first = together(replicas, 7)
+    first = in_lockstep(replicas, 7)
     states = [replica.do("state")["state"] for replica in replicas]
     assert states[0] == states[1] == states[2]
     for replica in replicas:
         replica.do("break_off")
-    for batches in together(replicas, 3):
+    for batches in in_lockstep(replicas, 3):
         assert [(batch["epoch"], batch["step"]) for batch in batches] == [(1, 0), (1, 1), (1, 2)]
     # And all the way back.
     for replica, state in zip(replicas, states, strict=True):
         replica.do("load", state=state)
     made = rows_made(waiting)
     expected = reference(waiting, start_rank)
-    second = together(replicas, 9)
+    second = in_lockstep(replicas, 9)
     for of_one, more in zip(first, second, strict=True):
         assert seen(of_one + more) == expected[:16]
     spent = rows_made(waiting) - made
@@ -220,12 +207,12 @@ def test_a_second_live_consumer_of_a_replica_is_refused_by_pid(
     waiting: Any, start_replica: Callable[..., Rank]
 ) -> None:
     replicas = [start_replica(waiting, number, 2) for number in range(2)]
-    together(replicas, 1)
+    in_lockstep(replicas, 1)
     second = start_replica(waiting, 1, 2)
     refused = second.do("next")
     assert "replica 1 of shard 0 of 1 of job 'run' is read by pid" in refused["message"]
     assert f"pid {replicas[1].pid} " in refused["message"]
-    together(replicas, 3)
+    in_lockstep(replicas, 3)
 
 
 def test_another_number_of_replicas_is_refused_with_both_numbers(
@@ -262,15 +249,15 @@ def test_replicas_go_on_over_the_daemons_death(
 ) -> None:
     expected = reference(waiting, start_rank)
     replicas = [start_replica(waiting, number, 3) for number in range(3)]
-    before = together(replicas, 11)
+    before = in_lockstep(replicas, 11)
     before[2] += replicas[2].take(2)  # not all stand at the same step
     waiting.kill()
     waiting.start()
-    for of_one, more in zip(before, together(replicas, 20), strict=True):
+    for of_one, more in zip(before, in_lockstep(replicas, 20), strict=True):
         of_one += more
-    for of_one, more in zip(before[:2], together(replicas[:2], 2), strict=True):
+    for of_one, more in zip(before[:2], in_lockstep(replicas[:2], 2), strict=True):
         of_one += more
-    for of_one, more in zip(before, together(replicas, STEPS - 33), strict=True):
+    for of_one, more in zip(before, in_lockstep(replicas, STEPS - 33), strict=True):
         assert seen(of_one + more) == expected
 
 
@@ -279,13 +266,13 @@ def test_one_that_has_finished_holds_nobody_up(
 ) -> None:
     expected = reference(waiting, start_rank)
     replicas = [start_replica(waiting, number, 3) for number in range(3)]
-    together(replicas, 4)
+    in_lockstep(replicas, 4)
     replicas[0].do("close")
-    for batches in together(replicas[1:], 16):
+    for batches in in_lockstep(replicas[1:], 16):
         assert seen(batches) == expected[4:20]
     # Nor after a restart, which knows of it.
     waiting.restart()
-    for batches in together(replicas[1:], 14):
+    for batches in in_lockstep(replicas[1:], 14):
         assert seen(batches) == expected[20:34]
     # Nor for one that was killed and comes back when the last of the others has gone.
     state = replicas[2].do("state")["state"]
@@ -304,7 +291,7 @@ def test_one_that_has_finished_holds_nobody_up_after_the_daemons_death(
 ) -> None:
     expected = reference(waiting, start_rank)
     replicas = [start_replica(waiting, number, 2) for number in range(2)]
-    together(replicas, 4)
+    in_lockstep(replicas, 4)
     replicas[0].do("close")
     wait_until(
         lambda: any(
@@ -331,7 +318,7 @@ def test_a_new_run_waits_for_all_its_replicas_again(
         assert got <= 2 * PREFETCH
         assert seen(replicas[1].take(got + 1)) == expected[: got + 1]
         assert replicas[0].answer()["step"] == got
-        for batches in together(replicas, STEPS - got - 1):
+        for batches in in_lockstep(replicas, STEPS - got - 1):
             assert seen(batches) == expected[got + 1 :]
         for replica in replicas:
             replica.do("close")
@@ -342,7 +329,7 @@ def test_the_place_of_an_evicted_replica_is_kept_for_another_process(
 ) -> None:
     expected = reference(waiting, start_rank)
     replicas = [start_replica(waiting, number, 2) for number in range(2)]
-    together(replicas, 4)
+    in_lockstep(replicas, 4)
     state = replicas[1].do("state")["state"]
     (victim,) = [
         session["id"]
@@ -365,7 +352,7 @@ def test_a_replica_that_is_stopped_is_named_and_goes_on(
 ) -> None:
     expected = reference(waiting, start_rank)
     replicas = [start_replica(waiting, number, 2) for number in range(2)]
-    together(replicas, 4)
+    in_lockstep(replicas, 4)
     replicas[1].signal(signal.SIGSTOP)
     got = until_mute(replicas[0], STEPS)
     replicas[1].signal(signal.SIGCONT)

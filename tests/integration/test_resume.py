@@ -12,7 +12,7 @@ from typing import Any
 
 import daemon as daemon_module
 import pytest
-from integration.ranks import Rank, indices
+from integration.ranks import Rank, group
 
 ITEMS, BATCH = 1001, 4
 SMALL = ["fetch", "decode_image", {"resize": {"size": [8, 8]}}]
@@ -27,19 +27,6 @@ def pipeline(make_dataset: Callable[..., Any], write_pipeline: Callable[..., Any
     )
 
 
-@pytest.fixture
-def daemon(make_daemon: Callable[..., Any], pipeline: pathlib.Path) -> Any:
-    return make_daemon(pipelines=[pipeline])
-
-
-@pytest.fixture
-def whole_epoch(daemon: Any, start_rank: Callable[..., Rank]) -> list[int]:
-    reader = start_rank(daemon)
-    order = indices(reader.rest_of_epoch())
-    reader.do("close")
-    return order
-
-
 def valid(batch: dict[str, Any]) -> list[int]:
     rows = zip(batch["indices"], batch["valid"], strict=True)
     return [index for index, is_valid in rows if is_valid]
@@ -50,13 +37,6 @@ def in_order(per_rank: list[list[dict[str, Any]]]) -> list[int]:
     steps = [[batch["step"] for batch in batches] for batches in per_rank]
     assert all(one == steps[0] for one in steps), steps
     return [index for step in zip(*per_rank, strict=True) for one in step for index in valid(one)]
-
-
-def group(start_rank: Callable[..., Rank], daemon: Any, size: int, **options: Any) -> list[Rank]:
-    return [
-        start_rank(daemon, **{"job": "run", "rank": rank, "world_size": size, **options})
-        for rank in range(size)
-    ]
 
 
 def close(ranks: list[Rank]) -> None:

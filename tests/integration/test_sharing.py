@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from integration.ranks import Rank, indices
+from integration.ranks import Rank, in_lockstep, indices
 
 ITEMS, BATCH = 96, 2
 STEPS = ITEMS // BATCH
@@ -26,11 +26,6 @@ def pipeline(write_large_pipeline: Callable[..., pathlib.Path], dataset: Any) ->
 
 
 @pytest.fixture
-def daemon(make_daemon: Callable[..., Any], pipeline: pathlib.Path) -> Any:
-    return make_daemon(pipelines=[pipeline])
-
-
-@pytest.fixture
 def pair(daemon: Any, start_rank: Callable[..., Rank]) -> tuple[Rank, Rank]:
     """Two jobs that share, each with its first batch in hand."""
     return start_pair(daemon, start_rank)
@@ -41,18 +36,6 @@ def start_pair(daemon: Any, start_rank: Callable[..., Rank], **options: Any) -> 
     other = start_rank(daemon, job="other", **options)
     in_lockstep((one, other), 1)
     return one, other
-
-
-def in_lockstep(ranks: tuple[Rank, ...], steps: int) -> list[list[dict[str, Any]]]:
-    batches: list[list[dict[str, Any]]] = [[] for _ in ranks]
-    for _ in range(steps):
-        for rank in ranks:
-            rank.ask("next")
-        for of_one, rank in zip(batches, ranks, strict=True):
-            batch = rank.answer()
-            assert "error" not in batch and "end" not in batch, batch
-            of_one.append(batch)
-    return batches
 
 
 def seen(batches: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -121,26 +104,15 @@ def test_jobs_of_one_pipelines_variants_share_only_with_the_same_variables(
     assert shared_rows(daemon) > 0
 
 
+@pytest.mark.parametrize("stopped", [0, 1])  # the first makes the batches
 def test_one_that_stops_reading_does_not_hold_the_other_up_for_good(
-    daemon: Any, start_rank: Callable[..., Rank], pair: tuple[Rank, Rank]
+    daemon: Any, start_rank: Callable[..., Rank], pair: tuple[Rank, Rank], stopped: int
 ) -> None:
-    one, other = pair
     expected = expected_of(daemon, start_rank)
-    one.signal(signal.SIGSTOP)
-    assert seen(other.take(STEPS - 1)) == expected[1:]
-    one.signal(signal.SIGCONT)
-    assert seen(one.take(STEPS - 1)) == expected[1:]
-
-
-def test_whoever_made_the_batches_may_be_the_one_to_stop(
-    daemon: Any, start_rank: Callable[..., Rank], pair: tuple[Rank, Rank]
-) -> None:
-    one, other = pair
-    expected = expected_of(daemon, start_rank)
-    other.signal(signal.SIGSTOP)
-    assert seen(one.take(STEPS - 1)) == expected[1:]
-    other.signal(signal.SIGCONT)
-    assert seen(other.take(STEPS - 1)) == expected[1:]
+    pair[stopped].signal(signal.SIGSTOP)
+    assert seen(pair[1 - stopped].take(STEPS - 1)) == expected[1:]
+    pair[stopped].signal(signal.SIGCONT)
+    assert seen(pair[stopped].take(STEPS - 1)) == expected[1:]
 
 
 @pytest.mark.parametrize("victim", [0, 1])

@@ -11,13 +11,10 @@ from typing import Any
 
 import pytest
 from integration.fleet import Fleet, Key
+from integration.versions import CROPPED, PLAIN, SMALLER, phases
 
 ITEMS, BATCH, SHARDS, PREFETCH = 192, 2, 4, 2
 STEPS = ITEMS // (BATCH * SHARDS)
-# Of one shape, but not of one content.
-PLAIN = ["fetch", "decode_image", {"resize": {"size": [32, 32]}}]
-CROPPED = ["fetch", "decode_image", {"center_crop": {"size": [24, 24]}}, *PLAIN[2:]]
-SMALLER = ["fetch", "decode_image", {"resize": {"size": [16, 16]}}]
 # What can be said at once for any content: `side` of what is cut out.
 BY_VARS = ["fetch", "decode_image", {"center_crop": {"size": ["${side}", "${side}"]}}, *PLAIN[2:]]
 
@@ -35,16 +32,14 @@ def data(make_dataset: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture
-def write(data: Any, write_pipeline: Write, tmp_path: pathlib.Path) -> Write:
+def write(data: Any, write_version: Write) -> Write:
     """write(stages, name, dataset, **sections): a file of its own, of pipeline 'images' or another."""
-    numbers = itertools.count()
 
     def write(
         stages: list[Any], name: str = "images", dataset: Any = None, **sections: Any
     ) -> pathlib.Path:
         options = {"batch": {"size": BATCH}, **sections}
-        written = write_pipeline(dataset or data, name=name, stages=stages, **options)
-        return written.rename(tmp_path / f"{name}-{next(numbers)}.yaml")
+        return write_version(dataset or data, name, stages=stages, **options)
 
     return write
 
@@ -100,13 +95,6 @@ def refusal(daemon: Any, file: pathlib.Path, at: str, *more: str) -> str:
     refused = daemon.ctl("apply", "-f", file, "--job", "run", "--at", at, *more, check=False)
     assert refused.returncode != 0, refused.stdout
     return refused.stderr
-
-
-def phases(daemon: Any) -> list[tuple[int, int, int]]:
-    return [
-        (phase["from"]["epoch"], phase["from"]["step"], phase["pipeline_version"])
-        for phase in daemon.ctl_json("get", "jobs", "run")["phases"]
-    ]
 
 
 def declare(daemon: Any) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -25,16 +24,12 @@ Write = Callable[..., pathlib.Path]
 
 
 @pytest.fixture
-def write(make_dataset: Callable[..., Any], write_pipeline: Write, tmp_path: pathlib.Path) -> Write:
+def write(make_dataset: Callable[..., Any], write_version: Write) -> Write:
     """write(side): a file of its own, of pipeline 'images' with that default of `side`."""
     data = make_dataset(count=ITEMS, texture=True)
-    numbers = itertools.count()
 
     def write(side: int = 32, stages: list[Any] = CUT) -> pathlib.Path:
-        written = write_pipeline(
-            data, name="images", stages=stages, vars={"side": side}, batch={"size": BATCH}
-        )
-        return written.rename(tmp_path / f"images-{next(numbers)}.yaml")
+        return write_version(data, stages=stages, vars={"side": side}, batch={"size": BATCH})
 
     return write
 

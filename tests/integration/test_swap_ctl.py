@@ -9,30 +9,22 @@ from typing import Any
 
 import pytest
 from integration.ranks import Rank
+from integration.versions import CROPPED, PLAIN, SMALLER, phases
 
 ITEMS, BATCH = 48, 4
 STEPS = ITEMS // BATCH
-# Of one shape, but not of one content.
-PLAIN = ["fetch", "decode_image", {"resize": {"size": [32, 32]}}]
-CROPPED = ["fetch", "decode_image", {"center_crop": {"size": [24, 24]}}, *PLAIN[2:]]
-SMALLER = ["fetch", "decode_image", {"resize": {"size": [16, 16]}}]
 
 
 @pytest.fixture
 def write(
     make_dataset: Callable[..., Any],
-    write_pipeline: Callable[..., pathlib.Path],
-    tmp_path: pathlib.Path,
+    write_version: Callable[..., pathlib.Path],
 ) -> Callable[..., pathlib.Path]:
     """write(stages): a file of its own with pipeline 'images', or another name's."""
     data = make_dataset(count=ITEMS, texture=True)
-    count = 0
 
     def write(stages: list[Any], name: str = "images") -> pathlib.Path:
-        nonlocal count
-        count += 1
-        written = write_pipeline(data, name=name, stages=stages, batch={"size": BATCH})
-        return written.rename(tmp_path / f"{name}-{count}.yaml")
+        return write_version(data, name, stages=stages, batch={"size": BATCH})
 
     return write
 
@@ -71,13 +63,6 @@ def switched(daemon: Any, step: int, rank: int = 0, world_size: int = 1) -> list
     before, after = (read(daemon, name, *of_shard) for name in ("plain", "cropped"))
     assert all(one != other for one, other in zip(before, after, strict=True))
     return before[:step] + after[step:]
-
-
-def phases(daemon: Any) -> list[tuple[int, int, int]]:
-    return [
-        (phase["from"]["epoch"], phase["from"]["step"], phase["pipeline_version"])
-        for phase in daemon.ctl_json("get", "jobs", "run")["phases"]
-    ]
 
 
 def test_a_job_changes_at_the_step_that_was_named(

@@ -13,17 +13,13 @@ from typing import Any
 
 import daemon as daemon_module
 import pytest
+from integration.failpoints import needs_failpoints
 from integration.fleet import Fleet
 from integration.ranks import Rank
+from integration.versions import CROPPED, PLAIN, SMALLER, phases
 
 ITEMS, BATCH, SHARDS, PREFETCH = 192, 2, 4, 2
 STEPS = ITEMS // (BATCH * SHARDS)
-PLAIN = ["fetch", "decode_image", {"resize": {"size": [32, 32]}}]
-CROPPED = ["fetch", "decode_image", {"center_crop": {"size": [24, 24]}}, *PLAIN[2:]]
-SMALLER = ["fetch", "decode_image", {"resize": {"size": [16, 16]}}]
-
-BUILT_IN = b"SPDLD_FAILPOINTS: '" in (daemon_module.build_dir() / "bin/spdld").read_bytes()
-needs_failpoints = pytest.mark.skipif(not BUILT_IN, reason="this build has no failpoints")
 
 Write = Callable[..., pathlib.Path]
 
@@ -58,14 +54,12 @@ def nodes(request: pytest.FixtureRequest, write: Write) -> Iterator[list[Any]]:
 
 
 @pytest.fixture
-def write(make_dataset: Callable[..., Any], write_pipeline: Write, tmp_path: pathlib.Path) -> Write:
+def write(make_dataset: Callable[..., Any], write_version: Write) -> Write:
     data = make_dataset(count=ITEMS, texture=True)
-    numbers = itertools.count()
 
     def write(stages: list[Any], **sections: Any) -> pathlib.Path:
         options = {"batch": {"size": BATCH}, **sections}
-        written = write_pipeline(data, stages=stages, **options)
-        return written.rename(tmp_path / f"images-{next(numbers)}.yaml")
+        return write_version(data, stages=stages, **options)
 
     return write
 
@@ -94,13 +88,6 @@ def apply_everywhere(
     here, *others = nodes
     addresses = itertools.chain.from_iterable(("--address", node.address) for node in others)
     return here.ctl(*addresses, "apply", "-f", file, "--job", "run", "--at", at, *more, check=False)
-
-
-def phases(node: Any) -> list[tuple[int, int, int]]:
-    return [
-        (phase["from"]["epoch"], phase["from"]["step"], phase["pipeline_version"])
-        for phase in node.ctl_json("get", "jobs", "run")["phases"]
-    ]
 
 
 def check_undisturbed(nodes: list[Any], fleet: Fleet) -> None:

@@ -158,7 +158,7 @@ def test_skip_steps_before_the_first_batch_shortens_the_first_epoch(start, loade
     assert [_place(batch) for batch in reader] == [(1, step) for step in range(5)]
 
 
-def test_skip_steps_from_a_ledgers_place(start, loader) -> None:
+def test_skip_steps_counts_from_a_ledgers_place(start, loader) -> None:
     start(steps=5)
     reader = loader(start="ledger")
     reader.skip_steps(2)
