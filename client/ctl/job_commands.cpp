@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/counted.h"
 #include "ctl/commands.h"
 #include "ctl/failure.h"
 #include "ctl/listing.h"
 #include "ctl/numbers.h"
 #include "ctl/submission.h"
+#include "ctl/swap_options.h"
 
 namespace spdld::ctl {
 namespace {
@@ -92,6 +96,15 @@ void add_job_create(CLI::App& job, const Context& context) {
   });
 }
 
+// The job, and from where on it `does` what was asked for.
+void show_dealt(const v1::Job& job, const std::string& does, const Output& output,
+                const Context& context) {
+  if (!output.json() && job.has_dealt_from())
+    context.out << fmt::format("job '{}' {} from {} on\n\n", cell(job.job()), does,
+                               show_place(job.dealt_from()));
+  show_job(job, output, context);
+}
+
 }  // namespace
 
 void show_job(const v1::Job& job, const Output& output, const Context& context) {
@@ -133,7 +146,9 @@ void add_job_commands(CLI::App& app, const Context& context) {
         throw Failure(kWrongUsage,
                       "job seek --skip counts from where the job is: leave --epoch and --step out");
       }
-      return show_job(context.connect().skip(*key, *place->skip), *output, context);
+      const v1::Job job = context.connect().skip(*key, *place->skip);
+      return show_dealt(job, fmt::format("leaves out {} of rows", counted(*place->skip, "step")),
+                        *output, context);
     }
     if (!place->epoch)
       throw Failure(kWrongUsage, "job seek needs to know where: --epoch E [--step S], or --skip N");
@@ -163,7 +178,9 @@ void add_job_commands(CLI::App& app, const Context& context) {
       ->required()
       ->check(whole_number(1));
   resize->callback([&context, shards, key = add_job_key(*resize), output = add_output(*resize)] {
-    show_job(context.connect().resize(*key, *shards), *output, context);
+    const v1::Job job = context.connect().resize(*key, *shards);
+    show_dealt(job, fmt::format("is dealt out to {}", counted(job.num_shards(), "shard")), *output,
+               context);
   });
 }
 

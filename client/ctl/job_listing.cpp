@@ -87,9 +87,11 @@ void print_facts(const v1::Job& job, std::ostream& out) {
                      counted(job.steps_per_epoch(), "step"), counted(job.items(), "item"),
                      job.seed());
   out << fmt::format(
-      "batches    {} on {}{}\n", counted(job.batch_size(), "row"),
+      "batches    {} on {}{}{}\n", counted(job.batch_size(), "row"),
       job.num_shards() == 1 ? "1 shard" : fmt::format("each of {} shards", job.num_shards()),
-      job.replicas() > 1 ? fmt::format(" with {} replicas", job.replicas()) : "");
+      job.replicas() > 1 ? fmt::format(" with {} replicas", job.replicas()) : "",
+      job.has_dealt_from() ? ", dealt out so from " + show(place_of(job.dealt_from())) + " on"
+                           : "");
   out << fmt::format("replaced   {} after data errors, of {} that may be\n",
                      counted(job.replaced(), "item"), job.replace_budget());
   out << fmt::format("limits     {}\n", show_limits(job.limits()));

@@ -256,6 +256,7 @@ void fill(v1::Job* message, const session::JobView& view) {
                                                                  : v1::EPOCH_MODE_AUTO);
   message->set_open_epochs(view.open_epochs);
   message->set_max_epochs(view.max_epochs);
+  fill(message->mutable_dealt_from(), view.dealt_from);
   message->set_steps_per_epoch(view.steps_per_epoch);
   message->set_items(view.items);
   message->set_replaced(view.replaced);

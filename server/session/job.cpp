@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "session/deal.h"
 #include "session/records.h"
 
 namespace spdld::session {
@@ -138,6 +139,7 @@ JobView Job::view() const {
       .pipeline_version = now.version(),
       .declared = declared,
       .num_shards = timeline.num_shards(),
+      .dealt_from = session::dealt_from(timeline),
       .replicas = replicas,
       .seed = seed,
       .batch_size = now.batch,

@@ -197,6 +197,7 @@ struct JobView {
   std::uint64_t replaced = 0;  // distinct items that were replaced
   std::uint64_t replace_budget = 0;
   JobLimits limits = {};
+  StepAt dealt_from;  // from where on rows are dealt out as they are now
   std::uint64_t arena_bytes = 0;
   double cpu_s = 0;                    // spent on its rows
   std::uint64_t shared_rows = 0;       // that another job had made already

@@ -137,6 +137,38 @@ def test_a_rank_that_asks_for_statistics_still_gets_all_steps_before_a_resize_en
     assert sorted(rows) == list(range(ITEMS))
 
 
+def test_a_resize_and_a_skip_say_from_which_step_on_they_hold(
+    daemon: Any, start_rank: Callable[..., Rank]
+) -> None:
+    create(daemon)
+    ranks = [start_rank(daemon, **ATTACH_BY_NAME, prefetch=2) for _ in range(2)]
+    for rank in ranks:
+        rank.take(2)
+    said = daemon.ctl("job", "seek", "run", "--skip", "1").stdout
+    skipped = daemon.ctl_json("get", "jobs", "run")["dealt_from"]
+    assert skipped["epoch"] == 0
+    at = f"epoch 0, step {skipped['step']}"
+    assert said.startswith(f"job 'run' leaves out 1 step of rows from {at} on\n")
+    for rank in ranks:
+        while rank.next()["step"] < skipped["step"]:
+            pass
+    said = daemon.ctl("job", "resize", "run", "--shards", "1").stdout
+    place = daemon.ctl_json("get", "jobs", "run")["dealt_from"]
+    resized = (place["epoch"], place["step"])
+    assert resized > (0, skipped["step"])
+    at = f"epoch {resized[0]}, step {resized[1]}"
+    assert said.startswith(f"job 'run' is dealt out to 1 shard from {at} on\n")
+    assert (
+        f"\nbatches    {BATCH} rows on 1 shard, dealt out so from {resized[0]}/{resized[1]} on\n"
+        in said
+    )
+    read = [(0, 0)]
+    while "error" not in (batch := ranks[1].do("next")):
+        if "end" not in batch:
+            read.append((batch["epoch"], batch["step"]))
+    assert max(read) < resized
+
+
 def test_a_job_that_is_sought_goes_on_there_on_every_shard(
     daemon: Any, start_rank: Callable[..., Rank]
 ) -> None:

@@ -300,6 +300,31 @@ TEST_F(SpdlctlSwapTest, ChangesOnlyTheLimitsThatAreNamed) {
 
 TEST_F(SpdlctlSwapTest, SkipsSteps) {
   EXPECT_EQ(spdlctl({"job", "seek", "run", "--skip", "20"}).exit_code, 0);
+TEST_F(SpdlctlSwapTest, SaysFromWhereOnRowsAreDealtOutAnew) {
+  session::JobView& job = service().job_view;
+  job.job = "run";
+  job.num_shards = 4;
+  job.batch_size = 8;
+  job.dealt_from = {2, 17};
+  const auto said = [](const std::vector<std::string>& command) {
+    const Outcome outcome = spdlctl(command);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out;
+  };
+  const std::string resized = said({"job", "resize", "run", "--shards", "4"});
+  EXPECT_EQ(resized.substr(0, resized.find('\n')),
+            "job 'run' is dealt out to 4 shards from epoch 2, step 17 on");
+  EXPECT_NE(resized.find("\nbatches    8 rows on each of 4 shards, dealt out so from 2/17 on\n"),
+            std::string::npos)
+      << resized;
+  const std::string skipped = said({"job", "seek", "run", "--skip", "1"});
+  EXPECT_EQ(skipped.substr(0, skipped.find('\n')),
+            "job 'run' leaves out 1 step of rows from epoch 2, step 17 on");
+  const auto json =
+      nlohmann::json::parse(said({"job", "resize", "run", "--shards", "4", "-o", "json"}));
+  EXPECT_EQ(json["dealt_from"], (nlohmann::json{{"epoch", 2}, {"step", 17}}));
+}
+
   EXPECT_EQ(spdlctl({"job", "seek", "run", "--epoch", "0", "--step", "3"}).exit_code, 0);
   EXPECT_EQ(service().calls(), (std::vector<std::string>{"skip 20 run ", "seek 0/3 run "}));
 }

@@ -9,6 +9,8 @@
 #include <set>
 #include <vector>
 
+#include "session/deal.h"
+
 namespace spdld::session {
 namespace {
 
@@ -47,6 +49,27 @@ TEST(Timeline, ReadsEveryItemOnceInAnEpochThatIsResizedTwice) {
   timeline.resize({0, 15}, position, 3);
   EXPECT_EQ(positions(timeline, 0), everything(1000));
   EXPECT_EQ(positions(timeline, 1), everything(1000));
+}
+
+TEST(Timeline, DealsRowsOutSinceTheLastResizeOrSkip) {
+  const PhasePtr first = phase(100, Tail::kDrop, 5);
+  Timeline timeline(first, 2);
+  EXPECT_EQ(dealt_from(timeline), (StepAt{0, 0}));
+  timeline.resize({0, 4}, 40, 4);
+  EXPECT_EQ(dealt_from(timeline), (StepAt{0, 4}));
+  timeline.resize({0, 6}, 100, 4);
+  EXPECT_EQ(dealt_from(timeline), (StepAt{0, 6})) << "one step was left out";
+  timeline.resize({1, 0}, 40, 4);
+  EXPECT_EQ(dealt_from(timeline), (StepAt{1, 0})) << "two steps of the next epoch were";
+}
+
+TEST(Timeline, DealsNothingAnewWhenItChangesItsPhase) {
+  Timeline timeline(phase(100, Tail::kDrop, 5), 2);
+  timeline.resize({0, 2}, 20, 1);
+  timeline.swap({0, 7}, phase(100, Tail::kDrop, 10));
+  timeline.swap({2, 0}, phase(50, Tail::kDrop, 10));
+  EXPECT_EQ(timeline.cuts().size(), 4U);
+  EXPECT_EQ(dealt_from(timeline), (StepAt{0, 2}));
 }
 
 TEST(Timeline, CountsStepsOnAcrossACut) {
