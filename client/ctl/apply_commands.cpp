@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -78,52 +76,15 @@ void print_swap(const v1::SwapResult& result, const std::string& done, const Con
   }
 }
 
-// The version that a job has come to, or will.
-std::uint32_t last_version(const v1::Job& job) {
-  return job.phases().empty() ? job.pipeline_version()
-                              : job.phases(job.phases_size() - 1).pipeline_version();
-}
-
-// The versions whose content the current one has.
-std::set<std::uint32_t> same_versions(const v1::HistoryResponse& history,
-                                      const v1::Pipeline& current) {
-  std::set<std::uint32_t> same = {current.version()};
-  for (const v1::Revision& revision : history.revisions()) {
-    if (revision.content_digest() == current.content_digest()) same.insert(revision.version());
-  }
-  return same;
-}
-
-// Says which jobs go on with other content than the current one's, and what would change them.
-// `words` are the command that would, without what says which and when.
-void print_who_stays(Daemon& daemon, const v1::Pipeline& pipeline, const Words& words,
-                     const Context& context) {
-  context.out.flush();                // what was done, before the next call
-  std::map<std::uint32_t, int> stay;  // by version
-  std::string last;
-  int all = 0;
-  try {
-    const v1::ListJobsResponse found = daemon.jobs();
-    std::set<std::uint32_t> same = {pipeline.version()};
-    const auto stays = [&](const v1::Job& job) {
-      return job.pipeline() == pipeline.name() && !same.contains(last_version(job));
-    };
-    if (std::any_of(found.jobs().begin(), found.jobs().end(), stays))
-      same = same_versions(daemon.history(pipeline.name()), pipeline);
-    for (const v1::Job& job : found.jobs()) {
-      if (!stays(job)) continue;
-      ++stay[last_version(job)];
-      ++all;
-      last = job.job();
-    }
-  } catch (const Failure& failure) {
-    context.err << fmt::format(
-        "spdlctl: applied; which jobs run another version is not known: {}\n", failure.what());
-    return;
-  }
-  if (all == 0) return;
+// Says which jobs go on with other content than the current version has for them, and what would
+// change them. `words` are the command that would, without what says which and when.
+void print_who_stays(const v1::Pipeline& pipeline, const Words& words, const Context& context) {
+  const auto& staying = pipeline.staying();
+  if (staying.empty()) return;
+  std::map<std::uint32_t, int> by_version;
+  for (const v1::StayingJob& job : staying) ++by_version[job.version()];
   std::string versions;
-  for (const auto& [version, jobs] : stay) {
+  for (const auto& [version, jobs] : by_version) {
     if (versions.empty()) {
       versions = fmt::format("{} running {} on version {}", jobs,
                              jobs == 1 ? "job stays" : "jobs stay", version);
@@ -131,25 +92,24 @@ void print_who_stays(Daemon& daemon, const v1::Pipeline& pipeline, const Words& 
       versions += fmt::format(", {} on version {}", jobs, version);
     }
   }
-  const Words which = all == 1 ? Words{"--job", last} : Words{"--all-jobs"};
-  Words more = which;
+  const bool one = staying.size() == 1;
+  Words more = one ? Words{"--job", staying[0].job()} : Words{"--all-jobs"};
   more.insert(more.end(), {"--at", "next-epoch"});
-  context.out << fmt::format("{}. To change {}:\n  {}\n", versions, all == 1 ? "it" : "them",
+  context.out << fmt::format("{}. To change {}:\n  {}\n", versions, one ? "it" : "them",
                              command_at(context, words, more));
 }
 
 void apply_here(const Context& context, const Submission& submission, bool dry_run,
                 const Output& output) {
   const v1::PipelineText text = submission.read();
-  Daemon daemon = context.connect();
-  const v1::Pipeline pipeline = daemon.apply(text, dry_run, context.progress());
+  const v1::Pipeline pipeline = context.connect().apply(text, dry_run, context.progress());
   if (output.json()) {
     context.out << to_json(pipeline).dump(2) << '\n';
     return;
   }
   if (dry_run) return print_pipeline(pipeline, "would be applied", context.out);
   print_pipeline(pipeline, fmt::format("version {} applied", pipeline.version()), context.out);
-  print_who_stays(daemon, pipeline, apply_words(submission), context);
+  print_who_stays(pipeline, apply_words(submission), context);
 }
 
 void swap_here(const Context& context, const Submission& submission, const v1::SwapRequest& swap,
@@ -222,16 +182,23 @@ void add_apply(CLI::App& app, const Context& context) {
   });
 }
 
-// The version whose content the current one repeats, which is what a user would name.
-std::uint32_t repeated_version(const v1::HistoryResponse& history, const v1::Pipeline& current) {
-  std::uint32_t repeated = current.version();
-  for (const v1::Revision& revision : history.revisions()) {
-    if (revision.version() < current.version() &&
-        revision.content_digest() == current.content_digest()) {
-      repeated = revision.version();
-    }
+void print_rollback(const v1::SwapResult& result, bool swapped, const Context& context) {
+  const v1::Pipeline& pipeline = result.pipeline();
+  std::string done = fmt::format("rolled back, as version {}", pipeline.version());
+  if (result.unchanged()) {
+    done = fmt::format("is at version {} already", pipeline.version());
+    if (result.repeats() != pipeline.version())
+      done += fmt::format(", which repeats version {}", result.repeats());
   }
-  return repeated;
+  if (swapped) return print_swap(result, done, context);
+  if (result.unchanged()) {
+    context.out << fmt::format("pipeline '{}' {}: nothing was changed\n", cell(pipeline.name()),
+                               done);
+  } else {
+    print_pipeline(pipeline, done, context.out);
+  }
+  print_who_stays(pipeline, {"rollback", pipeline.name(), "--to", std::to_string(result.repeats())},
+                  context);
 }
 
 void add_rollback(CLI::App& app, const Context& context) {
@@ -252,19 +219,12 @@ void add_rollback(CLI::App& app, const Context& context) {
         if (*to) request.set_version(**to);
         const std::optional<v1::SwapRequest> swap = swaps->request();
         if (swap) *request.mutable_swap() = *swap;
-        Daemon daemon = context.connect();
-        const v1::SwapResult result = daemon.rollback(request, context.progress());
+        const v1::SwapResult result = context.connect().rollback(request, context.progress());
         if (output->json()) {
           context.out << to_json(result).dump(2) << '\n';
           return;
         }
-        const v1::Pipeline& pipeline = result.pipeline();
-        const std::string done = fmt::format("rolled back, as version {}", pipeline.version());
-        if (swap) return print_swap(result, done, context);
-        print_pipeline(pipeline, done, context.out);
-        const std::uint32_t version = repeated_version(daemon.history(*name), pipeline);
-        print_who_stays(daemon, pipeline, {"rollback", *name, "--to", std::to_string(version)},
-                        context);
+        print_rollback(result, swap.has_value(), context);
       });
 }
 

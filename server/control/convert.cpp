@@ -196,6 +196,11 @@ void fill(v1::Pipeline* message, const session::PipelineView& view) {
   message->set_batch_size(view.batch_size);
   for (const TensorSpec& tensor : view.tensors) fill(message->add_tensors(), tensor);
   message->set_jobs(view.jobs);
+  for (const session::StayingJob& job : view.staying) {
+    v1::StayingJob* out = message->add_staying();
+    out->set_job(utf8(job.job));
+    out->set_version(job.version);
+  }
 }
 
 void fill(v1::SwapResult* message, const session::SwapView& view) {
@@ -222,6 +227,8 @@ void fill(v1::SwapResult* message, const session::SwapView& view) {
   }
   message->set_token(view.token);
   message->set_hold_ms(view.hold_ms);
+  message->set_unchanged(view.unchanged);
+  message->set_repeats(view.repeats);
 }
 
 void fill(v1::Revision* message, const session::RevisionView& view) {
@@ -249,6 +256,7 @@ void fill(v1::Job* message, const session::JobView& view) {
   message->set_pipeline_version(view.pipeline_version);
   message->set_declared(view.declared);
   message->set_num_shards(view.num_shards);
+  fill(message->mutable_dealt_from(), view.dealt_from);
   message->set_replicas(view.replicas);
   message->set_seed(view.seed);
   message->set_batch_size(view.batch_size);
@@ -256,7 +264,6 @@ void fill(v1::Job* message, const session::JobView& view) {
                                                                  : v1::EPOCH_MODE_AUTO);
   message->set_open_epochs(view.open_epochs);
   message->set_max_epochs(view.max_epochs);
-  fill(message->mutable_dealt_from(), view.dealt_from);
   message->set_steps_per_epoch(view.steps_per_epoch);
   message->set_items(view.items);
   message->set_replaced(view.replaced);

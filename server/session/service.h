@@ -44,8 +44,9 @@ class Service {
   // The versions of a pipeline, oldest first.
   virtual Result<std::vector<RevisionView>> history(const Caller& caller,
                                                     std::string_view pipeline) = 0;
-  // Applies an earlier version again, as a new one. Without `version`: what was current before what
-  // is current now was applied, so that one after the other goes further back.
+  // Applies an earlier version again, as a new one; if its content is current, that stays. Without
+  // `version`: what was current before what is current now was applied, so that one after the other
+  // goes further back.
   // With `jobs`, these change to it as by swap().
   virtual Result<SwapView> rollback(const Caller& caller, std::string_view pipeline,
                                     std::optional<std::uint32_t> version,

@@ -151,7 +151,12 @@ Result<PipelineView> SessionService::apply(const Caller& caller, const ApplyRequ
     SPDLD_ASSIGN(const PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
     return view(*numbered);
   }
-  return put(caller, built, {});
+  SPDLD_ASSIGN(PipelineView applied, put(caller, built, {}));
+  SwapRequest changing;
+  for (const auto& [name, value] : request.vars) changing.vars.insert(name);
+  if (const PipelinePtr current = catalogue_.find(applied.name))
+    applied.staying = sessions_.staying(caller, current, changing, listing_progress(progress));
+  return applied;
 }
 
 Result<PipelineView> SessionService::put(const Caller& caller, const PipelinePtr& built,

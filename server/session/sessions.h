@@ -138,6 +138,11 @@ class Sessions final : public delivery::DataService {
                                               const SwapRequest& request,
                                               const Catalogue::Progress& progress)
       SPDLD_EXCLUDES(mutex_);
+  // Jobs that it would give other content than they have come to, were they changed as `request`
+  // says. Parses what is new to them.
+  std::vector<StayingJob> staying(const Caller& caller, const PipelinePtr& pipeline,
+                                  const SwapRequest& request, const Catalogue::Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
   // All shards of all the jobs make ready, each job at a step of its own, and go no further; or
   // nothing is done.
   Status prepare_swaps(std::vector<PlannedSwap>& swaps, const SwapAt& at) SPDLD_EXCLUDES(mutex_);
@@ -256,6 +261,14 @@ class Sessions final : public delivery::DataService {
   // `timeline`: what the job runs without it.
   static Status check_swap(const PlannedSwap& swap, const Timeline& timeline, StepAt frontier);
   static Status place_swap(PlannedSwap& swap, const SwapAt& at, StepAt frontier);
+  std::vector<JobPtr> jobs_of(const Caller& caller, const std::string& pipeline) const
+      SPDLD_REQUIRES(mutex_);
+  // With which variables a job would be changed.
+  SwapVars vars_for(const Job& job, const SwapRequest& request) const SPDLD_REQUIRES(mutex_);
+  // The pipeline as the job would run it.
+  Result<PipelinePtr> variant_for(const PipelinePtr& pipeline, const SwapVars& vars,
+                                  std::optional<std::uint64_t> batch_size,
+                                  const Catalogue::Progress& progress);
   Result<PlannedSwap> plan_swap(const JobPtr& job, const PipelinePtr& pipeline,
                                 const SwapVars& vars, const SwapRequest& request,
                                 const Catalogue::Progress& progress) SPDLD_EXCLUDES(mutex_);

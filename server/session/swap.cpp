@@ -89,12 +89,60 @@ StepAt trial_step(const SwapAt& at, StepAt here, const Timeline& timeline) {
 
 }  // namespace
 
-Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pipeline,
-                                        const SwapVars& vars, const SwapRequest& request,
-                                        const Catalogue::Progress& progress) {
+std::vector<JobPtr> Sessions::jobs_of(const Caller& caller, const std::string& pipeline) const {
+  std::vector<JobPtr> jobs;
+  for (const auto& [key, job] : jobs_) {
+    if (key.pipeline == pipeline && visible(caller, *job)) jobs.push_back(job);
+  }
+  return jobs;
+}
+
+SwapVars Sessions::vars_for(const Job& job, const SwapRequest& request) const {
+  return {
+      .own = job.vars,
+      .overrides = request.again ? overrides_under(job.timeline, *request.again) : request.vars};
+}
+
+Result<PipelinePtr> Sessions::variant_for(const PipelinePtr& pipeline, const SwapVars& vars,
+                                          std::optional<std::uint64_t> batch_size,
+                                          const Catalogue::Progress& progress) {
   // The others are in the pipeline's own request.
   std::map<std::string, std::string> counting = vars.own;
   for (const std::string& name : vars.overrides) counting.erase(name);
+  return deps_.catalogue.variant(pipeline, counting, batch_size, progress);
+}
+
+std::vector<StayingJob> Sessions::staying(const Caller& caller, const PipelinePtr& pipeline,
+                                          const SwapRequest& request,
+                                          const Catalogue::Progress& progress) {
+  struct Seen {
+    std::string job;
+    PhasePtr last;
+    SwapVars vars;
+    std::optional<std::uint64_t> batch_size;
+  };
+  std::vector<Seen> seen;
+  {
+    MutexLock lock(mutex_);
+    for (const JobPtr& job : jobs_of(caller, pipeline->name()))
+      seen.push_back({.job = job->key.job,
+                      .last = job->timeline.last_phase(),
+                      .vars = vars_for(*job, request),
+                      .batch_size = job->batch_size});
+  }
+  std::vector<StayingJob> staying;
+  for (const Seen& of : seen) {
+    const auto variant = variant_for(pipeline, of.vars, of.batch_size, progress);
+    // Of one that it does not fit, the change would say so.
+    if (variant && (*variant)->content_digest == of.last->pipeline->content_digest) continue;
+    staying.push_back({.job = of.job, .version = of.last->version()});
+  }
+  return staying;
+}
+
+Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pipeline,
+                                        const SwapVars& vars, const SwapRequest& request,
+                                        const Catalogue::Progress& progress) {
   std::optional<std::uint64_t> batch_size;
   PhasePtr last;
   std::uint32_t num_shards = 1;
@@ -106,7 +154,7 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
     num_shards = job->timeline.num_shards();
     here = job->here();
   }
-  auto variant = deps_.catalogue.variant(pipeline, counting, batch_size, progress);
+  auto variant = variant_for(pipeline, vars, batch_size, progress);
   if (!variant)
     return tl::unexpected<Status>(variant.error().with_context("job '" + job->key.job + "'"));
   PlannedSwap swap{.job = job,
@@ -158,18 +206,15 @@ Result<std::vector<PlannedSwap>> Sessions::plan_swaps(const Caller& caller,
       SPDLD_ASSIGN(JobPtr job, find_job(caller, request.job, pipeline->name()));
       jobs.push_back(std::move(job));
     } else {
-      for (const auto& [key, job] : jobs_) {
-        if (key.pipeline == pipeline->name() && visible(caller, *job)) jobs.push_back(job);
-      }
+      jobs = jobs_of(caller, pipeline->name());
     }
   }
   std::vector<PlannedSwap> swaps;
   for (const JobPtr& job : jobs) {
-    SwapVars vars{.own = {}, .overrides = request.vars};
+    SwapVars vars;
     {
       MutexLock lock(mutex_);
-      vars.own = job->vars;
-      if (request.again) vars.overrides = overrides_under(job->timeline, *request.again);
+      vars = vars_for(*job, request);
     }
     SPDLD_ASSIGN(PlannedSwap swap, plan_swap(job, pipeline, vars, request, progress));
     swaps.push_back(std::move(swap));

@@ -42,6 +42,7 @@ const StoredRevision* find(const std::vector<StoredRevision>& revisions, std::ui
 Result<const StoredRevision*> one_further_back(const std::vector<StoredRevision>& revisions,
                                                const PipelineVersion& current) {
   const std::uint32_t now = applied_as(revisions, current.version);
+  const bool repeated = now != current.version;
   const StoredRevision* before = nullptr;
   for (const StoredRevision& revision : revisions) {
     if (revision.version < now) before = &revision;
@@ -49,9 +50,12 @@ Result<const StoredRevision*> one_further_back(const std::vector<StoredRevision>
   if (before != nullptr) before = find(revisions, applied_as(revisions, before->version));
   if (before != nullptr) return before;
   return error(Code::kNotFound,
-               "pipeline '" + current.name() + "' is at version " + std::to_string(now) +
-                   ", and nothing is kept of what was before it: 'spdlctl get pipelines " +
-                   current.name() + " --history' lists its versions, and --to names one");
+               "pipeline '" + current.name() + "' is at version " +
+                   std::to_string(current.version) +
+                   (repeated ? ", which repeats version " + std::to_string(now) : "") +
+                   ", and nothing is kept of what was before " + (repeated ? "that" : "it") +
+                   ": 'spdlctl get pipelines " + current.name() +
+                   " --history' lists its versions, and --to names one");
 }
 
 // The variables that were given for the jobs win over their own.
@@ -66,7 +70,8 @@ SwapView SessionService::view(const Swap& swap) const {
   return {.pipeline = view(*swap.pipeline),
           .jobs = swap.jobs,
           .token = swap.token,
-          .hold_ms = static_cast<std::uint64_t>(swap.hold.count())};
+          .hold_ms = static_cast<std::uint64_t>(swap.hold.count()),
+          .unchanged = swap.unchanged};
 }
 
 Result<SwapView> SessionService::swap(const Caller& caller, const ApplyRequest& request,
@@ -139,7 +144,13 @@ Result<SwapView> SessionService::rollback(const Caller& caller, std::string_view
   std::optional<SwapRequest> changing = jobs;
   if (changing) changing->again = target->version;
   SPDLD_ASSIGN(const Swap done, swaps_.change(caller, built, note, changing, listing));
-  return view(done);
+  SwapView told = view(done);
+  told.repeats = target->version;
+  if (changing) return told;
+  SwapRequest would;
+  would.again = target->version;
+  told.pipeline.staying = sessions_.staying(caller, done.pipeline, would, listing);
+  return told;
 }
 
 }  // namespace spdld::session

@@ -85,6 +85,7 @@ Result<Swap> Swaps::carry_out(const Planned& planned, std::string note, const st
                           sessions_.stored_after(planned.swaps), token)
                     : may.error();
   SPDLD_FAILPOINT("session.swap.committed");
+  const PipelinePtr before = catalogue.find(pipeline.name());
   if (kept.ok()) {
     if (auto put = catalogue.put(planned.caller, planned.pipeline, pipeline.version); !put)
       kept = std::move(put).error();
@@ -95,9 +96,11 @@ Result<Swap> Swaps::carry_out(const Planned& planned, std::string note, const st
         kept.with_context("pipeline '" + pipeline.name() + "' and its jobs stay as they are"));
   }
   sessions_.commit_swaps(planned.swaps);
+  Swap done = outcome(planned);
+  done.unchanged = before != nullptr && before->version == pipeline.version;
   spdlog::info("pipeline '{}' version {} applied by uid {}, for new jobs and {}", pipeline.name(),
                pipeline.version, planned.caller, counted(planned.swaps.size(), "running job"));
-  return outcome(planned);
+  return done;
 }
 
 void Swaps::drop(const std::string& token, const Planned& planned) {

@@ -23,6 +23,7 @@ struct Swap {
   std::vector<JobSwap> jobs = {};
   std::string token = {};             // while it is prepared
   std::chrono::milliseconds hold{0};  // for so long no shard goes beyond the point
+  bool unchanged = false;             // the pipeline was current already
 };
 
 // Applies that change running jobs, in one step or in two: all of the jobs and the pipeline's name

@@ -61,6 +61,14 @@ struct PlannedChange {
   friend bool operator==(const PlannedChange&, const PlannedChange&) = default;
 };
 
+// A job that goes on with other content than the current version has for it.
+struct StayingJob {
+  std::string job;
+  std::uint32_t version = 0;  // that it runs, or will
+
+  friend bool operator==(const StayingJob&, const StayingJob&) = default;
+};
+
 // A variable that an operator gave for a job that has a value of its own.
 struct Override {
   std::string name;
@@ -95,7 +103,8 @@ struct PipelineView {
   std::string content_digest;
   std::uint64_t batch_size = 0;
   std::vector<TensorSpec> tensors;
-  std::uint32_t jobs = 0;  // that run it now
+  std::uint32_t jobs = 0;                // that run it now
+  std::vector<StayingJob> staying = {};  // only after an apply or rollback that changes no job
 };
 
 // What an apply that swaps jobs has done, or prepared.
@@ -104,6 +113,8 @@ struct SwapView {
   std::vector<JobSwap> jobs;
   std::string token;          // names what is prepared, until it is committed or aborted
   std::uint64_t hold_ms = 0;  // how long shards wait at the point for a commit
+  bool unchanged = false;     // what was applied was current already: no version was made
+  std::uint32_t repeats = 0;  // of a rollback: the version that was applied again
 };
 
 // One version of a pipeline, as the history keeps it.
@@ -186,6 +197,7 @@ struct JobView {
   std::uint32_t pipeline_version = 0;
   bool declared = false;  // made over gRPC, not by its first rank
   std::uint32_t num_shards = 0;
+  StepAt dealt_from;  // from where on rows are dealt out as they are now
   std::uint32_t replicas = 1;
   std::uint64_t seed = 0;
   std::uint64_t batch_size = 0;
@@ -197,7 +209,6 @@ struct JobView {
   std::uint64_t replaced = 0;  // distinct items that were replaced
   std::uint64_t replace_budget = 0;
   JobLimits limits = {};
-  StepAt dealt_from;  // from where on rows are dealt out as they are now
   std::uint64_t arena_bytes = 0;
   double cpu_s = 0;                    // spent on its rows
   std::uint64_t shared_rows = 0;       // that another job had made already

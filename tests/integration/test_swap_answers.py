@@ -170,9 +170,47 @@ def test_rollbacks_go_further_and_further_back(daemon: Any, write: Write) -> Non
     assert by_version[9] == by_version[1]
     refused = daemon.ctl("rollback", "images", check=False)
     assert refused.returncode == 1
-    assert "is at version 1, and nothing is kept of what was before it" in refused.stderr
+    assert (
+        "is at version 9, which repeats version 1, and nothing is kept of what was before that"
+    ) in refused.stderr
     told(daemon, "rollback", "images", "--to", "3")
     assert daemon.ctl_json("get", "pipelines", "images")["content_digest"] == by_version[3]
+
+
+def test_a_rollback_to_what_is_current_changes_only_the_jobs_that_do_not_run_it(
+    daemon: Any, write: Write, start_rank: Callable[..., Rank]
+) -> None:
+    start_rank(daemon, job="run", prefetch=2).take(1)
+    told(daemon, "apply", "-f", write(16))
+    stays = "1 running job stays on version 1. To change it:\n"
+    history = daemon.ctl_json("get", "pipelines", "images", "--history")
+    said = told(daemon, "rollback", "images", "--to", "2")
+    assert said.startswith(
+        f"pipeline 'images' is at version 2 already: nothing was changed\n{stays}"
+    )
+    changes = said.splitlines()[-1].split()[3:]  # without "spdlctl --address DIRECTORY"
+    assert changes[:4] == ["rollback", "images", "--to", "2"]
+    said = told(daemon, *changes)
+    assert "pipeline 'images' is at version 2 already: 48 items" in said
+    assert "job 'run' changes to version 2 at epoch 1, step 0\n" in said
+    assert told(daemon, "rollback", "images", "--to", "2").endswith("nothing was changed\n")
+    assert daemon.ctl_json("get", "pipelines", "images", "--history") == [
+        history[0],
+        {**history[1], "jobs": 0},
+    ]
+    told(daemon, "rollback", "images")
+    said = told(daemon, "rollback", "images", "--to", "1")
+    assert "is at version 3 already, which repeats version 1: nothing was changed\n" in said
+
+
+def test_no_command_is_named_that_would_change_nothing(
+    daemon: Any, write: Write, start_rank: Callable[..., Rank]
+) -> None:
+    start_rank(daemon, job="run", prefetch=2, vars={"side": 24}).take(1)
+    assert "stays" not in told(daemon, "apply", "-f", write(16)), "it has its own side"
+    assert "stays" not in told(daemon, "rollback", "images")
+    said = told(daemon, "apply", "-f", write(16), "--var", "side=20")
+    assert "1 running job stays on version 1. To change it:\n" in said
 
 
 def test_a_loop_is_told_of_its_own_argument_when_its_apply_is_refused(

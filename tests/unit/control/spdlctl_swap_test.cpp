@@ -27,21 +27,13 @@ class SpdlctlSwapTest : public ::testing::Test {
     pipeline.content_digest = "c4";
     service().swap_view.pipeline = pipeline;
     service().swap_view.jobs = {{"run-7", "pets", 4, {2, 0}, false}};
-    job("run-7", 3);
+    pipeline.staying = {{"run-7", 3}};
     daemon_.start();
     file_ = daemon_.write("pets.yaml", "pipeline: pets\n");
   }
   void TearDown() override { ::unsetenv("SPDLD_ADDRESS"); }
 
   control::FakeService& service() { return daemon_.service; }
-
-  session::JobView& job(const std::string& name, std::uint32_t version) {
-    session::JobView& view = service().job_view;
-    view.job = name;
-    view.pipeline = "pets";
-    view.pipeline_version = version;
-    return view;
-  }
 
   static void expect_usage_error(const std::vector<std::string>& arguments,
                                  const std::string& message) {
@@ -99,8 +91,8 @@ TEST_F(SpdlctlSwapTest, SaysWhatASwapReplacesAndOverrules) {
                 "job 'run-7' said size=64; it runs with size=32 from epoch 2, step 0 on\n");
 }
 
-TEST_F(SpdlctlSwapTest, SaysNothingOfJobsThatRunTheSameUnderAnotherVersion) {
-  service().revision_views = {{3, 0, 0, "c4", "", 1, false}, {4, 0, 0, "c4", "", 0, true}};
+TEST_F(SpdlctlSwapTest, NamesNoCommandWhereNoJobStays) {
+  service().pipeline_view.staying.clear();
   EXPECT_EQ(spdlctl({"apply", "-f", file_}).out, kApplied);
 }
 
@@ -185,7 +177,13 @@ TEST_F(SpdlctlSwapTest, SaysWhichJobsStayAndHowToChangeThem) {
             std::string(kApplied) +
                 "1 running job stays on version 3. To change it:\n  spdlctl apply -f " + file_ +
                 " --var 'note=two words' --job run-7 --at next-epoch\n");
-  EXPECT_EQ(service().calls(), (std::vector<std::string>{"apply", "jobs", "history pets"}));
+  service().pipeline_view.staying = {{"run-7", 3}, {"run-8", 2}, {"run-9", 3}};
+  EXPECT_EQ(spdlctl({"apply", "-f", file_}).out,
+            std::string(kApplied) +
+                "1 running job stays on version 2, 2 on version 3. To change them:\n  spdlctl "
+                "apply -f " +
+                file_ + " --all-jobs --at next-epoch\n");
+  EXPECT_EQ(service().calls(), (std::vector<std::string>{"apply", "apply"}));
 }
 
 TEST_F(SpdlctlSwapTest, NamesTheAddressInTheCommandIfOneWasGiven) {
@@ -193,16 +191,6 @@ TEST_F(SpdlctlSwapTest, NamesTheAddressInTheCommandIfOneWasGiven) {
   EXPECT_NE(outcome.out.find("\n  spdlctl --address " + daemon_.path() + " apply -f "),
             std::string::npos)
       << outcome.out;
-}
-
-TEST_F(SpdlctlSwapTest, SaysNothingOfJobsThatRunTheVersionOrAnotherPipeline) {
-  job("run-7", 4);
-  EXPECT_EQ(spdlctl({"apply", "-f", file_}).out, kApplied);
-  job("run-7", 3).phases = {{{0, 0}, 3, 8, {}}, {{2, 0}, 4, 8, {}}};
-  EXPECT_EQ(spdlctl({"apply", "-f", file_}).out, kApplied) << "it is on its way to version 4";
-  service().job_view = {};
-  service().job_view.pipeline = "others";
-  EXPECT_EQ(spdlctl({"apply", "-f", file_}).out, kApplied);
 }
 
 TEST_F(SpdlctlSwapTest, SaysOfADryRunWhatWouldBeAppliedAndNoVersion) {
@@ -229,12 +217,8 @@ TEST_F(SpdlctlSwapTest, RollsBackToTheVersionBeforeOrToOneThatIsNamed) {
 
 TEST_F(SpdlctlSwapTest, SaysWhichJobsStayAfterARollback) {
   service().swap_view.pipeline.version = 5;
-  service().swap_view.pipeline.content_digest = "c2";
-  service().revision_views = {{1, 0, 0, "c2", "", 0, false},
-                              {2, 0, 0, "c2", "", 0, false},
-                              {3, 0, 0, "c3", "", 1, false},
-                              {4, 0, 0, "c4", "", 0, false},
-                              {5, 0, 0, "c2", "rollback to version 2", 0, true}};
+  service().swap_view.pipeline.staying = {{"run-7", 3}};
+  service().swap_view.repeats = 2;
   const Outcome outcome = spdlctl({"rollback", "pets"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.out,
@@ -242,6 +226,24 @@ TEST_F(SpdlctlSwapTest, SaysWhichJobsStayAfterARollback) {
             "1 running job stays on version 3. To change it:\n"
             "  spdlctl rollback pets --to 2 --job run-7 --at next-epoch\n");
   EXPECT_FALSE(service().last_swap());
+}
+
+TEST_F(SpdlctlSwapTest, ClaimsNoRollbackToWhatIsCurrent) {
+  service().swap_view.unchanged = true;
+  service().swap_view.repeats = 4;
+  EXPECT_EQ(spdlctl({"rollback", "pets", "--to", "4"}).out,
+            "pipeline 'pets' is at version 4 already: nothing was changed\n");
+  service().swap_view.repeats = 1;
+  service().swap_view.pipeline.staying = {{"run-7", 3}};
+  EXPECT_EQ(
+      spdlctl({"rollback", "pets", "--to", "1"}).out,
+      "pipeline 'pets' is at version 4 already, which repeats version 1: nothing was changed\n"
+      "1 running job stays on version 3. To change it:\n"
+      "  spdlctl rollback pets --to 1 --job run-7 --at next-epoch\n");
+  EXPECT_EQ(spdlctl({"rollback", "pets", "--to", "1", "--job", "run-7"}).out,
+            "pipeline 'pets' is at version 4 already, which repeats version 1: 211 items, 3 "
+            "classes, batches of 8\n"
+            "job 'run-7' changes to version 4 at epoch 2, step 0\n");
 }
 
 TEST_F(SpdlctlSwapTest, RefusesRollbacksThatMeanNothing) {
@@ -298,8 +300,6 @@ TEST_F(SpdlctlSwapTest, ChangesOnlyTheLimitsThatAreNamed) {
   EXPECT_EQ(service().calls(), (std::vector<std::string>{"limit run pets", "limit run "}));
 }
 
-TEST_F(SpdlctlSwapTest, SkipsSteps) {
-  EXPECT_EQ(spdlctl({"job", "seek", "run", "--skip", "20"}).exit_code, 0);
 TEST_F(SpdlctlSwapTest, SaysFromWhereOnRowsAreDealtOutAnew) {
   session::JobView& job = service().job_view;
   job.job = "run";
@@ -325,6 +325,8 @@ TEST_F(SpdlctlSwapTest, SaysFromWhereOnRowsAreDealtOutAnew) {
   EXPECT_EQ(json["dealt_from"], (nlohmann::json{{"epoch", 2}, {"step", 17}}));
 }
 
+TEST_F(SpdlctlSwapTest, SkipsSteps) {
+  EXPECT_EQ(spdlctl({"job", "seek", "run", "--skip", "20"}).exit_code, 0);
   EXPECT_EQ(spdlctl({"job", "seek", "run", "--epoch", "0", "--step", "3"}).exit_code, 0);
   EXPECT_EQ(service().calls(), (std::vector<std::string>{"skip 20 run ", "seek 0/3 run "}));
 }
