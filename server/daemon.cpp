@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/log.h"
 #include "control/control_server.h"
 #include "delivery/arena.h"
@@ -199,7 +200,7 @@ void Daemon::reload() {
   // Datasets may take long to list, and the main thread has heartbeats to send.
   parts_->sessions.run_slowly([service = &parts_->service, files = *files] {
     service->reload(files);
-    spdlog::info("{} pipeline file(s) read again", files.size());
+    spdlog::info("{} read again", counted(files.size(), "pipeline file"));
   });
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
@@ -75,7 +76,8 @@ int check(const spdld::spec::DaemonConfig& config) {
     if (!parsed) result = complain(parsed.error());
   }
   if (result == kDone)
-    std::printf("the configuration and %zu pipeline(s) are fine\n", files->size());
+    std::printf("the configuration and %s are fine\n",
+                spdld::counted(files->size(), "pipeline").c_str());
   return result;
 }
 

@@ -127,6 +127,11 @@ void consume(const ConsumeOptions& options, std::ostream& out, std::ostream& err
   const std::chrono::duration<double> took = Clock::now() - begun;
   held.clear();
   if (!options.digest) print_summary(totals, loader, took, interrupted, out);
+  const bool asked_for_more = totals.batches < max_batches && totals.epochs < max_epochs;
+  if (asked_for_more && loader.ended())
+    err << fmt::format("job '{}' has ended: epoch {} was its last", cell(loader.job()),
+                       loader.epoch() - 1)
+        << std::endl;
   if (options.print_cursor) err << cursor_text(loader.state()) << std::endl;
   loader.close();
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <chrono>
 #include <optional>
 #include <string>
@@ -19,10 +21,35 @@ struct Attachment {
   std::vector<std::string> vars;
 
   LoaderOptions options(const Context& context) const {
+    check();
     LoaderOptions asked = loader;
     asked.address = context.directory();
     asked.vars = parse_vars(vars);
     return asked;
+  }
+
+ private:
+  // What the loader would say of the same by the names that it has for it.
+  void check() const {
+    const auto refuse = [](const std::string& why) { throw Failure(kWrongUsage, why); };
+    if (loader.rank.has_value() != loader.world_size.has_value())
+      refuse("--rank and --world-size go together: give both, or neither to take the launcher's");
+    if (loader.shard.has_value() != loader.num_shards.has_value() &&
+        loader.shard.value_or(-1) != -1)
+      refuse(
+          "--shard and --num-shards go together: give both, or neither to take the rank and the "
+          "world size");
+    if (loader.replicas > 1 && !loader.shard)
+      refuse(
+          fmt::format("--replicas {} needs --shard and --num-shards: which consumers see the "
+                      "same batches cannot be guessed",
+                      loader.replicas));
+    if (loader.replicas > 1 && !loader.replica)
+      refuse(fmt::format("--replicas {} needs --replica: which of them this is, 0 to {}",
+                         loader.replicas, loader.replicas - 1));
+    if (loader.replica && (*loader.replica < 0 || *loader.replica >= loader.replicas))
+      refuse(fmt::format("there is no --replica {} of --replicas {}: they count from 0",
+                         *loader.replica, loader.replicas));
   }
 };
 
@@ -36,7 +63,7 @@ void add_attachment(CLI::App& command, Attachment& attachment) {
   command.add_option("--num-shards", loader.num_shards, "default: the world size; -1: the job's");
   command
       .add_option("--replicas", loader.replicas, "consumers of a shard that see the same batches")
-      ->check(CLI::Range(1, 1024))
+      ->check(CLI::Range(1, 64))
       ->capture_default_str();
   command.add_option("--replica", loader.replica, "which of them this is, from 0");
   command.add_option("--batch-size", loader.batch_size, "default: the pipeline's");

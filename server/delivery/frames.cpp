@@ -142,7 +142,10 @@ Result<Request> parse_attach(std::span<const std::byte> bytes) {
   SPDLD_TRY(take_optional(request.batch_size, frame.batch_size, "batch_size"));
   if (request.num_shards == 0u) return tl::unexpected(bad("Attach", "num_shards is 0"));
   if (request.batch_size == 0u) return tl::unexpected(bad("Attach", "batch_size is 0"));
-  if (request.shard && request.num_shards && *request.shard >= *request.num_shards) {
+  // Who comes back may have read up to where a resize has left its shard out: that is for the job
+  // to say.
+  const bool reconnect = frame.reconnect != 0;
+  if (!reconnect && request.shard && request.num_shards && *request.shard >= *request.num_shards) {
     return tl::unexpected(
         bad("Attach", fmt::format("shard {} of {}", *request.shard, *request.num_shards)));
   }
@@ -162,7 +165,7 @@ Result<Request> parse_attach(std::span<const std::byte> bytes) {
   if (frame.has_seed != 0) request.seed = frame.seed;
   request.blob_bytes = frame.blob_bytes;
   request.incarnation = frame.incarnation;
-  request.reconnect = frame.reconnect != 0;
+  request.reconnect = reconnect;
   if (frame.start != wire::StartMode::kFresh && frame.start != wire::StartMode::kCursor &&
       frame.start != wire::StartMode::kLedger) {
     return tl::unexpected(

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/counted.h"
 
 namespace spdld::engine {
 namespace {
@@ -28,10 +29,9 @@ Result<std::uint64_t> dense_row_bytes(const TensorSpec& tensor, std::uint64_t ro
     bytes *= static_cast<std::uint64_t>(extent);
   }
   if (bytes > kMaxFieldBytes / rows)
-    return error(Code::kInvalidArgument,
-                 "'" + tensor.name + "': " + std::to_string(rows) + " rows of " +
-                     std::to_string(bytes) +
-                     " bytes are too large for one batch; lower batch.size");
+    return error(Code::kInvalidArgument, "'" + tensor.name + "': " + counted(rows, "row") + " of " +
+                                             counted(bytes, "byte") +
+                                             " are too large for one batch; lower batch.size");
   return bytes;
 }
 
@@ -58,7 +58,7 @@ Result<BatchLayout> BatchLayout::make(const std::vector<TensorSpec>& tensors, st
                    "'" + tensor.name +
                        "' differs in size from row to row, so the batch needs a bound: set "
                        "batch.max_bytes (for example 64MiB) to what " +
-                       std::to_string(rows) + " rows may take together");
+                       counted(rows, "row") + " may take" + (rows == 1 ? "" : " together"));
     } else if (max_bytes > kMaxFieldBytes) {
       return error(Code::kInvalidArgument,
                    "batch.max_bytes is larger than " + human(kMaxFieldBytes));

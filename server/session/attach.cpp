@@ -19,7 +19,7 @@ std::string shard_text(std::uint32_t shard, std::uint32_t num_shards) {
 // The number of this consumer among the replicas of its shard.
 Result<std::uint32_t> replica_of(const delivery::AttachRequest& request) {
   if (request.replicas < 1 || request.replicas > kMaxReplicas)
-    return error(Code::kInvalidArgument, "replicas=" + std::to_string(request.replicas) +
+    return error(Code::kInvalidArgument, "replicas " + std::to_string(request.replicas) +
                                              " is not between 1 and " +
                                              std::to_string(kMaxReplicas));
   if (request.replicas == 1) return 0;
@@ -27,8 +27,8 @@ Result<std::uint32_t> replica_of(const delivery::AttachRequest& request) {
   const char* const end = request.replica.data() + request.replica.size();
   const auto parsed = std::from_chars(request.replica.data(), end, replica);
   if (parsed.ec != std::errc() || parsed.ptr != end || replica >= request.replicas)
-    return error(Code::kInvalidArgument, "replica='" + request.replica + "': each of the " +
-                                             std::to_string(request.replicas) +
+    return error(Code::kInvalidArgument, "there is no replica '" + request.replica +
+                                             "': each of the " + std::to_string(request.replicas) +
                                              " consumers of a shard has a number of its "
                                              "own, 0 to " +
                                              std::to_string(request.replicas - 1));
@@ -303,7 +303,8 @@ Status Sessions::check_shard(const Job& job, const delivery::AttachRequest& requ
   return Status(Code::kInvalidArgument,
                 "job '" + job.key.job + "' has " + counted(num_shards, "shard") +
                     (num_shards == 1 ? ", 0" : ", 0 to " + std::to_string(num_shards - 1)) +
-                    "; there is no shard " + std::to_string(*request.shard));
+                    "; there is no shard " + std::to_string(*request.shard) +
+                    (request.reconnect ? " any more: the job was resized" : ""));
 }
 
 Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& request) {

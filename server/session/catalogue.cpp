@@ -230,12 +230,16 @@ PipelinePtr Catalogue::find(const std::string& name) const {
 
 Result<PipelinePtr> Catalogue::get(const std::string& name) const {
   if (PipelinePtr found = find(name)) return found;
+  return tl::unexpected<Status>(absent(name));
+}
+
+Status Catalogue::absent(const std::string& name) const {
   std::string known;
   for (const PipelinePtr& pipeline : all()) known += (known.empty() ? "" : ", ") + pipeline->name();
-  return error(Code::kNotFound, "there is no pipeline '" + name + "'; " +
-                                    (known.empty() ? "none has been applied yet: 'spdlctl apply -f "
-                                                     "FILE' does it"
-                                                   : "there are: " + known));
+  return Status(Code::kNotFound, "there is no pipeline '" + name + "'; " +
+                                     (known.empty() ? "none has been applied yet: 'spdlctl apply "
+                                                      "-f FILE' does it"
+                                                    : "there are: " + known));
 }
 
 std::vector<PipelinePtr> Catalogue::all() const {
@@ -246,13 +250,15 @@ std::vector<PipelinePtr> Catalogue::all() const {
 }
 
 Status Catalogue::remove(uid_t caller, const std::string& name) {
-  MutexLock lock(mutex_);
-  const auto known = pipelines_.find(name);
-  if (known == pipelines_.end())
-    return Status(Code::kNotFound, "there is no pipeline '" + name + "'");
-  SPDLD_TRY(may_change(caller, *known->second));
-  pipelines_.erase(known);
-  return {};
+  {
+    MutexLock lock(mutex_);
+    if (const auto known = pipelines_.find(name); known != pipelines_.end()) {
+      SPDLD_TRY(may_change(caller, *known->second));
+      pipelines_.erase(known);
+      return {};
+    }
+  }
+  return absent(name);
 }
 
 Result<std::shared_ptr<engine::SampleCache>> Catalogue::open_cache(

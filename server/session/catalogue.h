@@ -101,6 +101,7 @@ class Catalogue {
   Result<PipelinePtr> assemble(uid_t owner, const ApplyRequest& request,
                                spdld::spec::PipelineSpec spec,
                                std::shared_ptr<source::Source> source);
+  Status absent(const std::string& name) const SPDLD_EXCLUDES(mutex_);
   Status may_change(uid_t caller, const PipelineVersion& pipeline) const;
   Result<PipelinePtr> number(uid_t caller, const PipelinePtr& pipeline,
                              std::uint32_t at_least) const SPDLD_REQUIRES(mutex_);

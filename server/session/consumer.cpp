@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/counted.h"
+
 namespace spdld::session {
 
 Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection> connection,
@@ -93,10 +95,9 @@ void Consumer::pump() {
     if (!dealt_out(to_send_)) {
       ended_ = true;
       leave(std::exchange(legs_, {}));
-      connection_->bye(wire::ByeReason::kResized, "the job was resized to " +
-                                                      std::to_string(timeline_.num_shards()) +
-                                                      " shards, and there is no shard " +
-                                                      std::to_string(shard_) + " any more");
+      connection_->bye(wire::ByeReason::kResized,
+                       "the job was resized to " + counted(timeline_.num_shards(), "shard") +
+                           ", and there is no shard " + std::to_string(shard_) + " any more");
       return;
     }
     if (legs_.size() > 1 && legs_[1].from <= to_send_) {

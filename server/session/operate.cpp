@@ -18,6 +18,23 @@ Status check_shards(std::uint32_t num_shards) {
                                             " is not between 1 and " + std::to_string(kMaxShards));
 }
 
+Status beyond_its_end(const Job& job) {
+  return Status(Code::kOutOfRange, "job '" + job.key.job + "' ends with epoch " +
+                                       std::to_string(job.max_epochs - 1) +
+                                       ", as it was created, and cannot be made longer: create "
+                                       "another one with more (--max-epochs), and start its ranks "
+                                       "from a saved state");
+}
+
+// Of how many shards each step of the job can be, whatever comes after a resize.
+std::uint64_t most_shards(const Timeline& timeline) {
+  std::uint64_t most = kMaxShards;
+  for (const Timeline::Cut& cut : timeline.cuts()) {
+    if (cut.phase->tail == Tail::kDrop) most = std::min(most, cut.phase->items / cut.phase->batch);
+  }
+  return most;
+}
+
 Status check_weight(double weight) {
   constexpr double kMaxWeight = 1000;
   if (weight >= 1 / kMaxWeight && weight <= kMaxWeight) return {};
@@ -149,8 +166,8 @@ Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& req
   broken_.erase(key);
   jobs_[key] = job;
   limits_changed(*job);
-  spdlog::info("job '{}' on pipeline '{}' created for uid {}: {} shards, {} epochs", key.job,
-               key.pipeline, caller.uid, request.num_shards,
+  spdlog::info("job '{}' on pipeline '{}' created for uid {}: {}, {} epochs", key.job, key.pipeline,
+               caller.uid, counted(request.num_shards, "shard"),
                request.epochs == EpochMode::kManual ? "manual" : "automatic");
   return job->view();
 }
@@ -187,8 +204,7 @@ Result<JobView> Sessions::advance_epoch(const Caller& caller, std::string_view n
                                         "' lies behind: epoch " +
                                         std::to_string(job->open_epochs - 1) + " is open");
   if (job->max_epochs > 0 && open > job->max_epochs)
-    return error(Code::kOutOfRange, "job '" + job->key.job + "' ends with epoch " +
-                                        std::to_string(job->max_epochs - 1));
+    return tl::unexpected<Status>(beyond_its_end(*job));
   const std::uint64_t before = std::exchange(job->open_epochs, open);
   if (Status kept = keep_now(*job); !kept.ok()) {
     job->open_epochs = before;
@@ -208,13 +224,12 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
   SPDLD_TRY(check_settled(*job));
   SPDLD_TRY(job->timeline.check(to, 0));
   if (job->max_epochs > 0 && to.epoch >= job->max_epochs)
-    return error(Code::kOutOfRange, "job '" + job->key.job + "' ends with epoch " +
-                                        std::to_string(job->max_epochs - 1));
+    return tl::unexpected<Status>(beyond_its_end(*job));
   const std::uint64_t end_step = job->timeline.end_step(to.epoch);
   if (to.step > end_step)
     return error(Code::kOutOfRange, "epoch " + std::to_string(to.epoch) + " of job '" +
-                                        job->key.job + "' has " + std::to_string(end_step) +
-                                        " steps; there is no step " + std::to_string(to.step));
+                                        job->key.job + "' has " + counted(end_step, "step") +
+                                        "; there is no step " + std::to_string(to.step));
   // All shards take the same steps before: up to the first one that none has begun.
   const StepAt from = hold(*job);
   const auto move_before = std::exchange(
@@ -272,8 +287,8 @@ Result<JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
   }
   go_on(*job);
   if (!kept.ok()) return tl::unexpected<Status>(kept);
-  spdlog::info("job '{}' has {} shards from epoch {}, step {} on, which begins at position {}",
-               job->key.job, num_shards, from.epoch, from.step, position);
+  spdlog::info("job '{}' has {} from epoch {}, step {} on, which begins at position {}",
+               job->key.job, counted(num_shards, "shard"), from.epoch, from.step, position);
   return job->view();
 }
 
@@ -286,10 +301,12 @@ Result<JobView> Sessions::resize_job(const Caller& caller, std::string_view name
   if (num_shards == job->timeline.num_shards()) return job->view();
   for (const Timeline::Cut& cut : job->timeline.cuts()) {
     if (Timeline(cut.phase, num_shards).steps_per_epoch({}) > 0) continue;
-    return error(Code::kFailedPrecondition, counted(cut.phase->items, "item") +
-                                                " make no step of " + counted(num_shards, "shard") +
-                                                " with batches of " +
-                                                std::to_string(cut.phase->batch));
+    return error(Code::kFailedPrecondition,
+                 counted(cut.phase->items, "item") + " make no step of " +
+                     counted(num_shards, "shard") + " with batches of " +
+                     std::to_string(cut.phase->batch) + ": job '" + job->key.job +
+                     "' can have at most " + counted(most_shards(job->timeline), "shard") +
+                     ", or more with 'batch: {last: pad}'");
   }
   return deal_anew(job, num_shards, 0);
 }

@@ -30,9 +30,12 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
     } else if (ledger) {
       last = {.at = ledger->at, .position = ledger->position};
     } else {
-      return Status(Code::kNotFound, "start=\"ledger\": nothing is known of where job '" +
-                                         job.key.job +
-                                         "' was; start afresh, or from a saved state_dict()");
+      return Status(Code::kNotFound,
+                    job.is_private
+                        ? "a consumer that names no job has no ledger to start from: name the job, "
+                          "or start afresh"
+                        : "start=\"ledger\": nothing is known of where job '" + job.key.job +
+                              "' was; start afresh, or from a saved state_dict()");
     }
     // The order was another one, perhaps, when an earlier daemon kept it; at an epoch's start that
     // is of no matter.

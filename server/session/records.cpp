@@ -49,9 +49,9 @@ Result<Timeline> timeline_of(const std::vector<StoredCut>& stored,
     const PhasePtr& phase = phases[cut.phase];
     if (cut.position > phase->items)
       return error(Code::kFailedPrecondition,
-                   "it goes on at position " + std::to_string(cut.position) + ", and there are " +
-                       std::to_string(phase->items) +
-                       " items now; bring the dataset back and restart, or create the job anew");
+                   "it goes on at position " + std::to_string(cut.position) +
+                       ", and the dataset has " + counted(phase->items, "item") +
+                       " now; bring the dataset back and restart, or create the job anew");
     cuts.push_back(
         {.from = cut.from, .position = cut.position, .num_shards = cut.num_shards, .phase = phase});
   }
@@ -173,7 +173,7 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored) {
   if (stored.start.step > end_step)
     return error(Code::kFailedPrecondition,
                  "epoch " + std::to_string(stored.start.epoch) + " has " +
-                     std::to_string(end_step) + " steps now, and it starts at step " +
+                     counted(end_step, "step") + " now, and it starts at step " +
                      std::to_string(stored.start.step) +
                      "; bring the dataset back and restart, or create the job anew");
   job->declared = stored.declared;

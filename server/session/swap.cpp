@@ -182,7 +182,8 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
     return error(Code::kFailedPrecondition,
                  "job '" + job->key.job + "': " + counted(swap.phase->items, "item") +
                      " make no step of " + counted(num_shards, "shard") + " with batches of " +
-                     std::to_string(swap.phase->batch));
+                     std::to_string(swap.phase->batch) +
+                     "; lower batch.size, resize the job, or say 'batch: {last: pad}'");
   // What does not work is found out while the old one still runs.
   SPDLD_TRY(timeline.check(request.at.kind == SwapAt::Kind::kStep ? request.at.step : here, 0));
   const StepAt at = trial_step(request.at, here, timeline);
@@ -277,7 +278,7 @@ Status Sessions::check_swap(const PlannedSwap& swap, const Timeline& timeline, S
   if (job.max_epochs > 0 && from.epoch >= job.max_epochs)
     return Status(Code::kOutOfRange, name + " ends with epoch " +
                                          std::to_string(job.max_epochs - 1) + ", before " +
-                                         place_text(from));
+                                         place_text(from) + ": name an earlier place");
   return swap.allow_schema_change ? Status() : check_schema(before, swap);
 }
 

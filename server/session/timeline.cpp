@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/counted.h"
 
 namespace spdld::session {
 namespace {
@@ -102,12 +103,14 @@ Status Timeline::check(StepAt at, std::uint64_t position) const {
   const std::uint64_t items = phase(at)->items;
   if (position > items)
     return Status(Code::kInvalidArgument, "the position " + std::to_string(position) +
-                                              " lies behind the last of " + std::to_string(items) +
-                                              " items");
+                                              " lies behind the last of " + counted(items, "item") +
+                                              ": go on from a state of this dataset, or begin "
+                                              "afresh");
   if (at.epoch > kMaxCount || at.step > kMaxCount)
     return Status(Code::kInvalidArgument,
                   "epoch " + std::to_string(at.epoch) + ", step " + std::to_string(at.step) +
-                      " is no place in a job: neither goes beyond " + std::to_string(kMaxCount));
+                      " is no place in a job: neither goes beyond " + std::to_string(kMaxCount) +
+                      "; name one that the job comes to");
   return {};
 }
 

@@ -8,6 +8,8 @@
 #include <charconv>
 #include <cstdio>
 
+#include "base/counted.h"
+
 namespace spdld::source {
 namespace {
 
@@ -127,11 +129,11 @@ Status check(const Cursor& cursor, const Order& current) {
     changed += (changed.empty() ? "" : "; ") + what;
   };
   if (cursor.items != current.items) {
-    add("the dataset had " + std::to_string(cursor.items) + " items, now it has " +
+    add("the dataset had " + counted(cursor.items, "item") + ", now it has " +
         std::to_string(current.items));
   } else if (cursor.order.substr(0, kDigestHalf) != now.substr(0, kDigestHalf)) {
-    add("the dataset still has " + std::to_string(current.items) +
-        " items, but their names are not the same");
+    add("the dataset still has " + counted(current.items, "item") +
+        (current.items == 1 ? ", but its name is" : ", but their names are") + " not the same");
   }
   if (cursor.order.size() != kDigestSize ||
       cursor.order.substr(kDigestHalf) != now.substr(kDigestHalf)) {
@@ -149,7 +151,9 @@ Status check(const Cursor& cursor, const Order& current) {
   if (cursor.position > current.items) {
     return Status(Code::kInvalidArgument, "position " + std::to_string(cursor.position) +
                                               " lies behind the last of " +
-                                              std::to_string(current.items) + " items");
+                                              counted(current.items, "item") +
+                                              ": go on from a state of this dataset, or begin "
+                                              "afresh");
   }
   return {};
 }

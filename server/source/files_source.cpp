@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/unique_fd.h"
 #include "source/access.h"
 #include "source/classes.h"
@@ -111,7 +112,7 @@ Status empty(const FilesSpec& spec, const Walk& walk) {
   if (walk.files_seen == 0) {
     text += "there are no files in the directories that it covers";
   } else {
-    text += std::to_string(walk.files_seen) + " files were seen, such as " + walk.a_file +
+    text += counted(walk.files_seen, "file was", "files were") + " seen, such as " + walk.a_file +
             "; the pattern is compared with such paths, and tells case apart";
   }
   return Status(Code::kNotFound, text);

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/counted.h"
 #include "op/op.h"
 
 namespace spdld::transform {
@@ -25,9 +26,9 @@ class Normalize final : public PixelOp {
     const auto count = static_cast<std::size_t>(channels);
     if (mean_.size() != 1 && mean_.size() != count) {
       return {Code::kInvalidArgument, "normalize: mean and std have " +
-                                          std::to_string(mean_.size()) +
-                                          " values, but the image has " + std::to_string(channels) +
-                                          " channel(s); give one for all or one for each"};
+                                          counted(mean_.size(), "value") + ", but the image has " +
+                                          counted(count, "channel") +
+                                          "; give one for all or one for each"};
     }
     if (format.dtype == DType::kUInt8) format.scale = kByteScale;
     format.dtype = dtype_;
@@ -71,8 +72,8 @@ Result<std::unique_ptr<Op>> make_normalize(const Params& params) {
   const auto& mean = params.get<std::vector<double>>("mean");
   const auto& std = params.get<std::vector<double>>("std");
   if (mean.size() != std.size()) {
-    return error(Code::kInvalidArgument, "normalize: mean has " + std::to_string(mean.size()) +
-                                             " value(s) and std " + std::to_string(std.size()) +
+    return error(Code::kInvalidArgument, "normalize: mean has " + counted(mean.size(), "value") +
+                                             " and std " + std::to_string(std.size()) +
                                              "; give as many of one as of the other");
   }
   for (const double value : mean) {

@@ -67,7 +67,13 @@ def test_advancing_to_an_epoch_may_be_repeated(daemon: Any) -> None:
     assert "epoch 0 of job 'run' lies behind: epoch 2 is open" in behind.stderr
     over = daemon.ctl("job", "advance", "run", check=False)
     assert over.returncode == 1
-    assert "job 'run' ends with epoch 2" in over.stderr
+    assert (
+        "job 'run' ends with epoch 2, as it was created, and cannot be made longer" in over.stderr
+    )
+    assert "create another one with more (--max-epochs)" in over.stderr
+    assert (
+        "ends with epoch 2" in daemon.ctl("job", "seek", "run", "--epoch", "3", check=False).stderr
+    )
 
 
 def test_a_job_ends_after_its_last_epoch(daemon: Any, start_rank: Callable[..., Rank]) -> None:
@@ -78,6 +84,14 @@ def test_a_job_ends_after_its_last_epoch(daemon: Any, start_rank: Callable[..., 
         assert {batch["epoch"] for batch in batches} == {epoch}
         assert sorted(indices(batches)) == list(range(ITEMS))
     assert rank.rest_of_epoch() == []
+
+
+def test_a_consumer_that_asks_for_more_is_told_that_the_job_has_ended(daemon: Any) -> None:
+    create(daemon, "--max-epochs", "2", shards=1)
+    read = ("consume", "images", "--job", "run", "--digest")
+    assert daemon.ctl(*read, "--epochs", "2").stderr == ""
+    for more in (("--epochs", "3"), ("--epochs", "1", "--start", "ledger")):
+        assert daemon.ctl(*read, *more).stderr == "job 'run' has ended: epoch 1 was its last\n"
 
 
 def test_a_job_with_automatic_epochs_cannot_be_advanced(daemon: Any) -> None:
@@ -129,10 +143,10 @@ def test_a_rank_that_asks_for_statistics_still_gets_all_steps_before_a_resize_en
     rows = [index for rank in ranks for index in indices(rank.take(2))]
     daemon.ctl("job", "resize", "run", "--shards", "1")
     told = ranks[1].do("stats")  # between what it was sent and its end
-    assert "error" not in told or "resized to 1 shards" in told["message"]
+    assert "error" not in told or "resized to 1 shard," in told["message"]
     while "error" not in (batch := ranks[1].do("next")):
         rows += indices([batch])
-    assert "resized to 1 shards" in batch["message"]
+    assert "resized to 1 shard," in batch["message"]
     rows += indices(ranks[0].rest_of_epoch())
     assert sorted(rows) == list(range(ITEMS))
 
@@ -167,6 +181,40 @@ def test_a_resize_and_a_skip_say_from_which_step_on_they_hold(
         if "end" not in batch:
             read.append((batch["epoch"], batch["step"]))
     assert max(read) < resized
+
+
+def test_a_resize_to_too_many_shards_names_the_most_that_there_can_be(
+    make_daemon: Callable[..., Any], pipeline: pathlib.Path
+) -> None:
+    dropping = pipeline.with_name("dropping.yaml")
+    dropping.write_text(pipeline.read_text().replace('"keep"', '"drop"'))
+    daemon = make_daemon(pipelines=[dropping])
+    create(daemon)
+    refused = daemon.ctl("job", "resize", "run", "--shards", "600", check=False)
+    assert refused.returncode == 1
+    assert (
+        "48 items make no step of 600 shards with batches of 2: job 'run' can have at most "
+        "24 shards, or more with 'batch: {last: pad}'"
+    ) in refused.stderr
+    assert daemon.ctl_json("job", "resize", "run", "--shards", "24")["num_shards"] == 24
+
+
+def test_a_rank_whose_shard_is_no_more_is_told_so_when_it_comes_again(
+    daemon: Any, start_rank: Callable[..., Rank]
+) -> None:
+    create(daemon)
+    ranks = [start_rank(daemon, **ATTACH_BY_NAME, prefetch=2) for _ in range(2)]
+    for rank in ranks:
+        rank.take(1)
+    daemon.ctl("job", "resize", "run", "--shards", "1")
+    while "error" not in (batch := ranks[1].do("next")):
+        assert "end" not in batch, "the epoch ended before the word came"
+    assert "the job was resized to 1 shard, and there is no shard 1 any more" in batch["message"]
+    again = ranks[1].do("next")
+    assert again["error"] == "PipelineError"
+    assert ("job 'run' has 1 shard, 0; there is no shard 1 any more: the job was resized") in again[
+        "message"
+    ]
 
 
 def test_a_job_that_is_sought_goes_on_there_on_every_shard(
@@ -275,3 +323,5 @@ def test_a_deleted_pipeline_does_not_come_back_with_the_daemon(
     daemon.restart()
     assert daemon.ctl_json("get", "pipelines") == []
     assert daemon.ctl_json("get", "jobs") == []
+    again = daemon.ctl("delete", "pipeline", "images", check=False)
+    assert "there is no pipeline 'images'; none has been applied yet" in again.stderr

@@ -64,6 +64,38 @@ def test_a_plan_that_the_arena_budget_cannot_hold_is_refused_with_the_numbers(
     assert daemon.ctl("consume", "images", "--batch-size", "1", "--prefetch", "2").returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--rank", "5"], "--rank and --world-size go together"),
+        (["--shard", "1"], "--shard and --num-shards go together"),
+        (["--rank", "5", "--world-size", "2"], "there is no rank 5 of 2: ranks are 0 to 1"),
+        (["--shard", "2", "--num-shards", "2"], "there is no shard 2 of 2: shards are 0 to 1"),
+        (["--replicas", "2"], "--replicas 2 needs --shard and --num-shards"),
+        (
+            ["--replicas", "2", "--shard", "0", "--num-shards", "1"],
+            "--replicas 2 needs --replica: which of them this is, 0 to 1",
+        ),
+        (
+            ["--replicas", "2", "--shard", "0", "--num-shards", "1", "--replica", "2"],
+            "there is no --replica 2 of --replicas 2: they count from 0",
+        ),
+        (
+            ["--replicas", "2", "--shard", "0", "--num-shards", "1", "--replica", "1"],
+            "replicas see the same batches through a job of one name: name the job",
+        ),
+        (["--start", "ledger"], "names no job has no ledger to start from: name the job"),
+    ],
+)
+def test_a_place_that_cannot_be_is_refused_in_the_words_of_the_command_line(
+    running: Any, options: list[str], why: str
+) -> None:
+    done = running.ctl("consume", "images", *options, check=False)
+    assert done.returncode != 0
+    assert why in done.stderr
+    assert "='" not in done.stderr and "private-" not in done.stderr
+
+
 def test_a_state_dir_that_cannot_be_written_is_refused_at_the_start() -> None:
     with unprivileged() as daemon:
         if ROOT:

@@ -42,7 +42,8 @@ std::string_view Batch::text(std::string_view name, std::uint64_t row) const {
   }
   if (row >= state_->rows) {
     throw PipelineError(client::kInvalidArgument,
-                        client::join("row ", row, " of a batch of ", state_->rows, " rows"));
+                        client::join("row ", row, " of a batch of ", state_->rows,
+                                     state_->rows == 1 ? " row" : " rows"));
   }
   if (field.data == nullptr) {
     throw LeaseError(client::kFailedPrecondition, "the batch was released");

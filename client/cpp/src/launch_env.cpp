@@ -26,6 +26,9 @@ std::optional<std::int32_t> number(const EnvLookup& env, const std::string& name
   return value;
 }
 
+// What `count` of them are numbered.
+std::string numbers(std::int32_t count) { return count == 1 ? "0" : join("0 to ", count - 1); }
+
 struct Launcher {
   const char* rank;
   const char* world_size;
@@ -62,8 +65,10 @@ void find_rank(Placement& place, const LoaderOptions& options, const EnvLookup& 
       }
     }
   }
-  if (place.world_size < 1 || place.rank < 0 || place.rank >= place.world_size) {
-    fail(join("rank ", place.rank, " of ", place.world_size, " cannot be"));
+  if (place.world_size < 1) fail(join("world_size is ", place.world_size, "; it is at least 1"));
+  if (place.rank < 0 || place.rank >= place.world_size) {
+    fail(join("there is no rank ", place.rank, " of ", place.world_size, ": ranks are ",
+              numbers(place.world_size)));
   }
 }
 
@@ -74,18 +79,25 @@ void find_shard(Placement& place, const LoaderOptions& options) {
     fail("shard and num_shards go together: give both, or neither to take rank and world_size");
   }
   if (options.replicas > 1 && !options.shard) {
-    fail(join("replicas=", options.replicas,
-              " needs shard and num_shards: which ranks see the same batches cannot be guessed"));
+    fail(join(options.replicas,
+              " replicas need shard and num_shards: which ranks see the same batches cannot be "
+              "guessed"));
   }
   place.shard = options.shard.value_or(options.num_shards ? -1 : place.rank);
   place.num_shards = options.num_shards.value_or(options.shard ? -1 : place.world_size);
-  if (place.shard < -1 || place.num_shards < -1 || place.num_shards == 0 ||
-      (place.num_shards > 0 && place.shard >= place.num_shards)) {
-    fail(join("shard ", place.shard, " of ", place.num_shards, " cannot be"));
+  if (place.num_shards < -1 || place.num_shards == 0) {
+    fail(join("num_shards is ", place.num_shards, "; it is at least 1, or -1: as the job has it"));
+  }
+  if (place.shard < -1) {
+    fail(join("shard is ", place.shard, "; it is at least 0, or -1: the daemon assigns one"));
+  }
+  if (place.num_shards > 0 && place.shard >= place.num_shards) {
+    fail(join("there is no shard ", place.shard, " of ", place.num_shards, ": shards are ",
+              numbers(place.num_shards), ", or -1: the daemon assigns one"));
   }
   if (options.replica && (*options.replica < 0 || *options.replica >= options.replicas)) {
-    fail(join("replica ", *options.replica, " of ", options.replicas,
-              " cannot be: replicas count from 0"));
+    fail(join("there is no replica ", *options.replica, " of ", options.replicas, ": replicas are ",
+              numbers(options.replicas)));
   }
   if (options.replicas > 1 && !options.replica) {
     fail(join("replicas is ", options.replicas,
@@ -116,7 +128,7 @@ void find_job(Placement& place, const LoaderOptions& options, const EnvLookup& e
     }
   }
   if (place.job.empty() && options.replicas > 1) {
-    fail("replicas see the same batches through a job of one name; give Loader a job");
+    fail("replicas see the same batches through a job of one name: name the job");
   }
 
   if (options.incarnation) {

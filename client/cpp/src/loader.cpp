@@ -157,6 +157,7 @@ Loader& Loader::operator=(Loader&&) noexcept = default;
 Loader::~Loader() = default;
 
 std::optional<Batch> Loader::next() { return impl_->usable().next(); }
+bool Loader::ended() const { return impl_->stream().finished(); }
 void Loader::set_epoch(std::uint64_t epoch) { impl_->set_epoch(epoch); }
 std::uint64_t Loader::epoch() const { return impl_->stream().state().epoch; }
 void Loader::load_state(const Cursor& cursor) { impl_->usable().go_to(cursor); }

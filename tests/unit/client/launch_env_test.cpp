@@ -97,20 +97,28 @@ TEST(Placement, RefusesAWorldWithoutARank) {
 
 TEST(Placement, RefusesWhatCannotBe) {
   EXPECT_THAT(refusal({{"RANK", "four"}, {"WORLD_SIZE", "4"}}), HasSubstr("RANK is 'four'"));
-  EXPECT_THAT(refusal({{"RANK", "4"}, {"WORLD_SIZE", "4"}}), HasSubstr("rank 4 of 4"));
+  EXPECT_THAT(refusal({{"RANK", "4"}, {"WORLD_SIZE", "4"}}),
+              HasSubstr("there is no rank 4 of 4: ranks are 0 to 3"));
   EXPECT_THAT(refusal({{"RANK", "-1"}, {"WORLD_SIZE", "4"}}), HasSubstr("'-1'"));
   EXPECT_THAT(refusal({}, {.rank = 1}), HasSubstr("go together"));
   EXPECT_THAT(refusal({}, {.shard = 1}), HasSubstr("go together"));
-  EXPECT_THAT(refusal({}, {.shard = 3, .num_shards = 3}), HasSubstr("shard 3 of 3"));
+  EXPECT_THAT(
+      refusal({}, {.shard = 3, .num_shards = 3}),
+      HasSubstr("there is no shard 3 of 3: shards are 0 to 2, or -1: the daemon assigns one"));
+  EXPECT_THAT(refusal({}, {.shard = 1, .num_shards = 1}), HasSubstr("of 1: shards are 0, or -1"));
+  EXPECT_THAT(refusal({}, {.shard = -2, .num_shards = 1}),
+              HasSubstr("shard is -2; it is at least"));
+  EXPECT_THAT(refusal({}, {.shard = 0, .num_shards = 0}), HasSubstr("num_shards is 0; it is at"));
+  EXPECT_THAT(refusal({}, {.rank = 0, .world_size = 0}), HasSubstr("world_size is 0; it is at"));
   EXPECT_THAT(refusal({}, {.replicas = 0}), HasSubstr("replicas is 0"));
 }
 
 TEST(Placement, AsksWhichRanksSeeTheSameBatches) {
   const Env env{{"RANK", "3"}, {"WORLD_SIZE", "4"}};
   EXPECT_THAT(refusal(env, {.job = "j", .replicas = 2, .replica = 1}),
-              HasSubstr("needs shard and num_shards"));
+              HasSubstr("2 replicas need shard and num_shards"));
   EXPECT_THAT(refusal(env, {.shard = 1, .num_shards = 2, .replicas = 2, .replica = 1}),
-              HasSubstr("give Loader a job"));
+              HasSubstr("name the job"));
   const Placement found =
       place(env, {.job = "j", .shard = 1, .num_shards = 2, .replicas = 2, .replica = 1});
   EXPECT_EQ(found.shard, 1);
@@ -123,9 +131,9 @@ TEST(Placement, NumbersReplicasFromZeroAndGuessesNone) {
         {}, {.job = "j", .shard = 0, .num_shards = 1, .replicas = replicas, .replica = replica});
   };
   EXPECT_THAT(says(std::nullopt, 2), HasSubstr("replica is not given"));
-  EXPECT_THAT(says(2, 2), HasSubstr("replica 2 of 2 cannot be"));
-  EXPECT_THAT(says(-1, 2), HasSubstr("replica -1 of 2 cannot be"));
-  EXPECT_THAT(says(1, 1), HasSubstr("replica 1 of 1 cannot be"));
+  EXPECT_THAT(says(2, 2), HasSubstr("there is no replica 2 of 2: replicas are 0 to 1"));
+  EXPECT_THAT(says(-1, 2), HasSubstr("there is no replica -1 of 2"));
+  EXPECT_THAT(says(1, 1), HasSubstr("there is no replica 1 of 1: replicas are 0"));
   EXPECT_EQ(place({}, {}).replica, "");
 }
 

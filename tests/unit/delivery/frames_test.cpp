@@ -92,6 +92,15 @@ TEST(ParseRequest, RefusesImpossibleValuesByName) {
   EXPECT_THAT(with([](auto& f) { f.text_count = 2; }), HasSubstr("ends inside its texts"));
 }
 
+TEST(ParseRequest, LeavesItToTheJobWhetherWhoComesBackHasAShardStill) {
+  wire::AttachFrame fixed = test::attach_fixed();
+  fixed.shard = fixed.num_shards = 1;
+  fixed.reconnect = 1;
+  const auto request = parse_request(attach_bytes(fixed, {{wire::TextKey::kPipeline, "p"}}));
+  ASSERT_TRUE(request) << request.error().message();
+  EXPECT_EQ(std::get<AttachRequest>(*request).shard, 1u);
+}
+
 TEST(ParseRequest, RefusesTextsThatMakeNoSense) {
   const auto with = [](wire::TextKey key, std::string text) {
     return refusal(attach_bytes(test::attach_fixed(),

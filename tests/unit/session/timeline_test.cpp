@@ -72,6 +72,16 @@ TEST(Timeline, DealsNothingAnewWhenItChangesItsPhase) {
   EXPECT_EQ(dealt_from(timeline), (StepAt{0, 2}));
 }
 
+TEST(Timeline, SaysWhatToDoAboutAPlaceThatNoJobHas) {
+  const Timeline timeline(phase(1, Tail::kKeep, 5), 1);
+  EXPECT_EQ(timeline.check({0, 0}, 2).message(),
+            "the position 2 lies behind the last of 1 item: go on from a state of this dataset, or "
+            "begin afresh");
+  EXPECT_EQ(timeline.check({0, std::uint64_t{1} << 50}, 0).message(),
+            "epoch 0, step 1125899906842624 is no place in a job: neither goes beyond "
+            "281474976710656; name one that the job comes to");
+}
+
 TEST(Timeline, CountsStepsOnAcrossACut) {
   Timeline timeline(phase(100, Tail::kDrop, 5), 2);
   EXPECT_EQ(timeline.end_step(0), 10U);

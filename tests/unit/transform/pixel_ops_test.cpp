@@ -50,7 +50,7 @@ TEST(Normalize, TakesOneValueForAllChannels) {
 TEST(Normalize, RefusesAnotherNumberOfChannels) {
   PixelFormat format;
   EXPECT_EQ(normalize()->append_to(format, 1).message(),
-            "normalize: mean and std have 3 values, but the image has 1 channel(s); give one for "
+            "normalize: mean and std have 3 values, but the image has 1 channel; give one for "
             "all or one for each");
   EXPECT_FALSE(format.normalized);
 }
@@ -69,7 +69,7 @@ TEST(Normalize, RefusesWhatCannotBeDividedBy) {
   EXPECT_THAT(refusal("normalize", {{"mean", Floats{1e300}}, {"std", Floats{1}}}),
               HasSubstr("every mean must be"));
   EXPECT_THAT(refusal("normalize", {{"mean", Floats{0.5, 0.5}}, {"std", Floats{1}}}),
-              HasSubstr("mean has 2 value(s) and std 1"));
+              HasSubstr("mean has 2 values and std 1"));
 }
 
 TEST(ToDtype, ScalesBytesOnlyIfAsked) {

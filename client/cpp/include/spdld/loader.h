@@ -116,6 +116,8 @@ class SPDLD_API Loader {
   // The next batch, or nothing at the end of an epoch: the call after that begins the next one.
   // After the job's last epoch it is nothing for ever.
   std::optional<Batch> next();
+  // Whether the job's last epoch is over.
+  bool ended() const;
 
   // What next() gives comes from the start of `epoch`.
   void set_epoch(std::uint64_t epoch);
