@@ -3,7 +3,10 @@
 
 #include <pthread.h>
 
+#include <exception>
 #include <utility>
+
+#include "base/log.h"
 
 namespace spdld {
 
@@ -43,7 +46,11 @@ void BlockingPool::work(const char* name) {
       task = std::move(tasks_.front());
       tasks_.pop_front();
     }
-    task();
+    try {
+      task();
+    } catch (const std::exception& thrown) {  // no memory, say
+      spdlog::error("{}: {}", name, thrown.what());
+    }
   }
 }
 

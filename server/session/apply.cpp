@@ -48,7 +48,9 @@ Result<PlannedSwap> Sessions::apply_vars(const SessionPtr& session,
   std::vector<PlannedSwap> swaps{std::move(swap)};
   SPDLD_TRY(prepare_swaps(swaps, request.at));
   MutexLock writing(records_);
-  if (Status kept = deps_.store.put_jobs(stored_after(swaps)); !kept.ok()) {
+  Status kept = check_prepared(swaps);
+  if (kept.ok()) kept = deps_.store.put_jobs(stored_after(swaps));
+  if (!kept.ok()) {
     abort_swaps(swaps);
     return tl::unexpected<Status>(std::move(kept));
   }

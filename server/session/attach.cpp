@@ -18,10 +18,6 @@ std::string shard_text(std::uint32_t shard, std::uint32_t num_shards) {
 
 // The number of this consumer among the replicas of its shard.
 Result<std::uint32_t> replica_of(const delivery::AttachRequest& request) {
-  if (request.replicas < 1 || request.replicas > kMaxReplicas)
-    return error(Code::kInvalidArgument, "replicas " + std::to_string(request.replicas) +
-                                             " is not between 1 and " +
-                                             std::to_string(kMaxReplicas));
   if (request.replicas == 1) return 0;
   std::uint32_t replica = 0;
   const char* const end = request.replica.data() + request.replica.size();
@@ -59,16 +55,22 @@ void Sessions::attach_slowly(const SessionPtr& session, const delivery::AttachRe
 }
 
 Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachRequest& request) {
+  SPDLD_TRY(check_world(request.num_shards.value_or(1), request.replicas));
   SPDLD_ASSIGN(session->member.replica, replica_of(request));
-  SPDLD_ASSIGN(const PipelinePtr pipeline, pipeline_for(session, request));
+  SPDLD_ASSIGN(const PipelinePtr base, pipeline_for(session, request));
+  const auto progress = [&](std::uint64_t items, const std::string& what) {
+    return session->connection->send_progress(items, 0, what);
+  };
   const delivery::Peer& peer = session->connection->peer();
-  JobKey key{.uid = peer.uid, .job = request.job, .pipeline = pipeline->name()};
+  JobKey key{.uid = peer.uid, .job = request.job, .pipeline = base->name()};
   JobPtr revived;
   if (key.job.empty()) {
     key.job = "private-" + std::to_string(peer.pid) + "-" + std::to_string(session->id);
   } else {
     SPDLD_ASSIGN(revived, revive(key, request));
   }
+  // A job that goes on needs none of it: it may run an earlier text, with other variables.
+  const auto pipeline = deps_.catalogue.variant(base, request.vars, request.batch_size, progress);
   SPDLD_TRY(claim(session, key, pipeline, request, revived));
   return begin(session, request);
 }
@@ -85,6 +87,7 @@ Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
   Timeline own = of_job;
   if (place.position) own.resume(place.at, *place.position);
   const StepAt from = own.begin_of(session.member.shard, place.at, !place.position);
+  own.close_gaps(from);
   const auto prefetch =
       static_cast<std::uint32_t>(own.phase(own.settled(from))->run->plan().spec.delivery.prefetch);
   auto consumer = std::make_shared<Consumer>(
@@ -209,11 +212,12 @@ Result<PipelinePtr> Sessions::pipeline_for(const SessionPtr& session,
         spdlog::warn("{}; a restart will not know pipeline '{}'", kept.message(), base->name());
     }
   }
-  return deps_.catalogue.variant(base, request.vars, request.batch_size, progress);
+  return base;
 }
 
-Status Sessions::claim(const SessionPtr& session, const JobKey& key, const PipelinePtr& pipeline,
-                       const delivery::AttachRequest& request, const JobPtr& revived) {
+Status Sessions::claim(const SessionPtr& session, const JobKey& key,
+                       const Result<PipelinePtr>& pipeline, const delivery::AttachRequest& request,
+                       const JobPtr& revived) {
   std::optional<StoredPosition> ledger;
   if (request.start == wire::StartMode::kLedger) {
     SPDLD_ASSIGN(ledger, kept_position(key));
@@ -231,7 +235,7 @@ Status Sessions::claim(const SessionPtr& session, const JobKey& key, const Pipel
   return claimed;
 }
 
-Result<JobPtr> Sessions::join_job(const JobKey& key, const PipelinePtr& pipeline,
+Result<JobPtr> Sessions::join_job(const JobKey& key, const Result<PipelinePtr>& pipeline,
                                   const delivery::AttachRequest& request, const JobPtr& revived) {
   const auto known = jobs_.find(key);
   const JobPtr before = known == jobs_.end() ? revived : known->second;
@@ -248,8 +252,9 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const PipelinePtr& pipeline
   if (before != nullptr && (before->declared || !newer)) {
     SPDLD_TRY(check_facts(*before, request));
   } else {
+    if (!pipeline) return tl::unexpected<Status>(pipeline.error());
     const std::uint64_t seed =
-        request.seed ? static_cast<std::uint64_t>(*request.seed) : pipeline->plan->spec.seed;
+        request.seed ? static_cast<std::uint64_t>(*request.seed) : (*pipeline)->plan->spec.seed;
     const std::uint32_t num_shards = request.num_shards.value_or(1);
     // Who goes on from a cursor goes on with what the job has come to run, too.
     const bool goes_on = before != nullptr && request.start != wire::StartMode::kFresh &&
@@ -260,13 +265,14 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const PipelinePtr& pipeline
       take_over(timeline, request, before->acknowledged().at, num_shards);
       SPDLD_ASSIGN(job, make_job(key, std::move(timeline), seed, request.job.empty()));
     } else {
-      SPDLD_ASSIGN(job, make_job(key, pipeline, seed, num_shards, request.job.empty()));
+      SPDLD_ASSIGN(job, make_job(key, *pipeline, seed, num_shards, request.job.empty()));
     }
     job->vars = goes_on ? before->vars : request.vars;
     job->first_vars = goes_on ? before->first_vars : request.vars;
     job->batch_size = request.batch_size;
     job->replicas = request.replicas;
     if (before != nullptr) {
+      job->limits = before->limits;
       const Job::Acknowledged last = before->acknowledged();
       job->ledger = before->ledger;
       job->rewind_ledger(last);
@@ -291,6 +297,7 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const PipelinePtr& pipeline
   }
   if (job->incarnation != request.incarnation || jobs_[key] != job) job->record_is_old = true;
   job->incarnation = request.incarnation;
+  if (before != nullptr && before != job) streams_.forget(before->tag);
   jobs_[key] = job;
   expected_.erase(key);
   limits_changed(*job);
@@ -378,6 +385,7 @@ Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
               "): give each rank its own shard, or end that one with 'spdlctl evict " +
               std::to_string(held->second->id) + "'");
     held->second->connection->bye(wire::ByeReason::kEvicted, "the same process has reconnected");
+    job->note_left(*held->second);
     if (held->second->consumer != nullptr) held->second->consumer->end(true);
   }
   session->job = job;

@@ -202,7 +202,11 @@ Result<PipelinePtr> Catalogue::number(uid_t caller, const PipelinePtr& pipeline,
   numbered->version = at_least;
   if (known != pipelines_.end()) {
     SPDLD_TRY(may_change(caller, *known->second));
-    if (known->second->content_digest == pipeline->content_digest) return known->second;
+    // One that has other variables is another one, though they make the same of it.
+    const PipelineVersion& now = *known->second;
+    if (now.content_digest == pipeline->content_digest &&
+        now.plan->spec.vars == pipeline->plan->spec.vars)
+      return known->second;
     numbered->version = std::max(at_least, known->second->version + 1);
     numbered->owner = known->second->owner;
   }

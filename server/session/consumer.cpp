@@ -229,10 +229,19 @@ void Consumer::open_epochs(std::uint64_t count, bool last_known) {
   pump();
 }
 
-void Consumer::failed(const Status& status) {
+void Consumer::failed(const Status& status, const Stream& stream) {
+  const auto reads = [&](const Leg& leg) { return leg.stream.get() == &stream; };
   {
     MutexLock lock(mutex_);
-    if (std::exchange(ended_, true)) return;
+    if (ended_) return;
+    if (std::none_of(legs_.begin(), legs_.end(), reads)) {
+      if (!pending_ || std::none_of(pending_->legs.begin(), pending_->legs.end(), reads)) return;
+      // What goes on harms nobody: it is not, or not yet, gone on with.
+      pending_->failure = status;
+      leave(std::exchange(pending_->legs, {}));
+      return;
+    }
+    ended_ = true;
     leave(std::exchange(legs_, {}));
     if (pending_) leave(pending_->legs);
     pending_.reset();
@@ -333,7 +342,8 @@ Consumer::View Consumer::view() const {
             .batches = batches_,
             .rows = rows_,
             .arena_bytes = 0,
-            .bad_releases = bad_releases_};
+            .bad_releases = bad_releases_,
+            .jumps = jump_.has_value() && !ended_};
   view.acked_position = timeline_.position_of(view.acked);
   if (jump_) {
     view.next = jump_->timeline.settled(jump_->to);

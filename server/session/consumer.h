@@ -102,6 +102,8 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // `planned`, earlier, is put off: then nothing is made from there on.
   Status prepare_swap(StepAt from, const PhasePtr& phase,
                       std::optional<StepAt> planned = std::nullopt) SPDLD_EXCLUDES(mutex_);
+  // Why what is prepared cannot be committed, if it cannot: one of its batches failed.
+  Status prepared() const SPDLD_EXCLUDES(mutex_);
   void commit_swap() SPDLD_EXCLUDES(mutex_);
   // The same work has another name from now on: what it reads goes on as it is.
   void rename(const PhasePtr& phase, const PhasePtr& name) SPDLD_EXCLUDES(mutex_);
@@ -133,6 +135,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
     std::uint64_t rows = 0;
     std::uint64_t arena_bytes = 0;
     std::uint64_t bad_releases = 0;
+    bool jumps = false;
   };
   View view() const SPDLD_EXCLUDES(mutex_);
   // What it reads by: the job's, and where its own cursor cuts it.
@@ -145,7 +148,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   delivery::HolderId holder() const override { return connection_->id(); }
   FailureJudge& judge() override { return *judge_; }
   void ready() override SPDLD_EXCLUDES(mutex_);
-  void failed(const Status& status) override SPDLD_EXCLUDES(mutex_);
+  void failed(const Status& status, const Stream& stream) override SPDLD_EXCLUDES(mutex_);
   void displaced() override SPDLD_EXCLUDES(mutex_);
 
  private:
@@ -167,6 +170,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
     PhasePtr phase;
     std::optional<StepAt> planned;
     std::vector<Leg> legs;
+    Status failure = {};  // of their streams, meanwhile
 
     // The first step that it changes.
     StepAt first() const { return planned ? std::min(*planned, from) : from; }

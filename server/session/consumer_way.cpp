@@ -118,7 +118,7 @@ Status Consumer::go_to(StepAt to, Timeline timeline) {
     std::shared_ptr<SlotPool> reuse;
     for (const Leg& left : std::exchange(legs_, {})) {
       left.stream->leave(holder());
-      if (left.stream->ended() && left.stream->phase() == timeline_.phase(at))
+      if (left.stream->ended() && left.stream->phase()->run == timeline_.phase(at)->run)
         reuse = left.stream->pool();
     }
     SPDLD_ASSIGN(legs_, route(timeline_, at, nullptr, std::move(reuse), halt_));
@@ -127,6 +127,7 @@ Status Consumer::go_to(StepAt to, Timeline timeline) {
   announce();
   if (pending) {
     pending->legs.clear();
+    pending->failure = {};
     SPDLD_TRY(make_pending(std::move(*pending)));
   }
   take_up_leg();
@@ -146,7 +147,12 @@ Status Consumer::make_seek(const Seek& seek) {
   if (ended_) return {};
   SPDLD_TRY(job_timeline_.check(seek.to, seek.position));
   Timeline timeline = job_timeline_;  // what an earlier seek cut is of no more meaning
-  timeline.redeal(seek.to, seek.position);
+  // What an operator has left out ahead of it stays left out.
+  if (seek.to < acked() || timeline.resized_behind(seek.to)) {
+    timeline.redeal(seek.to, seek.position);
+  } else {
+    timeline.resume(seek.to, seek.position);
+  }
   StepAt to = seek.to;
   if (seek.skip > 0) {
     const std::uint64_t end = timeline.end_step(to.epoch);
@@ -241,6 +247,11 @@ Status Consumer::prepare_swap(StepAt from, const PhasePtr& phase, std::optional<
   return make_pending({.from = from, .phase = phase, .planned = planned, .legs = {}});
 }
 
+Status Consumer::prepared() const {
+  MutexLock lock(mutex_);
+  return pending_ ? pending_->failure : Status();
+}
+
 void Consumer::forget_old_cuts() {
   job_timeline_.forget_before(acked());
   timeline_.forget_before(acked());
@@ -250,6 +261,7 @@ void Consumer::commit_swap() {
   MutexLock lock(mutex_);
   if (!pending_) return;
   Pending pending = std::move(*std::exchange(pending_, std::nullopt));
+  if (!pending.failure.ok()) return give_up(pending.failure);
   halt_ = kNever;
   job_timeline_.swap(pending.from, pending.phase, pending.planned);
   timeline_.swap(pending.from, pending.phase, pending.planned);

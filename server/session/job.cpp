@@ -33,6 +33,23 @@ Spent spent_on(const engine::Run& run) {
 
 }  // namespace
 
+Status check_world(std::uint32_t num_shards, std::uint32_t replicas) {
+  const auto not_between = [](const std::string& what, std::uint32_t has, std::uint32_t most) {
+    return Status(Code::kInvalidArgument, what + " " + std::to_string(has) +
+                                              " is not between 1 and " + std::to_string(most));
+  };
+  if (num_shards < 1 || num_shards > kMaxShards)
+    return not_between("num_shards", num_shards, kMaxShards);
+  if (replicas < 1 || replicas > kMaxReplicas)
+    return not_between("replicas", replicas, kMaxReplicas);
+  const std::uint64_t consumers = std::uint64_t{num_shards} * replicas;
+  if (consumers <= kMaxShards) return {};
+  return Status(Code::kInvalidArgument,
+                "num_shards " + std::to_string(num_shards) + " and replicas " +
+                    std::to_string(replicas) + " make " + std::to_string(consumers) +
+                    " consumers, and a job has at most " + std::to_string(kMaxShards));
+}
+
 Spent& Spent::operator+=(const Spent& more) {
   cpu_s += more.cpu_s;
   cache_hits += more.cache_hits;
@@ -81,6 +98,15 @@ StepAt Job::here() const {
 
 StepAt Job::resumes_at() const {
   return ledger.kept_unix_ms > 0 ? std::max(start, ledger.at) : start;
+}
+
+void Job::note_left(const Session& session) {
+  if (session.consumer == nullptr) return;
+  const Consumer::View view = session.consumer->view();
+  left[session.member] = {.next = view.next,
+                          .acked = view.acked,
+                          .acked_position = view.acked_position,
+                          .jumps = view.jumps};
 }
 
 Job::Acknowledged Job::acknowledged() const {
@@ -206,7 +232,7 @@ StoredPosition Job::stored_position(const Acknowledged& at) const {
 StoredJob Job::stored() const {
   StoredJob job{.key = key,
                 .declared = declared,
-                .ended = !declared && members.empty(),
+                .ended = !declared && members.empty() && awaited.empty(),
                 .incarnation = incarnation,
                 .seed = seed,
                 .replicas = replicas,
@@ -243,10 +269,9 @@ StoredJob Job::stored() const {
     job.move = {.number = move->number, .from = move->from, .to = move->to, .before = {}};
     keep(move->before, job.move->before);
   }
-  for (const auto& [member, session] : members) {
-    if (job.live_shards.empty() || job.live_shards.back() != member.shard)
-      job.live_shards.push_back(member.shard);
-  }
+  std::set<std::uint32_t> live = awaited;
+  for (const auto& [member, session] : members) live.insert(member.shard);
+  job.live_shards.assign(live.begin(), live.end());
   return job;
 }
 

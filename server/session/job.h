@@ -42,6 +42,8 @@ using SessionPtr = std::shared_ptr<Session>;
 // A list of so many still fits into one answer.
 inline constexpr std::uint32_t kMaxShards = 1u << 16;
 inline constexpr std::uint32_t kMaxReplicas = 256;
+// Whether a job can have so many, and so many consumers in all.
+Status check_world(std::uint32_t num_shards, std::uint32_t replicas);
 
 // What runs have cost, and what the sample cache has saved them.
 struct Spent {
@@ -84,6 +86,8 @@ class Job final : public FailureJudge {
   void rewind_ledger(Acknowledged to);
   // A swap is prepared.
   bool changes() const { return pending || tuning != nullptr; }
+  // Keeps where one of its consumers is now, who goes or is replaced.
+  void note_left(const Session& session);
   std::uint32_t moves() const { return move ? move->number : 0; }
   const Phase& phase() const { return *timeline.phase(here()); }
   JobView view() const;
@@ -123,6 +127,7 @@ class Job final : public FailureJudge {
     StepAt acked;
     std::uint64_t acked_position = 0;
     bool moved = false;  // by an operator since then
+    bool jumps = false;  // it was yet to come to where an operator had sent the job elsewhere
   };
   std::map<Member, Left> left;
   // When its consumers began to come; and that whoever has not come by now is another node's.

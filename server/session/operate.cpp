@@ -12,12 +12,6 @@
 namespace spdld::session {
 namespace {
 
-Status check_shards(std::uint32_t num_shards) {
-  if (num_shards >= 1 && num_shards <= kMaxShards) return {};
-  return Status(Code::kInvalidArgument, "num_shards " + std::to_string(num_shards) +
-                                            " is not between 1 and " + std::to_string(kMaxShards));
-}
-
 Status beyond_its_end(const Job& job) {
   return Status(Code::kOutOfRange, "job '" + job.key.job + "' ends with epoch " +
                                        std::to_string(job.max_epochs - 1) +
@@ -112,7 +106,9 @@ StepAt Sessions::hold(Job& job) {
   }
   // Who is between two connections goes on behind what it was handed.
   for (const auto& [member, was] : job.left) {
-    if (!job.members.contains(member)) frontier = std::max(frontier, was.next);
+    const auto back = job.members.find(member);
+    if (back == job.members.end() || back->second->consumer == nullptr)
+      frontier = std::max(frontier, was.next);
   }
   return job.timeline.settled(frontier);
 }
@@ -124,14 +120,10 @@ void Sessions::go_on(const Job& job) {
 }
 
 Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& request) {
-  SPDLD_TRY(check_shards(request.num_shards));
+  SPDLD_TRY(check_world(request.num_shards, request.replicas));
   SPDLD_TRY(check_weight(request.limits.weight));
   if (request.job.empty())
     return error(Code::kInvalidArgument, "a job needs a name, by which its ranks attach to it");
-  if (request.replicas < 1 || request.replicas > kMaxReplicas)
-    return error(Code::kInvalidArgument, "replicas " + std::to_string(request.replicas) +
-                                             " is not between 1 and " +
-                                             std::to_string(kMaxReplicas));
   SPDLD_ASSIGN(const PipelinePtr base, deps_.catalogue.get(request.pipeline));
   SPDLD_ASSIGN(const PipelinePtr pipeline,
                deps_.catalogue.variant(base, request.vars, request.batch_size, nullptr));
@@ -294,10 +286,10 @@ Result<JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
 
 Result<JobView> Sessions::resize_job(const Caller& caller, std::string_view name,
                                      std::string_view pipeline, std::uint32_t num_shards) {
-  SPDLD_TRY(check_shards(num_shards));
   MutexLock writing(records_);
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name, pipeline));
+  SPDLD_TRY(check_world(num_shards, job->replicas));
   if (num_shards == job->timeline.num_shards()) return job->view();
   for (const Timeline::Cut& cut : job->timeline.cuts()) {
     if (Timeline(cut.phase, num_shards).steps_per_epoch({}) > 0) continue;

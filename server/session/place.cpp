@@ -81,11 +81,15 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
 Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
                                            const delivery::AttachRequest& request) {
   const auto was = job.left.find(member);
-  if (missed_move(job, request) ||
+  const bool has_cursor = request.start == wire::StartMode::kCursor;
+  const StepAt at{request.cursor.epoch, request.cursor.step};
+  // Another process with what one has saved that was yet to come there.
+  const bool in_its_place = !request.reconnect && has_cursor && job.move && was != job.left.end() &&
+                            was->second.jumps && at < job.move->from;
+  if (missed_move(job, request) || in_its_place ||
       (request.reconnect && !request.moves && was != job.left.end() && was->second.moved)) {
-    const StepAt at{request.cursor.epoch, request.cursor.step};
-    const bool before = request.moves && *request.moves + 1 == job.move->number &&
-                        request.start == wire::StartMode::kCursor && at < job.move->from;
+    const bool one_behind = request.moves && *request.moves + 1 == job.move->number;
+    const bool before = in_its_place || (one_behind && has_cursor && at < job.move->from);
     if (!before) return Place{.at = job.move->to};
     if (job.pending)
       return error(Code::kUnavailable,  // it comes again by itself
@@ -104,16 +108,14 @@ Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
                  .follows = job.absent == AbsentReplica::kGoOn && job.replicas > 1};
   }
   SPDLD_TRY(check_cursor(job, job.timeline, request));
-  const Place place{.at = {request.cursor.epoch, request.cursor.step},
-                    .position = request.cursor.position};
+  const Place place{.at = at, .position = request.cursor.position};
   // The consumer knows best; where the record says something else, that is told.
-  const StepAt at = was != job.left.end() ? was->second.acked : job.ledger.at;
-  if (!request.reconnect && job.ledger.kept_unix_ms > 0 && at != place.at) {
+  const StepAt known = was != job.left.end() ? was->second.acked : job.ledger.at;
+  if (!request.reconnect && job.ledger.kept_unix_ms > 0 && at != known) {
     job.ledger.conflict = "shard " + std::to_string(member.shard) + " goes on at epoch " +
-                          std::to_string(place.at.epoch) + ", step " +
-                          std::to_string(place.at.step) +
-                          " by its own cursor; the ledger had epoch " + std::to_string(at.epoch) +
-                          ", step " + std::to_string(at.step);
+                          std::to_string(at.epoch) + ", step " + std::to_string(at.step) +
+                          " by its own cursor; the ledger had epoch " +
+                          std::to_string(known.epoch) + ", step " + std::to_string(known.step);
     spdlog::info("job '{}' on pipeline '{}': {}", job.key.job, job.key.pipeline,
                  job.ledger.conflict);
   }

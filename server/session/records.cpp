@@ -11,6 +11,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "session/sessions.h"
+#include "session/stored_json.h"
 
 namespace spdld::session {
 namespace {
@@ -151,9 +152,6 @@ Result<JobPtr> Sessions::make_job(JobKey key, Timeline timeline, std::uint64_t s
 
 Result<JobPtr> Sessions::make_job(JobKey key, const PipelinePtr& pipeline, std::uint64_t seed,
                                   std::uint32_t num_shards, bool is_private) {
-  if (num_shards < 1 || num_shards > kMaxShards)
-    return error(Code::kInvalidArgument, "num_shards " + std::to_string(num_shards) +
-                                             " is not between 1 and " + std::to_string(kMaxShards));
   SPDLD_ASSIGN(PhasePtr phase, make_phase(pipeline, seed));
   return make_job(std::move(key), Timeline(std::move(phase), num_shards), seed, is_private);
 }
@@ -206,7 +204,6 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored) {
                    .kept_unix_ms = position->kept_unix_ms,
                    .conflict = {}};
   }
-  limits_changed(*job);
   return job;
 }
 
@@ -224,6 +221,7 @@ Status Sessions::restore(const std::function<void(std::string)>& warn) {
     MutexLock lock(mutex_);
     if (made) {
       jobs_[stored.key] = *made;
+      limits_changed(**made);
       continue;
     }
     broken_[stored.key] = made.error().message();
@@ -336,15 +334,17 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
              .positions = ended_positions_,
              .ended_jobs = ended_jobs_.size(),
              .ended_positions = ended_positions_.size(),
-             .jobs = {}};
+             .changed = {},
+             .moved = {}};
   const auto clock = deps_.clock.now();
   for (const auto& [key, job] : jobs_) {
     if (job->is_private) continue;
+    if (!awaits(*job) && !std::exchange(job->awaited, {}).empty()) job->record_is_old = true;
     const bool alive = !job->members.empty() && now > job->recorded_unix_ms + kMarkAliveMs;
     if (std::exchange(job->record_is_old, false) || alive) {
       due.records.push_back(job->stored());
       job->recorded_unix_ms = now;
-      due.jobs.push_back(job);
+      due.changed.push_back(job);
     }
     if (job->began && clock - *job->began > kGather) job->gathered = true;
     if (job->members.empty() && job->left.empty()) continue;
@@ -352,17 +352,23 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
     if (!alive && job->kept && job->kept->at == position.at &&
         job->kept->position == position.position)
       continue;
-    position.kept_unix_ms = now;
-    job->kept = position;
-    job->ledger.at = position.at;
-    job->ledger.position = position.position;
-    job->ledger.kept_unix_ms = now;
-    due.positions.push_back(position);
-    due.jobs.push_back(job);
+    due.positions.push_back(std::move(position));
+    due.moved.push_back(job);
   }
   for (StoredJob& record : due.records) record.kept_unix_ms = now;
   for (StoredPosition& position : due.positions) position.kept_unix_ms = now;
   return due;
+}
+
+void Sessions::leave_out_unwritable(std::vector<StoredJob>& records) {
+  std::erase_if(records, [this](const StoredJob& record) SPDLD_REQUIRES(records_) {
+    const auto text = job_text(record);
+    if (text) return false;
+    if (unwritable_.insert(record.key).second)
+      spdlog::warn("job '{}' on pipeline '{}' cannot be kept, a restart will not know it: {}",
+                   record.key.job, record.key.pipeline, text.error().message());
+    return true;
+  });
 }
 
 Status Sessions::forget_old(std::uint64_t now) {
@@ -381,7 +387,8 @@ Status Sessions::forget_old(std::uint64_t now) {
 void Sessions::keep() {
   MutexLock writing(records_);
   const std::uint64_t now = unix_ms();
-  const Unkept due = unkept(now);
+  Unkept due = unkept(now);
+  leave_out_unwritable(due.records);
   SPDLD_FAILPOINT("session.keep");
   Status written;
   if (!due.records.empty() || !due.positions.empty())
@@ -395,6 +402,13 @@ void Sessions::keep() {
     ended.erase(ended.begin(), ended.begin() + static_cast<std::ptrdiff_t>(count));
   };
   if (written.ok()) {
+    for (std::size_t i = 0; i < due.moved.size(); ++i) {
+      Job& job = *due.moved[i];
+      job.kept = due.positions[due.ended_positions + i];
+      job.ledger.at = job.kept->at;
+      job.ledger.position = job.kept->position;
+      job.ledger.kept_unix_ms = now;
+    }
     drop_first(ended_jobs_, std::min(due.ended_jobs, ended_jobs_.size()));
     drop_first(ended_positions_, std::min(due.ended_positions, ended_positions_.size()));
     return;
@@ -406,10 +420,7 @@ void Sessions::keep() {
         "{}; a restart of the daemon will know where jobs were before that, and "
         "consumers go on by their own cursors",
         written.message());
-  for (const JobPtr& job : due.jobs) {
-    job->record_is_old = true;
-    job->kept.reset();
-  }
+  for (const JobPtr& job : due.changed) job->record_is_old = true;
 }
 
 }  // namespace spdld::session

@@ -115,14 +115,16 @@ void Sessions::heartbeat() {
 void Sessions::tick(BlockingPool::Task more) {
   {
     MutexLock lock(mutex_);
-    if (std::exchange(keeping_, true)) return;  // the disk is slow: the next time
+    if (std::exchange(will_keep_, true)) return;  // the disk is slow: one waits already
   }
   keeper_.post([this, more = std::move(more)] {
+    {
+      MutexLock lock(mutex_);
+      will_keep_ = false;
+    }
     streams_.tick();
     keep();
     if (more) more();
-    MutexLock lock(mutex_);
-    keeping_ = false;
   });
 }
 
@@ -269,12 +271,8 @@ void Sessions::leave(const SessionPtr& session) {
   Job& job = *session->job;
   const auto held = job.members.find(session->member);
   if (held == job.members.end() || held->second != session) return;
-  if (session->consumer != nullptr) {
-    const Consumer::View view = session->consumer->view();
-    job.left[session->member] = {
-        .next = view.next, .acked = view.acked, .acked_position = view.acked_position};
-    if (!suspended_) job.record_is_old = true;
-  }
+  job.note_left(*session);
+  if (session->consumer != nullptr && !suspended_) job.record_is_old = true;
   job.members.erase(held);
   if (job.members.empty()) end_job(session->job);
 }

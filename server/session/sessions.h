@@ -155,6 +155,8 @@ class Sessions final : public delivery::DataService {
       SPDLD_EXCLUDES(mutex_);
   std::vector<StoredJob> stored_after(const std::vector<PlannedSwap>& swaps) const
       SPDLD_EXCLUDES(mutex_);
+  // Whether they can be committed: what was made ready may have failed since.
+  Status check_prepared(const std::vector<PlannedSwap>& swaps) const SPDLD_EXCLUDES(mutex_);
   void commit_swaps(const std::vector<PlannedSwap>& swaps) SPDLD_EXCLUDES(mutex_);
   void abort_swaps(const std::vector<PlannedSwap>& swaps) SPDLD_EXCLUDES(mutex_);
 
@@ -173,8 +175,8 @@ class Sessions final : public delivery::DataService {
   Result<PipelinePtr> pipeline_for(const SessionPtr& session,
                                    const delivery::AttachRequest& request);
   // The job that the request means, and the session's place in it. `revived` is what is known of it
-  // from before, if anything is.
-  Status claim(const SessionPtr& session, const JobKey& key, const PipelinePtr& pipeline,
+  // from before, if anything is; `pipeline` is what it has otherwise, as the request wants it.
+  Status claim(const SessionPtr& session, const JobKey& key, const Result<PipelinePtr>& pipeline,
                const delivery::AttachRequest& request, const JobPtr& revived)
       SPDLD_EXCLUDES(mutex_);
   // The session's consumer at its streams, where its job and the request place it.
@@ -185,7 +187,7 @@ class Sessions final : public delivery::DataService {
   // Sends the consumer on its way. Its last word: whatever fails has failed before.
   Status begin(const SessionPtr& session, const delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);
-  Result<JobPtr> join_job(const JobKey& key, const PipelinePtr& pipeline,
+  Result<JobPtr> join_job(const JobKey& key, const Result<PipelinePtr>& pipeline,
                           const delivery::AttachRequest& request, const JobPtr& revived)
       SPDLD_REQUIRES(mutex_);
   static Status check_facts(const Job& job, const delivery::AttachRequest& request);
@@ -231,9 +233,12 @@ class Sessions final : public delivery::DataService {
     std::vector<StoredPosition> positions;
     std::size_t ended_jobs = 0;  // so many of the first ones are of jobs that have ended
     std::size_t ended_positions = 0;
-    std::vector<JobPtr> jobs;  // the others
+    std::vector<JobPtr> changed;  // whose records are among the others
+    std::vector<JobPtr> moved;    // whose positions are
   };
   Unkept unkept(std::uint64_t now) SPDLD_EXCLUDES(mutex_);
+  // One record that no text can be made of must not keep the others from the disk.
+  void leave_out_unwritable(std::vector<StoredJob>& records) SPDLD_REQUIRES(records_);
   Status forget_old(std::uint64_t now) SPDLD_EXCLUDES(mutex_);  // every hour
   // With its ledger at another place, if it is sent there.
   Status keep_now(Job& job, std::optional<Job::Acknowledged> at = std::nullopt)
@@ -257,6 +262,7 @@ class Sessions final : public delivery::DataService {
   // The step that is meant, whether or not the job can change there.
   static Result<StepAt> asked_step(const Job& job, const Timeline& timeline, const SwapAt& at,
                                    StepAt frontier);
+  static bool says_nothing_new(const PlannedSwap& swap);
   static Status check_feeds_all(const PlannedSwap& swap);
   // `timeline`: what the job runs without it.
   static Status check_swap(const PlannedSwap& swap, const Timeline& timeline, StepAt frontier);
@@ -320,8 +326,9 @@ class Sessions final : public delivery::DataService {
   std::vector<StoredJob> ended_jobs_ SPDLD_GUARDED_BY(mutex_);
   std::vector<StoredPosition> ended_positions_ SPDLD_GUARDED_BY(mutex_);
   bool suspended_ SPDLD_GUARDED_BY(mutex_) = false;
-  bool keeping_ SPDLD_GUARDED_BY(mutex_) = false;
-  Status keep_failed_ SPDLD_GUARDED_BY(mutex_);  // the last time; logged once
+  bool will_keep_ SPDLD_GUARDED_BY(mutex_) = false;         // a tick has been posted and not begun
+  std::set<JobKey> unwritable_ SPDLD_GUARDED_BY(records_);  // that have been warned of
+  Status keep_failed_ SPDLD_GUARDED_BY(mutex_);             // the last time; logged once
   std::chrono::nanoseconds forgot_at_ SPDLD_GUARDED_BY(mutex_){0};
   // Where releases go, by connection. A lock of its own, taken last: a job that is written to disk
   // under mutex_ must hold up no consumer.

@@ -70,6 +70,17 @@ void Stream::tell_followers() {
   }
 }
 
+void Stream::wake_followers() {
+  std::vector<std::weak_ptr<Stream>> followers;
+  {
+    MutexLock lock(mutex_);
+    followers = followers_;
+  }
+  for (const auto& follower : followers) {
+    if (const auto next = follower.lock()) next->wake();
+  }
+}
+
 void Stream::wake() {
   engine::StreamId stream = 0;
   {
@@ -207,6 +218,7 @@ void Stream::leave(delivery::HolderId id, bool away) {
   }
   if (last) return end();
   wake();
+  wake_followers();  // they may have waited for this reader's sake
 }
 
 void Stream::dismiss(JobTag job, std::uint32_t replica) {

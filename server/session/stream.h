@@ -34,7 +34,7 @@ struct StreamOptions {
   std::uint32_t replicas = 1;
   AbsentReplica absent = AbsentReplica::kWait;
   std::vector<AwaitedReplica> awaited = {};  // whom batches are kept for until they come
-  // Not begun before that one has begun everything before `from`.
+  // Not begun before that one has begun everything before `from`, or none of the readers is there.
   std::shared_ptr<class Stream> after = nullptr;
 };
 
@@ -150,8 +150,11 @@ class Stream final : public engine::StreamPort {
   void fail(const Status& status) override SPDLD_EXCLUDES(mutex_);
 
   std::optional<engine::BatchOrder> next_order() SPDLD_EXCLUDES(mutex_);
-  bool reached(StepAt at) const SPDLD_EXCLUDES(mutex_);
+  // Whether one of these is yet to be made something here before `at`.
+  bool leads(const std::vector<delivery::HolderId>& readers, StepAt at) const
+      SPDLD_EXCLUDES(mutex_);
   void tell_followers() SPDLD_EXCLUDES(mutex_);
+  void wake_followers() SPDLD_EXCLUDES(mutex_);
   void wake() SPDLD_EXCLUDES(mutex_);
   Reader* find(delivery::HolderId reader) SPDLD_REQUIRES(mutex_);
   const Reader* find(delivery::HolderId reader) const SPDLD_REQUIRES(mutex_);

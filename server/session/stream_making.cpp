@@ -16,10 +16,12 @@ StepAt place_of(const engine::BatchOrder& order) { return {order.epoch, order.st
 
 }  // namespace
 
-// Whether everything before `at` has been begun.
-bool Stream::reached(StepAt at) const {
+bool Stream::leads(const std::vector<delivery::HolderId>& readers, StepAt at) const {
   MutexLock lock(mutex_);
-  return ended_ || timeline_.settled(to_make_) >= at;
+  if (ended_ || timeline_.settled(to_make_) >= at) return false;
+  return std::any_of(readers.begin(), readers.end(),
+                     [this](delivery::HolderId reader)
+                         SPDLD_REQUIRES(mutex_) { return find(reader) != nullptr; });
 }
 
 std::optional<engine::BatchOrder> Stream::open() {
@@ -38,7 +40,11 @@ std::optional<engine::BatchOrder> Stream::next_order() {
   MutexLock lock(mutex_);
   if (ended_ || holds_ > 0 || readers_.empty()) return std::nullopt;
   if (after_ != nullptr) {
-    if (!after_->reached(from_)) return std::nullopt;
+    std::vector<delivery::HolderId> readers;
+    for (const Reader& reader : readers_) {
+      if (reader.id != 0) readers.push_back(reader.id);
+    }
+    if (after_->leads(readers, from_)) return std::nullopt;
     after_.reset();
   }
   to_make_ = timeline_.settled(std::max(to_make_, lowest()));
@@ -140,7 +146,7 @@ Status Stream::may_replace(const engine::SampleFailure& failure) {
     const Status& verdict = verdicts.at(one.job);
     if (verdict.ok()) continue;
     leave(one.reader->holder());
-    one.reader->failed(verdict);
+    one.reader->failed(verdict, *this);
   }
   return {};
 }
@@ -153,7 +159,7 @@ void Stream::fail(const Status& status) {
     ended_ = true;
     readers = live_readers();
   }
-  for (const auto& reader : readers) reader->failed(status);
+  for (const auto& reader : readers) reader->failed(status, *this);
 }
 
 }  // namespace spdld::session

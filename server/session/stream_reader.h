@@ -15,6 +15,8 @@ class FailureJudge {
   virtual void stream_failed(const Status& status) = 0;
 };
 
+class Stream;
+
 // A consumer as its stream sees it. Called from workers, under no lock of the stream.
 class StreamReader {
  public:
@@ -23,8 +25,8 @@ class StreamReader {
   virtual FailureJudge& judge() = 0;
   // The batch that it waits for may be there.
   virtual void ready() = 0;
-  // The stream makes no further batch.
-  virtual void failed(const Status& status) = 0;
+  // This stream makes no further batch.
+  virtual void failed(const Status& status, const Stream& stream) = 0;
   // Others who share the stream hold it up: it is to go its own way.
   virtual void displaced() = 0;
 };

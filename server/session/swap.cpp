@@ -165,6 +165,11 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
   if ((*variant)->content_digest == last->pipeline->content_digest) {
     swap.known = true;
     swap.phase = last;
+    if (last->overrides == vars.overrides) return swap;
+    // The same bytes, and from now on it is another's values that make them.
+    auto said = std::make_shared<Phase>(*last);
+    said->overrides = vars.overrides;
+    swap.phase = said;
     return swap;
   }
   if ((*variant)->work_digest == last->content) {
@@ -221,6 +226,13 @@ Result<std::vector<PlannedSwap>> Sessions::plan_swaps(const Caller& caller,
     swaps.push_back(std::move(swap));
   }
   return swaps;
+}
+
+// Whether nothing about it changes when that is committed.
+bool Sessions::says_nothing_new(const PlannedSwap& swap) {
+  const Job& job = *swap.job;
+  const PhasePtr& last = job.timeline.last_phase();
+  return swap.known && (last != swap.base || (last == swap.phase && job.vars == swap.vars));
 }
 
 // What other nodes have begun is not known here.
@@ -371,22 +383,18 @@ std::vector<StoredJob> Sessions::stored_after(const std::vector<PlannedSwap>& sw
   MutexLock lock(mutex_);
   std::vector<StoredJob> records;
   for (const PlannedSwap& swap : swaps) {
-    if (swap.known || swap.job->is_private || !runs(swap.job)) continue;
+    if (says_nothing_new(swap) || swap.job->is_private || !runs(swap.job)) continue;
     Job& job = *swap.job;
     if (swap.tuned && job.tuning != swap.phase) continue;
     const Timeline before = job.timeline;
     const auto vars_before = std::exchange(job.vars, swap.vars);
-    if (swap.tuned) {
+    if (swap.tuned || swap.known) {
       job.timeline.rename(job.timeline.last_phase(), swap.phase);
     } else {
       job.timeline.swap(swap.from, swap.phase, swap.planned);
     }
     StoredJob& record = records.emplace_back(job.stored());
     record.kept_unix_ms = unix_ms();
-    if (job.members.empty() && !job.awaited.empty()) {
-      record.ended = false;
-      record.live_shards.assign(job.awaited.begin(), job.awaited.end());
-    }
     job.timeline = before;
     job.vars = vars_before;
   }
@@ -441,6 +449,7 @@ Result<PlannedSwap> Sessions::restore_swap(const StoredSwap& kept) {
     swap.phase = renamed;
     MutexLock lock(mutex_);
     jobs_[kept.key] = job;
+    limits_changed(*job);
     job->tuning = swap.phase;
     return swap;
   }
@@ -449,18 +458,32 @@ Result<PlannedSwap> Sessions::restore_swap(const StoredSwap& kept) {
     return error(Code::kFailedPrecondition, "the dataset has changed since it was prepared");
   MutexLock lock(mutex_);
   jobs_[kept.key] = job;
+  limits_changed(*job);
   job->pending = Job::Pending{.from = kept.from, .phase = swap.phase, .planned = kept.planned};
   return swap;
+}
+
+Status Sessions::check_prepared(const std::vector<PlannedSwap>& swaps) const {
+  MutexLock lock(mutex_);
+  for (const PlannedSwap& swap : swaps) {
+    for (const auto& [member, session] : swap.job->members) {
+      if (session->consumer == nullptr) continue;
+      SPDLD_TRY(session->consumer->prepared().with_context(
+          "job '" + swap.job->key.job +
+          "' goes on with what it has: the new version failed behind " + place_text(swap.from)));
+    }
+  }
+  return {};
 }
 
 void Sessions::commit_swaps(const std::vector<PlannedSwap>& swaps) {
   MutexLock lock(mutex_);
   for (const PlannedSwap& swap : swaps) {
     Job& job = *swap.job;
-    if (swap.known || !runs(swap.job)) continue;
-    if (swap.tuned) {
-      if (job.tuning != swap.phase) continue;
-      job.tuning.reset();
+    if (says_nothing_new(swap) || !runs(swap.job)) continue;
+    if (swap.tuned && job.tuning != swap.phase) continue;
+    if (swap.tuned) job.tuning.reset();
+    if (swap.tuned || swap.known) {
       job.vars = swap.vars;
       const engine::Plan& plan = *swap.phase->pipeline->plan;
       swap.phase->run->tune(plan.fetch.concurrency, plan.process.concurrency);
@@ -469,7 +492,7 @@ void Sessions::commit_swaps(const std::vector<PlannedSwap>& swaps) {
       for (const auto& [member, session] : job.members) {
         if (session->consumer != nullptr) session->consumer->rename(before, swap.phase);
       }
-      if (job.members.empty()) end_job(swap.job);
+      if (job.members.empty() && swap.tuned) end_job(swap.job);
       continue;
     }
     if (!job.pending || job.pending->phase != swap.phase) continue;

@@ -79,11 +79,11 @@ Result<Swap> Swaps::carry_out(const Planned& planned, std::string note, const st
   // Whether it may be put is found out before it is on disk.
   const auto may = catalogue.numbered(planned.caller, planned.pipeline, pipeline.version);
   SPDLD_FAILPOINT("session.swap.commit");
-  Status kept = may ? sessions_.deps().store.put_pipeline(
-                          stored_pipeline(pipeline),
-                          stored_revision(pipeline, planned.caller, std::move(note)),
-                          sessions_.stored_after(planned.swaps), token)
-                    : may.error();
+  Status kept = may ? sessions_.check_prepared(planned.swaps) : may.error();
+  if (kept.ok())
+    kept = sessions_.deps().store.put_pipeline(
+        stored_pipeline(pipeline), stored_revision(pipeline, planned.caller, std::move(note)),
+        sessions_.stored_after(planned.swaps), token);
   SPDLD_FAILPOINT("session.swap.committed");
   const PipelinePtr before = catalogue.find(pipeline.name());
   if (kept.ok()) {

@@ -114,21 +114,40 @@ Status Timeline::check(StepAt at, std::uint64_t position) const {
   return {};
 }
 
-void Timeline::resume(StepAt at, std::uint64_t position) {
+std::uint64_t Timeline::position_behind(StepAt at, std::uint64_t position) const {
+  const std::size_t index = index_at(at);
+  const Cut& cut = cuts_[index];
+  if (index == 0 || cut.from != at) return position;
+  if (at.step == 0) return position == 0 ? cut.position : position;
+  const source::Sharding before = sharding_by(index - 1, at);
+  const bool comes_from_there =
+      at.step <= before.end_step() && before.position_of(at.step) == position;
+  return comes_from_there ? cut.position : position;
+}
+
+void Timeline::resume(StepAt at, std::uint64_t came_from) {
+  const std::uint64_t position = position_behind(at, came_from);
   const source::Sharding known = sharding(at);
-  if (at.step <= known.end_step() && known.position_of(at.step) == position) return;
-  resize(at, position, num_shards());
+  if (at.step > known.end_step() || known.position_of(at.step) != position)
+    resize(at, position, num_shards());
+  close_gaps(at);
+}
+
+void Timeline::close_gaps(StepAt at) {
+  if (!gapless(at)) resize(at, position_of(at), num_shards());
+}
+
+bool Timeline::resized_behind(StepAt at) const {
+  return std::any_of(cuts_.begin() + static_cast<std::ptrdiff_t>(index_at(at)), cuts_.end(),
+                     [this](const Cut& cut) { return cut.num_shards != num_shards(); });
 }
 
 void Timeline::redeal(StepAt at, std::uint64_t position) {
-  const bool resized_later =
-      std::any_of(cuts_.begin() + static_cast<std::ptrdiff_t>(index_at(at)), cuts_.end(),
-                  [this](const Cut& cut) { return cut.num_shards != num_shards(); });
   const bool cut_later = std::any_of(cuts_.begin(), cuts_.end(), [&](const Cut& cut) {
     return cut.from > at && cut.phase == phase(at);
   });
-  if (!resized_later && !cut_later) return resume(at, position);
-  resize(at, position, num_shards());
+  if (!resized_behind(at) && !cut_later) return resume(at, position);
+  resize(at, position_behind(at, position), num_shards());
 }
 
 void Timeline::forget_before(StepAt at) {
@@ -148,8 +167,9 @@ void Timeline::level(StepAt at) {
   cuts_.erase(std::next(first), std::find_if_not(std::next(first), cuts_.end(), within));
 }
 
-bool Timeline::gapless() const {
+bool Timeline::gapless(StepAt from) const {
   for (std::size_t i = 1; i < cuts_.size(); ++i) {
+    if (cuts_[i].from <= from) continue;
     if (cuts_[i].from.step > sharding_by(i - 1, cuts_[i].from).end_step()) return false;
   }
   return true;

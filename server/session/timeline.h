@@ -46,7 +46,7 @@ class Timeline {
   // Whether a job can go on at `at` from `position`: what a cursor or an older record says.
   Status check(StepAt at, std::uint64_t position) const;
   // Goes on so: by a cut of its own if `position` is not where this timeline has that step begin.
-  // What check() takes.
+  // What check() takes. Who has read everything up to `at` goes on behind what is left out there.
   void resume(StepAt at, std::uint64_t position);
   // The same for all the shards that there are in the end: resizes that came after `at` are not
   // lived through again. Phases are.
@@ -58,13 +58,19 @@ class Timeline {
   void forget_before(StepAt at);
   static constexpr std::size_t kMostCuts = 64;
 
+  // Whether there are other numbers of shards behind `at` than there.
+  bool resized_behind(StepAt at) const;
+
   // The phase at `at` has the whole epoch up to there: which step of another deal an earlier change
   // in it would be is of no meaning.
   void level(StepAt at);
 
-  // Whether each cut begins no later than where the one before ends: one that was resumed at a step
-  // that its own batches never come to does not, and can be read from there on only.
-  bool gapless() const;
+  // Whether each cut behind `from` begins no later than where the one before ends: one that was
+  // resumed at a step that its own batches never come to does not, and can be read from there on
+  // only.
+  bool gapless(StepAt from = {}) const;
+  // Goes on from `at` without a gap: a cut that is never come to is none.
+  void close_gaps(StepAt at);
 
   // The cut that holds `at`. Its steps may end before at.step.
   source::Sharding sharding(StepAt at) const;
@@ -94,6 +100,8 @@ class Timeline {
   std::size_t index_at(StepAt at) const;
   source::Sharding sharding_by(std::size_t cut, StepAt at) const;
   bool goes_on_in(const Cut& next) const;
+  // Where who has read everything before `at`, and comes from `position`, goes on.
+  std::uint64_t position_behind(StepAt at, std::uint64_t position) const;
   // Positions of the cuts behind `first`, anew.
   void rebase(std::size_t first);
 

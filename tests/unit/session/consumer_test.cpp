@@ -44,6 +44,9 @@ class ConsumerTest : public ::testing::Test {
     ASSERT_TRUE(plan) << plan.error().message();
     plan_ = *plan;
     source_ = std::make_shared<FakeSource>(FakeSource::numbered(kItems));
+    broken_ = std::make_shared<FakeSource>(FakeSource::numbered(kItems));
+    for (std::uint64_t item = 0; item < kItems; ++item)
+      broken_->fail(item, Status(Code::kPermissionDenied, "broken"));
   }
 
   void TearDown() override {
@@ -51,13 +54,14 @@ class ConsumerTest : public ::testing::Test {
     executor_.stop();  // a worker that is done with a batch may still hold its stream
   }
 
-  PhasePtr make_phase(const std::string& content) {
+  PhasePtr make_phase(const std::string& content) { return make_phase(content, source_); }
+  PhasePtr make_phase(const std::string& content, const std::shared_ptr<FakeSource>& source) {
     auto phase = std::make_shared<Phase>();
     phase->items = kItems;
     phase->batch = 4;
     phase->content = content;
-    phase->run = std::make_shared<engine::Run>(
-        plan_, source_, source::Sampler(kItems, Shuffle{}, 1), 1, 2, engine::RunLimits{}, clock_);
+    phase->run = std::make_shared<engine::Run>(plan_, source, source::Sampler(kItems, Shuffle{}, 1),
+                                               1, 2, engine::RunLimits{}, clock_);
     return phase;
   }
   void start(std::uint32_t num_shards = 1, StepAt at = {}, std::uint64_t open_epochs = 100,
@@ -129,6 +133,7 @@ class ConsumerTest : public ::testing::Test {
   delivery::ArenaBudget budget_{std::uint64_t{1} << 30};
   std::shared_ptr<const engine::Plan> plan_;
   std::shared_ptr<FakeSource> source_;
+  std::shared_ptr<FakeSource> broken_;  // no batch can be made of it
   delivery::ArenaPool arenas_{budget_, std::uint64_t{1} << 28};
   engine::Executor executor_{engine::ExecutorOptions{.threads = 2}};
   Streams streams_{executor_, arenas_, delivery::ArenaKind::kMemfd, clock_};
@@ -362,6 +367,66 @@ TEST_F(ConsumerTest, GoesOnAfterAnAbortThoughItSoughtRightBeforeThePoint) {
   release_all();
   ASSERT_TRUE(consumer_->abort_swap().ok());
   EXPECT_EQ(next_batch().step, 5U);
+}
+
+TEST_F(ConsumerTest, IsNotHarmedByAFailureOfWhatIsOnlyPrepared) {
+  start();
+  next_batch();
+  const StepAt from = consumer_->hold();
+  ASSERT_TRUE(consumer_->prepare_swap(from, make_phase("other", broken_)).ok());
+  consumer_->go_on();
+  while (consumer_->prepared().ok()) std::this_thread::yield();
+  release_all();
+  for (std::uint64_t step = 1; step < from.step; ++step) {
+    EXPECT_EQ(next_batch().step, step);
+    release_all();
+  }
+  ASSERT_TRUE(consumer_->abort_swap().ok());
+  EXPECT_TRUE(consumer_->prepared().ok());
+  EXPECT_EQ(next_batch().step, from.step);
+}
+
+TEST_F(ConsumerTest, EndsWhenWhatFailedIsCommittedAllTheSame) {
+  start();
+  next_batch();
+  const StepAt from = consumer_->hold();
+  ASSERT_TRUE(consumer_->prepare_swap(from, make_phase("other", broken_)).ok());
+  consumer_->go_on();
+  while (consumer_->prepared().ok()) std::this_thread::yield();
+  consumer_->commit_swap();
+  EXPECT_EQ(next<wire::ErrorFrame>(wire::FrameType::kError).fatal, 1U);
+}
+
+TEST_F(ConsumerTest, LeavesOutWhatTheJobHasLeftOutAheadOfAPlaceItGoesOnTo) {
+  start();
+  next_batch();
+  const StepAt from = consumer_->hold();
+  ASSERT_EQ(from.epoch, 0U);
+  ASSERT_TRUE(consumer_->resize({3, 4}, 32, 1).ok());  // four steps are left out there
+  consumer_->go_on();
+  next<wire::ResetFrame>(wire::FrameType::kReset);
+  ASSERT_TRUE(consumer_->seek({3, 3}, 12, 0, 1).ok());
+  next<wire::ResetFrame>(wire::FrameType::kReset);
+  release_all();
+  const wire::BatchFrame before = next_batch();
+  EXPECT_EQ(before.step, 3U);
+  EXPECT_EQ(before.next_position, 16U);
+  release_all();
+  const wire::BatchFrame behind = next_batch();
+  EXPECT_EQ(behind.step, 4U);
+  EXPECT_EQ(behind.next_position, 36U);
+}
+
+TEST_F(ConsumerTest, KeepsItsArenaWhenItGoesBackAfterItWasTuned) {
+  start();
+  next_batch();
+  const PhasePtr phase = consumer_->timeline().last_phase();
+  const std::uint64_t bytes = consumer_->view().arena_bytes;
+  release_all();
+  consumer_->rename(phase, std::make_shared<Phase>(*phase));
+  ASSERT_TRUE(consumer_->seek({0, 0}, 0, 0, 1).ok());
+  next<wire::ResetFrame>(wire::FrameType::kReset);
+  EXPECT_EQ(consumer_->view().arena_bytes, bytes);
 }
 
 TEST_F(ConsumerTest, DealsTheRestOutAnewFromTheStepThatNobodyHasBegun) {

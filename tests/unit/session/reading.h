@@ -133,7 +133,7 @@ class Reader final : public StreamReader {
     ++told_;
     changed_.notify_all();
   }
-  void failed(const Status& status) override {
+  void failed(const Status& status, const Stream&) override {
     MutexLock lock(mutex_);
     failure_ = status;
     ++told_;

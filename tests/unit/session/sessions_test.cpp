@@ -36,6 +36,9 @@ struct Wish {
   std::optional<std::uint32_t> moves = {};
   std::optional<std::uint64_t> batch_size = {};
   bool from_ledger = false;
+  std::map<std::string, std::string> vars = {};
+  std::string pipeline_file = {};
+  std::uint32_t replicas = 1;
 };
 
 // The session layer over a dataset of ten small files, in batches of two.
@@ -71,6 +74,10 @@ class SessionsTest : public SessionLayer {
     request.reconnect = wish.reconnect;
     request.moves = wish.moves;
     request.batch_size = wish.batch_size;
+    request.vars = wish.vars;
+    request.pipeline_file = wish.pipeline_file;
+    request.replicas = wish.replicas;
+    if (wish.replicas > 1) request.replica = "0";
     if (wish.from_ledger) request.start = wire::StartMode::kLedger;
     if (wish.cursor) {
       request.start = wire::StartMode::kCursor;
@@ -488,6 +495,149 @@ TEST_F(SessionsTest, RefusesToGoOnByALedgerOfAnotherOrder) {
   start();
   apply(yaml("p", "drop"));
   EXPECT_THAT(attach(wish).refusal(), HasSubstr("cannot go on where it was"));
+}
+
+TEST_F(SessionsTest, GoesBackBeforeWhereTheLedgerHadItInAnotherWorld) {
+  Wish wish{.job = "j", .shard = 0, .num_shards = 1};
+  const Rank alone = attach(wish);
+  for (int step = 0; step < 4; ++step) sessions_->release(*alone.connection, alone.batch().lease);
+  hang_up(alone);
+  wish.from_ledger = true;
+  wish.num_shards = 2;  // of which each has two steps: less than were read
+  const Rank first = attach(wish);
+  ASSERT_EQ(first.attached().step, 4U);
+  sessions_->seek(*first.connection, {.to = {}, .serial = 1});
+  first.next<wire::ResetFrame>(wire::FrameType::kReset);
+  stop();
+  start();
+  apply(yaml("p", "drop"));
+  wish.from_ledger = false;
+  wish.reconnect = true;
+  wish.cursor = delivery::StreamPosition{.epoch = 0, .position = 4, .step = 1};
+  const Rank again = attach(wish);
+  const auto next = [&] {
+    const wire::BatchFrame batch = again.batch();
+    sessions_->release(*again.connection, batch.lease);
+    return StepAt{batch.epoch, batch.step};
+  };
+  EXPECT_EQ(next(), (StepAt{0, 1}));
+  EXPECT_EQ(next(), (StepAt{1, 0}));
+}
+
+TEST_F(SessionsTest, LetsRanksOfARunningJobComeThoughTheTextHasOtherVariablesNow) {
+  std::string text = yaml("p", "drop");
+  text.replace(text.find("4KiB"), 4, "\"${limit}\"");
+  apply(text + "vars: {limit: 4KiB}\n");
+  Wish wish{.job = "j", .shard = 0, .num_shards = 2, .vars = {{"limit", "8KiB"}}};
+  const Rank first = attach(wish);
+  first.batch();
+  text.replace(text.find("${limit}"), 8, "${most}");
+  apply(text + "vars: {most: 4KiB}\n");
+  wish.shard = 1;
+  EXPECT_EQ(attach(wish).attached().shard, 1);
+  stop();
+  start();
+  apply(text + "vars: {most: 4KiB}\n");
+  wish.reconnect = true;
+  EXPECT_EQ(attach(wish).attached().shard, 1);
+  wish.job = "another";
+  EXPECT_THAT(attach(wish).refusal(), HasSubstr("'limit' names no variable"));
+}
+
+TEST_F(SessionsTest, KeepsOtherJobsThoughTheRecordOfOneCannotBeWritten) {
+  const Rank odd = attach({.pipeline = "own",
+                           .job = "odd",
+                           .pipeline_yaml = yaml("own", "drop"),
+                           .pipeline_file = "caf\xe9.yaml"});
+  odd.batch();
+  const Rank rank = attach({.job = "j"});
+  sessions_->release(*rank.connection, rank.batch().lease);
+  rank.batch();
+  sessions_->tick();
+  sessions_->stop();  // after what the tick has begun
+  EXPECT_TRUE(store_->job({.uid = self_.uid, .job = "j", .pipeline = "p"})->has_value());
+  EXPECT_FALSE(store_->job({.uid = self_.uid, .job = "odd", .pipeline = "own"})->has_value());
+  EXPECT_EQ(store_->position({.uid = self_.uid, .job = "j", .pipeline = "p"})->value().at,
+            (StepAt{0, 1}));
+  EXPECT_TRUE(sessions_->warnings().empty());
+}
+
+TEST_F(SessionsTest, WaitsForAShardThatHasNotComeBackThroughASecondDeathOfTheDaemon) {
+  Wish wish{.job = "j", .shard = 0, .num_shards = 2};
+  attach(wish).batch();
+  wish.shard = 1;
+  attach(wish).batch();
+  wish.reconnect = true;
+  wish.shard = 0;
+  wish.cursor = delivery::StreamPosition{.epoch = 0, .position = 4, .step = 1};
+  for (int death = 0; death < 3; ++death) {
+    sessions_->suspend();
+    stop();
+    start();
+    apply(yaml("p", "drop"));
+    attach(wish).batch();
+    const auto resized = sessions_->resize_job(self_, "j", "", 1);
+    ASSERT_FALSE(resized);
+    EXPECT_THAT(resized.error().message(), HasSubstr("shard 1 was read when the daemon stopped"));
+  }
+  clock_.advance(std::chrono::seconds(61));
+  EXPECT_TRUE(sessions_->resize_job(self_, "j", "", 1));
+}
+
+TEST_F(SessionsTest, RefusesMoreConsumersOfAJobThanItCouldList) {
+  JobRequest request = declared(0);
+  request.num_shards = 1024;
+  request.replicas = 65;
+  request.pipeline = "padded";
+  apply(yaml("padded", "pad"));
+  const auto made = sessions_->create_job(self_, request);
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().message(), HasSubstr("66560 consumers"));
+  request.num_shards = 1000;
+  ASSERT_TRUE(sessions_->create_job(self_, request));
+  EXPECT_FALSE(sessions_->resize_job(self_, "j", "padded", 1024));
+  EXPECT_THAT(
+      attach({.pipeline = "padded", .job = "k", .shard = 0, .num_shards = 65536, .replicas = 2})
+          .refusal(),
+      HasSubstr("131072 consumers"));
+}
+
+TEST_F(SessionsTest, KeepsAJobsLimitsWhenItsRanksAreStartedAgain) {
+  const Rank older = attach({.job = "j", .shard = 0, .num_shards = 1});
+  older.attached();
+  ASSERT_TRUE(sessions_->limit_job(self_, "j", "", {.weight = 3, .cpus = 2, .bytes = {}}));
+  attach({.job = "j", .shard = 0, .num_shards = 2, .incarnation = 1}).attached();
+  const auto job = sessions_->job(self_, "j", "");
+  EXPECT_EQ(job->num_shards, 2U);
+  EXPECT_EQ(job->limits.weight, 3);
+  EXPECT_EQ(job->limits.cpus, 2U);
+}
+
+TEST_F(SessionsTest, TakesWhoComesInThePlaceOfOneThatWasYetToJumpToWhereTheJobWasSent) {
+  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
+  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  const Rank other = attach({.job = "j", .shard = 1});
+  other.batch();
+  const Rank killed = attach({.job = "j", .shard = 0});
+  sessions_->release(*killed.connection, killed.batch().lease);
+  killed.batch();  // has batches in hand, and does not come to where it jumps
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {30, 1}));
+  ASSERT_NE(sessions_->resize_job(self_, "j", "", 1).error().message().find("takes it elsewhere"),
+            std::string::npos);
+  hang_up(killed);
+  const Rank instead =
+      attach({.job = "j",
+              .shard = 0,
+              .cursor = delivery::StreamPosition{.epoch = 0, .position = 4, .step = 1}});
+  wire::BatchFrame batch = instead.batch();
+  EXPECT_EQ(batch.epoch, 0U);
+  EXPECT_EQ(batch.step, 1U);
+  while (batch.epoch < 30) {
+    EXPECT_LT(batch.epoch, 20U);
+    sessions_->release(*instead.connection, batch.lease);
+    batch = instead.batch();
+  }
+  EXPECT_EQ(batch.step, 1U);
 }
 
 TEST_F(SessionsTest, ForgetsRecordsOfEndedJobsThatAreOlderThanItRetainsThem) {

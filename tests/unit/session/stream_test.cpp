@@ -367,5 +367,23 @@ TEST_F(StreamTest, HoldsNobodyUpWhoHasNothingElseToReadHere) {
   EXPECT_THAT(stream->held_up(), IsEmpty()) << "replicas wait for each other";
 }
 
+TEST_F(StreamTest, BeginsOnceNoneOfItsReadersWaitsForTheStreamBeforeIt) {
+  const auto before = make();
+  const auto mine = joined_until(*before, 1, {0, 10});
+  const auto other = joined(*before, 2);
+  start(before);
+  auto options = StreamOptions{
+      .timeline = Timeline(phase("other"), 1), .from = {0, 10}, .maker = 1, .after = before};
+  const auto next = make(std::move(options));
+  ASSERT_TRUE(join(*next, mine, {0, 10}));
+  before->lead(next);
+  start(next);
+  settle(*before);  // the other reads nothing: that stream never comes to step 10
+  EXPECT_EQ(next->pool()->slots().counts().free, kSlots);
+  before->leave(mine->holder());
+  EXPECT_EQ(mine->pass(*next, {0, 10}), rows_of(10));
+  EXPECT_EQ(other->pass(*before, {0, 0}), rows_of(0));
+}
+
 }  // namespace
 }  // namespace spdld::session

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/unit/session/session_layer.h"
@@ -15,6 +16,7 @@ namespace spdld::session {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::chrono::seconds kBeyondTheHold{31};
 
@@ -505,6 +507,53 @@ TEST_F(SwapTest, EndsAConsumerThatAsksAgainAndAgainWithoutAnAnswer) {
   MutexLock another_is_under_way(sessions_->swapping());
   for (int i = 0; i < 5; ++i) sessions_->apply(*rank.connection, {});
   EXPECT_TRUE(rank.connection->ending());
+}
+
+TEST_F(SwapTest, CommitsNothingThatHasFailedWhileItWasPrepared) {
+  files_.file("data/9.bin", std::string(2048, 'x'));  // the last item
+  const Rank rank = attach();
+  ApplyRequest failing = request(1);
+  failing.yaml += "on_error: {decode: fail}\n";
+  const auto built = catalogue_->build(self_.uid, failing, nullptr);
+  ASSERT_TRUE(built) << built.error().message();
+  const SwapAt at{.kind = SwapAt::Kind::kStep, .step = {0, 17}};
+  auto swaps = sessions_->plan_swaps(self_, *catalogue_->numbered(self_.uid, *built),
+                                     {.job = "j", .at = at}, nullptr);
+  ASSERT_TRUE(swaps) << swaps.error().message();
+  ASSERT_TRUE(sessions_->prepare_swaps(*swaps, at).ok());
+  read_up_to(rank, 16);
+  Status prepared;
+  while (prepared.ok()) {
+    std::this_thread::yield();
+    prepared = sessions_->check_prepared(*swaps);
+  }
+  EXPECT_THAT(prepared.message(), HasSubstr("job 'j' goes on with what it has"));
+  EXPECT_THAT(prepared.message(), HasSubstr("epoch 0, step 19: the rows take more than"));
+  sessions_->abort_swaps(*swaps);
+  EXPECT_EQ(rank.batch().step, 17U);
+}
+
+TEST_F(SwapTest, GoesByWhatARankHasSaidThoughAnOperatorHadSaidTheSameBefore) {
+  const auto with_limit = [&](const std::string& note) {
+    ApplyRequest request = this->request(4);
+    request.yaml.replace(request.yaml.find("4KiB"), 4, "\"${limit}\"");
+    request.yaml += "vars: {limit: 4KiB, note: " + note + "}\n";
+    return request;
+  };
+  ASSERT_TRUE(service_->apply(self_, with_limit("a"), nullptr));
+  const Rank rank = attach();
+  rank.attached();
+  const SwapRequest now{.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}};
+  ApplyRequest given = with_limit("a");
+  given.vars = {{"limit", "6KiB"}};
+  ASSERT_TRUE(service_->swap(self_, given, now, nullptr));
+  sessions_->apply(*rank.connection,
+                   {.serial = 1, .at = wire::ApplyAt::kNow, .vars = {{"limit", "6KiB"}}});
+  std::string answer;
+  rank.next<wire::BlobFrame>(wire::FrameType::kBlob, &answer);
+  EXPECT_THAT(answer, Not(HasSubstr("error")));
+  ASSERT_TRUE(service_->swap(self_, with_limit("b"), now, nullptr));
+  EXPECT_EQ(phases().back().vars.at("limit"), "6KiB");
 }
 
 }  // namespace

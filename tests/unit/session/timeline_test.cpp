@@ -153,6 +153,42 @@ TEST(Timeline, IsReadFromWhatItHasForgottenAsTheOldestChangeThatItKnowsHasIt) {
   EXPECT_EQ(again.position_of({0, 3}), 3 * rows);
 }
 
+TEST(Timeline, LeavesOutForAllWhatItLeavesOutWhereTheyAre) {
+  Timeline timeline(phase(100, Tail::kKeep, 5), 2);
+  timeline.resize({0, 4}, 70, 2);  // three steps are left out
+  timeline.resize({1, 0}, 20, 2);  // two
+  // Who has read everything before, in whichever words it says so, goes on as all do.
+  for (const std::uint64_t position : {std::uint64_t{40}, std::uint64_t{70}}) {
+    Timeline resumed = timeline;
+    resumed.resume({0, 4}, position);
+    EXPECT_TRUE(resumed.same_from({0, 4}, timeline)) << position;
+    resumed.redeal({0, 4}, position);
+    EXPECT_EQ(resumed.position_of({0, 4}), 70U) << position;
+  }
+  Timeline resumed = timeline;
+  resumed.resume({1, 0}, 0);
+  EXPECT_TRUE(resumed.same_from({1, 0}, timeline));
+  // Whose steps were others goes on by its own position.
+  resumed.resume({0, 4}, 55);
+  EXPECT_EQ(resumed.position_of({0, 4}), 55U);
+}
+
+TEST(Timeline, GoesOnWithoutAGapFromWhereverItIsResumed) {
+  Timeline timeline(phase(96, Tail::kDrop, 2), 2);  // 24 steps
+  timeline.resize({0, 30}, 60, 2);
+  ASSERT_FALSE(timeline.gapless());
+  for (std::uint64_t step = 0; step <= 30; ++step) {
+    Timeline resumed = timeline;
+    resumed.resume({0, step}, std::min<std::uint64_t>(4 * step, 96));
+    EXPECT_TRUE(resumed.gapless({0, step})) << step;
+    for (std::uint64_t next = step; next < resumed.end_step(0); ++next)
+      EXPECT_LT(resumed.position_of({0, next}), resumed.position_of({0, next + 1})) << next;
+    resumed = timeline;
+    resumed.close_gaps({0, step});
+    EXPECT_TRUE(resumed.gapless({0, step})) << step;
+  }
+}
+
 TEST(Timeline, ForgetsCutsThatALaterOneOverrules) {
   Timeline timeline(phase(100, Tail::kDrop, 5), 2);
   timeline.resize({0, 8}, 80, 4);
