@@ -28,7 +28,7 @@ using test::dense;
 using test::HostileDaemon;
 using ::testing::HasSubstr;
 
-class HostileDaemonTest : public ::testing::Test {
+class HostileDaemonLoaderTest : public ::testing::Test {
  protected:
   std::unique_ptr<Arena> arena(delivery::ArenaKind kind = delivery::ArenaKind::kMemfd) {
     return std::move(
@@ -61,12 +61,12 @@ class HostileDaemonTest : public ::testing::Test {
   delivery::ArenaBudget budget_{1 << 24, {.meminfo = "", .self_cgroup = "", .cgroup_root = ""}};
 };
 
-TEST_F(HostileDaemonTest, HangsUpAtOnce) {
+TEST_F(HostileDaemonLoaderTest, TakesADaemonThatHangsUpAtOnceForNone) {
   HostileDaemon daemon([](Conversation&) {});
   EXPECT_THAT(daemon.next_says(), HasSubstr("no spdld daemon answers"));
 }
 
-TEST_F(HostileDaemonTest, SpeaksSomethingElse) {
+TEST_F(HostileDaemonLoaderTest, KnowsASocketThatIsNoDaemons) {
   HostileDaemon daemon([](Conversation& consumer) {
     consumer.receive();
     consumer.send(bytes_of(wire::ResetFrame{}, wire::FrameType::kReset));
@@ -75,7 +75,7 @@ TEST_F(HostileDaemonTest, SpeaksSomethingElse) {
   EXPECT_THAT(daemon.next_says(), HasSubstr("is no spdld daemon's socket"));
 }
 
-TEST_F(HostileDaemonTest, SpeaksAnotherVersion) {
+TEST_F(HostileDaemonLoaderTest, PassesOnThatItSpeaksAnotherVersion) {
   HostileDaemon daemon([](Conversation& consumer) {
     consumer.receive();
     consumer.send(delivery::error_frame(Status(Code::kFailedPrecondition, "upgrade the client"),
@@ -85,7 +85,7 @@ TEST_F(HostileDaemonTest, SpeaksAnotherVersion) {
   EXPECT_THROW(loader.next(), ConnectionError);
 }
 
-TEST_F(HostileDaemonTest, SaysNothing) {
+TEST_F(HostileDaemonLoaderTest, GivesUpOnADaemonThatSaysNothing) {
   HostileDaemon daemon([](Conversation& consumer) {
     while (consumer.receive()) {
     }
@@ -93,7 +93,7 @@ TEST_F(HostileDaemonTest, SaysNothing) {
   EXPECT_THAT(daemon.next_says(std::chrono::milliseconds(20)), HasSubstr("no sign of life"));
 }
 
-TEST_F(HostileDaemonTest, SendsMemoryThatIsNotSealed) {
+TEST_F(HostileDaemonLoaderTest, RefusesMemoryThatIsNotSealed) {
   const auto memory = arena();
   const UniqueFd open_memory(::memfd_create("open", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(open_memory.get(), static_cast<off_t>(memory->total_bytes())), 0);
@@ -108,7 +108,7 @@ TEST_F(HostileDaemonTest, SendsMemoryThatIsNotSealed) {
   EXPECT_THAT(daemon.next_says(), HasSubstr("it is not sealed"));
 }
 
-TEST_F(HostileDaemonTest, SendsAnotherArenaThanItAnnounces) {
+TEST_F(HostileDaemonLoaderTest, RefusesAnotherArenaThanWasAnnounced) {
   using delivery::ArenaKind;
   EXPECT_THAT(arena_says(ArenaKind::kMemfd, [](auto& f) { f.total_bytes += 4096; }),
               HasSubstr("bytes instead of"));
@@ -123,7 +123,7 @@ TEST_F(HostileDaemonTest, SendsAnotherArenaThanItAnnounces) {
   EXPECT_THAT(arena_says(ArenaKind::kPosix, [](auto& f) { f.kind = 1; }), HasSubstr("not sealed"));
 }
 
-TEST_F(HostileDaemonTest, SendsAnArenaWithoutItsMemory) {
+TEST_F(HostileDaemonLoaderTest, RefusesAnArenaWithoutItsMemory) {
   HostileDaemon daemon([](Conversation& consumer) {
     consumer.attach();
     wire::ArenaOpenFrame frame{};
@@ -134,7 +134,7 @@ TEST_F(HostileDaemonTest, SendsAnArenaWithoutItsMemory) {
   EXPECT_THAT(daemon.next_says(), HasSubstr("without its memory"));
 }
 
-TEST_F(HostileDaemonTest, SendsMemoryThatHasNoPlaceInThisProcess) {
+TEST_F(HostileDaemonLoaderTest, SaysThatItsProcessHasNoDescriptorLeftForMemory) {
   const auto memory = arena();
   std::atomic<bool> attached{false};
   std::atomic<bool> full{false};
@@ -163,7 +163,7 @@ TEST_F(HostileDaemonTest, SendsMemoryThatHasNoPlaceInThisProcess) {
   EXPECT_THAT(said, HasSubstr("no file descriptors left (ulimit -n)"));
 }
 
-TEST_F(HostileDaemonTest, SendsBatchesBeyondTheirMemory) {
+TEST_F(HostileDaemonLoaderTest, RefusesBatchesBeyondTheirMemory) {
   const std::vector<wire::FieldLayout> good{dense(100'000)};
   const char* const unannounced = "memory that the daemon did not announce";
   EXPECT_THAT(batch_says(good, [](auto& f) { f.arena_id = 9; }), HasSubstr(unannounced));
@@ -176,7 +176,7 @@ TEST_F(HostileDaemonTest, SendsBatchesBeyondTheirMemory) {
   EXPECT_THAT(batch_says(good, [](auto& f) { f.rows = ~0u; }), HasSubstr("reaches beyond"));
 }
 
-TEST_F(HostileDaemonTest, SendsSchemasThatMakeNoSense) {
+TEST_F(HostileDaemonLoaderTest, RefusesSchemasThatMakeNoSense) {
   const auto with = [&](const std::function<void(wire::FieldLayout&)>& change) {
     wire::FieldLayout field = dense(16);
     change(field);
@@ -207,7 +207,7 @@ TEST_F(HostileDaemonTest, SendsSchemasThatMakeNoSense) {
               HasSubstr("offsets reach beyond its slot"));
 }
 
-TEST_F(HostileDaemonTest, SendsOffsetsThatMakeNoSense) {
+TEST_F(HostileDaemonLoaderTest, RefusesOffsetsThatMakeNoSense) {
   const auto memory = arena();
   wire::FieldLayout field = dense(0);
   field.kind = wire::FieldKind::kBytes;
@@ -231,7 +231,7 @@ TEST_F(HostileDaemonTest, SendsOffsetsThatMakeNoSense) {
   EXPECT_THAT(with(0, 5, 1 << 30), HasSubstr("reaches beyond its slot"));
 }
 
-TEST_F(HostileDaemonTest, SendsAnyBytes) {
+TEST_F(HostileDaemonLoaderTest, RefusesAnyBytesAsAnErrorOfItsOwn) {
   const auto memory = arena();
   std::mt19937 random(3);  // the daemon's thread alone
   HostileDaemon daemon([&](Conversation& consumer) {

@@ -25,7 +25,7 @@ using test::thrown;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class HostileSwapTest : public ::testing::Test {
+class HostileDaemonSwapTest : public ::testing::Test {
  protected:
   std::unique_ptr<Arena> arena(std::uint32_t id = 5, std::uint64_t slot_bytes = 300'000) {
     return std::move(*Arena::create(
@@ -60,7 +60,7 @@ class HostileSwapTest : public ::testing::Test {
   delivery::ArenaBudget budget_{1 << 24, {.meminfo = "", .self_cgroup = "", .cgroup_root = ""}};
 };
 
-TEST_F(HostileSwapTest, AnnouncesAVersionWithoutItsSchema) {
+TEST_F(HostileDaemonSwapTest, RefusesAVersionWithoutItsSchema) {
   EXPECT_THAT(next_says([](Conversation& consumer, Arena& memory) {
                 consumer.version(2);
                 consumer.batch(memory);
@@ -68,7 +68,7 @@ TEST_F(HostileSwapTest, AnnouncesAVersionWithoutItsSchema) {
               HasSubstr("is of version 1 of the pipeline, and the daemon announced version 2"));
 }
 
-TEST_F(HostileSwapTest, SendsTheSchemaOfAVersionItNeverAnnounced) {
+TEST_F(HostileDaemonSwapTest, RefusesTheSchemaOfAVersionThatWasNeverAnnounced) {
   EXPECT_THAT(next_says([](Conversation& consumer, Arena& memory) {
                 consumer.schema({dense(16)}, 2, 7);
                 consumer.batch(memory, [](auto& frame) { frame.schema_id = 2; });
@@ -76,7 +76,7 @@ TEST_F(HostileSwapTest, SendsTheSchemaOfAVersionItNeverAnnounced) {
               HasSubstr("is of version 7 of the pipeline, and the daemon announced version 1"));
 }
 
-TEST_F(HostileSwapTest, AnnouncesAVersionThatEndsEarly) {
+TEST_F(HostileDaemonSwapTest, RefusesAVersionThatEndsEarly) {
   EXPECT_THAT(next_says([](Conversation& consumer, Arena&) {
                 wire::VersionFrame frame{};
                 frame.text_count = 1;
@@ -89,7 +89,7 @@ TEST_F(HostileSwapTest, AnnouncesAVersionThatEndsEarly) {
               HasSubstr("not to its end"));
 }
 
-TEST_F(HostileSwapTest, SendsABatchOfARetiredArena) {
+TEST_F(HostileDaemonSwapTest, RefusesABatchOfARetiredArena) {
   EXPECT_THAT(next_says([](Conversation& consumer, Arena& memory) {
                 consumer.retire(memory.id());
                 consumer.batch(memory);
@@ -98,7 +98,7 @@ TEST_F(HostileSwapTest, SendsABatchOfARetiredArena) {
   EXPECT_EQ(test::mapped_arenas(), 0);
 }
 
-TEST_F(HostileSwapTest, RetiresAnArenaThatItNeverOpened) {
+TEST_F(HostileDaemonSwapTest, IgnoresTheEndOfAnArenaThatWasNeverOpened) {
   const auto memory = arena();
   HostileDaemon daemon([&](Conversation& consumer) {
     consumer.attach();
@@ -113,7 +113,7 @@ TEST_F(HostileSwapTest, RetiresAnArenaThatItNeverOpened) {
   EXPECT_TRUE(loader.next()) << "there is nothing to forget";
 }
 
-TEST_F(HostileSwapTest, OpensArenasWithoutEnd) {
+TEST_F(HostileDaemonSwapTest, RefusesArenasWithoutEnd) {
   std::vector<std::unique_ptr<Arena>> many;
   for (std::uint32_t id = 1; id <= 65; ++id) many.push_back(arena(id, 4096));
   HostileDaemon daemon([&](Conversation& consumer) {
@@ -127,7 +127,7 @@ TEST_F(HostileSwapTest, OpensArenasWithoutEnd) {
   EXPECT_EQ(test::mapped_arenas(), 0) << "what was mapped is let go";
 }
 
-TEST_F(HostileSwapTest, GivesAfterANonsenseFrameWhatTheNextConnectionHas) {
+TEST_F(HostileDaemonSwapTest, GivesAfterANonsenseFrameWhatTheNextConnectionHas) {
   const auto memory = arena();
   std::atomic<int> connections{0};
   HostileDaemon daemon([&](Conversation& consumer) {
@@ -145,7 +145,7 @@ TEST_F(HostileSwapTest, GivesAfterANonsenseFrameWhatTheNextConnectionHas) {
   EXPECT_EQ(connections, 2);
 }
 
-TEST_F(HostileSwapTest, KeepsItsOldFactsUntilABatchOfTheNewVersionCame) {
+TEST_F(HostileDaemonSwapTest, KeepsItsOldFactsUntilABatchOfTheNewVersionCame) {
   const auto memory = arena();
   HostileDaemon daemon([&](Conversation& consumer) {
     consumer.attach();
@@ -168,7 +168,7 @@ TEST_F(HostileSwapTest, KeepsItsOldFactsUntilABatchOfTheNewVersionCame) {
   EXPECT_EQ(loader.state().order_digest, "new");
 }
 
-TEST_F(HostileSwapTest, AnswersAnApplyWithGarbage) {
+TEST_F(HostileDaemonSwapTest, RefusesGarbageForAnAnswer) {
   for (const char* answer :
        {"", "{", "[]", "no json", "{}", R"({"version": 4})", R"({"version": 4, "epoch": 1})",
         R"({"version": "4", "epoch": 1, "step": 0})", R"({"version": -1, "epoch": 1, "step": 0})",
@@ -177,7 +177,7 @@ TEST_F(HostileSwapTest, AnswersAnApplyWithGarbage) {
   }
 }
 
-TEST_F(HostileSwapTest, RefusesAnApplyWithACodeThatThereIsNot) {
+TEST_F(HostileDaemonSwapTest, TakesACodeThatThereIsNotForAnUnknownError) {
   for (const char* code : {"0", "17", "99999999999", "\"9\"", "null"}) {
     const auto error =
         apply_says<PipelineError>(std::string("{\"error\": \"no\", \"code\": ") + code + "}");
@@ -187,7 +187,7 @@ TEST_F(HostileSwapTest, RefusesAnApplyWithACodeThatThereIsNot) {
   EXPECT_EQ(apply_says<PipelineError>(R"({"code": 3, "error": "no"})").code(), 3);
 }
 
-TEST_F(HostileSwapTest, AnswersAnApplyWithMoreThanThereCanBe) {
+TEST_F(HostileDaemonSwapTest, RefusesALongerAnswerThanThereCanBe) {
   EXPECT_THAT(apply_says<ConnectionError>(std::string(30'000, ' ') + "{").what(),
               HasSubstr("makes no sense"));
   HostileDaemon daemon([](Conversation& consumer) {
@@ -208,7 +208,7 @@ TEST_F(HostileSwapTest, AnswersAnApplyWithMoreThanThereCanBe) {
               HasSubstr("parts do not follow each other"));
 }
 
-TEST_F(HostileSwapTest, AnswersAnApplyThatNobodyMade) {
+TEST_F(HostileDaemonSwapTest, HearsNoAnswerToAnApplyThatNobodyMade) {
   HostileDaemon daemon([](Conversation& consumer) {
     consumer.attach();
     wire::ApplyFrame apply{};
@@ -224,7 +224,7 @@ TEST_F(HostileSwapTest, AnswersAnApplyThatNobodyMade) {
                     HasSubstr("'p' with other variables to be ready")));
 }
 
-TEST_F(HostileSwapTest, SendsWithoutEndInsteadOfAnAnswer) {
+TEST_F(HostileDaemonSwapTest, EndsWithADaemonThatSendsWithoutEndInsteadOfAnAnswer) {
   HostileDaemon daemon([](Conversation& consumer) {
     consumer.attach();
     wire::ApplyFrame apply{};
@@ -240,7 +240,7 @@ TEST_F(HostileSwapTest, SendsWithoutEndInsteadOfAnAnswer) {
               HasSubstr("does not answer, and goes on sending"));
 }
 
-TEST_F(HostileSwapTest, DiesInTheMiddleOfAnApplyThatIsThenSaidAgain) {
+TEST_F(HostileDaemonSwapTest, SaysAnApplyAgainWhenTheDaemonDiedInTheMiddle) {
   std::atomic<int> connections{0};
   HostileDaemon daemon([&](Conversation& consumer) {
     const bool first = connections.fetch_add(1) == 0;
@@ -256,7 +256,7 @@ TEST_F(HostileSwapTest, DiesInTheMiddleOfAnApplyThatIsThenSaidAgain) {
   EXPECT_EQ(connections, 2);
 }
 
-TEST_F(HostileSwapTest, LeavesAnApplyThatTheCallerInterrupts) {
+TEST_F(HostileDaemonSwapTest, LeavesAnApplyThatTheCallerInterrupts) {
   HostileDaemon daemon([](Conversation& consumer) {
     consumer.attach();
     while (consumer.receive()) {
@@ -276,7 +276,7 @@ TEST_F(HostileSwapTest, LeavesAnApplyThatTheCallerInterrupts) {
   EXPECT_EQ(loader.state().step, 0u) << "it may yet come to it";
 }
 
-TEST_F(HostileSwapTest, IsTooOldForAnApplyOrASkipAndGoodForAllElse) {
+TEST_F(HostileDaemonSwapTest, RefusesOnlyAppliesAndSkipsWhereTheDaemonIsTooOld) {
   const auto memory = arena();
   HostileDaemon daemon([&](Conversation& consumer) {
     consumer.attach(/*protocol=*/1);
@@ -298,7 +298,7 @@ TEST_F(HostileSwapTest, IsTooOldForAnApplyOrASkipAndGoodForAllElse) {
   EXPECT_EQ(loader.stats().reconnects, 0u);
 }
 
-TEST_F(HostileSwapTest, WantsToSpeakAProtocolThatWasNotOffered) {
+TEST_F(HostileDaemonSwapTest, RefusesAProtocolThatWasNotOffered) {
   HostileDaemon daemon([](Conversation& consumer) { consumer.attach(/*protocol=*/3); });
   EXPECT_THAT(daemon.next_says(), HasSubstr("wants to speak data protocol 3"));
 }
