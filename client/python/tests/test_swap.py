@@ -264,7 +264,7 @@ def test_a_replica_that_cannot_be_is_a_value_error(loader, options, says) -> Non
 
 
 def test_replicas_need_a_job_and_a_shard(loader) -> None:
-    with pytest.raises(spdld.PipelineError, match="needs shard and num_shards"):
+    with pytest.raises(spdld.PipelineError, match="2 replicas need shard and num_shards"):
         loader(replicas=2, replica=0)
-    with pytest.raises(spdld.PipelineError, match="give Loader a job"):
+    with pytest.raises(spdld.PipelineError, match="through a job of one name: name the job"):
         loader(replicas=2, replica=0, shard=0, num_shards=1)
