@@ -29,6 +29,7 @@ inline constexpr std::uint32_t kMaxFrameBytes = 32768;
 inline constexpr std::uint32_t kMaxBlobBytes = 16u << 20;
 inline constexpr std::uint32_t kMinCredits = 2;
 inline constexpr std::uint32_t kMaxCredits = 64;
+inline constexpr std::uint32_t kMaxReplicas = 64;  // of a shard
 
 enum class FrameType : std::uint32_t {
   // consumer -> daemon

@@ -149,9 +149,9 @@ Result<Request> parse_attach(std::span<const std::byte> bytes) {
     return tl::unexpected(
         bad("Attach", fmt::format("shard {} of {}", *request.shard, *request.num_shards)));
   }
-  if (frame.replicas < 1 || frame.replicas > 64) {
-    return tl::unexpected(
-        bad("Attach", fmt::format("replicas is {}; it is 1 to 64", frame.replicas)));
+  if (frame.replicas < 1 || frame.replicas > static_cast<std::int32_t>(wire::kMaxReplicas)) {
+    return tl::unexpected(bad("Attach", fmt::format("replicas is {}; it is 1 to {}", frame.replicas,
+                                                    wire::kMaxReplicas)));
   }
   request.replicas = static_cast<std::uint32_t>(frame.replicas);
   if (frame.credits != 0) {

@@ -307,6 +307,11 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const Result<PipelinePtr>& 
 Status Sessions::check_shard(const Job& job, const delivery::AttachRequest& request) {
   const std::uint32_t num_shards = job.timeline.num_shards();
   if (!request.shard || *request.shard < num_shards) return {};
+  // Who comes back to a shard that is left out from some step on still has the steps before.
+  const StepAt at{request.cursor.epoch, request.cursor.step};
+  if (request.reconnect && request.start == wire::StartMode::kCursor &&
+      *request.shard < job.timeline.sharding(at).segment().num_shards)
+    return {};
   return Status(Code::kInvalidArgument,
                 "job '" + job.key.job + "' has " + counted(num_shards, "shard") +
                     (num_shards == 1 ? ", 0" : ", 0 to " + std::to_string(num_shards - 1)) +

@@ -41,7 +41,7 @@ using SessionPtr = std::shared_ptr<Session>;
 
 // A list of so many still fits into one answer.
 inline constexpr std::uint32_t kMaxShards = 1u << 16;
-inline constexpr std::uint32_t kMaxReplicas = 256;
+inline constexpr std::uint32_t kMaxReplicas = wire::kMaxReplicas;
 // Whether a job can have so many, and so many consumers in all.
 Status check_world(std::uint32_t num_shards, std::uint32_t replicas);
 

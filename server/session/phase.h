@@ -29,6 +29,7 @@ struct Phase {
   bool same_content(const Phase& other) const {
     return seed == other.seed && content == other.content;
   }
+  bool same_order(const Phase& other) const { return order_text() == other.order_text(); }
   // What identifies the order to a cursor, and lets its error say how many items there were.
   std::string order_text() const;
   std::uint32_t version() const { return pipeline == nullptr ? 0 : pipeline->version; }

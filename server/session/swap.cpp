@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hot swap: what a running job runs from one of its steps on. Planned without a lock, prepared on
-// all shards at once, then committed or aborted.
+// Hot swap: what a running job runs from one of its steps on. Prepared on all shards at once, then
+// committed or aborted.
 #include <algorithm>
 #include <utility>
 
@@ -49,8 +49,6 @@ Status check_schema(const Phase& now, const PlannedSwap& swap) {
   return {};
 }
 
-bool same_order(const Phase& a, const Phase& b) { return a.order_text() == b.order_text(); }
-
 // From where on `timeline` has what it has last.
 StepAt last_change(const Timeline& timeline) {
   const auto& cuts = timeline.cuts();
@@ -70,163 +68,7 @@ std::vector<PlannedChange> changes_from(const Timeline& timeline, StepAt first) 
   return changes;
 }
 
-// The variables that an operator gave for a job when it changed to `version`, if it did.
-std::set<std::string> overrides_under(const Timeline& timeline, std::uint32_t version) {
-  std::set<std::string> overrides;
-  for (const Timeline::Cut& cut : timeline.cuts()) {
-    if (cut.phase->version() == version) overrides = cut.phase->overrides;
-  }
-  return overrides;
-}
-
-// Where a trial is made of what begins there.
-StepAt trial_step(const SwapAt& at, StepAt here, const Timeline& timeline) {
-  StepAt trial = here;
-  if (at.kind == SwapAt::Kind::kNextEpoch) trial = {here.epoch + 1, 0};
-  if (at.kind == SwapAt::Kind::kStep) trial = at.step;
-  return {trial.epoch, std::min(trial.step, timeline.end_step(trial.epoch) - 1)};
-}
-
 }  // namespace
-
-std::vector<JobPtr> Sessions::jobs_of(const Caller& caller, const std::string& pipeline) const {
-  std::vector<JobPtr> jobs;
-  for (const auto& [key, job] : jobs_) {
-    if (key.pipeline == pipeline && visible(caller, *job)) jobs.push_back(job);
-  }
-  return jobs;
-}
-
-SwapVars Sessions::vars_for(const Job& job, const SwapRequest& request) const {
-  return {
-      .own = job.vars,
-      .overrides = request.again ? overrides_under(job.timeline, *request.again) : request.vars};
-}
-
-Result<PipelinePtr> Sessions::variant_for(const PipelinePtr& pipeline, const SwapVars& vars,
-                                          std::optional<std::uint64_t> batch_size,
-                                          const Catalogue::Progress& progress) {
-  // The others are in the pipeline's own request.
-  std::map<std::string, std::string> counting = vars.own;
-  for (const std::string& name : vars.overrides) counting.erase(name);
-  return deps_.catalogue.variant(pipeline, counting, batch_size, progress);
-}
-
-std::vector<StayingJob> Sessions::staying(const Caller& caller, const PipelinePtr& pipeline,
-                                          const SwapRequest& request,
-                                          const Catalogue::Progress& progress) {
-  struct Seen {
-    std::string job;
-    PhasePtr last;
-    SwapVars vars;
-    std::optional<std::uint64_t> batch_size;
-  };
-  std::vector<Seen> seen;
-  {
-    MutexLock lock(mutex_);
-    for (const JobPtr& job : jobs_of(caller, pipeline->name()))
-      seen.push_back({.job = job->key.job,
-                      .last = job->timeline.last_phase(),
-                      .vars = vars_for(*job, request),
-                      .batch_size = job->batch_size});
-  }
-  std::vector<StayingJob> staying;
-  for (const Seen& of : seen) {
-    const auto variant = variant_for(pipeline, of.vars, of.batch_size, progress);
-    // Of one that it does not fit, the change would say so.
-    if (variant && (*variant)->content_digest == of.last->pipeline->content_digest) continue;
-    staying.push_back({.job = of.job, .version = of.last->version()});
-  }
-  return staying;
-}
-
-Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pipeline,
-                                        const SwapVars& vars, const SwapRequest& request,
-                                        const Catalogue::Progress& progress) {
-  std::optional<std::uint64_t> batch_size;
-  PhasePtr last;
-  std::uint32_t num_shards = 1;
-  StepAt here;
-  {
-    MutexLock lock(mutex_);
-    batch_size = job->batch_size;
-    last = job->timeline.last_phase();
-    num_shards = job->timeline.num_shards();
-    here = job->here();
-  }
-  auto variant = variant_for(pipeline, vars, batch_size, progress);
-  if (!variant)
-    return tl::unexpected<Status>(variant.error().with_context("job '" + job->key.job + "'"));
-  PlannedSwap swap{.job = job,
-                   .phase = nullptr,
-                   .vars = vars.own,
-                   .allow_schema_change = request.allow_schema_change,
-                   .base = last};
-  if ((*variant)->content_digest == last->pipeline->content_digest) {
-    swap.known = true;
-    swap.phase = last;
-    if (last->overrides == vars.overrides) return swap;
-    // The same bytes, and from now on it is another's values that make them.
-    auto said = std::make_shared<Phase>(*last);
-    said->overrides = vars.overrides;
-    swap.phase = said;
-    return swap;
-  }
-  if ((*variant)->work_digest == last->content) {
-    // The same work: the run goes on as it is, and by another name.
-    auto renamed = std::make_shared<Phase>(*last);
-    renamed->pipeline = *variant;
-    renamed->overrides = vars.overrides;
-    swap.phase = renamed;
-    swap.tuned = true;
-    return swap;
-  }
-  SPDLD_ASSIGN(swap.phase, make_phase(*variant, job->seed, vars.overrides));
-  const Timeline timeline(swap.phase, num_shards);
-  if (timeline.steps_per_epoch({}) == 0)
-    return error(Code::kFailedPrecondition,
-                 "job '" + job->key.job + "': " + counted(swap.phase->items, "item") +
-                     " make no step of " + counted(num_shards, "shard") + " with batches of " +
-                     std::to_string(swap.phase->batch) +
-                     "; lower batch.size, resize the job, or say 'batch: {last: pad}'");
-  // What does not work is found out while the old one still runs.
-  SPDLD_TRY(timeline.check(request.at.kind == SwapAt::Kind::kStep ? request.at.step : here, 0));
-  const StepAt at = trial_step(request.at, here, timeline);
-  if (Status made =
-          make_trial(swap.phase->run, at, timeline.sharding(at).rows(at.step, 0), deps_.executor);
-      !made.ok())
-    return tl::unexpected<Status>(made.with_context("job '" + job->key.job +
-                                                    "' goes on with what it has: a first batch of "
-                                                    "the new version could not be made"));
-  return swap;
-}
-
-Result<std::vector<PlannedSwap>> Sessions::plan_swaps(const Caller& caller,
-                                                      const PipelinePtr& pipeline,
-                                                      const SwapRequest& request,
-                                                      const Catalogue::Progress& progress) {
-  std::vector<JobPtr> jobs;
-  {
-    MutexLock lock(mutex_);
-    if (!request.job.empty()) {
-      SPDLD_ASSIGN(JobPtr job, find_job(caller, request.job, pipeline->name()));
-      jobs.push_back(std::move(job));
-    } else {
-      jobs = jobs_of(caller, pipeline->name());
-    }
-  }
-  std::vector<PlannedSwap> swaps;
-  for (const JobPtr& job : jobs) {
-    SwapVars vars;
-    {
-      MutexLock lock(mutex_);
-      vars = vars_for(*job, request);
-    }
-    SPDLD_ASSIGN(PlannedSwap swap, plan_swap(job, pipeline, vars, request, progress));
-    swaps.push_back(std::move(swap));
-  }
-  return swaps;
-}
 
 // Whether nothing about it changes when that is committed.
 bool Sessions::says_nothing_new(const PlannedSwap& swap) {
@@ -281,7 +123,7 @@ Status Sessions::check_swap(const PlannedSwap& swap, const Timeline& timeline, S
     return Status(Code::kOutOfRange, name + " has passed " + place_text(from) +
                                          ": the first step that can still change is " +
                                          place_text(frontier));
-  if (from.step > 0 && !same_order(before, *swap.phase))
+  if (from.step > 0 && !before.same_order(*swap.phase))
     return Status(Code::kFailedPrecondition,
                   name +
                       ": another dataset, shuffle or seed gives another order, and that can "
@@ -366,101 +208,6 @@ Status Sessions::prepare_swaps(std::vector<PlannedSwap>& swaps, const SwapAt& at
 bool Sessions::runs(const JobPtr& job) const {
   const auto running = jobs_.find(job->key);
   return running != jobs_.end() && running->second == job;
-}
-
-std::vector<StoredJob> Sessions::stored_before(const std::vector<PlannedSwap>& swaps) const {
-  MutexLock lock(mutex_);
-  std::vector<StoredJob> records;
-  for (const PlannedSwap& swap : swaps) {
-    if (swap.job->is_private || !runs(swap.job)) continue;
-    records.push_back(swap.job->stored());
-    records.back().kept_unix_ms = unix_ms();
-  }
-  return records;
-}
-
-std::vector<StoredJob> Sessions::stored_after(const std::vector<PlannedSwap>& swaps) const {
-  MutexLock lock(mutex_);
-  std::vector<StoredJob> records;
-  for (const PlannedSwap& swap : swaps) {
-    if (says_nothing_new(swap) || swap.job->is_private || !runs(swap.job)) continue;
-    Job& job = *swap.job;
-    if (swap.tuned && job.tuning != swap.phase) continue;
-    const Timeline before = job.timeline;
-    const auto vars_before = std::exchange(job.vars, swap.vars);
-    if (swap.tuned || swap.known) {
-      job.timeline.rename(job.timeline.last_phase(), swap.phase);
-    } else {
-      job.timeline.swap(swap.from, swap.phase, swap.planned);
-    }
-    StoredJob& record = records.emplace_back(job.stored());
-    record.kept_unix_ms = unix_ms();
-    job.timeline = before;
-    job.vars = vars_before;
-  }
-  return records;
-}
-
-std::vector<StoredSwap> Sessions::stored_swaps(const std::vector<PlannedSwap>& swaps) {
-  std::vector<StoredSwap> stored;
-  for (const PlannedSwap& swap : swaps) {
-    if (swap.job->is_private) continue;
-    stored.push_back({.key = swap.job->key,
-                      .from = swap.from,
-                      .phase = stored_phase(*swap.phase),
-                      .vars = swap.vars,
-                      .known = swap.known,
-                      .tuned = swap.tuned,
-                      .runs = swap.runs,
-                      .planned = swap.planned,
-                      .replaces = swap.replaces});
-  }
-  return stored;
-}
-
-Result<PlannedSwap> Sessions::restore_swap(const StoredSwap& kept) {
-  JobPtr job;
-  {
-    MutexLock lock(mutex_);
-    if (const auto found = jobs_.find(kept.key); found != jobs_.end()) job = found->second;
-  }
-  if (job == nullptr) {
-    SPDLD_ASSIGN(const std::optional<StoredJob> stored, deps_.store.job(kept.key));
-    if (!stored) return error(Code::kNotFound, "nothing is known of it any more");
-    SPDLD_ASSIGN(job, rebuild(*stored));
-  }
-  PlannedSwap swap{.job = job,
-                   .phase = job->timeline.last_phase(),
-                   .vars = kept.vars,
-                   .known = kept.known,
-                   .tuned = kept.tuned,
-                   .runs = kept.runs,
-                   .from = kept.from,
-                   .planned = kept.planned,
-                   .replaces = kept.replaces};
-  if (kept.known) return swap;
-  SPDLD_ASSIGN(const PipelinePtr pipeline,
-               deps_.catalogue.rebuild(kept.phase.owner, kept.phase.request, kept.phase.version,
-                                       kept.phase.batch_size, nullptr));
-  if (kept.tuned) {
-    auto renamed = std::make_shared<Phase>(*swap.phase);
-    renamed->pipeline = pipeline;
-    renamed->overrides = kept.phase.overrides;
-    swap.phase = renamed;
-    MutexLock lock(mutex_);
-    jobs_[kept.key] = job;
-    limits_changed(*job);
-    job->tuning = swap.phase;
-    return swap;
-  }
-  SPDLD_ASSIGN(swap.phase, make_phase(pipeline, job->seed, kept.phase.overrides));
-  if (kept.from.step > 0 && !same_order(*job->timeline.phase(kept.from), *swap.phase))
-    return error(Code::kFailedPrecondition, "the dataset has changed since it was prepared");
-  MutexLock lock(mutex_);
-  jobs_[kept.key] = job;
-  limits_changed(*job);
-  job->pending = Job::Pending{.from = kept.from, .phase = swap.phase, .planned = kept.planned};
-  return swap;
 }
 
 Status Sessions::check_prepared(const std::vector<PlannedSwap>& swaps) const {

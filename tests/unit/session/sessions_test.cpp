@@ -248,6 +248,33 @@ TEST_F(SessionsTest, TakesBackARankThatWasAwayWhenTheJobWasResized) {
   EXPECT_EQ(back.batch().next_position, 8U);
 }
 
+TEST_F(SessionsTest, HandsOutItsLastStepsToAShardThatWasAwayWhenItWasLeftOut) {
+  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
+  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  const Rank stays = attach({.job = "j", .shard = 0});
+  const Rank away = attach({.job = "j", .shard = 1});
+  sessions_->release(*away.connection, away.batch().lease);
+  away.batch();
+  hang_up(away);
+  const auto resized = sessions_->resize_job(self_, "j", "", 1);
+  ASSERT_TRUE(resized);
+  Wish wish{.job = "j",
+            .shard = 1,
+            .cursor = delivery::StreamPosition{.epoch = 0, .position = 4, .step = 1}};
+  EXPECT_THAT(attach(wish).refusal(), HasSubstr("there is no shard 1"));
+  wish.reconnect = true;
+  Rank back = attach(wish);
+  StepAt last;
+  back.passed = [&](const wire::BatchFrame& batch) {
+    sessions_->release(*back.connection, batch.lease);
+    last = {batch.epoch, batch.step};
+  };
+  EXPECT_EQ(back.next<wire::ByeFrame>(wire::FrameType::kBye).reason, wire::ByeReason::kResized);
+  const StepAt behind{last.epoch, last.step + 1};
+  const StepAt from = resized->dealt_from;
+  EXPECT_TRUE(from == behind || from == (StepAt{last.epoch + 1, 0}));
+}
+
 TEST_F(SessionsTest, TakesAResizedJobUpAfterARestart) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
   ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
@@ -586,16 +613,16 @@ TEST_F(SessionsTest, WaitsForAShardThatHasNotComeBackThroughASecondDeathOfTheDae
 
 TEST_F(SessionsTest, RefusesMoreConsumersOfAJobThanItCouldList) {
   JobRequest request = declared(0);
-  request.num_shards = 1024;
-  request.replicas = 65;
+  request.num_shards = 1100;
+  request.replicas = 64;
   request.pipeline = "padded";
   apply(yaml("padded", "pad"));
   const auto made = sessions_->create_job(self_, request);
   ASSERT_FALSE(made);
-  EXPECT_THAT(made.error().message(), HasSubstr("66560 consumers"));
+  EXPECT_THAT(made.error().message(), HasSubstr("70400 consumers"));
   request.num_shards = 1000;
   ASSERT_TRUE(sessions_->create_job(self_, request));
-  EXPECT_FALSE(sessions_->resize_job(self_, "j", "padded", 1024));
+  EXPECT_FALSE(sessions_->resize_job(self_, "j", "padded", 1100));
   EXPECT_THAT(
       attach({.pipeline = "padded", .job = "k", .shard = 0, .num_shards = 65536, .replicas = 2})
           .refusal(),
