@@ -85,11 +85,11 @@ Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
   const StepAt at{request.cursor.epoch, request.cursor.step};
   // Another process with what one has saved that was yet to come there.
   const bool in_its_place = !request.reconnect && has_cursor && job.move && was != job.left.end() &&
-                            was->second.jumps && at < job.move->from;
+                            was->second.jumps && at <= job.move->from;
   if (missed_move(job, request) || in_its_place ||
       (request.reconnect && !request.moves && was != job.left.end() && was->second.moved)) {
     const bool one_behind = request.moves && *request.moves + 1 == job.move->number;
-    const bool before = in_its_place || (one_behind && has_cursor && at < job.move->from);
+    const bool before = (in_its_place || (one_behind && has_cursor)) && at < job.move->from;
     if (!before) return Place{.at = job.move->to};
     if (job.pending)
       return error(Code::kUnavailable,  // it comes again by itself
