@@ -3,8 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import daemon
 import pytest
 
 BUILT_IN = daemon.has_failpoints()
-needs_failpoints = pytest.mark.skipif(not BUILT_IN, reason="this build has no failpoints")
+
+
+def needs_failpoints(test: Callable[..., Any]) -> Callable[..., Any]:
+    without = pytest.mark.skipif(not BUILT_IN, reason="this build has no failpoints")
+    return pytest.mark.failpoints(without(test))

@@ -23,6 +23,7 @@ def pipeline(
     return write_large_pipeline(make_dataset(count=ITEMS), batch={"size": BATCH, "last": "keep"})
 
 
+@pytest.mark.failpoints
 def test_what_is_not_a_failpoint_is_refused_where_there_are_any(
     make_daemon: Callable[..., Any],
 ) -> None:
