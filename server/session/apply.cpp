@@ -81,7 +81,12 @@ void Sessions::apply_waiting() {
       MutexLock lock(mutex_);
       next = applies_.front();
     }
-    answer_apply(next);
+    try {
+      answer_apply(next);
+    } catch (const std::exception& thrown) {
+      next.session->connection->fail(
+          Status(Code::kInternal, std::string("the apply failed: ") + thrown.what()));
+    }
     MutexLock lock(mutex_);
     applies_.pop_front();
     if (applies_.empty()) return;

@@ -63,15 +63,16 @@ Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachReq
   };
   const delivery::Peer& peer = session->connection->peer();
   JobKey key{.uid = peer.uid, .job = request.job, .pipeline = base->name()};
-  JobPtr revived;
+  Known known;
   if (key.job.empty()) {
     key.job = "private-" + std::to_string(peer.pid) + "-" + std::to_string(session->id);
   } else {
-    SPDLD_ASSIGN(revived, revive(key, request));
+    SPDLD_ASSIGN(known, revive(key, request));
   }
   // A job that goes on needs none of it: it may run an earlier text, with other variables.
   const auto pipeline = deps_.catalogue.variant(base, request.vars, request.batch_size, progress);
-  SPDLD_TRY(claim(session, key, pipeline, request, revived));
+  SPDLD_TRY(claim(session, key, pipeline, request, known.job));
+  if (known.begins_anew) SPDLD_TRY(forget_run(key));
   return begin(session, request);
 }
 

@@ -91,8 +91,8 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   void go_on() SPDLD_EXCLUDES(mutex_);
   // While held, and with no frontier of any shard behind `from`. A shard that is left out ends
   // there.
-  Status resize(StepAt from, std::uint64_t position, std::uint32_t num_shards)
-      SPDLD_EXCLUDES(mutex_);
+  Status resize(StepAt from, std::uint64_t position, std::uint32_t num_shards,
+                std::uint64_t left_out = 0) SPDLD_EXCLUDES(mutex_);
   // While held, and with no frontier of any shard behind `jump.from`: so all shards take the same
   // steps. The consumer is told when it is there.
   void jump(Jump jump) SPDLD_EXCLUDES(mutex_);

@@ -147,12 +147,7 @@ Status Consumer::make_seek(const Seek& seek) {
   if (ended_) return {};
   SPDLD_TRY(job_timeline_.check(seek.to, seek.position));
   Timeline timeline = job_timeline_;  // what an earlier seek cut is of no more meaning
-  // What an operator has left out ahead of it stays left out.
-  if (seek.to < acked() || timeline.resized_behind(seek.to)) {
-    timeline.redeal(seek.to, seek.position);
-  } else {
-    timeline.resume(seek.to, seek.position);
-  }
+  timeline.redeal(seek.to, seek.position);
   StepAt to = seek.to;
   if (seek.skip > 0) {
     const std::uint64_t end = timeline.end_step(to.epoch);
@@ -211,11 +206,12 @@ void Consumer::go_on() {
     connection_->fail(sought.with_context("seek"));
 }
 
-Status Consumer::resize(StepAt from, std::uint64_t position, std::uint32_t num_shards) {
+Status Consumer::resize(StepAt from, std::uint64_t position, std::uint32_t num_shards,
+                        std::uint64_t left_out) {
   MutexLock lock(mutex_);
   if (ended_) return {};
-  job_timeline_.resize(from, position, num_shards);
-  timeline_.resize(from, position, num_shards);
+  job_timeline_.resize(from, position, num_shards, left_out);
+  timeline_.resize(from, position, num_shards, left_out);
   forget_old_cuts();
   SPDLD_TRY(retime(from));
   announce();

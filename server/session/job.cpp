@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "session/deal.h"
 #include "session/records.h"
 
 namespace spdld::session {
@@ -142,9 +141,9 @@ Job::Acknowledged Job::acknowledged() const {
 void Job::forget_old_cuts() {
   const Timeline before = timeline;
   timeline.forget_before(std::min(here(), acknowledged().at));
-  const RunSet left = runs_of(timeline);
+  const RunSet known = runs_of(timeline);
   for (const engine::Run* run : runs_of(before)) {
-    if (!left.contains(run)) past += spent_on(*run);
+    if (!known.contains(run)) past += spent_on(*run);
   }
 }
 
@@ -152,6 +151,7 @@ void Job::rewind_ledger(Acknowledged to) {
   ledger.at = to.at;
   ledger.position = to.position;
   kept.reset();
+  ++rewinds;
 }
 
 JobView Job::view() const {
@@ -165,7 +165,7 @@ JobView Job::view() const {
       .pipeline_version = now.version(),
       .declared = declared,
       .num_shards = timeline.num_shards(),
-      .dealt_from = session::dealt_from(timeline),
+      .dealt_from = timeline.dealt_from(),
       .replicas = replicas,
       .seed = seed,
       .batch_size = now.batch,
@@ -261,7 +261,8 @@ StoredJob Job::stored() const {
       cuts.push_back({.from = cut.from,
                       .position = cut.position,
                       .num_shards = cut.num_shards,
-                      .phase = static_cast<std::uint32_t>(index)});
+                      .phase = static_cast<std::uint32_t>(index),
+                      .left_out = cut.left_out});
     }
   };
   keep(timeline, job.cuts);

@@ -137,6 +137,7 @@ class Job final : public FailureJudge {
   std::set<std::uint32_t> awaited;
   LedgerView ledger;
   std::optional<StoredPosition> kept;  // what is on disk of it
+  std::uint64_t rewinds = 0;           // of it, so far
   bool record_is_old = true;  // the record on disk, if any, does not say what stored() does
   std::uint64_t recorded_unix_ms = 0;  // when it was written last
   // A swap that is prepared and not committed yet: no consumer goes beyond it.

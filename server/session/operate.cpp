@@ -90,10 +90,13 @@ SessionPtr Sessions::yet_to_jump(const Job& job) {
 }
 
 StepAt Sessions::hold(Job& job) {
-  StepAt frontier = job.start;
+  StepAt frontier;
+  std::uint64_t seen = 0;
   Consumer* furthest = nullptr;
   for (const auto& [member, session] : job.members) {
-    if (session->consumer == nullptr || session->consumer->ended()) continue;
+    if (session->consumer == nullptr) continue;
+    ++seen;
+    if (session->consumer->ended()) continue;
     const StepAt begun = session->consumer->hold();
     if (furthest == nullptr || begun > frontier) furthest = session->consumer.get();
     frontier = std::max(frontier, begun);
@@ -107,9 +110,13 @@ StepAt Sessions::hold(Job& job) {
   // Who is between two connections goes on behind what it was handed.
   for (const auto& [member, was] : job.left) {
     const auto back = job.members.find(member);
-    if (back == job.members.end() || back->second->consumer == nullptr)
-      frontier = std::max(frontier, was.next);
+    if (back != job.members.end() && back->second->consumer != nullptr) continue;
+    ++seen;
+    frontier = std::max(frontier, was.next);
   }
+  // Who is yet to come begins there.
+  if (seen < std::uint64_t{job.timeline.num_shards()} * job.replicas)
+    frontier = std::max(frontier, job.start);
   return job.timeline.settled(frontier);
 }
 
@@ -258,14 +265,14 @@ Result<JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
   // From the first step that no shard has begun: held still until all know.
   const StepAt from = hold(*job);
   const std::uint64_t end = job->timeline.end_step(from.epoch);
-  const std::uint64_t position = job->timeline.position_of(
-      {from.epoch, from.step + std::min(skip, end - std::min(end, from.step))});
+  const std::uint64_t left_out = std::min(skip, end - std::min(end, from.step));
+  const std::uint64_t position = job->timeline.position_of({from.epoch, from.step + left_out});
   Timeline before = job->timeline;
   if (num_shards > job->timeline.num_shards()) {
     job->began = deps_.clock.now();  // the new ones are yet to come
     job->gathered = false;
   }
-  job->timeline.resize(from, position, num_shards);
+  job->timeline.resize(from, position, num_shards, left_out);
   Status kept = keep_now(*job);
   if (kept.ok()) {
     job->forget_old_cuts();
@@ -274,7 +281,7 @@ Result<JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
   }
   for (const auto& [member, session] : job->members) {
     if (!kept.ok() || session->consumer == nullptr) continue;
-    if (Status dealt = session->consumer->resize(from, position, num_shards); !dealt.ok())
+    if (Status dealt = session->consumer->resize(from, position, num_shards, left_out); !dealt.ok())
       session->connection->fail(dealt);
   }
   go_on(*job);

@@ -49,7 +49,7 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
     job.starts_by_ledger = true;
   } else if (request.start == wire::StartMode::kFresh && !request.reconnect) {
     // All begin at the same step of the same deal, however the job was resized before.
-    job.timeline.redeal(job.start, job.timeline.position_of(job.start));
+    job.timeline.resize(job.start, job.timeline.position_of(job.start), job.timeline.num_shards());
     job.starts_by_ledger = false;
   } else {
     if (request.start != wire::StartMode::kCursor) return {};
@@ -85,7 +85,7 @@ Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
   const StepAt at{request.cursor.epoch, request.cursor.step};
   // Another process with what one has saved that was yet to come there.
   const bool in_its_place = !request.reconnect && has_cursor && job.move && was != job.left.end() &&
-                            was->second.jumps && at <= job.move->from;
+                            (was->second.jumps || was->second.moved) && at <= job.move->from;
   if (missed_move(job, request) || in_its_place ||
       (request.reconnect && !request.moves && was != job.left.end() && was->second.moved)) {
     const bool one_behind = request.moves && *request.moves + 1 == job.move->number;

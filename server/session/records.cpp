@@ -53,8 +53,11 @@ Result<Timeline> timeline_of(const std::vector<StoredCut>& stored,
                    "it goes on at position " + std::to_string(cut.position) +
                        ", and the dataset has " + counted(phase->items, "item") +
                        " now; bring the dataset back and restart, or create the job anew");
-    cuts.push_back(
-        {.from = cut.from, .position = cut.position, .num_shards = cut.num_shards, .phase = phase});
+    cuts.push_back({.from = cut.from,
+                    .position = cut.position,
+                    .num_shards = cut.num_shards,
+                    .phase = phase,
+                    .left_out = cut.left_out});
   }
   if (cuts.empty())
     return error(Code::kDataLoss, "its record makes no sense; delete the job and create it anew");
@@ -241,11 +244,21 @@ Result<std::optional<StoredPosition>> Sessions::kept_position(const JobKey& key)
   return deps_.store.position(key);
 }
 
-Result<JobPtr> Sessions::revive(const JobKey& key, const delivery::AttachRequest& request) {
+Status Sessions::forget_run(const JobKey& key) {
+  MutexLock writing(records_);
+  SPDLD_TRY(deps_.store.remove_position(key));
+  MutexLock lock(mutex_);
+  forget_ended(key);
+  if (const auto job = jobs_.find(key); job != jobs_.end()) job->second->kept.reset();
+  return {};
+}
+
+Result<Sessions::Known> Sessions::revive(const JobKey& key,
+                                         const delivery::AttachRequest& request) {
   std::optional<StoredJob> stored;
   {
     MutexLock lock(mutex_);
-    if (jobs_.contains(key)) return JobPtr();
+    if (jobs_.contains(key)) return Known{};
     if (const auto broken = broken_.find(key); broken != broken_.end())
       return error(Code::kFailedPrecondition,
                    "job '" + key.job + "' was declared and cannot go on: " + broken->second +
@@ -257,7 +270,7 @@ Result<JobPtr> Sessions::revive(const JobKey& key, const delivery::AttachRequest
   if (!stored) {
     SPDLD_ASSIGN(stored, deps_.store.job(key));
   }
-  if (!stored) return JobPtr();
+  if (!stored) return Known{};
   // The same consumers again, or others who go on where it was; a fresh start is the same job only
   // if it runs just now, and its daemon died.
   const bool runs = !stored->ended && stored->incarnation == request.incarnation &&
@@ -266,19 +279,18 @@ Result<JobPtr> Sessions::revive(const JobKey& key, const delivery::AttachRequest
   const bool same = same_facts(*stored, request);
   if (!request.reconnect && !goes_on && !(runs && same)) {
     // Another run of that name. Where the earlier one was is nothing to it.
-    MutexLock writing(records_);
-    SPDLD_TRY(deps_.store.remove_position(key));
-    MutexLock lock(mutex_);
-    forget_ended(key);
-    return JobPtr();
+    return Known{.job = nullptr, .begins_anew = true};
   }
-  if (!request.reconnect && !same) return inherit(*std::move(stored), request);
+  if (!request.reconnect && !same) {
+    SPDLD_ASSIGN(JobPtr inherited, inherit(*std::move(stored), request));
+    return Known{.job = std::move(inherited)};
+  }
   if (stored->ended && !request.reconnect) stored->incarnation = request.incarnation;
   auto job = rebuild(*stored);
   if (!job)
     return tl::unexpected<Status>(job.error().with_context("job '" + key.job + "' cannot go on"));
   if (stored->ended) (*job)->awaited.clear();
-  return job;
+  return Known{.job = *job};
 }
 
 Result<JobPtr> Sessions::inherit(StoredJob stored, const delivery::AttachRequest& request) {
@@ -289,6 +301,8 @@ Result<JobPtr> Sessions::inherit(StoredJob stored, const delivery::AttachRequest
     stored.batch_size = request.batch_size;
     for (StoredPhase& phase : stored.phases) phase.batch_size = request.batch_size;
   }
+  for (StoredCut& cut : stored.cuts)
+    cut.num_shards = request.num_shards.value_or(stored.cuts.back().num_shards);
   stored.replicas = request.replicas;
   stored.incarnation = request.incarnation;
   stored.live_shards.clear();
@@ -353,7 +367,7 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
         job->kept->position == position.position)
       continue;
     due.positions.push_back(std::move(position));
-    due.moved.push_back(job);
+    due.moved.push_back({job, job->rewinds});
   }
   for (StoredJob& record : due.records) record.kept_unix_ms = now;
   for (StoredPosition& position : due.positions) position.kept_unix_ms = now;
@@ -403,7 +417,8 @@ void Sessions::keep() {
   };
   if (written.ok()) {
     for (std::size_t i = 0; i < due.moved.size(); ++i) {
-      Job& job = *due.moved[i];
+      Job& job = *due.moved[i].job;
+      if (job.rewinds != due.moved[i].rewinds) continue;  // it is elsewhere since
       job.kept = due.positions[due.ended_positions + i];
       job.ledger.at = job.kept->at;
       job.ledger.position = job.kept->position;

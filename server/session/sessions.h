@@ -220,8 +220,13 @@ class Sessions final : public delivery::DataService {
   Result<JobPtr> rebuild(const StoredJob& stored);
   // What an earlier daemon, or an earlier run of the job, left on disk, as far as this request goes
   // on with it.
-  Result<JobPtr> revive(const JobKey& key, const delivery::AttachRequest& request)
+  struct Known {
+    JobPtr job = nullptr;
+    bool begins_anew = false;  // what is on disk is of another run: forget_run()
+  };
+  Result<Known> revive(const JobKey& key, const delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);
+  Status forget_run(const JobKey& key) SPDLD_EXCLUDES(mutex_);
   // The same job in another world or with another batch size, from where the request begins. None:
   // it is another job.
   Result<JobPtr> inherit(StoredJob stored, const delivery::AttachRequest& request);
@@ -234,7 +239,11 @@ class Sessions final : public delivery::DataService {
     std::size_t ended_jobs = 0;  // so many of the first ones are of jobs that have ended
     std::size_t ended_positions = 0;
     std::vector<JobPtr> changed;  // whose records are among the others
-    std::vector<JobPtr> moved;    // whose positions are
+    struct Moved {
+      JobPtr job;
+      std::uint64_t rewinds = 0;
+    };
+    std::vector<Moved> moved;  // whose positions are
   };
   Unkept unkept(std::uint64_t now) SPDLD_EXCLUDES(mutex_);
   // One record that no text can be made of must not keep the others from the disk.
@@ -246,7 +255,7 @@ class Sessions final : public delivery::DataService {
   // What is not on disk yet of jobs that have ended.
   void forget_ended(const JobKey& key) SPDLD_REQUIRES(mutex_, records_);
 
-  // Operating: operate.cpp, swap.cpp.
+  // Operating: operate.cpp, and of swaps swap_plan.cpp, swap.cpp, swap_records.cpp, apply.cpp.
   // What an ended job left behind; nothing is done if there is no such job.
   Result<bool> forget_job(const Caller& caller, std::string_view job, std::string_view pipeline)
       SPDLD_REQUIRES(mutex_, records_);

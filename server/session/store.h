@@ -61,6 +61,7 @@ struct StoredCut {
   std::uint64_t position = 0;
   std::uint32_t num_shards = 1;
   std::uint32_t phase = 0;  // index
+  std::uint64_t left_out = 0;
 };
 
 // Where an operator sent a job last, and how it was cut before.

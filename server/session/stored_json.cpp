@@ -86,6 +86,7 @@ json json_of(const StoredCut& cut) {
   return {{"from", json_of(cut.from)},
           {"position", cut.position},
           {"num_shards", cut.num_shards},
+          {"left_out", cut.left_out},
           {"phase", cut.phase}};
 }
 
@@ -93,7 +94,8 @@ StoredCut cut_of(const json& value) {
   return {.from = step_of(value.at("from")),
           .position = value.at("position").get<std::uint64_t>(),
           .num_shards = value.at("num_shards").get<std::uint32_t>(),
-          .phase = value.at("phase").get<std::uint32_t>()};
+          .phase = value.at("phase").get<std::uint32_t>(),
+          .left_out = value.value("left_out", std::uint64_t{0})};
 }
 
 std::vector<StoredCut> cuts_of(const json& list) {

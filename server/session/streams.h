@@ -44,7 +44,7 @@ struct StreamWish {
   std::uint64_t open_epochs = 0;
   std::shared_ptr<ByteMeter> meter;
   std::shared_ptr<Stream> after = nullptr;    // a new stream begins when that one is through
-  std::shared_ptr<SlotPool> reuse = nullptr;  // of a stream that has ended, in the same phase
+  std::shared_ptr<SlotPool> reuse = nullptr;  // of a stream that has ended, of the same run
 };
 
 // All live streams, and who may share one: replicas of a shard always, and consumers of different

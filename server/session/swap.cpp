@@ -7,7 +7,6 @@
 #include "base/counted.h"
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "session/preview.h"
 #include "session/records.h"
 #include "session/sessions.h"
 

@@ -49,15 +49,20 @@ void Timeline::rebase(std::size_t first) {
       i = std::max(i - 1, first + 1);
       continue;
     }
+    if (cut.from.step > sharding_by(i - 1, cut.from).end_step()) cut.from = {cut.from.epoch + 1, 0};
     const source::Sharding before = sharding_by(i - 1, cut.from);
-    if (cut.from.step > before.end_step()) cut.from = {cut.from.epoch + 1, 0};
-    cut.position = cut.from.step == 0 ? 0 : before.position_of(cut.from.step);
+    cut.position = before.position_of(std::min(cut.from.step + cut.left_out, before.end_step()));
     ++i;
   }
 }
 
-void Timeline::resize(StepAt from, std::uint64_t position, std::uint32_t num_shards) {
-  const Cut cut{.from = from, .position = position, .num_shards = num_shards, .phase = phase(from)};
+void Timeline::resize(StepAt from, std::uint64_t position, std::uint32_t num_shards,
+                      std::uint64_t left_out) {
+  const Cut cut{.from = from,
+                .position = position,
+                .num_shards = num_shards,
+                .phase = phase(from),
+                .left_out = left_out};
   std::vector<Cut> kept;
   for (const Cut& before : cuts_) {
     if (before.from < from) kept.push_back(before);
@@ -68,6 +73,7 @@ void Timeline::resize(StepAt from, std::uint64_t position, std::uint32_t num_sha
     if (later.from <= from || later.phase == kept.back().phase) continue;
     kept.push_back(later);
     kept.back().num_shards = num_shards;
+    kept.back().left_out = 0;
   }
   cuts_ = std::move(kept);
   rebase(first);
@@ -86,7 +92,8 @@ void Timeline::swap(StepAt from, PhasePtr phase, std::optional<StepAt> planned) 
   const Cut cut{.from = from,
                 .position = from.step == 0 ? 0 : position_of(from),
                 .num_shards = num_shards(),
-                .phase = std::move(phase)};
+                .phase = std::move(phase),
+                .left_out = cut_at(from).from == from ? cut_at(from).left_out : 0};
   while (cuts_.size() > 1 && cuts_.back().from >= from) cuts_.pop_back();
   if (cuts_.back().from >= from) cuts_.pop_back();
   if (cuts_.empty() || !goes_on_in(cut)) cuts_.push_back(cut);
@@ -117,12 +124,10 @@ Status Timeline::check(StepAt at, std::uint64_t position) const {
 std::uint64_t Timeline::position_behind(StepAt at, std::uint64_t position) const {
   const std::size_t index = index_at(at);
   const Cut& cut = cuts_[index];
-  if (index == 0 || cut.from != at) return position;
-  if (at.step == 0) return position == 0 ? cut.position : position;
+  if (index == 0 || cut.from != at || cut.left_out == 0) return position;
   const source::Sharding before = sharding_by(index - 1, at);
-  const bool comes_from_there =
-      at.step <= before.end_step() && before.position_of(at.step) == position;
-  return comes_from_there ? cut.position : position;
+  const bool read_all = position == before.position_of(std::min(at.step, before.end_step()));
+  return read_all ? cut.position : position;
 }
 
 void Timeline::resume(StepAt at, std::uint64_t came_from) {
@@ -142,12 +147,18 @@ bool Timeline::resized_behind(StepAt at) const {
                      [this](const Cut& cut) { return cut.num_shards != num_shards(); });
 }
 
-void Timeline::redeal(StepAt at, std::uint64_t position) {
-  const bool cut_later = std::any_of(cuts_.begin(), cuts_.end(), [&](const Cut& cut) {
-    return cut.from > at && cut.phase == phase(at);
-  });
-  if (!resized_behind(at) && !cut_later) return resume(at, position);
-  resize(at, position_behind(at, position), num_shards());
+void Timeline::redeal(StepAt at, std::uint64_t came_from) {
+  if (resized_behind(at)) return resize(at, position_behind(at, came_from), num_shards());
+  const std::size_t here = index_at(at);
+  for (std::size_t i = here + 1; i < cuts_.size();) {
+    if (cuts_[i].phase == cuts_[i - 1].phase && cuts_[i].left_out == 0) {
+      cuts_.erase(cuts_.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  rebase(here);
+  resume(at, came_from);
 }
 
 void Timeline::forget_before(StepAt at) {
@@ -165,6 +176,14 @@ void Timeline::level(StepAt at) {
   if (first == cuts_.end()) return;
   *first = std::move(cut);
   cuts_.erase(std::next(first), std::find_if_not(std::next(first), cuts_.end(), within));
+}
+
+StepAt Timeline::dealt_from() const {
+  std::size_t last = cuts_.size() - 1;
+  while (last > 0 && cuts_[last].num_shards == cuts_[last - 1].num_shards &&
+         cuts_[last].left_out == 0)
+    --last;
+  return cuts_[last].from;
 }
 
 bool Timeline::gapless(StepAt from) const {

@@ -25,6 +25,7 @@ class Timeline {
     std::uint64_t position = 0;  // at which `from` begins
     std::uint32_t num_shards = 1;
     PhasePtr phase;
+    std::uint64_t left_out = 0;  // steps of the deal before that are skipped here
 
     friend bool operator==(const Cut&, const Cut&) = default;
   };
@@ -33,9 +34,11 @@ class Timeline {
   // As it was kept. `cuts` is not empty and begins at the job's first step.
   explicit Timeline(std::vector<Cut> cuts);
 
-  // So many shards from `from`, which begins at `position`, on. Later changes of phase stay; where
-  // the epoch now ends before one, that begins with the next epoch.
-  void resize(StepAt from, std::uint64_t position, std::uint32_t num_shards);
+  // So many shards from `from`, which begins at `position`, on; so many steps of the deal before
+  // are left out by that. Later changes of phase stay; where the epoch now ends before one, that
+  // begins with the next epoch.
+  void resize(StepAt from, std::uint64_t position, std::uint32_t num_shards,
+              std::uint64_t left_out = 0);
   // Another phase from `from` on, whatever was to come after it. If it was to come at `planned`,
   // and that is earlier, what is before that goes on up to `from`.
   void swap(StepAt from, PhasePtr phase, std::optional<StepAt> planned = std::nullopt);
@@ -49,7 +52,7 @@ class Timeline {
   // What check() takes. Who has read everything up to `at` goes on behind what is left out there.
   void resume(StepAt at, std::uint64_t position);
   // The same for all the shards that there are in the end: resizes that came after `at` are not
-  // lived through again. Phases are.
+  // lived through again, nor is where others resumed. Phases are, and what was left out.
   void redeal(StepAt at, std::uint64_t position);
 
   // So that it does not grow for ever: of what was in force before `at` it keeps what makes up
@@ -91,6 +94,9 @@ class Timeline {
   // Steps of a whole epoch of the phase that holds `at`, on as many shards as there are in the end.
   std::uint64_t steps_per_epoch(StepAt at) const;
   std::uint32_t num_shards() const { return cuts_.back().num_shards; }
+  // From where on rows are dealt out as they are in the end: to so many shards, with none left out.
+  // A change of phase alone deals nothing anew.
+  StepAt dealt_from() const;
   const std::vector<Cut>& cuts() const { return cuts_; }
   // Whether every step from `at` on has the same rows here and there.
   bool same_from(StepAt at, const Timeline& other) const;

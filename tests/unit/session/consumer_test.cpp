@@ -397,12 +397,12 @@ TEST_F(ConsumerTest, EndsWhenWhatFailedIsCommittedAllTheSame) {
   EXPECT_EQ(next<wire::ErrorFrame>(wire::FrameType::kError).fatal, 1U);
 }
 
-TEST_F(ConsumerTest, LeavesOutWhatTheJobHasLeftOutAheadOfAPlaceItGoesOnTo) {
+TEST_F(ConsumerTest, LeavesOutWhatTheJobHasLeftOutBehindAPlaceItGoesTo) {
   start();
   next_batch();
   const StepAt from = consumer_->hold();
   ASSERT_EQ(from.epoch, 0U);
-  ASSERT_TRUE(consumer_->resize({3, 4}, 32, 1).ok());  // four steps are left out there
+  ASSERT_TRUE(consumer_->resize({3, 4}, 32, 1, 4).ok());
   consumer_->go_on();
   next<wire::ResetFrame>(wire::FrameType::kReset);
   ASSERT_TRUE(consumer_->seek({3, 3}, 12, 0, 1).ok());

@@ -86,6 +86,16 @@ class SessionsTest : public SessionLayer {
     sessions_->attach(consumer.connection, std::move(request));
     return consumer;
   }
+  // Job 'j' on pipeline 'q' of ninety files.
+  void declare_on_more() {
+    for (int i = 10; i < 100; ++i) files_.file("more/" + std::to_string(i) + ".bin", "bytes");
+    std::string text = yaml("q", "drop");
+    text.replace(text.find("/data"), 5, "/more");
+    apply(text);
+    JobRequest request = declared(0);
+    request.pipeline = "q";
+    ASSERT_TRUE(sessions_->create_job(self_, request));
+  }
   static JobRequest declared(std::uint64_t max_epochs) {
     JobRequest request;
     request.job = "j";
@@ -324,14 +334,7 @@ TEST_F(SessionsTest, SurvivesAFreshRankBesideOneWhoseCursorIsFarBehindTheEpochsE
 }
 
 TEST_F(SessionsTest, ResizesAJobFromWhereItsRanksCursorsHaveIt) {
-  for (int i = 10; i < 100; ++i) files_.file("more/" + std::to_string(i) + ".bin", "bytes");
-  std::string text = yaml("p", "drop");
-  text.replace(text.find("/data"), 5, "/more");
-  text.replace(text.find("pipeline: p"), 11, "pipeline: q");
-  apply(text);
-  JobRequest request = declared(0);
-  request.pipeline = "q";
-  ASSERT_TRUE(sessions_->create_job(self_, request));
+  declare_on_more();
   const Rank first =
       attach({.pipeline = "q",
               .job = "j",
@@ -361,6 +364,32 @@ TEST_F(SessionsTest, MovesARankThatWasAwayWhenTheJobWasSought) {
   const wire::AttachedFrame told = back.attached();
   EXPECT_EQ(told.epoch, 3U);
   EXPECT_EQ(told.step, 1U);
+}
+
+TEST_F(SessionsTest, TakesWhoComesInThePlaceOfOneThatWasAwayToWhereTheJobWasSent) {
+  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
+  const Rank away = attach({.job = "j", .shard = 0});
+  sessions_->release(*away.connection, away.batch().lease);
+  away.batch();
+  hang_up(away);
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {30, 1}));
+  const Rank stays = attach({.job = "j", .shard = 0, .reconnect = true});
+  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  const Rank gone = attach({.job = "j", .shard = 1});
+  gone.batch();
+  hang_up(gone);
+  const auto sought = sessions_->seek_job(self_, "j", "", {60, 1});
+  ASSERT_TRUE(sought) << sought.error().message();
+  const Rank instead =
+      attach({.job = "j",
+              .shard = 1,
+              .cursor = delivery::StreamPosition{.epoch = 31, .position = 0, .step = 0}});
+  wire::BatchFrame batch = instead.batch();
+  while (batch.epoch < 60) {
+    ASSERT_LT(batch.epoch, 50U);
+    sessions_->release(*instead.connection, batch.lease);
+    batch = instead.batch();
+  }
 }
 
 TEST_F(SessionsTest, ReadsUpToTheStepOfASeekWithARankThatWasAwayAtThatTime) {
@@ -670,6 +699,95 @@ TEST_F(SessionsTest, TakesWhoComesInThePlaceOfOneThatWasYetToJumpToWhereTheJobWa
   // Or with the state of another one that is there already.
   wish.cursor = {.epoch = from.epoch, .position = from.step * 4, .step = from.step};
   EXPECT_EQ(attach(wish).attached().epoch, 30U);
+}
+
+TEST_F(SessionsTest, KeepsTheLedgerOfARunThoughAnotherOneWasRefused) {
+  Wish wish{.job = "j"};
+  const Rank rank = attach(wish);
+  sessions_->release(*rank.connection, rank.batch().lease);
+  hang_up(rank);
+  sessions_->tick();
+  wish.vars = {{"nosuch", "1"}};
+  EXPECT_THAT(attach(wish).refusal(), HasSubstr("names no variable"));
+  wish.vars.clear();
+  wish.shard = 7;
+  EXPECT_THAT(attach(wish).refusal(), HasSubstr("there is no shard 7"));
+  wish.shard.reset();
+  wish.from_ledger = true;
+  EXPECT_EQ(attach(wish).attached().step, 1U);
+}
+
+TEST_F(SessionsTest, ForgetsTheLedgerOfAnEarlierRunOnceAnotherOneHasBegun) {
+  Wish wish{.job = "j"};
+  const Rank rank = attach(wish);
+  sessions_->release(*rank.connection, rank.batch().lease);
+  hang_up(rank);
+  const Rank another = attach(wish);
+  EXPECT_EQ(another.attached().step, 0U);
+  EXPECT_EQ(sessions_->job(self_, "j", "")->ledger.at, StepAt{});
+  hang_up(another);
+  wish.from_ledger = true;
+  EXPECT_EQ(attach(wish).attached().step, 0U);
+}
+
+TEST_F(SessionsTest, GoesOnInASmallerWorldWithBatchesThatTheLargerOneCouldNotHave) {
+  Wish wish{.job = "j", .shard = 0, .num_shards = 5};
+  const Rank rank = attach(wish);
+  rank.batch();
+  hang_up(rank);
+  wish.num_shards = 1;
+  wish.batch_size = 4;  // of which five shards make no step of ten items
+  wish.from_ledger = true;
+  EXPECT_EQ(attach(wish).attached().batch_size, 4U);
+}
+
+TEST_F(SessionsTest, ChangesAJobWhereItsRanksAreThoughItHadBeenStartedFurtherOn) {
+  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {50, 0}));
+  const Rank rank = attach(
+      {.job = "j", .cursor = delivery::StreamPosition{.epoch = 3, .position = 2, .step = 1}});
+  rank.batch();
+  const auto skipped = sessions_->skip_steps(self_, "j", "", 1);
+  ASSERT_TRUE(skipped);
+  EXPECT_LT(skipped->dealt_from.epoch, 10U);
+}
+
+TEST_F(SessionsTest, LeavesOutWhatItWasToldToThoughAllItsRanksAreStartedAgainBefore) {
+  declare_on_more();
+  Wish wish{.pipeline = "q", .job = "j"};
+  const Rank rank = attach(wish);
+  sessions_->release(*rank.connection, rank.batch().lease);
+  rank.batch();
+  const auto skipped = sessions_->skip_steps(self_, "j", "", 2);
+  ASSERT_TRUE(skipped);
+  const std::uint64_t from = skipped->dealt_from.step;
+  hang_up(rank);
+  wish.cursor = {.epoch = 0, .position = 2, .step = 1};
+  const Rank again = attach(wish);
+  for (std::uint64_t step = 1; step <= from; ++step) {
+    const wire::BatchFrame batch = again.batch();
+    EXPECT_EQ(batch.step, step);
+    EXPECT_EQ(batch.next_position, (step + 1 + (step == from ? 2 : 0)) * 2);
+    sessions_->release(*again.connection, batch.lease);
+  }
+}
+
+TEST_F(SessionsTest, LeavesTheSameOutForRanksThatGoBackHoweverFarTheyWere) {
+  declare_on_more();
+  Wish wish{.pipeline = "q", .job = "j"};
+  const Rank rank = attach(wish);
+  for (int step = 0; step < 4; ++step) sessions_->release(*rank.connection, rank.batch().lease);
+  const auto skipped = sessions_->skip_steps(self_, "j", "", 2);
+  ASSERT_TRUE(skipped);
+  const std::uint64_t from = skipped->dealt_from.step;
+  ASSERT_GT(from, 2U);
+  sessions_->seek(*rank.connection,
+                  {.to = {.epoch = 0, .position = (from - 1) * 2, .step = from - 1}, .serial = 1});
+  rank.next<wire::ResetFrame>(wire::FrameType::kReset);
+  while (rank.next<wire::ResetFrame>(wire::FrameType::kReset).seek != 1) {
+  }
+  EXPECT_EQ(rank.batch().next_position, from * 2);
+  EXPECT_EQ(rank.batch().next_position, (from + 3) * 2);
 }
 
 TEST_F(SessionsTest, ForgetsRecordsOfEndedJobsThatAreOlderThanItRetainsThem) {

@@ -9,8 +9,6 @@
 #include <set>
 #include <vector>
 
-#include "session/deal.h"
-
 namespace spdld::session {
 namespace {
 
@@ -54,13 +52,13 @@ TEST(Timeline, ReadsEveryItemOnceInAnEpochThatIsResizedTwice) {
 TEST(Timeline, DealsRowsOutSinceTheLastResizeOrSkip) {
   const PhasePtr first = phase(100, Tail::kDrop, 5);
   Timeline timeline(first, 2);
-  EXPECT_EQ(dealt_from(timeline), (StepAt{0, 0}));
+  EXPECT_EQ(timeline.dealt_from(), (StepAt{0, 0}));
   timeline.resize({0, 4}, 40, 4);
-  EXPECT_EQ(dealt_from(timeline), (StepAt{0, 4}));
-  timeline.resize({0, 6}, 100, 4);
-  EXPECT_EQ(dealt_from(timeline), (StepAt{0, 6})) << "one step was left out";
-  timeline.resize({1, 0}, 40, 4);
-  EXPECT_EQ(dealt_from(timeline), (StepAt{1, 0})) << "two steps of the next epoch were";
+  EXPECT_EQ(timeline.dealt_from(), (StepAt{0, 4}));
+  timeline.resize({0, 6}, 100, 4, 1);
+  EXPECT_EQ(timeline.dealt_from(), (StepAt{0, 6})) << "one step was left out";
+  timeline.resize({1, 0}, 40, 4, 2);
+  EXPECT_EQ(timeline.dealt_from(), (StepAt{1, 0})) << "two steps of the next epoch were";
 }
 
 TEST(Timeline, DealsNothingAnewWhenItChangesItsPhase) {
@@ -69,7 +67,7 @@ TEST(Timeline, DealsNothingAnewWhenItChangesItsPhase) {
   timeline.swap({0, 7}, phase(100, Tail::kDrop, 10));
   timeline.swap({2, 0}, phase(50, Tail::kDrop, 10));
   EXPECT_EQ(timeline.cuts().size(), 4U);
-  EXPECT_EQ(dealt_from(timeline), (StepAt{0, 2}));
+  EXPECT_EQ(timeline.dealt_from(), (StepAt{0, 2}));
 }
 
 TEST(Timeline, SaysWhatToDoAboutAPlaceThatNoJobHas) {
@@ -155,8 +153,8 @@ TEST(Timeline, IsReadFromWhatItHasForgottenAsTheOldestChangeThatItKnowsHasIt) {
 
 TEST(Timeline, LeavesOutForAllWhatItLeavesOutWhereTheyAre) {
   Timeline timeline(phase(100, Tail::kKeep, 5), 2);
-  timeline.resize({0, 4}, 70, 2);  // three steps are left out
-  timeline.resize({1, 0}, 20, 2);  // two
+  timeline.resize({0, 4}, 70, 2, 3);
+  timeline.resize({1, 0}, 20, 2, 2);
   // Who has read everything before, in whichever words it says so, goes on as all do.
   for (const std::uint64_t position : {std::uint64_t{40}, std::uint64_t{70}}) {
     Timeline resumed = timeline;
@@ -168,7 +166,16 @@ TEST(Timeline, LeavesOutForAllWhatItLeavesOutWhereTheyAre) {
   Timeline resumed = timeline;
   resumed.resume({1, 0}, 0);
   EXPECT_TRUE(resumed.same_from({1, 0}, timeline));
-  // Whose steps were others goes on by its own position.
+  // So does who goes back before it.
+  resumed = timeline;
+  resumed.redeal({0, 2}, 20);
+  EXPECT_TRUE(resumed.same_from({0, 2}, timeline));
+  EXPECT_EQ(resumed.position_of({0, 5}), 80U);
+  // In another deal it is of no meaning; whose steps were others goes on by its own position.
+  Timeline resized = timeline;
+  resized.resize({2, 0}, 0, 1);
+  resized.redeal({0, 2}, 20);
+  EXPECT_EQ(resized.position_of({0, 5}), 35U);
   resumed.resume({0, 4}, 55);
   EXPECT_EQ(resumed.position_of({0, 4}), 55U);
 }
