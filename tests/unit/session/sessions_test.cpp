@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "session/records.h"
 #include "tests/unit/session/session_layer.h"
@@ -39,6 +40,7 @@ struct Wish {
   std::map<std::string, std::string> vars = {};
   std::string pipeline_file = {};
   std::uint32_t replicas = 1;
+  std::optional<std::uint32_t> credits = {};
 };
 
 // The session layer over a dataset of ten small files, in batches of two.
@@ -77,6 +79,7 @@ class SessionsTest : public SessionLayer {
     request.vars = wish.vars;
     request.pipeline_file = wish.pipeline_file;
     request.replicas = wish.replicas;
+    request.credits = wish.credits;
     if (wish.replicas > 1) request.replica = "0";
     if (wish.from_ledger) request.start = wire::StartMode::kLedger;
     if (wish.cursor) {
@@ -672,19 +675,23 @@ TEST_F(SessionsTest, KeepsAJobsLimitsWhenItsRanksAreStartedAgain) {
 TEST_F(SessionsTest, TakesWhoComesInThePlaceOfOneThatWasYetToJumpToWhereTheJobWasSent) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
   ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
-  Rank other = attach({.job = "j", .shard = 1});
+  Rank other = attach({.job = "j", .shard = 1, .credits = 4});
   sessions_->release(*other.connection, other.batch().lease);
-  const Rank killed = attach({.job = "j", .shard = 0});
+  std::vector<std::uint64_t> leases;
+  for (int step = 1; step <= 4; ++step) leases.push_back(other.batch().lease);
+  const Rank killed = attach({.job = "j", .shard = 0, .credits = 2});
   sessions_->release(*killed.connection, killed.batch().lease);
   killed.batch();  // has batches in hand, and does not come to where it jumps
   ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {30, 1}));
-  EXPECT_THAT(sessions_->resize_job(self_, "j", "", 1).error().message(),
-              HasSubstr("takes it elsewhere"));
-  StepAt from;  // where all jump: epochs have two steps
+  const auto resized = sessions_->resize_job(self_, "j", "", 1);
+  ASSERT_FALSE(resized);
+  EXPECT_THAT(resized.error().message(), HasSubstr("takes it elsewhere"));
+  StepAt from{2, 1};  // where all jump: behind the fifth of steps that come two an epoch
   other.passed = [&](const wire::BatchFrame& batch) {
     sessions_->release(*other.connection, batch.lease);
     from = batch.step == 1 ? StepAt{batch.epoch + 1, 0} : StepAt{batch.epoch, batch.step + 1};
   };
+  for (const std::uint64_t lease : leases) sessions_->release(*other.connection, lease);
   other.next<wire::ResetFrame>(wire::FrameType::kReset);
   hang_up(killed);
 
@@ -775,7 +782,7 @@ TEST_F(SessionsTest, LeavesOutWhatItWasToldToThoughAllItsRanksAreStartedAgainBef
 TEST_F(SessionsTest, LeavesTheSameOutForRanksThatGoBackHoweverFarTheyWere) {
   declare_on_more();
   Wish wish{.pipeline = "q", .job = "j"};
-  const Rank rank = attach(wish);
+  Rank rank = attach(wish);
   for (int step = 0; step < 4; ++step) sessions_->release(*rank.connection, rank.batch().lease);
   const auto skipped = sessions_->skip_steps(self_, "j", "", 2);
   ASSERT_TRUE(skipped);
@@ -783,6 +790,9 @@ TEST_F(SessionsTest, LeavesTheSameOutForRanksThatGoBackHoweverFarTheyWere) {
   ASSERT_GT(from, 2U);
   sessions_->seek(*rank.connection,
                   {.to = {.epoch = 0, .position = (from - 1) * 2, .step = from - 1}, .serial = 1});
+  rank.passed = [&](const wire::BatchFrame& batch) {
+    sessions_->release(*rank.connection, batch.lease);
+  };
   rank.next<wire::ResetFrame>(wire::FrameType::kReset);
   while (rank.next<wire::ResetFrame>(wire::FrameType::kReset).seek != 1) {
   }
