@@ -12,7 +12,11 @@ data=
 while (($#)); do
   case $1 in
     --data)
-      data=$(readlink -e "${2:?--data needs a directory}")
+      if [[ ! -d ${2-} ]]; then
+        printf "demo: --data: there is no directory '%s'\n" "${2-}" >&2
+        exit 2
+      fi
+      data=$(readlink -e "$2")
       shift
       ;;
     *)
