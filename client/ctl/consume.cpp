@@ -90,7 +90,9 @@ void consume(const ConsumeOptions& options, std::ostream& out, std::ostream& err
   loader_options.on_wait = [&] {
     if (interrupt.requested()) throw Interrupted();
   };
-  loader_options.on_notice = [&](const std::string& notice) { err << notice << std::endl; };
+  loader_options.on_notice = [&](const std::string& notice) {
+    err << "spdlctl: " << notice << std::endl;
+  };
   Loader loader = Loader::open(std::move(loader_options));
 
   const std::uint64_t max_epochs =

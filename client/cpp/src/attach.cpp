@@ -19,11 +19,12 @@ constexpr char kClientName[] = "libspdld " SPDLD_VERSION;
 
 }  // namespace
 
-void Outage::lost(const std::string& reason) {
+void Outage::lost(const std::string& reason, bool answered) {
   const auto now = steady_clock::now();
   if (now - attempted_ >= kHeld) *this = Outage();
   if (attempts_ == 0) since_ = now;
   why_ = reason;
+  answered_ = answered;
 }
 
 AttachWish Attacher::wish(const Placement& place, const Attached* known,
@@ -85,11 +86,13 @@ std::unique_ptr<Link> Attacher::attach(const Placement& place, const Attached* k
     if (outage.attempts_ > 0) {
       if (steady_clock::now() - outage.since_ >= limit) give_up(outage, lost_why, known, from);
       if (options_.on_unreachable) options_.on_unreachable(outage.why_);
+      waiting.disconnected(outage_text(outage, lost_why), outage.since_ + limit);
       const auto until = steady_clock::now() + outage.backoff_.next();
       while (steady_clock::now() < until) {
         waiting.alive();  // attempts have a limit of their own, above
         waiting.wait(-1, 0, std::chrono::ceil<milliseconds>(until - steady_clock::now()));
       }
+      waiting.reconnected();  // or silent, if it does not answer; the next round says if it is not
     }
     ++outage.attempts_;
     outage.attempted_ = steady_clock::now();
@@ -97,9 +100,23 @@ std::unique_ptr<Link> Attacher::attach(const Placement& place, const Attached* k
       return std::make_unique<Link>(
           path, options_.client_name.empty() ? kClientName : options_.client_name, wish, waiting);
     } catch (const LinkLost& lost) {
-      outage.lost(lost.why);
+      outage.lost(lost.why, lost.answered);
     }
   }
+}
+
+std::string Attacher::outage_text(const Outage& outage, const std::string& lost_why) const {
+  const std::string last = join("last attempt: ", outage.why_);
+  if (outage.answered_) return join("the daemon at ", address_, " takes no one yet, ", last, "; ");
+  // Whoever starts daemons itself is not told to.
+  const std::string way_out =
+      options_.on_unreachable
+          ? std::string("; ")
+          : join("; start ", lost_why.empty() ? "one" : "it again", " (spdld --config FILE), or ");
+  const std::string gone = lost_why.empty()
+                               ? join("no daemon answers at ", address_)
+                               : join("the daemon at ", address_, " is gone (", lost_why, ")");
+  return join(gone, ", ", last, way_out);
 }
 
 void Attacher::give_up(const Outage& outage, const std::string& lost_why, const Attached* known,

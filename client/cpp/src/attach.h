@@ -21,7 +21,7 @@ class Outage {
 
   // The connection was lost, or an attempt at it failed. One that held for a while was a success,
   // and what follows is another outage.
-  void lost(const std::string& reason);
+  void lost(const std::string& reason, bool answered = true);
 
  private:
   friend class Attacher;
@@ -29,6 +29,7 @@ class Outage {
 
   std::uint64_t attempts_ = 0;
   std::string why_;
+  bool answered_ = true;  // the last attempt found somebody
   SteadyTime since_ = std::chrono::steady_clock::now();
   SteadyTime attempted_ = since_;
   Backoff backoff_;
@@ -55,6 +56,8 @@ class Attacher {
                   const std::optional<Cursor>& from) const;
   [[noreturn]] void give_up(const Outage& outage, const std::string& lost_why,
                             const Attached* known, const std::optional<Cursor>& from) const;
+  // Ends with what `this ends in 5 s` goes on.
+  std::string outage_text(const Outage& outage, const std::string& lost_why) const;
 
   const LoaderOptions& options_;
   const std::string address_;

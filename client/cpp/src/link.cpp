@@ -39,7 +39,7 @@ Link::Link(const std::string& socket_path, const std::string& client_name, const
     : buffer_(wire::kMaxFrameBytes) {
   std::string why;
   channel_ = Channel::connect(socket_path, why);
-  if (!channel_) throw LinkLost{why};
+  if (!channel_) throw LinkLost{.why = why, .answered = false};
 
   wire::HelloFrame hello{};
   hello.header = {FrameType::kHello, sizeof hello};

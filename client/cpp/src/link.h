@@ -24,6 +24,7 @@ namespace spdld::client {
 // Thrown inside the library alone: the connection is gone, and another one may be tried.
 struct LinkLost {
   std::string why;
+  bool answered = true;  // false: nobody was there to connect to
 };
 
 // What the daemon answered to an attach. The facts change with the version of the pipeline.

@@ -52,14 +52,21 @@ bool Waiting::wait(int fd, short events, milliseconds at_most) {
 
 void Waiting::notice() {
   next_notice_ += kFurtherNotices;
-  const std::string text =
-      join("spdld: waiting for ", what_, " for ", waited().count() / 1000, " s",
-           doing_.empty() ? "; the daemon does not say why" : ": " + doing_);
   if (options_.on_notice) {
-    options_.on_notice(text);
+    options_.on_notice(notice_text());
   } else {
-    std::fprintf(stderr, "%s\n", text.c_str());
+    std::fprintf(stderr, "spdld: %s\n", notice_text().c_str());
   }
+}
+
+std::string Waiting::notice_text() const {
+  std::string text = join("waiting for ", what_, " for ", waited().count() / 1000, " s");
+  if (!disconnected_.empty()) {
+    const auto left = std::chrono::ceil<std::chrono::seconds>(-since(gives_up_));
+    return join(text, ": ", disconnected_, "this ends in ", std::max(left.count(), std::int64_t{0}),
+                " s");
+  }
+  return text + (doing_.empty() ? "; the daemon does not say why" : ": " + doing_);
 }
 
 void Waiting::alive() { alive_ = std::chrono::steady_clock::now(); }
@@ -79,6 +86,16 @@ void Waiting::standstill(const std::string& text) {
   stands_ = true;
   doing_ = text;
 }
+
+void Waiting::disconnected(const std::string& text, SteadyTime until) {
+  disconnected_ = text;
+  gives_up_ = until;
+  // What an earlier connection said is of no matter any more.
+  stands_ = false;
+  doing_.clear();
+}
+
+void Waiting::reconnected() { disconnected_.clear(); }
 
 milliseconds Waiting::waited() const { return since(start_); }
 

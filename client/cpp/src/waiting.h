@@ -29,6 +29,12 @@ class Waiting {
   void progress(std::uint64_t done, std::uint64_t total, const std::string& text);
   // What it waits for does not come on, says the daemon: no sign of life.
   void standstill(const std::string& text);
+  // Until reconnected(), nobody is there to say anything: `text` says why and what to do, and the
+  // caller gives up at `until`.
+  void disconnected(const std::string& text, SteadyTime until);
+  void reconnected();
+  // What it waits for, since when, and why: what a notice says.
+  std::string notice_text() const;
   std::chrono::milliseconds waited() const;
 
  private:
@@ -40,7 +46,9 @@ class Waiting {
   SteadyTime alive_;
   SteadyTime next_notice_;
   std::string doing_;
-  bool stands_ = false;  // says doing_
+  bool stands_ = false;       // says doing_
+  std::string disconnected_;  // empty: is not
+  SteadyTime gives_up_;       // if disconnected
 };
 
 // Pauses between attempts to connect: from 10 ms to 1 s, doubling, each drawn from its upper half
