@@ -33,7 +33,7 @@ LoaderOptions checked(LoaderOptions options) {
   if (options.cursor && !options.cursor->order_digest.empty()) {
     if (options.seed && *options.seed != options.cursor->seed) {
       fail(join("seed is ", *options.seed, ", but the cursor was made with seed ",
-                options.cursor->seed));
+                options.cursor->seed, "; leave seed out, or give that one"));
     }
     options.seed = options.cursor->seed;
   }

@@ -262,9 +262,10 @@ void Stream::go_to(const Cursor& cursor) {
     }
   }
   if (knows_order && options_.seed && *options_.seed != cursor.seed) {
-    throw PipelineError(kFailedPrecondition,
-                        join("the cursor was made with seed ", cursor.seed,
-                             ", and the loader was opened with ", *options_.seed));
+    throw PipelineError(
+        kFailedPrecondition,
+        join("the cursor was made with seed ", cursor.seed, ", and the loader was opened with ",
+             *options_.seed, "; leave seed out, or give ", cursor.seed));
   }
   finished_ = false;
   if (!link_) {

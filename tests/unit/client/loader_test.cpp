@@ -542,7 +542,18 @@ TEST(Loader, RefusesOptionsThatCannotBe) {
           {.pipeline = "p",
            .seed = 1,
            .cursor = Cursor{.order_digest = "d", .seed = 2, .epoch = 0, .position = 0, .step = 0}}),
-      AllOf(HasSubstr("seed is 1"), HasSubstr("seed 2")));
+      AllOf(HasSubstr("seed is 1"), HasSubstr("seed 2; leave seed out, or give that one")));
+}
+
+TEST(Loader, SaysHowToGoToACursorOfAnotherSeedThanItsOwn) {
+  FakeDaemon daemon;
+  auto options = options_for(daemon);
+  options.seed = 4;
+  Loader loader = Loader::open(options);
+  const Cursor cursor{.order_digest = "0rder", .seed = 42, .epoch = 0, .position = 0, .step = 0};
+  EXPECT_EQ(thrown<PipelineError>([&] { loader.load_state(cursor); }),
+            "the cursor was made with seed 42, and the loader was opened with 4; leave seed out, "
+            "or give 42");
 }
 
 TEST(Loader, CanBeMoved) {
