@@ -82,9 +82,15 @@ Result<Root> open_root(const std::string& path, const Roots& roots) {
     return error(Code::kInvalidArgument, "root '" + path + "' is no absolute path");
   }
   Root root;
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 && errno == ENOENT) {
+    return error(Code::kNotFound,
+                 "source.files.root: there is no directory " + path +
+                     " where spdld runs; name another, or if it is made of a variable, give that: "
+                     "--var NAME=VALUE, or vars={\"NAME\": VALUE} in a Loader");
+  }
   SPDLD_ASSIGN(root.path, roots.resolve(path));
   root.fd = UniqueFd(::open(root.path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  struct stat info {};
   if (!root.fd || ::fstat(root.fd.get(), &info) != 0) {
     return tl::unexpected(path_error(errno, "cannot list", path));
   }

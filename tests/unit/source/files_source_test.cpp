@@ -189,7 +189,10 @@ TEST_F(FilesSourceTest, NamesItsFieldAsTold) {
 TEST_F(FilesSourceTest, RefusesARootThatIsNotThere) {
   const Status status = failure(open({.root = dir_.path("none")}));
   EXPECT_EQ(status.code(), Code::kNotFound);
-  EXPECT_THAT(status.message(), HasSubstr(dir_.path("none")));
+  EXPECT_EQ(status.message(),
+            "source.files.root: there is no directory " + dir_.path("none") +
+                " where spdld runs; name another, or if it is made of a variable, give that: "
+                "--var NAME=VALUE, or vars={\"NAME\": VALUE} in a Loader");
 }
 
 TEST_F(FilesSourceTest, RefusesARootThatIsAFileOrRelative) {
