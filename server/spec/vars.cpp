@@ -32,6 +32,16 @@ Node plain_scalar(std::string text) {
   return node;
 }
 
+// A variable's value that comes from outside of the text, as the two who can give one call it.
+std::string as_given(const std::string& name) { return quote(name) + " (--var, vars=)"; }
+
+std::string whose(const Node& root) {
+  const Node* name = root.find("pipeline");
+  const bool plain = name != nullptr && name->kind == Node::Kind::kScalar &&
+                     name->text.find('$') == std::string::npos;
+  return plain ? "pipeline " + quote(name->text) : "this pipeline";
+}
+
 class Resolver {
  public:
   Resolver(const std::map<std::string, std::string>& overrides, const EnvLookup& env)
@@ -46,11 +56,11 @@ class Resolver {
     }
     for (const auto& [name, value] : overrides_) {
       if (!vars_.contains(name)) {
-        return root.fail("--var " + quote(name) + " names no variable of this pipeline" +
-                         hint(name, names()));
+        return Status(Code::kInvalidArgument, as_given(name) + " names no variable of " +
+                                                  whose(root) + hint(name, names()));
       }
       if (!is_clean_text(value)) {
-        return root.fail("--var " + quote(name) + ": the value is not text in UTF-8");
+        return Status(Code::kInvalidArgument, as_given(name) + ": the value is not text in UTF-8");
       }
     }
     return {};

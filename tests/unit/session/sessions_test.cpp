@@ -600,7 +600,8 @@ TEST_F(SessionsTest, LetsRanksOfARunningJobComeThoughTheTextHasOtherVariablesNow
   wish.reconnect = true;
   EXPECT_EQ(attach(wish).attached().shard, 1);
   wish.job = "another";
-  EXPECT_THAT(attach(wish).refusal(), HasSubstr("'limit' names no variable"));
+  EXPECT_THAT(attach(wish).refusal(),
+              HasSubstr("'limit' (--var, vars=) names no variable of pipeline"));
 }
 
 TEST_F(SessionsTest, KeepsOtherJobsThoughTheRecordOfOneCannotBeWritten) {

@@ -93,16 +93,16 @@ TEST(Vars, RefuseNamesThatAreNotThere) {
             "p.yaml:3:24: unknown variable 'rot'; did you mean 'root'?");
   EXPECT_EQ(parse_error(with_vars("")), "p.yaml:3:24: unknown variable 'root'; there are none");
   EXPECT_EQ(parse_error(with_vars("root: /d, size: 1"), {.vars = {{"szie", "2"}}}),
-            "p.yaml:1:1: --var 'szie' names no variable of this pipeline; did you mean 'size'?");
+            "'szie' (--var, vars=) names no variable of pipeline 'p'; did you mean 'size'?");
   EXPECT_EQ(parse_error(kMinimal, {.vars = {{"size", "2"}}}),
-            "p.yaml:1:1: --var 'size' names no variable of this pipeline; there are none");
+            "'size' (--var, vars=) names no variable of pipeline 'p'; there are none");
 }
 
 TEST(Vars, CheckAnOverrideLikeAnyValue) {
   EXPECT_EQ(parse_error(with_vars("root: /d, size: 1"), {.vars = {{"size", "big"}}}),
             "p.yaml:5:15: batch.size: expected an integer, got 'big'");
   EXPECT_EQ(parse_error(with_vars("root: /d, size: 1"), {.vars = {{"size", "\xff"}}}),
-            "p.yaml:1:1: --var 'size': the value is not text in UTF-8");
+            "'size' (--var, vars=): the value is not text in UTF-8");
   // A variable that its author put in quotes stays text.
   EXPECT_EQ(parse_error(with_vars("root: /d, size: '1'"), {.vars = {{"size", "2"}}}),
             "p.yaml:5:15: batch.size: expected an integer, got the string '2'; leave out the "
