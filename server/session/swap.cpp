@@ -91,8 +91,9 @@ Status Sessions::check_feeds_all(const PlannedSwap& swap) {
     return Status(
         Code::kFailedPrecondition,
         "job '" + job.key.job + "': shard " + std::to_string(shard) +
-            " is not read from this daemon; if another node feeds it, name a step that "
-            "all of them can change at (" +
+            " is not read from this daemon; if its rank has only not come yet, try again once "
+            "it is attached; if another node feeds it, name a step that all of them can change at "
+            "(" +
             step + ")" +
             (swap.by_consumer ? ", on each of them" : ", and their daemons (--address A,B)"));
   }

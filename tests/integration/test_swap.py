@@ -447,6 +447,7 @@ def test_a_job_that_other_nodes_feed_changes_at_a_named_step_alone(
     for at in ("now", "next-epoch"):
         why = refusal(daemon, write(CROPPED), at)
         assert "shard 0 is not read from this daemon" in why
+        assert "if its rank has only not come yet, try again once it is attached" in why
         assert "--at step:EPOCH/N" in why
     assert apply(daemon, write(CROPPED), "step:0/13") == (0, 13)
     versions = [batch["version"] for batch in rank.rest_of_epoch()]
