@@ -4,11 +4,13 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "ctl/daemon.h"
+#include "spdld/loader.h"
 
 namespace spdld::ctl {
 
@@ -17,7 +19,7 @@ struct Context {
   std::ostream& out;
   std::ostream& err;
   std::vector<std::string> addresses = {};  // as --address names them
-  double timeout_s = 30;
+  std::optional<double> timeout_s = {};     // as --timeout says
 
   // The runtime directories that are meant: what --address says, else the default, each once.
   // Throws Failure (kWrongUsage).
@@ -25,7 +27,9 @@ struct Context {
   // The one that is meant; throws Failure (kWrongUsage) if there are several, which only a command
   // that asks for directories() can take.
   std::string directory() const;
-  std::chrono::milliseconds timeout() const;
+  std::chrono::milliseconds timeout() const;  // of a call; 30 s if --timeout does not say
+  // Makes --timeout, if it is given, count for a loader, too.
+  void limit(LoaderOptions& loader) const;
 
   Daemon connect() const;  // to directory()
   // Shows how far the daemon has come, on one line of the terminal, if there is one.

@@ -6,12 +6,15 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <string_view>
+#include <utility>
 
 #include "base/counted.h"
 #include "ctl/cursor_text.h"
 #include "ctl/digest.h"
 #include "ctl/interrupt.h"
 #include "ctl/table.h"
+#include "spdld/error.h"
 
 namespace spdld::ctl {
 namespace {
@@ -51,6 +54,19 @@ void print_digests(const Batch& batch, std::int32_t shard, bool per_row, std::os
                        row < indices.size() ? indices[row] : -1,
                        row_digest(batch.fields(), batch.rows(), row));
   }
+}
+
+// What a Loader is told of its arguments, in the words of this command's options.
+std::string in_options(std::string text) {
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"start=\"ledger\"", "--start ledger"},
+      {"from a saved state_dict()", "at a --cursor"},
+  };
+  for (const auto& [argument, option] : kWords) {
+    if (const auto at = text.find(argument); at != std::string::npos)
+      text.replace(at, argument.size(), option);
+  }
+  return text;
 }
 
 void count(const Batch& batch, bool read, Totals& totals) {
@@ -125,6 +141,8 @@ void consume(const ConsumeOptions& options, std::ostream& out, std::ostream& err
     }
   } catch (const Interrupted&) {
     interrupted = true;
+  } catch (const PipelineError& refused) {
+    throw PipelineError(refused.code(), in_options(refused.what()));
   }
   const std::chrono::duration<double> took = Clock::now() - begun;
   held.clear();

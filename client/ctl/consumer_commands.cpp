@@ -25,6 +25,7 @@ struct Attachment {
     LoaderOptions asked = loader;
     asked.address = context.directory();
     asked.vars = parse_vars(vars);
+    context.limit(asked);
     return asked;
   }
 

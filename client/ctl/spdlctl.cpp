@@ -18,6 +18,24 @@ namespace spdld::ctl {
 namespace {
 
 constexpr int kInvalidArgument = 3;  // gRPC's number
+constexpr double kTimeoutS = 30;
+
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+// What was typed without -f where a command wants a pipeline's file by it; empty: that is not it.
+std::string file_without_option(const CLI::App& app) {
+  const auto commands = app.get_subcommands();  // those typed
+  if (commands.empty()) return {};
+  const CLI::App& command = *commands.front();
+  const CLI::Option* file = command.get_option_no_throw("--file");
+  const std::vector<std::string> extra = app.remaining(true);
+  if (file == nullptr || !file->empty() || extra.size() != 1 || extra[0].starts_with("-"))
+    return {};
+  return fmt::format("{0}: a pipeline's file is given by -f: spdlctl {1} -f {0}", cell(extra[0]),
+                     command.get_name());
+}
 
 int report(std::ostream& out, std::ostream& err, ExitCode code, const std::string& message) {
   out.flush();
@@ -57,7 +75,13 @@ std::string Context::directory() const {
 }
 
 std::chrono::milliseconds Context::timeout() const {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000));
+  return milliseconds_of(timeout_s.value_or(kTimeoutS));
+}
+
+void Context::limit(LoaderOptions& loader) const {
+  if (!timeout_s) return;
+  loader.timeout = milliseconds_of(*timeout_s);
+  loader.connect_timeout = std::min(loader.connect_timeout, loader.timeout);
 }
 
 Daemon Context::connect() const { return Daemon(directory(), timeout()); }
@@ -88,10 +112,12 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
                  "the daemon's runtime directory; default: $SPDLD_ADDRESS, else /run/spdld. "
                  "Several, by commas or repeated, for an apply to one job that they all feed")
       ->allow_extra_args(false);
-  app.add_option("--timeout", context.timeout_s,
-                 "seconds to wait for an answer; what indexes or decodes is waited for")
+  app.add_option(
+         "--timeout", context.timeout_s,
+         "seconds to wait for an answer; what indexes or decodes is waited for. For consume "
+         "and bench: seconds without a sign of life, 60 if it is not given")
       ->check(CLI::Range(0.001, 86'400.0))
-      ->capture_default_str();
+      ->default_str(fmt::format("{}", kTimeoutS));
   app.require_subcommand(1);
   app.fallthrough();
   app.footer(
@@ -111,6 +137,8 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
   } catch (const CLI::RequiredError& missing) {
     // A word that is no command counts as none given: name it.
     const std::vector<std::string> unknown = app.remaining(true);
+    const std::string file = file_without_option(app);
+    if (!file.empty()) return report(out, err, kWrongUsage, file);
     if (unknown.empty()) return app.exit(missing, out, err) == 0 ? kDone : kWrongUsage;
     return report(out, err, kWrongUsage,
                   fmt::format("'{}' is no command here; see --help", cell(unknown.front())));

@@ -188,6 +188,11 @@ def test_nothing_known_is_an_error(daemon: Any, start_rank: Callable[..., Rank])
     assert refused["error"] == "PipelineError"
     assert "nothing is known of where job 'unheard-of' was" in refused["message"]
     assert "start afresh, or from a saved state_dict()" in refused["message"]
+    shell = daemon.ctl(
+        *("consume", "images", "--job", "unheard-of", "--start", "ledger"), check=False
+    )
+    assert "--start ledger: nothing is known of where job 'unheard-of' was" in shell.stderr
+    assert "start afresh, or at a --cursor" in shell.stderr
     assert daemon.ctl_json("get", "jobs") == []
 
 

@@ -30,3 +30,18 @@ def test_a_reload_ends_no_wait(
         assert not rank.answered(2.0)
     daemon.ctl("job", "advance", "run")
     assert rank.answer()["epoch"] == 1
+
+
+def test_spdlctl_waits_for_a_batch_as_long_as_it_is_told_to(
+    make_daemon: Callable[..., Any],
+    make_dataset: Callable[..., Any],
+    write_pipeline: Callable[..., pathlib.Path],
+) -> None:
+    daemon = make_daemon(pipelines=[write_pipeline(make_dataset())])
+    daemon.signal(signal.SIGSTOP)
+    try:
+        done = daemon.ctl("--timeout", "0.5", "consume", "images", check=False)
+    finally:
+        daemon.signal(signal.SIGCONT)
+    assert done.returncode == 1
+    assert "no sign of life from the daemon for 500 ms" in done.stderr

@@ -57,6 +57,29 @@ TEST_F(SpdlctlTest, PrefersTheAddressOptionWhereverItStands) {
   EXPECT_EQ(spdlctl({"status"}).exit_code, 3);
 }
 
+TEST_F(SpdlctlTest, NamesTheOptionThatAPipelinesFileIsGivenBy) {
+  for (const std::string command : {"apply", "preview", "explain"}) {
+    const Outcome outcome = spdlctl({command, "pets.yaml"});
+    EXPECT_EQ(outcome.exit_code, 2) << command;
+    EXPECT_EQ(outcome.err, "spdlctl: pets.yaml: a pipeline's file is given by -f: spdlctl " +
+                               command + " -f pets.yaml\n");
+  }
+  EXPECT_EQ(spdlctl({"aply", "-f", "pets.yaml"}).err,
+            "spdlctl: 'aply' is no command here; see --help\n");
+}
+
+TEST_F(SpdlctlTest, ConsumesNoLongerThanItsTimeoutSays) {
+  const std::vector<std::vector<std::string>> commands = {{"consume", "pets"},
+                                                          {"bench", "handoff", "pets"}};
+  for (const std::vector<std::string>& command : commands) {
+    std::vector<std::string> words = {"--timeout", "0.05"};
+    words.insert(words.end(), command.begin(), command.end());
+    const Outcome outcome = spdlctl(words);
+    EXPECT_EQ(outcome.exit_code, 3);
+    EXPECT_NE(outcome.err.find("attempts in 50 ms"), std::string::npos) << outcome.err;
+  }
+}
+
 TEST_F(SpdlctlTest, SaysThatThereIsNoDirectory) {
   const Outcome outcome = spdlctl({"--address", dir_.path() + "/none", "status"});
   EXPECT_EQ(outcome.exit_code, 3);
