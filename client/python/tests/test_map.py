@@ -136,13 +136,14 @@ def test_what_ends_the_loader_comes_out_of_next(start, loader) -> None:
 
 def test_close_ends_the_threads_and_all_leases(start, loader) -> None:
     daemon = start(steps=40)
-    before = threading.active_count()
+    before = set(threading.enumerate())
     reader = loader(map=lambda batch: batch, map_threads=3)
     next(iter(reader))
-    assert threading.active_count() == before + 3
+    own = set(threading.enumerate()) - before
+    assert len(own) == 3
     reader.close()
     gc.collect()
-    assert threading.active_count() == before
+    assert not any(thread.is_alive() for thread in own)
     daemon.wait_until(lambda: daemon.outstanding == 0 and not daemon._consumers)
 
 
