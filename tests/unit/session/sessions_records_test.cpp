@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+// What outlives ranks and daemons: ledgers, records, restarts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "session/records.h"
+#include "tests/unit/session/sessions_fixture.h"
+
+namespace spdld::session {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(SessionsTest, GoesOnWithinAnEpochFromAPositionOfAnotherBatchSize) {
+  const Rank consumer =
+      attach({.cursor = delivery::StreamPosition{.epoch = 1, .position = 5, .step = 7}});
+  const wire::AttachedFrame told = consumer.attached();
+  EXPECT_EQ(told.position, 5U);
+  EXPECT_EQ(told.step, 7U);
+  const wire::BatchFrame batch = consumer.batch();
+  EXPECT_EQ(batch.step, 7U);
+  EXPECT_EQ(batch.next_position, 7U);
+}
+
+TEST_F(SessionsTest, TellsWhoStartsBehindTheLastEpochThatTheJobHasEnded) {
+  ASSERT_TRUE(sessions_->create_job(self_, declared(2)));
+  const Rank consumer = attach(
+      {.job = "j", .cursor = delivery::StreamPosition{.epoch = 2, .position = 0, .step = 0}});
+  const auto end = consumer.next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd);
+  EXPECT_EQ(end.epoch, 1U);
+  EXPECT_EQ(end.last, 1U);
+}
+
+TEST_F(SessionsTest, ServesAPipelineThatCannotBeKept) {
+  const Rank consumer = attach({.pipeline = "own",
+                                .pipeline_yaml = yaml("own", "drop"),
+
+                                .env = {{"NAME", "\xff"}}});
+  EXPECT_EQ(consumer.attached().items, 10U);
+}
+
+TEST_F(SessionsTest, KeepsTheRunningRanksWhenARestartOfThemIsRefused) {
+  const Rank running = attach({.job = "j", .shard = 0, .num_shards = 2});
+  running.attached();
+  // Twenty shards of two make no step of ten items.
+  EXPECT_THAT(attach({.job = "j", .shard = 0, .num_shards = 20, .incarnation = 1}).refusal(),
+              HasSubstr("make no single step"));
+  EXPECT_FALSE(running.connection->ending());
+  EXPECT_EQ(attach({.job = "j", .shard = 1, .num_shards = 2}).attached().shard, 1);
+}
+
+TEST_F(SessionsTest, TakesAResizedJobUpAfterARestart) {
+  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
+  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  stop();
+  start();
+  apply(yaml("p", "drop"));
+  ASSERT_TRUE(sessions_->restore([](const std::string&) {}).ok());
+  EXPECT_EQ(attach({.job = "j", .shard = 1}).attached().num_shards, 2);
+}
+
+TEST_F(SessionsTest, RefusesTheRanksOfAJobWhoseDatasetHasShrunkBelowItUntilItIsDeleted) {
+  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
+  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  stop();
+  for (int i = 4; i < 10; ++i) files_.remove("data/" + std::to_string(i) + ".bin");
+  start();
+  apply(yaml("p", "drop"));
+  std::string warning;
+  ASSERT_TRUE(sessions_->restore([&](std::string text) { warning = std::move(text); }).ok());
+  EXPECT_THAT(warning, HasSubstr("job 'j' on pipeline 'p' cannot go on"));
+  EXPECT_TRUE(sessions_->jobs(self_).empty());
+  EXPECT_THAT(attach({.job = "j"}).refusal(), HasSubstr("bring the dataset back"));
+  ASSERT_TRUE(sessions_->delete_job(self_, "j", ""));
+  EXPECT_EQ(attach({.job = "j"}).attached().items, 4U);
+}
+
+TEST_F(SessionsTest, GoesOnWithAJobsHistoryInAnotherWorldAndWithAnotherBatchSize) {
+  const auto with_limit = [&](const std::string& kib) {
+    std::string text = yaml("p", "drop");
+    text.replace(text.find("4KiB"), 4, kib);
+    return text;
+  };
+  Wish wish{.job = "j", .shard = 0, .num_shards = 2};
+  const Rank first = attach(wish);
+  first.batch();
+  ApplyRequest request;
+  request.yaml = with_limit("8KiB");
+  request.file = "-";
+  const auto swapped = service_->swap(
+      self_, request, {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = {40, 1}}}, nullptr);
+  ASSERT_TRUE(swapped) << swapped.error().message();
+  hang_up(first);
+  apply(with_limit("16KiB"));
+  wish.num_shards = 1;
+  const auto goes_on_with = [&](delivery::StreamPosition cursor, std::uint64_t batch_size) {
+    wish.cursor = cursor;
+    wish.batch_size = batch_size;
+    const Rank rank = attach(wish);
+    const std::uint32_t version = rank.attached().pipeline_version;
+    EXPECT_EQ(rank.batch().next_position, cursor.position + batch_size);
+    hang_up(rank);
+    return version;
+  };
+  EXPECT_EQ(goes_on_with({.epoch = 40, .position = 4, .step = 1}, 3), 2U);
+  EXPECT_EQ(goes_on_with({.epoch = 39, .position = 2, .step = 1}, 3), 1U);
+  EXPECT_EQ(goes_on_with({.epoch = 50, .position = 0, .step = 0}, 2), 2U);
+  wish.cursor.reset();
+  EXPECT_EQ(attach(wish).attached().pipeline_version, 3U) << "a fresh run is another one";
+}
+
+TEST_F(SessionsTest, LeavesShardsToOtherNodesThatNobodyHasComeFor) {
+  const Rank rank = attach({.job = "j", .shard = 1, .num_shards = 2});
+  sessions_->release(*rank.connection, rank.batch().lease);
+  const auto ledger = [&] {
+    sessions_->tick();
+    std::this_thread::yield();
+    return sessions_->job(self_, "j", "")->ledger;
+  };
+  while (ledger().kept_unix_ms == 0) {
+  }
+  EXPECT_EQ(ledger().at, (StepAt{0, 0})) << "shard 0 may be on its way";
+  clock_.advance(std::chrono::seconds(61));
+  while (ledger().at != StepAt{0, 1}) {
+  }
+}
+
+TEST_F(SessionsTest, BeginsWithTheOthersThoughTheLedgerHasMovedOnSinceTheyBegan) {
+  Wish wish{.job = "j", .shard = 0, .num_shards = 2};
+  const auto ledger = [&] {
+    sessions_->tick();
+    std::this_thread::yield();
+    return sessions_->job(self_, "j", "")->ledger;
+  };
+  {
+    const Rank first = attach(wish);
+    wish.shard = 1;
+    const Rank second = attach(wish);
+    sessions_->release(*first.connection, first.batch().lease);
+    sessions_->release(*second.connection, second.batch().lease);
+    hang_up(first);
+    hang_up(second);
+  }
+  wish.from_ledger = true;
+  wish.shard = 0;
+  const Rank again = attach(wish);
+  EXPECT_EQ(again.attached().step, 1U);
+  clock_.advance(std::chrono::seconds(61));
+  // Nobody has come for the other shard: the ledger goes on without it.
+  while (ledger().at == StepAt{0, 1}) sessions_->release(*again.connection, again.batch().lease);
+  wish.shard = 1;
+  EXPECT_EQ(attach(wish).attached().step, 1U);
+}
+
+TEST_F(SessionsTest, BeginsANewRunByTheLedgerThoughADaemonWasKilledUnderTheLastOne) {
+  Wish wish{.job = "j", .shard = 0, .num_shards = 2};
+  const Rank first = attach(wish);
+  sessions_->release(*first.connection, first.batch().lease);
+  first.batch();
+  wish.shard = 1;
+  const Rank second = attach(wish);
+  sessions_->release(*second.connection, second.batch().lease);
+  second.batch();
+  sessions_->tick();
+  sessions_->suspend();
+  stop();
+  start();
+  apply(yaml("p", "drop"));
+  wish.from_ledger = true;
+  EXPECT_EQ(attach(wish).attached().step, 1U);
+  wish.shard = 0;
+  EXPECT_EQ(attach(wish).attached().step, 1U);
+  EXPECT_TRUE(sessions_->seek_job(self_, "j", "", {0, 0})) << "nobody is yet to come back";
+}
+
+TEST_F(SessionsTest, RefusesToGoOnByALedgerOfAnotherOrder) {
+  const Wish wish{.job = "j", .shard = 0, .num_shards = 1, .from_ledger = true};
+  const Rank rank = attach({.job = "j", .shard = 0, .num_shards = 1});
+  sessions_->release(*rank.connection, rank.batch().lease);
+  rank.batch();
+  stop();
+  start();
+  apply(yaml("p", "drop"));
+  const Rank again = attach(wish);
+  EXPECT_EQ(again.attached().step, 1U);
+  again.batch();
+  stop();
+  files_.file("data/another.bin", "bytes");
+  start();
+  apply(yaml("p", "drop"));
+  EXPECT_THAT(attach(wish).refusal(), HasSubstr("cannot go on where it was"));
+}
+
+TEST_F(SessionsTest, GoesBackBeforeWhereTheLedgerHadItInAnotherWorld) {
+  Wish wish{.job = "j", .shard = 0, .num_shards = 1};
+  const Rank alone = attach(wish);
+  for (int step = 0; step < 4; ++step) sessions_->release(*alone.connection, alone.batch().lease);
+  hang_up(alone);
+  wish.from_ledger = true;
+  wish.num_shards = 2;  // of which each has two steps: less than were read
+  const Rank first = attach(wish);
+  ASSERT_EQ(first.attached().step, 4U);
+  sessions_->seek(*first.connection, {.to = {}, .serial = 1});
+  first.next<wire::ResetFrame>(wire::FrameType::kReset);
+  stop();
+  start();
+  apply(yaml("p", "drop"));
+  wish.from_ledger = false;
+  wish.reconnect = true;
+  wish.cursor = delivery::StreamPosition{.epoch = 0, .position = 4, .step = 1};
+  const Rank again = attach(wish);
+  const auto next = [&] {
+    const wire::BatchFrame batch = again.batch();
+    sessions_->release(*again.connection, batch.lease);
+    return StepAt{batch.epoch, batch.step};
+  };
+  EXPECT_EQ(next(), (StepAt{0, 1}));
+  EXPECT_EQ(next(), (StepAt{1, 0}));
+}
+
+TEST_F(SessionsTest, KeepsOtherJobsThoughTheRecordOfOneCannotBeWritten) {
+  const Rank odd = attach({.pipeline = "own",
+                           .job = "odd",
+                           .pipeline_yaml = yaml("own", "drop"),
+                           .pipeline_file = "caf\xe9.yaml"});
+  odd.batch();
+  const Rank rank = attach({.job = "j"});
+  sessions_->release(*rank.connection, rank.batch().lease);
+  rank.batch();
+  sessions_->tick();
+  sessions_->stop();  // after what the tick has begun
+  EXPECT_TRUE(store_->job({.uid = self_.uid, .job = "j", .pipeline = "p"})->has_value());
+  EXPECT_FALSE(store_->job({.uid = self_.uid, .job = "odd", .pipeline = "own"})->has_value());
+  EXPECT_EQ(store_->position({.uid = self_.uid, .job = "j", .pipeline = "p"})->value().at,
+            (StepAt{0, 1}));
+  EXPECT_TRUE(sessions_->warnings().empty());
+}
+
+TEST_F(SessionsTest, WaitsForAShardThatHasNotComeBackThroughASecondDeathOfTheDaemon) {
+  Wish wish{.job = "j", .shard = 0, .num_shards = 2};
+  attach(wish).batch();
+  wish.shard = 1;
+  attach(wish).batch();
+  wish.reconnect = true;
+  wish.shard = 0;
+  wish.cursor = delivery::StreamPosition{.epoch = 0, .position = 4, .step = 1};
+  for (int death = 0; death < 3; ++death) {
+    sessions_->suspend();
+    stop();
+    start();
+    apply(yaml("p", "drop"));
+    attach(wish).batch();
+    const auto resized = sessions_->resize_job(self_, "j", "", 1);
+    ASSERT_FALSE(resized);
+    EXPECT_THAT(resized.error().message(), HasSubstr("shard 1 was read when the daemon stopped"));
+  }
+  clock_.advance(std::chrono::seconds(61));
+  EXPECT_TRUE(sessions_->resize_job(self_, "j", "", 1));
+}
+
+TEST_F(SessionsTest, KeepsAJobsLimitsWhenItsRanksAreStartedAgain) {
+  const Rank older = attach({.job = "j", .shard = 0, .num_shards = 1});
+  older.attached();
+  ASSERT_TRUE(sessions_->limit_job(self_, "j", "", {.weight = 3, .cpus = 2, .bytes = {}}));
+  attach({.job = "j", .shard = 0, .num_shards = 2, .incarnation = 1}).attached();
+  const auto job = sessions_->job(self_, "j", "");
+  EXPECT_EQ(job->num_shards, 2U);
+  EXPECT_EQ(job->limits.weight, 3);
+  EXPECT_EQ(job->limits.cpus, 2U);
+}
+
+TEST_F(SessionsTest, KeepsTheLedgerOfARunThoughAnotherOneWasRefused) {
+  Wish wish{.job = "j"};
+  const Rank rank = attach(wish);
+  sessions_->release(*rank.connection, rank.batch().lease);
+  hang_up(rank);
+  sessions_->tick();
+  wish.vars = {{"nosuch", "1"}};
+  EXPECT_THAT(attach(wish).refusal(), HasSubstr("names no variable"));
+  wish.vars.clear();
+  wish.shard = 7;
+  EXPECT_THAT(attach(wish).refusal(), HasSubstr("there is no shard 7"));
+  wish.shard.reset();
+  wish.from_ledger = true;
+  EXPECT_EQ(attach(wish).attached().step, 1U);
+}
+
+TEST_F(SessionsTest, ForgetsTheLedgerOfAnEarlierRunOnceAnotherOneHasBegun) {
+  Wish wish{.job = "j"};
+  const Rank rank = attach(wish);
+  sessions_->release(*rank.connection, rank.batch().lease);
+  hang_up(rank);
+  const Rank another = attach(wish);
+  EXPECT_EQ(another.attached().step, 0U);
+  EXPECT_EQ(sessions_->job(self_, "j", "")->ledger.at, StepAt{});
+  hang_up(another);
+  wish.from_ledger = true;
+  EXPECT_EQ(attach(wish).attached().step, 0U);
+}
+
+TEST_F(SessionsTest, GoesOnInASmallerWorldWithBatchesThatTheLargerOneCouldNotHave) {
+  Wish wish{.job = "j", .shard = 0, .num_shards = 5};
+  const Rank rank = attach(wish);
+  rank.batch();
+  hang_up(rank);
+  wish.num_shards = 1;
+  wish.batch_size = 4;  // of which five shards make no step of ten items
+  wish.from_ledger = true;
+  EXPECT_EQ(attach(wish).attached().batch_size, 4U);
+}
+
+TEST_F(SessionsTest, LeavesOutWhatItWasToldToThoughAllItsRanksAreStartedAgainBefore) {
+  declare_on_more();
+  Wish wish{.pipeline = "q", .job = "j"};
+  const Rank rank = attach(wish);
+  sessions_->release(*rank.connection, rank.batch().lease);
+  rank.batch();
+  const auto skipped = sessions_->skip_steps(self_, "j", "", 2);
+  ASSERT_TRUE(skipped);
+  const std::uint64_t from = skipped->dealt_from.step;
+  hang_up(rank);
+  wish.cursor = {.epoch = 0, .position = 2, .step = 1};
+  const Rank again = attach(wish);
+  for (std::uint64_t step = 1; step <= from; ++step) {
+    const wire::BatchFrame batch = again.batch();
+    EXPECT_EQ(batch.step, step);
+    EXPECT_EQ(batch.next_position, (step + 1 + (step == from ? 2 : 0)) * 2);
+    sessions_->release(*again.connection, batch.lease);
+  }
+}
+
+TEST_F(SessionsTest, ForgetsRecordsOfEndedJobsThatAreOlderThanItRetainsThem) {
+  const auto record = [](const std::string& name, bool is_declared, std::uint64_t kept) {
+    StoredJob job;
+    job.key = {.uid = getuid(), .job = name, .pipeline = "p"};
+    job.declared = is_declared;
+    job.kept_unix_ms = kept;
+    return job;
+  };
+  const std::uint64_t now = unix_ms();
+  const std::uint64_t week = std::uint64_t{7} * 24 * 3600 * 1000;
+  ASSERT_TRUE(store_
+                  ->put_jobs({record("old", false, now - week - 1000),
+                              record("young", false, now - week + 600'000),
+                              record("declared", true, now - week - 1000)})
+                  .ok());
+  ASSERT_TRUE(store_
+                  ->put_jobs({}, {{.key = record("old", false, 0).key,
+                                   .at = {1, 1},
+                                   .position = 2,
+                                   .kept_unix_ms = now - week - 1000}})
+                  .ok());
+  sessions_->tick();
+  sessions_->stop();  // after what the tick has begun
+  EXPECT_FALSE(store_->job(record("old", false, 0).key)->has_value());
+  EXPECT_FALSE(store_->position(record("old", false, 0).key)->has_value());
+  EXPECT_TRUE(store_->job(record("young", false, 0).key)->has_value());
+  EXPECT_TRUE(store_->job(record("declared", true, 0).key)->has_value());
+}
+
+}  // namespace
+}  // namespace spdld::session
