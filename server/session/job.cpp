@@ -108,27 +108,34 @@ void Job::note_left(const Session& session) {
                           .jumps = view.jumps};
 }
 
+bool Job::has_consumer(Member member) const {
+  const auto held = members.find(member);
+  return held != members.end() && held->second->consumer != nullptr;
+}
+
+bool Job::all_seen() const {
+  std::uint64_t seen = 0;
+  for (const auto& [member, session] : members) seen += session->consumer != nullptr ? 1 : 0;
+  for (const auto& [member, was] : left)
+    seen += member.shard < timeline.num_shards() && !has_consumer(member) ? 1 : 0;
+  return seen >= std::uint64_t{timeline.num_shards()} * replicas;
+}
+
 Job::Acknowledged Job::acknowledged() const {
   std::optional<Acknowledged> lowest;
   const auto count = [&](StepAt at, std::uint64_t position) {
     if (!lowest || at < lowest->at) lowest = Acknowledged{.at = at, .position = position};
   };
-  std::uint64_t seen = 0;
   for (const auto& [member, session] : members) {
     if (session->consumer == nullptr) continue;
     const Consumer::View view = session->consumer->view();
     count(view.acked, view.acked_position);
-    ++seen;
   }
   for (const auto& [member, was] : left) {
     if (member.shard >= timeline.num_shards()) continue;  // nobody is to read on from there
-    const auto held = members.find(member);
-    if (held != members.end() && held->second->consumer != nullptr) continue;
-    count(was.acked, was.acked_position);
-    ++seen;
+    if (!has_consumer(member)) count(was.acked, was.acked_position);
   }
-  const bool all = seen >= std::uint64_t{timeline.num_shards()} * replicas;
-  if (seen == 0 || (!all && !gathered)) {
+  if (!lowest || (!all_seen() && !gathered)) {
     if (ledger.kept_unix_ms > 0) {
       count(ledger.at, ledger.position);
     } else {

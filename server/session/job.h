@@ -80,6 +80,9 @@ class Job final : public FailureJudge {
     friend bool operator==(const Acknowledged&, const Acknowledged&) = default;
   };
   Acknowledged acknowledged() const;
+  bool has_consumer(Member member) const;
+  // Whether each of its places has a consumer, or had one.
+  bool all_seen() const;
   // After a change of its timeline: what has become of no use in it goes.
   void forget_old_cuts();
   // It goes on there as if it had never been further.

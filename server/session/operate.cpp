@@ -91,12 +91,9 @@ SessionPtr Sessions::yet_to_jump(const Job& job) {
 
 StepAt Sessions::hold(Job& job) {
   StepAt frontier;
-  std::uint64_t seen = 0;
   Consumer* furthest = nullptr;
   for (const auto& [member, session] : job.members) {
-    if (session->consumer == nullptr) continue;
-    ++seen;
-    if (session->consumer->ended()) continue;
+    if (session->consumer == nullptr || session->consumer->ended()) continue;
     const StepAt begun = session->consumer->hold();
     if (furthest == nullptr || begun > frontier) furthest = session->consumer.get();
     frontier = std::max(frontier, begun);
@@ -109,14 +106,10 @@ StepAt Sessions::hold(Job& job) {
   }
   // Who is between two connections goes on behind what it was handed.
   for (const auto& [member, was] : job.left) {
-    const auto back = job.members.find(member);
-    if (back != job.members.end() && back->second->consumer != nullptr) continue;
-    ++seen;
-    frontier = std::max(frontier, was.next);
+    if (!job.has_consumer(member)) frontier = std::max(frontier, was.next);
   }
   // Who is yet to come begins there.
-  if (seen < std::uint64_t{job.timeline.num_shards()} * job.replicas)
-    frontier = std::max(frontier, job.start);
+  if (!job.all_seen()) frontier = std::max(frontier, job.start);
   return job.timeline.settled(frontier);
 }
 
