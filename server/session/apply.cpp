@@ -40,10 +40,7 @@ Result<PlannedSwap> Sessions::apply_vars(const SessionPtr& session,
                       .allow_schema_change = wish.allow_schema_change};
   if (wish.at == wire::ApplyAt::kNextEpoch) request.at.kind = SwapAt::Kind::kNextEpoch;
   if (wish.at == wire::ApplyAt::kStep) request.at.kind = SwapAt::Kind::kStep;
-  const auto progress = [&](std::uint64_t items, const std::string& what) {
-    return session->connection->send_progress(items, 0, what);
-  };
-  SPDLD_ASSIGN(PlannedSwap swap, plan_swap(job, base, vars, request, progress));
+  SPDLD_ASSIGN(PlannedSwap swap, plan_swap(job, base, vars, request, progress_to(session)));
   swap.by_consumer = true;
   std::vector<PlannedSwap> swaps{std::move(swap)};
   SPDLD_TRY(prepare_swaps(swaps, request.at));

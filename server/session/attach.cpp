@@ -54,13 +54,16 @@ void Sessions::attach_slowly(const SessionPtr& session, const delivery::AttachRe
   session->connection->fail(status);
 }
 
+Catalogue::Progress Sessions::progress_to(const SessionPtr& session) {
+  return [session](std::uint64_t items, const std::string& what) {
+    return session->connection->send_progress(items, 0, what);
+  };
+}
+
 Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachRequest& request) {
   SPDLD_TRY(check_world(request.num_shards.value_or(1), request.replicas));
   SPDLD_ASSIGN(session->member.replica, replica_of(request));
   SPDLD_ASSIGN(const PipelinePtr base, pipeline_for(session, request));
-  const auto progress = [&](std::uint64_t items, const std::string& what) {
-    return session->connection->send_progress(items, 0, what);
-  };
   const delivery::Peer& peer = session->connection->peer();
   JobKey key{.uid = peer.uid, .job = request.job, .pipeline = base->name()};
   Known known;
@@ -70,7 +73,8 @@ Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachReq
     SPDLD_ASSIGN(known, revive(key, request));
   }
   // A job that goes on needs none of it: it may run an earlier text, with other variables.
-  const auto pipeline = deps_.catalogue.variant(base, request.vars, request.batch_size, progress);
+  const auto pipeline =
+      deps_.catalogue.variant(base, request.vars, request.batch_size, progress_to(session));
   SPDLD_TRY(claim(session, key, pipeline, request, known.job));
   if (known.begins_anew) SPDLD_TRY(forget_run(key));
   return begin(session, request);
@@ -184,9 +188,7 @@ void Sessions::welcome(const Session& session) {
 
 Result<PipelinePtr> Sessions::pipeline_for(const SessionPtr& session,
                                            const delivery::AttachRequest& request) {
-  const auto progress = [&](std::uint64_t items, const std::string& what) {
-    return session->connection->send_progress(items, 0, what);
-  };
+  const Catalogue::Progress progress = progress_to(session);
   const uid_t uid = session->connection->peer().uid;
   PipelinePtr base;
   if (request.pipeline_yaml.empty()) {

@@ -402,11 +402,14 @@ void Sessions::keep() {
   MutexLock writing(records_);
   const std::uint64_t now = unix_ms();
   Unkept due = unkept(now);
-  leave_out_unwritable(due.records);
   SPDLD_FAILPOINT("session.keep");
   Status written;
   if (!due.records.empty() || !due.positions.empty())
     written = deps_.store.put_jobs(due.records, due.positions);
+  if (written.code() == Code::kInvalidArgument) {
+    leave_out_unwritable(due.records);
+    written = deps_.store.put_jobs(due.records, due.positions);
+  }
   if (written.ok()) written = forget_old(now);
 
   MutexLock lock(mutex_);

@@ -172,6 +172,8 @@ class Sessions final : public delivery::DataService {
   // Attaching, on the blocking pool: attach.cpp.
   void attach_slowly(const SessionPtr& session, const delivery::AttachRequest& request);
   Status try_attach(const SessionPtr& session, const delivery::AttachRequest& request);
+  // Tells a consumer how far what it waits for has come.
+  static Catalogue::Progress progress_to(const SessionPtr& session);
   Result<PipelinePtr> pipeline_for(const SessionPtr& session,
                                    const delivery::AttachRequest& request);
   // The job that the request means, and the session's place in it. `revived` is what is known of it
