@@ -15,7 +15,7 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& text) {
   throw Failure(kWrongUsage, fmt::format("'{}' is no cursor: it must be "
-                                         "ORDER_DIGEST:SEED:EPOCH:POSITION:STEP, as "
+                                         "ORDER_DIGEST:SEED:EPOCH:POSITION:STEP:MOVES, as "
                                          "--print-cursor writes it",
                                          text));
 }
@@ -23,13 +23,16 @@ namespace {
 }  // namespace
 
 std::string cursor_text(const Cursor& cursor) {
-  return fmt::format("{}:{}:{}:{}:{}", cursor.order_digest, cursor.seed, cursor.epoch,
-                     cursor.position, cursor.step);
+  std::string text = fmt::format("{}:{}:{}:{}:{}", cursor.order_digest, cursor.seed, cursor.epoch,
+                                 cursor.position, cursor.step);
+  if (cursor.moves) text += fmt::format(":{}", *cursor.moves);
+  return text;
 }
 
 Cursor parse_cursor(const std::string& text) {
-  if (std::count(text.begin(), text.end(), ':') != 4) refuse(text);
-  std::array<std::string_view, 5> parts;
+  const auto colons = std::count(text.begin(), text.end(), ':');
+  if (colons != 4 && colons != 5) refuse(text);
+  std::array<std::string_view, 6> parts;
   std::string_view rest = text;
   for (std::string_view& part : parts) {
     const std::size_t end = std::min(rest.find(':'), rest.size());
@@ -47,6 +50,7 @@ Cursor parse_cursor(const std::string& text) {
   number(parts[2], cursor.epoch);
   number(parts[3], cursor.position);
   number(parts[4], cursor.step);
+  if (colons == 5) number(parts[5], cursor.moves.emplace());
   return cursor;
 }
 

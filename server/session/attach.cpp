@@ -16,6 +16,11 @@ std::string shard_text(std::uint32_t shard, std::uint32_t num_shards) {
   return "shard " + std::to_string(shard) + " of " + std::to_string(num_shards);
 }
 
+Status about_to_change(const Job& job) {
+  return Status(Code::kUnavailable,  // it comes again by itself
+                "job '" + job.key.job + "' is about to change: an apply has been prepared");
+}
+
 // The number of this consumer among the replicas of its shard.
 Result<std::uint32_t> replica_of(const delivery::AttachRequest& request) {
   if (request.replicas == 1) return 0;
@@ -84,11 +89,9 @@ Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
                                                     const delivery::AttachRequest& request) {
   Job& job = *session.job;
   SPDLD_ASSIGN(const Place place, place_of(job, session.member, request));
-  const Timeline& of_job = place.jumps ? job.move->before : job.timeline;
-  std::optional<Jump> jump;
-  if (place.jumps)
-    jump = Jump{
-        .from = job.move->from, .to = job.move->to, .timeline = job.timeline, .moves = job.moves()};
+  std::vector<Jump> jumps = job.jumps_after(place.moves);
+  if (!jumps.empty() && job.pending) return tl::unexpected<Status>(about_to_change(job));
+  const Timeline& of_job = job.timeline_after(place.moves);
   Timeline own = of_job;
   if (place.position) own.resume(place.at, *place.position);
   const StepAt from = own.begin_of(session.member.shard, place.at, !place.position);
@@ -107,8 +110,8 @@ Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
                                             wire::kMaxCredits),
                       .start = from,
                       .halt = job.pending ? job.pending->first() : kNever,
-                      .moves = job.moves() - (place.jumps ? 1 : 0),
-                      .jump = std::move(jump),
+                      .moves = place.moves,
+                      .jumps = std::move(jumps),
                       .open_epochs = job.open_epochs,
                       .last_known = job.last_known(),
                       .uid = session.connection->peer().uid,
@@ -178,7 +181,7 @@ void Sessions::welcome(const Session& session) {
        .order_digest = phase.order_text(),
        .pipeline = job.key.pipeline,
        .job = job.key.job,
-       .moves = job.moves() - (consumer.jumps() ? 1 : 0)});
+       .moves = consumer.view().moves});
   spdlog::info(
       "session {}: pid {} ({}) reads {} of job '{}' on pipeline '{}' from epoch {}, step {}",
       session.id, connection.peer().pid, connection.client(),
@@ -249,8 +252,7 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const Result<PipelinePtr>& 
                      ", and this process belongs to restart " +
                      std::to_string(request.incarnation) + ", which has been evicted");
   if (newer && before->changes() && !before->declared)
-    return error(Code::kUnavailable,  // it comes again by itself
-                 "job '" + key.job + "' is about to change: an apply has been prepared");
+    return tl::unexpected<Status>(about_to_change(*before));
   JobPtr job = before;
   if (before != nullptr && (before->declared || !newer)) {
     SPDLD_TRY(check_facts(*before, request));
@@ -276,6 +278,7 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const Result<PipelinePtr>& 
     job->replicas = request.replicas;
     if (before != nullptr) {
       job->limits = before->limits;
+      job->move_count = before->move_count;
       const Job::Acknowledged last = before->acknowledged();
       job->ledger = before->ledger;
       job->rewind_ledger(last);
@@ -295,7 +298,10 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const Result<PipelinePtr>& 
     job->awaited.clear();
     job->began.reset();
     job->gathered = false;
-    if (before == job) job->left.clear();
+    if (before == job) {
+      job->left.clear();
+      job->moves.clear();
+    }
     job->roll->reset();
   }
   if (job->incarnation != request.incarnation || jobs_[key] != job) job->record_is_old = true;

@@ -26,9 +26,10 @@ Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection
       streams_(streams),
       job_timeline_(std::move(options.timeline)),
       timeline_(options.own.value_or(job_timeline_)),
-      jump_(std::move(options.jump)),
+      jumps_(std::move(options.jumps)),
       moves_(options.moves),
-      halt_(jump_ ? jump_->from : options.halt),
+      moves_seen_(options.moves),
+      halt_(jumps_.empty() ? options.halt : jumps_.front().from),
       open_epochs_(options.open_epochs),
       last_known_(options.last_known),
       to_send_(options.start) {}
@@ -83,7 +84,7 @@ bool Consumer::tell_epoch_end() {
 
 void Consumer::pump() {
   while (begun_ && !ended_) {
-    if (jump_ && to_send_ >= jump_->from) {
+    if (!jumps_.empty() && to_send_ >= jumps_.front().from) {
       if (const Status moved = make_jump(); !moved.ok()) give_up(moved.with_context("seek"));
       return;
     }
@@ -113,7 +114,8 @@ void Consumer::pump() {
     show(stream);
     const std::shared_ptr<SlotPool>& pool = stream.pool();
     const engine::BatchOrder& order = taken->order;
-    leases_.push_back({.id = taken->lease, .at = to_send_, .turn = turn_, .pool = pool});
+    leases_.push_back(
+        {.id = taken->lease, .at = to_send_, .turn = turn_, .moves = moves_, .pool = pool});
     if (!accept(taken->replaced)) return;
     ++batches_;
     rows_ += order.rows.rows;
@@ -210,6 +212,7 @@ void Consumer::release(std::uint64_t id) {
       return;
     }
     pool = std::move(lease->pool);
+    moves_seen_ = std::max(moves_seen_, lease->moves);
     leases_.erase(lease);
     const auto freed = pool->slots().release(id, holder());
     pump();
@@ -343,12 +346,13 @@ Consumer::View Consumer::view() const {
             .rows = rows_,
             .arena_bytes = 0,
             .bad_releases = bad_releases_,
-            .jumps = jump_.has_value() && !ended_};
+            .moves = moves_seen_};
   view.acked_position = timeline_.position_of(view.acked);
-  if (jump_) {
-    view.next = jump_->timeline.settled(jump_->to);
-    view.acked = jump_->to;
-    view.acked_position = jump_->timeline.position_of(jump_->to);
+  if (!jumps_.empty()) {
+    const Jump& last = jumps_.back();
+    view.next = last.timeline.settled(last.to);
+    view.acked = last.to;
+    view.acked_position = last.timeline.position_of(last.to);
   }
   for (const Leg& leg : legs_) view.ready += leg.stream->ready_for(holder());
   for (const auto& pool : pools()) view.arena_bytes += pool->arena().total_bytes();

@@ -43,11 +43,11 @@ struct ConsumerOptions {
   bool follows = false;  // begins where the other replicas are, if they are beyond `start`
   std::uint32_t credits = 0;
   StepAt start;
-  StepAt halt = kNever;                     // where a swap of the job is prepared
-  std::uint32_t moves = 0;                  // of the job, before `start`
-  std::optional<Jump> jump = std::nullopt;  // yet to come
-  std::uint64_t open_epochs = 0;            // epochs [0, open_epochs) may be made
-  bool last_known = false;  // open_epochs is the job's end, not a gate that will open
+  StepAt halt = kNever;           // where a swap of the job is prepared
+  std::uint32_t moves = 0;        // of the job, before `start`
+  std::vector<Jump> jumps = {};   // yet to come, one after the other
+  std::uint64_t open_epochs = 0;  // epochs [0, open_epochs) may be made
+  bool last_known = false;        // open_epochs is the job's end, not a gate that will open
   uid_t uid = 0;
   JobTag job = 0;
   std::shared_ptr<ByteMeter> meter;
@@ -124,7 +124,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // Of the stream whose batches come next.
   engine::Executor::Headway headway() const SPDLD_EXCLUDES(mutex_);
 
-  // With a jump to come, of where that leads.
+  // With jumps to come, of where the last one leads.
   struct View {
     StepAt next;   // to be handed out
     StepAt acked;  // everything before was given back
@@ -135,7 +135,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
     std::uint64_t rows = 0;
     std::uint64_t arena_bytes = 0;
     std::uint64_t bad_releases = 0;
-    bool jumps = false;
+    std::uint32_t moves = 0;  // of the job, that its process is known to have gone along with
   };
   View view() const SPDLD_EXCLUDES(mutex_);
   // What it reads by: the job's, and where its own cursor cuts it.
@@ -156,6 +156,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
     std::uint64_t id = 0;
     StepAt at;
     std::uint64_t turn = 0;
+    std::uint32_t moves = 0;
     std::shared_ptr<SlotPool> pool;
   };
   struct Seek {
@@ -229,8 +230,9 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   Timeline timeline_ SPDLD_GUARDED_BY(mutex_);  // and where this consumer's own cursor cuts it
   std::vector<Leg> legs_ SPDLD_GUARDED_BY(mutex_);
   std::optional<Pending> pending_ SPDLD_GUARDED_BY(mutex_);
-  std::optional<Jump> jump_ SPDLD_GUARDED_BY(mutex_);
-  std::uint32_t moves_ SPDLD_GUARDED_BY(mutex_);  // of the job, that it has gone along with
+  std::vector<Jump> jumps_ SPDLD_GUARDED_BY(mutex_);
+  std::uint32_t moves_ SPDLD_GUARDED_BY(mutex_);       // of the job, that it has gone along with
+  std::uint32_t moves_seen_ SPDLD_GUARDED_BY(mutex_);  // and its process has been told so
   // Nothing is made for it from there on: what follows the swap or the jump is not decided, or
   // other.
   StepAt halt_ SPDLD_GUARDED_BY(mutex_);

@@ -102,9 +102,9 @@ Status Consumer::go_to(StepAt to, Timeline timeline) {
   const StepAt at = timeline_.settled(to);
   std::optional<Pending> pending = std::exchange(pending_, std::nullopt);
   if (pending) leave(pending->legs);
-  const bool was_cut = std::exchange(halt_, jump_     ? jump_->from
-                                            : pending ? pending->first()
-                                                      : kNever) != kNever;
+  const bool was_cut = std::exchange(halt_, !jumps_.empty() ? jumps_.front().from
+                                            : pending       ? pending->first()
+                                                            : kNever) != kNever;
 
   auto leg = legs_.end();
   while (leg != legs_.begin() && std::prev(leg)->from > at) --leg;
@@ -155,7 +155,7 @@ Status Consumer::make_seek(const Seek& seek) {
   }
   seek_ = seek.serial;
   // It does not pass by where the job goes elsewhere.
-  if (jump_ && to >= jump_->from) return make_jump();
+  if (!jumps_.empty() && to >= jumps_.front().from) return make_jump();
   return go_to(to, std::move(timeline));
 }
 
@@ -164,17 +164,18 @@ void Consumer::jump(Jump jump) {
   if (ended_) return;
   (void)cut_legs(jump.from);
   halt_ = jump.from;
-  jump_ = std::move(jump);
+  jumps_.push_back(std::move(jump));
   pump();
 }
 
 bool Consumer::jumps() const {
   MutexLock lock(mutex_);
-  return jump_.has_value() && !ended_;
+  return !jumps_.empty() && !ended_;
 }
 
 Status Consumer::make_jump() {
-  Jump jump = std::move(*std::exchange(jump_, std::nullopt));
+  Jump jump = std::move(jumps_.front());
+  jumps_.erase(jumps_.begin());
   job_timeline_ = jump.timeline;
   moves_ = jump.moves;
   return go_to(jump.to, std::move(jump.timeline));
@@ -272,7 +273,7 @@ void Consumer::rename(const PhasePtr& phase, const PhasePtr& name) {
   MutexLock lock(mutex_);
   job_timeline_.rename(phase, name);
   timeline_.rename(phase, name);
-  if (jump_) jump_->timeline.rename(phase, name);
+  for (Jump& jump : jumps_) jump.timeline.rename(phase, name);
 }
 
 Status Consumer::abort_swap() {

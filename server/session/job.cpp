@@ -105,7 +105,46 @@ void Job::note_left(const Session& session) {
   left[session.member] = {.next = view.next,
                           .acked = view.acked,
                           .acked_position = view.acked_position,
-                          .jumps = view.jumps};
+                          .moves = view.moves};
+}
+
+// Who is yet to be seen here may hold a state from before it; who comes from another node does not
+// count.
+bool Job::gone_along(const Move& move) const {
+  if (!awaited.empty() || (!all_seen() && !gathered)) return false;
+  for (const auto& [member, session] : members) {
+    if (session->consumer == nullptr || session->consumer->view().moves < move.number) return false;
+  }
+  for (const auto& [member, was] : left) {
+    if (member.shard < timeline.num_shards() && !has_consumer(member) && was.moves < move.number)
+      return false;
+  }
+  return true;
+}
+
+bool Job::settle_moves() {
+  const std::size_t before = moves.size();
+  std::erase_if(moves, [this](const Move& move) { return gone_along(move); });
+  return moves.size() != before;
+}
+
+std::vector<Jump> Job::jumps_after(std::uint32_t done) const {
+  std::vector<Jump> jumps;
+  for (auto move = moves.begin(); move != moves.end(); ++move) {
+    if (move->number <= done) continue;
+    const auto next = std::next(move);
+    jumps.push_back({.from = move->from,
+                     .to = move->to,
+                     .timeline = next != moves.end() ? next->before : timeline,
+                     .moves = move->number});
+  }
+  return jumps;
+}
+
+const Timeline& Job::timeline_after(std::uint32_t done) const {
+  const auto next = std::find_if(moves.begin(), moves.end(),
+                                 [&](const Move& move) { return move.number > done; });
+  return next != moves.end() ? next->before : timeline;
 }
 
 bool Job::has_consumer(Member member) const {
@@ -253,7 +292,8 @@ StoredJob Job::stored() const {
                 .start = start,
                 .phases = {},
                 .cuts = {},
-                .move = {},
+                .moves = {},
+                .move_count = move_count,
                 .live_shards = {},
                 .done = roll->done(),
                 .kept_unix_ms = 0};
@@ -273,9 +313,9 @@ StoredJob Job::stored() const {
     }
   };
   keep(timeline, job.cuts);
-  if (move) {
-    job.move = {.number = move->number, .from = move->from, .to = move->to, .before = {}};
-    keep(move->before, job.move->before);
+  for (const Move& move : moves) {
+    job.moves.push_back({.number = move.number, .from = move.from, .to = move.to, .before = {}});
+    keep(move.before, job.moves.back().before);
   }
   std::set<std::uint32_t> live = awaited;
   for (const auto& [member, session] : members) live.insert(member.shard);

@@ -91,7 +91,11 @@ class Job final : public FailureJudge {
   bool changes() const { return pending || tuning != nullptr; }
   // Keeps where one of its consumers is now, who goes or is replaced.
   void note_left(const Session& session);
-  std::uint32_t moves() const { return move ? move->number : 0; }
+  // Drops the moves that all have gone along with. Says whether there were any.
+  bool settle_moves();
+  // What is still to come for who has gone along with so many moves.
+  std::vector<Jump> jumps_after(std::uint32_t moves) const;
+  const Timeline& timeline_after(std::uint32_t moves) const;  // before the first of them
   const Phase& phase() const { return *timeline.phase(here()); }
   JobView view() const;
   StoredJob stored() const;
@@ -129,8 +133,7 @@ class Job final : public FailureJudge {
     StepAt next;
     StepAt acked;
     std::uint64_t acked_position = 0;
-    bool moved = false;  // by an operator since then
-    bool jumps = false;  // it was yet to come to where an operator had sent the job elsewhere
+    std::uint32_t moves = 0;  // of the job, that it is known to have gone along with
   };
   std::map<Member, Left> left;
   // When its consumers began to come; and that whoever has not come by now is another node's.
@@ -153,16 +156,21 @@ class Job final : public FailureJudge {
   };
   std::optional<Pending> pending;
   PhasePtr tuning;  // the same of one that only renames what is run
-  // Where an operator sent it last. Consumers read as before up to `from`, and go on at `to`.
+  // Where an operator sent it. Consumers read as before up to `from`, and go on at `to`.
   struct Move {
     std::uint32_t number = 0;  // counts them
     StepAt from;
     StepAt to;
     Timeline before;
   };
-  std::optional<Move> move;
+  // Those that a consumer, or another process with its state, may be yet to go along with.
+  std::vector<Move> moves;
+  static constexpr std::size_t kMostMoves = 16;
+  std::uint32_t move_count = 0;  // no state that its consumers brought has seen more
 
  private:
+  bool gone_along(const Move& move) const;
+
   Store* const store_;  // none for private jobs: what they replaced is forgotten with them
 };
 using JobPtr = std::shared_ptr<Job>;

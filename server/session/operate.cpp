@@ -76,8 +76,8 @@ Status Sessions::check_settled(const Job& job) const {
   if (const SessionPtr behind = yet_to_jump(job))
     return Status(Code::kUnavailable,
                   "job '" + job.key.job + "': shard " + std::to_string(behind->member.shard) +
-                      " reads on to epoch " + std::to_string(job.move->from.epoch) + ", step " +
-                      std::to_string(job.move->from.step) +
+                      " reads on to epoch " + std::to_string(job.moves.back().from.epoch) +
+                      ", step " + std::to_string(job.moves.back().from.step) +
                       ", where the last seek takes it elsewhere; try again once it is there");
   return {};
 }
@@ -224,27 +224,29 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
                                         "; there is no step " + std::to_string(to.step));
   // All shards take the same steps before: up to the first one that none has begun.
   const StepAt from = hold(*job);
-  const auto move_before = std::exchange(
-      job->move,
-      Job::Move{.number = job->moves() + 1, .from = from, .to = to, .before = job->timeline});
+  job->settle_moves();
+  job->moves.push_back(
+      {.number = ++job->move_count, .from = from, .to = to, .before = job->timeline});
   const StepAt start_before = std::exchange(job->start, to);
   job->timeline.redeal(to, job->timeline.position_of(to));
   const Job::Acknowledged there{.at = to, .position = job->timeline.position_of(to)};
   if (Status kept = keep_now(*job, there); !kept.ok()) {
     job->start = start_before;
-    job->timeline = job->move->before;
-    job->move = move_before;
+    job->timeline = job->moves.back().before;
+    job->moves.pop_back();
+    --job->move_count;
     go_on(*job);
     return tl::unexpected<Status>(kept);
   }
   for (auto& [member, was] : job->left)
-    was = {.next = to, .acked = to, .acked_position = there.position, .moved = true};
+    was = {.next = to, .acked = to, .acked_position = there.position, .moves = was.moves};
+  if (job->moves.size() > Job::kMostMoves) job->moves.erase(job->moves.begin());
   job->awaited.clear();
   job->rewind_ledger(there);
   for (const auto& [member, session] : job->members) {
     if (session->consumer == nullptr) continue;
     session->consumer->jump(
-        {.from = from, .to = to, .timeline = job->timeline, .moves = job->moves()});
+        {.from = from, .to = to, .timeline = job->timeline, .moves = job->move_count});
   }
   go_on(*job);
   spdlog::info("job '{}' goes on at epoch {}, step {} instead of epoch {}, step {}", job->key.job,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a job and each of its consumers begin: afresh, at a cursor, or at the ledger's place.
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -9,17 +11,27 @@
 namespace spdld::session {
 namespace {
 
-// It was away when an operator sent the job elsewhere, or had not come to the step where that
-// happens.
-bool missed_move(const Job& job, const delivery::AttachRequest& request) {
-  return request.reconnect && job.move && request.moves && *request.moves < job.move->number;
+StepAt step_of(const delivery::StreamPosition& cursor) { return {cursor.epoch, cursor.step}; }
+
+// The first move that who has gone along with so many is yet to go along with; none for who starts
+// from a state of elsewhere: beyond that move's step, it is there by its own wish.
+const Job::Move* next_move(const Job& job, std::optional<std::uint32_t> done,
+                           const delivery::AttachRequest& request) {
+  if (!done) return nullptr;
+  const auto next = std::find_if(job.moves.begin(), job.moves.end(),
+                                 [&](const Job::Move& move) { return move.number > *done; });
+  if (next == job.moves.end()) return nullptr;
+  const bool leads_there =
+      request.start == wire::StartMode::kCursor && step_of(request.cursor) <= next->from;
+  return request.reconnect || leads_there ? &*next : nullptr;
 }
 
 }  // namespace
 
 Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
                              const std::optional<StoredPosition>& ledger) {
-  if (!job.members.empty() || missed_move(job, request)) return {};
+  job.settle_moves();
+  if (!job.members.empty() || next_move(job, request.moves, request) != nullptr) return {};
   // Who is yet to come back goes on where it was; so does the job, unless this is a new run of it.
   const bool new_run = request.start == wire::StartMode::kLedger && !request.reconnect;
   if (awaits(job) && !new_run) return {};
@@ -70,6 +82,7 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
     return {};
   }
   job.left.clear();
+  job.moves.clear();
   job.awaited.clear();
   job.began.reset();
   job.gathered = false;
@@ -81,34 +94,30 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
 Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
                                            const delivery::AttachRequest& request) {
   const auto was = job.left.find(member);
-  const bool has_cursor = request.start == wire::StartMode::kCursor;
-  const StepAt at{request.cursor.epoch, request.cursor.step};
-  // Another process with what one has saved that was yet to come there.
-  const bool in_its_place = !request.reconnect && has_cursor && job.move && was != job.left.end() &&
-                            (was->second.jumps || was->second.moved) && at <= job.move->from;
-  if (missed_move(job, request) || in_its_place ||
-      (request.reconnect && !request.moves && was != job.left.end() && was->second.moved)) {
-    const bool one_behind = request.moves && *request.moves + 1 == job.move->number;
-    const bool before = (in_its_place || (one_behind && has_cursor)) && at < job.move->from;
-    if (!before) return Place{.at = job.move->to};
-    if (job.pending)
-      return error(Code::kUnavailable,  // it comes again by itself
-                   "job '" + job.key.job + "' is about to change: an apply has been prepared");
-    SPDLD_TRY(check_cursor(job, job.move->before, request));
-    return Place{.at = at, .position = request.cursor.position, .jumps = true};
+  const StepAt at = step_of(request.cursor);
+  if (request.moves) job.move_count = std::max(job.move_count, *request.moves);
+  std::optional<std::uint32_t> done = request.moves;
+  // A consumer of an older protocol does not say.
+  if (!done && request.reconnect && was != job.left.end()) done = was->second.moves;
+  if (const Job::Move* const next = next_move(job, done, request)) {
+    if (request.start != wire::StartMode::kCursor || at >= next->from)
+      return Place{.at = next->to, .moves = next->number};
+    SPDLD_TRY(check_cursor(job, next->before, request));
+    return Place{.at = at, .position = request.cursor.position, .moves = *done};
   }
   // It alone comes back, while others go on.
   if (request.start == wire::StartMode::kLedger && was != job.left.end())
-    return Place{.at = was->second.acked};
+    return Place{.at = was->second.acked, .moves = job.move_count};
   if (request.start != wire::StartMode::kCursor) {
     // The ledger moves on while some of a new run are yet to come.
     const bool recorded = request.start == wire::StartMode::kLedger && !job.starts_by_ledger &&
                           job.ledger.kept_unix_ms > 0;
     return Place{.at = recorded ? job.ledger.at : job.start,
-                 .follows = job.absent == AbsentReplica::kGoOn && job.replicas > 1};
+                 .follows = job.absent == AbsentReplica::kGoOn && job.replicas > 1,
+                 .moves = job.move_count};
   }
   SPDLD_TRY(check_cursor(job, job.timeline, request));
-  const Place place{.at = at, .position = request.cursor.position};
+  const Place place{.at = at, .position = request.cursor.position, .moves = job.move_count};
   // The consumer knows best; where the record says something else, that is told.
   const StepAt known = was != job.left.end() ? was->second.acked : job.ledger.at;
   if (!request.reconnect && job.ledger.kept_unix_ms > 0 && at != known) {

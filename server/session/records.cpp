@@ -188,13 +188,12 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored) {
   job->first_vars = stored.first_vars;
   job->batch_size = stored.batch_size;
   job->start = stored.start;
-  if (stored.move) {
-    SPDLD_ASSIGN(Timeline before, timeline_of(stored.move->before, phases));
-    job->move = Job::Move{.number = stored.move->number,
-                          .from = stored.move->from,
-                          .to = stored.move->to,
-                          .before = std::move(before)};
+  for (const StoredMove& move : stored.moves) {
+    SPDLD_ASSIGN(Timeline before, timeline_of(move.before, phases));
+    job->moves.push_back(
+        {.number = move.number, .from = move.from, .to = move.to, .before = std::move(before)});
   }
+  job->move_count = stored.move_count;
   job->awaited = {stored.live_shards.begin(), stored.live_shards.end()};
   job->roll->reset(stored.done);
   job->record_is_old = false;
@@ -307,7 +306,7 @@ Result<JobPtr> Sessions::inherit(StoredJob stored, const delivery::AttachRequest
   stored.incarnation = request.incarnation;
   stored.live_shards.clear();
   stored.done.clear();
-  stored.move.reset();
+  stored.moves.clear();
   auto job = rebuild(stored);
   if (!job)
     return tl::unexpected<Status>(
@@ -354,6 +353,7 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
   for (const auto& [key, job] : jobs_) {
     if (job->is_private) continue;
     if (!awaits(*job) && !std::exchange(job->awaited, {}).empty()) job->record_is_old = true;
+    if (job->settle_moves()) job->record_is_old = true;
     const bool alive = !job->members.empty() && now > job->recorded_unix_ms + kMarkAliveMs;
     if (std::exchange(job->record_is_old, false) || alive) {
       due.records.push_back(job->stored());

@@ -278,9 +278,10 @@ void Sessions::leave(const SessionPtr& session) {
 }
 
 void Sessions::end_job(const JobPtr& ended) {
-  const Job& job = *ended;
+  Job& job = *ended;
   if (job.declared || job.changes() || !runs(ended)) return;
   streams_.forget(job.tag);
+  job.settle_moves();
   if (!job.is_private && !job.left.empty()) {
     ended_positions_.push_back(job.stored_position(job.acknowledged()));
     if (!suspended_) ended_jobs_.push_back(job.stored());

@@ -201,7 +201,7 @@ class Sessions final : public delivery::DataService {
     StepAt at;
     std::optional<std::uint64_t> position = std::nullopt;  // as its cursor says
     bool follows = false;
-    bool jumps = false;  // it is yet to go along with the job's last move
+    std::uint32_t moves = 0;  // of the job, that it has gone along with there
   };
   static Status check_cursor(const Job& job, const Timeline& timeline,
                              const delivery::AttachRequest& request);

@@ -64,7 +64,7 @@ struct StoredCut {
   std::uint64_t left_out = 0;
 };
 
-// Where an operator sent a job last, and how it was cut before.
+// Where an operator sent a job, and how it was cut before.
 struct StoredMove {
   std::uint32_t number = 0;
   StepAt from;
@@ -90,7 +90,8 @@ struct StoredJob {
   StepAt start;
   std::vector<StoredPhase> phases;
   std::vector<StoredCut> cuts;
-  std::optional<StoredMove> move = {};
+  std::vector<StoredMove> moves = {};
+  std::uint32_t move_count = 0;
   std::vector<std::uint32_t> live_shards;  // that were being read when it was kept last
   std::vector<Member> done = {};           // replicas that have said good-bye
   std::uint64_t kept_unix_ms = 0;

@@ -98,10 +98,27 @@ StoredCut cut_of(const json& value) {
           .left_out = value.value("left_out", std::uint64_t{0})};
 }
 
+template <typename T>
+json list_of(const std::vector<T>& values);
+
 std::vector<StoredCut> cuts_of(const json& list) {
   std::vector<StoredCut> cuts;
   for (const json& cut : list) cuts.push_back(cut_of(cut));
   return cuts;
+}
+
+json json_of(const StoredMove& move) {
+  return {{"number", move.number},
+          {"from", json_of(move.from)},
+          {"to", json_of(move.to)},
+          {"before", list_of(move.before)}};
+}
+
+StoredMove move_of(const json& value) {
+  return {.number = value.at("number").get<std::uint32_t>(),
+          .from = step_of(value.at("from")),
+          .to = step_of(value.at("to")),
+          .before = cuts_of(value.at("before"))};
 }
 
 StoredJob job_of(const json& value) {
@@ -120,13 +137,8 @@ StoredJob job_of(const json& value) {
   job.start = step_of(value.at("start"));
   for (const json& phase : value.at("phases")) job.phases.push_back(phase_of(phase));
   job.cuts = cuts_of(value.at("cuts"));
-  if (value.contains("move")) {
-    const json& move = value["move"];
-    job.move = {.number = move.at("number").get<std::uint32_t>(),
-                .from = step_of(move.at("from")),
-                .to = step_of(move.at("to")),
-                .before = cuts_of(move.at("before"))};
-  }
+  for (const json& move : value.value("moves", json::array())) job.moves.push_back(move_of(move));
+  job.move_count = value.value("move_count", 0U);
   value.at("live_shards").get_to(job.live_shards);
   for (const json& done : value.value("done", json::array()))
     job.done.push_back({done.at(0).get<std::uint32_t>(), done.at(1).get<std::uint32_t>()});
@@ -202,14 +214,11 @@ Result<std::string> job_text(const StoredJob& job) {
              {"start", json_of(job.start)},
              {"phases", list_of(job.phases)},
              {"cuts", list_of(job.cuts)},
+             {"moves", list_of(job.moves)},
+             {"move_count", job.move_count},
              {"live_shards", job.live_shards}};
   for (const Member& done : job.done) value["done"].push_back({done.shard, done.replica});
   if (job.batch_size) value["batch_size"] = *job.batch_size;
-  if (job.move)
-    value["move"] = {{"number", job.move->number},
-                     {"from", json_of(job.move->from)},
-                     {"to", json_of(job.move->to)},
-                     {"before", list_of(job.move->before)}};
   return text_of(value, "job '" + job.key.job + "'");
 }
 

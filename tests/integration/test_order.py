@@ -251,3 +251,10 @@ def test_a_text_that_is_no_cursor_is_wrong_usage(
     done = daemon.ctl("consume", "images", "--cursor", "yesterday", check=False)
     assert done.returncode == 2
     assert "'yesterday' is no cursor" in done.stderr
+
+
+@pytest.mark.parametrize("end", [":", ":x", ":-1", ":1:2"])
+def test_a_cursor_ends_with_a_number_of_moves_or_without_any(daemon: Any, end: str) -> None:
+    cursor = "6fd4258c56fbe24dd5623e16a6d0ddc8-4:42:0:0:0" + end
+    done = daemon.ctl("consume", "images", "--cursor", cursor, check=False)
+    assert f"'{cursor}' is no cursor" in done.stderr

@@ -68,7 +68,8 @@ AttachWish Attacher::wish(const Placement& place, const Attached* known,
   add(wire::TextKey::kClientName, options_.client_name);
   add(wire::TextKey::kPipelineFile, options_.pipeline_file);
   if (from) add(wire::TextKey::kOrderDigest, from->order_digest);
-  if (known != nullptr) add(wire::TextKey::kMoves, std::to_string(known->moves));
+  const auto moves = known != nullptr ? known->moves : from ? from->moves : std::nullopt;
+  if (moves) add(wire::TextKey::kMoves, std::to_string(*moves));
   for (const auto& [name, value] : options_.vars) add(wire::TextKey::kVar, join(name, "=", value));
   for (const auto& [name, value] : options_.env) add(wire::TextKey::kEnv, join(name, "=", value));
   wish.yaml = options_.pipeline_yaml;

@@ -240,7 +240,7 @@ void Link::read_attached(std::span<const std::byte> frame) {
       case wire::TextKey::kPipeline: attached_.pipeline = std::move(text); break;
       case wire::TextKey::kJob: attached_.job = std::move(text); break;
       case wire::TextKey::kMoves:
-        std::from_chars(text.data(), text.data() + text.size(), attached_.moves);
+        std::from_chars(text.data(), text.data() + text.size(), attached_.moves.emplace());
         break;
       default: break;
     }

@@ -34,9 +34,8 @@ struct Attached {
   std::string pipeline;
   std::string job;
   std::string server;  // name and version of the daemon
-  // How often operators had sent the job elsewhere, as the daemon told last. It asks for it when
-  // this loader comes back: so it knows whether its cursor is from before.
-  std::uint32_t moves = 0;
+  // Cursor::moves, as the daemon told last; an older one does not.
+  std::optional<std::uint32_t> moves = {};
 };
 
 // What a loader asks for when it attaches.

@@ -72,7 +72,8 @@ void Stream::attach(Waiting& waiting, Outage& outage) {
              .seed = frame.seed,
              .epoch = frame.epoch,
              .position = frame.position,
-             .step = frame.step};
+             .step = frame.step,
+             .moves = told.moves};
   attached_ = told;
   facts_number_ = link->facts_number();
   remember_facts();
@@ -120,7 +121,8 @@ void Stream::apply_reset(const wire::ResetFrame& reset) {
   place_.shard = reset.shard;
   place_.num_shards = reset.num_shards;
   attached_->facts.steps_per_epoch = reset.steps_per_epoch;
-  attached_->moves = reset.moves;
+  if (attached_->moves) attached_->moves = reset.moves;  // an older daemon counts none
+  cursor_.moves = attached_->moves;
 }
 
 void Stream::adopt_facts() {
@@ -318,10 +320,12 @@ void Stream::skip(std::uint64_t steps) {
 Cursor Stream::state() const {
   if (start_) {
     Cursor cursor = *start_;
-    if (attached_ && cursor.order_digest.empty()) {
+    if (!attached_) return cursor;
+    if (cursor.order_digest.empty()) {
       cursor.order_digest = attached_->facts.order_digest;
       cursor.seed = attached_->frame.seed;
     }
+    cursor.moves = attached_->moves;
     return cursor;
   }
   return cursor_;

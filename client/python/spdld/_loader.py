@@ -158,12 +158,12 @@ class Loader:
         """What comes next is the start of ``epoch``. Costs nothing if it would be anyway."""
         if epoch < 0:
             raise ValueError(f"epoch is {epoch}: epochs count from 0")
-        _, _, at_epoch, _, step = self._feed.cursor
+        _, _, at_epoch, _, step, _ = self._feed.cursor
         if not self._in_epoch and not self._at_ledger and (at_epoch, step) == (epoch, 0):
             return
         # Not the core's set_epoch(), which does nothing at what it takes for the start: a ledger may
         # differ.
-        self._go_to(("", 0, epoch, 0, 0))
+        self._go_to(("", 0, epoch, 0, 0, None))
 
     def state_dict(self) -> dict[str, int | str]:
         """The position after the last batch handed out, as numbers and texts; exact in mid-epoch.

@@ -9,17 +9,20 @@ from typing import Any
 _VERSION = 1
 _NUMBERS = ("seed", "epoch", "position", "step")
 
-Cursor = tuple[str, int, int, int, int]  # order digest, seed, epoch, position, step
+# order digest, seed, epoch, position, step; how many of the job's moves lie behind it, if known
+Cursor = tuple[str, int, int, int, int, int | None]
+_MOST_MOVES = 2**32 - 1
 
 
 def state_of(pipeline: str, cursor: Cursor) -> dict[str, int | str]:
-    digest, *numbers = cursor
-    return {
+    digest, *numbers, moves = cursor
+    state = {
         "version": _VERSION,
         "pipeline": pipeline,
         "order_digest": digest,
         **dict(zip(_NUMBERS, numbers, strict=True)),
     }
+    return state if moves is None else {**state, "moves": moves}
 
 
 def cursor_of(state: Mapping[str, Any]) -> Cursor:
@@ -38,4 +41,7 @@ def cursor_of(state: Mapping[str, Any]) -> Cursor:
     digest = state.get("order_digest")
     if not isinstance(digest, str):
         raise ValueError(f"state['order_digest'] is {digest!r}: it must be a text")
-    return (digest, *(state[key] for key in _NUMBERS))
+    moves = state.get("moves")
+    if moves is not None and (type(moves) is not int or not 0 <= moves <= _MOST_MOVES):
+        raise ValueError(f"state['moves'] is {moves!r}: it must be a whole number below 2**32")
+    return (digest, *(state[key] for key in _NUMBERS), moves)

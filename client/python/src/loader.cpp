@@ -120,14 +120,14 @@ LoaderOptions options_from(
   return options;
 }
 
-using CursorTuple =
-    std::tuple<std::string, std::int64_t, std::uint64_t, std::uint64_t, std::uint64_t>;
+using CursorTuple = std::tuple<std::string, std::int64_t, std::uint64_t, std::uint64_t,
+                               std::uint64_t, std::optional<std::uint32_t>>;
 // Steps of an epoch, items, rows of a batch, version of the pipeline.
 using FactsTuple = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint32_t>;
 
 CursorTuple cursor_of(const Loader& loader) {
   const Cursor at = loader.state();
-  return {at.order_digest, at.seed, at.epoch, at.position, at.step};
+  return {at.order_digest, at.seed, at.epoch, at.position, at.step, at.moves};
 }
 
 FactsTuple facts_of(Loader& loader) {
@@ -229,8 +229,8 @@ void bind_loader(nb::module_& module) {
       .def("load_state",
            [](PyLoader& self, const CursorTuple& state) {
              Cursor cursor;
-             std::tie(cursor.order_digest, cursor.seed, cursor.epoch, cursor.position,
-                      cursor.step) = state;
+             std::tie(cursor.order_digest, cursor.seed, cursor.epoch, cursor.position, cursor.step,
+                      cursor.moves) = state;
              self.changing([&](Loader& loader) { loader.load_state(cursor); });
            })
       .def("classes",

@@ -111,6 +111,7 @@ class Options:
     epochs: int = 0
     credits: int = 4
     order_digest: str = "order-1"
+    moves: int | None = None  # of the job; None: it is too old to count them
     refuse: str = ""  # answer to an attach
     silent: bool = False  # no answer to an attach
     batches_before_hangup: int = 0
@@ -287,7 +288,9 @@ class FakeDaemon:
         if request["start"] == 2:
             consumer.epoch, consumer.step = 7, 0
         credits = request["credits"] or options.credits
-        text = _order_text(options.order_digest)
+        text = _text(5, options.order_digest)
+        if options.moves is not None:
+            text += _text(9, str(options.moves))
         seed = request["seed"] if request["has_seed"] else 42
         self._send(
             consumer,
@@ -306,7 +309,7 @@ class FakeDaemon:
             consumer.step * options.rows,
             options.epochs,
             1,
-            1,
+            1 if options.moves is None else 2,
             tail=text,
         )
         consumer.rows = options.rows
@@ -334,7 +337,7 @@ class FakeDaemon:
             consumer.rows,
             consumer.schema,
             1,
-            tail=_order_text(options.order_digest + "-swapped"),
+            tail=_text(5, options.order_digest + "-swapped"),
         )
         retired, consumer.arena = consumer.arena, consumer.arena + 1
         consumer.leased = dict.fromkeys(consumer.leased)  # of the retired arena: no slot comes back
@@ -459,7 +462,10 @@ class FakeDaemon:
         position = step * consumer.rows if skip else position
         consumer.epoch, consumer.step, consumer.seek = epoch, step, serial
         consumer.ended = False
-        self._send(consumer, "Reset", epoch, position, step, self.options.steps, serial, 0, 1, 0)
+        moves = self.options.moves or 0
+        self._send(
+            consumer, "Reset", epoch, position, step, self.options.steps, serial, 0, 1, moves
+        )
         self._feed(consumer)
 
     def _on_apply(self, consumer: _Consumer, frame: bytes) -> None:
@@ -494,9 +500,9 @@ class FakeDaemon:
         consumer.detached = True
 
 
-def _order_text(digest: str) -> bytes:
-    data = digest.encode()
-    return FRAMES["TextHeader"].pack(5, len(data)) + data + b"\0" * (-len(data) % 4)
+def _text(key: int, text: str) -> bytes:
+    data = text.encode()
+    return FRAMES["TextHeader"].pack(key, len(data)) + data + b"\0" * (-len(data) % 4)
 
 
 def _texts(frame: bytes, at: int, count: int) -> list[tuple[str, str]]:

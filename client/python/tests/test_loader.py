@@ -160,6 +160,32 @@ def test_a_loaded_state_goes_on_exactly_there(start, loader) -> None:
     assert places(other)[0] == (1, 0)
 
 
+def test_a_state_says_which_seeks_of_its_job_lie_behind_it(start, loader) -> None:
+    daemon = start(moves=3)
+    reader = loader()
+    next(iter(reader))
+    state = reader.state_dict()
+    assert state["moves"] == 3
+    other = loader()
+    other.load_state_dict(state)
+    next(iter(other))
+    assert ("moves", "3") in daemon.attaches[1]["texts"]
+
+
+def test_a_state_without_seeks_is_taken_too(start, loader) -> None:
+    daemon = start()
+    reader = loader()
+    next(iter(reader))
+    state = reader.state_dict()
+    reader.load_state_dict(state)
+    next(iter(reader))
+    assert "moves" not in reader.state_dict(), "this daemon counts none"
+    other = loader()
+    other.load_state_dict(state)
+    next(iter(other))
+    assert "moves" not in dict(daemon.attaches[1]["texts"])
+
+
 def test_a_state_may_be_loaded_in_the_middle_of_an_iteration(start, loader) -> None:
     start(steps=5)
     reader = loader()
@@ -189,6 +215,9 @@ def test_a_state_of_another_order_is_refused(start, loader) -> None:
         ({"position": None}, "state\\['position'\\] is None"),
         ({"seed": True}, "state\\['seed'\\] is True"),
         ({"order_digest": 3}, "state\\['order_digest'\\] is 3"),
+        ({"moves": -1}, "state\\['moves'\\] is -1"),
+        ({"moves": "1"}, "state\\['moves'\\] is '1'"),
+        ({"moves": 2**32}, "state\\['moves'\\] is 4294967296"),
     ],
 )
 def test_a_state_that_is_none_is_refused(loader, change, message) -> None:

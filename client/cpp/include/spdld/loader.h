@@ -23,6 +23,9 @@ struct Cursor {
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;  // first position of `step`, over all shards
   std::uint64_t step = 0;
+  // How many of the operators' seeks of the job lie behind it; none: not known. While not all ranks
+  // have gone along with a later one, who starts here goes along with it, too.
+  std::optional<std::uint32_t> moves = {};
 
   friend bool operator==(const Cursor&, const Cursor&) = default;
 };

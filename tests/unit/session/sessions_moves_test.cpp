@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// An operator sends a job elsewhere, and its ranks take the same steps, whoever dies meanwhile.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/unit/session/sessions_fixture.h"
+
+namespace spdld::session {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kThere = 30;  // the epoch that jobs are sent to
+
+TEST_F(SessionsTest, ReadsUpToTheStepOfASeekWithARankThatWasAwayAtThatTime) {
+  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
+  const Rank away = attach({.job = "j", .shard = 0});
+  sessions_->release(*away.connection, away.batch().lease);
+  away.batch();
+  hang_up(away);
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {3, 1}));
+  Wish wish{.job = "j",
+            .shard = 0,
+            .reconnect = true,
+            .cursor = delivery::StreamPosition{.epoch = 0, .position = 2, .step = 1},
+            .moves = 0};
+  const Rank back = attach(wish);
+  EXPECT_EQ(back.attached().step, 1U);
+  // Nothing that the first one had begun is left out: at least the step that it was handed last.
+  std::uint64_t step = 1;
+  wire::BatchFrame batch = back.batch();
+  for (; batch.epoch == 0; batch = back.batch()) {
+    EXPECT_EQ(batch.step, step++);
+    sessions_->release(*back.connection, batch.lease);
+  }
+  EXPECT_GT(step, 1U);
+  EXPECT_EQ(batch.epoch, 3U);
+  EXPECT_EQ(batch.step, 1U);
+  hang_up(back);
+  wish.moves = 1;
+  EXPECT_EQ(attach(wish).attached().epoch, 0U) << "it says that it is there by its own wish";
+}
+
+// Two ranks of job 'j' that have read one batch each.
+class MovedTest : public SessionsTest {
+ protected:
+  void SetUp() override {
+    SessionsTest::SetUp();
+    ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
+    ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+    attach_both();
+  }
+  void attach_both() {
+    first_ = attach({.job = "j", .shard = 0, .credits = 4});
+    other_ = attach({.job = "j", .shard = 1, .credits = 4});
+    sessions_->release(*first_.connection, first_.batch().lease);
+    sessions_->release(*other_.connection, other_.batch().lease);
+  }
+  void send_elsewhere(StepAt to = {kThere, 1}) {
+    const auto sought = sessions_->seek_job(self_, "j", "", to);
+    ASSERT_TRUE(sought) << sought.error().message();
+  }
+  // All that the daemon sends it up to there is on its way, and its process has read none of it.
+  wire::ResetFrame send_beyond(Rank& rank) {
+    rank.passed = [&](const wire::BatchFrame& batch) {
+      sessions_->release(*rank.connection, batch.lease);
+    };
+    return rank.next<wire::ResetFrame>(wire::FrameType::kReset);
+  }
+  // What a process starts from that took its state behind the first batch.
+  static Wish from_before(std::uint32_t shard, bool reconnect = false) {
+    return {.job = "j",
+            .shard = shard,
+            .reconnect = reconnect,
+            .cursor = delivery::StreamPosition{.epoch = 0, .position = 4, .step = 1},
+            .moves = 0,
+            .credits = 4};
+  }
+  static Wish from_there(std::uint32_t shard) {
+    Wish wish = from_before(shard);
+    wish.cursor = {.epoch = kThere, .position = 4, .step = 1};
+    wish.moves = 1;
+    return wish;
+  }
+  // The steps up to the first one there, which it gives back.
+  std::vector<StepAt> way_of(const Rank& rank, std::uint64_t there = kThere) {
+    std::vector<StepAt> way;
+    while (way.empty() || (way.back().epoch < there && way.size() < 100)) {
+      const wire::BatchFrame batch = rank.batch();
+      way.push_back({batch.epoch, batch.step});
+      sessions_->release(*rank.connection, batch.lease);
+    }
+    return way;
+  }
+  void restart() {
+    stop();
+    start();
+    apply(yaml("p", "drop"));
+    ASSERT_TRUE(sessions_->restore([](const std::string&) {}).ok());
+  }
+
+  Rank first_;
+  Rank other_;
+};
+
+TEST_F(MovedTest, TakesWhoComesInThePlaceOfOneThatWasYetToJumpToWhereTheJobWasSent) {
+  for (int step = 0; step < 6; ++step) sessions_->release(*other_.connection, other_.batch().lease);
+  send_elsewhere();
+  const auto resized = sessions_->resize_job(self_, "j", "", 1);
+  ASSERT_FALSE(resized);
+  EXPECT_THAT(resized.error().message(), HasSubstr("takes it elsewhere"));
+  hang_up(first_);
+  const std::vector<StepAt> rest = way_of(other_);
+  const std::vector<StepAt> way = way_of(attach(from_before(0)));
+  EXPECT_EQ(std::vector(way.begin() + 6, way.end()), rest);
+}
+
+TEST_F(MovedTest, TakesWhoComesInThePlaceOfOneThatWasAwayToWhereTheJobWasSent) {
+  hang_up(first_);
+  send_elsewhere();
+  EXPECT_EQ(way_of(attach(from_before(0))), way_of(other_));
+}
+
+TEST_F(MovedTest, TakesWhoComesWithTheStateOfOneThatIsThereAlready) {
+  send_elsewhere();
+  hang_up(first_);
+  EXPECT_EQ(attach(from_there(0)).attached().epoch, kThere);
+}
+
+TEST_F(MovedTest, TakesWhoComesFromTheStepOfTheSeekThere) {
+  send_elsewhere();
+  const std::vector<StepAt> way = way_of(other_);
+  ASSERT_GT(way.size(), 1U);
+  const StepAt last = way[way.size() - 2];
+  hang_up(first_);
+  Wish wish = from_before(0);
+  // Two steps an epoch, and an epoch's end is the next one's start.
+  wish.cursor = {.epoch = last.epoch + last.step, .position = 0, .step = 0};
+  if (last.step == 0) wish.cursor = {.epoch = last.epoch, .position = 4, .step = 1};
+  EXPECT_EQ(attach(wish).attached().epoch, kThere);
+}
+
+TEST_F(MovedTest, TakesWhoComesInThePlaceOfOneThatHadNotReadThatItHadJumped) {
+  send_elsewhere();
+  send_beyond(first_);
+  hang_up(first_);
+  EXPECT_EQ(way_of(attach(from_before(0))), way_of(other_));
+}
+
+TEST_F(MovedTest, TakesBackWhoHadNotReadThatItHadJumped) {
+  send_elsewhere();
+  send_beyond(first_);
+  hang_up(first_);
+  EXPECT_EQ(way_of(attach(from_before(0, true))), way_of(other_));
+}
+
+TEST_F(MovedTest, TakesBackWhoWasAwayAndIsTooOldToSayWhatItHasSeen) {
+  hang_up(first_);
+  send_elsewhere();
+  Wish wish = from_before(0, true);
+  wish.moves.reset();
+  EXPECT_EQ(way_of(attach(wish)), way_of(other_));
+}
+
+TEST_F(MovedTest, TakesWhoComesAfterARestartOfTheDaemonToWhereTheJobWasSent) {
+  send_elsewhere();
+  const std::vector<StepAt> way = way_of(other_);
+  restart();
+  EXPECT_EQ(way_of(attach(from_before(0))), way);
+}
+
+TEST_F(MovedTest, GoesAlongWithAllTheSeeksThatARankHasMissed) {
+  send_elsewhere({10, 1});
+  for (Rank* rank : {&first_, &other_}) {
+    send_beyond(*rank);
+    EXPECT_EQ(rank->batch().epoch, 10U);
+  }
+  send_elsewhere();
+  restart();
+  const Rank back = attach(from_before(0, true));
+  const std::vector<StepAt> way = way_of(back);
+  EXPECT_EQ(way.front(), (StepAt{0, 1}));
+  EXPECT_THAT(way, ::testing::Contains(StepAt{10, 1}));
+  EXPECT_EQ(way_of(attach(from_before(1))), way) << "another process, the same way";
+}
+
+TEST_F(MovedTest, GoesByASavedStateOnceAllHaveGoneAlong) {
+  send_elsewhere();
+  const std::size_t until = way_of(first_).size();
+  way_of(other_);
+  hang_up(first_);
+  const Rank back = attach(from_before(0));
+  for (std::size_t step = 0; step < until + 4; ++step) {
+    const wire::BatchFrame batch = back.batch();
+    EXPECT_LT(batch.epoch, kThere);
+    sessions_->release(*back.connection, batch.lease);
+  }
+}
+
+TEST_F(MovedTest, CountsOnFromWhatAStateOfAnotherRunHasSeen) {
+  hang_up(first_);
+  Wish wish = from_before(0);
+  wish.moves = 5;
+  first_ = attach(wish);
+  EXPECT_EQ(first_.attached().step, 1U);
+  send_elsewhere();
+  EXPECT_EQ(send_beyond(first_).moves, 6U);
+  hang_up(first_);
+  EXPECT_EQ(way_of(attach(wish)), way_of(other_));
+}
+
+TEST_F(MovedTest, BeginsAnewWhereTheJobWasSent) {
+  hang_up(first_);
+  hang_up(other_);
+  send_elsewhere();
+  EXPECT_EQ(attach({.job = "j", .shard = 0}).attached().epoch, kThere);
+  EXPECT_EQ(attach(from_before(1)).attached().epoch, 0U) << "of the run before";
+}
+
+}  // namespace
+}  // namespace spdld::session
