@@ -29,6 +29,7 @@ Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection
       jumps_(std::move(options.jumps)),
       moves_(options.moves),
       moves_seen_(options.moves),
+      passage_(options.passage),
       halt_(jumps_.empty() ? options.halt : jumps_.front().from),
       open_epochs_(options.open_epochs),
       last_known_(options.last_known),
@@ -38,8 +39,8 @@ Status Consumer::connect() {
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(legs_, route(timeline_, timeline_.settled(to_send_), nullptr, nullptr, halt_));
   if (replicas_ > 1) {
-    roll_->came({shard_, replica_}, replicas_, holder());
-    streams_.dismiss(job_, {shard_, replica_});  // it is not expected elsewhere any more
+    roll_->came({shard_, replica_}, replicas_, holder(), passage_);
+    streams_.dismiss(job_, {shard_, replica_}, passage_);  // it is not expected elsewhere any more
   }
   // What it has missed is nothing to it: it goes on where the others are.
   while (follows_ && legs_.size() > 1 && legs_[0].stream->phase() == legs_[1].stream->phase()) {
@@ -262,7 +263,8 @@ void Consumer::end(bool away) {
   leave(std::exchange(legs_, {}), missed);
   if (pending_) leave(pending_->legs, missed);
   pending_.reset();
-  if (replicas_ > 1 && (!away || roll_->here(member))) streams_.dismiss(job_, member);
+  if (replicas_ > 1 && !away) streams_.dismiss(job_, member);
+  if (replicas_ > 1 && away && roll_->here(member)) streams_.dismiss(job_, member, passage_);
 }
 
 std::vector<std::shared_ptr<SlotPool>> Consumer::pools() const {

@@ -45,6 +45,7 @@ struct ConsumerOptions {
   StepAt start;
   StepAt halt = kNever;           // where a swap of the job is prepared
   std::uint32_t moves = 0;        // of the job, before `start`
+  std::uint32_t passage = 0;      // of the job, that `start` is in
   std::vector<Jump> jumps = {};   // yet to come, one after the other
   std::uint64_t open_epochs = 0;  // epochs [0, open_epochs) may be made
   bool last_known = false;        // open_epochs is the job's end, not a gate that will open
@@ -233,6 +234,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   std::vector<Jump> jumps_ SPDLD_GUARDED_BY(mutex_);
   std::uint32_t moves_ SPDLD_GUARDED_BY(mutex_);       // of the job, that it has gone along with
   std::uint32_t moves_seen_ SPDLD_GUARDED_BY(mutex_);  // and its process has been told so
+  std::uint32_t passage_ SPDLD_GUARDED_BY(mutex_);
   // Nothing is made for it from there on: what follows the swap or the jump is not decided, or
   // other.
   StepAt halt_ SPDLD_GUARDED_BY(mutex_);

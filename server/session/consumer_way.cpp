@@ -17,6 +17,7 @@ StreamWish Consumer::wish(const Timeline& timeline, StepAt from, StepAt until) c
           .replicas = replicas_,
           .absent = absent_,
           .roll = roll_,
+          .passage = passage_,
           .job = job_,
           .uid = uid_,
           .credits = credits_,
@@ -123,7 +124,7 @@ Status Consumer::go_to(StepAt to, Timeline timeline) {
     }
     SPDLD_ASSIGN(legs_, route(timeline_, at, nullptr, std::move(reuse), halt_));
   }
-  if (replicas_ > 1) streams_.dismiss(job_, {shard_, replica_});
+  if (replicas_ > 1) streams_.dismiss(job_, {shard_, replica_}, passage_);
   announce();
   if (pending) {
     pending->legs.clear();
@@ -178,6 +179,8 @@ Status Consumer::make_jump() {
   jumps_.erase(jumps_.begin());
   job_timeline_ = jump.timeline;
   moves_ = jump.moves;
+  passage_ = jump.moves;
+  roll_->goes_on({shard_, replica_}, holder(), passage_);
   return go_to(jump.to, std::move(jump.timeline));
 }
 

@@ -314,7 +314,11 @@ StoredJob Job::stored() const {
   };
   keep(timeline, job.cuts);
   for (const Move& move : moves) {
-    job.moves.push_back({.number = move.number, .from = move.from, .to = move.to, .before = {}});
+    job.moves.push_back({.number = move.number,
+                         .after = move.after,
+                         .from = move.from,
+                         .to = move.to,
+                         .before = {}});
     keep(move.before, job.moves.back().before);
   }
   std::set<std::uint32_t> live = awaited;

@@ -159,6 +159,7 @@ class Job final : public FailureJudge {
   // Where an operator sent it. Consumers read as before up to `from`, and go on at `to`.
   struct Move {
     std::uint32_t number = 0;  // counts them
+    std::uint32_t after = 0;   // the number of the one before
     StepAt from;
     StepAt to;
     Timeline before;
@@ -166,7 +167,9 @@ class Job final : public FailureJudge {
   // Those that a consumer, or another process with its state, may be yet to go along with.
   std::vector<Move> moves;
   static constexpr std::size_t kMostMoves = 16;
-  std::uint32_t move_count = 0;  // no state that its consumers brought has seen more
+  std::uint32_t last_move = 0;  // its number
+  std::uint32_t move_count =
+      0;  // no state that consumers brought, of other runs too, has seen more
 
  private:
   bool gone_along(const Move& move) const;

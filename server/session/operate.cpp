@@ -225,8 +225,9 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
   // All shards take the same steps before: up to the first one that none has begun.
   const StepAt from = hold(*job);
   job->settle_moves();
+  const std::uint32_t number = job->move_count + 1;
   job->moves.push_back(
-      {.number = ++job->move_count, .from = from, .to = to, .before = job->timeline});
+      {.number = number, .after = job->last_move, .from = from, .to = to, .before = job->timeline});
   const StepAt start_before = std::exchange(job->start, to);
   job->timeline.redeal(to, job->timeline.position_of(to));
   const Job::Acknowledged there{.at = to, .position = job->timeline.position_of(to)};
@@ -234,19 +235,18 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
     job->start = start_before;
     job->timeline = job->moves.back().before;
     job->moves.pop_back();
-    --job->move_count;
     go_on(*job);
     return tl::unexpected<Status>(kept);
   }
   for (auto& [member, was] : job->left)
     was = {.next = to, .acked = to, .acked_position = there.position, .moves = was.moves};
+  job->move_count = job->last_move = number;
   if (job->moves.size() > Job::kMostMoves) job->moves.erase(job->moves.begin());
   job->awaited.clear();
   job->rewind_ledger(there);
   for (const auto& [member, session] : job->members) {
     if (session->consumer == nullptr) continue;
-    session->consumer->jump(
-        {.from = from, .to = to, .timeline = job->timeline, .moves = job->move_count});
+    session->consumer->jump({.from = from, .to = to, .timeline = job->timeline, .moves = number});
   }
   go_on(*job);
   spdlog::info("job '{}' goes on at epoch {}, step {} instead of epoch {}, step {}", job->key.job,

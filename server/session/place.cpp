@@ -101,23 +101,28 @@ Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
   if (!done && request.reconnect && was != job.left.end()) done = was->second.moves;
   if (const Job::Move* const next = next_move(job, done, request)) {
     if (request.start != wire::StartMode::kCursor || at >= next->from)
-      return Place{.at = next->to, .moves = next->number};
+      return Place{.at = next->to, .moves = next->number, .passage = next->number};
     SPDLD_TRY(check_cursor(job, next->before, request));
-    return Place{.at = at, .position = request.cursor.position, .moves = *done};
+    return Place{
+        .at = at, .position = request.cursor.position, .moves = *done, .passage = next->after};
   }
   // It alone comes back, while others go on.
   if (request.start == wire::StartMode::kLedger && was != job.left.end())
-    return Place{.at = was->second.acked, .moves = job.move_count};
+    return Place{.at = was->second.acked, .moves = job.move_count, .passage = job.last_move};
   if (request.start != wire::StartMode::kCursor) {
     // The ledger moves on while some of a new run are yet to come.
     const bool recorded = request.start == wire::StartMode::kLedger && !job.starts_by_ledger &&
                           job.ledger.kept_unix_ms > 0;
     return Place{.at = recorded ? job.ledger.at : job.start,
                  .follows = job.absent == AbsentReplica::kGoOn && job.replicas > 1,
-                 .moves = job.move_count};
+                 .moves = job.move_count,
+                 .passage = job.last_move};
   }
   SPDLD_TRY(check_cursor(job, job.timeline, request));
-  const Place place{.at = at, .position = request.cursor.position, .moves = job.move_count};
+  const Place place{.at = at,
+                    .position = request.cursor.position,
+                    .moves = job.move_count,
+                    .passage = job.last_move};
   // The consumer knows best; where the record says something else, that is told.
   const StepAt known = was != job.left.end() ? was->second.acked : job.ledger.at;
   if (!request.reconnect && job.ledger.kept_unix_ms > 0 && at != known) {

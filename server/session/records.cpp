@@ -190,8 +190,12 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored) {
   job->start = stored.start;
   for (const StoredMove& move : stored.moves) {
     SPDLD_ASSIGN(Timeline before, timeline_of(move.before, phases));
-    job->moves.push_back(
-        {.number = move.number, .from = move.from, .to = move.to, .before = std::move(before)});
+    job->moves.push_back({.number = move.number,
+                          .after = move.after,
+                          .from = move.from,
+                          .to = move.to,
+                          .before = std::move(before)});
+    job->last_move = move.number;
   }
   job->move_count = stored.move_count;
   job->awaited = {stored.live_shards.begin(), stored.live_shards.end()};

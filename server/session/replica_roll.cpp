@@ -5,20 +5,27 @@
 
 namespace spdld::session {
 
-void ReplicaRoll::came(Member member, std::uint32_t replicas, delivery::HolderId holder) {
+void ReplicaRoll::came(Member member, std::uint32_t replicas, delivery::HolderId holder,
+                       std::uint32_t passage) {
   MutexLock lock(mutex_);
   const auto first = entries_.lower_bound({member.shard, 0});
   const auto last = entries_.lower_bound({member.shard + 1, 0});
   const auto done = std::count_if(first, last, [](const auto& entry) { return entry.second.done; });
   if (done == static_cast<std::ptrdiff_t>(replicas)) entries_.erase(first, last);
-  entries_[member] = {.holder = holder, .done = false, .next = {}};
+  entries_[member] = {.holder = holder, .done = false, .passage = passage, .next = {}};
+}
+
+void ReplicaRoll::goes_on(Member member, delivery::HolderId holder, std::uint32_t passage) {
+  MutexLock lock(mutex_);
+  const auto known = entries_.find(member);
+  if (known != entries_.end() && known->second.holder == holder) known->second.passage = passage;
 }
 
 bool ReplicaRoll::went(Member member, delivery::HolderId holder, bool away, StepAt next) {
   MutexLock lock(mutex_);
   const auto known = entries_.find(member);
   if (known == entries_.end() || known->second.holder != holder) return false;
-  known->second = {.holder = 0, .done = !away, .next = next};
+  known->second = {.holder = 0, .done = !away, .passage = known->second.passage, .next = next};
   return true;
 }
 
@@ -28,20 +35,23 @@ bool ReplicaRoll::here(Member member) const {
   return known != entries_.end() && known->second.holder != 0;
 }
 
-std::vector<AwaitedReplica> ReplicaRoll::awaited(Member member, std::uint32_t replicas, StepAt from,
+std::vector<AwaitedReplica> ReplicaRoll::awaited(Member member, std::uint32_t replicas,
+                                                 std::uint32_t passage, StepAt from,
                                                  StepAt until) const {
   MutexLock lock(mutex_);
   std::vector<AwaitedReplica> awaited;
   for (std::uint32_t replica = 0; replica < replicas; ++replica) {
     if (replica == member.replica) continue;
     const auto known = entries_.find({member.shard, replica});
-    if (known == entries_.end()) {
+    const bool yet_to_come =
+        known == entries_.end() || (!known->second.done && known->second.passage < passage);
+    if (yet_to_come) {
       awaited.push_back({replica, from});
       continue;
     }
-    // Who is here has joined all that it reads.
+    // Who is here has joined all that it reads of this passage.
     const Entry& entry = known->second;
-    if (entry.holder != 0 || entry.done || entry.next >= until) continue;
+    if (entry.holder != 0 || entry.done || entry.passage > passage || entry.next >= until) continue;
     awaited.push_back({replica, std::max(from, entry.next)});
   }
   return awaited;
@@ -59,7 +69,8 @@ std::vector<Member> ReplicaRoll::done() const {
 void ReplicaRoll::reset(const std::vector<Member>& done) {
   MutexLock lock(mutex_);
   entries_.clear();
-  for (const Member& member : done) entries_[member] = {.holder = 0, .done = true, .next = {}};
+  for (const Member& member : done)
+    entries_[member] = {.holder = 0, .done = true, .passage = 0, .next = {}};
 }
 
 }  // namespace spdld::session

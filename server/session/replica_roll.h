@@ -24,6 +24,9 @@ struct Member {
   friend auto operator<=>(const Member&, const Member&) = default;
 };
 
+// What lies between two moves of a job, counted by the one that it begins with.
+inline constexpr std::uint32_t kEveryPassage = std::numeric_limits<std::uint32_t>::max();
+
 // A replica that batches are kept for, from a step on.
 struct AwaitedReplica {
   std::uint32_t replica = 0;
@@ -33,8 +36,8 @@ struct AwaitedReplica {
 };
 
 // Which replicas of a job are here, which are expected, and which have said good-bye: so that a
-// shard waits for who was killed or has yet to come, and for nobody else. Shared by a job and its
-// consumers. Thread-safe; calls nobody.
+// shard waits for who was killed or has yet to come, and for nobody else. Who is in an earlier
+// passage is yet to come. Shared by a job and its consumers. Thread-safe; calls nobody.
 //
 //   unknown ---came---> here ---went(away)---> away ---came---> here
 //                        |---went------------> done ---came---> here
@@ -42,16 +45,19 @@ class ReplicaRoll {
  public:
   // Where all `replicas` of its shard had said good-bye, a new round begins: the others are
   // expected again.
-  void came(Member member, std::uint32_t replicas, delivery::HolderId holder)
+  void came(Member member, std::uint32_t replicas, delivery::HolderId holder, std::uint32_t passage)
+      SPDLD_EXCLUDES(mutex_);
+  // It has gone along with a move.
+  void goes_on(Member member, delivery::HolderId holder, std::uint32_t passage)
       SPDLD_EXCLUDES(mutex_);
   // False, and nothing is done, if the place has been taken by another one, or `holder` went
   // before.
   bool went(Member member, delivery::HolderId holder, bool away, StepAt next)
       SPDLD_EXCLUDES(mutex_);
   bool here(Member member) const SPDLD_EXCLUDES(mutex_);
-  // Who else is to read what `member` begins to read in [from, until).
-  std::vector<AwaitedReplica> awaited(Member member, std::uint32_t replicas, StepAt from,
-                                      StepAt until) const SPDLD_EXCLUDES(mutex_);
+  // Who else is to read what `member` begins to read in [from, until) of a passage.
+  std::vector<AwaitedReplica> awaited(Member member, std::uint32_t replicas, std::uint32_t passage,
+                                      StepAt from, StepAt until) const SPDLD_EXCLUDES(mutex_);
 
   std::vector<Member> done() const SPDLD_EXCLUDES(mutex_);
   // Everybody is expected but these.
@@ -61,6 +67,7 @@ class ReplicaRoll {
   struct Entry {
     delivery::HolderId holder = 0;  // 0: not here
     bool done = false;
+    std::uint32_t passage = 0;
     StepAt next;
   };
 

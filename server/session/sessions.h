@@ -201,7 +201,8 @@ class Sessions final : public delivery::DataService {
     StepAt at;
     std::optional<std::uint64_t> position = std::nullopt;  // as its cursor says
     bool follows = false;
-    std::uint32_t moves = 0;  // of the job, that it has gone along with there
+    std::uint32_t moves = 0;    // of the job, that it has gone along with there
+    std::uint32_t passage = 0;  // of the job, that this is in
   };
   static Status check_cursor(const Job& job, const Timeline& timeline,
                              const delivery::AttachRequest& request);

@@ -67,6 +67,7 @@ struct StoredCut {
 // Where an operator sent a job, and how it was cut before.
 struct StoredMove {
   std::uint32_t number = 0;
+  std::uint32_t after = 0;
   StepAt from;
   StepAt to;
   std::vector<StoredCut> before;

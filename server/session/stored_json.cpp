@@ -109,6 +109,7 @@ std::vector<StoredCut> cuts_of(const json& list) {
 
 json json_of(const StoredMove& move) {
   return {{"number", move.number},
+          {"after", move.after},
           {"from", json_of(move.from)},
           {"to", json_of(move.to)},
           {"before", list_of(move.before)}};
@@ -116,6 +117,7 @@ json json_of(const StoredMove& move) {
 
 StoredMove move_of(const json& value) {
   return {.number = value.at("number").get<std::uint32_t>(),
+          .after = value.at("after").get<std::uint32_t>(),
           .from = step_of(value.at("from")),
           .to = step_of(value.at("to")),
           .before = cuts_of(value.at("before"))};

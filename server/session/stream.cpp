@@ -13,6 +13,7 @@ Stream::Stream(StreamOptions options, std::shared_ptr<SlotPool> pool, engine::Ex
     : shard_(options.shard),
       from_(options.from),
       replicas_(options.replicas),
+      passage_(options.passage),
       absent_(options.absent),
       phase_(options.timeline.phase(options.from)),
       pool_(std::move(pool)),
@@ -116,7 +117,7 @@ std::optional<StepAt> Stream::offered(const ReaderTerms& terms) const {
     for (const Reader& known : readers_) {
       if (known.id == 0 && known.replica == terms.replica) first = known.next;
     }
-  } else if (terms.from > to_make_) {
+  } else if (terms.from > to_make_ || follows()) {
     return std::nullopt;  // it would wait for somebody else's consumer
   }
   first = std::max(first, terms.from);

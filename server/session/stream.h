@@ -32,6 +32,7 @@ struct StreamOptions {
   StepAt from;
   JobTag maker = 0;
   std::uint32_t replicas = 1;
+  std::uint32_t passage = 0;  // with replicas: of their job
   AbsentReplica absent = AbsentReplica::kWait;
   std::vector<AwaitedReplica> awaited = {};  // whom batches are kept for until they come
   // Not begun before that one has begun everything before `from`, or none of the readers is there.
@@ -112,6 +113,7 @@ class Stream final : public engine::StreamPort {
   bool ended() const SPDLD_EXCLUDES(mutex_);
   std::uint32_t shard() const { return shard_; }
   std::uint32_t replicas() const { return replicas_; }
+  std::uint32_t passage() const { return passage_; }
   uid_t uid() const { return pool_->uid(); }
   const PhasePtr& phase() const { return phase_; }
   const std::shared_ptr<SlotPool>& pool() const { return pool_; }
@@ -150,6 +152,8 @@ class Stream final : public engine::StreamPort {
   void fail(const Status& status) override SPDLD_EXCLUDES(mutex_);
 
   std::optional<engine::BatchOrder> next_order() SPDLD_EXCLUDES(mutex_);
+  // Somebody here is yet to come from another stream.
+  bool follows() const SPDLD_REQUIRES(mutex_);
   // Whether one of these is yet to be made something here before `at`.
   bool leads(const std::vector<delivery::HolderId>& readers, StepAt at) const
       SPDLD_EXCLUDES(mutex_);
@@ -174,6 +178,7 @@ class Stream final : public engine::StreamPort {
   const std::uint32_t shard_;
   const StepAt from_;
   const std::uint32_t replicas_;
+  const std::uint32_t passage_;
   const AbsentReplica absent_;
   const PhasePtr phase_;
   const std::shared_ptr<SlotPool> pool_;

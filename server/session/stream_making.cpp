@@ -36,17 +36,19 @@ std::optional<engine::BatchOrder> Stream::open() {
   return std::nullopt;
 }
 
+bool Stream::follows() const {
+  if (after_ == nullptr) return false;
+  std::vector<delivery::HolderId> readers;
+  for (const Reader& reader : readers_) {
+    if (reader.id != 0) readers.push_back(reader.id);
+  }
+  return after_->leads(readers, from_);
+}
+
 std::optional<engine::BatchOrder> Stream::next_order() {
   MutexLock lock(mutex_);
-  if (ended_ || holds_ > 0 || readers_.empty()) return std::nullopt;
-  if (after_ != nullptr) {
-    std::vector<delivery::HolderId> readers;
-    for (const Reader& reader : readers_) {
-      if (reader.id != 0) readers.push_back(reader.id);
-    }
-    if (after_->leads(readers, from_)) return std::nullopt;
-    after_.reset();
-  }
+  if (ended_ || holds_ > 0 || readers_.empty() || follows()) return std::nullopt;
+  after_.reset();
   to_make_ = timeline_.settled(std::max(to_make_, lowest()));
   const auto wanted = [this](const Reader& reader) SPDLD_REQUIRES(mutex_) {
     return reader.wants(to_make_) && to_make_.epoch < reader.open_epochs;

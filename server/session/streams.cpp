@@ -50,12 +50,14 @@ Result<std::shared_ptr<Stream>> Streams::make(const StreamWish& wish) {
   }
   std::vector<AwaitedReplica> awaited;
   if (wish.replicas > 1 && wish.absent == AbsentReplica::kWait && wish.roll != nullptr)
-    awaited = wish.roll->awaited({wish.shard, wish.replica}, wish.replicas, wish.from, wish.until);
+    awaited = wish.roll->awaited({wish.shard, wish.replica}, wish.replicas, wish.passage, wish.from,
+                                 wish.until);
   return std::make_shared<Stream>(StreamOptions{.timeline = wish.timeline,
                                                 .shard = wish.shard,
                                                 .from = wish.from,
                                                 .maker = wish.job,
                                                 .replicas = wish.replicas,
+                                                .passage = wish.passage,
                                                 .absent = wish.absent,
                                                 .awaited = std::move(awaited),
                                                 .after = wish.after},
@@ -82,10 +84,14 @@ Result<std::optional<Leg>> Streams::share(const std::shared_ptr<StreamReader>& r
     if (stream->shard() != wish.shard || stream->uid() != wish.uid ||
         stream->replicas() != wish.replicas)
       continue;
+    if (wish.replicas > 1 && stream->passage() != wish.passage) continue;
     for (int attempt = 0; attempt < kJoinAttempts; ++attempt) {
       const auto offered = stream->offers(terms);
       if (!offered || *offered >= wish.until || *offered > furthest) break;
-      if (!stream->timeline().same_from(*offered, wish.timeline)) break;
+      // What follows in the timeline may be another stream's.
+      if (!stream->phase()->same_content(*wish.timeline.phase(*offered)) ||
+          !stream->timeline().same_from(*offered, wish.timeline))
+        break;
       // The arena first: what fails must have joined nothing.
       const bool at_once = *offered == wish.from;
       if (!at_once && own == nullptr) {
@@ -124,10 +130,10 @@ Result<std::vector<Leg>> Streams::connect(const std::shared_ptr<StreamReader>& r
   return legs;
 }
 
-void Streams::dismiss(JobTag job, Member member) {
+void Streams::dismiss(JobTag job, Member member, std::uint32_t passage) {
   MutexLock lock(mutex_);
   for (const auto& stream : streams_) {
-    if (stream->replicas() > 1 && stream->shard() == member.shard)
+    if (stream->replicas() > 1 && stream->shard() == member.shard && stream->passage() <= passage)
       stream->dismiss(job, member.replica);
   }
 }

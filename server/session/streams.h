@@ -37,7 +37,8 @@ struct StreamWish {
   std::uint32_t replica = 0;
   std::uint32_t replicas = 1;
   AbsentReplica absent = AbsentReplica::kWait;
-  std::shared_ptr<const ReplicaRoll> roll = nullptr;  // with replicas
+  std::shared_ptr<const ReplicaRoll> roll = nullptr;  // with replicas, and
+  std::uint32_t passage = 0;                          // in which passage of their job they are
   JobTag job = 0;
   uid_t uid = 0;
   std::uint32_t credits = 0;
@@ -64,8 +65,9 @@ class Streams {
   // What a job may have of the pool; a run that serves several jobs has the sum.
   void set_limits(JobTag job, engine::RunLimits limits) SPDLD_EXCLUDES(mutex_);
   void forget(JobTag job) SPDLD_EXCLUDES(mutex_);
-  // No stream waits any more for a replica that does not read it now.
-  void dismiss(JobTag job, Member member) SPDLD_EXCLUDES(mutex_);
+  // No stream of passages up to this one waits any more for a replica that does not read it now.
+  void dismiss(JobTag job, Member member, std::uint32_t passage = kEveryPassage)
+      SPDLD_EXCLUDES(mutex_);
   // Every second or so: who is kept waiting by other jobs goes its own way.
   void tick() SPDLD_EXCLUDES(mutex_);
 

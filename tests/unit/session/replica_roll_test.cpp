@@ -13,7 +13,7 @@ using ::testing::IsEmpty;
 constexpr std::uint32_t kReplicas = 3;
 
 std::vector<AwaitedReplica> awaited(const ReplicaRoll& roll, StepAt from, StepAt until = kNever) {
-  return roll.awaited({0, 0}, kReplicas, from, until);
+  return roll.awaited({0, 0}, kReplicas, 0, from, until);
 }
 
 TEST(ReplicaRoll, ExpectsAllOthersOfAFreshShard) {
@@ -24,15 +24,15 @@ TEST(ReplicaRoll, ExpectsAllOthersOfAFreshShard) {
 
 TEST(ReplicaRoll, ExpectsNobodyWhoIsHere) {
   ReplicaRoll roll;
-  roll.came({0, 1}, kReplicas, 11);
+  roll.came({0, 1}, kReplicas, 11, 0);
   EXPECT_TRUE(roll.here({0, 1}));
   EXPECT_THAT(awaited(roll, {0, 5}), ElementsAre(AwaitedReplica{2, {0, 5}}));
 }
 
 TEST(ReplicaRoll, ExpectsWhoWasKilledFromWhereItWas) {
   ReplicaRoll roll;
-  roll.came({0, 1}, kReplicas, 11);
-  roll.came({0, 2}, kReplicas, 12);
+  roll.came({0, 1}, kReplicas, 11, 0);
+  roll.came({0, 2}, kReplicas, 12, 0);
   EXPECT_TRUE(roll.went({0, 1}, 11, true, {0, 9}));
   EXPECT_TRUE(roll.went({0, 2}, 12, true, {0, 3}));
   EXPECT_THAT(awaited(roll, {0, 5}),
@@ -43,7 +43,7 @@ TEST(ReplicaRoll, ExpectsWhoWasKilledFromWhereItWas) {
 
 TEST(ReplicaRoll, ExpectsNobodyWhoSaidGoodBye) {
   ReplicaRoll roll;
-  roll.came({0, 1}, kReplicas, 11);
+  roll.came({0, 1}, kReplicas, 11, 0);
   EXPECT_TRUE(roll.went({0, 1}, 11, false, {0, 9}));
   EXPECT_THAT(awaited(roll, {0, 5}), ElementsAre(AwaitedReplica{2, {0, 5}}));
   EXPECT_THAT(roll.done(), ElementsAre(Member{0, 1}));
@@ -51,8 +51,8 @@ TEST(ReplicaRoll, ExpectsNobodyWhoSaidGoodBye) {
 
 TEST(ReplicaRoll, BelievesOnlyWhoHasThePlace) {
   ReplicaRoll roll;
-  roll.came({0, 1}, kReplicas, 11);
-  roll.came({0, 1}, kReplicas, 21);  // before the first was known to be gone
+  roll.came({0, 1}, kReplicas, 11, 0);
+  roll.came({0, 1}, kReplicas, 21, 0);  // before the first was known to be gone
   EXPECT_FALSE(roll.went({0, 1}, 11, false, {0, 9}));
   EXPECT_TRUE(roll.here({0, 1}));
   EXPECT_TRUE(roll.went({0, 1}, 21, true, {0, 9}));
@@ -64,20 +64,20 @@ TEST(ReplicaRoll, BelievesOnlyWhoHasThePlace) {
 TEST(ReplicaRoll, BeginsAnewOnceAllOfAShardHaveFinished) {
   ReplicaRoll roll;
   for (std::uint32_t replica = 0; replica < kReplicas; ++replica) {
-    roll.came({0, replica}, kReplicas, replica + 1);
-    roll.came({1, replica}, kReplicas, replica + 11);
+    roll.came({0, replica}, kReplicas, replica + 1, 0);
+    roll.came({1, replica}, kReplicas, replica + 11, 0);
   }
   for (std::uint32_t replica = 0; replica < kReplicas; ++replica)
     EXPECT_TRUE(roll.went({0, replica}, replica + 1, false, {}));
   EXPECT_TRUE(roll.went({1, 0}, 11, false, {}));
-  roll.came({0, 0}, kReplicas, 21);
+  roll.came({0, 0}, kReplicas, 21, 0);
   EXPECT_THAT(awaited(roll, {}), ElementsAre(AwaitedReplica{1, {}}, AwaitedReplica{2, {}}));
   EXPECT_THAT(roll.done(), ElementsAre(Member{1, 0})) << "the other shard is as it was";
 }
 
 TEST(ReplicaRoll, KnowsAfterARestartWhoHadFinished) {
   ReplicaRoll roll;
-  roll.came({0, 2}, kReplicas, 3);
+  roll.came({0, 2}, kReplicas, 3, 0);
   roll.reset({{0, 1}});
   EXPECT_THAT(awaited(roll, {0, 5}), ElementsAre(AwaitedReplica{2, {0, 5}}));
   roll.reset();
