@@ -48,6 +48,7 @@ Status Consumer::connect() {
     legs_.erase(legs_.begin());
     to_send_ = legs_.front().from;
   }
+  told_ = timeline_.phase(timeline_.settled(to_send_));  // by the answer to its attach
   return {};
 }
 
@@ -173,18 +174,17 @@ void Consumer::show(const Stream& stream) {
   }
   // A shared stream may have been made for an earlier version of the same content.
   const PhasePtr phase = timeline_.phase(timeline_.settled(to_send_));
-  if (told_ == phase) return;
+  if (told_ == phase && schema_id_ > 0) return;
   const PhasePtr before = std::exchange(told_, phase);
-  const bool news =
-      before == nullptr || !before->same_content(*phase) || before->version() != phase->version();
-  if (!news) return;
-  if (before != nullptr && connection_->protocol() >= 2)
+  const bool other = !before->same_content(*phase) || before->version() != phase->version();
+  if (other && connection_->protocol() >= 2)
     connection_->send_version({.items = phase->items,
                                .steps_per_epoch = timeline_.steps_per_epoch(to_send_),
                                .batch_size = phase->batch,
                                .pipeline_version = phase->version(),
                                .order_digest = phase->order_text()});
-  connection_->send_schema(++schema_id_, phase->version(), phase->run->plan().layout.fields());
+  if (other || schema_id_ == 0)
+    connection_->send_schema(++schema_id_, phase->version(), phase->run->plan().layout.fields());
 }
 
 void Consumer::retire_arenas() {

@@ -243,8 +243,8 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   std::optional<Seek> delayed_ SPDLD_GUARDED_BY(mutex_);                // meanwhile; the last one
   std::vector<std::shared_ptr<SlotPool>> shown_ SPDLD_GUARDED_BY(mutex_);
   std::vector<Lease> leases_ SPDLD_GUARDED_BY(mutex_);
-  PhasePtr told_ SPDLD_GUARDED_BY(mutex_);  // whose schema was sent last
-  std::uint32_t schema_id_ SPDLD_GUARDED_BY(mutex_) = 0;
+  PhasePtr told_ SPDLD_GUARDED_BY(mutex_);                // what the consumer knows of
+  std::uint32_t schema_id_ SPDLD_GUARDED_BY(mutex_) = 0;  // sent last, of that one
   std::uint64_t open_epochs_ SPDLD_GUARDED_BY(mutex_);
   bool last_known_ SPDLD_GUARDED_BY(mutex_);
   StepAt to_send_ SPDLD_GUARDED_BY(mutex_);

@@ -84,5 +84,21 @@ TEST(ReplicaRoll, KnowsAfterARestartWhoHadFinished) {
   EXPECT_EQ(awaited(roll, {0, 5}).size(), 2U);
 }
 
+TEST(ReplicaRoll, ExpectsWhoIsInAnEarlierPassageAndNobodyOfALaterOne) {
+  ReplicaRoll roll;
+  roll.came({0, 1}, kReplicas, 11, 0);
+  roll.came({0, 2}, kReplicas, 12, 2);
+  EXPECT_THAT(roll.awaited({0, 0}, kReplicas, 1, {0, 5}, kNever),
+              ElementsAre(AwaitedReplica{1, {0, 5}}));
+  roll.goes_on({0, 1}, 99, 1);  // another one's word
+  EXPECT_EQ(roll.awaited({0, 0}, kReplicas, 1, {0, 5}, kNever).size(), 1U);
+  roll.goes_on({0, 1}, 11, 1);
+  EXPECT_THAT(roll.awaited({0, 0}, kReplicas, 1, {0, 5}, kNever), IsEmpty());
+  EXPECT_TRUE(roll.went({0, 2}, 12, true, {0, 9}));
+  EXPECT_THAT(roll.awaited({0, 0}, kReplicas, 1, {0, 5}, kNever), IsEmpty());
+  EXPECT_THAT(roll.awaited({0, 0}, kReplicas, 3, {0, 5}, kNever),
+              ElementsAre(AwaitedReplica{1, {0, 5}}, AwaitedReplica{2, {0, 5}}));
+}
+
 }  // namespace
 }  // namespace spdld::session

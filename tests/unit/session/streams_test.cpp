@@ -89,6 +89,38 @@ TEST_F(StreamsTest, SharesNothingBetweenOthers) {
   differs(timeline_, [](StreamWish& wanted) { wanted.from = {1, 0}; });
 }
 
+TEST_F(StreamsTest, SharesNoStreamOfOnePhaseWhereTheNextOneBegins) {
+  const auto one = reader(1);
+  timeline_.swap({0, 4}, phase("other content"));
+  StreamWish until = wish(timeline_, one);
+  until.until = {0, 4};
+  auto first = connect(one, until);
+  for (std::uint64_t step = 0; step < 3; ++step) pass(one, first, {0, step});
+  const auto other = reader(2);
+  StreamWish behind = wish(timeline_, other);
+  behind.from = {0, 4};
+  const auto legs = connect(other, behind);
+  EXPECT_EQ(legs[0].stream->phase(), timeline_.phase({0, 4}));
+}
+
+TEST_F(StreamsTest, DoesNotLetAJobWaitUntilAnotherComesToAPhase) {
+  const auto one = reader(1);
+  timeline_.swap({0, 8}, phase("other content"));
+  StreamWish before = wish(timeline_, one);
+  before.until = {0, 8};
+  const auto first = connect(one, before);
+  StreamWish after = wish(timeline_, one);
+  after.from = {0, 8};
+  after.after = first[0].stream;
+  const auto second = connect(one, after);
+  const auto other = reader(2);
+  StreamWish there = wish(timeline_, other);
+  there.from = {0, 8};
+  auto legs = connect(other, there);
+  EXPECT_NE(legs[0].stream, second[0].stream);
+  EXPECT_EQ(pass(other, legs, {0, 8}), rows_of(8));
+}
+
 TEST_F(StreamsTest, LetsALateOneCatchUpByAStreamOfItsOwn) {
   const auto one = reader(1);
   const auto late = reader(2);
@@ -141,6 +173,32 @@ TEST_F(StreamsTest, JoinsNothingWhenTheArenaDoesNotFit) {
   EXPECT_THAT(refused.error().message(), HasSubstr("does not fit"));
   EXPECT_EQ(ahead[0].stream->jobs().size(), 1U);
   for (std::uint64_t step = 6; step < kSteps; ++step) pass(one, ahead, {0, step});
+}
+
+TEST_F(StreamsTest, KeepsReplicasApartThatAreInDifferentPassages) {
+  const auto roll = std::make_shared<ReplicaRoll>();
+  const auto replica = [&](const ReaderPtr& reader, std::uint32_t number, std::uint32_t passage) {
+    StreamWish wanted = wish(timeline_, reader);
+    wanted.replicas = 2;
+    wanted.replica = number;
+    wanted.roll = roll;
+    wanted.passage = passage;
+    roll->came({0, number}, 2, reader->holder(), passage);
+    return connect(reader, wanted);
+  };
+  const auto behind = reader(1);
+  const auto ahead = reader(1);
+  auto later = replica(ahead, 1, 1);
+  auto earlier = replica(behind, 0, 0);
+  ASSERT_NE(earlier[0].stream, later[0].stream);
+  for (std::uint64_t step = 0; step < kSteps; ++step) pass(behind, earlier, {0, step});
+  for (std::uint64_t step = 0; step < kSlots; ++step) pass(ahead, later, {0, step});
+  EXPECT_EQ(ahead->poll(*later[0].stream, {0, kSlots}), std::nullopt) << "the other is awaited";
+  leave(behind, earlier);
+  auto there = replica(behind, 0, 1);
+  ASSERT_EQ(there.size(), 1U);
+  EXPECT_EQ(there[0].stream, later[0].stream);
+  EXPECT_EQ(pass(behind, there, {0, 0}), rows_of(0));
 }
 
 TEST_F(StreamsTest, BringsReplicasTogetherHoweverFarApartTheyAre) {
