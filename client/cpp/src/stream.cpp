@@ -340,10 +340,25 @@ std::string Stream::query(wire::QueryKind kind) {
 Applied Stream::apply(const ApplyWish& wish) {
   Waiting waiting(options_, join("'", options_.pipeline, "' with other variables to be ready"));
   Outage outage(lost_why_);
-  return connected(waiting, outage, [&](Link& link) {
-    link.require(2, "apply()");
-    return link.apply(wish, waiting);  // said again after a loss: it is done once
-  });
+  Backoff backoff;
+  std::optional<SteadyTime> give_up;
+  for (;;) {
+    try {
+      return connected(waiting, outage, [&](Link& link) {
+        link.require(2, "apply()");
+        return link.apply(wish, waiting);  // said again after a loss: it is done once
+      });
+    } catch (const PipelineError& refused) {
+      // The job cannot change yet. Ranks that ask at the same step are to be answered alike,
+      // whoever of them asks first.
+      if (refused.code() != kUnavailable) throw;
+      const auto now = std::chrono::steady_clock::now();
+      if (!give_up) give_up = now + options_.timeout;
+      if (now >= *give_up) throw;
+      waiting.progress(0, 0, refused.what());
+    }
+    waiting.wait(-1, 0, backoff.next());
+  }
 }
 
 LoaderStats Stream::stats() const {

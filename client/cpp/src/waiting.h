@@ -51,7 +51,7 @@ class Waiting {
   SteadyTime gives_up_;       // if disconnected
 };
 
-// Pauses between attempts to connect: from 10 ms to 1 s, doubling, each drawn from its upper half
+// Pauses between attempts: from 10 ms to 1 s, doubling, each drawn from its upper half
 // so that the ranks of a node do not come all at once.
 class Backoff {
  public:

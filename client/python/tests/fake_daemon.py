@@ -117,6 +117,7 @@ class Options:
     batches_before_hangup: int = 0
     protocol: int = 2
     answer: str | None = None  # to an apply; None: the job swaps at the next epoch
+    unready: int = 0  # so many applies are answered by "not yet" first
     mute: bool = False  # no answer to an apply
     rows_after_swap: int = 6
     silent_after: int = -1  # batches, and then nothing more comes
@@ -477,6 +478,9 @@ class FakeDaemon:
         answer = self.options.answer
         if self.options.mute:
             return
+        if self.options.unready > 0:
+            self.options.unready -= 1
+            answer = json.dumps({"code": 14, "error": "shard 1 is not back; try again"})
         if answer is None:
             consumer.swap_epoch = consumer.epoch + 1
             answer = json.dumps(

@@ -113,6 +113,25 @@ def test_a_refused_apply_is_a_pipeline_error_and_the_job_goes_on(start, loader) 
     assert [_place(batch) for batch in batches] == [(0, 1), (0, 2)]
 
 
+def test_apply_asks_again_while_the_job_cannot_change_yet(start, loader) -> None:
+    daemon = start(unready=2)
+    reader = loader()
+    next(iter(reader))
+    assert reader.apply({"size": 192}).version == 2
+    assert len(daemon.applies) == 3
+
+
+def test_apply_gives_up_with_the_reason_why_the_job_cannot_change(start, loader) -> None:
+    start(unready=1_000_000)
+    reader = loader(timeout=0.2)
+    batches = iter(reader)
+    next(batches)
+    with pytest.raises(spdld.PipelineError, match="shard 1 is not back") as caught:
+        reader.apply({"size": 192})
+    assert caught.value.code == 14
+    assert [_place(batch) for batch in batches] == [(0, 1), (0, 2)]
+
+
 def test_an_answer_that_makes_no_sense_is_a_connection_error(start, loader) -> None:
     start(answer="yes")
     reader = loader()
