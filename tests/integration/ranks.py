@@ -23,12 +23,14 @@ class Rank:
     ask() and answer() are apart, so that several ranks can wait at the same time. An answer is a
     dict; a batch has epoch, step, indices, valid, labels, sum and shape of its images, version and
     `at`, the monotonic time at which next() returned. An epoch's end is {"end": True}, an error
-    {"error": its class, "message": …}.
+    {"error": its class, "message": …}. Who has other commands names another `program`.
     """
+
+    program = __file__
 
     def __init__(self, *, environment: dict[str, str] | None = None, **loader: Any) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-u", __file__, json.dumps(loader)],
+            [sys.executable, "-u", self.program, json.dumps(loader)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **(environment or {})},
@@ -129,13 +131,13 @@ def indices(batches: list[dict[str, Any]]) -> list[int]:
     return [index for batch in batches for index in batch["indices"]]
 
 
-class _Served:
-    """The child's side of Rank."""
+class Served:
+    """The child's side of Rank: do_x() answers to x."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         import spdld
 
-        self._loader = spdld.Loader(options.pop("pipeline"), **options)
+        self.loader = spdld.Loader(options.pop("pipeline"), **options)
         self._epoch: Any = None
         self._held: list[Any] = []
 
@@ -148,13 +150,18 @@ class _Served:
                 answer = {"error": type(error).__name__, "message": str(error)}
             print(json.dumps(answer), flush=True)
 
-    def do_next(self, hold: bool = False) -> dict[str, Any]:
+    def take(self) -> Any:
+        """The next batch; None: the epoch's end."""
         if self._epoch is None:
-            self._epoch = iter(self._loader)
-        try:
-            batch = next(self._epoch)
-        except StopIteration:
+            self._epoch = iter(self.loader)
+        batch = next(self._epoch, None)
+        if batch is None:
             self._epoch = None
+        return batch
+
+    def do_next(self, hold: bool = False) -> dict[str, Any]:
+        batch = self.take()
+        if batch is None:
             return {"end": True}
         at = time.monotonic()
         if hold:
@@ -180,27 +187,27 @@ class _Served:
         return {}
 
     def do_place(self) -> dict[str, Any]:
-        len(self._loader)  # attaches
+        len(self.loader)  # attaches
         return {
-            "shard": self._loader.shard,
-            "num_shards": self._loader.num_shards,
-            "steps": len(self._loader),
-            "address": self._loader.address,
+            "shard": self.loader.shard,
+            "num_shards": self.loader.num_shards,
+            "steps": len(self.loader),
+            "address": self.loader.address,
         }
 
     def do_stats(self) -> dict[str, Any]:
-        return self._loader.stats()
+        return self.loader.stats()
 
     def do_state(self) -> dict[str, Any]:
-        return {"state": self._loader.state_dict()}
+        return {"state": self.loader.state_dict()}
 
     def do_load(self, state: dict[str, Any]) -> dict[str, Any]:
-        self._loader.load_state_dict(state)
+        self.loader.load_state_dict(state)
         self._epoch = None
         return {}
 
     def do_apply(self, vars: dict[str, Any], at: str, **options: Any) -> dict[str, Any]:
-        return self._loader.apply(vars, at, **options)._asdict()
+        return self.loader.apply(vars, at, **options)._asdict()
 
     def do_break_off(self) -> dict[str, Any]:
         """What comes next is of the following epoch."""
@@ -217,9 +224,9 @@ class _Served:
 
     def do_close(self) -> dict[str, Any]:
         self._held.clear()
-        self._loader.close()
+        self.loader.close()
         return {}
 
 
 if __name__ == "__main__":
-    _Served(json.loads(sys.argv[1])).serve()
+    Served(json.loads(sys.argv[1])).serve()

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What two ranks that go in lockstep were given: whether it is the same step, and the next one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from chaos import marked
+from chaos.marked import Text
+
+StepAt = tuple[int, int]
+Answer = dict[str, Any]  # as chaos/stepper.py says
+
+
+def told(answer: Answer) -> str:
+    """In few words."""
+    if "error" in answer:
+        return f"{answer['error']}: {answer['message']}"
+    if "end" in answer:
+        return f"an end, then epoch {answer['end']}"
+    place = f"{answer['epoch']}/{answer['step']}"
+    return f"{place} v{answer['version']} {answer['marks']} {answer['items']}"
+
+
+def disagreement(answers: Sequence[Answer], replicas: bool, texts: dict[int, Text]) -> str:
+    """What is not as it must be with the two; empty if all is. `texts` are those of versions."""
+    first, second = answers
+    if any("error" in answer for answer in answers):
+        return "an error"
+    for what in ("end", "epoch", "step", "rows"):
+        if first.get(what) != second.get(what):
+            return f"another {what}"
+    if "end" in first:
+        return ""
+    if replicas and first["items"] != second["items"]:
+        return "replicas with other rows"
+    if not replicas and set(first["items"]) & set(second["items"]):
+        return "shards with a row in common"
+    marks = {tuple(mark) for answer in answers for mark in answer["marks"]}
+    if len(marks) > 1:
+        return f"rows of several makes: {sorted(marks)}"
+    return _wrong_version(answers, texts, marks)
+
+
+def _wrong_version(
+    answers: Sequence[Answer], texts: dict[int, Text], marks: set[marked.Mark]
+) -> str:
+    """Versions may be two only where the one is the other, tuned."""
+    said = {answer["version"] for answer in answers}
+    if unknown := said - texts.keys():
+        return f"version {unknown.pop()}, which nobody applied"
+    # What is tuned is no part of what is made.
+    made = {dataclasses.replace(texts[version], concurrency=0) for version in said}
+    if len(made) > 1:
+        return "another version"
+    return "" if {mark for mark, _ in marks} <= {text.mark for text in made} else "not its version"
+
+
+class Account:
+    """What came of each epoch, and where the next step may be. Seeks and skips are told to it."""
+
+    def __init__(self, last: str) -> None:
+        self._drops = last == "drop"
+        self._next: StepAt = (0, 0)
+        self._targets: list[StepAt] = []  # of seeks that the ranks have not come to
+        self._seen: set[int] = set()
+        self._whole = True  # the epoch so far: from its start, nothing left out
+        self._skipped: set[int] = set()  # epochs
+
+    @property
+    def at(self) -> StepAt:
+        """Where the next step is, if nothing comes between."""
+        return self._next
+
+    def sought(self, at: StepAt) -> None:
+        self._targets.append(at)
+
+    def skipped(self, epoch: int) -> None:
+        self._skipped.add(epoch)
+
+    def problem(self, answers: Sequence[Answer], replicas: bool) -> str:
+        """With what the ranks, which agree, were given; empty: it may come next."""
+        if "end" in answers[0]:
+            return self._end()
+        at = (answers[0]["epoch"], answers[0]["step"])
+        if at != self._next:
+            if not self._lands(at):
+                return f"it is not {self._next[0]}/{self._next[1]}, which comes next"
+            self._begin(at)
+        self._next = (at[0], at[1] + 1)
+        return self._add(answers[:1] if replicas else answers)
+
+    def _lands(self, at: StepAt) -> bool:
+        """Where a seek leads to; those before it are done with, too."""
+        for number, target in enumerate(self._targets):
+            # It may be an epoch's end that was sought.
+            if at in (target, (target[0] + 1, 0)):
+                del self._targets[: number + 1]
+                return True
+        return False
+
+    def _begin(self, at: StepAt) -> None:
+        self._seen.clear()
+        self._whole = at[1] == 0
+
+    def _add(self, answers: Sequence[Answer]) -> str:
+        for answer in answers:
+            if twice := self._seen.intersection(answer["items"]):
+                return f"{sorted(twice)} came before in this epoch"
+            self._seen.update(answer["items"])
+        return ""
+
+    def _end(self) -> str:
+        epoch, missing = self._next[0], marked.ITEMS - len(self._seen)
+        self._next = (epoch + 1, 0)
+        # A seek ends an epoch, too.
+        known = self._whole and epoch not in self._skipped and not self._targets
+        self._begin(self._next)
+        if known and missing and not self._drops:
+            return f"{missing} items did not come in epoch {epoch}"
+        return ""

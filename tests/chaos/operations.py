@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is done to a job whose ranks go in lockstep, before which step: a function of the seed alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import random
+
+MOST_EPOCHS_OFF = 2  # where a seek or a change may lie
+MOST_STEPS = 26  # of an epoch, and some more: what there is not is refused
+
+
+class Kind(enum.Enum):
+    """One thing that an operator, a loop or fate does."""
+
+    APPLY = "apply"
+    APPLY_BATCH = "apply of a batch size"
+    TUNE = "tune"
+    KILL_DAEMON = "kill -9 of the daemon"
+    STOP_DAEMON = "SIGTERM to the daemon"
+    REPLACE_RANK = "a rank anew from its own state"
+    REPLACE_RANK_BY_OTHER = "a rank anew from the other's state"
+    SEEK = "seek"
+    SKIP = "skip"
+    VARS = "vars"
+    ROLLBACK = "rollback"
+
+
+PERCENT = {
+    Kind.APPLY: 6.0,
+    Kind.APPLY_BATCH: 2.0,
+    Kind.TUNE: 2.0,
+    Kind.KILL_DAEMON: 1.5,
+    Kind.STOP_DAEMON: 1.5,
+    Kind.REPLACE_RANK: 2.0,
+    Kind.REPLACE_RANK_BY_OTHER: 1.5,
+    Kind.SEEK: 2.0,
+    Kind.SKIP: 1.5,
+    Kind.VARS: 1.5,
+    Kind.ROLLBACK: 1.5,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """The job and its first pipeline."""
+
+    replicas: bool  # of one shard; else two shards
+    prefetch: int
+    batch: int
+    last: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """One of them; fields that a kind has no use for stay as drawn. Epochs are counted from now."""
+
+    number: int
+    before: int  # this step of the run
+    kind: Kind
+    rank: int
+    at: str  # now | next-epoch | step
+    epoch: int  # of the change
+    seek_epoch: int
+    step: int
+    count: int  # a skip's steps, a stage's concurrency
+    batch: int
+
+    @property
+    def mark(self) -> int:
+        """Of what it applies: no other has it."""
+        return self.number + 1
+
+
+def draw_world(seed: int) -> World:
+    random_ = random.Random(f"world {seed}")
+    return World(
+        replicas=random_.random() < 0.5,
+        prefetch=random_.choice([2, 4, 8]),
+        batch=random_.choice([2, 3, 5]),
+        last=random_.choice(["drop", "pad", "keep"]),
+    )
+
+
+def draw(seed: int, steps: int) -> list[Operation]:
+    """A longer run begins as a shorter one does."""
+    random_ = random.Random(seed)
+    found: list[Operation] = []
+    for before in range(steps):
+        kinds = [kind for kind in Kind if random_.random() * 100 < PERCENT[kind]]
+        random_.shuffle(kinds)
+        for kind in kinds:
+            found.append(
+                Operation(
+                    number=len(found),
+                    before=before,
+                    kind=kind,
+                    rank=random_.randrange(2),
+                    at=random_.choice(["now", "next-epoch", "step"]),
+                    epoch=random_.randint(0, MOST_EPOCHS_OFF),
+                    seek_epoch=random_.randint(-MOST_EPOCHS_OFF, MOST_EPOCHS_OFF),
+                    step=random_.randrange(MOST_STEPS),
+                    count=random_.randint(1, 5),
+                    batch=random_.choice([2, 3, 5]),
+                )
+            )
+    return found

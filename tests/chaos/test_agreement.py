@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run in lockstep is worth what its judgement finds: each way to differ is one that it sees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from chaos import operations
+from chaos.agreement import Account, disagreement
+from chaos.marked import ITEMS, Text
+from chaos.operations import Kind
+
+TEXTS = {
+    1: Text(mark=0, batch=2, last="keep"),
+    2: Text(mark=0, batch=2, last="keep", concurrency=3),
+    3: Text(mark=5, batch=2, last="keep"),
+}
+
+
+def batch(items: list[int], **differing: Any) -> dict[str, Any]:
+    plain = {"epoch": 1, "step": 4, "version": 1, "marks": [[0, 7]], "rows": 2, "items": items}
+    return {**plain, **differing}
+
+
+def end(epoch: int) -> dict[str, Any]:
+    return {"end": epoch}
+
+
+def test_shards_agree_on_the_step_and_have_no_row_in_common() -> None:
+    assert disagreement([batch([1, 2]), batch([3, 4])], False, TEXTS) == ""
+    assert "in common" in disagreement([batch([1, 2]), batch([2, 3])], False, TEXTS)
+
+
+def test_replicas_have_the_same_rows() -> None:
+    assert disagreement([batch([1, 2]), batch([1, 2])], True, TEXTS) == ""
+    assert "other rows" in disagreement([batch([1, 2]), batch([2, 1])], True, TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [
+        ({"epoch": 2}, "another epoch"),
+        ({"step": 5}, "another step"),
+        ({"rows": 3}, "another rows"),
+        ({"version": 3}, "another version"),
+        ({"version": 9}, "which nobody applied"),
+        ({"marks": [[5, 7]]}, "rows of several makes"),
+        ({"marks": [[0, 7], [0, 8]]}, "rows of several makes"),
+    ],
+)
+@pytest.mark.parametrize("replicas", [False, True])
+def test_each_thing_that_differs_is_found(
+    other: dict[str, Any], found: str, replicas: bool
+) -> None:
+    items = [1, 2] if replicas else [3, 4]
+    assert found in disagreement([batch([1, 2]), batch(items, **other)], replicas, TEXTS)
+    assert found in disagreement([batch([1, 2], **other), batch(items)], replicas, TEXTS)
+
+
+def test_rows_that_another_version_made_are_found_where_both_have_them() -> None:
+    both = [batch([1, 2], version=3), batch([3, 4], version=3)]
+    assert disagreement(both, False, TEXTS) == "not its version"
+
+
+def test_what_was_tuned_is_the_same_version() -> None:
+    assert disagreement([batch([1, 2]), batch([3, 4], version=2)], False, TEXTS) == ""
+
+
+def test_an_end_comes_to_both_or_is_found() -> None:
+    assert disagreement([end(2), end(2)], True, TEXTS) == ""
+    assert disagreement([end(2), batch([1, 2])], True, TEXTS) == "another end"
+    assert disagreement([end(2), end(3)], True, TEXTS) == "another end"
+
+
+def test_an_error_of_either_is_found() -> None:
+    error = {"error": "PipelineError", "message": "no"}
+    assert disagreement([batch([1, 2]), error], True, TEXTS) == "an error"
+    assert disagreement([error, error], True, TEXTS) == "an error"
+
+
+def taken(account: Account, step: int, items: list[int], epoch: int = 0) -> str:
+    return account.problem([batch(items, epoch=epoch, step=step)], True)
+
+
+def test_a_step_that_is_not_the_next_is_found_unless_it_was_sought() -> None:
+    account = Account("keep")
+    assert taken(account, 0, [1]) == ""
+    assert "0/1, which comes next" in taken(account, 2, [2])
+    account.sought((0, 9))
+    assert taken(account, 9, [1]) == ""
+    assert account.at == (0, 10)
+    assert "0/10, which comes next" in taken(account, 9, [3])
+
+
+def test_an_item_that_comes_twice_or_never_is_found() -> None:
+    account = Account("keep")
+    assert taken(account, 0, [1, 2]) == ""
+    assert "came before" in taken(account, 1, [2, 3])
+    assert f"{ITEMS - 2} items did not come" in account.problem([end(1)], True)
+
+
+def test_an_epoch_with_something_left_out_need_not_be_whole() -> None:
+    account = Account("keep")
+    account.skipped(0)
+    assert account.problem([end(1)], True) == ""
+    assert Account("drop").problem([end(1)], True) == ""
+
+
+def test_the_seed_says_what_is_done_and_a_longer_run_begins_as_a_shorter_one() -> None:
+    long = operations.draw(3, 2000)
+    assert operations.draw(3, 100) == [one for one in long if one.before < 100]
+    assert {one.kind for one in long} == set(Kind)
+    assert operations.draw(4, 100) != operations.draw(3, 100)
+    assert len({operations.draw_world(seed) for seed in range(200)}) == 2 * 3 * 3 * 3
