@@ -15,6 +15,9 @@ using std::chrono::milliseconds;
 
 // How long next() waits for the end of an epoch to be told while the caller holds every credit.
 constexpr milliseconds kEpochEndGrace{1'000};
+// How long apply() waits for its job to be one that can change. Longer would not help where what is
+// in the way is a batch that the caller itself has yet to take.
+constexpr milliseconds kSettling{5'000};
 // A job that changes its order more often than this forgets its oldest.
 constexpr std::size_t kMaxOrders = 256;
 
@@ -353,7 +356,7 @@ Applied Stream::apply(const ApplyWish& wish) {
       // whoever of them asks first.
       if (refused.code() != kUnavailable) throw;
       const auto now = std::chrono::steady_clock::now();
-      if (!give_up) give_up = now + options_.timeout;
+      if (!give_up) give_up = now + std::min(kSettling, options_.timeout);
       if (now >= *give_up) throw;
       waiting.progress(0, 0, refused.what());
     }
