@@ -225,7 +225,7 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
   // All shards take the same steps before: up to the first one that none has begun.
   const StepAt from = hold(*job);
   job->settle_moves();
-  const std::uint32_t number = job->move_count + 1;
+  const std::uint32_t number = ++job->move_count;
   job->moves.push_back(
       {.number = number, .after = job->last_move, .from = from, .to = to, .before = job->timeline});
   const StepAt start_before = std::exchange(job->start, to);
@@ -240,7 +240,7 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
   }
   for (auto& [member, was] : job->left)
     was = {.next = to, .acked = to, .acked_position = there.position, .moves = was.moves};
-  job->move_count = job->last_move = number;
+  job->last_move = number;
   if (job->moves.size() > Job::kMostMoves) job->moves.erase(job->moves.begin());
   job->awaited.clear();
   job->rewind_ledger(there);

@@ -187,6 +187,15 @@ TEST_F(MovedTest, GoesAlongWithAllTheSeeksThatARankHasMissed) {
   EXPECT_EQ(way_of(attach(from_before(1))), way) << "another process, the same way";
 }
 
+TEST_F(MovedTest, CountsOnAfterARestartOfTheDaemon) {
+  send_elsewhere({10, 1});
+  restart();
+  Rank back = attach(from_before(0, true));
+  EXPECT_EQ(way_of(back, 10).back(), (StepAt{10, 1}));
+  send_elsewhere();
+  EXPECT_EQ(send_beyond(back).moves, 2U);
+}
+
 TEST_F(MovedTest, GoesByASavedStateOnceAllHaveGoneAlong) {
   send_elsewhere();
   const std::size_t until = way_of(first_).size();
