@@ -105,6 +105,16 @@ void show_dealt(const v1::Job& job, const std::string& does, const Output& outpu
   show_job(job, output, context);
 }
 
+// The job, and from where on it goes on elsewhere.
+void show_sought(const v1::Job& job, const Output& output, const Context& context) {
+  if (!output.json() && job.seeks_size() > 0) {
+    const v1::Seek& last = job.seeks(job.seeks_size() - 1);
+    context.out << fmt::format("job '{}' reads on to {}, and goes on at {} from there\n\n",
+                               cell(job.job()), show_place(last.from()), show_place(last.to()));
+  }
+  show_job(job, output, context);
+}
+
 }  // namespace
 
 void show_job(const v1::Job& job, const Output& output, const Context& context) {
@@ -152,8 +162,8 @@ void add_job_commands(CLI::App& app, const Context& context) {
     }
     if (!place->epoch)
       throw Failure(kWrongUsage, "job seek needs to know where: --epoch E [--step S], or --skip N");
-    show_job(context.connect().seek(*key, *place->epoch, place->step.value_or(0)), *output,
-             context);
+    show_sought(context.connect().seek(*key, *place->epoch, place->step.value_or(0)), *output,
+                context);
   });
 
   CLI::App* limit = job->add_subcommand("limit", "changes what a job may take");

@@ -104,6 +104,9 @@ void print_facts(const v1::Job& job, std::ostream& out) {
       ledger.kept_unix_ms() == 0 ? "not on disk yet"
                                  : "on disk since " + show_time(ledger.kept_unix_ms()));
   if (!ledger.conflict().empty()) out << fmt::format("           {}\n", cell(ledger.conflict()));
+  for (const v1::Seek& seek : job.seeks())
+    out << fmt::format("seek       at {} to {}: not every rank is known to be there\n",
+                       show(place_of(seek.from())), show(place_of(seek.to())));
 }
 
 Table phases_table(const v1::Job& job) {

@@ -70,7 +70,7 @@ std::string Context::directory() const {
   if (found.size() == 1) return found.front();
   throw Failure(kWrongUsage,
                 fmt::format("--address names {} daemons; only 'apply --job JOB --at step:EPOCH/N' "
-                            "takes several: run this once for each of them",
+                            "takes several: name one of them",
                             found.size()));
 }
 

@@ -298,6 +298,11 @@ void fill(v1::Job* message, const session::JobView& view) {
   ledger->set_position(view.ledger.position);
   ledger->set_kept_unix_ms(view.ledger.kept_unix_ms);
   ledger->set_conflict(utf8(view.ledger.conflict));
+  for (const session::SeekView& seek : view.seeks) {
+    v1::Seek* out = message->add_seeks();
+    fill(out->mutable_from(), seek.from);
+    fill(out->mutable_to(), seek.to);
+  }
 }
 
 void fill(v1::Session* message, const session::SessionView& view) {

@@ -146,7 +146,7 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
     SPDLD_ASSIGN(consumer, connect(*session, request));
     session->consumer = consumer;
     job.left.erase(session->member);
-    job.awaited.erase(session->member.shard);
+    job.awaited.erase(session->member);
     if (!job.began) job.began = deps_.clock.now();
     job.record_is_old = true;
     {

@@ -100,7 +100,8 @@ void Consumer::pump() {
       leave(std::exchange(legs_, {}));
       connection_->bye(wire::ByeReason::kResized,
                        "the job was resized to " + counted(timeline_.num_shards(), "shard") +
-                           ", and there is no shard " + std::to_string(shard_) + " any more");
+                           ", and there is no shard " + std::to_string(shard_) +
+                           " any more: its rows go to the others; leave the loop");
       return;
     }
     if (legs_.size() > 1 && legs_[1].from <= to_send_) {

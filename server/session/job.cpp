@@ -231,7 +231,9 @@ JobView Job::view() const {
                      spent.saved_cpu_s,
       .phases = {},
       .ledger = ledger,
+      .seeks = {},
       .shards = {}};
+  for (const Move& move : moves) view.seeks.push_back({.from = move.from, .to = move.to});
   const Phase* last = nullptr;
   for (const Timeline::Cut& cut : timeline.cuts()) {
     if (cut.phase.get() == last) continue;
@@ -294,7 +296,7 @@ StoredJob Job::stored() const {
                 .cuts = {},
                 .moves = {},
                 .move_count = move_count,
-                .live_shards = {},
+                .live = {},
                 .done = roll->done(),
                 .kept_unix_ms = 0};
   std::vector<const Phase*> known;
@@ -321,9 +323,9 @@ StoredJob Job::stored() const {
                          .before = {}});
     keep(move.before, job.moves.back().before);
   }
-  std::set<std::uint32_t> live = awaited;
-  for (const auto& [member, session] : members) live.insert(member.shard);
-  job.live_shards.assign(live.begin(), live.end());
+  std::set<Member> live = awaited;
+  for (const auto& [member, session] : members) live.insert(member);
+  job.live.assign(live.begin(), live.end());
   return job;
 }
 

@@ -139,8 +139,8 @@ class Job final : public FailureJudge {
   // When its consumers began to come; and that whoever has not come by now is another node's.
   std::optional<std::chrono::nanoseconds> began;
   bool gathered = false;
-  // Shards that were read when an earlier daemon died, and have not come back yet.
-  std::set<std::uint32_t> awaited;
+  // Who was here when an earlier daemon died, and has not come back yet.
+  std::set<Member> awaited;
   LedgerView ledger;
   std::optional<StoredPosition> kept;  // what is on disk of it
   std::uint64_t rewinds = 0;           // of it, so far

@@ -29,6 +29,23 @@ std::uint64_t most_shards(const Timeline& timeline) {
   return most;
 }
 
+std::string name_of(const Job& job, Member member) {
+  return (job.replicas > 1 ? "replica " + std::to_string(member.replica) + " of " : "") + "shard " +
+         std::to_string(member.shard);
+}
+
+// Whom a replica waits for.
+std::string away_text(const Job& job, Member member) {
+  if (job.absent == AbsentReplica::kGoOn) return {};
+  const std::vector<Member> done = job.roll->done();
+  for (std::uint32_t replica = 0; replica < job.replicas; ++replica) {
+    const Member other{member.shard, replica};
+    if (!job.has_consumer(other) && std::find(done.begin(), done.end(), other) == done.end())
+      return "; " + name_of(job, other) + " is away, and is waited for: start it again";
+  }
+  return {};
+}
+
 Status check_weight(double weight) {
   constexpr double kMaxWeight = 1000;
   if (weight >= 1 / kMaxWeight && weight <= kMaxWeight) return {};
@@ -68,17 +85,18 @@ Status Sessions::check_settled(const Job& job) const {
                       ": an apply has been prepared; try again once it is committed or aborted");
   if (awaits(job))
     return Status(Code::kUnavailable,
-                  "job '" + job.key.job + "': shard " + std::to_string(*job.awaited.begin()) +
+                  "job '" + job.key.job + "': " + name_of(job, *job.awaited.begin()) +
                       " was read when the daemon stopped and has not come back yet; try again "
                       "once it is attached, or in " +
                       std::to_string(come_back_s().count()) +
                       " s, when it is no longer waited for");
   if (const SessionPtr behind = yet_to_jump(job))
     return Status(Code::kUnavailable,
-                  "job '" + job.key.job + "': shard " + std::to_string(behind->member.shard) +
+                  "job '" + job.key.job + "': " + name_of(job, behind->member) +
                       " reads on to epoch " + std::to_string(job.moves.back().from.epoch) +
                       ", step " + std::to_string(job.moves.back().from.step) +
-                      ", where the last seek takes it elsewhere; try again once it is there");
+                      ", where the last seek takes it elsewhere; try again once it is there" +
+                      away_text(job, behind->member));
   return {};
 }
 

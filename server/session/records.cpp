@@ -198,7 +198,7 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored) {
     job->last_move = move.number;
   }
   job->move_count = stored.move_count;
-  job->awaited = {stored.live_shards.begin(), stored.live_shards.end()};
+  job->awaited = {stored.live.begin(), stored.live.end()};
   job->roll->reset(stored.done);
   job->record_is_old = false;
   job->recorded_unix_ms = stored.kept_unix_ms;
@@ -308,7 +308,7 @@ Result<JobPtr> Sessions::inherit(StoredJob stored, const delivery::AttachRequest
     cut.num_shards = request.num_shards.value_or(stored.cuts.back().num_shards);
   stored.replicas = request.replicas;
   stored.incarnation = request.incarnation;
-  stored.live_shards.clear();
+  stored.live.clear();
   stored.done.clear();
   stored.moves.clear();
   auto job = rebuild(stored);

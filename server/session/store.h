@@ -93,8 +93,8 @@ struct StoredJob {
   std::vector<StoredCut> cuts;
   std::vector<StoredMove> moves = {};
   std::uint32_t move_count = 0;
-  std::vector<std::uint32_t> live_shards;  // that were being read when it was kept last
-  std::vector<Member> done = {};           // replicas that have said good-bye
+  std::vector<Member> live = {};  // that were attached when it was kept last
+  std::vector<Member> done = {};  // replicas that have said good-bye
   std::uint64_t kept_unix_ms = 0;
 };
 

@@ -98,7 +98,7 @@ Result<std::vector<JobKey>> Store::running_jobs(std::uint64_t unix_ms) {
   int state = statement.step();
   for (; state == SQLITE_ROW; state = statement.step()) {
     const auto job = parse_job(statement.text(3));
-    if (!job || job->ended || job->live_shards.empty()) continue;  // told when its ranks ask for it
+    if (!job || job->ended || job->live.empty()) continue;  // told when its ranks ask for it
     found.push_back(statement.key());
   }
   if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));

@@ -123,6 +123,15 @@ StoredMove move_of(const json& value) {
           .before = cuts_of(value.at("before"))};
 }
 
+json json_of(const Member& member) { return json::array({member.shard, member.replica}); }
+
+std::vector<Member> members_of(const json& list) {
+  std::vector<Member> members;
+  for (const json& member : list)
+    members.push_back({member.at(0).get<std::uint32_t>(), member.at(1).get<std::uint32_t>()});
+  return members;
+}
+
 StoredJob job_of(const json& value) {
   StoredJob job;
   value.at("ended").get_to(job.ended);
@@ -141,9 +150,8 @@ StoredJob job_of(const json& value) {
   job.cuts = cuts_of(value.at("cuts"));
   for (const json& move : value.value("moves", json::array())) job.moves.push_back(move_of(move));
   job.move_count = value.value("move_count", 0U);
-  value.at("live_shards").get_to(job.live_shards);
-  for (const json& done : value.value("done", json::array()))
-    job.done.push_back({done.at(0).get<std::uint32_t>(), done.at(1).get<std::uint32_t>()});
+  job.live = members_of(value.at("live"));
+  job.done = members_of(value.at("done"));
   return job;
 }
 
@@ -218,8 +226,8 @@ Result<std::string> job_text(const StoredJob& job) {
              {"cuts", list_of(job.cuts)},
              {"moves", list_of(job.moves)},
              {"move_count", job.move_count},
-             {"live_shards", job.live_shards}};
-  for (const Member& done : job.done) value["done"].push_back({done.shard, done.replica});
+             {"live", list_of(job.live)},
+             {"done", list_of(job.done)}};
   if (job.batch_size) value["batch_size"] = *job.batch_size;
   return text_of(value, "job '" + job.key.job + "'");
 }

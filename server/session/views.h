@@ -190,6 +190,12 @@ struct LedgerView {
   std::string conflict;            // how a consumer's own cursor differed, the last time one did
 };
 
+// Up to where all ranks read on when an operator has sent the job elsewhere.
+struct SeekView {
+  StepAt from;
+  StepAt to;  // where they go on then
+};
+
 struct JobView {
   std::string job;
   std::string pipeline;
@@ -216,6 +222,7 @@ struct JobView {
   double saved_cpu_s = 0;              // what both would have cost
   std::vector<PhaseView> phases = {};  // in order; the last ones may lie ahead
   LedgerView ledger = {};
+  std::vector<SeekView> seeks = {};  // in order: that not all are known to have gone along with
   std::vector<ShardView> shards = {};
 };
 

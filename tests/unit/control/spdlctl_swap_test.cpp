@@ -325,6 +325,19 @@ TEST_F(SpdlctlSwapTest, SaysFromWhereOnRowsAreDealtOutAnew) {
   EXPECT_EQ(json["dealt_from"], (nlohmann::json{{"epoch", 2}, {"step", 17}}));
 }
 
+TEST_F(SpdlctlSwapTest, SaysUpToWhereAJobReadsOnThatIsSentElsewhere) {
+  session::JobView& job = service().job_view;
+  job.job = "run";
+  job.seeks = {{.from = {1, 2}, .to = {9, 0}}, {.from = {9, 5}, .to = {0, 3}}};
+  const Outcome sought = spdlctl({"job", "seek", "run", "--epoch", "0", "--step", "3"});
+  EXPECT_EQ(sought.out.substr(0, sought.out.find('\n')),
+            "job 'run' reads on to epoch 9, step 5, and goes on at epoch 0, step 3 from there");
+  EXPECT_NE(sought.out.find("\nseek       at 1/2 to 9/0: not every rank is known to be there\n"
+                            "seek       at 9/5 to 0/3: not every rank is known to be there\n"),
+            std::string::npos)
+      << sought.out;
+}
+
 TEST_F(SpdlctlSwapTest, SkipsSteps) {
   EXPECT_EQ(spdlctl({"job", "seek", "run", "--skip", "20"}).exit_code, 0);
   EXPECT_EQ(spdlctl({"job", "seek", "run", "--epoch", "0", "--step", "3"}).exit_code, 0);

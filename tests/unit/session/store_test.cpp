@@ -78,7 +78,7 @@ TEST_F(StoreTest, KeepsAJobWithItsPhasesAndCuts) {
   job.phases[1].batch_size = 48;
   job.cuts = {{.from = {}, .position = 0, .num_shards = 2, .phase = 0},
               {.from = {3, 5}, .position = 640, .num_shards = 3, .phase = 1}};
-  job.live_shards = {0, 2};
+  job.live = {{0, 0}, {2, 1}};
   job.done = {{0, 1}, {2, 3}};
   ASSERT_TRUE(open()->put_jobs({job}).ok());
   const auto kept = open()->declared_jobs();
@@ -105,7 +105,7 @@ TEST_F(StoreTest, KeepsAJobWithItsPhasesAndCuts) {
   EXPECT_EQ(same.cuts[1].position, 640U);
   EXPECT_EQ(same.cuts[1].num_shards, 3U);
   EXPECT_EQ(same.cuts[1].phase, 1U);
-  EXPECT_EQ(same.live_shards, job.live_shards);
+  EXPECT_EQ(same.live, job.live);
 }
 
 TEST_F(StoreTest, KeepsTheHistoryOfAPipelineAndForgetsItWithThePipeline) {
