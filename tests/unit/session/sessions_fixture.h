@@ -29,6 +29,7 @@ struct Wish {
   std::map<std::string, std::string> vars = {};
   std::string pipeline_file = {};
   std::uint32_t replicas = 1;
+  std::uint32_t replica = 0;
   std::optional<std::uint32_t> credits = {};
 };
 
@@ -69,7 +70,7 @@ class SessionsTest : public SessionLayer {
     request.pipeline_file = wish.pipeline_file;
     request.replicas = wish.replicas;
     request.credits = wish.credits;
-    if (wish.replicas > 1) request.replica = "0";
+    if (wish.replicas > 1) request.replica = std::to_string(wish.replica);
     if (wish.from_ledger) request.start = wire::StartMode::kLedger;
     if (wish.cursor) {
       request.start = wire::StartMode::kCursor;

@@ -263,6 +263,29 @@ TEST_F(SessionsTest, WaitsForAShardThatHasNotComeBackThroughASecondDeathOfTheDae
   EXPECT_TRUE(sessions_->resize_job(self_, "j", "", 1));
 }
 
+TEST_F(SessionsTest, WaitsForEachReplicaThatWasThereWhenTheDaemonStopped) {
+  Wish wish{.job = "j", .shard = 0, .replicas = 2};
+  attach(wish).attached();
+  wish.replica = 1;
+  attach(wish).attached();
+  sessions_->suspend();
+  stop();
+  start();
+  apply(yaml("p", "drop"));
+  wish.reconnect = true;
+  wish.cursor = delivery::StreamPosition{};
+  const Rank back = attach(wish);
+  back.attached();
+  const auto sought = sessions_->seek_job(self_, "j", "", {1, 0});
+  ASSERT_FALSE(sought);
+  EXPECT_THAT(sought.error().message(),
+              HasSubstr("replica 0 of shard 0 was read when the daemon stopped"));
+  wish.replica = 0;
+  const Rank other = attach(wish);
+  other.attached();
+  EXPECT_TRUE(sessions_->seek_job(self_, "j", "", {1, 0}));
+}
+
 TEST_F(SessionsTest, KeepsAJobsLimitsWhenItsRanksAreStartedAgain) {
   const Rank older = attach({.job = "j", .shard = 0, .num_shards = 1});
   older.attached();
