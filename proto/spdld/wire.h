@@ -29,7 +29,8 @@ inline constexpr std::uint32_t kMaxFrameBytes = 32768;
 inline constexpr std::uint32_t kMaxBlobBytes = 16u << 20;
 inline constexpr std::uint32_t kMinCredits = 2;
 inline constexpr std::uint32_t kMaxCredits = 64;
-inline constexpr std::uint32_t kMaxReplicas = 64;  // of a shard
+inline constexpr std::uint32_t kMaxReplicas = 64;     // of a shard
+inline constexpr std::uint32_t kMaxMoves = 1u << 31;  // that a cursor may have seen
 
 enum class FrameType : std::uint32_t {
   // consumer -> daemon

@@ -98,7 +98,11 @@ Status take_text(AttachRequest& request, wire::TextKey key, std::string_view tex
       return attach.take(request.pipeline_file, text, "the pipeline's file");
     case wire::TextKey::kVar: return attach.take(request.vars, text, "the variable");
     case wire::TextKey::kEnv: return attach.take(request.env, text, "the environment's");
-    case wire::TextKey::kMoves: return take_count(request.moves, text, "the number of moves");
+    case wire::TextKey::kMoves: {
+      SPDLD_TRY(take_count(request.moves, text, "the number of moves"));
+      if (*request.moves <= wire::kMaxMoves) return {};
+      return bad("Attach", fmt::format("the number of moves is '{}'", text));
+    }
   }
   return {};  // of a newer client; what it means is none of ours
 }

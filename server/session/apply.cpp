@@ -31,7 +31,8 @@ Result<PlannedSwap> Sessions::apply_vars(const SessionPtr& session,
   {
     MutexLock lock(mutex_);
     // To a rank that is no refusal: it asks again once an operator has made up his mind.
-    if (job->changes()) return error(Code::kUnavailable, check_settled(*job).message());
+    if (job->changes() || yet_to_jump(*job) != nullptr)
+      return error(Code::kUnavailable, check_settled(*job).message());
     base = job->timeline.last_phase()->pipeline;
     vars.own.insert(job->vars.begin(), job->vars.end());
     vars.overrides = job->timeline.last_phase()->overrides;

@@ -111,6 +111,7 @@ Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
                       .start = from,
                       .halt = job.pending ? job.pending->first() : kNever,
                       .moves = place.moves,
+                      .moves_seen = std::min(request.moves.value_or(0), place.moves),
                       .passage = place.passage,
                       .jumps = std::move(jumps),
                       .open_epochs = job.open_epochs,
@@ -182,7 +183,7 @@ void Sessions::welcome(const Session& session) {
        .order_digest = phase.order_text(),
        .pipeline = job.key.pipeline,
        .job = job.key.job,
-       .moves = consumer.view().moves});
+       .moves = consumer.moves()});
   spdlog::info(
       "session {}: pid {} ({}) reads {} of job '{}' on pipeline '{}' from epoch {}, step {}",
       session.id, connection.peer().pid, connection.client(),
@@ -320,7 +321,10 @@ Status Sessions::check_shard(const Job& job, const delivery::AttachRequest& requ
   // Who comes back to a shard that is left out from some step on still has the steps before.
   const StepAt at{request.cursor.epoch, request.cursor.step};
   if (request.reconnect && request.start == wire::StartMode::kCursor &&
-      *request.shard < job.timeline.sharding(at).segment().num_shards)
+      *request.shard < job.timeline_after(request.moves.value_or(job.move_count))
+                           .sharding(at)
+                           .segment()
+                           .num_shards)
     return {};
   return Status(Code::kInvalidArgument,
                 "job '" + job.key.job + "' has " + counted(num_shards, "shard") +

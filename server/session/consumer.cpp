@@ -28,7 +28,7 @@ Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection
       timeline_(options.own.value_or(job_timeline_)),
       jumps_(std::move(options.jumps)),
       moves_(options.moves),
-      moves_seen_(options.moves),
+      moves_seen_(options.moves_seen),
       passage_(options.passage),
       halt_(jumps_.empty() ? options.halt : jumps_.front().from),
       open_epochs_(options.open_epochs),
@@ -50,6 +50,11 @@ Status Consumer::connect() {
   }
   told_ = timeline_.phase(timeline_.settled(to_send_));  // by the answer to its attach
   return {};
+}
+
+std::uint32_t Consumer::moves() const {
+  MutexLock lock(mutex_);
+  return moves_;
 }
 
 StepAt Consumer::start() const {
@@ -117,10 +122,14 @@ void Consumer::pump() {
     show(stream);
     const std::shared_ptr<SlotPool>& pool = stream.pool();
     const engine::BatchOrder& order = taken->order;
-    leases_.push_back(
-        {.id = taken->lease, .at = to_send_, .turn = turn_, .moves = moves_, .pool = pool});
+    for (Shown& known : shown_) known.lent = known.lent || known.pool == pool;
+    leases_.push_back({.id = taken->lease,
+                       .at = to_send_,
+                       .turn = turn_,
+                       .number = ++batches_,
+                       .moves = moves_,
+                       .pool = pool});
     if (!accept(taken->replaced)) return;
-    ++batches_;
     rows_ += order.rows.rows;
     if (taken->shared) {
       gain_->rows.fetch_add(order.rows.rows, std::memory_order_relaxed);
@@ -169,9 +178,10 @@ void Consumer::take_up_leg() {
 
 void Consumer::show(const Stream& stream) {
   const auto& pool = stream.pool();
-  if (std::find(shown_.begin(), shown_.end(), pool) == shown_.end()) {
+  const auto same = [&](const Shown& known) { return known.pool == pool; };
+  if (std::none_of(shown_.begin(), shown_.end(), same)) {
     connection_->send_arena_open(pool->arena());
-    shown_.push_back(pool);
+    shown_.push_back({.pool = pool});
   }
   // A shared stream may have been made for an earlier version of the same content.
   const PhasePtr phase = timeline_.phase(timeline_.settled(to_send_));
@@ -189,10 +199,11 @@ void Consumer::show(const Stream& stream) {
 }
 
 void Consumer::retire_arenas() {
-  const auto unused = [this](const std::shared_ptr<SlotPool>& pool) SPDLD_REQUIRES(mutex_) {
-    const auto reads = [&](const Leg& leg) { return leg.stream->pool() == pool; };
+  const auto unused = [this](const Shown& known) SPDLD_REQUIRES(mutex_) {
+    const auto reads = [&](const Leg& leg) { return leg.stream->pool() == known.pool; };
     if (std::any_of(legs_.begin(), legs_.end(), reads)) return false;
-    connection_->send_arena_retire(pool->arena().id());
+    connection_->send_arena_retire(known.pool->arena().id());
+    if (!known.lent) unseen_.push_back({.pool = known.pool, .until = batches_});
     return true;
   };
   shown_.erase(std::remove_if(shown_.begin(), shown_.end(), unused), shown_.end());
@@ -215,6 +226,8 @@ void Consumer::release(std::uint64_t id) {
     }
     pool = std::move(lease->pool);
     moves_seen_ = std::max(moves_seen_, lease->moves);
+    const std::uint64_t seen = lease->number;
+    std::erase_if(unseen_, [&](const Unseen& shown) { return shown.until < seen; });
     leases_.erase(lease);
     const auto freed = pool->slots().release(id, holder());
     pump();
@@ -269,7 +282,8 @@ void Consumer::end(bool away) {
 }
 
 std::vector<std::shared_ptr<SlotPool>> Consumer::pools() const {
-  std::vector<std::shared_ptr<SlotPool>> pools = shown_;
+  std::vector<std::shared_ptr<SlotPool>> pools;
+  for (const Shown& known : shown_) pools.push_back(known.pool);
   for (const Lease& lease : leases_) {
     if (std::find(pools.begin(), pools.end(), lease.pool) == pools.end())
       pools.push_back(lease.pool);
@@ -288,6 +302,7 @@ void Consumer::reclaim() {
     MutexLock lock(mutex_);
     left = pools();
     shown_.clear();
+    unseen_.clear();
     leases_.clear();
   }
   for (const auto& pool : left) {

@@ -45,6 +45,7 @@ struct ConsumerOptions {
   StepAt start;
   StepAt halt = kNever;           // where a swap of the job is prepared
   std::uint32_t moves = 0;        // of the job, before `start`
+  std::uint32_t moves_seen = 0;   // that its process is known to have gone along with
   std::uint32_t passage = 0;      // of the job, that `start` is in
   std::vector<Jump> jumps = {};   // yet to come, one after the other
   std::uint64_t open_epochs = 0;  // epochs [0, open_epochs) may be made
@@ -97,7 +98,9 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // While held, and with no frontier of any shard behind `jump.from`: so all shards take the same
   // steps. The consumer is told when it is there.
   void jump(Jump jump) SPDLD_EXCLUDES(mutex_);
-  bool jumps() const SPDLD_EXCLUDES(mutex_);  // and is not there yet
+  // Where that is, if it is not there yet.
+  std::optional<StepAt> jumps_at() const SPDLD_EXCLUDES(mutex_);
+  std::uint32_t moves() const SPDLD_EXCLUDES(mutex_);  // of the job, that it has gone along with
   // While held: makes ready for another phase from `from` on, which no frontier is behind, and lets
   // nothing be made from there on until commit_swap() or abort_swap(). One that was to come at
   // `planned`, earlier, is put off: then nothing is made from there on.
@@ -157,8 +160,17 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
     std::uint64_t id = 0;
     StepAt at;
     std::uint64_t turn = 0;
+    std::uint64_t number = 0;  // of the batches that were sent
     std::uint32_t moves = 0;
     std::shared_ptr<SlotPool> pool;
+  };
+  struct Shown {
+    std::shared_ptr<SlotPool> pool;
+    bool lent = false;
+  };
+  struct Unseen {
+    std::shared_ptr<SlotPool> pool;
+    std::uint64_t until = 0;  // a batch behind so many is given back
   };
   struct Seek {
     StepAt to;
@@ -241,7 +253,10 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   bool holds_ SPDLD_GUARDED_BY(mutex_) = false;  // between hold() and go_on()
   std::vector<std::shared_ptr<Stream>> held_ SPDLD_GUARDED_BY(mutex_);  // meanwhile
   std::optional<Seek> delayed_ SPDLD_GUARDED_BY(mutex_);                // meanwhile; the last one
-  std::vector<std::shared_ptr<SlotPool>> shown_ SPDLD_GUARDED_BY(mutex_);
+  std::vector<Shown> shown_ SPDLD_GUARDED_BY(mutex_);
+  // What was shown and taken back before anything was lent of it: the process may not have looked
+  // at it yet, and nobody else is to have it before.
+  std::vector<Unseen> unseen_ SPDLD_GUARDED_BY(mutex_);
   std::vector<Lease> leases_ SPDLD_GUARDED_BY(mutex_);
   PhasePtr told_ SPDLD_GUARDED_BY(mutex_);                // what the consumer knows of
   std::uint32_t schema_id_ SPDLD_GUARDED_BY(mutex_) = 0;  // sent last, of that one

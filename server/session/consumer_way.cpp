@@ -169,9 +169,9 @@ void Consumer::jump(Jump jump) {
   pump();
 }
 
-bool Consumer::jumps() const {
+std::optional<StepAt> Consumer::jumps_at() const {
   MutexLock lock(mutex_);
-  return !jumps_.empty() && !ended_;
+  return jumps_.empty() || ended_ ? std::nullopt : std::optional(jumps_.front().from);
 }
 
 Status Consumer::make_jump() {

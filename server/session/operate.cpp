@@ -90,19 +90,21 @@ Status Sessions::check_settled(const Job& job) const {
                       "once it is attached, or in " +
                       std::to_string(come_back_s().count()) +
                       " s, when it is no longer waited for");
-  if (const SessionPtr behind = yet_to_jump(job))
+  if (const SessionPtr behind = yet_to_jump(job)) {
+    const StepAt from = behind->consumer->jumps_at().value_or(StepAt{});
     return Status(Code::kUnavailable,
                   "job '" + job.key.job + "': " + name_of(job, behind->member) +
-                      " reads on to epoch " + std::to_string(job.moves.back().from.epoch) +
-                      ", step " + std::to_string(job.moves.back().from.step) +
+                      " reads on to epoch " + std::to_string(from.epoch) + ", step " +
+                      std::to_string(from.step) +
                       ", where the last seek takes it elsewhere; try again once it is there" +
                       away_text(job, behind->member));
+  }
   return {};
 }
 
 SessionPtr Sessions::yet_to_jump(const Job& job) {
   for (const auto& [member, session] : job.members) {
-    if (session->consumer != nullptr && session->consumer->jumps()) return session;
+    if (session->consumer != nullptr && session->consumer->jumps_at()) return session;
   }
   return nullptr;
 }
@@ -241,8 +243,13 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
                                         job->key.job + "' has " + counted(end_step, "step") +
                                         "; there is no step " + std::to_string(to.step));
   // All shards take the same steps before: up to the first one that none has begun.
-  const StepAt from = hold(*job);
   job->settle_moves();
+  if (job->moves.size() == Job::kMostMoves)
+    return error(Code::kFailedPrecondition,
+                 "job '" + job->key.job + "' was sought " + std::to_string(Job::kMostMoves) +
+                     " times already since all its ranks have read a batch: start those that are "
+                     "away again, or wait");
+  const StepAt from = hold(*job);
   const std::uint32_t number = ++job->move_count;
   job->moves.push_back(
       {.number = number, .after = job->last_move, .from = from, .to = to, .before = job->timeline});
@@ -259,7 +266,6 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
   for (auto& [member, was] : job->left)
     was = {.next = to, .acked = to, .acked_position = there.position, .moves = was.moves};
   job->last_move = number;
-  if (job->moves.size() > Job::kMostMoves) job->moves.erase(job->moves.begin());
   job->awaited.clear();
   job->rewind_ledger(there);
   for (const auto& [member, session] : job->members) {
@@ -311,6 +317,15 @@ Result<JobView> Sessions::resize_job(const Caller& caller, std::string_view name
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name, pipeline));
   SPDLD_TRY(check_world(num_shards, job->replicas));
   if (num_shards == job->timeline.num_shards()) return job->view();
+  SPDLD_TRY(check_settled(*job));
+  job->settle_moves();
+  // Who has yet to go along with a move reads on in the world that was before it.
+  if (job->members.empty()) job->moves.clear();
+  if (!job->moves.empty())
+    return error(Code::kUnavailable,
+                 "job '" + job->key.job +
+                     "': not every rank has given back a batch from behind the last seek; try "
+                     "again once it has, and start again who is away");
   for (const Timeline::Cut& cut : job->timeline.cuts()) {
     if (Timeline(cut.phase, num_shards).steps_per_epoch({}) > 0) continue;
     return error(Code::kFailedPrecondition,

@@ -97,9 +97,11 @@ Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
   const StepAt at = step_of(request.cursor);
   if (request.moves) job.move_count = std::max(job.move_count, *request.moves);
   std::optional<std::uint32_t> done = request.moves;
-  // A consumer of an older protocol does not say.
-  if (!done && request.reconnect && was != job.left.end()) done = was->second.moves;
+  // A consumer of an older protocol does not say, nor does an older state.
+  if (!done && was != job.left.end()) done = was->second.moves;
   if (const Job::Move* const next = next_move(job, done, request)) {
+    // Those who are away may start from as far back.
+    for (auto& [away, left] : job.left) left.moves = std::min(left.moves, *done);
     if (request.start != wire::StartMode::kCursor || at >= next->from)
       return Place{.at = next->to, .moves = next->number, .passage = next->number};
     SPDLD_TRY(check_cursor(job, next->before, request));

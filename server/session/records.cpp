@@ -64,6 +64,15 @@ Result<Timeline> timeline_of(const std::vector<StoredCut>& stored,
   return Timeline(std::move(cuts));
 }
 
+// Behind the moves that the job has already.
+Status check_move(const StoredMove& move, const Job& job, const Timeline& before) {
+  const bool counts_on =
+      move.number > move.after && move.number > job.last_move && job.moves.size() < Job::kMostMoves;
+  if (counts_on && before.check(move.from, 0).ok() && job.timeline.check(move.to, 0).ok())
+    return {};
+  return Status(Code::kDataLoss, "its record makes no sense; delete the job and create it anew");
+}
+
 }  // namespace
 
 void take_over(Timeline& timeline, const delivery::AttachRequest& request, StepAt ledger,
@@ -190,6 +199,7 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored) {
   job->start = stored.start;
   for (const StoredMove& move : stored.moves) {
     SPDLD_ASSIGN(Timeline before, timeline_of(move.before, phases));
+    SPDLD_TRY(check_move(move, *job, before));
     job->moves.push_back({.number = move.number,
                           .after = move.after,
                           .from = move.from,
@@ -197,7 +207,7 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored) {
                           .before = std::move(before)});
     job->last_move = move.number;
   }
-  job->move_count = stored.move_count;
+  job->move_count = std::max(stored.move_count, job->last_move);
   job->awaited = {stored.live.begin(), stored.live.end()};
   job->roll->reset(stored.done);
   job->record_is_old = false;

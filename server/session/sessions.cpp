@@ -219,7 +219,7 @@ void Sessions::detach(delivery::Connection& connection) {
   bool replicated = false;
   {
     MutexLock lock(mutex_);
-    leave(session);
+    leave(session, true);
     replicated = session->job != nullptr && session->job->replicas > 1;
   }
   if (replicated) tick();  // at once: another daemon would wait for it
@@ -265,7 +265,7 @@ void Sessions::exited(delivery::Connection& connection) {
 }
 
 // The place is free for another consumer; a job that nobody declared ends with its last one.
-void Sessions::leave(const SessionPtr& session) {
+void Sessions::leave(const SessionPtr& session, bool done) {
   session->closed = true;
   if (session->job == nullptr) return;
   Job& job = *session->job;
@@ -274,6 +274,8 @@ void Sessions::leave(const SessionPtr& session) {
   job.note_left(*session);
   if (session->consumer != nullptr && !suspended_) job.record_is_old = true;
   job.members.erase(held);
+  // The last one has said good-bye: what its run was yet to do is no matter of the next one.
+  if (done && job.members.empty()) job.moves.clear();
   if (job.members.empty()) end_job(session->job);
 }
 

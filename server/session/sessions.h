@@ -315,7 +315,7 @@ class Sessions final : public delivery::DataService {
   SessionPtr find(const delivery::Connection& connection) const SPDLD_EXCLUDES(mutex_);
   std::shared_ptr<Consumer> consumer_of(const delivery::Connection& connection) const
       SPDLD_EXCLUDES(routes_mutex_);
-  void leave(const SessionPtr& session) SPDLD_REQUIRES(mutex_);
+  void leave(const SessionPtr& session, bool done = false) SPDLD_REQUIRES(mutex_);
   // Nobody is attached. A declared job, and one that is about to change, stays.
   void end_job(const JobPtr& job) SPDLD_REQUIRES(mutex_);
   void limits_changed(const Job& job);

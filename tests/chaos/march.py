@@ -136,6 +136,8 @@ class March:
         giver = rank if operation.kind is Kind.REPLACE_RANK else 1 - rank
         self.ranks[rank].close()
         self.ranks[rank] = self._start_rank(rank)
+        if operation.number % 2 == 0:
+            self.ranks[rank].do("place")  # as who asks for len(loader) first
         self.ranks[rank].do("load", state=self._states[giver])
         self.accepted.append(operation.kind)
         return f" (rank {rank})"

@@ -68,7 +68,8 @@ AttachWish Attacher::wish(const Placement& place, const Attached* known,
   add(wire::TextKey::kClientName, options_.client_name);
   add(wire::TextKey::kPipelineFile, options_.pipeline_file);
   if (from) add(wire::TextKey::kOrderDigest, from->order_digest);
-  const auto moves = known != nullptr ? known->moves : from ? from->moves : std::nullopt;
+  auto moves = from ? from->moves : std::nullopt;
+  if (!moves && known != nullptr) moves = known->moves;
   if (moves) add(wire::TextKey::kMoves, std::to_string(*moves));
   for (const auto& [name, value] : options_.vars) add(wire::TextKey::kVar, join(name, "=", value));
   for (const auto& [name, value] : options_.env) add(wire::TextKey::kEnv, join(name, "=", value));

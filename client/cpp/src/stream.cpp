@@ -273,6 +273,10 @@ void Stream::go_to(const Cursor& cursor) {
              *options_.seed, "; leave seed out, or give ", cursor.seed));
   }
   finished_ = false;
+  // A seek of the job that is not behind the cursor may have to be gone along with: that is the
+  // daemon's to say, at an attach.
+  const bool from_before = attached_ && attached_->moves && cursor.moves < attached_->moves;
+  if (link_ && cursor.moves && from_before) lose_link("it goes back to before a seek of its job");
   if (!link_) {
     start_ = cursor;
     return;
@@ -328,7 +332,7 @@ Cursor Stream::state() const {
       cursor.order_digest = attached_->facts.order_digest;
       cursor.seed = attached_->frame.seed;
     }
-    cursor.moves = attached_->moves;
+    if (!cursor.moves) cursor.moves = attached_->moves;
     return cursor;
   }
   return cursor_;
@@ -354,7 +358,7 @@ Applied Stream::apply(const ApplyWish& wish) {
     } catch (const PipelineError& refused) {
       // The job cannot change yet. Ranks that ask at the same step are to be answered alike,
       // whoever of them asks first.
-      if (refused.code() != kUnavailable) throw;
+      if (refused.code() != kUnavailable || !link_) throw;  // or it was the link's end
       const auto now = std::chrono::steady_clock::now();
       if (!give_up) give_up = now + std::min(kSettling, options_.timeout);
       if (now >= *give_up) throw;

@@ -11,7 +11,7 @@ _NUMBERS = ("seed", "epoch", "position", "step")
 
 # order digest, seed, epoch, position, step; how many of the job's moves lie behind it, if known
 Cursor = tuple[str, int, int, int, int, int | None]
-_MOST_MOVES = 2**32 - 1
+_MOST_MOVES = 2**31
 
 
 def state_of(pipeline: str, cursor: Cursor) -> dict[str, int | str]:
@@ -43,5 +43,5 @@ def cursor_of(state: Mapping[str, Any]) -> Cursor:
         raise ValueError(f"state['order_digest'] is {digest!r}: it must be a text")
     moves = state.get("moves")
     if moves is not None and (type(moves) is not int or not 0 <= moves <= _MOST_MOVES):
-        raise ValueError(f"state['moves'] is {moves!r}: it must be a whole number below 2**32")
+        raise ValueError(f"state['moves'] is {moves!r}: it must be a whole number, 2**31 at most")
     return (digest, *(state[key] for key in _NUMBERS), moves)

@@ -217,7 +217,7 @@ def test_a_state_of_another_order_is_refused(start, loader) -> None:
         ({"order_digest": 3}, "state\\['order_digest'\\] is 3"),
         ({"moves": -1}, "state\\['moves'\\] is -1"),
         ({"moves": "1"}, "state\\['moves'\\] is '1'"),
-        ({"moves": 2**32}, "state\\['moves'\\] is 4294967296"),
+        ({"moves": 2**31 + 1}, "state\\['moves'\\] is 2147483649"),
     ],
 )
 def test_a_state_that_is_none_is_refused(loader, change, message) -> None:

@@ -287,7 +287,7 @@ TEST_F(ConsumerTest, GoesElsewhereBehindTheStepThatIsSaid) {
   next_batch();
   next_batch();
   const StepAt from = send_to({3, 1});
-  EXPECT_TRUE(consumer_->jumps());
+  EXPECT_EQ(consumer_->jumps_at(), from);
   EXPECT_EQ(consumer_->view().next, (StepAt{3, 1}));
   release_all();
   EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).moves, 1U);
@@ -296,7 +296,7 @@ TEST_F(ConsumerTest, GoesElsewhereBehindTheStepThatIsSaid) {
   EXPECT_EQ(from,
             last.step + 1 < 10 ? (StepAt{last.epoch, last.step + 1}) : (StepAt{last.epoch + 1, 0}));
   EXPECT_EQ(next_batch().epoch, 3U);
-  EXPECT_FALSE(consumer_->jumps());
+  EXPECT_EQ(consumer_->jumps_at(), std::nullopt);
 }
 
 TEST_F(ConsumerTest, GoesElsewhereThoughItSeeksAheadOfThatStepBefore) {

@@ -187,6 +187,91 @@ TEST_F(MovedTest, GoesAlongWithAllTheSeeksThatARankHasMissed) {
   EXPECT_EQ(way_of(attach(from_before(1))), way) << "another process, the same way";
 }
 
+TEST_F(MovedTest, TakesBothThereThoughOneDiesAgainBeforeItsFirstBatch) {
+  send_elsewhere();
+  const std::vector<StepAt> way = way_of(other_);
+  hang_up(first_);
+  Rank again = attach(from_before(0, true));
+  send_beyond(again);
+  hang_up(again);
+  Wish at_the_step = from_before(0);
+  const StepAt last = way[way.size() - 2];
+  at_the_step.cursor = {.epoch = last.epoch + last.step, .position = 0, .step = 0};
+  if (last.step == 0) at_the_step.cursor = {.epoch = last.epoch, .position = 4, .step = 1};
+  for (int life = 0; life < 2; ++life) {
+    const Rank there = attach(at_the_step);
+    EXPECT_EQ(there.attached().epoch, kThere) << "life " << life;
+    hang_up(there);
+  }
+}
+
+TEST_F(MovedTest, TakesAllThereThatStartAgainFromBeforeThoughOneHadReadThere) {
+  send_elsewhere();
+  const std::vector<StepAt> way = way_of(other_);
+  hang_up(first_);
+  hang_up(other_);
+  EXPECT_EQ(way_of(attach(from_before(0))), way);
+  EXPECT_EQ(way_of(attach(from_before(1))), way);
+}
+
+TEST_F(MovedTest, LeavesASeekToTheRunThatItWasSaidOf) {
+  send_elsewhere();
+  for (const Rank* rank : {&first_, &other_}) {
+    sessions_->detach(*rank->connection);
+    hang_up(*rank);
+  }
+  EXPECT_TRUE(sessions_->job(self_, "j", "")->seeks.empty());
+}
+
+TEST_F(MovedTest, RefusesToResizeWhileARankIsYetToGoAlong) {
+  send_elsewhere();
+  way_of(other_);
+  hang_up(first_);
+  const auto refused = sessions_->resize_job(self_, "j", "", 1);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(), HasSubstr("start again who is away"));
+  way_of(attach(from_before(0)));
+  EXPECT_TRUE(sessions_->resize_job(self_, "j", "", 1));
+}
+
+TEST_F(MovedTest, RefusesMoreSeeksThanItKeeps) {
+  hang_up(first_);
+  for (std::size_t seek = 0; seek < Job::kMostMoves; ++seek) {
+    send_elsewhere({10 * (seek + 1), 0});
+    way_of(other_, 10 * (seek + 1));
+  }
+  const auto refused = sessions_->seek_job(self_, "j", "", {500, 0});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(), HasSubstr("was sought 16 times"));
+  EXPECT_EQ(way_of(attach(from_before(0)), 160).back(), (StepAt{160, 0}));
+}
+
+TEST_F(MovedTest, RefusesARecordWhoseMovesMakeNoSense) {
+  hang_up(first_);
+  hang_up(other_);
+  send_elsewhere();
+  const JobKey key{.uid = self_.uid, .job = "j", .pipeline = "p"};
+  const StoredJob good = **store_->job(key);
+  const auto restored = [&](auto change) {
+    StoredJob bad = good;
+    change(bad.moves.front());
+    EXPECT_TRUE(store_->put_jobs({bad}).ok());
+    stop();
+    start();
+    apply(yaml("p", "drop"));
+    std::string warning;
+    EXPECT_TRUE(sessions_->restore([&](std::string text) { warning = std::move(text); }).ok());
+    return warning;
+  };
+  constexpr std::uint64_t kHuge = ~std::uint64_t{0};
+  const auto refused = HasSubstr("its record makes no sense");
+  EXPECT_THAT(restored([](StoredMove& move) { move.from.epoch = kHuge; }), refused);
+  EXPECT_THAT(restored([](StoredMove& move) { move.to.epoch = kHuge; }), refused);
+  EXPECT_THAT(restored([](StoredMove& move) { move.after = move.number; }), refused);
+  EXPECT_THAT(restored([](StoredMove& move) { move.number = 0; }), refused);
+  EXPECT_EQ(restored([](StoredMove&) {}), "");
+}
+
 TEST_F(MovedTest, CountsOnAfterARestartOfTheDaemon) {
   send_elsewhere({10, 1});
   restart();
