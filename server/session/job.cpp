@@ -99,13 +99,14 @@ StepAt Job::resumes_at() const {
   return ledger.kept_unix_ms > 0 ? std::max(start, ledger.at) : start;
 }
 
-void Job::note_left(const Session& session) {
+void Job::note_left(const Session& session, bool done) {
   if (session.consumer == nullptr) return;
   const Consumer::View view = session.consumer->view();
   left[session.member] = {.next = view.next,
                           .acked = view.acked,
                           .acked_position = view.acked_position,
-                          .moves = view.moves};
+                          .moves = view.moves,
+                          .done = done};
 }
 
 // Who is yet to be seen here may hold a state from before it; who comes from another node does not

@@ -90,7 +90,7 @@ class Job final : public FailureJudge {
   // A swap is prepared.
   bool changes() const { return pending || tuning != nullptr; }
   // Keeps where one of its consumers is now, who goes or is replaced.
-  void note_left(const Session& session);
+  void note_left(const Session& session, bool done = false);  // `done`: it has said good-bye
   // Drops the moves that all have gone along with. Says whether there were any.
   bool settle_moves();
   // What is still to come for who has gone along with so many moves.
@@ -134,6 +134,7 @@ class Job final : public FailureJudge {
     StepAt acked;
     std::uint64_t acked_position = 0;
     std::uint32_t moves = 0;  // of the job, that it is known to have gone along with
+    bool done = false;        // it said good-bye
   };
   std::map<Member, Left> left;
   // When its consumers began to come; and that whoever has not come by now is another node's.

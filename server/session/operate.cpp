@@ -264,7 +264,11 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
     return tl::unexpected<Status>(kept);
   }
   for (auto& [member, was] : job->left)
-    was = {.next = to, .acked = to, .acked_position = there.position, .moves = was.moves};
+    was = {.next = to,
+           .acked = to,
+           .acked_position = there.position,
+           .moves = was.moves,
+           .done = was.done};
   job->last_move = number;
   job->awaited.clear();
   job->rewind_ledger(there);

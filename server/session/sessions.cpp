@@ -271,11 +271,14 @@ void Sessions::leave(const SessionPtr& session, bool done) {
   Job& job = *session->job;
   const auto held = job.members.find(session->member);
   if (held == job.members.end() || held->second != session) return;
-  job.note_left(*session);
+  job.note_left(*session, done);
   if (session->consumer != nullptr && !suspended_) job.record_is_old = true;
   job.members.erase(held);
-  // The last one has said good-bye: what its run was yet to do is no matter of the next one.
-  if (done && job.members.empty()) job.moves.clear();
+  // All have said good-bye: what their run was yet to do is no matter of the next one.
+  if (done && job.members.empty() && job.awaited.empty() &&
+      std::all_of(job.left.begin(), job.left.end(),
+                  [](const auto& was) { return was.second.done; }))
+    job.moves.clear();
   if (job.members.empty()) end_job(session->job);
 }
 

@@ -343,6 +343,10 @@ bool Stream::jump(delivery::HolderId id, StepAt to) {
     Reader* const reader = find(id);
     if (ended_ || reader == nullptr || to < reader->next || to >= reader->until) return false;
     if (to > to_make_ && replicas_ == 1 && readers_.size() > 1) return false;
+    // Replicas that are away are expected where it goes, not where it was.
+    const auto others_away = [&](const Reader& other) { return other.id == 0 || other.id == id; };
+    if (readers_.size() > 1 && std::all_of(readers_.begin(), readers_.end(), others_away))
+      return false;
     forgo(*reader, reader->next, to);
     reader->next = to;
     reader->hungry = false;

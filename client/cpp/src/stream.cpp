@@ -81,6 +81,7 @@ void Stream::attach(Waiting& waiting, Outage& outage) {
   facts_number_ = link->facts_number();
   remember_facts();
   link_ = std::move(link);
+  leaving_.reset();
   lost_why_.clear();
   start_.reset();
   seek_ = 0;
@@ -91,9 +92,10 @@ void Stream::attach(Waiting& waiting, Outage& outage) {
 // Tells the daemon, if it can still be told, that no more is wanted. It sees a hang-up once the
 // last lease has ended.
 void Stream::drop_link() {
-  if (!link_) return;
-  link_->detach();
-  link_.reset();
+  for (auto* const link : {&link_, &leaving_}) {
+    if (*link) (*link)->detach();
+    link->reset();
+  }
 }
 
 // Until another link is there, every call that needs one says why this one is gone.
@@ -276,7 +278,7 @@ void Stream::go_to(const Cursor& cursor) {
   // A seek of the job that is not behind the cursor may have to be gone along with: that is the
   // daemon's to say, at an attach.
   const bool from_before = attached_ && attached_->moves && cursor.moves < attached_->moves;
-  if (link_ && cursor.moves && from_before) lose_link("it goes back to before a seek of its job");
+  if (link_ && cursor.moves && from_before) leaving_ = std::move(link_);
   if (!link_) {
     start_ = cursor;
     return;

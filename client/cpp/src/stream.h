@@ -69,6 +69,7 @@ class Stream {
 
   std::optional<Cursor> start_;       // where to attach; none: as the options say
   std::unique_ptr<Link> link_;        // null: not attached, or lost
+  std::unique_ptr<Link> leaving_;     // what the next attach takes the place of
   std::string lost_why_;              // the link, since it was there last
   std::optional<Attached> attached_;  // as last told; outlives the link
   std::uint32_t facts_number_ = 0;    // which of the link's facts those are
