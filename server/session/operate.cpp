@@ -290,12 +290,15 @@ Result<JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
   const std::uint64_t end = job->timeline.end_step(from.epoch);
   const std::uint64_t left_out = std::min(skip, end - std::min(end, from.step));
   const std::uint64_t position = job->timeline.position_of({from.epoch, from.step + left_out});
+  // What was left out at this very step before stays so.
+  const Timeline::Cut* const here = job->timeline.cut_from(from);
+  const std::uint64_t all_left_out = left_out + (here != nullptr ? here->left_out : 0);
   Timeline before = job->timeline;
   if (num_shards > job->timeline.num_shards()) {
     job->began = deps_.clock.now();  // the new ones are yet to come
     job->gathered = false;
   }
-  job->timeline.resize(from, position, num_shards, left_out);
+  job->timeline.resize(from, position, num_shards, all_left_out);
   Status kept = keep_now(*job);
   if (kept.ok()) {
     job->forget_old_cuts();
@@ -304,7 +307,8 @@ Result<JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
   }
   for (const auto& [member, session] : job->members) {
     if (!kept.ok() || session->consumer == nullptr) continue;
-    if (Status dealt = session->consumer->resize(from, position, num_shards, left_out); !dealt.ok())
+    if (Status dealt = session->consumer->resize(from, position, num_shards, all_left_out);
+        !dealt.ok())
       session->connection->fail(dealt);
   }
   go_on(*job);

@@ -279,6 +279,7 @@ Result<Sessions::Known> Sessions::revive(const JobKey& key,
     for (const StoredJob& ended : ended_jobs_) {
       if (ended.key == key) stored = ended;
     }
+    if (stored) stored->kept_unix_ms = unix_ms();  // it is about to be
   }
   if (!stored) {
     SPDLD_ASSIGN(stored, deps_.store.job(key));

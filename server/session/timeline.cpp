@@ -186,6 +186,11 @@ StepAt Timeline::dealt_from() const {
   return cuts_[last].from;
 }
 
+const Timeline::Cut* Timeline::cut_from(StepAt at) const {
+  const Cut& cut = cut_at(at);
+  return cut.from == at ? &cut : nullptr;
+}
+
 bool Timeline::gapless(StepAt from) const {
   for (std::size_t i = 1; i < cuts_.size(); ++i) {
     if (cuts_[i].from <= from) continue;

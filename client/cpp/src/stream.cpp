@@ -275,10 +275,12 @@ void Stream::go_to(const Cursor& cursor) {
              *options_.seed, "; leave seed out, or give ", cursor.seed));
   }
   finished_ = false;
-  // A seek of the job that is not behind the cursor may have to be gone along with: that is the
-  // daemon's to say, at an attach.
-  const bool from_before = attached_ && attached_->moves && cursor.moves < attached_->moves;
-  if (link_ && cursor.moves && from_before) leaving_ = std::move(link_);
+  // Who has been handed nothing yet begins there as its job went on from there; and a seek of the
+  // job that is not behind the cursor may have to be gone along with. Both is the daemon's to say,
+  // at an attach.
+  const bool from_before =
+      cursor.moves && attached_ && attached_->moves && *cursor.moves < *attached_->moves;
+  if (link_ && knows_order && (stats_.batches == 0 || from_before)) leaving_ = std::move(link_);
   if (!link_) {
     start_ = cursor;
     return;

@@ -88,7 +88,7 @@ class MovedTest : public SessionsTest {
   // The steps up to the first one there, which it gives back.
   std::vector<StepAt> way_of(const Rank& rank, std::uint64_t there = kThere) {
     std::vector<StepAt> way;
-    while (way.empty() || (way.back().epoch < there && way.size() < 100)) {
+    while (way.empty() || (way.back().epoch < there && way.size() < 1000)) {
       const wire::BatchFrame batch = rank.batch();
       way.push_back({batch.epoch, batch.step});
       sessions_->release(*rank.connection, batch.lease);

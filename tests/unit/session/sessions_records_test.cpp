@@ -286,6 +286,24 @@ TEST_F(SessionsTest, WaitsForEachReplicaThatWasThereWhenTheDaemonStopped) {
   EXPECT_TRUE(sessions_->seek_job(self_, "j", "", {1, 0}));
 }
 
+TEST_F(SessionsTest, IsTheSameJobForAFreshRankWhenTheOnlyOneThatWasBackHasDied) {
+  Wish wish{.job = "j", .shard = 0, .num_shards = 2};
+  attach(wish).attached();
+  wish.shard = 1;
+  attach(wish).attached();
+  sessions_->suspend();
+  stop();
+  start();
+  apply(yaml("p", "drop"));
+  const Rank back = attach(wish);
+  back.attached();
+  hang_up(back);
+  attach(wish).attached();
+  const auto resized = sessions_->resize_job(self_, "j", "", 1);
+  ASSERT_FALSE(resized);
+  EXPECT_THAT(resized.error().message(), HasSubstr("shard 0 was read when the daemon stopped"));
+}
+
 TEST_F(SessionsTest, KeepsAJobsLimitsWhenItsRanksAreStartedAgain) {
   const Rank older = attach({.job = "j", .shard = 0, .num_shards = 1});
   older.attached();
