@@ -89,7 +89,7 @@ Status Sessions::check_feeds_all(const PlannedSwap& swap) {
         (was != job.left.end() && was->first.shard == shard))
       continue;
     return Status(
-        Code::kFailedPrecondition,
+        swap.by_consumer ? Code::kUnavailable : Code::kFailedPrecondition,  // a rank asks again
         "job '" + job.key.job + "': shard " + std::to_string(shard) +
             " is not read from this daemon; if its rank has only not come yet, try again once "
             "it is attached; if another node feeds it, name a step that all of them can change at "
