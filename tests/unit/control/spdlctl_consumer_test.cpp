@@ -98,12 +98,17 @@ TEST(CursorText, GoesThereAndBack) {
   EXPECT_EQ(cursor_text(cursor), "9f3c:-42:1:18446744073709551615:10");
   EXPECT_EQ(parse_cursor(cursor_text(cursor)), cursor);
   EXPECT_EQ(parse_cursor(cursor_text(Cursor())), Cursor());
+  Cursor moved = cursor;
+  moved.moves = 3;
+  EXPECT_EQ(cursor_text(moved), "9f3c:-42:1:18446744073709551615:10:3");
+  EXPECT_EQ(parse_cursor(cursor_text(moved)), moved);
 }
 
 TEST(CursorText, RefusesEverythingElse) {
   for (const std::string text :
-       {"", "9f3c", "9f3c:1:2:3", "9f3c:1:2:3:4:5", "9f3c:1:2:3:", "9f3c:1:2:x:4", "9f3c:1:-2:3:4",
-        "9f3c:1:2:3:4 ", "9f3c:1:2:99999999999999999999:4", "9f3c::2:3:4"}) {
+       {"", "9f3c", "9f3c:1:2:3", "9f3c:1:2:3:4:5:6", "9f3c:1:2:3:", "9f3c:1:2:x:4",
+        "9f3c:1:-2:3:4", "9f3c:1:2:3:4 ", "9f3c:1:2:3:4:", "9f3c:1:2:3:4:-1",
+        "9f3c:1:2:99999999999999999999:4", "9f3c::2:3:4"}) {
     EXPECT_THROW(parse_cursor(text), Failure) << text;
   }
 }

@@ -379,7 +379,7 @@ TEST_F(SpdlctlSwapTest, TakesSeveralAddressesOnlyWhereTheyMeanSomething) {
     arguments.insert(arguments.end(), command.begin(), command.end());
     expect_usage_error(arguments,
                        "--address names 2 daemons; only 'apply --job JOB --at step:EPOCH/N' takes "
-                       "several: run this once for each of them");
+                       "several: name one of them");
   }
   const std::string several =
       "an apply to several daemons changes one job at one step: give --job JOB and --at "
