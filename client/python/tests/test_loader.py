@@ -186,6 +186,33 @@ def test_a_state_without_seeks_is_taken_too(start, loader) -> None:
     assert "moves" not in dict(daemon.attaches[1]["texts"])
 
 
+def test_a_loader_that_has_handed_out_nothing_attaches_where_its_state_says(start, loader) -> None:
+    daemon = start(steps=5)
+    reader = loader()
+    next(iter(reader))
+    other = loader()
+    assert len(other) == 5  # attached by that
+    other.load_state_dict(reader.state_dict())
+    assert places(other)[0] == (0, 1)
+    assert not daemon.seeks
+    assert daemon.attaches[2]["reconnect"] == 1
+    assert (daemon.attaches[2]["start"], daemon.attaches[2]["step"]) == (1, 1)
+
+
+def test_a_state_from_before_a_seek_of_its_job_is_the_daemons_to_follow(start, loader) -> None:
+    daemon = start(steps=5, moves=3)
+    reader = loader()
+    batches = iter(reader)
+    next(batches)
+    before = {**reader.state_dict(), "moves": 2}
+    held = next(batches)
+    reader.load_state_dict(before)
+    assert places(reader) == [(0, 1), (0, 2), (0, 3), (0, 4)]
+    assert not daemon.seeks
+    assert ("moves", "2") in daemon.attaches[1]["texts"]
+    assert held["label"].shape == (4,)
+
+
 def test_a_state_may_be_loaded_in_the_middle_of_an_iteration(start, loader) -> None:
     start(steps=5)
     reader = loader()

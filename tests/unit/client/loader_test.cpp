@@ -125,8 +125,10 @@ TEST(Loader, StateIsThePositionAfterTheLastBatchHandedOut) {
   loader.next();
   const auto kept = loader.next();
   const Cursor cursor = loader.state();
-  EXPECT_EQ(cursor,
-            (Cursor{.order_digest = "0rder", .seed = 42, .epoch = 0, .position = 8, .step = 2}));
+  EXPECT_EQ(
+      cursor,
+      (Cursor{
+          .order_digest = "0rder", .seed = 42, .epoch = 0, .position = 8, .step = 2, .moves = 0}));
   auto options = options_for(daemon);
   options.cursor = cursor;
   Loader resumed = Loader::open(options);

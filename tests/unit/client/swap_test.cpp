@@ -117,8 +117,10 @@ TEST_F(SwapTest, ChangesItsFactsWithTheFirstBatchOfTheNewVersion) {
   EXPECT_EQ(first->pipeline_version(), 4u);
   EXPECT_THAT((*first)["image"].shape(), ElementsAre(6, 64 * 1024));
   EXPECT_THAT(facts(), ElementsAre(8, 48, 6, 4));
-  EXPECT_EQ(loader.state(),
-            (Cursor{.order_digest = "0ther", .seed = 42, .epoch = 1, .position = 6, .step = 1}));
+  EXPECT_EQ(
+      loader.state(),
+      (Cursor{
+          .order_digest = "0ther", .seed = 42, .epoch = 1, .position = 6, .step = 1, .moves = 0}));
   EXPECT_THAT(loader.fingerprint(), HasSubstr("order 0ther seed 42 items 48 shards 1 batch 6"));
 }
 
@@ -244,8 +246,10 @@ TEST_F(SwapTest, SkipsStepsOfTheEpochItIsIn) {
   Loader loader = open();
   expect_batch(loader.next(), 0, 0);
   loader.skip_steps(3);
-  EXPECT_EQ(loader.state(),
-            (Cursor{.order_digest = "0rder", .seed = 42, .epoch = 0, .position = 16, .step = 4}));
+  EXPECT_EQ(
+      loader.state(),
+      (Cursor{
+          .order_digest = "0rder", .seed = 42, .epoch = 0, .position = 16, .step = 4, .moves = 0}));
   expect_batch(loader.next(), 0, 4);
   loader.skip_steps(0);
   expect_batch(loader.next(), 0, 5);
