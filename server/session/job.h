@@ -91,7 +91,7 @@ class Job final : public FailureJudge {
   bool changes() const { return pending || tuning != nullptr; }
   // Keeps where one of its consumers is now, who goes or is replaced.
   void note_left(const Session& session, bool done = false);  // `done`: it has said good-bye
-  // Drops the moves that all have gone along with. Says whether there were any.
+  // Drops the moves that all have gone along with. Whether it dropped any.
   bool settle_moves();
   // What is still to come for who has gone along with so many moves.
   std::vector<Jump> jumps_after(std::uint32_t moves) const;

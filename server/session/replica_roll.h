@@ -24,7 +24,7 @@ struct Member {
   friend auto operator<=>(const Member&, const Member&) = default;
 };
 
-// What lies between two moves of a job, counted by the one that it begins with.
+// A passage is what lies between two moves of a job, counted by the one that it begins with.
 inline constexpr std::uint32_t kEveryPassage = std::numeric_limits<std::uint32_t>::max();
 
 // A replica that batches are kept for, from a step on.
