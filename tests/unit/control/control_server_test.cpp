@@ -420,7 +420,8 @@ TEST_F(ControlServerTest, AConnectionsNumberStaysTakenWhileACallOfItRuns) {
   }
   may_end.set();
   server_->stop(std::chrono::seconds(30));
-  EXPECT_TRUE(accepted_at(dir_.socket()).empty()) << "nothing is left open";
+  // Nothing is left open; gRPC may close a connection on a thread of its own after the stop.
+  while (!accepted_at(dir_.socket()).empty()) std::this_thread::yield();
 }
 
 TEST_F(ControlServerTest, SaysThatItIsHealthyAndWhatItServes) {

@@ -176,9 +176,11 @@ TEST_F(SwapCallsTest, NeedsATokenToCommitOrAbort) {
 
 TEST_F(SwapCallsTest, AbortsWhatItPreparedForACallerThatIsGone) {
   std::atomic<bool> begun = false;
+  std::atomic<bool> told = false;
   service_.work = [&](const Service::Progress& progress) {
     begun = true;
     while (progress(0, 0, "listing")) std::this_thread::yield();
+    told = true;
     return Status();  // as one that had finished before it could be told to end
   };
   grpc::ClientContext context;
@@ -189,6 +191,7 @@ TEST_F(SwapCallsTest, AbortsWhatItPreparedForACallerThatIsGone) {
   while (!begun) std::this_thread::yield();
   context.TryCancel();
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  while (!told) std::this_thread::yield();  // by the caller's going, not by the stop below
   server_->stop(std::chrono::seconds(30));
   EXPECT_EQ(service_.calls(), (std::vector<std::string>{"prepare", "abort t-1"}));
 }
