@@ -129,23 +129,25 @@ bool Job::settle_moves() {
   return moves.size() != before;
 }
 
+const Job::Move* Job::move_after(std::uint32_t done) const {
+  const auto next = std::find_if(moves.begin(), moves.end(),
+                                 [&](const Move& move) { return move.number > done; });
+  return next != moves.end() ? &*next : nullptr;
+}
+
 std::vector<Jump> Job::jumps_after(std::uint32_t done) const {
   std::vector<Jump> jumps;
-  for (auto move = moves.begin(); move != moves.end(); ++move) {
-    if (move->number <= done) continue;
-    const auto next = std::next(move);
+  for (const Move* move = move_after(done); move != nullptr; move = move_after(move->number))
     jumps.push_back({.from = move->from,
                      .to = move->to,
-                     .timeline = next != moves.end() ? next->before : timeline,
+                     .timeline = timeline_after(move->number),
                      .moves = move->number});
-  }
   return jumps;
 }
 
 const Timeline& Job::timeline_after(std::uint32_t done) const {
-  const auto next = std::find_if(moves.begin(), moves.end(),
-                                 [&](const Move& move) { return move.number > done; });
-  return next != moves.end() ? next->before : timeline;
+  const Move* const next = move_after(done);
+  return next != nullptr ? next->before : timeline;
 }
 
 bool Job::has_consumer(Member member) const {

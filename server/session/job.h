@@ -93,6 +93,9 @@ class Job final : public FailureJudge {
   void note_left(const Session& session, bool done = false);  // `done`: it has said good-bye
   // Drops the moves that all have gone along with. Whether it dropped any.
   bool settle_moves();
+  struct Move;
+  // The first one that who has gone along with so many has yet to go along with; null: none.
+  const Move* move_after(std::uint32_t moves) const;
   // What is still to come for who has gone along with so many moves.
   std::vector<Jump> jumps_after(std::uint32_t moves) const;
   const Timeline& timeline_after(std::uint32_t moves) const;  // before the first of them

@@ -291,8 +291,7 @@ Result<JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
   const std::uint64_t left_out = std::min(skip, end - std::min(end, from.step));
   const std::uint64_t position = job->timeline.position_of({from.epoch, from.step + left_out});
   // What was left out at this very step before stays so.
-  const Timeline::Cut* const here = job->timeline.cut_from(from);
-  const std::uint64_t all_left_out = left_out + (here != nullptr ? here->left_out : 0);
+  const std::uint64_t all_left_out = left_out + job->timeline.left_out_at(from);
   Timeline before = job->timeline;
   if (num_shards > job->timeline.num_shards()) {
     job->began = deps_.clock.now();  // the new ones are yet to come

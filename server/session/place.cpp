@@ -18,12 +18,11 @@ StepAt step_of(const delivery::StreamPosition& cursor) { return {cursor.epoch, c
 const Job::Move* next_move(const Job& job, std::optional<std::uint32_t> done,
                            const delivery::AttachRequest& request) {
   if (!done) return nullptr;
-  const auto next = std::find_if(job.moves.begin(), job.moves.end(),
-                                 [&](const Job::Move& move) { return move.number > *done; });
-  if (next == job.moves.end()) return nullptr;
+  const Job::Move* const next = job.move_after(*done);
+  if (next == nullptr) return nullptr;
   const bool leads_there =
       request.start == wire::StartMode::kCursor && step_of(request.cursor) <= next->from;
-  return request.reconnect || leads_there ? &*next : nullptr;
+  return request.reconnect || leads_there ? next : nullptr;
 }
 
 }  // namespace

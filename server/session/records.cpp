@@ -41,12 +41,16 @@ bool same_facts(const StoredJob& stored, const delivery::AttachRequest& request)
              request.seed.value_or(static_cast<std::int64_t>(stored.seed))) == stored.seed;
 }
 
+Status senseless() {
+  return Status(Code::kDataLoss, "its record makes no sense; delete the job and create it anew");
+}
+
 Result<Timeline> timeline_of(const std::vector<StoredCut>& stored,
                              const std::vector<PhasePtr>& phases) {
   std::vector<Timeline::Cut> cuts;
   for (const StoredCut& cut : stored) {
     if (cut.phase >= phases.size() || cut.num_shards < 1 || cut.num_shards > kMaxShards)
-      return error(Code::kDataLoss, "its record makes no sense; delete the job and create it anew");
+      return tl::unexpected<Status>(senseless());
     const PhasePtr& phase = phases[cut.phase];
     if (cut.position > phase->items)
       return error(Code::kFailedPrecondition,
@@ -59,8 +63,7 @@ Result<Timeline> timeline_of(const std::vector<StoredCut>& stored,
                     .phase = phase,
                     .left_out = cut.left_out});
   }
-  if (cuts.empty())
-    return error(Code::kDataLoss, "its record makes no sense; delete the job and create it anew");
+  if (cuts.empty()) return tl::unexpected<Status>(senseless());
   return Timeline(std::move(cuts));
 }
 
@@ -70,7 +73,7 @@ Status check_move(const StoredMove& move, const Job& job, const Timeline& before
       move.number > move.after && move.number > job.last_move && job.moves.size() < Job::kMostMoves;
   if (counts_on && before.check(move.from, 0).ok() && job.timeline.check(move.to, 0).ok())
     return {};
-  return Status(Code::kDataLoss, "its record makes no sense; delete the job and create it anew");
+  return senseless();
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ void Timeline::swap(StepAt from, PhasePtr phase, std::optional<StepAt> planned) 
                 .position = from.step == 0 ? 0 : position_of(from),
                 .num_shards = num_shards(),
                 .phase = std::move(phase),
-                .left_out = cut_at(from).from == from ? cut_at(from).left_out : 0};
+                .left_out = left_out_at(from)};
   while (cuts_.size() > 1 && cuts_.back().from >= from) cuts_.pop_back();
   if (cuts_.back().from >= from) cuts_.pop_back();
   if (cuts_.empty() || !goes_on_in(cut)) cuts_.push_back(cut);
@@ -186,9 +186,9 @@ StepAt Timeline::dealt_from() const {
   return cuts_[last].from;
 }
 
-const Timeline::Cut* Timeline::cut_from(StepAt at) const {
+std::uint64_t Timeline::left_out_at(StepAt at) const {
   const Cut& cut = cut_at(at);
-  return cut.from == at ? &cut : nullptr;
+  return cut.from == at ? cut.left_out : 0;
 }
 
 bool Timeline::gapless(StepAt from) const {

@@ -98,7 +98,7 @@ class Timeline {
   // A change of phase alone deals nothing anew.
   StepAt dealt_from() const;
   const std::vector<Cut>& cuts() const { return cuts_; }
-  const Cut* cut_from(StepAt at) const;  // null: none begins there
+  std::uint64_t left_out_at(StepAt at) const;  // where a cut begins; none elsewhere
   // Whether every step from `at` on has the same rows here and there.
   bool same_from(StepAt at, const Timeline& other) const;
 

@@ -53,6 +53,13 @@ class SessionsTest : public SessionLayer {
     const auto applied = service_->apply(self_, request, nullptr);
     ASSERT_TRUE(applied) << applied.error().message();
   }
+  // The daemon with its ranks attached, and another one that knows of pipeline 'p' alone.
+  void die_and_start() {
+    sessions_->suspend();
+    stop();
+    start();
+    apply(yaml("p", "drop"));
+  }
   Rank attach(const Wish& wish) {
     Rank consumer = connect();
     delivery::AttachRequest request;

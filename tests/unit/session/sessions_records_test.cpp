@@ -167,10 +167,7 @@ TEST_F(SessionsTest, BeginsANewRunByTheLedgerThoughADaemonWasKilledUnderTheLastO
   sessions_->release(*second.connection, second.batch().lease);
   second.batch();
   sessions_->tick();
-  sessions_->suspend();
-  stop();
-  start();
-  apply(yaml("p", "drop"));
+  die_and_start();
   wish.from_ledger = true;
   EXPECT_EQ(attach(wish).attached().step, 1U);
   wish.shard = 0;
@@ -250,10 +247,7 @@ TEST_F(SessionsTest, WaitsForAShardThatHasNotComeBackThroughASecondDeathOfTheDae
   wish.shard = 0;
   wish.cursor = delivery::StreamPosition{.epoch = 0, .position = 4, .step = 1};
   for (int death = 0; death < 3; ++death) {
-    sessions_->suspend();
-    stop();
-    start();
-    apply(yaml("p", "drop"));
+    die_and_start();
     attach(wish).batch();
     const auto resized = sessions_->resize_job(self_, "j", "", 1);
     ASSERT_FALSE(resized);
@@ -268,10 +262,7 @@ TEST_F(SessionsTest, WaitsForEachReplicaThatWasThereWhenTheDaemonStopped) {
   attach(wish).attached();
   wish.replica = 1;
   attach(wish).attached();
-  sessions_->suspend();
-  stop();
-  start();
-  apply(yaml("p", "drop"));
+  die_and_start();
   wish.reconnect = true;
   wish.cursor = delivery::StreamPosition{};
   const Rank back = attach(wish);
@@ -291,10 +282,7 @@ TEST_F(SessionsTest, IsTheSameJobForAFreshRankWhenTheOnlyOneThatWasBackHasDied) 
   attach(wish).attached();
   wish.shard = 1;
   attach(wish).attached();
-  sessions_->suspend();
-  stop();
-  start();
-  apply(yaml("p", "drop"));
+  die_and_start();
   const Rank back = attach(wish);
   back.attached();
   hang_up(back);
