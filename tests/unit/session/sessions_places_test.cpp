@@ -104,6 +104,7 @@ TEST_F(SessionsTest, HandsOutItsLastStepsToAShardThatWasAwayWhenItWasLeftOut) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
   ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
   const Rank stays = attach({.job = "j", .shard = 0});
+  stays.attached();
   const Rank away = attach({.job = "j", .shard = 1});
   sessions_->release(*away.connection, away.batch().lease);
   away.batch();

@@ -512,6 +512,7 @@ TEST_F(SwapTest, EndsAConsumerThatAsksAgainAndAgainWithoutAnAnswer) {
 TEST_F(SwapTest, CommitsNothingThatHasFailedWhileItWasPrepared) {
   files_.file("data/9.bin", std::string(2048, 'x'));  // the last item
   const Rank rank = attach();
+  rank.attached();
   ApplyRequest failing = request(1);
   failing.yaml += "on_error: {decode: fail}\n";
   const auto built = catalogue_->build(self_.uid, failing, nullptr);
