@@ -89,11 +89,12 @@ bool Timeline::goes_on_in(const Cut& next) const {
 
 void Timeline::swap(StepAt from, PhasePtr phase, std::optional<StepAt> planned) {
   if (planned && *planned < from) swap(*planned, phase_before(*planned));
+  const std::uint64_t left_out = left_out_at(from);
   const Cut cut{.from = from,
-                .position = from.step == 0 ? 0 : position_of(from),
+                .position = from.step == 0 && left_out == 0 ? 0 : position_of(from),
                 .num_shards = num_shards(),
                 .phase = std::move(phase),
-                .left_out = left_out_at(from)};
+                .left_out = left_out};
   while (cuts_.size() > 1 && cuts_.back().from >= from) cuts_.pop_back();
   if (cuts_.back().from >= from) cuts_.pop_back();
   if (cuts_.empty() || !goes_on_in(cut)) cuts_.push_back(cut);
@@ -131,6 +132,7 @@ std::uint64_t Timeline::position_behind(StepAt at, std::uint64_t position) const
 }
 
 void Timeline::resume(StepAt at, std::uint64_t came_from) {
+  if (drop_resumed(at)) rebase(index_at(at));
   const std::uint64_t position = position_behind(at, came_from);
   const source::Sharding known = sharding(at);
   if (at.step > known.end_step() || known.position_of(at.step) != position)
@@ -149,16 +151,23 @@ bool Timeline::resized_behind(StepAt at) const {
 
 void Timeline::redeal(StepAt at, std::uint64_t came_from) {
   if (resized_behind(at)) return resize(at, position_behind(at, came_from), num_shards());
-  const std::size_t here = index_at(at);
-  for (std::size_t i = here + 1; i < cuts_.size();) {
-    if (cuts_[i].phase == cuts_[i - 1].phase && cuts_[i].left_out == 0) {
+  (void)drop_resumed(at);
+  rebase(index_at(at));
+  resume(at, came_from);
+}
+
+bool Timeline::drop_resumed(StepAt at) {
+  const std::size_t had = cuts_.size();
+  for (std::size_t i = index_at(at) + 1; i < cuts_.size();) {
+    const Cut& before = cuts_[i - 1];
+    if (cuts_[i].phase == before.phase && cuts_[i].num_shards == before.num_shards &&
+        cuts_[i].left_out == 0) {
       cuts_.erase(cuts_.begin() + static_cast<std::ptrdiff_t>(i));
     } else {
       ++i;
     }
   }
-  rebase(here);
-  resume(at, came_from);
+  return cuts_.size() < had;
 }
 
 void Timeline::forget_before(StepAt at) {

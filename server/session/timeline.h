@@ -50,9 +50,10 @@ class Timeline {
   Status check(StepAt at, std::uint64_t position) const;
   // Goes on so: by a cut of its own if `position` is not where this timeline has that step begin.
   // What check() takes. Who has read everything up to `at` goes on behind what is left out there.
+  // Where others resumed behind `at` is of no matter; resizes, phases and what was left out are.
   void resume(StepAt at, std::uint64_t position);
   // The same for all the shards that there are in the end: resizes that came after `at` are not
-  // lived through again, nor is where others resumed. Phases are, and what was left out.
+  // lived through again.
   void redeal(StepAt at, std::uint64_t position);
 
   // So that it does not grow for ever: of what was in force before `at` it keeps what makes up
@@ -109,6 +110,8 @@ class Timeline {
   bool goes_on_in(const Cut& next) const;
   // Where who has read everything before `at`, and comes from `position`, goes on.
   std::uint64_t position_behind(StepAt at, std::uint64_t position) const;
+  // Drops the cuts behind that only say where somebody resumed. Whether there were any.
+  bool drop_resumed(StepAt at);
   // Positions of the cuts behind `first`, anew.
   void rebase(std::size_t first);
 

@@ -232,6 +232,17 @@ TEST(Timeline, GoesOnExactlyFromAPositionThatIsNotOfItsOwnMaking) {
   EXPECT_EQ(rest, wanted);
 }
 
+TEST(Timeline, ReadsEveryItemOnceFromBeforeWhereOthersResumed) {
+  Timeline timeline(phase(100, Tail::kKeep, 5), 2);
+  timeline.resume({3, 1}, 3);  // as a smaller world had come there
+  timeline.swap({3, 4}, phase(100, Tail::kKeep, 4));
+  timeline.resume({3, 1}, 3);
+  EXPECT_EQ(timeline.position_of({3, 1}), 3U) << "they are where they were";
+  timeline.resume({3, 0}, 0);
+  EXPECT_EQ(positions(timeline, 3), everything(100));
+  EXPECT_EQ(timeline.phase({3, 4})->batch, 4U);
+}
+
 TEST(Timeline, ChangesItsPhaseAtAStepAndCountsOn) {
   Timeline timeline(phase(100, Tail::kKeep, 5), 2);
   timeline.swap({0, 4}, phase(100, Tail::kKeep, 10));
@@ -243,6 +254,16 @@ TEST(Timeline, ChangesItsPhaseAtAStepAndCountsOn) {
   EXPECT_EQ(timeline.end_step(0), 4U + 3U);
   EXPECT_EQ(positions(timeline, 0), everything(100));
   EXPECT_EQ(positions(timeline, 1), everything(100));
+}
+
+TEST(Timeline, LeavesOutWhatItLeavesOutWhereItsPhaseChangesToo) {
+  Timeline timeline(phase(100, Tail::kKeep, 5), 2);
+  timeline.resize({1, 0}, 40, 2, 4);
+  timeline.swap({1, 0}, phase(100, Tail::kKeep, 2));
+  EXPECT_EQ(timeline.position_of({1, 0}), 40U);
+  Timeline again = timeline;
+  again.redeal({0, 0}, 0);
+  EXPECT_EQ(again.position_of({1, 0}), 40U);
 }
 
 TEST(Timeline, ForgetsASwapThatAnEarlierOneOverrules) {
