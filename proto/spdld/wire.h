@@ -328,7 +328,7 @@ struct DetachFrame {
 static_assert(sizeof(DetachFrame) == 8);
 
 enum class ByeReason : std::uint32_t {
-  kShutdown = 1,  // the daemon stops or restarts: reconnect
+  kShutdown = 1,  // the daemon stops or restarts, or has to be told anew where to go on: reconnect
   kEvicted = 2,   // by an operator or a newer incarnation: do not reconnect
   kJobDeleted = 3,
   kResized = 4,  // the job has no such shard any more

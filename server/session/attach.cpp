@@ -82,6 +82,7 @@ Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachReq
       deps_.catalogue.variant(base, request.vars, request.batch_size, progress_to(session));
   SPDLD_TRY(claim(session, key, pipeline, request, known.job));
   if (known.begins_anew) SPDLD_TRY(forget_run(key));
+  SPDLD_TRY(keep_new_run(session));
   return begin(session, request);
 }
 
@@ -235,6 +236,8 @@ Status Sessions::claim(const SessionPtr& session, const JobKey& key,
   SPDLD_ASSIGN(const JobPtr job, join_job(key, pipeline, request, revived));
   Status claimed = place_first(*job, request, ledger);
   if (claimed.ok()) claimed = claim_shard(session, job, request);
+  if (claimed.ok() && job->members.size() == 1 && !request.reconnect)
+    job->new_run = !job->is_private;
   // A job that its first rank made must not stay when that rank does not.
   if (!claimed.ok() && job->members.empty() && !job->declared && !job->changes()) {
     jobs_.erase(key);

@@ -52,6 +52,17 @@ Status Consumer::connect() {
   return {};
 }
 
+bool Consumer::turn_away() {
+  MutexLock lock(mutex_);
+  turned_away_ = turned_away_ || (jumped_ && moves_seen_ < moves_);
+  return turned_away_;
+}
+
+bool Consumer::turned_away() const {
+  MutexLock lock(mutex_);
+  return turned_away_;
+}
+
 std::uint32_t Consumer::moves() const {
   MutexLock lock(mutex_);
   return moves_;
@@ -225,7 +236,7 @@ void Consumer::release(std::uint64_t id) {
       return;
     }
     pool = std::move(lease->pool);
-    moves_seen_ = std::max(moves_seen_, lease->moves);
+    if (!turned_away_) moves_seen_ = std::max(moves_seen_, lease->moves);
     const std::uint64_t seen = lease->number;
     std::erase_if(unseen_, [&](const Unseen& shown) { return shown.until < seen; });
     leases_.erase(lease);

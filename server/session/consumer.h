@@ -101,6 +101,10 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // Where that is, if it is not there yet.
   std::optional<StepAt> jumps_at() const SPDLD_EXCLUDES(mutex_);
   std::uint32_t moves() const SPDLD_EXCLUDES(mutex_);  // of the job, that it has gone along with
+  // If it has gone along with one that its process may not have heard of yet: what that asks for
+  // now may count from before. Nothing it gives back from then on says that it has.
+  bool turn_away() SPDLD_EXCLUDES(mutex_);
+  bool turned_away() const SPDLD_EXCLUDES(mutex_);
   // While held: makes ready for another phase from `from` on, which no frontier is behind, and lets
   // nothing be made from there on until commit_swap() or abort_swap(). One that was to come at
   // `planned`, earlier, is put off: then nothing is made from there on.
@@ -246,6 +250,8 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   std::vector<Jump> jumps_ SPDLD_GUARDED_BY(mutex_);
   std::uint32_t moves_ SPDLD_GUARDED_BY(mutex_);       // of the job, that it has gone along with
   std::uint32_t moves_seen_ SPDLD_GUARDED_BY(mutex_);  // and its process has been told so
+  bool jumped_ SPDLD_GUARDED_BY(mutex_) = false;       // since it attached
+  bool turned_away_ SPDLD_GUARDED_BY(mutex_) = false;
   std::uint32_t passage_ SPDLD_GUARDED_BY(mutex_);
   // Nothing is made for it from there on: what follows the swap or the jump is not decided, or
   // other.

@@ -179,6 +179,7 @@ Status Consumer::make_jump() {
   jumps_.erase(jumps_.begin());
   job_timeline_ = jump.timeline;
   moves_ = jump.moves;
+  jumped_ = true;
   passage_ = jump.moves;
   roll_->goes_on({shard_, replica_}, holder(), passage_);
   return go_to(jump.to, std::move(jump.timeline));

@@ -149,6 +149,7 @@ class Job final : public FailureJudge {
   std::optional<StoredPosition> kept;  // what is on disk of it
   std::uint64_t rewinds = 0;           // of it, so far
   bool record_is_old = true;  // the record on disk, if any, does not say what stored() does
+  bool new_run = false;       // and it may be of another run: see Sessions::keep_new_run()
   std::uint64_t recorded_unix_ms = 0;  // when it was written last
   // A swap that is prepared and not committed yet: no consumer goes beyond it.
   struct Pending {

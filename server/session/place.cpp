@@ -20,9 +20,7 @@ const Job::Move* next_move(const Job& job, std::optional<std::uint32_t> done,
   if (!done) return nullptr;
   const Job::Move* const next = job.move_after(*done);
   if (next == nullptr) return nullptr;
-  const bool leads_there =
-      request.start == wire::StartMode::kCursor && step_of(request.cursor) <= next->from;
-  return request.reconnect || leads_there ? next : nullptr;
+  return request.reconnect || request.start == wire::StartMode::kCursor ? next : nullptr;
 }
 
 }  // namespace

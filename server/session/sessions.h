@@ -186,6 +186,10 @@ class Sessions final : public delivery::DataService {
                                             const delivery::AttachRequest& request)
       SPDLD_REQUIRES(mutex_);
   static void welcome(const Session& session);
+  // A run is on disk before its first batch goes out: a daemon that dies in its first second must
+  // not take its ranks for those of an earlier run, with another world or batch size. A disk that
+  // fails holds nobody up.
+  Status keep_new_run(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
   // Sends the consumer on its way. Its last word: whatever fails has failed before.
   Status begin(const SessionPtr& session, const delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);
@@ -252,7 +256,8 @@ class Sessions final : public delivery::DataService {
   // One record that no text can be made of must not keep the others from the disk.
   void leave_out_unwritable(std::vector<StoredJob>& records) SPDLD_REQUIRES(records_);
   Status forget_old(std::uint64_t now) SPDLD_EXCLUDES(mutex_);  // every hour
-  // With its ledger at another place, if it is sent there.
+  // With its ledger at another place, if it is sent there. What the same job left when it ended is
+  // older.
   Status keep_now(Job& job, std::optional<Job::Acknowledged> at = std::nullopt)
       SPDLD_REQUIRES(mutex_, records_);
   // What is not on disk yet of jobs that have ended.

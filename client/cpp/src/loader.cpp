@@ -88,6 +88,7 @@ class Loader::Impl {
   client::Stream& usable();
 
   void set_epoch(std::uint64_t epoch);
+  Cursor state();
   const std::vector<std::string>& classes();
   std::string fingerprint();
   void close();
@@ -114,10 +115,15 @@ client::Stream& Loader::Impl::usable() {
 
 void Loader::Impl::set_epoch(std::uint64_t epoch) {
   const Cursor now = stream_.state();
-  const bool is_there =
-      now.epoch == epoch && now.position == 0 && now.step == 0 && !stream_.finished();
+  const bool is_there = !stream_.unknown() && now.epoch == epoch && now.position == 0 &&
+                        now.step == 0 && !stream_.finished();
   if (is_there) return;
   usable().go_to({.order_digest = {}, .seed = 0, .epoch = epoch, .position = 0, .step = 0});
+}
+
+Cursor Loader::Impl::state() {
+  if (stream_.unknown()) (void)usable().attached();
+  return stream_.state();
 }
 
 const std::vector<std::string>& Loader::Impl::classes() {
@@ -161,7 +167,7 @@ bool Loader::ended() const { return impl_->stream().finished(); }
 void Loader::set_epoch(std::uint64_t epoch) { impl_->set_epoch(epoch); }
 std::uint64_t Loader::epoch() const { return impl_->stream().state().epoch; }
 void Loader::load_state(const Cursor& cursor) { impl_->usable().go_to(cursor); }
-Cursor Loader::state() const { return impl_->stream().state(); }
+Cursor Loader::state() const { return impl_->state(); }
 void Loader::skip_steps(std::uint64_t steps) { impl_->usable().skip(steps); }
 
 Applied Loader::apply(const std::map<std::string, std::string>& vars, const ApplyOptions& options) {

@@ -280,7 +280,7 @@ void Stream::go_to(const Cursor& cursor) {
   // at an attach.
   const bool from_before =
       cursor.moves && attached_ && attached_->moves && *cursor.moves < *attached_->moves;
-  if (link_ && knows_order && (stats_.batches == 0 || from_before)) leaving_ = std::move(link_);
+  if (link_ && (from_before || (knows_order && stats_.batches == 0))) leaving_ = std::move(link_);
   if (!link_) {
     start_ = cursor;
     return;
@@ -305,9 +305,12 @@ void Stream::skip(std::uint64_t steps) {
   const auto skip = static_cast<std::uint32_t>(std::min(steps, most));
   Waiting waiting(options_, join("skipping from ", whereabouts()));
   Outage outage(lost_why_);
+  const std::optional<std::uint32_t> moves = attached_ ? cursor_.moves : std::nullopt;
   try {
     connected(waiting, outage, [&](Link& link) {
       link.require(2, "skip_steps()");
+      if (moves && cursor_.moves != moves)
+        return;  // no skip passes by where the job goes elsewhere
       link.seek(cursor_, skip, ++seek_, waiting);
       seeking_ = true;
       while (seeking_) {
@@ -327,6 +330,8 @@ void Stream::skip(std::uint64_t steps) {
     throw;
   }
 }
+
+bool Stream::unknown() const { return options_.start == Start::kLedger && !start_ && !attached_; }
 
 Cursor Stream::state() const {
   if (start_) {

@@ -28,7 +28,9 @@ class Stream {
   std::optional<Batch> next();
   void go_to(const Cursor& cursor);
   void skip(std::uint64_t steps);
+  // Without a word of where the ledger has it while that is unknown().
   Cursor state() const;
+  bool unknown() const;
   bool finished() const { return finished_; }  // the job has no further epoch
 
   std::string query(wire::QueryKind kind);

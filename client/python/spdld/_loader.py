@@ -158,19 +158,23 @@ class Loader:
         """What comes next is the start of ``epoch``. Costs nothing if it would be anyway."""
         if epoch < 0:
             raise ValueError(f"epoch is {epoch}: epochs count from 0")
-        _, _, at_epoch, _, step, _ = self._feed.cursor
-        if not self._in_epoch and not self._at_ledger and (at_epoch, step) == (epoch, 0):
-            return
-        # Not the core's set_epoch(), which does nothing at what it takes for the start: a ledger may
-        # differ.
-        self._go_to(("", 0, epoch, 0, 0, None))
+        moves = None
+        if not self._at_ledger:
+            _, _, at_epoch, _, step, moves = self._feed.cursor
+            if not self._in_epoch and (at_epoch, step) == (epoch, 0):
+                return
+        # Not the core's set_epoch(), which counts from where map has come to.
+        self._go_to(("", 0, epoch, 0, 0, moves))
 
     def state_dict(self) -> dict[str, int | str]:
         """The position after the last batch handed out, as numbers and texts; exact in mid-epoch.
 
         It does not depend on the number of ranks or the batch size: all may change between saving
-        and loading. Every rank's state of the same step says the same.
+        and loading. Every rank's state of the same step says the same. Attaches if nothing was
+        handed out yet and only the ledger knows the position.
         """
+        if self._at_ledger:
+            _ = self._feed.facts
         return state_of(self._pipeline, self._feed.cursor)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -165,6 +165,44 @@ TEST_F(MovedTest, TakesBackWhoWasAwayAndIsTooOldToSayWhatItHasSeen) {
   EXPECT_EQ(way_of(attach(wish)), way_of(other_));
 }
 
+TEST_F(MovedTest, AsksWhoSeeksBeforeItHasReadThatItHadJumpedToAttachAgain) {
+  send_elsewhere();
+  send_beyond(first_);
+  sessions_->seek(*first_.connection, {.to = {.epoch = 7}, .serial = 1});
+  const auto bye = first_.next<wire::ByeFrame>(wire::FrameType::kBye);
+  EXPECT_EQ(bye.reason, wire::ByeReason::kShutdown);
+  sessions_->detach(*first_.connection);  // from this connection alone
+  hang_up(first_);
+  Wish wish = from_before(0, true);
+  wish.cursor = delivery::StreamPosition{.epoch = 7};
+  EXPECT_EQ(attach(wish).attached().epoch, kThere) << "it does not pass by there";
+}
+
+TEST_F(MovedTest, TakesWhoSeeksBackBeforeItHasReadThatItHadJumpedThereOnceMore) {
+  send_elsewhere();
+  send_beyond(first_);
+  sessions_->seek(*first_.connection, {.to = {}, .serial = 1});
+  first_.next<wire::ByeFrame>(wire::FrameType::kBye);
+  hang_up(first_);
+  Wish wish = from_before(0, true);
+  wish.cursor = delivery::StreamPosition{};
+  std::vector<StepAt> way = way_of(other_);
+  way.insert(way.begin(), {0, 0});
+  EXPECT_EQ(way_of(attach(wish)), way);
+}
+
+TEST_F(MovedTest, SeeksForWhoIsKnownToHaveReadThatItHasJumped) {
+  send_elsewhere();
+  way_of(first_);
+  first_.passed = [&](const wire::BatchFrame& batch) {
+    sessions_->release(*first_.connection, batch.lease);
+  };
+  sessions_->seek(*first_.connection, {.to = {.epoch = 7}, .serial = 1});
+  while (first_.next<wire::ResetFrame>(wire::FrameType::kReset).seek != 1) {
+  }
+  EXPECT_EQ(first_.batch().epoch, 7U);
+}
+
 TEST_F(MovedTest, TakesWhoComesAfterARestartOfTheDaemonToWhereTheJobWasSent) {
   send_elsewhere();
   const std::vector<StepAt> way = way_of(other_);

@@ -114,6 +114,61 @@ TEST_F(SessionsTest, GoesOnWithAJobsHistoryInAnotherWorldAndWithAnotherBatchSize
   EXPECT_EQ(attach(wish).attached().pipeline_version, 3U) << "a fresh run is another one";
 }
 
+TEST_F(SessionsTest, HasARunOnDiskBeforeItsFirstBatchGoesOut) {
+  const JobKey key{.uid = self_.uid, .job = "j", .pipeline = "p"};
+  const auto on_disk = [&] { return store_->job(key)->value(); };
+  Wish wish{.job = "j", .shard = 0, .num_shards = 2};
+  const Rank of_two = attach(wish);
+  of_two.attached();
+  EXPECT_EQ(on_disk().cuts.back().num_shards, 2U);
+  hang_up(of_two);
+  wish.num_shards = 1;
+  wish.cursor = delivery::StreamPosition{.epoch = 0, .position = 4, .step = 1};
+  const Rank alone = attach(wish);
+  alone.attached();
+  EXPECT_EQ(on_disk().cuts.back().num_shards, 1U);
+  hang_up(alone);
+  wish = {.job = "j", .shard = 0, .num_shards = 3};
+  const Rank fresh = attach(wish);
+  fresh.attached();
+  EXPECT_EQ(on_disk().cuts.back().num_shards, 3U);
+  EXPECT_EQ((*store_->position(key))->at, StepAt());
+  // What the earlier ones left behind, and was not on disk by then, is not written over it.
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {30, 0}));
+  std::atomic<bool> kept = false;
+  sessions_->tick([&] { kept = true; });
+  while (!kept) std::this_thread::yield();
+  EXPECT_EQ(on_disk().cuts.back().num_shards, 3U);
+  EXPECT_EQ(on_disk().start, (StepAt{30, 0}));
+}
+
+TEST_F(SessionsTest, GoesOnInAnotherWorldThatHasNoSuchStepAsItWasSentTo) {
+  Wish wish{.job = "j", .shard = 0, .num_shards = 1};
+  const Rank alone = attach(wish);
+  alone.batch();
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {7, 4}));
+  hang_up(alone);
+  wish.num_shards = 2;  // of which each has two steps
+  wish.cursor = delivery::StreamPosition{.epoch = 0, .position = 2, .step = 1};
+  EXPECT_EQ(attach(wish).attached().step, 1U);
+}
+
+TEST_F(SessionsTest, GoesOnByTheLedgerOfTheLastRunOfSeveralThatAreNotOnDisk) {
+  Wish wish{.job = "j", .shard = 0, .num_shards = 1};
+  const auto read_and_die = [&](int steps) {
+    const Rank rank = attach(wish);
+    for (int step = 0; step < steps; ++step)
+      sessions_->release(*rank.connection, rank.batch().lease);
+    hang_up(rank);
+  };
+  read_and_die(4);
+  wish.cursor = delivery::StreamPosition{.epoch = 0, .position = 2, .step = 1};
+  read_and_die(1);
+  wish.cursor.reset();
+  wish.from_ledger = true;
+  EXPECT_EQ(attach(wish).attached().step, 2U);
+}
+
 TEST_F(SessionsTest, LeavesShardsToOtherNodesThatNobodyHasComeFor) {
   const Rank rank = attach({.job = "j", .shard = 1, .num_shards = 2});
   sessions_->release(*rank.connection, rank.batch().lease);

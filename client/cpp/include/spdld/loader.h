@@ -128,6 +128,7 @@ class SPDLD_API Loader {
   std::uint64_t epoch() const;
   // Goes to a cursor that state() gave. Throws PipelineError if it is of another order.
   void load_state(const Cursor& cursor);
+  // The position after the last batch that next() gave. Attaches if only the ledger knows it yet.
   Cursor state() const;
   // Leaves out the next `steps` steps of this epoch, at most to its end. Waits for the daemon,
   // which knows where that is.
