@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What two ranks that go in lockstep were given: whether it is the same step, and the next one."""
+"""What ranks that go in lockstep were given: whether it is the same step, and the next one."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from chaos import marked
 from chaos.marked import Text
+from chaos.operations import BATCH_SIZES
 
 StepAt = tuple[int, int]
 Answer = dict[str, Any]  # as chaos/stepper.py says
@@ -25,18 +27,20 @@ def told(answer: Answer) -> str:
 
 
 def disagreement(answers: Sequence[Answer], replicas: bool, texts: dict[int, Text]) -> str:
-    """What is not as it must be with the two; empty if all is. `texts` are those of versions."""
-    first, second = answers
+    """What is not as it must be with all; empty if all is. `texts` are those of versions."""
+    first = answers[0]
     if any("error" in answer for answer in answers):
         return "an error"
-    for what in ("end", "epoch", "step", "rows"):
-        if first.get(what) != second.get(what):
+    keeps = any(text.last == "keep" for text in texts.values())  # what may be a row less for some
+    for what in ("end", "epoch", "step") if keeps else ("end", "epoch", "step", "rows"):
+        if any(other.get(what) != first.get(what) for other in answers):
             return f"another {what}"
     if "end" in first:
         return ""
-    if replicas and first["items"] != second["items"]:
+    if replicas and any(other["items"] != first["items"] for other in answers):
         return "replicas with other rows"
-    if not replicas and set(first["items"]) & set(second["items"]):
+    items = [item for answer in answers for item in answer["items"]]
+    if not replicas and len(items) > len(set(items)):
         return "shards with a row in common"
     marks = {tuple(mark) for answer in answers for mark in answer["marks"]}
     if len(marks) > 1:
@@ -59,15 +63,17 @@ def _wrong_version(
 
 
 class Account:
-    """What came of each epoch, and where the next step may be. Seeks and skips are told to it."""
+    """What came of each epoch, and where the next step may be. What is done to that is told to it."""
 
     def __init__(self, last: str) -> None:
         self._drops = last == "drop"
         self._next: StepAt = (0, 0)
         self._targets: list[StepAt] = []  # of seeks that the ranks have not come to
+        self._replays: list[StepAt] = []  # targets of seeks that may be gone along with again
         self._seen: set[int] = set()
         self._whole = True  # the epoch so far: from its start, nothing left out
         self._skipped: set[int] = set()  # epochs
+        self._most_left = 0  # items that make no step at the end, if it drops them
 
     @property
     def at(self) -> StepAt:
@@ -79,6 +85,34 @@ class Account:
 
     def skipped(self, epoch: int) -> None:
         self._skipped.add(epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """By all ranks, before the next step."""
+        if self._next != (epoch, 0):
+            self._begin((epoch, 0))
+        self._next = (epoch, 0)
+
+    def skip_steps(self, steps: int) -> None:
+        """By all ranks, before the next step. The epoch may end before."""
+        epoch, step = self._next
+        self._next = (epoch, step + steps)
+        self._skipped.add(epoch)
+
+    def back_to(self, past: Account, replays: Sequence[StepAt]) -> None:
+        """All have gone back to where they were when `past` was so.
+
+        `replays` is where seeks that were under way lead: whoever is not behind one goes along with
+        it, unless it is another run by now.
+        """
+        skipped = self._skipped  # it stays so
+        self.__dict__.update(copy.deepcopy(past.__dict__))
+        self._skipped |= skipped
+        self._targets.clear()
+        self._replays = list(replays)
+
+    def ended(self, at: StepAt) -> str:
+        """With an epoch that is over where its end was not told; empty: `at` may come next."""
+        return self._end() if at == (self._next[0] + 1, 0) else ""
 
     def problem(self, answers: Sequence[Answer], replicas: bool) -> str:
         """With what the ranks, which agree, were given; empty: it may come next."""
@@ -99,6 +133,10 @@ class Account:
             if at in (target, (target[0] + 1, 0)):
                 del self._targets[: number + 1]
                 return True
+        for number, target in enumerate(self._replays):
+            if at in (target, (target[0] + 1, 0)):
+                del self._replays[: number + 1]
+                return True
         return False
 
     def _begin(self, at: StepAt) -> None:
@@ -110,14 +148,16 @@ class Account:
             if twice := self._seen.intersection(answer["items"]):
                 return f"{sorted(twice)} came before in this epoch"
             self._seen.update(answer["items"])
+        self._most_left = max(BATCH_SIZES) * len(answers) - 1  # a larger one may have been due
         return ""
 
     def _end(self) -> str:
         epoch, missing = self._next[0], marked.ITEMS - len(self._seen)
         self._next = (epoch + 1, 0)
         # A seek ends an epoch, too.
-        known = self._whole and epoch not in self._skipped and not self._targets
+        known = self._whole and epoch not in self._skipped
+        known = known and not self._targets and not self._replays
         self._begin(self._next)
-        if known and missing and not self._drops:
+        if known and missing > (self._most_left if self._drops else 0):
             return f"{missing} items did not come in epoch {epoch}"
         return ""

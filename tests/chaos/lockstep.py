@@ -147,7 +147,7 @@ def main(arguments: list[str]) -> int:
             print((shrunk(run) if options.shrink else run).report(), flush=True)
     done = ", ".join(f"{count} {kind.value}" for kind, count in sorted(accepted.items(), key=str))
     print(
-        f"seeds {options.seed} to {options.seed + options.seeds - 1}: {steps} steps of both, "
+        f"seeds {options.seed} to {options.seed + options.seeds - 1}: {steps} steps of all ranks, "
         f"{time.monotonic() - started:.0f} s, {failed} failed; {done}"
     )
     return 1 if failed else 0

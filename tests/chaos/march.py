@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two ranks of one job that take each step together, as an all-reduce makes them, and an operator."""
+"""Ranks of one job that take each step together, as an all-reduce makes them, and an operator."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import json
@@ -23,10 +24,20 @@ TIMEOUT_S = 30.0  # of a loader: less than the watchdog of who waits for it, and
 REFUSED = 1  # spdlctl's exit code
 DAEMON_KINDS = (Kind.KILL_DAEMON, Kind.STOP_DAEMON)
 RANK_KINDS = (Kind.REPLACE_RANK, Kind.REPLACE_RANK_BY_OTHER)
+RESTART_KINDS = (Kind.RESTART, Kind.RESTART_BY_LEDGER)
+LOOP_KINDS = (Kind.SET_EPOCH, Kind.SKIP_STEPS)
 
 
 class FindingError(Exception):
     """Something that must hold does not."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Past:
+    """As it was after a step."""
+
+    states: list[dict[str, Any]]  # by rank
+    account: agreement.Account
 
 
 class March:
@@ -46,11 +57,15 @@ class March:
         marked.write_images(directory / "images")
         self.daemon = DaemonVictim(pipelines=[self._write(self._text)])
         self.ranks: list[Stepper] = []
-        self._states: list[dict[str, Any]] = []
+        self._history: list[Past] = []
+        self._by_ledger = False  # they have begun by it, and are yet to say where
+        # Where one begins that has no state: it may die before it is given one.
+        self._starts: set[agreement.StepAt] = {(0, 0)}
+        self._seeks: list[agreement.StepAt] = []  # targets of those last seen under way
 
     def run(self, operations: Sequence[Operation], steps: int) -> None:
         self.daemon.start()
-        self.ranks = [self._start_rank(rank) for rank in range(2)]
+        self.ranks = self._start_ranks(2)
         due = list(operations)
         for before in range(steps):
             while due and due[0].before == before:
@@ -71,28 +86,35 @@ class March:
             (self.directory / "daemon.log").write_text(self.daemon.log())
         self.daemon.close()
 
-    # A step of both.
+    # A step of all.
 
     def _step(self) -> None:
-        answers = self._ask_both("step")
+        answers = self._ask_all("step")
+        if self._by_ledger and "epoch" in answers[0]:
+            self._go_back_to((answers[0]["epoch"], answers[0]["step"]))
+            self._by_ledger = False
         problem = agreement.disagreement(answers, self.world.replicas, self._texts)
         problem = problem or self._account.problem(answers, self.world.replicas)
         if problem:
             told = [f"  rank {rank}: {agreement.told(one)}" for rank, one in enumerate(answers)]
             raise FindingError("\n".join([f"at step {self.steps} of the run: {problem}", *told]))
-        self._states = [answer["state"] for answer in answers]
+        states = [answer["state"] for answer in answers]
+        self._history.append(Past(states, copy.deepcopy(self._account)))
         self.steps += 1
 
-    def _ask_both(self, what: str, **arguments: Any) -> list[dict[str, Any]]:
+    def _ask_all(self, what: str, **arguments: Any) -> list[dict[str, Any]]:
         for rank in self.ranks:
             rank.ask(what, **arguments)
         return [rank.answer() for rank in self.ranks]
 
-    def _start_rank(self, rank: int) -> Stepper:
+    def _start_ranks(self, count: int, **options: Any) -> list[Stepper]:
+        return [self._start_rank(rank, count, **options) for rank in range(count)]
+
+    def _start_rank(self, rank: int, count: int, **options: Any) -> Stepper:
         if self.world.replicas:
-            place = {"shard": 0, "num_shards": 1, "replicas": 2, "replica": rank}
+            place = {"shard": 0, "num_shards": 1, "replicas": count, "replica": rank}
         else:
-            place = {"rank": rank, "world_size": 2}
+            place = {"rank": rank, "world_size": count}
         return Stepper(
             environment={"PYTHONPATH": str(daemon_module.build_dir() / "python")},
             pipeline=PIPELINE,
@@ -101,6 +123,7 @@ class March:
             prefetch=self.world.prefetch,
             timeout=TIMEOUT_S,
             **place,
+            **options,
         )
 
     # What is done to them.
@@ -112,6 +135,10 @@ class March:
             said = self._restart_daemon(kind)
         elif kind in RANK_KINDS:
             said = self._replace_rank(operation)
+        elif kind in RESTART_KINDS:
+            said = self._restart_ranks(operation)
+        elif kind in LOOP_KINDS:
+            said = self._change_loop(operation)
         elif kind is Kind.VARS:
             said = self._apply_vars(operation)
         else:
@@ -130,28 +157,100 @@ class March:
         return ""
 
     def _replace_rank(self, operation: Operation) -> str:
-        if not self._states:
-            return " (not before the first step)"
-        rank = operation.rank
-        giver = rank if operation.kind is Kind.REPLACE_RANK else 1 - rank
+        count = len(self.ranks)
+        rank = operation.rank % count
+        giver = rank if operation.kind is Kind.REPLACE_RANK else (rank + 1) % count
+        state = self.ranks[giver].do("state") if self._history else None
         self.ranks[rank].close()
-        self.ranks[rank] = self._start_rank(rank)
+        self.ranks[rank] = self._start_rank(rank, count)
         if operation.number % 2 == 0:
             self.ranks[rank].do("place")  # as who asks for len(loader) first
-        self.ranks[rank].do("load", state=self._states[giver])
+        if state is not None:
+            self.ranks[rank].do("load", **state)
         self.accepted.append(operation.kind)
         return f" (rank {rank})"
+
+    def _restart_ranks(self, operation: Operation) -> str:
+        if not self._history:
+            return " (not before the first step)"
+        count = len(self.ranks) if self.world.replicas else operation.ranks
+        if operation.kind is Kind.RESTART_BY_LEDGER and not self._job().get("ledger"):
+            return " (nobody has come back)"
+        if job := self._job():
+            self._note_seeks(job)
+        for rank in self.ranks:
+            rank.close()
+        self.accepted.append(operation.kind)
+        if operation.kind is Kind.RESTART_BY_LEDGER:
+            self.ranks = self._start_ranks(len(self.ranks), start="ledger")
+            self._by_ledger = True
+            return ""
+        self.ranks = self._start_ranks(count)
+        past = self._history[max(0, len(self._history) - 1 - operation.back)]
+        for rank in self.ranks:
+            rank.do("load", state=past.states[0])
+        self._go_back_to(past.account.at)
+        return f" ({count}, of {operation.back} steps ago: {past.account.at})"
+
+    def _go_back_to(self, at: agreement.StepAt) -> None:
+        """What the account says is as it was when that was the next step."""
+        known = [number for number, past in enumerate(self._history) if past.account.at == at]
+        last = self._history[-1].account
+        if known:
+            del self._history[known[-1] + 1 :]
+            self._account.back_to(self._history[-1].account, self._seeks)
+        elif at == self._account.at:  # where their loops have gone
+            self._account.back_to(self._account, self._seeks)
+        elif at == (last.at[0] + 1, 0):
+            self._account.back_to(last, self._seeks)
+            if problem := self._account.ended(at):
+                raise FindingError(problem)
+        elif at in self._starts:
+            self._account.back_to(self._account, self._seeks)
+            self._account.sought(at)
+        else:
+            raise FindingError(f"they begin at {at}, where they never were")
+
+    def _note_seeks(self, job: dict[str, Any]) -> None:
+        self._seeks = [(seek["to"]["epoch"], seek["to"]["step"]) for seek in job["seeks"]]
+
+    def _job(self) -> dict[str, Any]:
+        """What the daemon says of it; empty: it knows of none."""
+        found = self.daemon.ctl("get", "jobs", JOB, "-o", "json", check=False)
+        return json.loads(found.stdout) if found.returncode == 0 else {}
+
+    def _change_loop(self, operation: Operation) -> str:
+        """By all ranks alike, before they take a step."""
+        epoch, _ = self._account.at
+        if operation.kind is Kind.SKIP_STEPS:
+            self._check_done(self._ask_all("skip_steps", steps=operation.count))
+            self._account.skip_steps(operation.count)
+            said = f" {operation.count}"
+        else:
+            to = max(0, epoch + operation.seek_epoch)
+            self._check_done(self._ask_all("set_epoch", epoch=to))
+            self._account.set_epoch(to)
+            said = f" {to}"
+        self.accepted.append(operation.kind)
+        return said
+
+    def _check_done(self, answers: list[dict[str, Any]]) -> None:
+        for rank, answer in enumerate(answers):
+            if "error" in answer:
+                raise FindingError(f"rank {rank}: {agreement.told(answer)}")
 
     def _apply_vars(self, operation: Operation) -> str:
         value, at = operation.mark, self._point(operation)
         # Whether another schema begins at what is `now` depends on how much is made by then.
-        answers = self._ask_both(
+        answers = self._ask_all(
             "apply", vars=marked.variable(value), at=at, allow_schema_change=True
         )
         told = [answer.get("message", answer) for answer in answers]
         refused = ["error" in answer for answer in answers]
-        if refused[0] != refused[1] or (told[0] != told[1] and not refused[0]):
-            raise FindingError(f"loader.apply at {at} is answered {told[0]} and {told[1]}")
+        if (any(refused) and not all(refused)) or (
+            not any(refused) and told != told[:1] * len(told)
+        ):
+            raise FindingError(f"loader.apply at {at} is answered {told}")
         if not refused[0]:
             self.accepted.append(operation.kind)
         return f" mark {value} at {at} -> {told[0]}"
@@ -202,7 +301,10 @@ class March:
         answer = json.loads(done.stdout)
         if operation.kind is Kind.SEEK:
             epoch, _ = self._account.at
-            self._account.sought((max(0, epoch + operation.seek_epoch), operation.step))
+            to = (max(0, epoch + operation.seek_epoch), operation.step)
+            self._starts.add(to)
+            self._account.sought(to)
+            self._note_seeks(answer)
             return "done"
         if operation.kind is Kind.SKIP:
             place = answer["dealt_from"]

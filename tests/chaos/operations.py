@@ -9,6 +9,9 @@ import random
 
 MOST_EPOCHS_OFF = 2  # where a seek or a change may lie
 MOST_STEPS = 26  # of an epoch, and some more: what there is not is refused
+MOST_BACK = 40  # steps from a checkpoint to the end of those who saved it
+MOST_RANKS = 3
+BATCH_SIZES = (2, 3, 5)
 
 
 class Kind(enum.Enum):
@@ -20,9 +23,13 @@ class Kind(enum.Enum):
     KILL_DAEMON = "kill -9 of the daemon"
     STOP_DAEMON = "SIGTERM to the daemon"
     REPLACE_RANK = "a rank anew from its own state"
-    REPLACE_RANK_BY_OTHER = "a rank anew from the other's state"
+    REPLACE_RANK_BY_OTHER = "a rank anew from another's state"
+    RESTART = "all ranks anew from a checkpoint"
+    RESTART_BY_LEDGER = "all ranks anew by the ledger"
     SEEK = "seek"
     SKIP = "skip"
+    SET_EPOCH = "set_epoch"
+    SKIP_STEPS = "skip_steps"
     VARS = "vars"
     ROLLBACK = "rollback"
 
@@ -35,8 +42,12 @@ PERCENT = {
     Kind.STOP_DAEMON: 1.5,
     Kind.REPLACE_RANK: 2.0,
     Kind.REPLACE_RANK_BY_OTHER: 1.5,
+    Kind.RESTART: 1.5,
+    Kind.RESTART_BY_LEDGER: 0.5,
     Kind.SEEK: 2.0,
     Kind.SKIP: 1.5,
+    Kind.SET_EPOCH: 1.5,
+    Kind.SKIP_STEPS: 1.5,
     Kind.VARS: 1.5,
     Kind.ROLLBACK: 1.5,
 }
@@ -59,12 +70,14 @@ class Operation:
     number: int
     before: int  # this step of the run
     kind: Kind
-    rank: int
+    rank: int  # of as many as there are then
+    ranks: int  # shards after a restart
+    back: int  # the checkpoint's age in steps
     at: str  # now | next-epoch | step
     epoch: int  # of the change
-    seek_epoch: int
+    seek_epoch: int  # of a seek, of set_epoch
     step: int
-    count: int  # a skip's steps, a stage's concurrency
+    count: int  # steps to skip, a stage's concurrency
     batch: int
 
     @property
@@ -78,7 +91,7 @@ def draw_world(seed: int) -> World:
     return World(
         replicas=random_.random() < 0.5,
         prefetch=random_.choice([2, 4, 8]),
-        batch=random_.choice([2, 3, 5]),
+        batch=random_.choice(BATCH_SIZES),
         last=random_.choice(["drop", "pad", "keep"]),
     )
 
@@ -96,13 +109,15 @@ def draw(seed: int, steps: int) -> list[Operation]:
                     number=len(found),
                     before=before,
                     kind=kind,
-                    rank=random_.randrange(2),
+                    rank=random_.randrange(MOST_RANKS),
+                    ranks=random_.randint(1, MOST_RANKS),
+                    back=random_.choice([0, 0, 1, 2, 5, random_.randrange(MOST_BACK)]),
                     at=random_.choice(["now", "next-epoch", "step"]),
                     epoch=random_.randint(0, MOST_EPOCHS_OFF),
                     seek_epoch=random_.randint(-MOST_EPOCHS_OFF, MOST_EPOCHS_OFF),
                     step=random_.randrange(MOST_STEPS),
                     count=random_.randint(1, 5),
-                    batch=random_.choice([2, 3, 5]),
+                    batch=random_.choice(BATCH_SIZES),
                 )
             )
     return found

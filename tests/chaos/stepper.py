@@ -49,6 +49,15 @@ class Stepping(ranks.Served):
             "state": state,
         }
 
+    def do_set_epoch(self, epoch: int) -> dict[str, Any]:
+        self.do_break_off()
+        self.loader.set_epoch(epoch)
+        return {}
+
+    def do_skip_steps(self, steps: int) -> dict[str, Any]:
+        self.loader.skip_steps(steps)
+        return {}
+
 
 if __name__ == "__main__":
     Stepping(json.loads(sys.argv[1])).serve()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -12,9 +13,9 @@ from chaos.marked import ITEMS, Text
 from chaos.operations import Kind
 
 TEXTS = {
-    1: Text(mark=0, batch=2, last="keep"),
-    2: Text(mark=0, batch=2, last="keep", concurrency=3),
-    3: Text(mark=5, batch=2, last="keep"),
+    1: Text(mark=0, batch=2, last="pad"),
+    2: Text(mark=0, batch=2, last="pad", concurrency=3),
+    3: Text(mark=5, batch=2, last="pad"),
 }
 
 
@@ -56,6 +57,11 @@ def test_each_thing_that_differs_is_found(
     items = [1, 2] if replicas else [3, 4]
     assert found in disagreement([batch([1, 2]), batch(items, **other)], replicas, TEXTS)
     assert found in disagreement([batch([1, 2], **other), batch(items)], replicas, TEXTS)
+
+
+def test_the_last_rows_that_are_kept_need_not_be_as_many_for_all() -> None:
+    kept = {1: Text(mark=0, batch=2, last="keep")}
+    assert disagreement([batch([1, 2]), batch([3], rows=1)], False, kept) == ""
 
 
 def test_rows_that_another_version_made_are_found_where_both_have_them() -> None:
@@ -104,7 +110,35 @@ def test_an_epoch_with_something_left_out_need_not_be_whole() -> None:
     account = Account("keep")
     account.skipped(0)
     assert account.problem([end(1)], True) == ""
-    assert Account("drop").problem([end(1)], True) == ""
+
+
+def test_an_epoch_that_drops_its_end_misses_less_than_a_step() -> None:
+    account = Account("drop")
+    assert taken(account, 0, list(range(ITEMS - 4))) == ""
+    assert account.problem([end(1)], True) == ""
+    assert taken(account, 0, list(range(ITEMS - 5)), epoch=1) == ""
+    assert "5 items did not come in epoch 1" in account.problem([end(2)], True)
+
+
+def test_where_the_loops_go_by_themselves_comes_next() -> None:
+    account = Account("keep")
+    assert taken(account, 0, [1]) == ""
+    account.skip_steps(3)
+    assert taken(account, 4, [2]) == ""
+    account.set_epoch(0)
+    assert taken(account, 0, [1]) == ""
+    assert "0/1, which comes next" in taken(account, 2, [3])
+
+
+def test_a_checkpoint_has_the_rest_of_its_epoch_come_again() -> None:
+    account = Account("keep")
+    assert taken(account, 0, [1]) == ""
+    past = copy.deepcopy(account)
+    assert taken(account, 1, [2]) == ""
+    account.back_to(past, [(0, 9)])
+    assert "came before" in taken(copy.deepcopy(account), 1, [1])
+    assert taken(copy.deepcopy(account), 9, [1]) == "", "along with the seek once more"
+    assert taken(account, 1, [2]) == ""
 
 
 def test_the_seed_says_what_is_done_and_a_longer_run_begins_as_a_shorter_one() -> None:
