@@ -112,6 +112,7 @@ class Options:
     credits: int = 4
     order_digest: str = "order-1"
     moves: int | None = None  # of the job; None: it is too old to count them
+    sent_to: int | None = None  # epoch that the job is sent to while its consumer seeks
     refuse: str = ""  # answer to an attach
     silent: bool = False  # no answer to an attach
     batches_before_hangup: int = 0
@@ -288,6 +289,8 @@ class FakeDaemon:
             consumer.epoch, consumer.step = request["epoch"], request["step"]
         if request["start"] == 2:
             consumer.epoch, consumer.step = 7, 0
+        if options.sent_to is not None and self.seeks:
+            consumer.epoch, consumer.step = options.sent_to, 0
         credits = request["credits"] or options.credits
         text = _text(5, options.order_digest)
         if options.moves is not None:
@@ -459,6 +462,11 @@ class FakeDaemon:
         _, _, epoch, position, step, serial, skip = FRAMES["SeekFrame"].unpack(frame)
         self.seeks.append((epoch, position, step))
         self.skips.append(skip)
+        if self.options.sent_to is not None and self.options.moves is not None:
+            self.options.moves += 1
+            self._send(consumer, "Bye", 1, 0)
+            consumer.socket.shutdown(socket.SHUT_WR)
+            return
         step = min(step + skip, self.options.steps)
         position = step * consumer.rows if skip else position
         consumer.epoch, consumer.step, consumer.seek = epoch, step, serial

@@ -122,6 +122,14 @@ def test_set_epoch_overrides_the_ledger(start, loader) -> None:
     assert places(reader)[0] == (0, 0)
 
 
+def test_the_state_of_a_loader_that_starts_by_the_ledger_is_where_the_ledger_has_it(
+    start, loader
+) -> None:
+    start()
+    state = loader(start="ledger").state_dict()
+    assert (state["epoch"], state["step"]) == (7, 0)
+
+
 def test_a_negative_epoch_is_refused(loader) -> None:
     with pytest.raises(ValueError, match="count from 0"):
         loader().set_epoch(-1)
@@ -210,6 +218,24 @@ def test_a_state_from_before_a_seek_of_its_job_is_the_daemons_to_follow(start, l
     assert places(reader) == [(0, 1), (0, 2), (0, 3), (0, 4)]
     assert not daemon.seeks
     assert ("moves", "2") in daemon.attaches[1]["texts"]
+    assert held["label"].shape == (4,)
+
+
+@pytest.mark.parametrize("seek", ["set_epoch", "skip_steps"])
+def test_who_seeks_while_its_job_is_sent_elsewhere_says_where_it_was_and_goes_there(
+    start, loader, seek
+) -> None:
+    daemon = start(moves=3, sent_to=9)
+    reader = loader()
+    batches = iter(reader)
+    held = next(batches)
+    getattr(reader, seek)(2)
+    goes_on = batches if seek == "skip_steps" else iter(reader)
+    assert places(goes_on) == [(9, 0), (9, 1), (9, 2)]
+    assert ("moves", "3") in daemon.attaches[1]["texts"]
+    assert daemon.attaches[1]["reconnect"]
+    assert len(daemon.seeks) == 1, "there is nothing left to seek or skip"
+    assert reader.state_dict()["moves"] == 4
     assert held["label"].shape == (4,)
 
 

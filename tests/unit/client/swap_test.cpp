@@ -271,6 +271,15 @@ TEST_F(SwapTest, SkipsBeforeItsFirstBatchAndFromALedgersPlace) {
   expect_batch(loader.next(), 7, 5);
 }
 
+TEST_F(SwapTest, BeginsAnEpochWhereverItsLedgerIs) {
+  auto at_ledger = options();
+  at_ledger.start = Start::kLedger;
+  Loader loader = Loader::open(at_ledger);
+  loader.set_epoch(0);
+  expect_batch(loader.next(), 0, 0);
+  EXPECT_EQ(Loader::open(at_ledger).state().epoch, 7U);
+}
+
 TEST_F(SwapTest, SkipsAfterItsDaemonCameBack) {
   Loader loader = open();
   expect_batch(loader.next(), 0, 0);
