@@ -82,7 +82,6 @@ Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachReq
       deps_.catalogue.variant(base, request.vars, request.batch_size, progress_to(session));
   SPDLD_TRY(claim(session, key, pipeline, request, known.job));
   if (known.begins_anew) SPDLD_TRY(forget_run(key));
-  SPDLD_TRY(keep_new_run(session));
   return begin(session, request);
 }
 
@@ -113,6 +112,7 @@ Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
                       .halt = job.pending ? job.pending->first() : kNever,
                       .moves = place.moves,
                       .moves_seen = std::min(request.moves.value_or(0), place.moves),
+                      .alone = job.is_private,
                       .passage = place.passage,
                       .jumps = std::move(jumps),
                       .open_epochs = job.open_epochs,
@@ -157,6 +157,7 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
     }
     welcome(*session);
   }
+  keep_new_run(session);
   consumer->begin();
   return {};
 }

@@ -29,6 +29,7 @@ Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection
       jumps_(std::move(options.jumps)),
       moves_(options.moves),
       moves_seen_(options.moves_seen),
+      alone_(options.alone),
       passage_(options.passage),
       halt_(jumps_.empty() ? options.halt : jumps_.front().from),
       open_epochs_(options.open_epochs),
@@ -50,17 +51,6 @@ Status Consumer::connect() {
   }
   told_ = timeline_.phase(timeline_.settled(to_send_));  // by the answer to its attach
   return {};
-}
-
-bool Consumer::turn_away() {
-  MutexLock lock(mutex_);
-  turned_away_ = turned_away_ || (jumped_ && moves_seen_ < moves_);
-  return turned_away_;
-}
-
-bool Consumer::turned_away() const {
-  MutexLock lock(mutex_);
-  return turned_away_;
 }
 
 std::uint32_t Consumer::moves() const {

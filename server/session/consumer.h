@@ -46,6 +46,7 @@ struct ConsumerOptions {
   StepAt halt = kNever;           // where a swap of the job is prepared
   std::uint32_t moves = 0;        // of the job, before `start`
   std::uint32_t moves_seen = 0;   // that its process is known to have gone along with
+  bool alone = false;             // in its job, for ever: nobody keeps step with it
   std::uint32_t passage = 0;      // of the job, that `start` is in
   std::vector<Jump> jumps = {};   // yet to come, one after the other
   std::uint64_t open_epochs = 0;  // epochs [0, open_epochs) may be made
@@ -101,10 +102,6 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // Where that is, if it is not there yet.
   std::optional<StepAt> jumps_at() const SPDLD_EXCLUDES(mutex_);
   std::uint32_t moves() const SPDLD_EXCLUDES(mutex_);  // of the job, that it has gone along with
-  // If it has gone along with one that its process may not have heard of yet: what that asks for
-  // now may count from before. Nothing it gives back from then on says that it has.
-  bool turn_away() SPDLD_EXCLUDES(mutex_);
-  bool turned_away() const SPDLD_EXCLUDES(mutex_);
   // While held: makes ready for another phase from `from` on, which no frontier is behind, and lets
   // nothing be made from there on until commit_swap() or abort_swap(). One that was to come at
   // `planned`, earlier, is put off: then nothing is made from there on.
@@ -215,6 +212,9 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   Status go_to(StepAt to, Timeline timeline) SPDLD_REQUIRES(mutex_);
   Status make_jump() SPDLD_REQUIRES(mutex_);
   Status make_seek(const Seek& seek) SPDLD_REQUIRES(mutex_);
+  // If its job has gone elsewhere, and its process may not have heard of that: what that asks for
+  // counts from where it was then, which is said by an attach.
+  bool turn_away() SPDLD_REQUIRES(mutex_);
   // Everything before was given back.
   StepAt acked() const SPDLD_REQUIRES(mutex_);
   void forget_old_cuts() SPDLD_REQUIRES(mutex_);
@@ -250,8 +250,9 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   std::vector<Jump> jumps_ SPDLD_GUARDED_BY(mutex_);
   std::uint32_t moves_ SPDLD_GUARDED_BY(mutex_);       // of the job, that it has gone along with
   std::uint32_t moves_seen_ SPDLD_GUARDED_BY(mutex_);  // and its process has been told so
+  const bool alone_;
   bool jumped_ SPDLD_GUARDED_BY(mutex_) = false;       // since it attached
-  bool turned_away_ SPDLD_GUARDED_BY(mutex_) = false;
+  bool turned_away_ SPDLD_GUARDED_BY(mutex_) = false;  // what it gives back tells no more
   std::uint32_t passage_ SPDLD_GUARDED_BY(mutex_);
   // Nothing is made for it from there on: what follows the swap or the jump is not decided, or
   // other.

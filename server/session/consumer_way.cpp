@@ -144,8 +144,16 @@ Status Consumer::seek(StepAt to, std::uint64_t position, std::uint32_t skip, std
   return {};
 }
 
+bool Consumer::turn_away() {
+  if (alone_ || !jumped_ || moves_seen_ >= moves_) return false;
+  turned_away_ = true;
+  connection_->bye(wire::ByeReason::kShutdown,
+                   "the job has gone elsewhere meanwhile; attach again");
+  return true;
+}
+
 Status Consumer::make_seek(const Seek& seek) {
-  if (ended_) return {};
+  if (ended_ || turn_away()) return {};
   SPDLD_TRY(job_timeline_.check(seek.to, seek.position));
   Timeline timeline = job_timeline_;  // what an earlier seek cut is of no more meaning
   timeline.redeal(seek.to, seek.position);

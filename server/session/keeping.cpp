@@ -22,20 +22,21 @@ constexpr std::size_t kMostEnded = 1000;
 
 }  // namespace
 
-Status Sessions::keep_new_run(const SessionPtr& session) {
+void Sessions::keep_new_run(const SessionPtr& session) {
+  JobPtr job;
   {
     MutexLock lock(mutex_);
-    if (session->job == nullptr || !session->job->new_run) return {};
+    job = session->job;
+    if (!job->new_run) return;
   }
   MutexLock writing(records_);
-  JobPtr job;
   StoredJob record;
   StoredPosition position;
   {
     MutexLock lock(mutex_);
-    if (session->closed) return Status(Code::kCancelled, "the consumer left while it attached");
-    job = session->job;
-    if (!std::exchange(job->new_run, false)) return {};
+    if (!job->new_run || session->closed || !runs(job)) return;
+    forget_ended(job->key);  // it is older
+    job->kept.reset();
     job->record_is_old = false;
     record = job->stored();
     position = job->stored_position(job->acknowledged());
@@ -43,13 +44,12 @@ Status Sessions::keep_new_run(const SessionPtr& session) {
   record.kept_unix_ms = position.kept_unix_ms = unix_ms();
   const Status kept = deps_.store.put_jobs({record}, {position});
   MutexLock lock(mutex_);
+  job->new_run = false;
   if (kept.ok()) {
-    forget_ended(job->key);  // older
     job->recorded_unix_ms = record.kept_unix_ms;
   } else {
     job->record_is_old = true;  // keep() tries again, and says why
   }
-  return {};
 }
 
 Status Sessions::forget_run(const JobKey& key) {
@@ -78,9 +78,7 @@ Status Sessions::keep_now(Job& job, std::optional<Job::Acknowledged> at) {
   }
   SPDLD_TRY(deps_.store.put_jobs({stored}, positions));
   std::erase_if(ended_jobs_, [&](const StoredJob& ended) { return ended.key == job.key; });
-  if (at)
-    std::erase_if(ended_positions_,
-                  [&](const StoredPosition& ended) { return ended.key == job.key; });
+  if (at) forget_ended(job.key);
   job.record_is_old = false;
   job.recorded_unix_ms = stored.kept_unix_ms;
   return {};

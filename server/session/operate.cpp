@@ -425,6 +425,7 @@ Result<DeletedJob> Sessions::delete_job(const Caller& caller, std::string_view n
   if (!found) return tl::unexpected<Status>(found.error());
   const JobPtr& job = *found;
   if (!job->is_private) SPDLD_TRY(deps_.store.remove_job(job->key));
+  forget_ended(job->key);
   for (const auto& [member, session] : job->members)
     session->connection->bye(
         wire::ByeReason::kJobDeleted,

@@ -13,14 +13,16 @@ namespace {
 
 StepAt step_of(const delivery::StreamPosition& cursor) { return {cursor.epoch, cursor.step}; }
 
-// The first move that who has gone along with so many is yet to go along with; none for who starts
-// from a state of elsewhere: beyond that move's step, it is there by its own wish.
+// The first move that who has gone along with so many is yet to go along with. That it comes from
+// beyond the move's step says nothing, unless it is guessed how many those are.
 const Job::Move* next_move(const Job& job, std::optional<std::uint32_t> done,
                            const delivery::AttachRequest& request) {
   if (!done) return nullptr;
   const Job::Move* const next = job.move_after(*done);
   if (next == nullptr) return nullptr;
-  return request.reconnect || request.start == wire::StartMode::kCursor ? next : nullptr;
+  if (request.reconnect) return next;
+  const bool from_there = request.moves || step_of(request.cursor) <= next->from;
+  return request.start == wire::StartMode::kCursor && from_there ? next : nullptr;
 }
 
 }  // namespace

@@ -158,13 +158,6 @@ void Sessions::release(delivery::Connection& connection, std::uint64_t lease) {
 void Sessions::seek(delivery::Connection& connection, const delivery::SeekRequest& request) {
   const auto consumer = consumer_of(connection);
   if (consumer == nullptr) return;
-  // Where the job has gone elsewhere, and this was said before that was heard of, it counts from
-  // where the consumer was then: that is said by an attach.
-  if (consumer->turn_away()) {
-    connection.bye(wire::ByeReason::kShutdown,
-                   "the job has gone elsewhere meanwhile; attach again");
-    return;
-  }
   Status sought = consumer->seek({request.to.epoch, request.to.step}, request.to.position,
                                  request.skip, request.serial);
   if (!sought.ok()) connection.fail(sought.with_context("seek"));
@@ -221,7 +214,6 @@ void Sessions::detach(delivery::Connection& connection) {
     MutexLock lock(mutex_);
     consumer = session->consumer;
   }
-  if (consumer != nullptr && consumer->turned_away()) return;  // it leaves the connection alone
   // First, so that what is kept of the job knows that nobody waits for this one any more.
   if (consumer != nullptr) consumer->end(false);
   bool replicated = false;

@@ -189,7 +189,7 @@ class Sessions final : public delivery::DataService {
   // A run is on disk before its first batch goes out: a daemon that dies in its first second must
   // not take its ranks for those of an earlier run, with another world or batch size. A disk that
   // fails holds nobody up.
-  Status keep_new_run(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
+  void keep_new_run(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
   // Sends the consumer on its way. Its last word: whatever fails has failed before.
   Status begin(const SessionPtr& session, const delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);

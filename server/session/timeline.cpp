@@ -51,7 +51,8 @@ void Timeline::rebase(std::size_t first) {
     }
     if (cut.from.step > sharding_by(i - 1, cut.from).end_step()) cut.from = {cut.from.epoch + 1, 0};
     const source::Sharding before = sharding_by(i - 1, cut.from);
-    cut.position = before.position_of(std::min(cut.from.step + cut.left_out, before.end_step()));
+    const std::uint64_t step = std::min(cut.from.step + cut.left_out, before.end_step());
+    cut.position = std::min(before.position_of(step), cut.phase->items);
     ++i;
   }
 }
@@ -90,11 +91,12 @@ bool Timeline::goes_on_in(const Cut& next) const {
 void Timeline::swap(StepAt from, PhasePtr phase, std::optional<StepAt> planned) {
   if (planned && *planned < from) swap(*planned, phase_before(*planned));
   const std::uint64_t left_out = left_out_at(from);
-  const Cut cut{.from = from,
-                .position = from.step == 0 && left_out == 0 ? 0 : position_of(from),
-                .num_shards = num_shards(),
-                .phase = std::move(phase),
-                .left_out = left_out};
+  const Cut cut{
+      .from = from,
+      .position = from.step == 0 && left_out == 0 ? 0 : std::min(position_of(from), phase->items),
+      .num_shards = num_shards(),
+      .phase = std::move(phase),
+      .left_out = left_out};
   while (cuts_.size() > 1 && cuts_.back().from >= from) cuts_.pop_back();
   if (cuts_.back().from >= from) cuts_.pop_back();
   if (cuts_.empty() || !goes_on_in(cut)) cuts_.push_back(cut);

@@ -8,10 +8,20 @@ from typing import Any
 
 import pytest
 from chaos import lockstep, operations
+from chaos.operations import Kind
 from chaos.stepper import Stepper
 
 # The same each time: a failure here is to be one that can be looked for.
 SEEDS = {"shards": "44", "replicas": "14"}
+# What nobody refuses, wherever the job has come to.
+CERTAIN = (
+    Kind.KILL_DAEMON,
+    Kind.STOP_DAEMON,
+    Kind.REPLACE_RANK,
+    Kind.RESTART,
+    Kind.SET_EPOCH,
+    Kind.SKIP_STEPS,
+)
 
 
 @pytest.mark.parametrize("world", SEEDS)
@@ -24,8 +34,8 @@ def test_ranks_are_given_the_same_steps_whatever_is_done_to_their_job(
     print(said)
     assert status == 0
     assert "300 steps of all ranks" in said
-    for kind in operations.Kind:
-        assert f" {kind.value}" in said, kind
+    for kind in CERTAIN:
+        assert re.search(rf"\d {kind.value}(,|$)", said, re.MULTILINE), kind
 
 
 def test_a_rank_that_misses_a_step_is_found_and_told_how_to_see_again(

@@ -193,7 +193,8 @@ bool Link::digest(std::span<const std::byte> frame, Waiting* waiting) {
       const auto bye = fixed_part<wire::ByeFrame>(frame);
       if (!bye) lose("the daemon sent a farewell that makes no sense");
       const std::string text = text_after<wire::ByeFrame>(frame, bye->text_bytes);
-      if (bye->reason == wire::ByeReason::kShutdown) lose(text);
+      comes_back_ = bye->reason == wire::ByeReason::kShutdown;
+      if (comes_back_) lose(text);
       if (!heard_early_) channel_->lost();
       throw PipelineError(kCancelled, text);
     }
@@ -399,6 +400,7 @@ std::string Link::answer(wire::BlobKind kind, std::uint32_t serial, Waiting& wai
 }
 
 void Link::detach() {
+  if (comes_back_) return;  // it would be a good-bye
   wire::DetachFrame frame{};
   frame.header = {FrameType::kDetach, sizeof frame};
   bool full = false;

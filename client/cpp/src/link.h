@@ -119,6 +119,7 @@ class Link {
   Attached attached_;
   bool welcomed_ = false;
   bool heard_early_ = false;  // an end that comes after what is deferred
+  bool comes_back_ = false;   // the daemon has said so: the consumer is to attach again
   bool serving_ = false;      // has attached
   std::vector<std::byte> buffer_;
   UniqueFd fd_;                    // came with the frame in buffer_

@@ -118,7 +118,12 @@ void Loader::Impl::set_epoch(std::uint64_t epoch) {
   const bool is_there = !stream_.unknown() && now.epoch == epoch && now.position == 0 &&
                         now.step == 0 && !stream_.finished();
   if (is_there) return;
-  usable().go_to({.order_digest = {}, .seed = 0, .epoch = epoch, .position = 0, .step = 0});
+  usable().go_to({.order_digest = {},
+                  .seed = 0,
+                  .epoch = epoch,
+                  .position = 0,
+                  .step = 0,
+                  .moves = now.moves});
 }
 
 Cursor Loader::Impl::state() {

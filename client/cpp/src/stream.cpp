@@ -305,12 +305,13 @@ void Stream::skip(std::uint64_t steps) {
   const auto skip = static_cast<std::uint32_t>(std::min(steps, most));
   Waiting waiting(options_, join("skipping from ", whereabouts()));
   Outage outage(lost_why_);
-  const std::optional<std::uint32_t> moves = attached_ ? cursor_.moves : std::nullopt;
+  const bool knows_place = start_ || attached_;
+  const Cursor from = state();
   try {
     connected(waiting, outage, [&](Link& link) {
       link.require(2, "skip_steps()");
-      if (moves && cursor_.moves != moves)
-        return;  // no skip passes by where the job goes elsewhere
+      // The daemon has taken it elsewhere, where the job was sent: no skip passes that by.
+      if (knows_place && (cursor_.epoch != from.epoch || cursor_.step != from.step)) return;
       link.seek(cursor_, skip, ++seek_, waiting);
       seeking_ = true;
       while (seeking_) {

@@ -170,10 +170,10 @@ class Loader:
         """The position after the last batch handed out, as numbers and texts; exact in mid-epoch.
 
         It does not depend on the number of ranks or the batch size: all may change between saving
-        and loading. Every rank's state of the same step says the same. Attaches if nothing was
-        handed out yet and only the ledger knows the position.
+        and loading. Every rank's state of the same step says the same. Attaches if it was not yet
+        and only the ledger knows the position.
         """
-        if self._at_ledger:
+        if self._at_ledger and not self._core.attached:
             _ = self._feed.facts
         return state_of(self._pipeline, self._feed.cursor)
 

@@ -196,6 +196,11 @@ void bind_loader(nb::module_& module) {
                    [](PyLoader& self) {
                      return self.reading([](Loader& loader) { return loader.epoch(); });
                    })
+      .def_prop_ro("attached",
+                   [](PyLoader& self) {
+                     // It stays so: the daemon has said where it begins.
+                     return self.reading([](Loader& loader) { return loader.stats().credits > 0; });
+                   })
       .def("state",
            [](PyLoader& self) {
              return self.reading([](Loader& loader) { return cursor_of(loader); });

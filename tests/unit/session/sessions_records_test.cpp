@@ -119,18 +119,18 @@ TEST_F(SessionsTest, HasARunOnDiskBeforeItsFirstBatchGoesOut) {
   const auto on_disk = [&] { return store_->job(key)->value(); };
   Wish wish{.job = "j", .shard = 0, .num_shards = 2};
   const Rank of_two = attach(wish);
-  of_two.attached();
+  of_two.batch();
   EXPECT_EQ(on_disk().cuts.back().num_shards, 2U);
   hang_up(of_two);
   wish.num_shards = 1;
   wish.cursor = delivery::StreamPosition{.epoch = 0, .position = 4, .step = 1};
   const Rank alone = attach(wish);
-  alone.attached();
+  alone.batch();
   EXPECT_EQ(on_disk().cuts.back().num_shards, 1U);
   hang_up(alone);
   wish = {.job = "j", .shard = 0, .num_shards = 3};
   const Rank fresh = attach(wish);
-  fresh.attached();
+  fresh.batch();
   EXPECT_EQ(on_disk().cuts.back().num_shards, 3U);
   EXPECT_EQ((*store_->position(key))->at, StepAt());
   // What the earlier ones left behind, and was not on disk by then, is not written over it.

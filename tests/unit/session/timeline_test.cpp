@@ -264,6 +264,10 @@ TEST(Timeline, LeavesOutWhatItLeavesOutWhereItsPhaseChangesToo) {
   Timeline again = timeline;
   again.redeal({0, 0}, 0);
   EXPECT_EQ(again.position_of({1, 0}), 40U);
+  timeline.swap({1, 0}, phase(30, Tail::kKeep, 2));
+  EXPECT_EQ(timeline.position_of({1, 0}), 30U) << "all that there is";
+  timeline.redeal({0, 0}, 0);
+  EXPECT_EQ(timeline.position_of({1, 0}), 30U);
 }
 
 TEST(Timeline, ForgetsASwapThatAnEarlierOneOverrules) {
