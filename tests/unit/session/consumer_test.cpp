@@ -344,6 +344,20 @@ TEST_F(ConsumerTest, GoesWhereItSoughtWhileItWasHeldOnceItIsNotHeldAnyMore) {
   EXPECT_EQ(next_batch().epoch, 4U);
 }
 
+TEST_F(ConsumerTest, IsAskedToAttachAgainIfItSoughtWhileItWasHeldAndSentElsewhereFromWhereItIs) {
+  start();
+  next_batch();
+  next_batch();
+  const StepAt here = consumer_->view().next;
+  (void)consumer_->hold();
+  ASSERT_TRUE(consumer_->seek({30, 0}, 0, 0, 1).ok());
+  consumer_->jump({.from = here, .to = {3, 1}, .timeline = consumer_->timeline(), .moves = 1});
+  consumer_->go_on();
+  EXPECT_EQ(next<wire::ByeFrame>(wire::FrameType::kBye).reason, wire::ByeReason::kShutdown);
+  release_all();
+  EXPECT_EQ(consumer_->view().moves, 0U) << "what it gives back says nothing";
+}
+
 TEST_F(ConsumerTest, EndsWhenItSoughtWhereNoJobCanBeWhileItWasHeld) {
   start();
   (void)consumer_->hold();

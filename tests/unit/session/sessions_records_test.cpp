@@ -142,6 +142,13 @@ TEST_F(SessionsTest, HasARunOnDiskBeforeItsFirstBatchGoesOut) {
   EXPECT_EQ(on_disk().start, (StepAt{30, 0}));
 }
 
+TEST_F(SessionsTest, KeepsNoRunWhoseFirstRankIsRefused) {
+  const auto all = budget_.reserve(budget_.limit_bytes(), "all that there is");
+  ASSERT_TRUE(all) << all.error().message();
+  EXPECT_FALSE(attach({.job = "j", .shard = 0, .num_shards = 2}).refusal().empty());
+  EXPECT_FALSE(store_->job({.uid = self_.uid, .job = "j", .pipeline = "p"})->has_value());
+}
+
 TEST_F(SessionsTest, GoesOnInAnotherWorldThatHasNoSuchStepAsItWasSentTo) {
   Wish wish{.job = "j", .shard = 0, .num_shards = 1};
   const Rank alone = attach(wish);
