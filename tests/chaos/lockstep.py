@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks in lockstep: two of one job take every step together while things are done to the job.
+"""Ranks in lockstep: those of one job take every step together while things are done to the job.
 
     tests/chaos/lockstep.py --seed 1 --steps 300
     tests/chaos/lockstep.py --seeds 40
 
-Both must be given the same epoch, step and version each time, the rows of it once, and an epoch's
+All must be given the same epoch, step and version each time, the rows of it once, and an epoch's
 end together: an all-reduce in the loop would wait for ever otherwise. World, prefetch and batch
 follow from the seed, and so does what is done before which step; how far the daemon is ahead by then
 does not. Exit codes: 0 all held, 1 something did not; then what was done is printed, and a command
@@ -20,6 +20,7 @@ import os
 import pathlib
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -154,4 +155,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # no daemon is left
     sys.exit(main(sys.argv[1:]))

@@ -57,7 +57,7 @@ PERCENT = {
 class World:
     """The job and its first pipeline."""
 
-    replicas: bool  # of one shard; else two shards
+    replicas: bool  # two of one shard; else shards, two at first
     prefetch: int
     batch: int
     last: str
