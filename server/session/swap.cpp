@@ -119,10 +119,13 @@ Status Sessions::check_swap(const PlannedSwap& swap, const Timeline& timeline, S
   const StepAt from = swap.from;
   const std::string name = "job '" + job.key.job + "'";
   const Phase& before = *timeline.phase(from);
-  if (from < frontier)
-    return Status(Code::kOutOfRange, name + " has passed " + place_text(from) +
-                                         ": the first step that can still change is " +
-                                         place_text(frontier));
+  if (from < frontier) {
+    // Who is yet to come may begin before; a rank asks again.
+    const bool may_be = swap.by_consumer && !job.all_seen() && !job.gathered;
+    return Status(may_be ? Code::kUnavailable : Code::kOutOfRange,
+                  name + " has passed " + place_text(from) +
+                      ": the first step that can still change is " + place_text(frontier));
+  }
   if (from.step > 0 && !before.same_order(*swap.phase))
     return Status(Code::kFailedPrecondition,
                   name +

@@ -501,6 +501,34 @@ TEST_F(SwapTest, TellsAConsumerThatItsApplyIsUnderWay) {
   EXPECT_THAT(answer, HasSubstr("nobody"));
 }
 
+TEST_F(SwapTest, HasARankAskAgainWhileAnotherIsYetToComeThatMayBeginBefore) {
+  ApplyRequest variable = request(4);
+  variable.yaml.replace(variable.yaml.find("4KiB"), 4, "\"${limit}\"");
+  variable.yaml += "vars: {limit: 4KiB}\n";
+  ASSERT_TRUE(service_->apply(self_, variable, nullptr));
+  JobRequest job;
+  job.job = "j";
+  job.pipeline = "p";
+  job.num_shards = 2;
+  ASSERT_TRUE(service_->create_job(self_, job));
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {50, 1}));
+  const delivery::StreamPosition cursor{.epoch = 0, .position = 4, .step = 1};
+  const Rank rank = attach(cursor);
+  rank.attached();
+  const auto apply = [&] {
+    sessions_->apply(
+        *rank.connection,
+        {.serial = 1, .at = wire::ApplyAt::kStep, .epoch = 40, .vars = {{"limit", "6KiB"}}});
+    std::string answer;
+    rank.next<wire::BlobFrame>(wire::FrameType::kBlob, &answer);
+    return answer;
+  };
+  EXPECT_THAT(apply(), HasSubstr("\"code\":14")) << "kUnavailable";
+  const Rank other = attach(cursor);
+  other.attached();
+  EXPECT_THAT(apply(), HasSubstr("\"epoch\":40"));
+}
+
 TEST_F(SwapTest, EndsAConsumerThatAsksAgainAndAgainWithoutAnAnswer) {
   const Rank rank = attach();
   rank.batch();
