@@ -117,7 +117,8 @@ class Account:
     def problem(self, answers: Sequence[Answer], replicas: bool) -> str:
         """With what the ranks, which agree, were given; empty: it may come next."""
         if "end" in answers[0]:
-            return self._end()
+            state = answers[0]["state"]
+            return self._end() or self._goes_on((state["epoch"], state["step"]))
         at = (answers[0]["epoch"], answers[0]["step"])
         if at != self._next:
             if not self._lands(at):
@@ -125,6 +126,16 @@ class Account:
             self._begin(at)
         self._next = (at[0], at[1] + 1)
         return self._add(answers[:1] if replicas else answers)
+
+    def _goes_on(self, at: StepAt) -> str:
+        """Behind the end of an epoch."""
+        if at == self._next:
+            return ""
+        if not self._lands(at):
+            return f"behind the end of an epoch is {at}, and not {self._next}"
+        self._begin(at)
+        self._next = at
+        return ""
 
     def _lands(self, at: StepAt) -> bool:
         """Where a seek leads to; those before it are done with, too."""

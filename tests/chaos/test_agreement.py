@@ -24,8 +24,8 @@ def batch(items: list[int], **differing: Any) -> dict[str, Any]:
     return {**plain, **differing}
 
 
-def end(epoch: int) -> dict[str, Any]:
-    return {"end": epoch}
+def end(epoch: int, step: int = 0) -> dict[str, Any]:
+    return {"end": epoch, "state": {"epoch": epoch, "step": step}}
 
 
 def test_shards_agree_on_the_step_and_have_no_row_in_common() -> None:
@@ -118,6 +118,17 @@ def test_an_epoch_that_drops_its_end_misses_less_than_a_step() -> None:
     assert account.problem([end(1)], True) == ""
     assert taken(account, 0, list(range(ITEMS - 5)), epoch=1) == ""
     assert "5 items did not come in epoch 1" in account.problem([end(2)], True)
+
+
+def test_an_epoch_ends_where_the_next_one_begins_or_where_a_seek_leads() -> None:
+    account = Account("keep")
+    assert taken(account, 0, list(range(ITEMS))) == ""
+    assert "behind the end of an epoch is (5, 0)" in account.problem([end(5)], True)
+    account = Account("keep")
+    account.sought((5, 3))
+    assert taken(account, 0, [1]) == ""
+    assert account.problem([end(5, 3)], True) == ""
+    assert taken(account, 3, [2], epoch=5) == ""
 
 
 def test_where_the_loops_go_by_themselves_comes_next() -> None:
