@@ -91,7 +91,7 @@ class March:
     def _step(self) -> None:
         answers = self._ask_all("step")
         if self._by_ledger and "epoch" in answers[0]:
-            self._go_back_to((answers[0]["epoch"], answers[0]["step"]))
+            self._go_on_from((answers[0]["epoch"], answers[0]["step"]))
             self._by_ledger = False
         problem = agreement.disagreement(answers, self.world.replicas, self._texts)
         problem = problem or self._account.problem(answers, self.world.replicas)
@@ -163,7 +163,8 @@ class March:
         state = self.ranks[giver].do("state") if self._history else None
         self.ranks[rank].close()
         self.ranks[rank] = self._start_rank(rank, count)
-        if operation.number % 2 == 0:
+        # Not while the others have yet to ask for the ledger: a fresh one would begin another run.
+        if operation.number % 2 == 0 and not self._by_ledger:
             self.ranks[rank].do("place")  # as who asks for len(loader) first
         if state is not None:
             self.ranks[rank].do("load", **state)
@@ -186,17 +187,21 @@ class March:
             self._by_ledger = True
             return ""
         self.ranks = self._start_ranks(count)
-        past = self._history[max(0, len(self._history) - 1 - operation.back)]
+        del self._history[max(1, len(self._history) - operation.back) :]
+        past = self._history[-1]
         for rank in self.ranks:
             rank.do("load", state=past.states[0])
-        self._go_back_to(past.account.at)
+        self._account.back_to(past.account, self._seeks)
+        self._by_ledger = False
         return f" ({count}, of {operation.back} steps ago: {past.account.at})"
 
-    def _go_back_to(self, at: agreement.StepAt) -> None:
-        """What the account says is as it was when that was the next step."""
+    def _go_on_from(self, at: agreement.StepAt) -> None:
+        """Where the ledger had the job. What the account says is as it was then."""
         known = [number for number, past in enumerate(self._history) if past.account.at == at]
         last = self._history[-1].account
-        if known:
+        if at in self._seeks:
+            self._account.back_to(self._account, self._seeks)
+        elif known:
             del self._history[known[-1] + 1 :]
             self._account.back_to(self._history[-1].account, self._seeks)
         elif at == self._account.at:  # where their loops have gone
