@@ -79,6 +79,15 @@ class MovedTest : public SessionsTest {
             .moves = 0,
             .credits = 4};
   }
+  // From the step at which who has taken this way went there.
+  static Wish from_the_step(const std::vector<StepAt>& way) {
+    Wish wish = from_before(0);
+    const StepAt last = way.at(way.size() - 2);
+    // Two steps an epoch, and an epoch's end is the next one's start.
+    wish.cursor = {.epoch = last.epoch + last.step, .position = 0, .step = 0};
+    if (last.step == 0) wish.cursor = {.epoch = last.epoch, .position = 4, .step = 1};
+    return wish;
+  }
   static Wish from_there(std::uint32_t shard) {
     Wish wish = from_before(shard);
     wish.cursor = {.epoch = kThere, .position = 4, .step = 1};
@@ -134,13 +143,8 @@ TEST_F(MovedTest, TakesWhoComesFromTheStepOfTheSeekThere) {
   send_elsewhere();
   const std::vector<StepAt> way = way_of(other_);
   ASSERT_GT(way.size(), 1U);
-  const StepAt last = way[way.size() - 2];
   hang_up(first_);
-  Wish wish = from_before(0);
-  // Two steps an epoch, and an epoch's end is the next one's start.
-  wish.cursor = {.epoch = last.epoch + last.step, .position = 0, .step = 0};
-  if (last.step == 0) wish.cursor = {.epoch = last.epoch, .position = 4, .step = 1};
-  EXPECT_EQ(attach(wish).attached().epoch, kThere);
+  EXPECT_EQ(attach(from_the_step(way)).attached().epoch, kThere);
 }
 
 TEST_F(MovedTest, TakesWhoComesInThePlaceOfOneThatHadNotReadThatItHadJumped) {
@@ -232,12 +236,8 @@ TEST_F(MovedTest, TakesBothThereThoughOneDiesAgainBeforeItsFirstBatch) {
   Rank again = attach(from_before(0, true));
   send_beyond(again);
   hang_up(again);
-  Wish at_the_step = from_before(0);
-  const StepAt last = way[way.size() - 2];
-  at_the_step.cursor = {.epoch = last.epoch + last.step, .position = 0, .step = 0};
-  if (last.step == 0) at_the_step.cursor = {.epoch = last.epoch, .position = 4, .step = 1};
   for (int life = 0; life < 2; ++life) {
-    const Rank there = attach(at_the_step);
+    const Rank there = attach(from_the_step(way));
     EXPECT_EQ(there.attached().epoch, kThere) << "life " << life;
     hang_up(there);
   }

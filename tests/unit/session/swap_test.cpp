@@ -48,10 +48,18 @@ class SwapTest : public SessionLayer {
     request.file = "-";
     return request;
   }
-  void declare(const std::string& name = "j") {
+  // What a row may take is its variable `limit`.
+  ApplyRequest limited(const std::string& note = "none") const {
+    ApplyRequest request = this->request(4);
+    request.yaml.replace(request.yaml.find("4KiB"), 4, "\"${limit}\"");
+    request.yaml += "vars: {limit: 4KiB, note: " + note + "}\n";
+    return request;
+  }
+  void declare(const std::string& name = "j", std::uint32_t num_shards = 1) {
     JobRequest job;
     job.job = name;
     job.pipeline = "p";
+    job.num_shards = num_shards;
     ASSERT_TRUE(service_->create_job(self_, job));
   }
   // Beside the store, on its file.
@@ -502,15 +510,8 @@ TEST_F(SwapTest, TellsAConsumerThatItsApplyIsUnderWay) {
 }
 
 TEST_F(SwapTest, HasARankAskAgainWhileAnotherIsYetToComeThatMayBeginBefore) {
-  ApplyRequest variable = request(4);
-  variable.yaml.replace(variable.yaml.find("4KiB"), 4, "\"${limit}\"");
-  variable.yaml += "vars: {limit: 4KiB}\n";
-  ASSERT_TRUE(service_->apply(self_, variable, nullptr));
-  JobRequest job;
-  job.job = "j";
-  job.pipeline = "p";
-  job.num_shards = 2;
-  ASSERT_TRUE(service_->create_job(self_, job));
+  ASSERT_TRUE(service_->apply(self_, limited(), nullptr));
+  declare("j", 2);
   ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {50, 1}));
   const delivery::StreamPosition cursor{.epoch = 0, .position = 4, .step = 1};
   const Rank rank = attach(cursor);
@@ -563,17 +564,11 @@ TEST_F(SwapTest, CommitsNothingThatHasFailedWhileItWasPrepared) {
 }
 
 TEST_F(SwapTest, GoesByWhatARankHasSaidThoughAnOperatorHadSaidTheSameBefore) {
-  const auto with_limit = [&](const std::string& note) {
-    ApplyRequest request = this->request(4);
-    request.yaml.replace(request.yaml.find("4KiB"), 4, "\"${limit}\"");
-    request.yaml += "vars: {limit: 4KiB, note: " + note + "}\n";
-    return request;
-  };
-  ASSERT_TRUE(service_->apply(self_, with_limit("a"), nullptr));
+  ASSERT_TRUE(service_->apply(self_, limited("a"), nullptr));
   const Rank rank = attach();
   rank.attached();
   const SwapRequest now{.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}};
-  ApplyRequest given = with_limit("a");
+  ApplyRequest given = limited("a");
   given.vars = {{"limit", "6KiB"}};
   ASSERT_TRUE(service_->swap(self_, given, now, nullptr));
   sessions_->apply(*rank.connection,
@@ -581,7 +576,7 @@ TEST_F(SwapTest, GoesByWhatARankHasSaidThoughAnOperatorHadSaidTheSameBefore) {
   std::string answer;
   rank.next<wire::BlobFrame>(wire::FrameType::kBlob, &answer);
   EXPECT_THAT(answer, Not(HasSubstr("error")));
-  ASSERT_TRUE(service_->swap(self_, with_limit("b"), now, nullptr));
+  ASSERT_TRUE(service_->swap(self_, limited("b"), now, nullptr));
   EXPECT_EQ(phases().back().vars.at("limit"), "6KiB");
 }
 
