@@ -25,7 +25,15 @@ find_package(Threads REQUIRED)
 
 add_library(spdld_options INTERFACE)
 target_compile_options(spdld_options INTERFACE -Wall -Wextra -Werror
-  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
+  # As ccache must have them to tell precompiled headers apart by their contents.
+  $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>
+  "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
+
+# Tests are compiled more often than debugged: line numbers do.
+add_library(spdld_test_options INTERFACE)
+target_link_libraries(spdld_test_options INTERFACE spdld_options)
+target_compile_options(spdld_test_options INTERFACE -g1)
 
 # SPDLD_SANITIZE: "", "address" (with undefined) or "thread".
 set(SPDLD_SANITIZE "" CACHE STRING "address | thread")
@@ -47,6 +55,34 @@ if(SPDLD_FAILPOINTS)
   add_compile_definitions(SPDLD_FAILPOINTS)
 endif()
 
+# Headers that nearly every source includes, compiled once for the libraries and once for the tests.
+# Every source still includes what it uses: `./dev lint` reads them without this.
+option(SPDLD_PCH "precompiled headers" ON)
+
+# spdld_precompiled_headers(NAME HEADERS... LIBS... [PROGRAMS]): for libraries, or programs, that
+# are compiled with the definitions and flags of LIBS.
+function(spdld_precompiled_headers name)
+  if(NOT SPDLD_PCH)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "PROGRAMS" "" "HEADERS;LIBS" ${ARGN})
+  set(source "${CMAKE_BINARY_DIR}/${name}.cpp")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "")
+  if(ARG_PROGRAMS)  # which are PIE, not PIC
+    add_executable(${name} EXCLUDE_FROM_ALL "${source}")
+  else()
+    add_library(${name} OBJECT EXCLUDE_FROM_ALL "${source}")
+  endif()
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS})
+  target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
+endfunction()
+
+function(spdld_use_precompiled_headers target name)
+  if(SPDLD_PCH)
+    target_precompile_headers(${target} REUSE_FROM ${name})
+  endif()
+endfunction()
+
 # spdld_library(NAME SOURCES... PUBLIC libs... PRIVATE libs...): one static library for one folder;
 # includes are written from server/'s root.
 function(spdld_library name)
@@ -54,6 +90,7 @@ function(spdld_library name)
   add_library(${name} STATIC ${ARG_SOURCES})
   target_include_directories(${name} PUBLIC "${CMAKE_SOURCE_DIR}/server")
   target_link_libraries(${name} PUBLIC ${ARG_PUBLIC} PRIVATE spdld_options ${ARG_PRIVATE})
+  spdld_use_precompiled_headers(${name} spdld_pch)
 endfunction()
 
 # spdld_test(NAME SOURCES... LIBS...): one GoogleTest binary, run by ctest under a watchdog.
@@ -64,7 +101,9 @@ function(spdld_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}")
-  target_link_libraries(${name} PRIVATE spdld_options ${ARG_LIBS} GTest::gmock GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE spdld_test_options ${ARG_LIBS} GTest::gmock
+    GTest::gtest_main)
+  spdld_use_precompiled_headers(${name} spdld_test_pch)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
 endfunction()

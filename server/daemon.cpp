@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,9 +14,11 @@
 
 #include "base/clock.h"
 #include "base/counted.h"
+#include "base/descriptors.h"
 #include "base/log.h"
+#include "base/reaper.h"
 #include "control/control_server.h"
-#include "delivery/arena.h"
+#include "delivery/arena_pool.h"
 #include "delivery/data_server.h"
 #include "delivery/liveness.h"
 #include "delivery/memory_probe.h"
@@ -28,7 +31,9 @@
 #include "session/session_service.h"
 #include "session/sessions.h"
 #include "session/store.h"
+#include "source/access.h"
 #include "source/io_pool.h"
+#include "spec/connection_bounds.h"
 
 namespace spdld {
 namespace {
@@ -37,6 +42,8 @@ namespace {
 constexpr mode_t kSocketMode = 0666;
 constexpr std::chrono::milliseconds kControlGrace{2000};
 constexpr std::chrono::seconds kHeartbeat{2};
+// What a healthy disk is given to answer a last read.
+constexpr std::chrono::milliseconds kReadGrace{200};
 
 delivery::ArenaKind arena_kind(spec::ArenaConfig::Kind kind) {
   switch (kind) {
@@ -51,6 +58,30 @@ std::uint64_t budget_bytes(const spec::MemoryBound& budget) {
   if (!budget.fraction) return budget.bytes;
   return static_cast<std::uint64_t>(*budget.fraction *
                                     static_cast<double>(delivery::memory_total()));
+}
+
+spec::ConnectionBounds connection_bounds_of(const spec::LimitsConfig& limits) {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) files.rlim_cur = 1024;
+  return spec::connection_bounds(limits, files.rlim_cur);
+}
+
+delivery::UserShare user_share(const spec::DaemonConfig& config) {
+  const spec::MemoryBound& share = config.limits.arena;
+  delivery::UserShare of_user{.bytes = share.bytes, .unbound = config.access.admins};
+  if (share.fraction)
+    of_user.bytes = static_cast<std::uint64_t>(
+        *share.fraction * static_cast<double>(budget_bytes(config.arena.budget)));
+  of_user.unbound.push_back(geteuid());
+  return of_user;
+}
+
+source::AccessRules access_rules(const spec::DaemonConfig& config) {
+  source::AccessRules rules{
+      .roots = {}, .own_directories = {config.state_dir, config.runtime_dir, config.cache.dir}};
+  for (const spec::AccessConfig::Root& root : config.access.roots)
+    rules.roots.push_back({.path = root.path, .groups = root.groups});
+  return rules;
 }
 
 struct Listeners {
@@ -82,17 +113,7 @@ Result<Listeners> make_listeners(const delivery::RuntimeLock& lock, const std::s
 }
 
 // What is allowed, and may yet surprise.
-void warn_of_surprises(const spdld::spec::DaemonConfig& config, std::uint64_t budget) {
-  struct stat found {};
-  const bool open_to_all =
-      stat(config.runtime_dir.c_str(), &found) == 0 && (found.st_mode & S_IXOTH) != 0;
-  const bool reads_all = std::find(config.access.roots.begin(), config.access.roots.end(), "/") !=
-                         config.access.roots.end();
-  if (open_to_all && reads_all && geteuid() == 0)
-    spdlog::warn(
-        "{} is open to every user, and so is, through pipelines, every file that root can read: "
-        "restrict the directory (chmod o-x) or set access.roots",
-        config.runtime_dir);
+void warn_of_surprises(std::uint64_t budget) {
   if (const std::uint64_t total = delivery::memory_total(); budget > total)
     spdlog::warn(
         "arena.budget is {}, and there are {} of memory: an arena is refused when memory "
@@ -114,18 +135,26 @@ struct Daemon::Parts {
                                  ? static_cast<unsigned>(*config.executor.cpu_threads)
                                  : engine::available_cpus(),
                   .cpus = config.executor.cpus.value_or(std::vector<int>()),
-                  .nice = config.executor.nice}),
+                  .nice = config.executor.nice,
+                  .decode_memory_bytes = budget_bytes(config.executor.decode_memory)}),
         io({.threads = config.executor.io_threads}),
         caches({.ram_bytes = budget_bytes(config.cache.ram),
                 .disk_bytes = config.cache.disk_bytes,
                 .dir = config.cache.dir,
                 .io = io}),
         catalogue({.state_dir = config.state_dir,
-                   .roots = config.access.roots,
-                   .admins = config.access.admins},
+                   .access = access_rules(config),
+                   .admins = config.access.admins,
+                   .max_pixels = config.limits.max_pixels,
+                   .listings_per_user = config.limits.listings,
+                   .pipelines_per_user = static_cast<std::size_t>(config.limits.pipelines),
+                   .reaper = &reaper},
                   engine::builtin_ops(), io, caches),
-        budget(budget_bytes(config.arena.budget)),
-        arenas(budget, budget.limit_bytes() / 4),
+        budget(budget_bytes(config.arena.budget), {}, user_share(config)),
+        arenas(
+            budget,
+            {.bytes = budget.limit_bytes() / 4, .age = std::chrono::seconds(config.arena.idle_s)},
+            clock),
         sessions({.catalogue = catalogue,
                   .executor = executor,
                   .arenas = arenas,
@@ -133,7 +162,8 @@ struct Daemon::Parts {
                   .store = *store,
                   .clock = clock,
                   .arena_kind = arena_kind(config.arena.kind),
-                  .retain = std::chrono::seconds(config.job.retain_s)}),
+                  .retain = std::chrono::seconds(config.job.retain_s),
+                  .jobs_per_user = static_cast<std::size_t>(config.limits.jobs)}),
         service(sessions, {.version = options.version,
                            .io_threads = static_cast<std::uint32_t>(config.executor.io_threads)}) {}
 
@@ -142,6 +172,7 @@ struct Daemon::Parts {
   const SystemClock clock;
   delivery::RuntimeLock lock;
   std::unique_ptr<session::Store> store;
+  Reaper reaper;
   engine::Executor executor;
   source::IoPool io;
   engine::SampleCaches caches;
@@ -157,12 +188,13 @@ struct Daemon::Parts {
   bool stopped = false;
   bool used = false;
   std::chrono::nanoseconds idle_since{0};
+  std::uint64_t seen_shortages = 0;
   std::chrono::nanoseconds last_heartbeat{0};
 };
 
 Daemon::Daemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
-Daemon::~Daemon() { stop(); }
+Daemon::~Daemon() { (void)stop(); }
 
 Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
                                               const DaemonOptions& options) {
@@ -177,13 +209,27 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
   parts.owns_socket_files = !listeners.activated;
   // Consumers that come while datasets are listed wait in the sockets' backlog.
   parts.service.restore(files);
-  SPDLD_ASSIGN(parts.data, delivery::DataServer::start(std::move(listeners.data),
-                                                       {.server_name = "spdld " + options.version},
-                                                       parts.liveness, parts.sessions));
+  const spec::ConnectionBounds bounds = connection_bounds_of(config.limits);
+  const TrustedUsers trusted(config.access.admins);
+  SPDLD_ASSIGN(parts.data, delivery::DataServer::start(
+                               std::move(listeners.data),
+                               {.server_name = "spdld " + options.version,
+                                .connections = {.in_all = bounds.data,
+                                                .reserved = bounds.data_reserved,
+                                                .per_user = bounds.data_per_user,
+                                                .trusted = trusted},
+                                .max_unattached_bytes_per_uid = config.limits.unattached_bytes,
+                                .max_unread_bytes_per_uid = config.limits.unread_bytes},
+                               parts.liveness, parts.sessions));
+  parts.service.watch(parts.data.get());
   SPDLD_ASSIGN(parts.control,
-               control::ControlServer::start(std::move(listeners.control), parts.service));
+               control::ControlServer::start(std::move(listeners.control), parts.service,
+                                             {.max_connections = bounds.control,
+                                              .max_connections_per_uid = bounds.control_per_user,
+                                              .max_long_calls_per_uid = config.limits.long_calls,
+                                              .trusted = trusted}));
   parts.idle_since = parts.clock.now();
-  warn_of_surprises(config, parts.budget.limit_bytes());
+  warn_of_surprises(parts.budget.limit_bytes());
   spdlog::info("spdld {} serves in {}: {} CPU workers, {} I/O threads, {} of {} for arenas",
                options.version, config.runtime_dir, parts.executor.threads(), parts.io.threads(),
                delivery::arena_kind_name(arena_kind(config.arena.kind)),
@@ -205,6 +251,12 @@ void Daemon::reload() {
 }
 
 void Daemon::tick() {
+  log::tick();
+  parts_->arenas.tick();
+  // Something failed for want of a descriptor: idle arenas have some.
+  if (const std::uint64_t shortages = descriptor_shortages();
+      std::exchange(parts_->seen_shortages, shortages) != shortages)
+    parts_->arenas.release_idle();
   const bool came_and_went = !parts_->used && parts_->sessions.totals().batches > 0;
   if (parts_->sessions.attached() > 0 || came_and_went) {
     parts_->used = true;
@@ -225,15 +277,16 @@ std::chrono::nanoseconds Daemon::idle_for() const {
 
 bool Daemon::was_used() const { return parts_->used; }
 
-void Daemon::stop() {
-  if (std::exchange(parts_->stopped, true)) return;
+bool Daemon::stop() {
   Parts& parts = *parts_;
+  if (std::exchange(parts.stopped, true)) return parts.io.idle_within(kReadGrace);
   if (parts.owns_socket_files) {
     // While the lock is held: nobody else's sockets can be there.
     for (const char* name : {"/data.sock", "/control.sock"})
       unlink((parts.config.runtime_dir + name).c_str());
   }
   if (parts.control != nullptr) parts.control->stop(kControlGrace);
+  parts.service.watch(nullptr);
   parts.sessions.suspend();
   if (parts.data != nullptr) parts.data->stop();
   parts.sessions.stop();
@@ -244,6 +297,7 @@ void Daemon::stop() {
     std::filesystem::remove_all(parts.config.runtime_dir, failed);
     if (failed) spdlog::warn("{} was not removed: {}", parts.config.runtime_dir, failed.message());
   }
+  return parts.io.idle_within(kReadGrace);
 }
 
 }  // namespace spdld

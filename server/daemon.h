@@ -35,8 +35,11 @@ class Daemon {
   std::chrono::nanoseconds idle_for() const;
   // Whether anybody ever was.
   bool was_used() const;
-  // Says good-bye to all, and waits for what is under way. Idempotent.
-  void stop();
+  // Says good-bye to all, writes down where everybody was, and waits for what is under way, but not
+  // for storage. False: reads are left that their storage does not answer, each with a thread of
+  // the I/O pool, for which the destructor would wait; the process is to end without it.
+  // Idempotent.
+  bool stop();
 
  private:
   struct Parts;

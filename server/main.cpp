@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -38,6 +39,8 @@ constexpr int kUsage = 2;
 constexpr auto kUnusedGrace = 60s;
 // Nothing that hangs in the kernel may keep a stopping daemon for longer.
 constexpr unsigned kStopDeadlineS = 30;
+// Nor may whoever does not read the log.
+constexpr auto kLogPatience = 2s;
 
 struct Flags {
   std::string config;
@@ -50,7 +53,7 @@ struct Flags {
 };
 
 int complain(const spdld::Status& status) {
-  std::fprintf(stderr, "spdld: %s\n", status.message().c_str());
+  spdld::log::last_words("spdld: " + status.message());
   return status.code() == spdld::Code::kInvalidArgument ? kUsage : kFailed;
 }
 
@@ -153,7 +156,12 @@ int run(const Flags& flags) {
   serve(**daemon, flags, signals->get());
   spdld::delivery::notify_systemd("STOPPING=1");
   alarm(kStopDeadlineS);
-  (*daemon)->stop();
+  if (!(*daemon)->stop()) {
+    // All is written and everybody has been told; the threads that are left own what they touch.
+    spdlog::info("leaves behind reads that their storage has not answered");
+    (void)spdld::log::drain(kLogPatience);
+    std::_Exit(kDone);
+  }
   return kDone;
 }
 
@@ -186,5 +194,7 @@ int main(int argc, char** argv) {
     return app.exit(parsed) == 0 ? kDone : kUsage;
   }
   if (app.count("--print-schema") > 0) return print_schema(flags.schema);
-  return run(flags);
+  const int result = run(flags);
+  (void)spdld::log::drain(kLogPatience);
+  return result;
 }

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Any
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
@@ -21,6 +22,15 @@ WATCHDOG_S = 60.0
 
 def build_dir() -> pathlib.Path:
     return pathlib.Path(os.environ.get("SPDLD_BUILD_DIR", REPOSITORY / "build/release"))
+
+
+def wait_until(holds: Callable[[], Any], what: str) -> Any:
+    """The first true value of holds(); fails if none comes within the watchdog's time."""
+    deadline = time.monotonic() + WATCHDOG_S
+    while not (value := holds()):
+        assert time.monotonic() < deadline, f"never came: {what}"
+        time.sleep(0.02)
+    return value
 
 
 def has_failpoints() -> bool:
@@ -86,10 +96,21 @@ class Daemon:
         return self._process is not None and self._process.poll() is None
 
     def log(self) -> str:
+        """What it has logged; a thread of its own writes that, a moment after it happened."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
-    def start(self) -> Daemon:
-        """Returns when the daemon has said READY=1; raises with its log if it ends or stays mute."""
+    def await_log(self, text: str) -> None:
+        """Returns when the log holds this text; raises with the log if that does not come."""
+        try:
+            wait_until(lambda: text in self.log(), f"{text!r} in the log")
+        except AssertionError as timeout:
+            raise RuntimeError(f"{timeout}; the log:\n{self.log()}") from None
+
+    def start(self, log_to: int | None = None) -> Daemon:
+        """Returns when the daemon has said READY=1; raises with its log if it ends or stays mute.
+
+        With `log_to`, this descriptor gets the log instead of the file.
+        """
         assert not self.running, "the daemon runs already"
         notify_path = self.directory / "notify"
         notify_path.unlink(missing_ok=True)
@@ -101,7 +122,7 @@ class Daemon:
                     [self._program(), "--config", self.config_file],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
-                    stderr=log,
+                    stderr=log if log_to is None else log_to,
                     env={**self._environment, "NOTIFY_SOCKET": str(notify_path)},
                     start_new_session=True,
                     **self._as_user(),

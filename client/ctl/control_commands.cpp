@@ -72,7 +72,7 @@ void add_status(CLI::App& app, const Context& context) {
       context.out.flush();
     };
     Daemon daemon = context.connect();
-    if (*every_s <= 0) return show(daemon.stats(false, false).daemon());
+    if (*every_s <= 0) return show(daemon.stats().daemon());
     v1::WatchStatsRequest request;
     request.set_interval_ms(static_cast<std::uint32_t>(*every_s * 1000));
     const Interrupt interrupt;
@@ -129,13 +129,16 @@ void add_get_jobs(CLI::App& get, const Context& context) {
   CLI::App* command = get.add_subcommand("jobs", "jobs; with a name: one of them, with its shards");
   const auto output = add_output(*command);
   const auto key = std::make_shared<v1::JobKey>();
+  const auto ended = std::make_shared<bool>(false);
   command->add_option("NAME", *key->mutable_job(), "of a job");
   command->add_option("--pipeline", *key->mutable_pipeline(), "that the job runs");
-  command->callback([&context, output, key] {
+  command->add_flag("--ended", *ended, "how each job ended the last time, the latest first");
+  command->callback([&context, output, key, ended] {
     Daemon daemon = context.connect();
-    if (!key->job().empty()) return show_job(daemon.job(*key), *output, context);
-    v1::ListJobsResponse jobs = daemon.jobs();
+    if (!key->job().empty() && !*ended) return show_job(daemon.job(*key), *output, context);
+    v1::ListJobsResponse jobs = daemon.jobs(*ended);
     keep(jobs.mutable_jobs(), *key);
+    if (*ended) return print(jobs.jobs(), *output, ended_jobs_table, "jobs have ended", context);
     print(jobs.jobs(), *output, jobs_table, "jobs", context);
   });
 }
@@ -153,15 +156,32 @@ void add_get(CLI::App& app, const Context& context) {
     keep(found.mutable_sessions(), *key);
     print(found.sessions(), *output, sessions_table, "sessions", context);
   });
+  CLI::App* users = get->add_subcommand("users", "what users have of the daemon, and may have");
+  users->callback([&context, output = add_output(*users)] {
+    print(context.connect().users().users(), *output, users_table, "users", context);
+  });
   CLI::App* stages = get->add_subcommand("stages", "what each stage of running jobs costs");
-  stages->callback([&context, output = add_output(*stages), key = add_filter(*stages)] {
-    v1::StatsSnapshot found = context.connect().stats(true, false);
+  const auto ended = std::make_shared<bool>(false);
+  stages->add_flag("--ended", *ended, "of jobs that have ended, instead");
+  stages->callback([&context, output = add_output(*stages), key = add_filter(*stages), ended] {
+    v1::GetStatsRequest wanted;
+    wanted.set_stages(true);
+    wanted.set_ended(*ended);
+    v1::StatsSnapshot found = context.connect().stats(wanted);
     keep(found.mutable_stages(), *key);
     print(found.stages(), *output, stages_table, "stages", context);
   });
-  CLI::App* failures = get->add_subcommand("failures", "items that could not be delivered");
-  failures->callback([&context, output = add_output(*failures), key = add_filter(*failures)] {
-    v1::StatsSnapshot found = context.connect().stats(false, true);
+  CLI::App* failures = get->add_subcommand(
+      "failures",
+      "items that could not be delivered, and what ended jobs; also of jobs that ended");
+  const auto failures_key = add_filter(*failures);
+  failures->add_option_function<std::string>(
+      "JOB", [failures_key](const std::string& name) { failures_key->set_job(name); },
+      "of this job only");
+  failures->callback([&context, output = add_output(*failures), key = failures_key] {
+    v1::GetStatsRequest wanted;
+    wanted.set_failures(true);
+    v1::StatsSnapshot found = context.connect().stats(wanted);
     keep(found.mutable_failures(), *key);
     print(found.failures(), *output, failures_table, "failures", context);
   });

@@ -278,8 +278,10 @@ v1::Job Daemon::job(const v1::JobKey& key) {
   return ask(*stubs_->jobs, &v1::Jobs::Stub::Get, key, timeout_, runtime_dir_);
 }
 
-v1::ListJobsResponse Daemon::jobs() {
-  return ask(*stubs_->jobs, &v1::Jobs::Stub::List, v1::ListJobsRequest(), timeout_, runtime_dir_);
+v1::ListJobsResponse Daemon::jobs(bool ended) {
+  v1::ListJobsRequest request;
+  request.set_ended(ended);
+  return ask(*stubs_->jobs, &v1::Jobs::Stub::List, request, timeout_, runtime_dir_);
 }
 
 v1::Job Daemon::advance_epoch(const v1::JobKey& key, std::optional<std::uint64_t> to) {
@@ -331,11 +333,13 @@ void Daemon::evict(std::uint64_t session, const std::string& reason) {
   ask(*stubs_->sessions, &v1::Sessions::Stub::Evict, request, timeout_, runtime_dir_);
 }
 
-v1::StatsSnapshot Daemon::stats(bool stages, bool failures) {
-  v1::GetStatsRequest request;
-  request.set_stages(stages);
-  request.set_failures(failures);
-  return ask(*stubs_->stats, &v1::Stats::Stub::Get, request, timeout_, runtime_dir_);
+v1::ListUsersResponse Daemon::users() {
+  return ask(*stubs_->stats, &v1::Stats::Stub::Users, v1::ListUsersRequest(), timeout_,
+             runtime_dir_);
+}
+
+v1::StatsSnapshot Daemon::stats(const v1::GetStatsRequest& wanted) {
+  return ask(*stubs_->stats, &v1::Stats::Stub::Get, wanted, timeout_, runtime_dir_);
 }
 
 void Daemon::watch(const v1::WatchStatsRequest& request,

@@ -55,7 +55,7 @@ class Daemon {
 
   v1::Job create_job(const v1::CreateJobRequest& request);
   v1::Job job(const v1::JobKey& key);
-  v1::ListJobsResponse jobs();
+  v1::ListJobsResponse jobs(bool ended = false);
   v1::Job advance_epoch(const v1::JobKey& key, std::optional<std::uint64_t> to);
   v1::Job seek(const v1::JobKey& key, std::uint64_t epoch, std::uint64_t step);
   v1::Job skip(const v1::JobKey& key, std::uint64_t steps);
@@ -66,7 +66,8 @@ class Daemon {
   v1::ListSessionsResponse sessions();
   void evict(std::uint64_t session, const std::string& reason);
 
-  v1::StatsSnapshot stats(bool stages, bool failures);
+  v1::ListUsersResponse users();
+  v1::StatsSnapshot stats(const v1::GetStatsRequest& wanted = {});
   // Calls `on_snapshot` for each until it returns false.
   void watch(const v1::WatchStatsRequest& request,
              const std::function<bool(const v1::StatsSnapshot&)>& on_snapshot);

@@ -173,6 +173,19 @@ Table jobs_table(const google::protobuf::RepeatedPtrField<v1::Job>& jobs) {
   return table;
 }
 
+Table ended_jobs_table(const google::protobuf::RepeatedPtrField<v1::Job>& jobs) {
+  Table table({"JOB", "PIPELINE", ">VERSION", ">OWNER", "ENDED", ">AT", ">STEPS", ">CPU",
+               ">REPLACED", "HOW"});
+  for (const v1::Job& job : jobs) {
+    table.add({job.job(), job.pipeline(), std::to_string(job.pipeline_version()),
+               std::to_string(job.owner()), show_time(job.end().unix_ms()),
+               show(place_of(job.end().at())), std::to_string(job.steps_per_epoch()),
+               show_seconds(job.cpu_s()),
+               fmt::format("{}/{}", job.replaced(), job.replace_budget()), job.end().how()});
+  }
+  return table;
+}
+
 void print_job(const v1::Job& job, std::ostream& out) {
   google::protobuf::RepeatedPtrField<v1::Job> one;
   *one.Add() = job;

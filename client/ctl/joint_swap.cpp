@@ -137,7 +137,7 @@ class Joint {
     }
     for (const Part& part : parts_) check_point(part);
     // Preparing may take minutes, and a daemon that died in them must not split the job.
-    on_each(parts_.begin(), [](Part& part) { part.daemon->stats(false, false); });
+    on_each(parts_.begin(), [](Part& part) { part.daemon->stats(); });
     give_up_on_failures();
     if (const auto why = too_late()) give_up(*why);
     if (interrupt_.requested()) give_up("interrupted");

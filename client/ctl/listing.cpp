@@ -18,11 +18,29 @@ std::string number(T value) {
   return std::to_string(value);
 }
 
+// The OUTCOME column: what the job did about the failure.
+std::string show_outcome(const v1::Failure& failure) {
+  if (failure.ended_stream()) return "shard ended";
+  return failure.has_replaced_by() ? fmt::format("replaced by {}", failure.replaced_by()) : "-";
+}
+
 std::string show_state(const v1::Pipeline& pipeline) {
   if (pipeline.state() == "indexing")
     return fmt::format("indexing ({} so far)", pipeline.indexed());
   if (pipeline.error().empty()) return pipeline.state();
   return pipeline.state() + ": " + pipeline.error();
+}
+
+// Connections and slots, in two lines.
+void print_data_plane(const v1::DataPlane& data, std::ostream& out) {
+  out << fmt::format(
+      "consumers  {} open, {} taken since the start, {} refused, {} dropped for what they sent or "
+      "did not read\n",
+      counted(data.connections(), "connection"), data.accepted(), data.refused(),
+      data.protocol_errors() + data.overflows() + data.hello_timeouts());
+  out << fmt::format("slots      {} free, {} being made, {} ready, {} being read, {} retired\n",
+                     data.slots_free(), data.slots_loaned(), data.slots_ready(),
+                     data.slots_leased(), data.slots_retired());
 }
 
 }  // namespace
@@ -81,6 +99,24 @@ Table sessions_table(const google::protobuf::RepeatedPtrField<v1::Session>& sess
   return table;
 }
 
+Table users_table(const google::protobuf::RepeatedPtrField<v1::User>& users) {
+  Table table({">UID", ">CONNECTIONS", ">WAITING", ">CONTROL", ">CALLS", ">LISTINGS", ">PIPELINES",
+               ">JOBS", ">ARENAS", ">UNATTACHED", ">UNREAD", ">CPU"});
+  const auto show = [](const v1::Use& use, std::string (*text)(std::uint64_t)) {
+    return use.has_limit() ? text(use.used()) + "/" + text(use.limit()) : text(use.used());
+  };
+  const auto count = [&](const v1::Use& use) { return show(use, number<std::uint64_t>); };
+  const auto bytes = [&](const v1::Use& use) { return show(use, show_bytes); };
+  for (const v1::User& user : users) {
+    table.add({number(user.uid()), count(user.connections()), count(user.attaches()),
+               count(user.control_connections()), count(user.long_calls()), count(user.listings()),
+               count(user.pipelines()), count(user.jobs()), bytes(user.arena_bytes()),
+               bytes(user.unattached_bytes()), bytes(user.unread_bytes()),
+               show_seconds(user.cpu_s())});
+  }
+  return table;
+}
+
 Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages) {
   Table table({"JOB", "PIPELINE", "STAGE", ">TASKS", ">FAILED", ">BUSY", ">WAITED", ">RUNNING",
                ">P50", ">P99"});
@@ -94,12 +130,13 @@ Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages) 
 }
 
 Table failures_table(const google::protobuf::RepeatedPtrField<v1::Failure>& failures) {
-  Table table({"JOB", "PIPELINE", ">EPOCH", ">POSITION", ">ITEM", ">REPLACED BY", "CODE", "URI",
+  Table table({"TIME", "JOB", "PIPELINE", ">EPOCH", ">POSITION", ">ITEM", "OUTCOME", "CODE", "URI",
                "MESSAGE"});
   for (const v1::Failure& failure : failures) {
-    table.add({failure.job(), failure.pipeline(), number(failure.epoch()),
-               number(failure.position()), number(failure.item()),
-               failure.has_replaced_by() ? number(failure.replaced_by()) : "-", failure.code(),
+    const bool item = failure.has_item();
+    table.add({show_time(failure.unix_ms()), failure.job(), failure.pipeline(),
+               item ? number(failure.epoch()) : "-", item ? number(failure.position()) : "-",
+               item ? number(failure.item()) : "-", show_outcome(failure), failure.code(),
                failure.uri(), failure.message()});
   }
   return table;
@@ -131,14 +168,25 @@ void print_status(const v1::Daemon& daemon, const std::string& address, std::ost
   out << fmt::format("spdld {} at {}, pid {}, up {}\n", cell(daemon.version()), address,
                      daemon.pid(), show_seconds(daemon.uptime_s()));
   out << fmt::format("threads    {} cpu, {} io\n", daemon.cpu_threads(), daemon.io_threads());
-  out << fmt::format("arenas     {} of {} ({:.0f} %), {}\n", show_bytes(daemon.arena_used()),
-                     show_bytes(daemon.arena_budget()), share, cell(daemon.arena_kind()));
+  out << fmt::format("arenas     {} of {} ({:.0f} %), {}{}\n", show_bytes(daemon.arena_used()),
+                     show_bytes(daemon.arena_budget()), share, cell(daemon.arena_kind()),
+                     daemon.arena_idle() == 0
+                         ? ""
+                         : fmt::format("; {} of it idle", show_bytes(daemon.arena_idle())));
   if (!daemon.arena_note().empty())
     out << fmt::format("           {}\n", cell(daemon.arena_note()));
   out << fmt::format("serving    {}, {}, {}\n", counted(daemon.pipelines(), "pipeline"),
                      counted(daemon.jobs(), "job"), counted(daemon.sessions(), "session"));
   out << fmt::format("delivered  {}, {}\n", counted(daemon.batches(), "batch", "batches"),
                      counted(daemon.rows(), "row"));
+  if (daemon.has_data()) print_data_plane(daemon.data(), out);
+  for (const v1::SampleCache& cache : daemon.caches()) {
+    out << fmt::format("cache      {}: {} of {}, {}, {}, {}\n", cell(cache.name()),
+                       show_bytes(cache.bytes()), show_bytes(cache.limit_bytes()),
+                       counted(cache.items(), "item"), counted(cache.hits(), "hit"),
+                       counted(cache.misses(), "miss", "misses"));
+    if (!cache.why().empty()) out << fmt::format("           {}\n", cell(cache.why()));
+  }
   for (const std::string& warning : daemon.warnings())
     out << fmt::format("warning    {}\n", cell(warning));
 }

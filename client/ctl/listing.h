@@ -19,7 +19,10 @@ nlohmann::ordered_json to_json(const google::protobuf::Message& message);
 Table pipelines_table(const google::protobuf::RepeatedPtrField<v1::Pipeline>& pipelines);
 Table history_table(const google::protobuf::RepeatedPtrField<v1::Revision>& revisions);
 Table jobs_table(const google::protobuf::RepeatedPtrField<v1::Job>& jobs);
+// Jobs that have ended, and how.
+Table ended_jobs_table(const google::protobuf::RepeatedPtrField<v1::Job>& jobs);
 Table sessions_table(const google::protobuf::RepeatedPtrField<v1::Session>& sessions);
+Table users_table(const google::protobuf::RepeatedPtrField<v1::User>& users);
 Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages);
 Table failures_table(const google::protobuf::RepeatedPtrField<v1::Failure>& failures);
 Table classes_table(const v1::ClassesResponse& classes);

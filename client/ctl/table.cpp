@@ -8,6 +8,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/printable.h"
+
 namespace spdld::ctl {
 namespace {
 
@@ -53,19 +55,7 @@ void Table::print(std::ostream& out) const {
   for (const auto& row : rows_) print_row(row);
 }
 
-std::string cell(std::string_view text) {
-  if (text.empty()) return "-";
-  std::string shown;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      fmt::format_to(std::back_inserter(shown), "\\x{:02x}", byte);
-    } else {
-      shown += c;
-    }
-  }
-  return shown;
-}
+std::string cell(std::string_view text) { return text.empty() ? "-" : printable(text); }
 
 std::string show_bytes(std::uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -27,6 +27,7 @@ inline constexpr std::uint32_t kProtocolMin = 1;         // oldest version this 
 inline constexpr std::uint32_t kProtocolMax = 2;         // newest
 inline constexpr std::uint32_t kMaxFrameBytes = 32768;
 inline constexpr std::uint32_t kMaxBlobBytes = 16u << 20;
+inline constexpr std::uint32_t kMaxYamlBytes = 1u << 20;  // of a pipeline, that a consumer sends
 inline constexpr std::uint32_t kMinCredits = 2;
 inline constexpr std::uint32_t kMaxCredits = 64;
 inline constexpr std::uint32_t kMaxReplicas = 64;     // of a shard

@@ -7,8 +7,8 @@
 
 namespace spdld {
 
-// Bytes that grow but are never zeroed and never shrink, so that a reused one allocates nothing
-// once it has seen its largest content. Not thread-safe; one owner at a time.
+// Bytes that grow but are never zeroed and shrink only when told to, so that a reused one allocates
+// nothing once it has seen its largest content. Not thread-safe; one owner at a time.
 class ByteBuffer {
  public:
   std::byte* data() { return data_.get(); }
@@ -26,6 +26,14 @@ class ByteBuffer {
     }
     size_ = size;
     return data_.get();
+  }
+
+  // Drops the content, and the memory if it is more than `kept_bytes`.
+  void shrink(std::size_t kept_bytes) {
+    size_ = 0;
+    if (capacity_ <= kept_bytes) return;
+    data_.reset();
+    capacity_ = 0;
   }
 
  private:

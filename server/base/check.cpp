@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/check.h"
 
-#include <cstdio>
 #include <cstdlib>
+#include <string>
+
+#include "base/log.h"
 
 namespace spdld::detail {
 
 void check_failed(const char* file, int line, const char* expression) {
-  std::fprintf(stderr, "spdld: this is a bug in spdld: %s:%d: %s does not hold\n", file, line,
-               expression);
+  log::last_words("spdld: this is a bug in spdld: " + std::string(file) + ":" +
+                  std::to_string(line) + ": " + expression + " does not hold");
   std::abort();
 }
 

@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/descriptors.h"
+
 namespace spdld {
 
 std::string_view code_name(Code code) {
@@ -34,6 +36,7 @@ Status Status::with_context(std::string_view context) const {
 }
 
 Status errno_status(int err, std::string_view what) {
+  note_descriptor_shortage(err);
   Code code = Code::kUnknown;
   switch (err) {
     case ENOENT:

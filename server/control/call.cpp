@@ -17,12 +17,12 @@ Status LongCalls::run(const session::Caller& caller, const std::function<Status(
     MutexLock lock(mutex_);
     const auto own = per_uid_.find(caller.uid);
     const int of_uid = own == per_uid_.end() ? 0 : own->second;
-    if (running_ >= max_ || of_uid >= max_per_uid_) {
+    if (of_uid >= max_per_uid_ || (running_ >= max_ && !trusted_.contains(caller.uid))) {
       return Status(
           Code::kResourceExhausted,
-          fmt::format("too many long calls (apply, rollback, explain, preview, watch) are running: "
-                      "{}, {} of "
-                      "them of uid {}; at most {} and {} may: try again when one has ended",
+          fmt::format("too many long calls (apply, rollback, validate, explain, preview, watch, "
+                      "job create) are running: {}, {} of them of uid {}; at most {} and {} may: "
+                      "try again when one has ended",
                       running_, of_uid, caller.uid, max_, max_per_uid_));
     }
     ++running_;
@@ -38,6 +38,11 @@ Status LongCalls::run(const session::Caller& caller, const std::function<Status(
     }
   } leave{*this, caller.uid};
   return call();
+}
+
+std::map<uid_t, int> LongCalls::users() const {
+  MutexLock lock(mutex_);
+  return per_uid_;
 }
 
 grpc::Status to_grpc(const Status& status) {

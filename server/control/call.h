@@ -8,9 +8,11 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/trusted_users.h"
 #include "control/convert.h"
 #include "control/peers.h"
 #include "control/stop_signal.h"
@@ -19,20 +21,26 @@
 // What every RPC does before and after its own work.
 namespace spdld::control {
 
-// Calls that hold a thread for long (apply, rollback, explain, preview, watch) are counted, so that
-// neither one user nor all of them take every thread. Thread-safe.
+// Bounds, per user and in all, the calls that occupy a thread for long because they list, decode or
+// watch; so short calls always find a thread. Owned by ControlServer; thread-safe.
 class LongCalls {
  public:
-  LongCalls(int max, int max_per_uid) : max_(max), max_per_uid_(max_per_uid) {}
+  // `max` does not hold for `trusted`.
+  LongCalls(int max, int max_per_uid, TrustedUsers trusted = TrustedUsers())
+      : max_(max), max_per_uid_(max_per_uid), trusted_(std::move(trusted)) {}
 
   // Runs `call` unless too many are running: kResourceExhausted then.
   Status run(const session::Caller& caller, const std::function<Status()>& call)
       SPDLD_EXCLUDES(mutex_);
+  // How many are running, by user; those who have none are left out.
+  std::map<uid_t, int> users() const SPDLD_EXCLUDES(mutex_);
+  int max_per_uid() const { return max_per_uid_; }
 
  private:
   const int max_;
   const int max_per_uid_;
-  Mutex mutex_;
+  const TrustedUsers trusted_;
+  mutable Mutex mutex_;
   int running_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::map<uid_t, int> per_uid_ SPDLD_GUARDED_BY(mutex_);
 };
@@ -71,17 +79,25 @@ grpc::Status serve_long(const Environment& environment, grpc::ServerContext* con
   });
 }
 
-// Writes progress into a stream of `Response`, at most ten times a second. Tells the work to end
-// when the caller is gone, its deadline has passed, or the daemon stops. `context`, `writer` and
-// `environment` outlive what is returned, which one thread at a time may call.
+// Tells the work to end when the caller is gone, its deadline has passed, or the daemon stops: the
+// progress of a call that has one answer. `context` and `environment` outlive what is returned.
+inline session::Service::Progress until_cancelled(const Environment& environment,
+                                                  grpc::ServerContext* context) {
+  return [&environment, context](std::uint64_t, std::uint64_t, const std::string&) {
+    return !context->IsCancelled() && !environment.stop.raised();
+  };
+}
+
+// The same, and writes progress into a stream of `Response`, at most ten times a second. `writer`
+// outlives what is returned, too, which one thread at a time may call.
 template <typename Response>
 session::Service::Progress progress_into(const Environment& environment,
                                          grpc::ServerContext* context,
                                          grpc::ServerWriter<Response>* writer) {
   using Clock = std::chrono::steady_clock;
-  return [&environment, context, writer, next = Clock::time_point()](
+  return [wanted = until_cancelled(environment, context), writer, next = Clock::time_point()](
              std::uint64_t done, std::uint64_t total, const std::string& what) mutable {
-    if (context->IsCancelled() || environment.stop.raised()) return false;
+    if (!wanted(done, total, what)) return false;
     const Clock::time_point now = Clock::now();
     if (now < next) return true;
     next = now + std::chrono::milliseconds(100);

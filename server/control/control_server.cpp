@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <grpc/grpc.h>
+#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -17,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/credentials.h"
 #include "base/log.h"
 #include "control/services.h"
 
@@ -27,6 +29,13 @@ constexpr int kMaxRequestBytes = 2 << 20;  // a pipeline's text has at most 1 Mi
 constexpr std::size_t kMaxBufferBytes = 64u << 20;
 constexpr std::chrono::milliseconds kPauseWithoutDescriptors{200};
 constexpr std::chrono::milliseconds kGraceOfDestructor{2000};
+constexpr std::uint64_t kAcceptFailuresPerLine = 50;  // of the log: some ten seconds
+
+// gRPC's own lines: it would write them to stderr, and wait for whoever reads that.
+void log_of_grpc(gpr_log_func_args* line) {
+  spdlog::log(line->severity == GPR_LOG_SEVERITY_ERROR ? spdlog::level::warn : spdlog::level::debug,
+              "gRPC: {}", line->message);
+}
 
 Status check_listener(int fd) {
   int listening = 0;
@@ -60,14 +69,15 @@ struct ControlServer::Impl {
        const ControlOptions& options)
       : listener(std::move(listening)),
         wake(std::move(waking)),
-        peers(options.max_connections, options.max_connections_per_uid),
-        long_calls(options.max_long_calls, options.max_long_calls_per_uid),
+        peers(options.max_connections, options.max_connections_per_uid, options.trusted),
+        long_calls(options.max_long_calls, options.max_long_calls_per_uid, options.trusted),
         environment{service, peers, long_calls, stop} {}
 
   void accept_loop();
   void accept_one();
 
   UniqueFd listener;
+  std::uint64_t accept_failures = 0;
   const UniqueFd wake;
   Peers peers;
   LongCalls long_calls;
@@ -98,12 +108,17 @@ void ControlServer::Impl::accept_one() {
     if (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED) return;
     // Out of descriptors or memory: the connection stays in the backlog, and trying again at once
     // would only burn a core.
-    spdlog::warn("control: {}", errno_status(errno, "cannot accept a connection").message());
+    const Status failed = errno_status(errno, "cannot accept a connection");
+    if (accept_failures++ % kAcceptFailuresPerLine == 0)
+      spdlog::warn("control: {}; callers wait until it can be done", failed.message());
     stop.wait_for(kPauseWithoutDescriptors);
     return;
   }
   if (const auto caller = peers.admit(connection.get()); !caller) {
-    spdlog::warn("control: {}", caller.error().message());
+    const Result<Peer> peer = peer_of(connection.get());
+    log::About about{.has_quota = peer.has_value()};
+    if (peer) about.uid = peer->uid;
+    log::warn(about, "control: {}", caller.error().message());
     return;
   }
   grpc::AddInsecureChannelFromFd(server.get(), connection.release());
@@ -117,6 +132,7 @@ Result<std::unique_ptr<ControlServer>> ControlServer::start(UniqueFd listener,
   if (!wake) return tl::unexpected(errno_status(errno, "cannot start the control server: eventfd"));
   auto impl = std::make_unique<Impl>(std::move(listener), std::move(wake), service, options);
 
+  ::gpr_set_log_function(log_of_grpc);
   // One reference is kept for the life of the process. Dropping the last one makes gRPC shut itself
   // down, and that (in 1.51) can wait for ever for its backup poller once a connection has died
   // with bytes unsent.

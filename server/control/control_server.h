@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/status.h"
+#include "base/trusted_users.h"
 #include "base/unique_fd.h"
 #include "session/service.h"
 
@@ -15,8 +16,9 @@ struct ControlOptions {
   std::size_t max_connections = 256;
   std::size_t max_connections_per_uid = 64;
   int max_threads = 64;
-  int max_long_calls = 32;  // apply, rollback, explain, preview, watch
+  int max_long_calls = 32;  // LongCalls
   int max_long_calls_per_uid = 8;
+  TrustedUsers trusted{};  // get in however many others are there
 };
 
 // The gRPC face of the daemon. Owned by the daemon; `service` outlives it. It accepts connections

@@ -6,26 +6,10 @@
 #include <cmath>
 #include <cstddef>
 
+#include "base/printable.h"
+
 namespace spdld::control {
 namespace {
-
-// Length of the well-formed UTF-8 sequence at the start of `text`; 0: there is none.
-std::size_t sequence_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  const unsigned char second = byte(1);
-  if (lead == 0xe0 && second < 0xa0) return 0;  // longer than need be
-  if (lead == 0xed && second > 0x9f) return 0;  // surrogates
-  if (lead == 0xf0 && second < 0x90) return 0;
-  if (lead == 0xf4 && second > 0x8f) return 0;  // beyond U+10FFFF
-  return length;
-}
 
 std::string_view kind_name(FieldKind kind) {
   switch (kind) {
@@ -55,7 +39,7 @@ std::string utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
-    const std::size_t length = sequence_length(text);
+    const std::size_t length = utf8_length(text);
     if (length == 0) {
       fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(text[0]));
       text.remove_prefix(1);
@@ -303,6 +287,11 @@ void fill(v1::Job* message, const session::JobView& view) {
     fill(out->mutable_from(), seek.from);
     fill(out->mutable_to(), seek.to);
   }
+  if (!view.end) return;
+  v1::JobEnd* end = message->mutable_end();
+  end->set_unix_ms(view.end->unix_ms);
+  end->set_how(utf8(view.end->how));
+  fill(end->mutable_at(), view.end->at);
 }
 
 void fill(v1::Session* message, const session::SessionView& view) {
@@ -325,6 +314,39 @@ void fill(v1::Session* message, const session::SessionView& view) {
   message->set_pipeline_version(view.pipeline_version);
 }
 
+void fill(v1::DataPlane* message, const session::DataPlaneView& view) {
+  message->set_connections(view.connections);
+  message->set_watched_processes(view.watched_processes);
+  message->set_accepted(view.accepted);
+  message->set_refused(view.refused);
+  message->set_protocol_errors(view.protocol_errors);
+  message->set_overflows(view.overflows);
+  message->set_hello_timeouts(view.hello_timeouts);
+  message->set_accept_failures(view.accept_failures);
+  message->set_slots_free(view.slots_free);
+  message->set_slots_loaned(view.slots_loaned);
+  message->set_slots_ready(view.slots_ready);
+  message->set_slots_leased(view.slots_leased);
+  message->set_slots_retired(view.slots_retired);
+  message->set_bad_releases(view.bad_releases);
+}
+
+void fill(v1::SampleCache* message, const session::CacheView& view) {
+  message->set_name(utf8(view.name));
+  message->set_form(view.form);
+  message->set_where(view.where);
+  message->set_limit_bytes(view.limit_bytes);
+  message->set_bytes(view.bytes);
+  message->set_items(view.items);
+  message->set_hits(view.hits);
+  message->set_misses(view.misses);
+  message->set_changed(view.changed);
+  message->set_corrupt(view.corrupt);
+  message->set_dropped(view.dropped);
+  message->set_saved_s(view.saved_s);
+  message->set_why(utf8(view.why));
+}
+
 void fill(v1::Daemon* message, const session::DaemonView& view) {
   message->set_version(view.version);
   message->set_pid(view.pid);
@@ -332,6 +354,7 @@ void fill(v1::Daemon* message, const session::DaemonView& view) {
   message->set_cpu_threads(view.cpu_threads);
   message->set_io_threads(view.io_threads);
   message->set_arena_used(view.arena_used);
+  message->set_arena_idle(view.arena_idle);
   message->set_arena_budget(view.arena_budget);
   message->set_arena_kind(view.arena_kind);
   message->set_arena_note(utf8(view.arena_note));
@@ -341,6 +364,28 @@ void fill(v1::Daemon* message, const session::DaemonView& view) {
   message->set_batches(view.batches);
   message->set_rows(view.rows);
   for (const std::string& warning : view.warnings) message->add_warnings(utf8(warning));
+  fill(message->mutable_data(), view.data);
+  for (const session::CacheView& cache : view.caches) fill(message->add_caches(), cache);
+}
+
+void fill(v1::Use* message, const session::Use& use) {
+  message->set_used(use.used);
+  if (use.limit) message->set_limit(*use.limit);
+}
+
+void fill(v1::User* message, const session::UserView& view) {
+  message->set_uid(view.uid);
+  fill(message->mutable_connections(), view.connections);
+  fill(message->mutable_control_connections(), view.control_connections);
+  fill(message->mutable_long_calls(), view.long_calls);
+  fill(message->mutable_listings(), view.listings);
+  fill(message->mutable_attaches(), view.attaches);
+  fill(message->mutable_unattached_bytes(), view.unattached_bytes);
+  fill(message->mutable_unread_bytes(), view.unread_bytes);
+  fill(message->mutable_arena_bytes(), view.arena_bytes);
+  fill(message->mutable_pipelines(), view.pipelines);
+  fill(message->mutable_jobs(), view.jobs);
+  message->set_cpu_s(view.cpu_s);
 }
 
 void fill(v1::Stage* message, const session::StageView& view) {
@@ -360,13 +405,17 @@ void fill(v1::Stage* message, const session::StageView& view) {
 void fill(v1::Failure* message, const session::FailureView& view) {
   message->set_job(utf8(view.job));
   message->set_pipeline(utf8(view.pipeline));
-  message->set_epoch(view.epoch);
-  message->set_position(view.position);
-  message->set_item(view.item);
-  message->set_uri(utf8(view.uri));
-  message->set_code(view.code);
-  message->set_message(utf8(view.message));
-  if (view.replaced_by) message->set_replaced_by(*view.replaced_by);
+  const session::FailureFacts& facts = view.facts;
+  message->set_unix_ms(facts.unix_ms);
+  message->set_code(facts.code);
+  message->set_message(utf8(facts.message));
+  message->set_ended_stream(facts.ended_stream);
+  if (!facts.sample) return;
+  message->set_epoch(facts.sample->epoch);
+  message->set_position(facts.sample->position);
+  message->set_item(facts.sample->item);
+  message->set_uri(utf8(facts.sample->uri));
+  if (facts.sample->replaced_by) message->set_replaced_by(*facts.sample->replaced_by);
 }
 
 }  // namespace spdld::control

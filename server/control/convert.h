@@ -32,7 +32,11 @@ void fill(v1::Tensor* message, const TensorSpec& spec);
 void fill(v1::PreviewHeader* message, const session::PreviewView& view);
 void fill(v1::Job* message, const session::JobView& view);
 void fill(v1::Session* message, const session::SessionView& view);
+void fill(v1::DataPlane* message, const session::DataPlaneView& view);
+void fill(v1::SampleCache* message, const session::CacheView& view);
 void fill(v1::Daemon* message, const session::DaemonView& view);
+void fill(v1::Use* message, const session::Use& use);
+void fill(v1::User* message, const session::UserView& view);
 void fill(v1::Stage* message, const session::StageView& view);
 void fill(v1::Failure* message, const session::FailureView& view);
 

@@ -13,9 +13,12 @@ class Jobs final : public v1::Jobs::Service {
 
   grpc::Status Create(grpc::ServerContext* context, const v1::CreateJobRequest* request,
                       v1::Job* response) override {
-    return answer(context, response, [&](const session::Caller& caller) -> Result<View> {
+    return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
       SPDLD_ASSIGN(const auto asked, job_request(*request));
-      return environment_.service.create_job(caller, asked);
+      SPDLD_ASSIGN(const View view, environment_.service.create_job(
+                                        caller, asked, until_cancelled(environment_, context)));
+      fill(response, view);
+      return Status();
     });
   }
 
@@ -26,10 +29,12 @@ class Jobs final : public v1::Jobs::Service {
     });
   }
 
-  grpc::Status List(grpc::ServerContext* context, const v1::ListJobsRequest*,
+  grpc::Status List(grpc::ServerContext* context, const v1::ListJobsRequest* request,
                     v1::ListJobsResponse* response) override {
     return serve(environment_, context, [&](const session::Caller& caller) {
-      for (const auto& view : environment_.service.jobs(caller)) fill(response->add_jobs(), view);
+      session::Service& service = environment_.service;
+      for (const auto& view : request->ended() ? service.ended_jobs(caller) : service.jobs(caller))
+        fill(response->add_jobs(), view);
       return Status();
     });
   }

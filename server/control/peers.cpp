@@ -29,13 +29,9 @@ Result<session::Caller> Peers::admit(int fd) {
   if (address.ss_family != AF_UNIX)
     return error(Code::kPermissionDenied, "a control connection must come over a Unix socket");
 
-  ucred credentials{};
-  socklen_t bytes = sizeof(credentials);
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0)
-    return tl::unexpected(errno_status(errno, "cannot tell who opened a control connection"));
+  SPDLD_ASSIGN(const session::Caller caller, peer_of(fd));
   const std::optional<ino_t> socket = socket_inode(fd);
   if (!socket) return error(Code::kInternal, "a control connection is gone before it was served");
-  const session::Caller caller{credentials.uid, credentials.pid};
 
   MutexLock lock(mutex_);
   entries_.erase(fd);
@@ -43,9 +39,8 @@ Result<session::Caller> Peers::admit(int fd) {
   const auto of_uid = static_cast<std::size_t>(
       std::count_if(entries_.begin(), entries_.end(),
                     [&](const auto& entry) { return entry.second.caller.uid == caller.uid; }));
-  // Root and the daemon's own user must get in to mend things, however many others are there.
-  const bool trusted = caller.uid == 0 || caller.uid == ::geteuid();
-  if (of_uid >= max_per_uid_ || (!trusted && entries_.size() >= max_connections_)) {
+  if (of_uid >= max_per_uid_ ||
+      (!trusted_.contains(caller.uid) && entries_.size() >= max_connections_)) {
     return error(Code::kResourceExhausted,
                  fmt::format("control connection of pid {} (uid {}) refused: {} are open, {} of "
                              "them of this user; at most {} and {} may be",
@@ -74,6 +69,14 @@ std::size_t Peers::open() {
   MutexLock lock(mutex_);
   forget_closed();
   return entries_.size();
+}
+
+std::map<uid_t, std::size_t> Peers::users() {
+  MutexLock lock(mutex_);
+  forget_closed();
+  std::map<uid_t, std::size_t> users;
+  for (const auto& [fd, entry] : entries_) ++users[entry.caller.uid];
+  return users;
 }
 
 void Peers::forget_closed() {

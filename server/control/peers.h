@@ -7,9 +7,11 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/trusted_users.h"
 #include "session/views.h"
 
 namespace spdld::control {
@@ -27,9 +29,11 @@ namespace spdld::control {
 class Peers {
  public:
   // The bounds keep users who open connections without end from taking all of the daemon's
-  // descriptors; the first does not hold for root and the daemon's own user.
-  Peers(std::size_t max_connections, std::size_t max_per_uid)
-      : max_connections_(max_connections), max_per_uid_(max_per_uid) {}
+  // descriptors; the first does not hold for `trusted`.
+  Peers(std::size_t max_connections, std::size_t max_per_uid, TrustedUsers trusted = TrustedUsers())
+      : max_connections_(max_connections),
+        max_per_uid_(max_per_uid),
+        trusted_(std::move(trusted)) {}
 
   // Reads the credentials of a connected Unix socket and enters it. Refuses at the limits, and what
   // is no Unix socket.
@@ -40,6 +44,9 @@ class Peers {
 
   // Connections that are still open.
   std::size_t open() SPDLD_EXCLUDES(mutex_);
+  // The same by user; those who have none are left out.
+  std::map<uid_t, std::size_t> users() SPDLD_EXCLUDES(mutex_);
+  std::size_t max_per_uid() const { return max_per_uid_; }
 
  private:
   struct Entry {
@@ -51,6 +58,7 @@ class Peers {
 
   const std::size_t max_connections_;
   const std::size_t max_per_uid_;
+  const TrustedUsers trusted_;
   mutable Mutex mutex_;
   std::map<int, Entry> entries_ SPDLD_GUARDED_BY(mutex_);
 };

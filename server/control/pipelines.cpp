@@ -130,9 +130,9 @@ class Pipelines final : public v1::Pipelines::Service {
 
   grpc::Status Validate(grpc::ServerContext* context, const v1::ValidateRequest* request,
                         v1::ValidateResponse*) override {
-    return serve(environment_, context, [&](const session::Caller& caller) -> Status {
+    return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
       SPDLD_ASSIGN(const auto submitted, apply_request(request->text(), true));
-      return service().validate(caller, submitted);
+      return service().validate(caller, submitted, until_cancelled(environment_, context));
     });
   }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <map>
+#include <set>
+
 #include "control/services.h"
 #include "spdld/v1/control.grpc.pb.h"
 
@@ -21,7 +24,28 @@ class Stats final : public v1::Stats::Service {
   grpc::Status Get(grpc::ServerContext* context, const v1::GetStatsRequest* request,
                    v1::StatsSnapshot* response) override {
     return serve(environment_, context, [&](const session::Caller& caller) {
-      take(caller, request->stages(), request->failures(), response);
+      take(caller, *request, response);
+      return Status();
+    });
+  }
+
+  grpc::Status Users(grpc::ServerContext* context, const v1::ListUsersRequest*,
+                     v1::ListUsersResponse* response) override {
+    return serve(environment_, context, [&](const session::Caller& caller) {
+      const std::map<uid_t, std::size_t> connections = environment_.peers.users();
+      const std::map<uid_t, int> calls = environment_.long_calls.users();
+      std::set<uid_t> connected;
+      for (const auto& [uid, count] : connections) connected.insert(uid);
+      for (session::UserView& user : environment_.service.users(caller, connected)) {
+        const auto own = connections.find(user.uid);
+        const auto calling = calls.find(user.uid);
+        user.control_connections = {.used = own == connections.end() ? 0 : own->second,
+                                    .limit = environment_.peers.max_per_uid()};
+        user.long_calls = {
+            .used = calling == calls.end() ? 0 : static_cast<std::uint64_t>(calling->second),
+            .limit = static_cast<std::uint64_t>(environment_.long_calls.max_per_uid())};
+        fill(response->add_users(), user);
+      }
       return Status();
     });
   }
@@ -38,7 +62,10 @@ class Stats final : public v1::Stats::Service {
       }
       while (true) {
         v1::StatsSnapshot snapshot;
-        take(caller, request->stages(), request->failures(), &snapshot);
+        v1::GetStatsRequest wanted;
+        wanted.set_stages(request->stages());
+        wanted.set_failures(request->failures());
+        take(caller, wanted, &snapshot);
         if (!writer->Write(snapshot)) return Status();
         const auto next = std::chrono::steady_clock::now() + milliseconds(interval_ms);
         while (true) {
@@ -54,17 +81,19 @@ class Stats final : public v1::Stats::Service {
   }
 
  private:
-  void take(const session::Caller& caller, bool stages, bool failures,
+  void take(const session::Caller& caller, const v1::GetStatsRequest& wanted,
             v1::StatsSnapshot* snapshot) {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     snapshot->set_taken_unix_ms(
         static_cast<std::uint64_t>(std::chrono::duration_cast<milliseconds>(now).count()));
     session::Service& service = environment_.service;
     fill(snapshot->mutable_daemon(), service.daemon(caller));
-    if (stages) {
-      for (const auto& view : service.stages(caller)) fill(snapshot->add_stages(), view);
+    if (wanted.stages()) {
+      for (const auto& view :
+           wanted.ended() ? service.ended_stages(caller) : service.stages(caller))
+        fill(snapshot->add_stages(), view);
     }
-    if (failures) {
+    if (wanted.failures()) {
       for (const auto& view : service.failures(caller)) fill(snapshot->add_failures(), view);
     }
   }

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <cerrno>
 #include <cstring>
@@ -98,6 +99,18 @@ Status no_room(ArenaKind kind, std::uint64_t bytes, int why) {
   return errno_status(why, what);
 }
 
+// /dev/shm has a size of its own, which nothing reserves: what it has free must do for what other
+// arenas have yet to take of it, too.
+Result<ArenaBudget::ShmPromise> promise_shm(int fd, ArenaKind kind, std::uint64_t bytes,
+                                            ArenaBudget& budget) {
+  struct statvfs found {};
+  if (::fstatvfs(fd, &found) != 0) return tl::unexpected(errno_status(errno, "/dev/shm"));
+  if (found.f_blocks == 0) return budget.promise_shm(bytes, ~std::uint64_t{0}).value();  // no bound
+  auto promised = budget.promise_shm(bytes, std::uint64_t{found.f_bavail} * found.f_frsize);
+  if (!promised) return tl::unexpected(no_room(kind, bytes, ENOSPC));
+  return std::move(*promised);
+}
+
 }  // namespace
 
 std::string_view arena_kind_name(ArenaKind kind) {
@@ -126,7 +139,7 @@ std::uint64_t arena_bytes(const ArenaShape& shape) {
 }
 
 Result<std::unique_ptr<Arena>> Arena::create(const ArenaShape& shape, std::uint32_t arena_id,
-                                             ArenaBudget& budget) {
+                                             ArenaBudget& budget, uid_t uid) {
   const std::uint64_t total = arena_bytes(shape);
   if (total == 0) {
     return error(Code::kInvalidArgument, fmt::format("there is no arena of {} slots of {} bytes",
@@ -139,8 +152,9 @@ Result<std::unique_ptr<Arena>> Arena::create(const ArenaShape& shape, std::uint3
   arena->slots_offset_ = kSmallPage;
   arena->slot_stride_ = stride_of(shape);
   SPDLD_ASSIGN(arena->reservation_,
-               budget.reserve(total, fmt::format("an arena of {} batches of {}", shape.slot_count,
-                                                 format_bytes(shape.slot_bytes))));
+               budget.reserve(total, uid,
+                              fmt::format("an arena of {} batches of {}", shape.slot_count,
+                                          format_bytes(shape.slot_bytes))));
   SPDLD_FAILPOINT_STATUS("delivery.arena.create");
 
   switch (shape.kind) {
@@ -163,13 +177,15 @@ Result<std::unique_ptr<Arena>> Arena::create(const ArenaShape& shape, std::uint3
   const int fd = arena->fd_.get();
   const auto size = static_cast<off_t>(total);
   if (::ftruncate(fd, size) != 0) return tl::unexpected(no_room(shape.kind, total, errno));
-  // Huge pages and /dev/shm have pools of their own, which others may empty meanwhile: taken at
-  // once.
-  arena->backed_.assign(shape.slot_count, shape.kind != ArenaKind::kMemfd);
-  const std::uint64_t at_once = shape.kind == ArenaKind::kMemfd ? arena->slots_offset_ : total;
-  if (const int failed = take_pages(fd, 0, at_once); failed != 0)
+  arena->backed_.assign(shape.slot_count, 0);
+  if (shape.kind == ArenaKind::kPosix) {
+    SPDLD_ASSIGN(arena->shm_, promise_shm(fd, shape.kind, total, budget));
+  }
+  if (const int failed = take_pages(fd, 0, arena->slots_offset_); failed != 0)
     return tl::unexpected(no_room(shape.kind, total, failed));
+  arena->shm_.keep(arena->slots_offset_);
 
+  // This also reserves huge pages, all that the mapping has.
   void* base = ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) return tl::unexpected(no_room(shape.kind, total, errno));
   arena->base_ = static_cast<std::byte*>(base);
@@ -190,6 +206,7 @@ Status Arena::back(std::uint32_t index) {
   if (backed_[index] != 0) return {};
   const int failed = take_pages(fd_.get(), slot_offset(index), slot_stride_);
   if (failed != 0) return no_room(shape_.kind, slot_stride_, failed);
+  shm_.keep(slot_stride_);
   backed_[index] = 1;
   return {};
 }

@@ -36,15 +36,17 @@ struct ArenaShape {
 std::uint64_t arena_bytes(const ArenaShape& shape);
 
 // One mapping that the daemon writes and consumers read: owns the memory, its fd and its part of
-// the budget. A slot's pages are taken by back(), before it is first written: writing never meets
-// SIGBUS, and the first batch need not wait until all slots are zeroed. A full machine is
-// create()'s error, or back()'s if it fills up in between. Immutable but for the slots; who may
-// write one when is SlotTable's matter. Consumers that still map it keep the memory alive after it
-// is gone.
+// the budget. create() takes no pages and so no time, whatever the size: it may be called under
+// locks. A slot's pages are taken and zeroed by back(), before it is first written: writing never
+// meets SIGBUS. What there is no room for is create()'s error, or back()'s if others fill the
+// machine (or, with posix, /dev/shm) in between; huge pages are reserved by create(). Immutable but
+// for the slots; who may write one when is SlotTable's matter. Consumers that still map it keep the
+// memory alive after it is gone.
 class Arena {
  public:
+  // `uid` is the user whose consumers are to read it.
   static Result<std::unique_ptr<Arena>> create(const ArenaShape& shape, std::uint32_t arena_id,
-                                               ArenaBudget& budget);
+                                               ArenaBudget& budget, uid_t uid = 0);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -54,7 +56,8 @@ class Arena {
   std::uint64_t total_bytes() const { return total_bytes_; }
   std::span<const std::uint8_t, 16> generation() const;
 
-  // Before the slot is written, by whoever has it on loan: cheap but for the first time.
+  // Before the slot is written, by whoever has it on loan and under no lock: cheap but for the
+  // first time, which zeroes the slot's pages.
   Status back(std::uint32_t index);
   std::span<std::byte> slot(std::uint32_t index) const;  // slot_bytes long
   std::uint64_t slot_offset(std::uint32_t index) const;  // from the arena's first byte
@@ -65,6 +68,8 @@ class Arena {
  private:
   friend class ArenaPool;
   Arena() = default;
+  // Others may have its part; its memory follows soon.
+  void give_up_budget() { reservation_.reset(); }
   void write_header();                  // with a new generation
   void rename(std::uint32_t arena_id);  // for other consumers
 
@@ -78,35 +83,7 @@ class Arena {
   std::byte* base_ = nullptr;
   std::vector<std::uint8_t> backed_;  // by slot; each is its borrower's alone
   ArenaBudget::Reservation reservation_;
-};
-
-// Makes arenas and keeps those whose consumers have exited, so that a restarted trainer finds warm
-// memory. What it keeps counts against the budget and is dropped, oldest first, when the budget
-// is needed. Thread-safe.
-class ArenaPool {
- public:
-  ArenaPool(ArenaBudget& budget, std::uint64_t max_idle_bytes)
-      : budget_(budget), max_idle_bytes_(max_idle_bytes) {}
-
-  // Arenas of one uid never go to another.
-  Result<std::unique_ptr<Arena>> take(const ArenaShape& shape, uid_t uid);
-  // Only when every process that was given its fd has exited; else let it die.
-  void give_back(std::unique_ptr<Arena> arena, uid_t uid);
-  void clear();
-  std::uint64_t idle_bytes() const;
-
- private:
-  struct Idle {
-    std::unique_ptr<Arena> arena;
-    uid_t uid;
-  };
-
-  ArenaBudget& budget_;
-  const std::uint64_t max_idle_bytes_;
-  mutable Mutex mutex_;
-  std::vector<Idle> idle_ SPDLD_GUARDED_BY(mutex_);  // oldest first
-  std::uint64_t idle_bytes_ SPDLD_GUARDED_BY(mutex_) = 0;
-  std::uint32_t next_id_ SPDLD_GUARDED_BY(mutex_) = 1;
+  ArenaBudget::ShmPromise shm_;  // posix alone: what slots have yet to take of /dev/shm
 };
 
 }  // namespace spdld::delivery

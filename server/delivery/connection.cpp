@@ -26,12 +26,13 @@ Frame bytes_of(const T& frame) {
 
 }  // namespace
 
-Connection::Connection(std::uint64_t id, UniqueFd socket, Peer peer,
-                       std::function<void()> wants_dispatcher)
+Connection::Connection(std::uint64_t id, UniqueFd socket, const Peer& peer,
+                       std::shared_ptr<UserBytes> unread, std::function<void()> wants_dispatcher)
     : id_(id),
       peer_(peer),
       wants_dispatcher_(std::move(wants_dispatcher)),
-      socket_(std::move(socket)) {}
+      socket_(std::move(socket)),
+      unread_(std::move(unread), peer.uid) {}
 
 void Connection::welcome(const std::string& client, std::uint32_t protocol,
                          std::span<const std::uint8_t, 16> generation, const std::string& server) {
@@ -122,7 +123,7 @@ bool Connection::send_reset(const ResetNotice& notice) {
 }
 
 bool Connection::send_blob(wire::BlobKind kind, std::uint32_t serial,
-                           std::shared_ptr<const std::string> text) {
+                           std::shared_ptr<const std::string> text, Text memory) {
   constexpr std::size_t kPart = wire::kMaxFrameBytes - sizeof(wire::BlobFrame);
   if (text->size() > wire::kMaxBlobBytes) {
     return send_error(Status(Code::kOutOfRange, "the answer is too long for the data socket"));
@@ -136,10 +137,11 @@ bool Connection::send_blob(wire::BlobKind kind, std::uint32_t serial,
     frame.serial = serial;
     frame.offset = static_cast<std::uint32_t>(offset);
     frame.total_bytes = static_cast<std::uint32_t>(text->size());
-    if (!send({.head = bytes_of(frame), .tail = text, .tail_offset = offset, .tail_bytes = part})) {
-      return false;
-    }
+    Outgoing out{.head = bytes_of(frame), .tail = text, .tail_offset = offset, .tail_bytes = part};
     offset += part;
+    // The text stays whole until its last part is out.
+    if (memory == Text::kOwn && offset == text->size()) out.held_bytes = text->size();
+    if (!send(std::move(out))) return false;
   } while (offset < text->size());
   return true;
 }
@@ -170,18 +172,24 @@ bool Connection::send(Outgoing frame) {
     sent = flow != Flow::kBroken;
     if (flow == Flow::kBlocked) {
       wake = true;
-      if (queue_.size() >= kMaxQueuedFrames) {
-        broken_ = overflowed_ = true;
-        sent = false;
-      } else {
-        queue_.push_back(std::move(frame));
-      }
+      sent = enqueue(std::move(frame));
+      if (!sent) broken_ = overflowed_ = true;
     } else if (flow == Flow::kBroken) {
       broken_ = true;  // its hang-up reaches the dispatcher by itself
     }
   }
   if (wake) wants_dispatcher_();
   return sent;
+}
+
+bool Connection::enqueue(Outgoing frame) {
+  frame.held_bytes += sizeof frame + frame.head.size();
+  if (queue_.size() >= kMaxQueuedFrames || unread_.bytes() + frame.held_bytes > kMaxQueuedBytes ||
+      !unread_.add(frame.held_bytes)) {
+    return false;
+  }
+  queue_.push_back(std::move(frame));
+  return true;
 }
 
 // The same for the small frames of the steady state: no allocation unless the socket is full.
@@ -205,7 +213,11 @@ bool Connection::finish(Frame last) {
     ending_ = true;
     Outgoing frame{.head = std::move(last)};
     const Flow flow = queue_.empty() ? write(frame) : Flow::kBlocked;
-    if (flow == Flow::kBlocked) queue_.push_back(std::move(frame));
+    if (flow == Flow::kBlocked) {
+      // The last word is said however much is queued: there is only one.
+      if (unread_.add(frame.head.size())) frame.held_bytes = frame.head.size();
+      queue_.push_back(std::move(frame));
+    }
     if (flow == Flow::kBroken) broken_ = true;
   }
   wants_dispatcher_();
@@ -249,6 +261,7 @@ Connection::Flow Connection::flush() {
     const Flow flow = write(queue_.front());
     if (flow == Flow::kBroken) broken_ = true;
     if (flow != Flow::kDone) return flow;
+    unread_.remove(queue_.front().held_bytes);
     queue_.pop_front();
   }
   return Flow::kDone;
@@ -277,6 +290,7 @@ int Connection::socket() const {
 UniqueFd Connection::close() {
   MutexLock lock(mutex_);
   broken_ = true;
+  unread_.remove(unread_.bytes());
   queue_.clear();
   return std::move(socket_);
 }

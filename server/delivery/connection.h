@@ -8,12 +8,13 @@
 #include <span>
 #include <string>
 
+#include "base/credentials.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "base/user_bytes.h"
 #include "delivery/arena.h"
 #include "delivery/frames.h"
-#include "delivery/peer.h"
 
 namespace spdld::delivery {
 
@@ -21,12 +22,17 @@ namespace spdld::delivery {
 // workers that send what they have finished. Every send may be called from any thread, never
 // blocks, and keeps the order of calls: what the socket does not take is queued and goes out when
 // it can. Sends return false, and do nothing, once the connection is closed or ending. A consumer
-// that lets the queue overflow is disconnected (CloseCause::kOverflow).
+// that lets the queue overflow, or whose user's queues have reached what they may all take, is
+// disconnected (CloseCause::kOverflow).
 class Connection {
  public:
   static constexpr std::size_t kMaxQueuedFrames = 2048;
+  // One answer of the largest size, and what goes along with it.
+  static constexpr std::uint64_t kMaxQueuedBytes = wire::kMaxBlobBytes + (1u << 20);
 
-  Connection(std::uint64_t id, UniqueFd socket, Peer peer, std::function<void()> wants_dispatcher);
+  // `unread` bounds what the queues of one user take.
+  Connection(std::uint64_t id, UniqueFd socket, const Peer& peer, std::shared_ptr<UserBytes> unread,
+             std::function<void()> wants_dispatcher);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
@@ -48,9 +54,10 @@ class Connection {
   bool send_epoch_end(std::uint64_t epoch, std::uint64_t steps, std::uint32_t seek, bool last);
   bool send_reset(const ResetNotice& notice);
   // Answers a query or an apply; `text` is shared, not copied, and at most wire::kMaxBlobBytes
-  // long.
-  bool send_blob(wire::BlobKind kind, std::uint32_t serial,
-                 std::shared_ptr<const std::string> text);
+  // long. One that is kept anyway, whether or not it is read, is not counted as this user's.
+  enum class Text { kOwn, kKept };
+  bool send_blob(wire::BlobKind kind, std::uint32_t serial, std::shared_ptr<const std::string> text,
+                 Text memory = Text::kOwn);
   // Tells of a failure and goes on.
   bool send_error(const Status& status);
 
@@ -69,6 +76,7 @@ class Connection {
     std::shared_ptr<const std::string> tail = {};  // a part of it follows the head
     std::size_t tail_offset = 0;
     std::size_t tail_bytes = 0;
+    std::uint64_t held_bytes = 0;  // in memory for as long as it is queued
     UniqueFd fd = {};
   };
   enum class Flow { kDone, kBlocked, kBroken };
@@ -76,6 +84,8 @@ class Connection {
   bool send(Outgoing frame) SPDLD_EXCLUDES(mutex_);
   bool send_bytes(const void* frame, std::size_t bytes) SPDLD_EXCLUDES(mutex_);
   Flow write(const Outgoing& frame) SPDLD_REQUIRES(mutex_);
+  // False: there is no room for it.
+  bool enqueue(Outgoing frame) SPDLD_REQUIRES(mutex_);
   bool finish(Frame last) SPDLD_EXCLUDES(mutex_);
 
   // The dispatcher's part.
@@ -98,6 +108,7 @@ class Connection {
   mutable Mutex mutex_;
   UniqueFd socket_ SPDLD_GUARDED_BY(mutex_);
   std::deque<Outgoing> queue_ SPDLD_GUARDED_BY(mutex_);
+  UserBytes::Share unread_ SPDLD_GUARDED_BY(mutex_);  // what the queue takes
   bool ending_ SPDLD_GUARDED_BY(mutex_) = false;
   bool broken_ SPDLD_GUARDED_BY(mutex_) = false;
   bool overflowed_ SPDLD_GUARDED_BY(mutex_) = false;

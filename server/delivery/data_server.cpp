@@ -16,15 +16,18 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "delivery/dialogue.h"
+#include "delivery/peer.h"
 
 namespace spdld::delivery {
 namespace {
 
 constexpr std::chrono::milliseconds kAcceptPause{100};
-constexpr int kFramesPerTurn = 64;  // then the others have their turn
+constexpr std::uint64_t kAcceptFailuresPerLine = 100;  // of the log: some ten seconds
+constexpr int kFramesPerTurn = 64;                     // then the others have their turn
 
-void bump(std::atomic<std::uint64_t>& counter, std::int64_t by = 1) {
-  counter.fetch_add(static_cast<std::uint64_t>(by), std::memory_order_relaxed);
+// Returns what it was.
+std::uint64_t bump(std::atomic<std::uint64_t>& counter, std::int64_t by = 1) {
+  return counter.fetch_add(static_cast<std::uint64_t>(by), std::memory_order_relaxed);
 }
 
 std::uint64_t read(const std::atomic<std::uint64_t>& counter) {
@@ -80,6 +83,9 @@ DataServer::DataServer(UniqueFd listener, DataServerOptions options, Liveness& l
       liveness_(liveness),
       service_(service),
       loop_(std::move(loop)),
+      admission_(options_.connections),
+      unattached_(std::make_shared<UserBytes>(options_.max_unattached_bytes_per_uid)),
+      unread_(std::make_shared<UserBytes>(options_.max_unread_bytes_per_uid)),
       buffer_(wire::kMaxFrameBytes) {
   // 16 bytes never come in parts, and a consumer compares them for nothing but being another's.
   (void)!::getrandom(generation_.data(), generation_.size(), 0);
@@ -105,6 +111,14 @@ DataServer::Stats DataServer::stats() const {
           .watched_processes = read(counters_.watched_processes)};
 }
 
+std::map<uid_t, DataServer::Use> DataServer::users() const {
+  std::map<uid_t, Use> users;
+  for (const auto& [uid, count] : admission_.users()) users[uid].connections = count;
+  for (const auto& [uid, bytes] : unattached_->used()) users[uid].unattached_bytes = bytes;
+  for (const auto& [uid, bytes] : unread_->used()) users[uid].unread_bytes = bytes;
+  return users;
+}
+
 void DataServer::accept_ready() {
   for (int i = 0; i < kFramesPerTurn; ++i) {
     auto socket = accept_unix(listener_.get());
@@ -114,8 +128,10 @@ void DataServer::accept_ready() {
     }
     if (socket.error().code() == Code::kUnavailable) return;
     // Out of file descriptors or memory: the consumer stays in the backlog and is asked in later.
-    bump(counters_.accept_failures);
-    spdlog::warn("data socket: {}", socket.error().message());
+    const std::uint64_t failures = bump(counters_.accept_failures);
+    if (failures % kAcceptFailuresPerLine == 0)
+      spdlog::warn("data socket: {}; consumers wait, and are asked in once it can be done",
+                   socket.error().message());
     pause_accepting();
     return;
   }
@@ -135,44 +151,23 @@ void DataServer::admit(UniqueFd socket) {
   const std::uint64_t id = next_id_++;
   auto peer = peer_of(fd);
   // The connection may outlive the server: what it wants then is forgotten.
-  const auto end = std::make_shared<Connection>(id, std::move(socket), peer.value_or(Peer{}),
-                                                [this, id, loop = std::weak_ptr<EventLoop>(loop_)] {
-                                                  if (const auto alive = loop.lock())
-                                                    alive->post([this, id] { serve_output(id); });
-                                                });
+  const uid_t uid = peer.value_or(Peer{}).uid;
+  const auto end =
+      std::make_shared<Connection>(id, std::move(socket), peer.value_or(Peer{}), unread_,
+                                   [this, id, loop = std::weak_ptr<EventLoop>(loop_)] {
+                                     if (const auto alive = loop.lock())
+                                       alive->post([this, id] { serve_output(id); });
+                                   });
   auto consumer = std::make_shared<Consumer>(
-      end,
-      Dialogue(end, service_, {.server_name = options_.server_name, .generation = generation_}));
+      end, Dialogue(end, service_, {.server_name = options_.server_name, .generation = generation_},
+                    std::make_shared<UserBytes::Share>(unattached_, uid)));
   Connection& connection = *end;
 
-  Status refusal;
-  const auto of_uid = std::count_if(consumers_.begin(), consumers_.end(), [&](const auto& other) {
-    return other.second->connection->peer().uid == connection.peer().uid;
-  });
-  if (!peer) {
-    refusal = peer.error();
-  } else if (consumers_.size() >= options_.max_connections) {
-    refusal = Status(Code::kResourceExhausted,
-                     fmt::format("the daemon has its {} consumers already", consumers_.size()));
-  } else if (static_cast<std::size_t>(of_uid) >= options_.max_connections_per_uid) {
-    refusal = Status(Code::kResourceExhausted,
-                     fmt::format("user {} has {} consumers already; no more are allowed",
-                                 connection.peer().uid, of_uid));
-  } else if (auto witness = liveness_.watch(fd, connection.peer().pid)) {
-    consumer->witness = std::move(*witness);
-  } else {
-    refusal = witness.error();
-  }
-  if (refusal.ok()) {
-    refusal = loop_->watch(fd, EPOLLIN | EPOLLRDHUP,
-                           [this, id](std::uint32_t events) { socket_ready(id, events); });
-  }
-  if (refusal.ok() && consumer->witness) {
-    refusal = loop_->watch(consumer->witness.get(), EPOLLIN,
-                           [this, id](std::uint32_t) { consumer_gone(id); });
-    if (!refusal.ok()) loop_->unwatch(fd);
-  }
+  Status refusal = peer ? admission_.enter(uid) : peer.error();
+  const bool entered = refusal.ok();
+  if (entered) refusal = watch(*consumer, fd);
   if (!refusal.ok()) {
+    if (entered) admission_.leave(uid);
     bump(counters_.refused);
     (void)connection.fail(refusal);
     (void)connection.close();
@@ -182,6 +177,19 @@ void DataServer::admit(UniqueFd socket) {
   bump(counters_.connections);
   consumers_.emplace(id, std::move(consumer));
   loop_->run_after(options_.hello_timeout, [this, id] { check_greeted(id); });
+}
+
+// What it says, and the end of its process.
+Status DataServer::watch(Consumer& consumer, int socket) {
+  const std::uint64_t id = consumer.connection->id();
+  SPDLD_ASSIGN(consumer.witness, liveness_.watch(socket, consumer.connection->peer().pid));
+  SPDLD_TRY(loop_->watch(socket, EPOLLIN | EPOLLRDHUP,
+                         [this, id](std::uint32_t events) { socket_ready(id, events); }));
+  if (!consumer.witness) return {};
+  const Status watched = loop_->watch(consumer.witness.get(), EPOLLIN,
+                                      [this, id](std::uint32_t) { consumer_gone(id); });
+  if (!watched.ok()) loop_->unwatch(socket);
+  return watched;
 }
 
 DataServer::Consumer* DataServer::find(std::uint64_t id) {
@@ -256,8 +264,10 @@ bool DataServer::reject(Consumer& consumer, const Status& status, CloseCause cau
   if (!consumer.connection->fail(status)) return false;
   consumer.cause = cause;
   const Peer& peer = consumer.connection->peer();
-  spdlog::info("data socket: ended consumer {} (pid {}, uid {}): {}", consumer.connection->id(),
-               peer.pid, peer.uid, status.message());
+  log::info(
+      {.session = consumer.connection->id(), .pid = peer.pid, .uid = peer.uid, .has_quota = true},
+      "data socket: ended consumer {} (pid {}, uid {}): {}", consumer.connection->id(), peer.pid,
+      peer.uid, status.message());
   return true;
 }
 
@@ -356,6 +366,7 @@ void DataServer::parting_ready(std::uint64_t id) {
 void DataServer::forget(Consumer& consumer) {
   if (consumer.witness) loop_->unwatch(consumer.witness.get());
   if (consumer.parting) loop_->unwatch(consumer.parting.get());
+  admission_.leave(consumer.connection->peer().uid);
   consumers_.erase(consumer.connection->id());
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +18,8 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "base/user_bytes.h"
+#include "delivery/admission.h"
 #include "delivery/connection.h"
 #include "delivery/data_service.h"
 #include "delivery/event_loop.h"
@@ -27,10 +30,13 @@ namespace spdld::delivery {
 
 struct DataServerOptions {
   std::string server_name = "spdld";  // name and version, told in Welcome
-  std::size_t max_connections = 1024;
-  std::size_t max_connections_per_uid = 512;
-  std::chrono::milliseconds hello_timeout{10'000};  // from accept to Attach
-  std::chrono::milliseconds linger{5'000};          // for a last word to be read
+  // Connections count until nothing of theirs is left: also those that are closed while their
+  // process, which lives, may still read what it was lent.
+  AdmissionBounds connections{};
+  std::uint64_t max_unattached_bytes_per_uid = 16u << 20;  // pipelines before their attach's answer
+  std::uint64_t max_unread_bytes_per_uid = 64u << 20;      // queued, as their consumers do not read
+  std::chrono::milliseconds hello_timeout{10'000};         // from accept to Attach
+  std::chrono::milliseconds linger{5'000};                 // for a last word to be read
 };
 
 // The data socket: accepts consumers, checks and dispatches their frames, notices their death. Owns
@@ -63,6 +69,14 @@ class DataServer {
     loop_->run_after(delay, std::move(task));
   }
   Stats stats() const;
+  // What a user has of each thing whose limit is in the options.
+  struct Use {
+    std::uint64_t connections = 0;
+    std::uint64_t unattached_bytes = 0;
+    std::uint64_t unread_bytes = 0;
+  };
+  std::map<uid_t, Use> users() const;
+  const DataServerOptions& options() const { return options_; }
   // Of this daemon's life: consumers see from it that they meet another one.
   std::span<const std::uint8_t, 16> generation() const { return generation_; }
 
@@ -80,6 +94,7 @@ class DataServer {
   void accept_ready();
   void pause_accepting();
   void admit(UniqueFd socket);
+  Status watch(Consumer& consumer, int socket);
   void socket_ready(std::uint64_t id, std::uint32_t events);
   // False: the consumer hung up.
   bool read_frames(Consumer& consumer);
@@ -102,6 +117,9 @@ class DataServer {
   DataService& service_;
   std::array<std::uint8_t, 16> generation_{};
   const std::shared_ptr<EventLoop> loop_;
+  Admission admission_;
+  const std::shared_ptr<UserBytes> unattached_;
+  const std::shared_ptr<UserBytes> unread_;
   // The dispatcher alone.
   std::unordered_map<std::uint64_t, std::shared_ptr<Consumer>> consumers_;
   std::uint64_t next_id_ = 1;

@@ -4,8 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 #include "delivery/data_service.h"
@@ -26,8 +28,12 @@ class Dialogue {
   };
 
   // `service` outlives it.
-  Dialogue(ConnectionPtr connection, DataService& service, Host host)
-      : connection_(std::move(connection)), service_(service), host_(std::move(host)) {}
+  Dialogue(ConnectionPtr connection, DataService& service, Host host,
+           std::shared_ptr<UserBytes::Share> unattached)
+      : connection_(std::move(connection)),
+        service_(service),
+        host_(std::move(host)),
+        handshake_(std::move(unattached)) {}
 
   Status take(std::span<const std::byte> frame);
   void take_last(std::span<const std::byte> frame);

@@ -205,9 +205,9 @@ Result<Request> parse_blob(std::span<const std::byte> bytes) {
     return tl::unexpected(
         bad("Blob", fmt::format("kind {} is not a consumer's", static_cast<int>(frame.kind))));
   }
-  if (frame.total_bytes > wire::kMaxBlobBytes) {
-    return tl::unexpected(bad("Blob", fmt::format("a text of {} bytes; {} are allowed",
-                                                  frame.total_bytes, wire::kMaxBlobBytes)));
+  if (frame.total_bytes > wire::kMaxYamlBytes) {
+    return tl::unexpected(bad("Blob", fmt::format("a pipeline of {} bytes; {} are allowed",
+                                                  frame.total_bytes, wire::kMaxYamlBytes)));
   }
   const auto part = bytes.subspan(sizeof frame);
   if (frame.offset > frame.total_bytes || part.size() > frame.total_bytes - frame.offset ||

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/user_bytes.h"
 #include "spdld/arena.h"
 #include "spdld/wire.h"
 
@@ -54,6 +56,8 @@ struct AttachRequest {
   std::string order_digest;  // of the cursor; empty: not to be checked
   // Of the job, that the cursor has gone along with; none of a client that does not count them.
   std::optional<std::uint32_t> moves;
+  // Its part of what its user's attaches may take in memory, until they are answered.
+  std::shared_ptr<const UserBytes::Share> share;
 };
 
 struct SeekRequest {

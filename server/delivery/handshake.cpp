@@ -35,7 +35,16 @@ Result<std::uint32_t> Handshake::greet(const Hello& hello, const std::string& se
 Status Handshake::append(const BlobPart& part) {
   if (stage_ != Stage::kAttach) return out_of_turn("Blob");
   if (part.offset == 0) {
-    yaml_.clear();
+    // The whole text at once: texts that each wait for room for their rest would wait for ever.
+    share_->remove(share_->bytes());
+    if (!share_->add(part.total_bytes)) {
+      return Status(Code::kUnavailable,
+                    fmt::format("a pipeline of {} bytes: with it, attaches of this user that are "
+                                "not answered yet would take more than the {} bytes that "
+                                "limits.unattached allows; try again",
+                                part.total_bytes, share_->limit()));
+    }
+    yaml_ = {};
     serial_ = part.serial;
     total_bytes_ = part.total_bytes;
   }
@@ -55,6 +64,7 @@ Result<AttachRequest> Handshake::attach(AttachRequest request) {
                            request.blob_bytes, yaml_.size())));
   }
   request.pipeline_yaml = std::exchange(yaml_, {});
+  request.share = std::move(share_);
   stage_ = Stage::kDone;
   return request;
 }

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
+#include "base/user_bytes.h"
 #include "delivery/frames.h"
 
 namespace spdld::delivery {
@@ -18,10 +21,14 @@ namespace spdld::delivery {
 //                      +-+
 class Handshake {
  public:
+  // `share`: what the user's pipelines may take until their attaches are answered.
+  explicit Handshake(std::shared_ptr<UserBytes::Share> share) : share_(std::move(share)) {}
+
   bool done() const { return stage_ == Stage::kDone; }
 
   // The protocol that both will speak. `server_name` is for the message if there is none.
   Result<std::uint32_t> greet(const Hello& hello, const std::string& server_name);
+  // kUnavailable: the user's other attaches take all that is allowed; trying again helps.
   Status append(const BlobPart& part);
   // The request with the YAML that came before it.
   Result<AttachRequest> attach(AttachRequest request);
@@ -30,7 +37,8 @@ class Handshake {
   enum class Stage { kHello, kAttach, kDone };
 
   Stage stage_ = Stage::kHello;
-  std::string yaml_;  // as far as it has come
+  std::shared_ptr<UserBytes::Share> share_;  // goes with the request
+  std::string yaml_;                         // as far as it has come
   std::uint32_t serial_ = 0;
   std::uint32_t total_bytes_ = 0;
 };

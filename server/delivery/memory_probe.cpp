@@ -151,14 +151,54 @@ std::uint64_t memory_total(const MemoryFiles& files) {
   return total;
 }
 
-ArenaBudget::ArenaBudget(std::uint64_t limit_bytes, MemoryFiles files)
-    : limit_bytes_(limit_bytes), files_(std::move(files)) {}
+ArenaBudget::ArenaBudget(std::uint64_t limit_bytes, MemoryFiles files, UserShare share)
+    : limit_bytes_(limit_bytes), files_(std::move(files)), share_(std::move(share)) {}
 
-Result<ArenaBudget::Reservation> ArenaBudget::reserve(std::uint64_t bytes,
-                                                      const std::string& what) {
-  const MemoryRoom room = memory_room(files_);
+std::optional<std::uint64_t> ArenaBudget::share_bytes(uid_t uid) const {
+  const bool unbound =
+      std::find(share_.unbound.begin(), share_.unbound.end(), uid) != share_.unbound.end();
+  if (unbound) return std::nullopt;
+  return std::min(limit_bytes_, share_.bytes);
+}
+
+std::uint64_t ArenaBudget::limit_bytes(uid_t uid) const {
+  return share_bytes(uid).value_or(limit_bytes_);
+}
+
+std::uint64_t ArenaBudget::used_by(uid_t uid) const {
+  const auto used = used_by_user_.find(uid);
+  return used == used_by_user_.end() ? 0 : used->second;
+}
+
+ArenaBudget::Room ArenaBudget::room(std::uint64_t bytes, uid_t uid) const {
+  // Its own share first: others who leave would not help.
+  const std::uint64_t limit = limit_bytes(uid);
+  if (limit < limit_bytes_ && bytes > limit - std::min(limit, used_by(uid))) return Room::kUserFull;
+  return bytes > limit_bytes_ - used_bytes_ ? Room::kFull : Room::kEnough;
+}
+
+ArenaBudget::Room ArenaBudget::room_for(std::uint64_t bytes, uid_t uid) const {
   MutexLock lock(mutex_);
-  if (bytes > limit_bytes_ - used_bytes_) {
+  return room(bytes, uid);
+}
+
+Result<ArenaBudget::Reservation> ArenaBudget::reserve(std::uint64_t bytes, uid_t uid,
+                                                      const std::string& what) {
+  const MemoryRoom memory = memory_room(files_);
+  MutexLock lock(mutex_);
+  const Room found = room(bytes, uid);
+  if (found == Room::kUserFull) {
+    const std::uint64_t limit = limit_bytes(uid);
+    return error(
+        Code::kResourceExhausted,
+        fmt::format("{} needs {}, but of the {} that one user's arenas may take (limits.arena; the "
+                    "arena budget is {}), user {} has {} in use; processes that live on after "
+                    "their session count, too: end what is not needed, lower batch.size or "
+                    "delivery.prefetch, or have limits.arena raised",
+                    what, format_bytes(bytes), format_bytes(limit), format_bytes(limit_bytes_), uid,
+                    format_bytes(used_by(uid))));
+  }
+  if (found == Room::kFull) {
     return error(
         Code::kResourceExhausted,
         fmt::format("{} needs {}, but the arena budget of {} has {} left ({} in use); raise "
@@ -166,15 +206,16 @@ Result<ArenaBudget::Reservation> ArenaBudget::reserve(std::uint64_t bytes,
                     what, format_bytes(bytes), format_bytes(limit_bytes_),
                     format_bytes(limit_bytes_ - used_bytes_), format_bytes(used_bytes_)));
   }
-  if (bytes > room.available_bytes) {
-    return error(
-        Code::kResourceExhausted,
-        fmt::format("{} needs {}, but only {} are free ({}); raise the memory limit, or "
-                    "lower batch.size or delivery.prefetch",
-                    what, format_bytes(bytes), format_bytes(room.available_bytes), room.bound_by));
+  if (bytes > memory.available_bytes) {
+    return error(Code::kResourceExhausted,
+                 fmt::format("{} needs {}, but only {} are free ({}); raise the memory limit, or "
+                             "lower batch.size or delivery.prefetch",
+                             what, format_bytes(bytes), format_bytes(memory.available_bytes),
+                             memory.bound_by));
   }
   used_bytes_ += bytes;
-  return Reservation(this, bytes);
+  used_by_user_[uid] += bytes;
+  return Reservation(this, bytes, uid);
 }
 
 std::uint64_t ArenaBudget::used_bytes() const {
@@ -182,15 +223,56 @@ std::uint64_t ArenaBudget::used_bytes() const {
   return used_bytes_;
 }
 
-void ArenaBudget::give_back(std::uint64_t bytes) {
+std::uint64_t ArenaBudget::used_bytes(uid_t uid) const {
+  MutexLock lock(mutex_);
+  return used_by(uid);
+}
+
+std::map<uid_t, std::uint64_t> ArenaBudget::used_by_users() const {
+  MutexLock lock(mutex_);
+  return used_by_user_;
+}
+
+void ArenaBudget::give_back(std::uint64_t bytes, uid_t uid) {
   MutexLock lock(mutex_);
   used_bytes_ -= bytes;
+  const auto used = used_by_user_.find(uid);
+  used->second -= bytes;
+  if (used->second == 0) used_by_user_.erase(used);
 }
 
 ArenaBudget::Reservation::Reservation(Reservation&& other) noexcept
-    : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : budget_(std::exchange(other.budget_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      uid_(other.uid_) {}
 
 ArenaBudget::Reservation& ArenaBudget::Reservation::operator=(Reservation&& other) noexcept {
+  if (this != &other) {
+    reset();
+    budget_ = std::exchange(other.budget_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+    uid_ = other.uid_;
+  }
+  return *this;
+}
+
+void ArenaBudget::Reservation::reset() {
+  if (budget_ != nullptr)
+    std::exchange(budget_, nullptr)->give_back(std::exchange(bytes_, 0), uid_);
+}
+
+std::optional<ArenaBudget::ShmPromise> ArenaBudget::promise_shm(std::uint64_t bytes,
+                                                                std::uint64_t free_bytes) {
+  MutexLock lock(mutex_);
+  if (bytes > free_bytes - std::min(free_bytes, promised_shm_)) return std::nullopt;
+  promised_shm_ += bytes;
+  return ShmPromise(this, bytes);
+}
+
+ArenaBudget::ShmPromise::ShmPromise(ShmPromise&& other) noexcept
+    : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+ArenaBudget::ShmPromise& ArenaBudget::ShmPromise::operator=(ShmPromise&& other) noexcept {
   if (this != &other) {
     reset();
     budget_ = std::exchange(other.budget_, nullptr);
@@ -199,8 +281,17 @@ ArenaBudget::Reservation& ArenaBudget::Reservation::operator=(Reservation&& othe
   return *this;
 }
 
-void ArenaBudget::Reservation::reset() {
-  if (budget_ != nullptr) std::exchange(budget_, nullptr)->give_back(std::exchange(bytes_, 0));
+void ArenaBudget::ShmPromise::keep(std::uint64_t bytes) {
+  if (budget_ == nullptr) return;
+  MutexLock lock(budget_->mutex_);
+  bytes = std::min(bytes, bytes_);
+  bytes_ -= bytes;
+  budget_->promised_shm_ -= bytes;
+}
+
+void ArenaBudget::ShmPromise::reset() {
+  keep(bytes_);
+  budget_ = nullptr;
 }
 
 }  // namespace spdld::delivery

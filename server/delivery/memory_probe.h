@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -34,7 +39,13 @@ std::uint64_t memory_total(const MemoryFiles& files = {});
 // "38.5 MiB"
 std::string format_bytes(std::uint64_t bytes);
 
-// Bounds the sum of all arenas. Thread-safe. Outlives its reservations.
+// The share of the budget that each user is limited to.
+struct UserShare {
+  std::uint64_t bytes = ~std::uint64_t{0};
+  std::vector<uid_t> unbound = {};  // the admins and the daemon's own user: they have all of it
+};
+
+// Bounds the sum of all arenas, and of each user's. Thread-safe. Outlives its reservations.
 class ArenaBudget {
  public:
   // Bytes that are set aside until it dies. Move-only.
@@ -49,27 +60,66 @@ class ArenaBudget {
 
    private:
     friend class ArenaBudget;
-    Reservation(ArenaBudget* budget, std::uint64_t bytes) : budget_(budget), bytes_(bytes) {}
+    Reservation(ArenaBudget* budget, std::uint64_t bytes, uid_t uid)
+        : budget_(budget), bytes_(bytes), uid_(uid) {}
     ArenaBudget* budget_ = nullptr;
     std::uint64_t bytes_ = 0;
+    uid_t uid_ = 0;
   };
 
-  explicit ArenaBudget(std::uint64_t limit_bytes, MemoryFiles files = {});
+  // Bytes of /dev/shm that an arena has yet to take, until it dies. Move-only.
+  class ShmPromise {
+   public:
+    ShmPromise() = default;
+    ShmPromise(ShmPromise&& other) noexcept;
+    ShmPromise& operator=(ShmPromise&& other) noexcept;
+    ~ShmPromise() { reset(); }
+    // So many of them have been taken. Any thread.
+    void keep(std::uint64_t bytes);
 
-  // kResourceExhausted, with the numbers and the way out, when the budget, the cgroup or the
-  // machine has no room for it. `what` names what it is for.
-  Result<Reservation> reserve(std::uint64_t bytes, const std::string& what);
+   private:
+    friend class ArenaBudget;
+    ShmPromise(ArenaBudget* budget, std::uint64_t bytes) : budget_(budget), bytes_(bytes) {}
+    void reset();
+    ArenaBudget* budget_ = nullptr;
+    std::uint64_t bytes_ = 0;  // under the budget's lock
+  };
+
+  explicit ArenaBudget(std::uint64_t limit_bytes, MemoryFiles files = {}, UserShare share = {});
+
+  // kResourceExhausted, with the numbers and the way out, when the budget, the user's share, the
+  // cgroup or the machine has no room for it. `what` names what it is for.
+  Result<Reservation> reserve(std::uint64_t bytes, uid_t uid, const std::string& what);
+  // None if /dev/shm, which has `free_bytes`, does not have so much beside what others have yet to
+  // take.
+  std::optional<ShmPromise> promise_shm(std::uint64_t bytes, std::uint64_t free_bytes);
+
+  enum class Room { kEnough, kUserFull, kFull };
+  Room room_for(std::uint64_t bytes, uid_t uid) const;
 
   std::uint64_t limit_bytes() const { return limit_bytes_; }
   std::uint64_t used_bytes() const;
+  // Of arenas that were made for this user's consumers, idle and retired ones, too.
+  std::uint64_t used_bytes(uid_t uid) const;
+  // The same of all users who have any.
+  std::map<uid_t, std::uint64_t> used_by_users() const;
+  // What this user may have of it; none: this user is not bound.
+  std::optional<std::uint64_t> share_bytes(uid_t uid) const;
+  // What this user may have; the whole budget if it is not bound.
+  std::uint64_t limit_bytes(uid_t uid) const;
 
  private:
-  void give_back(std::uint64_t bytes);
+  void give_back(std::uint64_t bytes, uid_t uid);
+  Room room(std::uint64_t bytes, uid_t uid) const SPDLD_REQUIRES(mutex_);
+  std::uint64_t used_by(uid_t uid) const SPDLD_REQUIRES(mutex_);
 
   const std::uint64_t limit_bytes_;
   const MemoryFiles files_;
+  const UserShare share_;
   mutable Mutex mutex_;
   std::uint64_t used_bytes_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::map<uid_t, std::uint64_t> used_by_user_ SPDLD_GUARDED_BY(mutex_);
+  std::uint64_t promised_shm_ SPDLD_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace spdld::delivery

@@ -11,24 +11,47 @@
 #include <cerrno>
 #include <cstring>
 
-namespace spdld::delivery {
+#include "base/descriptors.h"
 
-Result<Peer> peer_of(int socket) {
-  ucred credentials{};
-  socklen_t size = sizeof credentials;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
-    return tl::unexpected(errno_status(errno, "asking the kernel who is connected"));
+namespace spdld::delivery {
+namespace {
+
+// Whoever can write to the directory can put a socket of their own in the place of the daemon's,
+// and clients would trust it. The daemon's own group may: under a umask of 002 every directory is
+// so.
+Status check_runtime_dir(const std::string& path, const struct stat& info) {
+  if (info.st_uid != ::geteuid() && info.st_uid != 0) {
+    return Status(Code::kPermissionDenied,
+                  fmt::format("runtime_dir {} belongs to uid {}, who could replace the daemon's "
+                              "sockets; set a directory of uid {} (who runs spdld) or of root",
+                              path, info.st_uid, ::geteuid()));
   }
-  return Peer{.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid};
+  const bool by_group =
+      (info.st_mode & S_IWGRP) != 0 && info.st_gid != ::getegid() && info.st_gid != 0;
+  if ((info.st_mode & S_IWOTH) == 0 && !by_group) return {};
+  return Status(
+      Code::kPermissionDenied,
+      fmt::format("runtime_dir {} can be written to by {}, who could replace the daemon's "
+                  "sockets: 'chmod {}-w {}', or set another one",
+                  path, by_group ? fmt::format("gid {}", info.st_gid) : "everybody",
+                  by_group ? "g" : "o", path));
 }
+
+}  // namespace
 
 Result<RuntimeLock> RuntimeLock::take(const std::string& runtime_dir) {
   if (::mkdir(runtime_dir.c_str(), 0700) != 0 && errno != EEXIST) {
     return tl::unexpected(errno_status(
         errno, fmt::format("making runtime_dir {} (make it, or set another one)", runtime_dir)));
   }
+  const UniqueFd directory(::open(runtime_dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  struct stat info {};
+  if (!directory || ::fstat(directory.get(), &info) != 0) {
+    return tl::unexpected(errno_status(errno, "opening runtime_dir " + runtime_dir));
+  }
+  SPDLD_TRY(check_runtime_dir(runtime_dir, info));
   const std::string path = runtime_dir + "/lock";
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  UniqueFd fd(::openat(directory.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!fd) {
     return tl::unexpected(errno_status(
         errno, fmt::format("opening {} (is runtime_dir writable for this user?)", path)));
@@ -95,6 +118,7 @@ Result<UniqueFd> accept_unix(int listener) {
       return error(Code::kUnavailable, "nobody waits to be accepted");
     }
     if (errno == EMFILE || errno == ENFILE) {
+      note_descriptor_shortage(errno);
       return error(Code::kResourceExhausted,
                    fmt::format("accepting a connection: {}; raise LimitNOFILE (ulimit -n)",
                                std::strerror(errno)));

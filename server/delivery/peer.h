@@ -10,21 +10,13 @@
 
 namespace spdld::delivery {
 
-// Who is at the other end of a Unix socket, as the kernel says.
-struct Peer {
-  uid_t uid = 0;
-  gid_t gid = 0;
-  pid_t pid = 0;  // 0: it lives in a PID namespace that this one cannot see
-};
-
-Result<Peer> peer_of(int socket);
-
 // Proves that this is the only daemon of a runtime directory. Without it a second daemon would take
 // the sockets over, and delete them when it ends. Held until destruction; a crash releases it.
 class RuntimeLock {
  public:
   // Makes the directory, for this user alone (0700), if it is not there: who may enter it may
-  // connect. kAlreadyExists names the pid that has it.
+  // connect. kAlreadyExists names the pid that has it. kPermissionDenied: others could replace the
+  // sockets in it.
   static Result<RuntimeLock> take(const std::string& runtime_dir);
 
  private:

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "engine/decode_memory.h"
 #include "engine/run.h"
 #include "engine/stream_port.h"
 #include "source/source.h"
@@ -24,6 +25,9 @@ struct ExecutorOptions {
   unsigned threads = 1;
   std::vector<int> cpus = {};  // empty: wherever the process may run
   int nice = 0;
+  std::uint64_t decode_memory_bytes = std::uint64_t{1} << 30;  // the ceiling of DecodeMemory
+  // Before a row is tried again for which there was no memory.
+  std::chrono::nanoseconds memory_pause = std::chrono::seconds(1);
 };
 
 // The cores that this process may use: the smaller of its affinity and its cgroup's quota, at
@@ -36,7 +40,13 @@ unsigned available_cpus();
 // stream that is least ahead. So nothing is begun that has no slot to go to, and what is begun gets
 // done.
 //
-// Owned by the daemon; outlives every stream. All methods are thread-safe. A source that still has
+// A row that needs more memory for decoding than is free is parked: no worker waits for it. Of each
+// run the row parked first is in the line for what comes back; the run that has had the least CPU
+// time has the line's front, and nobody takes memory before that row has got what it needs: no
+// large image is passed by smaller ones for ever.
+//
+// Owned by the daemon; outlives every stream. All methods are thread-safe. What a stream or a run
+// leaves behind (its port, its source with the listing) dies under no lock. A source that still has
 // rows when the executor is destroyed must be stopped before (IoPool): it is waited for.
 class Executor final : private source::FetchSink {
  public:
@@ -53,6 +63,11 @@ class Executor final : private source::FetchSink {
       SPDLD_EXCLUDES(mutex_);
   // StreamPort::open may have something again.
   void wake(StreamId stream) SPDLD_EXCLUDES(mutex_);
+  // What a run may have of the pool, from the next row on; and the stage concurrency that another
+  // plan asks for and that differs in nothing else. A run's bounds change here alone, so that the
+  // workers that a higher bound admits are woken.
+  void set_limits(Run& run, RunLimits limits) SPDLD_EXCLUDES(mutex_);
+  void tune(Run& run, int fetch_concurrency, int process_concurrency) SPDLD_EXCLUDES(mutex_);
   // Gives up the batches that are being made and are not before (epoch, step): their rows not yet
   // begun are dropped, and each is abandoned once the others are done.
   void cancel(StreamId stream, std::uint64_t epoch, std::uint64_t step) SPDLD_EXCLUDES(mutex_);
@@ -68,6 +83,9 @@ class Executor final : private source::FetchSink {
 
   // No further batch. Those under way are abandoned.
   void close_stream(StreamId stream) SPDLD_EXCLUDES(mutex_);
+
+  // The most that decodes have held of their memory at once.
+  std::uint64_t most_decode_memory() SPDLD_EXCLUDES(mutex_);
 
   // Ends the workers; every batch under way is abandoned. Idempotent.
   void stop() SPDLD_EXCLUDES(mutex_);
@@ -97,8 +115,8 @@ class Executor final : private source::FetchSink {
     std::uint64_t last_epoch = 0;  // of the batch opened last
     std::uint64_t last_step = 0;
   };
-  // Whose the row is now. Only a source's row may be looked into under the lock alone.
-  enum class Holder { kNobody, kWorker, kSource };
+  // Whose the row is now. A row that a worker has may not be looked into under the lock alone.
+  enum class Holder { kNobody, kWorker, kSource, kParked };
   struct Task : Row {
     Lane* lane = nullptr;
     Stream* stream = nullptr;
@@ -106,24 +124,34 @@ class Executor final : private source::FetchSink {
     Holder holder = Holder::kNobody;
     std::uint64_t turn = 0;  // counts the workers that have had it
     std::chrono::steady_clock::time_point held_since;
+    std::optional<std::chrono::steady_clock::time_point> paused_until;  // while it is parked
   };
   // A run with its streams.
   struct Lane {
     std::shared_ptr<Run> run;
     std::list<Stream> streams;
-    std::deque<Task*> ready;  // fetched, to be processed
+    std::deque<Task*> ready;   // fetched, to be processed
+    std::deque<Task*> parked;  // fetched, waiting for memory
     std::vector<std::unique_ptr<Task>> tasks;
     std::vector<Task*> free_tasks;
     int fetching = 0;  // rows that a source has; less than 0 while an answer overtakes its question
     int processing = 0;  // rows that a worker has
     double cpu_per_weight_s = 0;
   };
+  // What of a lane comes next. No `stream`: the row that was parked first, or that its source
+  // brought first.
+  struct Choice {
+    bool parked = false;
+    Stream* stream = nullptr;
+    std::optional<BatchIterator> batch = std::nullopt;  // to begin a row of; none: to be opened
+  };
   // What a worker does next.
   struct Work {
     Lane* lane = nullptr;
-    Task* task = nullptr;      // process its row ...
-    std::uint64_t turn = 0;    // (the task's)
-    Stream* stream = nullptr;  // ... or ask this one for a batch
+    Task* task = nullptr;             // process its row ...
+    std::uint64_t turn = 0;           // (the task's)
+    std::uint64_t granted_bytes = 0;  // (of memory for decoding)
+    Stream* stream = nullptr;         // ... or ask this one for a batch
   };
   // A batch that has come to its end, to be told to its port without the lock.
   struct Ended {
@@ -133,32 +161,86 @@ class Executor final : private source::FetchSink {
     bool given_up = false;
     std::vector<ByteBuffer> packed;
   };
+  // What a change leaves to be done without the lock: ports to be told, and what is to die.
+  struct Aftermath {
+    std::vector<Ended> ended;
+    std::list<Lane> lanes;
+    std::list<Stream> streams;
+
+    bool empty() const { return ended.empty() && lanes.empty() && streams.empty(); }
+  };
+  // Holds mutex_ for a change of what workers may pick. At its end one of them is woken if there is
+  // something to pick: see work_may_wait_.
+  class Change;
 
   void fetched(std::uint64_t token, Status status) override SPDLD_EXCLUDES(mutex_);
 
   void work(unsigned worker) SPDLD_EXCLUDES(mutex_);
   void enter_pool(unsigned worker) const;  // affinity, niceness, name
+  // Until there may be something to pick.
+  void sleep() SPDLD_REQUIRES(mutex_);
   std::optional<Work> pick() SPDLD_REQUIRES(mutex_);
   std::optional<Work> pick_from(Lane& lane) SPDLD_REQUIRES(mutex_);
+  // The one place that says what may be picked; changes nothing.
+  std::optional<Choice> choose(Lane& lane) const SPDLD_REQUIRES(mutex_);
+  bool may_have_task(const Lane& lane) const SPDLD_REQUIRES(mutex_);
+  bool may_have_worker(const Lane& lane) const SPDLD_REQUIRES(mutex_);
+  void wake_worker() SPDLD_REQUIRES(mutex_);
   void open_batch(const Work& work) SPDLD_EXCLUDES(mutex_);
   void process(const Work& work, unsigned worker) SPDLD_EXCLUDES(mutex_);
-  void end_row(Task& task, bool failed, std::vector<Ended>& ended) SPDLD_REQUIRES(mutex_);
-  void end_if_done(Lane& lane, Stream& stream, BatchIterator batch, std::vector<Ended>& ended)
+  // Memory for decoding (executor_memory.cpp).
+  std::uint64_t wanted_bytes(const Task& task) const SPDLD_REQUIRES(mutex_);
+  // What the row is granted; 0: it must wait.
+  std::uint64_t take_memory(const Task& task) SPDLD_REQUIRES(mutex_);
+  void park(Task& task, std::chrono::nanoseconds pause) SPDLD_REQUIRES(mutex_);
+  // Of the lane's row that was parked first: whether it can be picked; that it goes to the line's
+  // front, if that is free and there is no room for it; that it is picked.
+  bool may_unpark(const Lane& lane) const SPDLD_REQUIRES(mutex_);
+  void stand_in_line(const Lane& lane) SPDLD_REQUIRES(mutex_);
+  Work unpark(Lane& lane) SPDLD_REQUIRES(mutex_);
+  // Ends the parked rows of batches that are given up.
+  void drop_parked(Lane& lane) SPDLD_REQUIRES(mutex_);
+  // Of the rows that lanes have parked first: when the first pause ends, and that those that are
+  // over have ended.
+  std::optional<std::chrono::steady_clock::time_point> pause_end() const SPDLD_REQUIRES(mutex_);
+  void end_pauses() SPDLD_REQUIRES(mutex_);
+  std::string why_parked(std::uint64_t needs_bytes) const;
+  // `worker` turns to this run: what it has kept for another one is freed.
+  void enter_run(unsigned worker, const std::shared_ptr<Run>& run);
+
+  RowState make_row(Task& task, Run& run, unsigned worker, std::uint64_t& granted_bytes,
+                    StreamFailure& failure) SPDLD_EXCLUDES(mutex_);
+  void end_row(Task& task, bool failed, Aftermath& after) SPDLD_REQUIRES(mutex_);
+  void end_if_done(Lane& lane, Stream& stream, BatchIterator batch, Aftermath& after)
       SPDLD_REQUIRES(mutex_);
   void give_up(Lane& lane, Stream& stream, std::uint64_t epoch, std::uint64_t step,
-               std::vector<Ended>& ended) SPDLD_REQUIRES(mutex_);
-  Task* free_task(Lane& lane) SPDLD_REQUIRES(mutex_);
+               Aftermath& after) SPDLD_REQUIRES(mutex_);
+  static Task& take_free_task(Lane& lane);
   static Work begin(Lane& lane, Task& task);
-  void remove_closed() SPDLD_REQUIRES(mutex_);
+  void remove_closed(Aftermath& after) SPDLD_REQUIRES(mutex_);
   Stream* find(StreamId id, Lane** lane) SPDLD_REQUIRES(mutex_);
-  static void tell(std::vector<Ended>& ended);
+  static void tell(Aftermath& after);
 
   const ExecutorOptions options_;
   Mutex mutex_;
-  CondVar changed_;
+  // Where workers sleep. The rule: while there is something to pick, none sleeps, or a worker that
+  // is awake is about to look. A worker sleeps only after it looked and found nothing. Whatever may
+  // give workers something (a stream that is opened or woken, bytes that come, a bound that is
+  // raised, memory that comes back, a row or a batch that ends) is made under a Change, which wakes
+  // one worker if anything can be picked. A worker that takes something does so under a Change,
+  // too: if it leaves more, the next one is woken before it begins with its row, which may last. So
+  // an event that admits many wakes many, one by the other. While a row's pause is pending, one of
+  // those that sleep has a timeout.
+  CondVar work_may_wait_;
+  unsigned asleep_ SPDLD_GUARDED_BY(mutex_) = 0;  // workers
+  unsigned timed_ SPDLD_GUARDED_BY(mutex_) = 0;   // those of them with a timeout
+  CondVar fetches_ended_;                         // the destructor waits here
   std::list<Lane> lanes_ SPDLD_GUARDED_BY(mutex_);
   std::vector<Lane*> by_need_ SPDLD_GUARDED_BY(mutex_);  // pick()'s scratch
   double virtual_time_s_ SPDLD_GUARDED_BY(mutex_) = 0;   // of the lane picked last
+  DecodeMemory memory_ SPDLD_GUARDED_BY(mutex_);
+  Task* first_in_line_ SPDLD_GUARDED_BY(mutex_) = nullptr;  // for memory
+  std::vector<std::weak_ptr<Run>> last_runs_;               // [worker], which alone touches it
   StreamId next_stream_ SPDLD_GUARDED_BY(mutex_) = 1;
   bool stopping_ SPDLD_GUARDED_BY(mutex_) = false;
   std::vector<std::jthread> workers_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/image_worker.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -27,26 +28,34 @@ class RowCopier final : public RowSink {
 ImageWorker::ImageWorker(const ImageTask& task)
     : task_(task), decoder_(task.decode->make_decoder()) {}
 
-Status ImageWorker::run(std::span<const std::byte> bytes, std::uint64_t sample_key,
-                        std::byte* row) {
+Result<std::uint64_t> ImageWorker::run(std::span<const std::byte> bytes, std::uint64_t sample_key,
+                                       std::byte* row, std::uint64_t room_bytes) {
   pixels_ = {};
   SPDLD_ASSIGN(const Size size, decoder_->open(bytes));
-  return apply(size, sample_key, row);
+  return apply(size, decoder_->read_bytes(), sample_key, row, room_bytes);
 }
 
-Status ImageWorker::run(const ImageView& pixels, std::uint64_t sample_key, std::byte* row) {
+Result<std::uint64_t> ImageWorker::run(const ImageView& pixels, std::uint64_t sample_key,
+                                       std::byte* row, std::uint64_t room_bytes) {
   SPDLD_CHECK(pixels.channels == task_.decode->channels());
   pixels_ = pixels;
-  return apply({pixels.width, pixels.height}, sample_key, row);
+  return apply({pixels.width, pixels.height}, 0, sample_key, row, room_bytes);
 }
 
-Result<ImageView> ImageWorker::decode(std::span<const std::byte> bytes, std::uint64_t max_bytes) {
+Result<ImageView> ImageWorker::decode(std::span<const std::byte> bytes, std::uint64_t max_bytes,
+                                      std::uint64_t room_bytes, std::uint64_t& needs_bytes) {
   SPDLD_ASSIGN(const Size size, decoder_->open(bytes));
   const int channels = task_.decode->channels();
   const std::size_t row_bytes =
       static_cast<std::size_t>(size.width) * static_cast<std::size_t>(channels);
   const std::size_t all_bytes = row_bytes * static_cast<std::size_t>(size.height);
+  const std::uint64_t taken = decoder_->read_bytes() + all_bytes * 5 / 4;  // as ByteBuffer grows
   if (all_bytes > max_bytes) return ImageView{};
+  if (taken > room_bytes) {
+    needs_bytes = taken;
+    return ImageView{};
+  }
+  kept_bytes_ = std::max(kept_bytes_, taken);
   RowCopier rows(whole_.resize(all_bytes), row_bytes);
   SPDLD_TRY(decoder_->read({0, 0, size.width, size.height}, rows));
   return ImageView{.data = reinterpret_cast<const std::uint8_t*>(whole_.data()),
@@ -56,19 +65,40 @@ Result<ImageView> ImageWorker::decode(std::span<const std::byte> bytes, std::uin
                    .stride_bytes = static_cast<std::ptrdiff_t>(row_bytes)};
 }
 
-Status ImageWorker::apply(Size size, std::uint64_t sample_key, std::byte* row) {
+Result<std::uint64_t> ImageWorker::apply(Size size, std::uint64_t decode_bytes,
+                                         std::uint64_t sample_key, std::byte* row,
+                                         std::uint64_t room_bytes) {
+  SPDLD_ASSIGN(std::uint64_t taken, plan_chains(size, sample_key));
+  taken += decode_bytes;
+  if (taken > room_bytes) return taken;
+  kept_bytes_ = std::max(kept_bytes_, taken);
+  for (std::size_t i = 0; i + 1 < chains_.size(); ++i) SPDLD_TRY(materialize(chains_[i]));
+  const Geometry& last = chains_.back();
+  SPDLD_CHECK(last.output() == task_.output);  // the slot has room for this and no more
+  SPDLD_TRY(execute(last, {.data = row, .format = task_.format, .layout = task_.layout}));
+  return 0;
+}
+
+Result<std::uint64_t> ImageWorker::plan_chains(Size size, std::uint64_t sample_key) {
+  const int channels = task_.decode->channels();
+  std::uint64_t bytes = 0;
+  chains_.clear();
   Geometry chain = Geometry::identity(size);
   for (const GeometryStep& step : task_.geometry) {
     const KeyedRng rng(mix64(sample_key, step.draw_key));
     SPDLD_ASSIGN(const bool fits, step.op->append_to(chain, rng));
     if (fits) continue;
-    SPDLD_TRY(materialize(chain));
-    chain = Geometry::identity({pixels_.width, pixels_.height});
+    bytes += transform::ImagePass::most_bytes(chain, channels) +
+             static_cast<std::uint64_t>(chain.output().width) *
+                 static_cast<std::uint64_t>(chain.output().height) *
+                 static_cast<std::uint64_t>(channels);
+    chains_.push_back(chain);
+    chain = Geometry::identity(chain.output());
     SPDLD_ASSIGN(const bool fits_now, step.op->append_to(chain, rng));
     SPDLD_CHECK(fits_now);
   }
-  SPDLD_CHECK(chain.output() == task_.output);  // the slot has room for this and no more
-  return execute(chain, {.data = row, .format = task_.format, .layout = task_.layout});
+  chains_.push_back(chain);
+  return bytes + transform::ImagePass::most_bytes(chain, channels);
 }
 
 Status ImageWorker::materialize(const Geometry& chain) {

@@ -20,18 +20,29 @@ class ImageWorker {
  public:
   explicit ImageWorker(const ImageTask& task);  // task outlives it
 
-  // Encoded bytes to one row of the batch. `sample_key` seeds the draws. An error is the data's
-  // (ImageDecoder says which).
-  Status run(std::span<const std::byte> bytes, std::uint64_t sample_key, std::byte* row);
+  // Encoded bytes to one row of the batch. `sample_key` seeds the draws. 0: the row is made.
+  // Otherwise the memory that it takes, which is more than `room_bytes`: nothing was made. An error
+  // is the data's, or kNoMemory (ImageDecoder says which).
+  Result<std::uint64_t> run(std::span<const std::byte> bytes, std::uint64_t sample_key,
+                            std::byte* row, std::uint64_t room_bytes);
   // The same from what decode() gave, byte for byte.
-  Status run(const ImageView& pixels, std::uint64_t sample_key, std::byte* row);
+  Result<std::uint64_t> run(const ImageView& pixels, std::uint64_t sample_key, std::byte* row,
+                            std::uint64_t room_bytes);
 
-  // The whole image, valid until the next call. No data: it would take more than `max_bytes`. An
-  // error may be in a part that run() would not have looked at.
-  Result<ImageView> decode(std::span<const std::byte> bytes, std::uint64_t max_bytes);
+  // The whole image, valid until the next call. No data: it has more than `max_bytes`, or takes
+  // more memory than `room_bytes`, which `needs_bytes` then is told. An error may be in a part that
+  // run() would not have looked at.
+  Result<ImageView> decode(std::span<const std::byte> bytes, std::uint64_t max_bytes,
+                           std::uint64_t room_bytes, std::uint64_t& needs_bytes);
+
+  // At most this is kept from one image to the next.
+  std::uint64_t kept_bytes() const { return kept_bytes_; }
 
  private:
-  Status apply(Size size, std::uint64_t sample_key, std::byte* row);
+  Result<std::uint64_t> apply(Size size, std::uint64_t decode_bytes, std::uint64_t sample_key,
+                              std::byte* row, std::uint64_t room_bytes);
+  // Fills chains_: all but the last are made into pixels. Returns the memory that this takes.
+  Result<std::uint64_t> plan_chains(Size size, std::uint64_t sample_key);
   // Makes the chain's pixels, from the decoder or from `pixels_`, and leaves them in the target.
   Status execute(const Geometry& chain, const transform::ImageTarget& target);
   // Makes the chain's pixels into `pixels_`.
@@ -41,6 +52,8 @@ class ImageWorker {
   std::unique_ptr<ImageDecoder> decoder_;
   transform::ImagePass pass_;
   ImageView pixels_;  // no data: the decoder's image
+  std::vector<Geometry> chains_;
+  std::uint64_t kept_bytes_ = 0;
   std::vector<std::uint8_t> front_;
   std::vector<std::uint8_t> back_;
   ByteBuffer whole_;

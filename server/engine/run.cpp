@@ -3,16 +3,22 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
+#include "base/no_memory.h"
 #include "base/rng.h"
+#include "engine/decode_memory.h"
 
 namespace spdld::engine {
 namespace {
 
 // Substitutes are drawn from the whole dataset: if so many in a row are bad, it is not the items.
 constexpr std::uint32_t kMaxAttempts = 16;
+
+// What a worker may keep for a run while it works for another one.
+constexpr std::uint64_t kKeptBytes = std::uint64_t{1} << 20;
 
 // Errors of the data itself, which another item may take the place of.
 bool is_data_error(const Status& status) {
@@ -54,8 +60,8 @@ int Run::process_concurrency() const {
   return std::min(stage, workers);
 }
 
-RowState Run::process(Row& row, unsigned worker, source::FetchSink& sink, std::uint64_t token,
-                      Status& failure) {
+RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
+                      source::FetchSink& sink, std::uint64_t token, StreamFailure& failure) {
   const std::uint64_t position = row.order->rows.position(row.index);
   if (!row.fetched && row.attempt == 0) row.item = sampler_.item(row.order->epoch, position);
   bool look_up = true;
@@ -77,17 +83,26 @@ RowState Run::process(Row& row, unsigned worker, source::FetchSink& sink, std::u
       continue;
     }
     const bool fetch_failed = !status.ok();
-    if (!fetch_failed) status = make(row, worker);
-    if (status.ok()) return RowState::kDone;
+    if (!fetch_failed) {
+      auto made = make(row, worker, granted_bytes);
+      if (made) return *made ? RowState::kDone : RowState::kNeedsMemory;
+      status = std::move(made).error();
+    }
+    if (status.code() == kNoMemory) {
+      row.fetched = !fetch_failed;
+      if (!std::exchange(row.alone, true)) return RowState::kNoMemory;
+      failure = ended_by(row, out_of_memory(row, status));
+      return RowState::kFailed;
+    }
 
     // A fetch that failed for good is no fault of the item's content: it is never papered over,
     // unless the item is not what the listing saw.
     if (fetch_failed ? status.code() != Code::kDataLoss : !is_data_error(status)) {
-      failure = final_error(row, status);
+      failure = ended_by(row, final_error(row, status));
       return RowState::kFailed;
     }
     if (Status refused = replace(row, status); !refused.ok()) {
-      failure = std::move(refused);
+      failure = ended_by(row, refused);
       return RowState::kFailed;
     }
     row.fetched = false;
@@ -108,9 +123,14 @@ source::FetchState Run::fetch(Row& row, bool look_up, source::FetchSink& sink,
   row.fetch_took = {};
   fetch_stats_.begin();
   // Once the source has the row, its thread may give it to another worker: no touching it after.
-  auto state = cache_ == nullptr
-                   ? source_->fetch(row.item, row.bytes, sink, token)
-                   : source_->fetch_revision(row.item, row.bytes, row.revision, sink, token);
+  Result<source::FetchState> state = source::FetchState::kReady;
+  try {
+    state = cache_ == nullptr
+                ? source_->fetch(row.item, row.bytes, sink, token)
+                : source_->fetch_revision(row.item, row.bytes, row.revision, sink, token);
+  } catch (const std::bad_alloc&) {  // a source that has the row throws no more
+    state = tl::unexpected<Status>(no_memory("its bytes"));
+  }
   if (state && *state == source::FetchState::kPending) return *state;
   fetched(row, state ? Status() : std::move(state).error());
   return source::FetchState::kReady;
@@ -120,7 +140,12 @@ source::FetchState Run::read_cache(Row& row, source::FetchSink& sink, std::uint6
   row.reading_cache = true;
   row.since = clock_.now();
   fetch_stats_.begin();
-  auto state = cache_->read(*row.cached, row.bytes, sink, token);
+  Result<source::FetchState> state = source::FetchState::kReady;
+  try {
+    state = cache_->read(*row.cached, row.bytes, sink, token);
+  } catch (const std::bad_alloc&) {
+    state = tl::unexpected<Status>(no_memory("its bytes from the cache"));
+  }
   if (state && *state == source::FetchState::kPending) return *state;
   fetched(row, state ? Status() : std::move(state).error());
   return source::FetchState::kReady;
@@ -135,31 +160,25 @@ void Run::fetched(Row& row, Status status) {
   row.fetched = true;
 }
 
-Status Run::make(Row& row, unsigned worker) {
+Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
   const auto begun = clock_.now();
   const auto waited = begun - row.since;
   process_stats_.begin();
   const BatchOrder& order = *row.order;
   if (row.cached && !row.revision.unchanged) cache_->forget_changed(row.item, *row.cached);
-  if (keeps(spec::CacheSpec::Form::kEncoded)) {
-    if (row.revision.unchanged) {
-      cache_->count_hit(row.fetch_took);
-      cache_hits_.fetch_add(1, std::memory_order_relaxed);
-    } else {
-      cache_->count_miss(row.fetch_took);
-      if (row.revision.stamp) cache_->keep(row.item, *row.revision.stamp, {}, row.bytes.bytes());
-    }
+  Result<bool> made = true;
+  try {
+    made = plan_->image ? make_image(row, worker, granted_bytes) : make_bytes(row);
+  } catch (const std::bad_alloc&) {
+    made = tl::unexpected<Status>(no_memory("what it is made with"));
   }
-  Status status;
-  if (plan_->image) {
-    status = make_image(row, worker);
-  } else if (row.revision.unchanged && !row.reading_cache) {
-    const std::span<const std::byte> bytes = bytes_of(row);
-    std::copy(bytes.begin(), bytes.end(), row.packed->resize(bytes.size()));
-  } else {
-    std::swap(*row.packed, row.bytes);
+  if (made ? !*made : made.error().code() == kNoMemory) {
+    process_stats_.postpone();
+    // It is as good as new, and what it has kept may be what is lacking.
+    if (!made && plan_->image) image_workers_[worker].reset();
+    return made;
   }
-  if (status.ok()) {
+  if (made) {
     for (std::size_t field = 1; field < plan_->tensors.size(); ++field) {
       const std::int64_t value = source_->scalar(row.item, field);
       std::memcpy(plan_->layout.row(order.slot, field, row.index), &value, sizeof value);
@@ -168,8 +187,29 @@ Status Run::make(Row& row, unsigned worker) {
     plan_->layout.set_valid(order.slot, row.index,
                             row.attempt == 0 && row.index < order.rows.valid);
   }
-  process_stats_.end(clock_.now() - begun, waited, !status.ok());
-  return status;
+  process_stats_.end(clock_.now() - begun, waited, !made);
+  return made;
+}
+
+Result<bool> Run::make_bytes(Row& row) {
+  const bool in_place = row.revision.unchanged && !row.reading_cache;
+  if (in_place) {
+    const std::span<const std::byte> bytes = bytes_of(row);
+    std::copy(bytes.begin(), bytes.end(), row.packed->resize(bytes.size()));
+  }
+  if (keeps(spec::CacheSpec::Form::kEncoded)) note_encoded(row);
+  if (!in_place) std::swap(*row.packed, row.bytes);
+  return true;
+}
+
+void Run::note_encoded(const Row& row) {
+  if (row.revision.unchanged) {
+    cache_->count_hit(row.fetch_took);
+    cache_hits_.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    cache_->count_miss(row.fetch_took);
+    if (row.revision.stamp) cache_->keep(row.item, *row.revision.stamp, {}, row.bytes.bytes());
+  }
 }
 
 std::span<const std::byte> Run::bytes_of(const Row& row) const {
@@ -181,14 +221,27 @@ bool Run::keeps(spec::CacheSpec::Form form) const {
   return cache_ != nullptr && cache_->form() == form;
 }
 
-Status Run::make_image(const Row& row, unsigned worker) {
+Result<bool> Run::make_image(Row& row, unsigned worker, std::uint64_t granted_bytes) {
   auto& image_worker = image_workers_[worker];
   if (image_worker == nullptr) image_worker = std::make_unique<ImageWorker>(*plan_->image);
   const BatchOrder& order = *row.order;
   const std::uint64_t key = mix64(mix64(seed_, order.epoch), order.rows.position(row.index));
   std::byte* const out = plan_->layout.row(order.slot, 0, row.index);
   const std::span<const std::byte> bytes = bytes_of(row);
-  if (!keeps(spec::CacheSpec::Form::kDecoded)) return image_worker->run(bytes, key, out);
+  const std::uint64_t room = std::max(DecodeMemory::kAllowanceBytes, granted_bytes);
+  // Whether the row is made, of what it takes beyond the room that there is.
+  const auto outcome = [&row](const Result<std::uint64_t>& wants) -> Result<bool> {
+    if (!wants) return tl::unexpected<Status>(wants.error());
+    row.needs_bytes = *wants;
+    return *wants == 0;
+  };
+  const bool decoded_cache = keeps(spec::CacheSpec::Form::kDecoded);
+  if (!decoded_cache) {
+    auto made = outcome(image_worker->run(bytes, key, out, room));
+    const bool again = made ? !*made : made.error().code() == kNoMemory;
+    if (!again && keeps(spec::CacheSpec::Form::kEncoded)) note_encoded(row);
+    return made;
+  }
 
   const auto begun = clock_.now();
   if (row.revision.unchanged) {
@@ -199,29 +252,39 @@ Status Run::make_image(const Row& row, unsigned worker) {
                            .height = size.height,
                            .channels = channels,
                            .stride_bytes = std::ptrdiff_t{size.width} * channels};
-    Status status = image_worker->run(pixels, key, out);
+    auto made = outcome(image_worker->run(pixels, key, out, room));
+    if (made && !*made) return made;
     cache_->count_hit(clock_.now() - begun);
     cache_hits_.fetch_add(1, std::memory_order_relaxed);
-    return status;
+    return made;
   }
-  const std::uint64_t room = row.revision.stamp ? cache_->room_for(row.item) : 0;
-  if (room > 0) {
-    auto whole = image_worker->decode(bytes, room);
+  const std::uint64_t free_bytes = row.revision.stamp ? cache_->room_for(row.item) : 0;
+  if (free_bytes > 0) {
+    row.needs_bytes = 0;
+    auto whole = image_worker->decode(bytes, free_bytes, room, row.needs_bytes);
+    if (whole && row.needs_bytes > 0) return false;
     if (whole && whole->data != nullptr) {
-      Status status = image_worker->run(*whole, key, out);
+      auto made = outcome(image_worker->run(*whole, key, out, room));
+      if (made && !*made) return made;
       cache_->count_miss(clock_.now() - begun);
       cache_->keep(row.item, *row.revision.stamp, {whole->width, whole->height},
                    {reinterpret_cast<const std::byte*>(whole->data),
                     static_cast<std::size_t>(whole->stride_bytes) *
                         static_cast<std::size_t>(whole->height)});
-      return status;
+      return made;
     }
     // Corrupt, if only where this crop does not look: made without the cache, it is the same.
-    if (!whole) cache_->refuse(row.item);
+    if (!whole && whole.error().code() != kNoMemory) cache_->refuse(row.item);
   }
-  Status status = image_worker->run(bytes, key, out);
+  auto made = outcome(image_worker->run(bytes, key, out, room));
+  if (made && !*made) return made;
   cache_->count_miss(clock_.now() - begun);
-  return status;
+  return made;
+}
+
+void Run::shrink(unsigned worker) {
+  auto& image_worker = image_workers_[worker];
+  if (image_worker != nullptr && image_worker->kept_bytes() > kKeptBytes) image_worker.reset();
 }
 
 SampleFailure Run::failure_of(const Row& row, const Status& why) const {
@@ -234,11 +297,26 @@ SampleFailure Run::failure_of(const Row& row, const Status& why) const {
           .replaced_by = std::nullopt};
 }
 
+StreamFailure Run::ended_by(const Row& row, const Status& why) const {
+  return engine::ended_by(failure_of(row, why), why);
+}
+
 Status Run::final_error(const Row& row, const Status& why) const {
   // It is the item that is invalid; whoever asked for it did so rightly.
   const Code code = why.code() == Code::kInvalidArgument ? Code::kDataLoss : why.code();
   return Status(code, "pipeline '" + plan_->spec.name + "', item " + std::to_string(row.item) +
                           " (" + source_->uri(row.item) + "): " + why.message());
+}
+
+Status Run::out_of_memory(const Row& row, const Status& why) const {
+  return final_error(
+      row, Status(Code::kResourceExhausted,
+                  why.message() +
+                      ", also when it was tried again by itself; give the machine or the daemon's "
+                      "cgroup more memory, or lower " +
+                      (plan_->image ? "decode_image.max_pixels, so that on_error decides about "
+                                      "such images"
+                                    : "fetch.concurrency")));
 }
 
 Status Run::replace(Row& row, const Status& why) const {
@@ -255,6 +333,7 @@ Status Run::replace(Row& row, const Status& why) const {
   failure.replaced_by = sampler_.substitute(failure.epoch, failure.position, row.attempt + 1);
   SPDLD_TRY(row.port->may_replace(failure));
   ++row.attempt;
+  row.alone = false;
   row.item = *failure.replaced_by;
   return {};
 }

@@ -41,12 +41,16 @@ struct Row {
   source::Revision revision;
   bool reading_cache = false;  // it is the cache's bytes that come
   std::chrono::nanoseconds fetch_took{0};
+  std::uint64_t needs_bytes = 0;  // of the memory for decoding (engine/decode_memory.h)
+  bool alone = false;  // memory was lacking once: no other counted decode may run beside it
 };
 
 enum class RowState {
   kDone,
-  kPending,  // the source has it: hands off
-  kFailed,   // the stream fails
+  kPending,      // the source has it: hands off
+  kNeedsMemory,  // process() wants `needs_bytes` granted
+  kNoMemory,     // there was none to be had: process() again after a pause, alone
+  kFailed,       // the stream fails
 };
 
 // How much of the pool a run may have. May be changed while it runs.
@@ -65,10 +69,6 @@ class Run {
       source::Sampler sampler, std::uint64_t seed, unsigned workers, RunLimits limits,
       const Clock& clock, std::shared_ptr<SampleCache> cache = nullptr);
 
-  // From the next row on. Each stands alone, so relaxed will do.
-  void set_limits(RunLimits limits);
-  // Stage concurrency that another plan asks for and that differs in nothing else.
-  void tune(int fetch_concurrency, int process_concurrency);
   double weight() const { return weight_.load(std::memory_order_relaxed); }
   // Rows that may be fetched at once.
   int fetch_concurrency() const { return fetch_concurrency_.load(std::memory_order_relaxed); }
@@ -77,9 +77,10 @@ class Run {
 
   // Takes the row as far as it gets without blocking. kPending: `sink` is told `token` once the
   // bytes are there; until process() is called again nobody touches the row. kFailed: `failure`
-  // says why.
-  RowState process(Row& row, unsigned worker, source::FetchSink& sink, std::uint64_t token,
-                   Status& failure);
+  // says why. A row for which memory was lacking while it was alone has failed. `granted_bytes` of
+  // the memory for decoding are the row's during the call.
+  RowState process(Row& row, unsigned worker, std::uint64_t granted_bytes, source::FetchSink& sink,
+                   std::uint64_t token, StreamFailure& failure);
 
   // The pending fetch of `row` has ended: process() may be called again.
   void fetched(Row& row, Status status);
@@ -93,23 +94,38 @@ class Run {
   const StageStats& fetch_stats() const { return fetch_stats_; }
   const StageStats& process_stats() const { return process_stats_; }
   const SampleCache* cache() const { return cache_.get(); }
+
+  // Frees what `worker` keeps between rows, if it is more than a little.
+  void shrink(unsigned worker);
   // Rows of this run that the cache spared something.
   std::uint64_t cache_hits() const { return cache_hits_.load(std::memory_order_relaxed); }
 
  private:
+  friend class Executor;
+
+  // The executor's alone, who has workers to wake when a bound rises. Each number stands alone, so
+  // relaxed will do.
+  void set_limits(RunLimits limits);
+  void tune(int fetch_concurrency, int process_concurrency);
+
   // kReady: the row's fetch_status says how it went.
   source::FetchState fetch(Row& row, bool look_up, source::FetchSink& sink, std::uint64_t token);
   // Brings what the cache has of the row's item, where it cannot be read in place.
   source::FetchState read_cache(Row& row, source::FetchSink& sink, std::uint64_t token);
-  Status make(Row& row, unsigned worker);
-  Status make_image(const Row& row, unsigned worker);
+  // True: the row is made. False: row.needs_bytes must be granted first.
+  Result<bool> make(Row& row, unsigned worker, std::uint64_t granted_bytes);
+  Result<bool> make_image(Row& row, unsigned worker, std::uint64_t granted_bytes);
+  Result<bool> make_bytes(Row& row);
+  void note_encoded(const Row& row);  // for a cache of encoded items
   // What the row is made of: what was fetched, or what the cache has.
   std::span<const std::byte> bytes_of(const Row& row) const;
   bool keeps(spec::CacheSpec::Form form) const;
   // Chooses the substitute, or says why there is none.
   Status replace(Row& row, const Status& why) const;
   SampleFailure failure_of(const Row& row, const Status& why) const;
+  StreamFailure ended_by(const Row& row, const Status& why) const;
   Status final_error(const Row& row, const Status& why) const;
+  Status out_of_memory(const Row& row, const Status& why) const;
 
   const std::shared_ptr<const Plan> plan_;
   const std::shared_ptr<source::Source> source_;

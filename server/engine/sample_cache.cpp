@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/no_memory.h"
 
 namespace spdld::engine {
 namespace {
@@ -157,7 +158,9 @@ void SampleCache::forget_changed(std::uint64_t item, const CachedItem& found) {
 }
 
 void SampleCache::forget_lost(std::uint64_t item, const CachedItem& found, const Status& why) {
-  if (why.code() == Code::kCancelled || why.code() == Code::kResourceExhausted) return;
+  if (why.code() == Code::kCancelled || why.code() == Code::kResourceExhausted ||
+      why.code() == kNoMemory)
+    return;
   if (forget(item, found)) add(corrupt_, 1);
   if (why.ok() || why.code() == Code::kDataLoss) return;
   off_.store(true, std::memory_order_relaxed);

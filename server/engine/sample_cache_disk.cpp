@@ -10,11 +10,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <deque>
 #include <filesystem>
 #include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
+
+#include "base/mutex.h"
 
 namespace spdld::engine {
 namespace {
@@ -57,77 +60,171 @@ Result<UniqueFd> open_unnamed_file(const std::string& dir) {
   return file;
 }
 
+// Copies on their way to the file. Shared by the log and its writer, which may still be in the
+// kernel when the log is gone. Thread-safe; each item's sink is told once, and none after close().
+class DiskLog::Queue {
+ public:
+  Queue(std::shared_ptr<const UniqueFd> file, std::uint64_t max_bytes)
+      : file_(std::move(file)), max_bytes_(max_bytes) {}
+
+  enum class Taken { kNo, kYes, kFirst };  // kFirst: and the writer is to be submitted
+  Taken push(std::uint64_t item, std::span<const std::byte> bytes, Sink& sink)
+      SPDLD_EXCLUDES(mutex_);
+  // One entry to the file: how many bytes, or nothing if there is none; then the writer's task
+  // ends.
+  std::optional<std::uint64_t> write_one() SPDLD_EXCLUDES(mutex_);
+  // Drops what waits, and what is being written, too. The writer is not with the pool any more, or
+  // `for_good`: nothing is taken from now on.
+  void drop_all(bool for_good, const Status& why = {}) SPDLD_EXCLUDES(mutex_);
+  Status failure() const SPDLD_EXCLUDES(mutex_);
+
+ private:
+  struct Entry {
+    std::uint64_t item = 0;
+    Sink* sink = nullptr;
+    std::vector<std::byte> bytes;
+  };
+
+  Status write(const std::vector<std::byte>& bytes);
+
+  const std::shared_ptr<const UniqueFd> file_;
+  const std::uint64_t max_bytes_;
+  std::uint64_t end_ = 0;  // of the file; the writer's alone
+
+  mutable Mutex mutex_;
+  CondVar told_;
+  std::deque<Entry> entries_ SPDLD_GUARDED_BY(mutex_);
+  std::uint64_t bytes_ SPDLD_GUARDED_BY(mutex_) = 0;       // of what waits
+  std::optional<Entry> in_hand_ SPDLD_GUARDED_BY(mutex_);  // without bytes; the writer's
+  bool writing_ SPDLD_GUARDED_BY(mutex_) = false;          // the pool has the writer
+  bool telling_ SPDLD_GUARDED_BY(mutex_) = false;          // the writer is calling a sink
+  bool closed_ SPDLD_GUARDED_BY(mutex_) = false;
+  Status failure_ SPDLD_GUARDED_BY(mutex_);
+};
+
+DiskLog::Queue::Taken DiskLog::Queue::push(std::uint64_t item, std::span<const std::byte> bytes,
+                                           Sink& sink) {
+  MutexLock lock(mutex_);
+  if (!failure_.ok() || closed_ || bytes.size() > max_bytes_ - bytes_) return Taken::kNo;
+  entries_.push_back({item, &sink, std::vector<std::byte>(bytes.begin(), bytes.end())});
+  bytes_ += bytes.size();
+  return std::exchange(writing_, true) ? Taken::kYes : Taken::kFirst;
+}
+
+std::optional<std::uint64_t> DiskLog::Queue::write_one() {
+  Entry entry;
+  bool may_write = false;
+  {
+    MutexLock lock(mutex_);
+    if (entries_.empty()) {
+      writing_ = false;
+      return std::nullopt;
+    }
+    entry = std::move(entries_.front());
+    entries_.pop_front();
+    bytes_ -= entry.bytes.size();
+    in_hand_ = {entry.item, entry.sink, {}};
+    may_write = failure_.ok();
+  }
+  const std::uint64_t location = end_;
+  const Status written = may_write ? write(entry.bytes) : Status();
+  if (may_write && written.ok()) end_ += entry.bytes.size();
+  {
+    MutexLock lock(mutex_);
+    if (!written.ok() && failure_.ok()) failure_ = written;
+    if (!in_hand_) return entry.bytes.size();  // it was dropped meanwhile
+    in_hand_.reset();
+    telling_ = true;
+  }
+  if (may_write && written.ok()) {
+    entry.sink->appended(entry.item, location);
+  } else {
+    entry.sink->dropped(entry.item);
+  }
+  MutexLock lock(mutex_);
+  telling_ = false;
+  told_.notify_all();
+  return entry.bytes.size();
+}
+
+Status DiskLog::Queue::write(const std::vector<std::byte>& bytes) {
+  std::uint64_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = ::pwrite(file_->get(), bytes.data() + done, bytes.size() - done,
+                                   static_cast<off_t>(end_ + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0)
+      return errno_status(count < 0 ? errno : ENOSPC,
+                          "it keeps nothing more, as its file cannot grow; make room in "
+                          "cache.dir and restart the job");
+    done += static_cast<std::uint64_t>(count);
+  }
+  return {};
+}
+
+void DiskLog::Queue::drop_all(bool for_good, const Status& why) {
+  std::deque<Entry> dropped;
+  {
+    MutexLock lock(mutex_);
+    dropped.swap(entries_);
+    bytes_ = 0;
+    if (in_hand_) dropped.push_back(*std::exchange(in_hand_, std::nullopt));
+    if (for_good) {
+      closed_ = true;
+    } else {
+      writing_ = false;
+    }
+    if (failure_.ok()) failure_ = why;
+    // A sink may die after this, so no call of it may be under way. It never waits for a disk.
+    while (telling_) told_.wait(mutex_);
+  }
+  for (const Entry& entry : dropped) entry.sink->dropped(entry.item);
+}
+
+Status DiskLog::Queue::failure() const {
+  MutexLock lock(mutex_);
+  return failure_;
+}
+
 // Takes the queue to the file, one entry after the other.
 class DiskLog::Writer final : public source::IoTask {
  public:
-  explicit Writer(DiskLog& log) : log_(log) {}
+  explicit Writer(std::shared_ptr<Queue> queue) : queue_(std::move(queue)) {}
 
-  std::optional<std::chrono::nanoseconds> run(bool stopped) override {
+  std::optional<std::chrono::nanoseconds> run() override {
     expect_size_limit();
     for (std::uint64_t written = 0; written < kTurnBytes;) {
-      std::deque<Queued> batch;
-      bool write = true;
-      {
-        MutexLock lock(log_.mutex_);
-        if (stopped && log_.failure_.ok())
-          log_.failure_ = Status(Code::kCancelled, "the daemon is stopping");
-        write = !log_.closing_ && log_.failure_.ok();
-        if (log_.queue_.empty()) {
-          log_.writing_ = false;
-          log_.idle_.notify_all();  // the log may be gone once the lock is
-          return std::nullopt;
-        }
-        log_.take_queued(write ? 1 : log_.queue_.size(), batch);
-      }
-      for (const Queued& queued : batch) {
-        const std::uint64_t location = log_.end_;
-        if (write && log_.write(queued.bytes)) {
-          written += queued.bytes.size();
-          queued.sink->appended(queued.item, location);
-        } else {
-          queued.sink->dropped(queued.item);
-        }
-      }
+      const auto bytes = queue_->write_one();
+      if (!bytes) return std::nullopt;
+      written += *bytes;
     }
     return std::chrono::nanoseconds(0);  // the device's other readers have a turn
   }
+  void cancel() override { queue_->drop_all(true, {Code::kCancelled, "the daemon is stopping"}); }
 
  private:
   static constexpr std::uint64_t kTurnBytes = std::uint64_t{8} << 20;
 
-  DiskLog& log_;
+  const std::shared_ptr<Queue> queue_;
 };
 
-// A read that was not done at once. Kept for the next one when it has ended.
-class DiskLog::Reader final : public source::IoTask {
+// A read that was not done at once.
+class DiskLog::Reader final : public source::PendingRead {
  public:
-  explicit Reader(DiskLog& log) : log_(log) {}
+  Reader(std::shared_ptr<const UniqueFd> file, std::shared_ptr<source::PendingReads> reads,
+         std::uint64_t location, std::uint64_t done, ByteBuffer& out, source::FetchSink& sink,
+         std::uint64_t token)
+      : PendingRead(std::move(reads), out, nullptr, sink, token),
+        file_(std::move(file)),
+        location_(location),
+        done_(done) {}
 
-  void begin(std::uint64_t location, std::uint64_t done, ByteBuffer& out, source::FetchSink& sink,
-             std::uint64_t token) {
-    location_ = location;
-    done_ = done;
-    out_ = &out;
-    sink_ = &sink;
-    token_ = token;
-  }
-
-  std::optional<std::chrono::nanoseconds> run(bool stopped) override {
-    Status status;
-    if (stopped) {
-      status = Status(Code::kCancelled, "the daemon is stopping");
-    } else {
-      status = read_all();
-    }
-    sink_->fetched(token_, std::move(status));
-    log_.give_back(*this);
-    return std::nullopt;
-  }
+  std::optional<std::chrono::nanoseconds> run() override { return end(read_all()); }
 
  private:
   Status read_all() {
-    while (done_ < out_->size()) {
-      const ssize_t count = ::pread(log_.file_.get(), out_->data() + done_, out_->size() - done_,
+    while (done_ < bytes().size()) {
+      const ssize_t count = ::pread(file_->get(), bytes().data() + done_, bytes().size() - done_,
                                     static_cast<off_t>(location_ + done_));
       if (count == 0) return {Code::kDataLoss, "the sample cache's file became shorter"};
       if (count < 0 && errno == EINTR) continue;
@@ -136,81 +233,33 @@ class DiskLog::Reader final : public source::IoTask {
     }
     return {};
   }
+  Status cancelled() const override { return {Code::kCancelled, "the sample cache was closed"}; }
 
-  DiskLog& log_;
-  std::uint64_t location_ = 0;
-  std::uint64_t done_ = 0;
-  ByteBuffer* out_ = nullptr;
-  source::FetchSink* sink_ = nullptr;
-  std::uint64_t token_ = 0;
+  const std::shared_ptr<const UniqueFd> file_;
+  const std::uint64_t location_;
+  std::uint64_t done_;
 };
 
 DiskLog::DiskLog(UniqueFd file, source::IoPool& io, std::uint64_t max_queued_bytes)
-    : file_(std::move(file)),
-      device_(device_of(file_.get())),
+    : file_(std::make_shared<const UniqueFd>(std::move(file))),
+      device_(device_of(file_->get())),
       io_(io),
-      max_queued_bytes_(max_queued_bytes),
-      writer_(std::make_unique<Writer>(*this)) {}
+      queue_(std::make_shared<Queue>(file_, max_queued_bytes)),
+      writer_(std::make_shared<Writer>(queue_)),
+      reads_(std::make_shared<source::PendingReads>()) {}
 
 DiskLog::~DiskLog() {
-  MutexLock lock(mutex_);
-  closing_ = true;
-  while (writing_ || free_readers_.size() < readers_.size()) idle_.wait(mutex_);
+  io_.withdraw(*writer_);
+  queue_->drop_all(true);
+  reads_->close(io_);
 }
 
 void DiskLog::append(std::uint64_t item, std::span<const std::byte> bytes, Sink& sink) {
-  bool taken = false;
-  bool start = false;
-  {
-    MutexLock lock(mutex_);
-    taken = failure_.ok() && !closing_ && bytes.size() <= max_queued_bytes_ - queued_bytes_;
-    if (taken) {
-      queue_.push_back({item, &sink, std::vector<std::byte>(bytes.begin(), bytes.end())});
-      queued_bytes_ += bytes.size();
-      start = !std::exchange(writing_, true);
-    }
-  }
-  if (!taken) return sink.dropped(item);
-  if (!start) return;
-  Status status = io_.submit(device_, *writer_);
-  if (status.ok()) return;
+  const Queue::Taken taken = queue_->push(item, bytes, sink);
+  if (taken == Queue::Taken::kNo) return sink.dropped(item);
+  if (taken == Queue::Taken::kYes || io_.submit(device_, writer_).ok()) return;
   // The pool is full or stopped: another item may have better luck.
-  std::deque<Queued> dropped;
-  {
-    MutexLock lock(mutex_);
-    take_queued(queue_.size(), dropped);
-    writing_ = false;
-    idle_.notify_all();
-  }
-  for (const Queued& queued : dropped) queued.sink->dropped(queued.item);
-}
-
-void DiskLog::take_queued(std::size_t count, std::deque<Queued>& into) {
-  for (; count > 0; --count) {
-    queued_bytes_ -= queue_.front().bytes.size();
-    into.push_back(std::move(queue_.front()));
-    queue_.pop_front();
-  }
-}
-
-bool DiskLog::write(const std::vector<std::byte>& bytes) {
-  std::uint64_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t count = ::pwrite(file_.get(), bytes.data() + done, bytes.size() - done,
-                                   static_cast<off_t>(end_ + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) {
-      const int err = count < 0 ? errno : ENOSPC;
-      MutexLock lock(mutex_);
-      failure_ = errno_status(err,
-                              "it keeps nothing more, as its file cannot grow; make room in "
-                              "cache.dir and restart the job");
-      return false;
-    }
-    done += static_cast<std::uint64_t>(count);
-  }
-  end_ += bytes.size();
-  return true;
+  queue_->drop_all(false);
 }
 
 Result<source::FetchState> DiskLog::read(std::uint64_t location, std::uint64_t size_bytes,
@@ -221,42 +270,18 @@ Result<source::FetchState> DiskLog::read(std::uint64_t location, std::uint64_t s
   while (done < size_bytes) {
     const iovec part{out.data() + done, size_bytes - done};
     const ssize_t count =
-        ::preadv2(file_.get(), &part, 1, static_cast<off_t>(location + done), RWF_NOWAIT);
+        ::preadv2(file_->get(), &part, 1, static_cast<off_t>(location + done), RWF_NOWAIT);
     // Not in the page cache, or nobody can tell: the pool finds out, and what else is wrong.
     if (count <= 0) break;
     done += static_cast<std::uint64_t>(count);
   }
   if (done == size_bytes) return source::FetchState::kReady;
-  Reader& reader = borrow();
-  reader.begin(location, done, out, sink, token);
-  if (Status status = io_.submit(device_, reader); !status.ok()) {
-    give_back(reader);
+  const auto reader = std::make_shared<Reader>(file_, reads_, location, done, out, sink, token);
+  if (Status status = reads_->submit(io_, device_, reader); !status.ok())
     return tl::unexpected<Status>(std::move(status));
-  }
   return source::FetchState::kPending;
 }
 
-Status DiskLog::failure() const {
-  MutexLock lock(mutex_);
-  return failure_;
-}
-
-DiskLog::Reader& DiskLog::borrow() {
-  MutexLock lock(mutex_);
-  if (free_readers_.empty()) {
-    readers_.push_back(std::make_unique<Reader>(*this));
-    free_readers_.reserve(readers_.size());
-    return *readers_.back();
-  }
-  Reader& reader = *free_readers_.back();
-  free_readers_.pop_back();
-  return reader;
-}
-
-void DiskLog::give_back(Reader& reader) {
-  MutexLock lock(mutex_);
-  free_readers_.push_back(&reader);
-  if (closing_) idle_.notify_all();
-}
+Status DiskLog::failure() const { return queue_->failure(); }
 
 }  // namespace spdld::engine

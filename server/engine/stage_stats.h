@@ -24,6 +24,8 @@ struct StageSnapshot {
 class StageStats {
  public:
   void begin() { in_flight_.fetch_add(1, std::memory_order_relaxed); }
+  // It was begun and comes again: no task yet.
+  void postpone() { in_flight_.fetch_sub(1, std::memory_order_relaxed); }
   void end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, bool failed);
 
   StageSnapshot snapshot() const;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 #include "source/sharding.h"
@@ -32,6 +33,19 @@ struct SampleFailure {
   std::optional<std::uint64_t> replaced_by = std::nullopt;  // the item that is tried next
 };
 
+// Why a stream makes no further batch, and the sample that could not be made if it was one.
+struct StreamFailure {
+  Status status;
+  std::optional<SampleFailure> sample = std::nullopt;
+};
+
+// That the sample cannot be made, for the reason `why`, and ends its stream.
+inline StreamFailure ended_by(SampleFailure sample, const Status& why) {
+  sample.status = why;
+  sample.replaced_by.reset();
+  return {.status = why, .sample = std::move(sample)};
+}
+
 // Where a stream's batches come from and go to: the executor's view of a consumer. Implemented in
 // session/. The executor calls it from its workers without holding a lock of its own, several at
 // once, and never after abandon() or commit() gave the last batch back to a closed stream.
@@ -53,7 +67,7 @@ class StreamPort {
   // stream fails with what is returned, which names the item.
   virtual Status may_replace(const SampleFailure& failure) = 0;
   // The stream makes no further batch.
-  virtual void fail(const Status& status) = 0;
+  virtual void fail(const StreamFailure& failure) = 0;
 };
 
 }  // namespace spdld::engine

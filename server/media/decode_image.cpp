@@ -51,6 +51,15 @@ class ImageReader final : public ImageDecoder {
     return info_.orientation.upright_size(info_.size);
   }
 
+  std::uint64_t read_bytes() const override {
+    SPDLD_CHECK(current_ != nullptr);
+    const std::uint64_t bytes = current_->read_bytes();
+    if (info_.orientation.upright()) return bytes;
+    const std::uint64_t pixels = static_cast<std::uint64_t>(info_.size.width) *
+                                 static_cast<std::uint64_t>(info_.size.height);
+    return bytes + pixels * static_cast<std::uint64_t>(channels_) * 5 / 4;  // as ByteBuffer grows
+  }
+
   Status read(const Rect& region, RowSink& rows) override {
     SPDLD_CHECK(current_ != nullptr);
     RasterDecoder& decoder = *std::exchange(current_, nullptr);

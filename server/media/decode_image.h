@@ -17,6 +17,7 @@ class DecodeImage final : public DecodeImageOp {
 
   std::unique_ptr<ImageDecoder> make_decoder() const override;
   int channels() const override { return channels_of(mode_); }
+  std::int64_t max_pixels() const override { return limits_.max_pixels; }
 
  private:
   ColorMode mode_;

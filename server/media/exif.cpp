@@ -38,26 +38,30 @@ class TiffReader {
 
 }  // namespace
 
-int exif_orientation(std::span<const std::byte> tiff) {
-  if (tiff.size() < kHeaderBytes || tiff[0] != tiff[1]) return 1;
+std::optional<int> find_exif_orientation(std::span<const std::byte> tiff) {
+  if (tiff.size() < kHeaderBytes || tiff[0] != tiff[1]) return std::nullopt;
   const bool big_endian = tiff[0] == std::byte{'M'};
-  if (!big_endian && tiff[0] != std::byte{'I'}) return 1;
+  if (!big_endian && tiff[0] != std::byte{'I'}) return std::nullopt;
 
   const TiffReader reader(tiff, big_endian);
-  if (reader.number(2, 2) != 42) return 1;
+  if (reader.number(2, 2) != 42) return std::nullopt;
   const std::size_t directory = reader.number(4, 4);
-  if (!reader.holds(directory, 2)) return 1;
+  if (!reader.holds(directory, 2)) return std::nullopt;
   const std::size_t entries = reader.number(directory, 2);
   for (std::size_t i = 0; i < entries; ++i) {
     const std::size_t entry = directory + 2 + i * kEntryBytes;
-    if (!reader.holds(entry, kEntryBytes)) return 1;
+    if (!reader.holds(entry, kEntryBytes)) return std::nullopt;
     if (reader.number(entry, 2) != kOrientationTag) continue;
     const std::uint32_t type = reader.number(entry + 2, 2);
     if (reader.number(entry + 4, 4) != 1 || (type != kShort && type != kLong)) return 1;
     const std::uint32_t value = reader.number(entry + 8, type == kShort ? 2 : 4);
     return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
   }
-  return 1;
+  return std::nullopt;
+}
+
+int exif_orientation(std::span<const std::byte> tiff) {
+  return find_exif_orientation(tiff).value_or(1);
 }
 
 }  // namespace spdld::media

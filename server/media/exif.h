@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 
 namespace spdld::media {
@@ -10,5 +11,7 @@ namespace spdld::media {
 // chunk) names in its first directory. Whatever is wrong with the block makes it 1, upright: a
 // broken tag must not cost the image.
 int exif_orientation(std::span<const std::byte> tiff);
+// The same; nothing where it names none.
+std::optional<int> find_exif_orientation(std::span<const std::byte> tiff);
 
 }  // namespace spdld::media

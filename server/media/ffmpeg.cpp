@@ -13,6 +13,7 @@ extern "C" {
 #include <mutex>
 
 #include "base/check.h"
+#include "base/no_memory.h"
 
 namespace spdld::media {
 namespace {
@@ -62,13 +63,16 @@ Result<AvPtr<AVCodecContext>> open_decoder(const char* name) {
                                            "\"; install a complete libavcodec");
   }
   AvPtr<AVCodecContext> context(avcodec_alloc_context3(codec));
-  if (context == nullptr) return error(Code::kResourceExhausted, "no memory for an FFmpeg decoder");
+  if (context == nullptr) return tl::unexpected<Status>(no_memory("an FFmpeg decoder"));
   context->thread_count = 1;
   context->err_recognition = AV_EF_CRCCHECK | AV_EF_BITSTREAM | AV_EF_BUFFER | AV_EF_EXPLODE;
   AVDictionary* options = nullptr;
   av_dict_set(&options, "codec_whitelist", name, 0);
   const int opened = avcodec_open2(context.get(), codec, &options);
   av_dict_free(&options);
+  // The only other library that it opens is zlib, which fails for want of memory alone.
+  if (opened == AVERROR(ENOMEM) || opened == AVERROR_EXTERNAL)
+    return tl::unexpected<Status>(no_memory("an FFmpeg decoder"));
   if (opened < 0) {
     return error(Code::kInternal, std::string("FFmpeg cannot open its decoder \"") + name +
                                       "\": " + av_error_text(opened));

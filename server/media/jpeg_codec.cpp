@@ -6,6 +6,8 @@
 #include <array>
 #include <string>
 
+#include "base/no_memory.h"
+
 namespace spdld::media {
 namespace {
 
@@ -13,14 +15,15 @@ namespace {
 // exist, data that ends before the segment does, restart markers out of step, a progression that
 // refines what was never sent) mean that libjpeg went on with made-up pixels, which must not reach
 // a training step unseen.
-bool harmless(const jpeg_error_mgr& manager) {
+bool harmless(const jpeg_error_mgr& manager, const jpeg_decompress_struct& info) {
   switch (manager.msg_code) {
     // Bytes between segments or behind the last scan's data: many cameras and editors pad there,
     // and ImageNet has some. Before a restart marker they are what is left of a segment whose codes
-    // did not come out even, so that its pixels are wrong.
+    // did not come out even, so that its pixels are wrong; but not before the first scan, where an
+    // Exif segment that is longer than it says may hold such a marker.
     case JWRN_EXTRANEOUS_DATA: {
       const int next = manager.msg_parm.i[1];
-      return next < 0xD0 || next > 0xD7;
+      return next < 0xD0 || next > 0xD7 || info.input_scan_number == 0;
     }
     case JWRN_ADOBE_XFORM:     // an unknown colour transform: YCbCr is meant
     case JWRN_JFIF_MAJOR:      // a version number
@@ -33,6 +36,7 @@ bool harmless(const jpeg_error_mgr& manager) {
 Code code_of(int message) {
   switch (message) {
     case JERR_OUT_OF_MEMORY:
+    case JERR_NO_BACKING_STORE: return kNoMemory;  // the latter: over what $JPEGMEM says
     case JERR_IMAGE_TOO_BIG: return Code::kResourceExhausted;
     case JERR_SOF_UNSUPPORTED:
     case JERR_BAD_PRECISION:
@@ -78,6 +82,7 @@ Status JpegCodec::failure() const {
   auto* info = reinterpret_cast<j_common_ptr>(const_cast<jpeg_decompress_struct*>(&info_));
   manager.format_message(info, text.data());
   switch (code) {
+    case kNoMemory: return no_memory(std::string("libjpeg: ") + text.data());
     case Code::kInvalidArgument: return {code, std::string("unsupported JPEG: ") + text.data()};
     case Code::kResourceExhausted: return {code, std::string("JPEG too large: ") + text.data()};
     default: return {code, std::string("corrupt JPEG: libjpeg says: ") + text.data()};
@@ -90,7 +95,8 @@ void JpegCodec::leave(j_common_ptr info) {
 
 void JpegCodec::judge(j_common_ptr info, int level) {
   // 0 and up are traces.
-  if (level < 0 && !harmless(*info->err)) leave(info);
+  const auto& decompressor = *reinterpret_cast<const jpeg_decompress_struct*>(info);
+  if (level < 0 && !harmless(*info->err, decompressor)) leave(info);
 }
 
 boolean JpegCodec::refill(j_decompress_ptr info) {

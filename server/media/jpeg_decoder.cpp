@@ -75,11 +75,15 @@ bool smooths_blocks(const jpeg_decompress_struct& info) {
 Result<RasterInfo> JpegDecoder::open(std::span<const std::byte> bytes) {
   SPDLD_ASSIGN(const JpegMarkers markers, survey_jpeg(bytes));
   SPDLD_TRY(limits_.check_scans(markers.scans));
-  if (!codec_.begin(bytes) ||
-      !codec_.attempt([](jpeg_decompress_struct& info) { jpeg_read_header(&info, TRUE); })) {
+  bool many_scans = false;
+  if (!codec_.begin(bytes) || !codec_.attempt([&many_scans](jpeg_decompress_struct& info) {
+        jpeg_read_header(&info, TRUE);
+        many_scans = jpeg_has_multiple_scans(&info) != FALSE;
+      })) {
     return tl::unexpected<Status>(codec_.failure());
   }
   SPDLD_TRY(check_header(bytes.size()));
+  read_bytes_ = bytes_to_read(many_scans);
   const jpeg_decompress_struct& info = codec_.info();
   return RasterInfo{{static_cast<int>(info.image_width), static_cast<int>(info.image_height)},
                     Orientation::from_exif(exif_orientation(markers.exif))};
@@ -107,6 +111,28 @@ Status JpegDecoder::check_header(std::size_t file_bytes) const {
                                  " pixels that its header claims"};
   }
   return {};
+}
+
+// A baseline file in one scan is decoded a row of blocks at a time. Of all others libjpeg keeps
+// every coefficient (jdcoefct.c), two bytes each: 3 bytes a pixel for 4:2:0, 6 for 4:4:4, 8 for
+// CMYK.
+std::uint64_t JpegDecoder::bytes_to_read(bool many_scans) const {
+  const jpeg_decompress_struct& info = codec_.info();
+  // Rows of samples on their way through upsampling and colour conversion (jdmainct.c, jdsample.c)
+  // and ours: at most 64 of them.
+  std::uint64_t bytes =
+      std::uint64_t{info.image_width} * 64 * static_cast<std::uint64_t>(info.num_components);
+  if (!many_scans) return bytes;
+  const auto round_up = [](std::uint64_t value, int multiple) {
+    const auto step = static_cast<std::uint64_t>(multiple);
+    return (value + step - 1) / step * step;
+  };
+  for (int i = 0; i < info.num_components; ++i) {
+    const jpeg_component_info& component = info.comp_info[i];
+    bytes += round_up(component.width_in_blocks, component.h_samp_factor) *
+             round_up(component.height_in_blocks, component.v_samp_factor) * sizeof(JBLOCK);
+  }
+  return bytes;
 }
 
 J_COLOR_SPACE JpegDecoder::output_space() const {

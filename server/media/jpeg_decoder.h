@@ -25,10 +25,12 @@ class JpegDecoder final : public RasterDecoder {
   JpegDecoder(ColorMode mode, ImageLimits limits) : mode_(mode), limits_(limits) {}
 
   Result<RasterInfo> open(std::span<const std::byte> bytes) override;
+  std::uint64_t read_bytes() const override { return read_bytes_; }
   Status read(const Rect& region, RowSink& rows) override;
 
  private:
   Status check_header(std::size_t file_bytes) const;
+  std::uint64_t bytes_to_read(bool many_scans) const;
   // What libjpeg makes, by what the file holds: CMYK is converted by us.
   J_COLOR_SPACE output_space() const;
   void read_rows(jpeg_decompress_struct& info, const Rect& region, RowSink& rows);
@@ -37,8 +39,9 @@ class JpegDecoder final : public RasterDecoder {
   const ColorMode mode_;
   const ImageLimits limits_;
   JpegCodec codec_;
-  ByteBuffer rows_;       // as libjpeg makes them
-  ByteBuffer converted_;  // one row, from CMYK
+  std::uint64_t read_bytes_ = 0;  // of the image that is open
+  ByteBuffer rows_;               // as libjpeg makes them
+  ByteBuffer converted_;          // one row, from CMYK
 };
 
 }  // namespace spdld::media

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/png_chunks.h"
 
+#include <cstring>
 #include <string>
+#include <string_view>
 
 namespace spdld::media {
 namespace {
@@ -14,6 +16,17 @@ constexpr std::uint32_t kExif = png_name("eXIf");
 constexpr std::size_t kFrameBytes = 12;  // a chunk's length, name and checksum
 constexpr std::size_t kIhdrBytes = 13;
 constexpr unsigned kPalette = 3;
+
+// With the zero byte that ends a keyword.
+constexpr std::string_view kRawExif("Raw profile type exif\0", 22);
+constexpr std::string_view kXmp("XML:com.adobe.xmp\0", 18);
+
+bool has_keyword(const PngChunk& chunk, std::string_view keyword) {
+  return (chunk.name == png_name("tEXt") || chunk.name == png_name("zTXt") ||
+          chunk.name == png_name("iTXt")) &&
+         chunk.body.size() >= keyword.size() &&
+         std::memcmp(chunk.body.data(), keyword.data(), keyword.size()) == 0;
+}
 
 std::uint32_t be32(std::span<const std::byte> bytes, std::size_t at) {
   std::uint32_t value = 0;
@@ -64,8 +77,7 @@ Status read_ihdr(std::span<const std::byte> body, PngLayout& layout) {
 
 // Deflate makes at most 1032 bytes of one.
 bool can_hold(std::uint64_t data_bytes, const PngLayout& layout) {
-  const std::uint64_t bits_per_pixel =
-      std::uint64_t{samples(layout.color_type, layout.bit_depth)} * layout.bit_depth;
+  const std::uint64_t bits_per_pixel = png_pixel_bits(layout);
   const std::uint64_t pixels = std::uint64_t{layout.width} * layout.height;
   // Eighths of bytes need up to 68 bits: compare pixels instead.
   return pixels / 8 <= data_bytes * 1032 / bits_per_pixel + 1;
@@ -82,6 +94,10 @@ bool PngChunks::next(PngChunk& chunk) {
   chunk.whole = file_.subspan(at_, length + kFrameBytes);
   at_ += length + kFrameBytes;
   return true;
+}
+
+unsigned png_pixel_bits(const PngLayout& layout) {
+  return samples(layout.color_type, layout.bit_depth) * layout.bit_depth;
 }
 
 bool png_needs(std::uint32_t name) {
@@ -112,6 +128,10 @@ Result<PngLayout> survey_png(std::span<const std::byte> bytes) {
       data_bytes += chunk.body.size();
     } else if (chunk.name == kExif) {
       layout.exif = chunk.body;
+    } else if (has_keyword(chunk, kRawExif)) {
+      layout.raw_exif = chunk;
+    } else if (has_keyword(chunk, kXmp)) {
+      layout.xmp = chunk;
     } else if (chunk.name == kIend) {
       if (data_bytes == 0) return corrupt("it has no image data");
       if (!can_hold(data_bytes, layout)) {

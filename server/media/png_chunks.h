@@ -44,7 +44,11 @@ struct PngLayout {
   unsigned color_type = 0;
   std::uint64_t needed_bytes = 0;   // of the chunks that the pixels depend on
   std::span<const std::byte> exif;  // the TIFF block of eXIf, or empty
+  PngChunk raw_exif;                // the text "Raw profile type exif"; no name: there is none
+  PngChunk xmp;                     // the text "XML:com.adobe.xmp"; likewise
 };
+
+unsigned png_pixel_bits(const PngLayout& layout);
 
 // Whether the decoder needs the chunk. The rest (text, profiles, times, animation) is kept from it:
 // a compressed text can be a bomb of its own. Transparency is among the rest because alpha is

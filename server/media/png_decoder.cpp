@@ -5,21 +5,24 @@ extern "C" {
 #include <libavutil/imgutils.h>
 }
 
+#include <algorithm>
 #include <climits>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 
-#include "media/exif.h"
+#include "base/no_memory.h"
 #include "media/png_chunks.h"
+#include "media/png_text.h"
 
 namespace spdld::media {
 namespace {
 
-const Status& no_memory() {
-  static const Status kStatus(Code::kResourceExhausted, "no memory to decode a PNG");
-  return kStatus;
-}
+// FFmpeg passes on zlib's Z_MEM_ERROR as a failure of an unknown library, and says so only here.
+constexpr std::string_view kInflateHadNoMemory = "inflate returned error -4";
+
+constexpr std::size_t kAllocationSlack = 64;
 
 struct Rgb {
   std::uint8_t red = 0;
@@ -99,6 +102,14 @@ bool readable(int format) {
   return format == AV_PIX_FMT_PAL8 || format == AV_PIX_FMT_MONOBLACK || layout_of(format).step != 0;
 }
 
+// FFmpeg decodes into a frame of the whole image, in the format of the file; samples of less than a
+// byte get one. Its packet is a copy of the file's data.
+std::uint64_t bytes_to_read(const PngLayout& layout, std::uint64_t data_bytes) {
+  constexpr std::uint64_t kPadding = 64;  // columns and rows beyond the image
+  const std::uint64_t pixel_bytes = std::max<std::uint64_t>(1, png_pixel_bits(layout) / 8);
+  return (layout.width + kPadding) * (layout.height + kPadding) * pixel_bytes + data_bytes * 5 / 4;
+}
+
 // Whether the frame's own rows are what the sink wants.
 bool is_mode(int format, ColorMode mode) {
   return format == (mode == ColorMode::kRgb ? AV_PIX_FMT_RGB24 : AV_PIX_FMT_GRAY8);
@@ -117,15 +128,16 @@ Result<RasterInfo> PngDecoder::open(std::span<const std::byte> bytes) {
   SPDLD_TRY(prepare());
   file_ = bytes;
   needed_bytes_ = layout.needed_bytes + kPngSignatureBytes;
+  read_bytes_ = bytes_to_read(layout, needed_bytes_);
   return RasterInfo{{static_cast<int>(layout.width), static_cast<int>(layout.height)},
-                    Orientation::from_exif(exif_orientation(layout.exif))};
+                    Orientation::from_exif(png_orientation(layout))};
 }
 
 Status PngDecoder::prepare() {
   if (context_ != nullptr) return {};
   AvPtr<AVFrame> frame(av_frame_alloc());
   AvPtr<AVPacket> packet(av_packet_alloc());
-  if (frame == nullptr || packet == nullptr) return no_memory();
+  if (frame == nullptr || packet == nullptr) return no_memory("an FFmpeg frame");
   SPDLD_ASSIGN(context_, open_decoder("png"));
   frame_ = std::move(frame);
   packet_ = std::move(packet);
@@ -154,13 +166,15 @@ Status PngDecoder::read(const Rect& region, RowSink& rows) {
 
 Status PngDecoder::fill_packet() {
   const std::size_t size = needed_bytes_ + AV_INPUT_BUFFER_PADDING_SIZE;
-  if (size > INT_MAX) {
+  if (size > INT_MAX - kAllocationSlack) {
     return {Code::kResourceExhausted, "PNG of " + std::to_string(needed_bytes_) +
                                           " bytes is larger than FFmpeg reads at once"};
   }
   if (input_ == nullptr || input_->size < size) {
-    input_.reset(av_buffer_alloc(size + size / 4));
-    if (input_ == nullptr) return no_memory();
+    // FFmpeg allocates nothing above INT_MAX, which is no lack of memory.
+    const std::size_t grown = std::min<std::size_t>(size + size / 4, INT_MAX - kAllocationSlack);
+    input_.reset(av_buffer_alloc(std::max(size, grown)));
+    if (input_ == nullptr) return no_memory("the PNG file's data", size);
   }
   std::uint8_t* at = input_->data;
   std::memcpy(at, file_.data(), kPngSignatureBytes);
@@ -175,7 +189,7 @@ Status PngDecoder::fill_packet() {
   std::memset(at, 0, AV_INPUT_BUFFER_PADDING_SIZE);
 
   packet_->buf = av_buffer_ref(input_.get());
-  if (packet_->buf == nullptr) return no_memory();
+  if (packet_->buf == nullptr) return no_memory("an FFmpeg packet");
   packet_->data = input_->data;
   packet_->size = static_cast<int>(needed_bytes_);
   // Without this flag FFmpeg takes an image of the same size as the one before for a difference to
@@ -194,7 +208,8 @@ Status PngDecoder::decode() {
 
   av_frame_unref(frame_.get());
   avcodec_flush_buffers(context_.get());
-  if (result == AVERROR(ENOMEM)) return no_memory();
+  if (result == AVERROR(ENOMEM) || (reports.any() && reports.first() == kInflateHadNoMemory))
+    return no_memory("the pixels of a PNG", read_bytes_);
   return {Code::kDataLoss,
           "corrupt PNG: FFmpeg says: " + (reports.any() ? reports.first() : av_error_text(result))};
 }

@@ -25,6 +25,7 @@ class PngDecoder final : public RasterDecoder {
   PngDecoder(ColorMode mode, ImageLimits limits) : mode_(mode), limits_(limits) {}
 
   Result<RasterInfo> open(std::span<const std::byte> bytes) override;
+  std::uint64_t read_bytes() const override { return read_bytes_; }
   Status read(const Rect& region, RowSink& rows) override;
 
  private:
@@ -36,6 +37,7 @@ class PngDecoder final : public RasterDecoder {
   const ImageLimits limits_;
   std::span<const std::byte> file_;
   std::uint64_t needed_bytes_ = 0;
+  std::uint64_t read_bytes_ = 0;
   AvPtr<AVCodecContext> context_;
   AvPtr<AVFrame> frame_;
   AvPtr<AVPacket> packet_;

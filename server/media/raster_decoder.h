@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "base/status.h"
@@ -22,6 +23,7 @@ class RasterDecoder {
  public:
   virtual ~RasterDecoder() = default;
   virtual Result<RasterInfo> open(std::span<const std::byte> bytes) = 0;
+  virtual std::uint64_t read_bytes() const = 0;
   // `region` lies inside the image and is not empty.
   virtual Status read(const Rect& region, RowSink& rows) = 0;
 };

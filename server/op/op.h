@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -52,8 +53,11 @@ class ImageDecoder {
   // Reads the header and checks the limits and that the file is whole; the size is that of the
   // upright image. `bytes` must live until the next open(). Errors are the data's: kDataLoss
   // (corrupt, truncated), kResourceExhausted (over a limit), kInvalidArgument (not an image we
-  // read).
+  // read); or kNoMemory (base/no_memory.h), also from read(). It takes little memory itself.
   virtual Result<Size> open(std::span<const std::byte> bytes) = 0;
+
+  // What read() takes at most for the image that open() saw, whatever the region.
+  virtual std::uint64_t read_bytes() const = 0;
 
   // Decodes `region` of the image that open() saw, once per open(). Pixels are the same, byte for
   // byte, as those of a full decode.
@@ -65,6 +69,8 @@ class DecodeImageOp : public Op {
   using Op::Op;
   virtual std::unique_ptr<ImageDecoder> make_decoder() const = 0;
   virtual int channels() const = 0;
+  // An image of more is refused.
+  virtual std::int64_t max_pixels() const = 0;
 };
 
 // Crops, resizes, flips: changes which pixels are where, not what they are. All images among its

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "session/json_text.h"
 #include "session/sessions.h"
 
 namespace spdld::session {
@@ -43,7 +44,8 @@ Result<PlannedSwap> Sessions::apply_vars(const SessionPtr& session,
                       .allow_schema_change = wish.allow_schema_change};
   if (wish.at == wire::ApplyAt::kNextEpoch) request.at.kind = SwapAt::Kind::kNextEpoch;
   if (wish.at == wire::ApplyAt::kStep) request.at.kind = SwapAt::Kind::kStep;
-  SPDLD_ASSIGN(PlannedSwap swap, plan_swap(job, base, vars, request, progress_to(session)));
+  SPDLD_ASSIGN(PlannedSwap swap,
+               plan_swap(job, base, vars, request, progress_to(session), VariantFiles::kNow));
   swap.by_consumer = true;
   std::vector<PlannedSwap> swaps{std::move(swap)};
   SPDLD_TRY(prepare_swaps(swaps, request.at));
@@ -59,44 +61,38 @@ Result<PlannedSwap> Sessions::apply_vars(const SessionPtr& session,
 }
 
 void Sessions::apply(delivery::Connection& connection, const delivery::ApplyWish& wish) {
-  MutexLock lock(mutex_);
-  const auto found = sessions_.find(connection.id());
-  if (found == sessions_.end()) return;
-  // All ranks may say the same at once: one does it, the others find it done, and no thread waits.
-  const bool under_way = !applies_.empty();
-  const auto same = [&](const WaitingApply& waits) { return waits.session == found->second; };
-  if (std::count_if(applies_.begin(), applies_.end(), same) >= kMaxApplies) {
+  SessionPtr session;
+  bool too_many = false;
+  {
+    MutexLock lock(mutex_);
+    const auto found = sessions_.find(connection.id());
+    if (found == sessions_.end()) return;
+    session = found->second;
+    too_many = std::count(applies_.begin(), applies_.end(), session) >= kMaxApplies;
+    if (!too_many) applies_.push_back(session);
+  }
+  if (too_many) {
     connection.fail(Status(Code::kResourceExhausted,
                            std::to_string(kMaxApplies) + " applies of one consumer wait already"));
     return;
   }
-  applies_.push_back({found->second, wish});
-  if (!under_way) slow_.post([this] { apply_waiting(); });
-}
-
-void Sessions::apply_waiting() {
-  while (true) {
-    WaitingApply next;
-    {
-      MutexLock lock(mutex_);
-      next = applies_.front();
-    }
+  // All ranks may say the same at once: one does it, and the others find it done.
+  applying_.post(connection.peer().uid, [this, session, wish] {
     try {
-      answer_apply(next);
+      answer_apply(session, wish);
     } catch (const std::exception& thrown) {
-      next.session->connection->fail(
+      session->connection->fail(
           Status(Code::kInternal, std::string("the apply failed: ") + thrown.what()));
     }
     MutexLock lock(mutex_);
-    applies_.pop_front();
-    if (applies_.empty()) return;
-  }
+    applies_.erase(std::find(applies_.begin(), applies_.end(), session));
+  });
 }
 
-void Sessions::answer_apply(const WaitingApply& waiting) {
+void Sessions::answer_apply(const SessionPtr& session, const delivery::ApplyWish& wish) {
   Result<PlannedSwap> swap = error(Code::kInternal, "the apply failed");
   try {
-    swap = apply_vars(waiting.session, waiting.wish);
+    swap = apply_vars(session, wish);
   } catch (const std::exception& thrown) {  // what the variables made too large, say
     swap = error(Code::kInternal, std::string("the apply failed: ") + thrown.what());
   }
@@ -109,10 +105,8 @@ void Sessions::answer_apply(const WaitingApply& waiting) {
   } else {
     answer = {{"code", static_cast<int>(swap.error().code())}, {"error", swap.error().message()}};
   }
-  waiting.session->connection->send_blob(
-      wire::BlobKind::kApplied, waiting.wish.serial,
-      std::make_shared<std::string>(
-          answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  session->connection->send_blob(wire::BlobKind::kApplied, wish.serial,
+                                 std::make_shared<std::string>(shown_text(answer)));
 }
 
 }  // namespace spdld::session

@@ -6,6 +6,7 @@
 
 #include "base/counted.h"
 #include "base/log.h"
+#include "session/about.h"
 #include "session/records.h"
 #include "session/sessions.h"
 
@@ -50,8 +51,15 @@ void Sessions::attach_slowly(const SessionPtr& session, const delivery::AttachRe
     status = Status(Code::kInternal, std::string("the attach failed: ") + thrown.what());
   }
   if (status.ok()) return;
-  spdlog::warn("attach of pid {} to pipeline '{}' refused: {}", session->connection->peer().pid,
-               request.pipeline, status.message());
+  const Peer& peer = session->connection->peer();
+  log::warn({.job = request.job,
+             .pipeline = request.pipeline,
+             .session = session->id,
+             .pid = peer.pid,
+             .uid = peer.uid,
+             .has_quota = true},
+            "attach of pid {} to pipeline '{}' refused: {}", peer.pid, request.pipeline,
+            status.message());
   {
     MutexLock lock(mutex_);
     leave(session);
@@ -69,20 +77,36 @@ Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachReq
   SPDLD_TRY(check_world(request.num_shards.value_or(1), request.replicas));
   SPDLD_ASSIGN(session->member.replica, replica_of(request));
   SPDLD_ASSIGN(const PipelinePtr base, pipeline_for(session, request));
-  const delivery::Peer& peer = session->connection->peer();
+  const Peer& peer = session->connection->peer();
   JobKey key{.uid = peer.uid, .job = request.job, .pipeline = base->name()};
   Known known;
   if (key.job.empty()) {
     key.job = "private-" + std::to_string(peer.pid) + "-" + std::to_string(session->id);
   } else {
-    SPDLD_ASSIGN(known, revive(key, request));
+    SPDLD_ASSIGN(known, revive(key, request, peer));
   }
   // A job that goes on needs none of it: it may run an earlier text, with other variables.
   const auto pipeline =
-      deps_.catalogue.variant(base, request.vars, request.batch_size, progress_to(session));
-  SPDLD_TRY(claim(session, key, pipeline, request, known.job));
-  if (known.begins_anew) SPDLD_TRY(forget_run(key));
-  return begin(session, request);
+      deps_.catalogue.variant(base, request.vars, request.batch_size, peer, progress_to(session));
+  SPDLD_ASSIGN(const Readings readings, readings_for(key, peer, progress_to(session)));
+  SPDLD_TRY(claim(session, key, pipeline, request, known.job, readings));
+  if (known.begins_anew) forget_run(key);
+  const PipelinePtr runs = look_at_data(session);
+  SPDLD_TRY(begin(session, request));
+  // It has its batches by now. Who came by name knows that the daemon's pipeline counts.
+  if (!request.pipeline_yaml.empty()) deps_.catalogue.look_for_changes(*runs);
+  return {};
+}
+
+PipelinePtr Sessions::look_at_data(const SessionPtr& session) {
+  std::vector<PipelinePtr> pipelines;
+  {
+    MutexLock lock(mutex_);
+    for (const Timeline::Cut& cut : session->job->timeline.cuts())
+      pipelines.push_back(cut.phase->pipeline);
+  }
+  for (const PipelinePtr& pipeline : pipelines) pipeline->source->look_again();
+  return pipelines.back();
 }
 
 Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
@@ -140,6 +164,8 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
   {
     MutexLock lock(mutex_);
     if (session->closed) return Status(Code::kCancelled, "the consumer left while it attached");
+    // What it would be given, the next daemon would not know of. It comes again by itself.
+    if (suspended_) return Status(Code::kUnavailable, "the daemon is stopping");
     Job& job = *session->job;
     // The first one of a new run: it waits for all the others.
     if (job.members.size() == 1 && request.start == wire::StartMode::kFresh && !request.reconnect &&
@@ -147,6 +173,11 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
       job.roll->reset();
     SPDLD_ASSIGN(consumer, connect(*session, request));
     session->consumer = consumer;
+    // A cursor says where its place is now that others do not know.
+    const bool instead =
+        request.start == wire::StartMode::kCursor &&
+        (job.awaited.contains(session->member) || job.frontiers.returns(session->member));
+    job.frontiers.begin(session->member, consumer->view().next, instead);
     job.left.erase(session->member);
     job.awaited.erase(session->member);
     if (!job.began) job.began = deps_.clock.now();
@@ -157,7 +188,7 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
     }
     welcome(*session);
   }
-  keep_new_run(session);
+  keep_attached(session);
   consumer->begin();
   return {};
 }
@@ -186,11 +217,13 @@ void Sessions::welcome(const Session& session) {
        .pipeline = job.key.pipeline,
        .job = job.key.job,
        .moves = consumer.moves()});
-  spdlog::info(
-      "session {}: pid {} ({}) reads {} of job '{}' on pipeline '{}' from epoch {}, step {}",
-      session.id, connection.peer().pid, connection.client(),
-      shard_text(session.member.shard, timeline.num_shards()), job.key.job, job.key.pipeline,
-      start.epoch, start.step);
+  log::About line = about(job.key, connection.peer().uid);
+  line.session = session.id;
+  line.pid = connection.peer().pid;
+  log::info(line, "session {}: pid {} ({}) reads {} of job '{}' on pipeline '{}' from {}",
+            session.id, connection.peer().pid, connection.client(),
+            shard_text(session.member.shard, timeline.num_shards()), job.key.job, job.key.pipeline,
+            place_text(start));
 }
 
 Result<PipelinePtr> Sessions::pipeline_for(const SessionPtr& session,
@@ -205,17 +238,23 @@ Result<PipelinePtr> Sessions::pipeline_for(const SessionPtr& session,
     submitted.yaml = request.pipeline_yaml;
     submitted.file = request.pipeline_file;
     submitted.env = request.env;
-    SPDLD_ASSIGN(PipelinePtr built, deps_.catalogue.build(uid, submitted, progress));
-    base = deps_.catalogue.find(built->name());
-    // Who was here before brings what it began with, and an operator may have changed it since.
-    if (base != nullptr && base->content_digest != built->content_digest && !request.reconnect)
+    submitted.from_loader = true;
+    submitted.reader = session->connection->peer();
+    SPDLD_ASSIGN(const PipelineText text, deps_.catalogue.text_of(uid, submitted));
+    base = deps_.catalogue.find(text.name);
+    if (base == nullptr && deps_.catalogue.is_lost(text.name))
+      return deps_.catalogue.get(text.name);
+    // What was applied counts, whatever has come to its directories or gone from them since. Who
+    // was here before brings what it began with, and an operator may have changed it since.
+    if (base != nullptr && base->text_digest() != text.digest && !request.reconnect)
       return error(Code::kAlreadyExists,
-                   "the daemon has a pipeline '" + built->name() + "' (version " +
+                   "the daemon has a pipeline '" + text.name + "' (version " +
                        std::to_string(base->version) +
                        ") that differs from the one that this loader brings: give it another name, "
                        "or change the daemon's with 'spdlctl apply'");
     if (base == nullptr) {
-      SPDLD_ASSIGN(base, deps_.catalogue.put(uid, std::move(built)));
+      SPDLD_ASSIGN(const PipelinePtr built, deps_.catalogue.build(uid, submitted, progress));
+      SPDLD_ASSIGN(base, deps_.catalogue.put_first(uid, built));
       if (Status kept = deps_.store.put_pipeline(stored_pipeline(*base),
                                                  stored_revision(*base, uid, "from a loader"));
           !kept.ok())
@@ -227,14 +266,15 @@ Result<PipelinePtr> Sessions::pipeline_for(const SessionPtr& session,
 
 Status Sessions::claim(const SessionPtr& session, const JobKey& key,
                        const Result<PipelinePtr>& pipeline, const delivery::AttachRequest& request,
-                       const JobPtr& revived) {
+                       const JobPtr& revived, const Readings& readings) {
   std::optional<StoredPosition> ledger;
   if (request.start == wire::StartMode::kLedger) {
     SPDLD_ASSIGN(ledger, kept_position(key));
   }
   MutexLock lock(mutex_);
   if (session->closed) return Status(Code::kCancelled, "the consumer left while it attached");
-  SPDLD_ASSIGN(const JobPtr job, join_job(key, pipeline, request, revived));
+  SPDLD_ASSIGN(const JobPtr job,
+               join_job(key, pipeline, request, revived, session->connection->peer(), readings));
   Status claimed = place_first(*job, request, ledger);
   if (claimed.ok()) claimed = claim_shard(session, job, request);
   if (claimed.ok() && job->members.size() == 1 && !request.reconnect)
@@ -248,9 +288,13 @@ Status Sessions::claim(const SessionPtr& session, const JobKey& key,
 }
 
 Result<JobPtr> Sessions::join_job(const JobKey& key, const Result<PipelinePtr>& pipeline,
-                                  const delivery::AttachRequest& request, const JobPtr& revived) {
+                                  const delivery::AttachRequest& request, const JobPtr& revived,
+                                  const Credentials& reader, const Readings& readings) {
   const auto known = jobs_.find(key);
   const JobPtr before = known == jobs_.end() ? revived : known->second;
+  // Who lost its daemon goes on with a job that it has.
+  if (known == jobs_.end() && !(revived != nullptr && request.reconnect))
+    SPDLD_TRY(check_room_for_job(key.uid));
   const bool newer = before != nullptr && request.incarnation > before->incarnation;
   if (before != nullptr && request.incarnation < before->incarnation)
     return error(Code::kFailedPrecondition,
@@ -259,6 +303,9 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const Result<PipelinePtr>& 
                      std::to_string(request.incarnation) + ", which has been evicted");
   if (newer && before->changes() && !before->declared)
     return tl::unexpected<Status>(about_to_change(*before));
+  if (before != nullptr) {
+    SPDLD_TRY(check_reader(*before, reader, readings, newer));
+  }
   JobPtr job = before;
   if (before != nullptr && (before->declared || !newer)) {
     SPDLD_TRY(check_facts(*before, request));
@@ -273,6 +320,7 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const Result<PipelinePtr>& 
                          before->batch_size == request.batch_size;
     if (goes_on) {
       Timeline timeline = before->timeline;
+      timeline.replace(readings);
       take_over(timeline, request, before->acknowledged().at, num_shards);
       SPDLD_ASSIGN(job, make_job(key, std::move(timeline), seed, request.job.empty()));
     } else {
@@ -292,20 +340,25 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const Result<PipelinePtr>& 
     }
   }
   SPDLD_TRY(check_shard(*job, request));
+  if (job == before) job->read_by(readings);
   // Nothing can go wrong any more: a newer incarnation takes the job over from what is left of the
   // older one.
   if (newer) {
-    for (const auto& [member, session] : before->members)
+    for (const auto& [member, session] : before->members) {
+      session->parting =
+          "evicted by restart " + std::to_string(request.incarnation) + " of its job";
       session->connection->bye(wire::ByeReason::kEvicted,
                                "restart " + std::to_string(request.incarnation) + " of job '" +
                                    key.job + "' has taken over from restart " +
                                    std::to_string(before->incarnation));
+    }
     before->members.clear();
     job->awaited.clear();
     job->began.reset();
     job->gathered = false;
     if (before == job) {
       job->left.clear();
+      job->frontiers.clear();
       job->moves.clear();
     }
     job->roll->reset();
@@ -407,6 +460,7 @@ Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
               std::to_string(held->second->id) +
               "): give each rank its own shard, or end that one with 'spdlctl evict " +
               std::to_string(held->second->id) + "'");
+    held->second->parting = "its process has reconnected";
     held->second->connection->bye(wire::ByeReason::kEvicted, "the same process has reconnected");
     job->note_left(*held->second);
     if (held->second->consumer != nullptr) held->second->consumer->end(true);

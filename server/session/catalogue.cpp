@@ -4,21 +4,28 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stop_token>
+#include <system_error>
 #include <utility>
 #include <variant>
 
-#include "base/check.h"
+#include "base/log.h"
+#include "session/listed_sources.h"
 #include "source/files_source.h"
+#include "source/kept_listings.h"
+#include "source/text_file.h"
 #include "spec/parse.h"
 
 namespace spdld::session {
 namespace {
 
 constexpr std::size_t kMaxWarnings = 50;
+// What was listed and is not on record yet, by a preview or an apply under way, is let be so long.
+constexpr std::chrono::hours kCollectAfter{1};
 
 std::string digest_of(const std::string& text) {
   const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
@@ -42,6 +49,15 @@ std::string untuned(const std::string& canonical_text) {
   return text.dump();
 }
 
+bool same_classes(const FilesSpec& files, const spec::PipelineSpec& other) {
+  const auto& others = std::get<FilesSpec>(other.source);
+  return files.label == others.label && files.classes == others.classes;
+}
+
+Credentials reader_of(uid_t owner, const std::optional<Credentials>& reader) {
+  return reader ? *reader : Credentials::of_user(owner);
+}
+
 }  // namespace
 
 source::Order PipelineVersion::order(std::uint64_t seed) const {
@@ -55,13 +71,27 @@ std::string PipelineVersion::text_digest() const { return digest_of(plan->spec.c
 
 Catalogue::Catalogue(CatalogueOptions options, Registry registry, source::IoPool& io,
                      engine::SampleCaches& caches)
-    : options_(std::move(options)), registry_(std::move(registry)), io_(io), caches_(caches) {}
+    : options_(std::move(options)),
+      registry_(std::move(registry)),
+      io_(io),
+      caches_(caches),
+      trusted_(options_.admins),
+      listings_(options_.listings_per_user),
+      kept_(options_.state_dir.empty()
+                ? nullptr
+                : std::make_unique<source::KeptListings>(options_.state_dir + "/listings")) {
+  if (options_.state_dir.empty()) return;
+  std::error_code failed;  // of no use to this version, and of no harm
+  std::filesystem::remove_all(options_.state_dir + "/index", failed);
+}
+
+Catalogue::~Catalogue() = default;
 
 bool Catalogue::is_admin(uid_t uid) const {
   return uid == 0 || std::binary_search(options_.admins.begin(), options_.admins.end(), uid);
 }
 
-Result<spec::PipelineSpec> Catalogue::parse(const ApplyRequest& request) {
+Result<spec::PipelineSpec> Catalogue::parse(uid_t owner, const ApplyRequest& request) {
   spec::ParseOptions options;
   options.vars = request.vars;
   options.env = [&request](const std::string& name) -> std::optional<std::string> {
@@ -71,35 +101,45 @@ Result<spec::PipelineSpec> Catalogue::parse(const ApplyRequest& request) {
   };
   const bool has_file = request.file.starts_with('/');
   if (has_file) options.directory = std::filesystem::path(request.file).parent_path().string();
-  options.read_file = [this](const std::string& path) -> Result<std::string> {
-    std::error_code failed;
-    const std::string real = std::filesystem::canonical(path, failed).string();
-    const auto inside = [&](const std::string& root) {
-      return root == "/" || real == root || real.starts_with(root + "/");
-    };
-    if (!failed && std::none_of(options_.roots.begin(), options_.roots.end(), inside))
-      return error(Code::kPermissionDenied,
-                   path + " lies in none of access.roots; move it there or add its directory");
-    return spec::read_text_file(path);
+  const source::Access access(options_.access, reader_of(owner, request.reader));
+  options.read_file = [&access](const std::string& path) {
+    return source::read_text(access, path, spec::kMaxFileBytes);
   };
   return spec::parse_pipeline(request.yaml, has_file ? request.file : "pipeline", registry_,
                               options);
 }
 
-Result<std::shared_ptr<source::Source>> Catalogue::open_source(const spec::PipelineSpec& spec,
-                                                               const Progress& progress) {
+Result<std::shared_ptr<source::Source>> Catalogue::open_source(
+    const spec::PipelineSpec& spec, const std::string& dataset, ListedSources& of,
+    const PipelineVersion* varied, const Credentials& reader, const Progress& progress) {
   const FilesSpec& files = std::get<FilesSpec>(spec.source);
   source::FilesOptions options(io_);
-  options.state_dir = options_.state_dir;
-  options.roots = options_.roots;
+  options.kept = kept_.get();
+  options.dataset = dataset;
+  options.access = options_.access;
+  options.reader = reader;
   options.retry = spec.on_error.io;
-  if (files.classes.kind == ClassesSpec::Kind::kPipeline) {
+  const bool elsewhere = files.classes.kind == ClassesSpec::Kind::kPipeline ||
+                         files.classes.kind == ClassesSpec::Kind::kFile;
+  if (varied != nullptr && elsewhere && same_classes(files, varied->plan->spec)) {
+    // Classes that do not come from the files are those that were applied.
+    options.classes = varied->source->classes();
+  } else if (dataset.empty() && files.classes.kind == ClassesSpec::Kind::kPipeline) {
     const PipelinePtr other = find(files.classes.pipeline);
     if (other == nullptr)
       return error(Code::kNotFound, "pipeline '" + spec.name + "' takes its classes from '" +
                                         files.classes.pipeline +
                                         "', which is not there: apply that one first");
-    options.classes = other->source->classes();
+    // Its classes are names of directories, or stand in a file.
+    SPDLD_ASSIGN(const PipelinePtr readable, read_by(other, reader));
+    options.classes = readable->source->classes();
+  }
+  const auto permit = listings_.take(reader.uid, [&] {
+    return !progress || progress(0, "other datasets of this user are listed first");
+  });
+  if (!permit) {
+    return error(Code::kCancelled,
+                 "pipeline '" + spec.name + "': the listing was cancelled before it began");
   }
   std::stop_source stop;
   options.stop = stop.get_token();
@@ -109,30 +149,49 @@ Result<std::shared_ptr<source::Source>> Catalogue::open_source(const spec::Pipel
   std::vector<std::string> warnings;
   options.warnings = &warnings;
   auto opened = source::open_files(files, std::move(options));
-  MutexLock lock(mutex_);
-  for (const std::string& text : warnings) {
-    std::string warning = "pipeline '" + spec.name + "': " + text;
-    if (std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end())
-      warnings_.push_back(std::move(warning));
-  }
-  if (warnings_.size() > kMaxWarnings)
-    warnings_.erase(warnings_.begin(), warnings_.end() - kMaxWarnings);
   if (!opened)
     return tl::unexpected<Status>(opened.error().with_context("pipeline '" + spec.name + "'"));
-  return std::shared_ptr<source::Source>(std::move(opened).value());
+  std::shared_ptr<source::Source> source = shared(std::move(opened).value());
+  for (std::string& warning : warnings) {
+    warning = "pipeline '" + spec.name + "': " + warning;
+    spdlog::warn("{}", warning);
+  }
+  of.add(files, source->dataset(), std::move(warnings));
+  return source;
+}
+
+std::shared_ptr<source::Source> Catalogue::shared(std::unique_ptr<source::Source> source) const {
+  if (options_.reaper == nullptr) return source;
+  return options_.reaper->share(std::move(source));
+}
+
+Status Catalogue::check_limits(const engine::Plan& plan) const {
+  if (!plan.image || plan.image->decode->max_pixels() <= options_.max_pixels) return {};
+  return Status(Code::kInvalidArgument,
+                "pipeline '" + plan.spec.name + "': decode_image.max_pixels is " +
+                    std::to_string(plan.image->decode->max_pixels()) + ", and the daemon allows " +
+                    std::to_string(options_.max_pixels) +
+                    "; lower it, or have limits.max_pixels raised in the daemon's configuration");
 }
 
 Result<PipelinePtr> Catalogue::assemble(uid_t owner, const ApplyRequest& request,
                                         spec::PipelineSpec spec,
-                                        std::shared_ptr<source::Source> source) {
+                                        std::shared_ptr<source::Source> source,
+                                        std::shared_ptr<ListedSources> listed, Credentials reader) {
   auto pipeline = std::make_shared<PipelineVersion>();
   pipeline->owner = owner;
   pipeline->request = request;
-  const std::string made_of =
+  pipeline->reader = source::Access::normalized(std::move(reader));
+  pipeline->request.dataset = source->dataset();
+  pipeline->listed = std::move(listed);
+  std::string made_of =
       "\nbatch " + std::to_string(spec.batch.size) + "\nlisting " + source->listing_digest();
+  // The same files make other labels when a class comes that has none, or a file of names changes.
+  for (const std::string& name : source->classes()) made_of += "\nclass " + name;
   pipeline->work_digest = digest_of(untuned(spec.canonical_text) + made_of);
   pipeline->content_digest = digest_of(spec.canonical_text + made_of);
   SPDLD_ASSIGN(pipeline->plan, engine::compile(std::move(spec), registry_, source->fields()));
+  SPDLD_TRY(check_limits(*pipeline->plan));
   pipeline->source = std::move(source);
   if (pipeline->plan->spec.cache) {
     SPDLD_TRY(caches_.check(*pipeline->plan));
@@ -143,20 +202,33 @@ Result<PipelinePtr> Catalogue::assemble(uid_t owner, const ApplyRequest& request
 
 Result<PipelinePtr> Catalogue::build(uid_t owner, const ApplyRequest& request,
                                      const Progress& progress) {
-  SPDLD_ASSIGN(spec::PipelineSpec spec, parse(request));
-  SPDLD_ASSIGN(std::shared_ptr<source::Source> source, open_source(spec, progress));
-  return assemble(owner, request, std::move(spec), std::move(source));
+  return build(owner, request, reader_of(owner, request.reader), progress);
+}
+
+Result<PipelinePtr> Catalogue::build(uid_t owner, const ApplyRequest& request,
+                                     const Credentials& reader, const Progress& progress) {
+  SPDLD_ASSIGN(spec::PipelineSpec spec, parse(owner, request));
+  auto listed = std::make_shared<ListedSources>();
+  SPDLD_ASSIGN(std::shared_ptr<source::Source> source,
+               open_source(spec, request.dataset, *listed, nullptr, reader, progress));
+  return assemble(owner, request, std::move(spec), std::move(source), std::move(listed), reader);
+}
+
+Result<PipelineText> Catalogue::text_of(uid_t owner, const ApplyRequest& request) {
+  SPDLD_ASSIGN(const spec::PipelineSpec spec, parse(owner, request));
+  return PipelineText{.name = spec.name, .digest = digest_of(spec.canonical_text)};
 }
 
 Result<PipelinePtr> Catalogue::variant(const PipelinePtr& base,
                                        const std::map<std::string, std::string>& vars,
                                        std::optional<std::uint64_t> batch_size,
-                                       const Progress& progress) {
+                                       const Credentials& reader, const Progress& progress,
+                                       VariantFiles which) {
   const auto batch = static_cast<std::uint64_t>(base->plan->spec.batch.size);
-  if (vars.empty() && batch_size.value_or(batch) == batch) return base;
+  if (vars.empty() && batch_size.value_or(batch) == batch) return read_by(base, reader);
   ApplyRequest request = base->request;
   for (const auto& [name, value] : vars) request.vars[name] = value;
-  SPDLD_ASSIGN(spec::PipelineSpec spec, parse(request));
+  SPDLD_ASSIGN(spec::PipelineSpec spec, parse(base->owner, request));
   if (batch_size) {
     constexpr std::uint64_t kMaxBatch = 65536;
     if (*batch_size == 0 || *batch_size > kMaxBatch)
@@ -165,31 +237,59 @@ Result<PipelinePtr> Catalogue::variant(const PipelinePtr& base,
                                                std::to_string(kMaxBatch));
     spec.batch.size = static_cast<std::int64_t>(*batch_size);
   }
-  std::shared_ptr<source::Source> source = base->source;
+  std::shared_ptr<source::Source> source;
   if (spec.source != base->plan->spec.source) {
-    SPDLD_ASSIGN(source, open_source(spec, progress));
+    const auto& files = std::get<FilesSpec>(spec.source);
+    const std::string dataset =
+        which == VariantFiles::kNow ? std::string() : base->listed->dataset(files);
+    SPDLD_ASSIGN(source, open_source(spec, dataset, *base->listed, base.get(), reader, progress));
+  } else {
+    SPDLD_ASSIGN(const PipelinePtr readable, read_by(base, reader));
+    source = readable->source;
   }
-  auto made = assemble(base->owner, request, std::move(spec), std::move(source));
+  auto made =
+      assemble(base->owner, request, std::move(spec), std::move(source), base->listed, reader);
   if (!made) return made;
   auto pipeline = std::make_shared<PipelineVersion>(**made);
   pipeline->version = base->version;
   return PipelinePtr(std::move(pipeline));
 }
 
-Status Catalogue::may_change(uid_t caller, const PipelineVersion& pipeline) const {
-  if (caller == pipeline.owner || is_admin(caller)) return {};
+Result<PipelinePtr> Catalogue::read_by(const PipelinePtr& base, const Credentials& reader) const {
+  const Credentials as = source::Access::normalized(reader);
+  const bool same = as == base->reader;
+  // Rights may have been withdrawn since they were asked for; those of root and of the daemon's own
+  // user cannot be.
+  if (same && source::Access::is_trusted(as)) return base;
+  auto source = base->source->read_by(as);
+  if (!source)
+    return tl::unexpected<Status>(source.error().with_context("pipeline '" + base->name() + "'"));
+  if (same) return base;
+  auto readable = std::make_shared<PipelineVersion>(*base);
+  readable->reader = as;
+  if (*source != nullptr) readable->source = shared(*std::move(source));
+  return PipelinePtr(std::move(readable));
+}
+
+Status Catalogue::may_change(uid_t caller, const std::string& name, uid_t owner) const {
+  if (caller == owner || is_admin(caller)) return {};
   return Status(Code::kPermissionDenied,
-                "pipeline '" + pipeline.name() + "' belongs to uid " +
-                    std::to_string(pipeline.owner) + ", and uid " + std::to_string(caller) +
+                "pipeline '" + name + "' belongs to uid " + std::to_string(owner) + ", and uid " +
+                    std::to_string(caller) +
                     " is not in access.admins: use another name, or ask an admin");
 }
 
 Result<PipelinePtr> Catalogue::rebuild(uid_t owner, const ApplyRequest& request,
                                        std::uint32_t version,
                                        std::optional<std::uint64_t> batch_size,
+                                       const std::optional<Credentials>& reader,
                                        const Progress& progress) {
-  SPDLD_ASSIGN(const PipelinePtr built, build(owner, request, progress));
-  SPDLD_ASSIGN(const PipelinePtr sized, variant(built, {}, batch_size, progress));
+  const Credentials as = reader_of(owner, reader ? reader : request.reader);
+  SPDLD_ASSIGN(const PipelinePtr built, build(owner, request, as, progress));
+  PipelinePtr sized = built;
+  if (batch_size) {
+    SPDLD_ASSIGN(sized, variant(built, {}, batch_size, as, progress));
+  }
   auto numbered = std::make_shared<PipelineVersion>(*sized);
   numbered->version = version;
   return PipelinePtr(std::move(numbered));
@@ -201,14 +301,27 @@ Result<PipelinePtr> Catalogue::number(uid_t caller, const PipelinePtr& pipeline,
   auto numbered = std::make_shared<PipelineVersion>(*pipeline);
   numbered->version = at_least;
   if (known != pipelines_.end()) {
-    SPDLD_TRY(may_change(caller, *known->second));
+    SPDLD_TRY(may_change(caller, known->first, known->second->owner));
     // One that has other variables is another one, though they make the same of it.
     const PipelineVersion& now = *known->second;
     if (now.content_digest == pipeline->content_digest &&
-        now.plan->spec.vars == pipeline->plan->spec.vars)
-      return known->second;
+        now.plan->spec.vars == pipeline->plan->spec.vars) {
+      // It stays what it was; of its directories the last look counts.
+      auto same = std::make_shared<PipelineVersion>(now);
+      same->source = pipeline->source;
+      same->listed = pipeline->listed;
+      same->request.dataset = pipeline->request.dataset;
+      same->request.from_loader = now.request.from_loader && pipeline->request.from_loader;
+      same->request.reader = pipeline->request.reader;
+      same->reader = pipeline->reader;
+      return PipelinePtr(std::move(same));
+    }
     numbered->version = std::max(at_least, known->second->version + 1);
     numbered->owner = known->second->owner;
+  } else if (const auto lost = lost_.find(pipeline->name()); lost != lost_.end()) {
+    SPDLD_TRY(may_change(caller, lost->first, lost->second.owner));
+    numbered->version = std::max(at_least, lost->second.version + 1);
+    numbered->owner = lost->second.owner;
   }
   return PipelinePtr(std::move(numbered));
 }
@@ -216,14 +329,37 @@ Result<PipelinePtr> Catalogue::number(uid_t caller, const PipelinePtr& pipeline,
 Result<PipelinePtr> Catalogue::numbered(uid_t caller, const PipelinePtr& pipeline,
                                         std::uint32_t at_least) const {
   MutexLock lock(mutex_);
-  return number(caller, pipeline, at_least);
+  SPDLD_ASSIGN(PipelinePtr numbered, number(caller, pipeline, at_least));
+  SPDLD_TRY(check_room(caller, *numbered));
+  return numbered;
 }
 
 Result<PipelinePtr> Catalogue::put(uid_t caller, PipelinePtr pipeline, std::uint32_t at_least) {
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(PipelinePtr numbered, number(caller, pipeline, at_least));
   pipelines_[numbered->name()] = numbered;
+  lost_.erase(numbered->name());
   return numbered;
+}
+
+Result<PipelinePtr> Catalogue::put_first(uid_t caller, const PipelinePtr& pipeline) {
+  MutexLock lock(mutex_);
+  const auto known = pipelines_.find(pipeline->name());
+  if (known != pipelines_.end() && known->second->text_digest() == pipeline->text_digest())
+    return known->second;
+  SPDLD_ASSIGN(PipelinePtr numbered, number(caller, pipeline, 1));
+  pipelines_[numbered->name()] = numbered;
+  return numbered;
+}
+
+void Catalogue::put_lost(const std::string& name, uid_t owner, std::uint32_t version, Status why) {
+  MutexLock lock(mutex_);
+  lost_[name] = {.owner = owner, .version = version, .why = std::move(why)};
+}
+
+bool Catalogue::is_lost(const std::string& name) const {
+  MutexLock lock(mutex_);
+  return lost_.contains(name);
 }
 
 PipelinePtr Catalogue::find(const std::string& name) const {
@@ -238,6 +374,10 @@ Result<PipelinePtr> Catalogue::get(const std::string& name) const {
 }
 
 Status Catalogue::absent(const std::string& name) const {
+  {
+    MutexLock lock(mutex_);
+    if (const auto lost = lost_.find(name); lost != lost_.end()) return lost->second.why;
+  }
   std::string known;
   for (const PipelinePtr& pipeline : all()) known += (known.empty() ? "" : ", ") + pipeline->name();
   return Status(Code::kNotFound, "there is no pipeline '" + name + "'; " +
@@ -253,16 +393,23 @@ std::vector<PipelinePtr> Catalogue::all() const {
   return result;
 }
 
-Status Catalogue::remove(uid_t caller, const std::string& name) {
+Status Catalogue::check_remove(uid_t caller, const std::string& name) const {
   {
     MutexLock lock(mutex_);
-    if (const auto known = pipelines_.find(name); known != pipelines_.end()) {
-      SPDLD_TRY(may_change(caller, *known->second));
-      pipelines_.erase(known);
-      return {};
-    }
+    if (const auto known = pipelines_.find(name); known != pipelines_.end())
+      return may_change(caller, name, known->second->owner);
+    if (const auto lost = lost_.find(name); lost != lost_.end())
+      return may_change(caller, name, lost->second.owner);
   }
   return absent(name);
+}
+
+Status Catalogue::remove(uid_t caller, const std::string& name) {
+  SPDLD_TRY(check_remove(caller, name));
+  MutexLock lock(mutex_);
+  pipelines_.erase(name);
+  lost_.erase(name);
+  return {};
 }
 
 Result<std::shared_ptr<engine::SampleCache>> Catalogue::open_cache(
@@ -272,10 +419,42 @@ Result<std::shared_ptr<engine::SampleCache>> Catalogue::open_cache(
 }
 
 std::vector<std::string> Catalogue::warnings() const {
-  std::vector<std::string> warnings = caches_.warnings();
-  MutexLock lock(mutex_);
-  warnings.insert(warnings.end(), warnings_.begin(), warnings_.end());
+  std::vector<std::string> warnings;
+  for (const PipelinePtr& pipeline : all()) {
+    for (std::string& warning : pipeline->listed->warnings()) {
+      if (warnings.size() < kMaxWarnings) warnings.push_back(std::move(warning));
+    }
+  }
+  for (std::string& warning : caches_.warnings()) warnings.push_back(std::move(warning));
   return warnings;
+}
+
+void Catalogue::look_for_changes(const PipelineVersion& pipeline) const {
+  const auto& files = std::get<FilesSpec>(pipeline.plan->spec.source);
+  std::string warning;
+  if (pipeline.source->has_changed())
+    warning = "pipeline '" + pipeline.name() + "' has the files that it was applied with; " +
+              files.root +
+              " has changed since: 'spdlctl apply' takes what has come, and leaves out what is "
+              "gone";
+  // A job that was brought back has a version of its own: status tells of the current one.
+  const PipelinePtr current = find(pipeline.name());
+  const bool same = current != nullptr && current->request.dataset == pipeline.request.dataset;
+  ListedSources& listed = same ? *current->listed : *pipeline.listed;
+  if (listed.set_changed(files, warning) && !warning.empty()) spdlog::warn("{}", warning);
+}
+
+std::set<std::string> Catalogue::listings_in_use() const {
+  std::set<std::string> used;
+  if (kept_ != nullptr) used = kept_->in_use();
+  for (const PipelinePtr& pipeline : all()) {
+    for (std::string& dataset : pipeline->listed->datasets()) used.insert(std::move(dataset));
+  }
+  return used;
+}
+
+Status Catalogue::collect_listings(const std::set<std::string>& used) {
+  return kept_ == nullptr ? Status() : kept_->collect(used, kCollectAfter);
 }
 
 }  // namespace spdld::session

@@ -5,23 +5,35 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/reaper.h"
 #include "base/status.h"
+#include "base/trusted_users.h"
+#include "base/user_permits.h"
 #include "engine/plan.h"
 #include "engine/sample_caches.h"
 #include "op/registry.h"
 #include "session/views.h"
+#include "source/access.h"
 #include "source/cursor.h"
 #include "source/io_pool.h"
 #include "source/source.h"
 
+namespace spdld::source {
+class KeptListings;
+}
+
 namespace spdld::session {
+
+class ListedSources;
 
 // A pipeline that can run: parsed, listed, compiled. Immutable; jobs pin the one that they run.
 struct PipelineVersion {
@@ -34,6 +46,8 @@ struct PipelineVersion {
   // What its sample cache would do, if it asks for one.
   std::optional<engine::CacheEstimate> cache = std::nullopt;
   std::string work_digest;  // of the content but for what may be tuned while it runs
+  std::shared_ptr<ListedSources> listed = nullptr;  // with its variants'
+  Credentials reader = {};  // with whose rights `source` reads (source::Access::normalized)
 
   const std::string& name() const { return plan->spec.name; }
   source::Order order(std::uint64_t seed) const;
@@ -42,10 +56,26 @@ struct PipelineVersion {
 };
 using PipelinePtr = std::shared_ptr<const PipelineVersion>;
 
+// What a request says, before anything is listed.
+struct PipelineText {
+  std::string name;
+  std::string digest;  // PipelineVersion::text_digest()
+};
+
+// Whose files a variant has that reads from elsewhere than its base.
+enum class VariantFiles {
+  kAsListed,  // those that its variables had when this version was given them first
+  kNow,       // those that are there now
+};
+
 struct CatalogueOptions {
-  std::string state_dir;
-  std::vector<std::string> roots;
+  std::string state_dir;  // where listings are kept; empty: nowhere
+  source::AccessRules access = {};
   std::vector<uid_t> admins;
+  std::int64_t max_pixels = std::numeric_limits<std::int64_t>::max();  // of an image; limits'
+  int listings_per_user = 4;                                           // at once
+  std::size_t pipelines_per_user = 256;  // applied; not of trusted users
+  Reaper* reaper = nullptr;  // for sources that nobody has any more; it outlives them all
 };
 
 // The pipelines by name. Building one may take long (the listing); all else is quick. Thread-safe;
@@ -58,22 +88,30 @@ class Catalogue {
   // `io` and `caches` outlive it.
   Catalogue(CatalogueOptions options, Registry registry, source::IoPool& io,
             engine::SampleCaches& caches);
+  ~Catalogue();
 
-  // Text to a pipeline that could run. Knows no names yet.
+  // Text to a pipeline that could run, and that its submitter may read. Knows no names yet. Lists
+  // its data, unless the request names what was listed when it was applied: that is opened again.
   Result<PipelinePtr> build(uid_t owner, const ApplyRequest& request, const Progress& progress)
       SPDLD_EXCLUDES(mutex_);
-  // The same pipeline with other variables, or another batch size.
+  Result<PipelineText> text_of(uid_t owner, const ApplyRequest& request);
+  // The same pipeline with other variables, or another batch size, for who may read its data:
+  // kPermissionDenied for a reader who may not, even if nothing else differs. Lists nothing unless
+  // the variables change what is read.
   Result<PipelinePtr> variant(const PipelinePtr& base,
                               const std::map<std::string, std::string>& vars,
-                              std::optional<std::uint64_t> batch_size, const Progress& progress)
-      SPDLD_EXCLUDES(mutex_);
+                              std::optional<std::uint64_t> batch_size, const Credentials& reader,
+                              const Progress& progress,
+                              VariantFiles files = VariantFiles::kAsListed) SPDLD_EXCLUDES(mutex_);
 
-  // As it was kept: under its number, and with the batch size that it had.
+  // As it was kept: under its number, and with the batch size that it had. `reader`: with whose
+  // rights its data are read; none: as in ApplyRequest.
   Result<PipelinePtr> rebuild(uid_t owner, const ApplyRequest& request, std::uint32_t version,
-                              std::optional<std::uint64_t> batch_size, const Progress& progress)
+                              std::optional<std::uint64_t> batch_size,
+                              const std::optional<Credentials>& reader, const Progress& progress)
       SPDLD_EXCLUDES(mutex_);
   // It, numbered as put() would: the number that it has already if its content is what there is.
-  // Fails if the caller may not change it.
+  // Fails if the caller may not change it, or may not have another one.
   Result<PipelinePtr> numbered(uid_t caller, const PipelinePtr& pipeline,
                                std::uint32_t at_least = 1) const SPDLD_EXCLUDES(mutex_);
 
@@ -81,28 +119,70 @@ class Catalogue {
   // `at_least`: versions before were used by an earlier daemon.
   Result<PipelinePtr> put(uid_t caller, PipelinePtr pipeline, std::uint32_t at_least = 1)
       SPDLD_EXCLUDES(mutex_);
+  // What a loader brings that nobody has applied yet. One with the same text that another loader
+  // has put meanwhile stays instead.
+  Result<PipelinePtr> put_first(uid_t caller, const PipelinePtr& pipeline) SPDLD_EXCLUDES(mutex_);
+  // One that was applied and cannot be opened: until it is applied again, get() says why, and
+  // nothing else takes its place.
+  void put_lost(const std::string& name, uid_t owner, std::uint32_t version, Status why)
+      SPDLD_EXCLUDES(mutex_);
+  bool is_lost(const std::string& name) const SPDLD_EXCLUDES(mutex_);
   PipelinePtr find(const std::string& name) const SPDLD_EXCLUDES(mutex_);
   Result<PipelinePtr> get(const std::string& name) const SPDLD_EXCLUDES(mutex_);
   std::vector<PipelinePtr> all() const SPDLD_EXCLUDES(mutex_);
+  // Whether remove() would do it.
+  Status check_remove(uid_t caller, const std::string& name) const SPDLD_EXCLUDES(mutex_);
   Status remove(uid_t caller, const std::string& name) SPDLD_EXCLUDES(mutex_);
 
-  // What operators should know though nothing failed, such as a listing that could not be kept.
+  // What operators should know of the pipelines as they are now, though nothing failed: a listing
+  // that could not be kept, a class without items.
   std::vector<std::string> warnings() const SPDLD_EXCLUDES(mutex_);
+  std::vector<engine::SampleCache::Snapshot> cache_snapshots() const { return caches_.snapshots(); }
+  // Looks whether its data are still as they were listed; if they are not, that is a warning until
+  // they are, or it is applied again. Reads directories, which may block.
+  void look_for_changes(const PipelineVersion& pipeline) const;
+  // The listings that are open, or that variables would open again.
+  std::set<std::string> listings_in_use() const SPDLD_EXCLUDES(mutex_);
+  // Removes those that are not, and that are none of `used` either.
+  Status collect_listings(const std::set<std::string>& used) SPDLD_EXCLUDES(mutex_);
   bool is_admin(uid_t uid) const;
+  // How many each user has applied; those who have none are left out. What only a loader brought
+  // does not count.
+  std::map<uid_t, std::size_t> applied_by_users() const SPDLD_EXCLUDES(mutex_);
+  std::size_t pipelines_per_user() const { return options_.pipelines_per_user; }
+  // Who may have as many pipelines and jobs as it likes.
+  const TrustedUsers& trusted() const { return trusted_; }
+  // Datasets that are listed now, by user.
+  const UserPermits& listings() const { return listings_; }
   // For a run of it; null if it is to have none.
   Result<std::shared_ptr<engine::SampleCache>> open_cache(const PipelineVersion& pipeline) const;
   const Registry& registry() const { return registry_; }
 
  private:
-  Result<spdld::spec::PipelineSpec> parse(const ApplyRequest& request);
+  Result<spdld::spec::PipelineSpec> parse(uid_t owner, const ApplyRequest& request);
+  // Lists for `reader`, once that user lists few enough others. `dataset` and `reader`: as
+  // FilesOptions has them. `of`: where it goes, with its warnings. `varied`: what this is a variant
+  // of, if it is one.
   Result<std::shared_ptr<source::Source>> open_source(const spdld::spec::PipelineSpec& spec,
+                                                      const std::string& dataset, ListedSources& of,
+                                                      const PipelineVersion* varied,
+                                                      const Credentials& reader,
                                                       const Progress& progress)
       SPDLD_EXCLUDES(mutex_);
   Result<PipelinePtr> assemble(uid_t owner, const ApplyRequest& request,
                                spdld::spec::PipelineSpec spec,
-                               std::shared_ptr<source::Source> source);
+                               std::shared_ptr<source::Source> source,
+                               std::shared_ptr<ListedSources> listed, Credentials reader);
+  Result<PipelinePtr> build(uid_t owner, const ApplyRequest& request, const Credentials& reader,
+                            const Progress& progress) SPDLD_EXCLUDES(mutex_);
+  // The same for another reader; asks anew whether that one may list it.
+  Result<PipelinePtr> read_by(const PipelinePtr& base, const Credentials& reader) const;
+  std::shared_ptr<source::Source> shared(std::unique_ptr<source::Source> source) const;
+  Status check_limits(const engine::Plan& plan) const;
   Status absent(const std::string& name) const SPDLD_EXCLUDES(mutex_);
-  Status may_change(uid_t caller, const PipelineVersion& pipeline) const;
+  std::map<uid_t, std::size_t> count_applied() const SPDLD_REQUIRES(mutex_);
+  Status check_room(uid_t caller, const PipelineVersion& pipeline) const SPDLD_REQUIRES(mutex_);
+  Status may_change(uid_t caller, const std::string& name, uid_t owner) const;
   Result<PipelinePtr> number(uid_t caller, const PipelinePtr& pipeline,
                              std::uint32_t at_least) const SPDLD_REQUIRES(mutex_);
 
@@ -110,9 +190,17 @@ class Catalogue {
   const Registry registry_;
   source::IoPool& io_;
   engine::SampleCaches& caches_;
+  const TrustedUsers trusted_;
+  UserPermits listings_;
+  const std::unique_ptr<source::KeptListings> kept_;  // null: nothing is kept
   mutable Mutex mutex_;
   std::map<std::string, PipelinePtr> pipelines_ SPDLD_GUARDED_BY(mutex_);
-  std::vector<std::string> warnings_ SPDLD_GUARDED_BY(mutex_);
+  struct Lost {
+    uid_t owner = 0;
+    std::uint32_t version = 0;
+    Status why;
+  };
+  std::map<std::string, Lost> lost_ SPDLD_GUARDED_BY(mutex_);
 };
 
 }  // namespace spdld::session

@@ -93,7 +93,8 @@ bool Consumer::tell_epoch_end() {
 void Consumer::pump() {
   while (begun_ && !ended_) {
     if (!jumps_.empty() && to_send_ >= jumps_.front().from) {
-      if (const Status moved = make_jump(); !moved.ok()) give_up(moved.with_context("seek"));
+      if (const Status moved = make_jump(); !moved.ok())
+        give_up({.status = moved.with_context("seek")});
       return;
     }
     const bool over = last_known_ && to_send_.epoch > 0 && to_send_.epoch >= open_epochs_;
@@ -157,18 +158,18 @@ bool Consumer::accept(const std::vector<engine::SampleFailure>& replaced) {
   for (const engine::SampleFailure& sample : replaced) {
     const Status verdict = judge_->may_replace(sample);
     if (verdict.ok()) continue;
-    give_up(verdict);
+    give_up(engine::ended_by(sample, verdict));
     return false;
   }
   return true;
 }
 
-void Consumer::give_up(const Status& status) {
+void Consumer::give_up(const engine::StreamFailure& failure) {
   ended_ = true;
   leave(std::exchange(legs_, {}));
   if (pending_) leave(std::exchange(pending_, std::nullopt)->legs);
-  judge_->stream_failed(status);
-  connection_->fail(status);
+  judge_->stream_failed(failure);
+  connection_->fail(failure.status);
 }
 
 void Consumer::take_up_leg() {
@@ -230,9 +231,9 @@ void Consumer::release(std::uint64_t id) {
     const std::uint64_t seen = lease->number;
     std::erase_if(unseen_, [&](const Unseen& shown) { return shown.until < seen; });
     leases_.erase(lease);
-    const auto freed = pool->slots().release(id, holder());
+    const bool freed = pool->release(id, holder());
     pump();
-    if (!freed || !*freed) return;
+    if (!freed) return;
   }
   pool->freed();
 }
@@ -248,7 +249,7 @@ void Consumer::open_epochs(std::uint64_t count, bool last_known) {
   pump();
 }
 
-void Consumer::failed(const Status& status, const Stream& stream) {
+void Consumer::failed(const engine::StreamFailure& failure, const Stream& stream) {
   const auto reads = [&](const Leg& leg) { return leg.stream.get() == &stream; };
   {
     MutexLock lock(mutex_);
@@ -256,7 +257,7 @@ void Consumer::failed(const Status& status, const Stream& stream) {
     if (std::none_of(legs_.begin(), legs_.end(), reads)) {
       if (!pending_ || std::none_of(pending_->legs.begin(), pending_->legs.end(), reads)) return;
       // What goes on harms nobody: it is not, or not yet, gone on with.
-      pending_->failure = status;
+      pending_->failure = failure;
       leave(std::exchange(pending_->legs, {}));
       return;
     }
@@ -265,8 +266,8 @@ void Consumer::failed(const Status& status, const Stream& stream) {
     if (pending_) leave(pending_->legs);
     pending_.reset();
   }
-  judge_->stream_failed(status);
-  connection_->fail(status);
+  judge_->stream_failed(failure);
+  connection_->fail(failure.status);
 }
 
 void Consumer::end(bool away) {
@@ -292,9 +293,14 @@ std::vector<std::shared_ptr<SlotPool>> Consumer::pools() const {
   return pools;
 }
 
+std::vector<std::shared_ptr<SlotPool>> Consumer::arenas() const {
+  MutexLock lock(mutex_);
+  return pools();
+}
+
 void Consumer::retire() {
   MutexLock lock(mutex_);
-  for (const auto& pool : pools()) pool->slots().retire(holder());
+  for (const auto& pool : pools()) pool->retire(holder());
 }
 
 void Consumer::reclaim() {
@@ -306,9 +312,7 @@ void Consumer::reclaim() {
     unseen_.clear();
     leases_.clear();
   }
-  for (const auto& pool : left) {
-    if (pool->slots().reclaim(holder()) > 0) pool->freed();
-  }
+  for (const auto& pool : left) pool->reclaim(holder());
 }
 
 std::string Consumer::waits_for() const {
@@ -365,7 +369,8 @@ Consumer::View Consumer::view() const {
             .rows = rows_,
             .arena_bytes = 0,
             .bad_releases = bad_releases_,
-            .moves = moves_seen_};
+            .moves = moves_seen_,
+            .turn = turn_};
   view.acked_position = timeline_.position_of(view.acked);
   if (!jumps_.empty()) {
     const Jump& last = jumps_.back();

@@ -141,8 +141,11 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
     std::uint64_t arena_bytes = 0;
     std::uint64_t bad_releases = 0;
     std::uint32_t moves = 0;  // of the job, that its process is known to have gone along with
+    std::uint64_t turn = 0;   // so many times it went elsewhere since it attached
   };
   View view() const SPDLD_EXCLUDES(mutex_);
+  // The arenas that it knows, or holds a lease of.
+  std::vector<std::shared_ptr<SlotPool>> arenas() const SPDLD_EXCLUDES(mutex_);
   // What it reads by: the job's, and where its own cursor cuts it.
   Timeline timeline() const SPDLD_EXCLUDES(mutex_);
   std::uint32_t shard() const { return shard_; }
@@ -153,7 +156,8 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   delivery::HolderId holder() const override { return connection_->id(); }
   FailureJudge& judge() override { return *judge_; }
   void ready() override SPDLD_EXCLUDES(mutex_);
-  void failed(const Status& status, const Stream& stream) override SPDLD_EXCLUDES(mutex_);
+  void failed(const engine::StreamFailure& failure, const Stream& stream) override
+      SPDLD_EXCLUDES(mutex_);
   void displaced() override SPDLD_EXCLUDES(mutex_);
 
  private:
@@ -185,7 +189,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
     PhasePtr phase;
     std::optional<StepAt> planned;
     std::vector<Leg> legs;
-    Status failure = {};  // of their streams, meanwhile
+    engine::StreamFailure failure = {};  // of their streams, meanwhile
 
     // The first step that it changes.
     StepAt first() const { return planned ? std::min(*planned, from) : from; }
@@ -219,7 +223,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   StepAt acked() const SPDLD_REQUIRES(mutex_);
   void forget_old_cuts() SPDLD_REQUIRES(mutex_);
   // It ends, and is told why.
-  void give_up(const Status& status) SPDLD_REQUIRES(mutex_);
+  void give_up(const engine::StreamFailure& failure) SPDLD_REQUIRES(mutex_);
   // What a job must be told of a batch that another one had made. False: it cannot bear it, and the
   // consumer has ended.
   bool accept(const std::vector<engine::SampleFailure>& replaced) SPDLD_REQUIRES(mutex_);

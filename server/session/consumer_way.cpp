@@ -258,7 +258,7 @@ Status Consumer::prepare_swap(StepAt from, const PhasePtr& phase, std::optional<
 
 Status Consumer::prepared() const {
   MutexLock lock(mutex_);
-  return pending_ ? pending_->failure : Status();
+  return pending_ ? pending_->failure.status : Status();
 }
 
 void Consumer::forget_old_cuts() {
@@ -270,7 +270,7 @@ void Consumer::commit_swap() {
   MutexLock lock(mutex_);
   if (!pending_) return;
   Pending pending = std::move(*std::exchange(pending_, std::nullopt));
-  if (!pending.failure.ok()) return give_up(pending.failure);
+  if (!pending.failure.status.ok()) return give_up(pending.failure);
   halt_ = kNever;
   job_timeline_.swap(pending.from, pending.phase, pending.planned);
   timeline_.swap(pending.from, pending.phase, pending.planned);

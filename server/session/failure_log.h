@@ -10,35 +10,47 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "engine/stream_port.h"
+#include "session/store.h"
 #include "session/views.h"
 
 namespace spdld::session {
 
-// The samples of one job that could not be made, and how many of them may be replaced. The budget
-// counts distinct items, so that a bad file costs once and not once an epoch. Thread-safe.
+// The samples of one job that could not be made, what ended its streams, and how many samples may
+// be replaced. The budget counts distinct items, so that a bad file costs once and not once an
+// epoch. Owned by its Job; thread-safe.
 class FailureLog {
  public:
   static constexpr std::size_t kKept = 1000;
 
-  // `replaced`: items that were replaced before a restart of the daemon.
-  FailureLog(std::uint64_t budget, std::set<std::uint64_t> replaced)
-      : budget_(budget), replaced_(std::move(replaced)) {}
+  // `replaced`: items that were replaced before a restart of the daemon; `last_number`: of the
+  // failures that were kept then.
+  FailureLog(std::uint64_t budget, std::set<std::uint64_t> replaced, std::uint64_t last_number)
+      : budget_(budget), last_number_(last_number), replaced_(std::move(replaced)) {}
 
   // Ok: a substitute may take its place. Over budget, the error names the item and the numbers.
   // `is_new` tells whether this item has not failed before.
   Status admit(const engine::SampleFailure& failure, bool& is_new);
-  // A failure that ended a stream.
-  void record(const engine::SampleFailure& failure);
+  // What ended a stream. Several consumers may tell of the same.
+  void record(const engine::StreamFailure& failure);
 
   std::uint64_t budget() const { return budget_; }
   std::uint64_t replaced() const;
-  std::vector<engine::SampleFailure> recent() const;
+  // The latest kKept, oldest first.
+  std::vector<StoredFailure> recent() const;
+  // Those of them behind `number`.
+  std::vector<StoredFailure> behind(std::uint64_t number) const;
+  // The message of what ended a stream last; empty: nothing has.
+  std::string last_end() const;
 
  private:
+  void add(FailureFacts facts) SPDLD_REQUIRES(mutex_);
+
   const std::uint64_t budget_;
   mutable Mutex mutex_;
+  std::uint64_t last_number_ SPDLD_GUARDED_BY(mutex_);
   std::set<std::uint64_t> replaced_ SPDLD_GUARDED_BY(mutex_);
-  std::deque<engine::SampleFailure> recent_ SPDLD_GUARDED_BY(mutex_);
+  std::deque<StoredFailure> recent_ SPDLD_GUARDED_BY(mutex_);
+  std::string last_end_ SPDLD_GUARDED_BY(mutex_);
 };
 
 }  // namespace spdld::session

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "session/about.h"
 #include "session/records.h"
 
 namespace spdld::session {
@@ -57,11 +58,12 @@ Spent& Spent::operator+=(const Spent& more) {
 }
 
 Job::Job(JobTag job_tag, JobKey job_key, Timeline job_timeline, std::uint64_t job_seed,
-         std::uint64_t replace_budget, std::set<std::uint64_t> replaced, Store* store)
+         std::uint64_t replace_budget, std::set<std::uint64_t> replaced, std::uint64_t last_failure,
+         Store* store)
     : tag(job_tag),
       key(std::move(job_key)),
       seed(job_seed),
-      failures(replace_budget, std::move(replaced)),
+      failures(replace_budget, std::move(replaced), last_failure),
       timeline(std::move(job_timeline)),
       store_(store) {}
 
@@ -69,18 +71,20 @@ Status Job::may_replace(const engine::SampleFailure& failure) {
   bool is_new = false;
   SPDLD_TRY(failures.admit(failure, is_new));
   if (!is_new) return {};
-  spdlog::warn("job {}, pipeline {}: {} cannot be used and is replaced: {}", key.job, key.pipeline,
-               failure.uri, failure.status.message());
+  log::warn(about(key), "job {}, pipeline {}: {} cannot be used and is replaced: {}", key.job,
+            key.pipeline, failure.uri, failure.status.message());
   if (store_ == nullptr) return {};
   // A record that cannot be kept makes the budget forgetful, not the batch wrong.
   if (Status kept_item = store_->add_replaced(key, failure.item); !kept_item.ok())
-    spdlog::warn("{}; a restart will forget that item {} was replaced", kept_item.message(),
-                 failure.item);
+    log::warn(about(key), "{}; a restart will forget that item {} was replaced",
+              kept_item.message(), failure.item);
   return {};
 }
 
-void Job::stream_failed(const Status& status) {
-  spdlog::error("job {}, pipeline {}: {}", key.job, key.pipeline, status.message());
+void Job::stream_failed(const engine::StreamFailure& failure) {
+  failures.record(failure);
+  log::error(about(key), "job {}, pipeline {}: {}", key.job, key.pipeline,
+             failure.status.message());
 }
 
 StepAt Job::here() const {
@@ -102,11 +106,30 @@ StepAt Job::resumes_at() const {
 void Job::note_left(const Session& session, bool done) {
   if (session.consumer == nullptr) return;
   const Consumer::View view = session.consumer->view();
+  frontiers.reach(session.member, view.next, view.turn, view.batches);
   left[session.member] = {.next = view.next,
                           .acked = view.acked,
                           .acked_position = view.acked_position,
                           .moves = view.moves,
                           .done = done};
+}
+
+void Job::note_frontiers() {
+  for (const auto& [member, session] : members) {
+    if (session->consumer == nullptr) continue;
+    const Consumer::View view = session->consumer->view();
+    frontiers.reach(member, view.next, view.turn, view.batches);
+  }
+}
+
+bool Job::outruns_record() { return frontiers.outrun(timeline, reading()); }
+
+std::set<Member> Job::reading() const {
+  std::set<Member> reading;
+  for (const auto& [member, session] : members) {
+    if (session->consumer != nullptr) reading.insert(member);
+  }
+  return reading;
 }
 
 // Who is yet to be seen here may hold a state from before it; who comes from another node does not
@@ -196,6 +219,32 @@ void Job::forget_old_cuts() {
   }
 }
 
+std::vector<PhasePtr> Job::phases() const {
+  std::vector<PhasePtr> phases;
+  const auto add = [&phases](const PhasePtr& phase) {
+    if (phase != nullptr && std::find(phases.begin(), phases.end(), phase) == phases.end())
+      phases.push_back(phase);
+  };
+  const auto add_all = [&add](const Timeline& of) {
+    for (const Timeline::Cut& cut : of.cuts()) add(cut.phase);
+  };
+  add_all(timeline);
+  for (const Move& move : moves) add_all(move.before);
+  if (pending) add(pending->phase);
+  add(tuning);
+  return phases;
+}
+
+void Job::read_by(const Readings& readings) {
+  const std::vector<PhasePtr> known = phases();
+  const auto changes = [&](const PhasePtr& phase) { return readings.contains(phase); };
+  if (std::none_of(known.begin(), known.end(), changes)) return;
+  past = spent();
+  timeline.replace(readings);
+  for (Move& move : moves) move.before.replace(readings);
+  record_is_old = true;
+}
+
 void Job::rewind_ledger(Acknowledged to) {
   ledger.at = to.at;
   ledger.position = to.position;
@@ -203,10 +252,15 @@ void Job::rewind_ledger(Acknowledged to) {
   ++rewinds;
 }
 
-JobView Job::view() const {
-  const Phase& now = phase();
+Spent Job::spent() const {
   Spent spent = past;
   for (const engine::Run* run : runs_of(timeline)) spent += spent_on(*run);
+  return spent;
+}
+
+JobView Job::view() const {
+  const Phase& now = phase();
+  const Spent spent = this->spent();
   JobView view{
       .job = key.job,
       .pipeline = key.pipeline,
@@ -280,6 +334,18 @@ StoredPosition Job::stored_position(const Acknowledged& at) const {
           .kept_unix_ms = 0};
 }
 
+EndView Job::end() const {
+  EndView end{.unix_ms = unix_ms(), .how = "done", .at = here()};
+  const bool all_done =
+      std::all_of(left.begin(), left.end(), [](const auto& was) { return was.second.done; });
+  if (const std::string failure = failures.last_end(); !failure.empty()) {
+    end.how = "failed: " + failure;
+  } else if (!all_done && !last_parting.empty()) {
+    end.how = last_parting;
+  }
+  return end;
+}
+
 StoredJob Job::stored() const {
   StoredJob job{.key = key,
                 .declared = declared,
@@ -301,6 +367,7 @@ StoredJob Job::stored() const {
                 .move_count = move_count,
                 .live = {},
                 .done = roll->done(),
+                .frontiers = frontiers.stored(timeline, reading()),
                 .kept_unix_ms = 0};
   std::vector<const Phase*> known;
   const auto keep = [&](const Timeline& of, std::vector<StoredCut>& cuts) {
@@ -314,7 +381,8 @@ StoredJob Job::stored() const {
                       .position = cut.position,
                       .num_shards = cut.num_shards,
                       .phase = static_cast<std::uint32_t>(index),
-                      .left_out = cut.left_out});
+                      .left_out = cut.left_out,
+                      .anew_from = cut.anew_from});
     }
   };
   keep(timeline, job.cuts);

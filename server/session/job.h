@@ -15,6 +15,7 @@
 #include "delivery/data_server.h"
 #include "session/consumer.h"
 #include "session/failure_log.h"
+#include "session/frontiers.h"
 #include "session/phase.h"
 #include "session/replica_roll.h"
 #include "session/store.h"
@@ -33,6 +34,7 @@ struct Session {
   std::shared_ptr<Consumer> consumer;  // none while the attach is under way
   bool queued = true;                  // other attaches are before it
   bool closed = false;
+  std::string parting;  // how it ended, if that was not by its connection
   // At the last heartbeat: of its pipeline, and of its stream.
   std::uint64_t seen_tasks = 0;
   std::uint64_t seen_moves = 0;
@@ -61,10 +63,10 @@ class Job final : public FailureJudge {
   static constexpr std::uint64_t kNoEnd = std::numeric_limits<std::uint64_t>::max();
 
   Job(JobTag tag, JobKey key, Timeline timeline, std::uint64_t seed, std::uint64_t replace_budget,
-      std::set<std::uint64_t> replaced, Store* store);
+      std::set<std::uint64_t> replaced, std::uint64_t last_failure, Store* store);
 
   Status may_replace(const engine::SampleFailure& failure) override;
-  void stream_failed(const Status& status) override;
+  void stream_failed(const engine::StreamFailure& failure) override;
 
   bool last_known() const { return max_epochs > 0 && open_epochs >= max_epochs; }
   // The lowest step that any consumer is yet to be handed; where they were when none is here.
@@ -85,10 +87,17 @@ class Job final : public FailureJudge {
   bool all_seen() const;
   // After a change of its timeline: what has become of no use in it goes.
   void forget_old_cuts();
+  // All that it runs, or is to run. Nobody reads it meanwhile: what it has spent stays counted.
+  std::vector<PhasePtr> phases() const;
+  void read_by(const Readings& readings);
   // It goes on there as if it had never been further.
   void rewind_ledger(Acknowledged to);
   // A swap is prepared.
   bool changes() const { return pending || tuning != nullptr; }
+  // Takes down how far those that are here were given steps.
+  void note_frontiers();
+  // Whether they will soon be further than its record on disk says.
+  bool outruns_record();
   // Keeps where one of its consumers is now, who goes or is replaced.
   void note_left(const Session& session, bool done = false);  // `done`: it has said good-bye
   // Drops the moves that all have gone along with. Whether it dropped any.
@@ -100,7 +109,11 @@ class Job final : public FailureJudge {
   std::vector<Jump> jumps_after(std::uint32_t moves) const;
   const Timeline& timeline_after(std::uint32_t moves) const;  // before the first of them
   const Phase& phase() const { return *timeline.phase(here()); }
+  std::set<Member> reading() const;  // its places that have a consumer
+  Spent spent() const;               // on all its runs
   JobView view() const;
+  // How it ended: when nobody is attached any more.
+  EndView end() const;
   StoredJob stored() const;
   StoredPosition stored_position(const Acknowledged& at) const;
 
@@ -140,6 +153,8 @@ class Job final : public FailureJudge {
     bool done = false;        // it said good-bye
   };
   std::map<Member, Left> left;
+  Frontiers frontiers;
+  std::string last_parting;  // how the last consumer ended that did not say good-bye
   // When its consumers began to come; and that whoever has not come by now is another node's.
   std::optional<std::chrono::nanoseconds> began;
   bool gathered = false;
@@ -148,8 +163,9 @@ class Job final : public FailureJudge {
   LedgerView ledger;
   std::optional<StoredPosition> kept;  // what is on disk of it
   std::uint64_t rewinds = 0;           // of it, so far
+  std::uint64_t failures_kept = 0;     // the number of the last failure that is on disk
   bool record_is_old = true;  // the record on disk, if any, does not say what stored() does
-  bool new_run = false;       // and it may be of another run: see Sessions::keep_new_run()
+  bool new_run = false;       // and it may be of another run: see Sessions::keep_attached()
   std::uint64_t recorded_unix_ms = 0;  // when it was written last
   // A swap that is prepared and not committed yet: no consumer goes beyond it.
   struct Pending {

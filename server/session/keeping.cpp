@@ -6,6 +6,7 @@
 
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "session/about.h"
 #include "session/records.h"
 #include "session/sessions.h"
 #include "session/stored_json.h"
@@ -22,43 +23,55 @@ constexpr std::size_t kMostEnded = 1000;
 
 }  // namespace
 
-void Sessions::keep_new_run(const SessionPtr& session) {
+void Sessions::keep_attached(const SessionPtr& session) {
   JobPtr job;
+  const auto due = [&]() SPDLD_REQUIRES(mutex_) {
+    // What was kept when the daemon began to stop names all who were here then.
+    return !session->closed && !suspended_ && runs(job) && !job->is_private &&
+           (job->new_run || !job->frontiers.covered(session->member, job->timeline));
+  };
   {
     MutexLock lock(mutex_);
     job = session->job;
-    if (!job->new_run) return;
+    if (!due()) return;
   }
   MutexLock writing(records_);
   StoredJob record;
-  StoredPosition position;
+  std::vector<StoredPosition> positions;
   {
     MutexLock lock(mutex_);
-    if (!job->new_run || session->closed || !runs(job)) return;
-    forget_ended(job->key);  // it is older
-    job->kept.reset();
+    if (!due()) return;  // it was written with one that attached at the same time
+    if (job->new_run) {
+      forget_ended(job->key);  // it is older
+      job->kept.reset();
+      positions.push_back(job->stored_position(job->acknowledged()));
+    }
     job->record_is_old = false;
     record = job->stored();
-    position = job->stored_position(job->acknowledged());
   }
-  record.kept_unix_ms = position.kept_unix_ms = unix_ms();
-  const Status kept = deps_.store.put_jobs({record}, {position});
+  record.kept_unix_ms = unix_ms();
+  for (StoredPosition& position : positions) position.kept_unix_ms = record.kept_unix_ms;
+  const Status kept = deps_.store.put_jobs({record}, positions);
   MutexLock lock(mutex_);
   job->new_run = false;
   if (kept.ok()) {
+    job->frontiers.kept(record.frontiers);
     job->recorded_unix_ms = record.kept_unix_ms;
   } else {
     job->record_is_old = true;  // keep() tries again, and says why
   }
 }
 
-Status Sessions::forget_run(const JobKey& key) {
+void Sessions::forget_run(const JobKey& key) {
   MutexLock writing(records_);
-  SPDLD_TRY(deps_.store.remove_position(key));
+  const Status removed = deps_.store.remove_position(key);
   MutexLock lock(mutex_);
+  if (!removed.ok())
+    log::warn(about(key),
+              "{}; a restart of the daemon before job '{}' is kept would know its earlier run",
+              removed.message(), key.job);
   forget_ended(key);
   if (const auto job = jobs_.find(key); job != jobs_.end()) job->second->kept.reset();
-  return {};
 }
 
 void Sessions::forget_ended(const JobKey& key) {
@@ -79,6 +92,7 @@ Status Sessions::keep_now(Job& job, std::optional<Job::Acknowledged> at) {
   SPDLD_TRY(deps_.store.put_jobs({stored}, positions));
   std::erase_if(ended_jobs_, [&](const StoredJob& ended) { return ended.key == job.key; });
   if (at) forget_ended(job.key);
+  job.frontiers.kept(stored.frontiers);
   job.record_is_old = false;
   job.recorded_unix_ms = stored.kept_unix_ms;
   return {};
@@ -98,11 +112,18 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
     if (job->is_private) continue;
     if (!awaits(*job) && !std::exchange(job->awaited, {}).empty()) job->record_is_old = true;
     if (job->settle_moves()) job->record_is_old = true;
+    job->note_frontiers();
+    if (job->outruns_record()) job->record_is_old = true;
     const bool alive = !job->members.empty() && now > job->recorded_unix_ms + kMarkAliveMs;
-    if (std::exchange(job->record_is_old, false) || alive) {
+    std::vector<StoredFailure> failures = job->failures.behind(job->failures_kept);
+    if (std::exchange(job->record_is_old, false) || alive || !failures.empty()) {
+      const std::uint64_t last_failure =
+          failures.empty() ? job->failures_kept : failures.back().number;
       due.records.push_back(job->stored());
+      job->frontiers.kept(due.records.back().frontiers);  // or it is written again
+      due.records.back().failures = std::move(failures);
       job->recorded_unix_ms = now;
-      due.changed.push_back(job);
+      due.changed.push_back({.job = job, .last_failure = last_failure});
     }
     if (job->began && clock - *job->began > kGather) job->gathered = true;
     if (job->members.empty() && job->left.empty()) continue;
@@ -123,8 +144,9 @@ void Sessions::leave_out_unwritable(std::vector<StoredJob>& records) {
     const auto text = job_text(record);
     if (text) return false;
     if (unwritable_.insert(record.key).second)
-      spdlog::warn("job '{}' on pipeline '{}' cannot be kept, a restart will not know it: {}",
-                   record.key.job, record.key.pipeline, text.error().message());
+      log::warn(about(record.key),
+                "job '{}' on pipeline '{}' cannot be kept, a restart will not know it: {}",
+                record.key.job, record.key.pipeline, text.error().message());
     return true;
   });
 }
@@ -138,7 +160,23 @@ Status Sessions::forget_old(std::uint64_t now) {
   }
   const auto retain_ms = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(deps_.retain).count());
-  return deps_.store.forget_before(now - std::min(now, retain_ms));
+  SPDLD_TRY(deps_.store.forget_before(now - std::min(now, retain_ms)));
+  return forget_listings();
+}
+
+// In the order in which a listing goes from hand to hand: whatever is done meanwhile, it is seen in
+// one of them.
+Status Sessions::forget_listings() {
+  std::set<std::string> used = deps_.catalogue.listings_in_use();
+  {
+    MutexLock lock(mutex_);
+    for (const StoredJob& ended : ended_jobs_) {
+      for (const StoredPhase& phase : ended.phases) used.insert(phase.request.dataset);
+    }
+  }
+  SPDLD_ASSIGN(std::set<std::string> stored, deps_.store.datasets());
+  used.merge(stored);
+  return deps_.catalogue.collect_listings(used);
 }
 
 // What has changed since the last time, in one go; without holding anybody up meanwhile.
@@ -171,6 +209,8 @@ void Sessions::keep() {
       job.ledger.position = job.kept->position;
       job.ledger.kept_unix_ms = now;
     }
+    for (const Unkept::Changed& changed : due.changed)
+      changed.job->failures_kept = changed.last_failure;
     drop_first(ended_jobs_, std::min(due.ended_jobs, ended_jobs_.size()));
     drop_first(ended_positions_, std::min(due.ended_positions, ended_positions_.size()));
     return;
@@ -182,7 +222,7 @@ void Sessions::keep() {
         "{}; a restart of the daemon will know where jobs were before that, and "
         "consumers go on by their own cursors",
         written.message());
-  for (const JobPtr& job : due.changed) job->record_is_old = true;
+  for (const Unkept::Changed& changed : due.changed) changed.job->record_is_old = true;
 }
 
 }  // namespace spdld::session

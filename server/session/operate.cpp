@@ -7,6 +7,8 @@
 
 #include "base/counted.h"
 #include "base/log.h"
+#include "session/about.h"
+#include "session/records.h"
 #include "session/sessions.h"
 
 namespace spdld::session {
@@ -79,9 +81,8 @@ Status Sessions::check_settled(const Job& job) const {
                       "committed or aborted");
   if (job.pending)
     return Status(Code::kFailedPrecondition,
-                  "job '" + job.key.job + "' is about to change its pipeline at epoch " +
-                      std::to_string(job.pending->from.epoch) + ", step " +
-                      std::to_string(job.pending->from.step) +
+                  "job '" + job.key.job + "' is about to change its pipeline at " +
+                      place_text(job.pending->from) +
                       ": an apply has been prepared; try again once it is committed or aborted");
   if (awaits(job))
     return Status(Code::kUnavailable,
@@ -93,9 +94,8 @@ Status Sessions::check_settled(const Job& job) const {
   if (const SessionPtr behind = yet_to_jump(job)) {
     const StepAt from = behind->consumer->jumps_at().value_or(StepAt{});
     return Status(Code::kUnavailable,
-                  "job '" + job.key.job + "': " + name_of(job, behind->member) +
-                      " reads on to epoch " + std::to_string(from.epoch) + ", step " +
-                      std::to_string(from.step) +
+                  "job '" + job.key.job + "': " + name_of(job, behind->member) + " reads on to " +
+                      place_text(from) +
                       ", where the last seek takes it elsewhere; try again once it is there" +
                       away_text(job, behind->member));
   }
@@ -110,13 +110,13 @@ SessionPtr Sessions::yet_to_jump(const Job& job) {
 }
 
 StepAt Sessions::hold(Job& job) {
-  StepAt frontier;
+  StepAt begun;
   Consumer* furthest = nullptr;
   for (const auto& [member, session] : job.members) {
     if (session->consumer == nullptr || session->consumer->ended()) continue;
-    const StepAt begun = session->consumer->hold();
-    if (furthest == nullptr || begun > frontier) furthest = session->consumer.get();
-    frontier = std::max(frontier, begun);
+    const StepAt of_this = session->consumer->hold();
+    if (furthest == nullptr || of_this > begun) furthest = session->consumer.get();
+    begun = std::max(begun, of_this);
   }
   // A cursor from another world or batch size cuts the epoch as the job itself does not. Where the
   // job cannot follow, it changes with the next epoch.
@@ -124,10 +124,10 @@ StepAt Sessions::hold(Job& job) {
     Timeline timeline = furthest->timeline();
     if (timeline.gapless()) job.timeline = std::move(timeline);
   }
-  // Who is between two connections goes on behind what it was handed.
-  for (const auto& [member, was] : job.left) {
-    if (!job.has_consumer(member)) frontier = std::max(frontier, was.next);
-  }
+  // Who is here no more was given steps, too.
+  job.note_frontiers();
+  job.frontiers.raise(job.timeline.settled(begun));
+  StepAt frontier = std::max(begun, job.frontiers.furthest().value_or(StepAt{}));
   // Who is yet to come begins there.
   if (!job.all_seen()) frontier = std::max(frontier, job.start);
   return job.timeline.settled(frontier);
@@ -139,14 +139,15 @@ void Sessions::go_on(const Job& job) {
   }
 }
 
-Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& request) {
+Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& request,
+                                     const Catalogue::Progress& progress) {
   SPDLD_TRY(check_world(request.num_shards, request.replicas));
   SPDLD_TRY(check_weight(request.limits.weight));
   if (request.job.empty())
     return error(Code::kInvalidArgument, "a job needs a name, by which its ranks attach to it");
   SPDLD_ASSIGN(const PipelinePtr base, deps_.catalogue.get(request.pipeline));
   SPDLD_ASSIGN(const PipelinePtr pipeline,
-               deps_.catalogue.variant(base, request.vars, request.batch_size, nullptr));
+               deps_.catalogue.variant(base, request.vars, request.batch_size, caller, progress));
   const JobKey key{.uid = caller.uid, .job = request.job, .pipeline = pipeline->name()};
 
   MutexLock writing(records_);
@@ -155,6 +156,7 @@ Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& req
     return error(Code::kAlreadyExists, "job '" + key.job + "' on pipeline '" + key.pipeline +
                                            "' is there already: 'spdlctl delete job " + key.job +
                                            "' removes it");
+  SPDLD_TRY(check_room_for_job(key.uid));
   SPDLD_ASSIGN(const JobPtr job,
                make_job(key, pipeline, request.seed.value_or(pipeline->plan->spec.seed),
                         request.num_shards, false));
@@ -172,15 +174,18 @@ Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& req
     job->open_epochs = request.max_epochs;
   }
   // What a job of that name, declared or not, left behind is none of its business.
-  SPDLD_TRY(deps_.store.remove_position(key));
+  StoredJob record = job->stored();
+  record.kept_unix_ms = job->recorded_unix_ms = unix_ms();
+  SPDLD_TRY(deps_.store.put_new_job(record));
+  job->frontiers.kept(record.frontiers);
+  job->record_is_old = false;
   forget_ended(key);
-  SPDLD_TRY(keep_now(*job));
   broken_.erase(key);
   jobs_[key] = job;
   limits_changed(*job);
-  spdlog::info("job '{}' on pipeline '{}' created for uid {}: {}, {} epochs", key.job, key.pipeline,
-               caller.uid, counted(request.num_shards, "shard"),
-               request.epochs == EpochMode::kManual ? "manual" : "automatic");
+  log::info(about(key, caller.uid), "job '{}' on pipeline '{}' created for uid {}: {}, {} epochs",
+            key.job, key.pipeline, caller.uid, counted(request.num_shards, "shard"),
+            request.epochs == EpochMode::kManual ? "manual" : "automatic");
   return job->view();
 }
 
@@ -254,10 +259,13 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
   job->moves.push_back(
       {.number = number, .after = job->last_move, .from = from, .to = to, .before = job->timeline});
   const StepAt start_before = std::exchange(job->start, to);
+  const Frontiers frontiers_before = job->frontiers;
+  job->frontiers.go_to(to);
   job->timeline.redeal(to, job->timeline.position_of(to));
   const Job::Acknowledged there{.at = to, .position = job->timeline.position_of(to)};
   if (Status kept = keep_now(*job, there); !kept.ok()) {
     job->start = start_before;
+    job->frontiers = frontiers_before;
     job->timeline = job->moves.back().before;
     job->moves.pop_back();
     go_on(*job);
@@ -277,8 +285,8 @@ Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
     session->consumer->jump({.from = from, .to = to, .timeline = job->timeline, .moves = number});
   }
   go_on(*job);
-  spdlog::info("job '{}' goes on at epoch {}, step {} instead of epoch {}, step {}", job->key.job,
-               to.epoch, to.step, from.epoch, from.step);
+  log::info(about(job->key), "job '{}' goes on at {} instead of {}", job->key.job, place_text(to),
+            place_text(from));
   return job->view();
 }
 
@@ -293,16 +301,18 @@ Result<JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
   // What was left out at this very step before stays so.
   const std::uint64_t all_left_out = left_out + job->timeline.left_out_at(from);
   Timeline before = job->timeline;
-  if (num_shards > job->timeline.num_shards()) {
-    job->began = deps_.clock.now();  // the new ones are yet to come
-    job->gathered = false;
-  }
+  const bool grows = num_shards > job->timeline.num_shards();
   job->timeline.resize(from, position, num_shards, all_left_out);
+  job->frontiers.raise(from);
   Status kept = keep_now(*job);
   if (kept.ok()) {
     job->forget_old_cuts();
   } else {
     job->timeline = std::move(before);
+  }
+  if (kept.ok() && grows) {
+    job->began = deps_.clock.now();  // the new ones are yet to come
+    job->gathered = false;
   }
   for (const auto& [member, session] : job->members) {
     if (!kept.ok() || session->consumer == nullptr) continue;
@@ -312,8 +322,8 @@ Result<JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
   }
   go_on(*job);
   if (!kept.ok()) return tl::unexpected<Status>(kept);
-  spdlog::info("job '{}' has {} from epoch {}, step {} on, which begins at position {}",
-               job->key.job, counted(num_shards, "shard"), from.epoch, from.step, position);
+  log::info(about(job->key), "job '{}' has {} from {} on, which begins at position {}",
+            job->key.job, counted(num_shards, "shard"), place_text(from), position);
   return job->view();
 }
 
@@ -327,8 +337,7 @@ Result<JobView> Sessions::resize_job(const Caller& caller, std::string_view name
   SPDLD_TRY(check_settled(*job));
   job->settle_moves();
   // Who has yet to go along with a move reads on in the world that was before it.
-  if (job->members.empty()) job->moves.clear();
-  if (!job->moves.empty())
+  if (!job->moves.empty() && !job->members.empty())
     return error(Code::kUnavailable,
                  "job '" + job->key.job +
                      "': not every rank has given back a batch from behind the last seek; try "
@@ -342,7 +351,10 @@ Result<JobView> Sessions::resize_job(const Caller& caller, std::string_view name
                      "' can have at most " + counted(most_shards(job->timeline), "shard") +
                      ", or more with 'batch: {last: pad}'");
   }
-  return deal_anew(job, num_shards, 0);
+  const auto moves_before = std::exchange(job->moves, {});
+  auto dealt = deal_anew(job, num_shards, 0);
+  if (!dealt) job->moves = moves_before;
+  return dealt;
 }
 
 Result<JobView> Sessions::skip_steps(const Caller& caller, std::string_view name,
@@ -401,6 +413,9 @@ Result<bool> Sessions::forget_job(const Caller& caller, std::string_view name,
   }
   SPDLD_TRY(deps_.store.remove_job(keys.front()));
   forget_ended(keys.front());
+  log::info(about(keys.front(), caller.uid),
+            "what was kept of job '{}' on pipeline '{}' deleted by uid {}", keys.front().job,
+            keys.front().pipeline, caller.uid);
   return true;
 }
 
@@ -414,6 +429,9 @@ Result<DeletedJob> Sessions::delete_job(const Caller& caller, std::string_view n
         (key.uid != caller.uid && !deps_.catalogue.is_admin(caller.uid)))
       continue;
     SPDLD_TRY(deps_.store.remove_job(key));
+    log::info(about(key, caller.uid),
+              "job '{}' on pipeline '{}', which could not go on, deleted by uid {}", key.job,
+              key.pipeline, caller.uid);
     broken_.erase(rests);
     return DeletedJob{};
   }
@@ -426,12 +444,16 @@ Result<DeletedJob> Sessions::delete_job(const Caller& caller, std::string_view n
   const JobPtr& job = *found;
   if (!job->is_private) SPDLD_TRY(deps_.store.remove_job(job->key));
   forget_ended(job->key);
-  for (const auto& [member, session] : job->members)
+  for (const auto& [member, session] : job->members) {
+    session->parting = "its job was deleted by uid " + std::to_string(caller.uid);
     session->connection->bye(
         wire::ByeReason::kJobDeleted,
         "job '" + job->key.job + "' was deleted by uid " + std::to_string(caller.uid));
+  }
   job->members.clear();
   streams_.forget(job->tag);
+  log::info(about(job->key, caller.uid), "job '{}' on pipeline '{}' deleted by uid {}",
+            job->key.job, job->key.pipeline, caller.uid);
   jobs_.erase(job->key);
   return DeletedJob{};
 }
@@ -444,9 +466,10 @@ Status Sessions::evict(const Caller& caller, std::uint64_t id, const std::string
     return Status(Code::kNotFound, "there is no session " + std::to_string(id) + " that uid " +
                                        std::to_string(caller.uid) +
                                        " may end; 'spdlctl get sessions' lists what there is");
-  found->second->connection->bye(
-      wire::ByeReason::kEvicted,
-      "ended by uid " + std::to_string(caller.uid) + (reason.empty() ? "" : ": " + reason));
+  const std::string by =
+      "uid " + std::to_string(caller.uid) + (reason.empty() ? "" : ": " + reason);
+  found->second->parting = "evicted by " + by;
+  found->second->connection->bye(wire::ByeReason::kEvicted, "ended by " + by);
   leave(found->second);
   return {};
 }

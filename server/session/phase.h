@@ -33,6 +33,8 @@ struct Phase {
   // What identifies the order to a cursor, and lets its error say how many items there were.
   std::string order_text() const;
   std::uint32_t version() const { return pipeline == nullptr ? 0 : pipeline->version; }
+  // With whose rights its run reads.
+  Credentials reader() const { return pipeline == nullptr ? Credentials() : pipeline->reader; }
 };
 using PhasePtr = std::shared_ptr<const Phase>;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "session/about.h"
 #include "session/sessions.h"
 
 namespace spdld::session {
@@ -74,6 +75,7 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
       // It comes with all the ranks that there are now.
       timeline.redeal(at, request.cursor.position);
       job.left.clear();
+      job.frontiers.start_again(job.timeline.num_shards());
       job.starts_by_ledger = false;
     }
     if (timeline.gapless()) job.timeline = std::move(timeline);
@@ -81,6 +83,7 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
     return {};
   }
   job.left.clear();
+  job.frontiers.clear();
   job.moves.clear();
   job.awaited.clear();
   job.began.reset();
@@ -127,12 +130,11 @@ Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
   // The consumer knows best; where the record says something else, that is told.
   const StepAt known = was != job.left.end() ? was->second.acked : job.ledger.at;
   if (!request.reconnect && job.ledger.kept_unix_ms > 0 && at != known) {
-    job.ledger.conflict = "shard " + std::to_string(member.shard) + " goes on at epoch " +
-                          std::to_string(at.epoch) + ", step " + std::to_string(at.step) +
-                          " by its own cursor; the ledger had epoch " +
-                          std::to_string(known.epoch) + ", step " + std::to_string(known.step);
-    spdlog::info("job '{}' on pipeline '{}': {}", job.key.job, job.key.pipeline,
-                 job.ledger.conflict);
+    job.ledger.conflict = "shard " + std::to_string(member.shard) + " goes on at " +
+                          place_text(at) + " by its own cursor; the ledger had " +
+                          place_text(known);
+    log::info(about(job.key), "job '{}' on pipeline '{}': {}", job.key.job, job.key.pipeline,
+              job.ledger.conflict);
   }
   return place;
 }

@@ -35,9 +35,9 @@ class OneBatch final : public engine::StreamPort {
   void commit(const engine::BatchOrder&) override { finish(); }
   void abandon(const engine::BatchOrder&) override { finish(); }
   Status may_replace(const engine::SampleFailure&) override { return {}; }
-  void fail(const Status& status) override {
+  void fail(const engine::StreamFailure& failure) override {
     MutexLock lock(mutex_);
-    if (failure_.ok()) failure_ = status;
+    if (failure_.ok()) failure_ = failure.status;
   }
 
   Status wait() {

@@ -9,6 +9,7 @@
 
 #include "base/counted.h"
 #include "base/log.h"
+#include "session/about.h"
 #include "session/sessions.h"
 
 namespace spdld::session {
@@ -53,7 +54,8 @@ Result<Timeline> timeline_of(const std::vector<StoredCut>& stored,
                     .position = cut.position,
                     .num_shards = cut.num_shards,
                     .phase = phase,
-                    .left_out = cut.left_out});
+                    .left_out = cut.left_out,
+                    .anew_from = cut.anew_from});
   }
   if (cuts.empty()) return tl::unexpected<Status>(senseless());
   return Timeline(std::move(cuts));
@@ -106,7 +108,8 @@ StoredPhase stored_phase(const Phase& phase) {
           .owner = pipeline.owner,
           .request = pipeline.request,
           .batch_size = phase.batch,
-          .overrides = phase.overrides};
+          .overrides = phase.overrides,
+          .reader = pipeline.reader};
 }
 
 Result<PhasePtr> Sessions::make_phase(const PipelinePtr& pipeline, std::uint64_t seed,
@@ -132,18 +135,22 @@ Result<JobPtr> Sessions::make_job(JobKey key, Timeline timeline, std::uint64_t s
                                   bool is_private) {
   const PipelineVersion& pipeline = *timeline.cuts().front().phase->pipeline;
   std::set<std::uint64_t> replaced;
+  std::uint64_t last_failure = 0;
   if (!is_private) {
+    if (const auto kept = deps_.store.last_failure(key)) last_failure = *kept;
     if (auto kept = deps_.store.replaced(key)) {
       replaced = std::move(*kept);
     } else {
-      spdlog::warn("{}; the replacement budget of job '{}' starts anew", kept.error().message(),
-                   key.job);
+      log::warn(about(key), "{}; the replacement budget of job '{}' starts anew",
+                kept.error().message(), key.job);
     }
   }
-  auto job = std::make_shared<Job>(
-      next_tag_.fetch_add(1, std::memory_order_relaxed), std::move(key), std::move(timeline), seed,
-      replace_budget(pipeline), std::move(replaced), is_private ? nullptr : &deps_.store);
+  auto job =
+      std::make_shared<Job>(next_tag_.fetch_add(1, std::memory_order_relaxed), std::move(key),
+                            std::move(timeline), seed, replace_budget(pipeline),
+                            std::move(replaced), last_failure, is_private ? nullptr : &deps_.store);
   job->is_private = is_private;
+  job->failures_kept = last_failure;
   job->absent = pipeline.plan->spec.delivery.absent_replica;
   for (const Timeline::Cut& cut : job->timeline.cuts()) {
     if (job->timeline.steps_per_epoch(cut.from) > 0) continue;
@@ -163,12 +170,15 @@ Result<JobPtr> Sessions::make_job(JobKey key, const PipelinePtr& pipeline, std::
   return make_job(std::move(key), Timeline(std::move(phase), num_shards), seed, is_private);
 }
 
-Result<JobPtr> Sessions::rebuild(const StoredJob& stored) {
+Result<JobPtr> Sessions::rebuild(const StoredJob& stored,
+                                 const std::optional<Credentials>& reader) {
   std::vector<PhasePtr> phases;
   for (const StoredPhase& kept : stored.phases) {
-    SPDLD_ASSIGN(
-        const PipelinePtr pipeline,
-        deps_.catalogue.rebuild(kept.owner, kept.request, kept.version, kept.batch_size, nullptr));
+    SPDLD_ASSIGN(const PipelinePtr pipeline,
+                 deps_.catalogue.rebuild(
+                     kept.owner, kept.request, kept.version, kept.batch_size,
+                     reader ? *reader : kept.reader.value_or(Credentials::of_user(stored.key.uid)),
+                     nullptr));
     SPDLD_ASSIGN(PhasePtr phase, make_phase(pipeline, stored.seed, kept.overrides));
     phases.push_back(std::move(phase));
   }
@@ -200,7 +210,11 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored) {
   job->move_count = std::max(stored.move_count, job->last_move);
   job->awaited = {stored.live.begin(), stored.live.end()};
   job->roll->reset(stored.done);
-  job->record_is_old = false;
+  job->frontiers.restore(stored.frontiers);
+  // An earlier daemon did not keep what it had listed: from now on this is it.
+  job->record_is_old =
+      std::any_of(stored.phases.begin(), stored.phases.end(),
+                  [](const StoredPhase& phase) { return phase.request.dataset.empty(); });
   job->recorded_unix_ms = stored.kept_unix_ms;
   SPDLD_ASSIGN(const auto position, kept_position(stored.key));
   if (position) {
@@ -226,6 +240,8 @@ Status Sessions::restore(const std::function<void(std::string)>& warn) {
     auto made = rebuild(stored);
     MutexLock lock(mutex_);
     if (made) {
+      log::info(about(stored.key), "job '{}' on pipeline '{}' restored: it goes on at {}",
+                stored.key.job, stored.key.pipeline, place_text((*made)->here()));
       jobs_[stored.key] = *made;
       limits_changed(**made);
       continue;
@@ -248,8 +264,8 @@ Result<std::optional<StoredPosition>> Sessions::kept_position(const JobKey& key)
   return deps_.store.position(key);
 }
 
-Result<Sessions::Known> Sessions::revive(const JobKey& key,
-                                         const delivery::AttachRequest& request) {
+Result<Sessions::Known> Sessions::revive(const JobKey& key, const delivery::AttachRequest& request,
+                                         const Credentials& reader) {
   std::optional<StoredJob> stored;
   {
     MutexLock lock(mutex_);
@@ -278,18 +294,21 @@ Result<Sessions::Known> Sessions::revive(const JobKey& key,
     return Known{.job = nullptr, .begins_anew = true};
   }
   if (!request.reconnect && !same) {
-    SPDLD_ASSIGN(JobPtr inherited, inherit(*std::move(stored), request));
+    SPDLD_ASSIGN(JobPtr inherited, inherit(*std::move(stored), request, reader));
     return Known{.job = std::move(inherited)};
   }
   if (stored->ended && !request.reconnect) stored->incarnation = request.incarnation;
-  auto job = rebuild(*stored);
+  auto job = rebuild(*stored, reader);
   if (!job)
     return tl::unexpected<Status>(job.error().with_context("job '" + key.job + "' cannot go on"));
+  log::info(about(key), "job '{}' on pipeline '{}' restored from its record: it was at {}", key.job,
+            key.pipeline, place_text((*job)->here()));
   if (stored->ended) (*job)->awaited.clear();
   return Known{.job = *job};
 }
 
-Result<JobPtr> Sessions::inherit(StoredJob stored, const delivery::AttachRequest& request) {
+Result<JobPtr> Sessions::inherit(StoredJob stored, const delivery::AttachRequest& request,
+                                 const Credentials& reader) {
   if (!same_vars(stored, request.vars) ||
       (request.seed && static_cast<std::uint64_t>(*request.seed) != stored.seed))
     return JobPtr();
@@ -306,7 +325,8 @@ Result<JobPtr> Sessions::inherit(StoredJob stored, const delivery::AttachRequest
   stored.live.clear();
   stored.done.clear();
   stored.moves.clear();
-  auto job = rebuild(stored);
+  stored.frontiers.clear();
+  auto job = rebuild(stored, reader);
   if (!job)
     return tl::unexpected<Status>(
         job.error().with_context("job '" + stored.key.job + "' cannot go on"));

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Sessions tells of itself.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
 #include <utility>
 
 #include "session/sessions.h"
@@ -25,7 +29,7 @@ std::vector<SessionView> Sessions::sessions(const Caller& caller) const {
         !visible(caller, *session->job))
       continue;
     const Consumer::View consumer = session->consumer->view();
-    const delivery::Peer& peer = session->connection->peer();
+    const Peer& peer = session->connection->peer();
     views.push_back({.id = id,
                      .uid = peer.uid,
                      .pid = peer.pid,
@@ -50,55 +54,114 @@ std::vector<SessionView> Sessions::sessions(const Caller& caller) const {
 std::vector<StageView> Sessions::stages(const Caller& caller) const {
   MutexLock lock(mutex_);
   std::vector<StageView> views;
-  for (const auto& entry : jobs_) {
-    const JobPtr& job = entry.second;
+  for (const auto& [key, job] : jobs_) {
     if (!visible(caller, *job)) continue;
-    const engine::Run& run = *job->phase().run;
-    const auto add = [&](const engine::StagePlan& stage, int concurrency,
-                         const engine::StageStats& stats) {
-      const engine::StageSnapshot now = stats.snapshot();
-      views.push_back(
-          {.job = job->key.job,
-           .pipeline = job->key.pipeline,
-           .stage = stage.name,
-           .tasks = now.tasks,
-           .failures = now.failures,
-           .busy_s = seconds(now.busy),
-           .wait_s = seconds(now.wait),
-           .in_flight = now.in_flight,
-           .concurrency = static_cast<std::uint32_t>(
-               concurrency > 0 ? concurrency : static_cast<int>(deps_.executor.threads())),
-           .p50_us = microseconds(now.p50),
-           .p99_us = microseconds(now.p99)});
-    };
-    add(run.plan().fetch, run.fetch_concurrency(), run.fetch_stats());
-    add(run.plan().process, run.process_concurrency(), run.process_stats());
+    for (StageView& stage : stages_of(*job)) views.push_back(std::move(stage));
   }
   return views;
 }
 
+std::vector<StageView> Sessions::stages_of(const Job& job) const {
+  std::vector<StageView> views;
+  const engine::Run& run = *job.phase().run;
+  const auto add = [&](const engine::StagePlan& stage, int concurrency,
+                       const engine::StageStats& stats) {
+    const engine::StageSnapshot now = stats.snapshot();
+    views.push_back(
+        {.job = job.key.job,
+         .pipeline = job.key.pipeline,
+         .stage = stage.name,
+         .tasks = now.tasks,
+         .failures = now.failures,
+         .busy_s = seconds(now.busy),
+         .wait_s = seconds(now.wait),
+         .in_flight = now.in_flight,
+         .concurrency = static_cast<std::uint32_t>(
+             concurrency > 0 ? concurrency : static_cast<int>(deps_.executor.threads())),
+         .p50_us = microseconds(now.p50),
+         .p99_us = microseconds(now.p99)});
+  };
+  add(run.plan().fetch, run.fetch_concurrency(), run.fetch_stats());
+  add(run.plan().process, run.process_concurrency(), run.process_stats());
+  return views;
+}
+
 std::vector<FailureView> Sessions::failures(const Caller& caller) const {
-  std::vector<JobPtr> seen;
+  // By number: the same one may be on disk and here.
+  std::map<std::pair<JobKey, std::uint64_t>, FailureFacts> known;
+  const auto add = [&](const JobKey& key, const std::vector<StoredFailure>& failures) {
+    for (const StoredFailure& failure : failures) known[{key, failure.number}] = failure.facts;
+  };
+  if (const auto kept = deps_.store.failures(owner_seen_by(caller))) {
+    for (const Store::KeptFailure& failure : *kept) add(failure.key, {failure.failure});
+  }
   {
     MutexLock lock(mutex_);
     for (const auto& [key, job] : jobs_) {
-      if (visible(caller, *job)) seen.push_back(job);
+      if (visible(caller, *job)) add(key, job->failures.recent());
+    }
+    for (const StoredJob& ended : ended_jobs_) {
+      if (visible(caller, ended.key)) add(ended.key, ended.failures);
+    }
+    for (const EndedPrivately& ended : ended_privately_) {
+      if (visible(caller, ended.key)) add(ended.key, ended.failures);
     }
   }
   std::vector<FailureView> views;
-  for (const JobPtr& job : seen) {
-    for (const engine::SampleFailure& failure : job->failures.recent())
-      views.push_back({.job = job->key.job,
-                       .pipeline = job->key.pipeline,
-                       .epoch = failure.epoch,
-                       .position = failure.position,
-                       .item = failure.item,
-                       .uri = failure.uri,
-                       .code = std::string(code_name(failure.status.code())),
-                       .message = failure.status.message(),
-                       .replaced_by = failure.replaced_by});
-  }
+  views.reserve(known.size());
+  for (auto& [number, facts] : known)
+    views.push_back(
+        {.job = number.first.job, .pipeline = number.first.pipeline, .facts = std::move(facts)});
+  std::stable_sort(views.begin(), views.end(), [](const FailureView& a, const FailureView& b) {
+    return a.facts.unix_ms < b.facts.unix_ms;
+  });
   return views;
+}
+
+std::vector<StoredEnd> Sessions::ended(const Caller& caller) const {
+  std::map<JobKey, StoredEnd> last;
+  if (auto kept = deps_.store.ended_jobs(owner_seen_by(caller))) {
+    for (StoredEnd& end : *kept)
+      last[{end.view.owner, end.view.job, end.view.pipeline}] = std::move(end);
+  }
+  {
+    MutexLock lock(mutex_);
+    for (const StoredJob& ended : ended_jobs_) {
+      if (ended.end && visible(caller, ended.key)) last[ended.key] = *ended.end;
+    }
+    for (const EndedPrivately& ended : ended_privately_) {
+      if (visible(caller, ended.key)) last[ended.key] = ended.end;
+    }
+  }
+  std::vector<StoredEnd> ends;
+  ends.reserve(last.size());
+  for (auto& [key, end] : last) ends.push_back(std::move(end));
+  std::stable_sort(ends.begin(), ends.end(), [](const StoredEnd& a, const StoredEnd& b) {
+    return a.end.unix_ms > b.end.unix_ms;
+  });
+  return ends;
+}
+
+delivery::SlotTable::Counts Sessions::slot_counts() const {
+  std::set<std::shared_ptr<SlotPool>> pools;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, session] : sessions_) {
+      if (session->consumer == nullptr) continue;
+      for (const auto& pool : session->consumer->arenas()) pools.insert(pool);
+    }
+  }
+  delivery::SlotTable::Counts sum;
+  for (const auto& pool : pools) {
+    const delivery::SlotTable::Counts counts = pool->slots().counts();
+    sum.free += counts.free;
+    sum.loaned += counts.loaned;
+    sum.ready += counts.ready;
+    sum.leased += counts.leased;
+    sum.retired += counts.retired;
+    sum.bad_releases += counts.bad_releases;
+  }
+  return sum;
 }
 
 Sessions::Totals Sessions::totals() const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,7 +56,8 @@ class Service {
   // The physical plan as text, without applying it; also says whether it fits the arena budget.
   virtual Result<std::string> explain(const Caller& caller, const ApplyRequest& request,
                                       const Progress& progress) = 0;
-  virtual Status validate(const Caller& caller, const ApplyRequest& request) = 0;
+  virtual Status validate(const Caller& caller, const ApplyRequest& request,
+                          const Progress& progress) = 0;
   // Makes one batch of the submitted pipeline without applying it.
   virtual Result<PreviewView> preview(const Caller& caller, const ApplyRequest& request,
                                       std::uint64_t rows, const Progress& progress) = 0;
@@ -66,10 +68,13 @@ class Service {
                                                    std::string_view pipeline) = 0;
   virtual Status delete_pipeline(const Caller& caller, std::string_view name) = 0;
 
-  virtual Result<JobView> create_job(const Caller& caller, const JobRequest& request) = 0;
+  virtual Result<JobView> create_job(const Caller& caller, const JobRequest& request,
+                                     const Progress& progress) = 0;
   virtual Result<JobView> job(const Caller& caller, std::string_view job,
                               std::string_view pipeline) = 0;
   virtual std::vector<JobView> jobs(const Caller& caller) = 0;
+  // How each job that runs no more ended the last time, the latest first.
+  virtual std::vector<JobView> ended_jobs(const Caller& caller) = 0;
   // Opens the next epoch of a job with manual epochs. With `to`, opens all epochs up to and
   // including it (idempotent); a `to` that lies behind is an error.
   virtual Result<JobView> advance_epoch(const Caller& caller, std::string_view job,
@@ -97,7 +102,10 @@ class Service {
   virtual Status evict(const Caller& caller, std::uint64_t session, const std::string& reason) = 0;
 
   virtual DaemonView daemon(const Caller& caller) = 0;
+  // The caller, and to root and admins everybody who has anything or is among `also`; by uid.
+  virtual std::vector<UserView> users(const Caller& caller, const std::set<uid_t>& also) = 0;
   virtual std::vector<StageView> stages(const Caller& caller) = 0;
+  virtual std::vector<StageView> ended_stages(const Caller& caller) = 0;  // of ended_jobs()
   virtual std::vector<FailureView> failures(const Caller& caller) = 0;
 };
 

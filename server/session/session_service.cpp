@@ -45,6 +45,22 @@ std::string note_of(delivery::ArenaKind kind) {
   return {};
 }
 
+CacheView view_of(const engine::SampleCache::Snapshot& cache) {
+  return {.name = cache.name,
+          .form = cache.form == spec::CacheSpec::Form::kEncoded ? "encoded" : "decoded",
+          .where = cache.where == spec::CacheSpec::Where::kDisk ? "disk" : "ram",
+          .limit_bytes = cache.limit_bytes,
+          .bytes = cache.bytes,
+          .items = cache.items,
+          .hits = cache.hits,
+          .misses = cache.misses,
+          .changed = cache.changed,
+          .corrupt = cache.corrupt,
+          .dropped = cache.dropped,
+          .saved_s = std::chrono::duration<double>(cache.saved).count(),
+          .why = cache.why};
+}
+
 }  // namespace
 
 Catalogue::Progress SessionService::listing_progress(const Progress& progress) {
@@ -52,6 +68,12 @@ Catalogue::Progress SessionService::listing_progress(const Progress& progress) {
   return [&progress](std::uint64_t items, const std::string& what) {
     return progress(items, 0, what);
   };
+}
+
+Result<PipelinePtr> SessionService::build(const Caller& caller, ApplyRequest request,
+                                          const Catalogue::Progress& progress) {
+  request.reader = caller;
+  return catalogue_.build(caller.uid, request, progress);
 }
 
 SessionService::SessionService(Sessions& sessions, Facts facts)
@@ -71,14 +93,30 @@ void SessionService::warn(std::string warning) {
 }
 
 void SessionService::restore_one(const StoredPipeline& stored) {
+  const auto failed = [&](const Status& why) {
+    warn("pipeline '" + stored.name + "' was not restored: " + why.message());
+    // What it was applied with must not give way to what is there now.
+    if (!stored.request.dataset.empty())
+      catalogue_.put_lost(stored.name, stored.owner, stored.version,
+                          why.with_context("pipeline '" + stored.name +
+                                           "' was applied, and cannot be opened again"));
+  };
   auto built = catalogue_.build(stored.owner, stored.request, nullptr);
-  if (!built)
-    return warn("pipeline '" + stored.name + "' was not restored: " + built.error().message());
-  if (auto put = catalogue_.put(stored.owner, std::move(*built), stored.version); !put)
-    warn("pipeline '" + stored.name + "' was not restored: " + put.error().message());
+  if (!built) return failed(built.error());
+  const auto put = catalogue_.put(stored.owner, std::move(*built), stored.version);
+  if (!put) return failed(put.error());
+  log::info({.pipeline = stored.name}, "pipeline '{}' version {} restored: {}", (*put)->name(),
+            (*put)->version, counted((*put)->source->size(), "item"));
+  if ((*put)->request.dataset == stored.request.dataset) return;
+  // An earlier daemon did not keep what it had listed: from now on this is it.
+  if (Status kept = sessions_.deps().store.put_pipeline(stored_pipeline(**put),
+                                                        stored_revision(**put, stored.owner, {}));
+      !kept.ok())
+    warn(kept.message());
 }
 
 void SessionService::restore(const std::vector<std::string>& files) {
+  for (const std::string& warning : sessions_.deps().store.warnings()) spdlog::error("{}", warning);
   auto kept = sessions_.deps().store.pipelines();
   if (!kept) {
     warn("the pipelines that were applied before are not restored: " + kept.error().message());
@@ -115,14 +153,23 @@ Status SessionService::apply_file(const std::string& file) {
   request.file = file;
   SPDLD_ASSIGN(request.yaml, spec::read_text_file(file));
   request.env = environment_for(request.yaml);
-  const Caller self{.uid = geteuid(), .pid = getpid()};
-  SPDLD_ASSIGN(const PipelinePtr built, catalogue_.build(self.uid, request, nullptr));
+  const Caller self{Credentials::own(), getpid()};
+  request.reader = source::Access::trusted();
+  SPDLD_ASSIGN(const PipelineText text, catalogue_.text_of(self.uid, request));
   Store& store = sessions_.deps().store;
-  SPDLD_ASSIGN(const std::string applied, store.file_digest(file));
-  const std::string digest = built->text_digest();
-  if (applied == digest && catalogue_.find(built->name()) != nullptr) return {};
-  if (auto view = put(self, built, "from " + file); !view) return view.error();
-  return store.put_file(file, digest);
+  const bool known = catalogue_.find(text.name) != nullptr || catalogue_.is_lost(text.name);
+  const auto applied = store.file_digest(file);
+  if (known && !applied) return applied.error();
+  if (known && *applied == text.digest) return {};
+  SPDLD_ASSIGN(const PipelinePtr built, catalogue_.build(self.uid, request, nullptr));
+  auto done = swaps_.change(self, built, "from " + file, std::nullopt, nullptr);
+  if (done) return store.put_file(file, text.digest);
+  // A swap of it is prepared.
+  if (done.error().code() == Code::kFailedPrecondition) return done.error();
+  // It can be read at each start, whatever can be kept; the next one is to apply it again.
+  SPDLD_ASSIGN(const PipelinePtr put, catalogue_.put(self.uid, built));
+  Status kept = store.put_file(file, {});
+  return kept.with_context("pipeline '" + put->name() + "' is applied until the daemon restarts");
 }
 
 PipelineView SessionService::view(const PipelineVersion& pipeline) const {
@@ -145,42 +192,22 @@ PipelineView SessionService::view(const PipelineVersion& pipeline) const {
 
 Result<PipelineView> SessionService::apply(const Caller& caller, const ApplyRequest& request,
                                            const Progress& progress) {
-  SPDLD_ASSIGN(const PipelinePtr built,
-               catalogue_.build(caller.uid, request, listing_progress(progress)));
+  SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
   if (request.dry_run) {
     SPDLD_ASSIGN(const PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
     return view(*numbered);
   }
-  SPDLD_ASSIGN(PipelineView applied, put(caller, built, {}));
+  SPDLD_ASSIGN(const Swap done, swaps_.change(caller, built, {}, std::nullopt, nullptr));
   SwapRequest changing;
   for (const auto& [name, value] : request.vars) changing.vars.insert(name);
-  if (const PipelinePtr current = catalogue_.find(applied.name))
-    applied.staying = sessions_.staying(caller, current, changing, listing_progress(progress));
+  PipelineView applied = view(*done.pipeline);
+  applied.staying = sessions_.staying(caller, done.pipeline, changing, listing_progress(progress));
   return applied;
-}
-
-Result<PipelineView> SessionService::put(const Caller& caller, const PipelinePtr& built,
-                                         std::string note) {
-  MutexLock one_at_a_time(sessions_.swapping());
-  SPDLD_TRY(swaps_.check_free(built->name()));
-  const PipelinePtr before = catalogue_.find(built->name());
-  SPDLD_ASSIGN(const PipelinePtr put, catalogue_.put(caller.uid, built));
-  // Also what has not changed: the record of it may have failed the last time.
-  if (Status kept = sessions_.deps().store.put_pipeline(
-          stored_pipeline(*put), stored_revision(*put, caller.uid, std::move(note)));
-      !kept.ok())
-    return tl::unexpected<Status>(
-        kept.with_context("pipeline '" + put->name() + "' is applied until the daemon restarts"));
-  if (put == before) return view(*put);
-  spdlog::info("pipeline '{}' version {}: {} items, applied by uid {}", put->name(), put->version,
-               put->source->size(), caller.uid);
-  return view(*put);
 }
 
 Result<std::string> SessionService::explain(const Caller& caller, const ApplyRequest& request,
                                             const Progress& progress) {
-  SPDLD_ASSIGN(const PipelinePtr built,
-               catalogue_.build(caller.uid, request, listing_progress(progress)));
+  SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
   const SessionsDeps& deps = sessions_.deps();
   const auto credits = static_cast<std::uint32_t>(built->plan->spec.delivery.prefetch);
   const delivery::ArenaShape shape{.kind = deps.arena_kind,
@@ -199,15 +226,15 @@ Result<std::string> SessionService::explain(const Caller& caller, const ApplyReq
                           .cache = built->cache});
 }
 
-Status SessionService::validate(const Caller& caller, const ApplyRequest& request) {
-  const auto built = catalogue_.build(caller.uid, request, nullptr);
+Status SessionService::validate(const Caller& caller, const ApplyRequest& request,
+                                const Progress& progress) {
+  const auto built = build(caller, request, listing_progress(progress));
   return built ? Status() : built.error();
 }
 
 Result<PreviewView> SessionService::preview(const Caller& caller, const ApplyRequest& request,
                                             std::uint64_t rows, const Progress& progress) {
-  SPDLD_ASSIGN(const PipelinePtr built,
-               catalogue_.build(caller.uid, request, listing_progress(progress)));
+  SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
   return make_preview(*built, rows, sessions_.deps().executor, sessions_.deps().clock);
 }
 
@@ -240,19 +267,18 @@ Status SessionService::delete_pipeline(const Caller& caller, std::string_view na
     return Status(Code::kFailedPrecondition,
                   "pipeline '" + key + "' is run by " + counted(jobs, "job") + ": delete " +
                       (jobs == 1 ? "it or let it" : "them or let them") + " end first");
-  const PipelinePtr removed = catalogue_.find(key);
+  MutexLock writing(sessions_.records());
+  SPDLD_TRY(catalogue_.check_remove(caller.uid, key));
+  SPDLD_TRY(sessions_.deps().store.remove_pipeline(key));
   SPDLD_TRY(catalogue_.remove(caller.uid, key));
-  Status forgotten = sessions_.deps().store.remove_pipeline(key);
-  // A restart would bring it back: it stays, and the caller may try again.
-  if (!forgotten.ok() && removed != nullptr) {
-    if (auto kept = catalogue_.put(removed->owner, removed, removed->version); !kept)
-      spdlog::warn("pipeline '{}': {}", key, kept.error().message());
-  }
-  return forgotten;
+  log::info({.pipeline = key, .uid = caller.uid}, "pipeline '{}' deleted by uid {}", key,
+            caller.uid);
+  return {};
 }
 
-Result<JobView> SessionService::create_job(const Caller& caller, const JobRequest& request) {
-  return sessions_.create_job(caller, request);
+Result<JobView> SessionService::create_job(const Caller& caller, const JobRequest& request,
+                                           const Progress& progress) {
+  return sessions_.create_job(caller, request, listing_progress(progress));
 }
 
 Result<JobView> SessionService::job(const Caller& caller, std::string_view job,
@@ -261,6 +287,15 @@ Result<JobView> SessionService::job(const Caller& caller, std::string_view job,
 }
 
 std::vector<JobView> SessionService::jobs(const Caller& caller) { return sessions_.jobs(caller); }
+
+std::vector<JobView> SessionService::ended_jobs(const Caller& caller) {
+  std::vector<JobView> views;
+  for (StoredEnd& end : sessions_.ended(caller)) {
+    views.push_back(std::move(end.view));
+    views.back().end = std::move(end.end);
+  }
+  return views;
+}
 
 Result<JobView> SessionService::advance_epoch(const Caller& caller, std::string_view job,
                                               std::string_view pipeline,
@@ -303,6 +338,29 @@ Status SessionService::evict(const Caller& caller, std::uint64_t session,
   return sessions_.evict(caller, session, reason);
 }
 
+DataPlaneView SessionService::data_plane() const {
+  DataPlaneView view;
+  const delivery::SlotTable::Counts slots = sessions_.slot_counts();
+  view.slots_free = slots.free;
+  view.slots_loaned = slots.loaned;
+  view.slots_ready = slots.ready;
+  view.slots_leased = slots.leased;
+  view.slots_retired = slots.retired;
+  view.bad_releases = slots.bad_releases;
+  const delivery::DataServer* const data = data_.load(std::memory_order_acquire);
+  if (data == nullptr) return view;
+  const delivery::DataServer::Stats stats = data->stats();
+  view.connections = stats.connections;
+  view.watched_processes = stats.watched_processes;
+  view.accepted = stats.accepted;
+  view.refused = stats.refused;
+  view.protocol_errors = stats.protocol_errors;
+  view.overflows = stats.overflows;
+  view.hello_timeouts = stats.hello_timeouts;
+  view.accept_failures = stats.accept_failures;
+  return view;
+}
+
 DaemonView SessionService::daemon(const Caller&) {
   const SessionsDeps& deps = sessions_.deps();
   const Sessions::Totals totals = sessions_.totals();
@@ -312,6 +370,7 @@ DaemonView SessionService::daemon(const Caller&) {
                   .cpu_threads = deps.executor.threads(),
                   .io_threads = facts_.io_threads,
                   .arena_used = deps.budget.used_bytes(),
+                  .arena_idle = deps.arenas.idle_bytes(),
                   .arena_budget = deps.budget.limit_bytes(),
                   .arena_kind = std::string(delivery::arena_kind_name(deps.arena_kind)),
                   .arena_note = note_of(deps.arena_kind),
@@ -320,8 +379,12 @@ DaemonView SessionService::daemon(const Caller&) {
                   .pipelines = static_cast<std::uint32_t>(catalogue_.all().size()),
                   .batches = totals.batches,
                   .rows = totals.rows,
-                  .warnings = catalogue_.warnings()};
+                  .warnings = deps.store.warnings()};
+  for (std::string& warning : catalogue_.warnings()) view.warnings.push_back(std::move(warning));
   for (std::string& warning : sessions_.warnings()) view.warnings.push_back(std::move(warning));
+  view.data = data_plane();
+  for (const engine::SampleCache::Snapshot& cache : catalogue_.cache_snapshots())
+    view.caches.push_back(view_of(cache));
   MutexLock lock(mutex_);
   view.warnings.insert(view.warnings.end(), warnings_.begin(), warnings_.end());
   return view;
@@ -329,6 +392,14 @@ DaemonView SessionService::daemon(const Caller&) {
 
 std::vector<StageView> SessionService::stages(const Caller& caller) {
   return sessions_.stages(caller);
+}
+
+std::vector<StageView> SessionService::ended_stages(const Caller& caller) {
+  std::vector<StageView> views;
+  for (StoredEnd& end : sessions_.ended(caller)) {
+    for (StageView& stage : end.stages) views.push_back(std::move(stage));
+  }
+  return views;
 }
 
 std::vector<FailureView> SessionService::failures(const Caller& caller) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "delivery/data_server.h"
 #include "session/service.h"
 #include "session/sessions.h"
 #include "session/swaps.h"
@@ -29,6 +31,9 @@ class SessionService final : public Service {
   void restore(const std::vector<std::string>& files);
   // Applies files again, in the same way.
   void reload(const std::vector<std::string>& files);
+  // Whose counters daemon() and users() tell from now on; null: of none. It outlives the calls
+  // until then.
+  void watch(const delivery::DataServer* data) { data_.store(data, std::memory_order_release); }
   // Every second: what was prepared and never committed is aborted.
   void tick() { swaps_.tick(); }
 
@@ -48,7 +53,8 @@ class SessionService final : public Service {
                             const Progress& progress) override;
   Result<std::string> explain(const Caller& caller, const ApplyRequest& request,
                               const Progress& progress) override;
-  Status validate(const Caller& caller, const ApplyRequest& request) override;
+  Status validate(const Caller& caller, const ApplyRequest& request,
+                  const Progress& progress) override;
   Result<PreviewView> preview(const Caller& caller, const ApplyRequest& request, std::uint64_t rows,
                               const Progress& progress) override;
   Result<PipelineView> pipeline(const Caller& caller, std::string_view name) override;
@@ -58,10 +64,12 @@ class SessionService final : public Service {
                                            std::string_view pipeline) override;
   Status delete_pipeline(const Caller& caller, std::string_view name) override;
 
-  Result<JobView> create_job(const Caller& caller, const JobRequest& request) override;
+  Result<JobView> create_job(const Caller& caller, const JobRequest& request,
+                             const Progress& progress) override;
   Result<JobView> job(const Caller& caller, std::string_view job,
                       std::string_view pipeline) override;
   std::vector<JobView> jobs(const Caller& caller) override;
+  std::vector<JobView> ended_jobs(const Caller& caller) override;
   Result<JobView> advance_epoch(const Caller& caller, std::string_view job,
                                 std::string_view pipeline,
                                 std::optional<std::uint64_t> to) override;
@@ -80,16 +88,21 @@ class SessionService final : public Service {
   Status evict(const Caller& caller, std::uint64_t session, const std::string& reason) override;
 
   DaemonView daemon(const Caller& caller) override;
+  std::vector<UserView> users(const Caller& caller, const std::set<uid_t>& also) override;
   std::vector<StageView> stages(const Caller& caller) override;
+  std::vector<StageView> ended_stages(const Caller& caller) override;
   std::vector<FailureView> failures(const Caller& caller) override;
 
  private:
   // How far a listing has come, told to who called; `progress` outlives it.
   static Catalogue::Progress listing_progress(const Progress& progress);
+  // Of what the caller submits, and may read.
+  Result<PipelinePtr> build(const Caller& caller, ApplyRequest request,
+                            const Catalogue::Progress& progress);
   PipelineView view(const PipelineVersion& pipeline) const;
+  DataPlaneView data_plane() const;
   SwapView view(const Swap& swap) const;
   void restore_one(const StoredPipeline& stored) SPDLD_EXCLUDES(mutex_);
-  Result<PipelineView> put(const Caller& caller, const PipelinePtr& built, std::string note);
   Status apply_file(const std::string& file);
   void warn(std::string warning) SPDLD_EXCLUDES(mutex_);
 
@@ -97,6 +110,7 @@ class SessionService final : public Service {
   Catalogue& catalogue_;
   Swaps swaps_;
   const Facts facts_;
+  std::atomic<const delivery::DataServer*> data_ = nullptr;
   const std::chrono::nanoseconds started_;
   Mutex mutex_;
   std::vector<std::string> warnings_ SPDLD_GUARDED_BY(mutex_);

@@ -2,16 +2,28 @@
 #include "session/sessions.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "session/about.h"
 
 namespace spdld::session {
 namespace {
 
-constexpr int kAttachThreads = 4;
+constexpr int kAttachThreads = 5;  // one user has at most one less
+
+// How a session ended whose consumer did not say so.
+std::string parting_of(delivery::CloseCause cause) {
+  switch (cause) {
+    case delivery::CloseCause::kExit: return "its process ended without closing it";
+    case delivery::CloseCause::kHangUp: return "its connection was lost";
+    case delivery::CloseCause::kProtocol: return "its client broke the protocol";
+    case delivery::CloseCause::kOverflow: return "its client did not read what it was sent";
+    case delivery::CloseCause::kServer: return "the daemon ended it";
+  }
+  return "for an unknown reason";
+}
 
 }  // namespace
 
@@ -20,17 +32,23 @@ Sessions::Sessions(SessionsDeps deps)
       started_(deps.clock.now()),
       streams_(deps.executor, deps.arenas, deps.arena_kind, deps.clock),
       slow_("spdld-attach", kAttachThreads),
+      applying_("spdld-apply", 1),
+      queries_("spdld-query", 2),
       keeper_("spdld-keep", 1) {}
 
 Sessions::~Sessions() { stop(); }
 
 void Sessions::suspend() {
+  {
+    MutexLock lock(mutex_);
+    suspended_ = true;
+  }
   keep();
-  MutexLock lock(mutex_);
-  suspended_ = true;
 }
 
 void Sessions::stop() {
+  queries_.stop();
+  applying_.stop();
   slow_.stop();
   keeper_.stop();
   keep();  // where everybody was, for the next daemon
@@ -69,7 +87,7 @@ void Sessions::heartbeat() {
   std::vector<SessionPtr> applying;
   {
     MutexLock lock(mutex_);
-    for (const WaitingApply& waits : applies_) applying.push_back(waits.session);
+    applying.assign(applies_.begin(), applies_.end());
     for (const auto& [id, session] : sessions_) {
       if (session->closed) continue;
       if (session->queued) queued.push_back(session);
@@ -123,14 +141,15 @@ void Sessions::tick(BlockingPool::Task more) {
       will_keep_ = false;
     }
     streams_.tick();
+    class_texts_.forget_gone();
     keep();
     if (more) more();
   });
 }
 
-SessionPtr Sessions::find(const delivery::Connection& connection) const {
+SessionPtr Sessions::find(std::uint64_t id) const {
   MutexLock lock(mutex_);
-  const auto found = sessions_.find(connection.id());
+  const auto found = sessions_.find(id);
   return found == sessions_.end() ? nullptr : found->second;
 }
 
@@ -148,7 +167,8 @@ void Sessions::attach(const delivery::ConnectionPtr& connection, delivery::Attac
     MutexLock lock(mutex_);
     sessions_[session->id] = session;
   }
-  slow_.post([this, session, request = std::move(request)] { attach_slowly(session, request); });
+  slow_.post(connection->peer().uid,
+             [this, session, request = std::move(request)] { attach_slowly(session, request); });
 }
 
 void Sessions::release(delivery::Connection& connection, std::uint64_t lease) {
@@ -161,49 +181,6 @@ void Sessions::seek(delivery::Connection& connection, const delivery::SeekReques
   Status sought = consumer->seek({request.to.epoch, request.to.step}, request.to.position,
                                  request.skip, request.serial);
   if (!sought.ok()) connection.fail(sought.with_context("seek"));
-}
-
-void Sessions::query(delivery::Connection& connection, const delivery::QueryRequest& request) {
-  const SessionPtr session = find(connection);
-  if (session == nullptr) return;
-  JobPtr job;
-  PhasePtr phase;
-  {
-    MutexLock lock(mutex_);
-    job = session->job;
-    if (job != nullptr) phase = job->timeline.phase(job->here());
-  }
-  if (job == nullptr) return;
-  auto text = std::make_shared<std::string>();
-  if (request.kind == wire::QueryKind::kClasses) {
-    for (const std::string& name : phase->pipeline->source->classes()) {
-      *text += name;
-      *text += '\0';
-    }
-    connection.send_blob(wire::BlobKind::kClasses, request.serial, text);
-    return;
-  }
-  nlohmann::json stats{{"job", job->key.job},
-                       {"pipeline", job->key.pipeline},
-                       {"shard", session->member.shard},
-                       {"replica", session->member.replica},
-                       {"shared_rows", job->gain->rows.load(std::memory_order_relaxed)},
-                       {"replaced", job->failures.replaced()},
-                       {"replace_budget", job->failures.budget()},
-                       {"stages", nlohmann::json::array()}};
-  for (const StageView& stage : stages({.uid = job->key.uid})) {
-    if (stage.job != job->key.job || stage.pipeline != job->key.pipeline) continue;
-    stats["stages"].push_back({{"stage", stage.stage},
-                               {"tasks", stage.tasks},
-                               {"failures", stage.failures},
-                               {"busy_s", stage.busy_s},
-                               {"wait_s", stage.wait_s},
-                               {"p50_us", stage.p50_us},
-                               {"p99_us", stage.p99_us}});
-  }
-  // A job's name is what its consumer says, UTF-8 or not.
-  *text = stats.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  connection.send_blob(wire::BlobKind::kStats, request.serial, text);
 }
 
 void Sessions::detach(delivery::Connection& connection) {
@@ -219,6 +196,7 @@ void Sessions::detach(delivery::Connection& connection) {
   bool replicated = false;
   {
     MutexLock lock(mutex_);
+    session->parting = "closed by its client";
     leave(session, true);
     replicated = session->job != nullptr && session->job->replicas > 1;
   }
@@ -229,13 +207,21 @@ void Sessions::closed(delivery::Connection& connection, delivery::CloseCause cau
   const SessionPtr session = find(connection);
   if (session == nullptr) return;
   std::shared_ptr<Consumer> consumer;
+  std::string parting;
+  std::optional<JobKey> job;
   {
     MutexLock lock(mutex_);
+    if (session->parting.empty()) session->parting = parting_of(cause);
+    parting = session->parting;
+    if (session->job != nullptr) job = session->job->key;
     leave(session);
     consumer = session->consumer;
   }
-  spdlog::info("session {} (pid {}, {}) ended: {}", session->id, connection.peer().pid,
-               connection.client(), delivery::close_cause_name(cause));
+  log::About line = job ? about(*job) : log::About{};
+  line.session = session->id;
+  line.pid = connection.peer().pid;
+  log::info(line, "session {} (pid {}, {}){} ended: {}", session->id, connection.peer().pid,
+            connection.client(), job ? " of job '" + job->job + "'" : std::string(), parting);
   if (consumer == nullptr) return;
   consumer->end(true);
   consumer->retire();
@@ -260,6 +246,7 @@ void Sessions::exited(delivery::Connection& connection) {
   {
     MutexLock lock(routes_mutex_);  // an attach that was still under way gives out no other now
     routes_.erase(connection.id());
+    queries_of_.erase(connection.id());
   }
   if (consumer != nullptr) consumer->reclaim();
 }
@@ -272,6 +259,7 @@ void Sessions::leave(const SessionPtr& session, bool done) {
   const auto held = job.members.find(session->member);
   if (held == job.members.end() || held->second != session) return;
   job.note_left(*session, done);
+  if (!done) job.last_parting = session->parting;
   if (session->consumer != nullptr && !suspended_) job.record_is_old = true;
   job.members.erase(held);
   // All have said good-bye: what their run was yet to do is no matter of the next one.
@@ -287,15 +275,46 @@ void Sessions::end_job(const JobPtr& ended) {
   if (job.declared || job.changes() || !runs(ended)) return;
   streams_.forget(job.tag);
   job.settle_moves();
-  if (!job.is_private && !job.left.empty()) {
-    ended_positions_.push_back(job.stored_position(job.acknowledged()));
-    if (!suspended_) ended_jobs_.push_back(job.stored());
+  if (!job.left.empty()) {
+    StoredEnd end{.end = job.end(), .view = job.view(), .stages = stages_of(job)};
+    end.view.ledger.at = job.acknowledged().at;
+    for (StageView& stage : end.stages) stage.in_flight = 0;
+    end.view.shards.clear();
+    end.view.phases.clear();
+    log::info(about(job.key), "job '{}' on pipeline '{}' ended at {}: {}", job.key.job,
+              job.key.pipeline, place_text(end.end.at), end.end.how);
+    if (job.is_private) {
+      keep_privately(job, std::move(end));
+    } else {
+      ended_positions_.push_back(job.stored_position(job.acknowledged()));
+      if (!suspended_) {
+        ended_jobs_.push_back(job.stored());
+        ended_jobs_.back().end = std::move(end);
+        ended_jobs_.back().failures = job.failures.behind(job.failures_kept);
+      }
+    }
   }
   jobs_.erase(job.key);
 }
 
-bool Sessions::visible(const Caller& caller, const Job& job) const {
-  return caller.uid == job.key.uid || deps_.catalogue.is_admin(caller.uid);
+void Sessions::keep_privately(const Job& job, StoredEnd end) {
+  ended_privately_.push_back(
+      {.key = job.key, .end = std::move(end), .failures = job.failures.recent()});
+  const auto own = [&](const EndedPrivately& ended) { return ended.key.uid == job.key.uid; };
+  const auto of_user = static_cast<std::size_t>(
+      std::count_if(ended_privately_.begin(), ended_privately_.end(), own));
+  if (of_user > kMostEndedPrivatelyOfUser)
+    ended_privately_.erase(std::find_if(ended_privately_.begin(), ended_privately_.end(), own));
+  if (ended_privately_.size() > kMostEndedPrivately) ended_privately_.pop_front();
+}
+
+bool Sessions::visible(const Caller& caller, const JobKey& key) const {
+  return caller.uid == key.uid || deps_.catalogue.is_admin(caller.uid);
+}
+
+std::optional<uid_t> Sessions::owner_seen_by(const Caller& caller) const {
+  if (deps_.catalogue.is_admin(caller.uid)) return std::nullopt;
+  return caller.uid;
 }
 
 Result<JobPtr> Sessions::find_job(const Caller& caller, std::string_view job,

@@ -17,10 +17,11 @@
 #include "base/blocking_pool.h"
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "delivery/arena.h"
+#include "delivery/arena_pool.h"
 #include "delivery/data_server.h"
 #include "engine/executor.h"
 #include "session/catalogue.h"
+#include "session/class_texts.h"
 #include "session/job.h"
 #include "session/store.h"
 #include "session/streams.h"
@@ -37,6 +38,7 @@ struct SessionsDeps {
   const Clock& clock;
   delivery::ArenaKind arena_kind = delivery::ArenaKind::kMemfd;
   std::chrono::seconds retain{7 * 24 * 3600};  // what is known of jobs that have ended
+  std::size_t jobs_per_user = 1024;            // declared or running; not of trusted users
 };
 
 // A swap of one job on its way: planned without a lock, then prepared, then committed or aborted.
@@ -99,8 +101,8 @@ class Sessions final : public delivery::DataService {
   void exited(delivery::Connection& connection) override;
 
   // For SessionService. Visible are a caller's own jobs, and all to root and admins.
-  Result<JobView> create_job(const Caller& caller, const JobRequest& request)
-      SPDLD_EXCLUDES(mutex_);
+  Result<JobView> create_job(const Caller& caller, const JobRequest& request,
+                             const Catalogue::Progress& progress = nullptr) SPDLD_EXCLUDES(mutex_);
   Result<JobView> job(const Caller& caller, std::string_view job, std::string_view pipeline) const
       SPDLD_EXCLUDES(mutex_);
   std::vector<JobView> jobs(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
@@ -121,7 +123,10 @@ class Sessions final : public delivery::DataService {
   Status evict(const Caller& caller, std::uint64_t session, const std::string& reason)
       SPDLD_EXCLUDES(mutex_);
   std::vector<StageView> stages(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
+  // Of running jobs and, for as long as these are kept, ended ones; oldest first.
   std::vector<FailureView> failures(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
+  // How each job ended the last time, the latest first.
+  std::vector<StoredEnd> ended(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
   // Jobs that run it, by version.
   std::map<std::uint32_t, std::uint32_t> jobs_on(const std::string& pipeline) const
       SPDLD_EXCLUDES(mutex_);
@@ -132,6 +137,10 @@ class Sessions final : public delivery::DataService {
     std::uint64_t rows = 0;
   };
   Totals totals() const SPDLD_EXCLUDES(mutex_);
+  // Of all arenas that consumers see.
+  delivery::SlotTable::Counts slot_counts() const SPDLD_EXCLUDES(mutex_);
+  // Adds what users have in attaches, jobs and CPU time: shares.cpp.
+  void count_users(std::map<uid_t, UserView>& users) const SPDLD_EXCLUDES(mutex_);
 
   // What each of the jobs would run, tried out by making a batch of it. Slow.
   Result<std::vector<PlannedSwap>> plan_swaps(const Caller& caller, const PipelinePtr& pipeline,
@@ -169,6 +178,16 @@ class Sessions final : public delivery::DataService {
   const SessionsDeps& deps() const { return deps_; }
 
  private:
+  // What is told of a private job that has ended.
+  struct EndedPrivately {
+    JobKey key;
+    StoredEnd end;
+    std::vector<StoredFailure> failures;
+  };
+  static constexpr std::size_t kMostEndedPrivately = 200;
+  static constexpr std::size_t kMostEndedPrivatelyOfUser = 50;
+  void keep_privately(const Job& job, StoredEnd end) SPDLD_REQUIRES(mutex_);
+
   // Attaching, on the blocking pool: attach.cpp.
   void attach_slowly(const SessionPtr& session, const delivery::AttachRequest& request);
   Status try_attach(const SessionPtr& session, const delivery::AttachRequest& request);
@@ -176,25 +195,36 @@ class Sessions final : public delivery::DataService {
   static Catalogue::Progress progress_to(const SessionPtr& session);
   Result<PipelinePtr> pipeline_for(const SessionPtr& session,
                                    const delivery::AttachRequest& request);
+  // The data of the session's job may have been moved or replaced since they were opened. Returns
+  // what the job runs last.
+  PipelinePtr look_at_data(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
   // The job that the request means, and the session's place in it. `revived` is what is known of it
   // from before, if anything is; `pipeline` is what it has otherwise, as the request wants it.
   Status claim(const SessionPtr& session, const JobKey& key, const Result<PipelinePtr>& pipeline,
-               const delivery::AttachRequest& request, const JobPtr& revived)
-      SPDLD_EXCLUDES(mutex_);
+               const delivery::AttachRequest& request, const JobPtr& revived,
+               const Readings& readings) SPDLD_EXCLUDES(mutex_);
+  // What a job that is there already runs, for this reader: readings.cpp. kPermissionDenied where
+  // they may not read it. Empty: it is the one with whose rights the job reads.
+  Result<Readings> readings_for(const JobKey& key, const Credentials& reader,
+                                const Catalogue::Progress& progress) SPDLD_EXCLUDES(mutex_);
+  // Whether a job may go on so; `alone`: those who read it are about to be evicted.
+  static Status check_reader(const Job& job, const Credentials& reader, const Readings& readings,
+                             bool alone);
   // The session's consumer at its streams, where its job and the request place it.
   Result<std::shared_ptr<Consumer>> connect(const Session& session,
                                             const delivery::AttachRequest& request)
       SPDLD_REQUIRES(mutex_);
   static void welcome(const Session& session);
-  // A run is on disk before its first batch goes out: a daemon that dies in its first second must
-  // not take its ranks for those of an earlier run, with another world or batch size. A disk that
-  // fails holds nobody up.
-  void keep_new_run(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
+  // A run is on disk before its first batch goes out, and each of its consumers before its own: a
+  // daemon that dies within a second must not take ranks for those of an earlier run, with another
+  // world or batch size, nor forget who had begun. A disk that fails holds nobody up.
+  void keep_attached(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
   // Sends the consumer on its way. Its last word: whatever fails has failed before.
   Status begin(const SessionPtr& session, const delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);
   Result<JobPtr> join_job(const JobKey& key, const Result<PipelinePtr>& pipeline,
-                          const delivery::AttachRequest& request, const JobPtr& revived)
+                          const delivery::AttachRequest& request, const JobPtr& revived,
+                          const Credentials& reader, const Readings& readings)
       SPDLD_REQUIRES(mutex_);
   static Status check_facts(const Job& job, const delivery::AttachRequest& request);
   static Status check_shard(const Job& job, const delivery::AttachRequest& request);
@@ -224,28 +254,36 @@ class Sessions final : public delivery::DataService {
   Result<JobPtr> make_job(JobKey key, Timeline timeline, std::uint64_t seed, bool is_private);
   Result<JobPtr> make_job(JobKey key, const PipelinePtr& pipeline, std::uint64_t seed,
                           std::uint32_t num_shards, bool is_private);
-  Result<JobPtr> rebuild(const StoredJob& stored);
+  // `reader`: who reads it from now on; none: who did when it was kept.
+  Result<JobPtr> rebuild(const StoredJob& stored,
+                         const std::optional<Credentials>& reader = std::nullopt);
   // What an earlier daemon, or an earlier run of the job, left on disk, as far as this request goes
   // on with it.
   struct Known {
     JobPtr job = nullptr;
     bool begins_anew = false;  // what is on disk is of another run: forget_run()
   };
-  Result<Known> revive(const JobKey& key, const delivery::AttachRequest& request)
-      SPDLD_EXCLUDES(mutex_);
-  Status forget_run(const JobKey& key) SPDLD_EXCLUDES(mutex_);
+  Result<Known> revive(const JobKey& key, const delivery::AttachRequest& request,
+                       const Credentials& reader) SPDLD_EXCLUDES(mutex_);
+  // A disk that fails keeps nobody from attaching.
+  void forget_run(const JobKey& key) SPDLD_EXCLUDES(mutex_);
   // The same job in another world or with another batch size, from where the request begins. None:
   // it is another job.
-  Result<JobPtr> inherit(StoredJob stored, const delivery::AttachRequest& request);
+  Result<JobPtr> inherit(StoredJob stored, const delivery::AttachRequest& request,
+                         const Credentials& reader);
   Result<std::optional<StoredPosition>> kept_position(const JobKey& key);
   void keep() SPDLD_EXCLUDES(mutex_);
   // What is not on disk as it is now.
   struct Unkept {
+    struct Changed {
+      JobPtr job;
+      std::uint64_t last_failure = 0;  // that is in its record
+    };
     std::vector<StoredJob> records;
     std::vector<StoredPosition> positions;
     std::size_t ended_jobs = 0;  // so many of the first ones are of jobs that have ended
     std::size_t ended_positions = 0;
-    std::vector<JobPtr> changed;  // whose records are among the others
+    std::vector<Changed> changed;  // whose records are among the others
     struct Moved {
       JobPtr job;
       std::uint64_t rewinds = 0;
@@ -256,6 +294,7 @@ class Sessions final : public delivery::DataService {
   // One record that no text can be made of must not keep the others from the disk.
   void leave_out_unwritable(std::vector<StoredJob>& records) SPDLD_REQUIRES(records_);
   Status forget_old(std::uint64_t now) SPDLD_EXCLUDES(mutex_);  // every hour
+  Status forget_listings() SPDLD_EXCLUDES(mutex_);
   // With its ledger at another place, if it is sent there. What the same job left when it ended is
   // older.
   Status keep_now(Job& job, std::optional<Job::Acknowledged> at = std::nullopt)
@@ -288,23 +327,22 @@ class Sessions final : public delivery::DataService {
       SPDLD_REQUIRES(mutex_);
   // With which variables a job would be changed.
   SwapVars vars_for(const Job& job, const SwapRequest& request) const SPDLD_REQUIRES(mutex_);
-  // The pipeline as the job would run it.
+  // The pipeline as the job would run it, with whose rights its consumers read.
   Result<PipelinePtr> variant_for(const PipelinePtr& pipeline, const SwapVars& vars,
                                   std::optional<std::uint64_t> batch_size,
-                                  const Catalogue::Progress& progress);
+                                  const Credentials& reader, const Catalogue::Progress& progress,
+                                  VariantFiles files = VariantFiles::kAsListed);
   Result<PlannedSwap> plan_swap(const JobPtr& job, const PipelinePtr& pipeline,
                                 const SwapVars& vars, const SwapRequest& request,
-                                const Catalogue::Progress& progress) SPDLD_EXCLUDES(mutex_);
+                                const Catalogue::Progress& progress,
+                                VariantFiles files = VariantFiles::kAsListed)
+      SPDLD_EXCLUDES(mutex_);
   bool runs(const JobPtr& job) const SPDLD_REQUIRES(mutex_);  // nobody deleted or replaced it
   Status prepare_swap(PlannedSwap& swap, const SwapAt& at) SPDLD_REQUIRES(mutex_);
   void abort_swap(const PlannedSwap& swap) SPDLD_REQUIRES(mutex_);
-  // What consumers ask for, one after the other, on the blocking pool.
-  struct WaitingApply {
-    SessionPtr session;
-    delivery::ApplyWish wish;
-  };
-  void apply_waiting() SPDLD_EXCLUDES(mutex_);
-  void answer_apply(const WaitingApply& waiting) SPDLD_EXCLUDES(mutex_);
+  // What consumers ask for, on a thread of its own: one change after the other, users in turns.
+  void answer_apply(const SessionPtr& session, const delivery::ApplyWish& wish)
+      SPDLD_EXCLUDES(mutex_);
   Result<PlannedSwap> apply_vars(const SessionPtr& session, const delivery::ApplyWish& wish)
       SPDLD_EXCLUDES(mutex_);
   // One that has yet to come to where the last seek of the job takes it elsewhere, if any has.
@@ -316,14 +354,26 @@ class Sessions final : public delivery::DataService {
   std::chrono::seconds come_back_s() const;  // so much of it is left
   bool awaits(const Job& job) const;
 
-  bool visible(const Caller& caller, const Job& job) const;
-  SessionPtr find(const delivery::Connection& connection) const SPDLD_EXCLUDES(mutex_);
+  // Answers consumers' queries, not on the dispatcher: query.cpp.
+  void answer_query(std::uint64_t id, const delivery::QueryRequest& request) SPDLD_EXCLUDES(mutex_);
+
+  bool visible(const Caller& caller, const JobKey& key) const;
+  bool visible(const Caller& caller, const Job& job) const { return visible(caller, job.key); }
+  // Whose jobs the caller sees; none: everybody's.
+  std::optional<uid_t> owner_seen_by(const Caller& caller) const;
+  SessionPtr find(const delivery::Connection& connection) const { return find(connection.id()); }
+  SessionPtr find(std::uint64_t id) const SPDLD_EXCLUDES(mutex_);
   std::shared_ptr<Consumer> consumer_of(const delivery::Connection& connection) const
       SPDLD_EXCLUDES(routes_mutex_);
   void leave(const SessionPtr& session, bool done = false) SPDLD_REQUIRES(mutex_);
   // Nobody is attached. A declared job, and one that is about to change, stays.
   void end_job(const JobPtr& job) SPDLD_REQUIRES(mutex_);
   void limits_changed(const Job& job);
+  std::vector<StageView> stages_of(const Job& job) const;
+  // Declared ones that cannot go on, too.
+  std::size_t jobs_of_user(uid_t uid) const SPDLD_REQUIRES(mutex_);
+  // Whether the user may have another one.
+  Status check_room_for_job(uid_t uid) const SPDLD_REQUIRES(mutex_);
 
   const SessionsDeps deps_;
   const std::chrono::nanoseconds started_;
@@ -332,7 +382,7 @@ class Sessions final : public delivery::DataService {
   Mutex swapping_;  // taken before records_
   Mutex records_;   // taken before mutex_
   mutable Mutex mutex_;
-  std::deque<WaitingApply> applies_ SPDLD_GUARDED_BY(mutex_);  // the first one is under way
+  std::vector<SessionPtr> applies_ SPDLD_GUARDED_BY(mutex_);  // whose are not answered, each one's
   std::map<JobKey, JobPtr> jobs_ SPDLD_GUARDED_BY(mutex_);
   // Undeclared, read when an earlier daemon died, and not heard of since.
   std::set<JobKey> expected_ SPDLD_GUARDED_BY(mutex_);
@@ -342,6 +392,8 @@ class Sessions final : public delivery::DataService {
   // Of jobs that have ended and are not on disk so yet; the latest kMostEnded.
   std::vector<StoredJob> ended_jobs_ SPDLD_GUARDED_BY(mutex_);
   std::vector<StoredPosition> ended_positions_ SPDLD_GUARDED_BY(mutex_);
+  // Private jobs that have ended, oldest first: never on disk, so only the latest.
+  std::deque<EndedPrivately> ended_privately_ SPDLD_GUARDED_BY(mutex_);
   bool suspended_ SPDLD_GUARDED_BY(mutex_) = false;
   bool will_keep_ SPDLD_GUARDED_BY(mutex_) = false;         // a tick has been posted and not begun
   std::set<JobKey> unwritable_ SPDLD_GUARDED_BY(records_);  // that have been warned of
@@ -351,7 +403,12 @@ class Sessions final : public delivery::DataService {
   // under mutex_ must hold up no consumer.
   mutable Mutex routes_mutex_;
   std::map<std::uint64_t, std::shared_ptr<Consumer>> routes_ SPDLD_GUARDED_BY(routes_mutex_);
-  BlockingPool slow_;  // attaches and applies: they may wait for storage that does not answer
+  // How many queries of a connection are not answered; none: left out.
+  std::map<std::uint64_t, int> queries_of_ SPDLD_GUARDED_BY(routes_mutex_);
+  ClassTexts class_texts_;
+  BlockingPool slow_;      // attaches: they may wait for storage that does not answer
+  BlockingPool applying_;  // what ranks want their jobs changed to
+  BlockingPool queries_;
   BlockingPool keeper_;
 };
 

@@ -62,7 +62,38 @@ SlotPool::~SlotPool() {
   meter_->release(arena_->total_bytes());
   // A slot that is not free would be one that a live process may read: then the arena dies here,
   // and its memory with the last mapping.
-  if (slots_.idle()) home_.give_back(std::move(arena_), uid_);
+  if (slots_.idle()) {
+    home_.give_back(std::move(arena_), uid_);
+  } else {
+    home_.bury(std::move(arena_));
+  }
+}
+
+void SlotPool::commit(std::uint32_t slot, std::uint32_t readers) {
+  slots_.commit(slot, readers);
+  if (readers == 0) freed();
+}
+
+void SlotPool::abort(std::uint32_t slot) {
+  slots_.abort(slot);
+  freed();
+}
+
+void SlotPool::forgo(std::uint32_t slot) {
+  if (slots_.forgo(slot)) freed();
+}
+
+void SlotPool::discard(std::uint32_t slot) {
+  if (slots_.discard(slot)) freed();
+}
+
+void SlotPool::reclaim(delivery::HolderId holder) {
+  if (slots_.reclaim(holder) > 0) freed();
+}
+
+bool SlotPool::release(std::uint64_t lease, delivery::HolderId holder) {
+  const auto released = slots_.release(lease, holder);
+  return released && *released;
 }
 
 void SlotPool::freed() const {

@@ -6,11 +6,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/mutex.h"
 #include "base/status.h"
 #include "delivery/arena.h"
+#include "delivery/arena_pool.h"
 #include "delivery/slots.h"
 #include "engine/executor.h"
 
@@ -49,9 +51,28 @@ class SlotPool {
 
   uid_t uid() const { return uid_; }
   delivery::Arena& arena() const { return *arena_; }
-  delivery::SlotTable& slots() { return slots_; }
 
-  // The stream that is to hear of slots that become free.
+  // Whose the slots are; what changes that goes through the pool.
+  const delivery::SlotTable& slots() const { return slots_; }
+  std::optional<std::uint32_t> loan() { return slots_.loan(); }
+  Result<std::uint64_t> acquire(std::uint32_t slot, delivery::HolderId holder) {
+    return slots_.acquire(slot, holder);
+  }
+  void expect(std::uint32_t slot) { slots_.expect(slot); }
+  void retire(delivery::HolderId holder) { slots_.retire(holder); }
+  // As the table's, and the stream that the pool serves hears of slots that become free: a slot
+  // that nobody is told of may be the one that all work waits for.
+  void commit(std::uint32_t slot, std::uint32_t readers);
+  void abort(std::uint32_t slot);
+  void forgo(std::uint32_t slot);
+  void discard(std::uint32_t slot);
+  void reclaim(delivery::HolderId holder);
+  // True: a slot has become free, and the caller calls freed() once it is through with what is more
+  // urgent.
+  [[nodiscard]] bool release(std::uint64_t lease, delivery::HolderId holder);
+
+  // The stream that is to hear of slots that become free. What became free before, it has to look
+  // for.
   void serve(engine::StreamId stream) { stream_.store(stream, std::memory_order_release); }
   void freed() const;
 

@@ -3,6 +3,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <string>
 
 namespace spdld::session {
 
@@ -13,5 +14,10 @@ struct StepAt {
 
   friend auto operator<=>(const StepAt&, const StepAt&) = default;
 };
+
+// "epoch 2, step 17"
+inline std::string place_text(StepAt at) {
+  return "epoch " + std::to_string(at.epoch) + ", step " + std::to_string(at.step);
+}
 
 }  // namespace spdld::session

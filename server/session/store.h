@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "session/replica_roll.h"
+#include "session/state_lock.h"
 #include "session/step_at.h"
 #include "session/views.h"
 
@@ -54,6 +55,8 @@ struct StoredPhase {
   ApplyRequest request = {};
   std::optional<std::uint64_t> batch_size;  // other than the text's
   std::set<std::string> overrides = {};     // variables that are not the job's own
+  // With whose rights it was read; none: a daemon kept it that did not know.
+  std::optional<Credentials> reader = std::nullopt;
 };
 
 struct StoredCut {
@@ -62,6 +65,7 @@ struct StoredCut {
   std::uint32_t num_shards = 1;
   std::uint32_t phase = 0;  // index
   std::uint64_t left_out = 0;
+  std::uint32_t anew_from = 0;  // Timeline::Cut's
 };
 
 // Where an operator sent a job, and how it was cut before.
@@ -71,6 +75,29 @@ struct StoredMove {
   StepAt from;
   StepAt to;
   std::vector<StoredCut> before;
+};
+
+// Up to which step a consumer may have been given batches.
+struct StoredFrontier {
+  Member member;
+  StepAt at;
+
+  friend bool operator==(const StoredFrontier&, const StoredFrontier&) = default;
+};
+
+// One failure of a job.
+struct StoredFailure {
+  std::uint64_t number = 0;  // counts the job's failures, over restarts
+  FailureFacts facts = {};
+
+  friend bool operator==(const StoredFailure&, const StoredFailure&) = default;
+};
+
+// What is told of a job that has ended.
+struct StoredEnd {
+  EndView end = {};
+  JobView view = {};
+  std::vector<StageView> stages = {};
 };
 
 // A job: what it was declared or first attached with, and what was done to it since.
@@ -95,6 +122,10 @@ struct StoredJob {
   std::uint32_t move_count = 0;
   std::vector<Member> live = {};  // that were attached when it was kept last
   std::vector<Member> done = {};  // replicas that have said good-bye
+  std::vector<StoredFrontier> frontiers = {};
+  std::optional<StoredEnd> end = std::nullopt;  // if it has ended
+  // To be added to those that are kept already; reading a job brings none of them.
+  std::vector<StoredFailure> failures = {};
   std::uint64_t kept_unix_ms = 0;
 };
 
@@ -130,18 +161,25 @@ struct StoredPrepared {
   std::vector<StoredSwap> swaps = {};
 };
 
-// What must outlive the daemon: one SQLite file in state_dir. Each call is one transaction, on disk
-// when it returns. Thread-safe; calls wait for each other.
+// What must outlive the daemon: one SQLite file in state_dir. Owned by the daemon. Each call is one
+// transaction, on disk when it returns. Thread-safe; calls wait for each other.
+//
+// States, decided when it is opened: on disk; read-only (what was kept is known, every change
+// fails); in memory (there is no file that can be read: it is left alone, and what is put here ends
+// with the daemon). All but the first are told by warnings().
 class Store {
  public:
   static constexpr int kMaxRevisions = 100;
 
-  // Makes state_dir if it is not there. The error of a directory that is read-only, full or another
-  // user's says so and what to do.
+  // Makes state_dir if it is not there. Opens what there is to open: fails only where another
+  // daemon has the directory, another program the file, or a newer spdld has written it.
   static Result<std::unique_ptr<Store>> open(const std::string& state_dir);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
+
+  // What operators are to know of how it was opened, and what to do.
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
   // Pipelines and the files they were applied from: store_pipelines.cpp.
   // A version of a pipeline, its place in the history, and the jobs that change to it: all or none.
@@ -159,10 +197,12 @@ class Store {
   Result<std::string> file_digest(const std::string& path);
 
   // Jobs, and what was replaced in them: store_jobs.cpp.
-  // With where they are.
+  // With where they are, how they ended, and what has failed in them since.
   Status put_jobs(const std::vector<StoredJob>& jobs,
                   const std::vector<StoredPosition>& positions = {});
-  // With its position and what was replaced in it.
+  // Without the position that an earlier one of its key left.
+  Status put_new_job(const StoredJob& job);
+  // With all that is kept of it.
   Status remove_job(const JobKey& key);
   Result<std::optional<StoredJob>> job(const JobKey& key);
   Result<std::vector<StoredJob>> declared_jobs();
@@ -170,12 +210,23 @@ class Store {
   Result<std::vector<JobKey>> running_jobs(std::uint64_t unix_ms);
   // Of whom anything is kept, by name.
   Result<std::vector<JobKey>> jobs_named(const std::string& job);
-  // What is known of undeclared jobs that were kept last before `unix_ms`, with what was replaced
-  // in them.
+  // All that is known of undeclared jobs that were kept last before `unix_ms`.
   Status forget_before(std::uint64_t unix_ms);
   // Items that were replaced in a job: they count against its budget for good.
   Status add_replaced(const JobKey& key, std::uint64_t item);
   Result<std::set<std::uint64_t>> replaced(const JobKey& key);
+
+  // How they ended, and what failed in them: store_ends.cpp. Kept for as long as the job is.
+  // The last end of each job, the latest first; of this user, or of all.
+  static constexpr int kMostEnded = 1000;
+  Result<std::vector<StoredEnd>> ended_jobs(std::optional<uid_t> uid);
+  struct KeptFailure {
+    JobKey key;
+    StoredFailure failure;
+  };
+  // The latest ones of each job; of this user, or of all.
+  Result<std::vector<KeptFailure>> failures(std::optional<uid_t> uid);
+  Result<std::uint64_t> last_failure(const JobKey& key);  // its number; 0: there is none
 
   // How far they were acknowledged: store_positions.cpp.
   Status remove_position(const JobKey& key);
@@ -188,17 +239,32 @@ class Store {
   // Those of the last hour, at least.
   Result<std::vector<StoredPrepared>> prepared();
 
+  // What was listed for anything that is kept here (ApplyRequest::dataset): store_datasets.cpp.
+  Result<std::set<std::string>> datasets();
+
  private:
-  explicit Store(std::string path) : path_(std::move(path)) {}
+  explicit Store(std::string state_dir)
+      : state_dir_(std::move(state_dir)), path_(state_dir_ + "/spdld.sqlite") {}
   Status failure(const char* what) SPDLD_REQUIRES(mutex_);
   tl::unexpected<Status> unreadable(const std::string& what, const Status& why) const;
-  Status migrate() SPDLD_EXCLUDES(mutex_);
+  // Opening: store_open.cpp.
+  Status connect(const std::string& path, int flags) SPDLD_REQUIRES(mutex_);
+  Status open_file() SPDLD_EXCLUDES(mutex_);
+  Status open_empty() SPDLD_EXCLUDES(mutex_);
+  Status copy_to_memory() SPDLD_REQUIRES(mutex_);
+  Result<std::int64_t> schema_version() SPDLD_REQUIRES(mutex_);
+  Status check_current() SPDLD_REQUIRES(mutex_);
+  Status migrate() SPDLD_REQUIRES(mutex_);  // writes only where the schema is an earlier one
   Status begin() SPDLD_REQUIRES(mutex_);
   Status finish(Status outcome) SPDLD_REQUIRES(mutex_);  // commits, or rolls back
   Status write_job(const StoredJob& job) SPDLD_REQUIRES(mutex_);
+  Status write_end(const StoredJob& job) SPDLD_REQUIRES(mutex_);  // and what failed in it
   Status write_position(const StoredPosition& position) SPDLD_REQUIRES(mutex_);
 
+  const std::string state_dir_;
   const std::string path_;
+  std::optional<StateLock> lock_;  // these two do not change after open()
+  std::vector<std::string> warnings_;
   Mutex mutex_;
   sqlite3* db_ SPDLD_GUARDED_BY(mutex_) = nullptr;
 };

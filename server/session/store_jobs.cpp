@@ -30,9 +30,24 @@ Status Store::put_jobs(const std::vector<StoredJob>& jobs,
   MutexLock lock(mutex_);
   SPDLD_TRY(begin());
   const auto write = [&]() SPDLD_REQUIRES(mutex_) -> Status {
-    for (const StoredJob& job : jobs) SPDLD_TRY(write_job(job));
+    for (const StoredJob& job : jobs) {
+      SPDLD_TRY(write_job(job));
+      SPDLD_TRY(write_end(job));
+    }
     for (const StoredPosition& position : positions) SPDLD_TRY(write_position(position));
     return {};
+  };
+  return finish(write());
+}
+
+Status Store::put_new_job(const StoredJob& job) {
+  MutexLock lock(mutex_);
+  SPDLD_TRY(begin());
+  const auto write = [&]() SPDLD_REQUIRES(mutex_) -> Status {
+    Statement old(db_, "DELETE FROM positions WHERE uid = ? AND job = ? AND pipeline = ?");
+    if (old.bind(job.key).step() != SQLITE_DONE) return failure("written");
+    SPDLD_TRY(write_job(job));
+    return write_end(job);
   };
   return finish(write());
 }
@@ -43,7 +58,9 @@ Status Store::remove_job(const JobKey& key) {
   Status removed;
   for (const char* sql : {"DELETE FROM jobs WHERE uid = ? AND job = ? AND pipeline = ?",
                           "DELETE FROM positions WHERE uid = ? AND job = ? AND pipeline = ?",
-                          "DELETE FROM replaced WHERE uid = ? AND job = ? AND pipeline = ?"}) {
+                          "DELETE FROM replaced WHERE uid = ? AND job = ? AND pipeline = ?",
+                          "DELETE FROM ended WHERE uid = ? AND job = ? AND pipeline = ?",
+                          "DELETE FROM failures WHERE uid = ? AND job = ? AND pipeline = ?"}) {
     Statement statement(db_, sql);
     if (removed.ok() && statement.bind(key).step() != SQLITE_DONE) removed = failure("written");
   }
@@ -124,6 +141,10 @@ Status Store::forget_before(std::uint64_t unix_ms) {
   const auto write = [&]() SPDLD_REQUIRES(mutex_) -> Status {
     for (const char* sql :
          {"DELETE FROM replaced WHERE (uid, job, pipeline) IN (SELECT uid, job, pipeline FROM jobs "
+          "WHERE declared = 0 AND kept_unix_ms < ?)",
+          "DELETE FROM ended WHERE (uid, job, pipeline) IN (SELECT uid, job, pipeline FROM jobs "
+          "WHERE declared = 0 AND kept_unix_ms < ?)",
+          "DELETE FROM failures WHERE (uid, job, pipeline) IN (SELECT uid, job, pipeline FROM jobs "
           "WHERE declared = 0 AND kept_unix_ms < ?)",
           "DELETE FROM jobs WHERE declared = 0 AND kept_unix_ms < ?",
           "DELETE FROM positions WHERE kept_unix_ms < ? AND (uid, job, pipeline) NOT IN (SELECT "

@@ -47,13 +47,14 @@ Status Store::put_pipeline(const StoredPipeline& pipeline, const StoredRevision&
 
 Status Store::remove_pipeline(const std::string& name) {
   MutexLock lock(mutex_);
+  SPDLD_TRY(begin());
+  Status removed;
   for (const char* sql :
        {"DELETE FROM pipelines WHERE name = ?", "DELETE FROM revisions WHERE name = ?"}) {
     Statement statement(db_, sql);
-    statement.bind(name);
-    if (statement.step() != SQLITE_DONE) return failure("written");
+    if (removed.ok() && statement.bind(name).step() != SQLITE_DONE) removed = failure("written");
   }
-  return {};
+  return finish(std::move(removed));
 }
 
 Result<std::vector<StoredPipeline>> Store::pipelines() {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/stored_json.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "session/json_text.h"
 
 namespace spdld::session {
 namespace {
@@ -19,19 +22,27 @@ Result<std::string> text_of(const json& value, const std::string& what) {
   }
 }
 
-// `read` throws for a text that is not what it should be.
-template <typename Read>
-auto parsed(const std::string& text, const Read& read) -> Result<decltype(read(json()))> {
-  try {
-    return read(json::parse(text));
-  } catch (const json::exception& broken) {
-    return error(Code::kDataLoss, broken.what());
-  }
+json json_of(const Credentials& user) {
+  return {{"uid", user.uid}, {"gid", user.gid}, {"groups", user.groups}};
+}
+
+std::optional<Credentials> reader_of(const json& value) {
+  if (!value.contains("reader")) return std::nullopt;
+  const json& reader = value["reader"];
+  Credentials user{.uid = reader.at("uid").get<uid_t>(),
+                   .gid = reader.at("gid").get<gid_t>(),
+                   .groups = reader.at("groups").get<std::vector<gid_t>>()};
+  std::sort(user.groups.begin(), user.groups.end());
+  return user;
 }
 
 json json_of(const ApplyRequest& request) {
-  return {
+  json value{
       {"yaml", request.yaml}, {"file", request.file}, {"vars", request.vars}, {"env", request.env}};
+  if (!request.dataset.empty()) value["dataset"] = request.dataset;
+  if (request.from_loader) value["from_loader"] = true;
+  if (request.reader) value["reader"] = json_of(*request.reader);
+  return value;
 }
 
 ApplyRequest request_of(const json& value) {
@@ -40,13 +51,10 @@ ApplyRequest request_of(const json& value) {
   value.at("file").get_to(request.file);
   value.at("vars").get_to(request.vars);
   value.at("env").get_to(request.env);
+  request.dataset = value.value("dataset", std::string());
+  request.from_loader = value.value("from_loader", false);
+  request.reader = reader_of(value);
   return request;
-}
-
-json json_of(StepAt at) { return {at.epoch, at.step}; }
-
-StepAt step_of(const json& value) {
-  return {value.at(0).get<std::uint64_t>(), value.at(1).get<std::uint64_t>()};
 }
 
 json json_of(const StoredPhase& phase) {
@@ -54,6 +62,7 @@ json json_of(const StoredPhase& phase) {
       {"version", phase.version}, {"owner", phase.owner}, {"request", json_of(phase.request)}};
   if (phase.batch_size) value["batch_size"] = *phase.batch_size;
   if (!phase.overrides.empty()) value["overrides"] = phase.overrides;
+  if (phase.reader) value["reader"] = json_of(*phase.reader);
   return value;
 }
 
@@ -64,6 +73,7 @@ StoredPhase phase_of(const json& value) {
   phase.request = request_of(value.at("request"));
   if (value.contains("batch_size")) phase.batch_size = value["batch_size"].get<std::uint64_t>();
   phase.overrides = value.value("overrides", std::set<std::string>());
+  phase.reader = reader_of(value);
   return phase;
 }
 
@@ -83,11 +93,13 @@ JobLimits limits_of(const json& value) {
 }
 
 json json_of(const StoredCut& cut) {
-  return {{"from", json_of(cut.from)},
-          {"position", cut.position},
-          {"num_shards", cut.num_shards},
-          {"left_out", cut.left_out},
-          {"phase", cut.phase}};
+  json value{{"from", json_of(cut.from)},
+             {"position", cut.position},
+             {"num_shards", cut.num_shards},
+             {"left_out", cut.left_out},
+             {"phase", cut.phase}};
+  if (cut.anew_from > 0) value["anew_from"] = cut.anew_from;
+  return value;
 }
 
 StoredCut cut_of(const json& value) {
@@ -95,7 +107,8 @@ StoredCut cut_of(const json& value) {
           .position = value.at("position").get<std::uint64_t>(),
           .num_shards = value.at("num_shards").get<std::uint32_t>(),
           .phase = value.at("phase").get<std::uint32_t>(),
-          .left_out = value.value("left_out", std::uint64_t{0})};
+          .left_out = value.value("left_out", std::uint64_t{0}),
+          .anew_from = value.value("anew_from", 0U)};
 }
 
 template <typename T>
@@ -121,6 +134,15 @@ StoredMove move_of(const json& value) {
           .from = step_of(value.at("from")),
           .to = step_of(value.at("to")),
           .before = cuts_of(value.at("before"))};
+}
+
+json json_of(const StoredFrontier& of) {
+  return {of.member.shard, of.member.replica, of.at.epoch, of.at.step};
+}
+
+StoredFrontier frontier_of(const json& value) {
+  return {.member = {value.at(0).get<std::uint32_t>(), value.at(1).get<std::uint32_t>()},
+          .at = {value.at(2).get<std::uint64_t>(), value.at(3).get<std::uint64_t>()}};
 }
 
 json json_of(const Member& member) { return json::array({member.shard, member.replica}); }
@@ -152,6 +174,8 @@ StoredJob job_of(const json& value) {
   job.move_count = value.value("move_count", 0U);
   job.live = members_of(value.at("live"));
   job.done = members_of(value.at("done"));
+  for (const json& of : value.value("frontiers", json::array()))
+    job.frontiers.push_back(frontier_of(of));
   return job;
 }
 
@@ -227,7 +251,8 @@ Result<std::string> job_text(const StoredJob& job) {
              {"moves", list_of(job.moves)},
              {"move_count", job.move_count},
              {"live", list_of(job.live)},
-             {"done", list_of(job.done)}};
+             {"done", list_of(job.done)},
+             {"frontiers", list_of(job.frontiers)}};
   if (job.batch_size) value["batch_size"] = *job.batch_size;
   return text_of(value, "job '" + job.key.job + "'");
 }

@@ -154,7 +154,7 @@ std::optional<StepAt> Stream::join(const std::shared_ptr<StreamReader>& reader,
       // What is finished already is kept for one more.
       for (auto& [at, ready] : ready_) {
         if (at < *from || at >= terms.until) continue;
-        pool_->slots().expect(ready.slot);
+        pool_->expect(ready.slot);
         ++ready.expected;
       }
     }
@@ -186,7 +186,7 @@ void Stream::forgo(const Reader& reader, StepAt from, StepAt to) {
   for (auto entry = ready_.lower_bound(from); entry != ready_.end() && entry->first < to;) {
     const auto here = entry++;
     if (!reader.wants(here->first)) continue;
-    (void)pool_->slots().forgo(here->second.slot);
+    pool_->forgo(here->second.slot);
     if (--here->second.expected == 0) drop(here);
   }
 }
@@ -242,12 +242,11 @@ void Stream::end() {
     stream = stream_;
     ended_ = true;
     after_.reset();
-    for (const auto& [at, ready] : ready_) (void)pool_->slots().discard(ready.slot);
+    for (const auto& [at, ready] : ready_) pool_->discard(ready.slot);
     ready_.clear();
     replaced_.clear();
   }
   if (stream != 0) executor_.close_stream(stream);
-  pool_->freed();  // another stream may have the pool now
   tell_followers();
 }
 
@@ -318,7 +317,7 @@ std::optional<Stream::Taken> Stream::take(delivery::HolderId id, StepAt at) {
     if (pool_->slots().counts().free == 0) note_stall();
     return std::nullopt;
   }
-  const auto lease = pool_->slots().acquire(found->second.slot, id);
+  const auto lease = pool_->acquire(found->second.slot, id);
   SPDLD_CHECK(lease.has_value());
   Taken taken{.lease = *lease, .order = found->second.order, .shared = reader->job != maker_};
   if (const auto replaced = replaced_.find(at); replaced != replaced_.end()) {
@@ -375,7 +374,7 @@ bool Stream::set_until(delivery::HolderId id, StepAt until) {
       if (gone_ > std::max(reader->until, reader->next)) return false;
       for (auto& [at, ready] : ready_) {
         if (at < std::max(reader->until, reader->next) || at >= until) continue;
-        pool_->slots().expect(ready.slot);
+        pool_->expect(ready.slot);
         ++ready.expected;
       }
     }
@@ -433,8 +432,7 @@ std::string Stream::waits_for(delivery::HolderId id) const {
            " hold different batches, and with that all slots: release some";
   const std::string name = "replica " + std::to_string(slowest->replica) + shard;
   if (slowest->id == 0) return name + " has not come, or not come back, and all slots are full";
-  return name + " is still at epoch " + std::to_string(slowest->next.epoch) + ", step " +
-         std::to_string(slowest->next.step);
+  return name + " is still at " + place_text(slowest->next);
 }
 
 std::uint32_t Stream::ready_for(delivery::HolderId id) const {

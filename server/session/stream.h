@@ -149,7 +149,7 @@ class Stream final : public engine::StreamPort {
   void commit(const engine::BatchOrder& order) override SPDLD_EXCLUDES(mutex_);
   void abandon(const engine::BatchOrder& order) override SPDLD_EXCLUDES(mutex_);
   Status may_replace(const engine::SampleFailure& failure) override SPDLD_EXCLUDES(mutex_);
-  void fail(const Status& status) override SPDLD_EXCLUDES(mutex_);
+  void fail(const engine::StreamFailure& failure) override SPDLD_EXCLUDES(mutex_);
 
   std::optional<engine::BatchOrder> next_order() SPDLD_EXCLUDES(mutex_);
   // Somebody here is yet to come from another stream.

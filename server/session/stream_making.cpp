@@ -31,7 +31,7 @@ std::optional<engine::BatchOrder> Stream::open() {
   // Without the lock: zeroing fresh pages takes milliseconds.
   const Status backed = pool_->arena().back(slot_of(*order));
   if (backed.ok()) return order;
-  fail(backed.with_context("the slots of this consumer"));
+  fail({.status = backed.with_context("the slots of this consumer")});
   abandon(*order);
   return std::nullopt;
 }
@@ -56,7 +56,7 @@ std::optional<engine::BatchOrder> Stream::next_order() {
   if (std::none_of(readers_.begin(), readers_.end(), wanted)) return std::nullopt;
   const source::Sharding sharding = timeline_.sharding(to_make_);
   if (shard_ >= sharding.segment().num_shards) return std::nullopt;
-  const auto slot = pool_->slots().loan();
+  const auto slot = pool_->loan();
   if (!slot) note_stall();
   if (!slot) return std::nullopt;
   if (stalled_since_) stalled_ += clock_.now() - *std::exchange(stalled_since_, std::nullopt);
@@ -84,12 +84,11 @@ void Stream::commit(const engine::BatchOrder& order) {
         if (auto ref = reader.reader.lock()) waiting.push_back(std::move(ref));
       }
     }
-    pool_->slots().commit(slot_of(order), expected);
+    pool_->commit(slot_of(order), expected);
     if (expected > 0) {
       ready_.emplace(at, Ready{slot_of(order), order, expected});
     } else {
       forget(at);
-      pool_->freed();
     }
   }
   for (const auto& reader : waiting) reader->ready();
@@ -100,8 +99,7 @@ void Stream::abandon(const engine::BatchOrder& order) {
     MutexLock lock(mutex_);
     forget(place_of(order));
   }
-  pool_->slots().abort(slot_of(order));
-  pool_->freed();
+  pool_->abort(slot_of(order));
 }
 
 // Each job decides for itself, about what it is to read; one that cannot bear the loss fails alone.
@@ -148,12 +146,12 @@ Status Stream::may_replace(const engine::SampleFailure& failure) {
     const Status& verdict = verdicts.at(one.job);
     if (verdict.ok()) continue;
     leave(one.reader->holder());
-    one.reader->failed(verdict, *this);
+    one.reader->failed(engine::ended_by(failure, verdict), *this);
   }
   return {};
 }
 
-void Stream::fail(const Status& status) {
+void Stream::fail(const engine::StreamFailure& failure) {
   ReaderRefs readers;
   {
     MutexLock lock(mutex_);
@@ -161,7 +159,7 @@ void Stream::fail(const Status& status) {
     ended_ = true;
     readers = live_readers();
   }
-  for (const auto& reader : readers) reader->failed(status, *this);
+  for (const auto& reader : readers) reader->failed(failure, *this);
 }
 
 }  // namespace spdld::session

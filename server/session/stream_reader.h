@@ -12,7 +12,7 @@ class FailureJudge {
  public:
   virtual ~FailureJudge() = default;
   virtual Status may_replace(const engine::SampleFailure& failure) = 0;
-  virtual void stream_failed(const Status& status) = 0;
+  virtual void stream_failed(const engine::StreamFailure& failure) = 0;
 };
 
 class Stream;
@@ -26,7 +26,7 @@ class StreamReader {
   // The batch that it waits for may be there.
   virtual void ready() = 0;
   // This stream makes no further batch.
-  virtual void failed(const Status& status, const Stream& stream) = 0;
+  virtual void failed(const engine::StreamFailure& failure, const Stream& stream) = 0;
   // Others who share the stream hold it up: it is to go its own way.
   virtual void displaced() = 0;
 };

@@ -2,6 +2,7 @@
 #include "session/streams.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -26,10 +27,13 @@ ReaderTerms terms_of(const StreamReader& reader, const StreamWish& wish) {
 
 }  // namespace
 
-void Streams::remove_ended() {
-  streams_.erase(std::remove_if(streams_.begin(), streams_.end(),
-                                [](const auto& stream) { return stream->ended(); }),
-                 streams_.end());
+std::vector<std::shared_ptr<Stream>> Streams::take_ended() {
+  const auto first = std::stable_partition(streams_.begin(), streams_.end(),
+                                           [](const auto& stream) { return !stream->ended(); });
+  std::vector<std::shared_ptr<Stream>> ended(std::make_move_iterator(first),
+                                             std::make_move_iterator(streams_.end()));
+  streams_.erase(first, streams_.end());
+  return ended;
 }
 
 Result<std::shared_ptr<Stream>> Streams::make(const StreamWish& wish) {
@@ -88,7 +92,9 @@ Result<std::optional<Leg>> Streams::share(const std::shared_ptr<StreamReader>& r
     for (int attempt = 0; attempt < kJoinAttempts; ++attempt) {
       const auto offered = stream->offers(terms);
       if (!offered || *offered >= wish.until || *offered > furthest) break;
-      // What follows in the timeline may be another stream's.
+      // What one reader may have, another may not; and what follows in the timeline may be another
+      // stream's.
+      if (stream->phase()->reader() != wish.timeline.phase(*offered)->reader()) break;
       if (!stream->phase()->same_content(*wish.timeline.phase(*offered)) ||
           !stream->timeline().same_from(*offered, wish.timeline))
         break;
@@ -110,8 +116,9 @@ Result<std::optional<Leg>> Streams::share(const std::shared_ptr<StreamReader>& r
 
 Result<std::vector<Leg>> Streams::connect(const std::shared_ptr<StreamReader>& reader,
                                           const StreamWish& wish) {
+  std::vector<std::shared_ptr<Stream>> ended;
   MutexLock lock(mutex_);
-  remove_ended();
+  ended = take_ended();
   std::vector<Leg> legs;
   std::shared_ptr<Stream> own;
   StreamWish rest = wish;  // what has no leg yet
@@ -168,15 +175,16 @@ void Streams::weigh() {
       capped = capped && limits.workers > 0;
     }
     if (!capped) sum.workers = 0;
-    if (!jobs.empty()) run->set_limits(sum);
+    if (!jobs.empty()) executor_.set_limits(*run, sum);
   }
 }
 
 void Streams::tick() {
   std::vector<std::shared_ptr<StreamReader>> held_up;
+  std::vector<std::shared_ptr<Stream>> ended;
   {
     MutexLock lock(mutex_);
-    remove_ended();
+    ended = take_ended();
     weigh();
     for (const auto& stream : streams_) {
       for (auto& reader : stream->held_up()) held_up.push_back(std::move(reader));

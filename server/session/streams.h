@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "delivery/arena.h"
+#include "delivery/arena_pool.h"
 #include "engine/executor.h"
 #include "session/replica_roll.h"
 #include "session/slot_pool.h"
@@ -80,7 +80,8 @@ class Streams {
       SPDLD_REQUIRES(mutex_);
   Leg open(const std::shared_ptr<StreamReader>& reader, const StreamWish& wish,
            std::shared_ptr<Stream> stream) SPDLD_REQUIRES(mutex_);
-  void remove_ended() SPDLD_REQUIRES(mutex_);
+  // For the caller to let go of without the lock: a stream can be the last to keep a dataset.
+  std::vector<std::shared_ptr<Stream>> take_ended() SPDLD_REQUIRES(mutex_);
   void weigh() SPDLD_REQUIRES(mutex_);
 
   engine::Executor& executor_;

@@ -7,15 +7,12 @@
 #include "base/counted.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "session/about.h"
 #include "session/records.h"
 #include "session/sessions.h"
 
 namespace spdld::session {
 namespace {
-
-std::string place_text(StepAt at) {
-  return "epoch " + std::to_string(at.epoch) + ", step " + std::to_string(at.step);
-}
 
 std::string tensor_text(const TensorSpec& tensor, std::uint64_t batch) {
   std::string shape = std::to_string(batch);
@@ -236,7 +233,7 @@ void Sessions::commit_swaps(const std::vector<PlannedSwap>& swaps) {
     if (swap.tuned || swap.known) {
       job.vars = swap.vars;
       const engine::Plan& plan = *swap.phase->pipeline->plan;
-      swap.phase->run->tune(plan.fetch.concurrency, plan.process.concurrency);
+      deps_.executor.tune(*swap.phase->run, plan.fetch.concurrency, plan.process.concurrency);
       const PhasePtr before = job.timeline.last_phase();
       job.timeline.rename(before, swap.phase);
       for (const auto& [member, session] : job.members) {
@@ -249,14 +246,15 @@ void Sessions::commit_swaps(const std::vector<PlannedSwap>& swaps) {
     job.pending.reset();
     job.vars = swap.vars;
     job.timeline.swap(swap.from, swap.phase, swap.planned);
+    job.record_is_old = true;  // what is on disk of its frontiers is of when it was written
     job.forget_old_cuts();
     for (const auto& [member, session] : job.members) {
       if (session->consumer == nullptr) continue;
       session->consumer->commit_swap();
       SPDLD_FAILPOINT("session.swap.told");
     }
-    spdlog::info("job '{}' runs version {} of pipeline '{}' from epoch {}, step {} on", job.key.job,
-                 swap.phase->version(), job.key.pipeline, swap.from.epoch, swap.from.step);
+    log::info(about(job.key), "job '{}' runs version {} of pipeline '{}' from {} on", job.key.job,
+              swap.phase->version(), job.key.pipeline, place_text(swap.from));
     if (job.members.empty()) end_job(swap.job);
   }
 }

@@ -45,11 +45,12 @@ SwapVars Sessions::vars_for(const Job& job, const SwapRequest& request) const {
 
 Result<PipelinePtr> Sessions::variant_for(const PipelinePtr& pipeline, const SwapVars& vars,
                                           std::optional<std::uint64_t> batch_size,
-                                          const Catalogue::Progress& progress) {
+                                          const Credentials& reader,
+                                          const Catalogue::Progress& progress, VariantFiles files) {
   // The others are in the pipeline's own request.
   std::map<std::string, std::string> counting = vars.own;
   for (const std::string& name : vars.overrides) counting.erase(name);
-  return deps_.catalogue.variant(pipeline, counting, batch_size, progress);
+  return deps_.catalogue.variant(pipeline, counting, batch_size, reader, progress, files);
 }
 
 std::vector<StayingJob> Sessions::staying(const Caller& caller, const PipelinePtr& pipeline,
@@ -72,7 +73,7 @@ std::vector<StayingJob> Sessions::staying(const Caller& caller, const PipelinePt
   }
   std::vector<StayingJob> staying;
   for (const Seen& of : seen) {
-    const auto variant = variant_for(pipeline, of.vars, of.batch_size, progress);
+    const auto variant = variant_for(pipeline, of.vars, of.batch_size, of.last->reader(), progress);
     // Of one that it does not fit, the change would say so.
     if (variant && (*variant)->content_digest == of.last->pipeline->content_digest) continue;
     staying.push_back({.job = of.job, .version = of.last->version()});
@@ -82,7 +83,7 @@ std::vector<StayingJob> Sessions::staying(const Caller& caller, const PipelinePt
 
 Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pipeline,
                                         const SwapVars& vars, const SwapRequest& request,
-                                        const Catalogue::Progress& progress) {
+                                        const Catalogue::Progress& progress, VariantFiles files) {
   std::optional<std::uint64_t> batch_size;
   PhasePtr last;
   std::uint32_t num_shards = 1;
@@ -94,7 +95,8 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
     num_shards = job->timeline.num_shards();
     here = job->here();
   }
-  auto variant = variant_for(pipeline, vars, batch_size, progress);
+  // Whoever changes a job: it is the job's consumers who will have the data.
+  auto variant = variant_for(pipeline, vars, batch_size, last->reader(), progress, files);
   if (!variant)
     return tl::unexpected<Status>(variant.error().with_context("job '" + job->key.job + "'"));
   PlannedSwap swap{.job = job,

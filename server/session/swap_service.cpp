@@ -77,7 +77,7 @@ SwapView SessionService::view(const Swap& swap) const {
 Result<SwapView> SessionService::swap(const Caller& caller, const ApplyRequest& request,
                                       const SwapRequest& jobs, const Progress& progress) {
   const Catalogue::Progress listing = listing_progress(progress);
-  SPDLD_ASSIGN(const PipelinePtr built, catalogue_.build(caller.uid, request, listing));
+  SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing));
   SPDLD_ASSIGN(const Swap done,
                swaps_.change(caller, built, {}, with_vars(jobs, request), listing));
   return view(done);
@@ -86,7 +86,7 @@ Result<SwapView> SessionService::swap(const Caller& caller, const ApplyRequest& 
 Result<SwapView> SessionService::prepare_swap(const Caller& caller, const ApplyRequest& request,
                                               const SwapRequest& jobs, const Progress& progress) {
   const Catalogue::Progress listing = listing_progress(progress);
-  SPDLD_ASSIGN(const PipelinePtr built, catalogue_.build(caller.uid, request, listing));
+  SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing));
   SPDLD_ASSIGN(const Swap prepared,
                swaps_.prepare(caller, built, with_vars(jobs, request), listing));
   return view(prepared);
@@ -139,7 +139,10 @@ Result<SwapView> SessionService::rollback(const Caller& caller, std::string_view
     SPDLD_ASSIGN(target, one_further_back(revisions, *current));
   }
   const Catalogue::Progress listing = listing_progress(progress);
-  SPDLD_ASSIGN(const PipelinePtr built, catalogue_.build(current->owner, target->request, listing));
+  ApplyRequest again = target->request;
+  again.from_loader = false;  // from now on it is applied
+  again.reader = caller;
+  SPDLD_ASSIGN(const PipelinePtr built, catalogue_.build(current->owner, again, listing));
   const std::string note = std::string(kRollback) + std::to_string(target->version);
   std::optional<SwapRequest> changing = jobs;
   if (changing) changing->again = target->version;

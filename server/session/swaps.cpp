@@ -98,8 +98,11 @@ Result<Swap> Swaps::carry_out(const Planned& planned, std::string note, const st
   sessions_.commit_swaps(planned.swaps);
   Swap done = outcome(planned);
   done.unchanged = before != nullptr && before->version == pipeline.version;
-  spdlog::info("pipeline '{}' version {} applied by uid {}, for new jobs and {}", pipeline.name(),
-               pipeline.version, planned.caller, counted(planned.swaps.size(), "running job"));
+  if (!done.unchanged || !planned.swaps.empty())
+    log::info({.pipeline = pipeline.name(), .uid = planned.caller},
+              "pipeline '{}' version {}: {}, applied by uid {} for new jobs and {}",
+              pipeline.name(), pipeline.version, counted(pipeline.source->size(), "item"),
+              planned.caller, counted(planned.swaps.size(), "running job"));
   return done;
 }
 
@@ -234,8 +237,9 @@ void Swaps::tick() {
     }
   }
   for (const auto& [token, planned] : expired) {
-    spdlog::warn("pipeline '{}': what uid {} has prepared was not committed within {} s: aborted",
-                 planned.pipeline->name(), planned.caller, kHold.count());
+    log::warn({.pipeline = planned.pipeline->name(), .uid = planned.caller},
+              "pipeline '{}': what uid {} has prepared was not committed within {} s: aborted",
+              planned.pipeline->name(), planned.caller, kHold.count());
     drop(token, planned);
     forget(token);
   }
@@ -246,7 +250,7 @@ Result<Swaps::Planned> Swaps::restored(const StoredPrepared& kept) {
   const StoredPipeline& stored = kept.pipeline;
   SPDLD_ASSIGN(planned.pipeline,
                sessions_.deps().catalogue.rebuild(stored.owner, stored.request, stored.version,
-                                                  std::nullopt, nullptr));
+                                                  std::nullopt, stored.request.reader, nullptr));
   for (const StoredSwap& swap : kept.swaps) {
     auto again = sessions_.restore_swap(swap);
     if (!again) {

@@ -59,11 +59,16 @@ void Timeline::rebase(std::size_t first) {
 
 void Timeline::resize(StepAt from, std::uint64_t position, std::uint32_t num_shards,
                       std::uint64_t left_out) {
+  const Cut& now = cut_at(from);
+  const std::uint32_t fewest =
+      now.from == from ? std::min(now.anew_from > 0 ? now.anew_from : now.num_shards, num_shards)
+                       : num_shards;
   const Cut cut{.from = from,
                 .position = position,
                 .num_shards = num_shards,
-                .phase = phase(from),
-                .left_out = left_out};
+                .phase = now.phase,
+                .left_out = left_out,
+                .anew_from = fewest < num_shards ? fewest : 0};
   std::vector<Cut> kept;
   for (const Cut& before : cuts_) {
     if (before.from < from) kept.push_back(before);
@@ -75,6 +80,7 @@ void Timeline::resize(StepAt from, std::uint64_t position, std::uint32_t num_sha
     kept.push_back(later);
     kept.back().num_shards = num_shards;
     kept.back().left_out = 0;
+    kept.back().anew_from = 0;
   }
   cuts_ = std::move(kept);
   rebase(first);
@@ -96,16 +102,24 @@ void Timeline::swap(StepAt from, PhasePtr phase, std::optional<StepAt> planned) 
       .position = from.step == 0 && left_out == 0 ? 0 : std::min(position_of(from), phase->items),
       .num_shards = num_shards(),
       .phase = std::move(phase),
-      .left_out = left_out};
+      .left_out = left_out,
+      .anew_from = cut_at(from).from == from ? cut_at(from).anew_from : 0};
   while (cuts_.size() > 1 && cuts_.back().from >= from) cuts_.pop_back();
   if (cuts_.back().from >= from) cuts_.pop_back();
-  if (cuts_.empty() || !goes_on_in(cut)) cuts_.push_back(cut);
+  if (cuts_.empty() || cut.anew_from > 0 || !goes_on_in(cut)) cuts_.push_back(cut);
 }
 
 void Timeline::rename(const PhasePtr& phase, const PhasePtr& name) {
   const Phase* const before = phase.get();  // it may be one of the cuts' own
   for (Cut& cut : cuts_) {
     if (cut.phase.get() == before) cut.phase = name;
+  }
+}
+
+void Timeline::replace(const Readings& readings) {
+  for (Cut& cut : cuts_) {
+    if (const auto found = readings.find(cut.phase); found != readings.end())
+      cut.phase = found->second;
   }
 }
 
@@ -118,9 +132,8 @@ Status Timeline::check(StepAt at, std::uint64_t position) const {
                                               "afresh");
   if (at.epoch > kMaxCount || at.step > kMaxCount)
     return Status(Code::kInvalidArgument,
-                  "epoch " + std::to_string(at.epoch) + ", step " + std::to_string(at.step) +
-                      " is no place in a job: neither goes beyond " + std::to_string(kMaxCount) +
-                      "; name one that the job comes to");
+                  place_text(at) + " is no place in a job: neither goes beyond " +
+                      std::to_string(kMaxCount) + "; name one that the job comes to");
   return {};
 }
 
@@ -147,8 +160,10 @@ void Timeline::close_gaps(StepAt at) {
 }
 
 bool Timeline::resized_behind(StepAt at) const {
-  return std::any_of(cuts_.begin() + static_cast<std::ptrdiff_t>(index_at(at)), cuts_.end(),
-                     [this](const Cut& cut) { return cut.num_shards != num_shards(); });
+  return std::any_of(
+      cuts_.begin() + static_cast<std::ptrdiff_t>(index_at(at)), cuts_.end(), [&](const Cut& cut) {
+        return cut.num_shards != num_shards() || (cut.anew_from > 0 && cut.from > at);
+      });
 }
 
 void Timeline::redeal(StepAt at, std::uint64_t came_from) {
@@ -163,7 +178,7 @@ bool Timeline::drop_resumed(StepAt at) {
   for (std::size_t i = index_at(at) + 1; i < cuts_.size();) {
     const Cut& before = cuts_[i - 1];
     if (cuts_[i].phase == before.phase && cuts_[i].num_shards == before.num_shards &&
-        cuts_[i].left_out == 0) {
+        cuts_[i].left_out == 0 && cuts_[i].anew_from == 0) {
       cuts_.erase(cuts_.begin() + static_cast<std::ptrdiff_t>(i));
     } else {
       ++i;
@@ -192,7 +207,7 @@ void Timeline::level(StepAt at) {
 StepAt Timeline::dealt_from() const {
   std::size_t last = cuts_.size() - 1;
   while (last > 0 && cuts_[last].num_shards == cuts_[last - 1].num_shards &&
-         cuts_[last].left_out == 0)
+         cuts_[last].left_out == 0 && cuts_[last].anew_from == 0)
     --last;
   return cuts_[last].from;
 }
@@ -229,10 +244,12 @@ PhasePtr Timeline::phase_before(StepAt at) const {
 StepAt Timeline::begin_of(std::uint32_t shard, StepAt at, bool anew) const {
   StepAt begin = at;
   for (std::size_t i = index_at(at); i + 1 < cuts_.size(); ++i) {
-    if (shard < cuts_[i].num_shards) {
-      if (!anew) break;
-    } else {
-      begin = std::max(begin, cuts_[i + 1].from);
+    const Cut& next = cuts_[i + 1];
+    const bool away = anew && next.anew_from > 0 && shard >= next.anew_from;
+    if (shard >= cuts_[i].num_shards || away) {
+      begin = std::max(begin, next.from);
+    } else if (!anew) {
+      break;
     }
   }
   return begin;
@@ -244,6 +261,19 @@ std::uint64_t Timeline::end_step(std::uint64_t epoch) const {
 
 StepAt Timeline::settled(StepAt at) const {
   return at.step < end_step(at.epoch) ? at : StepAt{at.epoch + 1, 0};
+}
+
+StepAt Timeline::further(StepAt at, std::uint64_t steps) const {
+  while (true) {
+    const std::uint64_t end = end_step(at.epoch);
+    const std::uint64_t left = end - std::min(end, at.step);
+    if (steps < left) return {at.epoch, at.step + steps};
+    steps -= left;
+    at = {at.epoch + 1, 0};
+    if (at.epoch <= cuts_.back().from.epoch && steps > 0) continue;
+    const std::uint64_t each = std::max<std::uint64_t>(end_step(at.epoch), 1);
+    return {at.epoch + steps / each, steps % each};
+  }
 }
 
 std::uint64_t Timeline::position_of(StepAt at) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "source/sharding.h"
 
 namespace spdld::session {
+
+// What phases are for another reader.
+using Readings = std::map<PhasePtr, PhasePtr>;
 
 // Which rows each step of a job has, and by which version of its pipeline, through resizes, resumed
 // positions and hot swaps: the cut of every epoch into steps and shards. A plain value; each stream
@@ -26,6 +30,9 @@ class Timeline {
     std::uint32_t num_shards = 1;
     PhasePtr phase;
     std::uint64_t left_out = 0;  // steps of the deal before that are skipped here
+    // From this shard on shards begin here, though the cut before has them, too: at this very step
+    // they were resized away and brought back. 0: none.
+    std::uint32_t anew_from = 0;
 
     friend bool operator==(const Cut&, const Cut&) = default;
   };
@@ -45,6 +52,8 @@ class Timeline {
 
   // The same work under another name, such as a version that only tunes it.
   void rename(const PhasePtr& phase, const PhasePtr& name);
+  // Phases for others of the same content, which another reader may have.
+  void replace(const Readings& readings);
 
   // Whether a job can go on at `at` from `position`: what a cursor or an older record says.
   Status check(StepAt at, std::uint64_t position) const;
@@ -91,7 +100,8 @@ class Timeline {
   std::uint64_t end_step(std::uint64_t epoch) const;
   // `at`, or where the next epoch begins if that is where it points.
   StepAt settled(StepAt at) const;
-  std::uint64_t position_of(StepAt at) const;  // the epoch's end for a step beyond it
+  StepAt further(StepAt at, std::uint64_t steps) const;  // so many, through epochs
+  std::uint64_t position_of(StepAt at) const;            // the epoch's end for a step beyond it
   // Steps of a whole epoch of the phase that holds `at`, on as many shards as there are in the end.
   std::uint64_t steps_per_epoch(StepAt at) const;
   std::uint32_t num_shards() const { return cuts_.back().num_shards; }

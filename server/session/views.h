@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/credentials.h"
 #include "op/tensor_spec.h"
 #include "session/step_at.h"
 
@@ -17,11 +18,8 @@
 // messages and nothing else keeps.
 namespace spdld::session {
 
-// Who asks, as the kernel told it (SO_PEERCRED).
-struct Caller {
-  uid_t uid = 0;
-  pid_t pid = 0;
-};
+// Who asks, as the kernel told it when they connected.
+using Caller = Peer;
 
 struct ApplyRequest {
   std::string yaml;
@@ -29,6 +27,13 @@ struct ApplyRequest {
   std::map<std::string, std::string> vars;
   std::map<std::string, std::string> env;  // what the submitter resolved ${env:NAME} to
   bool dry_run = false;
+  // What was listed when it was applied, by the id that the catalogue's kept listings have for it.
+  // Empty in what comes from a caller: that is listed now.
+  std::string dataset = {};
+  bool from_loader = false;  // a loader brought it, and nobody has applied it
+  // Who submitted it: the files that it names are read with their rights. None: a record of a
+  // daemon that did not know; then as the user database has the pipeline's owner.
+  std::optional<Credentials> reader = std::nullopt;
 };
 
 // At which step running jobs change to what is applied.
@@ -190,6 +195,13 @@ struct LedgerView {
   std::string conflict;            // how a consumer's own cursor differed, the last time one did
 };
 
+// How a job ended that is running no more.
+struct EndView {
+  std::uint64_t unix_ms = 0;
+  std::string how;  // "done", or why not
+  StepAt at;        // the next step that would have been handed out
+};
+
 // Up to where all ranks read on when an operator has sent the job elsewhere.
 struct SeekView {
   StepAt from;
@@ -224,6 +236,7 @@ struct JobView {
   LedgerView ledger = {};
   std::vector<SeekView> seeks = {};  // in order: that not all are known to have gone along with
   std::vector<ShardView> shards = {};
+  std::optional<EndView> end = std::nullopt;  // none: it runs, or is declared
 };
 
 struct SessionView {
@@ -260,16 +273,88 @@ struct StageView {
   std::uint64_t p99_us = 0;
 };
 
-struct FailureView {
-  std::string job;
-  std::string pipeline;
+// A sample that could not be made.
+struct FailedSample {
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;
   std::uint64_t item = 0;
   std::string uri;
+  std::optional<std::uint64_t> replaced_by;  // the item that took its place
+
+  friend bool operator==(const FailedSample&, const FailedSample&) = default;
+};
+
+struct FailureFacts {
+  std::uint64_t unix_ms = 0;
+  std::optional<FailedSample> sample;  // none: it was no single sample's fault
   std::string code;
   std::string message;
-  std::optional<std::uint64_t> replaced_by;
+  bool ended_stream = false;  // those who read the stream were given nothing more
+
+  friend bool operator==(const FailureFacts&, const FailureFacts&) = default;
+};
+
+struct FailureView {
+  std::string job;
+  std::string pipeline;
+  FailureFacts facts = {};
+};
+
+// The data socket since the start, and the slots of all arenas that consumers see, now.
+struct DataPlaneView {
+  std::uint64_t connections = 0;        // now
+  std::uint64_t watched_processes = 0;  // now: disconnected, alive, and maybe still reading slots
+  std::uint64_t accepted = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t protocol_errors = 0;
+  std::uint64_t overflows = 0;
+  std::uint64_t hello_timeouts = 0;
+  std::uint64_t accept_failures = 0;
+  std::uint32_t slots_free = 0;
+  std::uint32_t slots_loaned = 0;
+  std::uint32_t slots_ready = 0;
+  std::uint32_t slots_leased = 0;
+  std::uint32_t slots_retired = 0;
+  std::uint64_t bad_releases = 0;  // wrong, late or repeated
+};
+
+struct CacheView {
+  std::string name;
+  std::string form;
+  std::string where;
+  std::uint64_t limit_bytes = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t items = 0;
+  std::uint64_t hits = 0;
+  std::uint64_t misses = 0;
+  std::uint64_t changed = 0;  // items that were kept and are no more what they were
+  std::uint64_t corrupt = 0;  // entries that did not come back as they were kept
+  std::uint64_t dropped = 0;  // items not kept because storage was slow, full or failing
+  double saved_s = 0;
+  std::string why;  // why nothing more is kept; empty: all is well
+};
+
+// How much of a resource a user holds, and the limit on it.
+struct Use {
+  std::uint64_t used = 0;
+  std::optional<std::uint64_t> limit = std::nullopt;  // none: no limit of its own
+};
+
+// What one user holds of each resource that has a limit per user. The control server fills in the
+// connections and calls that it counts.
+struct UserView {
+  uid_t uid = 0;
+  Use connections = {};
+  Use control_connections = {};
+  Use long_calls = {};
+  Use listings = {};
+  Use attaches = {};  // that wait for others
+  Use unattached_bytes = {};
+  Use unread_bytes = {};
+  Use arena_bytes = {};
+  Use pipelines = {};
+  Use jobs = {};
+  double cpu_s = 0;
 };
 
 struct DaemonView {
@@ -279,6 +364,7 @@ struct DaemonView {
   std::uint32_t cpu_threads = 0;
   std::uint32_t io_threads = 0;
   std::uint64_t arena_used = 0;
+  std::uint64_t arena_idle = 0;  // of that: kept warm for consumers that may come back
   std::uint64_t arena_budget = 0;
   std::string arena_kind;
   std::string arena_note;  // what the kind does not protect against
@@ -288,6 +374,8 @@ struct DaemonView {
   std::uint64_t batches = 0;
   std::uint64_t rows = 0;
   std::vector<std::string> warnings;  // state_dir is full, a cache was skipped ...
+  DataPlaneView data = {};
+  std::vector<CacheView> caches = {};
 };
 
 // One batch as the model would see it, for `spdlctl preview`.

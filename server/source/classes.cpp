@@ -1,46 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/classes.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 
-#include "base/unique_fd.h"
+#include "source/text_file.h"
 
 namespace spdld::source {
 namespace {
 
 constexpr std::size_t kMaxFile = std::size_t{16} << 20;
 
-Result<std::string> read_text(const std::string& path, const Roots& roots) {
-  SPDLD_ASSIGN(const std::string real, roots.resolve(path));
-  const UniqueFd fd(::open(real.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd) return tl::unexpected(path_error(errno, "cannot read", path));
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-    return error(Code::kInvalidArgument, path + " is no regular file");
-  }
-  std::string text;
-  for (char part[65536];;) {
-    const ssize_t count = ::read(fd.get(), part, sizeof part);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return tl::unexpected(path_error(errno, "cannot read", path));
-    if (count == 0) return text;
-    text.append(part, static_cast<std::size_t>(count));
-    if (text.size() > kMaxFile) {
-      return error(Code::kResourceExhausted, path + " has more than 16 MiB");
-    }
-  }
-}
-
-Result<std::vector<std::string>> read_names(const std::string& path, const Roots& roots) {
-  SPDLD_ASSIGN(const std::string text, read_text(path, roots));
+Result<std::vector<std::string>> read_names(const std::string& path, const Access& access) {
+  SPDLD_ASSIGN(const std::string text, read_text(access, path, kMaxFile));
   std::vector<std::string> names;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
@@ -52,18 +25,27 @@ Result<std::vector<std::string>> read_names(const std::string& path, const Roots
   return names;
 }
 
-Status check_names(const std::vector<std::string>& names, const std::string& from) {
+// What is wrong with a list of names. `quoted`: messages may say what stands in it.
+Status check_names(const std::vector<std::string>& names, const std::string& from, bool quoted) {
   if (names.empty()) {
     return Status(Code::kInvalidArgument, from + " names no class; give at least one");
   }
-  std::unordered_set<std::string_view> seen;
-  for (const std::string& name : names) {
+  const auto nth = [&](std::size_t i) {
+    const std::string number = "name " + std::to_string(i + 1);
+    return quoted ? number + ", '" + names[i] + "'," : number;
+  };
+  std::unordered_map<std::string_view, std::size_t> seen;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string& name = names[i];
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) {
       return Status(Code::kInvalidArgument,
-                    from + " names the class '" + name + "', which is no name of a directory");
+                    from + ": " + nth(i) + " is no name of a directory, as a class has");
     }
-    if (!seen.insert(name).second) {
-      return Status(Code::kInvalidArgument, from + " names the class '" + name + "' twice");
+    const auto [before, first] = seen.try_emplace(name, i);
+    if (!first) {
+      return Status(Code::kInvalidArgument, from + ": " + nth(i) + " is name " +
+                                                std::to_string(before->second + 1) +
+                                                " once more; no class is named twice");
     }
   }
   return {};
@@ -72,21 +54,22 @@ Status check_names(const std::vector<std::string>& names, const std::string& fro
 }  // namespace
 
 Result<std::vector<std::string>> class_names(const ClassesSpec& spec, const Listing& listing,
-                                             const std::vector<std::string>& of_pipeline,
-                                             const Roots& roots) {
+                                             const std::vector<std::string>& known,
+                                             const Access& access) {
   switch (spec.kind) {
     case ClassesSpec::Kind::kDirectories: return listing.top_directories;
     case ClassesSpec::Kind::kList:
-      SPDLD_TRY(check_names(spec.names, "the list of classes"));
+      SPDLD_TRY(check_names(spec.names, "the list of classes", true));
       return spec.names;
     case ClassesSpec::Kind::kFile: {
-      SPDLD_ASSIGN(std::vector<std::string> names, read_names(spec.path, roots));
-      SPDLD_TRY(check_names(names, spec.path));
+      if (!known.empty()) return known;
+      SPDLD_ASSIGN(std::vector<std::string> names, read_names(spec.path, access));
+      SPDLD_TRY(check_names(names, spec.path, false));
       return names;
     }
     case ClassesSpec::Kind::kPipeline:
-      SPDLD_TRY(check_names(of_pipeline, "pipeline '" + spec.pipeline + "'"));
-      return of_pipeline;
+      SPDLD_TRY(check_names(known, "pipeline '" + spec.pipeline + "'", true));
+      return known;
   }
   return error(Code::kInternal, "classes of no kind");
 }

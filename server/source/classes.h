@@ -12,11 +12,12 @@
 
 namespace spdld::source {
 
-// The names of the classes in index order, as `spec` says. `of_pipeline` are those of the pipeline
-// that it may refer to. Names are unique and single parts of a path.
+// The names of the classes in index order, as `spec` says. `known` are those of the pipeline that
+// it may refer to, or those that its file had when that was read first, if any. Names are unique
+// and single parts of a path.
 Result<std::vector<std::string>> class_names(const ClassesSpec& spec, const Listing& listing,
-                                             const std::vector<std::string>& of_pipeline,
-                                             const Roots& roots);
+                                             const std::vector<std::string>& known,
+                                             const Access& access);
 
 // The class of each of listing.runs(). An error names a file that is in none.
 Result<std::vector<std::int64_t>> label_runs(const Listing& listing,

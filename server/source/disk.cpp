@@ -3,9 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <linux/openat2.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -13,7 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
+#include <utility>
 
 #include "base/failpoint.h"
 
@@ -53,14 +51,6 @@ bool is_settled(const ItemStamp& stamp, std::int64_t now_ns) {
   return std::max(stamp.mtime_ns, stamp.ctime_ns) < now_ns - (fine ? kFineTickNs : kCoarseTickNs);
 }
 
-std::string real_path_of_fd(int fd) {
-  char path[PATH_MAX];
-  const std::string link = "/proc/self/fd/" + std::to_string(fd);
-  const ssize_t size = ::readlink(link.c_str(), path, sizeof path);
-  return size > 0 && path[0] == '/' ? std::string(path, static_cast<std::size_t>(size))
-                                    : std::string();
-}
-
 bool is_local(int fd) {
   struct statfs info {};
   if (::fstatfs(fd, &info) != 0) return false;
@@ -73,60 +63,33 @@ bool is_local(int fd) {
          kLocal.end();
 }
 
-SystemDisk::SystemDisk(UniqueFd root, std::string root_path, Roots roots, bool follow_symlinks,
+SystemDisk::SystemDisk(UniqueFd root, std::shared_ptr<const Access> access, Access::Links links,
                        bool opening_blocks, dev_t device)
     : root_(std::move(root)),
-      root_path_(std::move(root_path)),
-      roots_(std::move(roots)),
-      follow_symlinks_(follow_symlinks),
+      access_(std::move(access)),
+      links_(links),
       opening_blocks_(opening_blocks),
       device_(device) {}
 
 int SystemDisk::open(const std::string& uri, OpenFile& file) {
   if (const int err = SPDLD_FAILPOINT_ERRNO("source.file.open"); err != 0) return err;
   const bool noatime = noatime_.load(std::memory_order_relaxed);
-  int fd = open_beneath(uri, kOpenFlags | (noatime ? O_NOATIME : 0));
-  if (fd == -EPERM && noatime) {
+  Access::Opened opened;
+  Denial denial =
+      access_->open(root_.get(), uri, links_, kOpenFlags | (noatime ? O_NOATIME : 0), opened);
+  if (denial.err == EPERM && noatime) {
     // Only the owner may ask for it.
-    fd = open_beneath(uri, kOpenFlags);
-    if (fd >= 0) noatime_.store(false, std::memory_order_relaxed);
+    denial = access_->open(root_.get(), uri, links_, kOpenFlags, opened);
+    if (denial.err == 0) noatime_.store(false, std::memory_order_relaxed);
   }
-  if (fd < 0) return -fd;
-  UniqueFd owned(fd);
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) return errno;
-  if (!S_ISREG(info.st_mode)) return EISDIR;
-  file.fd = std::move(owned);
-  file.size_bytes = static_cast<std::uint64_t>(info.st_size);
-  file.device = info.st_dev;
+  if (denial.err != 0) {
+    file.why_not = std::move(denial.why);
+    return denial.err;
+  }
+  file.fd = std::move(opened.fd);
+  file.size_bytes = static_cast<std::uint64_t>(opened.info.st_size);
+  file.device = opened.info.st_dev;
   return 0;
-}
-
-int SystemDisk::open_beneath(const std::string& uri, int flags) const {
-  if (follow_symlinks_ && roots_.unrestricted()) {
-    const int fd = ::openat(root_.get(), uri.c_str(), flags);
-    return fd >= 0 ? fd : -errno;
-  }
-  open_how how{};
-  how.flags = static_cast<std::uint64_t>(flags);
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
-  if (!follow_symlinks_) how.resolve |= RESOLVE_NO_SYMLINKS;
-  const long fd = ::syscall(SYS_openat2, root_.get(), uri.c_str(), &how, sizeof how);
-  if (fd >= 0) return static_cast<int>(fd);
-  // EXDEV: it leads out of the root, which the roots may allow. ENOSYS, EPERM: an old kernel, or a
-  // sandbox that knows no openat2.
-  const bool leads_out = follow_symlinks_ && errno == EXDEV;
-  if (!leads_out && errno != ENOSYS && errno != EPERM) return -errno;
-  return open_checked(uri, flags);
-}
-
-int SystemDisk::open_checked(const std::string& uri, int flags) const {
-  UniqueFd fd(::openat(root_.get(), uri.c_str(), flags | (follow_symlinks_ ? 0 : O_NOFOLLOW)));
-  if (!fd) return -errno;
-  const std::string real = real_path_of_fd(fd.get());
-  const std::string expected = root_path_ + (root_path_ == "/" ? "" : "/") + uri;
-  const bool allowed = follow_symlinks_ ? roots_.contain(real) : real == expected;
-  return allowed && !real.empty() ? fd.release() : -EXDEV;
 }
 
 ssize_t SystemDisk::read_cached(const OpenFile& file, std::span<std::byte> out,

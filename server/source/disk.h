@@ -22,6 +22,7 @@ struct OpenFile {
   UniqueFd fd;
   std::uint64_t size_bytes = 0;
   dev_t device = 0;
+  std::string why_not = {};  // it was not opened, where the reason is no failed system call
 };
 
 // What a FilesSource asks of the operating system, as thin as can be: SystemDisk does it, and tests
@@ -45,12 +46,11 @@ class Disk {
   virtual dev_t device() const = 0;
 };
 
-// The files below one directory. With symlinks not followed or with restricted roots the kernel is
-// asked to stay beneath the root (openat2), and what leads out of it is compared with the roots
-// after it was opened, so that nothing can be swapped in between.
+// The files below one directory, as far as `access` lets its reader have them.
 class SystemDisk final : public Disk {
  public:
-  SystemDisk(UniqueFd root, std::string root_path, Roots roots, bool follow_symlinks,
+  // `root` was opened by `access`.
+  SystemDisk(UniqueFd root, std::shared_ptr<const Access> access, Access::Links links,
              bool opening_blocks, dev_t device);
 
   int open(const std::string& uri, OpenFile& file) override;
@@ -61,14 +61,9 @@ class SystemDisk final : public Disk {
   dev_t device() const override { return device_; }
 
  private:
-  // A descriptor, or -errno.
-  int open_beneath(const std::string& uri, int flags) const;
-  int open_checked(const std::string& uri, int flags) const;
-
   const UniqueFd root_;
-  const std::string root_path_;  // after symlinks
-  const Roots roots_;
-  const bool follow_symlinks_;
+  const std::shared_ptr<const Access> access_;
+  const Access::Links links_;
   const bool opening_blocks_;
   const dev_t device_;
   // Relaxed: a stale value costs one refused system call.
@@ -82,9 +77,6 @@ std::optional<ItemStamp> stamp_of_fd(int fd);
 // file system's clock shows the first one's times, so these must lie behind. `now_ns` is the wall
 // clock.
 bool is_settled(const ItemStamp& stamp, std::int64_t now_ns);
-
-// Where the descriptor's file is now, without symlinks; empty when that cannot be told.
-std::string real_path_of_fd(int fd);
 
 // Whether the file system of `fd` answers without a network. What is not known counts as remote.
 bool is_local(int fd);

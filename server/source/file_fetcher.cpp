@@ -9,8 +9,11 @@
 #include <optional>
 #include <utility>
 
+#include "base/descriptors.h"
+#include "base/no_memory.h"
 #include "base/rng.h"
 #include "source/access.h"
+#include "source/path_error.h"
 
 namespace spdld::source {
 namespace {
@@ -36,9 +39,9 @@ bool is_transient(int err) {
     case ENOTCONN:
     case ESHUTDOWN:
     case EREMOTEIO:
-    case EMFILE:
-    case ENFILE:
     case ENOMEM: return true;
+    case EMFILE:
+    case ENFILE: note_descriptor_shortage(err); return true;
     default: return false;
   }
 }
@@ -50,76 +53,90 @@ std::int64_t wall_ns(const Clock& clock) {
 
 }  // namespace
 
-// A fetch that was not done at once. Kept for the next one when it has ended.
-class FileFetcher::Pending final : public IoTask {
+// The directory and how it is read. Immutable; any thread.
+class FileFetcher::Files {
  public:
-  explicit Pending(FileFetcher& fetcher) : fetcher_(fetcher) {}
+  // How far a file has been read.
+  struct Reading {
+    OpenFile file;
+    std::size_t done_bytes = 0;
+    std::optional<ItemStamp> stamp;  // when it was opened; only for a revision
+  };
+  struct Outcome {
+    enum class Kind { kDone, kWouldBlock, kTransient, kFailed };
+    Kind kind = Kind::kDone;
+    Status status;
+  };
 
-  void begin(std::string uri, Reading reading, ByteBuffer& out, FetchSink& sink,
-             std::uint64_t token, Revision* revision,
-             std::optional<std::chrono::nanoseconds> first_pause) {
-    uri_ = std::move(uri);
-    reading_ = std::move(reading);
-    out_ = &out;
-    sink_ = &sink;
-    token_ = token;
-    revision_ = revision;
-    failures_ = first_pause ? 1 : 0;
-    first_pause_ = first_pause;
+  Files(std::unique_ptr<Disk> disk, Options options)
+      : disk_(std::move(disk)),
+        options_(std::move(options)),
+        jitter_key_(mix64(static_cast<std::uint64_t>(::getpid()),
+                          static_cast<std::uint64_t>(
+                              std::chrono::system_clock::now().time_since_epoch().count()))) {}
+
+  Outcome advance(const std::string& uri, Reading& reading, ByteBuffer& out, Revision* revision,
+                  bool may_block) const;
+  // Before another attempt, after so many that failed.
+  std::chrono::nanoseconds pause(int failures, const std::string& uri) const;
+  std::string path_of(const std::string& uri) const;
+  int retries() const { return options_.retry.retries; }
+  dev_t device_of(const Reading& reading) const {
+    return reading.file.fd ? reading.file.device : disk_->device();
   }
 
-  void forget() { reading_ = {}; }
+ private:
+  Outcome open(const std::string& uri, Reading& reading, ByteBuffer& out, Revision* revision) const;
+  Outcome failed(int err, const char* what, const std::string& uri,
+                 const std::string& why = {}) const;
 
-  std::optional<std::chrono::nanoseconds> run(bool stopped) override {
-    if (stopped || fetcher_.closing()) {
-      return end(Status(Code::kCancelled, fetcher_.path_of(uri_) + ": the source was closed"));
-    }
+  const std::unique_ptr<Disk> disk_;
+  const Options options_;
+  const std::uint64_t jitter_key_;
+};
+
+class FileFetcher::Pending final : public PendingRead {
+ public:
+  Pending(std::shared_ptr<const Files> files, std::shared_ptr<PendingReads> reads, std::string uri,
+          Files::Reading reading, std::optional<std::chrono::nanoseconds> first_pause,
+          ByteBuffer& out, Revision* revision, FetchSink& sink, std::uint64_t token)
+      : PendingRead(std::move(reads), out, revision, sink, token),
+        files_(std::move(files)),
+        uri_(std::move(uri)),
+        reading_(std::move(reading)),
+        failures_(first_pause ? 1 : 0),
+        first_pause_(first_pause) {}
+
+  std::optional<std::chrono::nanoseconds> run() override {
     if (first_pause_) return std::exchange(first_pause_, std::nullopt);
-    Outcome outcome = fetcher_.advance(uri_, reading_, *out_, revision_, true);
-    if (outcome.kind != Outcome::Kind::kTransient) return end(std::move(outcome.status));
-    if (failures_ < fetcher_.options_.retry.retries) {
-      reading_ = {};
-      return fetcher_.pause(++failures_, uri_);
-    }
+    Files::Outcome outcome = files_->advance(uri_, reading_, bytes(), revision(), true);
+    reading_ = {};  // what failed is opened again
+    if (outcome.kind != Files::Outcome::Kind::kTransient) return end(std::move(outcome.status));
+    if (failures_ < files_->retries()) return files_->pause(++failures_, uri_);
+    if (outcome.status.code() == kNoMemory) return end(std::move(outcome.status));
     return end(Status(Code::kUnavailable, outcome.status.message() + ", also after " +
                                               std::to_string(failures_) +
                                               " retries; see that its storage answers"));
   }
 
  private:
-  std::nullopt_t end(Status status) {
-    reading_ = {};
-    sink_->fetched(token_, std::move(status));
-    fetcher_.give_back(*this);
-    return std::nullopt;
+  Status cancelled() const override {
+    return {Code::kCancelled, files_->path_of(uri_) + ": the source was closed"};
   }
 
-  FileFetcher& fetcher_;
-  std::string uri_;
-  Reading reading_;
-  ByteBuffer* out_ = nullptr;
-  FetchSink* sink_ = nullptr;
-  std::uint64_t token_ = 0;
-  Revision* revision_ = nullptr;
-  int failures_ = 0;
+  const std::shared_ptr<const Files> files_;
+  const std::string uri_;
+  Files::Reading reading_;
+  int failures_;
   std::optional<std::chrono::nanoseconds> first_pause_;
 };
 
 FileFetcher::FileFetcher(std::unique_ptr<Disk> disk, IoPool& io, Options options)
-    : disk_(std::move(disk)),
-      io_(io),
-      options_(std::move(options)),
-      jitter_key_(mix64(static_cast<std::uint64_t>(::getpid()),
-                        static_cast<std::uint64_t>(
-                            std::chrono::system_clock::now().time_since_epoch().count()))) {}
+    : files_(std::make_shared<const Files>(std::move(disk), std::move(options))),
+      pending_(std::make_shared<PendingReads>()),
+      io_(io) {}
 
-FileFetcher::~FileFetcher() {
-  MutexLock lock(mutex_);
-  closing_ = true;
-  // One that is not pending only takes note of it until it is submitted again, which it never is.
-  for (const auto& pending : all_) io_.hasten(*pending);
-  while (free_.size() < all_.size()) idle_.wait(mutex_);
-}
+FileFetcher::~FileFetcher() { pending_->close(io_); }
 
 Result<FetchState> FileFetcher::fetch(std::string uri, ByteBuffer& out, FetchSink& sink,
                                       std::uint64_t token, Revision* revision) {
@@ -127,35 +144,35 @@ Result<FetchState> FileFetcher::fetch(std::string uri, ByteBuffer& out, FetchSin
     revision->stamp.reset();
     revision->unchanged = false;
   }
-  Reading reading;
-  Outcome outcome = advance(uri, reading, out, revision, false);
-  if (outcome.kind == Outcome::Kind::kDone) return FetchState::kReady;
-  if (outcome.kind == Outcome::Kind::kFailed) return tl::unexpected(std::move(outcome.status));
+  Files::Reading reading;
+  Files::Outcome outcome = files_->advance(uri, reading, out, revision, false);
+  if (outcome.kind == Files::Outcome::Kind::kDone) return FetchState::kReady;
+  if (outcome.kind == Files::Outcome::Kind::kFailed)
+    return tl::unexpected(std::move(outcome.status));
 
   std::optional<std::chrono::nanoseconds> first_pause;
-  if (outcome.kind == Outcome::Kind::kTransient) {
-    if (options_.retry.retries <= 0) {
+  if (outcome.kind == Files::Outcome::Kind::kTransient) {
+    if (files_->retries() <= 0) {
+      if (outcome.status.code() == kNoMemory) return tl::unexpected(std::move(outcome.status));
       return error(Code::kUnavailable, outcome.status.message() +
                                            ", and retries are off; see that its storage answers");
     }
     reading = {};
-    first_pause = pause(1, uri);
+    first_pause = files_->pause(1, uri);
   }
-  const dev_t device = reading.file.fd ? reading.file.device : disk_->device();
-  Pending& pending = borrow();
-  pending.begin(std::move(uri), std::move(reading), out, sink, token, revision, first_pause);
-  if (Status status = io_.submit(device, pending); !status.ok()) {
-    pending.forget();
-    give_back(pending);
+  const dev_t device = files_->device_of(reading);
+  const auto pending =
+      std::make_shared<Pending>(files_, pending_, std::move(uri), std::move(reading), first_pause,
+                                out, revision, sink, token);
+  if (Status status = pending_->submit(io_, device, pending); !status.ok())
     return tl::unexpected(std::move(status));
-  }
   return FetchState::kPending;
 }
 
-FileFetcher::Outcome FileFetcher::open(const std::string& uri, Reading& reading, ByteBuffer& out,
-                                       Revision* revision) {
+FileFetcher::Files::Outcome FileFetcher::Files::open(const std::string& uri, Reading& reading,
+                                                     ByteBuffer& out, Revision* revision) const {
   if (const int err = disk_->open(uri, reading.file); err != 0) {
-    return failed(err, "cannot open", uri);
+    return failed(err, "cannot open", uri, reading.file.why_not);
   }
   if (revision != nullptr) {
     reading.stamp = stamp_of_fd(reading.file.fd.get());
@@ -172,15 +189,14 @@ FileFetcher::Outcome FileFetcher::open(const std::string& uri, Reading& reading,
   try {
     out.resize(size + 1);  // a byte more than there should be, to see a file that grew
   } catch (const std::bad_alloc&) {
-    return {Outcome::Kind::kFailed,
-            Status(Code::kResourceExhausted, "there is no memory for the " + std::to_string(size) +
-                                                 " bytes of " + path_of(uri))};
+    return {Outcome::Kind::kFailed, no_memory(path_of(uri), size)};
   }
   return {};
 }
 
-FileFetcher::Outcome FileFetcher::advance(const std::string& uri, Reading& reading, ByteBuffer& out,
-                                          Revision* revision, bool may_block) {
+FileFetcher::Files::Outcome FileFetcher::Files::advance(const std::string& uri, Reading& reading,
+                                                        ByteBuffer& out, Revision* revision,
+                                                        bool may_block) const {
   OpenFile& file = reading.file;
   if (!file.fd) {
     if (!may_block && disk_->opening_blocks()) return {Outcome::Kind::kWouldBlock, {}};
@@ -225,10 +241,19 @@ FileFetcher::Outcome FileFetcher::advance(const std::string& uri, Reading& readi
   return {};
 }
 
-FileFetcher::Outcome FileFetcher::failed(int err, const char* what, const std::string& uri) const {
+FileFetcher::Files::Outcome FileFetcher::Files::failed(int err, const char* what,
+                                                       const std::string& uri,
+                                                       const std::string& why) const {
   const std::string path = path_of(uri);
+  if (err == ENOMEM) {
+    Status status = no_memory("the kernel");
+    return {Outcome::Kind::kTransient, status.with_context(std::string(what) + " " + path)};
+  }
   if (is_transient(err)) {
     return {Outcome::Kind::kTransient, errno_status(err, std::string(what) + " " + path)};
+  }
+  if (!why.empty()) {
+    return {Outcome::Kind::kFailed, Access::status({.err = err, .why = why}, what, path)};
   }
   Status status;
   switch (err) {
@@ -238,14 +263,20 @@ FileFetcher::Outcome FileFetcher::failed(int err, const char* what, const std::s
                                            " is gone since the dataset was listed; restore it, or "
                                            "apply the pipeline again");
       break;
-    case EXDEV:
     case ELOOP:
+      status = Status(Code::kPermissionDenied,
+                      path +
+                          " is a symlink that leads back to itself, or one that "
+                          "'follow_symlinks: false' forbids; mend or remove it");
+      break;
+    case EXDEV:
       status = Status(Code::kPermissionDenied,
                       path +
                           " leads by a symlink to where this source may not read; see "
                           "follow_symlinks and access.roots");
       break;
     case EISDIR:
+    case ENXIO:  // a socket
       status = Status(Code::kDataLoss, path + " was listed as a file and is none any more");
       break;
     default: status = path_error(err, what, path);
@@ -253,7 +284,7 @@ FileFetcher::Outcome FileFetcher::failed(int err, const char* what, const std::s
   return {Outcome::Kind::kFailed, std::move(status)};
 }
 
-std::chrono::nanoseconds FileFetcher::pause(int failures, const std::string& uri) const {
+std::chrono::nanoseconds FileFetcher::Files::pause(int failures, const std::string& uri) const {
   std::chrono::nanoseconds pause = std::min(options_.retry_pause, kLongestPause);
   for (int i = 1; i < failures && pause < kLongestPause; ++i) pause *= 2;
   KeyedRng rng(mix64(mix64(jitter_key_, name_key(uri)), static_cast<std::uint64_t>(failures)));
@@ -261,31 +292,8 @@ std::chrono::nanoseconds FileFetcher::pause(int failures, const std::string& uri
   return std::chrono::nanoseconds(static_cast<std::int64_t>(count * rng.uniform(0.5, 1.0)));
 }
 
-std::string FileFetcher::path_of(const std::string& uri) const {
+std::string FileFetcher::Files::path_of(const std::string& uri) const {
   return (options_.root == "/" ? "" : options_.root) + "/" + uri;
-}
-
-FileFetcher::Pending& FileFetcher::borrow() {
-  MutexLock lock(mutex_);
-  if (free_.empty()) {
-    all_.push_back(std::make_unique<Pending>(*this));
-    free_.reserve(all_.size());
-    return *all_.back();
-  }
-  Pending& pending = *free_.back();
-  free_.pop_back();
-  return pending;
-}
-
-void FileFetcher::give_back(Pending& pending) {
-  MutexLock lock(mutex_);
-  free_.push_back(&pending);
-  if (closing_) idle_.notify_all();
-}
-
-bool FileFetcher::closing() {
-  MutexLock lock(mutex_);
-  return closing_;
 }
 
 }  // namespace spdld::source

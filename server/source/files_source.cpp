@@ -3,11 +3,10 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
+#include <chrono>
 #include <utility>
 
 #include "base/check.h"
@@ -18,38 +17,120 @@
 #include "source/disk.h"
 #include "source/file_fetcher.h"
 #include "source/glob.h"
+#include "source/kept_listings.h"
+#include "source/listed_directories.h"
 #include "source/listing.h"
-#include "source/listing_file.h"
+#include "source/reopening_disk.h"
 #include "source/walk.h"
 
 namespace spdld::source {
 namespace {
 
+constexpr int kRootFlags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+
+// What an applied source is made of: all of it that does not depend on who reads it.
+struct Files {
+  DatasetPtr dataset;
+  std::string root;       // as the pipeline names it
+  std::string real_root;  // after symlinks, when it was listed or opened again
+  Access::Links links = Access::Links::kFollow;
+  AccessRules access;
+  std::vector<TensorSpec> fields;
+  std::vector<std::int64_t> labels;  // of each of the listing's runs
+  int listing_threads = 1;
+  RetrySpec retry;
+  std::chrono::nanoseconds retry_pause{};
+  std::uint64_t max_file_bytes = 0;
+};
+using FilesPtr = std::shared_ptr<const Files>;
+
+struct Root {
+  std::string path;  // after symlinks
+  UniqueFd fd;
+  dev_t device = 0;
+  ino_t inode = 0;
+};
+
+Result<Root> open_root(const std::string& path, const Access& access) {
+  if (path.empty() || path[0] != '/') {
+    return error(Code::kInvalidArgument, "root '" + path + "' is no absolute path");
+  }
+  Access::Opened opened;
+  const Denial denial = access.open(AT_FDCWD, path, Access::Links::kFollow, kRootFlags, opened);
+  if (denial.err == ENOENT) {
+    return error(Code::kNotFound,
+                 "source.files.root: there is no directory " + path +
+                     " where spdld runs; name another, or if it is made of a variable, give that: "
+                     "--var NAME=VALUE, or vars={\"NAME\": VALUE} in a Loader");
+  }
+  if (denial.err != 0) return tl::unexpected(Access::status(denial, "cannot list", path));
+  std::string real = real_path_of_fd(opened.fd.get());
+  if (real.empty()) real = path;
+  return Root{.path = std::move(real),
+              .fd = std::move(opened.fd),
+              .device = opened.info.st_dev,
+              .inode = opened.info.st_ino};
+}
+
+// Whether the reader may have what a listing says that another one made, or an earlier daemon. A
+// root that is not there shows nothing: its files are looked for one by one.
+Status check_reader(const Result<Root>& root, const Listing& listing, const Access& access,
+                    Access::Links links, int threads) {
+  if (!root && root.error().code() == Code::kPermissionDenied) return root.error();
+  if (!root) return {};
+  return may_list(root->fd.get(), root->path, listing, access, links, threads);
+}
+
+// The files below the root, with the rights of the reader of `access`.
+std::unique_ptr<ReopeningDisk> make_disk(const Files& files,
+                                         const std::shared_ptr<const Access>& access,
+                                         Result<Root> root) {
+  const bool remote = files.dataset->listing->remote;
+  const auto opened = [access, links = files.links, remote](Root& at) {
+    const bool blocks = remote || !is_local(at.fd.get());
+    return ReopeningDisk::Opened{
+        .disk = std::make_unique<SystemDisk>(std::move(at.fd), access, links, blocks, at.device),
+        .device = at.device,
+        .inode = at.inode};
+  };
+  ReopeningDisk::Opened first;
+  if (root) first = opened(*root);
+  const auto open_again = [opened, path = files.root, access]() -> Result<ReopeningDisk::Opened> {
+    SPDLD_ASSIGN(Root at, open_root(path, *access));
+    return opened(at);
+  };
+  return std::make_unique<ReopeningDisk>(files.root, remote, open_again, std::move(first));
+}
+
 class FilesSource final : public Source {
  public:
-  FilesSource(Listing listing, std::vector<TensorSpec> fields, std::vector<std::string> classes,
-              std::vector<std::int64_t> labels, std::unique_ptr<Disk> disk, IoPool& io,
-              FileFetcher::Options fetching)
-      : listing_(std::move(listing)),
-        fields_(std::move(fields)),
-        classes_(std::move(classes)),
-        labels_(std::move(labels)),
-        origin_("files " + fetching.root),
-        fetcher_(std::move(disk), io, std::move(fetching)) {}
+  // `root`: reads what `disk` does, if there is one whose root can be opened again.
+  FilesSource(FilesPtr files, std::unique_ptr<Disk> disk, ReopeningDisk* root, IoPool& io)
+      : files_(std::move(files)),
+        listing_(*files_->dataset->listing),
+        origin_("files " + files_->real_root),
+        reopening_(root),
+        io_(io),
+        fetcher_(std::move(disk), io,
+                 FileFetcher::Options{.root = files_->real_root,
+                                      .retry = files_->retry,
+                                      .retry_pause = files_->retry_pause,
+                                      .max_file_bytes = files_->max_file_bytes}) {}
 
   std::uint64_t size() const override { return listing_.size(); }
   const std::string& listing_digest() const override { return listing_.digest(); }
-  const std::vector<TensorSpec>& fields() const override { return fields_; }
-  const std::vector<std::string>& classes() const override { return classes_; }
+  const std::vector<TensorSpec>& fields() const override { return files_->fields; }
+  const std::vector<std::string>& classes() const override { return files_->dataset->classes; }
+  std::string dataset() const override { return files_->dataset->id; }
   std::string uri(std::uint64_t item) const override { return listing_.uri(item); }
 
   std::int64_t scalar(std::uint64_t item, std::size_t field) const override {
-    SPDLD_CHECK(item < size() && field == 1 && fields_.size() == 2);
+    SPDLD_CHECK(item < size() && field == 1 && fields().size() == 2);
     const auto& runs = listing_.runs();
     const auto next =
         std::upper_bound(runs.begin(), runs.end(), item,
                          [](std::uint64_t wanted, const auto& run) { return wanted < run.first; });
-    return labels_[static_cast<std::size_t>(next - runs.begin()) - 1];
+    return files_->labels[static_cast<std::size_t>(next - runs.begin()) - 1];
   }
 
   Result<FetchState> fetch(std::uint64_t item, ByteBuffer& out, FetchSink& sink,
@@ -62,55 +143,41 @@ class FilesSource final : public Source {
   }
   std::string origin() const override { return origin_; }
 
+  Result<std::unique_ptr<Source>> read_by(const Credentials& reader) const override {
+    const auto access = std::make_shared<const Access>(files_->access, reader);
+    Result<Root> root = open_root(files_->root, *access);
+    SPDLD_TRY(check_reader(root, listing_, *access, files_->links, files_->listing_threads));
+    auto disk = make_disk(*files_, access, std::move(root));
+    ReopeningDisk* const reopening = disk.get();
+    return std::make_unique<FilesSource>(files_, std::move(disk), reopening, io_);
+  }
+
+  void look_again() override {
+    if (reopening_ != nullptr) reopening_->look_again();
+  }
+  bool has_changed() override {
+    const UniqueFd root(::open(files_->real_root.c_str(), kRootFlags));
+    return !root || source::has_changed(root.get(), listing_, files_->listing_threads);
+  }
+
  private:
-  const Listing listing_;
-  const std::vector<TensorSpec> fields_;
-  const std::vector<std::string> classes_;
-  const std::vector<std::int64_t> labels_;  // of each of the listing's runs
+  const FilesPtr files_;
+  const Listing& listing_;  // the dataset's
   const std::string origin_;
+  ReopeningDisk* const reopening_;  // the fetcher's
+  IoPool& io_;
   FileFetcher fetcher_;
 };
 
-struct Root {
-  std::string path;  // after symlinks
-  UniqueFd fd;
-  dev_t device = 0;
-};
-
-Result<Root> open_root(const std::string& path, const Roots& roots) {
-  if (path.empty() || path[0] != '/') {
-    return error(Code::kInvalidArgument, "root '" + path + "' is no absolute path");
-  }
-  Root root;
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0 && errno == ENOENT) {
-    return error(Code::kNotFound,
-                 "source.files.root: there is no directory " + path +
-                     " where spdld runs; name another, or if it is made of a variable, give that: "
-                     "--var NAME=VALUE, or vars={\"NAME\": VALUE} in a Loader");
-  }
-  SPDLD_ASSIGN(root.path, roots.resolve(path));
-  root.fd = UniqueFd(::open(root.path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!root.fd || ::fstat(root.fd.get(), &info) != 0) {
-    return tl::unexpected(path_error(errno, "cannot list", path));
-  }
-  root.device = info.st_dev;
-  return root;
-}
-
 // All that the listing depends on, but the directories themselves.
-std::string index_key(const Root& root, const FilesSpec& spec, const FilesOptions& options) {
+std::string listing_key(const Root& root, const FilesSpec& spec, const FilesOptions& options) {
   std::string key = "files " + root.path + "\npattern " + spec.pattern + "\nfollow_symlinks " +
                     (spec.follow_symlinks ? "true" : "false");
-  for (const std::string& allowed : options.roots) key += "\nroot " + allowed;
+  for (const AccessRoot& allowed : options.access.roots) key += "\nroot " + allowed.path;
+  for (const std::string& own : options.access.own_directories) {
+    if (is_beneath(own, root.path)) key += "\nwithout " + own;
+  }
   return key;
-}
-
-std::string index_path(const std::string& state_dir, const std::string& key) {
-  char name[17];
-  std::snprintf(name, sizeof name, "%016llx",
-                static_cast<unsigned long long>(XXH3_64bits(key.data(), key.size())));
-  return state_dir + "/index/" + name + ".idx";
 }
 
 Status empty(const FilesSpec& spec, const Walk& walk) {
@@ -127,54 +194,108 @@ Status empty(const FilesSpec& spec, const Walk& walk) {
 class Opener {
  public:
   Opener(const FilesSpec& spec, FilesOptions& options)
-      : spec_(spec), options_(options), roots_(options.roots) {}
+      : spec_(spec),
+        options_(options),
+        access_(std::make_shared<const Access>(options.access, options.reader)),
+        links_(spec.follow_symlinks ? Access::Links::kFollow : Access::Links::kRefuse) {}
 
   Result<std::unique_ptr<Source>> open();
 
  private:
-  Result<Listing> list(const Root& root);
+  using ListingPtr = std::shared_ptr<const Listing>;
+
+  Result<DatasetPtr> list(const Root& root);
+  Result<DatasetPtr> reopen(const Result<Root>& root);
+  Result<ListingPtr> files(const Root& root, const std::string& key);
   void warn(std::string text) {
     if (options_.warnings != nullptr) options_.warnings->push_back(std::move(text));
   }
   void warn_of_empty(const std::vector<std::string>& classes,
                      const std::vector<std::int64_t>& labels);
+  bool labelled() const { return spec_.label == FilesSpec::Label::kParentDir; }
 
   const FilesSpec& spec_;
   FilesOptions& options_;
-  const Roots roots_;
+  const std::shared_ptr<const Access> access_;
+  const Access::Links links_;
 };
 
-Result<Listing> Opener::list(const Root& root) {
+Result<Opener::ListingPtr> Opener::files(const Root& root, const std::string& key) {
   SPDLD_ASSIGN(const Glob glob, Glob::parse(spec_.pattern));
-  const std::string key = index_key(root, spec_, options_);
-  const std::string path = index_path(options_.state_dir, key);
-  if (!options_.state_dir.empty()) {
-    Result<Listing> kept = ListingFile::load(key, path);
-    if (kept && kept->size() <= options_.max_items &&
-        is_unchanged(root.fd.get(), *kept, options_.listing_threads)) {
-      if (options_.progress) options_.progress(kept->size());
-      return kept;
+  if (options_.kept != nullptr) {
+    const Result<ListingPtr> last = options_.kept->latest(key);
+    if (last && (*last)->size() <= options_.max_items &&
+        is_unchanged(root.fd.get(), **last, options_.listing_threads)) {
+      // Another reader may have listed it.
+      SPDLD_TRY(
+          may_list(root.fd.get(), root.path, **last, *access_, links_, options_.listing_threads));
+      if (options_.progress) options_.progress((*last)->size());
+      return *last;
     }
-    if (!kept && kept.error().code() != Code::kNotFound) {
-      warn(kept.error().message() + "; the files were listed again");
+    if (!last && last.error().code() != Code::kNotFound) {
+      warn(last.error().message() + "; the files were listed again");
     }
   }
-  SPDLD_ASSIGN(Walk walk, source::walk(root.fd.get(), glob, roots_,
+  SPDLD_ASSIGN(Walk walk, source::walk(root.fd.get(), glob, *access_,
                                        {.root = root.path,
-                                        .follow_symlinks = spec_.follow_symlinks,
+                                        .links = links_,
                                         .threads = options_.listing_threads,
                                         .max_items = options_.max_items,
+                                        .max_directories = options_.max_directories,
                                         .progress = options_.progress,
                                         .stop = options_.stop}));
   for (std::string& warning : walk.warnings) warn(std::move(warning));
   if (walk.listing.size() == 0) return tl::unexpected(empty(spec_, walk));
-  if (!options_.state_dir.empty()) {
-    if (const Status saved = ListingFile::save(walk.listing, key, path); !saved.ok()) {
+  auto listing = std::make_shared<const Listing>(std::move(walk.listing));
+  if (options_.kept != nullptr) {
+    if (const Status saved = options_.kept->keep(key, listing); !saved.ok()) {
       warn("the listing of " + spec_.root +
            " was not kept and will be made again after a restart: " + saved.message());
     }
   }
-  return std::move(walk.listing);
+  return ListingPtr(std::move(listing));
+}
+
+Result<DatasetPtr> Opener::list(const Root& root) {
+  const std::string key = listing_key(root, spec_, options_);
+  SPDLD_ASSIGN(ListingPtr listing, files(root, key));
+  std::vector<std::string> classes;
+  if (labelled()) {
+    SPDLD_ASSIGN(classes, class_names(spec_.classes, *listing, options_.classes, *access_));
+  }
+  if (options_.kept == nullptr)
+    return std::make_shared<const Dataset>(
+        Dataset{.id = "", .listing = std::move(listing), .classes = std::move(classes)});
+  Status saved;
+  DatasetPtr dataset =
+      options_.kept->add(key, std::move(listing), std::move(classes), labelled(), saved);
+  if (!saved.ok())
+    warn("the classes of " + spec_.root +
+         " were not kept and will be read again after a restart: " + saved.message());
+  return dataset;
+}
+
+// What is lost is listed again, which is good if it comes to the same.
+Result<DatasetPtr> Opener::reopen(const Result<Root>& root) {
+  Result<DatasetPtr> kept = options_.kept->open(options_.dataset);
+  if (kept) {
+    SPDLD_TRY(check_reader(root, *(*kept)->listing, *access_, links_, options_.listing_threads));
+    return kept;
+  }
+  const std::string why = "what was applied cannot be opened: " + kept.error().message();
+  const std::string way_out =
+      "; bring that file back, or apply the pipeline again and start its jobs anew";
+  if (!root)
+    return error(Code::kDataLoss, why + ", nor listed again: " + root.error().message() + way_out);
+  const Result<DatasetPtr> again = list(*root);
+  if (!again && again.error().code() == Code::kCancelled) return again;
+  if (!again)
+    return error(Code::kDataLoss, why + ", nor listed again: " + again.error().message() + way_out);
+  if (!KeptListings::same_data((*again)->id, options_.dataset))
+    return error(Code::kDataLoss, why + ", and " + spec_.root +
+                                      " has other files by now, or other classes" + way_out);
+  warn(why + "; " + spec_.root + " was listed again, and has the same files");
+  return again;
 }
 
 void Opener::warn_of_empty(const std::vector<std::string>& classes,
@@ -185,39 +306,49 @@ void Opener::warn_of_empty(const std::vector<std::string>& classes,
   if (unused == 0) return;
   const auto first =
       static_cast<std::size_t>(std::find(used.begin(), used.end(), false) - used.begin());
+  // Operators see it, whoever may read the file of names.
+  const std::string such = spec_.classes.kind == ClassesSpec::Kind::kFile
+                               ? "name " + std::to_string(first + 1) + " of " + spec_.classes.path
+                               : "'" + classes[first] + "'";
   warn(std::to_string(unused) + " of " + std::to_string(classes.size()) + " classes of " +
-       spec_.root + " have no item, such as '" + classes[first] + "'");
+       spec_.root + " have no item, such as " + such);
 }
 
 Result<std::unique_ptr<Source>> Opener::open() {
-  SPDLD_ASSIGN(Root root, open_root(spec_.root, roots_));
-  SPDLD_ASSIGN(Listing listing, list(root));
-
-  std::vector<TensorSpec> fields{{.name = options_.field, .kind = FieldKind::kBytes, .shape = {}}};
-  std::vector<std::string> classes;
-  std::vector<std::int64_t> labels;
-  if (spec_.label == FilesSpec::Label::kParentDir) {
-    fields.push_back({.name = "label", .dtype = DType::kInt64, .shape = {}});
-    SPDLD_ASSIGN(classes, class_names(spec_.classes, listing, options_.classes, roots_));
-    SPDLD_ASSIGN(labels, label_runs(listing, classes));
-    warn_of_empty(classes, labels);
+  Result<Root> root = open_root(spec_.root, *access_);
+  const bool again = options_.kept != nullptr && !options_.dataset.empty();
+  // A root that is not there has nothing to list. What was applied is opened all the same: its
+  // files may come back.
+  if (!root && !again) return tl::unexpected(root.error());
+  auto files = std::make_shared<Files>();
+  SPDLD_ASSIGN(files->dataset, again ? reopen(root) : list(*root));
+  files->fields.push_back({.name = options_.field, .kind = FieldKind::kBytes, .shape = {}});
+  if (labelled()) {
+    files->fields.push_back({.name = "label", .dtype = DType::kInt64, .shape = {}});
+    SPDLD_ASSIGN(files->labels, label_runs(*files->dataset->listing, files->dataset->classes));
+    warn_of_empty(files->dataset->classes, files->labels);
   }
+  files->root = spec_.root;
+  files->real_root = root ? root->path : spec_.root;
+  files->links = links_;
+  files->access = options_.access;
+  files->listing_threads = options_.listing_threads;
+  files->retry = options_.retry;
+  files->retry_pause = options_.retry_pause;
+  files->max_file_bytes = options_.max_file_bytes;
+  ReopeningDisk* reopening = nullptr;
   if (!options_.disk) {
-    options_.disk = std::make_unique<SystemDisk>(
-        std::move(root.fd), root.path, roots_, spec_.follow_symlinks, listing.remote, root.device);
+    auto made = make_disk(*files, access_, std::move(root));
+    reopening = made.get();
+    options_.disk = std::move(made);
   }
-  return std::make_unique<FilesSource>(
-      std::move(listing), std::move(fields), std::move(classes), std::move(labels),
-      std::move(options_.disk), options_.io,
-      FileFetcher::Options{.root = root.path,
-                           .retry = options_.retry,
-                           .retry_pause = options_.retry_pause,
-                           .max_file_bytes = options_.max_file_bytes});
+  return std::make_unique<FilesSource>(std::move(files), std::move(options_.disk), reopening,
+                                       options_.io);
 }
 
 }  // namespace
 
-FilesOptions::FilesOptions(IoPool& pool) : io(pool) {}
+FilesOptions::FilesOptions(IoPool& pool) : io(pool), reader(Access::trusted()) {}
 FilesOptions::FilesOptions(FilesOptions&&) noexcept = default;
 FilesOptions::~FilesOptions() = default;
 

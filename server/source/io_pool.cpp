@@ -20,15 +20,20 @@ constexpr auto kLatestFirst = [](const auto& a, const auto& b) { return a.until 
 
 IoPool::IoPool(Options options) : options_(options) {
   SPDLD_CHECK(options.threads > 0 && options.max_tasks > 0);
-  threads_.reserve(static_cast<std::size_t>(options.threads));
-  for (int i = 0; i < options.threads; ++i) {
-    threads_.emplace_back([this] { work(); });
+  const auto count = static_cast<std::size_t>(options.threads);
+  {
+    MutexLock lock(mutex_);
+    in_hand_.resize(count);
+  }
+  threads_.reserve(count);
+  for (std::size_t thread = 0; thread < count; ++thread) {
+    threads_.emplace_back([this, thread] { work(thread); });
   }
 }
 
 IoPool::~IoPool() { stop(); }
 
-Status IoPool::submit(dev_t device, IoTask& task) {
+Status IoPool::submit(dev_t device, std::shared_ptr<IoTask> task) {
   MutexLock lock(mutex_);
   if (stopped_) return Status(Code::kCancelled, "the I/O pool has been stopped");
   if (tasks_ >= options_.max_tasks) {
@@ -37,63 +42,110 @@ Status IoPool::submit(dev_t device, IoTask& task) {
                                                 " reads it takes; ask for fewer at once");
   }
   ++tasks_;
-  task.device_ = device;
-  task.hastened_ = false;
-  enqueue(task);
+  task->device_ = device;
+  task->withdrawn_ = false;
+  enqueue(std::move(task));
   changed_.notify_one();
   return {};
 }
 
-void IoPool::hasten(IoTask& task) {
+void IoPool::withdraw(IoTask& task) {
+  std::shared_ptr<IoTask> dropped;  // dies under no lock
   MutexLock lock(mutex_);
-  const auto found = std::find_if(paused_.begin(), paused_.end(),
-                                  [&task](const Paused& paused) { return paused.task == &task; });
-  if (found == paused_.end()) {
-    task.hastened_ = true;
-    return;
+  task.withdrawn_ = true;
+  const auto found = std::find_if(paused_.begin(), paused_.end(), [&task](const Paused& paused) {
+    return paused.task.get() == &task;
+  });
+  if (found != paused_.end()) {
+    dropped = std::move(found->task);
+    paused_.erase(found);
+    std::make_heap(paused_.begin(), paused_.end(), kLatestFirst);
+  } else {
+    dropped = unlink(task);
   }
-  paused_.erase(found);
-  std::make_heap(paused_.begin(), paused_.end(), kLatestFirst);
-  enqueue(task);
-  changed_.notify_one();
+  if (dropped != nullptr) --tasks_;
 }
 
 void IoPool::stop() {
-  MutexLock lock(mutex_);
-  stopped_ = true;
-  changed_.notify_all();
+  std::vector<std::shared_ptr<IoTask>> unended;
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(stopped_, true)) return;
+    for (auto& [device, lane] : lanes_) {
+      while (lane.head != nullptr) {
+        std::shared_ptr<IoTask> rest = std::move(lane.head->next_);
+        unended.push_back(std::exchange(lane.head, std::move(rest)));
+      }
+    }
+    for (Paused& paused : paused_) unended.push_back(std::move(paused.task));
+    paused_.clear();
+    tasks_ -= unended.size();
+    for (const auto& task : in_hand_) {
+      if (task != nullptr) unended.push_back(task);
+    }
+    changed_.notify_all();
+  }
+  for (const auto& task : unended) task->cancel();
 }
 
-void IoPool::enqueue(IoTask& task) {
-  task.next_ = nullptr;
-  Lane& lane = lanes_[task.device_];
-  (lane.head == nullptr ? lane.head : lane.tail->next_) = &task;
-  lane.tail = &task;
+bool IoPool::idle_within(std::chrono::nanoseconds patience) {
+  const Time deadline = std::chrono::steady_clock::now() + patience;
+  MutexLock lock(mutex_);
+  while (running_ > 0) {
+    const auto left = deadline - std::chrono::steady_clock::now();
+    if (left <= std::chrono::nanoseconds(0)) return false;
+    idle_.wait_for(mutex_, left);
+  }
+  return true;
+}
+
+void IoPool::enqueue(std::shared_ptr<IoTask> task) {
+  task->next_ = nullptr;
+  Lane& lane = lanes_[task->device_];
+  IoTask* const last = task.get();
+  (lane.head == nullptr ? lane.head : lane.tail->next_) = std::move(task);
+  lane.tail = last;
+}
+
+// Out of its lane, if it waits there.
+std::shared_ptr<IoTask> IoPool::unlink(IoTask& task) {
+  const auto found = lanes_.find(task.device_);
+  if (found == lanes_.end()) return nullptr;
+  Lane& lane = found->second;
+  IoTask* before = nullptr;
+  for (std::shared_ptr<IoTask>* here = &lane.head; *here != nullptr; here = &before->next_) {
+    if (here->get() == &task) {
+      if (lane.tail == &task) lane.tail = before;
+      std::shared_ptr<IoTask> rest = std::move(task.next_);
+      return std::exchange(*here, std::move(rest));
+    }
+    before = here->get();
+  }
+  return nullptr;
 }
 
 void IoPool::end_pauses(Time now) {
-  while (!paused_.empty() && (stopped_ || paused_.front().until <= now)) {
-    IoTask& task = *paused_.front().task;
+  while (!paused_.empty() && paused_.front().until <= now) {
     std::pop_heap(paused_.begin(), paused_.end(), kLatestFirst);
+    enqueue(std::move(paused_.back().task));
     paused_.pop_back();
-    enqueue(task);
   }
 }
 
 bool IoPool::may_run(const Lane& lane) const {
   if (lane.head == nullptr) return false;
   const int others = running_ - lane.running;
-  return stopped_ || lane.running < std::max(1, (options_.threads - others) / 2);
+  return lane.running < std::max(1, (options_.threads - others) / 2);
 }
 
-IoTask* IoPool::take() {
+std::shared_ptr<IoTask> IoPool::take() {
   // Around the lanes, from the one after that which was served last.
   auto lane = lanes_.upper_bound(last_served_);
   for (std::size_t i = 0; i < lanes_.size(); ++i, ++lane) {
     if (lane == lanes_.end()) lane = lanes_.begin();
     if (!may_run(lane->second)) continue;
-    IoTask* task = lane->second.head;
-    lane->second.head = task->next_;
+    std::shared_ptr<IoTask> rest = std::move(lane->second.head->next_);
+    std::shared_ptr<IoTask> task = std::exchange(lane->second.head, std::move(rest));
     ++lane->second.running;
     ++running_;
     last_served_ = lane->first;
@@ -119,38 +171,43 @@ void IoPool::leave_lane(dev_t device) {
   }
 }
 
-void IoPool::work() {
+void IoPool::work(std::size_t thread) {
+  while (std::shared_ptr<IoTask> task = next(thread)) {
+    const std::optional<std::chrono::nanoseconds> pause = task->run();
+    ran(thread, task, pause);
+  }  // one that has ended dies here, under no lock
+}
+
+std::shared_ptr<IoTask> IoPool::next(std::size_t thread) {
   MutexLock lock(mutex_);
-  while (!stopped_ || tasks_ > 0) {
+  while (!stopped_) {
     end_pauses(std::chrono::steady_clock::now());
-    if (IoTask* task = take(); task != nullptr) {
-      // Who takes a task wakes the next thread if there is more to do, so that one submit or one
-      // end of a pause wakes one thread and not all.
+    if (std::shared_ptr<IoTask> task = take(); task != nullptr) {
       if (work_waits()) changed_.notify_one();
-      run(*task);
-    } else if (paused_.empty()) {
+      in_hand_[thread] = task;
+      return task;
+    }
+    if (paused_.empty()) {
       changed_.wait(mutex_);
     } else {
       changed_.wait_for(mutex_, paused_.front().until - std::chrono::steady_clock::now());
     }
   }
+  return nullptr;
 }
 
-void IoPool::run(IoTask& task) {
-  const dev_t device = task.device_;
-  const bool stopped = stopped_;
-  mutex_.unlock();
-  const std::optional<std::chrono::nanoseconds> pause = task.run(stopped);
-  mutex_.lock();
-  leave_lane(device);
-  if (!pause || stopped) {
-    if (--tasks_ == 0 && stopped_) changed_.notify_all();
-  } else if (std::exchange(task.hastened_, false)) {
-    enqueue(task);
-  } else {
-    paused_.push_back({std::chrono::steady_clock::now() + *pause, &task});
-    std::push_heap(paused_.begin(), paused_.end(), kLatestFirst);
+void IoPool::ran(std::size_t thread, std::shared_ptr<IoTask>& task,
+                 std::optional<std::chrono::nanoseconds> pause) {
+  MutexLock lock(mutex_);
+  in_hand_[thread] = nullptr;  // the thread has it still
+  leave_lane(task->device_);
+  if (!pause || stopped_ || task->withdrawn_) {
+    --tasks_;
+    if (stopped_) idle_.notify_all();
+    return;
   }
+  paused_.push_back({std::chrono::steady_clock::now() + *pause, std::move(task)});
+  std::push_heap(paused_.begin(), paused_.end(), kLatestFirst);
 }
 
 }  // namespace spdld::source

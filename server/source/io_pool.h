@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -16,22 +17,25 @@
 
 namespace spdld::source {
 
-// Work that may block on one device. Belongs to whoever submitted it and must live until run()
-// returned nothing.
+// Work that may block on one device. The pool shares it from submit() until it has ended; whoever
+// submitted it may be gone by then, so it must own, or share, all that run() touches.
 class IoTask {
  public:
   virtual ~IoTask() = default;
 
   // Called on one of the pool's threads, never twice at once. Nothing: done, and the pool never
-  // touches the task again. A pause: call run() again after it; no thread is held meanwhile.
-  // `stopped`: the pool is going down, so do not begin anything; a pause is then ignored.
-  virtual std::optional<std::chrono::nanoseconds> run(bool stopped) = 0;
+  // calls it again. A pause: call run() again after it; no thread is held meanwhile.
+  virtual std::optional<std::chrono::nanoseconds> run() = 0;
+
+  // The pool was stopped before the task had ended. Called once, by the thread that stops the pool;
+  // run() is not called again, but a call of it may be under way, and hang.
+  virtual void cancel() = 0;
 
  private:
   friend class IoPool;
   dev_t device_ = 0;
-  IoTask* next_ = nullptr;
-  bool hastened_ = false;
+  std::shared_ptr<IoTask> next_;
+  bool withdrawn_ = false;
 };
 
 // The threads on which reads may block. Made once by the daemon, outlives every source.
@@ -40,9 +44,9 @@ class IoTask {
 // devices leave, and always one. Of 16 threads a mount that hangs holds 8, a second one 4, and so
 // on; what is healthy goes on. Devices take turns.
 //
-// submit() and hasten() are thread-safe. States: running, then stopped by stop() or the
-// destructor: every task that waits gets run(true), later ones are refused. The destructor waits
-// for calls of run() that are inside the kernel.
+// Thread-safe. States: running, then stopped by stop() or the destructor: every task that has not
+// ended is cancelled at once, later ones are refused. The destructor waits for calls of run() that
+// are inside the kernel; who cannot wait asks idle_within() first.
 class IoPool {
  public:
   struct Options {
@@ -57,12 +61,16 @@ class IoPool {
 
   // kResourceExhausted: max_tasks are there already; kCancelled: stopped. The task is not taken
   // then.
-  Status submit(dev_t device, IoTask& task) SPDLD_EXCLUDES(mutex_);
+  Status submit(dev_t device, std::shared_ptr<IoTask> task) SPDLD_EXCLUDES(mutex_);
 
-  // Ends the pause that a submitted task is in, or cancels the next one that it asks for.
-  void hasten(IoTask& task) SPDLD_EXCLUDES(mutex_);
+  // A submitted task is not to run again: if it waits or pauses, it is dropped; if it runs, that is
+  // the last time.
+  void withdraw(IoTask& task) SPDLD_EXCLUDES(mutex_);
 
+  // Idempotent; waits for nothing.
   void stop() SPDLD_EXCLUDES(mutex_);
+  // Once stopped: whether no call of run() is under way any more, at the latest after `patience`.
+  bool idle_within(std::chrono::nanoseconds patience) SPDLD_EXCLUDES(mutex_);
 
   int threads() const { return static_cast<int>(threads_.size()); }
 
@@ -71,32 +79,42 @@ class IoPool {
 
   // One device's tasks, first in first out.
   struct Lane {
-    IoTask* head = nullptr;
+    std::shared_ptr<IoTask> head;
     IoTask* tail = nullptr;
     int running = 0;
   };
   struct Paused {
     Time until;
-    IoTask* task;
+    std::shared_ptr<IoTask> task;
   };
 
-  void work() SPDLD_EXCLUDES(mutex_);
-  void run(IoTask& task) SPDLD_REQUIRES(mutex_);
-  IoTask* take() SPDLD_REQUIRES(mutex_);
+  void work(std::size_t thread) SPDLD_EXCLUDES(mutex_);
+  // The task that this thread is to run; null: none ever again.
+  std::shared_ptr<IoTask> next(std::size_t thread) SPDLD_EXCLUDES(mutex_);
+  void ran(std::size_t thread, std::shared_ptr<IoTask>& task,
+           std::optional<std::chrono::nanoseconds> pause) SPDLD_EXCLUDES(mutex_);
+  std::shared_ptr<IoTask> take() SPDLD_REQUIRES(mutex_);
   bool may_run(const Lane& lane) const SPDLD_REQUIRES(mutex_);
   bool work_waits() const SPDLD_REQUIRES(mutex_);
-  void enqueue(IoTask& task) SPDLD_REQUIRES(mutex_);
+  void enqueue(std::shared_ptr<IoTask> task) SPDLD_REQUIRES(mutex_);
+  std::shared_ptr<IoTask> unlink(IoTask& task) SPDLD_REQUIRES(mutex_);
   void end_pauses(Time now) SPDLD_REQUIRES(mutex_);
   void leave_lane(dev_t device) SPDLD_REQUIRES(mutex_);
 
   const Options options_;
   Mutex mutex_;
+  // Where threads sleep, by the rule of Executor::work_may_wait_: one sleeps only after it looked
+  // and found nothing; a task that is submitted wakes one; one that takes a task wakes the next if
+  // more may run, or if there are pauses whose end somebody has to see; and one that is through
+  // with a task, which lets its device and others have more threads, looks for itself.
   CondVar changed_;
+  CondVar idle_;  // where idle_within() waits
   std::map<dev_t, Lane> lanes_ SPDLD_GUARDED_BY(mutex_);
   dev_t last_served_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::vector<Paused> paused_ SPDLD_GUARDED_BY(mutex_);  // a heap, the earliest first
   std::size_t tasks_ SPDLD_GUARDED_BY(mutex_) = 0;
   int running_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::vector<std::shared_ptr<IoTask>> in_hand_ SPDLD_GUARDED_BY(mutex_);  // by thread
   bool stopped_ SPDLD_GUARDED_BY(mutex_) = false;
   std::vector<std::jthread> threads_;
 };

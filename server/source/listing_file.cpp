@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/listing_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <new>
 #include <string_view>
 
 #include "base/failpoint.h"
-#include "base/unique_fd.h"
+#include "source/whole_file.h"
 
 namespace spdld::source {
 namespace {
@@ -21,7 +16,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 constexpr std::string_view kMagic = "SPDLIDX1";
-constexpr std::uint64_t kMaxFile = std::uint64_t{64} << 30;
 
 class Writer {
  public:
@@ -77,73 +71,6 @@ class Reader {
   bool ok_ = true;
 };
 
-Status write_all(int fd, std::string_view text, const std::string& path) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno_status(errno, "cannot write " + path);
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return {};
-}
-
-Status sync_directory(const std::string& path) {
-  const std::string directory = path.substr(0, path.rfind('/') + 1);
-  const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd || ::fsync(fd.get()) != 0) return errno_status(errno, "cannot write " + directory);
-  return {};
-}
-
-Result<std::string> read_all(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat info {};
-  if (!fd || ::fstat(fd.get(), &info) != 0) {
-    return tl::unexpected(errno_status(errno, "cannot read " + path));
-  }
-  const auto size = static_cast<std::uint64_t>(info.st_size);
-  if (!S_ISREG(info.st_mode) || size > kMaxFile) {
-    return error(Code::kDataLoss, path + " is no index");
-  }
-  try {
-    std::string text(size, '\0');
-    for (std::size_t done = 0; done < size;) {
-      const ssize_t count = ::read(fd.get(), text.data() + done, size - done);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) return tl::unexpected(errno_status(errno, "cannot read " + path));
-      if (count == 0) return error(Code::kDataLoss, path + " is shorter than it was");
-      done += static_cast<std::size_t>(count);
-    }
-    return text;
-  } catch (const std::bad_alloc&) {
-    return error(Code::kResourceExhausted, "there is no memory for " + path);
-  }
-}
-
-// A file that goes away again unless it was kept.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& beside) : path_(beside + ".XXXXXX") {
-    fd_ = UniqueFd(::mkostemp(path_.data(), O_CLOEXEC));
-  }
-  ~TemporaryFile() {
-    if (fd_ && !kept_) ::unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  int fd() const { return fd_.get(); }
-  const std::string& path() const { return path_; }
-  bool rename_to(const std::string& path) {
-    kept_ = ::rename(path_.c_str(), path.c_str()) == 0;
-    return kept_;
-  }
-
- private:
-  std::string path_;
-  UniqueFd fd_;
-  bool kept_ = false;
-};
-
 }  // namespace
 
 Status ListingFile::save(const Listing& listing, const std::string& key, const std::string& path) {
@@ -173,22 +100,18 @@ Status ListingFile::save(const Listing& listing, const std::string& key, const s
   out.raw(listing.blob_);
   out.number<std::uint64_t>(XXH3_64bits(out.text().data(), out.text().size()));
 
-  const std::string directory = path.substr(0, path.rfind('/'));
-  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
-    return errno_status(errno, "cannot make " + directory);
-  }
   SPDLD_FAILPOINT_STATUS("source.listing.write");
-  TemporaryFile file(path);
-  if (file.fd() < 0) return errno_status(errno, "cannot write " + path);
-  SPDLD_TRY(write_all(file.fd(), out.text(), path));
-  if (::fsync(file.fd()) != 0 || !file.rename_to(path)) {
-    return errno_status(errno, "cannot write " + path);
-  }
-  return sync_directory(path);
+  return write_whole_file(path, out.text());
 }
 
 Result<Listing> ListingFile::load(const std::string& key, const std::string& path) {
-  SPDLD_ASSIGN(const std::string text, read_all(path));
+  return read(&key, path);
+}
+
+Result<Listing> ListingFile::load(const std::string& path) { return read(nullptr, path); }
+
+Result<Listing> ListingFile::read(const std::string* key, const std::string& path) {
+  SPDLD_ASSIGN(const std::string text, read_whole_file(path));
   const auto refuse = [&path](const char* why) {
     return error(Code::kDataLoss, path + " is no index of this source: " + why);
   };
@@ -201,7 +124,8 @@ Result<Listing> ListingFile::load(const std::string& key, const std::string& pat
   if (checksum != XXH3_64bits(text.data(), end)) return refuse("it is damaged");
 
   Reader in(std::string_view(text).substr(kMagic.size(), end - kMagic.size()));
-  if (in.string() != key) return refuse("it lists something else");
+  if (const std::string kept = in.string(); key != nullptr && kept != *key)
+    return refuse("it lists something else");
   Listing listing;
   listing.digest_ = in.string();
   listing.size_ = in.number<std::uint64_t>();

@@ -29,8 +29,11 @@ class ListingFile {
   static Status save(const Listing& listing, const std::string& key, const std::string& path);
   // kNotFound: there is none; kDataLoss: there is something else.
   static Result<Listing> load(const std::string& key, const std::string& path);
+  // Whatever its key.
+  static Result<Listing> load(const std::string& path);
 
  private:
+  static Result<Listing> read(const std::string* key, const std::string& path);
   static bool is_sound(const Listing& listing);
 };
 

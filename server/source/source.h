@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/byte_buffer.h"
+#include "base/credentials.h"
 #include "base/status.h"
 #include "op/tensor_spec.h"
 
@@ -83,9 +85,24 @@ class Source {
     return fetch(item, out, sink, token);
   }
 
+  // The same items for another reader: kPermissionDenied where that one may not list what the
+  // listing was made of, and each fetch asks for that one's rights. Blocks. Null: the items are
+  // nobody's files, so that every reader may have this source.
+  virtual Result<std::unique_ptr<Source>> read_by(const Credentials&) const {
+    return std::unique_ptr<Source>();
+  }
+
   // Where the bytes come from: of two sources with the same origin and listing digest, item i is
   // the same thing. Empty: that cannot be said.
   virtual std::string origin() const { return {}; }
+
+  // Names the listing and the classes so that they can be opened again; empty: they cannot.
+  virtual std::string dataset() const { return {}; }
+  // From the next fetch on, the data are looked for anew where they lie, should they have been
+  // moved or replaced as a whole. Does not block.
+  virtual void look_again() {}
+  // Whether what was listed may differ from what a listing would find now. May block.
+  virtual bool has_changed() { return false; }
 };
 
 }  // namespace spdld::source

@@ -18,6 +18,8 @@
 #include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "source/disk.h"
+#include "source/listed_directories.h"
+#include "source/path_error.h"
 
 namespace spdld::source {
 namespace {
@@ -26,11 +28,8 @@ constexpr int kMaxDepth = 256;
 constexpr std::size_t kMaxWarnings = 20;
 constexpr std::uint64_t kStopEach = 1024;  // entries between two looks at the stop token
 constexpr auto kProgressPause = std::chrono::milliseconds(100);
-constexpr std::int64_t kCoarseNs = 2'000'000'000;  // what a time stamp may lag behind
 
-constexpr std::int64_t mtime_ns(const struct stat& info) {
-  return std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
-}
+constexpr int kListFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK;
 
 struct DirCloser {
   void operator()(DIR* dir) const { ::closedir(dir); }
@@ -45,6 +44,7 @@ struct Directory {
   ino_t inode = 0;
   std::int64_t mtime = 0;
   bool remote = false;
+  bool left_out = false;
   std::string files;  // names that match, sorted, each with a zero byte behind it
   std::vector<std::unique_ptr<Directory>> children;
 
@@ -67,19 +67,21 @@ bool directory_before(std::string_view a, std::string_view b, char b_end) {
 // The threads that read directories, and what they have found. Made for one walk.
 class Walker {
  public:
-  Walker(int root_fd, const Glob& glob, const Roots& roots, const WalkOptions& options)
-      : root_fd_(root_fd), glob_(glob), roots_(roots), options_(options) {}
+  Walker(int root_fd, const Glob& glob, const Access& access, const WalkOptions& options)
+      : root_fd_(root_fd), glob_(glob), access_(access), options_(options) {}
 
   Result<Walk> run();
 
  private:
   void work() SPDLD_EXCLUDES(mutex_);
   Status read(Directory& directory) SPDLD_EXCLUDES(mutex_);
-  Result<UniqueFd> open(Directory& directory) const;
+  // None: the directory is left out.
+  Result<UniqueFd> open(Directory& directory) SPDLD_EXCLUDES(mutex_);
   Status entry(Directory& directory, int fd, const dirent& found, std::vector<std::string>& files)
       SPDLD_EXCLUDES(mutex_);
   Status linked(Directory& directory, int fd, const std::string& name, struct stat& info) const;
   bool is_above(const Directory& directory, const struct stat& info) const;
+  void warn(std::string warning) SPDLD_EXCLUDES(mutex_);
   void fail(Status status) SPDLD_EXCLUDES(mutex_);
   std::string full(const std::string& path) const {
     return path.empty() ? options_.root : (options_.root == "/" ? "" : options_.root) + "/" + path;
@@ -89,11 +91,12 @@ class Walker {
 
   const int root_fd_;
   const Glob& glob_;
-  const Roots& roots_;
+  const Access& access_;
   const WalkOptions& options_;
-  std::atomic<std::uint64_t> seen_ = 0;     // relaxed: for progress
-  std::atomic<std::uint64_t> matched_ = 0;  // relaxed: for the limit
-  std::atomic<bool> stop_ = false;          // relaxed: a late look costs some entries
+  std::atomic<std::uint64_t> seen_ = 0;         // relaxed: for progress
+  std::atomic<std::uint64_t> matched_ = 0;      // relaxed: for the limit
+  std::atomic<std::uint64_t> directories_ = 0;  // relaxed: for the limit
+  std::atomic<bool> stop_ = false;              // relaxed: a late look costs some entries
 
   Mutex mutex_;
   CondVar changed_;  // there is more to read, or nothing
@@ -179,32 +182,36 @@ void Walker::work() {
   }
 }
 
+void Walker::warn(std::string warning) {
+  MutexLock lock(mutex_);
+  if (warnings_.size() < kMaxWarnings) warnings_.push_back(std::move(warning));
+}
+
 void Walker::fail(Status status) {
   stop_.store(true, std::memory_order_relaxed);
   MutexLock lock(mutex_);
   if (failure_.ok()) failure_ = std::move(status);
 }
 
-Result<UniqueFd> Walker::open(Directory& directory) const {
-  const std::string path = directory.path.empty() ? "." : directory.path;
-  const int flags =
-      O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK | (options_.follow_symlinks ? 0 : O_NOFOLLOW);
-  UniqueFd fd(::openat(root_fd_, path.c_str(), flags));
-  struct stat info {};
-  if (!fd || ::fstat(fd.get(), &info) != 0) {
-    return tl::unexpected(path_error(errno, "cannot list", full(directory.path)));
+Result<UniqueFd> Walker::open(Directory& directory) {
+  Access::Opened opened;
+  Denial denial = access_.open(root_fd_, directory.path.empty() ? "." : directory.path,
+                               options_.links, kListFlags, opened);
+  if (denial.reserved && directory.parent != nullptr) {
+    directory.left_out = true;
+    warn(full(directory.path) + " was left out: " + denial.why);
+    return UniqueFd();
   }
-  if (options_.follow_symlinks && !roots_.unrestricted()) {
-    const std::string real = real_path_of_fd(fd.get());
-    if (!roots_.contain(real)) return tl::unexpected(roots_.refusal(full(directory.path), real));
-  }
+  if (denial.err != 0)
+    return tl::unexpected(Access::status(denial, "cannot list", full(directory.path)));
+  const struct stat& info = opened.info;
   directory.device = info.st_dev;
   directory.inode = info.st_ino;
   directory.mtime = mtime_ns(info);
   directory.remote = directory.parent != nullptr && directory.parent->device == info.st_dev
                          ? directory.parent->remote
-                         : !is_local(fd.get());
-  return fd;
+                         : !is_local(opened.fd.get());
+  return std::move(opened.fd);
 }
 
 Status Walker::read(Directory& directory) {
@@ -214,6 +221,7 @@ Status Walker::read(Directory& directory) {
                                                 " directories deep; narrow the pattern");
   }
   SPDLD_ASSIGN(UniqueFd fd, open(directory));
+  if (!fd) return {};
   const std::unique_ptr<DIR, DirCloser> dir(::fdopendir(fd.get()));
   if (!dir) return path_error(errno, "cannot list", full(directory.path));
   const int dir_fd = fd.release();  // the stream's now
@@ -255,7 +263,7 @@ Status Walker::entry(Directory& directory, int fd, const dirent& found,
     is_link = type == DT_LNK;
   }
   if (is_link) {
-    if (!options_.follow_symlinks) return {};
+    if (options_.links == Access::Links::kRefuse) return {};
     SPDLD_TRY(linked(directory, fd, name, info));
     type = static_cast<unsigned char>(IFTODT(info.st_mode));
   }
@@ -288,12 +296,16 @@ Status Walker::entry(Directory& directory, int fd, const dirent& found,
   Glob::State state = glob_.enter(directory.state, name);
   if (state.dead()) return {};
   if (is_link && is_above(directory, info)) {
-    MutexLock lock(mutex_);
-    if (warnings_.size() < kMaxWarnings) {
-      warnings_.push_back(full(directory.below(name)) +
-                          " is a symlink to a directory that it lies in, and was left out");
-    }
+    warn(full(directory.below(name)) +
+         " is a symlink to a directory that it lies in, and was left out");
     return {};
+  }
+  if (directories_.fetch_add(1, std::memory_order_relaxed) >= options_.max_directories) {
+    return Status(
+        Code::kResourceExhausted,
+        options_.root + " leads through more than the " + std::to_string(options_.max_directories) +
+            " directories that a listing may take, each counted as often as symlinks lead "
+            "to it; set 'follow_symlinks: false', or narrow the root or the pattern");
   }
   auto child = std::make_unique<Directory>();
   child->path = directory.below(name);
@@ -307,15 +319,15 @@ Status Walker::entry(Directory& directory, int fd, const dirent& found,
 // What a symlink leads to. Left as nothing at all (no type) when that does not matter.
 Status Walker::linked(Directory& directory, int fd, const std::string& name,
                       struct stat& info) const {
-  if (::fstatat(fd, name.c_str(), &info, 0) == 0) return {};
-  const int err = errno;
+  const Denial denial = access_.look(fd, name, info);
+  if (denial.err == 0) return {};
   info = {};
-  const bool dangles = err == ENOENT || err == ELOOP || err == ENOTDIR;
+  const bool dangles = denial.err == ENOENT || denial.err == ELOOP || denial.err == ENOTDIR;
   const bool wanted = glob_.accepts(directory.state, name) ||
                       (!dangles && !glob_.enter(directory.state, name).dead());
   if (!wanted) return {};
   const std::string path = full(directory.below(name));
-  if (!dangles) return path_error(err, "cannot follow the symlink", path);
+  if (!dangles) return Access::status(denial, "cannot follow the symlink", path);
   return Status(Code::kNotFound,
                 path +
                     " is a symlink that leads to no file; mend or remove it, or narrow the "
@@ -332,6 +344,7 @@ bool Walker::is_above(const Directory& directory, const struct stat& info) const
 // Files and directories of one directory, merged: the order of whole paths.
 void Walker::emit(const Directory& directory, ListingBuilder& builder,
                   std::vector<DirectoryStamp>& stamps, bool& remote) {
+  if (directory.left_out) return;
   stamps.push_back({directory.path, directory.inode, directory.mtime});
   remote = remote || directory.remote;
   auto child = directory.children.begin();
@@ -350,32 +363,8 @@ void Walker::emit(const Directory& directory, ListingBuilder& builder,
 
 }  // namespace
 
-Result<Walk> walk(int root_fd, const Glob& glob, const Roots& roots, const WalkOptions& options) {
-  return Walker(root_fd, glob, roots, options).run();
-}
-
-bool is_unchanged(int root_fd, const Listing& listing, int threads) {
-  std::atomic<std::size_t> next = 0;
-  std::atomic<bool> changed = false;
-  const auto look = [&] {
-    for (std::size_t i = next++; i < listing.stamps.size() && !changed; i = next++) {
-      const DirectoryStamp& stamp = listing.stamps[i];
-      struct stat info {};
-      const char* path = stamp.path.empty() ? "." : stamp.path.c_str();
-      if (stamp.mtime_ns > listing.listed_at_ns - kCoarseNs ||
-          ::fstatat(root_fd, path, &info, 0) != 0 || !S_ISDIR(info.st_mode) ||
-          info.st_ino != stamp.inode || mtime_ns(info) != stamp.mtime_ns) {
-        changed = true;
-      }
-    }
-  };
-  std::vector<std::jthread> workers;
-  const auto wanted = std::min<std::size_t>(static_cast<std::size_t>(std::max(1, threads)),
-                                            listing.stamps.size() / 64 + 1);
-  for (std::size_t i = 1; i < wanted; ++i) workers.emplace_back(look);
-  look();
-  workers.clear();
-  return !changed;
+Result<Walk> walk(int root_fd, const Glob& glob, const Access& access, const WalkOptions& options) {
+  return Walker(root_fd, glob, access, options).run();
 }
 
 }  // namespace spdld::source

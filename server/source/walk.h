@@ -16,9 +16,10 @@ namespace spdld::source {
 
 struct WalkOptions {
   std::string root;  // after symlinks; for messages
-  bool follow_symlinks = true;
+  Access::Links links = Access::Links::kFollow;
   int threads = 8;
   std::uint64_t max_items = 0;
+  std::uint64_t max_directories = 0;  // one that several symlinks lead to counts for each
   std::function<void(std::uint64_t)> progress;
   std::stop_token stop;
 };
@@ -34,11 +35,9 @@ struct Walk {
 // match `glob`. progress() is called by the calling thread. A symlink to a directory above itself
 // is left out with a warning; one to nothing that `glob` asks for is an error, as is whatever may
 // not be read: a listing without it would be another dataset.
-Result<Walk> walk(int root_fd, const Glob& glob, const Roots& roots, const WalkOptions& options);
-
-// Whether every directory of `listing` still is as it was when its entries were read. Directories
-// that changed just before the listing began count as changed: their time stamp is too coarse to
-// tell.
-bool is_unchanged(int root_fd, const Listing& listing, int threads);
+//
+// `root_fd` was opened by `access`, and only what its reader may list is read. A directory that
+// nobody may read below (Denial::reserved) is left out with a warning.
+Result<Walk> walk(int root_fd, const Glob& glob, const Access& access, const WalkOptions& options);
 
 }  // namespace spdld::source

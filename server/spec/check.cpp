@@ -36,8 +36,8 @@ tl::unexpected<Status> wrong_kind(const Node& node, const Shape& shape, const st
   return fail(node, name, "expected " + expected_text(shape) + ", got " + node.describe());
 }
 
-std::string out_of_bounds(double min, double max, const std::string& got) {
-  const std::string end = ", got " + got;
+std::string out_of_bounds(double min, double max, const Node& node) {
+  const std::string end = node.shown() ? ", got " + node.text : "";
   if (std::isinf(max)) return "must be at least " + show_number(min) + end;
   if (std::isinf(min)) return "must be at most " + show_number(max) + end;
   return "must be " + show_number(min) + " to " + show_number(max) + end;
@@ -69,7 +69,7 @@ Result<Json> check_number(const Node& node, const Shape& shape, const std::strin
   }
   const auto number = static_cast<double>(*value);
   if (number < shape.min || number > shape.max) {
-    return fail(node, name, out_of_bounds(shape.min, shape.max, node.text));
+    return fail(node, name, out_of_bounds(shape.min, shape.max, node));
   }
   return Json(*value);
 }
@@ -78,8 +78,8 @@ Result<Json> check_string(const Node& node, const Shape& shape, const std::strin
   if (!shape.choices.empty()) {
     if (std::find(shape.choices.begin(), shape.choices.end(), node.text) == shape.choices.end()) {
       return fail(node, name,
-                  quote(node.text) + " is not one of " + join(shape.choices) +
-                      did_you_mean(node.text, shape.choices));
+                  node.describe() + " is not one of " + join(shape.choices) +
+                      (node.shown() ? did_you_mean(node.text, shape.choices) : ""));
     }
   } else if (node.text.empty()) {
     return fail(node, name, "must not be empty");

@@ -2,10 +2,12 @@
 #include "spec/daemon_config.h"
 
 #include <glob.h>
+#include <grp.h>
 #include <pwd.h>
 #include <sys/un.h>
 
 #include <algorithm>
+#include <array>
 #include <bitset>
 #include <cerrno>
 #include <filesystem>
@@ -96,12 +98,18 @@ std::optional<std::vector<int>> parse_cpus(std::string_view text) {
   return cpus;
 }
 
+MemoryBound read_bound(const Json& value) {
+  if (!value.is_number_unsigned()) return {.fraction = value.get<double>()};
+  return {.fraction = std::nullopt, .bytes = value.get<std::uint64_t>()};
+}
+
 Result<ExecutorConfig> read_executor(const Node& node, const Json& value) {
   ExecutorConfig executor;
   const Json& threads = value.at("cpu_threads");
   if (threads.is_number()) executor.cpu_threads = threads.get<int>();
   executor.io_threads = value.at("io_threads").get<int>();
   executor.nice = value.at("nice").get<int>();
+  executor.decode_memory = read_bound(value.at("decode_memory"));
   if (const auto cpus = value.find("cpus"); cpus != value.end()) {
     const auto text = cpus->get<std::string>();
     executor.cpus = parse_cpus(text);
@@ -115,18 +123,35 @@ Result<ExecutorConfig> read_executor(const Node& node, const Json& value) {
   return executor;
 }
 
-MemoryBound read_bound(const Json& value) {
-  if (!value.is_number_unsigned()) return {.fraction = value.get<double>()};
-  return {.fraction = std::nullopt, .bytes = value.get<std::uint64_t>()};
+// Seconds of "30s", "90m", "12h", "7d": at least `least` of a unit that is not below `smallest`.
+std::optional<std::uint64_t> parse_time(std::string_view text, char smallest, std::int64_t least) {
+  constexpr std::string_view kUnits = "smhd";
+  constexpr std::array<std::uint64_t, 4> kSeconds{1, 60, 3600, 24 * 3600};
+  constexpr std::int64_t kMost = 1'000'000;
+  if (text.empty()) return std::nullopt;
+  const std::size_t unit = kUnits.find(text.back());
+  const std::optional<std::int64_t> number = parse_integer(text.substr(0, text.size() - 1));
+  if (unit == std::string_view::npos || unit < kUnits.find(smallest)) return std::nullopt;
+  if (!number || *number < least || *number > kMost) return std::nullopt;
+  return static_cast<std::uint64_t>(*number) * kSeconds[unit];
 }
 
-ArenaConfig read_arena(const Json& value) {
+Result<ArenaConfig> read_arena(const Node& node, const Json& value) {
   ArenaConfig arena;
   const Json& kind = value.at("kind");
   arena.kind = kind == "posix"     ? ArenaConfig::Kind::kPosix
                : kind == "hugetlb" ? ArenaConfig::Kind::kHugetlb
                                    : ArenaConfig::Kind::kMemfd;
   arena.budget = read_bound(value.at("budget"));
+  const auto idle = value.at("idle").get<std::string>();
+  const std::optional<std::uint64_t> seconds = parse_time(idle, 's', 0);
+  if (!seconds)
+    return tl::unexpected<Status>(
+        child(node, "idle")
+            .fail("arena.idle: " + quote(idle) +
+                  " is no time; write a whole number of seconds, minutes or hours, such as 30s, or "
+                  "0s to keep none"));
+  arena.idle_s = *seconds;
   return arena;
 }
 
@@ -142,60 +167,78 @@ Result<CacheConfig> read_cache(const Node& node, const Json& value, const std::s
   return cache;
 }
 
-Result<uid_t> find_user(const Node& node, const std::string& name, const std::string& user) {
-  const std::optional<std::int64_t> number = parse_integer(user);
-  // The largest uid_t means "no user" to the kernel.
-  if (number && *number >= 0 && *number < std::numeric_limits<uid_t>::max()) {
-    return static_cast<uid_t>(*number);
+// A number, or what `look_up` (getpwnam_r and its like) makes of a name. `what`: "user".
+template <typename Entry, typename LookUp>
+Result<std::uint32_t> find_id(const Node& node, const std::string& name, const std::string& text,
+                              const char* what, const LookUp& look_up,
+                              std::uint32_t Entry::*const id) {
+  const std::optional<std::int64_t> number = parse_integer(text);
+  // The largest id means "none" to the kernel.
+  if (number && *number >= 0 && *number < std::numeric_limits<std::uint32_t>::max()) {
+    return static_cast<std::uint32_t>(*number);
   }
   std::vector<char> buffer(16384);
-  passwd entry{};
-  passwd* found = nullptr;
+  Entry entry{};
+  Entry* found = nullptr;
   int failure = 0;
-  while ((failure = getpwnam_r(user.c_str(), &entry, buffer.data(), buffer.size(), &found)) ==
+  while ((failure = look_up(text.c_str(), &entry, buffer.data(), buffer.size(), &found)) ==
              ERANGE &&
          buffer.size() < (1U << 20)) {
     buffer.resize(buffer.size() * 2);
   }
-  if (found != nullptr) return entry.pw_uid;
-  const std::string why =
-      failure == 0 || failure == ENOENT
-          ? "there is no such user on this machine"
-          : "the user database fails: " + std::generic_category().message(failure);
-  return tl::unexpected<Status>(node.fail(name + ": " + quote(user) + ": " + why));
+  if (found != nullptr) return entry.*id;
+  const std::string why = failure == 0 || failure == ENOENT
+                              ? "there is no such " + std::string(what) + " on this machine"
+                              : "the " + std::string(what) +
+                                    " database fails: " + std::generic_category().message(failure);
+  return tl::unexpected<Status>(node.fail(name + ": " + quote(text) + ": " + why));
+}
+
+// `roots` as check() has them: a path, or a map with one.
+Result<std::vector<AccessConfig::Root>> read_roots(const Node& node, const Json& value) {
+  std::vector<AccessConfig::Root> roots;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const std::string name = "access.roots[" + std::to_string(i) + "]";
+    const Node& at = item(node, i);
+    const Json& given = value[i];
+    AccessConfig::Root& root = roots.emplace_back();
+    if (given.is_string()) {
+      SPDLD_ASSIGN(root.path, absolute_path(at, name, given.get<std::string>()));
+      continue;
+    }
+    SPDLD_ASSIGN(root.path, absolute_path(child(at, "path"), name + ".path",
+                                          given.at("path").get<std::string>()));
+    const Json& groups = given.at("groups");
+    for (std::size_t k = 0; k < groups.size(); ++k) {
+      SPDLD_ASSIGN(
+          const gid_t group,
+          find_id(item(child(at, "groups"), k), name + ".groups[" + std::to_string(k) + "]",
+                  groups[k].get<std::string>(), "group", getgrnam_r, &group::gr_gid));
+      root.groups.push_back(group);
+    }
+    sort_unique(root.groups);
+  }
+  return roots;
 }
 
 Result<AccessConfig> read_access(const Node& node, const Json& value) {
   AccessConfig access;
-  SPDLD_ASSIGN(access.roots, read_paths(child(node, "roots"), value.at("roots"), "access.roots"));
+  SPDLD_ASSIGN(access.roots, read_roots(child(node, "roots"), value.at("roots")));
   const Node& admins = child(node, "admins");
   const Json& users = value.at("admins");
   for (std::size_t i = 0; i < users.size(); ++i) {
     SPDLD_ASSIGN(const uid_t uid,
-                 find_user(item(admins, i), "access.admins[" + std::to_string(i) + "]",
-                           users[i].get<std::string>()));
+                 find_id(item(admins, i), "access.admins[" + std::to_string(i) + "]",
+                         users[i].get<std::string>(), "user", getpwnam_r, &passwd::pw_uid));
     access.admins.push_back(uid);
   }
   sort_unique(access.admins);
   return access;
 }
 
-// "90m", "12h", "7d".
-std::optional<std::uint64_t> parse_minutes_up(std::string_view text) {
-  if (text.empty()) return std::nullopt;
-  const std::uint64_t unit = text.back() == 'm'   ? 60
-                             : text.back() == 'h' ? 3600
-                             : text.back() == 'd' ? 24 * 3600
-                                                  : 0;
-  const std::optional<std::int64_t> number = parse_integer(text.substr(0, text.size() - 1));
-  constexpr std::int64_t kMost = 1'000'000;
-  if (unit == 0 || !number || *number < 1 || *number > kMost) return std::nullopt;
-  return static_cast<std::uint64_t>(*number) * unit;
-}
-
 Result<JobConfig> read_job(const Node& node, const Json& value) {
   const auto text = value.at("retain").get<std::string>();
-  const std::optional<std::uint64_t> seconds = parse_minutes_up(text);
+  const std::optional<std::uint64_t> seconds = parse_time(text, 'm', 1);
   if (!seconds)
     return tl::unexpected<Status>(
         child(node, "retain")
@@ -203,6 +246,22 @@ Result<JobConfig> read_job(const Node& node, const Json& value) {
                   " is no time; write a whole number of minutes, hours or days, such as 90m, 12h "
                   "or 7d"));
   return JobConfig{.retain_s = *seconds};
+}
+
+LimitsConfig read_limits(const Json& value) {
+  LimitsConfig limits;
+  const Json& connections = value.at("connections");
+  if (connections.is_number()) limits.connections = connections.get<int>();
+  limits.control_connections = value.at("control_connections").get<int>();
+  limits.long_calls = value.at("long_calls").get<int>();
+  limits.listings = value.at("listings").get<int>();
+  limits.pipelines = value.at("pipelines").get<int>();
+  limits.jobs = value.at("jobs").get<int>();
+  limits.unattached_bytes = value.at("unattached").get<std::uint64_t>();
+  limits.unread_bytes = value.at("unread").get<std::uint64_t>();
+  limits.arena = read_bound(value.at("arena"));
+  limits.max_pixels = value.at("max_pixels").get<std::int64_t>();
+  return limits;
 }
 
 Result<Node> read_root(const std::string& path, const std::string& working_directory) {
@@ -259,10 +318,11 @@ Result<DaemonConfig> load_daemon_config(const std::string& path,
   SPDLD_ASSIGN(config.pipelines,
                read_paths(child(root, "pipelines"), json.at("pipelines"), "pipelines"));
   SPDLD_ASSIGN(config.executor, read_executor(child(root, "executor"), json.at("executor")));
-  config.arena = read_arena(json.at("arena"));
+  SPDLD_ASSIGN(config.arena, read_arena(child(root, "arena"), json.at("arena")));
   SPDLD_ASSIGN(config.cache, read_cache(child(root, "cache"), json.at("cache"), config.state_dir));
   SPDLD_ASSIGN(config.access, read_access(child(root, "access"), json.at("access")));
   SPDLD_ASSIGN(config.job, read_job(child(root, "job"), json.at("job")));
+  config.limits = read_limits(json.at("limits"));
   config.log.level = json.at("log").at("level").get<std::string>();
   config.log.format = json.at("log").at("format").get<std::string>();
   return config;

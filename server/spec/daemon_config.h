@@ -12,17 +12,18 @@
 
 namespace spdld::spec {
 
+// A bound on memory: a fixed size, or a fraction of what the machine or the cgroup has.
+struct MemoryBound {
+  std::optional<double> fraction;
+  std::uint64_t bytes = 0;  // without `fraction`
+};
+
 struct ExecutorConfig {
   std::optional<int> cpu_threads;  // none: auto, from the cgroup's quota and the affinity
   int io_threads = 16;
   std::optional<std::vector<int>> cpus;  // sorted, each once; none: wherever the daemon may run
   int nice = 0;
-};
-
-// A bound on memory: a fixed size, or a fraction of what the machine or the cgroup has.
-struct MemoryBound {
-  std::optional<double> fraction;
-  std::uint64_t bytes = 0;  // without `fraction`
+  MemoryBound decode_memory{.fraction = 0.10};  // of large images at work
 };
 
 using ArenaBudget = MemoryBound;
@@ -31,6 +32,7 @@ struct ArenaConfig {
   enum class Kind { kMemfd, kPosix, kHugetlb };
   Kind kind = Kind::kMemfd;
   ArenaBudget budget{.fraction = 0.25};  // what all arenas together may take
+  std::uint64_t idle_s = 30;             // for how long one that nobody reads is kept
 };
 
 // What the sample caches of all pipelines together may take.
@@ -41,12 +43,33 @@ struct CacheConfig {
 };
 
 struct AccessConfig {
-  std::vector<std::string> roots;  // absolute
-  std::vector<uid_t> admins;       // sorted, each once
+  struct Root {
+    std::string path;                // absolute
+    std::vector<gid_t> groups = {};  // whose members may read all below it; sorted, each once
+
+    friend bool operator==(const Root&, const Root&) = default;
+  };
+  std::vector<Root> roots;
+  std::vector<uid_t> admins;  // sorted, each once
 };
 
 struct JobConfig {
   std::uint64_t retain_s = 7 * 24 * 3600;  // what is known of jobs that have ended
+};
+
+// What one user may have of the daemon at a time, so that nobody leaves too little for others.
+struct LimitsConfig {
+  std::optional<int> connections;  // to data.sock; none: auto, from the limit of descriptors
+  int control_connections = 64;
+  int long_calls = 8;                     // of commands that list or decode
+  int listings = 4;                       // datasets that are listed
+  int pipelines = 256;                    // that it has applied; this one and the next bind neither
+  int jobs = 1024;                        // root nor admins nor the daemon's own user
+  std::uint64_t unattached_bytes = 0;     // of pipelines that came with attaches not yet answered
+  std::uint64_t unread_bytes = 0;         // of answers that its processes have not read
+  std::int64_t max_pixels = 500'000'000;  // of decode_image.max_pixels
+  // Of arena.budget: all its arenas together. Binds neither admins nor the daemon's own user.
+  MemoryBound arena{.fraction = 0.75};
 };
 
 struct LogConfig {
@@ -64,6 +87,7 @@ struct DaemonConfig {
   CacheConfig cache;
   AccessConfig access;
   JobConfig job;
+  LimitsConfig limits;
   LogConfig log;
 };
 

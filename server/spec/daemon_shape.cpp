@@ -21,30 +21,41 @@ Key executor_key() {
   threads.expected = "auto or an integer from 1 to 4096";
   Shape cpus = string_shape();
   cpus.expected = "null or CPU numbers such as 0-3,8";
-  return section("executor", "the threads that fetch, decode and transform",
-                 {
-                     {.name = "cpu_threads",
-                      .doc = "CPU workers; auto: as the affinity and the cgroup's quota allow",
-                      .shape = std::move(threads),
-                      .default_value = "auto"},
-                     {.name = "io_threads",
-                      .doc = "threads that wait for storage",
-                      .shape = int_shape(1, 1024),
-                      .default_value = 16},
-                     {.name = "cpus",
-                      .doc = "the CPUs that workers are pinned to; null: wherever they may run",
-                      .shape = std::move(cpus),
-                      .nullable = true},
-                     {.name = "nice",
-                      .doc = "priority of the workers, 19 is the lowest",
-                      .shape = int_shape(-20, 19),
-                      .default_value = 0},
-                 });
+  Shape decode_memory = any_of({bytes_shape(), percent_shape()});
+  decode_memory.expected = "a size such as 8GiB or a percentage such as 10%";
+  return section(
+      "executor", "the threads that fetch, decode and transform",
+      {
+          {.name = "cpu_threads",
+           .doc = "CPU workers; auto: as the affinity and the cgroup's quota allow",
+           .shape = std::move(threads),
+           .default_value = "auto"},
+          {.name = "io_threads",
+           .doc = "threads that wait for storage",
+           .shape = int_shape(1, 1024),
+           .default_value = 16},
+          {.name = "cpus",
+           .doc = "the CPUs that workers are pinned to; null: wherever they may run",
+           .shape = std::move(cpus),
+           .nullable = true},
+          {.name = "nice",
+           .doc = "priority of the workers, 19 is the lowest",
+           .shape = int_shape(-20, 19),
+           .default_value = 0},
+          {.name = "decode_memory",
+           .doc = "what large images together may take while they are decoded: a size, "
+                  "or a share of what the machine or the cgroup has; an image that takes "
+                  "more is decoded alone",
+           .shape = std::move(decode_memory),
+           .default_value = "10%"},
+      });
 }
 
 Key arena_key() {
   Shape budget = any_of({bytes_shape(), percent_shape()});
   budget.expected = "a size such as 8GiB or a percentage such as 25%";
+  Shape idle = string_shape();
+  idle.expected = "a time such as 30s, 5m or 1h";
   return section(
       "arena", "the shared memory that batches lie in",
       {
@@ -57,6 +68,11 @@ Key arena_key() {
                   "machine or the cgroup has",
            .shape = std::move(budget),
            .default_value = "25%"},
+          {.name = "idle",
+           .doc = "for how long an arena that nobody reads is kept for its user's next consumer: a "
+                  "whole number of s, m or h; 0s: not at all",
+           .shape = std::move(idle),
+           .default_value = "30s"},
       });
 }
 
@@ -81,19 +97,32 @@ Key cache_key() {
 }
 
 Key access_key() {
-  Shape roots = list_shape(string_shape());
+  Shape root = any_of(
+      {string_shape(),
+       map_shape({
+           {.name = "path", .doc = "the directory", .shape = string_shape(), .required = true},
+           {.name = "groups",
+            .doc = "groups, by name or number, whose members may "
+                   "read all below it, whatever modes and ACLs say",
+            .shape = list_shape(string_shape()),
+            .default_value = Json::array()},
+       })});
+  root.expected = "a path or a map with path and groups";
+  Shape roots = list_shape(std::move(root));
   roots.min_items = 1;
-  return section("access", "who may do what",
-                 {
-                     {.name = "roots",
-                      .doc = "the directories below which pipelines may read, links followed",
-                      .shape = std::move(roots),
-                      .default_value = Json::array({"/"})},
-                     {.name = "admins",
-                      .doc = "users, by name or number, who may change what others own",
-                      .shape = list_shape(string_shape()),
-                      .default_value = Json::array({"root"})},
-                 });
+  return section(
+      "access", "who may do what",
+      {
+          {.name = "roots",
+           .doc = "the directories below which pipelines may read, links followed: paths, or "
+                  "{path, groups}",
+           .shape = std::move(roots),
+           .default_value = Json::array({"/"})},
+          {.name = "admins",
+           .doc = "users, by name or number, who may change what others own",
+           .shape = list_shape(string_shape()),
+           .default_value = Json::array({"root"})},
+      });
 }
 
 Key job_key() {
@@ -107,6 +136,65 @@ Key job_key() {
                       .shape = std::move(retain),
                       .default_value = "7d"},
                  });
+}
+
+Key limits_key() {
+  constexpr double kMostPixels = 65500.0 * 65500.0;  // decode_image takes no more
+  Shape connections = any_of({choice_shape({"auto"}), int_shape(1, 65536)});
+  connections.expected = "auto or an integer from 1 to 65536";
+  Shape arena = any_of({bytes_shape(), percent_shape()});
+  arena.expected = "a size such as 8GiB or a percentage such as 75%";
+  return section(
+      "limits", "what one user may have of the daemon at a time",
+      {
+          {.name = "connections",
+           .doc = "connections to data.sock, one for each rank; auto: an eighth of the daemon's "
+                  "file descriptors, at most 512",
+           .shape = std::move(connections),
+           .default_value = "auto"},
+          {.name = "control_connections",
+           .doc = "connections to control.sock",
+           .shape = int_shape(1, 65536),
+           .default_value = 64},
+          {.name = "long_calls",
+           .doc = "commands under way that list a dataset, decode, or watch",
+           .shape = int_shape(1, 64),
+           .default_value = 8},
+          {.name = "listings",
+           .doc = "datasets that are listed at the same time; others wait",
+           .shape = int_shape(1, 64),
+           .default_value = 4},
+          {.name = "pipelines",
+           .doc = "pipelines that the user has applied; root, access.admins and the daemon's own "
+                  "user are not bound",
+           .shape = int_shape(1, 65536),
+           .default_value = 256},
+          {.name = "jobs",
+           .doc =
+               "jobs that are declared or running; root, access.admins and the daemon's own user "
+               "are not bound",
+           .shape = int_shape(1, 65536),
+           .default_value = 1024},
+          {.name = "unattached",
+           .doc = "pipeline texts that ranks have sent and that are not answered yet",
+           .shape = bytes_shape(),
+           .default_value = 16U << 20},
+          {.name = "unread",
+           .doc = "answers that processes have asked for and not read",
+           .shape = bytes_shape(),
+           .default_value = 64U << 20},
+          {.name = "arena",
+           .doc = "all arenas of a user together, those kept by processes that live on, too: a "
+                  "size, or a share of arena.budget; access.admins and the daemon's own user are "
+                  "not bound",
+           .shape = std::move(arena),
+           .default_value = "75%"},
+          {.name = "max_pixels",
+           .doc = "what decode_image.max_pixels may be: one such image takes 3 to 8 bytes a pixel "
+                  "while it is decoded",
+           .shape = int_shape(1, kMostPixels),
+           .default_value = 500'000'000},
+      });
 }
 
 Key log_key() {
@@ -141,6 +229,7 @@ Shape daemon_shape() {
       cache_key(),
       access_key(),
       job_key(),
+      limits_key(),
       section("control", "the control interface beside its socket in runtime_dir",
               {{.name = "tcp",
                 .doc = "must be null: this version has no TCP control port",

@@ -125,8 +125,8 @@ Result<Node> parse_extended(std::string_view text, std::shared_ptr<const Documen
       return tl::unexpected<Status>(status);
     }
     const std::string directory = std::filesystem::path(path).parent_path().string();
-    auto base_document =
-        std::make_shared<const Document>(Document{.name = path, .directory = directory});
+    auto base_document = std::make_shared<const Document>(
+        Document{.name = path, .directory = directory, .shown = false});
     SPDLD_ASSIGN(root, parse_map(*base, std::move(base_document), what));
   }
 

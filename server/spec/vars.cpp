@@ -135,7 +135,7 @@ class Resolver {
       } else if (text.compare(i, 2, "${") == 0) {
         const std::size_t end = text.find('}', i);
         if (end == text.npos) {
-          return node.fail("'${' without '}' in " + quote(text) + "; write $$ for a plain $");
+          return node.fail("'${' without '}' in " + node.describe() + "; write $$ for a plain $");
         }
         SPDLD_ASSIGN(const Node value, lookup(node, text.substr(i + 2, end - i - 2)));
         const std::string shown = value.kind == Node::Kind::kNull ? "null" : value.text;

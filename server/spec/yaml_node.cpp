@@ -12,6 +12,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/printable.h"
 #include "spec/scalar.h"
 
 namespace spdld::spec {
@@ -107,7 +108,8 @@ class TreeBuilder final : public YAML::EventHandler {
   }
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
     if (tag.empty() || tag == "?" || tag == "!") return;
-    refuse(mark, "tags such as '" + tag + "' are not used here; leave it out");
+    const std::string such = document_->shown ? " such as '" + tag + "'" : "";
+    refuse(mark, "tags" + such + " are not used here; leave it out");
   }
   void count(const YAML::Mark& mark, std::size_t nodes) {
     nodes_ += nodes;
@@ -203,34 +205,6 @@ class TreeBuilder final : public YAML::EventHandler {
   std::size_t nodes_ = 0;
 };
 
-// Length of the UTF-8 sequence at the front, or 0 if it is none.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto follows = [&](std::size_t count) {
-    if (text.size() <= count) return false;
-    for (std::size_t i = 1; i <= count; ++i) {
-      if ((byte(i) & 0xC0) != 0x80) return false;
-    }
-    return true;
-  };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead <= 0xDF) return follows(1) ? 2 : 0;
-  if (lead >= 0xE0 && lead <= 0xEF) {
-    if (!follows(2)) return 0;
-    if (lead == 0xE0 && byte(1) < 0xA0) return 0;  // overlong
-    if (lead == 0xED && byte(1) > 0x9F) return 0;  // surrogate
-    return 3;
-  }
-  if (lead >= 0xF0 && lead <= 0xF4) {
-    if (!follows(3)) return 0;
-    if (lead == 0xF0 && byte(1) < 0x90) return 0;  // overlong
-    if (lead == 0xF4 && byte(1) > 0x8F) return 0;  // beyond U+10FFFF
-    return 4;
-  }
-  return 0;
-}
-
 // Offset of the first byte that is_clean_text() refuses, or text.size().
 std::size_t clean_prefix(std::string_view text) {
   std::size_t i = 0;
@@ -274,11 +248,11 @@ std::string Node::describe() const {
     case Kind::kMap: return "a map";
     case Kind::kScalar: break;
   }
-  const std::string shown = quote(text);
-  if (quoted) return "the string " + shown;
-  if (parse_integer(text)) return "the integer " + text;
-  if (parse_number(text)) return "the number " + text;
-  return shown;
+  const std::string value = quote(text);
+  if (quoted) return shown() ? "the string " + value : "a string";
+  if (parse_integer(text)) return shown() ? "the integer " + text : "an integer";
+  if (parse_number(text)) return shown() ? "the number " + text : "a number";
+  return shown() ? value : "a text";
 }
 
 const Node* Node::find(std::string_view key) const {

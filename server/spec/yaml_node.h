@@ -20,6 +20,9 @@ inline constexpr std::size_t kMaxNodes = 100'000;  // with aliases written out
 struct Document {
   std::string name;
   std::string directory;  // absolute; empty: relative paths have no meaning
+  // Messages show values. Not those of a file that the submitted text only names: messages say what
+  // was expected there, and where.
+  bool shown = true;
 };
 
 // One value of a YAML text: a plain value type that knows its place and nothing of the YAML
@@ -41,8 +44,10 @@ struct Node {
   Location where() const { return {document ? document->name : "", line, column}; }
   // The error "file:line:col: what".
   Status fail(std::string_view what) const;
-  // For messages: "a list", "the integer 5", "'abc'".
+  // For messages: "a list", "the integer 5", "'abc'"; "an integer", "a text" of a document that is
+  // not shown.
   std::string describe() const;
+  bool shown() const { return !document || document->shown; }
 
   const Node* find(std::string_view key) const;
   Node* find(std::string_view key);

@@ -30,6 +30,19 @@ AxisFilter::Request request_for(const Geometry& geometry, int in, int out, int f
 
 }  // namespace
 
+std::uint64_t ImagePass::most_bytes(const Geometry& geometry, int channels) {
+  constexpr int kWidestSupport = 2;  // bicubic's, on either side, in output rows when scaled down
+  const int per_row = geometry.scaled.height >= geometry.crop.height
+                          ? 1
+                          : geometry.crop.height / geometry.scaled.height + 1;
+  const auto kept = static_cast<std::uint64_t>(
+      geometry.resizes() ? std::min(geometry.crop.height, (2 * kWidestSupport + 1) * per_row + 2)
+                         : 1);
+  const std::size_t row = static_cast<std::size_t>(geometry.window.width + 2 * kRowSlack) *
+                          static_cast<std::size_t>(channels);
+  return (kept + 1) * row;  // one more for what is blended of them
+}
+
 Rect ImagePass::begin(const Geometry& geometry, int channels, const ImageTarget& target) {
   const Rect& crop = geometry.crop;
   const Rect& window = geometry.window;

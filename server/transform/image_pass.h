@@ -38,6 +38,9 @@ class ImagePass final : public RowSink {
   ImagePass(const ImagePass&) = delete;
   ImagePass& operator=(const ImagePass&) = delete;
 
+  // What its buffers take at most for such an image.
+  static std::uint64_t most_bytes(const Geometry& geometry, int channels);
+
   // What to do with the next image (`channels` 1 or 3). Returns the part of the source that must be
   // fed through row(): exactly the rows and columns that the window depends on. It is empty when
   // the window lies beside the image: then no row is fed.

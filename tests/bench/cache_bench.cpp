@@ -46,7 +46,7 @@ class Port final : public StreamPort {
   void commit(const BatchOrder&) override {}
   void abandon(const BatchOrder&) override {}
   Status may_replace(const SampleFailure&) override { return {}; }
-  void fail(const Status&) override {}
+  void fail(const StreamFailure&) override {}
 };
 
 std::shared_ptr<const Plan> plan_of(const std::string& root, const std::string& cache,
@@ -86,12 +86,12 @@ double epoch(Side& side, std::uint64_t number, std::uint64_t items) {
     Row row;
     row.order = &order;
     row.port = &port;
-    Status failure;
+    StreamFailure failure;
     for (std::uint64_t token = 1;; ++token) {
       source::FakeSink sink;
-      const RowState state = side.run->process(row, 0, sink, token, failure);
+      const RowState state = side.run->process(row, 0, 0, sink, token, failure);
       if (state == RowState::kDone) break;
-      if (state == RowState::kFailed) must(Result<int>(tl::unexpected<Status>(failure)));
+      if (state == RowState::kFailed) must(Result<int>(tl::unexpected<Status>(failure.status)));
       side.run->fetched(row, sink.wait(token));
     }
   }

@@ -3,13 +3,15 @@
 
     tests/chaos/lockstep.py --seed 1 --steps 300
     tests/chaos/lockstep.py --seeds 40
+    tests/chaos/lockstep.py --apart --seeds 40
 
 All must be given the same epoch, step and version each time, the rows of it once, and an epoch's
 end together: an all-reduce in the loop would wait for ever otherwise. World, prefetch and batch
 follow from the seed, and so does what is done before which step; how far the daemon is ahead by then
 does not. Exit codes: 0 all held, 1 something did not; then what was done is printed, and a command
 that does the same again. `--only` leaves all but these operations out, `--shrink` looks for the few
-that it takes.
+that it takes. With `--apart` the ranks of every other world go each at its own pace, up to epochs
+apart, in turns instead of steps, and the job is resized, too: see chaos/apart.py.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import traceback
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import daemon as daemon_module
 from chaos import operations
+from chaos.apart import Apart
 from chaos.march import FindingError, March
 from chaos.operations import Kind, Operation
 
@@ -50,6 +53,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         default=[],
         help="leave out operations of this kind; repeatable",
     )
+    parser.add_argument("--apart", action="store_true", help="ranks at paces of their own")
     parser.add_argument("--shrink", action="store_true", help="of what fails: look for less")
     parser.add_argument("--keep", type=pathlib.Path, default=None, help="leave texts and logs here")
     options = parser.parse_args(arguments)
@@ -58,10 +62,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
+def all_drawn(seed: int, steps: int, apart: bool) -> list[Operation]:
+    percent = operations.PERCENT_APART if apart else operations.PERCENT
+    return operations.draw(seed, steps, percent)
+
+
 def drawn(options: argparse.Namespace, seed: int) -> list[Operation]:
     found = [
         operation
-        for operation in operations.draw(seed, options.steps)
+        for operation in all_drawn(seed, options.steps, options.apart)
         if operation.kind.name.lower() not in options.without
     ]
     if options.only is None:
@@ -74,14 +83,20 @@ class Run:
     """One seed's, from start to end."""
 
     def __init__(
-        self, seed: int, steps: int, todo: list[Operation], keep: pathlib.Path | None
+        self,
+        seed: int,
+        steps: int,
+        todo: list[Operation],
+        keep: pathlib.Path | None,
+        apart: bool = False,
     ) -> None:
         self.seed = seed
+        self.apart = apart
         self._wanted = steps
         self.todo = todo
         directory = keep or pathlib.Path(tempfile.mkdtemp(prefix="spdld-lockstep-", dir="/tmp"))
         self.world = operations.draw_world(seed)
-        march = March(self.world, directory)
+        march = (Apart if apart else March)(self.world, directory)
         try:
             self.failure = self._failure(march)
             self.scene = march.scene() if self.failure else ""
@@ -93,7 +108,7 @@ class Run:
         self.steps = march.steps
         self.accepted = collections.Counter(march.accepted)
 
-    def _failure(self, march: March) -> str:
+    def _failure(self, march: March | Apart) -> str:
         try:
             march.run(self.todo, self._wanted)
         except FindingError as found:
@@ -105,7 +120,8 @@ class Run:
     def again(self) -> str:
         words = [sys.executable, str(pathlib.Path(__file__).resolve())]
         words += ["--seed", str(self.seed), "--steps", str(self._wanted)]
-        if len(self.todo) < len(operations.draw(self.seed, self._wanted)):
+        words += ["--apart"] * self.apart
+        if len(self.todo) < len(all_drawn(self.seed, self._wanted, self.apart)):
             words += ["--only", ",".join(str(operation.number) for operation in self.todo)]
         build = shlex.quote(str(daemon_module.build_dir()))
         return f"SPDLD_BUILD_DIR={build} {shlex.join(words)}"
@@ -127,7 +143,7 @@ def shrunk(failed: Run) -> Run:
     todo, steps = [one for one in failed.todo if one.before <= failed.steps], failed.steps + 1
     for operation in reversed(todo.copy()):
         fewer = [one for one in todo if one is not operation]
-        tried = Run(failed.seed, steps, fewer, None)
+        tried = Run(failed.seed, steps, fewer, None, failed.apart)
         if tried.failure:
             failed, todo = tried, fewer
     return failed
@@ -140,7 +156,7 @@ def main(arguments: list[str]) -> int:
     accepted: collections.Counter[Kind] = collections.Counter()
     for seed in range(options.seed, options.seed + options.seeds):
         keep = options.keep / str(seed) if options.keep else None
-        run = Run(seed, options.steps, drawn(options, seed), keep)
+        run = Run(seed, options.steps, drawn(options, seed), keep, options.apart)
         steps += run.steps
         accepted += run.accepted
         if run.failure:
@@ -148,7 +164,8 @@ def main(arguments: list[str]) -> int:
             print((shrunk(run) if options.shrink else run).report(), flush=True)
     done = ", ".join(f"{count} {kind.value}" for kind, count in sorted(accepted.items(), key=str))
     print(
-        f"seeds {options.seed} to {options.seed + options.seeds - 1}: {steps} steps of all ranks, "
+        f"seeds {options.seed} to {options.seed + options.seeds - 1}: "
+        f"{steps} {'turns' if options.apart else 'steps of all ranks'}, "
         f"{time.monotonic() - started:.0f} s, {failed} failed; {done}"
     )
     return 1 if failed else 0

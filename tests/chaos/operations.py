@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to a job whose ranks go in lockstep, before which step: a function of the seed alone."""
+"""What is done to a job, before which step or turn of its ranks: a function of the seed alone."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class Kind(enum.Enum):
     SKIP_STEPS = "skip_steps"
     VARS = "vars"
     ROLLBACK = "rollback"
+    RESIZE = "resize"
 
 
 PERCENT = {
@@ -50,6 +51,18 @@ PERCENT = {
     Kind.SKIP_STEPS: 1.5,
     Kind.VARS: 1.5,
     Kind.ROLLBACK: 1.5,
+}
+
+
+# Where ranks go each at its own pace: before a turn, in which one of them takes many steps.
+PERCENT_APART = {
+    Kind.APPLY: 6.0,
+    Kind.KILL_DAEMON: 5.0,
+    Kind.STOP_DAEMON: 3.0,
+    Kind.REPLACE_RANK: 5.0,
+    Kind.SEEK: 3.0,
+    Kind.SKIP: 5.0,
+    Kind.RESIZE: 9.0,
 }
 
 
@@ -96,12 +109,12 @@ def draw_world(seed: int) -> World:
     )
 
 
-def draw(seed: int, steps: int) -> list[Operation]:
+def draw(seed: int, steps: int, percent: dict[Kind, float] = PERCENT) -> list[Operation]:
     """A longer run begins as a shorter one does."""
     random_ = random.Random(seed)
     found: list[Operation] = []
     for before in range(steps):
-        kinds = [kind for kind in Kind if random_.random() * 100 < PERCENT[kind]]
+        kinds = [kind for kind in percent if random_.random() * 100 < percent[kind]]
         random_.shuffle(kinds)
         for kind in kinds:
             found.append(

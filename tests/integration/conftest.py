@@ -11,7 +11,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -48,18 +47,9 @@ def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def wait_until(holds: Callable[[], Any], what: str) -> Any:
-    """The first true value of holds(); fails if none comes within the watchdog's time."""
-    deadline = time.monotonic() + daemon_module.WATCHDOG_S
-    while not (value := holds()):
-        assert time.monotonic() < deadline, f"never came: {what}"
-        time.sleep(0.02)
-    return value
-
-
-@pytest.fixture(name="wait_until")
-def wait_until_fixture() -> Callable[[Callable[[], Any], str], Any]:
-    return wait_until
+@pytest.fixture
+def wait_until() -> Callable[[Callable[[], Any], str], Any]:
+    return daemon_module.wait_until
 
 
 def draw_texture(index: int, size: tuple[int, int]) -> Image.Image:
@@ -176,9 +166,9 @@ def make_daemon() -> Iterator[Callable[..., Daemon]]:
     """make_daemon(pipelines=[…], settings={…}): started; its log is shown if the test fails."""
     made: list[Daemon] = []
 
-    def make(**arguments: Any) -> Daemon:
+    def make(log_to: int | None = None, **arguments: Any) -> Daemon:
         made.append(Daemon(**arguments))
-        return made[-1].start()
+        return made[-1].start(log_to)
 
     yield make
     for one in made:

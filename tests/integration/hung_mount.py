@@ -31,16 +31,21 @@ ATTR_HEAD = struct.Struct("<QII")
 ATTR = struct.Struct("<6Q10I")
 OPEN_OUT = struct.Struct("<QII")
 DIRENT = struct.Struct("<QQII")
+INTERRUPT_IN = struct.Struct("<Q")
 
 
 class HungMount:
     """The files below `source`, mounted read-only at `at` by root, served by a thread (FUSE).
 
     Reads are answered at once until hang(); from then on each waits until it is let go. A process
-    that waits so cannot be killed: close the mount before.
+    that waits so cannot be killed: close the mount before. If the mount is `interruptible`, a
+    signal ends the wait, as it does on a network file system.
     """
 
-    def __init__(self, source: pathlib.Path, at: pathlib.Path) -> None:
+    def __init__(
+        self, source: pathlib.Path, at: pathlib.Path, *, interruptible: bool = False
+    ) -> None:
+        self._interruptible = interruptible
         self._source = source
         self._at = at
         self._lock = threading.Condition()
@@ -110,6 +115,8 @@ class HungMount:
                 return
             _, opcode, unique, node, *_ = IN_HEADER.unpack_from(request)
             body = request[IN_HEADER.size :]
+            if opcode == INTERRUPT and self._interruptible:
+                self._interrupt(INTERRUPT_IN.unpack_from(body)[0])
             if opcode in (FORGET, BATCH_FORGET, INTERRUPT):
                 continue
             self._reply(opcode, unique, node, body)
@@ -142,6 +149,13 @@ class HungMount:
                     self._waiting.append((unique, data))
                     return
         self._answer(unique, data)
+
+    def _interrupt(self, unique: int) -> None:
+        with self._lock:
+            found = [one for one in self._waiting if one[0] == unique]
+            self._waiting = [one for one in self._waiting if one[0] != unique]
+        for _ in found:
+            self._answer(unique, b"", errno.EINTR)
 
     def _answer(self, unique: int, data: bytes, error: int = 0) -> None:
         try:

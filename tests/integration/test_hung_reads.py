@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +14,8 @@ from integration.hung_mount import HungMount
 from integration.ranks import Rank, indices
 
 ITEMS, BATCH = 24, 4
+# Enough for an item that is looked at when a cache is made, and that no rank comes to.
+MANY_ITEMS = 256
 IO_THREADS = 4
 # Longer than the time between two of the daemon's words.
 TIMEOUT_S = 5.0
@@ -25,14 +29,14 @@ def dataset(make_dataset: Callable[..., Any]) -> Any:
 @pytest.fixture
 def mount(
     make_daemon: Callable[..., Any], dataset: Any, tmp_path: pathlib.Path
-) -> Iterator[Callable[[str], HungMount]]:
-    """mount(name): the dataset, at tmp_path/name; ended before any daemon is."""
+) -> Iterator[Callable[..., HungMount]]:
+    """mount(name): the dataset, or `source`, at tmp_path/name; ended before any daemon is."""
     made: list[HungMount] = []
 
-    def make(name: str) -> HungMount:
+    def make(name: str, source: pathlib.Path | None = None, **options: Any) -> HungMount:
         (tmp_path / name).mkdir()
         try:
-            made.append(HungMount(dataset.root, tmp_path / name))
+            made.append(HungMount(source or dataset.root, tmp_path / name, **options))
         except OSError as refused:
             pytest.skip(f"this machine does not let tests mount: {refused}")
         return made[-1]
@@ -43,7 +47,7 @@ def mount(
 
 
 @pytest.fixture
-def sick(mount: Callable[[str], HungMount]) -> HungMount:
+def sick(mount: Callable[..., HungMount]) -> HungMount:
     return mount("sick")
 
 
@@ -75,7 +79,7 @@ def serve(
 
 
 def test_a_mount_that_hangs_stops_its_own_job_alone(
-    mount: Callable[[str], HungMount],
+    mount: Callable[..., HungMount],
     sick: HungMount,
     serve: Callable[..., Any],
     start_rank: Callable[..., Rank],
@@ -177,3 +181,110 @@ def test_a_batch_that_takes_longer_than_the_timeout_is_waited_for_while_it_comes
     assert not rank.answered()
     sick.let_go()
     assert sorted(rank.answer()["indices"] + indices(rank.rest_of_epoch())) == list(range(ITEMS))
+
+
+def threads_of(pid: int) -> list[str]:
+    names = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # one that has just ended
+            names.append((task / "comm").read_text().strip())
+    return names
+
+
+@pytest.mark.parametrize("io_threads", [IO_THREADS, 16])
+def test_the_daemon_ends_at_once_with_reads_that_never_come(
+    mount: Callable[..., HungMount],
+    serve: Callable[..., Any],
+    start_rank: Callable[..., Rank],
+    wait_until: Callable[..., Any],
+    io_threads: int,
+) -> None:
+    sick = mount("sick", interruptible=True)
+    daemon = serve("sick", io_threads=io_threads)
+    order = [batch["indices"] for batch in start_rank(daemon, "sick").rest_of_epoch()]
+    rank = start_rank(daemon, "sick", job="run")
+    sick.hang()
+    rank.ask("next")
+    wait_until(lambda: sick.waiting == io_threads // 2, "reads that hang")
+    assert daemon.stop() == 0, daemon.log()
+    assert sick.waiting == 0, "it is gone, and with it all that it waited for"
+    assert "leaves behind reads" in daemon.log()
+    # Nothing is lost with them.
+    sick.let_go()
+    daemon.start()
+    batches = [rank.answer(), *rank.rest_of_epoch()]
+    assert [batch["indices"] for batch in batches] == order
+
+
+def test_the_daemon_ends_cleanly_when_reads_come_that_it_has_given_up(
+    sick: HungMount,
+    serve: Callable[..., Any],
+    start_rank: Callable[..., Rank],
+    wait_until: Callable[..., Any],
+) -> None:
+    daemon = serve("sick", io_threads=16)
+    rank = start_rank(daemon, "sick", job="run")
+    sick.hang()
+    rank.ask("next")
+    wait_until(lambda: sick.waiting == 8, "reads that hang")
+    daemon.signal(signal.SIGTERM)
+
+    def workers_are_gone() -> bool:
+        return not any(name.startswith("spdld-cpu") for name in threads_of(daemon.pid))
+
+    # It has stopped but for what the kernel does not let it leave.
+    wait_until(workers_are_gone, "the daemon to stop its workers")
+    assert not any(path.exists() for path in daemon.runtime_dir.glob("*.sock"))
+    sick.let_go()
+    assert daemon.wait() == 0, daemon.log()
+
+
+def test_a_pipeline_whose_reads_hang_is_dropped_without_a_wait(
+    mount: Callable[..., HungMount],
+    make_dataset: Callable[..., Any],
+    write_large_pipeline: Callable[..., pathlib.Path],
+    serve: Callable[..., Any],
+    start_rank: Callable[..., Rank],
+    wait_until: Callable[..., Any],
+    tmp_path: pathlib.Path,
+) -> None:
+    """What it leaves behind, under whatever lock it dies, holds up nobody else."""
+    many = make_dataset(count=MANY_ITEMS)
+    sick = mount("sick", many.root)
+    mount("well")
+    daemon = serve("well", io_threads=16)
+    other = start_rank(daemon, "well", job="other")
+    assert sorted(indices(other.rest_of_epoch())) == list(range(ITEMS))
+    # One of the items that are looked at for what a cache would cost; the rank does not get there.
+    sick.hang(only=many.files[63 * MANY_ITEMS // 64].name)
+    pipeline = write_large_pipeline(
+        many,
+        name="sick",
+        source={
+            "files": {
+                "root": str(tmp_path / "sick"),
+                "pattern": "**/*.jpg",
+                "label": "parent_dir",
+            }
+        },
+        shuffle="none",
+        batch={"size": BATCH},
+        cache={"form": "encoded", "size": "64MiB", "where": "ram"},
+    )
+    daemon.ctl("apply", "-f", pipeline)
+    assert sick.waiting == 1
+    rank = start_rank(daemon, "sick", job="run")
+    assert rank.next()["indices"] == list(range(BATCH))
+    rank.kill()
+
+    def its_job_has_ended() -> bool:
+        return all(job["pipeline"] != "sick" for job in daemon.ctl_json("get", "jobs"))
+
+    wait_until(its_job_has_ended, "the job to end")
+    daemon.ctl("delete", "pipeline", "sick")
+    for job in range(3):  # they come, read and go
+        assert sorted(indices(other.rest_of_epoch())) == list(range(ITEMS))
+        late = start_rank(daemon, "well", job=f"late-{job}")
+        assert sorted(indices(late.rest_of_epoch())) == list(range(ITEMS))
+        late.close()
+    assert sick.waiting == 1, "it hangs still"

@@ -271,5 +271,6 @@ def test_a_full_disk_stops_no_training_and_is_told_once(
     (tiny_disk / "ballast").unlink()
     rank.take(2)
     wait_until(lambda: not daemon.ctl_json("status").get("warnings", []), "the warning's end")
-    told = [line for line in daemon.log().splitlines() if "will know where jobs were" in line]
-    assert len(told) == 1
+    daemon.await_log("will know where jobs were")
+    assert daemon.stop() == 0
+    assert daemon.log().count("will know where jobs were") == 1

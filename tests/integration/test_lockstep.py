@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from chaos import lockstep, operations
+from chaos import apart, lockstep, marked, operations
 from chaos.operations import Kind
 from chaos.stepper import Stepper
 
@@ -55,3 +55,65 @@ def test_a_rank_that_misses_a_step_is_found_and_told_how_to_see_again(
     assert status == 1
     assert re.search(r"at step \d+ of the run: another step", said)
     assert re.search(r"again: .*lockstep\.py --seed 44 --steps 20", said)
+
+
+# Ranks that go in lockstep, and ranks epochs apart.
+APART_SEEDS = {"lockstep": "6", "apart": "2"}
+
+
+@pytest.mark.parametrize("pace", APART_SEEDS)
+def test_every_row_comes_once_through_resizes_skips_seeks_and_kills(
+    capsys: pytest.CaptureFixture[str], pace: str
+) -> None:
+    seed = APART_SEEDS[pace]
+    assert operations.draw_world(int(seed)).replicas == (pace == "lockstep")
+    status = lockstep.main(["--apart", "--seed", seed, "--steps", "60"])
+    said = capsys.readouterr().out
+    print(said)
+    assert status == 0
+    assert "60 turns" in said
+    for kind in (Kind.KILL_DAEMON, Kind.RESIZE):
+        assert re.search(rf"\d {kind.value}(,|$)", said, re.MULTILINE), kind
+
+
+def test_a_row_that_comes_twice_to_ranks_apart_is_found(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = Stepper.answer
+    first: dict[int, Any] = {}
+
+    def repeat_items(stepper: Stepper) -> dict[str, Any]:
+        found = answer(stepper)
+        if "items" in found:
+            found["items"] = first.setdefault(found["epoch"], found["items"])
+        return found
+
+    monkeypatch.setattr(Stepper, "answer", repeat_items)
+    status = lockstep.main(
+        ["--apart", "--seed", APART_SEEDS["apart"], "--steps", "5", "--only", ""]
+    )
+    said = capsys.readouterr().out
+    assert status == 1
+    assert re.search(r"item \d+ came at \(0, 0\) before", said)
+    assert re.search(r"again: .*lockstep\.py --seed 2 --steps 5 --apart", said)
+
+
+def test_rows_that_never_come_to_ranks_apart_are_found() -> None:
+    judge = apart.Judge()
+    texts = {1: marked.Text(mark=0, batch=1, last="keep")}
+    for step in range(marked.ITEMS - 1):
+        given = {"epoch": 0, "step": step, "items": [step], "version": 1, "marks": [[0, 0]]}
+        assert judge.given(0, given, texts) == ""
+    assert judge.given(0, {"end": 1, "state": {"epoch": 1, "step": 0}}, texts) == ""
+    [problem] = judge.incomplete(1)
+    assert f"1 items did not come, and 0 were skipped: [{marked.ITEMS - 1}]" in problem
+    judge.skips((0, 5), 1)
+    assert judge.incomplete(1) == []
+
+
+def test_a_change_before_a_step_that_a_rank_was_given_is_found() -> None:
+    judge = apart.Judge()
+    given = {"epoch": 2, "step": 7, "items": [1], "version": 1, "marks": [[0, 0]]}
+    assert judge.given(1, given, {1: marked.Text(mark=0, batch=1, last="keep")}) == ""
+    assert judge.changes((2, 8)) == ""
+    assert "(2, 8) is the first that nobody has" in judge.changes((2, 7))

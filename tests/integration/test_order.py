@@ -167,23 +167,26 @@ def resume(daemon: Any, cursor: str) -> subprocess.CompletedProcess[str]:
     return daemon.ctl("consume", "images", "--digest", "--cursor", cursor, check=False)
 
 
-def test_a_cursor_is_refused_once_the_dataset_has_grown(
+def test_a_cursor_is_refused_once_an_apply_has_taken_more_files(
     make_daemon: Callable[..., Any],
     make_dataset: Callable[..., Any],
     write_pipeline: Callable[..., Any],
 ) -> None:
     data = make_dataset(count=24, name="grows")
-    daemon = make_daemon(pipelines=[write_pipeline(data)])
+    pipeline = write_pipeline(data)
+    daemon = make_daemon(pipelines=[pipeline])
     added = data.root / "class_0" / "new.jpg"
     cursor = save(daemon)
     Image.new("RGB", (64, 48)).save(added)
     daemon.restart()
+    assert resume(daemon, cursor).returncode == 0, "what was applied is what is read"
+    daemon.ctl("apply", "-f", pipeline)
     done = resume(daemon, cursor)
     assert done.returncode == 1
     assert "the dataset had 24 items, now it has 25" in done.stderr
     assert "restore what changed, or start a fresh job" in done.stderr
     added.unlink()
-    daemon.restart()
+    daemon.ctl("apply", "-f", pipeline)
     assert resume(daemon, cursor).returncode == 0
 
 
@@ -211,11 +214,12 @@ def test_a_cursor_is_refused_once_a_file_has_another_name(
     write_pipeline: Callable[..., Any],
 ) -> None:
     data = make_dataset(count=24, name="renamed")
-    daemon = make_daemon(pipelines=[write_pipeline(data)])
+    pipeline = write_pipeline(data)
+    daemon = make_daemon(pipelines=[pipeline])
     first = data.files[0]
     cursor = save(daemon)
     first.rename(first.with_name("other.jpg"))
-    daemon.restart()
+    daemon.ctl("apply", "-f", pipeline)
     done = resume(daemon, cursor)
     assert done.returncode == 1
     assert "still has 24 items, but their names are not the same" in done.stderr

@@ -9,7 +9,8 @@ import re
 import socket
 import struct
 import subprocess
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import daemon as daemon_module
@@ -34,7 +35,9 @@ def unprivileged() -> daemon_module.Daemon:
 
 def open_way_to(path: pathlib.Path) -> None:
     """pytest's own directories are closed to others."""
-    for above in (path.parent, path.parent.parent):
+    for above in path.parents:
+        if above == pathlib.Path(tempfile.gettempdir()):
+            return
         above.chmod(0o755)
 
 
@@ -96,78 +99,6 @@ def test_a_place_that_cannot_be_is_refused_in_the_words_of_the_command_line(
     assert "='" not in done.stderr and "private-" not in done.stderr
 
 
-def test_a_state_dir_that_cannot_be_written_is_refused_at_the_start() -> None:
-    with unprivileged() as daemon:
-        if ROOT:
-            os.chown(daemon.state_dir, 0, 0)
-        daemon.state_dir.chmod(0o555)
-        with pytest.raises(RuntimeError) as refused:
-            daemon.start()
-    assert f"state_dir {daemon.state_dir} cannot be written by uid {DAEMON_UID}" in str(
-        refused.value
-    )
-    assert "chown it to the daemon's user, mount it writable" in str(refused.value)
-    assert "ended with 1" in str(refused.value)
-
-
-@pytest.fixture
-def small_disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A file system with room for the daemon's record and little more."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root to mount a file system")
-    directory = tmp_path / "disk"
-    directory.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=128k,mode=0700", "tmpfs", str(directory)]
-    mounted = subprocess.run(mount, capture_output=True, text=True)
-    if mounted.returncode != 0:
-        pytest.skip(f"no file system may be mounted here: {mounted.stderr.strip()}")
-    yield directory
-    subprocess.run(["umount", "--lazy", str(directory)], check=True)
-
-
-def fill(directory: pathlib.Path) -> pathlib.Path:
-    rubbish = directory / "rubbish"
-    with rubbish.open("wb", buffering=0) as out:
-        try:
-            while True:
-                out.write(bytes(4096))
-        except OSError:
-            return rubbish
-
-
-def test_a_full_state_dir_is_told_and_nothing_is_lost_once_there_is_room(
-    make_daemon: Callable[..., Any],
-    write_pipeline: Callable[..., Any],
-    dataset: Any,
-    small_disk: pathlib.Path,
-) -> None:
-    daemon = make_daemon(
-        pipelines=[write_pipeline(dataset)], settings={"state_dir": str(small_disk)}
-    )
-    rubbish = fill(small_disk)
-    create = ["job", "create", "run", "--pipeline", "images"]
-    refused = daemon.ctl(*create, check=False)
-    assert refused.returncode == 1
-    assert f"{small_disk}/spdld.sqlite could not be " in refused.stderr
-    assert "state_dir" in refused.stderr
-    assert daemon.ctl_json("get", "jobs") == [], "what is not kept is not there"
-    assert daemon.ctl("consume", "images", "--batches", "2").returncode == 0
-    rubbish.unlink()
-    daemon.ctl(*create)
-    daemon.restart()
-    assert [job["job"] for job in daemon.ctl_json("get", "jobs")] == ["run"]
-
-
-def test_a_daemon_that_starts_on_a_full_state_dir_says_so(small_disk: pathlib.Path) -> None:
-    fill(small_disk)
-    with (
-        daemon_module.Daemon(settings={"state_dir": str(small_disk)}) as daemon,
-        pytest.raises(RuntimeError) as refused,
-    ):
-        daemon.start()
-    assert f"{small_disk}/spdld.sqlite could not be " in str(refused.value)
-
-
 def test_a_dataset_that_the_daemon_may_not_read_is_refused_with_a_way_in(
     write_pipeline: Callable[..., Any], make_dataset: Callable[..., Any]
 ) -> None:
@@ -205,7 +136,8 @@ def test_data_outside_of_the_roots_is_refused(
     daemon = make_daemon(settings={"access": {"roots": ["/srv", "/usr"]}})
     done = daemon.ctl("apply", "-f", write_pipeline(dataset), check=False)
     assert done.returncode == 1
-    assert f"{dataset.root} lies below none of access.roots (/srv, /usr)" in done.stderr
+    assert f"cannot list {dataset.root}" in done.stderr
+    assert "lies below none of access.roots (/srv, /usr)" in done.stderr
 
 
 def test_an_unknown_op_is_refused_with_its_place_and_the_nearest_name(
@@ -235,7 +167,7 @@ def test_an_invalid_pipeline_of_the_configuration_leaves_the_others_running(
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("pipeline: wrong\nsuorce: {}\n")
     daemon = make_daemon(pipelines=[wrong, write_pipeline(dataset)])
-    assert f"{wrong}:2:1" in daemon.log()
+    daemon.await_log(f"{wrong}:2:1")
     assert daemon.ctl("consume", "images").returncode == 0
 
 

@@ -17,6 +17,9 @@ namespace spdld::testing {
 class FakeSource final : public source::Source {
  public:
   explicit FakeSource(std::vector<std::string> items) : items_(std::move(items)) {}
+  ~FakeSource() override {
+    if (on_destroyed) on_destroyed();
+  }
 
   static std::vector<std::string> numbered(std::size_t count) {
     std::vector<std::string> items;
@@ -63,6 +66,8 @@ class FakeSource final : public source::Source {
     if (Status status = give(item, out); !status.ok()) return tl::unexpected<Status>(status);
     return source::FetchState::kReady;
   }
+
+  std::function<void()> on_destroyed;
 
  private:
   struct Waiting {

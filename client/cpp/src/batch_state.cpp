@@ -52,9 +52,11 @@ std::string check_field(const wire::FieldLayout& field) {
   return row_bytes(field) == kNone ? "it is too large" : "";
 }
 
-// Where one field of a batch lies in its slot. Empty when it does.
+// Where one field of a batch lies in its slot. Empty when it does. Offsets and shapes are copied to
+// `layout`, once: the daemon can write to the slot, and what was checked must be what is used.
 std::string place(TensorView& view, const wire::FieldLayout& field, const std::byte* slot,
-                  std::uint64_t slot_bytes, std::uint64_t rows) {
+                  std::uint64_t slot_bytes, std::uint64_t rows,
+                  std::vector<std::vector<std::int64_t>>& layout) {
   view.name = field.name;
   view.kind = field.kind;
   view.dtype = field.dtype;
@@ -72,7 +74,12 @@ std::string place(TensorView& view, const wire::FieldLayout& field, const std::b
   if (!fits(field.offsets_offset, product(rows + 1, 8), slot_bytes)) {
     return "its offsets reach beyond its slot";
   }
-  view.offsets = reinterpret_cast<const std::int64_t*>(slot + field.offsets_offset);
+  const auto copy = [&](std::uint64_t offset, std::uint64_t count) {
+    auto& numbers = layout.emplace_back(count);
+    if (count > 0) std::memcpy(numbers.data(), slot + offset, count * sizeof numbers[0]);
+    return numbers.data();
+  };
+  view.offsets = copy(field.offsets_offset, rows + 1);
   if (view.offsets[0] != 0) return "its offsets do not begin at 0";
   for (std::uint64_t i = 0; i < rows; ++i) {
     if (view.offsets[i + 1] < view.offsets[i]) return "its offsets go backwards";
@@ -84,7 +91,7 @@ std::string place(TensorView& view, const wire::FieldLayout& field, const std::b
     if (!fits(field.shapes_offset, product(product(rows, field.ndim), 8), slot_bytes)) {
       return "its shapes reach beyond its slot";
     }
-    view.shapes = reinterpret_cast<const std::int64_t*>(slot + field.shapes_offset);
+    view.shapes = copy(field.shapes_offset, rows * field.ndim);
   }
   return "";
 }
@@ -187,8 +194,8 @@ std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
   bool all_copied = true;
   for (std::size_t i = 0; i < state->fields.size(); ++i) {
     TensorView& view = state->fields[i];
-    const std::string wrong =
-        place(view, schema->fields[i], lease->slot(), frame.slot_bytes, frame.rows);
+    const std::string wrong = place(view, schema->fields[i], lease->slot(), frame.slot_bytes,
+                                    frame.rows, lease->layout());
     if (!wrong.empty()) {
       throw ConnectionError(kDataLoss, join("field '", view.name, "' of step ", frame.step,
                                             " of epoch ", frame.epoch, ": ", wrong));

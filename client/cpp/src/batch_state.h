@@ -36,6 +36,8 @@ class Lease {
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   const std::byte* slot() const { return mapping_->base() + offset_; }
   std::byte* private_slot();
+  // Offsets and shapes of its fields, as they were checked. Filled before the lease is shared.
+  std::vector<std::vector<std::int64_t>>& layout() { return layout_; }
 
  private:
   const std::shared_ptr<Channel> channel_;
@@ -45,6 +47,7 @@ class Lease {
   const std::uint64_t bytes_;
   std::atomic<bool> ended_{false};
   std::atomic<bool> has_private_view_{false};
+  std::vector<std::vector<std::int64_t>> layout_;
 };
 
 // What the handles of one batch share.

@@ -2,16 +2,45 @@
 #include "channel.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 
+#include "spdld/error.h"
 #include "text.h"
 
 namespace spdld::client {
+namespace {
+
+// Who listens there, if it is nobody that this process has to trust anyway: root, its own user, or
+// whoever owns the directory. What a daemon sends is mapped and trusted to stay as it is. Empty
+// otherwise.
+std::string stranger_at(int socket, const std::string& path) {
+  ucred listener{};
+  socklen_t bytes = sizeof listener;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &listener, &bytes) != 0)
+    return join("asking the kernel who listens at ", path, ": ", errno_text(errno));
+  if (listener.uid == 0 || listener.uid == ::geteuid()) return "";
+  const std::size_t slash = path.rfind('/');
+  const std::string directory =
+      slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
+  struct stat found {};
+  if (::stat(directory.c_str(), &found) != 0)
+    return join("asking for the owner of ", directory, ": ", errno_text(errno));
+  if (listener.uid == found.st_uid) return "";
+  return join(
+      "user ", listener.uid, " listens at ", path, ", and is neither root, nor you (user ",
+      ::geteuid(), "), nor the owner of ", directory, " (user ", found.st_uid,
+      "): that may be somebody else's daemon in the place of yours; if it is meant to serve "
+      "you, have the directory belong to its user");
+}
+
+}  // namespace
 
 std::shared_ptr<Channel> Channel::connect(const std::string& path, std::string& why) {
   sockaddr_un address{};
@@ -31,6 +60,8 @@ std::shared_ptr<Channel> Channel::connect(const std::string& path, std::string& 
     why = join("connecting to ", path, ": ", errno_text(errno));
     return nullptr;
   }
+  if (std::string stranger = stranger_at(socket.get(), path); !stranger.empty())
+    throw ConnectionError(kPermissionDenied, stranger);
   return std::shared_ptr<Channel>(new Channel(std::move(socket)));
 }
 

@@ -31,7 +31,8 @@ class Channel {
   // What receive() found.
   enum class Got { kFrame, kNothing, kHangUp };
 
-  // Null, and `why` says so, when nobody listens there.
+  // Null, and `why` says so, when nobody listens there. Throws ConnectionError when it is neither
+  // root, nor this process's user, nor the owner of the directory who does.
   static std::shared_ptr<Channel> connect(const std::string& path, std::string& why);
 
   int fd() const { return socket_.get(); }

@@ -105,9 +105,9 @@ void Link::send(const void* frame, std::size_t bytes, Waiting& waiting) {
 
 void Link::send_wish(const AttachWish& wish, Waiting& waiting) {
   constexpr std::size_t kPart = wire::kMaxFrameBytes - sizeof(wire::BlobFrame);
-  if (wish.yaml.size() > wire::kMaxBlobBytes) {
+  if (wish.yaml.size() > wire::kMaxYamlBytes) {
     throw PipelineError(kInvalidArgument, join("the pipeline's YAML has ", wish.yaml.size(),
-                                               " bytes; ", wire::kMaxBlobBytes, " are allowed"));
+                                               " bytes; ", wire::kMaxYamlBytes, " are allowed"));
   }
   std::vector<std::byte> out;
   for (std::size_t offset = 0; offset < wish.yaml.size(); offset += kPart) {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +18,7 @@ namespace spdld::client {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
+constexpr long kTmpfs = 0x01021994;  // of linux/magic.h
 #ifndef F_SEAL_FUTURE_WRITE
 constexpr int kSealFutureWrite = 0x0010;
 #else
@@ -31,6 +33,14 @@ void check_fd(int fd, const wire::ArenaOpenFrame& frame, wire::ArenaKind kind) {
   if (kind == wire::ArenaKind::kPosix) {
     const int flags = ::fcntl(fd, F_GETFL);
     if (flags < 0 || (flags & O_ACCMODE) != O_RDONLY) refuse("it is open for writing");
+    // Nothing seals it: who could truncate it under us is whoever has it open for writing. That is
+    // the daemon alone, whose identity Channel::connect() has checked, if no file system has a
+    // name for it.
+    struct statfs where {};
+    struct stat what {};
+    if (::fstatfs(fd, &where) != 0 || where.f_type != kTmpfs) refuse("it is not on /dev/shm");
+    if (::fstat(fd, &what) != 0 || !S_ISREG(what.st_mode) || what.st_nlink != 0)
+      refuse("others can open it by its name");
   } else {
     const int needed = F_SEAL_SHRINK | F_SEAL_GROW | kSealFutureWrite | F_SEAL_SEAL;
     const int seals = ::fcntl(fd, F_GET_SEALS);

@@ -19,7 +19,8 @@ namespace spdld::client {
 class Mapping {
  public:
   // Checks that the memory is what the daemon says before touching it: sealed, so that reading it
-  // can never fault, and of this arena. Throws ConnectionError.
+  // can never fault (with posix: of /dev/shm, without a name, and not open for writing here), and
+  // of this arena. Throws ConnectionError.
   static std::shared_ptr<Mapping> open(UniqueFd fd, const wire::ArenaOpenFrame& frame);
   ~Mapping();
   Mapping(const Mapping&) = delete;

@@ -15,6 +15,7 @@ inline constexpr int kUnknown = 2;
 inline constexpr int kInvalidArgument = 3;
 inline constexpr int kDeadlineExceeded = 4;
 inline constexpr int kNotFound = 5;
+inline constexpr int kPermissionDenied = 7;
 inline constexpr int kFailedPrecondition = 9;
 inline constexpr int kUnimplemented = 12;
 inline constexpr int kUnavailable = 14;

@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "spdld/error.h"
+#include "text.h"
 
 namespace nb = nanobind;
 
@@ -14,7 +15,7 @@ namespace {
 
 void raise(const char* class_name, const Error& error) {
   const nb::object type = nb::module_::import_("spdld._errors").attr(class_name);
-  const nb::object exception = type(error.what());
+  const nb::object exception = type(text_of(error.what()));
   exception.attr("code") = error.code();
   PyErr_SetObject(type.ptr(), exception.ptr());
 }

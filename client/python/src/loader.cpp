@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "spdld/loader.h"
+#include "text.h"
 #include "turn.h"
 
 namespace nb = nanobind;
@@ -29,6 +30,8 @@ namespace {
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
+
+nb::object as_python(const std::string& value) { return text_of(value); }
 
 // A Python callable that libspdld may keep and call without the GIL. None does nothing.
 template <typename... Args>
@@ -42,7 +45,7 @@ std::function<void(Args...)> callback(const nb::object& callable) {
   });
   return [held](Args... args) {
     const nb::gil_scoped_acquire gil;
-    (*held)(args...);
+    (*held)(as_python(args)...);
   };
 }
 
@@ -240,8 +243,11 @@ void bind_loader(nb::module_& module) {
            })
       .def("classes",
            [](PyLoader& self) {
-             return self.changing(
+             const auto names = self.changing(
                  [](Loader& loader) { return std::vector<std::string>(loader.classes()); });
+             nb::list classes;
+             for (const std::string& name : names) classes.append(text_of(name));
+             return classes;
            })
       .def("fingerprint",
            [](PyLoader& self) {

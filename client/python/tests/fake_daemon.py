@@ -505,7 +505,7 @@ class FakeDaemon:
     def _on_query(self, consumer: _Consumer, frame: bytes) -> None:
         _, _, kind, serial = FRAMES["QueryFrame"].unpack(frame)
         text = "\0".join(self.options.classes) if kind == 1 else json.dumps({"stages": []})
-        data = text.encode()
+        data = os.fsencode(text)
         self._send(consumer, "Blob", kind + 1, serial, 0, len(data), tail=data)
 
     def _on_detach(self, consumer: _Consumer, frame: bytes) -> None:

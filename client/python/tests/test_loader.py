@@ -289,6 +289,17 @@ def test_len_is_the_steps_of_an_epoch(start, loader) -> None:
     assert len(reader) == 7
 
 
+def test_class_names_that_are_not_utf8_are_those_of_the_file_system(start, loader) -> None:
+    names = [os.fsdecode(name) for name in (b"cl\xff\nass", "gr\u00fcn".encode())]
+    start(classes=tuple(names))
+    reader = loader()
+    assert reader.classes == names
+    assert [os.fsencode(name) for name in reader.class_to_idx] == [
+        b"cl\xff\nass",
+        "gr\u00fcn".encode(),
+    ]
+
+
 def test_the_loader_knows_the_dataset(start, loader) -> None:
     start()
     reader = loader()

@@ -27,6 +27,19 @@ TEST(ByteBuffer, AllocatesNothingForWhatFitsAlready) {
   }
 }
 
+TEST(ByteBuffer, ShrinksOnlyWhenToldToAndOnlyWhenItIsLarge) {
+  ByteBuffer buffer;
+  buffer.resize(1000);
+  const std::size_t capacity = buffer.capacity();
+  buffer.shrink(capacity);
+  EXPECT_EQ(buffer.capacity(), capacity);
+  EXPECT_EQ(buffer.size(), 0u);
+  buffer.shrink(capacity - 1);
+  EXPECT_EQ(buffer.capacity(), 0u);
+  std::memcpy(buffer.resize(3), "new", 3);
+  EXPECT_EQ(std::memcmp(buffer.data(), "new", 3), 0);
+}
+
 TEST(ByteBuffer, KeepsItsContentWhileItFits) {
   ByteBuffer buffer;
   std::memcpy(buffer.resize(11), "hello world", 11);

@@ -174,6 +174,14 @@ class HostileDaemon {
   Loader loader(std::chrono::milliseconds patience = std::chrono::milliseconds(1500)) const {
     return Loader::open(options(patience));
   }
+  // From here on the kernel says that this user listens. As root alone.
+  void listen_as(uid_t uid) {
+    ASSERT_EQ(::seteuid(uid), 0);
+    const int failed = ::listen(listener_.get(), 16);
+    ASSERT_EQ(::seteuid(0), 0);
+    ASSERT_EQ(failed, 0);
+  }
+  const std::string& directory() const { return dir_.path(); }
   std::string next_says(
       std::chrono::milliseconds patience = std::chrono::milliseconds(1500)) const {
     Loader loader = this->loader(patience);

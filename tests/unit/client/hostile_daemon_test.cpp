@@ -108,6 +108,68 @@ TEST_F(HostileDaemonLoaderTest, RefusesMemoryThatIsNotSealed) {
   EXPECT_THAT(daemon.next_says(), HasSubstr("it is not sealed"));
 }
 
+TEST_F(HostileDaemonLoaderTest, RefusesPosixMemoryThatOthersCanOpen) {
+  const auto says = [&](const std::string& path) {
+    const UniqueFd named(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    const UniqueFd readable(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    EXPECT_EQ(::ftruncate(named.get(), 1 << 20), 0);
+    HostileDaemon daemon([&](Conversation& consumer) {
+      consumer.attach();
+      wire::ArenaOpenFrame frame{};
+      frame.kind = static_cast<std::uint32_t>(wire::ArenaKind::kPosix);
+      frame.total_bytes = 1 << 20;
+      consumer.send(bytes_of(frame, wire::FrameType::kArenaOpen), readable.get());
+      consumer.receive();
+    });
+    const std::string said = daemon.next_says();
+    ::unlink(path.c_str());
+    return said;
+  };
+  EXPECT_THAT(says("/dev/shm/spdld-test-" + std::to_string(::getpid())),
+              HasSubstr("others can open it by its name"));
+  EXPECT_THAT(says("/proc/self/cwd/spdld-test-" + std::to_string(::getpid())),
+              ::testing::AnyOf(HasSubstr("it is not on /dev/shm"), HasSubstr("by its name")));
+}
+
+TEST_F(HostileDaemonLoaderTest, RefusesADaemonOfAUserWhoOwnsNothingHere) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  constexpr uid_t kStranger = 12345;
+  HostileDaemon daemon([](Conversation& consumer) { consumer.attach(); });
+  daemon.listen_as(kStranger);
+  EXPECT_THAT(daemon.next_says(),
+              ::testing::AllOf(HasSubstr("user 12345 listens at " + daemon.directory()),
+                               HasSubstr("nor the owner of " + daemon.directory())));
+  ASSERT_EQ(::chown(daemon.directory().c_str(), kStranger, static_cast<gid_t>(-1)), 0);
+  EXPECT_THAT(daemon.next_says(), ::testing::Not(HasSubstr("listens at")));
+}
+
+TEST_F(HostileDaemonLoaderTest, ReadsTextsByTheOffsetsThatItChecked) {
+  const auto memory = arena();
+  wire::FieldLayout field = dense(0);
+  field.kind = wire::FieldKind::kBytes;
+  field.ndim = 0;
+  field.offset = 2048;
+  field.offsets_offset = 1024;
+  const auto write = [&](std::int64_t second, std::int64_t third) {
+    const std::int64_t offsets[] = {0, second, third};
+    std::memcpy(memory->slot(0).data() + 1024, offsets, sizeof offsets);
+  };
+  write(100'000, 200'000);  // too large to be copied when the batch is handed out
+  HostileDaemon daemon([&](Conversation& consumer) {
+    consumer.attach();
+    consumer.open(*memory);
+    consumer.schema({field});
+    consumer.batch(*memory);
+    consumer.receive();
+  });
+  Loader loader = daemon.loader();
+  const auto batch = loader.next();
+  ASSERT_TRUE(batch);
+  write(std::int64_t{1} << 40, std::int64_t{1} << 41);
+  EXPECT_EQ(batch->text("image", 1).size(), 100'000U);
+  EXPECT_EQ(batch->text("image", 1).data() - batch->text("image", 0).data(), 100'000);
+}
+
 TEST_F(HostileDaemonLoaderTest, RefusesAnotherArenaThanWasAnnounced) {
   using delivery::ArenaKind;
   EXPECT_THAT(arena_says(ArenaKind::kMemfd, [](auto& f) { f.total_bytes += 4096; }),

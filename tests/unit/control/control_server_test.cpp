@@ -370,6 +370,86 @@ TEST_F(ControlServerTest, RefusesLongCallsBeyondAUsersLimitAndTakesOthers) {
   EXPECT_TRUE(apply(&last).ok()) << "the place is free again";
 }
 
+TEST_F(ControlServerTest, CountsCallsThatListWithoutAStreamAsLongOnes) {
+  Event begun;
+  Event may_end;
+  service_.work = [&](const Service::Progress&) {
+    begun.set();
+    may_end.wait();
+    return Status();
+  };
+  service_.user_views = {{.uid = ::geteuid()}};
+  ControlOptions options;
+  options.max_long_calls_per_uid = 1;
+  start(options);
+  const auto create = [&] {
+    grpc::ClientContext context;
+    v1::CreateJobRequest request;
+    request.set_job("run");
+    request.set_pipeline("p");
+    request.set_num_shards(1);
+    v1::Job job;
+    return v1::Jobs::NewStub(channel_)->Create(&context, request, &job);
+  };
+  auto first = std::async(std::launch::async, create);
+  begun.wait();
+  const grpc::Status refused = create();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_NE(refused.error_message().find("too many long calls"), std::string::npos)
+      << refused.error_message();
+  grpc::ClientContext context;
+  v1::ValidateRequest request;
+  request.mutable_text()->set_yaml("pipeline: p");
+  v1::ValidateResponse response;
+  EXPECT_EQ(v1::Pipelines::NewStub(channel_)->Validate(&context, request, &response).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+
+  grpc::ClientContext asking;
+  v1::ListUsersResponse users;
+  ASSERT_TRUE(v1::Stats::NewStub(channel_)->Users(&asking, {}, &users).ok());
+  ASSERT_EQ(users.users_size(), 1);
+  EXPECT_EQ(users.users(0).long_calls().used(), 1u);
+  EXPECT_EQ(users.users(0).long_calls().limit(), 1u);
+  EXPECT_EQ(users.users(0).control_connections().used(), 1u);
+  EXPECT_EQ(users.users(0).control_connections().limit(), 64u);
+  EXPECT_FALSE(users.users(0).jobs().has_limit());
+  may_end.set();
+  EXPECT_TRUE(first.get().ok());
+}
+
+TEST_F(ControlServerTest, EndsTheWorkOfACallWithOneAnswerWhenItsCallerIsGone) {
+  Event begun;
+  std::promise<void> ended;
+  service_.work = [&](const Service::Progress& progress) {
+    begun.set();
+    while (progress(0, 0, "listing")) std::this_thread::yield();
+    ended.set_value();
+    return Status(Code::kCancelled, "nobody waits");
+  };
+  start();
+  grpc::ClientContext context;
+  auto created = std::async(std::launch::async, [&] {
+    v1::CreateJobRequest request;
+    request.set_job("run");
+    request.set_pipeline("p");
+    request.set_num_shards(1);
+    v1::Job job;
+    return v1::Jobs::NewStub(channel_)->Create(&context, request, &job);
+  });
+  begun.wait();
+  context.TryCancel();
+  EXPECT_EQ(created.get().error_code(), grpc::StatusCode::CANCELLED);
+  ended.get_future().wait();
+}
+
+TEST_F(ControlServerTest, TakesLongCallsOfTrustedUsersBeyondTheLimitOfAll) {
+  ControlOptions options;
+  options.max_long_calls = 0;
+  start(options);
+  v1::ApplyResponse last;
+  EXPECT_TRUE(apply(&last).ok()) << "the daemon's own user is trusted";
+}
+
 TEST_F(ControlServerTest, ClosesConnectionsBeyondAUsersLimit) {
   ControlOptions options;
   options.max_connections_per_uid = 2;

@@ -158,10 +158,12 @@ TEST(Fill, TellsASubstituteOfItemZeroFromNone) {
   v1::Failure none;
   fill(&none, view);
   EXPECT_FALSE(none.has_replaced_by());
-  view.replaced_by = 0;
+  EXPECT_FALSE(none.has_item());
+  view.facts.sample.emplace().replaced_by = 0;
   v1::Failure zero;
   fill(&zero, view);
   EXPECT_TRUE(zero.has_replaced_by());
+  EXPECT_TRUE(zero.has_item());
 }
 
 TEST(Fill, WritesAJobWithItsShards) {

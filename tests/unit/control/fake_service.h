@@ -16,7 +16,8 @@ class FakeService final : public session::Service {
  public:
   using Caller = session::Caller;
 
-  // What apply, explain and preview do before they answer; a failure is their answer.
+  // What apply, validate, explain, preview and create_job do before they answer; a failure is their
+  // answer.
   std::function<Status(const Progress&)> work = [](const Progress&) { return Status(); };
   // Likewise of commit_swap and abort_swap.
   std::function<Status()> committing = [] { return Status(); };
@@ -30,6 +31,7 @@ class FakeService final : public session::Service {
   session::PreviewView preview_view;
   session::DaemonView daemon_view;
   std::vector<session::SessionView> session_views;
+  std::vector<session::UserView> user_views;
   std::vector<session::StageView> stage_views;
   std::vector<session::FailureView> failure_views;
   std::vector<std::string> class_names;
@@ -109,8 +111,10 @@ class FakeService final : public session::Service {
     SPDLD_TRY(work(progress));
     return or_answer(std::string("the plan"));
   }
-  Status validate(const Caller& caller, const session::ApplyRequest& request) override {
+  Status validate(const Caller& caller, const session::ApplyRequest& request,
+                  const Progress& progress) override {
     note(caller, "validate", request);
+    SPDLD_TRY(work(progress));
     return answer;
   }
   Result<session::PreviewView> preview(const Caller& caller, const session::ApplyRequest& request,
@@ -139,9 +143,10 @@ class FakeService final : public session::Service {
     note(caller, "delete_pipeline " + std::string(name));
     return answer;
   }
-  Result<session::JobView> create_job(const Caller& caller,
-                                      const session::JobRequest& request) override {
+  Result<session::JobView> create_job(const Caller& caller, const session::JobRequest& request,
+                                      const Progress& progress) override {
     note(caller, "create_job " + request.job);
+    SPDLD_TRY(work(progress));
     MutexLock lock(mutex_);
     job_ = request;
     return or_answer(job_view);
@@ -152,6 +157,10 @@ class FakeService final : public session::Service {
   }
   std::vector<session::JobView> jobs(const Caller& caller) override {
     note(caller, "jobs");
+    return {job_view};
+  }
+  std::vector<session::JobView> ended_jobs(const Caller& caller) override {
+    note(caller, "ended_jobs");
     return {job_view};
   }
   Result<session::JobView> advance_epoch(const Caller& caller, std::string_view job,
@@ -200,8 +209,16 @@ class FakeService final : public session::Service {
     note(caller, "daemon");
     return daemon_view;
   }
+  std::vector<session::UserView> users(const Caller& caller, const std::set<uid_t>&) override {
+    note(caller, "users");
+    return user_views;
+  }
   std::vector<session::StageView> stages(const Caller& caller) override {
     note(caller, "stages");
+    return stage_views;
+  }
+  std::vector<session::StageView> ended_stages(const Caller& caller) override {
+    note(caller, "ended_stages");
     return stage_views;
   }
   std::vector<session::FailureView> failures(const Caller& caller) override {

@@ -30,7 +30,7 @@ TEST(Table, ShowsItsHeadingsWhenItIsEmpty) { EXPECT_EQ(printed(Table({"A", ">B"}
 TEST(Table, LetsNoTextMoveTheCursor) {
   Table table({"URI"});
   table.add({"evil\x1b[2J\nname\x7f"});
-  EXPECT_EQ(printed(table), "URI\nevil\\x1b[2J\\x0aname\\x7f\n");
+  EXPECT_EQ(printed(table), "URI\nevil\\x1b[2J\\nname\\x7f\n");
 }
 
 TEST(Show, ChoosesUnitsForPeople) {
@@ -52,9 +52,11 @@ TEST(Json, KeepsEveryFieldWithItsKind) {
   v1::Failure failure;
   failure.set_job("run");
   failure.set_position(UINT64_MAX);
-  EXPECT_EQ(to_json(failure).dump(),
-            R"({"job":"run","pipeline":"","epoch":0,"position":18446744073709551615,"item":0,)"
-            R"("uri":"","code":"","message":"","replaced_by":null})");
+  EXPECT_EQ(
+      to_json(failure).dump(),
+      R"({"job":"run","pipeline":"","epoch":null,"position":18446744073709551615,"item":null,)"
+      R"("uri":"","code":"","message":"","replaced_by":null,"unix_ms":0,)"
+      R"("ended_stream":false})");
   failure.set_replaced_by(0);
   EXPECT_EQ(to_json(failure)["replaced_by"], 0);
 }
@@ -200,6 +202,50 @@ TEST(Listing, ShowsOwnersOnlyWhereTheyDiffer) {
   EXPECT_NE(printed(jobs_table(jobs)).find("PIPELINE        OWNER  VERSION"), std::string::npos);
 }
 
+TEST(Listing, ShowsHowJobsEnded) {
+  v1::Job job = running_job();
+  job.mutable_end()->set_unix_ms(1'760'000'000'000);
+  job.mutable_end()->set_how("failed: item 7 is gone");
+  job.mutable_end()->mutable_at()->set_epoch(12);
+  EXPECT_EQ(printed(ended_jobs_table(list_of(job))),
+            "JOB    PIPELINE        VERSION  OWNER  ENDED                   AT  STEPS     CPU  "
+            "REPLACED  HOW\n"
+            "run-7  imagenet-train        3      0  2025-10-09 08:53:20Z  12/0   5004  1h 40m   "
+            "3/12811  failed: item 7 is gone\n");
+}
+
+TEST(Listing, TellsReplacedItemsFromWhatEndedAShard) {
+  google::protobuf::RepeatedPtrField<v1::Failure> failures;
+  v1::Failure& replaced = *failures.Add();
+  replaced.set_unix_ms(1'760'000'000'000);
+  replaced.set_job("run-7");
+  replaced.set_pipeline("pets");
+  replaced.set_epoch(1);
+  replaced.set_position(2);
+  replaced.set_item(3);
+  replaced.set_replaced_by(0);
+  replaced.set_code("DATA_LOSS");
+  replaced.set_uri("a.jpg");
+  replaced.set_message("truncated");
+  v1::Failure& ended = *failures.Add();
+  ended = replaced;
+  ended.clear_epoch();
+  ended.clear_position();
+  ended.clear_item();
+  ended.clear_replaced_by();
+  ended.clear_uri();
+  ended.set_ended_stream(true);
+  ended.set_code("RESOURCE_EXHAUSTED");
+  ended.set_message("raise batch.max_bytes");
+  EXPECT_EQ(printed(failures_table(failures)),
+            "TIME                  JOB    PIPELINE  EPOCH  POSITION  ITEM  OUTCOME        CODE"
+            "                URI    MESSAGE\n"
+            "2025-10-09 08:53:20Z  run-7  pets          1         2     3  replaced by 0  DATA_LOSS"
+            "           a.jpg  truncated\n"
+            "2025-10-09 08:53:20Z  run-7  pets          -         -     -  shard ended    "
+            "RESOURCE_EXHAUSTED  -      raise batch.max_bytes\n");
+}
+
 TEST(Listing, ShowsOneJobWithAllThatIsKnownOfIt) {
   v1::Job job = running_job();
   job.mutable_ledger()->set_conflict("shard 1 came with 11/4007");
@@ -292,6 +338,23 @@ TEST(Listing, ShowsReplicasOfSessionsOnlyWhereThereAreAny) {
   *sessions.Add() = session;
   sessions.Mutable(1)->set_replica(1);
   EXPECT_NE(printed(sessions_table(sessions)).find("SHARD  REPLICA  PID"), std::string::npos);
+}
+
+TEST(Listing, ShowsWhatAUserHasOfWhatOneMayHave) {
+  google::protobuf::RepeatedPtrField<v1::User> users;
+  v1::User& user = *users.Add();
+  user.set_uid(1001);
+  user.mutable_connections()->set_used(7);
+  user.mutable_connections()->set_limit(512);
+  user.mutable_attaches()->set_used(3);
+  user.mutable_arena_bytes()->set_used(3 << 20);
+  user.mutable_unread_bytes()->set_used(1 << 20);
+  user.mutable_unread_bytes()->set_limit(64 << 20);
+  EXPECT_EQ(printed(users_table(users)),
+            " UID  CONNECTIONS  WAITING  CONTROL  CALLS  LISTINGS  PIPELINES  JOBS   ARENAS  "
+            "UNATTACHED            UNREAD    CPU\n"
+            "1001        7/512        3        0      0         0          0     0  3.0 MiB  "
+            "       0 B  1.0 MiB/64.0 MiB  0.00s\n");
 }
 
 TEST(Listing, ShowsTheDaemonWithItsWarnings) {

@@ -247,6 +247,7 @@ TEST_F(SpdlctlTest, PrintsEveryListAsJson) {
   service_.stage_views.resize(2);
   service_.failure_views.resize(3);
   service_.class_names = {"cat", "dog"};
+  service_.user_views.resize(4);
   start();
   const auto size = [&](const std::vector<std::string>& arguments) {
     const Outcome outcome = spdlctl(arguments);
@@ -258,7 +259,12 @@ TEST_F(SpdlctlTest, PrintsEveryListAsJson) {
   EXPECT_EQ(size({"get", "sessions", "-o", "json"}), 1u);
   EXPECT_EQ(size({"get", "stages", "-o", "json"}), 2u);
   EXPECT_EQ(size({"get", "failures", "-o", "json"}), 3u);
+  EXPECT_EQ(size({"get", "jobs", "--ended", "-o", "json"}), 1u);
+  EXPECT_EQ(service_.calls().back(), "ended_jobs");
+  EXPECT_EQ(size({"get", "stages", "--ended", "-o", "json"}), 2u);
+  EXPECT_EQ(service_.calls().back(), "ended_stages");
   EXPECT_EQ(size({"get", "classes", "p", "-o", "json"}), 2u);
+  EXPECT_EQ(size({"get", "users", "-o", "json"}), 4u);
 }
 
 TEST_F(SpdlctlTest, KeepsOnlyWhatBelongsToTheJobThatIsAskedFor) {

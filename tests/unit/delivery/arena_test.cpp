@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <cstring>
 #include <fstream>
@@ -31,6 +32,13 @@ class ArenaTest : public ::testing::Test {
   }
   ArenaBudget budget_{64 * kMiB, kNoFiles};
 };
+
+// What the kernel has taken for it.
+std::uint64_t pages_bytes(const Arena& arena) {
+  struct stat found {};
+  EXPECT_EQ(::fstat(arena.client_fd(), &found), 0);
+  return static_cast<std::uint64_t>(found.st_blocks) * 512;
+}
 
 const ArenaShape kShape{.kind = ArenaKind::kMemfd, .slot_bytes = 10'000, .slot_count = 3};
 
@@ -86,26 +94,41 @@ TEST_F(ArenaTest, LetsNobodyWriteOrResizeThroughItsFd) {
 
 TEST_F(ArenaTest, TakesASlotsPagesOnceAndBeforeItIsWritten) {
   const auto arena = make({.kind = ArenaKind::kMemfd, .slot_bytes = kMiB, .slot_count = 4});
-  const auto pages_bytes = [&] {
-    struct stat found {};
-    EXPECT_EQ(::fstat(arena->client_fd(), &found), 0);
-    return static_cast<std::uint64_t>(found.st_blocks) * 512;
-  };
-  EXPECT_LT(pages_bytes(), kMiB);
+  EXPECT_LT(pages_bytes(*arena), kMiB);
   ASSERT_TRUE(arena->back(2).ok());
-  EXPECT_GE(pages_bytes(), kMiB);
-  const std::uint64_t before = pages_bytes();
+  EXPECT_GE(pages_bytes(*arena), kMiB);
+  const std::uint64_t before = pages_bytes(*arena);
   ASSERT_TRUE(arena->back(2).ok());
-  EXPECT_EQ(pages_bytes(), before);
+  EXPECT_EQ(pages_bytes(*arena), before);
   for (std::uint32_t slot = 0; slot < 4; ++slot) ASSERT_TRUE(arena->back(slot).ok());
-  EXPECT_GE(pages_bytes(), arena->total_bytes());
+  EXPECT_GE(pages_bytes(*arena), arena->total_bytes());
 }
 
-TEST_F(ArenaTest, OfKindPosixHasAllItsPagesFromTheStart) {
+TEST_F(ArenaTest, TakesNoPagesWhenItIsMadeWhateverItsKind) {
   const auto arena = make({.kind = ArenaKind::kPosix, .slot_bytes = kMiB, .slot_count = 4});
-  struct stat found {};
-  ASSERT_EQ(::fstat(arena->client_fd(), &found), 0);
-  EXPECT_GE(static_cast<std::uint64_t>(found.st_blocks) * 512, arena->total_bytes());
+  EXPECT_LT(pages_bytes(*arena), kMiB);
+  ASSERT_TRUE(arena->back(3).ok());
+  EXPECT_GE(pages_bytes(*arena), kMiB);
+  EXPECT_LT(pages_bytes(*arena), 2 * kMiB);
+}
+
+TEST_F(ArenaTest, OfKindPosixIsRefusedWhenShmCannotHoldItBesideWhatOthersHaveYetToTake) {
+  struct statvfs shm {};
+  ASSERT_EQ(::statvfs("/dev/shm", &shm), 0);
+  const std::uint64_t free_bytes = std::uint64_t{shm.f_bavail} * shm.f_frsize;
+  ArenaBudget budget(4 * free_bytes, kNoFiles);
+  const ArenaShape most{
+      .kind = ArenaKind::kPosix, .slot_bytes = free_bytes / 10 * 6, .slot_count = 1};
+  auto first = Arena::create(most, 1, budget);
+  ASSERT_TRUE(first) << first.error().message();
+  const auto second = Arena::create(most, 2, budget);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), Code::kResourceExhausted);
+  EXPECT_THAT(second.error().message(),
+              AllOf(HasSubstr("does not fit into /dev/shm"), HasSubstr("--shm-size"),
+                    HasSubstr("arena.kind: memfd")));
+  first->reset();
+  EXPECT_TRUE(Arena::create(most, 3, budget));
 }
 
 TEST_F(ArenaTest, OfKindPosixIsReadOnlyAndHasNoName) {
@@ -164,54 +187,6 @@ TEST(ArenaKinds, AreNamedAsInTheConfiguration) {
   const auto unknown = parse_arena_kind("shm");
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().message(), "arena.kind is 'shm'; it is one of memfd, posix, hugetlb");
-}
-
-TEST_F(ArenaTest, FromThePoolIsWarmAndHasANewGeneration) {
-  ArenaPool pool(budget_, 64 * kMiB);
-  auto first = std::move(*pool.take(kShape, 1000));
-  const void* memory = first->slot(0).data();
-  const std::string old_generation(first->generation().begin(), first->generation().end());
-  const std::uint32_t old_id = first->id();
-  pool.give_back(std::move(first), 1000);
-  EXPECT_GT(pool.idle_bytes(), 0u);
-
-  auto second = std::move(*pool.take(kShape, 1000));
-  EXPECT_EQ(second->slot(0).data(), memory);
-  EXPECT_NE(second->id(), old_id);
-  EXPECT_NE(std::string(second->generation().begin(), second->generation().end()), old_generation);
-  EXPECT_EQ(pool.idle_bytes(), 0u);
-}
-
-TEST_F(ArenaTest, FromThePoolNeverWasAnotherUsers) {
-  ArenaPool pool(budget_, 64 * kMiB);
-  auto first = std::move(*pool.take(kShape, 1000));
-  std::memset(first->slot(0).data(), 0x77, first->slot(0).size());
-  pool.give_back(std::move(first), 1000);
-  const auto other = std::move(*pool.take(kShape, 1001));
-  EXPECT_EQ(other->slot(0)[0], std::byte{0});
-  ArenaShape larger = kShape;
-  larger.slot_count = 4;
-  EXPECT_EQ(std::move(*pool.take(larger, 1000))->shape(), larger);
-}
-
-TEST_F(ArenaTest, KeptInThePoolMakesRoomWhenTheBudgetIsNeeded) {
-  ArenaPool pool(budget_, 64 * kMiB);
-  const ArenaShape large{.kind = ArenaKind::kMemfd, .slot_bytes = 40 * kMiB, .slot_count = 1};
-  pool.give_back(std::move(*pool.take(large, 1)), 1);
-  ASSERT_GT(budget_.used_bytes(), 40 * kMiB);
-  EXPECT_TRUE(pool.take(large, 2)) << "another user's idle arena stands in nobody's way";
-  EXPECT_EQ(pool.idle_bytes(), 0u);
-}
-
-TEST_F(ArenaTest, BeyondThePoolsBoundIsLetGo) {
-  ArenaPool pool(budget_, arena_bytes(kShape));
-  auto first = std::move(*pool.take(kShape, 1));
-  auto second = std::move(*pool.take(kShape, 1));
-  pool.give_back(std::move(first), 1);
-  pool.give_back(std::move(second), 1);
-  EXPECT_EQ(pool.idle_bytes(), arena_bytes(kShape));
-  pool.clear();
-  EXPECT_EQ(budget_.used_bytes(), 0u);
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ TEST_F(DataServerTest, RefusesAYamlThatDidNotComeWhole) {
 }
 
 TEST_F(DataServerTest, RefusesMoreThanItsLimits) {
-  start(liveness_, {.max_connections = 8, .max_connections_per_uid = 2});
+  start(liveness_, {.connections = {.in_all = 8, .reserved = 0, .per_user = 2}});
   RawClient first(path_);
   RawClient second(path_);
   first.greet();
@@ -124,6 +124,82 @@ TEST_F(DataServerTest, RefusesMoreThanItsLimits) {
     std::memcpy(&header, answer->data(), sizeof header);
     if (header.type == wire::FrameType::kWelcome) break;
   }
+}
+
+TEST_F(DataServerTest, CountsAClosedConnectionWhileItsProcessMayReadWhatItWasLent) {
+  start(liveness_, {.connections = {.in_all = 8, .reserved = 0, .per_user = 1}});
+  RawClient client(path_);
+  client.attach();
+  ASSERT_TRUE(service_.connection());
+  lend();
+  client.hang_up();
+  service_.events(2);  // attach, closed: the process lives
+  RawClient refused(path_);
+  EXPECT_THAT(refused.last_words(), HasSubstr("has 1 consumers already"));
+  EXPECT_EQ(server_->users().at(::getuid()).connections, 1u);
+  liveness_.end_process();
+  service_.events(3);
+  for (;;) {
+    RawClient again(path_);
+    again.send(test::hello_bytes(wire::kProtocolMin, wire::kProtocolMax));
+    const auto answer = again.receive();
+    ASSERT_TRUE(answer);
+    wire::FrameHeader header;
+    std::memcpy(&header, answer->data(), sizeof header);
+    if (header.type == wire::FrameType::kWelcome) break;
+  }
+}
+
+namespace {
+
+// A part of a pipeline's text, or all of it.
+test::Bytes blob_bytes(std::size_t bytes, std::uint32_t total_bytes) {
+  wire::BlobFrame blob{};
+  blob.kind = wire::BlobKind::kPipelineYaml;
+  blob.total_bytes = total_bytes;
+  test::Bytes frame = bytes_of(blob, wire::FrameType::kBlob);
+  frame.resize(frame.size() + bytes);
+  test::set_length(frame);
+  return frame;
+}
+
+}  // namespace
+
+TEST_F(DataServerTest, RefusesAPipelineLongerThanOneMayBeByItsFirstPart) {
+  start();
+  RawClient client(path_);
+  client.greet();
+  client.send(blob_bytes(100, wire::kMaxYamlBytes + 1));
+  EXPECT_THAT(client.last_words(), HasSubstr("a pipeline of 1048577 bytes; 1048576 are allowed"));
+}
+
+TEST_F(DataServerTest, BoundsWhatAUsersUnansweredAttachesTakeAndSaysToTryAgain) {
+  start(liveness_, {.max_unattached_bytes_per_uid = 1000});
+  RawClient attached(path_);
+  attached.greet();
+  attached.send(blob_bytes(600, 600));
+  wire::AttachFrame attach = test::attach_fixed();
+  attach.blob_bytes = 600;
+  attached.send(test::attach_bytes(attach, {{wire::TextKey::kPipeline, "p"}}));
+  EXPECT_EQ(service_.request().pipeline_yaml.size(), 600u);
+  EXPECT_EQ(server_->users().at(::getuid()).unattached_bytes, 600u) << "it waits for its answer";
+
+  RawClient second(path_);
+  second.greet();
+  second.send(blob_bytes(1, 401));
+  const auto error = second.expect<wire::ErrorFrame>(wire::FrameType::kError);
+  EXPECT_EQ(error.code, static_cast<std::uint32_t>(Code::kUnavailable));
+  EXPECT_THAT(second.rest(), HasSubstr("limits.unattached"));
+  EXPECT_FALSE(second.receive());
+
+  service_.forget_requests();
+  RawClient third(path_);
+  third.greet();
+  third.send(blob_bytes(401, 401));
+  third.send(blob_bytes(1000, 1000));  // another text in the place of the first
+  attach.blob_bytes = 1000;
+  third.send(test::attach_bytes(attach, {{wire::TextKey::kPipeline, "p"}}));
+  EXPECT_EQ(service_.request().pipeline_yaml.size(), 1000u);
 }
 
 TEST_F(DataServerTest, EndsWhoConnectsAndNeverAttaches) {

@@ -127,6 +127,54 @@ TEST_F(DataServerTest, DisconnectsWhoNeverReads) {
   EXPECT_EQ(server_->stats().overflows, 1u);
 }
 
+TEST_F(DataServerTest, DisconnectsWhoReadsNoAnswersOfTheLargestSize) {
+  start();
+  RawClient client(path_);
+  client.attach();
+  const ConnectionPtr connection = service_.connection();
+  const auto answer = std::make_shared<const std::string>(wire::kMaxBlobBytes, 'x');
+  EXPECT_TRUE(connection->send_blob(wire::BlobKind::kStats, 1, answer)) << "one may wait";
+  EXPECT_FALSE(connection->send_blob(wire::BlobKind::kStats, 2, answer));
+  EXPECT_THAT(service_.events(3), ElementsAre("attach", "closed: overflow", "exited"));
+  EXPECT_TRUE(server_->users().empty());
+}
+
+TEST_F(DataServerTest, BoundsTheUnreadAnswersOfAllConnectionsOfAUser) {
+  constexpr std::uint64_t kLimit = 3u << 20;
+  start(liveness_, {.max_unread_bytes_per_uid = kLimit});
+  const auto answer = std::make_shared<const std::string>(1u << 20, 'x');
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (std::size_t i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<RawClient>(path_));
+    clients.back()->attach();
+    const bool fits = i < 2;  // the frames take some bytes of their own
+    EXPECT_EQ(service_.connection(i)->send_blob(wire::BlobKind::kStats, 1, answer), fits) << i;
+  }
+  EXPECT_GE(server_->users().at(::getuid()).unread_bytes, 2u << 20);
+  // Who reads makes room.
+  std::size_t received = 0;
+  while (received < answer->size()) {
+    clients[0]->expect<wire::BlobFrame>(wire::FrameType::kBlob);
+    received += clients[0]->rest().size();
+  }
+  while (server_->users().at(::getuid()).unread_bytes > 2u << 20) std::this_thread::yield();
+  EXPECT_TRUE(service_.connection(0)->send_blob(wire::BlobKind::kStats, 2, answer));
+}
+
+TEST_F(DataServerTest, CountsNoTextThatIsKeptWhetherOrNotItIsRead) {
+  start(liveness_, {.max_unread_bytes_per_uid = 1u << 20});
+  RawClient client(path_);
+  client.attach();
+  const auto classes = std::make_shared<const std::string>(8u << 20, 'x');
+  EXPECT_TRUE(service_.connection()->send_blob(wire::BlobKind::kClasses, 1, classes,
+                                               Connection::Text::kKept));
+  std::size_t received = 0;
+  while (received < classes->size()) {
+    client.expect<wire::BlobFrame>(wire::FrameType::kBlob);
+    received += client.rest().size();
+  }
+}
+
 TEST_F(DataServerTest, SendsLongAnswersInParts) {
   start();
   RawClient client(path_);

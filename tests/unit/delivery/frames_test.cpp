@@ -268,7 +268,7 @@ TEST(ParseRequest, RefusesBlobsThatReachBeyondTheirText) {
     test::set_length(frame);
     return refusal(frame);
   };
-  EXPECT_THAT(with(0, 0xffffffff, 8), HasSubstr("16777216 are allowed"));
+  EXPECT_THAT(with(0, 0xffffffff, 8), HasSubstr("1048576 are allowed"));
   EXPECT_THAT(with(0, 7, 8), HasSubstr("not inside"));
   EXPECT_THAT(with(0xfffffffe, 8, 8), HasSubstr("not inside"));
   EXPECT_THAT(with(8, 8, 0), HasSubstr("not inside"));

@@ -79,7 +79,7 @@ TEST(ArenaBudget, GivesBackWhatAReservationHeld) {
   const test::ScratchDir dir;
   ArenaBudget budget(10 * kMiB, files_in(dir));
   {
-    auto first = budget.reserve(6 * kMiB, "an arena");
+    auto first = budget.reserve(6 * kMiB, 1000, "an arena");
     ASSERT_TRUE(first);
     EXPECT_EQ(budget.used_bytes(), 6 * kMiB);
     ArenaBudget::Reservation moved = std::move(*first);
@@ -94,9 +94,9 @@ TEST(ArenaBudget, GivesBackWhatAReservationHeld) {
 TEST(ArenaBudget, RefusesWithTheNumbersAndTheWayOut) {
   const test::ScratchDir dir;
   ArenaBudget budget(10 * kMiB, files_in(dir));
-  auto first = budget.reserve(6 * kMiB, "an arena");
+  auto first = budget.reserve(6 * kMiB, 1000, "an arena");
   ASSERT_TRUE(first);
-  const auto second = budget.reserve(5 * kMiB, "another");
+  const auto second = budget.reserve(5 * kMiB, 1000, "another");
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code(), Code::kResourceExhausted);
   EXPECT_EQ(second.error().message(),
@@ -111,12 +111,53 @@ TEST(ArenaBudget, RefusesWhatTheCgroupWouldKillTheDaemonFor) {
   dir.write("cgroup/pod/memory.max", std::to_string(64 * kMiB));
   dir.write("cgroup/pod/memory.current", std::to_string(60 * kMiB));
   ArenaBudget budget(1024 * kMiB, files_in(dir));
-  const auto refused = budget.reserve(5 * kMiB, "an arena");
+  const auto refused = budget.reserve(5 * kMiB, 1000, "an arena");
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message(),
               AllOf(HasSubstr("only 4.0 MiB are free"), HasSubstr("cgroup /pod: limit 64.0 MiB"),
                     HasSubstr("raise the memory limit")));
   EXPECT_EQ(budget.used_bytes(), 0u);
+}
+
+TEST(ArenaBudget, BoundsEachUserButThoseThatAreNot) {
+  const test::ScratchDir dir;
+  ArenaBudget budget(10 * kMiB, files_in(dir), {.bytes = 6 * kMiB, .unbound = {0}});
+  auto first = budget.reserve(4 * kMiB, 1001, "an arena");
+  ASSERT_TRUE(first);
+  EXPECT_EQ(budget.room_for(3 * kMiB, 1001), ArenaBudget::Room::kUserFull);
+  const auto refused = budget.reserve(3 * kMiB, 1001, "another");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(refused.error().message(),
+            "another needs 3.0 MiB, but of the 6.0 MiB that one user's arenas may take "
+            "(limits.arena; the arena budget is 10.0 MiB), user 1001 has 4.0 MiB in use; processes "
+            "that live on after their session count, too: end what is not needed, lower batch.size "
+            "or delivery.prefetch, or have limits.arena raised");
+  auto other = budget.reserve(3 * kMiB, 1002, "another user's");
+  ASSERT_TRUE(other);
+  EXPECT_EQ(budget.used_bytes(1001), 4 * kMiB);
+  EXPECT_EQ(budget.used_bytes(1002), 3 * kMiB);
+  EXPECT_EQ(budget.limit_bytes(1002), 6 * kMiB);
+  EXPECT_EQ(budget.share_bytes(1002), 6 * kMiB);
+  EXPECT_EQ(budget.share_bytes(0), std::nullopt);
+  EXPECT_EQ(budget.limit_bytes(0), 10 * kMiB);
+  EXPECT_EQ(budget.room_for(4 * kMiB, 0), ArenaBudget::Room::kFull);
+  EXPECT_TRUE(budget.reserve(3 * kMiB, 0, "the admin's"));
+  *first = ArenaBudget::Reservation();
+  EXPECT_EQ(budget.used_bytes(1001), 0u);
+}
+
+TEST(ArenaBudget, PromisesNoPartOfShmTwice) {
+  const test::ScratchDir dir;
+  ArenaBudget budget(100 * kMiB, files_in(dir));
+  auto first = budget.promise_shm(6 * kMiB, 10 * kMiB);
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(budget.promise_shm(5 * kMiB, 10 * kMiB));
+  first->keep(2 * kMiB);  // taken: the file system itself tells of them now
+  EXPECT_FALSE(budget.promise_shm(5 * kMiB, 8 * kMiB));
+  EXPECT_TRUE(budget.promise_shm(4 * kMiB, 8 * kMiB));
+  first.reset();
+  EXPECT_TRUE(budget.promise_shm(8 * kMiB, 8 * kMiB));
 }
 
 TEST(ArenaBudget, NeverGoesOverItsLimitWhateverTheThreads) {
@@ -126,7 +167,7 @@ TEST(ArenaBudget, NeverGoesOverItsLimitWhateverTheThreads) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int n = 0; n < 200; ++n) {
-        auto held = budget.reserve(3, "x");
+        auto held = budget.reserve(3, 1000, "x");
         EXPECT_LE(budget.used_bytes(), 10u);
       }
     });

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/credentials.h"
 #include "tests/support/scratch_dir.h"
 
 namespace spdld::delivery {
@@ -53,6 +54,34 @@ TEST(RuntimeLock, MakesTheDirectoryForItsUserAlone) {
   struct stat found {};
   ASSERT_EQ(::stat(runtime.c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777U, 0700U);
+}
+
+TEST(RuntimeLock, RefusesADirectoryThatOthersCanWriteTo) {
+  const test::ScratchDir dir;
+  ASSERT_EQ(::chmod(dir.path().c_str(), 0777), 0);
+  const auto open_to_all = RuntimeLock::take(dir.path());
+  ASSERT_FALSE(open_to_all);
+  EXPECT_EQ(open_to_all.error().code(), Code::kPermissionDenied);
+  EXPECT_THAT(open_to_all.error().message(),
+              AllOf(HasSubstr("everybody"), HasSubstr("chmod o-w " + dir.path())));
+  // A sticky bit keeps nobody from being the first to take a name.
+  ASSERT_EQ(::chmod(dir.path().c_str(), 01777), 0);
+  EXPECT_FALSE(RuntimeLock::take(dir.path()));
+  ASSERT_EQ(::chmod(dir.path().c_str(), 0775), 0);
+  EXPECT_TRUE(RuntimeLock::take(dir.path())) << "it is the group of this process";
+}
+
+TEST(RuntimeLock, RefusesADirectoryOfAnotherUserOrGroup) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root may give a directory away";
+  const test::ScratchDir dir;
+  ASSERT_EQ(::chown(dir.path().c_str(), 0, 4711), 0);
+  ASSERT_EQ(::chmod(dir.path().c_str(), 0755), 0);
+  EXPECT_TRUE(RuntimeLock::take(dir.path()));
+  ASSERT_EQ(::chmod(dir.path().c_str(), 0775), 0);
+  EXPECT_THAT(RuntimeLock::take(dir.path()).error().message(), HasSubstr("gid 4711"));
+  ASSERT_EQ(::chown(dir.path().c_str(), 4711, 0), 0);
+  ASSERT_EQ(::chmod(dir.path().c_str(), 0755), 0);
+  EXPECT_THAT(RuntimeLock::take(dir.path()).error().message(), HasSubstr("belongs to uid 4711"));
 }
 
 TEST(RuntimeLock, SaysWhichDirectoryItCannotMake) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <semaphore>
 #include <set>
 #include <string>
 #include <vector>
@@ -75,9 +76,9 @@ class Consumer final : public StreamPort {
     while (undecided_) changed_.wait(mutex_);
     return refusal_;
   }
-  void fail(const Status& status) override {
+  void fail(const StreamFailure& failure) override {
     MutexLock lock(mutex_);
-    failed_ = status;
+    failed_ = failure.status;
     next_ = steps_;
     changed_.notify_all();
   }
@@ -298,6 +299,31 @@ TEST_P(ExecutorTest, AbandonsABatchWhoseStreamIsClosedOnlyWhenItsReadersAreBack)
   executor.close_stream(stream);
   EXPECT_EQ(source_->answer(), 1U);
   consumer->wait_for_abandoned(1);
+}
+
+TEST_P(ExecutorTest, LetsGoOfARunsSourceUnderNoLock) {
+  Executor executor({.threads = GetParam()});
+  for (const bool closed_in_time : {true, false}) {
+    start(32);
+    source_->hold(0);
+    std::binary_semaphore gone(0);
+    source_->on_destroyed = [&] {
+      executor.headway(0);  // as any other thread might ask meanwhile
+      gone.release();
+    };
+    auto consumer = std::make_shared<Consumer>(*plan_, 1, 1);
+    const StreamId stream = executor.open_stream(run(), consumer);
+    source_->wait_for_readers(1);
+    FakeSource& source = *source_;
+    source_.reset();
+    if (closed_in_time) executor.close_stream(stream);  // the row that comes is the last to go
+    source.answer();
+    if (!closed_in_time) {
+      consumer->wait_for_batches(1);
+      executor.close_stream(stream);
+    }
+    gone.acquire();
+  }
 }
 
 TEST_P(ExecutorTest, StopsWithBatchesUnderWay) {

@@ -107,7 +107,7 @@ class Hungry final : public StreamPort {
     executor->wake(stream);
   }
   Status may_replace(const SampleFailure&) override { return {}; }
-  void fail(const Status& status) override { ADD_FAILURE() << status.message(); }
+  void fail(const StreamFailure& failure) override { ADD_FAILURE() << failure.status.message(); }
 
   void sleep(bool asleep) {
     {
@@ -182,7 +182,7 @@ TEST_P(FairShareTest, TakesAnotherWeightFromTheNextRowOn) {
   const auto one = start(first);
   const auto other = start(run({.weight = 1}));
   one->wait_for_rows(100);
-  first->set_limits({.weight = 4, .workers = 0});
+  executor_.set_limits(*first, {.weight = 4, .workers = 0});
   other->wait_for_rows(other->rows() + 50);
   const std::uint64_t one_before = one->rows();
   const std::uint64_t other_before = other->rows();
@@ -215,7 +215,7 @@ TEST_P(FairShareTest, LetsNoMoreWorkersAtARunThanItMayHave) {
   const auto port = start(limited);
   port->wait_for_rows(200);
   EXPECT_EQ(source_->most_at_once(), 1);
-  limited->set_limits({.weight = 1, .workers = 0});
+  executor_.set_limits(*limited, {.weight = 1, .workers = 0});
   // Rows wait for each other now: they go on only if the pool is theirs again.
   source_->count_anew(static_cast<int>(GetParam()));
   port->wait_for_rows(port->rows() + 200);
@@ -226,12 +226,12 @@ TEST_P(FairShareTest, TakesAStagesConcurrencyWhileItRuns) {
   const auto tuned = run();
   const auto port = start(tuned);
   port->wait_for_rows(100);
-  tuned->tune(tuned->fetch_concurrency(), 1);
+  executor_.tune(*tuned, tuned->fetch_concurrency(), 1);
   port->wait_for_rows(port->rows() + 10 * kRows);  // what was under way is through
   source_->count_anew();
   port->wait_for_rows(port->rows() + 200);
   EXPECT_EQ(source_->most_at_once(), 1);
-  tuned->tune(tuned->fetch_concurrency(), 0);
+  executor_.tune(*tuned, tuned->fetch_concurrency(), 0);
   source_->count_anew(static_cast<int>(GetParam()));
   port->wait_for_rows(port->rows() + 200);
   EXPECT_EQ(source_->most_at_once(), static_cast<int>(GetParam()));

@@ -44,7 +44,7 @@ class Port final : public StreamPort {
     failures.push_back(failure);
     return {};
   }
-  void fail(const Status&) override {}
+  void fail(const StreamFailure&) override {}
 
   std::vector<SampleFailure> failures;
 };
@@ -92,11 +92,11 @@ class Maker {
     row.port = &port;
     row.packed = &packed;
     row.index = index;
-    Status failure;
+    StreamFailure failure;
     for (std::uint64_t token = 1;; ++token) {
       source::FakeSink sink;
-      const RowState state = run_.process(row, 0, sink, token, failure);
-      ASSERT_NE(state, RowState::kFailed) << failure.message();
+      const RowState state = run_.process(row, 0, 0, sink, token, failure);
+      ASSERT_NE(state, RowState::kFailed) << failure.status.message();
       if (state == RowState::kDone) return;
       run_.fetched(row, sink.wait(token));
     }

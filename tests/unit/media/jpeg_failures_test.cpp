@@ -140,6 +140,21 @@ TEST(JpegCorruption, BytesLeftOverBeforeARestartMarkerAreAFailure) {
   EXPECT_THAT(status.message(), HasSubstr("extraneous bytes"));
 }
 
+TEST(JpegStructure, MayHoldARestartMarkerInBytesBeforeItsFirstScan) {
+  Bytes jpeg = make_jpeg({});
+  const Result<Picture> whole = read_whole(*make_decoder(), jpeg);
+  for (const int marker : {0xD0, 0xD7}) {
+    Bytes padded = jpeg;
+    const Bytes extra{std::byte{1}, std::byte{2}, std::byte{0xFF}, static_cast<std::byte>(marker),
+                      std::byte{3}};
+    padded.insert(padded.begin() + static_cast<std::ptrdiff_t>(find_marker(padded, 0xDB)),
+                  extra.begin(), extra.end());
+    const Result<Picture> read = read_whole(*make_decoder(), padded);
+    ASSERT_TRUE(whole.has_value() && read.has_value()) << read.error().message();
+    EXPECT_EQ(*whole, *read);
+  }
+}
+
 TEST(JpegCorruption, BelowTheRegionLeavesTheRegionAlone) {
   Bytes jpeg = make_jpeg({.height = 480, .restart_interval = 8});
   const Result<Picture> whole = read_whole(*make_decoder(), jpeg);

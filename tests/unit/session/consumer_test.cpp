@@ -28,7 +28,7 @@ constexpr std::uint32_t kCredits = 2;
 class Judge final : public FailureJudge {
  public:
   Status may_replace(const engine::SampleFailure&) override { return {}; }
-  void stream_failed(const Status&) override {}
+  void stream_failed(const engine::StreamFailure&) override {}
 };
 
 // The consumer's end of the socket, as frames.
@@ -38,8 +38,9 @@ class ConsumerTest : public ::testing::Test {
     int sockets[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
     socket_ = UniqueFd(sockets[0]);
-    connection_ =
-        std::make_shared<delivery::Connection>(7, UniqueFd(sockets[1]), delivery::Peer{}, [] {});
+    connection_ = std::make_shared<delivery::Connection>(
+        7, UniqueFd(sockets[1]), Peer{}, std::make_shared<UserBytes>(std::uint64_t{1} << 30),
+        [] {});
     auto plan = spdld::testing::compile("  - fetch\n", "batch: {size: 4, max_bytes: 4KiB}\n");
     ASSERT_TRUE(plan) << plan.error().message();
     plan_ = *plan;
@@ -134,7 +135,7 @@ class ConsumerTest : public ::testing::Test {
   std::shared_ptr<const engine::Plan> plan_;
   std::shared_ptr<FakeSource> source_;
   std::shared_ptr<FakeSource> broken_;  // no batch can be made of it
-  delivery::ArenaPool arenas_{budget_, std::uint64_t{1} << 28};
+  delivery::ArenaPool arenas_{budget_, {.bytes = std::uint64_t{1} << 28}, clock_};
   engine::Executor executor_{engine::ExecutorOptions{.threads = 2}};
   Streams streams_{executor_, arenas_, delivery::ArenaKind::kMemfd, clock_};
   UniqueFd socket_;

@@ -50,7 +50,7 @@ class Judge final : public FailureJudge {
     items_.push_back(failure.item);
     return {};
   }
-  void stream_failed(const Status&) override {}
+  void stream_failed(const engine::StreamFailure&) override {}
   std::vector<std::uint64_t> items() {
     MutexLock lock(mutex_);
     return items_;
@@ -102,9 +102,7 @@ class Reader final : public StreamReader {
                  .replaced = std::move(taken->replaced)};
   }
   void release(const Batch& batch) {
-    const auto freed = batch.pool->slots().release(batch.lease, holder_);
-    ASSERT_TRUE(freed) << freed.error().message();
-    if (*freed) batch.pool->freed();
+    if (batch.pool->release(batch.lease, holder_)) batch.pool->freed();
   }
   // Reads and gives back; the rows.
   std::string pass(Stream& stream, StepAt at) {
@@ -133,9 +131,9 @@ class Reader final : public StreamReader {
     ++told_;
     changed_.notify_all();
   }
-  void failed(const Status& status, const Stream&) override {
+  void failed(const engine::StreamFailure& failure, const Stream&) override {
     MutexLock lock(mutex_);
-    failure_ = status;
+    failure_ = failure.status;
     ++told_;
     changed_.notify_all();
   }
@@ -227,7 +225,7 @@ class StreamsFixture : public ::testing::Test {
 
   HandClock clock_;
   delivery::ArenaBudget budget_{std::uint64_t{1} << 24};
-  delivery::ArenaPool arenas_{budget_, std::uint64_t{1} << 22};
+  delivery::ArenaPool arenas_{budget_, {.bytes = std::uint64_t{1} << 22}, clock_};
   std::shared_ptr<const engine::Plan> plan_;
   std::shared_ptr<FakeSource> source_;
   std::shared_ptr<ByteMeter> meter_ = std::make_shared<ByteMeter>();

@@ -95,15 +95,17 @@ class SessionLayer : public ::testing::Test {
     executor_ = std::make_unique<engine::Executor>(engine::ExecutorOptions{.threads = 2});
     io_ = std::make_unique<source::IoPool>(source::IoPool::Options{.threads = 2});
     caches_ = std::make_unique<engine::SampleCaches>(engine::SampleCachesOptions{.io = *io_});
-    catalogue_ =
-        std::make_unique<Catalogue>(CatalogueOptions{.state_dir = "", .roots = {"/"}, .admins = {}},
-                                    engine::builtin_ops(), *io_, *caches_);
+    catalogue_ = std::make_unique<Catalogue>(
+        CatalogueOptions{
+            .state_dir = "", .access = {}, .admins = {}, .pipelines_per_user = pipelines_per_user_},
+        engine::builtin_ops(), *io_, *caches_);
     sessions_ = std::make_unique<Sessions>(SessionsDeps{.catalogue = *catalogue_,
                                                         .executor = *executor_,
                                                         .arenas = arenas_,
                                                         .budget = budget_,
                                                         .store = *store_,
-                                                        .clock = clock_});
+                                                        .clock = clock_,
+                                                        .jobs_per_user = jobs_per_user_});
     service_ = std::make_unique<SessionService>(*sessions_, SessionService::Facts{});
   }
   void stop() {
@@ -124,13 +126,16 @@ class SessionLayer : public ::testing::Test {
     store_.reset();
   }
 
-  Rank connect() {
+  Rank connect() { return connect(self_.uid); }
+  Rank connect(uid_t uid) {
     int sockets[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
     Rank rank{.socket = UniqueFd(sockets[0]), .connection = nullptr, .passed = nullptr};
     rank.connection = std::make_shared<delivery::Connection>(
         next_id_++, UniqueFd(sockets[1]),
-        delivery::Peer{.uid = self_.uid, .gid = getgid(), .pid = self_.pid}, [] {});
+        Peer{uid == self_.uid ? Credentials(self_) : Credentials{.uid = uid, .gid = getgid()},
+             self_.pid},
+        std::make_shared<UserBytes>(std::uint64_t{1} << 30), [] {});
     connections_.push_back(rank.connection);
     return rank;
   }
@@ -141,11 +146,14 @@ class SessionLayer : public ::testing::Test {
     std::erase(connections_, rank.connection);
   }
 
-  const Caller self_{.uid = getuid(), .pid = getpid()};
+  // Of users who are neither root nor the one who runs the test, after the next start().
+  std::size_t pipelines_per_user_ = 256;
+  std::size_t jobs_per_user_ = 1024;
+  const Caller self_{Credentials::own(), getpid()};
   source::TempDir files_;
   AheadClock clock_;
   delivery::ArenaBudget budget_{std::uint64_t{1} << 30};
-  delivery::ArenaPool arenas_{budget_, 0};
+  delivery::ArenaPool arenas_{budget_, {}, clock_};
   std::uint64_t next_id_ = 1;
   std::vector<delivery::ConnectionPtr> connections_;
   std::unique_ptr<Store> store_;

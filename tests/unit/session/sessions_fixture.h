@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -38,6 +39,8 @@ class SessionsTest : public SessionLayer {
  protected:
   void SetUp() override {
     for (int i = 0; i < 10; ++i) files_.file("data/" + std::to_string(i) + ".bin", "bytes");
+    // Other users' consumers read them, too.
+    std::filesystem::permissions(files_.path("."), std::filesystem::perms(0755));
     start();
     apply(yaml("p", "drop"));
   }

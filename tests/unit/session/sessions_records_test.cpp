@@ -143,7 +143,7 @@ TEST_F(SessionsTest, HasARunOnDiskBeforeItsFirstBatchGoesOut) {
 }
 
 TEST_F(SessionsTest, KeepsNoRunWhoseFirstRankIsRefused) {
-  const auto all = budget_.reserve(budget_.limit_bytes(), "all that there is");
+  const auto all = budget_.reserve(budget_.limit_bytes(), 0, "all that there is");
   ASSERT_TRUE(all) << all.error().message();
   EXPECT_FALSE(attach({.job = "j", .shard = 0, .num_shards = 2}).refusal().empty());
   EXPECT_FALSE(store_->job({.uid = self_.uid, .job = "j", .pipeline = "p"})->has_value());

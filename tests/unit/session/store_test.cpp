@@ -3,18 +3,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 #include <string>
 
+#include "session/failure_log.h"
+#include "session/stored_json.h"
 #include "tests/support/scratch_dir.h"
 
 namespace spdld::session {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 class StoreTest : public ::testing::Test {
@@ -35,6 +32,7 @@ TEST_F(StoreTest, KeepsPipelinesAcrossARestart) {
   pipeline.request.file = "/etc/spdld/train.yaml";
   pipeline.request.vars = {{"size", "224"}};
   pipeline.request.env = {{"HOME", "/root"}};
+  pipeline.request.reader = Credentials{.uid = 1000, .gid = 1001, .groups = {27, 100}};
   ASSERT_TRUE(open()->put_pipeline(pipeline, {}).ok());
   const auto kept = open()->pipelines();
   ASSERT_TRUE(kept);
@@ -44,6 +42,98 @@ TEST_F(StoreTest, KeepsPipelinesAcrossARestart) {
   EXPECT_EQ(kept->front().request.yaml, pipeline.request.yaml);
   EXPECT_EQ(kept->front().request.vars, pipeline.request.vars);
   EXPECT_EQ(kept->front().request.env, pipeline.request.env);
+  EXPECT_EQ(kept->front().request.reader, pipeline.request.reader);
+}
+
+TEST(StoredJsonTest, ARecordWithoutAReaderIsReadAsOneThatNamesNone) {
+  const auto request =
+      parse_request(R"({"yaml": "pipeline: p", "file": "-", "vars": {}, "env": {}})");
+  ASSERT_TRUE(request) << request.error().message();
+  EXPECT_EQ(request->reader, std::nullopt);
+}
+
+TEST(StoredJsonTest, ARecordWhoseReaderMakesNoSenseIsNone) {
+  const std::string rest = R"("yaml": "pipeline: p", "file": "-", "vars": {}, "env": {})";
+  for (const char* reader : {"7", R"({"uid": 7})", R"({"uid": "x", "gid": 1, "groups": []})",
+                             R"({"uid": 7, "gid": 1, "groups": 3})"})
+    EXPECT_FALSE(parse_request("{" + rest + ", \"reader\": " + reader + "}")) << reader;
+}
+
+StoredJob ended_job(uid_t uid, const std::string& name, std::uint64_t unix_ms) {
+  StoredJob job;
+  job.key = {.uid = uid, .job = name, .pipeline = "train"};
+  job.ended = true;
+  job.kept_unix_ms = unix_ms;
+  StoredEnd& end = job.end.emplace();
+  end.end = EndView{.unix_ms = unix_ms, .how = "failed: caf\xe9", .at = {3, 7}};
+  end.view.cpu_s = 12.5;
+  StageView& stage = end.stages.emplace_back();
+  stage.stage = "fetch";
+  stage.tasks = 9;
+  return job;
+}
+
+StoredFailure kept_failure(std::uint64_t number) {
+  return {.number = number,
+          .facts = {.unix_ms = 1000 + number,
+                    .sample = FailedSample{.epoch = 1,
+                                           .position = 2,
+                                           .item = number,
+                                           .uri = "a",
+                                           .replaced_by = std::nullopt},
+                    .code = "DATA_LOSS",
+                    .message = "truncated",
+                    .ended_stream = false}};
+}
+
+TEST_F(StoreTest, KeepsHowEachJobEndedTheLastTime) {
+  ASSERT_TRUE(open()->put_jobs({ended_job(7, "a", 10), ended_job(8, "b", 20)}).ok());
+  ASSERT_TRUE(open()->put_jobs({ended_job(7, "a", 30)}).ok());
+  const auto ends = open()->ended_jobs(std::nullopt);
+  ASSERT_TRUE(ends) << ends.error().message();
+  ASSERT_EQ(ends->size(), 2U);
+  EXPECT_EQ(ends->front().view.job, "a");
+  EXPECT_EQ(ends->front().view.owner, 7U);
+  EXPECT_EQ(ends->front().end.unix_ms, 30U);
+  EXPECT_EQ(ends->front().end.how, "failed: caf\xef\xbf\xbd");
+  EXPECT_EQ(ends->front().end.at, (StepAt{3, 7}));
+  ASSERT_EQ(ends->front().stages.size(), 1U);
+  EXPECT_EQ(ends->front().stages[0].job, "a");
+  EXPECT_EQ(ends->front().stages[0].tasks, 9U);
+  ASSERT_EQ(open()->ended_jobs(8)->size(), 1U);
+  EXPECT_EQ(open()->ended_jobs(8)->front().view.job, "b");
+}
+
+TEST_F(StoreTest, AddsFailuresToThoseThatAreKeptAndDropsTheOldest) {
+  StoredJob job = ended_job(7, "a", 10);
+  job.failures = {kept_failure(1), kept_failure(2)};
+  ASSERT_TRUE(open()->put_jobs({job}).ok());
+  job.failures = {kept_failure(2), kept_failure(3)};  // told twice
+  ASSERT_TRUE(open()->put_jobs({job}).ok());
+  auto failures = open()->failures(7);
+  ASSERT_TRUE(failures) << failures.error().message();
+  ASSERT_EQ(failures->size(), 3U);
+  EXPECT_EQ(failures->back().failure, kept_failure(3));
+  EXPECT_EQ(*open()->last_failure(job.key), 3U);
+  EXPECT_TRUE(open()->failures(8)->empty());
+
+  job.failures = {kept_failure(FailureLog::kKept + 2)};
+  ASSERT_TRUE(open()->put_jobs({job}).ok());
+  failures = open()->failures(std::nullopt);
+  ASSERT_EQ(failures->size(), 2U);
+  EXPECT_EQ(failures->front().failure.number, 3U);
+}
+
+TEST_F(StoreTest, ForgetsEndsAndFailuresWithTheirJob) {
+  for (const bool removed : {true, false}) {
+    StoredJob job = ended_job(7, "a", 10);
+    job.failures = {kept_failure(1)};
+    ASSERT_TRUE(open()->put_jobs({job}).ok());
+    ASSERT_TRUE((removed ? open()->remove_job(job.key) : open()->forget_before(11)).ok());
+    EXPECT_TRUE(open()->ended_jobs(std::nullopt)->empty());
+    EXPECT_TRUE(open()->failures(std::nullopt)->empty());
+    EXPECT_EQ(*open()->last_failure(job.key), 0U);
+  }
 }
 
 TEST_F(StoreTest, RefusesWhatIsNotUtf8) {
@@ -123,7 +213,9 @@ TEST_F(StoreTest, KeepsTheHistoryOfAPipelineAndForgetsItWithThePipeline) {
                                               .request = {}})
                     .ok());
   }
-  const auto history = open()->history("train");
+  store.reset();
+  store = open();
+  const auto history = store->history("train");
   ASSERT_TRUE(history);
   ASSERT_EQ(history->size(), 3U);
   EXPECT_EQ(history->front().version, 1U);
@@ -178,7 +270,9 @@ StoredPrepared prepared_swap() {
 TEST_F(StoreTest, KeepsAPreparedSwapUntilItIsRemoved) {
   auto store = open();
   ASSERT_TRUE(store->put_prepared(prepared_swap()).ok());
-  const auto kept = open()->prepared();
+  store.reset();
+  store = open();
+  const auto kept = store->prepared();
   ASSERT_TRUE(kept) << kept.error().message();
   ASSERT_EQ(kept->size(), 1U);
   const StoredPrepared& same = kept->front();
@@ -280,44 +374,6 @@ TEST_F(StoreTest, ForgetsAJobWithWhatWasReplacedInIt) {
   ASSERT_TRUE(store->remove_job(key).ok());
   EXPECT_TRUE(store->declared_jobs()->empty());
   EXPECT_TRUE(store->replaced(key)->empty());
-}
-
-TEST_F(StoreTest, SaysWhatToDoWhereItsDirectoryCannotBeMade) {
-  std::ofstream(directory_ + "/file") << "not a directory";
-  const auto store = Store::open(directory_ + "/file/state");
-  ASSERT_FALSE(store);
-  EXPECT_THAT(store.error().message(), HasSubstr("--set state_dir=DIR"));
-}
-
-TEST_F(StoreTest, SaysWhatToDoWhereItsFileIsNoDatabase) {
-  std::ofstream(directory_ + "/spdld.sqlite") << std::string(4096, 'x');
-  const auto store = Store::open(directory_);
-  ASSERT_FALSE(store);
-  EXPECT_EQ(store.error().code(), Code::kDataLoss);
-  EXPECT_THAT(store.error().message(), HasSubstr("move the file away"));
-}
-
-TEST_F(StoreTest, RefusesTheFileOfANewerVersion) {
-  open();
-  const std::string command = directory_ + "/spdld.sqlite";
-  std::fstream file(command, std::ios::in | std::ios::out | std::ios::binary);
-  constexpr int kUserVersionOffset = 60;  // of SQLite's file header, big-endian
-  file.seekp(kUserVersionOffset);
-  file.write("\0\0\0\x63", 4);
-  file.close();
-  const auto store = Store::open(directory_);
-  ASSERT_FALSE(store);
-  EXPECT_THAT(store.error().message(), HasSubstr("written by a newer spdld"));
-}
-
-TEST_F(StoreTest, SaysThatTheDirectoryIsReadOnly) {
-  if (geteuid() == 0) GTEST_SKIP() << "root writes everywhere";
-  fs::permissions(directory_, fs::perms::owner_read | fs::perms::owner_exec);
-  const auto store = Store::open(directory_);
-  fs::permissions(directory_, fs::perms::owner_all);
-  ASSERT_FALSE(store);
-  EXPECT_EQ(store.error().code(), Code::kPermissionDenied);
-  EXPECT_THAT(store.error().message(), HasSubstr("cannot be written by uid"));
 }
 
 }  // namespace

@@ -71,6 +71,18 @@ TEST_F(StreamTest, OffersNothingThatIsGoneBecauseOfAReaderThatEndsEarlier) {
   EXPECT_EQ(ends->pass(*stream, {0, 0}), rows_of(0));
 }
 
+TEST_F(StreamTest, GoesOnWithTheSlotsOfBatchesThatItsReaderPassesOver) {
+  const auto stream = make();
+  const auto only = joined(*stream, 1);
+  start(stream);
+  settle(*stream);  // all slots are full, and nobody is to make more
+  // What it asks for is not made: nothing but the slots that it gives up says so to the workers.
+  EXPECT_FALSE(stream->take(only->holder(), {0, kSlots + 1}));
+  EXPECT_EQ(only->pass(*stream, {0, kSlots + 1}), rows_of(kSlots + 1));
+  stream->leave(only->holder());
+  expect_idle(stream->pool());
+}
+
 TEST_F(StreamTest, NeverGivesAReaderWhatItHasInItsHands) {
   const auto stream = make();
   const auto slow = joined(*stream, 1);

@@ -60,7 +60,7 @@ class SwapTest : public SessionLayer {
     job.job = name;
     job.pipeline = "p";
     job.num_shards = num_shards;
-    ASSERT_TRUE(service_->create_job(self_, job));
+    ASSERT_TRUE(service_->create_job(self_, job, nullptr));
   }
   // Beside the store, on its file.
   void run_sql(const char* statement) {
@@ -177,7 +177,7 @@ TEST_F(SwapTest, KeepsWhatIsPreparedFromOthers) {
   declare();
   const auto prepared = prepare({0, 9});
   ASSERT_TRUE(prepared) << prepared.error().message();
-  const Caller other{.uid = self_.uid + 1, .pid = 1};
+  const Caller other{{.uid = self_.uid + 1}, 1};
   EXPECT_EQ(service_->commit_swap(other, prepared->token).error().code(), Code::kNotFound);
   EXPECT_TRUE(service_->abort_swap(other, prepared->token).ok());
   EXPECT_TRUE(service_->commit_swap(self_, prepared->token));

@@ -49,6 +49,51 @@ TEST(Timeline, ReadsEveryItemOnceInAnEpochThatIsResizedTwice) {
   EXPECT_EQ(positions(timeline, 1), everything(1000));
 }
 
+TEST(Timeline, BeginsAShardThatIsResizedAwayAndBackAtOneStepThere) {
+  Timeline timeline(phase(100, Tail::kDrop, 5), 2);
+  timeline.resize({0, 4}, 40, 1);
+  timeline.resize({0, 4}, 40, 2);
+  EXPECT_EQ(timeline.begin_of(1, {0, 0}, true), (StepAt{0, 4}));
+  EXPECT_EQ(timeline.begin_of(0, {0, 0}, true), (StepAt{0, 0}));
+  EXPECT_EQ(timeline.begin_of(1, {0, 2}, false), (StepAt{0, 2})) << "its cursor was dealt to it";
+  EXPECT_EQ(timeline.dealt_from(), (StepAt{0, 4}));
+  EXPECT_EQ(positions(timeline, 0), everything(100));
+}
+
+TEST(Timeline, BeginsABroughtBackShardThereThroughLaterChangesOfThatStep) {
+  const PhasePtr first = phase(100, Tail::kDrop, 5);
+  for (const bool grows : {false, true}) {
+    Timeline timeline(first, 3);
+    timeline.resize({0, 4}, 60, 1);
+    timeline.resize({0, 4}, 60, grows ? 4 : 2);
+    timeline.resize({0, 4}, 60 + 15, 3, 1);
+    timeline.swap({0, 4}, phase(100, Tail::kDrop, 2));
+    EXPECT_EQ(timeline.begin_of(1, {0, 0}, true), (StepAt{0, 4}));
+    EXPECT_EQ(timeline.begin_of(2, {0, 0}, true), (StepAt{0, 4}));
+    timeline.resume({0, 1}, 15);
+    EXPECT_EQ(timeline.begin_of(2, {0, 0}, true), (StepAt{0, 4})) << "another one came back";
+  }
+}
+
+TEST(Timeline, BeginsABroughtBackShardWhereTheJobIsSentBack) {
+  Timeline timeline(phase(100, Tail::kDrop, 5), 2);
+  timeline.resize({0, 4}, 40, 1);
+  timeline.resize({0, 4}, 40, 2);
+  timeline.redeal({0, 2}, 20);
+  EXPECT_EQ(timeline.begin_of(1, {0, 2}, true), (StepAt{0, 2}));
+  EXPECT_EQ(positions(timeline, 0), everything(100));
+}
+
+TEST(Timeline, CountsStepsFurtherThroughEpochs) {
+  Timeline timeline(phase(100, Tail::kDrop, 5), 2);  // epochs of ten steps
+  timeline.resize({1, 4}, 40, 4);                    // of seven, then of five
+  EXPECT_EQ(timeline.further({0, 3}, 6), (StepAt{0, 9}));
+  EXPECT_EQ(timeline.further({0, 3}, 7), (StepAt{1, 0}));
+  EXPECT_EQ(timeline.further({0, 3}, 7 + 7 + 5 + 5 + 2), (StepAt{4, 2}));
+  EXPECT_EQ(timeline.further({0, 25}, 1), (StepAt{1, 1})) << "it is beyond the epoch's end";
+  EXPECT_EQ(timeline.further({9, 0}, 0), (StepAt{9, 0}));
+}
+
 TEST(Timeline, DealsRowsOutSinceTheLastResizeOrSkip) {
   const PhasePtr first = phase(100, Tail::kDrop, 5);
   Timeline timeline(first, 2);

@@ -13,9 +13,11 @@
 #include <ctime>
 #include <filesystem>
 #include <memory>
+#include <semaphore>
 #include <string>
 #include <thread>
 
+#include "base/no_memory.h"
 #include "tests/unit/source/fake_sink.h"
 #include "tests/unit/source/temp_dir.h"
 
@@ -39,14 +41,18 @@ struct Faults {
   std::atomic<int> opens = 0;
   std::atomic<int> reads = 0;
   std::atomic<int> opens_on_caller = 0;
+  std::atomic<bool> reads_hang = false;  // as in the kernel, until let_go
+  std::counting_semaphore<> hanging{0};
+  std::counting_semaphore<> let_go{0};
   std::thread::id caller = std::this_thread::get_id();
 };
 
 class FaultyDisk final : public Disk {
  public:
   FaultyDisk(const std::string& root, Faults& faults)
-      : disk_(UniqueFd(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), root, Roots({"/"}),
-              true, false, 1),
+      : disk_(UniqueFd(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)),
+              std::make_shared<const Access>(AccessRules(), Credentials::own()),
+              Access::Links::kFollow, false, 1),
         faults_(faults) {}
 
   int open(const std::string& uri, OpenFile& file) override {
@@ -66,6 +72,10 @@ class FaultyDisk final : public Disk {
   }
   ssize_t read(const OpenFile& file, std::span<std::byte> out, std::uint64_t offset) override {
     ++faults_.reads;
+    if (faults_.reads_hang) {
+      faults_.hanging.release();
+      faults_.let_go.acquire();
+    }
     if (faults_.reads_fail-- > 0) return -faults_.error;
     return disk_.read(file, out.first(std::min<std::size_t>(out.size(), 3)), offset);
   }
@@ -217,6 +227,21 @@ TEST_F(FileFetcherTest, GivesUpWhenTheRetriesAreUsedUp) {
   EXPECT_EQ(faults_.reads, 5);
 }
 
+TEST_F(FileFetcherTest, TellsLackOfMemoryFromStorageThatFails) {
+  faults_.cached_bytes = 0;
+  faults_.reads_fail = 100;
+  faults_.error = ENOMEM;
+  start(4);
+  ASSERT_EQ(fetch(), FetchState::kPending);
+  EXPECT_EQ(sink_.wait(1).code(), kNoMemory);
+  EXPECT_EQ(faults_.reads, 5);
+  start(0);
+  faults_.opens_fail = 1;
+  const auto state = fetch();
+  ASSERT_FALSE(state);
+  EXPECT_EQ(state.error().code(), kNoMemory);
+}
+
 TEST_F(FileFetcherTest, CountsAFailureOnTheCallersThreadAsTheFirst) {
   faults_.opens_fail = 100;
   start(4);
@@ -295,7 +320,7 @@ TEST_F(FileFetcherTest, TellsWhenThereIsNoMemory) {
   start(5, std::chrono::nanoseconds(10), ~std::uint64_t{0});
   const auto state = fetch();
   ASSERT_FALSE(state);
-  EXPECT_EQ(state.error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(state.error().code(), kNoMemory);
   EXPECT_THAT(state.error().message(), HasSubstr("no memory"));
 }
 
@@ -308,7 +333,7 @@ TEST_F(FileFetcherTest, CancelsPausesWhenItIsDestroyed) {
   EXPECT_EQ(sink_.calls(1), 1);
 }
 
-TEST_F(FileFetcherTest, WaitsForWhatIsPendingWhenItIsDestroyed) {
+TEST_F(FileFetcherTest, TellsEachSinkOnceWhenItIsDestroyed) {
   faults_.cached_bytes = 0;
   start();
   std::vector<ByteBuffer> buffers(200);
@@ -316,7 +341,87 @@ TEST_F(FileFetcherTest, WaitsForWhatIsPendingWhenItIsDestroyed) {
     ASSERT_EQ(fetcher_->fetch("a.bin", buffers[i], sink_, i), FetchState::kPending);
   }
   fetcher_.reset();
-  for (std::uint64_t i = 0; i < buffers.size(); ++i) EXPECT_EQ(sink_.calls(i), 1);
+  int cancelled = 0;
+  for (std::uint64_t i = 0; i < buffers.size(); ++i) {
+    const Status status = sink_.wait(i);  // an I/O thread may be just about to tell it
+    if (status.ok()) {
+      EXPECT_EQ(text_of(buffers[i]), content_);
+    } else {
+      EXPECT_EQ(status.code(), Code::kCancelled);
+      ++cancelled;
+    }
+    EXPECT_EQ(sink_.calls(i), 1);
+  }
+  RecordProperty("cancelled", cancelled);
+}
+
+TEST_F(FileFetcherTest, DiesAtOnceWhileTheKernelHasAReadAndTellsNobodyLater) {
+  faults_.cached_bytes = 0;
+  faults_.reads_hang = true;
+  start();
+  auto sink = std::make_unique<FakeSink>();
+  auto out = std::make_unique<ByteBuffer>();
+  auto revision = std::make_unique<Revision>();
+  ASSERT_EQ(fetcher_->fetch("a.bin", *out, *sink, 1, revision.get()), FetchState::kPending);
+  faults_.hanging.acquire();
+  fetcher_.reset();
+  EXPECT_EQ(sink->wait(1).code(), Code::kCancelled);
+  EXPECT_EQ(sink->calls(1), 1);
+  EXPECT_FALSE(revision->stamp);
+  // Nobody is left whom the answer could reach: asan would see it.
+  sink.reset();
+  out.reset();
+  revision.reset();
+  faults_.reads_hang = false;
+  faults_.let_go.release();
+}
+
+TEST_F(FileFetcherTest, HoldsNoPlaceInThePoolForReadsOfAFetcherThatIsGone) {
+  faults_.cached_bytes = 0;
+  faults_.reads_hang = true;
+  std::vector<ByteBuffer> buffers(5);
+  IoPool io({.threads = 1, .max_tasks = 5});
+  {
+    FileFetcher gone(std::make_unique<FaultyDisk>(dir_.path(), faults_), io,
+                     {.root = dir_.path(), .retry = {}, .max_file_bytes = 1000});
+    for (std::uint64_t i = 0; i < buffers.size(); ++i)
+      ASSERT_EQ(gone.fetch("a.bin", buffers[i], sink_, i), FetchState::kPending);
+    faults_.hanging.acquire();
+  }
+  faults_.reads_hang = false;
+  FileFetcher next(std::make_unique<FaultyDisk>(dir_.path(), faults_), io,
+                   {.root = dir_.path(), .retry = {}, .max_file_bytes = 1000});
+  for (std::uint64_t i = 1; i < buffers.size(); ++i)
+    EXPECT_EQ(next.fetch("a.bin", buffers[i], sink_, 10 + i), FetchState::kPending);
+  faults_.let_go.release();
+  for (std::uint64_t i = 1; i < buffers.size(); ++i) EXPECT_TRUE(sink_.wait(10 + i).ok());
+  EXPECT_EQ(faults_.reads, 5 * 4) << "none of those that were dropped has begun";
+}
+
+TEST_F(FileFetcherTest, MayBeDestroyedByTheSinkThatItTells) {
+  // As when the row that has come is the last thing that keeps the source.
+  class Owner final : public FetchSink {
+   public:
+    void fetched(std::uint64_t, Status status) override {
+      fetcher.reset();
+      told = std::move(status);
+      done.release();
+    }
+    std::unique_ptr<FileFetcher> fetcher;
+    Status told;
+    std::binary_semaphore done{0};
+  } owner;
+  faults_.cached_bytes = 0;
+  faults_.reads_hang = true;
+  start();
+  owner.fetcher = std::move(fetcher_);
+  ASSERT_EQ(owner.fetcher->fetch("a.bin", out_, owner, 1), FetchState::kPending);
+  faults_.hanging.acquire();
+  faults_.reads_hang = false;
+  faults_.let_go.release();
+  owner.done.acquire();
+  EXPECT_TRUE(owner.told.ok()) << owner.told.message();
+  EXPECT_EQ(text_of(out_), content_);
 }
 
 TEST_F(FileFetcherTest, CancelsWhatIsPendingWhenThePoolStops) {
@@ -328,6 +433,24 @@ TEST_F(FileFetcherTest, CancelsWhatIsPendingWhenThePoolStops) {
   const auto refused = fetch();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kCancelled);
+}
+
+TEST_F(FileFetcherTest, CancelsWhatTheKernelHasWhenThePoolStops) {
+  faults_.cached_bytes = 0;
+  faults_.reads_hang = true;
+  start();
+  std::vector<ByteBuffer> buffers(4);  // two of them wait for a thread
+  for (std::uint64_t i = 0; i < buffers.size(); ++i)
+    ASSERT_EQ(fetcher_->fetch("a.bin", buffers[i], sink_, i), FetchState::kPending);
+  faults_.hanging.acquire();
+  io_.stop();
+  for (std::uint64_t i = 0; i < buffers.size(); ++i)
+    EXPECT_EQ(sink_.wait(i).code(), Code::kCancelled);
+  EXPECT_FALSE(io_.idle_within(std::chrono::nanoseconds(0)));
+  faults_.reads_hang = false;
+  faults_.let_go.release(2);
+  EXPECT_TRUE(io_.idle_within(std::chrono::hours(1)));
+  for (std::uint64_t i = 0; i < buffers.size(); ++i) EXPECT_EQ(sink_.calls(i), 1);
 }
 
 TEST_F(FileFetcherTest, BringsNothingWhereTheFileIsWhatTheCallerKnows) {

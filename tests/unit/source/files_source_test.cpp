@@ -21,6 +21,7 @@
 
 #include "base/rng.h"
 #include "source/disk.h"
+#include "source/kept_listings.h"
 #include "tests/conformance/source_suite.h"
 #include "tests/unit/source/temp_dir.h"
 
@@ -32,13 +33,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 // Reads as always, but as if nothing were cached and the files lay on a network.
 class UncachedDisk final : public Disk {
  public:
   explicit UncachedDisk(const std::string& root)
-      : disk_(UniqueFd(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), root, Roots({"/"}),
-              true, true, 5) {}
+      : disk_(UniqueFd(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)),
+              std::make_shared<const Access>(AccessRules(), Credentials::own()),
+              Access::Links::kFollow, true, 5) {}
   int open(const std::string& uri, OpenFile& file) override { return disk_.open(uri, file); }
   ssize_t read_cached(const OpenFile&, std::span<std::byte>, std::uint64_t) override {
     return -EAGAIN;
@@ -75,6 +78,8 @@ class FilesMaker {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(CachedFiles, SourceSuite, FilesMaker<true>);
 INSTANTIATE_TYPED_TEST_SUITE_P(UncachedFiles, SourceSuite, FilesMaker<false>);
+
+const Credentials kStranger{.uid = geteuid() + 4711, .gid = getegid() + 4711};
 
 class FilesSourceTest : public ::testing::Test {
  protected:
@@ -283,6 +288,29 @@ TEST_F(FilesSourceTest, EndsInSpiteOfSymlinksThatLoop) {
   EXPECT_THAT(warnings_[0], HasSubstr("symlink to a directory that it lies in"));
 }
 
+TEST_F(FilesSourceTest, RefusesSymlinksThatFanOutThoughNothingMatches) {
+  // Each level leads to the next in two ways: 2^20 paths over 21 directories.
+  for (int level = 0; level < 20; ++level) {
+    const std::string next = "../" + std::to_string(level + 1);
+    dir_.link(next, std::to_string(level) + "/a");
+    dir_.link(next, std::to_string(level) + "/b");
+  }
+  dir_.directory("20");
+  FilesOptions few = options();
+  few.max_directories = 1000;
+  const Status status = failure(open_files(spec("**/*.none"), std::move(few)));
+  EXPECT_EQ(status.code(), Code::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("leads through more than the 1000 directories"));
+  EXPECT_THAT(status.message(), HasSubstr("set 'follow_symlinks: false', or narrow"));
+}
+
+TEST_F(FilesSourceTest, TakesAsManyDirectoriesAsItMayHave) {
+  for (int i = 0; i < 5; ++i) dir_.file(std::to_string(i) + "/x");
+  FilesOptions enough = options();
+  enough.max_directories = 5;
+  EXPECT_THAT(uris(open_files(spec(), std::move(enough))), SizeIs(5));
+}
+
 TEST_F(FilesSourceTest, NamesASymlinkThatLeadsNowhere) {
   dir_.file("a.jpg");
   dir_.link("missing", "b.jpg");
@@ -303,7 +331,7 @@ TEST_F(FilesSourceTest, RefusesARootOutsideTheRootsAllowed) {
   dir_.file("out/a");
   dir_.link(dir_.path("out"), "in/link");
   FilesOptions restricted = options();
-  restricted.roots = {dir_.path("in")};
+  restricted.access.roots = {{dir_.path("in")}};
   const Status status = failure(open_files({.root = dir_.path("in/link")}, std::move(restricted)));
   EXPECT_EQ(status.code(), Code::kPermissionDenied);
   EXPECT_THAT(status.message(), AllOf(HasSubstr(dir_.path("out")), HasSubstr("access.roots")));
@@ -314,7 +342,7 @@ TEST_F(FilesSourceTest, RefusesADirectoryThatLeadsOutsideTheRootsAllowed) {
   dir_.file("out/a");
   dir_.link(dir_.path("out"), "in/link");
   FilesOptions restricted = options();
-  restricted.roots = {dir_.path("in")};
+  restricted.access.roots = {{dir_.path("in")}};
   EXPECT_EQ(failure(open_files({.root = dir_.path("in")}, std::move(restricted))).code(),
             Code::kPermissionDenied);
 }
@@ -326,7 +354,7 @@ TEST_F(FilesSourceTest, ReadsNoFileThatLeadsOutsideTheRootsAllowed) {
   dir_.link(dir_.path("out/secret"), "in/b");
   dir_.link(dir_.path("in2/ok"), "in/c");
   FilesOptions restricted = options();
-  restricted.roots = {dir_.path("in"), dir_.path("in2")};
+  restricted.access.roots = {{dir_.path("in")}, {dir_.path("in2")}};
   const auto source = open_files({.root = dir_.path("in")}, std::move(restricted));
   ASSERT_THAT(uris(source), ElementsAre("a", "b", "c"));
   ByteBuffer buffer;
@@ -336,6 +364,75 @@ TEST_F(FilesSourceTest, ReadsNoFileThatLeadsOutsideTheRootsAllowed) {
   EXPECT_THAT(status.message(), HasSubstr(dir_.path("in/b")));
   ASSERT_TRUE(fetch_and_wait(**source, 2, buffer).ok());
   EXPECT_EQ(text_of(buffer), "fine");
+}
+
+TEST_F(FilesSourceTest, LeavesOutTheDaemonsOwnDirectories) {
+  dir_.file("data/a");
+  dir_.file("state/db", "secret");
+  dir_.link("../state", "data/way");
+  FilesOptions with_state = options();
+  with_state.access.own_directories = {dir_.path("state")};
+  EXPECT_THAT(uris(open_files(spec(), std::move(with_state))), ElementsAre("data/a"));
+  EXPECT_THAT(warnings_, UnorderedElementsAre(HasSubstr(dir_.path("state")),
+                                              HasSubstr(dir_.path("data/way"))));
+  FilesOptions in_state = options();
+  in_state.access.own_directories = {dir_.path("state")};
+  EXPECT_EQ(failure(open_files({.root = dir_.path("state")}, std::move(in_state))).code(),
+            Code::kPermissionDenied);
+}
+
+TEST_F(FilesSourceTest, IsListedOnlyForWhoMayListAllOfIt) {
+  ASSERT_EQ(::chmod(dir_.path().c_str(), 0755), 0);
+  dir_.file("d/a");
+  dir_.file("e/b");
+  ASSERT_EQ(::chmod(dir_.path("e").c_str(), 0711), 0);
+  FilesOptions of_stranger = options();
+  of_stranger.reader = kStranger;
+  const Status status = failure(open_files(spec(), std::move(of_stranger)));
+  EXPECT_EQ(status.code(), Code::kPermissionDenied);
+  EXPECT_THAT(status.message(), HasSubstr("may not read " + dir_.path("e")));
+  FilesOptions of_part = options();
+  of_part.reader = kStranger;
+  EXPECT_THAT(uris(open_files(spec("d/*"), std::move(of_part))), ElementsAre("d/a"));
+}
+
+TEST_F(FilesSourceTest, AKeptListingIsGivenOnlyToWhoMayListIt) {
+  ASSERT_EQ(::chmod(dir_.path().c_str(), 0755), 0);
+  TempDir state;
+  KeptListings kept(state.path());
+  dir_.file("d/a");
+  dir_.age();
+  FilesOptions first = options();
+  first.kept = &kept;
+  ASSERT_TRUE(open_files(spec(), std::move(first)));
+  ASSERT_EQ(::chmod(dir_.path("d").c_str(), 0700), 0);
+  FilesOptions second = options();
+  second.kept = &kept;
+  second.reader = kStranger;
+  EXPECT_THAT(failure(open_files(spec(), std::move(second))).message(), HasSubstr("may not"));
+}
+
+TEST_F(FilesSourceTest, IsReadByAnotherWithThatOnesRights) {
+  ASSERT_EQ(::chmod(dir_.path().c_str(), 0755), 0);
+  dir_.file("d/a", "all");
+  dir_.file("d/b", "mine");
+  ASSERT_EQ(::chmod(dir_.path("d/b").c_str(), 0600), 0);
+  const auto source = open(spec());
+  ASSERT_TRUE(source);
+  const auto of_stranger = (*source)->read_by(kStranger);
+  ASSERT_TRUE(of_stranger) << of_stranger.error().message();
+  EXPECT_EQ((*of_stranger)->listing_digest(), (*source)->listing_digest());
+  ByteBuffer buffer;
+  ASSERT_TRUE(fetch_and_wait(**of_stranger, 0, buffer).ok());
+  EXPECT_EQ(text_of(buffer), "all");
+  const Status status = fetch_and_wait(**of_stranger, 1, buffer);
+  EXPECT_EQ(status.code(), Code::kPermissionDenied);
+  EXPECT_THAT(status.message(), HasSubstr("may not read " + dir_.path("d/b")));
+  EXPECT_TRUE(fetch_and_wait(**source, 1, buffer).ok());
+
+  ASSERT_EQ(::chmod(dir_.path("d").c_str(), 0700), 0);
+  EXPECT_THAT((*source)->read_by(kStranger).error().message(), HasSubstr("may not"));
+  EXPECT_EQ(fetch_and_wait(**of_stranger, 0, buffer).code(), Code::kPermissionDenied);
 }
 
 TEST_F(FilesSourceTest, ReadsNoSymlinkThatTookAFilesPlace) {
@@ -365,6 +462,27 @@ TEST_F(FilesSourceTest, RefusesWhatIsNoFileAnyMore) {
   ByteBuffer buffer;
   EXPECT_EQ(fetch_and_wait(**source, 0, buffer).code(), Code::kDataLoss);
   EXPECT_EQ(fetch_and_wait(**source, 1, buffer).code(), Code::kDataLoss);
+}
+
+TEST_F(FilesSourceTest, TakesASocketInAFilesPlaceForBadData) {
+  dir_.file("a");
+  const auto source = open(spec());
+  ASSERT_TRUE(source);
+  dir_.remove("a");
+  ASSERT_EQ(::mknod(dir_.path("a").c_str(), S_IFSOCK | 0600, 0), 0);
+  ByteBuffer buffer;
+  EXPECT_EQ(fetch_and_wait(**source, 0, buffer).code(), Code::kDataLoss);
+}
+
+TEST_F(FilesSourceTest, NamesASymlinkToItselfInAFilesPlace) {
+  dir_.file("a");
+  const auto source = open(spec());
+  ASSERT_TRUE(source);
+  dir_.remove("a");
+  dir_.link("a", "a");
+  ByteBuffer buffer;
+  const Status status = fetch_and_wait(**source, 0, buffer);
+  EXPECT_THAT(status.message(), HasSubstr("is a symlink that leads back to itself"));
 }
 
 TEST_F(FilesSourceTest, RefusesFilesOverTheLimit) {
@@ -400,10 +518,12 @@ TEST_F(FilesSourceTest, TakesClassesFromAFile) {
   const auto source = open(labelled(file));
   ASSERT_TRUE(source) << source.error().message();
   EXPECT_THAT((*source)->classes(), ElementsAre("dog", "cat"));
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("1 of 2 classes")));
+  // Shown to all who ask for the daemon's status, also those who may not read the file.
+  EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("1 of 2 classes"),
+                                           HasSubstr("such as name 1 of " + file.path))));
 
   FilesOptions restricted = options();
-  restricted.roots = {dir_.path()};
+  restricted.access.roots = {{dir_.path()}};
   EXPECT_EQ(failure(open_files(labelled(file), std::move(restricted))).code(),
             Code::kPermissionDenied);
 }

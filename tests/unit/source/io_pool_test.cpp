@@ -20,55 +20,73 @@ using Pause = std::optional<std::chrono::nanoseconds>;
 
 class Task final : public IoTask {
  public:
-  explicit Task(std::function<Pause(bool)> body) : body_(std::move(body)) {}
-  Pause run(bool stopped) override { return body_(stopped); }
+  explicit Task(std::function<Pause()> body, std::function<void()> cancelled = nullptr)
+      : body_(std::move(body)), cancelled_(std::move(cancelled)) {}
+  Pause run() override { return body_(); }
+  void cancel() override {
+    if (cancelled_) cancelled_();
+  }
 
  private:
-  std::function<Pause(bool)> body_;
+  std::function<Pause()> body_;
+  std::function<void()> cancelled_;
 };
+
+std::shared_ptr<Task> task(std::function<Pause()> body, std::function<void()> cancelled = nullptr) {
+  return std::make_shared<Task>(std::move(body), std::move(cancelled));
+}
+
+// A task that is done once it has run.
+std::shared_ptr<Task> once(std::function<void()> body) {
+  return task([body = std::move(body)]() -> Pause {
+    body();
+    return std::nullopt;
+  });
+}
 
 // Tasks that hang in the kernel, as on a mount whose server is gone, until the test lets them go.
 class Hanging {
  public:
   explicit Hanging(int count) {
     for (int i = 0; i < count; ++i) {
-      tasks_.push_back(std::make_unique<Task>([this](bool stopped) -> Pause {
-        if (stopped) return std::nullopt;
-        begun_.release();
-        go_.acquire();
-        return std::nullopt;
-      }));
+      tasks_.push_back(task(
+          [this]() -> Pause {
+            begun_.release();
+            go_.acquire();
+            return std::nullopt;
+          },
+          [this] { ++cancelled_; }));
     }
   }
 
   void submit(IoPool& pool, dev_t device) {
-    for (auto& task : tasks_) ASSERT_TRUE(pool.submit(device, *task).ok());
+    for (auto& task : tasks_) ASSERT_TRUE(pool.submit(device, task).ok());
   }
   void wait_for_begun(int count) {
     for (int i = 0; i < count; ++i) begun_.acquire();
   }
   bool another_begun() { return begun_.try_acquire(); }
   void let_go() { go_.release(static_cast<std::ptrdiff_t>(tasks_.size())); }
+  int cancelled() const { return cancelled_; }
 
  private:
-  std::vector<std::unique_ptr<Task>> tasks_;
+  std::vector<std::shared_ptr<Task>> tasks_;
   std::counting_semaphore<> begun_{0};
   std::counting_semaphore<> go_{0};
+  std::atomic<int> cancelled_ = 0;
 };
 
 TEST(IoPool, RunsEveryTaskOnce) {
   constexpr int kTasks = 1000;
   std::atomic<int> runs = 0;
   std::latch done(kTasks);
-  std::vector<std::unique_ptr<Task>> tasks;
   IoPool pool({.threads = 4});
   for (int i = 0; i < kTasks; ++i) {
-    tasks.push_back(std::make_unique<Task>([&](bool) -> Pause {
-      ++runs;
-      done.count_down();
-      return std::nullopt;
-    }));
-    ASSERT_TRUE(pool.submit(static_cast<dev_t>(i % 3), *tasks.back()).ok());
+    ASSERT_TRUE(pool.submit(static_cast<dev_t>(i % 3), once([&] {
+                              ++runs;
+                              done.count_down();
+                            }))
+                    .ok());
   }
   done.wait();
   EXPECT_EQ(runs, kTasks);
@@ -81,11 +99,12 @@ TEST(IoPool, KeepsHalfOfItsThreadsFromADeviceThatHangs) {
   hanging.wait_for_begun(4);
 
   std::latch healthy(100);
-  Task task([&](bool) -> Pause {
-    healthy.count_down();
-    return healthy.try_wait() ? Pause() : Pause(std::chrono::nanoseconds(0));
-  });
-  ASSERT_TRUE(pool.submit(2, task).ok());
+  ASSERT_TRUE(pool.submit(2, task([&]() -> Pause {
+                            healthy.count_down();
+                            return healthy.try_wait() ? Pause()
+                                                      : Pause(std::chrono::nanoseconds(0));
+                          }))
+                  .ok());
   healthy.wait();
   EXPECT_FALSE(hanging.another_begun());
   hanging.let_go();
@@ -100,11 +119,7 @@ TEST(IoPool, KeepsAThreadForTheThirdDeviceWhenTwoHang) {
   second.submit(pool, 2);
   second.wait_for_begun(1);
   std::binary_semaphore done(0);
-  Task healthy([&](bool) -> Pause {
-    done.release();
-    return std::nullopt;
-  });
-  ASSERT_TRUE(pool.submit(3, healthy).ok());
+  ASSERT_TRUE(pool.submit(3, once([&] { done.release(); })).ok());
   done.acquire();
   EXPECT_FALSE(first.another_begun());
   EXPECT_FALSE(second.another_begun());
@@ -113,13 +128,9 @@ TEST(IoPool, KeepsAThreadForTheThirdDeviceWhenTwoHang) {
 }
 
 TEST(IoPool, ServesADeviceEvenWithOneThread) {
-  IoPool pool({.threads = 1});
   std::binary_semaphore done(0);
-  Task task([&](bool) -> Pause {
-    done.release();
-    return std::nullopt;
-  });
-  ASSERT_TRUE(pool.submit(9, task).ok());
+  IoPool pool({.threads = 1});
+  ASSERT_TRUE(pool.submit(9, once([&] { done.release(); })).ok());
   done.acquire();
 }
 
@@ -130,132 +141,194 @@ TEST(IoPool, LetsDevicesTakeTurns) {
   gate.wait_for_begun(1);
   std::vector<int> order;  // written by the one thread only
   std::latch done(6);
-  std::vector<std::unique_ptr<Task>> tasks;
   for (const int device : {1, 1, 1, 1, 2, 2}) {
-    tasks.push_back(std::make_unique<Task>([&order, &done, device](bool) -> Pause {
-      order.push_back(device);
-      done.count_down();
-      return std::nullopt;
-    }));
-    ASSERT_TRUE(pool.submit(static_cast<dev_t>(device), *tasks.back()).ok());
+    ASSERT_TRUE(pool.submit(static_cast<dev_t>(device), once([&order, &done, device] {
+                              order.push_back(device);
+                              done.count_down();
+                            }))
+                    .ok());
   }
   gate.let_go();
   done.wait();
   EXPECT_EQ(order, (std::vector<int>{1, 2, 1, 2, 1, 1}));
 }
 
+TEST(IoPool, GivesADevicesThreadsToAnotherWhenItsTasksEnd) {
+  Hanging first(8);
+  Hanging second(8);
+  IoPool pool({.threads = 8});
+  first.submit(pool, 1);
+  first.wait_for_begun(4);
+  second.submit(pool, 2);
+  second.wait_for_begun(2);
+  first.let_go();  // the other four hang no more, either
+  second.wait_for_begun(2);
+  EXPECT_FALSE(second.another_begun());
+  second.let_go();
+}
+
 TEST(IoPool, RunsATaskAgainAfterItsPause) {
   int runs = 0;
   std::binary_semaphore done(0);
-  Task task([&](bool) -> Pause {
-    if (++runs < 3) return std::chrono::microseconds(100);
-    done.release();
-    return std::nullopt;
-  });
   IoPool pool({.threads = 2});
-  ASSERT_TRUE(pool.submit(1, task).ok());
+  ASSERT_TRUE(pool.submit(1, task([&]() -> Pause {
+                            if (++runs < 3) return std::chrono::microseconds(100);
+                            done.release();
+                            return std::nullopt;
+                          }))
+                  .ok());
   done.acquire();
   EXPECT_EQ(runs, 3);
 }
 
 TEST(IoPool, HoldsNoThreadDuringAPause) {
-  IoPool pool({.threads = 1});
   std::binary_semaphore paused(0);
-  std::binary_semaphore ended(0);
-  Task sleeper([&, first = true](bool) mutable -> Pause {
-    if (std::exchange(first, false)) {
-      paused.release();
-      return std::chrono::hours(1);
-    }
-    ended.release();
-    return std::nullopt;
-  });
-  ASSERT_TRUE(pool.submit(1, sleeper).ok());
+  IoPool pool({.threads = 1});
+  ASSERT_TRUE(pool.submit(1, task([&]() -> Pause {
+                            paused.release();
+                            return std::chrono::hours(1);
+                          }))
+                  .ok());
   paused.acquire();
   std::binary_semaphore done(0);
-  Task other([&](bool) -> Pause {
-    done.release();
-    return std::nullopt;
-  });
-  ASSERT_TRUE(pool.submit(1, other).ok());
+  ASSERT_TRUE(pool.submit(1, once([&] { done.release(); })).ok());
   done.acquire();
-  pool.hasten(sleeper);
-  ended.acquire();
 }
 
-TEST(IoPool, HastensAPauseThatIsAboutToBegin) {
-  IoPool pool({.threads = 1});
+TEST(IoPool, EndsAPauseThoughTheThreadThatSawItBeginHangs) {
+  Hanging gate(1);
+  Hanging next(1);
+  std::binary_semaphore began(0);
+  std::binary_semaphore may_pause(0);
   std::binary_semaphore ended(0);
-  Task* self = nullptr;
-  Task task([&, first = true](bool) mutable -> Pause {
-    if (std::exchange(first, false)) {
-      pool.hasten(*self);
-      return std::chrono::hours(1);
-    }
-    ended.release();
-    return std::nullopt;
-  });
-  self = &task;
-  ASSERT_TRUE(pool.submit(1, task).ok());
+  IoPool pool({.threads = 2});
+  gate.submit(pool, 1);  // so that one thread is left
+  gate.wait_for_begun(1);
+  ASSERT_TRUE(pool.submit(2, task([&, first = true]() mutable -> Pause {
+                            if (std::exchange(first, false)) {
+                              began.release();
+                              may_pause.acquire();
+                              return std::chrono::milliseconds(1);
+                            }
+                            ended.release();
+                            return std::nullopt;
+                          }))
+                  .ok());
+  began.acquire();
+  next.submit(pool, 3);  // waits for the thread that has the pausing task
+  gate.let_go();
+  may_pause.release();
+  next.wait_for_begun(1);
   ended.acquire();
+  next.let_go();
+}
+
+TEST(IoPool, DropsATaskThatIsWithdrawnWhileItWaitsOrPauses) {
+  Hanging gate(1);
+  std::binary_semaphore paused(0);
+  IoPool pool({.threads = 1});
+  auto pausing = task([&]() -> Pause {
+    paused.release();
+    return std::chrono::hours(1);
+  });
+  ASSERT_TRUE(pool.submit(1, pausing).ok());
+  paused.acquire();
+  gate.submit(pool, 1);
+  gate.wait_for_begun(1);
+  std::vector<int> ran;  // written by the one thread only
+  std::binary_semaphore done(0);
+  std::vector<std::shared_ptr<Task>> waiting;
+  for (int i = 0; i < 4; ++i) {
+    waiting.push_back(once([&ran, i] { ran.push_back(i); }));
+    ASSERT_TRUE(pool.submit(1, waiting.back()).ok());
+  }
+  pool.withdraw(*pausing);
+  for (const std::size_t i : {0U, 2U, 3U}) pool.withdraw(*waiting[i]);
+  EXPECT_EQ(pausing.use_count(), 1) << "the pool keeps nothing of it";
+  EXPECT_EQ(waiting[3].use_count(), 1);
+  auto last = once([&] { done.release(); });  // behind one that was the last
+  ASSERT_TRUE(pool.submit(1, last).ok());
+  gate.let_go();
+  done.acquire();
+  EXPECT_EQ(ran, std::vector<int>{1});
+}
+
+TEST(IoPool, LetsATaskThatIsWithdrawnWhileItRunsPauseNoMore) {
+  std::binary_semaphore began(0);
+  std::binary_semaphore go(0);
+  std::binary_semaphore done(0);
+  IoPool pool({.threads = 1});
+  const auto withdrawn = task([&]() -> Pause {
+    began.release();
+    go.acquire();
+    return std::chrono::nanoseconds(0);
+  });
+  ASSERT_TRUE(pool.submit(1, withdrawn).ok());
+  began.acquire();
+  pool.withdraw(*withdrawn);
+  go.release();
+  for (int i = 0; i < 2; ++i) {  // a pause of nothing would be over by then
+    ASSERT_TRUE(pool.submit(1, once([&] { done.release(); })).ok());
+    done.acquire();
+  }
+  EXPECT_FALSE(began.try_acquire());
 }
 
 TEST(IoPool, RefusesMoreTasksThanItHolds) {
   Hanging hanging(3);
   IoPool pool({.threads = 2, .max_tasks = 3});
   hanging.submit(pool, 1);
-  Task task([](bool) -> Pause { return std::nullopt; });
-  const Status status = pool.submit(2, task);
+  const Status status = pool.submit(2, once([] {}));
   EXPECT_EQ(status.code(), Code::kResourceExhausted);
   EXPECT_NE(status.message().find("3"), std::string::npos);
   hanging.let_go();
 }
 
-TEST(IoPool, TellsWaitingAndPausedTasksThatItStops) {
-  std::atomic<int> told = 0;
+TEST(IoPool, CancelsEveryTaskThatHasNotEndedWhenItStopsThoughOneHangs) {
+  int cancelled = 0;  // by the thread that stops it
   std::binary_semaphore paused(0);
-  Task sleeper([&](bool stopped) -> Pause {
-    if (stopped) {
-      ++told;
-      return std::nullopt;
-    }
-    paused.release();
-    return std::chrono::hours(1);
-  });
   Hanging hanging(1);
-  Task waiting([&](bool stopped) -> Pause {
-    if (stopped) ++told;
-    return std::nullopt;
-  });
-  {
-    IoPool pool({.threads = 1});
-    ASSERT_TRUE(pool.submit(1, sleeper).ok());
-    paused.acquire();
-    hanging.submit(pool, 1);
-    hanging.wait_for_begun(1);
-    ASSERT_TRUE(pool.submit(1, waiting).ok());
-    pool.stop();
-    hanging.let_go();
+  IoPool pool({.threads = 1});
+  ASSERT_TRUE(pool.submit(1, task(
+                                 [&]() -> Pause {
+                                   paused.release();
+                                   return std::chrono::hours(1);
+                                 },
+                                 [&] { ++cancelled; }))
+                  .ok());
+  paused.acquire();
+  hanging.submit(pool, 1);
+  hanging.wait_for_begun(1);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(pool.submit(1, task(
+                                   []() -> Pause {
+                                     ADD_FAILURE() << "it began after the stop";
+                                     return std::nullopt;
+                                   },
+                                   [&] { ++cancelled; }))
+                    .ok());
   }
-  EXPECT_EQ(told, 2);
+  pool.stop();
+  EXPECT_EQ(cancelled, 4);
+  EXPECT_EQ(hanging.cancelled(), 1);
+  EXPECT_FALSE(pool.idle_within(std::chrono::nanoseconds(0)));
+  pool.stop();
+  EXPECT_EQ(cancelled, 4) << "once each";
+  hanging.let_go();
+  EXPECT_TRUE(pool.idle_within(std::chrono::hours(1)));
 }
 
 TEST(IoPool, RefusesTasksOnceStopped) {
   IoPool pool({.threads = 1});
   pool.stop();
-  Task task([](bool) -> Pause { return std::nullopt; });
-  EXPECT_EQ(pool.submit(1, task).code(), Code::kCancelled);
+  EXPECT_EQ(pool.submit(1, once([] {})).code(), Code::kCancelled);
 }
 
 TEST(IoPool, ServesDevicesThatComeAndGo) {
   IoPool pool({.threads = 2});
   for (dev_t device = 1; device <= 500; ++device) {
     std::binary_semaphore done(0);
-    Task task([&](bool) -> Pause {
-      done.release();
-      return std::nullopt;
-    });
-    ASSERT_TRUE(pool.submit(device, task).ok());
+    ASSERT_TRUE(pool.submit(device, once([&] { done.release(); })).ok());
     done.acquire();
   }
 }

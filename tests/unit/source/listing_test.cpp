@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "source/files_source.h"
+#include "source/kept_listings.h"
 #include "source/listing_file.h"
 #include "tests/unit/source/temp_dir.h"
 
@@ -194,7 +195,7 @@ class ListingReuseTest : public ::testing::Test {
   }
   std::vector<std::string> open(const std::string& pattern = "**/*") {
     FilesOptions options(io_);
-    options.state_dir = state_.path();
+    options.kept = &kept_;
     options.warnings = &warnings_;
     const auto source = open_files({.root = data_.path(), .pattern = pattern}, std::move(options));
     EXPECT_TRUE(source) << source.error().message();
@@ -211,6 +212,7 @@ class ListingReuseTest : public ::testing::Test {
 
   TempDir data_;
   TempDir state_;
+  KeptListings kept_{state_.path("listings")};
   std::vector<std::string> warnings_;
   IoPool io_{{.threads = 1}};
 };
@@ -259,9 +261,9 @@ TEST_F(ListingReuseTest, KeepsTheListingsOfDifferentPatternsApart) {
   EXPECT_THAT(open("a/*"), ElementsAre("a/1"));
 }
 
-TEST_F(ListingReuseTest, ListsAgainWithAWarningWhenTheIndexIsDamaged) {
+TEST_F(ListingReuseTest, ListsAgainWithAWarningWhenTheKeptListingIsDamaged) {
   open();
-  for (const auto& entry : std::filesystem::directory_iterator(state_.path("index"))) {
+  for (const auto& entry : std::filesystem::directory_iterator(state_.path("listings"))) {
     std::ofstream(entry.path(), std::ios::trunc) << "SPDLIDX1 nonsense that is long enough";
   }
   EXPECT_THAT(open(), ElementsAre("a/1", "b/2"));
@@ -272,8 +274,8 @@ TEST_F(ListingReuseTest, ListsAgainWithAWarningWhenTheIndexIsDamaged) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-TEST_F(ListingReuseTest, ListsWithAWarningWhenTheIndexCannotBeKept) {
-  state_.file("index", "in the way");
+TEST_F(ListingReuseTest, ListsWithAWarningWhenTheListingCannotBeKept) {
+  state_.file("listings", "in the way");
   EXPECT_THAT(open(), ElementsAre("a/1", "b/2"));
   ASSERT_THAT(warnings_, SizeIs(::testing::Ge(1)));
   EXPECT_THAT(warnings_.back(), HasSubstr("was not kept"));

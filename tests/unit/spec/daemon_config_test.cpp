@@ -48,13 +48,23 @@ TEST_F(DaemonConfigTest, FillsInDefaultsWithoutAFile) {
   EXPECT_EQ(config->executor.io_threads, 16);
   EXPECT_EQ(config->executor.cpus, std::nullopt);
   EXPECT_EQ(config->executor.nice, 0);
+  EXPECT_EQ(config->executor.decode_memory.fraction, 0.10);
+  EXPECT_EQ(config->limits.max_pixels, 500'000'000);
   EXPECT_EQ(config->arena.kind, ArenaConfig::Kind::kMemfd);
   EXPECT_EQ(config->arena.budget.fraction, 0.25);
   EXPECT_EQ(config->cache.ram.fraction, 0.10);
   EXPECT_EQ(config->cache.disk_bytes, 0U);
   EXPECT_EQ(config->cache.dir, "/var/lib/spdld/cache");
-  EXPECT_EQ(config->access.roots, std::vector<std::string>{"/"});
+  EXPECT_EQ(config->access.roots, std::vector<AccessConfig::Root>{{"/"}});
   EXPECT_EQ(config->access.admins, std::vector<uid_t>{0});
+  EXPECT_EQ(config->limits.connections, std::nullopt);
+  EXPECT_EQ(config->limits.control_connections, 64);
+  EXPECT_EQ(config->limits.long_calls, 8);
+  EXPECT_EQ(config->limits.listings, 4);
+  EXPECT_EQ(config->limits.pipelines, 256);
+  EXPECT_EQ(config->limits.jobs, 1024);
+  EXPECT_EQ(config->limits.unattached_bytes, 16u << 20);
+  EXPECT_EQ(config->limits.unread_bytes, 64u << 20);
   EXPECT_EQ(config->log.level, "info");
   EXPECT_EQ(config->log.format, "text");
 }
@@ -64,10 +74,13 @@ TEST_F(DaemonConfigTest, TakesEveryKey) {
 runtime_dir: run
 state_dir: /state/
 pipelines: ["pipelines/*.yaml", /etc/one.yaml]
-executor: {cpu_threads: 3, io_threads: 4, cpus: "0-3,8,2", nice: -5}
+executor: {cpu_threads: 3, io_threads: 4, cpus: "0-3,8,2", nice: -5, decode_memory: 512MiB}
 arena: {kind: hugetlb, budget: 2GiB}
 cache: {ram: 3GiB, disk: 1GiB, dir: kept}
-access: {roots: [/data, more], admins: [7, root, "7"]}
+access: {roots: [/data, more, {path: /ml, groups: [7, root, "7"]}, {path: /own}], admins: [7, root, "7"]}
+limits:
+  {connections: 9, control_connections: 8, long_calls: 7, listings: 6, pipelines: 5, jobs: 3,
+   unattached: 5MiB, unread: 4MiB}
 control: {tcp: null}
 http: null
 log: {level: warning, format: json}
@@ -81,6 +94,7 @@ log: {level: warning, format: json}
   EXPECT_EQ(config->executor.io_threads, 4);
   EXPECT_EQ(config->executor.cpus, (std::vector<int>{0, 1, 2, 3, 8}));
   EXPECT_EQ(config->executor.nice, -5);
+  EXPECT_EQ(config->executor.decode_memory.bytes, std::uint64_t{512} << 20);
   EXPECT_EQ(config->arena.kind, ArenaConfig::Kind::kHugetlb);
   EXPECT_EQ(config->arena.budget.fraction, std::nullopt);
   EXPECT_EQ(config->arena.budget.bytes, 2ull << 30);
@@ -88,8 +102,18 @@ log: {level: warning, format: json}
   EXPECT_EQ(config->cache.ram.bytes, 3ull << 30);
   EXPECT_EQ(config->cache.disk_bytes, 1ull << 30);
   EXPECT_EQ(config->cache.dir, directory_ / "kept");
-  EXPECT_EQ(config->access.roots, (std::vector<std::string>{"/data", directory_ / "more"}));
+  EXPECT_EQ(config->access.roots,
+            (std::vector<AccessConfig::Root>{
+                {"/data"}, {directory_ / "more"}, {"/ml", {0, 7}}, {"/own", {}}}));
   EXPECT_EQ(config->access.admins, (std::vector<uid_t>{0, 7}));
+  EXPECT_EQ(config->limits.connections, 9);
+  EXPECT_EQ(config->limits.control_connections, 8);
+  EXPECT_EQ(config->limits.long_calls, 7);
+  EXPECT_EQ(config->limits.listings, 6);
+  EXPECT_EQ(config->limits.pipelines, 5);
+  EXPECT_EQ(config->limits.jobs, 3);
+  EXPECT_EQ(config->limits.unattached_bytes, 5u << 20);
+  EXPECT_EQ(config->limits.unread_bytes, 4u << 20);
   EXPECT_EQ(config->log.level, "warning");
   EXPECT_EQ(config->log.format, "json");
 }
@@ -128,6 +152,14 @@ TEST_F(DaemonConfigTest, RefusesACacheThatIsNoSize) {
             "spdld.yaml:1:9: unknown key 'size' in 'cache'; there are: ram, disk, dir");
 }
 
+TEST_F(DaemonConfigTest, RefusesALimitThatLetsNobodyIn) {
+  EXPECT_EQ(error_of("limits: {connections: 0}\n"),
+            "spdld.yaml:1:23: limits.connections: expected auto or an integer from 1 to 65536, got "
+            "the integer 0");
+  EXPECT_EQ(error_of("limits: {unread: 0}\n"),
+            "spdld.yaml:1:18: limits.unread: must be more than 0");
+}
+
 TEST_F(DaemonConfigTest, RefusesBadOverridesByTheirName) {
   const auto refused = [&](const std::string& assignment) { return error_of("{}", {assignment}); };
   EXPECT_EQ(refused("arena.bugdet=1GiB"),
@@ -159,6 +191,11 @@ TEST_F(DaemonConfigTest, RefusesBadValuesByTheirPlace) {
       "the integer 0");
   EXPECT_EQ(error_of("executor: {io_threads: 0}\n"),
             "spdld.yaml:1:24: executor.io_threads: must be 1 to 1024, got 0");
+  EXPECT_EQ(error_of("executor: {decode_memory: 0}\n"),
+            "spdld.yaml:1:27: executor.decode_memory: expected a size such as 8GiB or a percentage "
+            "such as 10%, got the integer 0");
+  EXPECT_EQ(error_of("limits: {max_pixels: 0}\n"),
+            "spdld.yaml:1:22: limits.max_pixels: must be 1 to 4290250000, got 0");
   EXPECT_EQ(error_of("executor: {nice: 20}\n"),
             "spdld.yaml:1:18: executor.nice: must be -20 to 19, got 20");
   EXPECT_EQ(
@@ -250,6 +287,28 @@ TEST_F(DaemonConfigTest, ReadsForHowLongJobsAreKnown) {
   EXPECT_EQ(load("job: {retain: 90m}")->job.retain_s, 90U * 60);
   EXPECT_EQ(load("job: {retain: 12h}")->job.retain_s, 12U * 3600);
   EXPECT_EQ(load("log: {level: info}", {"job.retain=30d"})->job.retain_s, 30U * 24 * 3600);
+}
+
+TEST_F(DaemonConfigTest, ReadsForHowLongIdleArenasAreKept) {
+  EXPECT_EQ(load("log: {level: info}")->arena.idle_s, 30U);
+  EXPECT_EQ(load("arena: {idle: 0s}")->arena.idle_s, 0U);
+  EXPECT_EQ(load("arena: {idle: 5m}")->arena.idle_s, 300U);
+  for (const char* wrong : {"30", "-1s", "1.5s", "s", "never"}) {
+    const auto config = load("log: {level: info}", {std::string("arena.idle='") + wrong + "'"});
+    ASSERT_FALSE(config) << wrong;
+    EXPECT_NE(config.error().message().find("is no time; write a whole number of seconds"),
+              std::string::npos)
+        << config.error().message();
+  }
+}
+
+TEST_F(DaemonConfigTest, ReadsWhatOneUserMayHaveOfTheArenaBudget) {
+  EXPECT_EQ(load("log: {level: info}")->limits.arena.fraction, 0.75);
+  EXPECT_EQ(load("limits: {arena: 50%}")->limits.arena.fraction, 0.5);
+  const auto fixed = load("limits: {arena: 8GiB}");
+  EXPECT_EQ(fixed->limits.arena.fraction, std::nullopt);
+  EXPECT_EQ(fixed->limits.arena.bytes, std::uint64_t{8} << 30);
+  EXPECT_FALSE(load("limits: {arena: lots}"));
 }
 
 TEST_F(DaemonConfigTest, RefusesTimesThatAreNone) {

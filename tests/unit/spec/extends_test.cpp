@@ -53,22 +53,36 @@ TEST(Extends, GivesTheSameCanonicalTextAsTheMergedPipeline) {
 
 TEST(Extends, ReadsRelativePathsFromTheFileThatHasThem) {
   const Result<PipelineSpec> spec = parse(
-      "extends: ../shared/b.yaml\n",
+      "extends: ../common/b.yaml\n",
       with_files(
-          {{"/shared/b.yaml", "extends: c.yaml\nbatch: {size: 1}\n"},
-           {"/shared/c.yaml", "pipeline: p\nsource: {files: {root: data}}\nstages: [fetch]\n"}}));
+          {{"/common/b.yaml", "extends: c.yaml\nbatch: {size: 1}\n"},
+           {"/common/c.yaml", "pipeline: p\nsource: {files: {root: data}}\nstages: [fetch]\n"}}));
   ASSERT_TRUE(spec) << spec.error().message();
-  EXPECT_EQ(std::get<FilesSpec>(spec->source).root, "/shared/data");
+  EXPECT_EQ(std::get<FilesSpec>(spec->source).root, "/common/data");
 }
 
 TEST(Extends, NamesTheFileThatAnErrorIsIn) {
   EXPECT_EQ(parse_error("extends: b.yaml\n",
                         with_files({{"/conf/b.yaml", "pipeline: p\nbatch: {size: x}\n"}})),
-            "/conf/b.yaml:2:15: batch.size: expected an integer, got 'x'");
+            "/conf/b.yaml:2:15: batch.size: expected an integer, got a text");
   EXPECT_EQ(parse_error("extends: b.yaml\n", with_files({{"/conf/b.yaml", "a: [\n"}})),
             "/conf/b.yaml:2:1: not valid YAML: end of sequence flow not found");
   EXPECT_EQ(parse_error("extends: b.yaml\n", with_files({{"/conf/b.yaml", "[]"}})),
             "/conf/b.yaml:1:1: expected a pipeline, a map of keys, got a list");
+}
+
+TEST(Extends, ShowsNoValueOfAFileThatIsOnlyNamed) {
+  for (const std::string text :
+       {"root:x:0:0:hidden:/root:/bin/bash\nhidden:x:1:1\n", "hidden", "'hidden'", "- hidden\n",
+        "pipeline: [hidden]\n", "shuffle: hidden\n", "pipeline: p\nbatch: {size: hidden}\n",
+        "pipeline: p\nbatch: {size: 64000000000}\n", "pipeline: p\nseed: \"${hidden\"\n",
+        "pipeline: !hidden p\n", "pipeline: hidden hidden\n", "? [hidden]\n: p\n",
+        "extends: [hidden]\n", "vars: hidden\n", "vars: {root: [hidden]}\n"}) {
+    const std::string said = parse_error("extends: b.yaml\n", with_files({{"/conf/b.yaml", text}}));
+    EXPECT_TRUE(said.starts_with("/conf/b.yaml:")) << text << ": " << said;
+    EXPECT_EQ(said.find("hidden"), std::string::npos) << said;
+    EXPECT_EQ(said.find("64000000000"), std::string::npos) << said;
+  }
 }
 
 TEST(Extends, RefusesCircles) {

@@ -68,7 +68,8 @@ TEST(Scalar, QuotesOnOneShortLine) {
   EXPECT_EQ(quote("a\nb"), "'a b'");
   EXPECT_EQ(quote(std::string(200, 'x')), "'" + std::string(60, 'x') + "...'");
   // Not in the middle of a letter.
-  EXPECT_EQ(quote(std::string(59, 'x') + "\xE2\x82\xAC"), "'" + std::string(59, 'x') + "...'");
+  const std::string letters(59, 'x');
+  EXPECT_EQ(quote(letters + "\xE2\x82\xAC"), "'" + letters + "...'");
 }
 
 TEST(Scalar, KnowsNames) {

@@ -156,7 +156,7 @@ TEST(Vars, RefuseWhatIsNoVariable) {
   EXPECT_EQ(parse_error(with_vars("a-b: 1")),
             "p.yaml:1:8: vars: 'a-b' is not a variable's name; use letters, digits and _");
   EXPECT_EQ(parse_error(with_vars("root: /d", "/x/${root")),
-            "p.yaml:3:24: '${' without '}' in '/x/${root'; write $$ for a plain $");
+            "p.yaml:3:24: '${' without '}' in the string '/x/${root'; write $$ for a plain $");
 }
 
 }  // namespace

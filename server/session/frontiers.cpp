@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/frontiers.h"
+
+#include <algorithm>
+
+namespace spdld::session {
+
+std::optional<StepAt> Frontiers::furthest() const {
+  std::optional<StepAt> furthest;
+  for (const auto& [member, entry] : entries_)
+    furthest = furthest ? std::max(*furthest, entry.at) : entry.at;
+  return furthest;
+}
+
+void Frontiers::begin(Member member, StepAt at, bool instead) {
+  Entry& entry = entries_[member];
+  entry.at = instead ? at : std::max(entry.at, at);
+  entry.turn = entry.batches = entry.counted = 0;
+  entry.returns = false;
+}
+
+void Frontiers::reach(Member member, StepAt next, std::uint64_t turn, std::uint64_t batches) {
+  Entry& entry = entries_[member];
+  entry.at = turn == entry.turn ? std::max(entry.at, next) : next;
+  entry.turn = turn;
+  entry.batches = batches;
+}
+
+void Frontiers::raise(StepAt at) {
+  for (auto& [member, entry] : entries_) entry.at = std::max(entry.at, at);
+}
+
+void Frontiers::go_to(StepAt to) {
+  for (auto& [member, entry] : entries_) entry.at = to;
+}
+
+void Frontiers::start_again(std::uint32_t num_shards) {
+  std::erase_if(entries_, [&](const auto& known) { return known.first.shard >= num_shards; });
+  for (auto& [member, entry] : entries_) entry.returns = true;
+}
+
+bool Frontiers::returns(Member member) const {
+  const auto known = entries_.find(member);
+  return known != entries_.end() && known->second.returns;
+}
+
+std::vector<StoredFrontier> Frontiers::stored(const Timeline& timeline,
+                                              const std::set<Member>& reading) const {
+  std::vector<StoredFrontier> record;
+  for (const auto& [member, entry] : entries_)
+    record.push_back(
+        {.member = member,
+         .at = reading.contains(member) ? timeline.further(entry.at, lead_) : entry.at});
+  return record;
+}
+
+void Frontiers::kept(const std::vector<StoredFrontier>& record) {
+  for (const StoredFrontier& of : record) {
+    if (const auto known = entries_.find(of.member); known != entries_.end())
+      known->second.kept = of.at;
+  }
+}
+
+void Frontiers::restore(const std::vector<StoredFrontier>& record) {
+  entries_.clear();
+  for (const StoredFrontier& of : record) entries_[of.member] = {.at = of.at, .kept = of.at};
+}
+
+bool Frontiers::covered(Member member, const Timeline& timeline) const {
+  const auto known = entries_.find(member);
+  return known != entries_.end() && known->second.kept &&
+         *known->second.kept >= timeline.further(known->second.at, kLeastLead / 2);
+}
+
+bool Frontiers::outrun(const Timeline& timeline, const std::set<Member>& reading) {
+  std::uint64_t pace = 0;
+  for (auto& [member, entry] : entries_) {
+    pace = std::max(pace, entry.batches - entry.counted);
+    entry.counted = entry.batches;
+  }
+  // A job that slows down may be fast again soon.
+  lead_ = std::max({kLeastLead, kLeadSeconds * pace, lead_ / 2});
+  return std::any_of(entries_.begin(), entries_.end(), [&](const auto& known) {
+    const auto& [member, entry] = known;
+    return reading.contains(member) &&
+           (!entry.kept || *entry.kept < timeline.further(entry.at, lead_ / 2));
+  });
+}
+
+}  // namespace spdld::session

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// What consumers ask about their job: the part of Sessions behind Loader.classes and stats().
+#include <fmt/format.h>
+
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "session/json_text.h"
+#include "session/sessions.h"
+
+namespace spdld::session {
+namespace {
+
+// Of one consumer: beyond it something asks again and again without waiting for an answer.
+constexpr int kMaxQueries = 8;
+
+}  // namespace
+
+void Sessions::query(delivery::Connection& connection, const delivery::QueryRequest& request) {
+  const std::uint64_t id = connection.id();
+  bool too_many = false;
+  {
+    MutexLock lock(routes_mutex_);
+    int& waiting = queries_of_[id];
+    too_many = waiting >= kMaxQueries;
+    if (!too_many) ++waiting;
+  }
+  if (too_many) {
+    connection.fail(
+        Status(Code::kResourceExhausted, fmt::format("{} queries of one consumer wait "
+                                                     "already: read their answers before "
+                                                     "you ask again",
+                                                     kMaxQueries)));
+    return;
+  }
+  // The pool answers a user's queries one after the other, and so a connection's.
+  queries_.post(connection.peer().uid, [this, id, request] {
+    try {
+      answer_query(id, request);
+    } catch (const std::exception& thrown) {  // no memory, say: the consumer waits for an answer
+      if (const SessionPtr session = find(id)) {
+        session->connection->fail(
+            Status(Code::kInternal, std::string("the query failed: ") + thrown.what()));
+      }
+    }
+    MutexLock lock(routes_mutex_);
+    const auto waiting = queries_of_.find(id);
+    if (waiting != queries_of_.end() && --waiting->second == 0) queries_of_.erase(waiting);
+  });
+}
+
+void Sessions::answer_query(std::uint64_t id, const delivery::QueryRequest& request) {
+  SessionPtr session;
+  JobPtr job;
+  PhasePtr phase;
+  std::vector<StageView> stages;
+  {
+    MutexLock lock(mutex_);
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end() || found->second->job == nullptr) return;
+    session = found->second;
+    job = session->job;
+    phase = job->timeline.phase(job->here());
+    if (request.kind == wire::QueryKind::kStats) stages = stages_of(*job);
+  }
+  delivery::Connection& connection = *session->connection;
+  if (request.kind == wire::QueryKind::kClasses) {
+    connection.send_blob(wire::BlobKind::kClasses, request.serial,
+                         class_texts_.of(phase->pipeline->source),
+                         delivery::Connection::Text::kKept);
+    return;
+  }
+  nlohmann::json stats{{"job", job->key.job},
+                       {"pipeline", job->key.pipeline},
+                       {"shard", session->member.shard},
+                       {"replica", session->member.replica},
+                       {"shared_rows", job->gain->rows.load(std::memory_order_relaxed)},
+                       {"replaced", job->failures.replaced()},
+                       {"replace_budget", job->failures.budget()},
+                       {"stages", nlohmann::json::array()}};
+  for (const StageView& stage : stages) {
+    stats["stages"].push_back({{"stage", stage.stage},
+                               {"tasks", stage.tasks},
+                               {"failures", stage.failures},
+                               {"busy_s", stage.busy_s},
+                               {"wait_s", stage.wait_s},
+                               {"p50_us", stage.p50_us},
+                               {"p99_us", stage.p99_us}});
+  }
+  // A job's name is what its consumer says, UTF-8 or not.
+  connection.send_blob(wire::BlobKind::kStats, request.serial,
+                       std::make_shared<std::string>(shown_text(stats)));
+}
+
+}  // namespace spdld::session

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each user has of the daemon, and may have: a part of Catalogue, Sessions and SessionService.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/counted.h"
+#include "session/session_service.h"
+#include "session/sessions.h"
+
+namespace spdld::session {
+
+std::map<uid_t, std::size_t> Catalogue::count_applied() const {
+  std::map<uid_t, std::size_t> applied;
+  for (const auto& [name, pipeline] : pipelines_) {
+    if (!pipeline->request.from_loader) ++applied[pipeline->owner];
+  }
+  for (const auto& [name, lost] : lost_) ++applied[lost.owner];
+  return applied;
+}
+
+std::map<uid_t, std::size_t> Catalogue::applied_by_users() const {
+  MutexLock lock(mutex_);
+  return count_applied();
+}
+
+// A name that counts already may change however many there are.
+Status Catalogue::check_room(uid_t caller, const PipelineVersion& pipeline) const {
+  if (pipeline.request.from_loader || trusted_.contains(caller) || lost_.contains(pipeline.name()))
+    return {};
+  const auto known = pipelines_.find(pipeline.name());
+  if (known != pipelines_.end() && !known->second->request.from_loader) return {};
+  const std::map<uid_t, std::size_t> applied = count_applied();
+  const auto own = applied.find(caller);
+  const std::size_t count = own == applied.end() ? 0 : own->second;
+  if (count < options_.pipelines_per_user) return {};
+  return Status(
+      Code::kResourceExhausted,
+      "pipeline '" + pipeline.name() + "' is not applied: user " + std::to_string(caller) +
+          " has " + counted(count, "pipeline") + ", and limits.pipelines allows " +
+          std::to_string(options_.pipelines_per_user) +
+          ": delete some ('spdlctl delete pipeline NAME'), or have limits.pipelines raised");
+}
+
+std::size_t Sessions::jobs_of_user(uid_t uid) const {
+  const auto theirs = [uid](const auto& job) { return job.first.uid == uid; };
+  return static_cast<std::size_t>(std::count_if(jobs_.begin(), jobs_.end(), theirs) +
+                                  std::count_if(broken_.begin(), broken_.end(), theirs));
+}
+
+Status Sessions::check_room_for_job(uid_t uid) const {
+  const std::size_t most = deps_.jobs_per_user;
+  if (deps_.catalogue.trusted().contains(uid)) return {};
+  const std::size_t jobs = jobs_of_user(uid);
+  if (jobs < most) return {};
+  return Status(Code::kResourceExhausted,
+                fmt::format("user {} has {} jobs, declared or running, and limits.jobs allows {}: "
+                            "delete some ('spdlctl delete job NAME'), let some end, or have "
+                            "limits.jobs raised",
+                            uid, jobs, most));
+}
+
+void Sessions::count_users(std::map<uid_t, UserView>& users) const {
+  for (const auto& [uid, waiting] : slow_.waiting()) users[uid].attaches.used = waiting;
+  MutexLock lock(mutex_);
+  for (const auto& [key, job] : jobs_) {
+    UserView& user = users[key.uid];
+    ++user.jobs.used;
+    user.cpu_s += job->spent().cpu_s;
+  }
+  for (const auto& [key, why] : broken_) ++users[key.uid].jobs.used;
+}
+
+std::vector<UserView> SessionService::users(const Caller& caller, const std::set<uid_t>& also) {
+  std::map<uid_t, UserView> users;
+  users[caller.uid];
+  for (const uid_t uid : also) users[uid];
+  const delivery::DataServer* const data = data_.load(std::memory_order_acquire);
+  if (data != nullptr) {
+    for (const auto& [uid, use] : data->users()) {
+      users[uid].connections.used = use.connections;
+      users[uid].unattached_bytes.used = use.unattached_bytes;
+      users[uid].unread_bytes.used = use.unread_bytes;
+    }
+  }
+  for (const auto& [uid, taken] : catalogue_.listings().users())
+    users[uid].listings.used = static_cast<std::uint64_t>(taken);
+  for (const auto& [uid, applied] : catalogue_.applied_by_users())
+    users[uid].pipelines.used = applied;
+  const SessionsDeps& deps = sessions_.deps();
+  for (const auto& [uid, bytes] : deps.budget.used_by_users()) users[uid].arena_bytes.used = bytes;
+  sessions_.count_users(users);
+
+  std::vector<UserView> views;
+  for (auto& [uid, user] : users) {
+    if (uid != caller.uid && !catalogue_.is_admin(caller.uid)) continue;
+    user.uid = uid;
+    user.arena_bytes.limit = deps.budget.share_bytes(uid);
+    user.listings.limit = static_cast<std::uint64_t>(catalogue_.listings().most_per_user());
+    if (!catalogue_.trusted().contains(uid)) {
+      user.pipelines.limit = catalogue_.pipelines_per_user();
+      user.jobs.limit = deps.jobs_per_user;
+    }
+    if (data != nullptr) {
+      const delivery::DataServerOptions& options = data->options();
+      user.connections.limit = options.connections.per_user;
+      user.unattached_bytes.limit = options.max_unattached_bytes_per_uid;
+      user.unread_bytes.limit = options.max_unread_bytes_per_uid;
+    }
+    views.push_back(user);
+  }
+  return views;
+}
+
+}  // namespace spdld::session

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// How jobs ended, and what failed in them: a part of Store.
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "session/ended_json.h"
+#include "session/failure_log.h"
+#include "session/statement.h"
+#include "session/store.h"
+
+namespace spdld::session {
+
+Status Store::write_end(const StoredJob& job) {
+  if (job.end) {
+    Statement statement(db_, "INSERT OR REPLACE INTO ended VALUES (?, ?, ?, ?, ?)");
+    statement.bind(job.key)
+        .bind(static_cast<std::int64_t>(job.end->end.unix_ms))
+        .bind(end_text(*job.end));
+    if (statement.step() != SQLITE_DONE) return failure("written");
+  }
+  for (const StoredFailure& kept : job.failures) {
+    Statement statement(db_, "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?)");
+    statement.bind(job.key)
+        .bind(static_cast<std::int64_t>(kept.number))
+        .bind(failure_text(kept.facts));
+    if (statement.step() != SQLITE_DONE) return failure("written");
+  }
+  if (job.failures.empty()) return {};
+  const auto last = static_cast<std::int64_t>(job.failures.back().number);
+  Statement statement(db_,
+                      "DELETE FROM failures WHERE uid = ? AND job = ? AND pipeline = ? AND "
+                      "number <= ?");
+  statement.bind(job.key).bind(last - static_cast<std::int64_t>(FailureLog::kKept));
+  return statement.step() == SQLITE_DONE ? Status() : failure("written");
+}
+
+Result<std::vector<StoredEnd>> Store::ended_jobs(std::optional<uid_t> uid) {
+  MutexLock lock(mutex_);
+  Statement statement(db_,
+                      "SELECT uid, job, pipeline, state FROM ended WHERE ?1 < 0 OR uid = ?1 "
+                      "ORDER BY ended_unix_ms DESC LIMIT ?2");
+  statement.bind(uid ? std::int64_t{*uid} : -1).bind(std::int64_t{kMostEnded});
+  std::vector<StoredEnd> found;
+  int state = statement.step();
+  for (; state == SQLITE_ROW; state = statement.step()) {
+    auto end = parse_end(statement.text(3));
+    if (!end) return unreadable("how job '" + statement.text(1) + "' ended", end.error());
+    const JobKey key = statement.key();
+    end->view.owner = key.uid;
+    end->view.job = key.job;
+    end->view.pipeline = key.pipeline;
+    for (StageView& stage : end->stages) {
+      stage.job = key.job;
+      stage.pipeline = key.pipeline;
+    }
+    found.push_back(std::move(*end));
+  }
+  if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));
+  return found;
+}
+
+Result<std::vector<Store::KeptFailure>> Store::failures(std::optional<uid_t> uid) {
+  MutexLock lock(mutex_);
+  Statement statement(db_,
+                      "SELECT uid, job, pipeline, number, state FROM failures WHERE ?1 < 0 OR "
+                      "uid = ?1");
+  statement.bind(uid ? std::int64_t{*uid} : -1);
+  std::vector<KeptFailure> found;
+  int state = statement.step();
+  for (; state == SQLITE_ROW; state = statement.step()) {
+    auto facts = parse_failure(statement.text(4));
+    if (!facts) return unreadable("a failure of job '" + statement.text(1) + "'", facts.error());
+    found.push_back(
+        {statement.key(),
+         {.number = static_cast<std::uint64_t>(statement.number(3)), .facts = std::move(*facts)}});
+  }
+  if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));
+  return found;
+}
+
+Result<std::uint64_t> Store::last_failure(const JobKey& key) {
+  MutexLock lock(mutex_);
+  Statement statement(db_,
+                      "SELECT MAX(number) FROM failures WHERE uid = ? AND job = ? AND "
+                      "pipeline = ?");
+  if (statement.bind(key).step() != SQLITE_ROW) return tl::unexpected<Status>(failure("read"));
+  return static_cast<std::uint64_t>(statement.number(0));
+}
+
+}  // namespace spdld::session

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/kept_listings.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "source/listing_file.h"
+#include "source/whole_file.h"
+
+namespace spdld::source {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kListing = ".idx";
+constexpr std::string_view kClasses = ".classes";
+constexpr std::size_t kKeyDigits = 16;
+constexpr std::size_t kDigits = 32;  // of the other digests
+
+std::string key_digest(const std::string& key) {
+  char hex[kKeyDigits + 1];
+  std::snprintf(hex, sizeof hex, "%016llx",
+                static_cast<unsigned long long>(XXH3_64bits(key.data(), key.size())));
+  return hex;
+}
+
+std::string class_bytes(const std::vector<std::string>& classes) {
+  std::string bytes;
+  for (const std::string& name : classes) {
+    bytes += name;
+    bytes += '\0';
+  }
+  return bytes;
+}
+
+std::string class_digest(std::string_view bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  char hex[kDigits + 1];
+  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return hex;
+}
+
+std::string listing_name(const std::string& key, const Listing& listing) {
+  return key_digest(key) + "-" + listing.digest();
+}
+
+// An id's parts: ids come from records, which may say anything.
+struct Parts {
+  std::string listing;  // the file's name without its ending
+  std::string listing_digest;
+  std::string classes;  // empty: none
+};
+
+std::optional<Parts> parts_of(const std::string& id) {
+  constexpr std::size_t kListingEnd = kKeyDigits + 1 + kDigits;
+  const bool labelled = id.size() == kListingEnd + 1 + kDigits;
+  if (id.size() != kListingEnd && !labelled) return std::nullopt;
+  for (std::size_t i = 0; i < id.size(); ++i) {
+    const bool dash = i == kKeyDigits || i == kListingEnd;
+    const bool hex = (id[i] >= '0' && id[i] <= '9') || (id[i] >= 'a' && id[i] <= 'f');
+    if (dash ? id[i] != '-' : !hex) return std::nullopt;
+  }
+  return Parts{.listing = id.substr(0, kListingEnd),
+               .listing_digest = id.substr(kKeyDigits + 1, kDigits),
+               .classes = labelled ? id.substr(kListingEnd + 1) : ""};
+}
+
+}  // namespace
+
+bool KeptListings::same_data(const std::string& id, const std::string& other) {
+  const auto a = parts_of(id);
+  const auto b = parts_of(other);
+  return a && b && a->listing_digest == b->listing_digest && a->classes == b->classes;
+}
+
+std::shared_ptr<const Listing> KeptListings::in_memory(const std::string& name) {
+  MutexLock lock(mutex_);
+  const auto found = listings_.find(name);
+  return found == listings_.end() ? nullptr : found->second.lock();
+}
+
+std::shared_ptr<const Listing> KeptListings::share(const std::string& name, Listing listing) {
+  auto loaded = std::make_shared<const Listing>(std::move(listing));
+  MutexLock lock(mutex_);
+  std::weak_ptr<const Listing>& entry = listings_[name];
+  if (auto other = entry.lock()) return other;
+  entry = loaded;
+  return loaded;
+}
+
+DatasetPtr KeptListings::add(const std::string& key, std::shared_ptr<const Listing> listing,
+                             std::vector<std::string> classes, bool labelled, Status& kept) {
+  std::string id = listing_name(key, *listing);
+  if (labelled) {
+    const std::string bytes = class_bytes(classes);
+    const std::string digest = class_digest(bytes);
+    kept = keep_classes(digest, bytes);
+    id += "-" + digest;
+  }
+  auto dataset = std::make_shared<const Dataset>(
+      Dataset{.id = id, .listing = std::move(listing), .classes = std::move(classes)});
+  MutexLock lock(mutex_);
+  datasets_[id] = dataset;
+  return dataset;
+}
+
+Result<DatasetPtr> KeptListings::open(const std::string& id) {
+  const auto parts = parts_of(id);
+  if (!parts) return error(Code::kDataLoss, "'" + id + "' names no listing");
+  {
+    MutexLock lock(mutex_);
+    const auto known = datasets_.find(id);
+    if (known != datasets_.end()) {
+      if (DatasetPtr dataset = known->second.lock()) return dataset;
+    }
+  }
+  Dataset dataset{.id = id, .listing = in_memory(parts->listing), .classes = {}};
+  if (dataset.listing == nullptr) {
+    const std::string file = path(parts->listing + std::string(kListing));
+    SPDLD_ASSIGN(Listing listing, ListingFile::load(file));
+    if (listing.digest() != parts->listing_digest)
+      return error(Code::kDataLoss, file + " holds another listing than its name says");
+    dataset.listing = share(parts->listing, std::move(listing));
+  }
+  if (!parts->classes.empty()) {
+    const std::string file = path(parts->classes + std::string(kClasses));
+    SPDLD_ASSIGN(const std::string bytes, read_whole_file(file));
+    if (class_digest(bytes) != parts->classes)
+      return error(Code::kDataLoss, file + " is damaged: it is not what was written");
+    for (std::size_t begin = 0; begin < bytes.size();) {
+      const std::size_t end = std::min(bytes.find('\0', begin), bytes.size());
+      dataset.classes.push_back(bytes.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  auto opened = std::make_shared<const Dataset>(std::move(dataset));
+  MutexLock lock(mutex_);
+  datasets_[id] = opened;
+  return opened;
+}
+
+Result<std::shared_ptr<const Listing>> KeptListings::latest(const std::string& key) {
+  const std::string prefix = key_digest(key) + "-";
+  std::optional<fs::path> newest;
+  fs::file_time_type written;
+  std::error_code failed;
+  for (fs::directory_iterator entry(directory_, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(prefix) || !name.ends_with(kListing)) continue;
+    std::error_code gone;
+    const fs::file_time_type time = entry->last_write_time(gone);
+    if (gone || (newest && time <= written)) continue;
+    newest = entry->path();
+    written = time;
+  }
+  if (!newest) return error(Code::kNotFound, "nothing was listed so far");
+  std::error_code ignored;  // as if it were listed now: collect() lets it be for a while
+  fs::last_write_time(*newest, fs::file_time_type::clock::now(), ignored);
+  const std::string name = newest->stem().string();
+  if (auto known = in_memory(name)) return known;
+  SPDLD_ASSIGN(Listing listing, ListingFile::load(key, newest->string()));
+  return share(name, std::move(listing));
+}
+
+Status KeptListings::keep(const std::string& key, const std::shared_ptr<const Listing>& listing) {
+  const std::string name = listing_name(key, *listing);
+  {
+    // The same names, and the directories' stamps as they are now.
+    MutexLock lock(mutex_);
+    listings_[name] = listing;
+  }
+  return ListingFile::save(*listing, key, path(name + std::string(kListing)));
+}
+
+Status KeptListings::keep_classes(const std::string& digest, const std::string& bytes) const {
+  const std::string file = path(digest + std::string(kClasses));
+  if (const auto kept = read_whole_file(file); kept && *kept == bytes) {
+    std::error_code failed;  // as if it were written now: collect() lets it be for a while
+    fs::last_write_time(file, fs::file_time_type::clock::now(), failed);
+    if (!failed) return {};
+  }
+  return write_whole_file(file, bytes);
+}
+
+std::set<std::string> KeptListings::in_use() {
+  MutexLock lock(mutex_);
+  std::set<std::string> ids;
+  for (const auto& [id, dataset] : datasets_) {
+    if (!dataset.expired()) ids.insert(id);
+  }
+  return ids;
+}
+
+Status KeptListings::collect(const std::set<std::string>& used,
+                             fs::file_time_type::duration grace) {
+  std::set<std::string> needed;
+  const auto need = [&needed](const std::string& id) {
+    const auto parts = parts_of(id);
+    if (!parts) return;
+    needed.insert(parts->listing + std::string(kListing));
+    needed.insert(parts->classes + std::string(kClasses));
+  };
+  std::for_each(used.begin(), used.end(), need);
+  {
+    MutexLock lock(mutex_);
+    const auto unused = [](const auto& entry) { return entry.second.expired(); };
+    std::erase_if(listings_, unused);
+    std::erase_if(datasets_, unused);
+    for (const auto& [id, dataset] : datasets_) need(id);
+  }
+  const auto now = fs::file_time_type::clock::now();
+  std::error_code failed;
+  std::vector<fs::path> old;
+  for (fs::directory_iterator entry(directory_, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    std::error_code gone;
+    const fs::file_time_type time = entry->last_write_time(gone);
+    if (!gone && now - time >= grace && !needed.contains(entry->path().filename().string()))
+      old.push_back(entry->path());
+  }
+  if (failed && failed != std::errc::no_such_file_or_directory)
+    return errno_status(failed.value(), "cannot read " + directory_);
+  for (const fs::path& file : old) {
+    fs::remove(file, failed);
+    if (failed) return errno_status(failed.value(), "cannot remove " + file.string());
+  }
+  return {};
+}
+
+}  // namespace spdld::source

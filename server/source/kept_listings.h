@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "source/listing.h"
+
+namespace spdld::source {
+
+// What a source is made of: the files by name and the classes in their order. Immutable.
+struct Dataset {
+  std::string id;  // names it to KeptListings::open(); empty: it is not kept
+  std::shared_ptr<const Listing> listing;
+  std::vector<std::string> classes;
+};
+using DatasetPtr = std::shared_ptr<const Dataset>;
+
+// The listings that were applied, each kept by its digest in a file of its own for as long as
+// anything refers to it: a pipeline that is opened again has the files and the class numbers that
+// it had, whatever came or went since. Sources with the same listing share it in memory.
+//
+//   DIRECTORY/KEY-LISTING.idx   a listing (source/listing_file.h); KEY: hash of what was listed and
+//                               how, LISTING: its digest
+//   DIRECTORY/CLASSES.classes   class names in their order, each ended by a zero byte; CLASSES: the
+//                               digest of these bytes
+//
+// An id is KEY-LISTING, or KEY-LISTING-CLASSES where items have classes. Thread-safe; owned by
+// whoever opens sources. A file that cannot be written or read is an error of that call alone.
+class KeptListings {
+ public:
+  // `directory` is made when it is needed.
+  explicit KeptListings(std::string directory) : directory_(std::move(directory)) {}
+
+  // The listing that was kept last for `key`: kNotFound if there is none.
+  Result<std::shared_ptr<const Listing>> latest(const std::string& key) SPDLD_EXCLUDES(mutex_);
+  // Keeps it for latest().
+  Status keep(const std::string& key, const std::shared_ptr<const Listing>& listing)
+      SPDLD_EXCLUDES(mutex_);
+  // The dataset of a listing that was kept for `key`, whose items have `classes`, if any. Unless
+  // these could be kept as well, which `kept` says, its id is good as long as it is in use.
+  DatasetPtr add(const std::string& key, std::shared_ptr<const Listing> listing,
+                 std::vector<std::string> classes, bool labelled, Status& kept)
+      SPDLD_EXCLUDES(mutex_);
+  // An error names the file: kNotFound, there is none; kDataLoss, it is damaged.
+  Result<DatasetPtr> open(const std::string& id) SPDLD_EXCLUDES(mutex_);
+  // Whether both ids mean the same files and classes, wherever these were listed.
+  static bool same_data(const std::string& id, const std::string& other);
+
+  // The ids of what sources have open.
+  std::set<std::string> in_use() SPDLD_EXCLUDES(mutex_);
+  // Removes files that none of the `used` ids names, that no source has open, and that were written
+  // `grace` ago: what was listed just now is yet to be referred to.
+  Status collect(const std::set<std::string>& used, std::filesystem::file_time_type::duration grace)
+      SPDLD_EXCLUDES(mutex_);
+
+ private:
+  std::string path(const std::string& name) const { return directory_ + "/" + name; }
+  Status keep_classes(const std::string& digest, const std::string& bytes) const;
+  // By file name without its ending.
+  std::shared_ptr<const Listing> in_memory(const std::string& name) SPDLD_EXCLUDES(mutex_);
+  std::shared_ptr<const Listing> share(const std::string& name, Listing listing)
+      SPDLD_EXCLUDES(mutex_);
+
+  const std::string directory_;
+  Mutex mutex_;
+  std::map<std::string, std::weak_ptr<const Listing>> listings_ SPDLD_GUARDED_BY(mutex_);
+  std::map<std::string, std::weak_ptr<const Dataset>> datasets_ SPDLD_GUARDED_BY(mutex_);  // by id
+};
+
+}  // namespace spdld::source

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images that take much memory wait for each other, and memory that is lacking is no bad data."""
+
+from __future__ import annotations
+
+import pathlib
+import resource
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from daemon import build_dir
+from large_jpeg import progressive_jpeg
+
+MIB = 2**20
+THREADS = 4
+EXECUTOR = {"cpu_threads": THREADS, "io_threads": 2}
+ALLOWANCE = 16 * MIB  # a worker's, for what is not counted
+LARGE = (6000, 6000)  # 103 MiB of coefficients
+HUGE = (14600, 11650)  # 487 MiB
+
+
+def status_bytes(pid: int, field: str) -> int:
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise KeyError(field)
+
+
+@pytest.fixture
+def with_large(
+    make_dataset: Callable[..., Any], request: pytest.FixtureRequest
+) -> Callable[..., Any]:
+    """with_large(count, large, size): a dataset whose items of these numbers are that large."""
+
+    def make(count: int, large: range | list[int], size: tuple[int, int]) -> Any:
+        data = make_dataset(count=count, name=f"{request.node.name}-{count}")
+        for index in large:
+            data.files[index].write_bytes(progressive_jpeg(*size))
+        return data
+
+    return make
+
+
+def test_large_images_stay_within_their_memory_while_another_job_goes_on(
+    make_daemon: Callable[..., Any],
+    write_pipeline: Callable[..., pathlib.Path],
+    make_dataset: Callable[..., Any],
+    with_large: Callable[..., Any],
+) -> None:
+    greedy = write_pipeline(with_large(12, range(12), LARGE), name="greedy")
+    modest = write_pipeline(make_dataset(), name="modest")
+    ceiling = 128 * MIB
+    daemon = make_daemon(
+        pipelines=[greedy, modest], settings={"executor": {**EXECUTOR, "decode_memory": ceiling}}
+    )
+    before = status_bytes(daemon.pid, "VmRSS")
+    rival = subprocess.Popen(
+        [build_dir() / "bin/spdlctl", "--address", daemon.address, "consume", "greedy", "--digest"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    for _ in range(3):
+        assert daemon.ctl("consume", "modest").returncode == 0
+    lines, _ = rival.communicate()
+    assert rival.returncode == 0
+    assert len(lines.splitlines()) == 3
+    grown = status_bytes(daemon.pid, "VmHWM") - before
+    assert grown < ceiling + THREADS * ALLOWANCE + 64 * MIB, f"{grown / MIB:.0f} MiB"
+    assert daemon.ctl_json("get", "failures") == []
+
+    # The ceiling says when, and changes no byte.
+    plenty = make_daemon(
+        pipelines=[greedy], settings={"executor": {**EXECUTOR, "decode_memory": "4GiB"}}
+    )
+    assert plenty.ctl("consume", "greedy", "--digest").stdout == lines
+
+
+def test_an_image_larger_than_the_ceiling_is_decoded_and_not_replaced(
+    make_daemon: Callable[..., Any],
+    write_pipeline: Callable[..., pathlib.Path],
+    with_large: Callable[..., Any],
+) -> None:
+    pipeline = write_pipeline(with_large(8, [1, 5], LARGE))
+    daemon = make_daemon(
+        pipelines=[pipeline], settings={"executor": {**EXECUTOR, "decode_memory": "1MiB"}}
+    )
+    assert daemon.ctl("consume", "images").returncode == 0
+    assert daemon.ctl_json("get", "failures") == []
+
+
+def test_lack_of_memory_ends_the_job_and_never_replaces_an_image(
+    make_daemon: Callable[..., Any],
+    write_pipeline: Callable[..., pathlib.Path],
+    with_large: Callable[..., Any],
+) -> None:
+    data = with_large(16, [9], HUGE)
+    pipeline = write_pipeline(data, on_error={"decode": "replace"})
+    daemon = make_daemon(pipelines=[pipeline], settings={"executor": EXECUTOR})
+    rich = daemon.ctl("consume", "images", "--digest").stdout
+    assert len(rich.splitlines()) == 4
+
+    poor = make_daemon(pipelines=[pipeline], settings={"executor": EXECUTOR})
+    limit = status_bytes(poor.pid, "VmSize") + 384 * MIB
+    resource.prlimit(poor.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    done = poor.ctl("consume", "images", check=False)
+    assert done.returncode == 1
+    assert "item 9 (" in done.stderr, done.stderr
+    assert "there is no memory for" in done.stderr
+    assert "also when it was tried again by itself" in done.stderr
+    (failure,) = poor.ctl_json("get", "failures")
+    assert failure["ended_stream"]
+    assert failure["replaced_by"] is None
+
+    resource.prlimit(poor.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert poor.ctl("consume", "images", "--digest").stdout == rich
+
+
+def test_more_pixels_than_the_admin_allows_are_refused_at_apply(
+    make_daemon: Callable[..., Any],
+    write_pipeline: Callable[..., pathlib.Path],
+    make_dataset: Callable[..., Any],
+) -> None:
+    stages = ["fetch", {"decode_image": {"max_pixels": 2_000_000}}, {"resize": {"size": [8, 8]}}]
+    pipeline = write_pipeline(make_dataset(), stages=stages)
+    daemon = make_daemon(settings={"limits": {"max_pixels": 1_999_999}})
+    done = daemon.ctl("apply", "-f", pipeline, check=False)
+    assert done.returncode == 2
+    assert (
+        "pipeline 'images': decode_image.max_pixels is 2000000, and the daemon allows 1999999; "
+        "lower it, or have limits.max_pixels raised in the daemon's configuration" in done.stderr
+    )
+    daemon.configure(pipelines=[], settings={"limits": {"max_pixels": 2_000_000}})
+    daemon.restart()
+    assert daemon.ctl("apply", "-f", pipeline).returncode == 0

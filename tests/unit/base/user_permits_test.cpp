@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/user_permits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <optional>
+
+namespace spdld {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+constexpr uid_t kAnn = 1001;
+constexpr uid_t kBob = 1002;
+
+TEST(UserPermitsTest, MakesAUserWaitForAnOwnPermitAndNobodyElses) {
+  UserPermits permits(2);
+  const auto wanted = [] { return true; };
+  auto first = permits.take(kAnn, wanted);
+  const auto second = permits.take(kAnn, wanted);
+  ASSERT_TRUE(first && second);
+  EXPECT_TRUE(permits.take(kBob, wanted)) << "and given back at once";
+  EXPECT_THAT(permits.users(), ElementsAre(Pair(kAnn, 2)));
+
+  std::atomic<bool> waits = false;
+  auto third = std::async(std::launch::async, [&] {
+    return permits.take(kAnn, [&] { return waits = true; }).has_value();
+  });
+  while (!waits) std::this_thread::yield();
+  EXPECT_THAT(permits.users(), ElementsAre(Pair(kAnn, 2)));
+  first.reset();
+  EXPECT_TRUE(third.get());
+}
+
+TEST(UserPermitsTest, GivesUpWhenNobodyWantsThePermitAnyMore) {
+  UserPermits permits(1);
+  const auto held = permits.take(kAnn, [] { return true; });
+  EXPECT_FALSE(permits.take(kAnn, [] { return false; }));
+  EXPECT_THAT(permits.users(), ElementsAre(Pair(kAnn, 1)));
+}
+
+}  // namespace
+}  // namespace spdld

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "engine/executor.h"
+#include "tests/support/fake_source.h"
+#include "tests/support/pipelines.h"
+
+// Whatever lets workers have more to do wakes as many as it admits, though those that are awake
+// already are kept by their rows. Each test stands still for ever if one of them sleeps on.
+namespace spdld::engine {
+namespace {
+
+using testing::FakeSource;
+
+constexpr std::uint64_t kRows = 4;
+constexpr std::uint64_t kItems = 64;
+constexpr unsigned kWorkers = 3;
+
+// So many threads of this process sleep and are workers of an executor.
+unsigned sleeping_workers() {
+  unsigned sleeping = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string stat;
+    std::getline(std::ifstream(task.path() / "stat"), stat);
+    if (stat.find("(spdld-cpu-") != std::string::npos && stat.find(") S ") != std::string::npos)
+      ++sleeping;
+  }
+  return sleeping;
+}
+
+// A dataset whose rows keep the worker that asks for them, or that makes them, until let_go().
+class KeepingSource final : public source::Source {
+ public:
+  enum class Keeps { kNobody, kWhoAsks, kWhoMakes };
+
+  std::uint64_t size() const override { return inner_.size(); }
+  const std::string& listing_digest() const override { return inner_.listing_digest(); }
+  const std::vector<TensorSpec>& fields() const override { return inner_.fields(); }
+  const std::vector<std::string>& classes() const override { return inner_.classes(); }
+  std::string uri(std::uint64_t item) const override { return inner_.uri(item); }
+  std::int64_t scalar(std::uint64_t item, std::size_t field) const override {
+    keep_if(Keeps::kWhoMakes);
+    return inner_.scalar(item, field);
+  }
+  Result<source::FetchState> fetch(std::uint64_t item, ByteBuffer& out, source::FetchSink& sink,
+                                   std::uint64_t token) override {
+    {
+      MutexLock lock(mutex_);
+      ++asked_;
+      changed_.notify_all();
+    }
+    keep_if(Keeps::kWhoAsks);
+    return inner_.fetch(item, out, sink, token);
+  }
+
+  FakeSource& inner() { return inner_; }
+  void keep(Keeps keeps) {
+    MutexLock lock(mutex_);
+    keeps_ = keeps;
+    changed_.notify_all();
+  }
+  void let_go() { keep(Keeps::kNobody); }
+  void wait_for_kept(unsigned count) {
+    MutexLock lock(mutex_);
+    while (kept_ < count) changed_.wait(mutex_);
+  }
+  void wait_for_asked(unsigned count) {
+    MutexLock lock(mutex_);
+    while (asked_ < count) changed_.wait(mutex_);
+  }
+
+ private:
+  void keep_if(Keeps keeps) const {
+    MutexLock lock(mutex_);
+    if (keeps_ != keeps) return;
+    ++kept_;
+    changed_.notify_all();
+    while (keeps_ == keeps) changed_.wait(mutex_);
+    --kept_;
+  }
+
+  FakeSource inner_{FakeSource::numbered(kItems)};
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  Keeps keeps_ SPDLD_GUARDED_BY(mutex_) = Keeps::kNobody;
+  mutable unsigned kept_ SPDLD_GUARDED_BY(mutex_) = 0;
+  unsigned asked_ SPDLD_GUARDED_BY(mutex_) = 0;
+};
+
+using Keeps = KeepingSource::Keeps;
+
+// Has so many batches to be made, each in a slot of its own, once it is given some.
+class Batches final : public StreamPort {
+ public:
+  Batches(const Plan& plan, std::size_t most) : memory_(most) {
+    for (auto& slot : memory_) slot.resize(plan.layout.slot_bytes());
+  }
+
+  std::optional<BatchOrder> open() override {
+    MutexLock lock(mutex_);
+    if (next_ == granted_) return std::nullopt;
+    const std::uint64_t step = next_++;
+    return BatchOrder{.epoch = 0,
+                      .step = step,
+                      .rows = {.first = step * kRows, .rows = kRows, .valid = kRows},
+                      .slot = memory_[step].data()};
+  }
+  void commit(const BatchOrder&) override {
+    if (on_commit) on_commit();
+    abandon({});
+  }
+  void abandon(const BatchOrder&) override {
+    MutexLock lock(mutex_);
+    ++ended_;
+    changed_.notify_all();
+  }
+  Status may_replace(const SampleFailure&) override { return {}; }
+  void fail(const StreamFailure& failure) override { ADD_FAILURE() << failure.status.message(); }
+
+  void grant(std::size_t batches) {
+    MutexLock lock(mutex_);
+    granted_ += batches;
+  }
+  std::size_t ended() {
+    MutexLock lock(mutex_);
+    return ended_;
+  }
+  void wait_for_ended(std::size_t count) {
+    MutexLock lock(mutex_);
+    while (ended_ < count) changed_.wait(mutex_);
+  }
+
+  std::function<void()> on_commit;
+
+ private:
+  std::vector<std::vector<std::byte>> memory_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::size_t granted_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::size_t next_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::size_t ended_ SPDLD_GUARDED_BY(mutex_) = 0;
+};
+
+class ExecutorWakeTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto plan = testing::compile("  - fetch\n", "batch: {size: 4, max_bytes: 1KiB}\n");
+    ASSERT_TRUE(plan) << plan.error().message();
+    plan_ = *plan;
+    port_ = std::make_shared<Batches>(*plan_, 8);
+    run_ = std::make_shared<engine::Run>(plan_, source_, source::Sampler(kItems, Shuffle{}, 1), 1,
+                                         kWorkers, RunLimits{}, clock_);
+  }
+  void TearDown() override { executor_.stop(); }
+  void start(std::size_t batches) {
+    port_->grant(batches);
+    stream_ = executor_.open_stream(run_, port_);
+  }
+  // What keeps a worker counts, too.
+  static void wait_until_all_sleep() {
+    while (sleeping_workers() < kWorkers) {
+    }
+  }
+
+  SystemClock clock_;
+  std::shared_ptr<const Plan> plan_;
+  std::shared_ptr<KeepingSource> source_ = std::make_shared<KeepingSource>();
+  std::shared_ptr<Batches> port_;
+  std::shared_ptr<engine::Run> run_;
+  StreamId stream_ = 0;
+  Executor executor_{ExecutorOptions{.threads = kWorkers}};
+};
+
+TEST_F(ExecutorWakeTest, HigherStageConcurrencyWakesAllWorkersThatItAdmits) {
+  source_->keep(Keeps::kWhoAsks);
+  executor_.tune(*run_, run_->fetch_concurrency(), 1);
+  start(2);
+  source_->wait_for_kept(1);
+  wait_until_all_sleep();
+  executor_.tune(*run_, run_->fetch_concurrency(), 0);
+  source_->wait_for_kept(kWorkers);
+  source_->let_go();
+  port_->wait_for_ended(2);
+}
+
+TEST_F(ExecutorWakeTest, HigherLimitOfWorkersWakesAllThatItAdmits) {
+  source_->keep(Keeps::kWhoAsks);
+  executor_.set_limits(*run_, {.weight = 1, .workers = 1});
+  start(2);
+  source_->wait_for_kept(1);
+  wait_until_all_sleep();
+  executor_.set_limits(*run_, {.weight = 1, .workers = 2});
+  source_->wait_for_kept(2);
+  wait_until_all_sleep();
+  executor_.set_limits(*run_, {.weight = 1, .workers = 0});
+  source_->wait_for_kept(kWorkers);
+  source_->let_go();
+  port_->wait_for_ended(2);
+}
+
+TEST_F(ExecutorWakeTest, HigherFetchConcurrencyWakesAWorker) {
+  for (std::uint64_t item = 0; item < kItems; ++item) source_->inner().hold(item);
+  executor_.tune(*run_, 1, 0);
+  start(2);
+  source_->inner().wait_for_readers(1);
+  wait_until_all_sleep();
+  executor_.tune(*run_, 5, 0);
+  source_->inner().wait_for_readers(5);
+  executor_.tune(*run_, 8, 0);
+  source_->inner().wait_for_readers(8);
+  source_->inner().answer();
+  port_->wait_for_ended(2);
+}
+
+TEST_F(ExecutorWakeTest, BytesThatComeWakeAWorkerForThemAndOneForTheNextFetch) {
+  for (std::uint64_t item = 0; item < kItems; ++item) source_->inner().hold(item);
+  source_->keep(Keeps::kWhoMakes);
+  executor_.tune(*run_, 1, 1);  // so that no two workers ask at once
+  start(1);
+  source_->inner().wait_for_readers(1);
+  wait_until_all_sleep();
+  executor_.tune(*run_, 1, 0);  // lets nobody do more, while the fetch lasts
+  EXPECT_EQ(source_->inner().answer(), 1U);
+  source_->wait_for_kept(1);  // by the row that has come
+  source_->inner().wait_for_readers(1);
+  source_->let_go();
+  while (port_->ended() < 1) source_->inner().answer();
+}
+
+TEST_F(ExecutorWakeTest, OneBatchThatIsOpenedWakesAWorkerForEachOfItsRows) {
+  source_->keep(Keeps::kWhoAsks);
+  start(0);
+  wait_until_all_sleep();
+  port_->grant(1);
+  executor_.wake(stream_);
+  source_->wait_for_kept(kWorkers);
+  source_->let_go();
+  port_->wait_for_ended(1);
+}
+
+TEST_F(ExecutorWakeTest, ARowsEndWakesAnotherWorkerWhileItsOwnTellsTheBatchsEnd) {
+  executor_.tune(*run_, run_->fetch_concurrency(), 1);
+  port_->on_commit = [this] { source_->wait_for_asked(kRows + 1); };  // a row of the next batch
+  start(0);
+  wait_until_all_sleep();
+  port_->grant(2);
+  executor_.wake(stream_);
+  port_->wait_for_ended(2);
+}
+
+}  // namespace
+}  // namespace spdld::engine

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changes of a job begin behind every step that any of its ranks was given, whatever became of it.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "tests/unit/session/sessions_fixture.h"
+
+namespace spdld::session {
+namespace {
+
+// Job 'j' of two shards on ninety files in batches of two: 22 steps an epoch.
+class FrontiersTest : public SessionsTest {
+ protected:
+  void SetUp() override {
+    SessionsTest::SetUp();
+    declare_on_more();
+    ASSERT_TRUE(resize(2));
+  }
+  Result<JobView> resize(std::uint32_t num_shards) {
+    return sessions_->resize_job(self_, "j", "", num_shards);
+  }
+  static Wish wish(std::uint32_t shard) { return {.pipeline = "q", .job = "j", .shard = shard}; }
+  // Attached again by the process that had read up to there.
+  static Wish back(std::uint32_t shard, std::uint64_t step) {
+    Wish wish = FrontiersTest::wish(shard);
+    wish.reconnect = true;
+    wish.cursor = delivery::StreamPosition{.epoch = 0, .position = step * 4, .step = step};
+    return wish;
+  }
+  void read(const Rank& rank, int steps) {
+    for (int step = 0; step < steps; ++step)
+      sessions_->release(*rank.connection, rank.batch().lease);
+  }
+  StoredJob on_disk() {
+    return store_->job({.uid = self_.uid, .job = "j", .pipeline = "q"})->value();
+  }
+  // A daemon that was killed when `record` was what it had written, and another one.
+  void kill_and_start(const StoredJob& record) {
+    sessions_->suspend();
+    stop();
+    start();
+    ASSERT_TRUE(store_->put_jobs({record}).ok());
+    std::string text = yaml("q", "drop");
+    apply(text.replace(text.find("/data"), 5, "/more"));
+    ASSERT_TRUE(sessions_->restore([](const std::string& why) { ADD_FAILURE() << why; }).ok());
+  }
+  void restart() {
+    sessions_->suspend();
+    kill_and_start(on_disk());
+  }
+  // Who was expected back and has not come is waited for no more.
+  void let_them_be_given_up() {
+    clock_.advance(std::chrono::seconds(61));
+    std::atomic<bool> kept = false;
+    sessions_->tick([&] { kept = true; });
+    while (!kept) std::this_thread::yield();
+  }
+};
+
+TEST_F(FrontiersTest, CountsAShardThatLeftAndWasNotHeardOfSinceARestart) {
+  const Rank slow = attach(wish(0));
+  const Rank fast = attach(wish(1));
+  read(slow, 2);
+  read(fast, 15);
+  hang_up(fast);
+  restart();
+  const Rank again = attach(back(0, 2));
+  read(again, 1);
+  let_them_be_given_up();
+  const auto resized = resize(1);
+  ASSERT_TRUE(resized) << resized.error().message();
+  EXPECT_GE(resized->dealt_from, (StepAt{0, 15}));
+  EXPECT_LE(resized->dealt_from, (StepAt{1, 0})) << "it is known exactly where it was";
+}
+
+TEST_F(FrontiersTest, CountsAShardThatReadOnAfterTheRecordAndNeverComesBack) {
+  const Rank slow = attach(wish(0));
+  const Rank fast = attach(wish(1));
+  read(slow, 2);
+  read(fast, 1);  // what is kept for it is on the disk before its first batch
+  const StoredJob record = on_disk();
+  read(fast, 14);
+  kill_and_start(record);
+  const Rank again = attach(back(0, 2));
+  read(again, 1);
+  EXPECT_FALSE(resize(1)) << "shard 1 is expected";
+  let_them_be_given_up();
+  const auto resized = resize(1);
+  ASSERT_TRUE(resized) << resized.error().message();
+  EXPECT_GE(resized->dealt_from, (StepAt{0, 15}));
+}
+
+TEST_F(FrontiersTest, KnowsExactlyWhereRanksAreThatHaveAllComeBack) {
+  {
+    const Rank slow = attach(wish(0));
+    const Rank fast = attach(wish(1));
+    read(slow, 2);
+    read(fast, 1);  // what is kept for it is on the disk before its first batch
+    const StoredJob record = on_disk();
+    read(fast, 7);
+    kill_and_start(record);
+  }
+  const Rank slow = attach(back(0, 2));
+  const Rank fast = attach(back(1, 8));
+  read(slow, 1);
+  read(fast, 1);
+  const auto resized = resize(1);
+  ASSERT_TRUE(resized) << resized.error().message();
+  EXPECT_GE(resized->dealt_from, (StepAt{0, 9}));
+  EXPECT_LE(resized->dealt_from, (StepAt{1, 0})) << "no lead is added to where they are";
+}
+
+TEST_F(FrontiersTest, GoesBackWithRanksThatAllStartAgainFromAnOlderState) {
+  for (std::uint32_t shard = 0; shard < 2; ++shard) {
+    const Rank rank = attach(wish(shard));
+    read(rank, 18);
+    hang_up(rank);
+  }
+  Wish older = back(0, 3);
+  older.reconnect = false;
+  const Rank first = attach(older);
+  read(first, 1);
+  older.shard = 1;
+  const Rank second = attach(older);
+  read(second, 1);
+  EXPECT_LT(sessions_->skip_steps(self_, "j", "", 1)->dealt_from, (StepAt{0, 18}));
+}
+
+TEST_F(FrontiersTest, CountsRanksThatHaveNotStartedAgainFromAState) {
+  for (std::uint32_t shard = 0; shard < 2; ++shard) {
+    const Rank rank = attach(wish(shard));
+    read(rank, 18);
+    hang_up(rank);
+  }
+  Wish older = back(0, 3);
+  older.reconnect = false;
+  const Rank first = attach(older);
+  read(first, 1);
+  EXPECT_GE(resize(1)->dealt_from, (StepAt{0, 18})) << "shard 1 may go on where it was";
+}
+
+TEST_F(FrontiersTest, IsNotBeforeTheLastResizeAfterARestart) {
+  Rank stays = attach(wish(0));
+  const Rank leaves = attach(wish(1));
+  read(stays, 2);
+  read(leaves, 12);
+  const auto resized = resize(1);
+  ASSERT_TRUE(resized) << resized.error().message();
+  hang_up(leaves);
+  restart();
+  stays = attach(back(0, 2));
+  read(stays, 1);
+  let_them_be_given_up();
+  const auto skipped = sessions_->skip_steps(self_, "j", "", 1);
+  ASSERT_TRUE(skipped) << skipped.error().message();
+  EXPECT_GE(skipped->dealt_from, resized->dealt_from);
+}
+
+TEST_F(FrontiersTest, BeginsAnewWithANewRun) {
+  for (std::uint32_t shard = 0; shard < 2; ++shard) {
+    const Rank rank = attach(wish(shard));
+    read(rank, 18);
+    hang_up(rank);
+  }
+  const Rank fresh = attach(wish(0));
+  read(fresh, 1);
+  EXPECT_LT(resize(3)->dealt_from, (StepAt{0, 18}));
+}
+
+TEST_F(FrontiersTest, IsWhereTheJobWasSentByASeek) {
+  const Rank slow = attach(wish(0));
+  const Rank fast = attach(wish(1));
+  read(slow, 1);
+  read(fast, 15);
+  hang_up(fast);
+  hang_up(slow);
+  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
+  EXPECT_EQ(resize(1)->dealt_from, (StepAt{0, 4}));
+}
+
+TEST_F(FrontiersTest, IsOnDiskBeforeAConsumersFirstBatch) {
+  const Rank first = attach(wish(0));
+  first.attached();
+  Wish ahead = back(1, 12);
+  ahead.reconnect = false;
+  const Rank second = attach(ahead);
+  second.batch();
+  std::optional<StepAt> kept;
+  for (const StoredFrontier& of : on_disk().frontiers) {
+    if (of.member == Member{.shard = 1, .replica = 0}) kept = of.at;
+  }
+  ASSERT_TRUE(kept);
+  EXPECT_GT(*kept, (StepAt{0, 13}));
+}
+
+TEST_F(FrontiersTest, OfARecordThatHasNoneIsWhereRanksAre) {
+  const Rank rank = attach(wish(0));
+  read(rank, 2);
+  sessions_->suspend();
+  StoredJob record = on_disk();
+  record.frontiers.clear();  // an earlier daemon's
+  kill_and_start(record);
+  const Rank again = attach(back(0, 2));
+  read(again, 1);
+  const auto resized = resize(1);
+  ASSERT_TRUE(resized) << resized.error().message();
+  EXPECT_GE(resized->dealt_from, (StepAt{0, 3}));
+}
+
+TEST_F(FrontiersTest, AShardThatIsResizedAwayAndBackBeginsWhereItWasDealtIn) {
+  const Rank stays = attach(wish(0));
+  const Rank leaves = attach(wish(1));
+  read(stays, 2);
+  read(leaves, 8);
+  const auto away = resize(1);
+  ASSERT_TRUE(away) << away.error().message();
+  hang_up(leaves);
+  const auto resized = resize(2);
+  ASSERT_TRUE(resized) << resized.error().message();
+  EXPECT_EQ(resized->dealt_from, away->dealt_from) << "nobody has read on meanwhile";
+  for (const bool restarted : {false, true}) {
+    if (restarted) restart();
+    const Rank again = attach(wish(1));
+    const wire::AttachedFrame told = again.attached();
+    EXPECT_EQ((StepAt{told.epoch, told.step}), resized->dealt_from);
+    hang_up(again);
+  }
+}
+
+}  // namespace
+}  // namespace spdld::session
