@@ -78,7 +78,7 @@ Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachReq
   SPDLD_ASSIGN(session->member.replica, replica_of(request));
   SPDLD_ASSIGN(const PipelinePtr base, pipeline_for(session, request));
   const Peer& peer = session->connection->peer();
-  JobKey key{.uid = peer.uid, .job = request.job, .pipeline = base->name()};
+  JobKey key{.uid = peer.uid, .job = request.job, .pipeline = base->id()};
   Known known;
   if (key.job.empty()) {
     key.job = "private-" + std::to_string(peer.pid) + "-" + std::to_string(session->id);
@@ -193,7 +193,7 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
   return {};
 }
 
-void Sessions::welcome(const Session& session) {
+void Sessions::welcome(const Session& session) const {
   const Job& job = *session.job;
   const Consumer& consumer = *session.consumer;
   const Timeline timeline = consumer.timeline();
@@ -214,7 +214,7 @@ void Sessions::welcome(const Session& session) {
        .epochs = job.max_epochs,
        .pipeline_version = phase.version(),
        .order_digest = phase.order_text(),
-       .pipeline = job.key.pipeline,
+       .pipeline = deps_.catalogue.name_for(connection.peer().uid, job.key.pipeline),
        .job = job.key.job,
        .moves = consumer.moves()});
   log::About line = about(job.key, connection.peer().uid);
@@ -226,42 +226,69 @@ void Sessions::welcome(const Session& session) {
             place_text(start));
 }
 
+Result<std::optional<std::string>> Sessions::pipeline_of_job(const std::vector<std::string>& ids,
+                                                             uid_t uid, const std::string& job) {
+  if (job.empty()) return std::optional<std::string>();
+  for (const std::string& id : ids) {
+    const JobKey key{.uid = uid, .job = job, .pipeline = id};
+    {
+      MutexLock lock(mutex_);
+      if (jobs_.contains(key)) return std::optional(id);
+    }
+    SPDLD_ASSIGN(const std::optional<StoredJob> stored, deps_.store.job(key));
+    if (stored && !stored->ended) return std::optional(id);
+  }
+  return std::optional<std::string>();
+}
+
 Result<PipelinePtr> Sessions::pipeline_for(const SessionPtr& session,
                                            const delivery::AttachRequest& request) {
-  const Catalogue::Progress progress = progress_to(session);
+  if (!request.pipeline_yaml.empty()) return brought_by(session, request);
   const uid_t uid = session->connection->peer().uid;
-  PipelinePtr base;
-  if (request.pipeline_yaml.empty()) {
-    SPDLD_ASSIGN(base, deps_.catalogue.get(request.pipeline));
-  } else {
-    ApplyRequest submitted;
-    submitted.yaml = request.pipeline_yaml;
-    submitted.file = request.pipeline_file;
-    submitted.env = request.env;
-    submitted.from_loader = true;
-    submitted.reader = session->connection->peer();
-    SPDLD_ASSIGN(const PipelineText text, deps_.catalogue.text_of(uid, submitted));
-    base = deps_.catalogue.find(text.name);
-    if (base == nullptr && deps_.catalogue.is_lost(text.name))
-      return deps_.catalogue.get(text.name);
+  const Catalogue& catalogue = deps_.catalogue;
+  SPDLD_ASSIGN(const auto known, catalogue.known_ids(uid, request.pipeline));
+  if (known.empty()) return catalogue.named(uid, request.pipeline);  // says what there is
+  if (known.size() == 1) return catalogue.get(known.front(), uid, request.pipeline);
+  SPDLD_ASSIGN(const auto of_job, pipeline_of_job(known, uid, request.job));
+  return catalogue.get(of_job.value_or(known.front()), uid, request.pipeline);
+}
+
+Result<PipelinePtr> Sessions::brought_by(const SessionPtr& session,
+                                         const delivery::AttachRequest& request) {
+  const uid_t uid = session->connection->peer().uid;
+  Catalogue& catalogue = deps_.catalogue;
+  ApplyRequest submitted;
+  submitted.yaml = request.pipeline_yaml;
+  submitted.file = request.pipeline_file;
+  submitted.env = request.env;
+  submitted.from_loader = true;
+  submitted.reader = session->connection->peer();
+  SPDLD_ASSIGN(const PipelineText text, catalogue.text_of(uid, submitted));
+  SPDLD_ASSIGN(std::vector<std::string> known, catalogue.known_ids(uid, text.name));
+  if (!known.empty()) {
+    SPDLD_ASSIGN(const auto of_job, pipeline_of_job(known, uid, request.job));
+    const std::string id = of_job.value_or(known.front());
+    SPDLD_ASSIGN(const PipelinePtr base, catalogue.get(id, uid, text.name));
     // What was applied counts, whatever has come to its directories or gone from them since. Who
     // was here before brings what it began with, and an operator may have changed it since.
-    if (base != nullptr && base->text_digest() != text.digest && !request.reconnect)
+    if (base->text_digest() == text.digest || request.reconnect) return base;
+    // A user's text of a shared one's name becomes the user's own.
+    if (of_job || !is_shared(id) || catalogue.is_admin(uid))
       return error(Code::kAlreadyExists,
-                   "the daemon has a pipeline '" + text.name + "' (version " +
+                   "the daemon has a pipeline '" + catalogue.name_for(uid, id) + "' (version " +
                        std::to_string(base->version) +
-                       ") that differs from the one that this loader brings: give it another name, "
-                       "or change the daemon's with 'spdlctl apply'");
-    if (base == nullptr) {
-      SPDLD_ASSIGN(const PipelinePtr built, deps_.catalogue.build(uid, submitted, progress));
-      SPDLD_ASSIGN(base, deps_.catalogue.put_first(uid, built));
-      if (Status kept = deps_.store.put_pipeline(stored_pipeline(*base),
-                                                 stored_revision(*base, uid, "from a loader"));
-          !kept.ok())
-        spdlog::warn("{}; a restart will not know pipeline '{}'", kept.message(), base->name());
-    }
+                       ") that differs from the one that this loader brings: give it another "
+                       "name, or change the daemon's with 'spdlctl apply'");
   }
-  return base;
+  SPDLD_TRY(make_room_for_brought(uid));
+  SPDLD_ASSIGN(const PipelinePtr built,
+               catalogue.build(catalogue.owner_for(uid), submitted, progress_to(session)));
+  SPDLD_ASSIGN(const PipelinePtr put, catalogue.put_first(uid, built));
+  if (Status kept = deps_.store.put_pipeline(stored_pipeline(*put),
+                                             stored_revision(*put, uid, "from a loader"));
+      !kept.ok())
+    spdlog::warn("{}; a restart will not know pipeline '{}'", kept.message(), put->id());
+  return put;
 }
 
 Status Sessions::claim(const SessionPtr& session, const JobKey& key,

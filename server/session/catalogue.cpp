@@ -87,10 +87,6 @@ Catalogue::Catalogue(CatalogueOptions options, Registry registry, source::IoPool
 
 Catalogue::~Catalogue() = default;
 
-bool Catalogue::is_admin(uid_t uid) const {
-  return uid == 0 || std::binary_search(options_.admins.begin(), options_.admins.end(), uid);
-}
-
 Result<spec::PipelineSpec> Catalogue::parse(uid_t owner, const ApplyRequest& request) {
   spec::ParseOptions options;
   options.vars = request.vars;
@@ -110,8 +106,9 @@ Result<spec::PipelineSpec> Catalogue::parse(uid_t owner, const ApplyRequest& req
 }
 
 Result<std::shared_ptr<source::Source>> Catalogue::open_source(
-    const spec::PipelineSpec& spec, const std::string& dataset, ListedSources& of,
-    const PipelineVersion* varied, const Credentials& reader, const Progress& progress) {
+    const spec::PipelineSpec& spec, const PipelineOwner& owner, const std::string& dataset,
+    ListedSources& of, const PipelineVersion* varied, const Credentials& reader,
+    const Progress& progress) {
   const FilesSpec& files = std::get<FilesSpec>(spec.source);
   source::FilesOptions options(io_);
   options.kept = kept_.get();
@@ -125,7 +122,9 @@ Result<std::shared_ptr<source::Source>> Catalogue::open_source(
     // Classes that do not come from the files are those that were applied.
     options.classes = varied->source->classes();
   } else if (dataset.empty() && files.classes.kind == ClassesSpec::Kind::kPipeline) {
-    const PipelinePtr other = find(files.classes.pipeline);
+    // A user's own name counts before the shared one.
+    PipelinePtr other = find(pipeline_id(owner, files.classes.pipeline));
+    if (other == nullptr) other = find(files.classes.pipeline);
     if (other == nullptr)
       return error(Code::kNotFound, "pipeline '" + spec.name + "' takes its classes from '" +
                                         files.classes.pipeline +
@@ -174,7 +173,7 @@ Status Catalogue::check_limits(const engine::Plan& plan) const {
                     "; lower it, or have limits.max_pixels raised in the daemon's configuration");
 }
 
-Result<PipelinePtr> Catalogue::assemble(uid_t owner, const ApplyRequest& request,
+Result<PipelinePtr> Catalogue::assemble(const PipelineOwner& owner, const ApplyRequest& request,
                                         spec::PipelineSpec spec,
                                         std::shared_ptr<source::Source> source,
                                         std::shared_ptr<ListedSources> listed, Credentials reader) {
@@ -200,17 +199,17 @@ Result<PipelinePtr> Catalogue::assemble(uid_t owner, const ApplyRequest& request
   return PipelinePtr(std::move(pipeline));
 }
 
-Result<PipelinePtr> Catalogue::build(uid_t owner, const ApplyRequest& request,
+Result<PipelinePtr> Catalogue::build(const PipelineOwner& owner, const ApplyRequest& request,
                                      const Progress& progress) {
-  return build(owner, request, reader_of(owner, request.reader), progress);
+  return build(owner, request, reader_of(owner.uid, request.reader), progress);
 }
 
-Result<PipelinePtr> Catalogue::build(uid_t owner, const ApplyRequest& request,
+Result<PipelinePtr> Catalogue::build(const PipelineOwner& owner, const ApplyRequest& request,
                                      const Credentials& reader, const Progress& progress) {
-  SPDLD_ASSIGN(spec::PipelineSpec spec, parse(owner, request));
+  SPDLD_ASSIGN(spec::PipelineSpec spec, parse(owner.uid, request));
   auto listed = std::make_shared<ListedSources>();
   SPDLD_ASSIGN(std::shared_ptr<source::Source> source,
-               open_source(spec, request.dataset, *listed, nullptr, reader, progress));
+               open_source(spec, owner, request.dataset, *listed, nullptr, reader, progress));
   return assemble(owner, request, std::move(spec), std::move(source), std::move(listed), reader);
 }
 
@@ -228,7 +227,7 @@ Result<PipelinePtr> Catalogue::variant(const PipelinePtr& base,
   if (vars.empty() && batch_size.value_or(batch) == batch) return read_by(base, reader);
   ApplyRequest request = base->request;
   for (const auto& [name, value] : vars) request.vars[name] = value;
-  SPDLD_ASSIGN(spec::PipelineSpec spec, parse(base->owner, request));
+  SPDLD_ASSIGN(spec::PipelineSpec spec, parse(base->owner.uid, request));
   if (batch_size) {
     constexpr std::uint64_t kMaxBatch = 65536;
     if (*batch_size == 0 || *batch_size > kMaxBatch)
@@ -242,7 +241,8 @@ Result<PipelinePtr> Catalogue::variant(const PipelinePtr& base,
     const auto& files = std::get<FilesSpec>(spec.source);
     const std::string dataset =
         which == VariantFiles::kNow ? std::string() : base->listed->dataset(files);
-    SPDLD_ASSIGN(source, open_source(spec, dataset, *base->listed, base.get(), reader, progress));
+    SPDLD_ASSIGN(source, open_source(spec, base->owner, dataset, *base->listed, base.get(), reader,
+                                     progress));
   } else {
     SPDLD_ASSIGN(const PipelinePtr readable, read_by(base, reader));
     source = readable->source;
@@ -271,20 +271,12 @@ Result<PipelinePtr> Catalogue::read_by(const PipelinePtr& base, const Credential
   return PipelinePtr(std::move(readable));
 }
 
-Status Catalogue::may_change(uid_t caller, const std::string& name, uid_t owner) const {
-  if (caller == owner || is_admin(caller)) return {};
-  return Status(Code::kPermissionDenied,
-                "pipeline '" + name + "' belongs to uid " + std::to_string(owner) + ", and uid " +
-                    std::to_string(caller) +
-                    " is not in access.admins: use another name, or ask an admin");
-}
-
-Result<PipelinePtr> Catalogue::rebuild(uid_t owner, const ApplyRequest& request,
+Result<PipelinePtr> Catalogue::rebuild(const PipelineOwner& owner, const ApplyRequest& request,
                                        std::uint32_t version,
                                        std::optional<std::uint64_t> batch_size,
                                        const std::optional<Credentials>& reader,
                                        const Progress& progress) {
-  const Credentials as = reader_of(owner, reader ? reader : request.reader);
+  const Credentials as = reader_of(owner.uid, reader ? reader : request.reader);
   SPDLD_ASSIGN(const PipelinePtr built, build(owner, request, as, progress));
   PipelinePtr sized = built;
   if (batch_size) {
@@ -293,123 +285,6 @@ Result<PipelinePtr> Catalogue::rebuild(uid_t owner, const ApplyRequest& request,
   auto numbered = std::make_shared<PipelineVersion>(*sized);
   numbered->version = version;
   return PipelinePtr(std::move(numbered));
-}
-
-Result<PipelinePtr> Catalogue::number(uid_t caller, const PipelinePtr& pipeline,
-                                      std::uint32_t at_least) const {
-  const auto known = pipelines_.find(pipeline->name());
-  auto numbered = std::make_shared<PipelineVersion>(*pipeline);
-  numbered->version = at_least;
-  if (known != pipelines_.end()) {
-    SPDLD_TRY(may_change(caller, known->first, known->second->owner));
-    // One that has other variables is another one, though they make the same of it.
-    const PipelineVersion& now = *known->second;
-    if (now.content_digest == pipeline->content_digest &&
-        now.plan->spec.vars == pipeline->plan->spec.vars) {
-      // It stays what it was; of its directories the last look counts.
-      auto same = std::make_shared<PipelineVersion>(now);
-      same->source = pipeline->source;
-      same->listed = pipeline->listed;
-      same->request.dataset = pipeline->request.dataset;
-      same->request.from_loader = now.request.from_loader && pipeline->request.from_loader;
-      same->request.reader = pipeline->request.reader;
-      same->reader = pipeline->reader;
-      return PipelinePtr(std::move(same));
-    }
-    numbered->version = std::max(at_least, known->second->version + 1);
-    numbered->owner = known->second->owner;
-  } else if (const auto lost = lost_.find(pipeline->name()); lost != lost_.end()) {
-    SPDLD_TRY(may_change(caller, lost->first, lost->second.owner));
-    numbered->version = std::max(at_least, lost->second.version + 1);
-    numbered->owner = lost->second.owner;
-  }
-  return PipelinePtr(std::move(numbered));
-}
-
-Result<PipelinePtr> Catalogue::numbered(uid_t caller, const PipelinePtr& pipeline,
-                                        std::uint32_t at_least) const {
-  MutexLock lock(mutex_);
-  SPDLD_ASSIGN(PipelinePtr numbered, number(caller, pipeline, at_least));
-  SPDLD_TRY(check_room(caller, *numbered));
-  return numbered;
-}
-
-Result<PipelinePtr> Catalogue::put(uid_t caller, PipelinePtr pipeline, std::uint32_t at_least) {
-  MutexLock lock(mutex_);
-  SPDLD_ASSIGN(PipelinePtr numbered, number(caller, pipeline, at_least));
-  pipelines_[numbered->name()] = numbered;
-  lost_.erase(numbered->name());
-  return numbered;
-}
-
-Result<PipelinePtr> Catalogue::put_first(uid_t caller, const PipelinePtr& pipeline) {
-  MutexLock lock(mutex_);
-  const auto known = pipelines_.find(pipeline->name());
-  if (known != pipelines_.end() && known->second->text_digest() == pipeline->text_digest())
-    return known->second;
-  SPDLD_ASSIGN(PipelinePtr numbered, number(caller, pipeline, 1));
-  pipelines_[numbered->name()] = numbered;
-  return numbered;
-}
-
-void Catalogue::put_lost(const std::string& name, uid_t owner, std::uint32_t version, Status why) {
-  MutexLock lock(mutex_);
-  lost_[name] = {.owner = owner, .version = version, .why = std::move(why)};
-}
-
-bool Catalogue::is_lost(const std::string& name) const {
-  MutexLock lock(mutex_);
-  return lost_.contains(name);
-}
-
-PipelinePtr Catalogue::find(const std::string& name) const {
-  MutexLock lock(mutex_);
-  const auto found = pipelines_.find(name);
-  return found == pipelines_.end() ? nullptr : found->second;
-}
-
-Result<PipelinePtr> Catalogue::get(const std::string& name) const {
-  if (PipelinePtr found = find(name)) return found;
-  return tl::unexpected<Status>(absent(name));
-}
-
-Status Catalogue::absent(const std::string& name) const {
-  {
-    MutexLock lock(mutex_);
-    if (const auto lost = lost_.find(name); lost != lost_.end()) return lost->second.why;
-  }
-  std::string known;
-  for (const PipelinePtr& pipeline : all()) known += (known.empty() ? "" : ", ") + pipeline->name();
-  return Status(Code::kNotFound, "there is no pipeline '" + name + "'; " +
-                                     (known.empty() ? "none has been applied yet: 'spdlctl apply "
-                                                      "-f FILE' does it"
-                                                    : "there are: " + known));
-}
-
-std::vector<PipelinePtr> Catalogue::all() const {
-  MutexLock lock(mutex_);
-  std::vector<PipelinePtr> result;
-  for (const auto& [name, pipeline] : pipelines_) result.push_back(pipeline);
-  return result;
-}
-
-Status Catalogue::check_remove(uid_t caller, const std::string& name) const {
-  {
-    MutexLock lock(mutex_);
-    if (const auto known = pipelines_.find(name); known != pipelines_.end())
-      return may_change(caller, name, known->second->owner);
-    if (const auto lost = lost_.find(name); lost != lost_.end())
-      return may_change(caller, name, lost->second.owner);
-  }
-  return absent(name);
-}
-
-Status Catalogue::remove(uid_t caller, const std::string& name) {
-  SPDLD_TRY(check_remove(caller, name));
-  MutexLock lock(mutex_);
-  pipelines_.erase(name);
-  lost_.erase(name);
-  return {};
 }
 
 Result<std::shared_ptr<engine::SampleCache>> Catalogue::open_cache(
@@ -438,7 +313,7 @@ void Catalogue::look_for_changes(const PipelineVersion& pipeline) const {
               " has changed since: 'spdlctl apply' takes what has come, and leaves out what is "
               "gone";
   // A job that was brought back has a version of its own: status tells of the current one.
-  const PipelinePtr current = find(pipeline.name());
+  const PipelinePtr current = find(pipeline.id());
   const bool same = current != nullptr && current->request.dataset == pipeline.request.dataset;
   ListedSources& listed = same ? *current->listed : *pipeline.listed;
   if (listed.set_changed(files, warning) && !warning.empty()) spdlog::warn("{}", warning);

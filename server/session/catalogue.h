@@ -21,6 +21,7 @@
 #include "engine/plan.h"
 #include "engine/sample_caches.h"
 #include "op/registry.h"
+#include "session/pipeline_id.h"
 #include "session/views.h"
 #include "source/access.h"
 #include "source/cursor.h"
@@ -38,7 +39,7 @@ class ListedSources;
 // A pipeline that can run: parsed, listed, compiled. Immutable; jobs pin the one that they run.
 struct PipelineVersion {
   std::uint32_t version = 0;
-  uid_t owner = 0;
+  PipelineOwner owner = {};
   ApplyRequest request;
   std::shared_ptr<const engine::Plan> plan;
   std::shared_ptr<source::Source> source;
@@ -49,7 +50,8 @@ struct PipelineVersion {
   std::shared_ptr<ListedSources> listed = nullptr;  // with its variants'
   Credentials reader = {};  // with whose rights `source` reads (source::Access::normalized)
 
-  const std::string& name() const { return plan->spec.name; }
+  const std::string& name() const { return plan->spec.name; }  // as its text has it
+  std::string id() const { return pipeline_id(owner, name()); }
   source::Order order(std::uint64_t seed) const;
   // Of what its author wrote, whatever the dataset holds by now.
   std::string text_digest() const;
@@ -78,7 +80,7 @@ struct CatalogueOptions {
   Reaper* reaper = nullptr;  // for sources that nobody has any more; it outlives them all
 };
 
-// The pipelines by name. Building one may take long (the listing); all else is quick. Thread-safe;
+// The pipelines by id. Building one may take long (the listing); all else is quick. Thread-safe;
 // owned by the daemon, like the pool that its sources read with.
 class Catalogue {
  public:
@@ -92,9 +94,11 @@ class Catalogue {
 
   // Text to a pipeline that could run, and that its submitter may read. Knows no names yet. Lists
   // its data, unless the request names what was listed when it was applied: that is opened again.
-  Result<PipelinePtr> build(uid_t owner, const ApplyRequest& request, const Progress& progress)
-      SPDLD_EXCLUDES(mutex_);
+  Result<PipelinePtr> build(const PipelineOwner& owner, const ApplyRequest& request,
+                            const Progress& progress) SPDLD_EXCLUDES(mutex_);
   Result<PipelineText> text_of(uid_t owner, const ApplyRequest& request);
+  // Whose a pipeline is that this user applies: an admin's is everybody's.
+  PipelineOwner owner_for(uid_t uid) const { return {.uid = uid, .shared = is_admin(uid)}; }
   // The same pipeline with other variables, or another batch size, for who may read its data:
   // kPermissionDenied for a reader who may not, even if nothing else differs. Lists nothing unless
   // the variables change what is read.
@@ -106,8 +110,8 @@ class Catalogue {
 
   // As it was kept: under its number, and with the batch size that it had. `reader`: with whose
   // rights its data are read; none: as in ApplyRequest.
-  Result<PipelinePtr> rebuild(uid_t owner, const ApplyRequest& request, std::uint32_t version,
-                              std::optional<std::uint64_t> batch_size,
+  Result<PipelinePtr> rebuild(const PipelineOwner& owner, const ApplyRequest& request,
+                              std::uint32_t version, std::optional<std::uint64_t> batch_size,
                               const std::optional<Credentials>& reader, const Progress& progress)
       SPDLD_EXCLUDES(mutex_);
   // It, numbered as put() would: the number that it has already if its content is what there is.
@@ -115,7 +119,7 @@ class Catalogue {
   Result<PipelinePtr> numbered(uid_t caller, const PipelinePtr& pipeline,
                                std::uint32_t at_least = 1) const SPDLD_EXCLUDES(mutex_);
 
-  // Puts it under its name, as the next version; the same content stays the version it was.
+  // Puts it under its id, as the next version; the same content stays the version it was.
   // `at_least`: versions before were used by an earlier daemon.
   Result<PipelinePtr> put(uid_t caller, PipelinePtr pipeline, std::uint32_t at_least = 1)
       SPDLD_EXCLUDES(mutex_);
@@ -124,15 +128,30 @@ class Catalogue {
   Result<PipelinePtr> put_first(uid_t caller, const PipelinePtr& pipeline) SPDLD_EXCLUDES(mutex_);
   // One that was applied and cannot be opened: until it is applied again, get() says why, and
   // nothing else takes its place.
-  void put_lost(const std::string& name, uid_t owner, std::uint32_t version, Status why)
+  void put_lost(const std::string& id, uid_t owner, std::uint32_t version, Status why)
       SPDLD_EXCLUDES(mutex_);
-  bool is_lost(const std::string& name) const SPDLD_EXCLUDES(mutex_);
-  PipelinePtr find(const std::string& name) const SPDLD_EXCLUDES(mutex_);
-  Result<PipelinePtr> get(const std::string& name) const SPDLD_EXCLUDES(mutex_);
+  bool is_lost(const std::string& id) const SPDLD_EXCLUDES(mutex_);
+  PipelinePtr find(const std::string& id) const SPDLD_EXCLUDES(mutex_);
+  // Why it is lost, if it is, or that there is none of that id. `text`: what it was called.
+  Result<PipelinePtr> get(const std::string& id, uid_t caller, const std::string& text) const
+      SPDLD_EXCLUDES(mutex_);
   std::vector<PipelinePtr> all() const SPDLD_EXCLUDES(mutex_);
   // Whether remove() would do it.
-  Status check_remove(uid_t caller, const std::string& name) const SPDLD_EXCLUDES(mutex_);
-  Status remove(uid_t caller, const std::string& name) SPDLD_EXCLUDES(mutex_);
+  Status check_remove(uid_t caller, const std::string& id) const SPDLD_EXCLUDES(mutex_);
+  Status remove(uid_t caller, const std::string& id) SPDLD_EXCLUDES(mutex_);
+
+  // What `text` may mean to the caller (pipeline_ids()), and of that what exists or is lost.
+  Result<std::vector<std::string>> ids(uid_t caller, const std::string& text) const;
+  Result<std::vector<std::string>> known_ids(uid_t caller, const std::string& text) const
+      SPDLD_EXCLUDES(mutex_);
+  // The id that counts of these; kNotFound, with what there is, for a text that means nothing.
+  Result<std::string> resolve(uid_t caller, const std::string& text) const SPDLD_EXCLUDES(mutex_);
+  // resolve() and get().
+  Result<PipelinePtr> named(uid_t caller, const std::string& text) const SPDLD_EXCLUDES(mutex_);
+  // What the caller says to mean it.
+  std::string name_for(uid_t caller, const std::string& id) const SPDLD_EXCLUDES(mutex_);
+  // The caller's own and the shared ones; to admins all.
+  std::vector<PipelinePtr> visible_to(uid_t caller) const SPDLD_EXCLUDES(mutex_);
 
   // What operators should know of the pipelines as they are now, though nothing failed: a listing
   // that could not be kept, a class without items.
@@ -163,26 +182,25 @@ class Catalogue {
   // Lists for `reader`, once that user lists few enough others. `dataset` and `reader`: as
   // FilesOptions has them. `of`: where it goes, with its warnings. `varied`: what this is a variant
   // of, if it is one.
-  Result<std::shared_ptr<source::Source>> open_source(const spdld::spec::PipelineSpec& spec,
-                                                      const std::string& dataset, ListedSources& of,
-                                                      const PipelineVersion* varied,
-                                                      const Credentials& reader,
-                                                      const Progress& progress)
-      SPDLD_EXCLUDES(mutex_);
-  Result<PipelinePtr> assemble(uid_t owner, const ApplyRequest& request,
+  Result<std::shared_ptr<source::Source>> open_source(
+      const spdld::spec::PipelineSpec& spec, const PipelineOwner& owner, const std::string& dataset,
+      ListedSources& of, const PipelineVersion* varied, const Credentials& reader,
+      const Progress& progress) SPDLD_EXCLUDES(mutex_);
+  Result<PipelinePtr> assemble(const PipelineOwner& owner, const ApplyRequest& request,
                                spdld::spec::PipelineSpec spec,
                                std::shared_ptr<source::Source> source,
                                std::shared_ptr<ListedSources> listed, Credentials reader);
-  Result<PipelinePtr> build(uid_t owner, const ApplyRequest& request, const Credentials& reader,
-                            const Progress& progress) SPDLD_EXCLUDES(mutex_);
+  Result<PipelinePtr> build(const PipelineOwner& owner, const ApplyRequest& request,
+                            const Credentials& reader, const Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
   // The same for another reader; asks anew whether that one may list it.
   Result<PipelinePtr> read_by(const PipelinePtr& base, const Credentials& reader) const;
   std::shared_ptr<source::Source> shared(std::unique_ptr<source::Source> source) const;
   Status check_limits(const engine::Plan& plan) const;
-  Status absent(const std::string& name) const SPDLD_EXCLUDES(mutex_);
+  Status absent(uid_t caller, const std::string& text) const SPDLD_EXCLUDES(mutex_);
   std::map<uid_t, std::size_t> count_applied() const SPDLD_REQUIRES(mutex_);
   Status check_room(uid_t caller, const PipelineVersion& pipeline) const SPDLD_REQUIRES(mutex_);
-  Status may_change(uid_t caller, const std::string& name, uid_t owner) const;
+  Status may_change(uid_t caller, const std::string& id, uid_t owner) const;
   Result<PipelinePtr> number(uid_t caller, const PipelinePtr& pipeline,
                              std::uint32_t at_least) const SPDLD_REQUIRES(mutex_);
 
@@ -194,7 +212,7 @@ class Catalogue {
   UserPermits listings_;
   const std::unique_ptr<source::KeptListings> kept_;  // null: nothing is kept
   mutable Mutex mutex_;
-  std::map<std::string, PipelinePtr> pipelines_ SPDLD_GUARDED_BY(mutex_);
+  std::map<std::string, PipelinePtr> pipelines_ SPDLD_GUARDED_BY(mutex_);  // by id
   struct Lost {
     uid_t owner = 0;
     std::uint32_t version = 0;

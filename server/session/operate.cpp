@@ -145,10 +145,10 @@ Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& req
   SPDLD_TRY(check_weight(request.limits.weight));
   if (request.job.empty())
     return error(Code::kInvalidArgument, "a job needs a name, by which its ranks attach to it");
-  SPDLD_ASSIGN(const PipelinePtr base, deps_.catalogue.get(request.pipeline));
+  SPDLD_ASSIGN(const PipelinePtr base, deps_.catalogue.named(caller.uid, request.pipeline));
   SPDLD_ASSIGN(const PipelinePtr pipeline,
                deps_.catalogue.variant(base, request.vars, request.batch_size, caller, progress));
-  const JobKey key{.uid = caller.uid, .job = request.job, .pipeline = pipeline->name()};
+  const JobKey key{.uid = caller.uid, .job = request.job, .pipeline = pipeline->id()};
 
   MutexLock writing(records_);
   MutexLock lock(mutex_);
@@ -189,10 +189,9 @@ Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& req
   return job->view();
 }
 
-Result<JobView> Sessions::job(const Caller& caller, std::string_view job,
-                              std::string_view pipeline) const {
+Result<JobView> Sessions::job(const Caller& caller, const JobName& name) const {
   MutexLock lock(mutex_);
-  SPDLD_ASSIGN(const JobPtr found, find_job(caller, job, pipeline));
+  SPDLD_ASSIGN(const JobPtr found, find_job(caller, name));
   return found->view();
 }
 
@@ -205,12 +204,11 @@ std::vector<JobView> Sessions::jobs(const Caller& caller) const {
   return views;
 }
 
-Result<JobView> Sessions::advance_epoch(const Caller& caller, std::string_view name,
-                                        std::string_view pipeline,
+Result<JobView> Sessions::advance_epoch(const Caller& caller, const JobName& name,
                                         std::optional<std::uint64_t> to) {
   MutexLock writing(records_);
   MutexLock lock(mutex_);
-  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name, pipeline));
+  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
   if (job->epochs != EpochMode::kManual)
     return error(Code::kFailedPrecondition, "job '" + job->key.job +
                                                 "' goes on to the next epoch by itself; create it "
@@ -233,11 +231,10 @@ Result<JobView> Sessions::advance_epoch(const Caller& caller, std::string_view n
   return job->view();
 }
 
-Result<JobView> Sessions::seek_job(const Caller& caller, std::string_view name,
-                                   std::string_view pipeline, StepAt to) {
+Result<JobView> Sessions::seek_job(const Caller& caller, const JobName& name, StepAt to) {
   MutexLock writing(records_);
   MutexLock lock(mutex_);
-  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name, pipeline));
+  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
   SPDLD_TRY(check_settled(*job));
   SPDLD_TRY(job->timeline.check(to, 0));
   if (job->max_epochs > 0 && to.epoch >= job->max_epochs)
@@ -327,11 +324,11 @@ Result<JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
   return job->view();
 }
 
-Result<JobView> Sessions::resize_job(const Caller& caller, std::string_view name,
-                                     std::string_view pipeline, std::uint32_t num_shards) {
+Result<JobView> Sessions::resize_job(const Caller& caller, const JobName& name,
+                                     std::uint32_t num_shards) {
   MutexLock writing(records_);
   MutexLock lock(mutex_);
-  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name, pipeline));
+  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
   SPDLD_TRY(check_world(num_shards, job->replicas));
   if (num_shards == job->timeline.num_shards()) return job->view();
   SPDLD_TRY(check_settled(*job));
@@ -357,20 +354,20 @@ Result<JobView> Sessions::resize_job(const Caller& caller, std::string_view name
   return dealt;
 }
 
-Result<JobView> Sessions::skip_steps(const Caller& caller, std::string_view name,
-                                     std::string_view pipeline, std::uint64_t steps) {
+Result<JobView> Sessions::skip_steps(const Caller& caller, const JobName& name,
+                                     std::uint64_t steps) {
   MutexLock writing(records_);
   MutexLock lock(mutex_);
-  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name, pipeline));
+  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
   return deal_anew(job, job->timeline.num_shards(), steps);
 }
 
-Result<JobView> Sessions::limit_job(const Caller& caller, std::string_view name,
-                                    std::string_view pipeline, const LimitChange& change) {
+Result<JobView> Sessions::limit_job(const Caller& caller, const JobName& name,
+                                    const LimitChange& change) {
   if (change.weight) SPDLD_TRY(check_weight(*change.weight));
   MutexLock writing(records_);
   MutexLock lock(mutex_);
-  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name, pipeline));
+  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
   const JobLimits before = job->limits;
   if (change.weight) job->limits.weight = *change.weight;
   if (change.cpus) job->limits.cpus = change.cpus;
@@ -385,59 +382,23 @@ Result<JobView> Sessions::limit_job(const Caller& caller, std::string_view name,
   return job->view();
 }
 
-Result<bool> Sessions::forget_job(const Caller& caller, std::string_view name,
-                                  std::string_view pipeline) {
-  SPDLD_ASSIGN(std::vector<JobKey> keys, deps_.store.jobs_named(std::string(name)));
-  for (const StoredPosition& ended : ended_positions_) {
-    if (ended.key.job == name) keys.push_back(ended.key);
-  }
-  std::sort(keys.begin(), keys.end());
-  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-  std::erase_if(keys, [&](const JobKey& key) {
-    return (!pipeline.empty() && key.pipeline != pipeline) ||
-           (key.uid != caller.uid && !deps_.catalogue.is_admin(caller.uid));
-  });
-  // One's own job wins over another's of the same name.
-  const auto own = std::partition(keys.begin(), keys.end(),
-                                  [&](const JobKey& key) { return key.uid == caller.uid; });
-  if (own - keys.begin() == 1) keys.erase(own, keys.end());
-  if (keys.empty()) return false;
-  if (keys.size() > 1) {
-    std::string names;
-    for (const JobKey& key : keys)
-      names +=
-          (names.empty() ? "'" : ", '") + key.pipeline + "' (uid " + std::to_string(key.uid) + ")";
-    return error(Code::kInvalidArgument, "job '" + std::string(name) +
-                                             "' has ended, and ran on several pipelines: " + names +
-                                             "; say which with --pipeline");
-  }
-  SPDLD_TRY(deps_.store.remove_job(keys.front()));
-  forget_ended(keys.front());
-  log::info(about(keys.front(), caller.uid),
-            "what was kept of job '{}' on pipeline '{}' deleted by uid {}", keys.front().job,
-            keys.front().pipeline, caller.uid);
-  return true;
-}
-
-Result<DeletedJob> Sessions::delete_job(const Caller& caller, std::string_view name,
-                                        std::string_view pipeline) {
+Result<DeletedJob> Sessions::delete_job(const Caller& caller, const JobName& name) {
   MutexLock writing(records_);
   MutexLock lock(mutex_);
-  for (auto rests = broken_.begin(); rests != broken_.end(); ++rests) {
-    const JobKey& key = rests->first;
-    if (key.job != name || (!pipeline.empty() && key.pipeline != pipeline) ||
-        (key.uid != caller.uid && !deps_.catalogue.is_admin(caller.uid)))
-      continue;
-    SPDLD_TRY(deps_.store.remove_job(key));
-    log::info(about(key, caller.uid),
-              "job '{}' on pipeline '{}', which could not go on, deleted by uid {}", key.job,
-              key.pipeline, caller.uid);
-    broken_.erase(rests);
+  std::vector<JobKey> broken;
+  for (const auto& [key, why] : broken_) broken.push_back(key);
+  SPDLD_ASSIGN(const std::optional<JobKey> rests, meant(caller, name, std::move(broken)));
+  if (rests) {
+    SPDLD_TRY(deps_.store.remove_job(*rests));
+    log::info(about(*rests, caller.uid),
+              "job '{}' on pipeline '{}', which could not go on, deleted by uid {}", rests->job,
+              rests->pipeline, caller.uid);
+    broken_.erase(*rests);
     return DeletedJob{};
   }
-  const auto found = find_job(caller, name, pipeline);
+  const auto found = find_job(caller, name);
   if (!found && found.error().code() == Code::kNotFound) {
-    SPDLD_ASSIGN(const bool forgotten, forget_job(caller, name, pipeline));
+    SPDLD_ASSIGN(const bool forgotten, forget_job(caller, name));
     if (forgotten) return DeletedJob{.had_ended = true};
   }
   if (!found) return tl::unexpected<Status>(found.error());

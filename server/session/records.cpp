@@ -86,9 +86,9 @@ std::uint64_t unix_ms() {
 }
 
 StoredPipeline stored_pipeline(const PipelineVersion& pipeline) {
-  return {.name = pipeline.name(),
+  return {.id = pipeline.id(),
           .version = pipeline.version,
-          .owner = pipeline.owner,
+          .owner = pipeline.owner.uid,
           .request = pipeline.request};
 }
 
@@ -105,7 +105,7 @@ StoredRevision stored_revision(const PipelineVersion& pipeline, uid_t applied_by
 StoredPhase stored_phase(const Phase& phase) {
   const PipelineVersion& pipeline = *phase.pipeline;
   return {.version = pipeline.version,
-          .owner = pipeline.owner,
+          .owner = pipeline.owner.uid,
           .request = pipeline.request,
           .batch_size = phase.batch,
           .overrides = phase.overrides,
@@ -174,11 +174,12 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored,
                                  const std::optional<Credentials>& reader) {
   std::vector<PhasePtr> phases;
   for (const StoredPhase& kept : stored.phases) {
-    SPDLD_ASSIGN(const PipelinePtr pipeline,
-                 deps_.catalogue.rebuild(
-                     kept.owner, kept.request, kept.version, kept.batch_size,
-                     reader ? *reader : kept.reader.value_or(Credentials::of_user(stored.key.uid)),
-                     nullptr));
+    SPDLD_ASSIGN(
+        const PipelinePtr pipeline,
+        deps_.catalogue.rebuild(
+            owner_of(stored.key.pipeline, kept.owner), kept.request, kept.version, kept.batch_size,
+            reader ? *reader : kept.reader.value_or(Credentials::of_user(stored.key.uid)),
+            nullptr));
     SPDLD_ASSIGN(PhasePtr phase, make_phase(pipeline, stored.seed, kept.overrides));
     phases.push_back(std::move(phase));
   }

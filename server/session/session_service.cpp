@@ -73,7 +73,7 @@ Catalogue::Progress SessionService::listing_progress(const Progress& progress) {
 Result<PipelinePtr> SessionService::build(const Caller& caller, ApplyRequest request,
                                           const Catalogue::Progress& progress) {
   request.reader = caller;
-  return catalogue_.build(caller.uid, request, progress);
+  return catalogue_.build(catalogue_.owner_for(caller.uid), request, progress);
 }
 
 SessionService::SessionService(Sessions& sessions, Facts facts)
@@ -94,18 +94,18 @@ void SessionService::warn(std::string warning) {
 
 void SessionService::restore_one(const StoredPipeline& stored) {
   const auto failed = [&](const Status& why) {
-    warn("pipeline '" + stored.name + "' was not restored: " + why.message());
+    warn("pipeline '" + stored.id + "' was not restored: " + why.message());
     // What it was applied with must not give way to what is there now.
     if (!stored.request.dataset.empty())
-      catalogue_.put_lost(stored.name, stored.owner, stored.version,
-                          why.with_context("pipeline '" + stored.name +
-                                           "' was applied, and cannot be opened again"));
+      catalogue_.put_lost(
+          stored.id, stored.owner, stored.version,
+          why.with_context("pipeline '" + stored.id + "' was applied, and cannot be opened again"));
   };
-  auto built = catalogue_.build(stored.owner, stored.request, nullptr);
+  auto built = catalogue_.build(owner_of(stored.id, stored.owner), stored.request, nullptr);
   if (!built) return failed(built.error());
   const auto put = catalogue_.put(stored.owner, std::move(*built), stored.version);
   if (!put) return failed(put.error());
-  log::info({.pipeline = stored.name}, "pipeline '{}' version {} restored: {}", (*put)->name(),
+  log::info({.pipeline = stored.id}, "pipeline '{}' version {} restored: {}", stored.id,
             (*put)->version, counted((*put)->source->size(), "item"));
   if ((*put)->request.dataset == stored.request.dataset) return;
   // An earlier daemon did not keep what it had listed: from now on this is it.
@@ -161,7 +161,8 @@ Status SessionService::apply_file(const std::string& file) {
   const auto applied = store.file_digest(file);
   if (known && !applied) return applied.error();
   if (known && *applied == text.digest) return {};
-  SPDLD_ASSIGN(const PipelinePtr built, catalogue_.build(self.uid, request, nullptr));
+  SPDLD_ASSIGN(const PipelinePtr built,
+               catalogue_.build(catalogue_.owner_for(self.uid), request, nullptr));
   auto done = swaps_.change(self, built, "from " + file, std::nullopt, nullptr);
   if (done) return store.put_file(file, text.digest);
   // A swap of it is prepared.
@@ -169,15 +170,15 @@ Status SessionService::apply_file(const std::string& file) {
   // It can be read at each start, whatever can be kept; the next one is to apply it again.
   SPDLD_ASSIGN(const PipelinePtr put, catalogue_.put(self.uid, built));
   Status kept = store.put_file(file, {});
-  return kept.with_context("pipeline '" + put->name() + "' is applied until the daemon restarts");
+  return kept.with_context("pipeline '" + put->id() + "' is applied until the daemon restarts");
 }
 
-PipelineView SessionService::view(const PipelineVersion& pipeline) const {
+PipelineView SessionService::view(const Caller& caller, const PipelineVersion& pipeline) const {
   std::uint32_t jobs = 0;
-  for (const auto& [version, running] : sessions_.jobs_on(pipeline.name())) jobs += running;
-  return {.name = pipeline.name(),
+  for (const auto& [version, running] : sessions_.jobs_on(pipeline.id())) jobs += running;
+  return {.name = catalogue_.name_for(caller.uid, pipeline.id()),
           .version = pipeline.version,
-          .owner = pipeline.owner,
+          .owner = pipeline.owner.uid,
           .state = "ready",
           .error = {},
           .indexed = pipeline.source->size(),
@@ -195,12 +196,12 @@ Result<PipelineView> SessionService::apply(const Caller& caller, const ApplyRequ
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
   if (request.dry_run) {
     SPDLD_ASSIGN(const PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
-    return view(*numbered);
+    return view(caller, *numbered);
   }
   SPDLD_ASSIGN(const Swap done, swaps_.change(caller, built, {}, std::nullopt, nullptr));
   SwapRequest changing;
   for (const auto& [name, value] : request.vars) changing.vars.insert(name);
-  PipelineView applied = view(*done.pipeline);
+  PipelineView applied = view(caller, *done.pipeline);
   applied.staying = sessions_.staying(caller, done.pipeline, changing, listing_progress(progress));
   return applied;
 }
@@ -238,104 +239,43 @@ Result<PreviewView> SessionService::preview(const Caller& caller, const ApplyReq
   return make_preview(*built, rows, sessions_.deps().executor, sessions_.deps().clock);
 }
 
-Result<PipelineView> SessionService::pipeline(const Caller&, std::string_view name) {
-  SPDLD_ASSIGN(const PipelinePtr found, catalogue_.get(std::string(name)));
-  return view(*found);
+Result<PipelineView> SessionService::pipeline(const Caller& caller, std::string_view name) {
+  SPDLD_ASSIGN(const PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
+  return view(caller, *found);
 }
 
-std::vector<PipelineView> SessionService::pipelines(const Caller&) {
+std::vector<PipelineView> SessionService::pipelines(const Caller& caller) {
   std::vector<PipelineView> views;
-  for (const PipelinePtr& pipeline : catalogue_.all()) views.push_back(view(*pipeline));
+  for (const PipelinePtr& pipeline : catalogue_.visible_to(caller.uid))
+    views.push_back(view(caller, *pipeline));
   return views;
 }
 
-Result<std::string> SessionService::pipeline_text(const Caller&, std::string_view name) {
-  SPDLD_ASSIGN(const PipelinePtr found, catalogue_.get(std::string(name)));
+Result<std::string> SessionService::pipeline_text(const Caller& caller, std::string_view name) {
+  SPDLD_ASSIGN(const PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
   return found->request.yaml;
 }
 
-Result<std::vector<std::string>> SessionService::classes(const Caller&, std::string_view name) {
-  SPDLD_ASSIGN(const PipelinePtr found, catalogue_.get(std::string(name)));
+Result<std::vector<std::string>> SessionService::classes(const Caller& caller,
+                                                         std::string_view name) {
+  SPDLD_ASSIGN(const PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
   return found->source->classes();
 }
 
 Status SessionService::delete_pipeline(const Caller& caller, std::string_view name) {
-  const std::string key(name);
+  SPDLD_ASSIGN(const std::string id, catalogue_.resolve(caller.uid, std::string(name)));
   std::uint32_t jobs = 0;
-  for (const auto& [version, running] : sessions_.jobs_on(key)) jobs += running;
+  for (const auto& [version, running] : sessions_.jobs_on(id)) jobs += running;
   if (jobs > 0)
     return Status(Code::kFailedPrecondition,
-                  "pipeline '" + key + "' is run by " + counted(jobs, "job") + ": delete " +
+                  "pipeline '" + id + "' is run by " + counted(jobs, "job") + ": delete " +
                       (jobs == 1 ? "it or let it" : "them or let them") + " end first");
   MutexLock writing(sessions_.records());
-  SPDLD_TRY(catalogue_.check_remove(caller.uid, key));
-  SPDLD_TRY(sessions_.deps().store.remove_pipeline(key));
-  SPDLD_TRY(catalogue_.remove(caller.uid, key));
-  log::info({.pipeline = key, .uid = caller.uid}, "pipeline '{}' deleted by uid {}", key,
-            caller.uid);
+  SPDLD_TRY(catalogue_.check_remove(caller.uid, id));
+  SPDLD_TRY(sessions_.deps().store.remove_pipeline(id));
+  SPDLD_TRY(catalogue_.remove(caller.uid, id));
+  log::info({.pipeline = id, .uid = caller.uid}, "pipeline '{}' deleted by uid {}", id, caller.uid);
   return {};
-}
-
-Result<JobView> SessionService::create_job(const Caller& caller, const JobRequest& request,
-                                           const Progress& progress) {
-  return sessions_.create_job(caller, request, listing_progress(progress));
-}
-
-Result<JobView> SessionService::job(const Caller& caller, std::string_view job,
-                                    std::string_view pipeline) {
-  return sessions_.job(caller, job, pipeline);
-}
-
-std::vector<JobView> SessionService::jobs(const Caller& caller) { return sessions_.jobs(caller); }
-
-std::vector<JobView> SessionService::ended_jobs(const Caller& caller) {
-  std::vector<JobView> views;
-  for (StoredEnd& end : sessions_.ended(caller)) {
-    views.push_back(std::move(end.view));
-    views.back().end = std::move(end.end);
-  }
-  return views;
-}
-
-Result<JobView> SessionService::advance_epoch(const Caller& caller, std::string_view job,
-                                              std::string_view pipeline,
-                                              std::optional<std::uint64_t> to) {
-  return sessions_.advance_epoch(caller, job, pipeline, to);
-}
-
-Result<JobView> SessionService::seek(const Caller& caller, std::string_view job,
-                                     std::string_view pipeline, std::uint64_t epoch,
-                                     std::uint64_t step) {
-  return sessions_.seek_job(caller, job, pipeline, {epoch, step});
-}
-
-Result<JobView> SessionService::resize_job(const Caller& caller, std::string_view job,
-                                           std::string_view pipeline, std::uint32_t num_shards) {
-  return sessions_.resize_job(caller, job, pipeline, num_shards);
-}
-
-Result<JobView> SessionService::skip(const Caller& caller, std::string_view job,
-                                     std::string_view pipeline, std::uint64_t steps) {
-  return sessions_.skip_steps(caller, job, pipeline, steps);
-}
-
-Result<JobView> SessionService::limit_job(const Caller& caller, std::string_view job,
-                                          std::string_view pipeline, const LimitChange& change) {
-  return sessions_.limit_job(caller, job, pipeline, change);
-}
-
-Result<DeletedJob> SessionService::delete_job(const Caller& caller, std::string_view job,
-                                              std::string_view pipeline) {
-  return sessions_.delete_job(caller, job, pipeline);
-}
-
-std::vector<SessionView> SessionService::sessions(const Caller& caller) {
-  return sessions_.sessions(caller);
-}
-
-Status SessionService::evict(const Caller& caller, std::uint64_t session,
-                             const std::string& reason) {
-  return sessions_.evict(caller, session, reason);
 }
 
 DataPlaneView SessionService::data_plane() const {
@@ -388,22 +328,6 @@ DaemonView SessionService::daemon(const Caller&) {
   MutexLock lock(mutex_);
   view.warnings.insert(view.warnings.end(), warnings_.begin(), warnings_.end());
   return view;
-}
-
-std::vector<StageView> SessionService::stages(const Caller& caller) {
-  return sessions_.stages(caller);
-}
-
-std::vector<StageView> SessionService::ended_stages(const Caller& caller) {
-  std::vector<StageView> views;
-  for (StoredEnd& end : sessions_.ended(caller)) {
-    for (StageView& stage : end.stages) views.push_back(std::move(stage));
-  }
-  return views;
-}
-
-std::vector<FailureView> SessionService::failures(const Caller& caller) {
-  return sessions_.failures(caller);
 }
 
 }  // namespace spdld::session

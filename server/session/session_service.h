@@ -99,9 +99,11 @@ class SessionService final : public Service {
   // Of what the caller submits, and may read.
   Result<PipelinePtr> build(const Caller& caller, ApplyRequest request,
                             const Catalogue::Progress& progress);
-  PipelineView view(const PipelineVersion& pipeline) const;
+  Result<JobName> job_name(const Caller& caller, std::string_view job,
+                           std::string_view pipeline) const;
+  PipelineView view(const Caller& caller, const PipelineVersion& pipeline) const;
   DataPlaneView data_plane() const;
-  SwapView view(const Swap& swap) const;
+  SwapView view(const Caller& caller, const Swap& swap) const;
   void restore_one(const StoredPipeline& stored) SPDLD_EXCLUDES(mutex_);
   Status apply_file(const std::string& file);
   void warn(std::string warning) SPDLD_EXCLUDES(mutex_);

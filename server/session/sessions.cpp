@@ -317,49 +317,6 @@ std::optional<uid_t> Sessions::owner_seen_by(const Caller& caller) const {
   return caller.uid;
 }
 
-Result<JobPtr> Sessions::find_job(const Caller& caller, std::string_view job,
-                                  std::string_view pipeline) const {
-  std::vector<JobPtr> matches;
-  for (const auto& [key, candidate] : jobs_) {
-    if (key.job == job && (pipeline.empty() || key.pipeline == pipeline) &&
-        visible(caller, *candidate))
-      matches.push_back(candidate);
-  }
-  // One's own job wins over another's of the same name.
-  if (matches.size() > 1) {
-    const auto own = std::partition(matches.begin(), matches.end(), [&](const JobPtr& match) {
-      return match->key.uid == caller.uid;
-    });
-    if (own - matches.begin() == 1) matches.resize(1);
-  }
-  if (matches.size() == 1) return matches.front();
-  if (matches.empty()) {
-    const auto meant = [&](const JobKey& key) SPDLD_REQUIRES(mutex_) {
-      return key.job == job && (pipeline.empty() || key.pipeline == pipeline) &&
-             (key.uid == caller.uid || deps_.catalogue.is_admin(caller.uid));
-    };
-    if (come_back_s().count() > 0 && std::any_of(expected_.begin(), expected_.end(), meant))
-      return error(Code::kUnavailable,
-                   "job '" + std::string(job) +
-                       "' was read when the daemon stopped, and none of its consumers has come "
-                       "back yet; try again once one is attached, or in " +
-                       std::to_string(come_back_s().count()) +
-                       " s, when it is no longer waited for");
-    return error(Code::kNotFound,
-                 "there is no job '" + std::string(job) + "'" +
-                     (pipeline.empty() ? "" : " on pipeline '" + std::string(pipeline) + "'") +
-                     " that uid " + std::to_string(caller.uid) +
-                     " may see; 'spdlctl get jobs' lists what there is");
-  }
-  std::string names;
-  for (const JobPtr& match : matches)
-    names += (names.empty() ? "'" : ", '") + match->key.pipeline + "' (uid " +
-             std::to_string(match->key.uid) + ")";
-  return error(Code::kInvalidArgument, "job '" + std::string(job) +
-                                           "' runs on several pipelines: " + names +
-                                           "; say which with --pipeline");
-}
-
 std::map<std::uint32_t, std::uint32_t> Sessions::jobs_on(const std::string& pipeline) const {
   MutexLock lock(mutex_);
   std::map<std::uint32_t, std::uint32_t> by_version;

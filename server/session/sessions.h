@@ -103,22 +103,19 @@ class Sessions final : public delivery::DataService {
   // For SessionService. Visible are a caller's own jobs, and all to root and admins.
   Result<JobView> create_job(const Caller& caller, const JobRequest& request,
                              const Catalogue::Progress& progress = nullptr) SPDLD_EXCLUDES(mutex_);
-  Result<JobView> job(const Caller& caller, std::string_view job, std::string_view pipeline) const
-      SPDLD_EXCLUDES(mutex_);
+  Result<JobView> job(const Caller& caller, const JobName& name) const SPDLD_EXCLUDES(mutex_);
   std::vector<JobView> jobs(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
-  Result<JobView> advance_epoch(const Caller& caller, std::string_view job,
-                                std::string_view pipeline, std::optional<std::uint64_t> to)
+  Result<JobView> advance_epoch(const Caller& caller, const JobName& name,
+                                std::optional<std::uint64_t> to) SPDLD_EXCLUDES(mutex_);
+  Result<JobView> seek_job(const Caller& caller, const JobName& name, StepAt to)
       SPDLD_EXCLUDES(mutex_);
-  Result<JobView> seek_job(const Caller& caller, std::string_view job, std::string_view pipeline,
-                           StepAt to) SPDLD_EXCLUDES(mutex_);
-  Result<JobView> resize_job(const Caller& caller, std::string_view job, std::string_view pipeline,
-                             std::uint32_t num_shards) SPDLD_EXCLUDES(mutex_);
-  Result<JobView> skip_steps(const Caller& caller, std::string_view job, std::string_view pipeline,
-                             std::uint64_t steps) SPDLD_EXCLUDES(mutex_);
-  Result<JobView> limit_job(const Caller& caller, std::string_view job, std::string_view pipeline,
-                            const LimitChange& change) SPDLD_EXCLUDES(mutex_);
-  Result<DeletedJob> delete_job(const Caller& caller, std::string_view job,
-                                std::string_view pipeline) SPDLD_EXCLUDES(mutex_);
+  Result<JobView> resize_job(const Caller& caller, const JobName& name, std::uint32_t num_shards)
+      SPDLD_EXCLUDES(mutex_);
+  Result<JobView> skip_steps(const Caller& caller, const JobName& name, std::uint64_t steps)
+      SPDLD_EXCLUDES(mutex_);
+  Result<JobView> limit_job(const Caller& caller, const JobName& name, const LimitChange& change)
+      SPDLD_EXCLUDES(mutex_);
+  Result<DeletedJob> delete_job(const Caller& caller, const JobName& name) SPDLD_EXCLUDES(mutex_);
   std::vector<SessionView> sessions(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
   Status evict(const Caller& caller, std::uint64_t session, const std::string& reason)
       SPDLD_EXCLUDES(mutex_);
@@ -193,6 +190,16 @@ class Sessions final : public delivery::DataService {
   Status try_attach(const SessionPtr& session, const delivery::AttachRequest& request);
   // Tells a consumer how far what it waits for has come.
   static Catalogue::Progress progress_to(const SessionPtr& session);
+  // On which of these pipelines this user's job began, if it is known: it stays there, though a
+  // name may mean another one by now.
+  Result<std::optional<std::string>> pipeline_of_job(const std::vector<std::string>& ids, uid_t uid,
+                                                     const std::string& job) SPDLD_EXCLUDES(mutex_);
+  // With its text, which counts if nobody has applied another one of its name.
+  Result<PipelinePtr> brought_by(const SessionPtr& session, const delivery::AttachRequest& request)
+      SPDLD_EXCLUDES(mutex_);
+  // For one more that a loader of this user's brings: an earlier one that no job runs gives way.
+  // Fails where there is none: shares.cpp.
+  Status make_room_for_brought(uid_t uid) SPDLD_EXCLUDES(mutex_);
   Result<PipelinePtr> pipeline_for(const SessionPtr& session,
                                    const delivery::AttachRequest& request);
   // The data of the session's job may have been moved or replaced since they were opened. Returns
@@ -214,7 +221,7 @@ class Sessions final : public delivery::DataService {
   Result<std::shared_ptr<Consumer>> connect(const Session& session,
                                             const delivery::AttachRequest& request)
       SPDLD_REQUIRES(mutex_);
-  static void welcome(const Session& session);
+  void welcome(const Session& session) const SPDLD_REQUIRES(mutex_);
   // A run is on disk before its first batch goes out, and each of its consumers before its own: a
   // daemon that dies within a second must not take ranks for those of an earlier run, with another
   // world or batch size, nor forget who had begun. A disk that fails holds nobody up.
@@ -302,12 +309,16 @@ class Sessions final : public delivery::DataService {
   // What is not on disk yet of jobs that have ended.
   void forget_ended(const JobKey& key) SPDLD_REQUIRES(mutex_, records_);
 
-  // Operating: operate.cpp, and of swaps swap_plan.cpp, swap.cpp, swap_records.cpp, apply.cpp.
-  // What an ended job left behind; nothing is done if there is no such job.
-  Result<bool> forget_job(const Caller& caller, std::string_view job, std::string_view pipeline)
+  // Which job is meant: job_names.cpp.
+  // The one of these that the caller means; none: no such job is among them.
+  Result<std::optional<JobKey>> meant(const Caller& caller, const JobName& name,
+                                      std::vector<JobKey> keys) const;
+  Result<JobPtr> find_job(const Caller& caller, const JobName& name) const SPDLD_REQUIRES(mutex_);
+  // What an ended job left behind; false if there is no such job.
+  Result<bool> forget_job(const Caller& caller, const JobName& name)
       SPDLD_REQUIRES(mutex_, records_);
-  Result<JobPtr> find_job(const Caller& caller, std::string_view job,
-                          std::string_view pipeline) const SPDLD_REQUIRES(mutex_);
+
+  // Operating: operate.cpp, and of swaps swap_plan.cpp, swap.cpp, swap_records.cpp, apply.cpp.
   // Nothing of the job is begun until go_on(). The first step that no shard has begun; the job's
   // timeline is then what its furthest consumer reads by.
   static StepAt hold(Job& job);

@@ -18,7 +18,7 @@ namespace spdld::session {
 std::map<uid_t, std::size_t> Catalogue::count_applied() const {
   std::map<uid_t, std::size_t> applied;
   for (const auto& [name, pipeline] : pipelines_) {
-    if (!pipeline->request.from_loader) ++applied[pipeline->owner];
+    if (!pipeline->request.from_loader) ++applied[pipeline->owner.uid];
   }
   for (const auto& [name, lost] : lost_) ++applied[lost.owner];
   return applied;
@@ -31,9 +31,9 @@ std::map<uid_t, std::size_t> Catalogue::applied_by_users() const {
 
 // A name that counts already may change however many there are.
 Status Catalogue::check_room(uid_t caller, const PipelineVersion& pipeline) const {
-  if (pipeline.request.from_loader || trusted_.contains(caller) || lost_.contains(pipeline.name()))
+  if (pipeline.request.from_loader || trusted_.contains(caller) || lost_.contains(pipeline.id()))
     return {};
-  const auto known = pipelines_.find(pipeline.name());
+  const auto known = pipelines_.find(pipeline.id());
   if (known != pipelines_.end() && !known->second->request.from_loader) return {};
   const std::map<uid_t, std::size_t> applied = count_applied();
   const auto own = applied.find(caller);
@@ -45,6 +45,27 @@ Status Catalogue::check_room(uid_t caller, const PipelineVersion& pipeline) cons
           " has " + counted(count, "pipeline") + ", and limits.pipelines allows " +
           std::to_string(options_.pipelines_per_user) +
           ": delete some ('spdlctl delete pipeline NAME'), or have limits.pipelines raised");
+}
+
+Status Sessions::make_room_for_brought(uid_t uid) {
+  Catalogue& catalogue = deps_.catalogue;
+  if (catalogue.trusted().contains(uid)) return {};
+  std::vector<PipelinePtr> brought = catalogue.all();
+  std::erase_if(brought, [uid](const PipelinePtr& pipeline) {
+    return pipeline->owner.uid != uid || !pipeline->request.from_loader;
+  });
+  if (brought.size() < catalogue.pipelines_per_user()) return {};
+  for (const PipelinePtr& pipeline : brought) {
+    const std::string id = pipeline->id();
+    if (!jobs_on(id).empty()) continue;
+    MutexLock writing(records_);
+    SPDLD_TRY(deps_.store.remove_pipeline(id));
+    return catalogue.remove(uid, id);
+  }
+  return Status(Code::kResourceExhausted,
+                fmt::format("user {} reads {} that its loaders brought, and limits.pipelines "
+                            "allows {}: let some end, or have limits.pipelines raised",
+                            uid, counted(brought.size(), "pipeline"), brought.size()));
 }
 
 std::size_t Sessions::jobs_of_user(uid_t uid) const {

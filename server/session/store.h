@@ -25,14 +25,14 @@ namespace spdld::session {
 struct JobKey {
   uid_t uid = 0;
   std::string job;
-  std::string pipeline;
+  std::string pipeline;  // its id: session/pipeline_id.h
 
   friend auto operator<=>(const JobKey&, const JobKey&) = default;
 };
 
 // A pipeline as it was submitted: enough to build it again.
 struct StoredPipeline {
-  std::string name;
+  std::string id;  // session/pipeline_id.h
   std::uint32_t version = 0;
   uid_t owner = 0;
   ApplyRequest request = {};
@@ -173,7 +173,11 @@ class Store {
 
   // Makes state_dir if it is not there. Opens what there is to open: fails only where another
   // daemon has the directory, another program the file, or a newer spdld has written it.
-  static Result<std::unique_ptr<Store>> open(const std::string& state_dir);
+  // `admins`, and the daemon's own user: an earlier spdld had one set of names for all users, of
+  // which what these applied, or what others' jobs run, stays shared; each of the rest becomes its
+  // owner's.
+  static Result<std::unique_ptr<Store>> open(const std::string& state_dir,
+                                             std::vector<uid_t> admins = {});
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
@@ -187,10 +191,10 @@ class Store {
   Status put_pipeline(const StoredPipeline& pipeline, const StoredRevision& revision,
                       const std::vector<StoredJob>& jobs = {}, const std::string& token = {});
   // With its history.
-  Status remove_pipeline(const std::string& name);
+  Status remove_pipeline(const std::string& id);
   Result<std::vector<StoredPipeline>> pipelines();
   // Oldest first; the last kMaxRevisions.
-  Result<std::vector<StoredRevision>> history(const std::string& name);
+  Result<std::vector<StoredRevision>> history(const std::string& id);
 
   // The content digest of a pipeline file when it was last applied at start; empty: never.
   Status put_file(const std::string& path, const std::string& digest);
@@ -243,8 +247,10 @@ class Store {
   Result<std::set<std::string>> datasets();
 
  private:
-  explicit Store(std::string state_dir)
-      : state_dir_(std::move(state_dir)), path_(state_dir_ + "/spdld.sqlite") {}
+  Store(std::string state_dir, std::vector<uid_t> admins)
+      : state_dir_(std::move(state_dir)),
+        path_(state_dir_ + "/spdld.sqlite"),
+        admins_(std::move(admins)) {}
   Status failure(const char* what) SPDLD_REQUIRES(mutex_);
   tl::unexpected<Status> unreadable(const std::string& what, const Status& why) const;
   // Opening: store_open.cpp.
@@ -255,6 +261,7 @@ class Store {
   Result<std::int64_t> schema_version() SPDLD_REQUIRES(mutex_);
   Status check_current() SPDLD_REQUIRES(mutex_);
   Status migrate() SPDLD_REQUIRES(mutex_);  // writes only where the schema is an earlier one
+  Status name_by_owner() SPDLD_REQUIRES(mutex_);
   Status begin() SPDLD_REQUIRES(mutex_);
   Status finish(Status outcome) SPDLD_REQUIRES(mutex_);  // commits, or rolls back
   Status write_job(const StoredJob& job) SPDLD_REQUIRES(mutex_);
@@ -263,6 +270,7 @@ class Store {
 
   const std::string state_dir_;
   const std::string path_;
+  const std::vector<uid_t> admins_;
   std::optional<StateLock> lock_;  // these two do not change after open()
   std::vector<std::string> warnings_;
   Mutex mutex_;

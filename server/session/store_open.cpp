@@ -5,23 +5,29 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "session/pipeline_id.h"
 #include "session/statement.h"
 #include "session/store.h"
+#include "session/stored_json.h"
 
 namespace spdld::session {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kSchemaVersion = 3;
+constexpr int kSchemaVersion = 4;
+// From this one on, pipelines are kept by id: session/pipeline_id.h.
+constexpr int kFirstWithIds = 4;
 
 constexpr const char* kSchema = R"sql(
   CREATE TABLE IF NOT EXISTS pipelines (
@@ -105,8 +111,9 @@ class ScratchDirectory {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> Store::open(const std::string& state_dir) {
-  std::unique_ptr<Store> store(new Store(state_dir));
+Result<std::unique_ptr<Store>> Store::open(const std::string& state_dir,
+                                           std::vector<uid_t> admins) {
+  std::unique_ptr<Store> store(new Store(state_dir, std::move(admins)));
   std::error_code failed;
   fs::create_directories(state_dir, failed);
   Status opened;
@@ -220,6 +227,56 @@ Status Store::check_current() {
                 path_ + " was written by an earlier spdld (schema " + std::to_string(known) + ")");
 }
 
+Status Store::name_by_owner() {
+  std::map<std::string, std::string> ids;  // by the name until now
+  {
+    Statement own(db_,
+                  "SELECT name, owner FROM pipelines AS p WHERE NOT EXISTS (SELECT 1 FROM jobs "
+                  "WHERE pipeline = p.name AND uid <> p.owner)");
+    int state = own.step();
+    for (; state == SQLITE_ROW; state = own.step()) {
+      const auto owner = static_cast<uid_t>(own.number(1));
+      const bool shared =
+          owner == ::geteuid() || std::find(admins_.begin(), admins_.end(), owner) != admins_.end();
+      const std::string name = own.text(0);
+      if (!shared) ids[name] = pipeline_id({.uid = owner, .shared = false}, name);
+    }
+    if (state != SQLITE_DONE) return failure("read");
+  }
+  for (const auto& [name, id] : ids) {
+    for (const char* sql : {"UPDATE pipelines SET name = ? WHERE name = ?",
+                            "UPDATE revisions SET name = ? WHERE name = ?",
+                            "UPDATE jobs SET pipeline = ? WHERE pipeline = ?",
+                            "UPDATE positions SET pipeline = ? WHERE pipeline = ?",
+                            "UPDATE replaced SET pipeline = ? WHERE pipeline = ?",
+                            "UPDATE ended SET pipeline = ? WHERE pipeline = ?",
+                            "UPDATE failures SET pipeline = ? WHERE pipeline = ?"}) {
+      Statement statement(db_, sql);
+      if (statement.bind(id).bind(name).step() != SQLITE_DONE) return failure("written");
+    }
+  }
+  std::map<std::string, std::string> prepared;  // texts by token
+  {
+    Statement statement(db_, "SELECT token, state FROM prepared");
+    int state = statement.step();
+    for (; state == SQLITE_ROW; state = statement.step()) {
+      auto swap = parse_prepared(statement.text(1));
+      if (!swap) continue;  // told when it is read
+      const auto id = ids.find(swap->pipeline.id);
+      if (id == ids.end()) continue;
+      swap->pipeline.id = id->second;
+      for (StoredSwap& of : swap->swaps) of.key.pipeline = id->second;
+      SPDLD_ASSIGN(prepared[statement.text(0)], prepared_text(*swap));
+    }
+    if (state != SQLITE_DONE) return failure("read");
+  }
+  for (const auto& [token, text] : prepared) {
+    Statement statement(db_, "UPDATE prepared SET state = ? WHERE token = ?");
+    if (statement.bind(text).bind(token).step() != SQLITE_DONE) return failure("written");
+  }
+  return {};
+}
+
 Status Store::migrate() {
   SPDLD_ASSIGN(const std::int64_t known, schema_version());
   // Rollback journal, not WAL: it needs no shared memory, so state_dir may lie on any file system.
@@ -236,6 +293,7 @@ Status Store::migrate() {
     // to be declared anew.
     if (known == 1) SPDLD_TRY(run("DROP TABLE IF EXISTS jobs"));
     SPDLD_TRY(run(kSchema));
+    if (known < kFirstWithIds) SPDLD_TRY(name_by_owner());
     return run("PRAGMA user_version = " + std::to_string(kSchemaVersion));
   };
   return finish(change());

@@ -15,19 +15,19 @@ namespace spdld::session {
 
 Status Store::put_pipeline(const StoredPipeline& pipeline, const StoredRevision& revision,
                            const std::vector<StoredJob>& jobs, const std::string& token) {
-  SPDLD_ASSIGN(const std::string request, request_text(pipeline.name, pipeline.request));
+  SPDLD_ASSIGN(const std::string request, request_text(pipeline.id, pipeline.request));
   MutexLock lock(mutex_);
   SPDLD_TRY(begin());
   const auto write = [&]() SPDLD_REQUIRES(mutex_) -> Status {
     Statement current(db_, "INSERT OR REPLACE INTO pipelines VALUES (?, ?, ?, ?)");
-    current.bind(pipeline.name)
+    current.bind(pipeline.id)
         .bind(static_cast<std::int64_t>(pipeline.version))
         .bind(static_cast<std::int64_t>(pipeline.owner))
         .bind(request);
     if (current.step() != SQLITE_DONE) return failure("written");
     // The same version again keeps its first mention.
     Statement history(db_, "INSERT OR IGNORE INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?)");
-    history.bind(pipeline.name)
+    history.bind(pipeline.id)
         .bind(static_cast<std::int64_t>(revision.version))
         .bind(static_cast<std::int64_t>(revision.applied_unix_ms))
         .bind(static_cast<std::int64_t>(revision.applied_by))
@@ -36,7 +36,7 @@ Status Store::put_pipeline(const StoredPipeline& pipeline, const StoredRevision&
         .bind(request);
     if (history.step() != SQLITE_DONE) return failure("written");
     Statement old(db_, "DELETE FROM revisions WHERE name = ? AND version <= ?");
-    old.bind(pipeline.name).bind(static_cast<std::int64_t>(revision.version) - kMaxRevisions);
+    old.bind(pipeline.id).bind(static_cast<std::int64_t>(revision.version) - kMaxRevisions);
     if (old.step() != SQLITE_DONE) return failure("written");
     for (const StoredJob& job : jobs) SPDLD_TRY(write_job(job));
     Statement prepared(db_, "UPDATE prepared SET committed = 1 WHERE token = ?");
@@ -45,14 +45,14 @@ Status Store::put_pipeline(const StoredPipeline& pipeline, const StoredRevision&
   return finish(write());
 }
 
-Status Store::remove_pipeline(const std::string& name) {
+Status Store::remove_pipeline(const std::string& id) {
   MutexLock lock(mutex_);
   SPDLD_TRY(begin());
   Status removed;
   for (const char* sql :
        {"DELETE FROM pipelines WHERE name = ?", "DELETE FROM revisions WHERE name = ?"}) {
     Statement statement(db_, sql);
-    if (removed.ok() && statement.bind(name).step() != SQLITE_DONE) removed = failure("written");
+    if (removed.ok() && statement.bind(id).step() != SQLITE_DONE) removed = failure("written");
   }
   return finish(std::move(removed));
 }
@@ -65,7 +65,7 @@ Result<std::vector<StoredPipeline>> Store::pipelines() {
   for (; state == SQLITE_ROW; state = statement.step()) {
     auto request = parse_request(statement.text(3));
     if (!request) return unreadable("pipeline '" + statement.text(0) + "'", request.error());
-    found.push_back({.name = statement.text(0),
+    found.push_back({.id = statement.text(0),
                      .version = static_cast<std::uint32_t>(statement.number(1)),
                      .owner = static_cast<uid_t>(statement.number(2)),
                      .request = std::move(*request)});
@@ -74,19 +74,19 @@ Result<std::vector<StoredPipeline>> Store::pipelines() {
   return found;
 }
 
-Result<std::vector<StoredRevision>> Store::history(const std::string& name) {
+Result<std::vector<StoredRevision>> Store::history(const std::string& id) {
   MutexLock lock(mutex_);
   Statement statement(db_,
                       "SELECT version, applied_unix_ms, applied_by, digest, note, request FROM "
                       "revisions WHERE name = ? ORDER BY version");
-  statement.bind(name);
+  statement.bind(id);
   std::vector<StoredRevision> found;
   int state = statement.step();
   for (; state == SQLITE_ROW; state = statement.step()) {
     auto request = parse_request(statement.text(5));
     if (!request)
       return unreadable(
-          "version " + std::to_string(statement.number(0)) + " of pipeline '" + name + "'",
+          "version " + std::to_string(statement.number(0)) + " of pipeline '" + id + "'",
           request.error());
     found.push_back({.version = static_cast<std::uint32_t>(statement.number(0)),
                      .applied_unix_ms = static_cast<std::uint64_t>(statement.number(1)),

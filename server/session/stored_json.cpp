@@ -218,7 +218,7 @@ StoredSwap swap_of(const json& value) {
 StoredPrepared prepared_of(const json& value) {
   StoredPrepared prepared;
   value.at("caller").get_to(prepared.caller);
-  value.at("name").get_to(prepared.pipeline.name);
+  value.at("name").get_to(prepared.pipeline.id);
   value.at("version").get_to(prepared.pipeline.version);
   value.at("owner").get_to(prepared.pipeline.owner);
   prepared.pipeline.request = request_of(value.at("request"));
@@ -262,12 +262,12 @@ Result<StoredJob> parse_job(const std::string& text) { return parsed(text, job_o
 Result<std::string> prepared_text(const StoredPrepared& prepared) {
   const StoredPipeline& pipeline = prepared.pipeline;
   return text_of({{"caller", prepared.caller},
-                  {"name", pipeline.name},
+                  {"name", pipeline.id},
                   {"version", pipeline.version},
                   {"owner", pipeline.owner},
                   {"request", json_of(pipeline.request)},
                   {"swaps", list_of(prepared.swaps)}},
-                 "the swap of pipeline '" + pipeline.name + "'");
+                 "the swap of pipeline '" + pipeline.id + "'");
 }
 
 Result<StoredPrepared> parse_prepared(const std::string& text) { return parsed(text, prepared_of); }

@@ -65,7 +65,7 @@ std::vector<StayingJob> Sessions::staying(const Caller& caller, const PipelinePt
   std::vector<Seen> seen;
   {
     MutexLock lock(mutex_);
-    for (const JobPtr& job : jobs_of(caller, pipeline->name()))
+    for (const JobPtr& job : jobs_of(caller, pipeline->id()))
       seen.push_back({.job = job->key.job,
                       .last = job->timeline.last_phase(),
                       .vars = vars_for(*job, request),
@@ -151,10 +151,11 @@ Result<std::vector<PlannedSwap>> Sessions::plan_swaps(const Caller& caller,
   {
     MutexLock lock(mutex_);
     if (!request.job.empty()) {
-      SPDLD_ASSIGN(JobPtr job, find_job(caller, request.job, pipeline->name()));
+      SPDLD_ASSIGN(JobPtr job,
+                   find_job(caller, {.job = request.job, .pipelines = {pipeline->id()}}));
       jobs.push_back(std::move(job));
     } else {
-      jobs = jobs_of(caller, pipeline->name());
+      jobs = jobs_of(caller, pipeline->id());
     }
   }
   std::vector<PlannedSwap> swaps;

@@ -78,10 +78,11 @@ Result<PlannedSwap> Sessions::restore_swap(const StoredSwap& kept) {
                    .planned = kept.planned,
                    .replaces = kept.replaces};
   if (kept.known) return swap;
-  SPDLD_ASSIGN(const PipelinePtr pipeline,
-               deps_.catalogue.rebuild(kept.phase.owner, kept.phase.request, kept.phase.version,
-                                       kept.phase.batch_size, job->timeline.last_phase()->reader(),
-                                       nullptr));
+  SPDLD_ASSIGN(
+      const PipelinePtr pipeline,
+      deps_.catalogue.rebuild(owner_of(kept.key.pipeline, kept.phase.owner), kept.phase.request,
+                              kept.phase.version, kept.phase.batch_size,
+                              job->timeline.last_phase()->reader(), nullptr));
   if (kept.tuned) {
     auto renamed = std::make_shared<Phase>(*swap.phase);
     renamed->pipeline = pipeline;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "session/session_service.h"
+#include "session/shown_names.h"
 
 namespace spdld::session {
 namespace {
@@ -50,11 +51,10 @@ Result<const StoredRevision*> one_further_back(const std::vector<StoredRevision>
   if (before != nullptr) before = find(revisions, applied_as(revisions, before->version));
   if (before != nullptr) return before;
   return error(Code::kNotFound,
-               "pipeline '" + current.name() + "' is at version " +
-                   std::to_string(current.version) +
+               "pipeline '" + current.id() + "' is at version " + std::to_string(current.version) +
                    (repeated ? ", which repeats version " + std::to_string(now) : "") +
                    ", and nothing is kept of what was before " + (repeated ? "that" : "it") +
-                   ": 'spdlctl get pipelines " + current.name() +
+                   ": 'spdlctl get pipelines " + current.id() +
                    " --history' lists its versions, and --to names one");
 }
 
@@ -66,9 +66,9 @@ SwapRequest with_vars(SwapRequest jobs, const ApplyRequest& request) {
 
 }  // namespace
 
-SwapView SessionService::view(const Swap& swap) const {
-  return {.pipeline = view(*swap.pipeline),
-          .jobs = swap.jobs,
+SwapView SessionService::view(const Caller& caller, const Swap& swap) const {
+  return {.pipeline = view(caller, *swap.pipeline),
+          .jobs = shown_to(catalogue_, caller, swap.jobs),
           .token = swap.token,
           .hold_ms = static_cast<std::uint64_t>(swap.hold.count()),
           .unchanged = swap.unchanged};
@@ -80,7 +80,7 @@ Result<SwapView> SessionService::swap(const Caller& caller, const ApplyRequest& 
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing));
   SPDLD_ASSIGN(const Swap done,
                swaps_.change(caller, built, {}, with_vars(jobs, request), listing));
-  return view(done);
+  return view(caller, done);
 }
 
 Result<SwapView> SessionService::prepare_swap(const Caller& caller, const ApplyRequest& request,
@@ -89,24 +89,24 @@ Result<SwapView> SessionService::prepare_swap(const Caller& caller, const ApplyR
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing));
   SPDLD_ASSIGN(const Swap prepared,
                swaps_.prepare(caller, built, with_vars(jobs, request), listing));
-  return view(prepared);
+  return view(caller, prepared);
 }
 
 Result<SwapView> SessionService::commit_swap(const Caller& caller, const std::string& token) {
   SPDLD_ASSIGN(const Swap done, swaps_.commit(caller, token));
-  return view(done);
+  return view(caller, done);
 }
 
 Status SessionService::abort_swap(const Caller& caller, const std::string& token) {
   return swaps_.abort(caller, token);
 }
 
-Result<std::vector<RevisionView>> SessionService::history(const Caller&,
+Result<std::vector<RevisionView>> SessionService::history(const Caller& caller,
                                                           std::string_view pipeline) {
-  SPDLD_ASSIGN(const PipelinePtr current, catalogue_.get(std::string(pipeline)));
+  SPDLD_ASSIGN(const PipelinePtr current, catalogue_.named(caller.uid, std::string(pipeline)));
   SPDLD_ASSIGN(const std::vector<StoredRevision> revisions,
-               sessions_.deps().store.history(current->name()));
-  const auto jobs = sessions_.jobs_on(current->name());
+               sessions_.deps().store.history(current->id()));
+  const auto jobs = sessions_.jobs_on(current->id());
   std::vector<RevisionView> views;
   for (const StoredRevision& revision : revisions) {
     const auto runs = jobs.find(revision.version);
@@ -125,16 +125,16 @@ Result<SwapView> SessionService::rollback(const Caller& caller, std::string_view
                                           std::optional<std::uint32_t> version,
                                           const std::optional<SwapRequest>& jobs,
                                           const Progress& progress) {
-  SPDLD_ASSIGN(const PipelinePtr current, catalogue_.get(std::string(pipeline)));
+  SPDLD_ASSIGN(const PipelinePtr current, catalogue_.named(caller.uid, std::string(pipeline)));
   SPDLD_ASSIGN(const std::vector<StoredRevision> revisions,
-               sessions_.deps().store.history(current->name()));
+               sessions_.deps().store.history(current->id()));
   const StoredRevision* target = nullptr;
   if (version) {
     target = find(revisions, *version);
     if (target == nullptr)
-      return error(Code::kNotFound, "pipeline '" + current->name() + "' has no version " +
+      return error(Code::kNotFound, "pipeline '" + current->id() + "' has no version " +
                                         std::to_string(*version) + ": 'spdlctl get pipelines " +
-                                        current->name() + " --history' lists them");
+                                        current->id() + " --history' lists them");
   } else {
     SPDLD_ASSIGN(target, one_further_back(revisions, *current));
   }
@@ -147,7 +147,7 @@ Result<SwapView> SessionService::rollback(const Caller& caller, std::string_view
   std::optional<SwapRequest> changing = jobs;
   if (changing) changing->again = target->version;
   SPDLD_ASSIGN(const Swap done, swaps_.change(caller, built, note, changing, listing));
-  SwapView told = view(done);
+  SwapView told = view(caller, done);
   told.repeats = target->version;
   if (changing) return told;
   SwapRequest would;

@@ -85,7 +85,7 @@ Result<Swap> Swaps::carry_out(const Planned& planned, std::string note, const st
         stored_pipeline(pipeline), stored_revision(pipeline, planned.caller, std::move(note)),
         sessions_.stored_after(planned.swaps), token);
   SPDLD_FAILPOINT("session.swap.committed");
-  const PipelinePtr before = catalogue.find(pipeline.name());
+  const PipelinePtr before = catalogue.find(pipeline.id());
   if (kept.ok()) {
     if (auto put = catalogue.put(planned.caller, planned.pipeline, pipeline.version); !put)
       kept = std::move(put).error();
@@ -93,16 +93,16 @@ Result<Swap> Swaps::carry_out(const Planned& planned, std::string note, const st
   if (!kept.ok()) {
     drop(token, planned);
     return tl::unexpected<Status>(
-        kept.with_context("pipeline '" + pipeline.name() + "' and its jobs stay as they are"));
+        kept.with_context("pipeline '" + pipeline.id() + "' and its jobs stay as they are"));
   }
   sessions_.commit_swaps(planned.swaps);
   Swap done = outcome(planned);
   done.unchanged = before != nullptr && before->version == pipeline.version;
   if (!done.unchanged || !planned.swaps.empty())
-    log::info({.pipeline = pipeline.name(), .uid = planned.caller},
-              "pipeline '{}' version {}: {}, applied by uid {} for new jobs and {}",
-              pipeline.name(), pipeline.version, counted(pipeline.source->size(), "item"),
-              planned.caller, counted(planned.swaps.size(), "running job"));
+    log::info({.pipeline = pipeline.id(), .uid = planned.caller},
+              "pipeline '{}' version {}: {}, applied by uid {} for new jobs and {}", pipeline.id(),
+              pipeline.version, counted(pipeline.source->size(), "item"), planned.caller,
+              counted(planned.swaps.size(), "running job"));
   return done;
 }
 
@@ -118,7 +118,7 @@ Result<Swap> Swaps::change(const Caller& caller, const PipelinePtr& built, std::
                            const std::optional<SwapRequest>& jobs,
                            const Catalogue::Progress& progress) {
   MutexLock one_at_a_time(sessions_.swapping());
-  SPDLD_TRY(check_free(built->name()));
+  SPDLD_TRY(check_free(built->id()));
   if (jobs) {
     SPDLD_ASSIGN(const Planned planned, plan(caller, built, *jobs, progress));
     return carry_out(planned, std::move(note), {});
@@ -135,7 +135,7 @@ Result<Swap> Swaps::prepare(const Caller& caller, const PipelinePtr& built, cons
                  "a swap over several daemons needs a step that all of them can name: --at "
                  "step:EPOCH/N");
   MutexLock one_at_a_time(sessions_.swapping());
-  SPDLD_TRY(check_free(built->name()));
+  SPDLD_TRY(check_free(built->id()));
   SPDLD_ASSIGN(Planned planned, plan(caller, built, jobs, progress));
   planned.expires = sessions_.deps().clock.now() + kHold;
   StoredPrepared record{.token = new_token(),
@@ -162,7 +162,7 @@ Result<Swap> Swaps::prepare(const Caller& caller, const PipelinePtr& built, cons
 Status Swaps::check_free(const std::string& pipeline) const {
   MutexLock lock(mutex_);
   for (const auto& [token, planned] : prepared_) {
-    if (planned.pipeline->name() != pipeline) continue;
+    if (planned.pipeline->id() != pipeline) continue;
     return Status(Code::kFailedPrecondition,
                   "pipeline '" + pipeline + "' is about to change: an apply of version " +
                       std::to_string(planned.pipeline->version) +
@@ -237,9 +237,9 @@ void Swaps::tick() {
     }
   }
   for (const auto& [token, planned] : expired) {
-    log::warn({.pipeline = planned.pipeline->name(), .uid = planned.caller},
+    log::warn({.pipeline = planned.pipeline->id(), .uid = planned.caller},
               "pipeline '{}': what uid {} has prepared was not committed within {} s: aborted",
-              planned.pipeline->name(), planned.caller, kHold.count());
+              planned.pipeline->id(), planned.caller, kHold.count());
     drop(token, planned);
     forget(token);
   }
@@ -248,9 +248,9 @@ void Swaps::tick() {
 Result<Swaps::Planned> Swaps::restored(const StoredPrepared& kept) {
   Planned planned{.caller = kept.caller, .pipeline = nullptr, .swaps = {}};
   const StoredPipeline& stored = kept.pipeline;
-  SPDLD_ASSIGN(planned.pipeline,
-               sessions_.deps().catalogue.rebuild(stored.owner, stored.request, stored.version,
-                                                  std::nullopt, stored.request.reader, nullptr));
+  SPDLD_ASSIGN(planned.pipeline, sessions_.deps().catalogue.rebuild(
+                                     owner_of(stored.id, stored.owner), stored.request,
+                                     stored.version, std::nullopt, stored.request.reader, nullptr));
   for (const StoredSwap& swap : kept.swaps) {
     auto again = sessions_.restore_swap(swap);
     if (!again) {
@@ -268,7 +268,7 @@ void Swaps::restore(const std::function<void(std::string)>& warn) {
   const std::uint64_t now = wall_ms(sessions_.deps().clock);
   for (const StoredPrepared& one : *kept) {
     if (one.committed) {
-      Swap swap{.pipeline = sessions_.deps().catalogue.find(one.pipeline.name)};
+      Swap swap{.pipeline = sessions_.deps().catalogue.find(one.pipeline.id)};
       if (swap.pipeline == nullptr) continue;  // deleted since
       for (const StoredSwap& of : one.swaps)
         swap.jobs.push_back(
@@ -295,7 +295,7 @@ void Swaps::restore(const std::function<void(std::string)>& warn) {
       continue;
     }
     if (in_time)
-      warn("pipeline '" + one.pipeline.name +
+      warn("pipeline '" + one.pipeline.id +
            "': a swap that was prepared is aborted: " + planned.error().message());
     if (Status removed = sessions_.deps().store.remove_prepared(one.token); !removed.ok())
       warn(removed.message());

@@ -144,6 +144,12 @@ struct JobLimits {
   friend bool operator==(const JobLimits&, const JobLimits&) = default;
 };
 
+// Which job a caller means.
+struct JobName {
+  std::string job = {};
+  std::vector<std::string> pipelines = {};  // their ids, the first counts most; empty: any
+};
+
 // What was deleted.
 struct DeletedJob {
   bool had_ended = false;  // only what was kept of it was there

@@ -2,22 +2,19 @@
 #include "spec/daemon_config.h"
 
 #include <glob.h>
-#include <grp.h>
-#include <pwd.h>
 #include <sys/un.h>
 
 #include <algorithm>
 #include <array>
 #include <bitset>
-#include <cerrno>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "base/user_database.h"
 #include "spec/daemon_shape.h"
 #include "spec/extends.h"
 #include "spec/overrides.h"
@@ -167,31 +164,11 @@ Result<CacheConfig> read_cache(const Node& node, const Json& value, const std::s
   return cache;
 }
 
-// A number, or what `look_up` (getpwnam_r and its like) makes of a name. `what`: "user".
-template <typename Entry, typename LookUp>
-Result<std::uint32_t> find_id(const Node& node, const std::string& name, const std::string& text,
-                              const char* what, const LookUp& look_up,
-                              std::uint32_t Entry::*const id) {
-  const std::optional<std::int64_t> number = parse_integer(text);
-  // The largest id means "none" to the kernel.
-  if (number && *number >= 0 && *number < std::numeric_limits<std::uint32_t>::max()) {
-    return static_cast<std::uint32_t>(*number);
-  }
-  std::vector<char> buffer(16384);
-  Entry entry{};
-  Entry* found = nullptr;
-  int failure = 0;
-  while ((failure = look_up(text.c_str(), &entry, buffer.data(), buffer.size(), &found)) ==
-             ERANGE &&
-         buffer.size() < (1U << 20)) {
-    buffer.resize(buffer.size() * 2);
-  }
-  if (found != nullptr) return entry.*id;
-  const std::string why = failure == 0 || failure == ENOENT
-                              ? "there is no such " + std::string(what) + " on this machine"
-                              : "the " + std::string(what) +
-                                    " database fails: " + std::generic_category().message(failure);
-  return tl::unexpected<Status>(node.fail(name + ": " + quote(text) + ": " + why));
+// `found`, with where it stands in the file if it failed.
+Result<std::uint32_t> id_at(const Node& node, const std::string& name,
+                            const Result<std::uint32_t>& found) {
+  if (found) return *found;
+  return tl::unexpected<Status>(node.fail(name + ": " + found.error().message()));
 }
 
 // `roots` as check() has them: a path, or a map with one.
@@ -210,10 +187,9 @@ Result<std::vector<AccessConfig::Root>> read_roots(const Node& node, const Json&
                                           given.at("path").get<std::string>()));
     const Json& groups = given.at("groups");
     for (std::size_t k = 0; k < groups.size(); ++k) {
-      SPDLD_ASSIGN(
-          const gid_t group,
-          find_id(item(child(at, "groups"), k), name + ".groups[" + std::to_string(k) + "]",
-                  groups[k].get<std::string>(), "group", getgrnam_r, &group::gr_gid));
+      SPDLD_ASSIGN(const gid_t group,
+                   id_at(item(child(at, "groups"), k), name + ".groups[" + std::to_string(k) + "]",
+                         find_group(groups[k].get<std::string>())));
       root.groups.push_back(group);
     }
     sort_unique(root.groups);
@@ -227,9 +203,8 @@ Result<AccessConfig> read_access(const Node& node, const Json& value) {
   const Node& admins = child(node, "admins");
   const Json& users = value.at("admins");
   for (std::size_t i = 0; i < users.size(); ++i) {
-    SPDLD_ASSIGN(const uid_t uid,
-                 find_id(item(admins, i), "access.admins[" + std::to_string(i) + "]",
-                         users[i].get<std::string>(), "user", getpwnam_r, &passwd::pw_uid));
+    SPDLD_ASSIGN(const uid_t uid, id_at(item(admins, i), "access.admins[" + std::to_string(i) + "]",
+                                        find_user(users[i].get<std::string>())));
     access.admins.push_back(uid);
   }
   sort_unique(access.admins);

@@ -165,8 +165,9 @@ Key limits_key() {
            .shape = int_shape(1, 64),
            .default_value = 4},
           {.name = "pipelines",
-           .doc = "pipelines that the user has applied; root, access.admins and the daemon's own "
-                  "user are not bound",
+           .doc =
+               "pipelines that the user has applied, and as many that loaders have brought; root, "
+               "access.admins and the daemon's own user are not bound",
            .shape = int_shape(1, 65536),
            .default_value = 256},
           {.name = "jobs",

@@ -13,86 +13,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from typing import Any
 
-import daemon as daemon_module
 import pytest
+from users import ANN, BOB, MEMBERS, OTHERS, Place
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
 
-ANN, BOB, MEMBERS, OTHERS = 31001, 31002, 32001, 32002
 SECRET = "a secret that nobody else may see"
 # So many attaches while names are exchanged; tests/long/rename-race.sh asks for more.
 RACES = int(os.environ.get("SPDLD_RACE_TRIES", "16"))
-
-
-class Place:
-    """A directory that everybody may enter, a daemon of root's in it, and users who ask it."""
-
-    def __init__(self, settings: dict[str, Any] | None = None) -> None:
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="spdld-access-", dir="/tmp"))
-        self.directory.chmod(0o755)
-        self.daemon = daemon_module.Daemon(settings=settings)
-        self.daemon.directory.chmod(0o755)
-        self.daemon.runtime_dir.chmod(0o755)
-        # The build may lie where only its owner may go.
-        self.program = self.directory / "spdlctl"
-        shutil.copy(daemon_module.build_dir() / "bin/spdlctl", self.program)
-        self.daemon.start()
-
-    def close(self) -> None:
-        self.daemon.close()
-        shutil.rmtree(self.directory)
-
-    def dataset(self, name: str, *, owner: int, mode: int = 0o755, group: int | None = None) -> Any:
-        """Files `d/0` to `d/7` below a directory of that mode, all of them readable by everybody."""
-        root = self.directory / name
-        (root / "d").mkdir(parents=True)
-        for index in range(8):
-            (root / "d" / str(index)).write_text(f"{name} {index}")
-        for path in [root, root / "d", *(root / "d").iterdir()]:
-            os.chown(path, owner, owner if group is None else group)
-            path.chmod(0o644 if path.is_file() else 0o755)
-        root.chmod(mode)
-        return root
-
-    def pipeline(self, name: str, root: pathlib.Path | str, **sections: Any) -> pathlib.Path:
-        spec: dict[str, Any] = {
-            "pipeline": name,
-            "source": {"files": {"root": str(root), "pattern": "**"}},
-            "stages": ["fetch"],
-            "batch": {"size": 1, "max_bytes": "64KiB"},
-        }
-        spec.update(sections)
-        path = self.directory / f"{name}.yaml"
-        path.write_text(json.dumps(spec))  # JSON is YAML
-        path.chmod(0o644)
-        return path
-
-    def ctl(
-        self, user: int, *arguments: str | pathlib.Path, groups: list[int] | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [self.program, "--address", self.daemon.address, *arguments],
-            user=user,
-            group=user,
-            extra_groups=groups or [],
-            capture_output=True,
-            text=True,
-            timeout=daemon_module.WATCHDOG_S,
-            cwd="/",
-        )
-
-    def apply(self, user: int, path: pathlib.Path, groups: list[int] | None = None) -> str:
-        """What it says against it; empty if nothing."""
-        done = self.ctl(user, "apply", "-f", path, groups=groups)
-        assert (done.returncode == 0) == (done.stderr == ""), done
-        return done.stderr
-
-    def consume(self, user: int, name: str, *more: str, groups: list[int] | None = None) -> str:
-        done = self.ctl(user, "consume", name, "--epochs", "1", *more, groups=groups)
-        assert done.returncode in (0, 1), done
-        return "" if done.returncode == 0 else done.stderr
 
 
 @pytest.fixture
@@ -129,7 +58,8 @@ def test_a_closed_directory_is_read_by_its_owner_alone(place: Place) -> None:
     of_ann = place.pipeline("of-ann", root)
     assert place.apply(ANN, of_ann) == ""
     assert place.consume(ANN, "of-ann") == ""
-    # By the name of what somebody else has applied.
+    # By the name of what an admin has applied.
+    assert place.apply(0, of_ann) == ""
     told = place.consume(BOB, "of-ann")
     assert "may not read" in told and str(root) in told
     # And by the classes of it.
@@ -145,7 +75,7 @@ def test_a_closed_file_is_read_by_its_owner_alone(place: Place) -> None:
     secret.write_text(SECRET)
     secret.chmod(0o600)
     path = place.pipeline("mixed", root)
-    assert place.apply(ANN, path) == ""
+    assert place.apply(0, path) == ""
     assert place.consume(ANN, "mixed") == ""
     told = place.consume(BOB, "mixed")
     assert f"uid {BOB}" in told and f"may not read {secret}" in told
@@ -159,7 +89,7 @@ def test_what_a_cache_keeps_is_served_only_to_those_who_may_read_the_file(place:
     for path in (root / "d").iterdir():  # so old that a change would show
         os.utime(path, (1_600_000_000, 1_600_000_000))
     path = place.pipeline("kept", root, cache={"where": "ram", "form": "encoded", "size": "1MiB"})
-    assert place.apply(ANN, path) == ""
+    assert place.apply(0, path) == ""
     assert place.consume(ANN, "kept", "--job", "fill") == ""
     assert place.consume(ANN, "kept", "--job", "again") == ""
     assert f"may not read {secret}" in place.consume(BOB, "kept", "--job", "fill")
@@ -182,7 +112,7 @@ def test_an_acl_allows_and_denies_as_the_kernel_does(place: Place) -> None:
     open_to_all = place.dataset("denied", owner=ANN)
     denied = open_to_all / "d" / "3"
     set_acl(denied, *acl_for(BOB, 0, 4))
-    assert place.apply(BOB, place.pipeline("denied", open_to_all)) == ""
+    assert place.apply(0, place.pipeline("denied", open_to_all)) == ""
     assert place.consume(ANN, "denied") == ""
     assert f"may not read {denied}" in place.consume(BOB, "denied")
     set_acl(open_to_all, *acl_for(BOB, 0, 5))
@@ -264,7 +194,7 @@ def test_a_restart_goes_on_with_the_rights_that_were_asked_before(place: Place) 
 
 def test_a_job_goes_on_with_the_rights_of_those_who_read_it(place: Place) -> None:
     root = place.dataset("grouped", owner=ANN, mode=0o750, group=MEMBERS)
-    assert place.apply(ANN, place.pipeline("grouped", root)) == ""
+    assert place.apply(0, place.pipeline("grouped", root)) == ""
     groups = [MEMBERS, OTHERS]
     made = place.ctl(BOB, "job", "create", "run", "--pipeline", "grouped", groups=[MEMBERS])
     assert made.returncode == 0, made.stderr

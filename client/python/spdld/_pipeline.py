@@ -16,6 +16,7 @@ _NAME = re.compile(
     r"""^pipeline:[ \t]+(?P<quote>["']?)(?P<name>[A-Za-z0-9._-]{1,128})(?P=quote)[ \t]*(?:\#.*)?$""",
     re.MULTILINE,
 )
+_NAME_OF_USER = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]*)?/[A-Za-z0-9._-]{1,128}")
 _ENV = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)")
 
 
@@ -30,9 +31,15 @@ class Pipeline:
 
 
 def is_file(pipeline: str | os.PathLike[str]) -> bool:
-    """Names have no slash and no .yaml at their end; everything else is a path."""
-    text = os.fspath(pipeline)
-    return not isinstance(pipeline, str) or "/" in text or text.endswith((".yaml", ".yml"))
+    """Whether this is a path, and not the name of a pipeline that the daemon has.
+
+    NAME, /NAME and USER/NAME are names, unless they end with .yaml or there is such a file.
+    """
+    if not isinstance(pipeline, str) or pipeline.endswith((".yaml", ".yml")):
+        return True
+    return "/" in pipeline and (
+        _NAME_OF_USER.fullmatch(pipeline) is None or os.path.exists(pipeline)
+    )
 
 
 def read(pipeline: str | os.PathLike[str]) -> Pipeline:

@@ -9,12 +9,17 @@ import spdld
 from spdld import _pipeline
 
 
-@pytest.mark.parametrize("name", ["imagenet-train", "a.b_c-1"])
+@pytest.mark.parametrize(
+    "name", ["imagenet-train", "a.b_c-1", "/train", "alice/train", "1000/train"]
+)
 def test_a_name_is_sent_as_it_is(name) -> None:
     assert _pipeline.read(name) == _pipeline.Pipeline(name)
 
 
-@pytest.mark.parametrize("path", ["train.yaml", "train.yml", "./train", "/etc/train", Path("t")])
+@pytest.mark.parametrize(
+    "path",
+    ["train.yaml", "a/b.yml", "./train", "../train", "/etc/passwd", "/etc/no/train", Path("t")],
+)
 def test_what_looks_like_a_path_is_one(path) -> None:
     assert _pipeline.is_file(path)
 

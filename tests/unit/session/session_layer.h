@@ -97,7 +97,7 @@ class SessionLayer : public ::testing::Test {
     caches_ = std::make_unique<engine::SampleCaches>(engine::SampleCachesOptions{.io = *io_});
     catalogue_ = std::make_unique<Catalogue>(
         CatalogueOptions{
-            .state_dir = "", .access = {}, .admins = {}, .pipelines_per_user = pipelines_per_user_},
+            .state_dir = "", .access = {}, .admins = {0}, .pipelines_per_user = pipelines_per_user_},
         engine::builtin_ops(), *io_, *caches_);
     sessions_ = std::make_unique<Sessions>(SessionsDeps{.catalogue = *catalogue_,
                                                         .executor = *executor_,

@@ -22,7 +22,7 @@ class FrontiersTest : public SessionsTest {
     ASSERT_TRUE(resize(2));
   }
   Result<JobView> resize(std::uint32_t num_shards) {
-    return sessions_->resize_job(self_, "j", "", num_shards);
+    return sessions_->resize_job(self_, {.job = "j"}, num_shards);
   }
   static Wish wish(std::uint32_t shard) { return {.pipeline = "q", .job = "j", .shard = shard}; }
   // Attached again by the process that had read up to there.
@@ -128,7 +128,7 @@ TEST_F(FrontiersTest, GoesBackWithRanksThatAllStartAgainFromAnOlderState) {
   older.shard = 1;
   const Rank second = attach(older);
   read(second, 1);
-  EXPECT_LT(sessions_->skip_steps(self_, "j", "", 1)->dealt_from, (StepAt{0, 18}));
+  EXPECT_LT(sessions_->skip_steps(self_, {.job = "j"}, 1)->dealt_from, (StepAt{0, 18}));
 }
 
 TEST_F(FrontiersTest, CountsRanksThatHaveNotStartedAgainFromAState) {
@@ -156,7 +156,7 @@ TEST_F(FrontiersTest, IsNotBeforeTheLastResizeAfterARestart) {
   stays = attach(back(0, 2));
   read(stays, 1);
   let_them_be_given_up();
-  const auto skipped = sessions_->skip_steps(self_, "j", "", 1);
+  const auto skipped = sessions_->skip_steps(self_, {.job = "j"}, 1);
   ASSERT_TRUE(skipped) << skipped.error().message();
   EXPECT_GE(skipped->dealt_from, resized->dealt_from);
 }
@@ -179,7 +179,7 @@ TEST_F(FrontiersTest, IsWhereTheJobWasSentByASeek) {
   read(fast, 15);
   hang_up(fast);
   hang_up(slow);
-  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 4}));
   EXPECT_EQ(resize(1)->dealt_from, (StepAt{0, 4}));
 }
 

@@ -21,7 +21,7 @@ TEST_F(SessionsTest, ReadsUpToTheStepOfASeekWithARankThatWasAwayAtThatTime) {
   sessions_->release(*away.connection, away.batch().lease);
   away.batch();
   hang_up(away);
-  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {3, 1}));
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {3, 1}));
   Wish wish{.job = "j",
             .shard = 0,
             .reconnect = true,
@@ -50,7 +50,7 @@ class MovedTest : public SessionsTest {
   void SetUp() override {
     SessionsTest::SetUp();
     ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-    ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+    ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
     attach_both();
   }
   void attach_both() {
@@ -60,7 +60,7 @@ class MovedTest : public SessionsTest {
     sessions_->release(*other_.connection, other_.batch().lease);
   }
   void send_elsewhere(StepAt to = {kThere, 1}) {
-    const auto sought = sessions_->seek_job(self_, "j", "", to);
+    const auto sought = sessions_->seek_job(self_, {.job = "j"}, to);
     ASSERT_TRUE(sought) << sought.error().message();
   }
   // All that the daemon sends it up to there is on its way, and its process has read none of it.
@@ -118,7 +118,7 @@ class MovedTest : public SessionsTest {
 TEST_F(MovedTest, TakesWhoComesInThePlaceOfOneThatWasYetToJumpToWhereTheJobWasSent) {
   for (int step = 0; step < 6; ++step) sessions_->release(*other_.connection, other_.batch().lease);
   send_elsewhere();
-  const auto resized = sessions_->resize_job(self_, "j", "", 1);
+  const auto resized = sessions_->resize_job(self_, {.job = "j"}, 1);
   ASSERT_FALSE(resized);
   EXPECT_THAT(resized.error().message(), HasSubstr("takes it elsewhere"));
   hang_up(first_);
@@ -258,18 +258,18 @@ TEST_F(MovedTest, LeavesASeekToTheRunThatItWasSaidOf) {
     sessions_->detach(*rank->connection);
     hang_up(*rank);
   }
-  EXPECT_TRUE(sessions_->job(self_, "j", "")->seeks.empty());
+  EXPECT_TRUE(sessions_->job(self_, {.job = "j"})->seeks.empty());
 }
 
 TEST_F(MovedTest, RefusesToResizeWhileARankIsYetToGoAlong) {
   send_elsewhere();
   way_of(other_);
   hang_up(first_);
-  const auto refused = sessions_->resize_job(self_, "j", "", 1);
+  const auto refused = sessions_->resize_job(self_, {.job = "j"}, 1);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message(), HasSubstr("start again who is away"));
   way_of(attach(from_before(0)));
-  EXPECT_TRUE(sessions_->resize_job(self_, "j", "", 1));
+  EXPECT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 1));
 }
 
 TEST_F(MovedTest, RefusesMoreSeeksThanItKeeps) {
@@ -278,7 +278,7 @@ TEST_F(MovedTest, RefusesMoreSeeksThanItKeeps) {
     send_elsewhere({10 * (seek + 1), 0});
     way_of(other_, 10 * (seek + 1));
   }
-  const auto refused = sessions_->seek_job(self_, "j", "", {500, 0});
+  const auto refused = sessions_->seek_job(self_, {.job = "j"}, {500, 0});
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message(), HasSubstr("was sought 16 times"));
   EXPECT_EQ(way_of(attach(from_before(0)), 160).back(), (StepAt{160, 0}));

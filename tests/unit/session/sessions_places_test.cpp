@@ -51,15 +51,15 @@ TEST_F(SessionsTest, AnswersASeekThatComesRightAfterTheAttach) {
 
 TEST_F(SessionsTest, DealsAnEpochOutToAllRanksWhenAResizedJobIsSoughtBack) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
-  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 4}));
+  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
   Rank second = attach({.job = "j", .shard = 1});
   second.attached();
   second.batch();
   second.passed = [&](const wire::BatchFrame& batch) {
     sessions_->release(*second.connection, batch.lease);
   };
-  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 1}));
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 1}));
   const auto reset = second.next<wire::ResetFrame>(wire::FrameType::kReset);
   EXPECT_EQ(reset.position, 2U);
   EXPECT_EQ(reset.num_shards, 2);
@@ -72,8 +72,8 @@ TEST_F(SessionsTest, DealsAnEpochOutToAllRanksWhenAResizedJobIsSoughtBack) {
 
 TEST_F(SessionsTest, DealsAnEpochOutToAllRanksThatComeWithACursorFromBeforeAResize) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
-  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 4}));
+  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
   const Rank second =
       attach({.job = "j",
               .shard = 1,
@@ -86,8 +86,8 @@ TEST_F(SessionsTest, DealsAnEpochOutToAllRanksThatComeWithACursorFromBeforeAResi
 
 TEST_F(SessionsTest, TakesBackARankThatWasAwayWhenTheJobWasResized) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
-  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 4}));
+  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
   Wish wish{.job = "j",
             .shard = 0,
             .num_shards = 1,
@@ -102,14 +102,14 @@ TEST_F(SessionsTest, TakesBackARankThatWasAwayWhenTheJobWasResized) {
 
 TEST_F(SessionsTest, HandsOutItsLastStepsToAShardThatWasAwayWhenItWasLeftOut) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
   const Rank stays = attach({.job = "j", .shard = 0});
   stays.attached();
   const Rank away = attach({.job = "j", .shard = 1});
   sessions_->release(*away.connection, away.batch().lease);
   away.batch();
   hang_up(away);
-  const auto resized = sessions_->resize_job(self_, "j", "", 1);
+  const auto resized = sessions_->resize_job(self_, {.job = "j"}, 1);
   ASSERT_TRUE(resized);
   Wish wish{.job = "j",
             .shard = 1,
@@ -131,7 +131,7 @@ TEST_F(SessionsTest, HandsOutItsLastStepsToAShardThatWasAwayWhenItWasLeftOut) {
 TEST_F(SessionsTest, RefusesToSeekAJobToWhereItCannotBe) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(2)));
   for (const StepAt to : {StepAt{0, 6}, StepAt{2, 0}, StepAt{kHuge, 0}, StepAt{0, kHuge}})
-    EXPECT_FALSE(sessions_->seek_job(self_, "j", "", to)) << to.epoch << ", " << to.step;
+    EXPECT_FALSE(sessions_->seek_job(self_, {.job = "j"}, to)) << to.epoch << ", " << to.step;
 }
 
 TEST_F(SessionsTest, SurvivesAFreshRankBesideOneWhoseCursorIsFarBehindTheEpochsEnd) {
@@ -141,7 +141,7 @@ TEST_F(SessionsTest, SurvivesAFreshRankBesideOneWhoseCursorIsFarBehindTheEpochsE
               .shard = 0,
               .cursor = delivery::StreamPosition{.epoch = 0, .position = 6, .step = 1000}});
   EXPECT_EQ(far.batch().step, 1000U);
-  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
   const Rank fresh = attach({.job = "j", .shard = 1});
   EXPECT_EQ(fresh.attached().num_shards, 2);
   // Its own batches never come to step 1000: the new deal begins with an epoch to come.
@@ -156,7 +156,7 @@ TEST_F(SessionsTest, ResizesAJobFromWhereItsRanksCursorsHaveIt) {
               .shard = 0,
               .cursor = delivery::StreamPosition{.epoch = 0, .position = 1, .step = 2}});
   EXPECT_EQ(first.batch().next_position, 3U);
-  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
   const auto reset = first.next<wire::ResetFrame>(wire::FrameType::kReset);
   EXPECT_EQ(reset.epoch, 0U);
   // Another rank begins where no rank has been yet: rows in odd places, as the first cursor had it.
@@ -167,11 +167,11 @@ TEST_F(SessionsTest, ResizesAJobFromWhereItsRanksCursorsHaveIt) {
 
 TEST_F(SessionsTest, ChangesAJobWhereItsRanksAreThoughItHadBeenStartedFurtherOn) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {50, 0}));
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {50, 0}));
   const Rank rank = attach(
       {.job = "j", .cursor = delivery::StreamPosition{.epoch = 3, .position = 2, .step = 1}});
   rank.batch();
-  const auto skipped = sessions_->skip_steps(self_, "j", "", 1);
+  const auto skipped = sessions_->skip_steps(self_, {.job = "j"}, 1);
   ASSERT_TRUE(skipped);
   EXPECT_LT(skipped->dealt_from.epoch, 10U);
 }
@@ -181,7 +181,7 @@ TEST_F(SessionsTest, LeavesTheSameOutForRanksThatGoBackHoweverFarTheyWere) {
   Wish wish{.pipeline = "q", .job = "j"};
   Rank rank = attach(wish);
   for (int step = 0; step < 4; ++step) sessions_->release(*rank.connection, rank.batch().lease);
-  const auto skipped = sessions_->skip_steps(self_, "j", "", 2);
+  const auto skipped = sessions_->skip_steps(self_, {.job = "j"}, 2);
   ASSERT_TRUE(skipped);
   const std::uint64_t from = skipped->dealt_from.step;
   ASSERT_GT(from, 2U);

@@ -54,8 +54,8 @@ TEST_F(SessionsTest, KeepsTheRunningRanksWhenARestartOfThemIsRefused) {
 
 TEST_F(SessionsTest, TakesAResizedJobUpAfterARestart) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
-  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 4}));
+  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
   stop();
   start();
   apply(yaml("p", "drop"));
@@ -65,8 +65,8 @@ TEST_F(SessionsTest, TakesAResizedJobUpAfterARestart) {
 
 TEST_F(SessionsTest, RefusesTheRanksOfAJobWhoseDatasetHasShrunkBelowItUntilItIsDeleted) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {0, 4}));
-  ASSERT_TRUE(sessions_->resize_job(self_, "j", "", 2));
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 4}));
+  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
   stop();
   for (int i = 4; i < 10; ++i) files_.remove("data/" + std::to_string(i) + ".bin");
   start();
@@ -76,7 +76,7 @@ TEST_F(SessionsTest, RefusesTheRanksOfAJobWhoseDatasetHasShrunkBelowItUntilItIsD
   EXPECT_THAT(warning, HasSubstr("job 'j' on pipeline 'p' cannot go on"));
   EXPECT_TRUE(sessions_->jobs(self_).empty());
   EXPECT_THAT(attach({.job = "j"}).refusal(), HasSubstr("bring the dataset back"));
-  ASSERT_TRUE(sessions_->delete_job(self_, "j", ""));
+  ASSERT_TRUE(sessions_->delete_job(self_, {.job = "j"}));
   EXPECT_EQ(attach({.job = "j"}).attached().items, 4U);
 }
 
@@ -134,7 +134,7 @@ TEST_F(SessionsTest, HasARunOnDiskBeforeItsFirstBatchGoesOut) {
   EXPECT_EQ(on_disk().cuts.back().num_shards, 3U);
   EXPECT_EQ((*store_->position(key))->at, StepAt());
   // What the earlier ones left behind, and was not on disk by then, is not written over it.
-  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {30, 0}));
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {30, 0}));
   std::atomic<bool> kept = false;
   sessions_->tick([&] { kept = true; });
   while (!kept) std::this_thread::yield();
@@ -153,7 +153,7 @@ TEST_F(SessionsTest, GoesOnInAnotherWorldThatHasNoSuchStepAsItWasSentTo) {
   Wish wish{.job = "j", .shard = 0, .num_shards = 1};
   const Rank alone = attach(wish);
   alone.batch();
-  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {7, 4}));
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {7, 4}));
   hang_up(alone);
   wish.num_shards = 2;  // of which each has two steps
   wish.cursor = delivery::StreamPosition{.epoch = 0, .position = 2, .step = 1};
@@ -182,7 +182,7 @@ TEST_F(SessionsTest, LeavesShardsToOtherNodesThatNobodyHasComeFor) {
   const auto ledger = [&] {
     sessions_->tick();
     std::this_thread::yield();
-    return sessions_->job(self_, "j", "")->ledger;
+    return sessions_->job(self_, {.job = "j"})->ledger;
   };
   while (ledger().kept_unix_ms == 0) {
   }
@@ -197,7 +197,7 @@ TEST_F(SessionsTest, BeginsWithTheOthersThoughTheLedgerHasMovedOnSinceTheyBegan)
   const auto ledger = [&] {
     sessions_->tick();
     std::this_thread::yield();
-    return sessions_->job(self_, "j", "")->ledger;
+    return sessions_->job(self_, {.job = "j"})->ledger;
   };
   {
     const Rank first = attach(wish);
@@ -234,7 +234,7 @@ TEST_F(SessionsTest, BeginsANewRunByTheLedgerThoughADaemonWasKilledUnderTheLastO
   EXPECT_EQ(attach(wish).attached().step, 1U);
   wish.shard = 0;
   EXPECT_EQ(attach(wish).attached().step, 1U);
-  EXPECT_TRUE(sessions_->seek_job(self_, "j", "", {0, 0})) << "nobody is yet to come back";
+  EXPECT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 0})) << "nobody is yet to come back";
 }
 
 TEST_F(SessionsTest, RefusesToGoOnByALedgerOfAnotherOrder) {
@@ -311,12 +311,12 @@ TEST_F(SessionsTest, WaitsForAShardThatHasNotComeBackThroughASecondDeathOfTheDae
   for (int death = 0; death < 3; ++death) {
     die_and_start();
     attach(wish).batch();
-    const auto resized = sessions_->resize_job(self_, "j", "", 1);
+    const auto resized = sessions_->resize_job(self_, {.job = "j"}, 1);
     ASSERT_FALSE(resized);
     EXPECT_THAT(resized.error().message(), HasSubstr("shard 1 was read when the daemon stopped"));
   }
   clock_.advance(std::chrono::seconds(61));
-  EXPECT_TRUE(sessions_->resize_job(self_, "j", "", 1));
+  EXPECT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 1));
 }
 
 TEST_F(SessionsTest, WaitsForEachReplicaThatWasThereWhenTheDaemonStopped) {
@@ -329,14 +329,14 @@ TEST_F(SessionsTest, WaitsForEachReplicaThatWasThereWhenTheDaemonStopped) {
   wish.cursor = delivery::StreamPosition{};
   const Rank back = attach(wish);
   back.attached();
-  const auto sought = sessions_->seek_job(self_, "j", "", {1, 0});
+  const auto sought = sessions_->seek_job(self_, {.job = "j"}, {1, 0});
   ASSERT_FALSE(sought);
   EXPECT_THAT(sought.error().message(),
               HasSubstr("replica 0 of shard 0 was read when the daemon stopped"));
   wish.replica = 0;
   const Rank other = attach(wish);
   other.attached();
-  EXPECT_TRUE(sessions_->seek_job(self_, "j", "", {1, 0}));
+  EXPECT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {1, 0}));
 }
 
 TEST_F(SessionsTest, IsTheSameJobForAFreshRankWhenTheOnlyOneThatWasBackHasDied) {
@@ -349,7 +349,7 @@ TEST_F(SessionsTest, IsTheSameJobForAFreshRankWhenTheOnlyOneThatWasBackHasDied) 
   back.attached();
   hang_up(back);
   attach(wish).attached();
-  const auto resized = sessions_->resize_job(self_, "j", "", 1);
+  const auto resized = sessions_->resize_job(self_, {.job = "j"}, 1);
   ASSERT_FALSE(resized);
   EXPECT_THAT(resized.error().message(), HasSubstr("shard 0 was read when the daemon stopped"));
 }
@@ -357,9 +357,9 @@ TEST_F(SessionsTest, IsTheSameJobForAFreshRankWhenTheOnlyOneThatWasBackHasDied) 
 TEST_F(SessionsTest, KeepsAJobsLimitsWhenItsRanksAreStartedAgain) {
   const Rank older = attach({.job = "j", .shard = 0, .num_shards = 1});
   older.attached();
-  ASSERT_TRUE(sessions_->limit_job(self_, "j", "", {.weight = 3, .cpus = 2, .bytes = {}}));
+  ASSERT_TRUE(sessions_->limit_job(self_, {.job = "j"}, {.weight = 3, .cpus = 2, .bytes = {}}));
   attach({.job = "j", .shard = 0, .num_shards = 2, .incarnation = 1}).attached();
-  const auto job = sessions_->job(self_, "j", "");
+  const auto job = sessions_->job(self_, {.job = "j"});
   EXPECT_EQ(job->num_shards, 2U);
   EXPECT_EQ(job->limits.weight, 3);
   EXPECT_EQ(job->limits.cpus, 2U);
@@ -388,7 +388,7 @@ TEST_F(SessionsTest, ForgetsTheLedgerOfAnEarlierRunOnceAnotherOneHasBegun) {
   hang_up(rank);
   const Rank another = attach(wish);
   EXPECT_EQ(another.attached().step, 0U);
-  EXPECT_EQ(sessions_->job(self_, "j", "")->ledger.at, StepAt{});
+  EXPECT_EQ(sessions_->job(self_, {.job = "j"})->ledger.at, StepAt{});
   hang_up(another);
   wish.from_ledger = true;
   EXPECT_EQ(attach(wish).attached().step, 0U);
@@ -411,7 +411,7 @@ TEST_F(SessionsTest, LeavesOutWhatItWasToldToThoughAllItsRanksAreStartedAgainBef
   const Rank rank = attach(wish);
   sessions_->release(*rank.connection, rank.batch().lease);
   rank.batch();
-  const auto skipped = sessions_->skip_steps(self_, "j", "", 2);
+  const auto skipped = sessions_->skip_steps(self_, {.job = "j"}, 2);
   ASSERT_TRUE(skipped);
   const std::uint64_t from = skipped->dealt_from.step;
   hang_up(rank);

@@ -160,6 +160,25 @@ TEST_F(SharesTest, CountsPipelinesOfLoadersOnlyOnceTheyAreApplied) {
   EXPECT_FALSE(apply_for(kOther, "c"));
 }
 
+TEST_F(SharesTest, LetsAPipelineOfALoaderGiveWayOnceNoJobRunsIt) {
+  std::vector<Rank> ranks;
+  for (const char* name : {"a", "b"}) {
+    ranks.push_back(attach_for(kOther, {}, yaml(name, "drop")));
+    ranks.back().attached();
+  }
+  EXPECT_NE(attach_for(kOther, {}, yaml("c", "drop"))
+                .refusal()
+                .find("user 100002 reads 2 pipelines that its loaders brought, and "
+                      "limits.pipelines allows 2: let some end"),
+            std::string::npos);
+  hang_up(ranks[1]);
+  attach_for(kOther, {}, yaml("c", "drop")).attached();
+  const Caller other{{.uid = kOther}, 0};
+  EXPECT_FALSE(service_->pipeline(other, "b"));
+  EXPECT_TRUE(service_->pipeline(other, "a"));
+  EXPECT_EQ(store_->pipelines()->size(), 3U) << "with that of the fixture";
+}
+
 TEST_F(SharesTest, KeepsPipelinesThatWereAppliedBeforeTheLimitWasLowered) {
   ASSERT_TRUE(apply_for(kOther, "a"));
   ASSERT_TRUE(apply_for(kOther, "b"));

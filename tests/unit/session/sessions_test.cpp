@@ -74,7 +74,7 @@ TEST_F(SessionsTest, RefusesMoreConsumersOfAJobThanItCouldList) {
   EXPECT_THAT(made.error().message(), HasSubstr("70400 consumers"));
   request.num_shards = 1000;
   ASSERT_TRUE(sessions_->create_job(self_, request));
-  EXPECT_FALSE(sessions_->resize_job(self_, "j", "padded", 1100));
+  EXPECT_FALSE(sessions_->resize_job(self_, {.job = "j", .pipelines = {"padded"}}, 1100));
   EXPECT_THAT(
       attach({.pipeline = "padded", .job = "k", .shard = 0, .num_shards = 65536, .replicas = 2})
           .refusal(),

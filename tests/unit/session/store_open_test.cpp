@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -35,7 +36,7 @@ class StoreOpenTest : public ::testing::Test {
     return store ? std::move(*store) : nullptr;
   }
   static StoredPipeline train(std::uint32_t version) {
-    StoredPipeline pipeline{.name = "train", .version = version, .owner = 1000, .request = {}};
+    StoredPipeline pipeline{.id = "train", .version = version, .owner = 1000, .request = {}};
     pipeline.request.yaml = "pipeline: train\n";
     return pipeline;
   }
@@ -193,6 +194,54 @@ TEST_F(StoreOpenTest, SecondDaemonIsToldWhoHasTheDirectory) {
               AllOf(HasSubstr("state_dir " + directory_ + " belongs to another daemon (pid " +
                               std::to_string(getpid()) + " on host " + host + ", since 2"),
                     HasSubstr("--set state_dir=DIR")));
+}
+
+// Users 1000 and 1001, neither an admin nor who runs the test.
+TEST_F(StoreOpenTest, PipelinesOfAnEarlierVersionBecomeTheirOwnersOrShared) {
+  const JobKey own{.uid = 1000, .job = "run", .pipeline = "own"};
+  {
+    const auto store = open();
+    for (const auto& [name, owner] : std::map<std::string, uid_t>{
+             {"own", 1000}, {"read-by-others", 1000}, {"of-admin", 77}, {"of-daemon", geteuid()}}) {
+      StoredPipeline pipeline = train(3);
+      pipeline.id = name;
+      pipeline.owner = owner;
+      ASSERT_TRUE(store->put_pipeline(pipeline, {.version = 3}).ok());
+    }
+    StoredJob job;
+    job.key = own;
+    job.declared = true;
+    ASSERT_TRUE(store->put_new_job(job).ok());
+    ASSERT_TRUE(store->put_jobs({job}, {{.key = own, .at = {2, 5}}}).ok());
+    ASSERT_TRUE(store->add_replaced(own, 9).ok());
+    job.key = {.uid = 1001, .job = "run", .pipeline = "read-by-others"};
+    ASSERT_TRUE(store->put_new_job(job).ok());
+    StoredPrepared prepared{.token = "t", .until_unix_ms = 5'000'000, .caller = 1000};
+    prepared.pipeline.id = "own";
+    prepared.swaps.emplace_back().key = own;
+    ASSERT_TRUE(store->put_prepared(prepared).ok());
+  }
+  run_sql("PRAGMA user_version = 3");
+  const auto store = std::move(*Store::open(directory_, {77}));
+  std::vector<std::string> ids;
+  const auto pipelines = store->pipelines();
+  ASSERT_TRUE(pipelines) << pipelines.error().message();
+  for (const StoredPipeline& pipeline : *pipelines) ids.push_back(pipeline.id);
+  EXPECT_THAT(ids, ElementsAre("1000/own", "of-admin", "of-daemon", "read-by-others"));
+  EXPECT_EQ(store->history("1000/own")->size(), 1U);
+  const JobKey now{.uid = 1000, .job = "run", .pipeline = "1000/own"};
+  EXPECT_TRUE(store->job(now)->has_value());
+  EXPECT_FALSE(store->job(own)->has_value());
+  EXPECT_EQ(store->position(now)->value().at, (StepAt{2, 5}));
+  EXPECT_THAT(*store->replaced(now), ElementsAre(9U));
+  EXPECT_EQ(store->prepared()->front().pipeline.id, "1000/own");
+  EXPECT_EQ(store->prepared()->front().swaps[0].key, now);
+}
+
+TEST_F(StoreOpenTest, NamesAreTakenOverOnce) {
+  keep_train();
+  // Who was an admin when it was applied, and is none any more.
+  EXPECT_EQ(open()->pipelines()->front().id, "train");
 }
 
 TEST_F(StoreOpenTest, SecondDaemonThatMayOnlyReadIsRefusedToo) {

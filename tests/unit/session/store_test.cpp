@@ -27,7 +27,7 @@ class StoreTest : public ::testing::Test {
 };
 
 TEST_F(StoreTest, KeepsPipelinesAcrossARestart) {
-  StoredPipeline pipeline{.name = "train", .version = 3, .owner = 1000, .request = {}};
+  StoredPipeline pipeline{.id = "train", .version = 3, .owner = 1000, .request = {}};
   pipeline.request.yaml = "pipeline: train\n# \"quotes\" and ünïcode\n";
   pipeline.request.file = "/etc/spdld/train.yaml";
   pipeline.request.vars = {{"size", "224"}};
@@ -137,7 +137,7 @@ TEST_F(StoreTest, ForgetsEndsAndFailuresWithTheirJob) {
 }
 
 TEST_F(StoreTest, RefusesWhatIsNotUtf8) {
-  StoredPipeline pipeline{.name = "train", .version = 1, .owner = 0, .request = {}};
+  StoredPipeline pipeline{.id = "train", .version = 1, .owner = 0, .request = {}};
   pipeline.request.env = {{"NAME", "\xff"}};
   EXPECT_THAT(open()->put_pipeline(pipeline, {}).message(), HasSubstr("not UTF-8"));
   StoredJob job;
@@ -200,7 +200,7 @@ TEST_F(StoreTest, KeepsAJobWithItsPhasesAndCuts) {
 
 TEST_F(StoreTest, KeepsTheHistoryOfAPipelineAndForgetsItWithThePipeline) {
   auto store = open();
-  StoredPipeline pipeline{.name = "train", .version = 1, .owner = 0, .request = {}};
+  StoredPipeline pipeline{.id = "train", .version = 1, .owner = 0, .request = {}};
   for (std::uint32_t version = 1; version <= 3; ++version) {
     pipeline.version = version;
     pipeline.request.yaml = "version " + std::to_string(version);
@@ -227,7 +227,7 @@ TEST_F(StoreTest, KeepsTheHistoryOfAPipelineAndForgetsItWithThePipeline) {
 
 TEST_F(StoreTest, KeepsNoMoreOfAHistoryThanItSays) {
   auto store = open();
-  StoredPipeline pipeline{.name = "train", .version = 1, .owner = 0, .request = {}};
+  StoredPipeline pipeline{.id = "train", .version = 1, .owner = 0, .request = {}};
   for (std::uint32_t version = 1; version <= Store::kMaxRevisions + 5; ++version)
     ASSERT_TRUE(store->put_pipeline(pipeline, {.version = version}).ok());
   EXPECT_EQ(store->history("train")->size(), static_cast<std::size_t>(Store::kMaxRevisions));
@@ -236,7 +236,7 @@ TEST_F(StoreTest, KeepsNoMoreOfAHistoryThanItSays) {
 
 TEST_F(StoreTest, ChangesNothingWhenOneOfTheJobsOfASwapCannotBeKept) {
   auto store = open();
-  StoredPipeline pipeline{.name = "train", .version = 1, .owner = 0, .request = {}};
+  StoredPipeline pipeline{.id = "train", .version = 1, .owner = 0, .request = {}};
   ASSERT_TRUE(store->put_pipeline(pipeline, {.version = 1}).ok());
   StoredJob good;
   good.key = {.uid = 7, .job = "good", .pipeline = "train"};
@@ -255,7 +255,7 @@ StoredPrepared prepared_swap() {
   StoredPrepared prepared{.token = "t",
                           .until_unix_ms = 5'000'000,
                           .caller = 7,
-                          .pipeline = {.name = "train", .version = 2, .owner = 9}};
+                          .pipeline = {.id = "train", .version = 2, .owner = 9}};
   prepared.pipeline.request.yaml = "pipeline: train\n";
   StoredSwap& swap = prepared.swaps.emplace_back();
   swap.key = {.uid = 7, .job = "run-1", .pipeline = "train"};
@@ -280,7 +280,7 @@ TEST_F(StoreTest, KeepsAPreparedSwapUntilItIsRemoved) {
   EXPECT_EQ(same.until_unix_ms, 5'000'000U);
   EXPECT_FALSE(same.committed);
   EXPECT_EQ(same.caller, 7U);
-  EXPECT_EQ(same.pipeline.name, "train");
+  EXPECT_EQ(same.pipeline.id, "train");
   EXPECT_EQ(same.pipeline.version, 2U);
   EXPECT_EQ(same.pipeline.owner, 9U);
   EXPECT_EQ(same.pipeline.request.yaml, "pipeline: train\n");

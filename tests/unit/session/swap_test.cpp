@@ -512,7 +512,7 @@ TEST_F(SwapTest, TellsAConsumerThatItsApplyIsUnderWay) {
 TEST_F(SwapTest, HasARankAskAgainWhileAnotherIsYetToComeThatMayBeginBefore) {
   ASSERT_TRUE(service_->apply(self_, limited(), nullptr));
   declare("j", 2);
-  ASSERT_TRUE(sessions_->seek_job(self_, "j", "", {50, 1}));
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {50, 1}));
   const delivery::StreamPosition cursor{.epoch = 0, .position = 4, .step = 1};
   const Rank rank = attach(cursor);
   rank.attached();
@@ -544,7 +544,7 @@ TEST_F(SwapTest, CommitsNothingThatHasFailedWhileItWasPrepared) {
   rank.attached();
   ApplyRequest failing = request(1);
   failing.yaml += "on_error: {decode: fail}\n";
-  const auto built = catalogue_->build(self_.uid, failing, nullptr);
+  const auto built = catalogue_->build(catalogue_->owner_for(self_.uid), failing, nullptr);
   ASSERT_TRUE(built) << built.error().message();
   const SwapAt at{.kind = SwapAt::Kind::kStep, .step = {0, 17}};
   auto swaps = sessions_->plan_swaps(self_, *catalogue_->numbered(self_.uid, *built),

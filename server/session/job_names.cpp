@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which job a caller means: a part of Sessions.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "session/about.h"
+#include "session/sessions.h"
+
+namespace spdld::session {
+
+Result<std::optional<JobKey>> Sessions::meant(const Caller& caller, const JobName& name,
+                                              std::vector<JobKey> keys) const {
+  const std::vector<std::string>& ids = name.pipelines;
+  std::erase_if(keys, [&](const JobKey& key) {
+    return key.job != name.job || !visible(caller, key) ||
+           (!ids.empty() && std::find(ids.begin(), ids.end(), key.pipeline) == ids.end());
+  });
+  // One's own job wins over another's of the same name, and one's own pipeline over a shared one.
+  const auto prefer = [&keys](const auto& closer) {
+    if (std::any_of(keys.begin(), keys.end(), closer))
+      std::erase_if(keys, [&](const JobKey& key) { return !closer(key); });
+  };
+  prefer([&](const JobKey& key) { return key.uid == caller.uid; });
+  prefer([&](const JobKey& key) { return !ids.empty() && key.pipeline == ids.front(); });
+  if (keys.empty()) return std::optional<JobKey>();
+  if (keys.size() == 1) return std::optional(keys.front());
+  std::string names;
+  for (const JobKey& key : keys)
+    names +=
+        (names.empty() ? "'" : ", '") + key.pipeline + "' (uid " + std::to_string(key.uid) + ")";
+  return error(Code::kInvalidArgument, "there is a job '" + name.job + "' on several pipelines: " +
+                                           names + "; say which with --pipeline");
+}
+
+Result<JobPtr> Sessions::find_job(const Caller& caller, const JobName& name) const {
+  std::vector<JobKey> running;
+  for (const auto& [key, job] : jobs_) running.push_back(key);
+  SPDLD_ASSIGN(const std::optional<JobKey> found, meant(caller, name, std::move(running)));
+  if (found) return jobs_.at(*found);
+  const auto awaited = meant(caller, name, {expected_.begin(), expected_.end()});
+  if (come_back_s().count() > 0 && (!awaited || *awaited))
+    return error(Code::kUnavailable,
+                 "job '" + name.job +
+                     "' was read when the daemon stopped, and none of its consumers has come "
+                     "back yet; try again once one is attached, or in " +
+                     std::to_string(come_back_s().count()) + " s, when it is no longer waited for");
+  return error(Code::kNotFound,
+               "there is no job '" + name.job + "'" +
+                   (name.pipelines.empty() ? "" : " on pipeline '" + name.pipelines.back() + "'") +
+                   " that uid " + std::to_string(caller.uid) +
+                   " may see; 'spdlctl get jobs' lists what there is");
+}
+
+Result<bool> Sessions::forget_job(const Caller& caller, const JobName& name) {
+  SPDLD_ASSIGN(std::vector<JobKey> keys, deps_.store.jobs_named(name.job));
+  for (const StoredPosition& ended : ended_positions_) keys.push_back(ended.key);
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  SPDLD_ASSIGN(const std::optional<JobKey> ended, meant(caller, name, std::move(keys)));
+  if (!ended) return false;
+  SPDLD_TRY(deps_.store.remove_job(*ended));
+  forget_ended(*ended);
+  log::info(about(*ended, caller.uid),
+            "what was kept of job '{}' on pipeline '{}' deleted by uid {}", ended->job,
+            ended->pipeline, caller.uid);
+  return true;
+}
+
+}  // namespace spdld::session

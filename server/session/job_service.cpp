@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs, their sessions and what is known of both: a part of SessionService.
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "session/session_service.h"
+#include "session/shown_names.h"
+
+namespace spdld::session {
+
+Result<JobName> SessionService::job_name(const Caller& caller, std::string_view job,
+                                         std::string_view pipeline) const {
+  JobName name{.job = std::string(job)};
+  if (!pipeline.empty()) {
+    SPDLD_ASSIGN(name.pipelines, catalogue_.ids(caller.uid, std::string(pipeline)));
+  }
+  return name;
+}
+
+Result<JobView> SessionService::create_job(const Caller& caller, const JobRequest& request,
+                                           const Progress& progress) {
+  return shown_to(catalogue_, caller,
+                  sessions_.create_job(caller, request, listing_progress(progress)));
+}
+
+Result<JobView> SessionService::job(const Caller& caller, std::string_view job,
+                                    std::string_view pipeline) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  return shown_to(catalogue_, caller, sessions_.job(caller, name));
+}
+
+std::vector<JobView> SessionService::jobs(const Caller& caller) {
+  return shown_to(catalogue_, caller, sessions_.jobs(caller));
+}
+
+std::vector<JobView> SessionService::ended_jobs(const Caller& caller) {
+  std::vector<JobView> views;
+  for (StoredEnd& end : sessions_.ended(caller)) {
+    views.push_back(std::move(end.view));
+    views.back().end = std::move(end.end);
+  }
+  return shown_to(catalogue_, caller, std::move(views));
+}
+
+Result<JobView> SessionService::advance_epoch(const Caller& caller, std::string_view job,
+                                              std::string_view pipeline,
+                                              std::optional<std::uint64_t> to) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  return shown_to(catalogue_, caller, sessions_.advance_epoch(caller, name, to));
+}
+
+Result<JobView> SessionService::seek(const Caller& caller, std::string_view job,
+                                     std::string_view pipeline, std::uint64_t epoch,
+                                     std::uint64_t step) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  return shown_to(catalogue_, caller, sessions_.seek_job(caller, name, {epoch, step}));
+}
+
+Result<JobView> SessionService::resize_job(const Caller& caller, std::string_view job,
+                                           std::string_view pipeline, std::uint32_t num_shards) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  return shown_to(catalogue_, caller, sessions_.resize_job(caller, name, num_shards));
+}
+
+Result<JobView> SessionService::skip(const Caller& caller, std::string_view job,
+                                     std::string_view pipeline, std::uint64_t steps) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  return shown_to(catalogue_, caller, sessions_.skip_steps(caller, name, steps));
+}
+
+Result<JobView> SessionService::limit_job(const Caller& caller, std::string_view job,
+                                          std::string_view pipeline, const LimitChange& change) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  return shown_to(catalogue_, caller, sessions_.limit_job(caller, name, change));
+}
+
+Result<DeletedJob> SessionService::delete_job(const Caller& caller, std::string_view job,
+                                              std::string_view pipeline) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  return sessions_.delete_job(caller, name);
+}
+
+std::vector<SessionView> SessionService::sessions(const Caller& caller) {
+  return shown_to(catalogue_, caller, sessions_.sessions(caller));
+}
+
+Status SessionService::evict(const Caller& caller, std::uint64_t session,
+                             const std::string& reason) {
+  return sessions_.evict(caller, session, reason);
+}
+
+std::vector<StageView> SessionService::stages(const Caller& caller) {
+  return shown_to(catalogue_, caller, sessions_.stages(caller));
+}
+
+std::vector<StageView> SessionService::ended_stages(const Caller& caller) {
+  std::vector<StageView> views;
+  for (StoredEnd& end : sessions_.ended(caller)) {
+    for (StageView& stage : end.stages) views.push_back(std::move(stage));
+  }
+  return shown_to(catalogue_, caller, std::move(views));
+}
+
+std::vector<FailureView> SessionService::failures(const Caller& caller) {
+  return shown_to(catalogue_, caller, sessions_.failures(caller));
+}
+
+}  // namespace spdld::session

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+// How pipelines are told apart. Every user has pipeline names of its own; admins apply into one set
+// of names that all users share. Inside the daemon and in its records a pipeline is called by its
+// id: "NAME" for a shared one, "UID/NAME" for a user's. No name has a slash.
+namespace spdld::session {
+
+// Whose a pipeline is.
+struct PipelineOwner {
+  uid_t uid = 0;
+  bool shared = true;  // its name is among those that all users share
+
+  friend bool operator==(const PipelineOwner&, const PipelineOwner&) = default;
+};
+
+inline std::string pipeline_id(const PipelineOwner& owner, const std::string& name) {
+  return owner.shared ? name : std::to_string(owner.uid) + "/" + name;
+}
+
+inline bool is_shared(std::string_view id) { return id.find('/') == std::string_view::npos; }
+
+// As a record has it.
+inline PipelineOwner owner_of(std::string_view id, uid_t uid) {
+  return {.uid = uid, .shared = is_shared(id)};
+}
+
+// The ids that `text` may mean when `caller` says it, the first that exists counts: NAME is the
+// caller's own or else the shared one; /NAME is the shared one; USER/NAME, with a login name or a
+// uid, is that user's, for that user and for admins. Errors: kPermissionDenied for another user's,
+// kNotFound for a user that the machine does not know.
+Result<std::vector<std::string>> pipeline_ids(const std::string& text, uid_t caller, bool is_admin);
+
+}  // namespace spdld::session

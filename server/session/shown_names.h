@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "session/catalogue.h"
+#include "session/views.h"
+
+// What a caller is told names pipelines as that caller would.
+namespace spdld::session {
+
+template <typename View>
+View shown_to(const Catalogue& catalogue, const Caller& caller, View view) {
+  view.pipeline = catalogue.name_for(caller.uid, view.pipeline);
+  return view;
+}
+
+template <typename View>
+std::vector<View> shown_to(const Catalogue& catalogue, const Caller& caller,
+                           std::vector<View> views) {
+  for (View& view : views) view = shown_to(catalogue, caller, std::move(view));
+  return views;
+}
+
+template <typename View>
+Result<View> shown_to(const Catalogue& catalogue, const Caller& caller, Result<View> view) {
+  if (view) *view = shown_to(catalogue, caller, *std::move(view));
+  return view;
+}
+
+}  // namespace spdld::session

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose pipeline a name means: a user's own, or the one that an admin shares with all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import daemon as daemon_module
+import pytest
+from users import ANN, BOB, Place
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with contextlib.closing(Place()) as made:
+        yield made
+
+
+def items(place: Place, user: int, name: str) -> int:
+    done = place.ctl(user, "get", "pipelines", name, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["items"]
+
+
+def names(place: Place, user: int) -> set[str]:
+    done = place.ctl(user, "get", "pipelines", "-o", "json")
+    return {pipeline["name"] for pipeline in json.loads(done.stdout)}
+
+
+def jobs(place: Place, user: int) -> dict[str, Any]:
+    return {
+        job["job"]: job for job in json.loads(place.ctl(user, "get", "jobs", "-o", "json").stdout)
+    }
+
+
+def of_size(place: Place, name: str, count: int) -> pathlib.Path:
+    """A pipeline file of that name over so many of eight items."""
+    root = place.directory / f"of-{count}"
+    if not root.exists():
+        place.dataset(root.name, owner=0)
+    files = {"root": str(root), "pattern": f"d/[0-{count - 1}]"}
+    return place.pipeline(name, root, source={"files": files})
+
+
+def test_two_users_have_a_pipeline_of_one_name_each(place: Place) -> None:
+    assert place.apply(ANN, of_size(place, "train", 3)) == ""
+    assert place.apply(BOB, of_size(place, "train", 5)) == ""
+    assert (items(place, ANN, "train"), items(place, BOB, "train")) == (3, 5)
+    assert place.consume(ANN, "train", "--job", "run") == ""
+    assert place.ctl(BOB, "delete", "pipeline", "train").returncode == 0
+    assert items(place, ANN, "train") == 3
+    assert (names(place, ANN), names(place, BOB)) == ({"train"}, set())
+
+
+def test_ones_own_name_counts_before_the_shared_one(place: Place) -> None:
+    assert place.apply(0, of_size(place, "train", 3)) == ""
+    assert items(place, ANN, "train") == 3
+    assert place.apply(ANN, of_size(place, "train", 5)) == ""
+    assert (items(place, ANN, "train"), items(place, ANN, "/train")) == (5, 3)
+    assert (items(place, BOB, "train"), items(place, 0, "train")) == (3, 3)
+    assert names(place, ANN) == {"train", "/train"}
+    assert names(place, BOB) == {"train"}
+    place.daemon.restart()
+    assert (items(place, ANN, "train"), items(place, ANN, "/train")) == (5, 3)
+    assert place.ctl(ANN, "delete", "pipeline", "train").returncode == 0
+    assert items(place, ANN, "train") == 3
+
+
+def test_a_shared_pipeline_is_changed_by_admins_alone(place: Place) -> None:
+    assert place.apply(0, of_size(place, "train", 3)) == ""
+    for command in (["delete", "pipeline", "train"], ["rollback", "train"]):
+        done = place.ctl(ANN, *command)
+        assert done.returncode == 1
+        assert "belongs to uid 0" in done.stderr or "nothing is kept" in done.stderr, done.stderr
+    assert place.apply(ANN, of_size(place, "train", 5)) == ""
+    assert items(place, BOB, "train") == 3
+
+
+def test_admins_name_other_users_pipelines_and_others_do_not(place: Place) -> None:
+    assert place.apply(ANN, of_size(place, "train", 3)) == ""
+    assert place.apply(0, of_size(place, "train", 5)) == ""
+    assert items(place, 0, f"{ANN}/train") == items(place, ANN, f"{ANN}/train") == 3
+    assert names(place, 0) == {"train", f"{ANN}/train"}
+    for name in (f"{ANN}/train", "root/train"):
+        done = place.ctl(BOB, "get", "pipelines", name)
+        assert done.returncode == 1
+        assert f"'{name}' is another user's, and uid {BOB} is not in access.admins" in done.stderr
+        assert "is another user's" in place.consume(BOB, name)
+    assert "there is no such user on this machine" in place.ctl(0, "get", "pipelines", "x/y").stderr
+    assert place.consume(ANN, "train", "--job", "run") == ""
+    assert place.ctl(0, "delete", "pipeline", f"{ANN}/train").returncode == 0
+    assert items(place, ANN, "train") == 5
+
+
+def test_a_job_is_named_by_its_pipeline_as_its_user_names_it(place: Place) -> None:
+    assert place.apply(0, of_size(place, "train", 3)) == ""
+    made = place.ctl(ANN, "job", "create", "run", "--pipeline", "train")
+    assert made.returncode == 0, made.stderr
+    assert place.apply(ANN, of_size(place, "train", 5)) == ""
+    # It stays on the pipeline that it began on.
+    assert jobs(place, ANN)["run"]["pipeline"] == "/train"
+    assert place.consume(ANN, "train", "--job", "run") == ""
+    made = place.ctl(ANN, "job", "create", "run", "--pipeline", "train")
+    assert made.returncode == 0, made.stderr
+    resize = ["job", "resize", "run", "--shards", "2"]
+    told = place.ctl(ANN, *resize).stderr
+    assert "on several pipelines" in told and "--pipeline" in told
+    assert place.ctl(ANN, *resize, "--pipeline", "train").returncode == 0
+    by_pipeline = {
+        job["pipeline"]: job["num_shards"]
+        for job in json.loads(place.ctl(0, "get", "jobs", "-o", "json").stdout)
+    }
+    assert by_pipeline == {"train": 1, f"{ANN}/train": 2}
+    # A change of the one is none of the other's.
+    swapped = place.ctl(ANN, "apply", "-f", of_size(place, "train", 7), "--job", "run")
+    assert swapped.returncode == 0, swapped.stderr
+    versions = {
+        job["pipeline"]: job["phases"][-1]["pipeline_version"]
+        for job in json.loads(place.ctl(0, "get", "jobs", "-o", "json").stdout)
+    }
+    assert versions == {"train": 1, f"{ANN}/train": 2}
+    place.daemon.restart()
+    assert jobs(place, BOB) == {}
+    assert place.ctl(0, "delete", "job", "run", "--pipeline", f"{ANN}/train").returncode == 0
+    assert [job["pipeline"] for job in jobs(place, ANN).values()] == ["/train"]
+
+
+def test_classes_come_from_ones_own_pipeline_or_else_the_shared_one(place: Place) -> None:
+    def labelled(name: str, classes: Any) -> pathlib.Path:
+        root = place.directory / "of-8"
+        files = {"root": str(root), "pattern": "**", "label": "parent_dir", "classes": classes}
+        return place.pipeline(name, root, source={"files": files})
+
+    of_size(place, "none", 8)
+    assert place.apply(0, labelled("train", ["d", "shared"])) == ""
+    assert place.apply(ANN, labelled("train", ["d", "own", "more"])) == ""
+    following = labelled("test", {"from": "train"})
+    for user in (ANN, BOB):
+        assert place.apply(user, following) == ""
+
+    def classes(user: int) -> int:
+        done = place.ctl(user, "get", "pipelines", "test", "-o", "json")
+        return json.loads(done.stdout)["classes"]
+
+    assert (classes(ANN), classes(BOB)) == (3, 2)
+
+
+def as_lines(path: pathlib.Path) -> pathlib.Path:
+    """A key a line, as loaders find the name."""
+    lines = [f"{key}: {json.dumps(value)}" for key, value in json.loads(path.read_text()).items()]
+    path.write_text("\n".join(lines))
+    return path
+
+
+# Imported by root: the checkout may lie where only its owner may go.
+LOADER = """
+import os, sys, spdld
+address, pipeline, user = sys.argv[1:]
+os.setgroups([])
+os.setgid(int(user))
+os.setuid(int(user))
+with spdld.Loader(pipeline, address=address) as loader:
+    print(loader.pipeline, len(list(loader)))
+"""
+
+
+def load(place: Place, user: int, pipeline: pathlib.Path | str) -> str:
+    """The pipeline's name and its batches, or the error."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADER, place.daemon.address, str(pipeline), str(user)],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        timeout=daemon_module.WATCHDOG_S,
+    )
+    return done.stdout.strip() or done.stderr
+
+
+def test_a_loader_that_brings_another_text_than_the_shared_one_gets_its_own(place: Place) -> None:
+    path = as_lines(of_size(place, "train", 3))
+    assert place.apply(0, path) == ""
+    assert load(place, ANN, path) == "train 3"
+    assert names(place, ANN) == {"train"}
+    changed = as_lines(of_size(place, "train", 5))
+    assert load(place, ANN, changed) == "train 5"
+    assert names(place, ANN) == {"train", "/train"}
+    assert load(place, ANN, "/train") == "/train 3"
+    assert load(place, 0, f"{ANN}/train") == f"{ANN}/train 5"
+    # An admin's loader brings what would be shared, and that is there.
+    assert "differs from the one that this loader brings" in load(place, 0, changed)
