@@ -44,6 +44,13 @@ void keep(google::protobuf::RepeatedPtrField<Message>* messages, const v1::JobKe
   }
 }
 
+// With the pipeline's name as lists show it.
+v1::JobKey as_listed(Daemon& daemon, v1::JobKey key) {
+  if (key.pipeline().find('/') != std::string::npos)
+    key.set_pipeline(daemon.pipeline(key.pipeline(), false).pipeline().name());
+  return key;
+}
+
 std::shared_ptr<v1::JobKey> add_filter(CLI::App& command) {
   auto key = std::make_shared<v1::JobKey>();
   command.add_option_function<std::string>(
@@ -137,7 +144,7 @@ void add_get_jobs(CLI::App& get, const Context& context) {
     Daemon daemon = context.connect();
     if (!key->job().empty() && !*ended) return show_job(daemon.job(*key), *output, context);
     v1::ListJobsResponse jobs = daemon.jobs(*ended);
-    keep(jobs.mutable_jobs(), *key);
+    keep(jobs.mutable_jobs(), as_listed(daemon, *key));
     if (*ended) return print(jobs.jobs(), *output, ended_jobs_table, "jobs have ended", context);
     print(jobs.jobs(), *output, jobs_table, "jobs", context);
   });
@@ -152,8 +159,9 @@ void add_get(CLI::App& app, const Context& context) {
 
   CLI::App* sessions = get->add_subcommand("sessions", "attached consumers");
   sessions->callback([&context, output = add_output(*sessions), key = add_filter(*sessions)] {
-    v1::ListSessionsResponse found = context.connect().sessions();
-    keep(found.mutable_sessions(), *key);
+    Daemon daemon = context.connect();
+    v1::ListSessionsResponse found = daemon.sessions();
+    keep(found.mutable_sessions(), as_listed(daemon, *key));
     print(found.sessions(), *output, sessions_table, "sessions", context);
   });
   CLI::App* users = get->add_subcommand("users", "what users have of the daemon, and may have");
@@ -167,8 +175,9 @@ void add_get(CLI::App& app, const Context& context) {
     v1::GetStatsRequest wanted;
     wanted.set_stages(true);
     wanted.set_ended(*ended);
-    v1::StatsSnapshot found = context.connect().stats(wanted);
-    keep(found.mutable_stages(), *key);
+    Daemon daemon = context.connect();
+    v1::StatsSnapshot found = daemon.stats(wanted);
+    keep(found.mutable_stages(), as_listed(daemon, *key));
     print(found.stages(), *output, stages_table, "stages", context);
   });
   CLI::App* failures = get->add_subcommand(
@@ -181,8 +190,9 @@ void add_get(CLI::App& app, const Context& context) {
   failures->callback([&context, output = add_output(*failures), key = failures_key] {
     v1::GetStatsRequest wanted;
     wanted.set_failures(true);
-    v1::StatsSnapshot found = context.connect().stats(wanted);
-    keep(found.mutable_failures(), *key);
+    Daemon daemon = context.connect();
+    v1::StatsSnapshot found = daemon.stats(wanted);
+    keep(found.mutable_failures(), as_listed(daemon, *key));
     print(found.failures(), *output, failures_table, "failures", context);
   });
   CLI::App* classes = get->add_subcommand("classes", "the names behind a pipeline's labels");

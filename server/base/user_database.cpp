@@ -34,12 +34,10 @@ Result<std::uint32_t> find_id(const std::string& text, const char* what, const L
          buffer.size() < (1U << 20))
     buffer.resize(buffer.size() * 2);
   if (found != nullptr) return entry.*id;
-  return error(Code::kNotFound,
-               "'" + text + "': " +
-                   (failure == 0 || failure == ENOENT
-                        ? "there is no such " + std::string(what) + " on this machine"
-                        : "the " + std::string(what) +
-                              " database fails: " + std::generic_category().message(failure)));
+  if (failure == 0 || failure == ENOENT)
+    return error(Code::kNotFound, "'" + text + "': there is no such " + what + " on this machine");
+  return error(Code::kUnavailable, "'" + text + "': the " + what + " database fails: " +
+                                       std::generic_category().message(failure));
 }
 
 }  // namespace

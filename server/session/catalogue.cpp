@@ -122,13 +122,15 @@ Result<std::shared_ptr<source::Source>> Catalogue::open_source(
     // Classes that do not come from the files are those that were applied.
     options.classes = varied->source->classes();
   } else if (dataset.empty() && files.classes.kind == ClassesSpec::Kind::kPipeline) {
-    // A user's own name counts before the shared one.
-    PipelinePtr other = find(pipeline_id(owner, files.classes.pipeline));
-    if (other == nullptr) other = find(files.classes.pipeline);
-    if (other == nullptr)
+    // A user's own name counts before the shared one, also if it cannot be opened.
+    const std::string own = pipeline_id(owner, files.classes.pipeline);
+    const bool is_own = find(own) != nullptr || is_lost(own);
+    const std::string& id = is_own ? own : files.classes.pipeline;
+    if (find(id) == nullptr && !is_lost(id))
       return error(Code::kNotFound, "pipeline '" + spec.name + "' takes its classes from '" +
                                         files.classes.pipeline +
                                         "', which is not there: apply that one first");
+    SPDLD_ASSIGN(const PipelinePtr other, get(id, owner.uid, files.classes.pipeline));
     // Its classes are names of directories, or stand in a file.
     SPDLD_ASSIGN(const PipelinePtr readable, read_by(other, reader));
     options.classes = readable->source->classes();
@@ -293,9 +295,9 @@ Result<std::shared_ptr<engine::SampleCache>> Catalogue::open_cache(
   return caches_.open(*pipeline.plan, *pipeline.source, *pipeline.cache);
 }
 
-std::vector<std::string> Catalogue::warnings() const {
+std::vector<std::string> Catalogue::warnings(uid_t caller) const {
   std::vector<std::string> warnings;
-  for (const PipelinePtr& pipeline : all()) {
+  for (const PipelinePtr& pipeline : visible_to(caller)) {
     for (std::string& warning : pipeline->listed->warnings()) {
       if (warnings.size() < kMaxWarnings) warnings.push_back(std::move(warning));
     }

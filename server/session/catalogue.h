@@ -97,7 +97,7 @@ class Catalogue {
   Result<PipelinePtr> build(const PipelineOwner& owner, const ApplyRequest& request,
                             const Progress& progress) SPDLD_EXCLUDES(mutex_);
   Result<PipelineText> text_of(uid_t owner, const ApplyRequest& request);
-  // Whose a pipeline is that this user applies: an admin's is everybody's.
+  // The owner of what this user applies or brings: for an admin, all users share it.
   PipelineOwner owner_for(uid_t uid) const { return {.uid = uid, .shared = is_admin(uid)}; }
   // The same pipeline with other variables, or another batch size, for who may read its data:
   // kPermissionDenied for a reader who may not, even if nothing else differs. Lists nothing unless
@@ -144,18 +144,18 @@ class Catalogue {
   Result<std::vector<std::string>> ids(uid_t caller, const std::string& text) const;
   Result<std::vector<std::string>> known_ids(uid_t caller, const std::string& text) const
       SPDLD_EXCLUDES(mutex_);
-  // The id that counts of these; kNotFound, with what there is, for a text that means nothing.
+  // The first of known_ids(). kNotFound, with the names that there are, if there is none.
   Result<std::string> resolve(uid_t caller, const std::string& text) const SPDLD_EXCLUDES(mutex_);
   // resolve() and get().
   Result<PipelinePtr> named(uid_t caller, const std::string& text) const SPDLD_EXCLUDES(mutex_);
-  // What the caller says to mean it.
+  // The shortest name by which this caller can ask for the pipeline.
   std::string name_for(uid_t caller, const std::string& id) const SPDLD_EXCLUDES(mutex_);
   // The caller's own and the shared ones; to admins all.
   std::vector<PipelinePtr> visible_to(uid_t caller) const SPDLD_EXCLUDES(mutex_);
 
-  // What operators should know of the pipelines as they are now, though nothing failed: a listing
+  // What this caller should know of the pipelines that it sees, though nothing failed: a listing
   // that could not be kept, a class without items.
-  std::vector<std::string> warnings() const SPDLD_EXCLUDES(mutex_);
+  std::vector<std::string> warnings(uid_t caller) const SPDLD_EXCLUDES(mutex_);
   std::vector<engine::SampleCache::Snapshot> cache_snapshots() const { return caches_.snapshots(); }
   // Looks whether its data are still as they were listed; if they are not, that is a warning until
   // they are, or it is applied again. Reads directories, which may block.
@@ -200,7 +200,7 @@ class Catalogue {
   Status absent(uid_t caller, const std::string& text) const SPDLD_EXCLUDES(mutex_);
   std::map<uid_t, std::size_t> count_applied() const SPDLD_REQUIRES(mutex_);
   Status check_room(uid_t caller, const PipelineVersion& pipeline) const SPDLD_REQUIRES(mutex_);
-  Status may_change(uid_t caller, const std::string& id, uid_t owner) const;
+  Status may_change(uid_t caller, const std::string& id) const;
   Result<PipelinePtr> number(uid_t caller, const PipelinePtr& pipeline,
                              std::uint32_t at_least) const SPDLD_REQUIRES(mutex_);
 

@@ -28,8 +28,8 @@ Result<std::optional<JobKey>> Sessions::meant(const Caller& caller, const JobNam
   if (keys.size() == 1) return std::optional(keys.front());
   std::string names;
   for (const JobKey& key : keys)
-    names +=
-        (names.empty() ? "'" : ", '") + key.pipeline + "' (uid " + std::to_string(key.uid) + ")";
+    names += (names.empty() ? "'" : ", '") + deps_.catalogue.name_for(caller.uid, key.pipeline) +
+             "' (uid " + std::to_string(key.uid) + ")";
   return error(Code::kInvalidArgument, "there is a job '" + name.job + "' on several pipelines: " +
                                            names + "; say which with --pipeline");
 }
@@ -48,7 +48,10 @@ Result<JobPtr> Sessions::find_job(const Caller& caller, const JobName& name) con
                      std::to_string(come_back_s().count()) + " s, when it is no longer waited for");
   return error(Code::kNotFound,
                "there is no job '" + name.job + "'" +
-                   (name.pipelines.empty() ? "" : " on pipeline '" + name.pipelines.back() + "'") +
+                   (name.pipelines.empty()
+                        ? ""
+                        : " on pipeline '" +
+                              deps_.catalogue.name_for(caller.uid, name.pipelines.front()) + "'") +
                    " that uid " + std::to_string(caller.uid) +
                    " may see; 'spdlctl get jobs' lists what there is");
 }

@@ -13,8 +13,14 @@ namespace spdld::session {
 Result<JobName> SessionService::job_name(const Caller& caller, std::string_view job,
                                          std::string_view pipeline) const {
   JobName name{.job = std::string(job)};
-  if (!pipeline.empty()) {
-    SPDLD_ASSIGN(name.pipelines, catalogue_.ids(caller.uid, std::string(pipeline)));
+  if (pipeline.empty()) return name;
+  const std::string text(pipeline);
+  SPDLD_ASSIGN(name.pipelines, catalogue_.known_ids(caller.uid, text));
+  // As everywhere, one's own pipeline hides the shared one; a job may outlive its pipeline.
+  if (!name.pipelines.empty()) {
+    name.pipelines.resize(1);
+  } else {
+    SPDLD_ASSIGN(name.pipelines, catalogue_.ids(caller.uid, text));
   }
   return name;
 }

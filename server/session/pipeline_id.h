@@ -14,10 +14,10 @@
 // id: "NAME" for a shared one, "UID/NAME" for a user's. No name has a slash.
 namespace spdld::session {
 
-// Whose a pipeline is.
+// The user that a pipeline belongs to, and whether all users share its name.
 struct PipelineOwner {
   uid_t uid = 0;
-  bool shared = true;  // its name is among those that all users share
+  bool shared = true;
 
   friend bool operator==(const PipelineOwner&, const PipelineOwner&) = default;
 };

@@ -265,9 +265,31 @@ Result<std::optional<StoredPosition>> Sessions::kept_position(const JobKey& key)
   return deps_.store.position(key);
 }
 
+Result<std::optional<StoredJob>> Sessions::kept_job(const JobKey& key) {
+  {
+    MutexLock lock(mutex_);
+    const auto last = std::find_if(ended_jobs_.rbegin(), ended_jobs_.rend(),
+                                   [&](const StoredJob& ended) { return ended.key == key; });
+    if (last != ended_jobs_.rend()) {
+      StoredJob ended = *last;
+      ended.kept_unix_ms = unix_ms();  // it is about to be
+      return std::optional(std::move(ended));
+    }
+  }
+  return deps_.store.job(key);
+}
+
+// The same consumers again, or others who go on where it was; a fresh start is the same job only if
+// it runs just now, and its daemon died.
+bool Sessions::goes_on_with(const StoredJob& stored, const delivery::AttachRequest& request) {
+  if (request.reconnect || request.start != wire::StartMode::kFresh) return true;
+  const bool runs = !stored.ended && stored.incarnation == request.incarnation &&
+                    unix_ms() < stored.kept_unix_ms + kStillRunningMs;
+  return runs && same_facts(stored, request);
+}
+
 Result<Sessions::Known> Sessions::revive(const JobKey& key, const delivery::AttachRequest& request,
                                          const Credentials& reader) {
-  std::optional<StoredJob> stored;
   {
     MutexLock lock(mutex_);
     if (jobs_.contains(key)) return Known{};
@@ -275,22 +297,11 @@ Result<Sessions::Known> Sessions::revive(const JobKey& key, const delivery::Atta
       return error(Code::kFailedPrecondition,
                    "job '" + key.job + "' was declared and cannot go on: " + broken->second +
                        " ('spdlctl delete job " + key.job + "' forgets it)");
-    for (const StoredJob& ended : ended_jobs_) {
-      if (ended.key == key) stored = ended;
-    }
-    if (stored) stored->kept_unix_ms = unix_ms();  // it is about to be
   }
-  if (!stored) {
-    SPDLD_ASSIGN(stored, deps_.store.job(key));
-  }
+  SPDLD_ASSIGN(std::optional<StoredJob> stored, kept_job(key));
   if (!stored) return Known{};
-  // The same consumers again, or others who go on where it was; a fresh start is the same job only
-  // if it runs just now, and its daemon died.
-  const bool runs = !stored->ended && stored->incarnation == request.incarnation &&
-                    unix_ms() < stored->kept_unix_ms + kStillRunningMs;
-  const bool goes_on = request.reconnect || request.start != wire::StartMode::kFresh;
   const bool same = same_facts(*stored, request);
-  if (!request.reconnect && !goes_on && !(runs && same)) {
+  if (!goes_on_with(*stored, request)) {
     // Another run of that name. Where the earlier one was is nothing to it.
     return Known{.job = nullptr, .begins_anew = true};
   }

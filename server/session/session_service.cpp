@@ -268,7 +268,8 @@ Status SessionService::delete_pipeline(const Caller& caller, std::string_view na
   for (const auto& [version, running] : sessions_.jobs_on(id)) jobs += running;
   if (jobs > 0)
     return Status(Code::kFailedPrecondition,
-                  "pipeline '" + id + "' is run by " + counted(jobs, "job") + ": delete " +
+                  "pipeline '" + catalogue_.name_for(caller.uid, id) + "' is run by " +
+                      counted(jobs, "job") + ": delete " +
                       (jobs == 1 ? "it or let it" : "them or let them") + " end first");
   MutexLock writing(sessions_.records());
   SPDLD_TRY(catalogue_.check_remove(caller.uid, id));
@@ -301,7 +302,7 @@ DataPlaneView SessionService::data_plane() const {
   return view;
 }
 
-DaemonView SessionService::daemon(const Caller&) {
+DaemonView SessionService::daemon(const Caller& caller) {
   const SessionsDeps& deps = sessions_.deps();
   const Sessions::Totals totals = sessions_.totals();
   DaemonView view{.version = facts_.version,
@@ -320,7 +321,8 @@ DaemonView SessionService::daemon(const Caller&) {
                   .batches = totals.batches,
                   .rows = totals.rows,
                   .warnings = deps.store.warnings()};
-  for (std::string& warning : catalogue_.warnings()) view.warnings.push_back(std::move(warning));
+  for (std::string& warning : catalogue_.warnings(caller.uid))
+    view.warnings.push_back(std::move(warning));
   for (std::string& warning : sessions_.warnings()) view.warnings.push_back(std::move(warning));
   view.data = data_plane();
   for (const engine::SampleCache::Snapshot& cache : catalogue_.cache_snapshots())

@@ -100,7 +100,7 @@ class Sessions final : public delivery::DataService {
   void closed(delivery::Connection& connection, delivery::CloseCause cause) override;
   void exited(delivery::Connection& connection) override;
 
-  // For SessionService. Visible are a caller's own jobs, and all to root and admins.
+  // For SessionService. Visible are a caller's own jobs, and to admins all.
   Result<JobView> create_job(const Caller& caller, const JobRequest& request,
                              const Catalogue::Progress& progress = nullptr) SPDLD_EXCLUDES(mutex_);
   Result<JobView> job(const Caller& caller, const JobName& name) const SPDLD_EXCLUDES(mutex_);
@@ -185,21 +185,25 @@ class Sessions final : public delivery::DataService {
   static constexpr std::size_t kMostEndedPrivatelyOfUser = 50;
   void keep_privately(const Job& job, StoredEnd end) SPDLD_REQUIRES(mutex_);
 
-  // Attaching, on the blocking pool: attach.cpp.
+  // Attaching, on the blocking pool: attach.cpp, attach_pipeline.cpp, join.cpp.
   void attach_slowly(const SessionPtr& session, const delivery::AttachRequest& request);
   Status try_attach(const SessionPtr& session, const delivery::AttachRequest& request);
   // Tells a consumer how far what it waits for has come.
   static Catalogue::Progress progress_to(const SessionPtr& session);
-  // On which of these pipelines this user's job began, if it is known: it stays there, though a
-  // name may mean another one by now.
+  // On which of these pipelines this user's job goes on, if it does: it stays there, though a name
+  // may mean another one by now.
   Result<std::optional<std::string>> pipeline_of_job(const std::vector<std::string>& ids, uid_t uid,
-                                                     const std::string& job) SPDLD_EXCLUDES(mutex_);
-  // With its text, which counts if nobody has applied another one of its name.
+                                                     const delivery::AttachRequest& request)
+      SPDLD_EXCLUDES(mutex_);
+  // The pipeline that there is for a text that a loader brings; null: it is to be made.
+  Result<PipelinePtr> known_pipeline(const PipelineText& text, uid_t uid,
+                                     const delivery::AttachRequest& request) SPDLD_EXCLUDES(mutex_);
   Result<PipelinePtr> brought_by(const SessionPtr& session, const delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);
-  // For one more that a loader of this user's brings: an earlier one that no job runs gives way.
-  // Fails where there is none: shares.cpp.
+  // Before a loader of this user puts one more pipeline: at the limit, one that no job runs is
+  // removed. kResourceExhausted if jobs run all of them: shares.cpp.
   Status make_room_for_brought(uid_t uid) SPDLD_EXCLUDES(mutex_);
+  bool is_run_or_expected(const std::string& pipeline) const SPDLD_EXCLUDES(mutex_);
   Result<PipelinePtr> pipeline_for(const SessionPtr& session,
                                    const delivery::AttachRequest& request);
   // The data of the session's job may have been moved or replaced since they were opened. Returns
@@ -270,6 +274,9 @@ class Sessions final : public delivery::DataService {
     JobPtr job = nullptr;
     bool begins_anew = false;  // what is on disk is of another run: forget_run()
   };
+  // As it was kept last; none: nothing is known of it.
+  Result<std::optional<StoredJob>> kept_job(const JobKey& key) SPDLD_EXCLUDES(mutex_);
+  static bool goes_on_with(const StoredJob& stored, const delivery::AttachRequest& request);
   Result<Known> revive(const JobKey& key, const delivery::AttachRequest& request,
                        const Credentials& reader) SPDLD_EXCLUDES(mutex_);
   // A disk that fails keeps nobody from attaching.
@@ -318,9 +325,9 @@ class Sessions final : public delivery::DataService {
   Result<bool> forget_job(const Caller& caller, const JobName& name)
       SPDLD_REQUIRES(mutex_, records_);
 
-  // Operating: operate.cpp, and of swaps swap_plan.cpp, swap.cpp, swap_records.cpp, apply.cpp.
-  // Nothing of the job is begun until go_on(). The first step that no shard has begun; the job's
-  // timeline is then what its furthest consumer reads by.
+  // Operating: operate.cpp, move.cpp, and of swaps swap_plan.cpp, swap.cpp, swap_records.cpp,
+  // apply.cpp. Nothing of the job is begun until go_on(). The first step that no shard has begun;
+  // the job's timeline is then what its furthest consumer reads by.
   static StepAt hold(Job& job);
   static void go_on(const Job& job);
   // Another deal from the first step that no shard has begun: `position` says where that begins.

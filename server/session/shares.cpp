@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/counted.h"
+#include "base/log.h"
 #include "session/session_service.h"
 #include "session/sessions.h"
 
@@ -50,22 +51,36 @@ Status Catalogue::check_room(uid_t caller, const PipelineVersion& pipeline) cons
 Status Sessions::make_room_for_brought(uid_t uid) {
   Catalogue& catalogue = deps_.catalogue;
   if (catalogue.trusted().contains(uid)) return {};
+  MutexLock writing(records_);
+  const std::size_t most = catalogue.pipelines_per_user();
   std::vector<PipelinePtr> brought = catalogue.all();
   std::erase_if(brought, [uid](const PipelinePtr& pipeline) {
-    return pipeline->owner.uid != uid || !pipeline->request.from_loader;
+    return pipeline->owner != PipelineOwner{.uid = uid, .shared = false} ||
+           !pipeline->request.from_loader;
   });
-  if (brought.size() < catalogue.pipelines_per_user()) return {};
-  for (const PipelinePtr& pipeline : brought) {
-    const std::string id = pipeline->id();
-    if (!jobs_on(id).empty()) continue;
-    MutexLock writing(records_);
-    SPDLD_TRY(deps_.store.remove_pipeline(id));
-    return catalogue.remove(uid, id);
-  }
-  return Status(Code::kResourceExhausted,
-                fmt::format("user {} reads {} that its loaders brought, and limits.pipelines "
-                            "allows {}: let some end, or have limits.pipelines raised",
-                            uid, counted(brought.size(), "pipeline"), brought.size()));
+  if (brought.size() < most) return {};
+  const auto idle = std::find_if(
+      brought.begin(), brought.end(),
+      [this](const PipelinePtr& pipeline) { return !is_run_or_expected(pipeline->id()); });
+  if (idle == brought.end())
+    return Status(Code::kResourceExhausted,
+                  fmt::format("user {} reads {} that its loaders brought, and limits.pipelines "
+                              "allows {}: let some end, or have limits.pipelines raised",
+                              uid, counted(brought.size(), "pipeline"), most));
+  const std::string id = (*idle)->id();
+  if (Status removed = deps_.store.remove_pipeline(id); !removed.ok())
+    spdlog::warn("{}; a restart would bring pipeline '{}' back", removed.message(), id);
+  SPDLD_TRY(catalogue.remove(uid, id));
+  log::info({.pipeline = id, .uid = uid},
+            "pipeline '{}', which a loader brought and no job runs, gives way to another one", id);
+  return {};
+}
+
+bool Sessions::is_run_or_expected(const std::string& pipeline) const {
+  MutexLock lock(mutex_);
+  const auto on_it = [&](const JobKey& key) { return key.pipeline == pipeline; };
+  return std::any_of(expected_.begin(), expected_.end(), on_it) ||
+         std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& job) { return on_it(job.first); });
 }
 
 std::size_t Sessions::jobs_of_user(uid_t uid) const {

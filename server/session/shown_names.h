@@ -8,7 +8,7 @@
 #include "session/catalogue.h"
 #include "session/views.h"
 
-// What a caller is told names pipelines as that caller would.
+// A view from Sessions has its pipeline's id; these put the caller's own name of it in its place.
 namespace spdld::session {
 
 template <typename View>

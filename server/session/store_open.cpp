@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the store's file is opened, brought up to date, or done without: a part of Store.
+#include <spdlog/spdlog.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -11,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -228,32 +230,55 @@ Status Store::check_current() {
 }
 
 Status Store::name_by_owner() {
+  // Until now, root was an admin whatever the configuration said.
+  const auto shares = [this](uid_t uid) {
+    return uid == 0 || uid == ::geteuid() ||
+           std::find(admins_.begin(), admins_.end(), uid) != admins_.end();
+  };
   std::map<std::string, std::string> ids;  // by the name until now
+  std::set<uid_t> others;                  // users whose names are their own
   {
     Statement own(db_,
-                  "SELECT name, owner FROM pipelines AS p WHERE NOT EXISTS (SELECT 1 FROM jobs "
-                  "WHERE pipeline = p.name AND uid <> p.owner)");
+                  "SELECT name, owner FROM pipelines AS p WHERE NOT EXISTS (SELECT 1 FROM (SELECT "
+                  "uid, pipeline FROM jobs UNION SELECT uid, pipeline FROM positions) WHERE "
+                  "pipeline = p.name AND uid <> p.owner)");
     int state = own.step();
     for (; state == SQLITE_ROW; state = own.step()) {
       const auto owner = static_cast<uid_t>(own.number(1));
-      const bool shared =
-          owner == ::geteuid() || std::find(admins_.begin(), admins_.end(), owner) != admins_.end();
-      const std::string name = own.text(0);
-      if (!shared) ids[name] = pipeline_id({.uid = owner, .shared = false}, name);
+      if (shares(owner)) continue;
+      ids[own.text(0)] = pipeline_id({.uid = owner, .shared = false}, own.text(0));
     }
     if (state != SQLITE_DONE) return failure("read");
   }
+  const auto change = [this](const std::string& sql, const auto& bind)
+                          SPDLD_REQUIRES(mutex_) -> Status {
+    Statement statement(db_, sql.c_str());
+    bind(statement);
+    return statement.step() == SQLITE_DONE ? Status() : failure("written");
+  };
   for (const auto& [name, id] : ids) {
-    for (const char* sql : {"UPDATE pipelines SET name = ? WHERE name = ?",
-                            "UPDATE revisions SET name = ? WHERE name = ?",
-                            "UPDATE jobs SET pipeline = ? WHERE pipeline = ?",
-                            "UPDATE positions SET pipeline = ? WHERE pipeline = ?",
-                            "UPDATE replaced SET pipeline = ? WHERE pipeline = ?",
-                            "UPDATE ended SET pipeline = ? WHERE pipeline = ?",
-                            "UPDATE failures SET pipeline = ? WHERE pipeline = ?"}) {
-      Statement statement(db_, sql);
-      if (statement.bind(id).bind(name).step() != SQLITE_DONE) return failure("written");
+    for (const char* table : {"pipelines", "revisions"})
+      SPDLD_TRY(change(std::string("UPDATE ") + table + " SET name = ? WHERE name = ?",
+                       [&](Statement& rename) { rename.bind(id).bind(name); }));
+    spdlog::info("pipeline '{}' is called '{}' from now on: every user has names of its own", name,
+                 id);
+  }
+  // What is kept of jobs, of which the pipeline may be gone.
+  for (const std::string table : {"jobs", "positions", "replaced", "ended", "failures"}) {
+    {
+      Statement users(db_, ("SELECT DISTINCT uid FROM " + table).c_str());
+      int state = users.step();
+      for (; state == SQLITE_ROW; state = users.step()) {
+        const auto uid = static_cast<uid_t>(users.number(0));
+        if (!shares(uid)) others.insert(uid);
+      }
+      if (state != SQLITE_DONE) return failure("read");
     }
+    for (const uid_t uid : others)
+      SPDLD_TRY(change("UPDATE " + table +
+                           " SET pipeline = uid || '/' || pipeline WHERE uid = ? AND pipeline NOT "
+                           "IN (SELECT name FROM pipelines)",
+                       [&](Statement& rename) { rename.bind(static_cast<std::int64_t>(uid)); }));
   }
   std::map<std::string, std::string> prepared;  // texts by token
   {

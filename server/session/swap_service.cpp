@@ -40,8 +40,10 @@ const StoredRevision* find(const std::vector<StoredRevision>& revisions, std::ui
 }
 
 // What was current when what is current now was applied: rollbacks are no steps of that way.
+// `name`: what the caller calls it.
 Result<const StoredRevision*> one_further_back(const std::vector<StoredRevision>& revisions,
-                                               const PipelineVersion& current) {
+                                               const PipelineVersion& current,
+                                               const std::string& name) {
   const std::uint32_t now = applied_as(revisions, current.version);
   const bool repeated = now != current.version;
   const StoredRevision* before = nullptr;
@@ -51,10 +53,10 @@ Result<const StoredRevision*> one_further_back(const std::vector<StoredRevision>
   if (before != nullptr) before = find(revisions, applied_as(revisions, before->version));
   if (before != nullptr) return before;
   return error(Code::kNotFound,
-               "pipeline '" + current.id() + "' is at version " + std::to_string(current.version) +
+               "pipeline '" + name + "' is at version " + std::to_string(current.version) +
                    (repeated ? ", which repeats version " + std::to_string(now) : "") +
                    ", and nothing is kept of what was before " + (repeated ? "that" : "it") +
-                   ": 'spdlctl get pipelines " + current.id() +
+                   ": 'spdlctl get pipelines " + name +
                    " --history' lists its versions, and --to names one");
 }
 
@@ -128,15 +130,16 @@ Result<SwapView> SessionService::rollback(const Caller& caller, std::string_view
   SPDLD_ASSIGN(const PipelinePtr current, catalogue_.named(caller.uid, std::string(pipeline)));
   SPDLD_ASSIGN(const std::vector<StoredRevision> revisions,
                sessions_.deps().store.history(current->id()));
+  const std::string name = catalogue_.name_for(caller.uid, current->id());
   const StoredRevision* target = nullptr;
   if (version) {
     target = find(revisions, *version);
     if (target == nullptr)
-      return error(Code::kNotFound, "pipeline '" + current->id() + "' has no version " +
+      return error(Code::kNotFound, "pipeline '" + name + "' has no version " +
                                         std::to_string(*version) + ": 'spdlctl get pipelines " +
-                                        current->id() + " --history' lists them");
+                                        name + " --history' lists them");
   } else {
-    SPDLD_ASSIGN(target, one_further_back(revisions, *current));
+    SPDLD_ASSIGN(target, one_further_back(revisions, *current, name));
   }
   const Catalogue::Progress listing = listing_progress(progress);
   ApplyRequest again = target->request;

@@ -144,7 +144,7 @@ struct JobLimits {
   friend bool operator==(const JobLimits&, const JobLimits&) = default;
 };
 
-// Which job a caller means.
+// A job as a caller names it.
 struct JobName {
   std::string job = {};
   std::vector<std::string> pipelines = {};  // their ids, the first counts most; empty: any

@@ -92,6 +92,11 @@ class Judge:
     def _follows(self, place: Place, at: StepAt, due: StepAt | None) -> str:
         if due is None or at == due:
             place.at = at
+            # Nobody reads on from where a seek begins: it led to this very step.
+            while place.passage < len(self.seeks) and at >= self.seeks[place.passage].start:
+                if at != self.seeks[place.passage].to:
+                    break
+                place.passage += 1
             return ""
         for passage in range(place.passage, len(self.seeks)):
             to = self.seeks[passage].to
@@ -320,8 +325,8 @@ class Apart:
         return f" (rank {shard})"
 
     def _operate(self, operation: Operation) -> str:
-        if operation.kind is Kind.RESIZE:
-            # A shard that nobody reads between two resizes takes its rows along.
+        if operation.kind in (Kind.RESIZE, Kind.SEEK):
+            # A shard that nobody reads when the job is changed takes its rows along.
             while away := self._leaving.keys() & set(range(self._shards)):
                 self._step(min(away))
         words = self._words(operation)

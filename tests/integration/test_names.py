@@ -42,6 +42,11 @@ def jobs(place: Place, user: int) -> dict[str, Any]:
     }
 
 
+def jobs_ended(place: Place, user: int) -> set[str]:
+    done = place.ctl(user, "get", "jobs", "--ended", "-o", "json")
+    return {job["pipeline"] for job in json.loads(done.stdout)}
+
+
 def of_size(place: Place, name: str, count: int) -> pathlib.Path:
     """A pipeline file of that name over so many of eight items."""
     root = place.directory / f"of-{count}"
@@ -77,11 +82,14 @@ def test_ones_own_name_counts_before_the_shared_one(place: Place) -> None:
 
 def test_a_shared_pipeline_is_changed_by_admins_alone(place: Place) -> None:
     assert place.apply(0, of_size(place, "train", 3)) == ""
+    assert place.apply(0, of_size(place, "train", 4)) == ""
     for command in (["delete", "pipeline", "train"], ["rollback", "train"]):
         done = place.ctl(ANN, *command)
         assert done.returncode == 1
-        assert "belongs to uid 0" in done.stderr or "nothing is kept" in done.stderr, done.stderr
+        assert "'train' is shared by all users, and uid" in done.stderr, done.stderr
     assert place.apply(ANN, of_size(place, "train", 5)) == ""
+    assert items(place, BOB, "train") == 4
+    assert place.ctl(0, "rollback", "train").returncode == 0
     assert items(place, BOB, "train") == 3
 
 
@@ -113,13 +121,16 @@ def test_a_job_is_named_by_its_pipeline_as_its_user_names_it(place: Place) -> No
     assert made.returncode == 0, made.stderr
     resize = ["job", "resize", "run", "--shards", "2"]
     told = place.ctl(ANN, *resize).stderr
-    assert "on several pipelines" in told and "--pipeline" in told
+    assert f"on several pipelines: 'train' (uid {ANN}), '/train' (uid {ANN})" in told, told
+    assert place.ctl(ANN, *resize, "--pipeline", "/train").returncode == 0
     assert place.ctl(ANN, *resize, "--pipeline", "train").returncode == 0
     by_pipeline = {
         job["pipeline"]: job["num_shards"]
         for job in json.loads(place.ctl(0, "get", "jobs", "-o", "json").stdout)
     }
-    assert by_pipeline == {"train": 1, f"{ANN}/train": 2}
+    assert by_pipeline == {"train": 2, f"{ANN}/train": 2}
+    listed = place.ctl(0, "get", "jobs", "--pipeline", f"{ANN}/train", "-o", "json").stdout
+    assert [job["pipeline"] for job in json.loads(listed)] == [f"{ANN}/train"]
     # A change of the one is none of the other's.
     swapped = place.ctl(ANN, "apply", "-f", of_size(place, "train", 7), "--job", "run")
     assert swapped.returncode == 0, swapped.stderr
@@ -164,19 +175,19 @@ def as_lines(path: pathlib.Path) -> pathlib.Path:
 # Imported by root: the checkout may lie where only its owner may go.
 LOADER = """
 import os, sys, spdld
-address, pipeline, user = sys.argv[1:]
+address, pipeline, user, job = sys.argv[1:]
 os.setgroups([])
 os.setgid(int(user))
 os.setuid(int(user))
-with spdld.Loader(pipeline, address=address) as loader:
+with spdld.Loader(pipeline, address=address, job=job or None) as loader:
     print(loader.pipeline, len(list(loader)))
 """
 
 
-def load(place: Place, user: int, pipeline: pathlib.Path | str) -> str:
+def load(place: Place, user: int, pipeline: pathlib.Path | str, job: str = "") -> str:
     """The pipeline's name and its batches, or the error."""
     done = subprocess.run(
-        [sys.executable, "-c", LOADER, place.daemon.address, str(pipeline), str(user)],
+        [sys.executable, "-c", LOADER, place.daemon.address, str(pipeline), str(user), job],
         capture_output=True,
         text=True,
         cwd="/",
@@ -197,3 +208,41 @@ def test_a_loader_that_brings_another_text_than_the_shared_one_gets_its_own(plac
     assert load(place, 0, f"{ANN}/train") == f"{ANN}/train 5"
     # An admin's loader brings what would be shared, and that is there.
     assert "differs from the one that this loader brings" in load(place, 0, changed)
+
+
+def test_a_run_that_has_ended_holds_no_name(place: Place) -> None:
+    path = as_lines(of_size(place, "train", 3))
+    assert place.apply(0, path) == ""
+    assert load(place, ANN, path, "run") == "train 3"
+    # Another run of that name is no part of the earlier one, which went on the shared pipeline.
+    changed = as_lines(of_size(place, "train", 5))
+    assert load(place, ANN, changed, "run") == "train 5"
+    assert jobs_ended(place, ANN) == {"train", "/train"}
+
+
+def test_classes_of_a_pipeline_that_cannot_be_opened_are_nobody_elses(place: Place) -> None:
+    def labelled(name: str, root: str, classes: Any) -> pathlib.Path:
+        files = {"root": root, "pattern": "**", "label": "parent_dir", "classes": classes}
+        return place.pipeline(name, root, source={"files": files})
+
+    kept, lost = place.dataset("kept", owner=0), place.dataset("lost", owner=0)
+    assert place.apply(0, labelled("train", str(kept), ["d", "shared"])) == ""
+    assert place.apply(ANN, labelled("train", str(lost), ["d", "own", "more"])) == ""
+    place.daemon.stop()
+    lost.chmod(0o700)
+    place.daemon.start()
+    told = place.apply(ANN, labelled("test", str(kept), {"from": "train"}))
+    assert f"pipeline '{ANN}/train' was applied, and cannot be opened again" in told, told
+    assert place.apply(BOB, labelled("test", str(kept), {"from": "train"})) == ""
+
+
+def test_a_pipeline_brought_by_a_loader_gives_way_to_the_next_ones() -> None:
+    with contextlib.closing(Place({"limits": {"pipelines": 2}})) as place:
+        for name in ("a", "b", "c", "d"):
+            assert load(place, ANN, as_lines(of_size(place, name, 3))) == f"{name} 3"
+        assert len(names(place, ANN)) == 2
+        place.daemon.await_log("gives way to another one")
+        assert place.apply(ANN, of_size(place, "d", 3)) == ""
+        for name in ("e", "f", "g"):
+            assert load(place, ANN, as_lines(of_size(place, name, 3))) == f"{name} 3"
+        assert "d" in names(place, ANN)

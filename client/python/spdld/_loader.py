@@ -27,8 +27,9 @@ class Loader:
     next batch: none is lost and none comes twice.
 
     Args:
-        pipeline: the name of a pipeline that the daemon knows, or the path of a YAML file, which
-            is sent along and applied if the daemon has none of that name.
+        pipeline: a pipeline that the daemon knows (NAME: the caller's own or the shared one, /NAME:
+            the shared one, USER/NAME), or the path of a YAML file, which is sent along. Its text
+            is used if the daemon has none of its name, or if only others share one that differs.
         job: the training run. None: the launcher's id, or a private one for a single process.
         rank, world_size: None: an initialised torch.distributed, else the launcher's environment
             (RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK), else 0 of 1.

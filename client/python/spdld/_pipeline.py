@@ -16,7 +16,7 @@ _NAME = re.compile(
     r"""^pipeline:[ \t]+(?P<quote>["']?)(?P<name>[A-Za-z0-9._-]{1,128})(?P=quote)[ \t]*(?:\#.*)?$""",
     re.MULTILINE,
 )
-_NAME_OF_USER = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]*)?/[A-Za-z0-9._-]{1,128}")
+_NAME_OF_USER = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._@-]*)?/[A-Za-z0-9._-]{1,128}")
 _ENV = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)")
 
 
@@ -38,7 +38,7 @@ def is_file(pipeline: str | os.PathLike[str]) -> bool:
     if not isinstance(pipeline, str) or pipeline.endswith((".yaml", ".yml")):
         return True
     return "/" in pipeline and (
-        _NAME_OF_USER.fullmatch(pipeline) is None or os.path.exists(pipeline)
+        _NAME_OF_USER.fullmatch(pipeline) is None or os.path.isfile(pipeline)
     )
 
 

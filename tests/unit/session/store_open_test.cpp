@@ -201,8 +201,11 @@ TEST_F(StoreOpenTest, PipelinesOfAnEarlierVersionBecomeTheirOwnersOrShared) {
   const JobKey own{.uid = 1000, .job = "run", .pipeline = "own"};
   {
     const auto store = open();
-    for (const auto& [name, owner] : std::map<std::string, uid_t>{
-             {"own", 1000}, {"read-by-others", 1000}, {"of-admin", 77}, {"of-daemon", geteuid()}}) {
+    for (const auto& [name, owner] : std::map<std::string, uid_t>{{"own", 1000},
+                                                                  {"read-by-others", 1000},
+                                                                  {"of-admin", 77},
+                                                                  {"of-daemon", geteuid()},
+                                                                  {"of-root", 0}}) {
       StoredPipeline pipeline = train(3);
       pipeline.id = name;
       pipeline.owner = owner;
@@ -216,6 +219,9 @@ TEST_F(StoreOpenTest, PipelinesOfAnEarlierVersionBecomeTheirOwnersOrShared) {
     ASSERT_TRUE(store->add_replaced(own, 9).ok());
     job.key = {.uid = 1001, .job = "run", .pipeline = "read-by-others"};
     ASSERT_TRUE(store->put_new_job(job).ok());
+    // Its pipeline is gone.
+    job.key = {.uid = 1000, .job = "old", .pipeline = "gone"};
+    ASSERT_TRUE(store->put_jobs({job}, {{.key = job.key, .at = {1, 1}}}).ok());
     StoredPrepared prepared{.token = "t", .until_unix_ms = 5'000'000, .caller = 1000};
     prepared.pipeline.id = "own";
     prepared.swaps.emplace_back().key = own;
@@ -227,7 +233,9 @@ TEST_F(StoreOpenTest, PipelinesOfAnEarlierVersionBecomeTheirOwnersOrShared) {
   const auto pipelines = store->pipelines();
   ASSERT_TRUE(pipelines) << pipelines.error().message();
   for (const StoredPipeline& pipeline : *pipelines) ids.push_back(pipeline.id);
-  EXPECT_THAT(ids, ElementsAre("1000/own", "of-admin", "of-daemon", "read-by-others"));
+  EXPECT_THAT(ids, ElementsAre("1000/own", "of-admin", "of-daemon", "of-root", "read-by-others"));
+  EXPECT_TRUE(store->position({.uid = 1000, .job = "old", .pipeline = "1000/gone"})->has_value());
+  EXPECT_TRUE(store->job({.uid = 1001, .job = "run", .pipeline = "read-by-others"})->has_value());
   EXPECT_EQ(store->history("1000/own")->size(), 1U);
   const JobKey now{.uid = 1000, .job = "run", .pipeline = "1000/own"};
   EXPECT_TRUE(store->job(now)->has_value());

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which pipeline a consumer that attaches means, or brings: a part of Sessions.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "session/records.h"
+#include "session/sessions.h"
+
+namespace spdld::session {
+
+Result<std::optional<std::string>> Sessions::pipeline_of_job(
+    const std::vector<std::string>& ids, uid_t uid, const delivery::AttachRequest& request) {
+  if (request.job.empty()) return std::optional<std::string>();
+  {
+    MutexLock lock(mutex_);
+    for (const std::string& id : ids) {
+      if (jobs_.contains({.uid = uid, .job = request.job, .pipeline = id}))
+        return std::optional(id);
+    }
+  }
+  for (const std::string& id : ids) {
+    SPDLD_ASSIGN(const std::optional<StoredJob> stored,
+                 kept_job({.uid = uid, .job = request.job, .pipeline = id}));
+    if (stored && goes_on_with(*stored, request)) return std::optional(id);
+  }
+  return std::optional<std::string>();
+}
+
+Result<PipelinePtr> Sessions::pipeline_for(const SessionPtr& session,
+                                           const delivery::AttachRequest& request) {
+  if (!request.pipeline_yaml.empty()) return brought_by(session, request);
+  const uid_t uid = session->connection->peer().uid;
+  const Catalogue& catalogue = deps_.catalogue;
+  SPDLD_ASSIGN(const auto known, catalogue.known_ids(uid, request.pipeline));
+  if (known.size() < 2) return catalogue.named(uid, request.pipeline);
+  SPDLD_ASSIGN(const auto of_job, pipeline_of_job(known, uid, request));
+  return catalogue.get(of_job.value_or(known.front()), uid, request.pipeline);
+}
+
+Result<PipelinePtr> Sessions::known_pipeline(const PipelineText& text, uid_t uid,
+                                             const delivery::AttachRequest& request) {
+  const Catalogue& catalogue = deps_.catalogue;
+  SPDLD_ASSIGN(const auto ids, catalogue.ids(uid, text.name));
+  SPDLD_ASSIGN(const auto known, catalogue.known_ids(uid, text.name));
+  SPDLD_ASSIGN(const auto of_job, pipeline_of_job(ids, uid, request));
+  if (!of_job && known.empty()) return PipelinePtr();
+  const std::string id = of_job.value_or(known.empty() ? std::string() : known.front());
+  // Its job's record is complete without it.
+  if (std::find(known.begin(), known.end(), id) == known.end()) return PipelinePtr();
+  SPDLD_ASSIGN(PipelinePtr base, catalogue.get(id, uid, text.name));
+  // What was applied counts, whatever has come to its directories or gone from them since.
+  if (base->text_digest() == text.digest) return base;
+  // A user's text of a shared one's name becomes the user's own.
+  if (!of_job && is_shared(id) && !catalogue.is_admin(uid)) return PipelinePtr();
+  // Who was here before brings what it began with, and an operator may have changed it since.
+  if (request.reconnect) return base;
+  return error(Code::kAlreadyExists,
+               "the daemon has a pipeline '" + catalogue.name_for(uid, id) + "' (version " +
+                   std::to_string(base->version) +
+                   ") that differs from the one that this loader brings: give it another name, or "
+                   "change the daemon's with 'spdlctl apply'");
+}
+
+Result<PipelinePtr> Sessions::brought_by(const SessionPtr& session,
+                                         const delivery::AttachRequest& request) {
+  const uid_t uid = session->connection->peer().uid;
+  Catalogue& catalogue = deps_.catalogue;
+  ApplyRequest submitted;
+  submitted.yaml = request.pipeline_yaml;
+  submitted.file = request.pipeline_file;
+  submitted.env = request.env;
+  submitted.from_loader = true;
+  submitted.reader = session->connection->peer();
+  SPDLD_ASSIGN(const PipelineText text, catalogue.text_of(uid, submitted));
+  SPDLD_ASSIGN(PipelinePtr known, known_pipeline(text, uid, request));
+  if (known != nullptr) return known;
+  SPDLD_ASSIGN(const PipelinePtr built,
+               catalogue.build(catalogue.owner_for(uid), submitted, progress_to(session)));
+  // Others may have applied or brought it while it was listed.
+  SPDLD_ASSIGN(known, known_pipeline(text, uid, request));
+  if (known != nullptr) return known;
+  SPDLD_TRY(make_room_for_brought(uid));
+  SPDLD_ASSIGN(const PipelinePtr put, catalogue.put_first(uid, built));
+  if (Status kept = deps_.store.put_pipeline(stored_pipeline(*put),
+                                             stored_revision(*put, uid, "from a loader"));
+      !kept.ok())
+    spdlog::warn("{}; a restart will not know pipeline '{}'", kept.message(), put->id());
+  return put;
+}
+
+}  // namespace spdld::session

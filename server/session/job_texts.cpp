@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/job_texts.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace spdld::session {
+
+std::string shard_text(std::uint32_t shard, std::uint32_t num_shards) {
+  return "shard " + std::to_string(shard) + " of " + std::to_string(num_shards);
+}
+
+std::string member_text(const Job& job, Member member) {
+  return (job.replicas > 1 ? "replica " + std::to_string(member.replica) + " of " : "") + "shard " +
+         std::to_string(member.shard);
+}
+
+std::string away_text(const Job& job, Member member) {
+  if (job.absent == AbsentReplica::kGoOn) return {};
+  const std::vector<Member> done = job.roll->done();
+  for (std::uint32_t replica = 0; replica < job.replicas; ++replica) {
+    const Member other{member.shard, replica};
+    if (!job.has_consumer(other) && std::find(done.begin(), done.end(), other) == done.end())
+      return "; " + member_text(job, other) + " is away, and is waited for: start it again";
+  }
+  return {};
+}
+
+Status about_to_change(const Job& job) {
+  return Status(Code::kUnavailable,
+                "job '" + job.key.job + "' is about to change: an apply has been prepared");
+}
+
+Status beyond_its_end(const Job& job) {
+  return Status(Code::kOutOfRange, "job '" + job.key.job + "' ends with epoch " +
+                                       std::to_string(job.max_epochs - 1) +
+                                       ", as it was created, and cannot be made longer: create "
+                                       "another one with more (--max-epochs), and start its ranks "
+                                       "from a saved state");
+}
+
+}  // namespace spdld::session

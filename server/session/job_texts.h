@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "session/job.h"
+
+// What several commands say of a job.
+namespace spdld::session {
+
+// "shard 1 of 4"
+std::string shard_text(std::uint32_t shard, std::uint32_t num_shards);
+// "shard 1", "replica 0 of shard 1"
+std::string member_text(const Job& job, Member member);
+// Which other replica of the shard is waited for, and what to do; empty if none is.
+std::string away_text(const Job& job, Member member);
+// A loader that is told so comes again by itself.
+Status about_to_change(const Job& job);
+Status beyond_its_end(const Job& job);
+
+}  // namespace spdld::session

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a consumer that attaches comes into its job, and to its shard: a part of Sessions.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/counted.h"
+#include "session/job_texts.h"
+#include "session/records.h"
+#include "session/sessions.h"
+
+namespace spdld::session {
+
+Status Sessions::claim(const SessionPtr& session, const JobKey& key,
+                       const Result<PipelinePtr>& pipeline, const delivery::AttachRequest& request,
+                       const JobPtr& revived, const Readings& readings) {
+  std::optional<StoredPosition> ledger;
+  if (request.start == wire::StartMode::kLedger) {
+    SPDLD_ASSIGN(ledger, kept_position(key));
+  }
+  MutexLock lock(mutex_);
+  if (session->closed) return Status(Code::kCancelled, "the consumer left while it attached");
+  SPDLD_ASSIGN(const JobPtr job,
+               join_job(key, pipeline, request, revived, session->connection->peer(), readings));
+  Status claimed = place_first(*job, request, ledger);
+  if (claimed.ok()) claimed = claim_shard(session, job, request);
+  if (claimed.ok() && job->members.size() == 1 && !request.reconnect)
+    job->new_run = !job->is_private;
+  // A job that its first rank made must not stay when that rank does not.
+  if (!claimed.ok() && job->members.empty() && !job->declared && !job->changes()) {
+    jobs_.erase(key);
+    streams_.forget(job->tag);
+  }
+  return claimed;
+}
+
+Result<JobPtr> Sessions::join_job(const JobKey& key, const Result<PipelinePtr>& pipeline,
+                                  const delivery::AttachRequest& request, const JobPtr& revived,
+                                  const Credentials& reader, const Readings& readings) {
+  const auto known = jobs_.find(key);
+  const JobPtr before = known == jobs_.end() ? revived : known->second;
+  // Who lost its daemon goes on with a job that it has.
+  if (known == jobs_.end() && !(revived != nullptr && request.reconnect))
+    SPDLD_TRY(check_room_for_job(key.uid));
+  const bool newer = before != nullptr && request.incarnation > before->incarnation;
+  if (before != nullptr && request.incarnation < before->incarnation)
+    return error(Code::kFailedPrecondition,
+                 "job '" + key.job + "' is at restart " + std::to_string(before->incarnation) +
+                     ", and this process belongs to restart " +
+                     std::to_string(request.incarnation) + ", which has been evicted");
+  if (newer && before->changes() && !before->declared)
+    return tl::unexpected<Status>(about_to_change(*before));
+  if (before != nullptr) {
+    SPDLD_TRY(check_reader(*before, reader, readings, newer));
+  }
+  JobPtr job = before;
+  if (before != nullptr && (before->declared || !newer)) {
+    SPDLD_TRY(check_facts(*before, request));
+  } else {
+    if (!pipeline) return tl::unexpected<Status>(pipeline.error());
+    const std::uint64_t seed =
+        request.seed ? static_cast<std::uint64_t>(*request.seed) : (*pipeline)->plan->spec.seed;
+    const std::uint32_t num_shards = request.num_shards.value_or(1);
+    // Who goes on from a cursor goes on with what the job has come to run, too.
+    const bool goes_on = before != nullptr && request.start != wire::StartMode::kFresh &&
+                         before->seed == seed && same_vars(*before, request.vars) &&
+                         before->batch_size == request.batch_size;
+    if (goes_on) {
+      Timeline timeline = before->timeline;
+      timeline.replace(readings);
+      take_over(timeline, request, before->acknowledged().at, num_shards);
+      SPDLD_ASSIGN(job, make_job(key, std::move(timeline), seed, request.job.empty()));
+    } else {
+      SPDLD_ASSIGN(job, make_job(key, *pipeline, seed, num_shards, request.job.empty()));
+    }
+    job->vars = goes_on ? before->vars : request.vars;
+    job->first_vars = goes_on ? before->first_vars : request.vars;
+    job->batch_size = request.batch_size;
+    job->replicas = request.replicas;
+    if (before != nullptr) {
+      job->limits = before->limits;
+      job->move_count = before->move_count;
+      const Job::Acknowledged last = before->acknowledged();
+      job->ledger = before->ledger;
+      job->rewind_ledger(last);
+      job->ledger.kept_unix_ms = std::max<std::uint64_t>(job->ledger.kept_unix_ms, 1);
+    }
+  }
+  SPDLD_TRY(check_shard(*job, request));
+  if (job == before) job->read_by(readings);
+  // Nothing can go wrong any more: a newer incarnation takes the job over from what is left of the
+  // older one.
+  if (newer) {
+    for (const auto& [member, session] : before->members) {
+      session->parting =
+          "evicted by restart " + std::to_string(request.incarnation) + " of its job";
+      session->connection->bye(wire::ByeReason::kEvicted,
+                               "restart " + std::to_string(request.incarnation) + " of job '" +
+                                   key.job + "' has taken over from restart " +
+                                   std::to_string(before->incarnation));
+    }
+    before->members.clear();
+    job->awaited.clear();
+    job->began.reset();
+    job->gathered = false;
+    if (before == job) {
+      job->left.clear();
+      job->frontiers.clear();
+      job->moves.clear();
+    }
+    job->roll->reset();
+  }
+  if (job->incarnation != request.incarnation || jobs_[key] != job) job->record_is_old = true;
+  job->incarnation = request.incarnation;
+  if (before != nullptr && before != job) streams_.forget(before->tag);
+  jobs_[key] = job;
+  expected_.erase(key);
+  limits_changed(*job);
+  return job;
+}
+
+Status Sessions::check_shard(const Job& job, const delivery::AttachRequest& request) {
+  const std::uint32_t num_shards = job.timeline.num_shards();
+  if (!request.shard || *request.shard < num_shards) return {};
+  // Who comes back to a shard that is left out from some step on still has the steps before.
+  const StepAt at{request.cursor.epoch, request.cursor.step};
+  if (request.reconnect && request.start == wire::StartMode::kCursor &&
+      *request.shard < job.timeline_after(request.moves.value_or(job.move_count))
+                           .sharding(at)
+                           .segment()
+                           .num_shards)
+    return {};
+  return Status(Code::kInvalidArgument,
+                "job '" + job.key.job + "' has " + counted(num_shards, "shard") +
+                    (num_shards == 1 ? ", 0" : ", 0 to " + std::to_string(num_shards - 1)) +
+                    "; there is no shard " + std::to_string(*request.shard) +
+                    (request.reconnect ? " any more: the job was resized" : ""));
+}
+
+Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& request) {
+  const auto differs = [&](const char* what, std::uint64_t has, std::uint64_t wants) {
+    return Status(Code::kFailedPrecondition,
+                  "job '" + job.key.job + "' has " + what + " " + std::to_string(has) +
+                      ", and this consumer wants " + std::to_string(wants) +
+                      (job.declared ? ": attach with the job's, or change it with 'spdlctl job'"
+                                    : ": attach with the job's, or choose another job name"));
+  };
+  // Who lost its connection cannot know of what was done to the job since then, and is told by the
+  // answer.
+  const bool back = request.reconnect;
+  if (request.replicas != job.replicas) return differs("replicas", job.replicas, request.replicas);
+  if (request.num_shards && *request.num_shards != job.timeline.num_shards() && !back)
+    return differs("num_shards", job.timeline.num_shards(), *request.num_shards);
+  if (request.seed && static_cast<std::uint64_t>(*request.seed) != job.seed)
+    return differs("seed", job.seed, static_cast<std::uint64_t>(*request.seed));
+  if (back) return {};
+  const auto phases = [&](auto has) {
+    return std::any_of(job.timeline.cuts().begin(), job.timeline.cuts().end(),
+                       [&](const Timeline::Cut& cut) { return has(*cut.phase); });
+  };
+  if (request.batch_size &&
+      !phases([&](const Phase& phase) { return phase.batch == *request.batch_size; }))
+    return differs("batch_size", job.phase().batch, *request.batch_size);
+  for (const auto& [name, value] : request.vars) {
+    const auto has = [&name = name, &value = value](const Phase& phase) {
+      const auto& vars = phase.pipeline->plan->spec.vars;
+      const auto found = vars.find(name);
+      return found == vars.end() || found->second == value;
+    };
+    // An operator's value stands in for the job's own, which its ranks may go on to give.
+    const auto says = [&name = name, &value = value](const auto& vars) {
+      const auto own = vars.find(name);
+      return own != vars.end() && own->second == value;
+    };
+    if (phases(has) || says(job.vars) || says(job.first_vars)) continue;
+    return Status(Code::kFailedPrecondition, "job '" + job.key.job + "' runs with " + name + "=" +
+                                                 job.phase().pipeline->plan->spec.vars.at(name) +
+                                                 ", and this consumer wants " + name + "=" + value +
+                                                 ": all ranks of a job must give the same vars");
+  }
+  return {};
+}
+
+Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
+                             const delivery::AttachRequest& request) {
+  const std::uint32_t num_shards = job->timeline.num_shards();
+  Member member{.shard = 0, .replica = session->member.replica};
+  if (request.shard) {
+    member.shard = *request.shard;
+  } else {
+    while (member.shard < num_shards && job->members.contains(member)) ++member.shard;
+    if (member.shard == num_shards)
+      return Status(Code::kResourceExhausted,
+                    "job '" + job->key.job + "' has " + counted(num_shards, "shard") +
+                        ", and each has its consumer: resize the job, or let one detach");
+  }
+  if (const auto held = job->members.find(member); held != job->members.end()) {
+    const delivery::Connection& holder = *held->second->connection;
+    // The same process comes back after it lost its connection: what it had is of no more use to
+    // it.
+    if (!request.reconnect || holder.peer().pid != session->connection->peer().pid)
+      return Status(
+          Code::kAlreadyExists,
+          (job->replicas > 1 ? "replica " + std::to_string(member.replica) + " of " : "") +
+              shard_text(member.shard, num_shards) + " of job '" + job->key.job +
+              "' is read by pid " + std::to_string(holder.peer().pid) + " (session " +
+              std::to_string(held->second->id) +
+              "): give each rank its own shard, or end that one with 'spdlctl evict " +
+              std::to_string(held->second->id) + "'");
+    held->second->parting = "its process has reconnected";
+    held->second->connection->bye(wire::ByeReason::kEvicted, "the same process has reconnected");
+    job->note_left(*held->second);
+    if (held->second->consumer != nullptr) held->second->consumer->end(true);
+  }
+  session->job = job;
+  session->member = member;
+  job->members[member] = session;
+  return {};
+}
+
+}  // namespace spdld::session
