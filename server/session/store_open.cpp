@@ -258,8 +258,9 @@ Status Store::name_by_owner() {
   };
   for (const auto& [name, id] : ids) {
     for (const char* table : {"pipelines", "revisions"})
-      SPDLD_TRY(change(std::string("UPDATE ") + table + " SET name = ? WHERE name = ?",
-                       [&](Statement& rename) { rename.bind(id).bind(name); }));
+      SPDLD_TRY(
+          change(std::string("UPDATE ") + table + " SET name = ? WHERE name = ?",
+                 [&id = id, &name = name](Statement& rename) { rename.bind(id).bind(name); }));
     spdlog::info("pipeline '{}' is called '{}' from now on: every user has names of its own", name,
                  id);
   }
