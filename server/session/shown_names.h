@@ -26,8 +26,8 @@ std::vector<View> shown_to(const Catalogue& catalogue, const Caller& caller,
 
 template <typename View>
 Result<View> shown_to(const Catalogue& catalogue, const Caller& caller, Result<View> view) {
-  if (view) *view = shown_to(catalogue, caller, *std::move(view));
-  return view;
+  if (!view) return view;
+  return shown_to(catalogue, caller, *std::move(view));
 }
 
 }  // namespace spdld::session

@@ -90,20 +90,21 @@ class Judge:
         return ""
 
     def _follows(self, place: Place, at: StepAt, due: StepAt | None) -> str:
-        if due is None or at == due:
-            place.at = at
-            # Nobody reads on from where a seek begins: it led to this very step.
-            while place.passage < len(self.seeks) and at >= self.seeks[place.passage].start:
-                if at != self.seeks[place.passage].to:
-                    break
-                place.passage += 1
-            return ""
+        as_due = due is None or at == due
         for passage in range(place.passage, len(self.seeks)):
-            to = self.seeks[passage].to
-            if at in (to, (to[0] + 1, 0)):
-                place.at, place.passage = at, passage + 1
-                return ""
-        return f"{at} is given where {due} is next"
+            seek = self.seeks[passage]
+            # An epoch's last step and the next one's first are the same place.
+            to_end = at == (seek.to[0] + 1, 0)
+            # A seek may lead to the very step that is due: nobody reads on from where it begins.
+            led_here = at >= seek.start if at == seek.to else to_end and at > seek.start
+            if led_here or (not as_due and (at == seek.to or to_end)):
+                place.passage = passage + 1
+                as_due = True
+                break
+        if not as_due:
+            return f"{at} is given where {due} is next"
+        place.at = at
+        return ""
 
     def changes(self, at: StepAt) -> str:
         """What is wrong with a change of the job that begins there."""
@@ -270,8 +271,11 @@ class Apart:
             if not behind:
                 break
             for shard in behind:
-                if shard in self.ranks:
-                    self._step(shard)
+                if shard not in self.ranks:
+                    continue
+                self._step(shard)
+                if self._epoch(shard) > until + MOST_EPOCHS_APART:
+                    raise FindingError(f"shard {shard} reads on, and does not go along with a seek")
         lowest = min(self._epoch(shard) for shard in self.ranks)
         if problems := self._judge.incomplete(lowest):
             raise FindingError("\n".join(problems))

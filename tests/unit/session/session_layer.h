@@ -95,10 +95,12 @@ class SessionLayer : public ::testing::Test {
     executor_ = std::make_unique<engine::Executor>(engine::ExecutorOptions{.threads = 2});
     io_ = std::make_unique<source::IoPool>(source::IoPool::Options{.threads = 2});
     caches_ = std::make_unique<engine::SampleCaches>(engine::SampleCachesOptions{.io = *io_});
-    catalogue_ = std::make_unique<Catalogue>(
-        CatalogueOptions{
-            .state_dir = "", .access = {}, .admins = {0}, .pipelines_per_user = pipelines_per_user_},
-        engine::builtin_ops(), *io_, *caches_);
+    catalogue_ =
+        std::make_unique<Catalogue>(CatalogueOptions{.state_dir = "",
+                                                     .access = {},
+                                                     .admins = {0},
+                                                     .pipelines_per_user = pipelines_per_user_},
+                                    engine::builtin_ops(), *io_, *caches_);
     sessions_ = std::make_unique<Sessions>(SessionsDeps{.catalogue = *catalogue_,
                                                         .executor = *executor_,
                                                         .arenas = arenas_,
