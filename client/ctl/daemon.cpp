@@ -56,6 +56,16 @@ void check(const grpc::Status& status, const std::string& directory) {
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
     // Either the daemon says so of something it needs, or it is gone itself.
     const UniqueFd still_there = connect_control(directory);
+    // gRPC's words for a connection that the other end closes before it answers.
+    if (status.error_message().find("Transport closed") != std::string::npos ||
+        status.error_message().find("Socket closed") != std::string::npos)
+      throw Failure(kFailed,
+                    fmt::format("the daemon at {} closed the connection: it is about to stop, or "
+                                "you have as many control connections as you may "
+                                "(limits.control_connections; 'spdlctl get users' once one has "
+                                "ended)",
+                                directory),
+                    true);
   }
   const ExitCode code =
       status.error_code() == grpc::StatusCode::INVALID_ARGUMENT ? kWrongUsage : kFailed;

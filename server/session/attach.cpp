@@ -49,8 +49,8 @@ void Sessions::attach_slowly(const SessionPtr& session, const delivery::AttachRe
              .pid = peer.pid,
              .uid = peer.uid,
              .has_quota = true},
-            "attach of pid {} to pipeline '{}' refused: {}", peer.pid, request.pipeline,
-            status.message());
+            "attach of pid {} (uid {}) to pipeline '{}' refused: {}", peer.pid, peer.uid,
+            request.pipeline, status.message());
   {
     MutexLock lock(mutex_);
     leave(session);
@@ -74,6 +74,7 @@ Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachReq
   if (key.job.empty()) {
     key.job = "private-" + std::to_string(peer.pid) + "-" + std::to_string(session->id);
   } else {
+    keep_end(key);
     SPDLD_ASSIGN(known, revive(key, request, peer));
   }
   // A job that goes on needs none of it: it may run an earlier text, with other variables.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/log.h"
 #include "session/records.h"
 #include "session/sessions.h"
@@ -57,11 +58,17 @@ Result<PipelinePtr> Sessions::known_pipeline(const PipelineText& text, uid_t uid
   if (!of_job && is_shared(id) && !catalogue.is_admin(uid)) return PipelinePtr();
   // Who was here before brings what it began with, and an operator may have changed it since.
   if (request.reconnect) return base;
+  const std::string name = catalogue.name_for(uid, id);
+  const std::string differs = "pipeline '" + name + "' (version " + std::to_string(base->version) +
+                              ") that differs from the one that this loader brings: give it "
+                              "another name, or ";
   return error(Code::kAlreadyExists,
-               "the daemon has a pipeline '" + catalogue.name_for(uid, id) + "' (version " +
-                   std::to_string(base->version) +
-                   ") that differs from the one that this loader brings: give it another name, or "
-                   "change the daemon's with 'spdlctl apply'");
+               is_shared(id)
+                   ? "the daemon has a " + differs + "change the daemon's with 'spdlctl apply'"
+                   : "uid " + std::to_string(uid) + " has a " + differs +
+                         "change that one with 'spdlctl apply' or remove it with "
+                         "'spdlctl delete pipeline " +
+                         name + "'");
 }
 
 Result<PipelinePtr> Sessions::brought_by(const SessionPtr& session,
@@ -88,6 +95,9 @@ Result<PipelinePtr> Sessions::brought_by(const SessionPtr& session,
                                              stored_revision(*put, uid, "from a loader"));
       !kept.ok())
     spdlog::warn("{}; a restart will not know pipeline '{}'", kept.message(), put->id());
+  log::info({.pipeline = put->id(), .uid = uid},
+            "pipeline '{}' version {}: {}, brought by a loader", put->id(), put->version,
+            counted(put->source->size(), "item"));
   return put;
 }
 

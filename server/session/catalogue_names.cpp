@@ -19,11 +19,11 @@ bool Catalogue::is_admin(uid_t uid) const {
 Status Catalogue::may_change(uid_t caller, const std::string& id) const {
   if (is_admin(caller) || id.starts_with(pipeline_id({.uid = caller, .shared = false}, "")))
     return {};
-  return Status(Code::kPermissionDenied,
-                "pipeline '" + id +
-                    (is_shared(id) ? "' is shared by all users" : "' is another user's") +
-                    ", and uid " + std::to_string(caller) +
-                    " is not in access.admins: apply the file as your own, or ask an admin");
+  return Status(
+      Code::kPermissionDenied,
+      "pipeline '" + id + (is_shared(id) ? "' is shared by all users" : "' is another user's") +
+          ", and uid " + std::to_string(caller) +
+          " is not in access.admins: ask an admin; a file that you apply becomes your own");
 }
 
 Result<std::vector<std::string>> Catalogue::ids(uid_t caller, const std::string& text) const {

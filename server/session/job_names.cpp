@@ -14,7 +14,9 @@ Result<std::optional<JobKey>> Sessions::meant(const Caller& caller, const JobNam
                                               std::vector<JobKey> keys) const {
   const std::vector<std::string>& ids = name.pipelines;
   std::erase_if(keys, [&](const JobKey& key) {
-    return key.job != name.job || !visible(caller, key) ||
+    const bool of_user =
+        name.of_user && key.uid == name.of_user->uid && key.job == name.of_user->job;
+    return (key.job != name.job && !of_user) || !visible(caller, key) ||
            (!ids.empty() && std::find(ids.begin(), ids.end(), key.pipeline) == ids.end());
   });
   // One's own job wins over another's of the same name, and one's own pipeline over a shared one.
@@ -30,8 +32,8 @@ Result<std::optional<JobKey>> Sessions::meant(const Caller& caller, const JobNam
   for (const JobKey& key : keys)
     names += (names.empty() ? "'" : ", '") + deps_.catalogue.name_for(caller.uid, key.pipeline) +
              "' (uid " + std::to_string(key.uid) + ")";
-  return error(Code::kInvalidArgument, "there is a job '" + name.job + "' on several pipelines: " +
-                                           names + "; say which with --pipeline");
+  return error(Code::kInvalidArgument, "there are several jobs '" + name.job + "': " + names +
+                                           "; say which with --pipeline, or as USER/" + name.job);
 }
 
 Result<JobPtr> Sessions::find_job(const Caller& caller, const JobName& name) const {

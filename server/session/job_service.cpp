@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/user_database.h"
 #include "session/session_service.h"
 #include "session/shown_names.h"
 
@@ -13,6 +14,11 @@ namespace spdld::session {
 Result<JobName> SessionService::job_name(const Caller& caller, std::string_view job,
                                          std::string_view pipeline) const {
   JobName name{.job = std::string(job)};
+  const std::size_t slash = name.job.find('/');
+  if (slash != std::string::npos && catalogue_.is_admin(caller.uid)) {
+    if (const auto user = find_user(name.job.substr(0, slash)))
+      name.of_user = {.uid = *user, .job = name.job.substr(slash + 1)};
+  }
   if (pipeline.empty()) return name;
   const std::string text(pipeline);
   SPDLD_ASSIGN(name.pipelines, catalogue_.known_ids(caller.uid, text));

@@ -2,6 +2,7 @@
 // When jobs are written to the disk, and what is forgotten there.
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "base/failpoint.h"
@@ -60,6 +61,22 @@ void Sessions::keep_attached(const SessionPtr& session) {
   } else {
     job->record_is_old = true;  // keep() tries again, and says why
   }
+}
+
+void Sessions::keep_end(const JobKey& key) {
+  MutexLock writing(records_);
+  std::vector<StoredJob> ended;
+  {
+    MutexLock lock(mutex_);
+    if (jobs_.contains(key)) return;
+    std::copy_if(ended_jobs_.begin(), ended_jobs_.end(), std::back_inserter(ended),
+                 [&](const StoredJob& one) { return one.key == key; });
+  }
+  if (ended.empty()) return;
+  for (StoredJob& one : ended) one.kept_unix_ms = unix_ms();
+  if (Status kept = deps_.store.put_jobs(ended); !kept.ok())
+    log::warn(about(key), "{}; how job '{}' ended, and what failed in it, may be lost",
+              kept.message(), key.job);
 }
 
 void Sessions::forget_run(const JobKey& key) {

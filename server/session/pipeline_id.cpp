@@ -16,8 +16,7 @@ Result<std::vector<std::string>> pipeline_ids(const std::string& text, uid_t cal
   if (user != caller && !is_admin)
     return error(Code::kPermissionDenied,
                  "pipeline '" + text + "' is another user's, and uid " + std::to_string(caller) +
-                     " is not in access.admins: apply the file under a name of your own, or have "
-                     "an admin apply it for all");
+                     " is not in access.admins: the shared one is '/" + name + "'");
   return std::vector{pipeline_id({.uid = user, .shared = false}, name)};
 }
 

@@ -211,20 +211,22 @@ Result<std::string> SessionService::explain(const Caller& caller, const ApplyReq
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
   const SessionsDeps& deps = sessions_.deps();
   const auto credits = static_cast<std::uint32_t>(built->plan->spec.delivery.prefetch);
+  const bool bound = deps.budget.share_bytes(caller.uid).has_value();
   const delivery::ArenaShape shape{.kind = deps.arena_kind,
                                    .slot_bytes = built->plan->layout.slot_bytes(),
                                    .slot_count = built->plan->slots_for(credits)};
-  return engine::explain(*built->plan,
-                         {.items = built->source->size(),
-                          .classes = built->source->classes().size(),
-                          .num_shards = 1,
-                          .credits = credits,
-                          .cpu_threads = deps.executor.threads(),
-                          .arena_bytes = delivery::arena_bytes(shape),
-                          .arena_used = deps.budget.used_bytes(),
-                          .arena_budget = deps.budget.limit_bytes(),
-                          .arena_kind = std::string(delivery::arena_kind_name(deps.arena_kind)),
-                          .cache = built->cache});
+  return engine::explain(
+      *built->plan,
+      {.items = built->source->size(),
+       .classes = built->source->classes().size(),
+       .num_shards = 1,
+       .credits = credits,
+       .cpu_threads = deps.executor.threads(),
+       .arena_bytes = delivery::arena_bytes(shape),
+       .arena_used = bound ? deps.budget.used_bytes(caller.uid) : deps.budget.used_bytes(),
+       .arena_budget = bound ? deps.budget.limit_bytes(caller.uid) : deps.budget.limit_bytes(),
+       .arena_kind = std::string(delivery::arena_kind_name(deps.arena_kind)),
+       .cache = built->cache});
 }
 
 Status SessionService::validate(const Caller& caller, const ApplyRequest& request,

@@ -279,7 +279,9 @@ class Sessions final : public delivery::DataService {
   static bool goes_on_with(const StoredJob& stored, const delivery::AttachRequest& request);
   Result<Known> revive(const JobKey& key, const delivery::AttachRequest& request,
                        const Credentials& reader) SPDLD_EXCLUDES(mutex_);
-  // A disk that fails keeps nobody from attaching.
+  // These two: a disk that fails keeps nobody from attaching.
+  // Before such a job begins again: puts on disk how it has ended just now, and what failed in it.
+  void keep_end(const JobKey& key) SPDLD_EXCLUDES(mutex_);
   void forget_run(const JobKey& key) SPDLD_EXCLUDES(mutex_);
   // The same job in another world or with another batch size, from where the request begins. None:
   // it is another job.

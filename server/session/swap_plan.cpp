@@ -151,9 +151,14 @@ Result<std::vector<PlannedSwap>> Sessions::plan_swaps(const Caller& caller,
   {
     MutexLock lock(mutex_);
     if (!request.job.empty()) {
-      SPDLD_ASSIGN(JobPtr job,
-                   find_job(caller, {.job = request.job, .pipelines = {pipeline->id()}}));
-      jobs.push_back(std::move(job));
+      auto job = find_job(caller, {.job = request.job, .pipelines = {pipeline->id()}});
+      if (!job && find_job(caller, {.job = request.job, .pipelines = {pipeline->name()}}))
+        return error(Code::kPermissionDenied,
+                     "job '" + request.job + "' runs the shared pipeline '" + pipeline->name() +
+                         "', which admins change (access.admins): ask one, or change the job's own "
+                         "variables from its ranks (Loader.apply)");
+      if (!job) return tl::unexpected<Status>(std::move(job).error());
+      jobs.push_back(*std::move(job));
     } else {
       jobs = jobs_of(caller, pipeline->id());
     }

@@ -148,6 +148,12 @@ struct JobLimits {
 struct JobName {
   std::string job = {};
   std::vector<std::string> pipelines = {};  // their ids, the first counts most; empty: any
+  // As an admin may write it, USER/JOB: what else `job` may mean.
+  struct OfUser {
+    uid_t uid = 0;
+    std::string job = {};
+  };
+  std::optional<OfUser> of_user = std::nullopt;
 };
 
 // What was deleted.

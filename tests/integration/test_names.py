@@ -121,7 +121,7 @@ def test_a_job_is_named_by_its_pipeline_as_its_user_names_it(place: Place) -> No
     assert made.returncode == 0, made.stderr
     resize = ["job", "resize", "run", "--shards", "2"]
     told = place.ctl(ANN, *resize).stderr
-    assert f"on several pipelines: 'train' (uid {ANN}), '/train' (uid {ANN})" in told, told
+    assert f"several jobs 'run': 'train' (uid {ANN}), '/train' (uid {ANN})" in told, told
     assert place.ctl(ANN, *resize, "--pipeline", "/train").returncode == 0
     assert place.ctl(ANN, *resize, "--pipeline", "train").returncode == 0
     by_pipeline = {
@@ -246,3 +246,25 @@ def test_a_pipeline_brought_by_a_loader_gives_way_to_the_next_ones() -> None:
         for name in ("e", "f", "g"):
             assert load(place, ANN, as_lines(of_size(place, name, 3))) == f"{name} 3"
         assert "d" in names(place, ANN)
+
+
+def test_an_admin_names_one_of_two_users_jobs_on_a_shared_pipeline(place: Place) -> None:
+    assert place.apply(0, of_size(place, "train", 3)) == ""
+    for user in (ANN, BOB):
+        made = place.ctl(user, "job", "create", "run", "--pipeline", "train")
+        assert made.returncode == 0, made.stderr
+    told = place.ctl(0, "delete", "job", "run").stderr
+    assert f"'train' (uid {ANN}), 'train' (uid {BOB})" in told and "USER/run" in told, told
+    assert place.ctl(0, "delete", "job", f"{ANN}/run").returncode == 0
+    assert (set(jobs(place, ANN)), set(jobs(place, BOB))) == (set(), {"run"})
+    assert place.ctl(ANN, "delete", "job", f"{BOB}/run").returncode == 1
+    assert set(jobs(place, BOB)) == {"run"}
+
+
+def test_a_users_job_on_a_shared_pipeline_is_no_matter_of_the_users_own(place: Place) -> None:
+    assert place.apply(0, of_size(place, "train", 3)) == ""
+    made = place.ctl(ANN, "job", "create", "run", "--pipeline", "train")
+    assert made.returncode == 0, made.stderr
+    done = place.ctl(ANN, "apply", "-f", of_size(place, "train", 5), "--job", "run")
+    assert done.returncode == 1
+    assert "job 'run' runs the shared pipeline 'train', which admins change" in done.stderr

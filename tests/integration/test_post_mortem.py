@@ -56,6 +56,26 @@ def test_failures_of_an_ended_job_are_listed_without_being_asked_for(
     assert daemon.ctl_json("get", "failures", "another") == []
 
 
+def test_each_of_several_quick_runs_leaves_what_ended_it(
+    daemon: Any, wait_until: Callable[..., Any], data: Any
+) -> None:
+    # The first batch cannot be made, so that a run ends long before anything is kept by itself.
+    data.files[0].unlink()
+    for _ in range(4):
+        done = daemon.ctl("consume", "images", "--job", "run", check=False)
+        assert "is gone since the dataset was listed" in done.stderr
+
+    def ends() -> int:
+        failures = daemon.ctl_json("get", "failures", "run")
+        return sum(failure["ended_stream"] for failure in failures)
+
+    assert ends() == 4
+    # Also of those that were kept by then.
+    wait_until(lambda: len(daemon.ctl_json("get", "jobs", "--ended")) == 1, "the job's end")
+    daemon.restart()
+    assert ends() == 4
+
+
 def test_what_ended_a_job_is_recorded_with_its_item(
     daemon: Any, start_rank: Callable[..., Rank], wait_until: Callable[..., Any], data: Any
 ) -> None:
