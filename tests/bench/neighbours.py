@@ -43,6 +43,7 @@ def write_pipeline(daemon: Daemon, root: pathlib.Path, name: str, seed: int, bat
     """Of its own seed: jobs of one order would share what they read."""
     text = TRAINING.format(root=root, batch=batch, on_error="fail")
     text = text.replace("pipeline: bench", f"pipeline: {name}").replace("seed: 1", f"seed: {seed}")
+    text = text.replace(f"batch: {{size: {batch}}}", f"batch: {{size: {batch}, last: pad}}")
     file = daemon.directory / f"{name}.yaml"
     file.write_text(text)
     daemon.ctl("apply", "-f", file)
@@ -103,7 +104,10 @@ def roles(count: int, role: str, *words: str) -> Iterator[None]:
     """Processes that do this until the end of `with`."""
     others = [
         subprocess.Popen(
-            [sys.executable, __file__, "--role", role, *words], stdout=subprocess.PIPE, text=True
+            # What they take of the processors themselves is not the daemon's doing.
+            ["nice", "-n", "19", sys.executable, __file__, "--role", role, *words],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for _ in range(count)
     ]

@@ -154,7 +154,9 @@ class Apart:
         self._shards = 2
         self._states: dict[int, dict[str, Any]] = {}
         self._dealt_in: dict[int, StepAt] = {}  # by a resize, since the last seek
-        self._leaving: dict[int, StepAt] = {}  # ranks that a resize leaves the steps up to there
+        # Ranks that a resize leaves the steps up to there. One whose shard comes back at that very
+        # step goes on, unless it had been given all before already.
+        self._leaving: dict[int, StepAt] = {}
         self._random = random.Random(f"paces {world}")
 
     def run(self, operations: Sequence[Operation], turns: int) -> None:
@@ -224,6 +226,9 @@ class Apart:
                 f"in turn {self.steps} of the run, shard {shard} {agreement.told(answer)}: {problem}"
             )
         self._states[shard] = answer["state"]
+        leaves_at, at = self._leaving.get(shard), self._judge.place(shard).at
+        if leaves_at and at and at > leaves_at:
+            del self._leaving[shard]
         return answer
 
     def _leave(self, shard: int) -> None:
@@ -394,8 +399,6 @@ class Apart:
                 before, self._shards = self._shards, answer["num_shards"]
                 for shard in range(before, self._shards):
                     self._dealt_in[shard] = at
-                    if self._leaving.get(shard) == at:
-                        del self._leaving[shard]  # it goes on as if nothing had been
                 for shard in range(self._shards, before):
                     self._leaving[shard] = at
                 self._fill()
