@@ -2,9 +2,10 @@
 """./dev bench neighbours: how long a bad neighbour keeps a job waiting.
 
 A paced job of one rank is watched beside a healthy neighbour, a job of the same weight that reads
-as fast as it can, and then beside one of the bad ones, in turns. The figure is the longest time between two batches of the
-watched job; the ratio is that beside the bad neighbour to that beside the healthy one, medians of
-the runs.
+as fast as it can, and then beside one of the bad ones, in turns. The figure is the longest time
+between two batches of the watched job; the ratio is that beside the bad neighbour to that beside
+the healthy one, medians of the runs. Bad neighbours get only the processor time that nobody else
+wants: what they take of the machine themselves is not the daemon's doing.
 
   log      nobody reads the daemon's stderr, a pipe, while strangers send garbage that it tells of
   queries  six processes that read nothing and ask for statistics and classes without a pause
@@ -104,10 +105,10 @@ def roles(count: int, role: str, *words: str) -> Iterator[None]:
     """Processes that do this until the end of `with`."""
     others = [
         subprocess.Popen(
-            # What they take of the processors themselves is not the daemon's doing.
-            ["nice", "-n", "19", sys.executable, __file__, "--role", role, *words],
+            [sys.executable, __file__, "--role", role, *words],
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         for _ in range(count)
     ]
@@ -142,9 +143,20 @@ def arena(daemon: Daemon, _: str, arguments: argparse.Namespace) -> Iterator[Non
 BAD = {"log": unread_log, "queries": queries, "arena": arena}
 
 
+def yield_processors() -> None:
+    """To whoever else wants them. Where the kernel shares processors out by session (autogroup), a
+    process's own niceness counts only among those of its session."""
+    os.nice(19)
+    autogroup = pathlib.Path("/proc/self/autogroup")
+    if autogroup.exists():
+        autogroup.write_text("19")
+
+
 def play(role: str, words: list[str]) -> None:
-    """In a process of its own, until it is killed."""
+    """In a process and session of its own, until it is killed."""
     import spdld
+
+    yield_processors()
 
     address, *rest = words
     if role == "queries":
@@ -199,7 +211,8 @@ def capacity(daemon: Daemon, seconds: float) -> float:
 def settings(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     if name != "arena":
         return {}
-    budget = int((arguments.arena_gib + 1) * (1 << 30))
+    # That of the loader before may still be on its way out.
+    budget = int((2 * arguments.arena_gib + 1) * (1 << 30))
     return {"arena": {"kind": "posix", "budget": budget, "idle": "0s"}}
 
 
