@@ -148,6 +148,7 @@ struct Daemon::Parts {
                    .max_pixels = config.limits.max_pixels,
                    .listings_per_user = config.limits.listings,
                    .pipelines_per_user = static_cast<std::size_t>(config.limits.pipelines),
+                   .buffers = std::make_shared<BufferMemory>(config.limits.file_bytes),
                    .reaper = &reaper},
                   engine::builtin_ops(), io, caches),
         budget(budget_bytes(config.arena.budget), {}, user_share(config)),

@@ -101,7 +101,7 @@ Table sessions_table(const google::protobuf::RepeatedPtrField<v1::Session>& sess
 
 Table users_table(const google::protobuf::RepeatedPtrField<v1::User>& users) {
   Table table({">UID", ">CONNECTIONS", ">WAITING", ">CONTROL", ">CALLS", ">LISTINGS", ">PIPELINES",
-               ">JOBS", ">ARENAS", ">UNATTACHED", ">UNREAD", ">CPU"});
+               ">JOBS", ">ARENAS", ">FILES", ">UNATTACHED", ">UNREAD", ">CPU"});
   const auto show = [](const v1::Use& use, std::string (*text)(std::uint64_t)) {
     return use.has_limit() ? text(use.used()) + "/" + text(use.limit()) : text(use.used());
   };
@@ -111,7 +111,7 @@ Table users_table(const google::protobuf::RepeatedPtrField<v1::User>& users) {
     table.add({number(user.uid()), count(user.connections()), count(user.attaches()),
                count(user.control_connections()), count(user.long_calls()), count(user.listings()),
                count(user.pipelines()), count(user.jobs()), bytes(user.arena_bytes()),
-               bytes(user.unattached_bytes()), bytes(user.unread_bytes()),
+               bytes(user.file_bytes()), bytes(user.unattached_bytes()), bytes(user.unread_bytes()),
                show_seconds(user.cpu_s())});
   }
   return table;

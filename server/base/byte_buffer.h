@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
+
+#include "base/buffer_memory.h"
 
 namespace spdld {
 
@@ -20,26 +23,36 @@ class ByteBuffer {
   // Sets the size; content is kept only when it fits the capacity already there.
   std::byte* resize(std::size_t size) {
     if (size > capacity_) {
-      const std::size_t grown = size + size / 4 + 64;
-      data_ = std::unique_ptr<std::byte[]>(new std::byte[grown]);
-      capacity_ = grown;
+      data_ = std::unique_ptr<std::byte[]>(new std::byte[grown(size)]);
+      capacity_ = grown(size);
     }
     size_ = size;
     return data_.get();
   }
 
+  // What resize() allocates for so many bytes, if what is there is too small.
+  static std::size_t grown(std::size_t size) { return size + size / 4 + 64; }
+
+  // What the content counts for among its user's buffers, until it is dropped.
+  void count(BufferMemory::Share share) { share_ = std::move(share); }
+  void uncount() { share_ = {}; }
+  std::uint64_t counted_bytes() const { return share_.bytes(); }
+
   // Drops the content, and the memory if it is more than `kept_bytes`.
   void shrink(std::size_t kept_bytes) {
     size_ = 0;
-    if (capacity_ <= kept_bytes) return;
-    data_.reset();
-    capacity_ = 0;
+    if (capacity_ > kept_bytes) {
+      data_.reset();
+      capacity_ = 0;
+    }
+    uncount();
   }
 
  private:
   std::unique_ptr<std::byte[]> data_;
   std::size_t size_ = 0;
   std::size_t capacity_ = 0;
+  BufferMemory::Share share_;
 };
 
 }  // namespace spdld

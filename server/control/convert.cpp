@@ -382,6 +382,7 @@ void fill(v1::User* message, const session::UserView& view) {
   fill(message->mutable_attaches(), view.attaches);
   fill(message->mutable_unattached_bytes(), view.unattached_bytes);
   fill(message->mutable_unread_bytes(), view.unread_bytes);
+  fill(message->mutable_file_bytes(), view.file_bytes);
   fill(message->mutable_arena_bytes(), view.arena_bytes);
   fill(message->mutable_pipelines(), view.pipelines);
   fill(message->mutable_jobs(), view.jobs);

@@ -181,7 +181,7 @@ void Executor::give_up(Lane& lane, Stream& stream, std::uint64_t epoch, std::uin
     if (std::tie(here->order.epoch, here->order.step) < std::tie(epoch, step)) continue;
     here->given_up = true;
     here->next_row = here->order.rows.rows;
-    drop_parked(lane);
+    drop_parked(lane, after);
     end_if_done(lane, stream, here, after);
   }
 }
@@ -215,7 +215,7 @@ void Executor::end_row(Task& task, bool failed, Aftermath& after) {
   if (failed) {
     batch->given_up = true;
     batch->next_row = batch->order.rows.rows;
-    drop_parked(*task.lane);
+    drop_parked(*task.lane, after);
   }
   task.lane->free_tasks.push_back(&task);
   end_if_done(*task.lane, *task.stream, batch, after);
@@ -227,7 +227,7 @@ void Executor::end_if_done(Lane& lane, Stream& stream, BatchIterator batch, Afte
                          .port = batch->port,
                          .run = lane.run,
                          .given_up = batch->given_up,
-                         .packed = std::move(batch->packed)});
+                         .packing = std::move(batch->packing)});
   stream.batches.erase(batch);
 }
 
@@ -247,8 +247,8 @@ void Executor::remove_closed(Aftermath& after) {
 
 void Executor::tell(Aftermath& after) {
   for (Ended& batch : after.ended) {
-    if (!batch.given_up && !batch.packed.empty()) {
-      if (Status packed = batch.run->pack(batch.order, batch.packed); !packed.ok()) {
+    if (!batch.given_up && batch.packing != nullptr) {
+      if (Status packed = batch.run->pack(batch.order, *batch.packing); !packed.ok()) {
         batch.port->fail({.status = std::move(packed)});
         batch.given_up = true;
       }

@@ -101,7 +101,7 @@ class Executor final : private source::FetchSink {
     std::uint64_t next_row = 0;    // rows before it have been begun
     std::uint64_t unfinished = 0;  // rows begun, not done
     bool given_up = false;
-    std::vector<ByteBuffer> packed;  // encoded bytes, by row
+    std::unique_ptr<Packing> packing;  // of plans without an image task
   };
   using BatchIterator = std::list<OpenBatch>::iterator;
   struct Stream {
@@ -159,15 +159,18 @@ class Executor final : private source::FetchSink {
     std::shared_ptr<StreamPort> port;
     std::shared_ptr<Run> run;
     bool given_up = false;
-    std::vector<ByteBuffer> packed;
+    std::unique_ptr<Packing> packing;
   };
   // What a change leaves to be done without the lock: ports to be told, and what is to die.
   struct Aftermath {
     std::vector<Ended> ended;
     std::list<Lane> lanes;
     std::list<Stream> streams;
+    std::vector<ByteBuffer> bytes;  // of rows that ended early
 
-    bool empty() const { return ended.empty() && lanes.empty() && streams.empty(); }
+    bool empty() const {
+      return ended.empty() && lanes.empty() && streams.empty() && bytes.empty();
+    }
   };
   // Holds mutex_ for a change of what workers may pick. At its end one of them is woken if there is
   // something to pick: see work_may_wait_.
@@ -199,7 +202,7 @@ class Executor final : private source::FetchSink {
   void stand_in_line(const Lane& lane) SPDLD_REQUIRES(mutex_);
   Work unpark(Lane& lane) SPDLD_REQUIRES(mutex_);
   // Ends the parked rows of batches that are given up.
-  void drop_parked(Lane& lane) SPDLD_REQUIRES(mutex_);
+  void drop_parked(Lane& lane, Aftermath& after) SPDLD_REQUIRES(mutex_);
   // Of the rows that lanes have parked first: when the first pause ends, and that those that are
   // over have ended.
   std::optional<std::chrono::steady_clock::time_point> pause_end() const SPDLD_REQUIRES(mutex_);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "engine/executor.h"
 
@@ -56,13 +57,14 @@ Executor::Work Executor::unpark(Lane& lane) {
   return work;
 }
 
-void Executor::drop_parked(Lane& lane) {
+void Executor::drop_parked(Lane& lane, Aftermath& after) {
   const auto dropped =
       std::stable_partition(lane.parked.begin(), lane.parked.end(),
                             [](const Task* task) { return !task->batch->given_up; });
   for (auto task = dropped; task != lane.parked.end(); ++task) {
     if (first_in_line_ == *task) first_in_line_ = nullptr;
     (*task)->holder = Holder::kNobody;
+    after.bytes.push_back(std::exchange((*task)->bytes, ByteBuffer()));
     --(*task)->batch->unfinished;
     lane.free_tasks.push_back(*task);
   }

@@ -171,7 +171,7 @@ std::optional<Executor::Work> Executor::pick_from(Lane& lane) {
   task.order = &next->order;
   task.port = next->port.get();
   task.index = next->next_row++;
-  task.packed = next->packed.empty() ? nullptr : &next->packed[task.index];
+  task.packing = next->packing.get();
   task.attempt = 0;
   task.needs_bytes = 0;
   task.alone = false;
@@ -197,7 +197,8 @@ void Executor::open_batch(const Work& work) {
       const auto batch = stream.batches.emplace(at);
       batch->order = *order;
       batch->port = stream.port;
-      if (!work.lane->run->plan().image) batch->packed.resize(order->rows.rows);
+      if (!work.lane->run->plan().image)
+        batch->packing = std::make_unique<Packing>(order->rows.rows);
       stream.last_epoch = order->epoch;
       stream.last_step = order->step;
       stream.may_open = true;
@@ -239,6 +240,7 @@ void Executor::process(const Work& work, unsigned worker) {
       ++work.lane->fetching;  // the answer may have come before: the sum is right
       if (task.turn == work.turn && task.holder == Holder::kWorker) task.holder = Holder::kSource;
     } else {
+      if (wants_memory) after.bytes.push_back(std::exchange(task.bytes, ByteBuffer()));
       end_row(task, state != RowState::kDone, after);
     }
     remove_closed(after);

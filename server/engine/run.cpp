@@ -192,13 +192,18 @@ Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
 }
 
 Result<bool> Run::make_bytes(Row& row) {
+  ByteBuffer& packed = row.packing->rows[row.index];
   const bool in_place = row.revision.unchanged && !row.reading_cache;
   if (in_place) {
     const std::span<const std::byte> bytes = bytes_of(row);
-    std::copy(bytes.begin(), bytes.end(), row.packed->resize(bytes.size()));
+    std::copy(bytes.begin(), bytes.end(), packed.resize(bytes.size()));
   }
   if (keeps(spec::CacheSpec::Form::kEncoded)) note_encoded(row);
-  if (!in_place) std::swap(*row.packed, row.bytes);
+  if (!in_place) std::swap(packed, row.bytes);
+  // It waits for the batch's other rows, which may wait for room; the slot bounds it from here on.
+  packed.uncount();
+  const std::uint64_t before = row.packing->bytes.fetch_add(packed.size());
+  if (before + packed.size() > plan_->layout.fields().front().capacity_bytes) packed.shrink(0);
   return true;
 }
 
@@ -338,21 +343,23 @@ Status Run::replace(Row& row, const Status& why) const {
   return {};
 }
 
-Status Run::pack(const BatchOrder& order, const std::vector<ByteBuffer>& rows) const {
+Status Run::pack(const BatchOrder& order, const Packing& packing) const {
   const wire::FieldLayout& field = plan_->layout.fields().front();
-  SPDLD_CHECK(field.kind == FieldKind::kBytes && rows.size() >= order.rows.rows);
+  SPDLD_CHECK(field.kind == FieldKind::kBytes && packing.rows.size() >= order.rows.rows);
+  const std::uint64_t all = packing.bytes.load();
+  if (all > field.capacity_bytes)
+    return Status(Code::kResourceExhausted, "pipeline '" + plan_->spec.name + "', epoch " +
+                                                std::to_string(order.epoch) + ", step " +
+                                                std::to_string(order.step) + ": the rows take " +
+                                                std::to_string(all) + " bytes, more than " +
+                                                std::to_string(field.capacity_bytes) +
+                                                "; raise batch.max_bytes or lower batch.size");
   std::uint64_t offset = 0;
   for (std::uint64_t i = 0; i <= order.rows.rows; ++i) {
     const auto value = static_cast<std::int64_t>(offset);
     std::memcpy(order.slot + field.offsets_offset + i * sizeof value, &value, sizeof value);
     if (i == order.rows.rows) break;
-    const ByteBuffer& bytes = rows[i];
-    if (bytes.size() > field.capacity_bytes - offset)
-      return Status(Code::kResourceExhausted,
-                    "pipeline '" + plan_->spec.name + "', epoch " + std::to_string(order.epoch) +
-                        ", step " + std::to_string(order.step) + ": the rows take more than " +
-                        std::to_string(field.capacity_bytes) +
-                        " bytes; raise batch.max_bytes or lower batch.size");
+    const ByteBuffer& bytes = packing.rows[i];
     if (bytes.size() > 0)
       std::memcpy(order.slot + field.offset + offset, bytes.data(), bytes.size());
     offset += bytes.size();

@@ -23,13 +23,22 @@
 
 namespace spdld::engine {
 
+// The encoded rows of a batch until they are packed into its slot. What goes beyond the slot is
+// counted and not kept.
+struct Packing {
+  explicit Packing(std::size_t count) : rows(count) {}
+
+  std::vector<ByteBuffer> rows;  // each its worker's
+  std::atomic<std::uint64_t> bytes{0};
+};
+
 // One row of one batch on its way: which item, how far it has come. Owned by the executor, which
 // hands it to one thread at a time; `bytes` belongs to the source while a fetch is pending.
 struct Row {
   const BatchOrder* order = nullptr;
   StreamPort* port = nullptr;
-  ByteBuffer* packed = nullptr;  // encoded bytes stay here until the batch is packed
-  std::uint64_t index = 0;       // in the batch
+  Packing* packing = nullptr;  // of plans without an image task
+  std::uint64_t index = 0;     // in the batch
   std::uint64_t item = 0;
   std::uint32_t attempt = 0;  // 0: the item that the order says; then substitutes
   bool fetched = false;
@@ -86,7 +95,7 @@ class Run {
   void fetched(Row& row, Status status);
 
   // Packs the encoded bytes of a batch's rows into its slot.
-  Status pack(const BatchOrder& order, const std::vector<ByteBuffer>& rows) const;
+  Status pack(const BatchOrder& order, const Packing& packing) const;
 
   const Plan& plan() const { return *plan_; }
   const source::Source& source() const { return *source_; }

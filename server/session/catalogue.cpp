@@ -116,6 +116,7 @@ Result<std::shared_ptr<source::Source>> Catalogue::open_source(
   options.access = options_.access;
   options.reader = reader;
   options.retry = spec.on_error.io;
+  options.buffers = options_.buffers;
   const bool elsewhere = files.classes.kind == ClassesSpec::Kind::kPipeline ||
                          files.classes.kind == ClassesSpec::Kind::kFile;
   if (varied != nullptr && elsewhere && same_classes(files, varied->plan->spec)) {

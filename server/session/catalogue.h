@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/buffer_memory.h"
 #include "base/mutex.h"
 #include "base/reaper.h"
 #include "base/status.h"
@@ -76,7 +77,8 @@ struct CatalogueOptions {
   std::vector<uid_t> admins;
   std::int64_t max_pixels = std::numeric_limits<std::int64_t>::max();  // of an image; limits'
   int listings_per_user = 4;                                           // at once
-  std::size_t pipelines_per_user = 256;  // applied; not of trusted users
+  std::size_t pipelines_per_user = 256;             // applied; not of trusted users
+  std::shared_ptr<BufferMemory> buffers = nullptr;  // of files that are read; null: unbounded
   Reaper* reaper = nullptr;  // for sources that nobody has any more; it outlives them all
 };
 
@@ -173,6 +175,7 @@ class Catalogue {
   const TrustedUsers& trusted() const { return trusted_; }
   // Datasets that are listed now, by user.
   const UserPermits& listings() const { return listings_; }
+  const BufferMemory* buffers() const { return options_.buffers.get(); }  // null: unbounded
   // For a run of it; null if it is to have none.
   Result<std::shared_ptr<engine::SampleCache>> open_cache(const PipelineVersion& pipeline) const;
   const Registry& registry() const { return registry_; }

@@ -126,6 +126,9 @@ std::vector<UserView> SessionService::users(const Caller& caller, const std::set
   }
   for (const auto& [uid, taken] : catalogue_.listings().users())
     users[uid].listings.used = static_cast<std::uint64_t>(taken);
+  if (const BufferMemory* const buffers = catalogue_.buffers()) {
+    for (const auto& [uid, bytes] : buffers->used()) users[uid].file_bytes.used = bytes;
+  }
   for (const auto& [uid, applied] : catalogue_.applied_by_users())
     users[uid].pipelines.used = applied;
   const SessionsDeps& deps = sessions_.deps();
@@ -137,6 +140,8 @@ std::vector<UserView> SessionService::users(const Caller& caller, const std::set
     if (uid != caller.uid && !catalogue_.is_admin(caller.uid)) continue;
     user.uid = uid;
     user.arena_bytes.limit = deps.budget.share_bytes(uid);
+    if (const BufferMemory* const buffers = catalogue_.buffers())
+      user.file_bytes.limit = buffers->limit();
     user.listings.limit = static_cast<std::uint64_t>(catalogue_.listings().most_per_user());
     if (!catalogue_.trusted().contains(uid)) {
       user.pipelines.limit = catalogue_.pipelines_per_user();

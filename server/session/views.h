@@ -363,6 +363,7 @@ struct UserView {
   Use attaches = {};  // that wait for others
   Use unattached_bytes = {};
   Use unread_bytes = {};
+  Use file_bytes = {};  // read and not yet processed
   Use arena_bytes = {};
   Use pipelines = {};
   Use jobs = {};

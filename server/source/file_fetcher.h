@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/buffer_memory.h"
 #include "base/byte_buffer.h"
 #include "base/clock.h"
 #include "op/order_spec.h"
@@ -18,7 +19,8 @@ namespace spdld::source {
 
 // Brings whole files. What the page cache holds is read at once by the caller; the rest goes to the
 // I/O pool, from which transient errors are retried with pauses that double, up to five seconds,
-// each shortened at random by up to a half so that nodes do not come back in step.
+// each shortened at random by up to a half so that nodes do not come back in step. A file waits in
+// the pool, closed and without a thread, until there is room for it among its reader's buffers.
 //
 // Owned by a FilesSource; thread-safe. The destructor waits for no read: it tells kCancelled to the
 // sinks of those that are pending. One that the kernel has keeps what it needs until it comes back.
@@ -27,9 +29,12 @@ class FileFetcher {
  public:
   struct Options {
     std::string root;  // for messages
-    RetrySpec retry;
+    RetrySpec retry = {};
     std::chrono::nanoseconds retry_pause{};
     std::uint64_t max_file_bytes = 0;
+    // Where the bytes that are brought count, and for whom; null: nowhere.
+    std::shared_ptr<BufferMemory> buffers = nullptr;
+    uid_t reader = 0;
     // Tells how old a change is.
     std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
   };

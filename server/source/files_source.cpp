@@ -41,6 +41,7 @@ struct Files {
   RetrySpec retry;
   std::chrono::nanoseconds retry_pause{};
   std::uint64_t max_file_bytes = 0;
+  std::shared_ptr<BufferMemory> buffers;
 };
 using FilesPtr = std::shared_ptr<const Files>;
 
@@ -105,7 +106,8 @@ std::unique_ptr<ReopeningDisk> make_disk(const Files& files,
 class FilesSource final : public Source {
  public:
   // `root`: reads what `disk` does, if there is one whose root can be opened again.
-  FilesSource(FilesPtr files, std::unique_ptr<Disk> disk, ReopeningDisk* root, IoPool& io)
+  FilesSource(FilesPtr files, std::unique_ptr<Disk> disk, ReopeningDisk* root, IoPool& io,
+              uid_t reader)
       : files_(std::move(files)),
         listing_(*files_->dataset->listing),
         origin_("files " + files_->real_root),
@@ -115,7 +117,9 @@ class FilesSource final : public Source {
                  FileFetcher::Options{.root = files_->real_root,
                                       .retry = files_->retry,
                                       .retry_pause = files_->retry_pause,
-                                      .max_file_bytes = files_->max_file_bytes}) {}
+                                      .max_file_bytes = files_->max_file_bytes,
+                                      .buffers = files_->buffers,
+                                      .reader = reader}) {}
 
   std::uint64_t size() const override { return listing_.size(); }
   const std::string& listing_digest() const override { return listing_.digest(); }
@@ -149,7 +153,7 @@ class FilesSource final : public Source {
     SPDLD_TRY(check_reader(root, listing_, *access, files_->links, files_->listing_threads));
     auto disk = make_disk(*files_, access, std::move(root));
     ReopeningDisk* const reopening = disk.get();
-    return std::make_unique<FilesSource>(files_, std::move(disk), reopening, io_);
+    return std::make_unique<FilesSource>(files_, std::move(disk), reopening, io_, reader.uid);
   }
 
   void look_again() override {
@@ -336,6 +340,7 @@ Result<std::unique_ptr<Source>> Opener::open() {
   files->retry = options_.retry;
   files->retry_pause = options_.retry_pause;
   files->max_file_bytes = options_.max_file_bytes;
+  files->buffers = options_.buffers;
   ReopeningDisk* reopening = nullptr;
   if (!options_.disk) {
     auto made = make_disk(*files, access_, std::move(root));
@@ -343,7 +348,7 @@ Result<std::unique_ptr<Source>> Opener::open() {
     options_.disk = std::move(made);
   }
   return std::make_unique<FilesSource>(std::move(files), std::move(options_.disk), reopening,
-                                       options_.io);
+                                       options_.io, options_.reader.uid);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/buffer_memory.h"
 #include "base/status.h"
 #include "op/order_spec.h"
 #include "source/access.h"
@@ -38,6 +39,7 @@ struct FilesOptions {
   RetrySpec retry;
   std::chrono::nanoseconds retry_pause = std::chrono::milliseconds(50);  // the first; then doubled
   std::uint64_t max_file_bytes = std::uint64_t{1} << 30;
+  std::shared_ptr<BufferMemory> buffers;  // where bytes count that are brought; null: nowhere
   std::uint64_t max_items = std::uint64_t{1} << 32;
   // Some hundred bytes each while they are listed, whether anything in them matches or not.
   std::uint64_t max_directories = std::uint64_t{1} << 22;

@@ -234,6 +234,7 @@ LimitsConfig read_limits(const Json& value) {
   limits.jobs = value.at("jobs").get<int>();
   limits.unattached_bytes = value.at("unattached").get<std::uint64_t>();
   limits.unread_bytes = value.at("unread").get<std::uint64_t>();
+  limits.file_bytes = value.at("files").get<std::uint64_t>();
   limits.arena = read_bound(value.at("arena"));
   limits.max_pixels = value.at("max_pixels").get<std::int64_t>();
   return limits;

@@ -67,6 +67,7 @@ struct LimitsConfig {
   int jobs = 1024;                        // root nor admins nor the daemon's own user
   std::uint64_t unattached_bytes = 0;     // of pipelines that came with attaches not yet answered
   std::uint64_t unread_bytes = 0;         // of answers that its processes have not read
+  std::uint64_t file_bytes = 0;           // read from files and not yet processed
   std::int64_t max_pixels = 500'000'000;  // of decode_image.max_pixels
   // Of arena.budget: all its arenas together. Binds neither admins nor the daemon's own user.
   MemoryBound arena{.fraction = 0.75};

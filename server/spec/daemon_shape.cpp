@@ -184,6 +184,11 @@ Key limits_key() {
            .doc = "answers that processes have asked for and not read",
            .shape = bytes_shape(),
            .default_value = 64U << 20},
+          {.name = "files",
+           .doc = "bytes read from files until they are decoded; a file for which there is no room "
+                  "waits, and a larger one is read when the user has no other",
+           .shape = bytes_shape(),
+           .default_value = 512U << 20},
           {.name = "arena",
            .doc = "all arenas of a user together, those kept by processes that live on, too: a "
                   "size, or a share of arena.budget; access.admins and the daemon's own user are "

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import resource
 import subprocess
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from daemon import build_dir
+from daemon import build_dir, wait_until
 from large_jpeg import progressive_jpeg
 
 MIB = 2**20
@@ -134,3 +135,77 @@ def test_more_pixels_than_the_admin_allows_are_refused_at_apply(
     daemon.configure(pipelines=[], settings={"limits": {"max_pixels": 2_000_000}})
     daemon.restart()
     assert daemon.ctl("apply", "-f", pipeline).returncode == 0
+
+
+@pytest.fixture
+def large_files(
+    make_dataset: Callable[..., Any], request: pytest.FixtureRequest
+) -> Callable[..., Any]:
+    """large_files(bytes): small images in files that long; what follows an image means nothing."""
+
+    def make(length: int) -> Any:
+        data = make_dataset(count=12, name=request.node.name)
+        for file in data.files:
+            os.truncate(file, length)
+        return data
+
+    return make
+
+
+def test_files_wait_until_their_user_has_room_for_what_they_hold(
+    make_daemon: Callable[..., Any],
+    write_pipeline: Callable[..., pathlib.Path],
+    large_files: Callable[..., Any],
+) -> None:
+    pipeline = write_pipeline(large_files(40 * MIB))
+    room = 100 * MIB
+    daemon = make_daemon(
+        pipelines=[pipeline], settings={"executor": EXECUTOR, "limits": {"files": room}}
+    )
+    before = status_bytes(daemon.pid, "VmRSS")
+    lines = daemon.ctl("consume", "images", "--digest").stdout
+    assert len(lines.splitlines()) == 3
+    grown = status_bytes(daemon.pid, "VmHWM") - before
+    assert grown < room + 64 * MIB, f"{grown / MIB:.0f} MiB"
+
+    def given_back() -> bool:  # what was read ahead, too
+        (user,) = daemon.ctl_json("get", "users")
+        assert user["file_bytes"]["limit"] == room
+        return user["file_bytes"]["used"] == 0
+
+    wait_until(given_back, "room that is given back")
+
+    # A file that alone is larger than all of it is read when no other is.
+    narrow = make_daemon(
+        pipelines=[pipeline], settings={"executor": EXECUTOR, "limits": {"files": "1MiB"}}
+    )
+    assert narrow.ctl("consume", "images", "--digest").stdout == lines
+
+
+def test_a_batch_of_files_takes_more_than_its_users_room_and_no_more_than_its_slot(
+    make_daemon: Callable[..., Any],
+    write_pipeline: Callable[..., pathlib.Path],
+    large_files: Callable[..., Any],
+) -> None:
+    data = large_files(24 * MIB)
+    batch = {"size": 4, "max_bytes": "97MiB"}
+    fits = write_pipeline(data, name="fits", stages=["fetch"], batch=batch)
+    batch = {"size": 12, "max_bytes": "48MiB"}
+    beyond = write_pipeline(data, name="beyond", stages=["fetch"], batch=batch)
+    daemon = make_daemon(
+        pipelines=[fits, beyond],
+        settings={
+            "executor": EXECUTOR,
+            "limits": {"files": 32 * MIB},
+            "arena": {"budget": "2GiB"},
+        },
+    )
+    assert len(daemon.ctl("consume", "fits", "--digest").stdout.splitlines()) == 3
+
+    before = status_bytes(daemon.pid, "RssAnon")
+    done = daemon.ctl("consume", "beyond", check=False)
+    assert done.returncode == 1
+    told = f"the rows take {12 * 24 * MIB} bytes, more than {48 * MIB}; raise batch.max_bytes"
+    assert told in done.stderr
+    grown = status_bytes(daemon.pid, "RssAnon") - before
+    assert grown < (48 + 32 + 64) * MIB, f"{grown / MIB:.0f} MiB"

@@ -3,7 +3,7 @@
 # does: repeats of the engine's and the session's tests under TSan beside busy loops: none stands still
 # build: tsan engine_test session_test source_test
 #
-# wakeups.sh [REPEATS]: of the tests of who wakes whom; the rest is repeated a tenth as often.
+# wakeups.sh [REPEATS]: of the tests of who wakes whom; the rest is repeated a hundredth as often.
 set -euo pipefail
 repeats=${1:-2000}
 # One run stands still if it takes longer than this; a healthy one takes a fraction, however loaded.
@@ -40,5 +40,5 @@ about_waking='*ExecutorWakeTest*:*ExecutorTest*:*FairShareTest.TakesAStages*:*Fa
 repeat "$repeats" engine_test "$about_waking"
 repeat "$repeats" source_test 'IoPool*'
 repeat "$repeats" session_test 'StreamTest*'
-repeat $((repeats / 10)) engine_test "-$about_waking"
-repeat $((repeats / 10)) session_test '-StreamTest*'
+repeat $((repeats / 100)) engine_test "-$about_waking"
+repeat $((repeats / 100)) session_test '-StreamTest*'

@@ -71,10 +71,10 @@ class Maker {
                              .next_position = (step + 1) * rows,
                              .slot = slot.data(),
                              .ticket = 0};
-      std::vector<ByteBuffer> packed(rows);
-      for (std::uint64_t index = 0; index < rows; ++index) make(order, index, packed[index]);
+      Packing packing(rows);
+      for (std::uint64_t index = 0; index < rows; ++index) make(order, index, packing);
       if (!plan_->image) {
-        const Status status = run_.pack(order, packed);
+        const Status status = run_.pack(order, packing);
         EXPECT_TRUE(status.ok()) << status.message();
       }
       all.insert(all.end(), slot.begin(), slot.end());
@@ -86,11 +86,11 @@ class Maker {
   Port port;
 
  private:
-  void make(const BatchOrder& order, std::uint64_t index, ByteBuffer& packed) {
+  void make(const BatchOrder& order, std::uint64_t index, Packing& packing) {
     Row row;
     row.order = &order;
     row.port = &port;
-    row.packed = &packed;
+    row.packing = &packing;
     row.index = index;
     StreamFailure failure;
     for (std::uint64_t token = 1;; ++token) {

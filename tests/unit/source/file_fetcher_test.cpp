@@ -25,8 +25,11 @@ namespace spdld::source {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::Pair;
 
 // The real disk, with what may go wrong put in front.
 struct Faults {
@@ -109,6 +112,8 @@ class FileFetcherTest : public ::testing::Test {
                                                            .retry = {.retries = retries},
                                                            .retry_pause = pause,
                                                            .max_file_bytes = max_bytes,
+                                                           .buffers = buffers_,
+                                                           .reader = kReader,
                                                            .clock = clock_});
   }
   // Asks for `uri` by what is known of it, and waits.
@@ -120,11 +125,15 @@ class FileFetcherTest : public ::testing::Test {
   }
   Result<FetchState> fetch() { return fetcher_->fetch("a.bin", out_, sink_, 1); }
 
+  static constexpr uid_t kReader = 1001;
   const std::string content_ = "0123456789";
   TempDir dir_;
   Faults faults_;
   std::shared_ptr<AheadClock> clock_ = std::make_shared<AheadClock>();
   FakeSink sink_;
+  // Room for one file at a time.
+  std::shared_ptr<BufferMemory> buffers_ =
+      std::make_shared<BufferMemory>(ByteBuffer::grown(content_.size() + 1));
   ByteBuffer out_;
   IoPool io_{{.threads = 2}};
   std::unique_ptr<FileFetcher> fetcher_;
@@ -310,6 +319,75 @@ TEST_F(FileFetcherTest, RefusesAFileOverTheLimitBeforeItHasMemoryForIt) {
   ASSERT_FALSE(state);
   EXPECT_EQ(state.error().code(), Code::kResourceExhausted);
   EXPECT_EQ(out_.capacity(), 0u);
+}
+
+TEST_F(FileFetcherTest, WaitsClosedUntilThereIsRoomForTheFile) {
+  start();
+  ASSERT_EQ(fetch(), FetchState::kReady);
+  EXPECT_THAT(buffers_->used(), ElementsAre(Pair(kReader, ByteBuffer::grown(11))));
+  ByteBuffer second;
+  const int opens = faults_.opens;
+  ASSERT_EQ(fetcher_->fetch("a.bin", second, sink_, 2), FetchState::kPending);
+  EXPECT_EQ(sink_.calls(2), 0);
+  out_.shrink(1000);
+  EXPECT_TRUE(sink_.wait(2).ok());
+  EXPECT_EQ(text_of(second), content_);
+  EXPECT_EQ(faults_.opens, opens + 2) << "to see how large it is, and when there was room";
+}
+
+TEST_F(FileFetcherTest, ReadsAFileThatIsLargerThanAllRoomWhenThereIsNoOther) {
+  dir_.file("large.bin", std::string(900, 'x'));
+  start();
+  ASSERT_EQ(fetch(), FetchState::kReady);
+  ByteBuffer large;
+  ASSERT_EQ(fetcher_->fetch("large.bin", large, sink_, 2), FetchState::kPending);
+  out_ = ByteBuffer();
+  EXPECT_TRUE(sink_.wait(2).ok());
+  EXPECT_EQ(large.size(), 900U);
+}
+
+TEST_F(FileFetcherTest, AFileThatIsGoneWhenThereIsRoomTakesNone) {
+  start();
+  ASSERT_EQ(fetch(), FetchState::kReady);
+  ByteBuffer second;
+  ASSERT_EQ(fetcher_->fetch("a.bin", second, sink_, 2), FetchState::kPending);
+  std::filesystem::remove(std::filesystem::path(dir_.path()) / "a.bin");
+  out_.shrink(0);
+  EXPECT_EQ(sink_.wait(2).code(), Code::kNotFound);
+  second.shrink(0);
+  EXPECT_THAT(buffers_->used(), IsEmpty());
+}
+
+TEST_F(FileFetcherTest, StandsInNobodysWayOnceItIsGone) {
+  start();
+  ASSERT_EQ(fetch(), FetchState::kReady);
+  {
+    FileFetcher other(
+        std::make_unique<FaultyDisk>(dir_.path(), faults_), io_,
+        {.root = dir_.path(), .max_file_bytes = 1000, .buffers = buffers_, .reader = kReader});
+    ByteBuffer waiting;
+    ASSERT_EQ(other.fetch("a.bin", waiting, sink_, 2), FetchState::kPending);
+  }
+  EXPECT_EQ(sink_.wait(2).code(), Code::kCancelled);
+  ByteBuffer third;
+  ASSERT_EQ(fetcher_->fetch("a.bin", third, sink_, 3), FetchState::kPending);
+  out_.shrink(0);
+  EXPECT_TRUE(sink_.wait(3).ok());
+}
+
+TEST_F(FileFetcherTest, BringsFilesOneByOneWhereThereIsRoomForOne) {
+  start();
+  std::vector<ByteBuffer> outs(20);
+  for (std::uint64_t i = 0; i < outs.size(); ++i) {
+    const auto state = fetcher_->fetch("a.bin", outs[i], sink_, i);
+    ASSERT_EQ(state, i == 0 ? FetchState::kReady : FetchState::kPending);
+  }
+  outs[0].shrink(0);
+  for (std::uint64_t i = 1; i < outs.size(); ++i) {
+    EXPECT_TRUE(sink_.wait(i).ok()) << i;
+    EXPECT_THAT(buffers_->used(), ElementsAre(Pair(kReader, ByteBuffer::grown(11))));
+    outs[i].shrink(0);
+  }
 }
 
 TEST_F(FileFetcherTest, TellsWhenThereIsNoMemory) {

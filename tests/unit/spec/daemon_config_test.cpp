@@ -65,6 +65,7 @@ TEST_F(DaemonConfigTest, FillsInDefaultsWithoutAFile) {
   EXPECT_EQ(config->limits.jobs, 1024);
   EXPECT_EQ(config->limits.unattached_bytes, 16u << 20);
   EXPECT_EQ(config->limits.unread_bytes, 64u << 20);
+  EXPECT_EQ(config->limits.file_bytes, 512u << 20);
   EXPECT_EQ(config->log.level, "info");
   EXPECT_EQ(config->log.format, "text");
 }
@@ -80,7 +81,7 @@ cache: {ram: 3GiB, disk: 1GiB, dir: kept}
 access: {roots: [/data, more, {path: /ml, groups: [7, root, "7"]}, {path: /own}], admins: [7, root, "7"]}
 limits:
   {connections: 9, control_connections: 8, long_calls: 7, listings: 6, pipelines: 5, jobs: 3,
-   unattached: 5MiB, unread: 4MiB}
+   unattached: 5MiB, unread: 4MiB, files: 2MiB}
 control: {tcp: null}
 http: null
 log: {level: warning, format: json}
@@ -114,6 +115,7 @@ log: {level: warning, format: json}
   EXPECT_EQ(config->limits.jobs, 3);
   EXPECT_EQ(config->limits.unattached_bytes, 5u << 20);
   EXPECT_EQ(config->limits.unread_bytes, 4u << 20);
+  EXPECT_EQ(config->limits.file_bytes, 2u << 20);
   EXPECT_EQ(config->log.level, "warning");
   EXPECT_EQ(config->log.format, "json");
 }
