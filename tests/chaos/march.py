@@ -160,7 +160,9 @@ class March:
         count = len(self.ranks)
         rank = operation.rank % count
         giver = rank if operation.kind is Kind.REPLACE_RANK else (rank + 1) % count
-        state = self.ranks[giver].do("state") if self._history else None
+        # Loops may have gone elsewhere before their first step.
+        gone = self._history or self._account.at != (0, 0)
+        state = self.ranks[giver].do("state") if gone else None
         self.ranks[rank].close()
         self.ranks[rank] = self._start_rank(rank, count)
         # Not while the others have yet to ask for the ledger: a fresh one would begin another run.
