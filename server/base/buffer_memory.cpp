@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/buffer_memory.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace spdld {
 
 BufferMemory::Share::~Share() {
@@ -16,30 +13,33 @@ void BufferMemory::Share::swap(Share& other) noexcept {
   std::swap(bytes_, other.bytes_);
 }
 
-BufferMemory::Waiter::~Waiter() {
-  if (!stands_) return;
-  MutexLock lock(all_->mutex_);
-  all_->leave(uid_, *this);
+BufferMemory::Request::~Request() {
+  if (all_ == nullptr) return;
+  Calls calls;
+  {
+    MutexLock lock(all_->mutex_);
+    if (!waits_) return;
+    const auto user = all_->users_.find(uid_);
+    user->second.line.erase(place_);
+    calls = all_->grant(user);
+  }
+  for (const auto& granted : calls) granted();
 }
 
-std::optional<BufferMemory::Share> BufferMemory::Waiter::take(std::uint64_t bytes) {
+std::optional<BufferMemory::Share> BufferMemory::Request::take(std::uint64_t bytes,
+                                                               std::function<void()> granted) {
+  Share other_size;  // given back under no lock
   MutexLock lock(all_->mutex_);
+  if (waits_) return std::nullopt;
+  if (share_.bytes() == bytes) return std::exchange(share_, Share());
+  other_size.swap(share_);
   User& user = all_->users_[uid_];
-  if (!stands_) user.line.push_back(this);
-  stands_ = true;
-  if (user.line.front() != this || !all_->has_room(user, bytes)) return std::nullopt;
-  Share share = all_->share(user, uid_, bytes);
-  all_->leave(uid_, *this);
-  stands_ = false;
-  return share;
-}
-
-std::size_t BufferMemory::Waiter::place() const {
-  MutexLock lock(all_->mutex_);
-  const auto user = all_->users_.find(uid_);
-  if (!stands_ || user == all_->users_.end()) return 0;
-  const auto& line = user->second.line;
-  return static_cast<std::size_t>(std::find(line.begin(), line.end(), this) - line.begin());
+  if (user.line.empty() && all_->has_room(user, bytes)) return all_->share(user, uid_, bytes);
+  waits_ = true;
+  wanted_bytes_ = bytes;
+  granted_ = std::move(granted);
+  place_ = user.line.insert(user.line.end(), this);
+  return std::nullopt;
 }
 
 std::optional<BufferMemory::Share> BufferMemory::take(uid_t uid, std::uint64_t bytes) {
@@ -69,21 +69,28 @@ BufferMemory::Share BufferMemory::share(User& user, uid_t uid, std::uint64_t byt
 }
 
 void BufferMemory::give_back(uid_t uid, std::uint64_t bytes) {
-  MutexLock lock(mutex_);
-  const auto user = users_.find(uid);
-  user->second.taken_bytes -= bytes;
-  forget_idle(user);
+  Calls calls;
+  {
+    MutexLock lock(mutex_);
+    const auto user = users_.find(uid);
+    user->second.taken_bytes -= bytes;
+    calls = grant(user);
+  }
+  for (const auto& granted : calls) granted();
 }
 
-void BufferMemory::leave(uid_t uid, const Waiter& waiter) {
-  const auto user = users_.find(uid);
-  auto& line = user->second.line;
-  line.erase(std::find(line.begin(), line.end(), &waiter));
-  forget_idle(user);
-}
-
-void BufferMemory::forget_idle(std::map<uid_t, User>::iterator user) {
-  if (user->second.taken_bytes == 0 && user->second.line.empty()) users_.erase(user);
+BufferMemory::Calls BufferMemory::grant(std::map<uid_t, User>::iterator at) {
+  Calls calls;
+  User& user = at->second;
+  while (!user.line.empty() && has_room(user, user.line.front()->wanted_bytes_)) {
+    Request& first = *user.line.front();
+    user.line.pop_front();
+    first.waits_ = false;
+    first.share_ = share(user, at->first, first.wanted_bytes_);
+    calls.push_back(std::move(first.granted_));
+  }
+  if (user.taken_bytes == 0 && user.line.empty()) users_.erase(at);
+  return calls;
 }
 
 }  // namespace spdld

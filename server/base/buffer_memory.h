@@ -3,26 +3,29 @@
 
 #include <sys/types.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 
 namespace spdld {
 
-// What the buffers of each user take of memory, of which one user may have a limited sum. Who gets
-// no room waits in the user's line, first come first served; what takes more than the limit gets
-// its room when the user has no other. So the limit says when a buffer is made and never whether,
-// as long as who has a share waits for nothing that takes one.
+// The memory of each user's buffers, of which one user may have a limited sum. Where there is no
+// room, requests wait in the user's line, first come first served; one that is larger than the
+// limit gets its room when the user has no other. So the limit says when a buffer is made and never
+// whether, as long as the holder of a share waits for nothing that needs another one.
 //
-// Thread-safe; shared by those who have shares or wait.
+// Thread-safe; shared by its shares and by those that wait.
 class BufferMemory : public std::enable_shared_from_this<BufferMemory> {
  public:
-  // A part of a user's sum, given back when it ends. Used by one thread at a time.
+  // A part of a user's sum, given back when it ends. That may call others' `granted`, so it must
+  // not be under a lock that these take. Used by one thread at a time.
   class Share {
    public:
     Share() = default;
@@ -46,30 +49,36 @@ class BufferMemory : public std::enable_shared_from_this<BufferMemory> {
     std::uint64_t bytes_ = 0;
   };
 
-  // Who asks until it gets a share. Keeps its place in the line from the first time that it asks in
-  // vain. Used by one thread at a time.
-  class Waiter {
+  // A request that may wait, one at a time. It leaves the line when it is destroyed. Used by one
+  // thread at a time.
+  class Request {
    public:
-    Waiter(std::shared_ptr<BufferMemory> all, uid_t uid) : all_(std::move(all)), uid_(uid) {}
-    ~Waiter();
-    Waiter(const Waiter&) = delete;
-    Waiter& operator=(const Waiter&) = delete;
+    Request(std::shared_ptr<BufferMemory> all, uid_t uid) : all_(std::move(all)), uid_(uid) {}
+    ~Request();
+    Request(const Request&) = delete;
+    Request& operator=(const Request&) = delete;
 
-    // None: there is no room yet, or others came first.
-    std::optional<Share> take(std::uint64_t bytes);
-    // How many of the line come before it; 0: it is the next.
-    std::size_t place() const;
+    // The share, if there is room or it was granted meanwhile. None: `granted` will be called once,
+    // by the thread that makes room; then take() has it.
+    std::optional<Share> take(std::uint64_t bytes, std::function<void()> granted);
 
    private:
+    friend class BufferMemory;
+
     const std::shared_ptr<BufferMemory> all_;
     const uid_t uid_;
-    bool stands_ = false;  // in the line
+    // Guarded by the mutex of `all_`.
+    bool waits_ = false;
+    std::list<Request*>::iterator place_;  // in the line, while it waits
+    std::uint64_t wanted_bytes_ = 0;
+    std::function<void()> granted_;
+    Share share_;  // that was granted
   };
 
   explicit BufferMemory(std::uint64_t limit_per_user) : limit_(limit_per_user) {}
 
   std::uint64_t limit() const { return limit_; }
-  // For who does not wait. None: there is no room, or somebody waits for it.
+  // Without waiting. None: there is no room, or others wait for it.
   std::optional<Share> take(uid_t uid, std::uint64_t bytes) SPDLD_EXCLUDES(mutex_);
   // Bytes by user; users without any are left out.
   std::map<uid_t, std::uint64_t> used() const SPDLD_EXCLUDES(mutex_);
@@ -77,14 +86,16 @@ class BufferMemory : public std::enable_shared_from_this<BufferMemory> {
  private:
   struct User {
     std::uint64_t taken_bytes = 0;
-    std::deque<const Waiter*> line;
+    std::list<Request*> line;
   };
+  // To be called under no lock.
+  using Calls = std::vector<std::function<void()>>;
 
   bool has_room(const User& user, std::uint64_t bytes) const;
   Share share(User& user, uid_t uid, std::uint64_t bytes) SPDLD_REQUIRES(mutex_);
   void give_back(uid_t uid, std::uint64_t bytes) SPDLD_EXCLUDES(mutex_);
-  void leave(uid_t uid, const Waiter& waiter) SPDLD_REQUIRES(mutex_);
-  void forget_idle(std::map<uid_t, User>::iterator user) SPDLD_REQUIRES(mutex_);
+  // After room was made, or the line's first has left it.
+  Calls grant(std::map<uid_t, User>::iterator user) SPDLD_REQUIRES(mutex_);
 
   const std::uint64_t limit_;
   mutable Mutex mutex_;

@@ -23,6 +23,8 @@ class ByteBuffer {
   // Sets the size; content is kept only when it fits the capacity already there.
   std::byte* resize(std::size_t size) {
     if (size > capacity_) {
+      capacity_ = 0;
+      data_.reset();  // before there are both
       data_ = std::unique_ptr<std::byte[]>(new std::byte[grown(size)]);
       capacity_ = grown(size);
     }
@@ -30,10 +32,10 @@ class ByteBuffer {
     return data_.get();
   }
 
-  // What resize() allocates for so many bytes, if what is there is too small.
+  // So much is allocated by resize() where the capacity is too small.
   static std::size_t grown(std::size_t size) { return size + size / 4 + 64; }
 
-  // What the content counts for among its user's buffers, until it is dropped.
+  // The content counts among its user's buffers until it is dropped.
   void count(BufferMemory::Share share) { share_ = std::move(share); }
   void uncount() { share_ = {}; }
   std::uint64_t counted_bytes() const { return share_.bytes(); }

@@ -128,7 +128,9 @@ Executor::Headway Executor::headway(StreamId id) {
   headway.doing = "item " + std::to_string(item) + " (" + run->source().uri(item) + ")";
   headway.doing += holder == Holder::kParked
                        ? why_parked(needs_bytes)
-                       : " is being read" + for_s + "; see that its storage answers";
+                       : " is being read" + for_s +
+                             "; see that its storage answers, and in 'spdlctl get users' whether "
+                             "FILES is at its limit";
   return headway;
 }
 
@@ -166,6 +168,7 @@ void Executor::stop() {
       while (!lane.ready.empty()) {
         Task* task = lane.ready.front();
         lane.ready.pop_front();
+        after.bytes.push_back(std::exchange(task->bytes, ByteBuffer()));
         end_row(*task, true, after);
       }
     }
@@ -197,6 +200,7 @@ void Executor::fetched(std::uint64_t token, Status status) {
     ++task.stream->moves;
     lane.run->fetched(task, std::move(status));
     if (stopping_) {
+      after.bytes.push_back(std::exchange(task.bytes, ByteBuffer()));
       end_row(task, true, after);
       remove_closed(after);
       fetches_ended_.notify_all();

@@ -3,8 +3,11 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/rng.h"
@@ -17,12 +20,14 @@ constexpr std::uint64_t kProbes = 64;
 constexpr std::chrono::seconds kPatience{5};
 
 // Fetches that may end after the prober has lost its patience. It keeps itself alive until then; a
-// source is not gone before it has answered.
+// source is not gone before it has answered. An item is dropped as soon as it was looked at, or if
+// it comes too late: others may wait for the room that it takes.
 class Probe final : public source::FetchSink, public std::enable_shared_from_this<Probe> {
  public:
   struct Item {
     ByteBuffer bytes;
     source::Revision revision;
+    std::uint64_t number = 0;
     bool here = false;
     bool waited = false;
   };
@@ -47,15 +52,16 @@ class Probe final : public source::FetchSink, public std::enable_shared_from_thi
 
   void fetched(std::uint64_t token, Status status) override { tell(token, status, true); }
 
-  // The items that have come, or none if the others are still being written to.
+  // Some of the items that have come since the last call; none: there are no more, or they are
+  // late.
   std::vector<Item> take() {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
     MutexLock lock(mutex_);
-    while (pending_ > 0) {
-      const auto left = deadline - std::chrono::steady_clock::now();
+    while (pending_ > 0 && !any_here_) {
+      const auto left = deadline_ - std::chrono::steady_clock::now();
       if (left <= std::chrono::nanoseconds(0)) break;
       changed_.wait_for(mutex_, left);
     }
+    late_ = !std::exchange(any_here_, false);
     std::vector<Item> items;
     for (Item& item : items_) {
       if (std::exchange(item.here, false)) items.push_back(std::move(item));
@@ -66,15 +72,24 @@ class Probe final : public source::FetchSink, public std::enable_shared_from_thi
  private:
   void tell(std::uint64_t token, const Status& status, bool waited) {
     std::shared_ptr<Probe> self;
+    ByteBuffer dropped;
     MutexLock lock(mutex_);
-    items_[token].here = status.ok();
-    items_[token].waited = waited;
+    Item& item = items_[token];
+    item.number = token;
+    item.waited = waited;
+    item.here = status.ok() && !late_;
+    any_here_ = any_here_ || item.here;
+    if (!item.here) std::swap(dropped, item.bytes);
     if (--pending_ == 0) self = std::move(self_);
     changed_.notify_all();
   }
 
+  const std::chrono::steady_clock::time_point deadline_ =
+      std::chrono::steady_clock::now() + kPatience;
   Mutex mutex_;
   CondVar changed_;
+  bool any_here_ SPDLD_GUARDED_BY(mutex_) = false;
+  bool late_ SPDLD_GUARDED_BY(mutex_) = false;
   std::uint64_t pending_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<Probe> self_ SPDLD_GUARDED_BY(mutex_);
   std::array<Item, kProbes> items_;  // one belongs to the source until it is `here`
@@ -106,6 +121,23 @@ std::optional<Rect> draw_region(const ImageTask& task, const Size& size, std::ui
   return region_of(chain, size);
 }
 
+// Nothing if the item is none that the plan can decode.
+std::optional<ItemProbe> look_at(const Plan& plan, ImageDecoder* decoder, const Probe::Item& item) {
+  ItemProbe seen;
+  seen.encoded_bytes = item.bytes.size();
+  seen.stamp = item.revision.stamp;
+  seen.waited = item.waited;
+  if (decoder == nullptr) return seen;
+  const auto size = decoder->open(item.bytes.bytes());
+  if (!size) return std::nullopt;
+  const std::optional<Rect> region = draw_region(*plan.image, *size, item.number + 1);
+  if (!region) return std::nullopt;
+  seen.size = *size;
+  seen.region = *region;
+  seen.jpeg = item.bytes.data()[0] == std::byte{0xff};
+  return seen;
+}
+
 }  // namespace
 
 std::vector<ItemProbe> probe_items(const Plan& plan, source::Source& source) {
@@ -113,25 +145,16 @@ std::vector<ItemProbe> probe_items(const Plan& plan, source::Source& source) {
   probe->begin(source);
   const std::unique_ptr<ImageDecoder> decoder =
       plan.image ? plan.image->decode->make_decoder() : nullptr;
-  std::vector<ItemProbe> probes;
-  std::uint64_t key = 0;
-  for (const Probe::Item& item : probe->take()) {
-    ItemProbe seen;
-    seen.encoded_bytes = item.bytes.size();
-    seen.stamp = item.revision.stamp;
-    seen.waited = item.waited;
-    if (decoder != nullptr) {
-      const auto size = decoder->open(item.bytes.bytes());
-      if (!size) continue;
-      const std::optional<Rect> region = draw_region(*plan.image, *size, ++key);
-      if (!region) continue;
-      seen.size = *size;
-      seen.region = *region;
-      seen.jpeg = item.bytes.data()[0] == std::byte{0xff};
+  std::map<std::uint64_t, ItemProbe> probes;  // in the order of the items, whichever came first
+  for (auto items = probe->take(); !items.empty(); items = probe->take()) {
+    for (const Probe::Item& item : items) {
+      if (const auto seen = look_at(plan, decoder.get(), item)) probes.emplace(item.number, *seen);
     }
-    probes.push_back(seen);
+    items.clear();
   }
-  return probes;
+  std::vector<ItemProbe> all;
+  for (const auto& [_, seen] : probes) all.push_back(seen);
+  return all;
 }
 
 }  // namespace spdld::engine

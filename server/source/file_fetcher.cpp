@@ -20,11 +20,6 @@ namespace {
 
 constexpr std::chrono::nanoseconds kLongestPause = std::chrono::seconds(5);
 
-// How often a file asks whether there is room for it: the next in its reader's line so often, those
-// behind it the less the farther.
-constexpr std::chrono::nanoseconds kRoomPause = std::chrono::milliseconds(2);
-constexpr std::size_t kLongestRoomPauses = 100;
-
 bool is_transient(int err) {
   switch (err) {
     case EIO:
@@ -81,10 +76,9 @@ class FileFetcher::Files {
                           static_cast<std::uint64_t>(
                               std::chrono::system_clock::now().time_since_epoch().count()))) {}
 
-  // `room`: asks for it, from who may block; null: without blocking.
   Outcome advance(const std::string& uri, Reading& reading, ByteBuffer& out, Revision* revision,
-                  BufferMemory::Waiter* room) const;
-  BufferMemory::Waiter room() const { return {options_.buffers, options_.reader}; }
+                  bool may_block) const;
+  BufferMemory::Request request_room() const { return {options_.buffers, options_.reader}; }
   // Before another attempt, after so many that failed.
   std::chrono::nanoseconds pause(int failures, const std::string& uri) const;
   std::string path_of(const std::string& uri) const;
@@ -94,10 +88,9 @@ class FileFetcher::Files {
   }
 
  private:
-  Outcome open(const std::string& uri, Reading& reading, ByteBuffer& out, Revision* revision,
-               BufferMemory::Waiter* room) const;
+  Outcome open(const std::string& uri, Reading& reading, ByteBuffer& out, Revision* revision) const;
   // Whether `out` may take so much now.
-  bool count(ByteBuffer& out, std::uint64_t bytes, BufferMemory::Waiter* room) const;
+  bool count(ByteBuffer& out, std::uint64_t bytes) const;
   Outcome failed(int err, const char* what, const std::string& uri,
                  const std::string& why = {}) const;
 
@@ -111,30 +104,26 @@ class FileFetcher::Pending final : public PendingRead {
   Pending(std::shared_ptr<const Files> files, std::shared_ptr<PendingReads> reads, std::string uri,
           Files::Reading reading, std::uint64_t wanted_bytes,
           std::optional<std::chrono::nanoseconds> first_pause, ByteBuffer& out, Revision* revision,
-          FetchSink& sink, std::uint64_t token)
+          FetchSink& sink, std::uint64_t token, IoPool& io)
       : PendingRead(std::move(reads), out, revision, sink, token),
         files_(std::move(files)),
         uri_(std::move(uri)),
         reading_(std::move(reading)),
-        room_(files_->room()),
+        io_(io),
+        room_(files_->request_room()),
         wanted_bytes_(wanted_bytes),
         failures_(first_pause ? 1 : 0),
         first_pause_(first_pause) {}
 
   std::optional<std::chrono::nanoseconds> run() override {
     if (first_pause_) return std::exchange(first_pause_, std::nullopt);
-    if (wanted_bytes_ > 0) {
-      auto share = room_.take(wanted_bytes_);
-      if (!share) return until_room();
-      bytes().count(*std::move(share));
-      wanted_bytes_ = 0;
-    }
-    Files::Outcome outcome = files_->advance(uri_, reading_, bytes(), revision(), &room_);
-    reading_ = {};  // what failed, or has to wait, is opened again
-    if (outcome.kind == Files::Outcome::Kind::kNoRoom) {
+    Files::Outcome outcome;
+    do {
+      if (!has_room()) return kUntilResumed;
+      outcome = files_->advance(uri_, reading_, bytes(), revision(), true);
+      reading_ = {};  // what failed, or has to wait, is opened again
       wanted_bytes_ = outcome.wanted_bytes;
-      return until_room();
-    }
+    } while (outcome.kind == Files::Outcome::Kind::kNoRoom);
     if (outcome.kind != Files::Outcome::Kind::kTransient) return end(std::move(outcome.status));
     if (failures_ < files_->retries()) return files_->pause(++failures_, uri_);
     if (outcome.status.code() == kNoMemory) return end(std::move(outcome.status));
@@ -144,8 +133,14 @@ class FileFetcher::Pending final : public PendingRead {
   }
 
  private:
-  std::chrono::nanoseconds until_room() const {
-    return kRoomPause * static_cast<int>(std::min(room_.place() + 1, kLongestRoomPauses));
+  // False: run() is called again when there may be.
+  bool has_room() {
+    if (wanted_bytes_ == 0) return true;
+    auto share = room_.take(wanted_bytes_, [weak = weak_from_this(), &io = io_] {
+      if (const auto read = weak.lock()) io.resume(*read);
+    });
+    if (share) bytes().count(*std::move(share));
+    return share.has_value();
   }
   Status cancelled() const override {
     return {Code::kCancelled, files_->path_of(uri_) + ": the source was closed"};
@@ -154,7 +149,8 @@ class FileFetcher::Pending final : public PendingRead {
   const std::shared_ptr<const Files> files_;
   const std::string uri_;
   Files::Reading reading_;
-  BufferMemory::Waiter room_;
+  IoPool& io_;
+  BufferMemory::Request room_;
   std::uint64_t wanted_bytes_;  // of room, before the file is opened
   int failures_;
   std::optional<std::chrono::nanoseconds> first_pause_;
@@ -174,11 +170,12 @@ Result<FetchState> FileFetcher::fetch(std::string uri, ByteBuffer& out, FetchSin
     revision->unchanged = false;
   }
   Files::Reading reading;
-  Files::Outcome outcome = files_->advance(uri, reading, out, revision, nullptr);
+  Files::Outcome outcome = files_->advance(uri, reading, out, revision, false);
   if (outcome.kind == Files::Outcome::Kind::kDone) return FetchState::kReady;
   if (outcome.kind == Files::Outcome::Kind::kFailed)
     return tl::unexpected(std::move(outcome.status));
 
+  const dev_t device = files_->device_of(reading);
   if (outcome.kind == Files::Outcome::Kind::kNoRoom) reading = {};
   std::optional<std::chrono::nanoseconds> first_pause;
   if (outcome.kind == Files::Outcome::Kind::kTransient) {
@@ -190,18 +187,16 @@ Result<FetchState> FileFetcher::fetch(std::string uri, ByteBuffer& out, FetchSin
     reading = {};
     first_pause = files_->pause(1, uri);
   }
-  const dev_t device = files_->device_of(reading);
   const auto pending =
       std::make_shared<Pending>(files_, pending_, std::move(uri), std::move(reading),
-                                outcome.wanted_bytes, first_pause, out, revision, sink, token);
+                                outcome.wanted_bytes, first_pause, out, revision, sink, token, io_);
   if (Status status = pending_->submit(io_, device, pending); !status.ok())
     return tl::unexpected(std::move(status));
   return FetchState::kPending;
 }
 
 FileFetcher::Files::Outcome FileFetcher::Files::open(const std::string& uri, Reading& reading,
-                                                     ByteBuffer& out, Revision* revision,
-                                                     BufferMemory::Waiter* room) const {
+                                                     ByteBuffer& out, Revision* revision) const {
   if (const int err = disk_->open(uri, reading.file); err != 0) {
     return failed(err, "cannot open", uri, reading.file.why_not);
   }
@@ -218,7 +213,7 @@ FileFetcher::Files::Outcome FileFetcher::Files::open(const std::string& uri, Rea
                        std::to_string(options_.max_file_bytes) + " that an item may have")};
   }
   const std::uint64_t wanted = ByteBuffer::grown(size + 1);
-  if (!count(out, wanted, room))
+  if (!count(out, wanted))
     return {.kind = Outcome::Kind::kNoRoom, .status = {}, .wanted_bytes = wanted};
   try {
     out.resize(size + 1);  // a byte more than there should be, to see a file that grew
@@ -228,23 +223,21 @@ FileFetcher::Files::Outcome FileFetcher::Files::open(const std::string& uri, Rea
   return {};
 }
 
-bool FileFetcher::Files::count(ByteBuffer& out, std::uint64_t bytes,
-                               BufferMemory::Waiter* room) const {
+bool FileFetcher::Files::count(ByteBuffer& out, std::uint64_t bytes) const {
   if (options_.buffers == nullptr || out.counted_bytes() >= bytes) return true;
-  out.uncount();
-  auto share = room == nullptr ? options_.buffers->take(options_.reader, bytes) : room->take(bytes);
+  if (out.counted_bytes() > 0) out.shrink(0);  // of an item that was read before it
+  auto share = options_.buffers->take(options_.reader, bytes);
   if (share) out.count(*std::move(share));
   return share.has_value();
 }
 
 FileFetcher::Files::Outcome FileFetcher::Files::advance(const std::string& uri, Reading& reading,
                                                         ByteBuffer& out, Revision* revision,
-                                                        BufferMemory::Waiter* room) const {
-  const bool may_block = room != nullptr;
+                                                        bool may_block) const {
   OpenFile& file = reading.file;
   if (!file.fd) {
     if (!may_block && disk_->opening_blocks()) return {Outcome::Kind::kWouldBlock, {}};
-    Outcome opened = open(uri, reading, out, revision, room);
+    Outcome opened = open(uri, reading, out, revision);
     if (opened.kind != Outcome::Kind::kDone) return opened;
     if (revision != nullptr && revision->unchanged) return opened;
   }

@@ -44,6 +44,7 @@ Status IoPool::submit(dev_t device, std::shared_ptr<IoTask> task) {
   ++tasks_;
   task->device_ = device;
   task->withdrawn_ = false;
+  task->resumed_ = false;
   enqueue(std::move(task));
   changed_.notify_one();
   return {};
@@ -53,17 +54,20 @@ void IoPool::withdraw(IoTask& task) {
   std::shared_ptr<IoTask> dropped;  // dies under no lock
   MutexLock lock(mutex_);
   task.withdrawn_ = true;
-  const auto found = std::find_if(paused_.begin(), paused_.end(), [&task](const Paused& paused) {
-    return paused.task.get() == &task;
-  });
-  if (found != paused_.end()) {
-    dropped = std::move(found->task);
-    paused_.erase(found);
-    std::make_heap(paused_.begin(), paused_.end(), kLatestFirst);
-  } else {
-    dropped = unlink(task);
-  }
+  dropped = remove(task);
   if (dropped != nullptr) --tasks_;
+}
+
+void IoPool::resume(IoTask& task) {
+  MutexLock lock(mutex_);
+  const auto found = unresumed_.find(&task);
+  if (found == unresumed_.end()) {
+    task.resumed_ = true;
+    return;
+  }
+  enqueue(std::move(found->second));
+  unresumed_.erase(found);
+  changed_.notify_one();
 }
 
 void IoPool::stop() {
@@ -79,6 +83,8 @@ void IoPool::stop() {
     }
     for (Paused& paused : paused_) unended.push_back(std::move(paused.task));
     paused_.clear();
+    for (auto& [_, task] : unresumed_) unended.push_back(std::move(task));
+    unresumed_.clear();
     tasks_ -= unended.size();
     for (const auto& task : in_hand_) {
       if (task != nullptr) unended.push_back(task);
@@ -122,6 +128,18 @@ std::shared_ptr<IoTask> IoPool::unlink(IoTask& task) {
     before = here->get();
   }
   return nullptr;
+}
+
+std::shared_ptr<IoTask> IoPool::remove(IoTask& task) {
+  if (auto waiting = unresumed_.extract(&task)) return std::move(waiting.mapped());
+  const auto found = std::find_if(paused_.begin(), paused_.end(), [&task](const Paused& paused) {
+    return paused.task.get() == &task;
+  });
+  if (found == paused_.end()) return unlink(task);
+  std::shared_ptr<IoTask> removed = std::move(found->task);
+  paused_.erase(found);
+  std::make_heap(paused_.begin(), paused_.end(), kLatestFirst);
+  return removed;
 }
 
 void IoPool::end_pauses(Time now) {
@@ -204,6 +222,15 @@ void IoPool::ran(std::size_t thread, std::shared_ptr<IoTask>& task,
   if (!pause || stopped_ || task->withdrawn_) {
     --tasks_;
     if (stopped_) idle_.notify_all();
+    return;
+  }
+  if (*pause == IoTask::kUntilResumed) {
+    if (std::exchange(task->resumed_, false)) {
+      enqueue(std::move(task));
+    } else {
+      IoTask* const waiting = task.get();
+      unresumed_.emplace(waiting, std::move(task));
+    }
     return;
   }
   paused_.push_back({std::chrono::steady_clock::now() + *pause, std::move(task)});

@@ -23,6 +23,9 @@ class IoTask {
  public:
   virtual ~IoTask() = default;
 
+  // The pause of a task that waits for IoPool::resume().
+  static constexpr auto kUntilResumed = std::chrono::nanoseconds::max();
+
   // Called on one of the pool's threads, never twice at once. Nothing: done, and the pool never
   // calls it again. A pause: call run() again after it; no thread is held meanwhile.
   virtual std::optional<std::chrono::nanoseconds> run() = 0;
@@ -36,6 +39,7 @@ class IoTask {
   dev_t device_ = 0;
   std::shared_ptr<IoTask> next_;
   bool withdrawn_ = false;
+  bool resumed_ = false;  // while it ran
 };
 
 // The threads on which reads may block. Made once by the daemon, outlives every source.
@@ -66,6 +70,9 @@ class IoPool {
   // A submitted task is not to run again: if it waits or pauses, it is dropped; if it runs, that is
   // the last time.
   void withdraw(IoTask& task) SPDLD_EXCLUDES(mutex_);
+
+  // Ends the pause of a task that waits for this, or the next one if it runs just now.
+  void resume(IoTask& task) SPDLD_EXCLUDES(mutex_);
 
   // Idempotent; waits for nothing.
   void stop() SPDLD_EXCLUDES(mutex_);
@@ -98,6 +105,8 @@ class IoPool {
   bool work_waits() const SPDLD_REQUIRES(mutex_);
   void enqueue(std::shared_ptr<IoTask> task) SPDLD_REQUIRES(mutex_);
   std::shared_ptr<IoTask> unlink(IoTask& task) SPDLD_REQUIRES(mutex_);
+  // Out of its lane or its pause; null: it is in neither.
+  std::shared_ptr<IoTask> remove(IoTask& task) SPDLD_REQUIRES(mutex_);
   void end_pauses(Time now) SPDLD_REQUIRES(mutex_);
   void leave_lane(dev_t device) SPDLD_REQUIRES(mutex_);
 
@@ -112,6 +121,7 @@ class IoPool {
   std::map<dev_t, Lane> lanes_ SPDLD_GUARDED_BY(mutex_);
   dev_t last_served_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::vector<Paused> paused_ SPDLD_GUARDED_BY(mutex_);  // a heap, the earliest first
+  std::map<IoTask*, std::shared_ptr<IoTask>> unresumed_ SPDLD_GUARDED_BY(mutex_);
   std::size_t tasks_ SPDLD_GUARDED_BY(mutex_) = 0;
   int running_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::vector<std::shared_ptr<IoTask>> in_hand_ SPDLD_GUARDED_BY(mutex_);  // by thread

@@ -102,7 +102,12 @@ def test_lack_of_memory_ends_the_job_and_never_replaces_an_image(
     rich = daemon.ctl("consume", "images", "--digest").stdout
     assert len(rich.splitlines()) == 4
 
-    poor = make_daemon(pipelines=[pipeline], settings={"executor": EXECUTOR})
+    # Of each thread's own heap, 64 MiB of addresses would count.
+    poor = make_daemon(
+        pipelines=[pipeline],
+        settings={"executor": EXECUTOR},
+        environment={"MALLOC_ARENA_MAX": "1"},
+    )
     limit = status_bytes(poor.pid, "VmSize") + 384 * MIB
     resource.prlimit(poor.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
     done = poor.ctl("consume", "images", check=False)
@@ -182,30 +187,53 @@ def test_files_wait_until_their_user_has_room_for_what_they_hold(
     assert narrow.ctl("consume", "images", "--digest").stdout == lines
 
 
-def test_a_batch_of_files_takes_more_than_its_users_room_and_no_more_than_its_slot(
+def test_looking_at_items_for_a_cache_leaves_their_room_to_the_job(
     make_daemon: Callable[..., Any],
     write_pipeline: Callable[..., pathlib.Path],
     large_files: Callable[..., Any],
 ) -> None:
-    data = large_files(24 * MIB)
-    batch = {"size": 4, "max_bytes": "97MiB"}
-    fits = write_pipeline(data, name="fits", stages=["fetch"], batch=batch)
-    batch = {"size": 12, "max_bytes": "48MiB"}
-    beyond = write_pipeline(data, name="beyond", stages=["fetch"], batch=batch)
+    pipeline = write_pipeline(large_files(40 * MIB), cache={"form": "decoded", "where": "ram", "size": "100MiB"})
     daemon = make_daemon(
-        pipelines=[fits, beyond],
+        pipelines=[pipeline],
         settings={
             "executor": EXECUTOR,
-            "limits": {"files": 32 * MIB},
-            "arena": {"budget": "2GiB"},
+            "limits": {"files": 100 * MIB},
+            "cache": {"ram": "1GiB"},
         },
     )
+    assert len(daemon.ctl("consume", "images", "--digest").stdout.splitlines()) == 3
+    assert len(daemon.ctl("consume", "images", "--digest").stdout.splitlines()) == 3
+
+
+def test_files_of_a_batch_leave_the_room_and_are_bound_by_the_slot(
+    make_daemon: Callable[..., Any],
+    write_pipeline: Callable[..., pathlib.Path],
+    large_files: Callable[..., Any],
+) -> None:
+    data = large_files(48 * MIB)
+    fits = write_pipeline(
+        data, name="fits", stages=["fetch"], batch={"size": 4, "max_bytes": "193MiB"}
+    )
+    beyond = write_pipeline(
+        data,
+        name="beyond",
+        stages=["fetch"],
+        batch={"size": 12, "max_bytes": "60MiB"},
+        delivery={"prefetch": 2},
+    )
+    settings = {
+        "executor": EXECUTOR,
+        "limits": {"files": 64 * MIB},
+        "arena": {"budget": "3GiB"},
+    }
+    daemon = make_daemon(pipelines=[fits], settings=settings)
     assert len(daemon.ctl("consume", "fits", "--digest").stdout.splitlines()) == 3
 
-    before = status_bytes(daemon.pid, "RssAnon")
+    daemon = make_daemon(pipelines=[beyond], settings=settings)
+    before = status_bytes(daemon.pid, "VmRSS")
     done = daemon.ctl("consume", "beyond", check=False)
     assert done.returncode == 1
-    told = f"the rows take {12 * 24 * MIB} bytes, more than {48 * MIB}; raise batch.max_bytes"
+    told = f"the rows take {12 * 48 * MIB} bytes, more than {60 * MIB}; raise batch.max_bytes"
     assert told in done.stderr
-    grown = status_bytes(daemon.pid, "RssAnon") - before
-    assert grown < (48 + 32 + 64) * MIB, f"{grown / MIB:.0f} MiB"
+    grown = status_bytes(daemon.pid, "VmHWM") - before
+    assert grown < 400 * MIB, f"{grown / MIB:.0f} MiB, of {12 * 48} MiB of each batch"

@@ -22,9 +22,13 @@ constexpr uid_t kBob = 1002;
 
 class BufferMemoryTest : public ::testing::Test {
  protected:
-  BufferMemory::Waiter waiter() { return {all_, kAnn}; }
+  BufferMemory::Request request() { return {all_, kAnn}; }
+  std::optional<BufferMemory::Share> take(BufferMemory::Request& request, std::uint64_t bytes) {
+    return request.take(bytes, [this] { ++granted_; });
+  }
 
   const std::shared_ptr<BufferMemory> all_ = std::make_shared<BufferMemory>(100);
+  int granted_ = 0;
 };
 
 TEST_F(BufferMemoryTest, BoundsTheSumOfAUserAndNobodyElses) {
@@ -38,41 +42,76 @@ TEST_F(BufferMemoryTest, BoundsTheSumOfAUserAndNobodyElses) {
   EXPECT_THAT(all_->used(), ElementsAre(Pair(kAnn, 100), Pair(kBob, 100)));
 }
 
-TEST_F(BufferMemoryTest, GivesMoreThanTheLimitToWhoHasNoOther) {
+TEST_F(BufferMemoryTest, GivesMoreThanTheLimitToAUserThatHasNoOther) {
   auto small = all_->take(kAnn, 1);
-  auto waiting = waiter();
-  EXPECT_FALSE(waiting.take(101));
+  auto large = request();
+  EXPECT_FALSE(take(large, 101));
   small.reset();
-  const auto large = waiting.take(101);
-  ASSERT_TRUE(large);
+  EXPECT_EQ(granted_, 1);
+  const auto share = take(large, 101);
+  ASSERT_TRUE(share);
   EXPECT_FALSE(all_->take(kAnn, 1)) << "what is there is over the limit";
 }
 
-TEST_F(BufferMemoryTest, LetsNobodyPassWhoCameLater) {
+TEST_F(BufferMemoryTest, LetsNoLaterRequestPass) {
   auto there = all_->take(kAnn, 60);
-  auto first = waiter();
-  auto second = waiter();
-  EXPECT_FALSE(first.take(80));
-  EXPECT_FALSE(second.take(10)) << "there is room for it, but not its turn";
+  auto first = request();
+  auto second = request();
+  EXPECT_FALSE(take(first, 80));
+  EXPECT_FALSE(take(second, 10)) << "there is room for it, but not its turn";
   EXPECT_FALSE(all_->take(kAnn, 10));
-  EXPECT_EQ(first.place(), 0U);
-  EXPECT_EQ(second.place(), 1U);
   there.reset();
-  EXPECT_FALSE(second.take(10));
-  const auto share = first.take(80);
-  EXPECT_TRUE(share);
-  EXPECT_TRUE(second.take(10));
+  EXPECT_EQ(granted_, 2) << "there is room for both";
+  EXPECT_TRUE(take(second, 10));
+  EXPECT_TRUE(take(first, 80));
+}
+
+TEST_F(BufferMemoryTest, GrantsAsManyAsThereIsRoomFor) {
+  auto there = all_->take(kAnn, 100);
+  auto first = request();
+  auto second = request();
+  auto third = request();
+  for (auto* one : {&first, &second, &third}) EXPECT_FALSE(take(*one, 50));
+  there.reset();
+  EXPECT_EQ(granted_, 2);
+  EXPECT_FALSE(take(third, 50));
+  EXPECT_TRUE(take(first, 50)) << "which is given back at once";
+  EXPECT_EQ(granted_, 3);
 }
 
 TEST_F(BufferMemoryTest, GoesOnWhenTheFirstOfTheLineGivesUp) {
   auto there = all_->take(kAnn, 60);
-  std::optional<BufferMemory::Waiter> first;
+  std::optional<BufferMemory::Request> first;
   first.emplace(all_, kAnn);
-  auto second = waiter();
-  EXPECT_FALSE(first->take(80));
-  EXPECT_FALSE(second.take(10));
+  auto second = request();
+  EXPECT_FALSE(first->take(80, [] { FAIL() << "it is gone"; }));
+  EXPECT_FALSE(take(second, 10));
   first.reset();
-  EXPECT_TRUE(second.take(10));
+  EXPECT_EQ(granted_, 1);
+  EXPECT_TRUE(take(second, 10));
+}
+
+TEST_F(BufferMemoryTest, TakesBackWhatWasGrantedAndNeverTaken) {
+  auto there = all_->take(kAnn, 100);
+  {
+    auto gone = request();
+    EXPECT_FALSE(take(gone, 70));
+    there.reset();
+    EXPECT_THAT(all_->used(), ElementsAre(Pair(kAnn, 70)));
+  }
+  EXPECT_THAT(all_->used(), IsEmpty());
+}
+
+TEST_F(BufferMemoryTest, TakesBackWhatWasGrantedForAnotherSize) {
+  auto there = all_->take(kAnn, 100);
+  auto grown = request();
+  EXPECT_FALSE(take(grown, 40));
+  there.reset();
+  EXPECT_FALSE(take(grown, 70)) << "what it was granted is counted until it is given back";
+  EXPECT_EQ(granted_, 2);
+  const auto share = take(grown, 70);
+  ASSERT_TRUE(share);
+  EXPECT_THAT(all_->used(), ElementsAre(Pair(kAnn, 70)));
 }
 
 TEST_F(BufferMemoryTest, ForgetsUsersWithoutAny) {

@@ -375,6 +375,42 @@ TEST_F(FileFetcherTest, StandsInNobodysWayOnceItIsGone) {
   EXPECT_TRUE(sink_.wait(3).ok());
 }
 
+TEST_F(FileFetcherTest, LeavesTheRoomOfAWaitingFileToOthersWhereItsThreadsHang) {
+  faults_.cached_bytes = 0;
+  faults_.reads_hang = true;
+  start();
+  // The first has the one thread that the device gets of two, and the room.
+  ASSERT_EQ(fetch(), FetchState::kPending);
+  faults_.hanging.acquire();
+  ByteBuffer second;
+  ASSERT_EQ(fetcher_->fetch("a.bin", second, sink_, 2), FetchState::kPending);
+  EXPECT_THAT(buffers_->used(), ElementsAre(Pair(kReader, ByteBuffer::grown(11))));
+  faults_.reads_hang = false;
+  faults_.let_go.release();
+  EXPECT_TRUE(sink_.wait(1).ok());
+  out_.shrink(0);
+  EXPECT_TRUE(sink_.wait(2).ok());
+}
+
+TEST_F(FileFetcherTest, ASubstituteLargerThanTheItemBeforeDropsThatFirst) {
+  dir_.file("large.bin", std::string(900, 'x'));
+  start();
+  ASSERT_EQ(fetch(), FetchState::kReady);
+  ASSERT_EQ(fetcher_->fetch("large.bin", out_, sink_, 2), FetchState::kReady);
+  EXPECT_THAT(buffers_->used(), ElementsAre(Pair(kReader, ByteBuffer::grown(901))));
+}
+
+TEST_F(FileFetcherTest, CancelsWhatWaitsForRoomWhenThePoolStops) {
+  start();
+  ASSERT_EQ(fetch(), FetchState::kReady);
+  ByteBuffer second;
+  ASSERT_EQ(fetcher_->fetch("a.bin", second, sink_, 2), FetchState::kPending);
+  io_.stop();
+  EXPECT_EQ(sink_.wait(2).code(), Code::kCancelled);
+  out_.shrink(0);
+  EXPECT_THAT(buffers_->used(), IsEmpty());
+}
+
 TEST_F(FileFetcherTest, BringsFilesOneByOneWhereThereIsRoomForOne) {
   start();
   std::vector<ByteBuffer> outs(20);

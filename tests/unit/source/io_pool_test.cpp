@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <semaphore>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -221,6 +222,78 @@ TEST(IoPool, EndsAPauseThoughTheThreadThatSawItBeginHangs) {
   next.wait_for_begun(1);
   ended.acquire();
   next.let_go();
+}
+
+// A task that waits to be resumed, and is done the second time.
+struct Resumable {
+  std::binary_semaphore begun{0};
+  std::binary_semaphore done{0};
+  std::binary_semaphore cancelled{0};
+  std::atomic<int> runs = 0;
+  std::shared_ptr<Task> task = std::make_shared<Task>(
+      [this]() -> Pause {
+        begun.release();
+        if (++runs == 1) return IoTask::kUntilResumed;
+        done.release();
+        return std::nullopt;
+      },
+      [this] { cancelled.release(); });
+};
+
+TEST(IoPool, RunsATaskAgainOnceItIsResumedAndHoldsNoThreadUntilThen) {
+  Resumable waiting;
+  IoPool pool({.threads = 1});
+  ASSERT_TRUE(pool.submit(1, waiting.task).ok());
+  std::binary_semaphore other(0);
+  ASSERT_TRUE(pool.submit(1, once([&] { other.release(); })).ok());
+  other.acquire();
+  EXPECT_EQ(waiting.runs, 1);
+  pool.resume(*waiting.task);
+  waiting.done.acquire();
+}
+
+TEST(IoPool, RunsATaskAgainThatIsResumedBeforeItWaits) {
+  std::atomic<int> runs = 0;
+  std::binary_semaphore done(0);
+  IoPool pool({.threads = 1});
+  IoTask* self = nullptr;
+  const auto early = task([&]() -> Pause {
+    if (++runs == 1) {
+      pool.resume(*self);
+      return IoTask::kUntilResumed;
+    }
+    done.release();
+    return std::nullopt;
+  });
+  self = early.get();
+  ASSERT_TRUE(pool.submit(1, early).ok());
+  done.acquire();
+  EXPECT_EQ(runs, 2);
+}
+
+TEST(IoPool, CancelsATaskThatWaitsToBeResumedWhenItStops) {
+  Resumable waiting;
+  IoPool pool({.threads = 1});
+  ASSERT_TRUE(pool.submit(1, waiting.task).ok());
+  waiting.begun.acquire();
+  pool.stop();
+  waiting.cancelled.acquire();
+  pool.resume(*waiting.task);
+  EXPECT_TRUE(pool.idle_within(std::chrono::hours(1)));
+  EXPECT_EQ(waiting.runs, 1);
+}
+
+TEST(IoPool, DropsATaskThatIsWithdrawnWhileItWaitsToBeResumed) {
+  Resumable waiting;
+  IoPool pool({.threads = 1, .max_tasks = 1});
+  ASSERT_TRUE(pool.submit(1, waiting.task).ok());
+  waiting.begun.acquire();
+  pool.withdraw(*waiting.task);
+  std::binary_semaphore other(0);
+  while (!pool.submit(1, once([&] { other.release(); })).ok()) std::this_thread::yield();
+  other.acquire();
+  pool.resume(*waiting.task);
+  EXPECT_EQ(waiting.runs, 1);
 }
 
 TEST(IoPool, DropsATaskThatIsWithdrawnWhileItWaitsOrPauses) {
