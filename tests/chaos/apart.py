@@ -95,8 +95,10 @@ class Judge:
             seek = self.seeks[passage]
             # An epoch's last step and the next one's first are the same place.
             to_end = at == (seek.to[0] + 1, 0)
-            # A seek may lead to the very step that is due: nobody reads on from where it begins.
-            led_here = at >= seek.start if at == seek.to else to_end and at > seek.start
+            # A seek may lead to the very step that is due: nobody reads on from where the first of
+            # those begins that the rank has yet to go along with.
+            ends = self.seeks[place.passage].start
+            led_here = at >= ends if at == seek.to else to_end and at > ends
             if led_here or (not as_due and (at == seek.to or to_end)):
                 place.passage = passage + 1
                 as_due = True
@@ -324,7 +326,9 @@ class Apart:
         shard = operation.rank % self._shards
         # A state that a job without any rank is begun again from deals the rows out anew.
         others = [one for one in self._sessions() if one != shard]
-        if shard not in self.ranks or shard not in self._states or not others:
+        # Of a shard that has left and is back, the new rank begins where it was dealt in.
+        leaves = shard in self._leaving
+        if leaves or shard not in self.ranks or shard not in self._states or not others:
             return f" (not rank {shard})"
         self.ranks[shard].close()
         self.ranks[shard] = self._start(shard)
