@@ -196,6 +196,7 @@ void Executor::fetched(std::uint64_t token, Status status) {
     const Change change(*this);
     Lane& lane = *task.lane;
     --lane.fetching;
+    --fetching_;
     task.holder = Holder::kNobody;
     ++task.stream->moves;
     lane.run->fetched(task, std::move(status));

@@ -26,6 +26,10 @@ struct ExecutorOptions {
   std::vector<int> cpus = {};  // empty: wherever the process may run
   int nice = 0;
   std::uint64_t decode_memory_bytes = std::uint64_t{1} << 30;  // the ceiling of DecodeMemory
+  // Once sources have so many rows, of all runs together, a run may only add to the few that it is
+  // always allowed: what the I/O pool holds is for all runs.
+  int many_fetches = 32768;
+  int few_fetches = 16;
   // Before a row is tried again for which there was no memory.
   std::chrono::nanoseconds memory_pause = std::chrono::seconds(1);
 };
@@ -187,6 +191,7 @@ class Executor final : private source::FetchSink {
   // The one place that says what may be picked; changes nothing.
   std::optional<Choice> choose(Lane& lane) const SPDLD_REQUIRES(mutex_);
   bool may_have_task(const Lane& lane) const SPDLD_REQUIRES(mutex_);
+  bool may_fetch(const Lane& lane) const SPDLD_REQUIRES(mutex_);
   bool may_have_worker(const Lane& lane) const SPDLD_REQUIRES(mutex_);
   void wake_worker() SPDLD_REQUIRES(mutex_);
   void open_batch(const Work& work) SPDLD_EXCLUDES(mutex_);
@@ -239,6 +244,7 @@ class Executor final : private source::FetchSink {
   unsigned timed_ SPDLD_GUARDED_BY(mutex_) = 0;   // those of them with a timeout
   CondVar fetches_ended_;                         // the destructor waits here
   std::list<Lane> lanes_ SPDLD_GUARDED_BY(mutex_);
+  int fetching_ SPDLD_GUARDED_BY(mutex_) = 0;            // the sum of the lanes'
   std::vector<Lane*> by_need_ SPDLD_GUARDED_BY(mutex_);  // pick()'s scratch
   double virtual_time_s_ SPDLD_GUARDED_BY(mutex_) = 0;   // of the lane picked last
   DecodeMemory memory_ SPDLD_GUARDED_BY(mutex_);

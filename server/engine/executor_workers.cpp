@@ -97,6 +97,12 @@ bool Executor::may_have_task(const Lane& lane) const {
   return !lane.free_tasks.empty() || lane.tasks.size() < limit;
 }
 
+bool Executor::may_fetch(const Lane& lane) const {
+  const int wanted = lane.run->fetch_concurrency();
+  const bool many = fetching_ >= options_.many_fetches;
+  return lane.fetching < (many ? std::min(wanted, options_.few_fetches) : wanted);
+}
+
 Executor::Task& Executor::take_free_task(Lane& lane) {
   if (lane.free_tasks.empty()) {
     lane.tasks.push_back(std::make_unique<Task>());
@@ -124,7 +130,7 @@ std::optional<Executor::Choice> Executor::choose(Lane& lane) const {
   if (!may_have_worker(lane)) return std::nullopt;
   if (may_unpark(lane)) return Choice{.parked = true};
   if (!lane.ready.empty()) return Choice{};
-  if (!may_have_task(lane) || lane.fetching >= lane.run->fetch_concurrency()) return std::nullopt;
+  if (!may_have_task(lane) || !may_fetch(lane)) return std::nullopt;
 
   Choice lowest;
   for (Stream& stream : lane.streams) {
@@ -237,6 +243,7 @@ void Executor::process(const Work& work, unsigned worker) {
       park(task,
            state == RowState::kNoMemory ? options_.memory_pause : std::chrono::nanoseconds(0));
     } else if (state == RowState::kPending) {
+      ++fetching_;
       ++work.lane->fetching;  // the answer may have come before: the sum is right
       if (task.turn == work.turn && task.holder == Holder::kWorker) task.holder = Holder::kSource;
     } else {

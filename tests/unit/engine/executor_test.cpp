@@ -352,6 +352,32 @@ TEST_P(ExecutorTest, ServesTwoRunsAtOnce) {
   first->wait_for_batches(2);
 }
 
+TEST_P(ExecutorTest, ARunWithManyRowsToFetchLeavesAFewToEachOther) {
+  Executor executor({.threads = 1, .many_fetches = 10, .few_fetches = 2});
+  start(32);
+  for (std::uint64_t item = 0; item < 32; ++item) source_->hold(item);
+  const auto greedy = source_;
+  const auto plan = plan_;
+  auto first = std::make_shared<Consumer>(*plan, 8, 8);
+  executor.open_stream(run(), first);
+  greedy->wait_for_readers(10);
+
+  start(32);
+  for (std::uint64_t item = 0; item < 32; ++item) source_->hold(item);
+  auto second = std::make_shared<Consumer>(*plan_, 8, 8);
+  executor.open_stream(run(), second);
+  for (int turn = 0; turn < 16; ++turn) {
+    source_->wait_for_readers(2);
+    EXPECT_EQ(source_->answer(), 2U);
+  }
+  second->wait_for_batches(8);
+  for (const std::size_t readers : {10U, 10U, 10U, 2U}) {
+    greedy->wait_for_readers(readers);
+    EXPECT_EQ(greedy->answer(), readers);
+  }
+  first->wait_for_batches(8);
+}
+
 TEST_P(ExecutorTest, TellsWhichItemAStreamWaitsForAndWhetherItComesOn) {
   start(32);
   source_->hold(1);
