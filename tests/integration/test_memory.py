@@ -192,7 +192,9 @@ def test_looking_at_items_for_a_cache_leaves_their_room_to_the_job(
     write_pipeline: Callable[..., pathlib.Path],
     large_files: Callable[..., Any],
 ) -> None:
-    pipeline = write_pipeline(large_files(40 * MIB), cache={"form": "decoded", "where": "ram", "size": "100MiB"})
+    pipeline = write_pipeline(
+        large_files(40 * MIB), cache={"form": "decoded", "where": "ram", "size": "100MiB"}
+    )
     daemon = make_daemon(
         pipelines=[pipeline],
         settings={
