@@ -153,6 +153,7 @@ std::vector<ItemProbe> probe_items(const Plan& plan, source::Source& source) {
     items.clear();
   }
   std::vector<ItemProbe> all;
+  all.reserve(probes.size());
   for (const auto& [_, seen] : probes) all.push_back(seen);
   return all;
 }

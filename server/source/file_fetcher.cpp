@@ -139,8 +139,9 @@ class FileFetcher::Pending final : public PendingRead {
     auto share = room_.take(wanted_bytes_, [weak = weak_from_this(), &io = io_] {
       if (const auto read = weak.lock()) io.resume(*read);
     });
-    if (share) bytes().count(*std::move(share));
-    return share.has_value();
+    if (!share) return false;
+    bytes().count(*std::move(share));
+    return true;
   }
   Status cancelled() const override {
     return {Code::kCancelled, files_->path_of(uri_) + ": the source was closed"};
@@ -227,8 +228,9 @@ bool FileFetcher::Files::count(ByteBuffer& out, std::uint64_t bytes) const {
   if (options_.buffers == nullptr || out.counted_bytes() >= bytes) return true;
   if (out.counted_bytes() > 0) out.shrink(0);  // of an item that was read before it
   auto share = options_.buffers->take(options_.reader, bytes);
-  if (share) out.count(*std::move(share));
-  return share.has_value();
+  if (!share) return false;
+  out.count(*std::move(share));
+  return true;
 }
 
 FileFetcher::Files::Outcome FileFetcher::Files::advance(const std::string& uri, Reading& reading,
