@@ -72,6 +72,7 @@ def main() -> int:
         ]
         settings = {"executor": {"cpu_threads": THREADS, "decode_memory": CEILING}}
         with Daemon(pipelines=files, settings=settings) as daemon:
+            daemon.start()
             before = resident(daemon.pid, "VmRSS")
             greedy = [consume(daemon, "greedy", "--job", f"j{i}") for i in range(GREEDY_JOBS)]
             modest = consume(daemon, "modest", "--digest", "--epochs", "1000")
