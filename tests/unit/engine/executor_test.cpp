@@ -202,6 +202,7 @@ TEST_P(ExecutorTest, GoesOnWithOtherRowsWhileOneWaitsForItsBytes) {
   auto consumer = std::make_shared<Consumer>(*plan_, 8, 8);
   const StreamId stream = executor.open_stream(run(), consumer);
   consumer->wait_for_batches(7);
+  source_->wait_for_readers(1);
   EXPECT_EQ(source_->answer(), 1U);
   const auto batches = consumer->wait_for_batches(8);
   EXPECT_EQ(batches.at(0)[0], "item-0");
