@@ -354,7 +354,7 @@ TEST(Listing, ShowsWhatAUserHasOfWhatOneMayHave) {
   user.mutable_unread_bytes()->set_limit(64 << 20);
   EXPECT_EQ(printed(users_table(users)),
             " UID  CONNECTIONS  WAITING  CONTROL  CALLS  LISTINGS  PIPELINES  JOBS   ARENAS  "
-            "           FILES  UNATTACHED            UNREAD    CPU\n"
+            "            FILES  UNATTACHED            UNREAD    CPU\n"
             "1001        7/512        3        0      0         0          0     0  3.0 MiB  "
             "2.0 MiB/512.0 MiB         0 B  1.0 MiB/64.0 MiB  0.00s\n");
 }
