@@ -558,7 +558,8 @@ TEST_F(SwapTest, CommitsNothingThatHasFailedWhileItWasPrepared) {
     prepared = sessions_->check_prepared(*swaps);
   }
   EXPECT_THAT(prepared.message(), HasSubstr("job 'j' goes on with what it has"));
-  EXPECT_THAT(prepared.message(), HasSubstr("epoch 0, step 19: the rows take "));
+  EXPECT_THAT(prepared.message(), AllOf(HasSubstr("epoch 0, step 19: the rows take "),
+                                        HasSubstr(" bytes, more than ")));
   sessions_->abort_swaps(*swaps);
   EXPECT_EQ(rank.batch().step, 17U);
 }
