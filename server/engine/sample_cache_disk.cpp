@@ -277,7 +277,7 @@ Result<source::FetchState> DiskLog::read(std::uint64_t location, std::uint64_t s
   }
   if (done == size_bytes) return source::FetchState::kReady;
   const auto reader = std::make_shared<Reader>(file_, reads_, location, done, out, sink, token);
-  if (Status status = reads_->submit(io_, device_, reader); !status.ok())
+  if (Status status = reads_->submit(io_, device_, ::geteuid(), reader); !status.ok())
     return tl::unexpected<Status>(std::move(status));
   return source::FetchState::kPending;
 }

@@ -83,6 +83,7 @@ class FileFetcher::Files {
   std::chrono::nanoseconds pause(int failures, const std::string& uri) const;
   std::string path_of(const std::string& uri) const;
   int retries() const { return options_.retry.retries; }
+  uid_t reader() const { return options_.reader; }
   dev_t device_of(const Reading& reading) const {
     return reading.file.fd ? reading.file.device : disk_->device();
   }
@@ -191,7 +192,7 @@ Result<FetchState> FileFetcher::fetch(std::string uri, ByteBuffer& out, FetchSin
   const auto pending =
       std::make_shared<Pending>(files_, pending_, std::move(uri), std::move(reading),
                                 outcome.wanted_bytes, first_pause, out, revision, sink, token, io_);
-  if (Status status = pending_->submit(io_, device, pending); !status.ok())
+  if (Status status = pending_->submit(io_, device, files_->reader(), pending); !status.ok())
     return tl::unexpected(std::move(status));
   return FetchState::kPending;
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/io_pool.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -13,6 +16,8 @@ namespace {
 // Lanes of devices that went away are dropped beyond this many; a few are kept, so that a lane that
 // runs empty between two reads is not made anew for each.
 constexpr std::size_t kKeptLanes = 64;
+// And so are users' queues.
+constexpr std::size_t kKeptQueues = 16;
 
 constexpr auto kLatestFirst = [](const auto& a, const auto& b) { return a.until > b.until; };
 
@@ -34,6 +39,10 @@ IoPool::IoPool(Options options) : options_(options) {
 IoPool::~IoPool() { stop(); }
 
 Status IoPool::submit(dev_t device, std::shared_ptr<IoTask> task) {
+  return submit(device, ::geteuid(), std::move(task));
+}
+
+Status IoPool::submit(dev_t device, uid_t user, std::shared_ptr<IoTask> task) {
   MutexLock lock(mutex_);
   if (stopped_) return Status(Code::kCancelled, "the I/O pool has been stopped");
   if (tasks_ >= options_.max_tasks) {
@@ -43,6 +52,7 @@ Status IoPool::submit(dev_t device, std::shared_ptr<IoTask> task) {
   }
   ++tasks_;
   task->device_ = device;
+  task->user_ = user;
   task->withdrawn_ = false;
   task->resumed_ = false;
   enqueue(std::move(task));
@@ -76,10 +86,7 @@ void IoPool::stop() {
     MutexLock lock(mutex_);
     if (std::exchange(stopped_, true)) return;
     for (auto& [device, lane] : lanes_) {
-      while (lane.head != nullptr) {
-        std::shared_ptr<IoTask> rest = std::move(lane.head->next_);
-        unended.push_back(std::exchange(lane.head, std::move(rest)));
-      }
+      while (lane.waiting > 0) unended.push_back(take(lane));
     }
     for (Paused& paused : paused_) unended.push_back(std::move(paused.task));
     paused_.clear();
@@ -108,20 +115,25 @@ bool IoPool::idle_within(std::chrono::nanoseconds patience) {
 void IoPool::enqueue(std::shared_ptr<IoTask> task) {
   task->next_ = nullptr;
   Lane& lane = lanes_[task->device_];
+  Queue& queue = lane.queues[task->user_];
   IoTask* const last = task.get();
-  (lane.head == nullptr ? lane.head : lane.tail->next_) = std::move(task);
-  lane.tail = last;
+  (queue.head == nullptr ? queue.head : queue.tail->next_) = std::move(task);
+  queue.tail = last;
+  ++lane.waiting;
 }
 
 // Out of its lane, if it waits there.
 std::shared_ptr<IoTask> IoPool::unlink(IoTask& task) {
-  const auto found = lanes_.find(task.device_);
-  if (found == lanes_.end()) return nullptr;
-  Lane& lane = found->second;
+  const auto lane = lanes_.find(task.device_);
+  if (lane == lanes_.end()) return nullptr;
+  const auto queue = lane->second.queues.find(task.user_);
+  if (queue == lane->second.queues.end()) return nullptr;
   IoTask* before = nullptr;
-  for (std::shared_ptr<IoTask>* here = &lane.head; *here != nullptr; here = &before->next_) {
+  for (std::shared_ptr<IoTask>* here = &queue->second.head; *here != nullptr;
+       here = &before->next_) {
     if (here->get() == &task) {
-      if (lane.tail == &task) lane.tail = before;
+      if (queue->second.tail == &task) queue->second.tail = before;
+      --lane->second.waiting;
       std::shared_ptr<IoTask> rest = std::move(task.next_);
       return std::exchange(*here, std::move(rest));
     }
@@ -151,7 +163,7 @@ void IoPool::end_pauses(Time now) {
 }
 
 bool IoPool::may_run(const Lane& lane) const {
-  if (lane.head == nullptr) return false;
+  if (lane.waiting == 0) return false;
   const int others = running_ - lane.running;
   return lane.running < std::max(1, (options_.threads - others) / 2);
 }
@@ -162,14 +174,25 @@ std::shared_ptr<IoTask> IoPool::take() {
   for (std::size_t i = 0; i < lanes_.size(); ++i, ++lane) {
     if (lane == lanes_.end()) lane = lanes_.begin();
     if (!may_run(lane->second)) continue;
-    std::shared_ptr<IoTask> rest = std::move(lane->second.head->next_);
-    std::shared_ptr<IoTask> task = std::exchange(lane->second.head, std::move(rest));
     ++lane->second.running;
     ++running_;
     last_served_ = lane->first;
-    return task;
+    return take(lane->second);
   }
   return nullptr;
+}
+
+std::shared_ptr<IoTask> IoPool::take(Lane& lane) {
+  // Around the users, from the one after that who was served last.
+  auto queue = lane.queues.upper_bound(lane.last_served);
+  while (queue == lane.queues.end() || queue->second.head == nullptr)
+    queue = queue == lane.queues.end() ? lane.queues.begin() : std::next(queue);
+  lane.last_served = queue->first;
+  --lane.waiting;
+  std::shared_ptr<IoTask> rest = std::move(queue->second.head->next_);
+  std::shared_ptr<IoTask> task = std::exchange(queue->second.head, std::move(rest));
+  if (queue->second.head == nullptr && lane.queues.size() > kKeptQueues) lane.queues.erase(queue);
+  return task;
 }
 
 bool IoPool::work_waits() const {
@@ -184,7 +207,7 @@ void IoPool::leave_lane(dev_t device) {
   const auto lane = lanes_.find(device);
   --lane->second.running;
   --running_;
-  if (lanes_.size() > kKeptLanes && lane->second.running == 0 && lane->second.head == nullptr) {
+  if (lanes_.size() > kKeptLanes && lane->second.running == 0 && lane->second.waiting == 0) {
     lanes_.erase(lane);
   }
 }

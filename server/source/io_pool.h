@@ -37,6 +37,7 @@ class IoTask {
  private:
   friend class IoPool;
   dev_t device_ = 0;
+  uid_t user_ = 0;
   std::shared_ptr<IoTask> next_;
   bool withdrawn_ = false;
   bool resumed_ = false;  // while it ran
@@ -46,7 +47,8 @@ class IoTask {
 //
 // No device can take all of them: a device may have at most half of the threads that the other
 // devices leave, and always one. Of 16 threads a mount that hangs holds 8, a second one 4, and so
-// on; what is healthy goes on. Devices take turns.
+// on; what is healthy goes on. Devices take turns, and on each device the users whose tasks wait
+// for it, so that nobody waits for more than one task of each other user.
 //
 // Thread-safe. States: running, then stopped by stop() or the destructor: every task that has not
 // ended is cancelled at once, later ones are refused. The destructor waits for calls of run() that
@@ -63,8 +65,9 @@ class IoPool {
   IoPool(const IoPool&) = delete;
   IoPool& operator=(const IoPool&) = delete;
 
-  // kResourceExhausted: max_tasks are there already; kCancelled: stopped. The task is not taken
-  // then.
+  // A task of `user`'s; without one, of the daemon's own. kResourceExhausted: max_tasks are there
+  // already; kCancelled: stopped. The task is not taken then.
+  Status submit(dev_t device, uid_t user, std::shared_ptr<IoTask> task) SPDLD_EXCLUDES(mutex_);
   Status submit(dev_t device, std::shared_ptr<IoTask> task) SPDLD_EXCLUDES(mutex_);
 
   // A submitted task is not to run again: if it waits or pauses, it is dropped; if it runs, that is
@@ -84,10 +87,16 @@ class IoPool {
  private:
   using Time = std::chrono::steady_clock::time_point;
 
-  // One device's tasks, first in first out.
-  struct Lane {
+  // One user's tasks for one device, first in first out.
+  struct Queue {
     std::shared_ptr<IoTask> head;
     IoTask* tail = nullptr;
+  };
+  // One device's tasks.
+  struct Lane {
+    std::map<uid_t, Queue> queues;  // some may be empty
+    std::size_t waiting = 0;
+    uid_t last_served = 0;
     int running = 0;
   };
   struct Paused {
@@ -102,6 +111,8 @@ class IoPool {
            std::optional<std::chrono::nanoseconds> pause) SPDLD_EXCLUDES(mutex_);
   std::shared_ptr<IoTask> take() SPDLD_REQUIRES(mutex_);
   bool may_run(const Lane& lane) const SPDLD_REQUIRES(mutex_);
+  // Of the user whose turn it is; there is one.
+  static std::shared_ptr<IoTask> take(Lane& lane);
   bool work_waits() const SPDLD_REQUIRES(mutex_);
   void enqueue(std::shared_ptr<IoTask> task) SPDLD_REQUIRES(mutex_);
   std::shared_ptr<IoTask> unlink(IoTask& task) SPDLD_REQUIRES(mutex_);

@@ -6,13 +6,14 @@
 
 namespace spdld::source {
 
-Status PendingReads::submit(IoPool& io, dev_t device, const std::shared_ptr<PendingRead>& read) {
+Status PendingReads::submit(IoPool& io, dev_t device, uid_t user,
+                            const std::shared_ptr<PendingRead>& read) {
   {
     MutexLock lock(mutex_);
     read->place_ = reads_.size();
     reads_.push_back(read.get());
   }
-  Status status = io.submit(device, read);
+  Status status = io.submit(device, user, read);
   if (!status.ok() && claim(*read)) read->give_back();
   return status;
 }

@@ -24,8 +24,9 @@ class PendingRead;
 // or by the pool that stops.
 class PendingReads {
  public:
-  // On failure the read has not begun, its sink hears nothing, and its buffer is where it was.
-  Status submit(IoPool& io, dev_t device, const std::shared_ptr<PendingRead>& read)
+  // A read of `user`'s. On failure it has not begun, its sink hears nothing, and its buffer is
+  // where it was.
+  Status submit(IoPool& io, dev_t device, uid_t user, const std::shared_ptr<PendingRead>& read)
       SPDLD_EXCLUDES(mutex_);
 
   // The owner's last call: tells the sinks of all reads kCancelled, and waits for none of the

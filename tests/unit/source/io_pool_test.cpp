@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -91,6 +92,57 @@ TEST(IoPool, RunsEveryTaskOnce) {
   }
   done.wait();
   EXPECT_EQ(runs, kTasks);
+}
+
+TEST(IoPool, ServesTheUsersOfADeviceInTurn) {
+  Hanging gate(1);
+  IoPool pool({.threads = 1});
+  gate.submit(pool, 1);
+  gate.wait_for_begun(1);
+  std::vector<uid_t> order;
+  std::latch done(40);
+  const auto submit = [&](uid_t user, int count) {
+    for (int i = 0; i < count; ++i) {
+      ASSERT_TRUE(pool.submit(1, user, once([&, user] {
+                                order.push_back(user);
+                                done.count_down();
+                              }))
+                      .ok());
+    }
+  };
+  submit(7, 35);
+  submit(8, 3);
+  submit(9, 2);
+  gate.let_go();
+  done.wait();
+  EXPECT_EQ(std::vector(order.begin(), order.begin() + 8),
+            (std::vector<uid_t>{7, 8, 9, 7, 8, 9, 7, 8}));
+  EXPECT_EQ(std::count(order.begin() + 8, order.end(), 7u), 32);
+}
+
+TEST(IoPool, KeepsTheQueuesOfManyUsersApartAndForgetsTheEmptyOnes) {
+  constexpr int kUsers = 100;
+  Hanging gate(1);
+  IoPool pool({.threads = 1});
+  gate.submit(pool, 1);
+  gate.wait_for_begun(1);
+  std::vector<int> order;
+  std::latch done(2 * kUsers);
+  for (int turn = 0; turn < 2; ++turn) {
+    for (int user = 0; user < kUsers; ++user) {
+      ASSERT_TRUE(pool.submit(1, static_cast<uid_t>(1000 + user), once([&, user, turn] {
+                                order.push_back(turn * kUsers + user);
+                                done.count_down();
+                              }))
+                      .ok());
+    }
+  }
+  const auto dropped = once([] { FAIL(); });
+  ASSERT_TRUE(pool.submit(1, 1003, dropped).ok());
+  pool.withdraw(*dropped);
+  gate.let_go();
+  done.wait();
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
 }
 
 TEST(IoPool, KeepsHalfOfItsThreadsFromADeviceThatHangs) {
