@@ -196,7 +196,7 @@ class Pipelines final : public v1::Pipelines::Service {
 
   grpc::Status Classes(grpc::ServerContext* context, const v1::ClassesRequest* request,
                        v1::ClassesResponse* response) override {
-    return serve(environment_, context, [&](const session::Caller& caller) -> Status {
+    return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
       SPDLD_ASSIGN(const auto classes, service().classes(caller, request->pipeline()));
       for (const std::string& name : classes) response->add_classes(utf8(name));
       return Status();

@@ -261,7 +261,9 @@ Result<std::string> SessionService::pipeline_text(const Caller& caller, std::str
 Result<std::vector<std::string>> SessionService::classes(const Caller& caller,
                                                          std::string_view name) {
   SPDLD_ASSIGN(const PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
-  return found->source->classes();
+  // Names of directories, or lines of a file: for who may read these.
+  SPDLD_ASSIGN(const PipelinePtr readable, catalogue_.variant(found, {}, std::nullopt, caller, {}));
+  return readable->source->classes();
 }
 
 Status SessionService::delete_pipeline(const Caller& caller, std::string_view name) {

@@ -42,13 +42,12 @@ std::string next_name(std::string& way) {
   return name.empty() ? "." : name;
 }
 
-// What stays beneath `directory`, on its file system, and passes no magic link; the kernel holds it
-// to that. -errno where it does not, or knows no such call.
-int open_beneath(int directory, const std::string& path, Access::Links links, int flags) {
+// What stays beneath `directory`, on its file system, and passes no link; the kernel holds it to
+// that. -errno where it does not, or knows no such call.
+int open_beneath(int directory, const std::string& path, int flags) {
   open_how how{};
   how.flags = static_cast<std::uint64_t>(flags);
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS;
-  if (links == Access::Links::kRefuse) how.resolve |= RESOLVE_NO_SYMLINKS;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS;
   const long fd = ::syscall(SYS_openat2, directory, path.c_str(), &how, sizeof how);
   return fd >= 0 ? static_cast<int>(fd) : -errno;
 }
@@ -239,8 +238,9 @@ Denial Access::may_open(int fd, const struct stat& info, unsigned wanted) const 
   return allowed || widened(real) ? Denial() : denied(wanted, fd, info);
 }
 
-// What lies beneath a directory that Access has opened, and on the same file system, lies where
-// that does; only a directory may be one of the daemon's own.
+// What lies beneath a directory that Access has opened, on the same file system and behind no link,
+// lies where that does. None of the daemon's own directories is on the way: no listing names them,
+// and nobody but the daemon's user and root can move one to where a listed one was.
 Denial Access::take(int fd, bool is_directory, Opened& opened) const {
   Opened found{.fd = UniqueFd(fd)};
   if (::fstat(fd, &found.info) != 0) return system_error(errno);
@@ -254,11 +254,13 @@ Denial Access::open(int directory, const std::string& path, Links links, int fla
                     Opened& opened) const {
   const bool wants_directory = (flags & O_DIRECTORY) != 0;
   if (!checked_ && !path.starts_with('/')) {
-    const int fd = open_beneath(directory, path, links, flags);
+    const int fd = open_beneath(directory, path, flags);
     if (fd >= 0) return take(fd, wants_directory, opened);
-    // EXDEV: it leads out, which the roots may allow. EAGAIN: something was renamed meanwhile.
-    // ENOSYS, EPERM: an old kernel, or a sandbox that knows no openat2.
-    if (fd != -EXDEV && fd != -EAGAIN && fd != -ENOSYS && fd != -EPERM) return system_error(-fd);
+    // EXDEV, and ELOOP for a link: it may lead out, which the roots may allow. EAGAIN: something
+    // was renamed meanwhile. ENOSYS, EPERM: an old kernel, or a sandbox that knows no openat2.
+    const bool goes_on = fd == -EXDEV || (fd == -ELOOP && links == Links::kFollow) ||
+                         fd == -EAGAIN || fd == -ENOSYS || fd == -EPERM;
+    if (!goes_on) return system_error(-fd);
   }
   Opened found;
   if (Denial denial = go(directory, path, links, wants_directory, found); denial.err != 0)

@@ -48,11 +48,12 @@ struct Denial {
 class Access {
  public:
   // Of the roots and own directories, those that do not exist now let nothing in and keep nothing
-  // out.
+  // out, as long as this lives.
   Access(const AccessRules& rules, Credentials reader);
   Access(const Access&) = delete;
   Access& operator=(const Access&) = delete;
 
+  const Credentials& reader() const { return reader_; }
   // Whether the reader's rights are compared.
   bool is_checked() const { return checked_; }
   // Root and the daemon's own user: their rights are not compared.

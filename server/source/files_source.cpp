@@ -87,18 +87,23 @@ std::unique_ptr<ReopeningDisk> make_disk(const Files& files,
                                          const std::shared_ptr<const Access>& access,
                                          Result<Root> root) {
   const bool remote = files.dataset->listing->remote;
-  const auto opened = [access, links = files.links, remote](Root& at) {
+  const auto opened = [links = files.links, remote](Root& at,
+                                                    std::shared_ptr<const Access> reading) {
     const bool blocks = remote || !is_local(at.fd.get());
     return ReopeningDisk::Opened{
-        .disk = std::make_unique<SystemDisk>(std::move(at.fd), access, links, blocks, at.device),
+        .disk = std::make_unique<SystemDisk>(std::move(at.fd), std::move(reading), links, blocks,
+                                             at.device),
         .device = at.device,
         .inode = at.inode};
   };
   ReopeningDisk::Opened first;
-  if (root) first = opened(*root);
-  const auto open_again = [opened, path = files.root, access]() -> Result<ReopeningDisk::Opened> {
-    SPDLD_ASSIGN(Root at, open_root(path, *access));
-    return opened(at);
+  if (root) first = opened(*root, access);
+  // Where access.roots lead may be another place by then, too: one may have been mounted.
+  const auto open_again = [opened, path = files.root, rules = files.access,
+                           reader = access->reader()]() -> Result<ReopeningDisk::Opened> {
+    auto reading = std::make_shared<const Access>(rules, reader);
+    SPDLD_ASSIGN(Root at, open_root(path, *reading));
+    return opened(at, std::move(reading));
   };
   return std::make_unique<ReopeningDisk>(files.root, remote, open_again, std::move(first));
 }

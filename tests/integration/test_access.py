@@ -55,13 +55,17 @@ def test_a_closed_directory_is_read_by_its_owner_alone(place: Place) -> None:
     of_bob = place.pipeline("of-bob", root)
     told = place.apply(BOB, of_bob)
     assert f"uid {BOB}" in told and f"may not read {root}, which is drwx------" in told
-    of_ann = place.pipeline("of-ann", root)
+    labelled = {"root": str(root), "pattern": "**", "label": "parent_dir"}
+    of_ann = place.pipeline("of-ann", "", source={"files": labelled})
     assert place.apply(ANN, of_ann) == ""
     assert place.consume(ANN, "of-ann") == ""
     # By the name of what an admin has applied.
     assert place.apply(0, of_ann) == ""
     told = place.consume(BOB, "of-ann")
     assert "may not read" in told and str(root) in told
+    told = place.ctl(BOB, "get", "classes", "/of-ann").stderr
+    assert "may not read" in told and str(root) in told
+    assert place.ctl(ANN, "get", "classes", "/of-ann").stdout.split()[-1] == "d"
     # And by the classes of it.
     label = {"label": "parent_dir", "classes": {"from": "of-ann"}}
     files = {"root": str(place.dataset("own", owner=BOB)), "pattern": "**", **label}

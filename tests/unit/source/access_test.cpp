@@ -176,6 +176,19 @@ TEST_F(AccessTest, ReadsNothingInTheDaemonsOwnDirectories) {
   EXPECT_TRUE(denial.reserved);
 }
 
+TEST_F(AccessTest, ADirectoryThatIsReplacedByALinkLeadsNotEvenTheDaemonsUserToItsOwnOnes) {
+  dir_.file("data/state/db", "secret");
+  dir_.file("data/d/db", "text");
+  const Access access({.own_directories = {dir_.path("data/state")}}, self_);
+  const UniqueFd data(::open(dir_.path("data").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  Access::Opened opened;
+  EXPECT_EQ(access.open(data.get(), "d/db", Access::Links::kFollow, kReadFile, opened).err, 0);
+  dir_.remove("data/d");
+  dir_.link("state", "data/d");
+  EXPECT_TRUE(access.open(data.get(), "d/db", Access::Links::kFollow, kReadFile, opened).reserved);
+  EXPECT_EQ(access.open(data.get(), "d/db", Access::Links::kRefuse, kReadFile, opened).err, ELOOP);
+}
+
 TEST_F(AccessTest, AHardLinkOutOfTheStateIsRefusedByTheReadersRights) {
   dir_.file("state/db", "secret");
   mode("state/db", 0600);

@@ -33,6 +33,7 @@ class AppliedSourceTest : public ::testing::Test {
   Result<std::unique_ptr<Source>> open(const std::string& dataset,
                                        const Credentials& reader = Access::trusted()) {
     FilesOptions options(io_);
+    options.access = rules_;
     options.reader = reader;
     options.kept = &kept_;
     options.dataset = dataset;
@@ -57,6 +58,7 @@ class AppliedSourceTest : public ::testing::Test {
   }
 
   TempDir dir_;
+  AccessRules rules_;
   std::vector<std::string> warnings_;
   IoPool io_{{.threads = 2}};
   KeptListings kept_{dir_.path("listings")};
@@ -111,6 +113,30 @@ TEST_F(AppliedSourceTest, OpensBeforeItsRootIsThere) {
   EXPECT_EQ(read(**again, 1), code_name(Code::kNotFound));
   std::filesystem::rename(dir_.path("aside"), dir_.path("data"));
   EXPECT_EQ(read(**again, 1), "two");
+}
+
+TEST_F(AppliedSourceTest, OpensBeforeTheDirectoryOfAccessRootsIsThere) {
+  rules_.roots = {{dir_.path("data")}};
+  const std::string applied = apply()->dataset();
+  std::filesystem::rename(dir_.path("data"), dir_.path("aside"));
+  const auto again = open(applied);
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(read(**again, 1), code_name(Code::kNotFound));
+  std::filesystem::rename(dir_.path("aside"), dir_.path("data"));
+  EXPECT_EQ(read(**again, 1), "two");
+}
+
+TEST_F(AppliedSourceTest, FollowsALinkOfAccessRootsThatLeadsElsewhereByNow) {
+  std::filesystem::rename(dir_.path("data"), dir_.path("first"));
+  dir_.link("first", "data");
+  rules_.roots = {{dir_.path("data")}};
+  const auto source = apply();
+  EXPECT_EQ(read(*source, 1), "two");
+  dir_.file("second/b/2", "another");
+  dir_.remove("data");
+  dir_.link("second", "data");
+  source->look_again();
+  EXPECT_EQ(read(*source, 1), "another");
 }
 
 TEST_F(AppliedSourceTest, RefusesWhenItsListingIsLostAndTheFilesAreOthers) {
