@@ -190,6 +190,7 @@ void add_get(CLI::App& app, const Context& context) {
   failures->callback([&context, output = add_output(*failures), key = failures_key] {
     v1::GetStatsRequest wanted;
     wanted.set_failures(true);
+    wanted.set_job(key->job());
     Daemon daemon = context.connect();
     v1::StatsSnapshot found = daemon.stats(wanted);
     keep(found.mutable_failures(), as_listed(daemon, *key));

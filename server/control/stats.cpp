@@ -94,7 +94,8 @@ class Stats final : public v1::Stats::Service {
         fill(snapshot->add_stages(), view);
     }
     if (wanted.failures()) {
-      for (const auto& view : service.failures(caller)) fill(snapshot->add_failures(), view);
+      for (const auto& view : service.failures(caller, wanted.job()))
+        fill(snapshot->add_failures(), view);
     }
   }
 

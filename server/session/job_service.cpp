@@ -115,8 +115,8 @@ std::vector<StageView> SessionService::ended_stages(const Caller& caller) {
   return shown_to(catalogue_, caller, std::move(views));
 }
 
-std::vector<FailureView> SessionService::failures(const Caller& caller) {
-  return shown_to(catalogue_, caller, sessions_.failures(caller));
+std::vector<FailureView> SessionService::failures(const Caller& caller, const std::string& job) {
+  return shown_to(catalogue_, caller, sessions_.failures(caller, job));
 }
 
 }  // namespace spdld::session

@@ -20,7 +20,6 @@ constexpr std::uint64_t kMarkAliveMs = 30'000;
 constexpr std::chrono::hours kForgetEvery{1};
 // All ranks that a node has attach within it.
 constexpr std::chrono::seconds kGather{60};
-constexpr std::size_t kMostEnded = 1000;
 
 }  // namespace
 
@@ -137,10 +136,10 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
       const std::uint64_t last_failure =
           failures.empty() ? job->failures_kept : failures.back().number;
       due.records.push_back(job->stored());
-      job->frontiers.kept(due.records.back().frontiers);  // or it is written again
       due.records.back().failures = std::move(failures);
       job->recorded_unix_ms = now;
-      due.changed.push_back({.job = job, .last_failure = last_failure});
+      due.changed.push_back(
+          {.job = job, .frontiers = due.records.back().frontiers, .last_failure = last_failure});
     }
     if (job->began && clock - *job->began > kGather) job->gathered = true;
     if (job->members.empty() && job->left.empty()) continue;
@@ -226,14 +225,19 @@ void Sessions::keep() {
       job.ledger.position = job.kept->position;
       job.ledger.kept_unix_ms = now;
     }
-    for (const Unkept::Changed& changed : due.changed)
+    for (const Unkept::Changed& changed : due.changed) {
+      changed.job->frontiers.kept(changed.frontiers);
       changed.job->failures_kept = changed.last_failure;
+    }
     drop_first(ended_jobs_, std::min(due.ended_jobs, ended_jobs_.size()));
     drop_first(ended_positions_, std::min(due.ended_positions, ended_positions_.size()));
     return;
   }
-  drop_first(ended_jobs_, std::max(ended_jobs_.size(), kMostEnded) - kMostEnded);
-  drop_first(ended_positions_, std::max(ended_positions_.size(), kMostEnded) - kMostEnded);
+  const auto drop_all_but = [&](auto& ended, std::size_t most) {
+    drop_first(ended, std::max(ended.size(), most) - most);
+  };
+  drop_all_but(ended_jobs_, Store::kMostEnded);
+  drop_all_but(ended_positions_, Store::kMostEnded);
   if (!failed_before)
     spdlog::error(
         "{}; a restart of the daemon will know where jobs were before that, and "

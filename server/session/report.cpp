@@ -86,13 +86,14 @@ std::vector<StageView> Sessions::stages_of(const Job& job) const {
   return views;
 }
 
-std::vector<FailureView> Sessions::failures(const Caller& caller) const {
+std::vector<FailureView> Sessions::failures(const Caller& caller, const std::string& name) const {
   // By number: the same one may be on disk and here.
   std::map<std::pair<JobKey, std::uint64_t>, FailureFacts> known;
   const auto add = [&](const JobKey& key, const std::vector<StoredFailure>& failures) {
+    if (!name.empty() && key.job != name) return;
     for (const StoredFailure& failure : failures) known[{key, failure.number}] = failure.facts;
   };
-  if (const auto kept = deps_.store.failures(owner_seen_by(caller))) {
+  if (const auto kept = deps_.store.failures(owner_seen_by(caller), name)) {
     for (const Store::KeptFailure& failure : *kept) add(failure.key, {failure.failure});
   }
   {

@@ -106,7 +106,8 @@ class Service {
   virtual std::vector<UserView> users(const Caller& caller, const std::set<uid_t>& also) = 0;
   virtual std::vector<StageView> stages(const Caller& caller) = 0;
   virtual std::vector<StageView> ended_stages(const Caller& caller) = 0;  // of ended_jobs()
-  virtual std::vector<FailureView> failures(const Caller& caller) = 0;
+  // The latest 10,000 or so; empty: of all jobs.
+  virtual std::vector<FailureView> failures(const Caller& caller, const std::string& job) = 0;
 };
 
 }  // namespace spdld::session

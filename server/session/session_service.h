@@ -91,7 +91,7 @@ class SessionService final : public Service {
   std::vector<UserView> users(const Caller& caller, const std::set<uid_t>& also) override;
   std::vector<StageView> stages(const Caller& caller) override;
   std::vector<StageView> ended_stages(const Caller& caller) override;
-  std::vector<FailureView> failures(const Caller& caller) override;
+  std::vector<FailureView> failures(const Caller& caller, const std::string& job) override;
 
  private:
   // How far a listing has come, told to who called; `progress` outlives it.

@@ -121,7 +121,8 @@ class Sessions final : public delivery::DataService {
       SPDLD_EXCLUDES(mutex_);
   std::vector<StageView> stages(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
   // Of running jobs and, for as long as these are kept, ended ones; oldest first.
-  std::vector<FailureView> failures(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
+  std::vector<FailureView> failures(const Caller& caller, const std::string& job) const
+      SPDLD_EXCLUDES(mutex_);
   // How each job ended the last time, the latest first.
   std::vector<StoredEnd> ended(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
   // Jobs that run it, by version.
@@ -293,7 +294,8 @@ class Sessions final : public delivery::DataService {
   struct Unkept {
     struct Changed {
       JobPtr job;
-      std::uint64_t last_failure = 0;  // that is in its record
+      std::vector<StoredFrontier> frontiers;  // in its record, as the next one is
+      std::uint64_t last_failure = 0;
     };
     std::vector<StoredJob> records;
     std::vector<StoredPosition> positions;
@@ -409,7 +411,7 @@ class Sessions final : public delivery::DataService {
   std::map<JobKey, std::string> broken_ SPDLD_GUARDED_BY(mutex_);  // declared, and why they rest
   std::map<std::uint64_t, SessionPtr> sessions_ SPDLD_GUARDED_BY(mutex_);  // by connection
   Totals past_ SPDLD_GUARDED_BY(mutex_);                                   // of sessions that ended
-  // Of jobs that have ended and are not on disk so yet; the latest kMostEnded.
+  // Of jobs that have ended and are not on disk so yet; the latest Store::kMostEnded.
   std::vector<StoredJob> ended_jobs_ SPDLD_GUARDED_BY(mutex_);
   std::vector<StoredPosition> ended_positions_ SPDLD_GUARDED_BY(mutex_);
   // Private jobs that have ended, oldest first: never on disk, so only the latest.

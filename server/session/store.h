@@ -222,14 +222,15 @@ class Store {
 
   // How they ended, and what failed in them: store_ends.cpp. Kept for as long as the job is.
   // The last end of each job, the latest first; of this user, or of all.
-  static constexpr int kMostEnded = 1000;
+  static constexpr std::size_t kMostEnded = 1000;
   Result<std::vector<StoredEnd>> ended_jobs(std::optional<uid_t> uid);
   struct KeptFailure {
     JobKey key;
     StoredFailure failure;
   };
-  // The latest ones of each job; of this user, or of all.
-  Result<std::vector<KeptFailure>> failures(std::optional<uid_t> uid);
+  // The latest that were kept; of this user or of all, of the jobs of this name or of all.
+  static constexpr std::size_t kMostFailures = 10'000;
+  Result<std::vector<KeptFailure>> failures(std::optional<uid_t> uid, const std::string& job = {});
   Result<std::uint64_t> last_failure(const JobKey& key);  // its number; 0: there is none
 
   // How far they were acknowledged: store_positions.cpp.

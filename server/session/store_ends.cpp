@@ -44,7 +44,7 @@ Result<std::vector<StoredEnd>> Store::ended_jobs(std::optional<uid_t> uid) {
   Statement statement(db_,
                       "SELECT uid, job, pipeline, state FROM ended WHERE ?1 < 0 OR uid = ?1 "
                       "ORDER BY ended_unix_ms DESC LIMIT ?2");
-  statement.bind(uid ? std::int64_t{*uid} : -1).bind(std::int64_t{kMostEnded});
+  statement.bind(uid ? std::int64_t{*uid} : -1).bind(static_cast<std::int64_t>(kMostEnded));
   std::vector<StoredEnd> found;
   int state = statement.step();
   for (; state == SQLITE_ROW; state = statement.step()) {
@@ -64,22 +64,32 @@ Result<std::vector<StoredEnd>> Store::ended_jobs(std::optional<uid_t> uid) {
   return found;
 }
 
-Result<std::vector<Store::KeptFailure>> Store::failures(std::optional<uid_t> uid) {
-  MutexLock lock(mutex_);
-  Statement statement(db_,
-                      "SELECT uid, job, pipeline, number, state FROM failures WHERE ?1 < 0 OR "
-                      "uid = ?1");
-  statement.bind(uid ? std::int64_t{*uid} : -1);
+Result<std::vector<Store::KeptFailure>> Store::failures(std::optional<uid_t> uid,
+                                                        const std::string& job) {
   std::vector<KeptFailure> found;
-  int state = statement.step();
-  for (; state == SQLITE_ROW; state = statement.step()) {
-    auto facts = parse_failure(statement.text(4));
-    if (!facts) return unreadable("a failure of job '" + statement.text(1) + "'", facts.error());
-    found.push_back(
-        {statement.key(),
-         {.number = static_cast<std::uint64_t>(statement.number(3)), .facts = std::move(*facts)}});
+  std::vector<std::string> texts;
+  {
+    MutexLock lock(mutex_);
+    Statement statement(db_,
+                        "SELECT uid, job, pipeline, number, state FROM failures WHERE "
+                        "(?1 < 0 OR uid = ?1) AND (?2 = '' OR job = ?2) ORDER BY rowid DESC "
+                        "LIMIT ?3");
+    statement.bind(uid ? std::int64_t{*uid} : -1)
+        .bind(job)
+        .bind(static_cast<std::int64_t>(kMostFailures));
+    int state = statement.step();
+    for (; state == SQLITE_ROW; state = statement.step()) {
+      found.push_back({statement.key(),
+                       {.number = static_cast<std::uint64_t>(statement.number(3)), .facts = {}}});
+      texts.push_back(statement.text(4));
+    }
+    if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));
   }
-  if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    auto facts = parse_failure(texts[i]);
+    if (!facts) return unreadable("a failure of job '" + found[i].key.job + "'", facts.error());
+    found[i].failure.facts = std::move(*facts);
+  }
   return found;
 }
 

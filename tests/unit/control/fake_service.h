@@ -221,7 +221,7 @@ class FakeService final : public session::Service {
     note(caller, "ended_stages");
     return stage_views;
   }
-  std::vector<session::FailureView> failures(const Caller& caller) override {
+  std::vector<session::FailureView> failures(const Caller& caller, const std::string&) override {
     note(caller, "failures");
     return failure_views;
   }

@@ -113,7 +113,7 @@ TEST_F(StoreTest, AddsFailuresToThoseThatAreKeptAndDropsTheOldest) {
   auto failures = open()->failures(7);
   ASSERT_TRUE(failures) << failures.error().message();
   ASSERT_EQ(failures->size(), 3U);
-  EXPECT_EQ(failures->back().failure, kept_failure(3));
+  EXPECT_EQ(failures->front().failure, kept_failure(3)) << "the latest comes first";
   EXPECT_EQ(*open()->last_failure(job.key), 3U);
   EXPECT_TRUE(open()->failures(8)->empty());
 
@@ -121,7 +121,25 @@ TEST_F(StoreTest, AddsFailuresToThoseThatAreKeptAndDropsTheOldest) {
   ASSERT_TRUE(open()->put_jobs({job}).ok());
   failures = open()->failures(std::nullopt);
   ASSERT_EQ(failures->size(), 2U);
-  EXPECT_EQ(failures->front().failure.number, 3U);
+  EXPECT_EQ(failures->back().failure.number, 3U);
+}
+
+TEST_F(StoreTest, GivesTheLatestFailuresOfManyJobsAndThoseOfOneByItsName) {
+  const auto store = open();
+  const std::size_t jobs = Store::kMostFailures / FailureLog::kKept + 2;
+  for (std::size_t number = 0; number < jobs; ++number) {
+    StoredJob job = ended_job(7, "job-" + std::to_string(number), number);
+    for (std::uint64_t i = 1; i <= FailureLog::kKept; ++i) job.failures.push_back(kept_failure(i));
+    ASSERT_TRUE(store->put_jobs({job}).ok());
+  }
+  const auto latest = store->failures(7);
+  ASSERT_EQ(latest->size(), Store::kMostFailures);
+  EXPECT_EQ(latest->front().key.job, "job-" + std::to_string(jobs - 1));
+  EXPECT_EQ(latest->back().key.job, "job-2");
+  const auto first = store->failures(7, "job-0");
+  ASSERT_EQ(first->size(), FailureLog::kKept);
+  EXPECT_EQ(first->back().failure, kept_failure(1));
+  EXPECT_TRUE(store->failures(8, "job-0")->empty());
 }
 
 TEST_F(StoreTest, ForgetsEndsAndFailuresWithTheirJob) {
