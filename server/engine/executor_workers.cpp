@@ -23,8 +23,10 @@ namespace {
 // CPU time, over its weight, that a run may catch up on after it had nothing to do.
 constexpr double kMaxOwedS = 0.02;
 
-// Of a file's bytes, what is kept for the next one when its row is done.
-constexpr std::size_t kKeptFileBytes = std::size_t{1} << 20;
+// Of a file's bytes, what a row that is done keeps for the next one, and all rows of a run
+// together.
+constexpr std::size_t kKeptByARow = std::size_t{1} << 20;
+constexpr std::size_t kKeptByARun = std::size_t{64} << 20;
 
 }  // namespace
 
@@ -230,7 +232,10 @@ void Executor::process(const Work& work, unsigned worker) {
   const RowState state = make_row(task, run, worker, granted, failure);
   const std::chrono::duration<double> cpu = thread_cpu_time() - cpu_before;
 
-  if (state == RowState::kDone || state == RowState::kFailed) task.bytes.shrink(kKeptFileBytes);
+  if (state == RowState::kDone || state == RowState::kFailed) {
+    const auto rows = static_cast<std::size_t>(run.fetch_concurrency()) + threads();
+    task.bytes.shrink(std::min(kKeptByARow, kKeptByARun / rows));
+  }
   if (state == RowState::kFailed) task.port->fail(failure);
   Aftermath after;
   {
