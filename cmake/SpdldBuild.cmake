@@ -38,7 +38,10 @@ target_compile_options(spdld_test_options INTERFACE -g1)
 # SPDLD_SANITIZE: "", "address" (with undefined) or "thread".
 set(SPDLD_SANITIZE "" CACHE STRING "address | thread")
 if(SPDLD_SANITIZE STREQUAL "address")
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # Without vptr: that check asks the kernel through a pipe what it may read, and reports a sound
+  # object where there is no descriptor left for one, which tests bring about.
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all
+    -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 elseif(SPDLD_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
