@@ -261,7 +261,7 @@ Result<std::string> SessionService::pipeline_text(const Caller& caller, std::str
 Result<std::vector<std::string>> SessionService::classes(const Caller& caller,
                                                          std::string_view name) {
   SPDLD_ASSIGN(const PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
-  // Names of directories, or lines of a file: for who may read these.
+  // They are names of directories or lines of a file, which the caller must be allowed to read.
   SPDLD_ASSIGN(const PipelinePtr readable, catalogue_.variant(found, {}, std::nullopt, caller, {}));
   return readable->source->classes();
 }

@@ -42,8 +42,8 @@ std::string next_name(std::string& way) {
   return name.empty() ? "." : name;
 }
 
-// What stays beneath `directory`, on its file system, and passes no link; the kernel holds it to
-// that. -errno where it does not, or knows no such call.
+// Opens `path` below `directory`. The kernel refuses a path that leaves the directory or its file
+// system, or that has a link in it. Returns -errno on refusal, or where openat2 is not known.
 int open_beneath(int directory, const std::string& path, int flags) {
   open_how how{};
   how.flags = static_cast<std::uint64_t>(flags);
@@ -238,9 +238,9 @@ Denial Access::may_open(int fd, const struct stat& info, unsigned wanted) const 
   return allowed || widened(real) ? Denial() : denied(wanted, fd, info);
 }
 
-// What lies beneath a directory that Access has opened, on the same file system and behind no link,
-// lies where that does. None of the daemon's own directories is on the way: no listing names them,
-// and nobody but the daemon's user and root can move one to where a listed one was.
+// Takes what open_beneath() has opened. Without links in its path it lies below the same root as
+// the directory that it was opened from. None of the daemon's own directories is on the way: no
+// listing names them, and only root and the daemon's user can move one to a listed path.
 Denial Access::take(int fd, bool is_directory, Opened& opened) const {
   Opened found{.fd = UniqueFd(fd)};
   if (::fstat(fd, &found.info) != 0) return system_error(errno);

@@ -183,7 +183,7 @@ std::shared_ptr<IoTask> IoPool::take() {
 }
 
 std::shared_ptr<IoTask> IoPool::take(Lane& lane) {
-  // Around the users, from the one after that who was served last.
+  // Users take turns: the next one after the user that was served last, and so round.
   auto queue = lane.queues.upper_bound(lane.last_served);
   while (queue == lane.queues.end() || queue->second.head == nullptr)
     queue = queue == lane.queues.end() ? lane.queues.begin() : std::next(queue);

@@ -57,6 +57,16 @@ class AppliedSourceTest : public ::testing::Test {
     return status.ok() ? text_of(bytes) : std::string(code_name(status.code()));
   }
 
+  void expect_to_open_before_its_root_is_there() {
+    const std::string applied = apply()->dataset();
+    std::filesystem::rename(dir_.path("data"), dir_.path("aside"));
+    const auto again = open(applied);
+    ASSERT_TRUE(again) << again.error().message();
+    EXPECT_EQ(read(**again, 1), code_name(Code::kNotFound));
+    std::filesystem::rename(dir_.path("aside"), dir_.path("data"));
+    EXPECT_EQ(read(**again, 1), "two");
+  }
+
   TempDir dir_;
   AccessRules rules_;
   std::vector<std::string> warnings_;
@@ -105,25 +115,11 @@ TEST_F(AppliedSourceTest, ReadsFromAnotherRootInItsPlaceOnceItLooks) {
   EXPECT_TRUE(source->has_changed());
 }
 
-TEST_F(AppliedSourceTest, OpensBeforeItsRootIsThere) {
-  const std::string applied = apply()->dataset();
-  std::filesystem::rename(dir_.path("data"), dir_.path("aside"));
-  const auto again = open(applied);
-  ASSERT_TRUE(again) << again.error().message();
-  EXPECT_EQ(read(**again, 1), code_name(Code::kNotFound));
-  std::filesystem::rename(dir_.path("aside"), dir_.path("data"));
-  EXPECT_EQ(read(**again, 1), "two");
-}
+TEST_F(AppliedSourceTest, OpensBeforeItsRootIsThere) { expect_to_open_before_its_root_is_there(); }
 
 TEST_F(AppliedSourceTest, OpensBeforeTheDirectoryOfAccessRootsIsThere) {
   rules_.roots = {{dir_.path("data")}};
-  const std::string applied = apply()->dataset();
-  std::filesystem::rename(dir_.path("data"), dir_.path("aside"));
-  const auto again = open(applied);
-  ASSERT_TRUE(again) << again.error().message();
-  EXPECT_EQ(read(**again, 1), code_name(Code::kNotFound));
-  std::filesystem::rename(dir_.path("aside"), dir_.path("data"));
-  EXPECT_EQ(read(**again, 1), "two");
+  expect_to_open_before_its_root_is_there();
 }
 
 TEST_F(AppliedSourceTest, FollowsALinkOfAccessRootsThatLeadsElsewhereByNow) {

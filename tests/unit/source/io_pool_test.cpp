@@ -2,6 +2,7 @@
 #include "source/io_pool.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -122,6 +123,7 @@ TEST(IoPool, ServesTheUsersOfADeviceInTurn) {
 
 TEST(IoPool, KeepsTheQueuesOfManyUsersApartAndForgetsTheEmptyOnes) {
   constexpr int kUsers = 100;
+  const uid_t first = ::geteuid() + 1;  // its turn comes after the gate's, which is our own
   Hanging gate(1);
   IoPool pool({.threads = 1});
   gate.submit(pool, 1);
@@ -130,7 +132,7 @@ TEST(IoPool, KeepsTheQueuesOfManyUsersApartAndForgetsTheEmptyOnes) {
   std::latch done(2 * kUsers);
   for (int turn = 0; turn < 2; ++turn) {
     for (int user = 0; user < kUsers; ++user) {
-      ASSERT_TRUE(pool.submit(1, static_cast<uid_t>(1000 + user), once([&, user, turn] {
+      ASSERT_TRUE(pool.submit(1, first + static_cast<uid_t>(user), once([&, user, turn] {
                                 order.push_back(turn * kUsers + user);
                                 done.count_down();
                               }))
@@ -138,7 +140,7 @@ TEST(IoPool, KeepsTheQueuesOfManyUsersApartAndForgetsTheEmptyOnes) {
     }
   }
   const auto dropped = once([] { FAIL(); });
-  ASSERT_TRUE(pool.submit(1, 1003, dropped).ok());
+  ASSERT_TRUE(pool.submit(1, first + 3, dropped).ok());
   pool.withdraw(*dropped);
   gate.let_go();
   done.wait();
