@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import select
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -183,6 +185,14 @@ class Daemon:
 
     def ctl_json(self, *arguments: str | os.PathLike[str]) -> Any:
         return json.loads(self.ctl(*arguments, "-o", "json").stdout)
+
+    def record(self, job: str) -> dict[str, Any]:
+        """What state_dir has of a job: what a daemon that is killed now begins with."""
+        with contextlib.closing(
+            sqlite3.connect(f"file:{self.state_dir}/spdld.sqlite?mode=ro", uri=True)
+        ) as store:
+            [(state,)] = store.execute("SELECT state FROM jobs WHERE job = ?", (job,)).fetchall()
+        return json.loads(state)
 
     def signal(self, number: int) -> None:
         assert self._process is not None

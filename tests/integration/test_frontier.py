@@ -7,7 +7,6 @@ import collections
 import contextlib
 import json
 import pathlib
-import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -115,15 +114,6 @@ def readers(daemon: Any) -> Iterator[Readers]:
         yield made
 
 
-def recorded(daemon: Any) -> dict[str, Any]:
-    """The job's record on disk."""
-    with contextlib.closing(
-        sqlite3.connect(f"file:{daemon.state_dir}/spdld.sqlite?mode=ro", uri=True)
-    ) as store:
-        [(state,)] = store.execute("SELECT state FROM jobs WHERE job = 'run'").fetchall()
-    return json.loads(state)
-
-
 def dealt_from(answer: dict[str, Any]) -> StepAt:
     return int(answer["dealt_from"]["epoch"]), int(answer["dealt_from"]["step"])
 
@@ -137,7 +127,9 @@ def resize(daemon: Any, shards: int) -> StepAt:
 
 def await_record(readers: Readers, wait_until: Callable[..., Any]) -> None:
     """Of a shard that is gone: a daemon that dies before expects it back, and nobody changes the job."""
-    wait_until(lambda: recorded(readers.daemon)["live"] == [[0, 0]], "the record of who is here")
+    wait_until(
+        lambda: readers.daemon.record("run")["live"] == [[0, 0]], "the record of who is here"
+    )
 
 
 def goes_on(readers: Readers, wait_until: Callable[..., Any]) -> None:

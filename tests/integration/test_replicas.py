@@ -294,11 +294,7 @@ def test_one_that_has_finished_holds_nobody_up_after_the_daemons_death(
     in_lockstep(replicas, 4)
     replicas[0].do("close")
     wait_until(
-        lambda: any(
-            b'"done":[[0,0]]' in file.read_bytes()
-            for file in waiting.state_dir.iterdir()
-            if file.is_file()
-        ),
+        lambda: waiting.record("run")["done"] == [[0, 0]],
         "the record of the one that has finished",
     )
     replicas[1].take(1)
