@@ -14,31 +14,40 @@ for ((i = 0; i < $(nproc); ++i)); do
   (while :; do :; done) &
   loops+=($!)
 done
-trap 'kill "${loops[@]}" 2>/dev/null' EXIT
+logs=$(mktemp -d)
+trap 'kill "${loops[@]}" $(jobs -p) 2>/dev/null; rm -rf "$logs"' EXIT
 
-# repeat COUNT PROGRAM FILTER: in turns of 50, so that a standstill is told from a long way.
+# repeat COUNT TURN PROGRAM FILTER: so many in one process, so that a standstill is told from a long
+# way.
 repeat() {
-  local left=$1 program=$2 filter=$3 turn rc
+  local left=$1 most=$2 program=$3 filter=$4 turn rc log
+  log=$(mktemp -p "$logs")
   printf '%s %s: %s times\n' "$program" "$filter" "$left"
   while ((left > 0)); do
-    turn=$((left < 50 ? left : 50))
+    turn=$((left < most ? left : most))
     rc=0
     timeout --signal=ABRT "$stands_still_s" "build/tsan/bin/$program" --gtest_brief=1 \
       --gtest_shuffle --gtest_throw_on_failure --gtest_repeat="$turn" --gtest_filter="$filter" \
-      >build/tsan/wakeups.log 2>&1 || rc=$?
+      >"$log" 2>&1 || rc=$?
     if ((rc)); then
-      tail -n 60 build/tsan/wakeups.log
+      tail -n 60 "$log"
       printf '%s %s: failed (%d: 124 or 134 is a standstill), with %d to go\n' \
         "$program" "$filter" "$rc" "$left" >&2
       return 1
     fi
     left=$((left - turn))
   done
+  printf '%s %s: done, %d s\n' "$program" "$filter" "$SECONDS"
 }
 
+# At once: each is further load to the others.
 about_waking='*ExecutorWakeTest*:*ExecutorTest*:*FairShareTest.TakesAStages*:*FairShareTest.LetsNoMore*'
-repeat "$repeats" engine_test "$about_waking"
-repeat "$repeats" source_test 'IoPool*'
-repeat "$repeats" session_test 'StreamTest*'
-repeat $((repeats / 100)) engine_test "-$about_waking"
-repeat $((repeats / 100)) session_test '-StreamTest*'
+parts=()
+repeat "$repeats" 25 engine_test "$about_waking" & parts+=($!)
+repeat "$repeats" 25 source_test 'IoPool*' & parts+=($!)
+repeat "$repeats" 25 session_test 'StreamTest*' & parts+=($!)
+for part in "${parts[@]}"; do wait "$part"; done
+parts=()
+repeat $((repeats / 100)) 1 engine_test "-$about_waking" & parts+=($!)
+repeat $((repeats / 100)) 1 session_test '-StreamTest*' & parts+=($!)
+for part in "${parts[@]}"; do wait "$part"; done
