@@ -6,4 +6,4 @@ set -euo pipefail
 SPDLD_RACE_TRIES=${1:-100000} "$SPDLD_BUILD_DIR/bin/source_test" \
   --gtest_filter='AccessTest.NothingExchangedOnTheWayIsRead'
 SPDLD_RACE_TRIES=${2:-2000} .venv/bin/python -m pytest -q -p no:cacheprovider \
-  tests/integration/test_access.py -k exchanged
+  --timeout=900 tests/integration/test_access.py -k exchanged
