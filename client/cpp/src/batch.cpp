@@ -64,6 +64,13 @@ std::byte* Batch::private_data(const TensorView& field) const {
   return state_->lease->private_slot() + (field.data - state_->lease->slot());
 }
 
+Batch Batch::copy() const {
+  if (state_->lease && released()) {
+    throw LeaseError(client::kFailedPrecondition, "the batch was released");
+  }
+  return Batch(client::copy_of(*state_));
+}
+
 void Batch::release() {
   if (released()) return;
   if (state_.use_count() > 1 || state_->lease.use_count() > 1) {

@@ -128,6 +128,38 @@ void copy_out(TensorView& view, const Extent& extent, std::byte* to) {
   view.copied = true;
 }
 
+// Copies the fields of up to `most_bytes` each into memory of the state's own. Whether that is all
+// of them.
+bool copy_out(BatchState& state, std::uint64_t most_bytes) {
+  std::uint64_t copied_bytes = 0;
+  bool all = true;
+  for (const TensorView& view : state.fields) {
+    const std::uint64_t bytes = extent_of(view, state.rows).total();
+    if (bytes <= most_bytes) {
+      copied_bytes += bytes;
+    } else {
+      all = false;
+    }
+  }
+  const std::shared_ptr<std::byte[]> copies(new std::byte[copied_bytes]);
+  std::byte* to = copies.get();
+  for (TensorView& view : state.fields) {
+    const Extent extent = extent_of(view, state.rows);
+    if (extent.total() <= most_bytes) {
+      copy_out(view, extent, to);
+      to += extent.total();
+    }
+    if (!view.meta || view.ndim != 1) continue;
+    if (view.name == wire::kIndexField && view.dtype == DType::kInt64) {
+      state.indices = {reinterpret_cast<const std::int64_t*>(view.data), state.rows};
+    } else if (view.name == wire::kValidField && view.dtype == DType::kBool) {
+      state.valid = {reinterpret_cast<const std::uint8_t*>(view.data), state.rows};
+    }
+  }
+  state.copies = copies;  // what was there is still read above
+  return all;
+}
+
 }  // namespace
 
 Lease::Lease(std::shared_ptr<Channel> channel, std::shared_ptr<Mapping> mapping,
@@ -190,8 +222,6 @@ std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
   state->step = frame.step;
   state->rows = frame.rows;
   state->fields.resize(schema->fields.size());
-  std::uint64_t copied_bytes = 0;
-  bool all_copied = true;
   for (std::size_t i = 0; i < state->fields.size(); ++i) {
     TensorView& view = state->fields[i];
     const std::string wrong = place(view, schema->fields[i], lease->slot(), frame.slot_bytes,
@@ -200,31 +230,17 @@ std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
       throw ConnectionError(kDataLoss, join("field '", view.name, "' of step ", frame.step,
                                             " of epoch ", frame.epoch, ": ", wrong));
     }
-    const std::uint64_t bytes = extent_of(view, frame.rows).total();
-    if (bytes <= kCopyBytes) {
-      copied_bytes += bytes;
-    } else {
-      all_copied = false;
-    }
-  }
-  state->copies = std::shared_ptr<std::byte[]>(new std::byte[copied_bytes]);
-  std::byte* to = state->copies.get();
-  for (TensorView& view : state->fields) {
-    const Extent extent = extent_of(view, frame.rows);
-    if (extent.total() <= kCopyBytes) {
-      copy_out(view, extent, to);
-      to += extent.total();
-    }
-    if (!view.meta || view.ndim != 1) continue;
-    if (view.name == wire::kIndexField && view.dtype == DType::kInt64) {
-      state->indices = {reinterpret_cast<const std::int64_t*>(view.data), frame.rows};
-    } else if (view.name == wire::kValidField && view.dtype == DType::kBool) {
-      state->valid = {reinterpret_cast<const std::uint8_t*>(view.data), frame.rows};
-    }
   }
   state->schema = std::move(schema);
-  if (!all_copied) state->lease = std::move(lease);
+  if (!copy_out(*state, kCopyBytes)) state->lease = std::move(lease);
   return state;
+}
+
+std::shared_ptr<BatchState> copy_of(const BatchState& state) {
+  auto copy = std::make_shared<BatchState>(state);
+  copy_out(*copy, std::numeric_limits<std::uint64_t>::max());
+  copy->lease.reset();
+  return copy;
 }
 
 }  // namespace spdld::client

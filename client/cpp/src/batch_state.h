@@ -72,4 +72,7 @@ std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
                                        std::shared_ptr<const Schema> schema,
                                        const wire::BatchFrame& frame);
 
+// The same batch in memory of its own, without a lease. Its lease must not have ended.
+std::shared_ptr<BatchState> copy_of(const BatchState& state);
+
 }  // namespace spdld::client

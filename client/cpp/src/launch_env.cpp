@@ -29,46 +29,91 @@ std::optional<std::int32_t> number(const EnvLookup& env, const std::string& name
 // What `count` of them are numbered.
 std::string numbers(std::int32_t count) { return count == 1 ? "0" : join("0 to ", count - 1); }
 
+bool is_set(const EnvLookup& env, const char* name) {
+  const auto text = env(name);
+  return text && !text->empty();
+}
+
+// The variables by which a launcher tells each process its place.
 struct Launcher {
   const char* rank;
   const char* world_size;
+  bool is_mpi = false;
 };
-constexpr Launcher kLaunchers[] = {
-    {"RANK", "WORLD_SIZE"},
-    {"SLURM_PROCID", "SLURM_NTASKS"},
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+constexpr Launcher kTorchrun = {"RANK", "WORLD_SIZE"};
+constexpr Launcher kMpis[] = {
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", true},    // Open MPI
+    {"PMI_RANK", "PMI_SIZE", true},                            // MPICH, Intel MPI
+    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", true},      // MVAPICH2
 };
+
+// Whether both variables are there, and so the place is found.
+bool follow(const Launcher& launcher, Placement& place, const EnvLookup& env) {
+  const auto rank = number(env, launcher.rank);
+  const auto world_size = number(env, launcher.world_size);
+  if (!rank || !world_size) return false;
+  place.rank = *rank;
+  place.world_size = *world_size;
+  place.by = join(launcher.rank, " and ", launcher.world_size);
+  place.by_mpi = launcher.is_mpi;
+  return true;
+}
+
+// srun numbers the tasks of a step. A batch script, or a shell in an allocation, is told of
+// SLURM_NTASKS tasks and is none of them: it is alone, whatever its SLURM_PROCID says.
+bool follow_slurm(Placement& place, const EnvLookup& env) {
+  if (follow({"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}, place, env)) return true;
+  if (is_set(env, "SLURM_STEP_ID")) return follow({"SLURM_PROCID", "SLURM_NTASKS"}, place, env);
+  const auto rank = number(env, "SLURM_PROCID");
+  if (rank && *rank > 0) {
+    fail(join("SLURM_PROCID is ", *rank, ", but SLURM_STEP_NUM_TASKS is not set, as srun does: "
+              "give Loader rank and world_size"));
+  }
+  if (rank && number(env, "SLURM_NTASKS").value_or(1) > 1) {
+    place.by = "being no task of srun";
+  }
+  return false;
+}
+
+// One of a pair of variables is there without the other: what is missing cannot be guessed.
+void refuse_half(const Launcher& launcher, const EnvLookup& env) {
+  const auto rank = number(env, launcher.rank);
+  const auto world_size = number(env, launcher.world_size);
+  if (rank && !world_size) {
+    fail(join(launcher.rank, " is ", *rank, ", but ", launcher.world_size,
+              " is not set: set it, or give Loader rank and world_size"));
+  }
+  if (world_size && !rank && *world_size > 1) {
+    fail(join(launcher.world_size, " is ", *world_size, ", but ", launcher.rank,
+              " is not set: set it, or give Loader rank and world_size"));
+  }
+}
+
+void follow_launcher(Placement& place, const EnvLookup& env) {
+  if (follow(kTorchrun, place, env) || follow_slurm(place, env)) return;
+  for (const Launcher& mpi : kMpis) {
+    if (follow(mpi, place, env)) return;
+  }
+  refuse_half(kTorchrun, env);
+  for (const Launcher& mpi : kMpis) refuse_half(mpi, env);
+}
 
 void find_rank(Placement& place, const LoaderOptions& options, const EnvLookup& env) {
   if (options.rank.has_value() != options.world_size.has_value()) {
     fail("rank and world_size go together: give both, or neither to take the launcher's");
   }
+  place.by = "no launcher being found";
   if (options.rank) {
     place.rank = *options.rank;
     place.world_size = *options.world_size;
+    place.by = "rank and world_size as given";
   } else {
-    for (const Launcher& launcher : kLaunchers) {
-      const auto rank = number(env, launcher.rank);
-      const auto world_size = number(env, launcher.world_size);
-      if (rank && world_size) {
-        place.rank = *rank;
-        place.world_size = *world_size;
-        break;
-      }
-      // What Slurm and Open MPI set outside of a task says nothing; torchrun's half does.
-      if (&launcher != &kLaunchers[0]) continue;
-      if (world_size && *world_size > 1 && !number(env, "SLURM_PROCID") &&
-          !number(env, "OMPI_COMM_WORLD_RANK")) {
-        fail(join("WORLD_SIZE is ", *world_size,
-                  ", but no rank is to be found (RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK); give "
-                  "Loader a rank"));
-      }
-    }
+    follow_launcher(place, env);
   }
   if (place.world_size < 1) fail(join("world_size is ", place.world_size, "; it is at least 1"));
   if (place.rank < 0 || place.rank >= place.world_size) {
     fail(join("there is no rank ", place.rank, " of ", place.world_size, ": ranks are ",
-              numbers(place.world_size)));
+              numbers(place.world_size), " (", place.by, ")"));
   }
 }
 
@@ -106,25 +151,34 @@ void find_shard(Placement& place, const LoaderOptions& options) {
   if (options.replica) place.replica = std::to_string(*options.replica);
 }
 
-void find_job(Placement& place, const LoaderOptions& options, const EnvLookup& env) {
-  const auto elastic = env("TORCHELASTIC_RUN_ID");
-  const auto slurm = env("SLURM_JOB_ID");
+// The run that all processes of a launcher have in common. Empty: it has told nothing of it.
+std::string run_of_launcher(const Placement& place, const EnvLookup& env) {
+  const auto text = [&env](const char* name) { return env(name).value_or(""); };
   // "none" is torchrun's id when it was given none.
-  const bool has_elastic = elastic && !elastic->empty() && *elastic != "none";
-  const bool has_slurm = slurm && !slurm->empty();
+  const std::string elastic = text("TORCHELASTIC_RUN_ID");
+  if (!elastic.empty() && elastic != "none") return join("torchelastic-", elastic);
+  // One run of mpirun; there may be several in one allocation of Slurm's.
+  if (place.by_mpi && is_set(env, "PMIX_NAMESPACE")) {
+    return join("mpi-", text("PMIX_NAMESPACE"));
+  }
+  if (is_set(env, "SLURM_JOB_ID")) {
+    const std::string step = text("SLURM_STEP_ID");
+    return join("slurm-", text("SLURM_JOB_ID"), step.empty() ? "" : "." + step);
+  }
+  if (is_set(env, "MASTER_ADDR") && is_set(env, "MASTER_PORT")) {
+    return join(text("MASTER_ADDR"), ":", text("MASTER_PORT"));
+  }
+  return "";
+}
 
+void find_job(Placement& place, const LoaderOptions& options, const EnvLookup& env) {
   if (options.job) {
     place.job = *options.job;
   } else if (place.world_size > 1) {
-    const auto address = env("MASTER_ADDR");
-    const auto port = env("MASTER_PORT");
-    if (has_elastic) {
-      place.job = join("torchelastic-", *elastic);
-    } else if (has_slurm) {
-      const auto step = env("SLURM_STEP_ID");
-      place.job = join("slurm-", *slurm, step && !step->empty() ? "." + *step : "");
-    } else if (address && port && !address->empty() && !port->empty()) {
-      place.job = join(*address, ":", *port);
+    place.job = run_of_launcher(place, env);
+    if (place.job.empty() && place.by_mpi) {
+      fail(join("this is rank ", place.rank, " of ", place.world_size, " (", place.by,
+                "), and nothing tells which run: name it by Loader's job, the same on all ranks"));
     }
   }
   if (place.job.empty() && options.replicas > 1) {

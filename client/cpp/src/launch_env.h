@@ -23,9 +23,11 @@ struct Placement {
   std::string job;              // empty: private to this process
   std::string replica;          // its number, from 0; empty: it is alone
   std::uint32_t incarnation = 0;
+  std::string by;               // what says rank and world size, for people
+  bool by_mpi = false;
 };
 
-// What the options say, else what torchrun, Slurm or Open MPI put into the environment. Throws
+// What the options say, else what torchrun, Slurm or an MPI put into the environment. Throws
 // PipelineError when they contradict each other or leave the rank open: a rank that is guessed
 // wrong would read another one's data.
 Placement find_placement(const LoaderOptions& options, const EnvLookup& env);

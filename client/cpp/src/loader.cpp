@@ -189,6 +189,7 @@ const std::vector<std::string>& Loader::classes() { return impl_->classes(); }
 std::string Loader::fingerprint() { return impl_->fingerprint(); }
 std::string Loader::server_stats() { return impl_->usable().query(wire::QueryKind::kStats); }
 LoaderStats Loader::stats() const { return impl_->stream().stats(); }
+const std::string& Loader::placed_by() const { return impl_->stream().place().by; }
 std::int32_t Loader::shard() const { return impl_->stream().place().shard; }
 std::int32_t Loader::num_shards() const { return impl_->stream().place().num_shards; }
 const std::string& Loader::job() const { return impl_->stream().place().job; }

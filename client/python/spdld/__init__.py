@@ -8,11 +8,12 @@
 """
 
 from ._apply import Applied
-from ._batch import Batch, Packed, TorchBatch
+from ._batch import Batch, Packed
 from ._cache import CacheLoader
 from ._errors import ConnectionError, Error, LeaseError, PipelineError, TimeoutError
 from ._loader import Loader
 from ._server import Server, launch
+from ._torch_batch import TorchBatch
 
 __version__ = "0.1.0"
 __all__ = [

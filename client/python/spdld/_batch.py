@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches: named tensors in the daemon's memory, as numpy arrays or as torch tensors."""
+"""Batches: named tensors in the daemon's memory."""
 
 from __future__ import annotations
 
+import opcode
+import sys
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -13,6 +15,7 @@ from ._errors import PipelineError
 
 if TYPE_CHECKING:
     import torch
+    from typing_extensions import Self
 
     from . import _core
 
@@ -22,6 +25,9 @@ except ImportError:
     _bfloat16 = None
 
 View = Literal["private", "copy", "shared"]
+
+# What ``a, b = batch`` and ``for a, b in batches`` are compiled to.
+_UNPACKING = (opcode.opmap["UNPACK_SEQUENCE"], opcode.opmap["UNPACK_EX"])
 
 
 class Packed(NamedTuple):
@@ -37,7 +43,7 @@ class Packed(NamedTuple):
     shapes: np.ndarray
 
 
-class _Rows:
+class Rows:
     """What the two kinds of batch have in common: everything about the rows."""
 
     __slots__ = ("__weakref__", "_core")
@@ -140,6 +146,10 @@ class _Rows:
             for row, shape in zip(rows, packed.shapes.tolist(), strict=True)
         ]
 
+    def copy(self) -> Self:
+        """The same batch in this process's own memory: it holds no lease."""
+        return type(self)(self._core.copy())
+
     def release(self) -> None:
         """Ends the lease now. Raises LeaseError while arrays or tensors of the batch are held.
 
@@ -149,6 +159,14 @@ class _Rows:
         self._core.release()
 
     def __iter__(self) -> Iterator[str]:
+        # The names would be taken for the tensors.
+        caller = sys._getframe(1)
+        if caller.f_code.co_code[caller.f_lasti] in _UNPACKING:
+            names = self._core.names
+            raise TypeError(
+                f"a batch is a mapping ({', '.join(names)}) and cannot be unpacked: write "
+                f"batch[{names[0]!r}], or Loader(..., output={tuple(names)!r}) for tuples of tensors"
+            )
         return iter(self._core.names)
 
     def __len__(self) -> int:
@@ -171,13 +189,12 @@ class _Rows:
         return [values[a:b] for a, b in pairwise(self._core.offsets(name))]
 
     def __repr__(self) -> str:
-        where = f"epoch {self.epoch}, step {self.step}, {self.rows} rows"
-        if self.released:
-            return f"<spdld.{type(self).__name__} {where}, released>"
-        return f"<spdld.{type(self).__name__} {where}: {', '.join(self._core.names)}>"
+        where = f"epoch {self.epoch}, step {self.step}, " if hasattr(self, "epoch") else ""
+        what = ", released" if self.released else f": {', '.join(self._core.names)}"
+        return f"<spdld.{type(self).__name__} {where}{self.rows} rows{what}>"
 
 
-class Batch(_Rows, Mapping[str, Any]):
+class Batch(Rows, Mapping[str, Any]):
     """A finished batch: a mapping from field names to numpy arrays.
 
     ``batch["image"]`` is a read-only array of shape (rows, ...) that copies nothing: it shows the
@@ -202,31 +219,6 @@ class Batch(_Rows, Mapping[str, Any]):
             values[a:b].reshape(shape)
             for (a, b), shape in zip(_bounds(offsets), shapes.tolist(), strict=True)
         ]
-
-
-class TorchBatch(_Rows, Mapping[str, Any]):
-    """A finished batch (``output="torch"``): a mapping from field names to torch tensors.
-
-    The tensors may be written to: see ``torch(view="private")``. Each is made at its first use and
-    kept, so that ``batch["image"]`` gives the same tensor again; release() lets go of them first.
-    """
-
-    __slots__ = ("_tensors",)
-
-    def __init__(self, core: _core.Batch) -> None:
-        super().__init__(core)
-        self._tensors: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        tensor = self._tensors.get(name)
-        if tensor is None:
-            tensor = self._tensors[name] = self.torch(name)
-        return tensor
-
-    def release(self) -> None:
-        """Ends the lease now. Raises LeaseError while tensors of the batch are held elsewhere."""
-        self._tensors = {}
-        super().release()
 
 
 def _bounds(offsets: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._batch import TorchBatch, _Rows
+from ._batch import Rows
 
 
 class CacheLoader:
@@ -19,9 +19,9 @@ class CacheLoader:
     loader: the copies are repeated without an end, and cost no loading. Step time before against
     step time after is the headspace. As the second part never ends, leave it by ``break``.
 
-    Copies hold no lease. A Batch or TorchBatch is copied to a dict of arrays or tensors; tuples,
-    lists and dicts of tensors are copied to the like. The copies are handed out themselves: what
-    the caller writes to them stays.
+    Copies hold no lease and are of the type that was copied: Batch, TorchBatch, arrays, tensors,
+    and tuples, lists and dicts of these. The copies are handed out themselves: what the caller
+    writes to them stays.
     """
 
     def __init__(self, loader: Iterable[Any], num_caches: int, return_caches_after: int) -> None:
@@ -58,10 +58,10 @@ class CacheLoader:
 
 
 def _copy(value: Any) -> Any:
-    if isinstance(value, TorchBatch):
-        return {name: value.torch(name, view="copy") for name in value}
-    if isinstance(value, (Mapping, _Rows)):
-        return {name: _copy(value[name]) for name in value}
+    if isinstance(value, Rows):
+        return value.copy()
+    if isinstance(value, Mapping):
+        return {name: _copy(field) for name, field in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(_copy, value))
     if isinstance(value, (tuple, list)):

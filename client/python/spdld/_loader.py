@@ -7,7 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _core, _launch, _pipeline, _rank
 from ._apply import Applied, parse_at
@@ -15,6 +15,9 @@ from ._feed import END, Feed
 from ._map import StopCheck
 from ._output import maker
 from ._state import Cursor, cursor_of, state_of
+
+if TYPE_CHECKING:
+    from torch.utils.data import IterableDataset
 
 _log = logging.getLogger("spdld")
 
@@ -32,7 +35,7 @@ class Loader:
             is used if the daemon has none of its name, or if only others share one that differs.
         job: the training run. None: the launcher's id, or a private one for a single process.
         rank, world_size: None: an initialised torch.distributed, else the launcher's environment
-            (RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK), else 0 of 1.
+            (torchrun's, Slurm's, an MPI's), else 0 of 1. The logger "spdld" says at INFO which.
         shard, num_shards: which disjoint part of the order; by default rank and world_size. -1
             leaves it to the daemon, for jobs that were made by ``spdlctl job create``.
         replicas: consumers of one shard that see the same batches (tensor parallelism); needs
@@ -41,7 +44,7 @@ class Loader:
         seed, batch_size, vars: in place of what the pipeline says.
         start: "fresh" begins at epoch 0, "ledger" where the daemon's record says the shard was.
         output: "batch" for numpy (Batch), "torch" (TorchBatch), or a tuple of field names for
-            tuples of torch tensors.
+            tuples of torch tensors; "valid" and "indices" may be among them.
         prefetch: batches that this rank holds or that wait for it, 2 to 64.
         address: the daemon's runtime directory; $SPDLD_ADDRESS, else /run/spdld.
         launch: start a daemon if none answers at the address.
@@ -101,6 +104,7 @@ class Loader:
             raise ValueError(f"replicas is {replicas}: say by replica which of them this is")
 
         source = _pipeline.read(pipeline)
+        given = rank, world_size
         rank, world_size = _rank.resolve(rank, world_size, shard, num_shards)
         where = "" if address is None else os.fspath(address)
         launcher = None
@@ -134,6 +138,13 @@ class Loader:
             on_unreachable=launcher,
         )
         self._feed = Feed(self._core, make, map, map_threads, check)
+        _log.info(
+            "shard %s of %s of %s, by %s",
+            self.shard if self.shard >= 0 else "any",
+            self.num_shards if self.num_shards > 0 else "those",
+            f"job '{self.job}'" if self.job else "a private job",
+            "torch.distributed" if (rank, world_size) != given else self._core.placed_by,
+        )
 
     def __iter__(self) -> Iterator[Any]:
         """One epoch: the rest of the present one after load_state_dict(), else a whole one.
@@ -149,6 +160,24 @@ class Loader:
     def __len__(self) -> int:
         """Steps of a whole epoch: the same on every rank. Attaches."""
         return self._feed.facts[0]
+
+    def __getitem__(self, index: object) -> Any:
+        raise TypeError(
+            "a loader has no items by number: write 'for batch in loader', and to give it to "
+            "torch's DataLoader, DataLoader(loader.as_dataset(), batch_size=None)"
+        )
+
+    def as_dataset(self) -> IterableDataset:
+        """This loader as a torch IterableDataset whose items are batches.
+
+        For what insists on a DataLoader: ``DataLoader(loader.as_dataset(), batch_size=None)``, with
+        ``num_workers=0``. It is of this rank's shard already: it must not be sharded again.
+
+        Raises ImportError if torch is not installed.
+        """
+        from ._dataset import LoaderDataset
+
+        return LoaderDataset(self)
 
     @property
     def epoch(self) -> int:

@@ -6,8 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from . import _core
-from ._batch import Batch, TorchBatch
+from ._batch import Batch
+from ._torch_batch import TorchBatch
+
+# What is known of a batch's rows and can stand in a tuple, unless a field is called so.
+_OF_ROWS = ("indices", "valid")
 
 
 def maker(output: str | Sequence[str]) -> Callable[[_core.Batch], Any]:
@@ -20,14 +26,22 @@ def maker(output: str | Sequence[str]) -> Callable[[_core.Batch], Any]:
     if output != "torch" and not (names and all(isinstance(name, str) for name in names)):
         raise ValueError(f"output is {output!r}: name at least one field")
     try:
-        import torch  # noqa: F401 - at once, so that its absence is known before training starts
+        import torch  # at once, so that its absence is known before training starts
     except ImportError as error:
-        raise ImportError(f"output={output!r} needs torch, which is not installed") from error
+        raise ImportError(
+            f"output={output!r} needs torch, which is not installed: install it, or take "
+            "output='batch' for numpy arrays"
+        ) from error
     if output == "torch":
         return TorchBatch
 
+    def part(batch: TorchBatch, name: str) -> Any:
+        if name in _OF_ROWS and name not in batch:
+            return torch.from_numpy(np.array(getattr(batch, name)))
+        return batch[name]
+
     def make(core: _core.Batch) -> tuple[Any, ...]:
         batch = TorchBatch(core)
-        return tuple(batch[name] for name in names)
+        return tuple([part(batch, name) for name in names])
 
     return make

@@ -282,6 +282,11 @@ void bind_loader(nb::module_& module) {
                      return self.reading([](Loader& loader) { return std::string(loader.job()); });
                    })
       .def_prop_ro(
+          "placed_by",
+          [](PyLoader& self) {
+            return self.reading([](Loader& loader) { return std::string(loader.placed_by()); });
+          })
+      .def_prop_ro(
           "address",
           [](PyLoader& self) {
             return self.reading([](Loader& loader) { return std::string(loader.address()); });

@@ -38,7 +38,8 @@ def test_copies_of_a_batch_hold_no_lease_and_keep_their_contents(start, loader) 
         assert np.array_equal(batch["image"], expected_image(0, step, 4, (3, 96, 96)))
         assert batch["caption"][0] == b"a cat"
         assert batch["boxes"][2].shape == (2, 2)
-        assert isinstance(batch, spdld.Batch if turn < 4 else dict)
+        assert isinstance(batch, spdld.Batch) and batch.step == step
+        assert batch.text("caption")[0] == "a cat"
 
 
 def test_copies_of_tensors_are_the_callers(start, loader) -> None:

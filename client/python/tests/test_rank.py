@@ -60,8 +60,9 @@ def test_a_torch_that_is_not_initialised_says_nothing(monkeypatch) -> None:
     ("rank", "size"),
     [
         ("RANK", "WORLD_SIZE"),
-        ("SLURM_PROCID", "SLURM_NTASKS"),
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
         ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
     ],
 )
 def test_launchers_say_it_by_the_environment(monkeypatch, rank, size) -> None:
@@ -72,7 +73,7 @@ def test_launchers_say_it_by_the_environment(monkeypatch, rank, size) -> None:
 
 def test_a_world_size_without_a_rank_is_an_error(monkeypatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "8")
-    with pytest.raises(spdld.Error, match="rank"):
+    with pytest.raises(spdld.Error, match="WORLD_SIZE is 8, but RANK is not set"):
         spdld.Loader("x", job="j")
     monkeypatch.delenv("WORLD_SIZE")
     with pytest.raises(spdld.Error, match="rank"):
@@ -81,3 +82,23 @@ def test_a_world_size_without_a_rank_is_an_error(monkeypatch) -> None:
 
 def test_shards_may_differ_from_ranks() -> None:
     assert placement(rank=3, world_size=4, shard=1, num_shards=2, job="j") == (1, 2)
+
+
+def test_a_loader_says_once_which_shard_it_reads_and_by_what(monkeypatch, caplog) -> None:
+    caplog.set_level("INFO", logger="spdld")
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    spdld.Loader("x", job="j")
+    assert caplog.messages == ["shard 2 of 8 of job 'j', by RANK and WORLD_SIZE"]
+
+
+def test_a_loader_says_that_torch_distributed_has_told_it(initialised, caplog) -> None:
+    caplog.set_level("INFO", logger="spdld")
+    spdld.Loader("x", job="j")
+    assert caplog.messages == ["shard 5 of 16 of job 'j', by torch.distributed"]
+
+
+def test_a_loader_alone_says_so(caplog) -> None:
+    caplog.set_level("INFO", logger="spdld")
+    spdld.Loader("x")
+    assert caplog.messages == ["shard 0 of 1 of a private job, by no launcher being found"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -41,6 +42,126 @@ def test_output_of_a_field_that_is_not_there_is_a_key_error(start, loader) -> No
     start()
     with pytest.raises(KeyError, match="'mask': this pipeline gives image, label"):
         next(iter(loader(output=("image", "mask"))))
+
+
+def test_tuples_can_carry_what_is_known_of_the_rows(start, loader) -> None:
+    start()
+    batches = list(loader(output=("label", "valid", "indices")))
+    label, valid, indices = batches[1]
+    assert valid.dtype == torch.bool and valid.tolist() == [True, True, True, False]
+    assert indices.dtype == torch.int64 and indices.tolist() == label.tolist() == [4, 5, 6, 7]
+
+
+def test_unpacking_a_batch_is_an_error_that_says_what_to_write(start, loader) -> None:
+    start()
+    for output in ("torch", "batch"):
+        with pytest.raises(TypeError, match=r"batch\['image'\], or .*output=\('image', 'label'\)"):
+            for _x, _y in loader(output=output):
+                raise AssertionError
+    batch = next(iter(loader(output="torch")))
+    with pytest.raises(TypeError, match="cannot be unpacked"):
+        _first, *_rest = batch
+    assert [*batch] == list(batch.keys()) == ["image", "label"]
+    x, y = batch.values()
+    assert x is batch["image"] and y is batch["label"]
+
+
+def test_a_batch_that_was_moved_knows_its_rows_and_holds_no_lease(start, loader) -> None:
+    daemon = start(extra_fields=True)
+    batches = iter(loader(output="torch", prefetch=2))
+    del daemon
+    next(batches)
+    batch = next(batches)
+    moved = batch.to("meta", non_blocking=True)
+    assert type(moved) is spdld.TorchBatch
+    assert (moved.epoch, moved.step, moved.rows, moved.pipeline_version) == (0, 1, 4, 1)
+    assert moved.indices.tolist() == [4, 5, 6, 7]
+    assert moved.valid.tolist() == [True, True, True, False]
+    assert list(moved) == list(batch)
+    assert moved["image"].device.type == "meta" and moved["image"].shape == (4, 3, 96, 96)
+    assert [box.device.type for box in moved["boxes"]] == ["meta"] * 4
+    batch.release()
+    again = moved.to("meta")
+    assert again.step == 1 and not again.released
+
+
+def test_a_batch_on_its_device_already_keeps_its_tensors(start, loader) -> None:
+    start()
+    batch = next(iter(loader(output="torch")))
+    assert batch.to(torch.device("cpu"))["image"] is batch["image"]
+
+
+def test_a_copy_of_a_batch_is_of_its_type_and_holds_no_lease(start, loader) -> None:
+    daemon = start(extra_fields=True)
+    for turn, output in enumerate(("torch", "batch")):
+        batch = next(iter(loader(output=output)))
+        copy = batch.copy()
+        batch.release()
+        daemon.wait_until(lambda turn=turn: daemon.released == turn + 1)
+        assert type(copy) is type(batch) and not copy.released
+        assert (copy.epoch, copy.step, copy.valid.tolist()) == (0, 0, [True, True, True, False])
+        assert np.array_equal(np.asarray(copy["image"]), expected_image(0, 0, 4, (3, 96, 96)))
+        assert copy.text("caption")[0] == "a cat"
+        assert copy.copy()["label"].tolist() == [0, 1, 2, 3]
+
+
+def test_a_batch_that_was_released_cannot_be_copied(start, loader) -> None:
+    start()
+    batch = next(iter(loader()))
+    batch.release()
+    with pytest.raises(spdld.LeaseError, match="released"):
+        batch.copy()
+
+
+def test_a_batch_can_be_rebuilt_from_its_tensors(start, loader) -> None:
+    start()
+    batch = next(iter(loader(output="torch")))
+    rebuilt = type(batch)({name: tensor + 1 for name, tensor in batch.items()})
+    assert list(rebuilt) == ["image", "label"] and rebuilt.rows == 4
+    assert rebuilt["label"].tolist() == [1, 2, 3, 4]
+    assert rebuilt.to("cpu").copy()["label"].tolist() == [1, 2, 3, 4]
+    assert repr(rebuilt) == "<spdld.TorchBatch 4 rows: image, label>"
+    with pytest.raises(AttributeError, match="does not know its valid: take it"):
+        _ = rebuilt.valid
+    with pytest.raises(spdld.PipelineError, match="only its tensors are here"):
+        rebuilt.text("label")
+    with pytest.raises(KeyError, match="'mask': this pipeline gives image, label"):
+        rebuilt["mask"]
+
+
+def test_torchs_own_functions_take_batches_apart_and_build_them_again(start, loader) -> None:
+    data = pytest.importorskip("torch.utils.data._utils")
+    start()
+    first, second = islice(loader(output="torch"), 2)
+    converted = data.collate.default_convert(first)
+    assert type(converted) is spdld.TorchBatch and converted["label"].tolist() == [0, 1, 2, 3]
+    collated = data.collate.default_collate([first, second])
+    assert type(collated) is spdld.TorchBatch and collated["image"].shape == (2, 4, 3, 96, 96)
+
+
+def test_a_dataloader_gives_the_batches_of_a_loaders_dataset(start, loader) -> None:
+    start()
+    made = loader(output="torch")
+    through = torch.utils.data.DataLoader(made.as_dataset(), batch_size=None)
+    assert len(through) == 3
+    for epoch in range(2):
+        steps = [(batch["label"][0].item(), type(batch)) for batch in through]
+        assert steps == [(first, spdld.TorchBatch) for first in (0, 4, 8)], epoch
+
+
+def test_a_dataloader_of_the_loader_itself_is_an_error_that_says_what_to_write(
+    start, loader
+) -> None:
+    start()
+    with pytest.raises(TypeError, match=r"DataLoader\(loader.as_dataset\(\), batch_size=None\)"):
+        next(iter(torch.utils.data.DataLoader(loader(), batch_size=None)))
+
+
+def test_a_dataloader_with_workers_is_an_error_that_says_what_to_write(start, loader) -> None:
+    start()
+    workers = torch.utils.data.DataLoader(loader().as_dataset(), batch_size=None, num_workers=1)
+    with pytest.raises(RuntimeError, match="num_workers=0"):
+        next(iter(workers))
 
 
 def test_writes_to_a_tensor_are_not_seen_in_the_daemons_memory(start, loader) -> None:

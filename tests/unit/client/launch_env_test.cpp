@@ -60,7 +60,7 @@ TEST(Placement, DoesNotTakeTorchrunsPlaceholderForAJob) {
   EXPECT_EQ(place(env).job, "node1:29500");
 }
 
-TEST(Placement, FollowsSlurmAndOpenMpi) {
+TEST(Placement, FollowsSrun) {
   const Placement slurm = place({{"SLURM_PROCID", "5"},
                                  {"SLURM_NTASKS", "16"},
                                  {"SLURM_JOB_ID", "1234"},
@@ -70,9 +70,38 @@ TEST(Placement, FollowsSlurmAndOpenMpi) {
   EXPECT_EQ(slurm.num_shards, 16);
   EXPECT_EQ(slurm.job, "slurm-1234.0");
   EXPECT_EQ(slurm.incarnation, 1u);
-  const Placement mpi = place({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}});
-  EXPECT_EQ(mpi.shard, 1);
-  EXPECT_EQ(mpi.num_shards, 4);
+}
+
+TEST(Placement, FollowsMpis) {
+  const std::pair<const char*, const char*> mpis[] = {
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+      {"PMI_RANK", "PMI_SIZE"},
+      {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}};
+  for (const auto& [rank, size] : mpis) {
+    const Placement found = place({{rank, "1"}, {size, "4"}, {"PMIX_NAMESPACE", "prterun-7@1"}});
+    EXPECT_EQ(found.shard, 1);
+    EXPECT_EQ(found.num_shards, 4);
+    EXPECT_EQ(found.job, "mpi-prterun-7@1");
+    EXPECT_EQ(found.by, std::string(rank) + " and " + size);
+  }
+}
+
+TEST(Placement, AsksForTheJobOfAnMpiRunThatHasNoName) {
+  const Env env{{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}};
+  EXPECT_THAT(refusal(env), HasSubstr("this is rank 1 of 4 (PMI_RANK and PMI_SIZE), and nothing "
+                                      "tells which run: name it by Loader's job"));
+  EXPECT_EQ(place(env, {.job = "mine"}).shard, 1);
+  EXPECT_EQ(place({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).job, "");
+}
+
+TEST(Placement, NamesTheJobOfAnMpiRunByItsOwnNameBeforeTheAllocations) {
+  Env env{{"OMPI_COMM_WORLD_RANK", "0"},
+          {"OMPI_COMM_WORLD_SIZE", "2"},
+          {"SLURM_JOB_ID", "1234"},
+          {"SLURM_PROCID", "0"}};
+  EXPECT_EQ(place(env).job, "slurm-1234");
+  env["PMIX_NAMESPACE"] = "99@1";
+  EXPECT_EQ(place(env).job, "mpi-99@1");
 }
 
 TEST(Placement, ByTheOptionsWinsOverTheLauncher) {
@@ -84,15 +113,52 @@ TEST(Placement, ByTheOptionsWinsOverTheLauncher) {
   EXPECT_EQ(found.incarnation, 9u);
 }
 
-TEST(Placement, IgnoresHalfOfWhatSlurmSetsOutsideOfATask) {
-  EXPECT_EQ(place({{"SLURM_NTASKS", "8"}}).world_size, 1);
+TEST(Placement, TakesAProcessThatIsNoTaskOfSrunForAlone) {
+  const Env shell_of_salloc{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}};
+  Env batch_script = shell_of_salloc;
+  batch_script["SLURM_PROCID"] = "0";
+  Env interactive_step = batch_script;
+  interactive_step["SLURM_STEP_ID"] = "4294967290";
+  interactive_step["SLURM_STEP_NUM_TASKS"] = "1";
+  for (const Env& env : {shell_of_salloc, batch_script, interactive_step}) {
+    EXPECT_EQ(place(env).world_size, 1);
+    EXPECT_EQ(place(env).job, "");
+  }
+  EXPECT_EQ(place(batch_script).by, "being no task of srun");
 }
 
-TEST(Placement, RefusesAWorldWithoutARank) {
-  EXPECT_THAT(refusal({{"WORLD_SIZE", "4"}}),
-              HasSubstr("WORLD_SIZE is 4, but no rank is to be found"));
+TEST(Placement, GoesByTheTasksOfTheStepAndNotOfTheAllocation) {
+  const Placement found = place({{"SLURM_PROCID", "1"},
+                                 {"SLURM_NTASKS", "8"},
+                                 {"SLURM_STEP_NUM_TASKS", "2"},
+                                 {"SLURM_JOB_ID", "7"},
+                                 {"SLURM_STEP_ID", "3"}});
+  EXPECT_EQ(found.shard, 1);
+  EXPECT_EQ(found.num_shards, 2);
+}
+
+TEST(Placement, RefusesATaskWhoseStepIsNotToBeSeen) {
+  EXPECT_THAT(refusal({{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}}),
+              HasSubstr("SLURM_PROCID is 2, but SLURM_STEP_NUM_TASKS is not set"));
+}
+
+TEST(Placement, RefusesHalfOfAPlace) {
+  EXPECT_THAT(refusal({{"WORLD_SIZE", "4"}}), HasSubstr("WORLD_SIZE is 4, but RANK is not set"));
+  EXPECT_THAT(refusal({{"RANK", "1"}}), HasSubstr("RANK is 1, but WORLD_SIZE is not set"));
+  EXPECT_THAT(refusal({{"RANK", "0"}}), HasSubstr("RANK is 0, but WORLD_SIZE is not set"));
+  EXPECT_THAT(refusal({{"PMI_RANK", "1"}}), HasSubstr("PMI_RANK is 1, but PMI_SIZE is not set"));
   EXPECT_EQ(place({{"WORLD_SIZE", "1"}}).world_size, 1);
-  EXPECT_EQ(place({{"WORLD_SIZE", "4"}, {"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}}).rank, 2);
+  const Env whole_elsewhere{{"WORLD_SIZE", "4"},
+                            {"SLURM_PROCID", "2"},
+                            {"SLURM_NTASKS", "4"},
+                            {"SLURM_STEP_ID", "0"}};
+  EXPECT_EQ(place(whole_elsewhere).rank, 2);
+}
+
+TEST(Placement, TellsWhatItGoesBy) {
+  EXPECT_EQ(place({}).by, "no launcher being found");
+  EXPECT_EQ(place({{"RANK", "3"}, {"WORLD_SIZE", "8"}}).by, "RANK and WORLD_SIZE");
+  EXPECT_EQ(place({}, {.rank = 3, .world_size = 8}).by, "rank and world_size as given");
 }
 
 TEST(Placement, RefusesWhatCannotBe) {

@@ -69,6 +69,9 @@ class SPDLD_API Batch {
   // LeaseError where the kind of memory cannot give such a view (huge pages).
   std::byte* private_data(const TensorView& field) const;
 
+  // The same batch in this process's own memory: it holds no lease. Throws LeaseError if released.
+  Batch copy() const;
+
   // Ends the lease now. Throws LeaseError while other handles or owners are there.
   void release();
   bool released() const;

@@ -156,6 +156,8 @@ class SPDLD_API Loader {
   std::int32_t num_shards() const;
   const std::string& job() const;
   const std::string& address() const;
+  // What said rank and world size, for people: "RANK and WORLD_SIZE".
+  const std::string& placed_by() const;
 
   // Detaches. Batches that are still held stay readable.
   void close();

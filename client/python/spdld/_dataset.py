@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A loader in the shape that torch's DataLoader takes. Imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import IterableDataset, get_worker_info
+
+if TYPE_CHECKING:
+    from ._loader import Loader
+
+
+class LoaderDataset(IterableDataset):
+    """What ``Loader.as_dataset()`` gives: each item is a batch."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        if get_worker_info() is not None:
+            raise RuntimeError(
+                "a loader cannot be read by DataLoader's workers, and needs none, since the daemon "
+                "works ahead: write DataLoader(loader.as_dataset(), batch_size=None, num_workers=0)"
+            )
+        return iter(self.loader)
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        """As Loader.set_epoch(); Accelerate calls it."""
+        self.loader.set_epoch(epoch)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of torch tensors, as frameworks take them: moved, pinned and rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _core
+from ._batch import Rows
+from ._errors import PipelineError
+
+if TYPE_CHECKING:
+    import torch
+
+
+class TorchBatch(Rows, Mapping[str, Any]):
+    """A finished batch (``output="torch"``): a mapping from field names to torch tensors.
+
+    The tensors may be written to: see ``torch(view="private")``. Each is made at its first use and
+    kept, so that ``batch["image"]`` gives the same tensor again; release() lets go of them first.
+
+    ``to()`` and ``pin_memory()`` give a TorchBatch that holds no lease and still knows its epoch,
+    step and rows. ``TorchBatch({name: tensor})``, which is how frameworks rebuild what they take
+    apart, makes one of tensors alone.
+    """
+
+    __slots__ = ("_tensors",)
+
+    def __init__(self, source: _core.Batch | Mapping[str, Any]) -> None:
+        self._tensors: dict[str, Any] = {}
+        if isinstance(source, Mapping):
+            self._tensors.update(source)
+            super().__init__(_Facts(self._tensors))
+        else:
+            super().__init__(source)
+
+    def __getitem__(self, name: str) -> Any:
+        tensor = self._tensors.get(name)
+        if tensor is None:
+            tensor = self._tensors[name] = self.torch(name)
+        return tensor
+
+    def to(self, device: torch.device | str | int, *, non_blocking: bool = False) -> TorchBatch:
+        """The batch with its tensors on a device; those that are there already are the same.
+
+        The daemon's memory is not pinned, so that a copy to a GPU with ``non_blocking=True`` is one
+        that waits; after pin_memory() it does not.
+        """
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> TorchBatch:
+        """The batch with its tensors copied to pinned memory. Needs a GPU, as torch does."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def copy(self) -> TorchBatch:
+        """The same batch in this process's own memory: it holds no lease."""
+        if isinstance(self._core, _Facts):
+            return self._each(lambda tensor: tensor.clone())
+        return super().copy()
+
+    def release(self) -> None:
+        """Ends the lease now. Raises LeaseError while tensors of the batch are held elsewhere."""
+        self._tensors = {}
+        super().release()
+
+    def _each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> TorchBatch:
+        changed = TorchBatch(
+            {
+                name: [change(row) for row in field] if isinstance(field, list) else change(field)
+                for name, field in self.items()
+            }
+        )
+        if hasattr(self._core, "epoch"):
+            changed._core.remember(self._core)
+        return changed
+
+
+class _Facts:
+    """Stands for libspdld's batch where the tensors are elsewhere, and knows what it said of them.
+
+    Of a batch that was made of tensors alone only their names are known.
+    """
+
+    def __init__(self, tensors: Mapping[str, Any]) -> None:
+        self.names = list(tensors)
+        self.rows = max((len(tensor) for tensor in tensors.values()), default=0)
+        self.released = False
+
+    def remember(self, batch: _core.Batch | _Facts) -> None:
+        self.epoch, self.step, self.rows = batch.epoch, batch.step, batch.rows
+        self.pipeline_version = batch.pipeline_version
+        self._indices, self._valid = np.array(batch.indices()), np.array(batch.valid())
+
+    def indices(self) -> np.ndarray:
+        return self._indices
+
+    def valid(self) -> np.ndarray:
+        return self._valid
+
+    def has(self, name: str) -> bool:
+        return name in self.names
+
+    def kind(self, name: str) -> str:
+        state = "released" if self.released else "moved or rebuilt: only its tensors are here"
+        raise PipelineError(f"'{name}' of a batch that was {state}; ask the one of the loader")
+
+    def release(self) -> None:
+        self.released = True
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"a batch that was rebuilt from its tensors does not know its {name.strip('_')}: take it "
+            "from the loader's batch, or along in tuples: output=('image', 'label', 'valid')"
+        )

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two ranks train under each framework by the lines of docs/frameworks.md."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import spdld
+from PIL import Image
+
+pytest.importorskip("torch")
+
+TRAIN = pathlib.Path(__file__).with_name("train.py")
+RANKS, EPOCHS, ITEMS, BATCH, SIDE = 2, 2, 24, 4, 32
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+PACKAGE = {
+    "ddp": "torch",
+    "dataloader": "torch",
+    "lightning": "lightning",
+    "accelerate": "accelerate",
+    "trainer": "transformers",
+}
+# `./dev test frameworks` sets it: what is missing is then an error, and torchrun starts the ranks.
+EVERYTHING = "SPDLD_FRAMEWORKS" in os.environ
+
+
+@pytest.fixture
+def directory(
+    make_daemon: Callable[..., Any],
+    write_pipeline: Callable[..., pathlib.Path],
+    make_dataset: Callable[..., Any],
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> pathlib.Path:
+    """With train.yaml, its images as Pillow has them, and the order of each rank."""
+    data = make_dataset(count=ITEMS)
+    stages = [
+        "fetch",
+        "decode_image",
+        {"resize": {"size": [SIDE, SIDE]}},
+        {"normalize": {"mean": MEAN, "std": STD}},
+    ]
+    write_pipeline(data, name="train", stages=stages)
+    daemon = make_daemon()
+    monkeypatch.setenv("SPDLD_ADDRESS", daemon.address)
+    images = [
+        np.asarray(Image.open(file).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR))
+        for file in data.files
+    ]
+    pixels = (np.stack(images).astype(np.float32) / 255 - np.float32(MEAN)) / np.float32(STD)
+    np.savez(
+        tmp_path / "twin.npz",
+        image=pixels.transpose(0, 3, 1, 2),
+        label=[data.label(index) for index in range(ITEMS)],
+    )
+    order = []
+    for rank in range(RANKS):
+        with spdld.Loader(tmp_path / "train.yaml", shard=rank, num_shards=RANKS) as loader:
+            order.append([[batch.indices.tolist() for batch in loader] for _ in range(EPOCHS)])
+    (tmp_path / "order.json").write_text(json.dumps(order))
+    return tmp_path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def by_torchrun(arguments: list[str]) -> list[subprocess.Popen[str]]:
+    launcher = ["-m", "torch.distributed.run", f"--nproc_per_node={RANKS}", "--standalone"]
+    return [subprocess.Popen([sys.executable, *launcher, *arguments], text=True)]
+
+
+def by_hand(arguments: list[str]) -> list[subprocess.Popen[str]]:
+    """Debian 12's torchrun starts nothing."""
+    master = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    return [
+        subprocess.Popen(
+            [sys.executable, *arguments],
+            env={**os.environ, **master, "RANK": str(rank), "WORLD_SIZE": str(RANKS)},
+            text=True,
+        )
+        for rank in range(RANKS)
+    ]
+
+
+def train(framework: str, source: str, directory: pathlib.Path) -> list[dict[str, Any]]:
+    """What the model of each rank saw."""
+    arguments = [str(TRAIN), framework, source, str(directory)]
+    processes = by_torchrun(arguments) if EVERYTHING else by_hand(arguments)
+    try:
+        assert [process.wait() for process in processes] == [0] * len(processes)
+    finally:
+        for process in processes:
+            process.kill()
+    files = [directory / f"{framework}-{source}-{rank}.json" for rank in range(RANKS)]
+    return [json.loads(file.read_text()) for file in files]
+
+
+@pytest.mark.parametrize("framework", list(PACKAGE))
+def test_training_from_a_loader_is_that_of_a_dataloader_in_the_same_order(
+    framework: str, directory: pathlib.Path
+) -> None:
+    if not EVERYTHING and importlib.util.find_spec(PACKAGE[framework]) is None:
+        pytest.skip(f"{PACKAGE[framework]} is not installed; './dev test frameworks' installs it")
+    ours = train(framework, "loader", directory)
+    theirs = train(framework, "twin", directory)
+    for rank in range(RANKS):
+        assert len(ours[rank]["losses"]) == EPOCHS * ITEMS // RANKS // BATCH
+        # The last bits differ: a sum of gradients is rounded as its terms happen to come.
+        np.testing.assert_allclose(ours[rank]["losses"], theirs[rank]["losses"], rtol=1e-5)
+        np.testing.assert_allclose(ours[rank]["rows"], theirs[rank]["rows"], atol=1e-5)
+    for epoch in range(EPOCHS):
+        half = slice(epoch * ITEMS // RANKS, (epoch + 1) * ITEMS // RANKS)
+        rows = np.array([row for rank in ours for row in rank["rows"][half]])
+        whole = np.load(directory / "twin.npz")["image"][:, :, SIDE // 2, SIDE // 2]
+        # Each image is of one colour, and no two of the same.
+        apart = np.abs(rows[:, None] - whole[None]).sum(axis=2)
+        assert sorted(apart.argmin(axis=1).tolist()) == list(range(ITEMS))
