@@ -3,10 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <grp.h>
-#include <pwd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -16,6 +13,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "cpp/src/socket_owner.h"
 #include "ctl/failure.h"
 
 namespace spdld::ctl {
@@ -26,32 +24,8 @@ constexpr char kHowToStart[] =
     "start it with 'systemctl start spdld' or 'spdld --config FILE', or name another runtime "
     "directory by --address or $SPDLD_ADDRESS";
 
-std::string user_name(uid_t uid) {
-  const passwd* found = ::getpwuid(uid);
-  return found != nullptr ? found->pw_name : std::to_string(uid);
-}
-
-std::string group_name(gid_t gid) {
-  const group* found = ::getgrgid(gid);
-  return found != nullptr ? found->gr_name : std::to_string(gid);
-}
-
 [[noreturn]] void unreachable(const std::string& path, const std::string& why) {
   throw Failure(kUnreachable, fmt::format("no daemon answers at {}: {}", path, why));
-}
-
-[[noreturn]] void refused(const std::string& path, const std::string& directory) {
-  struct stat info {};
-  std::string owner = "somebody else";
-  for (const std::string& thing : {path, directory}) {
-    if (::stat(thing.c_str(), &info) != 0) continue;
-    owner = fmt::format("user {} and group {} (mode {:04o})", user_name(info.st_uid),
-                        group_name(info.st_gid), info.st_mode & 07777);
-    break;
-  }
-  unreachable(path, fmt::format("permission denied for user {}: it belongs to {}; join that group "
-                                "(and log in again), or ask the daemon's owner",
-                                user_name(::geteuid()), owner));
 }
 
 }  // namespace
@@ -77,7 +51,7 @@ UniqueFd connect_control(const std::string& directory) {
   const std::string path = directory + "/" + kSocketName;
   const UniqueFd folder(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!folder) {
-    if (errno == EACCES) refused(path, directory);
+    if (errno == EACCES) unreachable(path, client::denied_text(path));
     if (errno == ENOENT || errno == ENOTDIR) {
       unreachable(path,
                   fmt::format("{} is no directory; is spdld running? {}", directory, kHowToStart));
@@ -102,7 +76,7 @@ UniqueFd connect_control(const std::string& directory) {
   }
   switch (errno) {
     case EACCES:
-    case EPERM: refused(path, directory);
+    case EPERM: unreachable(path, client::denied_text(path));
     case ENOENT:
       unreachable(path, fmt::format("there is no such socket; spdld is not running, or its "
                                     "runtime_dir is another: {}",

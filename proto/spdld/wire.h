@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 // Frames of the data socket: one frame is one SOCK_SEQPACKET message, little-endian, fixed-width.
 // Every frame starts with FrameHeader; what follows the fixed part is named by the comment at the
@@ -116,7 +117,12 @@ enum class TextKey : std::uint32_t {
   kPipelineFile = 7,  // absolute path of the YAML that was sent: relative paths start there
   kEnv = 8,           // "NAME=value", repeated: what ${env:NAME} in the YAML means to its sender
   kMoves = 9,         // of the job that the cursor has gone along with, as told last; decimal
+  kReplace = 10,      // kReplaceAlways or kReplaceUnread; absent: never
 };
+
+// When the YAML that was sent takes the place of a pipeline of its name that differs.
+inline constexpr std::string_view kReplaceAlways = "always";
+inline constexpr std::string_view kReplaceUnread = "unread";  // if no job reads that one
 
 struct TextHeader {
   TextKey key;

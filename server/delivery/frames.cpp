@@ -103,6 +103,10 @@ Status take_text(AttachRequest& request, wire::TextKey key, std::string_view tex
       if (*request.moves <= wire::kMaxMoves) return {};
       return bad("Attach", fmt::format("the number of moves is '{}'", text));
     }
+    case wire::TextKey::kReplace:
+      if (text == wire::kReplaceAlways) request.replace = Replace::kAlways;
+      if (text == wire::kReplaceUnread) request.replace = Replace::kUnread;
+      return {};
   }
   return {};  // of a newer client; what it means is none of ours
 }

@@ -33,16 +33,20 @@ struct StreamPosition {
   friend bool operator==(const StreamPosition&, const StreamPosition&) = default;
 };
 
+// When a YAML that was sent takes the place of a pipeline of its name that differs.
+enum class Replace { kNever, kUnread, kAlways };  // kUnread: if no job reads that one
+
 struct AttachRequest {
   std::string pipeline;
   std::string job;  // empty: private to this process
   std::map<std::string, std::string> vars;
   std::string replica;
   std::string client_name;
-  std::string pipeline_yaml;                // empty: the pipeline must be there
-  std::uint32_t blob_bytes = 0;             // of the YAML, as the frame says
-  std::string pipeline_file;                // absolute path of that YAML; empty: not from a file
-  std::map<std::string, std::string> env;   // what ${env:NAME} in it means to the consumer
+  std::string pipeline_yaml;               // empty: the pipeline must be there
+  std::uint32_t blob_bytes = 0;            // of the YAML, as the frame says
+  std::string pipeline_file;               // absolute path of that YAML; empty: not from a file
+  std::map<std::string, std::string> env;  // what ${env:NAME} in it means to the consumer
+  Replace replace = Replace::kNever;
   std::optional<std::uint32_t> shard;       // none: the daemon assigns
   std::optional<std::uint32_t> num_shards;  // none: as the job has it
   std::uint32_t replicas = 1;

@@ -64,7 +64,7 @@ Catalogue::Progress Sessions::progress_to(const SessionPtr& session) {
   };
 }
 
-Status Sessions::try_attach(const SessionPtr& session, const delivery::AttachRequest& request) {
+Status Sessions::try_attach(const SessionPtr& session, delivery::AttachRequest request) {
   SPDLD_TRY(check_world(request.num_shards.value_or(1), request.replicas));
   SPDLD_ASSIGN(session->member.replica, replica_of(request));
   SPDLD_ASSIGN(const PipelinePtr base, pipeline_for(session, request));

@@ -31,7 +31,7 @@ Result<std::optional<std::string>> Sessions::pipeline_of_job(
 }
 
 Result<PipelinePtr> Sessions::pipeline_for(const SessionPtr& session,
-                                           const delivery::AttachRequest& request) {
+                                           delivery::AttachRequest& request) {
   if (!request.pipeline_yaml.empty()) return brought_by(session, request);
   const uid_t uid = session->connection->peer().uid;
   const Catalogue& catalogue = deps_.catalogue;
@@ -41,8 +41,15 @@ Result<PipelinePtr> Sessions::pipeline_for(const SessionPtr& session,
   return catalogue.get(of_job.value_or(known.front()), uid, request.pipeline);
 }
 
-Result<PipelinePtr> Sessions::known_pipeline(const PipelineText& text, uid_t uid,
-                                             const delivery::AttachRequest& request) {
+bool Sessions::may_replace(const std::string& id, const delivery::AttachRequest& request) const {
+  if (request.replace != delivery::Replace::kUnread)
+    return request.replace == delivery::Replace::kAlways;
+  return jobs_on(id).empty();
+}
+
+Result<PipelinePtr> Sessions::known_pipeline(const ApplyRequest& submitted,
+                                             const PipelineText& text, uid_t uid,
+                                             delivery::AttachRequest& request) {
   const Catalogue& catalogue = deps_.catalogue;
   SPDLD_ASSIGN(const auto ids, catalogue.ids(uid, text.name));
   SPDLD_ASSIGN(const auto known, catalogue.known_ids(uid, text.name));
@@ -54,43 +61,60 @@ Result<PipelinePtr> Sessions::known_pipeline(const PipelineText& text, uid_t uid
   SPDLD_ASSIGN(PipelinePtr base, catalogue.get(id, uid, text.name));
   // What was applied counts, whatever has come to its directories or gone from them since.
   if (base->text_digest() == text.digest) return base;
+  ApplyRequest as_applied = submitted;
+  as_applied.vars = base->request.vars;
+  const auto same_file = deps_.catalogue.text_of(uid, as_applied);
+  if (same_file && same_file->digest == base->text_digest()) {
+    if (of_job) return base;  // what its rank leaves out is as the job has it
+    for (const auto& [name, value] : base->request.vars)
+      request.vars.try_emplace(name, text.vars.at(name));
+    return base;
+  }
   // A user's text of a shared one's name becomes the user's own.
   if (!of_job && is_shared(id) && !catalogue.is_admin(uid)) return PipelinePtr();
   // Who was here before brings what it began with, and an operator may have changed it since.
   if (request.reconnect) return base;
+  if (may_replace(id, request)) return PipelinePtr();
   const std::string name = catalogue.name_for(uid, id);
-  const std::string differs = "pipeline '" + name + "' (version " + std::to_string(base->version) +
-                              ") that differs from the one that this loader brings: give it "
-                              "another name, or ";
+  const std::string has = is_shared(id) ? "the daemon" : "uid " + std::to_string(uid);
   return error(Code::kAlreadyExists,
-               is_shared(id)
-                   ? "the daemon has a " + differs + "change the daemon's with 'spdlctl apply'"
-                   : "uid " + std::to_string(uid) + " has a " + differs +
-                         "change that one with 'spdlctl apply' or remove it with "
-                         "'spdlctl delete pipeline " +
-                         name + "'");
+               has + " has a pipeline '" + name + "' (version " + std::to_string(base->version) +
+                   ") that differs from the one that this loader brings: to use the loader's from "
+                   "now on, Loader(..., replace=True) or 'spdlctl --address " +
+                   deps_.address + " apply -f " +
+                   (request.pipeline_file.empty() ? "FILE" : request.pipeline_file) +
+                   "'; to keep both, give this one another name");
 }
 
 Result<PipelinePtr> Sessions::brought_by(const SessionPtr& session,
-                                         const delivery::AttachRequest& request) {
+                                         delivery::AttachRequest& request) {
   const uid_t uid = session->connection->peer().uid;
   Catalogue& catalogue = deps_.catalogue;
   ApplyRequest submitted;
   submitted.yaml = request.pipeline_yaml;
   submitted.file = request.pipeline_file;
+  submitted.vars = request.vars;
   submitted.env = request.env;
   submitted.from_loader = true;
   submitted.reader = session->connection->peer();
   SPDLD_ASSIGN(const PipelineText text, catalogue.text_of(uid, submitted));
-  SPDLD_ASSIGN(PipelinePtr known, known_pipeline(text, uid, request));
+  const bool lists_anew = request.replace == delivery::Replace::kAlways && !request.reconnect;
+  PipelinePtr known;
+  if (!lists_anew) {
+    SPDLD_ASSIGN(known, known_pipeline(submitted, text, uid, request));
+  }
   if (known != nullptr) return known;
   SPDLD_ASSIGN(const PipelinePtr built,
                catalogue.build(catalogue.owner_for(uid), submitted, progress_to(session)));
   // Others may have applied or brought it while it was listed.
-  SPDLD_ASSIGN(known, known_pipeline(text, uid, request));
+  if (!lists_anew) {
+    SPDLD_ASSIGN(known, known_pipeline(submitted, text, uid, request));
+  }
   if (known != nullptr) return known;
   SPDLD_TRY(make_room_for_brought(uid));
-  SPDLD_ASSIGN(const PipelinePtr put, catalogue.put_first(uid, built));
+  SPDLD_ASSIGN(const PipelinePtr put, request.replace == delivery::Replace::kNever
+                                          ? catalogue.put_first(uid, built)
+                                          : catalogue.put(uid, built));
   if (Status kept = deps_.store.put_pipeline(stored_pipeline(*put),
                                              stored_revision(*put, uid, "from a loader"));
       !kept.ok())

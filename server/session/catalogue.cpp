@@ -218,7 +218,8 @@ Result<PipelinePtr> Catalogue::build(const PipelineOwner& owner, const ApplyRequ
 
 Result<PipelineText> Catalogue::text_of(uid_t owner, const ApplyRequest& request) {
   SPDLD_ASSIGN(const spec::PipelineSpec spec, parse(owner, request));
-  return PipelineText{.name = spec.name, .digest = digest_of(spec.canonical_text)};
+  return PipelineText{
+      .name = spec.name, .digest = digest_of(spec.canonical_text), .vars = spec.vars};
 }
 
 Result<PipelinePtr> Catalogue::variant(const PipelinePtr& base,

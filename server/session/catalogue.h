@@ -62,7 +62,8 @@ using PipelinePtr = std::shared_ptr<const PipelineVersion>;
 // What a request says, before anything is listed.
 struct PipelineText {
   std::string name;
-  std::string digest;  // PipelineVersion::text_digest()
+  std::string digest;                       // PipelineVersion::text_digest()
+  std::map<std::string, std::string> vars;  // as they are, given or not
 };
 
 // Whose files a variant has that reads from elsewhere than its base.

@@ -181,6 +181,22 @@ Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& requ
   return {};
 }
 
+Status Sessions::taken_by(const Session& holder, const Job& job, const Session& asks) {
+  const std::string id = std::to_string(holder.id);
+  const pid_t pid = holder.connection->peer().pid;
+  const std::string place =
+      (job.replicas > 1 ? "replica " + std::to_string(holder.member.replica) + " of " : "") +
+      shard_text(holder.member.shard, job.timeline.num_shards()) + " of job '" + job.key.job + "'";
+  if (pid == asks.connection->peer().pid)
+    return Status(Code::kAlreadyExists,
+                  place + " is read by another Loader of this process (session " + id +
+                      "): close() that one first, which a notebook may keep in its output");
+  return Status(Code::kAlreadyExists,
+                place + " is read by pid " + std::to_string(pid) + " (session " + id +
+                    "): give each rank its own shard, or end that one with 'spdlctl evict " + id +
+                    "'");
+}
+
 Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
                              const delivery::AttachRequest& request) {
   const std::uint32_t num_shards = job->timeline.num_shards();
@@ -199,14 +215,7 @@ Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
     // The same process comes back after it lost its connection: what it had is of no more use to
     // it.
     if (!request.reconnect || holder.peer().pid != session->connection->peer().pid)
-      return Status(
-          Code::kAlreadyExists,
-          (job->replicas > 1 ? "replica " + std::to_string(member.replica) + " of " : "") +
-              shard_text(member.shard, num_shards) + " of job '" + job->key.job +
-              "' is read by pid " + std::to_string(holder.peer().pid) + " (session " +
-              std::to_string(held->second->id) +
-              "): give each rank its own shard, or end that one with 'spdlctl evict " +
-              std::to_string(held->second->id) + "'");
+      return taken_by(*held->second, *job, *session);
     held->second->parting = "its process has reconnected";
     held->second->connection->bye(wire::ByeReason::kEvicted, "the same process has reconnected");
     job->note_left(*held->second);

@@ -39,6 +39,7 @@ struct SessionsDeps {
   delivery::ArenaKind arena_kind = delivery::ArenaKind::kMemfd;
   std::chrono::seconds retain{7 * 24 * 3600};  // what is known of jobs that have ended
   std::size_t jobs_per_user = 1024;            // declared or running; not of trusted users
+  std::string address = "/run/spdld";          // where commands reach the daemon
 };
 
 // A swap of one job on its way: planned without a lock, then prepared, then committed or aborted.
@@ -188,7 +189,7 @@ class Sessions final : public delivery::DataService {
 
   // Attaching, on the blocking pool: attach.cpp, attach_pipeline.cpp, join.cpp.
   void attach_slowly(const SessionPtr& session, const delivery::AttachRequest& request);
-  Status try_attach(const SessionPtr& session, const delivery::AttachRequest& request);
+  Status try_attach(const SessionPtr& session, delivery::AttachRequest request);
   // Tells a consumer how far what it waits for has come.
   static Catalogue::Progress progress_to(const SessionPtr& session);
   // On which of these pipelines this user's job goes on, if it does: it stays there, though a name
@@ -196,17 +197,21 @@ class Sessions final : public delivery::DataService {
   Result<std::optional<std::string>> pipeline_of_job(const std::vector<std::string>& ids, uid_t uid,
                                                      const delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);
-  // The pipeline that there is for a text that a loader brings; null: it is to be made.
-  Result<PipelinePtr> known_pipeline(const PipelineText& text, uid_t uid,
-                                     const delivery::AttachRequest& request) SPDLD_EXCLUDES(mutex_);
-  Result<PipelinePtr> brought_by(const SessionPtr& session, const delivery::AttachRequest& request)
+  // The pipeline that there is for what a loader brings, which says `text`; null: it is to be made.
+  // Where that has variables which the loader leaves out, they are added to the request's, as its
+  // file has them.
+  Result<PipelinePtr> known_pipeline(const ApplyRequest& submitted, const PipelineText& text,
+                                     uid_t uid, delivery::AttachRequest& request)
+      SPDLD_EXCLUDES(mutex_);
+  bool may_replace(const std::string& id, const delivery::AttachRequest& request) const
+      SPDLD_EXCLUDES(mutex_);
+  Result<PipelinePtr> brought_by(const SessionPtr& session, delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);
   // Before a loader of this user puts one more pipeline: at the limit, one that no job runs is
   // removed. kResourceExhausted if jobs run all of them: shares.cpp.
   Status make_room_for_brought(uid_t uid) SPDLD_EXCLUDES(mutex_);
   bool is_run_or_expected(const std::string& pipeline) const SPDLD_EXCLUDES(mutex_);
-  Result<PipelinePtr> pipeline_for(const SessionPtr& session,
-                                   const delivery::AttachRequest& request);
+  Result<PipelinePtr> pipeline_for(const SessionPtr& session, delivery::AttachRequest& request);
   // The data of the session's job may have been moved or replaced since they were opened. Returns
   // what the job runs last.
   PipelinePtr look_at_data(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
@@ -240,6 +245,7 @@ class Sessions final : public delivery::DataService {
       SPDLD_REQUIRES(mutex_);
   static Status check_facts(const Job& job, const delivery::AttachRequest& request);
   static Status check_shard(const Job& job, const delivery::AttachRequest& request);
+  static Status taken_by(const Session& holder, const Job& job, const Session& asks);
   Status claim_shard(const SessionPtr& session, const JobPtr& job,
                      const delivery::AttachRequest& request) SPDLD_REQUIRES(mutex_);
   // Where a consumer begins: place.cpp.

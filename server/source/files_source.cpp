@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -52,6 +54,12 @@ struct Root {
   ino_t inode = 0;
 };
 
+bool is_archive(std::string_view path) {
+  constexpr std::string_view kEndings[] = {".tar", ".tar.gz", ".tgz", ".tar.zst", ".zip"};
+  return std::any_of(std::begin(kEndings), std::end(kEndings),
+                     [path](std::string_view ending) { return path.ends_with(ending); });
+}
+
 Result<Root> open_root(const std::string& path, const Access& access) {
   if (path.empty() || path[0] != '/') {
     return error(Code::kInvalidArgument, "root '" + path + "' is no absolute path");
@@ -63,6 +71,12 @@ Result<Root> open_root(const std::string& path, const Access& access) {
                  "source.files.root: there is no directory " + path +
                      " where spdld runs; name another, or if it is made of a variable, give that: "
                      "--var NAME=VALUE, or vars={\"NAME\": VALUE} in a Loader");
+  }
+  if (denial.err == ENOTDIR) {
+    return error(Code::kNotFound,
+                 "source.files.root: " + path +
+                     " is a file, or leads through one: name the directory that holds the files" +
+                     (is_archive(path) ? "; this version reads no archives, so unpack it" : ""));
   }
   if (denial.err != 0) return tl::unexpected(Access::status(denial, "cannot list", path));
   std::string real = real_path_of_fd(opened.fd.get());

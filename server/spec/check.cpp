@@ -197,8 +197,11 @@ Result<Json> check_map(const Node& node, const Shape& shape, const std::string& 
 
 Result<Json> check_tagged(const Node& node, const Shape& shape, const std::string& name) {
   const auto unknown = [&](const std::string& tag) {
-    return prefix(name) + "unknown " + shape.noun + " " + quote(tag) +
-           hint(tag, names_of(shape.keys));
+    const std::string what = prefix(name) + "unknown " + shape.noun + " " + quote(tag);
+    if (shape.otherwise.empty()) return what + hint(tag, names_of(shape.keys));
+    const std::string slip = did_you_slip(tag, names_of(shape.keys));
+    if (!slip.empty()) return what + slip;
+    return what + "; there are: " + join(names_of(shape.keys)) + "; " + shape.otherwise;
   };
   if (shape.bare_ok && node.kind == Node::Kind::kScalar) {
     const Key* key = find_key(shape.keys, node.text);

@@ -47,6 +47,12 @@ Result<SourceSpec> read_source(const Node& node, Json& value) {
   const Node& at = *node.find("files");
   Json& json = value.at("files");
   FilesSpec files;
+  if (text_of(json, "root").find("://") != std::string::npos) {
+    return tl::unexpected<Status>(at.find("root")->fail(
+        "source.files.root: " + quote(text_of(json, "root")) +
+        " is an address, and this version reads directories alone: copy it to this machine, or "
+        "mount it there"));
+  }
   SPDLD_ASSIGN(files.root,
                absolute_path(*at.find("root"), "source.files.root", text_of(json, "root")));
   json["root"] = files.root;

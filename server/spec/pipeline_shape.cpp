@@ -77,6 +77,9 @@ Shape stages_shape(const Registry& registry) {
   Shape stage;
   stage.kind = Shape::Kind::kTagged;
   stage.noun = "op";
+  stage.otherwise =
+      "for what is not built in there is Loader(..., map=), see 'A function on each batch' in "
+      "docs/python.md";
   stage.bare_ok = true;
   stage.expected = "an op's name or a map of an op's name to its parameters";
   for (const OpInfo& op : registry.ops()) {

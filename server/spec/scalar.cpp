@@ -154,12 +154,14 @@ std::string show_number(double number) {
   return failure == std::errc() ? std::string(buffer.data(), end) : std::to_string(number);
 }
 
-std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {
-  // A third of the letters may be wrong; long texts are no misspelt names.
-  constexpr std::size_t kLongest = 64;
+namespace {
+
+std::string nearest(std::string_view name, const std::vector<std::string>& known,
+                    std::size_t most_wrong) {
+  constexpr std::size_t kLongest = 64;  // long texts are no misspelt names
   if (name.size() > kLongest) return "";
   const std::string* best = nullptr;
-  std::size_t best_distance = std::max<std::size_t>(1, (name.size() + 1) / 3) + 1;
+  std::size_t best_distance = most_wrong + 1;
   for (const std::string& candidate : known) {
     if (candidate.size() > kLongest || candidate == name) continue;
     const std::size_t distance = edit_distance(name, candidate);
@@ -169,6 +171,16 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
     }
   }
   return best == nullptr ? "" : "; did you mean '" + *best + "'?";
+}
+
+}  // namespace
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {
+  return nearest(name, known, std::max<std::size_t>(1, (name.size() + 1) / 3));
+}
+
+std::string did_you_slip(std::string_view name, const std::vector<std::string>& known) {
+  return nearest(name, known, std::clamp<std::size_t>(name.size() / 4, 1, 2));
 }
 
 std::string hint(std::string_view wrong, const std::vector<std::string>& known) {

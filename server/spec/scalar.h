@@ -28,6 +28,8 @@ std::string show_number(double number);
 
 // "; did you mean 'size'?" for the known name nearest to `name`, or "" if none is near enough.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& known);
+// The same where a name of much the same letters means another thing: for slips of the keyboard.
+std::string did_you_slip(std::string_view name, const std::vector<std::string>& known);
 
 // did_you_mean(), or else the whole list: "; there are: size, last".
 std::string hint(std::string_view wrong, const std::vector<std::string>& known);

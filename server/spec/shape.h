@@ -48,6 +48,9 @@ struct Shape {
   std::vector<Shape> of;
   std::vector<Key> keys;
   std::string noun = {};  // kTagged: what a key is, "op"
+  // kTagged: what to do who needs one that is none of the keys. Where it is given, a key of much
+  // the same letters is another thing.
+  std::string otherwise = {};
 };
 
 // One key of a map. Neither required nor with a default: absent unless given.

@@ -228,6 +228,19 @@ Status check_text(std::string_view text, const Document& document) {
                  "neither text in UTF-8 nor a line end; is this a YAML file?");
 }
 
+// What yaml-cpp does not say of the line at which it gave up.
+std::string way_out(std::string_view text, int line) {
+  for (int skipped = 1; skipped < line && !text.empty(); ++skipped)
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  const std::string_view shown = text.substr(0, text.find('\n'));
+  if (shown.substr(0, shown.find_first_not_of(" \t")).find('\t') != std::string_view::npos)
+    return "; the line is indented by a tab, and YAML takes spaces alone";
+  const bool in_brackets = shown.find_first_of("{[") < shown.find("${");
+  if (in_brackets && shown.find("${") != std::string_view::npos)
+    return "; inside of { } and [ ] what has a ${...} must be quoted: {size: \"${size}\"}";
+  return "";
+}
+
 }  // namespace
 
 std::string Location::text() const {
@@ -283,7 +296,8 @@ Result<Node> parse_yaml(std::string_view text, std::shared_ptr<const Document> d
   } catch (const YAML::Exception& exception) {
     const YAML::Mark& mark = exception.mark;
     const Location where{document->name, std::max(mark.line, 0) + 1, std::max(mark.column, 0) + 1};
-    return tl::unexpected<Status>(fail_at(where, "not valid YAML: " + exception.msg));
+    return tl::unexpected<Status>(
+        fail_at(where, "not valid YAML: " + exception.msg + way_out(text, where.line)));
   } catch (const std::exception& exception) {
     return error(Code::kInvalidArgument,
                  document->name + ": not valid YAML: " + std::string(exception.what()));

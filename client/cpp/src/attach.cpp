@@ -17,14 +17,24 @@ using std::chrono::steady_clock;
 
 constexpr char kClientName[] = "libspdld " SPDLD_VERSION;
 
+std::string text_of(Replace replace) {
+  switch (replace) {
+    case Replace::kNever: break;
+    case Replace::kUnread: return std::string(wire::kReplaceUnread);
+    case Replace::kAlways: return std::string(wire::kReplaceAlways);
+  }
+  return "";
+}
+
 }  // namespace
 
-void Outage::lost(const std::string& reason, bool answered) {
+void Outage::lost(const LinkLost& lost) {
   const auto now = steady_clock::now();
   if (now - attempted_ >= kHeld) *this = Outage();
   if (attempts_ == 0) since_ = now;
-  why_ = reason;
-  answered_ = answered;
+  why_ = lost.why;
+  answered_ = lost.answered;
+  denied_ = lost.denied;
 }
 
 AttachWish Attacher::wish(const Placement& place, const Attached* known,
@@ -67,6 +77,7 @@ AttachWish Attacher::wish(const Placement& place, const Attached* known,
   add(wire::TextKey::kReplica, place.replica);
   add(wire::TextKey::kClientName, options_.client_name);
   add(wire::TextKey::kPipelineFile, options_.pipeline_file);
+  if (known == nullptr) add(wire::TextKey::kReplace, text_of(options_.replace));
   if (from) add(wire::TextKey::kOrderDigest, from->order_digest);
   auto moves = from ? from->moves : std::nullopt;
   if (!moves && known != nullptr) moves = known->moves;
@@ -102,7 +113,7 @@ std::unique_ptr<Link> Attacher::attach(const Placement& place, const Attached* k
       return std::make_unique<Link>(
           path, options_.client_name.empty() ? kClientName : options_.client_name, wish, waiting);
     } catch (const LinkLost& lost) {
-      outage.lost(lost.why, lost.answered);
+      outage.lost(lost);
     }
   }
 }
@@ -112,7 +123,7 @@ std::string Attacher::outage_text(const Outage& outage, const std::string& lost_
   if (outage.answered_) return join("the daemon at ", address_, " takes no one yet, ", last, "; ");
   // Whoever starts daemons itself is not told to.
   const std::string way_out =
-      options_.on_unreachable
+      options_.on_unreachable || outage.denied_
           ? std::string("; ")
           : join("; start ", lost_why.empty() ? "one" : "it again", " (spdld --config FILE), or ");
   const std::string gone = lost_why.empty()
@@ -126,11 +137,15 @@ void Attacher::give_up(const Outage& outage, const std::string& lost_why, const 
   const milliseconds limit = known != nullptr ? options_.timeout : options_.connect_timeout;
   const std::string tried =
       join(outage.why_, " (", outage.attempts_, " attempts in ", limit.count(), " ms)");
+  if (known == nullptr && outage.denied_)
+    throw ConnectionError(kPermissionDenied,
+                          join("no spdld daemon may be reached at ", address_, ": ", tried));
   if (known == nullptr) {
     throw ConnectionError(kUnavailable,
                           join("no spdld daemon answers at ", address_, ": ", tried,
-                               "; start one (spdld --config FILE), or name its runtime directory "
-                               "(address, $SPDLD_ADDRESS)"));
+                               "; start one (spdld --config FILE, or in Python "
+                               "Loader(..., launch=True)), or name its runtime directory (address, "
+                               "$SPDLD_ADDRESS)"));
   }
   const std::string where =
       from ? join(" to go on at step ", from->step, " of epoch ", from->epoch) : std::string();

@@ -21,7 +21,7 @@ class Outage {
 
   // The connection was lost, or an attempt at it failed. One that held for a while was a success,
   // and what follows is another outage.
-  void lost(const std::string& reason, bool answered = true);
+  void lost(const LinkLost& lost);
 
  private:
   friend class Attacher;
@@ -30,6 +30,7 @@ class Outage {
   std::uint64_t attempts_ = 0;
   std::string why_;
   bool answered_ = true;  // the last attempt found somebody
+  bool denied_ = false;   // and this of it
   SteadyTime since_ = std::chrono::steady_clock::now();
   SteadyTime attempted_ = since_;
   Backoff backoff_;

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "socket_owner.h"
 #include "spdld/error.h"
 #include "text.h"
 
@@ -42,7 +43,7 @@ std::string stranger_at(int socket, const std::string& path) {
 
 }  // namespace
 
-std::shared_ptr<Channel> Channel::connect(const std::string& path, std::string& why) {
+std::shared_ptr<Channel> Channel::connect(const std::string& path, std::string& why, bool& denied) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
@@ -57,7 +58,9 @@ std::shared_ptr<Channel> Channel::connect(const std::string& path, std::string& 
     return nullptr;
   }
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    why = join("connecting to ", path, ": ", errno_text(errno));
+    // Of a daemon that starts just now the socket may not have its mode yet: it is tried again.
+    denied = errno == EACCES || errno == EPERM;
+    why = denied ? denied_text(path) : join("connecting to ", path, ": ", errno_text(errno));
     return nullptr;
   }
   if (std::string stranger = stranger_at(socket.get(), path); !stranger.empty())

@@ -31,9 +31,10 @@ class Channel {
   // What receive() found.
   enum class Got { kFrame, kNothing, kHangUp };
 
-  // Null, and `why` says so, when nobody listens there. Throws ConnectionError when it is neither
-  // root, nor this process's user, nor the owner of the directory who does.
-  static std::shared_ptr<Channel> connect(const std::string& path, std::string& why);
+  // Null, and `why` says so, when nobody listens there, or with `denied` when it is closed to this
+  // user. Throws ConnectionError when it is neither root, nor this process's user, nor the owner of
+  // the directory who does.
+  static std::shared_ptr<Channel> connect(const std::string& path, std::string& why, bool& denied);
 
   int fd() const { return socket_.get(); }
   bool in_owner() const { return ::getpid() == owner_; }

@@ -42,9 +42,9 @@ struct Launcher {
 };
 constexpr Launcher kTorchrun = {"RANK", "WORLD_SIZE"};
 constexpr Launcher kMpis[] = {
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", true},    // Open MPI
-    {"PMI_RANK", "PMI_SIZE", true},                            // MPICH, Intel MPI
-    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", true},      // MVAPICH2
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", true},  // Open MPI
+    {"PMI_RANK", "PMI_SIZE", true},                          // MPICH, Intel MPI
+    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", true},    // MVAPICH2
 };
 
 // Whether both variables are there, and so the place is found.
@@ -66,7 +66,8 @@ bool follow_slurm(Placement& place, const EnvLookup& env) {
   if (is_set(env, "SLURM_STEP_ID")) return follow({"SLURM_PROCID", "SLURM_NTASKS"}, place, env);
   const auto rank = number(env, "SLURM_PROCID");
   if (rank && *rank > 0) {
-    fail(join("SLURM_PROCID is ", *rank, ", but SLURM_STEP_NUM_TASKS is not set, as srun does: "
+    fail(join("SLURM_PROCID is ", *rank,
+              ", but SLURM_STEP_NUM_TASKS is not set, as srun does: "
               "give Loader rank and world_size"));
   }
   if (rank && number(env, "SLURM_NTASKS").value_or(1) > 1) {

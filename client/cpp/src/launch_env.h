@@ -23,7 +23,7 @@ struct Placement {
   std::string job;              // empty: private to this process
   std::string replica;          // its number, from 0; empty: it is alone
   std::uint32_t incarnation = 0;
-  std::string by;               // what says rank and world size, for people
+  std::string by;  // what says rank and world size, for people
   bool by_mpi = false;
 };
 

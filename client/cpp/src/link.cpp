@@ -38,8 +38,9 @@ Link::Link(const std::string& socket_path, const std::string& client_name, const
            Waiting& waiting)
     : buffer_(wire::kMaxFrameBytes) {
   std::string why;
-  channel_ = Channel::connect(socket_path, why);
-  if (!channel_) throw LinkLost{.why = why, .answered = false};
+  bool denied = false;
+  channel_ = Channel::connect(socket_path, why, denied);
+  if (!channel_) throw LinkLost{.why = why, .answered = false, .denied = denied};
 
   wire::HelloFrame hello{};
   hello.header = {FrameType::kHello, sizeof hello};

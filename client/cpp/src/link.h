@@ -25,6 +25,7 @@ namespace spdld::client {
 struct LinkLost {
   std::string why;
   bool answered = true;  // false: nobody was there to connect to
+  bool denied = false;   // the socket is closed to this user, and `why` says the way out
 };
 
 // What the daemon answered to an attach. The facts change with the version of the pipeline.

@@ -50,7 +50,7 @@ auto Stream::connected(Waiting& waiting, Outage& outage, F&& call) {
       if (!link_) attach(waiting, outage);
       return call(*link_);
     } catch (const LinkLost& lost) {
-      outage.lost(lost.why);
+      outage.lost({.why = lost.why});
       lose_link(lost.why);
       waiting.alive();
     } catch (const Error& failed) {

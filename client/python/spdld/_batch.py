@@ -180,6 +180,11 @@ class Rows:
     __hash__ = object.__hash__
 
     def _kind(self, name: str) -> str:
+        if not isinstance(name, str):
+            raise TypeError(
+                f"a batch is a mapping of its fields: batch[{self._core.names[0]!r}], not "
+                f"batch[{name!r}]"
+            )
         if not self._core.has(name):
             raise KeyError(f"{name!r}: this pipeline gives {', '.join(self._core.names)}")
         return self._core.kind(name)

@@ -65,6 +65,7 @@ class Loader:
         vars: dict[str, str],
         pipeline_yaml: str,
         pipeline_file: str,
+        replace: str,
         env: dict[str, str],
         ledger: bool,
         prefetch: int | None,

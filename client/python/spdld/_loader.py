@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _core, _launch, _pipeline, _rank
 from ._apply import Applied, parse_at
+from ._arguments import text, whole
 from ._feed import END, Feed
 from ._map import StopCheck
 from ._output import maker
@@ -47,7 +48,10 @@ class Loader:
             tuples of torch tensors; "valid" and "indices" may be among them.
         prefetch: batches that this rank holds or that wait for it, 2 to 64.
         address: the daemon's runtime directory; $SPDLD_ADDRESS, else /run/spdld.
-        launch: start a daemon if none answers at the address.
+        launch: start a daemon if none answers at the address. One that was started takes a file
+            that has changed, if no other loader reads what it had before.
+        replace: the file's pipeline takes the place of the daemon's of that name, if it differs or
+            lists other data by now. Jobs that read that one go on with it.
         timeout: seconds of silence of the daemon, and of its absence, before an error.
         map: a function for each batch, run in threads, results in order. What it returns is what
             the loader gives.
@@ -83,12 +87,27 @@ class Loader:
         prefetch: int | None = None,
         address: str | os.PathLike[str] | None = None,
         launch: bool = False,
+        replace: bool = False,
         timeout: float = 60.0,
         map: Callable[[Any], Any] | None = None,
         map_threads: int = 2,
     ) -> None:
         if start not in ("fresh", "ledger"):
             raise ValueError(f"start is {start!r}: it is 'fresh' or 'ledger'")
+        if not isinstance(timeout, (int, float)):
+            raise TypeError(f"timeout is {timeout!r}, a {type(timeout).__name__}: give seconds")
+        if map is not None and not callable(map):
+            raise TypeError(f"map is {map!r}, a {type(map).__name__}: give a function")
+        rank, world_size = whole(rank=rank, world_size=world_size).values()
+        numbers = whole(
+            shard=shard,
+            num_shards=num_shards,
+            replica=replica,
+            replicas=replicas,
+            seed=seed,
+            batch_size=batch_size,
+            prefetch=prefetch,
+        )
         if not timeout > 0:
             raise ValueError(f"timeout is {timeout}: give seconds, more than 0")
         if map_threads < 1:
@@ -104,6 +123,11 @@ class Loader:
             raise ValueError(f"replicas is {replicas}: say by replica which of them this is")
 
         source = _pipeline.read(pipeline)
+        if replace and not source.yaml:
+            raise ValueError(
+                f"replace is for a pipeline's file, and {pipeline!r} is the name of one that the "
+                "daemon has"
+            )
         given = rank, world_size
         rank, world_size = _rank.resolve(rank, world_size, shard, num_shards)
         where = "" if address is None else os.fspath(address)
@@ -114,21 +138,15 @@ class Loader:
         check = StopCheck()
         self._core = _core.Loader(
             source.name,
-            job=job,
+            job=text("job", job),
             rank=rank,
             world_size=world_size,
-            shard=shard,
-            num_shards=num_shards,
-            replica=replica,
-            replicas=replicas,
-            seed=seed,
-            batch_size=batch_size,
             vars=_pipeline.vars_as_text(vars),
             pipeline_yaml=source.yaml,
             pipeline_file=source.file,
+            replace="always" if replace else "unread" if launcher is not None else "never",
             env=source.env,
             ledger=start == "ledger",
-            prefetch=prefetch,
             address=where,
             timeout_s=float(timeout),
             connect_timeout_s=float(timeout) if launch else min(5.0, float(timeout)),
@@ -136,6 +154,7 @@ class Loader:
             on_wait=check,
             on_notice=_log.warning,
             on_unreachable=launcher,
+            **numbers,
         )
         self._feed = Feed(self._core, make, map, map_threads, check)
         _log.info(

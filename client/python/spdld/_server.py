@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,14 +30,23 @@ class Server:
     ends in whatever way; its directory goes with it.
     """
 
-    def __init__(self, pipeline: str | os.PathLike[str] | None, *, prefix: str = "spdld-") -> None:
+    def __init__(
+        self,
+        pipeline: str | os.PathLike[str] | None,
+        *,
+        vars: Mapping[str, object] | None = None,
+        prefix: str = "spdld-",
+    ) -> None:
         self._pipeline = None if pipeline is None else Path(read(pipeline).file)
+        self._vars = dict(vars or {})
         directory = Path(tempfile.mkdtemp(prefix=prefix, dir=_launch.base_directory()))
         self.address = str(directory)
         parent_read, parent_write = os.pipe()
         alive_read, alive_write = os.pipe()
         try:
-            pipelines = [] if self._pipeline is None else [str(self._pipeline)]
+            # With variables it is the first loader that brings it.
+            applied = self._pipeline is not None and not self._vars
+            pipelines = [str(self._pipeline)] if applied else []
             process = _launch.spawn(
                 _launch.command_for(directory, parent_fd=parent_read, pipelines=pipelines),
                 directory / _launch.LOG,
@@ -69,13 +79,15 @@ class Server:
         return str(Path(self.address) / _launch.LOG)
 
     def loader(self, pipeline: str | os.PathLike[str] | None = None, **options: Any) -> Loader:
-        """``spdld.Loader`` at this daemon; by default of the pipeline given to launch()."""
+        """``spdld.Loader`` at this daemon; by default of the pipeline and vars given to launch()."""
         from ._loader import Loader
 
-        chosen = pipeline if pipeline is not None else self._pipeline
-        if chosen is None:
+        if pipeline is not None:
+            return Loader(pipeline, address=self.address, **options)
+        if self._pipeline is None:
             raise ValueError("this server was launched without a pipeline: give one")
-        return Loader(chosen, address=self.address, **options)
+        given = {**self._vars, **(options.pop("vars", None) or {})}
+        return Loader(self._pipeline, address=self.address, vars=given, **options)
 
     def stop(self) -> None:
         """Ends the daemon and waits for it. Idempotent."""
@@ -108,17 +120,22 @@ def _stop_server(
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def launch(pipeline: str | os.PathLike[str] | None = None) -> Server:
+def launch(
+    pipeline: str | os.PathLike[str] | None = None, *, vars: Mapping[str, object] | None = None
+) -> Server:
     """Starts a private daemon, for scripts and tests; it ends with its starter.
 
     >>> with spdld.launch("pipeline.yaml") as server:
     ...     for batch in server.loader():
     ...         ...
 
-    ``pipeline`` is the path of a YAML file that the daemon applies at its start.
+    ``pipeline`` is the path of a YAML file that the daemon applies at its start; with ``vars``, in
+    place of what the file says, ``server.loader()`` applies it.
     Raises ConnectionError if it does not come up, with the end of its log; PipelineError if the
     file cannot be read.
     """
     if pipeline is not None and not is_file(pipeline):
         raise ValueError(f"launch() takes the path of a YAML file, not the name {pipeline!r}")
-    return Server(pipeline)
+    if vars and pipeline is None:
+        raise ValueError("vars are a pipeline's: give launch() its file, too")
+    return Server(pipeline, vars=vars)

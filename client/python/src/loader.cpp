@@ -80,15 +80,23 @@ class PyLoader {
   Loader loader_;
 };
 
+Replace replace_of(const std::string& name) {
+  if (name == "always") return Replace::kAlways;
+  if (name == "unread") return Replace::kUnread;
+  if (name == "never") return Replace::kNever;
+  throw nb::value_error("replace is 'never', 'unread' or 'always'");
+}
+
 LoaderOptions options_from(
     std::string pipeline, std::optional<std::string> job, std::optional<std::int32_t> rank,
     std::optional<std::int32_t> world_size, std::optional<std::int32_t> shard,
     std::optional<std::int32_t> num_shards, std::optional<std::int32_t> replica,
     std::int32_t replicas, std::optional<std::int64_t> seed, std::optional<std::int64_t> batch_size,
     std::map<std::string, std::string> vars, std::string pipeline_yaml, std::string pipeline_file,
-    std::map<std::string, std::string> env, bool ledger, std::optional<std::uint32_t> prefetch,
-    std::string address, double timeout_s, double connect_timeout_s, std::string client_name,
-    const nb::object& on_wait, const nb::object& on_notice, const nb::object& on_unreachable) {
+    const std::string& replace, std::map<std::string, std::string> env, bool ledger,
+    std::optional<std::uint32_t> prefetch, std::string address, double timeout_s,
+    double connect_timeout_s, std::string client_name, const nb::object& on_wait,
+    const nb::object& on_notice, const nb::object& on_unreachable) {
   LoaderOptions options;
   options.pipeline = std::move(pipeline);
   options.job = std::move(job);
@@ -103,6 +111,7 @@ LoaderOptions options_from(
   options.vars = std::move(vars);
   options.pipeline_yaml = std::move(pipeline_yaml);
   options.pipeline_file = std::move(pipeline_file);
+  options.replace = replace_of(replace);
   options.env = std::move(env);
   options.start = ledger ? Start::kLedger : Start::kFresh;
   options.prefetch = prefetch;
@@ -165,25 +174,26 @@ void bind_loader(nb::module_& module) {
              std::optional<std::int32_t> replica, std::int32_t replicas,
              std::optional<std::int64_t> seed, std::optional<std::int64_t> batch_size,
              std::map<std::string, std::string> vars, std::string pipeline_yaml,
-             std::string pipeline_file, std::map<std::string, std::string> env, bool ledger,
+             std::string pipeline_file, const std::string& replace,
+             std::map<std::string, std::string> env, bool ledger,
              std::optional<std::uint32_t> prefetch, std::string address, double timeout_s,
              double connect_timeout_s, std::string client_name, nb::object on_wait,
              nb::object on_notice, nb::object on_unreachable) {
-            new (self) PyLoader(
-                options_from(std::move(pipeline), std::move(job), rank, world_size, shard,
-                             num_shards, replica, replicas, seed, batch_size, std::move(vars),
-                             std::move(pipeline_yaml), std::move(pipeline_file), std::move(env),
-                             ledger, prefetch, std::move(address), timeout_s, connect_timeout_s,
-                             std::move(client_name), on_wait, on_notice, on_unreachable));
+            new (self) PyLoader(options_from(
+                std::move(pipeline), std::move(job), rank, world_size, shard, num_shards, replica,
+                replicas, seed, batch_size, std::move(vars), std::move(pipeline_yaml),
+                std::move(pipeline_file), replace, std::move(env), ledger, prefetch,
+                std::move(address), timeout_s, connect_timeout_s, std::move(client_name), on_wait,
+                on_notice, on_unreachable));
           },
           nb::arg("pipeline"), nb::kw_only(), nb::arg("job").none(), nb::arg("rank").none(),
           nb::arg("world_size").none(), nb::arg("shard").none(), nb::arg("num_shards").none(),
           nb::arg("replica").none(), nb::arg("replicas"), nb::arg("seed").none(),
           nb::arg("batch_size").none(), nb::arg("vars"), nb::arg("pipeline_yaml"),
-          nb::arg("pipeline_file"), nb::arg("env"), nb::arg("ledger"), nb::arg("prefetch").none(),
-          nb::arg("address"), nb::arg("timeout_s"), nb::arg("connect_timeout_s"),
-          nb::arg("client_name"), nb::arg("on_wait").none(), nb::arg("on_notice").none(),
-          nb::arg("on_unreachable").none())
+          nb::arg("pipeline_file"), nb::arg("replace"), nb::arg("env"), nb::arg("ledger"),
+          nb::arg("prefetch").none(), nb::arg("address"), nb::arg("timeout_s"),
+          nb::arg("connect_timeout_s"), nb::arg("client_name"), nb::arg("on_wait").none(),
+          nb::arg("on_notice").none(), nb::arg("on_unreachable").none())
       .def("next",
            [](PyLoader& self) -> nb::object {
              std::optional<Batch> batch =

@@ -83,6 +83,7 @@ TEXT_KEYS = {
     7: "pipeline_file",
     8: "env",
     9: "moves",
+    10: "replace",
 }
 DENSE, RAGGED, BYTES = 1, 2, 3
 DTYPES = {"bool": 1, "uint8": 2, "int64": 6, "float16": 7, "bfloat16": 8, "float32": 9}

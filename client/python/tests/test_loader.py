@@ -537,3 +537,34 @@ def test_a_loader_in_a_global_does_not_trouble_the_interpreters_end(start, tmp_p
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
     )
     assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"batch_size": "32"}, "batch_size is '32', a str: give a whole number"),
+        ({"seed": 1.5}, "seed is 1.5, a float: give a whole number"),
+        ({"rank": True, "world_size": 2}, "rank is True, a bool: give a whole number"),
+        ({"prefetch": [4]}, r"prefetch is \[4\], a list: give a whole number"),
+        ({"job": 7}, "job is 7, a int: give a text"),
+        ({"timeout": "60"}, "timeout is '60', a str: give seconds"),
+        ({"map": "fn"}, "map is 'fn', a str: give a function"),
+    ],
+)
+def test_an_argument_of_the_wrong_type_is_told_in_a_sentence(loader, options, told) -> None:
+    with pytest.raises(TypeError, match=told):
+        loader(**options)
+
+
+def test_a_batch_by_number_is_an_error_that_says_what_to_write(start, loader) -> None:
+    start()
+    batch = next(iter(loader()))
+    with pytest.raises(TypeError, match=r"batch\['image'\], not batch\[0\]"):
+        batch[0]
+    assert 0 not in batch
+
+
+def test_numpys_whole_numbers_are_taken(loader) -> None:
+    np = pytest.importorskip("numpy")
+    reader = loader(rank=np.int64(1), world_size=np.int32(4), job="j")
+    assert (reader.shard, reader.num_shards) == (1, 4)

@@ -148,10 +148,8 @@ TEST(Placement, RefusesHalfOfAPlace) {
   EXPECT_THAT(refusal({{"RANK", "0"}}), HasSubstr("RANK is 0, but WORLD_SIZE is not set"));
   EXPECT_THAT(refusal({{"PMI_RANK", "1"}}), HasSubstr("PMI_RANK is 1, but PMI_SIZE is not set"));
   EXPECT_EQ(place({{"WORLD_SIZE", "1"}}).world_size, 1);
-  const Env whole_elsewhere{{"WORLD_SIZE", "4"},
-                            {"SLURM_PROCID", "2"},
-                            {"SLURM_NTASKS", "4"},
-                            {"SLURM_STEP_ID", "0"}};
+  const Env whole_elsewhere{
+      {"WORLD_SIZE", "4"}, {"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}};
   EXPECT_EQ(place(whole_elsewhere).rank, 2);
 }
 

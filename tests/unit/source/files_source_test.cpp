@@ -202,7 +202,12 @@ TEST_F(FilesSourceTest, RefusesARootThatIsNotThere) {
 
 TEST_F(FilesSourceTest, RefusesARootThatIsAFileOrRelative) {
   dir_.file("file");
-  EXPECT_EQ(failure(open({.root = dir_.path("file")})).code(), Code::kNotFound);
+  EXPECT_EQ(failure(open({.root = dir_.path("file")})).message(),
+            "source.files.root: " + dir_.path("file") +
+                " is a file, or leads through one: name the directory that holds the files");
+  dir_.file("shard-0.tar");
+  EXPECT_THAT(failure(open({.root = dir_.path("shard-0.tar")})).message(),
+              HasSubstr("reads no archives, so unpack it"));
   EXPECT_EQ(failure(open({.root = "data"})).code(), Code::kInvalidArgument);
 }
 

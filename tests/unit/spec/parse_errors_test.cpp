@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/unit/spec/fake_registry.h"
 
 namespace spdld::spec {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 // The minimal pipeline with `line` after it: on line 5.
 std::string error_with(const std::string& line) { return parse_error(kMinimal + line); }
@@ -33,10 +37,24 @@ TEST(ParseErrors, NameTheNearestKey) {
 TEST(ParseErrors, NameTheNearestOpAndSource) {
   EXPECT_EQ(error_instead("stages: [fetch, resise: {size: 4}]"),
             "p.yaml:3:17: stages[1]: unknown op 'resise'; did you mean 'resize'?");
-  EXPECT_EQ(error_instead("stages: [fetch, blur]"),
-            "p.yaml:3:17: stages[1]: unknown op 'blur'; there are: fetch, resize, scale");
+  EXPECT_EQ(
+      error_instead("stages: [fetch, blur]"),
+      "p.yaml:3:17: stages[1]: unknown op 'blur'; there are: fetch, resize, scale; for what is "
+      "not built in there is Loader(..., map=), see 'A function on each batch' in "
+      "docs/python.md");
   EXPECT_EQ(error_instead("source: {webdataset: {shards: x.tar}}"),
             "p.yaml:2:10: source: unknown source 'webdataset'; there are: files");
+}
+
+TEST(ParseErrors, SuggestNoOpThatDoesSomethingElse) {
+  EXPECT_THAT(error_instead("stages: [fetch, rescale]"), Not(HasSubstr("did you mean 'scale'")))
+      << "two letters more may be another op";
+}
+
+TEST(ParseErrors, TellAnAddressFromADirectory) {
+  EXPECT_EQ(error_instead("source: {files: {root: 's3://bucket/x'}}"),
+            "p.yaml:2:24: source.files.root: 's3://bucket/x' is an address, and this version reads "
+            "directories alone: copy it to this machine, or mount it there");
 }
 
 TEST(ParseErrors, NameWhatIsMissing) {

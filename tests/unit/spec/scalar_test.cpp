@@ -59,6 +59,15 @@ TEST(Scalar, SuggestsOnlyNamesThatAreNear) {
   EXPECT_EQ(did_you_mean(std::string(100'000, 'x'), known), "");
 }
 
+TEST(Scalar, TakesForASlipOnlyWhatDiffersByALetterOrTwo) {
+  const std::vector<std::string> known = {"random_horizontal_flip", "resize"};
+  EXPECT_EQ(did_you_slip("random_horizntal_flop", known),
+            "; did you mean 'random_horizontal_flip'?");
+  EXPECT_EQ(did_you_slip("random_vertical_flip", known), "");
+  EXPECT_EQ(did_you_slip("resise", known), "; did you mean 'resize'?");
+  EXPECT_EQ(did_you_slip("size", known), "");
+}
+
 TEST(Scalar, ListsTheNamesWhereNoneIsNear) {
   EXPECT_EQ(hint("banana", {"size", "last"}), "; there are: size, last");
   EXPECT_EQ(hint("banana", {}), "; there are none");

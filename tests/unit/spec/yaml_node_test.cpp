@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/yaml_node.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace spdld::spec {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::StartsWith;
 
 Result<Node> parse(std::string_view text) {
   return parse_yaml(text, std::make_shared<const Document>(Document{"f.yaml", "/d"}));
@@ -90,6 +95,18 @@ TEST(YamlNode, RefusesBrokenYamlWithItsPlace) {
             "f.yaml:2:2: not valid YAML: end of sequence flow not found");
   EXPECT_EQ(error_of("a: *nobody\n"),
             "f.yaml:1:4: not valid YAML: the referenced anchor is not defined");
+}
+
+TEST(YamlNode, SaysWhatToDoAboutATab) {
+  EXPECT_THAT(error_of("a:\n\tb: 1\n"),
+              AllOf(StartsWith("f.yaml:2:1: not valid YAML: "),
+                    EndsWith("; the line is indented by a tab, and YAML takes spaces alone")));
+}
+
+TEST(YamlNode, SaysWhatToDoAboutAVariableInBrackets) {
+  for (const char* text : {"a: {size: ${size}}\n", "b: 1\na: [${size}, 2]\n"}) {
+    EXPECT_THAT(error_of(text), EndsWith("must be quoted: {size: \"${size}\"}")) << text;
+  }
 }
 
 TEST(YamlNode, RefusesWhatIsNotUtf8Text) {

@@ -35,6 +35,13 @@ enum class Start {
   kLedger,  // where the daemon's record says that this shard was
 };
 
+// When the YAML that a loader sends takes the place of a pipeline of its name that differs.
+enum class Replace {
+  kNever,   // it is refused
+  kUnread,  // if no job reads that one
+  kAlways,  // also where only its data differ; jobs that read that one go on with it
+};
+
 // How to attach. What is not given comes from the launcher's environment, the pipeline or the job.
 struct LoaderOptions {
   std::string pipeline = {};
@@ -49,6 +56,7 @@ struct LoaderOptions {
   std::optional<std::int64_t> batch_size = {};
   std::map<std::string, std::string> vars = {};
   std::string pipeline_yaml = {};  // applied if the daemon has no such pipeline
+  Replace replace = Replace::kNever;
   std::string pipeline_file = {};  // absolute path of that YAML: its relative paths start there
   std::map<std::string, std::string> env = {};  // what ${env:NAME} in that YAML means here
   Start start = Start::kFresh;
