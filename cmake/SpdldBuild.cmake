@@ -30,10 +30,10 @@ target_compile_options(spdld_options INTERFACE -Wall -Wextra -Werror
   $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>
   "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 
-# Tests are compiled more often than debugged: line numbers do.
+# Tests are compiled more often than debugged: line numbers do. And what is slow is what they test.
 add_library(spdld_test_options INTERFACE)
 target_link_libraries(spdld_test_options INTERFACE spdld_options)
-target_compile_options(spdld_test_options INTERFACE -g1)
+target_compile_options(spdld_test_options INTERFACE -g1 -O1)
 
 # SPDLD_SANITIZE: "", "address" (with undefined) or "thread".
 set(SPDLD_SANITIZE "" CACHE STRING "address | thread")

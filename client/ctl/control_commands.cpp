@@ -93,6 +93,7 @@ void add_status(CLI::App& app, const Context& context) {
 
 void add_get_pipelines(CLI::App& get, const Context& context) {
   CLI::App* command = get.add_subcommand("pipelines", "what is applied; with a name: one of them");
+  command->alias("pipeline");
   const auto name = std::make_shared<std::string>();
   const auto format = std::make_shared<std::string>("table");
   const auto history = std::make_shared<bool>(false);
@@ -134,6 +135,7 @@ void add_get_pipelines(CLI::App& get, const Context& context) {
 
 void add_get_jobs(CLI::App& get, const Context& context) {
   CLI::App* command = get.add_subcommand("jobs", "jobs; with a name: one of them, with its shards");
+  command->alias("job");
   const auto output = add_output(*command);
   const auto key = std::make_shared<v1::JobKey>();
   const auto ended = std::make_shared<bool>(false);
@@ -158,6 +160,7 @@ void add_get(CLI::App& app, const Context& context) {
   add_get_jobs(*get, context);
 
   CLI::App* sessions = get->add_subcommand("sessions", "attached consumers");
+  sessions->alias("session");
   sessions->callback([&context, output = add_output(*sessions), key = add_filter(*sessions)] {
     Daemon daemon = context.connect();
     v1::ListSessionsResponse found = daemon.sessions();
@@ -165,10 +168,12 @@ void add_get(CLI::App& app, const Context& context) {
     print(found.sessions(), *output, sessions_table, "sessions", context);
   });
   CLI::App* users = get->add_subcommand("users", "what users have of the daemon, and may have");
+  users->alias("user");
   users->callback([&context, output = add_output(*users)] {
     print(context.connect().users().users(), *output, users_table, "users", context);
   });
   CLI::App* stages = get->add_subcommand("stages", "what each stage of running jobs costs");
+  stages->alias("stage");
   const auto ended = std::make_shared<bool>(false);
   stages->add_flag("--ended", *ended, "of jobs that have ended, instead");
   stages->callback([&context, output = add_output(*stages), key = add_filter(*stages), ended] {
@@ -183,6 +188,7 @@ void add_get(CLI::App& app, const Context& context) {
   CLI::App* failures = get->add_subcommand(
       "failures",
       "items that could not be delivered, and what ended jobs; also of jobs that ended");
+  failures->alias("failure");
   const auto failures_key = add_filter(*failures);
   failures->add_option_function<std::string>(
       "JOB", [failures_key](const std::string& name) { failures_key->set_job(name); },
@@ -197,6 +203,7 @@ void add_get(CLI::App& app, const Context& context) {
     print(found.failures(), *output, failures_table, "failures", context);
   });
   CLI::App* classes = get->add_subcommand("classes", "the names behind a pipeline's labels");
+  classes->alias("class");
   const auto name = std::make_shared<std::string>();
   classes->add_option("PIPELINE", *name, "of which pipeline")->required();
   classes->callback([&context, output = add_output(*classes), name] {

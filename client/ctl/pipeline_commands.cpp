@@ -20,6 +20,7 @@ void add_delete(CLI::App& app, const Context& context) {
   command->require_subcommand(1);
   command->fallthrough();
   CLI::App* pipeline = command->add_subcommand("pipeline", "refused while jobs run it");
+  pipeline->alias("pipelines");
   const auto name = std::make_shared<std::string>();
   pipeline->add_option("NAME", *name, "of the pipeline")->required();
   pipeline->callback([&context, name] {
@@ -28,6 +29,7 @@ void add_delete(CLI::App& app, const Context& context) {
   });
   CLI::App* job =
       command->add_subcommand("job", "ends its sessions, too; one that has ended is forgotten");
+  job->alias("jobs");
   const auto key = std::make_shared<v1::JobKey>();
   job->add_option("NAME", *key->mutable_job(), "of the job")->required();
   job->add_option("--pipeline", *key->mutable_pipeline(), "that the job runs");

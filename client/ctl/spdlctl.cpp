@@ -12,6 +12,7 @@
 #include "ctl/commands.h"
 #include "ctl/failure.h"
 #include "ctl/table.h"
+#include "ctl/usage.h"
 #include "spdld/error.h"
 
 namespace spdld::ctl {
@@ -136,12 +137,13 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
     return kDone;
   } catch (const CLI::RequiredError& missing) {
     // A word that is no command counts as none given: name it.
-    const std::vector<std::string> unknown = app.remaining(true);
     const std::string file = file_without_option(app);
     if (!file.empty()) return report(out, err, kWrongUsage, file);
-    if (unknown.empty()) return app.exit(missing, out, err) == 0 ? kDone : kWrongUsage;
-    return report(out, err, kWrongUsage,
-                  fmt::format("'{}' is no command here; see --help", cell(unknown.front())));
+    const std::string word = misplaced_word(app);
+    if (!word.empty()) return report(out, err, kWrongUsage, word);
+    return app.exit(missing, out, err) == 0 ? kDone : kWrongUsage;
+  } catch (const CLI::ExtrasError&) {
+    return report(out, err, kWrongUsage, misplaced_word(app));
   } catch (const CLI::ParseError& stop) {
     // --help and --version come this way too.
     return app.exit(stop, out, err) == 0 ? kDone : kWrongUsage;

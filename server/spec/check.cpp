@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/near_names.h"
 #include "spec/scalar.h"
 #include "spec/shape.h"
 
@@ -78,7 +79,7 @@ Result<Json> check_string(const Node& node, const Shape& shape, const std::strin
   if (!shape.choices.empty()) {
     if (std::find(shape.choices.begin(), shape.choices.end(), node.text) == shape.choices.end()) {
       return fail(node, name,
-                  node.describe() + " is not one of " + join(shape.choices) +
+                  node.describe() + " is not one of " + listed_names(shape.choices) +
                       (node.shown() ? did_you_mean(node.text, shape.choices) : ""));
     }
   } else if (node.text.empty()) {
@@ -201,7 +202,7 @@ Result<Json> check_tagged(const Node& node, const Shape& shape, const std::strin
     if (shape.otherwise.empty()) return what + hint(tag, names_of(shape.keys));
     const std::string slip = did_you_slip(tag, names_of(shape.keys));
     if (!slip.empty()) return what + slip;
-    return what + "; there are: " + join(names_of(shape.keys)) + "; " + shape.otherwise;
+    return what + "; there are: " + listed_names(names_of(shape.keys)) + "; " + shape.otherwise;
   };
   if (shape.bare_ok && node.kind == Node::Kind::kScalar) {
     const Key* key = find_key(shape.keys, node.text);
@@ -259,7 +260,7 @@ std::string expected_text(const Shape& shape) {
     case Kind::kBool: return "true or false";
     case Kind::kInt: return "an integer";
     case Kind::kFloat: return "a number";
-    case Kind::kString: return shape.choices.empty() ? "a text" : "one of " + join(shape.choices);
+    case Kind::kString: return shape.choices.empty() ? "a text" : "one of " + listed_names(shape.choices);
     case Kind::kName: return "a name (1 to 128 of A-Z a-z 0-9 . _ -)";
     case Kind::kBytes: return "a size such as 64MiB";
     case Kind::kPercent: return "a percentage such as 25%";

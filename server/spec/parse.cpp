@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "spec/extends.h"
 #include "spec/pipeline_shape.h"
+#include "spec/scalar.h"
 #include "spec/vars.h"
 #include "spec/yaml_node.h"
 

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace spdld::spec {
 
@@ -25,16 +24,5 @@ std::string quote(std::string_view text);
 
 // A number as messages show it: no trailing zeros, integers without a point.
 std::string show_number(double number);
-
-// "; did you mean 'size'?" for the known name nearest to `name`, or "" if none is near enough.
-std::string did_you_mean(std::string_view name, const std::vector<std::string>& known);
-// The same where a name of much the same letters means another thing: for slips of the keyboard.
-std::string did_you_slip(std::string_view name, const std::vector<std::string>& known);
-
-// did_you_mean(), or else the whole list: "; there are: size, last".
-std::string hint(std::string_view wrong, const std::vector<std::string>& known);
-
-// "a, b, c".
-std::string join(const std::vector<std::string>& words);
 
 }  // namespace spdld::spec

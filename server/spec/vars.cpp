@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/near_names.h"
 #include "spec/scalar.h"
 
 namespace spdld::spec {

@@ -11,6 +11,7 @@ import sys
 import textwrap
 import threading
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import spdld
@@ -518,7 +519,10 @@ def test_a_wait_lets_other_threads_run(start, loader) -> None:
 
 def test_why_a_wait_takes_long_is_logged(loader, caplog, monkeypatch) -> None:
     given: dict = {}
-    monkeypatch.setattr("spdld._core.Loader", lambda name, **options: given.update(options))
+    placed = SimpleNamespace(shard=0, num_shards=1, job="", placed_by="nothing")
+    monkeypatch.setattr(
+        "spdld._core.Loader", lambda name, **options: given.update(options) or placed
+    )
     loader()
     with caplog.at_level(logging.WARNING, logger="spdld"):
         given["on_notice"]("waits for step 3 of epoch 0: indexing, 7 of 9")

@@ -64,8 +64,27 @@ TEST_F(SpdlctlTest, NamesTheOptionThatAPipelinesFileIsGivenBy) {
     EXPECT_EQ(outcome.err, "spdlctl: pets.yaml: a pipeline's file is given by -f: spdlctl " +
                                command + " -f pets.yaml\n");
   }
-  EXPECT_EQ(spdlctl({"aply", "-f", "pets.yaml"}).err,
-            "spdlctl: 'aply' is no command here; see --help\n");
+}
+
+TEST_F(SpdlctlTest, SaysWhichCommandOrOptionMayHaveBeenMeant) {
+  const std::pair<std::vector<std::string>, std::string> wrong[] = {
+      {{"aply", "-f", "pets.yaml"}, "'aply' is no command of 'spdlctl'; did you mean 'apply'?"},
+      {{"get", "jbos"}, "'jbos' is no command of 'spdlctl get'; did you mean 'jobs'?"},
+      {{"job", "start"},
+       "'start' is no command of 'spdlctl job'; there are: create, advance, seek, limit, resize"},
+      {{"status", "--adress", "/x"},
+       "'--adress' is no option of 'spdlctl status'; did you mean '--address'?"},
+      {{"get", "jobs", "--outputt=json"},
+       "'--outputt' is no option of 'spdlctl get jobs'; did you mean '--output'?"},
+      {{"status", "--wide"},
+       "'--wide' is no option of 'spdlctl status'; see 'spdlctl status --help'"},
+      {{"status", "now"}, "'spdlctl status' takes nothing like 'now'; see 'spdlctl status --help'"},
+  };
+  for (const auto& [words, told] : wrong) {
+    const Outcome outcome = spdlctl(words);
+    EXPECT_EQ(outcome.exit_code, 2) << told;
+    EXPECT_EQ(outcome.err, "spdlctl: " + told + "\n");
+  }
 }
 
 TEST_F(SpdlctlTest, ConsumesNoLongerThanItsTimeoutSays) {

@@ -99,7 +99,7 @@ TEST(YamlNode, RefusesBrokenYamlWithItsPlace) {
 
 TEST(YamlNode, SaysWhatToDoAboutATab) {
   EXPECT_THAT(error_of("a:\n\tb: 1\n"),
-              AllOf(StartsWith("f.yaml:2:1: not valid YAML: "),
+              AllOf(StartsWith("f.yaml:2:3: not valid YAML: "),
                     EndsWith("; the line is indented by a tab, and YAML takes spaces alone")));
 }
 

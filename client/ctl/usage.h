@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace spdld::ctl {
+
+// What is wrong with the first word of a command line that `app` could not place: which command or
+// option it may have meant, and what there is. Empty: every word has its place.
+std::string misplaced_word(const CLI::App& app);
+
+}  // namespace spdld::ctl
