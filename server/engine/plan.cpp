@@ -77,6 +77,10 @@ class Compiler {
 
   Status add_decode(const spec::StageSpec& stage, const DecodeImageOp* decode) {
     if (plan_->image) return at(stage, "the image is decoded already by an earlier stage");
+    const std::string& bytes = fields_.front().name;
+    if (decode->fields().front() != bytes)
+      return at(stage, "'" + stage.op + "' decodes the field '" + decode->fields().front() +
+                           "', and the source gives '" + bytes + "': leave out source.files.field");
     plan_->image.emplace();
     plan_->image->decode = decode;
     plan_->image->decode_key = key_of(stage);

@@ -43,6 +43,7 @@ struct FilesSpec {
   Label label = Label::kNone;
   ClassesSpec classes = {};
   bool follow_symlinks = true;
+  std::string field = "image";  // what the items' bytes are called
 
   friend bool operator==(const FilesSpec&, const FilesSpec&) = default;
 };

@@ -11,6 +11,7 @@
 #include "engine/explain.h"
 #include "session/preview.h"
 #include "session/records.h"
+#include "session/trial.h"
 #include "spec/parse.h"
 
 namespace spdld::session {
@@ -191,9 +192,34 @@ PipelineView SessionService::view(const Caller& caller, const PipelineVersion& p
           .jobs = jobs};
 }
 
+delivery::ArenaShape SessionService::arena_shape(const engine::Plan& plan) const {
+  const auto credits = static_cast<std::uint32_t>(plan.spec.delivery.prefetch);
+  return {.kind = sessions_.deps().arena_kind,
+          .slot_bytes = plan.layout.slot_bytes(),
+          .slot_count = plan.slots_for(credits)};
+}
+
+Status SessionService::check_fits(const Caller& caller, const engine::Plan& plan) const {
+  const delivery::ArenaBudget& budget = sessions_.deps().budget;
+  const delivery::ArenaShape shape = arena_shape(plan);
+  const std::uint64_t needed = delivery::arena_bytes(shape);
+  if (needed <= budget.limit_bytes(caller.uid)) return {};
+  return Status(
+      Code::kResourceExhausted,
+      "pipeline '" + plan.spec.name + "' does not fit: each consumer needs " +
+          delivery::format_bytes(needed) + " (" + std::to_string(shape.slot_count) + " slots of " +
+          delivery::format_bytes(shape.slot_bytes) + "), and " +
+          (budget.share_bytes(caller.uid) ? "your share of arena.budget is " : "arena.budget is ") +
+          delivery::format_bytes(budget.limit_bytes(caller.uid)) +
+          "; lower batch.size or delivery.prefetch, or have arena.budget raised");
+}
+
 Result<PipelineView> SessionService::apply(const Caller& caller, const ApplyRequest& request,
                                            const Progress& progress) {
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
+  SPDLD_TRY(check_fits(caller, *built->plan));
+  SPDLD_TRY(try_first_batch(*built, sessions_.deps().executor, sessions_.deps().clock,
+                            listing_progress(progress)));
   if (request.dry_run) {
     SPDLD_ASSIGN(const PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
     return view(caller, *numbered);
@@ -212,9 +238,6 @@ Result<std::string> SessionService::explain(const Caller& caller, const ApplyReq
   const SessionsDeps& deps = sessions_.deps();
   const auto credits = static_cast<std::uint32_t>(built->plan->spec.delivery.prefetch);
   const bool bound = deps.budget.share_bytes(caller.uid).has_value();
-  const delivery::ArenaShape shape{.kind = deps.arena_kind,
-                                   .slot_bytes = built->plan->layout.slot_bytes(),
-                                   .slot_count = built->plan->slots_for(credits)};
   return engine::explain(
       *built->plan,
       {.items = built->source->size(),
@@ -222,9 +245,9 @@ Result<std::string> SessionService::explain(const Caller& caller, const ApplyReq
        .num_shards = 1,
        .credits = credits,
        .cpu_threads = deps.executor.threads(),
-       .arena_bytes = delivery::arena_bytes(shape),
+       .arena_bytes = delivery::arena_bytes(arena_shape(*built->plan)),
        .arena_used = bound ? deps.budget.used_bytes(caller.uid) : deps.budget.used_bytes(),
-       .arena_budget = bound ? deps.budget.limit_bytes(caller.uid) : deps.budget.limit_bytes(),
+       .arena_budget = deps.budget.limit_bytes(caller.uid),
        .arena_kind = std::string(delivery::arena_kind_name(deps.arena_kind)),
        .cache = built->cache});
 }
@@ -238,7 +261,8 @@ Status SessionService::validate(const Caller& caller, const ApplyRequest& reques
 Result<PreviewView> SessionService::preview(const Caller& caller, const ApplyRequest& request,
                                             std::uint64_t rows, const Progress& progress) {
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
-  return make_preview(*built, rows, sessions_.deps().executor, sessions_.deps().clock);
+  return make_preview(*built, rows, sessions_.deps().executor, sessions_.deps().clock,
+                      listing_progress(progress));
 }
 
 Result<PipelineView> SessionService::pipeline(const Caller& caller, std::string_view name) {

@@ -99,6 +99,10 @@ class SessionService final : public Service {
   // Of what the caller submits, and may read.
   Result<PipelinePtr> build(const Caller& caller, ApplyRequest request,
                             const Catalogue::Progress& progress);
+  // Of one consumer of the plan, with as many credits as the plan gives.
+  delivery::ArenaShape arena_shape(const engine::Plan& plan) const;
+  // kResourceExhausted if no consumer of it could ever be given its arena.
+  Status check_fits(const Caller& caller, const engine::Plan& plan) const;
   Result<JobName> job_name(const Caller& caller, std::string_view job,
                            std::string_view pipeline) const;
   PipelineView view(const Caller& caller, const PipelineVersion& pipeline) const;

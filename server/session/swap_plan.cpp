@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/counted.h"
-#include "session/preview.h"
+#include "session/one_batch.h"
 #include "session/sessions.h"
 
 namespace spdld::session {
@@ -134,12 +134,13 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
   // What does not work is found out while the old one still runs.
   SPDLD_TRY(timeline.check(request.at.kind == SwapAt::Kind::kStep ? request.at.step : here, 0));
   const StepAt at = trial_step(request.at, here, timeline);
-  if (Status made =
-          make_trial(swap.phase->run, at, timeline.sharding(at).rows(at.step, 0), deps_.executor);
-      !made.ok())
-    return tl::unexpected<Status>(made.with_context("job '" + job->key.job +
-                                                    "' goes on with what it has: a first batch of "
-                                                    "the new version could not be made"));
+  const auto made = make_one_batch(swap.phase->run, at, timeline.sharding(at).rows(at.step, 0),
+                                   deps_.executor, progress);
+  if (!made)
+    return tl::unexpected<Status>(
+        made.error().with_context("job '" + job->key.job +
+                                  "' goes on with what it has: a first batch of the new version "
+                                  "could not be made"));
   return swap;
 }
 

@@ -80,6 +80,7 @@ Result<SwapView> SessionService::swap(const Caller& caller, const ApplyRequest& 
                                       const SwapRequest& jobs, const Progress& progress) {
   const Catalogue::Progress listing = listing_progress(progress);
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing));
+  SPDLD_TRY(check_fits(caller, *built->plan));
   SPDLD_ASSIGN(const Swap done,
                swaps_.change(caller, built, {}, with_vars(jobs, request), listing));
   return view(caller, done);
@@ -89,6 +90,7 @@ Result<SwapView> SessionService::prepare_swap(const Caller& caller, const ApplyR
                                               const SwapRequest& jobs, const Progress& progress) {
   const Catalogue::Progress listing = listing_progress(progress);
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing));
+  SPDLD_TRY(check_fits(caller, *built->plan));
   SPDLD_ASSIGN(const Swap prepared,
                swaps_.prepare(caller, built, with_vars(jobs, request), listing));
   return view(caller, prepared);

@@ -345,7 +345,7 @@ Result<std::unique_ptr<Source>> Opener::open() {
   if (!root && !again) return tl::unexpected(root.error());
   auto files = std::make_shared<Files>();
   SPDLD_ASSIGN(files->dataset, again ? reopen(root) : list(*root));
-  files->fields.push_back({.name = options_.field, .kind = FieldKind::kBytes, .shape = {}});
+  files->fields.push_back({.name = spec_.field, .kind = FieldKind::kBytes, .shape = {}});
   if (labelled()) {
     files->fields.push_back({.name = "label", .dtype = DType::kInt64, .shape = {}});
     SPDLD_ASSIGN(files->labels, label_runs(*files->dataset->listing, files->dataset->classes));

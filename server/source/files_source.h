@@ -35,7 +35,6 @@ struct FilesOptions {
   // For ClassesSpec::kPipeline: those of that pipeline; for kFile: what the file had, if that
   // counts.
   std::vector<std::string> classes;
-  std::string field = "image";  // the name of the bytes
   RetrySpec retry;
   std::chrono::nanoseconds retry_pause = std::chrono::milliseconds(50);  // the first; then doubled
   std::uint64_t max_file_bytes = std::uint64_t{1} << 30;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/parse.h"
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -43,6 +44,15 @@ Result<ClassesSpec> read_classes(const Node& node, Json& value) {
   return classes;
 }
 
+bool is_field_name(const std::string& text) {
+  constexpr std::size_t kMost = 47;  // sizeof wire::FieldLayout::name, less its NUL
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  return !text.empty() && text.size() <= kMost && is_letter(text.front()) &&
+         std::all_of(text.begin(), text.end(), [&](char c) {
+           return is_letter(c) || (c >= '0' && c <= '9') || c == '_';
+         });
+}
+
 // Paths in `value` become absolute on the way, here and above, so that the canonical text has them.
 Result<SourceSpec> read_source(const Node& node, Json& value) {
   const Node& at = *node.find("files");
@@ -61,6 +71,20 @@ Result<SourceSpec> read_source(const Node& node, Json& value) {
   const bool labelled = json.at("label") == "parent_dir";
   files.label = labelled ? FilesSpec::Label::kParentDir : FilesSpec::Label::kNone;
   files.follow_symlinks = json.at("follow_symlinks").get<bool>();
+  if (json.contains("field")) {
+    const Node& field = *at.find("field");
+    files.field = text_of(json, "field");
+    if (!is_field_name(files.field)) {
+      return tl::unexpected<Status>(field.fail(
+          "source.files.field: " + quote(files.field) +
+          " is no name of a field: it has letters, digits and _, at most 47 of them, and begins "
+          "with a letter"));
+    }
+    if (labelled && files.field == "label") {
+      return tl::unexpected<Status>(
+          field.fail("source.files.field: 'label' is what label: parent_dir gives"));
+    }
+  }
   if (json.contains("classes")) {
     const Node& classes = *at.find("classes");
     if (!labelled) {

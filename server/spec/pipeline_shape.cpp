@@ -43,6 +43,10 @@ Shape files_shape() {
        .doc = "whether links to files and directories are followed",
        .shape = bool_shape(),
        .default_value = true},
+      {.name = "field",
+       .doc = "the name of the items' bytes in a batch; not given: image",
+       .shape = string_shape(),
+       .nullable = true},
   });
 }
 

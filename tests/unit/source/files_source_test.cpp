@@ -182,9 +182,9 @@ TEST_F(FilesSourceTest, SortsWholePathsBytewiseWhateverTheirNames) {
 
 TEST_F(FilesSourceTest, NamesItsFieldAsTold) {
   dir_.file("a");
-  FilesOptions named = options();
+  FilesSpec named = spec();
   named.field = "audio";
-  const auto source = open_files(spec(), std::move(named));
+  const auto source = open_files(named, options());
   ASSERT_TRUE(source);
   EXPECT_EQ((*source)->fields()[0].name, "audio");
   EXPECT_THAT((*source)->fields(), SizeIs(1));

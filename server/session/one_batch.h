@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "engine/executor.h"
+#include "engine/run.h"
+#include "session/step_at.h"
+
+namespace spdld::session {
+
+// Called several times a second with how many rows are there, and of what; false gives up.
+using BatchProgress = std::function<bool(std::uint64_t rows, const std::string& what)>;
+
+// Makes one batch with `run` on the executor, beside whatever else runs there, and returns its
+// slot: memory of its own, laid out as the plan's batches are. Rows that failed may have been
+// replaced; no budget counts them. Blocks until the batch is there, has failed, or `progress` (may
+// be empty) gives up: kCancelled.
+Result<std::unique_ptr<std::byte[]>> make_one_batch(const std::shared_ptr<engine::Run>& run,
+                                                    StepAt at, const source::BatchRows& rows,
+                                                    engine::Executor& executor,
+                                                    const BatchProgress& progress);
+
+}  // namespace spdld::session

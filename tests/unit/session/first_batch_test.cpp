@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an apply finds out before anybody waits for the pipeline's first batch.
+#include <memory>
+#include <string>
+
+#include "session/trial.h"
+#include "tests/support/fake_source.h"
+#include "tests/unit/session/sessions_fixture.h"
+
+namespace spdld::session {
+namespace {
+
+class FirstBatchTest : public SessionsTest {
+ protected:
+  Result<PipelineView> submit(const std::string& text, bool dry_run,
+                              const Service::Progress& progress = nullptr) {
+    ApplyRequest request;
+    request.yaml = text;
+    request.file = "-";
+    request.dry_run = dry_run;
+    return service_->apply(self_, request, progress);
+  }
+  // The ten files hold the word "bytes", which is no image.
+  std::string decoded(const std::string& on_error = {}) const {
+    return "pipeline: d\nsource:\n  files: {root: " + files_.path("data") +
+           ", pattern: \"*.bin\", label: none}\nstages:\n  - fetch\n  - decode_image\n  - resize: "
+           "{size: [8, 8]}\nbatch: {size: 2, last: drop}\n" +
+           on_error;
+  }
+  std::string replaced(std::string text, const std::string& from, const std::string& to) const {
+    text.replace(text.find(from), from.size(), to);
+    return text;
+  }
+};
+
+TEST_F(FirstBatchTest, ApplyRefusesItemsThatCannotBeDecoded) {
+  for (const bool dry_run : {true, false}) {
+    const auto refused = submit(decoded(), dry_run);
+    ASSERT_FALSE(refused);
+    const std::string& why = refused.error().message();
+    EXPECT_TRUE(why.starts_with("a first batch could not be made: pipeline 'd', item ")) << why;
+    EXPECT_NE(why.find(".bin"), std::string::npos) << why;
+  }
+  EXPECT_FALSE(service_->pipeline(self_, "d"));
+}
+
+TEST_F(FirstBatchTest, ApplyRefusesItemsThatNoSubstituteReplaces) {
+  const auto refused = submit(decoded("on_error: {decode: replace}\n"), false);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("16 items tried in its place"), std::string::npos)
+      << refused.error().message();
+}
+
+TEST_F(FirstBatchTest, ApplySaysHowManyBytesEncodedRowsNeed) {
+  const auto refused = submit(replaced(yaml("e", "drop"), "4KiB", "7B"), false);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("the rows take 10 bytes, more than 7; raise "
+                                           "batch.max_bytes or lower batch.size"),
+            std::string::npos)
+      << refused.error().message();
+}
+
+TEST_F(FirstBatchTest, ApplyRefusesSlotsThatTheBudgetNeverHolds) {
+  for (const bool dry_run : {true, false}) {
+    const auto refused = submit(replaced(yaml("e", "drop"), "4KiB", "1GiB"), dry_run);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
+    const std::string& why = refused.error().message();
+    EXPECT_TRUE(why.starts_with("pipeline 'e' does not fit: each consumer needs ")) << why;
+    EXPECT_NE(why.find("arena.budget is 1.0 GiB; lower batch.size or delivery.prefetch, or have "
+                       "arena.budget raised"),
+              std::string::npos)
+        << why;
+  }
+}
+
+TEST_F(FirstBatchTest, ApplyTakesABatchLargerThanItsDataset) {
+  EXPECT_TRUE(submit(replaced(yaml("e", "pad"), "size: 2", "size: 64"), false));
+}
+
+TEST_F(FirstBatchTest, TrialEndsWhenNobodyWaitsForItThoughStorageHangs) {
+  ApplyRequest request;
+  request.yaml = yaml("e", "drop");
+  request.file = "-";
+  const auto built = catalogue_->build({.uid = self_.uid}, request, nullptr);
+  ASSERT_TRUE(built);
+  const auto hung = std::make_shared<testing::FakeSource>(testing::FakeSource::numbered(10));
+  for (std::uint64_t item = 0; item < 10; ++item) hung->hold(item);
+  PipelineVersion pipeline = **built;
+  pipeline.source = hung;
+  std::string waited_for;
+  const Status given_up = try_first_batch(pipeline, *executor_, clock_,
+                                          [&](std::uint64_t rows, const std::string& what) {
+                                            EXPECT_EQ(rows, 0U);
+                                            hung->wait_for_readers(2);
+                                            waited_for = what;
+                                            return false;
+                                          });
+  EXPECT_EQ(given_up.code(), Code::kCancelled);
+  EXPECT_EQ(waited_for, "rows of a first batch");
+  hung->answer();
+}
+
+}  // namespace
+}  // namespace spdld::session
