@@ -70,29 +70,42 @@ Table pipelines_table(const google::protobuf::RepeatedPtrField<v1::Pipeline>& pi
   return table;
 }
 
+namespace {
+
+// Where the daemon does not see the pid: as the process itself does, and where.
+std::string show_process(const v1::Session& session) {
+  if (session.pid() > 0) return number(session.pid());
+  if (session.host_pid() == 0) return "?";
+  return fmt::format("{}@{}", session.host_pid(), session.host());
+}
+
+}  // namespace
+
 Table sessions_table(const google::protobuf::RepeatedPtrField<v1::Session>& sessions) {
   const bool replicas =
       std::any_of(sessions.begin(), sessions.end(),
                   [](const v1::Session& session) { return session.replica() != 0; });
   std::vector<std::string> headings = {">SESSION", "JOB",     "PIPELINE", ">VERSION", ">SHARD",
-                                       ">PID",     ">UID",    ">AT",      ">HELD",    ">READY",
-                                       ">BATCHES", ">MEMORY", "CLIENT"};
+                                       "PID",      ">UID",    ">AT",      ">HELD",    ">READY",
+                                       ">BATCHES", ">WAITED", ">MEMORY",  "COMMAND"};
   if (replicas) headings.insert(headings.begin() + 5, ">REPLICA");
   Table table(headings);
   for (const v1::Session& session : sessions) {
-    std::vector<std::string> row = {number(session.id()),
-                                    session.job(),
-                                    session.pipeline(),
-                                    number(session.pipeline_version()),
-                                    fmt::format("{}/{}", session.shard(), session.num_shards()),
-                                    number(session.pid()),
-                                    number(session.uid()),
-                                    fmt::format("{}/{}", session.epoch(), session.step()),
-                                    fmt::format("{}/{}", session.leases(), session.credits()),
-                                    number(session.ready()),
-                                    number(session.batches()),
-                                    show_bytes(session.arena_bytes()),
-                                    session.client()};
+    std::vector<std::string> row = {
+        number(session.id()),
+        session.job(),
+        session.pipeline(),
+        number(session.pipeline_version()),
+        fmt::format("{}/{}", session.shard(), session.num_shards()),
+        show_process(session),
+        number(session.uid()),
+        fmt::format("{}/{}", session.epoch(), session.step()),
+        fmt::format("{}/{}", session.leases(), session.credits()),
+        number(session.ready()),
+        number(session.batches()),
+        session.waits() == 0 && session.waited_s() == 0 ? "-" : show_seconds(session.waited_s()),
+        show_bytes(session.arena_bytes()),
+        session.command().empty() ? session.client() : session.command()};
     if (replicas) row.insert(row.begin() + 5, number(session.replica()));
     table.add(std::move(row));
   }

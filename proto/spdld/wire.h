@@ -15,20 +15,22 @@
 //   Attach (+ Blob…) ->
 //                    <-                     Progress …, Attached | Error
 //                    <-                     ArenaOpen (+ fd), Schema, Batch …, EpochEnd …
-//   Release, Seek, Query, Apply, Detach ->
+//   Release, Seek, Query, Apply, Waited, Detach ->
 //                    <-                     Batch …, Reset, Blob …, Bye
 //                    <-                     ArenaOpen (+ fd), Version, Schema, ArenaRetire, Batch …
 //
-// Protocol 2 adds Apply, Version and SeekFrame::skip; a consumer of protocol 1 sends none of them
-// and is sent none.
+// Protocol 2 adds Apply, Version and SeekFrame::skip; protocol 3 adds Waited, queries for uris and
+// Blob frames of kind kRefused. A consumer of an older protocol sends none of them and is sent
+// none.
 namespace spdld::wire {
 
 inline constexpr std::uint32_t kWireMagic = 0x4c445053;  // "SPDL"
 inline constexpr std::uint32_t kProtocolMin = 1;         // oldest version this build speaks
-inline constexpr std::uint32_t kProtocolMax = 2;         // newest
+inline constexpr std::uint32_t kProtocolMax = 3;         // newest
 inline constexpr std::uint32_t kMaxFrameBytes = 32768;
 inline constexpr std::uint32_t kMaxBlobBytes = 16u << 20;
 inline constexpr std::uint32_t kMaxYamlBytes = 1u << 20;  // of a pipeline, that a consumer sends
+inline constexpr std::uint32_t kMaxUris = 2048;           // of one query
 inline constexpr std::uint32_t kMinCredits = 2;
 inline constexpr std::uint32_t kMaxCredits = 64;
 inline constexpr std::uint32_t kMaxReplicas = 64;     // of a shard
@@ -43,6 +45,7 @@ enum class FrameType : std::uint32_t {
   kQuery = 5,
   kDetach = 6,
   kApply = 7,
+  kWaited = 8,
   // daemon -> consumer
   kWelcome = 64,
   kError = 65,
@@ -118,6 +121,9 @@ enum class TextKey : std::uint32_t {
   kEnv = 8,           // "NAME=value", repeated: what ${env:NAME} in the YAML means to its sender
   kMoves = 9,         // of the job that the cursor has gone along with, as told last; decimal
   kReplace = 10,      // kReplaceAlways or kReplaceUnread; absent: never
+  kCommand = 11,      // the consumer's command line, shown by `spdlctl get sessions`
+  kHost = 12,         // the name of its host, as it sees it: a container's or pod's
+  kPid = 13,          // its own pid, as it sees it; decimal
 };
 
 // When the YAML that was sent takes the place of a pipeline of its name that differs.
@@ -280,15 +286,32 @@ struct ResetFrame {
 };
 static_assert(sizeof(ResetFrame) == 56);
 
-enum class QueryKind : std::uint32_t { kClasses = 1, kStats = 2 };
+enum class QueryKind : std::uint32_t { kClasses = 1, kStats = 2, kUris = 3 };
 
-// Answered by Blob frames with the same serial.
+// Answered by Blob frames with the same serial. A UrisPart follows in a query of kind kUris.
 struct QueryFrame {
   FrameHeader header;
   QueryKind kind;
   std::uint32_t serial;
 };
 static_assert(sizeof(QueryFrame) == 16);
+
+// What items of the job's dataset are called. `count` dataset indices (int64) follow, then the
+// order digest that was told with the batch that they are of.
+struct UrisPart {
+  std::uint32_t count;  // 1..kMaxUris
+  std::uint32_t digest_bytes;
+};
+static_assert(sizeof(UrisPart) == 8);
+
+// How long the consumer has waited for batches since its loader was opened. Told at most once a
+// second, and only when that has changed.
+struct WaitedFrame {
+  FrameHeader header;
+  std::uint64_t waited_ms;  // the wait that is going on included
+  std::uint64_t waits;      // times that no batch was ready when one was wanted
+};
+static_assert(sizeof(WaitedFrame) == 24);
 
 // At which step a job changes to what is applied.
 enum class ApplyAt : std::uint32_t {
@@ -317,6 +340,9 @@ enum class BlobKind : std::uint32_t {
   // daemon: JSON, {"version": 4, "epoch": 2, "step": 0, "tuned": false} or
   // {"code": 9, "error": "what failed and what to do"}
   kApplied = 4,
+  kUris = 5,  // daemon: uris, each followed by a NUL, in the order of the query's indices
+  // daemon: JSON as kApplied's error, the answer to a query that cannot be answered
+  kRefused = 6,
 };
 
 // Part of a text longer than a frame; chunk bytes follow. The parts come in order.

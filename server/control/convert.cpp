@@ -312,6 +312,11 @@ void fill(v1::Session* message, const session::SessionView& view) {
   message->set_arena_bytes(view.arena_bytes);
   message->set_replica(view.replica);
   message->set_pipeline_version(view.pipeline_version);
+  message->set_host(utf8(view.host));
+  message->set_host_pid(view.host_pid);
+  message->set_command(utf8(view.command));
+  message->set_waited_s(view.waited_s);
+  message->set_waits(view.waits);
 }
 
 void fill(v1::DataPlane* message, const session::DataPlaneView& view) {

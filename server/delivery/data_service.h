@@ -39,6 +39,7 @@ class DataService {
   virtual void query(Connection& connection, const QueryRequest& request) = 0;
   // Answered by send_blob(kApplied) with the wish's serial. Not from consumers of protocol 1.
   virtual void apply(Connection& connection, const ApplyWish& wish) = 0;
+  virtual void waited(Connection& connection, const WaitedNotice& notice) = 0;
   // The consumer wants no more batches. It releases what it holds, then hangs up.
   virtual void detach(Connection& connection) = 0;
   virtual void closed(Connection& connection, CloseCause cause) = 0;

@@ -66,6 +66,8 @@ Status Dialogue::serve(Request& request) {
       return Status(Code::kInvalidArgument, "Apply frame: it takes data protocol 2");
     }
     service_.apply(*connection_, *wish);
+  } else if (const auto* notice = std::get_if<WaitedNotice>(&request)) {
+    service_.waited(*connection_, *notice);
   } else {
     detached_ = told_ = true;
     service_.detach(*connection_);

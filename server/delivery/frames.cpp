@@ -103,6 +103,9 @@ Status take_text(AttachRequest& request, wire::TextKey key, std::string_view tex
       if (*request.moves <= wire::kMaxMoves) return {};
       return bad("Attach", fmt::format("the number of moves is '{}'", text));
     }
+    case wire::TextKey::kCommand: return attach.take(request.command, text, "the command");
+    case wire::TextKey::kHost: return attach.take(request.host, text, "the host's name");
+    case wire::TextKey::kPid: return take_count(request.host_pid, text, "the pid");
     case wire::TextKey::kReplace:
       if (text == wire::kReplaceAlways) request.replace = Replace::kAlways;
       if (text == wire::kReplaceUnread) request.replace = Replace::kUnread;
@@ -183,6 +186,34 @@ Result<Request> parse_attach(std::span<const std::byte> bytes) {
   request.cursor = {.epoch = frame.epoch, .position = frame.position, .step = frame.step};
   SPDLD_TRY(take_texts(request, "Attach", bytes.subspan(sizeof frame), frame.text_count));
   if (request.pipeline.empty()) return tl::unexpected(bad("Attach", "names no pipeline"));
+  return accepted(std::move(request));
+}
+
+Result<Request> parse_query(std::span<const std::byte> bytes) {
+  SPDLD_ASSIGN(const auto frame, fixed_part<wire::QueryFrame>(bytes, "Query"));
+  QueryRequest request{.kind = frame.kind, .serial = frame.serial};
+  switch (frame.kind) {
+    case wire::QueryKind::kClasses:
+    case wire::QueryKind::kStats: return accepted(std::move(request));
+    case wire::QueryKind::kUris: break;
+    default:
+      return tl::unexpected(
+          bad("Query", fmt::format("kind {}", static_cast<std::uint32_t>(frame.kind))));
+  }
+  auto rest = bytes.subspan(sizeof frame);
+  SPDLD_ASSIGN(const auto part, fixed_part<wire::UrisPart>(rest, "Query"));
+  rest = rest.subspan(sizeof part);
+  if (part.count == 0 || part.count > wire::kMaxUris) {
+    return tl::unexpected(bad(
+        "Query", fmt::format("asks for {} uris; 1 to {} are allowed", part.count, wire::kMaxUris)));
+  }
+  const std::size_t items_bytes = part.count * sizeof(std::int64_t);
+  if (rest.size() < items_bytes || rest.size() - items_bytes < part.digest_bytes)
+    return tl::unexpected(bad("Query", "ends inside its indices"));
+  request.items.resize(part.count);
+  std::memcpy(request.items.data(), rest.data(), items_bytes);
+  request.order_digest.assign(reinterpret_cast<const char*>(rest.data()) + items_bytes,
+                              part.digest_bytes);
   return accepted(std::move(request));
 }
 
@@ -296,13 +327,13 @@ Result<Request> parse_request(std::span<const std::byte> bytes) {
                       .skip = frame.skip,
                       .serial = frame.seek});
     }
-    case FrameType::kQuery: {
-      SPDLD_ASSIGN(const auto frame, fixed_part<wire::QueryFrame>(bytes, "Query"));
-      if (frame.kind != wire::QueryKind::kClasses && frame.kind != wire::QueryKind::kStats) {
-        return tl::unexpected(
-            bad("Query", fmt::format("kind {}", static_cast<std::uint32_t>(frame.kind))));
-      }
-      return accepted(QueryRequest{.kind = frame.kind, .serial = frame.serial});
+    case FrameType::kQuery: return parse_query(bytes);
+    case FrameType::kWaited: {
+      SPDLD_ASSIGN(const auto frame, fixed_part<wire::WaitedFrame>(bytes, "Waited"));
+      constexpr std::uint64_t kMost = 1u << 31;  // of seconds, say: no run takes so long
+      return accepted(
+          WaitedNotice{.waited = std::chrono::milliseconds(std::min(frame.waited_ms, kMost * 1000)),
+                       .waits = frame.waits});
     }
     case FrameType::kApply: return parse_apply(bytes);
     case FrameType::kDetach: return accepted(DetachRequest{});

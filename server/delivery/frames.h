@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -42,6 +43,9 @@ struct AttachRequest {
   std::map<std::string, std::string> vars;
   std::string replica;
   std::string client_name;
+  std::string command;  // the consumer's command line, as it says
+  std::string host;     // its host's name, and its pid, as it sees them
+  std::optional<std::uint32_t> host_pid;
   std::string pipeline_yaml;               // empty: the pipeline must be there
   std::uint32_t blob_bytes = 0;            // of the YAML, as the frame says
   std::string pipeline_file;               // absolute path of that YAML; empty: not from a file
@@ -77,6 +81,15 @@ struct ReleaseRequest {
 struct QueryRequest {
   wire::QueryKind kind{};
   std::uint32_t serial = 0;
+  // For kUris: dataset indices, not checked against the dataset, and the order that they are of.
+  std::vector<std::int64_t> items = {};
+  std::string order_digest = {};
+};
+
+// What a consumer says of itself: how long it has waited for batches.
+struct WaitedNotice {
+  std::chrono::milliseconds waited{0};
+  std::uint64_t waits = 0;
 };
 
 // What a consumer wants its own job to go on with.
@@ -100,7 +113,7 @@ struct BlobPart {
 };
 
 using Request = std::variant<Hello, AttachRequest, ReleaseRequest, SeekRequest, QueryRequest,
-                             ApplyWish, DetachRequest, BlobPart>;
+                             ApplyWish, WaitedNotice, DetachRequest, BlobPart>;
 
 // A consumer's frame, checked; kInvalidArgument says what is wrong with it. Any bytes will do.
 Result<Request> parse_request(std::span<const std::byte> frame);

@@ -103,7 +103,7 @@ void Sessions::answer_apply(const SessionPtr& session, const delivery::ApplyWish
               {"step", swap->from.step},
               {"tuned", swap->tuned}};
   } else {
-    answer = {{"code", static_cast<int>(swap.error().code())}, {"error", swap.error().message()}};
+    answer = json_of(swap.error());
   }
   session->connection->send_blob(wire::BlobKind::kApplied, wish.serial,
                                  std::make_shared<std::string>(shown_text(answer)));

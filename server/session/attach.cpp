@@ -212,8 +212,8 @@ void Sessions::welcome(const Session& session) const {
   log::About line = about(job.key, connection.peer().uid);
   line.session = session.id;
   line.pid = connection.peer().pid;
-  log::info(line, "session {}: pid {} ({}) reads {} of job '{}' on pipeline '{}' from {}",
-            session.id, connection.peer().pid, connection.client(),
+  log::info(line, "session {}: {} ({}) reads {} of job '{}' on pipeline '{}' from {}", session.id,
+            session.process(), connection.client(),
             shard_text(session.member.shard, timeline.num_shards()), job.key.job, job.key.pipeline,
             place_text(start));
 }

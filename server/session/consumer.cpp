@@ -358,6 +358,11 @@ StepAt Consumer::acked() const {
   return acked;
 }
 
+void Consumer::note_waited(const delivery::WaitedNotice& notice) {
+  MutexLock lock(mutex_);
+  waiting_ = notice;
+}
+
 Consumer::View Consumer::view() const {
   MutexLock lock(mutex_);
   View view{.next = timeline_.settled(to_send_),
@@ -370,7 +375,8 @@ Consumer::View Consumer::view() const {
             .arena_bytes = 0,
             .bad_releases = bad_releases_,
             .moves = moves_seen_,
-            .turn = turn_};
+            .turn = turn_,
+            .waiting = waiting_};
   view.acked_position = timeline_.position_of(view.acked);
   if (!jumps_.empty()) {
     const Jump& last = jumps_.back();

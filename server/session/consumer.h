@@ -79,6 +79,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   void begin() SPDLD_EXCLUDES(mutex_);
 
   // From the consumer.
+  void note_waited(const delivery::WaitedNotice& notice) SPDLD_EXCLUDES(mutex_);
   void release(std::uint64_t lease) SPDLD_EXCLUDES(mutex_);
   // To `skip` steps behind `to`, which begins at `position`. Fails, and does nothing, if no job can
   // have such a place; any other failure leaves it without a stream.
@@ -142,6 +143,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
     std::uint64_t bad_releases = 0;
     std::uint32_t moves = 0;  // of the job, that its process is known to have gone along with
     std::uint64_t turn = 0;   // so many times it went elsewhere since it attached
+    delivery::WaitedNotice waiting;  // as it said last; zeros of a client that says nothing
   };
   View view() const SPDLD_EXCLUDES(mutex_);
   // The arenas that it knows, or holds a lease of.
@@ -282,6 +284,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   std::uint64_t batches_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t rows_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t bad_releases_ SPDLD_GUARDED_BY(mutex_) = 0;
+  delivery::WaitedNotice waiting_ SPDLD_GUARDED_BY(mutex_);
 };
 
 }  // namespace spdld::session

@@ -33,6 +33,19 @@ Spent spent_on(const engine::Run& run) {
 
 }  // namespace
 
+std::string Session::process() const {
+  const pid_t pid = connection->peer().pid;
+  if (pid > 0) return "pid " + std::to_string(pid);
+  if (host_pid && !host.empty()) return "pid " + std::to_string(*host_pid) + " on " + host;
+  return "a process of another PID namespace";
+}
+
+bool Session::same_process(const Session& other) const {
+  const pid_t pid = connection->peer().pid;
+  return pid == other.connection->peer().pid &&
+         (pid > 0 || (host == other.host && host_pid == other.host_pid));
+}
+
 Status check_world(std::uint32_t num_shards, std::uint32_t replicas) {
   const auto not_between = [](const std::string& what, std::uint32_t has, std::uint32_t most) {
     return Status(Code::kInvalidArgument, what + " " + std::to_string(has) +

@@ -27,6 +27,11 @@ namespace spdld::session {
 
 // One attached consumer. Guarded by Sessions, but for what is const and the consumer itself.
 struct Session {
+  // The process that reads, as messages name it: "pid 17", or "pid 3 on pod-7" where the kernel
+  // cannot tell its pid because it lives in a PID namespace that the daemon does not see.
+  std::string process() const;
+  bool same_process(const Session& other) const;
+
   std::uint64_t id = 0;  // its connection's
   delivery::ConnectionPtr connection;
   std::shared_ptr<class Job> job;
@@ -34,6 +39,10 @@ struct Session {
   std::shared_ptr<Consumer> consumer;  // none while the attach is under way
   bool queued = true;                  // other attaches are before it
   bool closed = false;
+  // What its client says of itself; shown and never relied upon.
+  std::string command;
+  std::string host;
+  std::optional<std::uint32_t> host_pid;
   std::string parting;  // how it ended, if that was not by its connection
   // At the last heartbeat: of its pipeline, and of its stream.
   std::uint64_t seen_tasks = 0;

@@ -183,16 +183,15 @@ Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& requ
 
 Status Sessions::taken_by(const Session& holder, const Job& job, const Session& asks) {
   const std::string id = std::to_string(holder.id);
-  const pid_t pid = holder.connection->peer().pid;
   const std::string place =
       (job.replicas > 1 ? "replica " + std::to_string(holder.member.replica) + " of " : "") +
       shard_text(holder.member.shard, job.timeline.num_shards()) + " of job '" + job.key.job + "'";
-  if (pid == asks.connection->peer().pid)
+  if (holder.same_process(asks))
     return Status(Code::kAlreadyExists,
                   place + " is read by another Loader of this process (session " + id +
                       "): close() that one first, which a notebook may keep in its output");
   return Status(Code::kAlreadyExists,
-                place + " is read by pid " + std::to_string(pid) + " (session " + id +
+                place + " is read by " + holder.process() + " (session " + id +
                     "): give each rank its own shard, or end that one with 'spdlctl evict " + id +
                     "'");
 }
@@ -211,10 +210,9 @@ Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
                         ", and each has its consumer: resize the job, or let one detach");
   }
   if (const auto held = job->members.find(member); held != job->members.end()) {
-    const delivery::Connection& holder = *held->second->connection;
     // The same process comes back after it lost its connection: what it had is of no more use to
     // it.
-    if (!request.reconnect || holder.peer().pid != session->connection->peer().pid)
+    if (!request.reconnect || !held->second->same_process(*session))
       return taken_by(*held->second, *job, *session);
     held->second->parting = "its process has reconnected";
     held->second->connection->bye(wire::ByeReason::kEvicted, "the same process has reconnected");

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/counted.h"
 #include "session/json_text.h"
 #include "session/sessions.h"
 
@@ -50,6 +51,30 @@ void Sessions::query(delivery::Connection& connection, const delivery::QueryRequ
   });
 }
 
+Result<std::string> Sessions::uris_of(const Job& job, const delivery::QueryRequest& request) const {
+  PipelinePtr pipeline;
+  {
+    MutexLock lock(mutex_);
+    for (const Timeline::Cut& cut : job.timeline.cuts()) {
+      if (cut.phase->order_text() == request.order_digest) pipeline = cut.phase->pipeline;
+    }
+  }
+  if (pipeline == nullptr)
+    return error(Code::kFailedPrecondition,
+                 "the data that this batch was made of are not those of job '" + job.key.job +
+                     "' any more: read batch.uris as the batch comes");
+  std::string text;
+  for (const std::int64_t item : request.items) {
+    if (item < 0 || static_cast<std::uint64_t>(item) >= pipeline->source->size())
+      return error(Code::kOutOfRange, "the dataset of pipeline '" + pipeline->name() + "' has " +
+                                          counted(pipeline->source->size(), "item") +
+                                          ", and none " + std::to_string(item));
+    text += pipeline->source->uri(static_cast<std::uint64_t>(item));
+    text += '\0';
+  }
+  return text;
+}
+
 void Sessions::answer_query(std::uint64_t id, const delivery::QueryRequest& request) {
   SessionPtr session;
   JobPtr job;
@@ -65,6 +90,15 @@ void Sessions::answer_query(std::uint64_t id, const delivery::QueryRequest& requ
     if (request.kind == wire::QueryKind::kStats) stages = stages_of(*job);
   }
   delivery::Connection& connection = *session->connection;
+  if (request.kind == wire::QueryKind::kUris) {
+    auto uris = uris_of(*job, request);
+    const bool answered = uris.has_value();
+    connection.send_blob(
+        answered ? wire::BlobKind::kUris : wire::BlobKind::kRefused, request.serial,
+        std::make_shared<std::string>(answered ? *std::move(uris)
+                                               : shown_text(json_of(uris.error()))));
+    return;
+  }
   if (request.kind == wire::QueryKind::kClasses) {
     connection.send_blob(wire::BlobKind::kClasses, request.serial,
                          class_texts_.of(phase->pipeline->source),

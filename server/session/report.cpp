@@ -33,6 +33,9 @@ std::vector<SessionView> Sessions::sessions(const Caller& caller) const {
     views.push_back({.id = id,
                      .uid = peer.uid,
                      .pid = peer.pid,
+                     .host = session->host,
+                     .host_pid = session->host_pid.value_or(0),
+                     .command = session->command,
                      .client = session->connection->client(),
                      .job = session->job->key.job,
                      .pipeline = session->job->key.pipeline,
@@ -46,7 +49,9 @@ std::vector<SessionView> Sessions::sessions(const Caller& caller) const {
                      .leases = consumer.leases,
                      .ready = consumer.ready,
                      .batches = consumer.batches,
-                     .arena_bytes = consumer.arena_bytes});
+                     .arena_bytes = consumer.arena_bytes,
+                     .waited_s = seconds(consumer.waiting.waited),
+                     .waits = consumer.waiting.waits});
   }
   return views;
 }

@@ -11,7 +11,15 @@
 namespace spdld::session {
 namespace {
 
+// Of what a client says of itself, so much is kept.
+constexpr std::size_t kMaxSaidBytes = 512;
+
 constexpr int kAttachThreads = 5;  // one user has at most one less
+
+std::string short_text(std::string text) {
+  if (text.size() > kMaxSaidBytes) text.resize(kMaxSaidBytes);
+  return text;
+}
 
 // How a session ended whose consumer did not say so.
 std::string parting_of(delivery::CloseCause cause) {
@@ -163,6 +171,9 @@ void Sessions::attach(const delivery::ConnectionPtr& connection, delivery::Attac
   auto session = std::make_shared<Session>();
   session->id = connection->id();
   session->connection = connection;
+  session->command = short_text(std::move(request.command));
+  session->host = short_text(std::move(request.host));
+  session->host_pid = request.host_pid;
   {
     MutexLock lock(mutex_);
     sessions_[session->id] = session;
@@ -173,6 +184,10 @@ void Sessions::attach(const delivery::ConnectionPtr& connection, delivery::Attac
 
 void Sessions::release(delivery::Connection& connection, std::uint64_t lease) {
   if (const auto consumer = consumer_of(connection)) consumer->release(lease);
+}
+
+void Sessions::waited(delivery::Connection& connection, const delivery::WaitedNotice& notice) {
+  if (const auto consumer = consumer_of(connection)) consumer->note_waited(notice);
 }
 
 void Sessions::seek(delivery::Connection& connection, const delivery::SeekRequest& request) {
@@ -220,7 +235,7 @@ void Sessions::closed(delivery::Connection& connection, delivery::CloseCause cau
   log::About line = job ? about(*job) : log::About{};
   line.session = session->id;
   line.pid = connection.peer().pid;
-  log::info(line, "session {} (pid {}, {}){} ended: {}", session->id, connection.peer().pid,
+  log::info(line, "session {} ({}, {}){} ended: {}", session->id, session->process(),
             connection.client(), job ? " of job '" + job->job + "'" : std::string(), parting);
   if (consumer == nullptr) return;
   consumer->end(true);

@@ -97,6 +97,7 @@ class Sessions final : public delivery::DataService {
   void seek(delivery::Connection& connection, const delivery::SeekRequest& request) override;
   void query(delivery::Connection& connection, const delivery::QueryRequest& request) override;
   void apply(delivery::Connection& connection, const delivery::ApplyWish& wish) override;
+  void waited(delivery::Connection& connection, const delivery::WaitedNotice& notice) override;
   void detach(delivery::Connection& connection) override;
   void closed(delivery::Connection& connection, delivery::CloseCause cause) override;
   void exited(delivery::Connection& connection) override;
@@ -383,6 +384,9 @@ class Sessions final : public delivery::DataService {
   bool awaits(const Job& job) const;
 
   // Answers consumers' queries, not on the dispatcher: query.cpp.
+  // NUL-separated, for QueryKind::kUris.
+  Result<std::string> uris_of(const Job& job, const delivery::QueryRequest& request) const
+      SPDLD_EXCLUDES(mutex_);
   void answer_query(std::uint64_t id, const delivery::QueryRequest& request) SPDLD_EXCLUDES(mutex_);
 
   bool visible(const Caller& caller, const JobKey& key) const;

@@ -254,7 +254,11 @@ struct JobView {
 struct SessionView {
   std::uint64_t id = 0;
   uid_t uid = 0;
-  pid_t pid = 0;
+  pid_t pid = 0;  // 0: it lives in a PID namespace that the daemon does not see
+  // These as its client says:
+  std::string host;
+  std::uint32_t host_pid = 0;  // as that host sees it; 0: not said
+  std::string command;
   std::string client;
   std::string job;
   std::string pipeline;
@@ -269,6 +273,8 @@ struct SessionView {
   std::uint32_t ready = 0;  // finished batches that wait for a credit
   std::uint64_t batches = 0;
   std::uint64_t arena_bytes = 0;
+  double waited_s = 0;  // for batches, since its loader was opened; as its client says, like waits
+  std::uint64_t waits = 0;
 };
 
 struct StageView {

@@ -33,7 +33,7 @@ void Announced::retire_arena(std::span<const std::byte> frame) {
 
 void Announced::add_schema(std::span<const std::byte> frame) {
   std::string why;
-  auto schema = read_schema(frame, why);
+  auto schema = read_schema(frame, facts_.order_digest, why);
   if (!schema) refuse(why);
   std::erase_if(schemas_, [&](const auto& old) { return old->id == schema->id; });
   if (schemas_.size() == kMaxSchemas) schemas_.erase(schemas_.begin());

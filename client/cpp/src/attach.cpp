@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attach.h"
 
+#include <unistd.h>
+
 #include <utility>
 
+#include "process_facts.h"
 #include "text.h"
 
 #ifndef SPDLD_VERSION
@@ -76,6 +79,9 @@ AttachWish Attacher::wish(const Placement& place, const Attached* known,
   add(wire::TextKey::kJob, place.job);
   add(wire::TextKey::kReplica, place.replica);
   add(wire::TextKey::kClientName, options_.client_name);
+  add(wire::TextKey::kCommand, command_line());
+  add(wire::TextKey::kHost, host_name());
+  add(wire::TextKey::kPid, std::to_string(::getpid()));
   add(wire::TextKey::kPipelineFile, options_.pipeline_file);
   if (known == nullptr) add(wire::TextKey::kReplace, text_of(options_.replace));
   if (from) add(wire::TextKey::kOrderDigest, from->order_digest);

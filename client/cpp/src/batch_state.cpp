@@ -184,7 +184,8 @@ std::byte* Lease::private_slot() {
   return base + offset_;
 }
 
-std::shared_ptr<const Schema> read_schema(std::span<const std::byte> frame, std::string& why) {
+std::shared_ptr<const Schema> read_schema(std::span<const std::byte> frame,
+                                          const std::string& order_digest, std::string& why) {
   wire::SchemaFrame fixed;
   if (frame.size() < sizeof fixed) {
     why = "a schema ends early";
@@ -199,6 +200,7 @@ std::shared_ptr<const Schema> read_schema(std::span<const std::byte> frame, std:
   auto schema = std::make_shared<Schema>();
   schema->id = fixed.schema_id;
   schema->pipeline_version = fixed.pipeline_version;
+  schema->order_digest = order_digest;
   schema->fields.resize(fixed.field_count);
   if (fixed.field_count > 0) {
     std::memcpy(schema->fields.data(), frame.data() + sizeof fixed,

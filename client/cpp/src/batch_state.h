@@ -20,7 +20,8 @@ inline constexpr std::uint64_t kCopyBytes = 64 * 1024;
 struct Schema {
   std::uint32_t id = 0;
   std::uint32_t pipeline_version = 0;
-  std::vector<wire::FieldLayout> fields;
+  std::string order_digest = {};  // as was told before it
+  std::vector<wire::FieldLayout> fields = {};
 };
 
 // The right to read one slot. Ends once: by end(), or with the last that shares it. Any thread.
@@ -63,8 +64,10 @@ struct BatchState {
   std::uint64_t rows = 0;
 };
 
-// Checks a frame's layout of fields; null, and `why` says so, when it makes no sense.
-std::shared_ptr<const Schema> read_schema(std::span<const std::byte> frame, std::string& why);
+// Checks a frame's layout of fields; null, and `why` says so, when it makes no sense. Batches of it
+// are of the order that `order_digest` names.
+std::shared_ptr<const Schema> read_schema(std::span<const std::byte> frame,
+                                          const std::string& order_digest, std::string& why);
 
 // Makes the batch that a frame announces. Throws ConnectionError when frame and memory disagree;
 // the lease then ends.

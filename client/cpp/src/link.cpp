@@ -32,6 +32,15 @@ bool ends_shard(std::span<const std::byte> frame) {
   return bye && bye->header.type == FrameType::kBye && bye->reason == wire::ByeReason::kResized;
 }
 
+// What the daemon says of a request that it refuses; nothing if that makes no sense.
+std::optional<PipelineError> refusal_in(const JsonObject& told) {
+  const auto error = told.text("error");
+  if (!error) return std::nullopt;
+  const std::uint64_t code = told.count("code").value_or(kUnknown);
+  return PipelineError(
+      code >= kCancelled && code <= kUnauthenticated ? static_cast<int>(code) : kUnknown, *error);
+}
+
 }  // namespace
 
 Link::Link(const std::string& socket_path, const std::string& client_name, const AttachWish& wish,
@@ -307,15 +316,44 @@ void Link::seek(const Cursor& to, std::uint32_t skip, std::uint32_t serial, Wait
   send(&frame, sizeof frame, waiting);
 }
 
-std::string Link::query(wire::QueryKind kind, Waiting& waiting) {
+std::uint32_t Link::ask(wire::QueryKind kind, std::span<const std::byte> more, Waiting& waiting) {
   wire::QueryFrame frame{};
-  frame.header = {FrameType::kQuery, sizeof frame};
+  frame.header = {FrameType::kQuery, static_cast<std::uint32_t>(sizeof frame + more.size())};
   frame.kind = kind;
   frame.serial = ++serial_;
-  send(&frame, sizeof frame, waiting);
+  std::vector<std::byte> out;
+  append(out, &frame, sizeof frame);
+  append(out, more.data(), more.size());
+  send(out.data(), out.size(), waiting);
+  return frame.serial;
+}
+
+std::string Link::query(wire::QueryKind kind, Waiting& waiting) {
+  const std::uint32_t serial = ask(kind, {}, waiting);
   return answer(
-      kind == wire::QueryKind::kClasses ? wire::BlobKind::kClasses : wire::BlobKind::kStats,
-      frame.serial, waiting);
+      kind == wire::QueryKind::kClasses ? wire::BlobKind::kClasses : wire::BlobKind::kStats, serial,
+      waiting);
+}
+
+std::string Link::uris(std::span<const std::int64_t> items, const std::string& order_digest,
+                       Waiting& waiting) {
+  const wire::UrisPart part{.count = static_cast<std::uint32_t>(items.size()),
+                            .digest_bytes = static_cast<std::uint32_t>(order_digest.size())};
+  std::vector<std::byte> more;
+  append(more, &part, sizeof part);
+  append(more, items.data(), items.size_bytes());
+  append(more, order_digest.data(), order_digest.size());
+  return answer(wire::BlobKind::kUris, ask(wire::QueryKind::kUris, more, waiting), waiting);
+}
+
+void Link::tell_waited(std::chrono::milliseconds waited, std::uint64_t waits) {
+  if (protocol_ < 3) return;
+  wire::WaitedFrame frame{};
+  frame.header = {FrameType::kWaited, sizeof frame};
+  frame.waited_ms = static_cast<std::uint64_t>(waited.count());
+  frame.waits = waits;
+  bool full = false;
+  (void)channel_->send(&frame, sizeof frame, full);  // the next one says it, or the link is lost
 }
 
 Applied Link::apply(const ApplyWish& wish, Waiting& waiting) {
@@ -342,12 +380,7 @@ Applied Link::apply(const ApplyWish& wish, Waiting& waiting) {
   const std::string text = answer(wire::BlobKind::kApplied, frame.serial, waiting);
   const auto told = JsonObject::parse(text);
   if (told) {
-    if (const auto error = told->text("error")) {
-      const std::uint64_t code = told->count("code").value_or(kUnknown);
-      throw PipelineError(
-          code >= kCancelled && code <= kUnauthenticated ? static_cast<int>(code) : kUnknown,
-          *error);
-    }
+    if (const auto refused = refusal_in(*told)) throw *refused;
     const auto version = told->count("version");
     const auto epoch = told->count("epoch");
     const auto step = told->count("step");
@@ -387,7 +420,8 @@ std::string Link::answer(wire::BlobKind kind, std::uint32_t serial, Waiting& wai
     }
     const auto blob = fixed_part<wire::BlobFrame>(frame);
     if (!blob) lose("the daemon sent an answer that makes no sense");
-    if (blob->serial != serial || blob->kind != kind) continue;
+    const bool refused = blob->kind == wire::BlobKind::kRefused;
+    if (blob->serial != serial || (blob->kind != kind && !refused)) continue;
     waiting.alive();
     const auto part = frame.subspan(sizeof(wire::BlobFrame));
     if (blob->offset != text.size() || blob->total_bytes > most ||
@@ -395,7 +429,12 @@ std::string Link::answer(wire::BlobKind kind, std::uint32_t serial, Waiting& wai
       lose("the daemon sent an answer whose parts do not follow each other");
     }
     text.append(reinterpret_cast<const char*>(part.data()), part.size());
-    if (text.size() == blob->total_bytes) return text;
+    if (text.size() == blob->total_bytes) {
+      if (!refused) return text;
+      const auto told = JsonObject::parse(text);
+      if (const auto why = told ? refusal_in(*told) : std::nullopt) throw *why;
+      lose("the daemon refused a query with what makes no sense");
+    }
     if (part.empty()) lose("the daemon sent an answer of which a part is empty");
   }
 }

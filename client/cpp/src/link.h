@@ -90,6 +90,11 @@ class Link {
   void seek(const Cursor& to, std::uint32_t skip, std::uint32_t serial, Waiting& waiting);
   // What belongs to the stream and comes before the answer is kept for poll().
   std::string query(wire::QueryKind kind, Waiting& waiting);
+  // Of at most wire::kMaxUris items; NUL after each. Throws PipelineError if the daemon refuses.
+  std::string uris(std::span<const std::int64_t> items, const std::string& order_digest,
+                   Waiting& waiting);
+  // Tells how long the caller has waited, if the daemon wants to know and can be told at once.
+  void tell_waited(std::chrono::milliseconds waited, std::uint64_t waits);
   Applied apply(const ApplyWish& wish, Waiting& waiting);
   // No more batches, please. The connection ends with the last lease.
   void detach();
@@ -107,7 +112,9 @@ class Link {
   // The next frame from the socket, of any kind; empty when none is there.
   std::span<const std::byte> receive();
   std::span<const std::byte> await(Waiting& waiting);
-  // The text of the Blob frames that answer request `serial`.
+  // Sends a query and returns its serial.
+  std::uint32_t ask(wire::QueryKind kind, std::span<const std::byte> more, Waiting& waiting);
+  // The text of the Blob frames that answer request `serial`. Throws PipelineError for a refusal.
   std::string answer(wire::BlobKind kind, std::uint32_t serial, Waiting& waiting);
   // Deals with the frames that may come at any time. False: it is none of them.
   bool digest(std::span<const std::byte> frame, Waiting* waiting);

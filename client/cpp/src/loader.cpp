@@ -186,6 +186,13 @@ std::uint32_t Loader::pipeline_version() {
   return impl_->usable().attached().facts.pipeline_version;
 }
 const std::vector<std::string>& Loader::classes() { return impl_->classes(); }
+std::vector<std::string> Loader::uris(const Batch& batch) {
+  return uris(batch.indices(), batch.order_digest());
+}
+std::vector<std::string> Loader::uris(std::span<const std::int64_t> indices,
+                                      const std::string& order_digest) {
+  return impl_->usable().uris(indices, order_digest);
+}
 std::string Loader::fingerprint() { return impl_->fingerprint(); }
 std::string Loader::server_stats() { return impl_->usable().query(wire::QueryKind::kStats); }
 LoaderStats Loader::stats() const { return impl_->stream().stats(); }

@@ -18,6 +18,7 @@ constexpr milliseconds kEpochEndGrace{1'000};
 // How long apply() waits for its job to be one that can change. Longer would not help where what is
 // in the way is a batch that the caller itself has yet to take.
 constexpr milliseconds kSettling{5'000};
+constexpr milliseconds kTellWaited{1'000};
 // A job that changes its order more often than this forgets its oldest.
 constexpr std::size_t kMaxOrders = 256;
 
@@ -216,6 +217,14 @@ void Stream::check_credits(const Waiting& waiting) const {
                         "); let go of one, copy what you keep, or raise prefetch"));
 }
 
+void Stream::tell_waited(milliseconds waiting) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!link_ || now - told_waited_ < kTellWaited) return;
+  told_waited_ = now;
+  link_->tell_waited(std::chrono::duration_cast<milliseconds>(stats_.waited) + waiting,
+                     stats_.waits);
+}
+
 std::optional<Batch> Stream::next() {
   if (finished_) return std::nullopt;
   if (link_) {
@@ -239,9 +248,11 @@ std::optional<Batch> Stream::next() {
       auto batch = try_next(&waiting, ready);
       if (ready) {
         stats_.waited += waiting.waited();
+        tell_waited(milliseconds(0));
         return batch;
       }
       check_credits(waiting);
+      tell_waited(waiting.waited());
       link.wait(waiting, milliseconds::max());
     }
   });
@@ -352,6 +363,32 @@ std::string Stream::query(wire::QueryKind kind) {
   Waiting waiting(options_, "an answer");
   Outage outage(lost_why_);
   return connected(waiting, outage, [&](Link& link) { return link.query(kind, waiting); });
+}
+
+std::vector<std::string> Stream::uris(std::span<const std::int64_t> items,
+                                      const std::string& order_digest) {
+  Waiting waiting(options_, "an answer");
+  Outage outage(lost_why_);
+  std::vector<std::string> uris;
+  uris.reserve(items.size());
+  while (uris.size() < items.size()) {
+    const auto part = items.subspan(uris.size())
+                          .first(std::min<std::size_t>(items.size() - uris.size(), wire::kMaxUris));
+    const std::string text = connected(waiting, outage, [&](Link& link) {
+      link.require(3, "uris()");
+      return link.uris(part, order_digest, waiting);
+    });
+    if (std::count(text.begin(), text.end(), '\0') != static_cast<std::ptrdiff_t>(part.size()))
+      throw ConnectionError(kDataLoss, join("the daemon was asked for ", part.size(),
+                                            " uris, and answered with another number"));
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = text.find('\0', begin);
+      if (end == std::string::npos) break;
+      uris.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  return uris;
 }
 
 Applied Stream::apply(const ApplyWish& wish) {

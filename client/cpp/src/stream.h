@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,9 @@ class Stream {
   bool finished() const { return finished_; }  // the job has no further epoch
 
   std::string query(wire::QueryKind kind);
+  // What dataset items are called, of the order that was told with them.
+  std::vector<std::string> uris(std::span<const std::int64_t> items,
+                                const std::string& order_digest);
   Applied apply(const ApplyWish& wish);
   // What the daemon told, as of the last batch handed out.
   const Attached& attached();
@@ -60,6 +65,8 @@ class Stream {
   void check_order();
   bool knows(const std::string& order_digest) const;
   void check_credits(const Waiting& waiting) const;
+  // `waiting`: of a wait that goes on.
+  void tell_waited(std::chrono::milliseconds waiting);
   void apply_reset(const wire::ResetFrame& reset);
   bool stale(std::uint32_t seek, std::uint64_t lease);
   std::string whereabouts() const;
@@ -82,6 +89,7 @@ class Stream {
   bool seeking_ = false;             // sent, and not yet answered by a Reset
   bool order_open_ = false;          // whether the order is cursor_'s shows with the next batch
   LoaderStats stats_;
+  SteadyTime told_waited_{};  // when the daemon was told last
 };
 
 }  // namespace spdld::client

@@ -14,8 +14,8 @@ from ._errors import ConnectionError, Error, LeaseError, PipelineError, TimeoutE
 from ._loader import Loader
 from ._server import Server, launch
 from ._torch_batch import TorchBatch
+from ._version import __version__ as __version__
 
-__version__ = "0.1.0"
 __all__ = [
     "Applied",
     "Batch",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import opcode
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -23,6 +23,9 @@ try:
     from ml_dtypes import bfloat16 as _bfloat16
 except ImportError:
     _bfloat16 = None
+
+# Libspdld's loader that a batch came from, as long as that is there.
+Asks = Callable[[], "_core.Loader | None"]
 
 View = Literal["private", "copy", "shared"]
 
@@ -46,10 +49,12 @@ class Packed(NamedTuple):
 class Rows:
     """What the two kinds of batch have in common: everything about the rows."""
 
-    __slots__ = ("__weakref__", "_core")
+    __slots__ = ("__weakref__", "_asks", "_core", "_uris")
 
-    def __init__(self, core: _core.Batch) -> None:
+    def __init__(self, core: _core.Batch, asks: Asks | None = None) -> None:
         self._core = core
+        self._asks = asks
+        self._uris: list[str] | None = None
 
     @property
     def epoch(self) -> int:
@@ -80,6 +85,26 @@ class Rows:
     def valid(self) -> np.ndarray:
         """bool[rows]: False for a row that was substituted, rejected or is padding."""
         return self._core.valid()
+
+    @property
+    def uris(self) -> list[str]:
+        """What each row's item is called: for ``files``, its path relative to the root.
+
+        No batch carries it: the daemon is asked at the first use, by ``indices``, which takes one
+        round trip. A row that is not ``valid`` has its substitute's.
+
+        Raises PipelineError if the loader is gone or the job has gone on to other data meanwhile,
+        and what ``next()`` raises where the daemon is away.
+        """
+        if self._uris is None:
+            loader = None if self._asks is None else self._asks()
+            if loader is None:
+                raise PipelineError(
+                    "the loader that this batch came from is gone, and it alone can ask what its "
+                    "rows are called: read batch.uris before"
+                )
+            self._uris = loader.uris(self.indices.tolist(), self._core.order_digest)
+        return self._uris
 
     @property
     def released(self) -> bool:
@@ -148,7 +173,7 @@ class Rows:
 
     def copy(self) -> Self:
         """The same batch in this process's own memory: it holds no lease."""
-        return type(self)(self._core.copy())
+        return type(self)(self._core.copy(), self._asks)
 
     def release(self) -> None:
         """Ends the lease now. Raises LeaseError while arrays or tensors of the batch are held.

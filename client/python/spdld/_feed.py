@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import inspect
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from . import _core
+from ._batch import Asks
 from ._map import OrderedMap, StopCheck
 from ._state import Cursor
 
@@ -26,6 +30,18 @@ def _stop_maps() -> None:
         running.stop()
 
 
+def _takes_rng(fn: Callable[..., Any]) -> bool:
+    try:
+        return "rng" in inspect.signature(fn).parameters
+    except (TypeError, ValueError):  # a builtin, say
+        return False
+
+
+def _generator(seed: int, epoch: int, step: int, shard: int) -> np.random.Generator:
+    """The same for the same batch, whatever thread makes it and however often the run restarts."""
+    return np.random.default_rng([seed % 2**64, epoch, step, shard])
+
+
 class Feed:
     """Batches of libspdld's loader as ``make`` makes them, and then ``fn``, if there is one.
 
@@ -36,7 +52,7 @@ class Feed:
     def __init__(
         self,
         core: _core.Loader,
-        make: Callable[[_core.Batch], Any],
+        make: Callable[[_core.Batch, Asks], Any],
         fn: Callable[[Any], Any] | None,
         threads: int,
         check: StopCheck,
@@ -45,6 +61,7 @@ class Feed:
         self._place: tuple[Cursor, Facts] | None = None  # after what map handed out
         self._core = core
         self._make = make
+        self._asks: Asks = weakref.ref(core)
         self._fn = fn
         self._threads = threads
         self._check = check
@@ -66,7 +83,7 @@ class Feed:
         """The next thing to hand out, or END."""
         if self._fn is None:
             batch = self._core.next()
-            return END if batch is None else self._make(batch)
+            return END if batch is None else self._make(batch, self._asks)
         if self._map is None:
             self._start()
         result, self._place = self._map.get()
@@ -102,15 +119,24 @@ class Feed:
 
     def _start(self) -> None:
         # The map's threads hold these, and must not hold what is to stop them.
-        core, make, fn = self._core, self._make, self._fn
+        core, make, asks, fn = self._core, self._make, self._asks, self._fn
+        draws = _takes_rng(fn)
         self._place = core.place()  # before anything is made ahead
 
         def pull() -> tuple[Any, tuple[Cursor, Facts]]:
             batch = core.next()
-            return (END if batch is None else make(batch)), core.place()
+            place = core.place()
+            if batch is None:
+                return END, place
+            key = place[0][1], batch.epoch, batch.step, core.shard
+            return (make(batch, asks), key), place
 
-        def apply(batch: Any) -> Any:
-            return END if batch is END else fn(batch)
+        def apply(pulled: Any) -> Any:
+            if pulled is END:
+                return END
+            batch, key = pulled
+            del pulled
+            return fn(batch, rng=_generator(*key)) if draws else fn(batch)
 
         self._map = OrderedMap(pull, apply, self._threads)
         self._check.watch(self._map)

@@ -16,6 +16,7 @@ from ._feed import END, Feed
 from ._map import StopCheck
 from ._output import maker
 from ._state import Cursor, cursor_of, state_of
+from ._version import __version__
 
 if TYPE_CHECKING:
     from torch.utils.data import IterableDataset
@@ -45,7 +46,7 @@ class Loader:
         seed, batch_size, vars: in place of what the pipeline says.
         start: "fresh" begins at epoch 0, "ledger" where the daemon's record says the shard was.
         output: "batch" for numpy (Batch), "torch" (TorchBatch), or a tuple of field names for
-            tuples of torch tensors; "valid" and "indices" may be among them.
+            tuples of torch tensors; "valid", "indices" and "uris" may be among them.
         prefetch: batches that this rank holds or that wait for it, 2 to 64.
         address: the daemon's runtime directory; $SPDLD_ADDRESS, else /run/spdld.
         launch: start a daemon if none answers at the address. One that was started takes a file
@@ -54,7 +55,8 @@ class Loader:
             lists other data by now. Jobs that read that one go on with it.
         timeout: seconds of silence of the daemon, and of its absence, before an error.
         map: a function for each batch, run in threads, results in order. What it returns is what
-            the loader gives.
+            the loader gives. If it has a parameter ``rng``, it is given a numpy Generator seeded by
+            (seed, epoch, step, shard): draws that a restarted run repeats.
         map_threads: how many threads run it.
 
     Raises:
@@ -89,7 +91,7 @@ class Loader:
         launch: bool = False,
         replace: bool = False,
         timeout: float = 60.0,
-        map: Callable[[Any], Any] | None = None,
+        map: Callable[..., Any] | None = None,
         map_threads: int = 2,
     ) -> None:
         if start not in ("fresh", "ledger"):
@@ -150,7 +152,7 @@ class Loader:
             address=where,
             timeout_s=float(timeout),
             connect_timeout_s=float(timeout) if launch else min(5.0, float(timeout)),
-            client_name="",
+            client_name=f"spdld-python {__version__}",
             on_wait=check,
             on_notice=_log.warning,
             on_unreachable=launcher,

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._batch import Batch
+from ._batch import Asks, Batch
 from ._torch_batch import TorchBatch
 
 # What is known of a batch's rows and can stand in a tuple, unless a field is called so.
-_OF_ROWS = ("indices", "valid")
+_OF_ROWS = ("indices", "valid", "uris")
 
 
-def maker(output: str | Sequence[str]) -> Callable[[_core.Batch], Any]:
-    """What makes the thing to hand out from libspdld's batch."""
+def maker(output: str | Sequence[str]) -> Callable[[_core.Batch, Asks], Any]:
+    """What makes the thing to hand out from libspdld's batch, and from who can be asked of it."""
     if output == "batch":
         return Batch
     if isinstance(output, str) and output != "torch":
@@ -37,11 +37,12 @@ def maker(output: str | Sequence[str]) -> Callable[[_core.Batch], Any]:
 
     def part(batch: TorchBatch, name: str) -> Any:
         if name in _OF_ROWS and name not in batch:
-            return torch.from_numpy(np.array(getattr(batch, name)))
+            value = getattr(batch, name)
+            return value if name == "uris" else torch.from_numpy(np.array(value))
         return batch[name]
 
-    def make(core: _core.Batch) -> tuple[Any, ...]:
-        batch = TorchBatch(core)
+    def make(core: _core.Batch, asks: Asks) -> tuple[Any, ...]:
+        batch = TorchBatch(core, asks)
         return tuple([part(batch, name) for name in names])
 
     return make

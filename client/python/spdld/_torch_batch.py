@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
-from ._batch import Rows
+from ._batch import Asks, Rows
 from ._errors import PipelineError
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ class TorchBatch(Rows, Mapping[str, Any]):
 
     __slots__ = ("_tensors",)
 
-    def __init__(self, source: _core.Batch | Mapping[str, Any]) -> None:
+    def __init__(self, source: _core.Batch | Mapping[str, Any], asks: Asks | None = None) -> None:
         self._tensors: dict[str, Any] = {}
         if isinstance(source, Mapping):
             self._tensors.update(source)
-            super().__init__(_Facts(self._tensors))
+            super().__init__(_Facts(self._tensors), asks)
         else:
-            super().__init__(source)
+            super().__init__(source, asks)
 
     def __getitem__(self, name: str) -> Any:
         tensor = self._tensors.get(name)
@@ -71,7 +71,8 @@ class TorchBatch(Rows, Mapping[str, Any]):
             {
                 name: [change(row) for row in field] if isinstance(field, list) else change(field)
                 for name, field in self.items()
-            }
+            },
+            self._asks,
         )
         if hasattr(self._core, "epoch"):
             changed._core.remember(self._core)
@@ -92,6 +93,7 @@ class _Facts:
     def remember(self, batch: _core.Batch | _Facts) -> None:
         self.epoch, self.step, self.rows = batch.epoch, batch.step, batch.rows
         self.pipeline_version = batch.pipeline_version
+        self.order_digest = batch.order_digest
         self._indices, self._valid = np.array(batch.indices()), np.array(batch.valid())
 
     def indices(self) -> np.ndarray:

@@ -241,6 +241,7 @@ void bind_batch(nb::module_& module) {
       .def_prop_ro("step", &Batch::step)
       .def_prop_ro("rows", &Batch::rows)
       .def_prop_ro("pipeline_version", &Batch::pipeline_version)
+      .def_prop_ro("order_digest", &Batch::order_digest)
       .def_prop_ro("released", &released)
       .def_prop_ro("names", &names)
       .def("has",

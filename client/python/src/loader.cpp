@@ -165,7 +165,8 @@ ApplyOptions apply_options(const std::string& at, std::uint64_t epoch, std::uint
 }  // namespace
 
 void bind_loader(nb::module_& module) {
-  nb::class_<PyLoader>(module, "Loader", "libspdld's loader; spdld.Loader is its face.")
+  nb::class_<PyLoader>(module, "Loader", nb::is_weak_referenceable(),
+                       "libspdld's loader; spdld.Loader is its face.")
       .def(
           "__init__",
           [](PyLoader* self, std::string pipeline, std::optional<std::string> job,
@@ -259,6 +260,17 @@ void bind_loader(nb::module_& module) {
              for (const std::string& name : names) classes.append(text_of(name));
              return classes;
            })
+      .def(
+          "uris",
+          [](PyLoader& self, const std::vector<std::int64_t>& indices,
+             const std::string& order_digest) {
+            const auto names =
+                self.changing([&](Loader& loader) { return loader.uris(indices, order_digest); });
+            nb::list uris;
+            for (const std::string& name : names) uris.append(text_of(name));
+            return uris;
+          },
+          nb::arg("indices"), nb::arg("order_digest"))
       .def("fingerprint",
            [](PyLoader& self) {
              return self.changing([](Loader& loader) { return loader.fingerprint(); });

@@ -39,6 +39,8 @@ FRAMES = {
     "SeekFrame": struct.Struct("<2I 3Q 2I"),
     "ResetFrame": struct.Struct("<2I 4Q I 2i I"),
     "QueryFrame": struct.Struct("<2I 2I"),
+    "UrisPart": struct.Struct("<2I"),
+    "WaitedFrame": struct.Struct("<2I 2Q"),
     "ApplyFrame": struct.Struct("<2I 2I 2Q 2I"),
     "BlobFrame": struct.Struct("<2I 4I"),
     "DetachFrame": struct.Struct("<2I"),
@@ -55,6 +57,7 @@ TYPES = {
     "Query": 5,
     "Detach": 6,
     "Apply": 7,
+    "Waited": 8,
     "Welcome": 64,
     "Error": 65,
     "Progress": 66,
@@ -84,6 +87,9 @@ TEXT_KEYS = {
     8: "env",
     9: "moves",
     10: "replace",
+    11: "command",
+    12: "host",
+    13: "pid",
 }
 DENSE, RAGGED, BYTES = 1, 2, 3
 DTYPES = {"bool": 1, "uint8": 2, "int64": 6, "float16": 7, "bfloat16": 8, "float32": 9}
@@ -117,7 +123,8 @@ class Options:
     refuse: str = ""  # answer to an attach
     silent: bool = False  # no answer to an attach
     batches_before_hangup: int = 0
-    protocol: int = 2
+    protocol: int = 3
+    refuse_uris: str = ""  # answer to a query for them
     answer: str | None = None  # to an apply; None: the job swaps at the next epoch
     unready: int = 0  # so many applies are answered by "not yet" first
     mute: bool = False  # no answer to an apply
@@ -171,6 +178,8 @@ class FakeDaemon:
         self.seeks: list[tuple[int, int, int]] = []
         self.skips: list[int] = []
         self.applies: list[dict] = []
+        self.asked_uris: list[tuple[str, tuple[int, ...]]] = []  # digest and indices, by query
+        self.waited: list[tuple[int, int]] = []  # milliseconds and waits
         self._next_lease = 1
         self._changed = threading.Condition()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -251,7 +260,7 @@ class FakeDaemon:
 
     def _on_hello(self, consumer: _Consumer, frame: bytes) -> None:
         assert FRAMES["HelloFrame"].unpack(frame)[2] == MAGIC
-        self._send(consumer, "Welcome", MAGIC, self.options.protocol, 1, 2, b"g" * 16, b"fake 1.0")
+        self._send(consumer, "Welcome", MAGIC, self.options.protocol, 1, 3, b"g" * 16, b"fake 1.0")
 
     def _on_blob(self, consumer: _Consumer, frame: bytes) -> None:
         consumer.yaml += frame[FRAMES["BlobFrame"].size :]
@@ -504,10 +513,30 @@ class FakeDaemon:
         self._send(consumer, "Blob", 4, wish["serial"], 0, len(data), tail=data)
 
     def _on_query(self, consumer: _Consumer, frame: bytes) -> None:
-        _, _, kind, serial = FRAMES["QueryFrame"].unpack(frame)
-        text = "\0".join(self.options.classes) if kind == 1 else json.dumps({"stages": []})
+        _, _, kind, serial = FRAMES["QueryFrame"].unpack_from(frame)
+        blob = {1: 2, 2: 3, 3: 5}[kind]
+        if kind == 1:
+            text = "\0".join(self.options.classes)
+        elif kind == 2:
+            text = json.dumps({"stages": []})
+        elif self.options.refuse_uris:
+            blob, text = 6, json.dumps({"code": 9, "error": self.options.refuse_uris})
+        else:
+            at = FRAMES["QueryFrame"].size
+            count, digest_bytes = FRAMES["UrisPart"].unpack_from(frame, at)
+            items = struct.unpack_from(f"<{count}q", frame, at + 8)
+            digest = frame[at + 8 + 8 * count :][:digest_bytes].decode()
+            self.asked_uris.append((digest, items))
+            text = "".join(f"class/{item}.jpg\0" for item in items)
         data = os.fsencode(text)
-        self._send(consumer, "Blob", kind + 1, serial, 0, len(data), tail=data)
+        for offset in range(0, max(len(data), 1), 16384):
+            self._send(
+                consumer, "Blob", blob, serial, offset, len(data), tail=data[offset:][:16384]
+            )
+
+    def _on_waited(self, consumer: _Consumer, frame: bytes) -> None:
+        _, _, waited_ms, waits = FRAMES["WaitedFrame"].unpack(frame)
+        self.waited.append((waited_ms, waits))
 
     def _on_detach(self, consumer: _Consumer, frame: bytes) -> None:
         consumer.detached = True

@@ -265,3 +265,47 @@ def test_a_forked_child_releases_nothing_and_is_told_to_open_its_own_loader(star
     assert np.array_equal(batch["image"], expected_image(0, 0, 4, (3, 96, 96)))
     batch.release()
     daemon.wait_until(lambda: daemon.released == 1)
+
+
+def test_uris_are_asked_of_the_daemon_when_they_are_read_and_then_kept(start, loader) -> None:
+    daemon = start()
+    first, second, *_ = iter(loader())
+    assert daemon.asked_uris == []
+    assert second.uris == [f"class/{item}.jpg" for item in second.indices]
+    assert second.uris is second.uris
+    assert daemon.asked_uris == [("order-1", tuple(second.indices.tolist()))]
+    assert first.copy().uris == [f"class/{item}.jpg" for item in first.indices]
+
+
+def test_uris_of_a_large_batch_are_asked_in_parts(start, loader) -> None:
+    daemon = start(rows=5000, image_shape=(1,))
+    batch = next(iter(loader()))
+    assert batch.uris == [f"class/{item}.jpg" for item in range(5000)]
+    assert [len(items) for _, items in daemon.asked_uris] == [2048, 2048, 904]
+
+
+def test_uris_that_the_daemon_has_no_more_say_why(start, loader) -> None:
+    start(refuse_uris="the data have changed")
+    batch = next(iter(loader()))
+    with pytest.raises(spdld.PipelineError, match="the data have changed"):
+        _ = batch.uris
+
+
+def test_uris_need_the_loader(start, loader) -> None:
+    start()
+    reader = loader()
+    batch = next(iter(reader))
+    reader.close()
+    with pytest.raises(spdld.Error):
+        _ = batch.uris
+    del reader
+    gc.collect()
+    with pytest.raises(spdld.PipelineError, match="is gone, and it alone can ask"):
+        _ = batch.uris
+
+
+def test_uris_of_an_older_daemon_are_refused(start, loader) -> None:
+    start(protocol=2)
+    batch = next(iter(loader()))
+    with pytest.raises(spdld.ConnectionError, match="uris\\(\\) needs data protocol 3"):
+        _ = batch.uris

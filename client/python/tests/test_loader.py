@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -572,3 +573,23 @@ def test_numpys_whole_numbers_are_taken(loader) -> None:
     np = pytest.importorskip("numpy")
     reader = loader(rank=np.int64(1), world_size=np.int32(4), job="j")
     assert (reader.shard, reader.num_shards) == (1, 4)
+
+
+def test_the_daemon_is_told_which_process_reads(start, loader) -> None:
+    daemon = start()
+    len(loader())
+    [attach] = daemon.attaches
+    told = dict(attach["texts"])
+    assert told["pid"] == str(os.getpid())
+    assert told["host"] == socket.gethostname()
+    assert "python" in told["command"] and "\0" not in told["command"]
+
+
+def test_the_daemon_is_told_how_long_its_consumer_waits(start, loader) -> None:
+    daemon = start(steps=9, silent_after=2)
+    with pytest.raises(spdld.TimeoutError):
+        list(loader(timeout=2.5))
+    times, waits = zip(*daemon.waited, strict=True)
+    assert times[-1] >= 1000 and list(times) == sorted(times)
+    assert 1 <= waits[-1] <= 3
+    assert len(daemon.waited) <= 4, "told at most once a second"

@@ -180,3 +180,34 @@ def test_a_pull_that_fails_ends_an_ordered_map() -> None:
     with pytest.raises(StopIteration):
         ordered.get()
     ordered.stop()
+
+
+def test_map_may_ask_for_uris(start, loader) -> None:
+    start(steps=6)
+    names = list(loader(map=lambda batch: batch.uris, map_threads=3))
+    assert names == [[f"class/{4 * step + row}.jpg" for row in range(4)] for step in range(6)]
+
+
+def test_a_maps_generator_is_the_same_for_the_same_batch(start, loader) -> None:
+    start(steps=6)
+
+    def drawn(seed: int, threads: int, epochs: int) -> list[list[float]]:
+        reader = loader(
+            seed=seed, map=lambda batch, rng: rng.random(2).tolist(), map_threads=threads
+        )
+        return [draw for _ in range(epochs) for draw in reader]
+
+    draws = drawn(5, 1, 2)
+    assert drawn(5, 3, 2) == draws
+    assert len({tuple(draw) for draw in draws}) == 12
+    assert drawn(6, 1, 1) != draws[:6]
+
+
+def test_shards_of_a_job_draw_differently_in_map(start, loader) -> None:
+    start(steps=2)
+
+    def drawn(shard: int) -> list[float]:
+        reader = loader(job="j", rank=shard, world_size=2, map=lambda batch, *, rng: rng.random())
+        return list(reader)
+
+    assert drawn(0) != drawn(1)

@@ -147,6 +147,12 @@ class FakeService final : public delivery::DataService {
   }
   void query(delivery::Connection& connection, const delivery::QueryRequest& request) override {
     auto text = std::make_shared<std::string>();
+    if (request.kind == wire::QueryKind::kUris) {
+      for (const std::int64_t item : request.items)
+        *text += request.order_digest + "/" + std::to_string(item) + '\0';
+      connection.send_blob(wire::BlobKind::kUris, request.serial, text);
+      return;
+    }
     if (request.kind == wire::QueryKind::kClasses) {
       for (const std::string& name : pipeline_.classes) *text += name + '\0';
     } else {
@@ -171,6 +177,9 @@ class FakeService final : public delivery::DataService {
     connection.send_progress(0, 0, "making a batch with it");
     connection.send_blob(wire::BlobKind::kApplied, wish.serial,
                          std::make_shared<std::string>(answer));
+  }
+  void waited(delivery::Connection&, const delivery::WaitedNotice& notice) override {
+    waited_notices.push_back(notice);
   }
   void detach(delivery::Connection& connection) override {
     sessions_.at(connection.id()).ended = true;
@@ -213,6 +222,7 @@ class FakeService final : public delivery::DataService {
   FakePipeline swap_to = {};
   std::string apply_answer = {};
   std::vector<delivery::ApplyWish> applies;
+  std::vector<delivery::WaitedNotice> waited_notices;
 
   std::atomic<int> releases{0};
   std::atomic<int> bad_releases{0};

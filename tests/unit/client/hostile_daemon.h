@@ -64,7 +64,7 @@ class Conversation {
     (void)::sendmsg(fd_, &message, MSG_NOSIGNAL);
   }
   // Hello and Attach, answered as they should be.
-  void attach(std::uint32_t protocol = 2) {
+  void attach(std::uint32_t protocol = 3) {
     const std::uint8_t generation[16] = {};
     receive();
     send(delivery::welcome_frame(protocol, generation, "hostile"));

@@ -299,8 +299,8 @@ TEST_F(HostileDaemonSwapTest, RefusesOnlyAppliesAndSkipsWhereTheDaemonIsTooOld) 
 }
 
 TEST_F(HostileDaemonSwapTest, RefusesAProtocolThatWasNotOffered) {
-  HostileDaemon daemon([](Conversation& consumer) { consumer.attach(/*protocol=*/3); });
-  EXPECT_THAT(daemon.next_says(), HasSubstr("wants to speak data protocol 3"));
+  HostileDaemon daemon([](Conversation& consumer) { consumer.attach(/*protocol=*/4); });
+  EXPECT_THAT(daemon.next_says(), HasSubstr("wants to speak data protocol 4"));
 }
 
 }  // namespace

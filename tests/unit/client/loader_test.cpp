@@ -19,8 +19,10 @@ using std::chrono::milliseconds;
 using test::FakeDaemon;
 using test::value_of;
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 LoaderOptions options_for(const FakeDaemon& daemon) {
   return {.pipeline = "p",
@@ -82,6 +84,19 @@ TEST(Loader, TellsWhatTheDaemonToldIt) {
   EXPECT_EQ(loader.server_stats(), "{\"batches\": 1}");
   EXPECT_EQ(loader.fingerprint(), "p order 0rder seed 42 items 20 shards 1 batch 4");
   expect_batch(loader.next(), 0, 0);
+}
+
+TEST(Loader, AsksWhatTheRowsOfABatchAreCalled) {
+  FakeDaemon daemon;
+  Loader loader = open(daemon);
+  const auto batch = loader.next();
+  ASSERT_TRUE(batch);
+  EXPECT_EQ(batch->order_digest(), "0rder");
+  EXPECT_THAT(loader.uris(*batch), ElementsAre("0rder/0", "0rder/1", "0rder/2", "0rder/3"));
+  const std::vector<std::int64_t> many(5000, 7);
+  EXPECT_THAT(loader.uris(many, "d"), Each("d/7"));
+  EXPECT_EQ(loader.uris(many, "d").size(), 5000u);
+  EXPECT_THAT(loader.uris({}, "d"), IsEmpty());
 }
 
 TEST(Loader, GivesTheFieldsOfABatch) {

@@ -332,12 +332,28 @@ TEST(Listing, ShowsReplicasOfSessionsOnlyWhereThereAreAny) {
   EXPECT_EQ(
       printed(sessions_table(sessions)),
       "SESSION  JOB    PIPELINE        VERSION  SHARD  PID  UID       AT  HELD  READY  BATCHES"
-      "  MEMORY  CLIENT\n"
-      "      7  run-7  imagenet-train        3    0/8    0    0  11/4012   0/0      0        0"
-      "     0 B  python\n");
+      "  WAITED  MEMORY  COMMAND\n"
+      "      7  run-7  imagenet-train        3    0/8  ?      0  11/4012   0/0      0        0"
+      "       -     0 B  python\n");
   *sessions.Add() = session;
   sessions.Mutable(1)->set_replica(1);
   EXPECT_NE(printed(sessions_table(sessions)).find("SHARD  REPLICA  PID"), std::string::npos);
+}
+
+TEST(Listing, ShowsAProcessOfAnotherPidNamespaceByItsHost) {
+  google::protobuf::RepeatedPtrField<v1::Session> sessions;
+  v1::Session& session = *sessions.Add();
+  session.set_id(7);
+  session.set_host("pod-7");
+  session.set_host_pid(17);
+  session.set_command("python train.py --lr 0.1");
+  session.set_waited_s(4.0);
+  session.set_waits(3);
+  const std::string table = printed(sessions_table(sessions));
+  EXPECT_NE(table.find("  17@pod-7  "), std::string::npos) << table;
+  EXPECT_NE(table.find("  python train.py --lr 0.1\n"), std::string::npos) << table;
+  session.set_pid(4711);  // in the daemon's own
+  EXPECT_EQ(printed(sessions_table(sessions)).find("pod-7"), std::string::npos);
 }
 
 TEST(Listing, ShowsWhatAUserHasOfWhatOneMayHave) {

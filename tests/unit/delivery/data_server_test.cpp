@@ -50,12 +50,17 @@ TEST_F(DataServerTest, TakesAConsumerThroughItsLife) {
   query.kind = wire::QueryKind::kStats;
   query.serial = 4;
   client.send(bytes_of(query, wire::FrameType::kQuery));
+  wire::WaitedFrame waited{};
+  waited.waited_ms = 1500;
+  waited.waits = 2;
+  client.send(bytes_of(waited, wire::FrameType::kWaited));
   client.send(bytes_of(wire::DetachFrame{}, wire::FrameType::kDetach));
   release.lease = 11;
   client.send(bytes_of(release, wire::FrameType::kRelease));
   client.hang_up();
-  EXPECT_THAT(service_.events(8), ElementsAre("attach", "release 10", "seek 2 #1", "query #4",
-                                              "detach", "release 11", "closed: hang-up", "exited"));
+  EXPECT_THAT(service_.events(9),
+              ElementsAre("attach", "release 10", "seek 2 #1", "query #4", "waited 1500 ms in 2",
+                          "detach", "release 11", "closed: hang-up", "exited"));
   EXPECT_FALSE(connection->send_batch(batch_of_step(10))) << "nobody is there any more";
 }
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <random>
 #include <string>
@@ -135,6 +136,74 @@ wire::ApplyFrame apply_fixed() {
   return fixed;
 }
 
+Frame uris_bytes(std::uint32_t count, const std::vector<std::int64_t>& items,
+                 const std::string& digest) {
+  wire::QueryFrame query{};
+  query.kind = wire::QueryKind::kUris;
+  query.serial = 7;
+  Frame frame = bytes_of(query, wire::FrameType::kQuery);
+  const wire::UrisPart part{.count = count,
+                            .digest_bytes = static_cast<std::uint32_t>(digest.size())};
+  const auto add = [&](const void* data, std::size_t bytes) {
+    const auto* const first = static_cast<const std::byte*>(data);
+    frame.insert(frame.end(), first, first + bytes);
+  };
+  add(&part, sizeof part);
+  add(items.data(), items.size() * sizeof(std::int64_t));
+  add(digest.data(), digest.size());
+  test::set_length(frame);
+  return frame;
+}
+
+TEST(ParseRequest, ReadsWhichItemsUrisAreAskedFor) {
+  const auto request = parse_request(uris_bytes(3, {5, -1, 12}, "order-1"));
+  ASSERT_TRUE(request) << request.error().message();
+  const auto& query = std::get<QueryRequest>(*request);
+  EXPECT_EQ(query.kind, wire::QueryKind::kUris);
+  EXPECT_EQ(query.serial, 7u);
+  EXPECT_EQ(query.items, (std::vector<std::int64_t>{5, -1, 12}));
+  EXPECT_EQ(query.order_digest, "order-1");
+}
+
+TEST(ParseRequest, RefusesAQueryForUrisThatMakesNoSense) {
+  EXPECT_THAT(refusal(uris_bytes(0, {}, "d")), HasSubstr("asks for 0 uris; 1 to 2048 are allowed"));
+  EXPECT_THAT(refusal(uris_bytes(2049, std::vector<std::int64_t>(2049), "d")),
+              HasSubstr("asks for 2049 uris"));
+  EXPECT_THAT(refusal(uris_bytes(3, {1, 2}, "")), HasSubstr("ends inside its indices"));
+  wire::QueryFrame query{};
+  query.kind = wire::QueryKind{9};
+  EXPECT_THAT(refusal(bytes_of(query, wire::FrameType::kQuery)), HasSubstr("kind 9"));
+}
+
+TEST(ParseRequest, ReadsHowLongAConsumerHasWaited) {
+  wire::WaitedFrame frame{};
+  frame.waited_ms = 1500;
+  frame.waits = 3;
+  const auto request = parse_request(bytes_of(frame, wire::FrameType::kWaited));
+  ASSERT_TRUE(request);
+  EXPECT_EQ(std::get<WaitedNotice>(*request).waited, std::chrono::milliseconds(1500));
+  EXPECT_EQ(std::get<WaitedNotice>(*request).waits, 3u);
+  frame.waited_ms = ~std::uint64_t{0};
+  const auto absurd = parse_request(bytes_of(frame, wire::FrameType::kWaited));
+  EXPECT_GT(std::get<WaitedNotice>(*absurd).waited, std::chrono::milliseconds(0));
+}
+
+TEST(ParseRequest, ReadsWhatAConsumerSaysOfItself) {
+  const auto request =
+      parse_request(attach_bytes(test::attach_fixed(), {{wire::TextKey::kPipeline, "p"},
+                                                        {wire::TextKey::kCommand, "python a.py"},
+                                                        {wire::TextKey::kHost, "pod-7"},
+                                                        {wire::TextKey::kPid, "17"}}));
+  ASSERT_TRUE(request) << request.error().message();
+  const auto& attach = std::get<AttachRequest>(*request);
+  EXPECT_EQ(attach.command, "python a.py");
+  EXPECT_EQ(attach.host, "pod-7");
+  EXPECT_EQ(attach.host_pid, 17u);
+  EXPECT_THAT(refusal(attach_bytes(test::attach_fixed(),
+                                   {{wire::TextKey::kPipeline, "p"}, {wire::TextKey::kPid, "-1"}})),
+              HasSubstr("the pid is '-1'"));
+}
+
 TEST(ParseRequest, ReadsWhatIsToBeApplied) {
   wire::ApplyFrame fixed = apply_fixed();
   fixed.allow_schema_change = 1;
@@ -210,7 +279,8 @@ TEST(ParseRequest, RefusesEveryTruncation) {
   for (Frame whole :
        {hello_bytes(1, 1), attach_bytes(test::attach_fixed(), {{wire::TextKey::kPipeline, "four"}}),
         bytes_of(wire::ReleaseFrame{}, wire::FrameType::kRelease),
-        bytes_of(wire::SeekFrame{}, wire::FrameType::kSeek),
+        bytes_of(wire::SeekFrame{}, wire::FrameType::kSeek), uris_bytes(2, {1, 2}, "d"),
+        bytes_of(wire::WaitedFrame{}, wire::FrameType::kWaited),
         apply_bytes(apply_fixed(), {{wire::TextKey::kVar, "a=12"}}), blob_frame}) {
     test::set_length(whole);
     ASSERT_TRUE(parse_request(whole));
@@ -229,7 +299,7 @@ TEST(ParseRequest, RefusesEveryTruncation) {
 TEST(ParseRequest, SurvivesAnyBytes) {
   std::mt19937 random(42);
   std::uniform_int_distribution<int> byte(0, 255);
-  const std::uint32_t types[] = {1, 2, 3, 4, 5, 6, 7, 64, 128, 0, 0xffffffff};
+  const std::uint32_t types[] = {1, 2, 3, 4, 5, 6, 7, 8, 64, 128, 0, 0xffffffff};
   for (int i = 0; i < 20'000; ++i) {
     Frame frame(random() % 400);
     for (std::byte& b : frame) b = static_cast<std::byte>(byte(random));

@@ -44,6 +44,11 @@ class RecordingService final : public delivery::DataService {
     while (held_) changed_.wait(mutex_);
     add("query #" + std::to_string(request.serial));
   }
+  void waited(delivery::Connection&, const delivery::WaitedNotice& notice) override {
+    MutexLock lock(mutex_);
+    add("waited " + std::to_string(notice.waited.count()) + " ms in " +
+        std::to_string(notice.waits));
+  }
   void detach(delivery::Connection&) override {
     MutexLock lock(mutex_);
     add("detach");

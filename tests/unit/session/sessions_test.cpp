@@ -32,6 +32,55 @@ TEST_F(SessionsTest, TellsTheStatisticsOfAJobWhoseNameIsNotUtf8) {
   EXPECT_THAT(text, HasSubstr("\"stages\""));
 }
 
+TEST_F(SessionsTest, TellsWhatItemsAreCalledByTheOrderTheyAreOf) {
+  const Rank consumer = attach({.job = "j"});
+  std::string texts;
+  consumer.next<wire::AttachedFrame>(wire::FrameType::kAttached, &texts);
+  const std::string digest(texts.data() + sizeof(wire::TextHeader),
+                           reinterpret_cast<const wire::TextHeader*>(texts.data())->bytes);
+  const auto ask = [&](std::vector<std::int64_t> items, const std::string& of) {
+    sessions_->query(*consumer.connection, {.kind = wire::QueryKind::kUris,
+                                            .serial = 1,
+                                            .items = std::move(items),
+                                            .order_digest = of});
+    std::string text;
+    const auto blob = consumer.next<wire::BlobFrame>(wire::FrameType::kBlob, &text);
+    return std::pair(blob.kind, text);
+  };
+  EXPECT_EQ(ask({3, 9, 3}, digest),
+            std::pair(wire::BlobKind::kUris, std::string("3.bin\0009.bin\0003.bin\0", 18)));
+  for (const std::int64_t none : {std::int64_t{-1}, std::int64_t{10}}) {
+    const auto [kind, text] = ask({0, none}, digest);
+    EXPECT_EQ(kind, wire::BlobKind::kRefused);
+    EXPECT_THAT(text, HasSubstr("the dataset of pipeline 'p' has 10 items, and none"));
+  }
+  const auto [kind, text] = ask({0}, "another");
+  EXPECT_EQ(kind, wire::BlobKind::kRefused);
+  EXPECT_THAT(text, HasSubstr("are not those of job 'j' any more: read batch.uris as the batch "
+                              "comes"));
+}
+
+TEST_F(SessionsTest, ShowsWhatAConsumerSaysOfItself) {
+  Rank consumer = connect();
+  delivery::AttachRequest request;
+  request.pipeline = "p";
+  request.job = "j";
+  request.command = "python train.py" + std::string(1000, 'x');
+  request.host = "pod-7";
+  request.host_pid = 17;
+  sessions_->attach(consumer.connection, std::move(request));
+  consumer.attached();
+  sessions_->waited(*consumer.connection, {.waited = std::chrono::milliseconds(1500), .waits = 2});
+  const auto sessions = sessions_->sessions(self_);
+  ASSERT_EQ(sessions.size(), 1u);
+  EXPECT_EQ(sessions[0].command.substr(0, 16), "python train.pyx");
+  EXPECT_EQ(sessions[0].command.size(), 512u);
+  EXPECT_EQ(sessions[0].host, "pod-7");
+  EXPECT_EQ(sessions[0].host_pid, 17u);
+  EXPECT_EQ(sessions[0].waited_s, 1.5);
+  EXPECT_EQ(sessions[0].waits, 2u);
+}
+
 TEST_F(SessionsTest, EvictsTheRanksOfAnOlderIncarnationForANewerOne) {
   const Rank older = attach({.job = "j", .shard = 0, .num_shards = 2});
   older.attached();

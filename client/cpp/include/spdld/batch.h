@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "spdld/arena.h"
@@ -49,6 +50,8 @@ class SPDLD_API Batch {
   std::uint64_t step() const;  // index in the epoch of the global batch
   std::uint64_t rows() const;
   std::uint32_t pipeline_version() const;
+  // Names the listing and the order that indices() are of.
+  const std::string& order_digest() const;
 
   // Dataset index of what is in each row; empty if the pipeline gives none.
   std::span<const std::int64_t> indices() const;

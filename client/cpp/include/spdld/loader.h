@@ -154,6 +154,13 @@ class SPDLD_API Loader {
   std::uint64_t batch_size();
   std::uint32_t pipeline_version();
   const std::vector<std::string>& classes();
+  // What the rows of a batch are called, as its source names them: paths relative to the root of
+  // `files`. One question to the daemon, which no batch carries the answer to. Throws PipelineError
+  // if the job has gone on to other data meanwhile.
+  std::vector<std::string> uris(const Batch& batch);
+  // The same of dataset indices of a batch with this order_digest().
+  std::vector<std::string> uris(std::span<const std::int64_t> indices,
+                                const std::string& order_digest);
   // One line that is the same on every node that feeds the same data in the same order.
   std::string fingerprint();
   std::string server_stats();  // JSON
