@@ -66,8 +66,14 @@ void print_job_swap(const v1::JobSwap& job, std::uint32_t version, std::ostream&
                        cell(given.given()), show_place(job.from()));
 }
 
+void print_warnings(const v1::Pipeline& pipeline, const Context& context) {
+  for (const std::string& warning : pipeline.warnings())
+    context.err << fmt::format("spdlctl: warning: {}\n", cell(warning));
+}
+
 void print_swap(const v1::SwapResult& result, const std::string& done, const Context& context) {
   print_pipeline(result.pipeline(), done, context.out);
+  print_warnings(result.pipeline(), context);
   for (const v1::JobSwap& job : result.jobs())
     print_job_swap(job, result.pipeline().version(), context.out);
   if (result.jobs().empty()) {
@@ -107,6 +113,7 @@ void apply_here(const Context& context, const Submission& submission, bool dry_r
     context.out << to_json(pipeline).dump(2) << '\n';
     return;
   }
+  print_warnings(pipeline, context);
   if (dry_run) return print_pipeline(pipeline, "would be applied", context.out);
   print_pipeline(pipeline, fmt::format("version {} applied", pipeline.version()), context.out);
   print_who_stays(pipeline, apply_words(submission), context);

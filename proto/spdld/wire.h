@@ -124,6 +124,7 @@ enum class TextKey : std::uint32_t {
   kCommand = 11,      // the consumer's command line, shown by `spdlctl get sessions`
   kHost = 12,         // the name of its host, as it sees it: a container's or pod's
   kPid = 13,          // its own pid, as it sees it; decimal
+  kWarning = 14,      // daemon: of the pipeline, repeated; nothing failed
 };
 
 // When the YAML that was sent takes the place of a pipeline of its name that differs.
@@ -183,7 +184,7 @@ struct AttachedFrame {
   std::uint64_t position;
   std::uint64_t epochs;  // the job's epochs; 0: no end
   std::uint32_t pipeline_version;
-  std::uint32_t text_count;  // kOrderDigest, kPipeline, kJob, kMoves follow as texts
+  std::uint32_t text_count;  // kOrderDigest, kPipeline, kJob, kMoves, kWarning as texts
 };
 static_assert(sizeof(AttachedFrame) == 104);
 

@@ -185,6 +185,7 @@ void fill(v1::Pipeline* message, const session::PipelineView& view) {
     out->set_job(utf8(job.job));
     out->set_version(job.version);
   }
+  for (const std::string& warning : view.warnings) message->add_warnings(utf8(warning));
 }
 
 void fill(v1::SwapResult* message, const session::SwapView& view) {

@@ -17,6 +17,9 @@ using wire::FrameType;
 
 constexpr std::uint32_t kMaxTexts = 256;
 constexpr std::size_t kMaxMessageBytes = 8192;
+// What an Attached frame has room for beside its other texts.
+constexpr std::uint32_t kMaxWarnings = 4;
+constexpr std::size_t kMaxWarningBytes = 1024;
 
 Status bad(std::string_view frame, std::string_view what) {
   return Status(Code::kInvalidArgument, fmt::format("{} frame: {}", frame, what));
@@ -106,6 +109,7 @@ Status take_text(AttachRequest& request, wire::TextKey key, std::string_view tex
     case wire::TextKey::kCommand: return attach.take(request.command, text, "the command");
     case wire::TextKey::kHost: return attach.take(request.host, text, "the host's name");
     case wire::TextKey::kPid: return take_count(request.host_pid, text, "the pid");
+    case wire::TextKey::kWarning: return {};  // the daemon's
     case wire::TextKey::kReplace:
       if (text == wire::kReplaceAlways) request.replace = Replace::kAlways;
       if (text == wire::kReplaceUnread) request.replace = Replace::kUnread;
@@ -388,6 +392,12 @@ Frame attached_frame(const AttachReply& reply) {
   append_text(texts, wire::TextKey::kJob, reply.job);
   append_text(texts, wire::TextKey::kMoves, std::to_string(reply.moves));
   wire::AttachedFrame frame{};
+  frame.text_count = 4;
+  for (const std::string& warning : reply.warnings) {
+    if (frame.text_count == 4 + kMaxWarnings) break;
+    append_text(texts, wire::TextKey::kWarning, cut(warning, kMaxWarningBytes));
+    ++frame.text_count;
+  }
   frame.session = reply.session;
   frame.items = reply.items;
   frame.steps_per_epoch = reply.steps_per_epoch;
@@ -402,7 +412,6 @@ Frame attached_frame(const AttachReply& reply) {
   frame.position = reply.start.position;
   frame.epochs = reply.epochs;
   frame.pipeline_version = reply.pipeline_version;
-  frame.text_count = 4;
   return finish(frame, FrameType::kAttached, texts.data(), texts.size());
 }
 

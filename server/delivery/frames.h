@@ -135,7 +135,8 @@ struct AttachReply {
   std::string order_digest = {};
   std::string pipeline = {};
   std::string job = {};
-  std::uint32_t moves = 0;  // of the job that `start` has gone along with
+  std::uint32_t moves = 0;                 // of the job that `start` has gone along with
+  std::vector<std::string> warnings = {};  // of the pipeline; the first few are sent
 };
 
 // What the batches from here on are made by.

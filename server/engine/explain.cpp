@@ -99,6 +99,7 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
                    "batch.size or delivery.prefetch\n",
                    bytes_text(context.arena_used + needed - context.arena_budget));
   }
+  for (const std::string& doubt : plan.doubts) fmt::format_to(out, "WARNING  {}\n", doubt);
   return text;
 }
 

@@ -62,6 +62,8 @@ class Compiler {
       return add_geometry(stage, geometry);
     if (const auto* pixel = dynamic_cast<const PixelOp*>(op)) {
       formatted_by_ = stage.op;
+      if (const std::string doubt = pixel->doubt(plan_->image->format); !doubt.empty())
+        plan_->doubts.push_back(stage.where.text() + ": " + doubt);
       return pixel->append_to(plan_->image->format, plan_->image->decode->channels())
           .with_context(stage.where.text());
     }

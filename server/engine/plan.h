@@ -54,6 +54,9 @@ struct Plan {
   StagePlan fetch;
   StagePlan process;  // decode and transform, or packing of encoded bytes
 
+  // What looks like a slip, with its place in the text, though it can be run.
+  std::vector<std::string> doubts;
+
   // Slots that a consumer needs: those it may hold, and those that are being filled meanwhile.
   std::uint32_t slots_for(std::uint32_t credits) const;
 };

@@ -107,6 +107,9 @@ class PixelOp : public Op {
   using Op::Op;
   // Appends to what the pixels become; an error names what cannot follow what.
   virtual Status append_to(PixelFormat& format, int channels) const = 0;
+  // What looks like a slip in what it does to pixels of this format, and the likely values. Empty:
+  // nothing does.
+  virtual std::string doubt(const PixelFormat&) const { return {}; }
 };
 
 }  // namespace spdld

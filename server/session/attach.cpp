@@ -208,7 +208,8 @@ void Sessions::welcome(const Session& session) const {
        .order_digest = phase.order_text(),
        .pipeline = deps_.catalogue.name_for(connection.peer().uid, job.key.pipeline),
        .job = job.key.job,
-       .moves = consumer.moves()});
+       .moves = consumer.moves(),
+       .warnings = phase.pipeline->warnings()});
   log::About line = about(job.key, connection.peer().uid);
   line.session = session.id;
   line.pid = connection.peer().pid;

@@ -67,6 +67,14 @@ source::Order PipelineVersion::order(std::uint64_t seed) const {
           .seed = seed};
 }
 
+std::vector<std::string> PipelineVersion::warnings() const {
+  std::vector<std::string> warnings;
+  if (listed != nullptr) warnings = listed->warnings();
+  for (const std::string& doubt : plan->doubts)
+    warnings.push_back("pipeline '" + name() + "': " + doubt);
+  return warnings;
+}
+
 std::string PipelineVersion::text_digest() const { return digest_of(plan->spec.canonical_text); }
 
 Catalogue::Catalogue(CatalogueOptions options, Registry registry, source::IoPool& io,
@@ -300,7 +308,7 @@ Result<std::shared_ptr<engine::SampleCache>> Catalogue::open_cache(
 std::vector<std::string> Catalogue::warnings(uid_t caller) const {
   std::vector<std::string> warnings;
   for (const PipelinePtr& pipeline : visible_to(caller)) {
-    for (std::string& warning : pipeline->listed->warnings()) {
+    for (std::string& warning : pipeline->warnings()) {
       if (warnings.size() < kMaxWarnings) warnings.push_back(std::move(warning));
     }
   }

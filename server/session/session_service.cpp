@@ -189,7 +189,9 @@ PipelineView SessionService::view(const Caller& caller, const PipelineVersion& p
           .content_digest = pipeline.content_digest,
           .batch_size = static_cast<std::uint64_t>(pipeline.plan->spec.batch.size),
           .tensors = pipeline.plan->tensors,
-          .jobs = jobs};
+          .jobs = jobs,
+          .staying = {},
+          .warnings = pipeline.warnings()};
 }
 
 delivery::ArenaShape SessionService::arena_shape(const engine::Plan& plan) const {

@@ -110,6 +110,7 @@ struct PipelineView {
   std::vector<TensorSpec> tensors;
   std::uint32_t jobs = 0;                // that run it now
   std::vector<StayingJob> staying = {};  // only after an apply or rollback that changes no job
+  std::vector<std::string> warnings = {};
 };
 
 // What an apply that swaps jobs has done, or prepared.

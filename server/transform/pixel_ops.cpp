@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transform/pixel_ops.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -40,7 +44,27 @@ class Normalize final : public PixelOp {
     return {};
   }
 
+  // Recipes have means for pixels of 0 to 255 or of 0 to 1; both look right until nothing is
+  // learnt.
+  std::string doubt(const PixelFormat& format) const override {
+    const bool scaled = format.dtype == DType::kUInt8 || format.scale == kByteScale;
+    const auto large = [](double value) { return value > 1; };
+    if (!scaled || (std::none_of(mean_.begin(), mean_.end(), large) &&
+                    std::none_of(std_.begin(), std_.end(), large)))
+      return {};
+    return fmt::format(
+        "normalize: mean {} and std {} look like values for pixels of 0 to 255, and it brings "
+        "pixels "
+        "to 0 to 1 first: mean {} and std {} would be the same there",
+        listed(mean_, 1), listed(std_, 1), listed(mean_, 255), listed(std_, 255));
+  }
+
  private:
+  static std::string listed(std::vector<double> values, double divisor) {
+    for (double& value : values) value /= divisor;
+    return fmt::format("[{:.4g}]", fmt::join(values, ", "));
+  }
+
   std::vector<double> mean_;
   std::vector<double> std_;
   DType dtype_;

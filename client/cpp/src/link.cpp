@@ -253,6 +253,7 @@ void Link::read_attached(std::span<const std::byte> frame) {
       case wire::TextKey::kMoves:
         std::from_chars(text.data(), text.data() + text.size(), attached_.moves.emplace());
         break;
+      case wire::TextKey::kWarning: attached_.warnings.push_back(std::move(text)); break;
       default: break;
     }
   };

@@ -37,6 +37,7 @@ struct Attached {
   std::string server;  // name and version of the daemon
   // Cursor::moves, as the daemon told last; an older one does not.
   std::optional<std::uint32_t> moves = {};
+  std::vector<std::string> warnings = {};  // of the pipeline
 };
 
 // What a loader asks for when it attaches.

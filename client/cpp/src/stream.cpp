@@ -69,7 +69,11 @@ void Stream::attach(Waiting& waiting, Outage& outage) {
   auto link = attacher_.attach(place_, attached_ ? &*attached_ : nullptr, from, waiting, outage);
   const Attached& told = link->attached();
   const wire::AttachedFrame& frame = told.frame;
-  if (attached_) ++stats_.reconnects;
+  if (attached_) {
+    ++stats_.reconnects;
+  } else {
+    for (const std::string& warning : told.warnings) notify(options_, warning);
+  }
   place_.shard = frame.shard;
   place_.num_shards = frame.num_shards;
   cursor_ = {.order_digest = told.facts.order_digest,

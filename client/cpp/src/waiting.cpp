@@ -23,6 +23,14 @@ milliseconds since(SteadyTime then) {
 
 }  // namespace
 
+void notify(const LoaderOptions& options, const std::string& text) {
+  if (options.on_notice) {
+    options.on_notice(text);
+  } else {
+    std::fprintf(stderr, "spdld: %s\n", text.c_str());
+  }
+}
+
 Waiting::Waiting(const LoaderOptions& options, std::string what)
     : options_(options),
       what_(std::move(what)),
@@ -52,11 +60,7 @@ bool Waiting::wait(int fd, short events, milliseconds at_most) {
 
 void Waiting::notice() {
   next_notice_ += kFurtherNotices;
-  if (options_.on_notice) {
-    options_.on_notice(notice_text());
-  } else {
-    std::fprintf(stderr, "spdld: %s\n", notice_text().c_str());
-  }
+  notify(options_, notice_text());
 }
 
 std::string Waiting::notice_text() const {

@@ -10,6 +10,9 @@
 
 namespace spdld::client {
 
+// Tells on_notice, or stderr.
+void notify(const LoaderOptions& options, const std::string& text);
+
 using SteadyTime = std::chrono::steady_clock::time_point;
 
 // One wait for the daemon: in slices, so that the caller is asked whether to go on, and never

@@ -13,6 +13,7 @@ namespace {
 using testing::compile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 TEST(Plan, FusesDecodeCropFlipAndNormaliseIntoOneTask) {
@@ -82,6 +83,43 @@ TEST(Plan, RefusesToMovePixelsAfterTheyWereConverted) {
       "  - resize: {size: [8, 8]}\n");
   ASSERT_FALSE(plan);
   EXPECT_THAT(plan.error().message(), HasSubstr("must come before 'normalize'"));
+}
+
+std::vector<std::string> doubts_of(const std::string& pixels) {
+  const auto plan = compile("  - fetch\n  - decode_image\n  - resize: {size: [8, 8]}\n" + pixels);
+  EXPECT_TRUE(plan) << plan.error().message();
+  return plan ? (*plan)->doubts : std::vector<std::string>();
+}
+
+TEST(Plan, DoubtsMeansOfPixelsOf0To255WherePixelsAre0To1) {
+  EXPECT_THAT(
+      doubts_of("  - normalize: {mean: [123.675, 116.28, 103.53], std: [58.395, 57.12, 57.375]}\n"),
+      ElementsAre("test.yaml:8:5: normalize: mean [123.7, 116.3, 103.5] and std [58.4, 57.12, "
+                  "57.38] look like values for pixels of 0 to 255, and it brings pixels to 0 to 1 "
+                  "first: mean [0.485, 0.456, 0.406] and std [0.229, 0.224, 0.225] would be the "
+                  "same there"));
+  EXPECT_THAT(doubts_of("  - to_dtype: {dtype: float32, scale: true}\n"
+                        "  - normalize: {mean: [0, 0, 0], std: [255, 255, 255]}\n"),
+              ElementsAre(HasSubstr("std [1, 1, 1] would be the same there")));
+}
+
+TEST(Plan, DoubtsNoMeansThatFitTheirPixels) {
+  EXPECT_THAT(
+      doubts_of("  - normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}\n"),
+      IsEmpty());
+  EXPECT_THAT(doubts_of("  - normalize: {mean: [0, 0, 0], std: [1, 1, 1]}\n"), IsEmpty());
+  EXPECT_THAT(doubts_of("  - to_dtype: {dtype: float32, scale: false}\n"
+                        "  - normalize: {mean: [123.675, 116.28, 103.53], std: [58, 57, 57]}\n"),
+              IsEmpty());
+}
+
+TEST(Plan, RefusesToDecodeAFieldThatIsNoImage) {
+  const std::vector<TensorSpec> audio{{.name = "audio", .kind = FieldKind::kBytes}};
+  const auto plan = testing::compile("  - fetch\n  - decode_image\n", "batch: {size: 2}\n", audio);
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(),
+              HasSubstr("'decode_image' decodes the field 'image', and the source gives 'audio': "
+                        "leave out source.files.field"));
 }
 
 TEST(Plan, ExplainsWhatIsFusedAndWhetherItFits) {

@@ -70,7 +70,8 @@ struct LoaderOptions {
 
   // Called about every 100 ms of a wait; what it throws leaves next().
   std::function<void()> on_wait = {};
-  // Told why a wait takes long, after 10 s and then every 30 s. Empty: written to stderr.
+  // Told why a wait takes long, after 10 s and then every 30 s, and what the daemon warns of in the
+  // pipeline. Empty: written to stderr.
   std::function<void(const std::string&)> on_notice = {};
   // Told before each further attempt that no daemon answers at the address, and why.
   std::function<void(const std::string&)> on_unreachable = {};
