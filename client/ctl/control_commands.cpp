@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 
 #include "ctl/commands.h"
 #include "ctl/failure.h"
@@ -61,13 +63,30 @@ std::shared_ptr<v1::JobKey> add_filter(CLI::App& command) {
   return key;
 }
 
+// Of a daemon that may be starting: for `wait_s` at most.
+v1::Daemon status_of(const Context& context, double wait_s) {
+  constexpr std::chrono::milliseconds kPause{50};
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(wait_s);
+  while (true) {
+    try {
+      return context.connect().stats().daemon();
+    } catch (const Failure& failure) {
+      if (failure.exit_code() != kUnreachable || std::chrono::steady_clock::now() >= until) throw;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 void add_status(CLI::App& app, const Context& context) {
   CLI::App* command = app.add_subcommand("status", "how the daemon is");
   const auto output = add_output(*command);
   const auto every_s = std::make_shared<double>(0);
   command->add_option("--watch", *every_s, "again every so many seconds, until Ctrl-C")
       ->check(CLI::Range(0.1, 60.0));
-  command->callback([&context, output, every_s] {
+  const auto wait_s = std::make_shared<double>(0);
+  command->add_option("--wait", *wait_s, "for a daemon that is starting: so many seconds at most")
+      ->check(CLI::Range(0.0, 86'400.0));
+  command->callback([&context, output, every_s, wait_s] {
     const std::string address = context.directory();
     const auto show = [&](const v1::Daemon& daemon) {
       if (output->json()) {
@@ -78,8 +97,9 @@ void add_status(CLI::App& app, const Context& context) {
       }
       context.out.flush();
     };
+    const v1::Daemon first = status_of(context, *wait_s);
+    if (*every_s <= 0) return show(first);
     Daemon daemon = context.connect();
-    if (*every_s <= 0) return show(daemon.stats().daemon());
     v1::WatchStatsRequest request;
     request.set_interval_ms(static_cast<std::uint32_t>(*every_s * 1000));
     const Interrupt interrupt;

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The README and docs/python.md do what they say: every command and snippet runs as printed."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import daemon as daemon_module
+import pytest
+
+README = (daemon_module.REPOSITORY / "README.md").read_text()
+PYTHON_MD = (daemon_module.REPOSITORY / "docs/python.md").read_text()
+# What builds and tests everything is what runs this test.
+ELSEWHERE = ("./dev demo", "./dev test")
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"(?:^    .*\n)+", re.MULTILINE)
+WATCHDOG_S = 120
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A few of the demo's images."""
+    images = tmp_path_factory.mktemp("demo") / "images"
+    draw = daemon_module.REPOSITORY / "examples/demo/make_images.sh"
+    subprocess.run([draw, images, "24"], check=True, timeout=WATCHDOG_S)
+    return images
+
+
+@pytest.fixture
+def checkout(tmp_path: pathlib.Path, drawn: pathlib.Path) -> pathlib.Path:
+    """A directory that looks like a checkout after './dev demo'."""
+    checkout = tmp_path / "spdld"
+    (checkout / "build/demo").mkdir(parents=True)
+    (checkout / "build/release").symlink_to(daemon_module.build_dir())
+    (checkout / "build/demo/images").symlink_to(drawn)
+    (checkout / ".venv").symlink_to(daemon_module.REPOSITORY / ".venv")
+    (checkout / "train.yaml").write_text(yaml_of_readme())
+    return checkout
+
+
+def yaml_of_readme() -> str:
+    [text] = [body for kind, body in FENCED.findall(README) if kind == "yaml"]
+    return text
+
+
+def script_of_readme() -> str:
+    """The README's commands and Python, in their order, as one shell script."""
+    blocks: list[tuple[int, str]] = []
+    for found in FENCED.finditer(README):
+        if found[1] == "python":
+            blocks.append((found.start(), f"python - <<'PYTHON'\n{found[2]}PYTHON\n"))
+    for found in INDENTED.finditer(FENCED.sub(lambda each: "\n" * each[0].count("\n"), README)):
+        blocks.append((README.index(found[0]), re.sub(r"^    ", "", found[0], flags=re.MULTILINE)))
+    script = "".join(block for _, block in sorted(blocks))
+    for command in ELSEWHERE:
+        assert command in script, f"{command} is not in the README any more"
+        script = script.replace(command, f": {command}")
+    return script
+
+
+@pytest.fixture
+def shell(checkout: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[Callable[[str], str]]:
+    """shell(script): what it prints; a command that fails ends it, and the test."""
+    own = {"TMPDIR": tmp_path / "tmp", "XDG_RUNTIME_DIR": tmp_path / "xdg"}
+    for directory in own.values():
+        directory.mkdir(mode=0o700)
+    environment = {**os.environ, **{name: str(path) for name, path in own.items()}}
+    environment["PYTHONPATH"] = str(daemon_module.build_dir() / "python")
+    started: list[subprocess.Popen[str]] = []
+
+    def run(script: str) -> str:
+        process = subprocess.Popen(
+            ["bash", "-eEuo", "pipefail", "-c", script],
+            cwd=checkout,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        printed, _ = process.communicate(timeout=WATCHDOG_S)
+        assert process.returncode == 0, f"exit code {process.returncode}:\n{printed}"
+        return printed
+
+    yield run
+    for process in started:
+        if process.poll() is None or b"spdld" in subprocess.check_output(["ps", "-eo", "args"]):
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        process.wait()
+
+
+def test_the_readme_runs_from_the_first_command_to_the_last(shell: Callable[[str], str]) -> None:
+    # What stays in the background ends with the script; waiting for its output would be for ever.
+    printed = shell(f"{{ {script_of_readme()}\n}}\nkill $(jobs -p); wait")
+    assert "pipeline 'train' version 1 applied: 144 items, 6 classes" in printed
+    assert re.search(r"^a +train .*", printed, re.MULTILINE), "jobs a and b were shown"
+    assert "job 'run-7' changes to version 2" in printed or "version 2 applied" in printed
+    assert "decode_image + random_resized_crop" in printed, "explain"
+
+
+def test_the_snippets_of_the_python_page_run_one_after_the_other(
+    checkout: pathlib.Path, shell: Callable[[str], str], make_daemon: Callable[..., Any]
+) -> None:
+    daemon = make_daemon()
+    daemon.ctl("apply", "-f", checkout / "train.yaml", "--var", "size=32")
+    snippets = [body for kind, body in FENCED.findall(PYTHON_MD) if kind == "python"]
+    assert len(snippets) >= 7
+    # The functions that they give to map= are called, too.
+    ends = ["", *["\nlen(next(iter(loader)))\n" if "map=" in each else "" for each in snippets]]
+    program = "".join(snippet + end for snippet, end in zip(snippets, ends[1:], strict=True))
+    shell(f"export SPDLD_ADDRESS={daemon.address}\npython - <<'PYTHON'\n{program}\nPYTHON\n")
