@@ -14,12 +14,19 @@ UNITS = pathlib.Path(__file__).resolve().parents[2] / "deploy/systemd"
 NAMES = ("spdld.service", "spdld-control.socket", "spdld-data.socket")
 
 
+def source(name: str) -> pathlib.Path:
+    """The file that the unit is installed from: as it is, or with its paths filled in."""
+    as_it_is = UNITS / name
+    return as_it_is if as_it_is.exists() else UNITS / f"{name}.in"
+
+
 @pytest.fixture
 def installed(tmp_path: pathlib.Path) -> pathlib.Path:
     """The units beside each other, with a program in place of the one that is not installed."""
     for name in NAMES:
-        text = (UNITS / name).read_text().replace("/usr/bin/spdld", "/bin/true")
-        (tmp_path / name).write_text(text)
+        text = source(name).read_text()
+        text = text.replace("@CMAKE_INSTALL_FULL_BINDIR@/spdld", "/bin/true")
+        (tmp_path / name).write_text(text.replace("@CMAKE_INSTALL_FULL_SYSCONFDIR@", "/etc"))
     return tmp_path
 
 
@@ -35,7 +42,7 @@ def analyze(*arguments: str, units: pathlib.Path) -> subprocess.CompletedProcess
 def read(name: str) -> configparser.ConfigParser:
     parser = configparser.ConfigParser(strict=False, delimiters="=", interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
-    parser.read(UNITS / name)
+    parser.read(source(name))
     return parser
 
 
