@@ -186,7 +186,7 @@ def _unsafe(directory: Path, why: str) -> ConnectionError:
 
 
 def find_binary() -> str:
-    """The daemon's program: $SPDLD_BIN, beside the package, in its build tree, on PATH."""
+    """The daemon's program: $SPDLD_BIN, beside the package, in its build tree or prefix, on PATH."""
     named = os.environ.get("SPDLD_BIN")
     if named:
         if os.access(named, os.X_OK) and os.path.isfile(named):
@@ -196,6 +196,8 @@ def find_binary() -> str:
     beside = [
         package / "bin" / "spdld",
         package.parent.parent / "bin" / "spdld",
+        # Of an installed package: PREFIX/lib/python3.11/site-packages/spdld.
+        *(prefix / "bin" / "spdld" for prefix in package.parents[3:4]),
         Path(sys.executable).parent / "spdld",
     ]
     for candidate in beside:
