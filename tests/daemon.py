@@ -45,7 +45,8 @@ class Daemon:
 
     It has its own runtime and state directories, which survive a restart: start() after kill() is
     what a crash looks like to clients. With `uid` (for root alone) it runs as that user, to whom
-    the directories belong. Not thread-safe.
+    the directories belong. `programs` is the directory of spdld and spdlctl, if it is not the
+    build's. Not thread-safe.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Daemon:
         settings: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
         uid: int | None = None,
+        programs: pathlib.Path | None = None,
     ) -> None:
         # Socket paths are limited to 107 bytes, which a test's own directory may well use up.
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="spdld-", dir="/tmp"))
@@ -65,6 +67,7 @@ class Daemon:
         for directory in (self.runtime_dir, self.state_dir):
             directory.mkdir(mode=0o700)
         self._uid = uid
+        self._programs = programs or build_dir() / "bin"
         if uid is not None:
             for directory in (self.directory, self.runtime_dir, self.state_dir):
                 os.chown(directory, uid, uid)
@@ -133,7 +136,7 @@ class Daemon:
         return self
 
     def _program(self) -> pathlib.Path:
-        built = build_dir() / "bin/spdld"
+        built = self._programs / "spdld"
         if self._uid is None:
             return built
         # The checkout may lie where only its owner may go.
@@ -169,7 +172,7 @@ class Daemon:
     ) -> subprocess.CompletedProcess[str]:
         """Runs spdlctl against this daemon; with `check`, a failure raises with what it printed."""
         done = subprocess.run(
-            [build_dir() / "bin/spdlctl", "--address", self.address, *arguments],
+            [self._programs / "spdlctl", "--address", self.address, *arguments],
             input=stdin,
             capture_output=True,
             text=True,
