@@ -16,8 +16,8 @@ import pytest
 
 README = (daemon_module.REPOSITORY / "README.md").read_text()
 PYTHON_MD = (daemon_module.REPOSITORY / "docs/python.md").read_text()
-# What builds and tests everything is what runs this test.
-ELSEWHERE = ("./dev demo", "./dev test")
+# What builds and tests everything is what runs this test, and test_install.py installs.
+ELSEWHERE = ("./dev demo", "./dev test", "./dev build", "sudo cmake --install")
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^    .*\n)+", re.MULTILINE)
 WATCHDOG_S = 120
