@@ -8,7 +8,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
@@ -47,7 +49,7 @@ std::string runtime_dir(const std::string& option) {
   return address;
 }
 
-UniqueFd connect_control(const std::string& directory) {
+UniqueFd connect_control(const std::string& directory, std::chrono::milliseconds patience) {
   const std::string path = directory + "/" + kSocketName;
   const UniqueFd folder(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!folder) {
@@ -61,9 +63,10 @@ UniqueFd connect_control(const std::string& directory) {
 
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket) unreachable(path, std::generic_category().message(errno));
-  // A daemon that has stopped accepting must not stop us too.
-  const timeval patience{5, 0};
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  // 0 would be for ever.
+  const auto us = std::max<std::int64_t>(std::chrono::microseconds(patience).count(), 1);
+  const timeval timeout{us / 1'000'000, us % 1'000'000};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   // By the directory's descriptor, since a socket's address holds 107 bytes and paths may be

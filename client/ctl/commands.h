@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -42,6 +43,9 @@ struct Output {
   bool json() const { return format == "json"; }
 };
 std::shared_ptr<Output> add_output(CLI::App& command);
+// What a command has done: `facts` as JSON, or else the sentence.
+void tell(const nlohmann::ordered_json& facts, const std::string& sentence, const Output& output,
+          const Context& context);
 
 // One job with all that is known of it.
 void show_job(const v1::Job& job, const Output& output, const Context& context);
@@ -53,5 +57,10 @@ void add_job_commands(CLI::App& app, const Context& context);       // job
 void add_apply_commands(CLI::App& app, const Context& context);     // apply, rollback
 void add_pipeline_commands(CLI::App& app, const Context& context);  // delete, explain, preview
 void add_consumer_commands(CLI::App& app, const Context& context);  // consume, bench
+void add_completion_command(CLI::App& app, const Context& context);
+
+// What a shell's completion asks for by `spdlctl __complete WORDS...`: what the last of the words,
+// as they were typed, may become. completion/ says how it is written.
+void print_completions(const CLI::App& app, std::vector<std::string> words, const Context& context);
 
 }  // namespace spdld::ctl

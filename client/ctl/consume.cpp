@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
@@ -42,17 +43,37 @@ std::uint64_t read_words(const TensorView& field) {
   return folded;
 }
 
-void print_digests(const Batch& batch, std::int32_t shard, bool per_row, std::ostream& out) {
-  if (!per_row) {
-    out << fmt::format("{} {} {} {} {}\n", batch.epoch(), batch.step(), shard, batch.rows(),
-                       batch_digest(batch.fields(), batch.rows()));
+void print_digests(const Batch& batch, std::int32_t shard, const ConsumeOptions& options,
+                   std::ostream& out) {
+  // The values in their order: on a line, or under their names.
+  const auto print = [&](const nlohmann::ordered_json& values) {
+    if (options.json) {
+      out << values.dump() << '\n';
+      return;
+    }
+    const char* before = "";
+    for (const auto& value : values) {
+      out << std::exchange(before, " ")
+          << (value.is_string() ? value.get_ref<const std::string&>() : value.dump());
+    }
+    out << '\n';
+  };
+  if (!options.per_row) {
+    print({{"epoch", batch.epoch()},
+           {"step", batch.step()},
+           {"shard", shard},
+           {"rows", batch.rows()},
+           {"digest", batch_digest(batch.fields(), batch.rows())}});
     return;
   }
   const auto indices = batch.indices();
   for (std::uint64_t row = 0; row < batch.rows(); ++row) {
-    out << fmt::format("{} {} {} {} {} {}\n", batch.epoch(), batch.step(), shard, row,
-                       row < indices.size() ? indices[row] : -1,
-                       row_digest(batch.fields(), batch.rows(), row));
+    print({{"epoch", batch.epoch()},
+           {"step", batch.step()},
+           {"shard", shard},
+           {"row", row},
+           {"index", row < indices.size() ? indices[row] : -1},
+           {"digest", row_digest(batch.fields(), batch.rows(), row)}});
   }
 }
 
@@ -78,6 +99,31 @@ void count(const Batch& batch, bool read, Totals& totals) {
     totals.bytes += field.bytes;
     if (read) totals.word ^= read_words(field);
   }
+}
+
+nlohmann::ordered_json summary_json(const Totals& totals, const Loader& loader,
+                                    std::chrono::duration<double> took, bool interrupted) {
+  const double seconds = took.count() > 0 ? took.count() : 1e-9;
+  const auto per_s = [&](std::uint64_t count) { return static_cast<double>(count) / seconds; };
+  const LoaderStats stats = loader.stats();
+  return {{"job", loader.job()},
+          {"shard", loader.shard()},
+          {"num_shards", loader.num_shards()},
+          {"epochs", totals.epochs},
+          {"batches", totals.batches},
+          {"rows", totals.rows},
+          {"invalid_rows", totals.invalid_rows},
+          {"bytes", totals.bytes},
+          {"took_s", took.count()},
+          {"batches_per_s", per_s(totals.batches)},
+          {"rows_per_s", per_s(totals.rows)},
+          {"bytes_per_s", per_s(totals.bytes)},
+          {"waits", stats.waits},
+          {"waited_s", std::chrono::duration<double>(stats.waited).count()},
+          {"reconnects", stats.reconnects},
+          {"interrupted", interrupted},
+          {"job_ended", loader.ended()},
+          {"cursor", cursor_text(loader.state())}};
 }
 
 void print_summary(const Totals& totals, const Loader& loader, std::chrono::duration<double> took,
@@ -133,7 +179,7 @@ void consume(const ConsumeOptions& options, std::ostream& out, std::ostream& err
       epoch_had_batches = true;
       count(*batch, options.read && !options.digest, totals);
       if (options.digest) {
-        print_digests(*batch, loader.shard(), options.per_row, out);
+        print_digests(*batch, loader.shard(), options, out);
         out.flush();
       }
       held.push_back(std::move(*batch));
@@ -146,7 +192,11 @@ void consume(const ConsumeOptions& options, std::ostream& out, std::ostream& err
   }
   const std::chrono::duration<double> took = Clock::now() - begun;
   held.clear();
-  if (!options.digest) print_summary(totals, loader, took, interrupted, out);
+  if (!options.digest && options.json) {
+    out << summary_json(totals, loader, took, interrupted).dump(2) << '\n';
+  } else if (!options.digest) {
+    print_summary(totals, loader, took, interrupted, out);
+  }
   const bool asked_for_more = totals.batches < max_batches && totals.epochs < max_epochs;
   if (asked_for_more && loader.ended())
     err << fmt::format("job '{}' has ended: epoch {} was its last", cell(loader.job()),

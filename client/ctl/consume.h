@@ -19,12 +19,13 @@ struct ConsumeOptions {
   bool per_row = false;
   bool read = true;  // without --digest: touch every byte
   bool print_cursor = false;
+  bool json = false;
 };
 
 // The test consumer: reads a shard as a rank does. With `digest` it prints "epoch step shard rows
 // digest" per batch, or "epoch step shard row index digest" per row, else its throughput at the
-// end. SIGINT and SIGTERM end it after the current batch, as if it had been asked for so many.
-// Throws Failure and spdld::Error.
+// end; with `json` the same as an object, with `digest` one a line. SIGINT and SIGTERM end it after
+// the current batch, as if it had been asked for so many. Throws Failure and spdld::Error.
 void consume(const ConsumeOptions& options, std::ostream& out, std::ostream& err);
 
 struct HandoffOptions {

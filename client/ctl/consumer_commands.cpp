@@ -57,7 +57,7 @@ struct Attachment {
 void add_attachment(CLI::App& command, Attachment& attachment) {
   LoaderOptions& loader = attachment.loader;
   command.add_option("PIPELINE", loader.pipeline, "of which pipeline")->required();
-  command.add_option("--job", loader.job, "default: one of its own");
+  command.add_option("--job", loader.job, "default: one of its own")->type_name("JOB");
   command.add_option("--rank", loader.rank, "default: the launcher's, else 0");
   command.add_option("--world-size", loader.world_size, "default: the launcher's, else 1");
   command.add_option("--shard", loader.shard, "default: the rank; -1: the daemon assigns one");
@@ -103,12 +103,13 @@ void add_consume(CLI::App& app, const Context& context) {
   command->add_option("--cursor", asked->cursor, "go on where --print-cursor said");
   command->add_flag("--print-cursor", options.print_cursor,
                     "at the end, the position after the last batch, to stderr");
-  command->callback([&context, asked] {
+  command->callback([&context, asked, output = add_output(*command)] {
     if (asked->options.per_row && !asked->options.digest)
       throw Failure(kWrongUsage, "--per-row goes with --digest");
     ConsumeOptions ready = asked->options;
     ready.loader = asked->attachment.options(context);
     ready.read = !asked->no_read;
+    ready.json = output->json();
     if (asked->start == "ledger") ready.loader.start = Start::kLedger;
     if (!asked->cursor.empty()) ready.loader.cursor = parse_cursor(asked->cursor);
     consume(ready, context.out, context.err);

@@ -55,11 +55,15 @@ v1::JobKey as_listed(Daemon& daemon, v1::JobKey key) {
 
 std::shared_ptr<v1::JobKey> add_filter(CLI::App& command) {
   auto key = std::make_shared<v1::JobKey>();
-  command.add_option_function<std::string>(
-      "--job", [key](const std::string& name) { key->set_job(name); }, "of this job only");
-  command.add_option_function<std::string>(
-      "--pipeline", [key](const std::string& name) { key->set_pipeline(name); },
-      "of this pipeline only");
+  command
+      .add_option_function<std::string>(
+          "--job", [key](const std::string& name) { key->set_job(name); }, "of this job only")
+      ->type_name("JOB");
+  command
+      .add_option_function<std::string>(
+          "--pipeline", [key](const std::string& name) { key->set_pipeline(name); },
+          "of this pipeline only")
+      ->type_name("PIPELINE");
   return key;
 }
 
@@ -117,9 +121,9 @@ void add_get_pipelines(CLI::App& get, const Context& context) {
   const auto name = std::make_shared<std::string>();
   const auto format = std::make_shared<std::string>("table");
   const auto history = std::make_shared<bool>(false);
-  command->add_option("NAME", *name, "of a pipeline");
+  command->add_option("PIPELINE", *name, "this one only");
   command->add_flag("--history", *history, "its versions, oldest first");
-  command->add_option("-o,--output", *format, "table, json, or (with NAME) yaml: as applied")
+  command->add_option("-o,--output", *format, "table, json, or (with PIPELINE) yaml: as applied")
       ->check(CLI::IsMember({"table", "json", "yaml"}))
       ->capture_default_str();
   command->callback([&context, name, format, history] {
@@ -159,8 +163,9 @@ void add_get_jobs(CLI::App& get, const Context& context) {
   const auto output = add_output(*command);
   const auto key = std::make_shared<v1::JobKey>();
   const auto ended = std::make_shared<bool>(false);
-  command->add_option("NAME", *key->mutable_job(), "of a job");
-  command->add_option("--pipeline", *key->mutable_pipeline(), "that the job runs");
+  command->add_option("JOB", *key->mutable_job(), "this one only");
+  command->add_option("--pipeline", *key->mutable_pipeline(), "that the job runs")
+      ->type_name("PIPELINE");
   command->add_flag("--ended", *ended, "how each job ended the last time, the latest first");
   command->callback([&context, output, key, ended] {
     Daemon daemon = context.connect();
@@ -244,9 +249,10 @@ void add_evict(CLI::App& app, const Context& context) {
       ->required()
       ->check(whole_number());
   command->add_option("--reason", *reason, "shown to the consumer")->capture_default_str();
-  command->callback([&context, session, reason] {
+  command->callback([&context, session, reason, output = add_output(*command)] {
     context.connect().evict(*session, *reason);
-    context.out << fmt::format("session {} evicted\n", *session);
+    tell({{"session", *session}, {"evicted", true}, {"reason", *reason}},
+         fmt::format("session {} evicted", *session), *output, context);
   });
 }
 

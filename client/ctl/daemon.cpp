@@ -20,8 +20,9 @@ namespace {
 constexpr int kMaxResponseBytes = 64 << 20;
 constexpr std::uint64_t kMaxPreviewBytes = 2ull << 30;
 
-std::shared_ptr<grpc::Channel> open_channel(const std::string& directory) {
-  UniqueFd socket = connect_control(directory);
+std::shared_ptr<grpc::Channel> open_channel(const std::string& directory,
+                                            std::chrono::milliseconds patience) {
+  UniqueFd socket = connect_control(directory, patience);
   // Kept for the life of the process: gRPC's own shutdown can wait for ever for its backup poller
   // when the daemon went away under unsent bytes.
   grpc_init();
@@ -128,7 +129,8 @@ void add_chunk(Preview& preview, const v1::PreviewChunk& chunk) {
 Daemon::Daemon(std::string runtime_dir, std::chrono::milliseconds timeout)
     : runtime_dir_(std::move(runtime_dir)),
       timeout_(timeout),
-      stubs_(std::make_unique<Stubs>(open_channel(runtime_dir_))) {}
+      stubs_(std::make_unique<Stubs>(
+          open_channel(runtime_dir_, std::min(timeout_, kConnectPatience)))) {}
 
 Daemon::~Daemon() = default;
 
@@ -227,13 +229,13 @@ v1::SwapResult Daemon::rollback(const v1::RollbackRequest& request, const OnProg
   return result;
 }
 
-std::string Daemon::explain(const v1::PipelineText& text, const OnProgress& on_progress) {
+v1::ExplainResponse Daemon::explain(const v1::PipelineText& text, const OnProgress& on_progress) {
   grpc::ClientContext context;
   v1::ExplainRequest request;
   *request.mutable_text() = text;
-  std::string plan;
+  v1::ExplainResponse plan;
   follow(*stubs_->pipelines->Explain(&context, request), runtime_dir_, on_progress,
-         [&](const v1::ExplainResponse& response) { plan = response.plan(); });
+         [&](const v1::ExplainResponse& response) { plan = response; });
   return plan;
 }
 

@@ -21,8 +21,9 @@ namespace {
 // A job's name and, where that is not enough, its pipeline.
 std::shared_ptr<v1::JobKey> add_job_key(CLI::App& command) {
   auto key = std::make_shared<v1::JobKey>();
-  command.add_option("NAME", *key->mutable_job(), "of the job")->required();
-  command.add_option("--pipeline", *key->mutable_pipeline(), "that the job runs");
+  command.add_option("JOB", *key->mutable_job(), "which")->required();
+  command.add_option("--pipeline", *key->mutable_pipeline(), "that the job runs")
+      ->type_name("PIPELINE");
   return key;
 }
 
@@ -59,7 +60,9 @@ void add_job_create(CLI::App& job, const Context& context) {
   CLI::App* command = job.add_subcommand("create", "declares a job before its ranks come");
   const auto asked = std::make_shared<Asked>();
   command->add_option("NAME", *asked->request.mutable_job(), "of the job")->required();
-  command->add_option("--pipeline", *asked->request.mutable_pipeline(), "that it runs")->required();
+  command->add_option("--pipeline", *asked->request.mutable_pipeline(), "that it runs")
+      ->required()
+      ->type_name("PIPELINE");
   command->add_option("--shards", asked->num_shards, "disjoint parts of the data; one a rank")
       ->check(whole_number(1))
       ->capture_default_str();

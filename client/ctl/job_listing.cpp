@@ -144,9 +144,12 @@ Table jobs_table(const google::protobuf::RepeatedPtrField<v1::Job>& jobs) {
   const bool owners = std::any_of(jobs.begin(), jobs.end(), [&](const v1::Job& job) {
     return job.owner() != jobs.Get(0).owner();
   });
+  const bool weights = std::any_of(jobs.begin(), jobs.end(),
+                                   [](const v1::Job& job) { return job.limits().weight() != 1; });
   std::vector<std::string> headings = {"JOB",     "PIPELINE", "VERSION", ">RANKS",
-                                       ">AT",     ">STEPS",   ">WEIGHT", ">CPU",
+                                       ">AT",     ">STEPS",   ">ROWS/S", ">CPU",
                                        ">REUSED", ">SAVED",   ">LEDGER", ">REPLACED"};
+  if (weights) headings.insert(headings.begin() + 7, ">WEIGHT");
   if (owners) headings.insert(headings.begin() + 2, ">OWNER");
   Table table(headings);
   for (const v1::Job& job : jobs) {
@@ -161,12 +164,13 @@ Table jobs_table(const google::protobuf::RepeatedPtrField<v1::Job>& jobs) {
                                     fmt::format("{}/{}", attached, places),
                                     job.shards().empty() ? "-" : show(slowest(job)),
                                     std::to_string(job.steps_per_epoch()),
-                                    fmt::format("{:g}", job.limits().weight()),
+                                    job.has_rows_per_s() ? show_rate(job.rows_per_s()) : "-",
                                     show_seconds(job.cpu_s()),
                                     std::to_string(job.shared_rows() + job.cache_hits()),
                                     show_seconds(job.saved_cpu_s()),
                                     show(place_of(job.ledger().at())),
                                     fmt::format("{}/{}", job.replaced(), job.replace_budget())};
+    if (weights) row.insert(row.begin() + 7, fmt::format("{:g}", job.limits().weight()));
     if (owners) row.insert(row.begin() + 2, std::to_string(job.owner()));
     table.add(std::move(row));
   }

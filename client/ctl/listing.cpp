@@ -18,6 +18,12 @@ std::string number(T value) {
   return std::to_string(value);
 }
 
+// The ROWS/S column, of any message that has a rate.
+template <typename Message>
+std::string rows_per_s(const Message& message) {
+  return message.has_rows_per_s() ? show_rate(message.rows_per_s()) : "-";
+}
+
 // The OUTCOME column: what the job did about the failure.
 std::string show_outcome(const v1::Failure& failure) {
   if (failure.ended_stream()) return "shard ended";
@@ -85,9 +91,9 @@ Table sessions_table(const google::protobuf::RepeatedPtrField<v1::Session>& sess
   const bool replicas =
       std::any_of(sessions.begin(), sessions.end(),
                   [](const v1::Session& session) { return session.replica() != 0; });
-  std::vector<std::string> headings = {">SESSION", "JOB",     "PIPELINE", ">VERSION", ">SHARD",
-                                       "PID",      ">UID",    ">AT",      ">HELD",    ">READY",
-                                       ">BATCHES", ">WAITED", ">MEMORY",  "COMMAND"};
+  std::vector<std::string> headings = {">SESSION", "JOB",      "PIPELINE", ">VERSION", ">SHARD",
+                                       "PID",      ">UID",     ">AT",      ">HELD",    ">READY",
+                                       ">ROWS/S",  ">BATCHES", ">WAITED",  ">MEMORY",  "COMMAND"};
   if (replicas) headings.insert(headings.begin() + 5, ">REPLICA");
   Table table(headings);
   for (const v1::Session& session : sessions) {
@@ -102,6 +108,7 @@ Table sessions_table(const google::protobuf::RepeatedPtrField<v1::Session>& sess
         fmt::format("{}/{}", session.epoch(), session.step()),
         fmt::format("{}/{}", session.leases(), session.credits()),
         number(session.ready()),
+        rows_per_s(session),
         number(session.batches()),
         session.waits() == 0 && session.waited_s() == 0 ? "-" : show_seconds(session.waited_s()),
         show_bytes(session.arena_bytes()),
@@ -131,11 +138,13 @@ Table users_table(const google::protobuf::RepeatedPtrField<v1::User>& users) {
 }
 
 Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages) {
-  Table table({"JOB", "PIPELINE", "STAGE", ">TASKS", ">FAILED", ">BUSY", ">WAITED", ">RUNNING",
-               ">P50", ">P99"});
+  Table table({"JOB", "PIPELINE", "STAGE", ">ROWS/S", ">BUSY%", ">TASKS", ">FAILED", ">BUSY",
+               ">WAITED", ">RUNNING", ">P50", ">P99"});
   for (const v1::Stage& stage : stages) {
-    table.add({stage.job(), stage.pipeline(), stage.stage(), number(stage.tasks()),
-               number(stage.failures()), show_seconds(stage.busy_s()), show_seconds(stage.wait_s()),
+    table.add({stage.job(), stage.pipeline(), stage.stage(), rows_per_s(stage),
+               stage.has_busy_share() ? fmt::format("{:.0f}", 100 * stage.busy_share()) : "-",
+               number(stage.tasks()), number(stage.failures()), show_seconds(stage.busy_s()),
+               show_seconds(stage.wait_s()),
                fmt::format("{}/{}", stage.in_flight(), stage.concurrency()),
                show_microseconds(stage.p50_us()), show_microseconds(stage.p99_us())});
   }
@@ -190,8 +199,12 @@ void print_status(const v1::Daemon& daemon, const std::string& address, std::ost
     out << fmt::format("           {}\n", cell(daemon.arena_note()));
   out << fmt::format("serving    {}, {}, {}\n", counted(daemon.pipelines(), "pipeline"),
                      counted(daemon.jobs(), "job"), counted(daemon.sessions(), "session"));
-  out << fmt::format("delivered  {}, {}\n", counted(daemon.batches(), "batch", "batches"),
-                     counted(daemon.rows(), "row"));
+  out << fmt::format("delivered  {}, {}{}\n", counted(daemon.batches(), "batch", "batches"),
+                     counted(daemon.rows(), "row"),
+                     daemon.has_rows_per_s() ? fmt::format("; {} batches/s, {} rows/s of late",
+                                                           show_rate(daemon.batches_per_s()),
+                                                           show_rate(daemon.rows_per_s()))
+                                             : "");
   if (daemon.has_data()) print_data_plane(daemon.data(), out);
   for (const v1::SampleCache& cache : daemon.caches()) {
     out << fmt::format("cache      {}: {} of {}, {}, {}, {}\n", cell(cache.name()),

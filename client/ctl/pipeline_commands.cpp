@@ -8,6 +8,7 @@
 
 #include "base/counted.h"
 #include "ctl/commands.h"
+#include "ctl/failure.h"
 #include "ctl/image_grid.h"
 #include "ctl/listing.h"
 #include "ctl/submission.h"
@@ -22,22 +23,29 @@ void add_delete(CLI::App& app, const Context& context) {
   CLI::App* pipeline = command->add_subcommand("pipeline", "refused while jobs run it");
   pipeline->alias("pipelines");
   const auto name = std::make_shared<std::string>();
-  pipeline->add_option("NAME", *name, "of the pipeline")->required();
-  pipeline->callback([&context, name] {
+  pipeline->add_option("PIPELINE", *name, "which")->required();
+  pipeline->callback([&context, name, output = add_output(*pipeline)] {
     context.connect().delete_pipeline(*name);
-    context.out << fmt::format("pipeline '{}' deleted\n", *name);
+    tell({{"pipeline", *name}, {"deleted", true}}, fmt::format("pipeline '{}' deleted", *name),
+         *output, context);
   });
   CLI::App* job =
       command->add_subcommand("job", "ends its sessions, too; one that has ended is forgotten");
   job->alias("jobs");
   const auto key = std::make_shared<v1::JobKey>();
-  job->add_option("NAME", *key->mutable_job(), "of the job")->required();
-  job->add_option("--pipeline", *key->mutable_pipeline(), "that the job runs");
-  job->callback([&context, key] {
+  job->add_option("JOB", *key->mutable_job(), "which")->required();
+  job->add_option("--pipeline", *key->mutable_pipeline(), "that the job runs")
+      ->type_name("PIPELINE");
+  job->callback([&context, key, output = add_output(*job)] {
     const bool had_ended = context.connect().delete_job(*key).had_ended();
-    context.out << fmt::format(
-        "job '{}' {}\n", key->job(),
-        had_ended ? "had ended: what was kept of it is forgotten" : "deleted");
+    nlohmann::ordered_json facts = {{"job", key->job()}, {"pipeline", nullptr}};
+    if (!key->pipeline().empty()) facts["pipeline"] = key->pipeline();
+    facts["deleted"] = true;
+    facts["had_ended"] = had_ended;
+    tell(facts,
+         fmt::format("job '{}' {}", key->job(),
+                     had_ended ? "had ended: what was kept of it is forgotten" : "deleted"),
+         *output, context);
   });
 }
 
@@ -46,13 +54,20 @@ void add_explain(CLI::App& app, const Context& context) {
   command->callback(
       [&context, submitted = add_submission(*command), output = add_output(*command)] {
         const v1::PipelineText text = submitted->read();
-        const std::string plan = context.connect().explain(text, context.progress());
+        const v1::ExplainResponse plan = context.connect().explain(text, context.progress());
         if (output->json()) {
-          context.out << nlohmann::ordered_json{{"plan", plan}}.dump(2) << '\n';
+          if (!plan.has_facts()) {
+            throw Failure(kFailed,
+                          fmt::format("the daemon at {} is of an earlier version, which tells a "
+                                      "plan as text alone: leave out -o json, or restart it as the "
+                                      "version of this spdlctl",
+                                      context.directory()));
+          }
+          context.out << to_json(plan.facts()).dump(2) << '\n';
           return;
         }
-        context.out << plan;
-        if (!plan.ends_with('\n')) context.out << '\n';
+        context.out << plan.plan();
+        if (!plan.plan().ends_with('\n')) context.out << '\n';
       });
 }
 
@@ -76,38 +91,79 @@ std::vector<std::optional<std::int64_t>> labels_of(const Preview& preview) {
   return labels;
 }
 
+// One row of a preview as far as the header tells it.
+struct PreviewRow {
+  std::optional<std::int64_t> label;
+  std::optional<std::string> class_name;
+  std::int64_t item = 0;
+  std::optional<std::string> uri;
+};
+
+std::vector<PreviewRow> rows_of(const Preview& preview) {
+  const v1::PreviewHeader& header = preview.header;
+  const auto labels = labels_of(preview);
+  std::vector<PreviewRow> rows(labels.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const int row = static_cast<int>(i);
+    rows[i].label = labels[i];
+    if (labels[i] && *labels[i] >= 0 && *labels[i] < header.classes_size())
+      rows[i].class_name = header.classes(static_cast<int>(*labels[i]));
+    rows[i].item = header.indices(row);
+    if (row < header.uris_size()) rows[i].uri = header.uris(row);
+  }
+  return rows;
+}
+
 Table rows_table(const Preview& preview) {
   Table table({">ROW", ">LABEL", "CLASS", ">ITEM", "URI"});
-  const auto labels = labels_of(preview);
-  const v1::PreviewHeader& header = preview.header;
-  for (int row = 0; row < header.indices_size(); ++row) {
-    const auto& label = labels[static_cast<std::size_t>(row)];
-    const bool named = label && *label >= 0 && *label < header.classes_size();
-    table.add({std::to_string(row), label ? std::to_string(*label) : "-",
-               named ? header.classes(static_cast<int>(*label)) : "-",
-               std::to_string(header.indices(row)),
-               row < header.uris_size() ? header.uris(row) : "-"});
+  std::size_t number = 0;
+  for (const PreviewRow& row : rows_of(preview)) {
+    table.add({std::to_string(number++), row.label ? std::to_string(*row.label) : "-",
+               row.class_name.value_or("-"), std::to_string(row.item), row.uri.value_or("-")});
   }
   return table;
 }
 
+nlohmann::ordered_json preview_json(const Preview& preview) {
+  auto tensors = nlohmann::ordered_json::array();
+  for (const v1::Tensor& tensor : preview.header.tensors()) tensors.push_back(to_json(tensor));
+  auto rows = nlohmann::ordered_json::array();
+  for (const PreviewRow& row : rows_of(preview)) {
+    nlohmann::ordered_json facts = {
+        {"label", nullptr}, {"class", nullptr}, {"item", row.item}, {"uri", nullptr}};
+    if (row.label) facts["label"] = *row.label;
+    if (row.class_name) facts["class"] = *row.class_name;
+    if (row.uri) facts["uri"] = *row.uri;
+    rows.push_back(std::move(facts));
+  }
+  return {{"tensors", std::move(tensors)}, {"rows", std::move(rows)}};
+}
+
 void add_preview(CLI::App& app, const Context& context) {
   CLI::App* command = app.add_subcommand("preview", "one batch as the model will see it");
-  const auto png = std::make_shared<std::string>();
+  const auto to = std::make_shared<std::string>("table");
   const auto rows = std::make_shared<std::uint32_t>(16);
-  command->add_option("-o,--output", *png,
-                      "PNG to draw the batch's images into; row numbers are those of the list");
+  command
+      ->add_option("-o,--output", *to,
+                   "what is printed, or else a PNG to draw the batch's images into; row numbers "
+                   "are those of the list")
+      ->type_name("table|json|FILE")
+      ->capture_default_str();
   command->add_option("--rows", *rows, "how many, up to the pipeline's batch size")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->callback([&context, png, rows, submitted = add_submission(*command)] {
+  command->callback([&context, to, rows, submitted = add_submission(*command)] {
     const v1::PipelineText text = submitted->read();
     const Preview preview = context.connect().preview(text, *rows, context.progress());
-    if (!png->empty()) {
+    if (*to == "json") {
+      context.out << preview_json(preview).dump(2) << '\n';
+      return;
+    }
+    if (*to != "table") {
       const Grid grid = make_grid(preview);
-      write_png(grid.picture, *png);
+      write_png(grid.picture, *to);
       context.out << fmt::format(
-          "{}: tensor '{}', {} in {}, {}\n", *png, cell(grid.tensor),
+          "{}: tensor '{}', {} in {}, {}\n", *to, cell(grid.tensor),
           counted(static_cast<std::uint64_t>(preview.header.indices_size()), "row"),
           counted(grid.columns, "column"), grid.scale);
     }

@@ -20,6 +20,7 @@ namespace {
 
 constexpr int kInvalidArgument = 3;  // gRPC's number
 constexpr double kTimeoutS = 30;
+constexpr char kComplete[] = "__complete";  // what completion/ calls
 
 std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
@@ -105,6 +106,13 @@ std::shared_ptr<Output> add_output(CLI::App& command) {
   return output;
 }
 
+void tell(const nlohmann::ordered_json& facts, const std::string& sentence, const Output& output,
+          const Context& context) {
+  // What was typed may be anything, and JSON is UTF-8.
+  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+  context.out << (output.json() ? facts.dump(2, ' ', false, kReplace) : sentence) << '\n';
+}
+
 int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
   Context context{out, err};
   CLI::App app("spdlctl: asks and steers the spdld of this node", "spdlctl");
@@ -112,6 +120,7 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
   app.add_option("--address", context.addresses,
                  "the daemon's runtime directory; default: $SPDLD_ADDRESS, else /run/spdld. "
                  "Several, by commas or repeated, for an apply to one job that they all feed")
+      ->type_name("DIR")
       ->allow_extra_args(false);
   app.add_option(
          "--timeout", context.timeout_s,
@@ -129,8 +138,14 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
   add_apply_commands(app, context);
   add_pipeline_commands(app, context);
   add_consumer_commands(app, context);
+  add_completion_command(app, context);
 
   try {
+    // What is typed so far is no command line yet.
+    if (!arguments.empty() && arguments.front() == kComplete) {
+      print_completions(app, {arguments.begin() + 1, arguments.end()}, context);
+      return kDone;
+    }
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(std::move(reversed));
     out.flush();

@@ -67,7 +67,8 @@ std::map<std::string, std::string> parse_vars(const std::vector<std::string>& va
 std::shared_ptr<Submission> add_submission(CLI::App& command) {
   auto submission = std::make_shared<Submission>();
   command.add_option("-f,--file", submission->file, "the pipeline's YAML; '-': standard input")
-      ->required();
+      ->required()
+      ->type_name("FILE");
   command.add_option("--var", submission->vars, "NAME=VALUE, of the pipeline's vars; repeatable")
       ->allow_extra_args(false);
   return submission;

@@ -67,10 +67,10 @@ std::optional<v1::SwapRequest> SwapOptions::request() const {
 
 std::shared_ptr<SwapOptions> add_swap_options(CLI::App& command) {
   auto options = std::make_shared<SwapOptions>();
-  command.add_option("--job", options->job, "change this running job, too");
+  command.add_option("--job", options->job, "change this running job, too")->type_name("JOB");
   command.add_flag("--all-jobs", options->all_jobs, "change all jobs that run the pipeline, too");
-  command.add_option("--at", options->at,
-                     "when they change: next-epoch (the default), now, or step:EPOCH/STEP");
+  command.add_option("--at", options->at, "when they change; default: next-epoch")
+      ->type_name("next-epoch|now|step:EPOCH/STEP");
   command.add_flag("--allow-schema-change", options->allow_schema_change,
                    "even if their batches get other names, dtypes or shapes");
   return options;

@@ -77,6 +77,11 @@ std::string show_seconds(double seconds) {
   return fmt::format("{}d {}h", whole / 86'400, whole % 86'400 / 3600);
 }
 
+std::string show_rate(double per_s) {
+  // Below ten, tenths tell slow from not at all.
+  return per_s > 0 && per_s < 9.95 ? fmt::format("{:.1f}", per_s) : fmt::format("{:.0f}", per_s);
+}
+
 std::string show_time(std::uint64_t unix_ms) {
   const auto unix_s = static_cast<std::time_t>(unix_ms / 1000);
   std::tm utc{};

@@ -30,6 +30,7 @@ std::string cell(std::string_view text);
 
 std::string show_bytes(std::uint64_t bytes);      // "12.5 MiB"
 std::string show_seconds(double seconds);         // "1d 2h", "3m 20s", "1.25s"
+std::string show_rate(double per_s);              // "0", "3.5", "12345"
 std::string show_time(std::uint64_t unix_ms);     // "2026-05-01 12:30:05Z"
 std::string show_microseconds(std::uint64_t us);  // "850us", "12.5ms", "1.25s"
 

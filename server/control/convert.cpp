@@ -20,6 +20,58 @@ std::string_view kind_name(FieldKind kind) {
   return "unknown";
 }
 
+std::string_view shuffle_name(Shuffle::Kind kind) {
+  switch (kind) {
+    case Shuffle::Kind::kNone: return "none";
+    case Shuffle::Kind::kGlobal: return "global";
+    case Shuffle::Kind::kBlock: return "block";
+  }
+  return "unknown";
+}
+
+void fill(v1::PlanOrder* message, const Shuffle& shuffle) {
+  message->set_shuffle(std::string(shuffle_name(shuffle.kind)));
+  if (shuffle.kind != Shuffle::Kind::kBlock) return;
+  message->set_block(shuffle.block);
+  message->set_interleave(shuffle.interleave);
+}
+
+void fill(v1::PlanBatch* message, const engine::PlanFacts& facts) {
+  message->set_rows(facts.batch_rows);
+  message->set_slot_bytes(facts.slot_bytes);
+  for (const TensorSpec& tensor : facts.tensors) {
+    control::fill(message->add_tensors(), tensor);
+    if (tensor.kind == FieldKind::kBytes) message->set_max_bytes(facts.max_bytes);
+  }
+}
+
+void fill(v1::PlanArenas* message, const engine::PlanFacts& facts) {
+  message->set_kind(facts.arena_kind);
+  message->set_credits(facts.credits);
+  message->set_slots(facts.slots);
+  message->set_consumer_bytes(facts.arena_bytes);
+  message->set_needed_bytes(facts.needed_bytes);
+  message->set_used_bytes(facts.used_bytes);
+  message->set_budget_bytes(facts.budget_bytes);
+  message->set_fits(facts.missing_bytes == 0);
+  message->set_missing_bytes(facts.missing_bytes);
+}
+
+void fill(v1::PlanCache* message, const engine::PlanFacts::Cache& cache) {
+  message->set_form(cache.form);
+  message->set_where(cache.where);
+  message->set_limit_bytes(cache.limit_bytes);
+  message->set_probed_items(cache.probed_items);
+  message->set_item_bytes(cache.item_bytes);
+  message->set_held_items(cache.held_items);
+  message->set_spared_us(cache.spared_us);
+  message->set_hit_us(cache.hit_us);
+  message->set_saved_us(cache.saved_us);
+  if (cache.payback_epochs) message->set_payback_epochs(*cache.payback_epochs);
+  message->set_used(cache.used);
+  message->set_why_not(utf8(cache.why_not));
+}
+
 Status check_weight(const std::string& job, double weight) {
   if (std::isfinite(weight) && weight > 0) return Status();
   return Status(Code::kInvalidArgument,
@@ -226,6 +278,31 @@ void fill(v1::Revision* message, const session::RevisionView& view) {
   message->set_current(view.current);
 }
 
+void fill(v1::Plan* message, const engine::PlanFacts& facts) {
+  message->set_pipeline(utf8(facts.pipeline));
+  message->set_items(facts.items);
+  message->set_classes(facts.classes);
+  fill(message->mutable_order(), facts.shuffle);
+  for (const engine::PlanFacts::Task& task : facts.tasks) {
+    v1::PlanTask* out = message->add_tasks();
+    out->set_stages(utf8(task.stages));
+    out->set_pool(task.pool == engine::PlanFacts::Task::Pool::kIo ? "io" : "cpu");
+    out->set_concurrency(task.concurrency);
+  }
+  if (facts.image) {
+    v1::PlanImage* image = message->mutable_image();
+    image->set_layout(facts.image->layout == Layout::kNCHW ? "NCHW" : "NHWC");
+    image->set_normalized(facts.image->normalized);
+    image->set_resamples(facts.image->resamples);
+  }
+  fill(message->mutable_batch(), facts);
+  message->set_num_shards(facts.num_shards);
+  message->set_steps_per_epoch(facts.steps_per_epoch);
+  fill(message->mutable_arenas(), facts);
+  if (facts.cache) fill(message->mutable_cache(), *facts.cache);
+  for (const std::string& warning : facts.warnings) message->add_warnings(utf8(warning));
+}
+
 void fill(v1::PreviewHeader* message, const session::PreviewView& view) {
   for (const TensorSpec& tensor : view.tensors) fill(message->add_tensors(), tensor);
   for (const auto& data : view.data) message->add_tensor_bytes(data.size());
@@ -271,6 +348,8 @@ void fill(v1::Job* message, const session::JobView& view) {
   message->set_shared_rows(view.shared_rows);
   message->set_cache_hits(view.cache_hits);
   message->set_saved_cpu_s(view.saved_cpu_s);
+  message->set_rows(view.rows);
+  if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
   for (const session::PhaseView& phase : view.phases) {
     v1::Phase* out = message->add_phases();
     fill(out->mutable_from(), phase.from);
@@ -309,6 +388,7 @@ void fill(v1::Session* message, const session::SessionView& view) {
   message->set_credits(view.credits);
   message->set_leases(view.leases);
   message->set_ready(view.ready);
+  if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
   message->set_batches(view.batches);
   message->set_arena_bytes(view.arena_bytes);
   message->set_replica(view.replica);
@@ -369,6 +449,8 @@ void fill(v1::Daemon* message, const session::DaemonView& view) {
   message->set_pipelines(view.pipelines);
   message->set_batches(view.batches);
   message->set_rows(view.rows);
+  if (view.batches_per_s) message->set_batches_per_s(*view.batches_per_s);
+  if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
   for (const std::string& warning : view.warnings) message->add_warnings(utf8(warning));
   fill(message->mutable_data(), view.data);
   for (const session::CacheView& cache : view.caches) fill(message->add_caches(), cache);
@@ -407,6 +489,8 @@ void fill(v1::Stage* message, const session::StageView& view) {
   message->set_concurrency(view.concurrency);
   message->set_p50_us(view.p50_us);
   message->set_p99_us(view.p99_us);
+  if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
+  if (view.busy_share) message->set_busy_share(*view.busy_share);
 }
 
 void fill(v1::Failure* message, const session::FailureView& view) {

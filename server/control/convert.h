@@ -29,6 +29,7 @@ void fill(v1::Pipeline* message, const session::PipelineView& view);
 void fill(v1::SwapResult* message, const session::SwapView& view);
 void fill(v1::Revision* message, const session::RevisionView& view);
 void fill(v1::Tensor* message, const TensorSpec& spec);
+void fill(v1::Plan* message, const engine::PlanFacts& facts);
 void fill(v1::PreviewHeader* message, const session::PreviewView& view);
 void fill(v1::Job* message, const session::JobView& view);
 void fill(v1::Session* message, const session::SessionView& view);

@@ -141,10 +141,11 @@ class Pipelines final : public v1::Pipelines::Service {
     return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
       SPDLD_ASSIGN(const auto submitted, apply_request(request->text(), true));
       SPDLD_ASSIGN(
-          const auto plan,
+          const auto view,
           service().explain(caller, submitted, progress_into(environment_, context, writer)));
       v1::ExplainResponse response;
-      response.set_plan(utf8(plan));
+      response.set_plan(utf8(view.text));
+      fill(response.mutable_facts(), view.facts);
       return writer->Write(response) ? Status() : cut_off();
     });
   }

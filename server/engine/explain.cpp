@@ -34,30 +34,90 @@ std::string order_text(const Shuffle& shuffle) {
   return "";
 }
 
-std::string image_text(const Plan& plan) {
-  const ImageTask& image = *plan.image;
+std::string image_text(const PlanFacts::Image& image, DType dtype) {
   std::string text = "    decode   only the rows and columns that the crop needs\n";
-  int resizes = 0;
-  for (const GeometryStep& step : image.geometry) resizes += step.op->resizes() ? 1 : 0;
-  if (resizes > 1)
+  if (image.resamples > 1)
     text += fmt::format("    resample {} passes: each resize after the first needs whole pixels\n",
-                        resizes);
+                        image.resamples);
   text += fmt::format("    write    {}{}{} straight into the slot\n",
-                      image.format.normalized ? "normalised " : "", dtype_name(image.format.dtype),
+                      image.normalized ? "normalised " : "", dtype_name(dtype),
                       image.layout == Layout::kNCHW ? " NCHW" : " NHWC");
   return text;
 }
 
+PlanFacts::Task task_of(const StagePlan& stage, PlanFacts::Task::Pool pool, unsigned cpu_threads) {
+  return {.stages = stage.name,
+          .pool = pool,
+          .concurrency =
+              stage.concurrency > 0 ? static_cast<std::uint32_t>(stage.concurrency) : cpu_threads};
+}
+
+PlanFacts::Image image_of(const ImageTask& task) {
+  PlanFacts::Image image{.layout = task.layout, .normalized = task.format.normalized};
+  for (const GeometryStep& step : task.geometry) image.resamples += step.op->resizes() ? 1 : 0;
+  return image;
+}
+
+PlanFacts::Cache cache_of(const spec::CacheSpec& spec, const CacheEstimate& estimate) {
+  PlanFacts::Cache cache{
+      .form = spec.form == spec::CacheSpec::Form::kDecoded ? "decoded" : "encoded",
+      .where = spec.where == spec::CacheSpec::Where::kDisk ? "disk" : "ram",
+      .limit_bytes = spec.size_bytes,
+      .probed_items = estimate.probed,
+      .used = estimate.used,
+      .why_not = estimate.why_not};
+  if (estimate.probed == 0) return cache;
+  cache.item_bytes = static_cast<std::uint64_t>(estimate.item_bytes);
+  cache.held_items = estimate.held;
+  cache.spared_us = estimate.without_ns / 1e3;
+  cache.hit_us = estimate.hit_ns / 1e3;
+  cache.saved_us = estimate.saved_ns() / 1e3;
+  if (estimate.saved_ns() > 0) cache.payback_epochs = estimate.payback_epochs();
+  return cache;
+}
+
 }  // namespace
 
+PlanFacts plan_facts(const Plan& plan, const ExplainContext& context) {
+  const source::Sharding epoch(context.items, plan.spec.batch.last,
+                               {.num_shards = context.num_shards,
+                                .batch = static_cast<std::uint64_t>(plan.spec.batch.size)});
+  PlanFacts facts{
+      .pipeline = plan.spec.name,
+      .items = context.items,
+      .classes = context.classes,
+      .shuffle = plan.spec.shuffle,
+      .tasks = {task_of(plan.fetch, PlanFacts::Task::Pool::kIo, context.cpu_threads),
+                task_of(plan.process, PlanFacts::Task::Pool::kCpu, context.cpu_threads)},
+      .batch_rows = plan.layout.rows(),
+      .slot_bytes = plan.layout.slot_bytes(),
+      .tensors = plan.tensors,
+      .max_bytes = plan.spec.batch.max_bytes,
+      .num_shards = context.num_shards,
+      .steps_per_epoch = epoch.end_step(),
+      .credits = context.credits,
+      .slots = plan.slots_for(context.credits),
+      .arena_kind = context.arena_kind,
+      .arena_bytes = context.arena_bytes,
+      .needed_bytes = context.arena_bytes * context.num_shards,
+      .used_bytes = context.arena_used,
+      .budget_bytes = context.arena_budget,
+      .warnings = plan.doubts};
+  const std::uint64_t wanted = facts.used_bytes + facts.needed_bytes;
+  if (wanted > facts.budget_bytes) facts.missing_bytes = wanted - facts.budget_bytes;
+  if (plan.image) facts.image = image_of(*plan.image);
+  if (plan.spec.cache && context.cache) facts.cache = cache_of(*plan.spec.cache, *context.cache);
+  return facts;
+}
+
 std::string explain(const Plan& plan, const ExplainContext& context) {
+  const PlanFacts facts = plan_facts(plan, context);
   std::string text;
   auto out = std::back_inserter(text);
-  fmt::format_to(out, "pipeline {}\n", plan.spec.name);
-  fmt::format_to(out, "source   {}", counted(context.items, "item"));
-  if (context.classes > 0)
-    fmt::format_to(out, ", {}", counted(context.classes, "class", "classes"));
-  fmt::format_to(out, "; order: {}\n", order_text(plan.spec.shuffle));
+  fmt::format_to(out, "pipeline {}\n", facts.pipeline);
+  fmt::format_to(out, "source   {}", counted(facts.items, "item"));
+  if (facts.classes > 0) fmt::format_to(out, ", {}", counted(facts.classes, "class", "classes"));
+  fmt::format_to(out, "; order: {}\n", order_text(facts.shuffle));
 
   const auto stage = [&](int number, const StagePlan& planned, const char* pool) {
     fmt::format_to(out, "  task {}: {}   [{}, {}]\n", number, planned.name, pool,
@@ -66,40 +126,36 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
   };
   stage(1, plan.fetch, "I/O pool; page-cached files on the CPU worker");
   stage(2, plan.process, "CPU pool, one sample on one core");
-  if (plan.image) text += image_text(plan);
+  if (facts.image) text += image_text(*facts.image, plan.image->format.dtype);
   if (plan.spec.cache && context.cache)
     fmt::format_to(out, "cache    {}\n", cache_text(*plan.spec.cache, *context.cache));
 
-  fmt::format_to(out, "batch    {}, {} in its slot\n", counted(plan.layout.rows(), "row"),
-                 bytes_text(plan.layout.slot_bytes()));
-  for (const TensorSpec& tensor : plan.tensors) {
+  fmt::format_to(out, "batch    {}, {} in its slot\n", counted(facts.batch_rows, "row"),
+                 bytes_text(facts.slot_bytes));
+  for (const TensorSpec& tensor : facts.tensors) {
     if (tensor.kind == FieldKind::kDense) {
       fmt::format_to(out, "  {:<10} {} {}\n", tensor.name, dtype_name(tensor.dtype),
-                     shape_text(tensor, plan.layout.rows()));
+                     shape_text(tensor, facts.batch_rows));
     } else {
       fmt::format_to(out, "  {:<10} bytes, one string a row, at most {} together\n", tensor.name,
-                     bytes_text(plan.spec.batch.max_bytes));
+                     bytes_text(facts.max_bytes));
     }
   }
-  const source::Sharding epoch(context.items, plan.spec.batch.last,
-                               {.num_shards = context.num_shards,
-                                .batch = static_cast<std::uint64_t>(plan.spec.batch.size)});
-  fmt::format_to(out, "epoch    {} on {}\n", counted(epoch.end_step(), "step"),
-                 counted(context.num_shards, "shard"));
-  const std::uint64_t needed = context.arena_bytes * context.num_shards;
+  fmt::format_to(out, "epoch    {} on {}\n", counted(facts.steps_per_epoch, "step"),
+                 counted(facts.num_shards, "shard"));
   fmt::format_to(out, "slots    {} for each consumer: {} credits and {} being filled\n",
-                 plan.slots_for(context.credits), context.credits,
-                 plan.slots_for(context.credits) - context.credits);
+                 facts.slots, facts.credits, facts.slots - facts.credits);
   fmt::format_to(out, "arenas   {} for each consumer, {} in all, {}; budget {}, {} in use\n",
-                 bytes_text(context.arena_bytes), bytes_text(needed), context.arena_kind,
-                 bytes_text(context.arena_budget), bytes_text(context.arena_used));
-  if (context.arena_used + needed > context.arena_budget) {
+                 bytes_text(facts.arena_bytes), bytes_text(facts.needed_bytes), facts.arena_kind,
+                 bytes_text(facts.budget_bytes), bytes_text(facts.used_bytes));
+  if (facts.missing_bytes > 0) {
     fmt::format_to(out,
                    "         DOES NOT FIT: {} more are needed; raise arena.budget, or lower "
                    "batch.size or delivery.prefetch\n",
-                   bytes_text(context.arena_used + needed - context.arena_budget));
+                   bytes_text(facts.missing_bytes));
   }
-  for (const std::string& doubt : plan.doubts) fmt::format_to(out, "WARNING  {}\n", doubt);
+  for (const std::string& warning : facts.warnings)
+    fmt::format_to(out, "WARNING  {}\n", warning);
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/plan.h"
+#include "engine/plan_facts.h"
 #include "engine/sample_cache_cost.h"
 
 namespace spdld::engine {
@@ -24,8 +25,10 @@ struct ExplainContext {
   std::optional<CacheEstimate> cache = std::nullopt;  // if the plan asks for one
 };
 
-// The physical plan for people: what runs as one task, what a batch holds and takes, how much of
-// the arena budget the consumers need.
+// The physical plan: what runs as one task, what a batch holds and takes, how much of the arena
+// budget the consumers need.
+PlanFacts plan_facts(const Plan& plan, const ExplainContext& context);
+// The same for people.
 std::string explain(const Plan& plan, const ExplainContext& context);
 
 }  // namespace spdld::engine

@@ -36,7 +36,7 @@ StageSnapshot StageStats::snapshot() const {
   StageSnapshot result;
   result.tasks = tasks_.load(std::memory_order_relaxed);
   result.failures = failures_.load(std::memory_order_relaxed);
-  result.busy = std::chrono::nanoseconds(busy_ns_.load(std::memory_order_relaxed));
+  result.busy = busy();
   result.wait = std::chrono::nanoseconds(wait_ns_.load(std::memory_order_relaxed));
   result.in_flight = in_flight_.load(std::memory_order_relaxed);
 

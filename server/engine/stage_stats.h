@@ -30,6 +30,9 @@ class StageStats {
 
   StageSnapshot snapshot() const;
   std::uint64_t tasks() const { return tasks_.load(std::memory_order_relaxed); }
+  std::chrono::nanoseconds busy() const {
+    return std::chrono::nanoseconds(busy_ns_.load(std::memory_order_relaxed));
+  }
   std::chrono::nanoseconds mean_busy() const;  // of a task; 0 before the first
 
  private:

@@ -133,6 +133,7 @@ void Consumer::pump() {
                        .pool = pool});
     if (!accept(taken->replaced)) return;
     rows_ += order.rows.rows;
+    gain_->handed_rows.fetch_add(order.rows.rows, std::memory_order_relaxed);
     if (taken->shared) {
       gain_->rows.fetch_add(order.rows.rows, std::memory_order_relaxed);
       const auto saved = stream.phase()->run->process_stats().mean_busy() * order.rows.rows;

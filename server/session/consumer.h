@@ -19,9 +19,11 @@
 
 namespace spdld::session {
 
-// What a job has gained by reading what another one had made. Any thread; the numbers stand alone.
+// What the consumers of a job were handed, and what it has gained by reading what another one had
+// made. Any thread; the numbers stand alone.
 struct SharingGain {
-  std::atomic<std::uint64_t> rows{0};
+  std::atomic<std::uint64_t> handed_rows{0};
+  std::atomic<std::uint64_t> rows{0};  // of those: that another one had made
   std::atomic<std::uint64_t> saved_ns{0};
 };
 

@@ -49,6 +49,7 @@ StoredEnd end_of(const json& value) {
   value.at("shared_rows").get_to(view.shared_rows);
   value.at("cache_hits").get_to(view.cache_hits);
   value.at("saved_cpu_s").get_to(view.saved_cpu_s);
+  if (value.contains("rows")) value["rows"].get_to(view.rows);  // an earlier version did not
   view.ledger.at = step_of(value.at("ledger_at"));
   value.at("ledger_position").get_to(view.ledger.position);
   value.at("ledger_kept_unix_ms").get_to(view.ledger.kept_unix_ms);
@@ -93,6 +94,7 @@ std::string end_text(const StoredEnd& end) {
              {"shared_rows", view.shared_rows},
              {"cache_hits", view.cache_hits},
              {"saved_cpu_s", view.saved_cpu_s},
+             {"rows", view.rows},
              {"ledger_at", json_of(view.ledger.at)},
              {"ledger_position", view.ledger.position},
              {"ledger_kept_unix_ms", view.ledger.kept_unix_ms},

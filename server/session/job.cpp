@@ -299,6 +299,8 @@ JobView Job::view() const {
       .cache_hits = spent.cache_hits,
       .saved_cpu_s = static_cast<double>(gain->saved_ns.load(std::memory_order_relaxed)) * 1e-9 +
                      spent.saved_cpu_s,
+      .rows = gain->handed_rows.load(std::memory_order_relaxed),
+      .rows_per_s = rates.rows_per_s(),
       .phases = {},
       .ledger = ledger,
       .seeks = {},

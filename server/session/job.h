@@ -12,10 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "base/rate_window.h"
 #include "delivery/data_server.h"
 #include "session/consumer.h"
 #include "session/failure_log.h"
 #include "session/frontiers.h"
+#include "session/job_rates.h"
 #include "session/phase.h"
 #include "session/replica_roll.h"
 #include "session/store.h"
@@ -47,6 +49,7 @@ struct Session {
   // At the last heartbeat: of its pipeline, and of its stream.
   std::uint64_t seen_tasks = 0;
   std::uint64_t seen_moves = 0;
+  RateWindow<1> rows;  // that it was handed
 };
 using SessionPtr = std::shared_ptr<Session>;
 
@@ -134,6 +137,7 @@ class Job final : public FailureJudge {
   const std::shared_ptr<SharingGain> gain = std::make_shared<SharingGain>();
   const std::shared_ptr<ReplicaRoll> roll = std::make_shared<ReplicaRoll>();
 
+  JobRates rates;
   Spent past;               // on runs that its timeline has forgotten
   bool is_private = false;  // of one process, and gone with it
   bool declared = false;

@@ -15,6 +15,12 @@ double seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
+std::optional<double> rate_of(const RateWindow<1>& window) {
+  const auto rates = window.per_second();
+  if (!rates) return std::nullopt;
+  return rates->front();
+}
+
 std::uint64_t microseconds(std::chrono::nanoseconds time) {
   return static_cast<std::uint64_t>(time.count() / 1000);
 }
@@ -48,6 +54,7 @@ std::vector<SessionView> Sessions::sessions(const Caller& caller) const {
                      .credits = session->consumer->credits(),
                      .leases = consumer.leases,
                      .ready = consumer.ready,
+                     .rows_per_s = rate_of(session->rows),
                      .batches = consumer.batches,
                      .arena_bytes = consumer.arena_bytes,
                      .waited_s = seconds(consumer.waiting.waited),
@@ -68,26 +75,33 @@ std::vector<StageView> Sessions::stages(const Caller& caller) const {
 
 std::vector<StageView> Sessions::stages_of(const Job& job) const {
   std::vector<StageView> views;
-  const engine::Run& run = *job.phase().run;
+  const std::shared_ptr<engine::Run> shared = job.phase().run;
+  const engine::Run& run = *shared;
   const auto add = [&](const engine::StagePlan& stage, int concurrency,
-                       const engine::StageStats& stats) {
+                       const engine::StageStats& stats,
+                       const std::optional<JobRates::Stage>& rates) {
     const engine::StageSnapshot now = stats.snapshot();
-    views.push_back(
-        {.job = job.key.job,
-         .pipeline = job.key.pipeline,
-         .stage = stage.name,
-         .tasks = now.tasks,
-         .failures = now.failures,
-         .busy_s = seconds(now.busy),
-         .wait_s = seconds(now.wait),
-         .in_flight = now.in_flight,
-         .concurrency = static_cast<std::uint32_t>(
-             concurrency > 0 ? concurrency : static_cast<int>(deps_.executor.threads())),
-         .p50_us = microseconds(now.p50),
-         .p99_us = microseconds(now.p99)});
+    StageView& view = views.emplace_back(
+        StageView{.job = job.key.job,
+                  .pipeline = job.key.pipeline,
+                  .stage = stage.name,
+                  .tasks = now.tasks,
+                  .failures = now.failures,
+                  .busy_s = seconds(now.busy),
+                  .wait_s = seconds(now.wait),
+                  .in_flight = now.in_flight,
+                  .concurrency = concurrency > 0 ? static_cast<std::uint32_t>(concurrency)
+                                                 : deps_.executor.threads(),
+                  .p50_us = microseconds(now.p50),
+                  .p99_us = microseconds(now.p99)});
+    if (!rates) return;
+    view.rows_per_s = rates->rows_per_s;
+    // A task counts when it ends, with all its time, which may reach back beyond the window.
+    view.busy_share = std::min(rates->busy / view.concurrency, 1.0);
   };
-  add(run.plan().fetch, run.fetch_concurrency(), run.fetch_stats());
-  add(run.plan().process, run.process_concurrency(), run.process_stats());
+  add(run.plan().fetch, run.fetch_concurrency(), run.fetch_stats(), job.rates.fetch(shared));
+  add(run.plan().process, run.process_concurrency(), run.process_stats(),
+      job.rates.process(shared));
   return views;
 }
 
@@ -172,6 +186,27 @@ delivery::SlotTable::Counts Sessions::slot_counts() const {
 
 Sessions::Totals Sessions::totals() const {
   MutexLock lock(mutex_);
+  Totals totals = totals_so_far();
+  if (const auto rates = handed_.per_second()) {
+    totals.batches_per_s = (*rates)[0];
+    totals.rows_per_s = (*rates)[1];
+  }
+  return totals;
+}
+
+void Sessions::take_rates() {
+  const std::chrono::nanoseconds now = deps_.clock.now();
+  if (!handed_.is_due(now)) return;  // somebody who leaves may tick, too
+  const Totals totals = totals_so_far();
+  handed_.add(now, {totals.batches, totals.rows});
+  for (const auto& [id, session] : sessions_) {
+    if (session->consumer != nullptr) session->rows.add(now, {session->consumer->view().rows});
+  }
+  for (const auto& [key, job] : jobs_)
+    job->rates.add(now, job->gain->handed_rows.load(std::memory_order_relaxed), job->phase().run);
+}
+
+Sessions::Totals Sessions::totals_so_far() const {
   Totals totals = past_;
   totals.jobs = static_cast<std::uint32_t>(jobs_.size());
   for (const auto& [id, session] : sessions_) {

@@ -53,8 +53,8 @@ class Service {
                                     std::optional<std::uint32_t> version,
                                     const std::optional<SwapRequest>& jobs,
                                     const Progress& progress) = 0;
-  // The physical plan as text, without applying it; also says whether it fits the arena budget.
-  virtual Result<std::string> explain(const Caller& caller, const ApplyRequest& request,
+  // The physical plan, without applying it; also says whether it fits the arena budget.
+  virtual Result<ExplainView> explain(const Caller& caller, const ApplyRequest& request,
                                       const Progress& progress) = 0;
   virtual Status validate(const Caller& caller, const ApplyRequest& request,
                           const Progress& progress) = 0;

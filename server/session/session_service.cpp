@@ -234,24 +234,25 @@ Result<PipelineView> SessionService::apply(const Caller& caller, const ApplyRequ
   return applied;
 }
 
-Result<std::string> SessionService::explain(const Caller& caller, const ApplyRequest& request,
+Result<ExplainView> SessionService::explain(const Caller& caller, const ApplyRequest& request,
                                             const Progress& progress) {
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
   const SessionsDeps& deps = sessions_.deps();
   const auto credits = static_cast<std::uint32_t>(built->plan->spec.delivery.prefetch);
   const bool bound = deps.budget.share_bytes(caller.uid).has_value();
-  return engine::explain(
-      *built->plan,
-      {.items = built->source->size(),
-       .classes = built->source->classes().size(),
-       .num_shards = 1,
-       .credits = credits,
-       .cpu_threads = deps.executor.threads(),
-       .arena_bytes = delivery::arena_bytes(arena_shape(*built->plan)),
-       .arena_used = bound ? deps.budget.used_bytes(caller.uid) : deps.budget.used_bytes(),
-       .arena_budget = deps.budget.limit_bytes(caller.uid),
-       .arena_kind = std::string(delivery::arena_kind_name(deps.arena_kind)),
-       .cache = built->cache});
+  const engine::ExplainContext context{
+      .items = built->source->size(),
+      .classes = built->source->classes().size(),
+      .num_shards = 1,
+      .credits = credits,
+      .cpu_threads = deps.executor.threads(),
+      .arena_bytes = delivery::arena_bytes(arena_shape(*built->plan)),
+      .arena_used = bound ? deps.budget.used_bytes(caller.uid) : deps.budget.used_bytes(),
+      .arena_budget = deps.budget.limit_bytes(caller.uid),
+      .arena_kind = std::string(delivery::arena_kind_name(deps.arena_kind)),
+      .cache = built->cache};
+  return ExplainView{.facts = engine::plan_facts(*built->plan, context),
+                     .text = engine::explain(*built->plan, context)};
 }
 
 Status SessionService::validate(const Caller& caller, const ApplyRequest& request,
@@ -350,6 +351,8 @@ DaemonView SessionService::daemon(const Caller& caller) {
                   .pipelines = static_cast<std::uint32_t>(catalogue_.all().size()),
                   .batches = totals.batches,
                   .rows = totals.rows,
+                  .batches_per_s = totals.batches_per_s,
+                  .rows_per_s = totals.rows_per_s,
                   .warnings = deps.store.warnings()};
   for (std::string& warning : catalogue_.warnings(caller.uid))
     view.warnings.push_back(std::move(warning));

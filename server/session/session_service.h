@@ -51,7 +51,7 @@ class SessionService final : public Service {
                             std::optional<std::uint32_t> version,
                             const std::optional<SwapRequest>& jobs,
                             const Progress& progress) override;
-  Result<std::string> explain(const Caller& caller, const ApplyRequest& request,
+  Result<ExplainView> explain(const Caller& caller, const ApplyRequest& request,
                               const Progress& progress) override;
   Status validate(const Caller& caller, const ApplyRequest& request,
                   const Progress& progress) override;

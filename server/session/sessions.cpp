@@ -141,6 +141,7 @@ void Sessions::heartbeat() {
 void Sessions::tick(BlockingPool::Task more) {
   {
     MutexLock lock(mutex_);
+    take_rates();
     if (std::exchange(will_keep_, true)) return;  // the disk is slow: one waits already
   }
   keeper_.post([this, more = std::move(more)] {
@@ -293,7 +294,12 @@ void Sessions::end_job(const JobPtr& ended) {
   if (!job.left.empty()) {
     StoredEnd end{.end = job.end(), .view = job.view(), .stages = stages_of(job)};
     end.view.ledger.at = job.acknowledged().at;
-    for (StageView& stage : end.stages) stage.in_flight = 0;
+    end.view.rows_per_s.reset();
+    for (StageView& stage : end.stages) {
+      stage.in_flight = 0;
+      stage.rows_per_s.reset();
+      stage.busy_share.reset();
+    }
     end.view.shards.clear();
     end.view.phases.clear();
     log::info(about(job.key), "job '{}' on pipeline '{}' ended at {}: {}", job.key.job,

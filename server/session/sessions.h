@@ -82,7 +82,8 @@ class Sessions final : public delivery::DataService {
   void stop() SPDLD_EXCLUDES(mutex_);
   // Every few seconds: tells those who wait why, and that the daemon lives.
   void heartbeat() SPDLD_EXCLUDES(mutex_);
-  // Every second: keeps positions, and looks after shared streams. Returns at once.
+  // Every second: looks at the counters that rates are told of, keeps positions, and looks after
+  // shared streams. Returns at once.
   void tick(BlockingPool::Task more = nullptr) SPDLD_EXCLUDES(mutex_);
   // Work of others that may block; dropped once the daemon stops.
   void run_slowly(BlockingPool::Task task) { slow_.post(std::move(task)); }
@@ -135,6 +136,9 @@ class Sessions final : public delivery::DataService {
     std::uint32_t jobs = 0;
     std::uint64_t batches = 0;
     std::uint64_t rows = 0;
+    // In the last seconds; none: not known.
+    std::optional<double> batches_per_s = std::nullopt;
+    std::optional<double> rows_per_s = std::nullopt;
   };
   Totals totals() const SPDLD_EXCLUDES(mutex_);
   // Of all arenas that consumers see.
@@ -402,6 +406,8 @@ class Sessions final : public delivery::DataService {
   void end_job(const JobPtr& job) SPDLD_REQUIRES(mutex_);
   void limits_changed(const Job& job);
   std::vector<StageView> stages_of(const Job& job) const;
+  Totals totals_so_far() const SPDLD_REQUIRES(mutex_);  // without rates
+  void take_rates() SPDLD_REQUIRES(mutex_);
   // Declared ones that cannot go on, too.
   std::size_t jobs_of_user(uid_t uid) const SPDLD_REQUIRES(mutex_);
   // Whether the user may have another one.
@@ -421,6 +427,7 @@ class Sessions final : public delivery::DataService {
   std::map<JobKey, std::string> broken_ SPDLD_GUARDED_BY(mutex_);  // declared, and why they rest
   std::map<std::uint64_t, SessionPtr> sessions_ SPDLD_GUARDED_BY(mutex_);  // by connection
   Totals past_ SPDLD_GUARDED_BY(mutex_);                                   // of sessions that ended
+  RateWindow<2> handed_ SPDLD_GUARDED_BY(mutex_);  // batches and rows, to all consumers
   // Of jobs that have ended and are not on disk so yet; the latest Store::kMostEnded.
   std::vector<StoredJob> ended_jobs_ SPDLD_GUARDED_BY(mutex_);
   std::vector<StoredPosition> ended_positions_ SPDLD_GUARDED_BY(mutex_);

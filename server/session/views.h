@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/credentials.h"
+#include "engine/plan_facts.h"
 #include "op/tensor_spec.h"
 #include "session/step_at.h"
 
@@ -111,6 +112,12 @@ struct PipelineView {
   std::uint32_t jobs = 0;                // that run it now
   std::vector<StayingJob> staying = {};  // only after an apply or rollback that changes no job
   std::vector<std::string> warnings = {};
+};
+
+// How a submitted pipeline would be run.
+struct ExplainView {
+  engine::PlanFacts facts;
+  std::string text;  // the same for people
 };
 
 // What an apply that swaps jobs has done, or prepared.
@@ -241,11 +248,13 @@ struct JobView {
   std::uint64_t replace_budget = 0;
   JobLimits limits = {};
   std::uint64_t arena_bytes = 0;
-  double cpu_s = 0;                    // spent on its rows
-  std::uint64_t shared_rows = 0;       // that another job had made already
-  std::uint64_t cache_hits = 0;        // rows made from what the sample cache had
-  double saved_cpu_s = 0;              // what both would have cost
-  std::vector<PhaseView> phases = {};  // in order; the last ones may lie ahead
+  double cpu_s = 0;                                 // spent on its rows
+  std::uint64_t shared_rows = 0;                    // that another job had made already
+  std::uint64_t cache_hits = 0;                     // rows made from what the sample cache had
+  double saved_cpu_s = 0;                           // what both would have cost
+  std::uint64_t rows = 0;                           // that its consumers were handed
+  std::optional<double> rows_per_s = std::nullopt;  // in the last seconds; none: not known
+  std::vector<PhaseView> phases = {};               // in order; the last ones may lie ahead
   LedgerView ledger = {};
   std::vector<SeekView> seeks = {};  // in order: that not all are known to have gone along with
   std::vector<ShardView> shards = {};
@@ -271,7 +280,8 @@ struct SessionView {
   std::uint64_t step = 0;
   std::uint32_t credits = 0;
   std::uint32_t leases = 0;
-  std::uint32_t ready = 0;  // finished batches that wait for a credit
+  std::uint32_t ready = 0;                          // finished batches that wait for a credit
+  std::optional<double> rows_per_s = std::nullopt;  // in the last seconds; none: not known
   std::uint64_t batches = 0;
   std::uint64_t arena_bytes = 0;
   double waited_s = 0;  // for batches, since its loader was opened; as its client says, like waits
@@ -290,6 +300,9 @@ struct StageView {
   std::uint32_t concurrency = 0;
   std::uint64_t p50_us = 0;
   std::uint64_t p99_us = 0;
+  // In the last seconds; none: not known. The share is of `concurrency`.
+  std::optional<double> rows_per_s = std::nullopt;
+  std::optional<double> busy_share = std::nullopt;
 };
 
 // A sample that could not be made.
@@ -393,6 +406,9 @@ struct DaemonView {
   std::uint32_t pipelines = 0;
   std::uint64_t batches = 0;
   std::uint64_t rows = 0;
+  // In the last seconds; none: not known.
+  std::optional<double> batches_per_s = std::nullopt;
+  std::optional<double> rows_per_s = std::nullopt;
   std::vector<std::string> warnings;  // state_dir is full, a cache was skipped ...
   DataPlaneView data = {};
   std::vector<CacheView> caches = {};

@@ -28,6 +28,7 @@ class FakeService final : public session::Service {
   session::DeletedJob deleted_job;
   session::SwapView swap_view;
   std::vector<session::RevisionView> revision_views;
+  session::ExplainView explain_view = {.facts = {}, .text = "the plan"};
   session::PreviewView preview_view;
   session::DaemonView daemon_view;
   std::vector<session::SessionView> session_views;
@@ -105,11 +106,11 @@ class FakeService final : public session::Service {
                      (version ? std::to_string(*version) : "previous"));
     return swapped(jobs, progress);
   }
-  Result<std::string> explain(const Caller& caller, const session::ApplyRequest& request,
-                              const Progress& progress) override {
+  Result<session::ExplainView> explain(const Caller& caller, const session::ApplyRequest& request,
+                                       const Progress& progress) override {
     note(caller, "explain", request);
     SPDLD_TRY(work(progress));
-    return or_answer(std::string("the plan"));
+    return or_answer(explain_view);
   }
   Status validate(const Caller& caller, const session::ApplyRequest& request,
                   const Progress& progress) override {

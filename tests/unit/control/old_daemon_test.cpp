@@ -19,6 +19,13 @@ class OldPipelines final : public v1::Pipelines::Service {
     writer->Write(response);
     return grpc::Status::OK;
   }
+  grpc::Status Explain(grpc::ServerContext*, const v1::ExplainRequest*,
+                       grpc::ServerWriter<v1::ExplainResponse>* writer) override {
+    v1::ExplainResponse response;
+    response.set_plan("the plan");
+    writer->Write(response);
+    return grpc::Status::OK;
+  }
 };
 
 class OldDaemonTest : public ::testing::Test {
@@ -56,6 +63,19 @@ TEST_F(OldDaemonTest, IsNamedAsTheReasonWhyACallIsNotThere) {
   EXPECT_EQ(outcome.err, "spdlctl: the daemon at " + dir_.path() +
                              " is of an earlier version, which cannot do this: restart it as the "
                              "version of this spdlctl\n");
+}
+
+TEST_F(OldDaemonTest, ExplainsToPeopleAlone) {
+  std::vector<std::string> explain = apply_;
+  explain[2] = "explain";
+  EXPECT_EQ(spdlctl(explain).out, "the plan\n");
+  explain.insert(explain.end(), {"-o", "json"});
+  const Outcome outcome = spdlctl(explain);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err, "spdlctl: the daemon at " + dir_.path() +
+                             " is of an earlier version, which tells a plan as text alone: leave "
+                             "out -o json, or restart it as the version of this spdlctl\n");
 }
 
 TEST_F(OldDaemonTest, StillAppliesAndLeavesOpenWhichJobsStay) {

@@ -43,6 +43,11 @@ TEST(Show, ChoosesUnitsForPeople) {
   EXPECT_EQ(show_seconds(7300), "2h 1m");
   EXPECT_EQ(show_seconds(93'600), "1d 2h");
   EXPECT_EQ(show_seconds(-1), "-");
+  EXPECT_EQ(show_rate(0), "0");
+  EXPECT_EQ(show_rate(0.04), "0.0");
+  EXPECT_EQ(show_rate(9.94), "9.9");
+  EXPECT_EQ(show_rate(9.96), "10");
+  EXPECT_EQ(show_rate(12'345.6), "12346");
   EXPECT_EQ(show_microseconds(850), "850us");
   EXPECT_EQ(show_microseconds(12'500), "12.5ms");
   EXPECT_EQ(show_microseconds(1'250'000), "1.25s");
@@ -122,6 +127,7 @@ v1::Job running_job() {
   job.mutable_limits()->set_cpus(4);
   job.set_arena_bytes(3 << 20);
   job.set_cpu_s(6'000);
+  job.set_rows_per_s(12'345.6);
   job.set_shared_rows(10'250'240);
   job.set_saved_cpu_s(2'000);
   const auto phase = [&](std::uint64_t epoch, std::uint32_t version) {
@@ -160,13 +166,28 @@ google::protobuf::RepeatedPtrField<v1::Job> list_of(const v1::Job& job) {
 }
 
 TEST(Listing, ShowsAJobWithItsSwitchItsGainAndItsLedgerIn120Columns) {
-  const std::string text = printed(jobs_table(list_of(running_job())));
+  v1::Job job = running_job();
+  job.mutable_limits()->set_weight(1);
+  const std::string text = printed(jobs_table(list_of(job)));
   EXPECT_EQ(text,
-            "JOB    PIPELINE        VERSION         RANKS       AT  STEPS  WEIGHT     CPU    REUSED"
+            "JOB    PIPELINE        VERSION         RANKS       AT  STEPS  ROWS/S     CPU    REUSED"
             "    SAVED   LEDGER  REPLACED\n"
-            "run-7  imagenet-train  3 -> 4 at 12/0    2/8  11/4012   5004     0.5  1h 40m  10250240"
+            "run-7  imagenet-train  3 -> 4 at 12/0    2/8  11/4012   5004   12346  1h 40m  10250240"
             "  33m 20s  11/4008   3/12811\n");
   EXPECT_LE(text.find('\n'), 120u);
+}
+
+TEST(Listing, ShowsWeightsOnlyWhereOneIsNotOne) {
+  auto jobs = list_of(running_job());
+  const std::string text = printed(jobs_table(jobs));
+  EXPECT_NE(text.find("STEPS  ROWS/S  WEIGHT     CPU"), std::string::npos) << text;
+  EXPECT_NE(text.find(" 5004   12346     0.5  1h 40m"), std::string::npos) << text;
+}
+
+TEST(Listing, ShowsNoRateThatIsNotKnown) {
+  v1::Job job = running_job();
+  job.clear_rows_per_s();
+  EXPECT_NE(printed(jobs_table(list_of(job))).find(" 5004       -     0.5"), std::string::npos);
 }
 
 TEST(Listing, ShowsTheVersionAloneOnceEveryShardHasChanged) {
@@ -329,12 +350,14 @@ TEST(Listing, ShowsReplicasOfSessionsOnlyWhereThereAreAny) {
   session.set_epoch(11);
   session.set_step(4012);
   session.set_client("python");
-  EXPECT_EQ(
-      printed(sessions_table(sessions)),
-      "SESSION  JOB    PIPELINE        VERSION  SHARD  PID  UID       AT  HELD  READY  BATCHES"
-      "  WAITED  MEMORY  COMMAND\n"
-      "      7  run-7  imagenet-train        3    0/8  ?      0  11/4012   0/0      0        0"
-      "       -     0 B  python\n");
+  session.set_rows_per_s(3.46);
+  EXPECT_EQ(printed(sessions_table(sessions)),
+            "SESSION  JOB    PIPELINE        VERSION  SHARD  PID  UID       AT  HELD  READY  "
+            "ROWS/S  BATCHES"
+            "  WAITED  MEMORY  COMMAND\n"
+            "      7  run-7  imagenet-train        3    0/8  ?      0  11/4012   0/0      0     "
+            "3.5        0"
+            "       -     0 B  python\n");
   *sessions.Add() = session;
   sessions.Mutable(1)->set_replica(1);
   EXPECT_NE(printed(sessions_table(sessions)).find("SHARD  REPLICA  PID"), std::string::npos);
@@ -354,6 +377,28 @@ TEST(Listing, ShowsAProcessOfAnotherPidNamespaceByItsHost) {
   EXPECT_NE(table.find("  python train.py --lr 0.1\n"), std::string::npos) << table;
   session.set_pid(4711);  // in the daemon's own
   EXPECT_EQ(printed(sessions_table(sessions)).find("pod-7"), std::string::npos);
+}
+
+TEST(Listing, ShowsHowFastStagesAreAndHowBusy) {
+  google::protobuf::RepeatedPtrField<v1::Stage> stages;
+  v1::Stage& stage = *stages.Add();
+  stage.set_job("run-7");
+  stage.set_pipeline("pets");
+  stage.set_stage("fetch");
+  stage.set_tasks(128);
+  stage.set_busy_s(0.5);
+  stage.set_concurrency(16);
+  stage.set_p50_us(4);
+  stage.set_p99_us(18);
+  *stages.Add() = stage;
+  stages.Mutable(1)->set_rows_per_s(1234.5);
+  stages.Mutable(1)->set_busy_share(0.256);
+  EXPECT_EQ(
+      printed(stages_table(stages)),
+      "JOB    PIPELINE  STAGE  ROWS/S  BUSY%  TASKS  FAILED   BUSY  WAITED  RUNNING  P50   P99\n"
+      "run-7  pets      fetch       -      -    128       0  0.50s   0.00s     0/16  4us  18us\n"
+      "run-7  pets      fetch    1234     26    128       0  0.50s   0.00s     0/16  4us  "
+      "18us\n");
 }
 
 TEST(Listing, ShowsWhatAUserHasOfWhatOneMayHave) {
@@ -398,6 +443,14 @@ TEST(Listing, ShowsTheDaemonWithItsWarnings) {
             "serving    1 pipeline, 0 jobs, 0 sessions\n"
             "delivered  10 batches, 640 rows\n"
             "warning    state_dir is full\n");
+  daemon.set_batches_per_s(2);
+  daemon.set_rows_per_s(128);
+  std::ostringstream later;
+  print_status(daemon, "/run/spdld", later);
+  EXPECT_NE(
+      later.str().find("delivered  10 batches, 640 rows; 2.0 batches/s, 128 rows/s of late\n"),
+      std::string::npos)
+      << later.str();
 }
 
 }  // namespace

@@ -358,6 +358,64 @@ TEST_F(SpdlctlTest, ExplainsAndPreviews) {
   EXPECT_EQ(service_.calls().back(), "preview 1");
 }
 
+TEST_F(SpdlctlTest, SaysAsJsonWhatWasDone) {
+  start();
+  const auto done = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"-o", "json"});
+    const Outcome outcome = spdlctl(words);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out);
+  };
+  EXPECT_EQ(done({"delete", "pipeline", "p"}),
+            (nlohmann::json{{"pipeline", "p"}, {"deleted", true}}));
+  EXPECT_EQ(done({"delete", "job", "run"}),
+            (nlohmann::json{
+                {"job", "run"}, {"pipeline", nullptr}, {"deleted", true}, {"had_ended", false}}));
+  EXPECT_EQ(done({"delete", "job", "run", "--pipeline", "p"})["pipeline"], "p");
+  EXPECT_EQ(done({"evict", "7", "--reason", "slow \xff"}),
+            (nlohmann::json{{"session", 7}, {"evicted", true}, {"reason", "slow \xef\xbf\xbd"}}));
+}
+
+TEST_F(SpdlctlTest, ExplainsToPrograms) {
+  service_.explain_view.facts.pipeline = "p";
+  service_.explain_view.facts.tasks = {{.stages = "fetch", .concurrency = 16}};
+  service_.explain_view.facts.tensors = {{"image", FieldKind::kDense, DType::kUInt8, {8, 8, 3}}};
+  service_.explain_view.facts.needed_bytes = 4096;
+  start();
+  const Outcome outcome =
+      spdlctl({"explain", "-f", write("p.yaml", "pipeline: p\n"), "-o", "json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto plan = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(plan["pipeline"], "p");
+  EXPECT_EQ(plan["tasks"][0]["stages"], "fetch");
+  EXPECT_EQ(plan["tasks"][0]["concurrency"], 16);
+  EXPECT_EQ(plan["batch"]["tensors"][0]["shape"], (std::vector<int>{8, 8, 3}));
+  EXPECT_EQ(plan["arenas"]["needed_bytes"], 4096);
+  EXPECT_EQ(plan["arenas"]["fits"], true);
+  EXPECT_EQ(plan["cache"], nullptr);
+}
+
+TEST_F(SpdlctlTest, PreviewsToPrograms) {
+  service_.preview_view.tensors = {{"label", FieldKind::kDense, DType::kInt64, {}}};
+  service_.preview_view.data = {std::vector<std::byte>(16)};
+  service_.preview_view.data[0][0] = std::byte{1};
+  service_.preview_view.data[0][8] = std::byte{9};
+  service_.preview_view.indices = {77, 78};
+  service_.preview_view.uris = {"dog/1.jpg"};
+  service_.preview_view.classes = {"cat", "dog"};
+  start();
+  const Outcome outcome =
+      spdlctl({"preview", "-f", write("p.yaml", "pipeline: p\n"), "-o", "json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto preview = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(preview["tensors"][0]["dtype"], "int64");
+  EXPECT_EQ(preview["rows"][0],
+            (nlohmann::json{{"label", 1}, {"class", "dog"}, {"item", 77}, {"uri", "dog/1.jpg"}}));
+  EXPECT_EQ(preview["rows"][1],
+            (nlohmann::json{{"label", 9}, {"class", nullptr}, {"item", 78}, {"uri", nullptr}}));
+  EXPECT_FALSE(std::filesystem::exists("json"));
+}
+
 TEST_F(SpdlctlTest, GivesUpOnADaemonThatAcceptsAndIsSilent) {
   const UniqueFd listener = control::listen_at(dir_.socket());
   const Outcome outcome = spdlctl({"--timeout", "0.05", "status"});

@@ -138,6 +138,72 @@ TEST(Plan, ExplainsWhatIsFusedAndWhetherItFits) {
   EXPECT_THAT(text, HasSubstr("DOES NOT FIT: 1500 B more are needed"));
 }
 
+TEST(Plan, TellsProgramsWhatItTellsPeople) {
+  const auto plan = compile(
+      "  - fetch: {concurrency: 5}\n  - decode_image\n  - resize: {size: [16, 16]}\n"
+      "  - resize: {size: [8, 8]}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  ExplainContext context{.items = 101,
+                         .classes = 2,
+                         .num_shards = 2,
+                         .credits = 4,
+                         .cpu_threads = 3,
+                         .arena_bytes = 1000,
+                         .arena_used = 500,
+                         .arena_budget = 1000,
+                         .arena_kind = "memfd"};
+  const PlanFacts facts = plan_facts(**plan, context);
+  EXPECT_EQ(facts.pipeline, "test");
+  EXPECT_EQ(facts.items, 101u);
+  ASSERT_EQ(facts.tasks.size(), 2u);
+  EXPECT_EQ(facts.tasks[0].stages, "fetch");
+  EXPECT_EQ(facts.tasks[0].pool, PlanFacts::Task::Pool::kIo);
+  EXPECT_EQ(facts.tasks[0].concurrency, 5u);
+  EXPECT_EQ(facts.tasks[1].stages, "decode_image + resize + resize");
+  EXPECT_EQ(facts.tasks[1].concurrency, 3u) << "as many as there are workers";
+  ASSERT_TRUE(facts.image);
+  EXPECT_EQ(facts.image->resamples, 2u);
+  EXPECT_EQ(facts.batch_rows, 4u);
+  EXPECT_EQ(facts.slot_bytes, (*plan)->layout.slot_bytes());
+  EXPECT_EQ(facts.tensors, (*plan)->tensors);
+  EXPECT_EQ(facts.steps_per_epoch, 12u);
+  EXPECT_EQ(facts.needed_bytes, 2000u);
+  EXPECT_EQ(facts.missing_bytes, 1500u);
+  EXPECT_FALSE(facts.cache);
+  context.arena_budget = 2500;
+  EXPECT_EQ(plan_facts(**plan, context).missing_bytes, 0u);
+}
+
+TEST(Plan, TellsProgramsWhatACacheWouldSave) {
+  const auto plan = compile("  - fetch\n  - decode_image\n  - resize: {size: [8, 8]}\n",
+                            "batch: {size: 4}\ncache: {size: 1MiB}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  CacheEstimate estimate;
+  ExplainContext context{.items = 100, .cpu_threads = 3, .arena_kind = "memfd", .cache = estimate};
+  const auto unknown = plan_facts(**plan, context).cache;
+  ASSERT_TRUE(unknown);
+  EXPECT_EQ(unknown->form, "decoded");
+  EXPECT_EQ(unknown->limit_bytes, 1u << 20);
+  EXPECT_EQ(unknown->probed_items, 0u);
+  EXPECT_FALSE(unknown->payback_epochs);
+  estimate.items = 100;
+  estimate.probed = 16;
+  estimate.item_bytes = 2000;
+  estimate.held = 50;
+  estimate.without_ns = 10'000;
+  estimate.hit_ns = 2'000;
+  estimate.fill_ns = 16'000;
+  context.cache = estimate;
+  const auto known = plan_facts(**plan, context).cache;
+  ASSERT_TRUE(known);
+  EXPECT_EQ(known->held_items, 50u);
+  EXPECT_DOUBLE_EQ(known->spared_us, 10);
+  EXPECT_DOUBLE_EQ(known->hit_us, 2);
+  EXPECT_DOUBLE_EQ(known->saved_us, 4);
+  EXPECT_DOUBLE_EQ(known->payback_epochs.value_or(0), 2);
+  EXPECT_TRUE(known->used);
+}
+
 TEST(Plan, ExplainsWhatACacheWouldHoldAndWhyItIsNotUsed) {
   const auto plan = compile("  - fetch\n  - decode_image\n  - resize: {size: [8, 8]}\n",
                             "batch: {size: 4}\ncache: {size: 1MiB}\n");

@@ -2,7 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <chrono>
+#include <cmath>
 #include <string>
+#include <vector>
 
 #include "tests/unit/session/sessions_fixture.h"
 
@@ -21,6 +25,42 @@ TEST_F(SessionsTest, RefusesMoreShardsThanItCouldList) {
   apply(yaml("padded", "pad"));
   EXPECT_THAT(attach({.pipeline = "padded", .job = "j", .shard = 0, .num_shards = 65537}).refusal(),
               HasSubstr("num_shards 65537 is not between"));
+}
+
+TEST_F(SessionsTest, TellsHowFastRowsAreHandedOut) {
+  const Rank consumer = attach({.job = "j", .credits = 2});
+  const std::array<wire::BatchFrame, 2> held = {consumer.batch(), consumer.batch()};
+  sessions_->tick();
+  EXPECT_EQ(sessions_->jobs(self_).at(0).rows, 4U);
+  EXPECT_FALSE(sessions_->jobs(self_).at(0).rows_per_s) << "one look tells no rate";
+  EXPECT_FALSE(sessions_->totals().rows_per_s);
+
+  for (const wire::BatchFrame& batch : held) sessions_->release(*consumer.connection, batch.lease);
+  consumer.batch();
+  consumer.batch();
+  // So long that what the test itself takes is lost in it.
+  constexpr std::chrono::hours kLong{100};
+  clock_.advance(kLong);
+  sessions_->tick();
+  const auto in_all = [&](const std::optional<double>& per_s) {
+    return std::round(per_s.value_or(-1) * std::chrono::seconds(kLong).count());
+  };
+  EXPECT_EQ(in_all(sessions_->jobs(self_).at(0).rows_per_s), 4);
+  EXPECT_EQ(in_all(sessions_->sessions(self_).at(0).rows_per_s), 4);
+  EXPECT_EQ(in_all(sessions_->totals().rows_per_s), 4);
+  EXPECT_EQ(in_all(sessions_->totals().batches_per_s), 2);
+  for (const StageView& stage : sessions_->stages(self_)) {
+    EXPECT_TRUE(stage.rows_per_s) << stage.stage;
+    EXPECT_GE(stage.busy_share.value_or(-1), 0) << stage.stage;
+    EXPECT_LE(stage.busy_share.value_or(2), 1) << stage.stage;
+  }
+
+  sessions_->detach(*consumer.connection);
+  const std::vector<StoredEnd> ended = sessions_->ended(self_);
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended[0].view.rows, 8U);
+  EXPECT_FALSE(ended[0].view.rows_per_s);
+  for (const StageView& stage : ended[0].stages) EXPECT_FALSE(stage.rows_per_s) << stage.stage;
 }
 
 TEST_F(SessionsTest, TellsTheStatisticsOfAJobWhoseNameIsNotUtf8) {

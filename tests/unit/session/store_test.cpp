@@ -67,6 +67,7 @@ StoredJob ended_job(uid_t uid, const std::string& name, std::uint64_t unix_ms) {
   StoredEnd& end = job.end.emplace();
   end.end = EndView{.unix_ms = unix_ms, .how = "failed: caf\xe9", .at = {3, 7}};
   end.view.cpu_s = 12.5;
+  end.view.rows = 640;
   StageView& stage = end.stages.emplace_back();
   stage.stage = "fetch";
   stage.tasks = 9;
@@ -97,6 +98,7 @@ TEST_F(StoreTest, KeepsHowEachJobEndedTheLastTime) {
   EXPECT_EQ(ends->front().end.unix_ms, 30U);
   EXPECT_EQ(ends->front().end.how, "failed: caf\xef\xbf\xbd");
   EXPECT_EQ(ends->front().end.at, (StepAt{3, 7}));
+  EXPECT_EQ(ends->front().view.rows, 640U);
   ASSERT_EQ(ends->front().stages.size(), 1U);
   EXPECT_EQ(ends->front().stages[0].job, "a");
   EXPECT_EQ(ends->front().stages[0].tasks, 9U);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "op/order_spec.h"
+#include "op/tensor_spec.h"
+
+namespace spdld::engine {
+
+// How a pipeline would be run, in plain values for programs. explain.h makes them of a plan.
+struct PlanFacts {
+  // Stages that are run as one.
+  struct Task {
+    enum class Pool { kIo, kCpu };
+    std::string stages;  // "decode_image + random_resized_crop"
+    Pool pool = Pool::kCpu;
+    std::uint32_t concurrency = 0;  // rows at once
+  };
+  // Where images are decoded.
+  struct Image {
+    Layout layout = Layout::kNCHW;
+    bool normalized = false;
+    std::uint32_t resamples = 0;  // passes over the pixels that make others of them
+  };
+  // By a model, from a look at some items.
+  struct Cache {
+    std::string form;   // "encoded", "decoded"
+    std::string where;  // "ram", "disk"
+    std::uint64_t limit_bytes = 0;
+    std::uint64_t probed_items = 0;  // looked at; 0: all else is not known
+    std::uint64_t item_bytes = 0;
+    std::uint64_t held_items = 0;  // that fit
+    // CPU time of one item: what a hit spares, what it takes instead, what the mean item saves.
+    double spared_us = 0;
+    double hit_us = 0;
+    double saved_us = 0;
+    std::optional<double> payback_epochs = std::nullopt;  // none: filling it never comes back
+    bool used = true;
+    std::string why_not;  // when it is not used
+  };
+
+  std::string pipeline;
+  std::uint64_t items = 0;
+  std::uint64_t classes = 0;
+  Shuffle shuffle;
+  std::vector<Task> tasks;  // of each row, one after the other
+  std::optional<Image> image = std::nullopt;
+  std::uint64_t batch_rows = 0;
+  std::uint64_t slot_bytes = 0;
+  std::vector<TensorSpec> tensors;
+  std::uint64_t max_bytes = 0;  // of the rows of a tensor of bytes together
+  std::uint32_t num_shards = 1;
+  std::uint64_t steps_per_epoch = 0;
+  std::uint32_t credits = 0;
+  std::uint32_t slots = 0;  // of a consumer: credits, and those that are being filled
+  std::string arena_kind;
+  std::uint64_t arena_bytes = 0;   // of a consumer
+  std::uint64_t needed_bytes = 0;  // of all consumers' arenas
+  std::uint64_t used_bytes = 0;    // of the budget, now
+  std::uint64_t budget_bytes = 0;
+  std::uint64_t missing_bytes = 0;  // 0: it fits
+  std::optional<Cache> cache = std::nullopt;
+  std::vector<std::string> warnings;  // what is allowed, but hardly meant
+};
+
+}  // namespace spdld::engine

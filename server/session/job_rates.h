@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "base/rate_window.h"
+#include "engine/run.h"
+
+namespace spdld::session {
+
+// How fast a job got on in the last seconds: its rows, and each stage of what it runs now. Owned by
+// the job, guarded by Sessions, which adds what the counters say each second.
+class JobRates {
+ public:
+  using RunPtr = std::shared_ptr<engine::Run>;
+
+  // `rows`: that its consumers were handed so far. `run`: of its phase now; the counters of another
+  // one are others.
+  void add(std::chrono::nanoseconds now, std::uint64_t rows, const RunPtr& run);
+
+  struct Stage {
+    double rows_per_s = 0;
+    double busy = 0;  // rows that were in it at once, on average
+  };
+  // None of these is known before a second look.
+  std::optional<double> rows_per_s() const;
+  std::optional<Stage> fetch(const RunPtr& run) const { return stage(run, 0); }
+  std::optional<Stage> process(const RunPtr& run) const { return stage(run, 2); }
+
+ private:
+  // Of the stage whose two counters begin at `first`; none for a run that is not the one now.
+  std::optional<Stage> stage(const RunPtr& run, std::size_t first) const;
+  bool is_now(const RunPtr& run) const {
+    return !run_.owner_before(run) && !run.owner_before(run_);
+  }
+
+  RateWindow<1> rows_;
+  RateWindow<4> stages_;            // rows and busy nanoseconds of fetch, the same of process
+  std::weak_ptr<engine::Run> run_;  // never locked: its last owner must not be found here
+};
+
+}  // namespace spdld::session
