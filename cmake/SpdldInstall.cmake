@@ -4,9 +4,16 @@
 include_guard(GLOBAL)
 include(GNUInstallDirs)
 
-# Every installed binary is stripped, as by `cmake --install --strip`; the component debug has the
-# rest of it.
-install(CODE "set(CMAKE_INSTALL_DO_STRIP TRUE)" ALL_COMPONENTS)
+# What is written into units and the manifest holds wherever it is read.
+install(CODE [[get_filename_component(CMAKE_INSTALL_PREFIX "${CMAKE_INSTALL_PREFIX}" ABSOLUTE)]]
+  ALL_COMPONENTS)
+
+# Installed binaries are stripped, as by `cmake --install --strip`; the component debug has the rest
+# of them. Those who make distribution packages strip by tools of their own.
+option(SPDLD_STRIP "strip what is installed" ON)
+if(SPDLD_STRIP)
+  install(CODE "set(CMAKE_INSTALL_DO_STRIP TRUE)" ALL_COMPONENTS)
+endif()
 
 # Paths that the scripts below need, and that are settled only by `--prefix`.
 install(CODE "

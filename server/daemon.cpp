@@ -165,7 +165,8 @@ struct Daemon::Parts {
                   .arena_kind = arena_kind(config.arena.kind),
                   .retain = std::chrono::seconds(config.job.retain_s),
                   .jobs_per_user = static_cast<std::size_t>(config.limits.jobs),
-                  .address = config.runtime_dir}),
+                  .address = config.runtime_dir,
+                  .launched = options.launched}),
         service(sessions, {.version = options.version,
                            .io_threads = static_cast<std::uint32_t>(config.executor.io_threads)}) {}
 

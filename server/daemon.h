@@ -16,6 +16,7 @@ struct DaemonOptions {
   std::string version;
   // Made and owned by this daemon: removed with all that is in it when the daemon ends.
   bool own_runtime_dir = false;
+  bool launched = false;  // by a loader, for itself and those who join it
 };
 
 // The composition root: builds every part of the daemon from the configuration, wires them, and

@@ -150,7 +150,9 @@ int run(const Flags& flags) {
   const auto signals = take_signals();
   if (!signals) return complain(signals.error());
   auto daemon = spdld::Daemon::start(
-      *config, {.version = SPDLD_VERSION, .own_runtime_dir = flags.own_runtime_dir});
+      *config, {.version = SPDLD_VERSION,
+                .own_runtime_dir = flags.own_runtime_dir,
+                .launched = flags.exit_when_idle_s >= 0 || flags.parent_fd >= 0});
   if (!daemon) return complain(daemon.error());
   spdld::delivery::notify_systemd("READY=1");
   serve(**daemon, flags, signals->get());

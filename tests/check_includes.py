@@ -38,7 +38,7 @@ OWNED = [
     ("SQLite", r"sqlite3", ("server/session/", "server/source/")),
 ]
 
-SYSTEM = r"(sys|linux)/\w+\.h|(unistd|fcntl|poll|pthread|errno|signal|time|sched|dirent|fnmatch)\.h"
+SYSTEM = r"(sys|linux)/\w+\.h|(unistd|fcntl|poll|pthread|errno|signal|time|sched|dirent|fnmatch|grp|pwd)\.h"
 STANDARD = r"[a-z_0-9]+"
 INCLUDE = re.compile(r"""^\s*#\s*include\s*([<"])([^>"]+)[>"]""")
 

@@ -12,13 +12,14 @@
 #include "ctl/commands.h"
 #include "ctl/complete.h"
 #include "ctl/completion_scripts.h"
+#include "ctl/listing.h"
 #include "ctl/swap_options.h"
 #include "ctl/table.h"
 
 namespace spdld::ctl {
 namespace {
 
-// Who presses Tab waits for no daemon that hangs.
+// For so long Tab waits for the daemon.
 constexpr std::chrono::milliseconds kPatience{1000};
 
 std::vector<Candidate> pipeline_names(Daemon& daemon) {
@@ -43,9 +44,10 @@ std::vector<Candidate> session_numbers(Daemon& daemon) {
   std::vector<Candidate> numbers;
   const auto reply = daemon.sessions();
   for (const v1::Session& session : reply.sessions())
-    numbers.push_back({.word = std::to_string(session.id()),
-                       .means = fmt::format("shard {}/{} of job {}, pid {}", session.shard(),
-                                            session.num_shards(), session.job(), session.pid())});
+    numbers.push_back(
+        {.word = std::to_string(session.id()),
+         .means = fmt::format("shard {}/{} of job {}, pid {}", session.shard(),
+                              session.num_shards(), session.job(), show_process(session))});
   return numbers;
 }
 

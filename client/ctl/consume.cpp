@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/counted.h"
+#include "base/utf8.h"
 #include "ctl/cursor_text.h"
 #include "ctl/digest.h"
 #include "ctl/interrupt.h"
@@ -106,7 +107,7 @@ nlohmann::ordered_json summary_json(const Totals& totals, const Loader& loader,
   const double seconds = took.count() > 0 ? took.count() : 1e-9;
   const auto per_s = [&](std::uint64_t count) { return static_cast<double>(count) / seconds; };
   const LoaderStats stats = loader.stats();
-  return {{"job", loader.job()},
+  return {{"job", utf8(loader.job())},
           {"shard", loader.shard()},
           {"num_shards", loader.num_shards()},
           {"epochs", totals.epochs},

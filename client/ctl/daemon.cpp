@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/utf8.h"
 #include "ctl/address.h"
 #include "ctl/failure.h"
 #include "spdld/v1/control.grpc.pb.h"
@@ -341,7 +342,7 @@ v1::ListSessionsResponse Daemon::sessions() {
 void Daemon::evict(std::uint64_t session, const std::string& reason) {
   v1::EvictRequest request;
   request.set_session(session);
-  request.set_reason(reason);
+  request.set_reason(utf8(reason));
   ask(*stubs_->sessions, &v1::Sessions::Stub::Evict, request, timeout_, runtime_dir_);
 }
 

@@ -76,16 +76,11 @@ Table pipelines_table(const google::protobuf::RepeatedPtrField<v1::Pipeline>& pi
   return table;
 }
 
-namespace {
-
-// Where the daemon does not see the pid: as the process itself does, and where.
 std::string show_process(const v1::Session& session) {
   if (session.pid() > 0) return number(session.pid());
   if (session.host_pid() == 0) return "?";
   return fmt::format("{}@{}", session.host_pid(), session.host());
 }
-
-}  // namespace
 
 Table sessions_table(const google::protobuf::RepeatedPtrField<v1::Session>& sessions) {
   const bool replicas =

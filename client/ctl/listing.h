@@ -30,6 +30,8 @@ Table classes_table(const v1::ClassesResponse& classes);
 void print_job(const v1::Job& job, std::ostream& out);
 void print_status(const v1::Daemon& daemon, const std::string& address, std::ostream& out);
 
+// Its pid; where the daemon does not see that, "17@pod-7": as the process itself does, and where.
+std::string show_process(const v1::Session& session);
 // "uint8[3, 224, 224]"
 std::string show_tensor(const v1::Tensor& tensor);
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 // Frames of the data socket: one frame is one SOCK_SEQPACKET message, little-endian, fixed-width.
 // Every frame starts with FrameHeader; what follows the fixed part is named by the comment at the
@@ -128,8 +127,8 @@ enum class TextKey : std::uint32_t {
 };
 
 // When the YAML that was sent takes the place of a pipeline of its name that differs.
-inline constexpr std::string_view kReplaceAlways = "always";
-inline constexpr std::string_view kReplaceUnread = "unread";  // if no job reads that one
+inline constexpr char kReplaceAlways[] = "always";
+inline constexpr char kReplaceUnread[] = "unread";  // if no job reads that one
 
 struct TextHeader {
   TextKey key;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/call.h"
+#include "base/utf8.h"
 
 #include <fmt/format.h>
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/convert.h"
+#include "base/utf8.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <cstddef>
-
-#include "base/printable.h"
 
 namespace spdld::control {
 namespace {
@@ -86,22 +85,6 @@ void fill(v1::StepAt* message, const session::StepAt& at) {
 }
 
 }  // namespace
-
-std::string utf8(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    if (length == 0) {
-      fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(text[0]));
-      text.remove_prefix(1);
-    } else {
-      out.append(text.substr(0, length));
-      text.remove_prefix(length);
-    }
-  }
-  return out;
-}
 
 Result<session::ApplyRequest> apply_request(const v1::PipelineText& text, bool dry_run) {
   if (text.yaml().empty())

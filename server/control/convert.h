@@ -15,10 +15,6 @@ namespace spdld::control {
 inline constexpr std::uint32_t kMaxPreviewRows = 1024;
 inline constexpr std::size_t kMaxReasonBytes = 1024;
 
-// Messages carry UTF-8 alone, file names and the texts of other people's libraries anything: bytes
-// that are not UTF-8 become "\xNN".
-std::string utf8(std::string_view text);
-
 Result<session::ApplyRequest> apply_request(const v1::PipelineText& text, bool dry_run);
 Result<session::SwapRequest> swap_request(const v1::SwapRequest& message);
 Result<session::JobRequest> job_request(const v1::CreateJobRequest& message);

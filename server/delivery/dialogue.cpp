@@ -56,10 +56,13 @@ Status Dialogue::greet(const Hello& hello) {
 
 Status Dialogue::serve(Request& request) {
   const bool knows_swaps = connection_->protocol() >= 2;
+  const bool knows_names = connection_->protocol() >= 3;
   if (auto* seek = std::get_if<SeekRequest>(&request)) {
     if (!knows_swaps) seek->skip = 0;  // reserved there
     service_.seek(*connection_, *seek);
   } else if (const auto* query = std::get_if<QueryRequest>(&request)) {
+    if (query->kind == wire::QueryKind::kUris && !knows_names)
+      return Status(Code::kInvalidArgument, "Query frame for URIs: it takes data protocol 3");
     service_.query(*connection_, *query);
   } else if (const auto* wish = std::get_if<ApplyWish>(&request)) {
     if (!knows_swaps) {
@@ -67,6 +70,8 @@ Status Dialogue::serve(Request& request) {
     }
     service_.apply(*connection_, *wish);
   } else if (const auto* notice = std::get_if<WaitedNotice>(&request)) {
+    if (!knows_names)
+      return Status(Code::kInvalidArgument, "Waited frame: it takes data protocol 3");
     service_.waited(*connection_, *notice);
   } else {
     detached_ = told_ = true;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "delivery/frames.h"
+#include "base/utf8.h"
 
 #include <fmt/format.h>
 
@@ -274,13 +275,6 @@ Result<Request> parse_hello(std::span<const std::byte> bytes) {
               .protocol_max = frame.protocol_max,
               .client = short_text(frame.client)};
   return accepted(std::move(hello));
-}
-
-// Cut to fit, at a character's start.
-std::string_view cut(std::string_view text, std::size_t bytes) {
-  if (text.size() <= bytes) return text;
-  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;
-  return text.substr(0, bytes);
 }
 
 void append(Frame& frame, const void* data, std::size_t bytes) {

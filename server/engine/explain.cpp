@@ -154,8 +154,7 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
                    "batch.size or delivery.prefetch\n",
                    bytes_text(facts.missing_bytes));
   }
-  for (const std::string& warning : facts.warnings)
-    fmt::format_to(out, "WARNING  {}\n", warning);
+  for (const std::string& warning : facts.warnings) fmt::format_to(out, "WARNING  {}\n", warning);
   return text;
 }
 

@@ -44,7 +44,8 @@ Result<PipelinePtr> Sessions::pipeline_for(const SessionPtr& session,
 bool Sessions::may_replace(const std::string& id, const delivery::AttachRequest& request) const {
   if (request.replace != delivery::Replace::kUnread)
     return request.replace == delivery::Replace::kAlways;
-  return jobs_on(id).empty();
+  // Only a daemon of the loaders alone: what an operator applied stays.
+  return deps_.launched && jobs_on(id).empty();
 }
 
 Result<PipelinePtr> Sessions::known_pipeline(const ApplyRequest& submitted,
@@ -98,23 +99,32 @@ Result<PipelinePtr> Sessions::brought_by(const SessionPtr& session,
   submitted.from_loader = true;
   submitted.reader = session->connection->peer();
   SPDLD_ASSIGN(const PipelineText text, catalogue.text_of(uid, submitted));
-  const bool lists_anew = request.replace == delivery::Replace::kAlways && !request.reconnect;
+  // A rank that comes to a job that runs, or that goes on, takes what that has.
+  bool lists_anew = request.replace == delivery::Replace::kAlways && !request.reconnect;
+  if (lists_anew) {
+    SPDLD_ASSIGN(const auto ids, catalogue.ids(uid, text.name));
+    SPDLD_ASSIGN(const auto of_job, pipeline_of_job(ids, uid, request));
+    lists_anew = !of_job;
+  }
   PipelinePtr known;
   if (!lists_anew) {
     SPDLD_ASSIGN(known, known_pipeline(submitted, text, uid, request));
   }
   if (known != nullptr) return known;
-  SPDLD_ASSIGN(const PipelinePtr built,
-               catalogue.build(catalogue.owner_for(uid), submitted, progress_to(session)));
+  const PipelineOwner owner = catalogue.owner_for(uid);
+  const PipelinePtr before = catalogue.find(pipeline_id(owner, text.name));
+  if (before != nullptr) submitted.from_loader = before->request.from_loader;
+  SPDLD_ASSIGN(const PipelinePtr built, catalogue.build(owner, submitted, progress_to(session)));
   // Others may have applied or brought it while it was listed.
   if (!lists_anew) {
     SPDLD_ASSIGN(known, known_pipeline(submitted, text, uid, request));
   }
   if (known != nullptr) return known;
+  if (before != nullptr && request.replace != delivery::Replace::kNever)
+    return replacing_(session->connection->peer(), built, progress_to(session));
   SPDLD_TRY(make_room_for_brought(uid));
-  SPDLD_ASSIGN(const PipelinePtr put, request.replace == delivery::Replace::kNever
-                                          ? catalogue.put_first(uid, built)
-                                          : catalogue.put(uid, built));
+  MutexLock writing(records_);
+  SPDLD_ASSIGN(const PipelinePtr put, catalogue.put_first(uid, built));
   if (Status kept = deps_.store.put_pipeline(stored_pipeline(*put),
                                              stored_revision(*put, uid, "from a loader"));
       !kept.ok())

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -73,6 +74,13 @@ std::vector<std::string> PipelineVersion::warnings() const {
   for (const std::string& doubt : plan->doubts)
     warnings.push_back("pipeline '" + name() + "': " + doubt);
   return warnings;
+}
+
+std::uint64_t PipelineVersion::replace_budget() const {
+  const auto& policy = plan->spec.on_error;
+  const double share = policy.budget_fraction * static_cast<double>(source->size());
+  return std::max(static_cast<std::uint64_t>(policy.budget_min),
+                  static_cast<std::uint64_t>(std::llround(share)));
 }
 
 std::string PipelineVersion::text_digest() const { return digest_of(plan->spec.canonical_text); }

@@ -56,6 +56,7 @@ struct PipelineVersion {
   source::Order order(std::uint64_t seed) const;
   // What its users should know though nothing failed: a slip in the text, a class without items.
   std::vector<std::string> warnings() const;
+  std::uint64_t replace_budget() const;  // of a run: items that others may take the place of
   // Of what its author wrote, whatever the dataset holds by now.
   std::string text_digest() const;
 };

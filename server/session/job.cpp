@@ -40,10 +40,15 @@ std::string Session::process() const {
   return "a process of another PID namespace";
 }
 
-bool Session::same_process(const Session& other) const {
+bool Session::may_be_process_of(const Session& other) const {
   const pid_t pid = connection->peer().pid;
-  return pid == other.connection->peer().pid &&
-         (pid > 0 || (host == other.host && host_pid == other.host_pid));
+  if (pid != other.connection->peer().pid) return false;
+  return pid > 0 || (host == other.host && host_pid == other.host_pid);
+}
+
+bool Session::is_process_of(const Session& other) const {
+  const bool known = connection->peer().pid > 0 || (host_pid && !host.empty());
+  return known && may_be_process_of(other);
 }
 
 Status check_world(std::uint32_t num_shards, std::uint32_t replicas) {

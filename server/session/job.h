@@ -32,7 +32,9 @@ struct Session {
   // The process that reads, as messages name it: "pid 17", or "pid 3 on pod-7" where the kernel
   // cannot tell its pid because it lives in a PID namespace that the daemon does not see.
   std::string process() const;
-  bool same_process(const Session& other) const;
+  // Whether both are of one process; and whether nothing that is known says otherwise.
+  bool is_process_of(const Session& other) const;
+  bool may_be_process_of(const Session& other) const;
 
   std::uint64_t id = 0;  // its connection's
   delivery::ConnectionPtr connection;
@@ -41,7 +43,8 @@ struct Session {
   std::shared_ptr<Consumer> consumer;  // none while the attach is under way
   bool queued = true;                  // other attaches are before it
   bool closed = false;
-  // What its client says of itself; shown and never relied upon.
+  // What its client says of itself: for people, and to tell two that come from namespaces which the
+  // daemon does not see.
   std::string command;
   std::string host;
   std::optional<std::uint32_t> host_pid;

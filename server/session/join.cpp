@@ -186,7 +186,7 @@ Status Sessions::taken_by(const Session& holder, const Job& job, const Session& 
   const std::string place =
       (job.replicas > 1 ? "replica " + std::to_string(holder.member.replica) + " of " : "") +
       shard_text(holder.member.shard, job.timeline.num_shards()) + " of job '" + job.key.job + "'";
-  if (holder.same_process(asks))
+  if (holder.is_process_of(asks))
     return Status(Code::kAlreadyExists,
                   place + " is read by another Loader of this process (session " + id +
                       "): close() that one first, which a notebook may keep in its output");
@@ -212,7 +212,7 @@ Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
   if (const auto held = job->members.find(member); held != job->members.end()) {
     // The same process comes back after it lost its connection: what it had is of no more use to
     // it.
-    if (!request.reconnect || !held->second->same_process(*session))
+    if (!request.reconnect || !held->second->may_be_process_of(*session))
       return taken_by(*held->second, *job, *session);
     held->second->parting = "its process has reconnected";
     held->second->connection->bye(wire::ByeReason::kEvicted, "the same process has reconnected");

@@ -7,6 +7,7 @@
 
 #include "base/mutex.h"
 #include "engine/stream_port.h"
+#include "session/failure_log.h"
 
 namespace spdld::session {
 namespace {
@@ -19,22 +20,30 @@ constexpr int kPatience = 10;
 // more keeps its slot until its last row has ended.
 class OneBatch final : public engine::StreamPort {
  public:
-  OneBatch(StepAt at, const source::BatchRows& rows, std::unique_ptr<std::byte[]> slot)
-      : at_(at), rows_(rows), slot_(std::move(slot)) {}
+  OneBatch(OneBatchOptions options, std::unique_ptr<std::byte[]> slot)
+      : options_(std::move(options)),
+        failures_(options_.replace_budget, {}, 0),
+        slot_(std::move(slot)) {}
 
   std::optional<engine::BatchOrder> open() override {
     MutexLock lock(mutex_);
     if (std::exchange(opened_, true)) return std::nullopt;
-    return engine::BatchOrder{.epoch = at_.epoch,
-                              .step = at_.step,
-                              .rows = rows_,
-                              .next_position = rows_.first + rows_.valid,
+    return engine::BatchOrder{.epoch = options_.at.epoch,
+                              .step = options_.at.step,
+                              .rows = options_.rows,
+                              .next_position = options_.rows.first + options_.rows.valid,
                               .slot = slot_.get(),
                               .ticket = 0};
   }
   void commit(const engine::BatchOrder&) override { finish(); }
-  void abandon(const engine::BatchOrder&) override { finish(); }
-  Status may_replace(const engine::SampleFailure&) override { return {}; }
+  void abandon(const engine::BatchOrder&) override {
+    fail({.status = Status(Code::kCancelled, "the daemon makes no batches any more")});
+    finish();
+  }
+  Status may_replace(const engine::SampleFailure& failure) override {
+    bool is_new = false;
+    return failures_.admit(failure, is_new);
+  }
   void fail(const engine::StreamFailure& failure) override {
     MutexLock lock(mutex_);
     if (failure_.ok()) failure_ = failure.status;
@@ -60,8 +69,8 @@ class OneBatch final : public engine::StreamPort {
     changed_.notify_all();
   }
 
-  const StepAt at_;
-  const source::BatchRows rows_;
+  const OneBatchOptions options_;
+  FailureLog failures_;
   Mutex mutex_;
   CondVar changed_;  // signalled when the batch ends
   std::unique_ptr<std::byte[]> slot_ SPDLD_GUARDED_BY(mutex_);
@@ -83,11 +92,11 @@ Result<std::unique_ptr<std::byte[]>> slot_for(const engine::Plan& plan) {
 }  // namespace
 
 Result<std::unique_ptr<std::byte[]>> make_one_batch(const std::shared_ptr<engine::Run>& run,
-                                                    StepAt at, const source::BatchRows& rows,
+                                                    OneBatchOptions options,
                                                     engine::Executor& executor,
                                                     const BatchProgress& progress) {
   SPDLD_ASSIGN(std::unique_ptr<std::byte[]> slot, slot_for(run->plan()));
-  const auto batch = std::make_shared<OneBatch>(at, rows, std::move(slot));
+  const auto batch = std::make_shared<OneBatch>(std::move(options), std::move(slot));
   const engine::StreamId stream = executor.open_stream(run, batch);
   bool wanted = true;
   for (int waited = 0; !batch->wait_a_while() && wanted; ++waited) {

@@ -17,12 +17,20 @@ namespace spdld::session {
 // Called several times a second with how many rows are there, and of what; false gives up.
 using BatchProgress = std::function<bool(std::uint64_t rows, const std::string& what)>;
 
+struct OneBatchOptions {
+  StepAt at = {};
+  source::BatchRows rows = {};
+  std::uint64_t replace_budget =
+      0;  // items for which there may be others, where `on_error` says so
+  // Let go of when the last row has ended, also of a batch that was given up.
+  std::shared_ptr<const void> held = nullptr;
+};
+
 // Makes one batch with `run` on the executor, beside whatever else runs there, and returns its
-// slot: memory of its own, laid out as the plan's batches are. Rows that failed may have been
-// replaced; no budget counts them. Blocks until the batch is there, has failed, or `progress` (may
-// be empty) gives up: kCancelled.
+// slot: memory of its own, laid out as the plan's batches are. Blocks until the batch is there, has
+// failed, or `progress` (may be empty) gives up: kCancelled.
 Result<std::unique_ptr<std::byte[]>> make_one_batch(const std::shared_ptr<engine::Run>& run,
-                                                    StepAt at, const source::BatchRows& rows,
+                                                    OneBatchOptions options,
                                                     engine::Executor& executor,
                                                     const BatchProgress& progress);
 

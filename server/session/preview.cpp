@@ -5,27 +5,18 @@
 #include <cstring>
 #include <memory>
 
-#include "engine/run.h"
-
 namespace spdld::session {
 
-Result<PreviewView> make_preview(const PipelineVersion& pipeline, std::uint64_t rows,
-                                 engine::Executor& executor, const Clock& clock,
-                                 const BatchProgress& progress) {
+Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, std::uint64_t rows,
+                                 Trials& trials, const BatchProgress& progress) {
   const engine::Plan& plan = *pipeline.plan;
   if (!plan.image)
     return error(Code::kFailedPrecondition,
                  "pipeline '" + plan.spec.name +
                      "' delivers encoded bytes: add a decode stage to see pictures");
-  const std::uint64_t items = pipeline.source->size();
-  rows = std::clamp<std::uint64_t>(rows, 1, std::min(items, plan.layout.rows()));
-  const std::uint64_t seed = plan.spec.seed;
-  auto run = std::make_shared<engine::Run>(pipeline.plan, pipeline.source,
-                                           source::Sampler(items, plan.spec.shuffle, seed), seed,
-                                           executor.threads(), engine::RunLimits{}, clock);
-  SPDLD_ASSIGN(
-      const std::unique_ptr<std::byte[]> slot,
-      make_one_batch(run, {}, {.first = 0, .rows = rows, .valid = rows}, executor, progress));
+  rows = std::clamp<std::uint64_t>(rows, 1, std::min(pipeline.source->size(), plan.layout.rows()));
+  SPDLD_ASSIGN(const std::unique_ptr<std::byte[]> slot,
+               trials.make_first(user, pipeline, rows, progress));
 
   PreviewView view;
   view.tensors = plan.tensors;

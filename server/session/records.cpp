@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 #include "base/counted.h"
@@ -17,13 +16,6 @@ namespace {
 
 // A job whose daemon died so long ago is not what a fresh rank of its name belongs to.
 constexpr std::uint64_t kStillRunningMs = 120'000;
-
-std::uint64_t replace_budget(const PipelineVersion& pipeline) {
-  const auto& policy = pipeline.plan->spec.on_error;
-  const double share = policy.budget_fraction * static_cast<double>(pipeline.source->size());
-  return std::max(static_cast<std::uint64_t>(policy.budget_min),
-                  static_cast<std::uint64_t>(std::llround(share)));
-}
 
 bool same_facts(const StoredJob& stored, const delivery::AttachRequest& request) {
   const std::uint32_t num_shards = stored.cuts.empty() ? 0 : stored.cuts.back().num_shards;
@@ -147,7 +139,7 @@ Result<JobPtr> Sessions::make_job(JobKey key, Timeline timeline, std::uint64_t s
   }
   auto job =
       std::make_shared<Job>(next_tag_.fetch_add(1, std::memory_order_relaxed), std::move(key),
-                            std::move(timeline), seed, replace_budget(pipeline),
+                            std::move(timeline), seed, pipeline.replace_budget(),
                             std::move(replaced), last_failure, is_private ? nullptr : &deps_.store);
   job->is_private = is_private;
   job->failures_kept = last_failure;

@@ -11,7 +11,6 @@
 #include "engine/explain.h"
 #include "session/preview.h"
 #include "session/records.h"
-#include "session/trial.h"
 #include "spec/parse.h"
 
 namespace spdld::session {
@@ -82,7 +81,14 @@ SessionService::SessionService(Sessions& sessions, Facts facts)
       catalogue_(sessions.deps().catalogue),
       swaps_(sessions),
       facts_(std::move(facts)),
-      started_(sessions.deps().clock.now()) {}
+      started_(sessions.deps().clock.now()) {
+  sessions_.set_replacing([this](const Caller& caller, const PipelinePtr& pipeline,
+                                 const Catalogue::Progress& progress) -> Result<PipelinePtr> {
+    SPDLD_TRY(check_new(caller, pipeline, progress));
+    SPDLD_ASSIGN(Swap done, swaps_.replace(caller, pipeline, "from a loader"));
+    return std::move(done.pipeline);
+  });
+}
 
 void SessionService::warn(std::string warning) {
   spdlog::error("{}", warning);
@@ -216,12 +222,20 @@ Status SessionService::check_fits(const Caller& caller, const engine::Plan& plan
           "; lower batch.size or delivery.prefetch, or have arena.budget raised");
 }
 
+Status SessionService::check_new(const Caller& caller, const PipelinePtr& built,
+                                 const Catalogue::Progress& progress) {
+  SPDLD_TRY(swaps_.check_free(built->id()));
+  SPDLD_ASSIGN(const PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
+  const PipelinePtr current = catalogue_.find(built->id());
+  if (current != nullptr && current->version == numbered->version) return {};
+  SPDLD_TRY(check_fits(caller, *built->plan));
+  return sessions_.trials().first_batch(caller.uid, *built, progress);
+}
+
 Result<PipelineView> SessionService::apply(const Caller& caller, const ApplyRequest& request,
                                            const Progress& progress) {
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
-  SPDLD_TRY(check_fits(caller, *built->plan));
-  SPDLD_TRY(try_first_batch(*built, sessions_.deps().executor, sessions_.deps().clock,
-                            listing_progress(progress)));
+  SPDLD_TRY(check_new(caller, built, listing_progress(progress)));
   if (request.dry_run) {
     SPDLD_ASSIGN(const PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
     return view(caller, *numbered);
@@ -264,8 +278,7 @@ Status SessionService::validate(const Caller& caller, const ApplyRequest& reques
 Result<PreviewView> SessionService::preview(const Caller& caller, const ApplyRequest& request,
                                             std::uint64_t rows, const Progress& progress) {
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
-  return make_preview(*built, rows, sessions_.deps().executor, sessions_.deps().clock,
-                      listing_progress(progress));
+  return make_preview(caller.uid, *built, rows, sessions_.trials(), listing_progress(progress));
 }
 
 Result<PipelineView> SessionService::pipeline(const Caller& caller, std::string_view name) {

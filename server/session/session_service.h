@@ -101,7 +101,11 @@ class SessionService final : public Service {
                             const Catalogue::Progress& progress);
   // Of one consumer of the plan, with as many credits as the plan gives.
   delivery::ArenaShape arena_shape(const engine::Plan& plan) const;
-  // kResourceExhausted if no consumer of it could ever be given its arena.
+  // What is found out before a pipeline takes the place of another one; of one that is there
+  // already, nothing. Makes a batch of it.
+  Status check_new(const Caller& caller, const PipelinePtr& built,
+                   const Catalogue::Progress& progress);
+  // kResourceExhausted if no consumer that takes it as it stands could ever be given its arena.
   Status check_fits(const Caller& caller, const engine::Plan& plan) const;
   Result<JobName> job_name(const Caller& caller, std::string_view job,
                            std::string_view pipeline) const;

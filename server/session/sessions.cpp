@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "session/about.h"
 
 namespace spdld::session {
@@ -15,11 +16,6 @@ namespace {
 constexpr std::size_t kMaxSaidBytes = 512;
 
 constexpr int kAttachThreads = 5;  // one user has at most one less
-
-std::string short_text(std::string text) {
-  if (text.size() > kMaxSaidBytes) text.resize(kMaxSaidBytes);
-  return text;
-}
 
 // How a session ended whose consumer did not say so.
 std::string parting_of(delivery::CloseCause cause) {
@@ -37,6 +33,7 @@ std::string parting_of(delivery::CloseCause cause) {
 
 Sessions::Sessions(SessionsDeps deps)
     : deps_(deps),
+      trials_(deps.executor, deps.clock),
       started_(deps.clock.now()),
       streams_(deps.executor, deps.arenas, deps.arena_kind, deps.clock),
       slow_("spdld-attach", kAttachThreads),
@@ -172,8 +169,8 @@ void Sessions::attach(const delivery::ConnectionPtr& connection, delivery::Attac
   auto session = std::make_shared<Session>();
   session->id = connection->id();
   session->connection = connection;
-  session->command = short_text(std::move(request.command));
-  session->host = short_text(std::move(request.host));
+  session->command = cut(request.command, kMaxSaidBytes);
+  session->host = cut(request.host, kMaxSaidBytes);
   session->host_pid = request.host_pid;
   {
     MutexLock lock(mutex_);

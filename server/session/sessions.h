@@ -25,6 +25,7 @@
 #include "session/job.h"
 #include "session/store.h"
 #include "session/streams.h"
+#include "session/trial.h"
 
 namespace spdld::session {
 
@@ -40,6 +41,7 @@ struct SessionsDeps {
   std::chrono::seconds retain{7 * 24 * 3600};  // what is known of jobs that have ended
   std::size_t jobs_per_user = 1024;            // declared or running; not of trusted users
   std::string address = "/run/spdld";          // where commands reach the daemon
+  bool launched = false;                       // by a loader: it ends with those who read from it
 };
 
 // A swap of one job on its way: planned without a lock, then prepared, then committed or aborted.
@@ -180,6 +182,12 @@ class Sessions final : public delivery::DataService {
   Mutex& swapping() SPDLD_RETURN_CAPABILITY(swapping_) { return swapping_; }
 
   const SessionsDeps& deps() const { return deps_; }
+  Trials& trials() { return trials_; }
+  // How a pipeline that a loader brings takes the place of another one. Set before the first
+  // consumer comes.
+  using Replacing = std::function<Result<PipelinePtr>(
+      const Caller& caller, const PipelinePtr& built, const Catalogue::Progress& progress)>;
+  void set_replacing(Replacing replacing) { replacing_ = std::move(replacing); }
 
  private:
   // What is told of a private job that has ended.
@@ -414,6 +422,8 @@ class Sessions final : public delivery::DataService {
   Status check_room_for_job(uid_t uid) const SPDLD_REQUIRES(mutex_);
 
   const SessionsDeps deps_;
+  Trials trials_;
+  Replacing replacing_;
   const std::chrono::nanoseconds started_;
   Streams streams_;
   std::atomic<JobTag> next_tag_{1};

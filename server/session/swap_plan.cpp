@@ -134,8 +134,8 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
   // What does not work is found out while the old one still runs.
   SPDLD_TRY(timeline.check(request.at.kind == SwapAt::Kind::kStep ? request.at.step : here, 0));
   const StepAt at = trial_step(request.at, here, timeline);
-  const auto made = make_one_batch(swap.phase->run, at, timeline.sharding(at).rows(at.step, 0),
-                                   deps_.executor, progress);
+  const auto made = trials_.make(job->key.uid, **variant, swap.phase->run, at,
+                                 timeline.sharding(at).rows(at.step, 0), progress);
   if (!made)
     return tl::unexpected<Status>(
         made.error().with_context("job '" + job->key.job +

@@ -80,7 +80,7 @@ Result<SwapView> SessionService::swap(const Caller& caller, const ApplyRequest& 
                                       const SwapRequest& jobs, const Progress& progress) {
   const Catalogue::Progress listing = listing_progress(progress);
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing));
-  SPDLD_TRY(check_fits(caller, *built->plan));
+  SPDLD_TRY(check_new(caller, built, listing));
   SPDLD_ASSIGN(const Swap done,
                swaps_.change(caller, built, {}, with_vars(jobs, request), listing));
   return view(caller, done);
@@ -90,7 +90,7 @@ Result<SwapView> SessionService::prepare_swap(const Caller& caller, const ApplyR
                                               const SwapRequest& jobs, const Progress& progress) {
   const Catalogue::Progress listing = listing_progress(progress);
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing));
-  SPDLD_TRY(check_fits(caller, *built->plan));
+  SPDLD_TRY(check_new(caller, built, listing));
   SPDLD_ASSIGN(const Swap prepared,
                swaps_.prepare(caller, built, with_vars(jobs, request), listing));
   return view(caller, prepared);
@@ -148,6 +148,7 @@ Result<SwapView> SessionService::rollback(const Caller& caller, std::string_view
   again.from_loader = false;  // from now on it is applied
   again.reader = caller;
   SPDLD_ASSIGN(const PipelinePtr built, catalogue_.build(current->owner, again, listing));
+  SPDLD_TRY(check_new(caller, built, listing));
   const std::string note = std::string(kRollback) + std::to_string(target->version);
   std::optional<SwapRequest> changing = jobs;
   if (changing) changing->again = target->version;

@@ -71,15 +71,27 @@ Result<Swaps::Planned> Swaps::plan(const Caller& caller, const PipelinePtr& buil
   return planned;
 }
 
+Status Swaps::check_planned(const Planned& planned) const {
+  const PipelineVersion& pipeline = *planned.pipeline;
+  SPDLD_ASSIGN(const PipelinePtr now, sessions_.deps().catalogue.numbered(
+                                          planned.caller, planned.pipeline, pipeline.version));
+  if (now->version == pipeline.version) return {};
+  return Status(Code::kAborted, "pipeline '" + pipeline.id() + "' has become version " +
+                                    std::to_string(now->version - 1) +
+                                    " meanwhile, by another apply or by a loader that brought it: "
+                                    "look at it, and apply again if this is still wanted");
+}
+
 // Decided once it is on disk; what follows cannot fail.
 Result<Swap> Swaps::carry_out(const Planned& planned, std::string note, const std::string& token) {
   const PipelineVersion& pipeline = *planned.pipeline;
   Catalogue& catalogue = sessions_.deps().catalogue;
   MutexLock writing(sessions_.records());
-  // Whether it may be put is found out before it is on disk.
-  const auto may = catalogue.numbered(planned.caller, planned.pipeline, pipeline.version);
+  // Whether it may be put is found out before it is on disk. What was prepared holds its place.
+  Status kept = token.empty() ? check_free(pipeline.id()) : Status();
+  if (kept.ok()) kept = check_planned(planned);
   SPDLD_FAILPOINT("session.swap.commit");
-  Status kept = may ? sessions_.check_prepared(planned.swaps) : may.error();
+  if (kept.ok()) kept = sessions_.check_prepared(planned.swaps);
   if (kept.ok())
     kept = sessions_.deps().store.put_pipeline(
         stored_pipeline(pipeline), stored_revision(pipeline, planned.caller, std::move(note)),
@@ -128,6 +140,12 @@ Result<Swap> Swaps::change(const Caller& caller, const PipelinePtr& built, std::
   return carry_out(alone, std::move(note), {});
 }
 
+Result<Swap> Swaps::replace(const Caller& caller, const PipelinePtr& built, std::string note) {
+  Planned alone{.caller = caller.uid, .pipeline = nullptr, .swaps = {}};
+  SPDLD_ASSIGN(alone.pipeline, sessions_.deps().catalogue.numbered(caller.uid, built));
+  return carry_out(alone, std::move(note), {});
+}
+
 Result<Swap> Swaps::prepare(const Caller& caller, const PipelinePtr& built, const SwapRequest& jobs,
                             const Catalogue::Progress& progress) {
   if (jobs.at.kind != SwapAt::Kind::kStep)
@@ -145,9 +163,10 @@ Result<Swap> Swaps::prepare(const Caller& caller, const PipelinePtr& built, cons
                         .pipeline = stored_pipeline(*planned.pipeline),
                         .swaps = sessions_.stored_swaps(planned.swaps)};
   MutexLock writing(sessions_.records());
-  if (Status kept =
-          sessions_.deps().store.put_prepared(record, sessions_.stored_before(planned.swaps));
-      !kept.ok()) {
+  Status kept = check_planned(planned);
+  if (kept.ok())
+    kept = sessions_.deps().store.put_prepared(record, sessions_.stored_before(planned.swaps));
+  if (!kept.ok()) {
     drop({}, planned);
     return tl::unexpected<Status>(std::move(kept));
   }

@@ -41,6 +41,10 @@ class Swaps {
   Result<Swap> change(const Caller& caller, const PipelinePtr& built, std::string note,
                       const std::optional<SwapRequest>& jobs, const Catalogue::Progress& progress);
 
+  // Puts it in the place of the pipeline of its name, and waits for no change that is being
+  // planned: of two, the first one counts.
+  Result<Swap> replace(const Caller& caller, const PipelinePtr& built, std::string note);
+
   Result<Swap> prepare(const Caller& caller, const PipelinePtr& built, const SwapRequest& jobs,
                        const Catalogue::Progress& progress) SPDLD_EXCLUDES(mutex_);
   // Twice is no error, with an answer like the first one's.
@@ -66,6 +70,9 @@ class Swaps {
 
   Result<Planned> plan(const Caller& caller, const PipelinePtr& built, const SwapRequest& jobs,
                        const Catalogue::Progress& progress) SPDLD_REQUIRES(sessions_.swapping());
+  // Whether it can still be put as what it was planned to be: nothing else of its name was put, or
+  // prepared, meanwhile.
+  Status check_planned(const Planned& planned) const SPDLD_REQUIRES(sessions_.records());
   Result<Swap> carry_out(const Planned& planned, std::string note, const std::string& token);
   void drop(const std::string& token, const Planned& planned);
   Result<Planned> restored(const StoredPrepared& kept);

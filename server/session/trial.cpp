@@ -2,7 +2,6 @@
 #include "session/trial.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "engine/run.h"
@@ -10,31 +9,57 @@
 namespace spdld::session {
 namespace {
 
-// Bounds the memory that a trial touches beside the arenas' budget.
+// What a trial may write to beside the arenas' budget.
 constexpr std::uint64_t kTrialBytes = std::uint64_t{256} << 20;
+constexpr int kMostOfUser = 2;
 
-std::uint64_t trial_rows(const engine::Plan& plan, std::uint64_t items) {
-  const std::uint64_t rows = std::min(plan.layout.rows(), items);
-  // Whether encoded rows fit batch.max_bytes is told by all of them together.
-  if (!plan.image) return rows;
-  const std::uint64_t row_bytes =
-      std::max<std::uint64_t>(plan.layout.slot_bytes() / plan.layout.rows(), 1);
-  return std::clamp<std::uint64_t>(kTrialBytes / row_bytes, 1, rows);
-}
+// A permit, and what it is given back to.
+struct Permitted {
+  std::shared_ptr<UserPermits> permits;
+  UserPermits::Permit permit;
+};
 
 }  // namespace
 
-Status try_first_batch(const PipelineVersion& pipeline, engine::Executor& executor,
-                       const Clock& clock, const BatchProgress& progress) {
+Trials::Trials(engine::Executor& executor, const Clock& clock)
+    : executor_(executor), clock_(clock), permits_(std::make_shared<UserPermits>(kMostOfUser)) {}
+
+Result<std::unique_ptr<std::byte[]>> Trials::make(uid_t user, const PipelineVersion& pipeline,
+                                                  const std::shared_ptr<engine::Run>& run,
+                                                  StepAt at, const source::BatchRows& rows,
+                                                  const BatchProgress& progress) {
+  auto permit = permits_->take(user, [&] {
+    return !progress || progress(0, "rows of a first batch (others of this user are being made)");
+  });
+  if (!permit) return error(Code::kCancelled, "nobody waits for the batch any more");
+  return make_one_batch(
+      run,
+      {.at = at,
+       .rows = rows,
+       .replace_budget = pipeline.replace_budget(),
+       .held = std::make_shared<Permitted>(Permitted{permits_, *std::move(permit)})},
+      executor_, progress);
+}
+
+Result<std::unique_ptr<std::byte[]>> Trials::make_first(uid_t user, const PipelineVersion& pipeline,
+                                                        std::uint64_t rows,
+                                                        const BatchProgress& progress) {
   const engine::Plan& plan = *pipeline.plan;
   const std::uint64_t items = pipeline.source->size();
   const std::uint64_t seed = plan.spec.seed;
-  auto run = std::make_shared<engine::Run>(pipeline.plan, pipeline.source,
-                                           source::Sampler(items, plan.spec.shuffle, seed), seed,
-                                           executor.threads(), engine::RunLimits{}, clock);
-  const std::uint64_t rows = trial_rows(plan, items);
-  const auto made =
-      make_one_batch(run, {}, {.first = 0, .rows = rows, .valid = rows}, executor, progress);
+  rows = std::clamp<std::uint64_t>(rows, 1, std::min(items, plan.layout.rows()));
+  const auto run = std::make_shared<engine::Run>(
+      pipeline.plan, pipeline.source, source::Sampler(items, plan.spec.shuffle, seed), seed,
+      executor_.threads(), engine::RunLimits{}, clock_);
+  return make(user, pipeline, run, {}, {.first = 0, .rows = rows, .valid = rows}, progress);
+}
+
+Status Trials::first_batch(uid_t user, const PipelineVersion& pipeline,
+                           const BatchProgress& progress) {
+  const engine::Plan& plan = *pipeline.plan;
+  const std::uint64_t row_bytes =
+      std::max<std::uint64_t>(plan.layout.slot_bytes() / plan.layout.rows(), 1);
+  const auto made = make_first(user, pipeline, kTrialBytes / row_bytes, progress);
   return made ? Status() : made.error().with_context("a first batch could not be made");
 }
 

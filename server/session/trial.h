@@ -1,19 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/user_permits.h"
 #include "engine/executor.h"
 #include "session/catalogue.h"
 #include "session/one_batch.h"
 
 namespace spdld::session {
 
-// Makes the first rows of epoch 0 as a consumer of this pipeline would get them, and forgets them:
-// a data error that `on_error` does not allow, or a batch that cannot be packed, comes to light
-// before anybody waits for it. The rows are a whole batch, or as many of it as take 256 MiB.
-// Blocks.
-Status try_first_batch(const PipelineVersion& pipeline, engine::Executor& executor,
-                       const Clock& clock, const BatchProgress& progress);
+// Makes batches that nobody is handed, beside whatever else the executor makes: to find out whether
+// a pipeline can be used, or to show some of its rows. A user has two of them at once; one that was
+// given up counts until its last row has ended, which takes as long as its storage does.
+// Thread-safe. Owned by Sessions; the executor outlives it.
+class Trials {
+ public:
+  Trials(engine::Executor& executor, const Clock& clock);
+
+  // A batch with `run`, whose rows are of `pipeline`: its slot, laid out as the plan's batches are.
+  // Blocks until the batch is there, has failed, or `progress` (may be empty) gives up: kCancelled.
+  Result<std::unique_ptr<std::byte[]>> make(uid_t user, const PipelineVersion& pipeline,
+                                            const std::shared_ptr<engine::Run>& run, StepAt at,
+                                            const source::BatchRows& rows,
+                                            const BatchProgress& progress);
+
+  // The first `rows` of epoch 0, in the order of the pipeline's own seed. As make() otherwise.
+  Result<std::unique_ptr<std::byte[]>> make_first(uid_t user, const PipelineVersion& pipeline,
+                                                  std::uint64_t rows,
+                                                  const BatchProgress& progress);
+
+  // Makes the first batch and forgets it: a data error that `on_error` does not allow, or a batch
+  // that cannot be packed, comes to light before anybody waits for it. Of a batch of more than
+  // 256 MiB only as many rows are made as take about that. Blocks as make() does.
+  Status first_batch(uid_t user, const PipelineVersion& pipeline, const BatchProgress& progress);
+
+ private:
+  engine::Executor& executor_;
+  const Clock& clock_;
+  // Shared with the batches, which may outlive this.
+  const std::shared_ptr<UserPermits> permits_;
+};
 
 }  // namespace spdld::session

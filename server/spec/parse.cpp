@@ -48,9 +48,8 @@ bool is_field_name(const std::string& text) {
   constexpr std::size_t kMost = 47;  // sizeof wire::FieldLayout::name, less its NUL
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   return !text.empty() && text.size() <= kMost && is_letter(text.front()) &&
-         std::all_of(text.begin(), text.end(), [&](char c) {
-           return is_letter(c) || (c >= '0' && c <= '9') || c == '_';
-         });
+         std::all_of(text.begin(), text.end(),
+                     [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '_'; });
 }
 
 // Paths in `value` become absolute on the way, here and above, so that the canonical text has them.

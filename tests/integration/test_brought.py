@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pathlib
 import shutil
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import daemon as daemon_module
@@ -174,11 +175,12 @@ def test_a_place_that_another_loader_of_this_process_holds_is_named_so(
 
 
 @pytest.fixture
-def launched(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a daemon that launch=True starts; it leaves after its last loader."""
-    directory = pathlib.Path("/tmp") / f"spdld-{tmp_path.name[-40:]}"
     monkeypatch.setenv("SPDLD_BIN", str(daemon_module.build_dir() / "bin/spdld"))
-    return str(directory)
+    parent = tempfile.mkdtemp(prefix="spdld-brought-")
+    yield f"{parent}/run"
+    shutil.rmtree(parent)
 
 
 def test_a_cell_that_runs_again_with_an_edited_file_reads_the_edited_one(
@@ -216,3 +218,40 @@ def test_a_private_daemon_takes_variables_with_its_file(
             assert shape(loader) == (4, 3, 24, 24)
     with pytest.raises(ValueError, match="give launch\\(\\) its file"):
         spdld.launch(vars={"root": images})
+
+
+def test_a_file_that_makes_no_batch_takes_nothings_place(
+    load: Callable[..., Any], file: pathlib.Path, images: pathlib.Path, daemon: Daemon
+) -> None:
+    with load(file, vars={"root": images}) as loader:
+        assert shape(loader) == (4, 3, 16, 16)
+    for picture in images.rglob("*.jpg"):
+        picture.write_bytes(b"no picture")
+    with pytest.raises(spdld.PipelineError, match="a first batch could not be made"):
+        len(load(file, vars={"root": images}, replace=True))
+    [known] = daemon.ctl_json("get", "pipelines")
+    assert known["version"] == 1
+
+
+def test_a_daemon_that_an_operator_started_keeps_what_was_applied(
+    file: pathlib.Path, images: pathlib.Path, daemon: Daemon
+) -> None:
+    daemon.ctl("apply", "-f", file, "--var", f"root={images}")
+    write(file, batch=8)
+    with pytest.raises(spdld.PipelineError, match="replace=True"):
+        len(spdld.Loader(file, vars={"root": images}, address=daemon.address, launch=True))
+
+
+def test_ranks_that_replace_a_file_at_once_read_one_version(
+    load: Callable[..., Any], file: pathlib.Path, images: pathlib.Path
+) -> None:
+    with load(file, vars={"root": images}) as loader:
+        assert loader.pipeline_version == 1
+    write(file, batch=2)
+    ranks = [
+        load(file, vars={"root": images}, replace=True, job="run", rank=rank, world_size=2)
+        for rank in range(2)
+    ]
+    assert [rank.pipeline_version for rank in ranks] == [2, 2]
+    for rank in ranks:
+        rank.close()

@@ -123,9 +123,10 @@ def test_a_file_that_the_daemon_may_not_read_is_not_replaced_but_fails(
     data.root.chmod(0o755)
     close_to_daemon(data.files[3])
     with unprivileged().start() as daemon:
-        daemon.ctl("apply", "-f", write_pipeline(data))
-        done = daemon.ctl("consume", "images", check=False)
+        file = write_pipeline(data, batch={"size": 8})
+        done = daemon.ctl("apply", "-f", file, check=False)
     assert done.returncode == 1
+    assert "a first batch could not be made" in done.stderr
     assert f"item 3 ({data.files[3].relative_to(data.root)})" in done.stderr
     assert f"let it in with 'setfacl -m u:{DAEMON_UID}:r {data.files[3]}'" in done.stderr
 
@@ -202,7 +203,7 @@ def test_a_world_size_without_a_rank_is_refused(
     )
     done = daemon.ctl("consume", "images", check=False)
     assert done.returncode != 0
-    assert "WORLD_SIZE is 2, but no rank is to be found" in done.stderr
+    assert "WORLD_SIZE is 2, but RANK is not set" in done.stderr
     assert "give Loader a rank" in done.stderr
 
 
@@ -253,7 +254,7 @@ def test_a_range_of_versions_that_meets_the_daemons_is_welcome(running: Any) -> 
         client.connect(f"{running.address}/data.sock")
         client.send(hello(1, 9))
         kind, _, magic, protocol = struct.unpack_from("<IIII", client.recv(65536))
-    assert (kind, magic, protocol) == (64, 0x4C445053, 2)
+    assert (kind, magic, protocol) == (64, 0x4C445053, 3)
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\x00", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 32768])

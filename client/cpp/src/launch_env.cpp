@@ -91,10 +91,12 @@ void refuse_half(const Launcher& launcher, const EnvLookup& env) {
 }
 
 void follow_launcher(Placement& place, const EnvLookup& env) {
-  if (follow(kTorchrun, place, env) || follow_slurm(place, env)) return;
+  if (follow(kTorchrun, place, env)) return;
+  // Before Slurm: on other nodes mpirun starts its daemons by srun, and ranks inherit their step.
   for (const Launcher& mpi : kMpis) {
     if (follow(mpi, place, env)) return;
   }
+  if (follow_slurm(place, env)) return;
   refuse_half(kTorchrun, env);
   for (const Launcher& mpi : kMpis) refuse_half(mpi, env);
 }
@@ -164,7 +166,9 @@ std::string run_of_launcher(const Placement& place, const EnvLookup& env) {
   }
   if (is_set(env, "SLURM_JOB_ID")) {
     const std::string step = text("SLURM_STEP_ID");
-    return join("slurm-", text("SLURM_JOB_ID"), step.empty() ? "" : "." + step);
+    // Of an MPI's ranks only those on other nodes are in a step, that of its daemons.
+    const bool names_step = !step.empty() && !place.by_mpi;
+    return join("slurm-", text("SLURM_JOB_ID"), names_step ? "." + step : "");
   }
   if (is_set(env, "MASTER_ADDR") && is_set(env, "MASTER_PORT")) {
     return join(text("MASTER_ADDR"), ":", text("MASTER_PORT"));

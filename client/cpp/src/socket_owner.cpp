@@ -8,21 +8,36 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <vector>
 
 #include "text.h"
 
 namespace spdld::client {
 namespace {
 
+// A group of many members has a long entry.
+constexpr std::size_t kMaxEntryBytes = std::size_t{1} << 20;
+
+// Of a database entry that its caller looks up into `buffer`; a number where there is no name.
+template <typename Entry, typename Id, typename LookUp>
+std::string name_or_number(Id id, char* Entry::*name, const LookUp& look_up) {
+  Entry entry{};
+  Entry* found = nullptr;
+  std::vector<char> buffer(1024);
+  while (look_up(id, &entry, buffer.data(), buffer.size(), &found) == ERANGE &&
+         buffer.size() < kMaxEntryBytes)
+    buffer.resize(2 * buffer.size());
+  return found != nullptr ? std::string(found->*name) : std::to_string(id);
+}
+
 std::string user_name(uid_t uid) {
-  const passwd* found = ::getpwuid(uid);
-  return found != nullptr ? found->pw_name : std::to_string(uid);
+  return name_or_number<passwd>(uid, &passwd::pw_name, ::getpwuid_r);
 }
 
 std::string group_name(gid_t gid) {
-  const group* found = ::getgrgid(gid);
-  return found != nullptr ? found->gr_name : std::to_string(gid);
+  return name_or_number<group>(gid, &group::gr_name, ::getgrgid_r);
 }
 
 }  // namespace

@@ -17,6 +17,15 @@ def _whole(name: str, value: object) -> int:
     raise TypeError(f"{name} is {value!r}, a {type(value).__name__}: give a whole number")
 
 
+def seconds(name: str, value: object) -> float:
+    """Raises TypeError for what is no number, ValueError for one that is not above 0."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}, a {type(value).__name__}: give seconds")
+    if not float(value) > 0:
+        raise ValueError(f"{name} is {value}: give seconds, more than 0")
+    return float(value)
+
+
 def text(name: str, value: object) -> str | None:
     """Raises TypeError for what is neither a text nor None."""
     if value is None or isinstance(value, str):

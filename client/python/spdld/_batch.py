@@ -97,13 +97,14 @@ class Rows:
         and what ``next()`` raises where the daemon is away.
         """
         if self._uris is None:
+            digest = self._core.order_digest
             loader = None if self._asks is None else self._asks()
             if loader is None:
                 raise PipelineError(
                     "the loader that this batch came from is gone, and it alone can ask what its "
-                    "rows are called: read batch.uris before"
+                    "rows are called: keep the loader, or read batch.uris before"
                 )
-            self._uris = loader.uris(self.indices.tolist(), self._core.order_digest)
+            self._uris = loader.uris(self.indices.tolist(), digest)
         return self._uris
 
     @property
@@ -237,6 +238,14 @@ class Batch(Rows, Mapping[str, Any]):
     """
 
     __slots__ = ()
+
+    def __init__(self, core: _core.Batch, asks: Asks | None = None) -> None:
+        if isinstance(core, Mapping):  # torch's default_convert takes a dict then
+            raise TypeError(
+                "a spdld.Batch is the daemon's and is not made of arrays: Loader(..., "
+                "output='torch') gives batches that can be rebuilt"
+            )
+        super().__init__(core, asks)
 
     def __getitem__(self, name: str) -> Any:
         kind = self._kind(name)

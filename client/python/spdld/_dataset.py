@@ -12,23 +12,29 @@ if TYPE_CHECKING:
     from ._loader import Loader
 
 
+_NO_WORKERS = (
+    "a loader cannot be read by DataLoader's workers, and needs none, since the daemon works ahead: "
+    "write DataLoader(loader.as_dataset(), batch_size=None, num_workers=0)"
+)
+
+
 class LoaderDataset(IterableDataset):
-    """What ``Loader.as_dataset()`` gives: each item is a batch."""
+    """What ``Loader.as_dataset()`` gives: each item is a batch.
+
+    It has no set_epoch(), which Accelerate and others call with a count of their own: loops go on
+    from where the loader is.
+    """
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
 
     def __iter__(self) -> Iterator[Any]:
         if get_worker_info() is not None:
-            raise RuntimeError(
-                "a loader cannot be read by DataLoader's workers, and needs none, since the daemon "
-                "works ahead: write DataLoader(loader.as_dataset(), batch_size=None, num_workers=0)"
-            )
+            raise RuntimeError(_NO_WORKERS)
         return iter(self.loader)
 
     def __len__(self) -> int:
         return len(self.loader)
 
-    def set_epoch(self, epoch: int) -> None:
-        """As Loader.set_epoch(); Accelerate calls it."""
-        self.loader.set_epoch(epoch)
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise RuntimeError(_NO_WORKERS)  # for a worker that is not forked

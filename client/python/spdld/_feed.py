@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import inspect
 import weakref
 from collections.abc import Callable
@@ -31,10 +32,15 @@ def _stop_maps() -> None:
 
 
 def _takes_rng(fn: Callable[..., Any]) -> bool:
+    if isinstance(fn, functools.partial) and "rng" in fn.keywords:
+        return False  # it brings its own
     try:
-        return "rng" in inspect.signature(fn).parameters
+        # Not of what it wraps: it is this one that is called.
+        parameter = inspect.signature(fn, follow_wrapped=False).parameters.get("rng")
     except (TypeError, ValueError):  # a builtin, say
         return False
+    by_keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    return parameter is not None and parameter.kind in by_keyword
 
 
 def _generator(seed: int, epoch: int, step: int, shard: int) -> np.random.Generator:

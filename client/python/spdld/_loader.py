@@ -7,11 +7,11 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from . import _core, _launch, _pipeline, _rank
 from ._apply import Applied, parse_at
-from ._arguments import text, whole
+from ._arguments import seconds, text, whole
 from ._feed import END, Feed
 from ._map import StopCheck
 from ._output import maker
@@ -49,8 +49,8 @@ class Loader:
             tuples of torch tensors; "valid", "indices" and "uris" may be among them.
         prefetch: batches that this rank holds or that wait for it, 2 to 64.
         address: the daemon's runtime directory; $SPDLD_ADDRESS, else /run/spdld.
-        launch: start a daemon if none answers at the address. One that was started takes a file
-            that has changed, if no other loader reads what it had before.
+        launch: start a daemon if none answers at the address. A daemon that was started so takes a
+            file that has changed, if no other loader reads what it had before.
         replace: the file's pipeline takes the place of the daemon's of that name, if it differs or
             lists other data by now. Jobs that read that one go on with it.
         timeout: seconds of silence of the daemon, and of its absence, before an error.
@@ -96,8 +96,7 @@ class Loader:
     ) -> None:
         if start not in ("fresh", "ledger"):
             raise ValueError(f"start is {start!r}: it is 'fresh' or 'ledger'")
-        if not isinstance(timeout, (int, float)):
-            raise TypeError(f"timeout is {timeout!r}, a {type(timeout).__name__}: give seconds")
+        timeout = seconds("timeout", timeout)
         if map is not None and not callable(map):
             raise TypeError(f"map is {map!r}, a {type(map).__name__}: give a function")
         rank, world_size = whole(rank=rank, world_size=world_size).values()
@@ -110,9 +109,9 @@ class Loader:
             batch_size=batch_size,
             prefetch=prefetch,
         )
-        if not timeout > 0:
-            raise ValueError(f"timeout is {timeout}: give seconds, more than 0")
-        if map_threads < 1:
+        if replicas is None:
+            raise TypeError("replicas is None: give a whole number")
+        if whole(map_threads=map_threads)["map_threads"] is None or map_threads < 1:
             raise ValueError(f"map_threads is {map_threads}: at least one thread runs map")
         make = maker(output)
         self._iteration = 0
@@ -150,8 +149,8 @@ class Loader:
             env=source.env,
             ledger=start == "ledger",
             address=where,
-            timeout_s=float(timeout),
-            connect_timeout_s=float(timeout) if launch else min(5.0, float(timeout)),
+            timeout_s=timeout,
+            connect_timeout_s=timeout if launch else min(5.0, timeout),
             client_name=f"spdld-python {__version__}",
             on_wait=check,
             on_notice=_log.warning,
@@ -182,7 +181,7 @@ class Loader:
         """Steps of a whole epoch: the same on every rank. Attaches."""
         return self._feed.facts[0]
 
-    def __getitem__(self, index: object) -> Any:
+    def __getitem__(self, index: object) -> NoReturn:
         raise TypeError(
             "a loader has no items by number: write 'for batch in loader', and to give it to "
             "torch's DataLoader, DataLoader(loader.as_dataset(), batch_size=None)"

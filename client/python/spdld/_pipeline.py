@@ -70,6 +70,11 @@ def read(pipeline: str | os.PathLike[str]) -> Pipeline:
 
 def vars_as_text(values: Mapping[str, object] | None) -> dict[str, str]:
     """Values of ``vars=`` as YAML scalars. Raises TypeError for what is no scalar."""
+    if values is not None and not isinstance(values, Mapping):
+        raise TypeError(
+            f"vars is {values!r}, a {type(values).__name__}: give a dict of variables, such as "
+            '{"root": "/data/pets"}'
+        )
     texts: dict[str, str] = {}
     for name, value in (values or {}).items():
         if not isinstance(name, str):

@@ -22,9 +22,9 @@ class TorchBatch(Rows, Mapping[str, Any]):
     The tensors may be written to: see ``torch(view="private")``. Each is made at its first use and
     kept, so that ``batch["image"]`` gives the same tensor again; release() lets go of them first.
 
-    ``to()`` and ``pin_memory()`` give a TorchBatch that holds no lease and still knows its epoch,
-    step and rows. ``TorchBatch({name: tensor})``, which is how frameworks rebuild what they take
-    apart, makes one of tensors alone.
+    ``to()`` and ``pin_memory()`` give a TorchBatch that still knows its epoch, step and rows.
+    ``TorchBatch({name: tensor})``, which is how frameworks rebuild what they take apart, makes one
+    of tensors alone.
     """
 
     __slots__ = ("_tensors",)
@@ -44,8 +44,9 @@ class TorchBatch(Rows, Mapping[str, Any]):
         return tensor
 
     def to(self, device: torch.device | str | int, *, non_blocking: bool = False) -> TorchBatch:
-        """The batch with its tensors on a device; those that are there already are the same.
+        """The batch with its tensors on a device.
 
+        Those that are there already are the same tensors, and hold the lease as before.
         The daemon's memory is not pinned, so that a copy to a GPU with ``non_blocking=True`` is one
         that waits; after pin_memory() it does not.
         """
@@ -59,7 +60,11 @@ class TorchBatch(Rows, Mapping[str, Any]):
         """The same batch in this process's own memory: it holds no lease."""
         if isinstance(self._core, _Facts):
             return self._each(lambda tensor: tensor.clone())
-        return super().copy()
+        copied = super().copy()
+        # What was written to a tensor is in no copy of the daemon's memory.
+        for name, field in self._tensors.items():
+            copied._tensors[name] = _changed(field, lambda tensor: tensor.clone())
+        return copied
 
     def release(self) -> None:
         """Ends the lease now. Raises LeaseError while tensors of the batch are held elsewhere."""
@@ -68,15 +73,41 @@ class TorchBatch(Rows, Mapping[str, Any]):
 
     def _each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> TorchBatch:
         changed = TorchBatch(
-            {
-                name: [change(row) for row in field] if isinstance(field, list) else change(field)
-                for name, field in self.items()
-            },
-            self._asks,
+            {name: _changed(field, change) for name, field in self.items()}, self._asks
         )
         if hasattr(self._core, "epoch"):
             changed._core.remember(self._core)
         return changed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        facts = _Facts({})
+        if hasattr(self._core, "epoch"):
+            facts.remember(self._core)
+        return _unpickled, (dict(self.items()), vars(facts), self._uris)
+
+
+def _unpickled(
+    tensors: dict[str, Any], facts: dict[str, Any], uris: list[str] | None
+) -> TorchBatch:
+    batch = TorchBatch(tensors)
+    if "epoch" in facts:
+        vars(batch._core).update(facts, names=list(tensors))
+    batch._uris = uris
+    return batch
+
+
+def _changed(field: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The tensors of a field, changed. A framework may put other things into a batch: they stay."""
+    if isinstance(field, (list, tuple)):
+        return type(field)([_changed(row, change) for row in field])
+    return change(field) if hasattr(field, "pin_memory") else field
+
+
+def _rows_of(field: Any) -> int:
+    shape = getattr(field, "shape", None)
+    if shape:
+        return int(shape[0])
+    return len(field) if isinstance(field, list) else 0
 
 
 class _Facts:
@@ -87,7 +118,7 @@ class _Facts:
 
     def __init__(self, tensors: Mapping[str, Any]) -> None:
         self.names = list(tensors)
-        self.rows = max((len(tensor) for tensor in tensors.values()), default=0)
+        self.rows = max((_rows_of(field) for field in tensors.values()), default=0)
         self.released = False
 
     def remember(self, batch: _core.Batch | _Facts) -> None:

@@ -262,7 +262,7 @@ void bind_batch(nb::module_& module) {
       .def("shared", &shared)
       .def("indices", [](const Batch& self) { return meta_array(self, wire::kIndexField, false); })
       .def("valid", [](const Batch& self) { return meta_array(self, wire::kValidField, true); })
-      .def("copy", &Batch::copy)
+      .def("copy", &Batch::copy, nb::call_guard<nb::gil_scoped_release>())
       .def("release", &Batch::release);
 }
 

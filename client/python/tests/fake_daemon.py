@@ -90,6 +90,7 @@ TEXT_KEYS = {
     11: "command",
     12: "host",
     13: "pid",
+    14: "warning",
 }
 DENSE, RAGGED, BYTES = 1, 2, 3
 DTYPES = {"bool": 1, "uint8": 2, "int64": 6, "float16": 7, "bfloat16": 8, "float32": 9}
@@ -118,6 +119,7 @@ class Options:
     epochs: int = 0
     credits: int = 4
     order_digest: str = "order-1"
+    warnings: tuple[str, ...] = ()  # of the pipeline
     moves: int | None = None  # of the job; None: it is too old to count them
     sent_to: int | None = None  # epoch that the job is sent to while its consumer seeks
     refuse: str = ""  # answer to an attach
@@ -302,9 +304,10 @@ class FakeDaemon:
         if options.sent_to is not None and self.seeks:
             consumer.epoch, consumer.step = options.sent_to, 0
         credits = request["credits"] or options.credits
-        text = _text(5, options.order_digest)
+        texts = [_text(5, options.order_digest)]
         if options.moves is not None:
-            text += _text(9, str(options.moves))
+            texts.append(_text(9, str(options.moves)))
+        texts += [_text(14, warning) for warning in options.warnings]
         seed = request["seed"] if request["has_seed"] else 42
         self._send(
             consumer,
@@ -323,8 +326,8 @@ class FakeDaemon:
             consumer.step * options.rows,
             options.epochs,
             1,
-            1 if options.moves is None else 2,
-            tail=text,
+            len(texts),
+            tail=b"".join(texts),
         )
         consumer.rows = options.rows
         self._announce(consumer, credits)

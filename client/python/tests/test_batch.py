@@ -269,7 +269,8 @@ def test_a_forked_child_releases_nothing_and_is_told_to_open_its_own_loader(star
 
 def test_uris_are_asked_of_the_daemon_when_they_are_read_and_then_kept(start, loader) -> None:
     daemon = start()
-    first, second, *_ = iter(loader())
+    reader = loader()
+    first, second, *_ = iter(reader)
     assert daemon.asked_uris == []
     assert second.uris == [f"class/{item}.jpg" for item in second.indices]
     assert second.uris is second.uris
@@ -279,14 +280,16 @@ def test_uris_are_asked_of_the_daemon_when_they_are_read_and_then_kept(start, lo
 
 def test_uris_of_a_large_batch_are_asked_in_parts(start, loader) -> None:
     daemon = start(rows=5000, image_shape=(1,))
-    batch = next(iter(loader()))
+    reader = loader()
+    batch = next(iter(reader))
     assert batch.uris == [f"class/{item}.jpg" for item in range(5000)]
     assert [len(items) for _, items in daemon.asked_uris] == [2048, 2048, 904]
 
 
 def test_uris_that_the_daemon_has_no_more_say_why(start, loader) -> None:
     start(refuse_uris="the data have changed")
-    batch = next(iter(loader()))
+    reader = loader()
+    batch = next(iter(reader))
     with pytest.raises(spdld.PipelineError, match="the data have changed"):
         _ = batch.uris
 
@@ -306,6 +309,7 @@ def test_uris_need_the_loader(start, loader) -> None:
 
 def test_uris_of_an_older_daemon_are_refused(start, loader) -> None:
     start(protocol=2)
-    batch = next(iter(loader()))
+    reader = loader()
+    batch = next(iter(reader))
     with pytest.raises(spdld.ConnectionError, match="uris\\(\\) needs data protocol 3"):
         _ = batch.uris

@@ -2,9 +2,11 @@
 # ruff: noqa: ANN001 - fixtures
 from __future__ import annotations
 
+import functools
 import gc
 import threading
 
+import numpy as np
 import pytest
 import spdld
 from spdld._map import OrderedMap
@@ -201,6 +203,40 @@ def test_a_maps_generator_is_the_same_for_the_same_batch(start, loader) -> None:
     assert drawn(5, 3, 2) == draws
     assert len({tuple(draw) for draw in draws}) == 12
     assert drawn(6, 1, 1) != draws[:6]
+
+
+def test_map_is_given_a_generator_only_where_it_asks_for_one(start, loader) -> None:
+    start(steps=1)
+
+    def asks(batch, rng=None) -> bool:
+        return isinstance(rng, np.random.Generator)
+
+    @functools.wraps(asks)
+    def wraps(batch) -> bool:
+        return asks(batch)
+
+    def takes_anything(batch, **options) -> bool:
+        return bool(options)
+
+    def by_position(batch, rng="own", /) -> bool:
+        return rng != "own"
+
+    class Callable:
+        def __call__(self, batch, *, rng) -> bool:
+            return asks(batch, rng)
+
+    outcomes = {
+        asks: True,
+        Callable(): True,
+        functools.partial(asks): True,
+        functools.partial(asks, rng="own"): False,
+        wraps: False,
+        takes_anything: False,
+        by_position: False,
+    }
+    for function, given in outcomes.items():
+        assert list(loader(map=function)) == [given], function
+    assert list(loader(map=len)) == [2]
 
 
 def test_shards_of_a_job_draw_differently_in_map(start, loader) -> None:

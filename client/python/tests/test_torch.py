@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import subprocess
 import sys
 from itertools import islice
@@ -130,6 +131,54 @@ def test_a_batch_can_be_rebuilt_from_its_tensors(start, loader) -> None:
         rebuilt["mask"]
 
 
+def test_a_batch_can_be_rebuilt_from_whatever_frameworks_put_into_it(start, loader) -> None:
+    start()
+    rebuilt = spdld.TorchBatch(
+        {"loss": torch.tensor(1.0), "scale": 0.5, "note": "text", "pair": (torch.zeros(3), None)}
+    )
+    assert rebuilt.rows == 0
+    moved = rebuilt.to("meta")
+    assert moved["loss"].device.type == moved["pair"][0].device.type == "meta"
+    assert (moved["scale"], moved["note"], moved["pair"][1]) == (0.5, "text", None)
+    batch = next(iter(loader(output="torch")))
+    with pytest.raises(AttributeError, match="does not know its order_digest: take it"):
+        _ = type(batch)(dict(batch.items())).uris
+
+
+def test_a_batch_of_arrays_is_not_rebuilt_but_becomes_a_dict(start, loader) -> None:
+    start()
+    batch = next(iter(loader()))
+    with pytest.raises(TypeError, match="output='torch'"):
+        spdld.Batch(dict(batch.items()))
+    data = torch.utils.data.DataLoader(loader().as_dataset(), batch_size=None)
+    assert next(iter(data))["label"].tolist() == [0, 1, 2, 3]
+
+
+def test_a_copy_has_what_was_written_to_its_tensors(start, loader) -> None:
+    start()
+    batch = next(iter(loader(output="torch")))
+    batch["image"].fill_(9)
+    copy = batch.copy()
+    batch["image"].fill_(7)
+    assert copy["image"].eq(9).all() and copy["label"].tolist() == [0, 1, 2, 3]
+
+
+def test_a_batch_is_pickled_by_what_its_tensors_hold(start, loader) -> None:
+    start()
+    reader = loader(output="torch")
+    batch = next(iter(reader))
+    names = batch.uris
+    for one in (batch, batch.to("cpu"), batch.copy()):
+        again = pickle.loads(pickle.dumps(one))
+        assert type(again) is spdld.TorchBatch and again["label"].tolist() == [0, 1, 2, 3]
+        assert (again.epoch, again.step, again.rows) == (0, 0, 4)
+        assert again.valid.tolist() == [True, True, True, False]
+    assert pickle.loads(pickle.dumps(batch)).uris == names
+    rebuilt = pickle.loads(pickle.dumps(spdld.TorchBatch({"x": torch.zeros(2)})))
+    with pytest.raises(AttributeError, match="does not know its epoch"):
+        _ = rebuilt.epoch
+
+
 def test_torchs_own_functions_take_batches_apart_and_build_them_again(start, loader) -> None:
     data = pytest.importorskip("torch.utils.data._utils")
     start()
@@ -163,6 +212,19 @@ def test_a_dataloader_with_workers_is_an_error_that_says_what_to_write(start, lo
     workers = torch.utils.data.DataLoader(loader().as_dataset(), batch_size=None, num_workers=1)
     with pytest.raises(RuntimeError, match="num_workers=0"):
         next(iter(workers))
+    with pytest.raises(RuntimeError, match="num_workers=0"):  # as for a worker that is spawned
+        pickle.dumps(loader().as_dataset())
+
+
+def test_a_dataset_goes_on_from_a_state_whatever_epoch_a_framework_counts(start, loader) -> None:
+    start()
+    state = {**loader().state_dict(), "epoch": 1, "step": 2}
+    reader = loader(output="torch")
+    reader.load_state_dict(state)
+    dataset = reader.as_dataset()
+    assert not hasattr(dataset, "set_epoch")
+    first = next(iter(torch.utils.data.DataLoader(dataset, batch_size=None)))
+    assert first["label"][0] == 2
 
 
 def test_writes_to_a_tensor_are_not_seen_in_the_daemons_memory(start, loader) -> None:

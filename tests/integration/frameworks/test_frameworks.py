@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +29,8 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 PACKAGE = {
     "ddp": "torch",
     "dataloader": "torch",
+    "default_convert": "torch",
+    "default_collate": "torch",
     "lightning": "lightning",
     "accelerate": "accelerate",
     "trainer": "transformers",
@@ -79,7 +84,9 @@ def free_port() -> int:
 
 def by_torchrun(arguments: list[str]) -> list[subprocess.Popen[str]]:
     launcher = ["-m", "torch.distributed.run", f"--nproc_per_node={RANKS}", "--standalone"]
-    return [subprocess.Popen([sys.executable, *launcher, *arguments], text=True)]
+    return [
+        subprocess.Popen([sys.executable, *launcher, *arguments], text=True, start_new_session=True)
+    ]
 
 
 def by_hand(arguments: list[str]) -> list[subprocess.Popen[str]]:
@@ -90,6 +97,7 @@ def by_hand(arguments: list[str]) -> list[subprocess.Popen[str]]:
             [sys.executable, *arguments],
             env={**os.environ, **master, "RANK": str(rank), "WORLD_SIZE": str(RANKS)},
             text=True,
+            start_new_session=True,
         )
         for rank in range(RANKS)
     ]
@@ -100,10 +108,16 @@ def train(framework: str, source: str, directory: pathlib.Path) -> list[dict[str
     arguments = [str(TRAIN), framework, source, str(directory)]
     processes = by_torchrun(arguments) if EVERYTHING else by_hand(arguments)
     try:
-        assert [process.wait() for process in processes] == [0] * len(processes)
+        # A rank that has failed leaves the others waiting for it.
+        while any(process.poll() is None for process in processes):
+            assert not any(process.poll() for process in processes), "a rank has failed"
+            time.sleep(0.1)
+        assert not any(process.returncode for process in processes)
     finally:
         for process in processes:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     files = [directory / f"{framework}-{source}-{rank}.json" for rank in range(RANKS)]
     return [json.loads(file.read_text()) for file in files]
 

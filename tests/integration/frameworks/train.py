@@ -8,6 +8,7 @@ saw goes to FRAMEWORK-SOURCE-RANK.json.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -27,6 +28,8 @@ DOCS = pathlib.Path(__file__).resolve().parents[3] / "docs/frameworks.md"
 HEADINGS = {
     "ddp": "torchrun and DistributedDataParallel",
     "dataloader": "torch's DataLoader",
+    "default_convert": "torch's DataLoader",
+    "default_collate": "torch's DataLoader",
     "lightning": "Lightning",
     "accelerate": "Accelerate",
     "trainer": "Hugging Face Trainer",
@@ -130,6 +133,27 @@ def train_ddp(model: Model, block: str | None) -> None:
         train_by_hand(model, lambda step: run_block(block, train_step=step) and None)
 
 
+def train_collated(collate: Callable[[Any], Any]) -> Callable[[Model, str | None], None]:
+    """As train_ddp, where what the DataLoader gives has gone through a function of torch's."""
+
+    def train(model: Model, block: str | None) -> None:
+        if block is None:
+            train_by_hand(model, over_twin)
+            return
+        loader = functools.partial(DataLoader, collate_fn=collate)
+        train_by_hand(
+            model, lambda step: run_block(block, train_step=step, DataLoader=loader) and None
+        )
+
+    return train
+
+
+def collate_one(batch: spdld.TorchBatch) -> spdld.TorchBatch:
+    """default_collate of a list of one batch, and that one out of it again."""
+    together = torch.utils.data.default_collate([batch])
+    return type(together)({name: field[0] for name, field in together.items()})
+
+
 def train_lightning(model: Model, block: str | None) -> None:
     import lightning
 
@@ -207,6 +231,8 @@ def train_trainer(model: Model, block: str | None) -> None:
 TRAIN = {
     "ddp": train_ddp,
     "dataloader": train_ddp,
+    "default_convert": train_collated(torch.utils.data.default_convert),
+    "default_collate": train_collated(collate_one),
     "lightning": train_lightning,
     "accelerate": train_accelerate,
     "trainer": train_trainer,

@@ -104,6 +104,18 @@ TEST(Placement, NamesTheJobOfAnMpiRunByItsOwnNameBeforeTheAllocations) {
   EXPECT_EQ(place(env).job, "mpi-99@1");
 }
 
+TEST(Placement, GoesByMpirunWhereItsDaemonsAreTasksOfSrun) {
+  const Placement found = place({{"OMPI_COMM_WORLD_RANK", "3"},
+                                 {"OMPI_COMM_WORLD_SIZE", "4"},
+                                 {"SLURM_JOB_ID", "7"},
+                                 {"SLURM_STEP_ID", "0"},
+                                 {"SLURM_PROCID", "1"},
+                                 {"SLURM_STEP_NUM_TASKS", "2"}});
+  EXPECT_EQ(found.shard, 3);
+  EXPECT_EQ(found.num_shards, 4);
+  EXPECT_EQ(found.job, "slurm-7") << "a rank on the node of mpirun is in no step";
+}
+
 TEST(Placement, ByTheOptionsWinsOverTheLauncher) {
   const Placement found = place({{"RANK", "3"}, {"WORLD_SIZE", "8"}},
                                 {.job = "mine", .rank = 1, .world_size = 2, .incarnation = 9});

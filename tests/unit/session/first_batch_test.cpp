@@ -78,27 +78,70 @@ TEST_F(FirstBatchTest, ApplyTakesABatchLargerThanItsDataset) {
   EXPECT_TRUE(submit(replaced(yaml("e", "pad"), "size: 2", "size: 64"), false));
 }
 
-TEST_F(FirstBatchTest, TrialEndsWhenNobodyWaitsForItThoughStorageHangs) {
+TEST_F(FirstBatchTest, ApplyRefusesMoreBadItemsThanTheBudgetHas) {
+  const auto refused =
+      submit(decoded("on_error: {decode: replace, budget: {fraction: 0, min: 0}}\n"), true);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("on_error.budget"), std::string::npos)
+      << refused.error().message();
+}
+
+TEST_F(FirstBatchTest, ApplyWithJobsMakesATrialThoughThereIsNone) {
   ApplyRequest request;
-  request.yaml = yaml("e", "drop");
+  request.yaml = decoded();
   request.file = "-";
-  const auto built = catalogue_->build({.uid = self_.uid}, request, nullptr);
-  ASSERT_TRUE(built);
-  const auto hung = std::make_shared<testing::FakeSource>(testing::FakeSource::numbered(10));
-  for (std::uint64_t item = 0; item < 10; ++item) hung->hold(item);
-  PipelineVersion pipeline = **built;
-  pipeline.source = hung;
-  std::string waited_for;
-  const Status given_up = try_first_batch(pipeline, *executor_, clock_,
-                                          [&](std::uint64_t rows, const std::string& what) {
-                                            EXPECT_EQ(rows, 0U);
-                                            hung->wait_for_readers(2);
-                                            waited_for = what;
-                                            return false;
-                                          });
-  EXPECT_EQ(given_up.code(), Code::kCancelled);
-  EXPECT_EQ(waited_for, "rows of a first batch");
-  hung->answer();
+  const auto refused = service_->swap(self_, request, {}, nullptr);
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(refused.error().message().starts_with("a first batch could not be made"))
+      << refused.error().message();
+}
+
+// A pipeline whose storage does not answer.
+class HungTrialTest : public FirstBatchTest {
+ protected:
+  void SetUp() override {
+    FirstBatchTest::SetUp();
+    ApplyRequest request;
+    request.yaml = yaml("e", "drop");
+    request.file = "-";
+    const auto built = catalogue_->build({.uid = self_.uid}, request, nullptr);
+    ASSERT_TRUE(built);
+    for (std::uint64_t item = 0; item < 10; ++item) hung_->hold(item);
+    pipeline_ = **built;
+    pipeline_.source = hung_;
+  }
+  // With nobody who waits once its rows are asked for: what was told until then.
+  std::string give_up() {
+    std::string told;
+    const Status given_up = sessions_->trials().first_batch(
+        self_.uid, pipeline_, [&](std::uint64_t rows, const std::string& what) {
+          EXPECT_EQ(rows, 0U);
+          told = what;
+          return false;
+        });
+    EXPECT_EQ(given_up.code(), Code::kCancelled);
+    return told;
+  }
+
+  const std::shared_ptr<testing::FakeSource> hung_ =
+      std::make_shared<testing::FakeSource>(testing::FakeSource::numbered(10));
+  PipelineVersion pipeline_;
+};
+
+TEST_F(HungTrialTest, EndsWhenNobodyWaitsForIt) {
+  EXPECT_EQ(give_up(), "rows of a first batch");
+  hung_->answer();
+}
+
+TEST_F(HungTrialTest, CountsForItsUserUntilItsStorageAnswers) {
+  const std::string being_made = "rows of a first batch";
+  EXPECT_EQ(give_up(), being_made);
+  EXPECT_EQ(give_up(), being_made);
+  hung_->wait_for_readers(4);
+  EXPECT_EQ(give_up(), being_made + " (others of this user are being made)");
+  hung_->answer();
+  pipeline_.source = std::make_shared<testing::FakeSource>(testing::FakeSource::numbered(10));
+  EXPECT_TRUE(sessions_->trials().first_batch(self_.uid, pipeline_, nullptr).ok());
 }
 
 }  // namespace

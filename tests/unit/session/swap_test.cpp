@@ -247,6 +247,30 @@ TEST_F(SwapTest, ForgetsWhatWasPreparedWhenItsHoldEndsBeforeTheDaemonIsBack) {
   EXPECT_EQ(phases().size(), 1U);
 }
 
+TEST_F(SwapTest, LeavesThePlaceToWhatIsPreparedThoughALoaderBringsAnother) {
+  declare();
+  const auto bring = [this] {
+    Rank rank = connect();
+    delivery::AttachRequest brought;
+    brought.pipeline = "p";
+    brought.job = "other";
+    brought.pipeline_yaml = request(8).yaml + "seed: 7\n";
+    brought.vars = request(8).vars;
+    brought.replace = delivery::Replace::kAlways;
+    sessions_->attach(rank.connection, std::move(brought));
+    return rank;
+  };
+  const auto prepared = prepare({1, 0});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  EXPECT_THAT(bring().refusal(), HasSubstr("is about to change: an apply of version 2"));
+  EXPECT_EQ(version(), 1U);
+  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
+  EXPECT_EQ(version(), 2U);
+  bring().attached();
+  EXPECT_EQ(version(), 3U);
+  EXPECT_EQ(service_->history(self_, "p")->size(), 3U);
+}
+
 TEST_F(SwapTest, AbortsAfterARestartWhatCannotBeBuiltAnyMore) {
   declare();
   const auto prepared = service_->prepare_swap(

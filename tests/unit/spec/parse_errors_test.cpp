@@ -91,10 +91,10 @@ TEST(ParseErrors, NameTheTypeThatWasExpected) {
   EXPECT_EQ(error_instead("source: {files: {root: {a: b}}}"),
             "p.yaml:2:24: source.files.root: expected a text, got a map");
   EXPECT_EQ(error_instead("source: {files: {root: /d, field: \"a b\"}}"),
-            "p.yaml:2:34: source.files.field: 'a b' is no name of a field: it has letters, digits "
+            "p.yaml:2:35: source.files.field: 'a b' is no name of a field: it has letters, digits "
             "and _, at most 47 of them, and begins with a letter");
   EXPECT_EQ(error_instead("source: {files: {root: /d, label: parent_dir, field: label}}"),
-            "p.yaml:2:53: source.files.field: 'label' is what label: parent_dir gives");
+            "p.yaml:2:54: source.files.field: 'label' is what label: parent_dir gives");
   EXPECT_EQ(error_instead("source: {files: {root: /d, follow_symlinks: yes}}"),
             "p.yaml:2:45: source.files.follow_symlinks: expected true or false, got 'yes'");
   EXPECT_EQ(error_instead("stages: fetch"),
