@@ -5,10 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
-
-#include "ctl/submission.h"
 
 namespace spdld::ctl {
 
@@ -41,9 +38,5 @@ using AskNames = std::function<std::vector<Candidate>(const std::string& kind, c
 // of names. Words that the tree has no place for complete to nothing.
 Completion complete(const CLI::App& app, const std::vector<std::string>& words,
                     const AskNames& ask_names);
-
-// A word as a shell would pass it on: without quotes, "~" and $NAME replaced by what they mean.
-// Nothing is run for it.
-std::string shell_value(std::string_view word, const EnvLookup& env);
 
 }  // namespace spdld::ctl

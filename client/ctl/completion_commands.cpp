@@ -13,6 +13,7 @@
 #include "ctl/complete.h"
 #include "ctl/completion_scripts.h"
 #include "ctl/listing.h"
+#include "ctl/shell_value.h"
 #include "ctl/swap_options.h"
 #include "ctl/table.h"
 

@@ -34,11 +34,11 @@ struct Attachment {
   void check() const {
     const auto refuse = [](const std::string& why) { throw Failure(kWrongUsage, why); };
     if (loader.rank.has_value() != loader.world_size.has_value())
-      refuse("--rank and --world-size go together: give both, or neither to take the launcher's");
+      refuse("--rank and --world-size go together: give both, or neither, to take the launcher's");
     if (loader.shard.has_value() != loader.num_shards.has_value() &&
         loader.shard.value_or(-1) != -1)
       refuse(
-          "--shard and --num-shards go together: give both, or neither to take the rank and the "
+          "--shard and --num-shards go together: give both, or neither, to take the rank and the "
           "world size");
     if (loader.replicas > 1 && !loader.shard)
       refuse(

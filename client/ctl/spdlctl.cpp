@@ -154,11 +154,11 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
     // A word that is no command counts as none given: name it.
     const std::string file = file_without_option(app);
     if (!file.empty()) return report(out, err, kWrongUsage, file);
-    const std::string word = misplaced_word(app);
+    const std::string word = misplaced_word(app, arguments);
     if (!word.empty()) return report(out, err, kWrongUsage, word);
     return app.exit(missing, out, err) == 0 ? kDone : kWrongUsage;
   } catch (const CLI::ExtrasError&) {
-    return report(out, err, kWrongUsage, misplaced_word(app));
+    return report(out, err, kWrongUsage, misplaced_word(app, arguments));
   } catch (const CLI::ParseError& stop) {
     // --help and --version come this way too.
     return app.exit(stop, out, err) == 0 ? kDone : kWrongUsage;

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <vector>
 
 #include "base/near_names.h"
@@ -20,6 +22,16 @@ const CLI::App* last_command(const CLI::App& app, std::string& words) {
     words += " " + at->get_name();
   }
   return at;
+}
+
+// What other tools call it.
+std::string our_word(const std::string& word) {
+  static const std::map<std::string, std::string> kWords = {
+      {"describe", "get"},  {"list", "get"},    {"logs", "get failures"}, {"ls", "get"},
+      {"remove", "delete"}, {"rm", "delete"},   {"scale", "job resize"},  {"show", "get"},
+      {"read", "consume"},  {"run", "consume"}, {"create", "apply"},      {"stop", "delete job"}};
+  const auto found = kWords.find(word);
+  return found == kWords.end() ? "" : "; did you mean '" + found->second + "'?";
 }
 
 std::vector<std::string> commands_of(const CLI::App& app) {
@@ -41,12 +53,21 @@ std::vector<std::string> options_of(const CLI::App& command, const CLI::App& app
 
 }  // namespace
 
-std::string misplaced_word(const CLI::App& app) {
+std::string misplaced_word(const CLI::App& app, const std::vector<std::string>& arguments) {
   const std::vector<std::string> words = app.remaining(true);
   if (words.empty()) return {};
-  std::string typed;
-  const CLI::App* const command = last_command(app, typed);
   const std::string& word = words.front();
+  std::string typed;
+  const CLI::App* command = last_command(app, typed);
+  if (command != &app) {
+    // What stands before a command belongs to none.
+    const std::string& first = app.get_subcommands().front()->get_name();
+    const auto before = std::find(arguments.begin(), arguments.end(), first);
+    if (std::find(arguments.begin(), before, word) != before) {
+      command = &app;
+      typed = app.get_name();
+    }
+  }
   if (word.starts_with("-")) {
     const std::string name = word.substr(0, word.find('='));
     const std::string near = did_you_mean(name, options_of(*command, app));
@@ -56,7 +77,9 @@ std::string misplaced_word(const CLI::App& app) {
   const std::vector<std::string> commands = commands_of(*command);
   if (commands.empty())
     return fmt::format("'{}' takes nothing like '{}'; see '{} --help'", typed, cell(word), typed);
-  return fmt::format("'{}' is no command of '{}'{}", cell(word), typed, hint(word, commands));
+  const std::string other = command == &app ? our_word(word) : "";
+  return fmt::format("'{}' is no command of '{}'{}", cell(word), typed,
+                     other.empty() ? hint(word, commands) : other);
 }
 
 }  // namespace spdld::ctl

@@ -20,7 +20,7 @@ class RateWindow {
 
   static constexpr std::chrono::nanoseconds kSpan = std::chrono::seconds(10);
 
-  // Whether enough time has passed for another look: nobody who adds often shortens the window.
+  // Whether enough time has passed for another look: to add more often does not shorten the window.
   bool is_due(std::chrono::nanoseconds now) const {
     return size_ == 0 || now - newest().at >= kSpacing * 9 / 10;
   }
@@ -32,7 +32,7 @@ class RateWindow {
     if (size_ > 0 && !std::equal(counts.begin(), counts.end(), newest().counts.begin(),
                                  [](std::uint64_t is, std::uint64_t was) { return is >= was; }))
       size_ = 0;
-    // The oldest that the span reaches back to stays, also where nothing was added for long.
+    // One that is older than the span stays until the next one is, too.
     while (size_ > 1 && now - oldest(1).at >= kSpan) --size_;
     if (size_ == kSamples) --size_;
     last_ = (last_ + 1) % kSamples;
@@ -42,7 +42,14 @@ class RateWindow {
 
   void clear() { size_ = 0; }
 
-  // By how much each grew in a second, as of the last add(); none before the second one.
+  // By how much the counter at `index` grew in a second, as of the last add(); none before the
+  // second one.
+  std::optional<double> per_second(std::size_t index) const {
+    const auto rates = per_second();
+    if (!rates) return std::nullopt;
+    return (*rates)[index];
+  }
+  // Of all.
   std::optional<Rates> per_second() const {
     if (size_ < 2) return std::nullopt;
     const Sample& first = oldest(0);

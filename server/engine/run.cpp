@@ -330,10 +330,11 @@ Status Run::replace(Row& row, const Status& why) const {
         row, Status(why.code(),
                     why.message() + "; remove or mend it, or set 'on_error: {decode: replace}'"));
   if (row.attempt == kMaxAttempts)
-    return final_error(row, Status(why.code(), why.message() + "; and so were the " +
-                                                   std::to_string(kMaxAttempts) +
-                                                   " items tried in its place: look at 'spdlctl "
-                                                   "get failures'"));
+    return final_error(row,
+                       Status(why.code(), why.message() + "; the " + std::to_string(kMaxAttempts) +
+                                              " items tried in its place failed, too: leave "
+                                              "such files out (source.files.pattern), or see "
+                                              "'spdlctl get failures'"));
   SampleFailure failure = failure_of(row, why);
   failure.replaced_by = sampler_.substitute(failure.epoch, failure.position, row.attempt + 1);
   SPDLD_TRY(row.port->may_replace(failure));
@@ -348,12 +349,13 @@ Status Run::pack(const BatchOrder& order, const Packing& packing) const {
   SPDLD_CHECK(field.kind == FieldKind::kBytes && packing.rows.size() >= order.rows.rows);
   const std::uint64_t all = packing.bytes.load();
   if (all > field.capacity_bytes)
-    return Status(Code::kResourceExhausted, "pipeline '" + plan_->spec.name + "', epoch " +
-                                                std::to_string(order.epoch) + ", step " +
-                                                std::to_string(order.step) + ": the rows take " +
-                                                std::to_string(all) + " bytes, more than " +
-                                                std::to_string(field.capacity_bytes) +
-                                                "; raise batch.max_bytes or lower batch.size");
+    return Status(Code::kResourceExhausted,
+                  "pipeline '" + plan_->spec.name + "', epoch " + std::to_string(order.epoch) +
+                      ", step " + std::to_string(order.step) + ": the rows take " +
+                      std::to_string(all) + " bytes, and batch.max_bytes is " +
+                      std::to_string(field.capacity_bytes) +
+                      ": raise it, with room for larger rows, or lower "
+                      "batch.size");
   std::uint64_t offset = 0;
   for (std::uint64_t i = 0; i <= order.rows.rows; ++i) {
     const auto value = static_cast<std::int64_t>(offset);

@@ -21,12 +21,6 @@ void JobRates::add(std::chrono::nanoseconds now, std::uint64_t rows, const RunPt
   stages_.add(now, {fetch.tasks(), busy_ns(fetch), process.tasks(), busy_ns(process)});
 }
 
-std::optional<double> JobRates::rows_per_s() const {
-  const auto rates = rows_.per_second();
-  if (!rates) return std::nullopt;
-  return rates->front();
-}
-
 std::optional<JobRates::Stage> JobRates::stage(const RunPtr& run, std::size_t first) const {
   const auto rates = stages_.per_second();
   if (!rates || !is_now(run)) return std::nullopt;

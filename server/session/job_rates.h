@@ -26,7 +26,7 @@ class JobRates {
     double busy = 0;  // rows that were in it at once, on average
   };
   // None of these is known before a second look.
-  std::optional<double> rows_per_s() const;
+  std::optional<double> rows_per_s() const { return rows_.per_second(0); }
   std::optional<Stage> fetch(const RunPtr& run) const { return stage(run, 0); }
   std::optional<Stage> process(const RunPtr& run) const { return stage(run, 2); }
 

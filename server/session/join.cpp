@@ -138,21 +138,26 @@ Status Sessions::check_shard(const Job& job, const delivery::AttachRequest& requ
 }
 
 Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& request) {
-  const auto differs = [&](const char* what, std::uint64_t has, std::uint64_t wants) {
+  const auto differs = [&](const std::string& what, std::uint64_t has, std::uint64_t wants,
+                           const std::string& way_out) {
     return Status(Code::kFailedPrecondition,
                   "job '" + job.key.job + "' has " + what + " " + std::to_string(has) +
-                      ", and this consumer wants " + std::to_string(wants) +
-                      (job.declared ? ": attach with the job's, or change it with 'spdlctl job'"
-                                    : ": attach with the job's, or choose another job name"));
+                      ", and this consumer asks for " + what + " " + std::to_string(wants) + ": " +
+                      way_out + ", or name another job (job=)");
   };
   // Who lost its connection cannot know of what was done to the job since then, and is told by the
   // answer.
   const bool back = request.reconnect;
-  if (request.replicas != job.replicas) return differs("replicas", job.replicas, request.replicas);
+  if (request.replicas != job.replicas)
+    return differs("replicas", job.replicas, request.replicas, "give the job's (replicas=)");
   if (request.num_shards && *request.num_shards != job.timeline.num_shards() && !back)
-    return differs("num_shards", job.timeline.num_shards(), *request.num_shards);
+    return differs("num_shards", job.timeline.num_shards(), *request.num_shards,
+                   "start as many ranks as the job has (num_shards is world_size unless given), or "
+                   "'spdlctl job resize " +
+                       job.key.job + " --shards " + std::to_string(*request.num_shards) + "'");
   if (request.seed && static_cast<std::uint64_t>(*request.seed) != job.seed)
-    return differs("seed", job.seed, static_cast<std::uint64_t>(*request.seed));
+    return differs("seed", job.seed, static_cast<std::uint64_t>(*request.seed),
+                   "give the job's (seed=), or none");
   if (back) return {};
   const auto phases = [&](auto has) {
     return std::any_of(job.timeline.cuts().begin(), job.timeline.cuts().end(),
@@ -160,7 +165,8 @@ Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& requ
   };
   if (request.batch_size &&
       !phases([&](const Phase& phase) { return phase.batch == *request.batch_size; }))
-    return differs("batch_size", job.phase().batch, *request.batch_size);
+    return differs("batch_size", job.phase().batch, *request.batch_size,
+                   "give the job's (batch_size=), or none");
   for (const auto& [name, value] : request.vars) {
     const auto has = [&name = name, &value = value](const Phase& phase) {
       const auto& vars = phase.pipeline->plan->spec.vars;
@@ -189,7 +195,7 @@ Status Sessions::taken_by(const Session& holder, const Job& job, const Session& 
   if (holder.is_process_of(asks))
     return Status(Code::kAlreadyExists,
                   place + " is read by another Loader of this process (session " + id +
-                      "): close() that one first, which a notebook may keep in its output");
+                      "): close() that Loader first; a notebook may keep it alive in its output");
   return Status(Code::kAlreadyExists,
                 place + " is read by " + holder.process() + " (session " + id +
                     "): give each rank its own shard, or end that one with 'spdlctl evict " + id +

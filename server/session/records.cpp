@@ -150,7 +150,7 @@ Result<JobPtr> Sessions::make_job(JobKey key, Timeline timeline, std::uint64_t s
                  "pipeline '" + job->key.pipeline + "' has " + counted(cut.phase->items, "item") +
                      ", and " + counted(job->timeline.num_shards(), "shard") + " with batches of " +
                      std::to_string(cut.phase->batch) +
-                     " make no single step of them: lower the batch size or the number of shards, "
+                     " do not fill a step with them: lower the batch size or the number of shards, "
                      "or set 'batch: {last: pad}'");
   }
   return job;

@@ -15,12 +15,6 @@ double seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-std::optional<double> rate_of(const RateWindow<1>& window) {
-  const auto rates = window.per_second();
-  if (!rates) return std::nullopt;
-  return rates->front();
-}
-
 std::uint64_t microseconds(std::chrono::nanoseconds time) {
   return static_cast<std::uint64_t>(time.count() / 1000);
 }
@@ -54,7 +48,7 @@ std::vector<SessionView> Sessions::sessions(const Caller& caller) const {
                      .credits = session->consumer->credits(),
                      .leases = consumer.leases,
                      .ready = consumer.ready,
-                     .rows_per_s = rate_of(session->rows),
+                     .rows_per_s = session->rows.per_second(0),
                      .batches = consumer.batches,
                      .arena_bytes = consumer.arena_bytes,
                      .waited_s = seconds(consumer.waiting.waited),

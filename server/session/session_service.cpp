@@ -84,7 +84,7 @@ SessionService::SessionService(Sessions& sessions, Facts facts)
       started_(sessions.deps().clock.now()) {
   sessions_.set_replacing([this](const Caller& caller, const PipelinePtr& pipeline,
                                  const Catalogue::Progress& progress) -> Result<PipelinePtr> {
-    SPDLD_TRY(check_new(caller, pipeline, progress));
+    SPDLD_TRY(check_new(caller, pipeline, true, progress));
     SPDLD_ASSIGN(Swap done, swaps_.replace(caller, pipeline, "from a loader"));
     return std::move(done.pipeline);
   });
@@ -219,23 +219,25 @@ Status SessionService::check_fits(const Caller& caller, const engine::Plan& plan
           delivery::format_bytes(shape.slot_bytes) + "), and " +
           (budget.share_bytes(caller.uid) ? "your share of arena.budget is " : "arena.budget is ") +
           delivery::format_bytes(budget.limit_bytes(caller.uid)) +
-          "; lower batch.size or delivery.prefetch, or have arena.budget raised");
+          "; lower batch.size or delivery.prefetch, or have arena.budget raised in the daemon's "
+          "configuration");
 }
 
-Status SessionService::check_new(const Caller& caller, const PipelinePtr& built,
+Status SessionService::check_new(const Caller& caller, const PipelinePtr& built, bool makes_batch,
                                  const Catalogue::Progress& progress) {
   SPDLD_TRY(swaps_.check_free(built->id()));
   SPDLD_ASSIGN(const PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
   const PipelinePtr current = catalogue_.find(built->id());
   if (current != nullptr && current->version == numbered->version) return {};
   SPDLD_TRY(check_fits(caller, *built->plan));
+  if (!makes_batch) return {};
   return sessions_.trials().first_batch(caller.uid, *built, progress);
 }
 
 Result<PipelineView> SessionService::apply(const Caller& caller, const ApplyRequest& request,
                                            const Progress& progress) {
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
-  SPDLD_TRY(check_new(caller, built, listing_progress(progress)));
+  SPDLD_TRY(check_new(caller, built, true, listing_progress(progress)));
   if (request.dry_run) {
     SPDLD_ASSIGN(const PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
     return view(caller, *numbered);

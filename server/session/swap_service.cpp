@@ -76,11 +76,15 @@ SwapView SessionService::view(const Caller& caller, const Swap& swap) const {
           .unchanged = swap.unchanged};
 }
 
+bool SessionService::is_run(const PipelineVersion& pipeline) const {
+  return !sessions_.jobs_on(pipeline.id()).empty();
+}
+
 Result<SwapView> SessionService::swap(const Caller& caller, const ApplyRequest& request,
                                       const SwapRequest& jobs, const Progress& progress) {
   const Catalogue::Progress listing = listing_progress(progress);
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing));
-  SPDLD_TRY(check_new(caller, built, listing));
+  SPDLD_TRY(check_new(caller, built, !is_run(*built), listing));
   SPDLD_ASSIGN(const Swap done,
                swaps_.change(caller, built, {}, with_vars(jobs, request), listing));
   return view(caller, done);
@@ -90,7 +94,7 @@ Result<SwapView> SessionService::prepare_swap(const Caller& caller, const ApplyR
                                               const SwapRequest& jobs, const Progress& progress) {
   const Catalogue::Progress listing = listing_progress(progress);
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing));
-  SPDLD_TRY(check_new(caller, built, listing));
+  SPDLD_TRY(check_new(caller, built, !is_run(*built), listing));
   SPDLD_ASSIGN(const Swap prepared,
                swaps_.prepare(caller, built, with_vars(jobs, request), listing));
   return view(caller, prepared);
@@ -148,7 +152,7 @@ Result<SwapView> SessionService::rollback(const Caller& caller, std::string_view
   again.from_loader = false;  // from now on it is applied
   again.reader = caller;
   SPDLD_ASSIGN(const PipelinePtr built, catalogue_.build(current->owner, again, listing));
-  SPDLD_TRY(check_new(caller, built, listing));
+  SPDLD_TRY(check_new(caller, built, !jobs || !is_run(*built), listing));
   const std::string note = std::string(kRollback) + std::to_string(target->version);
   std::optional<SwapRequest> changing = jobs;
   if (changing) changing->again = target->version;

@@ -142,9 +142,10 @@ Denial Access::outside(const std::string& real_path) const {
 Denial Access::denied(unsigned wanted, int fd, const struct stat& info) const {
   const bool pass_only = wanted == kMayPass;
   const std::string where = real_path_of_fd(fd);
-  std::string why = reader_.text() + " may not " + (pass_only ? "pass " : "read ") + where +
-                    ", which is " + mode_text(info.st_mode) + " of uid " +
-                    std::to_string(info.st_uid) + " and gid " + std::to_string(info.st_gid);
+  std::string why = reader_.text() + ", with whose rights it is read, may not " +
+                    (pass_only ? "pass " : "read ") + where + ", which is " +
+                    mode_text(info.st_mode) + " of uid " + std::to_string(info.st_uid) +
+                    " and gid " + std::to_string(info.st_gid);
   if (kind_of(fd, info.st_dev) != RightsKind::kModes)
     why +=
         " on a file system whose other rules spdld cannot read, so that what everybody may is "
@@ -152,7 +153,7 @@ Denial Access::denied(unsigned wanted, int fd, const struct stat& info) const {
   return {.err = EACCES,
           .why = why +
                  "; ask its owner for access, or an administrator to list a group of yours "
-                 "under access.roots"};
+                 "under access.roots in the daemon's configuration"};
 }
 
 Denial Access::is_own(const FileId& directory) {

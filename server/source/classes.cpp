@@ -83,10 +83,11 @@ Result<std::vector<std::int64_t>> label_runs(const Listing& listing,
   std::vector<std::int64_t> labels;
   for (const Listing::Run& run : listing.runs()) {
     if (run.directory.empty()) {
-      return error(Code::kInvalidArgument,
-                   "'" + listing.uri(run.first) +
-                       "' has no class: it lies in no directory below the root; move it, or narrow "
-                       "the pattern to */**/...");
+      return error(
+          Code::kInvalidArgument,
+          "'" + listing.uri(run.first) +
+              "' has no class: it lies in no directory below the root; move it into one, or "
+              "let the pattern begin with '*/'");
     }
     const auto found = index.find(run.directory);
     if (found == index.end()) {

@@ -145,8 +145,8 @@ Status check(const Cursor& cursor, const Order& current) {
   }
   if (!changed.empty()) {
     return Status(Code::kFailedPrecondition,
-                  "the order of the items has changed since the position was saved: " + changed +
-                      "; restore what changed, or start a fresh job");
+                  "the position was saved in another order of the items: " + changed +
+                      "; restore what changed, or begin anew, without the saved position");
   }
   if (cursor.position > current.items) {
     return Status(Code::kInvalidArgument, "position " + std::to_string(cursor.position) +

@@ -69,13 +69,13 @@ Result<Root> open_root(const std::string& path, const Access& access) {
   if (denial.err == ENOENT) {
     return error(Code::kNotFound,
                  "source.files.root: there is no directory " + path +
-                     " where spdld runs; name another, or if it is made of a variable, give that: "
+                     " where spdld runs; correct it, or the variable that it is made of: "
                      "--var NAME=VALUE, or vars={\"NAME\": VALUE} in a Loader");
   }
   if (denial.err == ENOTDIR) {
     return error(Code::kNotFound,
                  "source.files.root: " + path +
-                     " is a file, or leads through one: name the directory that holds the files" +
+                     " is a file, or below one: name the directory that holds the files" +
                      (is_archive(path) ? "; this version reads no archives, so unpack it" : ""));
   }
   if (denial.err != 0) return tl::unexpected(Access::status(denial, "cannot list", path));

@@ -144,7 +144,10 @@ Result<Json> check_list(const Node& node, const Shape& shape, const std::string&
 
 Status unknown_key(const Node::Entry& entry, const Shape& shape, const std::string& name) {
   const std::string in = name.empty() ? "" : " in '" + name + "'";
-  const std::vector<std::string> known = names_of(shape.keys);
+  std::vector<std::string> known = names_of(shape.keys);
+  known.insert(known.end(), shape.also.begin(), shape.also.end());
+  if (const auto found = shape.instead.find(entry.key); found != shape.instead.end())
+    return entry.fail("unknown key " + quote(entry.key) + in + ": " + found->second);
   if (known.empty()) {
     return entry.fail("unknown key " + quote(entry.key) + in + ", which takes none");
   }

@@ -104,7 +104,7 @@ Shape stages_shape(const Registry& registry) {
 }
 
 Key batch_key() {
-  return {.name = "batch",
+  Key key{.name = "batch",
           .doc = "what a batch holds: at least its size",
           .shape = map_shape({
               {.name = "size",
@@ -126,6 +126,10 @@ Key batch_key() {
                .nullable = true},
           }),
           .required = true};
+  key.shape.instead = {{"batch_size", "write 'size: N'"},
+                       {"drop_last", "write 'last: drop', which is the default, 'pad' or 'keep'"},
+                       {"shuffle", "it stands beside 'batch', not in it"}};
+  return key;
 }
 
 Key delivery_key() {
@@ -198,7 +202,7 @@ Key on_error_key() {
 }  // namespace
 
 Shape pipeline_shape(const Registry& registry) {
-  return map_shape({
+  Shape shape = map_shape({
       {.name = "pipeline",
        .doc = "the name by which training processes ask for it",
        .shape = name_shape(),
@@ -224,6 +228,19 @@ Shape pipeline_shape(const Registry& registry) {
       on_error_key(),
       cache_key(),
   });
+  shape.also = {"extends", "vars"};
+  shape.instead = {
+      {"batch_size", "write 'batch: {size: N}'"},
+      {"dataset", "write 'source: {files: {root: DIRECTORY}}'"},
+      {"drop_last", "write 'batch: {size: N, last: drop}'; last may be pad or keep, too"},
+      {"num_workers",
+       "leave it out: the daemon has the threads, for all pipelines together "
+       "(executor.cpu_threads in its configuration)"},
+      {"pin_memory", "leave it out: batches lie in shared memory"},
+      {"prefetch_factor", "write 'delivery: {prefetch: N}'"},
+      {"transforms", "write 'stages', a list of ops that begins with fetch"},
+  };
+  return shape;
 }
 
 std::vector<Key> surface_keys() {

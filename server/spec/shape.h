@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -47,9 +48,12 @@ struct Shape {
   bool bare_ok = false;    // kTagged: the key alone stands for an empty map
   std::vector<Shape> of;
   std::vector<Key> keys;
+  // kMap: keys that are there and are read before; and what to write instead of other tools' keys.
+  std::vector<std::string> also = {};
+  std::map<std::string, std::string> instead = {};
   std::string noun = {};  // kTagged: what a key is, "op"
-  // kTagged: what to do who needs one that is none of the keys. Where it is given, a key of much
-  // the same letters is another thing.
+  // kTagged: what else there is for those who need what none of the keys is. Where it is given, a
+  // key of much the same letters is another thing.
   std::string otherwise = {};
 };
 

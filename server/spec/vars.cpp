@@ -185,8 +185,9 @@ class Resolver {
     }
     std::optional<std::string> value = env_(name);
     if (!value) {
-      return tl::unexpected<Status>(at.fail("the environment variable '" + name +
-                                            "' is not set where the pipeline is submitted"));
+      return tl::unexpected<Status>(
+          at.fail("the environment variable '" + name +
+                  "' is not set in the shell or program that submits the pipeline"));
     }
     if (!is_clean_text(*value)) {
       return tl::unexpected<Status>(

@@ -53,9 +53,8 @@ class Normalize final : public PixelOp {
                     std::none_of(std_.begin(), std_.end(), large)))
       return {};
     return fmt::format(
-        "normalize: mean {} and std {} look like values for pixels of 0 to 255, and it brings "
-        "pixels "
-        "to 0 to 1 first: mean {} and std {} would be the same there",
+        "normalize: mean {} and std {} look like values for pixels of 0 to 255, and pixels are "
+        "divided by 255 before: for those, the same is mean {} and std {}",
         listed(mean_, 1), listed(std_, 1), listed(mean_, 255), listed(std_, 255));
   }
 

@@ -169,4 +169,4 @@ def test_a_dataset_without_any_image_is_an_error_and_no_endless_search(
     daemon = make_daemon(pipelines=[write_pipeline(data)])
     done = daemon.ctl("consume", "images", check=False)
     assert done.returncode == 1
-    assert "and so were the 16 items tried in its place" in done.stderr
+    assert "the 16 items tried in its place failed, too" in done.stderr

@@ -159,7 +159,7 @@ def test_replace_lists_the_data_anew(
 
 
 def test_replace_of_a_name_is_an_error(load: Callable[..., Any]) -> None:
-    with pytest.raises(ValueError, match="replace is for a pipeline's file"):
+    with pytest.raises(ValueError, match="replace=True is for a pipeline's file"):
         load("train", replace=True)
 
 
@@ -227,6 +227,7 @@ def test_a_file_that_makes_no_batch_takes_nothings_place(
         assert shape(loader) == (4, 3, 16, 16)
     for picture in images.rglob("*.jpg"):
         picture.write_bytes(b"no picture")
+    write(file, batch=2)
     with pytest.raises(spdld.PipelineError, match="a first batch could not be made"):
         len(load(file, vars={"root": images}, replace=True))
     [known] = daemon.ctl_json("get", "pipelines")

@@ -79,6 +79,7 @@ class Desk:
         ):
             text = text.replace(str(path), name)
         text = re.sub(r"\bpid \d+", "pid 4711", text)
+        text = re.sub(r"such as \w+/\d+\.jpg", "such as cats/00000.jpg", text)
         text = re.sub(r"\b\d+ attempts? in", "3 attempts in", text)
         return " ".join(text.split())
 

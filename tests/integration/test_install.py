@@ -72,12 +72,14 @@ SERVICE_FILES = {
 
 def run(*command: str | os.PathLike[str], **environment: str) -> str:
     """What it prints; fails with that if it does not end with 0."""
+    # What is in the build folder is not what is installed.
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, **environment},
+        env={**inherited, **environment},
     )
     assert done.returncode == 0, done.stdout
     return done.stdout

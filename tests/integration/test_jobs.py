@@ -263,7 +263,9 @@ def test_a_rank_of_another_world_size_is_refused(
 ) -> None:
     create(daemon)
     refused = start_rank(daemon, job="run", rank=0, world_size=4).do("next")
-    assert "job 'run' has num_shards 2, and this consumer wants 4" in refused["message"]
+    assert (
+        "job 'run' has num_shards 2, and this consumer asks for num_shards 4" in refused["message"]
+    )
 
 
 def test_a_deleted_job_tells_its_ranks(daemon: Any, start_rank: Callable[..., Rank]) -> None:

@@ -184,7 +184,7 @@ def test_a_cursor_is_refused_once_an_apply_has_taken_more_files(
     done = resume(daemon, cursor)
     assert done.returncode == 1
     assert "the dataset had 24 items, now it has 25" in done.stderr
-    assert "restore what changed, or start a fresh job" in done.stderr
+    assert "restore what changed, or begin anew" in done.stderr
     added.unlink()
     daemon.ctl("apply", "-f", pipeline)
     assert resume(daemon, cursor).returncode == 0

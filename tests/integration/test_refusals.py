@@ -204,7 +204,7 @@ def test_a_world_size_without_a_rank_is_refused(
     done = daemon.ctl("consume", "images", check=False)
     assert done.returncode != 0
     assert "WORLD_SIZE is 2, but RANK is not set" in done.stderr
-    assert "give Loader a rank" in done.stderr
+    assert "give Loader rank and world_size" in done.stderr
 
 
 def test_a_shard_that_is_held_is_refused_with_its_holders_pid(

@@ -220,7 +220,7 @@ def test_another_number_of_replicas_is_refused_with_both_numbers(
 ) -> None:
     start_replica(waiting, 0, 2).next()
     refused = start_replica(waiting, 2, 3).do("next")
-    assert "replicas 2" in refused["message"] and "wants 3" in refused["message"]
+    assert "replicas 2" in refused["message"] and "asks for replicas 3" in refused["message"]
 
 
 def test_a_replica_number_that_there_is_not_is_refused_before_anything_is_made(

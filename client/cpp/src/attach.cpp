@@ -144,8 +144,8 @@ void Attacher::give_up(const Outage& outage, const std::string& lost_why, const 
   const std::string tried =
       join(outage.why_, " (", outage.attempts_, " attempts in ", limit.count(), " ms)");
   if (known == nullptr && outage.denied_)
-    throw ConnectionError(kPermissionDenied,
-                          join("no spdld daemon may be reached at ", address_, ": ", tried));
+    throw ConnectionError(kPermissionDenied, join("the spdld daemon at ", address_,
+                                                  " is closed to this user: ", tried));
   if (known == nullptr) {
     throw ConnectionError(kUnavailable,
                           join("no spdld daemon answers at ", address_, ": ", tried,

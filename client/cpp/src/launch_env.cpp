@@ -103,7 +103,7 @@ void follow_launcher(Placement& place, const EnvLookup& env) {
 
 void find_rank(Placement& place, const LoaderOptions& options, const EnvLookup& env) {
   if (options.rank.has_value() != options.world_size.has_value()) {
-    fail("rank and world_size go together: give both, or neither to take the launcher's");
+    fail("rank and world_size go together: give both, or neither, to take the launcher's");
   }
   place.by = "no launcher being found";
   if (options.rank) {
@@ -124,7 +124,7 @@ void find_shard(Placement& place, const LoaderOptions& options) {
   if (options.replicas < 1) fail(join("replicas is ", options.replicas, "; it is at least 1"));
   if (options.shard.has_value() != options.num_shards.has_value() &&
       options.shard.value_or(-1) != -1) {
-    fail("shard and num_shards go together: give both, or neither to take rank and world_size");
+    fail("shard and num_shards go together: give both, or neither, to take rank and world_size");
   }
   if (options.replicas > 1 && !options.shard) {
     fail(join(options.replicas,

@@ -47,12 +47,15 @@ std::string denied_text(const std::string& path) {
   std::string thing = path;
   while (::stat(thing.c_str(), &info) != 0 && thing.find('/') != std::string::npos && thing != "/")
     thing = thing.substr(0, std::max<std::size_t>(thing.rfind('/'), 1));
+  // A directory is passed, a socket written to. Root's own group is nobody's to join.
+  const mode_t wanted = S_ISDIR(info.st_mode) ? S_IXGRP : S_IWGRP;
+  const bool helps = info.st_gid != 0 && (info.st_mode & wanted) != 0;
   std::array<char, 8> mode{};
   std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(info.st_mode & 07777));
   return join("permission denied for user ", user_name(::geteuid()), ": ", thing,
               " belongs to user ", user_name(info.st_uid), " and group ", group_name(info.st_gid),
-              " (mode ", mode.data(),
-              "); join that group (and log in again), or ask the daemon's owner");
+              " (mode ", mode.data(), "); ", helps ? "join that group (and log in again), or " : "",
+              "ask the daemon's owner");
 }
 
 }  // namespace spdld::client

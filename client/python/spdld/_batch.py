@@ -212,7 +212,9 @@ class Rows:
                 f"batch[{name!r}]"
             )
         if not self._core.has(name):
-            raise KeyError(f"{name!r}: this pipeline gives {', '.join(self._core.names)}")
+            raise KeyError(
+                f"there is no field {name!r}: this pipeline gives {', '.join(self._core.names)}"
+            )
         return self._core.kind(name)
 
     def _byte_rows(self, name: str) -> list[memoryview]:

@@ -126,8 +126,8 @@ class Loader:
         source = _pipeline.read(pipeline)
         if replace and not source.yaml:
             raise ValueError(
-                f"replace is for a pipeline's file, and {pipeline!r} is the name of one that the "
-                "daemon has"
+                f"replace=True is for a pipeline's file, and {pipeline!r} is a name: give the path "
+                "of the YAML file, or leave replace out"
             )
         given = rank, world_size
         rank, world_size = _rank.resolve(rank, world_size, shard, num_shards)
@@ -183,7 +183,7 @@ class Loader:
 
     def __getitem__(self, index: object) -> NoReturn:
         raise TypeError(
-            "a loader has no items by number: write 'for batch in loader', and to give it to "
+            "a loader cannot be indexed: write 'for batch in loader', and to give it to "
             "torch's DataLoader, DataLoader(loader.as_dataset(), batch_size=None)"
         )
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "ctl/complete.h"
+#include "ctl/shell_value.h"
 #include "tests/unit/control/fake_daemon.h"
 
 namespace spdld::ctl {

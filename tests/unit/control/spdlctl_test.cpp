@@ -69,6 +69,8 @@ TEST_F(SpdlctlTest, NamesTheOptionThatAPipelinesFileIsGivenBy) {
 TEST_F(SpdlctlTest, SaysWhichCommandOrOptionMayHaveBeenMeant) {
   const std::pair<std::vector<std::string>, std::string> wrong[] = {
       {{"aply", "-f", "pets.yaml"}, "'aply' is no command of 'spdlctl'; did you mean 'apply'?"},
+      {{"describe", "job", "run"}, "'describe' is no command of 'spdlctl'; did you mean 'get'?"},
+      {{"rm", "job", "run"}, "'rm' is no command of 'spdlctl'; did you mean 'delete'?"},
       {{"get", "jbos"}, "'jbos' is no command of 'spdlctl get'; did you mean 'jobs'?"},
       {{"job", "start"},
        "'start' is no command of 'spdlctl job'; there are: create, advance, seek, limit, resize"},
@@ -139,7 +141,8 @@ TEST_F(SpdlctlTest, SaysWhoMayWhenPermissionIsDenied) {
   const Outcome outcome = spdlctl({"--address", closed.path(), "status"});
   EXPECT_EQ(outcome.exit_code, 3);
   EXPECT_NE(outcome.err.find("permission denied for user "), std::string::npos) << outcome.err;
-  EXPECT_NE(outcome.err.find("(mode 0000); join that group"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("(mode 0000); ask the daemon's owner"), std::string::npos)
+      << outcome.err;
 }
 
 TEST_F(SpdlctlTest, ReachesSocketsWhosePathIsLongerThanAnAddressHolds) {

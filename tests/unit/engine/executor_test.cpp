@@ -274,7 +274,8 @@ TEST_P(ExecutorTest, SaysThatABatchIsTooLargeForItsSlot) {
   Executor executor({.threads = GetParam()});
   auto consumer = std::make_shared<Consumer>(*plan_, 8, 8);
   executor.open_stream(run(), consumer);
-  EXPECT_THAT(consumer->wait_for_failure().message(), HasSubstr("raise batch.max_bytes"));
+  EXPECT_THAT(consumer->wait_for_failure().message(),
+              HasSubstr("batch.max_bytes is 1024: raise it"));
 }
 
 TEST_P(ExecutorTest, AbandonsWhatIsCancelledAndMakesTheRest) {

@@ -95,12 +95,12 @@ TEST(Plan, DoubtsMeansOfPixelsOf0To255WherePixelsAre0To1) {
   EXPECT_THAT(
       doubts_of("  - normalize: {mean: [123.675, 116.28, 103.53], std: [58.395, 57.12, 57.375]}\n"),
       ElementsAre("test.yaml:8:5: normalize: mean [123.7, 116.3, 103.5] and std [58.4, 57.12, "
-                  "57.38] look like values for pixels of 0 to 255, and it brings pixels to 0 to 1 "
-                  "first: mean [0.485, 0.456, 0.406] and std [0.229, 0.224, 0.225] would be the "
-                  "same there"));
+                  "57.38] look like values for pixels of 0 to 255, and pixels are divided by 255 "
+                  "before: for those, the same is mean [0.485, 0.456, 0.406] and std [0.229, "
+                  "0.224, 0.225]"));
   EXPECT_THAT(doubts_of("  - to_dtype: {dtype: float32, scale: true}\n"
                         "  - normalize: {mean: [0, 0, 0], std: [255, 255, 255]}\n"),
-              ElementsAre(HasSubstr("std [1, 1, 1] would be the same there")));
+              ElementsAre(HasSubstr("the same is mean [0, 0, 0] and std [1, 1, 1]")));
 }
 
 TEST(Plan, DoubtsNoMeansThatFitTheirPixels) {

@@ -47,7 +47,7 @@ TEST_F(SessionsTest, KeepsTheRunningRanksWhenARestartOfThemIsRefused) {
   running.attached();
   // Twenty shards of two make no step of ten items.
   EXPECT_THAT(attach({.job = "j", .shard = 0, .num_shards = 20, .incarnation = 1}).refusal(),
-              HasSubstr("make no single step"));
+              HasSubstr("do not fill a step"));
   EXPECT_FALSE(running.connection->ending());
   EXPECT_EQ(attach({.job = "j", .shard = 1, .num_shards = 2}).attached().shard, 1);
 }

@@ -583,7 +583,7 @@ TEST_F(SwapTest, CommitsNothingThatHasFailedWhileItWasPrepared) {
   }
   EXPECT_THAT(prepared.message(), HasSubstr("job 'j' goes on with what it has"));
   EXPECT_THAT(prepared.message(), AllOf(HasSubstr("epoch 0, step 19: the rows take "),
-                                        HasSubstr(" bytes, more than ")));
+                                        HasSubstr(" bytes, and batch.max_bytes is ")));
   sessions_->abort_swaps(*swaps);
   EXPECT_EQ(rank.batch().step, 17U);
 }

@@ -196,7 +196,7 @@ TEST_F(FilesSourceTest, RefusesARootThatIsNotThere) {
   EXPECT_EQ(status.code(), Code::kNotFound);
   EXPECT_EQ(status.message(),
             "source.files.root: there is no directory " + dir_.path("none") +
-                " where spdld runs; name another, or if it is made of a variable, give that: "
+                " where spdld runs; correct it, or the variable that it is made of: "
                 "--var NAME=VALUE, or vars={\"NAME\": VALUE} in a Loader");
 }
 
@@ -204,7 +204,7 @@ TEST_F(FilesSourceTest, RefusesARootThatIsAFileOrRelative) {
   dir_.file("file");
   EXPECT_EQ(failure(open({.root = dir_.path("file")})).message(),
             "source.files.root: " + dir_.path("file") +
-                " is a file, or leads through one: name the directory that holds the files");
+                " is a file, or below one: name the directory that holds the files");
   dir_.file("shard-0.tar");
   EXPECT_THAT(failure(open({.root = dir_.path("shard-0.tar")})).message(),
               HasSubstr("reads no archives, so unpack it"));

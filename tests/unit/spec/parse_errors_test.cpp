@@ -34,6 +34,18 @@ TEST(ParseErrors, NameTheNearestKey) {
             "'antialias'?");
 }
 
+TEST(ParseErrors, SayWhatToWriteForOtherToolsKeys) {
+  EXPECT_EQ(
+      error_with("drop_last: true"),
+      "p.yaml:5:1: unknown key 'drop_last': write 'batch: {size: N, last: drop}'; last may be "
+      "pad or keep, too");
+  EXPECT_EQ(error_instead("batch: {size: 8, drop_last: true}"),
+            "p.yaml:4:18: unknown key 'drop_last' in 'batch': write 'last: drop', which is the "
+            "default, 'pad' or 'keep'");
+  EXPECT_THAT(error_with("num_workers: 8"), HasSubstr("leave it out"));
+  EXPECT_THAT(error_with("dataloader: 8"), HasSubstr("cache, extends, vars"));
+}
+
 TEST(ParseErrors, NameTheNearestOpAndSource) {
   EXPECT_EQ(error_instead("stages: [fetch, resise: {size: 4}]"),
             "p.yaml:3:17: stages[1]: unknown op 'resise'; did you mean 'resize'?");

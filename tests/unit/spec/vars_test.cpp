@@ -111,8 +111,8 @@ TEST(Vars, CheckAnOverrideLikeAnyValue) {
 
 TEST(Vars, RefuseAnEnvironmentThatLacksTheVariable) {
   EXPECT_EQ(parse_error(with_vars("root: /d", "${env:DATA}"), with_env({})),
-            "p.yaml:3:24: the environment variable 'DATA' is not set where the pipeline is "
-            "submitted");
+            "p.yaml:3:24: the environment variable 'DATA' is not set in the shell or "
+            "program that submits the pipeline");
   EXPECT_EQ(parse_error(with_vars("root: /d", "${env:DATA}")),
             "p.yaml:3:24: ${env:DATA} has no meaning here: there is no environment to take it "
             "from; use vars and --var");
