@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,10 @@
 
 #include "ctl/daemon.h"
 #include "spdld/loader.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace spdld::ctl {
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
 // The numbers of options, read strictly: CLI11 alone takes "-1" for the largest one.
+namespace CLI {
+class Validator;
+}  // namespace CLI
+
 namespace spdld::ctl {
 
 // "1048576", "64KiB", "2 GiB", "1.5MB", as the daemon's configuration has it: KiB is 1024, kB is

@@ -2,6 +2,7 @@
 #include "ctl/submission.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cerrno>
 #include <cstdlib>

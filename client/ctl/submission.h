@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,6 +10,10 @@
 #include <vector>
 
 #include "spdld/v1/control.pb.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace spdld::ctl {
 

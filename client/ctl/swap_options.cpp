@@ -2,6 +2,7 @@
 #include "ctl/swap_options.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <charconv>
 #include <string_view>

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "spdld/v1/control.pb.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace spdld::ctl {
 

@@ -2,6 +2,7 @@
 #include "ctl/usage.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <map>
