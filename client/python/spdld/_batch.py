@@ -261,6 +261,14 @@ class Batch(Rows, Mapping[str, Any]):
             for (a, b), shape in zip(_bounds(offsets), shapes.tolist(), strict=True)
         ]
 
+    def __getattr__(self, name: str) -> Any:
+        told = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if not name.startswith("_") and self._core.has(name):
+            told += f": write batch[{name!r}]"
+        elif name in ("to", "cuda", "pin_memory"):
+            told += ": Loader(..., output='torch') gives batches of torch tensors, which have"
+        raise AttributeError(told)
+
 
 def _bounds(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
     return pairwise(offsets.tolist())

@@ -251,7 +251,8 @@ def test_a_forked_child_releases_nothing_and_is_told_to_open_its_own_loader(star
         try:
             del batch
             gc.collect()
-            next(batches)
+            with reader:
+                next(batches)
         except spdld.ConnectionError as error:
             status = 0 if "open another one here" in str(error) else 2
         finally:
@@ -262,6 +263,7 @@ def test_a_forked_child_releases_nothing_and_is_told_to_open_its_own_loader(star
         os.kill(child, signal.SIGKILL)
         raise
     assert daemon.released == 0
+    assert next(batches).step == 1, "what the child closed is the parent's still"
     assert np.array_equal(batch["image"], expected_image(0, 0, 4, (3, 96, 96)))
     batch.release()
     daemon.wait_until(lambda: daemon.released == 1)

@@ -145,6 +145,16 @@ def test_a_batch_can_be_rebuilt_from_whatever_frameworks_put_into_it(start, load
         _ = type(batch)(dict(batch.items())).uris
 
 
+def test_a_batch_of_arrays_says_how_to_come_by_what_it_has_not(start, loader) -> None:
+    start()
+    batch = next(iter(loader()))
+    with pytest.raises(AttributeError, match=r"no attribute 'image': write batch\['image'\]"):
+        _ = batch.image
+    with pytest.raises(AttributeError, match=r"no attribute 'to': Loader.*output='torch'"):
+        batch.to("cpu")
+    assert not hasattr(batch, "shape")
+
+
 def test_a_batch_of_arrays_is_not_rebuilt_but_becomes_a_dict(start, loader) -> None:
     start()
     batch = next(iter(loader()))
