@@ -3,7 +3,39 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import numbers
+from collections.abc import Callable, Iterable
+
+# What a DataLoader takes and a Loader does not.
+_OF_DATALOADER = {
+    "collate_fn": "give map= a function of the finished batch",
+    "drop_last": "the pipeline's file says it: batch: {size: N, last: drop}",
+    "num_workers": "leave it out: the daemon has the threads",
+    "persistent_workers": "leave it out: there are no workers in this process",
+    "pin_memory": "leave it out; batches of output='torch' have pin_memory()",
+    "prefetch_factor": "it is called prefetch",
+    "sampler": "the pipeline's file says it: shuffle: global",
+    "shuffle": "the pipeline's file says it: shuffle: global",
+    "transform": "the pipeline's file says it: stages",
+}
+
+
+def known(function: Callable[..., object], given: Iterable[str]) -> None:
+    """Raises TypeError for keywords that ``function`` does not have, with what may be meant."""
+    parameters = inspect.signature(function).parameters
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+        return  # of a subclass, say, which passes them on
+    names = list(parameters)[1:]
+    for name in given:
+        if name in names:
+            continue
+        hint = _OF_DATALOADER.get(name)
+        if hint is None:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+        raise TypeError(f"Loader has no argument {name!r}: {hint}")
 
 
 def whole(**given: object) -> dict[str, int | None]:

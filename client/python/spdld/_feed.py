@@ -31,16 +31,25 @@ def _stop_maps() -> None:
         running.stop()
 
 
-def _takes_rng(fn: Callable[..., Any]) -> bool:
-    if isinstance(fn, functools.partial) and "rng" in fn.keywords:
-        return False  # it brings its own
+def takes_rng(fn: Callable[..., Any]) -> bool:
+    """Whether map is to be called with a generator. Raises TypeError if it cannot be called."""
     try:
         # Not of what it wraps: it is this one that is called.
-        parameter = inspect.signature(fn, follow_wrapped=False).parameters.get("rng")
+        signature = inspect.signature(fn, follow_wrapped=False)
     except (TypeError, ValueError):  # a builtin, say
         return False
+    parameter = signature.parameters.get("rng")
     by_keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    return parameter is not None and parameter.kind in by_keyword
+    own = isinstance(fn, functools.partial) and "rng" in fn.keywords
+    draws = not own and parameter is not None and parameter.kind in by_keyword
+    try:
+        signature.bind(None, **({"rng": None} if draws else {}))
+    except TypeError as error:
+        raise TypeError(
+            f"map is called with a batch, and with rng= if it has a parameter of that name, and "
+            f"takes {signature}: {error}"
+        ) from None
+    return draws
 
 
 def _generator(seed: int, epoch: int, step: int, shard: int) -> np.random.Generator:
@@ -69,6 +78,7 @@ class Feed:
         self._make = make
         self._asks: Asks = weakref.ref(core)
         self._fn = fn
+        self._draws = fn is not None and takes_rng(fn)
         self._threads = threads
         self._check = check
 
@@ -125,8 +135,7 @@ class Feed:
 
     def _start(self) -> None:
         # The map's threads hold these, and must not hold what is to stop them.
-        core, make, asks, fn = self._core, self._make, self._asks, self._fn
-        draws = _takes_rng(fn)
+        core, make, asks, fn, draws = self._core, self._make, self._asks, self._fn, self._draws
         self._place = core.place()  # before anything is made ahead
 
         def pull() -> tuple[Any, tuple[Cursor, Facts]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from . import _core, _launch, _pipeline, _rank
 from ._apply import Applied, parse_at
-from ._arguments import seconds, text, whole
+from ._arguments import known, seconds, text, whole
 from ._feed import END, Feed
 from ._map import StopCheck
 from ._output import maker
@@ -69,6 +69,10 @@ class Loader:
 
     Threads: one at a time; others wait for their turn. In a forked child make another one.
     """
+
+    def __new__(cls, *positional: Any, **options: Any) -> Loader:
+        known(cls.__init__, options)
+        return super().__new__(cls)
 
     def __init__(
         self,

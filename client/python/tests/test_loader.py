@@ -601,6 +601,24 @@ def test_the_daemon_is_told_how_long_its_consumer_waits(start, loader) -> None:
     assert all(later - earlier >= 900 for earlier, later in pairwise(times[1:]))
 
 
+def test_arguments_that_a_loader_does_not_have_say_what_is_meant(loader) -> None:
+    with pytest.raises(TypeError, match="'num_workers': leave it out"):
+        loader(num_workers=3)
+    with pytest.raises(TypeError, match="'batchsize': did you mean batch_size"):
+        loader(batchsize=3)
+    with pytest.raises(TypeError, match="'cuda': there are pipeline, job, rank"):
+        loader(cuda=True)
+
+    class Own(spdld.Loader):
+        def __init__(self, *positional, extra, **options) -> None:
+            super().__init__(*positional, **options)
+            self.extra = extra
+
+    assert Own("numbers", extra=1, batch_size=4).extra == 1
+    with pytest.raises(TypeError, match="num_workers"):
+        Own("numbers", extra=1, num_workers=3)
+
+
 def test_warnings_of_the_pipeline_are_logged_once(start, loader, caplog) -> None:
     warnings = ("normalize: mean looks like one of 0 to 255", "no item of class 'b'")
     daemon = start(warnings=warnings, batches_before_hangup=2)

@@ -239,6 +239,12 @@ def test_map_is_given_a_generator_only_where_it_asks_for_one(start, loader) -> N
     assert list(loader(map=len)) == [2]
 
 
+def test_map_that_cannot_be_called_with_a_batch_is_refused_at_once(loader) -> None:
+    for function in (lambda batch, gen: gen, lambda rng, batch: batch, lambda: 1):
+        with pytest.raises(TypeError, match="map is called with a batch, and with rng= if"):
+            loader(map=function)
+
+
 def test_shards_of_a_job_draw_differently_in_map(start, loader) -> None:
     start(steps=2)
 
