@@ -202,6 +202,9 @@ Result<Json> check_map(const Node& node, const Shape& shape, const std::string& 
 Result<Json> check_tagged(const Node& node, const Shape& shape, const std::string& name) {
   const auto unknown = [&](const std::string& tag) {
     const std::string what = prefix(name) + "unknown " + shape.noun + " " + quote(tag);
+    // YAML reads a line that is indented deeper as more of the one before.
+    if (tag.find(" - ") != std::string::npos)
+      return what + "; is the line below it indented deeper than its own '-'?";
     if (shape.otherwise.empty()) return what + hint(tag, names_of(shape.keys));
     const std::string slip = did_you_slip(tag, names_of(shape.keys));
     if (!slip.empty()) return what + slip;

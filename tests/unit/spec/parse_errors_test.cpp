@@ -34,6 +34,12 @@ TEST(ParseErrors, NameTheNearestKey) {
             "'antialias'?");
 }
 
+TEST(ParseErrors, KnowALineThatIsIndentedTooFar) {
+  EXPECT_EQ(error_instead("stages:\n  - fetch\n   - decode_image"),
+            "p.yaml:4:5: stages[0]: unknown op 'fetch - decode_image'; is the line below it "
+            "indented deeper than its own '-'?");
+}
+
 TEST(ParseErrors, SayWhatToWriteForOtherToolsKeys) {
   EXPECT_EQ(
       error_with("drop_last: true"),
