@@ -9,12 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "ctl/cli_fwd.h"
 #include "ctl/daemon.h"
 #include "spdld/loader.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace spdld::ctl {
 

@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}  // namespace CLI
+#include "ctl/cli_fwd.h"
 
 namespace spdld::ctl {
 

@@ -5,11 +5,9 @@
 #include <optional>
 #include <string_view>
 
-// The numbers of options, read strictly: CLI11 alone takes "-1" for the largest one.
-namespace CLI {
-class Validator;
-}  // namespace CLI
+#include "ctl/cli_fwd.h"
 
+// The numbers of options, read strictly: CLI11 alone takes "-1" for the largest one.
 namespace spdld::ctl {
 
 // "1048576", "64KiB", "2 GiB", "1.5MB", as the daemon's configuration has it: KiB is 1024, kB is

@@ -6,11 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "ctl/cli_fwd.h"
 #include "spdld/v1/control.pb.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace spdld::ctl {
 

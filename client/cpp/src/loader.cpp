@@ -156,7 +156,7 @@ std::string Loader::Impl::fingerprint() {
 void Loader::Impl::close() {
   if (std::exchange(closed_, true)) return;
   if (owner_ != ::getpid()) return;  // the connection is the parent's
-  stream_.close();  // the connection ends with the last lease
+  stream_.close();                   // the connection ends with the last lease
 }
 
 Loader Loader::open(LoaderOptions options) {
