@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What of CLI11 is named in headers: who includes all of it compiles most of it.
+// The classes of CLI11 that headers name. A file that includes all of it compiles most of it.
 namespace CLI {  // NOLINT(readability-identifier-naming): the library's
 
 class App;

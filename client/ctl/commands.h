@@ -47,6 +47,8 @@ std::shared_ptr<Output> add_output(CLI::App& command);
 void tell(const nlohmann::ordered_json& facts, const std::string& sentence, const Output& output,
           const Context& context);
 
+// The options that name one job: its name and, where that is not enough, its pipeline.
+std::shared_ptr<v1::JobKey> add_job_key(CLI::App& command);
 // One job with all that is known of it.
 void show_job(const v1::Job& job, const Output& output, const Context& context);
 

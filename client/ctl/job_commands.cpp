@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,15 +18,6 @@
 
 namespace spdld::ctl {
 namespace {
-
-// A job's name and, where that is not enough, its pipeline.
-std::shared_ptr<v1::JobKey> add_job_key(CLI::App& command) {
-  auto key = std::make_shared<v1::JobKey>();
-  command.add_option("JOB", *key->mutable_job(), "which")->required();
-  command.add_option("--pipeline", *key->mutable_pipeline(), "that the job runs")
-      ->type_name("PIPELINE");
-  return key;
-}
 
 // What a job may take, as --weight, --cpus and --memory say it.
 struct Limits {
@@ -120,6 +111,14 @@ void show_sought(const v1::Job& job, const Output& output, const Context& contex
 }
 
 }  // namespace
+
+std::shared_ptr<v1::JobKey> add_job_key(CLI::App& command) {
+  auto key = std::make_shared<v1::JobKey>();
+  command.add_option("JOB", *key->mutable_job(), "which")->required();
+  command.add_option("--pipeline", *key->mutable_pipeline(), "that the job runs")
+      ->type_name("PIPELINE");
+  return key;
+}
 
 void show_job(const v1::Job& job, const Output& output, const Context& context) {
   if (output.json()) {

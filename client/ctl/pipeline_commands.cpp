@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
+#include <CLI/CLI.hpp>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -33,11 +33,7 @@ void add_delete(CLI::App& app, const Context& context) {
   CLI::App* job =
       command->add_subcommand("job", "ends its sessions, too; one that has ended is forgotten");
   job->alias("jobs");
-  const auto key = std::make_shared<v1::JobKey>();
-  job->add_option("JOB", *key->mutable_job(), "which")->required();
-  job->add_option("--pipeline", *key->mutable_pipeline(), "that the job runs")
-      ->type_name("PIPELINE");
-  job->callback([&context, key, output = add_output(*job)] {
+  job->callback([&context, key = add_job_key(*job), output = add_output(*job)] {
     const bool had_ended = context.connect().delete_job(*key).had_ended();
     nlohmann::ordered_json facts = {{"job", key->job()}, {"pipeline", nullptr}};
     if (!key->pipeline().empty()) facts["pipeline"] = key->pipeline();

@@ -2,8 +2,8 @@
 #include "ctl/swap_options.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 #include <string_view>
 

@@ -2,8 +2,8 @@
 #include "ctl/usage.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <vector>

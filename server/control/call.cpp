@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/call.h"
-#include "base/utf8.h"
 
 #include <fmt/format.h>
+
+#include "base/utf8.h"
 
 namespace spdld::control {
 namespace {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/convert.h"
-#include "base/utf8.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <cstddef>
+
+#include "base/utf8.h"
 
 namespace spdld::control {
 namespace {

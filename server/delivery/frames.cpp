@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "delivery/frames.h"
-#include "base/utf8.h"
 
 #include <fmt/format.h>
 
@@ -10,6 +9,8 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+
+#include "base/utf8.h"
 
 namespace spdld::delivery {
 namespace {

@@ -56,6 +56,9 @@ Result<PipelinePtr> Sessions::known_pipeline(const ApplyRequest& submitted,
   SPDLD_ASSIGN(const auto known, catalogue.known_ids(uid, text.name));
   SPDLD_ASSIGN(const auto of_job, pipeline_of_job(ids, uid, request));
   if (!of_job && known.empty()) return PipelinePtr();
+  // It is listed anew; a rank that comes to a job that runs, or that goes on, takes what that has.
+  if (!of_job && request.replace == delivery::Replace::kAlways && !request.reconnect)
+    return PipelinePtr();
   const std::string id = of_job.value_or(known.empty() ? std::string() : known.front());
   // Its job's record is complete without it.
   if (std::find(known.begin(), known.end(), id) == known.end()) return PipelinePtr();
@@ -99,26 +102,14 @@ Result<PipelinePtr> Sessions::brought_by(const SessionPtr& session,
   submitted.from_loader = true;
   submitted.reader = session->connection->peer();
   SPDLD_ASSIGN(const PipelineText text, catalogue.text_of(uid, submitted));
-  // A rank that comes to a job that runs, or that goes on, takes what that has.
-  bool lists_anew = request.replace == delivery::Replace::kAlways && !request.reconnect;
-  if (lists_anew) {
-    SPDLD_ASSIGN(const auto ids, catalogue.ids(uid, text.name));
-    SPDLD_ASSIGN(const auto of_job, pipeline_of_job(ids, uid, request));
-    lists_anew = !of_job;
-  }
-  PipelinePtr known;
-  if (!lists_anew) {
-    SPDLD_ASSIGN(known, known_pipeline(submitted, text, uid, request));
-  }
+  SPDLD_ASSIGN(PipelinePtr known, known_pipeline(submitted, text, uid, request));
   if (known != nullptr) return known;
   const PipelineOwner owner = catalogue.owner_for(uid);
   const PipelinePtr before = catalogue.find(pipeline_id(owner, text.name));
   if (before != nullptr) submitted.from_loader = before->request.from_loader;
   SPDLD_ASSIGN(const PipelinePtr built, catalogue.build(owner, submitted, progress_to(session)));
   // Others may have applied or brought it while it was listed.
-  if (!lists_anew) {
-    SPDLD_ASSIGN(known, known_pipeline(submitted, text, uid, request));
-  }
+  SPDLD_ASSIGN(known, known_pipeline(submitted, text, uid, request));
   if (known != nullptr) return known;
   if (before != nullptr && request.replace != delivery::Replace::kNever)
     return replacing_(session->connection->peer(), built, progress_to(session));

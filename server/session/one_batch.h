@@ -20,8 +20,7 @@ using BatchProgress = std::function<bool(std::uint64_t rows, const std::string& 
 struct OneBatchOptions {
   StepAt at = {};
   source::BatchRows rows = {};
-  std::uint64_t replace_budget =
-      0;  // items for which there may be others, where `on_error` says so
+  std::uint64_t replace_budget = 0;  // items that `on_error` may replace
   // Let go of when the last row has ended, also of a batch that was given up.
   std::shared_ptr<const void> held = nullptr;
 };
