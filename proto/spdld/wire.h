@@ -15,12 +15,12 @@
 //                    <-                     Progress …, Attached | Error
 //                    <-                     ArenaOpen (+ fd), Schema, Batch …, EpochEnd …
 //   Release, Seek, Query, Apply, Waited, Detach ->
-//                    <-                     Batch …, Reset, Blob …, Bye
+//                    <-                     Batch …, Reset, Blob …, Notice, Bye
 //                    <-                     ArenaOpen (+ fd), Version, Schema, ArenaRetire, Batch …
 //
-// Protocol 2 adds Apply, Version and SeekFrame::skip; protocol 3 adds Waited, queries for uris and
-// Blob frames of kind kRefused. A consumer of an older protocol sends none of them and is sent
-// none.
+// Protocol 2 adds Apply, Version and SeekFrame::skip; protocol 3 adds Waited, Notice, queries for
+// uris and Blob frames of kind kRefused. A consumer of an older protocol sends none of them and is
+// sent none.
 namespace spdld::wire {
 
 inline constexpr std::uint32_t kWireMagic = 0x4c445053;  // "SPDL"
@@ -59,6 +59,7 @@ enum class FrameType : std::uint32_t {
   kBye = 74,
   kVersion = 75,
   kStandstill = 76,
+  kNotice = 77,
   // either way
   kBlob = 128,
 };
@@ -359,6 +360,15 @@ struct DetachFrame {
   FrameHeader header;
 };
 static_assert(sizeof(DetachFrame) == 8);
+
+// What the consumer's user should know though nothing failed, and what was not known yet at
+// Attached. UTF-8 text follows.
+struct NoticeFrame {
+  FrameHeader header;
+  std::uint32_t text_bytes;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(NoticeFrame) == 16);
 
 enum class ByeReason : std::uint32_t {
   kShutdown = 1,  // the daemon stops or restarts, or has to be told anew where to go on: reconnect

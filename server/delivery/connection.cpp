@@ -49,6 +49,10 @@ bool Connection::send_standstill(const std::string& text) {
   return send({.head = standstill_frame(text)});
 }
 
+bool Connection::send_notice(const std::string& text) {
+  return protocol_ >= 3 && send({.head = notice_frame(text)});
+}
+
 bool Connection::send_attached(const AttachReply& reply) {
   return send({.head = attached_frame(reply)});
 }

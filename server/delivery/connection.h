@@ -43,6 +43,9 @@ class Connection {
 
   bool send_progress(std::uint64_t done, std::uint64_t total, const std::string& text);
   bool send_standstill(const std::string& text);  // what it waits for; counts as silence
+  // What its user should know though nothing failed. A consumer that speaks an older protocol than
+  // 3 is not told.
+  bool send_notice(const std::string& text);
   bool send_attached(const AttachReply& reply);
   bool send_arena_open(const Arena& arena);
   bool send_arena_retire(std::uint32_t arena_id);

@@ -380,6 +380,13 @@ Frame standstill_frame(const std::string& full_text) {
   return finish(frame, FrameType::kStandstill, text.data(), text.size());
 }
 
+Frame notice_frame(const std::string& full_text) {
+  const std::string_view text = cut(full_text, kMaxMessageBytes);
+  wire::NoticeFrame frame{};
+  frame.text_bytes = static_cast<std::uint32_t>(text.size());
+  return finish(frame, FrameType::kNotice, text.data(), text.size());
+}
+
 Frame attached_frame(const AttachReply& reply) {
   Frame texts;
   append_text(texts, wire::TextKey::kOrderDigest, reply.order_digest);

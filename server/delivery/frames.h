@@ -178,6 +178,7 @@ Frame welcome_frame(std::uint32_t protocol, std::span<const std::uint8_t, 16> ge
 Frame error_frame(const Status& status, bool fatal);
 Frame progress_frame(std::uint64_t done, std::uint64_t total, const std::string& text);
 Frame standstill_frame(const std::string& text);
+Frame notice_frame(const std::string& text);
 Frame attached_frame(const AttachReply& reply);
 Frame version_frame(const VersionNotice& notice);
 Frame schema_frame(std::uint32_t schema_id, std::uint32_t pipeline_version,

@@ -84,9 +84,17 @@ Status Sessions::try_attach(const SessionPtr& session, delivery::AttachRequest r
   SPDLD_TRY(claim(session, key, pipeline, request, known.job, readings));
   if (known.begins_anew) forget_run(key);
   const PipelinePtr runs = look_at_data(session);
+  const std::vector<std::string> told = runs->warnings();
   SPDLD_TRY(begin(session, request));
   // It has its batches by now. Who came by name knows that the daemon's pipeline counts.
-  if (!request.pipeline_yaml.empty()) deps_.catalogue.look_for_changes(*runs);
+  if (request.pipeline_yaml.empty()) return {};
+  const auto goes_on = [this](std::uint64_t, const std::string&) {
+    MutexLock lock(mutex_);
+    return !suspended_;
+  };
+  const std::string change = deps_.catalogue.look_for_changes(*runs, goes_on);
+  if (!change.empty() && std::find(told.begin(), told.end(), change) == told.end())
+    session->connection->send_notice(change);
   return {};
 }
 

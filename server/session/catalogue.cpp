@@ -14,6 +14,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/counted.h"
 #include "base/log.h"
 #include "session/listed_sources.h"
 #include "source/files_source.h"
@@ -324,19 +325,35 @@ std::vector<std::string> Catalogue::warnings(uid_t caller) const {
   return warnings;
 }
 
-void Catalogue::look_for_changes(const PipelineVersion& pipeline) const {
+std::string Catalogue::change_of(const PipelineVersion& pipeline, const Progress& progress) {
+  if (!pipeline.source->has_changed()) return {};
+  const std::string& root = std::get<FilesSpec>(pipeline.plan->spec.source).root;
+  const std::uint64_t applied = pipeline.source->size();
+  ListedSources unkept;
+  const auto now = open_source(pipeline.plan->spec, pipeline.owner, "", unkept, nullptr,
+                               pipeline.reader, progress);
+  std::string found = root + " has changed since";
+  if (now) {
+    if ((*now)->listing_digest() == pipeline.source->listing_digest()) return {};
+    const std::uint64_t items = (*now)->size();
+    found = root + " lists " +
+            (items == applied ? std::to_string(items) + " others" : counted(items, "item")) +
+            " now";
+  }
+  return "pipeline '" + pipeline.name() + "' was applied with " + counted(applied, "item") +
+         ", and goes on with them; " + found +
+         ": Loader(..., replace=True) or 'spdlctl apply' takes what is there now";
+}
+
+std::string Catalogue::look_for_changes(const PipelineVersion& pipeline, const Progress& progress) {
   const auto& files = std::get<FilesSpec>(pipeline.plan->spec.source);
-  std::string warning;
-  if (pipeline.source->has_changed())
-    warning = "pipeline '" + pipeline.name() + "' has the files that it was applied with; " +
-              files.root +
-              " has changed since: 'spdlctl apply' takes what has come, and leaves out what is "
-              "gone";
+  std::string warning = change_of(pipeline, progress);
   // A job that was brought back has a version of its own: status tells of the current one.
   const PipelinePtr current = find(pipeline.id());
   const bool same = current != nullptr && current->request.dataset == pipeline.request.dataset;
   ListedSources& listed = same ? *current->listed : *pipeline.listed;
   if (listed.set_changed(files, warning) && !warning.empty()) spdlog::warn("{}", warning);
+  return warning;
 }
 
 std::set<std::string> Catalogue::listings_in_use() const {

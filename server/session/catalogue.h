@@ -163,9 +163,11 @@ class Catalogue {
   // that could not be kept, a class without items.
   std::vector<std::string> warnings(uid_t caller) const SPDLD_EXCLUDES(mutex_);
   std::vector<engine::SampleCache::Snapshot> cache_snapshots() const { return caches_.snapshots(); }
-  // Looks whether its data are still as they were listed; if they are not, that is a warning until
-  // they are, or it is applied again. Reads directories, which may block.
-  void look_for_changes(const PipelineVersion& pipeline) const;
+  // Looks whether its data are still as they were listed, and counts what is there if they are not:
+  // that is a warning until they are, or the pipeline is applied again. Returns the warning, empty
+  // if there is none. Reads directories, which may block.
+  std::string look_for_changes(const PipelineVersion& pipeline, const Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
   // The listings that are open, or that variables would open again.
   std::set<std::string> listings_in_use() const SPDLD_EXCLUDES(mutex_);
   // Removes those that are not, and that are none of `used` either.
@@ -193,6 +195,8 @@ class Catalogue {
       const spdld::spec::PipelineSpec& spec, const PipelineOwner& owner, const std::string& dataset,
       ListedSources& of, const PipelineVersion* varied, const Credentials& reader,
       const Progress& progress) SPDLD_EXCLUDES(mutex_);
+  std::string change_of(const PipelineVersion& pipeline, const Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
   Result<PipelinePtr> assemble(const PipelineOwner& owner, const ApplyRequest& request,
                                spdld::spec::PipelineSpec spec,
                                std::shared_ptr<source::Source> source,

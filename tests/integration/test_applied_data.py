@@ -257,14 +257,14 @@ def test_a_loader_that_brings_the_same_text_says_that_the_data_have_changed(
     wait_until: Callable[..., Any],
 ) -> None:
     def warnings() -> list[str]:
-        return [text for text in daemon.ctl_json("status")["warnings"] if "has changed" in text]
+        return [text for text in daemon.ctl_json("status")["warnings"] if "was applied" in text]
 
     start(pipeline).next()
     assert warnings() == []
     data.add_files()
     check_epoch(start(pipeline).rest_of_epoch())
     (warning,) = wait_until(warnings, "the warning")
-    assert str(data.root) in warning and "spdlctl apply" in warning
+    assert f"{data.root} lists 62 items now" in warning and "spdlctl apply" in warning
     daemon.await_log(warning)
     daemon.ctl("apply", "-f", pipeline)
     assert warnings() == []

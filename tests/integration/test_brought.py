@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import pathlib
 import shutil
 import tempfile
@@ -156,6 +158,66 @@ def test_replace_lists_the_data_anew(
         assert loader.num_items == 25 and loader.pipeline_version == 2
     with load(file, vars={"root": images}, replace=True) as loader:
         assert loader.pipeline_version == 2  # nothing differs
+
+
+def notices_of(loader: spdld.Loader, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the loader warns of, read until the first warning."""
+    with caplog.at_level(logging.WARNING, logger="spdld"):
+        while not caplog.messages:
+            for _ in loader:
+                pass
+    return caplog.messages
+
+
+def test_a_loader_says_how_many_files_are_there_by_now(
+    load: Callable[..., Any],
+    file: pathlib.Path,
+    images: pathlib.Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    load(file, vars={"root": images}).close()
+    with load(file, vars={"root": images}) as loader:
+        assert len(loader) == 6
+    shutil.copy(next(images.glob("*/*.jpg")), images / "class_0" / "new.jpg")
+    with load(file, vars={"root": images}) as loader:
+        [told] = notices_of(loader, caplog)
+        assert loader.num_items == 24
+    assert f"was applied with 24 items, and goes on with them; {images} lists 25 items now" in told
+    assert "Loader(..., replace=True)" in told
+    caplog.clear()
+    # It is told again to another loader: of the same words, once.
+    with load(file, vars={"root": images}) as loader:
+        assert notices_of(loader, caplog) == [told]
+    caplog.clear()
+    with load(file, vars={"root": images}, replace=True) as loader:
+        assert loader.num_items == 25 and len(list(loader)) == 6
+    assert caplog.messages == []
+
+
+def test_status_tells_of_other_files_in_the_place_of_as_many(
+    load: Callable[..., Any],
+    file: pathlib.Path,
+    images: pathlib.Path,
+    daemon: Daemon,
+    wait_until: Callable[..., Any],
+) -> None:
+    def attach() -> None:
+        # A file that is gone may fail the loader; what is told does not depend on it.
+        with load(file, vars={"root": images}) as loader, contextlib.suppress(spdld.PipelineError):
+            assert loader.num_items == 24
+
+    def warnings() -> str:
+        return " ".join(daemon.ctl_json("status").get("warnings", []))
+
+    attach()
+    picture = next(images.glob("*/*.jpg"))
+    picture.rename(picture.with_name("renamed.jpg"))
+    attach()
+    wait_until(lambda: f"{images} lists 24 others now" in warnings(), "status to tell of it")
+    picture.with_name("renamed.jpg").rename(picture)
+    # The directory's time has changed, and its files are what was applied.
+    attach()
+    wait_until(lambda: warnings() == "", "the warning to go")
 
 
 def test_replace_of_a_name_is_an_error(load: Callable[..., Any]) -> None:

@@ -280,6 +280,7 @@ const wire::FrameHeader* Link::poll(Waiting* waiting) {
     const std::size_t least = type == FrameType::kBatch      ? sizeof(wire::BatchFrame)
                               : type == FrameType::kEpochEnd ? sizeof(wire::EpochEndFrame)
                               : type == FrameType::kReset    ? sizeof(wire::ResetFrame)
+                              : type == FrameType::kNotice   ? sizeof(wire::NoticeFrame)
                                                              : 0;
     if (least == 0) continue;  // an answer that nobody waits for any more, or of a newer daemon
     if (frame.size() < least) lose("the daemon sent a frame that ends early");
@@ -289,6 +290,11 @@ const wire::FrameHeader* Link::poll(Waiting* waiting) {
     }
     return reinterpret_cast<const wire::FrameHeader*>(frame.data());
   }
+}
+
+std::string Link::notice_text(const wire::FrameHeader& frame) {
+  const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(&frame), frame.bytes);
+  return text_after<wire::NoticeFrame>(bytes, fixed_part<wire::NoticeFrame>(bytes)->text_bytes);
 }
 
 bool Link::wait(Waiting& waiting, std::chrono::milliseconds at_most) {

@@ -77,13 +77,16 @@ class Link {
   const Facts& facts() const { return announced_.facts(); }
   std::uint32_t facts_number() const { return announced_.facts_number(); }
 
-  // The next frame that matters to a reader (Batch, EpochEnd, Reset), valid until the next call;
+  // The next frame that matters to a reader (Batch, EpochEnd, Reset, Notice), valid until the next
+  // call;
   // null when none is there yet. Progress goes to `waiting`, if there is one. Throws on Error and
   // Bye.
   const wire::FrameHeader* poll(Waiting* waiting);
   // Lets the caller sleep until poll() may find something.
   bool wait(Waiting& waiting, std::chrono::milliseconds at_most);
 
+  // The text of a Notice that poll() has just given.
+  static std::string notice_text(const wire::FrameHeader& frame);
   // Makes the batch of a Batch frame. Throws ConnectionError if it makes no sense.
   std::shared_ptr<BatchState> batch(const wire::BatchFrame& frame);
   void release(std::uint64_t lease);  // a batch that nobody wants to see

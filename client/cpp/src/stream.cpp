@@ -196,6 +196,10 @@ std::optional<Batch> Stream::try_next(Waiting* waiting, bool& ready) {
       finished_ = frame.last != 0;
       return std::nullopt;
     }
+    if (header->type == wire::FrameType::kNotice) {
+      notify(options_, Link::notice_text(*header));
+      continue;
+    }
     apply_reset(*reinterpret_cast<const wire::ResetFrame*>(header));
   }
   ready = false;
@@ -338,6 +342,8 @@ void Stream::skip(std::uint64_t steps) {
           link.release(frame.lease);
         } else if (header->type == wire::FrameType::kReset) {
           apply_reset(*reinterpret_cast<const wire::ResetFrame*>(header));
+        } else if (header->type == wire::FrameType::kNotice) {
+          notify(options_, Link::notice_text(*header));
         }
       }
     });

@@ -41,6 +41,7 @@ FRAMES = {
     "QueryFrame": struct.Struct("<2I 2I"),
     "UrisPart": struct.Struct("<2I"),
     "WaitedFrame": struct.Struct("<2I 2Q"),
+    "NoticeFrame": struct.Struct("<2I 2I"),
     "ApplyFrame": struct.Struct("<2I 2I 2Q 2I"),
     "BlobFrame": struct.Struct("<2I 4I"),
     "DetachFrame": struct.Struct("<2I"),
@@ -71,6 +72,7 @@ TYPES = {
     "Bye": 74,
     "Version": 75,
     "Standstill": 76,
+    "Notice": 77,
     "Blob": 128,
 }
 NAMES = {number: name for name, number in TYPES.items()}
@@ -120,6 +122,7 @@ class Options:
     credits: int = 4
     order_digest: str = "order-1"
     warnings: tuple[str, ...] = ()  # of the pipeline
+    notice: str = ""  # told after Attached
     moves: int | None = None  # of the job; None: it is too old to count them
     sent_to: int | None = None  # epoch that the job is sent to while its consumer seeks
     refuse: str = ""  # answer to an attach
@@ -329,6 +332,9 @@ class FakeDaemon:
             len(texts),
             tail=b"".join(texts),
         )
+        if options.notice:
+            notice = options.notice.encode()
+            self._send(consumer, "Notice", len(notice), 0, tail=notice)
         consumer.rows = options.rows
         self._announce(consumer, credits)
         self._feed(consumer)

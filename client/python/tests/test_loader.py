@@ -627,3 +627,10 @@ def test_warnings_of_the_pipeline_are_logged_once(start, loader, caplog) -> None
     assert len(daemon.attaches) > 1, "it has reconnected"
     for warning in warnings:
         assert [warning in message for message in caplog.messages].count(True) == 1
+
+
+def test_a_notice_that_comes_between_batches_is_logged(start, loader, caplog) -> None:
+    start(notice="the directory lists 501 items now")
+    with caplog.at_level(logging.WARNING, logger="spdld"):
+        assert len(list(loader())) == 3
+    assert caplog.messages == ["the directory lists 501 items now"]

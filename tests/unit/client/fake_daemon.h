@@ -36,6 +36,7 @@ struct FakePipeline {
   delivery::ArenaKind arena_kind = delivery::ArenaKind::kMemfd;
   bool stalls = false;         // attaches, and then sends nothing
   std::string stands_at = {};  // but that it waits for this
+  std::string notice = {};     // told before the first batch
   std::uint32_t version = 3;
 };
 
@@ -111,6 +112,7 @@ class FakeService final : public delivery::DataService {
                                .job = request.job});
     open_arena(session);
     connection->send_schema(session.schema_id, pipeline_.version, layout_of(pipeline_));
+    if (!pipeline_.notice.empty()) connection->send_notice(pipeline_.notice);
     if (!pipeline_.stands_at.empty()) connection->send_standstill(pipeline_.stands_at);
     pump(sessions_.emplace(connection->id(), std::move(session)).first->second);
   }

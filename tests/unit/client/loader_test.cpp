@@ -491,6 +491,26 @@ TEST(Loader, NamesWhatDoesNotComeOnAndTakesThatForNoSignOfLife) {
             "item 3 (a/b.jpg) is being read for 2 s");
 }
 
+TEST(Loader, PassesOnWhatTheDaemonLearnsAfterTheAttach) {
+  FakeDaemon daemon({.notice = "/data lists 501 items now"});
+  auto options = options_for(daemon);
+  std::vector<std::string> notices;
+  options.on_notice = [&](const std::string& text) { notices.push_back(text); };
+  Loader loader = Loader::open(options);
+  EXPECT_TRUE(loader.next());
+  EXPECT_THAT(notices, ElementsAre("/data lists 501 items now"));
+}
+
+TEST(Loader, PassesOnANoticeThatComesWhileItSkips) {
+  FakeDaemon daemon({.notice = "/data lists 501 items now"});
+  auto options = options_for(daemon);
+  std::vector<std::string> notices;
+  options.on_notice = [&](const std::string& text) { notices.push_back(text); };
+  Loader loader = Loader::open(options);
+  loader.skip_steps(1);
+  EXPECT_THAT(notices, ElementsAre("/data lists 501 items now"));
+}
+
 TEST(Loader, LeavesAWaitThatTheCallerInterrupts) {
   FakeDaemon daemon({.stalls = true});
   auto options = options_for(daemon);
