@@ -3,78 +3,22 @@
 
 #include <xxhash.h>
 
-#include <bit>
 #include <cstring>
 #include <string_view>
 
 #include "base/failpoint.h"
+#include "source/binary.h"
 #include "source/whole_file.h"
 
 namespace spdld::source {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the format is little-endian");
-
 constexpr std::string_view kMagic = "SPDLIDX1";
-
-class Writer {
- public:
-  template <typename T>
-  void number(T value) {
-    char bytes[sizeof value];
-    std::memcpy(bytes, &value, sizeof value);
-    text_.append(bytes, sizeof value);
-  }
-  void string(std::string_view value) {
-    number(static_cast<std::uint32_t>(value.size()));
-    text_.append(value);
-  }
-  void raw(std::string_view value) { text_.append(value); }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
-// Never reads beyond the text: a read that would makes it !ok() and gives zeros from then on.
-class Reader {
- public:
-  explicit Reader(std::string_view text) : text_(text) {}
-
-  bool ok() const { return ok_; }
-  std::size_t left() const { return text_.size(); }
-  std::string_view raw(std::uint64_t size) {
-    ok_ = ok_ && size <= text_.size();
-    if (!ok_) return {};
-    const std::string_view value = text_.substr(0, size);
-    text_.remove_prefix(size);
-    return value;
-  }
-  template <typename T>
-  T number() {
-    T value{};
-    const std::string_view bytes = raw(sizeof value);
-    if (ok_) std::memcpy(&value, bytes.data(), sizeof value);
-    return value;
-  }
-  std::string string() { return std::string(raw(number<std::uint32_t>())); }
-  // How many elements follow, each of at least `element_bytes`: what cannot be there is not
-  // reserved.
-  std::size_t count(std::size_t element_bytes) {
-    const auto value = number<std::uint64_t>();
-    ok_ = ok_ && value <= text_.size() / element_bytes;
-    return ok_ ? value : 0;
-  }
-
- private:
-  std::string_view text_;
-  bool ok_ = true;
-};
 
 }  // namespace
 
 Status ListingFile::save(const Listing& listing, const std::string& key, const std::string& path) {
-  Writer out;
+  BinaryWriter out;
   out.raw(kMagic);
   out.string(key);
   out.string(listing.digest_);
@@ -123,7 +67,7 @@ Result<Listing> ListingFile::read(const std::string* key, const std::string& pat
   std::memcpy(&checksum, text.data() + end, sizeof checksum);
   if (checksum != XXH3_64bits(text.data(), end)) return refuse("it is damaged");
 
-  Reader in(std::string_view(text).substr(kMagic.size(), end - kMagic.size()));
+  BinaryReader in(std::string_view(text).substr(kMagic.size(), end - kMagic.size()));
   if (const std::string kept = in.string(); key != nullptr && kept != *key)
     return refuse("it lists something else");
   Listing listing;
