@@ -76,7 +76,9 @@ enum class FieldKind : std::uint32_t {
 };
 
 enum FieldFlags : std::uint32_t {
-  kFieldMeta = 1u << 0,  // about the rows (kIndexField, kValidField), not part of the sample
+  kFieldMeta = 1u << 0,    // about the rows (kIndexField, kValidField), not part of the sample
+  kFieldText = 1u << 1,    // of kind bytes: each row is UTF-8
+  kFieldPadded = 1u << 2,  // ragged, and all rows of a batch have one shape: rows x that shape
 };
 
 inline constexpr char kIndexField[] =

@@ -40,7 +40,7 @@ class [[nodiscard]] Status {
   Code code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  // "context: message", for the way up.
+  // "context: message", for the way up; success stays what it is.
   Status with_context(std::string_view context) const;
 
   friend bool operator==(const Status&, const Status&) = default;

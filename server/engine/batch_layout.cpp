@@ -13,6 +13,9 @@ namespace {
 // Batches beyond this are a mistake in the pipeline; it also keeps the sums below from overflowing.
 constexpr std::uint64_t kMaxFieldBytes = std::uint64_t{1} << 40;
 
+// What one Schema frame can tell (wire.h).
+constexpr std::size_t kMaxFields = 200;
+
 std::uint64_t align(std::uint64_t offset) {
   return (offset + wire::kFieldAlignment - 1) / wire::kFieldAlignment * wire::kFieldAlignment;
 }
@@ -37,8 +40,7 @@ Result<std::uint64_t> dense_row_bytes(const TensorSpec& tensor, std::uint64_t ro
 
 }  // namespace
 
-Result<BatchLayout> BatchLayout::make(const std::vector<TensorSpec>& tensors, std::uint64_t rows,
-                                      std::uint64_t max_bytes) {
+Result<BatchLayout> BatchLayout::make(const std::vector<TensorSpec>& tensors, std::uint64_t rows) {
   SPDLD_CHECK(rows > 0);
   BatchLayout layout;
   layout.rows_ = rows;
@@ -53,24 +55,23 @@ Result<BatchLayout> BatchLayout::make(const std::vector<TensorSpec>& tensors, st
     if (tensor.kind == FieldKind::kDense) {
       if (auto bytes = dense_row_bytes(tensor, rows); !bytes)
         return tl::unexpected<Status>(bytes.error());
-    } else if (max_bytes == 0) {
-      return error(Code::kInvalidArgument,
-                   "'" + tensor.name +
-                       "' differs in size from row to row, so the batch needs a bound: set "
-                       "batch.max_bytes (for example 64MiB) to what " +
-                       counted(rows, "row") + " may take" + (rows == 1 ? "" : " together"));
-    } else if (max_bytes > kMaxFieldBytes) {
-      return error(Code::kInvalidArgument,
-                   "batch.max_bytes is larger than " + human(kMaxFieldBytes));
+    } else if (tensor.max_bytes > kMaxFieldBytes) {
+      return error(Code::kInvalidArgument, "'" + tensor.name + "': " + tensor.bound_name +
+                                               " asks for more than " + human(kMaxFieldBytes));
     }
-    layout.append(tensor, max_bytes, 0);
+    layout.append(
+        tensor, (tensor.text ? wire::kFieldText : 0U) | (tensor.padded ? wire::kFieldPadded : 0U));
   }
-  layout.append({.name = wire::kIndexField, .dtype = DType::kInt64}, 0, wire::kFieldMeta);
-  layout.append({.name = wire::kValidField, .dtype = DType::kBool}, 0, wire::kFieldMeta);
+  if (layout.fields_.size() + 2 > kMaxFields)
+    return error(Code::kInvalidArgument, "a sample has " + counted(layout.fields_.size(), "field") +
+                                             ", and a batch may have " +
+                                             std::to_string(kMaxFields - 2) + ": leave some out");
+  layout.append({.name = wire::kIndexField, .dtype = DType::kInt64}, wire::kFieldMeta);
+  layout.append({.name = wire::kValidField, .dtype = DType::kBool}, wire::kFieldMeta);
   return layout;
 }
 
-void BatchLayout::append(const TensorSpec& tensor, std::uint64_t max_bytes, std::uint32_t flags) {
+void BatchLayout::append(const TensorSpec& tensor, std::uint32_t flags) {
   wire::FieldLayout field{};
   std::memcpy(field.name, tensor.name.data(), tensor.name.size());
   field.kind = tensor.kind;
@@ -85,9 +86,13 @@ void BatchLayout::append(const TensorSpec& tensor, std::uint64_t max_bytes, std:
     for (const std::int64_t extent : tensor.shape) row_bytes *= static_cast<std::uint64_t>(extent);
     field.capacity_bytes = row_bytes * rows_;
   } else {
-    field.capacity_bytes = max_bytes;
+    field.capacity_bytes = tensor.max_bytes;
     field.offsets_offset = align(slot_bytes_);
     slot_bytes_ = field.offsets_offset + (rows_ + 1) * sizeof(std::int64_t);
+  }
+  if (tensor.kind == FieldKind::kRagged) {
+    field.shapes_offset = align(slot_bytes_);
+    slot_bytes_ = field.shapes_offset + rows_ * tensor.shape.size() * sizeof(std::int64_t);
   }
   field.offset = align(slot_bytes_);
   slot_bytes_ = align(field.offset + field.capacity_bytes);

@@ -15,9 +15,8 @@ namespace spdld::engine {
 // given, then the two that tell about the rows (wire::kIndexField, wire::kValidField). Immutable.
 class BatchLayout {
  public:
-  // `max_bytes` is the room for the values of each variable-size field.
-  static Result<BatchLayout> make(const std::vector<TensorSpec>& tensors, std::uint64_t rows,
-                                  std::uint64_t max_bytes);
+  // The values of a tensor whose rows differ in size have room for its max_bytes.
+  static Result<BatchLayout> make(const std::vector<TensorSpec>& tensors, std::uint64_t rows);
 
   const std::vector<wire::FieldLayout>& fields() const { return fields_; }
   std::uint64_t rows() const { return rows_; }
@@ -32,7 +31,7 @@ class BatchLayout {
   void set_valid(std::byte* slot, std::uint64_t row, bool valid) const;
 
  private:
-  void append(const TensorSpec& tensor, std::uint64_t max_bytes, std::uint32_t flags);
+  void append(const TensorSpec& tensor, std::uint32_t flags);
 
   std::vector<wire::FieldLayout> fields_;
   std::vector<std::uint64_t> row_bytes_;

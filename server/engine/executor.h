@@ -105,7 +105,7 @@ class Executor final : private source::FetchSink {
     std::uint64_t next_row = 0;    // rows before it have been begun
     std::uint64_t unfinished = 0;  // rows begun, not done
     bool given_up = false;
-    std::unique_ptr<Packing> packing;  // of plans without an image task
+    std::unique_ptr<Packing> packing;  // of plans that pack
   };
   using BatchIterator = std::list<OpenBatch>::iterator;
   struct Stream {

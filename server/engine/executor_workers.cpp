@@ -205,8 +205,8 @@ void Executor::open_batch(const Work& work) {
       const auto batch = stream.batches.emplace(at);
       batch->order = *order;
       batch->port = stream.port;
-      if (!work.lane->run->plan().image)
-        batch->packing = std::make_unique<Packing>(order->rows.rows);
+      if (work.lane->run->plan().packs())
+        batch->packing = std::make_unique<Packing>(work.lane->run->shared_plan(), order->rows.rows);
       stream.last_epoch = order->epoch;
       stream.last_step = order->step;
       stream.may_open = true;
@@ -234,7 +234,7 @@ void Executor::process(const Work& work, unsigned worker) {
 
   if (state == RowState::kDone || state == RowState::kFailed) {
     const auto rows = static_cast<std::size_t>(run.fetch_concurrency()) + threads();
-    task.bytes.shrink(std::min(kKeptByARow, kKeptByARun / rows));
+    task.parts.bytes.shrink(std::min(kKeptByARow, kKeptByARun / rows));
   }
   if (state == RowState::kFailed) task.port->fail(failure);
   Aftermath after;
@@ -252,7 +252,7 @@ void Executor::process(const Work& work, unsigned worker) {
       ++work.lane->fetching;  // the answer may have come before: the sum is right
       if (task.turn == work.turn && task.holder == Holder::kWorker) task.holder = Holder::kSource;
     } else {
-      if (wants_memory) after.bytes.push_back(std::exchange(task.bytes, ByteBuffer()));
+      if (wants_memory) after.bytes.push_back(std::exchange(task.parts.bytes, ByteBuffer()));
       end_row(task, state != RowState::kDone, after);
     }
     remove_closed(after);

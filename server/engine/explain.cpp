@@ -105,7 +105,7 @@ PlanFacts plan_facts(const Plan& plan, const ExplainContext& context) {
       .warnings = plan.doubts};
   const std::uint64_t wanted = facts.used_bytes + facts.needed_bytes;
   if (wanted > facts.budget_bytes) facts.missing_bytes = wanted - facts.budget_bytes;
-  if (plan.image) facts.image = image_of(*plan.image);
+  if (plan.image != nullptr) facts.image = image_of(*plan.image);
   if (plan.spec.cache && context.cache) facts.cache = cache_of(*plan.spec.cache, *context.cache);
   return facts;
 }

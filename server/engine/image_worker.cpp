@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "base/check.h"
 #include "base/rng.h"
@@ -28,18 +29,23 @@ class RowCopier final : public RowSink {
 ImageWorker::ImageWorker(const ImageTask& task)
     : task_(task), decoder_(task.decode->make_decoder()) {}
 
-Result<std::uint64_t> ImageWorker::run(std::span<const std::byte> bytes, std::uint64_t sample_key,
-                                       std::byte* row, std::uint64_t room_bytes) {
-  pixels_ = {};
-  SPDLD_ASSIGN(const Size size, decoder_->open(bytes));
-  return apply(size, decoder_->read_bytes(), sample_key, row, room_bytes);
+Result<std::uint64_t> ImageWorker::run(SampleInput& sample, std::span<RowOutput> out,
+                                       std::uint64_t room_bytes) {
+  return run(sample.part(task_.request), sample, out, room_bytes);
 }
 
-Result<std::uint64_t> ImageWorker::run(const ImageView& pixels, std::uint64_t sample_key,
-                                       std::byte* row, std::uint64_t room_bytes) {
+Result<std::uint64_t> ImageWorker::run(std::span<const std::byte> bytes, SampleInput& sample,
+                                       std::span<RowOutput> out, std::uint64_t room_bytes) {
+  pixels_ = {};
+  SPDLD_ASSIGN(const Size size, decoder_->open(bytes));
+  return apply(size, decoder_->read_bytes(), sample, out.front(), room_bytes);
+}
+
+Result<std::uint64_t> ImageWorker::run(const ImageView& pixels, SampleInput& sample,
+                                       std::span<RowOutput> out, std::uint64_t room_bytes) {
   SPDLD_CHECK(pixels.channels == task_.decode->channels());
   pixels_ = pixels;
-  return apply({pixels.width, pixels.height}, 0, sample_key, row, room_bytes);
+  return apply({pixels.width, pixels.height}, 0, sample, out.front(), room_bytes);
 }
 
 Result<ImageView> ImageWorker::decode(std::span<const std::byte> bytes, std::uint64_t max_bytes,
@@ -65,18 +71,35 @@ Result<ImageView> ImageWorker::decode(std::span<const std::byte> bytes, std::uin
                    .stride_bytes = static_cast<std::ptrdiff_t>(row_bytes)};
 }
 
-Result<std::uint64_t> ImageWorker::apply(Size size, std::uint64_t decode_bytes,
-                                         std::uint64_t sample_key, std::byte* row,
-                                         std::uint64_t room_bytes) {
-  SPDLD_ASSIGN(std::uint64_t taken, plan_chains(size, sample_key));
+Result<std::uint64_t> ImageWorker::apply(Size size, std::uint64_t decode_bytes, SampleInput& sample,
+                                         RowOutput& out, std::uint64_t room_bytes) {
+  SPDLD_TRY(check_canvas(size, sample));
+  SPDLD_ASSIGN(std::uint64_t taken, plan_chains(size, sample.key));
   taken += decode_bytes;
   if (taken > room_bytes) return taken;
   kept_bytes_ = std::max(kept_bytes_, taken);
   for (std::size_t i = 0; i + 1 < chains_.size(); ++i) SPDLD_TRY(materialize(chains_[i]));
   const Geometry& last = chains_.back();
-  SPDLD_CHECK(last.output() == task_.output);  // the slot has room for this and no more
+  std::byte* row = out.data();
+  if (task_.output) {
+    SPDLD_CHECK(last.output() == *task_.output);  // the slot has room for this and no more
+  } else {
+    SPDLD_ASSIGN(row, out.resize(task_.shape_of(last.output())));
+  }
   SPDLD_TRY(execute(last, {.data = row, .format = task_.format, .layout = task_.layout}));
   return 0;
+}
+
+// The first image of a sample is the canvas.
+Status ImageWorker::check_canvas(Size size, SampleInput& sample) const {
+  if (sample.canvas == Size{}) sample.canvas = size;
+  if (!task_.follows_canvas || size == sample.canvas) return {};
+  const auto text = [](Size of) {
+    return std::to_string(of.width) + "x" + std::to_string(of.height);
+  };
+  return {Code::kDataLoss, "its field '" + task_.tensors().front().name + "' has " + text(size) +
+                               " pixels, and the image that it belongs to " + text(sample.canvas) +
+                               ": what shares crops and flips must be of one size"};
 }
 
 Result<std::uint64_t> ImageWorker::plan_chains(Size size, std::uint64_t sample_key) {

@@ -9,24 +9,23 @@
 
 #include "base/byte_buffer.h"
 #include "base/status.h"
-#include "engine/plan.h"
+#include "engine/image_task.h"
 #include "transform/image_pass.h"
 
 namespace spdld::engine {
 
-// Runs an ImageTask for one worker: owns the codec contexts and the scratch, so that in steady
-// state nothing is allocated. Not thread-safe. After an error it is as good as new.
-class ImageWorker {
+// Runs an ImageTask for one worker, as every FieldWorker does.
+class ImageWorker final : public FieldWorker {
  public:
   explicit ImageWorker(const ImageTask& task);  // task outlives it
 
-  // Encoded bytes to one row of the batch. `sample_key` seeds the draws. 0: the row is made.
-  // Otherwise the memory that it takes, which is more than `room_bytes`: nothing was made. An error
-  // is the data's, or kNoMemory (ImageDecoder says which).
-  Result<std::uint64_t> run(std::span<const std::byte> bytes, std::uint64_t sample_key,
-                            std::byte* row, std::uint64_t room_bytes);
-  // The same from what decode() gave, byte for byte.
-  Result<std::uint64_t> run(const ImageView& pixels, std::uint64_t sample_key, std::byte* row,
+  // From the sample's encoded bytes.
+  Result<std::uint64_t> run(SampleInput& sample, std::span<RowOutput> out,
+                            std::uint64_t room_bytes) override;
+  // From these encoded bytes, or from what decode() gave: the same row, byte for byte.
+  Result<std::uint64_t> run(std::span<const std::byte> bytes, SampleInput& sample,
+                            std::span<RowOutput> out, std::uint64_t room_bytes);
+  Result<std::uint64_t> run(const ImageView& pixels, SampleInput& sample, std::span<RowOutput> out,
                             std::uint64_t room_bytes);
 
   // The whole image, valid until the next call. No data: it has more than `max_bytes`, or takes
@@ -35,12 +34,12 @@ class ImageWorker {
   Result<ImageView> decode(std::span<const std::byte> bytes, std::uint64_t max_bytes,
                            std::uint64_t room_bytes, std::uint64_t& needs_bytes);
 
-  // At most this is kept from one image to the next.
-  std::uint64_t kept_bytes() const { return kept_bytes_; }
+  std::uint64_t kept_bytes() const override { return kept_bytes_; }
 
  private:
-  Result<std::uint64_t> apply(Size size, std::uint64_t decode_bytes, std::uint64_t sample_key,
-                              std::byte* row, std::uint64_t room_bytes);
+  Result<std::uint64_t> apply(Size size, std::uint64_t decode_bytes, SampleInput& sample,
+                              RowOutput& out, std::uint64_t room_bytes);
+  Status check_canvas(Size size, SampleInput& sample) const;
   // Fills chains_: all but the last are made into pixels. Returns the memory that this takes.
   Result<std::uint64_t> plan_chains(Size size, std::uint64_t sample_key);
   // Makes the chain's pixels, from the decoder or from `pixels_`, and leaves them in the target.

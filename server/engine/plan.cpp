@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <variant>
+
+#include "engine/collate.h"
 
 namespace spdld::engine {
 namespace {
@@ -21,17 +24,46 @@ Status at(const spec::StageSpec& stage, std::string message) {
 
 std::string key_of(const spec::StageSpec& stage) {
   std::string key = stage.op;
-  for (const auto& [name, value] : stage.params.values())
+  for (const auto& [name, value] : stage.params.values()) {
+    if (name == "field" || name == "fields") continue;  // whichever it is, it comes to the same
     key += " " + name + "=" +
            std::visit([](const auto& held) { return fmt::format("{}", held); }, value);
+  }
   return key;
 }
 
-// Walks the stages once, in order, and fits each op into the plan.
+std::vector<Field> fields_of(const std::vector<source::SourceField>& fields) {
+  std::vector<Field> all;
+  for (const source::SourceField& field : fields) {
+    const bool part = field.kind == source::SourceField::Kind::kPart;
+    all.push_back({.name = field.name,
+                   .kind = part ? Field::Kind::kPart : Field::Kind::kValue,
+                   .index = field.index,
+                   .type = field.type,
+                   .text = field.text,
+                   .max_bytes = field.max_bytes});
+  }
+  return all;
+}
+
+bool share_draws(const ImageTask& a, const ImageTask& b) {
+  return std::any_of(a.geometry.begin(), a.geometry.end(), [&](const GeometryStep& step) {
+    return std::any_of(b.geometry.begin(), b.geometry.end(),
+                       [&](const GeometryStep& other) { return step.op == other.op; });
+  });
+}
+
+// Walks the stages once, in order, and lets each op enter what it does into the table of fields.
 class Compiler {
  public:
-  Compiler(spec::PipelineSpec spec, const Registry& registry, const std::vector<TensorSpec>& fields)
-      : plan_(std::make_shared<Plan>()), registry_(registry), fields_(fields) {
+  Compiler(spec::PipelineSpec spec, const Registry& registry,
+           const std::vector<source::SourceField>& fields)
+      : plan_(std::make_shared<Plan>()),
+        registry_(registry),
+        table_(fields_of(fields), [this](const DecodeImageOp& op, std::size_t request,
+                                         const std::string& decode_key) {
+          return std::make_unique<ImageChain>(op, request, decode_key, plan_->spec.batch.layout);
+        }) {
     plan_->spec = std::move(spec);
   }
 
@@ -47,27 +79,19 @@ class Compiler {
     if (info == nullptr) return at(stage, "there is no op '" + stage.op + "'");
     auto made = info->make(stage.params);
     if (!made) return made.error().with_context(stage.where.text() + ": " + stage.op);
-    const Op* op = plan_->ops.emplace_back(std::move(made).value()).get();
-
-    if (dynamic_cast<const FetchOp*>(op) != nullptr) return add_fetch(stage);
+    const Op& op = *plan_->ops.emplace_back(std::move(made).value());
+    if (stage.op == kFetch) return add_fetch(stage);
     if (plan_->fetch.name.empty())
       return at(stage, "the first stage must be 'fetch', which brings the bytes that '" + stage.op +
                            "' works on");
     name_process(stage);
-    if (const auto* decode = dynamic_cast<const DecodeImageOp*>(op))
-      return add_decode(stage, decode);
-    if (!plan_->image)
-      return at(stage, "'" + stage.op + "' works on decoded images: put 'decode_image' before it");
-    if (const auto* geometry = dynamic_cast<const GeometryOp*>(op))
-      return add_geometry(stage, geometry);
-    if (const auto* pixel = dynamic_cast<const PixelOp*>(op)) {
-      formatted_by_ = stage.op;
-      if (const std::string doubt = pixel->doubt(plan_->image->format); !doubt.empty())
-        plan_->doubts.push_back(stage.where.text() + ": " + doubt);
-      return pixel->append_to(plan_->image->format, plan_->image->decode->channels())
-          .with_context(stage.where.text());
-    }
-    return at(stage, "'" + stage.op + "' is of a kind that this engine does not run");
+    const std::uint64_t occurrence = occurrences_[stage.op]++;
+    const StageKey key{
+        .name = stage.op, .text = key_of(stage), .draw_key = mix64(name_key(stage.op), occurrence)};
+    std::string doubt;
+    SPDLD_TRY(op.plan(table_, key, doubt).with_context(stage.where.text()));
+    if (!doubt.empty()) plan_->doubts.push_back(stage.where.text() + ": " + doubt);
+    return {};
   }
 
   Status add_fetch(const spec::StageSpec& stage) {
@@ -77,93 +101,139 @@ class Compiler {
     return {};
   }
 
-  Status add_decode(const spec::StageSpec& stage, const DecodeImageOp* decode) {
-    if (plan_->image) return at(stage, "the image is decoded already by an earlier stage");
-    const std::string& bytes = fields_.front().name;
-    if (decode->fields().front() != bytes)
-      return at(stage, "'" + stage.op + "' decodes the field '" + decode->fields().front() +
-                           "', and the source gives '" + bytes + "': leave out source.files.field");
-    plan_->image.emplace();
-    plan_->image->decode = decode;
-    plan_->image->decode_key = key_of(stage);
-    plan_->image->layout = plan_->spec.batch.layout;
-    return {};
-  }
-
-  Status add_geometry(const spec::StageSpec& stage, const GeometryOp* op) {
-    if (!formatted_by_.empty())
-      return at(stage, "'" + stage.op + "' must come before '" + formatted_by_ +
-                           "': the pixels are converted as they are written into the batch, last");
-    const std::uint64_t occurrence = occurrences_[stage.op]++;
-    plan_->image->geometry.push_back({op, mix64(name_key(stage.op), occurrence)});
-    size_ = op->output_size(size_);
-    return {};
-  }
-
   void name_process(const spec::StageSpec& stage) {
     StagePlan& process = plan_->process;
     process.name += process.name.empty() ? stage.op : " + " + stage.op;
     if (!stage.concurrency) return;
-    // Fused ops are one task: the tightest bound holds for all of them.
+    // The ops of one row are run one after the other: the tightest bound holds for all of them.
     if (process.concurrency == 0 || *stage.concurrency < process.concurrency)
       process.concurrency = *stage.concurrency;
   }
 
   Status finish() {
+    const auto& spec = plan_->spec;
     if (plan_->fetch.name.empty())
       return Status(
           Code::kInvalidArgument,
-          "pipeline '" + plan_->spec.name + "' has no 'fetch' stage: add '- fetch' as the first");
-    const auto& cache = plan_->spec.cache;
-    if (cache && cache->form == spec::CacheSpec::Form::kDecoded && !plan_->image)
+          "pipeline '" + spec.name + "' has no 'fetch' stage: add '- fetch' as the first");
+    for (Field& field : table_.fields()) SPDLD_TRY(add_tensors(field));
+    SPDLD_TRY(find_canvas());
+    order_tasks();
+    for (const std::size_t part : table_.requested_parts())
+      plan_->requests.push_back({.part = part});
+    const auto& cache = spec.cache;
+    if (cache && cache->form == spec::CacheSpec::Form::kDecoded && plan_->image == nullptr)
       return Status(Code::kInvalidArgument,
                     cache->location.text() +
                         ": cache: nothing is decoded here: write 'form: encoded', or add a "
                         "'decode_image' stage");
-    plan_->tensors = fields_;
-    if (plan_->image) {
-      ImageTask& image = *plan_->image;
-      if (!size_)
-        return Status(
-            Code::kInvalidArgument,
-            "pipeline '" + plan_->spec.name + "': the images that come out of '" +
-                plan_->process.name +
-                "' differ in size, and a batch needs one: add a resize to [height, width], "
-                "a center_crop or a random_resized_crop");
-      image.output = *size_;
-      const std::int64_t height = size_->height;
-      const std::int64_t width = size_->width;
-      const std::int64_t channels = image.decode->channels();
-      TensorSpec& tensor = plan_->tensors.front();
-      tensor.kind = FieldKind::kDense;
-      tensor.dtype = image.format.dtype;
-      tensor.shape = image.layout == Layout::kNCHW
-                         ? std::vector<std::int64_t>{channels, height, width}
-                         : std::vector<std::int64_t>{height, width, channels};
-    } else {
-      plan_->process.name = "pack";
-    }
-    SPDLD_ASSIGN(
-        plan_->layout,
-        BatchLayout::make(plan_->tensors, static_cast<std::uint64_t>(plan_->spec.batch.size),
-                          plan_->spec.batch.max_bytes));
+    if (plan_->process.name.empty()) plan_->process.name = "pack";
+    SPDLD_TRY(collate(spec, plan_->tensors, plan_->sources, plan_->process.name));
+    SPDLD_ASSIGN(plan_->layout,
+                 BatchLayout::make(plan_->tensors, static_cast<std::uint64_t>(spec.batch.size)));
     return {};
   }
 
+  Status add_tensors(Field& field) {
+    using Kind = TensorSource::Kind;
+    if (field.kind == Field::Kind::kDecoded) {
+      auto task = field.chain->finish(field.name);
+      if (!task) return std::move(task).error();
+      plan_->task_tensors.push_back(plan_->tensors.size());
+      for (const TensorSpec& tensor : (*task)->tensors())
+        add_tensor(tensor, {.kind = Kind::kTask, .index = plan_->tasks.size()});
+      plan_->tasks.push_back(*std::move(task));
+      return {};
+    }
+    if (field.kind == Field::Kind::kPart) {
+      add_tensor({.name = field.name,
+                  .kind = FieldKind::kBytes,
+                  .text = field.text,
+                  .max_row_bytes = field.max_bytes.value_or(0)},
+                 {.kind = Kind::kPart, .index = table_.request(field)});
+      return {};
+    }
+    add_tensor(tensor_of(field), {.kind = Kind::kValue, .index = field.index});
+    return {};
+  }
+
+  static TensorSpec tensor_of(const Field& field) {
+    TensorSpec tensor{.name = field.name, .max_row_bytes = field.max_bytes.value_or(0)};
+    switch (field.type) {
+      case ValueType::kInt64: tensor.dtype = DType::kInt64; break;
+      case ValueType::kFloat64: tensor.dtype = DType::kFloat64; break;
+      case ValueType::kBool: tensor.dtype = DType::kBool; break;
+      case ValueType::kText:
+        tensor.kind = FieldKind::kBytes;
+        tensor.text = true;
+        break;
+      case ValueType::kInt64List:
+      case ValueType::kFloat64List:
+        tensor.kind = FieldKind::kRagged;
+        tensor.dtype = field.type == ValueType::kInt64List ? DType::kInt64 : DType::kFloat64;
+        tensor.shape = {-1};
+        break;
+    }
+    return tensor;
+  }
+
+  void add_tensor(TensorSpec tensor, TensorSource source) {
+    plan_->tensors.push_back(std::move(tensor));
+    plan_->sources.push_back(source);
+  }
+
+  // Images that share draws with the first one must be as large as that is.
+  Status find_canvas() {
+    for (const auto& task : plan_->tasks) {
+      auto* const image = dynamic_cast<ImageTask*>(task.get());
+      if (image == nullptr) continue;
+      if (plan_->image == nullptr) {
+        plan_->image = image;
+      } else {
+        image->follows_canvas = share_draws(*plan_->image, *image);
+      }
+    }
+    return {};
+  }
+
+  void order_tasks() {
+    std::vector<std::size_t> order;
+    for (const bool needs_canvas : {false, true}) {
+      for (std::size_t i = 0; i < plan_->tasks.size(); ++i) {
+        if (plan_->tasks[i]->needs_canvas() == needs_canvas) order.push_back(i);
+      }
+    }
+    std::vector<std::unique_ptr<FieldTask>> tasks;
+    std::vector<std::size_t> tensors;
+    for (std::size_t to = 0; to < order.size(); ++to) {
+      tasks.push_back(std::move(plan_->tasks[order[to]]));
+      tensors.push_back(plan_->task_tensors[order[to]]);
+      for (std::size_t i = 0; i < tasks.back()->tensors().size(); ++i)
+        plan_->sources[tensors.back() + i].index = to;
+    }
+    plan_->tasks = std::move(tasks);
+    plan_->task_tensors = std::move(tensors);
+  }
+
+  static constexpr const char* kFetch = "fetch";
+
   std::shared_ptr<Plan> plan_;
   const Registry& registry_;
-  const std::vector<TensorSpec>& fields_;
+  FieldTable table_;
   std::map<std::string, std::uint64_t> occurrences_;
-  std::optional<Size> size_;
-  std::string formatted_by_;  // the op that converts the pixels
 };
 
 }  // namespace
 
+bool Plan::packs() const {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const TensorSpec& tensor) { return tensor.kind != FieldKind::kDense; });
+}
+
 std::uint32_t Plan::slots_for(std::uint32_t credits) const { return credits + kFillingSlots; }
 
 Result<std::shared_ptr<const Plan>> compile(spec::PipelineSpec spec, const Registry& registry,
-                                            const std::vector<TensorSpec>& fields) {
+                                            const std::vector<source::SourceField>& fields) {
   return Compiler(std::move(spec), registry, fields).run();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,34 +10,33 @@
 
 #include "base/status.h"
 #include "engine/batch_layout.h"
+#include "engine/image_task.h"
 #include "op/op.h"
 #include "op/registry.h"
+#include "source/source.h"
 #include "spec/pipeline_spec.h"
 
 namespace spdld::engine {
-
-// One op of a chain with the key of its draws: a hash of the op's name and of how many of that name
-// stand before it, so that adding a stage leaves the others' draws alone.
-struct GeometryStep {
-  const GeometryOp* op = nullptr;
-  std::uint64_t draw_key = 0;
-};
-
-// Everything between an image's encoded bytes and its row in the slot, run as one task on one core
-// while the pixels are in its cache.
-struct ImageTask {
-  const DecodeImageOp* decode = nullptr;
-  std::string decode_key;  // the op and all its parameters: the same text makes the same pixels
-  std::vector<GeometryStep> geometry;
-  PixelFormat format;
-  Layout layout = Layout::kNCHW;
-  Size output;
-};
 
 // A stage as it runs, which may be several of the spec's.
 struct StagePlan {
   std::string name;     // "decode_image + random_resized_crop + normalize"
   int concurrency = 0;  // tasks at once; 0: as many as there are workers
+};
+
+// Where a tensor of a batch comes from.
+struct TensorSource {
+  enum class Kind {
+    kTask,    // made by tasks[index]
+    kPart,    // the bytes of requests[index] as they are
+    kValue,   // the source's value `index`
+    kLength,  // how long the rows of tensors[index], which is padded, were before
+  };
+  Kind kind = Kind::kPart;
+  std::size_t index = 0;
+  // Of a padded tensor: what fills its rows up, and to a multiple of what.
+  double pad_value = 0;
+  std::int64_t multiple_of = 1;
 };
 
 // A pipeline compiled: what is fused into what, and what a batch looks like. The spec says what,
@@ -45,11 +45,19 @@ struct Plan {
   spec::PipelineSpec spec;
   std::vector<std::unique_ptr<Op>> ops;
 
-  // The fields of a batch, the source's first one first. fields[0] is made by `image`, or holds the
-  // encoded bytes where there is none; the others are scalars that the source knows.
+  // What is fetched of each item.
+  std::vector<source::PartRequest> requests;
+  // One for each decoded field, in the order in which a row's are run; task i makes the tensors
+  // from task_tensors[i] on.
+  std::vector<std::unique_ptr<FieldTask>> tasks;
+  std::vector<std::size_t> task_tensors;
+  // The first image among the tasks, which is the one that a cache of pixels keeps; or null.
+  const ImageTask* image = nullptr;
+
+  // The fields of a batch in the source's order, those that ops add behind the one they come from.
   std::vector<TensorSpec> tensors;
+  std::vector<TensorSource> sources;  // of each tensor
   BatchLayout layout;
-  std::optional<ImageTask> image;
 
   StagePlan fetch;
   StagePlan process;  // decode and transform, or packing of encoded bytes
@@ -57,12 +65,14 @@ struct Plan {
   // What looks like a slip, with its place in the text, though it can be run.
   std::vector<std::string> doubts;
 
+  // Whether rows wait for their batch to be packed.
+  bool packs() const;
   // Slots that a consumer needs: those it may hold, and those that are being filled meanwhile.
   std::uint32_t slots_for(std::uint32_t credits) const;
 };
 
 // `fields` are the source's. An error names the stage with file:line:col, or the field.
 Result<std::shared_ptr<const Plan>> compile(spec::PipelineSpec spec, const Registry& registry,
-                                            const std::vector<TensorSpec>& fields);
+                                            const std::vector<source::SourceField>& fields);
 
 }  // namespace spdld::engine

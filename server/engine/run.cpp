@@ -2,13 +2,16 @@
 #include "engine/run.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/no_memory.h"
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "engine/decode_memory.h"
 
 namespace spdld::engine {
@@ -26,6 +29,19 @@ bool is_data_error(const Status& status) {
          status.code() == Code::kResourceExhausted;
 }
 
+Status check_text(const std::string& field, std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(text.substr(at));
+    if (length == 0)
+      return {Code::kDataLoss, "its field '" + field + "' is no UTF-8 at byte " +
+                                   std::to_string(at) + ": mend it, or write 'batch: {collate: {" +
+                                   field + ": bytes}}'"};
+    at += length;
+  }
+  return {};
+}
+
 }  // namespace
 
 Run::Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> source,
@@ -41,7 +57,9 @@ Run::Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> sourc
       fetch_concurrency_(plan_->fetch.concurrency),
       stage_concurrency_(plan_->process.concurrency),
       clock_(clock),
-      image_workers_(workers) {}
+      workers_(workers) {
+  for (Worker& worker : workers_) worker.tasks.resize(plan_->tasks.size());
+}
 
 void Run::set_limits(RunLimits limits) {
   weight_.store(limits.weight, std::memory_order_relaxed);
@@ -69,13 +87,13 @@ RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
     if (!row.fetched && fetch(row, look_up, sink, token) == source::FetchState::kPending)
       return RowState::kPending;
     Status status = std::exchange(row.fetch_status, Status());
-    if (status.ok() && row.revision.unchanged && !row.reading_cache &&
+    if (status.ok() && row.parts.revision.unchanged && !row.reading_cache &&
         cache_->view(*row.cached) == nullptr) {
       if (read_cache(row, sink, token) == source::FetchState::kPending) return RowState::kPending;
       status = std::exchange(row.fetch_status, Status());
     }
     if (row.reading_cache &&
-        (!status.ok() || !SampleCache::holds(*row.cached, row.bytes.bytes()))) {
+        (!status.ok() || !SampleCache::holds(*row.cached, row.cached_bytes.bytes.bytes()))) {
       // What was kept is lost; the item is not.
       cache_->forget_lost(row.item, *row.cached, status);
       row.fetched = false;
@@ -113,11 +131,13 @@ RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
 source::FetchState Run::fetch(Row& row, bool look_up, source::FetchSink& sink,
                               std::uint64_t token) {
   row.reading_cache = false;
-  row.revision = {};
+  row.parts.revision = {};
+  row.parts.revision.asked = cache_ != nullptr;
+  row.parts.revision.request = cached_request();
   row.cached.reset();
   if (cache_ != nullptr && look_up) {
     row.cached = cache_->find(row.item);
-    if (row.cached) row.revision.known = row.cached->stamp;
+    if (row.cached) row.parts.revision.known = row.cached->stamp;
   }
   row.since = clock_.now();
   row.fetch_took = {};
@@ -125,9 +145,7 @@ source::FetchState Run::fetch(Row& row, bool look_up, source::FetchSink& sink,
   // Once the source has the row, its thread may give it to another worker: no touching it after.
   Result<source::FetchState> state = source::FetchState::kReady;
   try {
-    state = cache_ == nullptr
-                ? source_->fetch(row.item, row.bytes, sink, token)
-                : source_->fetch_revision(row.item, row.bytes, row.revision, sink, token);
+    state = source_->fetch(row.item, plan_->requests, row.parts, sink, token);
   } catch (const std::bad_alloc&) {  // a source that has the row throws no more
     state = tl::unexpected<Status>(no_memory("its bytes"));
   }
@@ -142,7 +160,7 @@ source::FetchState Run::read_cache(Row& row, source::FetchSink& sink, std::uint6
   fetch_stats_.begin();
   Result<source::FetchState> state = source::FetchState::kReady;
   try {
-    state = cache_->read(*row.cached, row.bytes, sink, token);
+    state = cache_->read(*row.cached, row.cached_bytes, sink, token);
   } catch (const std::bad_alloc&) {
     state = tl::unexpected<Status>(no_memory("its bytes from the cache"));
   }
@@ -164,25 +182,21 @@ Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
   const auto begun = clock_.now();
   const auto waited = begun - row.since;
   process_stats_.begin();
-  const BatchOrder& order = *row.order;
-  if (row.cached && !row.revision.unchanged) cache_->forget_changed(row.item, *row.cached);
+  if (row.cached && !row.parts.revision.unchanged) cache_->forget_changed(row.item, *row.cached);
   Result<bool> made = true;
   try {
-    made = plan_->image ? make_image(row, worker, granted_bytes) : make_bytes(row);
+    made = make_tensors(row, worker, granted_bytes);
   } catch (const std::bad_alloc&) {
     made = tl::unexpected<Status>(no_memory("what it is made with"));
   }
   if (made ? !*made : made.error().code() == kNoMemory) {
     process_stats_.postpone();
-    // It is as good as new, and what it has kept may be what is lacking.
-    if (!made && plan_->image) image_workers_[worker].reset();
+    // They are as good as new, and what they have kept may be what is lacking.
+    if (!made) drop_workers(worker);
     return made;
   }
   if (made) {
-    for (std::size_t field = 1; field < plan_->tensors.size(); ++field) {
-      const std::int64_t value = source_->scalar(row.item, field);
-      std::memcpy(plan_->layout.row(order.slot, field, row.index), &value, sizeof value);
-    }
+    const BatchOrder& order = *row.order;
     plan_->layout.set_index(order.slot, row.index, static_cast<std::int64_t>(row.item));
     plan_->layout.set_valid(order.slot, row.index,
                             row.attempt == 0 && row.index < order.rows.valid);
@@ -191,105 +205,198 @@ Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
   return made;
 }
 
-Result<bool> Run::make_bytes(Row& row) {
-  ByteBuffer& packed = row.packing->rows[row.index];
-  const bool in_place = row.revision.unchanged && !row.reading_cache;
-  if (in_place) {
-    const std::span<const std::byte> bytes = bytes_of(row);
-    std::copy(bytes.begin(), bytes.end(), packed.resize(bytes.size()));
+// The row as its tasks see it.
+class Run::Sample final : public SampleInput {
+ public:
+  Sample(const Run& run, const Row& row) : run_(run), row_(row) {}
+
+  std::span<const std::byte> part(std::size_t i) const override {
+    if (!row_.parts.revision.unchanged || i != row_.parts.revision.request ||
+        !run_.keeps(spec::CacheSpec::Form::kEncoded))
+      return row_.parts.part(i);
+    if (row_.reading_cache) return row_.cached_bytes.bytes.bytes();
+    return {run_.cache_->view(*row_.cached), row_.cached->bytes};
+  }
+  Value value(std::size_t i) const override { return run_.source_->value(row_.item, i); }
+
+ private:
+  const Run& run_;
+  const Row& row_;
+};
+
+Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_bytes) {
+  Worker& worker = workers_[number];
+  Sample sample(*this, row);
+  sample.key = mix64(mix64(seed_, row.order->epoch), row.order->rows.position(row.index));
+  worker.kept.clear();
+  sample.kept = &worker.kept;
+  const std::uint64_t room = std::max(DecodeMemory::kAllowanceBytes, granted_bytes);
+  for (std::size_t i = 0; i < plan_->tasks.size(); ++i) {
+    const FieldTask& task = *plan_->tasks[i];
+    auto& runs = worker.tasks[i];
+    if (runs == nullptr) runs = task.make_worker();
+    const std::size_t first = plan_->task_tensors[i];
+    worker.outputs.clear();
+    for (std::size_t t = 0; t < task.tensors().size(); ++t)
+      worker.outputs.push_back(output(row, first + t));
+    const bool cached = &task == plan_->image && keeps(spec::CacheSpec::Form::kDecoded);
+    auto wants =
+        cached ? run_cached(row, static_cast<ImageWorker&>(*runs), sample, worker.outputs, room)
+               : runs->run(sample, worker.outputs, room);
+    if (!wants) {
+      if (wants.error().code() != kNoMemory && keeps(spec::CacheSpec::Form::kEncoded))
+        note_encoded(row);
+      return tl::unexpected<Status>(std::move(wants).error());
+    }
+    row.needs_bytes = *wants;
+    if (*wants > 0) return false;
+    for (std::size_t t = first; t < first + task.tensors().size(); ++t) {
+      if (plan_->tensors[t].kind != FieldKind::kDense) row.packing->made(t, row.index);
+    }
+  }
+  for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
+    if (plan_->sources[t].kind == TensorSource::Kind::kPart) SPDLD_TRY(put_part(row, sample, t));
+    if (plan_->sources[t].kind == TensorSource::Kind::kValue) SPDLD_TRY(put_value(row, sample, t));
   }
   if (keeps(spec::CacheSpec::Form::kEncoded)) note_encoded(row);
-  if (!in_place) std::swap(packed, row.bytes);
-  // It waits for the batch's other rows, which may wait for room; the slot bounds it from here on.
-  packed.uncount();
-  const std::uint64_t before = row.packing->bytes.fetch_add(packed.size());
-  if (before + packed.size() > plan_->layout.fields().front().capacity_bytes) packed.shrink(0);
+  if (plan_->tasks.empty()) row.packing->keep(row.index, row.parts.bytes);
   return true;
 }
 
+RowOutput Run::output(const Row& row, std::size_t tensor) const {
+  const TensorSpec& spec = plan_->tensors[tensor];
+  if (spec.kind == FieldKind::kDense)
+    return {spec, plan_->layout.row(row.order->slot, tensor, row.index)};
+  return {spec, row.packing->row(tensor, row.index)};
+}
+
+Status Run::put_part(Row& row, const Sample& sample, std::size_t tensor) const {
+  const std::span<const std::byte> bytes = sample.part(plan_->sources[tensor].index);
+  const TensorSpec& spec = plan_->tensors[tensor];
+  if (spec.text) SPDLD_TRY(check_text(spec.name, bytes));
+  const std::array<std::int64_t, 1> shape{static_cast<std::int64_t>(bytes.size())};
+  RowOutput out = output(row, tensor);
+  // Where nothing is decoded, the row keeps what was fetched as a whole.
+  if (plan_->tasks.empty() && !row.reading_cache) {
+    SPDLD_TRY(out.refer(bytes, shape));
+  } else {
+    auto room = out.resize(shape);
+    if (!room) return std::move(room).error();
+    if (!bytes.empty()) std::memcpy(*room, bytes.data(), bytes.size());
+  }
+  row.packing->made(tensor, row.index);
+  return {};
+}
+
+Status Run::put_value(Row& row, const Sample& sample, std::size_t tensor) const {
+  const Value value = sample.value(plan_->sources[tensor].index);
+  const TensorSpec& spec = plan_->tensors[tensor];
+  RowOutput out = output(row, tensor);
+  const auto put = [&](const void* data, std::size_t bytes, std::size_t count) -> Status {
+    const std::span<const std::byte> view(static_cast<const std::byte*>(data), bytes);
+    if (spec.kind != FieldKind::kDense) {
+      const std::array<std::int64_t, 1> shape{static_cast<std::int64_t>(count)};
+      SPDLD_TRY(out.refer(view, shape));
+      row.packing->made(tensor, row.index);
+      return {};
+    }
+    if (bytes != plan_->layout.row_bytes(tensor))
+      return {Code::kDataLoss, "its field '" + spec.name + "' has " + counted(count, "value") +
+                                   ", and a row of the stack " +
+                                   std::to_string(spec.shape.front()) +
+                                   ": write 'batch: {collate: {" + spec.name + ": ragged}}'"};
+    if (bytes > 0) std::memcpy(out.data(), data, bytes);
+    return {};
+  };
+  switch (type_of(value)) {
+    case ValueType::kInt64: return put(std::get_if<std::int64_t>(&value), 8, 1);
+    case ValueType::kFloat64: return put(std::get_if<double>(&value), 8, 1);
+    case ValueType::kBool: return put(std::get_if<bool>(&value), 1, 1);
+    case ValueType::kText: {
+      const auto text = std::get<std::string_view>(value);
+      return put(text.data(), text.size(), text.size());
+    }
+    case ValueType::kInt64List: {
+      const auto list = std::get<std::span<const std::int64_t>>(value);
+      return put(list.data(), list.size_bytes(), list.size());
+    }
+    case ValueType::kFloat64List: {
+      const auto list = std::get<std::span<const double>>(value);
+      return put(list.data(), list.size_bytes(), list.size());
+    }
+  }
+  return {};
+}
+
 void Run::note_encoded(const Row& row) {
-  if (row.revision.unchanged) {
+  const source::Revision& revision = row.parts.revision;
+  if (revision.unchanged) {
     cache_->count_hit(row.fetch_took);
     cache_hits_.fetch_add(1, std::memory_order_relaxed);
   } else {
     cache_->count_miss(row.fetch_took);
-    if (row.revision.stamp) cache_->keep(row.item, *row.revision.stamp, {}, row.bytes.bytes());
+    if (revision.stamp)
+      cache_->keep(row.item, *revision.stamp, {}, row.parts.part(revision.request));
   }
-}
-
-std::span<const std::byte> Run::bytes_of(const Row& row) const {
-  if (!row.revision.unchanged || row.reading_cache) return row.bytes.bytes();
-  return {cache_->view(*row.cached), row.cached->bytes};
 }
 
 bool Run::keeps(spec::CacheSpec::Form form) const {
   return cache_ != nullptr && cache_->form() == form;
 }
 
-Result<bool> Run::make_image(Row& row, unsigned worker, std::uint64_t granted_bytes) {
-  auto& image_worker = image_workers_[worker];
-  if (image_worker == nullptr) image_worker = std::make_unique<ImageWorker>(*plan_->image);
-  const BatchOrder& order = *row.order;
-  const std::uint64_t key = mix64(mix64(seed_, order.epoch), order.rows.position(row.index));
-  std::byte* const out = plan_->layout.row(order.slot, 0, row.index);
-  const std::span<const std::byte> bytes = bytes_of(row);
-  const std::uint64_t room = std::max(DecodeMemory::kAllowanceBytes, granted_bytes);
-  // Whether the row is made, of what it takes beyond the room that there is.
-  const auto outcome = [&row](const Result<std::uint64_t>& wants) -> Result<bool> {
-    if (!wants) return tl::unexpected<Status>(wants.error());
-    row.needs_bytes = *wants;
-    return *wants == 0;
-  };
-  const bool decoded_cache = keeps(spec::CacheSpec::Form::kDecoded);
-  if (!decoded_cache) {
-    auto made = outcome(image_worker->run(bytes, key, out, room));
-    const bool again = made ? !*made : made.error().code() == kNoMemory;
-    if (!again && keeps(spec::CacheSpec::Form::kEncoded)) note_encoded(row);
-    return made;
-  }
-
+Result<std::uint64_t> Run::run_cached(Row& row, ImageWorker& image, SampleInput& sample,
+                                      std::span<RowOutput> out, std::uint64_t room_bytes) {
   const auto begun = clock_.now();
-  if (row.revision.unchanged) {
+  const source::Revision& revision = row.parts.revision;
+  if (revision.unchanged) {
     const Size size = row.cached->size;
     const int channels = plan_->image->decode->channels();
-    const ImageView pixels{.data = reinterpret_cast<const std::uint8_t*>(bytes.data()),
+    const std::byte* const kept =
+        row.reading_cache ? row.cached_bytes.bytes.data() : cache_->view(*row.cached);
+    const ImageView pixels{.data = reinterpret_cast<const std::uint8_t*>(kept),
                            .width = size.width,
                            .height = size.height,
                            .channels = channels,
                            .stride_bytes = std::ptrdiff_t{size.width} * channels};
-    auto made = outcome(image_worker->run(pixels, key, out, room));
-    if (made && !*made) return made;
+    auto wants = image.run(pixels, sample, out, room_bytes);
+    if (wants && *wants > 0) return wants;
     cache_->count_hit(clock_.now() - begun);
     cache_hits_.fetch_add(1, std::memory_order_relaxed);
-    return made;
+    return wants;
   }
-  const std::uint64_t free_bytes = row.revision.stamp ? cache_->room_for(row.item) : 0;
+  const std::span<const std::byte> bytes = sample.part(plan_->image->request);
+  const std::uint64_t free_bytes = revision.stamp ? cache_->room_for(row.item) : 0;
   if (free_bytes > 0) {
-    row.needs_bytes = 0;
-    auto whole = image_worker->decode(bytes, free_bytes, room, row.needs_bytes);
-    if (whole && row.needs_bytes > 0) return false;
+    std::uint64_t needs_bytes = 0;
+    auto whole = image.decode(bytes, free_bytes, room_bytes, needs_bytes);
+    if (whole && needs_bytes > 0) return needs_bytes;
     if (whole && whole->data != nullptr) {
-      auto made = outcome(image_worker->run(*whole, key, out, room));
-      if (made && !*made) return made;
+      auto wants = image.run(*whole, sample, out, room_bytes);
+      if (wants && *wants > 0) return wants;
       cache_->count_miss(clock_.now() - begun);
-      cache_->keep(row.item, *row.revision.stamp, {whole->width, whole->height},
+      cache_->keep(row.item, *revision.stamp, {whole->width, whole->height},
                    {reinterpret_cast<const std::byte*>(whole->data),
                     static_cast<std::size_t>(whole->stride_bytes) *
                         static_cast<std::size_t>(whole->height)});
-      return made;
+      return wants;
     }
     // Corrupt, if only where this crop does not look: made without the cache, it is the same.
     if (!whole && whole.error().code() != kNoMemory) cache_->refuse(row.item);
   }
-  auto made = outcome(image_worker->run(bytes, key, out, room));
-  if (made && !*made) return made;
+  auto wants = image.run(bytes, sample, out, room_bytes);
+  if (wants && *wants > 0) return wants;
   cache_->count_miss(clock_.now() - begun);
-  return made;
+  return wants;
+}
+
+void Run::drop_workers(unsigned worker) {
+  for (auto& task : workers_[worker].tasks) task.reset();
 }
 
 void Run::shrink(unsigned worker) {
-  auto& image_worker = image_workers_[worker];
-  if (image_worker != nullptr && image_worker->kept_bytes() > kKeptBytes) image_worker.reset();
+  for (auto& task : workers_[worker].tasks) {
+    if (task != nullptr && task->kept_bytes() > kKeptBytes) task.reset();
+  }
 }
 
 SampleFailure Run::failure_of(const Row& row, const Status& why) const {
@@ -319,9 +426,10 @@ Status Run::out_of_memory(const Row& row, const Status& why) const {
                   why.message() +
                       ", also when it was tried again by itself; give the machine or the daemon's "
                       "cgroup more memory, or lower " +
-                      (plan_->image ? "decode_image.max_pixels, so that on_error decides about "
-                                      "such images"
-                                    : "fetch.concurrency")));
+                      (plan_->image != nullptr
+                           ? "decode_image.max_pixels, so that on_error decides about "
+                             "such images"
+                           : "fetch.concurrency")));
 }
 
 Status Run::replace(Row& row, const Status& why) const {
@@ -345,28 +453,9 @@ Status Run::replace(Row& row, const Status& why) const {
 }
 
 Status Run::pack(const BatchOrder& order, const Packing& packing) const {
-  const wire::FieldLayout& field = plan_->layout.fields().front();
-  SPDLD_CHECK(field.kind == FieldKind::kBytes && packing.rows.size() >= order.rows.rows);
-  const std::uint64_t all = packing.bytes.load();
-  if (all > field.capacity_bytes)
-    return Status(Code::kResourceExhausted,
-                  "pipeline '" + plan_->spec.name + "', epoch " + std::to_string(order.epoch) +
-                      ", step " + std::to_string(order.step) + ": the rows take " +
-                      std::to_string(all) + " bytes, and batch.max_bytes is " +
-                      std::to_string(field.capacity_bytes) +
-                      ": raise it, with room for larger rows, or lower "
-                      "batch.size");
-  std::uint64_t offset = 0;
-  for (std::uint64_t i = 0; i <= order.rows.rows; ++i) {
-    const auto value = static_cast<std::int64_t>(offset);
-    std::memcpy(order.slot + field.offsets_offset + i * sizeof value, &value, sizeof value);
-    if (i == order.rows.rows) break;
-    const ByteBuffer& bytes = packing.rows[i];
-    if (bytes.size() > 0)
-      std::memcpy(order.slot + field.offset + offset, bytes.data(), bytes.size());
-    offset += bytes.size();
-  }
-  return {};
+  return packing.pack(order.slot, order.rows.rows)
+      .with_context("pipeline '" + plan_->spec.name + "', epoch " + std::to_string(order.epoch) +
+                    ", step " + std::to_string(order.step));
 }
 
 }  // namespace spdld::engine

@@ -10,10 +10,10 @@
 #include <span>
 #include <vector>
 
-#include "base/byte_buffer.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/image_worker.h"
+#include "engine/packing.h"
 #include "engine/plan.h"
 #include "engine/sample_cache.h"
 #include "engine/stage_stats.h"
@@ -23,32 +23,23 @@
 
 namespace spdld::engine {
 
-// The encoded rows of a batch until they are packed into its slot. What goes beyond the slot is
-// counted and not kept.
-struct Packing {
-  explicit Packing(std::size_t count) : rows(count) {}
-
-  std::vector<ByteBuffer> rows;  // each its worker's
-  std::atomic<std::uint64_t> bytes{0};
-};
-
 // One row of one batch on its way: which item, how far it has come. Owned by the executor, which
-// hands it to one thread at a time; `bytes` belongs to the source while a fetch is pending.
+// hands it to one thread at a time; `parts` belongs to the source while a fetch is pending.
 struct Row {
   const BatchOrder* order = nullptr;
   StreamPort* port = nullptr;
-  Packing* packing = nullptr;  // of plans without an image task
+  Packing* packing = nullptr;  // of plans that pack
   std::uint64_t index = 0;     // in the batch
   std::uint64_t item = 0;
   std::uint32_t attempt = 0;  // 0: the item that the order says; then substitutes
   bool fetched = false;
   Status fetch_status;
-  ByteBuffer bytes;
+  source::FetchedItem parts;
   std::chrono::nanoseconds since{0};  // fetching since, then ready since
   // With a cache: what it has of the item, whether that still is the item's content, and how far.
   std::optional<CachedItem> cached;
-  source::Revision revision;
-  bool reading_cache = false;  // it is the cache's bytes that come
+  source::FetchedItem cached_bytes;  // where the cache cannot be read in place
+  bool reading_cache = false;        // it is those that come
   std::chrono::nanoseconds fetch_took{0};
   std::uint64_t needs_bytes = 0;  // of the memory for decoding (engine/decode_memory.h)
   bool alone = false;  // memory was lacking once: no other counted decode may run beside it
@@ -94,10 +85,11 @@ class Run {
   // The pending fetch of `row` has ended: process() may be called again.
   void fetched(Row& row, Status status);
 
-  // Packs the encoded bytes of a batch's rows into its slot.
+  // Packs what waits of a batch's rows into its slot.
   Status pack(const BatchOrder& order, const Packing& packing) const;
 
   const Plan& plan() const { return *plan_; }
+  const std::shared_ptr<const Plan>& shared_plan() const { return plan_; }
   const source::Source& source() const { return *source_; }
   const source::Sampler& sampler() const { return sampler_; }
   const StageStats& fetch_stats() const { return fetch_stats_; }
@@ -121,13 +113,27 @@ class Run {
   source::FetchState fetch(Row& row, bool look_up, source::FetchSink& sink, std::uint64_t token);
   // Brings what the cache has of the row's item, where it cannot be read in place.
   source::FetchState read_cache(Row& row, source::FetchSink& sink, std::uint64_t token);
+  // What one worker runs the plan's tasks with.
+  struct Worker {
+    std::vector<std::unique_ptr<FieldWorker>> tasks;  // made when first needed
+    std::vector<RowOutput> outputs;                   // of one task
+    std::vector<bool> kept;                           // SampleInput::kept
+  };
+  class Sample;
+
   // True: the row is made. False: row.needs_bytes must be granted first.
   Result<bool> make(Row& row, unsigned worker, std::uint64_t granted_bytes);
-  Result<bool> make_image(Row& row, unsigned worker, std::uint64_t granted_bytes);
-  Result<bool> make_bytes(Row& row);
+  Result<bool> make_tensors(Row& row, unsigned worker, std::uint64_t granted_bytes);
+  // As FieldWorker::run(), of the image whose pixels a cache keeps.
+  Result<std::uint64_t> run_cached(Row& row, ImageWorker& image, SampleInput& sample,
+                                   std::span<RowOutput> out, std::uint64_t room_bytes);
+  Status put_part(Row& row, const Sample& sample, std::size_t tensor) const;
+  Status put_value(Row& row, const Sample& sample, std::size_t tensor) const;
+  RowOutput output(const Row& row, std::size_t tensor) const;
+  void drop_workers(unsigned worker);
   void note_encoded(const Row& row);  // for a cache of encoded items
-  // What the row is made of: what was fetched, or what the cache has.
-  std::span<const std::byte> bytes_of(const Row& row) const;
+  // The request whose bytes or pixels a cache keeps.
+  std::size_t cached_request() const { return plan_->image != nullptr ? plan_->image->request : 0; }
   bool keeps(spec::CacheSpec::Form form) const;
   // Chooses the substitute, or says why there is none.
   Status replace(Row& row, const Status& why) const;
@@ -149,7 +155,7 @@ class Run {
   const Clock& clock_;
   StageStats fetch_stats_;
   StageStats process_stats_;
-  std::vector<std::unique_ptr<ImageWorker>> image_workers_;  // [worker], made when first needed
+  std::vector<Worker> workers_;  // [worker]
 };
 
 }  // namespace spdld::engine

@@ -212,9 +212,9 @@ class DiskLog::Writer final : public source::IoTask {
 class DiskLog::Reader final : public source::PendingRead {
  public:
   Reader(std::shared_ptr<const UniqueFd> file, std::shared_ptr<source::PendingReads> reads,
-         std::uint64_t location, std::uint64_t done, ByteBuffer& out, source::FetchSink& sink,
-         std::uint64_t token)
-      : PendingRead(std::move(reads), out, nullptr, sink, token),
+         std::uint64_t location, std::uint64_t done, source::FetchedItem& out,
+         source::FetchSink& sink, std::uint64_t token)
+      : PendingRead(std::move(reads), out, sink, token),
         file_(std::move(file)),
         location_(location),
         done_(done) {}
@@ -223,8 +223,9 @@ class DiskLog::Reader final : public source::PendingRead {
 
  private:
   Status read_all() {
-    while (done_ < bytes().size()) {
-      const ssize_t count = ::pread(file_->get(), bytes().data() + done_, bytes().size() - done_,
+    ByteBuffer& bytes = item().bytes;
+    while (done_ < bytes.size()) {
+      const ssize_t count = ::pread(file_->get(), bytes.data() + done_, bytes.size() - done_,
                                     static_cast<off_t>(location_ + done_));
       if (count == 0) return {Code::kDataLoss, "the sample cache's file became shorter"};
       if (count < 0 && errno == EINTR) continue;
@@ -263,12 +264,12 @@ void DiskLog::append(std::uint64_t item, std::span<const std::byte> bytes, Sink&
 }
 
 Result<source::FetchState> DiskLog::read(std::uint64_t location, std::uint64_t size_bytes,
-                                         ByteBuffer& out, source::FetchSink& sink,
+                                         source::FetchedItem& out, source::FetchSink& sink,
                                          std::uint64_t token) {
-  out.resize(size_bytes);
+  std::byte* const data = out.bytes.resize(size_bytes);
   std::uint64_t done = 0;
   while (done < size_bytes) {
-    const iovec part{out.data() + done, size_bytes - done};
+    const iovec part{data + done, size_bytes - done};
     const ssize_t count =
         ::preadv2(file_->get(), &part, 1, static_cast<off_t>(location + done), RWF_NOWAIT);
     // Not in the page cache, or nobody can tell: the pool finds out, and what else is wrong.

@@ -42,9 +42,10 @@ const std::byte* MemoryLog::view(std::uint64_t location) const {
 }
 
 Result<source::FetchState> MemoryLog::read(std::uint64_t location, std::uint64_t size_bytes,
-                                           ByteBuffer& out, source::FetchSink&, std::uint64_t) {
-  if (size_bytes > 0) std::memcpy(out.resize(size_bytes), view(location), size_bytes);
-  out.resize(size_bytes);
+                                           source::FetchedItem& out, source::FetchSink&,
+                                           std::uint64_t) {
+  std::byte* const data = out.bytes.resize(size_bytes);
+  if (size_bytes > 0) std::memcpy(data, view(location), size_bytes);
   return source::FetchState::kReady;
 }
 

@@ -30,8 +30,9 @@ class MemoryLog final : public CacheLog {
   void append(std::uint64_t item, std::span<const std::byte> bytes, Sink& sink) override
       SPDLD_EXCLUDES(mutex_);
   const std::byte* view(std::uint64_t location) const override;
-  Result<source::FetchState> read(std::uint64_t location, std::uint64_t size_bytes, ByteBuffer& out,
-                                  source::FetchSink& sink, std::uint64_t token) override;
+  Result<source::FetchState> read(std::uint64_t location, std::uint64_t size_bytes,
+                                  source::FetchedItem& out, source::FetchSink& sink,
+                                  std::uint64_t token) override;
   Status failure() const override SPDLD_EXCLUDES(mutex_);
 
  private:

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -25,14 +26,14 @@ constexpr std::chrono::seconds kPatience{5};
 class Probe final : public source::FetchSink, public std::enable_shared_from_this<Probe> {
  public:
   struct Item {
-    ByteBuffer bytes;
-    source::Revision revision;
+    source::FetchedItem parts;
     std::uint64_t number = 0;
     bool here = false;
     bool waited = false;
   };
 
-  void begin(source::Source& source) {
+  // What is requested of some items.
+  void begin(source::Source& source, std::span<const source::PartRequest> requests) {
     const std::uint64_t count = std::min(kProbes, source.size());
     if (count == 0) return;
     {
@@ -42,8 +43,8 @@ class Probe final : public source::FetchSink, public std::enable_shared_from_thi
     }
     for (std::uint64_t i = 0; i < count; ++i) {
       Item& item = items_[i];
-      auto state =
-          source.fetch_revision(i * source.size() / count, item.bytes, item.revision, *this, i);
+      item.parts.revision.asked = true;
+      auto state = source.fetch(i * source.size() / count, requests, item.parts, *this, i);
       if (!state || *state == source::FetchState::kReady) {
         tell(i, state ? Status() : std::move(state).error(), false);
       }
@@ -72,14 +73,14 @@ class Probe final : public source::FetchSink, public std::enable_shared_from_thi
  private:
   void tell(std::uint64_t token, const Status& status, bool waited) {
     std::shared_ptr<Probe> self;
-    ByteBuffer dropped;
+    source::FetchedItem dropped;
     MutexLock lock(mutex_);
     Item& item = items_[token];
     item.number = token;
     item.waited = waited;
     item.here = status.ok() && !late_;
     any_here_ = any_here_ || item.here;
-    if (!item.here) std::swap(dropped, item.bytes);
+    if (!item.here) std::swap(dropped, item.parts);
     if (--pending_ == 0) self = std::move(self_);
     changed_.notify_all();
   }
@@ -124,17 +125,18 @@ std::optional<Rect> draw_region(const ImageTask& task, const Size& size, std::ui
 // Nothing if the item is none that the plan can decode.
 std::optional<ItemProbe> look_at(const Plan& plan, ImageDecoder* decoder, const Probe::Item& item) {
   ItemProbe seen;
-  seen.encoded_bytes = item.bytes.size();
-  seen.stamp = item.revision.stamp;
+  const std::span<const std::byte> bytes = item.parts.part(0);
+  seen.encoded_bytes = bytes.size();
+  seen.stamp = item.parts.revision.stamp;
   seen.waited = item.waited;
   if (decoder == nullptr) return seen;
-  const auto size = decoder->open(item.bytes.bytes());
+  const auto size = decoder->open(bytes);
   if (!size) return std::nullopt;
   const std::optional<Rect> region = draw_region(*plan.image, *size, item.number + 1);
   if (!region) return std::nullopt;
   seen.size = *size;
   seen.region = *region;
-  seen.jpeg = item.bytes.data()[0] == std::byte{0xff};
+  seen.jpeg = bytes[0] == std::byte{0xff};
   return seen;
 }
 
@@ -142,9 +144,11 @@ std::optional<ItemProbe> look_at(const Plan& plan, ImageDecoder* decoder, const 
 
 std::vector<ItemProbe> probe_items(const Plan& plan, source::Source& source) {
   const auto probe = std::make_shared<Probe>();
-  probe->begin(source);
+  const std::size_t cached = plan.image != nullptr ? plan.image->request : 0;
+  const source::PartRequest request = plan.requests[cached];
+  probe->begin(source, {&request, 1});
   const std::unique_ptr<ImageDecoder> decoder =
-      plan.image ? plan.image->decode->make_decoder() : nullptr;
+      plan.image != nullptr ? plan.image->decode->make_decoder() : nullptr;
   std::map<std::uint64_t, ItemProbe> probes;  // in the order of the items, whichever came first
   for (auto items = probe->take(); !items.empty(); items = probe->take()) {
     for (const Probe::Item& item : items) {

@@ -107,8 +107,8 @@ class ImageReader final : public ImageDecoder {
 
 }  // namespace
 
-DecodeImage::DecodeImage(ColorMode mode, bool exif, ImageLimits limits)
-    : DecodeImageOp({"image"}), mode_(mode), exif_(exif), limits_(limits) {}
+DecodeImage::DecodeImage(ColorMode mode, bool exif, ImageLimits limits, std::string field)
+    : DecodeImageOp(std::move(field)), mode_(mode), exif_(exif), limits_(limits) {}
 
 std::unique_ptr<ImageDecoder> DecodeImage::make_decoder() const {
   return std::make_unique<ImageReader>(mode_, exif_, limits_);

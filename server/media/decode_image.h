@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "media/image_limits.h"
 #include "media/pixels.h"
@@ -13,7 +14,7 @@ namespace spdld::media {
 // Immutable and shared by all workers; each worker's decoder is its own.
 class DecodeImage final : public DecodeImageOp {
  public:
-  DecodeImage(ColorMode mode, bool exif, ImageLimits limits);
+  DecodeImage(ColorMode mode, bool exif, ImageLimits limits, std::string field = "image");
 
   std::unique_ptr<ImageDecoder> make_decoder() const override;
   int channels() const override { return channels_of(mode_); }

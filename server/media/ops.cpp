@@ -19,7 +19,8 @@ Result<std::unique_ptr<Op>> make_decode_image(const Params& params) {
   limits.max_scans = static_cast<int>(params.get<std::int64_t>("max_scans"));
   const ColorMode mode =
       params.get<std::string>("mode") == "gray" ? ColorMode::kGray : ColorMode::kRgb;
-  return std::make_unique<DecodeImage>(mode, params.get<bool>("exif"), limits);
+  return std::make_unique<DecodeImage>(mode, params.get<bool>("exif"), limits,
+                                       params.get<std::string>("field"));
 }
 
 OpInfo decode_image() {
@@ -28,7 +29,11 @@ OpInfo decode_image() {
       .name = "decode_image",
       .doc = "Decodes JPEG and PNG to 8-bit pixels; of a crop, only what it needs.",
       .params =
-          {{.name = "mode",
+          {{.name = "field",
+            .type = ParamType::kString,
+            .doc = "the field whose bytes are images",
+            .default_value = std::string("image")},
+           {.name = "mode",
             .type = ParamType::kString,
             .doc = "rgb or gray; alpha is dropped, gray of a colour JPEG is its luma",
             .default_value = std::string("rgb"),

@@ -30,6 +30,7 @@ bool Geometry::append_crop(Rect rect) {
 
 bool Geometry::append_resize(Size size, Interpolation how, bool smooth) {
   if (size == output()) return true;
+  if (nearest_only) how = Interpolation::kNearest;
   if (resizes() || (flip && how == Interpolation::kNearest)) return false;
   if (window.x < 0 || window.y < 0 || window.x + window.width > scaled.width ||
       window.y + window.height > scaled.height) {

@@ -19,6 +19,8 @@ struct Geometry {
   bool flip = false;
   Interpolation interpolation = Interpolation::kBilinear;
   bool antialias = true;
+  // Whatever a resize asks for, pixels are taken as they are: they are class numbers.
+  bool nearest_only = false;
 
   // The chain that does nothing to a source of this size.
   static Geometry identity(Size source) {

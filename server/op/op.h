@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "base/status.h"
+#include "op/field_table.h"
 #include "op/geometry.h"
 #include "op/image.h"
 #include "op/tensor_spec.h"
@@ -20,15 +21,19 @@
 namespace spdld {
 
 // What a stage runs: immutable after it was made, used by every worker at once. An op says what it
-// does to one sample and lets the compiler decide where and with what it runs (engine/plan.h),
-// which is how a crop becomes a region-of-interest decode and a normalise part of the write into
-// the slot. So an op is one of the kinds below; each is a class of its own because the compiler
-// treats it so.
+// does to one sample by what it does to the table of its fields, and lets the compiler decide where
+// and with what that runs (engine/plan.h), which is how a crop becomes a region-of-interest decode
+// and a normalise part of the write into the slot.
 class Op {
  public:
   virtual ~Op() = default;
 
-  // The fields it reads and replaces, such as {"image"}.
+  // Enters into the table what the op does: to the chains of the fields it works on, or as chains
+  // of fields that it decodes. Stages are read in order, each once. `doubt` gets what looks like a
+  // slip though it can be run.
+  virtual Status plan(FieldTable& table, const StageKey& key, std::string& doubt) const = 0;
+
+  // The fields that it names; none: those that it fits.
   const std::vector<std::string>& fields() const { return fields_; }
 
  protected:
@@ -42,6 +47,7 @@ class Op {
 class FetchOp final : public Op {
  public:
   FetchOp() : Op({}) {}
+  Status plan(FieldTable&, const StageKey&, std::string&) const override { return {}; }
 };
 
 // Turns encoded images into pixels. One per worker, made by DecodeImageOp: owns codec contexts and
@@ -66,18 +72,20 @@ class ImageDecoder {
 
 class DecodeImageOp : public Op {
  public:
-  using Op::Op;
+  explicit DecodeImageOp(std::string field) : Op({std::move(field)}) {}
+  Status plan(FieldTable& table, const StageKey& key, std::string& doubt) const override;
   virtual std::unique_ptr<ImageDecoder> make_decoder() const = 0;
   virtual int channels() const = 0;
   // An image of more is refused.
   virtual std::int64_t max_pixels() const = 0;
 };
 
-// Crops, resizes, flips: changes which pixels are where, not what they are. All images among its
-// fields share one draw.
+// Crops, resizes, flips: changes which pixels are where, not what they are. All its fields, which
+// may be images, masks and boxes, share one draw.
 class GeometryOp : public Op {
  public:
   using Op::Op;
+  Status plan(FieldTable& table, const StageKey& key, std::string& doubt) const override;
 
   // Appends to the chain what it does to an image of chain.output() pixels; false when the chain
   // must be made into pixels first (Geometry::append_resize). A second call with the same rng on a
@@ -105,6 +113,7 @@ struct PixelFormat {
 class PixelOp : public Op {
  public:
   using Op::Op;
+  Status plan(FieldTable& table, const StageKey& key, std::string& doubt) const override;
   // Appends to what the pixels become; an error names what cannot follow what.
   virtual Status append_to(PixelFormat& format, int channels) const = 0;
   // What looks like a slip in what it does to pixels of this format, and the likely values. Empty:

@@ -13,10 +13,10 @@
 
 namespace spdld {
 
-enum class ParamType { kBool, kInt, kFloat, kString, kIntList, kFloatList };
+enum class ParamType { kBool, kInt, kFloat, kString, kIntList, kFloatList, kStringList };
 
 using ParamValue = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
-                                std::vector<double>>;
+                                std::vector<double>, std::vector<std::string>>;
 
 // One parameter of an op, from which come the checks with file:line:col, the JSON Schema for
 // editors, and the page in the docs.

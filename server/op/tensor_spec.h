@@ -25,9 +25,20 @@ struct TensorSpec {
   std::string name;
   FieldKind kind = FieldKind::kDense;
   DType dtype = DType::kUInt8;
-  std::vector<std::int64_t> shape = {};
+  std::vector<std::int64_t> shape = {};  // -1 where rows of a ragged tensor differ
+  bool text = false;                     // of kind bytes: each row is UTF-8
+  bool padded = false;                   // ragged, but the rows of a batch have one shape
+  // Of what is not dense: what one row and what all rows of a batch may take, and the setting that
+  // one raises for larger rows.
+  std::uint64_t max_row_bytes = 0;
+  std::uint64_t max_bytes = 0;
+  std::string bound_name = {};
 
-  friend bool operator==(const TensorSpec&, const TensorSpec&) = default;
+  // Whether both look the same to who reads them, whatever their bounds are.
+  friend bool operator==(const TensorSpec& a, const TensorSpec& b) {
+    return a.name == b.name && a.kind == b.kind && a.dtype == b.dtype && a.shape == b.shape &&
+           a.text == b.text && a.padded == b.padded;
+  }
 };
 
 }  // namespace spdld

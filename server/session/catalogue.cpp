@@ -185,7 +185,7 @@ std::shared_ptr<source::Source> Catalogue::shared(std::unique_ptr<source::Source
 }
 
 Status Catalogue::check_limits(const engine::Plan& plan) const {
-  if (!plan.image || plan.image->decode->max_pixels() <= options_.max_pixels) return {};
+  if (plan.image == nullptr || plan.image->decode->max_pixels() <= options_.max_pixels) return {};
   return Status(Code::kInvalidArgument,
                 "pipeline '" + plan.spec.name + "': decode_image.max_pixels is " +
                     std::to_string(plan.image->decode->max_pixels()) + ", and the daemon allows " +

@@ -10,7 +10,7 @@ namespace spdld::session {
 Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, std::uint64_t rows,
                                  Trials& trials, const BatchProgress& progress) {
   const engine::Plan& plan = *pipeline.plan;
-  if (!plan.image)
+  if (plan.image == nullptr)
     return error(Code::kFailedPrecondition,
                  "pipeline '" + plan.spec.name +
                      "' delivers encoded bytes: add a decode stage to see pictures");

@@ -4,11 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdio>
+#include <ctime>
 #include <new>
 #include <optional>
+#include <span>
 #include <utility>
 
+#include "base/check.h"
 #include "base/descriptors.h"
 #include "base/no_memory.h"
 #include "base/rng.h"
@@ -46,6 +51,22 @@ bool is_transient(int err) {
   }
 }
 
+// " has changed since it was indexed: 10240 bytes of 2026-01-31 12:00:00 then, ..."
+std::string changed_text(const ItemStamp& listed, const ItemStamp& now) {
+  const auto text = [](const ItemStamp& stamp) {
+    const std::time_t seconds = stamp.mtime_ns / 1'000'000'000;
+    std::tm time{};
+    char date[32] = "";
+    if (::gmtime_r(&seconds, &time) != nullptr)
+      std::strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &time);
+    char fraction[16];
+    std::snprintf(fraction, sizeof fraction, ".%03d",
+                  static_cast<int>(stamp.mtime_ns % 1'000'000'000 / 1'000'000));
+    return std::to_string(stamp.size_bytes) + " bytes of " + date + fraction + " UTC";
+  };
+  return " has changed since it was indexed: " + text(listed) + " then, " + text(now) + " now";
+}
+
 std::int64_t wall_ns(const Clock& clock) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(clock.wall().time_since_epoch())
       .count();
@@ -56,11 +77,18 @@ std::int64_t wall_ns(const Clock& clock) {
 // The directory and how it is read. Immutable; any thread.
 class FileFetcher::Files {
  public:
-  // How far a file has been read.
-  struct Reading {
+  struct Opened {
     OpenFile file;
-    std::size_t done_bytes = 0;
-    std::optional<ItemStamp> stamp;  // when it was opened; only for a revision
+    std::uint64_t size_bytes = 0;    // of the range
+    std::optional<ItemStamp> stamp;  // when it was opened, where somebody needs to know
+  };
+  // How far an item has been read.
+  struct Reading {
+    std::array<Opened, kMostRanges> opened;
+    std::size_t count = 0;         // of `opened`
+    bool has_room = false;         // all are open, and the item's buffer is there
+    std::size_t range = 0;         // that is being read ...
+    std::uint64_t done_bytes = 0;  // ... so far
   };
   struct Outcome {
     enum class Kind { kDone, kWouldBlock, kNoRoom, kTransient, kFailed };
@@ -76,24 +104,28 @@ class FileFetcher::Files {
                           static_cast<std::uint64_t>(
                               std::chrono::system_clock::now().time_since_epoch().count()))) {}
 
-  Outcome advance(const std::string& uri, Reading& reading, ByteBuffer& out, Revision* revision,
-                  bool may_block) const;
+  Outcome advance(FetchedItem& item, Reading& reading, bool may_block) const;
   BufferMemory::Request request_room() const { return {options_.buffers, options_.reader}; }
   // Before another attempt, after so many that failed.
   std::chrono::nanoseconds pause(int failures, const std::string& uri) const;
   std::string path_of(const std::string& uri) const;
   int retries() const { return options_.retry.retries; }
   uid_t reader() const { return options_.reader; }
+  // Where the next thing that may block lies.
   dev_t device_of(const Reading& reading) const {
-    return reading.file.fd ? reading.file.device : disk_->device();
+    return reading.has_room ? reading.opened[reading.range].file.device : disk_->device();
   }
 
  private:
-  Outcome open(const std::string& uri, Reading& reading, ByteBuffer& out, Revision* revision) const;
+  Outcome open(const FileRange& range, Opened& opened, bool wants_stamp) const;
+  Outcome make_room(FetchedItem& item, Reading& reading) const;
+  Outcome read(const FileRange& range, Opened& opened, std::byte* out, std::uint64_t& done_bytes,
+               std::uint64_t& left_at_once, bool may_block) const;
   // Whether `out` may take so much now.
   bool count(ByteBuffer& out, std::uint64_t bytes) const;
   Outcome failed(int err, const char* what, const std::string& uri,
                  const std::string& why = {}) const;
+  Outcome not_as_listed(const FileRange& range, const std::string& how) const;
 
   const std::unique_ptr<Disk> disk_;
   const Options options_;
@@ -102,13 +134,13 @@ class FileFetcher::Files {
 
 class FileFetcher::Pending final : public PendingRead {
  public:
-  Pending(std::shared_ptr<const Files> files, std::shared_ptr<PendingReads> reads, std::string uri,
+  Pending(std::shared_ptr<const Files> files, std::shared_ptr<PendingReads> reads,
           Files::Reading reading, std::uint64_t wanted_bytes,
-          std::optional<std::chrono::nanoseconds> first_pause, ByteBuffer& out, Revision* revision,
-          FetchSink& sink, std::uint64_t token, IoPool& io)
-      : PendingRead(std::move(reads), out, revision, sink, token),
+          std::optional<std::chrono::nanoseconds> first_pause, FetchedItem& out, FetchSink& sink,
+          std::uint64_t token, IoPool& io)
+      : PendingRead(std::move(reads), out, sink, token),
         files_(std::move(files)),
-        uri_(std::move(uri)),
+        uri_(item().ranges().front().uri),
         reading_(std::move(reading)),
         io_(io),
         room_(files_->request_room()),
@@ -121,7 +153,7 @@ class FileFetcher::Pending final : public PendingRead {
     Files::Outcome outcome;
     do {
       if (!has_room()) return kUntilResumed;
-      outcome = files_->advance(uri_, reading_, bytes(), revision(), true);
+      outcome = files_->advance(item(), reading_, true);
       reading_ = {};  // what failed, or has to wait, is opened again
       wanted_bytes_ = outcome.wanted_bytes;
     } while (outcome.kind == Files::Outcome::Kind::kNoRoom);
@@ -141,7 +173,7 @@ class FileFetcher::Pending final : public PendingRead {
       if (const auto read = weak.lock()) io.resume(*read);
     });
     if (!share) return false;
-    bytes().count(*std::move(share));
+    item().bytes.count(*std::move(share));
     return true;
   }
   Status cancelled() const override {
@@ -149,11 +181,11 @@ class FileFetcher::Pending final : public PendingRead {
   }
 
   const std::shared_ptr<const Files> files_;
-  const std::string uri_;
+  const std::string uri_;  // of the item's first file
   Files::Reading reading_;
   IoPool& io_;
   BufferMemory::Request room_;
-  std::uint64_t wanted_bytes_;  // of room, before the file is opened
+  std::uint64_t wanted_bytes_;  // of room, before the files are opened
   int failures_;
   std::optional<std::chrono::nanoseconds> first_pause_;
 };
@@ -165,14 +197,12 @@ FileFetcher::FileFetcher(std::unique_ptr<Disk> disk, IoPool& io, Options options
 
 FileFetcher::~FileFetcher() { pending_->close(io_); }
 
-Result<FetchState> FileFetcher::fetch(std::string uri, ByteBuffer& out, FetchSink& sink,
-                                      std::uint64_t token, Revision* revision) {
-  if (revision != nullptr) {
-    revision->stamp.reset();
-    revision->unchanged = false;
-  }
+Result<FetchState> FileFetcher::fetch(FetchedItem& out, FetchSink& sink, std::uint64_t token) {
+  SPDLD_CHECK(!out.ranges().empty() && out.ranges().size() <= kMostRanges);
+  out.revision.stamp.reset();
+  out.revision.unchanged = false;
   Files::Reading reading;
-  Files::Outcome outcome = files_->advance(uri, reading, out, revision, false);
+  Files::Outcome outcome = files_->advance(out, reading, false);
   if (outcome.kind == Files::Outcome::Kind::kDone) return FetchState::kReady;
   if (outcome.kind == Files::Outcome::Kind::kFailed)
     return tl::unexpected(std::move(outcome.status));
@@ -187,41 +217,63 @@ Result<FetchState> FileFetcher::fetch(std::string uri, ByteBuffer& out, FetchSin
                                            ", and retries are off; see that its storage answers");
     }
     reading = {};
-    first_pause = files_->pause(1, uri);
+    first_pause = files_->pause(1, out.ranges().front().uri);
   }
   const auto pending =
-      std::make_shared<Pending>(files_, pending_, std::move(uri), std::move(reading),
-                                outcome.wanted_bytes, first_pause, out, revision, sink, token, io_);
+      std::make_shared<Pending>(files_, pending_, std::move(reading), outcome.wanted_bytes,
+                                first_pause, out, sink, token, io_);
   if (Status status = pending_->submit(io_, device, files_->reader(), pending); !status.ok())
     return tl::unexpected(std::move(status));
   return FetchState::kPending;
 }
 
-FileFetcher::Files::Outcome FileFetcher::Files::open(const std::string& uri, Reading& reading,
-                                                     ByteBuffer& out, Revision* revision) const {
-  if (const int err = disk_->open(uri, reading.file); err != 0) {
-    return failed(err, "cannot open", uri, reading.file.why_not);
+FileFetcher::Files::Outcome FileFetcher::Files::open(const FileRange& range, Opened& opened,
+                                                     bool wants_stamp) const {
+  if (const int err = disk_->open(range.uri, opened.file); err != 0) {
+    return failed(err, "cannot open", range.uri, opened.file.why_not);
   }
-  if (revision != nullptr) {
-    reading.stamp = stamp_of_fd(reading.file.fd.get());
-    revision->unchanged = reading.stamp && reading.stamp == revision->known;
-    if (revision->unchanged) return {};
+  if (wants_stamp || range.expected) opened.stamp = stamp_of_fd(opened.file.fd.get());
+  if (range.expected && opened.stamp &&
+      (opened.stamp->size_bytes != range.expected->size_bytes ||
+       opened.stamp->mtime_ns != range.expected->mtime_ns)) {
+    return not_as_listed(range, changed_text(*range.expected, *opened.stamp));
   }
-  const std::uint64_t size = reading.file.size_bytes;
-  if (size > options_.max_file_bytes) {
+  const std::uint64_t size = opened.file.size_bytes;
+  if (range.size_bytes == PartRequest::kToItsEnd) {
+    opened.size_bytes = size - std::min(size, range.offset);
+  } else if (range.offset > size || range.size_bytes > size - range.offset) {
+    return not_as_listed(
+        range, " has " + std::to_string(size) + " bytes, too few for what was " + "listed of it");
+  } else {
+    opened.size_bytes = range.size_bytes;
+  }
+  return {};
+}
+
+FileFetcher::Files::Outcome FileFetcher::Files::make_room(FetchedItem& item,
+                                                          Reading& reading) const {
+  std::uint64_t size = 0;
+  for (std::size_t i = 0; i < reading.count; ++i) {
+    size += reading.opened[i].size_bytes;
+    if (size <= options_.max_item_bytes) continue;
+    const std::string& uri = item.ranges()[i].uri;
     return {Outcome::Kind::kFailed,
             Status(Code::kResourceExhausted,
                    path_of(uri) + " has " + std::to_string(size) + " bytes, more than the " +
-                       std::to_string(options_.max_file_bytes) + " that an item may have")};
+                       std::to_string(options_.max_item_bytes) + " that an item may have")};
   }
   const std::uint64_t wanted = ByteBuffer::grown(size + 1);
-  if (!count(out, wanted))
+  if (!count(item.bytes, wanted))
     return {.kind = Outcome::Kind::kNoRoom, .status = {}, .wanted_bytes = wanted};
   try {
-    out.resize(size + 1);  // a byte more than there should be, to see a file that grew
+    item.bytes.resize(size + 1);  // a byte more than there should be, to see a file that grew
   } catch (const std::bad_alloc&) {
-    return {Outcome::Kind::kFailed, no_memory(path_of(uri), size)};
+    return {Outcome::Kind::kFailed, no_memory(path_of(item.ranges().front().uri), size)};
   }
+  std::uint64_t end = 0;
+  for (std::size_t i = 0; i < reading.count; ++i)
+    item.end_range(end += reading.opened[i].size_bytes);
+  reading.has_room = true;
   return {};
 }
 
@@ -234,51 +286,93 @@ bool FileFetcher::Files::count(ByteBuffer& out, std::uint64_t bytes) const {
   return true;
 }
 
-FileFetcher::Files::Outcome FileFetcher::Files::advance(const std::string& uri, Reading& reading,
-                                                        ByteBuffer& out, Revision* revision,
+FileFetcher::Files::Outcome FileFetcher::Files::advance(FetchedItem& item, Reading& reading,
                                                         bool may_block) const {
-  OpenFile& file = reading.file;
-  if (!file.fd) {
+  const std::span<const FileRange> ranges = item.ranges();
+  Revision& revision = item.revision;
+  const std::size_t asked_of = revision.asked ? item.range_of(revision.request) : ranges.size();
+  while (reading.count < ranges.size()) {
+    const std::size_t at = reading.count;
     if (!may_block && disk_->opening_blocks()) return {Outcome::Kind::kWouldBlock, {}};
-    Outcome opened = open(uri, reading, out, revision);
-    if (opened.kind != Outcome::Kind::kDone) return opened;
-    if (revision != nullptr && revision->unchanged) return opened;
+    Opened& opened = reading.opened[at];
+    Outcome outcome = open(ranges[at], opened, at == asked_of);
+    if (outcome.kind != Outcome::Kind::kDone) return outcome;
+    if (at == asked_of && item.parts_of(at) == 1) {
+      revision.unchanged = opened.stamp && opened.stamp == revision.known;
+      if (revision.unchanged) opened.size_bytes = 0;
+    }
+    ++reading.count;
   }
-  const auto changed = [&](const char* how) {
-    return Outcome{Outcome::Kind::kFailed,
-                   Status(Code::kDataLoss, path_of(uri) + how +
-                                               "; leave a dataset as it is while "
-                                               "it is in use")};
-  };
-  while (reading.done_bytes < file.size_bytes || file.size_bytes == 0) {
-    const std::span<std::byte> rest(out.data() + reading.done_bytes,
-                                    file.size_bytes + 1 - reading.done_bytes);
-    const ssize_t count = may_block ? disk_->read(file, rest, reading.done_bytes)
-                                    : disk_->read_cached(file, rest, reading.done_bytes);
+  if (!reading.has_room) {
+    item.restart_ranges();
+    Outcome outcome = make_room(item, reading);
+    if (outcome.kind != Outcome::Kind::kDone) return outcome;
+  }
+  std::uint64_t left_at_once = may_block ? ~std::uint64_t{0} : kMostAtOnceBytes;
+  for (; reading.range < ranges.size(); ++reading.range, reading.done_bytes = 0) {
+    if (reading.range == asked_of && revision.unchanged) continue;
+    Opened& opened = reading.opened[reading.range];
+    Outcome outcome =
+        read(ranges[reading.range], opened, item.bytes.data() + item.begin_of(reading.range),
+             reading.done_bytes, left_at_once, may_block);
+    if (outcome.kind != Outcome::Kind::kDone) return outcome;
+  }
+  item.bytes.resize(item.bytes.size() - 1);
+  // What changed while it was read is neither the old content nor the new one.
+  if (asked_of < ranges.size() && !revision.unchanged) {
+    const Opened& opened = reading.opened[asked_of];
+    if (opened.stamp && is_settled(*opened.stamp, wall_ns(*options_.clock)) &&
+        stamp_of_fd(opened.file.fd.get()) == opened.stamp) {
+      revision.stamp = opened.stamp;
+    }
+  }
+  return {};
+}
+
+FileFetcher::Files::Outcome FileFetcher::Files::read(const FileRange& range, Opened& opened,
+                                                     std::byte* out, std::uint64_t& done_bytes,
+                                                     std::uint64_t& left_at_once,
+                                                     bool may_block) const {
+  const OpenFile& file = opened.file;
+  const bool whole = range.size_bytes == PartRequest::kToItsEnd;
+  const std::uint64_t size = opened.size_bytes;
+  // Of a whole file a byte more than there should be; the next range is read over it.
+  const std::uint64_t wanted = whole ? size + 1 : size;
+  while (done_bytes < size || (whole && size == 0)) {
+    if (left_at_once == 0) return {Outcome::Kind::kWouldBlock, {}};
+    const std::span<std::byte> rest(out + done_bytes, std::min(wanted - done_bytes, left_at_once));
+    const std::uint64_t at = range.offset + done_bytes;
+    const ssize_t count =
+        may_block ? disk_->read(file, rest, at) : disk_->read_cached(file, rest, at);
     if (count < 0) {
       // EAGAIN: not in the page cache. The others: this file system cannot tell.
       const bool blocks =
           count == -EAGAIN || count == -EOPNOTSUPP || count == -ENOSYS || count == -EINVAL;
       if (!may_block && blocks) return {Outcome::Kind::kWouldBlock, {}};
-      return failed(static_cast<int>(-count), "cannot read", uri);
+      return failed(static_cast<int>(-count), "cannot read", range.uri);
     }
     if (count == 0) {
-      if (file.size_bytes == 0) break;
+      if (size == 0) break;
       // Some kernels answer so for what is not in the page cache.
       if (!may_block) return {Outcome::Kind::kWouldBlock, {}};
-      return changed(" became shorter while it was read");
+      return not_as_listed(range, " became shorter while it was read");
     }
-    reading.done_bytes += static_cast<std::size_t>(count);
+    done_bytes += static_cast<std::uint64_t>(count);
+    left_at_once -= std::min<std::uint64_t>(left_at_once, static_cast<std::uint64_t>(count));
   }
-  if (reading.done_bytes > file.size_bytes) return changed(" became longer while it was read");
-  out.resize(file.size_bytes);
-  // What changed while it was read is neither the old content nor the new one.
-  if (revision != nullptr && reading.stamp &&
-      is_settled(*reading.stamp, wall_ns(*options_.clock)) &&
-      stamp_of_fd(file.fd.get()) == reading.stamp) {
-    revision->stamp = reading.stamp;
-  }
+  if (done_bytes > size) return not_as_listed(range, " became longer while it was read");
+  if (range.expected && stamp_of_fd(file.fd.get()) != opened.stamp)
+    return not_as_listed(range, " changed while it was read");
   return {};
+}
+
+FileFetcher::Files::Outcome FileFetcher::Files::not_as_listed(const FileRange& range,
+                                                              const std::string& how) const {
+  return {Outcome::Kind::kFailed,
+          Status(Code::kDataLoss,
+                 path_of(range.uri) + how +
+                     (range.expected ? "; 'spdlctl index' or an apply lists it anew"
+                                     : "; leave a dataset as it is while it is in use"))};
 }
 
 FileFetcher::Files::Outcome FileFetcher::Files::failed(int err, const char* what,

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "base/buffer_memory.h"
-#include "base/byte_buffer.h"
 #include "base/clock.h"
 #include "op/order_spec.h"
 #include "source/disk.h"
@@ -17,12 +17,14 @@
 
 namespace spdld::source {
 
-// Brings whole files. What the page cache holds is read at once by the caller; the rest goes to the
-// I/O pool, from which transient errors are retried with pauses that double, up to five seconds,
-// each shortened at random by up to a half so that nodes do not come back in step. A file waits in
-// the pool, closed and without a thread, until there is room for it among its reader's buffers.
+// Brings files and pieces of files: the ranges of a FetchedItem, all of them or none. What the page
+// cache holds is read at once by the caller, up to kMostAtOnceBytes; the rest goes to the I/O pool,
+// from which transient errors are retried with pauses that double, up to five seconds, each
+// shortened at random by up to a half so that nodes do not come back in step. All files of an item
+// are opened before the first is read: then its size is known, and it waits in the pool, closed and
+// without a thread, until there is room for it among its reader's buffers.
 //
-// Owned by a FilesSource; thread-safe. The destructor waits for no read: it tells kCancelled to the
+// Owned by a source; thread-safe. The destructor waits for no read: it tells kCancelled to the
 // sinks of those that are pending. One that the kernel has keeps what it needs until it comes back.
 // The pool must outlive the fetcher.
 class FileFetcher {
@@ -31,7 +33,7 @@ class FileFetcher {
     std::string root;  // for messages
     RetrySpec retry = {};
     std::chrono::nanoseconds retry_pause{};
-    std::uint64_t max_file_bytes = 0;
+    std::uint64_t max_item_bytes = 0;
     // Where the bytes that are brought count, and for whom; null: nowhere.
     std::shared_ptr<BufferMemory> buffers = nullptr;
     uid_t reader = 0;
@@ -44,9 +46,13 @@ class FileFetcher {
   FileFetcher(const FileFetcher&) = delete;
   FileFetcher& operator=(const FileFetcher&) = delete;
 
-  // As Source::fetch(), or Source::fetch_revision() where there is a `revision`.
-  Result<FetchState> fetch(std::string uri, ByteBuffer& out, FetchSink& sink, std::uint64_t token,
-                           Revision* revision = nullptr);
+  // Of one item; a source that needs more is refused when it is opened.
+  static constexpr std::size_t kMostRanges = 16;
+  // A caller that has other work reads no more than this of one item.
+  static constexpr std::size_t kMostAtOnceBytes = std::size_t{4} << 20;
+
+  // As Source::fetch(), of what out.ranges() names: 1 to kMostRanges of them.
+  Result<FetchState> fetch(FetchedItem& out, FetchSink& sink, std::uint64_t token);
 
  private:
   class Files;    // what the fetcher and its pending reads share

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <iterator>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -37,7 +38,7 @@ struct Files {
   std::string real_root;  // after symlinks, when it was listed or opened again
   Access::Links links = Access::Links::kFollow;
   AccessRules access;
-  std::vector<TensorSpec> fields;
+  std::vector<SourceField> fields;
   std::vector<std::int64_t> labels;  // of each of the listing's runs
   int listing_threads = 1;
   RetrySpec retry;
@@ -136,19 +137,20 @@ class FilesSource final : public Source {
                  FileFetcher::Options{.root = files_->real_root,
                                       .retry = files_->retry,
                                       .retry_pause = files_->retry_pause,
-                                      .max_file_bytes = files_->max_file_bytes,
+                                      .max_item_bytes = files_->max_file_bytes,
                                       .buffers = files_->buffers,
                                       .reader = reader}) {}
 
   std::uint64_t size() const override { return listing_.size(); }
   const std::string& listing_digest() const override { return listing_.digest(); }
-  const std::vector<TensorSpec>& fields() const override { return files_->fields; }
+  const std::vector<SourceField>& fields() const override { return files_->fields; }
   const std::vector<std::string>& classes() const override { return files_->dataset->classes; }
   std::string dataset() const override { return files_->dataset->id; }
   std::string uri(std::uint64_t item) const override { return listing_.uri(item); }
 
-  std::int64_t scalar(std::uint64_t item, std::size_t field) const override {
-    SPDLD_CHECK(item < size() && field == 1 && fields().size() == 2);
+  // The label.
+  Value value(std::uint64_t item, std::size_t value) const override {
+    SPDLD_CHECK(item < size() && value == 0 && fields().size() == 2);
     const auto& runs = listing_.runs();
     const auto next =
         std::upper_bound(runs.begin(), runs.end(), item,
@@ -156,13 +158,18 @@ class FilesSource final : public Source {
     return files_->labels[static_cast<std::size_t>(next - runs.begin()) - 1];
   }
 
-  Result<FetchState> fetch(std::uint64_t item, ByteBuffer& out, FetchSink& sink,
-                           std::uint64_t token) override {
-    return fetcher_.fetch(listing_.uri(item), out, sink, token);
-  }
-  Result<FetchState> fetch_revision(std::uint64_t item, ByteBuffer& out, Revision& revision,
-                                    FetchSink& sink, std::uint64_t token) override {
-    return fetcher_.fetch(listing_.uri(item), out, sink, token, &revision);
+  Result<FetchState> fetch(std::uint64_t item, std::span<const PartRequest> requests,
+                           FetchedItem& out, FetchSink& sink, std::uint64_t token) override {
+    out.begin();
+    for (const PartRequest& request : requests) {
+      SPDLD_CHECK(request.part == 0);
+      out.add_part({.range = out.ranges().size()});
+      FileRange& range = out.add_range();
+      range.uri = listing_.uri(item);
+      range.offset = request.offset;
+      range.size_bytes = request.size_bytes;
+    }
+    return fetcher_.fetch(out, sink, token);
   }
   std::string origin() const override { return origin_; }
 
@@ -345,9 +352,9 @@ Result<std::unique_ptr<Source>> Opener::open() {
   if (!root && !again) return tl::unexpected(root.error());
   auto files = std::make_shared<Files>();
   SPDLD_ASSIGN(files->dataset, again ? reopen(root) : list(*root));
-  files->fields.push_back({.name = spec_.field, .kind = FieldKind::kBytes, .shape = {}});
+  files->fields.push_back({.name = spec_.field});
   if (labelled()) {
-    files->fields.push_back({.name = "label", .dtype = DType::kInt64, .shape = {}});
+    files->fields.push_back({.name = "label", .kind = SourceField::Kind::kValue});
     SPDLD_ASSIGN(files->labels, label_runs(*files->dataset->listing, files->dataset->classes));
     warn_of_empty(files->dataset->classes, files->labels);
   }

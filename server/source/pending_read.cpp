@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/pending_read.h"
 
-#include <optional>
 #include <utility>
 
 namespace spdld::source {
@@ -44,11 +43,10 @@ bool PendingReads::claim(PendingRead& read) {
   return true;
 }
 
-PendingRead::PendingRead(std::shared_ptr<PendingReads> reads, ByteBuffer& out, Revision* revision,
-                         FetchSink& sink, std::uint64_t token)
-    : reads_(std::move(reads)), out_(out), out_revision_(revision), sink_(sink), token_(token) {
-  std::swap(bytes_, out_);
-  if (revision != nullptr) revision_ = *revision;
+PendingRead::PendingRead(std::shared_ptr<PendingReads> reads, FetchedItem& out, FetchSink& sink,
+                         std::uint64_t token)
+    : reads_(std::move(reads)), out_(out), sink_(sink), token_(token) {
+  std::swap(item_, out_);
 }
 
 void PendingRead::cancel() {
@@ -63,9 +61,6 @@ std::nullopt_t PendingRead::end(Status status) {
   return std::nullopt;
 }
 
-void PendingRead::give_back() {
-  std::swap(bytes_, out_);
-  if (out_revision_ != nullptr) *out_revision_ = revision_;
-}
+void PendingRead::give_back() { std::swap(item_, out_); }
 
 }  // namespace spdld::source

@@ -8,7 +8,6 @@
 #include <memory>
 #include <vector>
 
-#include "base/byte_buffer.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "source/io_pool.h"
@@ -49,9 +48,9 @@ class PendingReads {
 class PendingRead : public IoTask, public std::enable_shared_from_this<PendingRead> {
  public:
   // What is in `out` already goes with it, and comes back to `out` when the sink is told, unless
-  // the read was cancelled. The same for `revision`, which may be null.
-  PendingRead(std::shared_ptr<PendingReads> reads, ByteBuffer& out, Revision* revision,
-              FetchSink& sink, std::uint64_t token);
+  // the read was cancelled.
+  PendingRead(std::shared_ptr<PendingReads> reads, FetchedItem& out, FetchSink& sink,
+              std::uint64_t token);
 
   void cancel() final;
 
@@ -61,8 +60,7 @@ class PendingRead : public IoTask, public std::enable_shared_from_this<PendingRe
   // What a sink is told whose read was cancelled. Called beside run().
   virtual Status cancelled() const = 0;
 
-  ByteBuffer& bytes() { return bytes_; }
-  Revision* revision() { return out_revision_ == nullptr ? nullptr : &revision_; }
+  FetchedItem& item() { return item_; }
 
  private:
   friend class PendingReads;
@@ -70,11 +68,8 @@ class PendingRead : public IoTask, public std::enable_shared_from_this<PendingRe
   void give_back();
 
   const std::shared_ptr<PendingReads> reads_;
-  ByteBuffer bytes_;
-  Revision revision_;
-  // The asker's, to be touched only after claim().
-  ByteBuffer& out_;
-  Revision* const out_revision_;
+  FetchedItem item_;
+  FetchedItem& out_;  // the asker's, to be touched only after claim()
   FetchSink& sink_;
   const std::uint64_t token_;
   static constexpr std::size_t kTold = ~std::size_t{0};

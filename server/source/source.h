@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "base/byte_buffer.h"
 #include "base/credentials.h"
 #include "base/status.h"
-#include "op/tensor_spec.h"
+#include "op/value.h"
+#include "source/fetched_item.h"
 
 namespace spdld::source {
 
@@ -27,63 +28,52 @@ enum class FetchState {
   kPending,  // FetchSink::fetched will say
 };
 
-// What tells the content of an item from any other that it had or will have. Compared for equality
-// only; the zeros of a source that has no such thing are fine.
-struct ItemStamp {
-  std::uint64_t device = 0;
-  std::uint64_t inode = 0;
-  std::uint64_t size_bytes = 0;
-  std::int64_t mtime_ns = 0;
-  std::int64_t ctime_ns = 0;
+// What a source tells of each item under one name.
+struct SourceField {
+  enum class Kind {
+    kPart,   // bytes that fetch() brings
+    kValue,  // what the listing knows
+  };
+  std::string name;
+  Kind kind = Kind::kPart;
+  std::size_t index = 0;                     // of the part, or of the value
+  ValueType type = ValueType::kInt64;        // of a value
+  bool text = false;                         // the part is UTF-8
+  std::optional<std::uint64_t> max_bytes{};  // the largest there is of a part, text or list
 
-  friend bool operator==(const ItemStamp&, const ItemStamp&) = default;
+  friend bool operator==(const SourceField&, const SourceField&) = default;
 };
 
-// The question and the answer of a fetch by someone who may have the bytes already.
-struct Revision {
-  std::optional<ItemStamp> known;  // what the caller has; none: nothing
-  // Of the bytes that were brought; none: a later change might go unnoticed, so do not keep them.
-  std::optional<ItemStamp> stamp;
-  bool unchanged = false;  // the item still is `known`: no bytes were brought
-};
-
-// Enumerates a dataset's items and brings their bytes. The listing is fixed for the source's life.
+// Enumerates a dataset's items and brings their parts. The listing is fixed for the source's life.
 // Thread-safe: workers call it at once. Implementations share tests/conformance/source_suite.h.
 class Source {
  public:
   virtual ~Source() = default;
 
   virtual std::uint64_t size() const = 0;
-  // Of the listing: relative uris, bytewise sorted, and N. Hex. Differs when an item comes or goes.
+  // Of the sequence of items: relative uris and N. Hex. Differs when an item comes or goes.
   virtual const std::string& listing_digest() const = 0;
+  // Of the values that the listing knows; empty: it follows from the listing and the classes.
+  virtual std::string values_digest() const { return {}; }
 
-  // The field that fetch() fills comes first; then what the listing itself knows, such as the
-  // label.
-  virtual const std::vector<TensorSpec>& fields() const = 0;
+  // Names that differ; at least one part.
+  virtual const std::vector<SourceField>& fields() const = 0;
   // Class names in index order; empty without labels.
   virtual const std::vector<std::string>& classes() const = 0;
 
   // Names the item in messages. `item` < size(), here and below.
   virtual std::string uri(std::uint64_t item) const = 0;
-  // The value of the scalar field fields()[field], field >= 1.
-  virtual std::int64_t scalar(std::uint64_t item, std::size_t field) const = 0;
+  // The value of index `value` of the item; valid for as long as the source is.
+  virtual Value value(std::uint64_t item, std::size_t value) const = 0;
 
-  // Brings the item's bytes into `out`, without blocking. kReady: done. kPending:
-  // `sink.fetched(token, …)` comes later, and `out` belongs to the source until then. Transient
-  // errors are retried inside; what comes out is final: kNotFound, kPermissionDenied, kUnavailable
-  // (retries used up), kDataLoss (the item is not what the listing saw).
-  virtual Result<FetchState> fetch(std::uint64_t item, ByteBuffer& out, FetchSink& sink,
-                                   std::uint64_t token) = 0;
-
-  // As fetch(), but brings nothing where the item has not changed since `revision.known`; which
-  // `revision` then says. It too belongs to the source while the fetch is pending. By default items
-  // cannot be told apart: all is brought each time, and nothing should be kept.
-  virtual Result<FetchState> fetch_revision(std::uint64_t item, ByteBuffer& out, Revision& revision,
-                                            FetchSink& sink, std::uint64_t token) {
-    revision.stamp.reset();
-    revision.unchanged = false;
-    return fetch(item, out, sink, token);
-  }
+  // Brings what is requested of the item into `out`, without blocking; `requests` is read during
+  // the call alone. kReady: done. kPending: `sink.fetched(token, …)` comes later, and `out` belongs
+  // to the source until then. Transient errors are retried inside; what comes out is final:
+  // kNotFound, kPermissionDenied, kUnavailable (retries used up), kDataLoss (the item is not what
+  // the listing saw). `out.revision`, where it asks, may spare the bytes of one request; a source
+  // whose items cannot be told apart brings all each time and gives no stamp.
+  virtual Result<FetchState> fetch(std::uint64_t item, std::span<const PartRequest> requests,
+                                   FetchedItem& out, FetchSink& sink, std::uint64_t token) = 0;
 
   // The same items for another reader: kPermissionDenied where that one may not list what the
   // listing was made of, and each fetch asks for that one's rights. Blocks. Null: the items are

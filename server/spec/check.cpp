@@ -233,12 +233,24 @@ Result<Json> check_tagged(const Node& node, const Shape& shape, const std::strin
   return Json{{key->name, std::move(value)}};
 }
 
+Result<Json> check_named(const Node& node, const Shape& shape, const std::string& name) {
+  if (node.kind != Node::Kind::kMap) return wrong_kind(node, shape, name);
+  Json map = Json::object();
+  for (const Node::Entry& entry : node.entries) {
+    if (!is_field_name(entry.key))
+      return tl::unexpected<Status>(entry.fail(prefix(name) + not_a_field_name(entry.key)));
+    SPDLD_ASSIGN(map[entry.key], check(entry.value, shape.of.front(), member(name, entry.key)));
+  }
+  return map;
+}
+
 Node::Kind node_kind(const Shape& shape) {
   switch (shape.kind) {
     case Kind::kNull: return Node::Kind::kNull;
     case Kind::kList: return Node::Kind::kList;
     case Kind::kMap:
     case Kind::kTagged:
+    case Kind::kNamed:
     case Kind::kScalars: return Node::Kind::kMap;
     default: return Node::Kind::kScalar;
   }
@@ -277,6 +289,7 @@ std::string expected_text(const Shape& shape) {
     }
     case Kind::kMap:
     case Kind::kScalars: return "a map";
+    case Kind::kNamed: return "a map of fields";
     case Kind::kTagged: return "a map of one " + shape.noun;
     case Kind::kAnyOf: break;
   }
@@ -292,6 +305,7 @@ Result<Json> check(const Node& node, const Shape& shape, const std::string& name
     case Kind::kAnyOf: return check_any_of(node, shape, name);
     case Kind::kTagged: return check_tagged(node, shape, name);
     case Kind::kList: return check_list(node, shape, name);
+    case Kind::kNamed: return check_named(node, shape, name);
     case Kind::kNull:
       if (node.kind != Node::Kind::kNull) return wrong_kind(node, shape, name);
       return Json(nullptr);

@@ -44,14 +44,6 @@ Result<ClassesSpec> read_classes(const Node& node, Json& value) {
   return classes;
 }
 
-bool is_field_name(const std::string& text) {
-  constexpr std::size_t kMost = 47;  // sizeof wire::FieldLayout::name, less its NUL
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  return !text.empty() && text.size() <= kMost && is_letter(text.front()) &&
-         std::all_of(text.begin(), text.end(),
-                     [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '_'; });
-}
-
 // Paths in `value` become absolute on the way, here and above, so that the canonical text has them.
 Result<SourceSpec> read_source(const Node& node, Json& value) {
   const Node& at = *node.find("files");
@@ -74,10 +66,8 @@ Result<SourceSpec> read_source(const Node& node, Json& value) {
     const Node& field = *at.find("field");
     files.field = text_of(json, "field");
     if (!is_field_name(files.field)) {
-      return tl::unexpected<Status>(field.fail(
-          "source.files.field: " + quote(files.field) +
-          " is no name of a field: it has letters, digits and _, at most 47 of them, and begins "
-          "with a letter"));
+      return tl::unexpected<Status>(
+          field.fail("source.files.field: " + not_a_field_name(files.field)));
     }
     if (labelled && files.field == "label") {
       return tl::unexpected<Status>(
@@ -154,7 +144,41 @@ Result<StageSpec> read_stage(const Node& node, const Json& value, const Registry
   return stage;
 }
 
-BatchSpec read_batch(const Json& value) {
+Result<CollateSpec> read_collate(const Node& node, const Json& value, const std::string& name) {
+  using Kind = CollateSpec::Kind;
+  CollateSpec collate;
+  collate.where = node.where();
+  const auto kind_of = [](const Json& text) {
+    return text == "stack"    ? Kind::kStack
+           : text == "ragged" ? Kind::kRagged
+           : text == "bytes"  ? Kind::kBytes
+                              : Kind::kPad;
+  };
+  if (value.is_string()) {
+    collate.kind = kind_of(value);
+    return collate;
+  }
+  if (const auto kind = value.find("kind"); kind != value.end()) collate.kind = kind_of(*kind);
+  if (const auto pad = value.find("pad"); pad != value.end()) {
+    if (collate.kind && *collate.kind != Kind::kPad)
+      return tl::unexpected<Status>(node.fail(
+          "batch.collate." + name + ": 'pad' fills rows up, so its kind is pad: leave 'kind' out"));
+    collate.kind = Kind::kPad;
+    collate.pad_value = pad->get<double>();
+  }
+  if (const auto multiple = value.find("multiple_of"); multiple != value.end()) {
+    if (collate.kind != Kind::kPad)
+      return tl::unexpected<Status>(node.fail("batch.collate." + name +
+                                              ".multiple_of: only padded rows are rounded up; add "
+                                              "'pad: 0', or leave it out"));
+    collate.multiple_of = multiple->get<std::int64_t>();
+  }
+  if (const auto most = value.find("max_bytes"); most != value.end())
+    collate.max_bytes = most->get<std::uint64_t>();
+  return collate;
+}
+
+Result<BatchSpec> read_batch(const Node& node, const Json& value) {
   BatchSpec batch;
   batch.size = value.at("size").get<std::int64_t>();
   const Json& last = value.at("last");
@@ -162,6 +186,12 @@ BatchSpec read_batch(const Json& value) {
   batch.layout = value.at("layout") == "NHWC" ? Layout::kNHWC : Layout::kNCHW;
   if (const auto given = value.find("max_bytes"); given != value.end()) {
     batch.max_bytes = given->get<std::uint64_t>();
+  }
+  if (const auto given = value.find("collate"); given != value.end()) {
+    const Node& at = *node.find("collate");
+    for (const auto& [name, how] : given->items()) {
+      SPDLD_ASSIGN(batch.collate[name], read_collate(*at.find(name), how, name));
+    }
   }
   return batch;
 }
@@ -212,7 +242,7 @@ Result<PipelineSpec> parse_pipeline(std::string_view text, const std::string& fi
     SPDLD_ASSIGN(StageSpec stage, read_stage(stages.items[i], json["stages"][i], registry, i));
     spec.stages.push_back(std::move(stage));
   }
-  spec.batch = read_batch(json.at("batch"));
+  SPDLD_ASSIGN(spec.batch, read_batch(*root.find("batch"), json.at("batch")));
   spec.delivery.device = text_of(json.at("delivery"), "device");
   spec.delivery.prefetch = json.at("delivery").at("prefetch").get<int>();
   if (text_of(json.at("delivery"), "absent_replica") == "go_on")

@@ -103,6 +103,32 @@ Shape stages_shape(const Registry& registry) {
   return stages;
 }
 
+Shape collate_shape() {
+  const Shape kind = choice_shape({"stack", "ragged", "bytes", "pad"});
+  Shape details = map_shape({
+      {.name = "kind",
+       .doc = "stack: rows of one shape; ragged: each row as it is; bytes: one string of bytes a "
+              "row; pad: rows filled up to the largest of the batch",
+       .shape = kind,
+       .nullable = true},
+      {.name = "pad",
+       .doc = "what rows are filled up with",
+       .shape = float_shape(-kUnbounded, kUnbounded),
+       .nullable = true},
+      {.name = "multiple_of",
+       .doc = "padded rows are as long as the longest, rounded up to a multiple of this",
+       .shape = int_shape(1, 65536),
+       .nullable = true},
+      {.name = "max_bytes",
+       .doc = "what one row may take; a larger one is an error of its item",
+       .shape = bytes_shape(),
+       .nullable = true},
+  });
+  Shape shape = any_of({kind, std::move(details)});
+  shape.expected = "stack, ragged, bytes, pad or a map such as {pad: 0, multiple_of: 8}";
+  return shape;
+}
+
 Key batch_key() {
   Key key{.name = "batch",
           .doc = "what a batch holds: at least its size",
@@ -123,6 +149,11 @@ Key batch_key() {
                .doc = "what a field of varying size (encoded bytes) may take in one batch; such "
                       "fields need it",
                .shape = bytes_shape(),
+               .nullable = true},
+              {.name = "collate",
+               .doc = "how the rows of a field lie in a batch, by the field's name, where that is "
+                      "not as its kind has it",
+               .shape = named_shape(collate_shape()),
                .nullable = true},
           }),
           .required = true};

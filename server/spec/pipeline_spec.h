@@ -32,11 +32,27 @@ struct StageSpec {
 
 using SourceSpec = std::variant<FilesSpec>;
 
+// How the rows of one field lie in a batch, where that is not as its kind has it.
+struct CollateSpec {
+  enum class Kind {
+    kStack,   // one shape, and rows of another are an error of their items
+    kRagged,  // each row as it is, one after the other
+    kBytes,   // ragged, one string of bytes a row
+    kPad,     // filled up to the largest row of the batch
+  };
+  std::optional<Kind> kind;
+  double pad_value = 0;
+  std::int64_t multiple_of = 1;  // of each extent that is filled up
+  std::uint64_t max_bytes = 0;   // of one row; 0: as the source knows it
+  Location where;
+};
+
 struct BatchSpec {
   std::int64_t size = 0;
   Tail last = Tail::kDrop;
   Layout layout = Layout::kNCHW;
   std::uint64_t max_bytes = 0;  // of a variable-size field in one batch; 0: not given
+  std::map<std::string, CollateSpec> collate;  // by field
 };
 
 // What becomes of a shard's batches while one of its replicas is away.

@@ -18,6 +18,9 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text);
 std::optional<double> parse_percent(std::string_view text);  // "25%" is 0.25; over 0, up to 100
 // 1 to 128 of A-Z a-z 0-9 . _ -
 bool is_name(std::string_view text);
+// 1 to 47 of A-Z a-z 0-9 _, the first of them a letter; and what to say where it is none.
+bool is_field_name(std::string_view text);
+std::string not_a_field_name(std::string_view text);
 
 // The text in quotes, shortened and on one line, for messages.
 std::string quote(std::string_view text);

@@ -59,6 +59,10 @@ class SchemaWriter {
       case Kind::kMap: return write_map(shape);
       case Kind::kTagged: return write_tagged(shape);
       case Kind::kAnyOf: return write_any_of(shape);
+      case Kind::kNamed:
+        return {{"type", "object"},
+                {"additionalProperties", write(shape.of.front())},
+                {"propertyNames", {{"pattern", "^[A-Za-z][A-Za-z0-9_]{0,46}$"}}}};
       case Kind::kScalars:
         return {{"type", {"object", "null"}},
                 {"additionalProperties", {{"type", {"string", "number", "boolean", "null"}}}}};

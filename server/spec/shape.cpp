@@ -37,6 +37,7 @@ Shape shape_of(const ParamInfo& param) {
     case ParamType::kString: return choice_shape(param.choices);
     case ParamType::kIntList: return list_of(Kind::kInt);
     case ParamType::kFloatList: return list_of(Kind::kFloat);
+    case ParamType::kStringList: return list_of(Kind::kString);
   }
   return string_shape();
 }
@@ -66,6 +67,7 @@ ParamValue param_value(const ParamInfo& param, const Json& value) {
     case ParamType::kString: return value.get<std::string>();
     case ParamType::kIntList: return value.get<std::vector<std::int64_t>>();
     case ParamType::kFloatList: return value.get<std::vector<double>>();
+    case ParamType::kStringList: return value.get<std::vector<std::string>>();
   }
   return false;
 }
@@ -96,6 +98,11 @@ Shape list_shape(Shape element) {
 Shape map_shape(std::vector<Key> keys) {
   Shape shape = shape_of(Kind::kMap);
   shape.keys = std::move(keys);
+  return shape;
+}
+Shape named_shape(Shape element) {
+  Shape shape = shape_of(Kind::kNamed);
+  shape.of.push_back(std::move(element));
   return shape;
 }
 Shape any_of(std::vector<Shape> alternatives) {

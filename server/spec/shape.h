@@ -34,6 +34,7 @@ struct Shape {
     kMap,      // with `keys`
     kTagged,   // a map of one key that says what its value is: one of `keys`
     kAnyOf,    // one of `of`; their nodes differ in kind, or they are scalars
+    kNamed,    // a map of names of fields to of[0]
     kScalars,  // a map of names to scalars, which check() leaves alone
   };
 
@@ -93,6 +94,7 @@ Shape bytes_or_zero_shape();
 Shape percent_shape();
 Shape list_shape(Shape element);
 Shape map_shape(std::vector<Key> keys);
+Shape named_shape(Shape element);
 Shape any_of(std::vector<Shape> alternatives);
 
 // A section whose keys all have defaults or may be absent, and which may be left out itself.

@@ -24,7 +24,8 @@ int center(int in, int crop) { return crop > in ? -((crop - in) / 2) : half_to_e
 
 class CenterCrop final : public GeometryOp {
  public:
-  explicit CenterCrop(Size size) : GeometryOp({"image"}), size_(size) {}
+  CenterCrop(std::vector<std::string> fields, Size size)
+      : GeometryOp(std::move(fields)), size_(size) {}
 
   Result<bool> append_to(Geometry& chain, KeyedRng) const override {
     const Size in = chain.output();
@@ -47,8 +48,11 @@ struct Padding {
 
 class RandomCrop final : public GeometryOp {
  public:
-  RandomCrop(Size size, Padding padding, bool pad_if_needed)
-      : GeometryOp({"image"}), size_(size), padding_(padding), pad_if_needed_(pad_if_needed) {}
+  RandomCrop(std::vector<std::string> fields, Size size, Padding padding, bool pad_if_needed)
+      : GeometryOp(std::move(fields)),
+        size_(size),
+        padding_(padding),
+        pad_if_needed_(pad_if_needed) {}
 
   Result<bool> append_to(Geometry& chain, KeyedRng rng) const override {
     const Size in = chain.output();
@@ -94,9 +98,9 @@ class RandomResizedCrop final : public GeometryOp {
     double high = 0;
   };
 
-  RandomResizedCrop(Size size, Interval scale, Interval ratio, Interpolation interpolation,
-                    bool antialias)
-      : GeometryOp({"image"}),
+  RandomResizedCrop(std::vector<std::string> fields, Size size, Interval scale, Interval ratio,
+                    Interpolation interpolation, bool antialias)
+      : GeometryOp(std::move(fields)),
         size_(size),
         scale_(scale),
         ratio_(ratio),
@@ -171,7 +175,7 @@ Result<RandomResizedCrop::Interval> interval(const Params& params, const std::st
 }
 
 Result<std::unique_ptr<Op>> make_center_crop(const Params& params) {
-  return std::make_unique<CenterCrop>(crop_size(params));
+  return std::make_unique<CenterCrop>(fields_of(params), crop_size(params));
 }
 
 Result<std::unique_ptr<Op>> make_random_crop(const Params& params) {
@@ -187,15 +191,16 @@ Result<std::unique_ptr<Op>> make_random_crop(const Params& params) {
     const auto side = [&](std::size_t i) { return static_cast<int>(given[i % given.size()]); };
     padding = {.left = side(0), .top = side(1), .right = side(2), .bottom = side(3)};
   }
-  return std::make_unique<RandomCrop>(crop_size(params), padding,
+  return std::make_unique<RandomCrop>(fields_of(params), crop_size(params), padding,
                                       params.get<bool>("pad_if_needed"));
 }
 
 Result<std::unique_ptr<Op>> make_random_resized_crop(const Params& params) {
   SPDLD_ASSIGN(const auto scale, interval(params, "scale"));
   SPDLD_ASSIGN(const auto ratio, interval(params, "ratio"));
-  return std::make_unique<RandomResizedCrop>(
-      crop_size(params), scale, ratio, interpolation_of(params), params.get<bool>("antialias"));
+  return std::make_unique<RandomResizedCrop>(fields_of(params), crop_size(params), scale, ratio,
+                                             interpolation_of(params),
+                                             params.get<bool>("antialias"));
 }
 
 ParamInfo interval_param(std::string name, std::string doc, double low, double high, double max) {
@@ -216,7 +221,7 @@ constexpr char kCropSizeDoc[] = "[height, width], or one number for a square.";
 OpInfo center_crop_op() {
   return {.name = "center_crop",
           .doc = "Cuts out the middle; where the image is smaller, the rest is 0.",
-          .params = {size_param(kCropSizeDoc)},
+          .params = {size_param(kCropSizeDoc), fields_param()},
           .make = make_center_crop};
 }
 
@@ -238,7 +243,8 @@ OpInfo random_crop_op() {
                       .type = ParamType::kBool,
                       .doc = "Whether an image smaller than the crop is padded with 0 instead of "
                              "being an error.",
-                      .default_value = false}},
+                      .default_value = false},
+                     fields_param()},
           .make = make_random_crop};
 }
 
@@ -250,7 +256,7 @@ OpInfo random_resized_crop_op() {
                                     0.08, 1.0, 1.0),
                      interval_param("ratio", "The part's width over its height: [low, high].",
                                     3.0 / 4.0, 4.0 / 3.0, 1e6),
-                     interpolation_param(), antialias_param()},
+                     interpolation_param(), antialias_param(), fields_param()},
           .make = make_random_resized_crop};
 }
 

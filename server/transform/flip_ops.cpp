@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transform/flip_ops.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "op/op.h"
+#include "transform/size_params.h"
 
 namespace spdld::transform {
 namespace {
 
 class RandomHorizontalFlip final : public GeometryOp {
  public:
-  explicit RandomHorizontalFlip(double p) : GeometryOp({"image"}), p_(p) {}
+  RandomHorizontalFlip(std::vector<std::string> fields, double p)
+      : GeometryOp(std::move(fields)), p_(p) {}
 
   Result<bool> append_to(Geometry& chain, KeyedRng rng) const override {
     if (rng.uniform() < p_) chain.append_flip();
@@ -22,7 +28,7 @@ class RandomHorizontalFlip final : public GeometryOp {
 };
 
 Result<std::unique_ptr<Op>> make_random_horizontal_flip(const Params& params) {
-  return std::make_unique<RandomHorizontalFlip>(params.get<double>("p"));
+  return std::make_unique<RandomHorizontalFlip>(fields_of(params), params.get<double>("p"));
 }
 
 }  // namespace
@@ -35,7 +41,8 @@ OpInfo random_horizontal_flip_op() {
                       .doc = "How likely it is mirrored.",
                       .default_value = 0.5,
                       .min = 0,
-                      .max = 1}},
+                      .max = 1},
+                     fields_param()},
           .make = make_random_horizontal_flip};
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/counted.h"
 #include "op/op.h"
+#include "transform/size_params.h"
 
 namespace spdld::transform {
 namespace {
@@ -19,8 +20,9 @@ constexpr float kByteScale = 1.0F / 255.0F;  // brings a byte into [0, 1]
 
 class Normalize final : public PixelOp {
  public:
-  Normalize(std::vector<double> mean, std::vector<double> std, DType dtype)
-      : PixelOp({"image"}), mean_(std::move(mean)), std_(std::move(std)), dtype_(dtype) {}
+  Normalize(std::vector<std::string> fields, std::vector<double> mean, std::vector<double> std,
+            DType dtype)
+      : PixelOp(std::move(fields)), mean_(std::move(mean)), std_(std::move(std)), dtype_(dtype) {}
 
   Status append_to(PixelFormat& format, int channels) const override {
     if (format.normalized) {
@@ -71,7 +73,8 @@ class Normalize final : public PixelOp {
 
 class ToDtype final : public PixelOp {
  public:
-  ToDtype(DType dtype, bool scale) : PixelOp({"image"}), dtype_(dtype), scale_(scale) {}
+  ToDtype(std::vector<std::string> fields, DType dtype, bool scale)
+      : PixelOp(std::move(fields)), dtype_(dtype), scale_(scale) {}
 
   Status append_to(PixelFormat& format, int) const override {
     const bool from_bytes = format.dtype == DType::kUInt8;
@@ -111,12 +114,12 @@ Result<std::unique_ptr<Op>> make_normalize(const Params& params) {
     }
   }
   SPDLD_ASSIGN(const DType dtype, parse_dtype(params.get<std::string>("dtype")));
-  return std::make_unique<Normalize>(mean, std, dtype);
+  return std::make_unique<Normalize>(fields_of(params), mean, std, dtype);
 }
 
 Result<std::unique_ptr<Op>> make_to_dtype(const Params& params) {
   SPDLD_ASSIGN(const DType dtype, parse_dtype(params.get<std::string>("dtype")));
-  return std::make_unique<ToDtype>(dtype, params.get<bool>("scale"));
+  return std::make_unique<ToDtype>(fields_of(params), dtype, params.get<bool>("scale"));
 }
 
 ParamInfo channels_param(std::string name, std::string doc) {
@@ -141,7 +144,8 @@ OpInfo normalize_op() {
                       .type = ParamType::kString,
                       .doc = "What the values become.",
                       .default_value = std::string("float32"),
-                      .choices = {"float32", "float16", "bfloat16"}}},
+                      .choices = {"float32", "float16", "bfloat16"}},
+                     fields_param()},
           .make = make_normalize};
 }
 
@@ -155,7 +159,8 @@ OpInfo to_dtype_op() {
                      {.name = "scale",
                       .type = ParamType::kBool,
                       .doc = "Whether bytes are brought into [0, 1].",
-                      .default_value = false}},
+                      .default_value = false},
+                     fields_param()},
           .make = make_to_dtype};
 }
 

@@ -17,9 +17,9 @@ constexpr std::int64_t kMaxScaledSide = 1 << 22;
 
 class Resize final : public GeometryOp {
  public:
-  Resize(std::vector<std::int64_t> size, std::optional<std::int64_t> max_size,
-         Interpolation interpolation, bool antialias)
-      : GeometryOp({"image"}),
+  Resize(std::vector<std::string> fields, std::vector<std::int64_t> size,
+         std::optional<std::int64_t> max_size, Interpolation interpolation, bool antialias)
+      : GeometryOp(std::move(fields)),
         size_(std::move(size)),
         max_size_(max_size),
         interpolation_(interpolation),
@@ -83,7 +83,7 @@ Result<std::unique_ptr<Op>> make_resize(const Params& params) {
                        std::to_string(size.front()) + "), but is " + std::to_string(*max_size));
     }
   }
-  return std::make_unique<Resize>(size, max_size, interpolation_of(params),
+  return std::make_unique<Resize>(fields_of(params), size, max_size, interpolation_of(params),
                                   params.get<bool>("antialias"));
 }
 
@@ -101,7 +101,8 @@ OpInfo resize_op() {
                       .min = 1,
                       .max = kMaxSide,
                       .nullable = true},
-                     antialias_param()},
+                     antialias_param(),
+                     fields_param()},
           .make = make_resize};
 }
 

@@ -17,6 +17,23 @@ inline std::string to_text(Size size) {
   return std::to_string(size.width) + "x" + std::to_string(size.height);
 }
 
+// Which fields an op works on, where that is not all that it fits.
+inline ParamInfo fields_param() {
+  return {.name = "fields",
+          .type = ParamType::kStringList,
+          .doc =
+              "The fields it works on, which share one draw; not given: every image, mask and "
+              "box that is decoded by then.",
+          .min_items = 1,
+          .scalar_ok = true,
+          .nullable = true};
+}
+
+inline std::vector<std::string> fields_of(const Params& params) {
+  if (!params.has("fields")) return {};
+  return params.get<std::vector<std::string>>("fields");
+}
+
 inline ParamInfo size_param(std::string doc) {
   return {.name = "size",
           .type = ParamType::kIntList,

@@ -59,7 +59,7 @@ std::shared_ptr<const Plan> plan_of(const std::string& root, const std::string& 
       "batch: {size: 1}\n" +
       (cache.empty() ? "" : "cache: {" + cache + ", size: 4GiB}\n");
   auto spec = must(spec::parse_pipeline(text, "bench.yaml", builtin_ops(), {}));
-  const std::vector<TensorSpec> fields{{.name = "image", .kind = FieldKind::kBytes, .shape = {}}};
+  const std::vector<source::SourceField> fields{{.name = "image"}};
   return must(compile(std::move(spec), builtin_ops(), source ? source->fields() : fields));
 }
 
@@ -109,12 +109,14 @@ void print_decode_constants(const Plan& plan, source::Source& source) {
   double bb = 0, bp = 0, pp = 0, bt = 0, pt = 0, png_pixels = 0, png_ns = 0;
   for (std::uint64_t item = 0; item < source.size(); ++item) {
     source::FakeSink sink;
-    ByteBuffer bytes;
-    const auto state = must(source.fetch(item, bytes, sink, 1));
+    source::FetchedItem fetched;
+    const source::PartRequest request;
+    const auto state = must(source.fetch(item, {&request, 1}, fetched, sink, 1));
     if (state == source::FetchState::kPending && !sink.wait(1).ok()) continue;
+    const std::span<const std::byte> bytes = fetched.part(0);
     const bool png = bytes.size() > 0 && bytes.data()[0] != std::byte{0xff};
     for (const int part : {1, 2, 4, 8}) {
-      const auto size = decoder->open(bytes.bytes());
+      const auto size = decoder->open(bytes);
       if (!size) break;
       const Rect region{0, 0, std::max(size->width / part, 1),
                         std::max(part == 8 ? size->height : size->height / part, 1)};

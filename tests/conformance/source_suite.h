@@ -9,9 +9,9 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
-#include "base/byte_buffer.h"
 #include "source/source.h"
 #include "tests/unit/source/fake_sink.h"
 
@@ -51,7 +51,7 @@ TYPED_TEST_P(SourceSuite, ListsEveryItemInBytewiseOrder) {
 TYPED_TEST_P(SourceSuite, BringsEveryItemsBytes) {
   const auto items = this->items();
   const auto source = this->maker.make(items);
-  ByteBuffer buffer;
+  FetchedItem buffer;
   std::uint64_t i = 0;
   for (const auto& [uri, bytes] : items) {
     const Status status = fetch_and_wait(*source, i++, buffer);
@@ -63,11 +63,12 @@ TYPED_TEST_P(SourceSuite, BringsEveryItemsBytes) {
 TYPED_TEST_P(SourceSuite, BringsManyItemsAtOnce) {
   const auto items = this->items();
   const auto source = this->maker.make(items);
-  std::vector<ByteBuffer> buffers(source->size());
+  std::vector<FetchedItem> buffers(source->size());
   FakeSink sink;
   std::set<std::uint64_t> pending;
+  const std::vector<PartRequest> requests(1);
   for (std::uint64_t i = 0; i < source->size(); ++i) {
-    const auto state = source->fetch(i, buffers[i], sink, i + 1000);
+    const auto state = source->fetch(i, requests, buffers[i], sink, i + 1000);
     ASSERT_TRUE(state) << state.error().message();
     if (*state == FetchState::kPending) pending.insert(i);
   }
@@ -100,12 +101,12 @@ TYPED_TEST_P(SourceSuite, HasAnotherDigestWhenAnItemComesGoesOrIsRenamed) {
   EXPECT_TRUE(digests.insert(this->maker.make(items)->listing_digest()).second);
 }
 
-TYPED_TEST_P(SourceSuite, PutsTheBytesFirstAmongItsFieldsAndNamesEachOnce) {
+TYPED_TEST_P(SourceSuite, PutsAPartFirstAmongItsFieldsAndNamesEachOnce) {
   const auto source = this->maker.make(this->items());
   ASSERT_FALSE(source->fields().empty());
-  EXPECT_EQ(source->fields()[0].kind, FieldKind::kBytes);
+  EXPECT_EQ(source->fields()[0].kind, SourceField::Kind::kPart);
   std::set<std::string> names;
-  for (const TensorSpec& field : source->fields()) {
+  for (const SourceField& field : source->fields()) {
     EXPECT_TRUE(names.insert(field.name).second) << field.name;
   }
 }
@@ -116,7 +117,8 @@ TYPED_TEST_P(SourceSuite, LabelsItemsByTheirClass) {
   EXPECT_EQ(source->classes(), (std::vector<std::string>{"c0", "c1", "c1-", "c2"}));
   for (std::uint64_t i = 0; i < source->size(); ++i) {
     const std::string uri = source->uri(i);
-    const auto label = static_cast<std::size_t>(source->scalar(i, 1));
+    const auto label = static_cast<std::size_t>(
+        std::get<std::int64_t>(source->value(i, source->fields()[1].index)));
     EXPECT_EQ(source->classes().at(label), uri.substr(0, uri.find('/')));
   }
 }
@@ -126,7 +128,7 @@ TYPED_TEST_P(SourceSuite, NamesAnItemThatIsGone) {
   std::uint64_t item = 0;
   while (source->uri(item) != "c1/deep/er/x.bin") ++item;
   this->maker.lose("c1/deep/er/x.bin");
-  ByteBuffer buffer;
+  FetchedItem buffer;
   const Status status = fetch_and_wait(*source, item, buffer);
   EXPECT_EQ(status.code(), Code::kNotFound);
   EXPECT_NE(status.message().find("c1/deep/er/x.bin"), std::string::npos) << status.message();
@@ -135,7 +137,7 @@ TYPED_TEST_P(SourceSuite, NamesAnItemThatIsGone) {
 REGISTER_TYPED_TEST_SUITE_P(SourceSuite, ListsEveryItemInBytewiseOrder, BringsEveryItemsBytes,
                             BringsManyItemsAtOnce, HasTheSameDigestForTheSameItems,
                             HasAnotherDigestWhenAnItemComesGoesOrIsRenamed,
-                            PutsTheBytesFirstAmongItsFieldsAndNamesEachOnce,
-                            LabelsItemsByTheirClass, NamesAnItemThatIsGone);
+                            PutsAPartFirstAmongItsFieldsAndNamesEachOnce, LabelsItemsByTheirClass,
+                            NamesAnItemThatIsGone);
 
 }  // namespace spdld::source

@@ -235,7 +235,7 @@ def test_files_of_a_batch_leave_the_room_and_are_bound_by_the_slot(
     before = status_bytes(daemon.pid, "VmRSS")
     done = daemon.ctl("consume", "beyond", check=False)
     assert done.returncode == 1
-    told = f"the rows take {12 * 48 * MIB} bytes, and batch.max_bytes is {60 * MIB}: raise it"
+    told = f"the rows of 'image' take {12 * 48 * MIB} bytes, and batch.max_bytes is {60 * MIB}: raise it"
     assert told in done.stderr
     grown = status_bytes(daemon.pid, "VmHWM") - before
     assert grown < 400 * MIB, f"{grown / MIB:.0f} MiB, of {12 * 48} MiB of each batch"

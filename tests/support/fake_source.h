@@ -48,14 +48,15 @@ class FakeSource final : public source::Source {
 
   std::uint64_t size() const override { return items_.size(); }
   const std::string& listing_digest() const override { return digest_; }
-  const std::vector<TensorSpec>& fields() const override { return fields_; }
+  const std::vector<source::SourceField>& fields() const override { return fields_; }
   const std::vector<std::string>& classes() const override { return classes_; }
   std::string uri(std::uint64_t item) const override { return "fake/" + std::to_string(item); }
-  std::int64_t scalar(std::uint64_t item, std::size_t) const override {
+  Value value(std::uint64_t item, std::size_t) const override {
     return static_cast<std::int64_t>(item * 10);
   }
 
-  Result<source::FetchState> fetch(std::uint64_t item, ByteBuffer& out, source::FetchSink& sink,
+  Result<source::FetchState> fetch(std::uint64_t item, std::span<const source::PartRequest>,
+                                   source::FetchedItem& out, source::FetchSink& sink,
                                    std::uint64_t token) override {
     if (held_.contains(item)) {
       MutexLock lock(mutex_);
@@ -72,22 +73,23 @@ class FakeSource final : public source::Source {
  private:
   struct Waiting {
     std::uint64_t item;
-    ByteBuffer* out;
+    source::FetchedItem* out;
     source::FetchSink* sink;
     std::uint64_t token;
   };
 
-  Status give(std::uint64_t item, ByteBuffer& out) const {
+  Status give(std::uint64_t item, source::FetchedItem& out) const {
     if (const auto failure = failures_.find(item); failure != failures_.end())
       return failure->second;
-    std::memcpy(out.resize(items_[item].size()), items_[item].data(), items_[item].size());
+    std::memcpy(out.bytes.resize(items_[item].size()), items_[item].data(), items_[item].size());
+    out.set_only_part();
     return {};
   }
 
   const std::vector<std::string> items_;
   const std::string digest_ = "0123456789abcdef";
-  const std::vector<TensorSpec> fields_{{.name = "image", .kind = FieldKind::kBytes},
-                                        {.name = "label", .dtype = DType::kInt64}};
+  const std::vector<source::SourceField> fields_{
+      {.name = "image"}, {.name = "label", .kind = source::SourceField::Kind::kValue}};
   const std::vector<std::string> classes_{"only"};
   std::map<std::uint64_t, Status> failures_;
   std::map<std::uint64_t, bool> held_;

@@ -20,13 +20,13 @@ inline Result<spec::PipelineSpec> parse(const std::string& stages, const std::st
                               "test.yaml", engine::builtin_ops(), options);
 }
 
-inline std::vector<TensorSpec> labelled_images() {
-  return {{.name = "image", .kind = FieldKind::kBytes}, {.name = "label", .dtype = DType::kInt64}};
+inline std::vector<source::SourceField> labelled_images() {
+  return {{.name = "image"}, {.name = "label", .kind = source::SourceField::Kind::kValue}};
 }
 
 inline Result<std::shared_ptr<const engine::Plan>> compile(
     const std::string& stages, const std::string& rest = "",
-    const std::vector<TensorSpec>& fields = labelled_images()) {
+    const std::vector<source::SourceField>& fields = labelled_images()) {
   SPDLD_ASSIGN(spec::PipelineSpec spec, parse(stages, rest));
   return engine::compile(std::move(spec), engine::builtin_ops(), fields);
 }

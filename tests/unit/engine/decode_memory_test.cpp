@@ -249,13 +249,15 @@ class PoorSource final : public source::Source {
 
   std::uint64_t size() const override { return source_->size(); }
   const std::string& listing_digest() const override { return source_->listing_digest(); }
-  const std::vector<TensorSpec>& fields() const override { return source_->fields(); }
+  const std::vector<source::SourceField>& fields() const override { return source_->fields(); }
   const std::vector<std::string>& classes() const override { return source_->classes(); }
   std::string uri(std::uint64_t item) const override { return source_->uri(item); }
-  std::int64_t scalar(std::uint64_t item, std::size_t field) const override {
-    return source_->scalar(item, field);
+  Value value(std::uint64_t item, std::size_t value) const override {
+    return source_->value(item, value);
   }
-  Result<source::FetchState> fetch(std::uint64_t item, ByteBuffer& out, source::FetchSink& sink,
+  Result<source::FetchState> fetch(std::uint64_t item,
+                                   std::span<const source::PartRequest> requests,
+                                   source::FetchedItem& out, source::FetchSink& sink,
                                    std::uint64_t token) override {
     {
       MutexLock lock(mutex_);
@@ -264,7 +266,7 @@ class PoorSource final : public source::Source {
         return tl::unexpected<Status>(no_memory("item", 123456));
       }
     }
-    return source_->fetch(item, out, sink, token);
+    return source_->fetch(item, requests, out, sink, token);
   }
 
  private:

@@ -45,14 +45,16 @@ class KeepingSource final : public source::Source {
 
   std::uint64_t size() const override { return inner_.size(); }
   const std::string& listing_digest() const override { return inner_.listing_digest(); }
-  const std::vector<TensorSpec>& fields() const override { return inner_.fields(); }
+  const std::vector<source::SourceField>& fields() const override { return inner_.fields(); }
   const std::vector<std::string>& classes() const override { return inner_.classes(); }
   std::string uri(std::uint64_t item) const override { return inner_.uri(item); }
-  std::int64_t scalar(std::uint64_t item, std::size_t field) const override {
+  Value value(std::uint64_t item, std::size_t value) const override {
     keep_if(Keeps::kWhoMakes);
-    return inner_.scalar(item, field);
+    return inner_.value(item, value);
   }
-  Result<source::FetchState> fetch(std::uint64_t item, ByteBuffer& out, source::FetchSink& sink,
+  Result<source::FetchState> fetch(std::uint64_t item,
+                                   std::span<const source::PartRequest> requests,
+                                   source::FetchedItem& out, source::FetchSink& sink,
                                    std::uint64_t token) override {
     {
       MutexLock lock(mutex_);
@@ -60,7 +62,7 @@ class KeepingSource final : public source::Source {
       changed_.notify_all();
     }
     keep_if(Keeps::kWhoAsks);
-    return inner_.fetch(item, out, sink, token);
+    return inner_.fetch(item, requests, out, sink, token);
   }
 
   FakeSource& inner() { return inner_; }

@@ -26,13 +26,15 @@ class CostlySource final : public source::Source {
  public:
   std::uint64_t size() const override { return inner_.size(); }
   const std::string& listing_digest() const override { return inner_.listing_digest(); }
-  const std::vector<TensorSpec>& fields() const override { return inner_.fields(); }
+  const std::vector<source::SourceField>& fields() const override { return inner_.fields(); }
   const std::vector<std::string>& classes() const override { return inner_.classes(); }
   std::string uri(std::uint64_t item) const override { return inner_.uri(item); }
-  std::int64_t scalar(std::uint64_t item, std::size_t field) const override {
-    return inner_.scalar(item, field);
+  Value value(std::uint64_t item, std::size_t value) const override {
+    return inner_.value(item, value);
   }
-  Result<source::FetchState> fetch(std::uint64_t item, ByteBuffer& out, source::FetchSink& sink,
+  Result<source::FetchState> fetch(std::uint64_t item,
+                                   std::span<const source::PartRequest> requests,
+                                   source::FetchedItem& out, source::FetchSink& sink,
                                    std::uint64_t token) override {
     {
       MutexLock lock(mutex_);
@@ -43,7 +45,7 @@ class CostlySource final : public source::Source {
     const auto until = thread_cpu_time() + kCost;
     while (thread_cpu_time() < until) {
     }
-    auto state = inner_.fetch(item, out, sink, token);
+    auto state = inner_.fetch(item, requests, out, sink, token);
     MutexLock lock(mutex_);
     --at_once_;
     return state;

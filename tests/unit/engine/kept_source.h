@@ -47,22 +47,17 @@ class KeptSource final : public source::Source {
 
   std::uint64_t size() const override { return items_.size(); }
   const std::string& listing_digest() const override { return digest_; }
-  const std::vector<TensorSpec>& fields() const override { return fields_; }
+  const std::vector<source::SourceField>& fields() const override { return fields_; }
   const std::vector<std::string>& classes() const override { return classes_; }
   std::string uri(std::uint64_t item) const override { return "kept/" + std::to_string(item); }
-  std::int64_t scalar(std::uint64_t item, std::size_t) const override {
+  Value value(std::uint64_t item, std::size_t) const override {
     return static_cast<std::int64_t>(item * 10);
   }
   std::string origin() const override { return origin_; }
 
-  Result<source::FetchState> fetch(std::uint64_t item, ByteBuffer& out, source::FetchSink& sink,
-                                   std::uint64_t token) override {
-    source::Revision revision;
-    return fetch_revision(item, out, revision, sink, token);
-  }
-  Result<source::FetchState> fetch_revision(std::uint64_t item, ByteBuffer& out,
-                                            source::Revision& revision, source::FetchSink&,
-                                            std::uint64_t) override {
+  Result<source::FetchState> fetch(std::uint64_t item, std::span<const source::PartRequest>,
+                                   source::FetchedItem& out, source::FetchSink&,
+                                   std::uint64_t) override {
     MutexLock lock(mutex_);
     if (const auto failure = failures_.find(item); failure != failures_.end())
       return tl::unexpected<Status>(failure->second);
@@ -71,20 +66,24 @@ class KeptSource final : public source::Source {
     stamp.inode = item;
     stamp.size_bytes = bytes.size();
     stamp.mtime_ns = revisions_[item];
+    source::Revision& revision = out.revision;
     revision.stamp.reset();
-    revision.unchanged = revision.known == stamp;
+    revision.unchanged = revision.asked && revision.known == stamp;
+    out.bytes.resize(0);
+    out.set_only_part();
     if (revision.unchanged) return source::FetchState::kReady;
     if (stamped_) revision.stamp = stamp;
     ++brought_;
-    out.resize(bytes.size());
-    if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+    out.bytes.resize(bytes.size());
+    if (!bytes.empty()) std::memcpy(out.bytes.data(), bytes.data(), bytes.size());
+    out.set_only_part();
     return source::FetchState::kReady;
   }
 
  private:
   const std::string digest_ = "0123456789abcdef";
-  const std::vector<TensorSpec> fields_{{.name = "image", .kind = FieldKind::kBytes, .shape = {}},
-                                        {.name = "label", .dtype = DType::kInt64, .shape = {}}};
+  const std::vector<source::SourceField> fields_{
+      {.name = "image"}, {.name = "label", .kind = source::SourceField::Kind::kValue}};
   const std::vector<std::string> classes_{"only"};
   Mutex mutex_;
   std::vector<Bytes> items_;  // their number never changes

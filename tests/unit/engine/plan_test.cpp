@@ -114,12 +114,12 @@ TEST(Plan, DoubtsNoMeansThatFitTheirPixels) {
 }
 
 TEST(Plan, RefusesToDecodeAFieldThatIsNoImage) {
-  const std::vector<TensorSpec> audio{{.name = "audio", .kind = FieldKind::kBytes}};
+  const std::vector<source::SourceField> audio{{.name = "audio"}};
   const auto plan = testing::compile("  - fetch\n  - decode_image\n", "batch: {size: 2}\n", audio);
   ASSERT_FALSE(plan);
   EXPECT_THAT(plan.error().message(),
               HasSubstr("'decode_image' decodes the field 'image', and the source gives 'audio': "
-                        "leave out source.files.field"));
+                        "write 'decode_image: {field: NAME}'"));
 }
 
 TEST(Plan, ExplainsWhatIsFusedAndWhetherItFits) {

@@ -71,9 +71,9 @@ class Maker {
                              .next_position = (step + 1) * rows,
                              .slot = slot.data(),
                              .ticket = 0};
-      Packing packing(rows);
+      Packing packing(plan_, rows);
       for (std::uint64_t index = 0; index < rows; ++index) make(order, index, packing);
-      if (!plan_->image) {
+      if (plan_->packs()) {
         const Status status = run_.pack(order, packing);
         EXPECT_TRUE(status.ok()) << status.message();
       }

@@ -582,7 +582,7 @@ TEST_F(SwapTest, CommitsNothingThatHasFailedWhileItWasPrepared) {
     prepared = sessions_->check_prepared(*swaps);
   }
   EXPECT_THAT(prepared.message(), HasSubstr("job 'j' goes on with what it has"));
-  EXPECT_THAT(prepared.message(), AllOf(HasSubstr("epoch 0, step 19: the rows take "),
+  EXPECT_THAT(prepared.message(), AllOf(HasSubstr("epoch 0, step 19: the rows of 'image' take "),
                                         HasSubstr(" bytes, and batch.max_bytes is ")));
   sessions_->abort_swaps(*swaps);
   EXPECT_EQ(rank.batch().step, 17U);

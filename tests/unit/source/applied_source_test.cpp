@@ -52,7 +52,7 @@ class AppliedSourceTest : public ::testing::Test {
     return uris;
   }
   static std::string read(Source& source, std::uint64_t item) {
-    ByteBuffer bytes;
+    FetchedItem bytes;
     const Status status = fetch_and_wait(source, item, bytes);
     return status.ok() ? text_of(bytes) : std::string(code_name(status.code()));
   }
@@ -84,7 +84,7 @@ TEST_F(AppliedSourceTest, HasTheFilesAndClassesOfThen) {
   EXPECT_EQ((*again)->dataset(), applied);
   EXPECT_THAT(uris(**again), ElementsAre("a/1", "b/2"));
   EXPECT_THAT((*again)->classes(), ElementsAre("a", "b"));
-  EXPECT_EQ((*again)->scalar(1, 1), 1);
+  EXPECT_EQ(std::get<std::int64_t>((*again)->value(1, 0)), 1);
   EXPECT_EQ(read(**again, 0), "one");
   EXPECT_EQ(read(**again, 1), code_name(Code::kNotFound));
   EXPECT_TRUE((*again)->has_changed());
@@ -196,7 +196,7 @@ TEST_F(AppliedSourceTest, ReadsARootThatTookAnothersPlaceWithItsReadersRights) {
   dir_.remove("before/a/1");
   dir_.file("data/a/1", "secret");
   std::filesystem::permissions(dir_.path("data"), std::filesystem::perms(0700));
-  ByteBuffer bytes;
+  FetchedItem bytes;
   const Status status = fetch_and_wait(**source, 0, bytes);
   EXPECT_EQ(status.code(), Code::kPermissionDenied);
   EXPECT_THAT(status.message(), HasSubstr("may not read " + dir_.path("data")));

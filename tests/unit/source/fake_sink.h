@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "source/source.h"
@@ -38,15 +40,19 @@ class FakeSink final : public FetchSink {
 };
 
 // Fetches and waits, whichever way it goes.
-inline Status fetch_and_wait(Source& source, std::uint64_t item, ByteBuffer& out) {
+inline Status fetch_and_wait(Source& source, std::uint64_t item, FetchedItem& out,
+                             std::vector<PartRequest> requests = {{}}) {
   FakeSink sink;
-  const auto state = source.fetch(item, out, sink, 7);
+  const auto state = source.fetch(item, requests, out, sink, 7);
   if (!state) return state.error();
   return *state == FetchState::kReady ? Status() : sink.wait(7);
 }
 
-inline std::string text_of(const ByteBuffer& buffer) {
-  return {reinterpret_cast<const char*>(buffer.data()), buffer.size()};
+inline std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
+inline std::string text_of(const ByteBuffer& buffer) { return text_of(buffer.bytes()); }
+// Of the part of the first request.
+inline std::string text_of(const FetchedItem& item) { return text_of(item.part(0)); }
 
 }  // namespace spdld::source

@@ -100,6 +100,15 @@ class AheadClock final : public Clock {
   std::atomic<int> ahead_s = 60;
 };
 
+// All of one file.
+Result<FetchState> fetch_file(FileFetcher& fetcher, const std::string& uri, FetchedItem& out,
+                              FetchSink& sink, std::uint64_t token) {
+  out.begin();
+  out.add_range().uri = uri;
+  out.add_part({});
+  return fetcher.fetch(out, sink, token);
+}
+
 class FileFetcherTest : public ::testing::Test {
  protected:
   FileFetcherTest() { dir_.file("a.bin", content_); }
@@ -111,7 +120,7 @@ class FileFetcherTest : public ::testing::Test {
                                       FileFetcher::Options{.root = dir_.path(),
                                                            .retry = {.retries = retries},
                                                            .retry_pause = pause,
-                                                           .max_file_bytes = max_bytes,
+                                                           .max_item_bytes = max_bytes,
                                                            .buffers = buffers_,
                                                            .reader = kReader,
                                                            .clock = clock_});
@@ -119,11 +128,16 @@ class FileFetcherTest : public ::testing::Test {
   // Asks for `uri` by what is known of it, and waits.
   Status fetch_revision(Revision& revision, const std::string& uri = "a.bin") {
     FakeSink sink;
-    const auto state = fetcher_->fetch(uri, out_, sink, 1, &revision);
-    if (!state) return state.error();
-    return *state == FetchState::kReady ? Status() : sink.wait(1);
+    out_.revision = revision;
+    out_.revision.asked = true;
+    const auto state = fetch_file(*fetcher_, uri, out_, sink, 1);
+    const Status status = !state                         ? state.error()
+                          : *state == FetchState::kReady ? Status()
+                                                         : sink.wait(1);
+    revision = out_.revision;
+    return status;
   }
-  Result<FetchState> fetch() { return fetcher_->fetch("a.bin", out_, sink_, 1); }
+  Result<FetchState> fetch() { return fetch_file(*fetcher_, "a.bin", out_, sink_, 1); }
 
   static constexpr uid_t kReader = 1001;
   const std::string content_ = "0123456789";
@@ -134,7 +148,7 @@ class FileFetcherTest : public ::testing::Test {
   // Room for one file at a time.
   std::shared_ptr<BufferMemory> buffers_ =
       std::make_shared<BufferMemory>(ByteBuffer::grown(content_.size() + 1));
-  ByteBuffer out_;
+  FetchedItem out_;
   IoPool io_{{.threads = 2}};
   std::unique_ptr<FileFetcher> fetcher_;
 };
@@ -151,9 +165,9 @@ TEST_F(FileFetcherTest, GoesOnInThePoolWhereTheCacheEnds) {
   for (const std::size_t cached : {std::size_t{0}, std::size_t{4}}) {
     faults_.cached_bytes = cached;
     start();
-    out_.resize(0);
+    out_.bytes.resize(0);
     FakeSink sink;  // a new one: the other has been told already
-    EXPECT_EQ(fetcher_->fetch("a.bin", out_, sink, 1), FetchState::kPending);
+    EXPECT_EQ(fetch_file(*fetcher_, "a.bin", out_, sink, 1), FetchState::kPending);
     EXPECT_TRUE(sink.wait(1).ok());
     EXPECT_EQ(text_of(out_), content_);
   }
@@ -174,7 +188,7 @@ TEST_F(FileFetcherTest, UsesThePoolWhereTheCacheCannotBeAsked) {
     faults_.error = err;
     start(0);
     FakeSink sink;
-    EXPECT_EQ(fetcher_->fetch("a.bin", out_, sink, 1), FetchState::kPending);
+    EXPECT_EQ(fetch_file(*fetcher_, "a.bin", out_, sink, 1), FetchState::kPending);
     EXPECT_TRUE(sink.wait(1).ok());
     EXPECT_EQ(text_of(out_), content_);
   }
@@ -193,8 +207,8 @@ TEST_F(FileFetcherTest, OpensInThePoolWhereOpeningMayBlock) {
 TEST_F(FileFetcherTest, BringsAnEmptyFile) {
   dir_.file("empty", "");
   start();
-  EXPECT_EQ(fetcher_->fetch("empty", out_, sink_, 1), FetchState::kReady);
-  EXPECT_EQ(out_.size(), 0u);
+  EXPECT_EQ(fetch_file(*fetcher_, "empty", out_, sink_, 1), FetchState::kReady);
+  EXPECT_EQ(out_.bytes.size(), 0u);
 }
 
 TEST_F(FileFetcherTest, RetriesATransientErrorOfEachKind) {
@@ -206,7 +220,7 @@ TEST_F(FileFetcherTest, RetriesATransientErrorOfEachKind) {
       faults_.error = err;
       start();
       FakeSink sink;
-      ASSERT_EQ(fetcher_->fetch("a.bin", out_, sink, 1), FetchState::kPending);
+      ASSERT_EQ(fetch_file(*fetcher_, "a.bin", out_, sink, 1), FetchState::kPending);
       const Status status = sink.wait(1);
       EXPECT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(text_of(out_), content_);
@@ -318,18 +332,18 @@ TEST_F(FileFetcherTest, RefusesAFileOverTheLimitBeforeItHasMemoryForIt) {
   const auto state = fetch();
   ASSERT_FALSE(state);
   EXPECT_EQ(state.error().code(), Code::kResourceExhausted);
-  EXPECT_EQ(out_.capacity(), 0u);
+  EXPECT_EQ(out_.bytes.capacity(), 0u);
 }
 
 TEST_F(FileFetcherTest, WaitsClosedUntilThereIsRoomForTheFile) {
   start();
   ASSERT_EQ(fetch(), FetchState::kReady);
   EXPECT_THAT(buffers_->used(), ElementsAre(Pair(kReader, ByteBuffer::grown(11))));
-  ByteBuffer second;
+  FetchedItem second;
   const int opens = faults_.opens;
-  ASSERT_EQ(fetcher_->fetch("a.bin", second, sink_, 2), FetchState::kPending);
+  ASSERT_EQ(fetch_file(*fetcher_, "a.bin", second, sink_, 2), FetchState::kPending);
   EXPECT_EQ(sink_.calls(2), 0);
-  out_.shrink(1000);
+  out_.bytes.shrink(1000);
   EXPECT_TRUE(sink_.wait(2).ok());
   EXPECT_EQ(text_of(second), content_);
   EXPECT_EQ(faults_.opens, opens + 2) << "to see how large it is, and when there was room";
@@ -339,22 +353,22 @@ TEST_F(FileFetcherTest, ReadsAFileThatIsLargerThanAllRoomWhenThereIsNoOther) {
   dir_.file("large.bin", std::string(900, 'x'));
   start();
   ASSERT_EQ(fetch(), FetchState::kReady);
-  ByteBuffer large;
-  ASSERT_EQ(fetcher_->fetch("large.bin", large, sink_, 2), FetchState::kPending);
-  out_ = ByteBuffer();
+  FetchedItem large;
+  ASSERT_EQ(fetch_file(*fetcher_, "large.bin", large, sink_, 2), FetchState::kPending);
+  out_ = FetchedItem();
   EXPECT_TRUE(sink_.wait(2).ok());
-  EXPECT_EQ(large.size(), 900U);
+  EXPECT_EQ(large.bytes.size(), 900U);
 }
 
 TEST_F(FileFetcherTest, AFileThatIsGoneWhenThereIsRoomTakesNone) {
   start();
   ASSERT_EQ(fetch(), FetchState::kReady);
-  ByteBuffer second;
-  ASSERT_EQ(fetcher_->fetch("a.bin", second, sink_, 2), FetchState::kPending);
+  FetchedItem second;
+  ASSERT_EQ(fetch_file(*fetcher_, "a.bin", second, sink_, 2), FetchState::kPending);
   std::filesystem::remove(std::filesystem::path(dir_.path()) / "a.bin");
-  out_.shrink(0);
+  out_.bytes.shrink(0);
   EXPECT_EQ(sink_.wait(2).code(), Code::kNotFound);
-  second.shrink(0);
+  second.bytes.shrink(0);
   EXPECT_THAT(buffers_->used(), IsEmpty());
 }
 
@@ -364,14 +378,14 @@ TEST_F(FileFetcherTest, StandsInNobodysWayOnceItIsGone) {
   {
     FileFetcher other(
         std::make_unique<FaultyDisk>(dir_.path(), faults_), io_,
-        {.root = dir_.path(), .max_file_bytes = 1000, .buffers = buffers_, .reader = kReader});
-    ByteBuffer waiting;
-    ASSERT_EQ(other.fetch("a.bin", waiting, sink_, 2), FetchState::kPending);
+        {.root = dir_.path(), .max_item_bytes = 1000, .buffers = buffers_, .reader = kReader});
+    FetchedItem waiting;
+    ASSERT_EQ(fetch_file(other, "a.bin", waiting, sink_, 2), FetchState::kPending);
   }
   EXPECT_EQ(sink_.wait(2).code(), Code::kCancelled);
-  ByteBuffer third;
-  ASSERT_EQ(fetcher_->fetch("a.bin", third, sink_, 3), FetchState::kPending);
-  out_.shrink(0);
+  FetchedItem third;
+  ASSERT_EQ(fetch_file(*fetcher_, "a.bin", third, sink_, 3), FetchState::kPending);
+  out_.bytes.shrink(0);
   EXPECT_TRUE(sink_.wait(3).ok());
 }
 
@@ -382,13 +396,13 @@ TEST_F(FileFetcherTest, LeavesTheRoomOfAWaitingFileToOthersWhereItsThreadsHang) 
   // The first has the one thread that the device gets of two, and the room.
   ASSERT_EQ(fetch(), FetchState::kPending);
   faults_.hanging.acquire();
-  ByteBuffer second;
-  ASSERT_EQ(fetcher_->fetch("a.bin", second, sink_, 2), FetchState::kPending);
+  FetchedItem second;
+  ASSERT_EQ(fetch_file(*fetcher_, "a.bin", second, sink_, 2), FetchState::kPending);
   EXPECT_THAT(buffers_->used(), ElementsAre(Pair(kReader, ByteBuffer::grown(11))));
   faults_.reads_hang = false;
   faults_.let_go.release();
   EXPECT_TRUE(sink_.wait(1).ok());
-  out_.shrink(0);
+  out_.bytes.shrink(0);
   EXPECT_TRUE(sink_.wait(2).ok());
 }
 
@@ -396,33 +410,33 @@ TEST_F(FileFetcherTest, ASubstituteLargerThanTheItemBeforeDropsThatFirst) {
   dir_.file("large.bin", std::string(900, 'x'));
   start();
   ASSERT_EQ(fetch(), FetchState::kReady);
-  ASSERT_EQ(fetcher_->fetch("large.bin", out_, sink_, 2), FetchState::kReady);
+  ASSERT_EQ(fetch_file(*fetcher_, "large.bin", out_, sink_, 2), FetchState::kReady);
   EXPECT_THAT(buffers_->used(), ElementsAre(Pair(kReader, ByteBuffer::grown(901))));
 }
 
 TEST_F(FileFetcherTest, CancelsWhatWaitsForRoomWhenThePoolStops) {
   start();
   ASSERT_EQ(fetch(), FetchState::kReady);
-  ByteBuffer second;
-  ASSERT_EQ(fetcher_->fetch("a.bin", second, sink_, 2), FetchState::kPending);
+  FetchedItem second;
+  ASSERT_EQ(fetch_file(*fetcher_, "a.bin", second, sink_, 2), FetchState::kPending);
   io_.stop();
   EXPECT_EQ(sink_.wait(2).code(), Code::kCancelled);
-  out_.shrink(0);
+  out_.bytes.shrink(0);
   EXPECT_THAT(buffers_->used(), IsEmpty());
 }
 
 TEST_F(FileFetcherTest, BringsFilesOneByOneWhereThereIsRoomForOne) {
   start();
-  std::vector<ByteBuffer> outs(20);
+  std::vector<FetchedItem> outs(20);
   for (std::uint64_t i = 0; i < outs.size(); ++i) {
-    const auto state = fetcher_->fetch("a.bin", outs[i], sink_, i);
+    const auto state = fetch_file(*fetcher_, "a.bin", outs[i], sink_, i);
     ASSERT_EQ(state, i == 0 ? FetchState::kReady : FetchState::kPending);
   }
-  outs[0].shrink(0);
+  outs[0].bytes.shrink(0);
   for (std::uint64_t i = 1; i < outs.size(); ++i) {
     EXPECT_TRUE(sink_.wait(i).ok()) << i;
     EXPECT_THAT(buffers_->used(), ElementsAre(Pair(kReader, ByteBuffer::grown(11))));
-    outs[i].shrink(0);
+    outs[i].bytes.shrink(0);
   }
 }
 
@@ -450,9 +464,9 @@ TEST_F(FileFetcherTest, CancelsPausesWhenItIsDestroyed) {
 TEST_F(FileFetcherTest, TellsEachSinkOnceWhenItIsDestroyed) {
   faults_.cached_bytes = 0;
   start();
-  std::vector<ByteBuffer> buffers(200);
+  std::vector<FetchedItem> buffers(200);
   for (std::uint64_t i = 0; i < buffers.size(); ++i) {
-    ASSERT_EQ(fetcher_->fetch("a.bin", buffers[i], sink_, i), FetchState::kPending);
+    ASSERT_EQ(fetch_file(*fetcher_, "a.bin", buffers[i], sink_, i), FetchState::kPending);
   }
   fetcher_.reset();
   int cancelled = 0;
@@ -474,18 +488,17 @@ TEST_F(FileFetcherTest, DiesAtOnceWhileTheKernelHasAReadAndTellsNobodyLater) {
   faults_.reads_hang = true;
   start();
   auto sink = std::make_unique<FakeSink>();
-  auto out = std::make_unique<ByteBuffer>();
-  auto revision = std::make_unique<Revision>();
-  ASSERT_EQ(fetcher_->fetch("a.bin", *out, *sink, 1, revision.get()), FetchState::kPending);
+  auto out = std::make_unique<FetchedItem>();
+  out->revision.asked = true;
+  ASSERT_EQ(fetch_file(*fetcher_, "a.bin", *out, *sink, 1), FetchState::kPending);
   faults_.hanging.acquire();
   fetcher_.reset();
   EXPECT_EQ(sink->wait(1).code(), Code::kCancelled);
   EXPECT_EQ(sink->calls(1), 1);
-  EXPECT_FALSE(revision->stamp);
+  EXPECT_FALSE(out->revision.stamp);
   // Nobody is left whom the answer could reach: asan would see it.
   sink.reset();
   out.reset();
-  revision.reset();
   faults_.reads_hang = false;
   faults_.let_go.release();
 }
@@ -493,20 +506,20 @@ TEST_F(FileFetcherTest, DiesAtOnceWhileTheKernelHasAReadAndTellsNobodyLater) {
 TEST_F(FileFetcherTest, HoldsNoPlaceInThePoolForReadsOfAFetcherThatIsGone) {
   faults_.cached_bytes = 0;
   faults_.reads_hang = true;
-  std::vector<ByteBuffer> buffers(5);
+  std::vector<FetchedItem> buffers(5);
   IoPool io({.threads = 1, .max_tasks = 5});
   {
     FileFetcher gone(std::make_unique<FaultyDisk>(dir_.path(), faults_), io,
-                     {.root = dir_.path(), .retry = {}, .max_file_bytes = 1000});
+                     {.root = dir_.path(), .retry = {}, .max_item_bytes = 1000});
     for (std::uint64_t i = 0; i < buffers.size(); ++i)
-      ASSERT_EQ(gone.fetch("a.bin", buffers[i], sink_, i), FetchState::kPending);
+      ASSERT_EQ(fetch_file(gone, "a.bin", buffers[i], sink_, i), FetchState::kPending);
     faults_.hanging.acquire();
   }
   faults_.reads_hang = false;
   FileFetcher next(std::make_unique<FaultyDisk>(dir_.path(), faults_), io,
-                   {.root = dir_.path(), .retry = {}, .max_file_bytes = 1000});
+                   {.root = dir_.path(), .retry = {}, .max_item_bytes = 1000});
   for (std::uint64_t i = 1; i < buffers.size(); ++i)
-    EXPECT_EQ(next.fetch("a.bin", buffers[i], sink_, 10 + i), FetchState::kPending);
+    EXPECT_EQ(fetch_file(next, "a.bin", buffers[i], sink_, 10 + i), FetchState::kPending);
   faults_.let_go.release();
   for (std::uint64_t i = 1; i < buffers.size(); ++i) EXPECT_TRUE(sink_.wait(10 + i).ok());
   EXPECT_EQ(faults_.reads, 5 * 4) << "none of those that were dropped has begun";
@@ -529,7 +542,7 @@ TEST_F(FileFetcherTest, MayBeDestroyedByTheSinkThatItTells) {
   faults_.reads_hang = true;
   start();
   owner.fetcher = std::move(fetcher_);
-  ASSERT_EQ(owner.fetcher->fetch("a.bin", out_, owner, 1), FetchState::kPending);
+  ASSERT_EQ(fetch_file(*owner.fetcher, "a.bin", out_, owner, 1), FetchState::kPending);
   faults_.hanging.acquire();
   faults_.reads_hang = false;
   faults_.let_go.release();
@@ -553,9 +566,9 @@ TEST_F(FileFetcherTest, CancelsWhatTheKernelHasWhenThePoolStops) {
   faults_.cached_bytes = 0;
   faults_.reads_hang = true;
   start();
-  std::vector<ByteBuffer> buffers(4);  // two of them wait for a thread
+  std::vector<FetchedItem> buffers(4);  // two of them wait for a thread
   for (std::uint64_t i = 0; i < buffers.size(); ++i)
-    ASSERT_EQ(fetcher_->fetch("a.bin", buffers[i], sink_, i), FetchState::kPending);
+    ASSERT_EQ(fetch_file(*fetcher_, "a.bin", buffers[i], sink_, i), FetchState::kPending);
   faults_.hanging.acquire();
   io_.stop();
   for (std::uint64_t i = 0; i < buffers.size(); ++i)
@@ -577,12 +590,12 @@ TEST_F(FileFetcherTest, BringsNothingWhereTheFileIsWhatTheCallerKnows) {
     EXPECT_FALSE(revision.unchanged);
     EXPECT_EQ(text_of(out_), content_);
 
-    out_.resize(0);
+    out_.bytes.resize(0);
     revision.known = revision.stamp;
     const int reads = faults_.reads;
     ASSERT_TRUE(fetch_revision(revision).ok());
     EXPECT_TRUE(revision.unchanged);
-    EXPECT_EQ(out_.size(), 0U);
+    EXPECT_EQ(out_.bytes.size(), 0U);
     EXPECT_EQ(faults_.reads, reads);
   }
 }
@@ -641,16 +654,16 @@ TEST(FileFetcher, TellsWhenThePoolIsFull) {
   Faults faults;
   faults.opens_fail = 100;
   FakeSink sink;
-  ByteBuffer first;
-  ByteBuffer second;
+  FetchedItem first;
+  FetchedItem second;
   IoPool io({.threads = 1, .max_tasks = 1});
   FileFetcher fetcher(std::make_unique<FaultyDisk>(dir.path(), faults), io,
                       {.root = dir.path(),
                        .retry = {.retries = 100},
                        .retry_pause = std::chrono::hours(1),
-                       .max_file_bytes = 1000});
-  ASSERT_EQ(fetcher.fetch("a.bin", first, sink, 1), FetchState::kPending);
-  const auto refused = fetcher.fetch("a.bin", second, sink, 2);
+                       .max_item_bytes = 1000});
+  ASSERT_EQ(fetch_file(fetcher, "a.bin", first, sink, 1), FetchState::kPending);
+  const auto refused = fetch_file(fetcher, "a.bin", second, sink, 2);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
   EXPECT_EQ(sink.calls(2), 0);

@@ -139,16 +139,17 @@ TEST_F(FilesSourceTest, BringsAnItemThatIsNotWhatTheCallerKnows) {
   dir_.file("a.jpg", "content");
   const auto source = open(spec());
   ASSERT_TRUE(source);
-  Revision revision;
-  revision.known.emplace().device = 1;
-  ByteBuffer out;
+  FetchedItem out;
+  out.revision.asked = true;
+  out.revision.known.emplace().device = 1;
   FakeSink sink;
-  const auto state = (*source)->fetch_revision(0, out, revision, sink, 1);
+  const std::vector<PartRequest> requests(1);
+  const auto state = (*source)->fetch(0, requests, out, sink, 1);
   ASSERT_TRUE(state);
   if (*state == FetchState::kPending) {
     ASSERT_TRUE(sink.wait(1).ok());
   }
-  EXPECT_FALSE(revision.unchanged);
+  EXPECT_FALSE(out.revision.unchanged);
   EXPECT_EQ(text_of(out), "content");
 }
 
@@ -268,7 +269,7 @@ TEST_F(FilesSourceTest, FollowsSymlinksWhenToldTo) {
   dir_.link(elsewhere.path("2.jpg"), "b/2.jpg");
   const auto source = open(labelled());
   EXPECT_THAT(uris(source), ElementsAre("a/1.jpg", "b/2.jpg"));
-  ByteBuffer buffer;
+  FetchedItem buffer;
   ASSERT_TRUE(fetch_and_wait(**source, 0, buffer).ok());
   EXPECT_EQ(text_of(buffer), "one");
 }
@@ -362,7 +363,7 @@ TEST_F(FilesSourceTest, ReadsNoFileThatLeadsOutsideTheRootsAllowed) {
   restricted.access.roots = {{dir_.path("in")}, {dir_.path("in2")}};
   const auto source = open_files({.root = dir_.path("in")}, std::move(restricted));
   ASSERT_THAT(uris(source), ElementsAre("a", "b", "c"));
-  ByteBuffer buffer;
+  FetchedItem buffer;
   EXPECT_TRUE(fetch_and_wait(**source, 0, buffer).ok());
   const Status status = fetch_and_wait(**source, 1, buffer);
   EXPECT_EQ(status.code(), Code::kPermissionDenied);
@@ -427,7 +428,7 @@ TEST_F(FilesSourceTest, IsReadByAnotherWithThatOnesRights) {
   const auto of_stranger = (*source)->read_by(kStranger);
   ASSERT_TRUE(of_stranger) << of_stranger.error().message();
   EXPECT_EQ((*of_stranger)->listing_digest(), (*source)->listing_digest());
-  ByteBuffer buffer;
+  FetchedItem buffer;
   ASSERT_TRUE(fetch_and_wait(**of_stranger, 0, buffer).ok());
   EXPECT_EQ(text_of(buffer), "all");
   const Status status = fetch_and_wait(**of_stranger, 1, buffer);
@@ -451,7 +452,7 @@ TEST_F(FilesSourceTest, ReadsNoSymlinkThatTookAFilesPlace) {
   dir_.remove("d");
   dir_.link(elsewhere.path(), "d");
   elsewhere.file("a");
-  ByteBuffer buffer;
+  FetchedItem buffer;
   EXPECT_EQ(fetch_and_wait(**source, 0, buffer).code(), Code::kPermissionDenied);
 }
 
@@ -464,7 +465,7 @@ TEST_F(FilesSourceTest, RefusesWhatIsNoFileAnyMore) {
   dir_.directory("a");
   dir_.remove("b");
   ASSERT_EQ(::mkfifo(dir_.path("b").c_str(), 0600), 0);
-  ByteBuffer buffer;
+  FetchedItem buffer;
   EXPECT_EQ(fetch_and_wait(**source, 0, buffer).code(), Code::kDataLoss);
   EXPECT_EQ(fetch_and_wait(**source, 1, buffer).code(), Code::kDataLoss);
 }
@@ -475,7 +476,7 @@ TEST_F(FilesSourceTest, TakesASocketInAFilesPlaceForBadData) {
   ASSERT_TRUE(source);
   dir_.remove("a");
   ASSERT_EQ(::mknod(dir_.path("a").c_str(), S_IFSOCK | 0600, 0), 0);
-  ByteBuffer buffer;
+  FetchedItem buffer;
   EXPECT_EQ(fetch_and_wait(**source, 0, buffer).code(), Code::kDataLoss);
 }
 
@@ -485,7 +486,7 @@ TEST_F(FilesSourceTest, NamesASymlinkToItselfInAFilesPlace) {
   ASSERT_TRUE(source);
   dir_.remove("a");
   dir_.link("a", "a");
-  ByteBuffer buffer;
+  FetchedItem buffer;
   const Status status = fetch_and_wait(**source, 0, buffer);
   EXPECT_THAT(status.message(), HasSubstr("is a symlink that leads back to itself"));
 }
@@ -497,11 +498,11 @@ TEST_F(FilesSourceTest, RefusesFilesOverTheLimit) {
   small.max_file_bytes = 4;
   const auto source = open_files(spec(), std::move(small));
   ASSERT_TRUE(source);
-  ByteBuffer buffer;
+  FetchedItem buffer;
   const Status status = fetch_and_wait(**source, 0, buffer);
   EXPECT_EQ(status.code(), Code::kResourceExhausted);
   EXPECT_THAT(status.message(), AllOf(HasSubstr(dir_.path("a")), HasSubstr("5 bytes")));
-  EXPECT_EQ(buffer.capacity(), 0u);
+  EXPECT_EQ(buffer.bytes.capacity(), 0u);
   EXPECT_TRUE(fetch_and_wait(**source, 1, buffer).ok());
 }
 
@@ -511,8 +512,8 @@ TEST_F(FilesSourceTest, TakesClassesFromAListInItsOrder) {
   const auto source = open(labelled({.kind = ClassesSpec::Kind::kList, .names = {"dog", "cat"}}));
   ASSERT_TRUE(source);
   EXPECT_THAT((*source)->classes(), ElementsAre("dog", "cat"));
-  EXPECT_EQ((*source)->scalar(0, 1), 1);
-  EXPECT_EQ((*source)->scalar(1, 1), 0);
+  EXPECT_EQ(std::get<std::int64_t>((*source)->value(0, 0)), 1);
+  EXPECT_EQ(std::get<std::int64_t>((*source)->value(1, 0)), 0);
 }
 
 TEST_F(FilesSourceTest, TakesClassesFromAFile) {
@@ -540,7 +541,7 @@ TEST_F(FilesSourceTest, TakesClassesFromAnotherPipeline) {
   given.classes = {"ant", "cat"};
   const auto source = open_files(labelled(from), std::move(given));
   ASSERT_TRUE(source);
-  EXPECT_EQ((*source)->scalar(0, 1), 1);
+  EXPECT_EQ(std::get<std::int64_t>((*source)->value(0, 0)), 1);
   EXPECT_THAT(failure(open(labelled(from))).message(), HasSubstr("'train' names no class"));
 }
 
@@ -649,7 +650,7 @@ TEST(FilesSourceAccess, NamesAFileThatIsClosedWhenItIsFetched) {
   EXPECT_EQ(as_nobody([&dir] {
               IoPool io({.threads = 1});
               const auto source = open_files({.root = dir.path()}, FilesOptions(io));
-              ByteBuffer buffer;
+              FetchedItem buffer;
               if (!source) return false;
               const Status status = fetch_and_wait(**source, 0, buffer);
               return status.code() == Code::kPermissionDenied &&

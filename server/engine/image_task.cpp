@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/image_task.h"
+
+#include <utility>
+
+#include "engine/image_worker.h"
+
+namespace spdld::engine {
+
+std::unique_ptr<FieldWorker> ImageTask::make_worker() const {
+  return std::make_unique<ImageWorker>(*this);
+}
+
+std::vector<std::int64_t> ImageTask::shape_of(Size size) const {
+  const std::int64_t channels = decode->channels();
+  if (layout == Layout::kNCHW) return {channels, size.height, size.width};
+  return {size.height, size.width, channels};
+}
+
+void ImageTask::set_tensor(const std::string& name) {
+  tensors_.push_back({.name = name,
+                      .kind = output ? FieldKind::kDense : FieldKind::kRagged,
+                      .dtype = format.dtype,
+                      .shape = shape_of(output.value_or(Size{-1, -1}))});
+}
+
+ImageChain::ImageChain(const DecodeImageOp& op, std::size_t request, std::string decode_key,
+                       Layout layout) {
+  task_->decode = &op;
+  task_->request = request;
+  task_->decode_key = std::move(decode_key);
+  task_->layout = layout;
+}
+
+Status ImageChain::append(const GeometryOp& op, const StageKey& key) {
+  if (!converted_by_.empty())
+    return {Code::kInvalidArgument,
+            "'" + key.name + "' must come before '" + converted_by_ +
+                "': the pixels are converted as they are written into the batch, last"};
+  task_->geometry.push_back({&op, key.draw_key});
+  size_ = op.output_size(size_);
+  return {};
+}
+
+Status ImageChain::append(const PixelOp& op, const StageKey& key, std::string& doubt) {
+  converted_by_ = key.name;
+  doubt = op.doubt(task_->format);
+  return op.append_to(task_->format, task_->decode->channels());
+}
+
+Result<std::unique_ptr<FieldTask>> ImageChain::finish(const std::string& name) {
+  task_->output = size_;
+  task_->set_tensor(name);
+  return std::move(task_);
+}
+
+}  // namespace spdld::engine

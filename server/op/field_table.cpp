@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "op/field_table.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/check.h"
+
+namespace spdld {
+
+Status FieldChain::append(const GeometryOp&, const StageKey& key) {
+  return {Code::kInvalidArgument,
+          "'" + key.name + "' works on images, masks and boxes, not on " + std::string(noun())};
+}
+
+Status FieldChain::append(const PixelOp&, const StageKey& key, std::string&) {
+  return {Code::kInvalidArgument,
+          "'" + key.name + "' works on images, not on " + std::string(noun())};
+}
+
+FieldTable::FieldTable(std::vector<Field> fields, MakeImageChain make_image)
+    : fields_(std::make_move_iterator(fields.begin()), std::make_move_iterator(fields.end())),
+      make_image_(std::move(make_image)) {}
+
+Field* FieldTable::find(const std::string& name) {
+  const auto found = std::find_if(fields_.begin(), fields_.end(),
+                                  [&](const Field& field) { return field.name == name; });
+  return found == fields_.end() ? nullptr : &*found;
+}
+
+std::string FieldTable::names() const {
+  std::string names;
+  for (const Field& field : fields_) names += (names.empty() ? "'" : ", '") + field.name + "'";
+  return names;
+}
+
+Result<Field*> FieldTable::encoded(const std::string& name, const std::string& op) {
+  Field* const field = find(name);
+  if (field == nullptr)
+    return error(Code::kInvalidArgument, "'" + op + "' decodes the field '" + name +
+                                             "', and the source gives " + names() + ": write '" +
+                                             op + ": {field: NAME}'");
+  if (field->kind == Field::Kind::kDecoded)
+    return error(Code::kInvalidArgument,
+                 "the field '" + name + "' is decoded already by an earlier stage");
+  if (field->kind == Field::Kind::kValue)
+    return error(Code::kInvalidArgument, "'" + op + "' decodes bytes, and the field '" + name +
+                                             "' is a value that the listing knows");
+  return field;
+}
+
+std::size_t FieldTable::request(const Field& part) {
+  SPDLD_CHECK(part.kind == Field::Kind::kPart);
+  const auto found = std::find(requested_.begin(), requested_.end(), part.index);
+  if (found != requested_.end()) return static_cast<std::size_t>(found - requested_.begin());
+  requested_.push_back(part.index);
+  return requested_.size() - 1;
+}
+
+Result<std::vector<Field*>> FieldTable::with_geometry(const std::vector<std::string>& names,
+                                                      const std::string& op) {
+  std::vector<Field*> found;
+  for (const std::string& name : names) {
+    Field* const field = find(name);
+    if (field == nullptr)
+      return error(Code::kInvalidArgument,
+                   "'" + op + "': there is no field '" + name + "'; there are " + this->names());
+    if (field->chain == nullptr || !field->chain->has_geometry())
+      return error(Code::kInvalidArgument,
+                   "'" + op + "' works on decoded images: put 'decode_image: {field: " + name +
+                       "}' before it, or leave the field out");
+    found.push_back(field);
+  }
+  if (names.empty()) {
+    for (Field& field : fields_) {
+      if (field.chain != nullptr && field.chain->has_geometry()) found.push_back(&field);
+    }
+  }
+  if (found.empty())
+    return error(Code::kInvalidArgument,
+                 "'" + op + "' works on decoded images: put 'decode_image' before it");
+  return found;
+}
+
+Result<std::vector<Field*>> FieldTable::images(const std::vector<std::string>& names,
+                                               const std::string& op) {
+  SPDLD_ASSIGN(std::vector<Field*> found, with_geometry(names, op));
+  if (names.empty())
+    std::erase_if(found, [](const Field* field) { return !field->chain->is_canvas(); });
+  if (found.empty())
+    return error(Code::kInvalidArgument,
+                 "'" + op + "' works on decoded images: put 'decode_image' before it");
+  return found;
+}
+
+}  // namespace spdld

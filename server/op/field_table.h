@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "op/field_chain.h"
+#include "op/value.h"
+
+namespace spdld {
+
+class DecodeImageOp;
+
+// A field of the sample at some point between two stages.
+struct Field {
+  enum class Kind {
+    kPart,     // bytes as they were fetched
+    kValue,    // what the listing knows
+    kDecoded,  // `chain` makes it
+  };
+  std::string name;
+  Kind kind = Kind::kPart;
+  std::size_t index = 0;                     // of the source's part or value
+  ValueType type = ValueType::kInt64;        // of a value
+  bool text = false;                         // a part that is UTF-8
+  std::optional<std::uint64_t> max_bytes{};  // of a row, where the source knows that
+  std::unique_ptr<FieldChain> chain{};
+};
+
+// The fields of a sample while a pipeline's stages are read one after the other: first what the
+// source gives, then what each op makes of it. One thread.
+class FieldTable {
+ public:
+  // Makes the chain of an image, which is the engine's: it fuses decoder and transforms.
+  // `decode_key` is the op with all its parameters.
+  using MakeImageChain = std::function<std::unique_ptr<FieldChain>(
+      const DecodeImageOp& op, std::size_t request, const std::string& decode_key)>;
+
+  FieldTable(std::vector<Field> fields, MakeImageChain make_image);
+
+  Field* find(const std::string& name);
+  std::list<Field>& fields() { return fields_; }
+  const MakeImageChain& make_image_chain() const { return make_image_; }
+
+  // The field that `op` is to decode, which must be a part that no stage has decoded; and the
+  // number under which its bytes are requested.
+  Result<Field*> encoded(const std::string& name, const std::string& op);
+  std::size_t request(const Field& part);
+  // The source's parts that are requested, in the order of the requests.
+  const std::vector<std::size_t>& requested_parts() const { return requested_; }
+
+  // The decoded fields that an op names, or all that have geometry if it names none.
+  Result<std::vector<Field*>> with_geometry(const std::vector<std::string>& names,
+                                            const std::string& op);
+  Result<std::vector<Field*>> images(const std::vector<std::string>& names, const std::string& op);
+
+  // " (there are 'image', 'label')"
+  std::string names() const;
+
+ private:
+  std::list<Field> fields_;
+  MakeImageChain make_image_;
+  std::vector<std::size_t> requested_;
+};
+
+}  // namespace spdld

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "op/field_task.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace spdld {
+
+Result<std::uint64_t> RowOutput::set_shape(std::span<const std::int64_t> shape) {
+  SPDLD_CHECK(packed_ != nullptr && shape.size() <= packed_->shape.size());
+  std::uint64_t bytes = wire::dtype_bytes(tensor_->dtype);
+  for (const std::int64_t extent : shape) {
+    SPDLD_CHECK(extent >= 0);
+    const auto count = static_cast<std::uint64_t>(extent);
+    // What no bound allows; it also keeps the product from overflowing.
+    constexpr std::uint64_t kMost = std::uint64_t{1} << 48;
+    bytes = count != 0 && bytes > kMost / count ? kMost : bytes * count;
+  }
+  if (bytes > tensor_->max_row_bytes)
+    return error(Code::kResourceExhausted,
+                 "its field '" + tensor_->name + "' takes " + std::to_string(bytes) +
+                     " bytes, and a row of it may take " + std::to_string(tensor_->max_row_bytes) +
+                     ": raise " + tensor_->bound_name);
+  std::copy(shape.begin(), shape.end(), packed_->shape.begin());
+  return bytes;
+}
+
+Result<std::byte*> RowOutput::resize(std::span<const std::int64_t> shape) {
+  SPDLD_ASSIGN(const std::uint64_t bytes, set_shape(shape));
+  std::byte* const data = packed_->bytes.resize(bytes);
+  packed_->view = {data, bytes};
+  return data;
+}
+
+Status RowOutput::refer(std::span<const std::byte> bytes, std::span<const std::int64_t> shape) {
+  auto checked = set_shape(shape);
+  if (!checked) return std::move(checked).error();
+  SPDLD_CHECK(*checked == bytes.size());
+  packed_->view = bytes;
+  return {};
+}
+
+}  // namespace spdld

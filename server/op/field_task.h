@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/byte_buffer.h"
+#include "base/status.h"
+#include "op/image.h"
+#include "op/tensor_spec.h"
+#include "op/value.h"
+
+namespace spdld {
+
+// The sample that a worker is making, as the tasks of its fields see it. Lives for one row.
+class SampleInput {
+ public:
+  virtual ~SampleInput() = default;
+  // The bytes of the plan's request `i`; what the listing knows of the item under value `i`.
+  virtual std::span<const std::byte> part(std::size_t i) const = 0;
+  virtual Value value(std::size_t i) const = 0;
+
+  std::uint64_t key = 0;  // seeds the draws of this sample
+  // The upright size of the image that the geometry of all fields goes by. Its task, which comes
+  // first, sets it.
+  Size canvas;
+  // Which boxes are left of those that there were, for the fields that tell about the boxes; empty:
+  // all. Set by the task of the boxes.
+  std::vector<bool>* kept = nullptr;
+};
+
+// A row of a field whose rows differ in size, until the batch is packed into its slot.
+struct PackedRow {
+  ByteBuffer bytes;
+  std::span<const std::byte> view;  // the row: in `bytes`, or in memory that outlives the batch
+  std::array<std::int64_t, wire::kMaxRank> shape{};
+};
+
+// Where a task puts one tensor of a row.
+class RowOutput {
+ public:
+  RowOutput() = default;
+  RowOutput(const TensorSpec& tensor, std::byte* slot_row) : tensor_(&tensor), data_(slot_row) {}
+  RowOutput(const TensorSpec& tensor, PackedRow& packed) : tensor_(&tensor), packed_(&packed) {}
+
+  // Of a tensor of one shape: the row in the batch's slot.
+  std::byte* data() const { return data_; }
+  // Of one whose rows differ: memory for a row of this shape (of one extent for bytes). An error is
+  // the data's: the row is larger than the tensor's bound, and the error says what to raise.
+  Result<std::byte*> resize(std::span<const std::int64_t> shape);
+  // The row is these bytes, which outlive the batch, instead.
+  Status refer(std::span<const std::byte> bytes, std::span<const std::int64_t> shape);
+
+ private:
+  Result<std::uint64_t> set_shape(std::span<const std::int64_t> shape);
+
+  const TensorSpec* tensor_ = nullptr;
+  std::byte* data_ = nullptr;
+  PackedRow* packed_ = nullptr;
+};
+
+// Runs a FieldTask for one worker: owns codec contexts and scratch, so that in steady state nothing
+// is allocated. Not thread-safe. After an error it is as good as new.
+class FieldWorker {
+ public:
+  virtual ~FieldWorker() = default;
+
+  // Makes the field's tensors of one row; `out` holds one output for each. 0: they are made.
+  // Otherwise the memory that this takes, which is more than `room_bytes`: nothing was made. An
+  // error is the data's, or kNoMemory (base/no_memory.h).
+  virtual Result<std::uint64_t> run(SampleInput& sample, std::span<RowOutput> out,
+                                    std::uint64_t room_bytes) = 0;
+
+  // At most this is kept from one row to the next.
+  virtual std::uint64_t kept_bytes() const { return 0; }
+};
+
+// How one decoded field of a sample is made: run as one task on one core. Immutable; used by every
+// worker at once.
+class FieldTask {
+ public:
+  virtual ~FieldTask() = default;
+  virtual const std::vector<TensorSpec>& tensors() const = 0;
+  virtual std::unique_ptr<FieldWorker> make_worker() const = 0;
+  // Whether it goes by SampleInput::canvas, so that the image's task must run before it.
+  virtual bool needs_canvas() const { return false; }
+};
+
+}  // namespace spdld

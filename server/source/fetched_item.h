@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/byte_buffer.h"
+
+namespace spdld::source {
+
+// What tells the content of a file from any other that it had or will have. Compared for equality
+// only; the zeros of a source that has no such thing are fine.
+struct ItemStamp {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::uint64_t size_bytes = 0;
+  std::int64_t mtime_ns = 0;
+  std::int64_t ctime_ns = 0;
+
+  friend bool operator==(const ItemStamp&, const ItemStamp&) = default;
+};
+
+// Of an item's parts, the one that is wanted, or a piece of it such as a clip of a long file.
+struct PartRequest {
+  static constexpr std::uint64_t kToItsEnd = ~std::uint64_t{0};
+
+  std::size_t part = 0;
+  std::uint64_t offset = 0;  // in the part
+  std::uint64_t size_bytes = kToItsEnd;
+
+  friend bool operator==(const PartRequest&, const PartRequest&) = default;
+};
+
+// The question and the answer of a fetch by someone who may have a part's bytes already.
+struct Revision {
+  bool asked = false;
+  std::size_t request = 0;         // which of the requests it is about
+  std::optional<ItemStamp> known;  // what the caller has; none: nothing
+  // Of the bytes that were brought; none: a later change might go unnoticed, so do not keep them.
+  std::optional<ItemStamp> stamp;
+  bool unchanged = false;  // the part still is `known`: its bytes were not brought
+};
+
+// A piece of a file that a fetch reads, and which requests it holds.
+struct FileRange {
+  std::string uri;
+  std::uint64_t offset = 0;
+  std::uint64_t size_bytes = PartRequest::kToItsEnd;  // kToItsEnd: whatever the file holds
+  // What the file must be for the offsets to mean anything; none: whatever it is by now.
+  std::optional<ItemStamp> expected;
+};
+
+// Where the bytes of one request lie in FetchedItem::bytes.
+struct PartPlace {
+  std::size_t range = 0;                              // in which of the ranges
+  std::uint64_t offset = 0;                           // from the first byte of the range
+  std::uint64_t size_bytes = PartRequest::kToItsEnd;  // kToItsEnd: to the end of the range
+};
+
+// The bytes of one item: what its fetch reads into, reused from item to item without allocating.
+// One owner at a time; belongs to the source while a fetch is pending.
+class FetchedItem {
+ public:
+  // The bytes of request `i`.
+  std::span<const std::byte> part(std::size_t i) const {
+    const PartPlace& place = places_[i];
+    const std::uint64_t end = begins_[place.range + 1];
+    const std::uint64_t begin = std::min(begins_[place.range] + place.offset, end);
+    return bytes.bytes().subspan(begin, std::min(place.size_bytes, end - begin));
+  }
+  std::size_t parts() const { return places_.size(); }
+
+  ByteBuffer bytes;  // the ranges, one after the other
+  Revision revision;
+
+  // The source's. What is read for the next item: begin() empties both lists and keeps their
+  // memory.
+  void begin() {
+    ranges_ = 0;
+    places_.clear();
+    restart_ranges();
+  }
+  FileRange& add_range() {
+    if (ranges_ == range_list_.size()) range_list_.emplace_back();
+    FileRange& range = range_list_[ranges_++];
+    range.uri.clear();
+    range.offset = 0;
+    range.size_bytes = PartRequest::kToItsEnd;
+    range.expected.reset();
+    return range;
+  }
+  void add_part(PartPlace place) { places_.push_back(place); }
+  std::span<const FileRange> ranges() const { return {range_list_.data(), ranges_}; }
+  std::size_t range_of(std::size_t request) const { return places_[request].range; }
+  std::size_t parts_of(std::size_t range) const {
+    return static_cast<std::size_t>(
+        std::count_if(places_.begin(), places_.end(),
+                      [range](const PartPlace& place) { return place.range == range; }));
+  }
+  // Where the ranges lie in `bytes`, once that is known: each is told where it ends, in order.
+  void restart_ranges() { begins_.assign(1, 0); }
+  void end_range(std::uint64_t end) { begins_.push_back(end); }
+  std::uint64_t begin_of(std::size_t range) const { return begins_[range]; }
+  // For sources whose bytes are at hand: one part, which is all of `bytes`.
+  void set_only_part() {
+    begin();
+    add_range();
+    add_part({});
+    end_range(bytes.size());
+  }
+
+ private:
+  std::vector<FileRange> range_list_;
+  std::size_t ranges_ = 0;
+  std::vector<PartPlace> places_;
+  std::vector<std::uint64_t> begins_{0};  // of each range in `bytes`, and the end of the last
+};
+
+}  // namespace spdld::source
