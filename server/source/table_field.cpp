@@ -25,7 +25,7 @@ ColumnsBuilder builder_of(const std::string& field, ValueType type) {
 
 class UriField final : public TableField {
  public:
-  UriField(std::string field, std::string root)
+  UriField(const std::string& field, std::string root)
       : root_(std::move(root)), uris_(builder_of(field, ValueType::kText)) {}
 
   Status add_cell(std::string_view cell, const Fail& fail) override {
@@ -192,8 +192,8 @@ void TableField::count(const Value& value) {
   if (const auto* list = std::get_if<std::span<const double>>(&value)) bytes_ += list->size_bytes();
 }
 
-std::unique_ptr<TableField> make_uri_field(std::string field, std::string root) {
-  return std::make_unique<UriField>(std::move(field), std::move(root));
+std::unique_ptr<TableField> make_uri_field(const std::string& field, std::string root) {
+  return std::make_unique<UriField>(field, std::move(root));
 }
 
 std::unique_ptr<TableField> make_value_field(std::string field, std::optional<ValueType> type) {

@@ -43,7 +43,7 @@ class TableField {
 };
 
 // A column of uris relative to `root`, as texts.
-std::unique_ptr<TableField> make_uri_field(std::string field, std::string root);
+std::unique_ptr<TableField> make_uri_field(const std::string& field, std::string root);
 
 // Values of the type, or of the one that all rows have (op/table_spec.h says which).
 std::unique_ptr<TableField> make_value_field(std::string field, std::optional<ValueType> type);

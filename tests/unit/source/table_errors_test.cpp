@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
               "UTF-8"},
         Wrong{std::string("path,n\na\0,1\n", 12),
               "/t.csv:2:2: a NUL byte; the file is no text, or cut off"},
-        Wrong{"\xFF\xFEp\0", "/t.csv: it is UTF-16, and not UTF-8; save it as UTF-8"},
+        Wrong{"\xFF\xFEp", "/t.csv: it is UTF-16, and not UTF-8; save it as UTF-8"},
         Wrong{"path,n\n/elsewhere/a,1\n",
               "/t.csv:2:1: 'path': '/elsewhere/a' does not lie below root, /data; set root to a "
               "directory above all items"},
