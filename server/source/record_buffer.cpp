@@ -67,8 +67,12 @@ void RecordBuffer::pop(std::size_t bytes, std::uint64_t lines) {
 }
 
 Status RecordBuffer::skip_mark() {
-  SPDLD_ASSIGN([[maybe_unused]] const bool any, more());
-  if (view().starts_with("\xEF\xBB\xBF")) pop(3, 0);
+  constexpr std::size_t kMark = 3;
+  while (view().size() < kMark) {
+    SPDLD_ASSIGN(const bool any, more());
+    if (!any) break;
+  }
+  if (view().starts_with("\xEF\xBB\xBF")) pop(kMark, 0);
   if (view().starts_with("\xFF\xFE") || view().starts_with("\xFE\xFF")) {
     return {Code::kInvalidArgument, "it is UTF-16, and not UTF-8; save it as UTF-8"};
   }

@@ -66,7 +66,7 @@ TEST(Csv, LeavesSpacesToTextsAlone) {
 // Every place of the text is the end of a part that was read at once.
 TEST(Csv, IsTheSameWhereverReadsEnd) {
   const std::string text =
-      "path,caption,box\r\n\"a.jpg\",\"x \"\"y\"\"\r\nz\",\"[1, "
+      "\xEF\xBB\xBFpath,caption,box\r\n\"a.jpg\",\"x \"\"y\"\"\r\nz\",\"[1, "
       "2]\"\r\n\r\nb.jpg,\xE4\xB8\xAD,[]\r\n";
   const TableSpec spec = spec_with_values(
       "/t.csv", {{.field = "caption", .column = "caption"}, {.field = "box", .column = "box"}});
