@@ -231,8 +231,7 @@ TEST(WhereErrorsOfClasses, NameTheNearestClass) {
             "where:18: 'unicorn' is none of the 3 classes");
   EXPECT_EQ(where_error("label < 'dog'", kLabel),
             "where:9: names of classes are compared by == and != alone");
-  EXPECT_EQ(where_error("'cow' in labels", kLabels),
-            "where:1: 'cow' is none of the 4 classes");
+  EXPECT_EQ(where_error("'cow' in labels", kLabels), "where:1: 'cow' is none of the 4 classes");
 }
 
 std::string repeated(const std::string& text, int times) {

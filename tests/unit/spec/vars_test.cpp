@@ -16,7 +16,7 @@ std::string with_vars(const std::string& vars, const std::string& root = "${root
 
 std::string root_of(const PipelineSpec& spec) { return std::get<FilesSpec>(spec.source).root; }
 
-ParseOptions with_env(std::map<std::string, std::string> values) {
+ParseOptions with_env(const std::map<std::string, std::string>& values) {
   ParseOptions options;
   options.env = [values](const std::string& name) -> std::optional<std::string> {
     const auto found = values.find(name);
