@@ -28,9 +28,11 @@ struct TableSpec {
 
     friend bool operator==(const Uri&, const Uri&) = default;
   };
-  // A field that has its value from the table itself. Without a type it has that of all its rows:
-  // integers are int64, other numbers float64, true and false bool, JSON lists of numbers lists,
-  // and all else is text. Without one, integers with leading zeros are text in CSV and TSV.
+  // A field whose value stands in the table itself. If no type is given, the rows settle it: it is
+  // int64 if all of them hold integers, float64 if all hold numbers, bool if all hold true or
+  // false, a list if all hold JSON lists of numbers. In CSV and TSV it is text otherwise, also
+  // where an integer begins with zeros, as codes do; in JSON Lines texts alone are text, and rows
+  // of different kinds are an error.
   struct Value {
     std::string field;
     std::string column;
@@ -38,9 +40,10 @@ struct TableSpec {
 
     friend bool operator==(const Value&, const Value&) = default;
   };
-  // The field `label`: an index into the classes. Without classes, integers are labels as they
-  // stand, and the sorted distinct values of any other column are the classes. With classes, a row
-  // names one; where no class's name is itself an integer, it may give its index.
+  // The field `label`, an index into the classes. If no classes are given, a column of integers
+  // holds the labels themselves, which have no names then, and the classes of any other column are
+  // its distinct values, sorted bytewise. If classes are given, each row names one of them, or
+  // gives its index if the name of no class is an integer.
   struct Label {
     std::string column;
     std::optional<ClassesSpec> classes = {};  // never kDirectories

@@ -12,6 +12,9 @@
 
 namespace spdld::source {
 
+// What read_descriptor() is to let through of an annotation file.
+inline constexpr std::uint64_t kMaxCocoFile = std::uint64_t{16} << 30;
+
 // An annotation whose box nothing can be learned from.
 struct BadBox {
   enum class Why {

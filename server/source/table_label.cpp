@@ -4,8 +4,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/near_names.h"
-#include "base/printable.h"
 #include "source/cell_value.h"
 #include "source/shown_columns.h"
 #include "source/table_field.h"
@@ -40,8 +38,7 @@ class LabelField : public TableField {
       return add_name(std::to_string(*integer), fail);
     }
     return fail("holds " + type_text(type_of(value)) +
-                ", and no label, which is a text or an integer; a number to learn from is one of "
-                "the values");
+                ", and no label, which is a text or an integer; list the column under values");
   }
   Status add_cell(std::string_view cell, const Fail& fail) override { return add_name(cell, fail); }
 
@@ -86,7 +83,7 @@ class KnownLabels final : public LabelField {
     }
     if (!label) {
       return fail(shown_text(name) + " is none of the " + std::to_string(classes_.size()) +
-                  " classes" + printable(did_you_mean(name, classes_)));
+                  " classes" + nearest_name(name, classes_));
     }
     count(8);
     labels_.add(0, *label);

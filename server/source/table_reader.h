@@ -14,6 +14,9 @@
 
 namespace spdld::source {
 
+// What read_descriptor() is to let through of a table's file.
+inline constexpr std::uint64_t kMaxTableFile = std::uint64_t{4} << 30;
+
 struct TableOptions {
   // The names that spec.label->classes stands for; none: those that the column has.
   std::optional<std::vector<std::string>> classes = {};

@@ -7,8 +7,6 @@
 #include <system_error>
 #include <utility>
 
-#include "base/near_names.h"
-#include "base/printable.h"
 #include "source/record_buffer.h"
 #include "source/shown_columns.h"
 
@@ -334,15 +332,20 @@ bool WhereParser::has_names(const Part& part) const {
          columns_.info(column->index).name == classes_.column;
 }
 
-Result<Where::Literal> WhereParser::class_number(const Part& text) const {
+Result<Where::Literal> WhereParser::class_number(const Part& text) {
+  if (class_numbers_.empty()) {
+    for (const std::string& name : classes_.names) {
+      class_numbers_.emplace(name, static_cast<std::int64_t>(class_numbers_.size()));
+    }
+  }
   const auto& name = std::get<std::string>(std::get<Where::Literal>(text.operand));
-  const auto found = std::find(classes_.names.begin(), classes_.names.end(), name);
-  if (found == classes_.names.end()) {
+  const auto found = class_numbers_.find(name);
+  if (found == class_numbers_.end()) {
     return tl::unexpected(fail(text.begin, shown_text(name) + " is none of the " +
                                                std::to_string(classes_.names.size()) + " classes" +
-                                               printable(did_you_mean(name, classes_.names))));
+                                               nearest_name(name, classes_.names)));
   }
-  return Where::Literal(static_cast<std::int64_t>(found - classes_.names.begin()));
+  return Where::Literal(found->second);
 }
 
 Status WhereParser::check_comparable(const Part& left, const Part& right) const {

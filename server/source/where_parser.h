@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
@@ -57,7 +59,7 @@ class WhereParser {
   Result<std::size_t> compare(Part left, Where::Comparison how, Part right);
   Result<std::size_t> parse_in(Part left, bool negated);
   Result<Where::Literal> parse_element(const Part& left, bool by_name);
-  Result<Where::Literal> class_number(const Part& text) const;
+  Result<Where::Literal> class_number(const Part& text);
 
   Status check_comparable(const Part& left, const Part& right) const;
   std::string described(const Part& part) const;
@@ -74,6 +76,7 @@ class WhereParser {
   Token token_;           // what comes next
   std::size_t last_ = 0;  // where the one before it ends
   int nesting_ = 0;
+  std::unordered_map<std::string_view, std::int64_t> class_numbers_;  // made when first asked
 };
 
 }  // namespace spdld::source
