@@ -66,6 +66,7 @@ class JsonLines : private JsonEvents {
   Status check_keys();
   Status fail(std::size_t offset, const std::string& message) const;
   std::string_view name(const Key& key) const;
+  bool take_plain(std::size_t key_end);
   bool refuse(const std::string& what);
   bool take_element(const JsonScalar& value);
 
