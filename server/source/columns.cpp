@@ -76,6 +76,16 @@ Value Columns::value(std::uint64_t row, std::size_t column) const {
   return value;
 }
 
+Columns Columns::beside(std::vector<Columns> parts) {
+  Columns all;
+  for (Columns& part : parts) {
+    SPDLD_CHECK(part.rows_ == parts.front().rows_);
+    all.rows_ = part.rows_;
+    for (Column& column : part.columns_) all.columns_.push_back(std::move(column));
+  }
+  return all;
+}
+
 Columns Columns::select(std::span<const std::uint64_t> rows) const {
   std::vector<Info> infos;
   for (const Column& column : columns_) infos.push_back(column.info);

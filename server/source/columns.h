@@ -35,6 +35,8 @@ class Columns {
   // Valid for as long as the columns are. row < rows(), column < size().
   Value value(std::uint64_t row, std::size_t column) const;
 
+  // The columns of all `parts`, each of which has as many rows; no name comes twice.
+  static Columns beside(std::vector<Columns> parts);
   // The rows named by `rows`, in that order; each < rows().
   Columns select(std::span<const std::uint64_t> rows) const;
   // Of all names, types and values: 32 hex digits.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/near_names.h"
+#include "op/item_parts.h"
 #include "spec/scalar.h"
 
 namespace spdld::spec {
@@ -21,6 +22,10 @@ bool is_var_name(std::string_view name) {
   return !name.empty() && is_letter(name[0]) && std::all_of(name.begin(), name.end(), [&](char c) {
     return is_letter(c) || (c >= '0' && c <= '9');
   });
+}
+
+bool is_item_part(std::string_view name) {
+  return std::find(kItemParts.begin(), kItemParts.end(), name) != kItemParts.end();
 }
 
 // A scalar from outside of YAML, such as an environment variable: null if it reads as that.
@@ -78,7 +83,12 @@ class Resolver {
 
   Status substitute(Node& node) {
     for (Node& item : node.items) SPDLD_TRY(substitute(item));
-    for (Node::Entry& entry : node.entries) SPDLD_TRY(substitute(entry.value));
+    for (Node::Entry& entry : node.entries) {
+      const bool before = in_companions_;
+      in_companions_ = before || entry.key == kCompanionsKey;
+      SPDLD_TRY(substitute(entry.value));
+      in_companions_ = before;
+    }
     if (node.kind != Node::Kind::kScalar || node.text.find('$') == std::string::npos) return {};
 
     const std::string_view text = node.text;
@@ -153,12 +163,19 @@ class Resolver {
 
   // The value of ${reference}, which stands at `at`.
   Result<Node> lookup(const Node& at, std::string_view reference) {
+    if (in_companions_ && is_item_part(reference)) return lookup_item_part(at, reference);
     constexpr std::string_view kEnv = "env:";
     if (reference.starts_with(kEnv)) {
       return lookup_env(at, std::string(reference.substr(kEnv.size())));
     }
     const std::string name(reference);
     const auto found = vars_.find(name);
+    if (found == vars_.end() && is_item_part(name)) {
+      return tl::unexpected<Status>(at.fail("unknown variable " + quote(name) +
+                                            "; below 'companions' it is a part of the "
+                                            "item, and a variable that goes there has it as $${" +
+                                            name + "}"));
+    }
     if (found == vars_.end()) {
       return tl::unexpected<Status>(
           at.fail("unknown variable " + quote(name) + hint(name, names())));
@@ -171,6 +188,20 @@ class Resolver {
     }
     SPDLD_TRY(resolve(name, found->second));
     return found->second.value;
+  }
+
+  // What stands for itself, since it is replaced for each item.
+  Result<Node> lookup_item_part(const Node& at, std::string_view reference) const {
+    const std::string name(reference);
+    if (vars_.contains(name)) {
+      return tl::unexpected(at.fail("${" + name + "} is a part of the item here, and a variable " +
+                                    "has the same name; give the variable another one"));
+    }
+    Node node;
+    node.kind = Node::Kind::kScalar;
+    node.quoted = true;
+    node.text = "${" + name + "}";
+    return node;
   }
 
   Result<Node> lookup_env(const Node& at, const std::string& name) const {
@@ -226,6 +257,7 @@ class Resolver {
   std::map<std::string, Var> vars_;
   std::vector<std::string> open_;  // variables whose value is being made, outermost first
   std::size_t expanded_bytes_ = 0;
+  bool in_companions_ = false;  // what is substituted stands below that key
 };
 
 }  // namespace

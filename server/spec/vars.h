@@ -19,6 +19,10 @@ inline constexpr std::size_t kMaxVarDepth = 32;
 // are taken out), the overrides and the environment say; $$ becomes $. A scalar that is a variable
 // and nothing else takes on its type, so that a number stays one. Variables may refer to each other
 // in any order. Gives their values.
+//
+// Below a key `companions`, ${stem} and the other names of op/item_parts.h are the item's, and left
+// as they are; what is said there of an item can be written $${stem} in a variable's value, too. A
+// variable with such a name is an error where it could be meant.
 Result<std::map<std::string, std::string>> resolve_vars(
     Node& root, const std::map<std::string, std::string>& overrides, const EnvLookup& env);
 

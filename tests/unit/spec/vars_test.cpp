@@ -16,7 +16,7 @@ std::string with_vars(const std::string& vars, const std::string& root = "${root
 
 std::string root_of(const PipelineSpec& spec) { return std::get<FilesSpec>(spec.source).root; }
 
-ParseOptions with_env(std::map<std::string, std::string> values) {
+ParseOptions with_env(const std::map<std::string, std::string>& values) {
   ParseOptions options;
   options.env = [values](const std::string& name) -> std::optional<std::string> {
     const auto found = values.find(name);
@@ -86,6 +86,49 @@ TEST(Vars, AreTakenOutOfTheCanonicalText) {
   ASSERT_TRUE(with) << with.error().message();
   ASSERT_TRUE(without);
   EXPECT_EQ(with->canonical_text, without->canonical_text);
+}
+
+// The tree as it is once variables are put in; no pipeline needs to make sense.
+std::string resolved(const std::string& text, const std::vector<std::string>& way) {
+  Result<Node> root = parse_yaml(text, std::make_shared<const Document>(Document{"p.yaml", "/d"}));
+  if (!root) return root.error().message();
+  const auto vars = resolve_vars(*root, {}, {});
+  if (!vars) return vars.error().message();
+  const Node* node = &*root;
+  for (const std::string& key : way) node = node->find(key);
+  return node->text;
+}
+
+TEST(Vars, LeavePartsOfItemsToCompanions) {
+  const std::string text =
+      "vars: {masks: m, plain: \"$${stem}.txt\"}\n"
+      "source: {files: {root: /d, companions: {mask: \"${masks}/${subdir}/${stem}.png\", "
+      "name: \"${name}\", cost: \"$${stem}$$\", text: \"${plain}\"}}}\n";
+  const auto companion = [&](const std::string& field) {
+    return resolved(text, {"source", "files", "companions", field});
+  };
+  EXPECT_EQ(companion("mask"), "m/${subdir}/${stem}.png");
+  EXPECT_EQ(companion("name"), "${name}");
+  EXPECT_EQ(companion("cost"), "${stem}$");
+  EXPECT_EQ(companion("text"), "${stem}.txt");
+}
+
+TEST(Vars, RefuseToGuessBetweenVariablesAndPartsOfItems) {
+  EXPECT_EQ(resolved("vars: {dir: /d}\nsource: {companions: {mask: \"${dir}/x\"}}\n", {}),
+            "p.yaml:2:29: ${dir} is a part of the item here, and a variable has the same name; "
+            "give the variable another one");
+  EXPECT_EQ(
+      resolved("vars: {dir: /d}\nsource: {root: \"${dir}/x\", companions: {m: \"$${dir}\"}}\n",
+               {"source", "root"}),
+      "/d/x");
+  EXPECT_EQ(resolved("vars: {m: \"${stem}.png\"}\nsource: {companions: {mask: \"${m}\"}}\n", {}),
+            "p.yaml:1:11: unknown variable 'stem'; below 'companions' it is a part of the item, "
+            "and a variable that goes there has it as $${stem}");
+  EXPECT_EQ(resolved("source: {companions: {mask: \"${stm}\"}}\n", {}),
+            "p.yaml:1:29: unknown variable 'stm'; there are none");
+  EXPECT_EQ(resolved("source: {companions: {mask: x}, root: \"${stem}\"}\n", {}),
+            "p.yaml:1:39: unknown variable 'stem'; below 'companions' it is a part of the item, "
+            "and a variable that goes there has it as $${stem}");
 }
 
 TEST(Vars, RefuseNamesThatAreNotThere) {

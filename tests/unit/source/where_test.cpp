@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/where.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace spdld::source {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Four rows with a column of each type.
+Columns columns() {
+  ColumnsBuilder builder({{.name = "width", .type = ValueType::kInt64},
+                          {.name = "score", .type = ValueType::kFloat64},
+                          {.name = "good", .type = ValueType::kBool},
+                          {.name = "split", .type = ValueType::kText},
+                          {.name = "ids", .type = ValueType::kInt64List},
+                          {.name = "areas", .type = ValueType::kFloat64List},
+                          {.name = "label", .type = ValueType::kInt64},
+                          {.name = "labels", .type = ValueType::kInt64List}});
+  const std::int64_t widths[] = {10, 20, 30, (std::int64_t{1} << 53) + 1};
+  const double scores[] = {0.5, 20, std::nan(""), 0x1p53};
+  const char* splits[] = {"train", "val", "te'st", "\xC3\xA9"};
+  for (std::int64_t row = 0; row < 4; ++row) {
+    const std::vector<std::int64_t> ids(static_cast<std::size_t>(row), row);
+    const std::vector<double> areas = {0.5 * static_cast<double>(row)};
+    builder.add(0, widths[row]);
+    builder.add(1, scores[row]);
+    builder.add(2, row % 2 == 0);
+    builder.add(3, std::string_view(splits[row]));
+    builder.add(4, std::span<const std::int64_t>(ids));
+    builder.add(5, std::span<const double>(areas));
+    builder.add(6, row % 2);
+    builder.add(7, std::span<const std::int64_t>(ids));
+  }
+  return std::move(builder).finish();
+}
+
+const ClassNames kLabel = {.column = "label", .names = {"cat", "dog", "eel"}};
+const ClassNames kLabels = {.column = "labels", .names = {"cat", "dog", "eel", "fox"}};
+
+// The rows that a condition holds in.
+std::vector<int> rows(const std::string& text, const ClassNames& classes = {}) {
+  const Columns all = columns();
+  const Result<Where> where = Where::compile(text, all, classes);
+  EXPECT_TRUE(where) << text << ": " << where.error().message();
+  std::vector<int> held;
+  for (int row = 0; where && row < 4; ++row) {
+    if (where->matches(all, static_cast<std::uint64_t>(row))) held.push_back(row);
+  }
+  return held;
+}
+
+std::string where_error(const std::string& text, const ClassNames& classes = {}) {
+  const Result<Where> where = Where::compile(text, columns(), classes);
+  if (!where) return where.error().message();
+  ADD_FAILURE() << "no error for: " << text.substr(0, 200);
+  return "";
+}
+
+TEST(Where, ComparesNumbers) {
+  EXPECT_THAT(rows("width == 20"), ElementsAre(1));
+  EXPECT_THAT(rows("width != 20"), ElementsAre(0, 2, 3));
+  EXPECT_THAT(rows("width < 20"), ElementsAre(0));
+  EXPECT_THAT(rows("width<=20.0"), ElementsAre(0, 1));
+  EXPECT_THAT(rows("20 < width"), ElementsAre(2, 3));
+  EXPECT_THAT(rows("width >= +2e1"), ElementsAre(1, 2, 3));
+  EXPECT_THAT(rows("score > .25"), ElementsAre(0, 1, 3));
+  EXPECT_THAT(rows("width > - 1 and score < -0.5"), IsEmpty());
+  EXPECT_THAT(rows("width == score"), ElementsAre(1));
+}
+
+TEST(Where, ComparesIntegersWithNumbersWithoutRounding) {
+  // 2^53 + 1 is no double; rounded, both would be equal.
+  EXPECT_THAT(rows("width == 9007199254740992.0"), IsEmpty());
+  EXPECT_THAT(rows("width > 9007199254740992.0"), ElementsAre(3));
+  EXPECT_THAT(rows("width > score"), ElementsAre(0, 3));
+  EXPECT_THAT(rows("width < 1e300 and width > -1e300 and width < 9223372036854775808.0"),
+              ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(rows("width == 10.5 or 9.5 < width < 10.5"), ElementsAre(0));
+}
+
+TEST(Where, FindsThatNanEqualsNothing) {
+  EXPECT_THAT(rows("score == score"), ElementsAre(0, 1, 3));
+  EXPECT_THAT(rows("score != score"), ElementsAre(2));
+  EXPECT_THAT(rows("not score < 1e99"), ElementsAre(2));
+  EXPECT_THAT(rows("score in [0.5, 20]"), ElementsAre(0, 1));
+}
+
+TEST(Where, ComparesTextsByTheirBytes) {
+  EXPECT_THAT(rows("split == 'train'"), ElementsAre(0));
+  EXPECT_THAT(rows("split == \"te'st\""), ElementsAre(2));
+  EXPECT_THAT(rows("split == 'te\\'st'"), ElementsAre(2));
+  EXPECT_THAT(rows("split > 'val'"), ElementsAre(3));
+  EXPECT_THAT(rows("split == '\xC3\xA9'"), ElementsAre(3));
+  EXPECT_THAT(rows("split == ''"), IsEmpty());
+  EXPECT_THAT(rows("split in ['val', 'train',]"), ElementsAre(0, 1));
+  EXPECT_THAT(rows("split not in ['val', 'train']"), ElementsAre(2, 3));
+  EXPECT_THAT(rows("'a' < split <= 'train'"), ElementsAre(0, 2));
+}
+
+TEST(Where, TakesBoolsAsConditions) {
+  EXPECT_THAT(rows("good"), ElementsAre(0, 2));
+  EXPECT_THAT(rows("not good"), ElementsAre(1, 3));
+  EXPECT_THAT(rows("good == false"), ElementsAre(1, 3));
+  EXPECT_THAT(rows("good == (width > 20)"), ElementsAre(1, 2));
+  EXPECT_THAT(rows("true"), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(rows("False or good in [True]"), ElementsAre(0, 2));
+}
+
+TEST(Where, BindsAsPythonDoes) {
+  EXPECT_THAT(rows("width == 10 or width == 20 and good"), ElementsAre(0));
+  EXPECT_THAT(rows("(width == 10 or width == 20) and good"), ElementsAre(0));
+  EXPECT_THAT(rows("good or width == 20 and not good"), ElementsAre(0, 1, 2));
+  EXPECT_THAT(rows("not width == 10 and good"), ElementsAre(2));
+  EXPECT_THAT(rows("not (width == 10 and good)"), ElementsAre(1, 2, 3));
+  EXPECT_THAT(rows("not not good"), ElementsAre(0, 2));
+  EXPECT_THAT(rows("10 < width <= 30 != 31"), ElementsAre(1, 2));
+  EXPECT_THAT(rows("not width in [10, 20]"), ElementsAre(2, 3));
+  EXPECT_THAT(rows("width\n  >=\t20\nand(good)"), ElementsAre(2));
+}
+
+TEST(Where, FindsElementsOfLists) {
+  EXPECT_THAT(rows("width in [30, 10, 20.5]"), ElementsAre(0, 2));
+  EXPECT_THAT(rows("width in []"), IsEmpty());
+  EXPECT_THAT(rows("2 in ids"), ElementsAre(2));
+  EXPECT_THAT(rows("2.0 not in ids"), ElementsAre(0, 1, 3));
+  EXPECT_THAT(rows("label in ids"), ElementsAre(1));
+  EXPECT_THAT(rows("1 in areas"), ElementsAre(2));
+}
+
+TEST(Where, LooksUpNamesOfClasses) {
+  EXPECT_THAT(rows("label == 'dog'", kLabel), ElementsAre(1, 3));
+  EXPECT_THAT(rows("'dog' != label", kLabel), ElementsAre(0, 2));
+  EXPECT_THAT(rows("label in ['cat', 'eel']", kLabel), ElementsAre(0, 2));
+  EXPECT_THAT(rows("label == 1", kLabel), ElementsAre(1, 3));
+  EXPECT_THAT(rows("'fox' in labels", kLabels), ElementsAre(3));
+  EXPECT_THAT(rows("'fox' not in labels", kLabels), ElementsAre(0, 1, 2));
+}
+
+struct Wrong {
+  std::string text;
+  std::string message;
+};
+
+std::ostream& operator<<(std::ostream& out, const Wrong& wrong) { return out << wrong.text; }
+
+class WhereErrors : public ::testing::TestWithParam<Wrong> {};
+
+TEST_P(WhereErrors, SayWhatIsWrongWhere) {
+  EXPECT_EQ(where_error(GetParam().text), GetParam().message);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Conditions, WhereErrors,
+    ::testing::Values(
+        Wrong{"", "where:1: a column, a number or a text is missing here"},
+        Wrong{"widht > 3", "where:1: there is no column 'widht'; did you mean 'width'?"},
+        Wrong{"zzzzzzzz > 3",
+              "where:1: there is no column 'zzzzzzzz'; there are: 'width', 'score', 'good', "
+              "'split', 'ids', 'areas', 'label', 'labels'"},
+        Wrong{"width > 'x'",
+              "where:9: 'width' is int64 and ''x'' is text; they cannot be compared"},
+        Wrong{"split == 3", "where:10: 'split' is text and '3' is int64; they cannot be compared"},
+        Wrong{"good < true", "where:8: true and false are compared by == and != alone"},
+        Wrong{"good == 1", "where:9: 'good' is bool and '1' is int64; they cannot be compared"},
+        Wrong{"width", "where:1: 'width' is int64, and no condition; compare it with something"},
+        Wrong{"good and split",
+              "where:10: 'split' is text, and no condition; compare it with something"},
+        Wrong{"not (width)",
+              "where:5: '(width)' is int64, and no condition; compare it with something"},
+        Wrong{"ids == 3",
+              "where:1: 'ids' is list of int64, which is not compared; write: NUMBER in COLUMN"},
+        Wrong{"ids in [1]", "where:1: 'ids' is list of int64, and no element of a list"},
+        Wrong{"'a' in ids",
+              "where:1: ''a'' is text and 'ids' is list of int64; a list of numbers holds no such "
+              "thing"},
+        Wrong{"3 in width", "where:6: 'width' is int64, and no list, such as [1, 2]"},
+        Wrong{"width in 3", "where:10: '3' is int64, and no list, such as [1, 2]"},
+        Wrong{"width in ['x']",
+              "where:11: 'width' is int64 and ''x'' is text; they cannot be compared"},
+        Wrong{"width in [score]", "where:11: a list has numbers and texts, and no columns"},
+        Wrong{"width in [1 2]", "where:13: a comma or ] is missing in the list"},
+        Wrong{"width in [1", "where:12: a comma or ] is missing in the list"},
+        Wrong{"width not 3", "where:11: 'in' is missing behind 'not'"},
+        Wrong{"width == [1]", "where:10: a list stands behind 'in' alone"},
+        Wrong{"width = 3", "where:7: write == to compare"},
+        Wrong{"good && good", "where:6: write and, or, not"},
+        Wrong{"!good", "where:1: write and, or, not"},
+        Wrong{"width / 2 > 3", "where:7: there is no arithmetic in conditions"},
+        Wrong{"width - 2 > 3",
+              "where:7: '-' is not expected here; conditions are joined by and, or"},
+        Wrong{"-width > 3", "where:1: only numbers have a sign"},
+        Wrong{"len(split) > 3",
+              "where:1: there is no column 'len'; there are: 'width', 'score', "
+              "'good', 'split', 'ids', 'areas', 'label', 'labels'"},
+        Wrong{"width(3)", "where:1: there are no functions in conditions"},
+        Wrong{"width > 3 score < 1",
+              "where:11: 'score' is not expected here; conditions are joined by and, or"},
+        Wrong{"width > 3)", "where:10: ')' is not expected here; conditions are joined by and, or"},
+        Wrong{"(width > 3", "where:1: the parenthesis that opens here does not close"},
+        Wrong{"width > ", "where:9: a column, a number or a text is missing here"},
+        Wrong{"width > and", "where:9: a column, a number or a text is missing before 'and'"},
+        Wrong{"width > 3x", "where:9: '3x' is no number"},
+        Wrong{"width > 1.2.3", "where:9: '1.2.3' is no number"},
+        Wrong{"width > 1e999", "where:9: '1e999' is no number"},
+        Wrong{"width > 9223372036854775808", "where:9: this integer is beyond int64"},
+        Wrong{"split == 'x", "where:10: the quote that opens here does not close"},
+        Wrong{"split == '\\n'", "where:11: a \\ stands before a quote or another \\"},
+        Wrong{"split == '\\", "where:11: a \\ stands before a quote or another \\"},
+        Wrong{"split == '\xC3\xA9\xC3\xA9' and x",
+              "where:19: there is no column 'x'; there are: "
+              "'width', 'score', 'good', 'split', 'ids', 'areas', 'label', 'labels'"},
+        Wrong{"width > 3 \xC3\xA9", "where:11: '\xC3\xA9' has no meaning here"},
+        Wrong{"width > 3 \xE4", "where:11: the condition is no text in UTF-8"},
+        Wrong{"label == 'cat'",
+              "where:10: 'label' is int64 and ''cat'' is text; they cannot be compared"}));
+
+TEST(WhereErrorsOfClasses, NameTheNearestClass) {
+  EXPECT_EQ(where_error("label == 'dgo'", kLabel),
+            "where:10: 'dgo' is none of the 3 classes; did you mean 'dog'?");
+  EXPECT_EQ(where_error("label in ['cat', 'unicorn']", kLabel),
+            "where:18: 'unicorn' is none of the 3 classes");
+  EXPECT_EQ(where_error("label < 'dog'", kLabel),
+            "where:9: names of classes are compared by == and != alone");
+  EXPECT_EQ(where_error("'cow' in labels", kLabels), "where:1: 'cow' is none of the 4 classes");
+}
+
+std::string repeated(const std::string& text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+TEST(WhereErrors, BoundNestingAndLength) {
+  EXPECT_THAT(rows(repeated("(", 64) + "good" + repeated(")", 64)), ElementsAre(0, 2));
+  EXPECT_THAT(rows(repeated("not ", 64) + "good"), ElementsAre(0, 2));
+  EXPECT_EQ(where_error(repeated("(", 65) + "good" + repeated(")", 65)),
+            "where:65: nested deeper than 64");
+  EXPECT_THAT(where_error(repeated("not (", 10000)), HasSubstr("nested deeper than 64"));
+  EXPECT_THAT(where_error(repeated("width in [", 5000)), HasSubstr("a list has numbers and texts"));
+  EXPECT_THAT(rows("good" + repeated(" and good", 5000)), ElementsAre(0, 2));
+  EXPECT_THAT(rows("width < 0" + repeated(" or width < 0", 4000)), IsEmpty());
+  EXPECT_EQ(where_error(std::string(70000, ' ') + "good"),
+            "where:1: the condition has more than 65536 bytes");
+}
+
+}  // namespace
+}  // namespace spdld::source
