@@ -12,13 +12,12 @@
 #include <stop_token>
 #include <system_error>
 #include <utility>
-#include <variant>
 
 #include "base/counted.h"
 #include "base/log.h"
 #include "session/listed_sources.h"
-#include "source/files_source.h"
 #include "source/kept_listings.h"
+#include "source/open_source.h"
 #include "source/text_file.h"
 #include "spec/parse.h"
 
@@ -51,9 +50,13 @@ std::string untuned(const std::string& canonical_text) {
   return text.dump();
 }
 
-bool same_classes(const FilesSpec& files, const spec::PipelineSpec& other) {
-  const auto& others = std::get<FilesSpec>(other.source);
-  return files.label == others.label && files.classes == others.classes;
+// Classes that do not come from the data themselves, and that `other` has just so.
+bool same_classes(const SourceSpec& source, const spec::PipelineSpec& other) {
+  const ClassesSpec* const classes = source::classes_of(source);
+  const ClassesSpec* const others = source::classes_of(other.source);
+  const bool elsewhere = classes != nullptr && (classes->kind == ClassesSpec::Kind::kPipeline ||
+                                                classes->kind == ClassesSpec::Kind::kFile);
+  return elsewhere && others != nullptr && *classes == *others;
 }
 
 Credentials reader_of(uid_t owner, const std::optional<Credentials>& reader) {
@@ -126,29 +129,28 @@ Result<std::shared_ptr<source::Source>> Catalogue::open_source(
     const spec::PipelineSpec& spec, const PipelineOwner& owner, const std::string& dataset,
     ListedSources& of, const PipelineVersion* varied, const Credentials& reader,
     const Progress& progress) {
-  const FilesSpec& files = std::get<FilesSpec>(spec.source);
-  source::FilesOptions options(io_);
+  source::SourceOptions options(io_);
   options.kept = kept_.get();
   options.dataset = dataset;
   options.access = options_.access;
   options.reader = reader;
   options.retry = spec.on_error.io;
   options.buffers = options_.buffers;
-  const bool elsewhere = files.classes.kind == ClassesSpec::Kind::kPipeline ||
-                         files.classes.kind == ClassesSpec::Kind::kFile;
-  if (varied != nullptr && elsewhere && same_classes(files, varied->plan->spec)) {
+  const ClassesSpec* const classes = source::classes_of(spec.source);
+  if (varied != nullptr && same_classes(spec.source, varied->plan->spec)) {
     // Classes that do not come from the files are those that were applied.
     options.classes = varied->source->classes();
-  } else if (dataset.empty() && files.classes.kind == ClassesSpec::Kind::kPipeline) {
+  } else if (dataset.empty() && classes != nullptr &&
+             classes->kind == ClassesSpec::Kind::kPipeline) {
     // A user's own name counts before the shared one, also if it cannot be opened.
-    const std::string own = pipeline_id(owner, files.classes.pipeline);
+    const std::string own = pipeline_id(owner, classes->pipeline);
     const bool is_own = find(own) != nullptr || is_lost(own);
-    const std::string& id = is_own ? own : files.classes.pipeline;
+    const std::string& id = is_own ? own : classes->pipeline;
     if (find(id) == nullptr && !is_lost(id))
       return error(Code::kNotFound, "pipeline '" + spec.name + "' takes its classes from '" +
-                                        files.classes.pipeline +
+                                        classes->pipeline +
                                         "', which is not there: apply that one first");
-    SPDLD_ASSIGN(const PipelinePtr other, get(id, owner.uid, files.classes.pipeline));
+    SPDLD_ASSIGN(const PipelinePtr other, get(id, owner.uid, classes->pipeline));
     // Its classes are names of directories, or stand in a file.
     SPDLD_ASSIGN(const PipelinePtr readable, read_by(other, reader));
     options.classes = readable->source->classes();
@@ -163,11 +165,12 @@ Result<std::shared_ptr<source::Source>> Catalogue::open_source(
   std::stop_source stop;
   options.stop = stop.get_token();
   options.progress = [&](std::uint64_t seen) {
-    if (progress && !progress(seen, "listing " + files.root)) stop.request_stop();
+    if (progress && !progress(seen, "listing " + source::place_of(spec.source)))
+      stop.request_stop();
   };
   std::vector<std::string> warnings;
   options.warnings = &warnings;
-  auto opened = source::open_files(files, std::move(options));
+  auto opened = source::open_source(spec.source, std::move(options));
   if (!opened)
     return tl::unexpected<Status>(opened.error().with_context("pipeline '" + spec.name + "'"));
   std::shared_ptr<source::Source> source = shared(std::move(opened).value());
@@ -175,7 +178,7 @@ Result<std::shared_ptr<source::Source>> Catalogue::open_source(
     warning = "pipeline '" + spec.name + "': " + warning;
     spdlog::warn("{}", warning);
   }
-  of.add(files, source->dataset(), std::move(warnings));
+  of.add(spec.source, source->dataset(), std::move(warnings));
   return source;
 }
 
@@ -207,6 +210,8 @@ Result<PipelinePtr> Catalogue::assemble(const PipelineOwner& owner, const ApplyR
       "\nbatch " + std::to_string(spec.batch.size) + "\nlisting " + source->listing_digest();
   // The same files make other labels when a class comes that has none, or a file of names changes.
   for (const std::string& name : source->classes()) made_of += "\nclass " + name;
+  if (const std::string values = source->values_digest(); !values.empty())
+    made_of += "\nvalues " + values;
   pipeline->work_digest = digest_of(untuned(spec.canonical_text) + made_of);
   pipeline->content_digest = digest_of(spec.canonical_text + made_of);
   SPDLD_ASSIGN(pipeline->plan, engine::compile(std::move(spec), registry_, source->fields()));
@@ -259,9 +264,8 @@ Result<PipelinePtr> Catalogue::variant(const PipelinePtr& base,
   }
   std::shared_ptr<source::Source> source;
   if (spec.source != base->plan->spec.source) {
-    const auto& files = std::get<FilesSpec>(spec.source);
     const std::string dataset =
-        which == VariantFiles::kNow ? std::string() : base->listed->dataset(files);
+        which == VariantFiles::kNow ? std::string() : base->listed->dataset(spec.source);
     SPDLD_ASSIGN(source, open_source(spec, base->owner, dataset, *base->listed, base.get(), reader,
                                      progress));
   } else {
@@ -327,14 +331,16 @@ std::vector<std::string> Catalogue::warnings(uid_t caller) const {
 
 std::string Catalogue::change_of(const PipelineVersion& pipeline, const Progress& progress) {
   if (!pipeline.source->has_changed()) return {};
-  const std::string& root = std::get<FilesSpec>(pipeline.plan->spec.source).root;
+  const std::string& root = source::place_of(pipeline.plan->spec.source);
   const std::uint64_t applied = pipeline.source->size();
   ListedSources unkept;
   const auto now = open_source(pipeline.plan->spec, pipeline.owner, "", unkept, nullptr,
                                pipeline.reader, progress);
   std::string found = root + " has changed since";
   if (now) {
-    if ((*now)->listing_digest() == pipeline.source->listing_digest()) return {};
+    if ((*now)->listing_digest() == pipeline.source->listing_digest() &&
+        (*now)->values_digest() == pipeline.source->values_digest())
+      return {};
     const std::uint64_t items = (*now)->size();
     found = root + " lists " +
             (items == applied ? std::to_string(items) + " others" : counted(items, "item")) +
@@ -346,13 +352,13 @@ std::string Catalogue::change_of(const PipelineVersion& pipeline, const Progress
 }
 
 std::string Catalogue::look_for_changes(const PipelineVersion& pipeline, const Progress& progress) {
-  const auto& files = std::get<FilesSpec>(pipeline.plan->spec.source);
   std::string warning = change_of(pipeline, progress);
   // A job that was brought back has a version of its own: status tells of the current one.
   const PipelinePtr current = find(pipeline.id());
   const bool same = current != nullptr && current->request.dataset == pipeline.request.dataset;
   ListedSources& listed = same ? *current->listed : *pipeline.listed;
-  if (listed.set_changed(files, warning) && !warning.empty()) spdlog::warn("{}", warning);
+  if (listed.set_changed(pipeline.plan->spec.source, warning) && !warning.empty())
+    spdlog::warn("{}", warning);
   return warning;
 }
 

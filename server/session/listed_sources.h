@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "op/order_spec.h"
+#include "op/source_spec.h"
 
 namespace spdld::session {
 
@@ -15,7 +15,7 @@ namespace spdld::session {
 // numbers. Made with a version by the catalogue, and shared by its variants; thread-safe.
 class ListedSources {
  public:
-  using Source = FilesSpec;
+  using Source = SourceSpec;
 
   // The dataset's id (source/kept_listings.h); empty: that source was not listed yet.
   std::string dataset(const Source& source) SPDLD_EXCLUDES(mutex_);

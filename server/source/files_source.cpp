@@ -24,12 +24,13 @@
 #include "source/listed_directories.h"
 #include "source/listing.h"
 #include "source/reopening_disk.h"
+#include "source/root_disk.h"
 #include "source/walk.h"
 
 namespace spdld::source {
 namespace {
 
-constexpr int kRootFlags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+constexpr const char* kRootKey = "source.files.root";
 
 // What an applied source is made of: all of it that does not depend on who reads it.
 struct Files {
@@ -48,46 +49,6 @@ struct Files {
 };
 using FilesPtr = std::shared_ptr<const Files>;
 
-struct Root {
-  std::string path;  // after symlinks
-  UniqueFd fd;
-  dev_t device = 0;
-  ino_t inode = 0;
-};
-
-bool is_archive(std::string_view path) {
-  constexpr std::string_view kEndings[] = {".tar", ".tar.gz", ".tgz", ".tar.zst", ".zip"};
-  return std::any_of(std::begin(kEndings), std::end(kEndings),
-                     [path](std::string_view ending) { return path.ends_with(ending); });
-}
-
-Result<Root> open_root(const std::string& path, const Access& access) {
-  if (path.empty() || path[0] != '/') {
-    return error(Code::kInvalidArgument, "root '" + path + "' is no absolute path");
-  }
-  Access::Opened opened;
-  const Denial denial = access.open(AT_FDCWD, path, Access::Links::kFollow, kRootFlags, opened);
-  if (denial.err == ENOENT) {
-    return error(Code::kNotFound,
-                 "source.files.root: there is no directory " + path +
-                     " where spdld runs; correct it, or the variable that it is made of: "
-                     "--var NAME=VALUE, or vars={\"NAME\": VALUE} in a Loader");
-  }
-  if (denial.err == ENOTDIR) {
-    return error(Code::kNotFound,
-                 "source.files.root: " + path +
-                     " is a file, or below one: name the directory that holds the files" +
-                     (is_archive(path) ? "; this version reads no archives, so unpack it" : ""));
-  }
-  if (denial.err != 0) return tl::unexpected(Access::status(denial, "cannot list", path));
-  std::string real = real_path_of_fd(opened.fd.get());
-  if (real.empty()) real = path;
-  return Root{.path = std::move(real),
-              .fd = std::move(opened.fd),
-              .device = opened.info.st_dev,
-              .inode = opened.info.st_ino};
-}
-
 // Whether the reader may have what a listing says that another one made, or an earlier daemon. A
 // root that is not there shows nothing: its files are looked for one by one.
 Status check_reader(const Result<Root>& root, const Listing& listing, const Access& access,
@@ -97,30 +58,15 @@ Status check_reader(const Result<Root>& root, const Listing& listing, const Acce
   return may_list(root->fd.get(), root->path, listing, access, links, threads);
 }
 
-// The files below the root, with the rights of the reader of `access`.
 std::unique_ptr<ReopeningDisk> make_disk(const Files& files,
                                          const std::shared_ptr<const Access>& access,
                                          Result<Root> root) {
-  const bool remote = files.dataset->listing->remote;
-  const auto opened = [links = files.links, remote](Root& at,
-                                                    std::shared_ptr<const Access> reading) {
-    const bool blocks = remote || !is_local(at.fd.get());
-    return ReopeningDisk::Opened{
-        .disk = std::make_unique<SystemDisk>(std::move(at.fd), std::move(reading), links, blocks,
-                                             at.device),
-        .device = at.device,
-        .inode = at.inode};
-  };
-  ReopeningDisk::Opened first;
-  if (root) first = opened(*root, access);
-  // Where access.roots lead may be another place by then, too: one may have been mounted.
-  const auto open_again = [opened, path = files.root, rules = files.access,
-                           reader = access->reader()]() -> Result<ReopeningDisk::Opened> {
-    auto reading = std::make_shared<const Access>(rules, reader);
-    SPDLD_ASSIGN(Root at, open_root(path, *reading));
-    return opened(at, std::move(reading));
-  };
-  return std::make_unique<ReopeningDisk>(files.root, remote, open_again, std::move(first));
+  return make_root_disk({.root = files.root,
+                         .key = kRootKey,
+                         .links = files.links,
+                         .access = files.access,
+                         .remote = files.dataset->listing->remote},
+                        access, std::move(root));
 }
 
 class FilesSource final : public Source {
@@ -175,7 +121,7 @@ class FilesSource final : public Source {
 
   Result<std::unique_ptr<Source>> read_by(const Credentials& reader) const override {
     const auto access = std::make_shared<const Access>(files_->access, reader);
-    Result<Root> root = open_root(files_->root, *access);
+    Result<Root> root = open_root(files_->root, *access, kRootKey);
     SPDLD_TRY(check_reader(root, listing_, *access, files_->links, files_->listing_threads));
     auto disk = make_disk(*files_, access, std::move(root));
     ReopeningDisk* const reopening = disk.get();
@@ -186,7 +132,7 @@ class FilesSource final : public Source {
     if (reopening_ != nullptr) reopening_->look_again();
   }
   bool has_changed() override {
-    const UniqueFd root(::open(files_->real_root.c_str(), kRootFlags));
+    const UniqueFd root(::open(files_->real_root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     return !root || source::has_changed(root.get(), listing_, files_->listing_threads);
   }
 
@@ -200,7 +146,7 @@ class FilesSource final : public Source {
 };
 
 // All that the listing depends on, but the directories themselves.
-std::string listing_key(const Root& root, const FilesSpec& spec, const FilesOptions& options) {
+std::string listing_key(const Root& root, const FilesSpec& spec, const SourceOptions& options) {
   std::string key = "files " + root.path + "\npattern " + spec.pattern + "\nfollow_symlinks " +
                     (spec.follow_symlinks ? "true" : "false");
   for (const AccessRoot& allowed : options.access.roots) key += "\nroot " + allowed.path;
@@ -223,7 +169,7 @@ Status empty(const FilesSpec& spec, const Walk& walk) {
 
 class Opener {
  public:
-  Opener(const FilesSpec& spec, FilesOptions& options)
+  Opener(const FilesSpec& spec, SourceOptions& options)
       : spec_(spec),
         options_(options),
         access_(std::make_shared<const Access>(options.access, options.reader)),
@@ -245,7 +191,7 @@ class Opener {
   bool labelled() const { return spec_.label == FilesSpec::Label::kParentDir; }
 
   const FilesSpec& spec_;
-  FilesOptions& options_;
+  SourceOptions& options_;
   const std::shared_ptr<const Access> access_;
   const Access::Links links_;
 };
@@ -294,8 +240,8 @@ Result<DatasetPtr> Opener::list(const Root& root) {
     SPDLD_ASSIGN(classes, class_names(spec_.classes, *listing, options_.classes, *access_));
   }
   if (options_.kept == nullptr)
-    return std::make_shared<const Dataset>(
-        Dataset{.id = "", .listing = std::move(listing), .classes = std::move(classes)});
+    return std::make_shared<const Dataset>(Dataset{
+        .id = "", .listing = std::move(listing), .table = nullptr, .classes = std::move(classes)});
   Status saved;
   DatasetPtr dataset =
       options_.kept->add(key, std::move(listing), std::move(classes), labelled(), saved);
@@ -345,7 +291,7 @@ void Opener::warn_of_empty(const std::vector<std::string>& classes,
 }
 
 Result<std::unique_ptr<Source>> Opener::open() {
-  Result<Root> root = open_root(spec_.root, *access_);
+  Result<Root> root = open_root(spec_.root, *access_, kRootKey);
   const bool again = options_.kept != nullptr && !options_.dataset.empty();
   // A root that is not there has nothing to list. What was applied is opened all the same: its
   // files may come back.
@@ -379,11 +325,7 @@ Result<std::unique_ptr<Source>> Opener::open() {
 
 }  // namespace
 
-FilesOptions::FilesOptions(IoPool& pool) : io(pool), reader(Access::trusted()) {}
-FilesOptions::FilesOptions(FilesOptions&&) noexcept = default;
-FilesOptions::~FilesOptions() = default;
-
-Result<std::unique_ptr<Source>> open_files(const FilesSpec& spec, FilesOptions options) {
+Result<std::unique_ptr<Source>> open_files(const FilesSpec& spec, SourceOptions options) {
   return Opener(spec, options).open();
 }
 

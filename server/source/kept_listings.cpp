@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kListing = ".idx";
+constexpr std::string_view kTable = ".cols";
 constexpr std::string_view kClasses = ".classes";
 constexpr std::size_t kKeyDigits = 16;
 constexpr std::size_t kDigits = 32;  // of the other digests
@@ -98,17 +99,51 @@ std::shared_ptr<const Listing> KeptListings::share(const std::string& name, List
 DatasetPtr KeptListings::add(const std::string& key, std::shared_ptr<const Listing> listing,
                              std::vector<std::string> classes, bool labelled, Status& kept) {
   std::string id = listing_name(key, *listing);
-  if (labelled) {
-    const std::string bytes = class_bytes(classes);
-    const std::string digest = class_digest(bytes);
-    kept = keep_classes(digest, bytes);
-    id += "-" + digest;
-  }
-  auto dataset = std::make_shared<const Dataset>(
-      Dataset{.id = id, .listing = std::move(listing), .classes = std::move(classes)});
+  if (labelled) kept = add_classes(classes, id);
+  auto dataset = std::make_shared<const Dataset>(Dataset{
+      .id = id, .listing = std::move(listing), .table = nullptr, .classes = std::move(classes)});
   MutexLock lock(mutex_);
   datasets_[id] = dataset;
   return dataset;
+}
+
+DatasetPtr KeptListings::add_table(const std::string& key, KeptColumns table,
+                                   std::vector<std::string> classes, Status& kept) {
+  std::string id = key_digest(key) + "-" + table.columns.digest();
+  kept = save_columns(table, path(id + std::string(kTable)));
+  if (!classes.empty()) {
+    const Status with_classes = add_classes(classes, id);
+    if (kept.ok()) kept = with_classes;
+  }
+  auto dataset = std::make_shared<const Dataset>(
+      Dataset{.id = id,
+              .listing = nullptr,
+              .table = std::make_shared<const KeptColumns>(std::move(table)),
+              .classes = std::move(classes)});
+  MutexLock lock(mutex_);
+  datasets_[id] = dataset;
+  return dataset;
+}
+
+Status KeptListings::add_classes(const std::vector<std::string>& classes, std::string& id) const {
+  const std::string bytes = class_bytes(classes);
+  const std::string digest = class_digest(bytes);
+  id += "-" + digest;
+  return keep_classes(digest, bytes);
+}
+
+Result<std::vector<std::string>> KeptListings::load_classes(const std::string& digest) const {
+  const std::string file = path(digest + std::string(kClasses));
+  SPDLD_ASSIGN(const std::string bytes, read_whole_file(file));
+  if (class_digest(bytes) != digest)
+    return error(Code::kDataLoss, file + " is damaged: it is not what was written");
+  std::vector<std::string> classes;
+  for (std::size_t begin = 0; begin < bytes.size();) {
+    const std::size_t end = std::min(bytes.find('\0', begin), bytes.size());
+    classes.push_back(bytes.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return classes;
 }
 
 Result<DatasetPtr> KeptListings::open(const std::string& id) {
@@ -121,8 +156,14 @@ Result<DatasetPtr> KeptListings::open(const std::string& id) {
       if (DatasetPtr dataset = known->second.lock()) return dataset;
     }
   }
-  Dataset dataset{.id = id, .listing = in_memory(parts->listing), .classes = {}};
-  if (dataset.listing == nullptr) {
+  Dataset dataset{.id = id, .listing = in_memory(parts->listing), .table = nullptr, .classes = {}};
+  const std::string table = path(parts->listing + std::string(kTable));
+  if (dataset.listing == nullptr && fs::exists(table)) {
+    SPDLD_ASSIGN(KeptColumns columns, load_columns(table));
+    if (columns.columns.digest() != parts->listing_digest)
+      return error(Code::kDataLoss, table + " holds another table than its name says");
+    dataset.table = std::make_shared<const KeptColumns>(std::move(columns));
+  } else if (dataset.listing == nullptr) {
     const std::string file = path(parts->listing + std::string(kListing));
     SPDLD_ASSIGN(Listing listing, ListingFile::load(file));
     if (listing.digest() != parts->listing_digest)
@@ -130,15 +171,7 @@ Result<DatasetPtr> KeptListings::open(const std::string& id) {
     dataset.listing = share(parts->listing, std::move(listing));
   }
   if (!parts->classes.empty()) {
-    const std::string file = path(parts->classes + std::string(kClasses));
-    SPDLD_ASSIGN(const std::string bytes, read_whole_file(file));
-    if (class_digest(bytes) != parts->classes)
-      return error(Code::kDataLoss, file + " is damaged: it is not what was written");
-    for (std::size_t begin = 0; begin < bytes.size();) {
-      const std::size_t end = std::min(bytes.find('\0', begin), bytes.size());
-      dataset.classes.push_back(bytes.substr(begin, end - begin));
-      begin = end + 1;
-    }
+    SPDLD_ASSIGN(dataset.classes, load_classes(parts->classes));
   }
   auto opened = std::make_shared<const Dataset>(std::move(dataset));
   MutexLock lock(mutex_);
@@ -206,6 +239,7 @@ Status KeptListings::collect(const std::set<std::string>& used,
     const auto parts = parts_of(id);
     if (!parts) return;
     needed.insert(parts->listing + std::string(kListing));
+    needed.insert(parts->listing + std::string(kTable));
     needed.insert(parts->classes + std::string(kClasses));
   };
   std::for_each(used.begin(), used.end(), need);

@@ -10,14 +10,17 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "source/columns_file.h"
 #include "source/listing.h"
 
 namespace spdld::source {
 
-// What a source is made of: the files by name and the classes in their order. Immutable.
+// What a source is made of: the files by name, or what a table says of them, and the classes in
+// their order. Immutable.
 struct Dataset {
   std::string id;  // names it to KeptListings::open(); empty: it is not kept
-  std::shared_ptr<const Listing> listing;
+  std::shared_ptr<const Listing> listing;    // null: `table`
+  std::shared_ptr<const KeptColumns> table;  // null: `listing`
   std::vector<std::string> classes;
 };
 using DatasetPtr = std::shared_ptr<const Dataset>;
@@ -28,6 +31,7 @@ using DatasetPtr = std::shared_ptr<const Dataset>;
 //
 //   DIRECTORY/KEY-LISTING.idx   a listing (source/listing_file.h); KEY: hash of what was listed and
 //                               how, LISTING: its digest
+//   DIRECTORY/KEY-TABLE.cols    a table's columns (source/columns_file.h); TABLE: their digest
 //   DIRECTORY/CLASSES.classes   class names in their order, each ended by a zero byte; CLASSES: the
 //                               digest of these bytes
 //
@@ -48,6 +52,10 @@ class KeptListings {
   DatasetPtr add(const std::string& key, std::shared_ptr<const Listing> listing,
                  std::vector<std::string> classes, bool labelled, Status& kept)
       SPDLD_EXCLUDES(mutex_);
+  // The same of a table, which is kept by this call. Unless that was possible, which `kept` says,
+  // its id is good as long as it is in use.
+  DatasetPtr add_table(const std::string& key, KeptColumns table, std::vector<std::string> classes,
+                       Status& kept) SPDLD_EXCLUDES(mutex_);
   // An error names the file: kNotFound, there is none; kDataLoss, it is damaged.
   Result<DatasetPtr> open(const std::string& id) SPDLD_EXCLUDES(mutex_);
   // Whether both ids mean the same files and classes, wherever these were listed.
@@ -63,6 +71,9 @@ class KeptListings {
  private:
   std::string path(const std::string& name) const { return directory_ + "/" + name; }
   Status keep_classes(const std::string& digest, const std::string& bytes) const;
+  // With the classes' digest, if there are any.
+  Status add_classes(const std::vector<std::string>& classes, std::string& id) const;
+  Result<std::vector<std::string>> load_classes(const std::string& digest) const;
   // By file name without its ending.
   std::shared_ptr<const Listing> in_memory(const std::string& name) SPDLD_EXCLUDES(mutex_);
   std::shared_ptr<const Listing> share(const std::string& name, Listing listing)

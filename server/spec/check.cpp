@@ -220,17 +220,29 @@ Result<Json> check_tagged(const Node& node, const Shape& shape, const std::strin
   if (node.entries.empty()) {
     return fail(node, name, "expected " + expected_text(shape) + ", got an empty map");
   }
-  const Node::Entry& only = node.entries.front();
-  const Key* key = find_key(shape.keys, only.key);
-  if (key == nullptr) return tl::unexpected<Status>(only.fail(unknown(only.key)));
-  if (node.entries.size() > 1) {
-    return tl::unexpected<Status>(
-        node.entries[1].fail(prefix(name) + "one " + shape.noun + " only, got " + quote(only.key) +
-                             " and " + quote(node.entries[1].key) + "; is the text below " +
-                             quote(only.key) + " indented deeper than its name?"));
+  Json tagged = Json::object();
+  const Node::Entry* only = nullptr;
+  for (const Node::Entry& entry : node.entries) {
+    if (const Key* const beside = find_key(shape.beside, entry.key)) {
+      if (entry.value.kind == Node::Kind::kNull) continue;
+      SPDLD_ASSIGN(tagged[entry.key], check(entry.value, beside->shape, member(name, entry.key)));
+      continue;
+    }
+    if (only != nullptr) {
+      return tl::unexpected<Status>(entry.fail(prefix(name) + "one " + shape.noun + " only, got " +
+                                               quote(only->key) + " and " + quote(entry.key) +
+                                               "; is the text below " + quote(only->key) +
+                                               " indented deeper than its name?"));
+    }
+    only = &entry;
+    const Key* const key = find_key(shape.keys, entry.key);
+    if (key == nullptr) return tl::unexpected<Status>(entry.fail(unknown(entry.key)));
+    SPDLD_ASSIGN(tagged[key->name], check(entry.value, key->shape, member(name, key->name)));
   }
-  SPDLD_ASSIGN(Json value, check(only.value, key->shape, member(name, key->name)));
-  return Json{{key->name, std::move(value)}};
+  if (only == nullptr)
+    return fail(node, name,
+                "expected " + expected_text(shape) + " beside " + quote(node.entries.front().key));
+  return tagged;
 }
 
 Result<Json> check_named(const Node& node, const Shape& shape, const std::string& name) {

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "spec/extends.h"
 #include "spec/pipeline_shape.h"
+#include "spec/read_source.h"
 #include "spec/scalar.h"
 #include "spec/vars.h"
 #include "spec/yaml_node.h"
@@ -20,70 +21,6 @@ namespace {
 using Json = nlohmann::json;
 
 std::string text_of(const Json& map, const char* key) { return map.at(key).get<std::string>(); }
-
-Result<ClassesSpec> read_classes(const Node& node, Json& value) {
-  ClassesSpec classes;
-  if (value.is_array()) {
-    classes.kind = ClassesSpec::Kind::kList;
-    classes.names = value.get<std::vector<std::string>>();
-    std::set<std::string> seen;
-    for (std::size_t i = 0; i < classes.names.size(); ++i) {
-      if (seen.insert(classes.names[i]).second) continue;
-      return tl::unexpected<Status>(node.items[i].fail("source.files.classes: the class '" +
-                                                       classes.names[i] + "' is there twice"));
-    }
-  } else if (value.is_string()) {
-    classes.kind = ClassesSpec::Kind::kFile;
-    SPDLD_ASSIGN(classes.path,
-                 absolute_path(node, "source.files.classes", value.get<std::string>()));
-    value = classes.path;
-  } else {
-    classes.kind = ClassesSpec::Kind::kPipeline;
-    classes.pipeline = text_of(value, "from");
-  }
-  return classes;
-}
-
-// Paths in `value` become absolute on the way, here and above, so that the canonical text has them.
-Result<SourceSpec> read_source(const Node& node, Json& value) {
-  const Node& at = *node.find("files");
-  Json& json = value.at("files");
-  FilesSpec files;
-  if (text_of(json, "root").find("://") != std::string::npos) {
-    return tl::unexpected<Status>(at.find("root")->fail(
-        "source.files.root: " + quote(text_of(json, "root")) +
-        " is an address, and this version reads directories alone: copy it to this machine, or "
-        "mount it there"));
-  }
-  SPDLD_ASSIGN(files.root,
-               absolute_path(*at.find("root"), "source.files.root", text_of(json, "root")));
-  json["root"] = files.root;
-  files.pattern = text_of(json, "pattern");
-  const bool labelled = json.at("label") == "parent_dir";
-  files.label = labelled ? FilesSpec::Label::kParentDir : FilesSpec::Label::kNone;
-  files.follow_symlinks = json.at("follow_symlinks").get<bool>();
-  if (json.contains("field")) {
-    const Node& field = *at.find("field");
-    files.field = text_of(json, "field");
-    if (!is_field_name(files.field)) {
-      return tl::unexpected<Status>(
-          field.fail("source.files.field: " + not_a_field_name(files.field)));
-    }
-    if (labelled && files.field == "label") {
-      return tl::unexpected<Status>(
-          field.fail("source.files.field: 'label' is what label: parent_dir gives"));
-    }
-  }
-  if (json.contains("classes")) {
-    const Node& classes = *at.find("classes");
-    if (!labelled) {
-      return tl::unexpected<Status>(
-          classes.fail("source.files.classes: items have no label; add 'label: parent_dir'"));
-    }
-    SPDLD_ASSIGN(files.classes, read_classes(classes, json["classes"]));
-  }
-  return SourceSpec(files);
-}
 
 Shuffle read_shuffle(const Json& value) {
   Shuffle shuffle;

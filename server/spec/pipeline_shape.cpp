@@ -11,7 +11,8 @@ namespace {
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMaxStages = 256;
 
-Shape files_shape() {
+// The class names of labels, beyond what the data themselves say.
+Shape classes_shape() {
   Shape classes = list_shape(string_shape());
   classes.min_items = 1;
   Shape path = string_shape();
@@ -20,6 +21,10 @@ Shape files_shape() {
                                  .doc = "the pipeline whose classes these are",
                                  .shape = name_shape(),
                                  .required = true}});
+  return any_of({classes, path, from});
+}
+
+Shape files_shape() {
   return map_shape({
       {.name = "root",
        .doc = "the directory that holds the items",
@@ -37,7 +42,7 @@ Shape files_shape() {
       {.name = "classes",
        .doc = "the class names in index order: a list, a file with one name a line, or {from: "
               "PIPELINE}; not given: the sorted top-level directories",
-       .shape = any_of({classes, path, from}),
+       .shape = classes_shape(),
        .nullable = true},
       {.name = "follow_symlinks",
        .doc = "whether links to files and directories are followed",
@@ -50,12 +55,103 @@ Shape files_shape() {
   });
 }
 
+Shape table_shape() {
+  Shape uri = any_of({string_shape(), named_shape(string_shape())});
+  uri.expected = "the name of a column, or a map of fields to columns";
+  Shape value =
+      any_of({string_shape(), map_shape({{.name = "column",
+                                          .doc = "the column that holds the values",
+                                          .shape = string_shape(),
+                                          .required = true},
+                                         {.name = "type",
+                                          .doc = "what they are; not given: what the rows hold",
+                                          .shape = choice_shape({"int64", "float64", "bool", "text",
+                                                                 "int64_list", "float64_list"}),
+                                          .nullable = true}})});
+  value.expected = "the name of a column, or a map such as {column: NAME, type: text}";
+  return map_shape({
+      {.name = "file",
+       .doc = "the table: CSV or TSV whose first line names the columns, or JSON Lines",
+       .shape = string_shape(),
+       .required = true},
+      {.name = "format",
+       .doc = "csv, tsv or jsonl; not given: as the file's name ends",
+       .shape = choice_shape({"csv", "tsv", "jsonl"}),
+       .nullable = true},
+      {.name = "root",
+       .doc = "what the files that the table names are relative to; not given: the table's "
+              "directory",
+       .shape = string_shape(),
+       .nullable = true},
+      {.name = "uri",
+       .doc = "the column that names each item's file, which is the field image then; or columns "
+              "by the fields that they become",
+       .shape = std::move(uri),
+       .required = true},
+      {.name = "label",
+       .doc = "the column of the field label",
+       .shape = string_shape(),
+       .nullable = true},
+      {.name = "classes",
+       .doc = "the class names in index order: a list, a file with one name a line, or {from: "
+              "PIPELINE}; not given: the label column's distinct values, sorted, or none if it "
+              "holds integers",
+       .shape = classes_shape(),
+       .nullable = true},
+      {.name = "values",
+       .doc = "fields whose values stand in the table, and their columns",
+       .shape = named_shape(std::move(value)),
+       .nullable = true},
+  });
+}
+
+Shape select_shape() {
+  return map_shape({
+      {.name = "where",
+       .doc = "a condition on what the listing knows: \"width >= 64 and label in ['cat', 'dog']\"",
+       .shape = string_shape(),
+       .nullable = true},
+      {.name = "split",
+       .doc = "a part of the items by a hash of their names, so that each stays in its part",
+       .shape = map_shape({{.name = "part",
+                            .doc = "which part this pipeline has",
+                            .shape = choice_shape({"train", "val", "test"}),
+                            .required = true},
+                           {.name = "val",
+                            .doc = "the share of the items that is val",
+                            .shape = float_shape(0, 1),
+                            .default_value = 0.0},
+                           {.name = "test",
+                            .doc = "the share of the items that is test",
+                            .shape = float_shape(0, 1),
+                            .default_value = 0.0},
+                           {.name = "by",
+                            .doc = "what decides",
+                            .shape = choice_shape({"hash"}),
+                            .default_value = "hash"}}),
+       .nullable = true},
+      {.name = "skip",
+       .doc = "so many items at the front are left out",
+       .shape = int_shape(0, kUnbounded),
+       .nullable = true},
+      {.name = "take",
+       .doc = "at most so many items",
+       .shape = int_shape(1, kUnbounded),
+       .nullable = true},
+  });
+}
+
 Shape source_shape() {
   Shape shape;
   shape.kind = Shape::Kind::kTagged;
   shape.noun = "source";
   shape.keys = {
-      {.name = "files", .doc = "each file below a directory is an item", .shape = files_shape()}};
+      {.name = "files", .doc = "each file below a directory is an item", .shape = files_shape()},
+      {.name = "table", .doc = "each row of a table is an item", .shape = table_shape()}};
+  shape.beside = {{.name = "select",
+                   .doc = "which of the items the pipeline has; not given: all",
+                   .shape = select_shape(),
+                   .nullable = true}};
   return shape;
 }
 

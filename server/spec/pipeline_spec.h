@@ -5,11 +5,11 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "op/order_spec.h"
 #include "op/params.h"
+#include "op/source_spec.h"
 #include "op/tensor_spec.h"
 
 namespace spdld::spec {
@@ -29,8 +29,6 @@ struct StageSpec {
   std::optional<int> concurrency;  // none: as many as there are workers
   Location where;
 };
-
-using SourceSpec = std::variant<FilesSpec>;
 
 // How the rows of one field lie in a batch, where that is not as its kind has it.
 struct CollateSpec {

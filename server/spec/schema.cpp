@@ -154,7 +154,8 @@ class SchemaWriter {
                    {"properties", write_properties(shape.keys)},
                    {"additionalProperties", false},
                    {"minProperties", 1},
-                   {"maxProperties", 1}};
+                   {"maxProperties", 1 + shape.beside.size()}};
+    for (const Key& key : shape.beside) tagged["properties"][key.name] = write_key(key);
     if (!shape.bare_ok) return tagged;
     Json names = Json::array();
     for (const Key& key : shape.keys) names.push_back(key.name);

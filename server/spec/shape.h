@@ -52,7 +52,8 @@ struct Shape {
   // kMap: keys that are there and are read before; and what to write instead of other tools' keys.
   std::vector<std::string> also = {};
   std::map<std::string, std::string> instead = {};
-  std::string noun = {};  // kTagged: what a key is, "op"
+  std::string noun = {};         // kTagged: what a key is, "op"
+  std::vector<Key> beside = {};  // kTagged: keys that may stand beside the one
   // kTagged: what else there is for those who need what none of the keys is. Where it is given, a
   // key of much the same letters is another thing.
   std::string otherwise = {};

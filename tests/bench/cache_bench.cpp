@@ -197,7 +197,7 @@ int run(const std::string& root, std::uint64_t epochs) {
   FilesSpec files;
   files.root = root;
   const std::shared_ptr<source::Source> source =
-      must(source::open_files(files, source::FilesOptions(io)));
+      must(source::open_files(files, source::SourceOptions(io)));
   const std::uint64_t items = source->size();
   print_decode_constants(*plan_of(root, "", source.get()), *source);
   print_memory_constants(dir);

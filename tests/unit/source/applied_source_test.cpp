@@ -32,7 +32,7 @@ class AppliedSourceTest : public ::testing::Test {
   }
   Result<std::unique_ptr<Source>> open(const std::string& dataset,
                                        const Credentials& reader = Access::trusted()) {
-    FilesOptions options(io_);
+    SourceOptions options(io_);
     options.access = rules_;
     options.reader = reader;
     options.kept = &kept_;

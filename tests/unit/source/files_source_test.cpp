@@ -62,7 +62,7 @@ class FilesMaker {
   std::unique_ptr<Source> make(const std::map<std::string, std::string>& items) {
     dir_ = std::make_unique<TempDir>();
     for (const auto& [uri, bytes] : items) dir_->file(uri, bytes);
-    FilesOptions options(io_);
+    SourceOptions options(io_);
     if (!kCached) options.disk = std::make_unique<UncachedDisk>(dir_->path());
     auto source = open_files({.root = dir_->path(), .label = FilesSpec::Label::kParentDir},
                              std::move(options));
@@ -89,8 +89,8 @@ class FilesSourceTest : public ::testing::Test {
   FilesSpec labelled(ClassesSpec classes = {}) const {
     return {.root = dir_.path(), .label = FilesSpec::Label::kParentDir, .classes = classes};
   }
-  FilesOptions options() {
-    FilesOptions options(io_);
+  SourceOptions options() {
+    SourceOptions options(io_);
     options.warnings = &warnings_;
     return options;
   }
@@ -232,7 +232,7 @@ TEST_F(FilesSourceTest, SaysThatADirectoryIsEmpty) {
 
 TEST_F(FilesSourceTest, RefusesMoreItemsThanItMayHave) {
   for (int i = 0; i < 5; ++i) dir_.file(std::to_string(i));
-  FilesOptions few = options();
+  SourceOptions few = options();
   few.max_items = 4;
   const Status status = failure(open_files(spec(), std::move(few)));
   EXPECT_EQ(status.code(), Code::kResourceExhausted);
@@ -249,14 +249,14 @@ TEST_F(FilesSourceTest, RefusesDirectoriesThatAreTooDeep) {
 TEST_F(FilesSourceTest, TellsItsProgressAndStopsWhenAsked) {
   for (int i = 0; i < 50; ++i) dir_.file(std::to_string(i % 7) + "/" + std::to_string(i));
   std::uint64_t seen = 0;
-  FilesOptions told = options();
+  SourceOptions told = options();
   told.progress = [&seen](std::uint64_t files) { seen = files; };
   ASSERT_TRUE(open_files(spec(), std::move(told)));
   EXPECT_EQ(seen, 50u);
 
   std::stop_source stop;
   stop.request_stop();
-  FilesOptions stopped = options();
+  SourceOptions stopped = options();
   stopped.stop = stop.get_token();
   EXPECT_EQ(failure(open_files(spec(), std::move(stopped))).code(), Code::kCancelled);
 }
@@ -302,7 +302,7 @@ TEST_F(FilesSourceTest, RefusesSymlinksThatFanOutThoughNothingMatches) {
     dir_.link(next, std::to_string(level) + "/b");
   }
   dir_.directory("20");
-  FilesOptions few = options();
+  SourceOptions few = options();
   few.max_directories = 1000;
   const Status status = failure(open_files(spec("**/*.none"), std::move(few)));
   EXPECT_EQ(status.code(), Code::kResourceExhausted);
@@ -312,7 +312,7 @@ TEST_F(FilesSourceTest, RefusesSymlinksThatFanOutThoughNothingMatches) {
 
 TEST_F(FilesSourceTest, TakesAsManyDirectoriesAsItMayHave) {
   for (int i = 0; i < 5; ++i) dir_.file(std::to_string(i) + "/x");
-  FilesOptions enough = options();
+  SourceOptions enough = options();
   enough.max_directories = 5;
   EXPECT_THAT(uris(open_files(spec(), std::move(enough))), SizeIs(5));
 }
@@ -336,7 +336,7 @@ TEST_F(FilesSourceTest, RefusesARootOutsideTheRootsAllowed) {
   dir_.file("in/a");
   dir_.file("out/a");
   dir_.link(dir_.path("out"), "in/link");
-  FilesOptions restricted = options();
+  SourceOptions restricted = options();
   restricted.access.roots = {{dir_.path("in")}};
   const Status status = failure(open_files({.root = dir_.path("in/link")}, std::move(restricted)));
   EXPECT_EQ(status.code(), Code::kPermissionDenied);
@@ -347,7 +347,7 @@ TEST_F(FilesSourceTest, RefusesADirectoryThatLeadsOutsideTheRootsAllowed) {
   dir_.file("in/a");
   dir_.file("out/a");
   dir_.link(dir_.path("out"), "in/link");
-  FilesOptions restricted = options();
+  SourceOptions restricted = options();
   restricted.access.roots = {{dir_.path("in")}};
   EXPECT_EQ(failure(open_files({.root = dir_.path("in")}, std::move(restricted))).code(),
             Code::kPermissionDenied);
@@ -359,7 +359,7 @@ TEST_F(FilesSourceTest, ReadsNoFileThatLeadsOutsideTheRootsAllowed) {
   dir_.file("out/secret");
   dir_.link(dir_.path("out/secret"), "in/b");
   dir_.link(dir_.path("in2/ok"), "in/c");
-  FilesOptions restricted = options();
+  SourceOptions restricted = options();
   restricted.access.roots = {{dir_.path("in")}, {dir_.path("in2")}};
   const auto source = open_files({.root = dir_.path("in")}, std::move(restricted));
   ASSERT_THAT(uris(source), ElementsAre("a", "b", "c"));
@@ -376,12 +376,12 @@ TEST_F(FilesSourceTest, LeavesOutTheDaemonsOwnDirectories) {
   dir_.file("data/a");
   dir_.file("state/db", "secret");
   dir_.link("../state", "data/way");
-  FilesOptions with_state = options();
+  SourceOptions with_state = options();
   with_state.access.own_directories = {dir_.path("state")};
   EXPECT_THAT(uris(open_files(spec(), std::move(with_state))), ElementsAre("data/a"));
   EXPECT_THAT(warnings_, UnorderedElementsAre(HasSubstr(dir_.path("state")),
                                               HasSubstr(dir_.path("data/way"))));
-  FilesOptions in_state = options();
+  SourceOptions in_state = options();
   in_state.access.own_directories = {dir_.path("state")};
   EXPECT_EQ(failure(open_files({.root = dir_.path("state")}, std::move(in_state))).code(),
             Code::kPermissionDenied);
@@ -392,12 +392,12 @@ TEST_F(FilesSourceTest, IsListedOnlyForWhoMayListAllOfIt) {
   dir_.file("d/a");
   dir_.file("e/b");
   ASSERT_EQ(::chmod(dir_.path("e").c_str(), 0711), 0);
-  FilesOptions of_stranger = options();
+  SourceOptions of_stranger = options();
   of_stranger.reader = kStranger;
   const Status status = failure(open_files(spec(), std::move(of_stranger)));
   EXPECT_EQ(status.code(), Code::kPermissionDenied);
   EXPECT_THAT(status.message(), HasSubstr("may not read " + dir_.path("e")));
-  FilesOptions of_part = options();
+  SourceOptions of_part = options();
   of_part.reader = kStranger;
   EXPECT_THAT(uris(open_files(spec("d/*"), std::move(of_part))), ElementsAre("d/a"));
 }
@@ -408,11 +408,11 @@ TEST_F(FilesSourceTest, AKeptListingIsGivenOnlyToWhoMayListIt) {
   KeptListings kept(state.path());
   dir_.file("d/a");
   dir_.age();
-  FilesOptions first = options();
+  SourceOptions first = options();
   first.kept = &kept;
   ASSERT_TRUE(open_files(spec(), std::move(first)));
   ASSERT_EQ(::chmod(dir_.path("d").c_str(), 0700), 0);
-  FilesOptions second = options();
+  SourceOptions second = options();
   second.kept = &kept;
   second.reader = kStranger;
   EXPECT_THAT(failure(open_files(spec(), std::move(second))).message(), HasSubstr("may not"));
@@ -494,7 +494,7 @@ TEST_F(FilesSourceTest, NamesASymlinkToItselfInAFilesPlace) {
 TEST_F(FilesSourceTest, RefusesFilesOverTheLimit) {
   dir_.file("a", "12345");
   dir_.file("b", "1234");
-  FilesOptions small = options();
+  SourceOptions small = options();
   small.max_file_bytes = 4;
   const auto source = open_files(spec(), std::move(small));
   ASSERT_TRUE(source);
@@ -528,7 +528,7 @@ TEST_F(FilesSourceTest, TakesClassesFromAFile) {
   EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("1 of 2 classes"),
                                            HasSubstr("such as name 1 of " + file.path))));
 
-  FilesOptions restricted = options();
+  SourceOptions restricted = options();
   restricted.access.roots = {{dir_.path()}};
   EXPECT_EQ(failure(open_files(labelled(file), std::move(restricted))).code(),
             Code::kPermissionDenied);
@@ -537,7 +537,7 @@ TEST_F(FilesSourceTest, TakesClassesFromAFile) {
 TEST_F(FilesSourceTest, TakesClassesFromAnotherPipeline) {
   dir_.file("cat/1");
   const ClassesSpec from{.kind = ClassesSpec::Kind::kPipeline, .pipeline = "train"};
-  FilesOptions given = options();
+  SourceOptions given = options();
   given.classes = {"ant", "cat"};
   const auto source = open_files(labelled(from), std::move(given));
   ASSERT_TRUE(source);
@@ -608,7 +608,7 @@ TEST(FilesSourceAccess, SaysWhichDirectoryIsClosedToWhomAndHowToOpenIt) {
   if (::geteuid() != 0) ::chmod(dir.path("data").c_str(), 0);
   EXPECT_EQ(as_nobody([&dir] {
               IoPool io({.threads = 1});
-              const auto source = open_files({.root = dir.path("data/train")}, FilesOptions(io));
+              const auto source = open_files({.root = dir.path("data/train")}, SourceOptions(io));
               if (source) return false;
               const Status& status = source.error();
               const std::string uid = std::to_string(::geteuid());
@@ -634,7 +634,7 @@ TEST(FilesSourceAccess, NamesADirectoryBelowThatIsClosed) {
   ::chmod(dir.path("b").c_str(), ::geteuid() == 0 ? 0700 : 0);
   EXPECT_EQ(as_nobody([&dir] {
               IoPool io({.threads = 1});
-              const auto source = open_files({.root = dir.path()}, FilesOptions(io));
+              const auto source = open_files({.root = dir.path()}, SourceOptions(io));
               return !source && source.error().code() == Code::kPermissionDenied &&
                      source.error().message().find("cannot list " + dir.path("b")) == 0;
             }),
@@ -649,7 +649,7 @@ TEST(FilesSourceAccess, NamesAFileThatIsClosedWhenItIsFetched) {
   ::chmod(dir.path("1.jpg").c_str(), ::geteuid() == 0 ? 0600 : 0);
   EXPECT_EQ(as_nobody([&dir] {
               IoPool io({.threads = 1});
-              const auto source = open_files({.root = dir.path()}, FilesOptions(io));
+              const auto source = open_files({.root = dir.path()}, SourceOptions(io));
               FetchedItem buffer;
               if (!source) return false;
               const Status status = fetch_and_wait(**source, 0, buffer);

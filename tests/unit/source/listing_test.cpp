@@ -194,7 +194,7 @@ class ListingReuseTest : public ::testing::Test {
     data_.age();
   }
   std::vector<std::string> open(const std::string& pattern = "**/*") {
-    FilesOptions options(io_);
+    SourceOptions options(io_);
     options.kept = &kept_;
     options.warnings = &warnings_;
     const auto source = open_files({.root = data_.path(), .pattern = pattern}, std::move(options));

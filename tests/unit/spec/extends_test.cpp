@@ -58,7 +58,7 @@ TEST(Extends, ReadsRelativePathsFromTheFileThatHasThem) {
           {{"/common/b.yaml", "extends: c.yaml\nbatch: {size: 1}\n"},
            {"/common/c.yaml", "pipeline: p\nsource: {files: {root: data}}\nstages: [fetch]\n"}}));
   ASSERT_TRUE(spec) << spec.error().message();
-  EXPECT_EQ(std::get<FilesSpec>(spec->source).root, "/common/data");
+  EXPECT_EQ(std::get<FilesSpec>(spec->source.items).root, "/common/data");
 }
 
 TEST(Extends, NamesTheFileThatAnErrorIsIn) {

@@ -13,7 +13,7 @@ TEST(Parse, FillsInDefaults) {
   ASSERT_TRUE(spec) << spec.error().message();
   EXPECT_EQ(spec->name, "p");
   EXPECT_EQ(spec->seed, 0u);
-  const auto& files = std::get<FilesSpec>(spec->source);
+  const auto& files = std::get<FilesSpec>(spec->source.items);
   FilesSpec expected;
   expected.root = "/data";
   EXPECT_EQ(files, expected);
@@ -53,7 +53,7 @@ delivery: {device: cpu, prefetch: 2, absent_replica: go_on}
 on_error: {decode: fail, io: {retry: 0}, budget: {fraction: 1, min: 7}}
 )");
   ASSERT_TRUE(spec) << spec.error().message();
-  const auto& files = std::get<FilesSpec>(spec->source);
+  const auto& files = std::get<FilesSpec>(spec->source.items);
   EXPECT_EQ(files.root, "/data/x");
   EXPECT_EQ(files.pattern, "*.jpg");
   EXPECT_EQ(files.label, FilesSpec::Label::kParentDir);
@@ -89,13 +89,13 @@ TEST(Parse, TakesClassesFromAFileOrAPipeline) {
   const Result<PipelineSpec> file =
       parse(head + "source: {files: {root: /d, label: parent_dir, classes: names.txt}}\n");
   ASSERT_TRUE(file) << file.error().message();
-  EXPECT_EQ(std::get<FilesSpec>(file->source).classes.kind, ClassesSpec::Kind::kFile);
-  EXPECT_EQ(std::get<FilesSpec>(file->source).classes.path, "/conf/names.txt");
+  EXPECT_EQ(std::get<FilesSpec>(file->source.items).classes.kind, ClassesSpec::Kind::kFile);
+  EXPECT_EQ(std::get<FilesSpec>(file->source.items).classes.path, "/conf/names.txt");
   const Result<PipelineSpec> other =
       parse(head + "source: {files: {root: /d, label: parent_dir, classes: {from: train}}}\n");
   ASSERT_TRUE(other) << other.error().message();
-  EXPECT_EQ(std::get<FilesSpec>(other->source).classes.kind, ClassesSpec::Kind::kPipeline);
-  EXPECT_EQ(std::get<FilesSpec>(other->source).classes.pipeline, "train");
+  EXPECT_EQ(std::get<FilesSpec>(other->source.items).classes.kind, ClassesSpec::Kind::kPipeline);
+  EXPECT_EQ(std::get<FilesSpec>(other->source.items).classes.pipeline, "train");
 }
 
 TEST(Parse, TakesNullForANullableParameterAndForAnEmptySection) {

@@ -14,7 +14,9 @@ std::string with_vars(const std::string& vars, const std::string& root = "${root
          "\"}}\nstages: [fetch]\nbatch: {size: \"" + size + "\"}\n";
 }
 
-std::string root_of(const PipelineSpec& spec) { return std::get<FilesSpec>(spec.source).root; }
+std::string root_of(const PipelineSpec& spec) {
+  return std::get<FilesSpec>(spec.source.items).root;
+}
 
 ParseOptions with_env(const std::map<std::string, std::string>& values) {
   ParseOptions options;

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <variant>
+
+#include "op/order_spec.h"
+#include "op/select_spec.h"
+#include "op/table_spec.h"
+
+namespace spdld {
+
+// Where a pipeline's items come from, and which of them it has.
+struct SourceSpec {
+  std::variant<FilesSpec, TableSpec> items;
+  std::optional<SelectSpec> select = {};
+
+  friend bool operator==(const SourceSpec&, const SourceSpec&) = default;
+};
+
+}  // namespace spdld

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/columns_file.h"
+
+#include <xxhash.h>
+
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "source/binary.h"
+#include "source/whole_file.h"
+
+namespace spdld::source {
+namespace {
+
+constexpr std::string_view kMagic = "SPDLCOL1";
+
+}  // namespace
+
+Status save_columns(const KeptColumns& table, const std::string& path) {
+  BinaryWriter out;
+  out.raw(kMagic);
+  out.number(table.file.size_bytes);
+  out.number(table.file.mtime_ns);
+  table.columns.write(out);
+  out.number<std::uint64_t>(XXH3_64bits(out.text().data(), out.text().size()));
+  SPDLD_FAILPOINT_STATUS("source.listing.write");
+  return write_whole_file(path, out.text());
+}
+
+Result<KeptColumns> load_columns(const std::string& path) {
+  SPDLD_ASSIGN(const std::string text, read_whole_file(path));
+  const Status damaged(Code::kDataLoss, path + " is damaged: it is not what was written");
+  std::uint64_t checksum = 0;
+  if (text.size() < kMagic.size() + sizeof checksum || !text.starts_with(kMagic))
+    return tl::unexpected<Status>(damaged);
+  const std::size_t end = text.size() - sizeof checksum;
+  std::memcpy(&checksum, text.data() + end, sizeof checksum);
+  if (checksum != XXH3_64bits(text.data(), end)) return tl::unexpected<Status>(damaged);
+  BinaryReader in(std::string_view(text).substr(kMagic.size(), end - kMagic.size()));
+  KeptColumns table;
+  table.file.size_bytes = in.number<std::uint64_t>();
+  table.file.mtime_ns = in.number<std::int64_t>();
+  auto columns = Columns::read(in);
+  if (!columns || in.left() != 0) return tl::unexpected<Status>(damaged);
+  table.columns = *std::move(columns);
+  return table;
+}
+
+}  // namespace spdld::source

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/open_source.h"
+
+#include <utility>
+#include <variant>
+
+#include "source/files_source.h"
+#include "source/selected_source.h"
+#include "source/table_source.h"
+
+namespace spdld::source {
+namespace {
+
+struct Open {
+  SourceOptions& options;
+
+  Result<std::unique_ptr<Source>> operator()(const FilesSpec& spec) const {
+    return open_files(spec, std::move(options));
+  }
+  Result<std::unique_ptr<Source>> operator()(const TableSpec& spec) const {
+    return open_table(spec, std::move(options));
+  }
+};
+
+struct Classes {
+  const ClassesSpec* operator()(const FilesSpec& spec) const { return &spec.classes; }
+  const ClassesSpec* operator()(const TableSpec& spec) const {
+    return spec.label && spec.label->classes ? &*spec.label->classes : nullptr;
+  }
+};
+
+struct Place {
+  const std::string& operator()(const FilesSpec& spec) const { return spec.root; }
+  const std::string& operator()(const TableSpec& spec) const { return spec.file; }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Source>> open_source(const SourceSpec& spec, SourceOptions options) {
+  SPDLD_ASSIGN(std::unique_ptr<Source> source, std::visit(Open{options}, spec.items));
+  if (!spec.select) return source;
+  return select_from(std::move(source), *spec.select);
+}
+
+const ClassesSpec* classes_of(const SourceSpec& spec) { return std::visit(Classes(), spec.items); }
+
+const std::string& place_of(const SourceSpec& spec) { return std::visit(Place(), spec.items); }
+
+}  // namespace spdld::source

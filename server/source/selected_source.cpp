@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/selected_source.h"
+
+#include <xxhash.h>
+
+#include <cstdio>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "source/select.h"
+
+namespace spdld::source {
+namespace {
+
+using Rows = std::shared_ptr<const std::vector<std::uint64_t>>;
+
+std::string digest_of(const std::string& listing, const std::vector<std::uint64_t>& rows) {
+  XXH3_state_t* const state = XXH3_createState();
+  XXH3_128bits_reset(state);
+  XXH3_128bits_update(state, listing.data(), listing.size());
+  XXH3_128bits_update(state, rows.data(), rows.size() * sizeof rows[0]);
+  const XXH128_hash_t hash = XXH3_128bits_digest(state);
+  XXH3_freeState(state);
+  char hex[33];
+  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return hex;
+}
+
+// A source of which some items are left out. Owns the source that it selects from.
+class SelectedSource final : public Source {
+ public:
+  SelectedSource(std::unique_ptr<Source> from, Rows rows, std::string digest)
+      : from_(std::move(from)), rows_(std::move(rows)), digest_(std::move(digest)) {}
+
+  std::uint64_t size() const override { return rows_->size(); }
+  const std::string& listing_digest() const override { return digest_; }
+  std::string values_digest() const override { return from_->values_digest(); }
+  const std::vector<SourceField>& fields() const override { return from_->fields(); }
+  const std::vector<std::string>& classes() const override { return from_->classes(); }
+  std::string uri(std::uint64_t item) const override { return from_->uri(row(item)); }
+  Value value(std::uint64_t item, std::size_t value) const override {
+    return from_->value(row(item), value);
+  }
+  Result<FetchState> fetch(std::uint64_t item, std::span<const PartRequest> requests,
+                           FetchedItem& out, FetchSink& sink, std::uint64_t token) override {
+    return from_->fetch(row(item), requests, out, sink, token);
+  }
+  Result<std::unique_ptr<Source>> read_by(const Credentials& reader) const override {
+    SPDLD_ASSIGN(std::unique_ptr<Source> from, from_->read_by(reader));
+    if (from == nullptr) return from;
+    return std::make_unique<SelectedSource>(std::move(from), rows_, digest_);
+  }
+  // Item i is another one than it is in what this was selected from.
+  std::string origin() const override {
+    const std::string of = from_->origin();
+    return of.empty() ? of : of + " selected";
+  }
+  std::string dataset() const override { return from_->dataset(); }
+  void look_again() override { from_->look_again(); }
+  bool has_changed() override { return from_->has_changed(); }
+
+ private:
+  std::uint64_t row(std::uint64_t item) const {
+    SPDLD_CHECK(item < rows_->size());
+    return (*rows_)[item];
+  }
+
+  const std::unique_ptr<Source> from_;
+  const Rows rows_;
+  const std::string digest_;
+};
+
+// What the source's listing knows, column by column.
+Columns values_of(const Source& source) {
+  std::vector<Columns::Info> infos;
+  std::vector<std::size_t> values;
+  for (const SourceField& field : source.fields()) {
+    if (field.kind != SourceField::Kind::kValue) continue;
+    infos.push_back({.name = field.name, .type = field.type});
+    values.push_back(field.index);
+  }
+  ColumnsBuilder builder(std::move(infos));
+  for (std::uint64_t item = 0; item < source.size(); ++item) {
+    for (std::size_t i = 0; i < values.size(); ++i) builder.add(i, source.value(item, values[i]));
+  }
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Source>> select_from(std::unique_ptr<Source> from,
+                                            const SelectSpec& select) {
+  const Columns columns = select.where.empty() ? Columns() : values_of(*from);
+  ClassNames classes;
+  if (!from->classes().empty()) classes = {.column = "label", .names = from->classes()};
+  SPDLD_ASSIGN(std::vector<std::uint64_t> rows,
+               select_rows(select, {.rows = from->size(),
+                                    .columns = columns,
+                                    .uri = [&](std::uint64_t item) { return from->uri(item); },
+                                    .classes = std::move(classes)}));
+  std::string digest = digest_of(from->listing_digest(), rows);
+  return std::make_unique<SelectedSource>(
+      std::move(from), std::make_shared<const std::vector<std::uint64_t>>(std::move(rows)),
+      std::move(digest));
+}
+
+}  // namespace spdld::source

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "op/select_spec.h"
+#include "source/source.h"
+
+namespace spdld::source {
+
+// Those of `from`'s items that `select` selects, in their order, by what the listing knows of them
+// and by their uris. An error says what is wrong with the selection, or that nothing is left.
+Result<std::unique_ptr<Source>> select_from(std::unique_ptr<Source> from, const SelectSpec& select);
+
+}  // namespace spdld::source

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/table_source.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/unique_fd.h"
+#include "source/access.h"
+#include "source/classes.h"
+#include "source/disk.h"
+#include "source/file_fetcher.h"
+#include "source/kept_listings.h"
+#include "source/reopening_disk.h"
+#include "source/root_disk.h"
+#include "source/table_reader.h"
+
+namespace spdld::source {
+namespace {
+
+constexpr const char* kRootKey = "source.table.root";
+constexpr std::uint64_t kLeastBytes = 8;  // of a row, where all texts or lists are empty
+constexpr int kTableFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+
+// What an applied source is made of: all of it that does not depend on who reads it.
+struct TableData {
+  DatasetPtr dataset;
+  std::string file;  // the table
+  RootDiskOptions root;
+  std::string real_root;  // after symlinks, when it was opened
+  std::vector<SourceField> fields;
+  std::vector<std::size_t> parts;   // their columns
+  std::vector<std::size_t> values;  // their columns
+  std::string digest;
+  FileFetcher::Options fetcher;  // but for the reader
+};
+using TableDataPtr = std::shared_ptr<const TableData>;
+
+std::string_view text_at(const Columns& columns, std::uint64_t row, std::size_t column) {
+  return std::get<std::string_view>(columns.value(row, column));
+}
+
+// Of the uris in their order, and of their number.
+std::string digest_of(const Columns& columns, const std::vector<std::size_t>& parts) {
+  XXH3_state_t* const state = XXH3_createState();
+  XXH3_128bits_reset(state);
+  for (std::uint64_t row = 0; row < columns.rows(); ++row) {
+    for (const std::size_t part : parts) {
+      const std::string_view uri = text_at(columns, row, part);
+      XXH3_128bits_update(state, uri.data(), uri.size());
+      XXH3_128bits_update(state, "", 1);
+    }
+  }
+  const std::uint64_t rows = columns.rows();
+  XXH3_128bits_update(state, &rows, sizeof rows);
+  const XXH128_hash_t hash = XXH3_128bits_digest(state);
+  XXH3_freeState(state);
+  char hex[33];
+  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return hex;
+}
+
+ItemStamp stamp_of(const struct stat& info) {
+  constexpr std::int64_t kSecondNs = 1'000'000'000;
+  return {.size_bytes = static_cast<std::uint64_t>(info.st_size),
+          .mtime_ns = std::int64_t{info.st_mtim.tv_sec} * kSecondNs + info.st_mtim.tv_nsec};
+}
+
+class TableSource final : public Source {
+ public:
+  TableSource(TableDataPtr data, std::unique_ptr<Disk> disk, ReopeningDisk* root, IoPool& io,
+              FileFetcher::Options fetcher)
+      : data_(std::move(data)),
+        columns_(data_->dataset->table->columns),
+        origin_("table " + data_->real_root),
+        reopening_(root),
+        io_(io),
+        fetcher_(std::move(disk), io, std::move(fetcher)) {}
+
+  std::uint64_t size() const override { return columns_.rows(); }
+  const std::string& listing_digest() const override { return data_->digest; }
+  std::string values_digest() const override { return columns_.digest(); }
+  const std::vector<SourceField>& fields() const override { return data_->fields; }
+  const std::vector<std::string>& classes() const override { return data_->dataset->classes; }
+  std::string dataset() const override { return data_->dataset->id; }
+  std::string uri(std::uint64_t item) const override {
+    return std::string(text_at(columns_, item, data_->parts.front()));
+  }
+  Value value(std::uint64_t item, std::size_t value) const override {
+    return columns_.value(item, data_->values[value]);
+  }
+
+  Result<FetchState> fetch(std::uint64_t item, std::span<const PartRequest> requests,
+                           FetchedItem& out, FetchSink& sink, std::uint64_t token) override {
+    out.begin();
+    for (const PartRequest& request : requests) {
+      out.add_part({.range = out.ranges().size()});
+      FileRange& range = out.add_range();
+      range.uri = text_at(columns_, item, data_->parts[request.part]);
+      range.offset = request.offset;
+      range.size_bytes = request.size_bytes;
+    }
+    return fetcher_.fetch(out, sink, token);
+  }
+
+  std::string origin() const override { return origin_; }
+  Result<std::unique_ptr<Source>> read_by(const Credentials& reader) const override {
+    const auto access = std::make_shared<const Access>(data_->root.access, reader);
+    // What the table says is told to this reader, too.
+    Access::Opened table;
+    const Denial denial =
+        access->open(AT_FDCWD, data_->file, Access::Links::kFollow, kTableFlags, table);
+    if (!denial.why.empty())
+      return tl::unexpected(Access::status(denial, "cannot read", data_->file));
+    Result<Root> root = open_root(data_->root.root, *access, kRootKey);
+    if (!root && root.error().code() == Code::kPermissionDenied)
+      return tl::unexpected<Status>(root.error());
+    auto disk = make_root_disk(data_->root, access, std::move(root));
+    ReopeningDisk* const reopening = disk.get();
+    FileFetcher::Options fetcher = data_->fetcher;
+    fetcher.reader = reader.uid;
+    return std::make_unique<TableSource>(data_, std::move(disk), reopening, io_,
+                                         std::move(fetcher));
+  }
+
+  void look_again() override {
+    if (reopening_ != nullptr) reopening_->look_again();
+  }
+  bool has_changed() override {
+    struct stat info {};
+    if (::stat(data_->file.c_str(), &info) != 0) return true;
+    const ItemStamp& read = data_->dataset->table->file;
+    const ItemStamp now = stamp_of(info);
+    return now.size_bytes != read.size_bytes || now.mtime_ns != read.mtime_ns;
+  }
+
+ private:
+  const TableDataPtr data_;
+  const Columns& columns_;  // the dataset's
+  const std::string origin_;
+  ReopeningDisk* const reopening_;  // the fetcher's
+  IoPool& io_;
+  FileFetcher fetcher_;
+};
+
+class Opener {
+ public:
+  Opener(const TableSpec& spec, SourceOptions& options)
+      : spec_(spec),
+        options_(options),
+        access_(std::make_shared<const Access>(options.access, options.reader)) {}
+
+  Result<std::unique_ptr<Source>> open() {
+    const bool again = options_.kept != nullptr && !options_.dataset.empty();
+    auto data = std::make_shared<TableData>();
+    data->root = {.root = table_root(spec_), .key = kRootKey, .access = options_.access};
+    Result<Root> root = open_root(data->root.root, *access_, kRootKey);
+    // What was applied is opened though its files are not there: they may come back.
+    if (!root && (!again || root.error().code() == Code::kPermissionDenied))
+      return tl::unexpected<Status>(root.error());
+    SPDLD_ASSIGN(data->dataset, again ? reopen() : read());
+    data->file = spec_.file;
+    data->real_root = root ? root->path : data->root.root;
+    SPDLD_TRY(name_fields(*data));
+    data->digest = digest_of(data->dataset->table->columns, data->parts);
+    data->fetcher = {.root = data->real_root,
+                     .retry = options_.retry,
+                     .retry_pause = options_.retry_pause,
+                     .max_item_bytes = options_.max_file_bytes,
+                     .buffers = options_.buffers,
+                     .reader = options_.reader.uid};
+    ReopeningDisk* reopening = nullptr;
+    if (!options_.disk) {
+      auto made = make_root_disk(data->root, access_, std::move(root));
+      reopening = made.get();
+      options_.disk = std::move(made);
+    }
+    FileFetcher::Options fetcher = data->fetcher;
+    return std::make_unique<TableSource>(std::move(data), std::move(options_.disk), reopening,
+                                         options_.io, std::move(fetcher));
+  }
+
+ private:
+  Result<DatasetPtr> read() {
+    SPDLD_ASSIGN(const Access::Opened file, access_->open(spec_.file, kTableFlags, "cannot read"));
+    TableOptions options;
+    if (spec_.label && spec_.label->classes) {
+      SPDLD_ASSIGN(options.classes,
+                   class_names(*spec_.label->classes, Listing(), options_.classes, *access_));
+    }
+    SPDLD_ASSIGN(
+        Table table,
+        read_table(spec_, read_descriptor(file.fd.get(), spec_.file, kMaxTableFile, options_.stop),
+                   options));
+    if (table.columns.rows() > options_.max_items)
+      return error(Code::kResourceExhausted,
+                   spec_.file + " has " + std::to_string(table.columns.rows()) +
+                       " rows, more than the " + std::to_string(options_.max_items) +
+                       " that a dataset may have");
+    if (options_.progress) options_.progress(table.columns.rows());
+    KeptColumns kept{.columns = std::move(table.columns), .file = stamp_of(file.info)};
+    if (options_.kept == nullptr)
+      return std::make_shared<const Dataset>(
+          Dataset{.id = "",
+                  .listing = nullptr,
+                  .table = std::make_shared<const KeptColumns>(std::move(kept)),
+                  .classes = std::move(table.classes)});
+    Status saved;
+    DatasetPtr dataset =
+        options_.kept->add_table(key(), std::move(kept), std::move(table.classes), saved);
+    if (!saved.ok() && options_.warnings != nullptr)
+      options_.warnings->push_back(
+          "what was read of " + spec_.file +
+          " was not kept and will be read again after a restart: " + saved.message());
+    return dataset;
+  }
+
+  Result<DatasetPtr> reopen() {
+    // Who may not read the table is not told what stood in it.
+    Access::Opened table;
+    const Denial denial =
+        access_->open(AT_FDCWD, spec_.file, Access::Links::kFollow, kTableFlags, table);
+    if (!denial.why.empty())
+      return tl::unexpected(Access::status(denial, "cannot read", spec_.file));
+    Result<DatasetPtr> kept = options_.kept->open(options_.dataset);
+    if (kept && (*kept)->table != nullptr) return kept;
+    const std::string why = "what was applied cannot be opened: " +
+                            (kept ? options_.dataset + " is no table" : kept.error().message());
+    const std::string way_out =
+        "; bring that file back, or apply the pipeline again and start its jobs anew";
+    const Result<DatasetPtr> again = read();
+    if (!again)
+      return error(Code::kDataLoss, why + ", nor read again: " + again.error().message() + way_out);
+    if (!KeptListings::same_data((*again)->id, options_.dataset))
+      return error(Code::kDataLoss,
+                   why + ", and " + spec_.file + " says otherwise by now" + way_out);
+    return again;
+  }
+
+  // All that what is read depends on, but the file itself.
+  std::string key() const {
+    std::string key = "table " + spec_.file + "\nroot " + table_root(spec_);
+    for (const TableSpec::Uri& uri : spec_.uris) key += "\nuri " + uri.field + " " + uri.column;
+    if (spec_.label) key += "\nlabel " + spec_.label->column;
+    for (const TableSpec::Value& value : spec_.values)
+      key += "\nvalue " + value.field + " " + value.column;
+    return key;
+  }
+
+  Status name_fields(TableData& data) const {
+    const Columns& columns = data.dataset->table->columns;
+    for (std::size_t column = 0; column < columns.size(); ++column) {
+      const Columns::Info& info = columns.info(column);
+      const bool part =
+          std::any_of(spec_.uris.begin(), spec_.uris.end(),
+                      [&](const TableSpec::Uri& uri) { return uri.field == info.name; });
+      std::vector<std::size_t>& of_kind = part ? data.parts : data.values;
+      data.fields.push_back(
+          {.name = info.name,
+           .kind = part ? SourceField::Kind::kPart : SourceField::Kind::kValue,
+           .index = of_kind.size(),
+           .type = info.type,
+           .max_bytes =
+               part ? std::nullopt : std::optional(std::max(info.max_bytes, kLeastBytes))});
+      of_kind.push_back(column);
+    }
+    // What was kept may be of a daemon that made other columns of the same text.
+    if (data.parts.size() == spec_.uris.size() && !data.parts.empty()) return {};
+    return {Code::kDataLoss,
+            "what was applied has other columns than " + spec_.file + " now: apply it again"};
+  }
+
+  const TableSpec& spec_;
+  SourceOptions& options_;
+  const std::shared_ptr<const Access> access_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Source>> open_table(const TableSpec& spec, SourceOptions options) {
+  return Opener(spec, options).open();
+}
+
+}  // namespace spdld::source

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "op/table_spec.h"
+#include "source/source.h"
+#include "source/source_options.h"
+
+namespace spdld::source {
+
+// The rows of a table: their parts are the files that columns name, their values other columns. The
+// reader must be allowed to read the table; each file is asked for when it is opened. Blocks until
+// the table is read, or what was applied (options.dataset) is opened.
+Result<std::unique_ptr<Source>> open_table(const TableSpec& spec, SourceOptions options);
+
+}  // namespace spdld::source

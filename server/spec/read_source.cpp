@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/read_source.h"
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "spec/scalar.h"
+
+namespace spdld::spec {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string text_of(const Json& map, const char* key) { return map.at(key).get<std::string>(); }
+
+// `name` is what messages call it.
+Result<ClassesSpec> read_classes(const Node& node, const std::string& name, Json& value) {
+  ClassesSpec classes;
+  if (value.is_array()) {
+    classes.kind = ClassesSpec::Kind::kList;
+    classes.names = value.get<std::vector<std::string>>();
+    std::set<std::string> seen;
+    for (std::size_t i = 0; i < classes.names.size(); ++i) {
+      if (seen.insert(classes.names[i]).second) continue;
+      return tl::unexpected<Status>(
+          node.items[i].fail(name + ": the class '" + classes.names[i] + "' is there twice"));
+    }
+  } else if (value.is_string()) {
+    classes.kind = ClassesSpec::Kind::kFile;
+    SPDLD_ASSIGN(classes.path, absolute_path(node, name, value.get<std::string>()));
+    value = classes.path;
+  } else {
+    classes.kind = ClassesSpec::Kind::kPipeline;
+    classes.pipeline = text_of(value, "from");
+  }
+  return classes;
+}
+
+// The path under `key`, which becomes absolute in `json`, too, so that the canonical text has it.
+Result<std::string> read_path(const Node& at, Json& json, const char* key,
+                              const std::string& name) {
+  const std::string text = text_of(json, key);
+  const Node& node = *at.find(key);
+  if (text.find("://") != std::string::npos) {
+    return tl::unexpected<Status>(node.fail(
+        name + ": " + quote(text) +
+        " is an address, and this version reads directories alone: copy it to this machine, or "
+        "mount it there"));
+  }
+  SPDLD_ASSIGN(std::string path, absolute_path(node, name, text));
+  json[key] = path;
+  return path;
+}
+
+Result<FilesSpec> read_files(const Node& at, Json& json) {
+  FilesSpec files;
+  SPDLD_ASSIGN(files.root, read_path(at, json, "root", "source.files.root"));
+  files.pattern = text_of(json, "pattern");
+  const bool labelled = json.at("label") == "parent_dir";
+  files.label = labelled ? FilesSpec::Label::kParentDir : FilesSpec::Label::kNone;
+  files.follow_symlinks = json.at("follow_symlinks").get<bool>();
+  if (json.contains("field")) {
+    const Node& field = *at.find("field");
+    files.field = text_of(json, "field");
+    if (!is_field_name(files.field)) {
+      return tl::unexpected<Status>(
+          field.fail("source.files.field: " + not_a_field_name(files.field)));
+    }
+    if (labelled && files.field == "label") {
+      return tl::unexpected<Status>(
+          field.fail("source.files.field: 'label' is what label: parent_dir gives"));
+    }
+  }
+  if (json.contains("classes")) {
+    const Node& classes = *at.find("classes");
+    if (!labelled) {
+      return tl::unexpected<Status>(
+          classes.fail("source.files.classes: items have no label; add 'label: parent_dir'"));
+    }
+    SPDLD_ASSIGN(files.classes, read_classes(classes, "source.files.classes", json["classes"]));
+  }
+  return files;
+}
+
+ValueType value_type(const std::string& name) {
+  return name == "int64"        ? ValueType::kInt64
+         : name == "float64"    ? ValueType::kFloat64
+         : name == "bool"       ? ValueType::kBool
+         : name == "text"       ? ValueType::kText
+         : name == "int64_list" ? ValueType::kInt64List
+                                : ValueType::kFloat64List;
+}
+
+Result<TableSpec> read_table(const Node& at, Json& json) {
+  TableSpec table;
+  SPDLD_ASSIGN(table.file, read_path(at, json, "file", "source.table.file"));
+  if (const auto format = json.find("format"); format != json.end())
+    table.format = *format == "csv"   ? TableSpec::Format::kCsv
+                   : *format == "tsv" ? TableSpec::Format::kTsv
+                                      : TableSpec::Format::kJsonLines;
+  if (json.contains("root")) {
+    SPDLD_ASSIGN(table.root, read_path(at, json, "root", "source.table.root"));
+  }
+  if (json.at("uri").is_string()) {
+    table.uris.push_back({.field = "image", .column = text_of(json, "uri")});
+  } else {
+    for (const auto& [field, column] : json.at("uri").items())
+      table.uris.push_back({.field = field, .column = column.get<std::string>()});
+  }
+  if (table.uris.empty())
+    return tl::unexpected<Status>(
+        at.find("uri")->fail("source.table.uri: name at least one field and its column"));
+  if (const auto label = json.find("label"); label != json.end())
+    table.label = TableSpec::Label{.column = label->get<std::string>()};
+  if (json.contains("classes")) {
+    const Node& classes = *at.find("classes");
+    if (!table.label)
+      return tl::unexpected<Status>(
+          classes.fail("source.table.classes: items have no label; add 'label: COLUMN'"));
+    SPDLD_ASSIGN(table.label->classes,
+                 read_classes(classes, "source.table.classes", json["classes"]));
+  }
+  if (const auto values = json.find("values"); values != json.end()) {
+    for (const auto& [field, column] : values->items()) {
+      TableSpec::Value value{.field = field};
+      value.column = column.is_string() ? column.get<std::string>() : text_of(column, "column");
+      if (column.is_object() && column.contains("type"))
+        value.type = value_type(text_of(column, "type"));
+      table.values.push_back(std::move(value));
+    }
+  }
+  std::set<std::string> names;
+  if (table.label) names.insert("label");
+  const auto is_new = [&](const std::string& name) { return names.insert(name).second; };
+  for (const TableSpec::Uri& uri : table.uris) {
+    if (is_new(uri.field)) continue;
+    return tl::unexpected<Status>(
+        at.find("uri")->fail("source.table: the field '" + uri.field + "' is there twice"));
+  }
+  for (const TableSpec::Value& value : table.values) {
+    if (is_new(value.field)) continue;
+    return tl::unexpected<Status>(
+        at.find("values")->fail("source.table: the field '" + value.field + "' is there twice"));
+  }
+  return table;
+}
+
+Result<SelectSpec> read_select(const Node& at, const Json& json) {
+  SelectSpec select;
+  if (const auto where = json.find("where"); where != json.end())
+    select.where = where->get<std::string>();
+  if (const auto split = json.find("split"); split != json.end()) {
+    using Part = SelectSpec::Split::Part;
+    const std::string part = text_of(*split, "part");
+    select.split = SelectSpec::Split{.part = part == "train" ? Part::kTrain
+                                             : part == "val" ? Part::kVal
+                                                             : Part::kTest,
+                                     .val = split->at("val").get<double>(),
+                                     .test = split->at("test").get<double>()};
+    if (select.split->val + select.split->test > 1)
+      return tl::unexpected<Status>(
+          at.find("split")->fail("source.select.split: val and test are more than 1 together"));
+  }
+  if (const auto skip = json.find("skip"); skip != json.end())
+    select.skip = skip->get<std::uint64_t>();
+  if (const auto take = json.find("take"); take != json.end())
+    select.take = take->get<std::uint64_t>();
+  return select;
+}
+
+}  // namespace
+
+Result<SourceSpec> read_source(const Node& node, Json& value) {
+  SourceSpec source;
+  if (value.contains("files")) {
+    SPDLD_ASSIGN(source.items, read_files(*node.find("files"), value["files"]));
+  } else {
+    SPDLD_ASSIGN(source.items, read_table(*node.find("table"), value["table"]));
+  }
+  if (value.contains("select")) {
+    SPDLD_ASSIGN(source.select, read_select(*node.find("select"), value["select"]));
+  }
+  return source;
+}
+
+}  // namespace spdld::spec
