@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "spec/extends.h"
 #include "spec/scalar.h"
 
 namespace spdld::spec {
@@ -123,7 +124,8 @@ Result<TableSpec> read_table(const Node& at, Json& json) {
   }
   if (const auto values = json.find("values"); values != json.end()) {
     for (const auto& [field, column] : values->items()) {
-      TableSpec::Value value{.field = field};
+      TableSpec::Value value;
+      value.field = field;
       value.column = column.is_string() ? column.get<std::string>() : text_of(column, "column");
       if (column.is_object() && column.contains("type"))
         value.type = value_type(text_of(column, "type"));
