@@ -133,7 +133,9 @@ class Collator {
 
 Status collate(const spec::PipelineSpec& spec, std::vector<TensorSpec>& tensors,
                std::vector<TensorSource>& sources, const std::string& made_by) {
-  for (const auto& [name, given] : spec.batch.collate) {
+  for (const auto& entry : spec.batch.collate) {
+    const std::string& name = entry.first;
+    const spec::CollateSpec& given = entry.second;
     const bool known = std::any_of(tensors.begin(), tensors.end(),
                                    [&](const TensorSpec& tensor) { return tensor.name == name; });
     if (known) continue;

@@ -52,6 +52,28 @@ std::string check_field(const wire::FieldLayout& field) {
   return row_bytes(field) == kNone ? "it is too large" : "";
 }
 
+// Rows that were filled up to one shape lie as those of a dense field do, of a shape that each batch
+// has for itself.
+std::string unpad(TensorView& view, std::uint64_t rows) {
+  const std::size_t rank = view.ndim - 1;
+  std::uint64_t elements = 1;
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::int64_t extent = rows == 0 ? 0 : view.shapes[d];
+    if (extent < 0) return "its shape is negative";
+    view.dims[d + 1] = extent;
+    elements = product(elements, static_cast<std::uint64_t>(extent));
+  }
+  for (std::uint64_t i = 0; i < rows; ++i) {
+    if (!std::equal(view.shapes + i * rank, view.shapes + (i + 1) * rank, view.shapes) ||
+        static_cast<std::uint64_t>(view.offsets[i + 1] - view.offsets[i]) != elements)
+      return "its rows are not padded to one shape";
+  }
+  view.kind = wire::FieldKind::kDense;
+  view.offsets = nullptr;
+  view.shapes = nullptr;
+  return "";
+}
+
 // Where one field of a batch lies in its slot. Empty when it does. Offsets and shapes are copied to
 // `layout`, once: the daemon can write to the slot, and what was checked must be what is used.
 std::string place(TensorView& view, const wire::FieldLayout& field, const std::byte* slot,
@@ -61,6 +83,7 @@ std::string place(TensorView& view, const wire::FieldLayout& field, const std::b
   view.kind = field.kind;
   view.dtype = field.dtype;
   view.meta = (field.flags & wire::kFieldMeta) != 0;
+  view.text = field.kind == wire::FieldKind::kBytes && (field.flags & wire::kFieldText) != 0;
   view.ndim = field.ndim + 1;
   view.dims[0] = static_cast<std::int64_t>(rows);
   std::copy_n(field.shape, field.ndim, view.dims.begin() + 1);
@@ -92,6 +115,7 @@ std::string place(TensorView& view, const wire::FieldLayout& field, const std::b
       return "its shapes reach beyond its slot";
     }
     view.shapes = copy(field.shapes_offset, rows * field.ndim);
+    if ((field.flags & wire::kFieldPadded) != 0) return unpad(view, rows);
   }
   return "";
 }

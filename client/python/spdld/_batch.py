@@ -233,7 +233,8 @@ class Batch(Rows, Mapping[str, Any]):
     ``batch["image"]`` is a read-only array of shape (rows, ...) that copies nothing: it shows the
     daemon's memory, which is leased to this process until the batch and all its arrays are gone.
     Fields of up to 64 KiB (labels) were copied at hand-out, so that to keep them holds no lease.
-    A field whose rows differ in size is a list of arrays, one of bytes a list of memoryviews.
+    A field whose rows differ in size is a list of arrays, one of bytes a list of memoryviews, one
+    of text (a caption) a list of str. Padded rows are an array as large as the batch needs.
     bfloat16 needs the package ml_dtypes; without it its bits come as uint16.
 
     Threads may read a batch at the same time. In a forked child it must not be touched.
@@ -254,7 +255,7 @@ class Batch(Rows, Mapping[str, Any]):
         if kind == "dense":
             return _as_numpy(self._core, name)
         if kind == "bytes":
-            return self._byte_rows(name)
+            return self.text(name) if self._core.is_text(name) else self._byte_rows(name)
         values, offsets, shapes = self.packed(name)
         return [
             values[a:b].reshape(shape)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class TorchBatch(Rows, Mapping[str, Any]):
     """A finished batch (``output="torch"``): a mapping from field names to torch tensors.
 
+    A field whose rows differ in size is a list of tensors, one of text a list of str.
+
     The tensors may be written to: see ``torch(view="private")``. Each is made at its first use and
     kept, so that ``batch["image"]`` gives the same tensor again; release() lets go of them first.
 
@@ -40,7 +42,8 @@ class TorchBatch(Rows, Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         tensor = self._tensors.get(name)
         if tensor is None:
-            tensor = self._tensors[name] = self.torch(name)
+            is_text = self._kind(name) == "bytes" and self._core.is_text(name)
+            tensor = self._tensors[name] = self.text(name) if is_text else self.torch(name)
         return tensor
 
     def to(self, device: torch.device | str | int, *, non_blocking: bool = False) -> TorchBatch:

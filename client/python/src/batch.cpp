@@ -251,6 +251,8 @@ void bind_batch(nb::module_& module) {
            })
       .def("kind", [](const Batch& self,
                       std::string_view name) { return kind_name(field_of(self, name).kind); })
+      .def("is_text",
+           [](const Batch& self, std::string_view name) { return field_of(self, name).text; })
       .def("dtype", [](const Batch& self,
                        std::string_view name) { return dtype_name(field_of(self, name).dtype); })
       .def("copied",

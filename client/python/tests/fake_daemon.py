@@ -117,6 +117,8 @@ class Options:
     steps: int = 3
     image_shape: tuple[int, ...] = (3, 96, 96)
     extra_fields: bool = False  # caption, boxes, mask, half, brain
+    text_fields: bool = False  # title (text), tokens (padded)
+    uneven_padding: bool = False  # of tokens
     classes: tuple[str, ...] = ("cat", "dog")
     epochs: int = 0
     credits: int = 4
@@ -144,6 +146,8 @@ class _Field:
     dtype: str
     shape: tuple[int, ...]
     meta: bool = False
+    text: bool = False
+    padded: bool = False
     offset: int = 0
     offsets_offset: int = 0
     shapes_offset: int = 0
@@ -450,18 +454,22 @@ class FakeDaemon:
         }
         captions = [CAPTIONS[r % len(CAPTIONS)].encode() for r in range(rows)]
         boxes = [np.full((r, 2), r, np.float32) for r in range(rows)]
+        tokens = [np.full((step + 2,), r, np.int64) for r in range(rows)]
+        if options.uneven_padding:
+            tokens[-1] = tokens[-1][1:]
         for each in consumer.fields:
             at = slot + each.offset
             if each.kind == DENSE:
                 self._write(consumer, at, content[each.name].tobytes())
                 continue
-            values = captions if each.kind == BYTES else [box.tobytes() for box in boxes]
-            sizes = [len(c) for c in captions] if each.kind == BYTES else [b.size for b in boxes]
+            ragged = tokens if each.padded else boxes
+            values = captions if each.kind == BYTES else [row.tobytes() for row in ragged]
+            sizes = [len(c) for c in captions] if each.kind == BYTES else [r.size for r in ragged]
             self._write(consumer, at, b"".join(values))
             offsets = np.cumsum([0, *sizes]).astype(np.int64)
             self._write(consumer, slot + each.offsets_offset, offsets.tobytes())
             if each.kind == RAGGED:
-                shapes = np.array([box.shape for box in boxes], np.int64)
+                shapes = np.array([row.shape for row in ragged], np.int64)
                 self._write(consumer, slot + each.shapes_offset, shapes.tobytes())
 
     @staticmethod
@@ -581,6 +589,11 @@ def _lay_out(options: Options, rows: int) -> tuple[list[_Field], int]:
             _Field("caption", BYTES, "uint8", (-1,)),
             _Field("boxes", RAGGED, "float32", (-1, 2)),
         ]
+    if options.text_fields:
+        fields += [
+            _Field("title", BYTES, "uint8", (-1,), text=True),
+            _Field("tokens", RAGGED, "int64", (-1,), padded=True),
+        ]
     at = 0
 
     def take(size: int) -> int:
@@ -610,7 +623,7 @@ def _layout(each: _Field) -> bytes:
         each.kind,
         DTYPES[each.dtype],
         len(each.shape),
-        int(each.meta),
+        int(each.meta) + 2 * int(each.text) + 4 * int(each.padded),
         *shape,
         each.offset,
         each.capacity,

@@ -315,3 +315,27 @@ def test_uris_of_an_older_daemon_are_refused(start, loader) -> None:
     batch = next(iter(reader))
     with pytest.raises(spdld.ConnectionError, match="uris\\(\\) needs data protocol 3"):
         _ = batch.uris
+
+
+def test_a_field_of_text_is_a_list_of_str(start, loader) -> None:
+    start(text_fields=True)
+    batch = next(iter(loader()))
+    assert batch["title"] == [*CAPTIONS, CAPTIONS[0]]
+    assert batch.text("title") == batch["title"]
+    assert batch.copy()["title"] == batch["title"]
+
+
+def test_padded_rows_are_an_array_as_large_as_each_batch_needs(start, loader) -> None:
+    start(text_fields=True)
+    for step, batch in enumerate(loader()):
+        assert batch["tokens"].shape == (4, step + 2) and batch["tokens"].dtype == np.int64
+        assert (batch["tokens"] == np.arange(4)[:, None]).all()
+        assert batch.copy()["tokens"].shape == (4, step + 2)
+        with pytest.raises(spdld.PipelineError, match="one shape"):
+            batch.packed("tokens")
+
+
+def test_rows_that_are_not_padded_alike_are_an_error_of_the_daemon(start, loader) -> None:
+    start(text_fields=True, uneven_padding=True)
+    with pytest.raises(spdld.ConnectionError, match="its rows are not padded to one shape"):
+        next(iter(loader()))

@@ -331,3 +331,12 @@ def test_from_dlpack_gives_a_tensor(start, loader) -> None:
 def test_the_package_imports_no_torch_of_itself() -> None:
     code = "import sys, spdld; sys.exit('torch' in sys.modules or 'grpc' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_texts_stand_in_batches_and_tuples_as_str(start, loader) -> None:
+    start(text_fields=True)
+    batch = next(iter(loader(output="torch")))
+    assert batch["title"][0] == "a cat" and batch["tokens"].shape == (4, 2)
+    assert batch.to("cpu")["title"] == batch["title"]
+    tokens, title = next(iter(loader(output=("tokens", "title"), job="other")))
+    assert tokens.dtype == torch.int64 and title[:2] == ["a cat", ""]

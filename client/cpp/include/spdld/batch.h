@@ -29,6 +29,7 @@ struct TensorView {
   DType dtype = DType::kUInt8;
   bool meta = false;    // about the rows, not part of the sample: "__index", "__valid"
   bool copied = false;  // small: lies in the batch's own memory and pins no slot
+  bool text = false;    // of kind bytes, and each row is UTF-8
   std::uint32_t ndim = 0;
   std::array<std::int64_t, wire::kMaxRank + 1> dims{};  // rows first; -1 where rows differ
   const std::byte* data = nullptr;
