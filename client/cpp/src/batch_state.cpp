@@ -52,8 +52,8 @@ std::string check_field(const wire::FieldLayout& field) {
   return row_bytes(field) == kNone ? "it is too large" : "";
 }
 
-// Rows that were filled up to one shape lie as those of a dense field do, of a shape that each batch
-// has for itself.
+// Rows that were filled up to one shape lie as those of a dense field do, of a shape that each
+// batch has for itself.
 std::string unpad(TensorView& view, std::uint64_t rows) {
   const std::size_t rank = view.ndim - 1;
   std::uint64_t elements = 1;

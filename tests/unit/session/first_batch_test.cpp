@@ -54,9 +54,10 @@ TEST_F(FirstBatchTest, ApplyRefusesItemsThatNoSubstituteReplaces) {
 TEST_F(FirstBatchTest, ApplySaysHowManyBytesEncodedRowsNeed) {
   const auto refused = submit(replaced(yaml("e", "drop"), "4KiB", "7B"), false);
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().message().find("the rows of 'image' take 10 bytes, and batch.max_bytes is 7: "
-                                           "raise it, with room for larger rows, or lower"),
-            std::string::npos)
+  EXPECT_NE(
+      refused.error().message().find("the rows of 'image' take 10 bytes, and batch.max_bytes is 7: "
+                                     "raise it, with room for larger rows, or lower"),
+      std::string::npos)
       << refused.error().message();
 }
 

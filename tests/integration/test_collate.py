@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of different size: ragged and padded images, and what a row may take."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import spdld
+from PIL import Image
+
+ROWS = 10
+
+
+@pytest.fixture
+def data(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Images of which number i is 10 + i wide, 20 - i high and of the grey i * 10."""
+    for i in range(ROWS):
+        Image.new("RGB", (10 + i, 20 - i), (i * 10,) * 3).save(tmp_path / f"{i}.png")
+    return tmp_path
+
+
+@pytest.fixture
+def load(daemon: Any, data: pathlib.Path) -> Callable[..., spdld.Loader]:
+    def make(batch: str, rest: str = "", stages: str = "[fetch, decode_image]") -> spdld.Loader:
+        path = data / "own-sizes.yaml"
+        path.write_text(
+            "pipeline: own-sizes\n"
+            'source: {files: {root: ".", pattern: "*.png"}}\n'
+            f"stages: {stages}\nbatch: {{size: 4, {batch}}}\n{rest}"
+        )
+        return spdld.Loader(path, address=daemon.address)
+
+    return make
+
+
+def test_images_of_their_own_size_come_one_by_one(load: Callable[..., Any]) -> None:
+    with load("last: keep, layout: NHWC, collate: {image: {kind: ragged, max_bytes: 4KiB}}") as own:
+        rows = 0
+        for batch in own:
+            for i, image in zip(batch.indices, batch["image"], strict=True):
+                assert image.shape == (20 - i, 10 + i, 3) and (image == i * 10).all()
+            rows += batch.rows
+        assert rows == ROWS
+
+
+def test_images_are_padded_to_the_largest_of_their_batch(load: Callable[..., Any]) -> None:
+    with load("collate: {image: {pad: 255, multiple_of: 8, max_bytes: 8KiB}}") as padded:
+        for batch in padded:
+            sizes = [(20 - i, 10 + i) for i in batch.indices]
+            high, wide = ((max(extent) + 7) // 8 * 8 for extent in zip(*sizes, strict=True))
+            images = batch["image"]
+            assert images.shape == (4, 3, high, wide) and images.dtype == np.uint8
+            assert batch["image_length"].tolist() == [list(size) for size in sizes]
+            for i, (height, width), image in zip(batch.indices, sizes, images, strict=True):
+                assert (image[:, :height, :width] == i * 10).all()
+                assert (image[:, height:] == 255).all() and (image[:, :, width:] == 255).all()
+
+
+def test_an_epoch_of_ragged_rows_is_the_same_each_time(load: Callable[..., Any]) -> None:
+    def epoch() -> list[bytes]:
+        batch = "collate: {image: {kind: ragged, max_bytes: 4KiB}}"
+        with load(batch, rest="shuffle: global\n") as own:
+            return [image.tobytes() for batch in own for image in batch["image"]]
+
+    assert epoch() == epoch()
+
+
+def test_a_row_beyond_its_bound_says_what_to_raise(load: Callable[..., Any]) -> None:
+    own = load(
+        "collate: {image: {kind: ragged, max_bytes: 100}}", rest="on_error: {decode: fail}\n"
+    )
+    told = r"'image' takes \d+ bytes, and a row of it may take 100: raise batch.collate.image"
+    with pytest.raises(spdld.PipelineError, match=told):
+        next(iter(own))
+
+
+def test_rows_beyond_the_room_of_their_batch_say_what_to_raise(load: Callable[..., Any]) -> None:
+    own = load("max_bytes: 1500, collate: {image: {kind: ragged, max_bytes: 700}}")
+    with pytest.raises(spdld.PipelineError, match=r"rows of 'image' take 2[45]\d\d bytes, .* 1500"):
+        next(iter(own))
+
+
+@pytest.mark.parametrize(
+    ("batch", "told"),
+    [
+        ("collate: {imag: ragged}", "there is no field 'imag'; there are 'image'"),
+        ("collate: {image: {kind: ragged, pad: 0}}", "its kind is pad"),
+        ("collate: {image: {kind: ragged, multiple_of: 2}}", "only padded rows"),
+        ("collate: {image: {pad: 0.5, max_bytes: 4KiB}}", "no value of its dtype, uint8"),
+        ("collate: {image: {kind: stack, max_bytes: 4KiB}}", "cannot be stacked"),
+        ("collate: {image: bytes}", "it holds uint8 values, not bytes"),
+        ("collate: {image: ragged}", "set batch.max_bytes"),
+        ("collate: {image: tensor}", "stack, ragged, bytes"),
+    ],
+)
+def test_a_collate_that_cannot_be_is_refused_by_its_place(
+    load: Callable[..., Any], batch: str, told: str
+) -> None:
+    with pytest.raises(spdld.PipelineError, match=told) as refused:
+        len(load(batch))
+    assert "own-sizes.yaml:4:" in str(refused.value) or "max_bytes" in told
+
+
+def test_rows_of_one_shape_need_no_padding(load: Callable[..., Any]) -> None:
+    stages = "[fetch, decode_image, {resize: {size: [8, 8]}}]"
+    with pytest.raises(spdld.PipelineError, match="all its rows have one shape: leave it out"):
+        len(load("collate: {image: {pad: 0}}", stages=stages))
