@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/tar_index_build.h"
+
+#include <fcntl.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+
+#include "base/mutex.h"
+#include "base/near_names.h"
+#include "base/printable.h"
+#include "source/binary.h"
+#include "source/disk.h"
+#include "source/file_bytes.h"
+#include "source/ordered_tasks.h"
+#include "source/shard_names.h"
+#include "source/shard_scan.h"
+#include "source/tar_index_file.h"
+
+namespace spdld::source {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kIndex = ".tarindex";
+constexpr std::string_view kPart = ".part";
+// Non-blocking: a lease that another process holds on the file must not hold this one up.
+constexpr int kShardFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+constexpr std::size_t kShownMissing = 5;
+constexpr std::size_t kMaxWarnings = 20;
+
+std::string hash_text(std::string_view text) {
+  char hex[17];
+  std::snprintf(hex, sizeof hex, "%016llx",
+                static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
+  return hex;
+}
+
+// What all indexes begin with that say the same of their shards.
+std::string query_stem(const IndexQuery& query) { return hash_text(query.key()) + "-"; }
+
+std::string file_stem(const IndexQuery& query) {
+  BinaryWriter out;
+  for (const std::string& shard : query.spec().shards) out.string(shard);
+  return query_stem(query) + hash_text(out.text());
+}
+
+// Whether a file is as it was. Devices may have other numbers after a restart of the machine.
+bool is_same(ItemStamp stamp, const ItemStamp& before) {
+  stamp.device = before.device;
+  return stamp == before;
+}
+
+std::int64_t wall_clock_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// Makes one index. Its tasks share it; what each writes is its own shard's.
+class Maker {
+ public:
+  Maker(const IndexQuery& query, const Access& access, const TarIndexOptions& options)
+      : query_(query), access_(access), options_(options), stem_(file_stem(query)) {}
+
+  Result<std::shared_ptr<const TarIndex>> make();
+
+ private:
+  struct Shard {
+    std::string path;
+    std::optional<ItemStamp> stamp;  // none: the file is missing
+    std::optional<ShardIndex> index;
+  };
+  using Clock = std::chrono::steady_clock;
+
+  bool keeps() const { return !options_.directory.empty(); }
+  void warn(std::string text) SPDLD_EXCLUDES(mutex_);
+  void report() const;
+
+  Status look_at_shards();
+  Status look_at(Shard& shard);
+  Status missing() const;
+  // Takes what is kept of shards that are as they were; says whether that is the index as it is.
+  bool take_kept();
+  bool take_file(const std::string& name);
+  // What is kept in files whose names begin so, but for the whole index.
+  std::vector<std::string> other_files(const std::string& prefix) const;
+  std::string path(const std::string& name) const { return options_.directory + "/" + name; }
+  std::string whole() const { return stem_ + std::string(kIndex); }
+
+  Status read_shards();
+  Status read_shard(std::size_t number, const std::function<bool()>& given_up)
+      SPDLD_EXCLUDES(mutex_);
+  void keep_done(std::size_t number, Clock::duration took) SPDLD_EXCLUDES(mutex_);
+  void keep_part(const std::vector<std::size_t>& numbers) SPDLD_EXCLUDES(mutex_);
+  void keep_whole();
+
+  const IndexQuery& query_;
+  const Access& access_;
+  const TarIndexOptions& options_;
+  const std::string stem_;     // of file names
+  std::vector<Shard> shards_;  // each changed by one task at a time
+  std::uint64_t bytes_ = 0;
+  std::uint64_t shards_kept_ = 0;
+  ScanMeter meter_;
+  std::atomic<std::uint64_t> shards_done_ = 0;  // relaxed: for progress
+
+  Mutex mutex_;
+  // Read, and not kept so far, with the time that it took.
+  std::vector<std::size_t> unkept_ SPDLD_GUARDED_BY(mutex_);
+  Clock::duration unkept_time_ SPDLD_GUARDED_BY(mutex_){};
+  std::uint64_t warned_ SPDLD_GUARDED_BY(mutex_) = 0;
+  bool keeping_failed_ SPDLD_GUARDED_BY(mutex_) = false;
+};
+
+void Maker::warn(std::string text) {
+  if (options_.warnings == nullptr) return;
+  MutexLock lock(mutex_);
+  if (warned_++ < kMaxWarnings) options_.warnings->push_back(std::move(text));
+}
+
+void Maker::report() const {
+  if (!options_.progress) return;
+  options_.progress({.shards = shards_.size(),
+                     .shards_kept = shards_kept_,
+                     .shards_done = shards_done_.load(std::memory_order_relaxed),
+                     .samples = meter_.samples,
+                     .bytes = bytes_,
+                     .bytes_done = meter_.bytes});
+}
+
+Result<std::shared_ptr<const TarIndex>> Maker::make() {
+  std::vector<std::string> found;
+  SPDLD_ASSIGN(std::vector<std::string> paths, shard_paths(query_.spec().shards, access_,
+                                                           {.max_shards = options_.max_shards,
+                                                            .threads = options_.threads,
+                                                            .stop = options_.stop,
+                                                            .warnings = &found}));
+  for (std::string& warning : found) warn(std::move(warning));
+  shards_.reserve(paths.size());
+  for (std::string& path : paths) shards_.emplace_back().path = std::move(path);
+  SPDLD_TRY(look_at_shards());
+
+  const bool is_kept = keeps() && take_kept();
+  if (const Status read = read_shards(); !read.ok()) {
+    std::vector<std::size_t> done;
+    {
+      MutexLock lock(mutex_);
+      done = std::exchange(unkept_, {});
+    }
+    if (keeps() && !done.empty()) keep_part(done);
+    if (read.code() != Code::kCancelled) return tl::unexpected(read);
+    return error(Code::kCancelled, "the index of " + shards_[0].path +
+                                       " and the other shards was "
+                                       "stopped");
+  }
+  if (keeps() && !is_kept) keep_whole();
+  std::vector<ShardIndex> indexes;
+  indexes.reserve(shards_.size());
+  for (Shard& shard : shards_) indexes.push_back(std::move(*shard.index));
+  shards_ = {};
+  SPDLD_ASSIGN(TarIndex index, TarIndex::make(query_, std::move(indexes)));
+  return std::make_shared<const TarIndex>(std::move(index));
+}
+
+Status Maker::look_at_shards() {
+  const Status looked = run_in_order(
+      {.count = shards_.size(),
+       .threads = options_.threads,
+       .stop = options_.stop,
+       .task = [this](std::size_t number, const auto&) { return look_at(shards_[number]); }});
+  SPDLD_TRY(looked);
+  for (const Shard& shard : shards_) {
+    if (!shard.stamp) return missing();
+    bytes_ += shard.stamp->size_bytes;
+  }
+  return {};
+}
+
+// Opens it: who has the index may have all that is in it, so the reader must be allowed to read.
+Status Maker::look_at(Shard& shard) {
+  Access::Opened opened;
+  const Denial denial =
+      access_.open(AT_FDCWD, shard.path, Access::Links::kFollow, kShardFlags, opened);
+  if (denial.err == ENOENT || denial.err == ENOTDIR) return {};
+  if (denial.err != 0) return Access::status(denial, "cannot read", shard.path);
+  shard.stamp = stamp_of_fd(opened.fd.get());
+  if (!shard.stamp) return errno_status(EIO, "cannot look at " + shard.path);
+  return {};
+}
+
+Status Maker::missing() const {
+  std::vector<std::string> names;
+  std::size_t count = 0;
+  for (const Shard& shard : shards_) {
+    if (shard.stamp) continue;
+    if (++count <= kShownMissing) names.push_back(printable(shard.path));
+  }
+  if (count > kShownMissing) names.emplace_back("...");
+  return Status(Code::kNotFound,
+                "source.webdataset.shards: " + std::to_string(count) + " of " +
+                    std::to_string(shards_.size()) + " shards are not there where spdld runs: " +
+                    listed_names(names) + "; bring them there, or correct the names");
+}
+
+std::vector<std::string> Maker::other_files(const std::string& prefix) const {
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (fs::directory_iterator entry(options_.directory, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with(prefix) && name != whole() &&
+        (name.ends_with(kPart) || name.ends_with(kIndex)))
+      names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool Maker::take_kept() {
+  if (take_file(whole())) {
+    // As if it were made now: collect_tar_indexes() lets it be for a while.
+    std::error_code ignored;
+    fs::last_write_time(path(whole()), fs::file_time_type::clock::now(), ignored);
+    return true;
+  }
+  // Also from indexes of other names for some of the shards.
+  for (const std::string& name : other_files(query_stem(query_))) {
+    const auto unread = [](const Shard& shard) { return !shard.index; };
+    if (std::none_of(shards_.begin(), shards_.end(), unread)) break;
+    take_file(name);
+  }
+  return false;
+}
+
+// Whether it holds just what is wanted, and nothing else.
+bool Maker::take_file(const std::string& name) {
+  Result<std::vector<ShardIndex>> kept = load_shard_indexes(query_, path(name));
+  if (!kept) {
+    // Of another index, its own pipeline says it.
+    if (kept.error().code() != Code::kNotFound && name.starts_with(stem_))
+      warn(kept.error().message() + "; it is made anew");
+    return false;
+  }
+  std::unordered_map<std::string_view, ShardIndex*> by_path;
+  for (ShardIndex& index : *kept) by_path.emplace(index.path, &index);
+  bool all = kept->size() == shards_.size();
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    Shard& shard = shards_[i];
+    if (shard.index) continue;
+    const auto found = by_path.find(shard.path);
+    const bool good = found != by_path.end() && found->second->settled &&
+                      is_same(found->second->stamp, *shard.stamp);
+    all = all && good && found->second == &(*kept)[i];
+    if (!good) continue;
+    ShardIndex& index = *found->second;
+    by_path.erase(found);  // which looks up the path that moves away
+    shard.index = std::move(index);
+    shard.index->stamp = *shard.stamp;
+  }
+  return all;
+}
+
+Status Maker::read_shards() {
+  std::vector<std::size_t> unread;
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    if (!shards_[i].index) {
+      unread.push_back(i);
+      continue;
+    }
+    meter_.samples += shards_[i].index->samples();
+    meter_.bytes += shards_[i].stamp->size_bytes;
+    ++shards_kept_;
+    ++shards_done_;
+  }
+  return run_in_order({.count = unread.size(),
+                       .threads = options_.threads,
+                       .stop = options_.stop,
+                       .task =
+                           [this, &unread](std::size_t number, const auto& given_up) {
+                             return read_shard(unread[number], given_up);
+                           },
+                       .progress = [this] { report(); }});
+}
+
+Status Maker::read_shard(std::size_t number, const std::function<bool()>& given_up) {
+  const Clock::time_point begin = Clock::now();
+  Shard& shard = shards_[number];
+  SPDLD_ASSIGN(const Access::Opened opened, access_.open(shard.path, kShardFlags, "cannot read"));
+  const int fd = opened.fd.get();
+  const std::optional<ItemStamp> stamp = stamp_of_fd(fd);
+  if (!stamp) return errno_status(EIO, "cannot look at " + shard.path);
+  // Whatever changes from now on shows in the stamp, if that is old enough.
+  const std::int64_t begin_ns = options_.now_ns ? options_.now_ns() : wall_clock_ns();
+  OpenFileBytes file(fd, shard.path, stamp->size_bytes);
+  std::vector<std::string> warnings;
+  Result<ShardIndex> index = scan_shard(file, query_,
+                                        {.meter = &meter_,
+                                         .max_samples = options_.max_samples,
+                                         .stopped = given_up,
+                                         .warnings = &warnings});
+  // What was read may be a part of each state, whether that failed or not.
+  if (stamp_of_fd(fd) != stamp && !given_up())
+    return Status(Code::kUnavailable,
+                  shard.path + " changed while it was read; try again when it is complete");
+  if (!index) return index.error();
+  index->stamp = *stamp;
+  index->settled = is_settled(*stamp, begin_ns);
+  shard.index = std::move(*index);
+  for (std::string& warning : warnings) warn(std::move(warning));
+  shards_done_.fetch_add(1, std::memory_order_relaxed);
+  if (keeps()) keep_done(number, Clock::now() - begin);
+  return {};
+}
+
+// Keeps what is done when that took a while.
+void Maker::keep_done(std::size_t number, Clock::duration took) {
+  std::vector<std::size_t> done;
+  {
+    MutexLock lock(mutex_);
+    unkept_.push_back(number);
+    unkept_time_ += took;
+    if (unkept_time_ < options_.keep_each) return;
+    done = std::exchange(unkept_, {});
+    unkept_time_ = {};
+  }
+  keep_part(done);
+}
+
+void Maker::keep_part(const std::vector<std::size_t>& numbers) {
+  std::vector<const ShardIndex*> indexes;
+  std::string paths;
+  for (const std::size_t number : numbers) {
+    indexes.push_back(&*shards_[number].index);
+    paths += shards_[number].path + '\n';
+  }
+  const Status saved = save_shard_indexes(
+      indexes, query_, path(stem_ + "-" + hash_text(paths) + std::string(kPart)));
+  if (saved.ok()) return;
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(keeping_failed_, true)) return;
+  }
+  warn("what is done of an index was not kept, and would be made again after a restart: " +
+       saved.message());
+}
+
+void Maker::keep_whole() {
+  std::vector<const ShardIndex*> indexes;
+  indexes.reserve(shards_.size());
+  for (const Shard& shard : shards_) indexes.push_back(&*shard.index);
+  if (const Status saved = save_shard_indexes(indexes, query_, path(whole())); !saved.ok()) {
+    warn("the index of " + shards_[0].path +
+         " and the other shards was not kept, and will be made "
+         "again after a restart: " +
+         saved.message());
+    return;
+  }
+  std::error_code ignored;  // what is left costs room alone, until it is collected
+  for (const std::string& part : other_files(stem_ + "-")) fs::remove(path(part), ignored);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const TarIndex>> open_tar_index(const WebdatasetSpec& spec,
+                                                       const Access& access,
+                                                       const TarIndexOptions& options) {
+  SPDLD_ASSIGN(const IndexQuery query, IndexQuery::make(spec, options.classes));
+  return Maker(query, access, options).make();
+}
+
+std::string tar_index_file_name(const WebdatasetSpec& spec,
+                                const std::vector<std::string>& classes) {
+  const Result<IndexQuery> query = IndexQuery::make(spec, classes);
+  return query ? file_stem(*query) + std::string(kIndex) : std::string();
+}
+
+Status collect_tar_indexes(const std::string& directory, const std::set<std::string>& used,
+                           fs::file_time_type::duration grace) {
+  const auto now = fs::file_time_type::clock::now();
+  std::error_code failed;
+  std::vector<fs::path> old;
+  for (fs::directory_iterator entry(directory, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    std::error_code gone;
+    const fs::file_time_type time = entry->last_write_time(gone);
+    if (!gone && now - time >= grace && !used.contains(entry->path().filename().string()))
+      old.push_back(entry->path());
+  }
+  if (failed && failed != std::errc::no_such_file_or_directory)
+    return errno_status(failed.value(), "cannot read " + directory);
+  for (const fs::path& file : old) {
+    fs::remove(file, failed);
+    if (failed) return errno_status(failed.value(), "cannot remove " + file.string());
+  }
+  return {};
+}
+
+}  // namespace spdld::source

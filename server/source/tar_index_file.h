@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "source/index_query.h"
+#include "source/shard_index.h"
+
+namespace spdld::source {
+
+// The indexes of some shards in one file, so that a shard is read once. All little-endian; strings
+// are a u32 of bytes and these:
+//
+//   "SPDLTAR1"                  the format's name and version
+//   string key                  IndexQuery::key()
+//   u64 n, n × shard            source/shard_index.cpp writes them
+//   u64                         XXH3 of all before
+
+// Replaces `path` as a whole or not at all; it is on the disk on return.
+Status save_shard_indexes(const std::vector<const ShardIndex*>& shards, const IndexQuery& query,
+                          const std::string& path);
+
+// kNotFound: there is none; kDataLoss: there is something else, or what was asked for was another
+// thing.
+Result<std::vector<ShardIndex>> load_shard_indexes(const IndexQuery& query,
+                                                   const std::string& path);
+
+}  // namespace spdld::source
