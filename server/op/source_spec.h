@@ -7,12 +7,13 @@
 #include "op/order_spec.h"
 #include "op/select_spec.h"
 #include "op/table_spec.h"
+#include "op/webdataset_spec.h"
 
 namespace spdld {
 
 // Where a pipeline's items come from, and which of them it has.
 struct SourceSpec {
-  std::variant<FilesSpec, TableSpec> items;
+  std::variant<FilesSpec, TableSpec, WebdatasetSpec> items;
   std::optional<SelectSpec> select = {};
 
   friend bool operator==(const SourceSpec&, const SourceSpec&) = default;

@@ -164,9 +164,9 @@ Result<std::shared_ptr<source::Source>> Catalogue::open_source(
   }
   std::stop_source stop;
   options.stop = stop.get_token();
-  options.progress = [&](std::uint64_t seen) {
-    if (progress && !progress(seen, "listing " + source::place_of(spec.source)))
-      stop.request_stop();
+  options.progress = [&](std::uint64_t seen, const std::string& what) {
+    const std::string doing = what.empty() ? "listing " + source::place_of(spec.source) : what;
+    if (progress && !progress(seen, doing)) stop.request_stop();
   };
   std::vector<std::string> warnings;
   options.warnings = &warnings;

@@ -29,7 +29,7 @@ Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, st
   view.indices.resize(rows);
   std::memcpy(view.indices.data(), slot.get() + index.offset, rows * sizeof(std::int64_t));
   for (const std::int64_t item : view.indices)
-    view.uris.push_back(pipeline.source->uri(static_cast<std::uint64_t>(item)));
+    view.uris.push_back(pipeline.source->read_uri(static_cast<std::uint64_t>(item)));
   return view;
 }
 

@@ -69,7 +69,7 @@ Result<std::string> Sessions::uris_of(const Job& job, const delivery::QueryReque
       return error(Code::kOutOfRange, "the dataset of pipeline '" + pipeline->name() + "' has " +
                                           counted(pipeline->source->size(), "item") +
                                           ", and none " + std::to_string(item));
-    text += pipeline->source->uri(static_cast<std::uint64_t>(item));
+    text += pipeline->source->read_uri(static_cast<std::uint64_t>(item));
     text += '\0';
   }
   return text;

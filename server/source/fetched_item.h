@@ -48,6 +48,7 @@ struct Revision {
 
 // A piece of a file that a fetch reads, and which requests it holds.
 struct FileRange {
+  std::size_t root = 0;  // of FileFetcher's, below which it lies
   std::string uri;
   std::uint64_t offset = 0;
   std::uint64_t size_bytes = PartRequest::kToItsEnd;  // kToItsEnd: whatever the file holds
@@ -88,6 +89,7 @@ class FetchedItem {
   FileRange& add_range() {
     if (ranges_ == range_list_.size()) range_list_.emplace_back();
     FileRange& range = range_list_[ranges_++];
+    range.root = 0;
     range.uri.clear();
     range.offset = 0;
     range.size_bytes = PartRequest::kToItsEnd;

@@ -97,8 +97,8 @@ class FileFetcher::Files {
     std::uint64_t wanted_bytes = 0;  // kNoRoom: of the reader's buffers
   };
 
-  Files(std::unique_ptr<Disk> disk, Options options)
-      : disk_(std::move(disk)),
+  Files(std::vector<Root> roots, Options options)
+      : roots_(std::move(roots)),
         options_(std::move(options)),
         jitter_key_(mix64(static_cast<std::uint64_t>(::getpid()),
                           static_cast<std::uint64_t>(
@@ -108,12 +108,14 @@ class FileFetcher::Files {
   BufferMemory::Request request_room() const { return {options_.buffers, options_.reader}; }
   // Before another attempt, after so many that failed.
   std::chrono::nanoseconds pause(int failures, const std::string& uri) const;
-  std::string path_of(const std::string& uri) const;
+  std::string path_of(const FileRange& range) const;
   int retries() const { return options_.retry.retries; }
   uid_t reader() const { return options_.reader; }
   // Where the next thing that may block lies.
-  dev_t device_of(const Reading& reading) const {
-    return reading.has_room ? reading.opened[reading.range].file.device : disk_->device();
+  dev_t device_of(const FetchedItem& item, const Reading& reading) const {
+    if (reading.has_room) return reading.opened[reading.range].file.device;
+    const std::size_t next = std::min(reading.count, item.ranges().size() - 1);
+    return disk_of(item.ranges()[next]).device();
   }
 
  private:
@@ -123,11 +125,13 @@ class FileFetcher::Files {
                std::uint64_t& left_at_once, bool may_block) const;
   // Whether `out` may take so much now.
   bool count(ByteBuffer& out, std::uint64_t bytes) const;
-  Outcome failed(int err, const char* what, const std::string& uri,
+  Outcome failed(int err, const char* what, const FileRange& range,
                  const std::string& why = {}) const;
   Outcome not_as_listed(const FileRange& range, const std::string& how) const;
 
-  const std::unique_ptr<Disk> disk_;
+  Disk& disk_of(const FileRange& range) const { return *roots_[range.root].disk; }
+
+  const std::vector<Root> roots_;
   const Options options_;
   const std::uint64_t jitter_key_;
 };
@@ -141,6 +145,7 @@ class FileFetcher::Pending final : public PendingRead {
       : PendingRead(std::move(reads), out, sink, token),
         files_(std::move(files)),
         uri_(item().ranges().front().uri),
+        path_(files_->path_of(item().ranges().front())),
         reading_(std::move(reading)),
         io_(io),
         room_(files_->request_room()),
@@ -177,11 +182,12 @@ class FileFetcher::Pending final : public PendingRead {
     return true;
   }
   Status cancelled() const override {
-    return {Code::kCancelled, files_->path_of(uri_) + ": the source was closed"};
+    return {Code::kCancelled, path_ + ": the source was closed"};
   }
 
   const std::shared_ptr<const Files> files_;
   const std::string uri_;  // of the item's first file
+  const std::string path_;
   Files::Reading reading_;
   IoPool& io_;
   BufferMemory::Request room_;
@@ -190,8 +196,8 @@ class FileFetcher::Pending final : public PendingRead {
   std::optional<std::chrono::nanoseconds> first_pause_;
 };
 
-FileFetcher::FileFetcher(std::unique_ptr<Disk> disk, IoPool& io, Options options)
-    : files_(std::make_shared<const Files>(std::move(disk), std::move(options))),
+FileFetcher::FileFetcher(std::vector<Root> roots, IoPool& io, Options options)
+    : files_(std::make_shared<const Files>(std::move(roots), std::move(options))),
       pending_(std::make_shared<PendingReads>()),
       io_(io) {}
 
@@ -207,7 +213,7 @@ Result<FetchState> FileFetcher::fetch(FetchedItem& out, FetchSink& sink, std::ui
   if (outcome.kind == Files::Outcome::Kind::kFailed)
     return tl::unexpected(std::move(outcome.status));
 
-  const dev_t device = files_->device_of(reading);
+  const dev_t device = files_->device_of(out, reading);
   if (outcome.kind == Files::Outcome::Kind::kNoRoom) reading = {};
   std::optional<std::chrono::nanoseconds> first_pause;
   if (outcome.kind == Files::Outcome::Kind::kTransient) {
@@ -229,8 +235,8 @@ Result<FetchState> FileFetcher::fetch(FetchedItem& out, FetchSink& sink, std::ui
 
 FileFetcher::Files::Outcome FileFetcher::Files::open(const FileRange& range, Opened& opened,
                                                      bool wants_stamp) const {
-  if (const int err = disk_->open(range.uri, opened.file); err != 0) {
-    return failed(err, "cannot open", range.uri, opened.file.why_not);
+  if (const int err = disk_of(range).open(range.uri, opened.file); err != 0) {
+    return failed(err, "cannot open", range, opened.file.why_not);
   }
   if (wants_stamp || range.expected) opened.stamp = stamp_of_fd(opened.file.fd.get());
   if (range.expected && opened.stamp &&
@@ -256,11 +262,11 @@ FileFetcher::Files::Outcome FileFetcher::Files::make_room(FetchedItem& item,
   for (std::size_t i = 0; i < reading.count; ++i) {
     size += reading.opened[i].size_bytes;
     if (size <= options_.max_item_bytes) continue;
-    const std::string& uri = item.ranges()[i].uri;
     return {Outcome::Kind::kFailed,
-            Status(Code::kResourceExhausted,
-                   path_of(uri) + " has " + std::to_string(size) + " bytes, more than the " +
-                       std::to_string(options_.max_item_bytes) + " that an item may have")};
+            Status(Code::kResourceExhausted, path_of(item.ranges()[i]) + " has " +
+                                                 std::to_string(size) + " bytes, more than the " +
+                                                 std::to_string(options_.max_item_bytes) +
+                                                 " that an item may have")};
   }
   const std::uint64_t wanted = ByteBuffer::grown(size + 1);
   if (!count(item.bytes, wanted))
@@ -268,7 +274,7 @@ FileFetcher::Files::Outcome FileFetcher::Files::make_room(FetchedItem& item,
   try {
     item.bytes.resize(size + 1);  // a byte more than there should be, to see a file that grew
   } catch (const std::bad_alloc&) {
-    return {Outcome::Kind::kFailed, no_memory(path_of(item.ranges().front().uri), size)};
+    return {Outcome::Kind::kFailed, no_memory(path_of(item.ranges().front()), size)};
   }
   std::uint64_t end = 0;
   for (std::size_t i = 0; i < reading.count; ++i)
@@ -293,7 +299,7 @@ FileFetcher::Files::Outcome FileFetcher::Files::advance(FetchedItem& item, Readi
   const std::size_t asked_of = revision.asked ? item.range_of(revision.request) : ranges.size();
   while (reading.count < ranges.size()) {
     const std::size_t at = reading.count;
-    if (!may_block && disk_->opening_blocks()) return {Outcome::Kind::kWouldBlock, {}};
+    if (!may_block && disk_of(ranges[at]).opening_blocks()) return {Outcome::Kind::kWouldBlock, {}};
     Opened& opened = reading.opened[at];
     Outcome outcome = open(ranges[at], opened, at == asked_of);
     if (outcome.kind != Outcome::Kind::kDone) return outcome;
@@ -342,14 +348,14 @@ FileFetcher::Files::Outcome FileFetcher::Files::read(const FileRange& range, Ope
     if (left_at_once == 0) return {Outcome::Kind::kWouldBlock, {}};
     const std::span<std::byte> rest(out + done_bytes, std::min(wanted - done_bytes, left_at_once));
     const std::uint64_t at = range.offset + done_bytes;
-    const ssize_t count =
-        may_block ? disk_->read(file, rest, at) : disk_->read_cached(file, rest, at);
+    const ssize_t count = may_block ? disk_of(range).read(file, rest, at)
+                                    : disk_of(range).read_cached(file, rest, at);
     if (count < 0) {
       // EAGAIN: not in the page cache. The others: this file system cannot tell.
       const bool blocks =
           count == -EAGAIN || count == -EOPNOTSUPP || count == -ENOSYS || count == -EINVAL;
       if (!may_block && blocks) return {Outcome::Kind::kWouldBlock, {}};
-      return failed(static_cast<int>(-count), "cannot read", range.uri);
+      return failed(static_cast<int>(-count), "cannot read", range);
     }
     if (count == 0) {
       if (size == 0) break;
@@ -370,15 +376,16 @@ FileFetcher::Files::Outcome FileFetcher::Files::not_as_listed(const FileRange& r
                                                               const std::string& how) const {
   return {Outcome::Kind::kFailed,
           Status(Code::kDataLoss,
-                 path_of(range.uri) + how +
-                     (range.expected ? "; 'spdlctl index' or an apply lists it anew"
+                 path_of(range) + how +
+                     (range.expected ? "; bring it back as it was, or apply the pipeline again, "
+                                       "which indexes it anew, as 'spdlctl index' does"
                                      : "; leave a dataset as it is while it is in use"))};
 }
 
 FileFetcher::Files::Outcome FileFetcher::Files::failed(int err, const char* what,
-                                                       const std::string& uri,
+                                                       const FileRange& range,
                                                        const std::string& why) const {
-  const std::string path = path_of(uri);
+  const std::string path = path_of(range);
   if (err == ENOMEM) {
     Status status = no_memory("the kernel");
     return {Outcome::Kind::kTransient, status.with_context(std::string(what) + " " + path)};
@@ -426,8 +433,15 @@ std::chrono::nanoseconds FileFetcher::Files::pause(int failures, const std::stri
   return std::chrono::nanoseconds(static_cast<std::int64_t>(count * rng.uniform(0.5, 1.0)));
 }
 
-std::string FileFetcher::Files::path_of(const std::string& uri) const {
-  return (options_.root == "/" ? "" : options_.root) + "/" + uri;
+std::string FileFetcher::Files::path_of(const FileRange& range) const {
+  const std::string& root = roots_[range.root].path;
+  return (root == "/" ? "" : root) + "/" + range.uri;
+}
+
+std::vector<FileFetcher::Root> one_root(std::string path, std::unique_ptr<Disk> disk) {
+  std::vector<FileFetcher::Root> roots;
+  roots.push_back({.path = std::move(path), .disk = std::move(disk)});
+  return roots;
 }
 
 }  // namespace spdld::source

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/buffer_memory.h"
 #include "base/clock.h"
@@ -29,8 +30,12 @@ namespace spdld::source {
 // The pool must outlive the fetcher.
 class FileFetcher {
  public:
+  // A directory that files lie below.
+  struct Root {
+    std::string path;  // for messages
+    std::unique_ptr<Disk> disk;
+  };
   struct Options {
-    std::string root;  // for messages
     RetrySpec retry = {};
     std::chrono::nanoseconds retry_pause{};
     std::uint64_t max_item_bytes = 0;
@@ -41,7 +46,8 @@ class FileFetcher {
     std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
   };
 
-  FileFetcher(std::unique_ptr<Disk> disk, IoPool& io, Options options);
+  // At least one root.
+  FileFetcher(std::vector<Root> roots, IoPool& io, Options options);
   ~FileFetcher();
   FileFetcher(const FileFetcher&) = delete;
   FileFetcher& operator=(const FileFetcher&) = delete;
@@ -62,5 +68,7 @@ class FileFetcher {
   const std::shared_ptr<PendingReads> pending_;
   IoPool& io_;
 };
+
+std::vector<FileFetcher::Root> one_root(std::string path, std::unique_ptr<Disk> disk);
 
 }  // namespace spdld::source

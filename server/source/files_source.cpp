@@ -79,9 +79,8 @@ class FilesSource final : public Source {
         origin_("files " + files_->real_root),
         reopening_(root),
         io_(io),
-        fetcher_(std::move(disk), io,
-                 FileFetcher::Options{.root = files_->real_root,
-                                      .retry = files_->retry,
+        fetcher_(one_root(files_->real_root, std::move(disk)), io,
+                 FileFetcher::Options{.retry = files_->retry,
                                       .retry_pause = files_->retry_pause,
                                       .max_item_bytes = files_->max_file_bytes,
                                       .buffers = files_->buffers,
@@ -205,7 +204,7 @@ Result<Opener::ListingPtr> Opener::files(const Root& root, const std::string& ke
       // Another reader may have listed it.
       SPDLD_TRY(
           may_list(root.fd.get(), root.path, **last, *access_, links_, options_.listing_threads));
-      if (options_.progress) options_.progress((*last)->size());
+      if (options_.progress) options_.progress((*last)->size(), "");
       return *last;
     }
     if (!last && last.error().code() != Code::kNotFound) {
@@ -218,7 +217,10 @@ Result<Opener::ListingPtr> Opener::files(const Root& root, const std::string& ke
                                         .threads = options_.listing_threads,
                                         .max_items = options_.max_items,
                                         .max_directories = options_.max_directories,
-                                        .progress = options_.progress,
+                                        .progress =
+                                            [this](std::uint64_t seen) {
+                                              if (options_.progress) options_.progress(seen, "");
+                                            },
                                         .stop = options_.stop}));
   for (std::string& warning : walk.warnings) warn(std::move(warning));
   if (walk.listing.size() == 0) return tl::unexpected(empty(spec_, walk));

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "source/listing_file.h"
+#include "source/tar_index_build.h"
 #include "source/whole_file.h"
 
 namespace spdld::source {
@@ -21,6 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kListing = ".idx";
 constexpr std::string_view kTable = ".cols";
 constexpr std::string_view kClasses = ".classes";
+constexpr std::string_view kTar = "tar-";  // ids of shards begin so
 constexpr std::size_t kKeyDigits = 16;
 constexpr std::size_t kDigits = 32;  // of the other digests
 
@@ -76,6 +78,8 @@ std::optional<Parts> parts_of(const std::string& id) {
 }  // namespace
 
 bool KeptListings::same_data(const std::string& id, const std::string& other) {
+  if (id.starts_with(kTar) && other.starts_with(kTar))
+    return same_tar_data(id.substr(kTar.size()), other.substr(kTar.size()));
   const auto a = parts_of(id);
   const auto b = parts_of(other);
   return a && b && a->listing_digest == b->listing_digest && a->classes == b->classes;
@@ -100,8 +104,8 @@ DatasetPtr KeptListings::add(const std::string& key, std::shared_ptr<const Listi
                              std::vector<std::string> classes, bool labelled, Status& kept) {
   std::string id = listing_name(key, *listing);
   if (labelled) kept = add_classes(classes, id);
-  auto dataset = std::make_shared<const Dataset>(Dataset{
-      .id = id, .listing = std::move(listing), .table = nullptr, .classes = std::move(classes)});
+  auto dataset = std::make_shared<const Dataset>(
+      Dataset{.id = id, .listing = std::move(listing), .classes = std::move(classes)});
   MutexLock lock(mutex_);
   datasets_[id] = dataset;
   return dataset;
@@ -117,7 +121,6 @@ DatasetPtr KeptListings::add_table(const std::string& key, KeptColumns table,
   }
   auto dataset = std::make_shared<const Dataset>(
       Dataset{.id = id,
-              .listing = nullptr,
               .table = std::make_shared<const KeptColumns>(std::move(table)),
               .classes = std::move(classes)});
   MutexLock lock(mutex_);
@@ -149,14 +152,8 @@ Result<std::vector<std::string>> KeptListings::load_classes(const std::string& d
 Result<DatasetPtr> KeptListings::open(const std::string& id) {
   const auto parts = parts_of(id);
   if (!parts) return error(Code::kDataLoss, "'" + id + "' names no listing");
-  {
-    MutexLock lock(mutex_);
-    const auto known = datasets_.find(id);
-    if (known != datasets_.end()) {
-      if (DatasetPtr dataset = known->second.lock()) return dataset;
-    }
-  }
-  Dataset dataset{.id = id, .listing = in_memory(parts->listing), .table = nullptr, .classes = {}};
+  if (DatasetPtr known = dataset_in_memory(id)) return known;
+  Dataset dataset{.id = id, .listing = in_memory(parts->listing)};
   const std::string table = path(parts->listing + std::string(kTable));
   if (dataset.listing == nullptr && fs::exists(table)) {
     SPDLD_ASSIGN(KeptColumns columns, load_columns(table));
@@ -177,6 +174,46 @@ Result<DatasetPtr> KeptListings::open(const std::string& id) {
   MutexLock lock(mutex_);
   datasets_[id] = opened;
   return opened;
+}
+
+DatasetPtr KeptListings::dataset_in_memory(const std::string& id) {
+  MutexLock lock(mutex_);
+  const auto known = datasets_.find(id);
+  return known == datasets_.end() ? nullptr : known->second.lock();
+}
+
+DatasetPtr KeptListings::add_shards(const std::string& name,
+                                    std::shared_ptr<const TarIndex> index) {
+  const std::string id = name.empty() ? std::string() : std::string(kTar) + name;
+  if (DatasetPtr known = id.empty() ? nullptr : dataset_in_memory(id)) return known;
+  std::vector<std::string> classes = index->classes();
+  auto dataset = std::make_shared<const Dataset>(
+      Dataset{.id = id, .shards = std::move(index), .classes = std::move(classes)});
+  if (id.empty()) return dataset;
+  MutexLock lock(mutex_);
+  datasets_[id] = dataset;
+  return dataset;
+}
+
+Result<DatasetPtr> KeptListings::open_shards(const std::string& id, const WebdatasetSpec& spec) {
+  if (!id.starts_with(kTar) || id.find('/') != std::string::npos)
+    return error(Code::kDataLoss, "'" + id + "' names no index of shards");
+  if (DatasetPtr known = dataset_in_memory(id)) return known;
+  const std::string name = id.substr(kTar.size());
+  SPDLD_ASSIGN(std::shared_ptr<const TarIndex> index, load_tar_index(spec, tar_directory(), name));
+  return add_shards(name, std::move(index));
+}
+
+Status KeptListings::collect_tar(const std::set<std::string>& used,
+                                 fs::file_time_type::duration grace) {
+  std::set<std::string> names;
+  const auto need = [&names](const std::string& id) {
+    if (id.starts_with(kTar)) names.insert(id.substr(kTar.size()));
+  };
+  std::for_each(used.begin(), used.end(), need);
+  const std::set<std::string> open = in_use();
+  std::for_each(open.begin(), open.end(), need);
+  return collect_tar_indexes(tar_directory(), names, grace);
 }
 
 Result<std::shared_ptr<const Listing>> KeptListings::latest(const std::string& key) {
@@ -256,6 +293,7 @@ Status KeptListings::collect(const std::set<std::string>& used,
   for (fs::directory_iterator entry(directory_, failed), end; !failed && entry != end;
        entry.increment(failed)) {
     std::error_code gone;
+    if (entry->is_directory(gone)) continue;
     const fs::file_time_type time = entry->last_write_time(gone);
     if (!gone && now - time >= grace && !needed.contains(entry->path().filename().string()))
       old.push_back(entry->path());
@@ -266,7 +304,7 @@ Status KeptListings::collect(const std::set<std::string>& used,
     fs::remove(file, failed);
     if (failed) return errno_status(failed.value(), "cannot remove " + file.string());
   }
-  return {};
+  return collect_tar(used, grace);
 }
 
 }  // namespace spdld::source

@@ -12,16 +12,19 @@
 #include "base/status.h"
 #include "source/columns_file.h"
 #include "source/listing.h"
+#include "source/tar_index.h"
 
 namespace spdld::source {
 
-// What a source is made of: the files by name, or what a table says of them, and the classes in
-// their order. Immutable.
+// What a source is made of: the files by name, what a table says of them, or the samples of shards;
+// and the classes in their order. Immutable.
 struct Dataset {
-  std::string id;  // names it to KeptListings::open(); empty: it is not kept
-  std::shared_ptr<const Listing> listing;    // null: `table`
-  std::shared_ptr<const KeptColumns> table;  // null: `listing`
-  std::vector<std::string> classes;
+  std::string id = {};  // names it to KeptListings::open(); empty: it is not kept
+  // One of them.
+  std::shared_ptr<const Listing> listing = nullptr;
+  std::shared_ptr<const KeptColumns> table = nullptr;
+  std::shared_ptr<const TarIndex> shards = nullptr;
+  std::vector<std::string> classes = {};
 };
 using DatasetPtr = std::shared_ptr<const Dataset>;
 
@@ -35,7 +38,10 @@ using DatasetPtr = std::shared_ptr<const Dataset>;
 //   DIRECTORY/CLASSES.classes   class names in their order, each ended by a zero byte; CLASSES: the
 //                               digest of these bytes
 //
-// An id is KEY-LISTING, or KEY-LISTING-CLASSES where items have classes. Thread-safe; owned by
+//   DIRECTORY/tar/NAME.tarindex an index of shards (source/tar_index_build.h)
+//
+// An id is KEY-LISTING, or KEY-LISTING-CLASSES where items have classes; tar-NAME of shards.
+// Thread-safe; owned by
 // whoever opens sources. A file that cannot be written or read is an error of that call alone.
 class KeptListings {
  public:
@@ -56,8 +62,15 @@ class KeptListings {
   // its id is good as long as it is in use.
   DatasetPtr add_table(const std::string& key, KeptColumns table, std::vector<std::string> classes,
                        Status& kept) SPDLD_EXCLUDES(mutex_);
-  // An error names the file: kNotFound, there is none; kDataLoss, it is damaged.
+  // The dataset of an index that lies in tar_directory() under that name; empty: it is not kept.
+  DatasetPtr add_shards(const std::string& name, std::shared_ptr<const TarIndex> index)
+      SPDLD_EXCLUDES(mutex_);
+  std::string tar_directory() const { return path("tar"); }
+  // An error names the file: kNotFound, there is none; kDataLoss, it is damaged. Not for shards.
   Result<DatasetPtr> open(const std::string& id) SPDLD_EXCLUDES(mutex_);
+  // The shards' index that was applied; `spec` as it was then.
+  Result<DatasetPtr> open_shards(const std::string& id, const WebdatasetSpec& spec)
+      SPDLD_EXCLUDES(mutex_);
   // Whether both ids mean the same files and classes, wherever these were listed.
   static bool same_data(const std::string& id, const std::string& other);
 
@@ -78,6 +91,9 @@ class KeptListings {
   std::shared_ptr<const Listing> in_memory(const std::string& name) SPDLD_EXCLUDES(mutex_);
   std::shared_ptr<const Listing> share(const std::string& name, Listing listing)
       SPDLD_EXCLUDES(mutex_);
+  DatasetPtr dataset_in_memory(const std::string& id) SPDLD_EXCLUDES(mutex_);
+  Status collect_tar(const std::set<std::string>& used,
+                     std::filesystem::file_time_type::duration grace);
 
   const std::string directory_;
   Mutex mutex_;

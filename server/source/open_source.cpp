@@ -7,6 +7,7 @@
 #include "source/files_source.h"
 #include "source/selected_source.h"
 #include "source/table_source.h"
+#include "source/webdataset_source.h"
 
 namespace spdld::source {
 namespace {
@@ -20,6 +21,9 @@ struct Open {
   Result<std::unique_ptr<Source>> operator()(const TableSpec& spec) const {
     return open_table(spec, std::move(options));
   }
+  Result<std::unique_ptr<Source>> operator()(const WebdatasetSpec& spec) const {
+    return open_webdataset(spec, std::move(options));
+  }
 };
 
 struct Classes {
@@ -27,11 +31,15 @@ struct Classes {
   const ClassesSpec* operator()(const TableSpec& spec) const {
     return spec.label && spec.label->classes ? &*spec.label->classes : nullptr;
   }
+  const ClassesSpec* operator()(const WebdatasetSpec& spec) const {
+    return spec.classes ? &*spec.classes : nullptr;
+  }
 };
 
 struct Place {
   const std::string& operator()(const FilesSpec& spec) const { return spec.root; }
   const std::string& operator()(const TableSpec& spec) const { return spec.file; }
+  const std::string& operator()(const WebdatasetSpec& spec) const { return spec.shards.front(); }
 };
 
 }  // namespace

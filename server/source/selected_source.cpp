@@ -42,6 +42,7 @@ class SelectedSource final : public Source {
   const std::vector<SourceField>& fields() const override { return from_->fields(); }
   const std::vector<std::string>& classes() const override { return from_->classes(); }
   std::string uri(std::uint64_t item) const override { return from_->uri(row(item)); }
+  std::string read_uri(std::uint64_t item) const override { return from_->read_uri(row(item)); }
   Value value(std::uint64_t item, std::size_t value) const override {
     return from_->value(row(item), value);
   }
@@ -100,7 +101,7 @@ Result<std::unique_ptr<Source>> select_from(std::unique_ptr<Source> from,
   SPDLD_ASSIGN(std::vector<std::uint64_t> rows,
                select_rows(select, {.rows = from->size(),
                                     .columns = columns,
-                                    .uri = [&](std::uint64_t item) { return from->uri(item); },
+                                    .uri = [&](std::uint64_t item) { return from->read_uri(item); },
                                     .classes = std::move(classes)}));
   std::string digest = digest_of(from->listing_digest(), rows);
   return std::make_unique<SelectedSource>(

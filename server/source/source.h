@@ -53,7 +53,8 @@ class Source {
   virtual std::uint64_t size() const = 0;
   // Of the sequence of items: relative uris and N. Hex. Differs when an item comes or goes.
   virtual const std::string& listing_digest() const = 0;
-  // Of the values that the listing knows; empty: it follows from the listing and the classes.
+  // Of what else the listing knows, such as values, and where shards hold their samples; empty: it
+  // follows from the listing and the classes.
   virtual std::string values_digest() const { return {}; }
 
   // Names that differ; at least one part.
@@ -61,8 +62,11 @@ class Source {
   // Class names in index order; empty without labels.
   virtual const std::vector<std::string>& classes() const = 0;
 
-  // Names the item in messages. `item` < size(), here and below.
+  // Names the item in messages, without blocking: where its name stands in the data themselves and
+  // is not at hand, by its place there. `item` < size(), here and below.
   virtual std::string uri(std::uint64_t item) const = 0;
+  // The item's name. May block.
+  virtual std::string read_uri(std::uint64_t item) const { return uri(item); }
   // The value of index `value` of the item; valid for as long as the source is.
   virtual Value value(std::uint64_t item, std::size_t value) const = 0;
 

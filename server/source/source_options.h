@@ -42,9 +42,9 @@ struct SourceOptions {
   // Some hundred bytes each while they are listed, whether anything in them matches or not.
   std::uint64_t max_directories = std::uint64_t{1} << 22;
   int listing_threads = 8;
-  // Called while the listing goes on, by the thread that called open_files(), with the number of
-  // files seen so far; at least once.
-  std::function<void(std::uint64_t)> progress;
+  // Called while the listing goes on, by the thread that asked for it, with the number of items
+  // seen so far and what is being done, where there is more to say than that; at least once.
+  std::function<void(std::uint64_t items, const std::string& what)> progress;
   std::stop_token stop;  // ends the listing with kCancelled
   // Gets what the user should know though nothing failed: the listing could not be kept, a class is
   // empty.

@@ -84,7 +84,7 @@ class TableSource final : public Source {
         origin_("table " + data_->real_root),
         reopening_(root),
         io_(io),
-        fetcher_(std::move(disk), io, std::move(fetcher)) {}
+        fetcher_(one_root(data_->real_root, std::move(disk)), io, std::move(fetcher)) {}
 
   std::uint64_t size() const override { return columns_.rows(); }
   const std::string& listing_digest() const override { return data_->digest; }
@@ -172,8 +172,7 @@ class Opener {
     data->real_root = root ? root->path : data->root.root;
     SPDLD_TRY(name_fields(*data));
     data->digest = digest_of(data->dataset->table->columns, data->parts);
-    data->fetcher = {.root = data->real_root,
-                     .retry = options_.retry,
+    data->fetcher = {.retry = options_.retry,
                      .retry_pause = options_.retry_pause,
                      .max_item_bytes = options_.max_file_bytes,
                      .buffers = options_.buffers,
@@ -206,7 +205,7 @@ class Opener {
                    spec_.file + " has " + std::to_string(table.columns.rows()) +
                        " rows, more than the " + std::to_string(options_.max_items) +
                        " that a dataset may have");
-    if (options_.progress) options_.progress(table.columns.rows());
+    if (options_.progress) options_.progress(table.columns.rows(), "");
     KeptColumns kept{.columns = std::move(table.columns), .file = stamp_of(file.info)};
     if (options_.kept == nullptr)
       return std::make_shared<const Dataset>(

@@ -32,6 +32,14 @@ std::size_t common_directory(const std::vector<ShardIndex>& shards) {
   return common.rfind('/') + 1;
 }
 
+std::string digest_of(std::string_view bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  char hex[33];
+  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return hex;
+}
+
 std::string time_text(std::int64_t ns) {
   std::int64_t seconds = ns / kSecondNs;
   std::int64_t rest = ns % kSecondNs;
@@ -138,11 +146,16 @@ void TarIndex::make_digest() {
     out.number(shard.samples());
   }
   out.number(size_);
-  const XXH128_hash_t hash = XXH3_128bits(out.text().data(), out.text().size());
-  char hex[33];
-  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  digest_ = hex;
+  digest_ = digest_of(out.text());
+
+  BinaryWriter data;
+  data.string(digest_);
+  data.string(values_.digest());
+  for (const ShardIndex& shard : shards_) {
+    data.number(shard.stamp.size_bytes);
+    data.number(shard.stamp.mtime_ns);
+  }
+  data_digest_ = digest_of(data.text());
 }
 
 TarIndex::Place TarIndex::find(std::uint64_t item, std::span<TarPart> parts) const {

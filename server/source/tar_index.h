@@ -45,10 +45,14 @@ class TarIndex {
   // Labels, and then the values of spec.index: a row for each item.
   const Columns& values() const { return values_; }
   const std::vector<std::string>& classes() const { return classes_; }
+  // The directory that all shards lie in.
+  std::string directory() const { return shards_[0].path.substr(0, common_ > 1 ? common_ - 1 : 1); }
   // How many members and samples of all shards are no items, for what reasons.
   const SkippedCounts& skipped() const { return skipped_; }
   // Of the keys in order, with the base names of their shards, and N: 32 hex digits.
   const std::string& digest() const { return digest_; }
+  // The same with the values, and with the sizes and times of the shards.
+  const std::string& data_digest() const { return data_digest_; }
   std::uint64_t memory_bytes() const;
 
  private:
@@ -65,6 +69,7 @@ class TarIndex {
   std::vector<std::string> classes_;
   SkippedCounts skipped_{};
   std::string digest_;
+  std::string data_digest_;
 };
 
 // The key of the sample whose first member's headers are at `header_offset` of `shard`.

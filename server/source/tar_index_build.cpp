@@ -24,6 +24,7 @@
 #include "source/shard_names.h"
 #include "source/shard_scan.h"
 #include "source/tar_index_file.h"
+#include "source/whole_file.h"
 
 namespace spdld::source {
 namespace {
@@ -71,7 +72,7 @@ class Maker {
   Maker(const IndexQuery& query, const Access& access, const TarIndexOptions& options)
       : query_(query), access_(access), options_(options), stem_(file_stem(query)) {}
 
-  Result<std::shared_ptr<const TarIndex>> make();
+  Result<OpenedTarIndex> make();
 
  private:
   struct Shard {
@@ -88,20 +89,21 @@ class Maker {
   Status look_at_shards();
   Status look_at(Shard& shard);
   Status missing() const;
-  // Takes what is kept of shards that are as they were; says whether that is the index as it is.
-  bool take_kept();
+  // Takes what is kept of shards that are as they were. The name of what is the index as it is, or
+  // empty.
+  std::string take_kept();
   bool take_file(const std::string& name);
-  // What is kept in files whose names begin so, but for the whole index.
-  std::vector<std::string> other_files(const std::string& prefix) const;
+  // The files that are kept whose names begin so, those written last first.
+  std::vector<std::string> files(const std::string& prefix) const;
   std::string path(const std::string& name) const { return options_.directory + "/" + name; }
-  std::string whole() const { return stem_ + std::string(kIndex); }
 
   Status read_shards();
   Status read_shard(std::size_t number, const std::function<bool()>& given_up)
       SPDLD_EXCLUDES(mutex_);
   void keep_done(std::size_t number, Clock::duration took) SPDLD_EXCLUDES(mutex_);
   void keep_part(const std::vector<std::size_t>& numbers) SPDLD_EXCLUDES(mutex_);
-  void keep_whole();
+  // Its name; empty: it could not be kept.
+  std::string keep_whole(const TarIndex& index, const std::string& text);
 
   const IndexQuery& query_;
   const Access& access_;
@@ -137,7 +139,7 @@ void Maker::report() const {
                      .bytes_done = meter_.bytes});
 }
 
-Result<std::shared_ptr<const TarIndex>> Maker::make() {
+Result<OpenedTarIndex> Maker::make() {
   std::vector<std::string> found;
   SPDLD_ASSIGN(std::vector<std::string> paths, shard_paths(query_.spec().shards, access_,
                                                            {.max_shards = options_.max_shards,
@@ -149,7 +151,7 @@ Result<std::shared_ptr<const TarIndex>> Maker::make() {
   for (std::string& path : paths) shards_.emplace_back().path = std::move(path);
   SPDLD_TRY(look_at_shards());
 
-  const bool is_kept = keeps() && take_kept();
+  std::string name = keeps() ? take_kept() : std::string();
   if (const Status read = read_shards(); !read.ok()) {
     std::vector<std::size_t> done;
     {
@@ -162,13 +164,22 @@ Result<std::shared_ptr<const TarIndex>> Maker::make() {
                                        " and the other shards was "
                                        "stopped");
   }
-  if (keeps() && !is_kept) keep_whole();
+  const bool is_new = keeps() && name.empty();
+  std::string text;  // written from the shards, which the index takes
+  if (is_new) {
+    std::vector<const ShardIndex*> all;
+    all.reserve(shards_.size());
+    for (const Shard& shard : shards_) all.push_back(&*shard.index);
+    text = shard_indexes_text(all, query_);
+  }
   std::vector<ShardIndex> indexes;
   indexes.reserve(shards_.size());
   for (Shard& shard : shards_) indexes.push_back(std::move(*shard.index));
   shards_ = {};
   SPDLD_ASSIGN(TarIndex index, TarIndex::make(query_, std::move(indexes)));
-  return std::make_shared<const TarIndex>(std::move(index));
+  if (is_new) name = keep_whole(index, text);
+  return OpenedTarIndex{.index = std::make_shared<const TarIndex>(std::move(index)),
+                        .name = std::move(name)};
 }
 
 Status Maker::look_at_shards() {
@@ -211,55 +222,63 @@ Status Maker::missing() const {
                     listed_names(names) + "; bring them there, or correct the names");
 }
 
-std::vector<std::string> Maker::other_files(const std::string& prefix) const {
-  std::vector<std::string> names;
+std::vector<std::string> Maker::files(const std::string& prefix) const {
+  std::vector<std::pair<fs::file_time_type, std::string>> found;
   std::error_code failed;
   for (fs::directory_iterator entry(options_.directory, failed), end; !failed && entry != end;
        entry.increment(failed)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with(prefix) && name != whole() &&
-        (name.ends_with(kPart) || name.ends_with(kIndex)))
-      names.push_back(name);
+    std::string name = entry->path().filename().string();
+    if (!name.starts_with(prefix) || (!name.ends_with(kPart) && !name.ends_with(kIndex))) continue;
+    std::error_code gone;
+    const fs::file_time_type written = entry->last_write_time(gone);
+    if (!gone) found.emplace_back(written, std::move(name));
   }
-  std::sort(names.begin(), names.end());
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::string> names;
+  names.reserve(found.size());
+  for (auto& [written, name] : found) names.push_back(std::move(name));
   return names;
 }
 
-bool Maker::take_kept() {
-  if (take_file(whole())) {
+std::string Maker::take_kept() {
+  const std::vector<std::string> own = files(stem_ + "-");
+  for (const std::string& name : own) {
+    if (!name.ends_with(kIndex) || !take_file(name)) continue;
     // As if it were made now: collect_tar_indexes() lets it be for a while.
     std::error_code ignored;
-    fs::last_write_time(path(whole()), fs::file_time_type::clock::now(), ignored);
-    return true;
+    fs::last_write_time(path(name), fs::file_time_type::clock::now(), ignored);
+    return name.substr(0, name.size() - kIndex.size());
   }
   // Also from indexes of other names for some of the shards.
-  for (const std::string& name : other_files(query_stem(query_))) {
+  for (const std::string& name : files(query_stem(query_))) {
     const auto unread = [](const Shard& shard) { return !shard.index; };
     if (std::none_of(shards_.begin(), shards_.end(), unread)) break;
-    take_file(name);
+    if (name.ends_with(kPart) || !name.starts_with(stem_)) take_file(name);
   }
-  return false;
+  return {};
 }
 
 // Whether it holds just what is wanted, and nothing else.
 bool Maker::take_file(const std::string& name) {
-  Result<std::vector<ShardIndex>> kept = load_shard_indexes(query_, path(name));
-  if (!kept) {
+  Result<KeptShards> loaded = load_shard_indexes(query_.spec(), path(name));
+  if (loaded && loaded->query.key() != query_.key()) return false;
+  if (!loaded) {
     // Of another index, its own pipeline says it.
-    if (kept.error().code() != Code::kNotFound && name.starts_with(stem_))
-      warn(kept.error().message() + "; it is made anew");
+    if (loaded.error().code() != Code::kNotFound && name.starts_with(stem_))
+      warn(loaded.error().message() + "; it is made anew");
     return false;
   }
+  std::vector<ShardIndex>& kept = loaded->shards;
   std::unordered_map<std::string_view, ShardIndex*> by_path;
-  for (ShardIndex& index : *kept) by_path.emplace(index.path, &index);
-  bool all = kept->size() == shards_.size();
+  for (ShardIndex& index : kept) by_path.emplace(index.path, &index);
+  bool all = kept.size() == shards_.size();
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     Shard& shard = shards_[i];
     if (shard.index) continue;
     const auto found = by_path.find(shard.path);
     const bool good = found != by_path.end() && found->second->settled &&
                       is_same(found->second->stamp, *shard.stamp);
-    all = all && good && found->second == &(*kept)[i];
+    all = all && good && found->second == &kept[i];
     if (!good) continue;
     ShardIndex& index = *found->second;
     by_path.erase(found);  // which looks up the path that moves away
@@ -342,8 +361,8 @@ void Maker::keep_part(const std::vector<std::size_t>& numbers) {
     indexes.push_back(&*shards_[number].index);
     paths += shards_[number].path + '\n';
   }
-  const Status saved = save_shard_indexes(
-      indexes, query_, path(stem_ + "-" + hash_text(paths) + std::string(kPart)));
+  const Status saved = write_whole_file(path(stem_ + "-" + hash_text(paths) + std::string(kPart)),
+                                        shard_indexes_text(indexes, query_));
   if (saved.ok()) return;
   {
     MutexLock lock(mutex_);
@@ -353,34 +372,46 @@ void Maker::keep_part(const std::vector<std::size_t>& numbers) {
        saved.message());
 }
 
-void Maker::keep_whole() {
-  std::vector<const ShardIndex*> indexes;
-  indexes.reserve(shards_.size());
-  for (const Shard& shard : shards_) indexes.push_back(&*shard.index);
-  if (const Status saved = save_shard_indexes(indexes, query_, path(whole())); !saved.ok()) {
-    warn("the index of " + shards_[0].path +
-         " and the other shards was not kept, and will be made "
-         "again after a restart: " +
+std::string Maker::keep_whole(const TarIndex& index, const std::string& text) {
+  std::string name = stem_ + "-" + index.data_digest();
+  if (const Status saved = write_whole_file(path(name + std::string(kIndex)), text); !saved.ok()) {
+    warn("the index of " + index.shards()[0].path +
+         " and the other shards was not kept, and will be made again after a restart: " +
          saved.message());
-    return;
+    return {};
   }
   std::error_code ignored;  // what is left costs room alone, until it is collected
-  for (const std::string& part : other_files(stem_ + "-")) fs::remove(path(part), ignored);
+  for (const std::string& part : files(stem_ + "-")) {
+    if (part.ends_with(kPart)) fs::remove(path(part), ignored);
+  }
+  return name;
 }
 
 }  // namespace
 
-Result<std::shared_ptr<const TarIndex>> open_tar_index(const WebdatasetSpec& spec,
-                                                       const Access& access,
-                                                       const TarIndexOptions& options) {
+Result<OpenedTarIndex> open_tar_index(const WebdatasetSpec& spec, const Access& access,
+                                      const TarIndexOptions& options) {
   SPDLD_ASSIGN(const IndexQuery query, IndexQuery::make(spec, options.classes));
   return Maker(query, access, options).make();
 }
 
-std::string tar_index_file_name(const WebdatasetSpec& spec,
-                                const std::vector<std::string>& classes) {
-  const Result<IndexQuery> query = IndexQuery::make(spec, classes);
-  return query ? file_stem(*query) + std::string(kIndex) : std::string();
+Result<std::shared_ptr<const TarIndex>> load_tar_index(const WebdatasetSpec& spec,
+                                                       const std::string& directory,
+                                                       const std::string& name) {
+  const std::string path = directory + "/" + name + std::string(kIndex);
+  SPDLD_ASSIGN(KeptShards kept, load_shard_indexes(spec, path));
+  if (kept.shards.empty()) return error(Code::kDataLoss, path + " holds no shard");
+  SPDLD_ASSIGN(TarIndex index, TarIndex::make(kept.query, std::move(kept.shards)));
+  return std::make_shared<const TarIndex>(std::move(index));
+}
+
+bool same_tar_data(const std::string& name, const std::string& other) {
+  const auto data = [](const std::string& of) {
+    const std::size_t query = of.find('-');
+    const std::size_t data = of.rfind('-');
+    return query == data ? std::string() : of.substr(0, query) + of.substr(data);
+  };
+  return !data(name).empty() && data(name) == data(other);
 }
 
 Status collect_tar_indexes(const std::string& directory, const std::set<std::string>& used,
@@ -392,8 +423,9 @@ Status collect_tar_indexes(const std::string& directory, const std::set<std::str
        entry.increment(failed)) {
     std::error_code gone;
     const fs::file_time_type time = entry->last_write_time(gone);
-    if (!gone && now - time >= grace && !used.contains(entry->path().filename().string()))
-      old.push_back(entry->path());
+    const fs::path file = entry->path().filename();
+    const bool is_used = file.extension() == kIndex && used.contains(file.stem().string());
+    if (!gone && now - time >= grace && !is_used) old.push_back(entry->path());
   }
   if (failed && failed != std::errc::no_such_file_or_directory)
     return errno_status(failed.value(), "cannot read " + directory);

@@ -47,24 +47,34 @@ struct TarIndexOptions {
   std::function<std::int64_t()> now_ns = {};
 };
 
+struct OpenedTarIndex {
+  std::shared_ptr<const TarIndex> index;
+  std::string name;  // of the file that keeps it, without its ending; empty: it is not kept
+};
+
 // The index of the shards that spec.shards name, read with the rights of the reader of `access`,
 // who must be allowed to read each of them. What is kept of an earlier index is taken where the
 // shards' sizes and times still are the same; the others are read, several at once. Blocks.
 //
-// An index is kept as options.directory/QUERY-SHARDS.tarindex: hashes of what was asked, and of the
-// shards' names as they were given. While it is made, what is done so far is kept as
-// QUERY-SHARDS-HASH.part, also when it is stopped or fails. Indexes for the same query under other
-// names share what they have of the same shards.
-Result<std::shared_ptr<const TarIndex>> open_tar_index(const WebdatasetSpec& spec,
-                                                       const Access& access,
-                                                       const TarIndexOptions& options);
+// An index is kept as options.directory/QUERY-SHARDS-DATA.tarindex: hashes of what was asked, of
+// the shards' names as they were given, and of the samples with what is known of them.
+// While it is made, what is done so far is kept as QUERY-SHARDS-HASH.part, also when it is stopped
+// or fails. Indexes for the same query under other names share what they have of the same shards.
+Result<OpenedTarIndex> open_tar_index(const WebdatasetSpec& spec, const Access& access,
+                                      const TarIndexOptions& options);
 
-// The file name of the index that open_tar_index() keeps.
-std::string tar_index_file_name(const WebdatasetSpec& spec,
-                                const std::vector<std::string>& classes);
+// The index of that name as it was kept, whatever the shards are by now. kNotFound: there is none;
+// kDataLoss: there is something else, or `spec` asks for other things.
+Result<std::shared_ptr<const TarIndex>> load_tar_index(const WebdatasetSpec& spec,
+                                                       const std::string& directory,
+                                                       const std::string& name);
 
-// Removes from `directory` what is kept of indexes other than the `used` file names and was last
-// used `grace` ago.
+// Whether both names mean the same samples in shards of the same sizes and times, wherever those
+// lie.
+bool same_tar_data(const std::string& name, const std::string& other);
+
+// Removes from `directory` what is kept of indexes other than those of the `used` names and was
+// last used `grace` ago.
 Status collect_tar_indexes(const std::string& directory, const std::set<std::string>& used,
                            std::filesystem::file_time_type::duration grace);
 

@@ -15,16 +15,21 @@ namespace spdld::source {
 //
 //   "SPDLTAR1"                  the format's name and version
 //   string key                  IndexQuery::key()
+//   u64 n, n × string           the names of the classes
 //   u64 n, n × shard            source/shard_index.cpp writes them
 //   u64                         XXH3 of all before
 
-// Replaces `path` as a whole or not at all; it is on the disk on return.
-Status save_shard_indexes(const std::vector<const ShardIndex*>& shards, const IndexQuery& query,
-                          const std::string& path);
+// What such a file holds.
+std::string shard_indexes_text(const std::vector<const ShardIndex*>& shards,
+                               const IndexQuery& query);
 
-// kNotFound: there is none; kDataLoss: there is something else, or what was asked for was another
-// thing.
-Result<std::vector<ShardIndex>> load_shard_indexes(const IndexQuery& query,
-                                                   const std::string& path);
+struct KeptShards {
+  IndexQuery query;
+  std::vector<ShardIndex> shards;
+};
+
+// What was kept for a query of `spec`, with the classes of that time. kNotFound: there is none;
+// kDataLoss: there is something else, or what was asked for was another thing.
+Result<KeptShards> load_shard_indexes(const WebdatasetSpec& spec, const std::string& path);
 
 }  // namespace spdld::source

@@ -58,13 +58,21 @@ class TemporaryFile {
   bool kept_ = false;
 };
 
+// With the directory that it lies in. 0, or errno.
+int make_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return 0;
+  const std::size_t slash = path.rfind('/');
+  if (errno != ENOENT || slash == 0 || slash == std::string::npos) return errno;
+  if (const int err = make_directory(path.substr(0, slash)); err != 0) return err;
+  return ::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno;
+}
+
 }  // namespace
 
 Status write_whole_file(const std::string& path, std::string_view text) {
   const std::string directory = path.substr(0, path.rfind('/'));
-  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
-    return errno_status(errno, "cannot make " + directory);
-  }
+  if (const int err = make_directory(directory); err != 0)
+    return errno_status(err, "cannot make " + directory);
   TemporaryFile file(path);
   if (file.fd() < 0) return errno_status(errno, "cannot write " + path);
   SPDLD_TRY(write_all(file.fd(), text, path));

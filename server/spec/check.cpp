@@ -220,28 +220,28 @@ Result<Json> check_tagged(const Node& node, const Shape& shape, const std::strin
   if (node.entries.empty()) {
     return fail(node, name, "expected " + expected_text(shape) + ", got an empty map");
   }
-  Json tagged = Json::object();
   const Node::Entry* only = nullptr;
   for (const Node::Entry& entry : node.entries) {
-    if (const Key* const beside = find_key(shape.beside, entry.key)) {
-      if (entry.value.kind == Node::Kind::kNull) continue;
-      SPDLD_ASSIGN(tagged[entry.key], check(entry.value, beside->shape, member(name, entry.key)));
-      continue;
-    }
-    if (only != nullptr) {
+    if (find_key(shape.beside, entry.key) != nullptr) continue;
+    if (only != nullptr)
       return tl::unexpected<Status>(entry.fail(prefix(name) + "one " + shape.noun + " only, got " +
                                                quote(only->key) + " and " + quote(entry.key) +
                                                "; is the text below " + quote(only->key) +
                                                " indented deeper than its name?"));
-    }
     only = &entry;
-    const Key* const key = find_key(shape.keys, entry.key);
-    if (key == nullptr) return tl::unexpected<Status>(entry.fail(unknown(entry.key)));
-    SPDLD_ASSIGN(tagged[key->name], check(entry.value, key->shape, member(name, key->name)));
+    if (find_key(shape.keys, entry.key) == nullptr)
+      return tl::unexpected<Status>(entry.fail(unknown(entry.key)));
   }
   if (only == nullptr)
     return fail(node, name,
                 "expected " + expected_text(shape) + " beside " + quote(node.entries.front().key));
+  Json tagged = Json::object();
+  for (const Node::Entry& entry : node.entries) {
+    const bool is_beside = &entry != only;
+    if (is_beside && entry.value.kind == Node::Kind::kNull) continue;
+    const Key* const key = find_key(is_beside ? shape.beside : shape.keys, entry.key);
+    SPDLD_ASSIGN(tagged[key->name], check(entry.value, key->shape, member(name, key->name)));
+  }
   return tagged;
 }
 

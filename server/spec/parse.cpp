@@ -22,6 +22,12 @@ using Json = nlohmann::json;
 
 std::string text_of(const Json& map, const char* key) { return map.at(key).get<std::string>(); }
 
+// Samples of shards lie in the order in which somebody wrote them, often class by class.
+Json default_shuffle(const SourceSpec& source) {
+  if (!std::holds_alternative<WebdatasetSpec>(source.items)) return "none";
+  return {{"block", 512}, {"interleave", 16}};
+}
+
 Shuffle read_shuffle(const Json& value) {
   Shuffle shuffle;
   if (value.is_object()) {
@@ -173,6 +179,7 @@ Result<PipelineSpec> parse_pipeline(std::string_view text, const std::string& fi
   spec.name = text_of(json, "pipeline");
   spec.seed = json.at("seed").get<std::uint64_t>();
   SPDLD_ASSIGN(spec.source, read_source(*root.find("source"), json["source"]));
+  if (!json.contains("shuffle")) json["shuffle"] = default_shuffle(spec.source);
   spec.shuffle = read_shuffle(json.at("shuffle"));
   const Node& stages = *root.find("stages");
   for (std::size_t i = 0; i < stages.items.size(); ++i) {

@@ -105,6 +105,39 @@ Shape table_shape() {
   });
 }
 
+Shape webdataset_shape() {
+  Shape shards = any_of({string_shape(), list_shape(string_shape())});
+  shards.expected = "a path such as \"train-{000..129}.tar\", or a list of paths";
+  return map_shape({
+      {.name = "shards",
+       .doc = "the tar files in their order: braces as in \"train-{000..129}.tar\", or * ? [a-z], "
+              "whose matches are sorted",
+       .shape = std::move(shards),
+       .required = true},
+      {.name = "fields",
+       .doc =
+           "the parts of a sample by the field that each becomes: suffixes, of which the first "
+           "that a sample has counts, such as \"jpg;jpeg;png\"; cls, class, id, index are labels",
+       .shape = named_shape(string_shape()),
+       .required = true},
+      {.name = "index",
+       .doc = "values that are read when the index is made, so that select can use them: "
+              "SUFFIX#POINTER, such as \"json#/width\"",
+       .shape = named_shape(string_shape()),
+       .nullable = true},
+      {.name = "classes",
+       .doc = "the class names in index order, where cls holds names: a list, a file with one name "
+              "a line, or {from: PIPELINE}",
+       .shape = classes_shape(),
+       .nullable = true},
+      {.name = "missing",
+       .doc = "a sample that lacks one of the fields: an error when the index is made, no item, or "
+              "an item whose part is empty",
+       .shape = choice_shape({"error", "skip", "empty"}),
+       .default_value = "error"},
+  });
+}
+
 Shape select_shape() {
   return map_shape({
       {.name = "where",
@@ -147,7 +180,10 @@ Shape source_shape() {
   shape.noun = "source";
   shape.keys = {
       {.name = "files", .doc = "each file below a directory is an item", .shape = files_shape()},
-      {.name = "table", .doc = "each row of a table is an item", .shape = table_shape()}};
+      {.name = "table", .doc = "each row of a table is an item", .shape = table_shape()},
+      {.name = "webdataset",
+       .doc = "members of tar shards that have one key are an item",
+       .shape = webdataset_shape()}};
   shape.beside = {{.name = "select",
                    .doc = "which of the items the pipeline has; not given: all",
                    .shape = select_shape(),
@@ -343,9 +379,11 @@ Shape pipeline_shape(const Registry& registry) {
        .shape = source_shape(),
        .required = true},
       {.name = "shuffle",
-       .doc = "the order of items in an epoch",
+       .doc =
+           "the order of items in an epoch; not given: none, and {block: 512, interleave: 16} of "
+           "a webdataset",
        .shape = shuffle_shape(),
-       .default_value = "none"},
+       .nullable = true},
       {.name = "stages",
        .doc = "what is done to an item, in order; [fetch] alone delivers encoded bytes",
        .shape = stages_shape(registry),

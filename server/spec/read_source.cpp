@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/read_source.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "op/webdataset_suffix.h"
 #include "spec/extends.h"
 #include "spec/scalar.h"
 
@@ -148,6 +150,93 @@ Result<TableSpec> read_table(const Node& at, Json& json) {
   return table;
 }
 
+// What a field's suffixes are, and which fields there are so far.
+struct WebdatasetReader {
+  const Node& at;
+  std::set<std::string> names = {};
+
+  Status add_name(const Node& node, const std::string& field) {
+    const std::string key = "source.webdataset";
+    if (!is_field_name(field)) return node.fail(key + ": " + not_a_field_name(field));
+    if (!names.insert(field).second)
+      return node.fail(key + ": the field '" + field + "' is there twice");
+    return {};
+  }
+};
+
+Result<WebdatasetSpec> read_webdataset(const Node& at, Json& json) {
+  WebdatasetSpec spec;
+  const Node& shards = *at.find("shards");
+  if (json.at("shards").is_string()) json["shards"] = Json::array({json.at("shards")});
+  std::size_t number = 0;
+  for (Json& pattern : json["shards"]) {
+    const Node& node = shards.items.empty() ? shards : shards.items[number++];
+    const std::string text = pattern.get<std::string>();
+    if (text.find("://") != std::string::npos)
+      return tl::unexpected<Status>(
+          node.fail("source.webdataset.shards: " + quote(text) +
+                    " is an address, and this version reads files alone: copy the shards to this "
+                    "machine, or mount them there"));
+    SPDLD_ASSIGN(std::string path, absolute_path(node, "source.webdataset.shards", text));
+    pattern = path;
+    spec.shards.push_back(std::move(path));
+  }
+
+  WebdatasetReader reader{at};
+  const Node& fields = *at.find("fields");
+  for (const auto& [field, value] : json.at("fields").items()) {
+    const Node& node = *fields.find(field.c_str());
+    SPDLD_TRY(reader.add_name(node, field));
+    Result<std::vector<std::string>> suffixes = split_suffixes(value.get<std::string>());
+    if (!suffixes)
+      return tl::unexpected<Status>(
+          node.fail("source.webdataset.fields." + field + ": " + suffixes.error().message()));
+    const Result<SuffixKind> kind = suffix_kind(suffixes->front());
+    if (kind && *kind != SuffixKind::kBytes) {
+      spec.labels.push_back({.field = field, .suffixes = *std::move(suffixes)});
+    } else {
+      spec.parts.push_back({.field = field, .suffixes = *std::move(suffixes)});
+    }
+  }
+  if (spec.parts.empty())
+    return tl::unexpected<Status>(
+        fields.fail("source.webdataset.fields: name at least one part that is brought, such as "
+                    "{image: \"jpg;jpeg;png\"}"));
+  if (const auto index = json.find("index"); index != json.end()) {
+    const Node& values = *at.find("index");
+    for (const auto& [field, value] : index->items()) {
+      const Node& node = *values.find(field.c_str());
+      SPDLD_TRY(reader.add_name(node, field));
+      const std::string text = value.get<std::string>();
+      const std::size_t hash = text.find('#');
+      if (hash == std::string::npos || hash == 0)
+        return tl::unexpected<Status>(
+            node.fail("source.webdataset.index." + field + ": write SUFFIX#POINTER, such as " +
+                      quote("json#" + (text.starts_with('/') ? text : "/" + text))));
+      spec.index.push_back({.field = field,
+                            .suffix = lower_case(text.substr(0, hash)),
+                            .pointer = text.substr(hash + 1)});
+    }
+  }
+  if (json.contains("classes")) {
+    const auto named = [](const WebdatasetSpec::Label& label) {
+      const Result<SuffixKind> kind = suffix_kind(label.suffixes.front());
+      return kind && *kind == SuffixKind::kClass;
+    };
+    const Node& classes = *at.find("classes");
+    if (std::none_of(spec.labels.begin(), spec.labels.end(), named))
+      return tl::unexpected<Status>(
+          classes.fail("source.webdataset.classes: no field is of classes; add 'label: cls' to "
+                       "the fields"));
+    SPDLD_ASSIGN(spec.classes, read_classes(classes, "source.webdataset.classes", json["classes"]));
+  }
+  const std::string missing = text_of(json, "missing");
+  spec.missing = missing == "skip"    ? WebdatasetSpec::Missing::kSkip
+                 : missing == "empty" ? WebdatasetSpec::Missing::kEmpty
+                                      : WebdatasetSpec::Missing::kError;
+  return spec;
+}
+
 Result<SelectSpec> read_select(const Node& at, const Json& json) {
   SelectSpec select;
   if (const auto where = json.find("where"); where != json.end())
@@ -177,6 +266,8 @@ Result<SourceSpec> read_source(const Node& node, Json& value) {
   SourceSpec source;
   if (value.contains("files")) {
     SPDLD_ASSIGN(source.items, read_files(*node.find("files"), value["files"]));
+  } else if (value.contains("webdataset")) {
+    SPDLD_ASSIGN(source.items, read_webdataset(*node.find("webdataset"), value["webdataset"]));
   } else {
     SPDLD_ASSIGN(source.items, read_table(*node.find("table"), value["table"]));
   }

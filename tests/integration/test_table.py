@@ -161,7 +161,7 @@ def test_what_was_applied_of_a_table_survives_a_restart_and_an_edit(
 ) -> None:
     with load(write(data), job="run") as loader:
         before = [batch["caption"] for batch in loader]
-    text = (data / "table.csv").read_text(encoding="utf-8").replace("picture", "photo")
+    text = (data / "table.csv").read_text(encoding="utf-8").replace("picture ", "photo ")
     (data / "table.csv").write_text(text, encoding="utf-8")
     daemon.kill()
     daemon.start()

@@ -109,21 +109,23 @@ Result<FetchState> fetch_file(FileFetcher& fetcher, const std::string& uri, Fetc
   return fetcher.fetch(out, sink, token);
 }
 
+std::vector<FileFetcher::Root> faulty_root(const std::string& path, Faults& faults) {
+  return one_root(path, std::make_unique<FaultyDisk>(path, faults));
+}
+
 class FileFetcherTest : public ::testing::Test {
  protected:
   FileFetcherTest() { dir_.file("a.bin", content_); }
 
   void start(int retries = 5, std::chrono::nanoseconds pause = std::chrono::nanoseconds(10),
              std::uint64_t max_bytes = 1000) {
-    fetcher_ =
-        std::make_unique<FileFetcher>(std::make_unique<FaultyDisk>(dir_.path(), faults_), io_,
-                                      FileFetcher::Options{.root = dir_.path(),
-                                                           .retry = {.retries = retries},
-                                                           .retry_pause = pause,
-                                                           .max_item_bytes = max_bytes,
-                                                           .buffers = buffers_,
-                                                           .reader = kReader,
-                                                           .clock = clock_});
+    fetcher_ = std::make_unique<FileFetcher>(faulty_root(dir_.path(), faults_), io_,
+                                             FileFetcher::Options{.retry = {.retries = retries},
+                                                                  .retry_pause = pause,
+                                                                  .max_item_bytes = max_bytes,
+                                                                  .buffers = buffers_,
+                                                                  .reader = kReader,
+                                                                  .clock = clock_});
   }
   // Asks for `uri` by what is known of it, and waits.
   Status fetch_revision(Revision& revision, const std::string& uri = "a.bin") {
@@ -376,9 +378,8 @@ TEST_F(FileFetcherTest, StandsInNobodysWayOnceItIsGone) {
   start();
   ASSERT_EQ(fetch(), FetchState::kReady);
   {
-    FileFetcher other(
-        std::make_unique<FaultyDisk>(dir_.path(), faults_), io_,
-        {.root = dir_.path(), .max_item_bytes = 1000, .buffers = buffers_, .reader = kReader});
+    FileFetcher other(faulty_root(dir_.path(), faults_), io_,
+                      {.max_item_bytes = 1000, .buffers = buffers_, .reader = kReader});
     FetchedItem waiting;
     ASSERT_EQ(fetch_file(other, "a.bin", waiting, sink_, 2), FetchState::kPending);
   }
@@ -509,15 +510,13 @@ TEST_F(FileFetcherTest, HoldsNoPlaceInThePoolForReadsOfAFetcherThatIsGone) {
   std::vector<FetchedItem> buffers(5);
   IoPool io({.threads = 1, .max_tasks = 5});
   {
-    FileFetcher gone(std::make_unique<FaultyDisk>(dir_.path(), faults_), io,
-                     {.root = dir_.path(), .retry = {}, .max_item_bytes = 1000});
+    FileFetcher gone(faulty_root(dir_.path(), faults_), io, {.retry = {}, .max_item_bytes = 1000});
     for (std::uint64_t i = 0; i < buffers.size(); ++i)
       ASSERT_EQ(fetch_file(gone, "a.bin", buffers[i], sink_, i), FetchState::kPending);
     faults_.hanging.acquire();
   }
   faults_.reads_hang = false;
-  FileFetcher next(std::make_unique<FaultyDisk>(dir_.path(), faults_), io,
-                   {.root = dir_.path(), .retry = {}, .max_item_bytes = 1000});
+  FileFetcher next(faulty_root(dir_.path(), faults_), io, {.retry = {}, .max_item_bytes = 1000});
   for (std::uint64_t i = 1; i < buffers.size(); ++i)
     EXPECT_EQ(fetch_file(next, "a.bin", buffers[i], sink_, 10 + i), FetchState::kPending);
   faults_.let_go.release();
@@ -657,11 +656,9 @@ TEST(FileFetcher, TellsWhenThePoolIsFull) {
   FetchedItem first;
   FetchedItem second;
   IoPool io({.threads = 1, .max_tasks = 1});
-  FileFetcher fetcher(std::make_unique<FaultyDisk>(dir.path(), faults), io,
-                      {.root = dir.path(),
-                       .retry = {.retries = 100},
-                       .retry_pause = std::chrono::hours(1),
-                       .max_item_bytes = 1000});
+  FileFetcher fetcher(
+      faulty_root(dir.path(), faults), io,
+      {.retry = {.retries = 100}, .retry_pause = std::chrono::hours(1), .max_item_bytes = 1000});
   ASSERT_EQ(fetch_file(fetcher, "a.bin", first, sink, 1), FetchState::kPending);
   const auto refused = fetch_file(fetcher, "a.bin", second, sink, 2);
   ASSERT_FALSE(refused);

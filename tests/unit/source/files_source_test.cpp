@@ -250,7 +250,7 @@ TEST_F(FilesSourceTest, TellsItsProgressAndStopsWhenAsked) {
   for (int i = 0; i < 50; ++i) dir_.file(std::to_string(i % 7) + "/" + std::to_string(i));
   std::uint64_t seen = 0;
   SourceOptions told = options();
-  told.progress = [&seen](std::uint64_t files) { seen = files; };
+  told.progress = [&seen](std::uint64_t files, const std::string&) { seen = files; };
   ASSERT_TRUE(open_files(spec(), std::move(told)));
   EXPECT_EQ(seen, 50u);
 

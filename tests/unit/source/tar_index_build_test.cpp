@@ -67,15 +67,19 @@ class TarIndexBuild : public ::testing::Test {
     ASSERT_EQ(::utimensat(AT_FDCWD, shard(number).c_str(), times, 0), 0);
   }
 
-  Result<IndexPtr> open() {
+  Result<OpenedTarIndex> open() {
     return open_tar_index(spec_, Access(AccessRules{}, Access::trusted()), options_);
   }
 
   IndexPtr opened() {
     auto index = open();
     if (!index) ADD_FAILURE() << index.error().message();
-    return index ? *index : nullptr;
+    if (index) name_ = index->name;
+    return index ? index->index : nullptr;
   }
+
+  // What keeps the index that was opened last.
+  std::string file() const { return name_ + ".tarindex"; }
 
   Status failed() {
     const auto index = open();
@@ -112,6 +116,7 @@ class TarIndexBuild : public ::testing::Test {
   TarIndexOptions options_;
   std::vector<std::string> warnings_;
   TarIndexProgress progress_;
+  std::string name_;
 };
 
 std::vector<std::int64_t> labels(const TarIndex& index) {
@@ -146,7 +151,7 @@ TEST_F(TarIndexBuild, ComesToTheSameWithAnyNumberOfThreads) {
 
 TEST_F(TarIndexBuild, KeepsOneFileThatServesTheNextTime) {
   const IndexPtr first = opened();
-  EXPECT_THAT(kept(), ElementsAre(tar_index_file_name(spec_, {})));
+  EXPECT_THAT(kept(), ElementsAre(file()));
   EXPECT_EQ(progress_.shards_kept, 0u);
   const std::string bytes = kept_bytes(kept()[0]);
   const IndexPtr second = opened();
@@ -154,6 +159,40 @@ TEST_F(TarIndexBuild, KeepsOneFileThatServesTheNextTime) {
   EXPECT_EQ(second->digest(), first->digest());
   EXPECT_EQ(labels(*second), labels(*first));
   EXPECT_EQ(kept_bytes(kept()[0]), bytes);
+}
+
+TEST_F(TarIndexBuild, KeepsWhatWasThereBesideWhatIsThereNow) {
+  const std::string digest = opened()->digest();
+  const std::string before = name_;
+  write_shard(1, 90);
+  opened();
+  EXPECT_NE(name_, before);
+  EXPECT_FALSE(same_tar_data(name_, before));
+  const auto index = load_tar_index(spec_, options_.directory, before);
+  ASSERT_TRUE(index) << index.error().message();
+  EXPECT_EQ((*index)->digest(), digest);
+  EXPECT_EQ((*index)->size(), 400u);
+}
+
+TEST_F(TarIndexBuild, KnowsTheSameSamplesAtAnotherPlace) {
+  opened();
+  const std::string before = name_;
+  dir_.directory("moved");
+  for (int i = 0; i < 4; ++i)
+    fs::rename(shard(i), dir_.path("moved/t-" + std::to_string(i) + ".tar"));
+  spec_.shards = {dir_.path("moved/t-{0..3}.tar")};
+  opened();
+  EXPECT_NE(name_, before);
+  EXPECT_TRUE(same_tar_data(name_, before));
+}
+
+TEST_F(TarIndexBuild, LoadsNothingThatIsNotThereOrIsDamaged) {
+  EXPECT_EQ(load_tar_index(spec_, options_.directory, "none").error().code(), Code::kNotFound);
+  opened();
+  std::string bytes = kept_bytes(file());
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  dir_.file("state/" + file(), bytes);
+  EXPECT_EQ(load_tar_index(spec_, options_.directory, name_).error().code(), Code::kDataLoss);
 }
 
 TEST_F(TarIndexBuild, KeepsNothingWithoutADirectory) {
@@ -169,7 +208,6 @@ TEST_F(TarIndexBuild, ReadsOnlyShardsThatHaveChanged) {
   EXPECT_EQ(progress_.shards_kept, 3u);
   EXPECT_EQ(index->size(), 420u);
   EXPECT_EQ(index->shards()[1].samples(), 120u);
-  EXPECT_THAT(kept(), SizeIs(1));
   EXPECT_EQ(opened()->size(), 420u);
   EXPECT_EQ(progress_.shards_kept, 4u);
 }
@@ -227,7 +265,7 @@ TEST_F(TarIndexBuild, TakesShardsFromAnIndexOfOtherNames) {
   spec_.shards = {dir_.path("t-{0..2}.tar")};
   opened();
   EXPECT_EQ(progress_.shards_kept, 3u);
-  EXPECT_EQ(kept_bytes(tar_index_file_name(spec_, {})), bytes);
+  EXPECT_EQ(kept_bytes(file()), bytes);
 }
 
 TEST_F(TarIndexBuild, ReadsShardsAgainWhoseTimesAreTooYoung) {
@@ -246,7 +284,7 @@ TEST_F(TarIndexBuild, GoesOnWhereItFailed) {
   write_shard(3, 7);
   EXPECT_EQ(opened()->size(), 307u);
   EXPECT_EQ(progress_.shards_kept, 3u);
-  EXPECT_THAT(kept(), ElementsAre(tar_index_file_name(spec_, {})));
+  EXPECT_THAT(kept(), ElementsAre(file()));
 }
 
 TEST_F(TarIndexBuild, CanBeStopped) {
@@ -305,7 +343,8 @@ TEST_F(TarIndexBuild, DoesNotTakeTheIndexOfAnotherQuery) {
   opened();
   const std::string foreign = kept_bytes(kept()[0]);
   spec_.labels.clear();
-  dir_.file("state/" + tar_index_file_name(spec_, {}), foreign);
+  opened();
+  dir_.file("state/" + file(), foreign);
   EXPECT_EQ(opened()->values().size(), 0u);
   ASSERT_THAT(warnings_, SizeIs(1));
   EXPECT_THAT(warnings_[0], HasSubstr("other things were asked of them"));
@@ -318,7 +357,8 @@ TEST_F(TarIndexBuild, TakesNothingOfTheIndexOfAnotherPlace) {
   for (int i = 0; i < 4; ++i) fs::copy(shard(i), dir_.path("moved"));
   const std::string digest = opened()->digest();
   spec_.shards = {dir_.path("moved/t-{0..3}.tar")};
-  dir_.file("state/" + tar_index_file_name(spec_, {}), foreign);
+  opened();
+  dir_.file("state/" + file(), foreign);
   const IndexPtr index = opened();
   EXPECT_EQ(index->shards()[0].path, dir_.path("moved/t-0.tar"));
   EXPECT_EQ(index->digest(), digest);
@@ -383,12 +423,11 @@ TEST_F(TarIndexBuild, TakesItsClassesFromTheOptions) {
 TEST_F(TarIndexBuild, RefusesASpecThatNoIndexCanAnswer) {
   spec_.index = {{.field = "label", .suffix = "json", .pointer = "/x"}};
   EXPECT_THAT(failed().message(), HasSubstr("the field 'label' is named twice"));
-  EXPECT_EQ(tar_index_file_name(spec_, {}), "");
 }
 
 TEST_F(TarIndexBuild, CollectsWhatIsNotUsed) {
   opened();
-  const std::string used = kept()[0];
+  const std::string used = name_;
   spec_.labels.clear();
   opened();
   dir_.file("state/0123456789abcdef-0123456789abcdef-0123456789abcdef.part", "x");
@@ -396,7 +435,7 @@ TEST_F(TarIndexBuild, CollectsWhatIsNotUsed) {
   ASSERT_TRUE(collect_tar_indexes(options_.directory, {used}, std::chrono::hours(1)).ok());
   EXPECT_THAT(kept(), SizeIs(3));
   ASSERT_TRUE(collect_tar_indexes(options_.directory, {used}, {}).ok());
-  EXPECT_THAT(kept(), ElementsAre(used));
+  EXPECT_THAT(kept(), ElementsAre(used + ".tarindex"));
   EXPECT_TRUE(collect_tar_indexes(dir_.path("none"), {}, {}).ok());
 }
 

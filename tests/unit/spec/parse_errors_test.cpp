@@ -60,8 +60,10 @@ TEST(ParseErrors, NameTheNearestOpAndSource) {
       "p.yaml:3:17: stages[1]: unknown op 'blur'; there are: fetch, resize, scale; for what is "
       "not built in there is Loader(..., map=), see 'A function on each batch' in "
       "docs/python.md");
-  EXPECT_EQ(error_instead("source: {webdataset: {shards: x.tar}}"),
-            "p.yaml:2:10: source: unknown source 'webdataset'; there are: files");
+  EXPECT_EQ(error_instead("source: {s3: {bucket: x}}"),
+            "p.yaml:2:10: source: unknown source 's3'; there are: files, table, webdataset");
+  EXPECT_EQ(error_instead("source: {webdatset: {shards: x.tar}}"),
+            "p.yaml:2:10: source: unknown source 'webdatset'; did you mean 'webdataset'?");
 }
 
 TEST(ParseErrors, SuggestNoOpThatDoesSomethingElse) {

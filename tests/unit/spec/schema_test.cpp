@@ -81,7 +81,8 @@ std::string read_source_file(const std::string& name) {
 }
 
 TEST(Docs, NameEveryKeyOfAPipeline) {
-  const std::string docs = read_source_file("docs/pipeline-yaml.md");
+  const std::string docs =
+      read_source_file("docs/pipeline-yaml.md") + read_source_file("docs/sources.md");
   ASSERT_FALSE(docs.empty());
   std::vector<std::string> keys;
   collect_keys(pipeline_schema(Registry({})), keys);

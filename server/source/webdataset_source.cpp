@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/webdataset_source.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/counted.h"
+#include "op/webdataset_suffix.h"
+#include "source/classes.h"
+#include "source/disk.h"
+#include "source/file_bytes.h"
+#include "source/file_fetcher.h"
+#include "source/kept_listings.h"
+#include "source/part_ranges.h"
+#include "source/reopening_disk.h"
+#include "source/root_disk.h"
+#include "source/shard_names.h"
+#include "source/tar_index_build.h"
+
+namespace spdld::source {
+namespace {
+
+constexpr const char* kShardsKey = "source.webdataset.shards";
+constexpr int kShardFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+
+// What an applied source is made of: all of it that does not depend on who reads it.
+struct ShardData {
+  DatasetPtr dataset;
+  WebdatasetSpec spec;
+  std::vector<RootDiskOptions> roots;
+  std::vector<FileRange> files;  // of each shard: where it lies, and what it must be
+  std::vector<SourceField> fields;
+  std::string origin;
+  AccessRules access;
+  FileFetcher::Options fetcher;  // but for the reader
+};
+using ShardDataPtr = std::shared_ptr<const ShardData>;
+
+std::string directory_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string common_directory(const std::string& a, const std::string& b) {
+  std::string common = a;
+  while (!is_beneath(b, common)) common = directory_of(common);
+  return common;
+}
+
+// The directories that shards are opened below: as few as access.roots allow.
+void find_roots(ShardData& data) {
+  const std::vector<ShardIndex>& shards = data.dataset->shards->shards();
+  std::map<std::string, std::string> roots;  // by the access root, if that is how it is named
+  const auto group_of = [&data](const std::string& path) {
+    for (const AccessRoot& allowed : data.access.roots) {
+      if (is_beneath(path, allowed.path)) return allowed.path;
+    }
+    return directory_of(path);
+  };
+  for (const ShardIndex& shard : shards) {
+    const std::string directory = directory_of(shard.path);
+    const auto [known, is_new] = roots.emplace(group_of(shard.path), directory);
+    if (!is_new) known->second = common_directory(known->second, directory);
+  }
+  std::map<std::string, std::size_t> numbers;
+  for (const auto& [group, root] : roots) {
+    numbers.emplace(group, data.roots.size());
+    data.roots.push_back({.root = root, .key = kShardsKey, .access = data.access});
+  }
+  for (const ShardIndex& shard : shards) {
+    const std::size_t root = numbers.at(group_of(shard.path));
+    const std::string& path = data.roots[root].root;
+    data.files.push_back({.root = root,
+                          .uri = shard.path.substr(path == "/" ? 1 : path.size() + 1),
+                          .expected = shard.stamp});
+  }
+}
+
+// What is at hand of a file: the page cache alone is asked.
+class CachedBytes final : public FileBytes {
+ public:
+  CachedBytes(Disk& disk, const OpenFile& file, std::string path)
+      : disk_(disk), file_(file), path_(std::move(path)) {}
+
+  const std::string& path() const override { return path_; }
+  std::uint64_t size() const override { return file_.size_bytes; }
+  Result<std::size_t> read(std::uint64_t offset, std::span<char> out) override {
+    const ssize_t count = disk_.read_cached(file_, std::as_writable_bytes(out), offset);
+    if (count < 0) return tl::unexpected(errno_status(static_cast<int>(-count), path_));
+    return static_cast<std::size_t>(count);
+  }
+
+ private:
+  Disk& disk_;
+  const OpenFile& file_;
+  const std::string path_;
+};
+
+class WebdatasetSource final : public Source {
+ public:
+  WebdatasetSource(ShardDataPtr data, std::shared_ptr<const Access> access, IoPool& io,
+                   std::vector<FileFetcher::Root> roots, std::vector<ReopeningDisk*> reopening)
+      : data_(std::move(data)),
+        index_(*data_->dataset->shards),
+        access_(std::move(access)),
+        io_(io),
+        reopening_(std::move(reopening)),
+        fetcher_(std::move(roots), io, options_for(*data_, access_->reader().uid)) {}
+
+  std::uint64_t size() const override { return index_.size(); }
+  const std::string& listing_digest() const override { return index_.digest(); }
+  std::string values_digest() const override { return index_.data_digest(); }
+  const std::vector<SourceField>& fields() const override { return data_->fields; }
+  const std::vector<std::string>& classes() const override { return data_->dataset->classes; }
+  std::string dataset() const override { return data_->dataset->id; }
+  std::string origin() const override { return data_->origin; }
+  Value value(std::uint64_t item, std::size_t value) const override {
+    return index_.values().value(item, value);
+  }
+
+  std::string uri(std::uint64_t item) const override {
+    const TarIndex::Place place = place_of(item);
+    const FileRange& shard = data_->files[place.shard];
+    if (!reopening_.empty() && !reopening_[shard.root]->opening_blocks()) {
+      OpenFile file;
+      ReopeningDisk& disk = *reopening_[shard.root];
+      if (disk.open(shard.uri, file) == 0) {
+        CachedBytes bytes(disk, file, shard.uri);
+        if (const auto key = key_at(bytes, place.header_offset)) return name(place, *key);
+      }
+    }
+    return by_place(place);
+  }
+  std::string read_uri(std::uint64_t item) const override {
+    const TarIndex::Place place = place_of(item);
+    const std::string& path = index_.shards()[place.shard].path;
+    const auto opened = access_->open(path, kShardFlags, "cannot read");
+    if (!opened) return by_place(place);
+    OpenFileBytes bytes(opened->fd.get(), path, static_cast<std::uint64_t>(opened->info.st_size));
+    const auto key = key_at(bytes, place.header_offset);
+    return key ? name(place, *key) : by_place(place);
+  }
+
+  Result<FetchState> fetch(std::uint64_t item, std::span<const PartRequest> requests,
+                           FetchedItem& out, FetchSink& sink, std::uint64_t token) override {
+    std::array<TarPart, kMostPieces> parts;
+    const TarIndex::Place place = index_.find(item, {parts.data(), index_.parts()});
+    std::array<Piece, kMostPieces> pieces;
+    SPDLD_CHECK(requests.size() <= kMostPieces);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const TarPart& part = parts[requests[i].part];
+      const std::uint64_t begin = std::min(requests[i].offset, part.size);
+      pieces[i] = {.offset = part.offset + begin,
+                   .size_bytes = std::min(requests[i].size_bytes, part.size - begin)};
+    }
+    out.begin();
+    add_pieces({pieces.data(), requests.size()}, data_->files[place.shard],
+               FileFetcher::kMostRanges, out);
+    if (!out.ranges().empty()) return fetcher_.fetch(out, sink, token);
+    out.add_range();
+    out.bytes.resize(0);
+    out.end_range(0);
+    out.revision.stamp.reset();
+    out.revision.unchanged = false;
+    return FetchState::kReady;
+  }
+
+  Result<std::unique_ptr<Source>> read_by(const Credentials& reader) const override;
+
+  void look_again() override {
+    for (ReopeningDisk* const root : reopening_) root->look_again();
+  }
+  bool has_changed() override {
+    const auto changed = [](const ShardIndex& shard) {
+      struct stat info {};
+      if (::stat(shard.path.c_str(), &info) != 0) return true;
+      constexpr std::int64_t kSecondNs = 1'000'000'000;
+      return static_cast<std::uint64_t>(info.st_size) != shard.stamp.size_bytes ||
+             std::int64_t{info.st_mtim.tv_sec} * kSecondNs + info.st_mtim.tv_nsec !=
+                 shard.stamp.mtime_ns;
+    };
+    const auto& shards = index_.shards();
+    if (std::any_of(shards.begin(), shards.end(), changed)) return true;
+    const auto paths = shard_paths(data_->spec.shards, *access_, {});
+    const auto same = [](const ShardIndex& shard, const std::string& path) {
+      return shard.path == path;
+    };
+    return !paths || !std::equal(shards.begin(), shards.end(), paths->begin(), paths->end(), same);
+  }
+
+ private:
+  static FileFetcher::Options options_for(const ShardData& data, uid_t reader) {
+    FileFetcher::Options options = data.fetcher;
+    options.reader = reader;
+    return options;
+  }
+  TarIndex::Place place_of(std::uint64_t item) const {
+    std::array<TarPart, kMostPieces> parts;
+    return index_.find(item, {parts.data(), index_.parts()});
+  }
+  std::string name(const TarIndex::Place& place, const std::string& key) const {
+    return tar_uri(index_.shard_name(place.shard), key);
+  }
+  std::string by_place(const TarIndex::Place& place) const {
+    return std::string(index_.shard_name(place.shard)) + " at byte " +
+           std::to_string(place.header_offset);
+  }
+
+  const ShardDataPtr data_;
+  const TarIndex& index_;  // the dataset's
+  const std::shared_ptr<const Access> access_;
+  IoPool& io_;
+  const std::vector<ReopeningDisk*> reopening_;  // the fetcher's, one for each root
+  FileFetcher fetcher_;
+};
+
+// Opens what the shards lie below for one reader.
+std::unique_ptr<Source> make_source(ShardDataPtr data, std::shared_ptr<const Access> access,
+                                    IoPool& io, std::unique_ptr<Disk> given) {
+  std::vector<FileFetcher::Root> roots;
+  std::vector<ReopeningDisk*> reopening;
+  for (const RootDiskOptions& options : data->roots) {
+    FileFetcher::Root root{.path = options.root, .disk = std::move(given)};
+    if (root.disk == nullptr) {
+      auto made = make_root_disk(options, access, open_root(options.root, *access, options.key));
+      reopening.push_back(made.get());
+      root.disk = std::move(made);
+    }
+    roots.push_back(std::move(root));
+  }
+  return std::make_unique<WebdatasetSource>(std::move(data), std::move(access), io,
+                                            std::move(roots), std::move(reopening));
+}
+
+// Whether the reader may read all shards that are there: whoever has their index is told of all
+// that it says.
+Status check_reader(const TarIndex& index, const Access& access) {
+  for (const ShardIndex& shard : index.shards()) {
+    Access::Opened opened;
+    const Denial denial =
+        access.open(AT_FDCWD, shard.path, Access::Links::kFollow, kShardFlags, opened);
+    if (!denial.why.empty()) return Access::status(denial, "cannot read", shard.path);
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Source>> WebdatasetSource::read_by(const Credentials& reader) const {
+  auto access = std::make_shared<const Access>(data_->access, reader);
+  SPDLD_TRY(check_reader(index_, *access));
+  return make_source(data_, std::move(access), io_, nullptr);
+}
+
+bool is_text(const std::vector<std::string>& suffixes) {
+  const auto text = [](const std::string& suffix) {
+    const std::string last = suffix.substr(suffix.rfind('.') + 1);
+    return last == "txt" || last == "text" || last == "transcript" || last == "json" ||
+           last == "jsn";
+  };
+  return std::all_of(suffixes.begin(), suffixes.end(), text);
+}
+
+class Opener {
+ public:
+  Opener(const WebdatasetSpec& spec, SourceOptions& options)
+      : spec_(spec),
+        options_(options),
+        access_(std::make_shared<const Access>(options.access, options.reader)) {}
+
+  Result<std::unique_ptr<Source>> open() {
+    auto data = std::make_shared<ShardData>();
+    data->spec = spec_;
+    data->access = options_.access;
+    const bool again = options_.kept != nullptr && !options_.dataset.empty();
+    SPDLD_ASSIGN(data->dataset, again ? reopen() : index());
+    find_roots(*data);
+    SPDLD_TRY(name_fields(*data));
+    data->origin = "webdataset " + data->dataset->shards->directory();
+    for (const WebdatasetSpec::Part& part : spec_.parts) {
+      data->origin += "\npart";
+      for (const std::string& suffix : part.suffixes) data->origin += " " + suffix;
+    }
+    data->fetcher = {.retry = options_.retry,
+                     .retry_pause = options_.retry_pause,
+                     .max_item_bytes = options_.max_file_bytes,
+                     .buffers = options_.buffers,
+                     .reader = options_.reader.uid};
+    return make_source(std::move(data), access_, options_.io, std::move(options_.disk));
+  }
+
+ private:
+  void warn(std::string text) {
+    if (options_.warnings != nullptr) options_.warnings->push_back(std::move(text));
+  }
+
+  Result<DatasetPtr> index() {
+    TarIndexOptions options;
+    if (spec_.classes) {
+      SPDLD_ASSIGN(options.classes,
+                   class_names(*spec_.classes, Listing(), options_.classes, *access_));
+    }
+    if (options_.kept != nullptr) options.directory = options_.kept->tar_directory();
+    options.threads = options_.listing_threads;
+    options.max_samples = options_.max_items;
+    options.stop = options_.stop;
+    options.warnings = options_.warnings;
+    if (options_.progress)
+      options.progress = [this](const TarIndexProgress& so_far) { report(so_far); };
+    SPDLD_ASSIGN(OpenedTarIndex opened, open_tar_index(spec_, *access_, options));
+    tell_skipped(opened.index->skipped());
+    if (options_.kept != nullptr)
+      return options_.kept->add_shards(opened.name, std::move(opened.index));
+    std::vector<std::string> classes = opened.index->classes();
+    return std::make_shared<const Dataset>(
+        Dataset{.shards = std::move(opened.index), .classes = std::move(classes)});
+  }
+
+  Result<DatasetPtr> reopen() {
+    const Result<DatasetPtr> kept = options_.kept->open_shards(options_.dataset, spec_);
+    if (kept) {
+      SPDLD_TRY(check_reader(*(*kept)->shards, *access_));
+      return kept;
+    }
+    const std::string why = "what was applied cannot be opened: " + kept.error().message();
+    const std::string way_out =
+        "; bring that file back, or apply the pipeline again and start its jobs anew";
+    const Result<DatasetPtr> again = index();
+    if (!again)
+      return error(Code::kDataLoss,
+                   why + ", nor indexed again: " + again.error().message() + way_out);
+    if (!KeptListings::same_data((*again)->id, options_.dataset))
+      return error(Code::kDataLoss, why + ", and the shards hold other samples by now" + way_out);
+    warn(why + "; the shards were indexed again, and hold the same samples");
+    return again;
+  }
+
+  void report(const TarIndexProgress& so_far) const {
+    constexpr double kMega = 1e6;
+    char bytes[64];
+    std::snprintf(bytes, sizeof bytes, ", %.0f of %.0f MB",
+                  static_cast<double>(so_far.bytes_done) / kMega,
+                  static_cast<double>(so_far.bytes) / kMega);
+    options_.progress(so_far.samples, "indexed " + std::to_string(so_far.shards_done) + " of " +
+                                          counted(so_far.shards, "shard") + bytes);
+  }
+
+  void tell_skipped(const SkippedCounts& skipped) {
+    std::string text;
+    for (std::size_t i = 0; i < skipped.size(); ++i) {
+      const auto reason = static_cast<Skipped>(i);
+      if (skipped[i] == 0 || reason == Skipped::kDirectory) continue;
+      text += (text.empty() ? "" : ", ") + std::to_string(skipped[i]) + " " +
+              std::string(skipped_name(reason));
+    }
+    if (!text.empty()) warn("left out of the shards of " + spec_.shards.front() + ": " + text);
+  }
+
+  Status name_fields(ShardData& data) const {
+    const TarIndex& index = *data.dataset->shards;
+    if (index.parts() > kMostPieces)
+      return {Code::kInvalidArgument, "source.webdataset.fields: " + std::to_string(index.parts()) +
+                                          " parts, and a sample may have " +
+                                          std::to_string(kMostPieces)};
+    for (std::size_t part = 0; part < spec_.parts.size(); ++part) {
+      data.fields.push_back({.name = spec_.parts[part].field,
+                             .index = part,
+                             .text = is_text(spec_.parts[part].suffixes),
+                             .max_bytes = index.max_bytes()[part]});
+    }
+    for (std::size_t column = 0; column < index.values().size(); ++column) {
+      const Columns::Info& info = index.values().info(column);
+      data.fields.push_back({.name = info.name,
+                             .kind = SourceField::Kind::kValue,
+                             .index = column,
+                             .type = info.type,
+                             .max_bytes = info.max_bytes});
+    }
+    return {};
+  }
+
+  const WebdatasetSpec& spec_;
+  SourceOptions& options_;
+  const std::shared_ptr<const Access> access_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Source>> open_webdataset(const WebdatasetSpec& spec, SourceOptions options) {
+  return Opener(spec, options).open();
+}
+
+}  // namespace spdld::source
