@@ -235,7 +235,7 @@ void add_get(CLI::App& app, const Context& context) {
   classes->callback([&context, output = add_output(*classes), name] {
     const v1::ClassesResponse found = context.connect().classes(*name);
     if (output->json()) {
-      context.out << to_json(found)["classes"].dump(2) << '\n';
+      context.out << classes_json(found).dump(2) << '\n';
     } else {
       classes_table(found).print(context.out);
     }

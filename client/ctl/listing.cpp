@@ -172,9 +172,30 @@ Table history_table(const google::protobuf::RepeatedPtrField<v1::Revision>& revi
 }
 
 Table classes_table(const v1::ClassesResponse& classes) {
-  Table table({">LABEL", "CLASS"});
-  for (int i = 0; i < classes.classes_size(); ++i) table.add({number(i), classes.classes(i)});
+  const bool has_ids = classes.category_ids_size() == classes.classes_size();
+  if (classes.classes_size() == 0 || !has_ids) {
+    Table table({">LABEL", "CLASS"});
+    for (int i = 0; i < classes.classes_size(); ++i) table.add({number(i), classes.classes(i)});
+    return table;
+  }
+  Table table({">LABEL", ">CATEGORY", "CLASS"});
+  for (int i = 0; i < classes.classes_size(); ++i)
+    table.add({number(i), std::to_string(classes.category_ids(i)), classes.classes(i)});
   return table;
+}
+
+nlohmann::ordered_json classes_json(const v1::ClassesResponse& classes) {
+  auto json = nlohmann::ordered_json::array();
+  const bool has_ids = classes.category_ids_size() == classes.classes_size();
+  for (int i = 0; i < classes.classes_size(); ++i) {
+    if (has_ids) {
+      json.push_back(
+          {{"label", i}, {"category_id", classes.category_ids(i)}, {"class", classes.classes(i)}});
+    } else {
+      json.push_back(classes.classes(i));
+    }
+  }
+  return json;
 }
 
 void print_status(const v1::Daemon& daemon, const std::string& address, std::ostream& out) {

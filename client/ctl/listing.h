@@ -26,6 +26,8 @@ Table users_table(const google::protobuf::RepeatedPtrField<v1::User>& users);
 Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages);
 Table failures_table(const google::protobuf::RepeatedPtrField<v1::Failure>& failures);
 Table classes_table(const v1::ClassesResponse& classes);
+// An array of names, or of objects where the data have other numbers for them.
+nlohmann::ordered_json classes_json(const v1::ClassesResponse& classes);
 // One job with all that is known of it.
 void print_job(const v1::Job& job, std::ostream& out);
 void print_status(const v1::Daemon& daemon, const std::string& address, std::ostream& out);

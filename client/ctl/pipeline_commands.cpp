@@ -68,6 +68,22 @@ void add_explain(CLI::App& app, const Context& context) {
       });
 }
 
+void add_index(CLI::App& app, const Context& context) {
+  CLI::App* command = app.add_subcommand(
+      "index", "reads what a pipeline's source lists ahead of time: the index of tar shards");
+  command->callback(
+      [&context, submitted = add_submission(*command), output = add_output(*command)] {
+        const v1::Pipeline pipeline =
+            context.connect().apply(submitted->read(), true, context.progress());
+        for (const std::string& warning : pipeline.warnings())
+          context.err << fmt::format("spdlctl: warning: {}\n", cell(warning));
+        tell({{"pipeline", pipeline.name()}, {"items", pipeline.items()}},
+             fmt::format("the source of pipeline '{}' is indexed: {}", cell(pipeline.name()),
+                         counted(pipeline.items(), "item")),
+             *output, context);
+      });
+}
+
 // The label of each row, if there is a dense int64 tensor "label" of one number a row.
 std::vector<std::optional<std::int64_t>> labels_of(const Preview& preview) {
   const auto rows = static_cast<std::size_t>(preview.header.indices_size());
@@ -173,6 +189,7 @@ void add_preview(CLI::App& app, const Context& context) {
 void add_pipeline_commands(CLI::App& app, const Context& context) {
   add_delete(app, context);
   add_explain(app, context);
+  add_index(app, context);
   add_preview(app, context);
 }
 

@@ -200,7 +200,8 @@ class Pipelines final : public v1::Pipelines::Service {
                        v1::ClassesResponse* response) override {
     return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
       SPDLD_ASSIGN(const auto classes, service().classes(caller, request->pipeline()));
-      for (const std::string& name : classes) response->add_classes(utf8(name));
+      for (const std::string& name : classes.names) response->add_classes(utf8(name));
+      for (const std::int64_t id : classes.category_ids) response->add_category_ids(id);
       return Status();
     });
   }

@@ -37,13 +37,25 @@ struct ClassesSpec {
 };
 
 struct FilesSpec {
-  std::string root = {};  // absolute
+  // A file that belongs to each item, such as its mask: source/companions.h says how the pattern
+  // names it.
+  struct Companion {
+    std::string field = {};
+    std::string pattern = {};
+
+    friend bool operator==(const Companion&, const Companion&) = default;
+  };
+
+  std::string root = {};                     // absolute
+  std::vector<std::string> more_roots = {};  // whose items come behind those of `root`
   std::string pattern = "**/*";
+  std::vector<std::string> exclude = {};  // patterns of files that are no items all the same
   enum class Label { kNone, kParentDir };
   Label label = Label::kNone;
   ClassesSpec classes = {};
   bool follow_symlinks = true;
   std::string field = "image";  // what the items' bytes are called
+  std::vector<Companion> companions = {};
 
   friend bool operator==(const FilesSpec&, const FilesSpec&) = default;
 };

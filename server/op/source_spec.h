@@ -13,7 +13,7 @@ namespace spdld {
 
 // Where a pipeline's items come from, and which of them it has.
 struct SourceSpec {
-  std::variant<FilesSpec, TableSpec, WebdatasetSpec> items;
+  std::variant<FilesSpec, TableSpec, CocoSpec, WebdatasetSpec> items;
   std::optional<SelectSpec> select = {};
 
   friend bool operator==(const SourceSpec&, const SourceSpec&) = default;

@@ -135,6 +135,7 @@ Result<std::shared_ptr<source::Source>> Catalogue::open_source(
   options.access = options_.access;
   options.reader = reader;
   options.retry = spec.on_error.io;
+  options.fail_on_bad_rows = spec.on_error.decode == spec::ErrorPolicy::OnDecode::kFail;
   options.buffers = options_.buffers;
   const ClassesSpec* const classes = source::classes_of(spec.source);
   if (varied != nullptr && same_classes(spec.source, varied->plan->spec)) {

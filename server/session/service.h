@@ -64,8 +64,7 @@ class Service {
   virtual Result<PipelineView> pipeline(const Caller& caller, std::string_view name) = 0;
   virtual std::vector<PipelineView> pipelines(const Caller& caller) = 0;
   virtual Result<std::string> pipeline_text(const Caller& caller, std::string_view name) = 0;
-  virtual Result<std::vector<std::string>> classes(const Caller& caller,
-                                                   std::string_view pipeline) = 0;
+  virtual Result<ClassesView> classes(const Caller& caller, std::string_view pipeline) = 0;
   virtual Status delete_pipeline(const Caller& caller, std::string_view name) = 0;
 
   virtual Result<JobView> create_job(const Caller& caller, const JobRequest& request,

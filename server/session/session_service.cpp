@@ -300,12 +300,13 @@ Result<std::string> SessionService::pipeline_text(const Caller& caller, std::str
   return found->request.yaml;
 }
 
-Result<std::vector<std::string>> SessionService::classes(const Caller& caller,
-                                                         std::string_view name) {
+Result<ClassesView> SessionService::classes(const Caller& caller, std::string_view name) {
   SPDLD_ASSIGN(const PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
   // They are names of directories or lines of a file, which the caller must be allowed to read.
   SPDLD_ASSIGN(const PipelinePtr readable, catalogue_.variant(found, {}, std::nullopt, caller, {}));
-  return readable->source->classes();
+  const std::span<const std::int64_t> ids = readable->source->category_ids();
+  return ClassesView{.names = readable->source->classes(),
+                     .category_ids = {ids.begin(), ids.end()}};
 }
 
 Status SessionService::delete_pipeline(const Caller& caller, std::string_view name) {

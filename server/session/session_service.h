@@ -60,8 +60,7 @@ class SessionService final : public Service {
   Result<PipelineView> pipeline(const Caller& caller, std::string_view name) override;
   std::vector<PipelineView> pipelines(const Caller& caller) override;
   Result<std::string> pipeline_text(const Caller& caller, std::string_view name) override;
-  Result<std::vector<std::string>> classes(const Caller& caller,
-                                           std::string_view pipeline) override;
+  Result<ClassesView> classes(const Caller& caller, std::string_view pipeline) override;
   Status delete_pipeline(const Caller& caller, std::string_view name) override;
 
   Result<JobView> create_job(const Caller& caller, const JobRequest& request,

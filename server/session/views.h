@@ -414,6 +414,13 @@ struct DaemonView {
   std::vector<CacheView> caches = {};
 };
 
+// A pipeline's classes in index order, and the numbers that its data have for them where those are
+// others.
+struct ClassesView {
+  std::vector<std::string> names;
+  std::vector<std::int64_t> category_ids;  // as many, or empty
+};
+
 // One batch as the model would see it, for `spdlctl preview`.
 struct PreviewView {
   std::vector<TensorSpec> tensors;

@@ -23,6 +23,8 @@ Status save_columns(const KeptColumns& table, const std::string& path) {
   out.raw(kMagic);
   out.number(table.file.size_bytes);
   out.number(table.file.mtime_ns);
+  out.number<std::uint64_t>(table.category_ids.size());
+  for (const std::int64_t id : table.category_ids) out.number(id);
   table.columns.write(out);
   out.number<std::uint64_t>(XXH3_64bits(out.text().data(), out.text().size()));
   SPDLD_FAILPOINT_STATUS("source.listing.write");
@@ -42,6 +44,8 @@ Result<KeptColumns> load_columns(const std::string& path) {
   KeptColumns table;
   table.file.size_bytes = in.number<std::uint64_t>();
   table.file.mtime_ns = in.number<std::int64_t>();
+  table.category_ids.resize(in.count(sizeof(std::int64_t)));
+  for (std::int64_t& id : table.category_ids) id = in.number<std::int64_t>();
   auto columns = Columns::read(in);
   if (!columns || in.left() != 0) return tl::unexpected<Status>(damaged);
   table.columns = *std::move(columns);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "source/columns.h"
@@ -12,7 +14,8 @@ namespace spdld::source {
 // What was read of a table, and which content of its file that was.
 struct KeptColumns {
   Columns columns;
-  ItemStamp file;
+  std::vector<std::int64_t> category_ids = {};  // as ItemRows has them
+  ItemStamp file = {};
 };
 
 // Keeps a table's columns in a file, so that what was applied can be opened again. Little-endian
@@ -20,6 +23,7 @@ struct KeptColumns {
 //
 //   "SPDLCOL1"                      the format's name and version
 //   u64, i64                        the table's size in bytes and mtime in ns
+//   u64 n, n × i64                  category ids
 //   Columns::write()
 //   u64                             XXH3 of all before
 //

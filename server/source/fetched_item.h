@@ -52,6 +52,8 @@ struct FileRange {
   std::string uri;
   std::uint64_t offset = 0;
   std::uint64_t size_bytes = PartRequest::kToItsEnd;  // kToItsEnd: whatever the file holds
+  // Whether the file itself was seen; else something names it, and it may never have been there.
+  bool listed = true;
   // What the file must be for the offsets to mean anything; none: whatever it is by now.
   std::optional<ItemStamp> expected;
 };
@@ -93,6 +95,7 @@ class FetchedItem {
     range.uri.clear();
     range.offset = 0;
     range.size_bytes = PartRequest::kToItsEnd;
+    range.listed = true;
     range.expected.reset();
     return range;
   }

@@ -400,9 +400,15 @@ FileFetcher::Files::Outcome FileFetcher::Files::failed(int err, const char* what
   switch (err) {
     case ENOENT:
     case ENOTDIR:
-      status = Status(Code::kNotFound, path +
-                                           " is gone since the dataset was listed; restore it, or "
-                                           "apply the pipeline again");
+      // What was never seen is the data's fault, and what goes while it is in use somebody's.
+      status =
+          range.listed
+              ? Status(Code::kNotFound, path +
+                                            " is gone since the dataset was listed; restore "
+                                            "it, or apply the pipeline again")
+              : Status(Code::kDataLoss, path +
+                                            " is not there, though the dataset names it; bring "
+                                            "it there, or take it out of the dataset");
       break;
     case ELOOP:
       status = Status(Code::kPermissionDenied,

@@ -17,6 +17,7 @@
 #include "base/unique_fd.h"
 #include "source/access.h"
 #include "source/classes.h"
+#include "source/companions.h"
 #include "source/disk.h"
 #include "source/file_fetcher.h"
 #include "source/glob.h"
@@ -39,6 +40,7 @@ struct Files {
   std::string real_root;  // after symlinks, when it was listed or opened again
   Access::Links links = Access::Links::kFollow;
   AccessRules access;
+  std::vector<CompanionPattern> companions;  // the parts behind the first
   std::vector<SourceField> fields;
   std::vector<std::int64_t> labels;  // of each of the listing's runs
   int listing_threads = 1;
@@ -95,7 +97,7 @@ class FilesSource final : public Source {
 
   // The label.
   Value value(std::uint64_t item, std::size_t value) const override {
-    SPDLD_CHECK(item < size() && value == 0 && fields().size() == 2);
+    SPDLD_CHECK(item < size() && value == 0 && !files_->labels.empty());
     const auto& runs = listing_.runs();
     const auto next =
         std::upper_bound(runs.begin(), runs.end(), item,
@@ -107,10 +109,14 @@ class FilesSource final : public Source {
                            FetchedItem& out, FetchSink& sink, std::uint64_t token) override {
     out.begin();
     for (const PartRequest& request : requests) {
-      SPDLD_CHECK(request.part == 0);
+      SPDLD_CHECK(request.part <= files_->companions.size());
       out.add_part({.range = out.ranges().size()});
       FileRange& range = out.add_range();
       range.uri = listing_.uri(item);
+      if (request.part > 0) {
+        SPDLD_ASSIGN(range.uri, files_->companions[request.part - 1].uri(range.uri));
+        range.listed = false;
+      }
       range.offset = request.offset;
       range.size_bytes = request.size_bytes;
     }
@@ -185,6 +191,7 @@ class Opener {
   void warn(std::string text) {
     if (options_.warnings != nullptr) options_.warnings->push_back(std::move(text));
   }
+  Status check_companions(const Files& files, const Root& root) const;
   void warn_of_empty(const std::vector<std::string>& classes,
                      const std::vector<std::int64_t>& labels);
   bool labelled() const { return spec_.label == FilesSpec::Label::kParentDir; }
@@ -197,6 +204,11 @@ class Opener {
 
 Result<Opener::ListingPtr> Opener::files(const Root& root, const std::string& key) {
   SPDLD_ASSIGN(const Glob glob, Glob::parse(spec_.pattern));
+  std::vector<Glob> exclude;
+  for (const std::string& pattern : spec_.exclude) {
+    SPDLD_ASSIGN(Glob each, Glob::parse(pattern));
+    exclude.push_back(std::move(each));
+  }
   if (options_.kept != nullptr) {
     const Result<ListingPtr> last = options_.kept->latest(key);
     if (last && (*last)->size() <= options_.max_items &&
@@ -214,6 +226,7 @@ Result<Opener::ListingPtr> Opener::files(const Root& root, const std::string& ke
   SPDLD_ASSIGN(Walk walk, source::walk(root.fd.get(), glob, *access_,
                                        {.root = root.path,
                                         .links = links_,
+                                        .exclude = std::move(exclude),
                                         .threads = options_.listing_threads,
                                         .max_items = options_.max_items,
                                         .max_directories = options_.max_directories,
@@ -235,7 +248,8 @@ Result<Opener::ListingPtr> Opener::files(const Root& root, const std::string& ke
 }
 
 Result<DatasetPtr> Opener::list(const Root& root) {
-  const std::string key = listing_key(root, spec_, options_);
+  std::string key = listing_key(root, spec_, options_);
+  for (const std::string& pattern : spec_.exclude) key += "\nexclude " + pattern;
   SPDLD_ASSIGN(ListingPtr listing, files(root, key));
   std::vector<std::string> classes;
   if (labelled()) {
@@ -292,6 +306,23 @@ void Opener::warn_of_empty(const std::vector<std::string>& classes,
        spec_.root + " have no item, such as " + such);
 }
 
+// A pattern that is wrong shows in the first item already.
+Status Opener::check_companions(const Files& files, const Root& root) const {
+  const std::string item = files.dataset->listing->uri(0);
+  for (std::size_t i = 0; i < files.companions.size(); ++i) {
+    SPDLD_ASSIGN(const std::string uri, files.companions[i].uri(item));
+    struct stat info {};
+    const Denial denial = access_->look(root.fd.get(), uri, info);
+    const std::string key = "source.files.companions." + spec_.companions[i].field;
+    if (denial.err == ENOENT || denial.err == ENOTDIR)
+      return {Code::kNotFound,
+              key + ": there is no file " + root.path + "/" + uri + " for " + item +
+                  ", the first item; correct the pattern, or bring the file there"};
+    if (denial.err != 0) return Access::status(denial, key, root.path + "/" + uri);
+  }
+  return {};
+}
+
 Result<std::unique_ptr<Source>> Opener::open() {
   Result<Root> root = open_root(spec_.root, *access_, kRootKey);
   const bool again = options_.kept != nullptr && !options_.dataset.empty();
@@ -301,6 +332,12 @@ Result<std::unique_ptr<Source>> Opener::open() {
   auto files = std::make_shared<Files>();
   SPDLD_ASSIGN(files->dataset, again ? reopen(root) : list(*root));
   files->fields.push_back({.name = spec_.field});
+  for (const FilesSpec::Companion& companion : spec_.companions) {
+    SPDLD_ASSIGN(CompanionPattern pattern, CompanionPattern::parse(companion.pattern));
+    files->companions.push_back(std::move(pattern));
+    files->fields.push_back({.name = companion.field, .index = files->companions.size()});
+  }
+  if (!again) SPDLD_TRY(check_companions(*files, *root));
   if (labelled()) {
     files->fields.push_back({.name = "label", .kind = SourceField::Kind::kValue});
     SPDLD_ASSIGN(files->labels, label_runs(*files->dataset->listing, files->dataset->classes));

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "source/joined_source.h"
 #include "source/listing_file.h"
 #include "source/tar_index_build.h"
 #include "source/whole_file.h"
@@ -272,12 +273,16 @@ std::set<std::string> KeptListings::in_use() {
 Status KeptListings::collect(const std::set<std::string>& used,
                              fs::file_time_type::duration grace) {
   std::set<std::string> needed;
-  const auto need = [&needed](const std::string& id) {
+  const auto need_one = [&needed](const std::string& id) {
     const auto parts = parts_of(id);
     if (!parts) return;
     needed.insert(parts->listing + std::string(kListing));
     needed.insert(parts->listing + std::string(kTable));
     needed.insert(parts->classes + std::string(kClasses));
+  };
+  const auto need = [&need_one](const std::string& id) {
+    const std::vector<std::string> ids = split_dataset(id);
+    std::for_each(ids.begin(), ids.end(), need_one);
   };
   std::for_each(used.begin(), used.end(), need);
   {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <variant>
 
-#include "source/files_source.h"
+#include "source/file_roots.h"
 #include "source/selected_source.h"
 #include "source/table_source.h"
 #include "source/webdataset_source.h"
@@ -16,10 +16,13 @@ struct Open {
   SourceOptions& options;
 
   Result<std::unique_ptr<Source>> operator()(const FilesSpec& spec) const {
-    return open_files(spec, std::move(options));
+    return open_file_roots(spec, std::move(options));
   }
   Result<std::unique_ptr<Source>> operator()(const TableSpec& spec) const {
-    return open_table(spec, std::move(options));
+    return open_table(item_file(spec), std::move(options));
+  }
+  Result<std::unique_ptr<Source>> operator()(const CocoSpec& spec) const {
+    return open_table(item_file(spec), std::move(options));
   }
   Result<std::unique_ptr<Source>> operator()(const WebdatasetSpec& spec) const {
     return open_webdataset(spec, std::move(options));
@@ -31,6 +34,7 @@ struct Classes {
   const ClassesSpec* operator()(const TableSpec& spec) const {
     return spec.label && spec.label->classes ? &*spec.label->classes : nullptr;
   }
+  const ClassesSpec* operator()(const CocoSpec&) const { return nullptr; }
   const ClassesSpec* operator()(const WebdatasetSpec& spec) const {
     return spec.classes ? &*spec.classes : nullptr;
   }
@@ -39,6 +43,7 @@ struct Classes {
 struct Place {
   const std::string& operator()(const FilesSpec& spec) const { return spec.root; }
   const std::string& operator()(const TableSpec& spec) const { return spec.file; }
+  const std::string& operator()(const CocoSpec& spec) const { return spec.annotations; }
   const std::string& operator()(const WebdatasetSpec& spec) const { return spec.shards.front(); }
 };
 

@@ -41,6 +41,7 @@ class SelectedSource final : public Source {
   std::string values_digest() const override { return from_->values_digest(); }
   const std::vector<SourceField>& fields() const override { return from_->fields(); }
   const std::vector<std::string>& classes() const override { return from_->classes(); }
+  std::span<const std::int64_t> category_ids() const override { return from_->category_ids(); }
   std::string uri(std::uint64_t item) const override { return from_->uri(row(item)); }
   std::string read_uri(std::uint64_t item) const override { return from_->read_uri(row(item)); }
   Value value(std::uint64_t item, std::size_t value) const override {

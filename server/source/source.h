@@ -62,6 +62,9 @@ class Source {
   // Class names in index order; empty without labels.
   virtual const std::vector<std::string>& classes() const = 0;
 
+  // The numbers that the data themselves have for the classes, in index order; empty: none others.
+  virtual std::span<const std::int64_t> category_ids() const { return {}; }
+
   // Names the item in messages, without blocking: where its name stands in the data themselves and
   // is not at hand, by its place there. `item` < size(), here and below.
   virtual std::string uri(std::uint64_t item) const = 0;

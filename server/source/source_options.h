@@ -24,6 +24,8 @@ struct SourceOptions {
   explicit SourceOptions(IoPool& pool);
   SourceOptions(SourceOptions&&) noexcept;
   ~SourceOptions();
+  // The same but for `disk`.
+  SourceOptions for_another() const;
 
   IoPool& io;                    // outlives the source
   KeptListings* kept = nullptr;  // outlives the call; null: nothing is kept
@@ -45,6 +47,8 @@ struct SourceOptions {
   // Called while the listing goes on, by the thread that asked for it, with the number of items
   // seen so far and what is being done, where there is more to say than that; at least once.
   std::function<void(std::uint64_t items, const std::string& what)> progress;
+  // What an annotation file has wrong is an error; else it is left out with a warning.
+  bool fail_on_bad_rows = false;
   std::stop_token stop;  // ends the listing with kCancelled
   // Gets what the user should know though nothing failed: the listing could not be kept, a class is
   // empty.

@@ -15,18 +15,15 @@
 #include "base/check.h"
 #include "base/unique_fd.h"
 #include "source/access.h"
-#include "source/classes.h"
 #include "source/disk.h"
 #include "source/file_fetcher.h"
 #include "source/kept_listings.h"
 #include "source/reopening_disk.h"
 #include "source/root_disk.h"
-#include "source/table_reader.h"
 
 namespace spdld::source {
 namespace {
 
-constexpr const char* kRootKey = "source.table.root";
 constexpr std::uint64_t kLeastBytes = 8;  // of a row, where all texts or lists are empty
 constexpr int kTableFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
@@ -91,6 +88,9 @@ class TableSource final : public Source {
   std::string values_digest() const override { return columns_.digest(); }
   const std::vector<SourceField>& fields() const override { return data_->fields; }
   const std::vector<std::string>& classes() const override { return data_->dataset->classes; }
+  std::span<const std::int64_t> category_ids() const override {
+    return data_->dataset->table->category_ids;
+  }
   std::string dataset() const override { return data_->dataset->id; }
   std::string uri(std::uint64_t item) const override {
     return std::string(text_at(columns_, item, data_->parts.front()));
@@ -106,6 +106,7 @@ class TableSource final : public Source {
       out.add_part({.range = out.ranges().size()});
       FileRange& range = out.add_range();
       range.uri = text_at(columns_, item, data_->parts[request.part]);
+      range.listed = false;
       range.offset = request.offset;
       range.size_bytes = request.size_bytes;
     }
@@ -121,7 +122,7 @@ class TableSource final : public Source {
         access->open(AT_FDCWD, data_->file, Access::Links::kFollow, kTableFlags, table);
     if (!denial.why.empty())
       return tl::unexpected(Access::status(denial, "cannot read", data_->file));
-    Result<Root> root = open_root(data_->root.root, *access, kRootKey);
+    Result<Root> root = open_root(data_->root.root, *access, data_->root.key);
     if (!root && root.error().code() == Code::kPermissionDenied)
       return tl::unexpected<Status>(root.error());
     auto disk = make_root_disk(data_->root, access, std::move(root));
@@ -154,21 +155,21 @@ class TableSource final : public Source {
 
 class Opener {
  public:
-  Opener(const TableSpec& spec, SourceOptions& options)
-      : spec_(spec),
+  Opener(ItemFile file, SourceOptions& options)
+      : file_(std::move(file)),
         options_(options),
         access_(std::make_shared<const Access>(options.access, options.reader)) {}
 
   Result<std::unique_ptr<Source>> open() {
     const bool again = options_.kept != nullptr && !options_.dataset.empty();
     auto data = std::make_shared<TableData>();
-    data->root = {.root = table_root(spec_), .key = kRootKey, .access = options_.access};
-    Result<Root> root = open_root(data->root.root, *access_, kRootKey);
+    data->root = {.root = file_.root, .key = file_.root_key, .access = options_.access};
+    Result<Root> root = open_root(data->root.root, *access_, data->root.key);
     // What was applied is opened though its files are not there: they may come back.
     if (!root && (!again || root.error().code() == Code::kPermissionDenied))
       return tl::unexpected<Status>(root.error());
     SPDLD_ASSIGN(data->dataset, again ? reopen() : read());
-    data->file = spec_.file;
+    data->file = file_.path;
     data->real_root = root ? root->path : data->root.root;
     SPDLD_TRY(name_fields(*data));
     data->digest = digest_of(data->dataset->table->columns, data->parts);
@@ -190,46 +191,46 @@ class Opener {
 
  private:
   Result<DatasetPtr> read() {
-    SPDLD_ASSIGN(const Access::Opened file, access_->open(spec_.file, kTableFlags, "cannot read"));
-    TableOptions options;
-    if (spec_.label && spec_.label->classes) {
-      SPDLD_ASSIGN(options.classes,
-                   class_names(*spec_.label->classes, Listing(), options_.classes, *access_));
-    }
-    SPDLD_ASSIGN(
-        Table table,
-        read_table(spec_, read_descriptor(file.fd.get(), spec_.file, kMaxTableFile, options_.stop),
-                   options));
-    if (table.columns.rows() > options_.max_items)
+    SPDLD_ASSIGN(const Access::Opened file, access_->open(file_.path, kTableFlags, "cannot read"));
+    const ItemStamp before = stamp_of(file.info);
+    Result<ItemRows> rows =
+        file_.read(read_descriptor(file.fd.get(), file_.path, file_.max_bytes, options_.stop),
+                   *access_, options_);
+    struct stat after {};
+    if (::fstat(file.fd.get(), &after) == 0 && stamp_of(after) != before)
+      return error(Code::kUnavailable,
+                   file_.path + " changed while it was read; try again when it is complete");
+    if (!rows) return tl::unexpected<Status>(rows.error());
+    const std::uint64_t count = rows->columns.rows();
+    if (count > options_.max_items)
       return error(Code::kResourceExhausted,
-                   spec_.file + " has " + std::to_string(table.columns.rows()) +
-                       " rows, more than the " + std::to_string(options_.max_items) +
-                       " that a dataset may have");
-    if (options_.progress) options_.progress(table.columns.rows(), "");
-    KeptColumns kept{.columns = std::move(table.columns), .file = stamp_of(file.info)};
+                   file_.path + " has " + std::to_string(count) + " rows, more than the " +
+                       std::to_string(options_.max_items) + " that a dataset may have");
+    if (options_.progress) options_.progress(count, "");
+    KeptColumns kept{.columns = std::move(rows->columns),
+                     .category_ids = std::move(rows->category_ids),
+                     .file = before};
     if (options_.kept == nullptr)
       return std::make_shared<const Dataset>(
-          Dataset{.id = "",
-                  .listing = nullptr,
-                  .table = std::make_shared<const KeptColumns>(std::move(kept)),
-                  .classes = std::move(table.classes)});
+          Dataset{.table = std::make_shared<const KeptColumns>(std::move(kept)),
+                  .classes = std::move(rows->classes)});
     Status saved;
     DatasetPtr dataset =
-        options_.kept->add_table(key(), std::move(kept), std::move(table.classes), saved);
+        options_.kept->add_table(file_.key, std::move(kept), std::move(rows->classes), saved);
     if (!saved.ok() && options_.warnings != nullptr)
       options_.warnings->push_back(
-          "what was read of " + spec_.file +
+          "what was read of " + file_.path +
           " was not kept and will be read again after a restart: " + saved.message());
     return dataset;
   }
 
   Result<DatasetPtr> reopen() {
-    // Who may not read the table is not told what stood in it.
-    Access::Opened table;
+    // Who may not read the file is not told what stood in it.
+    Access::Opened file;
     const Denial denial =
-        access_->open(AT_FDCWD, spec_.file, Access::Links::kFollow, kTableFlags, table);
+        access_->open(AT_FDCWD, file_.path, Access::Links::kFollow, kTableFlags, file);
     if (!denial.why.empty())
-      return tl::unexpected(Access::status(denial, "cannot read", spec_.file));
+      return tl::unexpected(Access::status(denial, "cannot read", file_.path));
     Result<DatasetPtr> kept = options_.kept->open(options_.dataset);
     if (kept && (*kept)->table != nullptr) return kept;
     const std::string why = "what was applied cannot be opened: " +
@@ -241,27 +242,18 @@ class Opener {
       return error(Code::kDataLoss, why + ", nor read again: " + again.error().message() + way_out);
     if (!KeptListings::same_data((*again)->id, options_.dataset))
       return error(Code::kDataLoss,
-                   why + ", and " + spec_.file + " says otherwise by now" + way_out);
+                   why + ", and " + file_.path + " says otherwise by now" + way_out);
     return again;
-  }
-
-  // All that what is read depends on, but the file itself.
-  std::string key() const {
-    std::string key = "table " + spec_.file + "\nroot " + table_root(spec_);
-    for (const TableSpec::Uri& uri : spec_.uris) key += "\nuri " + uri.field + " " + uri.column;
-    if (spec_.label) key += "\nlabel " + spec_.label->column;
-    for (const TableSpec::Value& value : spec_.values)
-      key += "\nvalue " + value.field + " " + value.column;
-    return key;
   }
 
   Status name_fields(TableData& data) const {
     const Columns& columns = data.dataset->table->columns;
+    const auto is_part = [this](const std::string& name) {
+      return std::find(file_.parts.begin(), file_.parts.end(), name) != file_.parts.end();
+    };
     for (std::size_t column = 0; column < columns.size(); ++column) {
       const Columns::Info& info = columns.info(column);
-      const bool part =
-          std::any_of(spec_.uris.begin(), spec_.uris.end(),
-                      [&](const TableSpec::Uri& uri) { return uri.field == info.name; });
+      const bool part = is_part(info.name);
       std::vector<std::size_t>& of_kind = part ? data.parts : data.values;
       data.fields.push_back(
           {.name = info.name,
@@ -273,20 +265,20 @@ class Opener {
       of_kind.push_back(column);
     }
     // What was kept may be of a daemon that made other columns of the same text.
-    if (data.parts.size() == spec_.uris.size() && !data.parts.empty()) return {};
+    if (data.parts.size() == file_.parts.size() && !data.parts.empty()) return {};
     return {Code::kDataLoss,
-            "what was applied has other columns than " + spec_.file + " now: apply it again"};
+            "what was applied has other columns than " + file_.path + " now: apply it again"};
   }
 
-  const TableSpec& spec_;
+  const ItemFile file_;
   SourceOptions& options_;
   const std::shared_ptr<const Access> access_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Source>> open_table(const TableSpec& spec, SourceOptions options) {
-  return Opener(spec, options).open();
+Result<std::unique_ptr<Source>> open_table(ItemFile file, SourceOptions options) {
+  return Opener(std::move(file), options).open();
 }
 
 }  // namespace spdld::source

@@ -4,15 +4,16 @@
 #include <memory>
 
 #include "base/status.h"
-#include "op/table_spec.h"
+#include "source/item_file.h"
 #include "source/source.h"
 #include "source/source_options.h"
 
 namespace spdld::source {
 
-// The rows of a table: their parts are the files that columns name, their values other columns. The
-// reader must be allowed to read the table; each file is asked for when it is opened. Blocks until
-// the table is read, or what was applied (options.dataset) is opened.
-Result<std::unique_ptr<Source>> open_table(const TableSpec& spec, SourceOptions options);
+// The rows of a table, or the images of an annotation file: their parts are the files that columns
+// name, their values other columns. The reader must be allowed to read the table; each file is
+// asked for when it is opened. Blocks until the table is read, or what was applied
+// (options.dataset) is opened.
+Result<std::unique_ptr<Source>> open_table(ItemFile file, SourceOptions options);
 
 }  // namespace spdld::source

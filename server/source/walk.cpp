@@ -80,6 +80,7 @@ class Walker {
   Status entry(Directory& directory, int fd, const dirent& found, std::vector<std::string>& files)
       SPDLD_EXCLUDES(mutex_);
   Status linked(Directory& directory, int fd, const std::string& name, struct stat& info) const;
+  bool is_excluded(const Directory& directory, const std::string& name) const;
   bool is_above(const Directory& directory, const struct stat& info) const;
   void warn(std::string warning) SPDLD_EXCLUDES(mutex_);
   void fail(Status status) SPDLD_EXCLUDES(mutex_);
@@ -270,7 +271,7 @@ Status Walker::entry(Directory& directory, int fd, const dirent& found,
 
   if (type == DT_REG) {
     seen_.fetch_add(1, std::memory_order_relaxed);
-    if (!glob_.accepts(directory.state, name)) {
+    if (!glob_.accepts(directory.state, name) || is_excluded(directory, name)) {
       MutexLock lock(mutex_);
       if (a_file_.empty()) a_file_ = directory.below(name);
       return {};
@@ -317,13 +318,20 @@ Status Walker::entry(Directory& directory, int fd, const dirent& found,
 }
 
 // What a symlink leads to. Left as nothing at all (no type) when that does not matter.
+bool Walker::is_excluded(const Directory& directory, const std::string& name) const {
+  if (options_.exclude.empty()) return false;
+  const std::string path = directory.below(name);
+  return std::any_of(options_.exclude.begin(), options_.exclude.end(),
+                     [&path](const Glob& glob) { return glob.matches(path); });
+}
+
 Status Walker::linked(Directory& directory, int fd, const std::string& name,
                       struct stat& info) const {
   const Denial denial = access_.look(fd, name, info);
   if (denial.err == 0) return {};
   info = {};
   const bool dangles = denial.err == ENOENT || denial.err == ELOOP || denial.err == ENOTDIR;
-  const bool wanted = glob_.accepts(directory.state, name) ||
+  const bool wanted = (glob_.accepts(directory.state, name) && !is_excluded(directory, name)) ||
                       (!dangles && !glob_.enter(directory.state, name).dead());
   if (!wanted) return {};
   const std::string path = full(directory.below(name));

@@ -17,6 +17,7 @@ namespace spdld::source {
 struct WalkOptions {
   std::string root;  // after symlinks; for messages
   Access::Links links = Access::Links::kFollow;
+  std::vector<Glob> exclude = {};  // of relative paths of files that count as not there
   int threads = 8;
   std::uint64_t max_items = 0;
   std::uint64_t max_directories = 0;  // one that several symlinks lead to counts for each

@@ -25,10 +25,17 @@ Shape classes_shape() {
 }
 
 Shape files_shape() {
+  Shape roots = list_shape(string_shape());
+  roots.min_items = 1;
+  roots.max_items = 64;
+  Shape root = any_of({string_shape(), std::move(roots)});
+  root.expected = "a directory, or a list of directories";
+  Shape exclude = any_of({string_shape(), list_shape(string_shape())});
+  exclude.expected = "a pattern, or a list of patterns";
   return map_shape({
       {.name = "root",
-       .doc = "the directory that holds the items",
-       .shape = string_shape(),
+       .doc = "the directory that holds the items, or a list of directories, one behind the other",
+       .shape = std::move(root),
        .required = true},
       {.name = "pattern",
        .doc =
@@ -51,6 +58,15 @@ Shape files_shape() {
       {.name = "field",
        .doc = "the name of the items' bytes in a batch; not given: image",
        .shape = string_shape(),
+       .nullable = true},
+      {.name = "exclude",
+       .doc = "patterns of files that are no items though 'pattern' matches them",
+       .shape = std::move(exclude),
+       .nullable = true},
+      {.name = "companions",
+       .doc = "files that belong to each item, by the field that each becomes: "
+              "\"masks/${stem}.png\", below the item's root",
+       .shape = named_shape(string_shape()),
        .nullable = true},
   });
 }
@@ -102,6 +118,23 @@ Shape table_shape() {
        .doc = "fields whose values stand in the table, and their columns",
        .shape = named_shape(std::move(value)),
        .nullable = true},
+  });
+}
+
+Shape coco_shape() {
+  return map_shape({
+      {.name = "annotations",
+       .doc = "the JSON file, of COCO's object detection format",
+       .shape = string_shape(),
+       .required = true},
+      {.name = "root",
+       .doc = "the directory that the images' file names are relative to",
+       .shape = string_shape(),
+       .required = true},
+      {.name = "field",
+       .doc = "the name of the images' bytes in a batch",
+       .shape = string_shape(),
+       .default_value = "image"},
   });
 }
 
@@ -181,6 +214,9 @@ Shape source_shape() {
   shape.keys = {
       {.name = "files", .doc = "each file below a directory is an item", .shape = files_shape()},
       {.name = "table", .doc = "each row of a table is an item", .shape = table_shape()},
+      {.name = "coco",
+       .doc = "each image of a COCO annotation file is an item, with its boxes",
+       .shape = coco_shape()},
       {.name = "webdataset",
        .doc = "members of tar shards that have one key are an item",
        .shape = webdataset_shape()}};

@@ -15,6 +15,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr const char* kCocoFields[] = {"image_id", "width", "height",  "boxes",
+                                       "labels",   "ids",   "iscrowd", "area"};
+
 std::string text_of(const Json& map, const char* key) { return map.at(key).get<std::string>(); }
 
 // `name` is what messages call it.
@@ -40,25 +43,46 @@ Result<ClassesSpec> read_classes(const Node& node, const std::string& name, Json
   return classes;
 }
 
-// The path under `key`, which becomes absolute in `json`, too, so that the canonical text has it.
-Result<std::string> read_path(const Node& at, Json& json, const char* key,
-                              const std::string& name) {
-  const std::string text = text_of(json, key);
-  const Node& node = *at.find(key);
-  if (text.find("://") != std::string::npos) {
+Result<std::string> directory_path(const Node& node, const std::string& text,
+                                   const std::string& name) {
+  if (text.find("://") != std::string::npos)
     return tl::unexpected<Status>(node.fail(
         name + ": " + quote(text) +
         " is an address, and this version reads directories alone: copy it to this machine, or "
         "mount it there"));
-  }
-  SPDLD_ASSIGN(std::string path, absolute_path(node, name, text));
+  return absolute_path(node, name, text);
+}
+
+// The path under `key`, which becomes absolute in `json`, too, so that the canonical text has it.
+Result<std::string> read_path(const Node& at, Json& json, const char* key,
+                              const std::string& name) {
+  SPDLD_ASSIGN(std::string path, directory_path(*at.find(key), text_of(json, key), name));
   json[key] = path;
   return path;
 }
 
 Result<FilesSpec> read_files(const Node& at, Json& json) {
   FilesSpec files;
-  SPDLD_ASSIGN(files.root, read_path(at, json, "root", "source.files.root"));
+  if (json.at("root").is_string()) {
+    SPDLD_ASSIGN(files.root, read_path(at, json, "root", "source.files.root"));
+  } else {
+    const Node& roots = *at.find("root");
+    std::set<std::string> seen;
+    for (std::size_t i = 0; i < json["root"].size(); ++i) {
+      Json& root = json["root"][i];
+      SPDLD_ASSIGN(std::string path,
+                   directory_path(roots.items[i], root.get<std::string>(), "source.files.root"));
+      if (!seen.insert(path).second)
+        return tl::unexpected<Status>(
+            roots.items[i].fail("source.files.root: " + path + " is there twice"));
+      root = path;
+      (i == 0 ? files.root : files.more_roots.emplace_back()) = std::move(path);
+    }
+  }
+  if (const auto exclude = json.find("exclude"); exclude != json.end()) {
+    if (exclude->is_string()) *exclude = Json::array({*exclude});
+    files.exclude = exclude->get<std::vector<std::string>>();
+  }
   files.pattern = text_of(json, "pattern");
   const bool labelled = json.at("label") == "parent_dir";
   files.label = labelled ? FilesSpec::Label::kParentDir : FilesSpec::Label::kNone;
@@ -73,6 +97,19 @@ Result<FilesSpec> read_files(const Node& at, Json& json) {
     if (labelled && files.field == "label") {
       return tl::unexpected<Status>(
           field.fail("source.files.field: 'label' is what label: parent_dir gives"));
+    }
+  }
+  if (const auto companions = json.find("companions"); companions != json.end()) {
+    const Node& node = *at.find("companions");
+    for (const auto& [field, pattern] : companions->items()) {
+      const std::string name = "source.files.companions." + field;
+      if (!is_field_name(field))
+        return tl::unexpected<Status>(
+            node.find(field.c_str())->fail(name + ": " + not_a_field_name(field)));
+      if (field == files.field || (labelled && field == "label"))
+        return tl::unexpected<Status>(
+            node.find(field.c_str())->fail(name + ": there is a field of that name already"));
+      files.companions.push_back({.field = field, .pattern = pattern.get<std::string>()});
     }
   }
   if (json.contains("classes")) {
@@ -148,6 +185,22 @@ Result<TableSpec> read_table(const Node& at, Json& json) {
         at.find("values")->fail("source.table: the field '" + value.field + "' is there twice"));
   }
   return table;
+}
+
+Result<CocoSpec> read_coco(const Node& at, Json& json) {
+  CocoSpec coco;
+  SPDLD_ASSIGN(coco.annotations, read_path(at, json, "annotations", "source.coco.annotations"));
+  SPDLD_ASSIGN(coco.root, read_path(at, json, "root", "source.coco.root"));
+  coco.field = text_of(json, "field");
+  if (!is_field_name(coco.field))
+    return tl::unexpected<Status>(
+        at.find("field")->fail("source.coco.field: " + not_a_field_name(coco.field)));
+  for (const char* const taken : kCocoFields) {
+    if (coco.field == taken)
+      return tl::unexpected<Status>(at.find("field")->fail("source.coco.field: '" + coco.field +
+                                                           "' is what the annotations give"));
+  }
+  return coco;
 }
 
 // What a field's suffixes are, and which fields there are so far.
@@ -266,6 +319,8 @@ Result<SourceSpec> read_source(const Node& node, Json& value) {
   SourceSpec source;
   if (value.contains("files")) {
     SPDLD_ASSIGN(source.items, read_files(*node.find("files"), value["files"]));
+  } else if (value.contains("coco")) {
+    SPDLD_ASSIGN(source.items, read_coco(*node.find("coco"), value["coco"]));
   } else if (value.contains("webdataset")) {
     SPDLD_ASSIGN(source.items, read_webdataset(*node.find("webdataset"), value["webdataset"]));
   } else {

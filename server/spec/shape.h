@@ -49,11 +49,11 @@ struct Shape {
   bool bare_ok = false;    // kTagged: the key alone stands for an empty map
   std::vector<Shape> of;
   std::vector<Key> keys;
+  std::vector<Key> beside;  // kTagged: keys that may stand beside the one
   // kMap: keys that are there and are read before; and what to write instead of other tools' keys.
   std::vector<std::string> also = {};
   std::map<std::string, std::string> instead = {};
-  std::string noun = {};         // kTagged: what a key is, "op"
-  std::vector<Key> beside = {};  // kTagged: keys that may stand beside the one
+  std::string noun = {};  // kTagged: what a key is, "op"
   // kTagged: what else there is for those who need what none of the keys is. Where it is given, a
   // key of much the same letters is another thing.
   std::string otherwise = {};

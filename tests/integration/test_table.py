@@ -151,7 +151,7 @@ def test_a_row_whose_file_is_gone_fails_by_its_name(
     assert len(loader) == 3
     loader.close()
     (data / "pictures/3.png").unlink()
-    with pytest.raises(spdld.PipelineError, match=r"pictures/3.png is gone"):
+    with pytest.raises(spdld.PipelineError, match=r"pictures/3.png is not there"):
         for _ in load("pairs"):
             pass
 

@@ -136,9 +136,9 @@ class FakeService final : public session::Service {
     note(caller, "text " + std::string(name));
     return or_answer(std::string("pipeline: p\n"));
   }
-  Result<std::vector<std::string>> classes(const Caller& caller, std::string_view name) override {
+  Result<session::ClassesView> classes(const Caller& caller, std::string_view name) override {
     note(caller, "classes " + std::string(name));
-    return or_answer(class_names);
+    return or_answer(session::ClassesView{.names = class_names, .category_ids = {}});
   }
   Status delete_pipeline(const Caller& caller, std::string_view name) override {
     note(caller, "delete_pipeline " + std::string(name));

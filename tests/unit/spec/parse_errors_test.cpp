@@ -61,7 +61,7 @@ TEST(ParseErrors, NameTheNearestOpAndSource) {
       "not built in there is Loader(..., map=), see 'A function on each batch' in "
       "docs/python.md");
   EXPECT_EQ(error_instead("source: {s3: {bucket: x}}"),
-            "p.yaml:2:10: source: unknown source 's3'; there are: files, table, webdataset");
+            "p.yaml:2:10: source: unknown source 's3'; there are: files, table, coco, webdataset");
   EXPECT_EQ(error_instead("source: {webdatset: {shards: x.tar}}"),
             "p.yaml:2:10: source: unknown source 'webdatset'; did you mean 'webdataset'?");
 }
@@ -88,7 +88,8 @@ TEST(ParseErrors, NameWhatIsMissing) {
   EXPECT_EQ(error_instead("batch:"),
             "p.yaml:4:1: 'batch.size' is missing: rows of one batch of one shard");
   EXPECT_EQ(error_instead("source: {files: }"),
-            "p.yaml:2:17: 'source.files.root' is missing: the directory that holds the items");
+            "p.yaml:2:17: 'source.files.root' is missing: the directory that holds the items, or a "
+            "list of directories, one behind the other");
   EXPECT_EQ(error_instead("stages: [fetch, resize]"),
             "p.yaml:3:17: 'stages[1].resize.size' is missing: height and width");
 }
@@ -108,8 +109,9 @@ TEST(ParseErrors, NameTheTypeThatWasExpected) {
             "p.yaml:4:29: batch.max_bytes: expected a size such as 64MiB, got '64M'");
   EXPECT_EQ(error_instead("source: /data"),
             "p.yaml:2:9: source: expected a map of one source, got '/data'");
-  EXPECT_EQ(error_instead("source: {files: {root: {a: b}}}"),
-            "p.yaml:2:24: source.files.root: expected a text, got a map");
+  EXPECT_EQ(
+      error_instead("source: {files: {root: {a: b}}}"),
+      "p.yaml:2:24: source.files.root: expected a directory, or a list of directories, got a map");
   EXPECT_EQ(error_instead("source: {files: {root: /d, field: \"a b\"}}"),
             "p.yaml:2:35: source.files.field: 'a b' is no name of a field: it has letters, digits "
             "and _, at most 47 of them, and begins with a letter");

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "op/order_spec.h"
+#include "source/source.h"
+#include "source/source_options.h"
+
+namespace spdld::source {
+
+// The files below each of spec's roots, one root behind the other, as open_files() has them. Where
+// directories are the classes, those of all roots are, sorted.
+Result<std::unique_ptr<Source>> open_file_roots(const FilesSpec& spec, SourceOptions options);
+
+}  // namespace spdld::source

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/joined_source.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+#include "source/binary.h"
+#include "source/digest_text.h"
+
+namespace spdld::source {
+namespace {
+
+constexpr char kBetween = '+';
+
+class JoinedSource final : public Source {
+ public:
+  explicit JoinedSource(std::vector<std::unique_ptr<Source>> sources)
+      : sources_(std::move(sources)) {
+    BinaryWriter listings;
+    for (const auto& source : sources_) {
+      first_.push_back(size_);
+      size_ += source->size();
+      listings.string(source->listing_digest());
+    }
+    digest_ = digest_text(listings.text());
+  }
+
+  std::uint64_t size() const override { return size_; }
+  const std::string& listing_digest() const override { return digest_; }
+  std::string values_digest() const override {
+    BinaryWriter values;
+    bool any = false;
+    for (const auto& source : sources_) {
+      const std::string digest = source->values_digest();
+      any = any || !digest.empty();
+      values.string(digest);
+    }
+    return any ? digest_text(values.text()) : std::string();
+  }
+  const std::vector<SourceField>& fields() const override { return sources_.front()->fields(); }
+  const std::vector<std::string>& classes() const override { return sources_.front()->classes(); }
+  std::string uri(std::uint64_t item) const override {
+    const Place at = place(item);
+    return at.source->uri(at.item);
+  }
+  std::string read_uri(std::uint64_t item) const override {
+    const Place at = place(item);
+    return at.source->read_uri(at.item);
+  }
+  Value value(std::uint64_t item, std::size_t value) const override {
+    const Place at = place(item);
+    return at.source->value(at.item, value);
+  }
+  Result<FetchState> fetch(std::uint64_t item, std::span<const PartRequest> requests,
+                           FetchedItem& out, FetchSink& sink, std::uint64_t token) override {
+    const Place at = place(item);
+    return at.source->fetch(at.item, requests, out, sink, token);
+  }
+  Result<std::unique_ptr<Source>> read_by(const Credentials& reader) const override {
+    std::vector<std::unique_ptr<Source>> sources;
+    for (const auto& source : sources_) {
+      SPDLD_ASSIGN(std::unique_ptr<Source> readable, source->read_by(reader));
+      // All of them are files, or none is.
+      if (readable == nullptr) return std::unique_ptr<Source>();
+      sources.push_back(std::move(readable));
+    }
+    return std::make_unique<JoinedSource>(std::move(sources));
+  }
+  std::string origin() const override {
+    std::string joined;
+    for (const auto& source : sources_) {
+      const std::string origin = source->origin();
+      if (origin.empty()) return {};
+      joined += (joined.empty() ? "" : "\n") + origin;
+    }
+    return joined;
+  }
+  std::string dataset() const override {
+    std::string joined;
+    for (const auto& source : sources_) {
+      const std::string id = source->dataset();
+      if (id.empty()) return {};
+      if (!joined.empty()) joined += kBetween;
+      joined += id;
+    }
+    return joined;
+  }
+  void look_again() override {
+    for (const auto& source : sources_) source->look_again();
+  }
+  bool has_changed() override {
+    return std::any_of(sources_.begin(), sources_.end(),
+                       [](const auto& source) { return source->has_changed(); });
+  }
+
+ private:
+  struct Place {
+    Source* source = nullptr;
+    std::uint64_t item = 0;
+  };
+  Place place(std::uint64_t item) const {
+    SPDLD_CHECK(item < size_);
+    const auto behind = std::upper_bound(first_.begin(), first_.end(), item);
+    const auto at = static_cast<std::size_t>(behind - first_.begin() - 1);
+    return {.source = sources_[at].get(), .item = item - first_[at]};
+  }
+
+  const std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<std::uint64_t> first_;  // item of each source
+  std::uint64_t size_ = 0;
+  std::string digest_;
+};
+
+}  // namespace
+
+std::unique_ptr<Source> join_sources(std::vector<std::unique_ptr<Source>> sources) {
+  SPDLD_CHECK(!sources.empty());
+  return std::make_unique<JoinedSource>(std::move(sources));
+}
+
+std::vector<std::string> split_dataset(std::string_view id) {
+  std::vector<std::string> ids;
+  for (std::size_t begin = 0; begin <= id.size();) {
+    const std::size_t end = std::min(id.find(kBetween, begin), id.size());
+    ids.emplace_back(id.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return ids;
+}
+
+}  // namespace spdld::source

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "source/source.h"
+
+namespace spdld::source {
+
+// Sources of the same fields and classes, one behind the other: the items of the first, then those
+// of the second. `sources` holds at least one, and none of null.
+std::unique_ptr<Source> join_sources(std::vector<std::unique_ptr<Source>> sources);
+
+// The ids of the datasets that a joined source's consists of; of another source its own.
+std::vector<std::string> split_dataset(std::string_view id);
+
+}  // namespace spdld::source
