@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "media/image_errors.h"
+
 namespace spdld::media {
 namespace {
 
@@ -73,9 +75,7 @@ std::span<const std::byte> exif_of(std::span<const std::byte> app1) {
 }
 
 tl::unexpected<Status> truncated(std::span<const std::byte> bytes, std::string_view missing) {
-  return error(Code::kDataLoss, "truncated JPEG: no " + std::string(missing) + " in its " +
-                                    std::to_string(bytes.size()) +
-                                    " bytes; fetch the file again or remove it");
+  return media::truncated("JPEG", missing, bytes.size());
 }
 
 }  // namespace

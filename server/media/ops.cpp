@@ -19,7 +19,7 @@ Result<std::unique_ptr<Op>> make_decode_image(const Params& params) {
   limits.max_scans = static_cast<int>(params.get<std::int64_t>("max_scans"));
   const ColorMode mode =
       params.get<std::string>("mode") == "gray" ? ColorMode::kGray : ColorMode::kRgb;
-  return std::make_unique<DecodeImage>(mode, params.get<bool>("exif"), limits,
+  return std::make_unique<DecodeImage>(ImageMode::of(mode), params.get<bool>("exif"), limits,
                                        params.get<std::string>("field"));
 }
 

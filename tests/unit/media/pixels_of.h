@@ -76,14 +76,14 @@ inline Result<Picture> read_whole(ImageDecoder& decoder, const Bytes& bytes, int
 
 inline std::unique_ptr<ImageDecoder> make_decoder(ColorMode mode = ColorMode::kRgb,
                                                   bool exif = true, ImageLimits limits = {}) {
-  return DecodeImage(mode, exif, limits).make_decoder();
+  return DecodeImage(ImageMode::of(mode), exif, limits).make_decoder();
 }
 
 // The failure of an open() or of the read() after it; fails the test when both succeed.
 inline Status failure_of(const Bytes& bytes, ImageLimits limits = {},
                          ColorMode mode = ColorMode::kRgb) {
   const Result<Picture> picture =
-      read_whole(*make_decoder(mode, true, limits), bytes, channels_of(mode));
+      read_whole(*make_decoder(mode, true, limits), bytes, ImageMode::of(mode).channels);
   EXPECT_FALSE(picture.has_value());
   return picture ? Status() : picture.error();
 }
