@@ -7,23 +7,23 @@
 
 #include "base/status.h"
 
-// How the decoders of all formats say what is wrong with a file.
+// How the decoders of all formats say what is wrong with a file: as a Status or as any Result.
 namespace spdld::media {
 
-inline tl::unexpected<Status> corrupt(std::string_view format, const std::string& why) {
-  return error(Code::kDataLoss, "corrupt " + std::string(format) + ": " + why);
+inline detail::Failure corrupt(std::string_view format, const std::string& why) {
+  return {Status(Code::kDataLoss, "corrupt " + std::string(format) + ": " + why)};
 }
 
 // `missing` is what its `bytes` bytes lack: "end (IEND)".
-inline tl::unexpected<Status> truncated(std::string_view format, std::string_view missing,
-                                        std::size_t bytes) {
-  return error(Code::kDataLoss, "truncated " + std::string(format) + ": no " +
-                                    std::string(missing) + " in its " + std::to_string(bytes) +
-                                    " bytes; fetch the file again or remove it");
+inline detail::Failure truncated(std::string_view format, std::string_view missing,
+                                 std::size_t bytes) {
+  return {Status(Code::kDataLoss, "truncated " + std::string(format) + ": no " +
+                                      std::string(missing) + " in its " + std::to_string(bytes) +
+                                      " bytes; fetch the file again or remove it")};
 }
 
-inline tl::unexpected<Status> unsupported(std::string_view format, const std::string& what) {
-  return error(Code::kInvalidArgument, "unsupported " + std::string(format) + ": " + what);
+inline detail::Failure unsupported(std::string_view format, const std::string& what) {
+  return {Status(Code::kInvalidArgument, "unsupported " + std::string(format) + ": " + what)};
 }
 
 }  // namespace spdld::media

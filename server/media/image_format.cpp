@@ -14,6 +14,9 @@ using std::string_view_literals::operator""sv;
 
 constexpr std::string_view kJpegMagic = "\xFF\xD8\xFF"sv;
 constexpr std::string_view kPngMagic = "\x89PNG\r\n\x1A\n"sv;
+constexpr std::string_view kBmpMagic = "BM"sv;
+
+constexpr std::string_view kRead = "JPEG, PNG and BMP";
 
 struct Signature {
   std::string_view name;
@@ -29,9 +32,8 @@ constexpr std::array kOthers = {
     Signature{"JPEG 2000", 4, "jP  "sv}, Signature{"JPEG 2000", 0, "\xFF\x4F\xFF\x51"sv},
     Signature{"JPEG XL", 4, "JXL "sv},   Signature{"JPEG XL", 0, "\xFF\x0A"sv},
     Signature{"TIFF", 0, "II*\0"sv},     Signature{"TIFF", 0, "MM\0*"sv},
-    Signature{"BMP", 0, "BM"sv},         Signature{"PDF", 0, "%PDF"sv},
-    Signature{"gzip", 0, "\x1F\x8B"sv},  Signature{"ZIP", 0, "PK\x03\x04"sv},
-    Signature{"HTML or XML", 0, "<"sv},
+    Signature{"PDF", 0, "%PDF"sv},       Signature{"gzip", 0, "\x1F\x8B"sv},
+    Signature{"ZIP", 0, "PK\x03\x04"sv}, Signature{"HTML or XML", 0, "<"sv},
 };
 
 bool has_magic(std::string_view bytes, std::string_view magic) {
@@ -69,10 +71,11 @@ Result<ImageFormat> sniff_image(std::span<const std::byte> bytes) {
                               std::min<std::size_t>(bytes.size(), 16));
   if (has_magic(head, kJpegMagic)) return ImageFormat::kJpeg;
   if (has_magic(head, kPngMagic)) return ImageFormat::kPng;
+  if (has_magic(head, kBmpMagic)) return ImageFormat::kBmp;
   const std::string_view name = guess(head);
   return error(Code::kInvalidArgument,
                (name.empty() ? std::string("not an image") : "this is " + std::string(name)) +
-                   " (first bytes " + hex_of(head) + "); decode_image reads JPEG and PNG");
+                   " (first bytes " + hex_of(head) + "); decode_image reads " + std::string(kRead));
 }
 
 }  // namespace spdld::media

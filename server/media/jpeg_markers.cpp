@@ -74,7 +74,7 @@ std::span<const std::byte> exif_of(std::span<const std::byte> app1) {
   return app1.subspan(kName.size());
 }
 
-tl::unexpected<Status> truncated(std::span<const std::byte> bytes, std::string_view missing) {
+detail::Failure truncated(std::span<const std::byte> bytes, std::string_view missing) {
   return media::truncated("JPEG", missing, bytes.size());
 }
 

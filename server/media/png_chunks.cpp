@@ -37,7 +37,7 @@ std::uint32_t be32(std::span<const std::byte> bytes, std::size_t at) {
   return value;
 }
 
-tl::unexpected<Status> corrupt(const std::string& why) { return media::corrupt("PNG", why); }
+detail::Failure corrupt(const std::string& why) { return media::corrupt("PNG", why); }
 
 // Samples a pixel, or 0 for a combination that the format does not have.
 unsigned samples(unsigned color_type, unsigned bit_depth) {

@@ -114,16 +114,14 @@ void PngDecoder::give_bits(const Rect& region, RowSink& rows) {
   palette_ = gray_palette(1);
   if (!layout_.transparency.empty()) palette_[key_of(layout_)[0] == 0 ? 0 : 1].alpha = 0;
   const RowConverter converter(mode_, {.kind = DecodedRows::Kind::kNumbers, .palette = &palette_});
+  RowGiver giver(converter, region.width, row_, rows);
   auto* numbers =
       reinterpret_cast<std::uint8_t*>(numbers_.resize(static_cast<std::size_t>(region.width)));
-  auto* row = reinterpret_cast<std::uint8_t*>(row_.resize(
-      static_cast<std::size_t>(region.width) * static_cast<std::size_t>(mode_.pixel_bytes())));
   for (int y = 0; y < region.height; ++y) {
     const std::uint8_t* bits =
         frame.data[0] + static_cast<std::ptrdiff_t>(region.y + y) * frame.linesize[0];
     unpack_numbers(bits, region.x, region.width, 1, numbers);
-    converter.convert(numbers, region.width, row);
-    rows.row(y, row);
+    giver.give(y, numbers);
   }
 }
 

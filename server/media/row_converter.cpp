@@ -194,20 +194,18 @@ RowConverter::RowConverter(const ImageMode& mode, const DecodedRows& rows)
   }
 }
 
+RowGiver::RowGiver(const RowConverter& converter, int width, ByteBuffer& scratch, RowSink& sink)
+    : converter_(converter), width_(width), sink_(sink) {
+  if (converter.as_is()) return;
+  scratch_ = reinterpret_cast<std::uint8_t*>(scratch.resize(
+      static_cast<std::size_t>(width) * static_cast<std::size_t>(converter.mode().pixel_bytes())));
+}
+
 void give_rows(const RowConverter& converter, const std::uint8_t* data, std::ptrdiff_t stride,
                const Rect& region, ByteBuffer& scratch, RowSink& sink) {
+  RowGiver giver(converter, region.width, scratch, sink);
   data += region.y * stride + static_cast<std::ptrdiff_t>(region.x) * converter.step();
-  if (converter.as_is()) {
-    for (int y = 0; y < region.height; ++y, data += stride) sink.row(y, data);
-    return;
-  }
-  auto* row = reinterpret_cast<std::uint8_t*>(
-      scratch.resize(static_cast<std::size_t>(region.width) *
-                     static_cast<std::size_t>(converter.mode().pixel_bytes())));
-  for (int y = 0; y < region.height; ++y, data += stride) {
-    converter.convert(data, region.width, row);
-    sink.row(y, row);
-  }
+  for (int y = 0; y < region.height; ++y, data += stride) giver.give(y, data);
 }
 
 void unpack_numbers(const std::uint8_t* row, int from, int count, int bits, std::uint8_t* out) {

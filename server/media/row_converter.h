@@ -75,8 +75,29 @@ class RowConverter {
   Convert convert_ = nullptr;
 };
 
-// Gives `region` of the image whose row y begins at data + y * stride to the sink. `scratch` is for
-// one row.
+// Gives a region's rows to a sink in a mode's pixels, one by one. Lives while one image is read;
+// `scratch` is for one row.
+class RowGiver {
+ public:
+  RowGiver(const RowConverter& converter, int width, ByteBuffer& scratch, RowSink& sink);
+
+  // `row` begins with the region's first pixel.
+  void give(int y, const std::uint8_t* row) {
+    if (scratch_ != nullptr) {
+      converter_.convert(row, width_, scratch_);
+      row = scratch_;
+    }
+    sink_.row(y, row);
+  }
+
+ private:
+  const RowConverter converter_;
+  const int width_;
+  std::uint8_t* scratch_ = nullptr;  // none: the decoder's pixels are the mode's
+  RowSink& sink_;
+};
+
+// Gives `region` of the image whose row y begins at data + y * stride.
 void give_rows(const RowConverter& converter, const std::uint8_t* data, std::ptrdiff_t stride,
                const Rect& region, ByteBuffer& scratch, RowSink& sink);
 

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/rng.h"
+#include "tests/unit/media/bmp_maker.h"
 #include "tests/unit/media/exif_maker.h"
 #include "tests/unit/media/jpeg_maker.h"
 #include "tests/unit/media/pixels_of.h"
@@ -156,6 +157,17 @@ TEST(MediaMutation, OfPngsNeverBreaksTheDecoder) {
                    make_png({.color_type = 0, .bit_depth = 1, .exif = make_tiff(8, false)}),
                    make_png({.color_type = 4, .bit_depth = 8})},
                   0x706e67, mend_checksums);
+}
+
+TEST(MediaMutation, OfBmpsNeverBreaksTheDecoder) {
+  expect_survived(
+      {make_bmp({}), make_bmp({.bits = 1, .palette = some_colors(2)}),
+       make_bmp({.bits = 4, .header_bytes = 12, .palette = some_colors(16)}),
+       make_bmp({.bits = 8, .palette = some_colors(256), .run_length = true}),
+       make_bmp({.bits = 4, .palette = some_colors(16), .run_length = true}),
+       make_bmp({.bits = 16, .top_down = true, .masks = {0xF800, 0x7E0, 0x1F}}),
+       make_bmp({.bits = 32, .header_bytes = 124, .masks = {0xFF0000, 0xFF00, 0xFF, 0xFF000000}})},
+      0x626d70, nullptr);
 }
 
 }  // namespace

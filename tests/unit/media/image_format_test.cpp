@@ -25,7 +25,6 @@ TEST(ImageFormat, NamesWhatItDoesNotRead) {
   const std::initializer_list<std::pair<std::string_view, std::string_view>> kCases = {
       {"RIFF\x10\0\0\0WEBPVP8 "sv, "WebP"},
       {"GIF89a\x01\0"sv, "GIF"},
-      {"BM\x36\0\0\0"sv, "BMP"},
       {"II*\0\x08\0\0\0"sv, "TIFF"},
       {"MM\0*\0\0\0\x08"sv, "TIFF"},
       {"\0\0\0\x1C"
@@ -41,13 +40,13 @@ TEST(ImageFormat, NamesWhatItDoesNotRead) {
     const Status status = refusal(bytes);
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
     EXPECT_THAT(status.message(), HasSubstr("this is " + std::string(name) + " (first bytes "));
-    EXPECT_THAT(status.message(), HasSubstr("decode_image reads JPEG and PNG"));
+    EXPECT_THAT(status.message(), HasSubstr("decode_image reads JPEG, PNG and BMP"));
   }
 }
 
 TEST(ImageFormat, ShowsTheFirstBytesOfWhatItDoesNotKnow) {
   EXPECT_EQ(refusal("\x01\x02\xAB"sv).message(),
-            "not an image (first bytes 01 02 ab); decode_image reads JPEG and PNG");
+            "not an image (first bytes 01 02 ab); decode_image reads JPEG, PNG and BMP");
 }
 
 TEST(ImageFormat, OfAnEmptyFileIsDataLoss) {
@@ -57,7 +56,7 @@ TEST(ImageFormat, OfAnEmptyFileIsDataLoss) {
 }
 
 TEST(ImageFormat, OfAFileCutInsideItsSignatureIsThatFormatAndTruncated) {
-  for (const std::string_view head : {"\xFF"sv, "\xFF\xD8"sv, "\x89PNG"sv}) {
+  for (const std::string_view head : {"\xFF"sv, "\xFF\xD8"sv, "\x89PNG"sv, "B"sv}) {
     const auto bytes = std::as_bytes(std::span(head));
     const Status status = failure_of(Bytes(bytes.begin(), bytes.end()));
     EXPECT_EQ(status.code(), Code::kDataLoss);
