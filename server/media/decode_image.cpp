@@ -11,6 +11,7 @@
 #include "base/byte_buffer.h"
 #include "base/check.h"
 #include "media/bmp_decoder.h"
+#include "media/gif_decoder.h"
 #include "media/image_format.h"
 #include "media/jpeg_decoder.h"
 #include "media/orientation.h"
@@ -85,6 +86,7 @@ class ImageReader final : public ImageDecoder {
     switch (format) {
       case ImageFormat::kJpeg: return std::make_unique<JpegDecoder>(mode_, limits_);
       case ImageFormat::kPng: return std::make_unique<PngDecoder>(mode_, limits_);
+      case ImageFormat::kGif: return std::make_unique<GifDecoder>(mode_, limits_);
       case ImageFormat::kBmp: return std::make_unique<BmpDecoder>(mode_, limits_);
     }
     SPDLD_CHECK(false);

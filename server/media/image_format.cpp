@@ -14,9 +14,10 @@ using std::string_view_literals::operator""sv;
 
 constexpr std::string_view kJpegMagic = "\xFF\xD8\xFF"sv;
 constexpr std::string_view kPngMagic = "\x89PNG\r\n\x1A\n"sv;
+constexpr std::string_view kGifMagic = "GIF8"sv;
 constexpr std::string_view kBmpMagic = "BM"sv;
 
-constexpr std::string_view kRead = "JPEG, PNG and BMP";
+constexpr std::string_view kRead = "JPEG, PNG, GIF and BMP";
 
 struct Signature {
   std::string_view name;
@@ -26,14 +27,21 @@ struct Signature {
 
 // What people have in image folders and we do not read; the longer signature first.
 constexpr std::array kOthers = {
-    Signature{"WebP", 8, "WEBP"sv},      Signature{"GIF", 0, "GIF8"sv},
-    Signature{"AVIF", 4, "ftypavif"sv},  Signature{"HEIF", 4, "ftyphei"sv},
-    Signature{"HEIF", 4, "ftypmif1"sv},  Signature{"MP4", 4, "ftyp"sv},
-    Signature{"JPEG 2000", 4, "jP  "sv}, Signature{"JPEG 2000", 0, "\xFF\x4F\xFF\x51"sv},
-    Signature{"JPEG XL", 4, "JXL "sv},   Signature{"JPEG XL", 0, "\xFF\x0A"sv},
-    Signature{"TIFF", 0, "II*\0"sv},     Signature{"TIFF", 0, "MM\0*"sv},
-    Signature{"PDF", 0, "%PDF"sv},       Signature{"gzip", 0, "\x1F\x8B"sv},
-    Signature{"ZIP", 0, "PK\x03\x04"sv}, Signature{"HTML or XML", 0, "<"sv},
+    Signature{"WebP", 8, "WEBP"sv},
+    Signature{"AVIF", 4, "ftypavif"sv},
+    Signature{"HEIF", 4, "ftyphei"sv},
+    Signature{"HEIF", 4, "ftypmif1"sv},
+    Signature{"MP4", 4, "ftyp"sv},
+    Signature{"JPEG 2000", 4, "jP  "sv},
+    Signature{"JPEG 2000", 0, "\xFF\x4F\xFF\x51"sv},
+    Signature{"JPEG XL", 4, "JXL "sv},
+    Signature{"JPEG XL", 0, "\xFF\x0A"sv},
+    Signature{"TIFF", 0, "II*\0"sv},
+    Signature{"TIFF", 0, "MM\0*"sv},
+    Signature{"PDF", 0, "%PDF"sv},
+    Signature{"gzip", 0, "\x1F\x8B"sv},
+    Signature{"ZIP", 0, "PK\x03\x04"sv},
+    Signature{"HTML or XML", 0, "<"sv},
 };
 
 bool has_magic(std::string_view bytes, std::string_view magic) {
@@ -71,6 +79,7 @@ Result<ImageFormat> sniff_image(std::span<const std::byte> bytes) {
                               std::min<std::size_t>(bytes.size(), 16));
   if (has_magic(head, kJpegMagic)) return ImageFormat::kJpeg;
   if (has_magic(head, kPngMagic)) return ImageFormat::kPng;
+  if (has_magic(head, kGifMagic)) return ImageFormat::kGif;
   if (has_magic(head, kBmpMagic)) return ImageFormat::kBmp;
   const std::string_view name = guess(head);
   return error(Code::kInvalidArgument,

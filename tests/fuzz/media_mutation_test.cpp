@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "tests/unit/media/bmp_maker.h"
 #include "tests/unit/media/exif_maker.h"
+#include "tests/unit/media/gif_maker.h"
 #include "tests/unit/media/jpeg_maker.h"
 #include "tests/unit/media/pixels_of.h"
 #include "tests/unit/media/png_maker.h"
@@ -168,6 +169,17 @@ TEST(MediaMutation, OfBmpsNeverBreaksTheDecoder) {
        make_bmp({.bits = 16, .top_down = true, .masks = {0xF800, 0x7E0, 0x1F}}),
        make_bmp({.bits = 32, .header_bytes = 124, .masks = {0xFF0000, 0xFF00, 0xFF, 0xFF000000}})},
       0x626d70, nullptr);
+}
+
+TEST(MediaMutation, OfGifsNeverBreaksTheDecoder) {
+  expect_survived(
+      {make_gif({.palette = some_colors(16)}),
+       make_gif({.canvas = {40, 30},
+                 .palette = some_colors(16),
+                 .images = {{.place = {5, 3, 10, 8}, .interlaced = true, .transparent = 7}}}),
+       make_gif({.images = {{.bits = 8, .palette = some_colors(256)}}}),
+       make_gif({.palette = some_colors(2), .images = {{.bits = 1}, {.bits = 1, .seed = 2}}})},
+      0x676966, nullptr);
 }
 
 }  // namespace
