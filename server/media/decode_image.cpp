@@ -17,6 +17,7 @@
 #include "media/orientation.h"
 #include "media/png_decoder.h"
 #include "media/raster_decoder.h"
+#include "media/webp_decoder.h"
 
 namespace spdld::media {
 namespace {
@@ -86,6 +87,7 @@ class ImageReader final : public ImageDecoder {
     switch (format) {
       case ImageFormat::kJpeg: return std::make_unique<JpegDecoder>(mode_, limits_);
       case ImageFormat::kPng: return std::make_unique<PngDecoder>(mode_, limits_);
+      case ImageFormat::kWebp: return std::make_unique<WebpDecoder>(mode_, limits_);
       case ImageFormat::kGif: return std::make_unique<GifDecoder>(mode_, limits_);
       case ImageFormat::kBmp: return std::make_unique<BmpDecoder>(mode_, limits_);
     }

@@ -17,7 +17,10 @@ constexpr std::string_view kPngMagic = "\x89PNG\r\n\x1A\n"sv;
 constexpr std::string_view kGifMagic = "GIF8"sv;
 constexpr std::string_view kBmpMagic = "BM"sv;
 
-constexpr std::string_view kRead = "JPEG, PNG, GIF and BMP";
+constexpr std::string_view kRiffMagic = "RIFF"sv;
+constexpr std::string_view kWebpMagic = "WEBP"sv;
+
+constexpr std::string_view kRead = "JPEG, PNG, WebP, GIF and BMP";
 
 struct Signature {
   std::string_view name;
@@ -27,26 +30,25 @@ struct Signature {
 
 // What people have in image folders and we do not read; the longer signature first.
 constexpr std::array kOthers = {
-    Signature{"WebP", 8, "WEBP"sv},
-    Signature{"AVIF", 4, "ftypavif"sv},
-    Signature{"HEIF", 4, "ftyphei"sv},
-    Signature{"HEIF", 4, "ftypmif1"sv},
-    Signature{"MP4", 4, "ftyp"sv},
-    Signature{"JPEG 2000", 4, "jP  "sv},
-    Signature{"JPEG 2000", 0, "\xFF\x4F\xFF\x51"sv},
-    Signature{"JPEG XL", 4, "JXL "sv},
-    Signature{"JPEG XL", 0, "\xFF\x0A"sv},
-    Signature{"TIFF", 0, "II*\0"sv},
-    Signature{"TIFF", 0, "MM\0*"sv},
-    Signature{"PDF", 0, "%PDF"sv},
-    Signature{"gzip", 0, "\x1F\x8B"sv},
-    Signature{"ZIP", 0, "PK\x03\x04"sv},
-    Signature{"HTML or XML", 0, "<"sv},
+    Signature{"AVIF", 4, "ftypavif"sv},  Signature{"HEIF", 4, "ftyphei"sv},
+    Signature{"HEIF", 4, "ftypmif1"sv},  Signature{"MP4", 4, "ftyp"sv},
+    Signature{"JPEG 2000", 4, "jP  "sv}, Signature{"JPEG 2000", 0, "\xFF\x4F\xFF\x51"sv},
+    Signature{"JPEG XL", 4, "JXL "sv},   Signature{"JPEG XL", 0, "\xFF\x0A"sv},
+    Signature{"TIFF", 0, "II*\0"sv},     Signature{"TIFF", 0, "MM\0*"sv},
+    Signature{"PDF", 0, "%PDF"sv},       Signature{"gzip", 0, "\x1F\x8B"sv},
+    Signature{"ZIP", 0, "PK\x03\x04"sv}, Signature{"HTML or XML", 0, "<"sv},
 };
 
 bool has_magic(std::string_view bytes, std::string_view magic) {
   const std::size_t length = std::min(bytes.size(), magic.size());
   return bytes.substr(0, length) == magic.substr(0, length);
+}
+
+// Other files are RIFFs, too.
+bool is_webp(std::string_view head) {
+  constexpr std::size_t kMagicAt = 8;
+  if (!has_magic(head, kRiffMagic)) return false;
+  return head.size() <= kMagicAt || has_magic(head.substr(kMagicAt), kWebpMagic);
 }
 
 std::string hex_of(std::string_view bytes) {
@@ -79,6 +81,7 @@ Result<ImageFormat> sniff_image(std::span<const std::byte> bytes) {
                               std::min<std::size_t>(bytes.size(), 16));
   if (has_magic(head, kJpegMagic)) return ImageFormat::kJpeg;
   if (has_magic(head, kPngMagic)) return ImageFormat::kPng;
+  if (is_webp(head)) return ImageFormat::kWebp;
   if (has_magic(head, kGifMagic)) return ImageFormat::kGif;
   if (has_magic(head, kBmpMagic)) return ImageFormat::kBmp;
   const std::string_view name = guess(head);

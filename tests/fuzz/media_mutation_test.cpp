@@ -18,6 +18,7 @@
 #include "tests/unit/media/jpeg_maker.h"
 #include "tests/unit/media/pixels_of.h"
 #include "tests/unit/media/png_maker.h"
+#include "tests/unit/media/webp_maker.h"
 
 namespace spdld::media::test {
 namespace {
@@ -180,6 +181,19 @@ TEST(MediaMutation, OfGifsNeverBreaksTheDecoder) {
        make_gif({.images = {{.bits = 8, .palette = some_colors(256)}}}),
        make_gif({.palette = some_colors(2), .images = {{.bits = 1}, {.bits = 1, .seed = 2}}})},
       0x676966, nullptr);
+}
+
+TEST(MediaMutation, OfWebpsNeverBreaksTheDecoder) {
+  const Bytes frame = webp_chunks_of(make_webp({.width = 20, .height = 14, .alpha = true}));
+  expect_survived(
+      {make_webp({}), make_webp({.alpha = true}), make_webp({.lossless = true}),
+       make_webp({.alpha = true, .lossless = true}),
+       make_webp_of({61, 43}, 8,
+                    {webp_chunks_of(make_webp({})), webp_chunk("EXIF", make_tiff(6, true))}),
+       make_webp_of({61, 43}, 0x12,
+                    {webp_chunk("ANIM", Bytes(6, std::byte{7})), webp_frame({10, 6, 20, 14}, frame),
+                     webp_frame({0, 0, 20, 14}, frame)})},
+      0x77656270, nullptr);
 }
 
 }  // namespace
