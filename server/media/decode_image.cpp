@@ -17,6 +17,7 @@
 #include "media/orientation.h"
 #include "media/png_decoder.h"
 #include "media/raster_decoder.h"
+#include "media/tiff_decoder.h"
 #include "media/webp_decoder.h"
 
 namespace spdld::media {
@@ -90,6 +91,7 @@ class ImageReader final : public ImageDecoder {
       case ImageFormat::kWebp: return std::make_unique<WebpDecoder>(mode_, limits_);
       case ImageFormat::kGif: return std::make_unique<GifDecoder>(mode_, limits_);
       case ImageFormat::kBmp: return std::make_unique<BmpDecoder>(mode_, limits_);
+      case ImageFormat::kTiff: return std::make_unique<TiffDecoder>(mode_, limits_);
     }
     SPDLD_CHECK(false);
   }

@@ -6,7 +6,6 @@ extern "C" {
 }
 
 #include <algorithm>
-#include <array>
 #include <climits>
 #include <cstring>
 #include <string_view>
@@ -21,13 +20,7 @@ namespace {
 constexpr std::size_t kAllocationSlack = 64;
 
 // FFmpeg passes on zlib's Z_MEM_ERROR as a failure of an unknown library, and says so only here.
-constexpr std::array<std::string_view, 3> kZlibHadNoMemory = {
-    "inflate returned error -4", "Inflate init error: -4", "with error -4"};
-
-bool had_no_memory(std::string_view report) {
-  return std::any_of(kZlibHadNoMemory.begin(), kZlibHadNoMemory.end(),
-                     [&](std::string_view text) { return report.ends_with(text); });
-}
+constexpr std::string_view kInflateHadNoMemory = "inflate returned error -4";
 
 }  // namespace
 
@@ -40,6 +33,18 @@ Status FrameDecoder::prepare() {
   frame_ = std::move(frame);
   packet_ = std::move(packet);
   return {};
+}
+
+void FrameDecoder::fill_frames(std::uint8_t byte) {
+  fill_ = byte;
+  context_->opaque = &fill_;
+  context_->get_buffer2 = [](AVCodecContext* context, AVFrame* frame, int flags) {
+    const int result = avcodec_default_get_buffer2(context, frame, flags);
+    for (int i = 0; result >= 0 && i < AV_NUM_DATA_POINTERS && frame->buf[i] != nullptr; ++i)
+      std::memset(frame->buf[i]->data, *static_cast<std::uint8_t*>(context->opaque),
+                  frame->buf[i]->size);
+    return result;
+  };
 }
 
 Status FrameDecoder::check_size(std::int64_t width, std::int64_t height) const {
@@ -92,7 +97,7 @@ Status FrameDecoder::decode(std::uint64_t frame_bytes) {
   av_frame_unref(frame_.get());
   avcodec_flush_buffers(context_.get());
   const std::string format(format_);
-  if (result == AVERROR(ENOMEM) || (reports.any() && had_no_memory(reports.first())))
+  if (result == AVERROR(ENOMEM) || (reports.any() && reports.first() == kInflateHadNoMemory))
     return no_memory("the pixels of a " + format, frame_bytes);
   return {Code::kDataLoss, "corrupt " + format + ": FFmpeg says: " +
                                (reports.any() ? reports.first() : av_error_text(result))};

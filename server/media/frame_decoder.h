@@ -22,6 +22,10 @@ class FrameDecoder {
   // Opens the codec, once.
   Status prepare();
 
+  // Frames come filled with this byte from now on, so that what the codec leaves out is known. Only
+  // after prepare().
+  void fill_frames(std::uint8_t byte);
+
   // Whether FFmpeg decodes frames of this size at all; kResourceExhausted says that it does not,
   // whatever the limits.
   Status check_size(std::int64_t width, std::int64_t height) const;
@@ -46,6 +50,7 @@ class FrameDecoder {
   AvPtr<AVPacket> packet_;
   AvPtr<AVBufferRef> input_;  // what the packet refers to; grows, and is kept
   std::size_t packet_bytes_ = 0;
+  std::uint8_t fill_ = 0;
 };
 
 // Where the samples of FFmpeg's packed 8-bit and 16-bit formats lie; no step: it is none of them.

@@ -19,8 +19,9 @@ constexpr std::string_view kBmpMagic = "BM"sv;
 
 constexpr std::string_view kRiffMagic = "RIFF"sv;
 constexpr std::string_view kWebpMagic = "WEBP"sv;
+constexpr std::array kTiffMagics = {"II*\0"sv, "MM\0*"sv, "II+\0"sv, "MM\0+"sv};
 
-constexpr std::string_view kRead = "JPEG, PNG, WebP, GIF and BMP";
+constexpr std::string_view kRead = "JPEG, PNG, WebP, GIF, BMP and TIFF";
 
 struct Signature {
   std::string_view name;
@@ -34,7 +35,6 @@ constexpr std::array kOthers = {
     Signature{"HEIF", 4, "ftypmif1"sv},  Signature{"MP4", 4, "ftyp"sv},
     Signature{"JPEG 2000", 4, "jP  "sv}, Signature{"JPEG 2000", 0, "\xFF\x4F\xFF\x51"sv},
     Signature{"JPEG XL", 4, "JXL "sv},   Signature{"JPEG XL", 0, "\xFF\x0A"sv},
-    Signature{"TIFF", 0, "II*\0"sv},     Signature{"TIFF", 0, "MM\0*"sv},
     Signature{"PDF", 0, "%PDF"sv},       Signature{"gzip", 0, "\x1F\x8B"sv},
     Signature{"ZIP", 0, "PK\x03\x04"sv}, Signature{"HTML or XML", 0, "<"sv},
 };
@@ -84,6 +84,8 @@ Result<ImageFormat> sniff_image(std::span<const std::byte> bytes) {
   if (is_webp(head)) return ImageFormat::kWebp;
   if (has_magic(head, kGifMagic)) return ImageFormat::kGif;
   if (has_magic(head, kBmpMagic)) return ImageFormat::kBmp;
+  for (const std::string_view magic : kTiffMagics)
+    if (has_magic(head, magic)) return ImageFormat::kTiff;
   const std::string_view name = guess(head);
   return error(Code::kInvalidArgument,
                (name.empty() ? std::string("not an image") : "this is " + std::string(name)) +

@@ -172,6 +172,7 @@ bool lies_as(const SampleLayout& samples, const ImageMode& mode) {
 }  // namespace
 
 Palette gray_palette(int bits) {
+  SPDLD_CHECK(bits >= 1 && bits <= 8);
   Palette palette;
   const int most = (1 << bits) - 1;
   for (int i = 0; i <= most; ++i) {

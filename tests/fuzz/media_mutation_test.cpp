@@ -18,6 +18,7 @@
 #include "tests/unit/media/jpeg_maker.h"
 #include "tests/unit/media/pixels_of.h"
 #include "tests/unit/media/png_maker.h"
+#include "tests/unit/media/tiff_maker.h"
 #include "tests/unit/media/webp_maker.h"
 
 namespace spdld::media::test {
@@ -181,6 +182,31 @@ TEST(MediaMutation, OfGifsNeverBreaksTheDecoder) {
        make_gif({.images = {{.bits = 8, .palette = some_colors(256)}}}),
        make_gif({.palette = some_colors(2), .images = {{.bits = 1}, {.bits = 1, .seed = 2}}})},
       0x676966, nullptr);
+}
+
+TEST(MediaMutation, OfTiffsNeverBreaksTheDecoder) {
+  expect_survived(
+      {make_tiff_file({.rows_per_strip = 8}), make_tiff_file({.compression = 5, .tile = {16, 16}}),
+       make_tiff_file({.samples = 4, .bits = 16, .compression = 8, .planar = true}),
+       make_tiff_file({.photometric = 3, .samples = 1, .bits = 4, .compression = 32773}),
+       make_tiff_file({.photometric = 0, .samples = 1, .bits = 1, .bits_reversed = true}),
+       make_tiff_file({.compression = 8, .rows_per_strip = 4, .differences = true}),
+       make_tiff_file({.width = 16,
+                       .height = 100,
+                       .photometric = 0,
+                       .samples = 1,
+                       .bits = 1,
+                       .compression = 3,
+                       .strip = fax_codes(100, false)}),
+       make_tiff_file({.width = 16,
+                       .height = 100,
+                       .photometric = 0,
+                       .samples = 1,
+                       .bits = 1,
+                       .compression = 4,
+                       .strip = fax_codes(100, true)}),
+       make_tiff_file({.photometric = 5, .samples = 4, .big_endian = true, .big_tiff = true})},
+      0x746966, nullptr);
 }
 
 TEST(MediaMutation, OfWebpsNeverBreaksTheDecoder) {

@@ -23,8 +23,6 @@ Status refusal(std::string_view text) {
 
 TEST(ImageFormat, NamesWhatItDoesNotRead) {
   const std::initializer_list<std::pair<std::string_view, std::string_view>> kCases = {
-      {"II*\0\x08\0\0\0"sv, "TIFF"},
-      {"MM\0*\0\0\0\x08"sv, "TIFF"},
       {"\0\0\0\x1C"
        "ftypavif\0\0\0\0"sv,
        "AVIF"},
@@ -38,13 +36,15 @@ TEST(ImageFormat, NamesWhatItDoesNotRead) {
     const Status status = refusal(bytes);
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
     EXPECT_THAT(status.message(), HasSubstr("this is " + std::string(name) + " (first bytes "));
-    EXPECT_THAT(status.message(), HasSubstr("decode_image reads JPEG, PNG, WebP, GIF and BMP"));
+    EXPECT_THAT(status.message(),
+                HasSubstr("decode_image reads JPEG, PNG, WebP, GIF, BMP and TIFF"));
   }
 }
 
 TEST(ImageFormat, ShowsTheFirstBytesOfWhatItDoesNotKnow) {
-  EXPECT_EQ(refusal("\x01\x02\xAB"sv).message(),
-            "not an image (first bytes 01 02 ab); decode_image reads JPEG, PNG, WebP, GIF and BMP");
+  EXPECT_EQ(
+      refusal("\x01\x02\xAB"sv).message(),
+      "not an image (first bytes 01 02 ab); decode_image reads JPEG, PNG, WebP, GIF, BMP and TIFF");
 }
 
 TEST(ImageFormat, OfASoundIsNotWebp) {
@@ -59,7 +59,7 @@ TEST(ImageFormat, OfAnEmptyFileIsDataLoss) {
 
 TEST(ImageFormat, OfAFileCutInsideItsSignatureIsThatFormatAndTruncated) {
   for (const std::string_view head : {"\xFF"sv, "\xFF\xD8"sv, "\x89PNG"sv, "R"sv, "RIFF\1\1"sv,
-                                      "RIFF\1\1\1\1WEB"sv, "G"sv, "B"sv}) {
+                                      "RIFF\1\1\1\1WEB"sv, "G"sv, "B"sv, "I"sv, "MM\0"sv}) {
     const auto bytes = std::as_bytes(std::span(head));
     const Status status = failure_of(Bytes(bytes.begin(), bytes.end()));
     EXPECT_EQ(status.code(), Code::kDataLoss);
