@@ -10,6 +10,7 @@
 
 #include "base/byte_buffer.h"
 #include "base/check.h"
+#include "media/avif_decoder.h"
 #include "media/bmp_decoder.h"
 #include "media/gif_decoder.h"
 #include "media/image_format.h"
@@ -92,6 +93,7 @@ class ImageReader final : public ImageDecoder {
       case ImageFormat::kGif: return std::make_unique<GifDecoder>(mode_, limits_);
       case ImageFormat::kBmp: return std::make_unique<BmpDecoder>(mode_, limits_);
       case ImageFormat::kTiff: return std::make_unique<TiffDecoder>(mode_, limits_);
+      case ImageFormat::kAvif: return std::make_unique<AvifDecoder>(mode_, limits_);
     }
     SPDLD_CHECK(false);
   }

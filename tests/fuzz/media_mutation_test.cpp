@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/rng.h"
+#include "tests/unit/media/avif_maker.h"
 #include "tests/unit/media/bmp_maker.h"
 #include "tests/unit/media/exif_maker.h"
 #include "tests/unit/media/gif_maker.h"
@@ -160,6 +161,14 @@ TEST(MediaMutation, OfPngsNeverBreaksTheDecoder) {
                    make_png({.color_type = 0, .bit_depth = 1, .exif = make_tiff(8, false)}),
                    make_png({.color_type = 4, .bit_depth = 8})},
                   0x706e67, mend_checksums);
+}
+
+TEST(MediaMutation, OfAvifsNeverBreaksTheDecoder) {
+  expect_survived({make_avif({}), make_avif({.depth = 10, .chroma = 420, .alpha = true}),
+                   make_avif({.chroma = 400, .irot = 1, .imir = 0}),
+                   make_avif({.width = 64, .height = 64, .columns = 2}),
+                   make_avif({.exif = make_tiff(6, true)}), make_avif({.images = 2})},
+                  0x61766966, nullptr);
 }
 
 TEST(MediaMutation, OfBmpsNeverBreaksTheDecoder) {
