@@ -23,9 +23,9 @@ struct BmpLayout {
   unsigned bits = 0;  // of a pixel: 1, 4, 8, 16, 24, 32
   Coding coding = Coding::kPlain;
   Fields fields = Fields::kNone;
-  bool alpha = false;  // its fields have some
-  Palette palette;     // of 1, 4 and 8 bits
-  bool gray = false;   // the palette's colours are the grays that its numbers would be
+  bool alpha = false;               // its fields have some
+  Palette palette;                  // of 1, 4 and 8 bits
+  bool gray = false;                // the palette's colours are the grays that its numbers would be
   std::span<const std::byte> data;  // if run-length coded: without the end of the picture
 
   bool has_palette() const { return bits <= 8; }

@@ -53,6 +53,7 @@ class ImageReader final : public ImageDecoder {
     SPDLD_ASSIGN(const ImageFormat format, sniff_image(bytes));
     RasterDecoder& decoder = decoder_of(format);
     SPDLD_ASSIGN(info_, decoder.open(bytes));
+    SPDLD_TRY(mode_.accept(info_.pixels));
     if (!exif_) info_.orientation = Orientation();
     current_ = &decoder;
     return info_.orientation.upright_size(info_.size);
@@ -109,8 +110,12 @@ class ImageReader final : public ImageDecoder {
     RowCollector collector(pixels, row_bytes);
     SPDLD_TRY(decoder.read(stored, collector));
 
-    const ImageView view{pixels, stored.width, stored.height, mode_.channels,
-                         static_cast<std::ptrdiff_t>(row_bytes)};
+    const ImageView view{.data = pixels,
+                         .width = stored.width,
+                         .height = stored.height,
+                         .channels = mode_.channels,
+                         .stride_bytes = static_cast<std::ptrdiff_t>(row_bytes),
+                         .bytes_per_value = mode_.bytes_per_value};
     std::uint8_t* upright = pixels + region_bytes;
     for (int y = 0; y < region.height; ++y) {
       orientation.upright_row(view, y, upright);

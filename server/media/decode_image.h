@@ -18,6 +18,8 @@ class DecodeImage final : public DecodeImageOp {
 
   std::unique_ptr<ImageDecoder> make_decoder() const override;
   int channels() const override { return mode_.channels; }
+  DType dtype() const override { return mode_.dtype(); }
+  bool is_index() const override { return mode_.color == ColorMode::kIndex; }
   std::int64_t max_pixels() const override { return limits_.max_pixels; }
 
  private:

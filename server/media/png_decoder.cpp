@@ -89,7 +89,7 @@ Status PngDecoder::read(const Rect& region, RowSink& rows) {
   } else if (frame.format == AV_PIX_FMT_MONOBLACK) {
     give_bits(region, rows);
   } else {
-    DecodedRows decoded{.samples = sample_layout(frame.format)};
+    DecodedRows decoded{.samples = sample_layout(frame.format), .stretch = stretch_of(layout_)};
     if (!layout_.transparency.empty()) decoded.key = key_of(layout_);
     if (decoded.samples.step == 0) {
       status = {Code::kDataLoss, "corrupt PNG: its pixels are not those of its header"};

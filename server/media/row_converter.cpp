@@ -159,6 +159,14 @@ Convert convert_samples(const ImageMode& mode, const SampleLayout& samples) {
   return convert_by<SampleReader<2, false>>(mode);
 }
 
+// The numbers of gray of up to 8 bits.
+void convert_numbers(const RowConverter& converter, const std::uint8_t* row, int width,
+                     std::uint8_t* out) {
+  const int step = converter.step();
+  const int stretch = converter.rows().stretch;
+  for (int x = 0; x < width; ++x, row += step) *out++ = static_cast<std::uint8_t>(*row / stretch);
+}
+
 bool lies_as(const SampleLayout& samples, const ImageMode& mode) {
   if (samples.bytes != mode.bytes_per_value || samples.step != mode.pixel_bytes() ||
       (samples.bytes == 2 && samples.big_endian != kBigEndianHost))
@@ -185,6 +193,11 @@ Palette gray_palette(int bits) {
 RowConverter::RowConverter(const ImageMode& mode, const DecodedRows& rows)
     : mode_(mode), rows_(rows) {
   if (!mode.has_alpha()) rows_.key.reset();
+  if (mode.color == ColorMode::kIndex) {
+    const bool numbers = rows.kind == DecodedRows::Kind::kNumbers;
+    if (!numbers && (rows.stretch > 1 || rows.samples.step > 1)) convert_ = convert_numbers;
+    return;
+  }
   switch (rows.kind) {
     case DecodedRows::Kind::kNumbers: convert_ = convert_by<PaletteReader>(mode); break;
     case DecodedRows::Kind::kCmyk: convert_ = convert_cmyk<false>(mode, rows.samples); break;

@@ -47,10 +47,12 @@ struct DecodedRows {
   SampleLayout samples = {};
   const Palette* palette = nullptr;
   std::optional<std::array<std::uint16_t, 3>> key = {};  // samples that are transparent
+  int stretch = 1;  // gray of 8 bits is the file's number so many times
 };
 
-// Brings rows into a mode's pixels. Colours of 16 bits keep their high byte in a mode of 8 bits,
-// and gray of a colour is its luma. A value; the palette must outlive it.
+// Brings rows into a mode's pixels. Samples of 16 bits keep their high byte in a mode of 8 bits,
+// those of 8 are 257 times as large in one of 16, and gray of a colour is its luma. A value; the
+// palette must outlive it.
 class RowConverter {
  public:
   RowConverter() = default;

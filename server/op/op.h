@@ -76,6 +76,10 @@ class DecodeImageOp : public Op {
   Status plan(FieldTable& table, const StageKey& key, std::string& doubt) const override;
   virtual std::unique_ptr<ImageDecoder> make_decoder() const = 0;
   virtual int channels() const = 0;
+  virtual DType dtype() const = 0;  // of the pixels: kUInt8 or kUInt16
+  // Whether pixels are numbers of classes, as a mask's: geometry takes some of them and mixes none,
+  // and no pixel op makes other numbers of them.
+  virtual bool is_index() const = 0;
   // An image of more is refused.
   virtual std::int64_t max_pixels() const = 0;
 };
