@@ -31,6 +31,8 @@ OWNED = [
     ("yaml-cpp", r"yaml-cpp/", ("server/spec/",)),
     ("FFmpeg", r"libav\w+/|libsw\w+/", ("server/media/",)),
     ("libjpeg", r"(turbo)?jpeg(lib|int)?\.h", ("server/media/",)),
+    ("libavif", r"avif/", ("server/media/",)),
+    ("libwebp", r"webp/", ("server/media/",)),
     ("setjmp", r"setjmp\.h|csetjmp", ("server/media/",)),
     ("gRPC", r"grpc|.*\.pb\.h", ("server/control/", "client/ctl/")),
     ("Protobuf", r"google/protobuf/", ("server/control/", "client/ctl/")),

@@ -43,6 +43,8 @@ struct ImageShape {
   bool channels_first = false;
 
   std::size_t values() const { return std::size_t{height} * width * channels; }
+  // Which channel a picture's red, green or blue shows; alpha, the last of 2 or 4, is not shown.
+  std::uint32_t channel_of(std::uint32_t color) const { return channels < 3 ? 0 : color; }
   std::size_t at(std::uint32_t y, std::uint32_t x, std::uint32_t channel) const {
     return channels_first ? (std::size_t{channel} * height + y) * width + x
                           : (std::size_t{y} * width + x) * channels + channel;
@@ -51,7 +53,7 @@ struct ImageShape {
 
 std::size_t value_bytes(std::string_view dtype) {
   if (dtype == "uint8") return 1;
-  if (dtype == "float16" || dtype == "bfloat16") return 2;
+  if (dtype == "uint16" || dtype == "float16" || dtype == "bfloat16") return 2;
   if (dtype == "float32") return 4;
   return 0;
 }
@@ -63,8 +65,8 @@ std::optional<ImageShape> image_shape(const v1::Tensor& tensor) {
     if (extent < 1 || extent > kMaxSide) return std::nullopt;
   }
   const auto extent = [&](int i) { return static_cast<std::uint32_t>(tensor.shape(i)); };
-  const auto is_channels = [](std::uint32_t count) { return count == 1 || count == 3; };
-  // Last first: an image of 3 pixels' height is rarer than one in NHWC.
+  const auto is_channels = [](std::uint32_t count) { return count >= 1 && count <= 4; };
+  // Last first: an image of up to 4 pixels' height is rarer than one in NHWC.
   if (is_channels(extent(2))) return ImageShape{extent(0), extent(1), extent(2), false};
   if (is_channels(extent(0))) return ImageShape{extent(1), extent(2), extent(0), true};
   return std::nullopt;
@@ -94,6 +96,7 @@ float value_at(const std::string& data, std::string_view dtype, std::size_t i) {
   }
   std::uint16_t bits = 0;
   std::memcpy(&bits, data.data() + i * sizeof(bits), sizeof(bits));
+  if (dtype == "uint16") return bits;
   return dtype == "float16" ? half_to_float(bits) : std::bit_cast<float>(std::uint32_t{bits} << 16);
 }
 
@@ -104,6 +107,7 @@ struct Range {
 
 Range range_of(const std::string& data, std::string_view dtype, std::size_t values) {
   if (dtype == "uint8") return {};
+  if (dtype == "uint16") return {0, 65535};
   Range range{std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
   for (std::size_t i = 0; i < values; ++i) {
     const float value = value_at(data, dtype, i);
@@ -197,9 +201,13 @@ Grid make_grid(const Preview& preview) {
   grid.picture.rgb.assign(width * height * 3, 64);
 
   const Range range = range_of(data, tensor.dtype(), values * count);
-  grid.scale = tensor.dtype() == "uint8"
-                   ? "values as they are"
-                   : fmt::format("{:.3g} is black, {:.3g} is white", range.low, range.high);
+  if (tensor.dtype() == "uint8") {
+    grid.scale = "values as they are";
+  } else if (tensor.dtype() == "uint16") {
+    grid.scale = "0 is black, 65535 is white";
+  } else {
+    grid.scale = fmt::format("{:.3g} is black, {:.3g} is white", range.low, range.high);
+  }
   const std::uint32_t zoom = std::clamp(shape->height / 64, 1u, 8u);
   for (std::uint32_t cell = 0; cell < count; ++cell) {
     const std::uint32_t left = cell % grid.columns * (shape->width + kGap);
@@ -208,8 +216,7 @@ Grid make_grid(const Preview& preview) {
       std::uint8_t* pixel = &grid.picture.rgb[(std::size_t{top + y} * width + left) * 3];
       for (std::uint32_t x = 0; x < shape->width; ++x) {
         for (std::uint32_t channel = 0; channel < 3; ++channel) {
-          const std::size_t at =
-              cell * values + shape->at(y, x, std::min(channel, shape->channels - 1));
+          const std::size_t at = cell * values + shape->at(y, x, shape->channel_of(channel));
           *pixel++ = to_pixel(value_at(data, tensor.dtype(), at), range);
         }
       }

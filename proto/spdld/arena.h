@@ -31,6 +31,7 @@ enum class DType : std::uint32_t {
   kBFloat16 = 8,
   kFloat32 = 9,
   kFloat64 = 10,
+  kUInt16 = 11,
 };
 
 constexpr std::uint64_t dtype_bytes(DType dtype) {
@@ -39,6 +40,7 @@ constexpr std::uint64_t dtype_bytes(DType dtype) {
     case DType::kUInt8:
     case DType::kInt8: return 1;
     case DType::kInt16:
+    case DType::kUInt16:
     case DType::kFloat16:
     case DType::kBFloat16: return 2;
     case DType::kInt32:

@@ -28,14 +28,23 @@ class ImageTask final : public FieldTask {
   PixelFormat format;
   Layout layout = Layout::kNCHW;
   std::optional<Size> output;  // none: rows differ
-  // Whether this image is as large as the canvas has to be, since both share draws.
+  // Whether this image's size is the canvas of its sample; or has to be the same, since both share
+  // draws.
+  bool is_canvas = false;
   bool follows_canvas = false;
 
   const std::vector<TensorSpec>& tensors() const override { return tensors_; }
   std::unique_ptr<FieldWorker> make_worker() const override;
+  bool needs_canvas() const override { return follows_canvas; }
   // The one tensor, named `name`: called once, when all else is set.
   void set_tensor(const std::string& name);
   std::vector<std::int64_t> shape_of(Size size) const;
+
+  // Of the pixels that the decoder makes.
+  int bytes_per_value() const;
+  int pixel_bytes() const { return decode->channels() * bytes_per_value(); }
+  // An image of them whose rows lie one behind the other.
+  ImageView packed(const std::uint8_t* data, Size size) const;
 
  private:
   std::vector<TensorSpec> tensors_;
@@ -46,14 +55,16 @@ class ImageChain final : public FieldChain {
  public:
   ImageChain(const DecodeImageOp& op, std::size_t request, std::string decode_key, Layout layout);
 
-  std::string_view noun() const override { return "images"; }
+  std::string_view noun() const override { return is_mask() ? "masks" : "images"; }
   bool has_geometry() const override { return true; }
-  bool is_canvas() const override { return true; }
+  bool is_canvas() const override { return !is_mask(); }
   Status append(const GeometryOp& op, const StageKey& key) override;
   Status append(const PixelOp& op, const StageKey& key, std::string& doubt) override;
   Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override;
 
  private:
+  bool is_mask() const { return task_->decode->is_index(); }
+
   std::unique_ptr<ImageTask> task_ = std::make_unique<ImageTask>();
   std::optional<Size> size_;  // of the images so far, if it is one
   std::string converted_by_;  // the pixel op

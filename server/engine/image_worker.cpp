@@ -43,7 +43,8 @@ Result<std::uint64_t> ImageWorker::run(std::span<const std::byte> bytes, SampleI
 
 Result<std::uint64_t> ImageWorker::run(const ImageView& pixels, SampleInput& sample,
                                        std::span<RowOutput> out, std::uint64_t room_bytes) {
-  SPDLD_CHECK(pixels.channels == task_.decode->channels());
+  SPDLD_CHECK(pixels.channels == task_.decode->channels() &&
+              pixels.bytes_per_value == task_.bytes_per_value());
   pixels_ = pixels;
   return apply({pixels.width, pixels.height}, 0, sample, out.front(), room_bytes);
 }
@@ -51,9 +52,8 @@ Result<std::uint64_t> ImageWorker::run(const ImageView& pixels, SampleInput& sam
 Result<ImageView> ImageWorker::decode(std::span<const std::byte> bytes, std::uint64_t max_bytes,
                                       std::uint64_t room_bytes, std::uint64_t& needs_bytes) {
   SPDLD_ASSIGN(const Size size, decoder_->open(bytes));
-  const int channels = task_.decode->channels();
   const std::size_t row_bytes =
-      static_cast<std::size_t>(size.width) * static_cast<std::size_t>(channels);
+      static_cast<std::size_t>(size.width) * static_cast<std::size_t>(task_.pixel_bytes());
   const std::size_t all_bytes = row_bytes * static_cast<std::size_t>(size.height);
   const std::uint64_t taken = decoder_->read_bytes() + all_bytes * 5 / 4;  // as ByteBuffer grows
   if (all_bytes > max_bytes) return ImageView{};
@@ -64,11 +64,7 @@ Result<ImageView> ImageWorker::decode(std::span<const std::byte> bytes, std::uin
   kept_bytes_ = std::max(kept_bytes_, taken);
   RowCopier rows(whole_.resize(all_bytes), row_bytes);
   SPDLD_TRY(decoder_->read({0, 0, size.width, size.height}, rows));
-  return ImageView{.data = reinterpret_cast<const std::uint8_t*>(whole_.data()),
-                   .width = size.width,
-                   .height = size.height,
-                   .channels = channels,
-                   .stride_bytes = static_cast<std::ptrdiff_t>(row_bytes)};
+  return task_.packed(reinterpret_cast<const std::uint8_t*>(whole_.data()), size);
 }
 
 Result<std::uint64_t> ImageWorker::apply(Size size, std::uint64_t decode_bytes, SampleInput& sample,
@@ -90,9 +86,8 @@ Result<std::uint64_t> ImageWorker::apply(Size size, std::uint64_t decode_bytes, 
   return 0;
 }
 
-// The first image of a sample is the canvas.
 Status ImageWorker::check_canvas(Size size, SampleInput& sample) const {
-  if (sample.canvas == Size{}) sample.canvas = size;
+  if (task_.is_canvas) sample.canvas = size;
   if (!task_.follows_canvas || size == sample.canvas) return {};
   const auto text = [](Size of) {
     return std::to_string(of.width) + "x" + std::to_string(of.height);
@@ -102,54 +97,53 @@ Status ImageWorker::check_canvas(Size size, SampleInput& sample) const {
                                ": what shares crops and flips must be of one size"};
 }
 
+Geometry ImageWorker::begin_chain(Size size) const {
+  Geometry chain = Geometry::identity(size);
+  chain.nearest_only = task_.decode->is_index();
+  return chain;
+}
+
 Result<std::uint64_t> ImageWorker::plan_chains(Size size, std::uint64_t sample_key) {
-  const int channels = task_.decode->channels();
   std::uint64_t bytes = 0;
   chains_.clear();
-  Geometry chain = Geometry::identity(size);
+  Geometry chain = begin_chain(size);
   for (const GeometryStep& step : task_.geometry) {
     const KeyedRng rng(mix64(sample_key, step.draw_key));
     SPDLD_ASSIGN(const bool fits, step.op->append_to(chain, rng));
     if (fits) continue;
-    bytes += transform::ImagePass::most_bytes(chain, channels) +
+    bytes += transform::ImagePass::most_bytes(chain, task_.pixel_bytes()) +
              static_cast<std::uint64_t>(chain.output().width) *
                  static_cast<std::uint64_t>(chain.output().height) *
-                 static_cast<std::uint64_t>(channels);
+                 static_cast<std::uint64_t>(task_.pixel_bytes());
     chains_.push_back(chain);
-    chain = Geometry::identity(chain.output());
+    chain = begin_chain(chain.output());
     SPDLD_ASSIGN(const bool fits_now, step.op->append_to(chain, rng));
     SPDLD_CHECK(fits_now);
   }
   chains_.push_back(chain);
-  return bytes + transform::ImagePass::most_bytes(chain, channels);
+  return bytes + transform::ImagePass::most_bytes(chain, task_.pixel_bytes());
 }
 
 Status ImageWorker::materialize(const Geometry& chain) {
   const Size size = chain.output();
-  const int channels = task_.decode->channels();
-  const std::size_t stride =
-      static_cast<std::size_t>(size.width) * static_cast<std::size_t>(channels);
-  back_.resize(stride * static_cast<std::size_t>(size.height));
-  SPDLD_TRY(execute(
-      chain,
-      {.data = reinterpret_cast<std::byte*>(back_.data()), .format = {}, .layout = Layout::kNHWC}));
+  back_.resize(static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height) *
+               static_cast<std::size_t>(task_.pixel_bytes()));
+  SPDLD_TRY(execute(chain, {.data = reinterpret_cast<std::byte*>(back_.data()),
+                            .format = {.dtype = task_.decode->dtype()},
+                            .layout = Layout::kNHWC}));
   std::swap(front_, back_);
-  pixels_ = {.data = front_.data(),
-             .width = size.width,
-             .height = size.height,
-             .channels = channels,
-             .stride_bytes = static_cast<std::ptrdiff_t>(stride)};
+  pixels_ = task_.packed(front_.data(), size);
   return {};
 }
 
 Status ImageWorker::execute(const Geometry& chain, const transform::ImageTarget& target) {
-  const Rect region = pass_.begin(chain, task_.decode->channels(), target);
+  const Rect region = pass_.begin(chain, task_.decode->channels(), target, task_.bytes_per_value());
   if (region.width == 0 || region.height == 0) {
     // The window lies beside the image: nothing but padding.
   } else if (pixels_.data == nullptr) {
     SPDLD_TRY(decoder_->read(region, pass_));
   } else {
-    const std::ptrdiff_t left = static_cast<std::ptrdiff_t>(region.x) * pixels_.channels;
+    const std::ptrdiff_t left = static_cast<std::ptrdiff_t>(region.x) * pixels_.pixel_bytes();
     for (int y = 0; y < region.height; ++y) pass_.row(y, pixels_.row(region.y + y) + left);
   }
   pass_.finish();

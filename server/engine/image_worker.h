@@ -40,6 +40,7 @@ class ImageWorker final : public FieldWorker {
   Result<std::uint64_t> apply(Size size, std::uint64_t decode_bytes, SampleInput& sample,
                               RowOutput& out, std::uint64_t room_bytes);
   Status check_canvas(Size size, SampleInput& sample) const;
+  Geometry begin_chain(Size size) const;
   // Fills chains_: all but the last are made into pixels. Returns the memory that this takes.
   Result<std::uint64_t> plan_chains(Size size, std::uint64_t sample_key);
   // Makes the chain's pixels, from the decoder or from `pixels_`, and leaves them in the target.

@@ -55,6 +55,7 @@ bool is_value_of(DType dtype, double value) {
     case DType::kUInt8: return fits<std::uint8_t>(value);
     case DType::kInt8: return fits<std::int8_t>(value);
     case DType::kInt16: return fits<std::int16_t>(value);
+    case DType::kUInt16: return fits<std::uint16_t>(value);
     case DType::kInt32: return fits<std::int32_t>(value);
     case DType::kInt64: return std::abs(value) <= 0x1p53 && value == std::floor(value);
     case DType::kFloat16: return value == 0 || (std::abs(value) <= 2048 && fits<int>(value));
@@ -72,6 +73,7 @@ void fill(std::byte* out, std::uint64_t bytes, DType dtype, double value) {
     case DType::kUInt8: put<std::uint8_t>(element, value); break;
     case DType::kInt8: put<std::int8_t>(element, value); break;
     case DType::kInt16: put<std::int16_t>(element, value); break;
+    case DType::kUInt16: put<std::uint16_t>(element, value); break;
     case DType::kInt32: put<std::int32_t>(element, value); break;
     case DType::kInt64: put<std::int64_t>(element, value); break;
     case DType::kFloat32: put<float>(element, value); break;

@@ -117,7 +117,7 @@ class Compiler {
           Code::kInvalidArgument,
           "pipeline '" + spec.name + "' has no 'fetch' stage: add '- fetch' as the first");
     for (Field& field : table_.fields()) SPDLD_TRY(add_tensors(field));
-    SPDLD_TRY(find_canvas());
+    find_canvas();
     order_tasks();
     for (const std::size_t part : table_.requested_parts())
       plan_->requests.push_back({.part = part});
@@ -182,18 +182,22 @@ class Compiler {
     plan_->sources.push_back(source);
   }
 
-  // Images that share draws with the first one must be as large as that is.
-  Status find_canvas() {
+  // The first image that is no mask, or else the first mask, is the canvas; those that share draws
+  // with it must be as large.
+  void find_canvas() {
+    std::vector<ImageTask*> images;
     for (const auto& task : plan_->tasks) {
-      auto* const image = dynamic_cast<ImageTask*>(task.get());
-      if (image == nullptr) continue;
-      if (plan_->image == nullptr) {
-        plan_->image = image;
-      } else {
-        image->follows_canvas = share_draws(*plan_->image, *image);
-      }
+      if (auto* const image = dynamic_cast<ImageTask*>(task.get())) images.push_back(image);
     }
-    return {};
+    if (images.empty()) return;
+    const auto first = std::find_if(images.begin(), images.end(), [](const ImageTask* image) {
+      return !image->decode->is_index();
+    });
+    ImageTask* const canvas = first == images.end() ? images.front() : *first;
+    canvas->is_canvas = true;
+    plan_->image = canvas;
+    for (ImageTask* const image : images)
+      image->follows_canvas = image != canvas && share_draws(*canvas, *image);
   }
 
   void order_tasks() {

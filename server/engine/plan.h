@@ -51,7 +51,8 @@ struct Plan {
   // from task_tensors[i] on.
   std::vector<std::unique_ptr<FieldTask>> tasks;
   std::vector<std::size_t> task_tensors;
-  // The first image among the tasks, which is the one that a cache of pixels keeps; or null.
+  // The canvas of the sample: the first image among the tasks, a mask only if there is no other. It
+  // is the one that a cache of pixels keeps. Or null.
   const ImageTask* image = nullptr;
 
   // The fields of a batch in the source's order, those that ops add behind the one they come from.

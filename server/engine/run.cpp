@@ -350,15 +350,10 @@ Result<std::uint64_t> Run::run_cached(Row& row, ImageWorker& image, SampleInput&
   const source::Revision& revision = row.parts.revision;
   if (revision.unchanged) {
     const Size size = row.cached->size;
-    const int channels = plan_->image->decode->channels();
     const std::byte* const kept =
         row.reading_cache ? row.cached_bytes.bytes.data() : cache_->view(*row.cached);
-    const ImageView pixels{.data = reinterpret_cast<const std::uint8_t*>(kept),
-                           .width = size.width,
-                           .height = size.height,
-                           .channels = channels,
-                           .stride_bytes = std::ptrdiff_t{size.width} * channels};
-    auto wants = image.run(pixels, sample, out, room_bytes);
+    const auto* const pixels = reinterpret_cast<const std::uint8_t*>(kept);
+    auto wants = image.run(plan_->image->packed(pixels, size), sample, out, room_bytes);
     if (wants && *wants > 0) return wants;
     cache_->count_hit(clock_.now() - begun);
     cache_hits_.fetch_add(1, std::memory_order_relaxed);

@@ -54,7 +54,7 @@ struct Costs {
   double fill_ns = 0;
 };
 
-Costs costs_of(const spec::CacheSpec& cache, double channels, const ItemProbe& item) {
+Costs costs_of(const spec::CacheSpec& cache, double pixel_bytes, const ItemProbe& item) {
   const bool disk = cache.where == Where::kDisk;
   const double keep_per_byte = disk ? kWritePerByte : kKeepPerByte;
   const auto encoded = static_cast<double>(item.encoded_bytes);
@@ -67,11 +67,11 @@ Costs costs_of(const spec::CacheSpec& cache, double channels, const ItemProbe& i
     return costs;
   }
   const Rect whole{0, 0, item.size.width, item.size.height};
-  costs.bytes = area(item.size) * channels;
+  costs.bytes = area(item.size) * pixel_bytes;
   costs.without_ns = encoded * kReadPerByte + decode_ns(item, item.region);
   // A file is read whole, memory only where the crop looks.
   costs.hit_ns =
-      disk ? costs.bytes * kDiskPerByte : area(item.region.size()) * channels * kMemoryPerByte;
+      disk ? costs.bytes * kDiskPerByte : area(item.region.size()) * pixel_bytes * kMemoryPerByte;
   costs.fill_ns =
       decode_ns(item, whole) - decode_ns(item, item.region) + costs.bytes * keep_per_byte;
   return costs;
@@ -137,7 +137,7 @@ double CacheEstimate::payback_epochs() const {
   return saved <= 0 ? INFINITY : held_share() * fill_ns / saved;
 }
 
-CacheEstimate estimate_cache(const spec::CacheSpec& cache, int channels, std::uint64_t items,
+CacheEstimate estimate_cache(const spec::CacheSpec& cache, int pixel_bytes, std::uint64_t items,
                              const std::vector<ItemProbe>& probes,
                              std::optional<std::uint64_t> cache_device) {
   CacheEstimate estimate;
@@ -145,7 +145,7 @@ CacheEstimate estimate_cache(const spec::CacheSpec& cache, int channels, std::ui
   estimate.probed = probes.size();
   if (probes.empty()) return estimate;
   for (const ItemProbe& item : probes) {
-    const Costs costs = costs_of(cache, channels, item);
+    const Costs costs = costs_of(cache, pixel_bytes, item);
     estimate.item_bytes += costs.bytes;
     estimate.without_ns += costs.without_ns;
     estimate.hit_ns += costs.hit_ns;

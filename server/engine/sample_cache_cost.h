@@ -48,7 +48,7 @@ struct CacheEstimate {
 std::vector<ItemProbe> probe_items(const Plan& plan, source::Source& source);
 
 // Decides whether the cache is used. `cache_device`: where a cache on disk lies, if that is known.
-CacheEstimate estimate_cache(const spec::CacheSpec& cache, int channels, std::uint64_t items,
+CacheEstimate estimate_cache(const spec::CacheSpec& cache, int pixel_bytes, std::uint64_t items,
                              const std::vector<ItemProbe>& probes,
                              std::optional<std::uint64_t> cache_device);
 

@@ -100,8 +100,8 @@ Status SampleCaches::check(const Plan& plan) const {
 
 CacheEstimate SampleCaches::estimate(const Plan& plan, source::Source& source) const {
   const spec::CacheSpec& cache = *plan.spec.cache;
-  return estimate_cache(cache, plan.image != nullptr ? plan.image->decode->channels() : 0,
-                        source.size(), probe_items(plan, source),
+  const int pixel_bytes = plan.image != nullptr ? plan.image->pixel_bytes() : 0;
+  return estimate_cache(cache, pixel_bytes, source.size(), probe_items(plan, source),
                         cache.where == Where::kDisk ? device_of(options_.dir) : std::nullopt);
 }
 

@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/decode_image.h"
 
+#include <array>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <utility>
 
 #include "base/byte_buffer.h"
 #include "base/check.h"
+#include "media/avif_decoder.h"
+#include "media/bmp_decoder.h"
+#include "media/gif_decoder.h"
 #include "media/image_format.h"
 #include "media/jpeg_decoder.h"
 #include "media/orientation.h"
 #include "media/png_decoder.h"
 #include "media/raster_decoder.h"
+#include "media/tiff_decoder.h"
+#include "media/webp_decoder.h"
 
 namespace spdld::media {
 namespace {
@@ -38,14 +45,15 @@ class RowCollector final : public RowSink {
 // until the next read().
 class ImageReader final : public ImageDecoder {
  public:
-  ImageReader(ColorMode mode, bool exif, ImageLimits limits)
-      : channels_(channels_of(mode)), exif_(exif), jpeg_(mode, limits), png_(mode, limits) {}
+  ImageReader(const ImageMode& mode, bool exif, ImageLimits limits)
+      : mode_(mode), exif_(exif), limits_(limits) {}
 
   Result<Size> open(std::span<const std::byte> bytes) override {
     current_ = nullptr;
     SPDLD_ASSIGN(const ImageFormat format, sniff_image(bytes));
-    RasterDecoder& decoder = select(format);
+    RasterDecoder& decoder = decoder_of(format);
     SPDLD_ASSIGN(info_, decoder.open(bytes));
+    SPDLD_TRY(mode_.accept(info_.pixels));
     if (!exif_) info_.orientation = Orientation();
     current_ = &decoder;
     return info_.orientation.upright_size(info_.size);
@@ -57,7 +65,8 @@ class ImageReader final : public ImageDecoder {
     if (info_.orientation.upright()) return bytes;
     const std::uint64_t pixels = static_cast<std::uint64_t>(info_.size.width) *
                                  static_cast<std::uint64_t>(info_.size.height);
-    return bytes + pixels * static_cast<std::uint64_t>(channels_) * 5 / 4;  // as ByteBuffer grows
+    return bytes +
+           pixels * static_cast<std::uint64_t>(mode_.pixel_bytes()) * 5 / 4;  // as ByteBuffer grows
   }
 
   Status read(const Rect& region, RowSink& rows) override {
@@ -71,23 +80,42 @@ class ImageReader final : public ImageDecoder {
   }
 
  private:
-  RasterDecoder& select(ImageFormat format) {
-    if (format == ImageFormat::kPng) return png_;
-    return jpeg_;
+  RasterDecoder& decoder_of(ImageFormat format) {
+    std::unique_ptr<RasterDecoder>& decoder = decoders_[static_cast<std::size_t>(format)];
+    if (decoder == nullptr) decoder = make_raster_decoder(format);
+    return *decoder;
+  }
+
+  std::unique_ptr<RasterDecoder> make_raster_decoder(ImageFormat format) const {
+    switch (format) {
+      case ImageFormat::kJpeg: return std::make_unique<JpegDecoder>(mode_, limits_);
+      case ImageFormat::kPng: return std::make_unique<PngDecoder>(mode_, limits_);
+      case ImageFormat::kWebp: return std::make_unique<WebpDecoder>(mode_, limits_);
+      case ImageFormat::kGif: return std::make_unique<GifDecoder>(mode_, limits_);
+      case ImageFormat::kBmp: return std::make_unique<BmpDecoder>(mode_, limits_);
+      case ImageFormat::kTiff: return std::make_unique<TiffDecoder>(mode_, limits_);
+      case ImageFormat::kAvif: return std::make_unique<AvifDecoder>(mode_, limits_);
+    }
+    SPDLD_CHECK(false);
   }
 
   Status read_turned(RasterDecoder& decoder, const Rect& region, RowSink& rows) {
     const Orientation& orientation = info_.orientation;
     const Rect stored = orientation.stored_region(region, info_.size);
-    const std::size_t row_bytes = static_cast<std::size_t>(stored.width) * channels_;
+    const auto pixel_bytes = static_cast<std::size_t>(mode_.pixel_bytes());
+    const std::size_t row_bytes = static_cast<std::size_t>(stored.width) * pixel_bytes;
     const std::size_t region_bytes = row_bytes * static_cast<std::size_t>(stored.height);
-    const std::size_t upright_bytes = static_cast<std::size_t>(region.width) * channels_;
+    const std::size_t upright_bytes = static_cast<std::size_t>(region.width) * pixel_bytes;
     auto* pixels = reinterpret_cast<std::uint8_t*>(scratch_.resize(region_bytes + upright_bytes));
     RowCollector collector(pixels, row_bytes);
     SPDLD_TRY(decoder.read(stored, collector));
 
-    const ImageView view{pixels, stored.width, stored.height, channels_,
-                         static_cast<std::ptrdiff_t>(row_bytes)};
+    const ImageView view{.data = pixels,
+                         .width = stored.width,
+                         .height = stored.height,
+                         .channels = mode_.channels,
+                         .stride_bytes = static_cast<std::ptrdiff_t>(row_bytes),
+                         .bytes_per_value = mode_.bytes_per_value};
     std::uint8_t* upright = pixels + region_bytes;
     for (int y = 0; y < region.height; ++y) {
       orientation.upright_row(view, y, upright);
@@ -96,10 +124,10 @@ class ImageReader final : public ImageDecoder {
     return {};
   }
 
-  const int channels_;
+  const ImageMode mode_;
   const bool exif_;
-  JpegDecoder jpeg_;
-  PngDecoder png_;
+  const ImageLimits limits_;
+  std::array<std::unique_ptr<RasterDecoder>, kImageFormats> decoders_;  // by format, once needed
   RasterInfo info_;
   RasterDecoder* current_ = nullptr;  // whose image is open
   ByteBuffer scratch_;
@@ -107,7 +135,7 @@ class ImageReader final : public ImageDecoder {
 
 }  // namespace
 
-DecodeImage::DecodeImage(ColorMode mode, bool exif, ImageLimits limits, std::string field)
+DecodeImage::DecodeImage(const ImageMode& mode, bool exif, ImageLimits limits, std::string field)
     : DecodeImageOp(std::move(field)), mode_(mode), exif_(exif), limits_(limits) {}
 
 std::unique_ptr<ImageDecoder> DecodeImage::make_decoder() const {

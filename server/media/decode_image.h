@@ -5,23 +5,25 @@
 #include <string>
 
 #include "media/image_limits.h"
-#include "media/pixels.h"
+#include "media/image_mode.h"
 #include "op/op.h"
 
 namespace spdld::media {
 
-// decode_image: JPEG through libjpeg-turbo, PNG through FFmpeg, told apart by their first bytes.
-// Immutable and shared by all workers; each worker's decoder is its own.
+// decode_image: images of the formats in image_format.h, told apart by their first bytes. Immutable
+// and shared by all workers; each worker's decoder is its own.
 class DecodeImage final : public DecodeImageOp {
  public:
-  DecodeImage(ColorMode mode, bool exif, ImageLimits limits, std::string field = "image");
+  DecodeImage(const ImageMode& mode, bool exif, ImageLimits limits, std::string field = "image");
 
   std::unique_ptr<ImageDecoder> make_decoder() const override;
-  int channels() const override { return channels_of(mode_); }
+  int channels() const override { return mode_.channels; }
+  DType dtype() const override { return mode_.dtype(); }
+  bool is_index() const override { return mode_.color == ColorMode::kIndex; }
   std::int64_t max_pixels() const override { return limits_.max_pixels; }
 
  private:
-  ColorMode mode_;
+  ImageMode mode_;
   bool exif_;
   ImageLimits limits_;
 };

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "media/tiff_reader.h"
+
 namespace spdld::media {
 namespace {
 
@@ -11,30 +13,6 @@ constexpr std::size_t kEntryBytes = 12;
 constexpr std::uint32_t kOrientationTag = 0x0112;
 constexpr std::uint32_t kShort = 3;
 constexpr std::uint32_t kLong = 4;
-
-class TiffReader {
- public:
-  TiffReader(std::span<const std::byte> bytes, bool big_endian)
-      : bytes_(bytes), big_endian_(big_endian) {}
-
-  bool holds(std::size_t offset, std::size_t count) const {
-    return offset <= bytes_.size() && count <= bytes_.size() - offset;
-  }
-
-  // The caller has asked holds().
-  std::uint32_t number(std::size_t offset, std::size_t count) const {
-    std::uint32_t value = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t at = offset + (big_endian_ ? i : count - 1 - i);
-      value = value << 8 | std::to_integer<std::uint32_t>(bytes_[at]);
-    }
-    return value;
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-  bool big_endian_;
-};
 
 }  // namespace
 
@@ -52,9 +30,9 @@ std::optional<int> find_exif_orientation(std::span<const std::byte> tiff) {
     const std::size_t entry = directory + 2 + i * kEntryBytes;
     if (!reader.holds(entry, kEntryBytes)) return std::nullopt;
     if (reader.number(entry, 2) != kOrientationTag) continue;
-    const std::uint32_t type = reader.number(entry + 2, 2);
+    const std::uint64_t type = reader.number(entry + 2, 2);
     if (reader.number(entry + 4, 4) != 1 || (type != kShort && type != kLong)) return 1;
-    const std::uint32_t value = reader.number(entry + 8, type == kShort ? 2 : 4);
+    const std::uint64_t value = reader.number(entry + 8, type == kShort ? 2 : 4);
     return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
   }
   return std::nullopt;

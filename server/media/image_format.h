@@ -8,7 +8,8 @@
 
 namespace spdld::media {
 
-enum class ImageFormat { kJpeg, kPng };
+enum class ImageFormat { kJpeg, kPng, kWebp, kGif, kBmp, kTiff, kAvif };
+inline constexpr std::size_t kImageFormats = 7;
 
 // By the first bytes alone, never by a name. A file that ends inside a signature counts as that
 // format: its decoder then says that it is truncated. Anything else is kInvalidArgument and names

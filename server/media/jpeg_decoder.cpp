@@ -85,8 +85,12 @@ Result<RasterInfo> JpegDecoder::open(std::span<const std::byte> bytes) {
   SPDLD_TRY(check_header(bytes.size()));
   read_bytes_ = bytes_to_read(many_scans);
   const jpeg_decompress_struct& info = codec_.info();
+  StoredPixels stored;
+  if (info.num_components == 1) stored.color = StoredPixels::Color::kGray;
+  if (info.num_components == 4) stored.color = StoredPixels::Color::kCmyk;
   return RasterInfo{{static_cast<int>(info.image_width), static_cast<int>(info.image_height)},
-                    Orientation::from_exif(exif_orientation(markers.exif))};
+                    Orientation::from_exif(exif_orientation(markers.exif)),
+                    stored};
 }
 
 Status JpegDecoder::check_header(std::size_t file_bytes) const {
@@ -137,14 +141,29 @@ std::uint64_t JpegDecoder::bytes_to_read(bool many_scans) const {
 
 J_COLOR_SPACE JpegDecoder::output_space() const {
   if (codec_.info().num_components == 4) return JCS_CMYK;
-  return mode_ == ColorMode::kRgb ? JCS_RGB : JCS_GRAYSCALE;
+  if (mode_.channels <= 2) return JCS_GRAYSCALE;
+  return mode_.channels == 3 ? JCS_RGB : JCS_EXT_RGBA;
+}
+
+RowConverter JpegDecoder::converter() const {
+  DecodedRows rows;
+  switch (output_space()) {
+    case JCS_CMYK:
+      rows.kind = DecodedRows::Kind::kInvertedCmyk;
+      rows.samples = {.step = 4, .green = 1, .blue = 2, .alpha = 3};
+      break;
+    case JCS_GRAYSCALE: rows.samples = {.step = 1}; break;
+    case JCS_RGB: rows.samples = {.step = 3, .green = 1, .blue = 2}; break;
+    default: rows.samples = {.step = 4, .green = 1, .blue = 2, .alpha = 3};
+  }
+  return {mode_, rows};
 }
 
 Status JpegDecoder::read(const Rect& region, RowSink& rows) {
   const auto width = static_cast<std::size_t>(codec_.info().image_width);
-  const bool cmyk = output_space() == JCS_CMYK;
-  rows_.resize(bytes_for_rows(width * (cmyk ? 4 : channels_of(mode_))));
-  if (cmyk) converted_.resize(width * channels_of(mode_));
+  converter_ = converter();
+  rows_.resize(bytes_for_rows(width * static_cast<std::size_t>(converter_.step())));
+  if (!converter_.as_is()) converted_.resize(width * static_cast<std::size_t>(mode_.pixel_bytes()));
 
   const bool done = codec_.attempt([&](jpeg_decompress_struct& info) {
     info.out_color_space = output_space();
@@ -182,9 +201,9 @@ void JpegDecoder::read_rows(jpeg_decompress_struct& info, const Rect& region, Ro
 }
 
 void JpegDecoder::emit(const std::uint8_t* pixels, int y, const Rect& region, RowSink& rows) {
-  if (codec_.info().out_color_space == JCS_CMYK) {
+  if (!converter_.as_is()) {
     auto* row = reinterpret_cast<std::uint8_t*>(converted_.data());
-    inverted_cmyk_row(pixels, region.width, mode_, row);
+    converter_.convert(pixels, region.width, row);
     pixels = row;
   }
   rows.row(y, pixels);

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "media/image_errors.h"
+
 namespace spdld::media {
 namespace {
 
@@ -72,10 +74,8 @@ std::span<const std::byte> exif_of(std::span<const std::byte> app1) {
   return app1.subspan(kName.size());
 }
 
-tl::unexpected<Status> truncated(std::span<const std::byte> bytes, std::string_view missing) {
-  return error(Code::kDataLoss, "truncated JPEG: no " + std::string(missing) + " in its " +
-                                    std::to_string(bytes.size()) +
-                                    " bytes; fetch the file again or remove it");
+detail::Failure truncated(std::span<const std::byte> bytes, std::string_view missing) {
+  return media::truncated("JPEG", missing, bytes.size());
 }
 
 }  // namespace

@@ -4,14 +4,16 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace spdld::media {
 namespace {
 
 // `count` pixels that lie `step_bytes` apart.
-template <int channels>
+template <int kPixelBytes>
 void gather(const std::uint8_t* from, std::ptrdiff_t step_bytes, int count, std::uint8_t* out) {
-  for (int i = 0; i < count; ++i, from += step_bytes, out += channels) {
-    std::memcpy(out, from, channels);
+  for (int i = 0; i < count; ++i, from += step_bytes, out += kPixelBytes) {
+    std::memcpy(out, from, kPixelBytes);
   }
 }
 
@@ -49,13 +51,18 @@ void Orientation::upright_row(const ImageView& stored, int y, std::uint8_t* out)
   if (mirrored_y_) y0 = stored.height - 1 - y0;
 
   const bool backwards = transposed_ ? mirrored_y_ : mirrored_x_;
-  const std::ptrdiff_t along = transposed_ ? stored.stride_bytes : stored.channels;
-  const std::uint8_t* from = stored.row(y0) + static_cast<std::ptrdiff_t>(x0) * stored.channels;
+  const std::ptrdiff_t along = transposed_ ? stored.stride_bytes : stored.pixel_bytes();
+  const std::uint8_t* from =
+      stored.row(y0) + static_cast<std::ptrdiff_t>(x0) * stored.pixel_bytes();
   const std::ptrdiff_t step = backwards ? -along : along;
-  if (stored.channels == 1) {
-    gather<1>(from, step, size.width, out);
-  } else {
-    gather<3>(from, step, size.width, out);
+  switch (stored.pixel_bytes()) {
+    case 1: return gather<1>(from, step, size.width, out);
+    case 2: return gather<2>(from, step, size.width, out);
+    case 3: return gather<3>(from, step, size.width, out);
+    case 4: return gather<4>(from, step, size.width, out);
+    case 6: return gather<6>(from, step, size.width, out);
+    case 8: return gather<8>(from, step, size.width, out);
+    default: SPDLD_CHECK(false);
   }
 }
 

@@ -5,17 +5,15 @@
 
 namespace spdld::media {
 
-enum class ColorMode { kRgb, kGray };
-
-constexpr int channels_of(ColorMode mode) { return mode == ColorMode::kRgb ? 3 : 1; }
-
 // ITU-R 601-2 luma in 16-bit fixed point, rounded: the integers of Pillow and of libjpeg.
 constexpr std::uint8_t luma(unsigned red, unsigned green, unsigned blue) {
   return static_cast<std::uint8_t>((19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16);
 }
 
-// One row of a CMYK JPEG, whose samples are stored inverted (Adobe's way, which every reader
-// assumes), to `mode`. The rounding is Pillow's; gray goes by way of RGB, as it does there.
-void inverted_cmyk_row(const std::uint8_t* cmyk, int width, ColorMode mode, std::uint8_t* out);
+// a * b / 255, rounded as Pillow does where it brings CMYK to RGB.
+constexpr unsigned multiply_255(unsigned a, unsigned b) {
+  const unsigned product = a * b + 128;
+  return ((product >> 8) + product) >> 8;
+}
 
 }  // namespace spdld::media

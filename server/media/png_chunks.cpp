@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "media/image_errors.h"
+
 namespace spdld::media {
 namespace {
 
@@ -12,6 +14,7 @@ constexpr std::uint32_t kIhdr = png_name("IHDR");
 constexpr std::uint32_t kPlte = png_name("PLTE");
 constexpr std::uint32_t kIdat = png_name("IDAT");
 constexpr std::uint32_t kIend = png_name("IEND");
+constexpr std::uint32_t kTrns = png_name("tRNS");
 constexpr std::uint32_t kExif = png_name("eXIf");
 constexpr std::size_t kFrameBytes = 12;  // a chunk's length, name and checksum
 constexpr std::size_t kIhdrBytes = 13;
@@ -34,9 +37,7 @@ std::uint32_t be32(std::span<const std::byte> bytes, std::size_t at) {
   return value;
 }
 
-tl::unexpected<Status> corrupt(const std::string& why) {
-  return error(Code::kDataLoss, "corrupt PNG: " + why);
-}
+detail::Failure corrupt(const std::string& why) { return media::corrupt("PNG", why); }
 
 // Samples a pixel, or 0 for a combination that the format does not have.
 unsigned samples(unsigned color_type, unsigned bit_depth) {
@@ -83,6 +84,16 @@ bool can_hold(std::uint64_t data_bytes, const PngLayout& layout) {
   return pixels / 8 <= data_bytes * 1032 / bits_per_pixel + 1;
 }
 
+// A broken one must not cost the image.
+bool is_transparency(std::span<const std::byte> body, const PngLayout& layout) {
+  switch (layout.color_type) {
+    case 0: return body.size() == 2;
+    case 2: return body.size() == 6;
+    case kPalette: return !body.empty() && body.size() <= 256;
+    default: return false;
+  }
+}
+
 }  // namespace
 
 bool PngChunks::next(PngChunk& chunk) {
@@ -96,9 +107,11 @@ bool PngChunks::next(PngChunk& chunk) {
   return true;
 }
 
-unsigned png_pixel_bits(const PngLayout& layout) {
-  return samples(layout.color_type, layout.bit_depth) * layout.bit_depth;
+unsigned png_samples(const PngLayout& layout) {
+  return samples(layout.color_type, layout.bit_depth);
 }
+
+unsigned png_pixel_bits(const PngLayout& layout) { return png_samples(layout) * layout.bit_depth; }
 
 bool png_needs(std::uint32_t name) {
   return name == kIhdr || name == kPlte || name == kIdat || name == kIend;
@@ -126,6 +139,8 @@ Result<PngLayout> survey_png(std::span<const std::byte> bytes) {
     } else if (chunk.name == kIdat) {
       if (layout.color_type == kPalette && !palette) return corrupt("its palette is missing");
       data_bytes += chunk.body.size();
+    } else if (chunk.name == kTrns && is_transparency(chunk.body, layout)) {
+      layout.transparency = chunk.body;
     } else if (chunk.name == kExif) {
       layout.exif = chunk.body;
     } else if (has_keyword(chunk, kRawExif)) {
@@ -142,9 +157,7 @@ Result<PngLayout> survey_png(std::span<const std::byte> bytes) {
       return layout;
     }
   }
-  return error(Code::kDataLoss, "truncated PNG: no end (IEND) in its " +
-                                    std::to_string(bytes.size()) +
-                                    " bytes; fetch the file again or remove it");
+  return truncated("PNG", "end (IEND)", bytes.size());
 }
 
 }  // namespace spdld::media

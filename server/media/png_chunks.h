@@ -42,17 +42,19 @@ struct PngLayout {
   std::uint32_t height = 0;
   unsigned bit_depth = 0;
   unsigned color_type = 0;
-  std::uint64_t needed_bytes = 0;   // of the chunks that the pixels depend on
-  std::span<const std::byte> exif;  // the TIFF block of eXIf, or empty
-  PngChunk raw_exif;                // the text "Raw profile type exif"; no name: there is none
-  PngChunk xmp;                     // the text "XML:com.adobe.xmp"; likewise
+  std::uint64_t needed_bytes = 0;           // of the chunks that the decoder needs
+  std::span<const std::byte> transparency;  // of tRNS: fit for the colour type, or empty
+  std::span<const std::byte> exif;          // the TIFF block of eXIf, or empty
+  PngChunk raw_exif;  // the text "Raw profile type exif"; no name: there is none
+  PngChunk xmp;       // the text "XML:com.adobe.xmp"; likewise
 };
 
+unsigned png_samples(const PngLayout& layout);  // a pixel
 unsigned png_pixel_bits(const PngLayout& layout);
 
 // Whether the decoder needs the chunk. The rest (text, profiles, times, animation) is kept from it:
-// a compressed text can be a bomb of its own. Transparency is among the rest because alpha is
-// dropped.
+// a compressed text can be a bomb of its own. Transparency is among the rest because it says what
+// pixels mean, and not what they are.
 bool png_needs(std::uint32_t name);
 
 // kDataLoss when the file is truncated, breaks the format, or claims more pixels than its data can

@@ -6,42 +6,43 @@
 #include <span>
 
 #include "base/byte_buffer.h"
-#include "media/ffmpeg.h"
+#include "media/frame_decoder.h"
 #include "media/image_limits.h"
-#include "media/pixels.h"
+#include "media/image_mode.h"
+#include "media/png_chunks.h"
 #include "media/raster_decoder.h"
+#include "media/row_converter.h"
 
 namespace spdld::media {
 
-// Reads PNG through FFmpeg's decoder, fed with the packet itself: no demuxer, no protocol. Every
-// colour type, depth and interlacing of the format; of an animation the default image. Alpha is
-// dropped, not blended, and a gray or RGB image of 16 bits keeps each sample's high byte, as in
-// torchvision. Pillow's convert("RGB") agrees in all but one case: it clips 16-bit gray to 255,
-// which leaves such images all but white.
+// Reads PNG through FFmpeg's decoder. Every colour type, depth and interlacing of the format; of an
+// animation the default image. Where a mode has no alpha it is dropped, not blended, and in a mode
+// of 8 bits samples of 16 keep their high byte, as in torchvision. Pillow's convert("RGB") agrees
+// in all but one case: it clips 16-bit gray to 255, which leaves such images all but white.
 //
 // PNG cannot be decoded in part: read() decodes the whole and gives out the region.
 class PngDecoder final : public RasterDecoder {
  public:
-  PngDecoder(ColorMode mode, ImageLimits limits) : mode_(mode), limits_(limits) {}
+  PngDecoder(const ImageMode& mode, ImageLimits limits) : mode_(mode), limits_(limits) {}
 
   Result<RasterInfo> open(std::span<const std::byte> bytes) override;
   std::uint64_t read_bytes() const override { return read_bytes_; }
   Status read(const Rect& region, RowSink& rows) override;
 
  private:
-  Status prepare();  // the codec, once it is needed
   Status fill_packet();
-  Status decode();
+  void give_numbers(const Rect& region, RowSink& rows);
+  void give_bits(const Rect& region, RowSink& rows);
 
-  const ColorMode mode_;
+  const ImageMode mode_;
   const ImageLimits limits_;
+  FrameDecoder codec_{"png", "PNG"};
   std::span<const std::byte> file_;
-  std::uint64_t needed_bytes_ = 0;
+  PngLayout layout_;
+  std::uint64_t packet_bytes_ = 0;
   std::uint64_t read_bytes_ = 0;
-  AvPtr<AVCodecContext> context_;
-  AvPtr<AVFrame> frame_;
-  AvPtr<AVPacket> packet_;
-  AvPtr<AVBufferRef> input_;  // what the packet refers to; grows, and is kept
+  Palette palette_;
+  ByteBuffer numbers_;
   ByteBuffer row_;
 };
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/status.h"
+#include "media/image_mode.h"
 #include "media/orientation.h"
 #include "op/image.h"
 
@@ -15,6 +16,7 @@ namespace spdld::media {
 struct RasterInfo {
   Size size;
   Orientation orientation;
+  StoredPixels pixels;
 };
 
 // One format's half of an ImageDecoder: the same contract (op/op.h), in stored coordinates. Owned

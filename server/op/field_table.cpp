@@ -86,11 +86,10 @@ Result<std::vector<Field*>> FieldTable::with_geometry(const std::vector<std::str
 Result<std::vector<Field*>> FieldTable::images(const std::vector<std::string>& names,
                                                const std::string& op) {
   SPDLD_ASSIGN(std::vector<Field*> found, with_geometry(names, op));
-  if (names.empty())
-    std::erase_if(found, [](const Field* field) { return !field->chain->is_canvas(); });
-  if (found.empty())
-    return error(Code::kInvalidArgument,
-                 "'" + op + "' works on decoded images: put 'decode_image' before it");
+  const auto is_image = [](const Field* field) { return field->chain->is_canvas(); };
+  // Masks keep their numbers beside images; where there are none, they are meant.
+  if (names.empty() && std::any_of(found.begin(), found.end(), is_image))
+    std::erase_if(found, [&](const Field* field) { return !is_image(field); });
   return found;
 }
 

@@ -56,7 +56,8 @@ class FieldTable {
   // The source's parts that are requested, in the order of the requests.
   const std::vector<std::size_t>& requested_parts() const { return requested_; }
 
-  // The decoded fields that an op names, or all that have geometry if it names none.
+  // The decoded fields that an op names, or all that have geometry if it names none; for pixels,
+  // all images.
   Result<std::vector<Field*>> with_geometry(const std::vector<std::string>& names,
                                             const std::string& op);
   Result<std::vector<Field*>> images(const std::vector<std::string>& names, const std::string& op);

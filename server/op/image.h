@@ -24,14 +24,17 @@ struct Rect {
   friend bool operator==(const Rect&, const Rect&) = default;
 };
 
-// Interleaved 8-bit pixels that somebody else owns.
+// Interleaved pixels that somebody else owns. Values of two bytes are native integers, and may lie
+// at odd addresses.
 struct ImageView {
   const std::uint8_t* data = nullptr;
   int width = 0;
   int height = 0;
   int channels = 0;
   std::ptrdiff_t stride_bytes = 0;
+  int bytes_per_value = 1;
 
+  int pixel_bytes() const { return channels * bytes_per_value; }
   const std::uint8_t* row(int y) const { return data + y * stride_bytes; }
 };
 
@@ -40,7 +43,8 @@ struct ImageView {
 class RowSink {
  public:
   virtual ~RowSink() = default;
-  // `y` counts from the region's top; `pixels` holds the region's width, interleaved.
+  // `y` counts from the region's top; `pixels` holds the region's width, interleaved as in an
+  // ImageView.
   virtual void row(int y, const std::uint8_t* pixels) = 0;
 };
 

@@ -76,6 +76,10 @@ class DecodeImageOp : public Op {
   Status plan(FieldTable& table, const StageKey& key, std::string& doubt) const override;
   virtual std::unique_ptr<ImageDecoder> make_decoder() const = 0;
   virtual int channels() const = 0;
+  virtual DType dtype() const = 0;  // of the pixels: kUInt8 or kUInt16
+  // Whether pixels are numbers of classes, as a mask's: geometry takes some of them and mixes none,
+  // and no pixel op makes other numbers of them.
+  virtual bool is_index() const = 0;
   // An image of more is refused.
   virtual std::int64_t max_pixels() const = 0;
 };
@@ -100,11 +104,11 @@ class GeometryOp : public Op {
   virtual bool resizes() const = 0;
 };
 
-// The last pass over the pixels: uint8 to dtype, scaled and normalised by channel.
+// The last pass over the pixels: the decoder's integers to dtype, scaled and normalised by channel.
 // out = (in * scale - mean[c]) / std[c], in float32, rounded to nearest even for dtype.
 struct PixelFormat {
-  DType dtype = DType::kUInt8;
-  float scale = 1.0F;  // 1/255 once the values are meant to lie in [0, 1]
+  DType dtype = DType::kUInt8;  // or kUInt16, the decoder's own; or a float
+  float scale = 1.0F;           // 1/255, or 1/65535, once the values are meant to lie in [0, 1]
   bool normalized = false;
   std::array<float, 4> mean{};
   std::array<float, 4> std{1, 1, 1, 1};

@@ -7,10 +7,11 @@
 namespace spdld {
 namespace {
 
-constexpr std::array<std::pair<DType, std::string_view>, 10> kNames{{
+constexpr std::array<std::pair<DType, std::string_view>, 11> kNames{{
     {DType::kBool, "bool"},
     {DType::kUInt8, "uint8"},
     {DType::kInt8, "int8"},
+    {DType::kUInt16, "uint16"},
     {DType::kInt16, "int16"},
     {DType::kInt32, "int32"},
     {DType::kInt64, "int64"},

@@ -196,8 +196,8 @@ Key limits_key() {
            .shape = std::move(arena),
            .default_value = "75%"},
           {.name = "max_pixels",
-           .doc = "what decode_image.max_pixels may be: one such image takes 3 to 8 bytes a pixel "
-                  "while it is decoded",
+           .doc = "what decode_image.max_pixels may be: one such image takes up to 28 bytes a "
+                  "pixel while it is decoded",
            .shape = int_shape(1, kMostPixels),
            .default_value = 500'000'000},
       });

@@ -47,6 +47,7 @@ bool AxisFilter::build(const Request& request) {
   const auto outputs = static_cast<std::size_t>(request.end - request.begin);
   spans_.resize(outputs);
   weights_.resize(outputs * stride_);
+  if (request.exact) exact_.resize(outputs * stride_);
   line_.resize(stride_);
   max_count_ = 0;
   source_begin_ = request.in;
@@ -56,7 +57,9 @@ bool AxisFilter::build(const Request& request) {
   } else if (!smooths) {
     between(scale);
   } else if (is_cubic) {
-    smooth_cubic(scale, support);
+    smooth(scale, support, [](double x) { return cubic(x, -0.5); });
+  } else if (request.exact) {
+    smooth(scale, support, triangle);
   } else {
     smooth_linear(scale, support);
   }
@@ -94,7 +97,8 @@ void AxisFilter::smooth_linear(double scale, double support) {
   }
 }
 
-void AxisFilter::smooth_cubic(double scale, double support) {
+template <typename Kernel>
+void AxisFilter::smooth(double scale, double support, const Kernel& kernel) {
   const double inverse = 1.0 / std::max(scale, 1.0);
   for (int i = 0; i < size(); ++i) {
     const double center = (request_.begin + i + 0.5) * scale;
@@ -102,7 +106,7 @@ void AxisFilter::smooth_cubic(double scale, double support) {
     const int count = std::min(static_cast<int>(center + support + 0.5), request_.in) - first;
     double sum = 0.0;
     for (int tap = 0; tap < count; ++tap) {
-      const double weight = cubic((tap + first - center + 0.5) * inverse, -0.5);
+      const double weight = kernel((tap + first - center + 0.5) * inverse);
       line_[static_cast<std::size_t>(tap)] = weight;
       sum += weight;
     }
@@ -137,6 +141,8 @@ void AxisFilter::round_line(int i, int first, int count) {
     out[tap] = fixed_point(line_[static_cast<std::size_t>(tap)]);
   }
   std::fill(out + count, out + stride_, 0);
+  if (request_.exact)
+    std::copy_n(line_.begin(), count, exact_.begin() + i * static_cast<std::ptrdiff_t>(stride_));
   trim(i, first, count);
 }
 
@@ -149,6 +155,10 @@ void AxisFilter::trim(int i, int first, int count) {
         static_cast<int>(std::find_if(out, out + count - 1, [](int w) { return w != 0; }) - out);
     std::copy(out + skipped, out + count, out);
     std::fill(out + count - skipped, out + count, 0);
+    if (request_.exact) {
+      const auto exact = exact_.begin() + i * static_cast<std::ptrdiff_t>(stride_);
+      std::copy(exact + skipped, exact + count, exact);
+    }
     first += skipped;
     count -= skipped;
   }

@@ -29,6 +29,7 @@ class AxisFilter {
     int end = 0;
     Interpolation interpolation = Interpolation::kBilinear;
     bool antialias = true;
+    bool exact = false;  // exact_weights() are wanted, too
 
     friend bool operator==(const Request&, const Request&) = default;
   };
@@ -49,6 +50,11 @@ class AxisFilter {
     return weights_.data() + static_cast<std::size_t>(i) * stride_;
   }
 
+  // The same before they were rounded.
+  const double* exact_weights(int i) const {
+    return exact_.data() + static_cast<std::size_t>(i) * stride_;
+  }
+
   int max_count() const { return max_count_; }
   int source_begin() const { return source_begin_; }  // what all outputs together need
   int source_end() const { return source_end_; }
@@ -56,7 +62,8 @@ class AxisFilter {
  private:
   void nearest(double scale);
   void smooth_linear(double scale, double support);
-  void smooth_cubic(double scale, double support);
+  template <typename Kernel>
+  void smooth(double scale, double support, const Kernel& kernel);
   void between(double scale);
   void round_line(int i, int first, int count);
   void trim(int i, int first, int count);
@@ -64,6 +71,7 @@ class AxisFilter {
   Request request_;
   std::vector<Span> spans_;
   std::vector<std::int32_t> weights_;
+  std::vector<double> exact_;
   std::vector<double> line_;  // weights before they are rounded
   std::vector<std::int32_t> group_weights_;
   std::size_t stride_ = 0;

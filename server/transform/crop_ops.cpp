@@ -250,7 +250,7 @@ OpInfo random_crop_op() {
 
 OpInfo random_resized_crop_op() {
   return {.name = "random_resized_crop",
-          .doc = "Cuts out a random part of random shape and resizes it.",
+          .doc = "Cuts out a random part of random shape and resizes it, as resize does.",
           .params = {size_param(kCropSizeDoc),
                      interval_param("scale", "The part's share of the image's area: [low, high].",
                                     0.08, 1.0, 1.0),

@@ -18,19 +18,9 @@ void grow(std::vector<T>& buffer, std::size_t size) {
   if (buffer.size() < size) buffer.resize(size);
 }
 
-// The request for the part [from, from + size) of an axis scaled to `out` pixels.
-AxisFilter::Request request_for(const Geometry& geometry, int in, int out, int from, int size) {
-  return {.in = in,
-          .out = out,
-          .begin = std::max(from, 0),
-          .end = std::min(from + size, out),
-          .interpolation = geometry.interpolation,
-          .antialias = geometry.antialias};
-}
-
 }  // namespace
 
-std::uint64_t ImagePass::most_bytes(const Geometry& geometry, int channels) {
+std::uint64_t ImagePass::most_bytes(const Geometry& geometry, int pixel_bytes) {
   constexpr int kWidestSupport = 2;  // bicubic's, on either side, in output rows when scaled down
   const int per_row = geometry.scaled.height >= geometry.crop.height
                           ? 1
@@ -39,15 +29,16 @@ std::uint64_t ImagePass::most_bytes(const Geometry& geometry, int channels) {
       geometry.resizes() ? std::min(geometry.crop.height, (2 * kWidestSupport + 1) * per_row + 2)
                          : 1);
   const std::size_t row = static_cast<std::size_t>(geometry.window.width + 2 * kRowSlack) *
-                          static_cast<std::size_t>(channels);
+                          static_cast<std::size_t>(pixel_bytes);
   return (kept + 1) * row;  // one more for what is blended of them
 }
 
-Rect ImagePass::begin(const Geometry& geometry, int channels, const ImageTarget& target) {
-  const Rect& crop = geometry.crop;
-  const Rect& window = geometry.window;
-  SPDLD_CHECK(channels == 1 || channels == 3);
-  SPDLD_CHECK(crop.width > 0 && crop.height > 0 && window.width > 0 && window.height > 0);
+Rect ImagePass::begin(const Geometry& geometry, int channels, const ImageTarget& target,
+                      int bytes_per_value) {
+  SPDLD_CHECK(geometry.crop.width > 0 && geometry.crop.height > 0 && geometry.window.width > 0 &&
+              geometry.window.height > 0);
+  is_plain_ = bytes_per_value != 1 || (channels != 1 && channels != 3);
+  if (is_plain_) return plain_.begin(geometry, channels, bytes_per_value, target);
   channels_ = channels;
   output_ = geometry.output();
   layout_ = target.layout;
@@ -57,39 +48,23 @@ Rect ImagePass::begin(const Geometry& geometry, int channels, const ImageTarget&
   next_source_row_ = 0;
   next_output_row_ = 0;
 
-  const AxisFilter::Request columns =
-      request_for(geometry, crop.width, geometry.scaled.width, window.x, window.width);
-  const AxisFilter::Request rows =
-      request_for(geometry, crop.height, geometry.scaled.height, window.y, window.height);
-  shown_columns_ = {columns.begin - window.x, columns.end - columns.begin};
-  shown_rows_ = {rows.begin - window.y, rows.end - rows.begin};
-  const bool empty = shown_columns_.size <= 0 || shown_rows_.size <= 0;
-  if (empty) shown_columns_ = shown_rows_ = {};
+  const Rect region = plan_.build(geometry, false);
+  region_height_ = region.height;
+  shown_columns_ = plan_.columns();
+  shown_rows_ = plan_.rows();
   if (flip_) shown_columns_.begin = output_.width - shown_columns_.begin - shown_columns_.size;
   shape_rows();
   write_black(0, shown_rows_.begin);
   write_black(shown_rows_.begin + shown_rows_.size, output_.height);
-  region_height_ = 0;
-  if (empty) return {};
+  if (region_height_ == 0) return {};
 
-  resizes_columns_ = columns.in != columns.out;
-  Rect region{crop.x + columns.begin, crop.y + rows.begin, shown_columns_.size, shown_rows_.size};
-  if (resizes_columns_) {
-    column_filter_.build(columns);
-    column_resizer_.plan(column_filter_, channels, flip_);
-    region.x = crop.x + column_filter_.source_begin();
-    region.width = column_filter_.source_end() - column_filter_.source_begin();
+  if (plan_.resizes_columns()) column_resizer_.plan(plan_.column_filter(), channels, flip_);
+  if (plan_.resizes_rows()) {
+    const auto pairs = static_cast<std::size_t>((plan_.row_filter().max_count() + 1) / 2);
+    grow(row_weights_, pairs);
+    grow(row_pointers_, 2 * pairs);
   }
-  resizes_rows_ = rows.in != rows.out;
-  if (resizes_rows_) {
-    plan_rows(rows);
-    region.y = crop.y + row_filter_.source_begin();
-    region.height = row_filter_.source_end() - row_filter_.source_begin();
-  } else {
-    kept_rows_ = 1;
-  }
-  region_height_ = region.height;
-  const std::size_t kept = static_cast<std::size_t>(kept_rows_) * row_stride_;
+  const std::size_t kept = static_cast<std::size_t>(plan_.kept_rows()) * row_stride_;
   grow(kept_, kept);
   if (shown_columns_.size < output_.width) std::fill_n(kept_.begin(), kept, std::uint8_t{0});
   return region;
@@ -105,54 +80,25 @@ void ImagePass::shape_rows() {
   grow(blended_, row_stride_);
 }
 
-void ImagePass::plan_rows(const AxisFilter::Request& request) {
-  if (row_filter_.build(request)) {
-    const auto size = static_cast<std::size_t>(row_filter_.size());
-    complete_at_.resize(size);
-    needed_from_.resize(size);
-    int complete = 0;
-    for (std::size_t i = 0; i < size; ++i) {
-      const AxisFilter::Span& span = row_filter_.span(static_cast<int>(i));
-      complete = std::max(complete, span.first + span.count);
-      complete_at_[i] = complete;
-    }
-    int needed = request.in;
-    kept_rows_ = 1;
-    for (std::size_t i = size; i-- > 0;) {
-      needed = std::min(needed, row_filter_.span(static_cast<int>(i)).first);
-      needed_from_[i] = needed;
-    }
-  }
-  kept_rows_ = 1;
-  for (std::size_t i = 0; i < complete_at_.size(); ++i) {
-    kept_rows_ = std::max(kept_rows_, complete_at_[i] - needed_from_[i]);
-  }
-  const auto pairs = static_cast<std::size_t>((row_filter_.max_count() + 1) / 2);
-  grow(row_weights_, pairs);
-  grow(row_pointers_, 2 * pairs);
-}
-
 void ImagePass::row(int y, const std::uint8_t* pixels) {
+  if (is_plain_) return plain_.row(y, pixels);
   SPDLD_CHECK(y == next_source_row_ && y < region_height_);
   ++next_source_row_;
-  if (!resizes_rows_) {
+  if (!plan_.resizes_rows()) {
     make_columns(pixels, kept_row(0));
     write_row(shown_rows_.begin + next_output_row_++, kept_row(0));
     return;
   }
-  const int source = row_filter_.source_begin() + y;
-  if (next_output_row_ == shown_rows_.size ||
-      source < needed_from_[static_cast<std::size_t>(next_output_row_)]) {
-    return;
-  }
+  const int source = plan_.row_filter().source_begin() + y;
+  if (next_output_row_ == shown_rows_.size || source < plan_.needed_from(next_output_row_)) return;
   make_columns(pixels, kept_row(source));
-  while (next_output_row_ < shown_rows_.size &&
-         complete_at_[static_cast<std::size_t>(next_output_row_)] == source + 1) {
+  while (next_output_row_ < shown_rows_.size && plan_.complete_at(next_output_row_) == source + 1) {
     write_blended(next_output_row_++);
   }
 }
 
 void ImagePass::finish() {
+  if (is_plain_) return plain_.finish();
   SPDLD_CHECK(next_source_row_ == region_height_ && next_output_row_ == shown_rows_.size);
 }
 
@@ -164,7 +110,7 @@ void ImagePass::make_columns(const std::uint8_t* pixels, std::uint8_t* row) {
   const bool planar = segments_ > 1;
   const RowTarget target{.data = row + (segments_ > 1 || channels_ == 1 ? begin : begin * channels),
                          .plane_stride = planar ? segment_stride_ : 0};
-  if (!resizes_columns_) {
+  if (!plan_.resizes_columns()) {
     arrange_row(pixels, size, channels_, flip_, target);
     return;
   }
@@ -179,8 +125,9 @@ void ImagePass::make_columns(const std::uint8_t* pixels, std::uint8_t* row) {
 }
 
 void ImagePass::write_blended(int i) {
-  const AxisFilter::Span& span = row_filter_.span(i);
-  const std::int32_t* const weights = row_filter_.weights(i);
+  const AxisFilter& filter = plan_.row_filter();
+  const AxisFilter::Span& span = filter.span(i);
+  const std::int32_t* const weights = filter.weights(i);
   const int pairs = (span.count + 1) / 2;
   for (int tap = 0; tap < 2 * pairs; ++tap) {
     // An odd count's last partner weighs nothing.

@@ -75,38 +75,41 @@ struct Float16 {
   }
 };
 
-template <class Kind>
-HWY_INLINE void convert_vector(const std::uint8_t* in, const float* factor, const float* offset,
+template <class Kind, typename In>
+HWY_INLINE void convert_vector(const In* in, const float* factor, const float* offset,
                                typename Kind::Value* out) {
-  const hn::Rebind<std::uint8_t, DFloat> d8;
+  const hn::Rebind<In, DFloat> d_in;
   const hn::RebindToSigned<DFloat> d32;
-  const VFloat value = hn::ConvertTo(DFloat(), hn::PromoteTo(d32, hn::LoadU(d8, in)));
+  const VFloat value = hn::ConvertTo(DFloat(), hn::PromoteTo(d32, hn::LoadU(d_in, in)));
   // Mul and Add, not MulAdd, which rounds once or twice as the machine has it.
   Kind::store(hn::Add(hn::Mul(value, hn::LoadU(DFloat(), factor)), hn::LoadU(DFloat(), offset)),
               out);
 }
 
-template <class Kind>
-void convert(const std::uint8_t* in, std::size_t count, const float* factor, const float* offset,
+template <class Kind, typename In>
+void convert(const In* in, std::size_t count, const float* factor, const float* offset,
              std::byte* out) {
   using Value = typename Kind::Value;
   const std::size_t lanes = hn::Lanes(DFloat());
   auto* to = reinterpret_cast<Value*>(out);
   std::size_t i = 0;
-  for (; i + 3 * lanes <= count; i += 3 * lanes) {
+  // Three vectors hold whole pixels of 2, 3 and 4 channels, unless a vector is a single value.
+  const bool in_threes = 3 * lanes % 4 == 0;
+  for (; in_threes && i + 3 * lanes <= count; i += 3 * lanes) {
     convert_vector<Kind>(in + i, factor, offset, to + i);
     convert_vector<Kind>(in + i + lanes, factor + lanes, offset + lanes, to + i + lanes);
     convert_vector<Kind>(in + i + 2 * lanes, factor + 2 * lanes, offset + 2 * lanes,
                          to + i + 2 * lanes);
   }
   std::size_t phase = 0;
-  for (; i + lanes <= count; i += lanes, phase += lanes) {
+  for (; i + lanes <= count; i += lanes) {
     convert_vector<Kind>(in + i, factor + phase, offset + phase, to + i);
+    phase = (phase + lanes) % (12 * lanes);
   }
   if (i == count) return;
-  std::uint8_t last_in[16] = {};
+  In last_in[16] = {};
   Value last_out[16];
-  std::memcpy(last_in, in + i, count - i);
+  std::memcpy(last_in, in + i, (count - i) * sizeof(In));
   convert_vector<Kind>(last_in, factor + phase, offset + phase, last_out);
   std::memcpy(to + i, last_out, (count - i) * sizeof(Value));
 }
@@ -116,13 +119,28 @@ inline void to_float32(const std::uint8_t* in, std::size_t count, const float* f
   convert<Float32>(in, count, factor, offset, out);
 }
 
+inline void wide_to_float32(const std::uint16_t* in, std::size_t count, const float* factor,
+                            const float* offset, std::byte* out) {
+  convert<Float32>(in, count, factor, offset, out);
+}
+
 inline void to_float16(const std::uint8_t* in, std::size_t count, const float* factor,
                        const float* offset, std::byte* out) {
   convert<Float16>(in, count, factor, offset, out);
 }
 
+inline void wide_to_float16(const std::uint16_t* in, std::size_t count, const float* factor,
+                            const float* offset, std::byte* out) {
+  convert<Float16>(in, count, factor, offset, out);
+}
+
 inline void to_bfloat16(const std::uint8_t* in, std::size_t count, const float* factor,
                         const float* offset, std::byte* out) {
+  convert<BFloat16>(in, count, factor, offset, out);
+}
+
+inline void wide_to_bfloat16(const std::uint16_t* in, std::size_t count, const float* factor,
+                             const float* offset, std::byte* out) {
   convert<BFloat16>(in, count, factor, offset, out);
 }
 

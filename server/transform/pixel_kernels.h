@@ -9,13 +9,14 @@
 
 namespace spdld::transform {
 
-// The last pass over a row: bytes to the format's dtype by one multiplication and one addition per
-// value, out = in * factor[c] + offset[c] in float32, never fused, so that the values are the same
-// on every machine. Half floats are rounded to nearest even.
+// The last pass over a row: values of one or two bytes to the format's dtype by one multiplication
+// and one addition per value, out = in * factor[c] + offset[c] in float32, never fused, so that the
+// values are the same on every machine. Half floats are rounded to nearest even.
 class PixelConverter {
  public:
   PixelConverter() = default;
-  PixelConverter(const PixelFormat& format, int channels);
+  // The format's dtype is a float, or that of the values.
+  PixelConverter(const PixelFormat& format, int channels, int bytes_per_value = 1);
 
   std::size_t value_bytes() const { return value_bytes_; }
 
@@ -25,14 +26,15 @@ class PixelConverter {
   void convert_interleaved(const std::uint8_t* in, std::size_t count, std::byte* out) const;
 
  private:
-  // Factors or offsets of consecutive values: long enough for any vector at any phase of three
+  // Factors or offsets of consecutive values: long enough for any vector at any phase of up to four
   // channels.
   using Pattern = std::array<float, 3 * 16>;
 
   DType dtype_ = DType::kUInt8;
   std::size_t value_bytes_ = 1;
-  std::array<Pattern, 4> factor_{};  // of a plane each; the last one of interleaved pixels
-  std::array<Pattern, 4> offset_{};
+  bool wide_ = false;                // values of two bytes come in
+  std::array<Pattern, 5> factor_{};  // of a plane each; the last one of interleaved pixels
+  std::array<Pattern, 5> offset_{};
 };
 
 }  // namespace spdld::transform

@@ -16,7 +16,10 @@
 namespace spdld::transform {
 namespace {
 
-constexpr float kByteScale = 1.0F / 255.0F;  // brings a byte into [0, 1]
+// How integers of the dtype are brought into [0, 1].
+float unit_scale(DType dtype) { return dtype == DType::kUInt16 ? 1.0F / 65535.0F : 1.0F / 255.0F; }
+
+bool is_integer(DType dtype) { return dtype == DType::kUInt8 || dtype == DType::kUInt16; }
 
 class Normalize final : public PixelOp {
  public:
@@ -36,7 +39,7 @@ class Normalize final : public PixelOp {
                                           counted(count, "channel") +
                                           "; give one for all or one for each"};
     }
-    if (format.dtype == DType::kUInt8) format.scale = kByteScale;
+    if (is_integer(format.dtype)) format.scale = unit_scale(format.dtype);
     format.dtype = dtype_;
     format.normalized = true;
     for (std::size_t c = 0; c < count; ++c) {
@@ -49,15 +52,17 @@ class Normalize final : public PixelOp {
   // Recipes have means for pixels of 0 to 255 or of 0 to 1; both look right until nothing is
   // learnt.
   std::string doubt(const PixelFormat& format) const override {
-    const bool scaled = format.dtype == DType::kUInt8 || format.scale == kByteScale;
+    const bool scaled = is_integer(format.dtype) || format.scale != 1.0F;
+    const int most =
+        format.dtype == DType::kUInt16 || format.scale == unit_scale(DType::kUInt16) ? 65535 : 255;
     const auto large = [](double value) { return value > 1; };
     if (!scaled || (std::none_of(mean_.begin(), mean_.end(), large) &&
                     std::none_of(std_.begin(), std_.end(), large)))
       return {};
     return fmt::format(
-        "normalize: mean {} and std {} look like values for pixels of 0 to 255, and pixels are "
-        "divided by 255 before: for those, the same is mean {} and std {}",
-        listed(mean_, 1), listed(std_, 1), listed(mean_, 255), listed(std_, 255));
+        "normalize: mean {} and std {} look like values for pixels of 0 to {}, and pixels are "
+        "divided by {} before: for those, the same is mean {} and std {}",
+        listed(mean_, 1), listed(std_, 1), most, most, listed(mean_, most), listed(std_, most));
   }
 
  private:
@@ -77,14 +82,15 @@ class ToDtype final : public PixelOp {
       : PixelOp(std::move(fields)), dtype_(dtype), scale_(scale) {}
 
   Status append_to(PixelFormat& format, int) const override {
-    const bool from_bytes = format.dtype == DType::kUInt8;
-    if (dtype_ == DType::kUInt8 && !from_bytes) {
-      return {Code::kInvalidArgument, "to_dtype: uint8 cannot follow " +
+    if (dtype_ == format.dtype) return {};
+    if (is_integer(dtype_)) {
+      return {Code::kInvalidArgument, "to_dtype: " + std::string(dtype_name(dtype_)) +
+                                          " cannot follow " +
                                           std::string(dtype_name(format.dtype)) +
                                           "; remove this stage or the one that made it so"};
     }
-    // As in torchvision, `scale` says something about bytes only.
-    if (from_bytes && dtype_ != DType::kUInt8) format.scale = scale_ ? kByteScale : 1.0F;
+    // As in torchvision, `scale` says something about integers only.
+    if (is_integer(format.dtype)) format.scale = scale_ ? unit_scale(format.dtype) : 1.0F;
     format.dtype = dtype_;
     return {};
   }
@@ -127,26 +133,27 @@ ParamInfo channels_param(std::string name, std::string doc) {
           .type = ParamType::kFloatList,
           .doc = std::move(doc),
           .min_items = 1,
-          .max_items = 3,
+          .max_items = 4,
           .scalar_ok = true};
 }
 
 }  // namespace
 
 OpInfo normalize_op() {
-  return {.name = "normalize",
-          .doc =
-              "Subtracts the mean and divides by the deviation of each channel; bytes are brought "
-              "into [0, 1] before.",
-          .params = {channels_param("mean", "One value for each channel, or one for all."),
-                     channels_param("std", "One value for each channel, or one for all."),
-                     {.name = "dtype",
-                      .type = ParamType::kString,
-                      .doc = "What the values become.",
-                      .default_value = std::string("float32"),
-                      .choices = {"float32", "float16", "bfloat16"}},
-                     fields_param()},
-          .make = make_normalize};
+  return {
+      .name = "normalize",
+      .doc =
+          "Subtracts the mean and divides by the deviation of each channel; integers are brought "
+          "into [0, 1] before.",
+      .params = {channels_param("mean", "One value for each channel, or one for all."),
+                 channels_param("std", "One value for each channel, or one for all."),
+                 {.name = "dtype",
+                  .type = ParamType::kString,
+                  .doc = "What the values become.",
+                  .default_value = std::string("float32"),
+                  .choices = {"float32", "float16", "bfloat16"}},
+                 fields_param()},
+      .make = make_normalize};
 }
 
 OpInfo to_dtype_op() {
@@ -155,10 +162,10 @@ OpInfo to_dtype_op() {
           .params = {{.name = "dtype",
                       .type = ParamType::kString,
                       .doc = "What the values become.",
-                      .choices = {"uint8", "float32", "float16", "bfloat16"}},
+                      .choices = {"uint8", "uint16", "float32", "float16", "bfloat16"}},
                      {.name = "scale",
                       .type = ParamType::kBool,
-                      .doc = "Whether bytes are brought into [0, 1].",
+                      .doc = "Whether integers are brought into [0, 1].",
                       .default_value = false},
                      fields_param()},
           .make = make_to_dtype};

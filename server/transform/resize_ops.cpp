@@ -91,7 +91,9 @@ Result<std::unique_ptr<Op>> make_resize(const Params& params) {
 
 OpInfo resize_op() {
   return {.name = "resize",
-          .doc = "Resizes the image to [height, width], or to a short side and its proportion.",
+          .doc =
+              "Resizes the image to [height, width], or to a short side and its proportion; alpha "
+              "is a channel like others, with which colours are not multiplied.",
           .params = {size_param("[height, width], or one number: the short side, the long one in "
                                 "proportion."),
                      interpolation_param(),

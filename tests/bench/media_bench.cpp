@@ -118,7 +118,8 @@ class OurReader {
   Size size_of(const Crop& crop) { return decoder_->open(crop.bytes()).value_or(Size{}); }
 
  private:
-  std::unique_ptr<ImageDecoder> decoder_ = DecodeImage(ColorMode::kRgb, false, {}).make_decoder();
+  std::unique_ptr<ImageDecoder> decoder_ =
+      DecodeImage(ImageMode::of(ColorMode::kRgb), false, {}).make_decoder();
 };
 
 // Read once: the comparison is of decoding, not of disks.

@@ -116,6 +116,11 @@ in_yaml("A variable without quotes", ('"${size}"', "${size}"))
 in_yaml("A key that stands twice", ("shuffle: global", "shuffle: global\nshuffle: none"))
 in_yaml("A crop before the decoding", ("  - decode_image\n" + CROP, CROP + "  - decode_image\n"))
 in_yaml("Images of different sizes", (CROP, ""))
+in_yaml(
+    "Masks that are normalised",
+    ("  - decode_image\n", "  - decode_image: {mode: index}\n"),
+    (CROP, CROP + "  - normalize: {mean: 0.5, std: 0.5}\n"),
+)
 in_yaml("A dtype of another library", (CROP, CROP + "  - to_dtype: {dtype: fp16}\n"))
 in_yaml(
     "Means for pixels of 0 to 255",

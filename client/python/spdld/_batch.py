@@ -291,8 +291,15 @@ def _as_torch(core: _core.Batch, name: str, view: View) -> torch.Tensor:
         exchange = core.shared(name)
     else:
         raise ValueError(f"view is {view!r}: it is 'private', 'copy' or 'shared'")
-    tensor = _torch().utils.dlpack.from_dlpack(exchange._torch_capsule())
-    return tensor.view(_torch().bool) if core.dtype(name) == "bool" else tensor
+    torch, dtype = _torch(), core.dtype(name)
+    if dtype == "uint16" and not hasattr(torch, "uint16"):
+        raise PipelineError(
+            f"'{name}' is uint16, which torch has since 2.3, and this is {torch.__version__}: take "
+            "it as numpy (output='batch'), or let the pipeline end with "
+            "'to_dtype: {dtype: float32}'"
+        )
+    tensor = torch.utils.dlpack.from_dlpack(exchange._torch_capsule())
+    return tensor.view(getattr(torch, dtype)) if dtype in ("bool", "uint16") else tensor
 
 
 def _torch() -> Any:

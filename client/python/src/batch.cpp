@@ -170,11 +170,14 @@ nb::object dlpack_of(const Exchange& self, const nb::object& stream, const nb::o
   return to_capsule(duplicate, versioned);
 }
 
-// torch's DLPack knows bool only in newer versions, so that it travels as bytes.
+// torch's DLPack knows bool and uint16 only in newer versions, so that they travel as types of the
+// same size.
 nb::object torch_capsule(const Exchange& self) {
   Exchange plain = self;
   if (plain.dtype.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bool)) {
     plain.dtype = nb::dtype<std::uint8_t>();
+  } else if (plain.dtype == nb::dtype<std::uint16_t>()) {
+    plain.dtype = nb::dtype<std::int16_t>();
   }
   return to_capsule(plain, false);
 }
@@ -192,6 +195,7 @@ const char* dtype_name(DType dtype) {
   switch (dtype) {
     case DType::kBool: return "bool";
     case DType::kUInt8: return "uint8";
+    case DType::kUInt16: return "uint16";
     case DType::kInt8: return "int8";
     case DType::kInt16: return "int16";
     case DType::kInt32: return "int32";

@@ -79,7 +79,8 @@ nb::dlpack::dtype dlpack_dtype(DType dtype) {
   };
   switch (dtype) {
     case DType::kBool: return of(Code::Bool);
-    case DType::kUInt8: return of(Code::UInt);
+    case DType::kUInt8:
+    case DType::kUInt16: return of(Code::UInt);
     case DType::kInt8:
     case DType::kInt16:
     case DType::kInt32:

@@ -95,7 +95,15 @@ TEXT_KEYS = {
     14: "warning",
 }
 DENSE, RAGGED, BYTES = 1, 2, 3
-DTYPES = {"bool": 1, "uint8": 2, "int64": 6, "float16": 7, "bfloat16": 8, "float32": 9}
+DTYPES = {
+    "bool": 1,
+    "uint8": 2,
+    "int64": 6,
+    "float16": 7,
+    "bfloat16": 8,
+    "float32": 9,
+    "uint16": 11,
+}
 SEALS = 0x1 | 0x2 | 0x4 | 0x10  # SEAL, SHRINK, GROW, FUTURE_WRITE
 PAGE = 4096
 CAPTIONS = ["a cat", "", "zwölf Boxkämpfer"]
@@ -119,6 +127,7 @@ class Options:
     extra_fields: bool = False  # caption, boxes, mask, half, brain
     text_fields: bool = False  # title (text), tokens (padded)
     uneven_padding: bool = False  # of tokens
+    depth_field: bool = False  # depth, of uint16
     classes: tuple[str, ...] = ("cat", "dog")
     epochs: int = 0
     credits: int = 4
@@ -451,6 +460,7 @@ class FakeDaemon:
             "mask": np.arange(rows) % 2 == 0,
             "half": np.full((rows, 2), 0.5, np.float16),
             "brain": np.full((rows, 2), 0x3FC0, np.uint16),  # 1.5
+            "depth": np.full((rows, 2), 60000, np.uint16),
         }
         captions = [CAPTIONS[r % len(CAPTIONS)].encode() for r in range(rows)]
         boxes = [np.full((r, 2), r, np.float32) for r in range(rows)]
@@ -594,6 +604,8 @@ def _lay_out(options: Options, rows: int) -> tuple[list[_Field], int]:
             _Field("title", BYTES, "uint8", (-1,), text=True),
             _Field("tokens", RAGGED, "int64", (-1,), padded=True),
         ]
+    if options.depth_field:
+        fields.append(_Field("depth", DENSE, "uint16", (2,)))
     at = 0
 
     def take(size: int) -> int:
@@ -602,7 +614,8 @@ def _lay_out(options: Options, rows: int) -> tuple[list[_Field], int]:
         return start
 
     for each in fields:
-        width = {"bool": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "int64": 8}
+        width = {"bool": 1, "uint8": 1, "uint16": 2, "float16": 2, "bfloat16": 2}
+        width |= {"float32": 4, "int64": 8}
         each.capacity = (
             rows * int(np.prod(each.shape, dtype=int)) * width[each.dtype]
             if each.kind == DENSE

@@ -186,6 +186,13 @@ def test_every_dtype_arrives_as_itself(start, loader) -> None:
     assert batch["half"].dtype == np.float16 and (batch["half"] == 0.5).all()
 
 
+def test_uint16_is_numpys(start, loader) -> None:
+    start(depth_field=True)
+    batch = next(iter(loader()))
+    assert batch["depth"].dtype == np.uint16 and (batch["depth"] == 60000).all()
+    assert (np.from_dlpack(batch.dlpack("depth")) == 60000).all()
+
+
 def test_bfloat16_comes_as_its_bits_without_ml_dtypes(start, loader, monkeypatch) -> None:
     monkeypatch.setattr("spdld._batch._bfloat16", None)
     start(extra_fields=True)

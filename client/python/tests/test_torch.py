@@ -31,6 +31,22 @@ def test_output_torch_gives_mappings_of_tensors(start, loader) -> None:
     assert batch["image"] is batch["image"]
 
 
+def test_uint16_is_torchs_where_torch_has_it(start, loader, monkeypatch) -> None:
+    # An older torch: this one is told that another type is it.
+    monkeypatch.setattr(torch, "uint16", torch.int16, raising=False)
+    start(depth_field=True)
+    depth = next(iter(loader(output="torch")))["depth"]
+    assert depth.shape == (4, 2) and (depth.to(torch.int32) & 0xFFFF == 60000).all()
+
+
+def test_uint16_is_an_error_where_torch_has_none(start, loader, monkeypatch) -> None:
+    monkeypatch.delattr(torch, "uint16", raising=False)
+    start(depth_field=True)
+    batch = next(iter(loader(output="torch")))
+    with pytest.raises(spdld.PipelineError, match=r"'depth' is uint16, which torch has since 2\.3"):
+        batch["depth"]
+
+
 def test_output_names_give_tuples_as_an_image_folder_loader_would(start, loader) -> None:
     start()
     for step, (image, label) in enumerate(loader(output=("image", "label"))):

@@ -175,6 +175,33 @@ TEST(ImageGrid, StretchesFloatsAndTakesNotANumberForBlack) {
   EXPECT_EQ(pixel(grid.picture, 12, 15)[0], 128);
 }
 
+TEST(ImageGrid, ShowsSixteenBitsFromBlackToWhite) {
+  std::string data(16 * 16 * 2, '\0');
+  const auto put = [&](std::size_t at, std::uint16_t value) {
+    std::memcpy(data.data() + 2 * (15 * 16 + at), &value, sizeof(value));
+  };
+  put(15, 65535);
+  put(14, 257 * 40);
+  const Grid grid = make_grid(images("uint16", {1, 16, 16}, 1, data));
+  EXPECT_EQ(grid.scale, "0 is black, 65535 is white");
+  EXPECT_EQ(pixel(grid.picture, 15, 15)[0], 255);
+  EXPECT_EQ(pixel(grid.picture, 14, 15)[0], 40);
+  EXPECT_EQ(pixel(grid.picture, 13, 15)[0], 0);
+}
+
+TEST(ImageGrid, ShowsTheColoursOfWhatHasAlpha) {
+  std::string gray;
+  std::string rgb;
+  for (int i = 0; i < 16 * 16; ++i) {
+    gray += "\x31\x01";
+    rgb += "\x31\x32\x33\x01";
+  }
+  EXPECT_EQ(pixel(make_grid(images("uint8", {16, 16, 2}, 1, gray)).picture, 15, 15),
+            (std::array<int, 3>{0x31, 0x31, 0x31}));
+  EXPECT_EQ(pixel(make_grid(images("uint8", {16, 16, 4}, 1, rgb)).picture, 15, 15),
+            (std::array<int, 3>{0x31, 0x32, 0x33}));
+}
+
 TEST(ImageGrid, RefusesWhatIsNoImageAndWhatDoesNotFit) {
   EXPECT_THROW(make_grid(images("int32", {3, 8, 8}, 1, std::string(768, 'x'))), Failure);
   EXPECT_THROW(make_grid(images("uint8", {8, 8}, 1, std::string(64, 'x'))), Failure);

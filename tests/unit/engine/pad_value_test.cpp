@@ -22,6 +22,7 @@ TEST(PadValue, FillsElementsOfEveryDtype) {
   EXPECT_EQ(filled<std::uint8_t>(DType::kUInt8, 255), (std::vector<std::uint8_t>{255, 255, 255}));
   EXPECT_EQ(filled<std::int64_t>(DType::kInt64, -1), (std::vector<std::int64_t>{-1, -1, -1}));
   EXPECT_EQ(filled<std::int16_t>(DType::kInt16, -300), (std::vector<std::int16_t>(3, -300)));
+  EXPECT_EQ(filled<std::uint16_t>(DType::kUInt16, 65535), (std::vector<std::uint16_t>(3, 65535)));
   EXPECT_EQ(filled<float>(DType::kFloat32, 0.25), (std::vector<float>(3, 0.25F)));
   EXPECT_EQ(filled<double>(DType::kFloat64, -INFINITY), (std::vector<double>(3, -INFINITY)));
   EXPECT_EQ(filled<std::uint16_t>(DType::kFloat16, -2), (std::vector<std::uint16_t>(3, 0xC000)));
@@ -33,6 +34,8 @@ TEST(PadValue, KnowsWhichValuesADtypeHas) {
   EXPECT_TRUE(is_value_of(DType::kUInt8, 255));
   EXPECT_FALSE(is_value_of(DType::kUInt8, 256));
   EXPECT_FALSE(is_value_of(DType::kUInt8, -1));
+  EXPECT_TRUE(is_value_of(DType::kUInt16, 65535));
+  EXPECT_FALSE(is_value_of(DType::kUInt16, 65536));
   EXPECT_FALSE(is_value_of(DType::kInt32, 0.5));
   EXPECT_FALSE(is_value_of(DType::kInt64, 0x1p60)) << "not each integer there is a double";
   EXPECT_FALSE(is_value_of(DType::kBool, 2));

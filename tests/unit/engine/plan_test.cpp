@@ -113,6 +113,48 @@ TEST(Plan, DoubtsNoMeansThatFitTheirPixels) {
               IsEmpty());
 }
 
+TEST(Plan, GivesTensorsTheChannelsAndDtypeOfTheMode) {
+  const auto tensor_of = [](const std::string& decode, const std::string& pixels = "") {
+    const auto plan = compile("  - fetch\n  - decode_image: " + decode +
+                              "\n  - center_crop: {size: [8, 9]}\n" + pixels);
+    EXPECT_TRUE(plan) << plan.error().message();
+    return plan ? (*plan)->tensors[0] : TensorSpec();
+  };
+  EXPECT_EQ(tensor_of("{mode: gray16}").dtype, DType::kUInt16);
+  EXPECT_THAT(tensor_of("{mode: gray16}").shape, ElementsAre(1, 8, 9));
+  EXPECT_EQ(tensor_of("{mode: index}").dtype, DType::kUInt8);
+  EXPECT_THAT(tensor_of("{mode: rgba}").shape, ElementsAre(4, 8, 9));
+  const std::string unchanged = "{mode: unchanged, channels: 2, dtype: uint16}";
+  EXPECT_THAT(tensor_of(unchanged).shape, ElementsAre(2, 8, 9));
+  EXPECT_EQ(tensor_of(unchanged).dtype, DType::kUInt16);
+  EXPECT_EQ(tensor_of(unchanged, "  - to_dtype: {dtype: uint16}\n").dtype, DType::kUInt16);
+  EXPECT_EQ(tensor_of(unchanged, "  - to_dtype: {dtype: float32}\n").dtype, DType::kFloat32);
+}
+
+TEST(Plan, LeavesNumbersOfClassesAsTheyAre) {
+  const std::string stages =
+      "  - fetch\n  - decode_image: {mode: index}\n  - center_crop: {size: [8, 8]}\n";
+  for (const std::string op :
+       {"normalize: {mean: 0.5, std: 0.5}", "to_dtype: {dtype: float32, scale: true}"}) {
+    const auto changed = compile(stages + "  - " + op + "\n");
+    ASSERT_FALSE(changed);
+    EXPECT_EQ(changed.error().message(),
+              "test.yaml:8:5: '" + op.substr(0, op.find(':')) +
+                  "' would make other numbers of those of classes, which 'decode_image' gives with "
+                  "'mode: index': remove it, or name other fields");
+  }
+  const auto cast = compile(stages + "  - to_dtype: {dtype: float32}\n");
+  ASSERT_TRUE(cast) << cast.error().message();
+  EXPECT_EQ((*cast)->tensors[0].dtype, DType::kFloat32);
+}
+
+TEST(Plan, RefusesAModeWithoutWhatItNeeds) {
+  const auto plan = compile("  - fetch\n  - decode_image: {mode: unchanged}\n");
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(), HasSubstr("test.yaml:6:5: "));
+  EXPECT_THAT(plan.error().message(), HasSubstr("'mode: unchanged' needs channels and dtype"));
+}
+
 TEST(Plan, RefusesToDecodeAFieldThatIsNoImage) {
   const std::vector<source::SourceField> audio{{.name = "audio"}};
   const auto plan = testing::compile("  - fetch\n  - decode_image\n", "batch: {size: 2}\n", audio);

@@ -128,6 +128,18 @@ std::vector<KeptSource::Bytes> pictures() {
   return items;
 }
 
+std::vector<KeptSource::Bytes> gray_pictures() {
+  std::vector<KeptSource::Bytes> items;
+  for (int i = 0; i < 8; ++i) {
+    items.push_back(media::test::make_png({.width = 61 + i * 13,
+                                           .height = 90 - i * 5,
+                                           .color_type = i % 2 == 0 ? 0 : 4,
+                                           .bit_depth = i % 3 == 0 ? 8 : 16,
+                                           .seed = static_cast<std::uint64_t>(i)}));
+  }
+  return items;
+}
+
 class CachedRunTest : public ::testing::Test {
  protected:
   static std::shared_ptr<const Plan> plan(const std::string& stages, const std::string& rest) {
@@ -176,6 +188,7 @@ class CachedRunTest : public ::testing::Test {
 struct Chain {
   const char* name;
   const char* stages;
+  bool gray = false;  // of gray images
 };
 
 constexpr Chain kChains[] = {
@@ -196,6 +209,18 @@ constexpr Chain kChains[] = {
      "  - fetch\n  - decode_image: {mode: gray, exif: false}\n"
      "  - resize: {size: [17, 19], interpolation: nearest}\n"
      "  - to_dtype: {dtype: float16, scale: true}\n"},
+    {"alpha",
+     "  - fetch\n  - decode_image: {mode: rgba}\n  - resize: {size: [40, 30]}\n"
+     "  - random_resized_crop: {size: [13, 31]}\n"},
+    {"sixteen_bits",
+     "  - fetch\n  - decode_image: {mode: gray16}\n  - resize: {size: [40, 30]}\n"
+     "  - random_resized_crop: {size: [13, 31]}\n  - random_horizontal_flip\n",
+     true},
+    {"sixteen_bits_to_floats",
+     "  - fetch\n  - decode_image: {mode: gray16}\n"
+     "  - resize: {size: [17, 19], interpolation: nearest}\n"
+     "  - to_dtype: {dtype: float32, scale: true}\n",
+     true},
     {"corner",
      "  - fetch\n  - decode_image\n  - center_crop: {size: 200}\n"
      "  - random_crop: {size: 8}\n"},
@@ -211,7 +236,7 @@ TEST_P(EveryChain, MakesTheSameBytesWithACacheAsWithout) {
         std::string("shuffle: global\nbatch: {size: 4, layout: ") + layout + "}\n";
     const auto bare = plan(chain.stages, batch);
     const auto cached = plan(chain.stages, batch + "cache: {" + cache_keys + "}\n");
-    const auto source = std::make_shared<KeptSource>(pictures());
+    const auto source = std::make_shared<KeptSource>(chain.gray ? gray_pictures() : pictures());
     const auto kept = made_cache(*cached);
     // Another job with another seed fills it on the way; a third comes to a warm one.
     for (const std::uint64_t seed : {5U, 77U, 901U}) {

@@ -51,7 +51,7 @@ std::vector<Rect> regions_near_every_edge(Size size, KeyedRng rng) {
 
 void expect_regions_equal_full(const JpegRecipe& recipe, ColorMode mode, const std::string& what) {
   const Bytes jpeg = make_jpeg(recipe);
-  const int channels = channels_of(mode);
+  const int channels = ImageMode::of(mode).channels;
   const auto decoder = make_decoder(mode);
   const Result<Picture> full = read_whole(*decoder, jpeg, channels);
   ASSERT_TRUE(full.has_value()) << what << ": " << full.error().message();

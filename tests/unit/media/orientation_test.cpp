@@ -57,7 +57,7 @@ Picture turned(const Picture& stored, const Sides& sides) {
 
 void expect_upright(const Bytes& with_tag, const Bytes& without, const Sides& sides,
                     ColorMode mode) {
-  const int channels = channels_of(mode);
+  const int channels = ImageMode::of(mode).channels;
   const auto decoder = make_decoder(mode);
   const Result<Picture> stored = read_whole(*decoder, without, channels);
   ASSERT_TRUE(stored.has_value()) << stored.error().message();

@@ -76,14 +76,23 @@ inline Result<Picture> read_whole(ImageDecoder& decoder, const Bytes& bytes, int
 
 inline std::unique_ptr<ImageDecoder> make_decoder(ColorMode mode = ColorMode::kRgb,
                                                   bool exif = true, ImageLimits limits = {}) {
-  return DecodeImage(mode, exif, limits).make_decoder();
+  return DecodeImage(ImageMode::of(mode), exif, limits).make_decoder();
+}
+
+inline std::unique_ptr<ImageDecoder> decoder_of(const ImageMode& mode, bool exif = true) {
+  return DecodeImage(mode, exif, {}).make_decoder();
+}
+
+// The whole image in a mode, its pixels as bytes: two a value of 16 bits.
+inline Result<Picture> read_as(const ImageMode& mode, const Bytes& bytes) {
+  return read_whole(*decoder_of(mode), bytes, mode.pixel_bytes());
 }
 
 // The failure of an open() or of the read() after it; fails the test when both succeed.
 inline Status failure_of(const Bytes& bytes, ImageLimits limits = {},
                          ColorMode mode = ColorMode::kRgb) {
   const Result<Picture> picture =
-      read_whole(*make_decoder(mode, true, limits), bytes, channels_of(mode));
+      read_whole(*make_decoder(mode, true, limits), bytes, ImageMode::of(mode).channels);
   EXPECT_FALSE(picture.has_value());
   return picture ? Status() : picture.error();
 }

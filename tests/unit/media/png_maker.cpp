@@ -149,6 +149,14 @@ Bytes make_png(const PngRecipe& recipe) {
     for (const std::uint8_t value : recipe.palette) body.push_back(std::byte{value});
     writer.chunk("PLTE", body);
   }
+  if (!recipe.transparent.empty()) {
+    Bytes body;
+    for (const unsigned value : recipe.transparent) {
+      if (recipe.color_type != 3) body.push_back(static_cast<std::byte>(value >> 8));
+      body.push_back(static_cast<std::byte>(value & 0xFF));
+    }
+    writer.chunk("tRNS", body);
+  }
   return writer.data(raw).end();
 }
 

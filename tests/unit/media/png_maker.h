@@ -16,6 +16,7 @@ struct PngRecipe {
   int bit_depth = 8;
   bool interlaced = false;
   std::vector<std::uint8_t> palette = {};  // RGB triples
+  std::vector<unsigned> transparent = {};  // for tRNS: alphas of colours, or the samples of one
   std::vector<std::byte> exif = {};        // a TIFF block for eXIf
   std::uint64_t seed = 1;
   int rows_left_out = 0;  // image data that ends early, in an otherwise right file

@@ -12,8 +12,8 @@ namespace {
 TEST(DTypeNames, ComeBackFromTheirText) {
   std::set<std::string_view> names;
   for (const DType dtype :
-       {DType::kBool, DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64,
-        DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+       {DType::kBool, DType::kUInt8, DType::kUInt16, DType::kInt8, DType::kInt16, DType::kInt32,
+        DType::kInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
     const std::string_view name = dtype_name(dtype);
     EXPECT_TRUE(names.insert(name).second) << name;
     const auto parsed = parse_dtype(name);

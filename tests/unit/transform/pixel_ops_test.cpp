@@ -31,6 +31,29 @@ TEST(Normalize, BringsBytesIntoTheUnitIntervalFirst) {
   EXPECT_EQ(format.std[2], 0.25F);
 }
 
+TEST(Normalize, BringsValuesOfTwoBytesIntoTheUnitIntervalFirst) {
+  PixelFormat format{.dtype = DType::kUInt16};
+  ASSERT_TRUE(normalize()->append_to(format, 3).ok());
+  EXPECT_EQ(format.scale, 1.0F / 65535.0F);
+}
+
+TEST(Normalize, TakesOneValueForEachOfFourChannels) {
+  PixelFormat format;
+  const auto op = made<PixelOp>(
+      "normalize", {{"mean", Floats{0.1, 0.2, 0.3, 0.4}}, {"std", Floats{0.5, 0.6, 0.7, 0.8}}});
+  ASSERT_TRUE(op->append_to(format, 4).ok());
+  EXPECT_EQ(format.mean[3], 0.4F);
+  EXPECT_EQ(format.std[3], 0.8F);
+}
+
+TEST(Normalize, DoubtsMeansOfPixelsOf0To65535) {
+  const auto op = made<PixelOp>("normalize", {{"mean", Floats{32768}}, {"std", Floats{16384}}});
+  EXPECT_EQ(op->doubt({.dtype = DType::kUInt16}),
+            "normalize: mean [3.277e+04] and std [1.638e+04] look like values for pixels of 0 to "
+            "65535, and pixels are divided by 65535 before: for those, the same is mean [0.5] and "
+            "std [0.25]");
+}
+
 TEST(Normalize, TakesFloatsAsTheyAre) {
   PixelFormat format;
   ASSERT_TRUE(to_dtype("float32", false)->append_to(format, 3).ok());
@@ -98,6 +121,32 @@ TEST(ToDtype, DoesNotTurnFloatsBackIntoBytes) {
   ASSERT_TRUE(normalize()->append_to(format, 3).ok());
   EXPECT_EQ(to_dtype("uint8", true)->append_to(format, 3).message(),
             "to_dtype: uint8 cannot follow float32; remove this stage or the one that made it so");
+}
+
+TEST(ToDtype, ScalesValuesOfTwoBytesByTheirRange) {
+  PixelFormat format{.dtype = DType::kUInt16};
+  ASSERT_TRUE(to_dtype("float16", true)->append_to(format, 1).ok());
+  EXPECT_EQ(format.scale, 1.0F / 65535.0F);
+  EXPECT_EQ(format.dtype, DType::kFloat16);
+}
+
+TEST(ToDtype, LeavesIntegersOfTheSameDtypeAsTheyAre) {
+  for (const auto& [dtype, name] :
+       {std::pair{DType::kUInt8, "uint8"}, {DType::kUInt16, "uint16"}}) {
+    PixelFormat format{.dtype = dtype};
+    ASSERT_TRUE(to_dtype(name, true)->append_to(format, 1).ok());
+    EXPECT_EQ(format.dtype, dtype);
+    EXPECT_EQ(format.scale, 1.0F);
+  }
+}
+
+TEST(ToDtype, MakesNoIntegersOfOthers) {
+  PixelFormat format{.dtype = DType::kUInt16};
+  EXPECT_EQ(to_dtype("uint8", false)->append_to(format, 1).message(),
+            "to_dtype: uint8 cannot follow uint16; remove this stage or the one that made it so");
+  format.dtype = DType::kUInt8;
+  EXPECT_EQ(to_dtype("uint16", true)->append_to(format, 1).message(),
+            "to_dtype: uint16 cannot follow uint8; remove this stage or the one that made it so");
 }
 
 }  // namespace
