@@ -95,7 +95,7 @@ RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
     if (row.reading_cache &&
         (!status.ok() || !SampleCache::holds(*row.cached, row.cached_bytes.bytes.bytes()))) {
       // What was kept is lost; the item is not.
-      cache_->forget_lost(row.item, *row.cached, status);
+      cache_->forget_lost(cache_key(row), *row.cached, status);
       row.fetched = false;
       look_up = false;
       continue;
@@ -136,7 +136,7 @@ source::FetchState Run::fetch(Row& row, bool look_up, source::FetchSink& sink,
   row.parts.revision.request = cached_request();
   row.cached.reset();
   if (cache_ != nullptr && look_up) {
-    row.cached = cache_->find(row.item);
+    row.cached = cache_->find(cache_key(row));
     if (row.cached) row.parts.revision.known = row.cached->stamp;
   }
   row.since = clock_.now();
@@ -182,7 +182,8 @@ Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
   const auto begun = clock_.now();
   const auto waited = begun - row.since;
   process_stats_.begin();
-  if (row.cached && !row.parts.revision.unchanged) cache_->forget_changed(row.item, *row.cached);
+  if (row.cached && !row.parts.revision.unchanged)
+    cache_->forget_changed(cache_key(row), *row.cached);
   Result<bool> made = true;
   try {
     made = make_tensors(row, worker, granted_bytes);
@@ -336,8 +337,12 @@ void Run::note_encoded(const Row& row) {
   } else {
     cache_->count_miss(row.fetch_took);
     if (revision.stamp)
-      cache_->keep(row.item, *revision.stamp, {}, row.parts.part(revision.request));
+      cache_->keep(cache_key(row), *revision.stamp, {}, row.parts.part(revision.request));
   }
+}
+
+std::uint64_t Run::cache_key(const Row& row) const {
+  return source_->part_key(row.item, plan_->requests[cached_request()].part);
 }
 
 bool Run::keeps(spec::CacheSpec::Form form) const {
@@ -360,7 +365,7 @@ Result<std::uint64_t> Run::run_cached(Row& row, ImageWorker& image, SampleInput&
     return wants;
   }
   const std::span<const std::byte> bytes = sample.part(plan_->image->request);
-  const std::uint64_t free_bytes = revision.stamp ? cache_->room_for(row.item) : 0;
+  const std::uint64_t free_bytes = revision.stamp ? cache_->room_for(cache_key(row)) : 0;
   if (free_bytes > 0) {
     std::uint64_t needs_bytes = 0;
     auto whole = image.decode(bytes, free_bytes, room_bytes, needs_bytes);
@@ -369,14 +374,14 @@ Result<std::uint64_t> Run::run_cached(Row& row, ImageWorker& image, SampleInput&
       auto wants = image.run(*whole, sample, out, room_bytes);
       if (wants && *wants > 0) return wants;
       cache_->count_miss(clock_.now() - begun);
-      cache_->keep(row.item, *revision.stamp, {whole->width, whole->height},
+      cache_->keep(cache_key(row), *revision.stamp, {whole->width, whole->height},
                    {reinterpret_cast<const std::byte*>(whole->data),
                     static_cast<std::size_t>(whole->stride_bytes) *
                         static_cast<std::size_t>(whole->height)});
       return wants;
     }
     // Corrupt, if only where this crop does not look: made without the cache, it is the same.
-    if (!whole && whole.error().code() != kNoMemory) cache_->refuse(row.item);
+    if (!whole && whole.error().code() != kNoMemory) cache_->refuse(cache_key(row));
   }
   auto wants = image.run(bytes, sample, out, room_bytes);
   if (wants && *wants > 0) return wants;

@@ -134,6 +134,7 @@ class Run {
   void note_encoded(const Row& row);  // for a cache of encoded items
   // The request whose bytes or pixels a cache keeps.
   std::size_t cached_request() const { return plan_->image != nullptr ? plan_->image->request : 0; }
+  std::uint64_t cache_key(const Row& row) const;
   bool keeps(spec::CacheSpec::Form form) const;
   // Chooses the substitute, or says why there is none.
   Status replace(Row& row, const Status& why) const;

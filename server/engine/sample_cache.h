@@ -31,9 +31,10 @@ struct CachedItem {
   std::uint64_t checksum = 0;
 };
 
-// What one run of fetches and decodes has made so far, for all who would make the same: the items
-// of one source in one form. What came first is kept and nothing gives way while the cache lives: a
-// shuffled epoch asks for each item once, so that any other would be as good.
+// What one run of fetches and decodes has made so far, for all who would make the same: parts of
+// the items of one origin in one form. An item is named here by its part's Source::part_key(). What
+// came first is kept and nothing gives way while the cache lives: a shuffled epoch asks for each
+// item once, so that any other would be as good.
 //
 // Shared by the runs that use it and by SampleCaches, which makes it. Thread-safe: the index is
 // split over many locks, each held for a look-up. Bytes that were found may be read until the

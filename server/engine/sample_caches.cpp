@@ -60,11 +60,11 @@ Status at(const Plan& plan, Code code, const std::string& message) {
 
 const char* where_text(Where where) { return where == Where::kDisk ? "disk" : "ram"; }
 
-// All that what is kept depends on: two plans with the same key keep the same of item i.
+// All that what is kept depends on, but the part itself: two plans with the same key keep the same
+// of parts with the same Source::part_key().
 std::string prefix_key(const Plan& plan, const source::Source& source) {
   const spec::CacheSpec& cache = *plan.spec.cache;
-  std::string key =
-      source.origin() + "\n" + source.listing_digest() + "\n" + where_text(cache.where) + "\n";
+  std::string key = source.origin() + "\n" + where_text(cache.where) + "\n";
   return key + (cache.form == Form::kDecoded ? plan.image->decode_key : "encoded");
 }
 

@@ -85,6 +85,7 @@ class FetchedItem {
   // memory.
   void begin() {
     ranges_ = 0;
+    spared_ = false;
     places_.clear();
     restart_ranges();
   }
@@ -101,6 +102,10 @@ class FetchedItem {
   }
   void add_part(PartPlace place) { places_.push_back(place); }
   std::span<const FileRange> ranges() const { return {range_list_.data(), ranges_}; }
+  // The request that `revision` asks about is left out: its part still is what is known of it, if
+  // the ranges' files are what they must be.
+  void spare() { spared_ = true; }
+  bool spared() const { return spared_; }
   std::size_t range_of(std::size_t request) const { return places_[request].range; }
   std::size_t parts_of(std::size_t range) const {
     return static_cast<std::size_t>(
@@ -122,6 +127,7 @@ class FetchedItem {
  private:
   std::vector<FileRange> range_list_;
   std::size_t ranges_ = 0;
+  bool spared_ = false;
   std::vector<PartPlace> places_;
   std::vector<std::uint64_t> begins_{0};  // of each range in `bytes`, and the end of the last
 };

@@ -296,7 +296,8 @@ FileFetcher::Files::Outcome FileFetcher::Files::advance(FetchedItem& item, Readi
                                                         bool may_block) const {
   const std::span<const FileRange> ranges = item.ranges();
   Revision& revision = item.revision;
-  const std::size_t asked_of = revision.asked ? item.range_of(revision.request) : ranges.size();
+  const bool looks = revision.asked && !item.spared();
+  const std::size_t asked_of = looks ? item.range_of(revision.request) : ranges.size();
   while (reading.count < ranges.size()) {
     const std::size_t at = reading.count;
     if (!may_block && disk_of(ranges[at]).opening_blocks()) return {Outcome::Kind::kWouldBlock, {}};
@@ -324,6 +325,7 @@ FileFetcher::Files::Outcome FileFetcher::Files::advance(FetchedItem& item, Readi
     if (outcome.kind != Outcome::Kind::kDone) return outcome;
   }
   item.bytes.resize(item.bytes.size() - 1);
+  if (item.spared()) revision.unchanged = true;
   // What changed while it was read is neither the old content nor the new one.
   if (asked_of < ranges.size() && !revision.unchanged) {
     const Opened& opened = reading.opened[asked_of];

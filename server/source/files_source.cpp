@@ -24,6 +24,7 @@
 #include "source/kept_listings.h"
 #include "source/listed_directories.h"
 #include "source/listing.h"
+#include "source/part_key.h"
 #include "source/reopening_disk.h"
 #include "source/root_disk.h"
 #include "source/walk.h"
@@ -123,6 +124,14 @@ class FilesSource final : public Source {
     return fetcher_.fetch(out, sink, token);
   }
   std::string origin() const override { return origin_; }
+  std::uint64_t part_key(std::uint64_t item, std::size_t part) const override {
+    std::string uri = listing_.uri(item);
+    if (part > 0) {
+      const auto companion = files_->companions[part - 1].uri(uri);
+      if (companion) uri = *companion;  // else there is nothing that could be kept
+    }
+    return source::part_key(uri, 0, 0);
+  }
 
   Result<std::unique_ptr<Source>> read_by(const Credentials& reader) const override {
     const auto access = std::make_shared<const Access>(files_->access, reader);

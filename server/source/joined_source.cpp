@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/rng.h"
 #include "source/binary.h"
 #include "source/digest_text.h"
 
@@ -68,6 +69,10 @@ class JoinedSource final : public Source {
     }
     return std::make_unique<JoinedSource>(std::move(sources));
   }
+  std::uint64_t part_key(std::uint64_t item, std::size_t part) const override {
+    const Place at = place(item);
+    return mix64(at.source->part_key(at.item, part), at.number);
+  }
   std::string origin() const override {
     std::string joined;
     for (const auto& source : sources_) {
@@ -98,13 +103,14 @@ class JoinedSource final : public Source {
  private:
   struct Place {
     Source* source = nullptr;
+    std::size_t number = 0;  // of the source
     std::uint64_t item = 0;
   };
   Place place(std::uint64_t item) const {
     SPDLD_CHECK(item < size_);
     const auto behind = std::upper_bound(first_.begin(), first_.end(), item);
     const auto at = static_cast<std::size_t>(behind - first_.begin() - 1);
-    return {.source = sources_[at].get(), .item = item - first_[at]};
+    return {.source = sources_[at].get(), .number = at, .item = item - first_[at]};
   }
 
   const std::vector<std::unique_ptr<Source>> sources_;

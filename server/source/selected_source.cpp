@@ -56,11 +56,10 @@ class SelectedSource final : public Source {
     if (from == nullptr) return from;
     return std::make_unique<SelectedSource>(std::move(from), rows_, digest_);
   }
-  // Item i is another one than it is in what this was selected from.
-  std::string origin() const override {
-    const std::string of = from_->origin();
-    return of.empty() ? of : of + " selected";
+  std::uint64_t part_key(std::uint64_t item, std::size_t part) const override {
+    return from_->part_key(row(item), part);
   }
+  std::string origin() const override { return from_->origin(); }
   std::string dataset() const override { return from_->dataset(); }
   void look_again() override { from_->look_again(); }
   bool has_changed() override { return from_->has_changed(); }

@@ -89,8 +89,10 @@ class Source {
     return std::unique_ptr<Source>();
   }
 
-  // Where the bytes come from: of two sources with the same origin and listing digest, item i is
-  // the same thing. Empty: that cannot be said.
+  // Names the part's bytes for whoever keeps what is made of them: of sources with one origin,
+  // parts with one key are the same bytes as long as the stamp of Revision is the same.
+  virtual std::uint64_t part_key(std::uint64_t item, std::size_t part) const;
+  // Where the bytes come from, whatever is taken of them. Empty: that cannot be said.
   virtual std::string origin() const { return {}; }
 
   // Names the listing and the classes so that they can be opened again; empty: they cannot.

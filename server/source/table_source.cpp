@@ -18,6 +18,7 @@
 #include "source/disk.h"
 #include "source/file_fetcher.h"
 #include "source/kept_listings.h"
+#include "source/part_key.h"
 #include "source/reopening_disk.h"
 #include "source/root_disk.h"
 
@@ -78,7 +79,7 @@ class TableSource final : public Source {
               FileFetcher::Options fetcher)
       : data_(std::move(data)),
         columns_(data_->dataset->table->columns),
-        origin_("table " + data_->real_root),
+        origin_("files " + data_->real_root),
         reopening_(root),
         io_(io),
         fetcher_(one_root(data_->real_root, std::move(disk)), io, std::move(fetcher)) {}
@@ -114,6 +115,9 @@ class TableSource final : public Source {
   }
 
   std::string origin() const override { return origin_; }
+  std::uint64_t part_key(std::uint64_t item, std::size_t part) const override {
+    return source::part_key(text_at(columns_, item, data_->parts[part]), 0, 0);
+  }
   Result<std::unique_ptr<Source>> read_by(const Credentials& reader) const override {
     const auto access = std::make_shared<const Access>(data_->root.access, reader);
     // What the table says is told to this reader, too.

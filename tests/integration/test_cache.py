@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import pathlib
+import tarfile
 from collections.abc import Callable
 from typing import Any
 
@@ -134,3 +137,47 @@ def test_a_cache_on_disk_is_refused_where_the_daemon_allows_none(
     )
     assert refused.returncode == 1
     assert "cache.disk" in refused.stderr
+
+
+def write_shards(data: Any, directory: pathlib.Path) -> None:
+    with tarfile.open(directory / "a.tar", "w") as tar:
+        for i, file in enumerate(data.files):
+            for name, content in ((f"{i}.jpg", file.read_bytes()), (f"{i}.txt", b"%d" % i)):
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+
+
+@pytest.mark.parametrize("form", ["decoded", "encoded"])
+def test_the_images_of_shards_are_kept_for_pipelines_that_take_other_parts_of_them(
+    data: Any,
+    tmp_path: pathlib.Path,
+    make_daemon: Callable[..., Any],
+    wait_until: Callable[[Callable[[], Any], str], Any],
+    form: str,
+) -> None:
+    write_shards(data, tmp_path)
+    pipelines = []
+    for name, fields, cached in (
+        ("plain", "{image: jpg, caption: txt}", False),
+        ("pairs", "{image: jpg, caption: txt}", True),
+        ("images", "{image: jpg}", True),
+    ):
+        pipelines.append(tmp_path / f"{name}.yaml")
+        pipelines[-1].write_text(
+            f"pipeline: {name}\nsource: {{webdataset: {{shards: a.tar, fields: {fields}}}}}\n"
+            f"stages: {json.dumps(RANDOM)}\nbatch: {{size: 4}}\n"
+            + (f"cache: {json.dumps({**CACHE, 'form': form})}\n" if cached else "")
+        )
+    daemon = make_daemon(pipelines=pipelines)
+    plain = digests(daemon, "plain", "a")
+    assert digests(daemon, "pairs", "a") == plain
+    daemon.ctl("job", "create", "run", "--pipeline", "images", "--shards", "1")
+    digests(daemon, "images", "run", "--shard", "0", "--num-shards", "1")
+
+    def hits() -> int:
+        jobs = daemon.ctl_json("get", "jobs")
+        return sum(int(job.get("cache_hits", 0)) for job in jobs if job["pipeline"] == "images")
+
+    # What the pipeline with captions has left serves the other one from its first epoch on.
+    assert wait_until(lambda: hits() or None, "cache hits") >= EPOCHS * 16

@@ -128,7 +128,10 @@ def test_a_box_without_an_area_is_an_error_where_nothing_may_be_left_out(
     ("change", "told"),
     [
         (lambda file: file["images"].clear(), "no image"),
-        (lambda file: file["annotations"][0].update(image_id=5), "1000: there is no image with its image_id, 5"),
+        (
+            lambda file: file["annotations"][0].update(image_id=5),
+            "1000: there is no image with its image_id, 5",
+        ),
         (lambda file: file["annotations"][0].update(category_id=5), "categor.* 5"),
         (lambda file: file["images"][0].update(file_name="../x.png"), r"\.\./x\.png"),
         (lambda file: file["images"][1].update(id=100), "100"),
@@ -151,7 +154,9 @@ def test_an_image_whose_file_is_missing_is_its_items_error(
     with load(path) as loader:
         assert len(loader) == 1
     (data / "images/1.png").unlink()
-    with pytest.raises(spdld.PipelineError, match=r"1.png is not there, though the dataset names it"):
+    with pytest.raises(
+        spdld.PipelineError, match=r"1.png is not there, though the dataset names it"
+    ):
         list(load("coco"))
 
 

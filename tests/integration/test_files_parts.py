@@ -11,7 +11,6 @@ import pytest
 import spdld
 from PIL import Image
 
-
 RESIZE = "{resize: {size: [6, 8]}}"
 DECODE = f"decode_image, {RESIZE}"
 DECODE_BOTH = f"decode_image, {{decode_image: {{field: mask}}}}, {RESIZE}"
