@@ -139,8 +139,10 @@ class Executor final : private source::FetchSink {
     std::vector<std::unique_ptr<Task>> tasks;
     std::vector<Task*> free_tasks;
     int fetching = 0;  // rows that a source has; less than 0 while an answer overtakes its question
-    int processing = 0;  // rows that a worker has
-    double cpu_per_weight_s = 0;
+    int processing = 0;                    // rows that a worker has
+    std::int64_t processing_since_ns = 0;  // when they had it from, in sum
+    double cpu_per_weight_s = 0;           // of rows that workers are done with
+    double need_s = 0;                     // pick()'s: with what they have had until now
   };
   // What of a lane comes next. No `stream`: the row that was parked first, or that its source
   // brought first.

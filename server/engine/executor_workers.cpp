@@ -28,6 +28,10 @@ constexpr double kMaxOwedS = 0.02;
 constexpr std::size_t kKeptByARow = std::size_t{1} << 20;
 constexpr std::size_t kKeptByARun = std::size_t{64} << 20;
 
+std::int64_t ns_of(std::chrono::steady_clock::time_point at) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();
+}
+
 }  // namespace
 
 void Executor::enter_pool(unsigned worker) const {
@@ -78,9 +82,15 @@ std::optional<Executor::Work> Executor::pick() {
   end_pauses();
   if (lanes_.size() == 1) return pick_from(lanes_.front());
   by_need_.clear();
-  for (Lane& lane : lanes_) by_need_.push_back(&lane);
+  const std::int64_t now = ns_of(std::chrono::steady_clock::now());
+  for (Lane& lane : lanes_) {
+    // Rows that take long count while they take it.
+    const std::int64_t held_ns = lane.processing * now - lane.processing_since_ns;
+    lane.need_s = lane.cpu_per_weight_s + static_cast<double>(held_ns) * 1e-9 / lane.run->weight();
+    by_need_.push_back(&lane);
+  }
   std::sort(by_need_.begin(), by_need_.end(),
-            [](const Lane* a, const Lane* b) { return a->cpu_per_weight_s < b->cpu_per_weight_s; });
+            [](const Lane* a, const Lane* b) { return a->need_s < b->need_s; });
   for (Lane* lane : by_need_) {
     auto work = pick_from(*lane);
     if (!work) continue;
@@ -117,9 +127,10 @@ Executor::Task& Executor::take_free_task(Lane& lane) {
 }
 
 Executor::Work Executor::begin(Lane& lane, Task& task) {
-  ++lane.processing;
   task.holder = Holder::kWorker;
   task.held_since = std::chrono::steady_clock::now();
+  ++lane.processing;
+  lane.processing_since_ns += ns_of(task.held_since);
   return {.lane = &lane, .task = &task, .turn = ++task.turn};
 }
 
@@ -226,6 +237,7 @@ void Executor::process(const Work& work, unsigned worker) {
   Task& task = *work.task;
   Run& run = *work.lane->run;
   const auto cpu_before = thread_cpu_time();
+  const auto held_since = task.held_since;
   enter_run(worker, work.lane->run);
   StreamFailure failure;
   std::uint64_t granted = work.granted_bytes;
@@ -242,6 +254,7 @@ void Executor::process(const Work& work, unsigned worker) {
     Change change(*this);
     work.lane->cpu_per_weight_s += cpu.count() / run.weight();
     --work.lane->processing;
+    work.lane->processing_since_ns -= ns_of(held_since);
     memory_.give_back(granted);
     const bool wants_memory = state == RowState::kNeedsMemory || state == RowState::kNoMemory;
     if (wants_memory && !task.batch->given_up && !stopping_) {
@@ -251,6 +264,10 @@ void Executor::process(const Work& work, unsigned worker) {
       ++fetching_;
       ++work.lane->fetching;  // the answer may have come before: the sum is right
       if (task.turn == work.turn && task.holder == Holder::kWorker) task.holder = Holder::kSource;
+    } else if (state == RowState::kAgain && !task.batch->given_up && !stopping_) {
+      task.holder = Holder::kNobody;
+      ++task.stream->moves;
+      work.lane->ready.push_back(&task);
     } else {
       if (wants_memory) after.bytes.push_back(std::exchange(task.parts.bytes, ByteBuffer()));
       end_row(task, state != RowState::kDone, after);

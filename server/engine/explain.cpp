@@ -23,6 +23,24 @@ std::string shape_text(const TensorSpec& tensor, std::uint64_t rows) {
   return text + "]";
 }
 
+// What the rows of a tensor are, and what they may take where they differ in size.
+std::string rows_text(const TensorSpec& tensor, std::uint64_t rows) {
+  if (tensor.kind == FieldKind::kDense)
+    return fmt::format("{} {}", dtype_name(tensor.dtype), shape_text(tensor, rows));
+  std::string text = tensor.text                        ? "text, one string a row"
+                     : tensor.kind == FieldKind::kBytes ? "bytes, one string a row"
+                                                        : "";
+  if (text.empty()) {
+    text = fmt::format("{} [{}", dtype_name(tensor.dtype), rows);
+    for (const std::int64_t extent : tensor.shape)
+      text += extent < 0 ? ", ?" : fmt::format(", {}", extent);
+    text += tensor.padded ? "], padded to the longest of the batch" : "], each row as it is";
+  }
+  return text + fmt::format(", at most {} a row, {} together ({})",
+                            bytes_text(tensor.max_row_bytes), bytes_text(tensor.max_bytes),
+                            tensor.bound_name);
+}
+
 std::string order_text(const Shuffle& shuffle) {
   switch (shuffle.kind) {
     case Shuffle::Kind::kNone: return "as listed";
@@ -133,13 +151,7 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
   fmt::format_to(out, "batch    {}, {} in its slot\n", counted(facts.batch_rows, "row"),
                  bytes_text(facts.slot_bytes));
   for (const TensorSpec& tensor : facts.tensors) {
-    if (tensor.kind == FieldKind::kDense) {
-      fmt::format_to(out, "  {:<10} {} {}\n", tensor.name, dtype_name(tensor.dtype),
-                     shape_text(tensor, facts.batch_rows));
-    } else {
-      fmt::format_to(out, "  {:<10} bytes, one string a row, at most {} together\n", tensor.name,
-                     bytes_text(facts.max_bytes));
-    }
+    fmt::format_to(out, "  {:<10} {}\n", tensor.name, rows_text(tensor, facts.batch_rows));
   }
   fmt::format_to(out, "epoch    {} on {}\n", counted(facts.steps_per_epoch, "step"),
                  counted(facts.num_shards, "shard"));

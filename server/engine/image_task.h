@@ -35,6 +35,7 @@ class ImageTask final : public FieldTask {
 
   const std::vector<TensorSpec>& tensors() const override { return tensors_; }
   std::unique_ptr<FieldWorker> make_worker() const override;
+  std::int64_t max_pixels() const override { return decode->max_pixels(); }
   bool needs_canvas() const override { return follows_canvas; }
   // The one tensor, named `name`: called once, when all else is set.
   void set_tensor(const std::string& name);

@@ -123,8 +123,9 @@ RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
       failure = ended_by(row, refused);
       return RowState::kFailed;
     }
+    // Others may have waited for as long as this one took.
     row.fetched = false;
-    look_up = true;
+    return RowState::kAgain;
   }
 }
 

@@ -48,6 +48,7 @@ struct Row {
 enum class RowState {
   kDone,
   kPending,      // the source has it: hands off
+  kAgain,        // another item takes its place: process() again, when it is the run's turn
   kNeedsMemory,  // process() wants `needs_bytes` granted
   kNoMemory,     // there was none to be had: process() again after a pause, alone
   kFailed,       // the stream fails

@@ -87,6 +87,8 @@ class FieldTask {
   virtual ~FieldTask() = default;
   virtual const std::vector<TensorSpec>& tensors() const = 0;
   virtual std::unique_ptr<FieldWorker> make_worker() const = 0;
+  // The most pixels of an image that it decodes; 0: it decodes none.
+  virtual std::int64_t max_pixels() const { return 0; }
   // Whether it goes by SampleInput::canvas, so that the image's task must run before it.
   virtual bool needs_canvas() const { return false; }
 };

@@ -189,10 +189,12 @@ std::shared_ptr<source::Source> Catalogue::shared(std::unique_ptr<source::Source
 }
 
 Status Catalogue::check_limits(const engine::Plan& plan) const {
-  if (plan.image == nullptr || plan.image->decode->max_pixels() <= options_.max_pixels) return {};
+  std::int64_t most = 0;
+  for (const auto& task : plan.tasks) most = std::max(most, task->max_pixels());
+  if (most <= options_.max_pixels) return {};
   return Status(Code::kInvalidArgument,
                 "pipeline '" + plan.spec.name + "': decode_image.max_pixels is " +
-                    std::to_string(plan.image->decode->max_pixels()) + ", and the daemon allows " +
+                    std::to_string(most) + ", and the daemon allows " +
                     std::to_string(options_.max_pixels) +
                     "; lower it, or have limits.max_pixels raised in the daemon's configuration");
 }

@@ -3,7 +3,10 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -89,7 +92,53 @@ int SystemDisk::open(const std::string& uri, OpenFile& file) {
   file.fd = std::move(opened.fd);
   file.size_bytes = static_cast<std::uint64_t>(opened.info.st_size);
   file.device = opened.info.st_dev;
+  learn(file);
   return 0;
+}
+
+// Elsewhere than what lies on the root's device, by a link of which no more is known.
+constexpr dev_t kElsewhere = dev_t{1} << 63;
+
+Disk::Opening SystemDisk::opening(const std::string& uri) const {
+  if (opening_blocks_) return {.at_once = false, .device = device_};
+  if (no_cached_lookups_.load(std::memory_order_relaxed))
+    return {.at_once = true, .device = device_};
+  const auto look = [&](std::uint64_t resolve) {
+    open_how how{};
+    how.flags = O_PATH | O_CLOEXEC;
+    how.resolve = RESOLVE_CACHED | resolve;
+    return UniqueFd(
+        static_cast<int>(::syscall(SYS_openat2, root_.get(), uri.c_str(), &how, sizeof how)));
+  };
+  if (look(RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS))
+    return {.at_once = true, .device = device_};
+  if (errno == ENOSYS || errno == EINVAL || errno == EPERM) {
+    no_cached_lookups_.store(true, std::memory_order_relaxed);
+    return {.at_once = true, .device = device_};
+  }
+  if (errno != ELOOP && errno != EXDEV) return {.at_once = false, .device = device_};
+  const UniqueFd target = look(0);
+  struct statx info {};
+  if (!target || ::statx(target.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &info) != 0)
+    return {.at_once = false, .device = device_ ^ kElsewhere};
+  const dev_t device = makedev(info.stx_dev_major, info.stx_dev_minor);
+  return {.at_once = is_known_local(device), .device = device};
+}
+
+bool SystemDisk::is_known_local(dev_t device) const {
+  return device == device_ ||
+         std::any_of(local_devices_.begin(), local_devices_.end(), [device](const auto& known) {
+           return known.load(std::memory_order_relaxed) == device;
+         });
+}
+
+void SystemDisk::learn(const OpenFile& file) {
+  if (is_known_local(file.device) || !is_local(file.fd.get())) return;
+  for (std::atomic<dev_t>& known : local_devices_) {
+    dev_t none = 0;
+    if (known.compare_exchange_strong(none, file.device, std::memory_order_relaxed)) return;
+    if (none == file.device) return;
+  }
 }
 
 ssize_t SystemDisk::read_cached(const OpenFile& file, std::span<std::byte> out,

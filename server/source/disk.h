@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -41,7 +42,17 @@ class Disk {
   // Like pread(2), with -errno. May block.
   virtual ssize_t read(const OpenFile& file, std::span<std::byte> out, std::uint64_t offset) = 0;
 
-  // Whether open() may wait for a network, and the device to which that wait is charged.
+  // What an open() of this file would be. Never blocks.
+  struct Opening {
+    bool at_once = false;  // it waits for nothing
+    dev_t device = 0;      // to which the wait is charged
+  };
+  virtual Opening opening(const std::string& uri) const {
+    (void)uri;
+    return {.at_once = !opening_blocks(), .device = device()};
+  }
+  // Whether any open() may wait for a network, and the device that files lie on if nothing else is
+  // known of them.
   virtual bool opening_blocks() const = 0;
   virtual dev_t device() const = 0;
 };
@@ -57,6 +68,8 @@ class SystemDisk final : public Disk {
   ssize_t read_cached(const OpenFile& file, std::span<std::byte> out,
                       std::uint64_t offset) override;
   ssize_t read(const OpenFile& file, std::span<std::byte> out, std::uint64_t offset) override;
+  // At once is what the kernel's cache of names leads to, on devices known to be of this machine.
+  Opening opening(const std::string& uri) const override;
   bool opening_blocks() const override { return opening_blocks_; }
   dev_t device() const override { return device_; }
 
@@ -67,6 +80,14 @@ class SystemDisk final : public Disk {
   const bool opening_blocks_;
   const dev_t device_;
   // Relaxed: a stale value costs one refused system call.
+  bool is_known_local(dev_t device) const;
+  void learn(const OpenFile& file);
+
+  // Other devices than device_ that links have led to and that are of this machine; 0: none yet.
+  // Relaxed, as the next one is: each number stands alone.
+  static constexpr std::size_t kMostDevices = 16;
+  std::array<std::atomic<dev_t>, kMostDevices> local_devices_{};
+  mutable std::atomic<bool> no_cached_lookups_{false};  // the kernel cannot tell
   std::atomic<bool> noatime_ = true;
 };
 

@@ -86,6 +86,7 @@ class FileFetcher::Files {
   struct Reading {
     std::array<Opened, kMostRanges> opened;
     std::size_t count = 0;         // of `opened`
+    dev_t device = 0;              // that the open of the next one may wait for
     bool has_room = false;         // all are open, and the item's buffer is there
     std::size_t range = 0;         // that is being read ...
     std::uint64_t done_bytes = 0;  // ... so far
@@ -112,10 +113,8 @@ class FileFetcher::Files {
   int retries() const { return options_.retry.retries; }
   uid_t reader() const { return options_.reader; }
   // Where the next thing that may block lies.
-  dev_t device_of(const FetchedItem& item, const Reading& reading) const {
-    if (reading.has_room) return reading.opened[reading.range].file.device;
-    const std::size_t next = std::min(reading.count, item.ranges().size() - 1);
-    return disk_of(item.ranges()[next]).device();
+  static dev_t device_of(const Reading& reading) {
+    return reading.has_room ? reading.opened[reading.range].file.device : reading.device;
   }
 
  private:
@@ -213,7 +212,7 @@ Result<FetchState> FileFetcher::fetch(FetchedItem& out, FetchSink& sink, std::ui
   if (outcome.kind == Files::Outcome::Kind::kFailed)
     return tl::unexpected(std::move(outcome.status));
 
-  const dev_t device = files_->device_of(out, reading);
+  const dev_t device = Files::device_of(reading);
   if (outcome.kind == Files::Outcome::Kind::kNoRoom) reading = {};
   std::optional<std::chrono::nanoseconds> first_pause;
   if (outcome.kind == Files::Outcome::Kind::kTransient) {
@@ -300,7 +299,11 @@ FileFetcher::Files::Outcome FileFetcher::Files::advance(FetchedItem& item, Readi
   const std::size_t asked_of = looks ? item.range_of(revision.request) : ranges.size();
   while (reading.count < ranges.size()) {
     const std::size_t at = reading.count;
-    if (!may_block && disk_of(ranges[at]).opening_blocks()) return {Outcome::Kind::kWouldBlock, {}};
+    if (!may_block) {
+      const Disk::Opening opening = disk_of(ranges[at]).opening(ranges[at].uri);
+      reading.device = opening.device;
+      if (!opening.at_once) return {Outcome::Kind::kWouldBlock, {}};
+    }
     Opened& opened = reading.opened[at];
     Outcome outcome = open(ranges[at], opened, at == asked_of);
     if (outcome.kind != Outcome::Kind::kDone) return outcome;

@@ -59,6 +59,14 @@ ssize_t ReopeningDisk::read(const OpenFile& file, std::span<std::byte> out, std:
   return current_.load(std::memory_order_acquire)->disk->read(file, out, offset);
 }
 
+Disk::Opening ReopeningDisk::opening(const std::string& uri) const {
+  const Opened* const opened = current_.load(std::memory_order_acquire);
+  // Who has no root, or is to look for it again, asks the file system for it.
+  if (opened == nullptr || look_.load(std::memory_order_relaxed))
+    return {.at_once = false, .device = device()};
+  return opened->disk->opening(uri);
+}
+
 bool ReopeningDisk::opening_blocks() const {
   const Opened* const opened = current_.load(std::memory_order_acquire);
   return opened == nullptr ? remote_ : opened->disk->opening_blocks();

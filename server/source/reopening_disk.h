@@ -42,6 +42,7 @@ class ReopeningDisk final : public Disk {
   ssize_t read_cached(const OpenFile& file, std::span<std::byte> out,
                       std::uint64_t offset) override;
   ssize_t read(const OpenFile& file, std::span<std::byte> out, std::uint64_t offset) override;
+  Opening opening(const std::string& uri) const override;
   bool opening_blocks() const override;
   dev_t device() const override;
 

@@ -142,7 +142,7 @@ class WebdatasetSource final : public Source {
   std::string uri(std::uint64_t item) const override {
     const TarIndex::Place place = place_of(item);
     const FileRange& shard = data_->files[place.shard];
-    if (!reopening_.empty() && !reopening_[shard.root]->opening_blocks()) {
+    if (!reopening_.empty() && reopening_[shard.root]->opening(shard.uri).at_once) {
       OpenFile file;
       ReopeningDisk& disk = *reopening_[shard.root];
       if (disk.open(shard.uri, file) == 0) {

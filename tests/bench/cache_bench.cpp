@@ -92,7 +92,7 @@ double epoch(Side& side, std::uint64_t number, std::uint64_t items) {
       const RowState state = side.run->process(row, 0, 0, sink, token, failure);
       if (state == RowState::kDone) break;
       if (state == RowState::kFailed) must(Result<int>(tl::unexpected<Status>(failure.status)));
-      side.run->fetched(row, sink.wait(token));
+      if (state == RowState::kPending) side.run->fetched(row, sink.wait(token));
     }
   }
   return (cpu_ns() - begun) / static_cast<double>(items);

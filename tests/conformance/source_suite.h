@@ -20,7 +20,8 @@ namespace spdld::source {
 // What every Source promises. A Maker has
 //   std::unique_ptr<Source> make(const std::map<std::string, std::string>& items);
 // which makes a source of these items, by uri, with labels from the uri's first part, anew each
-// time; and void lose(const std::string& uri), which takes an item's bytes away from under it.
+// time; std::string name(const std::string& uri), which is what the source calls that item; and
+// void lose(const std::string& uri), which takes its bytes away from under it, with the code kLost.
 template <typename Maker>
 class SourceSuite : public ::testing::Test {
  protected:
@@ -45,7 +46,7 @@ TYPED_TEST_P(SourceSuite, ListsEveryItemInBytewiseOrder) {
   const auto source = this->maker.make(items);
   ASSERT_EQ(source->size(), items.size());
   std::uint64_t i = 0;
-  for (const auto& [uri, bytes] : items) EXPECT_EQ(source->uri(i++), uri);
+  for (const auto& [uri, bytes] : items) EXPECT_EQ(source->read_uri(i++), this->maker.name(uri));
 }
 
 TYPED_TEST_P(SourceSuite, BringsEveryItemsBytes) {
@@ -115,10 +116,10 @@ TYPED_TEST_P(SourceSuite, LabelsItemsByTheirClass) {
   const auto source = this->maker.make(this->items());
   ASSERT_EQ(source->fields().size(), 2u);
   EXPECT_EQ(source->classes(), (std::vector<std::string>{"c0", "c1", "c1-", "c2"}));
-  for (std::uint64_t i = 0; i < source->size(); ++i) {
-    const std::string uri = source->uri(i);
+  std::uint64_t i = 0;
+  for (const auto& [uri, bytes] : this->items()) {
     const auto label = static_cast<std::size_t>(
-        std::get<std::int64_t>(source->value(i, source->fields()[1].index)));
+        std::get<std::int64_t>(source->value(i++, source->fields()[1].index)));
     EXPECT_EQ(source->classes().at(label), uri.substr(0, uri.find('/')));
   }
 }
@@ -126,18 +127,57 @@ TYPED_TEST_P(SourceSuite, LabelsItemsByTheirClass) {
 TYPED_TEST_P(SourceSuite, NamesAnItemThatIsGone) {
   const auto source = this->maker.make(this->items());
   std::uint64_t item = 0;
-  while (source->uri(item) != "c1/deep/er/x.bin") ++item;
+  while (source->read_uri(item) != this->maker.name("c1/deep/er/x.bin")) ++item;
   this->maker.lose("c1/deep/er/x.bin");
   FetchedItem buffer;
   const Status status = fetch_and_wait(*source, item, buffer);
-  EXPECT_EQ(status.code(), Code::kNotFound);
-  EXPECT_NE(status.message().find("c1/deep/er/x.bin"), std::string::npos) << status.message();
+  EXPECT_EQ(status.code(), TypeParam::kLost);
+  EXPECT_NE(status.message().find(this->maker.file("c1/deep/er/x.bin")), std::string::npos)
+      << status.message();
+}
+
+TYPED_TEST_P(SourceSuite, BringsAPieceOfAnItem) {
+  const auto items = this->items();
+  const auto source = this->maker.make(items);
+  const std::vector<PartRequest> requests{{.offset = 3, .size_bytes = 4}, {.offset = 1}};
+  FetchedItem buffer;
+  FakeSink sink;
+  std::uint64_t i = 0;
+  for (const auto& [uri, bytes] : items) {
+    const std::uint64_t item = i++;
+    if (bytes.size() < 7) continue;
+    const auto state = source->fetch(item, requests, buffer, sink, item);
+    ASSERT_TRUE(state) << state.error().message();
+    if (*state == FetchState::kPending) {
+      ASSERT_TRUE(sink.wait(item).ok());
+    }
+    const auto text = [&buffer](std::size_t part) {
+      const auto span = buffer.part(part);
+      return std::string(reinterpret_cast<const char*>(span.data()), span.size());
+    };
+    EXPECT_EQ(text(0), bytes.substr(3, 4));
+    EXPECT_EQ(text(1), bytes.substr(1));
+  }
+}
+
+TYPED_TEST_P(SourceSuite, NamesEachPartByAKeyOfItsOwn) {
+  const auto items = this->items();
+  const auto source = this->maker.make(items);
+  std::set<std::uint64_t> keys;
+  std::uint64_t i = 0;
+  for (const auto& [uri, bytes] : items) {
+    // Empty parts of one file may lie at one place.
+    const std::uint64_t item = i++;
+    if (bytes.empty()) continue;
+    EXPECT_TRUE(keys.insert(source->part_key(item, 0)).second) << uri;
+  }
 }
 
 REGISTER_TYPED_TEST_SUITE_P(SourceSuite, ListsEveryItemInBytewiseOrder, BringsEveryItemsBytes,
                             BringsManyItemsAtOnce, HasTheSameDigestForTheSameItems,
                             HasAnotherDigestWhenAnItemComesGoesOrIsRenamed,
                             PutsAPartFirstAmongItsFieldsAndNamesEachOnce, LabelsItemsByTheirClass,
-                            NamesAnItemThatIsGone);
+                            NamesAnItemThatIsGone, BringsAPieceOfAnItem,
+                            NamesEachPartByAKeyOfItsOwn);
 
 }  // namespace spdld::source

@@ -147,9 +147,10 @@ def test_a_table_that_cannot_be_read_is_refused_by_its_place(
 def test_a_row_whose_file_is_gone_fails_by_its_name(
     load: Callable[..., Any], data: pathlib.Path
 ) -> None:
-    loader = load(write(data))
-    assert len(loader) == 3
-    loader.close()
+    path = write(data)
+    path.write_text(path.read_text() + "on_error: {decode: fail}\n")
+    with load(path) as loader:
+        assert len(loader) == 3
     (data / "pictures/3.png").unlink()
     with pytest.raises(spdld.PipelineError, match=r"pictures/3.png is not there"):
         for _ in load("pairs"):

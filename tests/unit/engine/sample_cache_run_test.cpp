@@ -84,6 +84,7 @@ class Maker {
 
   const Run& run() const { return run_; }
   Port port;
+  int turns_lost = 0;  // rows that were given back before they were made
 
  private:
   void make(const BatchOrder& order, std::uint64_t index, Packing& packing) {
@@ -98,6 +99,10 @@ class Maker {
       const RowState state = run_.process(row, 0, 0, sink, token, failure);
       ASSERT_NE(state, RowState::kFailed) << failure.status.message();
       if (state == RowState::kDone) return;
+      if (state == RowState::kAgain) {
+        ++turns_lost;
+        continue;
+      }
       run_.fetched(row, sink.wait(token));
     }
   }
@@ -426,6 +431,7 @@ TEST_F(WarmRunTest, ReplacesACorruptImageAlike) {
   expect_same(0);
   expect_same(1);
   EXPECT_EQ(with_->port.failures.size(), 2U);
+  EXPECT_EQ(with_->turns_lost, 2) << "others may go on before a row's next item is tried";
 }
 
 TEST_F(WarmRunTest, GoesBackToTheItemWhereTheDiskHasLostIt) {

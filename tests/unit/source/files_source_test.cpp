@@ -69,6 +69,9 @@ class FilesMaker {
     EXPECT_TRUE(source) << source.error().message();
     return std::move(source).value();
   }
+  static constexpr Code kLost = Code::kNotFound;
+  static std::string name(const std::string& uri) { return uri; }
+  static std::string file(const std::string& uri) { return uri; }
   void lose(const std::string& uri) { dir_->remove(uri); }
 
  private:
