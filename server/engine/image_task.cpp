@@ -52,6 +52,7 @@ Status ImageChain::append(const GeometryOp& op, const StageKey& key) {
             "'" + key.name + "' must come before '" + converted_by_ +
                 "': the pixels are converted as they are written into the batch, last"};
   task_->geometry.push_back({&op, key.draw_key});
+  moved_by_ = key.name;
   size_ = op.output_size(size_);
   return {};
 }

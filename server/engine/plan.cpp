@@ -117,7 +117,7 @@ class Compiler {
           Code::kInvalidArgument,
           "pipeline '" + spec.name + "' has no 'fetch' stage: add '- fetch' as the first");
     for (Field& field : table_.fields()) SPDLD_TRY(add_tensors(field));
-    find_canvas();
+    SPDLD_TRY(find_canvas());
     order_tasks();
     for (const std::size_t part : table_.requested_parts())
       plan_->requests.push_back({.part = part});
@@ -137,6 +137,7 @@ class Compiler {
   Status add_tensors(Field& field) {
     using Kind = TensorSource::Kind;
     if (field.kind == Field::Kind::kDecoded) {
+      if (field.chain == nullptr) return {};  // among another's tensors
       auto task = field.chain->finish(field.name);
       if (!task) return std::move(task).error();
       plan_->task_tensors.push_back(plan_->tensors.size());
@@ -184,20 +185,29 @@ class Compiler {
 
   // The first image that is no mask, or else the first mask, is the canvas; those that share draws
   // with it must be as large.
-  void find_canvas() {
+  Status find_canvas() {
     std::vector<ImageTask*> images;
     for (const auto& task : plan_->tasks) {
       if (auto* const image = dynamic_cast<ImageTask*>(task.get())) images.push_back(image);
     }
-    if (images.empty()) return;
-    const auto first = std::find_if(images.begin(), images.end(), [](const ImageTask* image) {
-      return !image->decode->is_index();
-    });
-    ImageTask* const canvas = first == images.end() ? images.front() : *first;
-    canvas->is_canvas = true;
-    plan_->image = canvas;
-    for (ImageTask* const image : images)
-      image->follows_canvas = image != canvas && share_draws(*canvas, *image);
+    if (!images.empty()) {
+      const auto first = std::find_if(images.begin(), images.end(), [](const ImageTask* image) {
+        return !image->decode->is_index();
+      });
+      ImageTask* const canvas = first == images.end() ? images.front() : *first;
+      canvas->is_canvas = true;
+      plan_->image = canvas;
+      for (ImageTask* const image : images)
+        image->follows_canvas = image != canvas && share_draws(*canvas, *image);
+    }
+    for (const auto& task : plan_->tasks) {
+      if (!task->needs_canvas() || plan_->image != nullptr) continue;
+      return Status(Code::kInvalidArgument,
+                    "pipeline '" + plan_->spec.name + "': '" + task->tensors().front().name +
+                        "' lies in the pixels of an image, and none is decoded: add a "
+                        "'decode_image' stage");
+    }
+    return {};
   }
 
   void order_tasks() {

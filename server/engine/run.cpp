@@ -228,8 +228,6 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
   Worker& worker = workers_[number];
   Sample sample(*this, row);
   sample.key = mix64(mix64(seed_, row.order->epoch), row.order->rows.position(row.index));
-  worker.kept.clear();
-  sample.kept = &worker.kept;
   const std::uint64_t room = std::max(DecodeMemory::kAllowanceBytes, granted_bytes);
   for (std::size_t i = 0; i < plan_->tasks.size(); ++i) {
     const FieldTask& task = *plan_->tasks[i];

@@ -117,7 +117,6 @@ class Run {
   struct Worker {
     std::vector<std::unique_ptr<FieldWorker>> tasks;  // made when first needed
     std::vector<RowOutput> outputs;                   // of one task
-    std::vector<bool> kept;                           // SampleInput::kept
   };
   class Sample;
 

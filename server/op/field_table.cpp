@@ -58,6 +58,24 @@ std::size_t FieldTable::request(const Field& part) {
   return requested_.size() - 1;
 }
 
+Result<Field*> FieldTable::numbers(const std::string& name, const std::string& op) {
+  Field* const field = find(name);
+  if (field == nullptr)
+    return error(Code::kInvalidArgument,
+                 "'" + op + "': there is no field '" + name + "'; there are " + names());
+  if (field->kind == Field::Kind::kDecoded)
+    return error(Code::kInvalidArgument,
+                 "the field '" + name + "' is decoded already by an earlier stage");
+  const std::string takes = "'" + op + "' takes a list of numbers, and the field '" + name + "' ";
+  if (field->kind == Field::Kind::kPart)
+    return error(Code::kInvalidArgument, takes +
+                                             "is bytes; numbers in JSON are taken out of it by "
+                                             "'decode_json'");
+  if (field->type != ValueType::kInt64List && field->type != ValueType::kFloat64List)
+    return error(Code::kInvalidArgument, takes + "is " + std::string(value_type_name(field->type)));
+  return field;
+}
+
 Result<std::vector<Field*>> FieldTable::with_geometry(const std::vector<std::string>& names,
                                                       const std::string& op) {
   std::vector<Field*> found;
@@ -68,8 +86,9 @@ Result<std::vector<Field*>> FieldTable::with_geometry(const std::vector<std::str
                    "'" + op + "': there is no field '" + name + "'; there are " + this->names());
     if (field->chain == nullptr || !field->chain->has_geometry())
       return error(Code::kInvalidArgument,
-                   "'" + op + "' works on decoded images: put 'decode_image: {field: " + name +
-                       "}' before it, or leave the field out");
+                   "'" + op + "' works on decoded images, masks and boxes: put '" +
+                       (field->kind == Field::Kind::kPart ? "decode_image" : "bounding_boxes") +
+                       ": {field: " + name + "}' before it, or leave the field out");
     found.push_back(field);
   }
   if (names.empty()) {
@@ -86,6 +105,11 @@ Result<std::vector<Field*>> FieldTable::with_geometry(const std::vector<std::str
 Result<std::vector<Field*>> FieldTable::images(const std::vector<std::string>& names,
                                                const std::string& op) {
   SPDLD_ASSIGN(std::vector<Field*> found, with_geometry(names, op));
+  if (names.empty())
+    std::erase_if(found, [](const Field* field) { return !field->chain->has_pixels(); });
+  if (found.empty())
+    return error(Code::kInvalidArgument,
+                 "'" + op + "' works on decoded images: put 'decode_image' before it");
   const auto is_image = [](const Field* field) { return field->chain->is_canvas(); };
   // Masks keep their numbers beside images; where there are none, they are meant.
   if (names.empty() && std::any_of(found.begin(), found.end(), is_image))

@@ -31,7 +31,7 @@ struct Field {
   ValueType type = ValueType::kInt64;        // of a value
   bool text = false;                         // a part that is UTF-8
   std::optional<std::uint64_t> max_bytes{};  // of a row, where the source knows that
-  std::unique_ptr<FieldChain> chain{};
+  std::unique_ptr<FieldChain> chain{};       // of what is decoded; null: another field's makes it
 };
 
 // The fields of a sample while a pipeline's stages are read one after the other: first what the
@@ -55,6 +55,9 @@ class FieldTable {
   std::size_t request(const Field& part);
   // The source's parts that are requested, in the order of the requests.
   const std::vector<std::size_t>& requested_parts() const { return requested_; }
+
+  // The list of numbers that `op` takes, which must be a value that no stage has taken.
+  Result<Field*> numbers(const std::string& name, const std::string& op);
 
   // The decoded fields that an op names, or all that have geometry if it names none; for pixels,
   // all images.

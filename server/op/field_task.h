@@ -29,9 +29,6 @@ class SampleInput {
   // The upright size of the image that the geometry of all fields goes by. Its task, which comes
   // first, sets it.
   Size canvas;
-  // Which boxes are left of those that there were, for the fields that tell about the boxes; empty:
-  // all. Set by the task of the boxes.
-  std::vector<bool>* kept = nullptr;
 };
 
 // A row of a field whose rows differ in size, until the batch is packed into its slot.
@@ -51,7 +48,8 @@ class RowOutput {
   // Of a tensor of one shape: the row in the batch's slot.
   std::byte* data() const { return data_; }
   // Of one whose rows differ: memory for a row of this shape (of one extent for bytes). An error is
-  // the data's: the row is larger than the tensor's bound, and the error says what to raise.
+  // the data's: the row is larger than the tensor's bound, and the error says what to raise. Of one
+  // of one shape, which rows that may differ are stacked to: data(), or the row has another shape.
   Result<std::byte*> resize(std::span<const std::int64_t> shape);
   // The row is these bytes, which outlive the batch, instead.
   Status refer(std::span<const std::byte> bytes, std::span<const std::int64_t> shape);
