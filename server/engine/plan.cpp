@@ -119,6 +119,8 @@ class Compiler {
     for (Field& field : table_.fields()) SPDLD_TRY(add_tensors(field));
     SPDLD_TRY(find_canvas());
     order_tasks();
+    plan_->first_made_value = table_.first_made_value();
+    plan_->made_values = table_.made_values();
     for (const std::size_t part : table_.requested_parts())
       plan_->requests.push_back({.part = part});
     const auto& cache = spec.cache;

@@ -117,6 +117,7 @@ class Run {
   struct Worker {
     std::vector<std::unique_ptr<FieldWorker>> tasks;  // made when first needed
     std::vector<RowOutput> outputs;                   // of one task
+    std::vector<Value> values;                        // that the tasks of one row made
   };
   class Sample;
 

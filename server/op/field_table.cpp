@@ -21,7 +21,12 @@ Status FieldChain::append(const PixelOp&, const StageKey& key, std::string&) {
 
 FieldTable::FieldTable(std::vector<Field> fields, MakeImageChain make_image)
     : fields_(std::make_move_iterator(fields.begin()), std::make_move_iterator(fields.end())),
-      make_image_(std::move(make_image)) {}
+      make_image_(std::move(make_image)) {
+  for (const Field& field : fields_) {
+    if (field.kind == Field::Kind::kValue)
+      first_made_value_ = std::max(first_made_value_, field.index + 1);
+  }
+}
 
 Field* FieldTable::find(const std::string& name) {
   const auto found = std::find_if(fields_.begin(), fields_.end(),
@@ -46,7 +51,7 @@ Result<Field*> FieldTable::encoded(const std::string& name, const std::string& o
                  "the field '" + name + "' is decoded already by an earlier stage");
   if (field->kind == Field::Kind::kValue)
     return error(Code::kInvalidArgument, "'" + op + "' decodes bytes, and the field '" + name +
-                                             "' is a value that the listing knows");
+                                             "' is " + std::string(value_type_name(field->type)));
   return field;
 }
 
@@ -56,6 +61,22 @@ std::size_t FieldTable::request(const Field& part) {
   if (found != requested_.end()) return static_cast<std::size_t>(found - requested_.begin());
   requested_.push_back(part.index);
   return requested_.size() - 1;
+}
+
+Result<Field*> FieldTable::make_value(const std::string& name, ValueType type, const Field& behind,
+                                      const std::string& op) {
+  if (find(name) != nullptr)
+    return error(Code::kInvalidArgument, "'" + op + "': there is a field '" + name +
+                                             "' already: call the new one something else");
+  const auto at = std::find_if(fields_.begin(), fields_.end(),
+                               [&](const Field& field) { return &field == &behind; });
+  SPDLD_CHECK(at != fields_.end());
+  Field made;
+  made.name = name;
+  made.kind = Field::Kind::kValue;
+  made.index = first_made_value_ + made_values_++;
+  made.type = type;
+  return &*fields_.insert(std::next(at), std::move(made));
 }
 
 Result<Field*> FieldTable::numbers(const std::string& name, const std::string& op) {

@@ -22,7 +22,7 @@ class DecodeImageOp;
 struct Field {
   enum class Kind {
     kPart,     // bytes as they were fetched
-    kValue,    // what the listing knows
+    kValue,    // what the listing knows, or a task takes out of a part
     kDecoded,  // `chain` makes it
   };
   std::string name;
@@ -56,6 +56,13 @@ class FieldTable {
   // The source's parts that are requested, in the order of the requests.
   const std::vector<std::size_t>& requested_parts() const { return requested_; }
 
+  // A field of a new value that `op` takes out of a part, which stands behind the field `behind`.
+  Result<Field*> make_value(const std::string& name, ValueType type, const Field& behind,
+                            const std::string& op);
+  // The number of the first value that a task makes; those of the source come before.
+  std::size_t first_made_value() const { return first_made_value_; }
+  std::size_t made_values() const { return made_values_; }
+
   // The list of numbers that `op` takes, which must be a value that no stage has taken.
   Result<Field*> numbers(const std::string& name, const std::string& op);
 
@@ -72,6 +79,8 @@ class FieldTable {
   std::list<Field> fields_;
   MakeImageChain make_image_;
   std::vector<std::size_t> requested_;
+  std::size_t first_made_value_ = 0;
+  std::size_t made_values_ = 0;
 };
 
 }  // namespace spdld

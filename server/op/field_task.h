@@ -21,9 +21,13 @@ namespace spdld {
 class SampleInput {
  public:
   virtual ~SampleInput() = default;
-  // The bytes of the plan's request `i`; what the listing knows of the item under value `i`.
+  // The bytes of the plan's request `i`; the value `i`: what the listing knows of the item, or what
+  // a task has set.
   virtual std::span<const std::byte> part(std::size_t i) const = 0;
   virtual Value value(std::size_t i) const = 0;
+  // Called by the task that makes the value `i` (FieldTable::make_value) of the row, in whose
+  // worker's memory it lies.
+  virtual void set_value(std::size_t i, const Value& value) = 0;
 
   std::uint64_t key = 0;  // seeds the draws of this sample
   // The upright size of the image that the geometry of all fields goes by. Its task, which comes

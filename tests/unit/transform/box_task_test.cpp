@@ -50,6 +50,8 @@ class Sample final : public SampleInput {
     return std::span<const double>(areas);
   }
 
+  void set_value(std::size_t, const Value&) override {}
+
   std::vector<double> boxes;
   std::vector<std::int64_t> labels;
   std::vector<double> areas;
