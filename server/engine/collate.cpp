@@ -35,14 +35,13 @@ class Collator {
         found == spec_.batch.collate.end() ? nullptr : &found->second;
     if (given != nullptr && given->kind) SPDLD_TRY(change_kind(tensor, *given));
     if (tensor.kind == FieldKind::kDense) return {};
-    if (given == nullptr && tensor.kind == FieldKind::kRagged && varying(tensor) > 1 &&
+    if (given == nullptr && tensor.kind == FieldKind::kRagged && !tensor.to_one_shape.empty() &&
         tensor.max_row_bytes == 0)
       return Status(Code::kInvalidArgument,
                     "pipeline '" + spec_.name + "': the images that come out of '" + made_by_ +
-                        "' differ in size, and a batch needs one: add a resize to [height, "
-                        "width], a center_crop or a random_resized_crop, or let them differ: "
-                        "batch: {collate: {" +
-                        tensor.name + ": {kind: ragged, max_bytes: 4MiB}}}");
+                        "' differ in size, and a batch needs one: " + tensor.to_one_shape +
+                        ", or let them differ: batch: {collate: {" + tensor.name +
+                        ": {kind: ragged, max_bytes: 4MiB}}}");
     return bound(tensor, given);
   }
 

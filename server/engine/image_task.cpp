@@ -34,7 +34,9 @@ void ImageTask::set_tensor(const std::string& name) {
   tensors_.push_back({.name = name,
                       .kind = output ? FieldKind::kDense : FieldKind::kRagged,
                       .dtype = format.dtype,
-                      .shape = shape_of(output.value_or(Size{-1, -1}))});
+                      .shape = shape_of(output.value_or(Size{-1, -1})),
+                      .to_one_shape = "add a resize to [height, width], a center_crop or a "
+                                      "random_resized_crop"});
 }
 
 ImageChain::ImageChain(const DecodeImageOp& op, std::size_t request, std::string decode_key,

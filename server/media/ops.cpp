@@ -10,6 +10,7 @@
 
 #include "media/decode_image.h"
 #include "media/decode_json.h"
+#include "media/decode_npy.h"
 
 namespace spdld::media {
 namespace {
@@ -109,6 +110,6 @@ OpInfo decode_image() {
 
 }  // namespace
 
-std::vector<OpInfo> ops() { return {decode_image(), decode_json_op()}; }
+std::vector<OpInfo> ops() { return {decode_image(), decode_json_op(), decode_npy_op()}; }
 
 }  // namespace spdld::media

@@ -35,6 +35,8 @@ struct TensorSpec {
   std::uint64_t max_row_bytes = 0;
   std::uint64_t max_bytes = 0;
   std::string bound_name = {};
+  // Where rows differ though the pipeline could give them one shape: how.
+  std::string to_one_shape = {};
 
   // Whether both look the same to who reads them, whatever their bounds are.
   friend bool operator==(const TensorSpec& a, const TensorSpec& b) {
