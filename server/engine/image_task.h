@@ -30,6 +30,7 @@ class ImageTask final : public FieldTask {
 
   const std::vector<TensorSpec>& tensors() const override { return tensors_; }
   std::unique_ptr<FieldWorker> make_worker() const override;
+  std::span<const GeometryStep> steps() const override { return geometry; }
   bool needs_canvas() const override { return follows_canvas; }
   // The one tensor, named `name`: called once, when all else is set.
   void set_tensor(const std::string& name);

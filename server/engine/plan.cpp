@@ -46,11 +46,23 @@ std::vector<Field> fields_of(const std::vector<source::SourceField>& fields) {
   return all;
 }
 
-bool share_draws(const ImageTask& a, const ImageTask& b) {
-  return std::any_of(a.geometry.begin(), a.geometry.end(), [&](const GeometryStep& step) {
-    return std::any_of(b.geometry.begin(), b.geometry.end(),
-                       [&](const GeometryStep& other) { return step.op == other.op; });
-  });
+bool has(const FieldTask& task, const GeometryStep& step) {
+  const auto steps = task.steps();
+  return std::any_of(steps.begin(), steps.end(),
+                     [&](const GeometryStep& other) { return step.op == other.op; });
+}
+
+bool share_draws(const FieldTask& a, const FieldTask& b) {
+  const auto steps = a.steps();
+  return std::any_of(steps.begin(), steps.end(),
+                     [&](const GeometryStep& step) { return has(b, step); });
+}
+
+// Whether what moves `a` moves `b`, too.
+bool moves_with(const FieldTask& a, const FieldTask& b) {
+  const auto steps = a.steps();
+  return std::all_of(steps.begin(), steps.end(),
+                     [&](const GeometryStep& step) { return has(b, step); });
 }
 
 // Walks the stages once, in order, and lets each op enter what it does into the table of fields.
@@ -203,12 +215,26 @@ class Compiler {
         image->follows_canvas = image != canvas && share_draws(*canvas, *image);
     }
     for (const auto& task : plan_->tasks) {
-      if (!task->needs_canvas() || plan_->image != nullptr) continue;
-      return Status(Code::kInvalidArgument,
-                    "pipeline '" + plan_->spec.name + "': '" + task->tensors().front().name +
-                        "' lies in the pixels of an image, and none is decoded: add a "
-                        "'decode_image' stage");
+      if (task->needs_canvas()) SPDLD_TRY(check_canvas(*task));
     }
+    return {};
+  }
+
+  // What lies in the first image is moved as that is, or stays in the pixels that it had.
+  Status check_canvas(const FieldTask& task) {
+    const std::string in = "pipeline '" + plan_->spec.name + "': '" + task.tensors().front().name +
+                           "' lies in the pixels of an image, ";
+    if (plan_->image == nullptr)
+      return {Code::kInvalidArgument, in + "and none is decoded: add a 'decode_image' stage"};
+    const std::string image = plan_->image->tensors().front().name;
+    if (!moves_with(task, *plan_->image))
+      return {Code::kInvalidArgument, in + "'" + image +
+                                          "', and one of its stages does not move that: name both "
+                                          "under 'fields', or none"};
+    if (!moves_with(*plan_->image, task))
+      plan_->doubts.push_back(in + "'" + image +
+                              "', and stages that move that leave it where it was: name both under "
+                              "'fields', or none");
     return {};
   }
 

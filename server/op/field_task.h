@@ -17,6 +17,14 @@
 
 namespace spdld {
 
+class GeometryOp;
+
+// An op on geometry in a field's chain.
+struct GeometryStep {
+  const GeometryOp* op = nullptr;
+  std::uint64_t draw_key = 0;  // StageKey's
+};
+
 // The sample that a worker is making, as the tasks of its fields see it. Lives for one row.
 class SampleInput {
  public:
@@ -91,6 +99,8 @@ class FieldTask {
   virtual std::unique_ptr<FieldWorker> make_worker() const = 0;
   // Whether it goes by SampleInput::canvas, so that the image's task must run before it.
   virtual bool needs_canvas() const { return false; }
+  // How what it makes is moved, in pixels of the canvas.
+  virtual std::span<const GeometryStep> steps() const { return {}; }
 };
 
 }  // namespace spdld

@@ -104,12 +104,6 @@ class GeometryOp : public Op {
   virtual bool resizes() const = 0;
 };
 
-// One such op of a field's chain.
-struct GeometryStep {
-  const GeometryOp* op = nullptr;
-  std::uint64_t draw_key = 0;  // StageKey's
-};
-
 // The last pass over the pixels: the decoder's integers to dtype, scaled and normalised by channel.
 // out = (in * scale - mean[c]) / std[c], in float32, rounded to nearest even for dtype.
 struct PixelFormat {
