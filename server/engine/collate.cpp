@@ -18,6 +18,10 @@ using Kind = spec::CollateSpec::Kind;
 constexpr std::uint64_t kMostUnasked = std::uint64_t{256} << 20;
 
 bool is_flat(const TensorSpec& tensor) { return tensor.shape.size() == 1; }
+// How many of the extents differ from row to row.
+std::ptrdiff_t varying(const TensorSpec& tensor) {
+  return std::count(tensor.shape.begin(), tensor.shape.end(), -1);
+}
 
 class Collator {
  public:
@@ -31,14 +35,13 @@ class Collator {
         found == spec_.batch.collate.end() ? nullptr : &found->second;
     if (given != nullptr && given->kind) SPDLD_TRY(change_kind(tensor, *given));
     if (tensor.kind == FieldKind::kDense) return {};
-    if (given == nullptr && tensor.kind == FieldKind::kRagged && !is_flat(tensor) &&
+    if (given == nullptr && tensor.kind == FieldKind::kRagged && !tensor.to_one_shape.empty() &&
         tensor.max_row_bytes == 0)
       return Status(Code::kInvalidArgument,
                     "pipeline '" + spec_.name + "': the images that come out of '" + made_by_ +
-                        "' differ in size, and a batch needs one: add a resize to [height, "
-                        "width], a center_crop or a random_resized_crop, or let them differ: "
-                        "batch: {collate: {" +
-                        tensor.name + ": {kind: ragged, max_bytes: 4MiB}}}");
+                        "' differ in size, and a batch needs one: " + tensor.to_one_shape +
+                        ", or let them differ: batch: {collate: {" + tensor.name +
+                        ": {kind: ragged, max_bytes: 4MiB}}}");
     return bound(tensor, given);
   }
 
@@ -159,9 +162,9 @@ Status collate(const spec::PipelineSpec& spec, std::vector<TensorSpec>& tensors,
                                                 std::string(dtype_name(tensors[i].dtype)));
     sources[i].pad_value = given.pad_value;
     sources[i].multiple_of = given.multiple_of;
-    const auto varying = std::count(tensors[i].shape.begin(), tensors[i].shape.end(), -1);
     TensorSpec length{.name = tensors[i].name + "_length", .dtype = DType::kInt64};
-    if (varying > 1) length.shape = {static_cast<std::int64_t>(varying)};
+    const std::ptrdiff_t extents = varying(tensors[i]);
+    if (extents > 1) length.shape = {static_cast<std::int64_t>(extents)};
     tensors.push_back(std::move(length));
     sources.push_back({.kind = TensorSource::Kind::kLength, .index = i});
   }

@@ -34,7 +34,9 @@ void ImageTask::set_tensor(const std::string& name) {
   tensors_.push_back({.name = name,
                       .kind = output ? FieldKind::kDense : FieldKind::kRagged,
                       .dtype = format.dtype,
-                      .shape = shape_of(output.value_or(Size{-1, -1}))});
+                      .shape = shape_of(output.value_or(Size{-1, -1})),
+                      .to_one_shape = "add a resize to [height, width], a center_crop or a "
+                                      "random_resized_crop"});
 }
 
 ImageChain::ImageChain(const DecodeImageOp& op, std::size_t request, std::string decode_key,
@@ -52,6 +54,7 @@ Status ImageChain::append(const GeometryOp& op, const StageKey& key) {
             "'" + key.name + "' must come before '" + converted_by_ +
                 "': the pixels are converted as they are written into the batch, last"};
   task_->geometry.push_back({&op, key.draw_key});
+  moved_by_ = key.name;
   size_ = op.output_size(size_);
   return {};
 }

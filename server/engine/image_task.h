@@ -12,11 +12,6 @@
 
 namespace spdld::engine {
 
-struct GeometryStep {
-  const GeometryOp* op = nullptr;
-  std::uint64_t draw_key = 0;  // StageKey's
-};
-
 // Everything between an image's encoded bytes and its row in the batch, run as one task on one core
 // while the pixels are in its cache.
 class ImageTask final : public FieldTask {
@@ -36,6 +31,7 @@ class ImageTask final : public FieldTask {
   const std::vector<TensorSpec>& tensors() const override { return tensors_; }
   std::unique_ptr<FieldWorker> make_worker() const override;
   std::int64_t max_pixels() const override { return decode->max_pixels(); }
+  std::span<const GeometryStep> steps() const override { return geometry; }
   bool needs_canvas() const override { return follows_canvas; }
   // The one tensor, named `name`: called once, when all else is set.
   void set_tensor(const std::string& name);
@@ -58,7 +54,9 @@ class ImageChain final : public FieldChain {
 
   std::string_view noun() const override { return is_mask() ? "masks" : "images"; }
   bool has_geometry() const override { return true; }
+  bool has_pixels() const override { return true; }
   bool is_canvas() const override { return !is_mask(); }
+  std::string_view moved_by() const override { return moved_by_; }
   Status append(const GeometryOp& op, const StageKey& key) override;
   Status append(const PixelOp& op, const StageKey& key, std::string& doubt) override;
   Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override;
@@ -68,6 +66,7 @@ class ImageChain final : public FieldChain {
 
   std::unique_ptr<ImageTask> task_ = std::make_unique<ImageTask>();
   std::optional<Size> size_;  // of the images so far, if it is one
+  std::string moved_by_;      // the geometry op
   std::string converted_by_;  // the pixel op
 };
 

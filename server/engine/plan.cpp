@@ -46,11 +46,23 @@ std::vector<Field> fields_of(const std::vector<source::SourceField>& fields) {
   return all;
 }
 
-bool share_draws(const ImageTask& a, const ImageTask& b) {
-  return std::any_of(a.geometry.begin(), a.geometry.end(), [&](const GeometryStep& step) {
-    return std::any_of(b.geometry.begin(), b.geometry.end(),
-                       [&](const GeometryStep& other) { return step.op == other.op; });
-  });
+bool has(const FieldTask& task, const GeometryStep& step) {
+  const auto steps = task.steps();
+  return std::any_of(steps.begin(), steps.end(),
+                     [&](const GeometryStep& other) { return step.op == other.op; });
+}
+
+bool share_draws(const FieldTask& a, const FieldTask& b) {
+  const auto steps = a.steps();
+  return std::any_of(steps.begin(), steps.end(),
+                     [&](const GeometryStep& step) { return has(b, step); });
+}
+
+// Whether what moves `a` moves `b`, too.
+bool moves_with(const FieldTask& a, const FieldTask& b) {
+  const auto steps = a.steps();
+  return std::all_of(steps.begin(), steps.end(),
+                     [&](const GeometryStep& step) { return has(b, step); });
 }
 
 // Walks the stages once, in order, and lets each op enter what it does into the table of fields.
@@ -117,8 +129,10 @@ class Compiler {
           Code::kInvalidArgument,
           "pipeline '" + spec.name + "' has no 'fetch' stage: add '- fetch' as the first");
     for (Field& field : table_.fields()) SPDLD_TRY(add_tensors(field));
-    find_canvas();
+    SPDLD_TRY(find_canvas());
     order_tasks();
+    plan_->first_made_value = table_.first_made_value();
+    plan_->made_values = table_.made_values();
     for (const std::size_t part : table_.requested_parts())
       plan_->requests.push_back({.part = part});
     const auto& cache = spec.cache;
@@ -137,6 +151,7 @@ class Compiler {
   Status add_tensors(Field& field) {
     using Kind = TensorSource::Kind;
     if (field.kind == Field::Kind::kDecoded) {
+      if (field.chain == nullptr) return {};  // among another's tensors
       auto task = field.chain->finish(field.name);
       if (!task) return std::move(task).error();
       plan_->task_tensors.push_back(plan_->tensors.size());
@@ -184,20 +199,43 @@ class Compiler {
 
   // The first image that is no mask, or else the first mask, is the canvas; those that share draws
   // with it must be as large.
-  void find_canvas() {
+  Status find_canvas() {
     std::vector<ImageTask*> images;
     for (const auto& task : plan_->tasks) {
       if (auto* const image = dynamic_cast<ImageTask*>(task.get())) images.push_back(image);
     }
-    if (images.empty()) return;
-    const auto first = std::find_if(images.begin(), images.end(), [](const ImageTask* image) {
-      return !image->decode->is_index();
-    });
-    ImageTask* const canvas = first == images.end() ? images.front() : *first;
-    canvas->is_canvas = true;
-    plan_->image = canvas;
-    for (ImageTask* const image : images)
-      image->follows_canvas = image != canvas && share_draws(*canvas, *image);
+    if (!images.empty()) {
+      const auto first = std::find_if(images.begin(), images.end(), [](const ImageTask* image) {
+        return !image->decode->is_index();
+      });
+      ImageTask* const canvas = first == images.end() ? images.front() : *first;
+      canvas->is_canvas = true;
+      plan_->image = canvas;
+      for (ImageTask* const image : images)
+        image->follows_canvas = image != canvas && share_draws(*canvas, *image);
+    }
+    for (const auto& task : plan_->tasks) {
+      if (task->needs_canvas()) SPDLD_TRY(check_canvas(*task));
+    }
+    return {};
+  }
+
+  // What lies in the first image is moved as that is, or stays in the pixels that it had.
+  Status check_canvas(const FieldTask& task) {
+    const std::string in = "pipeline '" + plan_->spec.name + "': '" + task.tensors().front().name +
+                           "' lies in the pixels of an image, ";
+    if (plan_->image == nullptr)
+      return {Code::kInvalidArgument, in + "and none is decoded: add a 'decode_image' stage"};
+    const std::string image = plan_->image->tensors().front().name;
+    if (!moves_with(task, *plan_->image))
+      return {Code::kInvalidArgument, in + "'" + image +
+                                          "', and one of its stages does not move that: name both "
+                                          "under 'fields', or none"};
+    if (!moves_with(*plan_->image, task))
+      plan_->doubts.push_back(in + "'" + image +
+                              "', and stages that move that leave it where it was: name both under "
+                              "'fields', or none");
+    return {};
   }
 
   void order_tasks() {

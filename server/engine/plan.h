@@ -29,7 +29,7 @@ struct TensorSource {
   enum class Kind {
     kTask,    // made by tasks[index]
     kPart,    // the bytes of requests[index] as they are
-    kValue,   // the source's value `index`
+    kValue,   // the value `index`, of the source or made
     kLength,  // how long the rows of tensors[index], which is padded, were before
   };
   Kind kind = Kind::kPart;
@@ -51,6 +51,9 @@ struct Plan {
   // from task_tensors[i] on.
   std::vector<std::unique_ptr<FieldTask>> tasks;
   std::vector<std::size_t> task_tensors;
+  // Values of a row that tasks make are numbered from here on, behind the source's.
+  std::size_t first_made_value = 0;
+  std::size_t made_values = 0;
   // The canvas of the sample: the first image among the tasks, a mask only if there is no other. It
   // is the one that a cache of pixels keeps. Or null.
   const ImageTask* image = nullptr;

@@ -58,7 +58,10 @@ Run::Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> sourc
       stage_concurrency_(plan_->process.concurrency),
       clock_(clock),
       workers_(workers) {
-  for (Worker& worker : workers_) worker.tasks.resize(plan_->tasks.size());
+  for (Worker& worker : workers_) {
+    worker.tasks.resize(plan_->tasks.size());
+    worker.values.resize(plan_->made_values);
+  }
 }
 
 void Run::set_limits(RunLimits limits) {
@@ -210,7 +213,8 @@ Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
 // The row as its tasks see it.
 class Run::Sample final : public SampleInput {
  public:
-  Sample(const Run& run, const Row& row) : run_(run), row_(row) {}
+  Sample(const Run& run, const Row& row, std::span<Value> made)
+      : run_(run), row_(row), made_(made) {}
 
   std::span<const std::byte> part(std::size_t i) const override {
     if (!row_.parts.revision.unchanged || i != row_.parts.revision.request ||
@@ -219,19 +223,24 @@ class Run::Sample final : public SampleInput {
     if (row_.reading_cache) return row_.cached_bytes.bytes.bytes();
     return {run_.cache_->view(*row_.cached), row_.cached->bytes};
   }
-  Value value(std::size_t i) const override { return run_.source_->value(row_.item, i); }
+  Value value(std::size_t i) const override {
+    const std::size_t first = run_.plan_->first_made_value;
+    return i < first ? run_.source_->value(row_.item, i) : made_[i - first];
+  }
+  void set_value(std::size_t i, const Value& value) override {
+    made_[i - run_.plan_->first_made_value] = value;
+  }
 
  private:
   const Run& run_;
   const Row& row_;
+  std::span<Value> made_;
 };
 
 Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_bytes) {
   Worker& worker = workers_[number];
-  Sample sample(*this, row);
+  Sample sample(*this, row, worker.values);
   sample.key = mix64(mix64(seed_, row.order->epoch), row.order->rows.position(row.index));
-  worker.kept.clear();
-  sample.kept = &worker.kept;
   const std::uint64_t room = std::max(DecodeMemory::kAllowanceBytes, granted_bytes);
   for (std::size_t i = 0; i < plan_->tasks.size(); ++i) {
     const FieldTask& task = *plan_->tasks[i];
@@ -298,7 +307,12 @@ Status Run::put_value(Row& row, const Sample& sample, std::size_t tensor) const 
     const std::span<const std::byte> view(static_cast<const std::byte*>(data), bytes);
     if (spec.kind != FieldKind::kDense) {
       const std::array<std::int64_t, 1> shape{static_cast<std::int64_t>(count)};
-      SPDLD_TRY(out.refer(view, shape));
+      if (plan_->sources[tensor].index < plan_->first_made_value) {
+        SPDLD_TRY(out.refer(view, shape));
+      } else {
+        SPDLD_ASSIGN(std::byte* const to, out.resize(shape));
+        if (bytes > 0) std::memcpy(to, data, bytes);
+      }
       row.packing->made(tensor, row.index);
       return {};
     }

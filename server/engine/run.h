@@ -118,7 +118,7 @@ class Run {
   struct Worker {
     std::vector<std::unique_ptr<FieldWorker>> tasks;  // made when first needed
     std::vector<RowOutput> outputs;                   // of one task
-    std::vector<bool> kept;                           // SampleInput::kept
+    std::vector<Value> values;                        // that the tasks of one row made
   };
   class Sample;
 

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "media/decode_image.h"
+#include "media/decode_json.h"
+#include "media/decode_npy.h"
 
 namespace spdld::media {
 namespace {
@@ -108,6 +110,6 @@ OpInfo decode_image() {
 
 }  // namespace
 
-std::vector<OpInfo> ops() { return {decode_image()}; }
+std::vector<OpInfo> ops() { return {decode_image(), decode_json_op(), decode_npy_op()}; }
 
 }  // namespace spdld::media

@@ -36,8 +36,12 @@ class FieldChain {
 
   // Whether geometry that names no fields means this one, too.
   virtual bool has_geometry() const { return false; }
+  // Whether its rows are made of pixels, of which an op on pixels may make others.
+  virtual bool has_pixels() const { return false; }
   // Whether its size is the canvas of the fields that share its draws.
   virtual bool is_canvas() const { return false; }
+  // The geometry op that was appended last; empty: none was.
+  virtual std::string_view moved_by() const { return {}; }
   virtual Status append(const GeometryOp& op, const StageKey& key);
   // Also whether something looks like a slip: `doubt` says so.
   virtual Status append(const PixelOp& op, const StageKey& key, std::string& doubt);

@@ -21,7 +21,12 @@ Status FieldChain::append(const PixelOp&, const StageKey& key, std::string&) {
 
 FieldTable::FieldTable(std::vector<Field> fields, MakeImageChain make_image)
     : fields_(std::make_move_iterator(fields.begin()), std::make_move_iterator(fields.end())),
-      make_image_(std::move(make_image)) {}
+      make_image_(std::move(make_image)) {
+  for (const Field& field : fields_) {
+    if (field.kind == Field::Kind::kValue)
+      first_made_value_ = std::max(first_made_value_, field.index + 1);
+  }
+}
 
 Field* FieldTable::find(const std::string& name) {
   const auto found = std::find_if(fields_.begin(), fields_.end(),
@@ -46,7 +51,7 @@ Result<Field*> FieldTable::encoded(const std::string& name, const std::string& o
                  "the field '" + name + "' is decoded already by an earlier stage");
   if (field->kind == Field::Kind::kValue)
     return error(Code::kInvalidArgument, "'" + op + "' decodes bytes, and the field '" + name +
-                                             "' is a value that the listing knows");
+                                             "' is " + std::string(value_type_name(field->type)));
   return field;
 }
 
@@ -56,6 +61,40 @@ std::size_t FieldTable::request(const Field& part) {
   if (found != requested_.end()) return static_cast<std::size_t>(found - requested_.begin());
   requested_.push_back(part.index);
   return requested_.size() - 1;
+}
+
+Result<Field*> FieldTable::make_value(const std::string& name, ValueType type, const Field& behind,
+                                      const std::string& op) {
+  if (find(name) != nullptr)
+    return error(Code::kInvalidArgument, "'" + op + "': there is a field '" + name +
+                                             "' already: call the new one something else");
+  const auto at = std::find_if(fields_.begin(), fields_.end(),
+                               [&](const Field& field) { return &field == &behind; });
+  SPDLD_CHECK(at != fields_.end());
+  Field made;
+  made.name = name;
+  made.kind = Field::Kind::kValue;
+  made.index = first_made_value_ + made_values_++;
+  made.type = type;
+  return &*fields_.insert(std::next(at), std::move(made));
+}
+
+Result<Field*> FieldTable::numbers(const std::string& name, const std::string& op) {
+  Field* const field = find(name);
+  if (field == nullptr)
+    return error(Code::kInvalidArgument,
+                 "'" + op + "': there is no field '" + name + "'; there are " + names());
+  if (field->kind == Field::Kind::kDecoded)
+    return error(Code::kInvalidArgument,
+                 "the field '" + name + "' is decoded already by an earlier stage");
+  const std::string takes = "'" + op + "' takes a list of numbers, and the field '" + name + "' ";
+  if (field->kind == Field::Kind::kPart)
+    return error(Code::kInvalidArgument, takes +
+                                             "is bytes; numbers in JSON are taken out of it by "
+                                             "'decode_json'");
+  if (field->type != ValueType::kInt64List && field->type != ValueType::kFloat64List)
+    return error(Code::kInvalidArgument, takes + "is " + std::string(value_type_name(field->type)));
+  return field;
 }
 
 Result<std::vector<Field*>> FieldTable::with_geometry(const std::vector<std::string>& names,
@@ -68,8 +107,9 @@ Result<std::vector<Field*>> FieldTable::with_geometry(const std::vector<std::str
                    "'" + op + "': there is no field '" + name + "'; there are " + this->names());
     if (field->chain == nullptr || !field->chain->has_geometry())
       return error(Code::kInvalidArgument,
-                   "'" + op + "' works on decoded images: put 'decode_image: {field: " + name +
-                       "}' before it, or leave the field out");
+                   "'" + op + "' works on decoded images, masks and boxes: put '" +
+                       (field->kind == Field::Kind::kPart ? "decode_image" : "bounding_boxes") +
+                       ": {field: " + name + "}' before it, or leave the field out");
     found.push_back(field);
   }
   if (names.empty()) {
@@ -86,6 +126,11 @@ Result<std::vector<Field*>> FieldTable::with_geometry(const std::vector<std::str
 Result<std::vector<Field*>> FieldTable::images(const std::vector<std::string>& names,
                                                const std::string& op) {
   SPDLD_ASSIGN(std::vector<Field*> found, with_geometry(names, op));
+  if (names.empty())
+    std::erase_if(found, [](const Field* field) { return !field->chain->has_pixels(); });
+  if (found.empty())
+    return error(Code::kInvalidArgument,
+                 "'" + op + "' works on decoded images: put 'decode_image' before it");
   const auto is_image = [](const Field* field) { return field->chain->is_canvas(); };
   // Masks keep their numbers beside images; where there are none, they are meant.
   if (names.empty() && std::any_of(found.begin(), found.end(), is_image))

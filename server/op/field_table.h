@@ -22,7 +22,7 @@ class DecodeImageOp;
 struct Field {
   enum class Kind {
     kPart,     // bytes as they were fetched
-    kValue,    // what the listing knows
+    kValue,    // what the listing knows, or a task takes out of a part
     kDecoded,  // `chain` makes it
   };
   std::string name;
@@ -31,7 +31,7 @@ struct Field {
   ValueType type = ValueType::kInt64;        // of a value
   bool text = false;                         // a part that is UTF-8
   std::optional<std::uint64_t> max_bytes{};  // of a row, where the source knows that
-  std::unique_ptr<FieldChain> chain{};
+  std::unique_ptr<FieldChain> chain{};       // of what is decoded; null: another field's makes it
 };
 
 // The fields of a sample while a pipeline's stages are read one after the other: first what the
@@ -56,6 +56,16 @@ class FieldTable {
   // The source's parts that are requested, in the order of the requests.
   const std::vector<std::size_t>& requested_parts() const { return requested_; }
 
+  // A field of a new value that `op` takes out of a part, which stands behind the field `behind`.
+  Result<Field*> make_value(const std::string& name, ValueType type, const Field& behind,
+                            const std::string& op);
+  // The number of the first value that a task makes; those of the source come before.
+  std::size_t first_made_value() const { return first_made_value_; }
+  std::size_t made_values() const { return made_values_; }
+
+  // The list of numbers that `op` takes, which must be a value that no stage has taken.
+  Result<Field*> numbers(const std::string& name, const std::string& op);
+
   // The decoded fields that an op names, or all that have geometry if it names none; for pixels,
   // all images.
   Result<std::vector<Field*>> with_geometry(const std::vector<std::string>& names,
@@ -69,6 +79,8 @@ class FieldTable {
   std::list<Field> fields_;
   MakeImageChain make_image_;
   std::vector<std::size_t> requested_;
+  std::size_t first_made_value_ = 0;
+  std::size_t made_values_ = 0;
 };
 
 }  // namespace spdld

@@ -2,6 +2,7 @@
 #include "op/field_task.h"
 
 #include <algorithm>
+#include <string>
 
 #include "base/check.h"
 
@@ -27,6 +28,14 @@ Result<std::uint64_t> RowOutput::set_shape(std::span<const std::int64_t> shape) 
 }
 
 Result<std::byte*> RowOutput::resize(std::span<const std::int64_t> shape) {
+  if (packed_ == nullptr) {
+    if (std::equal(shape.begin(), shape.end(), tensor_->shape.begin(), tensor_->shape.end()))
+      return data_;
+    return error(Code::kDataLoss, "its field '" + tensor_->name + "' has the shape " +
+                                      shape_text(shape) + ", and a row of the stack " +
+                                      shape_text(tensor_->shape) + ": write 'batch: {collate: {" +
+                                      tensor_->name + ": ragged}}'");
+  }
   SPDLD_ASSIGN(const std::uint64_t bytes, set_shape(shape));
   std::byte* const data = packed_->bytes.resize(bytes);
   packed_->view = {data, bytes};

@@ -17,21 +17,30 @@
 
 namespace spdld {
 
+class GeometryOp;
+
+// An op on geometry in a field's chain.
+struct GeometryStep {
+  const GeometryOp* op = nullptr;
+  std::uint64_t draw_key = 0;  // StageKey's
+};
+
 // The sample that a worker is making, as the tasks of its fields see it. Lives for one row.
 class SampleInput {
  public:
   virtual ~SampleInput() = default;
-  // The bytes of the plan's request `i`; what the listing knows of the item under value `i`.
+  // The bytes of the plan's request `i`; the value `i`: what the listing knows of the item, or what
+  // a task has set.
   virtual std::span<const std::byte> part(std::size_t i) const = 0;
   virtual Value value(std::size_t i) const = 0;
+  // Called by the task that makes the value `i` (FieldTable::make_value) of the row, in whose
+  // worker's memory it lies.
+  virtual void set_value(std::size_t i, const Value& value) = 0;
 
   std::uint64_t key = 0;  // seeds the draws of this sample
   // The upright size of the image that the geometry of all fields goes by. Its task, which comes
   // first, sets it.
   Size canvas;
-  // Which boxes are left of those that there were, for the fields that tell about the boxes; empty:
-  // all. Set by the task of the boxes.
-  std::vector<bool>* kept = nullptr;
 };
 
 // A row of a field whose rows differ in size, until the batch is packed into its slot.
@@ -51,7 +60,8 @@ class RowOutput {
   // Of a tensor of one shape: the row in the batch's slot.
   std::byte* data() const { return data_; }
   // Of one whose rows differ: memory for a row of this shape (of one extent for bytes). An error is
-  // the data's: the row is larger than the tensor's bound, and the error says what to raise.
+  // the data's: the row is larger than the tensor's bound, and the error says what to raise. Of one
+  // of one shape, which rows that may differ are stacked to: data(), or the row has another shape.
   Result<std::byte*> resize(std::span<const std::int64_t> shape);
   // The row is these bytes, which outlive the batch, instead.
   Status refer(std::span<const std::byte> bytes, std::span<const std::int64_t> shape);
@@ -91,6 +101,8 @@ class FieldTask {
   virtual std::int64_t max_pixels() const { return 0; }
   // Whether it goes by SampleInput::canvas, so that the image's task must run before it.
   virtual bool needs_canvas() const { return false; }
+  // How what it makes is moved, in pixels of the canvas.
+  virtual std::span<const GeometryStep> steps() const { return {}; }
 };
 
 }  // namespace spdld

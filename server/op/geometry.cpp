@@ -25,13 +25,14 @@ bool Geometry::append_crop(Rect rect) {
   const Rect shown = intersect(cut, all);
   if (intersect(shown, window) != shown) return false;
   window = cut;
+  cropped = true;
   return true;
 }
 
 bool Geometry::append_resize(Size size, Interpolation how, bool smooth) {
   if (size == output()) return true;
-  if (nearest_only) how = Interpolation::kNearest;
-  if (resizes() || (flip && how == Interpolation::kNearest)) return false;
+  if (nearest_only) how = Interpolation::kNearestExact;
+  if (resizes() || (flip && is_nearest(how))) return false;
   if (window.x < 0 || window.y < 0 || window.x + window.width > scaled.width ||
       window.y + window.height > scaled.height) {
     return false;

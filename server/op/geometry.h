@@ -5,7 +5,18 @@
 
 namespace spdld {
 
-enum class Interpolation { kNearest, kBilinear, kBicubic };
+enum class Interpolation {
+  kNearest,  // the pixel that a center lies in, as Pillow finds it
+  kBilinear,
+  kBicubic,
+  // The same as kNearest but where a center lies between two pixels: as torch finds it, whose
+  // "nearest-exact" it is.
+  kNearestExact,
+};
+
+constexpr bool is_nearest(Interpolation interpolation) {
+  return interpolation == Interpolation::kNearest || interpolation == Interpolation::kNearestExact;
+}
 
 // What a chain of crops, resizes and flips comes to: take `crop` of the source, resize it to
 // `scaled`, keep `window` of that, mirror it left to right if `flip`. Coordinates are those of the
@@ -19,6 +30,9 @@ struct Geometry {
   bool flip = false;
   Interpolation interpolation = Interpolation::kBilinear;
   bool antialias = true;
+  // Whether it was cropped, be it to all that there was: what lies in an image ends at its edges
+  // then.
+  bool cropped = false;
   // Whatever a resize asks for, pixels are taken as they are: they are class numbers.
   bool nearest_only = false;
 

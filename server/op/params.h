@@ -13,10 +13,20 @@
 
 namespace spdld {
 
-enum class ParamType { kBool, kInt, kFloat, kString, kIntList, kFloatList, kStringList };
+enum class ParamType {
+  kBool,
+  kInt,
+  kFloat,
+  kString,
+  kIntList,
+  kFloatList,
+  kStringList,
+  kFieldMap,  // names of fields, and what is said of each: texts by ParamInfo::keys
+};
 
+using FieldMap = std::map<std::string, std::map<std::string, std::string>>;
 using ParamValue = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
-                                std::vector<double>, std::vector<std::string>>;
+                                std::vector<double>, std::vector<std::string>, FieldMap>;
 
 // One parameter of an op, from which come the checks with file:line:col, the JSON Schema for
 // editors, and the page in the docs.
@@ -35,6 +45,8 @@ struct ParamInfo {
   bool scalar_ok = false;
   bool live = false;      // may be changed while a run goes on
   bool nullable = false;  // `null` is accepted and means: not given
+  // Of a kFieldMap: texts. The first must be given, and may stand alone for the map.
+  std::vector<ParamInfo> keys = {};
 };
 
 // Checked values by name, defaults filled in; a nullable parameter that was not given is absent.

@@ -30,6 +30,13 @@ std::string_view dtype_name(DType dtype) {
   return "unknown";
 }
 
+std::string shape_text(std::span<const std::int64_t> shape) {
+  std::string text;
+  for (const std::int64_t extent : shape)
+    text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  return "[" + text + "]";
+}
+
 Result<DType> parse_dtype(std::string_view name) {
   for (const auto& [value, known] : kNames) {
     if (known == name) return value;

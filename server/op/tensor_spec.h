@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +15,8 @@ namespace spdld {
 using DType = wire::DType;
 using FieldKind = wire::FieldKind;
 
-std::string_view dtype_name(DType dtype);  // "uint8", as numpy and torch say
+std::string_view dtype_name(DType dtype);                     // "uint8", as numpy and torch say
+std::string shape_text(std::span<const std::int64_t> shape);  // "[3, 4]"
 Result<DType> parse_dtype(std::string_view name);
 
 // How the pixels of one image lie in a row of a batch: N is the row.
@@ -33,6 +35,8 @@ struct TensorSpec {
   std::uint64_t max_row_bytes = 0;
   std::uint64_t max_bytes = 0;
   std::string bound_name = {};
+  // Where rows differ though the pipeline could give them one shape: how.
+  std::string to_one_shape = {};
 
   // Whether both look the same to who reads them, whatever their bounds are.
   friend bool operator==(const TensorSpec& a, const TensorSpec& b) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "op/value.h"
 
+#include <array>
+#include <string>
+#include <utility>
+
 namespace spdld {
 
 std::string_view value_type_name(ValueType type) {
@@ -13,6 +17,20 @@ std::string_view value_type_name(ValueType type) {
     case ValueType::kFloat64List: return "list of float64";
   }
   return "unknown";
+}
+
+Result<ValueType> parse_value_type(std::string_view word) {
+  using Word = std::pair<std::string_view, ValueType>;
+  constexpr std::array<Word, 6> kWords{{{"int64", ValueType::kInt64},
+                                        {"float64", ValueType::kFloat64},
+                                        {"bool", ValueType::kBool},
+                                        {"text", ValueType::kText},
+                                        {"int64_list", ValueType::kInt64List},
+                                        {"float64_list", ValueType::kFloat64List}}};
+  for (const auto& [known, type] : kWords) {
+    if (known == word) return type;
+  }
+  return error(Code::kInvalidArgument, "'" + std::string(word) + "' is no type of values");
 }
 
 }  // namespace spdld

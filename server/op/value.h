@@ -6,6 +6,8 @@
 #include <string_view>
 #include <variant>
 
+#include "base/status.h"
+
 namespace spdld {
 
 enum class ValueType : std::uint8_t {
@@ -25,5 +27,7 @@ using Value = std::variant<std::int64_t, double, bool, std::string_view,
 inline ValueType type_of(const Value& value) { return static_cast<ValueType>(value.index() + 1); }
 
 std::string_view value_type_name(ValueType type);  // "int64", "text", "list of float64"
+// Of the word that pipelines have for it: "float64_list".
+Result<ValueType> parse_value_type(std::string_view word);
 
 }  // namespace spdld

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "source/json_events.h"
+#include "op/json_events.h"
 #include "source/shown_columns.h"
 
 namespace spdld::source {

@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/text_place.h"
 #include "source/shown_columns.h"
 
 namespace spdld::source {

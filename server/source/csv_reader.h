@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/text_place.h"
 #include "source/record_buffer.h"
 
 namespace spdld::source {

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/text_place.h"
 #include "source/shown_columns.h"
 
 namespace spdld::source {

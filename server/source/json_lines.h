@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/text_place.h"
+#include "op/json_events.h"
 #include "op/value.h"
-#include "source/json_events.h"
 #include "source/record_buffer.h"
 
 namespace spdld::source {

@@ -10,7 +10,7 @@
 
 #include "base/near_names.h"
 #include "base/printable.h"
-#include "source/json_values.h"
+#include "op/json_values.h"
 #include "source/sample_groups.h"
 #include "source/tar_reader.h"
 #include "source/value_column.h"

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text_place.h"
 #include "source/csv_reader.h"
 #include "source/json_lines.h"
 #include "source/shown_columns.h"

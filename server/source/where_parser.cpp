@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "source/record_buffer.h"
+#include "base/text_place.h"
 #include "source/shown_columns.h"
 
 namespace spdld::source {

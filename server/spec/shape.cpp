@@ -38,8 +38,27 @@ Shape shape_of(const ParamInfo& param) {
     case ParamType::kIntList: return list_of(Kind::kInt);
     case ParamType::kFloatList: return list_of(Kind::kFloat);
     case ParamType::kStringList: return list_of(Kind::kString);
+    case ParamType::kFieldMap: {
+      std::vector<Key> keys;
+      for (const ParamInfo& key : param.keys) keys.push_back(key_of(key));
+      return named_shape(any_of({string_shape(), map_shape(std::move(keys))}));
+    }
   }
   return string_shape();
+}
+
+// A text alone is the first of the keys.
+FieldMap field_map(const ParamInfo& param, const Json& value) {
+  FieldMap map;
+  for (const auto& [field, given] : value.items()) {
+    for (const ParamInfo& key : param.keys) {
+      const bool first = &key == &param.keys.front();
+      map[field][key.name] = given.is_object() ? given.at(key.name).get<std::string>()
+                             : first           ? given.get<std::string>()
+                                               : std::get<std::string>(*key.default_value);
+    }
+  }
+  return map;
 }
 
 // As check() would have made it: a table may write 1 where 1.0 is meant.
@@ -68,6 +87,7 @@ ParamValue param_value(const ParamInfo& param, const Json& value) {
     case ParamType::kIntList: return value.get<std::vector<std::int64_t>>();
     case ParamType::kFloatList: return value.get<std::vector<double>>();
     case ParamType::kStringList: return value.get<std::vector<std::string>>();
+    case ParamType::kFieldMap: return field_map(param, value);
   }
   return false;
 }

@@ -39,7 +39,7 @@ bool AxisFilter::build(const Request& request) {
   request_ = request;
   const double scale = static_cast<double>(request.in) / request.out;
   const bool is_cubic = request.interpolation == Interpolation::kBicubic;
-  const bool smooths = request.interpolation != Interpolation::kNearest && request.antialias;
+  const bool smooths = !is_nearest(request.interpolation) && request.antialias;
   const double support = (is_cubic ? 2.0 : 1.0) * std::max(scale, 1.0);
   // Room for the pixels within the support, one more where it is a whole number, and one for the
   // rounding of its ends.
@@ -54,6 +54,8 @@ bool AxisFilter::build(const Request& request) {
   source_end_ = 0;
   if (request.interpolation == Interpolation::kNearest) {
     nearest(scale);
+  } else if (request.interpolation == Interpolation::kNearestExact) {
+    nearest_exact();
   } else if (!smooths) {
     between(scale);
   } else if (is_cubic) {
@@ -73,6 +75,16 @@ void AxisFilter::nearest(double scale) {
   line_[0] = 1.0;
   for (int x = 0; x < request_.end; ++x, center += scale) {
     if (x < request_.begin) continue;
+    round_line(x - request_.begin, std::min(static_cast<int>(center), request_.in - 1), 1);
+  }
+}
+
+// In single precision, as torch goes.
+void AxisFilter::nearest_exact() {
+  const float scale = static_cast<float>(request_.in) / static_cast<float>(request_.out);
+  line_[0] = 1.0;
+  for (int x = request_.begin; x < request_.end; ++x) {
+    const float center = (static_cast<float>(x) + 0.5F) * scale;
     round_line(x - request_.begin, std::min(static_cast<int>(center), request_.in - 1), 1);
   }
 }

@@ -61,6 +61,7 @@ class AxisFilter {
 
  private:
   void nearest(double scale);
+  void nearest_exact();
   void smooth_linear(double scale, double support);
   template <typename Kernel>
   void smooth(double scale, double support, const Kernel& kernel);

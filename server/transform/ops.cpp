@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transform/ops.h"
 
+#include "transform/box_ops.h"
 #include "transform/crop_ops.h"
 #include "transform/flip_ops.h"
 #include "transform/pixel_ops.h"
@@ -9,13 +10,10 @@
 namespace spdld::transform {
 
 std::vector<OpInfo> ops() {
-  return {resize_op(),
-          center_crop_op(),
-          random_crop_op(),
-          random_resized_crop_op(),
-          random_horizontal_flip_op(),
-          normalize_op(),
-          to_dtype_op()};
+  return {bounding_boxes_op(),      resize_op(),
+          center_crop_op(),         random_crop_op(),
+          random_resized_crop_op(), random_horizontal_flip_op(),
+          normalize_op(),           to_dtype_op()};
 }
 
 }  // namespace spdld::transform

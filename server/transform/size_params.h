@@ -56,7 +56,7 @@ inline ParamInfo interpolation_param() {
           .type = ParamType::kString,
           .doc = "How pixels are made from their neighbours.",
           .default_value = std::string("bilinear"),
-          .choices = {"nearest", "bilinear", "bicubic"}};
+          .choices = {"nearest", "nearest-exact", "bilinear", "bicubic"}};
 }
 
 inline ParamInfo antialias_param() {
@@ -71,6 +71,7 @@ inline ParamInfo antialias_param() {
 inline Interpolation interpolation_of(const Params& params) {
   const auto& name = params.get<std::string>("interpolation");
   if (name == "nearest") return Interpolation::kNearest;
+  if (name == "nearest-exact") return Interpolation::kNearestExact;
   return name == "bicubic" ? Interpolation::kBicubic : Interpolation::kBilinear;
 }
 

@@ -164,6 +164,78 @@ TEST(Plan, RefusesToDecodeAFieldThatIsNoImage) {
                         "write 'decode_image: {field: NAME}'"));
 }
 
+std::vector<source::SourceField> boxed_images() {
+  using Kind = source::SourceField::Kind;
+  return {{.name = "image"},
+          {.name = "other", .index = 1},
+          {.name = "labels", .kind = Kind::kValue, .type = ValueType::kInt64List, .max_bytes = 80},
+          {.name = "boxes",
+           .kind = Kind::kValue,
+           .index = 1,
+           .type = ValueType::kFloat64List,
+           .max_bytes = 320}};
+}
+
+Result<std::shared_ptr<const Plan>> boxed(const std::string& stages) {
+  return compile("  - fetch\n  - decode_image\n" + stages, "batch: {size: 2, max_bytes: 1MiB}\n",
+                 boxed_images());
+}
+
+TEST(Plan, MovesBoxesAfterTheirImageWithItsDraws) {
+  const auto plan =
+      boxed("  - bounding_boxes: {with: labels}\n  - random_resized_crop: {size: 8}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  ASSERT_EQ((*plan)->tasks.size(), 2U);
+  const FieldTask& image = *(*plan)->tasks[0];
+  const FieldTask& boxes = *(*plan)->tasks[1];
+  EXPECT_TRUE(boxes.needs_canvas() && !image.needs_canvas());
+  ASSERT_EQ(boxes.steps().size(), 1U);
+  EXPECT_EQ(boxes.steps()[0].draw_key, image.steps()[0].draw_key);
+  std::vector<std::string> names;
+  for (const TensorSpec& tensor : (*plan)->tensors) names.push_back(tensor.name);
+  EXPECT_THAT(names, ElementsAre("image", "other", "boxes", "labels"));
+  EXPECT_EQ((*plan)->tensors[2].max_row_bytes, 160U);
+  EXPECT_EQ((*plan)->tensors[3].max_row_bytes, 80U);
+  EXPECT_THAT((*plan)->doubts, IsEmpty());
+}
+
+TEST(Plan, RefusesBoxesThatAreMovedWithoutTheirImage) {
+  const auto plan = boxed(
+      "  - decode_image: {field: other}\n  - bounding_boxes\n  - resize: {size: [8, 8]}\n"
+      "  - random_horizontal_flip: {fields: [other, boxes]}\n");
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(), HasSubstr("'boxes' lies in the pixels of an image, 'image', "
+                                                "and one of its stages does not move that"));
+}
+
+TEST(Plan, DoubtsBoxesThatStayWhereTheirImageIsMoved) {
+  const auto plan = boxed("  - bounding_boxes\n  - resize: {size: [8, 8], fields: image}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_THAT((*plan)->doubts, ElementsAre(HasSubstr("leave it where it was")));
+}
+
+TEST(Plan, NumbersValuesOfJsonBehindTheSources) {
+  const auto plan = compile(
+      "  - fetch\n  - decode_json: {field: image, values: {a: /a, b: {pointer: /b, type: bool}}}\n",
+      "batch: {size: 2, max_bytes: 1MiB}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ((*plan)->first_made_value, 1U);
+  EXPECT_EQ((*plan)->made_values, 2U);
+  ASSERT_EQ((*plan)->tensors.size(), 3U);
+  EXPECT_EQ((*plan)->tensors[0].name, "a");
+  EXPECT_TRUE((*plan)->tensors[0].text);
+  EXPECT_EQ((*plan)->tensors[1].dtype, DType::kBool);
+  EXPECT_EQ((*plan)->sources[1].index, 2U);
+  EXPECT_EQ((*plan)->tensors[2].name, "label");
+}
+
+TEST(Plan, AsksForABoundOfArraysThatDiffer) {
+  const auto plan =
+      compile("  - fetch\n  - decode_npy: {field: image, dtype: float32, shape: [-1, -1]}\n");
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(), HasSubstr("so the batch needs a bound: set batch.max_bytes"));
+}
+
 TEST(Plan, ExplainsWhatIsFusedAndWhetherItFits) {
   const auto plan = compile("  - fetch\n  - decode_image\n  - resize: {size: [8, 8]}\n");
   ASSERT_TRUE(plan);

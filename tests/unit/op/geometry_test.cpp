@@ -172,6 +172,29 @@ TEST(Geometry, RefusesToResizeAMirroredImageByNearest) {
   EXPECT_TRUE(chain.append_resize({4, 4}, Interpolation::kBilinear, true));
 }
 
+TEST(Geometry, RefusesToResizeAMirroredMask) {
+  Geometry chain = Geometry::identity({10, 10});
+  chain.nearest_only = true;
+  chain.append_flip();
+  EXPECT_FALSE(chain.append_resize({4, 4}, Interpolation::kBilinear, true));
+}
+
+TEST(Geometry, TakesPixelsOfAMaskAsTheyAre) {
+  Geometry chain = Geometry::identity({10, 10});
+  chain.nearest_only = true;
+  ASSERT_TRUE(chain.append_resize({4, 4}, Interpolation::kBicubic, true));
+  EXPECT_EQ(chain.interpolation, Interpolation::kNearestExact);
+}
+
+TEST(Geometry, KnowsThatItWasCroppedEvenToAllThereWas) {
+  Geometry chain = Geometry::identity({10, 10});
+  ASSERT_TRUE(chain.append_resize({4, 4}, Interpolation::kBilinear, true));
+  chain.append_flip();
+  EXPECT_FALSE(chain.cropped);
+  ASSERT_TRUE(chain.append_crop({0, 0, 4, 4}));
+  EXPECT_TRUE(chain.cropped);
+}
+
 TEST(Geometry, KeepsHowTheOneResizeSamples) {
   Geometry chain = Geometry::identity({10, 10});
   ASSERT_TRUE(chain.append_resize({4, 4}, Interpolation::kBicubic, false));

@@ -17,8 +17,8 @@ constexpr int kOne = 1 << kWeightBits;
 
 std::vector<Request> requests() {
   std::vector<Request> all;
-  for (const auto interpolation :
-       {Interpolation::kNearest, Interpolation::kBilinear, Interpolation::kBicubic}) {
+  for (const auto interpolation : {Interpolation::kNearest, Interpolation::kBilinear,
+                                   Interpolation::kBicubic, Interpolation::kNearestExact}) {
     for (const bool antialias : {true, false}) {
       for (const int in : {1, 2, 3, 7, 64, 225, 1000}) {
         for (const int out : {1, 2, 5, 32, 224, 1500}) {
@@ -110,6 +110,29 @@ TEST(AxisFilter, KeepsItsTablesWhileTheRequestIsTheSame) {
   EXPECT_FALSE(filter.build(request));
   EXPECT_TRUE(filter.build({.in = 291, .out = 224, .begin = 3, .end = 200}));
   EXPECT_TRUE(filter.build(request));
+}
+
+// Where a center lies between two pixels, torch's float32 and Pillow's sum differ.
+TEST(AxisFilter, TakesThePixelsThatTorchAndPillowTake) {
+  struct Tie {
+    int in = 0;
+    int out = 0;
+    int at = 0;
+    int torch = 0;
+    int pillow = 0;
+  };
+  for (const Tie& tie : {Tie{130, 261, 130, 65, 64}, Tie{398, 411, 205, 199, 198},
+                         Tie{632, 398, 99, 158, 157}, Tie{114, 469, 234, 57, 56}}) {
+    AxisFilter filter;
+    Request request{.in = tie.in, .out = tie.out, .begin = tie.at, .end = tie.out};
+    request.interpolation = Interpolation::kNearestExact;
+    filter.build(request);
+    EXPECT_EQ(filter.span(0).first, tie.torch);
+    EXPECT_EQ(filter.span(0).count, 1);
+    request.interpolation = Interpolation::kNearest;
+    filter.build(request);
+    EXPECT_EQ(filter.span(0).first, tie.pillow);
+  }
 }
 
 TEST(AxisFilterDeathTest, RefusesOutputsThatAreNone) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "source/json_values.h"
+#include "op/json_values.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
 #include "base/printable.h"
-#include "source/json_events.h"
+#include "op/json_events.h"
 
-namespace spdld::source {
+namespace spdld {
 namespace {
 
 constexpr std::size_t kShown = 200;
@@ -25,9 +26,9 @@ std::string text_of(const std::vector<std::string>& pointer) {
 // Follows a document and knows which pointers lead into the object or array that it is in.
 class JsonFinder final : public JsonEvents {
  public:
-  JsonFinder(const std::vector<std::vector<std::string>>& pointers,
-             std::vector<JsonValues::Found>& found)
-      : pointers_(pointers), found_(found) {
+  JsonFinder(const JsonText& text, const std::vector<std::vector<std::string>>& pointers,
+             JsonValues::Lists lists, std::vector<JsonValues::Found>& found)
+      : text_(text), begin_(text.position()), pointers_(pointers), lists_(lists), found_(found) {
     for (std::size_t i = 0; i < pointers.size(); ++i) into_ |= bit(i);
   }
 
@@ -48,43 +49,75 @@ class JsonFinder final : public JsonEvents {
     const auto* const integer = std::get_if<std::int64_t>(&value);
     const auto* const number = std::get_if<double>(&value);
     const std::uint64_t targets = begin_value();
-    if (const auto* huge = std::get_if<HugeInteger>(&value);
-        huge != nullptr && (targets | list_) != 0)
-      return fail(targets | list_, "is or holds " + printable(huge->digits.substr(0, kShown)),
+    const std::uint64_t lists = list_ | inner_;
+    const auto* huge = std::get_if<HugeInteger>(&value);
+    if (huge != nullptr && (targets | lists) != 0)
+      return fail(targets | lists, "is or holds " + printable(huge->digits.substr(0, kShown)),
                   ", which no int64 can be; write it with a point, or as a text");
-    if (list_ != 0 && integer == nullptr && number == nullptr)
-      return fail(list_, "is a list with " + std::string(kind_of(value)) + " in it", kNumbers);
-    each(list_, [&](Found& at) {
+    if (lists != 0 && integer == nullptr && number == nullptr)
+      return fail(lists, "is a list with " + std::string(kind_of(value)) + " in it", kNumbers);
+    if (list_ != 0 && !in_inner_ && std::exchange(form_, Form::kFlat) == Form::kNested)
+      return fail(list_, "is a list of numbers and of lists", kNumbers);
+    ++length_;
+    each(lists, [&](Found& at) {
       if (integer != nullptr) at.integers.push_back(*integer);
       if (number != nullptr) at.type = ValueType::kFloat64List;
       at.numbers.push_back(integer != nullptr ? static_cast<double>(*integer) : *number);
     });
-    each(targets, [&](Found& at) { set(at, value); });
+    // The parser has looked at the byte behind a number, too.
+    const std::size_t behind = integer != nullptr || number != nullptr ? 2 : 1;
+    each(targets, [&](Found& at) {
+      set(at, value);
+      at.offset = offset(behind);
+    });
     return true;
   }
 
   bool begin_object() override {
-    if (list_ != 0) return fail(list_, "is a list with an object in it", kNumbers);
+    if (list_ != 0) return fail(list_ | inner_, "is a list with an object in it", kNumbers);
     const std::uint64_t targets = begin_value();
     if (targets != 0) return fail(targets, "is an object", "; lead to one of its values");
     enter(false);
     return true;
   }
   bool begin_array() override {
-    if (list_ != 0) return fail(list_, "is a list with a list in it", kNumbers);
-    list_ = begin_value();
-    each(list_, [](Found& at) {
+    if (list_ != 0 && (lists_ == JsonValues::Lists::kFlat || in_inner_))
+      return fail(list_ | inner_, "is a list with a list in it", kNumbers);
+    if (list_ != 0 && std::exchange(form_, Form::kNested) == Form::kFlat)
+      return fail(list_, "is a list of numbers and of lists", kNumbers);
+    in_inner_ = list_ != 0;
+    std::uint64_t& begun = in_inner_ ? inner_ : list_;
+    begun = begin_value();
+    each(begun, [&](Found& at) {
       at.any = true;
+      at.offset = offset(1);
       at.type = ValueType::kInt64List;
       at.integers.clear();
       at.numbers.clear();
     });
+    if (!in_inner_) {
+      form_ = Form::kOpen;
+      inner_length_.reset();
+    }
+    length_ = 0;
     enter(true);
     return true;
   }
   bool end_object() override { return leave(); }
   bool end_array() override {
-    list_ = 0;
+    if (in_inner_) {
+      const std::uint64_t length = inner_length_.value_or(length_);
+      if (length != length_)
+        return fail(list_,
+                    "is a list of lists of " + std::to_string(length) + " and of " +
+                        std::to_string(length_) + " numbers",
+                    "; lists of one length alone are read");
+      inner_length_ = length;
+      in_inner_ = false;
+      inner_ = 0;
+    } else {
+      list_ = 0;
+    }
     return leave();
   }
 
@@ -93,6 +126,9 @@ class JsonFinder final : public JsonEvents {
 
  private:
   using Found = JsonValues::Found;
+
+  // Whether a list holds numbers or lists.
+  enum class Form { kOpen, kFlat, kNested };
 
   struct Level {
     std::uint64_t into = 0;  // of the level around it
@@ -165,12 +201,26 @@ class JsonFinder final : public JsonEvents {
     return false;
   }
 
+  std::size_t offset(std::size_t behind) const {
+    const auto read = static_cast<std::size_t>(text_.position() - begin_);
+    return read - std::min(read, behind);
+  }
+
+  const JsonText& text_;
+  const char* const begin_;
   const std::vector<std::vector<std::string>>& pointers_;
+  const JsonValues::Lists lists_;
   std::vector<Found>& found_;
   std::vector<Level> levels_;
   std::uint64_t into_ = 0;  // pointers that lead into the innermost level
   std::uint64_t next_ = 0;
   std::uint64_t list_ = 0;  // pointers whose list is being read
+  Form form_ = Form::kOpen;
+  // The list in that list: pointers to it, how long it is by now, and how long those before were.
+  bool in_inner_ = false;
+  std::uint64_t inner_ = 0;
+  std::uint64_t length_ = 0;
+  std::optional<std::uint64_t> inner_length_;
   std::string key_;
   std::string wrong_;
 };
@@ -199,8 +249,8 @@ Result<std::vector<std::string>> json_pointer(std::string_view pointer) {
   return tokens;
 }
 
-JsonValues::JsonValues(std::vector<std::vector<std::string>> pointers)
-    : pointers_(std::move(pointers)), found_(pointers_.size()) {
+JsonValues::JsonValues(std::vector<std::vector<std::string>> pointers, Lists lists)
+    : pointers_(std::move(pointers)), lists_(lists), found_(pointers_.size()) {
   SPDLD_CHECK(pointers_.size() <= kMaxPointers);
 }
 
@@ -214,8 +264,8 @@ Status JsonValues::read(std::string_view document) {
   if (const std::size_t zero = document.find('\0'); zero != std::string_view::npos)
     return Status(Code::kInvalidArgument,
                   "is no JSON: it holds a zero byte (byte " + std::to_string(zero + 1) + ")");
-  JsonFinder finder(pointers_, found_);
   JsonText text(document);
+  JsonFinder finder(text, pointers_, lists_, found_);
   const std::string wrong = parse_json(text, finder);
   if (!finder.wrong().empty()) return Status(Code::kInvalidArgument, finder.wrong());
   if (wrong.empty()) return {};
@@ -238,4 +288,21 @@ std::optional<Value> JsonValues::value(std::size_t pointer) const {
   return std::nullopt;
 }
 
-}  // namespace spdld::source
+std::optional<Value> JsonValues::value(std::size_t pointer, ValueType type) const {
+  const Found& at = found_[pointer];
+  if (!at.any) return std::nullopt;
+  if (at.type == ValueType::kInt64 && type == ValueType::kFloat64)
+    return static_cast<double>(at.integer);
+  if (at.type == ValueType::kInt64List && type == ValueType::kFloat64List)
+    return std::span<const double>(at.numbers);
+  return at.type == type ? value(pointer) : std::nullopt;
+}
+
+std::uint64_t JsonValues::kept_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Found& at : found_)
+    bytes += at.text.capacity() + (at.integers.capacity() + at.numbers.capacity()) * 8;
+  return bytes;
+}
+
+}  // namespace spdld

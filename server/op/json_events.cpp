@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "source/json_events.h"
+#include "op/json_events.h"
 
 #include <algorithm>
 #include <iterator>
@@ -9,7 +9,7 @@
 #include "base/printable.h"
 #include "base/utf8.h"
 
-namespace spdld::source {
+namespace spdld {
 namespace {
 
 using Json = nlohmann::json;
@@ -108,11 +108,13 @@ class Teller {
 
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) {
     if (!text_.status().ok()) return false;
-    // "[json.exception.parse_error.101] parse error at line 1, column 5: what is wrong"
+    // "[json.exception.parse_error.101] parse error at line 1, column 5: what is wrong", or without
+    // a place.
     const std::string_view what = error.what();
     const std::size_t colon = what.find(": ");
+    const std::size_t begin = colon == what.npos ? what.find("] ") : colon;
     wrong_ = "this is no JSON: " +
-             printable(cut(colon == what.npos ? what : what.substr(colon + 2), 200));
+             printable(cut(begin == what.npos ? what : what.substr(begin + 2), 200));
     return false;
   }
 
@@ -237,4 +239,4 @@ std::string parse_json(JsonText& text, JsonEvents& events) {
   return std::move(teller).wrong();
 }
 
-}  // namespace spdld::source
+}  // namespace spdld

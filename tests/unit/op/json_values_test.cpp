@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "source/json_values.h"
+#include "op/json_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,21 +7,24 @@
 #include <string>
 #include <vector>
 
-namespace spdld::source {
+namespace spdld {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-JsonValues finder(const std::vector<std::string>& pointers) {
+using Lists = JsonValues::Lists;
+
+JsonValues finder(const std::vector<std::string>& pointers, Lists lists = Lists::kFlat) {
   std::vector<std::vector<std::string>> parsed;
   for (const std::string& pointer : pointers) parsed.push_back(json_pointer(pointer).value());
-  return JsonValues(parsed);
+  return JsonValues(parsed, lists);
 }
 
 // What one pointer finds, in words.
-std::string found(const std::string& pointer, const std::string& document) {
-  JsonValues values = finder({pointer});
+std::string found(const std::string& pointer, const std::string& document,
+                  Lists lists = Lists::kFlat) {
+  JsonValues values = finder({pointer}, lists);
   const Status read = values.read(document);
   if (!read.ok()) return "error: " + read.message();
   const auto value = values.value(0);
@@ -152,5 +155,60 @@ TEST(JsonValues, BoundDepthAndSize) {
               HasSubstr("JSON of more than 16777216 is not read"));
 }
 
+TEST(JsonValues, TakeNestedListsIfAskedTo) {
+  const std::string boxes = R"({"b": [[1, 2], [3, 4.5]], "e": [], "n": [[], []]})";
+  EXPECT_EQ(found("/b", boxes, Lists::kNested),
+            "list of float64 1.000000 2.000000 3.000000 4.500000");
+  EXPECT_EQ(found("/e", boxes, Lists::kNested), "list of int64");
+  EXPECT_EQ(found("/n", boxes, Lists::kNested), "list of int64");
+  EXPECT_EQ(found("/b/0", boxes, Lists::kNested), "list of int64 1 2");
+  EXPECT_THAT(found("/b", boxes), HasSubstr("is a list with a list in it"));
+}
+
+TEST(JsonValues, TakeAListAndThatInIt) {
+  JsonValues values = finder({"/b", "/b/1", "/b/1/0", "/after"}, Lists::kNested);
+  ASSERT_TRUE(values.read(R"({"b": [[1, 2], [3, 4]], "after": "x"})").ok());
+  EXPECT_THAT(std::get<std::span<const std::int64_t>>(*values.value(0)), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(std::get<std::span<const std::int64_t>>(*values.value(1)), ElementsAre(3, 4));
+  EXPECT_EQ(std::get<std::int64_t>(*values.value(2)), 3);
+  EXPECT_EQ(std::get<std::string_view>(*values.value(3)), "x");
+}
+
+TEST(JsonValues, RefuseNestedListsThatAreNoTable) {
+  const auto refusal = [](const std::string& list) {
+    return found("/a", R"({"a": )" + list + "}", Lists::kNested);
+  };
+  EXPECT_THAT(refusal("[[1, 2], [3]]"), HasSubstr("at '/a' is a list of lists of 2 and of 1"));
+  EXPECT_THAT(refusal("[[1, 2], 3]"), HasSubstr("is a list of numbers and of lists"));
+  EXPECT_THAT(refusal("[1, [2, 3]]"), HasSubstr("is a list of numbers and of lists"));
+  EXPECT_THAT(refusal("[[[1]]]"), HasSubstr("is a list with a list in it"));
+  EXPECT_THAT(refusal("[[1, \"x\"]]"), HasSubstr("is a list with a text in it"));
+  EXPECT_THAT(refusal("[[1, {}]]"), HasSubstr("is a list with an object in it"));
+  EXPECT_THAT(refusal("[[1, 99999999999999999999]]"), HasSubstr("no int64"));
+}
+
+TEST(JsonValues, TakeIntegersForNumbersWhereTheseAreDeclared) {
+  JsonValues values = finder({"/i", "/l", "/f", "/none"});
+  ASSERT_TRUE(values.read(R"({"i": 3, "l": [1, 2], "f": 0.5})").ok());
+  EXPECT_EQ(std::get<double>(*values.value(0, ValueType::kFloat64)), 3.0);
+  EXPECT_EQ(std::get<std::int64_t>(*values.value(0, ValueType::kInt64)), 3);
+  EXPECT_THAT(std::get<std::span<const double>>(*values.value(1, ValueType::kFloat64List)),
+              ElementsAre(1, 2));
+  EXPECT_FALSE(values.value(2, ValueType::kInt64));
+  EXPECT_FALSE(values.value(1, ValueType::kInt64));
+  EXPECT_FALSE(values.value(3, ValueType::kText));
+}
+
+TEST(JsonValues, KnowWhereTheyStood) {
+  const std::string text = "{\"n\": 12,\n\"t\": \"ab\", \"l\": [1, 2]}";
+  JsonValues values = finder({"/n", "/t", "/l"});
+  ASSERT_TRUE(values.read(text).ok());
+  EXPECT_EQ(text[values.offset(0)], '2');
+  EXPECT_EQ(text.substr(values.offset(1) - 3, 4), "\"ab\"");
+  EXPECT_EQ(text[values.offset(2)], '[');
+  ASSERT_TRUE(values.read("{\"n\": 12}").ok());
+  EXPECT_EQ(values.offset(0), 7U);
+}
+
 }  // namespace
-}  // namespace spdld::source
+}  // namespace spdld

@@ -8,11 +8,11 @@
 #include <variant>
 #include <vector>
 
+#include "base/read_some.h"
 #include "base/status.h"
-#include "source/read_some.h"
-#include "source/record_buffer.h"
+#include "base/text_place.h"
 
-namespace spdld::source {
+namespace spdld {
 
 // An integer that no int64 holds, as it stands in the text.
 struct HugeInteger {
@@ -101,4 +101,4 @@ constexpr int kMaxJsonDepth = 64;
 // objects and arrays nested deeper than kMaxJsonDepth are, too.
 std::string parse_json(JsonText& text, JsonEvents& events);
 
-}  // namespace spdld::source
+}  // namespace spdld
