@@ -214,8 +214,9 @@ class Compiler {
       for (ImageTask* const image : images)
         image->follows_canvas = image != canvas && share_draws(*canvas, *image);
     }
+    // Other images may have stages of their own: they have their own pixels.
     for (const auto& task : plan_->tasks) {
-      if (task->needs_canvas()) SPDLD_TRY(check_canvas(*task));
+      if (task->needs_canvas() && task->max_pixels() == 0) SPDLD_TRY(check_canvas(*task));
     }
     return {};
   }

@@ -67,6 +67,7 @@ class Parts final : public SampleInput {
     return parts_[plan_.requests[request].part];
   }
   Value value(std::size_t) const override { return std::int64_t{0}; }
+  void set_value(std::size_t, const Value&) override {}
 
  private:
   const Plan& plan_;
