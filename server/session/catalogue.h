@@ -189,8 +189,8 @@ class Catalogue {
  private:
   Result<spdld::spec::PipelineSpec> parse(uid_t owner, const ApplyRequest& request);
   // Lists for `reader`, once that user lists few enough others. `dataset` and `reader`: as
-  // SourceOptions has them. `of`: where it goes, with its warnings. `varied`: what this is a variant
-  // of, if it is one.
+  // SourceOptions has them. `of`: where it goes, with its warnings. `varied`: what this is a
+  // variant of, if it is one.
   Result<std::shared_ptr<source::Source>> open_source(
       const spdld::spec::PipelineSpec& spec, const PipelineOwner& owner, const std::string& dataset,
       ListedSources& of, const PipelineVersion* varied, const Credentials& reader,

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/printable.h"
+#include "op/json_values.h"
 #include "op/webdataset_suffix.h"
 #include "source/binary.h"
-#include "op/json_values.h"
 
 namespace spdld::source {
 namespace {
