@@ -80,7 +80,7 @@ def test_a_row_beyond_its_bound_says_what_to_raise(load: Callable[..., Any]) -> 
 
 def test_rows_beyond_the_room_of_their_batch_say_what_to_raise(load: Callable[..., Any]) -> None:
     own = load("max_bytes: 1500, collate: {image: {kind: ragged, max_bytes: 700}}")
-    with pytest.raises(spdld.PipelineError, match=r"rows of 'image' take 2[45]\d\d bytes, .* 1500"):
+    with pytest.raises(spdld.PipelineError, match=r"rows of 'image' take 2\d\d\d bytes, .* 1500"):
         next(iter(own))
 
 
