@@ -134,7 +134,7 @@ std::string value_name(const CLI::Option& option) {
 
 void add_name(const std::string& name, const Line& line, const AskNames& ask_names,
               Completion& completion) {
-  if (name == "FILE") {
+  if (name == "FILE" || name == "PATH") {
     completion.files = true;
   } else if (name == "DIR") {
     completion.directories = true;

@@ -57,6 +57,8 @@ with spdld.launch(sys.argv[1]) as server, spdld.Loader("images", address=server.
 """
 SERVICE_FILES = {
     "etc/spdld/spdld.yaml",
+    "etc/spdld/pipelines/detection.yaml",
+    "etc/spdld/pipelines/image-text.yaml",
     "etc/spdld/pipelines/images-encoded.yaml",
     "etc/spdld/pipelines/images-train.yaml",
     "etc/spdld/pipelines/images-val.yaml",
@@ -281,7 +283,7 @@ def test_a_wheel_reads_a_batch_in_an_environment_of_its_own(
 def test_the_installed_configuration_passes_its_own_check(prefix: pathlib.Path) -> None:
     config = prefix / "etc/spdld/spdld.yaml"
     checked = run(prefix / "bin/spdld", "--config", config, "--check")
-    assert "3 pipelines are fine" in checked
+    assert "5 pipelines are fine" in checked
 
 
 def test_installed_units_name_what_is_installed(prefix: pathlib.Path) -> None:

@@ -66,7 +66,8 @@ TEST_F(CompletionTest, NamesTheCommands) {
                                                           "stages", "failures", "classes"));
   EXPECT_THAT(words_of({"job", "re"}), ElementsAre("resize"));
   const Words all = words_of({""});
-  for (const std::string command : {"status", "get", "job", "apply", "consume", "completion"})
+  for (const std::string command :
+       {"status", "get", "job", "init", "apply", "consume", "completion"})
     EXPECT_THAT(all, Contains(command));
   EXPECT_THAT(all, Not(Contains("__complete")));
 }
@@ -102,6 +103,12 @@ TEST_F(CompletionTest, LeavesTheUserToFillInAForm) {
   EXPECT_THAT(forms.words, ElementsAre("next-epoch", "now", "step:"));
   EXPECT_EQ(completed({"rollback", "pets", "--at", "s"}).also, ":nospace");
   EXPECT_EQ(completed({"rollback", "pets", "--at", "ne"}).also, ":");
+}
+
+TEST_F(CompletionTest, OffersFilesForAPath) {
+  EXPECT_EQ(completed({"init", ""}).also, ":files");
+  EXPECT_EQ(completed({"init", "data", "-o", ""}).also, ":files");
+  EXPECT_EQ(completed({"init", "data", "--root", ""}).also, ":directories");
 }
 
 TEST_F(CompletionTest, NamesWhatCannotBeLeftOut) {

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spdld::ctl {
+
+// What `init` has learned of a dataset, as far as a pipeline's text needs it.
+struct Draft {
+  std::string path;                      // that was looked at, absolute
+  std::vector<std::string> seen = {};    // what lies there: a comment each
+  std::string root = {};                 // the value of the variable `root`
+  std::vector<std::string> source = {};  // the lines below `source:`, as they stand
+  std::uint64_t items = 0;               // about so many; 0: not known
+  bool shards = false;                   // read in sequence, so shuffled by blocks
+  bool boxes = false;                    // they lie in pixels of the images
+};
+
+// `text` as one YAML scalar in which no variable stands. Throws Failure if it is no UTF-8.
+std::string yaml_text(std::string_view text);
+// The same of a text that has "${root}" in front.
+std::string yaml_below_root(std::string_view text);
+
+// The whole YAML, with comments for people.
+std::string pipeline_text(const Draft& draft);
+
+}  // namespace spdld::ctl

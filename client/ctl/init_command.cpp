@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+
+#include "base/printable.h"
+#include "base/unique_fd.h"
+#include "ctl/commands.h"
+#include "ctl/draft.h"
+#include "ctl/failure.h"
+#include "ctl/survey.h"
+
+namespace spdld::ctl {
+namespace {
+
+// A file that is there stays as it is.
+void write_new(const std::string& path, std::string_view text) {
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file && errno == EEXIST)
+    throw Failure(kWrongUsage,
+                  fmt::format("{} is there already: remove it, or name another", printable(path)));
+  while (file && !text.empty()) {
+    const ssize_t written = ::write(file.get(), text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) break;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  if (!text.empty())
+    throw Failure(kFailed, fmt::format("cannot write {}: {}", printable(path),
+                                       std::generic_category().message(errno)));
+}
+
+}  // namespace
+
+void add_init_command(CLI::App& app, const Context& context) {
+  CLI::App* command = app.add_subcommand(
+      "init",
+      "writes a pipeline for your data: a folder of images, one folder a class or not; a folder of "
+      ".tar shards, or one; a .csv, .tsv or .jsonl; COCO's .json. Asks no daemon");
+  const auto path = std::make_shared<std::string>();
+  const auto file = std::make_shared<std::string>();
+  const auto root = std::make_shared<std::optional<std::string>>();
+  command->add_option("PATH", *path, "what to look at")->required();
+  command->add_option("-o,--output", *file, "where to write it; without it, to standard output")
+      ->type_name("FILE");
+  command
+      ->add_option("--root", *root,
+                   "what a table or annotations name files relative to, if it is not "
+                   "found")
+      ->type_name("DIR");
+  command->callback([&context, path, file, root] {
+    const std::string text = pipeline_text(survey(*path, *root));
+    if (file->empty()) {
+      context.out << text;
+      return;
+    }
+    write_new(*file, text);
+    context.out << fmt::format("{0} is written; read it, then: spdlctl preview -f {0}\n",
+                               printable(*file));
+  });
+}
+
+}  // namespace spdld::ctl

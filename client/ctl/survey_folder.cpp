@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <system_error>
+
+#include "base/counted.h"
+#include "base/printable.h"
+#include "ctl/failure.h"
+#include "ctl/survey.h"
+#include "ctl/swap_options.h"
+
+namespace spdld::ctl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxEntries = 200'000;
+
+// What lies below a folder; names of top-level entries.
+struct Folder {
+  std::vector<std::string> shards = {};  // at the top
+  std::vector<std::string> tables = {};  // at the top, and .json files
+  std::set<std::string> directories_of_images = {};
+  std::set<std::string> directories_of_shards = {};
+  std::map<std::string, std::uint64_t> endings = {};  // of images, as they are spelled
+  std::uint64_t images = 0;
+  bool images_on_top = false;
+  std::uint64_t others = 0;
+  std::string other = {};   // one of them, by its path
+  std::string packed = {};  // a compressed tar
+  bool whole = true;        // all of it was looked at
+};
+
+void add_file(const fs::path& relative, Folder& folder) {
+  const std::string name = relative.filename().string();
+  const bool on_top = !relative.has_parent_path();
+  const std::string top = relative.begin()->string();
+  const std::string ending = ending_of(name);
+  if (is_image_name(name)) {
+    ++folder.images;
+    ++folder.endings[name.substr(name.rfind('.') + 1)];
+    if (on_top) {
+      folder.images_on_top = true;
+    } else {
+      folder.directories_of_images.insert(top);
+    }
+    return;
+  }
+  ++folder.others;
+  if (folder.other.empty()) folder.other = relative.string();
+  if (ending == "tar") {
+    if (on_top) {
+      folder.shards.push_back(name);
+    } else {
+      folder.directories_of_shards.insert(relative.parent_path().string());
+    }
+  }
+  if (is_packed_tar_name(name) && folder.packed.empty()) folder.packed = relative.string();
+  if (on_top && (ending == "csv" || ending == "tsv" || ending == "jsonl" || ending == "json"))
+    folder.tables.push_back(name);
+}
+
+Folder look(const std::string& path) {
+  Folder folder;
+  std::error_code failure;
+  const fs::recursive_directory_iterator end;
+  constexpr auto kOptions = fs::directory_options::follow_directory_symlink |
+                            fs::directory_options::skip_permission_denied;
+  fs::recursive_directory_iterator each(path, kOptions, failure);
+  if (failure)
+    throw Failure(kWrongUsage,
+                  fmt::format("cannot list {}: {}", printable(path), failure.message()));
+  std::uint64_t entries = 0;
+  for (; each != end; each.increment(failure)) {
+    if (failure || ++entries > kMaxEntries) {
+      folder.whole = false;
+      break;
+    }
+    std::error_code unknown;
+    const bool hidden = each->path().filename().native().starts_with('.');
+    if (hidden && each->is_directory(unknown)) each.disable_recursion_pending();
+    if (!hidden && each->is_regular_file(unknown))
+      add_file(each->path().lexically_relative(path), folder);
+  }
+  std::sort(folder.shards.begin(), folder.shards.end());
+  std::sort(folder.tables.begin(), folder.tables.end());
+  return folder;
+}
+
+std::string init_of(const fs::path& path) {
+  return shell_command({"spdlctl", "init", path.string()});
+}
+
+bool is_split(const std::string& name) {
+  constexpr std::array<std::string_view, 9> kSplits{
+      "train", "training", "val", "valid", "validation", "test", "testing", "eval", "dev"};
+  return std::find(kSplits.begin(), kSplits.end(), name) != kSplits.end();
+}
+
+// Why there is nothing to write of a folder without images and shards.
+[[noreturn]] void fail_empty(const std::string& path, const Folder& folder) {
+  if (!folder.packed.empty()) fail_packed(path + "/" + folder.packed);
+  const std::string shown = printable(path);
+  if (!folder.directories_of_shards.empty())
+    throw Failure(kWrongUsage,
+                  fmt::format("{} has no .tar shards itself, but its folder {} has; name that: {}",
+                              shown, printable(*folder.directories_of_shards.begin()),
+                              init_of(fs::path(path) / *folder.directories_of_shards.begin())));
+  if (!folder.tables.empty())
+    throw Failure(kWrongUsage,
+                  fmt::format("{} has neither images nor .tar shards, but {}; name it: {}", shown,
+                              printable(folder.tables.front()),
+                              init_of(fs::path(path) / folder.tables.front())));
+  throw Failure(
+      kWrongUsage,
+      fmt::format("below {} there are neither images (jpg, png, webp, gif, bmp, tiff, avif) nor "
+                  ".tar shards{}; name a folder that has them",
+                  shown,
+                  folder.other.empty() ? ": no file at all"
+                                       : ", but files such as " + printable(folder.other)));
+}
+
+// "**/*.jpg", "**/*.{JPEG,png}"
+std::string pattern_of(const Folder& folder) {
+  std::string endings;
+  for (const auto& [ending, count] : folder.endings)
+    endings += (endings.empty() ? "" : ",") + ending;
+  return folder.endings.size() == 1 ? "**/*." + endings : "**/*.{" + endings + "}";
+}
+
+}  // namespace
+
+Draft survey_folder(const std::string& path) {
+  const Folder folder = look(path);
+  if (!folder.shards.empty()) return survey_shards(path, folder.shards);
+  if (folder.images == 0) fail_empty(path, folder);
+  const auto& directories = folder.directories_of_images;
+  const std::vector<std::string> names(directories.begin(), directories.end());
+  if (!folder.images_on_top && std::all_of(names.begin(), names.end(), is_split)) {
+    throw Failure(kWrongUsage,
+                  fmt::format("{} has {}, which are datasets of their own: {}", printable(path),
+                              listed(names), init_of(fs::path(path) / names.front())));
+  }
+  Draft draft{.path = path, .root = path};
+  if (folder.whole) draft.items = folder.images;
+  std::vector<std::string> kinds;
+  for (const auto& [ending, count] : folder.endings)
+    kinds.push_back(fmt::format("{} .{}", count, ending));
+  draft.seen.push_back(fmt::format("{}{}: {}.",
+                                   folder.whole ? "" : "Looked at the first files alone. ",
+                                   counted(folder.images, "image"), listed(kinds)));
+  const bool labelled = !folder.images_on_top && names.size() > 1;
+  if (labelled)
+    draft.seen.push_back(fmt::format("They lie in {}, which are taken as classes: {}.",
+                                     counted(names.size(), "folder"), listed(names)));
+  if (folder.others > 0)
+    draft.seen.push_back(fmt::format("Left out: {}, such as {}.",
+                                     counted(folder.others, "other file"), folder.other));
+  if (!folder.tables.empty())
+    draft.seen.push_back(fmt::format("If {} says what is in the images: {}", folder.tables.front(),
+                                     init_of(fs::path(path) / folder.tables.front())));
+  draft.source = {"files:", "  root: \"${root}\"",
+                  fmt::format("  pattern: {}", yaml_text(pattern_of(folder)))};
+  if (labelled) {
+    draft.source.emplace_back(
+        "  label: parent_dir           # batch[\"label\"]; remove this line if "
+        "the folders are no classes");
+  }
+  return draft;
+}
+
+}  // namespace spdld::ctl

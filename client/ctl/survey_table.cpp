@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "base/counted.h"
+#include "base/printable.h"
+#include "ctl/failure.h"
+#include "ctl/survey.h"
+#include "ctl/table_start.h"
+
+namespace spdld::ctl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Column = TableStart::Column;
+
+constexpr std::size_t kMaxValues = 16;
+constexpr std::size_t kMaxField = 47;
+constexpr std::size_t kTried = 5;  // names of files, in folders that may be the root
+
+enum class Kind { kText, kInteger, kNumber, kBool, kList, kMixed, kOther };
+
+template <typename T>
+bool is_number(const std::string& text) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [at, failed] = std::from_chars(text.data(), end, value);
+  return failed == std::errc() && at == end;
+}
+
+bool is_list(const Json& value) {
+  return value.is_array() &&
+         std::all_of(value.begin(), value.end(), [](const Json& each) { return each.is_number(); });
+}
+
+Kind kind_of(const Json& cell) {
+  if (cell.is_boolean()) return Kind::kBool;
+  if (cell.is_number_integer()) return Kind::kInteger;
+  if (cell.is_number()) return Kind::kNumber;
+  if (cell.is_array()) return is_list(cell) ? Kind::kList : Kind::kOther;
+  if (!cell.is_string()) return Kind::kOther;
+  return Kind::kText;
+}
+
+// A cell of CSV has no type but what it looks like.
+Kind kind_of_text(const std::string& cell) {
+  if (is_number<std::int64_t>(cell)) return Kind::kInteger;
+  if (is_number<double>(cell)) return Kind::kNumber;
+  if (cell == "true" || cell == "false" || cell == "True" || cell == "False") return Kind::kBool;
+  if (cell.starts_with('[') && is_list(Json::parse(cell, nullptr, false))) return Kind::kList;
+  return Kind::kText;
+}
+
+Kind kind_of(const Column& column, bool csv) {
+  std::set<Kind> kinds;
+  for (const Json& cell : column.cells)
+    kinds.insert(csv ? kind_of_text(cell.get_ref<const std::string&>()) : kind_of(cell));
+  if (kinds.contains(Kind::kInteger) && kinds.contains(Kind::kNumber)) kinds.erase(Kind::kInteger);
+  if (kinds.size() == 1) return *kinds.begin();
+  if (kinds.contains(Kind::kOther)) return Kind::kOther;
+  return csv ? Kind::kText : Kind::kMixed;
+}
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::kText: return "text";
+    case Kind::kInteger: return "integers";
+    case Kind::kNumber: return "numbers";
+    case Kind::kBool: return "true or false";
+    case Kind::kList: return "lists of numbers";
+    case Kind::kMixed: return "values of several types";
+    case Kind::kOther: return "no single values";
+  }
+  return "";
+}
+
+// The texts of a column, if its cells are nothing else, and none is empty.
+std::vector<std::string> texts_of(const Column& column) {
+  std::vector<std::string> texts;
+  for (const Json& cell : column.cells) {
+    if (!cell.is_string() || cell.get_ref<const std::string&>().empty()) return {};
+    texts.push_back(cell.get<std::string>());
+  }
+  return texts;
+}
+
+bool is_label(const Column& column, Kind kind) {
+  constexpr std::array<std::string_view, 9> kNames{
+      "label", "labels", "class", "class_name", "category", "target", "cls", "species", "breed"};
+  std::string lower = column.name;
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return (kind == Kind::kText || kind == Kind::kInteger) &&
+         std::find(kNames.begin(), kNames.end(), lower) != kNames.end();
+}
+
+// A field's name that is like the column's and none of `taken`.
+std::string field_name(const std::string& column, std::set<std::string>& taken) {
+  std::string name;
+  for (const char c : column) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    const bool digit = c >= '0' && c <= '9';
+    if (name.empty() && !letter) name = "column_";
+    name += letter || digit ? c : '_';
+  }
+  name = name.substr(0, kMaxField);
+  while (!taken.insert(name).second) name = name.substr(0, kMaxField - 1) + "_";
+  return name;
+}
+
+// Columns that name files, and what these are relative to.
+struct Files {
+  std::vector<const Column*> columns;
+  std::string root;
+};
+
+std::vector<std::string> some_of(const std::vector<std::string>& names) {
+  return {names.begin(),
+          names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kTried))};
+}
+
+Files find_files(const std::string& path, const TableStart& table,
+                 const std::optional<std::string>& root) {
+  Files files;
+  const Column* named = nullptr;  // files that are not there
+  for (const Column& column : table.columns) {
+    const std::vector<std::string> texts = texts_of(column);
+    if (texts.empty() || column.name.empty()) continue;
+    const bool images = std::all_of(texts.begin(), texts.end(),
+                                    [](const std::string& text) { return is_image_name(text); });
+    const bool rooted = std::all_of(texts.begin(), texts.end(),
+                                    [](const std::string& text) { return text.starts_with('/'); });
+    if (!images) continue;
+    const std::optional<std::string> found =
+        find_root(path, some_of(texts), files.columns.empty() ? root : files.root);
+    if (!found) {
+      named = &column;
+      continue;
+    }
+    // An absolute path needs a root that it lies below.
+    if (files.columns.empty()) files.root = rooted && !root ? "/" : *found;
+    files.columns.push_back(&column);
+  }
+  // An image rather than what belongs to it.
+  std::stable_partition(files.columns.begin(), files.columns.end(), [](const Column* column) {
+    return column->name.find("mask") == std::string::npos;
+  });
+  if (!files.columns.empty()) return files;
+  if (named != nullptr)
+    throw Failure(kWrongUsage,
+                  fmt::format("the column '{}' of {} names images such as {}, which {}; say by "
+                              "--root DIR what the names are relative to",
+                              printable(named->name), printable(path),
+                              printable(named->cells.front().get<std::string>()),
+                              root ? fmt::format("are not all below {}", printable(*root))
+                                   : "are not beside it, nor in a folder near it"));
+  std::vector<std::string> names;
+  for (const Column& column : table.columns) names.push_back("'" + printable(column.name) + "'");
+  throw Failure(kWrongUsage,
+                fmt::format("no column of {} names images in each of its first rows: it has {}; a "
+                            "pipeline needs one, with names such as images/1.jpg",
+                            printable(path), listed(names)));
+}
+
+void add_values(const TableStart& table, const Files& files, bool csv, Draft& draft) {
+  std::set<std::string> taken{"image", "label"};
+  std::vector<std::string> values;
+  std::vector<std::string> comments;
+  const Column* label = nullptr;
+  for (const Column& column : table.columns) {
+    const auto is_file = std::find(files.columns.begin(), files.columns.end(), &column);
+    if (column.name.empty() || is_file == files.columns.begin()) continue;
+    const std::string name = yaml_text(column.name);
+    if (is_file != files.columns.end()) {
+      comments.push_back(fmt::format("  # {0} names files, too: uri: {{image: {1}, other: {0}}}",
+                                     name, yaml_text(files.columns.front()->name)));
+      continue;
+    }
+    const Kind kind = kind_of(column, csv);
+    if (label == nullptr && is_label(column, kind)) {
+      label = &column;
+      draft.source.push_back(fmt::format("  label: {:<21} # {}", name,
+                                         kind == Kind::kInteger
+                                             ? "the numbers of classes"
+                                             : "classes are numbered in the order of their names"));
+    } else if (kind == Kind::kOther || kind == Kind::kMixed || values.size() == kMaxValues) {
+      comments.push_back(fmt::format("  # left out: {}, {}", name, name_of(kind)));
+    } else {
+      values.push_back(
+          fmt::format("    {}: {:<19} # {}", field_name(column.name, taken), name, name_of(kind)));
+    }
+  }
+  if (!values.empty()) draft.source.emplace_back("  values:");
+  draft.source.insert(draft.source.end(), values.begin(), values.end());
+  draft.source.insert(draft.source.end(), comments.begin(), comments.end());
+}
+
+}  // namespace
+
+Draft survey_table(const std::string& path, const std::optional<std::string>& root) {
+  const TableStart table = read_table_start(path);
+  const bool csv = !path.ends_with(".jsonl");
+  const Files files = find_files(path, table, root);
+  std::vector<std::string> names;
+  for (const Column& column : table.columns) names.push_back(column.name);
+  Draft draft{.path = path, .root = files.root, .items = table.about_rows};
+  draft.seen.push_back(fmt::format("{}{}; the columns are {}.", table.whole ? "" : "About ",
+                                   counted(table.about_rows, "row"), listed(names, 24)));
+  draft.source = {"table:", "  file: " + yaml_text(path), "  root: \"${root}\"",
+                  fmt::format("  uri: {:<23} # in the first rows, it names images that are there",
+                              yaml_text(files.columns.front()->name))};
+  add_values(table, files, csv, draft);
+  return draft;
+}
+
+}  // namespace spdld::ctl

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace spdld::ctl {
+
+// What a table begins with.
+struct TableStart {
+  struct Column {
+    std::string name;
+    std::vector<nlohmann::ordered_json> cells;  // of CSV texts; of JSON Lines what they are
+  };
+  std::vector<Column> columns;
+  std::size_t rows = 0;
+  std::uint64_t about_rows = 0;  // in the whole table, as the first ones are long
+  bool whole = false;            // there are no more rows
+};
+
+// The first rows of a CSV or TSV file, whose first line names the columns, or of JSON Lines, by the
+// ending of `path`. Of JSON Lines, only columns that each of these rows has. Throws Failure
+// (kWrongUsage), which names the file: it cannot be read, or has no row.
+TableStart read_table_start(const std::string& path);
+
+}  // namespace spdld::ctl

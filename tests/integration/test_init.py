@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""'spdlctl init' writes pipelines that run as they are."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pathlib
+import subprocess
+import tarfile
+from collections.abc import Callable
+from typing import Any
+
+import daemon as daemon_module
+import numpy as np
+import pytest
+import spdld
+from PIL import Image
+
+ROWS = 6
+
+
+def picture(grey: int) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (40, 30), (grey,) * 3).save(out, "jpeg", quality=95)
+    return out.getvalue()
+
+
+def init(*arguments: str | os.PathLike[str]) -> subprocess.CompletedProcess[str]:
+    """No daemon is there to be asked."""
+    return subprocess.run(
+        [daemon_module.build_dir() / "bin/spdlctl", "--address", "/nowhere", "init", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=daemon_module.WATCHDOG_S,
+    )
+
+
+@pytest.fixture
+def load(daemon: Any, tmp_path: pathlib.Path) -> Callable[..., Any]:
+    """load(PATH, OPTION...): the first batch of what init writes for it."""
+
+    def make(path: pathlib.Path, *options: str) -> Any:
+        file = tmp_path / "written" / "pipeline.yaml"
+        file.parent.mkdir()
+        done = init(path, "-o", file, *options)
+        assert done.returncode == 0, done.stderr
+        loader = spdld.Loader(file, address=daemon.address)
+        with loader:
+            return next(iter(loader))
+
+    return make
+
+
+def check_images(batch: Any, rows: int = ROWS, size: int = 224) -> None:
+    assert batch["image"].shape == (rows, 3, size, size)
+    assert batch["image"].dtype == np.float32
+
+
+def write_samples(path: pathlib.Path, first: int, count: int = ROWS) -> None:
+    with tarfile.open(path, "w") as tar:
+        for i in range(first, first + count):
+            for suffix, content in (
+                ("jpg", picture(i)),
+                ("txt", f"caption {i} ä".encode()),
+                ("json", json.dumps({"row": i}).encode()),
+                ("cls", b"%d" % i),
+                ("npy", b"\x93NUMPY"),
+            ):
+                info = tarfile.TarInfo(f"dir/{i:04}.{suffix}")
+                info.size, info.mtime = len(content), 1.5
+                tar.addfile(info, io.BytesIO(content))
+
+
+@pytest.mark.parametrize("name", ["shards", "sh{a..b}[r]ds $x ${y}"])
+def test_a_folder_of_shards(load: Callable[..., Any], tmp_path: pathlib.Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    for shard in range(3):
+        write_samples(tmp_path / name / f"train-{shard:04}.tar", shard * ROWS)
+    batch = load(tmp_path / name)
+    check_images(batch, rows=18)
+    for row, item in enumerate(batch.indices):
+        assert batch["caption"][row] == f"caption {item} ä"
+        assert json.loads(batch["meta"][row]) == {"row": item}
+        assert batch["label"][row] == item
+
+
+def test_one_shard(load: Callable[..., Any], tmp_path: pathlib.Path) -> None:
+    write_samples(tmp_path / "a.tar", 0)
+    write_samples(tmp_path / "b.tar", 100)
+    batch = load(tmp_path / "a.tar")
+    check_images(batch)
+    assert sorted(batch["label"]) == list(range(ROWS))
+
+
+def test_a_folder_of_classes(load: Callable[..., Any], tmp_path: pathlib.Path) -> None:
+    for i in range(ROWS):
+        file = tmp_path / "pets" / ["cat", "dog"][i % 2] / f"{i}.JPEG"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(picture(i))
+    (tmp_path / "pets/cat/notes.txt").write_text("no image")
+    batch = load(tmp_path / "pets")
+    check_images(batch)
+    assert sorted(batch["label"]) == [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("where", ["relative", "absolute", "far"])
+def test_a_table(load: Callable[..., Any], tmp_path: pathlib.Path, where: str) -> None:
+    images = tmp_path / ("far/away/there" if where == "far" else "images")
+    images.mkdir(parents=True)
+    lines = ["path,caption,species,score"]
+    for i in range(ROWS):
+        (images / f"{i}.jpg").write_bytes(picture(i))
+        name = images / f"{i}.jpg" if where == "absolute" else f"{i}.jpg"
+        lines.append(f'{name},"a, {i}",{["cat", "dog"][i % 2]},{i / 2}')
+    (tmp_path / "pairs.csv").write_text("\n".join(lines) + "\n")
+    options = ["--root", str(images)] if where == "far" else []
+    batch = load(tmp_path / "pairs.csv", *options)
+    check_images(batch)
+    for row, item in enumerate(batch.indices):
+        assert batch["caption"][row] == f"a, {item}"
+        assert batch["label"][row] == item % 2
+        assert batch["score"][row] == item / 2
+
+
+def test_json_lines(load: Callable[..., Any], tmp_path: pathlib.Path) -> None:
+    with open(tmp_path / "items.jsonl", "w") as file:
+        for i in range(ROWS):
+            (tmp_path / f"{i}.jpg").write_bytes(picture(i))
+            row = {"image": f"{i}.jpg", "tokens": [i] * i, "extra": {"x": 1}, "no": i}
+            file.write(json.dumps(row) + "\n")
+    batch = load(tmp_path / "items.jsonl")
+    check_images(batch)
+    for row, item in enumerate(batch.indices):
+        assert batch["no"][row] == item
+        assert batch["tokens"][row].tolist() == [item] * item
+
+
+def test_annotations_of_coco(load: Callable[..., Any], tmp_path: pathlib.Path) -> None:
+    (tmp_path / "annotations").mkdir()
+    (tmp_path / "train2017").mkdir()
+    images, annotations = [], []
+    for i in range(ROWS):
+        (tmp_path / f"train2017/{i}.jpg").write_bytes(picture(i))
+        images.append({"id": i, "file_name": f"{i}.jpg", "width": 40, "height": 30})
+        for box in range(i):
+            annotations.append(
+                {
+                    "id": len(annotations),
+                    "image_id": i,
+                    "category_id": 7,
+                    "bbox": [box, 2, 3, 4],
+                    "area": 12,
+                    "iscrowd": 0,
+                }
+            )
+    categories = [{"id": 7, "name": "cat"}]
+    file = tmp_path / "annotations/instances_train2017.json"
+    file.write_text(
+        json.dumps({"images": images, "annotations": annotations, "categories": categories})
+    )
+    batch = load(file)
+    check_images(batch, size=640)
+    for row, item in enumerate(batch.indices):
+        # A crop may lose some of them.
+        assert len(batch["labels"][row]) <= item
+        assert batch["boxes"][row].shape == (len(batch["labels"][row]), 4)
+
+
+def test_what_is_wrong_is_told_without_a_daemon(tmp_path: pathlib.Path) -> None:
+    done = init(tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"below {tmp_path} there are neither images" in done.stderr

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "ctl/survey.h"
+#include "tests/support/scratch_dir.h"
+#include "tests/support/tar_writer.h"
+#include "tests/unit/control/fake_daemon.h"
+
+namespace spdld::ctl {
+namespace {
+
+using test::ScratchDir;
+using test::TarWriter;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class InitTest : public ::testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return dir_.path() + "/" + name; }
+
+  void write(const std::string& name, const std::string& text = "x") const {
+    std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
+    std::ofstream(path(name), std::ios::binary) << text;
+  }
+
+  // Samples of a picture and a caption.
+  void write_shard(const std::string& name, int samples = 2, const std::string& ending = "jpg") {
+    TarWriter tar;
+    for (int i = 0; i < samples; ++i) {
+      tar.file("some/" + std::to_string(i) + "." + ending, "picture");
+      tar.file("some/" + std::to_string(i) + ".txt", "caption");
+    }
+    write(name, tar.archive());
+  }
+
+  std::string drafted(const std::string& name = "") const {
+    const Outcome outcome = spdlctl({"init", path(name)});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out;
+  }
+
+  std::string refused(const std::vector<std::string>& arguments) const {
+    const Outcome outcome = spdlctl(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.out;
+    EXPECT_EQ(outcome.out, "");
+    return outcome.err;
+  }
+  std::string refused(const std::string& name = "") const {
+    return refused(std::vector<std::string>{"init", path(name)});
+  }
+
+  ScratchDir dir_;
+};
+
+TEST_F(InitTest, TakesFoldersAsClasses) {
+  write("pets/cat/1.JPEG");
+  write("pets/cat/more/2.png");
+  write("pets/dog/3.JPEG");
+  write("pets/dog/notes.md");
+  write("pets/dog/.hidden.png");
+  const std::string text = drafted("pets/");
+  EXPECT_THAT(
+      text, AllOf(HasSubstr("# 3 images: 2 .JPEG and 1 .png.\n"),
+                  HasSubstr("2 folders, which are taken as classes: cat and dog.\n"),
+                  HasSubstr("1 other file, such as dog/notes.md"), HasSubstr("\npipeline: pets\n"),
+                  HasSubstr("label: parent_dir"), HasSubstr("root: \"" + path("pets") + "\""),
+                  HasSubstr("pattern: \"**/*.{JPEG,png}\""), HasSubstr("random_resized_crop"),
+                  HasSubstr("batch: {size: 3}")));
+}
+
+TEST_F(InitTest, TakesImagesSideBySideAsUnlabelled) {
+  write("pets/1.jpg");
+  write("pets/more/2.jpg");
+  EXPECT_THAT(drafted("pets"),
+              AllOf(HasSubstr("pattern: \"**/*.jpg\""), Not(HasSubstr("parent_dir"))));
+}
+
+TEST_F(InitTest, SendsSplitsToTheOneThatIsMeant) {
+  write("pets/train/cat/1.jpg");
+  write("pets/val/cat/1.jpg");
+  EXPECT_THAT(refused("pets"), AllOf(HasSubstr("train and val, which are datasets of their own"),
+                                     HasSubstr("spdlctl init " + path("pets/train"))));
+}
+
+TEST_F(InitTest, WritesShardsAsBraces) {
+  for (const char* name : {"train-008.tar", "train-009.tar", "train-010.tar"})
+    write_shard(std::string("shards/") + name);
+  const std::string text = drafted("shards");
+  EXPECT_THAT(text, AllOf(HasSubstr("# 3 shards; the first samples have jpg and txt.\n"),
+                          HasSubstr("shards: \"${root}/train-{008..010}.tar\""),
+                          HasSubstr("image: jpg\n"), HasSubstr("caption: txt\n"),
+                          HasSubstr("shuffle: {block: 512"), Not(HasSubstr("missing"))));
+}
+
+TEST_F(InitTest, WritesShardsWithGapsAsAGlob) {
+  write_shard("train-0.tar");
+  write_shard("train-2.tar");
+  EXPECT_THAT(drafted(), HasSubstr("shards: \"${root}/train-*.tar\""));
+}
+
+TEST_F(InitTest, TakesShardsOfTrainingFirstAndTellsOfOthers) {
+  for (const char* name : {"a-0.tar", "a-1.tar", "b-train-0.tar", "odd.tar"}) write_shard(name);
+  EXPECT_THAT(drafted(), AllOf(HasSubstr("shards: \"${root}/b-train-0.tar\""),
+                               HasSubstr("# 2 shards beside them: a-{0..1}.tar"),
+                               HasSubstr("# 1 shard beside them: odd.tar")));
+}
+
+TEST_F(InitTest, EscapesAFolderWhoseNameIsAPattern) {
+  write_shard("a{b}/x[1].tar");
+  EXPECT_THAT(drafted("a{b}"), HasSubstr(R"(a\\{b\\}/x\\[1\\].tar")"));
+}
+
+TEST_F(InitTest, ReadsTheOneShardThatIsNamed) {
+  write_shard("a-0.tar");
+  write_shard("a-1.tar");
+  EXPECT_THAT(drafted("a-0.tar"),
+              AllOf(HasSubstr("# 1 shard;"), HasSubstr("shards: \"${root}/a-0.tar\""),
+                    HasSubstr("pipeline: a-0\n")));
+}
+
+TEST_F(InitTest, SaysWhatIsLeftOutOfSamples) {
+  TarWriter tar;
+  tar.file("0.png", "p").file("0.npy", "n").file("0.pkl", "k").file("0.cls", "dog");
+  tar.file("1.jpg", "p").file("1.seg.png", "m").file("1.json", "{}");
+  write("a.tar", tar.archive());
+  EXPECT_THAT(drafted("a.tar"),
+              AllOf(HasSubstr("image: \"png;jpg\""), HasSubstr("# npy: arrays"),
+                    HasSubstr("# pkl: pickled, which is never read"),
+                    HasSubstr("# cls: holds class names, such as 'dog'"),
+                    HasSubstr("# seg.png: an image, too"),
+                    HasSubstr("# json: 1 of the first 2 samples have it: add meta: json"),
+                    Not(HasSubstr("\n    missing:")), Not(HasSubstr("\n      label:"))));
+}
+
+TEST_F(InitTest, LeavesOutSamplesWithoutAnImage) {
+  TarWriter tar;
+  tar.file("0.txt", "a").file("0.png", "p").file("1.txt", "b");
+  write("a.tar", tar.archive());
+  EXPECT_THAT(drafted("a.tar"), AllOf(HasSubstr("\n    missing: skip"), HasSubstr("{size: 1}")));
+}
+
+TEST_F(InitTest, TakesIntegersOfClsAsLabels) {
+  TarWriter tar;
+  tar.file("0.png", "p").file("0.cls", "12\n");
+  write("a.tar", tar.archive());
+  EXPECT_THAT(drafted("a.tar"), HasSubstr("    label: cls\n"));
+}
+
+TEST_F(InitTest, ReadsLongNamesOfEveryForm) {
+  const std::string name = "a/" + std::string(120, 'k') + "/0.webp";
+  TarWriter tar;
+  tar.gnu_long('L', name).file(name.substr(0, 100), "p");
+  tar.pax(TarWriter::pax_record("mtime", "1.5") + TarWriter::pax_record("path", name));
+  tar.file("short", "p");
+  write("a.tar", tar.archive());
+  EXPECT_THAT(drafted("a.tar"), HasSubstr("image: webp\n"));
+}
+
+TEST_F(InitTest, RefusesWhatIsNoShard) {
+  write("text.tar", std::string(2000, 'x'));
+  EXPECT_THAT(refused("text.tar"), HasSubstr("text.tar is no tar archive"));
+  write("packed.tar", "\x1f\x8b" + std::string(2000, 'x'));
+  EXPECT_THAT(refused("packed.tar"), HasSubstr("packed.tar is compressed"));
+  write("empty.tar", "");
+  EXPECT_THAT(refused("empty.tar"), HasSubstr("empty.tar has no files"));
+  write("cut.tar", TarWriter().file("0.jpg", "p").bytes() + "garbage");
+  EXPECT_THAT(refused("cut.tar"), HasSubstr("cut.tar is damaged at byte 1024"));
+  write("sound.tar", TarWriter().file("0.flac", "p").archive());
+  EXPECT_THAT(refused("sound.tar"), HasSubstr("have flac, and no image"));
+}
+
+TEST_F(InitTest, NamesTheCommandThatUnpacks) {
+  write("a.tar.gz");
+  EXPECT_THAT(refused("a.tar.gz"), HasSubstr("'gunzip -k' it, and name the .tar"));
+  EXPECT_THAT(refused(), HasSubstr("a.tar.gz is compressed"));
+  write("b.tar.zst");
+  EXPECT_THAT(refused("b.tar.zst"), HasSubstr("'unzstd'"));
+}
+
+TEST_F(InitTest, GuessesTheColumnsOfATable) {
+  write("pictures/1.jpg");
+  write("pictures/2.jpg");
+  write("pairs.csv",
+        "file,caption,score,category,box,,image id\n"
+        "1.jpg,\"a \"\"cat\"\", lying\",0.5,cat,\"[1, 2]\",7,8\n"
+        "2.jpg,\"a dog\nand a cat\",1,dog,[3],8,9\n");
+  EXPECT_THAT(drafted("pairs.csv"),
+              AllOf(HasSubstr("# 2 rows; the columns are file, caption, score"),
+                    HasSubstr("file: " + path("pairs.csv")),
+                    HasSubstr("root: \"" + path("pictures") + "\""), HasSubstr("uri: file "),
+                    HasSubstr("label: category "), HasSubstr("caption: caption             # text"),
+                    HasSubstr("score: score               # numbers"),
+                    HasSubstr("box: box                 # lists of numbers"),
+                    HasSubstr("image_id: \"image id\"")));
+}
+
+TEST_F(InitTest, GuessesTheKeysOfJsonLines) {
+  write("1.png");
+  write("1-mask.png");
+  write(
+      "items.jsonl",
+      R"({"mask": "1-mask.png", "path": "1.png", "count": 1, "tags": ["a"], "ok": true, "odd": 1})"
+      "\n\n"
+      R"({"mask": "1-mask.png", "path": "1.png", "count": 2.5, "tags": ["b"], "ok": false})"
+      "\n");
+  EXPECT_THAT(drafted("items.jsonl"),
+              AllOf(HasSubstr("uri: path"), HasSubstr("# mask names files, too"),
+                    HasSubstr("count: count               # numbers"),
+                    HasSubstr("# left out: tags"), HasSubstr("ok: ok "), Not(HasSubstr("odd"))));
+}
+
+TEST_F(InitTest, AsksForTheRootOfATableThatNamesNoFilesThatAreThere) {
+  write("far/away/there/1.jpg");
+  write("table/pairs.csv", "file,caption\n1.jpg,a cat\n");
+  EXPECT_THAT(refused("table/pairs.csv"), AllOf(HasSubstr("the column 'file'"), HasSubstr("1.jpg"),
+                                                HasSubstr("say by --root DIR")));
+  EXPECT_THAT(refused({"init", path("table/pairs.csv"), "--root", path("table")}),
+              HasSubstr("are not all below " + path("table")));
+  const Outcome rooted =
+      spdlctl({"init", path("table/pairs.csv"), "--root", path("far/away/there")});
+  EXPECT_THAT(rooted.out, HasSubstr("root: \"" + path("far/away/there") + "\"")) << rooted.err;
+}
+
+TEST_F(InitTest, RefusesTablesThatNameNoImages) {
+  write("a.csv", "name,age\nx,1\n");
+  EXPECT_THAT(refused("a.csv"), HasSubstr("it has 'name' and 'age'"));
+  write("b.csv", "name,age\n");
+  EXPECT_THAT(refused("b.csv"), HasSubstr("has no row"));
+  write("c.csv", "a,b\n1,2,3\n");
+  EXPECT_THAT(refused("c.csv"), HasSubstr("has 2 columns in its first line and 3 in row 1"));
+  write("d.jsonl", "{\"a\": 1}\n[1]\n");
+  EXPECT_THAT(refused("d.jsonl"), HasSubstr("has no object in row 2"));
+  write("e.tsv", "");
+  EXPECT_THAT(refused("e.tsv"), HasSubstr("is empty"));
+}
+
+constexpr char kCoco[] = R"({
+  "annotations": [{"id": 1, "image_id": 5, "category_id": 2, "bbox": [0, 0, 1, 1]}],
+  "images": [{"id": 5, "file_name": "5.jpg", "width": 2, "height": 2}],
+  "categories": [{"id": 2, "name": "cat"}]})";
+
+TEST_F(InitTest, FindsTheImagesOfAnnotations) {
+  write("coco/annotations/instances.json", kCoco);
+  write("coco/images/train/5.jpg");
+  EXPECT_THAT(drafted("coco/annotations/instances.json"),
+              AllOf(HasSubstr("# 1 image, 1 annotation, 1 category.\n"),
+                    HasSubstr("root: \"" + path("coco/images/train") + "\""),
+                    HasSubstr("annotations: " + path("coco/annotations/instances.json")),
+                    HasSubstr("bounding_boxes: {field: boxes, with: [labels, ids")));
+}
+
+TEST_F(InitTest, RefusesJsonThatIsNoAnnotations) {
+  write("a.json", kCoco);
+  EXPECT_THAT(refused("a.json"), AllOf(HasSubstr("5.jpg"), HasSubstr("--root DIR")));
+  write("b.json", "{\"images\": [");
+  EXPECT_THAT(refused("b.json"), HasSubstr("is no JSON from byte"));
+  write("c.json", "[{\"file_name\": \"5.jpg\"}]");
+  EXPECT_THAT(refused("c.json"), HasSubstr("no COCO annotations"));
+  write("d.json", R"({"images": [{"file_name": "5.jpg"}], "annotations": [{"caption": "x"}]})");
+  EXPECT_THAT(refused("d.json"), HasSubstr("no annotation with a bbox"));
+}
+
+TEST_F(InitTest, SaysWhatIsWrongWithAPath) {
+  EXPECT_THAT(refused("nowhere"), HasSubstr("nowhere is not there"));
+  std::filesystem::create_directory(path("empty"));
+  EXPECT_THAT(refused("empty"), AllOf(HasSubstr("neither images"), HasSubstr("no file at all")));
+  write("texts/a.md");
+  EXPECT_THAT(refused("texts"), HasSubstr("but files such as a.md"));
+  EXPECT_THAT(refused("texts/a.md"), HasSubstr("is nothing that a pipeline could read"));
+  write("one.png");
+  EXPECT_THAT(refused("one.png"), HasSubstr("spdlctl init " + dir_.path()));
+  write("tables/a.csv");
+  EXPECT_THAT(refused("tables"), HasSubstr("spdlctl init " + path("tables/a.csv")));
+  write("nested/deep/a.tar");
+  EXPECT_THAT(refused("nested"), HasSubstr("spdlctl init " + path("nested/deep")));
+  EXPECT_THAT(refused({"init", path("texts"), "--root", "/"}), HasSubstr("--root is for tables"));
+}
+
+TEST_F(InitTest, LetsNoNameForgeALineOrAVariable) {
+  write("a\nb: ${env:HOME}/1.jpg");
+  const std::string text = drafted("a\nb: ${env:HOME}");
+  EXPECT_THAT(text, AllOf(HasSubstr("\npipeline: a-b----env-HOME\n"),
+                          HasSubstr(R"(a\nb: $${env:HOME}", size)"), Not(HasSubstr("\nb:"))));
+}
+
+TEST_F(InitTest, RefusesNamesThatYamlCannotHold) {
+  write("a\xff/1.jpg");
+  EXPECT_THAT(refused("a\xff"), HasSubstr("is not UTF-8"));
+}
+
+TEST_F(InitTest, WritesIntoAFileThatIsNotThereYet) {
+  write("pets/1.jpg");
+  const Outcome outcome = spdlctl({"init", path("pets"), "-o", path("pets.yaml")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("spdlctl preview -f " + path("pets.yaml")));
+  std::stringstream text;
+  text << std::ifstream(path("pets.yaml")).rdbuf();
+  EXPECT_EQ(text.str(), drafted("pets"));
+  EXPECT_THAT(refused({"init", path("pets"), "-o", path("pets.yaml")}),
+              HasSubstr("is there already"));
+  const Outcome nowhere = spdlctl({"init", path("pets"), "-o", path("no/pets.yaml")});
+  EXPECT_EQ(nowhere.exit_code, 1);
+  EXPECT_THAT(nowhere.err, HasSubstr("cannot write"));
+}
+
+}  // namespace
+}  // namespace spdld::ctl
