@@ -279,11 +279,12 @@ Result<DatasetPtr> Opener::list(const Root& root) {
 // What is lost is listed again, which is good if it comes to the same.
 Result<DatasetPtr> Opener::reopen(const Result<Root>& root) {
   Result<DatasetPtr> kept = options_.kept->open(options_.dataset);
-  if (kept) {
+  if (kept && (*kept)->listing != nullptr) {
     SPDLD_TRY(check_reader(root, *(*kept)->listing, *access_, links_, options_.listing_threads));
     return kept;
   }
-  const std::string why = "what was applied cannot be opened: " + kept.error().message();
+  const std::string why = "what was applied cannot be opened: " +
+                          (kept ? options_.dataset + " is no listing" : kept.error().message());
   const std::string way_out =
       "; bring that file back, or apply the pipeline again and start its jobs anew";
   if (!root)

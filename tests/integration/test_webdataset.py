@@ -254,6 +254,19 @@ def test_an_index_that_is_lost_or_damaged_is_made_anew(
         assert [batch["caption"] for batch in loader] == before
 
 
+def test_an_index_can_be_made_before_anybody_reads(data: pathlib.Path, daemon: Any) -> None:
+    said = daemon.ctl("index", "-f", str(write(data))).stdout
+    assert said == f"the source of pipeline 'pairs' is indexed: {ROWS} items\n"
+    (index,) = daemon.state_dir.glob("**/*.tarindex")
+    made = index.stat()
+    assert daemon.ctl_json("index", "-f", data / "pairs.yaml") == {
+        "pipeline": "pairs",
+        "items": ROWS,
+    }
+    assert index.stat().st_ino == made.st_ino, "the shards were not read again"
+    assert daemon.ctl_json("get", "pipelines") == []
+
+
 def test_text_that_is_none_is_its_items_error(
     load: Callable[..., Any], tmp_path: pathlib.Path
 ) -> None:
