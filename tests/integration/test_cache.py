@@ -80,9 +80,10 @@ def test_a_later_epoch_and_another_job_are_made_from_the_cache(
         jobs = daemon.ctl_json("get", "jobs")
         return {job["pipeline"]: int(job.get("cache_hits", 0)) for job in jobs}
 
-    # The first epoch of the first job fills it; another seed's job finds all of it.
+    # The first epoch of the first job fills it, but for what an epoch and the next make at the same
+    # time; another seed's job finds all of it.
     found = wait_until(lambda: hits() if min(hits().values()) > 0 else None, "cache hits")
-    assert found["one"] >= (EPOCHS - 1) * 16
+    assert found["one"] > (EPOCHS - 2) * 16
     assert found["two"] >= EPOCHS * 16
 
 
