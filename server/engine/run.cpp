@@ -12,6 +12,7 @@
 #include "base/no_memory.h"
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "engine/cached_image.h"
 #include "engine/decode_memory.h"
 
 namespace spdld::engine {
@@ -57,6 +58,7 @@ Run::Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> sourc
       fetch_concurrency_(plan_->fetch.concurrency),
       stage_concurrency_(plan_->process.concurrency),
       clock_(clock),
+      fetch_(*plan_, *source_, cache_.get(), clock),
       workers_(workers) {
   for (Worker& worker : workers_) {
     worker.tasks.resize(plan_->tasks.size());
@@ -84,110 +86,43 @@ int Run::process_concurrency() const {
 RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
                       source::FetchSink& sink, std::uint64_t token, StreamFailure& failure) {
   const std::uint64_t position = row.order->rows.position(row.index);
-  if (!row.fetched && row.attempt == 0) row.item = sampler_.item(row.order->epoch, position);
-  bool look_up = true;
-  while (true) {
-    if (!row.fetched && fetch(row, look_up, sink, token) == source::FetchState::kPending)
-      return RowState::kPending;
-    Status status = std::exchange(row.fetch_status, Status());
-    if (status.ok() && row.parts.revision.unchanged && !row.reading_cache &&
-        cache_->view(*row.cached) == nullptr) {
-      if (read_cache(row, sink, token) == source::FetchState::kPending) return RowState::kPending;
-      status = std::exchange(row.fetch_status, Status());
-    }
-    if (row.reading_cache &&
-        (!status.ok() || !SampleCache::holds(*row.cached, row.cached_bytes.bytes.bytes()))) {
-      // What was kept is lost; the item is not.
-      cache_->forget_lost(cache_key(row), *row.cached, status);
-      row.fetched = false;
-      look_up = false;
-      continue;
-    }
-    const bool fetch_failed = !status.ok();
-    if (!fetch_failed) {
-      auto made = make(row, worker, granted_bytes);
-      if (made) return *made ? RowState::kDone : RowState::kNeedsMemory;
-      status = std::move(made).error();
-    }
-    if (status.code() == kNoMemory) {
-      row.fetched = !fetch_failed;
-      if (!std::exchange(row.alone, true)) return RowState::kNoMemory;
-      failure = ended_by(row, out_of_memory(row, status));
-      return RowState::kFailed;
-    }
-
-    // A fetch that failed for good is no fault of the item's content: it is never papered over,
-    // unless the item is not what the listing saw.
-    if (fetch_failed ? status.code() != Code::kDataLoss : !is_data_error(status)) {
-      failure = ended_by(row, final_error(row, status));
-      return RowState::kFailed;
-    }
-    if (Status refused = replace(row, status); !refused.ok()) {
-      failure = ended_by(row, refused);
-      return RowState::kFailed;
-    }
-    // Others may have waited for as long as this one took.
-    row.fetched = false;
-    return RowState::kAgain;
+  if (row.bytes.stage == RowBytes::Stage::kNone && row.attempt == 0)
+    row.item = sampler_.item(row.order->epoch, position);
+  if (fetch_.bring(row.item, row.bytes, sink, token) == source::FetchState::kPending)
+    return RowState::kPending;
+  Status status = std::exchange(row.bytes.status, Status());
+  const bool fetch_failed = !status.ok();
+  if (!fetch_failed) {
+    auto made = make(row, worker, granted_bytes);
+    if (made) return *made ? RowState::kDone : RowState::kNeedsMemory;
+    status = std::move(made).error();
   }
-}
-
-source::FetchState Run::fetch(Row& row, bool look_up, source::FetchSink& sink,
-                              std::uint64_t token) {
-  row.reading_cache = false;
-  row.parts.revision = {};
-  row.parts.revision.asked = cache_ != nullptr;
-  row.parts.revision.request = cached_request();
-  row.cached.reset();
-  if (cache_ != nullptr && look_up) {
-    row.cached = cache_->find(cache_key(row));
-    if (row.cached) row.parts.revision.known = row.cached->stamp;
+  if (status.code() == kNoMemory) {
+    if (fetch_failed) row.bytes.restart();
+    if (!std::exchange(row.alone, true)) return RowState::kNoMemory;
+    failure = ended_by(row, out_of_memory(row, status));
+    return RowState::kFailed;
   }
-  row.since = clock_.now();
-  row.fetch_took = {};
-  fetch_stats_.begin();
-  // Once the source has the row, its thread may give it to another worker: no touching it after.
-  Result<source::FetchState> state = source::FetchState::kReady;
-  try {
-    state = source_->fetch(row.item, plan_->requests, row.parts, sink, token);
-  } catch (const std::bad_alloc&) {  // a source that has the row throws no more
-    state = tl::unexpected<Status>(no_memory("its bytes"));
-  }
-  if (state && *state == source::FetchState::kPending) return *state;
-  fetched(row, state ? Status() : std::move(state).error());
-  return source::FetchState::kReady;
-}
 
-source::FetchState Run::read_cache(Row& row, source::FetchSink& sink, std::uint64_t token) {
-  row.reading_cache = true;
-  row.since = clock_.now();
-  fetch_stats_.begin();
-  Result<source::FetchState> state = source::FetchState::kReady;
-  try {
-    state = cache_->read(*row.cached, row.cached_bytes, sink, token);
-  } catch (const std::bad_alloc&) {
-    state = tl::unexpected<Status>(no_memory("its bytes from the cache"));
+  // A fetch that failed for good is no fault of the item's content: it is never papered over,
+  // unless the item is not what the listing saw.
+  if (fetch_failed ? status.code() != Code::kDataLoss : !is_data_error(status)) {
+    failure = ended_by(row, final_error(row, status));
+    return RowState::kFailed;
   }
-  if (state && *state == source::FetchState::kPending) return *state;
-  fetched(row, state ? Status() : std::move(state).error());
-  return source::FetchState::kReady;
-}
-
-void Run::fetched(Row& row, Status status) {
-  const auto now = clock_.now();
-  fetch_stats_.end(now - row.since, std::chrono::nanoseconds(0), !status.ok());
-  row.fetch_took += now - row.since;
-  row.since = now;
-  row.fetch_status = std::move(status);
-  row.fetched = true;
+  if (Status refused = replace(row, status); !refused.ok()) {
+    failure = ended_by(row, refused);
+    return RowState::kFailed;
+  }
+  // Others may have waited for as long as this one took.
+  row.bytes.restart();
+  return RowState::kAgain;
 }
 
 Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
   const auto begun = clock_.now();
-  const auto waited = begun - row.since;
+  const auto waited = begun - row.bytes.since;
   process_stats_.begin();
-  if (row.cached && !row.parts.revision.unchanged)
-    cache_->forget_changed(cache_key(row), *row.cached);
   Result<bool> made = true;
   try {
     made = make_tensors(row, worker, granted_bytes);
@@ -210,57 +145,21 @@ Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
   return made;
 }
 
-// The row as its tasks see it.
-class Run::Sample final : public SampleInput {
- public:
-  Sample(const Run& run, const Row& row, std::span<Value> made)
-      : run_(run), row_(row), made_(made) {}
-
-  std::span<const std::byte> part(std::size_t i) const override {
-    if (!row_.parts.revision.unchanged || i != row_.parts.revision.request ||
-        !run_.keeps(spec::CacheSpec::Form::kEncoded))
-      return row_.parts.part(i);
-    if (row_.reading_cache) return row_.cached_bytes.bytes.bytes();
-    return {run_.cache_->view(*row_.cached), row_.cached->bytes};
-  }
-  Value value(std::size_t i) const override {
-    const std::size_t first = run_.plan_->first_made_value;
-    return i < first ? run_.source_->value(row_.item, i) : made_[i - first];
-  }
-  void set_value(std::size_t i, const Value& value) override {
-    made_[i - run_.plan_->first_made_value] = value;
-  }
-
- private:
-  const Run& run_;
-  const Row& row_;
-  std::span<Value> made_;
-};
-
 Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_bytes) {
   Worker& worker = workers_[number];
-  Sample sample(*this, row, worker.values);
+  RowSample sample(*plan_, *source_, fetch_, row, worker.values);
   sample.key = mix64(mix64(seed_, row.order->epoch), row.order->rows.position(row.index));
   const std::uint64_t room = std::max(DecodeMemory::kAllowanceBytes, granted_bytes);
   for (std::size_t i = 0; i < plan_->tasks.size(); ++i) {
     const FieldTask& task = *plan_->tasks[i];
     auto& runs = worker.tasks[i];
-    if (runs == nullptr) runs = task.make_worker();
+    if (runs == nullptr) runs = make_worker(task);
     const std::size_t first = plan_->task_tensors[i];
     worker.outputs.clear();
     for (std::size_t t = 0; t < task.tensors().size(); ++t)
       worker.outputs.push_back(output(row, first + t));
-    const bool cached = &task == plan_->image && keeps(spec::CacheSpec::Form::kDecoded);
-    auto wants =
-        cached ? run_cached(row, static_cast<ImageWorker&>(*runs), sample, worker.outputs, room)
-               : runs->run(sample, worker.outputs, room);
-    if (!wants) {
-      if (wants.error().code() != kNoMemory && keeps(spec::CacheSpec::Form::kEncoded))
-        note_encoded(row);
-      return tl::unexpected<Status>(std::move(wants).error());
-    }
-    row.needs_bytes = *wants;
-    if (*wants > 0) return false;
+    SPDLD_ASSIGN(row.needs_bytes, runs->run(sample, worker.outputs, room));
+    if (row.needs_bytes > 0) return false;
     for (std::size_t t = first; t < first + task.tensors().size(); ++t) {
       if (plan_->tensors[t].kind != FieldKind::kDense) row.packing->made(t, row.index);
     }
@@ -269,9 +168,14 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
     if (plan_->sources[t].kind == TensorSource::Kind::kPart) SPDLD_TRY(put_part(row, sample, t));
     if (plan_->sources[t].kind == TensorSource::Kind::kValue) SPDLD_TRY(put_value(row, sample, t));
   }
-  if (keeps(spec::CacheSpec::Form::kEncoded)) note_encoded(row);
-  if (plan_->tasks.empty()) row.packing->keep(row.index, row.parts.bytes);
+  if (plan_->tasks.empty()) row.packing->keep(row.index, row.bytes.parts.bytes);
   return true;
+}
+
+std::unique_ptr<FieldWorker> Run::make_worker(const FieldTask& task) {
+  if (&task == plan_->image && fetch_.cache(spec::CacheSpec::Form::kDecoded) != nullptr)
+    return std::make_unique<CachedImageWorker>(*plan_->image, fetch_);
+  return task.make_worker();
 }
 
 RowOutput Run::output(const Row& row, std::size_t tensor) const {
@@ -281,14 +185,14 @@ RowOutput Run::output(const Row& row, std::size_t tensor) const {
   return {spec, row.packing->row(tensor, row.index)};
 }
 
-Status Run::put_part(Row& row, const Sample& sample, std::size_t tensor) const {
+Status Run::put_part(Row& row, const RowSample& sample, std::size_t tensor) const {
   const std::span<const std::byte> bytes = sample.part(plan_->sources[tensor].index);
   const TensorSpec& spec = plan_->tensors[tensor];
   if (spec.text) SPDLD_TRY(check_text(spec.name, bytes));
   const std::array<std::int64_t, 1> shape{static_cast<std::int64_t>(bytes.size())};
   RowOutput out = output(row, tensor);
   // Where nothing is decoded, the row keeps what was fetched as a whole.
-  if (plan_->tasks.empty() && !row.reading_cache) {
+  if (plan_->tasks.empty() && fetch_.cached(row.bytes) == nullptr) {
     SPDLD_TRY(out.refer(bytes, shape));
   } else {
     auto room = out.resize(shape);
@@ -299,7 +203,7 @@ Status Run::put_part(Row& row, const Sample& sample, std::size_t tensor) const {
   return {};
 }
 
-Status Run::put_value(Row& row, const Sample& sample, std::size_t tensor) const {
+Status Run::put_value(Row& row, const RowSample& sample, std::size_t tensor) const {
   const Value value = sample.value(plan_->sources[tensor].index);
   const TensorSpec& spec = plan_->tensors[tensor];
   RowOutput out = output(row, tensor);
@@ -342,66 +246,6 @@ Status Run::put_value(Row& row, const Sample& sample, std::size_t tensor) const 
     }
   }
   return {};
-}
-
-void Run::note_encoded(const Row& row) {
-  const source::Revision& revision = row.parts.revision;
-  if (revision.unchanged) {
-    cache_->count_hit(row.fetch_took);
-    cache_hits_.fetch_add(1, std::memory_order_relaxed);
-  } else {
-    cache_->count_miss(row.fetch_took);
-    if (revision.stamp)
-      cache_->keep(cache_key(row), *revision.stamp, {}, row.parts.part(revision.request));
-  }
-}
-
-std::uint64_t Run::cache_key(const Row& row) const {
-  return source_->part_key(row.item, plan_->requests[cached_request()].part);
-}
-
-bool Run::keeps(spec::CacheSpec::Form form) const {
-  return cache_ != nullptr && cache_->form() == form;
-}
-
-Result<std::uint64_t> Run::run_cached(Row& row, ImageWorker& image, SampleInput& sample,
-                                      std::span<RowOutput> out, std::uint64_t room_bytes) {
-  const auto begun = clock_.now();
-  const source::Revision& revision = row.parts.revision;
-  if (revision.unchanged) {
-    const Size size = row.cached->size;
-    const std::byte* const kept =
-        row.reading_cache ? row.cached_bytes.bytes.data() : cache_->view(*row.cached);
-    const auto* const pixels = reinterpret_cast<const std::uint8_t*>(kept);
-    auto wants = image.run(plan_->image->packed(pixels, size), sample, out, room_bytes);
-    if (wants && *wants > 0) return wants;
-    cache_->count_hit(clock_.now() - begun);
-    cache_hits_.fetch_add(1, std::memory_order_relaxed);
-    return wants;
-  }
-  const std::span<const std::byte> bytes = sample.part(plan_->image->request);
-  const std::uint64_t free_bytes = revision.stamp ? cache_->room_for(cache_key(row)) : 0;
-  if (free_bytes > 0) {
-    std::uint64_t needs_bytes = 0;
-    auto whole = image.decode(bytes, free_bytes, room_bytes, needs_bytes);
-    if (whole && needs_bytes > 0) return needs_bytes;
-    if (whole && whole->data != nullptr) {
-      auto wants = image.run(*whole, sample, out, room_bytes);
-      if (wants && *wants > 0) return wants;
-      cache_->count_miss(clock_.now() - begun);
-      cache_->keep(cache_key(row), *revision.stamp, {whole->width, whole->height},
-                   {reinterpret_cast<const std::byte*>(whole->data),
-                    static_cast<std::size_t>(whole->stride_bytes) *
-                        static_cast<std::size_t>(whole->height)});
-      return wants;
-    }
-    // Corrupt, if only where this crop does not look: made without the cache, it is the same.
-    if (!whole && whole.error().code() != kNoMemory) cache_->refuse(cache_key(row));
-  }
-  auto wants = image.run(bytes, sample, out, room_bytes);
-  if (wants && *wants > 0) return wants;
-  cache_->count_miss(clock_.now() - begun);
-  return wants;
 }
 
 void Run::drop_workers(unsigned worker) {

@@ -6,15 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <span>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/image_worker.h"
 #include "engine/packing.h"
 #include "engine/plan.h"
+#include "engine/row.h"
+#include "engine/row_fetch.h"
+#include "engine/row_sample.h"
 #include "engine/sample_cache.h"
 #include "engine/stage_stats.h"
 #include "engine/stream_port.h"
@@ -22,37 +22,6 @@
 #include "source/source.h"
 
 namespace spdld::engine {
-
-// One row of one batch on its way: which item, how far it has come. Owned by the executor, which
-// hands it to one thread at a time; `parts` belongs to the source while a fetch is pending.
-struct Row {
-  const BatchOrder* order = nullptr;
-  StreamPort* port = nullptr;
-  Packing* packing = nullptr;  // of plans that pack
-  std::uint64_t index = 0;     // in the batch
-  std::uint64_t item = 0;
-  std::uint32_t attempt = 0;  // 0: the item that the order says; then substitutes
-  bool fetched = false;
-  Status fetch_status;
-  source::FetchedItem parts;
-  std::chrono::nanoseconds since{0};  // fetching since, then ready since
-  // With a cache: what it has of the item, whether that still is the item's content, and how far.
-  std::optional<CachedItem> cached;
-  source::FetchedItem cached_bytes;  // where the cache cannot be read in place
-  bool reading_cache = false;        // it is those that come
-  std::chrono::nanoseconds fetch_took{0};
-  std::uint64_t needs_bytes = 0;  // of the memory for decoding (engine/decode_memory.h)
-  bool alone = false;  // memory was lacking once: no other counted decode may run beside it
-};
-
-enum class RowState {
-  kDone,
-  kPending,      // the source has it: hands off
-  kAgain,        // another item takes its place: process() again, when it is the run's turn
-  kNeedsMemory,  // process() wants `needs_bytes` granted
-  kNoMemory,     // there was none to be had: process() again after a pause, alone
-  kFailed,       // the stream fails
-};
 
 // How much of the pool a run may have. May be changed while it runs.
 struct RunLimits {
@@ -84,7 +53,7 @@ class Run {
                    std::uint64_t token, StreamFailure& failure);
 
   // The pending fetch of `row` has ended: process() may be called again.
-  void fetched(Row& row, Status status);
+  void fetched(Row& row, Status status) { fetch_.ended(row.bytes, std::move(status)); }
 
   // Packs what waits of a batch's rows into its slot.
   Status pack(const BatchOrder& order, const Packing& packing) const;
@@ -93,14 +62,14 @@ class Run {
   const std::shared_ptr<const Plan>& shared_plan() const { return plan_; }
   const source::Source& source() const { return *source_; }
   const source::Sampler& sampler() const { return sampler_; }
-  const StageStats& fetch_stats() const { return fetch_stats_; }
+  const StageStats& fetch_stats() const { return fetch_.stats(); }
   const StageStats& process_stats() const { return process_stats_; }
   const SampleCache* cache() const { return cache_.get(); }
 
   // Frees what `worker` keeps between rows, if it is more than a little.
   void shrink(unsigned worker);
   // Rows of this run that the cache spared something.
-  std::uint64_t cache_hits() const { return cache_hits_.load(std::memory_order_relaxed); }
+  std::uint64_t cache_hits() const { return fetch_.hits(); }
 
  private:
   friend class Executor;
@@ -110,33 +79,21 @@ class Run {
   void set_limits(RunLimits limits);
   void tune(int fetch_concurrency, int process_concurrency);
 
-  // kReady: the row's fetch_status says how it went.
-  source::FetchState fetch(Row& row, bool look_up, source::FetchSink& sink, std::uint64_t token);
-  // Brings what the cache has of the row's item, where it cannot be read in place.
-  source::FetchState read_cache(Row& row, source::FetchSink& sink, std::uint64_t token);
   // What one worker runs the plan's tasks with.
   struct Worker {
     std::vector<std::unique_ptr<FieldWorker>> tasks;  // made when first needed
     std::vector<RowOutput> outputs;                   // of one task
     std::vector<Value> values;                        // that the tasks of one row made
   };
-  class Sample;
 
   // True: the row is made. False: row.needs_bytes must be granted first.
   Result<bool> make(Row& row, unsigned worker, std::uint64_t granted_bytes);
   Result<bool> make_tensors(Row& row, unsigned worker, std::uint64_t granted_bytes);
-  // As FieldWorker::run(), of the image whose pixels a cache keeps.
-  Result<std::uint64_t> run_cached(Row& row, ImageWorker& image, SampleInput& sample,
-                                   std::span<RowOutput> out, std::uint64_t room_bytes);
-  Status put_part(Row& row, const Sample& sample, std::size_t tensor) const;
-  Status put_value(Row& row, const Sample& sample, std::size_t tensor) const;
+  std::unique_ptr<FieldWorker> make_worker(const FieldTask& task);
+  Status put_part(Row& row, const RowSample& sample, std::size_t tensor) const;
+  Status put_value(Row& row, const RowSample& sample, std::size_t tensor) const;
   RowOutput output(const Row& row, std::size_t tensor) const;
   void drop_workers(unsigned worker);
-  void note_encoded(const Row& row);  // for a cache of encoded items
-  // The request whose bytes or pixels a cache keeps.
-  std::size_t cached_request() const { return plan_->image != nullptr ? plan_->image->request : 0; }
-  std::uint64_t cache_key(const Row& row) const;
-  bool keeps(spec::CacheSpec::Form form) const;
   // Chooses the substitute, or says why there is none.
   Status replace(Row& row, const Status& why) const;
   SampleFailure failure_of(const Row& row, const Status& why) const;
@@ -149,13 +106,12 @@ class Run {
   const source::Sampler sampler_;
   const std::uint64_t seed_;
   const std::shared_ptr<SampleCache> cache_;
-  std::atomic<std::uint64_t> cache_hits_{0};
   std::atomic<double> weight_;
   std::atomic<int> max_workers_;
   std::atomic<int> fetch_concurrency_;
   std::atomic<int> stage_concurrency_;  // of process; 0: as many as there are workers
   const Clock& clock_;
-  StageStats fetch_stats_;
+  RowFetch fetch_;
   StageStats process_stats_;
   std::vector<Worker> workers_;  // [worker]
 };

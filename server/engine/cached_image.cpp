@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cached_image.h"
+
+#include <cstddef>
+
+#include "base/no_memory.h"
+
+namespace spdld::engine {
+
+CachedImageWorker::CachedImageWorker(const ImageTask& task, RowFetch& fetch)
+    : task_(task),
+      fetch_(fetch),
+      cache_(*fetch.cache(spec::CacheSpec::Form::kDecoded)),
+      image_(task) {}
+
+Result<std::uint64_t> CachedImageWorker::run(SampleInput& sample, std::span<RowOutput> out,
+                                             std::uint64_t room_bytes) {
+  const Row& row = static_cast<const RowSample&>(sample).row();
+  const auto begun = fetch_.clock().now();
+  const bool is_kept = fetch_.cached(row.bytes) != nullptr;
+  auto wants = is_kept ? make_from_kept(row, sample, out, room_bytes)
+                       : make_and_keep(row, sample, out, room_bytes);
+  if (wants && *wants > 0) return wants;
+  const auto took = fetch_.clock().now() - begun;
+  if (is_kept)
+    fetch_.count_hit(took);
+  else
+    cache_.count_miss(took);
+  return wants;
+}
+
+Result<std::uint64_t> CachedImageWorker::make_from_kept(const Row& row, SampleInput& sample,
+                                                        std::span<RowOutput> out,
+                                                        std::uint64_t room_bytes) {
+  const std::byte* const kept = fetch_.cached_bytes(row.bytes).data();
+  const auto* const pixels = reinterpret_cast<const std::uint8_t*>(kept);
+  return image_.run(task_.packed(pixels, fetch_.cached(row.bytes)->size), sample, out, room_bytes);
+}
+
+Result<std::uint64_t> CachedImageWorker::make_and_keep(const Row& row, SampleInput& sample,
+                                                       std::span<RowOutput> out,
+                                                       std::uint64_t room_bytes) {
+  const std::span<const std::byte> bytes = sample.part(task_.request);
+  const source::Revision& revision = row.bytes.parts.revision;
+  const std::uint64_t key = fetch_.cache_key(row.item);
+  const std::uint64_t free_bytes = revision.stamp ? cache_.room_for(key) : 0;
+  if (free_bytes == 0) return image_.run(bytes, sample, out, room_bytes);
+  std::uint64_t needs_bytes = 0;
+  const auto whole = image_.decode(bytes, free_bytes, room_bytes, needs_bytes);
+  if (!whole) {
+    // Corrupt, if only where this crop does not look: made without the cache, it is the same.
+    if (whole.error().code() != kNoMemory) cache_.refuse(key);
+    return image_.run(bytes, sample, out, room_bytes);
+  }
+  if (needs_bytes > 0) return needs_bytes;
+  if (whole->data == nullptr) return image_.run(bytes, sample, out, room_bytes);
+  auto wants = image_.run(*whole, sample, out, room_bytes);
+  if (wants && *wants > 0) return wants;
+  cache_.keep(
+      key, *revision.stamp, {whole->width, whole->height},
+      {reinterpret_cast<const std::byte*>(whole->data),
+       static_cast<std::size_t>(whole->stride_bytes) * static_cast<std::size_t>(whole->height)});
+  return wants;
+}
+
+}  // namespace spdld::engine

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "engine/packing.h"
+#include "engine/row_fetch.h"
+#include "engine/stream_port.h"
+
+namespace spdld::engine {
+
+// One row of one batch on its way: which item, how far it has come. Owned by the executor, which
+// hands it to one thread at a time.
+struct Row {
+  const BatchOrder* order = nullptr;
+  StreamPort* port = nullptr;
+  Packing* packing = nullptr;  // of plans that pack
+  std::uint64_t index = 0;     // in the batch
+  std::uint64_t item = 0;
+  std::uint32_t attempt = 0;  // 0: the item that the order says; then substitutes
+  RowBytes bytes;
+  std::uint64_t needs_bytes = 0;  // of the memory for decoding (engine/decode_memory.h)
+  bool alone = false;  // memory was lacking once: no other counted decode may run beside it
+};
+
+enum class RowState {
+  kDone,
+  kPending,      // the source has it: hands off
+  kAgain,        // another item takes its place: process() again, when it is the run's turn
+  kNeedsMemory,  // process() wants `needs_bytes` granted
+  kNoMemory,     // there was none to be had: process() again after a pause, alone
+  kFailed,       // the stream fails
+};
+
+}  // namespace spdld::engine
