@@ -7,6 +7,7 @@ import functools
 import json
 import pathlib
 
+import kinds
 import numpy as np
 from PIL import Image
 
@@ -36,7 +37,14 @@ def write_images(root: pathlib.Path, count: int) -> None:
         Image.fromarray(expected(index)).save(root / f"{index:06}.png", compress_level=1)
 
 
-def write_pipeline(path: pathlib.Path, root: pathlib.Path, name: str, *, flipped: bool) -> None:
+def write_pipeline(
+    path: pathlib.Path,
+    root: pathlib.Path,
+    name: str,
+    *,
+    flipped: bool,
+    kind: kinds.Kind = kinds.PLAIN,
+) -> None:
     """Two variants that differ in what is in a batch, and in nothing that a batch looks like."""
     spec = {
         "pipeline": name,
@@ -52,4 +60,5 @@ def write_pipeline(path: pathlib.Path, root: pathlib.Path, name: str, *, flipped
         # Ends of epochs that do not come out even are the harder case.
         "batch": {"size": BATCH, "last": "keep", "layout": "NHWC"},
     }
+    spec = kinds.of_kind(kind, spec)
     path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in spec.items()))

@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
+import kinds
 from chaos import footprint, images, ledger, schedule
 from chaos.footprint import Footprint
 from chaos.schedule import Blow, Event
@@ -55,7 +56,11 @@ class Ordeal:
         images.write_images(directory / "images", options.items)
         for flipped in (False, True):
             images.write_pipeline(
-                self._pipeline_file(flipped), directory / "images", PIPELINE, flipped=flipped
+                self._pipeline_file(flipped),
+                directory / "images",
+                PIPELINE,
+                flipped=flipped,
+                kind=kinds.named(options.kind),
             )
         self.daemon = DaemonVictim(pipelines=[self._pipeline_file(False)])
         self.ranks = [

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import kinds
 import spdld
 from chaos import images, ledger
 
@@ -28,6 +29,7 @@ MOST_MAPPINGS = 6  # arenas that are mapped: the present one, one being left, an
 
 def variant(batch: Any) -> bool | None:
     """Whether the rows are flipped; raises if a row is neither its item nor its item flipped."""
+    kinds.check(batch)
     pictures = batch["image"]
     found = set()
     for row, index in enumerate(batch.indices.tolist()):

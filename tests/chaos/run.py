@@ -23,6 +23,7 @@ import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import daemon as daemon_module
+import kinds
 from chaos import ledger
 from chaos.ordeal import Ordeal, PromiseError
 
@@ -46,9 +47,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--ranks", type=int, default=4, help="of each job")
     parser.add_argument("--items", type=int, default=317, help="images in the dataset")
+    parser.add_argument(
+        "--kind", default=str(kinds.PLAIN), help="of source and rows: tests/kinds.py"
+    )
     parser.add_argument("--work-ms", type=float, default=20.0, help="of a rank for each batch")
     parser.add_argument("--keep", type=pathlib.Path, default=None, help="leave all records here")
     options = parser.parse_args(arguments)
+    if options.kind not in map(str, kinds.ALL):
+        parser.error(f"no kind '{options.kind}': {', '.join(map(str, kinds.ALL))}")
     if options.seed is None:
         options.seed = int.from_bytes(os.urandom(4), "little")
     if options.terms is None:

@@ -11,10 +11,12 @@ import pathlib
 import signal
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import daemon as daemon_module
+import kinds
 import numpy as np
 import pytest
 from integration import ranks
@@ -118,8 +120,37 @@ def dataset(make_dataset: Callable[..., Dataset]) -> Dataset:
     return make_dataset()
 
 
+# Tests of these modules hold for every source and collate kind.
+KIND_SUITES = ("test_order", "test_replicas", "test_resume", "test_sharing", "test_swap")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Such a test runs as it is written, and here and there on one more kind; with SPDLD_KINDS=all,
+    on all of them (./dev test long kinds)."""
+    if (
+        metafunc.module.__name__.rpartition(".")[2] not in KIND_SUITES
+        or "write_pipeline" not in metafunc.fixturenames
+        or metafunc.definition.get_closest_marker("files_only")
+    ):
+        return
+    drawn = zlib.crc32(metafunc.definition.nodeid.encode())
+    more = [kind for kind in kinds.ALL if kind != kinds.PLAIN]
+    if os.environ.get("SPDLD_KINDS") == "all":
+        chosen = kinds.ALL
+    elif drawn % 3 == 0:
+        chosen = [kinds.PLAIN, more[drawn // 3 % len(more)]]
+    else:
+        return
+    metafunc.parametrize("kind", chosen, indirect=True, ids=str)
+
+
 @pytest.fixture
-def write_pipeline(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
+def kind(request: pytest.FixtureRequest) -> kinds.Kind:
+    return getattr(request, "param", kinds.PLAIN)
+
+
+@pytest.fixture
+def write_pipeline(tmp_path: pathlib.Path, kind: kinds.Kind) -> Callable[..., pathlib.Path]:
     """write_pipeline(dataset, name=…, **sections): a pipeline file; sections replace the default's."""
 
     def write(data: Dataset, name: str = "images", **sections: Any) -> pathlib.Path:
@@ -134,6 +165,7 @@ def write_pipeline(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
             "batch": {"size": 4, "last": "drop", "layout": "NCHW"},
         }
         spec.update(sections)
+        spec = kinds.of_kind(kind, spec)
         path = tmp_path / f"{name}.yaml"
         lines = [f"{key}: {json.dumps(value)}\n" for key, value in spec.items()]
         path.write_text("".join(lines))  # JSON is YAML

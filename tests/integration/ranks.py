@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pathlib
 import select
 import signal
 import subprocess
@@ -13,6 +14,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import kinds
 
 WATCHDOG_S = 60.0
 
@@ -164,6 +168,7 @@ class Served:
         if batch is None:
             return {"end": True}
         at = time.monotonic()
+        kinds.check(batch)
         if hold:
             self._held.append(batch)
         return {

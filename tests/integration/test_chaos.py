@@ -15,9 +15,13 @@ from PIL import Image
 SEED = "20"
 
 
-def test_kills_of_daemon_and_ranks_lose_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("rows", ["files-dense", "webdataset-ragged"])
+def test_kills_of_daemon_and_ranks_lose_nothing(
+    capsys: pytest.CaptureFixture[str], rows: str
+) -> None:
     status = run.main(
         ["--seed", SEED, "--kills", "10", "--seconds", "10", "--jobs", "2", "--ranks", "2"]
+        + ["--kind", rows]
     )
     said = capsys.readouterr().out
     print(said)

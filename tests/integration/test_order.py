@@ -167,6 +167,7 @@ def resume(daemon: Any, cursor: str) -> subprocess.CompletedProcess[str]:
     return daemon.ctl("consume", "images", "--digest", "--cursor", cursor, check=False)
 
 
+@pytest.mark.files_only
 def test_a_cursor_is_refused_once_an_apply_has_taken_more_files(
     make_daemon: Callable[..., Any],
     make_dataset: Callable[..., Any],
@@ -190,6 +191,7 @@ def test_a_cursor_is_refused_once_an_apply_has_taken_more_files(
     assert resume(daemon, cursor).returncode == 0
 
 
+@pytest.mark.files_only
 def test_a_pipeline_that_is_applied_again_sees_a_file_that_was_added(
     make_daemon: Callable[..., Any],
     make_dataset: Callable[..., Any],
@@ -208,6 +210,7 @@ def test_a_pipeline_that_is_applied_again_sees_a_file_that_was_added(
     assert "the dataset had 24 items, now it has 25" in done.stderr
 
 
+@pytest.mark.files_only
 def test_a_cursor_is_refused_once_a_file_has_another_name(
     make_daemon: Callable[..., Any],
     make_dataset: Callable[..., Any],
