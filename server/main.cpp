@@ -22,6 +22,7 @@
 #include "delivery/systemd.h"
 #include "engine/builtin_ops.h"
 #include "spec/daemon_config.h"
+#include "spec/ops_page.h"
 #include "spec/parse.h"
 #include "spec/schema.h"
 #include "version.h"
@@ -47,6 +48,7 @@ struct Flags {
   std::vector<std::string> overrides;
   bool check = false;
   std::string schema;
+  bool ops = false;
   double exit_when_idle_s = -1;
   bool own_runtime_dir = false;
   int parent_fd = -1;
@@ -62,6 +64,11 @@ int print_schema(const std::string& which) {
                                     ? spdld::spec::daemon_schema()
                                     : spdld::spec::pipeline_schema(spdld::engine::builtin_ops());
   std::printf("%s\n", schema.dump(2).c_str());
+  return kDone;
+}
+
+int print_ops() {
+  std::fputs(spdld::spec::ops_page(spdld::engine::builtin_ops()).c_str(), stdout);
   return kDone;
 }
 
@@ -184,6 +191,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"pipeline", "daemon"}))
       ->expected(0, 1)
       ->default_str("pipeline");
+  app.add_flag("--print-ops", flags.ops, "print all ops and their parameters, as Markdown");
   app.add_option("--exit-when-idle", flags.exit_when_idle_s,
                  "leave this long after the last consumer did")
       ->type_name("SECONDS")
@@ -196,6 +204,7 @@ int main(int argc, char** argv) {
     return app.exit(parsed) == 0 ? kDone : kUsage;
   }
   if (app.count("--print-schema") > 0) return print_schema(flags.schema);
+  if (flags.ops) return print_ops();
   const int result = run(flags);
   (void)spdld::log::drain(kLogPatience);
   return result;

@@ -16,6 +16,7 @@
 #include "base/counted.h"
 #include "ctl/failure.h"
 #include "ctl/listing.h"
+#include "ctl/packed_rows.h"
 
 namespace spdld::ctl {
 namespace {
@@ -159,22 +160,52 @@ std::string what_is_there(const v1::PreviewHeader& header) {
   return list;
 }
 
+// Numbers of classes, or gray images.
+bool may_be_mask(const v1::Tensor& tensor) {
+  const std::optional<ImageShape> shape = image_shape(tensor);
+  return shape && shape->channels == 1 && tensor.dtype() == "uint8";
+}
+
+// Which tensor has the images; -1: none.
+int choose_images(const v1::PreviewHeader& header) {
+  int chosen = -1;
+  for (int i = 0; i < header.tensors_size(); ++i) {
+    const v1::Tensor& tensor = header.tensors(i);
+    if (!image_shape(tensor)) continue;
+    if (!may_be_mask(tensor)) return i;
+    if (chosen < 0) chosen = i;
+  }
+  return chosen;
+}
+
+// The masks that are as large as the images.
+std::vector<int> masks_on(const Preview& preview, int images, const ImageShape& shape) {
+  std::vector<int> masks;
+  const auto rows = static_cast<std::size_t>(preview.header.indices_size());
+  for (int i = 0; i < preview.header.tensors_size(); ++i) {
+    const v1::Tensor& tensor = preview.header.tensors(i);
+    if (i == images || !may_be_mask(tensor)) continue;
+    const std::optional<ImageShape> mask = image_shape(tensor);
+    const std::size_t bytes = preview.data.at(static_cast<std::size_t>(i)).size();
+    if (mask->height == shape.height && mask->width == shape.width &&
+        bytes == mask->values() * rows)
+      masks.push_back(i);
+  }
+  return masks;
+}
+
 }  // namespace
 
 Grid make_grid(const Preview& preview) {
-  int chosen = -1;
-  std::optional<ImageShape> shape;
-  for (int i = 0; i < preview.header.tensors_size() && !shape; ++i) {
-    shape = image_shape(preview.header.tensors(i));
-    if (shape) chosen = i;
-  }
-  if (!shape) {
+  const int chosen = choose_images(preview.header);
+  if (chosen < 0) {
     throw Failure(kFailed,
                   fmt::format("no tensor of this pipeline looks like images (it gives {}): "
                               "decode them, or leave out -o to list the rows alone",
                               what_is_there(preview.header)));
   }
   const v1::Tensor& tensor = preview.header.tensors(chosen);
+  const std::optional<ImageShape> shape = image_shape(tensor);
   const std::string& data = preview.data.at(static_cast<std::size_t>(chosen));
   const auto count = static_cast<std::uint32_t>(preview.header.indices_size());
   const std::size_t values = shape->values();
@@ -208,6 +239,10 @@ Grid make_grid(const Preview& preview) {
   } else {
     grid.scale = fmt::format("{:.3g} is black, {:.3g} is white", range.low, range.high);
   }
+  const std::vector<int> masks = masks_on(preview, chosen, *shape);
+  const std::optional<BoxField> boxes = boxes_of(preview);
+  for (const int mask : masks) grid.drawn.push_back(preview.header.tensors(mask).name());
+  if (boxes) grid.drawn.push_back(boxes->name);
   const std::uint32_t zoom = std::clamp(shape->height / 64, 1u, 8u);
   for (std::uint32_t cell = 0; cell < count; ++cell) {
     const std::uint32_t left = cell % grid.columns * (shape->width + kGap);
@@ -221,6 +256,12 @@ Grid make_grid(const Preview& preview) {
         }
       }
     }
+    const Cell image{.left = left, .top = top, .width = shape->width, .height = shape->height};
+    for (const int mask : masks) {
+      const std::string& classes = preview.data[static_cast<std::size_t>(mask)];
+      tint(grid.picture, image, classes.data() + std::size_t{cell} * shape->height * shape->width);
+    }
+    if (boxes) draw_boxes(grid.picture, image, boxes->rows[cell]);
     draw_number(grid.picture, left, top, zoom, cell);
   }
   return grid;

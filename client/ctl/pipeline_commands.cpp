@@ -5,13 +5,17 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/counted.h"
+#include "base/utf8.h"
 #include "ctl/commands.h"
 #include "ctl/failure.h"
 #include "ctl/image_grid.h"
 #include "ctl/listing.h"
+#include "ctl/packed_rows.h"
 #include "ctl/submission.h"
 
 namespace spdld::ctl {
@@ -112,6 +116,13 @@ struct PreviewRow {
   std::optional<std::string> uri;
 };
 
+// What a cell of a table shows of a text.
+std::string beginning_of(std::string_view text) {
+  constexpr std::size_t kMaxShown = 60;
+  const std::string_view shown = cut(text, kMaxShown);
+  return shown.size() == text.size() ? std::string(text) : std::string(shown) + "...";
+}
+
 std::vector<PreviewRow> rows_of(const Preview& preview) {
   const v1::PreviewHeader& header = preview.header;
   const auto labels = labels_of(preview);
@@ -128,11 +139,18 @@ std::vector<PreviewRow> rows_of(const Preview& preview) {
 }
 
 Table rows_table(const Preview& preview) {
-  Table table({">ROW", ">LABEL", "CLASS", ">ITEM", "URI"});
+  const std::vector<TextField> texts = texts_of(preview);
+  std::vector<std::string> headings{">ROW", ">LABEL", "CLASS", ">ITEM", "URI"};
+  for (const TextField& field : texts) headings.push_back(field.name);
+  Table table(std::move(headings));
   std::size_t number = 0;
   for (const PreviewRow& row : rows_of(preview)) {
-    table.add({std::to_string(number++), row.label ? std::to_string(*row.label) : "-",
-               row.class_name.value_or("-"), std::to_string(row.item), row.uri.value_or("-")});
+    std::vector<std::string> cells{
+        std::to_string(number), row.label ? std::to_string(*row.label) : "-",
+        row.class_name.value_or("-"), std::to_string(row.item), row.uri.value_or("-")};
+    for (const TextField& field : texts) cells.push_back(beginning_of(field.rows[number]));
+    table.add(std::move(cells));
+    ++number;
   }
   return table;
 }
@@ -141,9 +159,12 @@ nlohmann::ordered_json preview_json(const Preview& preview) {
   auto tensors = nlohmann::ordered_json::array();
   for (const v1::Tensor& tensor : preview.header.tensors()) tensors.push_back(to_json(tensor));
   auto rows = nlohmann::ordered_json::array();
+  const std::vector<TextField> texts = texts_of(preview);
   for (const PreviewRow& row : rows_of(preview)) {
     nlohmann::ordered_json facts = {
         {"label", nullptr}, {"class", nullptr}, {"item", row.item}, {"uri", nullptr}};
+    facts["texts"] = nlohmann::ordered_json::object();
+    for (const TextField& field : texts) facts["texts"][field.name] = field.rows[rows.size()];
     if (row.label) facts["label"] = *row.label;
     if (row.class_name) facts["class"] = *row.class_name;
     if (row.uri) facts["uri"] = *row.uri;
@@ -152,14 +173,22 @@ nlohmann::ordered_json preview_json(const Preview& preview) {
   return {{"tensors", std::move(tensors)}, {"rows", std::move(rows)}};
 }
 
+// ", with 'mask' and 'boxes' drawn on them"
+std::string drawn_on(const Grid& grid) {
+  std::string names;
+  for (const std::string& name : grid.drawn)
+    names += fmt::format("{}'{}'", names.empty() ? "" : " and ", cell(name));
+  return names.empty() ? "" : ", with " + names + " drawn on them";
+}
+
 void add_preview(CLI::App& app, const Context& context) {
   CLI::App* command = app.add_subcommand("preview", "one batch as the model will see it");
   const auto to = std::make_shared<std::string>("table");
   const auto rows = std::make_shared<std::uint32_t>(16);
   command
       ->add_option("-o,--output", *to,
-                   "what is printed, or else a PNG to draw the batch's images into; row numbers "
-                   "are those of the list")
+                   "what is printed, or else a PNG to draw the batch's images into, with their "
+                   "masks and boxes; row numbers are those of the list")
       ->type_name("table|json|FILE")
       ->capture_default_str();
   command->add_option("--rows", *rows, "how many, up to the pipeline's batch size")
@@ -169,16 +198,17 @@ void add_preview(CLI::App& app, const Context& context) {
     const v1::PipelineText text = submitted->read();
     const Preview preview = context.connect().preview(text, *rows, context.progress());
     if (*to == "json") {
-      context.out << preview_json(preview).dump(2) << '\n';
+      constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+      context.out << preview_json(preview).dump(2, ' ', false, kReplace) << '\n';
       return;
     }
     if (*to != "table") {
       const Grid grid = make_grid(preview);
       write_png(grid.picture, *to);
       context.out << fmt::format(
-          "{}: tensor '{}', {} in {}, {}\n", *to, cell(grid.tensor),
+          "{}: tensor '{}', {} in {}, {}{}\n", *to, cell(grid.tensor),
           counted(static_cast<std::uint64_t>(preview.header.indices_size()), "row"),
-          counted(grid.columns, "column"), grid.scale);
+          counted(grid.columns, "column"), grid.scale, drawn_on(grid));
     }
     rows_table(preview).print(context.out);
   });

@@ -293,6 +293,12 @@ void fill(v1::PreviewHeader* message, const session::PreviewView& view) {
   for (const std::int64_t index : view.indices) message->add_indices(index);
   for (const std::string& uri : view.uris) message->add_uris(utf8(uri));
   for (const std::string& name : view.classes) message->add_classes(utf8(name));
+  for (std::size_t i = 0; i < view.packed.size(); ++i) {
+    v1::PreviewRows& rows = *message->add_packed();
+    rows.mutable_begins()->Add(view.packed[i].begins.begin(), view.packed[i].begins.end());
+    rows.mutable_shapes()->Add(view.packed[i].shapes.begin(), view.packed[i].shapes.end());
+    rows.set_text(view.tensors[i].text);
+  }
 }
 
 void fill(v1::Job* message, const session::JobView& view) {

@@ -6,6 +6,24 @@
 #include <memory>
 
 namespace spdld::session {
+namespace {
+
+// Where the rows of a field lie that is not dense.
+PreviewView::Packed packed_rows(const std::byte* slot, const wire::FieldLayout& field,
+                                std::uint64_t rows) {
+  PreviewView::Packed packed;
+  if (field.kind == FieldKind::kDense) return packed;
+  packed.begins.resize(rows + 1);
+  std::memcpy(packed.begins.data(), slot + field.offsets_offset, (rows + 1) * sizeof(std::int64_t));
+  for (std::uint64_t& begin : packed.begins) begin *= wire::dtype_bytes(field.dtype);
+  if (field.shapes_offset == 0) return packed;
+  packed.shapes.resize(rows * field.ndim);
+  std::memcpy(packed.shapes.data(), slot + field.shapes_offset,
+              packed.shapes.size() * sizeof(std::int64_t));
+  return packed;
+}
+
+}  // namespace
 
 Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, std::uint64_t rows,
                                  Trials& trials, const BatchProgress& progress) {
@@ -21,9 +39,14 @@ Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, st
   PreviewView view;
   view.tensors = plan.tensors;
   view.classes = pipeline.source->classes();
-  for (std::size_t field = 0; field < plan.tensors.size(); ++field) {
-    const std::byte* first = slot.get() + plan.layout.fields()[field].offset;
-    view.data.emplace_back(first, first + rows * plan.layout.row_bytes(field));
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    const wire::FieldLayout& field = plan.layout.fields()[i];
+    view.packed.push_back(packed_rows(slot.get(), field, rows));
+    const std::uint64_t bytes = plan.tensors[i].kind == FieldKind::kDense
+                                    ? rows * plan.layout.row_bytes(i)
+                                    : view.packed.back().begins.back();
+    const std::byte* const first = slot.get() + field.offset;
+    view.data.emplace_back(first, first + bytes);
   }
   const wire::FieldLayout& index = plan.layout.fields()[plan.tensors.size()];
   view.indices.resize(rows);

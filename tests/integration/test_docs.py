@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README and docs/python.md do what they say: every command and snippet runs as printed."""
+"""The README and the pages for Python do what they say: every command and snippet runs as printed."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pathlib
 import re
 import signal
 import subprocess
+import tarfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -122,3 +124,44 @@ def test_the_snippets_of_the_python_page_run_one_after_the_other(
     ends = ["", *["\nlen(next(iter(loader)))\n" if "map=" in each else "" for each in snippets]]
     program = "".join(snippet + end for snippet, end in zip(snippets, ends[1:], strict=True))
     shell(f"export SPDLD_ADDRESS={daemon.address}\npython - <<'PYTHON'\n{program}\nPYTHON\n")
+
+
+def write_shards(images: pathlib.Path, directory: pathlib.Path) -> None:
+    """Four shards of these images, each with a caption."""
+    files = sorted(images.rglob("*.jpg"))
+    directory.mkdir()
+    for shard in range(4):
+        with tarfile.open(directory / f"train-{shard:05}.tar", "w") as tar:
+            for i, file in enumerate(files[shard::4]):
+                for suffix, content in (("jpg", file.read_bytes()), ("txt", b"a picture")):
+                    info = tarfile.TarInfo(f"{shard}-{i:04}.{suffix}")
+                    info.size = len(content)
+                    tar.addfile(info, io.BytesIO(content))
+
+
+@pytest.mark.parametrize(
+    ("page", "path"), [("from-dataloader", "/data/pets"), ("from-webdataset", "/data/pairs")]
+)
+def test_what_other_loaders_become_runs_as_it_stands(
+    checkout: pathlib.Path,
+    drawn: pathlib.Path,
+    shell: Callable[[str], str],
+    make_daemon: Callable[..., Any],
+    page: str,
+    path: str,
+) -> None:
+    write_shards(drawn, checkout / "pairs")
+    data = {"/data/pets": drawn, "/data/pairs": checkout / "pairs"}[path]
+    text = (daemon_module.REPOSITORY / f"docs/{page}.md").read_text()
+    assert path in text
+    blocks = FENCED.findall(text.replace(path, str(data)))
+    [pipeline] = [body for kind, body in blocks if kind == "yaml"]
+    (checkout / "train.yaml").write_text(pipeline)
+    program = "seen = []\ndef train_step(images, targets): seen.append(len(images))\n"
+    program += "def tokenize(texts): return [len(text) for text in texts]\n"
+    program += "".join(body for kind, body in blocks if kind == "python")
+    program += "\nfor _ in again: pass\n" if "again = " in program else ""
+    shell(
+        f"export SPDLD_ADDRESS={make_daemon().address}\npython - <<'PYTHON'\n{program}\n"
+        "assert len(seen) >= 3 and set(seen) == {16}, seen\nPYTHON\n"
+    )

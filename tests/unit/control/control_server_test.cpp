@@ -148,6 +148,7 @@ TEST_F(ControlServerTest, SendsPreviewsInChunks) {
   std::vector<std::byte> image(3 << 20);
   for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<std::byte>(i * 31 >> 8);
   service_.preview_view.data = {image, std::vector<std::byte>(8, std::byte{7})};
+  service_.preview_view.packed = {{}, {.begins = {0, 8}, .shapes = {1}}};
   service_.preview_view.uris = {"caf\xe9.jpg"};
   start();
   grpc::ClientContext context;
@@ -160,6 +161,9 @@ TEST_F(ControlServerTest, SendsPreviewsInChunks) {
   ASSERT_TRUE(response.has_header());
   EXPECT_EQ(response.header().tensor_bytes(0), image.size());
   EXPECT_EQ(response.header().uris(0), "caf\\xe9.jpg");
+  ASSERT_EQ(response.header().packed_size(), 2);
+  EXPECT_EQ(response.header().packed(1).begins(1), 8u);
+  EXPECT_EQ(response.header().packed(1).shapes(0), 1);
   std::string data[2];
   while (reader->Read(&response)) {
     ASSERT_LT(response.chunk().tensor(), 2u);

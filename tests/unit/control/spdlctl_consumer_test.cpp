@@ -202,6 +202,88 @@ TEST(ImageGrid, ShowsTheColoursOfWhatHasAlpha) {
             (std::array<int, 3>{0x31, 0x32, 0x33}));
 }
 
+// Adds boxes of 16 x 16 images, and their labels.
+void add_boxes(Preview& preview, const std::vector<std::vector<float>>& rows,
+               const std::vector<std::int64_t>& labels) {
+  preview.header.clear_packed();
+  for (int i = 0; i < preview.header.tensors_size(); ++i) preview.header.add_packed();
+  v1::Tensor& boxes = *preview.header.add_tensors();
+  boxes.set_name("boxes");
+  boxes.set_kind("ragged");
+  boxes.set_dtype("float32");
+  boxes.add_shape(-1);
+  boxes.add_shape(4);
+  v1::Tensor& numbers = *preview.header.add_tensors();
+  numbers.set_name("labels");
+  numbers.set_kind("ragged");
+  numbers.set_dtype("int64");
+  numbers.add_shape(-1);
+  v1::PreviewRows& edges = *preview.header.add_packed();
+  v1::PreviewRows& of_labels = *preview.header.add_packed();
+  std::string& data = preview.data.emplace_back();
+  edges.add_begins(0);
+  of_labels.add_begins(0);
+  for (const std::vector<float>& row : rows) {
+    data.append(reinterpret_cast<const char*>(row.data()), row.size() * sizeof(float));
+    edges.add_begins(data.size());
+    of_labels.add_begins(data.size() / 2);
+  }
+  preview.data.emplace_back(reinterpret_cast<const char*>(labels.data()),
+                            labels.size() * sizeof(std::int64_t));
+}
+
+TEST(ImageGrid, OutlinesBoxesInTheColoursOfTheirLabels) {
+  Preview preview = images("uint8", {16, 16, 3}, 2, std::string(2 * 768, '\x30'));
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  add_boxes(preview, {{8, 8, 12, 15}, {-9, 10, 400, 400, 0, 0, 0, 0, kNan, 0, kNan, 9}},
+            {1, 0, 0, 0});
+  const Grid grid = make_grid(preview);
+  EXPECT_EQ(grid.drawn, std::vector<std::string>{"boxes"});
+  const std::array<int, 3> red{230, 25, 75};
+  const std::array<int, 3> green{60, 180, 75};
+  const std::array<int, 3> none{0x30, 0x30, 0x30};
+  EXPECT_EQ(pixel(grid.picture, 8, 8), green);
+  EXPECT_EQ(pixel(grid.picture, 11, 14), green);
+  EXPECT_EQ(pixel(grid.picture, 12, 14), none);
+  EXPECT_EQ(pixel(grid.picture, 9, 9), none);
+  EXPECT_EQ(pixel(grid.picture, 20 + 8, 10), red);
+  EXPECT_EQ(pixel(grid.picture, 20 + 15, 15), red);
+  EXPECT_EQ(pixel(grid.picture, 20 + 8, 12), none);
+  EXPECT_EQ(pixel(grid.picture, 17, 12), (std::array<int, 3>{64, 64, 64}));
+}
+
+TEST(ImageGrid, LeavesOutBoxesThatContradictThemselves) {
+  Preview preview = images("uint8", {16, 16, 3}, 1, std::string(768, '\x30'));
+  add_boxes(preview, {{8, 8, 12, 15}}, {1});
+  preview.header.mutable_packed(2)->set_begins(1, 1 << 20);
+  EXPECT_TRUE(make_grid(preview).drawn.empty());
+  preview.header.mutable_packed(2)->mutable_begins()->Clear();
+  EXPECT_TRUE(make_grid(preview).drawn.empty());
+}
+
+TEST(ImageGrid, TintsImagesByTheirMasks) {
+  Preview preview = images("uint8", {3, 16, 16}, 1, std::string(768, '\x40'));
+  v1::Tensor& mask = *preview.header.add_tensors();
+  mask.set_name("mask");
+  mask.set_kind("dense");
+  mask.set_dtype("uint8");
+  for (const int extent : {1, 16, 16}) mask.add_shape(extent);
+  std::string classes(256, '\0');
+  classes[255] = 1;
+  classes[254] = 10;
+  preview.data.push_back(classes);
+  const Grid grid = make_grid(preview);
+  EXPECT_EQ(grid.tensor, "image");
+  EXPECT_EQ(grid.drawn, std::vector<std::string>{"mask"});
+  EXPECT_EQ(pixel(grid.picture, 15, 15), (std::array<int, 3>{147, 45, 70}));
+  EXPECT_EQ(pixel(grid.picture, 14, 15), (std::array<int, 3>{62, 122, 70}));
+  EXPECT_EQ(pixel(grid.picture, 13, 15), (std::array<int, 3>{0x40, 0x40, 0x40}));
+  // Where there is nothing else, it is what is shown.
+  preview.header.mutable_tensors()->DeleteSubrange(0, 2);
+  preview.data.erase(preview.data.begin(), preview.data.begin() + 2);
+  EXPECT_EQ(make_grid(preview).tensor, "mask");
+}
+
 TEST(ImageGrid, RefusesWhatIsNoImageAndWhatDoesNotFit) {
   EXPECT_THROW(make_grid(images("int32", {3, 8, 8}, 1, std::string(768, 'x'))), Failure);
   EXPECT_THROW(make_grid(images("uint8", {8, 8}, 1, std::string(64, 'x'))), Failure);

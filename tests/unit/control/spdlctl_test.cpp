@@ -361,6 +361,32 @@ TEST_F(SpdlctlTest, ExplainsAndPreviews) {
   EXPECT_EQ(service_.calls().back(), "preview 1");
 }
 
+TEST_F(SpdlctlTest, PreviewsTextsBesideTheRows) {
+  const std::string long_text(200, 'x');
+  const std::string texts = "a cat" + long_text;
+  const auto* const bytes = reinterpret_cast<const std::byte*>(texts.data());
+  service_.preview_view.tensors = {
+      {"caption", FieldKind::kBytes, DType::kUInt8, {}, true},
+      {"packed", FieldKind::kBytes, DType::kUInt8, {}},
+  };
+  service_.preview_view.data = {{bytes, bytes + texts.size()}, {}};
+  service_.preview_view.packed = {{.begins = {0, 5, texts.size()}, .shapes = {}},
+                                  {.begins = {0, 0, 0}, .shapes = {}}};
+  service_.preview_view.indices = {7, 8};
+  service_.preview_view.uris = {"a", "b"};
+  start();
+  const std::string path = write("p.yaml", "pipeline: p\n");
+  const Outcome outcome = spdlctl({"preview", "-f", path});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out,
+            "ROW  LABEL  CLASS  ITEM  URI  caption\n"
+            "  0      -  -         7  a    a cat\n"
+            "  1      -  -         8  b    " +
+                long_text.substr(0, 60) + "...\n");
+  const auto json = nlohmann::json::parse(spdlctl({"preview", "-f", path, "-o", "json"}).out);
+  EXPECT_EQ(json["rows"][1]["texts"], (nlohmann::json{{"caption", long_text}}));
+}
+
 TEST_F(SpdlctlTest, SaysAsJsonWhatWasDone) {
   start();
   const auto done = [&](std::vector<std::string> words) {
@@ -412,10 +438,16 @@ TEST_F(SpdlctlTest, PreviewsToPrograms) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const auto preview = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(preview["tensors"][0]["dtype"], "int64");
-  EXPECT_EQ(preview["rows"][0],
-            (nlohmann::json{{"label", 1}, {"class", "dog"}, {"item", 77}, {"uri", "dog/1.jpg"}}));
-  EXPECT_EQ(preview["rows"][1],
-            (nlohmann::json{{"label", 9}, {"class", nullptr}, {"item", 78}, {"uri", nullptr}}));
+  EXPECT_EQ(preview["rows"][0], (nlohmann::json{{"label", 1},
+                                                {"class", "dog"},
+                                                {"item", 77},
+                                                {"uri", "dog/1.jpg"},
+                                                {"texts", nlohmann::json::object()}}));
+  EXPECT_EQ(preview["rows"][1], (nlohmann::json{{"label", 9},
+                                                {"class", nullptr},
+                                                {"item", 78},
+                                                {"uri", nullptr},
+                                                {"texts", nlohmann::json::object()}}));
   EXPECT_FALSE(std::filesystem::exists("json"));
 }
 
