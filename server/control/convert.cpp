@@ -272,6 +272,11 @@ void fill(v1::Plan* message, const engine::PlanFacts& facts) {
     out->set_stages(utf8(task.stages));
     out->set_pool(task.pool == engine::PlanFacts::Task::Pool::kIo ? "io" : "cpu");
     out->set_concurrency(task.concurrency);
+    for (const engine::PlanFacts::FieldStages& field : task.fields) {
+      v1::PlanField* const made = out->add_fields();
+      made->set_field(utf8(field.field));
+      made->set_stages(utf8(field.stages));
+    }
   }
   if (facts.image) {
     v1::PlanImage* image = message->mutable_image();

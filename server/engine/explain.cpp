@@ -70,6 +70,15 @@ PlanFacts::Task task_of(const StagePlan& stage, PlanFacts::Task::Pool pool, unsi
               stage.concurrency > 0 ? static_cast<std::uint32_t>(stage.concurrency) : cpu_threads};
 }
 
+std::vector<PlanFacts::FieldStages> fields_of(const Plan& plan) {
+  std::vector<PlanFacts::FieldStages> fields;
+  for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
+    for (const TensorSpec& tensor : plan.tasks[i]->tensors())
+      fields.push_back({.field = tensor.name, .stages = plan.task_ops[i]});
+  }
+  return fields;
+}
+
 PlanFacts::Image image_of(const ImageTask& task) {
   PlanFacts::Image image{.layout = task.layout, .normalized = task.format.normalized};
   for (const GeometryStep& step : task.geometry) image.resamples += step.op->resizes() ? 1 : 0;
@@ -121,6 +130,7 @@ PlanFacts plan_facts(const Plan& plan, const ExplainContext& context) {
       .used_bytes = context.arena_used,
       .budget_bytes = context.arena_budget,
       .warnings = plan.doubts};
+  facts.tasks.back().fields = fields_of(plan);
   const std::uint64_t wanted = facts.used_bytes + facts.needed_bytes;
   if (wanted > facts.budget_bytes) facts.missing_bytes = wanted - facts.budget_bytes;
   if (plan.image != nullptr) facts.image = image_of(*plan.image);
@@ -144,6 +154,11 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
   };
   stage(1, plan.fetch, "I/O pool; page-cached files on the CPU worker");
   stage(2, plan.process, "CPU pool, one sample on one core");
+  const std::vector<PlanFacts::FieldStages>& fields = facts.tasks.back().fields;
+  if (plan.tasks.size() > 1) {
+    for (const PlanFacts::FieldStages& field : fields)
+      fmt::format_to(out, "    {:<8} {}\n", field.field, field.stages);
+  }
   if (facts.image) text += image_text(*facts.image, plan.image->format.dtype);
   if (plan.spec.cache && context.cache)
     fmt::format_to(out, "cache    {}\n", cache_text(*plan.spec.cache, *context.cache));

@@ -155,6 +155,7 @@ class Compiler {
       auto task = field.chain->finish(field.name);
       if (!task) return std::move(task).error();
       plan_->task_tensors.push_back(plan_->tensors.size());
+      plan_->task_ops.push_back(fmt::format("{}", fmt::join(field.ops, " + ")));
       for (const TensorSpec& tensor : (*task)->tensors())
         add_tensor(tensor, {.kind = Kind::kTask, .index = plan_->tasks.size()});
       plan_->tasks.push_back(*std::move(task));
@@ -248,14 +249,17 @@ class Compiler {
     }
     std::vector<std::unique_ptr<FieldTask>> tasks;
     std::vector<std::size_t> tensors;
+    std::vector<std::string> ops;
     for (std::size_t to = 0; to < order.size(); ++to) {
       tasks.push_back(std::move(plan_->tasks[order[to]]));
       tensors.push_back(plan_->task_tensors[order[to]]);
+      ops.push_back(std::move(plan_->task_ops[order[to]]));
       for (std::size_t i = 0; i < tasks.back()->tensors().size(); ++i)
         plan_->sources[tensors.back() + i].index = to;
     }
     plan_->tasks = std::move(tasks);
     plan_->task_tensors = std::move(tensors);
+    plan_->task_ops = std::move(ops);
   }
 
   static constexpr const char* kFetch = "fetch";

@@ -51,6 +51,7 @@ struct Plan {
   // from task_tensors[i] on.
   std::vector<std::unique_ptr<FieldTask>> tasks;
   std::vector<std::size_t> task_tensors;
+  std::vector<std::string> task_ops;  // of each task: "decode_image + resize"
   // Values of a row that tasks make are numbered from here on, behind the source's.
   std::size_t first_made_value = 0;
   std::size_t made_values = 0;

@@ -13,12 +13,18 @@ namespace spdld::engine {
 
 // How a pipeline would be run, in plain values for programs. explain.h makes them of a plan.
 struct PlanFacts {
+  // What one task does to a field.
+  struct FieldStages {
+    std::string field;
+    std::string stages;  // "decode_image + resize"
+  };
   // Stages that are run as one.
   struct Task {
     enum class Pool { kIo, kCpu };
     std::string stages;  // "decode_image + random_resized_crop"
     Pool pool = Pool::kCpu;
     std::uint32_t concurrency = 0;  // rows at once
+    std::vector<FieldStages> fields = {};  // that are decoded in it, one after the other
   };
   // Where images are decoded.
   struct Image {

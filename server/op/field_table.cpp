@@ -52,6 +52,7 @@ Result<Field*> FieldTable::encoded(const std::string& name, const std::string& o
   if (field->kind == Field::Kind::kValue)
     return error(Code::kInvalidArgument, "'" + op + "' decodes bytes, and the field '" + name +
                                              "' is " + std::string(value_type_name(field->type)));
+  field->ops.push_back(op);
   return field;
 }
 
@@ -94,11 +95,12 @@ Result<Field*> FieldTable::numbers(const std::string& name, const std::string& o
                                              "'decode_json'");
   if (field->type != ValueType::kInt64List && field->type != ValueType::kFloat64List)
     return error(Code::kInvalidArgument, takes + "is " + std::string(value_type_name(field->type)));
+  field->ops.push_back(op);
   return field;
 }
 
-Result<std::vector<Field*>> FieldTable::with_geometry(const std::vector<std::string>& names,
-                                                      const std::string& op) {
+Result<std::vector<Field*>> FieldTable::movable(const std::vector<std::string>& names,
+                                                const std::string& op) {
   std::vector<Field*> found;
   for (const std::string& name : names) {
     Field* const field = find(name);
@@ -123,9 +125,16 @@ Result<std::vector<Field*>> FieldTable::with_geometry(const std::vector<std::str
   return found;
 }
 
+Result<std::vector<Field*>> FieldTable::with_geometry(const std::vector<std::string>& names,
+                                                      const std::string& op) {
+  SPDLD_ASSIGN(std::vector<Field*> found, movable(names, op));
+  for (Field* const field : found) field->ops.push_back(op);
+  return found;
+}
+
 Result<std::vector<Field*>> FieldTable::images(const std::vector<std::string>& names,
                                                const std::string& op) {
-  SPDLD_ASSIGN(std::vector<Field*> found, with_geometry(names, op));
+  SPDLD_ASSIGN(std::vector<Field*> found, movable(names, op));
   if (names.empty())
     std::erase_if(found, [](const Field* field) { return !field->chain->has_pixels(); });
   if (found.empty())
@@ -135,6 +144,7 @@ Result<std::vector<Field*>> FieldTable::images(const std::vector<std::string>& n
   // Masks keep their numbers beside images; where there are none, they are meant.
   if (names.empty() && std::any_of(found.begin(), found.end(), is_image))
     std::erase_if(found, [&](const Field* field) { return !is_image(field); });
+  for (Field* const field : found) field->ops.push_back(op);
   return found;
 }
 

@@ -32,6 +32,7 @@ struct Field {
   bool text = false;                         // a part that is UTF-8
   std::optional<std::uint64_t> max_bytes{};  // of a row, where the source knows that
   std::unique_ptr<FieldChain> chain{};       // of what is decoded; null: another field's makes it
+  std::vector<std::string> ops{};            // that were given it, in order
 };
 
 // The fields of a sample while a pipeline's stages are read one after the other: first what the
@@ -76,6 +77,8 @@ class FieldTable {
   std::string names() const;
 
  private:
+  Result<std::vector<Field*>> movable(const std::vector<std::string>& names, const std::string& op);
+
   std::list<Field> fields_;
   MakeImageChain make_image_;
   std::vector<std::size_t> requested_;

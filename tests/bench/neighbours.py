@@ -10,12 +10,19 @@ wants: what they take of the machine themselves is not the daemon's doing.
   log      nobody reads the daemon's stderr, a pipe, while strangers send garbage that it tells of
   queries  six processes that read nothing and ask for statistics and classes without a pause
   arena    a job that attaches, reads a batch and leaves, with a posix arena of --arena-gib
+  sparse   a job of the same weight whose images are 64 sparse files of 900 MB
+  hung-CALL, links-CALL
+           a job whose storage hangs in mid-epoch, in lookup, getattr, open or read; its images lie
+           there, or are links on a local disk that lead there. Compared with the watched job alone.
+           Root's alone, who may mount.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
+import itertools
 import os
 import pathlib
 import socket
@@ -28,6 +35,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+import hung_mount
 import machine
 import paced_job
 from daemon import Daemon
@@ -37,12 +46,20 @@ from pipelines import TRAINING
 QUERIERS = 6
 ROW_BYTES = 224 * 224 * 3 * 4
 SLOTS = 6  # of one consumer with four credits
+SPARSE_FILES, SPARSE_BYTES = 64, 900_000_000
 SETTLE_S = 1.0  # both jobs have begun, and the pace is found
 
 
-def write_pipeline(daemon: Daemon, root: pathlib.Path, name: str, seed: int, batch: int) -> None:
+def write_pipeline(
+    daemon: Daemon,
+    root: pathlib.Path,
+    name: str,
+    seed: int,
+    batch: int,
+    on_error: str = "fail",
+) -> None:
     """Of its own seed: jobs of one order would share what they read."""
-    text = TRAINING.format(root=root, batch=batch, on_error="fail")
+    text = TRAINING.format(root=root, batch=batch, on_error=on_error)
     text = text.replace("pipeline: bench", f"pipeline: {name}").replace("seed: 1", f"seed: {seed}")
     text = text.replace(f"batch: {{size: {batch}}}", f"batch: {{size: {batch}, last: pad}}")
     file = daemon.directory / f"{name}.yaml"
@@ -140,7 +157,73 @@ def arena(daemon: Daemon, _: str, arguments: argparse.Namespace) -> Iterator[Non
         yield
 
 
-BAD = {"log": unread_log, "queries": queries, "arena": arena}
+@contextlib.contextmanager
+def nobody(_: Daemon, __: str) -> Iterator[None]:
+    yield
+
+
+@contextlib.contextmanager
+def begun(daemon: Daemon, pipeline: str, job: str) -> Iterator[Rank]:
+    one = Rank(0, pipeline=pipeline, address=daemon.address, job=job, rank=0, world_size=1)
+    try:
+        yield one
+    finally:
+        one.kill()
+
+
+@contextlib.contextmanager
+def sparse(daemon: Daemon, job: str, arguments: argparse.Namespace) -> Iterator[None]:
+    root = daemon.directory / "sparse"
+    if not root.exists():
+        (root / "class").mkdir(parents=True)
+        for number in range(SPARSE_FILES):
+            path = root / f"class/{number:02}.jpg"
+            path.write_bytes(b"\xff\xd8\xff")
+            os.truncate(path, SPARSE_BYTES)
+        write_pipeline(daemon, root, "sparse", 3, arguments.batch, "replace")
+    with roles(1, "sparse", daemon.address, job):
+        yield
+
+
+@contextlib.contextmanager
+def hung(
+    daemon: Daemon, job: str, arguments: argparse.Namespace, *, call: int, linked: bool
+) -> Iterator[None]:
+    at = daemon.directory / f"mount-{job}"
+    at.mkdir()
+    root = daemon.directory / f"links-{job}" if linked else at
+    mount = hung_mount.HungMount(arguments.data, at, valid_s=0)
+    try:
+        if linked:
+            for path in arguments.data.rglob("*"):
+                if path.is_file():
+                    link = root / path.relative_to(arguments.data)
+                    link.parent.mkdir(parents=True, exist_ok=True)
+                    link.symlink_to(at / path.relative_to(arguments.data))
+        write_pipeline(daemon, root, job, 3, arguments.batch)
+        with begun(daemon, job, job) as neighbour:
+            neighbour.wait_for_first()
+            mount.hang(call=call)
+            yield
+            if mount.waiting == 0:
+                raise RuntimeError("nothing hung")
+            mount.let_go()
+    finally:
+        mount.close()
+
+
+CALLS = {
+    "lookup": hung_mount.LOOKUP,
+    "getattr": hung_mount.GETATTR,
+    "open": hung_mount.OPEN,
+    "read": hung_mount.READ,
+}
+BAD = {"log": unread_log, "queries": queries, "arena": arena, "sparse": sparse}
+for kind, linked in (("hung", False), ("links", True)):
+    BAD |= {
+        f"{kind}-{name}": functools.partial(hung, call=call, linked=linked)
+        for name, call in CALLS.items()
+    }
 
 
 def yield_processors() -> None:
@@ -165,6 +248,14 @@ def play(role: str, words: list[str]) -> None:
             print("begun", flush=True)
             while True:
                 loader.stats()
+    if role == "sparse":
+        print("begun", flush=True)
+        for turn in itertools.count():  # none of its rows can be made, and so its jobs end
+            with (
+                contextlib.suppress(spdld.PipelineError),
+                spdld.Loader("sparse", address=address, job=f"{rest[0]}-{turn}") as loader,
+            ):
+                next(iter(loader))
     begun = False
     while True:
         with spdld.Loader(
@@ -230,6 +321,8 @@ def parse() -> argparse.Namespace:
 
 def measure(name: str, arguments: argparse.Namespace) -> float:
     beside = BAD[name]
+    alone = name.startswith(("hung", "links"))
+    reference = nobody if alone else healthy
     with contextlib.ExitStack() as stack:
         daemon = stack.enter_context(Daemon(settings=settings(name, arguments)))
         if name == "log":
@@ -244,7 +337,9 @@ def measure(name: str, arguments: argparse.Namespace) -> float:
         step_s = 1 / (arguments.share * capacity(daemon, arguments.seconds))
         good, bad = [], []
         for run in range(arguments.runs):
-            good.append(longest_gap(daemon, f"good-{run}", step_s, arguments.seconds, healthy, ()))
+            good.append(
+                longest_gap(daemon, f"good-{run}", step_s, arguments.seconds, reference, ())
+            )
             bad.append(
                 longest_gap(daemon, f"bad-{run}", step_s, arguments.seconds, beside, (arguments,))
             )
@@ -253,8 +348,8 @@ def measure(name: str, arguments: argparse.Namespace) -> float:
         f"{one * 1e3:.0f}/{other * 1e3:.0f}" for one, other in zip(bad, good, strict=True)
     )
     print(
-        f"{name:<8} step {step_s * 1e3:5.1f} ms   longest gap {statistics.median(bad) * 1e3:7.1f} ms,"
-        f" beside a healthy one {statistics.median(good) * 1e3:7.1f} ms   ratio {ratio:5.2f}"
+        f"{name:<13} step {step_s * 1e3:5.1f} ms   longest gap {statistics.median(bad) * 1e3:7.1f} ms,"
+        f" {'alone' if alone else 'beside a healthy one'} {statistics.median(good) * 1e3:7.1f} ms   ratio {ratio:5.2f}"
         f"   ({each})",
         flush=True,
     )

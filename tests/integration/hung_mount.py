@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file system whose reads hang until a test lets them go: to the kernel, a server that is away."""
+"""A file system whose calls hang until a test lets them go: to the kernel, a server that is away."""
 
 from __future__ import annotations
 
@@ -37,20 +37,28 @@ INTERRUPT_IN = struct.Struct("<Q")
 class HungMount:
     """The files below `source`, mounted read-only at `at` by root, served by a thread (FUSE).
 
-    Reads are answered at once until hang(); from then on each waits until it is let go. A process
-    that waits so cannot be killed: close the mount before. If the mount is `interruptible`, a
-    signal ends the wait, as it does on a network file system.
+    All is answered at once until hang(); from then on each read, or call of another kind, waits until
+    it is let go. A process that waits so cannot be killed: close the mount before. If the mount is
+    `interruptible`, a signal ends the wait, as it does on a network file system. What the kernel was
+    told of names and sizes it asks for anew after `valid_s` seconds.
     """
 
     def __init__(
-        self, source: pathlib.Path, at: pathlib.Path, *, interruptible: bool = False
+        self,
+        source: pathlib.Path,
+        at: pathlib.Path,
+        *,
+        interruptible: bool = False,
+        valid_s: int = 3600,
     ) -> None:
         self._interruptible = interruptible
+        self._valid_s = valid_s
         self._source = source
         self._at = at
         self._lock = threading.Condition()
         self._hangs = False
         self._only = ""
+        self._call = READ
         self._waiting: list[tuple[int, bytes]] = []  # request, answer
         self._paths: dict[int, pathlib.Path] = {ROOT: source}
         self._nodes: dict[pathlib.Path, int] = {source: ROOT}
@@ -63,14 +71,15 @@ class HungMount:
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
-    def hang(self, only: str = "") -> None:
-        """From now on; with `only`, reads of the files of this name."""
+    def hang(self, only: str = "", call: int = READ) -> None:
+        """Calls of this kind, from now on; with `only`, those about files of this name, and lookups below
+        directories of it."""
         with self._lock:
-            self._hangs, self._only = True, only
+            self._hangs, self._only, self._call = True, only, call
 
     @property
     def waiting(self) -> int:
-        """Reads that hang now."""
+        """Calls that hang now."""
         with self._lock:
             return len(self._waiting)
 
@@ -125,7 +134,7 @@ class HungMount:
         known: dict[int, Callable[[int, bytes], bytes]] = {
             INIT: self._init,
             LOOKUP: self._look_up,
-            GETATTR: lambda node, _: ATTR_HEAD.pack(3600, 0, 0) + self._attributes(node),
+            GETATTR: lambda node, _: ATTR_HEAD.pack(self._valid_s, 0, 0) + self._attributes(node),
             OPEN: lambda node, _: OPEN_OUT.pack(node, DIRECT_IO, 0),
             OPENDIR: lambda node, _: OPEN_OUT.pack(node, 0, 0),
             READ: self._read,
@@ -143,11 +152,10 @@ class HungMount:
         except OSError as error:
             self._answer(unique, b"", error.errno or errno.EIO)
             return
-        if opcode == READ:
-            with self._lock:
-                if self._hangs and self._only in ("", self._paths[node].name):
-                    self._waiting.append((unique, data))
-                    return
+        with self._lock:
+            if self._hangs and opcode == self._call and self._only in ("", self._paths[node].name):
+                self._waiting.append((unique, data))
+                return
         self._answer(unique, data)
 
     def _interrupt(self, unique: int) -> None:
@@ -177,7 +185,8 @@ class HungMount:
         path.lstat()
         found = self._nodes.setdefault(path, len(self._nodes) + 1)
         self._paths[found] = path
-        return ENTRY_HEAD.pack(found, 0, 3600, 3600, 0, 0) + self._attributes(found)
+        valid_s = self._valid_s
+        return ENTRY_HEAD.pack(found, 0, valid_s, valid_s, 0, 0) + self._attributes(found)
 
     def _attributes(self, node: int) -> bytes:
         info = self._paths[node].lstat()

@@ -36,6 +36,7 @@ def test_a_plan_is_explained_in_fields(daemon: Any, file: pathlib.Path) -> None:
     fetch, process = plan["tasks"]
     assert (fetch["stages"], fetch["pool"]) == ("fetch", "io")
     assert (process["stages"], process["pool"]) == ("decode_image + resize", "cpu")
+    assert process["fields"] == [{"field": "image", "stages": "decode_image + resize"}]
     assert process["concurrency"] == daemon.ctl_json("status")["cpu_threads"]
     assert plan["image"] == {"layout": "NCHW", "normalized": False, "resamples": 1}
     batch = plan["batch"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from integration.hung_mount import HungMount
+from integration.hung_mount import GETATTR, LOOKUP, OPEN, READ, HungMount
 from integration.ranks import Rank, indices
 
 ITEMS, BATCH = 24, 4
@@ -103,6 +103,43 @@ def test_a_mount_that_hangs_stops_its_own_job_alone(
     assert not stuck.answered()
     sick.let_go()
     batches = [stuck.answer(), *stuck.rest_of_epoch()]
+    assert [batch["indices"] for batch in batches] == order
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["direct", "links"])
+@pytest.mark.parametrize(
+    "call", [LOOKUP, GETATTR, OPEN, READ], ids=["lookup", "getattr", "open", "read"]
+)
+def test_a_mount_that_hangs_in_any_call_in_mid_epoch_stops_its_own_job_alone(
+    mount: Callable[..., HungMount],
+    dataset: Any,
+    serve: Callable[..., Any],
+    start_rank: Callable[..., Rank],
+    wait_until: Callable[..., Any],
+    tmp_path: pathlib.Path,
+    call: int,
+    linked: bool,
+) -> None:
+    mount("well")
+    sick = mount("sick", valid_s=0)
+    if linked:
+        for file in dataset.files:
+            link = tmp_path / "links" / file.relative_to(dataset.root)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(tmp_path / "sick" / file.relative_to(dataset.root))
+    name = "links" if linked else "sick"
+    daemon = serve(name, "well")
+    order = [batch["indices"] for batch in start_rank(daemon, name).rest_of_epoch()]
+    stuck, other = start_rank(daemon, name, job="stuck"), start_rank(daemon, "well", job="other")
+    first = stuck.next()
+    sick.hang(call=call)
+    stuck.ask("next")
+    wait_until(lambda: sick.waiting > 0, "a call that hangs")
+    for _ in range(3):
+        assert sorted(indices(other.rest_of_epoch())) == list(range(ITEMS))
+    assert sick.waiting > 0
+    sick.let_go()
+    batches = [first, stuck.answer(), *stuck.rest_of_epoch()]
     assert [batch["indices"] for batch in batches] == order
 
 

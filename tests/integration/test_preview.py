@@ -66,7 +66,11 @@ def test_images_are_drawn_with_their_masks_and_boxes(
         first, second = (SIZE // 2, SIZE // 2), (SIZE + 4, 0)
         assert grid.getpixel(first) == GREY
         # The mask's class 3 and the box's label 2 have the third colour.
-        assert grid.getpixel((second[0] + 100, 16)) == ((90 + 255) // 2 + 1, (90 + 225) // 2 + 1, 58)
+        assert grid.getpixel((second[0] + 100, 16)) == (
+            (90 + 255) // 2 + 1,
+            (90 + 225) // 2 + 1,
+            58,
+        )
         assert grid.getpixel((second[0] + 80, 70)) == (255, 225, 25)
         assert grid.getpixel((second[0] + 119, 83)) == (255, 225, 25)
         assert grid.getpixel((second[0] + 120, 84)) == GREY

@@ -252,6 +252,16 @@ TEST(Plan, ExplainsWhatIsFusedAndWhetherItFits) {
   EXPECT_THAT(text, HasSubstr("DOES NOT FIT: 1500 B more are needed"));
 }
 
+TEST(Plan, ExplainsHowEachFieldIsMade) {
+  const auto plan = boxed(
+      "  - bounding_boxes: {with: labels}\n  - random_resized_crop: {size: 8}\n"
+      "  - normalize: {mean: 0.5, std: 0.2}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_THAT(explain(**plan, {.items = 4, .cpu_threads = 1, .arena_kind = "memfd"}),
+              HasSubstr("\n    image    decode_image + random_resized_crop + normalize\n"
+                        "    boxes    bounding_boxes + random_resized_crop\n"));
+}
+
 TEST(Plan, TellsProgramsWhatItTellsPeople) {
   const auto plan = compile(
       "  - fetch: {concurrency: 5}\n  - decode_image\n  - resize: {size: [16, 16]}\n"

@@ -1,39 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <vector>
 
+#include "tests/support/allocations.h"
 #include "tests/unit/transform/images.h"
-
-namespace {
-
-std::atomic<int> allocations{0};
-
-void* counted(std::size_t bytes, std::size_t alignment) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* const memory = std::aligned_alloc(alignment, rounded);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-// A call of its own: next to an inlined free() the compiler warns of a mismatch.
-[[gnu::noinline]] void give_back(void* memory) noexcept { std::free(memory); }
-
-}  // namespace
-
-// Every allocation of this binary is counted.
-void* operator new(std::size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return counted(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { give_back(memory); }
-void operator delete(void* memory, std::size_t) noexcept { give_back(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { give_back(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { give_back(memory); }
 
 namespace spdld::transform {
 namespace {
@@ -63,9 +34,9 @@ TEST(ImagePass, AllocatesNothingOnceItHasSeenALargerImage) {
   };
   images(300);
   run_one(resized({300, 200}, {64, 64}, Interpolation::kBicubic), {out.data(), {}, Layout::kNCHW});
-  const int before = allocations.load();
+  const int before = testing::allocations();
   images(200);
-  EXPECT_EQ(allocations.load(), before);
+  EXPECT_EQ(testing::allocations(), before);
 }
 
 }  // namespace
