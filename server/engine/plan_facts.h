@@ -23,7 +23,7 @@ struct PlanFacts {
     enum class Pool { kIo, kCpu };
     std::string stages;  // "decode_image + random_resized_crop"
     Pool pool = Pool::kCpu;
-    std::uint32_t concurrency = 0;  // rows at once
+    std::uint32_t concurrency = 0;         // rows at once
     std::vector<FieldStages> fields = {};  // that are decoded in it, one after the other
   };
   // Where images are decoded.

@@ -125,6 +125,9 @@ def test_a_rank_goes_on_behind_its_last_whole_line(tmp_path: pathlib.Path) -> No
 
 def batch(items: list[int], pictures: list[np.ndarray]) -> types.SimpleNamespace:
     class Batch(types.SimpleNamespace):
+        def __contains__(self, name: str) -> bool:
+            return name == "image"
+
         def __getitem__(self, name: str) -> np.ndarray:
             assert name == "image"
             return np.stack(pictures)
