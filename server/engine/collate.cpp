@@ -57,14 +57,11 @@ class Collator {
     switch (*given.kind) {
       case Kind::kStack:
         if (tensor.kind == FieldKind::kDense) return {};
-        if (tensor.kind != FieldKind::kRagged || !is_flat(tensor) || tensor.max_row_bytes == 0)
+        if (tensor.kind != FieldKind::kRagged || !is_flat(tensor))
           return fail(tensor, given,
                       "its rows differ in size, so they cannot be stacked: write 'ragged'" +
                           std::string(bytes ? " or 'bytes'" : " or 'pad'"));
-        tensor.kind = FieldKind::kDense;
-        tensor.shape = {
-            static_cast<std::int64_t>(tensor.max_row_bytes / wire::dtype_bytes(tensor.dtype))};
-        return {};
+        return stack(tensor, given);
       case Kind::kRagged:
         if (tensor.kind == FieldKind::kDense)
           return fail(tensor, given, "all its rows have one shape: leave it out");
@@ -93,6 +90,25 @@ class Collator {
     return {};
   }
 
+  // Of lists that all have the length of the longest, or the one that is given.
+  Status stack(TensorSpec& tensor, const spec::CollateSpec& given) const {
+    const std::uint64_t element = wire::dtype_bytes(tensor.dtype);
+    const std::uint64_t known = tensor.is_loose ? 0 : tensor.max_row_bytes;
+    const std::uint64_t row_bytes = given.max_bytes > 0 ? given.max_bytes : known;
+    if (row_bytes == 0)
+      return fail(tensor, given,
+                  "nothing says how long its rows are: if all are of one length, write {kind: "
+                  "stack, max_bytes: BYTES_OF_A_ROW}, and else 'ragged' or 'pad'");
+    if (row_bytes % element != 0)
+      return fail(tensor, given,
+                  "max_bytes: a row of " + std::string(dtype_name(tensor.dtype)) + " takes " +
+                      counted(element, "byte") + " a value, and " + std::to_string(row_bytes) +
+                      " are no multiple of that");
+    tensor.kind = FieldKind::kDense;
+    tensor.shape = {static_cast<std::int64_t>(row_bytes / element)};
+    return {};
+  }
+
   Status bound(TensorSpec& tensor, const spec::CollateSpec* given) const {
     const std::uint64_t most = spec_.batch.max_bytes;
     tensor.bound_name = "batch.collate." + tensor.name + ".max_bytes";
@@ -115,7 +131,9 @@ class Collator {
     const std::uint64_t row = tensor.max_row_bytes + pad;
     const bool overflows = row > ~std::uint64_t{0} / rows_;
     const std::uint64_t all = overflows ? ~std::uint64_t{0} : row * rows_;
-    tensor.max_bytes = most > 0 ? std::min(most, all) : all;
+    // Rows that are filled up along several extents may take more than any of them did.
+    const bool is_bound = !tensor.padded || varying(tensor) <= 1;
+    tensor.max_bytes = most == 0 ? all : is_bound ? std::min(most, all) : most;
     if (most == 0 && (given == nullptr || given->max_bytes == 0) && all > kMostUnasked)
       return Status(Code::kInvalidArgument,
                     "'" + tensor.name + "': a row has up to " +
@@ -163,6 +181,14 @@ Status collate(const spec::PipelineSpec& spec, std::vector<TensorSpec>& tensors,
     sources[i].pad_value = given.pad_value;
     sources[i].multiple_of = given.multiple_of;
     TensorSpec length{.name = tensors[i].name + "_length", .dtype = DType::kInt64};
+    const bool taken = std::any_of(tensors.begin(), tensors.end(), [&](const TensorSpec& tensor) {
+      return tensor.name == length.name;
+    });
+    if (taken)
+      return Status(Code::kInvalidArgument,
+                    given.where.text() + ": batch.collate." + tensors[i].name +
+                        ": the lengths of padded rows are named '" + length.name +
+                        "', and there is such a field: call that one something else");
     const std::ptrdiff_t extents = varying(tensors[i]);
     if (extents > 1) length.shape = {static_cast<std::int64_t>(extents)};
     tensors.push_back(std::move(length));

@@ -61,7 +61,8 @@ Status ImageChain::append(const GeometryOp& op, const StageKey& key) {
 
 Status ImageChain::append(const PixelOp& op, const StageKey& key, std::string& doubt) {
   converted_by_ = key.name;
-  doubt = op.doubt(task_->format);
+  const std::string unlikely = op.doubt(task_->format);
+  if (doubt.find(unlikely) == std::string::npos) doubt += (doubt.empty() ? "" : "; ") + unlikely;
   SPDLD_TRY(op.append_to(task_->format, task_->decode->channels()));
   if (is_mask() && (task_->format.normalized || task_->format.scale != 1.0F))
     return {Code::kInvalidArgument,

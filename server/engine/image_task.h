@@ -23,16 +23,18 @@ class ImageTask final : public FieldTask {
   PixelFormat format;
   Layout layout = Layout::kNCHW;
   std::optional<Size> output;  // none: rows differ
-  // Whether this image's size is the canvas of its sample; or has to be the same, since both share
-  // draws.
+  // Whether this image's size is the canvas of its sample.
   bool is_canvas = false;
-  bool follows_canvas = false;
+  // Images that share draws have one leader among the sample's images, by its number; whether this
+  // one has to be of its leader's size.
+  std::size_t leader = 0;
+  bool follows = false;
 
   const std::vector<TensorSpec>& tensors() const override { return tensors_; }
   std::unique_ptr<FieldWorker> make_worker() const override;
   std::int64_t max_pixels() const override { return decode->max_pixels(); }
   std::span<const GeometryStep> steps() const override { return geometry; }
-  bool needs_canvas() const override { return follows_canvas; }
+  bool needs_canvas() const override { return follows; }
   // The one tensor, named `name`: called once, when all else is set.
   void set_tensor(const std::string& name);
   std::vector<std::int64_t> shape_of(Size size) const;

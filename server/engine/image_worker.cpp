@@ -88,12 +88,14 @@ Result<std::uint64_t> ImageWorker::apply(Size size, std::uint64_t decode_bytes, 
 
 Status ImageWorker::check_canvas(Size size, SampleInput& sample) const {
   if (task_.is_canvas) sample.canvas = size;
-  if (!task_.follows_canvas || size == sample.canvas) return {};
+  Size& leader = sample.leaders[task_.leader];
+  if (!task_.follows) leader = size;
+  if (size == leader) return {};
   const auto text = [](Size of) {
     return std::to_string(of.width) + "x" + std::to_string(of.height);
   };
   return {Code::kDataLoss, "its field '" + task_.tensors().front().name + "' has " + text(size) +
-                               " pixels, and the image that it belongs to " + text(sample.canvas) +
+                               " pixels, and the image that it belongs to " + text(leader) +
                                ": what shares crops and flips must be of one size"};
 }
 

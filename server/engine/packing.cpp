@@ -20,9 +20,19 @@ void store(std::byte* at, std::uint64_t index, T value) {
   std::memcpy(at + index * sizeof value, &value, sizeof value);
 }
 
+// Largest where it overflows: shapes are the data's.
+std::uint64_t times(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? ~std::uint64_t{0} : product;
+}
+
+// Zero if any extent is.
 std::uint64_t elements(const Shape& shape, std::size_t rank) {
   std::uint64_t count = 1;
-  for (std::size_t i = 0; i < rank; ++i) count *= static_cast<std::uint64_t>(shape[i]);
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (shape[i] == 0) return 0;
+    count = times(count, static_cast<std::uint64_t>(shape[i]));
+  }
   return count;
 }
 
@@ -57,19 +67,25 @@ Packing::Packing(std::shared_ptr<const Plan> plan, std::uint64_t rows)
   rows_.resize(next);
 }
 
-void Packing::made(std::size_t tensor, std::uint64_t index) {
-  PackedRow& made = row(tensor, index);
-  // It waits for the batch's other rows, which may wait for room; the slot bounds it from here on.
-  made.bytes.uncount();
-  const std::uint64_t before = bytes_[tensor].fetch_add(made.view.size());
-  if (before + made.view.size() <= plan_->tensors[tensor].max_bytes) return;
-  made.bytes.shrink(0);
-  made.view = {};
+void Packing::made(std::uint64_t index) {
+  for (std::size_t i = 0; i < plan_->tensors.size(); ++i) {
+    if (plan_->tensors[i].kind == FieldKind::kDense) continue;
+    PackedRow& made = row(i, index);
+    // It waits for the batch's other rows, which may wait for room; the slot bounds it from here
+    // on.
+    made.bytes.uncount();
+    bytes_[i].fetch_add(made.view.size());
+    if (!overflows(i)) continue;
+    made.bytes.shrink(0);
+    made.view = {};
+  }
 }
 
-void Packing::keep(std::uint64_t index, ByteBuffer& bytes) {
+void Packing::made(std::uint64_t index, ByteBuffer& bytes) {
+  made(index);
   for (std::size_t i = 0; i < bytes_.size(); ++i) {
-    if (bytes_[i].load() > plan_->tensors[i].max_bytes) return bytes.shrink(0);
+    // The batch fails before anybody looks at the views.
+    if (overflows(i)) return bytes.shrink(0);
   }
   std::swap(kept_[index], bytes);
   kept_[index].uncount();
@@ -77,23 +93,34 @@ void Packing::keep(std::uint64_t index, ByteBuffer& bytes) {
 
 Status Packing::pack(std::byte* slot, std::uint64_t rows) const {
   SPDLD_CHECK(rows <= count_);
+  for (std::size_t i = 0; i < plan_->tensors.size(); ++i) SPDLD_TRY(check(i, bytes_[i].load()));
   for (std::size_t i = 0; i < plan_->tensors.size(); ++i) {
     const TensorSpec& tensor = plan_->tensors[i];
     if (plan_->sources[i].kind == TensorSource::Kind::kLength) write_lengths(slot, i, rows);
     if (tensor.kind == FieldKind::kDense) continue;
-    SPDLD_TRY(check(i, bytes_[i].load()));
     SPDLD_TRY(tensor.padded ? pad_rows(slot, i, rows) : pack_rows(slot, i, rows));
   }
   return {};
 }
 
+bool Packing::overflows(std::size_t tensor) const {
+  return bytes_[tensor].load() > plan_->tensors[tensor].max_bytes;
+}
+
 Status Packing::check(std::size_t tensor, std::uint64_t bytes) const {
   const TensorSpec& spec = plan_->tensors[tensor];
   if (bytes <= spec.max_bytes) return {};
+  const std::string room = std::to_string(spec.max_bytes);
   return {Code::kResourceExhausted,
-          "the rows of '" + spec.name + "' take " + std::to_string(bytes) +
-              " bytes, and batch.max_bytes is " + std::to_string(spec.max_bytes) +
-              ": raise it, with room for larger rows, or lower batch.size"};
+          "the rows of '" + spec.name + "' take " +
+              (bytes == ~std::uint64_t{0} ? "more bytes than there are"
+                                          : std::to_string(bytes) + " bytes") +
+              (spec.padded ? ", each as large as the largest of the batch," : ",") +
+              (plan_->spec.batch.max_bytes > 0
+                   ? " and batch.max_bytes is " + room + ": raise it, with room for larger rows,"
+                   : " and a batch has room for " + room +
+                         ": set batch.max_bytes to what they may take together,") +
+              " or lower batch.size"};
 }
 
 Status Packing::pack_rows(std::byte* slot, std::size_t tensor, std::uint64_t rows) const {
@@ -125,8 +152,8 @@ Status Packing::pad_rows(std::byte* slot, std::size_t tensor, std::uint64_t rows
     if (field.shape[d] < 0)
       shape[d] = (shape[d] + source.multiple_of - 1) / source.multiple_of * source.multiple_of;
   }
-  const std::uint64_t row_bytes = elements(shape, rank) * element;
-  SPDLD_TRY(check(tensor, row_bytes * rows));
+  const std::uint64_t row_bytes = times(elements(shape, rank), element);
+  SPDLD_TRY(check(tensor, times(row_bytes, rows)));
   for (std::uint64_t i = 0; i < rows; ++i) {
     const PackedRow& row = rows_[first_of_[tensor] + i];
     store(slot + field.offsets_offset, i, static_cast<std::int64_t>(i * row_bytes / element));

@@ -26,10 +26,10 @@ class Packing {
   PackedRow& row(std::size_t tensor, std::uint64_t index) {
     return rows_[first_of_[tensor] + index];
   }
-  // The row is made: it is `tensor`'s share of the batch from now on.
-  void made(std::size_t tensor, std::uint64_t index);
-  // Bytes that views of this row's tensors lie in.
-  void keep(std::uint64_t index, ByteBuffer& bytes);
+  // The row is made, once and for all; its tensors are its share of the batch from now on.
+  void made(std::uint64_t index);
+  // The same of a row whose tensors are views of `bytes`, which are kept.
+  void made(std::uint64_t index, ByteBuffer& bytes);
 
   // Lays the first `rows` rows of all tensors that are not dense into the slot. An error: they have
   // more than their room.
@@ -38,6 +38,7 @@ class Packing {
  private:
   struct Extents;
 
+  bool overflows(std::size_t tensor) const;
   Status check(std::size_t tensor, std::uint64_t bytes) const;
   Status pack_rows(std::byte* slot, std::size_t tensor, std::uint64_t rows) const;
   Status pad_rows(std::byte* slot, std::size_t tensor, std::uint64_t rows) const;

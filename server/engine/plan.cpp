@@ -173,7 +173,7 @@ class Compiler {
     return {};
   }
 
-  static TensorSpec tensor_of(const Field& field) {
+  TensorSpec tensor_of(const Field& field) const {
     TensorSpec tensor{.name = field.name, .max_row_bytes = field.max_bytes.value_or(0)};
     switch (field.type) {
       case ValueType::kInt64: tensor.dtype = DType::kInt64; break;
@@ -188,6 +188,7 @@ class Compiler {
         tensor.kind = FieldKind::kRagged;
         tensor.dtype = field.type == ValueType::kInt64List ? DType::kInt64 : DType::kFloat64;
         tensor.shape = {-1};
+        tensor.is_loose = field.index >= table_.first_made_value();
         break;
     }
     return tensor;
@@ -212,12 +213,32 @@ class Compiler {
       ImageTask* const canvas = first == images.end() ? images.front() : *first;
       canvas->is_canvas = true;
       plan_->image = canvas;
-      for (ImageTask* const image : images)
-        image->follows_canvas = image != canvas && share_draws(*canvas, *image);
+      SPDLD_TRY(find_leaders(images));
     }
     // Other images may have stages of their own: they have their own pixels.
     for (const auto& task : plan_->tasks) {
       if (task->needs_canvas() && task->max_pixels() == 0) SPDLD_TRY(check_canvas(*task));
+    }
+    return {};
+  }
+
+  // Images that share draws must be as large as the first of them: the canvas, if it is one.
+  Status find_leaders(std::vector<ImageTask*> images) {
+    if (images.size() > SampleInput::kMostImages)
+      return {Code::kInvalidArgument, "pipeline '" + plan_->spec.name + "' decodes " +
+                                          std::to_string(images.size()) +
+                                          " images of a sample, and may decode " +
+                                          std::to_string(SampleInput::kMostImages)};
+    std::stable_partition(images.begin(), images.end(),
+                          [&](const ImageTask* image) { return image == plan_->image; });
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      images[i]->leader = i;
+      for (std::size_t j = 0; j < i; ++j) {
+        if (!share_draws(*images[i], *images[j])) continue;
+        images[i]->leader = images[j]->leader;
+        break;
+      }
+      images[i]->follows = images[i]->leader != i;
     }
     return {};
   }

@@ -160,15 +160,20 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
       worker.outputs.push_back(output(row, first + t));
     SPDLD_ASSIGN(row.needs_bytes, runs->run(sample, worker.outputs, room));
     if (row.needs_bytes > 0) return false;
-    for (std::size_t t = first; t < first + task.tensors().size(); ++t) {
-      if (plan_->tensors[t].kind != FieldKind::kDense) row.packing->made(t, row.index);
-    }
+    // What it keeps must not lie beside what the next ones take. (Others' values may be needed
+    // yet.)
+    if (plan_->tasks.size() > 1 && task.max_pixels() > 0 &&
+        runs->kept_bytes() > DecodeMemory::kAllowanceBytes / plan_->tasks.size())
+      runs.reset();
   }
   for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
     if (plan_->sources[t].kind == TensorSource::Kind::kPart) SPDLD_TRY(put_part(row, sample, t));
     if (plan_->sources[t].kind == TensorSource::Kind::kValue) SPDLD_TRY(put_value(row, sample, t));
   }
-  if (plan_->tasks.empty()) row.packing->keep(row.index, row.bytes.parts.bytes);
+  if (plan_->tasks.empty())
+    row.packing->made(row.index, row.bytes.parts.bytes);
+  else if (row.packing != nullptr)
+    row.packing->made(row.index);
   return true;
 }
 
@@ -199,7 +204,6 @@ Status Run::put_part(Row& row, const RowSample& sample, std::size_t tensor) cons
     if (!room) return std::move(room).error();
     if (!bytes.empty()) std::memcpy(*room, bytes.data(), bytes.size());
   }
-  row.packing->made(tensor, row.index);
   return {};
 }
 
@@ -217,7 +221,6 @@ Status Run::put_value(Row& row, const RowSample& sample, std::size_t tensor) con
         SPDLD_ASSIGN(std::byte* const to, out.resize(shape));
         if (bytes > 0) std::memcpy(to, data, bytes);
       }
-      row.packing->made(tensor, row.index);
       return {};
     }
     if (bytes != plan_->layout.row_bytes(tensor))
@@ -297,11 +300,11 @@ Status Run::replace(Row& row, const Status& why) const {
         row, Status(why.code(),
                     why.message() + "; remove or mend it, or set 'on_error: {decode: replace}'"));
   if (row.attempt == kMaxAttempts)
-    return final_error(row,
-                       Status(why.code(), why.message() + "; the " + std::to_string(kMaxAttempts) +
-                                              " items tried in its place failed, too: leave "
-                                              "such files out (source.files.pattern), or see "
-                                              "'spdlctl get failures'"));
+    return final_error(
+        row, Status(why.code(), why.message() + "; the " + std::to_string(kMaxAttempts) +
+                                    " items tried in its place failed, too: leave "
+                                    "such items out (source.select, or exclude of files), or see "
+                                    "'spdlctl get failures'"));
   SampleFailure failure = failure_of(row, why);
   failure.replaced_by = sampler_.substitute(failure.epoch, failure.position, row.attempt + 1);
   SPDLD_TRY(row.port->may_replace(failure));

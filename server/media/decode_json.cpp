@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/decode_json.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -32,17 +34,20 @@ class DecodeJson final : public Op {
     task->request = table.request(part);
     task->max_bytes = options_.max_bytes;
     task->found = found_;
+    // What is taken out of a document is no larger than the document, but that a number of one
+    // digit with its comma takes 8 bytes.
+    const std::uint64_t most =
+        std::min<std::uint64_t>(part.max_bytes.value_or(~std::uint64_t{0}), options_.max_bytes);
     if (options_.keep)
-      task->keep({.name = part.name,
-                  .kind = FieldKind::kBytes,
-                  .text = true,
-                  .max_row_bytes = part.max_bytes.value_or(0)});
+      task->keep(
+          {.name = part.name, .kind = FieldKind::kBytes, .text = true, .max_row_bytes = most});
     Field* behind = &part;
     for (JsonTask::Found& found : task->found) {
       auto made = table.make_value(found.field, found.type, *behind, key.name);
       if (!made) return std::move(made).error();
       behind = *made;
       found.value = behind->index;
+      behind->max_bytes = found.type == ValueType::kText ? most : 4 * most + 8;
     }
     part.kind = Field::Kind::kDecoded;
     part.chain = std::make_unique<JsonChain>(std::move(task));

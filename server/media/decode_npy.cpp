@@ -43,7 +43,8 @@ class DecodeNpy final : public Op {
                       .kind = varies ? FieldKind::kRagged : FieldKind::kDense,
                       .dtype = dtype_,
                       .shape = shape_,
-                      .max_row_bytes = known ? part.max_bytes.value_or(0) : 0});
+                      .max_row_bytes = known ? part.max_bytes.value_or(0) : 0,
+                      .is_loose = true});
     part.kind = Field::Kind::kDecoded;
     part.chain = std::make_unique<NpyChain>(std::move(task));
     return {};

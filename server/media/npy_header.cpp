@@ -188,7 +188,7 @@ Result<NpyHeader> read_npy_header(std::span<const std::byte> bytes) {
   std::uint64_t elements = 1;
   for (const std::int64_t extent : header.shape) {
     const auto count = static_cast<std::uint64_t>(extent);
-    if (count != 0 && elements > kMostElements / count)
+    if (count > kMostElements || (count != 0 && elements > kMostElements / count))
       return error(Code::kDataLoss, "has the shape " + shape_text(header.shape) +
                                         ", which is more than any memory holds");
     elements *= count;

@@ -59,9 +59,7 @@ class NpyWorker final : public FieldWorker {
   Result<std::uint64_t> run(SampleInput& sample, std::span<RowOutput> out,
                             std::uint64_t room_bytes) override {
     const Bytes part = sample.part(task_.request);
-    auto needs = is_npy(part) ? run_npy(part, out.front()) : run_npz(part, out.front(), room_bytes);
-    if (needs || needs.error().code() == Code::kResourceExhausted) return needs;
-    return error(Code::kDataLoss, "its field '" + task_.name + "' " + needs.error().message());
+    return is_npy(part) ? run_npy(part, out.front()) : run_npz(part, out.front(), room_bytes);
   }
 
   std::uint64_t kept_bytes() const override {
@@ -69,12 +67,23 @@ class NpyWorker final : public FieldWorker {
   }
 
  private:
+  // What the bytes of the field are or lack.
+  std::string its() const { return "its field '" + task_.name + "' "; }
+  tl::unexpected<Status> bad(const std::string& what) const {
+    return error(Code::kDataLoss, its() + what);
+  }
+  template <typename T>
+  Result<T> named(Result<T> read) const {
+    if (read) return read;
+    return bad(read.error().message());
+  }
+
   Result<std::uint64_t> run_npy(Bytes part, RowOutput& out) const {
     if (!task_.array.empty())
-      return error(Code::kDataLoss,
-                   "is an .npy, which is one array: leave 'array' out of "
-                   "'decode_npy'");
-    SPDLD_ASSIGN(const NpyHeader header, read_npy_header(part));
+      return bad(
+          "is an .npy, which is one array: leave 'array' out of "
+          "'decode_npy'");
+    SPDLD_ASSIGN(const NpyHeader header, named(read_npy_header(part)));
     SPDLD_TRY(check(header, part.size() - header.data_offset));
     SPDLD_ASSIGN(std::byte* const to, out.resize(header.shape));
     if (header.data_bytes == 0) return 0;
@@ -83,19 +92,19 @@ class NpyWorker final : public FieldWorker {
   }
 
   Result<std::uint64_t> run_npz(Bytes part, RowOutput& out, std::uint64_t room_bytes) {
-    if (!is_zip(part)) return error(Code::kDataLoss, "is neither an .npy nor an .npz");
+    if (!is_zip(part)) return bad("is neither an .npy nor an .npz");
     if (task_.array.empty())
-      return error(Code::kDataLoss,
-                   "is an .npz, which may hold several arrays: write "
-                   "'decode_npy: {array: NAME}'");
-    SPDLD_ASSIGN(const ZipMember member, find_array(part, task_.array));
+      return bad(
+          "is an .npz, which may hold several arrays: write "
+          "'decode_npy: {array: NAME}'");
+    SPDLD_ASSIGN(const ZipMember member, named(find_array(part, task_.array)));
     zip_.begin(member);
     const std::span<std::byte> head(head_.resize(kMaxNpyHeader), kMaxNpyHeader);
-    SPDLD_ASSIGN(const std::size_t read, zip_.read(head));
-    SPDLD_ASSIGN(const NpyHeader header, read_npy_header(head.first(read)));
+    SPDLD_ASSIGN(const std::size_t read, named(zip_.read(head)));
+    SPDLD_ASSIGN(const NpyHeader header, named(read_npy_header(head.first(read))));
     SPDLD_TRY(check(header, member.bytes - header.data_offset));
     if (header.data_bytes != member.bytes - header.data_offset)
-      return error(Code::kDataLoss, "is no sound .npz: something follows the array");
+      return bad("is no sound .npz: something follows the array");
     // What has to be put into another order is unpacked beside the row.
     const bool turned = is_turned(header);
     if (turned && header.data_bytes > room_bytes) return header.data_bytes;
@@ -106,7 +115,7 @@ class NpyWorker final : public FieldWorker {
     if (begun > 0) std::memcpy(unpacked, head.data() + header.data_offset, begun);
     if (begun < header.data_bytes) {
       const auto rest = zip_.read({unpacked + begun, header.data_bytes - begun});
-      if (!rest) return tl::unexpected(rest.error());
+      if (!rest) return bad(rest.error().message());
     }
     put(header, unpacked, to);
     return 0;
@@ -118,18 +127,18 @@ class NpyWorker final : public FieldWorker {
 
   Status check(const NpyHeader& header, std::uint64_t data_bytes) const {
     if (header.dtype != task_.dtype)
-      return {Code::kDataLoss, "has values of dtype " + std::string(dtype_name(header.dtype)) +
-                                   ", and decode_npy.dtype is " +
-                                   std::string(dtype_name(task_.dtype))};
+      return {Code::kDataLoss,
+              its() + "has values of dtype " + std::string(dtype_name(header.dtype)) +
+                  ", and decode_npy.dtype is " + std::string(dtype_name(task_.dtype))};
     const bool fits = std::equal(header.shape.begin(), header.shape.end(), task_.shape.begin(),
                                  task_.shape.end(), [](std::int64_t extent, std::int64_t declared) {
                                    return declared < 0 || extent == declared;
                                  });
     if (!fits)
-      return {Code::kDataLoss, "has the shape " + shape_text(header.shape) +
+      return {Code::kDataLoss, its() + "has the shape " + shape_text(header.shape) +
                                    ", and decode_npy.shape is " + shape_text(task_.shape)};
     if (header.data_bytes > data_bytes)
-      return {Code::kDataLoss, "is cut off: its header promises " +
+      return {Code::kDataLoss, its() + "is cut off: its header promises " +
                                    counted(header.data_bytes, "byte") + " of values, and " +
                                    std::to_string(data_bytes) + " follow"};
     return {};

@@ -112,6 +112,9 @@ Result<std::vector<Field*>> FieldTable::movable(const std::vector<std::string>& 
                    "'" + op + "' works on decoded images, masks and boxes: put '" +
                        (field->kind == Field::Kind::kPart ? "decode_image" : "bounding_boxes") +
                        ": {field: " + name + "}' before it, or leave the field out");
+    if (std::find(found.begin(), found.end(), field) != found.end())
+      return error(Code::kInvalidArgument,
+                   "'" + op + "' names the field '" + name + "' twice: name it once");
     found.push_back(field);
   }
   if (names.empty()) {

@@ -10,12 +10,15 @@ namespace spdld {
 
 Result<std::uint64_t> RowOutput::set_shape(std::span<const std::int64_t> shape) {
   SPDLD_CHECK(packed_ != nullptr && shape.size() <= packed_->shape.size());
+  // What no bound allows; it also keeps the product from overflowing.
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 48;
   std::uint64_t bytes = wire::dtype_bytes(tensor_->dtype);
   for (const std::int64_t extent : shape) {
     SPDLD_CHECK(extent >= 0);
     const auto count = static_cast<std::uint64_t>(extent);
-    // What no bound allows; it also keeps the product from overflowing.
-    constexpr std::uint64_t kMost = std::uint64_t{1} << 48;
+    if (count > kMost)
+      return error(Code::kDataLoss, "its field '" + tensor_->name + "' has the impossible shape " +
+                                        shape_text(shape));
     bytes = count != 0 && bytes > kMost / count ? kMost : bytes * count;
   }
   if (bytes > tensor_->max_row_bytes)

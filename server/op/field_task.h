@@ -41,6 +41,9 @@ class SampleInput {
   // The upright size of the image that the geometry of all fields goes by. Its task, which comes
   // first, sets it.
   Size canvas;
+  // Likewise of each image that others must be as large as.
+  static constexpr std::size_t kMostImages = 64;
+  std::array<Size, kMostImages> leaders{};
 };
 
 // A row of a field whose rows differ in size, until the batch is packed into its slot.
@@ -99,7 +102,8 @@ class FieldTask {
   virtual std::unique_ptr<FieldWorker> make_worker() const = 0;
   // The most pixels of an image that it decodes; 0: it decodes none.
   virtual std::int64_t max_pixels() const { return 0; }
-  // Whether it goes by SampleInput::canvas, so that the image's task must run before it.
+  // Whether it goes by SampleInput::canvas or a leader, so that the image's task must run before
+  // it.
   virtual bool needs_canvas() const { return false; }
   // How what it makes is moved, in pixels of the canvas.
   virtual std::span<const GeometryStep> steps() const { return {}; }

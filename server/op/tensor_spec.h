@@ -33,6 +33,7 @@ struct TensorSpec {
   // Of what is not dense: what one row and what all rows of a batch may take, and the setting that
   // one raises for larger rows.
   std::uint64_t max_row_bytes = 0;
+  bool is_loose = false;  // no row need take as much as max_row_bytes
   std::uint64_t max_bytes = 0;
   std::string bound_name = {};
   // Where rows differ though the pipeline could give them one shape: how.

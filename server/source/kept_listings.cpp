@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/kept_listings.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "source/digest_text.h"
 #include "source/joined_source.h"
 #include "source/listing_file.h"
 #include "source/tar_index_build.h"
@@ -27,13 +25,6 @@ constexpr std::string_view kTar = "tar-";  // ids of shards begin so
 constexpr std::size_t kKeyDigits = 16;
 constexpr std::size_t kDigits = 32;  // of the other digests
 
-std::string key_digest(const std::string& key) {
-  char hex[kKeyDigits + 1];
-  std::snprintf(hex, sizeof hex, "%016llx",
-                static_cast<unsigned long long>(XXH3_64bits(key.data(), key.size())));
-  return hex;
-}
-
 std::string class_bytes(const std::vector<std::string>& classes) {
   std::string bytes;
   for (const std::string& name : classes) {
@@ -43,16 +34,8 @@ std::string class_bytes(const std::vector<std::string>& classes) {
   return bytes;
 }
 
-std::string class_digest(std::string_view bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  char hex[kDigits + 1];
-  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return hex;
-}
-
 std::string listing_name(const std::string& key, const Listing& listing) {
-  return key_digest(key) + "-" + listing.digest();
+  return short_digest_text(key) + "-" + listing.digest();
 }
 
 // An id's parts: ids come from records, which may say anything.
@@ -114,7 +97,7 @@ DatasetPtr KeptListings::add(const std::string& key, std::shared_ptr<const Listi
 
 DatasetPtr KeptListings::add_table(const std::string& key, KeptColumns table,
                                    std::vector<std::string> classes, Status& kept) {
-  std::string id = key_digest(key) + "-" + table.columns.digest();
+  std::string id = short_digest_text(key) + "-" + table.columns.digest();
   kept = save_columns(table, path(id + std::string(kTable)));
   if (!classes.empty()) {
     const Status with_classes = add_classes(classes, id);
@@ -131,7 +114,7 @@ DatasetPtr KeptListings::add_table(const std::string& key, KeptColumns table,
 
 Status KeptListings::add_classes(const std::vector<std::string>& classes, std::string& id) const {
   const std::string bytes = class_bytes(classes);
-  const std::string digest = class_digest(bytes);
+  const std::string digest = digest_text(bytes);
   id += "-" + digest;
   return keep_classes(digest, bytes);
 }
@@ -139,7 +122,7 @@ Status KeptListings::add_classes(const std::vector<std::string>& classes, std::s
 Result<std::vector<std::string>> KeptListings::load_classes(const std::string& digest) const {
   const std::string file = path(digest + std::string(kClasses));
   SPDLD_ASSIGN(const std::string bytes, read_whole_file(file));
-  if (class_digest(bytes) != digest)
+  if (digest_text(bytes) != digest)
     return error(Code::kDataLoss, file + " is damaged: it is not what was written");
   std::vector<std::string> classes;
   for (std::size_t begin = 0; begin < bytes.size();) {
@@ -218,7 +201,7 @@ Status KeptListings::collect_tar(const std::set<std::string>& used,
 }
 
 Result<std::shared_ptr<const Listing>> KeptListings::latest(const std::string& key) {
-  const std::string prefix = key_digest(key) + "-";
+  const std::string prefix = short_digest_text(key) + "-";
   std::optional<fs::path> newest;
   fs::file_time_type written;
   std::error_code failed;

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/listing.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
-#include <cstdio>
 
 #include "base/check.h"
 
@@ -47,18 +44,6 @@ std::uint64_t Listing::memory_bytes() const {
   return bytes;
 }
 
-struct ListingBuilder::Hash {
-  XXH3_state_t* state = XXH3_createState();
-  ~Hash() { XXH3_freeState(state); }
-};
-
-ListingBuilder::ListingBuilder() : hash_(std::make_unique<Hash>()) {
-  SPDLD_CHECK(hash_->state != nullptr);
-  XXH3_128bits_reset(hash_->state);
-}
-
-ListingBuilder::~ListingBuilder() = default;
-
 void ListingBuilder::add(std::string_view uri) {
   SPDLD_CHECK(uri > last_ && uri.size() <= Listing::kMaxUri);
   std::size_t shared = 0;
@@ -73,8 +58,8 @@ void ListingBuilder::add(std::string_view uri) {
   listing_.blob_.append(uri.substr(shared));
 
   // The zero byte, which no path holds, keeps "ab", "c" from being "a", "bc".
-  XXH3_128bits_update(hash_->state, uri.data(), uri.size());
-  XXH3_128bits_update(hash_->state, "", 1);
+  digest_.add(uri);
+  digest_.add(std::string_view("", 1));
 
   const std::size_t slash = uri.find('/');
   const std::string_view top = slash == std::string_view::npos ? "" : uri.substr(0, slash);
@@ -86,12 +71,7 @@ void ListingBuilder::add(std::string_view uri) {
 }
 
 Listing ListingBuilder::finish() && {
-  const XXH128_hash_t hash = XXH3_128bits_digest(hash_->state);
-  char digest[33];
-  std::snprintf(digest, sizeof digest, "%016llx%016llx",
-                static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64 ^ listing_.size_));
-  listing_.digest_ = digest;
+  listing_.digest_ = digest_.finish(listing_.size_);
   listing_.blob_.shrink_to_fit();
   listing_.offsets_.shrink_to_fit();
   return std::move(listing_);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "source/digest_text.h"
 
 namespace spdld::source {
 
@@ -64,19 +65,14 @@ class Listing {
 // Takes uris in order. One thread.
 class ListingBuilder {
  public:
-  ListingBuilder();
-  ~ListingBuilder();
-
   // `uri` must be larger than the one before.
   void add(std::string_view uri);
   Listing finish() &&;
 
  private:
-  struct Hash;
-
   Listing listing_;
   std::string last_;
-  std::unique_ptr<Hash> hash_;
+  DigestBuilder digest_;
 };
 
 }  // namespace spdld::source

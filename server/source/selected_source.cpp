@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/selected_source.h"
 
-#include <xxhash.h>
-
-#include <cstdio>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "source/digest_text.h"
 #include "source/select.h"
 
 namespace spdld::source {
@@ -18,16 +16,10 @@ namespace {
 using Rows = std::shared_ptr<const std::vector<std::uint64_t>>;
 
 std::string digest_of(const std::string& listing, const std::vector<std::uint64_t>& rows) {
-  XXH3_state_t* const state = XXH3_createState();
-  XXH3_128bits_reset(state);
-  XXH3_128bits_update(state, listing.data(), listing.size());
-  XXH3_128bits_update(state, rows.data(), rows.size() * sizeof rows[0]);
-  const XXH128_hash_t hash = XXH3_128bits_digest(state);
-  XXH3_freeState(state);
-  char hex[33];
-  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return hex;
+  DigestBuilder digest;
+  digest.add(listing);
+  digest.add({reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof rows[0]});
+  return digest.finish();
 }
 
 // A source of which some items are left out. Owns the source that it selects from.

@@ -3,10 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <xxhash.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,6 +12,7 @@
 #include "base/check.h"
 #include "base/unique_fd.h"
 #include "source/access.h"
+#include "source/digest_text.h"
 #include "source/disk.h"
 #include "source/file_fetcher.h"
 #include "source/kept_listings.h"
@@ -48,23 +46,16 @@ std::string_view text_at(const Columns& columns, std::uint64_t row, std::size_t 
 
 // Of the uris in their order, and of their number.
 std::string digest_of(const Columns& columns, const std::vector<std::size_t>& parts) {
-  XXH3_state_t* const state = XXH3_createState();
-  XXH3_128bits_reset(state);
+  DigestBuilder digest;
   for (std::uint64_t row = 0; row < columns.rows(); ++row) {
     for (const std::size_t part : parts) {
-      const std::string_view uri = text_at(columns, row, part);
-      XXH3_128bits_update(state, uri.data(), uri.size());
-      XXH3_128bits_update(state, "", 1);
+      digest.add(text_at(columns, row, part));
+      digest.add(std::string_view("", 1));
     }
   }
   const std::uint64_t rows = columns.rows();
-  XXH3_128bits_update(state, &rows, sizeof rows);
-  const XXH128_hash_t hash = XXH3_128bits_digest(state);
-  XXH3_freeState(state);
-  char hex[33];
-  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return hex;
+  digest.add({reinterpret_cast<const char*>(&rows), sizeof rows});
+  return digest.finish();
 }
 
 ItemStamp stamp_of(const struct stat& info) {

@@ -2,8 +2,6 @@
 #include "source/tar_index.h"
 
 #include <sys/stat.h>
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -12,6 +10,7 @@
 
 #include "base/check.h"
 #include "source/binary.h"
+#include "source/digest_text.h"
 #include "source/disk.h"
 #include "source/tar_reader.h"
 #include "source/value_column.h"
@@ -30,14 +29,6 @@ std::size_t common_directory(const std::vector<ShardIndex>& shards) {
     common = common.substr(0, static_cast<std::size_t>(end.first - common.begin()));
   }
   return common.rfind('/') + 1;
-}
-
-std::string digest_of(std::string_view bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  char hex[33];
-  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return hex;
 }
 
 std::string time_text(std::int64_t ns) {
@@ -146,7 +137,7 @@ void TarIndex::make_digest() {
     out.number(shard.samples());
   }
   out.number(size_);
-  digest_ = digest_of(out.text());
+  digest_ = digest_text(out.text());
 
   BinaryWriter data;
   data.string(digest_);
@@ -155,7 +146,7 @@ void TarIndex::make_digest() {
     data.number(shard.stamp.size_bytes);
     data.number(shard.stamp.mtime_ns);
   }
-  data_digest_ = digest_of(data.text());
+  data_digest_ = digest_text(data.text());
 }
 
 TarIndex::Place TarIndex::find(std::uint64_t item, std::span<TarPart> parts) const {

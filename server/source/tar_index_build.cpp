@@ -2,12 +2,9 @@
 #include "source/tar_index_build.h"
 
 #include <fcntl.h>
-#include <xxhash.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -18,6 +15,7 @@
 #include "base/near_names.h"
 #include "base/printable.h"
 #include "source/binary.h"
+#include "source/digest_text.h"
 #include "source/disk.h"
 #include "source/file_bytes.h"
 #include "source/ordered_tasks.h"
@@ -38,20 +36,13 @@ constexpr int kShardFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 constexpr std::size_t kShownMissing = 5;
 constexpr std::size_t kMaxWarnings = 20;
 
-std::string hash_text(std::string_view text) {
-  char hex[17];
-  std::snprintf(hex, sizeof hex, "%016llx",
-                static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
-  return hex;
-}
-
 // What all indexes begin with that say the same of their shards.
-std::string query_stem(const IndexQuery& query) { return hash_text(query.key()) + "-"; }
+std::string query_stem(const IndexQuery& query) { return short_digest_text(query.key()) + "-"; }
 
 std::string file_stem(const IndexQuery& query) {
   BinaryWriter out;
   for (const std::string& shard : query.spec().shards) out.string(shard);
-  return query_stem(query) + hash_text(out.text());
+  return query_stem(query) + short_digest_text(out.text());
 }
 
 // Whether a file is as it was. Devices may have other numbers after a restart of the machine.
@@ -361,8 +352,9 @@ void Maker::keep_part(const std::vector<std::size_t>& numbers) {
     indexes.push_back(&*shards_[number].index);
     paths += shards_[number].path + '\n';
   }
-  const Status saved = write_whole_file(path(stem_ + "-" + hash_text(paths) + std::string(kPart)),
-                                        shard_indexes_text(indexes, query_));
+  const Status saved =
+      write_whole_file(path(stem_ + "-" + short_digest_text(paths) + std::string(kPart)),
+                       shard_indexes_text(indexes, query_));
   if (saved.ok()) return;
   {
     MutexLock lock(mutex_);

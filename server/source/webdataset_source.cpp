@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +23,7 @@
 #include "source/part_ranges.h"
 #include "source/reopening_disk.h"
 #include "source/root_disk.h"
+#include "source/shard_files.h"
 #include "source/shard_names.h"
 #include "source/tar_index_build.h"
 
@@ -37,54 +37,13 @@ constexpr int kShardFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 struct ShardData {
   DatasetPtr dataset;
   WebdatasetSpec spec;
-  std::vector<RootDiskOptions> roots;
-  std::vector<FileRange> files;  // of each shard: where it lies, and what it must be
+  ShardFiles files;
   std::vector<SourceField> fields;
   std::string origin;
   AccessRules access;
   FileFetcher::Options fetcher;  // but for the reader
 };
 using ShardDataPtr = std::shared_ptr<const ShardData>;
-
-std::string directory_of(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
-std::string common_directory(const std::string& a, const std::string& b) {
-  std::string common = a;
-  while (!is_beneath(b, common)) common = directory_of(common);
-  return common;
-}
-
-// The directories that shards are opened below: as few as access.roots allow.
-void find_roots(ShardData& data) {
-  const std::vector<ShardIndex>& shards = data.dataset->shards->shards();
-  std::map<std::string, std::string> roots;  // by the access root, if that is how it is named
-  const auto group_of = [&data](const std::string& path) {
-    for (const AccessRoot& allowed : data.access.roots) {
-      if (is_beneath(path, allowed.path)) return allowed.path;
-    }
-    return directory_of(path);
-  };
-  for (const ShardIndex& shard : shards) {
-    const std::string directory = directory_of(shard.path);
-    const auto [known, is_new] = roots.emplace(group_of(shard.path), directory);
-    if (!is_new) known->second = common_directory(known->second, directory);
-  }
-  std::map<std::string, std::size_t> numbers;
-  for (const auto& [group, root] : roots) {
-    numbers.emplace(group, data.roots.size());
-    data.roots.push_back({.root = root, .key = kShardsKey, .access = data.access});
-  }
-  for (const ShardIndex& shard : shards) {
-    const std::size_t root = numbers.at(group_of(shard.path));
-    const std::string& path = data.roots[root].root;
-    data.files.push_back({.root = root,
-                          .uri = shard.path.substr(path == "/" ? 1 : path.size() + 1),
-                          .expected = shard.stamp});
-  }
-}
 
 bool is_same_file(const ItemStamp& known, const ItemStamp& indexed) {
   return known.inode == indexed.inode && known.size_bytes == indexed.size_bytes &&
@@ -141,7 +100,7 @@ class WebdatasetSource final : public Source {
 
   std::string uri(std::uint64_t item) const override {
     const TarIndex::Place place = place_of(item);
-    const FileRange& shard = data_->files[place.shard];
+    const FileRange& shard = data_->files.shards[place.shard];
     if (!reopening_.empty() && reopening_[shard.root]->opening(shard.uri).at_once) {
       OpenFile file;
       ReopeningDisk& disk = *reopening_[shard.root];
@@ -178,7 +137,7 @@ class WebdatasetSource final : public Source {
     // What the caller has made of these bytes is good as long as the shard is what the index saw,
     // which is compared below: then they need not be read.
     const Revision& revision = out.revision;
-    const FileRange& shard = data_->files[place.shard];
+    const FileRange& shard = data_->files.shards[place.shard];
     if (revision.asked && revision.known && is_same_file(*revision.known, *shard.expected)) {
       pieces[revision.request].size_bytes = 0;
       out.spare();
@@ -252,7 +211,7 @@ std::unique_ptr<Source> make_source(ShardDataPtr data, std::shared_ptr<const Acc
                                     IoPool& io, std::unique_ptr<Disk> given) {
   std::vector<FileFetcher::Root> roots;
   std::vector<ReopeningDisk*> reopening;
-  for (const RootDiskOptions& options : data->roots) {
+  for (const RootDiskOptions& options : data->files.roots) {
     FileFetcher::Root root{.path = options.root, .disk = std::move(given)};
     if (root.disk == nullptr) {
       auto made = make_root_disk(options, access, open_root(options.root, *access, options.key));
@@ -305,7 +264,7 @@ class Opener {
     data->access = options_.access;
     const bool again = options_.kept != nullptr && !options_.dataset.empty();
     SPDLD_ASSIGN(data->dataset, again ? reopen() : index());
-    find_roots(*data);
+    data->files = find_shards(data->dataset->shards->shards(), kShardsKey, options_.access);
     SPDLD_TRY(name_fields(*data));
     data->origin = "webdataset " + data->dataset->shards->directory();
     data->fetcher = {.retry = options_.retry,

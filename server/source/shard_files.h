@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "source/access.h"
+#include "source/fetched_item.h"
+#include "source/root_disk.h"
+#include "source/tar_index.h"
+
+namespace spdld::source {
+
+// Where the shards of an index lie, as a FileFetcher knows files.
+struct ShardFiles {
+  std::vector<RootDiskOptions> roots;  // as few as the access rules allow
+  std::vector<FileRange> shards;       // of each: below which root, and what it must be
+};
+
+// `key` is the pipeline's that names the shards.
+ShardFiles find_shards(const std::vector<ShardIndex>& shards, const std::string& key,
+                       const AccessRules& access);
+
+}  // namespace spdld::source
