@@ -168,7 +168,7 @@ void Executor::stop() {
       while (!lane.ready.empty()) {
         Task* task = lane.ready.front();
         lane.ready.pop_front();
-        after.bytes.push_back(std::exchange(task->bytes.parts.bytes, ByteBuffer()));
+        after.take(task->bytes);
         end_row(*task, true, after);
       }
     }
@@ -201,7 +201,7 @@ void Executor::fetched(std::uint64_t token, Status status) {
     ++task.stream->moves;
     lane.run->fetched(task, std::move(status));
     if (stopping_) {
-      after.bytes.push_back(std::exchange(task.bytes.parts.bytes, ByteBuffer()));
+      after.take(task.bytes);
       end_row(task, true, after);
       remove_closed(after);
       fetches_ended_.notify_all();

@@ -174,6 +174,9 @@ class Executor final : private source::FetchSink {
     std::list<Stream> streams;
     std::vector<ByteBuffer> bytes;  // of rows that ended early
 
+    void take(RowBytes& row) {
+      for (ByteBuffer& buffer : row.release()) bytes.push_back(std::move(buffer));
+    }
     bool empty() const {
       return ended.empty() && lanes.empty() && streams.empty() && bytes.empty();
     }

@@ -64,7 +64,7 @@ void Executor::drop_parked(Lane& lane, Aftermath& after) {
   for (auto task = dropped; task != lane.parked.end(); ++task) {
     if (first_in_line_ == *task) first_in_line_ = nullptr;
     (*task)->holder = Holder::kNobody;
-    after.bytes.push_back(std::exchange((*task)->bytes.parts.bytes, ByteBuffer()));
+    after.take((*task)->bytes);
     --(*task)->batch->unfinished;
     lane.free_tasks.push_back(*task);
   }

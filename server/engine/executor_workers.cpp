@@ -245,7 +245,7 @@ void Executor::process(const Work& work, unsigned worker) {
 
   if (state == RowState::kDone || state == RowState::kFailed) {
     const auto rows = static_cast<std::size_t>(run.fetch_concurrency()) + threads();
-    task.bytes.parts.bytes.shrink(std::min(kKeptByARow, kKeptByARun / rows));
+    task.bytes.shrink(std::min(kKeptByARow, kKeptByARun / rows));
   }
   if (state == RowState::kFailed) task.port->fail(failure);
   Aftermath after;
@@ -268,7 +268,7 @@ void Executor::process(const Work& work, unsigned worker) {
       ++task.stream->moves;
       work.lane->ready.push_back(&task);
     } else {
-      if (wants_memory) after.bytes.push_back(std::exchange(task.bytes.parts.bytes, ByteBuffer()));
+      if (wants_memory) after.take(task.bytes);
       end_row(task, state != RowState::kDone, after);
     }
     remove_closed(after);

@@ -103,6 +103,13 @@ PlanFacts::Cache cache_of(const spec::CacheSpec& spec, const CacheEstimate& esti
   return cache;
 }
 
+// Of the epoch's tail, where that is dropped.
+std::string left_out_text(const PlanFacts& facts) {
+  const std::uint64_t read = facts.steps_per_epoch * facts.batch_rows * facts.num_shards;
+  return read >= facts.items ? ""
+                             : fmt::format("; {} left out", counted(facts.items - read, "item"));
+}
+
 }  // namespace
 
 PlanFacts plan_facts(const Plan& plan, const ExplainContext& context) {
@@ -133,6 +140,11 @@ PlanFacts plan_facts(const Plan& plan, const ExplainContext& context) {
   facts.tasks.back().fields = fields_of(plan);
   const std::uint64_t wanted = facts.used_bytes + facts.needed_bytes;
   if (wanted > facts.budget_bytes) facts.missing_bytes = wanted - facts.budget_bytes;
+  if (facts.steps_per_epoch == 0)
+    facts.warnings.push_back("the " + counted(facts.items, "item") + " do not fill a step of " +
+                             std::to_string(facts.batch_rows) + " rows on " +
+                             counted(facts.num_shards, "shard") +
+                             ": lower batch.size, or set 'batch: {last: pad}'");
   if (plan.image != nullptr) facts.image = image_of(*plan.image);
   if (plan.spec.cache && context.cache) facts.cache = cache_of(*plan.spec.cache, *context.cache);
   return facts;
@@ -168,8 +180,8 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
   for (const TensorSpec& tensor : facts.tensors) {
     fmt::format_to(out, "  {:<10} {}\n", tensor.name, rows_text(tensor, facts.batch_rows));
   }
-  fmt::format_to(out, "epoch    {} on {}\n", counted(facts.steps_per_epoch, "step"),
-                 counted(facts.num_shards, "shard"));
+  fmt::format_to(out, "epoch    {} on {}{}\n", counted(facts.steps_per_epoch, "step"),
+                 counted(facts.num_shards, "shard"), left_out_text(facts));
   fmt::format_to(out, "slots    {} for each consumer: {} credits and {} being filled\n",
                  facts.slots, facts.credits, facts.slots - facts.credits);
   fmt::format_to(out, "arenas   {} for each consumer, {} in all, {}; budget {}, {} in use\n",

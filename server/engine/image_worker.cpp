@@ -46,7 +46,9 @@ Result<std::uint64_t> ImageWorker::run(const ImageView& pixels, SampleInput& sam
   SPDLD_CHECK(pixels.channels == task_.decode->channels() &&
               pixels.bytes_per_value == task_.bytes_per_value());
   pixels_ = pixels;
-  return apply({pixels.width, pixels.height}, 0, sample, out.front(), room_bytes);
+  const bool is_own = reinterpret_cast<const std::byte*>(pixels.data) == whole_.data();
+  return apply({pixels.width, pixels.height}, is_own ? whole_taken_ : 0, sample, out.front(),
+               room_bytes);
 }
 
 Result<ImageView> ImageWorker::decode(std::span<const std::byte> bytes, std::uint64_t max_bytes,
@@ -62,6 +64,7 @@ Result<ImageView> ImageWorker::decode(std::span<const std::byte> bytes, std::uin
     return ImageView{};
   }
   kept_bytes_ = std::max(kept_bytes_, taken);
+  whole_taken_ = taken;
   RowCopier rows(whole_.resize(all_bytes), row_bytes);
   SPDLD_TRY(decoder_->read({0, 0, size.width, size.height}, rows));
   return task_.packed(reinterpret_cast<const std::uint8_t*>(whole_.data()), size);

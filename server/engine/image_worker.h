@@ -56,7 +56,8 @@ class ImageWorker final : public FieldWorker {
   std::uint64_t kept_bytes_ = 0;
   std::vector<std::uint8_t> front_;
   std::vector<std::uint8_t> back_;
-  ByteBuffer whole_;
+  ByteBuffer whole_;               // decode()'s image
+  std::uint64_t whole_taken_ = 0;  // for which it took this much
 };
 
 }  // namespace spdld::engine

@@ -26,6 +26,18 @@ void put(Element& element, double value) {
   std::memcpy(element.data(), &held, sizeof held);
 }
 
+// Whether the type of `kMantissaBits` and `kLeastExponent` to `kMostExponent` has it exactly, and
+// not as a subnormal.
+template <int kMantissaBits, int kLeastExponent, int kMostExponent>
+bool is_exact(double value) {
+  if (value == 0 || std::isinf(value)) return true;
+  if (std::isnan(value)) return false;
+  int exponent = 0;
+  const double mantissa = std::ldexp(std::frexp(value, &exponent), kMantissaBits + 1);
+  return mantissa == std::floor(mantissa) && exponent - 1 >= kLeastExponent &&
+         exponent - 1 <= kMostExponent;
+}
+
 // Only values that a half has exactly get here.
 std::uint16_t half_bits(double value) {
   std::uint32_t bits = 0;
@@ -35,7 +47,7 @@ std::uint16_t half_bits(double value) {
   const int exponent = static_cast<int>(bits >> 23 & 0xFFU) - 127;
   const std::uint32_t mantissa = bits & 0x7FFFFFU;
   if (std::isinf(value)) return static_cast<std::uint16_t>(sign | 0x7C00U);
-  if (value == 0 || exponent < -14) return static_cast<std::uint16_t>(sign);
+  if (value == 0) return static_cast<std::uint16_t>(sign);
   return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>(exponent + 15) << 10 |
                                     mantissa >> 13);
 }
@@ -58,9 +70,10 @@ bool is_value_of(DType dtype, double value) {
     case DType::kUInt16: return fits<std::uint16_t>(value);
     case DType::kInt32: return fits<std::int32_t>(value);
     case DType::kInt64: return std::abs(value) <= 0x1p53 && value == std::floor(value);
-    case DType::kFloat16: return value == 0 || (std::abs(value) <= 2048 && fits<int>(value));
-    case DType::kBFloat16: return value == 0 || (std::abs(value) <= 256 && fits<int>(value));
+    case DType::kFloat16: return is_exact<10, -14, 15>(value);
+    case DType::kBFloat16: return is_exact<7, -126, 127>(value);
     case DType::kFloat32:
+      return std::isinf(value) || std::abs(value) <= std::numeric_limits<float>::max();
     case DType::kFloat64: return !std::isnan(value);
   }
   return false;

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 #include <variant>
@@ -130,6 +131,7 @@ class Compiler {
           "pipeline '" + spec.name + "' has no 'fetch' stage: add '- fetch' as the first");
     for (Field& field : table_.fields()) SPDLD_TRY(add_tensors(field));
     SPDLD_TRY(find_canvas());
+    doubt_boxes();
     order_tasks();
     plan_->first_made_value = table_.first_made_value();
     plan_->made_values = table_.made_values();
@@ -199,6 +201,22 @@ class Compiler {
     plan_->sources.push_back(source);
   }
 
+  // What is named as boxes are, and is delivered as it stands beside an image that is moved.
+  void doubt_boxes() {
+    constexpr std::array<std::string_view, 4> kNames{"boxes", "bboxes", "box", "bbox"};
+    if (plan_->image == nullptr || plan_->image->steps().empty()) return;
+    for (const Field& field : table_.fields()) {
+      const bool is_list =
+          field.kind == Field::Kind::kValue &&
+          (field.type == ValueType::kFloat64List || field.type == ValueType::kInt64List);
+      if (!is_list || std::find(kNames.begin(), kNames.end(), field.name) == kNames.end()) continue;
+      plan_->doubts.push_back("pipeline '" + plan_->spec.name + "': '" + field.name +
+                              "' stays in the pixels of the stored image, which stages move: if "
+                              "these are boxes, add 'bounding_boxes: {field: " +
+                              field.name + "}' behind 'decode_image'");
+    }
+  }
+
   // The first image that is no mask, or else the first mask, is the canvas; those that share draws
   // with it must be as large.
   Status find_canvas() {
@@ -239,6 +257,13 @@ class Compiler {
         break;
       }
       images[i]->follows = images[i]->leader != i;
+      const ImageTask& leader = *images[images[i]->leader];
+      if (!moves_with(*images[i], leader) || !moves_with(leader, *images[i]))
+        plan_->doubts.push_back(
+            "pipeline '" + plan_->spec.name + "': '" + images[i]->tensors().front().name +
+            "' and '" + leader.tensors().front().name +
+            "' share draws, and a stage moves one of them alone, so that they may no longer lie "
+            "on each other: name both under its 'fields', or none");
     }
     return {};
   }

@@ -5,45 +5,17 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <span>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/plan.h"
+#include "engine/row_bytes.h"
 #include "engine/sample_cache.h"
 #include "engine/stage_stats.h"
 #include "source/source.h"
 
 namespace spdld::engine {
-
-// What was brought for a row, by its source and by a cache. Belongs to them while a fetch is
-// pending.
-struct RowBytes {
-  enum class Stage {
-    kNone,     // nothing was asked for
-    kSource,   // the source was asked, and `status` is its answer
-    kCache,    // the cache's storage was asked, and `status` is its answer
-    kBrought,  // all is there, or `status` says why not
-  };
-
-  source::FetchedItem parts;
-  Stage stage = Stage::kNone;
-  Status status;
-  std::chrono::nanoseconds since{0};  // asked since, then there since
-  std::chrono::nanoseconds took{0};
-  // What the cache has of the item, whether or not the item still is that; its bytes, where they
-  // cannot be read in place.
-  std::optional<CachedItem> cached;
-  source::FetchedItem cached_bytes;
-
-  // They are asked for anew.
-  void restart() {
-    stage = Stage::kNone;
-    status = {};
-  }
-};
 
 // Fetches what a run's rows are made of. With a cache, the part that it keeps is looked for there
 // first: if the item still is what was kept, the source brings the other parts alone. A cache of

@@ -171,11 +171,15 @@ Status TiffLayout::read_chunks() {
   if (tiled_) {
     const std::uint64_t width = directory_.value_or(TiffTag::kTileWidth, 0);
     const std::uint64_t height = directory_.value_or(TiffTag::kTileLength, 0);
+    constexpr std::uint64_t kMostPixels = std::uint64_t{1} << 32;
     // Tiles may be larger than their image, though not by much.
-    constexpr std::uint64_t kCommonPixels = std::uint64_t{1} << 24;
-    const std::uint64_t most = std::max(kCommonPixels, std::uint64_t{4} * width_ * height_);
+    constexpr std::uint64_t kCommonBytes = std::uint64_t{1} << 26;
+    const auto bytes = [&](std::uint64_t wide, std::uint64_t high) {
+      return wide * high * samples_ * ((bits_ + 7) / 8);
+    };
+    const std::uint64_t most = std::max(kCommonBytes, 4 * bytes(width_, height_));
     if (width == 0 || height == 0 || width > kMostSide || height > kMostSide ||
-        width * height > most)
+        width * height > kMostPixels || bytes(width, height) > most)
       return corrupt("TIFF", "impossible size of a tile, " + size_text(width, height));
     chunk_width_ = static_cast<std::uint32_t>(width);
     chunk_height_ = static_cast<std::uint32_t>(height);

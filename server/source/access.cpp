@@ -294,6 +294,12 @@ Denial Access::look(int directory, const std::string& path, struct stat& info) c
   return denial;
 }
 
+bool Access::is_open_or_gone(const Denial& denial) {
+  const bool is_gone =
+      denial.err == ENOENT || denial.err == ENOTDIR || denial.err == ELOOP || denial.err == ESTALE;
+  return denial.err == 0 || (denial.why.empty() && is_gone);
+}
+
 Status Access::status(const Denial& denial, std::string_view what, const std::string& path) {
   if (denial.why.empty()) return path_error(denial.err, what, path);
   return Status(Code::kPermissionDenied, std::string(what) + " " + path + ": " + denial.why);

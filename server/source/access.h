@@ -78,6 +78,10 @@ class Access {
   // What `path` leads to through links, if the reader may go there; nothing is opened for reading.
   Denial look(int directory, const std::string& path, struct stat& info) const;
 
+  // Whether what was opened may be read, or is not there any more; whatever else kept it from being
+  // opened may hide that it must not be read.
+  static bool is_open_or_gone(const Denial& denial);
+
   // "what PATH: why; what to do"
   static Status status(const Denial& denial, std::string_view what, const std::string& path);
 

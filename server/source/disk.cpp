@@ -102,7 +102,7 @@ constexpr dev_t kElsewhere = dev_t{1} << 63;
 Disk::Opening SystemDisk::opening(const std::string& uri) const {
   if (opening_blocks_) return {.at_once = false, .device = device_};
   if (no_cached_lookups_.load(std::memory_order_relaxed))
-    return {.at_once = true, .device = device_};
+    return {.at_once = false, .device = device_};
   const auto look = [&](std::uint64_t resolve) {
     open_how how{};
     how.flags = O_PATH | O_CLOEXEC;
@@ -114,7 +114,7 @@ Disk::Opening SystemDisk::opening(const std::string& uri) const {
     return {.at_once = true, .device = device_};
   if (errno == ENOSYS || errno == EINVAL || errno == EPERM) {
     no_cached_lookups_.store(true, std::memory_order_relaxed);
-    return {.at_once = true, .device = device_};
+    return {.at_once = false, .device = device_};
   }
   if (errno != ELOOP && errno != EXDEV) return {.at_once = false, .device = device_};
   const UniqueFd target = look(0);

@@ -200,6 +200,13 @@ FileFetcher::FileFetcher(std::vector<Root> roots, IoPool& io, Options options)
       pending_(std::make_shared<PendingReads>()),
       io_(io) {}
 
+Status FileFetcher::check_parts(std::size_t parts, const std::string& key) {
+  if (parts <= kMostRanges) return {};
+  return {Code::kInvalidArgument, key + ": an item has " + std::to_string(parts) +
+                                      " files, and may have " + std::to_string(kMostRanges) +
+                                      ": name fewer, or pack them as tar shards"};
+}
+
 FileFetcher::~FileFetcher() { pending_->close(io_); }
 
 Result<FetchState> FileFetcher::fetch(FetchedItem& out, FetchSink& sink, std::uint64_t token) {
@@ -372,8 +379,13 @@ FileFetcher::Files::Outcome FileFetcher::Files::read(const FileRange& range, Ope
     left_at_once -= std::min<std::uint64_t>(left_at_once, static_cast<std::uint64_t>(count));
   }
   if (done_bytes > size) return not_as_listed(range, " became longer while it was read");
-  if (range.expected && stamp_of_fd(file.fd.get()) != opened.stamp)
-    return not_as_listed(range, " changed while it was read");
+  if (range.expected) {
+    // A link to it, or other rights, change the stamp, and not what it holds.
+    const std::optional<ItemStamp> now = stamp_of_fd(file.fd.get());
+    if (!now || now->size_bytes != opened.stamp->size_bytes ||
+        now->mtime_ns != opened.stamp->mtime_ns)
+      return not_as_listed(range, " changed while it was read");
+  }
   return {};
 }
 
@@ -383,7 +395,8 @@ FileFetcher::Files::Outcome FileFetcher::Files::not_as_listed(const FileRange& r
           Status(Code::kDataLoss,
                  path_of(range) + how +
                      (range.expected ? "; bring it back as it was, or apply the pipeline again, "
-                                       "which indexes it anew, as 'spdlctl index' does"
+                                       "which indexes it anew ('spdlctl index' does that "
+                                       "ahead of it)"
                                      : "; leave a dataset as it is while it is in use"))};
 }
 

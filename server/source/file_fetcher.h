@@ -57,6 +57,9 @@ class FileFetcher {
   // A caller that has other work reads no more than this of one item.
   static constexpr std::size_t kMostAtOnceBytes = std::size_t{4} << 20;
 
+  // Whether items of so many files can be fetched; `key` is the pipeline's that names them.
+  static Status check_parts(std::size_t parts, const std::string& key);
+
   // As Source::fetch(), of what out.ranges() names: 1 to kMostRanges of them.
   Result<FetchState> fetch(FetchedItem& out, FetchSink& sink, std::uint64_t token);
 

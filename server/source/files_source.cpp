@@ -347,6 +347,7 @@ Result<std::unique_ptr<Source>> Opener::open() {
     files->companions.push_back(std::move(pattern));
     files->fields.push_back({.name = companion.field, .index = files->companions.size()});
   }
+  SPDLD_TRY(FileFetcher::check_parts(files->fields.size(), "source.files.companions"));
   if (!again) SPDLD_TRY(check_companions(*files, *root));
   if (labelled()) {
     files->fields.push_back({.name = "label", .kind = SourceField::Kind::kValue});

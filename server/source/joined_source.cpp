@@ -69,6 +69,10 @@ class JoinedSource final : public Source {
     }
     return std::make_unique<JoinedSource>(std::move(sources));
   }
+  std::uint64_t split_hash(std::uint64_t item) const override {
+    const Place at = place(item);
+    return at.source->split_hash(at.item);
+  }
   std::uint64_t part_key(std::uint64_t item, std::size_t part) const override {
     const Place at = place(item);
     return mix64(at.source->part_key(at.item, part), at.number);

@@ -98,11 +98,16 @@ DatasetPtr KeptListings::add(const std::string& key, std::shared_ptr<const Listi
 DatasetPtr KeptListings::add_table(const std::string& key, KeptColumns table,
                                    std::vector<std::string> classes, Status& kept) {
   std::string id = short_digest_text(key) + "-" + table.columns.digest();
-  kept = save_columns(table, path(id + std::string(kTable)));
-  if (!classes.empty()) {
-    const Status with_classes = add_classes(classes, id);
-    if (kept.ok()) kept = with_classes;
+  const std::string file = path(id + std::string(kTable));
+  Status with_classes;
+  if (!classes.empty()) with_classes = add_classes(classes, id);
+  // Its columns are the same, if its time is, too.
+  if (DatasetPtr known = dataset_in_memory(id); known && known->table->file == table.file) {
+    kept = with_classes;
+    return known;
   }
+  kept = save_columns(table, file);
+  if (kept.ok()) kept = with_classes;
   auto dataset = std::make_shared<const Dataset>(
       Dataset{.id = id,
               .table = std::make_shared<const KeptColumns>(std::move(table)),

@@ -51,8 +51,6 @@ bool differs(int root_fd, const Listing& listing, int threads, std::int64_t trus
   return changed;
 }
 
-bool is_gone(int err) { return err == ENOENT || err == ENOTDIR || err == ELOOP || err == ESTALE; }
-
 }  // namespace
 
 bool is_unchanged(int root_fd, const Listing& listing, int threads) {
@@ -73,7 +71,7 @@ Status may_list(int root_fd, const std::string& root, const Listing& listing, co
     const Denial denial = access.open(root_fd, below_root(stamp.path), links,
                                       O_PATH | O_DIRECTORY | O_CLOEXEC, opened);
     // A directory that is gone has nothing to be read; its files are missed one by one.
-    if (denial.err == 0 || (denial.why.empty() && is_gone(denial.err))) return true;
+    if (Access::is_open_or_gone(denial)) return true;
     MutexLock lock(mutex);
     first =
         Access::status(denial, "cannot list",

@@ -42,9 +42,12 @@ Status check_shares(const SelectSpec::Split& split) {
 
 }  // namespace
 
-double split_share(std::string_view uri) {
+std::uint64_t split_hash(std::string_view name) {
+  return XXH3_64bits_withSeed(name.data(), name.size(), kSplitSeed);
+}
+
+double split_share(std::uint64_t hash) {
   // 53 bits are what a double holds, so that 1 is never reached.
-  const std::uint64_t hash = XXH3_64bits_withSeed(uri.data(), uri.size(), kSplitSeed);
   return static_cast<double>(hash >> 11) * 0x1p-53;
 }
 
@@ -64,7 +67,7 @@ Result<Rows> select_rows(const SelectSpec& spec, const Selectable& from) {
   if (spec.split) {
     SPDLD_TRY(check_shares(*spec.split));
     std::erase_if(rows, [&](std::uint64_t row) {
-      return part_of(*spec.split, split_share(from.uri(row))) != spec.split->part;
+      return part_of(*spec.split, split_share(from.split_hash(row))) != spec.split->part;
     });
     tell("split (part " + std::string(part_name(spec.split->part)) + ")");
   }

@@ -18,14 +18,16 @@ namespace spdld::source {
 struct Selectable {
   std::uint64_t rows = 0;
   const Columns& columns;  // as many rows, or no columns at all
-  // The relative uri of a row; only called where a split asks for it.
-  std::function<std::string(std::uint64_t)> uri;
+  // Source::split_hash() of a row; only called where a split asks for it.
+  std::function<std::uint64_t(std::uint64_t)> split_hash;
   ClassNames classes = {};
 };
 
-// Where in [0, 1) a uri stands for splits: XXH3 of its bytes, with a seed of its own, over 2^64.
-// Changing what it yields moves items of every user from one part to another.
-double split_share(std::string_view uri);
+// What splits go by, of an item's name: XXH3 of its bytes, with a seed of its own. Changing what it
+// yields moves items of every user from one part to another.
+std::uint64_t split_hash(std::string_view name);
+// Where in [0, 1) a name of this hash stands.
+double split_share(std::uint64_t hash);
 
 // The rows that `spec` selects, in their order. An error says how many each step left if none is
 // left in the end, or what is wrong with a step.

@@ -48,6 +48,9 @@ class SelectedSource final : public Source {
     if (from == nullptr) return from;
     return std::make_unique<SelectedSource>(std::move(from), rows_, digest_);
   }
+  std::uint64_t split_hash(std::uint64_t item) const override {
+    return from_->split_hash(row(item));
+  }
   std::uint64_t part_key(std::uint64_t item, std::size_t part) const override {
     return from_->part_key(row(item), part);
   }
@@ -90,11 +93,12 @@ Result<std::unique_ptr<Source>> select_from(std::unique_ptr<Source> from,
   const Columns columns = select.where.empty() ? Columns() : values_of(*from);
   ClassNames classes;
   if (!from->classes().empty()) classes = {.column = "label", .names = from->classes()};
-  SPDLD_ASSIGN(std::vector<std::uint64_t> rows,
-               select_rows(select, {.rows = from->size(),
-                                    .columns = columns,
-                                    .uri = [&](std::uint64_t item) { return from->read_uri(item); },
-                                    .classes = std::move(classes)}));
+  SPDLD_ASSIGN(
+      std::vector<std::uint64_t> rows,
+      select_rows(select, {.rows = from->size(),
+                           .columns = columns,
+                           .split_hash = [&](std::uint64_t item) { return from->split_hash(item); },
+                           .classes = std::move(classes)}));
   std::string digest = digest_of(from->listing_digest(), rows);
   return std::make_unique<SelectedSource>(
       std::move(from), std::make_shared<const std::vector<std::uint64_t>>(std::move(rows)),

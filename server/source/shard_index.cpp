@@ -73,7 +73,7 @@ std::uint64_t ShardIndex::find(std::uint64_t sample, std::span<TarPart> parts) c
 
 std::uint64_t ShardIndex::memory_bytes() const {
   std::uint64_t bytes = sizeof *this + path.capacity() + blob_.capacity() +
-                        offsets_.capacity() * sizeof offsets_[0] +
+                        (offsets_.capacity() + split_hashes_.capacity()) * sizeof offsets_[0] +
                         max_bytes_.capacity() * sizeof max_bytes_[0] + values.memory_bytes();
   for (const std::string& key : value_keys) bytes += sizeof(std::string) + key.capacity();
   return bytes;
@@ -94,6 +94,7 @@ void ShardIndex::write(BinaryWriter& out) const {
   for (const std::uint64_t offset : offsets_) out.number(offset);
   out.number<std::uint64_t>(blob_.size());
   out.raw(blob_);
+  for (const std::uint64_t hash : split_hashes_) out.number(hash);
   values.write(out);
   out.number<std::uint64_t>(value_keys.size());
   for (const std::string& key : value_keys) out.string(key);
@@ -114,6 +115,10 @@ std::optional<ShardIndex> ShardIndex::read(BinaryReader& in, std::size_t parts) 
   index.offsets_.resize(in.count(sizeof(std::uint64_t)));
   for (std::uint64_t& offset : index.offsets_) offset = in.number<std::uint64_t>();
   index.blob_ = in.raw(in.number<std::uint64_t>());
+  // Each sample takes a byte there, too: no more room is taken than there are bytes.
+  if (index.samples_ > index.blob_.size()) return std::nullopt;
+  index.split_hashes_.resize(index.samples_);
+  for (std::uint64_t& hash : index.split_hashes_) hash = in.number<std::uint64_t>();
   std::optional<Columns> values = Columns::read(in);
   if (!values) return std::nullopt;
   index.values = std::move(*values);
@@ -140,7 +145,8 @@ bool ShardIndex::is_sound() {
   return reader.left() == 0;
 }
 
-void ShardIndexBuilder::add(std::uint64_t header_offset, std::span<const TarPart> parts) {
+void ShardIndexBuilder::add(std::uint64_t header_offset, std::span<const TarPart> parts,
+                            std::uint64_t split_hash) {
   const bool first_of_block = index_.samples_ % ShardIndex::kBlock == 0;
   if (first_of_block) index_.offsets_.push_back(index_.blob_.size());
   SPDLD_CHECK(header_offset >= end_ && parts.size() == index_.max_bytes_.size());
@@ -160,12 +166,14 @@ void ShardIndexBuilder::add(std::uint64_t header_offset, std::span<const TarPart
     end_ = std::max(end_, before);
     index_.max_bytes_[i] = std::max(index_.max_bytes_[i], part.size);
   }
+  index_.split_hashes_.push_back(split_hash);
   ++index_.samples_;
 }
 
 ShardIndex ShardIndexBuilder::finish() && {
   index_.blob_.shrink_to_fit();
   index_.offsets_.shrink_to_fit();
+  index_.split_hashes_.shrink_to_fit();
   return std::move(index_);
 }
 

@@ -27,8 +27,9 @@ struct TarPart {
 };
 
 // Where the samples of one shard and their parts lie. Immutable once built; any thread. A sample of
-// three parts takes about 10 bytes: each part is kept as its size and its distance from the end of
-// the one before, and only every kBlock-th sample can be gone to without those before it.
+// three parts takes about 18 bytes, 8 of them a hash of its name: each part is kept as its size and
+// its distance from the end of the one before, and only every kBlock-th sample can be gone to
+// without those before it.
 class ShardIndex {
  public:
   static constexpr std::uint64_t kBlock = 16;
@@ -50,6 +51,10 @@ class ShardIndex {
   // Puts the sample's parts into `parts`, as many as it has, and returns where the headers of its
   // first member begin. `sample` < samples().
   std::uint64_t find(std::uint64_t sample, std::span<TarPart> parts) const;
+  // Source::split_hash() of the sample, which keeps the key itself out of memory.
+  std::uint64_t split_hash(std::uint64_t sample) const { return split_hashes_[sample]; }
+  // Where all samples lie, for digests.
+  std::string_view places() const { return blob_; }
   std::uint64_t memory_bytes() const;
 
   void write(BinaryWriter& out) const;
@@ -65,6 +70,7 @@ class ShardIndex {
   std::uint64_t samples_ = 0;
   std::string blob_;                    // samples: source/shard_index.cpp says how
   std::vector<std::uint64_t> offsets_;  // of each block in blob_
+  std::vector<std::uint64_t> split_hashes_;
   std::vector<std::uint64_t> max_bytes_;
 };
 
@@ -74,7 +80,7 @@ class ShardIndexBuilder {
   explicit ShardIndexBuilder(std::size_t parts) { index_.max_bytes_.resize(parts); }
 
   // Offsets are multiples of kTarBlock, and `header_offset` lies behind all of the sample before.
-  void add(std::uint64_t header_offset, std::span<const TarPart> parts);
+  void add(std::uint64_t header_offset, std::span<const TarPart> parts, std::uint64_t split_hash);
   std::uint64_t samples() const { return index_.samples_; }
   ShardIndex finish() &&;
 

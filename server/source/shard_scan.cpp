@@ -12,6 +12,8 @@
 #include "base/printable.h"
 #include "op/json_values.h"
 #include "source/sample_groups.h"
+#include "source/select.h"
+#include "source/tar_index.h"
 #include "source/tar_reader.h"
 #include "source/value_column.h"
 
@@ -38,10 +40,20 @@ std::string any_of(const std::vector<std::string>& suffixes) {
   return text;
 }
 
+// What a value takes in memory.
+std::uint64_t bytes_of(const Value& value) {
+  if (const auto* text = std::get_if<std::string_view>(&value)) return text->size();
+  if (const auto* list = std::get_if<std::span<const std::int64_t>>(&value))
+    return list->size_bytes();
+  if (const auto* list = std::get_if<std::span<const double>>(&value)) return list->size_bytes();
+  return sizeof(std::int64_t);
+}
+
 class ShardScan {
  public:
   ShardScan(FileBytes& file, const IndexQuery& query, const ShardScanOptions& options)
       : file_(file),
+        base_name_(file.path().substr(file.path().rfind('/') + 1)),
         query_(query),
         options_(options),
         reader_(file),
@@ -89,6 +101,7 @@ class ShardScan {
   Result<ShardIndex> finish();
 
   FileBytes& file_;
+  const std::string base_name_;
   const IndexQuery& query_;
   const ShardScanOptions& options_;
   TarReader reader_;
@@ -227,10 +240,18 @@ Status ShardScan::lacks(const TarSample& sample, const Lacking& lacking, bool is
   }
   std::string why = lacking.what + "; it has " + listed_names(there);
   // A sample that was cut in two is that at the ends of shards alone.
-  if (seen_ == 1 || is_last)
-    why += std::string("; it is the ") + (is_last ? "last" : "first") +
-           " of its shard, and a sample that was split over two shards is two samples, each of "
-           "which lacks parts: pack those shards anew";
+  constexpr const char* kSplit =
+      " a sample that was split over two shards is two samples, each of which lacks parts: pack "
+      "those shards anew";
+  if (!lacking.is_value && seen_ == 1) {
+    why +=
+        "; if all samples are like this one, correct source.webdataset.fields; if it alone is, "
+        "being the first of its shard,";
+    why += kSplit;
+  } else if (!lacking.is_value && is_last) {
+    why += "; it is the last of its shard, and";
+    why += kSplit;
+  }
   const std::uint64_t links = groups_.skipped()[static_cast<std::size_t>(Skipped::kLink)];
   if (links > 0)
     why += "; " + std::to_string(links) +
@@ -268,8 +289,17 @@ Status ShardScan::add_values(const TarSample& sample) {
     SPDLD_TRY(columns_[i].add(numbers_[i], sample.key));
   for (std::size_t i = 0; i < spec.index.size(); ++i) {
     const IndexQuery::JsonPlace& place = query_.json_places()[i];
-    SPDLD_TRY(columns_[numbers_.size() + i].add(*json_[place.part].values.value(place.pointer),
-                                                sample.key));
+    const Value value = *json_[place.part].values.value(place.pointer);
+    SPDLD_TRY(columns_[numbers_.size() + i].add(value, sample.key));
+    const std::uint64_t taken = bytes_of(value);
+    if (options_.meter->value_bytes.fetch_add(taken, std::memory_order_relaxed) + taken >
+        options_.max_value_bytes)
+      return at_sample(sample,
+                       "takes the values of source.webdataset.index beyond the " +
+                           std::to_string(options_.max_value_bytes) +
+                           " bytes that may be held of them; take '" + spec.index[i].field +
+                           "' out of the sample when it is read: 'decode_json'",
+                       Code::kResourceExhausted);
   }
   return {};
 }
@@ -295,7 +325,7 @@ Status ShardScan::add_sample(const TarSample& sample, bool is_last) {
   }
   if (kept) {
     SPDLD_TRY(add_values(sample));
-    builder_.add(sample.header_offset, parts_);
+    builder_.add(sample.header_offset, parts_, split_hash(tar_uri(base_name_, sample.key)));
     // With what ends it: keys hold no zero byte.
     XXH3_128bits_update(keys_.get(), sample.key.c_str(), sample.key.size() + 1);
   } else {

@@ -17,12 +17,14 @@ namespace spdld::source {
 // How far all the scans of an index are. Any thread; relaxed: for progress and a limit.
 struct ScanMeter {
   std::atomic<std::uint64_t> samples = 0;
-  std::atomic<std::uint64_t> bytes = 0;  // of shards, read or passed over
+  std::atomic<std::uint64_t> bytes = 0;        // of shards, read or passed over
+  std::atomic<std::uint64_t> value_bytes = 0;  // of what IndexQuery takes out of JSON
 };
 
 struct ShardScanOptions {
-  ScanMeter* meter = nullptr;          // outlives the scan
-  std::uint64_t max_samples = 0;       // of all scans with that meter
+  ScanMeter* meter = nullptr;                              // outlives the scan
+  std::uint64_t max_samples = 0;                           // of all scans with that meter
+  std::uint64_t max_value_bytes = std::uint64_t{4} << 30;  // likewise
   std::function<bool()> stopped = {};  // asked now and then; then the scan ends with kCancelled
   std::vector<std::string>* warnings = nullptr;  // gets what is no error
 };

@@ -89,6 +89,10 @@ class Source {
     return std::unique_ptr<Source>();
   }
 
+  // What SelectSpec::Split goes by: of the item's name, which stays the same whatever comes or goes
+  // beside it.
+  virtual std::uint64_t split_hash(std::uint64_t item) const;
+
   // Names the part's bytes for whoever keeps what is made of them: of sources with one origin,
   // parts with one key are the same bytes as long as the stamp of Revision is the same.
   virtual std::uint64_t part_key(std::uint64_t item, std::size_t part) const;

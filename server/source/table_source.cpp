@@ -115,7 +115,7 @@ class TableSource final : public Source {
     Access::Opened table;
     const Denial denial =
         access->open(AT_FDCWD, data_->file, Access::Links::kFollow, kTableFlags, table);
-    if (!denial.why.empty())
+    if (!Access::is_open_or_gone(denial))
       return tl::unexpected(Access::status(denial, "cannot read", data_->file));
     Result<Root> root = open_root(data_->root.root, *access, data_->root.key);
     if (!root && root.error().code() == Code::kPermissionDenied)
@@ -224,7 +224,7 @@ class Opener {
     Access::Opened file;
     const Denial denial =
         access_->open(AT_FDCWD, file_.path, Access::Links::kFollow, kTableFlags, file);
-    if (!denial.why.empty())
+    if (!Access::is_open_or_gone(denial))
       return tl::unexpected(Access::status(denial, "cannot read", file_.path));
     Result<DatasetPtr> kept = options_.kept->open(options_.dataset);
     if (kept && (*kept)->table != nullptr) return kept;
@@ -246,6 +246,7 @@ class Opener {
     const auto is_part = [this](const std::string& name) {
       return std::find(file_.parts.begin(), file_.parts.end(), name) != file_.parts.end();
     };
+    SPDLD_TRY(FileFetcher::check_parts(file_.parts.size(), file_.path));
     for (std::size_t column = 0; column < columns.size(); ++column) {
       const Columns::Info& info = columns.info(column);
       const bool part = is_part(info.name);

@@ -145,16 +145,26 @@ void TarIndex::make_digest() {
   for (const ShardIndex& shard : shards_) {
     data.number(shard.stamp.size_bytes);
     data.number(shard.stamp.mtime_ns);
+    data.string(digest_text(shard.places()));
   }
   data_digest_ = digest_text(data.text());
 }
 
-TarIndex::Place TarIndex::find(std::uint64_t item, std::span<TarPart> parts) const {
+std::size_t TarIndex::shard_of(std::uint64_t item) const {
   SPDLD_CHECK(item < size_);
-  // The last shard that begins at or before the item: those without samples come before it.
+  // The last one that begins at or before the item: those without samples come before it.
   const auto behind = std::upper_bound(first_.begin(), first_.end(), item);
-  const auto shard = static_cast<std::size_t>(behind - first_.begin() - 1);
+  return static_cast<std::size_t>(behind - first_.begin() - 1);
+}
+
+TarIndex::Place TarIndex::find(std::uint64_t item, std::span<TarPart> parts) const {
+  const std::size_t shard = shard_of(item);
   return {.shard = shard, .header_offset = shards_[shard].find(item - first_[shard], parts)};
+}
+
+std::uint64_t TarIndex::split_hash(std::uint64_t item) const {
+  const std::size_t shard = shard_of(item);
+  return shards_[shard].split_hash(item - first_[shard]);
 }
 
 std::uint64_t TarIndex::memory_bytes() const {

@@ -36,6 +36,9 @@ class TarIndex {
   // Puts the ranges of the item's parts into `parts`, of size parts(). item < size().
   Place find(std::uint64_t item, std::span<TarPart> parts) const;
 
+  // Source::split_hash() of the item: of its shard's base name and its key.
+  std::uint64_t split_hash(std::uint64_t item) const;
+
   // Their values are in values().
   const std::vector<ShardIndex>& shards() const { return shards_; }
   // A shard's path without the directory that all shards have in common.
@@ -51,12 +54,14 @@ class TarIndex {
   const SkippedCounts& skipped() const { return skipped_; }
   // Of the keys in order, with the base names of their shards, and N: 32 hex digits.
   const std::string& digest() const { return digest_; }
-  // The same with the values, and with the sizes and times of the shards.
+  // The same with the values, with the sizes and times of the shards, and where samples lie in
+  // them.
   const std::string& data_digest() const { return data_digest_; }
   std::uint64_t memory_bytes() const;
 
  private:
   TarIndex() = default;
+  std::size_t shard_of(std::uint64_t item) const;
   Status merge_values(const IndexQuery& query);
   void make_digest();
 

@@ -14,7 +14,7 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::string_view kMagic = "SPDLTAR1";
+constexpr std::string_view kMagic = "SPDLTAR2";
 // What the index of a shard without samples takes.
 constexpr std::size_t kLeastShard = 100;
 

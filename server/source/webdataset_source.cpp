@@ -88,6 +88,7 @@ class WebdatasetSource final : public Source {
   const std::vector<std::string>& classes() const override { return data_->dataset->classes; }
   std::string dataset() const override { return data_->dataset->id; }
   std::string origin() const override { return data_->origin; }
+  std::uint64_t split_hash(std::uint64_t item) const override { return index_.split_hash(item); }
   std::uint64_t part_key(std::uint64_t item, std::size_t part) const override {
     std::array<TarPart, kMostPieces> parts;
     const TarIndex::Place place = index_.find(item, {parts.data(), index_.parts()});
@@ -231,7 +232,7 @@ Status check_reader(const TarIndex& index, const Access& access) {
     Access::Opened opened;
     const Denial denial =
         access.open(AT_FDCWD, shard.path, Access::Links::kFollow, kShardFlags, opened);
-    if (!denial.why.empty()) return Access::status(denial, "cannot read", shard.path);
+    if (!Access::is_open_or_gone(denial)) return Access::status(denial, "cannot read", shard.path);
   }
   return {};
 }

@@ -182,7 +182,7 @@ Shape select_shape() {
        .shape = map_shape({{.name = "part",
                             .doc = "which part this pipeline has",
                             .shape = choice_shape({"train", "val", "test"}),
-                            .required = true},
+                            .default_value = "train"},
                            {.name = "val",
                             .doc = "the share of the items that is val",
                             .shape = float_shape(0, 1),

@@ -42,6 +42,10 @@ TEST(PadValue, KnowsWhichValuesADtypeHas) {
   EXPECT_TRUE(is_value_of(DType::kFloat32, -INFINITY));
   EXPECT_FALSE(is_value_of(DType::kFloat32, NAN));
   EXPECT_FALSE(is_value_of(DType::kFloat16, 0.1));
+  EXPECT_TRUE(is_value_of(DType::kFloat16, 0.5) && is_value_of(DType::kFloat16, -INFINITY));
+  EXPECT_FALSE(is_value_of(DType::kFloat16, 65536) || is_value_of(DType::kFloat16, 2049));
+  EXPECT_TRUE(is_value_of(DType::kBFloat16, 0x1p100));
+  EXPECT_FALSE(is_value_of(DType::kFloat32, 1e300));
 }
 
 }  // namespace

@@ -233,7 +233,9 @@ TEST(Plan, AsksForABoundOfArraysThatDiffer) {
   const auto plan =
       compile("  - fetch\n  - decode_npy: {field: image, dtype: float32, shape: [-1, -1]}\n");
   ASSERT_FALSE(plan);
-  EXPECT_THAT(plan.error().message(), HasSubstr("so the batch needs a bound: set batch.max_bytes"));
+  EXPECT_THAT(plan.error().message(),
+              HasSubstr("so the batch needs a bound: write 'batch: "
+                        "{collate: {image: {max_bytes: 4KiB}}}' with what one may take"));
 }
 
 TEST(Plan, ExplainsWhatIsFusedAndWhetherItFits) {
@@ -250,6 +252,13 @@ TEST(Plan, ExplainsWhatIsFusedAndWhetherItFits) {
                                             .arena_kind = "memfd"});
   EXPECT_THAT(text, HasSubstr("decode_image + resize"));
   EXPECT_THAT(text, HasSubstr("DOES NOT FIT: 1500 B more are needed"));
+}
+
+TEST(Plan, DoubtsBoxesThatStayWhereTheirImageIsMoved) {
+  const auto left = boxed("  - resize: {size: [8, 8]}\n");
+  ASSERT_TRUE(left) << left.error().message();
+  ASSERT_EQ((*left)->doubts.size(), 1U);
+  EXPECT_THAT((*left)->doubts[0], HasSubstr("add 'bounding_boxes: {field: boxes}' behind"));
 }
 
 TEST(Plan, ExplainsHowEachFieldIsMade) {

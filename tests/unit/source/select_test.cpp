@@ -27,9 +27,11 @@ Columns numbers(std::uint64_t rows) {
 
 std::string uri(std::uint64_t row) { return "n01/" + std::to_string(row) + ".jpg"; }
 
+std::uint64_t hash_of(std::uint64_t row) { return split_hash(uri(row)); }
+
 Result<Rows> selected(const SelectSpec& spec, std::uint64_t rows) {
   const Columns columns = numbers(rows);
-  return select_rows(spec, {.rows = rows, .columns = columns, .uri = uri});
+  return select_rows(spec, {.rows = rows, .columns = columns, .split_hash = hash_of});
 }
 
 Rows good(const SelectSpec& spec, std::uint64_t rows) {
@@ -64,16 +66,17 @@ TEST(Select, ActsStepByStep) {
 
 TEST(Select, TakesSourcesWithoutColumns) {
   const Columns none;
-  const Result<Rows> rows = select_rows({.skip = 1}, {.rows = 3, .columns = none, .uri = uri});
+  const Result<Rows> rows =
+      select_rows({.skip = 1}, {.rows = 3, .columns = none, .split_hash = hash_of});
   ASSERT_TRUE(rows);
   EXPECT_THAT(*rows, ElementsAre(1, 2));
 }
 
 TEST(Select, ComparesClassesByName) {
   const Columns columns = numbers(3);
-  const Result<Rows> rows =
-      select_rows({.where = "n != 'b'"},
-                  {.rows = 3, .columns = columns, .uri = uri, .classes = {"n", {"a", "b", "c"}}});
+  const Result<Rows> rows = select_rows(
+      {.where = "n != 'b'"},
+      {.rows = 3, .columns = columns, .split_hash = hash_of, .classes = {"n", {"a", "b", "c"}}});
   ASSERT_TRUE(rows);
   EXPECT_THAT(*rows, ElementsAre(0, 2));
 }
@@ -106,9 +109,11 @@ TEST(Split, KeepsItemsInTheirPartsWhateverElseIsThere) {
 
 TEST(Split, PutsItemsOfOneUriIntoOnePart) {
   const Columns columns = numbers(1000);
-  const Result<Rows> rows = select_rows(
-      part(Part::kVal, 0.5),
-      {.rows = 1000, .columns = columns, .uri = [](std::uint64_t row) { return uri(row / 2); }});
+  const Result<Rows> rows =
+      select_rows(part(Part::kVal, 0.5),
+                  {.rows = 1000, .columns = columns, .split_hash = [](std::uint64_t row) {
+                     return hash_of(row / 2);
+                   }});
   ASSERT_TRUE(rows);
   for (std::size_t i = 0; i + 1 < rows->size(); i += 2) EXPECT_EQ((*rows)[i] + 1, (*rows)[i + 1]);
 }
@@ -124,9 +129,9 @@ TEST(Split, GivesAllOrNothingAtItsEnds) {
 
 // Users' items move from one part to another if it changes: never change it.
 TEST(Split, HasThePinnedShares) {
-  EXPECT_EQ(split_share("") * 0x1p53, 777569621263118);
-  EXPECT_EQ(split_share("n01/1.jpg") * 0x1p53, 579588139311310);
-  EXPECT_EQ(split_share("images/train/a.jpg") * 0x1p53, 2896162591494027);
+  EXPECT_EQ(split_share(split_hash("")) * 0x1p53, 777569621263118);
+  EXPECT_EQ(split_share(split_hash("n01/1.jpg")) * 0x1p53, 579588139311310);
+  EXPECT_EQ(split_share(split_hash("images/train/a.jpg")) * 0x1p53, 2896162591494027);
 }
 
 TEST(SelectErrors, SayWhichStepLeftHowMany) {

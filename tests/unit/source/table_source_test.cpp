@@ -88,6 +88,23 @@ TEST_F(TableSourceTest, HasAnotherDigestOfItsValuesWhereTheseAreOthers) {
   EXPECT_NE(before->values_digest(), after->values_digest());
 }
 
+TEST_F(TableSourceTest, RefusesMoreFilesAnItemThanAreFetchedAtOnce) {
+  TableSpec spec{.file = dir_.path("table.csv")};
+  std::string head = "path";
+  std::string row = "a";
+  for (int i = 0; i < 17; ++i) {
+    const std::string name = "c" + std::to_string(i);
+    spec.uris.push_back({.field = name, .column = name});
+    head += "," + name;
+    row += ",b";
+  }
+  dir_.file("table.csv", head + "\n" + row + "\n");
+  const auto source = open_table(item_file(spec), SourceOptions(io_));
+  ASSERT_FALSE(source);
+  EXPECT_THAT(source.error().message(),
+              ::testing::HasSubstr("an item has 17 files, and may have 16: name fewer"));
+}
+
 TEST_F(TableSourceTest, StandsBehindAnotherWhereTheyAreJoined) {
   std::vector<std::unique_ptr<Source>> both;
   both.push_back(open("path,score\nb,1\na,2\n"));

@@ -213,7 +213,7 @@ TEST(ShardScan, SaysThatASampleMayHaveBeenSplitOverTwoShards) {
   TarWriter second;
   second.file("b.txt", "").file("c.jpg", "").file("c.txt", "");
   EXPECT_THAT(why_not(scan(second.archive(), image_and_caption())),
-              HasSubstr("it is the first of its shard"));
+              HasSubstr("if it alone is, being the first of its shard, a sample that was split"));
 }
 
 TEST(ShardScan, SaysThatALinkMayBeWhatIsMissing) {
@@ -518,6 +518,57 @@ TEST(TarIndex, NoticesThatAShardHasChanged) {
   shard.stamp.size_bytes -= 1;
   EXPECT_FALSE(check_shard(shard, fd.get()).ok());
   EXPECT_FALSE(check_shard(shard, -1).ok());
+}
+
+TEST(TarIndex, HasAnotherDigestOfItsDataWhereSamplesLieElsewhere) {
+  const auto with = [](const std::string& first, const std::string& second) {
+    TarWriter tar;
+    tar.file("a.jpg", "").file("a.txt", first).file("b.jpg", "").file("b.txt", second);
+    std::vector<ShardIndex> shards;
+    shards.push_back(scanned("/data/a.tar", tar.archive(), image_and_caption()));
+    auto index = make(image_and_caption(), std::move(shards));
+    EXPECT_TRUE(index) << index.error().message();
+    return std::move(index).value();
+  };
+  const std::string longer(600, 'x');
+  const TarIndex before = with(longer, "y");
+  const TarIndex after = with("y", longer);  // of one size, in archives of one size
+  EXPECT_EQ(before.digest(), after.digest());
+  EXPECT_NE(before.data_digest(), after.data_digest());
+}
+
+TEST(TarIndex, SplitsByBaseNameAndKeyWhateverStandsBeside) {
+  const auto of = [](const std::vector<std::string>& paths) {
+    std::vector<ShardIndex> shards;
+    for (const std::string& path : paths)
+      shards.push_back(scanned(path, three_samples(), image_and_caption()));
+    auto index = make(image_and_caption(), std::move(shards));
+    EXPECT_TRUE(index) << index.error().message();
+    return std::move(index).value();
+  };
+  const TarIndex alone = of({"/data/p/a.tar"});
+  const TarIndex beside = of({"/data/p/a.tar", "/other/b.tar"});
+  for (std::uint64_t item = 0; item < alone.size(); ++item)
+    EXPECT_EQ(alone.split_hash(item), beside.split_hash(item));
+  EXPECT_NE(beside.split_hash(0), beside.split_hash(1));
+}
+
+TEST(ShardScan, RefusesValuesThatTakeMoreMemoryThanAllMay) {
+  TarWriter tar;
+  for (const std::string key : {"a", "b"})
+    tar.file(key + ".json", R"({"text": ")" + std::string(300, 'x') + R"("})")
+        .file(key + ".jpg", "");
+  MemoryFile file(tar.archive());
+  ScanMeter meter;
+  const WebdatasetSpec spec{.parts = {{.field = "image", .suffixes = {"jpg"}}},
+                            .index = {{.field = "caption", .suffix = "json", .pointer = "/text"}}};
+  const auto query = IndexQuery::make(spec, {});
+  ASSERT_TRUE(query) << query.error().message();
+  const auto index =
+      scan_shard(file, *query, {.meter = &meter, .max_samples = 10, .max_value_bytes = 500});
+  ASSERT_FALSE(index);
+  EXPECT_EQ(index.error().code(), Code::kResourceExhausted);
+  EXPECT_THAT(index.error().message(), HasSubstr("sample 'b' takes the values of"));
 }
 
 }  // namespace
