@@ -137,6 +137,20 @@ def test_json_lines(load: Callable[..., Any], tmp_path: pathlib.Path) -> None:
         assert batch["tokens"][row].tolist() == [item] * item
 
 
+def test_a_shard_that_is_cut_off_is_refused_as_the_daemon_refuses_it(
+    daemon: Any, tmp_path: pathlib.Path
+) -> None:
+    write_samples(tmp_path / "a.tar", 0)
+    done = init(tmp_path / "a.tar", "-o", tmp_path / "a.yaml")
+    assert done.returncode == 0, done.stderr
+    with open(tmp_path / "a.tar", "r+b") as file:
+        file.truncate(1024 + 512 + 100)  # behind a pax header and its own
+    told = init(tmp_path / "a.tar").stderr
+    assert "a.tar: at byte 1024, member 'dir/0000.jpg': it is cut off: it has" in told
+    refused = daemon.ctl("apply", "-f", tmp_path / "a.yaml", check=False)
+    assert told.removeprefix("spdlctl: ").strip() in refused.stderr
+
+
 def test_annotations_of_coco(load: Callable[..., Any], tmp_path: pathlib.Path) -> None:
     (tmp_path / "annotations").mkdir()
     (tmp_path / "train2017").mkdir()

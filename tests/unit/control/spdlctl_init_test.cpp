@@ -14,6 +14,7 @@ namespace spdld::ctl {
 namespace {
 
 using test::ScratchDir;
+using test::TarBlock;
 using test::TarWriter;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -168,10 +169,39 @@ TEST_F(InitTest, RefusesWhatIsNoShard) {
   EXPECT_THAT(refused("packed.tar"), HasSubstr("packed.tar is compressed"));
   write("empty.tar", "");
   EXPECT_THAT(refused("empty.tar"), HasSubstr("empty.tar has no files"));
-  write("cut.tar", TarWriter().file("0.jpg", "p").bytes() + "garbage");
-  EXPECT_THAT(refused("cut.tar"), HasSubstr("cut.tar is damaged at byte 1024"));
+  write("bad.tar", TarWriter().file("0.jpg", "p").bytes() + std::string(512, 'x'));
+  EXPECT_THAT(refused("bad.tar"), HasSubstr("bad.tar is damaged at byte 1024"));
   write("sound.tar", TarWriter().file("0.flac", "p").archive());
   EXPECT_THAT(refused("sound.tar"), HasSubstr("have flac, and no image"));
+}
+
+TEST_F(InitTest, RefusesAShardThatIsCutOff) {
+  TarWriter tar;
+  tar.file("0.jpg", "p").file("1.jpg", std::string(1000, 'p'));
+  write("content.tar", tar.bytes().substr(0, 1024 + 512 + 100));
+  EXPECT_THAT(refused("content.tar"),
+              HasSubstr("content.tar: at byte 1024, member '1.jpg': it is cut off: it has 1000 "
+                        "bytes, and only 100 follow up to the end of the file; copy the shard"));
+  write("padding.tar", tar.bytes().substr(0, 1024 + 512 + 1000));
+  EXPECT_THAT(refused("padding.tar"), HasSubstr("has 1000 bytes, and only 1000 follow"));
+  write("header.tar", tar.bytes().substr(0, 1024 + 7));
+  EXPECT_THAT(refused("header.tar"), HasSubstr("at byte 1024, behind member '0.jpg': it is cut "
+                                               "off: only 7 bytes of a header follow"));
+  const std::string named = TarWriter().gnu_long('L', "long/0.jpg").bytes();
+  write("named.tar", named);
+  EXPECT_THAT(refused("named.tar"), HasSubstr("before its first member: it is cut off: a header "
+                                              "that names a member is the last"));
+  write("name.tar", named.substr(0, 512 + 4));
+  EXPECT_THAT(refused("name.tar"), HasSubstr("it has 11 bytes, and only 4 follow"));
+  write("huge.tar", TarBlock{.name = "0.jpg", .size_field = "777777777777"}.bytes());
+  EXPECT_THAT(refused("huge.tar"), HasSubstr("and only 0 follow"));
+}
+
+TEST_F(InitTest, ReadsShardsWithoutEndMarkerAndWithLinksOfSomeSize) {
+  TarWriter tar;
+  tar.file("0.jpg", "p").raw(TarBlock{.name = "link", .type = '1', .size = 5000}.bytes());
+  write("a.tar", tar.file("1.jpg", "p").bytes());
+  EXPECT_THAT(drafted("a.tar"), HasSubstr("{size: 2}"));
 }
 
 TEST_F(InitTest, NamesTheCommandThatUnpacks) {
