@@ -151,6 +151,15 @@ def test_a_shard_that_is_cut_off_is_refused_as_the_daemon_refuses_it(
     assert told.removeprefix("spdlctl: ").strip() in refused.stderr
 
 
+def test_the_lines_that_start_a_daemon_are_those_of_the_readme(tmp_path: pathlib.Path) -> None:
+    write_samples(tmp_path / "a.tar", 0)
+    printed = init(tmp_path / "a.tar", "-o", tmp_path / "a.yaml").stdout
+    lines = [line for line in printed.splitlines() if line.startswith("    ")]
+    assert len(lines) == 4
+    readme = (daemon_module.REPOSITORY / "README.md").read_text()
+    assert all(line in readme for line in lines)
+
+
 def test_annotations_of_coco(load: Callable[..., Any], tmp_path: pathlib.Path) -> None:
     (tmp_path / "annotations").mkdir()
     (tmp_path / "train2017").mkdir()

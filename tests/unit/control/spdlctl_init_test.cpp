@@ -323,6 +323,22 @@ TEST_F(InitTest, RefusesNamesThatYamlCannotHold) {
   EXPECT_THAT(refused("a\xff"), HasSubstr("is not UTF-8"));
 }
 
+TEST_F(InitTest, SaysHowADaemonIsStartedWhereNoneAnswers) {
+  write("pets/1.jpg");
+  const Outcome alone =
+      spdlctl({"--address", path("nowhere"), "init", path("pets"), "-o", path("a.yaml")});
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  EXPECT_THAT(alone.out, AllOf(HasSubstr("spdlctl preview -f " + path("a.yaml")),
+                               HasSubstr("no daemon answers at " + path("nowhere")),
+                               HasSubstr("    spdld --set runtime_dir=$SPDLD_HOME/run")));
+  FakeDaemon daemon;
+  daemon.start();
+  const Outcome served =
+      spdlctl({"--address", daemon.path(), "init", path("pets"), "-o", path("b.yaml")});
+  EXPECT_EQ(served.out, path("b.yaml") + " is written; read it, then: spdlctl preview -f " +
+                            path("b.yaml") + "\n");
+}
+
 TEST_F(InitTest, WritesIntoAFileThatIsNotThereYet) {
   write("pets/1.jpg");
   const Outcome outcome = spdlctl({"init", path("pets"), "-o", path("pets.yaml")});
