@@ -78,7 +78,9 @@ void add_init_command(CLI::App& app, const Context& context) {
                    "found")
       ->type_name("DIR");
   command->callback([&context, path, file, root] {
-    const std::string text = pipeline_text(survey(*path, *root));
+    Draft draft = survey(*path, *root);
+    draft.output = *file;
+    const std::string text = pipeline_text(draft);
     if (file->empty()) {
       context.out << text;
       return;
