@@ -80,7 +80,8 @@ std::string pipeline_text(const Draft& draft) {
   std::string text = fmt::format("# Written by 'spdlctl init' for {}\n", printable(draft.path));
   for (const std::string& each : draft.seen) text += fmt::format("# {}\n", printable(each));
   // A number is quoted: the name of a pipeline is a text.
-  text += fmt::format("pipeline: {}\n\n", yaml_text(pipeline_name(draft.path)));
+  text += fmt::format("pipeline: {}\n\n",
+                      yaml_text(pipeline_name(draft.output.empty() ? draft.path : draft.output)));
   text += "vars: {";
   if (!draft.root.empty())
     text += fmt::format("root: {}, ", in_quotes(without_variables(draft.root)));
@@ -104,8 +105,13 @@ std::string pipeline_text(const Draft& draft) {
         "labels.\n";
     text += "  - bounding_boxes: {field: boxes, with: [labels, ids, iscrowd, area]}\n";
   } else {
+    if (draft.class_folders)
+      text +=
+          "  # ImageFolder does not turn images upright by their EXIF: with exif: false, neither "
+          "does this.\n";
     text += "  - decode_image: {mode: rgb}\n";
   }
+  for (const std::string& hint : draft.hints) text += "  " + hint + "\n";
   text += fmt::format("  - random_resized_crop: {{size: [\"${{size}}\", \"${{size}}\"]{}}}\n",
                       draft.boxes ? ", scale: [0.3, 1.0]" : "");
   text += "  - random_horizontal_flip: {p: 0.5}   # not where left and right differ, as in text\n";
@@ -116,6 +122,15 @@ std::string pipeline_text(const Draft& draft) {
       "  - normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}\n\n";
   const std::uint64_t rows = draft.items == 0 ? kRows : std::min(draft.items, kRows);
   text += fmt::format("batch: {{size: {}}}   # rows of each rank\n", rows);
+  if (!draft.unbounded.empty()) {
+    std::string bounds;
+    for (const std::string& field : draft.unbounded)
+      bounds += fmt::format("{}{}: {{max_bytes: 4KiB}}", bounds.empty() ? "" : ", ", field);
+    text += fmt::format(
+        "# With decode_json, its lists want a bound of a row:\n"
+        "# batch: {{size: {}, collate: {{{}}}}}\n",
+        rows, bounds);
+  }
   return text;
 }
 

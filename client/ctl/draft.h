@@ -10,13 +10,17 @@ namespace spdld::ctl {
 
 // What `init` has learned of a dataset, as far as a pipeline's text needs it.
 struct Draft {
-  std::string path;                      // that was looked at, absolute
-  std::vector<std::string> seen = {};    // what lies there: a comment each
-  std::string root = {};                 // the value of the variable `root`
-  std::vector<std::string> source = {};  // the lines below `source:`, as they stand
-  std::uint64_t items = 0;               // about so many; 0: not known
-  bool shards = false;                   // read in sequence, so shuffled by blocks
-  bool boxes = false;                    // they lie in pixels of the images
+  std::string path;                         // that was looked at, absolute
+  std::string output = {};                  // where the text goes; empty: not into a file
+  std::vector<std::string> seen = {};       // what lies there: a comment each
+  std::string root = {};                    // the value of the variable `root`
+  std::vector<std::string> source = {};     // the lines below `source:`, as they stand
+  std::vector<std::string> hints = {};      // comments: stages that could follow decode_image
+  std::vector<std::string> unbounded = {};  // fields that these make and that `batch` has to bound
+  std::uint64_t items = 0;                  // about so many; 0: not known
+  bool shards = false;                      // read in sequence, so shuffled by blocks
+  bool boxes = false;                       // they lie in pixels of the images
+  bool class_folders = false;               // as an ImageFolder has them
 };
 
 // `text` as one YAML scalar in which no variable stands. Throws Failure if it is no UTF-8.
@@ -24,7 +28,8 @@ std::string yaml_text(std::string_view text);
 // The same of a text that has "${root}" in front.
 std::string yaml_below_root(std::string_view text);
 
-// The whole YAML, with comments for people.
+// The whole YAML, with comments for people. The pipeline is called as its file is, or else as what
+// was looked at.
 std::string pipeline_text(const Draft& draft);
 
 }  // namespace spdld::ctl

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "base/printable.h"
 #include "base/unique_fd.h"
+#include "ctl/address.h"
 #include "ctl/commands.h"
 #include "ctl/draft.h"
 #include "ctl/failure.h"
@@ -19,6 +21,8 @@
 
 namespace spdld::ctl {
 namespace {
+
+constexpr std::chrono::milliseconds kPatience{1000};  // with a daemon that accepts nobody
 
 // A file that is there stays as it is.
 void write_new(const std::string& path, std::string_view text) {
@@ -35,6 +39,24 @@ void write_new(const std::string& path, std::string_view text) {
   if (!text.empty())
     throw Failure(kFailed, fmt::format("cannot write {}: {}", printable(path),
                                        std::generic_category().message(errno)));
+}
+
+// What is written is of use with a daemon; `init` itself asks none. The lines are the README's.
+void tell_how_to_start(const Context& context) {
+  try {
+    for (const std::string& directory : context.directories())
+      connect_control(directory, kPatience);
+  } catch (const Failure& failure) {
+    if (failure.exit_code() != kUnreachable) return;
+    context.out << fmt::format(
+        "That needs a daemon: {}\n"
+        "By hand, one of your own is started so:\n"
+        "    export SPDLD_HOME=${{TMPDIR:-/var/tmp}}/spdld-$(id -u)\n"
+        "    mkdir -m 0700 $SPDLD_HOME || test -O $SPDLD_HOME\n"
+        "    export SPDLD_ADDRESS=$SPDLD_HOME/run\n"
+        "    spdld --set runtime_dir=$SPDLD_HOME/run --set state_dir=$SPDLD_HOME/state &\n",
+        failure.what());
+  }
 }
 
 }  // namespace
@@ -56,7 +78,9 @@ void add_init_command(CLI::App& app, const Context& context) {
                    "found")
       ->type_name("DIR");
   command->callback([&context, path, file, root] {
-    const std::string text = pipeline_text(survey(*path, *root));
+    Draft draft = survey(*path, *root);
+    draft.output = *file;
+    const std::string text = pipeline_text(draft);
     if (file->empty()) {
       context.out << text;
       return;
@@ -64,6 +88,7 @@ void add_init_command(CLI::App& app, const Context& context) {
     write_new(*file, text);
     context.out << fmt::format("{0} is written; read it, then: spdlctl preview -f {0}\n",
                                printable(*file));
+    tell_how_to_start(context);
   });
 }
 

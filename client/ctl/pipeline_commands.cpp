@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/counted.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 #include "ctl/commands.h"
 #include "ctl/failure.h"
@@ -17,6 +19,7 @@
 #include "ctl/listing.h"
 #include "ctl/packed_rows.h"
 #include "ctl/submission.h"
+#include "ctl/survey.h"
 
 namespace spdld::ctl {
 namespace {
@@ -181,20 +184,31 @@ std::string drawn_on(const Grid& grid) {
   return names.empty() ? "" : ", with " + names + " drawn on them";
 }
 
+void check_is_png(const std::string& path) {
+  if (ending_of(path) == "png") return;
+  const std::string other = std::filesystem::path(path).replace_extension(".png").string();
+  throw Failure(
+      kWrongUsage,
+      fmt::format("{} does not end in .png, and a preview is drawn as a PNG alone: say -o "
+                  "{}, or -o json for the rows",
+                  printable(path), printable(other)));
+}
+
 void add_preview(CLI::App& app, const Context& context) {
   CLI::App* command = app.add_subcommand("preview", "one batch as the model will see it");
   const auto to = std::make_shared<std::string>("table");
   const auto rows = std::make_shared<std::uint32_t>(16);
   command
       ->add_option("-o,--output", *to,
-                   "what is printed, or else a PNG to draw the batch's images into, with their "
+                   "what is printed, or else a .png to draw the batch's images into, with their "
                    "masks and boxes; row numbers are those of the list")
-      ->type_name("table|json|FILE")
+      ->type_name("table|json|FILE.png")
       ->capture_default_str();
   command->add_option("--rows", *rows, "how many, up to the pipeline's batch size")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->callback([&context, to, rows, submitted = add_submission(*command)] {
+    if (*to != "json" && *to != "table") check_is_png(*to);
     const v1::PipelineText text = submitted->read();
     const Preview preview = context.connect().preview(text, *rows, context.progress());
     if (*to == "json") {

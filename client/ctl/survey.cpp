@@ -65,16 +65,18 @@ bool is_packed_tar_name(std::string_view name) {
          (ending == "gz" || ending == "zst" || ending == "bz2" || ending == "xz");
 }
 
+std::string unpacking_command(std::string_view name) {
+  const std::string ending = ending_of(name);
+  if (ending == "zst") return "unzstd";
+  if (ending == "bz2" || ending == "tbz2") return "bunzip2 -k";
+  return ending == "xz" || ending == "txz" ? "unxz -k" : "gunzip -k";
+}
+
 void fail_packed(const std::string& path) {
-  const std::string ending = ending_of(path);
-  const std::string command = ending == "zst"                       ? "unzstd"
-                              : ending == "bz2" || ending == "tbz2" ? "bunzip2 -k"
-                              : ending == "xz" || ending == "txz"   ? "unxz -k"
-                                                                    : "gunzip -k";
   throw Failure(kWrongUsage,
                 fmt::format("{} is compressed, and no sample can be found in it without unpacking "
                             "what lies before: '{}' it, and name the .tar",
-                            printable(path), command));
+                            printable(path), unpacking_command(path)));
 }
 
 std::optional<std::string> find_root(const std::string& file, const std::vector<std::string>& names,

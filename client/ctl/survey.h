@@ -29,6 +29,8 @@ bool is_image_name(std::string_view name);
 bool is_packed_tar_name(std::string_view name);
 // Behind the last dot, in small letters.
 std::string ending_of(std::string_view name);
+// The command that unpacks a compressed tar: "gunzip -k".
+std::string unpacking_command(std::string_view name);
 [[noreturn]] void fail_packed(const std::string& path);
 
 // The directory that all of `names` are relative to: `root` if it is given, else that of `file`,

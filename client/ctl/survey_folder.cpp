@@ -31,9 +31,10 @@ struct Folder {
   std::uint64_t images = 0;
   bool images_on_top = false;
   std::uint64_t others = 0;
-  std::string other = {};   // one of them, by its path
-  std::string packed = {};  // a compressed tar
-  bool whole = true;        // all of it was looked at
+  std::string other = {};                                   // one of them, by its path
+  std::string packed = {};                                  // a compressed tar
+  std::map<std::string, std::uint64_t> packed_on_top = {};  // such, by their endings: ".tar.gz"
+  bool whole = true;                                        // all of it was looked at
 };
 
 void add_file(const fs::path& relative, Folder& folder) {
@@ -60,7 +61,11 @@ void add_file(const fs::path& relative, Folder& folder) {
       folder.directories_of_shards.insert(relative.parent_path().string());
     }
   }
-  if (is_packed_tar_name(name) && folder.packed.empty()) folder.packed = relative.string();
+  if (is_packed_tar_name(name)) {
+    if (folder.packed.empty()) folder.packed = relative.string();
+    const std::string before = name.substr(0, name.size() - ending.size() - 1);
+    if (on_top) ++folder.packed_on_top[(ending_of(before) == "tar" ? ".tar." : ".") + ending];
+  }
   if (on_top && (ending == "csv" || ending == "tsv" || ending == "jsonl" || ending == "json"))
     folder.tables.push_back(name);
 }
@@ -137,7 +142,13 @@ std::string pattern_of(const Folder& folder) {
 
 Draft survey_folder(const std::string& path) {
   const Folder folder = look(path);
-  if (!folder.shards.empty()) return survey_shards(path, folder.shards);
+  if (!folder.shards.empty()) {
+    Draft draft = survey_shards(path, folder.shards);
+    for (const auto& [ending, count] : folder.packed_on_top)
+      draft.seen.push_back(fmt::format("{} {} beside them are not read: {} them first", count,
+                                       ending, unpacking_command(ending)));
+    return draft;
+  }
   if (folder.images == 0) fail_empty(path, folder);
   const auto& directories = folder.directories_of_images;
   const std::vector<std::string> names(directories.begin(), directories.end());
@@ -167,6 +178,7 @@ Draft survey_folder(const std::string& path) {
   draft.source = {"files:", "  root: \"${root}\"",
                   fmt::format("  pattern: {}", yaml_text(pattern_of(folder)))};
   if (labelled) {
+    draft.class_folders = true;
     draft.source.emplace_back(
         "  label: parent_dir           # batch[\"label\"]; remove this line if "
         "the folders are no classes");

@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <system_error>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include "base/counted.h"
 #include "base/printable.h"
 #include "ctl/failure.h"
+#include "ctl/first_samples.h"
+#include "ctl/stage_hints.h"
 #include "ctl/survey.h"
-#include "ctl/tar_start.h"
 
 namespace spdld::ctl {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMembers = 64;  // that are looked at
 constexpr std::size_t kMaxDigits = 9;
 
 // What is read of a part that has this suffix.
@@ -30,81 +32,15 @@ struct Kind {
 };
 
 Kind kind_of(const std::string& suffix) {
-  if (suffix.find('.') == std::string::npos && is_image_name("." + suffix)) return {"image", {}};
   if (suffix == "txt" || suffix == "text" || suffix == "transcript") return {"caption", {}};
   if (suffix == "json") return {"meta", {}};
   if (suffix == "cls") return {"label", {}};
-  if (is_image_name(suffix))
+  if (is_image_name("." + suffix))
     return {{}, "an image, too: a field and a decode_image of its own would read it"};
   if (suffix == "npy" || suffix == "npz") return {{}, "arrays"};
   if (suffix == "pkl" || suffix == "pyd" || suffix == "pickle" || suffix == "pth" || suffix == "pt")
     return {{}, "pickled, which is never read: unpickling runs code"};
   return {{}, "would come as bytes"};
-}
-
-// What the first samples of a shard have.
-struct Samples {
-  std::vector<std::string> suffixes = {};            // in the order of their coming
-  std::map<std::string, std::uint64_t> having = {};  // samples, by suffix
-  std::string class_name = {};                       // in a cls that is no integer
-  std::uint64_t count = 0;
-  std::uint64_t in_shard = 0;  // about
-};
-
-bool is_integer(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return false;
-  text = text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
-  std::int64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, failed] = std::from_chars(text.data(), end, value);
-  return failed == std::errc() && at == end;
-}
-
-Samples read_samples(const std::string& shard) {
-  const TarStart start = read_tar_start(shard, kMembers);
-  Samples samples;
-  std::string last;
-  // The last sample may go on behind what was read.
-  std::vector<std::string> of_last;
-  const auto close = [&](bool counts) {
-    if (!counts || of_last.empty()) return;
-    ++samples.count;
-    for (const std::string& suffix : of_last) {
-      if (samples.having[suffix]++ == 0) samples.suffixes.push_back(suffix);
-    }
-  };
-  for (const TarFile& file : start.files) {
-    const std::size_t slash = file.name.rfind('/');
-    const std::size_t name = slash == std::string::npos ? 0 : slash + 1;
-    const std::size_t dot = file.name.find('.', name);
-    if (dot == std::string::npos || dot == name) continue;
-    const std::string key = file.name.substr(0, dot);
-    if (key != last) {
-      close(true);
-      of_last.clear();
-      last = key;
-    }
-    std::string suffix = file.name.substr(dot + 1);
-    for (char& c : suffix) {
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    if (suffix == "cls" && samples.class_name.empty() && !is_integer(file.head))
-      samples.class_name = file.head;
-    of_last.push_back(std::move(suffix));
-  }
-  close(start.whole || samples.count == 0);
-  if (samples.count == 0)
-    throw Failure(kWrongUsage,
-                  fmt::format("{} has no files with names such as 0001.jpg, which make samples; is "
-                              "it a WebDataset's shard?",
-                              printable(shard)));
-  std::error_code failure;
-  const auto size = fs::file_size(shard, failure);
-  samples.in_shard = samples.count;
-  if (!start.whole && !failure)
-    samples.in_shard = size / std::max<std::uint64_t>(start.bytes / samples.count, 1);
-  return samples;
 }
 
 // A shard's name around its number: "train-", 12, 5 digits, ".tar".
@@ -185,26 +121,42 @@ std::vector<Group> groups_of(const std::vector<std::string>& names) {
 }
 
 // What a part is to the pipeline, as far as the first samples tell.
-Kind kind_in(const Samples& samples, const std::string& suffix) {
+Kind kind_in(const FirstSamples& samples, const std::string& suffix) {
   const Kind kind = kind_of(suffix);
   if (kind.field == "label" && !samples.class_name.empty())
     return {{},
             fmt::format("holds class names, such as '{}': add label: cls here, and classes: "
                         "[NAME, ...] beside fields",
                         printable(samples.class_name.substr(0, 40)))};
-  const std::uint64_t having = samples.having.at(suffix);
-  if (kind.field.empty() || kind.field == "image" || having == samples.count) return kind;
+  const std::uint64_t having = samples.having(suffix);
+  if (kind.field.empty() || having == samples.each.size()) return kind;
   return {{},
           fmt::format("{} of the first {} samples have it: add {}: {}, and beside fields "
                       "missing: skip, or empty",
-                      having, samples.count, kind.field, suffix)};
+                      having, samples.each.size(), kind.field, suffix)};
 }
 
-void add_fields(const Samples& samples, const std::string& shard, Draft& draft) {
+void hint_at_json(const FirstSamples& samples, const std::set<std::string>& fields, Draft& draft) {
+  JsonHint hint = hint_of_json(samples.json, "meta", fields);
+  draft.hints = std::move(hint.stages);
+  draft.unbounded = std::move(hint.fields);
+}
+
+void add_fields(const FirstSamples& samples, const std::string& shard, Draft& draft) {
+  const std::vector<std::string> images = image_suffixes(samples);
+  if (images.empty())
+    throw Failure(
+        kWrongUsage,
+        fmt::format("the first samples of {} have {}, and no image that would be decoded; "
+                    "write the pipeline by hand, as docs/sources.md says",
+                    printable(shard), listed(samples.suffixes)));
   std::map<std::string, std::string> fields;  // what is read, by field
   std::vector<std::string> left_out;
-  std::uint64_t images = 0;
+  fields["image"] = fmt::format("{}", fmt::join(images, ";"));
+  std::uint64_t with_image = 0;
+  for (const std::string& suffix : images) with_image += samples.having(suffix);
   for (const std::string& suffix : samples.suffixes) {
+    if (std::find(images.begin(), images.end(), suffix) != images.end()) continue;
     const Kind kind = kind_in(samples, suffix);
     if (kind.field.empty()) {
       left_out.push_back(fmt::format("    # {}: {}", printable(suffix), kind.comment));
@@ -212,24 +164,20 @@ void add_fields(const Samples& samples, const std::string& shard, Draft& draft) 
     }
     std::string& suffixes = fields[kind.field];
     suffixes += (suffixes.empty() ? "" : ";") + suffix;
-    if (kind.field == "image") images += samples.having.at(suffix);
   }
-  if (images == 0)
-    throw Failure(
-        kWrongUsage,
-        fmt::format("the first samples of {} have {}, and no image that would be decoded; "
-                    "write the pipeline by hand, as docs/sources.md says",
-                    printable(shard), listed(samples.suffixes)));
   draft.source.emplace_back("  fields:");
+  std::set<std::string> names;
   for (const char* const field : {"image", "caption", "meta", "label"}) {
-    if (fields.contains(field))
-      draft.source.push_back(fmt::format("    {}: {}", field, yaml_text(fields[field])));
+    if (!fields.contains(field)) continue;
+    draft.source.push_back(fmt::format("    {}: {}", field, yaml_text(fields[field])));
+    names.insert(field);
   }
   draft.source.insert(draft.source.end(), left_out.begin(), left_out.end());
-  if (images >= samples.count) return;
+  if (names.contains("meta")) hint_at_json(samples, names, draft);
+  if (with_image >= samples.each.size()) return;
   draft.source.emplace_back(
       "  missing: skip               # samples without an image are left out");
-  draft.items = draft.items * images / samples.count;
+  draft.items = draft.items * with_image / samples.each.size();
 }
 
 }  // namespace
@@ -238,7 +186,7 @@ Draft survey_shards(const std::string& folder, const std::vector<std::string>& n
   const std::vector<Group> groups = groups_of(names);
   const Group& group = groups.front();
   const std::string first = folder + "/" + group.names.front();
-  const Samples samples = read_samples(first);
+  const FirstSamples samples = read_first_samples(first);
   Draft draft{.path = folder, .shards = true};
   draft.items = samples.in_shard * group.names.size();
   draft.seen.push_back(fmt::format("{}; the first samples have {}.",

@@ -11,6 +11,7 @@
 #include "base/counted.h"
 #include "base/printable.h"
 #include "ctl/failure.h"
+#include "ctl/stage_hints.h"
 #include "ctl/survey.h"
 #include "ctl/table_start.h"
 
@@ -21,7 +22,6 @@ using Json = nlohmann::ordered_json;
 using Column = TableStart::Column;
 
 constexpr std::size_t kMaxValues = 16;
-constexpr std::size_t kMaxField = 47;
 constexpr std::size_t kTried = 5;  // names of files, in folders that may be the root
 
 enum class Kind { kText, kInteger, kNumber, kBool, kList, kMixed, kOther };
@@ -34,16 +34,11 @@ bool is_number(const std::string& text) {
   return failed == std::errc() && at == end;
 }
 
-bool is_list(const Json& value) {
-  return value.is_array() &&
-         std::all_of(value.begin(), value.end(), [](const Json& each) { return each.is_number(); });
-}
-
 Kind kind_of(const Json& cell) {
   if (cell.is_boolean()) return Kind::kBool;
   if (cell.is_number_integer()) return Kind::kInteger;
   if (cell.is_number()) return Kind::kNumber;
-  if (cell.is_array()) return is_list(cell) ? Kind::kList : Kind::kOther;
+  if (cell.is_array()) return is_number_list(cell) ? Kind::kList : Kind::kOther;
   if (!cell.is_string()) return Kind::kOther;
   return Kind::kText;
 }
@@ -53,7 +48,8 @@ Kind kind_of_text(const std::string& cell) {
   if (is_number<std::int64_t>(cell)) return Kind::kInteger;
   if (is_number<double>(cell)) return Kind::kNumber;
   if (cell == "true" || cell == "false" || cell == "True" || cell == "False") return Kind::kBool;
-  if (cell.starts_with('[') && is_list(Json::parse(cell, nullptr, false))) return Kind::kList;
+  if (cell.starts_with('[') && is_number_list(Json::parse(cell, nullptr, false)))
+    return Kind::kList;
   return Kind::kText;
 }
 
@@ -97,20 +93,6 @@ bool is_label(const Column& column, Kind kind) {
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return (kind == Kind::kText || kind == Kind::kInteger) &&
          std::find(kNames.begin(), kNames.end(), lower) != kNames.end();
-}
-
-// A field's name that is like the column's and none of `taken`.
-std::string field_name(const std::string& column, std::set<std::string>& taken) {
-  std::string name;
-  for (const char c : column) {
-    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    const bool digit = c >= '0' && c <= '9';
-    if (name.empty() && !letter) name = "column_";
-    name += letter || digit ? c : '_';
-  }
-  name = name.substr(0, kMaxField);
-  while (!taken.insert(name).second) name = name.substr(0, kMaxField - 1) + "_";
-  return name;
 }
 
 // Columns that name files, and what these are relative to.
@@ -167,20 +149,43 @@ Files find_files(const std::string& path, const TableStart& table,
                             printable(path), listed(names)));
 }
 
+// Whether each list of the column may be boxes.
+bool are_boxes(const Column& column, bool csv) {
+  return std::all_of(column.cells.begin(), column.cells.end(), [&](const Json& cell) {
+    const Json list = csv ? Json::parse(cell.get_ref<const std::string&>(), nullptr, false) : cell;
+    return may_be_boxes(column.name, list.size());
+  });
+}
+
+// How the other columns that name files could be read beside the first one.
+void hint_at_files(const Files& files, std::set<std::string>& taken, Draft& draft) {
+  if (files.columns.size() < 2) return;
+  std::vector<std::string> names;
+  std::string uri = "image: " + yaml_text(files.columns.front()->name);
+  for (std::size_t i = 1; i < files.columns.size(); ++i) {
+    const std::string& column = files.columns[i]->name;
+    const bool mask = column.find("mask") != std::string::npos;
+    const std::string field = field_name(mask && !taken.contains("mask") ? "mask" : column, taken);
+    names.push_back(yaml_text(column));
+    uri += fmt::format(", {}: {}", field, yaml_text(column));
+    draft.hints.push_back(mask ? mask_stage(field)
+                               : fmt::format("# - decode_image: {{field: {}}}", field));
+  }
+  draft.source.push_back(fmt::format("  # {} name{} files, too: uri: {{{}}}", listed(names),
+                                     names.size() == 1 ? "s" : "", uri));
+}
+
 void add_values(const TableStart& table, const Files& files, bool csv, Draft& draft) {
   std::set<std::string> taken{"image", "label"};
+  hint_at_files(files, taken, draft);
   std::vector<std::string> values;
   std::vector<std::string> comments;
   const Column* label = nullptr;
   for (const Column& column : table.columns) {
-    const auto is_file = std::find(files.columns.begin(), files.columns.end(), &column);
-    if (column.name.empty() || is_file == files.columns.begin()) continue;
+    const bool is_file =
+        std::find(files.columns.begin(), files.columns.end(), &column) != files.columns.end();
+    if (column.name.empty() || is_file) continue;
     const std::string name = yaml_text(column.name);
-    if (is_file != files.columns.end()) {
-      comments.push_back(fmt::format("  # {0} names files, too: uri: {{image: {1}, other: {0}}}",
-                                     name, yaml_text(files.columns.front()->name)));
-      continue;
-    }
     const Kind kind = kind_of(column, csv);
     if (label == nullptr && is_label(column, kind)) {
       label = &column;
@@ -191,8 +196,9 @@ void add_values(const TableStart& table, const Files& files, bool csv, Draft& dr
     } else if (kind == Kind::kOther || kind == Kind::kMixed || values.size() == kMaxValues) {
       comments.push_back(fmt::format("  # left out: {}, {}", name, name_of(kind)));
     } else {
-      values.push_back(
-          fmt::format("    {}: {:<19} # {}", field_name(column.name, taken), name, name_of(kind)));
+      const std::string field = field_name(column.name, taken);
+      values.push_back(fmt::format("    {}: {:<19} # {}", field, name, name_of(kind)));
+      if (kind == Kind::kList && are_boxes(column, csv)) draft.hints.push_back(boxes_stage(field));
     }
   }
   if (!values.empty()) draft.source.emplace_back("  values:");

@@ -7,11 +7,12 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
-#include <limits>
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "base/printable.h"
 #include "ctl/failure.h"
@@ -74,40 +75,76 @@ class Reader {
     if (!file_)
       throw Failure(kWrongUsage, fmt::format("cannot open {}: {}", printable(path),
                                              std::generic_category().message(errno)));
+    std::error_code failure;
+    size_ = std::filesystem::file_size(path, failure);
+    if (failure)
+      throw Failure(kWrongUsage,
+                    fmt::format("cannot look at {}: {}", printable(path), failure.message()));
   }
 
   TarStart read(std::size_t most) {
     TarStart start;
     for (std::size_t headers = 0; headers < kMaxHeaders && start.files.size() < most; ++headers) {
       const std::string block = bytes(at_, kBlock);
+      if (block.empty() && extended_) fail_cut("a header that names a member is the last");
       start.whole = block.empty() || block.find_first_not_of('\0') == std::string::npos;
       if (start.whole) break;
+      if (block.size() < kBlock && at_ > 0)
+        fail_cut(fmt::format("only {} bytes of a header follow", block.size()));
       if (block.size() < kBlock || !is_header(block)) fail(block);
-      const std::uint64_t content = at_ + kBlock;
-      std::uint64_t size = number_of(std::string_view(block).substr(124, 12)).value_or(0);
-      const char type = block[156];
-      if (type == 'x' || type == 'L') {
-        const std::string extension = bytes(content, std::min(size, kMaxExtension));
-        name_ = type == 'L' ? text_of(extension, 0, extension.size())
-                            : pax_value(extension, "path").value_or(name_);
-        if (type == 'x') size_ = pax_value(extension, "size");
-      } else if (type != 'g' && type != 'K') {
-        if (size_) std::from_chars(size_->data(), size_->data() + size_->size(), size);
-        if (type == '0' || type == '\0' || type == '7')
-          start.files.push_back({.name = name_.empty() ? plain_name(block) : name_,
-                                 .head = bytes(content, std::min<std::uint64_t>(size, kHead))});
-        name_.clear();
-        size_.reset();
-      }
-      if (size > kMaxSize) fail(block);
-      at_ = content + (size + kBlock - 1) / kBlock * kBlock;
+      read_member(block, start);
     }
     start.bytes = at_;
     return start;
   }
 
+  std::string bytes(std::uint64_t offset, std::uint64_t size) {
+    std::string text(size, '\0');
+    file_.clear();
+    file_.seekg(static_cast<std::streamoff>(offset));
+    file_.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(std::max<std::streamsize>(file_.gcount(), 0)));
+    return text;
+  }
+
  private:
-  static constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 50;
+  // `block` is its header, at at_, which goes on behind it.
+  void read_member(const std::string& block, TarStart& start) {
+    const std::uint64_t content = at_ + kBlock;
+    const char type = block[156];
+    const bool extension = type == 'x' || type == 'L' || type == 'g' || type == 'K';
+    std::string name = extension || name_.empty() ? plain_name(block) : name_;
+    std::uint64_t size = number_of(std::string_view(block).substr(124, 12)).value_or(0);
+    if (!extension && pax_size_)
+      std::from_chars(pax_size_->data(), pax_size_->data() + pax_size_->size(), size);
+    // No content follows the headers of links, devices and directories, whatever their size says.
+    if (type >= '1' && type <= '6') size = 0;
+    // The header was read, so that this much is there.
+    const std::uint64_t left = size_ - std::min(size_, content);
+    if (size > left || padded(size) > left) fail_cut_member(name, size, left);
+    if (type == 'x' || type == 'L') {
+      const std::string text = bytes(content, std::min(size, kMaxExtension));
+      name_ = type == 'L' ? text_of(text, 0, text.size()) : pax_value(text, "path").value_or(name_);
+      if (type == 'x') pax_size_ = pax_value(text, "size");
+    }
+    if (type == '0' || type == '\0' || type == '7')
+      start.files.push_back({.name = name,
+                             .head = bytes(content, std::min<std::uint64_t>(size, kHead)),
+                             .offset = content,
+                             .size = size});
+    if (extension) {
+      // A global header belongs to no member, and may be the last.
+      extended_ = extended_ || type != 'g';
+    } else {
+      extended_ = false;
+      name_.clear();
+      pax_size_.reset();
+      last_ = std::move(name);
+    }
+    at_ = content + padded(size);
+  }
+
+  static std::uint64_t padded(std::uint64_t size) { return (size + kBlock - 1) / kBlock * kBlock; }
 
   static std::string plain_name(std::string_view block) {
     std::string name;
@@ -118,13 +155,23 @@ class Reader {
     return name.append(text_of(block, 0, 100));
   }
 
-  std::string bytes(std::uint64_t offset, std::uint64_t size) {
-    std::string text(size, '\0');
-    file_.clear();
-    file_.seekg(static_cast<std::streamoff>(offset));
-    file_.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(std::max<std::streamsize>(file_.gcount(), 0)));
-    return text;
+  // As the daemon's reader of shards has it.
+  [[noreturn]] void fail_cut_member(const std::string& name, std::uint64_t size,
+                                    std::uint64_t left) const {
+    throw Failure(kWrongUsage,
+                  fmt::format("{}: at byte {}, member '{}': it is cut off: it has {} bytes, and "
+                              "only {} follow up to the end of the file; copy the shard again, or "
+                              "pack it anew",
+                              printable(path_), at_, printable(name), size, left));
+  }
+  [[noreturn]] void fail_cut(const std::string& why) const {
+    throw Failure(
+        kWrongUsage,
+        fmt::format("{}: at byte {}, {}: it is cut off: {}; copy the shard again, or pack it anew",
+                    printable(path_), at_,
+                    last_.empty() ? "before its first member"
+                                  : fmt::format("behind member '{}'", printable(last_)),
+                    why));
   }
 
   [[noreturn]] void fail(const std::string& block) const {
@@ -149,15 +196,22 @@ class Reader {
 
   const std::string& path_;
   std::ifstream file_;
+  std::uint64_t size_ = 0;  // of the archive
   std::uint64_t at_ = 0;
-  std::string name_;                 // of the next member, by an extension
-  std::optional<std::string> size_;  // likewise
+  std::string last_;                     // member that was passed
+  bool extended_ = false;                // an extension names the next member
+  std::string name_;                     // of the next member, by an extension
+  std::optional<std::string> pax_size_;  // likewise
 };
 
 }  // namespace
 
 TarStart read_tar_start(const std::string& path, std::size_t most) {
   return Reader(path).read(most);
+}
+
+std::string read_tar_file(const std::string& path, const TarFile& file, std::size_t most) {
+  return file.size > most ? std::string() : Reader(path).bytes(file.offset, file.size);
 }
 
 }  // namespace spdld::ctl

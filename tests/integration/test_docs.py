@@ -139,8 +139,22 @@ def write_shards(images: pathlib.Path, directory: pathlib.Path) -> None:
                     tar.addfile(info, io.BytesIO(content))
 
 
+def test_init_writes_what_the_page_for_dataloaders_shows(
+    drawn: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    text = (daemon_module.REPOSITORY / "docs/from-dataloader.md").read_text()
+    [shown] = [body for kind, body in FENCED.findall(text) if kind == "yaml"]
+    file = tmp_path / "train.yaml"
+    command = [daemon_module.build_dir() / "bin/spdlctl", "--address", "/nowhere", "init", drawn]
+    subprocess.run([*command, "-o", file], check=True, timeout=WATCHDOG_S)
+    seen, written = file.read_text().split("pipeline:", 1)
+    assert all(line.startswith("#") for line in seen.splitlines())
+    assert "pipeline:" + written == shown.replace("/data/pets", str(drawn))
+
+
 @pytest.mark.parametrize(
-    ("page", "path"), [("from-dataloader", "/data/pets"), ("from-webdataset", "/data/pairs")]
+    ("page", "path", "rows"),
+    [("from-dataloader", "/data/pets", 32), ("from-webdataset", "/data/pairs", 16)],
 )
 def test_what_other_loaders_become_runs_as_it_stands(
     checkout: pathlib.Path,
@@ -149,6 +163,7 @@ def test_what_other_loaders_become_runs_as_it_stands(
     make_daemon: Callable[..., Any],
     page: str,
     path: str,
+    rows: int,
 ) -> None:
     write_shards(drawn, checkout / "pairs")
     data = {"/data/pets": drawn, "/data/pairs": checkout / "pairs"}[path]
@@ -163,5 +178,5 @@ def test_what_other_loaders_become_runs_as_it_stands(
     program += "\nfor _ in again: pass\n" if "again = " in program else ""
     shell(
         f"export SPDLD_ADDRESS={make_daemon().address}\npython - <<'PYTHON'\n{program}\n"
-        "assert len(seen) >= 3 and set(seen) == {16}, seen\nPYTHON\n"
+        f"assert len(seen) >= 3 and set(seen) == {{{rows}}}, seen\nPYTHON\n"
     )

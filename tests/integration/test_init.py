@@ -53,6 +53,25 @@ def load(daemon: Any, tmp_path: pathlib.Path) -> Callable[..., Any]:
     return make
 
 
+@pytest.fixture
+def load_uncommented(daemon: Any, tmp_path: pathlib.Path) -> Callable[..., Any]:
+    """load(PATH, WORD...): likewise, with the comments that have one of these words made YAML."""
+
+    def make(path: pathlib.Path, *words: str) -> Any:
+        lines = init(path).stdout.splitlines()
+        for i, line in enumerate(lines):
+            if line.lstrip().startswith("# ") and any(word in line for word in words):
+                lines[i] = line.replace("# ", "", 1)
+                if line.startswith("# batch:"):
+                    lines = [each for each in lines if not each.startswith("batch: {size: 6}   #")]
+        file = tmp_path / "uncommented.yaml"
+        file.write_text("\n".join(lines) + "\n")
+        with spdld.Loader(file, address=daemon.address) as loader:
+            return next(iter(loader))
+
+    return make
+
+
 def check_images(batch: Any, rows: int = ROWS, size: int = 224) -> None:
     assert batch["image"].shape == (rows, 3, size, size)
     assert batch["image"].dtype == np.float32
@@ -135,6 +154,61 @@ def test_json_lines(load: Callable[..., Any], tmp_path: pathlib.Path) -> None:
     for row, item in enumerate(batch.indices):
         assert batch["no"][row] == item
         assert batch["tokens"][row].tolist() == [item] * item
+
+
+def test_boxes_of_json_lines_follow_their_images(
+    load_uncommented: Callable[..., Any], tmp_path: pathlib.Path
+) -> None:
+    with open(tmp_path / "items.jsonl", "w") as file:
+        for i in range(ROWS):
+            (tmp_path / f"{i}.jpg").write_bytes(picture(i))
+            file.write(json.dumps({"image": f"{i}.jpg", "bbox": [0, 0, 40, 30] * i}) + "\n")
+    batch = load_uncommented(tmp_path / "items.jsonl", "bounding_boxes:")
+    check_images(batch)
+    for row, item in enumerate(batch.indices):
+        assert batch["bbox"][row].tolist() == [[0, 0, 224, 224]] * item
+
+
+def test_boxes_in_the_json_of_samples_follow_their_images(
+    load_uncommented: Callable[..., Any], tmp_path: pathlib.Path
+) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for i in range(ROWS):
+            document = {"boxes": [[0, 0, 40, 30]] * i, "id": i, "tokens": [i] * (i + 1)}
+            parts = (("rgb.jpg", picture(i)), ("json", json.dumps(document).encode()))
+            for suffix, content in parts:
+                info = tarfile.TarInfo(f"{i}.{suffix}")
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    words = ("bounding_boxes:", "- decode_json:", "batch: {")
+    batch = load_uncommented(tmp_path / "a.tar", *words)
+    check_images(batch)
+    for row, item in enumerate(batch.indices):
+        assert batch["boxes"][row].tolist() == [[0, 0, 224, 224]] * item
+        assert batch["tokens"][row].tolist() == [item] * (item + 1)
+
+
+def test_a_shard_that_is_cut_off_is_refused_as_the_daemon_refuses_it(
+    daemon: Any, tmp_path: pathlib.Path
+) -> None:
+    write_samples(tmp_path / "a.tar", 0)
+    done = init(tmp_path / "a.tar", "-o", tmp_path / "a.yaml")
+    assert done.returncode == 0, done.stderr
+    with open(tmp_path / "a.tar", "r+b") as file:
+        file.truncate(1024 + 512 + 100)  # behind a pax header and its own
+    told = init(tmp_path / "a.tar").stderr
+    assert "a.tar: at byte 1024, member 'dir/0000.jpg': it is cut off: it has" in told
+    refused = daemon.ctl("apply", "-f", tmp_path / "a.yaml", check=False)
+    assert told.removeprefix("spdlctl: ").strip() in refused.stderr
+
+
+def test_the_lines_that_start_a_daemon_are_those_of_the_readme(tmp_path: pathlib.Path) -> None:
+    write_samples(tmp_path / "a.tar", 0)
+    printed = init(tmp_path / "a.tar", "-o", tmp_path / "a.yaml").stdout
+    lines = [line for line in printed.splitlines() if line.startswith("    ")]
+    assert len(lines) == 4
+    readme = (daemon_module.REPOSITORY / "README.md").read_text()
+    assert all(line in readme for line in lines)
 
 
 def test_annotations_of_coco(load: Callable[..., Any], tmp_path: pathlib.Path) -> None:

@@ -14,6 +14,7 @@ namespace spdld::ctl {
 namespace {
 
 using test::ScratchDir;
+using test::TarBlock;
 using test::TarWriter;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -64,20 +65,22 @@ TEST_F(InitTest, TakesFoldersAsClasses) {
   write("pets/dog/notes.md");
   write("pets/dog/.hidden.png");
   const std::string text = drafted("pets/");
-  EXPECT_THAT(
-      text, AllOf(HasSubstr("# 3 images: 2 .JPEG and 1 .png.\n"),
-                  HasSubstr("2 folders, which are taken as classes: cat and dog.\n"),
-                  HasSubstr("1 other file, such as dog/notes.md"), HasSubstr("\npipeline: pets\n"),
-                  HasSubstr("label: parent_dir"), HasSubstr("root: \"" + path("pets") + "\""),
-                  HasSubstr("pattern: \"**/*.{JPEG,png}\""), HasSubstr("random_resized_crop"),
-                  HasSubstr("batch: {size: 3}")));
+  EXPECT_THAT(text, AllOf(HasSubstr("# 3 images: 2 .JPEG and 1 .png.\n"),
+                          HasSubstr("2 folders, which are taken as classes: cat and dog.\n"),
+                          HasSubstr("1 other file, such as dog/notes.md"),
+                          HasSubstr("\npipeline: pets\n"), HasSubstr("label: parent_dir"),
+                          HasSubstr("with exif: false, neither does this.\n"
+                                    "  - decode_image: {mode: rgb}\n"),
+                          HasSubstr("root: \"" + path("pets") + "\""),
+                          HasSubstr("pattern: \"**/*.{JPEG,png}\""),
+                          HasSubstr("random_resized_crop"), HasSubstr("batch: {size: 3}")));
 }
 
 TEST_F(InitTest, TakesImagesSideBySideAsUnlabelled) {
   write("pets/1.jpg");
   write("pets/more/2.jpg");
-  EXPECT_THAT(drafted("pets"),
-              AllOf(HasSubstr("pattern: \"**/*.jpg\""), Not(HasSubstr("parent_dir"))));
+  EXPECT_THAT(drafted("pets"), AllOf(HasSubstr("pattern: \"**/*.jpg\""),
+                                     Not(HasSubstr("parent_dir")), Not(HasSubstr("ImageFolder"))));
 }
 
 TEST_F(InitTest, SendsSplitsToTheOneThatIsMeant) {
@@ -168,10 +171,96 @@ TEST_F(InitTest, RefusesWhatIsNoShard) {
   EXPECT_THAT(refused("packed.tar"), HasSubstr("packed.tar is compressed"));
   write("empty.tar", "");
   EXPECT_THAT(refused("empty.tar"), HasSubstr("empty.tar has no files"));
-  write("cut.tar", TarWriter().file("0.jpg", "p").bytes() + "garbage");
-  EXPECT_THAT(refused("cut.tar"), HasSubstr("cut.tar is damaged at byte 1024"));
+  write("bad.tar", TarWriter().file("0.jpg", "p").bytes() + std::string(512, 'x'));
+  EXPECT_THAT(refused("bad.tar"), HasSubstr("bad.tar is damaged at byte 1024"));
   write("sound.tar", TarWriter().file("0.flac", "p").archive());
   EXPECT_THAT(refused("sound.tar"), HasSubstr("have flac, and no image"));
+}
+
+TEST_F(InitTest, RefusesAShardThatIsCutOff) {
+  TarWriter tar;
+  tar.file("0.jpg", "p").file("1.jpg", std::string(1000, 'p'));
+  write("content.tar", tar.bytes().substr(0, 1024 + 512 + 100));
+  EXPECT_THAT(refused("content.tar"),
+              HasSubstr("content.tar: at byte 1024, member '1.jpg': it is cut off: it has 1000 "
+                        "bytes, and only 100 follow up to the end of the file; copy the shard"));
+  write("padding.tar", tar.bytes().substr(0, 1024 + 512 + 1000));
+  EXPECT_THAT(refused("padding.tar"), HasSubstr("has 1000 bytes, and only 1000 follow"));
+  write("header.tar", tar.bytes().substr(0, 1024 + 7));
+  EXPECT_THAT(refused("header.tar"), HasSubstr("at byte 1024, behind member '0.jpg': it is cut "
+                                               "off: only 7 bytes of a header follow"));
+  const std::string named = TarWriter().gnu_long('L', "long/0.jpg").bytes();
+  write("named.tar", named);
+  EXPECT_THAT(refused("named.tar"), HasSubstr("before its first member: it is cut off: a header "
+                                              "that names a member is the last"));
+  write("name.tar", named.substr(0, 512 + 4));
+  EXPECT_THAT(refused("name.tar"), HasSubstr("it has 11 bytes, and only 4 follow"));
+  write("huge.tar", TarBlock{.name = "0.jpg", .size_field = "777777777777"}.bytes());
+  EXPECT_THAT(refused("huge.tar"), HasSubstr("and only 0 follow"));
+}
+
+TEST_F(InitTest, ReadsShardsWithoutEndMarkerAndWithLinksOfSomeSize) {
+  TarWriter tar;
+  tar.file("0.jpg", "p").raw(TarBlock{.name = "link", .type = '1', .size = 5000}.bytes());
+  write("a.tar", tar.file("1.jpg", "p").bytes());
+  EXPECT_THAT(drafted("a.tar"), HasSubstr("{size: 2}"));
+}
+
+TEST_F(InitTest, TellsOfCompressedShardsBesideOthers) {
+  write_shard("a-0.tar");
+  write("a-1.tar.gz");
+  write("a-2.tar.gz");
+  write("a-3.tar.xz");
+  write("deeper/a-4.tar.gz");
+  EXPECT_THAT(drafted(),
+              AllOf(HasSubstr("\n# 2 .tar.gz beside them are not read: gunzip -k them first\n"),
+                    HasSubstr("\n# 1 .tar.xz beside them are not read: unxz -k them first\n")));
+}
+
+TEST_F(InitTest, TakesAnImageWhosePartHasDotsInItsSuffix) {
+  write_shard("a.tar", 2, "rgb.jpg");
+  EXPECT_THAT(drafted("a.tar"), AllOf(HasSubstr("image: rgb.jpg\n"), Not(HasSubstr("missing"))));
+}
+
+TEST_F(InitTest, TakesTheFirstOfSeveralImagesOfASample) {
+  TarWriter tar;
+  tar.file("0.rgb.jpg", "p").file("0.depth.png", "d");
+  tar.file("1.depth.png", "d").file("1.rgb.png", "p");
+  write("a.tar", tar.archive());
+  EXPECT_THAT(drafted("a.tar"),
+              AllOf(HasSubstr("image: \"rgb.jpg;rgb.png\"\n"),
+                    HasSubstr("    # depth.png: an image, too"), Not(HasSubstr("missing"))));
+  write("b.tar", TarWriter().file("0.a.png", "p").file("0.png", "p").archive());
+  EXPECT_THAT(drafted("b.tar"), HasSubstr("image: png\n"));
+  write("c.tar", TarWriter().file("0.png", "p").file("0.jpg", "p").archive());
+  EXPECT_THAT(drafted("c.tar"), AllOf(HasSubstr("image: png\n"), HasSubstr("    # jpg: an image")));
+}
+
+TEST_F(InitTest, HintsAtListsInTheJsonOfSamples) {
+  TarWriter tar;
+  tar.file("0.jpg", "p").file("0.json", R"({"boxes": [[1, 2, 3, 4], [5, 6, 7, 8]], "id": 7,
+    "a/b": [1, 2], "caption": [0.5], "odd": [[1], [2, 3]], "none": []})");
+  write("a.tar", tar.archive());
+  EXPECT_THAT(
+      drafted("a.tar"),
+      HasSubstr("  - decode_image: {mode: rgb}\n"
+                "  # - decode_json: {field: meta, values: {"
+                "boxes: {pointer: /boxes, type: float64_list}, "
+                "a_b: {pointer: \"/a~1b\", type: int64_list}, "
+                "caption: {pointer: /caption, type: float64_list}}}\n"
+                "  # - bounding_boxes: {field: boxes, format: xywh}  # boxes do not follow crops "
+                "and flips without this\n"));
+  EXPECT_THAT(drafted("a.tar"), HasSubstr("\n# batch: {size: 1, collate: {boxes: {max_bytes: "));
+}
+
+TEST_F(InitTest, WritesNoHintOfJsonWithoutLists) {
+  const std::string deep(100000, '[');
+  for (const std::string& json :
+       {std::string(R"({"id": 7, "names": ["a"]})"), std::string("[1]"), std::string("{\"a\": [1"),
+        "{\"a\": " + deep, "{\"a\": " + deep + std::string(deep.size(), ']') + "}"}) {
+    write("a.tar", TarWriter().file("0.jpg", "p").file("0.json", json).archive());
+    EXPECT_THAT(drafted("a.tar"), AllOf(Not(HasSubstr("decode_json")), HasSubstr("meta: json")));
+  }
 }
 
 TEST_F(InitTest, NamesTheCommandThatUnpacks) {
@@ -209,9 +298,42 @@ TEST_F(InitTest, GuessesTheKeysOfJsonLines) {
       R"({"mask": "1-mask.png", "path": "1.png", "count": 2.5, "tags": ["b"], "ok": false})"
       "\n");
   EXPECT_THAT(drafted("items.jsonl"),
-              AllOf(HasSubstr("uri: path"), HasSubstr("# mask names files, too"),
+              AllOf(HasSubstr("uri: path"),
+                    HasSubstr("# mask names files, too: uri: {image: path, mask: mask}\n"),
+                    HasSubstr("- decode_image: {mode: rgb}\n"
+                              "  # - decode_image: {field: mask, mode: index}\n"),
                     HasSubstr("count: count               # numbers"),
                     HasSubstr("# left out: tags"), HasSubstr("ok: ok "), Not(HasSubstr("odd"))));
+}
+
+TEST_F(InitTest, HintsAtBoxesInAColumnOfLists) {
+  write("1.png");
+  write("a.jsonl",
+        R"({"path": "1.png", "bbox": [1, 2, 3, 4], "box_ids": [1], "quad": [1, 2, 3, 4]})"
+        "\n"
+        R"({"path": "1.png", "bbox": [], "box_ids": [2], "quad": [1, 2, 3, 4]})"
+        "\n");
+  EXPECT_THAT(drafted("a.jsonl"),
+              AllOf(HasSubstr("- decode_image: {mode: rgb}\n"
+                              "  # - bounding_boxes: {field: bbox, format: xywh}  # boxes do not "
+                              "follow crops and flips without this\n"
+                              "  - random_resized_crop"),
+                    Not(HasSubstr("field: box_ids")), Not(HasSubstr("field: quad"))));
+  write("a.csv", "path,boxes\n1.png,\"[1, 2, 3, 4]\"\n1.png,\"[1.5, 2, 3, 4]\"\n");
+  EXPECT_THAT(drafted("a.csv"), HasSubstr("# - bounding_boxes: {field: boxes,"));
+  write("b.csv", "path,boxes\n1.png,\"[1, 2, 3, 4]\"\n1.png,\"[1.5, 2]\"\n");
+  EXPECT_THAT(drafted("b.csv"), Not(HasSubstr("bounding_boxes")));
+}
+
+TEST_F(InitTest, HintsAtFilesBesideTheImage) {
+  write("1.png");
+  write("a.csv", "image_path,mask_path,other mask,depth\n1.png,1.png,1.png,1.png\n");
+  EXPECT_THAT(drafted("a.csv"),
+              AllOf(HasSubstr("uri: {image: image_path, depth: depth, mask: mask_path, "
+                              "other_mask: \"other mask\"}\n"),
+                    HasSubstr("# - decode_image: {field: depth}\n"),
+                    HasSubstr("# - decode_image: {field: mask, mode: index}\n"),
+                    HasSubstr("# - decode_image: {field: other_mask, mode: index}\n")));
 }
 
 TEST_F(InitTest, AsksForTheRootOfATableThatNamesNoFilesThatAreThere) {
@@ -291,6 +413,31 @@ TEST_F(InitTest, LetsNoNameForgeALineOrAVariable) {
 TEST_F(InitTest, RefusesNamesThatYamlCannotHold) {
   write("a\xff/1.jpg");
   EXPECT_THAT(refused("a\xff"), HasSubstr("is not UTF-8"));
+}
+
+TEST_F(InitTest, CallsThePipelineAsItsFileIsCalled) {
+  write("pets/1.jpg");
+  const Outcome outcome = spdlctl({"init", path("pets"), "-o", path("1 train.yaml")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  std::stringstream text;
+  text << std::ifstream(path("1 train.yaml")).rdbuf();
+  EXPECT_THAT(text.str(), HasSubstr("\npipeline: \"1-train\"\n"));
+}
+
+TEST_F(InitTest, SaysHowADaemonIsStartedWhereNoneAnswers) {
+  write("pets/1.jpg");
+  const Outcome alone =
+      spdlctl({"--address", path("nowhere"), "init", path("pets"), "-o", path("a.yaml")});
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  EXPECT_THAT(alone.out, AllOf(HasSubstr("spdlctl preview -f " + path("a.yaml")),
+                               HasSubstr("no daemon answers at " + path("nowhere")),
+                               HasSubstr("    spdld --set runtime_dir=$SPDLD_HOME/run")));
+  FakeDaemon daemon;
+  daemon.start();
+  const Outcome served =
+      spdlctl({"--address", daemon.path(), "init", path("pets"), "-o", path("b.yaml")});
+  EXPECT_EQ(served.out, path("b.yaml") + " is written; read it, then: spdlctl preview -f " +
+                            path("b.yaml") + "\n");
 }
 
 TEST_F(InitTest, WritesIntoAFileThatIsNotThereYet) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -359,6 +360,19 @@ TEST_F(SpdlctlTest, ExplainsAndPreviews) {
                              "  0      1  dog      77  dog/1.jpg\n");
   EXPECT_TRUE(std::filesystem::exists(png));
   EXPECT_EQ(service_.calls().back(), "preview 1");
+}
+
+TEST_F(SpdlctlTest, DrawsPreviewsAsPngAlone) {
+  start();
+  const std::string path = write("p.yaml", "pipeline: p\n");
+  for (const std::string name : {"p.jpg", "p", "yaml"}) {
+    const Outcome outcome = spdlctl({"preview", "-f", path, "-o", name});
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_THAT(outcome.err, ::testing::HasSubstr(name + " does not end in .png"));
+  }
+  EXPECT_THAT(spdlctl({"preview", "-f", path, "-o", "a/p.jpg"}).err,
+              ::testing::HasSubstr("say -o a/p.png,"));
+  EXPECT_EQ(service_.calls(), std::vector<std::string>());
 }
 
 TEST_F(SpdlctlTest, PreviewsTextsBesideTheRows) {
