@@ -254,7 +254,7 @@ TEST(Plan, ExplainsWhatIsFusedAndWhetherItFits) {
   EXPECT_THAT(text, HasSubstr("DOES NOT FIT: 1500 B more are needed"));
 }
 
-TEST(Plan, DoubtsBoxesThatStayWhereTheirImageIsMoved) {
+TEST(Plan, DoubtsListsNamedBoxesThatNoStageTakes) {
   const auto left = boxed("  - resize: {size: [8, 8]}\n");
   ASSERT_TRUE(left) << left.error().message();
   ASSERT_EQ((*left)->doubts.size(), 1U);
