@@ -88,8 +88,10 @@ Columns values_of(const Source& source) {
 Result<std::unique_ptr<Source>> select_from(std::unique_ptr<Source> from,
                                             const SelectSpec& select) {
   const Columns columns = select.where.empty() ? Columns() : values_of(*from);
-  ClassNames classes;
-  if (!from->classes().empty()) classes = {.column = "label", .names = from->classes()};
+  ClassNames classes{.names = from->classes()};
+  for (const SourceField& field : from->fields()) {
+    if (field.classes) classes.columns.push_back(field.name);
+  }
   SPDLD_ASSIGN(std::vector<std::uint64_t> rows,
                select_rows(select, {.rows = from->size(),
                                     .columns = columns,

@@ -15,10 +15,10 @@
 
 namespace spdld::source {
 
-// Integers of a column, or in its lists, that stand for names: a text that is compared with them is
-// looked up here. Without names there is no such column.
+// Columns whose integers, or those in their lists, stand for names: a text that is compared with
+// them is looked up here.
 struct ClassNames {
-  std::string column = {};
+  std::vector<std::string> columns = {};
   std::vector<std::string> names = {};
 };
 

@@ -329,7 +329,8 @@ Result<WhereParser::Part> WhereParser::parse_name() {
 bool WhereParser::has_names(const Part& part) const {
   const auto* column = std::get_if<Where::Column>(&part.operand);
   return column != nullptr && !classes_.names.empty() &&
-         columns_.info(column->index).name == classes_.column;
+         std::find(classes_.columns.begin(), classes_.columns.end(),
+                   columns_.info(column->index).name) != classes_.columns.end();
 }
 
 Result<Where::Literal> WhereParser::class_number(const Part& text) {

@@ -73,7 +73,7 @@ TEST(Select, ComparesClassesByName) {
   const Columns columns = numbers(3);
   const Result<Rows> rows =
       select_rows({.where = "n != 'b'"},
-                  {.rows = 3, .columns = columns, .uri = uri, .classes = {"n", {"a", "b", "c"}}});
+                  {.rows = 3, .columns = columns, .uri = uri, .classes = {{"n"}, {"a", "b", "c"}}});
   ASSERT_TRUE(rows);
   EXPECT_THAT(*rows, ElementsAre(0, 2));
 }

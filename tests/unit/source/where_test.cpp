@@ -44,8 +44,8 @@ Columns columns() {
   return std::move(builder).finish();
 }
 
-const ClassNames kLabel = {.column = "label", .names = {"cat", "dog", "eel"}};
-const ClassNames kLabels = {.column = "labels", .names = {"cat", "dog", "eel", "fox"}};
+const ClassNames kLabel = {.columns = {"label"}, .names = {"cat", "dog", "eel"}};
+const ClassNames kLabels = {.columns = {"labels"}, .names = {"cat", "dog", "eel", "fox"}};
 
 // The rows that a condition holds in.
 std::vector<int> rows(const std::string& text, const ClassNames& classes = {}) {
