@@ -21,6 +21,7 @@ struct Selectable {
   // The relative uri of a row; only called where a split asks for it.
   std::function<std::string(std::uint64_t)> uri;
   ClassNames classes = {};
+  UnknownNames unknown = {};
 };
 
 // Where in [0, 1) a uri stands for splits: XXH3 of its bytes, with a seed of its own, over 2^64.

@@ -143,7 +143,7 @@ TEST(SelectErrors, SayWhichStepLeftHowMany) {
 
 TEST(SelectErrors, PassOnWhatIsWrongWithTheCondition) {
   EXPECT_EQ(selected({.where = "m > 7"}, 10).error().message(),
-            "where:1: there is no column 'm'; did you mean 'n'?");
+            "where: column 1 of 'm > 7': there is no column 'm'; did you mean 'n'?");
 }
 
 TEST(SelectErrors, RefuseSharesThatCannotBe) {

@@ -18,6 +18,7 @@ namespace spdld::source {
 namespace {
 
 using test::TarWriter;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -74,6 +75,12 @@ TEST_F(SelectedSourceTest, KnowsNoClassesInIntegersOfShards) {
 
 TEST_F(SelectedSourceTest, NamesAClassThatShardsDoNotHave) {
   EXPECT_THAT(refusal(shards(), "target == 'dgo'"), HasSubstr("did you mean 'dog'?"));
+}
+
+TEST_F(SelectedSourceTest, SaysThatAPartOfShardsIsReadTooLate) {
+  EXPECT_THAT(refusal(shards(), "caption == 'a 1'"),
+              AllOf(HasSubstr("'caption' is read with each item"),
+                    HasSubstr("source.webdataset.index, such as {width: \"json#/width\"}")));
 }
 
 TEST_F(SelectedSourceTest, KnowsTheClassesOfBoxes) {
