@@ -77,6 +77,27 @@ Status check_apart(const std::vector<FilesSpec>& specs, const SourceOptions& opt
   return {};
 }
 
+// What tells an item of one root from those of the others: the root's path below the directory that
+// all of them lie in, or all of it where that is "/". Each ends with a slash, or is empty.
+std::vector<std::string> prefixes_of(const std::vector<FilesSpec>& specs) {
+  std::vector<std::string> prefixes;
+  prefixes.reserve(specs.size());
+  for (const FilesSpec& spec : specs)
+    prefixes.push_back(spec.root.ends_with('/') ? spec.root : spec.root + "/");
+  std::size_t common = prefixes.front().size();
+  for (const std::string& prefix : prefixes) {
+    const auto end = std::min(common, prefix.size());
+    const auto differs =
+        std::mismatch(prefix.begin(), prefix.begin() + static_cast<std::ptrdiff_t>(end),
+                      prefixes.front().begin());
+    common = static_cast<std::size_t>(differs.first - prefix.begin());
+  }
+  common = prefixes.front().substr(0, common).rfind('/') + 1;
+  if (common == 1) return prefixes;
+  for (std::string& prefix : prefixes) prefix.erase(0, common);
+  return prefixes;
+}
+
 Result<Sources> open_each(const std::vector<FilesSpec>& specs,
                           const std::vector<std::string>& datasets, const SourceOptions& options) {
   Sources sources;
@@ -120,7 +141,7 @@ Result<std::unique_ptr<Source>> open_file_roots(const FilesSpec& spec, SourceOpt
     // What they have listed is kept, and so not walked again.
     SPDLD_ASSIGN(sources, open_each(specs, datasets, options));
   }
-  return join_sources(std::move(sources));
+  return join_sources(std::move(sources), prefixes_of(specs));
 }
 
 }  // namespace spdld::source

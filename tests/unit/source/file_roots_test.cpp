@@ -94,6 +94,38 @@ TEST_F(FileRootsTest, OpenAgainWhatWasAppliedWhereverItsRootsLeadByThen) {
   EXPECT_EQ((*again)->size(), 3u);
 }
 
+TEST_F(FileRootsTest, TellTheirItemsApartInMessages) {
+  dir_.file("f/a/b/3.jpg");
+  const auto near = open(spec({"g", "f/a/b"}));
+  ASSERT_TRUE(near) << near.error().message();
+  EXPECT_EQ((*near)->uri(0), "g/3.jpg");
+  EXPECT_EQ((*near)->uri(1), "f/a/b/3.jpg");
+  // Names in data, by which items are split, do not depend on where the roots lie.
+  EXPECT_EQ((*near)->read_uri(0), "3.jpg");
+  const auto read = (*near)->read_by(Access::trusted());
+  ASSERT_TRUE(read) << read.error().message();
+  EXPECT_EQ((*read)->uri(1), "f/a/b/3.jpg");
+}
+
+TEST_F(FileRootsTest, TellRootsApartThatShareTheBeginningOfAName) {
+  dir_.file("f2/4.jpg");
+  const auto source = open(spec({"f2", "f"}));
+  ASSERT_TRUE(source) << source.error().message();
+  EXPECT_EQ((*source)->uri(0), "f2/4.jpg");
+  EXPECT_EQ((*source)->uri(1), "f/1.jpg");
+}
+
+TEST_F(FileRootsTest, NameItemsByWholePathsWhereRootsShareNoDirectory) {
+  // One link of /proc leads to the data by a path without anything in common.
+  const std::string other = "/proc/self/root" + dir_.path("g");
+  FilesSpec far = spec({"f"});
+  far.more_roots = {other};
+  const auto source = open(far);
+  ASSERT_TRUE(source) << source.error().message();
+  EXPECT_EQ((*source)->uri(0), dir_.path("f") + "/1.jpg");
+  EXPECT_EQ((*source)->uri(2), other + "/3.jpg");
+}
+
 TEST_F(FileRootsTest, NameARootThatIsNotThere) {
   EXPECT_THAT(refusal(spec({"f", "none"})),
               HasSubstr("there is no directory " + dir_.path("none")));
