@@ -350,7 +350,7 @@ Result<std::unique_ptr<Source>> Opener::open() {
   SPDLD_TRY(FileFetcher::check_parts(files->fields.size(), "source.files.companions"));
   if (!again) SPDLD_TRY(check_companions(*files, *root));
   if (labelled()) {
-    files->fields.push_back({.name = "label", .kind = SourceField::Kind::kValue});
+    files->fields.push_back({.name = "label", .kind = SourceField::Kind::kValue, .classes = true});
     SPDLD_ASSIGN(files->labels, label_runs(*files->dataset->listing, files->dataset->classes));
     warn_of_empty(files->dataset->classes, files->labels);
   }

@@ -53,10 +53,13 @@ bool atom_matches(std::string_view atom, char c) {
   return atom[0] == c;
 }
 
+// Whether names that begin with '.' may match the part.
+bool is_hidden(std::string_view part) { return part[0] == '.' || part.starts_with("\\."); }
+
 // One part against one name. After a mismatch it goes on behind the latest '*', which takes one
 // character more: the time is bounded by the product of the lengths.
 bool part_matches(std::string_view part, std::string_view name) {
-  if (!name.empty() && name[0] == '.' && part[0] != '.' && part.substr(0, 2) != "\\.") return false;
+  if (!name.empty() && name[0] == '.' && !is_hidden(part)) return false;
   std::size_t p = 0;
   std::size_t n = 0;
   std::size_t star = std::string_view::npos;
@@ -210,6 +213,16 @@ Glob::State Glob::enter(const State& state, std::string_view name) const {
   return below;
 }
 
+Glob::State Glob::at(std::string_view directory) const {
+  State state = start();
+  while (!directory.empty()) {
+    const std::size_t slash = std::min(directory.find('/'), directory.size());
+    state = enter(state, directory.substr(0, slash));
+    directory.remove_prefix(std::min(slash + 1, directory.size()));
+  }
+  return state;
+}
+
 bool Glob::accepts(const State& state, std::string_view name) const {
   for (std::size_t a = 0; a < alternatives_.size(); ++a) {
     const Parts& parts = alternatives_[a];
@@ -218,6 +231,25 @@ bool Glob::accepts(const State& state, std::string_view name) const {
     }
   }
   return false;
+}
+
+bool Glob::covers(std::string_view path) const {
+  const State state = at(path);
+  for (std::size_t a = 0; a < alternatives_.size(); ++a) {
+    const Parts& parts = alternatives_[a];
+    const std::size_t size = parts.size();
+    if (size >= 2 && parts[size - 2] == kAnyDirectories && parts[size - 1] == "*" &&
+        (state.next[a] & bit(size - 2)) != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Glob::may_match_hidden() const {
+  return std::any_of(alternatives_.begin(), alternatives_.end(), [](const Parts& parts) {
+    return std::any_of(parts.begin(), parts.end(), is_hidden);
+  });
 }
 
 bool Glob::matches(std::string_view path) const {

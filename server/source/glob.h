@@ -34,10 +34,18 @@ class Glob {
   State start() const;
   // Below the directory `name`.
   State enter(const State& state, std::string_view name) const;
+  // In the directory of that path; empty: where start() is.
+  State at(std::string_view directory) const;
   // Whether a file `name` there matches.
   bool accepts(const State& state, std::string_view name) const;
 
   bool matches(std::string_view path) const;
+
+  // Whether every file below the directory `path` matches, however deep and whatever its name, but
+  // for names that begin with '.' and what lies below them.
+  bool covers(std::string_view path) const;
+  // Whether a file that matches may have a name that begins with '.', or lie below such a one.
+  bool may_match_hidden() const;
 
  private:
   // The parts between slashes of one alternative, without braces. "**" stands for itself.

@@ -46,6 +46,7 @@ ItemFile item_file(const TableSpec& spec) {
                 .root = table_root(spec),
                 .root_key = "source.table.root",
                 .parts = {},
+                .class_field = spec.label ? "label" : "",
                 .key = "table " + spec.file + "\nroot " + table_root(spec),
                 .max_bytes = kMaxTableFile,
                 .read = {}};
@@ -67,6 +68,7 @@ ItemFile item_file(const CocoSpec& spec) {
                 .root = spec.root,
                 .root_key = "source.coco.root",
                 .parts = {spec.field},
+                .class_field = "labels",
                 .key = "coco " + spec.annotations + "\nroot " + spec.root + "\nfield " + spec.field,
                 .max_bytes = kMaxCocoFile,
                 .read = {}};

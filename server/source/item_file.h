@@ -29,6 +29,7 @@ struct ItemFile {
   std::string root;                // what its uris are relative to
   std::string root_key;            // the YAML's name of that, for messages
   std::vector<std::string> parts;  // the fields whose bytes are files'
+  std::string class_field;         // whose values are class numbers; empty: there is none
   std::string key;                 // all that the rows depend on but the file itself
   std::uint64_t max_bytes = 0;     // of the file
   // Adds to options.warnings what was left out.

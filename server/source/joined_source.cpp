@@ -17,8 +17,9 @@ constexpr char kBetween = '+';
 
 class JoinedSource final : public Source {
  public:
-  explicit JoinedSource(std::vector<std::unique_ptr<Source>> sources)
-      : sources_(std::move(sources)) {
+  JoinedSource(std::vector<std::unique_ptr<Source>> sources, std::vector<std::string> prefixes)
+      : sources_(std::move(sources)), prefixes_(std::move(prefixes)) {
+    SPDLD_CHECK(prefixes_.empty() || prefixes_.size() == sources_.size());
     BinaryWriter listings;
     for (const auto& source : sources_) {
       first_.push_back(size_);
@@ -44,7 +45,7 @@ class JoinedSource final : public Source {
   const std::vector<std::string>& classes() const override { return sources_.front()->classes(); }
   std::string uri(std::uint64_t item) const override {
     const Place at = place(item);
-    return at.source->uri(at.item);
+    return (prefixes_.empty() ? "" : prefixes_[at.number]) + at.source->uri(at.item);
   }
   std::string read_uri(std::uint64_t item) const override {
     const Place at = place(item);
@@ -67,7 +68,7 @@ class JoinedSource final : public Source {
       if (readable == nullptr) return std::unique_ptr<Source>();
       sources.push_back(std::move(readable));
     }
-    return std::make_unique<JoinedSource>(std::move(sources));
+    return std::make_unique<JoinedSource>(std::move(sources), prefixes_);
   }
   std::uint64_t split_hash(std::uint64_t item) const override {
     const Place at = place(item);
@@ -118,6 +119,7 @@ class JoinedSource final : public Source {
   }
 
   const std::vector<std::unique_ptr<Source>> sources_;
+  const std::vector<std::string> prefixes_;
   std::vector<std::uint64_t> first_;  // item of each source
   std::uint64_t size_ = 0;
   std::string digest_;
@@ -125,9 +127,10 @@ class JoinedSource final : public Source {
 
 }  // namespace
 
-std::unique_ptr<Source> join_sources(std::vector<std::unique_ptr<Source>> sources) {
+std::unique_ptr<Source> join_sources(std::vector<std::unique_ptr<Source>> sources,
+                                     std::vector<std::string> prefixes) {
   SPDLD_CHECK(!sources.empty());
-  return std::make_unique<JoinedSource>(std::move(sources));
+  return std::make_unique<JoinedSource>(std::move(sources), std::move(prefixes));
 }
 
 std::vector<std::string> split_dataset(std::string_view id) {

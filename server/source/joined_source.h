@@ -12,8 +12,10 @@
 namespace spdld::source {
 
 // Sources of the same fields and classes, one behind the other: the items of the first, then those
-// of the second. `sources` holds at least one, and none of null.
-std::unique_ptr<Source> join_sources(std::vector<std::unique_ptr<Source>> sources);
+// of the second. `sources` holds at least one, and none of null. `prefixes`, one for each or none,
+// stand before the uris that messages name items by.
+std::unique_ptr<Source> join_sources(std::vector<std::unique_ptr<Source>> sources,
+                                     std::vector<std::string> prefixes = {});
 
 // The ids of the datasets that a joined source's consists of; of another source its own.
 std::vector<std::string> split_dataset(std::string_view id);

@@ -143,13 +143,17 @@ Result<DatasetPtr> KeptListings::open(const std::string& id) {
   if (!parts) return error(Code::kDataLoss, "'" + id + "' names no listing");
   if (DatasetPtr known = dataset_in_memory(id)) return known;
   Dataset dataset{.id = id, .listing = in_memory(parts->listing)};
-  const std::string table = path(parts->listing + std::string(kTable));
-  if (dataset.listing == nullptr && fs::exists(table)) {
-    SPDLD_ASSIGN(KeptColumns columns, load_columns(table));
-    if (columns.columns.digest() != parts->listing_digest)
+  if (dataset.listing == nullptr) {
+    const std::string table = path(parts->listing + std::string(kTable));
+    Result<KeptColumns> columns = load_columns(table);
+    // Where there is no table, a listing was kept.
+    if (!columns && columns.error().code() != Code::kNotFound)
+      return tl::unexpected(columns.error());
+    if (columns && columns->columns.digest() != parts->listing_digest)
       return error(Code::kDataLoss, table + " holds another table than its name says");
-    dataset.table = std::make_shared<const KeptColumns>(std::move(columns));
-  } else if (dataset.listing == nullptr) {
+    if (columns) dataset.table = std::make_shared<const KeptColumns>(*std::move(columns));
+  }
+  if (dataset.listing == nullptr && dataset.table == nullptr) {
     const std::string file = path(parts->listing + std::string(kListing));
     SPDLD_ASSIGN(Listing listing, ListingFile::load(file));
     if (listing.digest() != parts->listing_digest)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/open_source.h"
 
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -40,6 +41,19 @@ struct Classes {
   }
 };
 
+// What a condition can use in place of bytes.
+struct PartHint {
+  std::string operator()(const FilesSpec&) const { return {}; }
+  std::string operator()(const TableSpec&) const {
+    return "what the table says of it can be taken into source.table.values";
+  }
+  std::string operator()(const CocoSpec&) const { return {}; }
+  std::string operator()(const WebdatasetSpec&) const {
+    return "what a JSON part says can be taken into source.webdataset.index, such as {width: "
+           "\"json#/width\"}";
+  }
+};
+
 struct Place {
   const std::string& operator()(const FilesSpec& spec) const { return spec.root; }
   const std::string& operator()(const TableSpec& spec) const { return spec.file; }
@@ -52,7 +66,7 @@ struct Place {
 Result<std::unique_ptr<Source>> open_source(const SourceSpec& spec, SourceOptions options) {
   SPDLD_ASSIGN(std::unique_ptr<Source> source, std::visit(Open{options}, spec.items));
   if (!spec.select) return source;
-  return select_from(std::move(source), *spec.select);
+  return select_from(std::move(source), *spec.select, std::visit(PartHint(), spec.items));
 }
 
 const ClassesSpec* classes_of(const SourceSpec& spec) { return std::visit(Classes(), spec.items); }

@@ -17,10 +17,15 @@ namespace {
 
 constexpr int kRootFlags = O_PATH | O_DIRECTORY | O_CLOEXEC;
 
-bool is_archive(std::string_view path) {
-  constexpr std::string_view kEndings[] = {".tar", ".tar.gz", ".tgz", ".tar.zst", ".zip"};
-  return std::any_of(std::begin(kEndings), std::end(kEndings),
-                     [path](std::string_view ending) { return path.ends_with(ending); });
+// What to do with an archive that is named as a directory; empty: it is no archive.
+std::string archive_hint(std::string_view path) {
+  if (path.ends_with(".tar"))
+    return "; samples in tar files are read where they are named under source.webdataset.shards";
+  if (path.ends_with(".zip")) return "; unpack it: unzip " + std::string(path);
+  constexpr std::string_view kPacked[] = {".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst"};
+  const bool packed = std::any_of(std::begin(kPacked), std::end(kPacked),
+                                  [path](std::string_view end) { return path.ends_with(end); });
+  return packed ? "; unpack it: tar -xf " + std::string(path) : "";
 }
 
 }  // namespace
@@ -41,7 +46,7 @@ Result<Root> open_root(const std::string& path, const Access& access, const std:
     return error(Code::kNotFound,
                  key + ": " + path +
                      " is a file, or below one: name the directory that holds the files" +
-                     (is_archive(path) ? "; this version reads no archives, so unpack it" : ""));
+                     archive_hint(path));
   }
   if (denial.err != 0) return tl::unexpected(Access::status(denial, "cannot list", path));
   std::string real = real_path_of_fd(opened.fd.get());

@@ -60,7 +60,8 @@ Result<Rows> select_rows(const SelectSpec& spec, const Selectable& from) {
     left += (left.empty() ? "" : ", ") + step + " leaves " + std::to_string(rows.size());
   };
   if (!spec.where.empty()) {
-    SPDLD_ASSIGN(const Where where, Where::compile(spec.where, from.columns, from.classes));
+    SPDLD_ASSIGN(const Where where,
+                 Where::compile(spec.where, from.columns, from.classes, from.unknown));
     std::erase_if(rows, [&](std::uint64_t row) { return !where.matches(from.columns, row); });
     tell("where");
   }

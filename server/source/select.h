@@ -21,6 +21,7 @@ struct Selectable {
   // Source::split_hash() of a row; only called where a split asks for it.
   std::function<std::uint64_t(std::uint64_t)> split_hash;
   ClassNames classes = {};
+  UnknownNames unknown = {};
 };
 
 // What splits go by, of an item's name: XXH3 of its bytes, with a seed of its own. Changing what it

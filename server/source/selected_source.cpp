@@ -88,17 +88,22 @@ Columns values_of(const Source& source) {
 
 }  // namespace
 
-Result<std::unique_ptr<Source>> select_from(std::unique_ptr<Source> from,
-                                            const SelectSpec& select) {
+Result<std::unique_ptr<Source>> select_from(std::unique_ptr<Source> from, const SelectSpec& select,
+                                            std::string part_hint) {
   const Columns columns = select.where.empty() ? Columns() : values_of(*from);
-  ClassNames classes;
-  if (!from->classes().empty()) classes = {.column = "label", .names = from->classes()};
+  ClassNames classes{.names = from->classes()};
+  UnknownNames unknown{.way_out = std::move(part_hint)};
+  for (const SourceField& field : from->fields()) {
+    if (field.classes) classes.columns.push_back(field.name);
+    if (field.kind == SourceField::Kind::kPart) unknown.parts.push_back(field.name);
+  }
   SPDLD_ASSIGN(
       std::vector<std::uint64_t> rows,
       select_rows(select, {.rows = from->size(),
                            .columns = columns,
                            .split_hash = [&](std::uint64_t item) { return from->split_hash(item); },
-                           .classes = std::move(classes)}));
+                           .classes = std::move(classes),
+                           .unknown = std::move(unknown)}));
   std::string digest = digest_of(from->listing_digest(), rows);
   return std::make_unique<SelectedSource>(
       std::move(from), std::make_shared<const std::vector<std::uint64_t>>(std::move(rows)),

@@ -39,6 +39,7 @@ struct SourceField {
   std::size_t index = 0;                     // of the part, or of the value
   ValueType type = ValueType::kInt64;        // of a value
   bool text = false;                         // the part is UTF-8
+  bool classes = false;                      // the value is a class number, or a list of them
   std::optional<std::uint64_t> max_bytes{};  // the largest there is of a part, text or list
 
   friend bool operator==(const SourceField&, const SourceField&) = default;

@@ -256,6 +256,7 @@ class Opener {
            .kind = part ? SourceField::Kind::kPart : SourceField::Kind::kValue,
            .index = of_kind.size(),
            .type = info.type,
+           .classes = !part && info.name == file_.class_field,
            .max_bytes =
                part ? std::nullopt : std::optional(std::max(info.max_bytes, kLeastBytes))});
       of_kind.push_back(column);

@@ -81,6 +81,7 @@ class Walker {
       SPDLD_EXCLUDES(mutex_);
   Status linked(Directory& directory, int fd, const std::string& name, struct stat& info) const;
   bool is_excluded(const Directory& directory, const std::string& name) const;
+  bool is_excluded_whole(const Directory& directory, const std::string& name) const;
   bool is_above(const Directory& directory, const struct stat& info) const;
   void warn(std::string warning) SPDLD_EXCLUDES(mutex_);
   void fail(Status status) SPDLD_EXCLUDES(mutex_);
@@ -295,7 +296,7 @@ Status Walker::entry(Directory& directory, int fd, const dirent& found,
     top_directories_.push_back(name);
   }
   Glob::State state = glob_.enter(directory.state, name);
-  if (state.dead()) return {};
+  if (state.dead() || is_excluded_whole(directory, name)) return {};
   if (is_link && is_above(directory, info)) {
     warn(full(directory.below(name)) +
          " is a symlink to a directory that it lies in, and was left out");
@@ -317,7 +318,6 @@ Status Walker::entry(Directory& directory, int fd, const dirent& found,
   return {};
 }
 
-// What a symlink leads to. Left as nothing at all (no type) when that does not matter.
 bool Walker::is_excluded(const Directory& directory, const std::string& name) const {
   if (options_.exclude.empty()) return false;
   const std::string path = directory.below(name);
@@ -325,6 +325,15 @@ bool Walker::is_excluded(const Directory& directory, const std::string& name) co
                      [&path](const Glob& glob) { return glob.matches(path); });
 }
 
+// Whether nothing below the directory `name` can be an item.
+bool Walker::is_excluded_whole(const Directory& directory, const std::string& name) const {
+  if (options_.exclude.empty() || glob_.may_match_hidden()) return false;
+  const std::string path = directory.below(name);
+  return std::any_of(options_.exclude.begin(), options_.exclude.end(),
+                     [&path](const Glob& glob) { return glob.covers(path); });
+}
+
+// What a symlink leads to. Left as nothing at all (no type) when that does not matter.
 Status Walker::linked(Directory& directory, int fd, const std::string& name,
                       struct stat& info) const {
   const Denial denial = access_.look(fd, name, info);
@@ -332,7 +341,8 @@ Status Walker::linked(Directory& directory, int fd, const std::string& name,
   info = {};
   const bool dangles = denial.err == ENOENT || denial.err == ELOOP || denial.err == ENOTDIR;
   const bool wanted = (glob_.accepts(directory.state, name) && !is_excluded(directory, name)) ||
-                      (!dangles && !glob_.enter(directory.state, name).dead());
+                      (!dangles && !glob_.enter(directory.state, name).dead() &&
+                       !is_excluded_whole(directory, name));
   if (!wanted) return {};
   const std::string path = full(directory.below(name));
   if (!dangles) return Access::status(denial, "cannot follow the symlink", path);

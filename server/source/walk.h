@@ -35,7 +35,8 @@ struct Walk {
 // Reads the directory `root_fd` and what is below it, with several threads, for the files that
 // match `glob`. progress() is called by the calling thread. A symlink to a directory above itself
 // is left out with a warning; one to nothing that `glob` asks for is an error, as is whatever may
-// not be read: a listing without it would be another dataset.
+// not be read: a listing without it would be another dataset. A directory of which `exclude` leaves
+// no file that `glob` may ask for is not read at all.
 //
 // `root_fd` was opened by `access`, and only what its reader may list is read. A directory that
 // nobody may read below (Denial::reserved) is left out with a warning.

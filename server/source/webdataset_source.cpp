@@ -252,6 +252,11 @@ bool is_text(const std::vector<std::string>& suffixes) {
   return std::all_of(suffixes.begin(), suffixes.end(), text);
 }
 
+bool is_class(const std::string& suffix) {
+  const Result<SuffixKind> kind = suffix_kind(suffix);
+  return kind && *kind == SuffixKind::kClass;
+}
+
 class Opener {
  public:
   Opener(const WebdatasetSpec& spec, SourceOptions& options)
@@ -357,10 +362,13 @@ class Opener {
     }
     for (std::size_t column = 0; column < index.values().size(); ++column) {
       const Columns::Info& info = index.values().info(column);
+      const bool classes = column < spec_.labels.size() && spec_.classes &&
+                           is_class(spec_.labels[column].suffixes.front());
       data.fields.push_back({.name = info.name,
                              .kind = SourceField::Kind::kValue,
                              .index = column,
                              .type = info.type,
+                             .classes = classes,
                              .max_bytes = info.max_bytes});
     }
     return {};

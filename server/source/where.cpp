@@ -30,8 +30,8 @@ std::partial_ordering compare_exactly(std::int64_t a, double b) {
 }  // namespace
 
 Result<Where> Where::compile(std::string_view text, const Columns& columns,
-                             const ClassNames& classes) {
-  return WhereParser(text, columns, classes).parse();
+                             const ClassNames& classes, const UnknownNames& unknown) {
+  return WhereParser(text, columns, classes, unknown).parse();
 }
 
 bool Where::matches(const Columns& columns, std::uint64_t row) const {

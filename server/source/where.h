@@ -15,11 +15,17 @@
 
 namespace spdld::source {
 
-// Integers of a column, or in its lists, that stand for names: a text that is compared with them is
-// looked up here. Without names there is no such column.
+// Columns whose integers, or those in their lists, stand for names: a text that is compared with
+// them is looked up here.
 struct ClassNames {
-  std::string column = {};
+  std::vector<std::string> columns = {};
   std::vector<std::string> names = {};
+};
+
+// Names that a condition cannot use though people expect it: parts, whose bytes no listing knows.
+struct UnknownNames {
+  std::vector<std::string> parts = {};
+  std::string way_out = {};  // what to do instead, for messages; may be empty
 };
 
 // A condition on the columns of a listing, in a language of its own that reads as Python does:
@@ -41,9 +47,10 @@ class Where {
   static constexpr int kMaxNesting = 64;
   static constexpr std::size_t kMaxBytes = 65536;
 
-  // Errors begin with "where:COLUMN: ", in characters from 1.
+  // Errors begin with "where: column COLUMN of 'TEXT': ", in characters from 1, without a text that
+  // is long.
   static Result<Where> compile(std::string_view text, const Columns& columns,
-                               const ClassNames& classes = {});
+                               const ClassNames& classes = {}, const UnknownNames& unknown = {});
 
   // Whether the condition holds in a row of the columns that it was compiled for.
   bool matches(const Columns& columns, std::uint64_t row) const;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/text_place.h"
+#include "op/webdataset_suffix.h"
 #include "source/shown_columns.h"
 
 namespace spdld::source {
@@ -21,6 +22,7 @@ bool is_list(ValueType type) {
   return type == ValueType::kInt64List || type == ValueType::kFloat64List;
 }
 
+constexpr std::size_t kShown = 60;  // bytes of a condition that messages repeat
 constexpr std::string_view kReserved[] = {"and", "or", "not", "in"};
 
 }  // namespace
@@ -49,7 +51,9 @@ Status WhereParser::fail(std::size_t offset, const std::string& message) const {
   const auto characters = std::count_if(before.begin(), before.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   });
-  return {Code::kInvalidArgument, "where:" + std::to_string(characters + 1) + ": " + message};
+  std::string place = "where: column " + std::to_string(characters + 1);
+  if (text_.size() <= kShown && !text_.empty()) place += " of " + shown_text(text_);
+  return Status(Code::kInvalidArgument, message).with_context(place);
 }
 
 Status WhereParser::read_token() {
@@ -64,14 +68,7 @@ Status WhereParser::read_token() {
     read_number();
     return {};
   }
-  if (is_letter(c)) {
-    token_.kind = Kind::kName;
-    while (token_.end < text_.size() &&
-           (is_letter(text_[token_.end]) || is_digit(text_[token_.end]))) {
-      ++token_.end;
-    }
-    return {};
-  }
+  if (is_letter(c)) return read_name();
   token_.kind = Kind::kSign;
   token_.end = at + 1;
   constexpr std::string_view kTwo[] = {"==", "!=", "<=", ">="};
@@ -80,9 +77,19 @@ Status WhereParser::read_token() {
     token_.end = at + 2;
     return {};
   }
+  if (two != "<>" && std::string_view("<>()[],+-").find(c) != std::string_view::npos) return {};
+  return refuse_sign(c);
+}
+
+// Of the sign that token_ begins with.
+Status WhereParser::refuse_sign(char c) const {
+  const std::size_t at = token_.begin;
+  const std::string_view two = text_.substr(at, 2);
+  if (two == "=>") return fail(at, "write >= in place of =>");
+  if (two == "=<") return fail(at, "write <= in place of =<");
+  if (two == "<>") return fail(at, "write != in place of <>");
   if (c == '=') return fail(at, "write == to compare");
   if (c == '&' || c == '|' || c == '!') return fail(at, "write and, or, not");
-  if (std::string_view("<>()[],+-").find(c) != std::string_view::npos) return {};
   if (c == '*' || c == '/' || c == '%') return fail(at, "there is no arithmetic in conditions");
   std::size_t length = 1;
   while (at + length < text_.size() &&
@@ -90,6 +97,20 @@ Status WhereParser::read_token() {
     ++length;
   }
   return fail(at, shown_text(text_.substr(at, length)) + " has no meaning here");
+}
+
+Status WhereParser::read_name() {
+  token_.kind = Kind::kName;
+  while (token_.end < text_.size() &&
+         (is_letter(text_[token_.end]) || is_digit(text_[token_.end]))) {
+    ++token_.end;
+  }
+  const std::string name(text_.substr(token_.begin, token_.end - token_.begin));
+  const std::string lower = lower_case(name);
+  const bool reserved =
+      std::find(std::begin(kReserved), std::end(kReserved), lower) != std::end(kReserved);
+  if (!reserved || lower == name || columns_.find(name)) return {};
+  return fail(token_.begin, "write " + lower + " in small letters");
 }
 
 Status WhereParser::read_text() {
@@ -313,11 +334,7 @@ Result<WhereParser::Part> WhereParser::parse_name() {
         fail(token_.begin, "a column, a number or a text is missing before '" + name + "'"));
   } else {
     const auto column = columns_.find(name);
-    if (!column) {
-      std::vector<std::string> names;
-      for (std::size_t i = 0; i < columns_.size(); ++i) names.push_back(columns_.info(i).name);
-      return tl::unexpected(fail(token_.begin, "there is no " + missing_column(name, names)));
-    }
+    if (!column) return tl::unexpected(no_column(name));
     part.operand = Where::Column{*column};
     part.type = columns_.info(*column).type;
   }
@@ -326,10 +343,27 @@ Result<WhereParser::Part> WhereParser::parse_name() {
   return part;
 }
 
+// Of the name that token_ is.
+Status WhereParser::no_column(const std::string& name) const {
+  const std::size_t next = text_.find_first_not_of(" \t\r\n", token_.end);
+  if (next != text_.npos && text_[next] == '(')
+    return fail(token_.begin, "there are no functions in conditions");
+  const auto& parts = unknown_.parts;
+  if (std::find(parts.begin(), parts.end(), name) != parts.end()) {
+    return fail(token_.begin, "'" + name +
+                                  "' is read with each item, which is too late for a condition" +
+                                  (unknown_.way_out.empty() ? "" : "; " + unknown_.way_out));
+  }
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < columns_.size(); ++i) names.push_back(columns_.info(i).name);
+  return fail(token_.begin, "there is no " + missing_column(name, names));
+}
+
 bool WhereParser::has_names(const Part& part) const {
   const auto* column = std::get_if<Where::Column>(&part.operand);
   return column != nullptr && !classes_.names.empty() &&
-         columns_.info(column->index).name == classes_.column;
+         std::find(classes_.columns.begin(), classes_.columns.end(),
+                   columns_.info(column->index).name) != classes_.columns.end();
 }
 
 Result<Where::Literal> WhereParser::class_number(const Part& text) {

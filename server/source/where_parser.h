@@ -17,8 +17,9 @@ namespace spdld::source {
 // Makes a Where of its text. Used once; one thread.
 class WhereParser {
  public:
-  WhereParser(std::string_view text, const Columns& columns, const ClassNames& classes)
-      : text_(text), columns_(columns), classes_(classes) {}
+  WhereParser(std::string_view text, const Columns& columns, const ClassNames& classes,
+              const UnknownNames& unknown)
+      : text_(text), columns_(columns), classes_(classes), unknown_(unknown) {}
 
   Result<Where> parse();
 
@@ -40,6 +41,8 @@ class WhereParser {
 
   Status fail(std::size_t offset, const std::string& message) const;
   Status read_token();
+  Status read_name();
+  Status refuse_sign(char c) const;
   Status read_text();
   void read_number();
   bool is(std::string_view word) const;
@@ -54,6 +57,7 @@ class WhereParser {
 
   Result<Part> parse_list_of(Result<Part> (WhereParser::*parse)(), std::string_view word);
   Result<Part> parse_name();
+  Status no_column(const std::string& name) const;
   Result<Part> parse_number(bool negative, std::size_t begin);
   Result<std::optional<Where::Comparison>> take_comparison();
   Result<std::size_t> compare(Part left, Where::Comparison how, Part right);
@@ -72,6 +76,7 @@ class WhereParser {
   const std::string_view text_;
   const Columns& columns_;
   const ClassNames& classes_;
+  const UnknownNames& unknown_;
   Where where_;
   Token token_;           // what comes next
   std::size_t last_ = 0;  // where the one before it ends

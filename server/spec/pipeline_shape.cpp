@@ -141,7 +141,7 @@ Shape coco_shape() {
 Shape webdataset_shape() {
   Shape shards = any_of({string_shape(), list_shape(string_shape())});
   shards.expected = "a path such as \"train-{000..129}.tar\", or a list of paths";
-  return map_shape({
+  Shape shape = map_shape({
       {.name = "shards",
        .doc = "the tar files in their order: braces as in \"train-{000..129}.tar\", or * ? [a-z], "
               "whose matches are sorted",
@@ -169,6 +169,14 @@ Shape webdataset_shape() {
        .shape = choice_shape({"error", "skip", "empty"}),
        .default_value = "error"},
   });
+  shape.instead = {
+      {"cache_dir", "shards are files here; write 'cache: {size: SIZE}' beside 'source'"},
+      {"cache_size", "write 'cache: {size: SIZE}' beside 'source'"},
+      {"shardshuffle", "write 'shuffle: {block: N, interleave: M}' beside 'source'"},
+      {"url", "write 'shards: \"train-{000..129}.tar\"'"},
+      {"urls", "write 'shards: \"train-{000..129}.tar\"'"},
+  };
+  return shape;
 }
 
 Shape select_shape() {

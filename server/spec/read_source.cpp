@@ -225,6 +225,11 @@ Result<WebdatasetSpec> read_webdataset(const Node& at, Json& json) {
   for (Json& pattern : json["shards"]) {
     const Node& node = shards.items.empty() ? shards : shards.items[number++];
     const std::string text = pattern.get<std::string>();
+    if (text.starts_with("pipe:"))
+      return tl::unexpected<Status>(
+          node.fail("source.webdataset.shards: " + quote(text) +
+                    " is a command, and none is run: shards are files of this machine; copy them "
+                    "here, or mount where they lie"));
     if (text.find("://") != std::string::npos)
       return tl::unexpected<Status>(
           node.fail("source.webdataset.shards: " + quote(text) +

@@ -233,7 +233,7 @@ TEST(TableMutation, OfConditionsNeverBreaksTheParser) {
   const Columns columns = std::move(builder).finish();
   // The rows that match, as a column.
   for (const std::string named : {"label", "labels"}) {
-    const ClassNames classes = {named, {"cat", "dog", "eel", "fox"}};
+    const ClassNames classes = {{named}, {"cat", "dog", "eel", "fox"}};
     const auto read = [&](const std::string& text, std::size_t) -> Result<Columns> {
       SPDLD_ASSIGN(const Where where, Where::compile(text, columns, classes));
       ColumnsBuilder held({{.name = "held", .type = ValueType::kBool}});

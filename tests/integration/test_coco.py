@@ -102,6 +102,18 @@ def test_images_come_with_what_the_annotations_say(
     ]
 
 
+def test_images_are_selected_by_the_names_of_their_classes(
+    load: Callable[..., Any], data: pathlib.Path
+) -> None:
+    path = write_sized(data)
+    select = "  select: {where: \"'dog' in labels\"}"
+    text = path.read_text().replace("source: {coco", "source:\n  coco", 1)
+    text = text.replace("root: images}}", "root: images}\n" + select).replace("size: 3", "size: 1")
+    path.write_text(text)
+    with load(path) as loader:
+        assert [batch.uris for batch in loader] == [["0.png"]]
+
+
 def test_a_box_without_an_area_is_left_out_and_counted(
     load: Callable[..., Any], data: pathlib.Path, daemon: Any
 ) -> None:

@@ -67,6 +67,7 @@ def test_the_items_of_several_roots_come_one_root_behind_the_other(
     [
         ("root: []", "root"),
         ("root: [b, b]", "is there twice"),
+        ("root: [., b]", "/b lies in .*exclude: .b/"),
         ("root: [b, none]", "there is no directory .*none"),
         ("root: b, companions: {mask: '../${stem}.png'}", r"\.\."),
         ("root: b, companions: {mask: 'masks/${what}.png'}", "what"),

@@ -138,6 +138,17 @@ def test_classes_may_be_names(load: Callable[..., Any], tmp_path: pathlib.Path) 
     with load(path) as loader:
         assert loader.class_to_idx == {"cow": 0, "cat": 1, "dog": 2}
         assert [batch["label"].tolist() for batch in loader] == [[2, 1, 2, 0]]
+    chosen = write(
+        tmp_path,
+        shards="a.tar",
+        fields="{image: png, target: cls}",
+        more=", classes: [cow, cat, dog]",
+        select="{where: \"target == 'dog'\"}",
+        batch="size: 2",
+        name="chosen",
+    )
+    with load(chosen) as loader:
+        assert [batch["target"].tolist() for batch in loader] == [[2, 2]]
 
 
 @pytest.mark.parametrize(("missing", "rows"), [("skip", [0, 2]), ("empty", [0, 1, 2])])
@@ -171,6 +182,7 @@ def test_a_sample_that_lacks_a_part_is_left_out_or_has_none(
         ('"train-{000..002}.tar"', "{label: cls}", "name at least one part"),
         ('"train-{000..002}.tar"', "{image: png, label: png}", "png"),
         ("s3://bucket/x.tar", FIELDS, "is an address"),
+        ('"pipe:cat x.tar"', FIELDS, "is a command, and none is run"),
         ("packed.tar.gz", FIELDS, "gzip|gunzip"),
     ],
 )

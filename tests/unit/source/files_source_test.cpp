@@ -209,10 +209,36 @@ TEST_F(FilesSourceTest, RefusesARootThatIsAFileOrRelative) {
   EXPECT_EQ(failure(open({.root = dir_.path("file")})).message(),
             "source.files.root: " + dir_.path("file") +
                 " is a file, or below one: name the directory that holds the files");
-  dir_.file("shard-0.tar");
-  EXPECT_THAT(failure(open({.root = dir_.path("shard-0.tar")})).message(),
-              HasSubstr("reads no archives, so unpack it"));
+  for (const auto& [name, way_out] : std::map<std::string, std::string>{
+           {"shard-0.tar", "named under source.webdataset.shards"},
+           {"pets.tar.gz", "unpack it: tar -xf " + dir_.path("pets.tar.gz")},
+           {"pets.zip", "unpack it: unzip " + dir_.path("pets.zip")}}) {
+    dir_.file(name);
+    EXPECT_THAT(failure(open({.root = dir_.path(name)})).message(), HasSubstr(way_out));
+  }
   EXPECT_EQ(failure(open({.root = "data"})).code(), Code::kInvalidArgument);
+}
+
+TEST_F(FilesSourceTest, DoesNotReadADirectoryThatIsExcluded) {
+  dir_.file("a/1.jpg");
+  // Reading either would be an error.
+  std::string deep = "private";
+  for (int i = 0; i < 300; ++i) deep += "/d";
+  dir_.file(deep + "/2.jpg");
+  dir_.link("private", "linked");
+  FilesSpec without = spec();
+  without.exclude = {"{private,linked}/**"};
+  EXPECT_THAT(uris(open(without)), ElementsAre("a/1.jpg"));
+  without.exclude = {"private/**"};
+  EXPECT_THAT(failure(open(without)).message(), HasSubstr("directories deep"));
+}
+
+TEST_F(FilesSourceTest, ReadsHiddenFilesThatNoExclusionCovers) {
+  dir_.file("private/.x/1.jpg");
+  dir_.file("private/y/2.jpg");
+  FilesSpec without = spec("**/{.x,y}/*");
+  without.exclude = {"private/**"};
+  EXPECT_THAT(uris(open(without)), ElementsAre("private/.x/1.jpg"));
 }
 
 TEST_F(FilesSourceTest, RefusesAPatternThatIsNone) {

@@ -95,6 +95,28 @@ TEST(Glob, KnowsWhichDirectoriesNeedNoVisit) {
   EXPECT_TRUE(glob->enter(n, "deeper").dead());
 }
 
+TEST(Glob, KnowsWhichDirectoriesItCoversWhole) {
+  const auto covers = [](const std::string& pattern, const std::string& path) {
+    return Glob::parse(pattern)->covers(path);
+  };
+  for (const char* pattern : {"a/**", "a/**/*", "{b,a}/**", "**/a/**", "**", "?/**/**"}) {
+    EXPECT_TRUE(covers(pattern, "a")) << pattern;
+    EXPECT_TRUE(covers(pattern, "a/b/c")) << pattern;
+  }
+  for (const char* pattern : {"a", "a/*", "a/**/*.jpg", "a/b/**", "**/a", "**/.a/**", "A/**"})
+    EXPECT_FALSE(covers(pattern, "a")) << pattern;
+  EXPECT_FALSE(covers("a/**", "ab"));
+  EXPECT_FALSE(covers("a/**", "a/.b"));
+  EXPECT_FALSE(covers("a/**", ""));
+}
+
+TEST(Glob, KnowsWhetherItNamesHiddenFiles) {
+  for (const char* pattern : {".*", "a/.b/**", "{a,\\.b}/*"})
+    EXPECT_TRUE(Glob::parse(pattern)->may_match_hidden()) << pattern;
+  for (const char* pattern : {"**/*", "a.b/*.c", "?.b"})
+    EXPECT_FALSE(Glob::parse(pattern)->may_match_hidden()) << pattern;
+}
+
 TEST(Glob, MatchesInBoundedTimeWhateverThePattern) {
   std::string stars;
   for (int i = 0; i < 1000; ++i) stars += "*a";

@@ -116,6 +116,16 @@ TEST_F(KeptListingsTest, NamesTheFileThatIsGoneOrDamaged) {
   EXPECT_TRUE(KeptListings(path_).open(id));
 }
 
+TEST_F(KeptListingsTest, SaysWhyATableCannotBeLookedFor) {
+  const std::string id = add({"a/1"})->id;
+  const std::string table = path_ + "/" + id + ".cols";
+  std::filesystem::create_symlink(table, table);  // leads in a circle
+  const auto opened = KeptListings(path_).open(id);
+  ASSERT_FALSE(opened);
+  EXPECT_NE(opened.error().code(), Code::kNotFound);
+  EXPECT_THAT(opened.error().message(), HasSubstr(table));
+}
+
 TEST_F(KeptListingsTest, RefusesAnotherListingUnderItsName) {
   const std::string one = add({"a/1"})->id;
   const std::string other = add({"a/2"})->id;

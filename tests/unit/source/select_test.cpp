@@ -76,7 +76,7 @@ TEST(Select, ComparesClassesByName) {
   const Columns columns = numbers(3);
   const Result<Rows> rows = select_rows(
       {.where = "n != 'b'"},
-      {.rows = 3, .columns = columns, .split_hash = hash_of, .classes = {"n", {"a", "b", "c"}}});
+      {.rows = 3, .columns = columns, .split_hash = hash_of, .classes = {{"n"}, {"a", "b", "c"}}});
   ASSERT_TRUE(rows);
   EXPECT_THAT(*rows, ElementsAre(0, 2));
 }
@@ -148,7 +148,7 @@ TEST(SelectErrors, SayWhichStepLeftHowMany) {
 
 TEST(SelectErrors, PassOnWhatIsWrongWithTheCondition) {
   EXPECT_EQ(selected({.where = "m > 7"}, 10).error().message(),
-            "where:1: there is no column 'm'; did you mean 'n'?");
+            "where: column 1 of 'm > 7': there is no column 'm'; did you mean 'n'?");
 }
 
 TEST(SelectErrors, RefuseSharesThatCannotBe) {

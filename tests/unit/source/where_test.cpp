@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "source/shown_columns.h"
+
 namespace spdld::source {
 namespace {
 
@@ -44,8 +46,8 @@ Columns columns() {
   return std::move(builder).finish();
 }
 
-const ClassNames kLabel = {.column = "label", .names = {"cat", "dog", "eel"}};
-const ClassNames kLabels = {.column = "labels", .names = {"cat", "dog", "eel", "fox"}};
+const ClassNames kLabel = {.columns = {"label"}, .names = {"cat", "dog", "eel"}};
+const ClassNames kLabels = {.columns = {"labels"}, .names = {"cat", "dog", "eel", "fox"}};
 
 // The rows that a condition holds in.
 std::vector<int> rows(const std::string& text, const ClassNames& classes = {}) {
@@ -148,90 +150,126 @@ TEST(Where, LooksUpNamesOfClasses) {
 
 struct Wrong {
   std::string text;
+  int column = 0;
   std::string message;
 };
 
 std::ostream& operator<<(std::ostream& out, const Wrong& wrong) { return out << wrong.text; }
 
+// A condition as messages repeat it.
+std::string shown(const std::string& text) {
+  const std::string quoted = shown_text(text);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
 class WhereErrors : public ::testing::TestWithParam<Wrong> {};
 
 TEST_P(WhereErrors, SayWhatIsWrongWhere) {
-  EXPECT_EQ(where_error(GetParam().text), GetParam().message);
+  const auto& [text, column, message] = GetParam();
+  const std::string place = "where: column " + std::to_string(column);
+  EXPECT_EQ(where_error(text),
+            place + (text.empty() ? "" : " of '" + shown(text) + "'") + ": " + message);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Conditions, WhereErrors,
     ::testing::Values(
-        Wrong{"", "where:1: a column, a number or a text is missing here"},
-        Wrong{"widht > 3", "where:1: there is no column 'widht'; did you mean 'width'?"},
-        Wrong{"zzzzzzzz > 3",
-              "where:1: there is no column 'zzzzzzzz'; there are: 'width', 'score', 'good', "
+        Wrong{"", 1, "a column, a number or a text is missing here"},
+        Wrong{"widht > 3", 1, "there is no column 'widht'; did you mean 'width'?"},
+        Wrong{"zzzzzzzz > 3", 1,
+              "there is no column 'zzzzzzzz'; there are: 'width', 'score', 'good', "
               "'split', 'ids', 'areas', 'label', 'labels'"},
-        Wrong{"width > 'x'",
-              "where:9: 'width' is int64 and ''x'' is text; they cannot be compared"},
-        Wrong{"split == 3", "where:10: 'split' is text and '3' is int64; they cannot be compared"},
-        Wrong{"good < true", "where:8: true and false are compared by == and != alone"},
-        Wrong{"good == 1", "where:9: 'good' is bool and '1' is int64; they cannot be compared"},
-        Wrong{"width", "where:1: 'width' is int64, and no condition; compare it with something"},
-        Wrong{"good and split",
-              "where:10: 'split' is text, and no condition; compare it with something"},
-        Wrong{"not (width)",
-              "where:5: '(width)' is int64, and no condition; compare it with something"},
-        Wrong{"ids == 3",
-              "where:1: 'ids' is list of int64, which is not compared; write: NUMBER in COLUMN"},
-        Wrong{"ids in [1]", "where:1: 'ids' is list of int64, and no element of a list"},
-        Wrong{"'a' in ids",
-              "where:1: ''a'' is text and 'ids' is list of int64; a list of numbers holds no such "
+        Wrong{"width > 'x'", 9, "'width' is int64 and ''x'' is text; they cannot be compared"},
+        Wrong{"split == 3", 10, "'split' is text and '3' is int64; they cannot be compared"},
+        Wrong{"good < true", 8, "true and false are compared by == and != alone"},
+        Wrong{"good == 1", 9, "'good' is bool and '1' is int64; they cannot be compared"},
+        Wrong{"width", 1, "'width' is int64, and no condition; compare it with something"},
+        Wrong{"good and split", 10, "'split' is text, and no condition; compare it with something"},
+        Wrong{"not (width)", 5, "'(width)' is int64, and no condition; compare it with something"},
+        Wrong{"ids == 3", 1,
+              "'ids' is list of int64, which is not compared; write: NUMBER in COLUMN"},
+        Wrong{"ids in [1]", 1, "'ids' is list of int64, and no element of a list"},
+        Wrong{"'a' in ids", 1,
+              "''a'' is text and 'ids' is list of int64; a list of numbers holds no such "
               "thing"},
-        Wrong{"3 in width", "where:6: 'width' is int64, and no list, such as [1, 2]"},
-        Wrong{"width in 3", "where:10: '3' is int64, and no list, such as [1, 2]"},
-        Wrong{"width in ['x']",
-              "where:11: 'width' is int64 and ''x'' is text; they cannot be compared"},
-        Wrong{"width in [score]", "where:11: a list has numbers and texts, and no columns"},
-        Wrong{"width in [1 2]", "where:13: a comma or ] is missing in the list"},
-        Wrong{"width in [1", "where:12: a comma or ] is missing in the list"},
-        Wrong{"width not 3", "where:11: 'in' is missing behind 'not'"},
-        Wrong{"width == [1]", "where:10: a list stands behind 'in' alone"},
-        Wrong{"width = 3", "where:7: write == to compare"},
-        Wrong{"good && good", "where:6: write and, or, not"},
-        Wrong{"!good", "where:1: write and, or, not"},
-        Wrong{"width / 2 > 3", "where:7: there is no arithmetic in conditions"},
-        Wrong{"width - 2 > 3",
-              "where:7: '-' is not expected here; conditions are joined by and, or"},
-        Wrong{"-width > 3", "where:1: only numbers have a sign"},
-        Wrong{"len(split) > 3",
-              "where:1: there is no column 'len'; there are: 'width', 'score', "
-              "'good', 'split', 'ids', 'areas', 'label', 'labels'"},
-        Wrong{"width(3)", "where:1: there are no functions in conditions"},
-        Wrong{"width > 3 score < 1",
-              "where:11: 'score' is not expected here; conditions are joined by and, or"},
-        Wrong{"width > 3)", "where:10: ')' is not expected here; conditions are joined by and, or"},
-        Wrong{"(width > 3", "where:1: the parenthesis that opens here does not close"},
-        Wrong{"width > ", "where:9: a column, a number or a text is missing here"},
-        Wrong{"width > and", "where:9: a column, a number or a text is missing before 'and'"},
-        Wrong{"width > 3x", "where:9: '3x' is no number"},
-        Wrong{"width > 1.2.3", "where:9: '1.2.3' is no number"},
-        Wrong{"width > 1e999", "where:9: '1e999' is no number"},
-        Wrong{"width > 9223372036854775808", "where:9: this integer is beyond int64"},
-        Wrong{"split == 'x", "where:10: the quote that opens here does not close"},
-        Wrong{"split == '\\n'", "where:11: a \\ stands before a quote or another \\"},
-        Wrong{"split == '\\", "where:11: a \\ stands before a quote or another \\"},
-        Wrong{"split == '\xC3\xA9\xC3\xA9' and x",
-              "where:19: there is no column 'x'; there are: "
+        Wrong{"3 in width", 6, "'width' is int64, and no list, such as [1, 2]"},
+        Wrong{"width in 3", 10, "'3' is int64, and no list, such as [1, 2]"},
+        Wrong{"width in ['x']", 11, "'width' is int64 and ''x'' is text; they cannot be compared"},
+        Wrong{"width in [score]", 11, "a list has numbers and texts, and no columns"},
+        Wrong{"width in [1 2]", 13, "a comma or ] is missing in the list"},
+        Wrong{"width in [1", 12, "a comma or ] is missing in the list"},
+        Wrong{"width not 3", 11, "'in' is missing behind 'not'"},
+        Wrong{"width == [1]", 10, "a list stands behind 'in' alone"},
+        Wrong{"width = 3", 7, "write == to compare"},
+        Wrong{"width => 256", 7, "write >= in place of =>"},
+        Wrong{"width =< 256", 7, "write <= in place of =<"},
+        Wrong{"width <> 256", 7, "write != in place of <>"},
+        Wrong{"width > 3 AND good", 11, "write and in small letters"},
+        Wrong{"NOT good", 1, "write not in small letters"},
+        Wrong{"width Not In [3]", 7, "write not in small letters"},
+        Wrong{"good && good", 6, "write and, or, not"}, Wrong{"!good", 1, "write and, or, not"},
+        Wrong{"width / 2 > 3", 7, "there is no arithmetic in conditions"},
+        Wrong{"width - 2 > 3", 7, "'-' is not expected here; conditions are joined by and, or"},
+        Wrong{"-width > 3", 1, "only numbers have a sign"},
+        Wrong{"len(split) > 3", 1, "there are no functions in conditions"},
+        Wrong{"width(3)", 1, "there are no functions in conditions"},
+        Wrong{"width > 3 score < 1", 11,
+              "'score' is not expected here; conditions are joined by and, or"},
+        Wrong{"width > 3)", 10, "')' is not expected here; conditions are joined by and, or"},
+        Wrong{"(width > 3", 1, "the parenthesis that opens here does not close"},
+        Wrong{"width > ", 9, "a column, a number or a text is missing here"},
+        Wrong{"width > and", 9, "a column, a number or a text is missing before 'and'"},
+        Wrong{"width > 3x", 9, "'3x' is no number"},
+        Wrong{"width > 1.2.3", 9, "'1.2.3' is no number"},
+        Wrong{"width > 1e999", 9, "'1e999' is no number"},
+        Wrong{"width > 9223372036854775808", 9, "this integer is beyond int64"},
+        Wrong{"split == 'x", 10, "the quote that opens here does not close"},
+        Wrong{"split == '\\n'", 11, "a \\ stands before a quote or another \\"},
+        Wrong{"split == '\\", 11, "a \\ stands before a quote or another \\"},
+        Wrong{"split == '\xC3\xA9\xC3\xA9' and x", 19,
+              "there is no column 'x'; there are: "
               "'width', 'score', 'good', 'split', 'ids', 'areas', 'label', 'labels'"},
-        Wrong{"width > 3 \xC3\xA9", "where:11: '\xC3\xA9' has no meaning here"},
-        Wrong{"width > 3 \xE4", "where:11: the condition is no text in UTF-8"},
-        Wrong{"label == 'cat'",
-              "where:10: 'label' is int64 and ''cat'' is text; they cannot be compared"}));
+        Wrong{"width > 3 \xC3\xA9", 11, "'\xC3\xA9' has no meaning here"},
+        Wrong{"width > 3 \xE4", 11, "the condition is no text in UTF-8"},
+        Wrong{"label == 'cat'", 10,
+              "'label' is int64 and ''cat'' is text; they cannot be compared"}));
 
 TEST(WhereErrorsOfClasses, NameTheNearestClass) {
-  EXPECT_EQ(where_error("label == 'dgo'", kLabel),
-            "where:10: 'dgo' is none of the 3 classes; did you mean 'dog'?");
-  EXPECT_EQ(where_error("label in ['cat', 'unicorn']", kLabel),
-            "where:18: 'unicorn' is none of the 3 classes");
+  EXPECT_EQ(
+      where_error("label == 'dgo'", kLabel),
+      "where: column 10 of 'label == 'dgo'': 'dgo' is none of the 3 classes; did you mean 'dog'?");
+  EXPECT_EQ(
+      where_error("label in ['cat', 'unicorn']", kLabel),
+      "where: column 18 of 'label in ['cat', 'unicorn']': 'unicorn' is none of the 3 classes");
   EXPECT_EQ(where_error("label < 'dog'", kLabel),
-            "where:9: names of classes are compared by == and != alone");
-  EXPECT_EQ(where_error("'cow' in labels", kLabels), "where:1: 'cow' is none of the 4 classes");
+            "where: column 9 of 'label < 'dog'': names of classes are compared by == and != alone");
+  EXPECT_EQ(where_error("'cow' in labels", kLabels),
+            "where: column 1 of ''cow' in labels': 'cow' is none of the 4 classes");
+}
+
+TEST(WhereErrorsOfParts, SayThatTheyAreReadTooLate) {
+  const Columns all = columns();
+  const auto told = [&all](const UnknownNames& unknown) {
+    const Result<Where> where = Where::compile("caption == 'x'", all, {}, unknown);
+    return where ? "" : where.error().message();
+  };
+  const std::string place = "where: column 1 of 'caption == 'x'': ";
+  EXPECT_EQ(told({.parts = {"image", "caption"}, .way_out = "take it elsewhere"}),
+            place +
+                "'caption' is read with each item, which is too late for a condition; take it "
+                "elsewhere");
+  EXPECT_EQ(told({.parts = {"caption"}}),
+            place + "'caption' is read with each item, which is too late for a condition");
+  EXPECT_THAT(told({.parts = {"captions"}}), HasSubstr("there is no column 'caption'"));
+}
+
+TEST(Where, TakesColumnsThatAreCalledAsItsWordsInCapitals) {
+  ColumnsBuilder builder({{.name = "IN", .type = ValueType::kInt64}});
+  builder.add(0, std::int64_t{3});
+  const Columns all = std::move(builder).finish();
+  const Result<Where> where = Where::compile("IN in [3]", all);
+  ASSERT_TRUE(where) << where.error().message();
+  EXPECT_TRUE(where->matches(all, 0));
 }
 
 std::string repeated(const std::string& text, int times) {
@@ -244,13 +282,13 @@ TEST(WhereErrors, BoundNestingAndLength) {
   EXPECT_THAT(rows(repeated("(", 64) + "good" + repeated(")", 64)), ElementsAre(0, 2));
   EXPECT_THAT(rows(repeated("not ", 64) + "good"), ElementsAre(0, 2));
   EXPECT_EQ(where_error(repeated("(", 65) + "good" + repeated(")", 65)),
-            "where:65: nested deeper than 64");
+            "where: column 65: nested deeper than 64");
   EXPECT_THAT(where_error(repeated("not (", 10000)), HasSubstr("nested deeper than 64"));
   EXPECT_THAT(where_error(repeated("width in [", 5000)), HasSubstr("a list has numbers and texts"));
   EXPECT_THAT(rows("good" + repeated(" and good", 5000)), ElementsAre(0, 2));
   EXPECT_THAT(rows("width < 0" + repeated(" or width < 0", 4000)), IsEmpty());
   EXPECT_EQ(where_error(std::string(70000, ' ') + "good"),
-            "where:1: the condition has more than 65536 bytes");
+            "where: column 1: the condition has more than 65536 bytes");
 }
 
 }  // namespace

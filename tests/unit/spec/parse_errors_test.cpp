@@ -77,6 +77,21 @@ TEST(ParseErrors, TellAnAddressFromADirectory) {
             "directories alone: copy it to this machine, or mount it there");
 }
 
+TEST(ParseErrors, TellACommandFromAShard) {
+  EXPECT_EQ(error_instead("source: {webdataset: {shards: 'pipe:cat x.tar', fields: {image: jpg}}}"),
+            "p.yaml:2:31: source.webdataset.shards: 'pipe:cat x.tar' is a command, and none is "
+            "run: shards are files of this machine; copy them here, or mount where they lie");
+}
+
+TEST(ParseErrors, KnowTheKeysOfTheWebdatasetPackage) {
+  const auto told = [](const std::string& more) {
+    return error_instead("source: {webdataset: {fields: {image: jpg}, " + more + "}}");
+  };
+  EXPECT_THAT(told("urls: a.tar"), HasSubstr("write 'shards: "));
+  EXPECT_THAT(told("shards: a.tar, cache_dir: /tmp/x"),
+              HasSubstr("write 'cache: {size: SIZE}' beside 'source'"));
+}
+
 TEST(ParseErrors, NameWhatIsMissing) {
   EXPECT_EQ(parse_error("seed: 1"),
             "p.yaml:1:1: 'pipeline' is missing: the name by which training processes ask for it");
