@@ -45,11 +45,11 @@ class JoinedSource final : public Source {
   const std::vector<std::string>& classes() const override { return sources_.front()->classes(); }
   std::string uri(std::uint64_t item) const override {
     const Place at = place(item);
-    return (prefixes_.empty() ? "" : prefixes_[at.number]) + at.source->uri(at.item);
+    return prefix(at) + at.source->uri(at.item);
   }
   std::string read_uri(std::uint64_t item) const override {
     const Place at = place(item);
-    return at.source->read_uri(at.item);
+    return prefix(at) + at.source->read_uri(at.item);
   }
   Value value(std::uint64_t item, std::size_t value) const override {
     const Place at = place(item);
@@ -116,6 +116,10 @@ class JoinedSource final : public Source {
     const auto behind = std::upper_bound(first_.begin(), first_.end(), item);
     const auto at = static_cast<std::size_t>(behind - first_.begin() - 1);
     return {.source = sources_[at].get(), .number = at, .item = item - first_[at]};
+  }
+  // What names of its items begin with for people; not for splits and digests.
+  std::string prefix(const Place& at) const {
+    return prefixes_.empty() ? std::string() : prefixes_[at.number];
   }
 
   const std::vector<std::unique_ptr<Source>> sources_;

@@ -54,7 +54,7 @@ def test_the_items_of_several_roots_come_one_root_behind_the_other(
         assert loader.classes == ["ant", "cat", "eel"]
         rows = [(int(b["image"][0, 0, 0, 0]), int(b["label"][0]), b.uris[0]) for b in loader]
     assert [row[:2] for row in rows] == [(10, 1), (20, 2), (40, 0), (30, 1)]
-    assert [row[2] for row in rows] == ["cat/1.png", "eel/2.png", "ant/4.png", "cat/3.png"]
+    assert [row[2] for row in rows] == ["b/cat/1.png", "b/eel/2.png", "a/ant/4.png", "a/cat/3.png"]
     # What was applied counts after a restart, whatever has come since.
     picture(tmp_path / "b/bat/0.png", 50)
     daemon.kill()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/file_roots.h"
+#include "source/select.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -100,8 +101,9 @@ TEST_F(FileRootsTest, TellTheirItemsApartInMessages) {
   ASSERT_TRUE(near) << near.error().message();
   EXPECT_EQ((*near)->uri(0), "g/3.jpg");
   EXPECT_EQ((*near)->uri(1), "f/a/b/3.jpg");
-  // Names in data, by which items are split, do not depend on where the roots lie.
-  EXPECT_EQ((*near)->read_uri(0), "3.jpg");
+  EXPECT_EQ((*near)->read_uri(0), "g/3.jpg");
+  // What items are split by does not depend on where the roots lie.
+  EXPECT_EQ((*near)->split_hash(0), split_hash("3.jpg"));
   const auto read = (*near)->read_by(Access::trusted());
   ASSERT_TRUE(read) << read.error().message();
   EXPECT_EQ((*read)->uri(1), "f/a/b/3.jpg");
