@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/file_roots.h"
-#include "source/select.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "source/kept_listings.h"
+#include "source/select.h"
 #include "tests/unit/source/temp_dir.h"
 
 namespace spdld::source {
