@@ -4,8 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstring>
+#include <algorithm>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "tests/support/pipelines.h"
@@ -31,7 +32,7 @@ class PackingTest : public ::testing::Test {
   void make(std::uint64_t index, const std::vector<std::int64_t>& shape, std::size_t bytes) {
     PackedRow& row = packing_->row(0, index);
     std::byte* const data = row.bytes.resize(bytes);
-    std::memset(data, 7, bytes);
+    std::fill_n(data, bytes, std::byte{7});
     row.view = {data, bytes};
     std::copy(shape.begin(), shape.end(), row.shape.begin());
   }
