@@ -59,7 +59,7 @@ void ListingBuilder::add(std::string_view uri) {
 
   // The zero byte, which no path holds, keeps "ab", "c" from being "a", "bc".
   digest_.add(uri);
-  digest_.add(std::string_view("", 1));
+  digest_.add(std::string_view("\0", 1));
 
   const std::size_t slash = uri.find('/');
   const std::string_view top = slash == std::string_view::npos ? "" : uri.substr(0, slash);

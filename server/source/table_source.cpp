@@ -50,7 +50,7 @@ std::string digest_of(const Columns& columns, const std::vector<std::size_t>& pa
   for (std::uint64_t row = 0; row < columns.rows(); ++row) {
     for (const std::size_t part : parts) {
       digest.add(text_at(columns, row, part));
-      digest.add(std::string_view("", 1));
+      digest.add(std::string_view("\0", 1));
     }
   }
   const std::uint64_t rows = columns.rows();
