@@ -24,6 +24,7 @@
 #include "engine/sample_caches.h"
 #include "source/files_source.h"
 #include "spec/parse.h"
+#include "tests/unit/engine/quiet_port.h"
 #include "tests/unit/source/fake_sink.h"
 
 namespace spdld::engine {
@@ -39,15 +40,6 @@ T must(Result<T> result) {
 }
 
 double cpu_ns() { return static_cast<double>(thread_cpu_time().count()); }
-
-class Port final : public StreamPort {
- public:
-  std::optional<BatchOrder> open() override { return std::nullopt; }
-  void commit(const BatchOrder&) override {}
-  void abandon(const BatchOrder&) override {}
-  Status may_replace(const SampleFailure&) override { return {}; }
-  void fail(const StreamFailure&) override {}
-};
 
 std::shared_ptr<const Plan> plan_of(const std::string& root, const std::string& cache,
                                     const source::Source* source) {
@@ -73,7 +65,7 @@ struct Side {
 };
 
 double epoch(Side& side, std::uint64_t number, std::uint64_t items) {
-  Port port;
+  QuietPort port;
   std::vector<std::byte> slot(side.plan->layout.slot_bytes());
   const double begun = cpu_ns();
   for (std::uint64_t step = 0; step < items; ++step) {

@@ -11,6 +11,7 @@
 #include "tests/support/allocations.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/scratch_dir.h"
+#include "tests/unit/engine/quiet_port.h"
 #include "tests/unit/media/jpeg_maker.h"
 #include "tests/unit/source/fake_sink.h"
 
@@ -18,15 +19,6 @@ namespace spdld::engine {
 namespace {
 
 constexpr std::uint64_t kItems = 12;
-
-class NoPort final : public StreamPort {
- public:
-  std::optional<BatchOrder> open() override { return std::nullopt; }
-  void commit(const BatchOrder&) override {}
-  void abandon(const BatchOrder&) override {}
-  Status may_replace(const SampleFailure&) override { return {}; }
-  void fail(const StreamFailure&) override {}
-};
 
 class RowAllocationTest : public ::testing::Test {
  protected:
@@ -75,7 +67,7 @@ class RowAllocationTest : public ::testing::Test {
 
   test::ScratchDir dir_;
   source::IoPool io_{{.threads = 1}};
-  NoPort port_;
+  QuietPort port_;
   Row row_;
   std::vector<std::byte> slot_;
 };

@@ -20,6 +20,7 @@
 #include "tests/support/pipelines.h"
 #include "tests/support/scratch_dir.h"
 #include "tests/unit/engine/kept_source.h"
+#include "tests/unit/engine/quiet_port.h"
 #include "tests/unit/media/jpeg_maker.h"
 #include "tests/unit/media/png_maker.h"
 #include "tests/unit/source/fake_sink.h"
@@ -34,17 +35,12 @@ using spdld::testing::KeptSource;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
-// A consumer of one batch at a time.
-class Port final : public StreamPort {
+class Port final : public QuietPort {
  public:
-  std::optional<BatchOrder> open() override { return std::nullopt; }
-  void commit(const BatchOrder&) override {}
-  void abandon(const BatchOrder&) override {}
   Status may_replace(const SampleFailure& failure) override {
     failures.push_back(failure);
     return {};
   }
-  void fail(const StreamFailure&) override {}
 
   std::vector<SampleFailure> failures;
 };
