@@ -39,14 +39,22 @@ constexpr std::int64_t nanoseconds(const timespec& time) {
 
 }  // namespace
 
+ItemStamp stamp_of(const struct stat& info) {
+  return {.device = info.st_dev,
+          .inode = info.st_ino,
+          .size_bytes = static_cast<std::uint64_t>(info.st_size),
+          .mtime_ns = nanoseconds(info.st_mtim),
+          .ctime_ns = nanoseconds(info.st_ctim)};
+}
+
 std::optional<ItemStamp> stamp_of_fd(int fd) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return std::nullopt;
-  return ItemStamp{.device = info.st_dev,
-                   .inode = info.st_ino,
-                   .size_bytes = static_cast<std::uint64_t>(info.st_size),
-                   .mtime_ns = nanoseconds(info.st_mtim),
-                   .ctime_ns = nanoseconds(info.st_ctim)};
+  return stamp_of(info);
+}
+
+bool same_size_and_time(const ItemStamp& a, const ItemStamp& b) {
+  return a.size_bytes == b.size_bytes && a.mtime_ns == b.mtime_ns;
 }
 
 bool is_settled(const ItemStamp& stamp, std::int64_t now_ns) {

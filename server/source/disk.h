@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <array>
@@ -91,8 +92,13 @@ class SystemDisk final : public Disk {
   std::atomic<bool> noatime_ = true;
 };
 
+ItemStamp stamp_of(const struct stat& info);
 // The open file's stamp as it is now, or nothing when that cannot be told.
 std::optional<ItemStamp> stamp_of_fd(int fd);
+
+// Whether two stamps of one path are of one content, as far as size and time of change tell: links
+// to a file, and other rights, change its stamp too.
+bool same_size_and_time(const ItemStamp& a, const ItemStamp& b);
 
 // Whether no later change can leave the stamp as it is: a file changed twice within one tick of its
 // file system's clock shows the first one's times, so these must lie behind. `now_ns` is the wall

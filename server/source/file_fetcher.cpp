@@ -245,9 +245,7 @@ FileFetcher::Files::Outcome FileFetcher::Files::open(const FileRange& range, Ope
     return failed(err, "cannot open", range, opened.file.why_not);
   }
   if (wants_stamp || range.expected) opened.stamp = stamp_of_fd(opened.file.fd.get());
-  if (range.expected && opened.stamp &&
-      (opened.stamp->size_bytes != range.expected->size_bytes ||
-       opened.stamp->mtime_ns != range.expected->mtime_ns)) {
+  if (range.expected && opened.stamp && !same_size_and_time(*opened.stamp, *range.expected)) {
     return not_as_listed(range, changed_text(*range.expected, *opened.stamp));
   }
   const std::uint64_t size = opened.file.size_bytes;
@@ -380,10 +378,8 @@ FileFetcher::Files::Outcome FileFetcher::Files::read(const FileRange& range, Ope
   }
   if (done_bytes > size) return not_as_listed(range, " became longer while it was read");
   if (range.expected) {
-    // A link to it, or other rights, change the stamp, and not what it holds.
     const std::optional<ItemStamp> now = stamp_of_fd(file.fd.get());
-    if (!now || now->size_bytes != opened.stamp->size_bytes ||
-        now->mtime_ns != opened.stamp->mtime_ns)
+    if (!now || !opened.stamp || !same_size_and_time(*now, *opened.stamp))
       return not_as_listed(range, " changed while it was read");
   }
   return {};

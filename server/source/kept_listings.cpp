@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "source/digest_text.h"
+#include "source/disk.h"
 #include "source/joined_source.h"
 #include "source/listing_file.h"
 #include "source/tar_index_build.h"
@@ -102,7 +103,8 @@ DatasetPtr KeptListings::add_table(const std::string& key, KeptColumns table,
   Status with_classes;
   if (!classes.empty()) with_classes = add_classes(classes, id);
   // Its columns are the same, if its time is, too.
-  if (DatasetPtr known = dataset_in_memory(id); known && known->table->file == table.file) {
+  if (DatasetPtr known = dataset_in_memory(id);
+      known && same_size_and_time(known->table->file, table.file)) {
     kept = with_classes;
     return known;
   }

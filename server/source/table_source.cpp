@@ -58,12 +58,6 @@ std::string digest_of(const Columns& columns, const std::vector<std::size_t>& pa
   return digest.finish();
 }
 
-ItemStamp stamp_of(const struct stat& info) {
-  constexpr std::int64_t kSecondNs = 1'000'000'000;
-  return {.size_bytes = static_cast<std::uint64_t>(info.st_size),
-          .mtime_ns = std::int64_t{info.st_mtim.tv_sec} * kSecondNs + info.st_mtim.tv_nsec};
-}
-
 class TableSource final : public Source {
  public:
   TableSource(TableDataPtr data, std::unique_ptr<Disk> disk, ReopeningDisk* root, IoPool& io,
@@ -135,8 +129,7 @@ class TableSource final : public Source {
     struct stat info {};
     if (::stat(data_->file.c_str(), &info) != 0) return true;
     const ItemStamp& read = data_->dataset->table->file;
-    const ItemStamp now = stamp_of(info);
-    return now.size_bytes != read.size_bytes || now.mtime_ns != read.mtime_ns;
+    return !same_size_and_time(stamp_of(info), read);
   }
 
  private:
@@ -192,7 +185,7 @@ class Opener {
         file_.read(read_descriptor(file.fd.get(), file_.path, file_.max_bytes, options_.stop),
                    *access_, options_);
     struct stat after {};
-    if (::fstat(file.fd.get(), &after) == 0 && stamp_of(after) != before)
+    if (::fstat(file.fd.get(), &after) == 0 && !same_size_and_time(stamp_of(after), before))
       return error(Code::kUnavailable,
                    file_.path + " changed while it was read; try again when it is complete");
     if (!rows) return tl::unexpected<Status>(rows.error());

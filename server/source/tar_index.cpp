@@ -192,13 +192,12 @@ std::string tar_uri(std::string_view shard_name, std::string_view key) {
 Status check_shard(const ShardIndex& shard, int fd) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return errno_status(errno, "cannot look at " + shard.path);
-  const auto size = static_cast<std::uint64_t>(info.st_size);
-  const std::int64_t mtime = std::int64_t{info.st_mtim.tv_sec} * kSecondNs + info.st_mtim.tv_nsec;
-  if (size == shard.stamp.size_bytes && mtime == shard.stamp.mtime_ns) return {};
+  const ItemStamp now = stamp_of(info);
+  if (same_size_and_time(now, shard.stamp)) return {};
   return Status(Code::kDataLoss,
                 shard.path + " is not what it was when it was indexed: then " +
                     state_text(shard.stamp.size_bytes, shard.stamp.mtime_ns) + ", now " +
-                    state_text(size, mtime) +
+                    state_text(now.size_bytes, now.mtime_ns) +
                     "; bring the old file back, or have it indexed anew: 'spdlctl index', or apply "
                     "the pipeline again");
 }

@@ -46,8 +46,7 @@ struct ShardData {
 using ShardDataPtr = std::shared_ptr<const ShardData>;
 
 bool is_same_file(const ItemStamp& known, const ItemStamp& indexed) {
-  return known.inode == indexed.inode && known.size_bytes == indexed.size_bytes &&
-         known.mtime_ns == indexed.mtime_ns;
+  return known.inode == indexed.inode && same_size_and_time(known, indexed);
 }
 
 // What is at hand of a file: the page cache alone is asked.
@@ -166,11 +165,8 @@ class WebdatasetSource final : public Source {
   bool has_changed() override {
     const auto changed = [](const ShardIndex& shard) {
       struct stat info {};
-      if (::stat(shard.path.c_str(), &info) != 0) return true;
-      constexpr std::int64_t kSecondNs = 1'000'000'000;
-      return static_cast<std::uint64_t>(info.st_size) != shard.stamp.size_bytes ||
-             std::int64_t{info.st_mtim.tv_sec} * kSecondNs + info.st_mtim.tv_nsec !=
-                 shard.stamp.mtime_ns;
+      return ::stat(shard.path.c_str(), &info) != 0 ||
+             !same_size_and_time(stamp_of(info), shard.stamp);
     };
     const auto& shards = index_.shards();
     if (std::any_of(shards.begin(), shards.end(), changed)) return true;
