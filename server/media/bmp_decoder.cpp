@@ -91,9 +91,8 @@ Result<RasterInfo> BmpDecoder::open(std::span<const std::byte> bytes) {
   SPDLD_TRY(limits_.check_pixels(layout_.width, layout_.height));
   SPDLD_TRY(codec_.check_size(layout_.width, layout_.height));
   SPDLD_TRY(codec_.prepare());
-  constexpr std::uint64_t kPadding = 64;  // columns and rows beyond the image
   read_bytes_ =
-      (layout_.width + kPadding) * (layout_.height + kPadding) * std::max(1U, layout_.bits / 8) +
+      FrameDecoder::frame_bytes(layout_.width, layout_.height, std::max(1U, layout_.bits / 8)) +
       (data_offset(layout_) + data_bytes(layout_)) * 5 / 4;
   return RasterInfo{{static_cast<int>(layout_.width), static_cast<int>(layout_.height)},
                     Orientation(),

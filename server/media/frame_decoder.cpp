@@ -47,6 +47,12 @@ void FrameDecoder::fill_frames(std::uint8_t byte) {
   };
 }
 
+std::uint64_t FrameDecoder::frame_bytes(std::uint64_t width, std::uint64_t height,
+                                        std::uint64_t pixel_bytes) {
+  constexpr std::uint64_t kPadding = 64;
+  return (width + kPadding) * (height + kPadding) * pixel_bytes;
+}
+
 Status FrameDecoder::check_size(std::int64_t width, std::int64_t height) const {
   if (width <= INT_MAX && height <= INT_MAX &&
       av_image_check_size(static_cast<unsigned>(width), static_cast<unsigned>(height), 0,

@@ -30,6 +30,10 @@ class FrameDecoder {
   // whatever the limits.
   Status check_size(std::int64_t width, std::int64_t height) const;
 
+  // What a frame of this size takes, with the columns and rows that FFmpeg adds to an image.
+  static std::uint64_t frame_bytes(std::uint64_t width, std::uint64_t height,
+                                   std::uint64_t pixel_bytes);
+
   // A packet of `bytes` bytes, which the caller fills before decode(). It is kept, and grows to the
   // largest.
   Result<std::uint8_t*> begin_packet(std::uint64_t bytes);

@@ -34,9 +34,8 @@ Result<RasterInfo> GifDecoder::open(std::span<const std::byte> bytes) {
   SPDLD_TRY(limits_.check_pixels(layout_.canvas.width, layout_.canvas.height));
   SPDLD_TRY(codec_.check_size(layout_.image.width, layout_.image.height));
   SPDLD_TRY(codec_.prepare());
-  constexpr std::uint64_t kPadding = 64;  // columns and rows beyond the image
-  read_bytes_ = (static_cast<std::uint64_t>(layout_.image.width) + kPadding) *
-                    (static_cast<std::uint64_t>(layout_.image.height) + kPadding) * 4 +
+  read_bytes_ = FrameDecoder::frame_bytes(static_cast<std::uint64_t>(layout_.image.width),
+                                          static_cast<std::uint64_t>(layout_.image.height), 4) +
                 (kHeaderBytes + layout_.data.size()) * 5 / 4;
   return RasterInfo{layout_.canvas, Orientation(), layout_.stored()};
 }

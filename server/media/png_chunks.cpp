@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "media/byte_order.h"
 #include "media/image_errors.h"
 
 namespace spdld::media {
@@ -29,12 +30,6 @@ bool has_keyword(const PngChunk& chunk, std::string_view keyword) {
           chunk.name == png_name("iTXt")) &&
          chunk.body.size() >= keyword.size() &&
          std::memcmp(chunk.body.data(), keyword.data(), keyword.size()) == 0;
-}
-
-std::uint32_t be32(std::span<const std::byte> bytes, std::size_t at) {
-  std::uint32_t value = 0;
-  for (std::size_t i = 0; i < 4; ++i) value = value << 8 | std::to_integer<unsigned>(bytes[at + i]);
-  return value;
 }
 
 detail::Failure corrupt(const std::string& why) { return media::corrupt("PNG", why); }

@@ -46,9 +46,8 @@ std::array<std::uint16_t, 3> key_of(const PngLayout& layout) {
 // FFmpeg decodes into a frame of the whole image, in the format of the file; samples of less than a
 // byte get one. Its packet is a copy of the file's data.
 std::uint64_t bytes_to_read(const PngLayout& layout, std::uint64_t data_bytes) {
-  constexpr std::uint64_t kPadding = 64;  // columns and rows beyond the image
   const std::uint64_t pixel_bytes = std::max<std::uint64_t>(1, png_pixel_bits(layout) / 8);
-  return (layout.width + kPadding) * (layout.height + kPadding) * pixel_bytes + data_bytes * 5 / 4;
+  return FrameDecoder::frame_bytes(layout.width, layout.height, pixel_bytes) + data_bytes * 5 / 4;
 }
 
 Palette palette_of(const AVFrame& frame, const PngLayout& layout) {

@@ -52,9 +52,9 @@ const std::uint16_t* as_wide(const std::uint8_t* in) {
   return reinterpret_cast<const std::uint16_t*>(in);
 }
 
-bool is_integer(DType dtype) { return dtype == DType::kUInt8 || dtype == DType::kUInt16; }
-
 }  // namespace
+
+bool is_integer(DType dtype) { return dtype == DType::kUInt8 || dtype == DType::kUInt16; }
 
 PixelConverter::PixelConverter(const PixelFormat& format, int channels, int bytes_per_value)
     : dtype_(format.dtype),

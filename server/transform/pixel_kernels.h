@@ -9,6 +9,9 @@
 
 namespace spdld::transform {
 
+// Whether pixels of this dtype are integers as they were decoded.
+bool is_integer(DType dtype);
+
 // The last pass over a row: values of one or two bytes to the format's dtype by one multiplication
 // and one addition per value, out = in * factor[c] + offset[c] in float32, never fused, so that the
 // values are the same on every machine. Half floats are rounded to nearest even.

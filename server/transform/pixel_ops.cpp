@@ -11,6 +11,7 @@
 
 #include "base/counted.h"
 #include "op/op.h"
+#include "transform/pixel_kernels.h"
 #include "transform/size_params.h"
 
 namespace spdld::transform {
@@ -18,8 +19,6 @@ namespace {
 
 // How integers of the dtype are brought into [0, 1].
 float unit_scale(DType dtype) { return dtype == DType::kUInt16 ? 1.0F / 65535.0F : 1.0F / 255.0F; }
-
-bool is_integer(DType dtype) { return dtype == DType::kUInt8 || dtype == DType::kUInt16; }
 
 class Normalize final : public PixelOp {
  public:
