@@ -16,10 +16,12 @@
 
 namespace spdld {
 
-// The memory of each user's buffers, of which one user may have a limited sum. Where there is no
-// room, requests wait in the user's line, first come first served; one that is larger than the
-// limit gets its room when the user has no other. So the limit says when a buffer is made and never
-// whether, as long as the holder of a share waits for nothing that needs another one.
+// The memory of each user's buffers, of which one user may have a limited sum. A half of it is for
+// buffers of up to an eighth of the sum, the other half for larger ones: a few huge files must not
+// keep a thousand small ones waiting. Where a half has no room, requests for it wait in its line,
+// first come first served; one that is larger than the half gets its room when the user has no
+// other of those. So the limit says when a buffer is made and never whether, as long as the holder
+// of a share waits for nothing that needs another one.
 //
 // Thread-safe; shared by its shares and by those that wait.
 class BufferMemory : public std::enable_shared_from_this<BufferMemory> {
@@ -69,7 +71,7 @@ class BufferMemory : public std::enable_shared_from_this<BufferMemory> {
     const uid_t uid_;
     // Guarded by the mutex of `all_`.
     bool waits_ = false;
-    std::list<Request*>::iterator place_;  // in the line, while it waits
+    std::list<Request*>::iterator place_;  // in its half's line, while it waits
     std::uint64_t wanted_bytes_ = 0;
     std::function<void()> granted_;
     Share share_;  // that was granted
@@ -78,24 +80,31 @@ class BufferMemory : public std::enable_shared_from_this<BufferMemory> {
   explicit BufferMemory(std::uint64_t limit_per_user) : limit_(limit_per_user) {}
 
   std::uint64_t limit() const { return limit_; }
-  // Without waiting. None: there is no room, or others wait for it.
+  // Without waiting. None: its half has no room, or others wait for that.
   std::optional<Share> take(uid_t uid, std::uint64_t bytes) SPDLD_EXCLUDES(mutex_);
   // Bytes by user; users without any are left out.
   std::map<uid_t, std::uint64_t> used() const SPDLD_EXCLUDES(mutex_);
 
  private:
-  struct User {
+  struct Half {
     std::uint64_t taken_bytes = 0;
     std::list<Request*> line;
+  };
+  struct User {
+    Half small;
+    Half large;
+
+    std::uint64_t taken_bytes() const { return small.taken_bytes + large.taken_bytes; }
   };
   // To be called under no lock.
   using Calls = std::vector<std::function<void()>>;
 
-  bool has_room(const User& user, std::uint64_t bytes) const;
-  Share share(User& user, uid_t uid, std::uint64_t bytes) SPDLD_REQUIRES(mutex_);
+  Half& half_of(User& user, std::uint64_t bytes) const;
+  bool has_room(const Half& half, std::uint64_t bytes) const;
+  Share share(Half& half, uid_t uid, std::uint64_t bytes) SPDLD_REQUIRES(mutex_);
   void give_back(uid_t uid, std::uint64_t bytes) SPDLD_EXCLUDES(mutex_);
-  // After room was made, or the line's first has left it.
-  Calls grant(std::map<uid_t, User>::iterator user) SPDLD_REQUIRES(mutex_);
+  // After room was made in this half, or its line's first has left.
+  Calls grant(std::map<uid_t, User>::iterator user, Half& half) SPDLD_REQUIRES(mutex_);
 
   const std::uint64_t limit_;
   mutable Mutex mutex_;

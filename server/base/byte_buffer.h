@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -32,8 +33,11 @@ class ByteBuffer {
     return data_.get();
   }
 
-  // So much is allocated by resize() where the capacity is too small.
-  static std::size_t grown(std::size_t size) { return size + size / 4 + 64; }
+  // So much is allocated by resize() where the capacity is too small: somewhat more than is asked
+  // for, as the next content may be somewhat larger.
+  static std::size_t grown(std::size_t size) {
+    return size + std::min(size / 4, std::size_t{16} << 20) + 64;
+  }
 
   // The content counts among its user's buffers until it is dropped.
   void count(BufferMemory::Share share) { share_ = std::move(share); }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/byte_buffer.h"
 
@@ -20,6 +21,7 @@ using ::testing::Pair;
 constexpr uid_t kAnn = 1001;
 constexpr uid_t kBob = 1002;
 
+// Small is up to 25 bytes; the small ones and the large ones may have 100 each.
 class BufferMemoryTest : public ::testing::Test {
  protected:
   BufferMemory::Request request() { return {all_, kAnn}; }
@@ -27,7 +29,7 @@ class BufferMemoryTest : public ::testing::Test {
     return request.take(bytes, [this] { ++granted_; });
   }
 
-  const std::shared_ptr<BufferMemory> all_ = std::make_shared<BufferMemory>(100);
+  const std::shared_ptr<BufferMemory> all_ = std::make_shared<BufferMemory>(200);
   int granted_ = 0;
 };
 
@@ -42,28 +44,54 @@ TEST_F(BufferMemoryTest, BoundsTheSumOfAUserAndNobodyElses) {
   EXPECT_THAT(all_->used(), ElementsAre(Pair(kAnn, 100), Pair(kBob, 100)));
 }
 
-TEST_F(BufferMemoryTest, GivesMoreThanTheLimitToAUserThatHasNoOther) {
-  auto small = all_->take(kAnn, 1);
-  auto large = request();
-  EXPECT_FALSE(take(large, 101));
-  small.reset();
-  EXPECT_EQ(granted_, 1);
-  const auto share = take(large, 101);
-  ASSERT_TRUE(share);
-  EXPECT_FALSE(all_->take(kAnn, 1)) << "what is there is over the limit";
+TEST_F(BufferMemoryTest, BoundsTheSumOfSmallOnes) {
+  std::vector<BufferMemory::Share> shares;
+  for (int i = 0; i < 4; ++i) shares.push_back(*all_->take(kAnn, 25));
+  EXPECT_FALSE(all_->take(kAnn, 1));
+  shares.pop_back();
+  EXPECT_TRUE(all_->take(kAnn, 25));
 }
 
-TEST_F(BufferMemoryTest, LetsNoLaterRequestPass) {
+TEST_F(BufferMemoryTest, GivesMoreThanTheLimitToAUserThatHasNoOtherOfThatSize) {
+  auto there = all_->take(kAnn, 26);
+  auto huge = request();
+  EXPECT_FALSE(take(huge, 1000));
+  there.reset();
+  EXPECT_EQ(granted_, 1);
+  const auto share = take(huge, 1000);
+  ASSERT_TRUE(share);
+  EXPECT_FALSE(all_->take(kAnn, 26)) << "what is there is over the limit";
+}
+
+TEST_F(BufferMemoryTest, KeepsNoSmallOneWaitingForLargeOnes) {
+  const auto there = all_->take(kAnn, 1000);
+  auto huge = request();
+  EXPECT_FALSE(take(huge, 1000));
+  auto small = request();
+  EXPECT_TRUE(take(small, 25));
+  EXPECT_TRUE(all_->take(kAnn, 25));
+}
+
+TEST_F(BufferMemoryTest, KeepsNoLargeOneWaitingForSmallOnes) {
+  std::vector<BufferMemory::Share> shares;
+  for (int i = 0; i < 4; ++i) shares.push_back(*all_->take(kAnn, 25));
+  auto small = request();
+  EXPECT_FALSE(take(small, 25));
+  auto huge = request();
+  EXPECT_TRUE(take(huge, 1000));
+}
+
+TEST_F(BufferMemoryTest, LetsNoLaterRequestOfItsHalfPass) {
   auto there = all_->take(kAnn, 60);
   auto first = request();
   auto second = request();
-  EXPECT_FALSE(take(first, 80));
-  EXPECT_FALSE(take(second, 10)) << "there is room for it, but not its turn";
-  EXPECT_FALSE(all_->take(kAnn, 10));
+  EXPECT_FALSE(take(first, 60));
+  EXPECT_FALSE(take(second, 30)) << "there is room for it, but not its turn";
+  EXPECT_FALSE(all_->take(kAnn, 30));
   there.reset();
   EXPECT_EQ(granted_, 2) << "there is room for both";
-  EXPECT_TRUE(take(second, 10));
-  EXPECT_TRUE(take(first, 80));
+  EXPECT_TRUE(take(second, 30));
+  EXPECT_TRUE(take(first, 60));
 }
 
 TEST_F(BufferMemoryTest, GrantsAsManyAsThereIsRoomFor) {
@@ -85,10 +113,10 @@ TEST_F(BufferMemoryTest, GoesOnWhenTheFirstOfTheLineGivesUp) {
   first.emplace(all_, kAnn);
   auto second = request();
   EXPECT_FALSE(first->take(80, [] { FAIL() << "it is gone"; }));
-  EXPECT_FALSE(take(second, 10));
+  EXPECT_FALSE(take(second, 30));
   first.reset();
   EXPECT_EQ(granted_, 1);
-  EXPECT_TRUE(take(second, 10));
+  EXPECT_TRUE(take(second, 30));
 }
 
 TEST_F(BufferMemoryTest, TakesBackWhatWasGrantedAndNeverTaken) {
@@ -112,6 +140,16 @@ TEST_F(BufferMemoryTest, TakesBackWhatWasGrantedForAnotherSize) {
   const auto share = take(grown, 70);
   ASSERT_TRUE(share);
   EXPECT_THAT(all_->used(), ElementsAre(Pair(kAnn, 70)));
+}
+
+TEST_F(BufferMemoryTest, TakesBackWhatWasGrantedInTheOtherHalf) {
+  auto there = all_->take(kAnn, 100);
+  auto shrunk = request();
+  EXPECT_FALSE(take(shrunk, 40));
+  there.reset();
+  const auto share = take(shrunk, 10);
+  ASSERT_TRUE(share);
+  EXPECT_THAT(all_->used(), ElementsAre(Pair(kAnn, 10)));
 }
 
 TEST_F(BufferMemoryTest, ForgetsUsersWithoutAny) {
