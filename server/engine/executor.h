@@ -156,6 +156,7 @@ class Executor final : private source::FetchSink {
     Lane* lane = nullptr;
     Task* task = nullptr;             // process its row ...
     std::uint64_t turn = 0;           // (the task's)
+    bool given_up = false;            // (nobody wants its batch any more)
     std::uint64_t granted_bytes = 0;  // (of memory for decoding)
     Stream* stream = nullptr;         // ... or ask this one for a batch
   };

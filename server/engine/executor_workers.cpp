@@ -131,7 +131,7 @@ Executor::Work Executor::begin(Lane& lane, Task& task) {
   task.held_since = std::chrono::steady_clock::now();
   ++lane.processing;
   lane.processing_since_ns += ns_of(task.held_since);
-  return {.lane = &lane, .task = &task, .turn = ++task.turn};
+  return {.lane = &lane, .task = &task, .turn = ++task.turn, .given_up = task.batch->given_up};
 }
 
 bool Executor::may_have_worker(const Lane& lane) const {
@@ -240,7 +240,8 @@ void Executor::process(const Work& work, unsigned worker) {
   enter_run(worker, work.lane->run);
   StreamFailure failure;
   std::uint64_t granted = work.granted_bytes;
-  const RowState state = make_row(task, run, worker, granted, failure);
+  const RowState state =
+      work.given_up ? RowState::kAgain : make_row(task, run, worker, granted, failure);
   const std::chrono::duration<double> cpu = thread_cpu_time() - cpu_before;
 
   if (state == RowState::kDone || state == RowState::kFailed) {
@@ -268,7 +269,7 @@ void Executor::process(const Work& work, unsigned worker) {
       ++task.stream->moves;
       work.lane->ready.push_back(&task);
     } else {
-      if (wants_memory) after.take(task.bytes);
+      if (state != RowState::kDone && state != RowState::kFailed) after.take(task.bytes);
       end_row(task, state != RowState::kDone, after);
     }
     remove_closed(after);

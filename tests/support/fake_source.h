@@ -69,6 +69,8 @@ class FakeSource final : public source::Source {
   }
 
   std::function<void()> on_destroyed;
+  // Before an item's bytes are brought, or its failure told.
+  std::function<void(std::uint64_t item, source::FetchedItem& out)> on_given;
 
  private:
   struct Waiting {
@@ -79,6 +81,7 @@ class FakeSource final : public source::Source {
   };
 
   Status give(std::uint64_t item, source::FetchedItem& out) const {
+    if (on_given) on_given(item, out);
     if (const auto failure = failures_.find(item); failure != failures_.end())
       return failure->second;
     std::memcpy(out.bytes.resize(items_[item].size()), items_[item].data(), items_[item].size());

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/buffer_memory.h"
 #include "base/clock.h"
 #include "tests/support/fake_source.h"
 #include "tests/support/pipelines.h"
@@ -289,6 +290,54 @@ TEST_P(ExecutorTest, AbandonsWhatIsCancelledAndMakesTheRest) {
   executor.cancel(stream, 0, 2);
   source_->answer();
   EXPECT_EQ(consumer->wait_for_abandoned(1), (std::set<std::uint64_t>{2}));
+}
+
+// All of the memory for buffers, which the bytes of item 0 take until they are dropped.
+class OneBuffer {
+ public:
+  explicit OneBuffer(FakeSource& source) {
+    source.on_given = [this](std::uint64_t item, source::FetchedItem& out) {
+      if (item == 0) out.bytes.count(*memory_->take(0, kBytes));
+    };
+  }
+  void wait_until_dropped() {
+    std::binary_semaphore dropped(0);
+    BufferMemory::Request request(memory_, 0);
+    if (!request.take(kBytes, [&] { dropped.release(); })) dropped.acquire();
+  }
+
+ private:
+  static constexpr std::uint64_t kBytes = 8;
+  const std::shared_ptr<BufferMemory> memory_ = std::make_shared<BufferMemory>(kBytes);
+};
+
+TEST_P(ExecutorTest, GivesBackTheBytesOfARowThatIsReplacedAfterItsBatchWasCancelled) {
+  start(32);
+  OneBuffer buffer(*source_);
+  source_->fail(0, Status(Code::kDataLoss, "truncated"));
+  Executor executor({.threads = GetParam()});
+  auto consumer = std::make_shared<Consumer>(*plan_, 1, 1);
+  consumer->decide(false);
+  const StreamId stream = executor.open_stream(run(), consumer);
+  consumer->wait_for_question();
+  executor.cancel(stream, 0, 0);
+  consumer->decide(true);
+  consumer->wait_for_abandoned(1);
+  buffer.wait_until_dropped();
+}
+
+TEST_P(ExecutorTest, GivesBackTheBytesThatComeAfterTheirBatchWasCancelled) {
+  start(32);
+  OneBuffer buffer(*source_);
+  source_->hold(0);
+  Executor executor({.threads = GetParam()});
+  auto consumer = std::make_shared<Consumer>(*plan_, 1, 1);
+  const StreamId stream = executor.open_stream(run(), consumer);
+  source_->wait_for_readers(1);
+  executor.cancel(stream, 0, 0);
+  EXPECT_EQ(source_->answer(), 1U);
+  consumer->wait_for_abandoned(1);
+  buffer.wait_until_dropped();
 }
 
 TEST_P(ExecutorTest, AbandonsABatchWhoseStreamIsClosedOnlyWhenItsReadersAreBack) {
