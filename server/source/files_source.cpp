@@ -194,7 +194,8 @@ class Opener {
  private:
   using ListingPtr = std::shared_ptr<const Listing>;
 
-  Result<DatasetPtr> list(const Root& root);
+  // With the classes that were applied, if they are known.
+  Result<DatasetPtr> list(const Root& root, const std::vector<std::string>* applied = nullptr);
   Result<DatasetPtr> reopen(const Result<Root>& root);
   Result<ListingPtr> files(const Root& root, const std::string& key);
   void warn(std::string text) {
@@ -256,12 +257,14 @@ Result<Opener::ListingPtr> Opener::files(const Root& root, const std::string& ke
   return ListingPtr(std::move(listing));
 }
 
-Result<DatasetPtr> Opener::list(const Root& root) {
+Result<DatasetPtr> Opener::list(const Root& root, const std::vector<std::string>* applied) {
   std::string key = listing_key(root, spec_, options_);
   for (const std::string& pattern : spec_.exclude) key += "\nexclude " + pattern;
   SPDLD_ASSIGN(ListingPtr listing, files(root, key));
   std::vector<std::string> classes;
-  if (labelled()) {
+  if (labelled() && applied != nullptr) {
+    classes = *applied;
+  } else if (labelled()) {
     SPDLD_ASSIGN(classes, class_names(spec_.classes, *listing, options_.classes, *access_));
   }
   if (options_.kept == nullptr)
@@ -289,7 +292,9 @@ Result<DatasetPtr> Opener::reopen(const Result<Root>& root) {
       "; bring that file back, or apply the pipeline again and start its jobs anew";
   if (!root)
     return error(Code::kDataLoss, why + ", nor listed again: " + root.error().message() + way_out);
-  const Result<DatasetPtr> again = list(*root);
+  // They may have come from elsewhere: another pipeline, or the other roots.
+  const Result<std::vector<std::string>> classes = options_.kept->classes_of(options_.dataset);
+  const Result<DatasetPtr> again = list(*root, classes ? &*classes : nullptr);
   if (!again && again.error().code() == Code::kCancelled) return again;
   if (!again)
     return error(Code::kDataLoss, why + ", nor listed again: " + again.error().message() + way_out);

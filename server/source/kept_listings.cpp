@@ -171,6 +171,13 @@ Result<DatasetPtr> KeptListings::open(const std::string& id) {
   return opened;
 }
 
+Result<std::vector<std::string>> KeptListings::classes_of(const std::string& id) const {
+  const auto parts = parts_of(id);
+  if (!parts || parts->classes.empty())
+    return error(Code::kNotFound, "'" + id + "' names no classes");
+  return load_classes(parts->classes);
+}
+
 DatasetPtr KeptListings::dataset_in_memory(const std::string& id) {
   MutexLock lock(mutex_);
   const auto known = datasets_.find(id);

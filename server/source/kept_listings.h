@@ -68,6 +68,8 @@ class KeptListings {
   std::string tar_directory() const { return path("tar"); }
   // An error names the file: kNotFound, there is none; kDataLoss, it is damaged. Not for shards.
   Result<DatasetPtr> open(const std::string& id) SPDLD_EXCLUDES(mutex_);
+  // The classes alone of what open() would open.
+  Result<std::vector<std::string>> classes_of(const std::string& id) const;
   // The shards' index that was applied; `spec` as it was then.
   Result<DatasetPtr> open_shards(const std::string& id, const WebdatasetSpec& spec)
       SPDLD_EXCLUDES(mutex_);

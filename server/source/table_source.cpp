@@ -225,6 +225,9 @@ class Opener {
                             (kept ? options_.dataset + " is no table" : kept.error().message());
     const std::string way_out =
         "; bring that file back, or apply the pipeline again and start its jobs anew";
+    // They may have come from another pipeline.
+    if (Result<std::vector<std::string>> classes = options_.kept->classes_of(options_.dataset))
+      options_.classes = *std::move(classes);
     const Result<DatasetPtr> again = read();
     if (!again)
       return error(Code::kDataLoss, why + ", nor read again: " + again.error().message() + way_out);

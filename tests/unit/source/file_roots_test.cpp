@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 namespace spdld::source {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class FileRootsTest : public ::testing::Test {
@@ -93,6 +95,27 @@ TEST_F(FileRootsTest, OpenAgainWhatWasAppliedWhereverItsRootsLeadByThen) {
   const auto again = open(spec({"f", "link"}), (*applied)->dataset());
   ASSERT_TRUE(again) << again.error().message();
   EXPECT_EQ((*again)->size(), 3u);
+}
+
+TEST_F(FileRootsTest, ListAgainWhatOneOfThemHasLost) {
+  FilesSpec labelled = spec({"f", "g"});
+  labelled.pattern = "*/*.jpg";
+  labelled.label = FilesSpec::Label::kParentDir;
+  dir_.file("g/b/3.jpg");
+  std::string dataset;
+  {
+    const auto applied = open(labelled);
+    ASSERT_TRUE(applied) << applied.error().message();
+    ASSERT_THAT((*applied)->classes(), ElementsAre("a", "b"));
+    dataset = (*applied)->dataset();
+  }
+  for (const auto& file : std::filesystem::directory_iterator(dir_.path("kept"))) {
+    if (file.path().extension() == ".idx") std::filesystem::resize_file(file, 40);
+  }
+  const auto again = open(labelled, dataset);
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_THAT((*again)->classes(), ElementsAre("a", "b"));
+  EXPECT_EQ((*again)->dataset(), dataset);
 }
 
 TEST_F(FileRootsTest, TellTheirItemsApartInMessages) {
