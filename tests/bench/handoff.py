@@ -3,8 +3,8 @@
 
 spdld_delivery_bench measures delivery alone, a server and a consumer with nothing to decode.
 `spdlctl bench handoff` measures a whole daemon in C++, this file then in Python: how long next()
-takes while batches are ready, and again with the batch made into torch tensors. The pipeline delivers a few
-tiny images, so that making batches is not what is measured.
+takes while batches are ready, again with the batch made into torch tensors, and of batches of images with captions and
+ragged boxes. The pipelines deliver a few tiny images, so that making batches is not what is measured.
 """
 
 from __future__ import annotations
@@ -48,11 +48,50 @@ def write_pipeline(directory: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def latencies_us(address: str, output: str | tuple[str, ...], rounds: int) -> list[float]:
+def write_detection(directory: pathlib.Path) -> pathlib.Path:
+    """The same images, each with a caption and up to seven boxes."""
+    rows = [
+        {
+            "path": f"one/{index:05}.jpg",
+            "caption": f"image {index}, " + "a small square " * (index % 5),
+            "boxes": [0, 0, 4, 4] * (index % 8),
+        }
+        for index in range(IMAGES)
+    ]
+    (directory / "data/items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = directory / "detection.yaml"
+    table = {
+        "file": str(directory / "data/items.jsonl"),
+        "uri": {"image": "path"},
+        "values": {"caption": "caption", "boxes": "boxes"},
+    }
+    path.write_text(
+        json.dumps(
+            {
+                "pipeline": "detection",
+                "source": {"table": table},
+                "shuffle": "none",
+                "stages": [
+                    "fetch",
+                    "decode_image",
+                    {"bounding_boxes": {"field": "boxes"}},
+                    {"resize": {"size": [8, 8]}},
+                ],
+                "batch": {"size": BATCH},
+                "delivery": {"prefetch": 16},
+            }
+        )
+    )
+    return path
+
+
+def latencies_us(
+    address: str, pipeline: str, output: str | tuple[str, ...], rounds: int
+) -> list[float]:
     """Of single next() calls, right after a pause in which the daemon has filled every credit."""
     import spdld
 
-    loader = spdld.Loader("handoff", address=address, prefetch=16, output=output)
+    loader = spdld.Loader(pipeline, address=address, prefetch=16, output=output)
     batches = iter(loader)
     samples: list[float] = []
     for _ in range(rounds):
@@ -72,7 +111,7 @@ def latencies_us(address: str, output: str | tuple[str, ...], rounds: int) -> li
 def show(what: str, samples: list[float]) -> None:
     cuts = statistics.quantiles(samples, n=100)
     print(
-        f"{what:<28} median {statistics.median(samples):7.1f} us   p90 {cuts[89]:7.1f} us"
+        f"{what:<38} median {statistics.median(samples):7.1f} us   p90 {cuts[89]:7.1f} us"
         f"   p99 {cuts[98]:7.1f} us   ({len(samples)} batches)"
     )
 
@@ -86,9 +125,17 @@ def main() -> None:
         daemon.start()
         daemon.ctl("apply", "-f", write_pipeline(daemon.directory))
         print(daemon.ctl("bench", "handoff", "handoff").stdout, end="")
-        show("Python next()", latencies_us(daemon.address, "batch", rounds))
+        show("Python next()", latencies_us(daemon.address, "handoff", "batch", rounds))
         torch_output = ("image", "label")
-        show("Python next(), torch tensors", latencies_us(daemon.address, torch_output, rounds))
+        show(
+            "Python next(), torch tensors",
+            latencies_us(daemon.address, "handoff", torch_output, rounds),
+        )
+        daemon.ctl("apply", "-f", write_detection(daemon.directory))
+        show(
+            "Python next(), with captions and boxes",
+            latencies_us(daemon.address, "detection", "batch", rounds),
+        )
 
 
 if __name__ == "__main__":

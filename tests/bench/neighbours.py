@@ -25,6 +25,7 @@ import functools
 import itertools
 import os
 import pathlib
+import shutil
 import socket
 import statistics
 import subprocess
@@ -176,11 +177,15 @@ def sparse(daemon: Daemon, job: str, arguments: argparse.Namespace) -> Iterator[
     root = daemon.directory / "sparse"
     if not root.exists():
         (root / "class").mkdir(parents=True)
-        for number in range(SPARSE_FILES):
-            path = root / f"class/{number:02}.jpg"
+        image = next(path for path in arguments.data.rglob("*") if path.is_file())
+        paths = [root / f"class/{number:02}.jpg" for number in range(SPARSE_FILES)]
+        for path in paths:
+            shutil.copyfile(image, path)
+        # A pipeline of which no batch can be made is refused: they become huge once it is applied.
+        write_pipeline(daemon, root, "sparse", 3, arguments.batch, "replace")
+        for path in paths:
             path.write_bytes(b"\xff\xd8\xff")
             os.truncate(path, SPARSE_BYTES)
-        write_pipeline(daemon, root, "sparse", 3, arguments.batch, "replace")
     with roles(1, "sparse", daemon.address, job):
         yield
 
