@@ -42,7 +42,8 @@ std::vector<Field> fields_of(const std::vector<source::SourceField>& fields) {
                    .index = field.index,
                    .type = field.type,
                    .text = field.text,
-                   .max_bytes = field.max_bytes});
+                   .max_bytes = field.max_bytes,
+                   .clip = field.clip});
   }
   return all;
 }

@@ -37,6 +37,8 @@ class RowFetch {
   // The bytes of the plan's request `i`, wherever they came from. A part that a cache has spared in
   // form of pixels has none.
   std::span<const std::byte> part(const RowBytes& bytes, std::size_t i) const;
+  // Which clip they are of; null: they are the whole part.
+  const MediaClip* clip(const RowBytes& bytes, std::size_t i) const { return bytes.parts.clip(i); }
   // What the cache keeps of the item, if that is what the row is made of.
   const CachedItem* cached(const RowBytes& bytes) const {
     return bytes.cached && bytes.parts.revision.unchanged ? &*bytes.cached : nullptr;

@@ -24,6 +24,7 @@ class RowSample final : public SampleInput {
   std::span<const std::byte> part(std::size_t i) const override {
     return fetch_.part(row_.bytes, i);
   }
+  const MediaClip* clip(std::size_t i) const override { return fetch_.clip(row_.bytes, i); }
   Value value(std::size_t i) const override {
     const std::size_t first = plan_.first_made_value;
     return i < first ? source_.value(row_.item, i) : made_[i - first];

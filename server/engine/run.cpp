@@ -88,6 +88,7 @@ RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
   const std::uint64_t position = row.order->rows.position(row.index);
   if (row.bytes.stage == RowBytes::Stage::kNone && row.attempt == 0)
     row.item = sampler_.item(row.order->epoch, position);
+  row.bytes.parts.epoch_key = mix64(seed_, row.order->epoch);
   if (fetch_.bring(row.item, row.bytes, sink, token) == source::FetchState::kPending)
     return RowState::kPending;
   Status status = std::exchange(row.bytes.status, Status());

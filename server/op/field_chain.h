@@ -11,6 +11,7 @@
 
 namespace spdld {
 
+class AudioOp;
 class GeometryOp;
 class PixelOp;
 
@@ -38,6 +39,8 @@ class FieldChain {
   virtual bool has_geometry() const { return false; }
   // Whether its rows are made of pixels, of which an op on pixels may make others.
   virtual bool has_pixels() const { return false; }
+  // Whether its rows are sound, or made of it.
+  virtual bool has_sound() const { return false; }
   // Whether its size is the canvas of the fields that share its draws.
   virtual bool is_canvas() const { return false; }
   // The geometry op that was appended last; empty: none was.
@@ -45,6 +48,7 @@ class FieldChain {
   virtual Status append(const GeometryOp& op, const StageKey& key);
   // Also whether something looks like a slip: `doubt` says so.
   virtual Status append(const PixelOp& op, const StageKey& key, std::string& doubt);
+  virtual Status append(const AudioOp& op, const StageKey& key);
 
   // All stages were read: how the field `name` is made, which refers to the ops.
   virtual Result<std::unique_ptr<FieldTask>> finish(const std::string& name) = 0;

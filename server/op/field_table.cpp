@@ -19,6 +19,11 @@ Status FieldChain::append(const PixelOp&, const StageKey& key, std::string&) {
           "'" + key.name + "' works on images, not on " + std::string(noun())};
 }
 
+Status FieldChain::append(const AudioOp&, const StageKey& key) {
+  return {Code::kInvalidArgument,
+          "'" + key.name + "' works on sound, not on " + std::string(noun())};
+}
+
 FieldTable::FieldTable(std::vector<Field> fields, MakeImageChain make_image)
     : fields_(std::make_move_iterator(fields.begin()), std::make_move_iterator(fields.end())),
       make_image_(std::move(make_image)) {
@@ -147,6 +152,36 @@ Result<std::vector<Field*>> FieldTable::images(const std::vector<std::string>& n
   // Masks keep their numbers beside images; where there are none, they are meant.
   if (names.empty() && std::any_of(found.begin(), found.end(), is_image))
     std::erase_if(found, [&](const Field* field) { return !is_image(field); });
+  for (Field* const field : found) field->ops.push_back(op);
+  return found;
+}
+
+Result<std::vector<Field*>> FieldTable::sounds(const std::vector<std::string>& names,
+                                               const std::string& op) {
+  std::vector<Field*> found;
+  for (const std::string& name : names) {
+    Field* const field = find(name);
+    if (field == nullptr)
+      return error(Code::kInvalidArgument,
+                   "'" + op + "': there is no field '" + name + "'; there are " + this->names());
+    if (field->chain == nullptr || !field->chain->has_sound())
+      return error(Code::kInvalidArgument, "'" + op +
+                                               "' works on decoded sound: put "
+                                               "'decode_audio: {field: " +
+                                               name + "}' before it, or leave the field out");
+    if (std::find(found.begin(), found.end(), field) != found.end())
+      return error(Code::kInvalidArgument,
+                   "'" + op + "' names the field '" + name + "' twice: name it once");
+    found.push_back(field);
+  }
+  if (names.empty()) {
+    for (Field& field : fields_) {
+      if (field.chain != nullptr && field.chain->has_sound()) found.push_back(&field);
+    }
+  }
+  if (found.empty())
+    return error(Code::kInvalidArgument,
+                 "'" + op + "' works on decoded sound: put 'decode_audio' before it");
   for (Field* const field : found) field->ops.push_back(op);
   return found;
 }

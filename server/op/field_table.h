@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "op/field_chain.h"
+#include "op/media.h"
 #include "op/value.h"
 
 namespace spdld {
@@ -31,6 +32,7 @@ struct Field {
   ValueType type = ValueType::kInt64;        // of a value
   bool text = false;                         // a part that is UTF-8
   std::optional<std::uint64_t> max_bytes{};  // of a row, where the source knows that
+  std::optional<ClipShape> clip{};           // of a part that is clips of media files
   std::unique_ptr<FieldChain> chain{};       // of what is decoded; null: another field's makes it
   std::vector<std::string> ops{};            // that were given it, in order
 };
@@ -72,6 +74,8 @@ class FieldTable {
   Result<std::vector<Field*>> with_geometry(const std::vector<std::string>& names,
                                             const std::string& op);
   Result<std::vector<Field*>> images(const std::vector<std::string>& names, const std::string& op);
+  // Likewise for sound: the fields that an op names, or all that are sound.
+  Result<std::vector<Field*>> sounds(const std::vector<std::string>& names, const std::string& op);
 
   // " (there are 'image', 'label')"
   std::string names() const;

@@ -12,6 +12,7 @@
 #include "base/byte_buffer.h"
 #include "base/status.h"
 #include "op/image.h"
+#include "op/media.h"
 #include "op/tensor_spec.h"
 #include "op/value.h"
 
@@ -32,6 +33,8 @@ class SampleInput {
   // The bytes of the plan's request `i`; the value `i`: what the listing knows of the item, or what
   // a task has set.
   virtual std::span<const std::byte> part(std::size_t i) const = 0;
+  // Which clip of a media file these bytes are of; null: they are the whole part.
+  virtual const MediaClip* clip(std::size_t) const { return nullptr; }
   virtual Value value(std::size_t i) const = 0;
   // Called by the task that makes the value `i` (FieldTable::make_value) of the row, in whose
   // worker's memory it lies.

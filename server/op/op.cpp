@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "op/op.h"
 
+#include "op/audio.h"
+
 namespace spdld {
 
 Status DecodeImageOp::plan(FieldTable& table, const StageKey& key, std::string&) const {
@@ -22,6 +24,13 @@ Status PixelOp::plan(FieldTable& table, const StageKey& key, std::string& doubt)
   const auto fields = table.images(this->fields(), key.name);
   if (!fields) return fields.error();
   for (Field* const field : *fields) SPDLD_TRY(field->chain->append(*this, key, doubt));
+  return {};
+}
+
+Status AudioOp::plan(FieldTable& table, const StageKey& key, std::string&) const {
+  const auto fields = table.sounds(this->fields(), key.name);
+  if (!fields) return fields.error();
+  for (Field* const field : *fields) SPDLD_TRY(field->chain->append(*this, key));
   return {};
 }
 

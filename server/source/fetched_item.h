@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/byte_buffer.h"
+#include "op/media.h"
 
 namespace spdld::source {
 
@@ -80,12 +81,28 @@ class FetchedItem {
 
   ByteBuffer bytes;  // the ranges, one after the other
   Revision revision;
+  // The caller's: of the job's seed and the epoch; what is drawn anew each epoch, such as where a
+  // clip begins, is drawn from it and from the item.
+  std::uint64_t epoch_key = 0;
+
+  // Which clip the bytes of request `i` are of; null: they are the part as it is.
+  const MediaClip* clip(std::size_t i) const {
+    return i < clips_ && clip_list_[i].stream.codec != nullptr ? &clip_list_[i] : nullptr;
+  }
+  // The source's: the clip of request `i`, to be filled; its memory is reused.
+  MediaClip& set_clip(std::size_t i) {
+    if (clip_list_.size() <= i) clip_list_.resize(i + 1);
+    for (; clips_ <= i; ++clips_) clip_list_[clips_].clear();
+    clip_list_[i].clear();
+    return clip_list_[i];
+  }
 
   // The source's. What is read for the next item: begin() empties both lists and keeps their
   // memory.
   void begin() {
     ranges_ = 0;
     spared_ = false;
+    clips_ = 0;
     places_.clear();
     restart_ranges();
   }
@@ -128,6 +145,8 @@ class FetchedItem {
   std::vector<FileRange> range_list_;
   std::size_t ranges_ = 0;
   bool spared_ = false;
+  std::vector<MediaClip> clip_list_;
+  std::size_t clips_ = 0;
   std::vector<PartPlace> places_;
   std::vector<std::uint64_t> begins_{0};  // of each range in `bytes`, and the end of the last
 };

@@ -10,6 +10,7 @@
 
 #include "base/credentials.h"
 #include "base/status.h"
+#include "op/media.h"
 #include "op/value.h"
 #include "source/fetched_item.h"
 
@@ -41,6 +42,7 @@ struct SourceField {
   bool text = false;                         // the part is UTF-8
   bool classes = false;                      // the value is a class number, or a list of them
   std::optional<std::uint64_t> max_bytes{};  // the largest there is of a part, text or list
+  std::optional<ClipShape> clip{};           // the part is clips of media files
 
   friend bool operator==(const SourceField&, const SourceField&) = default;
 };

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/status.h"
+#include "op/op.h"
+
+namespace spdld {
+
+// What is known of sound between two stages, before there is any.
+struct AudioFormat {
+  int sample_rate = 0;       // Hz; 0: it differs from item to item
+  int channels = 0;          // 0: likewise
+  std::int64_t length = -1;  // samples a channel, or frames of a spectrum; -1: likewise
+  // Rows of a spectrum, such as mel bands; 0: these are samples.
+  int bins = 0;
+  // No item has more than this; -1: unknown.
+  std::int64_t max_length = -1;
+
+  bool is_spectrum() const { return bins > 0; }
+  friend bool operator==(const AudioFormat&, const AudioFormat&) = default;
+};
+
+// The sound of one sample between two steps: samples as [channels, length], or a spectrum as
+// [channels, bins, length], float32, row by row without gaps. Its memory is reused.
+struct Sound {
+  std::vector<float> values;
+  int sample_rate = 0;
+  int channels = 0;
+  std::int64_t length = 0;
+  int bins = 0;
+
+  std::int64_t row_values() const { return length * (bins > 0 ? bins : 1); }
+  std::span<float> channel(int c) {
+    return std::span(values).subspan(static_cast<std::size_t>(c * row_values()),
+                                     static_cast<std::size_t>(row_values()));
+  }
+  std::span<const float> channel(int c) const {
+    return std::span(values).subspan(static_cast<std::size_t>(c * row_values()),
+                                     static_cast<std::size_t>(row_values()));
+  }
+  // Makes room for a sound of this shape; the values are whatever they are.
+  void reshape(int new_channels, int new_bins, std::int64_t new_length) {
+    channels = new_channels;
+    bins = new_bins;
+    length = new_length;
+    values.resize(static_cast<std::size_t>(channels * row_values()));
+  }
+};
+
+// Runs an AudioOp for one worker: owns tables and scratch, and allocates nothing once it has seen
+// the largest sound. Not thread-safe.
+class AudioStep {
+ public:
+  virtual ~AudioStep() = default;
+
+  // Changes `sound` in place, or makes the result in `scratch` and swaps both. An error is the
+  // data's (kDataLoss, kInvalidArgument, kResourceExhausted) or kNoMemory; `sound` is lost then.
+  // Draws come from `rng` alone.
+  virtual Status run(Sound& sound, Sound& scratch, KeyedRng rng) = 0;
+};
+
+// What is done to sound that was decoded.
+class AudioOp : public Op {
+ public:
+  using Op::Op;
+  Status plan(FieldTable& table, const StageKey& key, std::string& doubt) const override;
+
+  // What it makes of sound of this format. An error says why the op cannot follow what stands
+  // before it, and what to add.
+  virtual Result<AudioFormat> output(const AudioFormat& in) const = 0;
+  // `in`: as output() was given it.
+  virtual std::unique_ptr<AudioStep> make_step(const AudioFormat& in) const = 0;
+};
+
+}  // namespace spdld
