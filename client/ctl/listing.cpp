@@ -52,7 +52,7 @@ void print_data_plane(const v1::DataPlane& data, std::ostream& out) {
 }  // namespace
 
 std::string show_tensor(const v1::Tensor& tensor) {
-  if (tensor.kind() == "bytes") return "bytes";
+  if (tensor.kind() == "bytes") return tensor.text() ? "text" : "bytes";
   std::string shape;
   for (const std::int64_t extent : tensor.shape()) {
     if (!shape.empty()) shape += ", ";

@@ -200,6 +200,7 @@ void fill(v1::Tensor* message, const TensorSpec& spec) {
   message->set_kind(std::string(kind_name(spec.kind)));
   message->set_dtype(std::string(dtype_name(spec.dtype)));
   for (const std::int64_t extent : spec.shape) message->add_shape(extent);
+  message->set_text(spec.text);
 }
 
 void fill(v1::Pipeline* message, const session::PipelineView& view) {
