@@ -123,7 +123,8 @@ TEST(Fill, WritesAPipelineWithItsTensors) {
   view.content_digest = "bb";
   view.batch_size = 4;
   view.tensors = {{"image", FieldKind::kRagged, DType::kFloat32, {3, -1, -1}},
-                  {"caption", FieldKind::kBytes, DType::kUInt8, {}}};
+                  {"caption", FieldKind::kBytes, DType::kUInt8, {}, true},
+                  {"packet", FieldKind::kBytes, DType::kUInt8, {}}};
   v1::Pipeline message;
   fill(&message, view);
   EXPECT_EQ(message.name(), "p");
@@ -132,11 +133,13 @@ TEST(Fill, WritesAPipelineWithItsTensors) {
   EXPECT_EQ(message.items(), 10u);
   EXPECT_EQ(message.order_digest(), "aa");
   EXPECT_EQ(message.content_digest(), "bb");
-  ASSERT_EQ(message.tensors_size(), 2);
+  ASSERT_EQ(message.tensors_size(), 3);
   EXPECT_EQ(message.tensors(0).kind(), "ragged");
   EXPECT_EQ(message.tensors(0).dtype(), "float32");
   EXPECT_EQ(message.tensors(0).shape(1), -1);
   EXPECT_EQ(message.tensors(1).kind(), "bytes");
+  EXPECT_TRUE(message.tensors(1).text());
+  EXPECT_FALSE(message.tensors(2).text());
 }
 
 TEST(Fill, TellsASubstituteOfItemZeroFromNone) {
