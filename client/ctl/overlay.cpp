@@ -33,6 +33,24 @@ std::uint32_t at(float edge, std::uint32_t size) {
   return static_cast<std::uint32_t>(std::clamp(edge, 0.0F, static_cast<float>(size - 1)));
 }
 
+// 3 x 5 pixels each, a row of three bits at a time from the top.
+constexpr std::array<std::array<std::uint8_t, 5>, 10> kDigits{{{7, 5, 5, 5, 7},
+                                                               {2, 6, 2, 2, 7},
+                                                               {7, 1, 7, 4, 7},
+                                                               {7, 1, 7, 1, 7},
+                                                               {5, 5, 7, 1, 1},
+                                                               {7, 4, 7, 1, 7},
+                                                               {7, 4, 7, 5, 7},
+                                                               {7, 1, 2, 2, 2},
+                                                               {7, 5, 7, 5, 7},
+                                                               {7, 5, 7, 1, 7}}};
+
+void paint(Picture& picture, std::uint32_t x, std::uint32_t y, std::uint8_t shade) {
+  if (x >= picture.width || y >= picture.height) return;
+  std::uint8_t* pixel = &picture.rgb[(std::size_t{y} * picture.width + x) * 3];
+  pixel[0] = pixel[1] = pixel[2] = shade;
+}
+
 }  // namespace
 
 void draw_boxes(Picture& picture, const Cell& cell, const std::vector<BoxField::Box>& boxes) {
@@ -68,6 +86,23 @@ void tint(Picture& picture, const Cell& cell, const char* classes) {
       const Color& color = color_of(number - 1);
       for (std::size_t i = 0; i < 3; ++i)
         rgb[i] = static_cast<std::uint8_t>((rgb[i] + color[i] + 1) / 2);
+    }
+  }
+}
+
+void draw_number(Picture& picture, const Cell& cell, std::uint32_t zoom, std::uint64_t number) {
+  const std::string digits = std::to_string(number);
+  const auto columns = static_cast<std::uint32_t>(digits.size() * 4 + 1);
+  for (std::uint32_t y = 0; y < 7 * zoom; ++y) {
+    for (std::uint32_t x = 0; x < columns * zoom; ++x) {
+      const std::uint32_t row = y / zoom;
+      const std::uint32_t column = x / zoom;
+      bool lit = false;
+      if (row >= 1 && row <= 5 && column % 4 != 0) {
+        const auto digit = static_cast<std::size_t>(digits[column / 4] - '0');
+        lit = (kDigits[digit][row - 1] >> (3 - column % 4) & 1) != 0;
+      }
+      paint(picture, cell.left + x, cell.top + y, lit ? 255 : 0);
     }
   }
 }

@@ -27,6 +27,9 @@ struct Cell {
 // What lies outside of the cell is not drawn.
 void draw_boxes(Picture& picture, const Cell& cell, const std::vector<BoxField::Box>& boxes);
 
+// White digits on a black box at the cell's corner, each dot `zoom` pixels wide.
+void draw_number(Picture& picture, const Cell& cell, std::uint32_t zoom, std::uint64_t number);
+
 // Tints the pixels whose class, one byte each in `classes`, is not 0, in its colour.
 void tint(Picture& picture, const Cell& cell, const char* classes);
 

@@ -20,6 +20,9 @@ class PackedRows {
 
   bool is_text() const { return rows_->text(); }
   std::string_view bytes(int row) const;
+  // How many extents a row has; `i` below that.
+  int rank() const { return rows_->shapes_size() / std::max(1, rows_->begins_size() - 1); }
+  std::int64_t extent(int row, int i) const { return rows_->shapes(row * rank() + i); }
   // The row as numbers of this type; nothing: it is of another size.
   template <typename T>
   std::vector<T> numbers(int row) const {
@@ -62,6 +65,29 @@ std::string_view PackedRows::bytes(int row) const {
   return std::string_view(*data_).substr(begin, rows_->begins(row + 1) - begin);
 }
 
+bool is_sound(const v1::Tensor& tensor) {
+  if (tensor.dtype() != "float32" || tensor.shape_size() != 2) return false;
+  const std::int64_t channels = tensor.shape(0);
+  // A list of boxes has four numbers each.
+  return channels <= SoundField::kMostChannels && channels != 0 &&
+         (tensor.kind() == "dense" || tensor.shape(1) < 0);
+}
+
+// The row of this shape; one that does not have it is empty.
+SoundField::Row sound_row(std::string_view bytes, std::int64_t channels, std::int64_t samples) {
+  SoundField::Row row;
+  if (channels < 1 || channels > SoundField::kMostChannels || samples < 0 ||
+      static_cast<std::uint64_t>(samples) !=
+          bytes.size() / sizeof(float) / static_cast<std::uint64_t>(channels))
+    return row;
+  row.channels = static_cast<std::uint32_t>(channels);
+  row.samples = static_cast<std::size_t>(samples);
+  row.values.resize(row.channels * row.samples);
+  if (!row.values.empty())
+    std::memcpy(row.values.data(), bytes.data(), row.values.size() * sizeof(float));
+  return row;
+}
+
 }  // namespace
 
 std::vector<TextField> texts_of(const Preview& preview) {
@@ -96,6 +122,31 @@ std::optional<BoxField> boxes_of(const Preview& preview) {
                          .right = edges[at + 2],
                          .bottom = edges[at + 3],
                          .label = at / 4 < numbers.size() ? numbers[at / 4] : 0});
+    }
+    return field;
+  }
+  return std::nullopt;
+}
+
+std::optional<SoundField> sound_of(const Preview& preview) {
+  const int count = preview.header.indices_size();
+  for (int i = 0; i < preview.header.tensors_size(); ++i) {
+    const v1::Tensor& tensor = preview.header.tensors(i);
+    if (!is_sound(tensor)) continue;
+    SoundField field{.name = tensor.name(), .rows = {}};
+    const std::string_view data = preview.data.at(static_cast<std::size_t>(i));
+    const std::optional<PackedRows> rows = PackedRows::of(preview, i);
+    if (!rows && tensor.kind() != "dense") continue;
+    if (rows && rows->rank() != 2) continue;
+    for (int row = 0; row < count; ++row) {
+      if (rows) {
+        field.rows.push_back(
+            sound_row(rows->bytes(row), rows->extent(row, 0), rows->extent(row, 1)));
+        continue;
+      }
+      const std::size_t bytes = data.size() / static_cast<std::size_t>(count);
+      field.rows.push_back(sound_row(data.substr(static_cast<std::size_t>(row) * bytes, bytes),
+                                     tensor.shape(0), tensor.shape(1)));
     }
     return field;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,5 +31,19 @@ struct BoxField {
   std::vector<std::vector<Box>> rows;
 };
 std::optional<BoxField> boxes_of(const Preview& preview);
+
+// The samples of each row, if there is a field of sound: float32, [channels, samples].
+struct SoundField {
+  static constexpr std::uint32_t kMostChannels = 8;
+
+  struct Row {
+    std::uint32_t channels = 0;
+    std::size_t samples = 0;
+    std::vector<float> values;
+  };
+  std::string name;
+  std::vector<Row> rows;
+};
+std::optional<SoundField> sound_of(const Preview& preview);
 
 }  // namespace spdld::ctl

@@ -15,7 +15,7 @@
 #include "base/utf8.h"
 #include "ctl/commands.h"
 #include "ctl/failure.h"
-#include "ctl/image_grid.h"
+#include "ctl/preview_grid.h"
 #include "ctl/listing.h"
 #include "ctl/packed_rows.h"
 #include "ctl/submission.h"

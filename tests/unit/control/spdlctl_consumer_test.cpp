@@ -10,7 +10,7 @@
 #include "ctl/cursor_text.h"
 #include "ctl/digest.h"
 #include "ctl/failure.h"
-#include "ctl/image_grid.h"
+#include "ctl/preview_grid.h"
 #include "tests/unit/control/temp_socket.h"
 
 namespace spdld::ctl {
