@@ -2,8 +2,8 @@
 """The same images by another source, and beside each a field whose rows differ in size.
 
 A test writes a pipeline that reads image files; of_kind() makes another of it that has the same items
-in the same order from tar shards or a table, with a field `extra` that follows from the item's number.
-Whatever holds for the first pipeline must hold for all of them.
+in the same order from tar shards or a table, with a field `extra` that follows from the item's number;
+one kind has a table's items in an order by length. Whatever holds for the first pipeline must hold for all of them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class Kind:
 PLAIN = Kind("files", "dense")  # what tests write
 # What was made of which images: a daemon may be reading it by now, and is not to find it changed.
 _made: dict[tuple[Kind, pathlib.Path], list[tuple[pathlib.Path, int, int]]] = {}
-ALL = [Kind(*pair) for pair in itertools.product(SOURCES, COLLATES)]
+# A table whose rows are shuffled in runs of like length, wherever the test's are shuffled.
+BY_LENGTH = Kind("table_by_length", "dense")
+BUCKET = {"by": "length", "window": 64, "run": 8}
+ALL = [*(Kind(*pair) for pair in itertools.product(SOURCES, COLLATES)), BY_LENGTH]
 
 
 def named(name: str) -> Kind:
@@ -56,6 +59,10 @@ def expected_bytes(item: int) -> bytes:
 def expected_pixels(item: int) -> np.ndarray:
     """Height x width, neither of which is 1: so the channel is known from them."""
     return np.full((2 + item % 5, 2 + item % 7), item % 251, dtype=np.uint8)
+
+
+def length(item: int) -> int:
+    return 1 + item * 37 % 101
 
 
 def check(batch: Any) -> None:
@@ -113,6 +120,8 @@ def of_kind(kind: Kind, spec: Spec) -> Spec:
     made = {**spec, "source": {**spec["source"], **_source(kind, files, images, labels)}}
     if kind.source != "files":
         del made["source"]["files"]
+    if kind == BY_LENGTH and spec.get("shuffle") == "global":
+        made["shuffle"] = {"global": {"bucket": BUCKET}}
     if not extra:
         return made
     batch = dict(spec["batch"])
@@ -156,7 +165,10 @@ def _source(kind: Kind, files: Spec, images: list[pathlib.Path], labels: bool) -
         return {"webdataset": {"shards": shards, "fields": parts}}
     uri = {"image": "path", **({"extra": "extra"} if extra else {})}
     label = {"label": "class"} if labels else {}
-    return {"table": {"file": str(directory / "table.csv"), "root": "/", "uri": uri, **label}}
+    values = {"values": {"length": "length"}} if kind == BY_LENGTH else {}
+    return {
+        "table": {"file": str(directory / "table.csv"), "root": "/", "uri": uri, **label, **values}
+    }
 
 
 def _make(kind: Kind, root: pathlib.Path, images: list[pathlib.Path]) -> None:
@@ -169,7 +181,7 @@ def _make(kind: Kind, root: pathlib.Path, images: list[pathlib.Path]) -> None:
     directory.mkdir(exist_ok=True)
     if kind.source == "webdataset":
         _write_tars(kind, root, images)
-    elif kind.source == "table":
+    elif kind.source in ("table", BY_LENGTH.source):
         _write_table(kind, root, images)
     elif kind.collate != "dense":
         for item, path in enumerate(images):
@@ -198,8 +210,8 @@ def _write_table(kind: Kind, root: pathlib.Path, images: list[pathlib.Path]) -> 
     directory = _directory(kind, root)
     with (directory / "table.csv").open("w", newline="") as file:
         rows = csv.writer(file)
-        rows.writerow(["path", "class", "extra"])
+        rows.writerow(["path", "class", "extra", "length"])
         for item, image in enumerate(images):
             extra = directory / f"{item}.{EXTRA_SUFFIX}"
             extra.write_bytes(_extra(kind, item))
-            rows.writerow([image, image.relative_to(root).parts[0], extra])
+            rows.writerow([image, image.relative_to(root).parts[0], extra, length(item)])

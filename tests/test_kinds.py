@@ -74,4 +74,4 @@ def test_a_batch_without_the_field_says_nothing() -> None:
 
 def test_kinds_are_found_by_name() -> None:
     assert [kinds.named(str(kind)) for kind in kinds.ALL] == kinds.ALL
-    assert len(set(map(str, kinds.ALL))) == 12
+    assert len(set(map(str, kinds.ALL))) == 13

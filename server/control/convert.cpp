@@ -29,8 +29,17 @@ std::string_view shuffle_name(Shuffle::Kind kind) {
   return "unknown";
 }
 
-void fill(v1::PlanOrder* message, const Shuffle& shuffle) {
+void fill(v1::PlanOrder* message, const engine::PlanFacts& facts) {
+  const Shuffle& shuffle = facts.shuffle;
   message->set_shuffle(std::string(shuffle_name(shuffle.kind)));
+  if (shuffle.bucket && facts.padding) {
+    v1::PlanBucket* const bucket = message->mutable_bucket();
+    bucket->set_by(utf8(shuffle.bucket->by));
+    bucket->set_window(shuffle.bucket->window);
+    bucket->set_run(shuffle.bucket->run);
+    bucket->set_padding_without(facts.padding->without);
+    bucket->set_padding_with(facts.padding->with);
+  }
   if (shuffle.kind != Shuffle::Kind::kBlock) return;
   message->set_block(shuffle.block);
   message->set_interleave(shuffle.interleave);
@@ -267,7 +276,7 @@ void fill(v1::Plan* message, const engine::PlanFacts& facts) {
   message->set_pipeline(utf8(facts.pipeline));
   message->set_items(facts.items);
   message->set_classes(facts.classes);
-  fill(message->mutable_order(), facts.shuffle);
+  fill(message->mutable_order(), facts);
   for (const engine::PlanFacts::Task& task : facts.tasks) {
     v1::PlanTask* out = message->add_tasks();
     out->set_stages(utf8(task.stages));

@@ -44,7 +44,11 @@ std::string rows_text(const TensorSpec& tensor, std::uint64_t rows) {
 std::string order_text(const Shuffle& shuffle) {
   switch (shuffle.kind) {
     case Shuffle::Kind::kNone: return "as listed";
-    case Shuffle::Kind::kGlobal: return "global shuffle, anew each epoch";
+    case Shuffle::Kind::kGlobal:
+      if (!shuffle.bucket) return "global shuffle, anew each epoch";
+      return fmt::format(
+          "global shuffle, anew each epoch, with runs of {} like '{}' in windows of {}",
+          counted(shuffle.bucket->run, "row"), shuffle.bucket->by, shuffle.bucket->window);
     case Shuffle::Kind::kBlock:
       return fmt::format("blocks of {} shuffled, {} interleaved", shuffle.block,
                          shuffle.interleave);
@@ -146,6 +150,7 @@ PlanFacts plan_facts(const Plan& plan, const ExplainContext& context) {
                              counted(facts.num_shards, "shard") +
                              ": lower batch.size, or set 'batch: {last: pad}'");
   if (plan.image != nullptr) facts.image = image_of(*plan.image);
+  facts.padding = context.padding;
   if (plan.spec.cache && context.cache) facts.cache = cache_of(*plan.spec.cache, *context.cache);
   return facts;
 }
@@ -158,6 +163,10 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
   fmt::format_to(out, "source   {}", counted(facts.items, "item"));
   if (facts.classes > 0) fmt::format_to(out, ", {}", counted(facts.classes, "class", "classes"));
   fmt::format_to(out, "; order: {}\n", order_text(facts.shuffle));
+  if (facts.padding && facts.shuffle.bucket)
+    fmt::format_to(out, "padding  of rows by '{}': {:.0f} % without buckets, {:.0f} % with\n",
+                   facts.shuffle.bucket->by, facts.padding->without * 100,
+                   facts.padding->with * 100);
 
   const auto stage = [&](int number, const StagePlan& planned, const char* pool) {
     fmt::format_to(out, "  task {}: {}   [{}, {}]\n", number, planned.name, pool,

@@ -22,7 +22,8 @@ struct ExplainContext {
   std::uint64_t arena_used = 0;   // of the budget, now
   std::uint64_t arena_budget = 0;
   std::string arena_kind;
-  std::optional<CacheEstimate> cache = std::nullopt;  // if the plan asks for one
+  std::optional<CacheEstimate> cache = std::nullopt;         // if the plan asks for one
+  std::optional<PlanFacts::Padding> padding = std::nullopt;  // if the order goes by length
 };
 
 // The physical plan: what runs as one task, what a batch holds and takes, how much of the arena

@@ -32,6 +32,12 @@ struct PlanFacts {
     bool normalized = false;
     std::uint32_t resamples = 0;  // passes over the pixels that make others of them
   };
+  // Of batches whose rows are filled up to the longest, by the lengths that the order goes by: what
+  // is padding, 0 to 1.
+  struct Padding {
+    double without = 0;  // in the same order without lengths
+    double with = 0;
+  };
   // By a model, from a look at some items.
   struct Cache {
     std::string form;   // "encoded", "decoded"
@@ -70,6 +76,7 @@ struct PlanFacts {
   std::uint64_t budget_bytes = 0;
   std::uint64_t missing_bytes = 0;  // 0: it fits
   std::optional<Cache> cache = std::nullopt;
+  std::optional<Padding> padding = std::nullopt;
   std::vector<std::string> warnings;  // what is allowed, but hardly meant
 };
 

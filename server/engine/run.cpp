@@ -50,7 +50,7 @@ Run::Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> sourc
          const Clock& clock, std::shared_ptr<SampleCache> cache)
     : plan_(std::move(plan)),
       source_(std::move(source)),
-      sampler_(sampler),
+      sampler_(std::move(sampler)),
       seed_(seed),
       cache_(std::move(cache)),
       weight_(limits.weight),
@@ -85,9 +85,16 @@ int Run::process_concurrency() const {
 
 RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
                       source::FetchSink& sink, std::uint64_t token, StreamFailure& failure) {
-  const std::uint64_t position = row.order->rows.position(row.index);
-  if (row.bytes.stage == RowBytes::Stage::kNone && row.attempt == 0)
-    row.item = sampler_.item(row.order->epoch, position);
+  if (row.bytes.stage == RowBytes::Stage::kNone && row.attempt == 0 && !choose(row)) {
+    if (!std::exchange(row.alone, true)) return RowState::kNoMemory;
+    failure = {.status = Status(Code::kResourceExhausted,
+                                "pipeline '" + plan_->spec.name +
+                                    "': there is no memory for the order by length of a window of "
+                                    "positions, also when it was tried again by itself; give the "
+                                    "machine or the daemon's cgroup more memory, or lower "
+                                    "shuffle.global.bucket.window")};
+    return RowState::kFailed;
+  }
   row.bytes.parts.epoch_key = mix64(seed_, row.order->epoch);
   if (fetch_.bring(row.item, row.bytes, sink, token) == source::FetchState::kPending)
     return RowState::kPending;
@@ -118,6 +125,15 @@ RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
   // Others may have waited for as long as this one took.
   row.bytes.restart();
   return RowState::kAgain;
+}
+
+bool Run::choose(Row& row) const {
+  try {
+    row.item = sampler_.item(row.order->epoch, row.order->rows.position(row.index));
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {

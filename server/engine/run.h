@@ -86,6 +86,8 @@ class Run {
     std::vector<Value> values;                        // that the tasks of one row made
   };
 
+  // Sets the item that the order says. False: there is no memory for the order.
+  bool choose(Row& row) const;
   // True: the row is made. False: row.needs_bytes must be granted first.
   Result<bool> make(Row& row, unsigned worker, std::uint64_t granted_bytes);
   Result<bool> make_tensors(Row& row, unsigned worker, std::uint64_t granted_bytes);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,9 +12,20 @@ namespace spdld {
 
 struct Shuffle {
   enum class Kind { kNone, kGlobal, kBlock };
+  // Of kGlobal: rows of like length stand next to each other, so that batches need little padding.
+  // source/bucket_order.h says how.
+  struct Bucket {
+    std::string by = {};          // the field that holds the lengths
+    std::uint64_t window = 8192;  // positions whose rows are put in order together
+    std::uint64_t run = 128;      // rows of like length in a row
+
+    friend bool operator==(const Bucket&, const Bucket&) = default;
+  };
+
   Kind kind = Kind::kNone;
   std::uint64_t block = 4096;     // items a block
   std::uint64_t interleave = 16;  // blocks that are mixed with each other
+  std::optional<Bucket> bucket = std::nullopt;
 
   friend bool operator==(const Shuffle&, const Shuffle&) = default;
 };

@@ -59,6 +59,22 @@ bool same_classes(const SourceSpec& source, const spec::PipelineSpec& other) {
   return elsewhere && others != nullptr && *classes == *others;
 }
 
+Result<std::shared_ptr<const source::Lengths>> lengths_of(const source::Source& source,
+                                                          const spec::PipelineSpec& spec) {
+  auto lengths = source::Lengths::read(source, spec.shuffle.bucket->by);
+  if (!lengths)
+    return tl::unexpected<Status>(
+        lengths.error().with_context(spec.lengths_where.text() + ": shuffle.global.bucket.by"));
+  return lengths;
+}
+
+// Whether `spec` goes by the lengths that `base` has, of the items of the same source.
+bool same_lengths(const spec::PipelineSpec& spec, const PipelineVersion& base) {
+  const auto& now = spec.shuffle.bucket;
+  const auto& before = base.plan->spec.shuffle.bucket;
+  return now && before && now->by == before->by;
+}
+
 Credentials reader_of(uid_t owner, const std::optional<Credentials>& reader) {
   return reader ? *reader : Credentials::of_user(owner);
 }
@@ -69,7 +85,12 @@ source::Order PipelineVersion::order(std::uint64_t seed) const {
   return {.listing_digest = source->listing_digest(),
           .items = source->size(),
           .shuffle = plan->spec.shuffle,
-          .seed = seed};
+          .seed = seed,
+          .lengths_digest = lengths == nullptr ? std::string() : lengths->digest()};
+}
+
+source::Sampler PipelineVersion::sampler(std::uint64_t seed) const {
+  return {source->size(), plan->spec.shuffle, seed, lengths};
 }
 
 std::vector<std::string> PipelineVersion::warnings() const {
@@ -110,6 +131,7 @@ Catalogue::~Catalogue() = default;
 Result<spec::PipelineSpec> Catalogue::parse(uid_t owner, const ApplyRequest& request) {
   spec::ParseOptions options;
   options.vars = request.vars;
+  options.bucket_run = request.bucket_run;
   options.env = [&request](const std::string& name) -> std::optional<std::string> {
     const auto found = request.env.find(name);
     if (found == request.env.end()) return std::nullopt;
@@ -202,19 +224,28 @@ Status Catalogue::check_limits(const engine::Plan& plan) const {
 Result<PipelinePtr> Catalogue::assemble(const PipelineOwner& owner, const ApplyRequest& request,
                                         spec::PipelineSpec spec,
                                         std::shared_ptr<source::Source> source,
-                                        std::shared_ptr<ListedSources> listed, Credentials reader) {
+                                        std::shared_ptr<ListedSources> listed, Credentials reader,
+                                        std::shared_ptr<const source::Lengths> lengths) {
   auto pipeline = std::make_shared<PipelineVersion>();
   pipeline->owner = owner;
   pipeline->request = request;
   pipeline->reader = source::Access::normalized(std::move(reader));
   pipeline->request.dataset = source->dataset();
   pipeline->listed = std::move(listed);
+  if (spec.shuffle.bucket) {
+    pipeline->request.bucket_run = spec.shuffle.bucket->run;
+    if (lengths == nullptr) {
+      SPDLD_ASSIGN(lengths, lengths_of(*source, spec));
+    }
+    pipeline->lengths = std::move(lengths);
+  }
   std::string made_of =
       "\nbatch " + std::to_string(spec.batch.size) + "\nlisting " + source->listing_digest();
   // The same files make other labels when a class comes that has none, or a file of names changes.
   for (const std::string& name : source->classes()) made_of += "\nclass " + name;
   if (const std::string values = source->values_digest(); !values.empty())
     made_of += "\nvalues " + values;
+  if (pipeline->lengths != nullptr) made_of += "\nlengths " + pipeline->lengths->digest();
   pipeline->work_digest = digest_of(untuned(spec.canonical_text) + made_of);
   pipeline->content_digest = digest_of(spec.canonical_text + made_of);
   SPDLD_ASSIGN(pipeline->plan, engine::compile(std::move(spec), registry_, source->fields()));
@@ -266,6 +297,7 @@ Result<PipelinePtr> Catalogue::variant(const PipelinePtr& base,
     spec.batch.size = static_cast<std::int64_t>(*batch_size);
   }
   std::shared_ptr<source::Source> source;
+  std::shared_ptr<const source::Lengths> lengths;
   if (spec.source != base->plan->spec.source) {
     const std::string dataset =
         which == VariantFiles::kNow ? std::string() : base->listed->dataset(spec.source);
@@ -274,9 +306,10 @@ Result<PipelinePtr> Catalogue::variant(const PipelinePtr& base,
   } else {
     SPDLD_ASSIGN(const PipelinePtr readable, read_by(base, reader));
     source = readable->source;
+    if (same_lengths(spec, *base)) lengths = base->lengths;
   }
-  auto made =
-      assemble(base->owner, request, std::move(spec), std::move(source), base->listed, reader);
+  auto made = assemble(base->owner, request, std::move(spec), std::move(source), base->listed,
+                       reader, std::move(lengths));
   if (!made) return made;
   auto pipeline = std::make_shared<PipelineVersion>(**made);
   pipeline->version = base->version;

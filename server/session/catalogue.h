@@ -27,6 +27,8 @@
 #include "source/access.h"
 #include "source/cursor.h"
 #include "source/io_pool.h"
+#include "source/lengths.h"
+#include "source/sampler.h"
 #include "source/source.h"
 
 namespace spdld::source {
@@ -50,10 +52,13 @@ struct PipelineVersion {
   std::string work_digest;  // of the content but for what may be tuned while it runs
   std::shared_ptr<ListedSources> listed = nullptr;  // with its variants'
   Credentials reader = {};  // with whose rights `source` reads (source::Access::normalized)
+  // Of the source's items, where the shuffle goes by them; else null.
+  std::shared_ptr<const source::Lengths> lengths = nullptr;
 
   const std::string& name() const { return plan->spec.name; }  // as its text has it
   std::string id() const { return pipeline_id(owner, name()); }
   source::Order order(std::uint64_t seed) const;
+  source::Sampler sampler(std::uint64_t seed) const;
   // What its users should know though nothing failed: a slip in the text, a class without items.
   std::vector<std::string> warnings() const;
   std::uint64_t replace_budget() const;  // of a run: items that others may take the place of
@@ -197,10 +202,12 @@ class Catalogue {
       const Progress& progress) SPDLD_EXCLUDES(mutex_);
   std::string change_of(const PipelineVersion& pipeline, const Progress& progress)
       SPDLD_EXCLUDES(mutex_);
+  // `lengths`: of the source's items, by what the shuffle says; null: they are read, if it does.
   Result<PipelinePtr> assemble(const PipelineOwner& owner, const ApplyRequest& request,
                                spdld::spec::PipelineSpec spec,
                                std::shared_ptr<source::Source> source,
-                               std::shared_ptr<ListedSources> listed, Credentials reader);
+                               std::shared_ptr<ListedSources> listed, Credentials reader,
+                               std::shared_ptr<const source::Lengths> lengths = nullptr);
   Result<PipelinePtr> build(const PipelineOwner& owner, const ApplyRequest& request,
                             const Credentials& reader, const Progress& progress)
       SPDLD_EXCLUDES(mutex_);

@@ -118,8 +118,8 @@ Result<PhasePtr> Sessions::make_phase(const PipelinePtr& pipeline, std::uint64_t
   phase->pipeline = pipeline;
   phase->overrides = std::move(overrides);
   phase->run = std::make_shared<engine::Run>(
-      pipeline->plan, pipeline->source, source::Sampler(items, plan.spec.shuffle, seed), seed,
-      deps_.executor.threads(), engine::RunLimits{}, deps_.clock, std::move(cache));
+      pipeline->plan, pipeline->source, pipeline->sampler(seed), seed, deps_.executor.threads(),
+      engine::RunLimits{}, deps_.clock, std::move(cache));
   return phase;
 }
 

@@ -11,6 +11,7 @@
 #include "engine/explain.h"
 #include "session/preview.h"
 #include "session/records.h"
+#include "source/padding.h"
 #include "spec/parse.h"
 
 namespace spdld::session {
@@ -31,6 +32,18 @@ std::map<std::string, std::string> environment_for(const std::string& yaml) {
       variables[name] = text.substr(equals + 1);
   }
   return variables;
+}
+
+std::optional<engine::PlanFacts::Padding> padding_of(const PipelineVersion& pipeline) {
+  if (pipeline.lengths == nullptr) return std::nullopt;
+  const spec::PipelineSpec& spec = pipeline.plan->spec;
+  const auto batch = static_cast<std::uint64_t>(spec.batch.size);
+  Shuffle without = spec.shuffle;
+  without.bucket.reset();
+  const source::Sampler plain(pipeline.source->size(), without, spec.seed);
+  return engine::PlanFacts::Padding{
+      .without = source::padding_share(plain, *pipeline.lengths, batch),
+      .with = source::padding_share(pipeline.sampler(spec.seed), *pipeline.lengths, batch)};
 }
 
 // What the kind of arena does not protect against.
@@ -266,7 +279,8 @@ Result<ExplainView> SessionService::explain(const Caller& caller, const ApplyReq
       .arena_used = bound ? deps.budget.used_bytes(caller.uid) : deps.budget.used_bytes(),
       .arena_budget = deps.budget.limit_bytes(caller.uid),
       .arena_kind = std::string(delivery::arena_kind_name(deps.arena_kind)),
-      .cache = built->cache};
+      .cache = built->cache,
+      .padding = padding_of(*built)};
   return ExplainView{.facts = engine::plan_facts(*built->plan, context),
                      .text = engine::explain(*built->plan, context)};
 }

@@ -40,6 +40,7 @@ json json_of(const ApplyRequest& request) {
   json value{
       {"yaml", request.yaml}, {"file", request.file}, {"vars", request.vars}, {"env", request.env}};
   if (!request.dataset.empty()) value["dataset"] = request.dataset;
+  if (request.bucket_run) value["bucket_run"] = *request.bucket_run;
   if (request.from_loader) value["from_loader"] = true;
   if (request.reader) value["reader"] = json_of(*request.reader);
   return value;
@@ -52,6 +53,7 @@ ApplyRequest request_of(const json& value) {
   value.at("vars").get_to(request.vars);
   value.at("env").get_to(request.env);
   request.dataset = value.value("dataset", std::string());
+  if (value.contains("bucket_run")) request.bucket_run = value["bucket_run"].get<std::uint64_t>();
   request.from_loader = value.value("from_loader", false);
   request.reader = reader_of(value);
   return request;

@@ -48,9 +48,9 @@ Result<std::unique_ptr<std::byte[]>> Trials::make_first(uid_t user, const Pipeli
   const std::uint64_t items = pipeline.source->size();
   const std::uint64_t seed = plan.spec.seed;
   rows = std::clamp<std::uint64_t>(rows, 1, std::min(items, plan.layout.rows()));
-  const auto run = std::make_shared<engine::Run>(
-      pipeline.plan, pipeline.source, source::Sampler(items, plan.spec.shuffle, seed), seed,
-      executor_.threads(), engine::RunLimits{}, clock_);
+  const auto run =
+      std::make_shared<engine::Run>(pipeline.plan, pipeline.source, pipeline.sampler(seed), seed,
+                                    executor_.threads(), engine::RunLimits{}, clock_);
   return make(user, pipeline, run, {}, {.first = 0, .rows = rows, .valid = rows}, progress);
 }
 

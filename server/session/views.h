@@ -31,6 +31,9 @@ struct ApplyRequest {
   // What was listed when it was applied, by the id that the catalogue's kept listings have for it.
   // Empty in what comes from a caller: that is listed now.
   std::string dataset = {};
+  // The rows of a run of its order by length (ParseOptions::bucket_run), as they were fixed when it
+  // was applied. None in what comes from a caller.
+  std::optional<std::uint64_t> bucket_run = std::nullopt;
   bool from_loader = false;  // a loader brought it, and nobody has applied it
   // Who submitted it: the files that it names are read with their rights. None: a record of a
   // daemon that did not know; then as the user database has the pipeline's owner.

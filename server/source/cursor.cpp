@@ -16,6 +16,11 @@ namespace {
 constexpr std::string_view kPrefix = "spdld1";
 constexpr std::size_t kDigestHalf = 16;
 constexpr std::size_t kDigestSize = 2 * kDigestHalf;
+constexpr std::size_t kLengthsAt = 8;  // of the shuffle's half, where the shuffle goes by lengths
+
+bool is_by_length(const Shuffle& shuffle) {
+  return shuffle.kind == Shuffle::Kind::kGlobal && shuffle.bucket;
+}
 
 std::string hex64(std::uint64_t value) {
   char text[kDigestHalf + 1];
@@ -26,7 +31,11 @@ std::string hex64(std::uint64_t value) {
 std::string shuffle_text(const Shuffle& shuffle) {
   switch (shuffle.kind) {
     case Shuffle::Kind::kNone: return "none";
-    case Shuffle::Kind::kGlobal: return "global";
+    case Shuffle::Kind::kGlobal:
+      if (!shuffle.bucket) return "global";
+      return "{global: {bucket: {by: " + shuffle.bucket->by +
+             ", window: " + std::to_string(shuffle.bucket->window) +
+             ", run: " + std::to_string(shuffle.bucket->run) + "}}}";
     case Shuffle::Kind::kBlock:
       return "{block: " + std::to_string(shuffle.block) +
              ", interleave: " + std::to_string(shuffle.interleave) + "}";
@@ -35,9 +44,14 @@ std::string shuffle_text(const Shuffle& shuffle) {
 }
 
 // The leading number says how positions become items: it grows when Sampler's answers change.
-std::string shuffle_digest(const Shuffle& shuffle) {
-  const std::string text = "1 " + shuffle_text(shuffle);
-  return hex64(XXH3_64bits(text.data(), text.size()));
+std::string shuffle_half(const Order& order) {
+  const std::string text = "1 " + shuffle_text(order.shuffle);
+  std::string half = hex64(XXH3_64bits(text.data(), text.size()));
+  if (is_by_length(order.shuffle))
+    half.replace(kLengthsAt, kDigestHalf,
+                 hex64(XXH3_64bits(order.lengths_digest.data(), order.lengths_digest.size())), 0,
+                 kDigestHalf - kLengthsAt);
+  return half;
 }
 
 std::string listing_half(const std::string& listing_digest, std::uint64_t items) {
@@ -61,7 +75,7 @@ bool is_digest(std::string_view text) {
 }  // namespace
 
 std::string Order::digest() const {
-  return listing_half(listing_digest, items) + shuffle_digest(shuffle);
+  return listing_half(listing_digest, items) + shuffle_half(*this);
 }
 
 Cursor Cursor::at(const Order& order, std::uint64_t epoch, std::uint64_t position,
@@ -137,7 +151,14 @@ Status check(const Cursor& cursor, const Order& current) {
   }
   if (cursor.order.size() != kDigestSize ||
       cursor.order.substr(kDigestHalf) != now.substr(kDigestHalf)) {
-    add("the shuffle was another one, now it is " + shuffle_text(current.shuffle));
+    const bool same_shuffle =
+        is_by_length(current.shuffle) && cursor.order.size() == kDigestSize &&
+        cursor.order.substr(kDigestHalf, kLengthsAt) == now.substr(kDigestHalf, kLengthsAt);
+    if (!same_shuffle)
+      add("the shuffle was another one, now it is " + shuffle_text(current.shuffle));
+    else if (changed.empty())  // else those of the other items
+      add("the lengths '" + current.shuffle.bucket->by +
+          "', by which the items are put in order, are not the same");
   }
   if (cursor.seed != current.seed) {
     add("the seed was " + std::to_string(cursor.seed) + ", now it is " +

@@ -17,8 +17,10 @@ struct Order {
   std::uint64_t items = 0;
   Shuffle shuffle;
   std::uint64_t seed = 0;
+  std::string lengths_digest = {};  // Lengths::digest(), where the shuffle goes by lengths
 
-  // 32 hex digits: 16 of the listing and N, 16 of the shuffle. The seed is not in it.
+  // 32 hex digits: 16 of the listing and N, 16 of the shuffle; of an order by length, 8 of the
+  // shuffle and 8 of the lengths. The seed is not in it.
   std::string digest() const;
 };
 

@@ -2,6 +2,7 @@
 #include "source/sampler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/rng.h"
@@ -22,29 +23,34 @@ constexpr std::uint64_t epoch_key(std::uint64_t seed, std::uint64_t epoch, std::
 
 }  // namespace
 
-Sampler::Sampler(std::uint64_t items, Shuffle shuffle, std::uint64_t seed)
-    : items_(items), shuffle_(shuffle), seed_(seed) {
+Sampler::Sampler(std::uint64_t items, const Shuffle& shuffle, std::uint64_t seed,
+                 std::shared_ptr<const Lengths> lengths)
+    : items_(items), kind_(shuffle.kind), seed_(seed) {
   SPDLD_CHECK(items > 0);
   // Larger ones mean the same, and would overflow when multiplied.
-  shuffle_.block = std::clamp<std::uint64_t>(shuffle.block, 1, items);
-  shuffle_.interleave = std::clamp<std::uint64_t>(shuffle.interleave, 1,
-                                                  (items + shuffle_.block - 1) / shuffle_.block);
+  block_ = std::clamp<std::uint64_t>(shuffle.block, 1, items);
+  interleave_ = std::clamp<std::uint64_t>(shuffle.interleave, 1, (items + block_ - 1) / block_);
+  if (kind_ != Shuffle::Kind::kGlobal || !shuffle.bucket) return;
+  SPDLD_CHECK(lengths != nullptr && lengths->size() == items);
+  bucket_ = std::make_shared<const BucketOrder>(*shuffle.bucket, seed, std::move(lengths));
 }
 
 std::uint64_t Sampler::item(std::uint64_t epoch, std::uint64_t position) const {
   SPDLD_CHECK(position < items_);
-  switch (shuffle_.kind) {
+  switch (kind_) {
     case Shuffle::Kind::kNone: return position;
-    case Shuffle::Kind::kGlobal:
-      return KeyedPermutation(items_, epoch_key(seed_, epoch, kGlobalKey))(position);
+    case Shuffle::Kind::kGlobal: {
+      const KeyedPermutation order(items_, epoch_key(seed_, epoch, kGlobalKey));
+      return order(bucket_ == nullptr ? position : bucket_->position(epoch, position, order));
+    }
     case Shuffle::Kind::kBlock: return block_item(epoch_key(seed_, epoch, kBlockKey), position);
   }
   return position;
 }
 
 std::uint64_t Sampler::block_item(std::uint64_t key, std::uint64_t position) const {
-  const std::uint64_t block = shuffle_.block;
-  const std::uint64_t interleave = shuffle_.interleave;
+  const std::uint64_t block = block_;
+  const std::uint64_t interleave = interleave_;
   const std::uint64_t blocks = (items_ + block - 1) / block;
   const std::uint64_t last_size = items_ - (blocks - 1) * block;
   const std::uint64_t missing = block - last_size;

@@ -268,12 +268,29 @@ Node::Kind node_kind(const Shape& shape) {
   }
 }
 
+// Maps are told apart by their keys: it is the first that knows one of those given.
+Result<Json> check_one_of_maps(const Node& node, const std::vector<const Shape*>& maps,
+                               const std::string& name) {
+  Shape all;
+  for (const Shape* map : maps) {
+    for (const Node::Entry& entry : node.entries) {
+      if (find_key(map->keys, entry.key) != nullptr) return check(node, *map, name);
+    }
+    all.keys.insert(all.keys.end(), map->keys.begin(), map->keys.end());
+    all.instead.insert(map->instead.begin(), map->instead.end());
+  }
+  if (node.entries.empty()) return check(node, *maps.front(), name);
+  return tl::unexpected<Status>(unknown_key(node.entries.front(), all, name));
+}
+
 Result<Json> check_any_of(const Node& node, const Shape& shape, const std::string& name) {
   std::vector<const Shape*> fitting;
   for (const Shape& alternative : shape.of) {
     if (node_kind(alternative) == node.kind) fitting.push_back(&alternative);
   }
   if (fitting.size() == 1) return check(node, *fitting.front(), name);
+  if (node.kind == Node::Kind::kMap && !fitting.empty())
+    return check_one_of_maps(node, fitting, name);
   for (const Shape* alternative : fitting) {
     Result<Json> value = check(node, *alternative, name);
     if (value) return value;

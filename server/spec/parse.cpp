@@ -28,9 +28,37 @@ Json default_shuffle(const SourceSpec& source) {
   return {{"block", 512}, {"interleave", 16}};
 }
 
-Shuffle read_shuffle(const Json& value) {
+// Fills in the run's rows.
+Result<Shuffle::Bucket> read_bucket(const Node& node, Json& value, const BatchSpec& batch,
+                                    const ParseOptions& options) {
+  constexpr std::uint64_t kDefaultRun = 4;  // times the batch
+  const bool given = value.contains("run");
+  if (!given)
+    value["run"] =
+        options.bucket_run.value_or(kDefaultRun * static_cast<std::uint64_t>(batch.size));
+  Shuffle::Bucket bucket{.by = text_of(value, "by"),
+                         .window = value.at("window").get<std::uint64_t>(),
+                         .run = value.at("run").get<std::uint64_t>()};
+  if (bucket.run < bucket.window) return bucket;
+  const Node* const window = node.find("window");
+  const std::string fixed = options.bucket_run ? " as it was applied" : ", 4 times batch.size";
+  return tl::unexpected<Status>(
+      (window != nullptr ? *window : node)
+          .fail("shuffle.global.bucket.window: " + std::to_string(bucket.window) +
+                " rows are not more than one run of " + std::to_string(bucket.run) +
+                (given ? "" : fixed) +
+                ", so that none would go by its length: make the window "
+                "larger, or set 'run: ROWS' to less"));
+}
+
+Result<Shuffle> read_shuffle(const Node* node, Json& value, const BatchSpec& batch,
+                             const ParseOptions& options) {
   Shuffle shuffle;
-  if (value.is_object()) {
+  if (value.is_object() && value.contains("global")) {
+    shuffle.kind = Shuffle::Kind::kGlobal;
+    SPDLD_ASSIGN(shuffle.bucket, read_bucket(*node->find("global")->find("bucket"),
+                                             value["global"]["bucket"], batch, options));
+  } else if (value.is_object()) {
     shuffle.kind = Shuffle::Kind::kBlock;
     shuffle.block = value.at("block").get<std::uint64_t>();
     shuffle.interleave = value.at("interleave").get<std::uint64_t>();
@@ -180,13 +208,16 @@ Result<PipelineSpec> parse_pipeline(std::string_view text, const std::string& fi
   spec.seed = json.at("seed").get<std::uint64_t>();
   SPDLD_ASSIGN(spec.source, read_source(*root.find("source"), json["source"]));
   if (!json.contains("shuffle")) json["shuffle"] = default_shuffle(spec.source);
-  spec.shuffle = read_shuffle(json.at("shuffle"));
   const Node& stages = *root.find("stages");
   for (std::size_t i = 0; i < stages.items.size(); ++i) {
     SPDLD_ASSIGN(StageSpec stage, read_stage(stages.items[i], json["stages"][i], registry, i));
     spec.stages.push_back(std::move(stage));
   }
   SPDLD_ASSIGN(spec.batch, read_batch(*root.find("batch"), json.at("batch")));
+  const Node* const shuffle = root.find("shuffle");
+  SPDLD_ASSIGN(spec.shuffle, read_shuffle(shuffle, json["shuffle"], spec.batch, options));
+  if (spec.shuffle.bucket)
+    spec.lengths_where = shuffle->find("global")->find("bucket")->find("by")->where();
   spec.delivery.device = text_of(json.at("delivery"), "device");
   spec.delivery.prefetch = json.at("delivery").at("prefetch").get<int>();
   if (text_of(json.at("delivery"), "absent_replica") == "go_on")

@@ -10,6 +10,7 @@ namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMaxStages = 256;
+constexpr const char* kOrders = "none, global, {block: ITEMS} or {global: {bucket: {by: FIELD}}}";
 
 // The class names of labels, beyond what the data themselves say.
 Shape classes_shape() {
@@ -237,7 +238,7 @@ Shape source_shape() {
 
 Shape shuffle_shape() {
   Shape order = choice_shape({"none", "global"});
-  order.expected = "none, global or {block: ITEMS}";
+  order.expected = kOrders;
   Shape block = map_shape({
       {.name = "block",
        .doc = "items that stay together on the medium and are read as one",
@@ -248,8 +249,34 @@ Shape shuffle_shape() {
        .shape = int_shape(1, 65536),
        .default_value = 16},
   });
-  Shape shape = any_of({std::move(order), std::move(block)});
-  shape.expected = "none, global or {block: ITEMS}";
+  block.instead = {{"bucket", "write 'global: {bucket: {by: FIELD}}'"}};
+  Shape bucket = map_shape({
+      {.name = "by",
+       .doc = "the field that holds the items' lengths, a number that the source knows of each",
+       .shape = string_shape(),
+       .required = true},
+      {.name = "window",
+       .doc = "positions whose rows are put in order together",
+       .shape = int_shape(2, 1 << 20),
+       .default_value = 8192},
+      {.name = "run",
+       .doc = "rows of like length that stand next to each other; not given: 4 times batch.size as "
+              "it is applied, whatever the batch size of a job",
+       .shape = int_shape(1, 1 << 20),
+       .nullable = true},
+  });
+  Shape global = map_shape({
+      {.name = "bucket",
+       .doc = "items of like length stand next to each other, so that batches need little padding",
+       .shape = std::move(bucket),
+       .required = true},
+  });
+  Shape by_length = map_shape({{.name = "global",
+                                .doc = "a permutation of all items, but for their lengths",
+                                .shape = std::move(global),
+                                .required = true}});
+  Shape shape = any_of({std::move(order), std::move(block), std::move(by_length)});
+  shape.expected = kOrders;
   return shape;
 }
 

@@ -93,6 +93,7 @@ struct PipelineSpec {
   std::uint64_t seed = 0;
   SourceSpec source;
   Shuffle shuffle;
+  Location lengths_where;  // of shuffle.bucket's `by`
   std::vector<StageSpec> stages;
   BatchSpec batch;
   DeliverySpec delivery;

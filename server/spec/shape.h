@@ -33,7 +33,8 @@ struct Shape {
     kList,     // of of[0]
     kMap,      // with `keys`
     kTagged,   // a map of one key that says what its value is: one of `keys`
-    kAnyOf,    // one of `of`; their nodes differ in kind, or they are scalars
+    kAnyOf,    // one of `of`; their nodes differ in kind, or they are scalars, or maps whose keys
+               // differ
     kNamed,    // a map of names of fields to of[0]
     kScalars,  // a map of names to scalars, which check() leaves alone
   };

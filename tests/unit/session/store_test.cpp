@@ -33,6 +33,7 @@ TEST_F(StoreTest, KeepsPipelinesAcrossARestart) {
   pipeline.request.vars = {{"size", "224"}};
   pipeline.request.env = {{"HOME", "/root"}};
   pipeline.request.reader = Credentials{.uid = 1000, .gid = 1001, .groups = {27, 100}};
+  pipeline.request.bucket_run = 128;
   ASSERT_TRUE(open()->put_pipeline(pipeline, {}).ok());
   const auto kept = open()->pipelines();
   ASSERT_TRUE(kept);
@@ -43,6 +44,7 @@ TEST_F(StoreTest, KeepsPipelinesAcrossARestart) {
   EXPECT_EQ(kept->front().request.vars, pipeline.request.vars);
   EXPECT_EQ(kept->front().request.env, pipeline.request.env);
   EXPECT_EQ(kept->front().request.reader, pipeline.request.reader);
+  EXPECT_EQ(kept->front().request.bucket_run, pipeline.request.bucket_run);
 }
 
 TEST(StoredJsonTest, ARecordWithoutAReaderIsReadAsOneThatNamesNone) {
@@ -50,6 +52,7 @@ TEST(StoredJsonTest, ARecordWithoutAReaderIsReadAsOneThatNamesNone) {
       parse_request(R"({"yaml": "pipeline: p", "file": "-", "vars": {}, "env": {}})");
   ASSERT_TRUE(request) << request.error().message();
   EXPECT_EQ(request->reader, std::nullopt);
+  EXPECT_EQ(request->bucket_run, std::nullopt);
 }
 
 TEST(StoredJsonTest, ARecordWhoseReaderMakesNoSenseIsNone) {

@@ -124,6 +124,55 @@ TEST(Cursor, NamesAllThatChanged) {
               AllOf(HasSubstr("500"), HasSubstr("shuffle"), HasSubstr("seed")));
 }
 
+Order order_by_length() {
+  Order by_length = order();
+  by_length.shuffle.bucket = Shuffle::Bucket{.by = "duration", .window = 8192, .run = 128};
+  by_length.lengths_digest = "0123456789abcdef";
+  return by_length;
+}
+
+// As HasThePinnedText.
+TEST(Cursor, HasThePinnedDigestOfAnOrderByLength) { EXPECT_EQ(order_by_length().digest(), "ef8e475fdbca8043c6b3762164439946"); }
+
+TEST(Cursor, OfAnOrderWithoutLengthsIsNoneOfOneWithThem) {
+  const Status status = check(Cursor::at(order(), 0, 10, 1), order_by_length());
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(),
+              HasSubstr("the shuffle was another one, now it is {global: {bucket: {by: duration, "
+                        "window: 8192, run: 128}}};"));
+  EXPECT_THAT(check(Cursor::at(order_by_length(), 0, 10, 1), order()).message(),
+              HasSubstr("the shuffle was another one, now it is global;"));
+}
+
+TEST(Cursor, SaysThatTheRunOrWindowChanged) {
+  const Cursor cursor = Cursor::at(order_by_length(), 0, 10, 1);
+  EXPECT_TRUE(check(cursor, order_by_length()).ok());
+  Order current = order_by_length();
+  current.shuffle.bucket->run = 192;
+  EXPECT_THAT(check(cursor, current).message(), HasSubstr("now it is {global: {bucket: {by: "
+                                                          "duration, window: 8192, run: 192}}};"));
+  current = order_by_length();
+  current.shuffle.bucket->window = 4096;
+  EXPECT_THAT(check(cursor, current).message(), HasSubstr("window: 4096"));
+  current = order_by_length();
+  current.shuffle.bucket->by = "words";
+  EXPECT_THAT(check(cursor, current).message(), HasSubstr("by: words"));
+}
+
+TEST(Cursor, SaysThatTheLengthsChanged) {
+  Order current = order_by_length();
+  current.lengths_digest = "fedcba9876543210";
+  const Status status = check(Cursor::at(order_by_length(), 0, 10, 1), current);
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("the lengths 'duration', by which the items are put "
+                              "in order, are not the same;"),
+                    Not(HasSubstr("shuffle")), Not(HasSubstr("dataset"))));
+  current.items = 499;
+  EXPECT_THAT(check(Cursor::at(order_by_length(), 0, 10, 1), current).message(),
+              AllOf(HasSubstr("had 500 items"), Not(HasSubstr("lengths"))));
+}
+
 TEST(Cursor, RefusesADamagedDigest) {
   Cursor cursor = Cursor::at(order(), 0, 10, 1);
   cursor.order = "";

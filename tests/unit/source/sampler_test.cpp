@@ -79,7 +79,7 @@ TEST(Sampler, GivesEveryItemOnceInAnEpochOfBlocks) {
 
 TEST(Sampler, TakesBlocksAndInterleavesOfAnySize) {
   constexpr std::uint64_t kHuge = ~std::uint64_t{0};
-  for (const Shuffle shuffle : {blocks(0, 0), blocks(kHuge, kHuge), blocks(1, kHuge),
+  for (const Shuffle& shuffle : {blocks(0, 0), blocks(kHuge, kHuge), blocks(1, kHuge),
                                 blocks(kHuge, 1), blocks(0, 16), blocks(16, 0)}) {
     EXPECT_TRUE(is_bijection(epoch_of(Sampler(1000, shuffle, 5), 0)))
         << shuffle.block << " x " << shuffle.interleave;
@@ -102,7 +102,7 @@ TEST(Sampler, YieldsThePinnedOrders) {
 }
 
 TEST(Sampler, OrdersEpochsAndSeedsDifferently) {
-  for (const Shuffle shuffle : {kGlobal, blocks(10, 4)}) {
+  for (const Shuffle& shuffle : {kGlobal, blocks(10, 4)}) {
     const auto order = epoch_of(Sampler(1000, shuffle, 1), 0);
     EXPECT_NE(order, epoch_of(Sampler(1000, shuffle, 1), 1));
     EXPECT_NE(order, epoch_of(Sampler(1000, shuffle, 2), 0));
@@ -196,7 +196,7 @@ TEST(Sampler, MovesTheShortBlockAround) {
 
 TEST(Sampler, NeverSubstitutesAnItemForItself) {
   for (const std::uint64_t size : {2, 3, 10}) {
-    for (const Shuffle shuffle : {kNone, kGlobal, blocks(2, 2)}) {
+    for (const Shuffle& shuffle : {kNone, kGlobal, blocks(2, 2)}) {
       const Sampler sampler(size, shuffle, 4);
       for (std::uint64_t p = 0; p < size; ++p) {
         for (std::uint32_t attempt = 1; attempt < 20; ++attempt) {
