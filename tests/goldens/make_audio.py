@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes audio.json: what torchaudio and Whisper's own package make of the sound that pattern()
-computes. tests/unit/transform/audio_goldens_test.cpp computes the same sound and asks spdld.
+computes. tests/unit/transform/audio_goldens_test.cpp computes the same sound and asks spdld;
+tests/test_audio_goldens.py asks the torchaudio that is installed.
 
     PYTHON tests/goldens/make_audio.py        with a PYTHON that has torchaudio and openai-whisper
 
@@ -17,7 +18,6 @@ from typing import Any
 
 import torch
 import torchaudio
-import whisper.audio
 
 STEP = 13
 GOLDENS = pathlib.Path(__file__).parent / "audio.json"
@@ -27,24 +27,73 @@ MEL = (*SPECTRUM, "n_mels", "f_min", "f_max", "norm", "mel_scale")
 # The op and its parameters as spdld has them, then the sound: sample rate, channels, samples.
 CASES: list[tuple[str, dict[str, Any], int, int, int]] = [
     ("spectrogram", {}, 16000, 1, 2000),
-    ("spectrogram", {"power": 1.0, "normalized": True, "n_fft": 512, "win_length": 400,
-                     "hop_length": 160, "pad": 10}, 16000, 2, 1500),
+    (
+        "spectrogram",
+        {
+            "power": 1.0,
+            "normalized": True,
+            "n_fft": 512,
+            "win_length": 400,
+            "hop_length": 160,
+            "pad": 10,
+        },
+        16000,
+        2,
+        1500,
+    ),
     ("spectrogram", {"n_fft": 882, "hop_length": 441, "center": False}, 44100, 1, 3001),
     ("spectrogram", {"n_fft": 64, "hop_length": 100, "pad_mode": "replicate"}, 8000, 1, 1234),
     ("spectrogram", {"n_fft": 62, "win_length": 45, "pad_mode": "constant"}, 8000, 1, 60),
     ("mel_spectrogram", {}, 16000, 2, 2000),
-    ("mel_spectrogram", {"n_fft": 1024, "hop_length": 256, "n_mels": 80, "f_min": 20.0,
-                         "f_max": 7600.0, "norm": "slaney", "mel_scale": "slaney",
-                         "power": 1.0}, 22050, 1, 3000),
-    ("mel_spectrogram", {"n_fft": 1102, "n_mels": 64, "f_min": 50.0, "normalized": True,
-                         "pad_mode": "constant", "pad": 3}, 44100, 1, 4000),
+    (
+        "mel_spectrogram",
+        {
+            "n_fft": 1024,
+            "hop_length": 256,
+            "n_mels": 80,
+            "f_min": 20.0,
+            "f_max": 7600.0,
+            "norm": "slaney",
+            "mel_scale": "slaney",
+            "power": 1.0,
+        },
+        22050,
+        1,
+        3000,
+    ),
+    (
+        "mel_spectrogram",
+        {
+            "n_fft": 1102,
+            "n_mels": 64,
+            "f_min": 50.0,
+            "normalized": True,
+            "pad_mode": "constant",
+            "pad": 3,
+        },
+        44100,
+        1,
+        4000,
+    ),
     ("amplitude_to_db", {"top_db": 60.0}, 16000, 2, 2000),
     ("amplitude_to_db", {"stype": "magnitude"}, 16000, 1, 1000),
     ("log_mel", {"n_mels": 80}, 16000, 1, 4007),
     ("log_mel", {"n_mels": 128}, 16000, 2, 1760),
     ("mfcc", {}, 16000, 2, 2000),
-    ("mfcc", {"n_mfcc": 13, "n_mels": 40, "n_fft": 512, "hop_length": 200, "log_mels": True,
-              "dct_norm": "none"}, 16000, 1, 2500),
+    (
+        "mfcc",
+        {
+            "n_mfcc": 13,
+            "n_mels": 40,
+            "n_fft": 512,
+            "hop_length": 200,
+            "log_mels": True,
+            "dct_norm": "none",
+        },
+        16000,
+        1,
+        2500,
+    ),
     ("speed_perturbation", {"factors": [0.9]}, 16000, 2, 700),
     ("speed_perturbation", {"factors": [1.1]}, 44100, 1, 700),
     ("speed_perturbation", {"factors": [1.15]}, 16000, 1, 90),
@@ -73,8 +122,12 @@ def transformed(op: str, params: dict[str, Any], rate: int, sound: torch.Tensor)
         return transforms.MelSpectrogram(rate, **params)(sound)
     if op == "amplitude_to_db":
         spectrum = transforms.Spectrogram()(sound)
-        return transforms.AmplitudeToDB(params.get("stype", "power"), params.get("top_db"))(spectrum)
+        return transforms.AmplitudeToDB(params.get("stype", "power"), params.get("top_db"))(
+            spectrum
+        )
     if op == "log_mel":
+        import whisper.audio
+
         return whisper.audio.log_mel_spectrogram(sound, params["n_mels"])
     if op == "mfcc":
         norm = {"ortho": "ortho", "none": None}[params.get("dct_norm", "ortho")]
@@ -86,14 +139,19 @@ def transformed(op: str, params: dict[str, Any], rate: int, sound: torch.Tensor)
             melkwargs={name: params[name] for name in params if name in MEL},
         )(sound)
     if op == "speed_perturbation":
-        faster, _ = torchaudio.functional.speed(sound, rate, params["factors"][0])
-        return faster
+        # torchaudio.functional.speed(), which older versions lack, does this.
+        return torchaudio.functional.resample(sound, int(params["factors"][0] * rate), rate)
     assert op == "gain"
     return torchaudio.functional.gain(sound, params["gain_db"][0])
 
 
-def golden(op: str, params: dict[str, Any], rate: int, channels: int, samples: int) -> str:
+def sampled(op: str, params: dict[str, Any], rate: int, channels: int, samples: int) -> Any:
     values = transformed(op, params, rate, pattern(channels, samples))
+    return list(values.shape), values.flatten()[::STEP].tolist()
+
+
+def golden(op: str, params: dict[str, Any], rate: int, channels: int, samples: int) -> str:
+    shape, values = sampled(op, params, rate, channels, samples)
     return json.dumps(
         {
             "op": op,
@@ -101,8 +159,8 @@ def golden(op: str, params: dict[str, Any], rate: int, channels: int, samples: i
             "sample_rate": rate,
             "channels": channels,
             "samples": samples,
-            "shape": list(values.shape),
-            "values": [float(f"{value:.7g}") for value in values.flatten()[::STEP].tolist()],
+            "shape": shape,
+            "values": [float(f"{value:.7g}") for value in values],
         }
     )
 
