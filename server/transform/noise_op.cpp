@@ -12,7 +12,7 @@
 #include "transform/audio_params.h"
 #include "transform/sample_sums.h"
 #include "transform/size_params.h"
-#include "transform/spectrum_kernels.h"
+#include "transform/wave_kernels.h"
 
 namespace spdld::transform {
 namespace {

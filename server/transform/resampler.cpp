@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "transform/spectrum_kernels.h"
+#include "transform/wave_kernels.h"
 
 namespace spdld::transform {
 namespace {

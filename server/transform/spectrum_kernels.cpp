@@ -18,8 +18,6 @@ HWY_EXPORT(transform_frames);
 HWY_EXPORT(log_values);
 HWY_EXPORT(floor_values);
 HWY_EXPORT(multiply_rows);
-HWY_EXPORT(normal_numbers);
-HWY_EXPORT(filter_samples);
 
 std::size_t frame_lanes() { return HWY_DYNAMIC_DISPATCH(frame_lanes)(); }
 
@@ -45,15 +43,6 @@ void floor_values(float* values, std::size_t count, float floor, float add, floa
 void multiply_rows(const float* matrix, std::size_t rows, std::size_t inner, const float* in,
                    float* out, std::size_t count) {
   HWY_DYNAMIC_DISPATCH(multiply_rows)(matrix, rows, inner, in, out, count);
-}
-
-void normal_numbers(const std::uint64_t* words, std::size_t count, float* out) {
-  HWY_DYNAMIC_DISPATCH(normal_numbers)(words, count, out);
-}
-
-void filter_samples(const float* samples, std::size_t step, const float* taps,
-                    std::size_t tap_count, float* out, std::size_t out_stride, std::size_t count) {
-  HWY_DYNAMIC_DISPATCH(filter_samples)(samples, step, taps, tap_count, out, out_stride, count);
 }
 
 }  // namespace spdld::transform

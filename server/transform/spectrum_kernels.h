@@ -2,14 +2,13 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include "transform/spectrum_plan.h"
 
 namespace spdld::transform {
 
-// The kernels on sound. None of them fuses a multiplication with an addition, and each sum has one
-// order, so that the values are the same for every instruction set.
+// The kernels on spectra. None of them fuses a multiplication with an addition, and each sum has
+// one order, so that the values are the same for every instruction set.
 
 // How many frames transform_frames() does at once on this machine; at most kMaxFrames.
 std::size_t frame_lanes();
@@ -34,14 +33,5 @@ void floor_values(float* values, std::size_t count, float floor, float add, floa
 // out[k][i] = sum over m of matrix[k][m] * in[m][i], for `count` columns.
 void multiply_rows(const float* matrix, std::size_t rows, std::size_t inner, const float* in,
                    float* out, std::size_t count);
-
-// Standard normal numbers out of uniform 64 bits: `count` words make twice as many numbers, of
-// which those of the first halves come first.
-void normal_numbers(const std::uint64_t* words, std::size_t count, float* out);
-
-// out[i * out_stride] for i in [0, count): the sum of samples[i * step + t] * taps[t] over t in
-// [0, tap_count), tap_count a multiple of 4.
-void filter_samples(const float* samples, std::size_t step, const float* taps,
-                    std::size_t tap_count, float* out, std::size_t out_stride, std::size_t count);
 
 }  // namespace spdld::transform
