@@ -4,16 +4,36 @@
 #include "transform/box_ops.h"
 #include "transform/crop_ops.h"
 #include "transform/flip_ops.h"
+#include "transform/level_ops.h"
+#include "transform/noise_op.h"
+#include "transform/pad_or_trim_op.h"
 #include "transform/pixel_ops.h"
 #include "transform/resize_ops.h"
+#include "transform/spectrum_ops.h"
+#include "transform/speed_op.h"
 
 namespace spdld::transform {
 
 std::vector<OpInfo> ops() {
-  return {bounding_boxes_op(),      resize_op(),
-          center_crop_op(),         random_crop_op(),
-          random_resized_crop_op(), random_horizontal_flip_op(),
-          normalize_op(),           to_dtype_op()};
+  return {bounding_boxes_op(),
+          resize_op(),
+          center_crop_op(),
+          random_crop_op(),
+          random_resized_crop_op(),
+          random_horizontal_flip_op(),
+          normalize_op(),
+          to_dtype_op(),
+          mix_channels_op(),
+          pad_or_trim_op(),
+          speed_perturbation_op(),
+          gain_op(),
+          add_noise_op(),
+          normalize_audio_op(),
+          spectrogram_op(),
+          mel_spectrogram_op(),
+          amplitude_to_db_op(),
+          log_mel_op(),
+          mfcc_op()};
 }
 
 }  // namespace spdld::transform

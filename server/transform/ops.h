@@ -7,8 +7,8 @@
 
 namespace spdld::transform {
 
-// The ops on decoded samples. Names, parameters and defaults are those of torchvision.transforms.v2
-// where it has the op.
+// The ops on decoded samples. Names, parameters and defaults are those of
+// torchvision.transforms.v2, or of torchaudio, where these have the op.
 std::vector<OpInfo> ops();
 
 }  // namespace spdld::transform

@@ -1,15 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one image costs after its decoder: rows in the cache, resized, cropped, converted and laid
 // out into a row of a batch. The filters' tables are made anew for each image, as random crops
-// have it, except in Validation, where they repeat.
+// have it, except in Validation, where they repeat. And what a sound of some seconds at 16 kHz, one
+// channel, costs from samples to spectra; `fourier_alone` is the floor of log_mel: windows,
+// transforms and powers of the same frames, of which nothing is kept.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/rng.h"
+#include "op/audio.h"
 #include "transform/image_pass.h"
+#include "transform/ops.h"
+#include "transform/spectrum_kernels.h"
 
 namespace spdld::transform {
 namespace {
@@ -115,6 +126,77 @@ BENCHMARK_CAPTURE(crop_and_resize, enlarged_uint8, (Size{120, 100}), DType::kUIn
 BENCHMARK_CAPTURE(validation, float32, DType::kFloat32);
 BENCHMARK_CAPTURE(crop_only, uint8, DType::kUInt8);
 BENCHMARK_CAPTURE(crop_only, float32, DType::kFloat32);
+
+constexpr int kRate = 16000;
+
+Sound noise_of(std::int64_t seconds) {
+  Sound sound;
+  sound.sample_rate = kRate;
+  sound.reshape(1, 0, seconds * kRate);
+  KeyedRng rng(1);
+  for (float& sample : sound.values) sample = static_cast<float>(rng.uniform(-0.5, 0.5));
+  return sound;
+}
+
+std::unique_ptr<Op> made(const std::string& name, std::map<std::string, ParamValue> values) {
+  const Registry registry(ops());
+  const OpInfo& info = *registry.find(name);
+  for (const ParamInfo& param : info.params) {
+    if (param.default_value) values.try_emplace(param.name, *param.default_value);
+  }
+  auto op = info.make(Params(std::move(values)));
+  SPDLD_CHECK(op.has_value());
+  return *std::move(op);
+}
+
+// The sound is made anew for each run, which is not counted.
+void audio(benchmark::State& state, const std::string& name,
+           const std::map<std::string, ParamValue>& values) {
+  const Sound sound = noise_of(state.range(0));
+  Sound changed;
+  Sound scratch;
+  const std::unique_ptr<Op> op = made(name, values);
+  const AudioFormat in{.sample_rate = kRate, .channels = 1, .length = sound.length};
+  const auto step = dynamic_cast<const AudioOp&>(*op).make_step(in);
+  for (auto _ : state) {
+    state.PauseTiming();
+    changed = sound;
+    state.ResumeTiming();
+    SPDLD_CHECK(step->run(changed, scratch, KeyedRng(1)).ok());
+    benchmark::ClobberMemory();
+  }
+}
+
+void fourier_alone(benchmark::State& state) {
+  SpectrumPlan plan = spectrum_plan({.n_fft = 400, .win_length = 400, .hop_length = 160});
+  plan.bands.push_back({});  // of no bins
+  const Sound sound = noise_of(state.range(0));
+  const auto lanes = static_cast<std::int64_t>(frame_lanes());
+  struct alignas(64) Lanes {
+    float values[kMaxFrames];
+  };
+  std::vector<Lanes> scratch(frame_scratch(plan.fourier) / kMaxFrames);
+  Lanes out;
+  float largest = 0;
+  for (auto _ : state) {
+    // As many frames as log_mel's, but for those at the ends, which lie over the sound.
+    for (std::int64_t frame = 0; frame < sound.length / 160; frame += lanes) {
+      const std::int64_t first = std::min(frame * 160, sound.length - lanes * 160 - 400);
+      SPDLD_CHECK(transform_frames(plan, sound.values.data() + first, 160,
+                                   static_cast<std::size_t>(lanes), scratch[0].values, out.values,
+                                   kMaxFrames, largest));
+    }
+    benchmark::ClobberMemory();
+  }
+}
+
+BENCHMARK(fourier_alone)->Arg(10)->Arg(30)->Unit(benchmark::kMicrosecond);
+#define SPDLD_AUDIO(...) BENCHMARK_CAPTURE(audio, __VA_ARGS__)->Unit(benchmark::kMicrosecond)
+SPDLD_AUDIO(log_mel, "log_mel", {})->Arg(10)->Arg(30);
+SPDLD_AUDIO(mel_spectrogram, "mel_spectrogram", {})->Arg(10);
+SPDLD_AUDIO(mfcc, "mfcc", {})->Arg(10);
+SPDLD_AUDIO(speed, "speed_perturbation", {{"factors", std::vector<double>{0.9}}})->Arg(10);
+SPDLD_AUDIO(add_noise, "add_noise", {{"snr", std::vector<double>{20}}})->Arg(10);
 
 }  // namespace
 }  // namespace spdld::transform

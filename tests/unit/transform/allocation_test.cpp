@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "tests/support/allocations.h"
 #include "tests/unit/transform/images.h"
+#include "tests/unit/transform/sounds.h"
 
 namespace spdld::transform {
 namespace {
@@ -37,6 +41,37 @@ TEST(ImagePass, AllocatesNothingOnceItHasSeenALargerImage) {
   const int before = testing::allocations();
   images(200);
   EXPECT_EQ(testing::allocations(), before);
+}
+
+TEST(AudioSteps, AllocateNothingOnceTheyHaveSeenALargerSound) {
+  const std::map<std::string, Values> ops{
+      {"pad_or_trim", {{"samples", std::int64_t{5000}}, {"crop", std::string("random")}}},
+      {"mix_channels", {}},
+      {"gain", {{"gain_db", Floats{-3, 3}}}},
+      {"normalize_audio", {{"mode", std::string("rms")}}},
+      {"add_noise", {{"snr", Floats{3, 20}}}},
+      {"speed_perturbation", {{"factors", Floats{0.9, 1, 1.1}}}},
+      {"spectrogram", {}},
+      {"mel_spectrogram", {}},
+      {"log_mel", {}},
+      {"mfcc", {}}};
+  const Sound large = pattern(2, 8000);
+  const Sound small = pattern(2, 6001);
+  for (const auto& [op, values] : ops) {
+    SCOPED_TRACE(op);
+    MadeStep step(op, values, {.sample_rate = 16000, .channels = 2});
+    Sound sound = large;
+    const auto run = [&](const Sound& from, std::uint64_t key) {
+      sound.reshape(from.channels, 0, from.length);
+      std::copy(from.values.begin(), from.values.end(), sound.values.begin());
+      return step.run(sound, key).ok();
+    };
+    // What a step swaps is twice seen, and every factor drawn.
+    for (std::uint64_t key = 0; key < 32; ++key) ASSERT_TRUE(run(large, key));
+    const int before = testing::allocations();
+    for (std::uint64_t key = 0; key < 32; ++key) ASSERT_TRUE(run(small, key));
+    EXPECT_EQ(testing::allocations(), before);
+  }
 }
 
 }  // namespace

@@ -260,9 +260,12 @@ TEST(Ops, HaveNamesParametersAndDocs) {
     EXPECT_FALSE(op.doc.empty()) << op.name;
     for (const ParamInfo& param : op.params) EXPECT_FALSE(param.doc.empty()) << param.name;
   }
-  EXPECT_EQ(names, (std::set<std::string>{"bounding_boxes", "resize", "center_crop", "random_crop",
-                                          "random_resized_crop", "random_horizontal_flip",
-                                          "normalize", "to_dtype"}));
+  EXPECT_EQ(names,
+            (std::set<std::string>{"bounding_boxes", "resize", "center_crop", "random_crop",
+                                   "random_resized_crop", "random_horizontal_flip", "normalize",
+                                   "to_dtype", "mix_channels", "pad_or_trim", "speed_perturbation",
+                                   "gain", "add_noise", "normalize_audio", "spectrogram",
+                                   "mel_spectrogram", "amplitude_to_db", "log_mel", "mfcc"}));
 }
 
 }  // namespace

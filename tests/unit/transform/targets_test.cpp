@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/transform/images.h"
+#include "tests/unit/transform/sounds.h"
 
 namespace spdld::transform {
 namespace {
@@ -71,6 +73,32 @@ TEST(Targets, MakeTheSameFloats) {
                                 .normalized = true,
                                 .mean = {0.485F, 0.456F, 0.406F, 0.5F},
                                 .std = {0.229F, 0.224F, 0.225F, 0.25F}});
+  }
+}
+
+// The values of every op on sound that computes more than sums and products.
+std::vector<float> all_of_sound() {
+  const Sound sound = pattern(2, 7001);
+  std::vector<float> all;
+  const auto append = [&](const std::string& op, Values values) {
+    const Sound made = changed(op, std::move(values), sound);
+    all.insert(all.end(), made.values.begin(), made.values.end());
+  };
+  for (const std::int64_t n_fft : {400, 512, 62, 882}) append("spectrogram", {{"n_fft", n_fft}});
+  append("mel_spectrogram", {{"power", 1.0}, {"pad_mode", std::string("replicate")}});
+  append("log_mel", {{"n_mels", std::int64_t{128}}});
+  append("mfcc", {});
+  append("mfcc", {{"log_mels", true}, {"n_mfcc", std::int64_t{13}}});
+  append("add_noise", {{"snr", Floats{3}}});
+  append("speed_perturbation", {{"factors", Floats{0.9}}});
+  return all;
+}
+
+TEST(Targets, MakeTheSameOfSound) {
+  const std::vector<float> expected = all_of_sound();
+  for (const std::int64_t target : targets()) {
+    const ForcedTarget forced(target);
+    EXPECT_TRUE(all_of_sound() == expected) << hwy::TargetName(target);
   }
 }
 
