@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/byte_buffer.h"
@@ -33,6 +34,9 @@ struct PartRequest {
   std::size_t part = 0;
   std::uint64_t offset = 0;  // in the part
   std::uint64_t size_bytes = kToItsEnd;
+  // What the part's file must be for the piece to mean anything; null: whatever it is by now. Read
+  // during the call alone.
+  const ItemStamp* expected = nullptr;
 
   friend bool operator==(const PartRequest&, const PartRequest&) = default;
 };
@@ -90,6 +94,7 @@ class FetchedItem {
     return i < clips_ && clip_list_[i].stream.codec != nullptr ? &clip_list_[i] : nullptr;
   }
   // The source's: the clip of request `i`, to be filled; its memory is reused.
+  void clear_clips() { clips_ = 0; }
   MediaClip& set_clip(std::size_t i) {
     if (clip_list_.size() <= i) clip_list_.resize(i + 1);
     for (; clips_ <= i; ++clips_) clip_list_[clips_].clear();
@@ -97,12 +102,15 @@ class FetchedItem {
     return clip_list_[i];
   }
 
-  // The source's. What is read for the next item: begin() empties both lists and keeps their
-  // memory.
+  // The source's. The clips that it has set stay through the next begin(), which is that of the
+  // source that it takes the bytes from.
+  void hold_clips() { holds_clips_ = true; }
+
+  // The source's. What is read for the next item: begin() empties all lists and keeps their memory.
   void begin() {
     ranges_ = 0;
     spared_ = false;
-    clips_ = 0;
+    if (!std::exchange(holds_clips_, false)) clips_ = 0;
     places_.clear();
     restart_ranges();
   }
@@ -147,6 +155,7 @@ class FetchedItem {
   bool spared_ = false;
   std::vector<MediaClip> clip_list_;
   std::size_t clips_ = 0;
+  bool holds_clips_ = false;
   std::vector<PartPlace> places_;
   std::vector<std::uint64_t> begins_{0};  // of each range in `bytes`, and the end of the last
 };
