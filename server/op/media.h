@@ -150,6 +150,8 @@ struct MediaClip {
   std::uint64_t silence_before = 0;
   bool loop = false;
   std::uint64_t bytes_first_sample = 0;
+  // Of audio in packets: the time at which sample 0 of the stream is heard.
+  std::int64_t begin_pts = 0;
 
   void clear() {
     stream = {};
@@ -157,6 +159,7 @@ struct MediaClip {
     frames.clear();
     repeats = 1;
     first_sample = samples = silence_before = bytes_first_sample = 0;
+    begin_pts = 0;
     loop = false;
   }
 };

@@ -100,8 +100,8 @@ Result<ClipFiles> Cutter::cut(std::shared_ptr<const MediaIndex> index) {
     file.entry = index->find(source_.part_key(item, part_));
     SPDLD_CHECK(file.entry != nullptr);
     if (file.entry->code != Code::kOk) {
-      fault("cannot be read as media", file, {file.entry->code, file.entry->text},
-            file.entry->text);
+      const std::string why(file.entry->text);
+      fault("cannot be read as media", file, {file.entry->code, why}, why);
       continue;
     }
     const std::optional<MediaRecord> record = read_media_record(file.entry->text, index->codecs());

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bitset>
+#include <cmath>
 #include <string_view>
 
 #include "base/check.h"
@@ -112,14 +113,16 @@ SoundClock sound_clock(const StreamInfo& info, const PacketTable& table) {
   SoundClock clock;
   clock.samples_per_tick = info.time_base.value() * static_cast<double>(info.codec->sample_rate);
   PacketTable::Block first;
-  if (!table.next(first)) return clock;
+  if (clock.samples_per_tick <= 0 || !table.next(first)) return clock;
   PacketReader reader(table, first);
+  double pending = 0;  // samples that are still to be cut off: they may be more than a packet has
   for (MediaPacket packet; reader.next(packet);) {
-    if (packet.discard || packet.pts == kNoTime) continue;
-    const double skipped = clock.samples_per_tick > 0
-                               ? static_cast<double>(packet.skip_samples) / clock.samples_per_tick
-                               : 0;
-    clock.begin = packet.pts + static_cast<std::int64_t>(skipped + 0.5);
+    if (packet.skip_samples > 0) pending = packet.skip_samples;
+    const double samples = static_cast<double>(packet.duration) * clock.samples_per_tick;
+    const double skipped = std::min(pending, samples);
+    pending -= skipped;
+    if (packet.discard || packet.pts == kNoTime || (skipped > 0 && skipped >= samples)) continue;
+    clock.begin = packet.pts + std::llround(skipped / clock.samples_per_tick);
     break;
   }
   return clock;
@@ -159,30 +162,21 @@ PacketRange find_sound_packets(const PacketTable& table, const StreamInfo& info,
   return range;
 }
 
-bool take_packets(const PacketTable& table, std::span<const PacketRange> ranges,
-                  std::vector<MediaPacket>& packets, std::uint64_t& begin, std::uint64_t& end) {
-  begin = ~std::uint64_t{0};
-  end = 0;
-  for (const PacketRange& range : ranges) {
-    if (range.begin >= range.end) continue;
-    PacketTable::Block block;
-    do {
-      if (!table.next(block)) return false;
-    } while (block.first + block.packets <= range.begin);
-    PacketReader reader(table, block);
-    const bool gap = !packets.empty();
-    MediaPacket packet;
-    do {
-      if (!reader.next(packet)) return false;
-      if (reader.number() < range.begin) continue;
-      packet.gap = gap && reader.number() == range.begin;
-      packets.push_back(packet);
-      begin = std::min(begin, packet.offset);
-      end = std::max(end, packet.offset + packet.size_bytes);
-    } while (reader.number() + 1 < range.end);
-  }
-  if (packets.empty()) return false;
-  for (MediaPacket& packet : packets) packet.offset -= begin;
+bool take_packets(const PacketTable& table, const PacketRange& range, bool gap,
+                  std::vector<MediaPacket>& packets) {
+  if (range.begin >= range.end) return false;
+  PacketTable::Block block;
+  do {
+    if (!table.next(block)) return false;
+  } while (block.first + block.packets <= range.begin);
+  PacketReader reader(table, block);
+  MediaPacket packet;
+  do {
+    if (!reader.next(packet)) return false;
+    if (reader.number() < range.begin) continue;
+    packet.gap = gap && reader.number() == range.begin;
+    packets.push_back(packet);
+  } while (reader.number() + 1 < range.end);
   return true;
 }
 

@@ -38,9 +38,9 @@ SoundClock sound_clock(const StreamInfo& info, const PacketTable& table);
 PacketRange find_sound_packets(const PacketTable& table, const StreamInfo& info,
                                const SoundClock& clock, std::uint64_t first, std::uint64_t samples);
 
-// Puts the packets of the ranges, each of which lies behind the one before it, in `packets`, and
-// where their bytes lie in the part. Offsets count from `begin`. False: the table lacks them.
-bool take_packets(const PacketTable& table, std::span<const PacketRange> ranges,
-                  std::vector<MediaPacket>& packets, std::uint64_t& begin, std::uint64_t& end);
+// Puts the packets of the range behind those in `packets`, with their places in the part. The first
+// one is marked if `gap`. False: the table lacks them.
+bool take_packets(const PacketTable& table, const PacketRange& range, bool gap,
+                  std::vector<MediaPacket>& packets);
 
 }  // namespace spdld::source

@@ -33,8 +33,9 @@ tl::unexpected<Status> lost(const char* what) {
                                     "; apply the pipeline again, which indexes it anew");
 }
 
-Result<ClipBytes> make_frames(const ClipsSpec& spec, const ClipFile& file,
-                              std::span<const std::uint64_t> starts, MediaClip& clip) {
+Result<ClipPieces> make_frames(const ClipsSpec& spec, const ClipFile& file,
+                               std::span<const std::uint64_t> starts, std::size_t most_pieces,
+                               MediaClip& clip) {
   SPDLD_CHECK(!starts.empty() && starts.size() <= ClipsSpec::kMostStacked);
   std::array<PacketRange, ClipsSpec::kMostStacked> ranges;
   const auto wanted = static_cast<std::size_t>(spec.frames);
@@ -53,42 +54,47 @@ Result<ClipBytes> make_frames(const ClipsSpec& spec, const ClipFile& file,
                                                    : clip.frames[first + there - 1]);
   }
   clip.repeats = starts.size();
-  if (!by_packets) return ClipBytes{.whole = true};
+  if (!by_packets) return ClipPieces::whole();
   const std::size_t count = merge({ranges.data(), starts.size()});
-  ClipBytes bytes;
-  if (!take_packets(file.packets, {ranges.data(), count}, clip.packets, bytes.begin, bytes.end))
-    return lost("packets");
-  return bytes;
+  std::array<std::size_t, ClipsSpec::kMostStacked> runs;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t before = clip.packets.size();
+    if (!take_packets(file.packets, ranges[i], i > 0, clip.packets)) return lost("packets");
+    runs[i] = clip.packets.size() - before;
+  }
+  return ClipPieces::of(clip.packets, {runs.data(), count}, most_pieces);
 }
 
-Result<ClipBytes> make_samples(const StreamInfo& info, const PacketTable& packets,
-                               const SoundClock& clock, MediaClip& clip) {
+Result<ClipPieces> make_samples(const StreamInfo& info, const PacketTable& packets,
+                                const SoundClock& clock, MediaClip& clip) {
   const std::uint64_t first = std::min(clip.first_sample, info.samples);
   const std::uint64_t samples = std::min(clip.samples - clip.silence_before, info.samples - first);
   switch (info.access) {
-    case StreamInfo::Access::kDemux: return ClipBytes{.whole = true};
+    case StreamInfo::Access::kDemux: return ClipPieces::whole();
     case StreamInfo::Access::kPcm: {
       const auto align = static_cast<std::uint64_t>(std::max(info.codec->block_align, 0));
       clip.bytes_first_sample = first;
-      return ClipBytes{.begin = info.pcm_offset + first * align,
-                       .end = info.pcm_offset + (first + samples) * align};
+      return ClipPieces::one(info.pcm_offset + first * align,
+                             info.pcm_offset + (first + samples) * align);
     }
     case StreamInfo::Access::kPackets: break;
   }
-  ClipBytes bytes;
-  if (samples == 0) return bytes;  // silence alone
+  clip.begin_pts = clock.begin;
+  if (samples == 0) return ClipPieces::one(0, 0);  // silence alone
   const PacketRange range = find_sound_packets(packets, info, clock, first, samples);
-  if (!take_packets(packets, {&range, 1}, clip.packets, bytes.begin, bytes.end))
-    return lost("packets");
-  return bytes;
+  if (!take_packets(packets, range, false, clip.packets)) return lost("packets");
+  const std::size_t all = clip.packets.size();
+  return ClipPieces::of(clip.packets, {&all, 1}, 1);
 }
 
 }  // namespace
 
-Result<ClipBytes> make_clip(const ClipsSpec& spec, const ClipFile& file,
-                            std::span<const std::uint64_t> starts, MediaClip& clip) {
+Result<ClipPieces> make_clip(const ClipsSpec& spec, const ClipFile& file,
+                             std::span<const std::uint64_t> starts, std::size_t most_pieces,
+                             MediaClip& clip) {
   clip.stream = file.info;
-  if (spec.unit == ClipsSpec::Unit::kFrames) return make_frames(spec, file, starts, clip);
+  if (spec.unit == ClipsSpec::Unit::kFrames)
+    return make_frames(spec, file, starts, most_pieces, clip);
   SPDLD_CHECK(starts.size() == 1);
   clip.first_sample = starts.front();
   clip.samples = file.grid.span;
@@ -96,8 +102,8 @@ Result<ClipBytes> make_clip(const ClipsSpec& spec, const ClipFile& file,
   return make_samples(file.info, file.packets, sound_clock(file.info, file.packets), clip);
 }
 
-Result<ClipBytes> make_clip_sound(const ClipsSpec& spec, const ClipFile& file,
-                                  const ClipSound& sound, std::uint64_t start, MediaClip& clip) {
+Result<ClipPieces> make_clip_sound(const ClipsSpec& spec, const ClipFile& file,
+                                   const ClipSound& sound, std::uint64_t start, MediaClip& clip) {
   const auto rate = static_cast<double>(sound.info.codec->sample_rate);
   const double tick = file.info.time_base.value();
   const double begin = static_cast<double>(file.frames.time(start)) * tick;

@@ -71,25 +71,24 @@ class ClipsSource final : public Source {
                            FetchedItem& out, FetchSink& sink, std::uint64_t token) override {
     SPDLD_CHECK(requests.size() <= kMostPieces);
     const Place at = place(item);
-    std::array<PartRequest, kMostPieces> wanted;
+    std::array<PartRequest, kMostPieces + ClipPieces::kMost> wanted;
+    std::size_t count = 0;
     out.clear_clips();
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      wanted[i] = requests[i];
-      if (!is_clip(requests[i].part)) continue;
-      Result<ClipBytes> bytes = clip_bytes(at, requests[i].part, out.epoch_key, out.set_clip(i));
-      if (!bytes) return tl::unexpected(bytes.error().with_context(uri(item)));
-      wanted[i].part = data_->part;
-      wanted[i].expected = &at.file->entry->stamp;
-      if (bytes->whole) continue;
-      const std::uint64_t size = bytes->end - bytes->begin;
-      const std::uint64_t skipped = std::min(requests[i].offset, size);
-      wanted[i].offset = bytes->begin + skipped;
-      wanted[i].size_bytes = std::min(requests[i].size_bytes, size - skipped);
+      const std::size_t first = count;
+      if (is_clip(requests[i].part)) {
+        Result<ClipPieces> pieces = clip_pieces(at, requests, i, out);
+        if (!pieces) return tl::unexpected(pieces.error().with_context(uri(item)));
+        count = add_requests(*pieces, requests[i], at.file->entry->stamp, wanted, count);
+      } else {
+        wanted[count++] = requests[i];
+      }
+      if (clips_.spec.stack) out.add_pieces(count - first);
     }
-    // What another epoch drew is of no use.
-    if (clips_.spec.sampling == Sampling::kRandom) out.revision.asked = false;
+    // What another epoch drew is of no use; and of several pieces none can be left out.
+    if (clips_.spec.sampling == Sampling::kRandom || clips_.spec.stack) out.revision.asked = false;
     out.hold_clips();
-    return from_->fetch(at.file->item, {wanted.data(), requests.size()}, out, sink, token);
+    return from_->fetch(at.file->item, {wanted.data(), count}, out, sink, token);
   }
   Result<std::unique_ptr<PartBytes>> open_part(std::uint64_t item,
                                                std::size_t part) const override {
@@ -131,16 +130,42 @@ class ClipsSource final : public Source {
     return part == data_->part || (data_->has_sound() && part == data_->sound_part);
   }
 
-  Result<ClipBytes> clip_bytes(const Place& at, std::size_t part, std::uint64_t epoch_key,
-                               MediaClip& clip) const {
+  // The clip that request `i` is for, which is set in `out`.
+  Result<ClipPieces> clip_pieces(const Place& at, std::span<const PartRequest> requests,
+                                 std::size_t i, FetchedItem& out) const {
     const ClipsSpec& spec = clips_.spec;
     std::array<std::uint64_t, ClipsSpec::kMostStacked> starts;
     const std::size_t count = spec.stack ? static_cast<std::size_t>(spec.per_file) : 1;
-    for (std::size_t i = 0; i < count; ++i)
-      starts[i] = clips_.start(*at.file, spec.stack ? i : at.clip, epoch_key);
+    for (std::size_t k = 0; k < count; ++k)
+      starts[k] = clips_.start(*at.file, spec.stack ? k : at.clip, out.epoch_key);
     std::sort(starts.begin(), starts.begin() + static_cast<std::ptrdiff_t>(count));
-    if (part == data_->part) return make_clip(spec, *at.file, {starts.data(), count}, clip);
-    return make_clip_sound(spec, *at.file, clips_.sounds[at.number], starts[0], clip);
+    MediaClip& clip = out.set_clip(i);
+    if (requests[i].part != data_->part)
+      return make_clip_sound(spec, *at.file, clips_.sounds[at.number], starts[0], clip);
+    // A piece of a clip is cut from bytes that lie together.
+    const bool whole = requests[i].offset == 0 && requests[i].size_bytes == PartRequest::kToItsEnd;
+    const std::size_t others = std::min(requests.size() - 1, ClipPieces::kMost - 1);
+    return make_clip(spec, *at.file, {starts.data(), count}, whole ? ClipPieces::kMost - others : 1,
+                     clip);
+  }
+
+  // Those for the pieces, behind the `count` that there are; how many there are then.
+  std::size_t add_requests(const ClipPieces& pieces, const PartRequest& request,
+                           const ItemStamp& stamp, std::span<PartRequest> wanted,
+                           std::size_t count) const {
+    for (const Piece& piece : pieces.pieces()) {
+      PartRequest& each = wanted[count++];
+      each = {.part = data_->part, .expected = &stamp};
+      if (pieces.is_whole()) {
+        each.offset = request.offset;
+        each.size_bytes = request.size_bytes;
+        continue;
+      }
+      const std::uint64_t skipped = std::min(request.offset, piece.size_bytes);
+      each.offset = piece.offset + skipped;
+      each.size_bytes = std::min(request.size_bytes, piece.size_bytes - skipped);
+    }
+    return count;
   }
 
   // "@12.5s".

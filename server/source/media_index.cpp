@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "source/binary.h"
 #include "source/digest_text.h"
 #include "source/whole_file.h"
@@ -61,9 +62,12 @@ std::uint64_t MediaIndex::bytes() const {
   return bytes;
 }
 
-std::string media_index_text(const std::string& what, const std::vector<const MediaEntry*>& entries,
-                             const CodecPool& codecs) {
+Status save_media_entries(const std::string& path, const std::string& what,
+                          const std::vector<const MediaEntry*>& entries, const CodecPool& codecs) {
   BinaryWriter out;
+  std::size_t bytes = 4096;
+  for (const MediaEntry* const entry : entries) bytes += kLeastEntry + entry->text.size();
+  out.reserve(bytes);
   out.raw(kMagic);
   out.string(what);
   const auto texts = codecs.texts();
@@ -81,12 +85,15 @@ std::string media_index_text(const std::string& what, const std::vector<const Me
     out.string(entry->text);
   }
   out.number<std::uint64_t>(XXH3_64bits(out.text().data(), out.text().size()));
-  return out.text();
+  SPDLD_FAILPOINT_STATUS("source.listing.write");
+  return write_whole_file(path, out.text());
 }
 
 Result<std::vector<MediaEntry>> load_media_entries(const std::string& path, const std::string* what,
                                                    CodecPool& codecs) {
-  SPDLD_ASSIGN(const std::string text, read_whole_file(path));
+  SPDLD_ASSIGN(std::string read, read_whole_file(path));
+  const auto whole = std::make_shared<const std::string>(std::move(read));
+  const std::string_view text = *whole;
   const auto refuse = [&path](const char* why) {
     return error(Code::kDataLoss, path + " is no index of these media files: " + why);
   };
@@ -97,7 +104,7 @@ Result<std::vector<MediaEntry>> load_media_entries(const std::string& path, cons
   std::memcpy(&checksum, text.data() + end, sizeof checksum);
   if (checksum != XXH3_64bits(text.data(), end)) return refuse("it is damaged");
 
-  BinaryReader in(std::string_view(text).substr(kMagic.size(), end - kMagic.size()));
+  BinaryReader in(text.substr(kMagic.size(), end - kMagic.size()));
   if (const std::string kept = in.string(); what != nullptr && kept != *what)
     return refuse("it is of others");
   for (std::size_t n = in.count(sizeof(std::uint32_t)); n > 0; --n) {
@@ -114,7 +121,8 @@ Result<std::vector<MediaEntry>> load_media_entries(const std::string& path, cons
     const auto code = in.number<std::uint8_t>();
     if (!is_code(code)) return refuse("it is damaged");
     entry.code = static_cast<Code>(code);
-    entry.text = in.string();
+    entry.text = in.raw(in.number<std::uint32_t>());
+    entry.owner = whole;
   }
   if (!in.ok() || in.left() != 0) return refuse("it is damaged");
   return entries;

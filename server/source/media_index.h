@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -20,7 +22,14 @@ struct MediaEntry {
   bool settled = false;
   // Why there is no record: kDataLoss, kInvalidArgument or kResourceExhausted.
   Code code = Code::kOk;
-  std::string text;  // media_record_text(); or the message
+  // media_record_text(); or the message. `owner` holds it, for this entry or for many.
+  std::string_view text = {};
+  std::shared_ptr<const std::string> owner = nullptr;
+
+  void set_text(std::string own) {
+    owner = std::make_shared<const std::string>(std::move(own));
+    text = *owner;
+  }
 };
 
 // What the media files of a source hold. Immutable, any thread.
@@ -53,8 +62,10 @@ class MediaIndex {
 //   u64 n, n × entry            u64 key; u64 inode, u64 bytes, i64 mtime_ns, i64 ctime_ns;
 //                               u8 settled, u8 code, string
 //   u64                         XXH3 of all before
-std::string media_index_text(const std::string& what, const std::vector<const MediaEntry*>& entries,
-                             const CodecPool& codecs);
+//
+// Replaces `path` as a whole or not at all; it is on the disk on return.
+Status save_media_entries(const std::string& path, const std::string& what,
+                          const std::vector<const MediaEntry*>& entries, const CodecPool& codecs);
 // What such a file holds; its codecs come into `codecs`. kNotFound: there is none; kDataLoss: there
 // is something else, or something else was probed. `what` null: whatever it was.
 Result<std::vector<MediaEntry>> load_media_entries(const std::string& path, const std::string* what,

@@ -14,7 +14,6 @@
 #include "source/digest_text.h"
 #include "source/disk.h"
 #include "source/ordered_tasks.h"
-#include "source/whole_file.h"
 
 namespace spdld::source {
 namespace {
@@ -218,13 +217,13 @@ Status Maker::probe(std::size_t number) {
 
 // `taken`: what was kept is good.
 Result<MediaEntry> Maker::look_at(const File& file, bool& taken) {
-  MediaEntry entry{.key = file.entry.key, .stamp = {}, .text = {}};
+  MediaEntry entry{.key = file.entry.key, .stamp = {}};
   Result<std::unique_ptr<PartBytes>> opened = source_.open_part(file.item, part_);
   if (!opened) {
     // A file that something names and that is not there is no more use than a damaged one.
     if (opened.error().code() != Code::kDataLoss) return tl::unexpected(std::move(opened).error());
     entry.code = Code::kDataLoss;
-    entry.text = opened.error().message();
+    entry.set_text(opened.error().message());
     return entry;
   }
   PartBytes& part = **opened;
@@ -250,10 +249,10 @@ Result<MediaEntry> Maker::look_at(const File& file, bool& taken) {
   entry.stamp = *stamp;
   entry.settled = is_settled(*stamp, begin_ns);
   if (text) {
-    entry.text = *std::move(text);
+    entry.set_text(*std::move(text));
   } else {
     entry.code = text.error().code();
-    entry.text = media ? part.path() + ": " + text.error().message() : text.error().message();
+    entry.set_text(media ? part.path() + ": " + text.error().message() : text.error().message());
   }
   return entry;
 }
@@ -279,8 +278,8 @@ void Maker::keep_part(const std::vector<std::size_t>& numbers) {
     entries.push_back(&files_[number].entry);
     keys.append(reinterpret_cast<const char*>(&entries.back()->key), sizeof entries.back()->key);
   }
-  const Status saved = write_whole_file(path(stem_ + short_digest_text(keys) + std::string(kPart)),
-                                        media_index_text(what_, entries, *codecs_));
+  const Status saved = save_media_entries(
+      path(stem_ + short_digest_text(keys) + std::string(kPart)), what_, entries, *codecs_);
   if (saved.ok()) return;
   {
     MutexLock lock(mutex_);
@@ -302,8 +301,8 @@ std::string Maker::keep_whole(const MediaIndex& index) {
   std::vector<const MediaEntry*> entries;
   entries.reserve(index.size());
   for (const MediaEntry& entry : index.entries()) entries.push_back(&entry);
-  const Status saved = write_whole_file(path(name + std::string(kIndex)),
-                                        media_index_text(what_, entries, index.codecs()));
+  const Status saved =
+      save_media_entries(path(name + std::string(kIndex)), what_, entries, index.codecs());
   if (!saved.ok()) {
     warn("the index of the media files was not kept, and will be made again after a restart: " +
          saved.message());

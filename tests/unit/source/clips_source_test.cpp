@@ -315,6 +315,48 @@ TEST_F(ClipsSourceTest, StacksTheClipsOfAFile) {
   EXPECT_THAT(behind_gaps, ElementsAre(490, 990));
 }
 
+TEST_F(ClipsSourceTest, ReadsStackedClipsOfALongFileApart) {
+  ToyMedia toy;
+  const int video = toy.add_video();
+  toy.put_frames(video, 1000, 10, false, false, 9000);
+  put("a.toy", toy);
+  TarWriter tar;
+  tar.file("a.txt", "a caption").file("a.toy", toy.bytes()).file("b.txt", "x").file("b.toy", "x");
+  dir_.file("a.tar", tar.archive());
+  WebdatasetSpec shards;
+  shards.shards = {dir_.path("a.tar")};
+  shards.parts = {{.field = "video", .suffixes = {"toy"}},
+                  {.field = "caption", .suffixes = {"txt"}}};
+  const ClipsSpec spec{.frames = 4, .sampling = Sampling::kUniform, .per_file = 3, .stack = true};
+  for (const bool of_shards : {false, true}) {
+    const auto source = of_shards ? try_open({.items = shards, .clips = spec})
+                                  : try_open({.items = files(), .clips = spec});
+    ASSERT_TRUE(source) << source.error().message();
+    std::vector<PartRequest> requests{{.part = 0}};
+    if (of_shards) requests.push_back({.part = 1});
+    ASSERT_TRUE(fetch_and_wait(**source, 0, item_, requests).ok());
+    const MediaClip& clip = *item_.clip(0);
+    expect_own_bytes(clip);
+    std::size_t bytes = 0;
+    for (const MediaPacket& packet : clip.packets) bytes += packet.size_bytes;
+    EXPECT_EQ(item_.part(0).size(), bytes);
+    EXPECT_EQ(item_.parts(), requests.size());
+    if (of_shards) {
+      EXPECT_EQ(text_of(item_.part(1)), "a caption");
+      EXPECT_EQ(item_.clip(1), nullptr);
+    }
+    // A piece of it, and then another source's item.
+    ASSERT_TRUE(
+        fetch_and_wait(**source, 0, item_, {{.part = 0, .offset = 1, .size_bytes = 4}}).ok());
+    EXPECT_EQ(text_of(item_.part(0)), ":0;0");
+  }
+  const auto many =
+      open({.frames = 4, .sampling = Sampling::kUniform, .per_file = 40, .stack = true});
+  const MediaClip& clip = fetch(*many, 0);
+  EXPECT_EQ(item_.ranges().size(), 16u);
+  expect_own_bytes(clip);
+}
+
 TEST_F(ClipsSourceTest, HoldsAPacketOnceThatSeveralStackedClipsNeed) {
   put_video("a.toy", 30, 30);
   const auto source =

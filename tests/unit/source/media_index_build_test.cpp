@@ -186,7 +186,7 @@ TEST_F(MediaIndexTest, KeepsWhyAFileIsNoMedia) {
   const MediaEntry* const entry = first->index->find(source->part_key(2, 0));
   ASSERT_NE(entry, nullptr);
   EXPECT_EQ(entry->code, Code::kInvalidArgument);
-  EXPECT_THAT(entry->text, HasSubstr("is no toy"));
+  EXPECT_THAT(std::string(entry->text), HasSubstr("is no toy"));
   ASSERT_TRUE(open(prober));
   EXPECT_EQ(prober.probed, kFiles) << "it is not probed again";
 }
