@@ -15,6 +15,7 @@ extern "C" {
 #include "base/check.h"
 #include "base/no_memory.h"
 #include "base/printable.h"
+#include "media/codecs.h"
 
 namespace spdld::media {
 namespace {
@@ -174,6 +175,9 @@ Result<Demuxer> Demuxer::open(ByteReader& reader, const MediaLimits& limits, std
   quieten_ffmpeg();
   Demuxer demuxer;
   SPDLD_ASSIGN(const AVInputFormat* format, format_of(reader));
+  if (any_name_in("mov", format->name)) {
+    SPDLD_ASSIGN(demuxer.boxes_, walk_mov(reader, limits.max_packets));
+  }
   SPDLD_ASSIGN(demuxer.io_, MediaIo::open(reader, std::move(stop)));
   SPDLD_TRY(demuxer.open_context(*format, limits));
   SPDLD_TRY(demuxer.check_streams(limits));
@@ -209,12 +213,25 @@ Status Demuxer::open_context(const AVInputFormat& format, const MediaLimits& lim
   av_dict_free(&options);
   if (!io_->status().ok()) return io_->status();
   if (result < 0) return open_failure(result, reports, limits, format.name);
-  // Those of mp4 and Matroska are complete.
-  if (is_format("mov") || is_format("matroska")) return {};
+  if (is_complete()) return {};
   result = avformat_find_stream_info(context_.get(), nullptr);
   if (!io_->status().ok()) return io_->status();
   if (result < 0) return open_failure(result, reports, limits, format.name);
   return {};
+}
+
+bool Demuxer::is_complete() const {
+  if (!is_format("mov") && !is_format("matroska")) return false;
+  for (int i = 0; i < streams(); ++i) {
+    const AVCodecParameters& codec = *stream(i).codecpar;
+    if (find_media_codec(avcodec_get_name(codec.codec_id)) == nullptr) continue;
+    if (codec.codec_type == AVMEDIA_TYPE_VIDEO && (codec.width <= 0 || codec.height <= 0))
+      return false;
+    if (codec.codec_type == AVMEDIA_TYPE_AUDIO &&
+        (codec.sample_rate <= 0 || codec.ch_layout.nb_channels <= 0))
+      return false;
+  }
+  return true;
 }
 
 Status Demuxer::check_streams(const MediaLimits& limits) const {
@@ -222,6 +239,13 @@ Status Demuxer::check_streams(const MediaLimits& limits) const {
     return {Code::kResourceExhausted,
             "the media file has " + std::to_string(streams()) + " streams, over the limit of " +
                 std::to_string(limits.max_streams) + "; raise max_streams to read it"};
+  }
+  constexpr std::int64_t kNoDuration = AV_NOPTS_VALUE;
+  if (context_->duration != kNoDuration && context_->duration / AV_TIME_BASE > limits.max_seconds) {
+    return {Code::kResourceExhausted,
+            "the media file claims " + std::to_string(context_->duration / AV_TIME_BASE) +
+                " seconds, over the limit of " + std::to_string(limits.max_seconds) +
+                "; raise max_seconds to read it"};
   }
   for (int i = 0; i < streams(); ++i) {
     const AVCodecParameters& codec = *stream(i).codecpar;
@@ -234,6 +258,11 @@ Status Demuxer::check_streams(const MediaLimits& limits) const {
                 std::to_string(limits.max_pixels) + "; raise max_pixels to read them"};
   }
   return {};
+}
+
+void Demuxer::skip_media() {
+  io_->skip(boxes_.media);
+  context_->flags |= AVFMT_FLAG_NOPARSE;
 }
 
 bool Demuxer::is_format(std::string_view name) const {

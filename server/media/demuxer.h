@@ -11,15 +11,16 @@
 #include "media/byte_reader.h"
 #include "media/ffmpeg.h"
 #include "media/media_io.h"
+#include "media/mov_boxes.h"
 
 namespace spdld::media {
 
 // What a media file may cost at most, as far as its headers tell. Checked before memory is taken.
 struct MediaLimits {
   int max_streams = 128;
-  std::uint64_t max_packets = 16'000'000;     // of all streams
+  std::uint64_t max_packets = 8'000'000;      // of all streams
   std::int64_t max_pixels = 8192LL * 8192;    // of one picture
-  std::int64_t max_seconds = 48LL * 60 * 60;  // between the first and the last time
+  std::int64_t max_seconds = 24LL * 60 * 60;  // between the first and the last time
 };
 
 // Takes a file of video or sound apart, through FFmpeg fenced in: it reads the ByteReader that it
@@ -37,8 +38,15 @@ class Demuxer {
   // FFmpeg's name of the format: "mov,mp4,m4a,3gp,3g2,mj2".
   std::string_view format() const { return context_->iformat->name; }
   bool is_format(std::string_view name) const;  // one of those in format()
+  const AVFormatContext& context() const { return *context_; }
   int streams() const { return static_cast<int>(context_->nb_streams); }
   const AVStream& stream(int index) const { return *context_->streams[index]; }
+
+  // Of an mp4 file: from here on its media data are not read. Packets are given as the container
+  // has them, with zeros in place of their bytes.
+  void skip_media();
+  // Whether reading the file failed, which ends the demuxer.
+  bool is_broken() const { return !io_->status().ok(); }
 
   // From here on read() gives the packets of this stream alone.
   void choose(int index);
@@ -49,10 +57,12 @@ class Demuxer {
  private:
   Demuxer() = default;
   Status open_context(const AVInputFormat& format, const MediaLimits& limits);
+  bool is_complete() const;
   Status check_streams(const MediaLimits& limits) const;
 
   std::unique_ptr<MediaIo> io_;  // before what reads from it
   AvPtr<AVFormatContext> context_;
+  MovBoxes boxes_;  // none of other formats
 };
 
 // The demuxers that may be used, as FFmpeg's format_whitelist has them.

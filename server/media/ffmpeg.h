@@ -3,6 +3,7 @@
 
 extern "C" {
 #include <libavcodec/avcodec.h>
+#include <libavcodec/vorbis_parser.h>
 #include <libavformat/avformat.h>
 #include <libavutil/buffer.h>
 #include <libavutil/frame.h>
@@ -28,7 +29,7 @@ struct AvDeleter {
     av_freep(static_cast<void*>(&context->buffer));
     avio_context_free(&context);
   }
-  void operator()(AVCodecParserContext* parser) const { av_parser_close(parser); }
+  void operator()(AVVorbisParseContext* parser) const { av_vorbis_parse_free(&parser); }
 };
 
 template <typename T>

@@ -55,9 +55,10 @@ std::vector<std::vector<std::string>> MediaMaker::probe(
     const std::vector<std::string>& keys) const {
   std::string entries;
   for (const std::string& key : keys) entries += (entries.empty() ? "" : ",") + key;
-  std::istringstream lines(output("ffprobe -v error -select_streams " + stream +
-                                  " -of compact=nokey=0:print_section=0 -show_entries " + what +
-                                  "=" + entries + " '" + name + "'"));
+  std::istringstream lines(
+      output("ffprobe -v error -select_streams " + stream +
+             " -of compact=nokey=0:print_section=0 -show_data_hash CRC32 -show_entries " + what +
+             "=" + entries + " '" + name + "'"));
   std::vector<std::vector<std::string>> rows;
   for (std::string line; std::getline(lines, line);) {
     std::map<std::string, std::string> values;
@@ -67,8 +68,10 @@ std::vector<std::vector<std::string>> MediaMaker::probe(
       if (equals != std::string::npos) values[part.substr(0, equals)] = part.substr(equals + 1);
     }
     if (values.empty()) continue;
-    std::vector<std::string>& row = rows.emplace_back();
-    for (const std::string& key : keys) row.push_back(values[key]);
+    // Side data breaks an entry into lines.
+    if (rows.empty() || values.count(keys[0]) != 0) rows.emplace_back(keys.size());
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      if (values.count(keys[i]) != 0) rows.back()[i] = values[keys[i]];
   }
   return rows;
 }
