@@ -31,9 +31,11 @@ struct MediaPacket {
   bool key = false;
   // Decoded because others need it, and not shown: before an edit list's begin, for example.
   bool discard = false;
-  std::int64_t pts = kNoTime;  // in the stream's time base
+  // In the stream's time base. Of audio it counts the samples that the packets before this one
+  // decode to, from the time of the first one on, whatever is cut off them.
+  std::int64_t pts = kNoTime;
   std::int64_t dts = kNoTime;
-  std::int64_t duration = 0;
+  std::int64_t duration = 0;  // of audio: samples that it decodes to
   // Of audio: samples that are cut off what the packet decodes to, for encoder delay and padding.
   std::uint32_t skip_samples = 0;
   std::uint32_t discard_samples = 0;
@@ -98,7 +100,7 @@ struct StreamInfo {
   Kind kind = Kind::kVideo;
   Access access = Access::kPackets;
   int index = 0;  // in the file, as `ffprobe` numbers streams
-  Ratio time_base{1, 1};
+  Ratio time_base{1, 1};  // of audio: one sample
   // Degrees by which pictures must be turned clockwise to stand upright: 0, 90, 180, 270; and
   // whether they are mirrored left to right before that.
   int rotation = 0;
