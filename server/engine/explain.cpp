@@ -107,6 +107,38 @@ PlanFacts::Cache cache_of(const spec::CacheSpec& spec, const CacheEstimate& esti
   return cache;
 }
 
+// What of its files a source's items are.
+std::string clips_text(const ClipsSpec& clips) {
+  using Sampling = ClipsSpec::Sampling;
+  const bool of_frames = clips.unit == ClipsSpec::Unit::kFrames;
+  std::string text = of_frames ? counted(static_cast<std::uint64_t>(clips.frames), "frame")
+                               : fmt::format("{} s of sound", clips.seconds);
+  if (of_frames && clips.stride > 1) text += fmt::format(", {} apart", clips.stride);
+  switch (clips.sampling) {
+    case Sampling::kDense:
+      if (of_frames) {
+        const std::int64_t hop =
+            clips.hop_frames > 0 ? clips.hop_frames : clips.frames * clips.stride;
+        text += fmt::format("; a clip each {}", counted(static_cast<std::uint64_t>(hop), "frame"));
+      } else {
+        text += fmt::format("; a window each {} s",
+                            clips.hop_seconds > 0 ? clips.hop_seconds : clips.seconds);
+      }
+      break;
+    case Sampling::kUniform:
+      text += fmt::format("; {} a file, evenly spread", clips.per_file);
+      break;
+    case Sampling::kRandom:
+      text += fmt::format("; {} a file, drawn anew each epoch", clips.per_file);
+      break;
+    case Sampling::kTimestamps: text += "; at given times"; break;
+    case Sampling::kKeyframes: text += "; at each key frame"; break;
+  }
+  if (clips.stack) text += ", all of them one item";
+  if (!clips.audio.empty()) text += fmt::format("; with their sound as {}", clips.audio);
+  return text;
+}
+
 // Of the epoch's tail, where that is dropped.
 std::string left_out_text(const PlanFacts& facts) {
   const std::uint64_t read = facts.steps_per_epoch * facts.batch_rows * facts.num_shards;
@@ -167,6 +199,8 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
     fmt::format_to(out, "padding  of rows by '{}': {:.0f} % without buckets, {:.0f} % with\n",
                    facts.shuffle.bucket->by, facts.padding->without * 100,
                    facts.padding->with * 100);
+  if (plan.spec.source.clips)
+    fmt::format_to(out, "clips    {}\n", clips_text(*plan.spec.source.clips));
 
   const auto stage = [&](int number, const StagePlan& planned, const char* pool) {
     fmt::format_to(out, "  task {}: {}   [{}, {}]\n", number, planned.name, pool,

@@ -31,12 +31,16 @@ struct MediaPacket {
   bool key = false;
   // Decoded because others need it, and not shown: before an edit list's begin, for example.
   bool discard = false;
-  std::int64_t pts = kNoTime;  // in the stream's time base
+  // In the stream's time base. Of audio it counts the samples that the packets before this one
+  // decode to, from the time of the first one on, whatever is cut off them.
+  std::int64_t pts = kNoTime;
   std::int64_t dts = kNoTime;
-  std::int64_t duration = 0;
+  std::int64_t duration = 0;  // of audio: samples that it decodes to
   // Of audio: samples that are cut off what the packet decodes to, for encoder delay and padding.
   std::uint32_t skip_samples = 0;
   std::uint32_t discard_samples = 0;
+  // In a clip: packets that stand in the file between it and the one before it were left out.
+  bool gap = false;
 
   friend bool operator==(const MediaPacket&, const MediaPacket&) = default;
 };
@@ -96,7 +100,7 @@ struct StreamInfo {
   Kind kind = Kind::kVideo;
   Access access = Access::kPackets;
   int index = 0;  // in the file, as `ffprobe` numbers streams
-  Ratio time_base{1, 1};
+  Ratio time_base{1, 1};  // of audio: one sample
   // Degrees by which pictures must be turned clockwise to stand upright: 0, 90, 180, 270; and
   // whether they are mirrored left to right before that.
   int rotation = 0;
@@ -139,19 +143,25 @@ struct MediaClip {
   std::vector<std::int64_t> frames;
   std::size_t repeats = 1;
   // Of audio: this many samples from this one on, on the clock of MediaStream::samples; what lies
-  // beyond the stream's end is silence (or, if `loop`, the stream from its begin again). For kPcm
-  // the clip's bytes begin at `bytes_first_sample`.
+  // beyond the stream's end is silence (or, if `loop`, the same samples from `first_sample` on
+  // again). For kPcm the clip's bytes begin at `bytes_first_sample`.
   std::uint64_t first_sample = 0;
   std::uint64_t samples = 0;
+  // So much silence comes before that, where a video begins before its sound; the first
+  // `silence_before` of `samples` are that silence.
+  std::uint64_t silence_before = 0;
   bool loop = false;
   std::uint64_t bytes_first_sample = 0;
+  // Of audio in packets: the time at which sample 0 of the stream is heard.
+  std::int64_t begin_pts = 0;
 
   void clear() {
     stream = {};
     packets.clear();
     frames.clear();
     repeats = 1;
-    first_sample = samples = bytes_first_sample = 0;
+    first_sample = samples = silence_before = bytes_first_sample = 0;
+    begin_pts = 0;
     loop = false;
   }
 };

@@ -4,6 +4,7 @@
 #include <optional>
 #include <variant>
 
+#include "op/clips_spec.h"
 #include "op/order_spec.h"
 #include "op/select_spec.h"
 #include "op/table_spec.h"
@@ -15,6 +16,8 @@ namespace spdld {
 struct SourceSpec {
   std::variant<FilesSpec, TableSpec, CocoSpec, WebdatasetSpec> items;
   std::optional<SelectSpec> select = {};
+  // Of the files that are selected; none: items are whole files.
+  std::optional<ClipsSpec> clips = {};
 
   friend bool operator==(const SourceSpec&, const SourceSpec&) = default;
 };

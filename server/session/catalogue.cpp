@@ -153,6 +153,7 @@ Result<std::shared_ptr<source::Source>> Catalogue::open_source(
     const Progress& progress) {
   source::SourceOptions options(io_);
   options.kept = kept_.get();
+  options.prober = options_.prober;
   options.dataset = dataset;
   options.access = options_.access;
   options.reader = reader;

@@ -32,6 +32,7 @@
 #include "source/source.h"
 
 namespace spdld::source {
+class MediaProber;
 class KeptListings;
 }
 
@@ -88,6 +89,8 @@ struct CatalogueOptions {
   int listings_per_user = 4;                                           // at once
   std::size_t pipelines_per_user = 256;             // applied; not of trusted users
   std::shared_ptr<BufferMemory> buffers = nullptr;  // of files that are read; null: unbounded
+  // Tells what media files hold; outlives the catalogue. Null: clips of them are refused.
+  const source::MediaProber* prober = nullptr;
   Reaper* reaper = nullptr;  // for sources that nobody has any more; it outlives them all
 };
 

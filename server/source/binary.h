@@ -27,6 +27,7 @@ class BinaryWriter {
     text_.append(value);
   }
   void raw(std::string_view value) { text_.append(value); }
+  void reserve(std::size_t bytes) { text_.reserve(bytes); }
   const std::string& text() const { return text_; }
 
  private:

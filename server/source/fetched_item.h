@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/byte_buffer.h"
@@ -33,6 +34,9 @@ struct PartRequest {
   std::size_t part = 0;
   std::uint64_t offset = 0;  // in the part
   std::uint64_t size_bytes = kToItsEnd;
+  // What the part's file must be for the piece to mean anything; null: whatever it is by now. Read
+  // during the call alone.
+  const ItemStamp* expected = nullptr;
 
   friend bool operator==(const PartRequest&, const PartRequest&) = default;
 };
@@ -72,12 +76,13 @@ class FetchedItem {
  public:
   // The bytes of request `i`.
   std::span<const std::byte> part(std::size_t i) const {
-    const PartPlace& place = places_[i];
-    const std::uint64_t end = begins_[place.range + 1];
-    const std::uint64_t begin = std::min(begins_[place.range] + place.offset, end);
-    return bytes.bytes().subspan(begin, std::min(place.size_bytes, end - begin));
+    if (firsts_.empty()) return piece(places_[i]);
+    // Its pieces stand one behind the other.
+    const std::span<const std::byte> first = piece(places_[firsts_[i]]);
+    const std::span<const std::byte> last = piece(places_[firsts_[i + 1] - 1]);
+    return {first.data(), static_cast<std::size_t>(last.data() - first.data()) + last.size()};
   }
-  std::size_t parts() const { return places_.size(); }
+  std::size_t parts() const { return firsts_.empty() ? places_.size() : firsts_.size() - 1; }
 
   ByteBuffer bytes;  // the ranges, one after the other
   Revision revision;
@@ -90,6 +95,10 @@ class FetchedItem {
     return i < clips_ && clip_list_[i].stream.codec != nullptr ? &clip_list_[i] : nullptr;
   }
   // The source's: the clip of request `i`, to be filled; its memory is reused.
+  void clear_clips() {
+    clips_ = 0;
+    firsts_.clear();
+  }
   MediaClip& set_clip(std::size_t i) {
     if (clip_list_.size() <= i) clip_list_.resize(i + 1);
     for (; clips_ <= i; ++clips_) clip_list_[clips_].clear();
@@ -97,12 +106,22 @@ class FetchedItem {
     return clip_list_[i];
   }
 
-  // The source's. What is read for the next item: begin() empties both lists and keeps their
-  // memory.
+  // The source's. The clips and pieces that it has set stay through the next begin(), which is that
+  // of the source that it takes the bytes from.
+  void hold_clips() { holds_clips_ = true; }
+  // The source's, where it asks that one for several pieces in place of a request, which lie one
+  // behind the other in the part, and so far apart that they are read apart: of the next request,
+  // so many. Called for all of them, or for none.
+  void add_pieces(std::size_t count) {
+    if (firsts_.empty()) firsts_.push_back(0);
+    firsts_.push_back(firsts_.back() + count);
+  }
+
+  // The source's. What is read for the next item: begin() empties all lists and keeps their memory.
   void begin() {
     ranges_ = 0;
     spared_ = false;
-    clips_ = 0;
+    if (!std::exchange(holds_clips_, false)) clear_clips();
     places_.clear();
     restart_ranges();
   }
@@ -142,11 +161,19 @@ class FetchedItem {
   }
 
  private:
+  std::span<const std::byte> piece(const PartPlace& place) const {
+    const std::uint64_t end = begins_[place.range + 1];
+    const std::uint64_t begin = std::min(begins_[place.range] + place.offset, end);
+    return bytes.bytes().subspan(begin, std::min(place.size_bytes, end - begin));
+  }
+
   std::vector<FileRange> range_list_;
   std::size_t ranges_ = 0;
   bool spared_ = false;
   std::vector<MediaClip> clip_list_;
   std::size_t clips_ = 0;
+  bool holds_clips_ = false;
+  std::vector<std::size_t> firsts_;  // place of each request, and their number; empty: each has one
   std::vector<PartPlace> places_;
   std::vector<std::uint64_t> begins_{0};  // of each range in `bytes`, and the end of the last
 };

@@ -110,6 +110,9 @@ class FileFetcher::Files {
   // Before another attempt, after so many that failed.
   std::chrono::nanoseconds pause(int failures, const std::string& uri) const;
   std::string path_of(const FileRange& range) const;
+  // Blocks.
+  Outcome open(const FileRange& range, Opened& opened, bool wants_stamp) const;
+  Disk& disk_of(const FileRange& range) const { return *roots_[range.root].disk; }
   int retries() const { return options_.retry.retries; }
   uid_t reader() const { return options_.reader; }
   // Where the next thing that may block lies.
@@ -118,7 +121,6 @@ class FileFetcher::Files {
   }
 
  private:
-  Outcome open(const FileRange& range, Opened& opened, bool wants_stamp) const;
   Outcome make_room(FetchedItem& item, Reading& reading) const;
   Outcome read(const FileRange& range, Opened& opened, std::byte* out, std::uint64_t& done_bytes,
                std::uint64_t& left_at_once, bool may_block) const;
@@ -127,8 +129,6 @@ class FileFetcher::Files {
   Outcome failed(int err, const char* what, const FileRange& range,
                  const std::string& why = {}) const;
   Outcome not_as_listed(const FileRange& range, const std::string& how) const;
-
-  Disk& disk_of(const FileRange& range) const { return *roots_[range.root].disk; }
 
   const std::vector<Root> roots_;
   const Options options_;
@@ -195,6 +195,43 @@ class FileFetcher::Pending final : public PendingRead {
   std::optional<std::chrono::nanoseconds> first_pause_;
 };
 
+class FileFetcher::Part final : public PartBytes {
+ public:
+  Part(std::shared_ptr<const Files> files, FileRange range, Files::Opened opened,
+       std::uint64_t size)
+      : files_(std::move(files)),
+        range_(std::move(range)),
+        path_(files_->path_of(range_)),
+        file_(std::move(opened.file)),
+        size_(size) {}
+
+  const std::string& path() const override { return path_; }
+  std::uint64_t size() const override { return size_; }
+  std::optional<ItemStamp> stamp() const override { return stamp_of_fd(file_.fd.get()); }
+  Result<std::size_t> read(std::uint64_t offset, std::span<char> out) override {
+    if (offset >= size_) return std::size_t{0};
+    out = out.first(std::min<std::uint64_t>(out.size(), size_ - offset));
+    std::size_t done = 0;
+    while (done < out.size()) {
+      const ssize_t count = files_->disk_of(range_).read(
+          file_, std::as_writable_bytes(out.subspan(done)), range_.offset + offset + done);
+      if (count == -EINTR) continue;
+      if (count < 0)
+        return tl::unexpected(path_error(static_cast<int>(-count), "cannot read", path_));
+      if (count == 0) break;
+      done += static_cast<std::size_t>(count);
+    }
+    return done;
+  }
+
+ private:
+  const std::shared_ptr<const Files> files_;
+  const FileRange range_;
+  const std::string path_;
+  const OpenFile file_;
+  const std::uint64_t size_;
+};
+
 FileFetcher::FileFetcher(std::vector<Root> roots, IoPool& io, Options options)
     : files_(std::make_shared<const Files>(std::move(roots), std::move(options))),
       pending_(std::make_shared<PendingReads>()),
@@ -237,6 +274,16 @@ Result<FetchState> FileFetcher::fetch(FetchedItem& out, FetchSink& sink, std::ui
   if (Status status = pending_->submit(io_, device, files_->reader(), pending); !status.ok())
     return tl::unexpected(std::move(status));
   return FetchState::kPending;
+}
+
+Result<std::unique_ptr<PartBytes>> FileFetcher::open(const FetchedItem& item) const {
+  SPDLD_CHECK(item.ranges().size() == 1 && item.parts() == 1);
+  const FileRange& range = item.ranges()[0];
+  Files::Opened opened;
+  Files::Outcome outcome = files_->open(range, opened, false);
+  if (outcome.kind != Files::Outcome::Kind::kDone) return tl::unexpected(std::move(outcome.status));
+  const std::uint64_t size = opened.size_bytes;
+  return std::make_unique<Part>(files_, range, std::move(opened), size);
 }
 
 FileFetcher::Files::Outcome FileFetcher::Files::open(const FileRange& range, Opened& opened,

@@ -63,9 +63,13 @@ class FileFetcher {
   // As Source::fetch(), of what out.ranges() names: 1 to kMostRanges of them.
   Result<FetchState> fetch(FetchedItem& out, FetchSink& sink, std::uint64_t token);
 
+  // The part of the only request that `item` was laid out for, as Source::open_part().
+  Result<std::unique_ptr<PartBytes>> open(const FetchedItem& item) const;
+
  private:
   class Files;    // what the fetcher and its pending reads share
   class Pending;  // one such read
+  class Part;     // a file that is open
 
   const std::shared_ptr<const Files> files_;
   const std::shared_ptr<PendingReads> pending_;

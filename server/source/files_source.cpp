@@ -108,20 +108,15 @@ class FilesSource final : public Source {
 
   Result<FetchState> fetch(std::uint64_t item, std::span<const PartRequest> requests,
                            FetchedItem& out, FetchSink& sink, std::uint64_t token) override {
-    out.begin();
-    for (const PartRequest& request : requests) {
-      SPDLD_CHECK(request.part <= files_->companions.size());
-      out.add_part({.range = out.ranges().size()});
-      FileRange& range = out.add_range();
-      range.uri = listing_.uri(item);
-      if (request.part > 0) {
-        SPDLD_ASSIGN(range.uri, files_->companions[request.part - 1].uri(range.uri));
-        range.listed = false;
-      }
-      range.offset = request.offset;
-      range.size_bytes = request.size_bytes;
-    }
+    SPDLD_TRY(lay_out(item, requests, out));
     return fetcher_.fetch(out, sink, token);
+  }
+  Result<std::unique_ptr<PartBytes>> open_part(std::uint64_t item,
+                                               std::size_t part) const override {
+    FetchedItem at;
+    const PartRequest whole{.part = part};
+    SPDLD_TRY(lay_out(item, {&whole, 1}, at));
+    return fetcher_.open(at);
   }
   std::string origin() const override { return origin_; }
   std::uint64_t part_key(std::uint64_t item, std::size_t part) const override {
@@ -151,6 +146,26 @@ class FilesSource final : public Source {
   }
 
  private:
+  // The file that each request is about.
+  Status lay_out(std::uint64_t item, std::span<const PartRequest> requests,
+                 FetchedItem& out) const {
+    out.begin();
+    for (const PartRequest& request : requests) {
+      SPDLD_CHECK(request.part <= files_->companions.size());
+      out.add_part({.range = out.ranges().size()});
+      FileRange& range = out.add_range();
+      range.uri = listing_.uri(item);
+      if (request.part > 0) {
+        SPDLD_ASSIGN(range.uri, files_->companions[request.part - 1].uri(range.uri));
+        range.listed = false;
+      }
+      range.offset = request.offset;
+      range.size_bytes = request.size_bytes;
+      if (request.expected != nullptr) range.expected = *request.expected;
+    }
+    return {};
+  }
+
   const FilesPtr files_;
   const Listing& listing_;  // the dataset's
   const std::string origin_;

@@ -78,6 +78,11 @@ class JoinedSource final : public Source {
     const Place at = place(item);
     return mix64(at.source->part_key(at.item, part), at.number);
   }
+  Result<std::unique_ptr<PartBytes>> open_part(std::uint64_t item,
+                                               std::size_t part) const override {
+    const Place at = place(item);
+    return at.source->open_part(at.item, part);
+  }
   std::string origin() const override {
     std::string joined;
     for (const auto& source : sources_) {

@@ -11,6 +11,7 @@
 #include "source/disk.h"
 #include "source/joined_source.h"
 #include "source/listing_file.h"
+#include "source/media_index_build.h"
 #include "source/tar_index_build.h"
 #include "source/whole_file.h"
 
@@ -23,6 +24,7 @@ constexpr std::string_view kListing = ".idx";
 constexpr std::string_view kTable = ".cols";
 constexpr std::string_view kClasses = ".classes";
 constexpr std::string_view kTar = "tar-";  // ids of shards begin so
+constexpr std::string_view kMedia = "+media-";
 constexpr std::size_t kKeyDigits = 16;
 constexpr std::size_t kDigits = 32;  // of the other digests
 
@@ -61,6 +63,16 @@ std::optional<Parts> parts_of(const std::string& id) {
 }
 
 }  // namespace
+
+ClipsDataset split_clips_dataset(const std::string& id) {
+  const std::size_t at = id.rfind(kMedia);
+  if (at == std::string::npos) return {.items = id, .media = {}};
+  return {.items = id.substr(0, at), .media = id.substr(at + kMedia.size())};
+}
+
+std::string clips_dataset(const std::string& items, const std::string& media) {
+  return items.empty() || media.empty() ? std::string() : items + std::string(kMedia) + media;
+}
 
 bool KeptListings::same_data(const std::string& id, const std::string& other) {
   if (id.starts_with(kTar) && other.starts_with(kTar))
@@ -210,12 +222,46 @@ Status KeptListings::collect_tar(const std::set<std::string>& used,
                                  fs::file_time_type::duration grace) {
   std::set<std::string> names;
   const auto need = [&names](const std::string& id) {
-    if (id.starts_with(kTar)) names.insert(id.substr(kTar.size()));
+    if (id.starts_with(kTar)) names.insert(split_clips_dataset(id).items.substr(kTar.size()));
   };
   std::for_each(used.begin(), used.end(), need);
   const std::set<std::string> open = in_use();
   std::for_each(open.begin(), open.end(), need);
   return collect_tar_indexes(tar_directory(), names, grace);
+}
+
+Result<std::shared_ptr<const MediaIndex>> KeptListings::media(const std::string& name) {
+  if (name.empty() || name.find('/') != std::string::npos)
+    return error(Code::kDataLoss, "'" + name + "' names no index of media files");
+  {
+    MutexLock lock(mutex_);
+    if (const auto known = media_.find(name); known != media_.end()) {
+      if (auto index = known->second.lock()) return index;
+    }
+  }
+  SPDLD_ASSIGN(std::shared_ptr<const MediaIndex> index, load_media_index(media_directory(), name));
+  return share_media(name, std::move(index));
+}
+
+std::shared_ptr<const MediaIndex> KeptListings::share_media(
+    const std::string& name, std::shared_ptr<const MediaIndex> index) {
+  if (name.empty()) return index;
+  MutexLock lock(mutex_);
+  // The one that was made last has the files' stamps as they are now.
+  media_[name] = index;
+  return index;
+}
+
+Status KeptListings::collect_media(const std::set<std::string>& used,
+                                   fs::file_time_type::duration grace) {
+  std::set<std::string> names;
+  for (const std::string& id : used) names.insert(split_clips_dataset(id).media);
+  {
+    MutexLock lock(mutex_);
+    std::erase_if(media_, [](const auto& entry) { return entry.second.expired(); });
+    for (const auto& [name, index] : media_) names.insert(name);
+  }
+  return collect_media_indexes(media_directory(), names, grace);
 }
 
 Result<std::shared_ptr<const Listing>> KeptListings::latest(const std::string& key) {
@@ -310,7 +356,8 @@ Status KeptListings::collect(const std::set<std::string>& used,
     fs::remove(file, failed);
     if (failed) return errno_status(failed.value(), "cannot remove " + file.string());
   }
-  return collect_tar(used, grace);
+  SPDLD_TRY(collect_tar(used, grace));
+  return collect_media(used, grace);
 }
 
 }  // namespace spdld::source

@@ -12,9 +12,19 @@
 #include "base/status.h"
 #include "source/columns_file.h"
 #include "source/listing.h"
+#include "source/media_index.h"
 #include "source/tar_index.h"
 
 namespace spdld::source {
+
+// The id of a source of clips, taken apart: that of the source that the clips are of, and the name
+// of the media index; empty: it has none.
+struct ClipsDataset {
+  std::string items;
+  std::string media;
+};
+ClipsDataset split_clips_dataset(const std::string& id);
+std::string clips_dataset(const std::string& items, const std::string& media);
 
 // What a source is made of: the files by name, what a table says of them, or the samples of shards;
 // and the classes in their order. Immutable.
@@ -39,8 +49,10 @@ using DatasetPtr = std::shared_ptr<const Dataset>;
 //                               digest of these bytes
 //
 //   DIRECTORY/tar/NAME.tarindex an index of shards (source/tar_index_build.h)
+//   DIRECTORY/media/NAME.mediaindex  what media files hold (source/media_index_build.h)
 //
-// An id is KEY-LISTING, or KEY-LISTING-CLASSES where items have classes; tar-NAME of shards.
+// An id is KEY-LISTING, or KEY-LISTING-CLASSES where items have classes; tar-NAME of shards. Of a
+// source of clips it is followed by +media-NAME.
 // Thread-safe; owned by
 // whoever opens sources. A file that cannot be written or read is an error of that call alone.
 class KeptListings {
@@ -73,6 +85,14 @@ class KeptListings {
   // The shards' index that was applied; `spec` as it was then.
   Result<DatasetPtr> open_shards(const std::string& id, const WebdatasetSpec& spec)
       SPDLD_EXCLUDES(mutex_);
+  std::string media_directory() const { return path("media"); }
+  // The index of media files of that name, as load_media_index(); sources share it in memory.
+  Result<std::shared_ptr<const MediaIndex>> media(const std::string& name) SPDLD_EXCLUDES(mutex_);
+  // The same of one that was just made and lies in media_directory(); an empty name: it is not
+  // kept.
+  std::shared_ptr<const MediaIndex> share_media(const std::string& name,
+                                                std::shared_ptr<const MediaIndex> index)
+      SPDLD_EXCLUDES(mutex_);
   // Whether both ids mean the same files and classes, wherever these were listed.
   static bool same_data(const std::string& id, const std::string& other);
 
@@ -94,6 +114,8 @@ class KeptListings {
   std::shared_ptr<const Listing> share(const std::string& name, Listing listing)
       SPDLD_EXCLUDES(mutex_);
   DatasetPtr dataset_in_memory(const std::string& id) SPDLD_EXCLUDES(mutex_);
+  Status collect_media(const std::set<std::string>& used,
+                       std::filesystem::file_time_type::duration grace) SPDLD_EXCLUDES(mutex_);
   Status collect_tar(const std::set<std::string>& used,
                      std::filesystem::file_time_type::duration grace);
 
@@ -101,6 +123,7 @@ class KeptListings {
   Mutex mutex_;
   std::map<std::string, std::weak_ptr<const Listing>> listings_ SPDLD_GUARDED_BY(mutex_);
   std::map<std::string, std::weak_ptr<const Dataset>> datasets_ SPDLD_GUARDED_BY(mutex_);  // by id
+  std::map<std::string, std::weak_ptr<const MediaIndex>> media_ SPDLD_GUARDED_BY(mutex_);
 };
 
 }  // namespace spdld::source

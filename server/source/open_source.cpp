@@ -5,7 +5,10 @@
 #include <utility>
 #include <variant>
 
+#include "source/clips_source.h"
+#include "source/disk.h"
 #include "source/file_roots.h"
+#include "source/kept_listings.h"
 #include "source/selected_source.h"
 #include "source/table_source.h"
 #include "source/webdataset_source.h"
@@ -61,12 +64,22 @@ struct Place {
   const std::string& operator()(const WebdatasetSpec& spec) const { return spec.shards.front(); }
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Source>> open_source(const SourceSpec& spec, SourceOptions options) {
+Result<std::unique_ptr<Source>> open_items(const SourceSpec& spec, SourceOptions options) {
   SPDLD_ASSIGN(std::unique_ptr<Source> source, std::visit(Open{options}, spec.items));
   if (!spec.select) return source;
   return select_from(std::move(source), *spec.select, std::visit(PartHint(), spec.items));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Source>> open_source(const SourceSpec& spec, SourceOptions options) {
+  if (!spec.clips) return open_items(spec, std::move(options));
+  const ClipsDataset dataset = split_clips_dataset(options.dataset);
+  SourceOptions of_items = options.for_another();
+  of_items.dataset = dataset.items;
+  of_items.disk = std::move(options.disk);
+  SPDLD_ASSIGN(std::unique_ptr<Source> files, open_items(spec, std::move(of_items)));
+  return open_clips(std::move(files), *spec.clips, dataset.media, options);
 }
 
 const ClassesSpec* classes_of(const SourceSpec& spec) { return std::visit(Classes(), spec.items); }

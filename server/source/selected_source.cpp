@@ -54,6 +54,10 @@ class SelectedSource final : public Source {
   std::uint64_t part_key(std::uint64_t item, std::size_t part) const override {
     return from_->part_key(row(item), part);
   }
+  Result<std::unique_ptr<PartBytes>> open_part(std::uint64_t item,
+                                               std::size_t part) const override {
+    return from_->open_part(row(item), part);
+  }
   std::string origin() const override { return from_->origin(); }
   std::string dataset() const override { return from_->dataset(); }
   void look_again() override { from_->look_again(); }

@@ -6,6 +6,10 @@
 
 namespace spdld::source {
 
+Result<std::unique_ptr<PartBytes>> Source::open_part(std::uint64_t, std::size_t) const {
+  return error(Code::kUnimplemented, "its items are no files that could be looked into");
+}
+
 std::uint64_t Source::split_hash(std::uint64_t item) const { return source::split_hash(uri(item)); }
 
 std::uint64_t Source::part_key(std::uint64_t item, std::size_t part) const {

@@ -13,6 +13,7 @@
 #include "op/media.h"
 #include "op/value.h"
 #include "source/fetched_item.h"
+#include "source/part_bytes.h"
 
 namespace spdld::source {
 
@@ -91,6 +92,10 @@ class Source {
   virtual Result<std::unique_ptr<Source>> read_by(const Credentials&) const {
     return std::unique_ptr<Source>();
   }
+
+  // The part, to be read at any place by whoever indexes what is in it. Blocks; errors as those of
+  // fetch(), but that nothing is retried. kUnimplemented: the items are nobody's files.
+  virtual Result<std::unique_ptr<PartBytes>> open_part(std::uint64_t item, std::size_t part) const;
 
   // What SelectSpec::Split goes by: of the item's name, which stays the same whatever comes or goes
   // beside it.

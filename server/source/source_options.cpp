@@ -12,6 +12,7 @@ SourceOptions::~SourceOptions() = default;
 SourceOptions SourceOptions::for_another() const {
   SourceOptions other(io);
   other.kept = kept;
+  other.prober = prober;
   other.dataset = dataset;
   other.access = access;
   other.reader = reader;

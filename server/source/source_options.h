@@ -18,6 +18,7 @@ namespace spdld::source {
 
 class Disk;
 class KeptListings;
+class MediaProber;
 
 // With what and for whom a source is opened.
 struct SourceOptions {
@@ -29,6 +30,8 @@ struct SourceOptions {
 
   IoPool& io;                    // outlives the source
   KeptListings* kept = nullptr;  // outlives the call; null: nothing is kept
+  // Tells what media files hold; outlives the call. Null: this program reads none.
+  const MediaProber* prober = nullptr;
   // The id of what was applied, to be opened as it was; empty: what is there now is listed.
   std::string dataset;
   AccessRules access;  // what may be read

@@ -87,16 +87,15 @@ class TableSource final : public Source {
 
   Result<FetchState> fetch(std::uint64_t item, std::span<const PartRequest> requests,
                            FetchedItem& out, FetchSink& sink, std::uint64_t token) override {
-    out.begin();
-    for (const PartRequest& request : requests) {
-      out.add_part({.range = out.ranges().size()});
-      FileRange& range = out.add_range();
-      range.uri = text_at(columns_, item, data_->parts[request.part]);
-      range.listed = false;
-      range.offset = request.offset;
-      range.size_bytes = request.size_bytes;
-    }
+    lay_out(item, requests, out);
     return fetcher_.fetch(out, sink, token);
+  }
+  Result<std::unique_ptr<PartBytes>> open_part(std::uint64_t item,
+                                               std::size_t part) const override {
+    FetchedItem at;
+    const PartRequest whole{.part = part};
+    lay_out(item, {&whole, 1}, at);
+    return fetcher_.open(at);
   }
 
   std::string origin() const override { return origin_; }
@@ -133,6 +132,20 @@ class TableSource final : public Source {
   }
 
  private:
+  // The file that each request is about.
+  void lay_out(std::uint64_t item, std::span<const PartRequest> requests, FetchedItem& out) const {
+    out.begin();
+    for (const PartRequest& request : requests) {
+      out.add_part({.range = out.ranges().size()});
+      FileRange& range = out.add_range();
+      range.uri = text_at(columns_, item, data_->parts[request.part]);
+      range.listed = false;
+      range.offset = request.offset;
+      range.size_bytes = request.size_bytes;
+      if (request.expected != nullptr) range.expected = *request.expected;
+    }
+  }
+
   const TableDataPtr data_;
   const Columns& columns_;  // the dataset's
   const std::string origin_;

@@ -157,6 +157,20 @@ class WebdatasetSource final : public Source {
     return FetchState::kReady;
   }
 
+  Result<std::unique_ptr<PartBytes>> open_part(std::uint64_t item,
+                                               std::size_t part) const override {
+    std::array<TarPart, kMostPieces> parts;
+    const TarIndex::Place place = index_.find(item, {parts.data(), index_.parts()});
+    FetchedItem at;
+    at.begin();
+    FileRange& range = at.add_range();
+    range = data_->files.shards[place.shard];
+    range.offset = parts[part].offset;
+    range.size_bytes = parts[part].size;
+    at.add_part({});
+    return fetcher_.open(at);
+  }
+
   Result<std::unique_ptr<Source>> read_by(const Credentials& reader) const override;
 
   void look_again() override {

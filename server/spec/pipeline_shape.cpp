@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "spec/clips_shape.h"
+
 namespace spdld::spec {
 namespace {
 
@@ -229,10 +231,21 @@ Shape source_shape() {
       {.name = "webdataset",
        .doc = "members of tar shards that have one key are an item",
        .shape = webdataset_shape()}};
-  shape.beside = {{.name = "select",
-                   .doc = "which of the items the pipeline has; not given: all",
-                   .shape = select_shape(),
-                   .nullable = true}};
+  shape.beside = {
+      {.name = "select",
+       .doc = "which of the items the pipeline has; not given: all",
+       .shape = select_shape(),
+       .nullable = true},
+      {.name = "clips",
+       .doc = "items are clips of the source's videos, so many frames each; not given: "
+              "whole files",
+       .shape = clips_shape(),
+       .nullable = true},
+      {.name = "windows",
+       .doc = "items are windows of the source's sound files, so many seconds each; not "
+              "given: whole files",
+       .shape = windows_shape(),
+       .nullable = true}};
   return shape;
 }
 

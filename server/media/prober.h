@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stop_token>
+
+#include "base/status.h"
+#include "media/byte_reader.h"
+#include "media/demuxer.h"
+#include "op/media.h"
+
+namespace spdld::media {
+
+// Tells what a file of video or sound holds, from what its container says and without decoding its
+// pictures. Of an mp4 file only the header is read where that tells all. Blocks while `reader`
+// does; no FfmpegReports may live on this thread. Errors as of Demuxer::open(); a file of which no
+// stream can be decoded is kInvalidArgument, and says which streams it has.
+Result<MediaFile> probe(ByteReader& reader, const MediaLimits& limits = {},
+                        std::stop_token stop = {});
+
+}  // namespace spdld::media

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// What of a source's media files its items are, as plain values: spec/ fills them from YAML,
+// source/ acts on them.
+namespace spdld {
+
+struct ClipsSpec {
+  // kFrames: of videos, by the number of frames (`clips:`); kSeconds: of sound, by its duration
+  // (`windows:`).
+  enum class Unit { kFrames, kSeconds };
+  enum class Sampling {
+    kDense,       // one each `hop`
+    kUniform,     // `per_file`, evenly spread
+    kRandom,      // `per_file`, drawn anew in each epoch
+    kTimestamps,  // one at each of the given times
+    kKeyframes,   // one at each key frame; of videos alone
+  };
+  // What becomes of a clip that runs over its file's end.
+  enum class End {
+    kDrop,  // there is none
+    kPad,   // its last frame is repeated; silence
+    kLoop,  // it begins anew
+  };
+  // Files that cannot be read, or hold no such stream.
+  enum class Broken { kSkip, kError };
+
+  static constexpr std::size_t kMostFrames = 4096;  // of a clip
+  static constexpr std::size_t kMostStacked = 64;   // clips in one item
+
+  Unit unit = Unit::kFrames;
+  std::string field = {};       // the part that the clips are of; empty: the source's first
+  std::string stream = "best";  // or its number, or its language
+  std::int64_t frames = 16;     // of each clip
+  std::int64_t stride = 1;      // from one of them to the next
+  std::int64_t hop_frames = 0;  // from one clip to the next; 0: as many as a clip spans
+  double seconds = 0;           // of each window
+  double hop_seconds = 0;       // likewise; 0: `seconds`
+  Sampling sampling = Sampling::kDense;
+  std::int64_t per_file = 1;
+  // All clips of a file are one item, whose fields have a leading dimension.
+  bool stack = false;
+  std::vector<double> times = {};  // of kTimestamps, in seconds
+  std::string times_field = {};    // or the value of an item that holds them
+  End end = End::kDrop;
+  // Of videos: the field that has the sound of the same time; empty: none.
+  std::string audio = {};
+  std::string audio_stream = "best";
+  Broken broken = Broken::kSkip;
+
+  // Of frames, that a clip reaches over.
+  std::int64_t span_frames() const { return (frames - 1) * stride + 1; }
+
+  friend bool operator==(const ClipsSpec&, const ClipsSpec&) = default;
+};
+
+}  // namespace spdld

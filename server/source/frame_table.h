@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spdld::source {
+
+// No time of a media file that is read is further from zero than this, in its stream's time base.
+inline constexpr std::int64_t kMostTime = std::int64_t{1} << 58;
+
+// The times of a stream's pictures, ascending, in few bytes: where they are evenly spaced, in some
+// ten, however many they are.
+std::string frame_table_text(std::span<const std::int64_t> times);
+
+// Such a text, which outlives this. What is damaged yields fewer times than size() says.
+class FrameTable {
+ public:
+  FrameTable() = default;
+  explicit FrameTable(std::string_view text);
+
+  std::string_view text() const { return text_; }
+  std::uint64_t size() const { return size_; }
+  // Puts the times of up to `count` frames, each `stride` behind the one before it, from `first`
+  // on, behind those in `times`. `stride` is at least 1.
+  void take(std::uint64_t first, std::uint64_t stride, std::uint64_t count,
+            std::vector<std::int64_t>& times) const;
+  // Of the frame of that number < size().
+  std::int64_t time(std::uint64_t frame) const;
+  // The number of the last frame whose time is not behind `time`; 0: there is none.
+  std::uint64_t at(std::int64_t time) const;
+  // Whether each frame stands within a quarter of a frame of where it would if all were spaced
+  // alike.
+  bool is_even() const;
+
+ private:
+  std::string_view text_;
+  std::uint64_t size_ = 0;
+  std::int64_t first_ = 0;
+  std::string_view steps_;  // from each frame to the next: run_coding.h
+};
+
+}  // namespace spdld::source

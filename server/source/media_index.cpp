@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/media_index.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "source/binary.h"
+#include "source/digest_text.h"
+#include "source/whole_file.h"
+
+namespace spdld::source {
+namespace {
+
+constexpr std::string_view kMagic = "SPDLMED1";
+constexpr std::size_t kLeastEntry = 46;
+
+std::vector<MediaEntry> by_key(std::vector<MediaEntry> entries) {
+  std::sort(entries.begin(), entries.end(),
+            [](const MediaEntry& a, const MediaEntry& b) { return a.key < b.key; });
+  return entries;
+}
+
+std::string digest_of(const std::vector<MediaEntry>& entries) {
+  DigestBuilder digest;
+  for (const MediaEntry& entry : entries) {
+    const std::uint64_t head[] = {entry.key, static_cast<std::uint64_t>(entry.code),
+                                  entry.code == Code::kOk ? entry.text.size() : 0};
+    digest.add({reinterpret_cast<const char*>(head), sizeof head});
+    if (entry.code == Code::kOk) digest.add(entry.text);
+  }
+  return digest.finish();
+}
+
+bool is_code(std::uint8_t value) {
+  const auto code = static_cast<Code>(value);
+  return code == Code::kOk || code == Code::kDataLoss || code == Code::kInvalidArgument ||
+         code == Code::kResourceExhausted;
+}
+
+}  // namespace
+
+MediaIndex::MediaIndex(std::vector<MediaEntry> entries, std::shared_ptr<const CodecPool> codecs)
+    : entries_(by_key(std::move(entries))),
+      codecs_(std::move(codecs)),
+      digest_(digest_of(entries_)) {}
+
+const MediaEntry* MediaIndex::find(std::uint64_t key) const {
+  const auto found = std::lower_bound(
+      entries_.begin(), entries_.end(), key,
+      [](const MediaEntry& entry, std::uint64_t wanted) { return entry.key < wanted; });
+  return found == entries_.end() || found->key != key ? nullptr : &*found;
+}
+
+std::uint64_t MediaIndex::bytes() const {
+  std::uint64_t bytes = entries_.size() * sizeof(MediaEntry);
+  for (const MediaEntry& entry : entries_) bytes += entry.text.size();
+  return bytes;
+}
+
+Status save_media_entries(const std::string& path, const std::string& what,
+                          const std::vector<const MediaEntry*>& entries, const CodecPool& codecs) {
+  BinaryWriter out;
+  std::size_t bytes = 4096;
+  for (const MediaEntry* const entry : entries) bytes += kLeastEntry + entry->text.size();
+  out.reserve(bytes);
+  out.raw(kMagic);
+  out.string(what);
+  const auto texts = codecs.texts();
+  out.number<std::uint64_t>(texts.size());
+  for (const auto& [hash, text] : texts) out.string(text);
+  out.number<std::uint64_t>(entries.size());
+  for (const MediaEntry* const entry : entries) {
+    out.number(entry->key);
+    out.number(entry->stamp.inode);
+    out.number(entry->stamp.size_bytes);
+    out.number(entry->stamp.mtime_ns);
+    out.number(entry->stamp.ctime_ns);
+    out.number(static_cast<std::uint8_t>(entry->settled ? 1 : 0));
+    out.number(static_cast<std::uint8_t>(entry->code));
+    out.string(entry->text);
+  }
+  out.number<std::uint64_t>(XXH3_64bits(out.text().data(), out.text().size()));
+  SPDLD_FAILPOINT_STATUS("source.listing.write");
+  return write_whole_file(path, out.text());
+}
+
+Result<std::vector<MediaEntry>> load_media_entries(const std::string& path, const std::string* what,
+                                                   CodecPool& codecs) {
+  SPDLD_ASSIGN(std::string read, read_whole_file(path));
+  const auto whole = std::make_shared<const std::string>(std::move(read));
+  const std::string_view text = *whole;
+  const auto refuse = [&path](const char* why) {
+    return error(Code::kDataLoss, path + " is no index of these media files: " + why);
+  };
+  if (text.size() < kMagic.size() + sizeof(std::uint64_t) || !text.starts_with(kMagic))
+    return refuse("it is of another version");
+  const std::size_t end = text.size() - sizeof(std::uint64_t);
+  std::uint64_t checksum = 0;
+  std::memcpy(&checksum, text.data() + end, sizeof checksum);
+  if (checksum != XXH3_64bits(text.data(), end)) return refuse("it is damaged");
+
+  BinaryReader in(text.substr(kMagic.size(), end - kMagic.size()));
+  if (const std::string kept = in.string(); what != nullptr && kept != *what)
+    return refuse("it is of others");
+  for (std::size_t n = in.count(sizeof(std::uint32_t)); n > 0; --n) {
+    if (!codecs.add_text(in.raw(in.number<std::uint32_t>()))) return refuse("it is damaged");
+  }
+  std::vector<MediaEntry> entries(in.count(kLeastEntry));
+  for (MediaEntry& entry : entries) {
+    entry.key = in.number<std::uint64_t>();
+    entry.stamp.inode = in.number<std::uint64_t>();
+    entry.stamp.size_bytes = in.number<std::uint64_t>();
+    entry.stamp.mtime_ns = in.number<std::int64_t>();
+    entry.stamp.ctime_ns = in.number<std::int64_t>();
+    entry.settled = in.number<std::uint8_t>() != 0;
+    const auto code = in.number<std::uint8_t>();
+    if (!is_code(code)) return refuse("it is damaged");
+    entry.code = static_cast<Code>(code);
+    entry.text = in.raw(in.number<std::uint32_t>());
+    entry.owner = whole;
+  }
+  if (!in.ok() || in.left() != 0) return refuse("it is damaged");
+  return entries;
+}
+
+}  // namespace spdld::source

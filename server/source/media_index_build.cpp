@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/media_index_build.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+
+#include "base/mutex.h"
+#include "base/no_memory.h"
+#include "source/digest_text.h"
+#include "source/disk.h"
+#include "source/ordered_tasks.h"
+
+namespace spdld::source {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kIndex = ".mediaindex";
+constexpr std::string_view kPart = ".part";
+
+std::string what_of(const Source& source) {
+  // Without an origin, the parts' keys come from the listing.
+  const std::string origin = source.origin();
+  return "media " + (origin.empty() ? "listing " + source.listing_digest() : origin);
+}
+
+// Whether a file is as it was. Devices may have other numbers after a restart of the machine.
+bool is_same(ItemStamp stamp, const ItemStamp& before) {
+  stamp.device = before.device;
+  return stamp == before;
+}
+
+std::int64_t wall_clock_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// A prober's errors that the file itself is to blame for.
+bool is_files_own(const Status& status) {
+  return status.code() != kNoMemory &&
+         (status.code() == Code::kDataLoss || status.code() == Code::kInvalidArgument ||
+          status.code() == Code::kResourceExhausted);
+}
+
+// Makes one index. Its tasks share it; what each writes is its own file's.
+class Maker {
+ public:
+  Maker(const Source& source, std::size_t part, const MediaProber& prober,
+        const MediaIndexOptions& options)
+      : source_(source),
+        part_(part),
+        prober_(prober),
+        options_(options),
+        what_(what_of(source)),
+        stem_(short_digest_text(what_) + "-"),
+        codecs_(std::make_shared<CodecPool>()) {}
+
+  Result<OpenedMediaIndex> make();
+
+ private:
+  struct File {
+    std::uint64_t item = 0;  // that has it
+    MediaEntry entry;
+  };
+  using Clock = std::chrono::steady_clock;
+
+  bool keeps() const { return !options_.directory.empty(); }
+  std::string path(const std::string& name) const { return options_.directory + "/" + name; }
+  void warn(std::string text) SPDLD_EXCLUDES(mutex_);
+  void report() const;
+
+  void find_files();
+  // What is kept of the same origin, those written last first.
+  std::vector<std::string> kept_names() const;
+  void take_kept();
+  Status probe(std::size_t number) SPDLD_EXCLUDES(mutex_);
+  Result<MediaEntry> look_at(const File& file, bool& taken);
+  void keep_done(std::size_t number, Clock::duration took) SPDLD_EXCLUDES(mutex_);
+  void keep_part(const std::vector<std::size_t>& numbers) SPDLD_EXCLUDES(mutex_);
+  // Its name; empty: it could not be kept.
+  std::string keep_whole(const MediaIndex& index);
+
+  const Source& source_;
+  const std::size_t part_;
+  const MediaProber& prober_;
+  const MediaIndexOptions& options_;
+  const std::string what_;
+  const std::string stem_;  // of file names
+  const std::shared_ptr<CodecPool> codecs_;
+  std::vector<File> files_;  // each changed by one task at a time
+  std::unordered_map<std::uint64_t, MediaEntry> kept_;
+  std::set<std::string> whole_;  // names of the indexes that these are from
+  // Relaxed: for progress.
+  std::atomic<std::uint64_t> done_ = 0;
+  std::atomic<std::uint64_t> taken_ = 0;
+  std::atomic<std::uint64_t> broken_ = 0;
+
+  Mutex mutex_;
+  // Probed, and not kept so far, with the time that it took.
+  std::vector<std::size_t> unkept_ SPDLD_GUARDED_BY(mutex_);
+  Clock::duration unkept_time_ SPDLD_GUARDED_BY(mutex_){};
+  bool keeping_failed_ SPDLD_GUARDED_BY(mutex_) = false;
+};
+
+void Maker::warn(std::string text) {
+  if (options_.warnings == nullptr) return;
+  MutexLock lock(mutex_);
+  options_.warnings->push_back(std::move(text));
+}
+
+void Maker::report() const {
+  if (!options_.progress) return;
+  options_.progress({.files = files_.size(),
+                     .done = done_.load(std::memory_order_relaxed),
+                     .kept = taken_.load(std::memory_order_relaxed),
+                     .broken = broken_.load(std::memory_order_relaxed)});
+}
+
+Result<OpenedMediaIndex> Maker::make() {
+  find_files();
+  if (keeps()) take_kept();
+  const Status probed =
+      run_in_order({.count = files_.size(),
+                    .threads = options_.threads,
+                    .stop = options_.stop,
+                    .task = [this](std::size_t number, const auto&) { return probe(number); },
+                    .progress = [this] { report(); }});
+  if (!probed.ok()) {
+    std::vector<std::size_t> done;
+    {
+      MutexLock lock(mutex_);
+      done = std::exchange(unkept_, {});
+    }
+    if (keeps() && !done.empty()) keep_part(done);
+    if (probed.code() != Code::kCancelled) return tl::unexpected(probed);
+    return error(Code::kCancelled, "the index of the media files was stopped");
+  }
+  kept_ = {};
+  std::vector<MediaEntry> entries;
+  entries.reserve(files_.size());
+  for (File& file : files_) entries.push_back(std::move(file.entry));
+  files_ = {};
+  OpenedMediaIndex opened{.index = std::make_shared<const MediaIndex>(std::move(entries), codecs_),
+                          .name = {}};
+  if (keeps()) opened.name = keep_whole(*opened.index);
+  return opened;
+}
+
+// Items may share a part.
+void Maker::find_files() {
+  files_.resize(source_.size());
+  for (std::uint64_t item = 0; item < files_.size(); ++item) {
+    files_[item].item = item;
+    files_[item].entry.key = source_.part_key(item, part_);
+  }
+  const auto before = [](const File& a, const File& b) {
+    return a.entry.key != b.entry.key ? a.entry.key < b.entry.key : a.item < b.item;
+  };
+  const auto same = [](const File& a, const File& b) { return a.entry.key == b.entry.key; };
+  std::sort(files_.begin(), files_.end(), before);
+  files_.erase(std::unique(files_.begin(), files_.end(), same), files_.end());
+  // They are read as they are listed, so that the first error is that of the first item.
+  std::sort(files_.begin(), files_.end(),
+            [](const File& a, const File& b) { return a.item < b.item; });
+}
+
+std::vector<std::string> Maker::kept_names() const {
+  std::vector<std::pair<fs::file_time_type, std::string>> found;
+  std::error_code failed;
+  for (fs::directory_iterator entry(options_.directory, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    std::string name = entry->path().filename().string();
+    if (!name.starts_with(stem_) || (!name.ends_with(kPart) && !name.ends_with(kIndex))) continue;
+    std::error_code gone;
+    const fs::file_time_type written = entry->last_write_time(gone);
+    if (!gone) found.emplace_back(written, std::move(name));
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::string> names;
+  names.reserve(found.size());
+  for (auto& [written, name] : found) names.push_back(std::move(name));
+  return names;
+}
+
+void Maker::take_kept() {
+  for (const std::string& name : kept_names()) {
+    Result<std::vector<MediaEntry>> entries = load_media_entries(path(name), &what_, *codecs_);
+    if (!entries) {
+      if (entries.error().code() != Code::kNotFound)
+        warn(entries.error().message() + "; it is made anew");
+      continue;
+    }
+    if (name.ends_with(kIndex)) whole_.insert(name.substr(0, name.size() - kIndex.size()));
+    for (MediaEntry& entry : *entries) {
+      if (entry.settled) kept_.try_emplace(entry.key, std::move(entry));
+    }
+  }
+}
+
+Status Maker::probe(std::size_t number) {
+  const Clock::time_point begin = Clock::now();
+  File& file = files_[number];
+  bool taken = false;
+  SPDLD_ASSIGN(file.entry, look_at(file, taken));
+  if (file.entry.code != Code::kOk) broken_.fetch_add(1, std::memory_order_relaxed);
+  if (taken) taken_.fetch_add(1, std::memory_order_relaxed);
+  done_.fetch_add(1, std::memory_order_relaxed);
+  if (keeps() && !taken && file.entry.settled) keep_done(number, Clock::now() - begin);
+  return {};
+}
+
+// `taken`: what was kept is good.
+Result<MediaEntry> Maker::look_at(const File& file, bool& taken) {
+  MediaEntry entry{.key = file.entry.key, .stamp = {}};
+  Result<std::unique_ptr<PartBytes>> opened = source_.open_part(file.item, part_);
+  if (!opened) {
+    // A file that something names and that is not there is no more use than a damaged one.
+    if (opened.error().code() != Code::kDataLoss) return tl::unexpected(std::move(opened).error());
+    entry.code = Code::kDataLoss;
+    entry.set_text(opened.error().message());
+    return entry;
+  }
+  PartBytes& part = **opened;
+  const std::optional<ItemStamp> stamp = part.stamp();
+  if (!stamp) return error(Code::kUnavailable, "cannot look at " + part.path());
+  if (const auto kept = kept_.find(entry.key);
+      kept != kept_.end() && is_same(*stamp, kept->second.stamp)) {
+    taken = true;
+    entry = kept->second;
+    entry.stamp = *stamp;
+    return entry;
+  }
+  // Whatever changes from now on shows in the stamp, if that is old enough.
+  const std::int64_t begin_ns = options_.now_ns ? options_.now_ns() : wall_clock_ns();
+  const Result<MediaFile> media = prober_.probe(part, options_.stop);
+  // What was read may be a part of each state, whether that failed or not.
+  if (part.stamp() != stamp)
+    return error(Code::kUnavailable,
+                 part.path() + " changed while it was read; try again when it is complete");
+  Result<std::string> text =
+      media ? media_record_text(*media, *codecs_) : tl::unexpected<Status>(media.error());
+  if (!text && !is_files_own(text.error())) return tl::unexpected(std::move(text).error());
+  entry.stamp = *stamp;
+  entry.settled = is_settled(*stamp, begin_ns);
+  if (text) {
+    entry.set_text(*std::move(text));
+  } else {
+    entry.code = text.error().code();
+    entry.set_text(media ? part.path() + ": " + text.error().message() : text.error().message());
+  }
+  return entry;
+}
+
+// Keeps what is done when that took a while.
+void Maker::keep_done(std::size_t number, Clock::duration took) {
+  std::vector<std::size_t> done;
+  {
+    MutexLock lock(mutex_);
+    unkept_.push_back(number);
+    unkept_time_ += took;
+    if (unkept_time_ < options_.keep_each) return;
+    done = std::exchange(unkept_, {});
+    unkept_time_ = {};
+  }
+  keep_part(done);
+}
+
+void Maker::keep_part(const std::vector<std::size_t>& numbers) {
+  std::vector<const MediaEntry*> entries;
+  std::string keys;
+  for (const std::size_t number : numbers) {
+    entries.push_back(&files_[number].entry);
+    keys.append(reinterpret_cast<const char*>(&entries.back()->key), sizeof entries.back()->key);
+  }
+  const Status saved = save_media_entries(
+      path(stem_ + short_digest_text(keys) + std::string(kPart)), what_, entries, *codecs_);
+  if (saved.ok()) return;
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(keeping_failed_, true)) return;
+  }
+  warn("what is done of an index was not kept, and would be made again after a restart: " +
+       saved.message());
+}
+
+std::string Maker::keep_whole(const MediaIndex& index) {
+  std::string name = stem_ + index.digest();
+  if (taken_.load(std::memory_order_relaxed) == index.size() && whole_.contains(name)) {
+    // As if it were made now: collect_media_indexes() lets it be for a while.
+    std::error_code ignored;
+    fs::last_write_time(path(name + std::string(kIndex)), fs::file_time_type::clock::now(),
+                        ignored);
+    return name;
+  }
+  std::vector<const MediaEntry*> entries;
+  entries.reserve(index.size());
+  for (const MediaEntry& entry : index.entries()) entries.push_back(&entry);
+  const Status saved =
+      save_media_entries(path(name + std::string(kIndex)), what_, entries, index.codecs());
+  if (!saved.ok()) {
+    warn("the index of the media files was not kept, and will be made again after a restart: " +
+         saved.message());
+    return {};
+  }
+  std::error_code ignored;  // what is left costs room alone, until it is collected
+  for (const std::string& part : kept_names()) {
+    if (part.ends_with(kPart)) fs::remove(path(part), ignored);
+  }
+  return name;
+}
+
+}  // namespace
+
+Result<OpenedMediaIndex> open_media_index(const Source& source, std::size_t part,
+                                          const MediaProber& prober,
+                                          const MediaIndexOptions& options) {
+  return Maker(source, part, prober, options).make();
+}
+
+Result<std::shared_ptr<const MediaIndex>> load_media_index(const std::string& directory,
+                                                           const std::string& name) {
+  const std::string path = directory + "/" + name + std::string(kIndex);
+  auto codecs = std::make_shared<CodecPool>();
+  SPDLD_ASSIGN(std::vector<MediaEntry> entries, load_media_entries(path, nullptr, *codecs));
+  auto index = std::make_shared<const MediaIndex>(std::move(entries), std::move(codecs));
+  if (!name.ends_with("-" + index->digest()))
+    return error(Code::kDataLoss, path + " holds another index than its name says");
+  return index;
+}
+
+Status collect_media_indexes(const std::string& directory, const std::set<std::string>& used,
+                             fs::file_time_type::duration grace) {
+  const auto now = fs::file_time_type::clock::now();
+  std::error_code failed;
+  std::vector<fs::path> old;
+  for (fs::directory_iterator entry(directory, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    std::error_code gone;
+    const fs::file_time_type time = entry->last_write_time(gone);
+    const fs::path file = entry->path().filename();
+    const bool is_used = file.extension() == kIndex && used.contains(file.stem().string());
+    if (!gone && now - time >= grace && !is_used) old.push_back(entry->path());
+  }
+  if (failed && failed != std::errc::no_such_file_or_directory)
+    return errno_status(failed.value(), "cannot read " + directory);
+  for (const fs::path& file : old) {
+    fs::remove(file, failed);
+    if (failed) return errno_status(failed.value(), "cannot remove " + file.string());
+  }
+  return {};
+}
+
+}  // namespace spdld::source
