@@ -32,7 +32,12 @@ def lines(text: str) -> list[Any]:
 def test_a_plan_is_explained_in_fields(daemon: Any, file: pathlib.Path) -> None:
     plan = daemon.ctl_json("explain", "-f", file)
     assert (plan["pipeline"], plan["items"], plan["classes"]) == ("images", ITEMS, 3)
-    assert plan["order"] == {"shuffle": "global", "block": None, "interleave": None}
+    assert plan["order"] == {
+        "shuffle": "global",
+        "block": None,
+        "interleave": None,
+        "bucket": None,
+    }
     fetch, process = plan["tasks"]
     assert (fetch["stages"], fetch["pool"]) == ("fetch", "io")
     assert (process["stages"], process["pool"]) == ("decode_image + resize", "cpu")

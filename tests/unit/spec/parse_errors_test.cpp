@@ -155,7 +155,8 @@ TEST(ParseErrors, NameTheTypeThatWasExpected) {
             "p.yaml:5:10: 'shuffle.block' is missing: items that stay together on the medium and "
             "are read as one");
   EXPECT_EQ(error_with("shuffle: [global]"),
-            "p.yaml:5:10: shuffle: expected none, global or {block: ITEMS}, got a list");
+            "p.yaml:5:10: shuffle: expected none, global, {block: ITEMS} or {global: {bucket: {by: "
+            "FIELD}}}, got a list");
   EXPECT_EQ(error_instead("pipeline: my pipeline"),
             "p.yaml:1:11: pipeline: expected a name (1 to 128 of A-Z a-z 0-9 . _ -), got 'my "
             "pipeline'");
@@ -188,6 +189,49 @@ TEST(ParseErrors, NameTheBounds) {
   EXPECT_EQ(error_instead("stages: []"), "p.yaml:3:9: stages: must hold 1 to 256 values, got 0");
   EXPECT_EQ(error_instead("source: {files: {root: ''}}"),
             "p.yaml:2:24: source.files.root: must not be empty");
+}
+
+TEST(ParseErrors, NameWhatAnOrderByLengthCannotBe) {
+  const auto bucket_error = [](const std::string& bucket) {
+    return error_with("shuffle: {global: {bucket: " + bucket + "}}");
+  };
+  EXPECT_EQ(error_with("shuffle: {global: }"),
+            "p.yaml:5:19: 'shuffle.global.bucket' is missing: items of like length stand next to "
+            "each other, so that batches need little padding");
+  EXPECT_EQ(bucket_error("{}"),
+            "p.yaml:5:28: 'shuffle.global.bucket.by' is missing: the field that holds the items' "
+            "lengths, a number that the source knows of each");
+  EXPECT_EQ(bucket_error("duration"),
+            "p.yaml:5:28: shuffle.global.bucket: expected a map, got 'duration'");
+  EXPECT_EQ(bucket_error("{by: d, windows: 9}"),
+            "p.yaml:5:36: unknown key 'windows' in 'shuffle.global.bucket'; did you mean "
+            "'window'?");
+  EXPECT_EQ(bucket_error("{by: d, window: 1}"),
+            "p.yaml:5:44: shuffle.global.bucket.window: must be 2 to 1048576, got 1");
+  EXPECT_EQ(bucket_error("{by: d, run: 0}"),
+            "p.yaml:5:41: shuffle.global.bucket.run: must be 1 to 1048576, got 0");
+  EXPECT_EQ(bucket_error("{by: d, window: 64, run: 64}"),
+            "p.yaml:5:44: shuffle.global.bucket.window: 64 rows are not more than one run of 64, "
+            "so that none would go by its length: make the window larger, or set 'run: ROWS' to "
+            "less");
+  EXPECT_EQ(bucket_error("{by: d, window: 32}"),
+            "p.yaml:5:44: shuffle.global.bucket.window: 32 rows are not more than one run of 32, 4 "
+            "times batch.size, so that none would go by its length: make the window larger, or set "
+            "'run: ROWS' to less");
+  EXPECT_EQ(bucket_error("{by: d, run: 8192}").substr(0, 60),
+            "p.yaml:5:28: shuffle.global.bucket.window: 8192 rows are not");
+}
+
+TEST(ParseErrors, TellTheOrdersApartByTheirKeys) {
+  EXPECT_EQ(error_with("shuffle: {bucket: {by: d}}"),
+            "p.yaml:5:11: unknown key 'bucket' in 'shuffle': write 'global: {bucket: {by: "
+            "FIELD}}'");
+  EXPECT_EQ(error_with("shuffle: {globl: {}}"),
+            "p.yaml:5:11: unknown key 'globl' in 'shuffle'; did you mean 'global'?");
+  EXPECT_EQ(error_with("shuffle: {blok: 4}"),
+            "p.yaml:5:11: unknown key 'blok' in 'shuffle'; did you mean 'block'?");
+  EXPECT_EQ(error_with("shuffle: {global: {bucket: {by: d}}, interleave: 4}").substr(0, 36),
+            "p.yaml:5:11: unknown key 'global' in");
 }
 
 TEST(ParseErrors, NameWhatACacheCannotBe) {

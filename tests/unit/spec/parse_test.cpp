@@ -35,6 +35,43 @@ TEST(Parse, FillsInDefaults) {
   EXPECT_EQ(spec->on_error.budget_min, 100);
 }
 
+TEST(Parse, TakesAnOrderByLength) {
+  const Result<PipelineSpec> spec =
+      parse(kMinimal + std::string("shuffle: {global: {bucket: {by: duration}}}\n"));
+  ASSERT_TRUE(spec) << spec.error().message();
+  Shuffle expected{.kind = Shuffle::Kind::kGlobal,
+                   .bucket = Shuffle::Bucket{.by = "duration", .window = 8192, .run = 32}};
+  EXPECT_EQ(spec->shuffle, expected);
+  EXPECT_EQ(spec->lengths_where.text(), "p.yaml:5:33");
+  EXPECT_NE(spec->canonical_text.find(R"({"by":"duration","run":32,"window":8192})"),
+            std::string::npos);
+  const Result<PipelineSpec> whole =
+      parse(kMinimal + std::string("shuffle: {global: {bucket: {by: n, window: 100, run: 20}}}\n"));
+  ASSERT_TRUE(whole) << whole.error().message();
+  expected.bucket = Shuffle::Bucket{.by = "n", .window = 100, .run = 20};
+  EXPECT_EQ(whole->shuffle, expected);
+}
+
+TEST(Parse, KeepsTheRunThatWasFixedBefore) {
+  ParseOptions options;
+  options.bucket_run = 128;
+  const auto with = [&](const std::string& bucket) {
+    return parse(kMinimal + ("shuffle: {global: {bucket: " + bucket + "}}\n"), options);
+  };
+  const auto unsaid = with("{by: duration}");
+  ASSERT_TRUE(unsaid) << unsaid.error().message();
+  EXPECT_EQ(unsaid->shuffle.bucket->run, 128u);
+  const auto said = with("{by: duration, run: 16}");
+  ASSERT_TRUE(said) << said.error().message();
+  EXPECT_EQ(said->shuffle.bucket->run, 16u);
+  const auto narrow = with("{by: duration, window: 128}");
+  ASSERT_FALSE(narrow);
+  EXPECT_EQ(narrow.error().message(),
+            "p.yaml:5:51: shuffle.global.bucket.window: 128 rows are not more than one run of 128 "
+            "as it was applied, so that none would go by its length: make the window larger, or "
+            "set 'run: ROWS' to less");
+}
+
 TEST(Parse, TakesEveryKey) {
   const Result<PipelineSpec> spec = parse(R"(
 pipeline: all.of_it-1
