@@ -61,7 +61,7 @@ void add_bands(SpectrumPlan& plan, const MelParams& params) {
     return hertz_of(low + (high - low) * i / (params.n_mels + 1), params.scale);
   };
   const int bins = plan.fourier.bins();
-  const double top = params.sample_rate / 2;  // as torchaudio has it, of odd rates, too
+  const int top = params.sample_rate / 2;  // as torchaudio has it, of odd rates, too
   for (int m = 0; m < params.n_mels; ++m) {
     const double left = edge(m);
     const double middle = edge(m + 1);
@@ -69,7 +69,7 @@ void add_bands(SpectrumPlan& plan, const MelParams& params) {
     const double norm = params.slaney_norm ? 2 / (right - left) : 1;
     Band band{.first = 0, .count = 0, .weights = plan.weights.size()};
     for (int bin = 0; bin < bins; ++bin) {
-      const double hertz = top * bin / (bins - 1);
+      const double hertz = static_cast<double>(top) * bin / (bins - 1);
       const double up = (hertz - left) / (middle - left);
       const double down = (right - hertz) / (right - middle);
       const double weight = std::min(up, down);

@@ -293,8 +293,8 @@ TEST(SpeedPerturbation, SaysWhatLengthsThereMayBe) {
 }
 
 TEST(SpeedPerturbation, BoundsItsFilters) {
-  std::vector<double> odd;
-  for (int i = 0; i < 60; ++i) odd.push_back(0.9 + 0.00101 * i);
+  std::vector<double> odd(60);
+  for (std::size_t i = 0; i < odd.size(); ++i) odd[i] = 0.9 + 0.00101 * static_cast<double>(i);
   EXPECT_THAT(output_refusal("speed_perturbation", {{"factors", odd}}, {.sample_rate = 191999}),
               HasSubstr("take fewer factors, of two decimals"));
   EXPECT_THAT(output_refusal("speed_perturbation", {{"factors", Floats{0.1}}}, {.sample_rate = 9}),
