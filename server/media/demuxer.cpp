@@ -197,7 +197,9 @@ Status Demuxer::open_context(const AVInputFormat& format, const MediaLimits& lim
   // How far FFmpeg reads ahead to learn of streams what the headers do not tell.
   context_->probesize = 4 << 20;
   context_->max_analyze_duration = 5 * AV_TIME_BASE;
-  context_->max_probe_packets = 500;
+  // How many packets of a stream it looks at to know the codec. Of wav, whose samples it takes for
+  // DTS in disguise, a few are enough.
+  context_->max_probe_packets = any_name_in("wav", format.name) ? 4 : 500;
   AVDictionary* options = nullptr;
   av_dict_set(&options, "format_whitelist", kFormats, 0);
   av_dict_set(&options, "protocol_whitelist", "", 0);
@@ -221,7 +223,7 @@ Status Demuxer::open_context(const AVInputFormat& format, const MediaLimits& lim
 }
 
 bool Demuxer::is_complete() const {
-  if (!is_format("mov") && !is_format("matroska")) return false;
+  if (!is_format("mov") && !is_format("matroska") && !is_format("wav")) return false;
   for (int i = 0; i < streams(); ++i) {
     const AVCodecParameters& codec = *stream(i).codecpar;
     if (find_media_codec(avcodec_get_name(codec.codec_id)) == nullptr) continue;
