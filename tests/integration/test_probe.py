@@ -128,8 +128,8 @@ def test_probe_opens_no_file_that_media_name(tmp_path: pathlib.Path) -> None:
     for name in ["outside.mov", *texts]:
         trace = tmp_path / "trace"
         subprocess.run(
-            ["strace", "-f", "-e", "trace=%file,%network", "-o", trace]
-            + [BIN / "spdld", "--probe", tmp_path / name],
+            ["strace", "-f", "-e", "trace=%file,%network", "-s", "4096", "-o", trace]
+            + [BIN / "spdld", f"--probe={tmp_path / name}"],
             capture_output=True,
             timeout=daemon_module.WATCHDOG_S,
         )
