@@ -21,6 +21,7 @@
 #include "daemon.h"
 #include "delivery/systemd.h"
 #include "engine/builtin_ops.h"
+#include "probe_file.h"
 #include "spec/daemon_config.h"
 #include "spec/ops_page.h"
 #include "spec/parse.h"
@@ -49,6 +50,7 @@ struct Flags {
   bool check = false;
   std::string schema;
   bool ops = false;
+  std::string probe;
   double exit_when_idle_s = -1;
   bool own_runtime_dir = false;
   int parent_fd = -1;
@@ -70,6 +72,16 @@ int print_schema(const std::string& which) {
 int print_ops() {
   std::fputs(spdld::spec::ops_page(spdld::engine::builtin_ops()).c_str(), stdout);
   return kDone;
+}
+
+// As JSON: `spdlctl probe` shows it to people.
+int print_probe(const std::string& path) {
+  const auto facts = spdld::probe_file(path);
+  const nlohmann::ordered_json shown =
+      facts ? *facts : nlohmann::ordered_json{{"error", facts.error().message()}};
+  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+  std::printf("%s\n", shown.dump(2, ' ', false, kReplace).c_str());
+  return facts ? kDone : kFailed;
 }
 
 // The configuration, and every pipeline that it names.
@@ -192,6 +204,9 @@ int main(int argc, char** argv) {
       ->expected(0, 1)
       ->default_str("pipeline");
   app.add_flag("--print-ops", flags.ops, "print all ops and their parameters, as Markdown");
+  app.add_option("--probe", flags.probe,
+                 "print what a file of video or sound holds, as JSON: for spdlctl probe")
+      ->type_name("FILE");
   app.add_option("--exit-when-idle", flags.exit_when_idle_s,
                  "leave this long after the last consumer did")
       ->type_name("SECONDS")
@@ -205,6 +220,7 @@ int main(int argc, char** argv) {
   }
   if (app.count("--print-schema") > 0) return print_schema(flags.schema);
   if (flags.ops) return print_ops();
+  if (app.count("--probe") > 0) return print_probe(flags.probe);
   const int result = run(flags);
   (void)spdld::log::drain(kLogPatience);
   return result;

@@ -140,6 +140,7 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
   add_pipeline_commands(app, context);
   add_consumer_commands(app, context);
   add_init_command(app, context);
+  add_probe_command(app, context);
   add_completion_command(app, context);
 
   try {

@@ -153,8 +153,18 @@ int refuse_file(AVFormatContext* context, AVIOContext** /*io*/, const char* url,
   return AVERROR(EPERM);
 }
 
+// Whether there is as much memory as the headers of a file of this size may take.
+bool has_memory_for(std::uint64_t file_bytes) {
+  constexpr std::uint64_t kAtLeast = std::uint64_t{16} << 20;
+  constexpr std::uint64_t kAtMost = std::uint64_t{512} << 20;
+  void* const memory = av_malloc(std::clamp(file_bytes * 16, kAtLeast, kAtMost));
+  const bool has = memory != nullptr;
+  av_free(memory);
+  return has;
+}
+
 Status open_failure(int result, const FfmpegReports& reports, const MediaLimits& limits,
-                    const char* format) {
+                    const char* format, std::uint64_t file_bytes) {
   // FFmpeg says ENOMEM for this too.
   constexpr std::string_view kTooManyStreams = "Number of streams exceeds max_streams";
   if (reports.any() && reports.first().starts_with(kTooManyStreams)) {
@@ -162,7 +172,13 @@ Status open_failure(int result, const FfmpegReports& reports, const MediaLimits&
                                           std::to_string(limits.max_streams) +
                                           "; raise max_streams to read it"};
   }
-  if (result == AVERROR(ENOMEM)) return no_memory("the headers of a media file");
+  // FFmpeg says so of damaged headers, too, which ask for any amount.
+  if (result == AVERROR(ENOMEM)) {
+    if (!has_memory_for(file_bytes)) return no_memory("the headers of a media file");
+    return {Code::kDataLoss, std::string("corrupt media file (") + format +
+                                 "): its headers ask for more memory than a file of " +
+                                 std::to_string(file_bytes) + " bytes needs"};
+  }
   return {Code::kDataLoss, std::string("corrupt media file (") + format + "): FFmpeg says: " +
                                (reports.any() ? reports.first() : av_error_text(result))};
 }
@@ -197,7 +213,9 @@ Status Demuxer::open_context(const AVInputFormat& format, const MediaLimits& lim
   // How far FFmpeg reads ahead to learn of streams what the headers do not tell.
   context_->probesize = 4 << 20;
   context_->max_analyze_duration = 5 * AV_TIME_BASE;
-  context_->max_probe_packets = 500;
+  // How many packets of a stream it looks at to know the codec. Of wav, whose samples it takes for
+  // DTS in disguise, a few are enough.
+  context_->max_probe_packets = any_name_in("wav", format.name) ? 4 : 500;
   AVDictionary* options = nullptr;
   av_dict_set(&options, "format_whitelist", kFormats, 0);
   av_dict_set(&options, "protocol_whitelist", "", 0);
@@ -212,16 +230,16 @@ Status Demuxer::open_context(const AVInputFormat& format, const MediaLimits& lim
   context_.reset(context);
   av_dict_free(&options);
   if (!io_->status().ok()) return io_->status();
-  if (result < 0) return open_failure(result, reports, limits, format.name);
+  if (result < 0) return open_failure(result, reports, limits, format.name, io_->size());
   if (is_complete()) return {};
   result = avformat_find_stream_info(context_.get(), nullptr);
   if (!io_->status().ok()) return io_->status();
-  if (result < 0) return open_failure(result, reports, limits, format.name);
+  if (result < 0) return open_failure(result, reports, limits, format.name, io_->size());
   return {};
 }
 
 bool Demuxer::is_complete() const {
-  if (!is_format("mov") && !is_format("matroska")) return false;
+  if (!is_format("mov") && !is_format("matroska") && !is_format("wav")) return false;
   for (int i = 0; i < streams(); ++i) {
     const AVCodecParameters& codec = *stream(i).codecpar;
     if (find_media_codec(avcodec_get_name(codec.codec_id)) == nullptr) continue;

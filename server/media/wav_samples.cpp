@@ -12,6 +12,18 @@
 namespace spdld::media {
 namespace {
 
+// What the header of the chunk that begins at `offset` says of its size; 0: nothing.
+Result<std::uint64_t> told_bytes(ByteReader& reader, std::uint64_t offset) {
+  constexpr std::uint64_t kElsewhere = 0xFFFFFFFF;  // or nowhere
+  std::array<std::byte, 8> head{};
+  if (offset < head.size()) return 0;
+  SPDLD_ASSIGN(const std::size_t count, reader.read(offset - head.size(), head));
+  if (count < head.size() || std::memcmp(head.data(), "data", 4) != 0) return 0;
+  std::uint64_t size = 0;
+  for (std::size_t k = 8; k-- > 4;) size = size << 8 | std::to_integer<std::uint64_t>(head[k]);
+  return size == kElsewhere ? 0 : size;
+}
+
 // Whether another chunk of samples follows the first, as FFmpeg would go on with it.
 Result<bool> has_more_data(ByteReader& reader, std::uint64_t offset) {
   constexpr int kMostChunks = 1000;
@@ -46,12 +58,15 @@ Result<std::optional<WavSamples>> wav_samples(Demuxer& demuxer, ByteReader& read
   found.offset = static_cast<std::uint64_t>(packet->pos);
   const auto block = static_cast<std::uint64_t>(codec.block_align);
   const std::uint64_t there = (reader.size() - std::min(reader.size(), found.offset)) / block;
+  SPDLD_ASSIGN(const std::uint64_t bytes, told_bytes(reader, found.offset));
   // Without a size in the header the samples go on to the file's end.
-  const std::uint64_t told =
-      stream.duration > 0 ? static_cast<std::uint64_t>(stream.duration) : there;
+  const bool is_told = bytes > 0 || stream.duration > 0;
+  const std::uint64_t told = bytes > 0             ? bytes / block
+                             : stream.duration > 0 ? static_cast<std::uint64_t>(stream.duration)
+                                                   : there;
   found.samples = std::min(there, told);
   found.cut_off = told > there;
-  if (!found.cut_off && stream.duration > 0) {
+  if (!found.cut_off && is_told) {
     const std::uint64_t end = found.offset + found.samples * block;
     SPDLD_ASSIGN(const bool more, has_more_data(reader, end + end % 2));
     if (more) {

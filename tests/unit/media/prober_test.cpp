@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/inotify.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -388,6 +390,32 @@ TEST(Prober, RefusesMediaThatStandInAnotherFile) {
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
     EXPECT_THAT(status.message(), HasSubstr("its media stand in another file"));
   }
+}
+
+TEST(Prober, OpensNoFileThatMediaName) {
+  const MediaMaker maker;
+  const Bytes good = maker.make(moving_pictures(3) + "-c:v libx264 ", "other.mp4");
+  const std::string other = maker.path_of("other.mp4");
+  const int watch = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  ASSERT_GE(watch, 0);
+  ASSERT_GE(::inotify_add_watch(watch, other.c_str(), IN_OPEN | IN_ACCESS), 0);
+  for (const std::string& text :
+       {"#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n" + other + "\n#EXT-X-ENDLIST\n",
+        "ffconcat version 1.0\nfile " + other + "\n", "# mpv EDL v0\n" + other + ",0,1\n",
+        "<?xml version='1.0'?><MPD><BaseURL>" + other + "</BaseURL></MPD>"}) {
+    const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
+    EXPECT_EQ(refusal({begin, begin + text.size()}).code(), Code::kInvalidArgument) << text;
+  }
+  // An entry that gives the path, as QuickTime has it, in the place of the one without.
+  Bytes outside = good;
+  const std::size_t reference = place_of(outside, "dref", 4 + 8);
+  std::memcpy(outside.data() + reference + 4, "alis", 4);
+  put_number(outside, reference + 8, 0);
+  EXPECT_EQ(refusal(outside).code(), Code::kInvalidArgument);
+
+  std::array<char, 256> events{};
+  EXPECT_LT(::read(watch, events.data(), events.size()), 0) << "the other file was opened";
+  ::close(watch);
 }
 
 TEST(Prober, RefusesWhatHeadersPromiseBeforeTakingMemory) {

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "base/printable.h"
+#include "base/unique_fd.h"
+#include "ctl/commands.h"
+#include "ctl/failure.h"
+#include "ctl/table.h"
+
+namespace spdld::ctl {
+namespace {
+
+using nlohmann::ordered_json;
+
+// The daemon's program holds FFmpeg, which takes longer to load than most commands take. It is
+// $SPDLD_BIN, or stands beside this program, or on the PATH.
+std::string daemon_program() {
+  if (const char* named = std::getenv("SPDLD_BIN"); named != nullptr && *named != '\0')
+    return named;
+  std::array<char, PATH_MAX> own{};
+  const ssize_t count = ::readlink("/proc/self/exe", own.data(), own.size() - 1);
+  if (count > 0) {
+    std::string beside(own.data(), static_cast<std::size_t>(count));
+    beside.erase(beside.rfind('/') + 1);
+    beside += "spdld";
+    if (::access(beside.c_str(), X_OK) == 0) return beside;
+  }
+  return "spdld";
+}
+
+Failure cannot_run(const std::string& program, int error) {
+  return {kFailed,
+          fmt::format("cannot run {}, which reads media files: {}; install it, or say where it is "
+                      "by $SPDLD_BIN",
+                      printable(program), std::generic_category().message(error))};
+}
+
+// What the program prints. Its errors go where ours go.
+std::string output_of(const std::vector<std::string>& command) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw cannot_run(command[0], errno);
+  const UniqueFd from(ends[0]);
+  UniqueFd to(ends[1]);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, to.get(), STDOUT_FILENO);
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  const int failed =
+      ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) throw cannot_run(command[0], failed);
+  to.reset();
+  std::string text;
+  std::array<char, 4096> part{};
+  for (;;) {
+    const ssize_t count = ::read(from.get(), part.data(), part.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    text.append(part.data(), static_cast<std::size_t>(count));
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFSIGNALED(status)) {
+    throw Failure(kFailed, fmt::format("{} was ended by signal {} while it read the file",
+                                       printable(command[0]), WTERMSIG(status)));
+  }
+  return text;
+}
+
+std::string text_of(const ordered_json& stream, const char* key) {
+  const auto found = stream.find(key);
+  if (found == stream.end()) return "";
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+std::string picture_of(const ordered_json& stream) {
+  std::string text = text_of(stream, "width") + "x" + text_of(stream, "height");
+  if (const std::string format = text_of(stream, "pixel_format"); !format.empty())
+    text += " " + format;
+  if (const int turned = stream.value("rotation", 0); turned != 0)
+    text += fmt::format(", turned by {}", turned);
+  if (stream.value("mirrored", false)) text += ", mirrored";
+  return text;
+}
+
+std::string amount_of(const ordered_json& stream) {
+  if (stream.value("kind", "") == "audio") {
+    return fmt::format("{} samples, {}", text_of(stream, "samples"),
+                       show_seconds(stream.value("seconds", 0.0)));
+  }
+  std::string text = text_of(stream, "frames") + " frames";
+  if (stream.contains("key_frames")) text += ", " + text_of(stream, "key_frames") + " key";
+  if (stream.contains("mean_frames_per_second"))
+    text += fmt::format(", {:.3f} fps", stream.value("mean_frames_per_second", 0.0));
+  return text;
+}
+
+void show(const ordered_json& facts, const Context& context) {
+  context.out << fmt::format("{}: {}, {}\n", facts.value("file", ""), facts.value("format", ""),
+                             show_bytes(facts.value("bytes", std::uint64_t{0})));
+  Table table({">STREAM", "KIND", "CODEC", "DECODER", "FORMAT", "HOLDS", "LANGUAGE", "READ BY"});
+  for (const ordered_json& stream : facts["streams"]) {
+    const bool video = stream.value("kind", "") == "video";
+    table.add({text_of(stream, "index"), text_of(stream, "kind"), text_of(stream, "codec"),
+               text_of(stream, "decoder"),
+               video ? picture_of(stream)
+                     : fmt::format("{} Hz, {} ch", text_of(stream, "sample_rate"),
+                                   text_of(stream, "channels")),
+               amount_of(stream), cell(text_of(stream, "language")), text_of(stream, "read")});
+  }
+  table.print(context.out);
+  for (const ordered_json& fault : facts["faults"])
+    context.out << fmt::format("fault: {}\n", printable(fault.get<std::string>()));
+}
+
+}  // namespace
+
+void add_probe_command(CLI::App& app, const Context& context) {
+  CLI::App* command = app.add_subcommand(
+      "probe",
+      "shows what a file of video or sound holds, and which decoder serves it, as the daemon sees "
+      "it. Reads the file with your own rights and asks no daemon");
+  const auto path = std::make_shared<std::string>();
+  command->add_option("FILE", *path, "the file to look at")->required();
+  const std::shared_ptr<Output> output = add_output(*command);
+  command->callback([&context, path, output] {
+    const std::string program = daemon_program();
+    const ordered_json facts =
+        ordered_json::parse(output_of({program, "--probe=" + *path}), nullptr, false);
+    if (!facts.is_object()) {
+      throw Failure(kFailed, fmt::format("{} does not say what the file holds; is it of this "
+                                         "version of spdld?",
+                                         printable(program)));
+    }
+    if (facts.contains("error")) throw Failure(kFailed, text_of(facts, "error"));
+    if (output->json()) {
+      context.out << facts.dump(2) << '\n';
+    } else {
+      show(facts, context);
+    }
+  });
+}
+
+}  // namespace spdld::ctl
