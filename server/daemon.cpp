@@ -26,6 +26,7 @@
 #include "delivery/systemd.h"
 #include "engine/builtin_ops.h"
 #include "engine/executor.h"
+#include "engine/file_prober.h"
 #include "engine/sample_caches.h"
 #include "session/catalogue.h"
 #include "session/session_service.h"
@@ -149,6 +150,7 @@ struct Daemon::Parts {
                    .listings_per_user = config.limits.listings,
                    .pipelines_per_user = static_cast<std::size_t>(config.limits.pipelines),
                    .buffers = std::make_shared<BufferMemory>(config.limits.file_bytes),
+                   .prober = &prober,
                    .reaper = &reaper},
                   engine::builtin_ops(), io, caches),
         budget(budget_bytes(config.arena.budget), {}, user_share(config)),
@@ -179,6 +181,7 @@ struct Daemon::Parts {
   engine::Executor executor;
   source::IoPool io;
   engine::SampleCaches caches;
+  const engine::FileProber prober;
   session::Catalogue catalogue;
   delivery::ArenaBudget budget;
   delivery::ArenaPool arenas;

@@ -101,13 +101,13 @@ Result<ClipFiles> Cutter::cut(std::shared_ptr<const MediaIndex> index) {
     SPDLD_CHECK(file.entry != nullptr);
     if (file.entry->code != Code::kOk) {
       const std::string why(file.entry->text);
-      fault("cannot be read as media", file, {file.entry->code, why}, why);
+      fault("not readable as media", file, {file.entry->code, why}, why);
       continue;
     }
     const std::optional<MediaRecord> record = read_media_record(file.entry->text, index->codecs());
     if (!record) return error(Code::kDataLoss, "the index of the media files is damaged");
     for (const std::string_view text : record->faults)
-      fault("say of themselves: " + std::string(text), file);
+      fault("with this fault in their headers: " + std::string(text), file);
     SPDLD_TRY(add_record(file, *record));
     if (out_.size() > max_items_)
       return error(Code::kResourceExhausted,
@@ -125,7 +125,7 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
   const StreamRecord* const stream = choose_stream(record, kind, spec_.stream);
   if (stream == nullptr) {
     fault(no_stream_text(kind, spec_.stream), file,
-          {Code::kInvalidArgument, "such files " + no_stream_text(kind, spec_.stream)});
+          {Code::kInvalidArgument, "it is " + no_stream_text(kind, spec_.stream)});
     return {};
   }
   file.info = stream->info;
@@ -134,12 +134,12 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
   const double rate = static_cast<double>(file.info.codec->sample_rate);
   file.length = of_frames() ? file.frames.size() : file.info.samples;
   if (file.length == 0 || (!of_frames() && rate <= 0)) {
-    fault(of_frames() ? "have a video without frames" : "have no sample of sound", file,
+    fault(of_frames() ? "with a video that has no frame" : "without a sample of sound", file,
           {Code::kDataLoss, of_frames() ? "its video has no frame" : "it has no sample of sound"});
     return {};
   }
   if (!has_packets(*stream)) {
-    fault("do not tell where their packets are", file,
+    fault("that do not tell where their packets are", file,
           {Code::kDataLoss, "it does not tell where its packets are"});
     return {};
   }
@@ -176,7 +176,7 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
   }
   if (file.items == 0) {
     if (spec_.sampling != Sampling::kTimestamps || spec_.times_field.empty())
-      fault("are too short for a clip; 'end: pad' or 'end: loop' would make one of them", file);
+      fault("too short for a clip ('end: pad' or 'end: loop' makes one of them)", file);
     return {};
   }
   if (file.items > max_items_ - std::min(max_items_, out_.size()))
@@ -199,11 +199,11 @@ Result<ClipSound> Cutter::sound_of(const ClipFile& file, const MediaRecord& reco
                  no_stream_text(StreamInfo::Kind::kAudio, spec_.audio_stream));
   if (stream->info.access == StreamInfo::Access::kDemux)
     return error(Code::kInvalidArgument,
-                 "do not tell the times of their sound beside those of the video");
+                 "that do not tell the times of their sound beside those of the video");
   if (stream->info.samples == 0 || stream->info.codec->sample_rate <= 0)
-    return error(Code::kDataLoss, "have no sample of sound");
+    return error(Code::kDataLoss, "without a sample of sound");
   if (!has_packets(*stream))
-    return error(Code::kDataLoss, "do not tell where the packets of their sound are");
+    return error(Code::kDataLoss, "that do not tell where the packets of their sound are");
   ClipSound sound;
   sound.info = stream->info;
   sound.packets = stream->packets;
@@ -213,8 +213,7 @@ Result<ClipSound> Cutter::sound_of(const ClipFile& file, const MediaRecord& reco
     sound.clock.samples_per_tick =
         sound.info.time_base.value() * static_cast<double>(sound.info.codec->sample_rate);
   if (file.length < 2)
-    return error(Code::kInvalidArgument,
-                 "have a video of one frame, which does not tell how long it is");
+    return error(Code::kInvalidArgument, "with a video of one frame, whose length is not told");
   if (file.frames.is_even())
     sound.samples = static_cast<std::uint64_t>(
         std::llround(file.mean_frame_seconds() * static_cast<double>(spec_.frames * spec_.stride) *
@@ -253,7 +252,7 @@ Status Cutter::add_starts(const ClipFile& file) {
   if (spec_.sampling == Sampling::kKeyframes) {
     PacketTable::Block first;
     if (!file.packets.next(first)) {
-      fault("do not tell which of their frames are key frames", file);
+      fault("that do not tell which frames are key frames", file);
       return {};
     }
     std::vector<std::int64_t> keys;

@@ -68,7 +68,7 @@ struct ClipFiles {
 
 // What is in a file's way, and how many files have that.
 struct ClipFault {
-  std::string reason;  // "hold no video"
+  std::string reason;  // "without video"
   std::uint64_t files = 0;
   std::string example;  // the first one, with more that is known of it
   Status status;        // what it is where such files are errors; ok: they are fine as they are

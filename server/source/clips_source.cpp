@@ -321,8 +321,8 @@ class Opener {
         return {fault.status.code(),
                 std::string(key_) + ": " + fault.status.message() +
                     "; mend or remove it, or write 'broken: skip', which leaves such files out"};
-      text += fmt::format("{}{} {}, such as {}", text.empty() ? "" : "; ",
-                          counted(fault.files, "file"), fault.reason, fault.example);
+      text += fmt::format("{}{} {}, such as {}", text.empty() ? "" : "; ", fault.files,
+                          fault.reason, fault.example);
     }
     if (clips.size() == 0)
       return {Code::kNotFound, fmt::format("{}: none of the {} has a clip: {}", key_,

@@ -40,8 +40,8 @@ const StreamRecord* choose_stream(const MediaRecord& record, StreamInfo::Kind ki
 
 std::string no_stream_text(StreamInfo::Kind kind, const std::string& wanted) {
   const std::string what = kind == StreamInfo::Kind::kVideo ? "video" : "sound";
-  if (wanted == "best") return "hold no " + what;
-  return "hold no " + what + " stream " + (is_number(wanted) ? "of number " : "in ") + wanted;
+  if (wanted == "best") return "without " + what;
+  return "without a " + what + " stream " + (is_number(wanted) ? "of number " : "in ") + wanted;
 }
 
 }  // namespace spdld::source

@@ -13,7 +13,7 @@ namespace spdld::source {
 const StreamRecord* choose_stream(const MediaRecord& record, StreamInfo::Kind kind,
                                   const std::string& wanted);
 
-// "hold no video", of files that have no such stream.
+// "without video", of files that have no such stream.
 std::string no_stream_text(StreamInfo::Kind kind, const std::string& wanted);
 
 }  // namespace spdld::source

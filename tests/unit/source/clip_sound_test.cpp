@@ -262,7 +262,7 @@ TEST_F(ClipSoundTest, LeavesOutVideosWhoseSoundIsMissing) {
   const auto source = open({.frames = 100, .audio = "sound"});
   EXPECT_EQ(source->size(), 2u);
   ASSERT_EQ(warnings_.size(), 1u);
-  EXPECT_THAT(warnings_[0], HasSubstr("1 file hold no sound, such as b.toy"));
+  EXPECT_THAT(warnings_[0], HasSubstr("1 without sound, such as b.toy"));
 }
 
 }  // namespace

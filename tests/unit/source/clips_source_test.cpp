@@ -471,14 +471,14 @@ TEST_F(ClipsSourceTest, LeavesOutBrokenFilesAndSaysSo) {
   EXPECT_EQ(open(spec)->size(), 2u);
   ASSERT_EQ(warnings_.size(), 1u);
   EXPECT_THAT(warnings_[0], HasSubstr("source.clips: 1 of 5 files have clips, 2 in all"));
-  EXPECT_THAT(warnings_[0], HasSubstr("2 files cannot be read as media, such as b.toy ("));
-  EXPECT_THAT(warnings_[0], HasSubstr("1 file hold no video, such as sound.toy"));
-  EXPECT_THAT(warnings_[0], HasSubstr("1 file are too short for a clip"));
+  EXPECT_THAT(warnings_[0], HasSubstr("2 not readable as media, such as b.toy ("));
+  EXPECT_THAT(warnings_[0], HasSubstr("1 without video, such as sound.toy"));
+  EXPECT_THAT(warnings_[0], HasSubstr("1 too short for a clip"));
   spec.broken = ClipsSpec::Broken::kError;
   EXPECT_THAT(refusal(spec), HasSubstr("is no toy"));
   dir_.remove("data/b.toy");
   dir_.remove("data/c.toy");
-  EXPECT_THAT(refusal(spec), HasSubstr("sound.toy: such files hold no video; mend or remove it"));
+  EXPECT_THAT(refusal(spec), HasSubstr("sound.toy: it is without video; mend or remove it"));
   dir_.remove("data/sound.toy");
   EXPECT_EQ(open(spec)->size(), 2u) << "a short file is none that is broken";
   dir_.remove("data/a.toy");
@@ -628,7 +628,7 @@ TEST_F(ClipsSourceTest, ChoosesStreamsByNumberLanguageOrMerit) {
   EXPECT_EQ(index_of("eng"), english);
   ClipsSpec spec{.frames = 4};
   spec.stream = "fra";
-  EXPECT_THAT(refusal(spec), HasSubstr("hold no video stream in fra"));
+  EXPECT_THAT(refusal(spec), HasSubstr("without a video stream in fra"));
   toy.stream(small).media.is_default = true;
   put("a.toy", toy);
   EXPECT_EQ(index_of("best"), small);
