@@ -39,6 +39,8 @@ struct MediaPacket {
   // Of audio: samples that are cut off what the packet decodes to, for encoder delay and padding.
   std::uint32_t skip_samples = 0;
   std::uint32_t discard_samples = 0;
+  // In a clip: packets that stand in the file between it and the one before it were left out.
+  bool gap = false;
 
   friend bool operator==(const MediaPacket&, const MediaPacket&) = default;
 };
@@ -141,19 +143,25 @@ struct MediaClip {
   std::vector<std::int64_t> frames;
   std::size_t repeats = 1;
   // Of audio: this many samples from this one on, on the clock of MediaStream::samples; what lies
-  // beyond the stream's end is silence (or, if `loop`, the stream from its begin again). For kPcm
-  // the clip's bytes begin at `bytes_first_sample`.
+  // beyond the stream's end is silence (or, if `loop`, the same samples from `first_sample` on
+  // again). For kPcm the clip's bytes begin at `bytes_first_sample`.
   std::uint64_t first_sample = 0;
   std::uint64_t samples = 0;
+  // So much silence comes before that, where a video begins before its sound; the first
+  // `silence_before` of `samples` are that silence.
+  std::uint64_t silence_before = 0;
   bool loop = false;
   std::uint64_t bytes_first_sample = 0;
+  // Of audio in packets: the time at which sample 0 of the stream is heard.
+  std::int64_t begin_pts = 0;
 
   void clear() {
     stream = {};
     packets.clear();
     frames.clear();
     repeats = 1;
-    first_sample = samples = bytes_first_sample = 0;
+    first_sample = samples = silence_before = bytes_first_sample = 0;
+    begin_pts = 0;
     loop = false;
   }
 };
