@@ -24,7 +24,7 @@ constexpr std::array kCodecs = {
     MediaCodec{"ffv1", "ffv1", kVideo},
     MediaCodec{"aac", "aac", kAudio},
     MediaCodec{"mp3", "mp3float", kAudio},
-    MediaCodec{"mp2", "mp2float", kAudio},
+    MediaCodec{"mp2", "mp2", kAudio},
     MediaCodec{"opus", "opus", kAudio},
     MediaCodec{"vorbis", "vorbis", kAudio},
     MediaCodec{"flac", "flac", kAudio},

@@ -8,6 +8,7 @@ extern "C" {
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -299,7 +300,12 @@ Result<bool> Demuxer::read(AVPacket& packet) {
   if (!io_->status().ok()) return tl::unexpected<Status>(io_->status());
   if (result >= 0) return true;
   if (result == AVERROR_EOF) return false;
-  if (result == AVERROR(ENOMEM)) return tl::unexpected<Status>(no_memory("a packet"));
+  // FFmpeg says so, too, of a packet that the file claims to be larger than FFmpeg reads. There is
+  // none larger than the file.
+  const std::uint64_t most = std::min<std::uint64_t>(io_->size(), INT_MAX / 2);
+  if (result == AVERROR(ENOMEM) &&
+      AvPtr<AVBufferRef>(av_buffer_alloc(static_cast<std::size_t>(most))) == nullptr)
+    return tl::unexpected<Status>(no_memory("a packet"));
   return error(Code::kDataLoss, std::string("corrupt media file (") + context_->iformat->name +
                                     "): FFmpeg says: " + av_error_text(result));
 }

@@ -8,9 +8,11 @@
 #include <string_view>
 #include <utility>
 
+#include "media/decode_audio.h"
 #include "media/decode_image.h"
 #include "media/decode_json.h"
 #include "media/decode_npy.h"
+#include "media/resample_op.h"
 
 namespace spdld::media {
 namespace {
@@ -110,6 +112,8 @@ OpInfo decode_image() {
 
 }  // namespace
 
-std::vector<OpInfo> ops() { return {decode_image(), decode_json_op(), decode_npy_op()}; }
+std::vector<OpInfo> ops() {
+  return {decode_image(), decode_audio_op(), resample_op(), decode_json_op(), decode_npy_op()};
+}
 
 }  // namespace spdld::media

@@ -133,6 +133,9 @@ Status StreamProbe::count_samples(const AVPacket& packet, bool with_bytes, Media
     made.skip_samples = AV_RL32(side);
     made.discard_samples = AV_RL32(side + 4);
     pending_skip_ = made.skip_samples;
+  } else if (made_.packets.empty()) {
+    // Matroska leaves it to the decoder, which takes it from Opus's header.
+    made.skip_samples = static_cast<std::uint32_t>(pending_skip_);
   }
   std::int64_t samples = sound_.of(bytes_of(packet));
   made.duration = samples;

@@ -99,7 +99,7 @@ struct StreamInfo {
 
   Kind kind = Kind::kVideo;
   Access access = Access::kPackets;
-  int index = 0;  // in the file, as `ffprobe` numbers streams
+  int index = 0;          // in the file, as `ffprobe` numbers streams
   Ratio time_base{1, 1};  // of audio: one sample
   // Degrees by which pictures must be turned clockwise to stand upright: 0, 90, 180, 270; and
   // whether they are mirrored left to right before that.

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/audio_stream.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/printable.h"
+#include "media/codecs.h"
+
+namespace spdld::media {
+namespace {
+
+bool is_sound(const AVStream& stream) {
+  return stream.codecpar->codec_type == AVMEDIA_TYPE_AUDIO &&
+         find_media_codec(avcodec_get_name(stream.codecpar->codec_id)) != nullptr;
+}
+
+std::string_view language_of(const AVStream& stream) {
+  const AVDictionaryEntry* const entry =
+      av_dict_get(stream.metadata, "language", nullptr, AV_DICT_MATCH_CASE);
+  return entry == nullptr ? "" : entry->value;
+}
+
+// The streams of sound by number, for a message: " (its streams of sound: 1, 2 'eng')".
+std::string sounds_text(const Demuxer& demuxer) {
+  constexpr int kMostShown = 8;
+  std::string text;
+  int shown = 0;
+  for (int i = 0; i < demuxer.streams() && shown < kMostShown; ++i) {
+    if (!is_sound(demuxer.stream(i))) continue;
+    text += (shown++ > 0 ? ", " : "") + std::to_string(i);
+    const std::string_view language = language_of(demuxer.stream(i));
+    if (!language.empty()) text += " '" + printable(language.substr(0, 16)) + "'";
+  }
+  return shown == 0 ? "it has no stream of sound that is decoded"
+                    : "its streams of sound are " + text;
+}
+
+}  // namespace
+
+Result<int> find_audio_stream(const Demuxer& demuxer, const StreamChoice& choice) {
+  using Kind = StreamChoice::Kind;
+  std::optional<int> found;
+  for (int i = 0; i < demuxer.streams(); ++i) {
+    const AVStream& stream = demuxer.stream(i);
+    if (!is_sound(stream)) continue;
+    switch (choice.kind) {
+      case Kind::kBest: {
+        const auto is_default = [&](int of) {
+          return (demuxer.stream(of).disposition & AV_DISPOSITION_DEFAULT) != 0;
+        };
+        if (!found || (is_default(i) && !is_default(*found))) found = i;
+        break;
+      }
+      case Kind::kNumber:
+        if (i == choice.number) found = i;
+        break;
+      case Kind::kLanguage:
+        if (!found && language_of(stream) == choice.language) found = i;
+        break;
+    }
+  }
+  if (found) return *found;
+  const std::string has = sounds_text(demuxer);
+  if (choice.kind == Kind::kBest) return error(Code::kInvalidArgument, has);
+  return error(Code::kInvalidArgument,
+               has + ", and decode_audio.stream is " +
+                   (choice.kind == Kind::kNumber ? std::to_string(choice.number)
+                                                 : "'" + choice.language + "'"));
+}
+
+}  // namespace spdld::media

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/status.h"
+#include "media/audio_options.h"
+#include "media/demuxer.h"
+
+namespace spdld::media {
+
+// The number of the stream of sound that is chosen. kInvalidArgument: there is none, and the
+// message tells which there are.
+Result<int> find_audio_stream(const Demuxer& demuxer, const StreamChoice& choice);
+
+}  // namespace spdld::media

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "media/audio_options.h"
+#include "op/audio.h"
+#include "op/field_chain.h"
+#include "op/field_task.h"
+
+namespace spdld::media {
+
+// Makes the row of a field that is sound: decodes the part, or the clip of it, brings it to one
+// rate and number of channels where these are given, and does what the ops after it do, all in
+// float32 on one core.
+class AudioTask final : public FieldTask {
+ public:
+  struct Step {
+    const AudioOp* op = nullptr;
+    std::uint64_t draw_key = 0;  // StageKey's
+    AudioFormat in;              // what the ops before make
+  };
+
+  std::string name;
+  std::size_t request = 0;
+  AudioOptions options;
+  std::optional<int> sample_rate;  // none: as the files have it
+  std::optional<int> channels;
+  AudioFormat decoded;  // what is known of the sound before the first step
+  std::vector<Step> steps;
+
+  const std::vector<TensorSpec>& tensors() const override { return tensors_; }
+  std::unique_ptr<FieldWorker> make_worker() const override;
+  // The one tensor, of what the last step makes: called once, when all else is set.
+  void set_tensor(const AudioFormat& made);
+
+ private:
+  std::vector<TensorSpec> tensors_;
+};
+
+// What decode_audio begins, and what ops on sound append to.
+class AudioChain final : public FieldChain {
+ public:
+  explicit AudioChain(std::unique_ptr<AudioTask> task)
+      : task_(std::move(task)), format_(task_->decoded) {}
+
+  std::string_view noun() const override { return "sound"; }
+  bool has_sound() const override { return true; }
+  using FieldChain::append;
+  Status append(const AudioOp& op, const StageKey& key) override;
+  Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override;
+
+ private:
+  std::unique_ptr<AudioTask> task_;
+  AudioFormat format_;  // of the sound so far
+};
+
+}  // namespace spdld::media
