@@ -5,8 +5,7 @@
 
 namespace spdld::spec {
 
-// What stands below `source.clips` and `source.windows`.
-Shape clips_shape();
+// What stands below `source.windows`.
 Shape windows_shape();
 
 }  // namespace spdld::spec

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/unit/spec/fake_registry.h"
+
+namespace spdld::spec {
+namespace {
+
+using ::testing::HasSubstr;
+using Sampling = ClipsSpec::Sampling;
+
+std::string text_with(const std::string& windows) {
+  return "pipeline: p\nsource:\n  files: {root: /data, label: none}\n  windows: " + windows +
+         "\nstages: [fetch]\nbatch: {size: 4, max_bytes: 1MiB}\n";
+}
+ClipsSpec windows_of(const std::string& windows) {
+  const auto spec = parse(text_with(windows));
+  EXPECT_TRUE(spec) << spec.error().message();
+  EXPECT_TRUE(spec && spec->source.clips);
+  return spec && spec->source.clips ? *spec->source.clips : ClipsSpec();
+}
+std::string error_of(const std::string& windows) { return parse_error(text_with(windows)); }
+
+TEST(Windows, HaveDefaults) {
+  const ClipsSpec expected{
+      .unit = ClipsSpec::Unit::kSeconds, .seconds = 2, .sampling = Sampling::kDense};
+  EXPECT_EQ(windows_of("{seconds: 2}"), expected);
+}
+
+TEST(Windows, ReadEveryKey) {
+  const ClipsSpec dense{.unit = ClipsSpec::Unit::kSeconds,
+                        .field = "sound",
+                        .stream = "1",
+                        .seconds = 30,
+                        .hop_seconds = 0.5,
+                        .end = ClipsSpec::End::kLoop,
+                        .broken = ClipsSpec::Broken::kError};
+  EXPECT_EQ(windows_of("{seconds: 30, hop: 0.5, end: loop, field: sound, stream: 1, broken: error, "
+                       "sampling: dense}"),
+            dense);
+  const ClipsSpec drawn{.unit = ClipsSpec::Unit::kSeconds,
+                        .stream = "eng",
+                        .seconds = 1,
+                        .sampling = Sampling::kRandom,
+                        .per_file = 4,
+                        .end = ClipsSpec::End::kPad};
+  EXPECT_EQ(windows_of("{seconds: 1, sampling: random, per_file: 4, end: pad, stream: eng}"),
+            drawn);
+}
+
+TEST(Windows, ReadTimes) {
+  const auto with_times = [](ClipsSpec times) {
+    times.unit = ClipsSpec::Unit::kSeconds;
+    times.seconds = 1;
+    times.sampling = Sampling::kTimestamps;
+    return times;
+  };
+  EXPECT_EQ(windows_of("{seconds: 1, timestamps: [0, 2.5]}"), with_times({.times = {0, 2.5}}));
+  EXPECT_EQ(windows_of("{seconds: 1, sampling: timestamps, timestamps: when}"),
+            with_times({.times_field = "when"}));
+}
+
+TEST(Windows, RefuseKeysThatContradictEachOther) {
+  EXPECT_EQ(error_of("{seconds: 1, per_file: 4}"),
+            "p.yaml:4:35: source.windows.per_file: add 'sampling: uniform', which spreads them "
+            "evenly, or 'sampling: random'");
+  EXPECT_EQ(error_of("{seconds: 1, sampling: dense, per_file: 4}"),
+            "p.yaml:4:52: source.windows.per_file: of a file there are as many as 'sampling: "
+            "dense' gives; leave it out, or write 'sampling: uniform' or 'random'");
+  EXPECT_EQ(error_of("{seconds: 1, sampling: random, hop: 4}"),
+            "p.yaml:4:48: source.windows.hop: it is how far apart those of 'sampling: dense' are; "
+            "leave it out, or write that");
+  EXPECT_THAT(error_of("{seconds: 1, sampling: random, timestamps: [1]}"),
+              HasSubstr("leave one of the two out"));
+  EXPECT_THAT(error_of("{seconds: 1, sampling: timestamps}"), HasSubstr("add 'timestamps'"));
+}
+
+TEST(Windows, RefuseValuesOutOfBounds) {
+  EXPECT_THAT(error_of("{}"), HasSubstr("'source.windows.seconds' is missing"));
+  EXPECT_THAT(error_of("{seconds: 0}"), HasSubstr("source.windows.seconds"));
+  EXPECT_THAT(error_of("{seconds: 1, timestamps: []}"), HasSubstr("name at least one time"));
+  EXPECT_THAT(error_of("{seconds: 1, timestamps: [-1]}"), HasSubstr("timestamps"));
+  EXPECT_THAT(error_of("{seconds: 1, sampling: keyframes}"), HasSubstr("keyframes"));
+  EXPECT_THAT(error_of("{duration: 1}"), HasSubstr("write 'seconds: S'"));
+}
+
+}  // namespace
+}  // namespace spdld::spec
