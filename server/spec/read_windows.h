@@ -9,7 +9,8 @@
 
 namespace spdld::spec {
 
-// `source.windows`; `json` came out of check(). An error is that of keys that contradict each other.
+// `source.windows`; `json` came out of check(). An error is that of keys that contradict each
+// other.
 Result<ClipsSpec> read_windows(const Node& node, const nlohmann::json& json);
 
 }  // namespace spdld::spec

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmarks of sound and video: what sides deliver is alike, and what is asked for is compared."""
+"""The benchmark of sound: what sides deliver is alike, and what is asked for is compared."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ import comparison
 import generated
 import pytest
 import run
-import video_bench
-import video_data
-import video_sides
 
 
 def result_of(
@@ -40,22 +37,6 @@ def result_of(
 
 def audio_options(files: list[tuple[str, float]], task: str = "wav") -> audio_sides.Options:
     return audio_sides.Options(task, "/data", files, batch=4, workers=2, seed=1)
-
-
-def video_options(**changed: Any) -> video_sides.Options:
-    options: dict[str, Any] = {
-        "root": "/data",
-        "files": ["/data/1.mp4", "/data/2.mp4"],
-        "width": 320,
-        "height": 180,
-        "fps": 25,
-        "frames": 250,
-        "stride": 4,
-        "batch": 8,
-        "workers": 2,
-        "seed": 1,
-    }
-    return video_sides.Options(**{**options, **changed})
 
 
 def looks_like(**changed: Any) -> dict[str, Any]:
@@ -81,10 +62,18 @@ def test_sides_that_deliver_different_things_are_named(changed: dict[str, Any]) 
 
 
 def test_tasks_are_compared_each_with_what_is_asked_of_it() -> None:
-    speeds = {"180-short/spdld": [25.0, 2.5], "180-short/spdl": [10.0, 1.0]}
-    speeds |= {f"180-long/{key.split('/')[1]}": values for key, values in speeds.items()}
-    lines = comparison.missed(video_bench.COMPARISON, result_of(video_bench.COMPARISON, speeds, {}))
-    assert lines == ["320x180, 10 min: spdld / SPDL: 2.500, asked for 3"]
+    speeds = {"wav/spdld": [15.0, 1.5], "wav/torchaudio": [10.0, 1.0]}
+    speeds |= {
+        f"mp3/{key.split('/')[1]}": [3 * value for value in values]
+        for key, values in speeds.items()
+    }
+    speeds["mp3/spdl"] = [10.0, 1.0]
+    lines = comparison.missed(audio_bench.COMPARISON, result_of(audio_bench.COMPARISON, speeds, {}))
+    assert [line.split(":")[0] for line in lines] == [
+        "wav, 10 s to log-mel",
+        "mp3, 10 s to log-mel",
+    ]
+    assert all("1.500, asked for 2" in line for line in lines)
 
 
 def test_a_rate_that_is_asked_for_is_missed_whatever_peers_do() -> None:
@@ -132,15 +121,6 @@ def test_windows_lie_within_their_files() -> None:
             assert 0 <= start <= dict(options.files)[path] - options.seconds
 
 
-def test_clips_and_crops_lie_within_their_videos() -> None:
-    options = video_options(frames=61)
-    assert options.span == 61 and options.resized == (227, 128)
-    for _ in range(200):
-        drawn = video_sides.draw(options, random.Random())
-        assert drawn.first == 0 and drawn.path in options.files
-        assert 0 <= drawn.left <= 227 - 112 and 0 <= drawn.top <= 128 - 112
-
-
 def test_sound_is_generated_in_the_length_that_sides_are_told(tmp_path: pathlib.Path) -> None:
     out = tmp_path / "0.wav"
     generated.ffmpeg(*("-f", "lavfi", "-i", audio_data.voice(5), "-t", "0.5"), out)
@@ -167,9 +147,3 @@ def test_a_generator_that_fails_leaves_nothing_that_is_taken_for_whole(
     directory = generated.kept("some", lambda new: (new / "whole").touch())
     assert [path.name for path in directory.iterdir()] == ["whole"]
     assert generated.kept("some", fail) == directory
-
-
-def test_names_of_videos_say_all_that_they_depend_on() -> None:
-    videos = video_data.Videos(320, 180, seconds=600, count=2)
-    assert videos.name == "video-320x180-600s-2"
-    assert (videos.frames, videos.duration) == (15000, "10 min")
