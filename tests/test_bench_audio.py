@@ -62,7 +62,7 @@ def test_sides_that_deliver_different_things_are_named(changed: dict[str, Any]) 
 
 
 def test_tasks_are_compared_each_with_what_is_asked_of_it() -> None:
-    speeds = {"wav/spdld": [15.0, 1.5], "wav/torchaudio": [10.0, 1.0]}
+    speeds = {"wav/spdld": [15.0, 1.5], "wav/dataloader": [10.0, 1.0]}
     speeds |= {
         f"mp3/{key.split('/')[1]}": [3 * value for value in values]
         for key, values in speeds.items()
