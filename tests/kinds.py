@@ -15,16 +15,19 @@ import itertools
 import os
 import pathlib
 import tarfile
+import wave
 from typing import Any
 
 import numpy as np
 
 SOURCES = ("files", "webdataset", "table")
-COLLATES = ("dense", "ragged", "bytes", "pad")
+# "windows": the middle of a sound file beside the image, which is an item each.
+COLLATES = ("dense", "ragged", "bytes", "pad", "windows")
 SHARDS = 3
 # Of padded rows; all come to the same size, or a row's digest would depend on its batch.
 MULTIPLE, FILLED = 8, 7
 MOST_BYTES = 4096  # of a row of `extra`
+RATE, SAMPLES, SAMPLES_OF_FILE = 8000, 400, 800
 EXTRA_SUFFIX = "extra"  # formats are told by content
 
 Spec = dict[str, Any]
@@ -61,6 +64,15 @@ def expected_pixels(item: int) -> np.ndarray:
     return np.full((2 + item % 5, 2 + item % 7), item % 251, dtype=np.uint8)
 
 
+def expected_samples(item: int) -> np.ndarray:
+    begin = (SAMPLES_OF_FILE - SAMPLES) // 2
+    return _samples(item)[begin : begin + SAMPLES] / np.float32(1 << 15)
+
+
+def _samples(item: int) -> np.ndarray:
+    return ((np.arange(SAMPLES_OF_FILE) * 37 + item * 101) % 2003 - 1000).astype(np.int16)
+
+
 def length(item: int) -> int:
     return 1 + item * 37 % 101
 
@@ -82,6 +94,8 @@ def check(batch: Any) -> None:
 def _is_of(item: int, row: Any, length: Any) -> bool:
     if isinstance(row, memoryview):
         return row == expected_bytes(item)
+    if np.asarray(row).dtype == np.float32:
+        return np.array_equal(np.asarray(row), expected_samples(item)[np.newaxis])
     want, pixels = expected_pixels(item), np.asarray(row)
     pixels = pixels[0] if pixels.shape[0] == 1 else pixels[..., 0]  # NCHW or NHWC
     if length is None:
@@ -98,9 +112,16 @@ def _is_of(item: int, row: Any, length: Any) -> bool:
 def _extra(kind: Kind, item: int) -> bytes:
     if kind.collate == "bytes":
         return expected_bytes(item)
+    out = io.BytesIO()
+    if kind.collate == "windows":
+        with wave.open(out, "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(RATE)
+            file.writeframes(_samples(item).tobytes())
+        return out.getvalue()
     from PIL import Image
 
-    out = io.BytesIO()
     Image.fromarray(expected_pixels(item)).save(out, "png")
     return out.getvalue()
 
@@ -123,6 +144,11 @@ def of_kind(kind: Kind, spec: Spec) -> Spec:
     if kind == BY_LENGTH and spec.get("shuffle") == "global":
         made["shuffle"] = {"global": {"bucket": BUCKET}}
     if not extra:
+        return made
+    if kind.collate == "windows":
+        cut = {"seconds": SAMPLES / RATE, "sampling": "uniform", "field": "extra"}
+        made["source"]["windows"] = cut
+        made["stages"] = [*spec["stages"], {"decode_audio": {"field": "extra"}}]
         return made
     batch = dict(spec["batch"])
     batch["collate"] = {**batch.get("collate", {}), "extra": _collate(kind)}

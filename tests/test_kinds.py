@@ -53,6 +53,14 @@ def test_one_wrong_byte_is_found() -> None:
         kinds.check(batch_of(rows))
 
 
+def test_one_wrong_sample_is_found() -> None:
+    rows = np.stack([kinds.expected_samples(item)[np.newaxis] for item in ITEMS])
+    kinds.check(batch_of(list(rows)))
+    rows[1, 0, -1] += 1 / (1 << 15)
+    with pytest.raises(ValueError, match="row 1: its extra is not item 9's"):
+        kinds.check(batch_of(list(rows)))
+
+
 def test_what_padded_rows_are_filled_up_with_is_compared() -> None:
     rows, lengths = padded()
     kinds.check(batch_of(rows, extra_length=lengths))
@@ -74,4 +82,4 @@ def test_a_batch_without_the_field_says_nothing() -> None:
 
 def test_kinds_are_found_by_name() -> None:
     assert [kinds.named(str(kind)) for kind in kinds.ALL] == kinds.ALL
-    assert len(set(map(str, kinds.ALL))) == 13
+    assert len(set(map(str, kinds.ALL))) == 16
