@@ -15,9 +15,9 @@
 #include "base/utf8.h"
 #include "ctl/commands.h"
 #include "ctl/failure.h"
-#include "ctl/preview_grid.h"
 #include "ctl/listing.h"
 #include "ctl/packed_rows.h"
+#include "ctl/preview_grid.h"
 #include "ctl/submission.h"
 #include "ctl/survey.h"
 
@@ -201,7 +201,7 @@ void add_preview(CLI::App& app, const Context& context) {
   command
       ->add_option("-o,--output", *to,
                    "what is printed, or else a .png to draw the batch's images into, with their "
-                   "masks and boxes; row numbers are those of the list")
+                   "masks and boxes, or its sound; row numbers are those of the list")
       ->type_name("table|json|FILE.png")
       ->capture_default_str();
   command->add_option("--rows", *rows, "how many, up to the pipeline's batch size")

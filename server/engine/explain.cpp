@@ -200,7 +200,9 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
                    facts.shuffle.bucket->by, facts.padding->without * 100,
                    facts.padding->with * 100);
   if (plan.spec.source.clips)
-    fmt::format_to(out, "clips    {}\n", clips_text(*plan.spec.source.clips));
+    fmt::format_to(out, "{:<8} {}\n",
+                   plan.spec.source.clips->unit == ClipsSpec::Unit::kFrames ? "clips" : "windows",
+                   clips_text(*plan.spec.source.clips));
 
   const auto stage = [&](int number, const StagePlan& planned, const char* pool) {
     fmt::format_to(out, "  task {}: {}   [{}, {}]\n", number, planned.name, pool,

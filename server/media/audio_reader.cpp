@@ -74,6 +74,7 @@ Result<std::uint64_t> AudioReader::read_file(Bytes bytes, Sound& sound, std::uin
   if (is_wav(bytes)) {
     SPDLD_ASSIGN(const std::optional<WavFile> wav, read_wav(bytes));
     if (wav) {
+      SPDLD_TRY(check_only_stream(options_.stream));
       channels_ = Channels::of(wav->channels, wav->channel_mask);
       SPDLD_TRY(check_channels(wav->channels));
       sound.sample_rate = wav->sample_rate;

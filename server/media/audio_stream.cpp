@@ -37,6 +37,13 @@ std::string sounds_text(const Demuxer& demuxer) {
                     : "its streams of sound are " + text;
 }
 
+Status not_there(const std::string& has, const StreamChoice& choice) {
+  return {Code::kInvalidArgument,
+          has + ", and decode_audio.stream is " +
+              (choice.kind == StreamChoice::Kind::kNumber ? std::to_string(choice.number)
+                                                          : "'" + choice.language + "'")};
+}
+
 }  // namespace
 
 Result<int> find_audio_stream(const Demuxer& demuxer, const StreamChoice& choice) {
@@ -64,10 +71,13 @@ Result<int> find_audio_stream(const Demuxer& demuxer, const StreamChoice& choice
   if (found) return *found;
   const std::string has = sounds_text(demuxer);
   if (choice.kind == Kind::kBest) return error(Code::kInvalidArgument, has);
-  return error(Code::kInvalidArgument,
-               has + ", and decode_audio.stream is " +
-                   (choice.kind == Kind::kNumber ? std::to_string(choice.number)
-                                                 : "'" + choice.language + "'"));
+  return tl::unexpected<Status>(not_there(has, choice));
+}
+
+Status check_only_stream(const StreamChoice& choice) {
+  using Kind = StreamChoice::Kind;
+  if (choice.kind == Kind::kBest || (choice.kind == Kind::kNumber && choice.number == 0)) return {};
+  return not_there("its streams of sound are 0", choice);
 }
 
 }  // namespace spdld::media

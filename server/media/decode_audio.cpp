@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/decode_audio.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,11 +37,12 @@ class DecodeAudio final : public Op {
     Field& part = **encoded;
     if (part.clip && part.clip->kind != StreamInfo::Kind::kAudio)
       return {Code::kInvalidArgument, "'" + key.name + "' decodes sound, and the field '" +
-                                          part.name + "' is clips of video: write 'decode_video'"};
+                                          part.name + "' is clips of video"};
     if (part.clip && options_.stream.kind != StreamChoice::Kind::kBest)
-      return {Code::kInvalidArgument,
-              "'" + key.name + "': the field '" + part.name +
-                  "' is clips of a stream that the source has chosen: leave 'stream' out"};
+      return {Code::kInvalidArgument, "'" + key.name + "': the field '" + part.name +
+                                          "' is windows of a stream that the source has chosen: "
+                                          "leave 'stream' out here, and name it "
+                                          "under 'windows'"};
     auto task = std::make_unique<AudioTask>();
     task->request = table.request(part);
     task->options = options_;
@@ -71,6 +75,10 @@ class DecodeAudio final : public Op {
         SPDLD_ASSIGN(format.length,
                      Resampler(ResampleOptions{}).length_of(clip->samples, from, *sample_rate_));
       }
+    } else if (clip->max_seconds > 0) {
+      // Files of several rates.
+      const double most = std::ceil(clip->max_seconds * *sample_rate_) + 2;  // as Resampler rounds
+      format.max_length = std::min(format.max_length, static_cast<std::int64_t>(most));
     }
     if (format.length >= 0) format.max_length = format.length;
     return format;

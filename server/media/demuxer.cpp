@@ -170,8 +170,7 @@ Status open_failure(int result, const FfmpegReports& reports, const MediaLimits&
   constexpr std::string_view kTooManyStreams = "Number of streams exceeds max_streams";
   if (reports.any() && reports.first().starts_with(kTooManyStreams)) {
     return {Code::kResourceExhausted, "the media file has more streams than the limit of " +
-                                          std::to_string(limits.max_streams) +
-                                          "; raise max_streams to read it"};
+                                          std::to_string(limits.max_streams)};
   }
   // FFmpeg says so of damaged headers, too, which ask for any amount.
   if (result == AVERROR(ENOMEM)) {
@@ -255,16 +254,15 @@ bool Demuxer::is_complete() const {
 
 Status Demuxer::check_streams(const MediaLimits& limits) const {
   if (streams() > limits.max_streams) {
-    return {Code::kResourceExhausted,
-            "the media file has " + std::to_string(streams()) + " streams, over the limit of " +
-                std::to_string(limits.max_streams) + "; raise max_streams to read it"};
+    return {Code::kResourceExhausted, "the media file has " + std::to_string(streams()) +
+                                          " streams, over the limit of " +
+                                          std::to_string(limits.max_streams)};
   }
   constexpr std::int64_t kNoDuration = AV_NOPTS_VALUE;
   if (context_->duration != kNoDuration && context_->duration / AV_TIME_BASE > limits.max_seconds) {
     return {Code::kResourceExhausted,
             "the media file claims " + std::to_string(context_->duration / AV_TIME_BASE) +
-                " seconds, over the limit of " + std::to_string(limits.max_seconds) +
-                "; raise max_seconds to read it"};
+                " seconds, over the limit of " + std::to_string(limits.max_seconds)};
   }
   for (int i = 0; i < streams(); ++i) {
     const AVCodecParameters& codec = *stream(i).codecpar;
@@ -274,7 +272,7 @@ Status Demuxer::check_streams(const MediaLimits& limits) const {
     return {Code::kResourceExhausted,
             "pictures of " + std::to_string(codec.width) + "x" + std::to_string(codec.height) +
                 " = " + std::to_string(pixels) + " pixels are over the limit of " +
-                std::to_string(limits.max_pixels) + "; raise max_pixels to read them"};
+                std::to_string(limits.max_pixels)};
   }
   return {};
 }

@@ -63,8 +63,7 @@ int MediaIo::read(std::span<std::byte> out) {
     if (position_ < range.end) {
       out = out.first(std::min<std::uint64_t>(out.size(), range.end - position_));
       std::fill(out.begin(), out.end(), std::byte{0});
-      position_ += out.size();
-      return static_cast<int>(out.size());
+      return advance(out.size());
     }
   }
   const Result<std::size_t> count = reader_.read(position_, out);
@@ -73,8 +72,12 @@ int MediaIo::read(std::span<std::byte> out) {
     return AVERROR(EIO);
   }
   if (*count == 0) return AVERROR_EOF;
-  position_ += *count;
-  read_bytes_ += *count;
+  return advance(*count);
+}
+
+int MediaIo::advance(std::size_t count) {
+  position_ += count;
+  read_bytes_ += count;
   if (read_bytes_ > most_read(size())) {
     status_ = Status(
         Code::kDataLoss,
@@ -82,7 +85,7 @@ int MediaIo::read(std::span<std::byte> out) {
             " bytes were read of a file of " + std::to_string(size()));
     return AVERROR(EIO);
   }
-  return static_cast<int>(*count);
+  return static_cast<int>(count);
 }
 
 std::int64_t MediaIo::seek(std::int64_t offset, int whence) {

@@ -46,6 +46,8 @@ class MediaIo {
   MediaIo(ByteReader& reader, std::stop_token stop) : reader_(reader), stop_(std::move(stop)) {}
 
   int read(std::span<std::byte> out);
+  // So many bytes were given, were they read or skipped: an error once there were too many.
+  int advance(std::size_t count);
   std::int64_t seek(std::int64_t offset, int whence);
 
   ByteReader& reader_;

@@ -117,8 +117,7 @@ class Walk {
     if (claimed <= max_packets_) return {};
     return {Code::kResourceExhausted, "the mp4 file's header claims " + std::to_string(claimed) +
                                           " samples, over the limit of " +
-                                          std::to_string(max_packets_) +
-                                          " packets; raise max_packets to read it"};
+                                          std::to_string(max_packets_) + " packets"};
   }
 
   Status references(const Box& box) {

@@ -104,21 +104,19 @@ class FileProbe {
         return {};
       }
       if (!*more) return {};
+      if (++packets > limits_.max_packets) {
+        return {Code::kResourceExhausted, "the media file has more packets than the limit of " +
+                                              std::to_string(limits_.max_packets)};
+      }
       // Streams that only show up later are none of the headers'.
       const auto index = static_cast<std::size_t>(packet->stream_index);
       if (index >= streams_.size() || streams_[index] == nullptr) continue;
       if (av_packet_get_side_data(packet.get(), AV_PKT_DATA_ENCRYPTION_INFO, nullptr) != nullptr)
         return {Code::kInvalidArgument, "the media file is encrypted, which is not read"};
-      if (++packets > limits_.max_packets) {
-        return {Code::kResourceExhausted, "the media file has more packets than the limit of " +
-                                              std::to_string(limits_.max_packets) +
-                                              "; raise max_packets to read it"};
-      }
       SPDLD_TRY(streams_[index]->add(*packet, finder));
       if (streams_[index]->seconds() > limits_.max_seconds) {
         return {Code::kResourceExhausted, "the media file is longer than the limit of " +
-                                              std::to_string(limits_.max_seconds) +
-                                              " seconds; raise max_seconds to read it"};
+                                              std::to_string(limits_.max_seconds) + " seconds"};
       }
     }
   }

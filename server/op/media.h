@@ -176,6 +176,7 @@ struct ClipShape {
   int channels = 0;
   std::int64_t samples = 0;      // of each clip; 0: they differ
   std::int64_t max_samples = 0;  // of the longest clip
+  double max_seconds = 0;        // likewise; 0: unknown
   // The largest picture, upright.
   int max_width = 0;
   int max_height = 0;

@@ -34,7 +34,7 @@
 namespace spdld::source {
 class MediaProber;
 class KeptListings;
-}
+}  // namespace spdld::source
 
 namespace spdld::session {
 

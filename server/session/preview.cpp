@@ -28,7 +28,7 @@ PreviewView::Packed packed_rows(const std::byte* slot, const wire::FieldLayout& 
 Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, std::uint64_t rows,
                                  Trials& trials, const BatchProgress& progress) {
   const engine::Plan& plan = *pipeline.plan;
-  if (plan.image == nullptr)
+  if (plan.tasks.empty())
     return error(Code::kFailedPrecondition,
                  "pipeline '" + plan.spec.name +
                      "' delivers encoded bytes: add a decode stage to see pictures");

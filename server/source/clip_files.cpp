@@ -56,7 +56,7 @@ class Cutter {
   bool told_one_by_one() const {
     return spec_.sampling == Sampling::kTimestamps || spec_.sampling == Sampling::kKeyframes;
   }
-  void fault(const std::string& reason, const ClipFile& file, Status status = {},
+  void fault(const std::string& reason, const ClipFile& file, const Status& status = {},
              const std::string& more = {});
   Status add_record(ClipFile& file, const MediaRecord& record);
   Result<ClipSound> sound_of(const ClipFile& file, const MediaRecord& record) const;
@@ -73,7 +73,7 @@ class Cutter {
   ClipFiles out_;
 };
 
-void Cutter::fault(const std::string& reason, const ClipFile& file, Status status,
+void Cutter::fault(const std::string& reason, const ClipFile& file, const Status& status,
                    const std::string& more) {
   auto found = std::find_if(faults_.begin(), faults_.end(),
                             [&](const ClipFault& known) { return known.reason == reason; });
@@ -111,7 +111,7 @@ Result<ClipFiles> Cutter::cut(std::shared_ptr<const MediaIndex> index) {
     SPDLD_TRY(add_record(file, *record));
     if (out_.size() > max_items_)
       return error(Code::kResourceExhausted,
-                   fmt::format("there are more clips than the {} items that a dataset may have; "
+                   fmt::format("there are more than the {} items that a dataset may have; "
                                "let them lie further apart (hop)",
                                max_items_));
   }
@@ -176,12 +176,12 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
   }
   if (file.items == 0) {
     if (spec_.sampling != Sampling::kTimestamps || spec_.times_field.empty())
-      fault("too short for a clip ('end: pad' or 'end: loop' makes one of them)", file);
+      fault("too short for one ('end: pad' or 'end: loop' makes one all the same)", file);
     return {};
   }
   if (file.items > max_items_ - std::min(max_items_, out_.size()))
     return {Code::kResourceExhausted,
-            fmt::format("there are more clips than the {} items that a dataset may have; let them "
+            fmt::format("there are more than the {} items that a dataset may have; let them "
                         "lie further apart (hop)",
                         max_items_)};
   widen(file, sound);
@@ -296,6 +296,7 @@ void Cutter::widen(const ClipFile& file, const ClipSound& sound) {
     same(shape.channels, codec.channels);
     same(shape.samples, static_cast<std::int64_t>(samples));
     shape.max_samples = std::max(shape.max_samples, static_cast<std::int64_t>(most));
+    shape.max_seconds = std::max(shape.max_seconds, static_cast<double>(most) / codec.sample_rate);
   };
   const CodecParameters& codec = *file.info.codec;
   ClipShape& shape = out_.shape;

@@ -56,8 +56,11 @@ PreRoll pre_roll(const CodecParameters& codec) {
     roll.packets = 3;
     roll.bytes = 511;
   }
-  if (name == "opus" && codec.seek_preroll <= 0)
-    roll.samples = static_cast<double>(codec.sample_rate) * 0.08;
+  // Files ask for 80 ms, after which a decoder may still be far off where it predicts from before.
+  if (name == "opus") {
+    constexpr double kSeconds = 0.16;
+    roll.samples = std::max(roll.samples, static_cast<double>(codec.sample_rate) * kSeconds);
+  }
   return roll;
 }
 

@@ -240,8 +240,7 @@ class Opener {
         return refuse(".audio: there is a field '" + spec_.audio + "' already; name another");
       if (field.name == kStart && tells_start())
         return refuse(
-            ": each clip has a field 'start', and so does the source; give that one "
-            "another name");
+            ": each has a field 'start', and so does the source; give that one another name");
     }
     if (spec_.audio == kStart && tells_start())
       return refuse(".audio: 'start' tells where each clip begins; name another");
@@ -325,10 +324,10 @@ class Opener {
                           fault.reason, fault.example);
     }
     if (clips.size() == 0)
-      return {Code::kNotFound, fmt::format("{}: none of the {} has a clip: {}", key_,
+      return {Code::kNotFound, fmt::format("{}: none of the {} has one: {}", key_,
                                            counted(from_->size(), "file"), text)};
     if (text.empty() || !is_new) return {};
-    warn(fmt::format("{}: {} of {} have clips, {} in all: {}", key_, clips.files.size(),
+    warn(fmt::format("{}: {} of {} have some, {} in all: {}", key_, clips.files.size(),
                      counted(from_->size(), "file"), clips.size(), text));
     return {};
   }

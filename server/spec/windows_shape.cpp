@@ -11,7 +11,7 @@ Shape windows_shape() {
   times.expected = "a list of seconds, or the name of a field of the listing that holds them";
   Shape shape = map_shape({
       {.name = "seconds",
-       .doc = "of each window",
+       .doc = "how long each window is",
        .shape = float_shape(1e-4, 86400),
        .required = true},
       {.name = "hop",

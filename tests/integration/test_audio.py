@@ -153,3 +153,62 @@ def test_rows_without_a_bound_ask_for_one(load: Callable[..., Any]) -> None:
         load(stages="fetch, decode_audio", batch="size: 4") as loader,
     ):
         next(iter(loader))
+
+
+def write(root: pathlib.Path, source: str, stages: str, batch: str) -> pathlib.Path:
+    path = root.parent / "sounds.yaml"
+    path.write_text(
+        "pipeline: sounds\n"
+        f'source: {{files: {{root: sounds, pattern: "*.*", field: audio}}, {source}}}\n'
+        f"stages: [fetch, {stages}]\nbatch: {{{batch}}}\non_error: {{decode: fail}}\n"
+    )
+    return path
+
+
+def test_windows_are_slices_of_what_ffmpeg_makes(daemon: Any, root: pathlib.Path) -> None:
+    seconds, seen = 0.1, set()
+    path = write(root, f"windows: {{seconds: {seconds}}}", "decode_audio", "size: 5, last: keep")
+    whole = {file.name: heard(file) for file in files(root)}
+    with spdld.Loader(path, address=daemon.address) as loader:
+        for batch in loader:
+            rows = zip(batch.uris, batch["audio"], batch["start"], strict=True)
+            for uri, row, start in rows:
+                name = pathlib.PurePath(uri.rsplit("@", 1)[0]).name
+                channels, samples = row.shape
+                rate = round(samples / seconds)
+                begin = round(start * rate)
+                expected = whole[name].reshape(-1, channels).T[:, begin : begin + samples]
+                # An mp3 decoder that begins in mid-file rounds otherwise than one from its begin.
+                np.testing.assert_allclose(row, expected, atol=1e-4, rtol=0)
+                seen.add((name, round(start, 6)))
+    lengths = [0.2 + 0.1 * i for i in range(len(whole))]
+    assert len(seen) == pytest.approx(
+        sum(int(length / seconds + 1e-6) for length in lengths), abs=4
+    )
+
+
+def test_windows_of_several_rates_are_bounded_by_their_seconds(
+    daemon: Any, root: pathlib.Path
+) -> None:
+    path = write(
+        root,
+        "windows: {seconds: 0.1}",
+        "{decode_audio: {sample_rate: 16000, channels: 1}}",
+        "size: 64, last: keep",
+    )
+    with spdld.Loader(path, address=daemon.address) as loader:
+        for batch in loader:
+            assert {row.shape for row in batch["audio"]} == {(1, 1600)}
+
+
+def test_a_preview_draws_each_row_of_sound(
+    daemon: Any, root: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    from PIL import Image
+
+    path = write(root, "select: {take: 4}", "decode_audio", "size: 4, max_bytes: 16MiB")
+    printed = daemon.ctl("preview", "-f", path, "-o", tmp_path / "grid.png").stdout
+    assert "tensor 'audio', 4 rows in 1 column" in printed
+    with Image.open(tmp_path / "grid.png") as grid:
+        colours = {grid.getpixel((x, 64)) for x in range(grid.width)}
+    assert (70, 240, 240) in colours

@@ -100,6 +100,19 @@ TEST(AudioStreams, ThatAreMissingAreRefusedByWhatThereIs) {
   }
 }
 
+TEST(AudioStreams, OfAWavFileThereIsOne) {
+  const MediaMaker maker;
+  const Bytes bytes = maker.make(some_sound(0.1, 8000), "a.wav");
+  AudioOptions options;
+  options.stream = *StreamChoice::parse("0");
+  EXPECT_FALSE(sound_of(bytes, nullptr, options).values.empty());
+  for (const std::string choice : {"1", "eng"}) {
+    options.stream = *StreamChoice::parse(choice);
+    EXPECT_EQ(refusal_of(bytes, options).message().substr(0, 54),
+              "its streams of sound are 0, and decode_audio.stream is");
+  }
+}
+
 TEST(AudioStreams, AHundredOfThemAreRead) {
   const MediaMaker maker;
   const Bytes bytes = in_languages(maker, std::vector<std::string>(100));

@@ -82,7 +82,8 @@ TEST_F(ClipSoundTest, CutsSoundIntoWindows) {
                         .sample_rate = 1000,
                         .channels = 1,
                         .samples = 2000,
-                        .max_samples = 2000};
+                        .max_samples = 2000,
+                        .max_seconds = 2};
   EXPECT_EQ(source->fields()[0].clip, shape);
   for (std::uint64_t item = 0; item < source->size(); ++item) {
     const MediaClip& clip = fetch(*source, item);
@@ -102,7 +103,8 @@ TEST_F(ClipSoundTest, TellsWhichFormatDiffersBetweenFiles) {
   put_sound("a.toy", 10'000);
   put_sound("b.toy", 10'000, "aac", 100, 30, 2000);
   const auto source = open(windows(2));
-  const ClipShape shape{.kind = StreamInfo::Kind::kAudio, .channels = 1, .max_samples = 4000};
+  const ClipShape shape{
+      .kind = StreamInfo::Kind::kAudio, .channels = 1, .max_samples = 4000, .max_seconds = 2};
   EXPECT_EQ(source->fields()[0].clip, shape);
 }
 

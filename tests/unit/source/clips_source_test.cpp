@@ -470,10 +470,10 @@ TEST_F(ClipsSourceTest, LeavesOutBrokenFilesAndSaysSo) {
   ClipsSpec spec{.frames = 50};
   EXPECT_EQ(open(spec)->size(), 2u);
   ASSERT_EQ(warnings_.size(), 1u);
-  EXPECT_THAT(warnings_[0], HasSubstr("source.clips: 1 of 5 files have clips, 2 in all"));
+  EXPECT_THAT(warnings_[0], HasSubstr("source.clips: 1 of 5 files have some, 2 in all"));
   EXPECT_THAT(warnings_[0], HasSubstr("2 not readable as media, such as b.toy ("));
   EXPECT_THAT(warnings_[0], HasSubstr("1 without video, such as sound.toy"));
-  EXPECT_THAT(warnings_[0], HasSubstr("1 too short for a clip"));
+  EXPECT_THAT(warnings_[0], HasSubstr("1 too short for one"));
   spec.broken = ClipsSpec::Broken::kError;
   EXPECT_THAT(refusal(spec), HasSubstr("is no toy"));
   dir_.remove("data/b.toy");
@@ -482,7 +482,7 @@ TEST_F(ClipsSourceTest, LeavesOutBrokenFilesAndSaysSo) {
   dir_.remove("data/sound.toy");
   EXPECT_EQ(open(spec)->size(), 2u) << "a short file is none that is broken";
   dir_.remove("data/a.toy");
-  EXPECT_THAT(refusal(spec), HasSubstr("none of the 1 file has a clip"));
+  EXPECT_THAT(refusal(spec), HasSubstr("none of the 1 file has one"));
 }
 
 TEST_F(ClipsSourceTest, NamesAFileThatHasChanged) {

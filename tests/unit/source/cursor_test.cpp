@@ -132,7 +132,9 @@ Order order_by_length() {
 }
 
 // As HasThePinnedText.
-TEST(Cursor, HasThePinnedDigestOfAnOrderByLength) { EXPECT_EQ(order_by_length().digest(), "ef8e475fdbca8043c6b3762164439946"); }
+TEST(Cursor, HasThePinnedDigestOfAnOrderByLength) {
+  EXPECT_EQ(order_by_length().digest(), "ef8e475fdbca8043c6b3762164439946");
+}
 
 TEST(Cursor, OfAnOrderWithoutLengthsIsNoneOfOneWithThem) {
   const Status status = check(Cursor::at(order(), 0, 10, 1), order_by_length());

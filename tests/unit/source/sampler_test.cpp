@@ -80,7 +80,7 @@ TEST(Sampler, GivesEveryItemOnceInAnEpochOfBlocks) {
 TEST(Sampler, TakesBlocksAndInterleavesOfAnySize) {
   constexpr std::uint64_t kHuge = ~std::uint64_t{0};
   for (const Shuffle& shuffle : {blocks(0, 0), blocks(kHuge, kHuge), blocks(1, kHuge),
-                                blocks(kHuge, 1), blocks(0, 16), blocks(16, 0)}) {
+                                 blocks(kHuge, 1), blocks(0, 16), blocks(16, 0)}) {
     EXPECT_TRUE(is_bijection(epoch_of(Sampler(1000, shuffle, 5), 0)))
         << shuffle.block << " x " << shuffle.interleave;
   }
