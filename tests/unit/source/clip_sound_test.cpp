@@ -211,7 +211,8 @@ TEST_F(ClipSoundTest, BringsAVideosSoundOfTheSameTime) {
                         .sample_rate = 1000,
                         .channels = 1,
                         .samples = 800,
-                        .max_samples = 800};
+                        .max_samples = 800,
+                        .max_seconds = 0.8};
   EXPECT_EQ(fields[1].clip, shape);
   ASSERT_TRUE(fetch_and_wait(*source, 3, item_, {{.part = 0}, {.part = 1}}).ok());
   EXPECT_EQ(item_.clip(0)->frames.front(), 60);
