@@ -8,6 +8,40 @@
 #include "base/check.h"
 
 namespace spdld {
+namespace {
+
+// The decoded fields of `names`, or all, whose chain fits. `wants` and `wants_any` go on after
+// "works on decoded": what a field that does not fit would have to be, and what there is none of.
+Result<std::vector<Field*>> chosen(FieldTable& table, const std::vector<std::string>& names,
+                                   const std::string& op, bool (*fits)(const FieldChain&),
+                                   std::string (*wants)(const Field&), const char* wants_any) {
+  std::vector<Field*> found;
+  for (const std::string& name : names) {
+    Field* const field = table.find(name);
+    if (field == nullptr)
+      return error(Code::kInvalidArgument,
+                   "'" + op + "': there is no field '" + name + "'; there are " + table.names());
+    if (field->chain == nullptr || !fits(*field->chain))
+      return error(Code::kInvalidArgument, "'" + op + "' works on decoded " + wants(*field) +
+                                               ": {field: " + name +
+                                               "}' before it, or leave the field out");
+    if (std::find(found.begin(), found.end(), field) != found.end())
+      return error(Code::kInvalidArgument,
+                   "'" + op + "' names the field '" + name + "' twice: name it once");
+    found.push_back(field);
+  }
+  if (names.empty()) {
+    for (Field& field : table.fields()) {
+      if (field.chain != nullptr && fits(*field.chain)) found.push_back(&field);
+    }
+  }
+  if (found.empty())
+    return error(Code::kInvalidArgument,
+                 "'" + op + "' works on decoded " + wants_any + " before it");
+  return found;
+}
+
+}  // namespace
 
 Status FieldChain::append(const GeometryOp&, const StageKey& key) {
   return {Code::kInvalidArgument,
@@ -106,31 +140,13 @@ Result<Field*> FieldTable::numbers(const std::string& name, const std::string& o
 
 Result<std::vector<Field*>> FieldTable::movable(const std::vector<std::string>& names,
                                                 const std::string& op) {
-  std::vector<Field*> found;
-  for (const std::string& name : names) {
-    Field* const field = find(name);
-    if (field == nullptr)
-      return error(Code::kInvalidArgument,
-                   "'" + op + "': there is no field '" + name + "'; there are " + this->names());
-    if (field->chain == nullptr || !field->chain->has_geometry())
-      return error(Code::kInvalidArgument,
-                   "'" + op + "' works on decoded images, masks and boxes: put '" +
-                       (field->kind == Field::Kind::kPart ? "decode_image" : "bounding_boxes") +
-                       ": {field: " + name + "}' before it, or leave the field out");
-    if (std::find(found.begin(), found.end(), field) != found.end())
-      return error(Code::kInvalidArgument,
-                   "'" + op + "' names the field '" + name + "' twice: name it once");
-    found.push_back(field);
-  }
-  if (names.empty()) {
-    for (Field& field : fields_) {
-      if (field.chain != nullptr && field.chain->has_geometry()) found.push_back(&field);
-    }
-  }
-  if (found.empty())
-    return error(Code::kInvalidArgument,
-                 "'" + op + "' works on decoded images: put 'decode_image' before it");
-  return found;
+  return chosen(
+      *this, names, op, [](const FieldChain& chain) { return chain.has_geometry(); },
+      [](const Field& field) {
+        return std::string("images, masks and boxes: put '") +
+               (field.kind == Field::Kind::kPart ? "decode_image" : "bounding_boxes");
+      },
+      "images: put 'decode_image'");
 }
 
 Result<std::vector<Field*>> FieldTable::with_geometry(const std::vector<std::string>& names,
@@ -158,30 +174,11 @@ Result<std::vector<Field*>> FieldTable::images(const std::vector<std::string>& n
 
 Result<std::vector<Field*>> FieldTable::sounds(const std::vector<std::string>& names,
                                                const std::string& op) {
-  std::vector<Field*> found;
-  for (const std::string& name : names) {
-    Field* const field = find(name);
-    if (field == nullptr)
-      return error(Code::kInvalidArgument,
-                   "'" + op + "': there is no field '" + name + "'; there are " + this->names());
-    if (field->chain == nullptr || !field->chain->has_sound())
-      return error(Code::kInvalidArgument, "'" + op +
-                                               "' works on decoded sound: put "
-                                               "'decode_audio: {field: " +
-                                               name + "}' before it, or leave the field out");
-    if (std::find(found.begin(), found.end(), field) != found.end())
-      return error(Code::kInvalidArgument,
-                   "'" + op + "' names the field '" + name + "' twice: name it once");
-    found.push_back(field);
-  }
-  if (names.empty()) {
-    for (Field& field : fields_) {
-      if (field.chain != nullptr && field.chain->has_sound()) found.push_back(&field);
-    }
-  }
-  if (found.empty())
-    return error(Code::kInvalidArgument,
-                 "'" + op + "' works on decoded sound: put 'decode_audio' before it");
+  SPDLD_ASSIGN(std::vector<Field*> found,
+               chosen(
+                   *this, names, op, [](const FieldChain& chain) { return chain.has_sound(); },
+                   [](const Field&) { return std::string("sound: put 'decode_audio"); },
+                   "sound: put 'decode_audio'"));
   for (Field* const field : found) field->ops.push_back(op);
   return found;
 }

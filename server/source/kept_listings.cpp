@@ -13,6 +13,7 @@
 #include "source/listing_file.h"
 #include "source/media_index_build.h"
 #include "source/tar_index_build.h"
+#include "source/unused_files.h"
 #include "source/whole_file.h"
 
 namespace spdld::source {
@@ -339,23 +340,8 @@ Status KeptListings::collect(const std::set<std::string>& used,
     std::erase_if(datasets_, unused);
     for (const auto& [id, dataset] : datasets_) need(id);
   }
-  const auto now = fs::file_time_type::clock::now();
-  std::error_code failed;
-  std::vector<fs::path> old;
-  for (fs::directory_iterator entry(directory_, failed), end; !failed && entry != end;
-       entry.increment(failed)) {
-    std::error_code gone;
-    if (entry->is_directory(gone)) continue;
-    const fs::file_time_type time = entry->last_write_time(gone);
-    if (!gone && now - time >= grace && !needed.contains(entry->path().filename().string()))
-      old.push_back(entry->path());
-  }
-  if (failed && failed != std::errc::no_such_file_or_directory)
-    return errno_status(failed.value(), "cannot read " + directory_);
-  for (const fs::path& file : old) {
-    fs::remove(file, failed);
-    if (failed) return errno_status(failed.value(), "cannot remove " + file.string());
-  }
+  const auto is_used = [&needed](const fs::path& file) { return needed.contains(file.string()); };
+  SPDLD_TRY(remove_unused_files(directory_, is_used, grace));
   SPDLD_TRY(collect_tar(used, grace));
   return collect_media(used, grace);
 }

@@ -14,6 +14,7 @@
 #include "source/digest_text.h"
 #include "source/disk.h"
 #include "source/ordered_tasks.h"
+#include "source/unused_files.h"
 
 namespace spdld::source {
 namespace {
@@ -336,24 +337,10 @@ Result<std::shared_ptr<const MediaIndex>> load_media_index(const std::string& di
 
 Status collect_media_indexes(const std::string& directory, const std::set<std::string>& used,
                              fs::file_time_type::duration grace) {
-  const auto now = fs::file_time_type::clock::now();
-  std::error_code failed;
-  std::vector<fs::path> old;
-  for (fs::directory_iterator entry(directory, failed), end; !failed && entry != end;
-       entry.increment(failed)) {
-    std::error_code gone;
-    const fs::file_time_type time = entry->last_write_time(gone);
-    const fs::path file = entry->path().filename();
-    const bool is_used = file.extension() == kIndex && used.contains(file.stem().string());
-    if (!gone && now - time >= grace && !is_used) old.push_back(entry->path());
-  }
-  if (failed && failed != std::errc::no_such_file_or_directory)
-    return errno_status(failed.value(), "cannot read " + directory);
-  for (const fs::path& file : old) {
-    fs::remove(file, failed);
-    if (failed) return errno_status(failed.value(), "cannot remove " + file.string());
-  }
-  return {};
+  const auto is_used = [&used](const fs::path& file) {
+    return file.extension() == kIndex && used.contains(file.stem().string());
+  };
+  return remove_unused_files(directory, is_used, grace);
 }
 
 }  // namespace spdld::source

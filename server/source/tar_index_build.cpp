@@ -22,6 +22,7 @@
 #include "source/shard_names.h"
 #include "source/shard_scan.h"
 #include "source/tar_index_file.h"
+#include "source/unused_files.h"
 #include "source/whole_file.h"
 
 namespace spdld::source {
@@ -408,24 +409,10 @@ bool same_tar_data(const std::string& name, const std::string& other) {
 
 Status collect_tar_indexes(const std::string& directory, const std::set<std::string>& used,
                            fs::file_time_type::duration grace) {
-  const auto now = fs::file_time_type::clock::now();
-  std::error_code failed;
-  std::vector<fs::path> old;
-  for (fs::directory_iterator entry(directory, failed), end; !failed && entry != end;
-       entry.increment(failed)) {
-    std::error_code gone;
-    const fs::file_time_type time = entry->last_write_time(gone);
-    const fs::path file = entry->path().filename();
-    const bool is_used = file.extension() == kIndex && used.contains(file.stem().string());
-    if (!gone && now - time >= grace && !is_used) old.push_back(entry->path());
-  }
-  if (failed && failed != std::errc::no_such_file_or_directory)
-    return errno_status(failed.value(), "cannot read " + directory);
-  for (const fs::path& file : old) {
-    fs::remove(file, failed);
-    if (failed) return errno_status(failed.value(), "cannot remove " + file.string());
-  }
-  return {};
+  const auto is_used = [&used](const fs::path& file) {
+    return file.extension() == kIndex && used.contains(file.stem().string());
+  };
+  return remove_unused_files(directory, is_used, grace);
 }
 
 }  // namespace spdld::source
