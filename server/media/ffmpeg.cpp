@@ -29,12 +29,12 @@ void on_log(void* /*source*/, int level, const char* format, std::va_list argume
   current_reports->add(text.data());
 }
 
-void quieten() {
+}  // namespace
+
+void quieten_ffmpeg() {
   static std::once_flag once;
   std::call_once(once, [] { av_log_set_callback(on_log); });
 }
-
-}  // namespace
 
 FfmpegReports::FfmpegReports() {
   SPDLD_CHECK(current_reports == nullptr);
@@ -56,7 +56,7 @@ std::string av_error_text(int error) {
 }
 
 Result<AvPtr<AVCodecContext>> open_decoder(const char* name) {
-  quieten();
+  quieten_ffmpeg();
   const AVCodec* codec = avcodec_find_decoder_by_name(name);
   if (codec == nullptr) {
     return error(Code::kUnimplemented, std::string("this FFmpeg has no decoder \"") + name +

@@ -3,8 +3,10 @@
 
 extern "C" {
 #include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
 #include <libavutil/buffer.h>
 #include <libavutil/frame.h>
+#include <libavutil/mem.h>
 }
 
 #include <memory>
@@ -20,6 +22,13 @@ struct AvDeleter {
   void operator()(AVFrame* frame) const { av_frame_free(&frame); }
   void operator()(AVPacket* packet) const { av_packet_free(&packet); }
   void operator()(AVBufferRef* buffer) const { av_buffer_unref(&buffer); }
+  // Leaves alone the AVIOContext that a demuxer was given.
+  void operator()(AVFormatContext* context) const { avformat_close_input(&context); }
+  void operator()(AVIOContext* context) const {
+    av_freep(static_cast<void*>(&context->buffer));
+    avio_context_free(&context);
+  }
+  void operator()(AVCodecParserContext* parser) const { av_parser_close(parser); }
 };
 
 template <typename T>
@@ -29,9 +38,13 @@ using AvPtr = std::unique_ptr<T, AvDeleter>;
 // failing on whatever is wrong; no other codec can be reached through it.
 Result<AvPtr<AVCodecContext>> open_decoder(const char* name);
 
+// FFmpeg prints nothing from here on: its log is led to FfmpegReports. Any thread, any number of
+// times.
+void quieten_ffmpeg();
+
 // What FFmpeg reports as an error on this thread while one of these lives; of several the first
-// counts. FFmpeg prints nothing, ever: its log is led here by the first open_decoder(). For some
-// damage (a PNG whose image data ends early) the report is the only sign: the call succeeds.
+// counts. FFmpeg prints nothing, ever: whatever opens one of its objects quietens it first. For
+// some damage (a PNG whose image data ends early) the report is the only sign: the call succeeds.
 // Make it on the stack, one at a time.
 class FfmpegReports {
  public:

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "op/media.h"
+
+namespace spdld::media {
+
+// A codec of video or sound that is decoded, and the one decoder that serves it: never a hardware
+// or an experimental one, and never another that a different build of FFmpeg would prefer.
+struct MediaCodec {
+  const char* name;     // FFmpeg's name of the codec: CodecParameters::codec
+  const char* decoder;  // what open_decoder() is given
+  StreamInfo::Kind kind;
+  // Each packet is decoded without any other: every one is a key frame.
+  bool intra_only = false;
+};
+
+// All that are decoded.
+std::span<const MediaCodec> media_codecs();
+
+// Null: packets of this codec are not decoded.
+const MediaCodec* find_media_codec(std::string_view codec);
+
+// Whether the codec is uncompressed sound whose samples have a fixed size.
+bool is_pcm(std::string_view codec);
+
+}  // namespace spdld::media
