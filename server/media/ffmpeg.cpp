@@ -55,7 +55,9 @@ std::string av_error_text(int error) {
   return text.data();
 }
 
-Result<AvPtr<AVCodecContext>> open_decoder(const char* name) {
+namespace {
+
+Result<AvPtr<AVCodecContext>> new_decoder(const char* name) {
   quieten_ffmpeg();
   const AVCodec* codec = avcodec_find_decoder_by_name(name);
   if (codec == nullptr) {
@@ -64,18 +66,48 @@ Result<AvPtr<AVCodecContext>> open_decoder(const char* name) {
   }
   AvPtr<AVCodecContext> context(avcodec_alloc_context3(codec));
   if (context == nullptr) return tl::unexpected<Status>(no_memory("an FFmpeg decoder"));
-  context->thread_count = 1;
-  context->err_recognition = AV_EF_CRCCHECK | AV_EF_BITSTREAM | AV_EF_BUFFER | AV_EF_EXPLODE;
+  return context;
+}
+
+int open(AVCodecContext& context, const char* name) {
+  context.thread_count = 1;
+  context.err_recognition = AV_EF_CRCCHECK | AV_EF_BITSTREAM | AV_EF_BUFFER | AV_EF_EXPLODE;
   AVDictionary* options = nullptr;
   av_dict_set(&options, "codec_whitelist", name, 0);
-  const int opened = avcodec_open2(context.get(), codec, &options);
+  const int opened = avcodec_open2(&context, context.codec, &options);
   av_dict_free(&options);
+  return opened;
+}
+
+}  // namespace
+
+Result<AvPtr<AVCodecContext>> open_decoder(const char* name) {
+  SPDLD_ASSIGN(AvPtr<AVCodecContext> context, new_decoder(name));
+  const int opened = open(*context, name);
   // The only other library that it opens is zlib, which fails for want of memory alone.
   if (opened == AVERROR(ENOMEM) || opened == AVERROR_EXTERNAL)
     return tl::unexpected<Status>(no_memory("an FFmpeg decoder"));
   if (opened < 0) {
     return error(Code::kInternal, std::string("FFmpeg cannot open its decoder \"") + name +
                                       "\": " + av_error_text(opened));
+  }
+  return context;
+}
+
+Result<AvPtr<AVCodecContext>> open_decoder(const char* name, const AVCodecParameters& parameters,
+                                           AVRational time_base, std::int64_t max_pixels) {
+  SPDLD_ASSIGN(AvPtr<AVCodecContext> context, new_decoder(name));
+  if (avcodec_parameters_to_context(context.get(), &parameters) < 0)
+    return tl::unexpected<Status>(no_memory("an FFmpeg decoder"));
+  context->pkt_timebase = time_base;
+  context->max_pixels = max_pixels;
+  FfmpegReports reports;
+  const int opened = open(*context, name);
+  if (opened == AVERROR(ENOMEM)) return tl::unexpected<Status>(no_memory("an FFmpeg decoder"));
+  if (opened < 0) {
+    return error(Code::kDataLoss, std::string("corrupt ") + avcodec_get_name(parameters.codec_id) +
+                                      ": FFmpeg says of its header: " +
+                                      (reports.any() ? reports.first() : av_error_text(opened)));
   }
   return context;
 }

@@ -9,6 +9,7 @@ extern "C" {
 #include <libavutil/mem.h>
 }
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,7 @@ namespace spdld::media {
 
 struct AvDeleter {
   void operator()(AVCodecContext* context) const { avcodec_free_context(&context); }
+  void operator()(AVCodecParameters* parameters) const { avcodec_parameters_free(&parameters); }
   void operator()(AVFrame* frame) const { av_frame_free(&frame); }
   void operator()(AVPacket* packet) const { av_packet_free(&packet); }
   void operator()(AVBufferRef* buffer) const { av_buffer_unref(&buffer); }
@@ -37,6 +39,11 @@ using AvPtr = std::unique_ptr<T, AvDeleter>;
 // Opens the decoder of this name, single-threaded (a worker is one thread), checking checksums and
 // failing on whatever is wrong; no other codec can be reached through it.
 Result<AvPtr<AVCodecContext>> open_decoder(const char* name);
+// Likewise for the packets of a stream, which has these parameters, and no picture of more pixels.
+// kDataLoss: the decoder refuses them.
+Result<AvPtr<AVCodecContext>> open_decoder(const char* name, const AVCodecParameters& parameters,
+                                           AVRational time_base,
+                                           std::int64_t max_pixels = INT32_MAX);
 
 // FFmpeg prints nothing from here on: its log is led to FfmpegReports. Any thread, any number of
 // times.

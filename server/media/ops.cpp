@@ -11,6 +11,7 @@
 #include "media/decode_image.h"
 #include "media/decode_json.h"
 #include "media/decode_npy.h"
+#include "media/decode_video.h"
 
 namespace spdld::media {
 namespace {
@@ -110,6 +111,6 @@ OpInfo decode_image() {
 
 }  // namespace
 
-std::vector<OpInfo> ops() { return {decode_image(), decode_json_op(), decode_npy_op()}; }
+std::vector<OpInfo> ops() { return {decode_image(), decode_json_op(), decode_npy_op(), decode_video_op()}; }
 
 }  // namespace spdld::media

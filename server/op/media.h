@@ -31,6 +31,8 @@ struct MediaPacket {
   bool key = false;
   // Decoded because others need it, and not shown: before an edit list's begin, for example.
   bool discard = false;
+  // In a clip: packets that stand in the file between it and the one before it were left out.
+  bool gap = false;
   std::int64_t pts = kNoTime;  // in the stream's time base
   std::int64_t dts = kNoTime;
   std::int64_t duration = 0;
