@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "op/field_chain.h"
+#include "engine/image_steps.h"
+#include "engine/pixel_chain.h"
 #include "op/op.h"
 
 namespace spdld::engine {
@@ -39,37 +40,33 @@ class ImageTask final : public FieldTask {
   void set_tensor(const std::string& name);
   std::vector<std::int64_t> shape_of(Size size) const;
 
-  // Of the pixels that the decoder makes.
-  int bytes_per_value() const;
-  int pixel_bytes() const { return decode->channels() * bytes_per_value(); }
+  // The pixels that the decoder makes.
+  StoredFormat stored() const {
+    return {
+        .channels = decode->channels(), .dtype = decode->dtype(), .is_index = decode->is_index()};
+  }
+  int bytes_per_value() const { return stored().bytes_per_value(); }
+  int pixel_bytes() const { return stored().pixel_bytes(); }
   // An image of them whose rows lie one behind the other.
-  ImageView packed(const std::uint8_t* data, Size size) const;
+  ImageView packed(const std::uint8_t* data, Size size) const {
+    return packed_view(stored(), data, size);
+  }
 
  private:
   std::vector<TensorSpec> tensors_;
 };
 
 // What decode_image begins, and what geometry and pixel ops append to.
-class ImageChain final : public FieldChain {
+class ImageChain final : public PixelChain {
  public:
   ImageChain(const DecodeImageOp& op, std::size_t request, std::string decode_key, Layout layout);
 
-  std::string_view noun() const override { return is_mask() ? "masks" : "images"; }
-  bool has_geometry() const override { return true; }
-  bool has_pixels() const override { return true; }
-  bool is_canvas() const override { return !is_mask(); }
-  std::string_view moved_by() const override { return moved_by_; }
-  Status append(const GeometryOp& op, const StageKey& key) override;
-  Status append(const PixelOp& op, const StageKey& key, std::string& doubt) override;
+  std::string_view noun() const override { return is_index() ? "masks" : "images"; }
+  bool is_index() const override { return task_->decode->is_index(); }
   Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override;
 
  private:
-  bool is_mask() const { return task_->decode->is_index(); }
-
   std::unique_ptr<ImageTask> task_ = std::make_unique<ImageTask>();
-  std::optional<Size> size_;  // of the images so far, if it is one
-  std::string moved_by_;      // the geometry op
-  std::string converted_by_;  // the pixel op
 };
 
 }  // namespace spdld::engine

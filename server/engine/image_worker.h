@@ -9,8 +9,8 @@
 
 #include "base/byte_buffer.h"
 #include "base/status.h"
+#include "engine/image_steps.h"
 #include "engine/image_task.h"
-#include "transform/image_pass.h"
 
 namespace spdld::engine {
 
@@ -37,25 +37,14 @@ class ImageWorker final : public FieldWorker {
   std::uint64_t kept_bytes() const override { return kept_bytes_; }
 
  private:
-  Result<std::uint64_t> apply(Size size, std::uint64_t decode_bytes, SampleInput& sample,
-                              RowOutput& out, std::uint64_t room_bytes);
+  Result<std::uint64_t> apply(Size size, RegionReader& picture, std::uint64_t decode_bytes,
+                              SampleInput& sample, RowOutput& out, std::uint64_t room_bytes);
   Status check_canvas(Size size, SampleInput& sample) const;
-  Geometry begin_chain(Size size) const;
-  // Fills chains_: all but the last are made into pixels. Returns the memory that this takes.
-  Result<std::uint64_t> plan_chains(Size size, std::uint64_t sample_key);
-  // Makes the chain's pixels, from the decoder or from `pixels_`, and leaves them in the target.
-  Status execute(const Geometry& chain, const transform::ImageTarget& target);
-  // Makes the chain's pixels into `pixels_`.
-  Status materialize(const Geometry& chain);
 
   const ImageTask& task_;
   std::unique_ptr<ImageDecoder> decoder_;
-  transform::ImagePass pass_;
-  ImageView pixels_;  // no data: the decoder's image
-  std::vector<Geometry> chains_;
+  ImageSteps steps_;
   std::uint64_t kept_bytes_ = 0;
-  std::vector<std::uint8_t> front_;
-  std::vector<std::uint8_t> back_;
   ByteBuffer whole_;               // decode()'s image
   std::uint64_t whole_taken_ = 0;  // for which it took this much
 };

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "engine/collate.h"
+#include "engine/video_task.h"
 
 namespace spdld::engine {
 namespace {
@@ -74,10 +75,15 @@ class Compiler {
            const std::vector<source::SourceField>& fields)
       : plan_(std::make_shared<Plan>()),
         registry_(registry),
-        table_(fields_of(fields), [this](const DecodeImageOp& op, std::size_t request,
-                                         const std::string& decode_key) {
-          return std::make_unique<ImageChain>(op, request, decode_key, plan_->spec.batch.layout);
-        }) {
+        table_(
+            fields_of(fields),
+            [this](const DecodeImageOp& op, std::size_t request, const std::string& decode_key) {
+              return std::make_unique<ImageChain>(op, request, decode_key,
+                                                  plan_->spec.batch.layout);
+            },
+            [](const DecodeVideoOp& op, std::size_t request, const ClipShape& clip) {
+              return std::make_unique<VideoChain>(op, request, clip);
+            }) {
     plan_->spec = std::move(spec);
   }
 
@@ -234,6 +240,7 @@ class Compiler {
       plan_->image = canvas;
       SPDLD_TRY(find_leaders(images));
     }
+    SPDLD_TRY(check_videos());
     // Other images may have stages of their own: they have their own pixels.
     for (const auto& task : plan_->tasks) {
       if (task->needs_canvas() && task->max_pixels() == 0) SPDLD_TRY(check_canvas(*task));
@@ -269,12 +276,31 @@ class Compiler {
     return {};
   }
 
+  // A draw that moves a video goes by the size of its frames, and of no other field.
+  Status check_videos() const {
+    for (const auto& video : plan_->tasks) {
+      if (dynamic_cast<const VideoTask*>(video.get()) == nullptr) continue;
+      for (const auto& other : plan_->tasks) {
+        if (dynamic_cast<const VideoTask*>(other.get()) != nullptr || !share_draws(*video, *other))
+          continue;
+        return {Code::kInvalidArgument,
+                "pipeline '" + plan_->spec.name + "': one stage moves the video '" +
+                    video->tensors().front().name + "' and '" + other->tensors().front().name +
+                    "', which lies in no video: give each stages of its "
+                    "own, with its name under 'fields'"};
+      }
+    }
+    return {};
+  }
+
   // What lies in the first image is moved as that is, or stays in the pixels that it had.
   Status check_canvas(const FieldTask& task) {
     const std::string in = "pipeline '" + plan_->spec.name + "': '" + task.tensors().front().name +
                            "' lies in the pixels of an image, ";
     if (plan_->image == nullptr)
-      return {Code::kInvalidArgument, in + "and none is decoded: add a 'decode_image' stage"};
+      return {Code::kInvalidArgument,
+              in + "and none is decoded: add a 'decode_image' stage (frames of a video have no "
+                   "boxes)"};
     const std::string image = plan_->image->tensors().front().name;
     if (!moves_with(task, *plan_->image))
       return {Code::kInvalidArgument, in + "'" + image +

@@ -300,6 +300,8 @@ Status Run::final_error(const Row& row, const Status& why) const {
 }
 
 Status Run::out_of_memory(const Row& row, const Status& why) const {
+  const bool is_video = std::any_of(plan_->tasks.begin(), plan_->tasks.end(),
+                                    [](const auto& task) { return task->max_pixels() > 0; });
   return final_error(
       row, Status(Code::kResourceExhausted,
                   why.message() +
@@ -308,7 +310,9 @@ Status Run::out_of_memory(const Row& row, const Status& why) const {
                       (plan_->image != nullptr
                            ? "decode_image.max_pixels, so that on_error decides about "
                              "such images"
-                           : "fetch.concurrency")));
+                       : is_video ? "decode_video.max_pixels, so that on_error decides about such "
+                                    "clips"
+                                  : "fetch.concurrency")));
 }
 
 Status Run::replace(Row& row, const Status& why) const {

@@ -3,12 +3,10 @@
 
 #include <array>
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <utility>
 
-#include "base/byte_buffer.h"
 #include "base/check.h"
 #include "media/avif_decoder.h"
 #include "media/bmp_decoder.h"
@@ -19,30 +17,14 @@
 #include "media/png_decoder.h"
 #include "media/raster_decoder.h"
 #include "media/tiff_decoder.h"
+#include "media/upright_rows.h"
 #include "media/webp_decoder.h"
 
 namespace spdld::media {
 namespace {
 
-// Keeps the rows of a region, for those who need it whole.
-class RowCollector final : public RowSink {
- public:
-  RowCollector(std::uint8_t* pixels, std::size_t row_bytes)
-      : pixels_(pixels), row_bytes_(row_bytes) {}
-
-  void row(int y, const std::uint8_t* pixels) override {
-    std::memcpy(pixels_ + static_cast<std::size_t>(y) * row_bytes_, pixels, row_bytes_);
-  }
-
- private:
-  std::uint8_t* pixels_;
-  std::size_t row_bytes_;
-};
-
-// One worker's decoder: picks the format's and turns what it gives upright. An upright image goes
-// straight from the format's decoder to the sink; a turned one is first decoded to scratch, which
-// grows to the largest such region and stays. States: closed, then open from a successful open()
-// until the next read().
+// One worker's decoder: picks the format's and turns what it gives upright. States: closed, then
+// open from a successful open() until the next read().
 class ImageReader final : public ImageDecoder {
  public:
   ImageReader(const ImageMode& mode, bool exif, ImageLimits limits)
@@ -61,12 +43,7 @@ class ImageReader final : public ImageDecoder {
 
   std::uint64_t read_bytes() const override {
     SPDLD_CHECK(current_ != nullptr);
-    const std::uint64_t bytes = current_->read_bytes();
-    if (info_.orientation.upright()) return bytes;
-    const std::uint64_t pixels = static_cast<std::uint64_t>(info_.size.width) *
-                                 static_cast<std::uint64_t>(info_.size.height);
-    return bytes +
-           pixels * static_cast<std::uint64_t>(mode_.pixel_bytes()) * 5 / 4;  // as ByteBuffer grows
+    return current_->read_bytes() + UprightRows::most_bytes(picture());
   }
 
   Status read(const Rect& region, RowSink& rows) override {
@@ -75,8 +52,7 @@ class ImageReader final : public ImageDecoder {
     const Size size = info_.orientation.upright_size(info_.size);
     SPDLD_CHECK(region.x >= 0 && region.y >= 0 && region.width > 0 && region.height > 0 &&
                 region.width <= size.width - region.x && region.height <= size.height - region.y);
-    if (info_.orientation.upright()) return decoder.read(region, rows);
-    return read_turned(decoder, region, rows);
+    return upright_.read(decoder, picture(), region, rows);
   }
 
  private:
@@ -99,29 +75,11 @@ class ImageReader final : public ImageDecoder {
     SPDLD_CHECK(false);
   }
 
-  Status read_turned(RasterDecoder& decoder, const Rect& region, RowSink& rows) {
-    const Orientation& orientation = info_.orientation;
-    const Rect stored = orientation.stored_region(region, info_.size);
-    const auto pixel_bytes = static_cast<std::size_t>(mode_.pixel_bytes());
-    const std::size_t row_bytes = static_cast<std::size_t>(stored.width) * pixel_bytes;
-    const std::size_t region_bytes = row_bytes * static_cast<std::size_t>(stored.height);
-    const std::size_t upright_bytes = static_cast<std::size_t>(region.width) * pixel_bytes;
-    auto* pixels = reinterpret_cast<std::uint8_t*>(scratch_.resize(region_bytes + upright_bytes));
-    RowCollector collector(pixels, row_bytes);
-    SPDLD_TRY(decoder.read(stored, collector));
-
-    const ImageView view{.data = pixels,
-                         .width = stored.width,
-                         .height = stored.height,
-                         .channels = mode_.channels,
-                         .stride_bytes = static_cast<std::ptrdiff_t>(row_bytes),
-                         .bytes_per_value = mode_.bytes_per_value};
-    std::uint8_t* upright = pixels + region_bytes;
-    for (int y = 0; y < region.height; ++y) {
-      orientation.upright_row(view, y, upright);
-      rows.row(y, upright);
-    }
-    return {};
+  UprightRows::Picture picture() const {
+    return {.size = info_.size,
+            .orientation = info_.orientation,
+            .channels = mode_.channels,
+            .bytes_per_value = mode_.bytes_per_value};
   }
 
   const ImageMode mode_;
@@ -130,7 +88,7 @@ class ImageReader final : public ImageDecoder {
   std::array<std::unique_ptr<RasterDecoder>, kImageFormats> decoders_;  // by format, once needed
   RasterInfo info_;
   RasterDecoder* current_ = nullptr;  // whose image is open
-  ByteBuffer scratch_;
+  UprightRows upright_;
 };
 
 }  // namespace

@@ -95,11 +95,12 @@ Result<AvPtr<AVCodecContext>> open_decoder(const char* name) {
 }
 
 Result<AvPtr<AVCodecContext>> open_decoder(const char* name, const AVCodecParameters& parameters,
-                                           AVRational time_base) {
+                                           AVRational time_base, std::int64_t max_pixels) {
   SPDLD_ASSIGN(AvPtr<AVCodecContext> context, new_decoder(name));
   if (avcodec_parameters_to_context(context.get(), &parameters) < 0)
     return tl::unexpected<Status>(no_memory("an FFmpeg decoder"));
   context->pkt_timebase = time_base;
+  context->max_pixels = max_pixels;
   FfmpegReports reports;
   const int opened = open(*context, name);
   if (opened == AVERROR(ENOMEM)) return tl::unexpected<Status>(no_memory("an FFmpeg decoder"));

@@ -10,6 +10,7 @@ extern "C" {
 #include <libavutil/mem.h>
 }
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -31,6 +32,7 @@ struct AvDeleter {
     avio_context_free(&context);
   }
   void operator()(AVVorbisParseContext* parser) const { av_vorbis_parse_free(&parser); }
+  void operator()(AVCodecParserContext* parser) const { av_parser_close(parser); }
 };
 
 template <typename T>
@@ -39,10 +41,11 @@ using AvPtr = std::unique_ptr<T, AvDeleter>;
 // Opens the decoder of this name, single-threaded (a worker is one thread), checking checksums and
 // failing on whatever is wrong; no other codec can be reached through it.
 Result<AvPtr<AVCodecContext>> open_decoder(const char* name);
-// Likewise for the packets of a stream, which has these parameters. kDataLoss: the decoder refuses
-// them.
+// Likewise for the packets of a stream, which has these parameters, and no picture of more pixels.
+// kDataLoss: the decoder refuses them.
 Result<AvPtr<AVCodecContext>> open_decoder(const char* name, const AVCodecParameters& parameters,
-                                           AVRational time_base);
+                                           AVRational time_base,
+                                           std::int64_t max_pixels = INT32_MAX);
 
 // FFmpeg prints nothing from here on: its log is led to FfmpegReports. Any thread, any number of
 // times.

@@ -13,6 +13,7 @@
 #include "media/decode_json.h"
 #include "media/decode_npy.h"
 #include "media/resample_op.h"
+#include "media/decode_video.h"
 
 namespace spdld::media {
 namespace {
@@ -113,7 +114,8 @@ OpInfo decode_image() {
 }  // namespace
 
 std::vector<OpInfo> ops() {
-  return {decode_image(), decode_audio_op(), resample_op(), decode_json_op(), decode_npy_op()};
+  return {decode_image(),   decode_audio_op(), resample_op(),
+          decode_json_op(), decode_npy_op(),   decode_video_op()};
 }
 
 }  // namespace spdld::media

@@ -21,13 +21,11 @@ struct RasterInfo {
 
 // One format's half of an ImageDecoder: the same contract (op/op.h), in stored coordinates. Owned
 // by one DecodeImage worker, used by its thread alone, ready for the next open() after any failure.
-class RasterDecoder {
+class RasterDecoder : public RegionReader {
  public:
-  virtual ~RasterDecoder() = default;
   virtual Result<RasterInfo> open(std::span<const std::byte> bytes) = 0;
   virtual std::uint64_t read_bytes() const = 0;
-  // `region` lies inside the image and is not empty.
-  virtual Status read(const Rect& region, RowSink& rows) = 0;
+  Status read(const Rect& region, RowSink& rows) override = 0;
 };
 
 }  // namespace spdld::media

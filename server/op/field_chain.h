@@ -41,8 +41,8 @@ class FieldChain {
   virtual bool has_pixels() const { return false; }
   // Whether its rows are sound, or made of it.
   virtual bool has_sound() const { return false; }
-  // Whether its size is the canvas of the fields that share its draws.
-  virtual bool is_canvas() const { return false; }
+  // Whether its pixels are numbers of classes.
+  virtual bool is_index() const { return false; }
   // The geometry op that was appended last; empty: none was.
   virtual std::string_view moved_by() const { return {}; }
   virtual Status append(const GeometryOp& op, const StageKey& key);

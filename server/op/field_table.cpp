@@ -58,9 +58,11 @@ Status FieldChain::append(const AudioOp&, const StageKey& key) {
           "'" + key.name + "' works on sound, not on " + std::string(noun())};
 }
 
-FieldTable::FieldTable(std::vector<Field> fields, MakeImageChain make_image)
+FieldTable::FieldTable(std::vector<Field> fields, MakeImageChain make_image,
+                       MakeVideoChain make_video)
     : fields_(std::make_move_iterator(fields.begin()), std::make_move_iterator(fields.end())),
-      make_image_(std::move(make_image)) {
+      make_image_(std::move(make_image)),
+      make_video_(std::move(make_video)) {
   for (const Field& field : fields_) {
     if (field.kind == Field::Kind::kValue)
       first_made_value_ = std::max(first_made_value_, field.index + 1);
@@ -103,20 +105,27 @@ std::size_t FieldTable::request(const Field& part) {
   return requested_.size() - 1;
 }
 
-Result<Field*> FieldTable::make_value(const std::string& name, ValueType type, const Field& behind,
-                                      const std::string& op) {
-  if (find(name) != nullptr)
-    return error(Code::kInvalidArgument, "'" + op + "': there is a field '" + name +
+Result<Field*> FieldTable::insert(Field field, const Field& behind, const std::string& op) {
+  if (find(field.name) != nullptr)
+    return error(Code::kInvalidArgument, "'" + op + "': there is a field '" + field.name +
                                              "' already: call the new one something else");
   const auto at = std::find_if(fields_.begin(), fields_.end(),
-                               [&](const Field& field) { return &field == &behind; });
+                               [&](const Field& other) { return &other == &behind; });
   SPDLD_CHECK(at != fields_.end());
-  Field made;
-  made.name = name;
-  made.kind = Field::Kind::kValue;
-  made.index = first_made_value_ + made_values_++;
-  made.type = type;
-  return &*fields_.insert(std::next(at), std::move(made));
+  return &*fields_.insert(std::next(at), std::move(field));
+}
+
+Result<Field*> FieldTable::make_value(const std::string& name, ValueType type, const Field& behind,
+                                      const std::string& op) {
+  SPDLD_ASSIGN(Field* const made,
+               insert({.name = name, .kind = Field::Kind::kValue, .type = type}, behind, op));
+  made->index = first_made_value_ + made_values_++;
+  return made;
+}
+
+Result<Field*> FieldTable::make_decoded(const std::string& name, const Field& behind,
+                                        const std::string& op) {
+  return insert({.name = name, .kind = Field::Kind::kDecoded}, behind, op);
 }
 
 Result<Field*> FieldTable::numbers(const std::string& name, const std::string& op) {
@@ -164,7 +173,7 @@ Result<std::vector<Field*>> FieldTable::images(const std::vector<std::string>& n
   if (found.empty())
     return error(Code::kInvalidArgument,
                  "'" + op + "' works on decoded images: put 'decode_image' before it");
-  const auto is_image = [](const Field* field) { return field->chain->is_canvas(); };
+  const auto is_image = [](const Field* field) { return !field->chain->is_index(); };
   // Masks keep their numbers beside images; where there are none, they are meant.
   if (names.empty() && std::any_of(found.begin(), found.end(), is_image))
     std::erase_if(found, [&](const Field* field) { return !is_image(field); });

@@ -18,6 +18,7 @@
 namespace spdld {
 
 class DecodeImageOp;
+class DecodeVideoOp;
 
 // A field of the sample at some point between two stages.
 struct Field {
@@ -45,12 +46,16 @@ class FieldTable {
   // `decode_key` is the op with all its parameters.
   using MakeImageChain = std::function<std::unique_ptr<FieldChain>(
       const DecodeImageOp& op, std::size_t request, const std::string& decode_key)>;
+  // Likewise of video.
+  using MakeVideoChain = std::function<std::unique_ptr<FieldChain>(
+      const DecodeVideoOp& op, std::size_t request, const ClipShape& clip)>;
 
-  FieldTable(std::vector<Field> fields, MakeImageChain make_image);
+  FieldTable(std::vector<Field> fields, MakeImageChain make_image, MakeVideoChain make_video = {});
 
   Field* find(const std::string& name);
   std::list<Field>& fields() { return fields_; }
   const MakeImageChain& make_image_chain() const { return make_image_; }
+  const MakeVideoChain& make_video_chain() const { return make_video_; }
 
   // The field that `op` is to decode, which must be a part that no stage has decoded; and the
   // number under which its bytes are requested.
@@ -62,6 +67,8 @@ class FieldTable {
   // A field of a new value that `op` takes out of a part, which stands behind the field `behind`.
   Result<Field*> make_value(const std::string& name, ValueType type, const Field& behind,
                             const std::string& op);
+  // A field of a tensor that the task of another field makes, likewise.
+  Result<Field*> make_decoded(const std::string& name, const Field& behind, const std::string& op);
   // The number of the first value that a task makes; those of the source come before.
   std::size_t first_made_value() const { return first_made_value_; }
   std::size_t made_values() const { return made_values_; }
@@ -81,10 +88,12 @@ class FieldTable {
   std::string names() const;
 
  private:
+  Result<Field*> insert(Field field, const Field& behind, const std::string& op);
   Result<std::vector<Field*>> movable(const std::vector<std::string>& names, const std::string& op);
 
   std::list<Field> fields_;
   MakeImageChain make_image_;
+  MakeVideoChain make_video_;
   std::vector<std::size_t> requested_;
   std::size_t first_made_value_ = 0;
   std::size_t made_values_ = 0;

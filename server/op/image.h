@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/status.h"
+
 namespace spdld {
 
 struct Size {
@@ -46,6 +48,14 @@ class RowSink {
   // `y` counts from the region's top; `pixels` holds the region's width, interleaved as in an
   // ImageView.
   virtual void row(int y, const std::uint8_t* pixels) = 0;
+};
+
+// Gives the pixels of one picture, a region at a time.
+class RegionReader {
+ public:
+  virtual ~RegionReader() = default;
+  // `region` lies inside the picture and is not empty.
+  virtual Status read(const Rect& region, RowSink& rows) = 0;
 };
 
 }  // namespace spdld

@@ -52,10 +52,8 @@ class FetchOp final : public Op {
 
 // Turns encoded images into pixels. One per worker, made by DecodeImageOp: owns codec contexts and
 // scratch, and is reused from sample to sample without allocating. Not thread-safe.
-class ImageDecoder {
+class ImageDecoder : public RegionReader {
  public:
-  virtual ~ImageDecoder() = default;
-
   // Reads the header and checks the limits and that the file is whole; the size is that of the
   // upright image. `bytes` must live until the next open(). Errors are the data's: kDataLoss
   // (corrupt, truncated), kResourceExhausted (over a limit), kInvalidArgument (not an image we
@@ -67,7 +65,7 @@ class ImageDecoder {
 
   // Decodes `region` of the image that open() saw, once per open(). Pixels are the same, byte for
   // byte, as those of a full decode.
-  virtual Status read(const Rect& region, RowSink& rows) = 0;
+  Status read(const Rect& region, RowSink& rows) override = 0;
 };
 
 class DecodeImageOp : public Op {

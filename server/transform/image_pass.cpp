@@ -44,6 +44,7 @@ Rect ImagePass::begin(const Geometry& geometry, int channels, const ImageTarget&
   layout_ = target.layout;
   flip_ = geometry.flip;
   out_ = target.data;
+  plane_values_ = target.plane_pixels;
   converter_ = PixelConverter(target.format, channels);
   next_source_row_ = 0;
   next_output_row_ = 0;
@@ -170,9 +171,11 @@ void ImagePass::write_black(int begin, int end) {
 }
 
 std::byte* ImagePass::row_out(int y, std::size_t segment) const {
-  const auto height = static_cast<std::size_t>(output_.height);
-  const std::size_t row = segment * height + static_cast<std::size_t>(y);
-  return out_ + row * segment_values_ * converter_.value_bytes();
+  const std::size_t plane = plane_values_ > 0
+                                ? plane_values_
+                                : static_cast<std::size_t>(output_.height) * segment_values_;
+  const std::size_t values = segment * plane + static_cast<std::size_t>(y) * segment_values_;
+  return out_ + values * converter_.value_bytes();
 }
 
 }  // namespace spdld::transform

@@ -65,6 +65,8 @@ class ImagePass final : public RowSink {
   Layout layout_ = Layout::kNCHW;
   bool flip_ = false;
   std::byte* out_ = nullptr;
+  std::size_t plane_values_ =
+      0;  // of the target, from one channel to the next; 0: as many as it has
   PixelConverter converter_;
   PassPlan plan_;
   PassPlan::Shown shown_columns_;  // mirrored if `flip_`

@@ -44,6 +44,7 @@ Rect PlainPass::begin(const Geometry& geometry, int channels, int bytes_per_valu
   planar_ = target.layout == Layout::kNCHW;
   flip_ = geometry.flip;
   out_ = target.data;
+  plane_values_ = target.plane_pixels;
   converter_ = PixelConverter(target.format, channels, bytes_per_value);
   next_source_row_ = 0;
   next_output_row_ = 0;
@@ -140,11 +141,12 @@ void PlainPass::write_row(int y, const std::uint8_t* row) {
                                    out_ + static_cast<std::size_t>(y) * width * channels * value);
     return;
   }
+  const std::size_t plane =
+      plane_values_ > 0 ? plane_values_ : static_cast<std::size_t>(output_.height) * width;
   for (std::size_t c = 0; c < channels; ++c) {
-    const std::size_t plane = c * static_cast<std::size_t>(output_.height);
+    const std::size_t values = c * plane + static_cast<std::size_t>(y) * width;
     converter_.convert_plane(row + c * width * static_cast<std::size_t>(bytes_per_value_), width,
-                             static_cast<int>(c),
-                             out_ + (plane + static_cast<std::size_t>(y)) * width * value);
+                             static_cast<int>(c), out_ + values * value);
   }
 }
 

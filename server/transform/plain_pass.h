@@ -48,7 +48,8 @@ class PlainPass {
   bool planar_ = false;
   bool flip_ = false;
   std::byte* out_ = nullptr;
-  int shown_begin_ = 0;  // column, mirrored if `flip_`
+  std::size_t plane_values_ = 0;  // as ImagePass has it
+  int shown_begin_ = 0;           // column, mirrored if `flip_`
   int region_height_ = 0;
   int next_source_row_ = 0;
   int next_output_row_ = 0;  // of the shown ones

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "op/media.h"
+#include "op/video.h"
+
+namespace spdld::media::test {
+
+// A file's video stream taken apart, from which clips are cut as a source cuts them.
+class ClipMaker {
+ public:
+  // `file`: whole, and alive as long as clips of it are.
+  explicit ClipMaker(std::span<const std::byte> file);
+
+  // Times of its frames, ascending.
+  const std::vector<std::int64_t>& times() const { return times_; }
+  StreamInfo& stream() { return stream_; }
+  std::vector<MediaPacket>& packets() { return packets_; }
+
+  // The clip of these frames, with the packets of the groups of pictures that it needs, and the
+  // bytes of these packets.
+  struct Cut {
+    MediaClip clip;
+    std::vector<std::byte> bytes;
+  };
+  Cut cut(const std::vector<std::int64_t>& frames) const;
+  Cut whole() const { return cut(times_); }
+  // The same as the demuxer is to take it out of the whole file.
+  Cut demuxed(const std::vector<std::int64_t>& frames) const;
+
+ private:
+  std::span<const std::byte> file_;
+  StreamInfo stream_;
+  std::vector<MediaPacket> packets_;
+  std::vector<std::vector<std::byte>> data_;  // of each packet
+  std::vector<std::int64_t> times_;
+};
+
+// Frames one behind the other, as the decoder gives them.
+struct Frames {
+  std::vector<std::int64_t> times;
+  std::vector<std::vector<std::uint8_t>> pixels;
+};
+
+// All the frames of a clip, in the order of MediaClip::frames; of each, `region`, or all.
+Result<Frames> frames_of(VideoDecoder& decoder, const MediaClip& clip,
+                         std::span<const std::byte> bytes, int channels = 3,
+                         const Rect& region = {});
+
+}  // namespace spdld::media::test

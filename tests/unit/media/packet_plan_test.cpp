@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/packet_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace spdld::media::test {
+namespace {
+
+// A packet for each number in decoding order; those of key frames have a mark behind them, and
+// those behind a gap one before them.
+std::vector<MediaPacket> packets_of(const std::string& text) {
+  std::vector<MediaPacket> packets;
+  for (std::size_t i = 0; i < text.size();) {
+    MediaPacket packet;
+    if (text[i] == '|') {
+      packet.gap = true;
+      ++i;
+    }
+    packet.pts = 0;
+    for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i)
+      packet.pts = packet.pts * 10 + (text[i] - '0');
+    if (i < text.size() && text[i] == '*') {
+      packet.key = true;
+      ++i;
+    }
+    while (i < text.size() && text[i] == ' ') ++i;
+    packets.push_back(packet);
+  }
+  return packets;
+}
+
+// 'B' for each packet that a decoder begins with, 's' for one that it is given, '.' for the others.
+std::string plan(const std::string& packets, const std::vector<std::int64_t>& wanted,
+                 bool ends_early = true) {
+  PacketPlan plan;
+  plan.make(packets_of(packets), wanted, ends_early);
+  std::string text;
+  for (const PacketPlan::Step step : plan.steps())
+    text += step == PacketPlan::Step::kBegin ? 'B' : step == PacketPlan::Step::kSend ? 's' : '.';
+  return text;
+}
+
+TEST(PacketPlan, GivesAllPacketsOfAWholeClip) {
+  EXPECT_EQ(plan("0* 3 1 2 4* 7 5 6", {0, 1, 2, 3, 4, 5, 6, 7}), "Bsssssss");
+}
+
+TEST(PacketPlan, EndsWithTheLastWantedFrame) {
+  EXPECT_EQ(plan("0* 3 1 2 4* 7 5 6", {0, 1}), "Bss.....");
+  EXPECT_EQ(plan("0* 3 1 2 4* 7 5 6", {0, 1}, false), "Bsss....");
+}
+
+TEST(PacketPlan, LeavesOutGroupsWithoutAWantedFrame) {
+  EXPECT_EQ(plan("0* 1 2 3* 4 5 6* 7 8", {1, 7}), "Bs....Bs.");
+  EXPECT_EQ(plan("0* 1 2 3* 4 5 6* 7 8", {7}), "......Bs.");
+}
+
+TEST(PacketPlan, BeginsAnewBehindAGap) {
+  EXPECT_EQ(plan("0* 1 2 |9* 10 11", {0, 1, 2, 9, 10}), "BssBs.");
+}
+
+TEST(PacketPlan, GoesOnIntoAnOpenGroupWhoseLeadingFramesAreWanted) {
+  EXPECT_EQ(plan("0* 1 2 5* 3 4 6 7", {1, 4, 6}), "Bssssss.");
+}
+
+TEST(PacketPlan, LeavesOutLeadingFramesThatCannotBeDecoded) {
+  EXPECT_EQ(plan("5* 3 4 6 7", {5, 6}), "B..s.");
+  EXPECT_EQ(plan("0* 1 2 5* 3 4 6 7", {6}), "...B..s.");
+}
+
+TEST(PacketPlan, GivesTheLeadingFramesThatAreWanted) {
+  EXPECT_EQ(plan("5* 3 4 6 7", {3}), "Bs...");
+}
+
+TEST(PacketPlan, TellsHowManyFramesHaveAPacket) {
+  PacketPlan plan;
+  std::vector<MediaPacket> packets = packets_of("0* 1 2");
+  packets[1].discard = true;
+  plan.make(packets, std::vector<std::int64_t>{0, 1, 2, 3}, true);
+  EXPECT_EQ(plan.found(), 2U);
+  EXPECT_EQ(plan.sent(), 3U);
+}
+
+}  // namespace
+}  // namespace spdld::media::test
