@@ -30,11 +30,15 @@ std::int64_t padded(int side) { return (side + kPadding - 1) / kPadding * kPaddi
 
 // Pictures whose packet holds all of them and nothing of another, so that no later packet is needed
 // for them. The MPEG-4 of AVI files packs two into one.
-bool ends_early(std::string_view codec) { return codec != "mpeg4"; }
+PacketPlan::Codec plan_of(std::string_view codec) {
+  return {.ends_early = codec != "mpeg4", .counts_leading = codec == "h264"};
+}
 
-// Of these, errors that FFmpeg reports and decodes on after may be no damage: a stream that is
-// entered at a key frame refers to frames before it.
-bool reports_harmless(std::string_view codec) { return codec == "h264" || codec == "hevc"; }
+// What FFmpeg reports as an error of H.264 and decodes on after, rightly: a stream that is entered
+// at a key frame has none of the pictures before that, which it is told to forget.
+constexpr std::string_view kHarmless = "mmco:";
+// Likewise of HEVC, whatever it reports: what is damage, the decoder fails on.
+bool reports_harmless(std::string_view codec) { return codec == "hevc"; }
 
 Orientation orientation_of(const StreamInfo& stream) {
   const int quarter = stream.rotation / 90 % 4;
@@ -89,7 +93,8 @@ Result<Size> ClipDecoder::open(const MediaClip& clip, std::span<const std::byte>
   left_ = wanted_.size();
   next_packet_ = 0;
   report_.clear();
-  pts_ = fed_pts_ = kNoTime;
+  is_trying_ = false;
+  pts_ = fed_pts_ = begin_pts_ = kNoTime;
   if (frame_ != nullptr) av_frame_unref(frame_.get());
   const Status planned = plan_packets();
   if (!planned.ok()) {
@@ -113,7 +118,7 @@ Status ClipDecoder::plan_packets() {
     SPDLD_TRY(list_demuxed());
     packets_ = listed_;
   }
-  plan_.make(packets_, wanted_, ends_early(clip_->stream.codec->codec));
+  plan_.make(packets_, wanted_, plan_of(clip_->stream.codec->codec));
   if (plan_.found() < wanted_.size())
     return fail("it has no packet for " + std::to_string(wanted_.size() - plan_.found()) +
                 " of its frames");
@@ -186,6 +191,8 @@ Status ClipDecoder::open_codec() {
                              padded(wanted->width) * padded(wanted->height));
   if (!opened) return std::move(opened).error();
   context_ = *std::move(opened);
+  // Its decoder would fail on kHarmless; what is damage, it reports.
+  if (wanted->codec == "h264") context_->err_recognition &= ~AV_EF_EXPLODE;
   codec_ = wanted;
   is_fresh_ = true;
   return {};
@@ -209,6 +216,7 @@ Result<bool> ClipDecoder::next() {
       if (!*fed) return give_up(fail(std::to_string(left_) + " of its frames did not come out"));
       continue;
     }
+    if (received < 0 && is_trying_ && received != AVERROR(ENOMEM)) continue;
     if (received < 0) return give_up(fail(received));
     if (has_bad_report()) return give_up(fail("it is damaged"));
     const Result<bool> taken = take();
@@ -221,9 +229,9 @@ Result<bool> ClipDecoder::next() {
 
 template <typename Call>
 int ClipDecoder::call(const Call& ffmpeg) {
-  const FfmpegReports reports;
+  const FfmpegReports reports(kHarmless);
   const int result = ffmpeg();
-  if (report_.empty()) report_ = reports.first();
+  if (report_.empty() && !is_trying_) report_ = reports.first();
   return result;
 }
 
@@ -251,10 +259,13 @@ Result<bool> ClipDecoder::feed() {
   const bool is_end = next_packet_ == steps.size();
   if (is_end || (steps[next_packet_] == PacketPlan::Step::kBegin && !is_fresh_)) {
     if (is_fresh_) return false;
+    is_trying_ = false;
     SPDLD_TRY(send(nullptr));
     return true;
   }
   SPDLD_TRY(load_packet(next_packet_));
+  is_trying_ = steps[next_packet_] == PacketPlan::Step::kTry;
+  if (steps[next_packet_] == PacketPlan::Step::kBegin) begin_pts_ = packets_[next_packet_].pts;
   ++next_packet_;
   is_fresh_ = false;
   const Status sent = send(packet_.get());
@@ -265,6 +276,7 @@ Result<bool> ClipDecoder::feed() {
 
 Status ClipDecoder::send(const AVPacket* packet) {
   const int sent = call([&] { return avcodec_send_packet(context_.get(), packet); });
+  if (sent < 0 && is_trying_ && sent != AVERROR(ENOMEM)) return {};
   return sent < 0 ? fail(sent) : Status();
 }
 
@@ -308,13 +320,18 @@ Status ClipDecoder::load_packet(std::size_t i) {
 Result<bool> ClipDecoder::take() {
   const std::int64_t pts =
       frame_->pts != AV_NOPTS_VALUE ? frame_->pts : frame_->best_effort_timestamp;
-  if ((frame_->flags & AV_FRAME_FLAG_CORRUPT) != 0 || frame_->decode_error_flags != 0) {
+  const auto at = std::lower_bound(wanted_.begin(), wanted_.end(), pts);
+  const bool is_wanted = at != wanted_.end() && *at == pts;
+  const bool is_damaged =
+      (frame_->flags & AV_FRAME_FLAG_CORRUPT) != 0 || frame_->decode_error_flags != 0;
+  // What came before the key frame that the decoder was given first.
+  if (!is_wanted && is_damaged && pts < begin_pts_) return false;
+  if (is_damaged) {
     fed_pts_ = pts;
     return tl::unexpected(fail("a frame of it is damaged"));
   }
   SPDLD_TRY(check_frame());
-  const auto at = std::lower_bound(wanted_.begin(), wanted_.end(), pts);
-  if (at == wanted_.end() || *at != pts) return false;
+  if (!is_wanted) return false;
   std::uint8_t& given = given_[static_cast<std::size_t>(at - wanted_.begin())];
   if (given != 0) return false;
   SPDLD_ASSIGN(picture_, picture_of(*frame_));

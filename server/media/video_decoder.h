@@ -78,7 +78,9 @@ class ClipDecoder final : public VideoDecoder {
   std::size_t left_ = 0;              // that were not given
   PacketPlan plan_;
   std::size_t next_packet_ = 0;
+  bool is_trying_ = false;          // the packet given last may need pictures that are not there
   std::string report_;              // FFmpeg's first
+  std::int64_t begin_pts_ = kNoTime;  // of the packet with which it began last
   std::int64_t fed_pts_ = kNoTime;  // of the packet given last, for messages
   std::int64_t pts_ = kNoTime;
   std::int64_t duration_ = 0;

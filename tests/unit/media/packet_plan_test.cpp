@@ -36,7 +36,7 @@ std::vector<MediaPacket> packets_of(const std::string& text) {
 std::string plan(const std::string& packets, const std::vector<std::int64_t>& wanted,
                  bool ends_early = true) {
   PacketPlan plan;
-  plan.make(packets_of(packets), wanted, ends_early);
+  plan.make(packets_of(packets), wanted, {.ends_early = ends_early});
   std::string text;
   for (const PacketPlan::Step step : plan.steps())
     text += step == PacketPlan::Step::kBegin ? 'B' : step == PacketPlan::Step::kSend ? 's' : '.';
@@ -78,7 +78,7 @@ TEST(PacketPlan, TellsHowManyFramesHaveAPacket) {
   PacketPlan plan;
   std::vector<MediaPacket> packets = packets_of("0* 1 2");
   packets[1].discard = true;
-  plan.make(packets, std::vector<std::int64_t>{0, 1, 2, 3}, true);
+  plan.make(packets, std::vector<std::int64_t>{0, 1, 2, 3}, {});
   EXPECT_EQ(plan.found(), 2U);
   EXPECT_EQ(plan.sent(), 3U);
 }
