@@ -265,7 +265,10 @@ Result<bool> ClipDecoder::feed() {
   }
   SPDLD_TRY(load_packet(next_packet_));
   is_trying_ = steps[next_packet_] == PacketPlan::Step::kTry;
-  if (steps[next_packet_] == PacketPlan::Step::kBegin) begin_pts_ = packets_[next_packet_].pts;
+  if (steps[next_packet_] == PacketPlan::Step::kBegin) {
+    begin_pts_ = packets_[next_packet_].pts;
+    context_->flags &= ~AV_CODEC_FLAG_OUTPUT_CORRUPT;
+  }
   ++next_packet_;
   is_fresh_ = false;
   const Status sent = send(packet_.get());
@@ -320,6 +323,10 @@ Status ClipDecoder::load_packet(std::size_t i) {
 Result<bool> ClipDecoder::take() {
   const std::int64_t pts =
       frame_->pts != AV_NOPTS_VALUE ? frame_->pts : frame_->best_effort_timestamp;
+  // FFmpeg's H.264 holds back what it decodes from a key frame on until that one is shown, and
+  // forgets to let go of it where the stream ends there. The key frame itself comes out only if all
+  // that is shown from it on is whole; then nothing needs to be held back.
+  if (pts == begin_pts_) context_->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
   const auto at = std::lower_bound(wanted_.begin(), wanted_.end(), pts);
   const bool is_wanted = at != wanted_.end() && *at == pts;
   const bool is_damaged =

@@ -32,14 +32,18 @@ std::vector<MediaPacket> packets_of(const std::string& text) {
   return packets;
 }
 
-// 'B' for each packet that a decoder begins with, 's' for one that it is given, '.' for the others.
+// 'B' for each packet that a decoder begins with, 's' for one that it is given, 't' for one that is
+// tried, '.' for the others.
 std::string plan(const std::string& packets, const std::vector<std::int64_t>& wanted,
-                 bool ends_early = true) {
+                 PacketPlan::Codec codec = {}) {
   PacketPlan plan;
-  plan.make(packets_of(packets), wanted, {.ends_early = ends_early});
+  plan.make(packets_of(packets), wanted, codec);
   std::string text;
   for (const PacketPlan::Step step : plan.steps())
-    text += step == PacketPlan::Step::kBegin ? 'B' : step == PacketPlan::Step::kSend ? 's' : '.';
+    text += step == PacketPlan::Step::kBegin  ? 'B'
+            : step == PacketPlan::Step::kSend ? 's'
+            : step == PacketPlan::Step::kTry  ? 't'
+                                              : '.';
   return text;
 }
 
@@ -49,7 +53,7 @@ TEST(PacketPlan, GivesAllPacketsOfAWholeClip) {
 
 TEST(PacketPlan, EndsWithTheLastWantedFrame) {
   EXPECT_EQ(plan("0* 3 1 2 4* 7 5 6", {0, 1}), "Bss.....");
-  EXPECT_EQ(plan("0* 3 1 2 4* 7 5 6", {0, 1}, false), "Bsss....");
+  EXPECT_EQ(plan("0* 3 1 2 4* 7 5 6", {0, 1}, {.ends_early = false}), "Bsss....");
 }
 
 TEST(PacketPlan, LeavesOutGroupsWithoutAWantedFrame) {
@@ -68,6 +72,12 @@ TEST(PacketPlan, GoesOnIntoAnOpenGroupWhoseLeadingFramesAreWanted) {
 TEST(PacketPlan, LeavesOutLeadingFramesThatCannotBeDecoded) {
   EXPECT_EQ(plan("5* 3 4 6 7", {5, 6}), "B..s.");
   EXPECT_EQ(plan("0* 1 2 5* 3 4 6 7", {6}), "...B..s.");
+}
+
+TEST(PacketPlan, TriesLeadingFramesThatLaterOnesCount) {
+  const PacketPlan::Codec codec{.counts_leading = true};
+  EXPECT_EQ(plan("5* 3 4 6 7", {5, 6}, codec), "Btts.");
+  EXPECT_EQ(plan("0* 1 2 5* 3 4 6 7", {1, 6}, codec), "Bs.Btts.");
 }
 
 TEST(PacketPlan, GivesTheLeadingFramesThatAreWanted) {

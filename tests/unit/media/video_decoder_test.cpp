@@ -55,6 +55,8 @@ std::vector<Film> films() {
       {"Vp9OfOddSize", "a.webm",
        "-c:v libvpx-vp9 -g 10 -deadline realtime -cpu-used 8 -pix_fmt yuv420p", "",
        "size=97x65:rate=25"},
+      {"Av1", "a.mkv", "-c:v libsvtav1 -preset 12 -g 10 -svtav1-params lp=1 -pix_fmt yuv420p", "",
+       "size=96x64:rate=25"},
       {"Vp8", "a.webm", "-c:v libvpx -g 10 -deadline realtime -cpu-used 8 -pix_fmt yuv420p", ""},
       {"Mpeg4WithBFrames", "a.mp4", "-c:v mpeg4 -q:v 3 -bf 2 -g 10", left()},
       {"Mpeg2", "a.mkv", "-c:v mpeg2video -q:v 3 -bf 2 -g 10", left()},
@@ -245,8 +247,8 @@ TEST_F(ClipDecoderTest, TakesPacketsOutOfATransportStream) {
 }
 
 TEST_F(ClipDecoderTest, FailsOnADamagedPacketAndGoesOn) {
-  for (const std::string codec : {"libx264 -threads 1 -pix_fmt yuv420p", "mpeg4 -q:v 3",
-                                  "libvpx-vp9 -deadline realtime -cpu-used 8", "mjpeg -q:v 3"}) {
+  for (const std::string codec :
+       {"libx264 -threads 1 -pix_fmt yuv420p", "mpeg4 -q:v 3", "mjpeg -q:v 3", "ffv1 -slicecrc 1"}) {
     const Bytes file = maker_.make(moving_pictures(20) + "-g 10 -c:v " + codec, "damaged.mkv");
     ClipMaker clips(file);
     const ClipMaker::Cut good = clips.whole();
@@ -264,6 +266,18 @@ TEST_F(ClipDecoderTest, FailsOnADamagedPacketAndGoesOn) {
     EXPECT_EQ(error_of(cut).code(), Code::kDataLoss) << codec;
     expect_whole(good, whole);
   }
+}
+
+// Of its other bytes, none tells FFmpeg that it is damaged.
+TEST_F(ClipDecoderTest, FailsOnADamagedHeaderOfVp9) {
+  const Bytes file = maker_.make(
+      moving_pictures(20) + "-g 10 -c:v libvpx-vp9 -deadline realtime -cpu-used 8", "damaged.webm");
+  ClipMaker clips(file);
+  ClipMaker::Cut bad = clips.whole();
+  bad.bytes[bad.clip.packets[3].offset] = std::byte{0};
+  const Status damaged = error_of(bad);
+  EXPECT_EQ(damaged.code(), Code::kDataLoss);
+  EXPECT_THAT(damaged.message(), HasSubstr("corrupt vp9 video at"));
 }
 
 TEST_F(ClipDecoderTest, FailsWhereAFrameHasNoPacket) {
