@@ -7,6 +7,7 @@ import pathlib
 import tarfile
 
 import compare
+import comparison
 import pytest
 import tar_shards
 import tar_sides
@@ -57,18 +58,18 @@ def test_what_is_asked_for_is_compared_round_by_round() -> None:
     enough = result_of(
         {"spdld": [300, 310, 30], "webdataset": [100, 100, 10], "dali": [290, 300, 29]}
     )
-    assert compare.missed(enough) == []
+    assert comparison.missed(compare.COMPARISON, enough) == []
     slow = result_of(
         {"spdld": [200, 210, 20], "webdataset": [100, 100, 10], "dali": [290, 300, 29]}
     )
-    assert [line.split(":")[0] for line in compare.missed(slow)] == [
+    assert [line.split(":")[0] for line in comparison.missed(compare.COMPARISON, slow)] == [
         "spdld / webdataset + PyTorch DataLoader",
         "spdld / DALI, CPU",
     ]
 
 
 def test_a_side_that_did_not_run_is_not_missed() -> None:
-    assert compare.missed(result_of({"spdld": [100]})) == []
+    assert comparison.missed(compare.COMPARISON, result_of({"spdld": [100]})) == []
 
 
 def test_an_unknown_side_is_refused_with_those_there_are(

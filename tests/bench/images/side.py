@@ -20,32 +20,35 @@ import sides
 HOLD_BATCHES = 6  # enough that every worker and every slot has been used
 
 
-def touch(batch: tuple[object, object]) -> int:
-    """Rows of the batch, after a look at its first and last byte, so that both are mapped."""
+def touch(batch: tuple[object, ...]) -> int:
+    """Rows of the batch, after a look at its first and last value, so that both are mapped."""
     images = batch[0]
     flat = images.reshape(-1)
     _ = int(flat[0]) + int(flat[-1])
     return len(images)
 
 
-def run(batches: sides.Batches, started: float, seconds: float, warmup: float) -> dict[str, float]:
+def run(
+    batches: sides.Batches, started: float, seconds: float, warmup: float, unit: str = "image"
+) -> dict[str, float]:
+    """`unit`: what a row of a batch is."""
     touch(next(batches))
     first_batch_s = time.monotonic() - started
     end = time.monotonic() + warmup
     while time.monotonic() < end:
         touch(next(batches))
-    images, cpu_before = 0, processes.cpu_seconds(os.getpid())
+    rows, cpu_before = 0, processes.cpu_seconds(os.getpid())
     begun = time.monotonic()
     while (now := time.monotonic()) - begun < seconds:
-        images += touch(next(batches))
+        rows += touch(next(batches))
     now = time.monotonic()
     cpu_s = processes.cpu_seconds(os.getpid()) - cpu_before
     return {
-        "images_per_s": images / (now - begun),
-        "cpu_ms_per_image": 1000 * cpu_s / images,
+        f"{unit}s_per_s": rows / (now - begun),
+        f"cpu_ms_per_{unit}": 1000 * cpu_s / rows,
         "pss_mb": processes.pss_bytes(os.getpid()) / 1e6,
         "first_batch_ms": 1000 * first_batch_s,
-        "images": images,
+        f"{unit}s": rows,
     }
 
 

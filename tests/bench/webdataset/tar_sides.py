@@ -11,20 +11,17 @@ of JSON.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import math
 import pathlib
 import random
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "images"))
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
-import side
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import peer_side
 
 SIZE = 224
 SHUFFLED = 1000  # samples in the buffers of those that shuffle by one, as their examples have it
@@ -41,22 +38,13 @@ class Options:
     seed: int
 
 
-Batches = Iterator[tuple[Any, ...]]
-
-
-def import_torch() -> None:
-    import torch
-
-    torch.set_num_threads(1)  # the trainer's own arithmetic is not measured
-
-
 def import_webdataset() -> None:
-    import_torch()
+    peer_side.import_torch()
     import torchvision.transforms.v2  # noqa: F401
     import webdataset  # noqa: F401
 
 
-def open_webdataset(options: Options) -> Batches:
+def open_webdataset(options: Options) -> peer_side.Batches:
     """The webdataset package under torch's DataLoader, as its README has it; transforms of PIL images."""
     import torch
     import webdataset
@@ -85,11 +73,11 @@ def open_webdataset(options: Options) -> Batches:
 
 
 def import_dali() -> None:
-    import_torch()
+    peer_side.import_torch()
     import nvidia.dali.fn  # noqa: F401
 
 
-def open_dali(options: Options) -> Batches:
+def open_dali(options: Options) -> peer_side.Batches:
     """DALI's pipeline on the CPU alone; tensors are taken without a copy."""
     import torch
     from nvidia.dali import fn, pipeline_def, types
@@ -134,7 +122,7 @@ def open_dali(options: Options) -> Batches:
 
 
 def import_spdl() -> None:
-    import_torch()
+    peer_side.import_torch()
     import spdl.io
     import spdl.pipeline  # noqa: F401
 
@@ -151,7 +139,7 @@ def draw_crop(width: int, height: int) -> tuple[int, int, int, int]:
     return least, least, (width - least) // 2, (height - least) // 2
 
 
-def open_spdl(options: Options) -> Batches:
+def open_spdl(options: Options) -> peer_side.Batches:
     """SPDL: its tar parser, its pipeline of threads, its decoder with FFmpeg's filters as transforms."""
     import spdl.io
     import torch
@@ -216,11 +204,6 @@ def open_spdl(options: Options) -> Batches:
         yield from pipeline
 
 
-def import_spdld() -> None:
-    import_torch()
-    import spdld  # noqa: F401
-
-
 def source_of(options: Options, form: str) -> tuple[dict[str, Any], Any]:
     """What the pipeline says of source and shuffle."""
     if form == "files":
@@ -249,29 +232,8 @@ def pipeline_spec(options: Options, form: str) -> dict[str, Any]:
     }
 
 
-@contextlib.contextmanager
-def daemon_with(options: Options, form: str) -> Iterator[str]:
-    """The address of a daemon that knows the dataset and then waits, as one on a node would."""
-    from daemon import Daemon
-
-    with Daemon(settings={"executor": {"cpu_threads": options.workers}}) as daemon:
-        pipeline = daemon.directory / "bench-tars.yaml"
-        pipeline.write_text(json.dumps(pipeline_spec(options, form)))
-        daemon.start()
-        daemon.ctl("apply", "-f", str(pipeline))
-        yield daemon.address
-
-
-def open_spdld(address: str, output: tuple[str, ...]) -> Batches:
-    import spdld
-
-    loader = spdld.Loader("bench-tars", address=address, output=output)
-    while True:
-        yield from loader
-
-
 # By name: what its trainer would have loaded anyway, and the loader; from there the clock runs.
-PEERS: dict[str, tuple[Callable[[], None], Callable[[Options], Batches]]] = {
+PEERS: dict[str, peer_side.Peer] = {
     "webdataset": (import_webdataset, open_webdataset),
     "dali": (import_dali, open_dali),
     "spdl": (import_spdl, open_spdl),
@@ -283,23 +245,15 @@ OURS = {
 }
 
 
-def main(name: str, options_json: str, seconds: str, warmup: str) -> None:
+def main(name: str, options_json: str, *words: str) -> None:
     options = Options(**json.loads(options_json))
     random.seed(options.seed)
-    with contextlib.ExitStack() as stack:
-        if name in OURS:
-            form, output = OURS[name]
-            import_spdld()
-            address = stack.enter_context(daemon_with(options, form))
-            started = time.monotonic()
-            batches = open_spdld(address, output)
-        else:
-            import_side, open_side = PEERS[name]
-            import_side()
-            started = time.monotonic()
-            batches = open_side(options)
-        print(json.dumps(side.run(batches, started, float(seconds), float(warmup))))
-        batches.close()
+    if name in PEERS:
+        import_side, open_side = PEERS[name]
+        peer_side.run_peer("image", import_side, lambda: open_side(options), words)
+    else:
+        form, output = OURS[name]
+        peer_side.run_spdld("image", pipeline_spec(options, form), options.workers, output, words)
 
 
 if __name__ == "__main__":
