@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/pipeline_shape.h"
-#include "spec/windows_shape.h"
 
 #include <limits>
 #include <string>
 #include <utility>
+
+#include "spec/clips_shape.h"
 
 namespace spdld::spec {
 namespace {
@@ -234,6 +235,11 @@ Shape source_shape() {
       {.name = "select",
        .doc = "which of the items the pipeline has; not given: all",
        .shape = select_shape(),
+       .nullable = true},
+      {.name = "clips",
+       .doc = "items are clips of the source's videos, so many frames each; not given: "
+              "whole files",
+       .shape = clips_shape(),
        .nullable = true},
       {.name = "windows",
        .doc = "items are windows of the source's sound files, so many seconds each; not "

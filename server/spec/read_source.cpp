@@ -8,7 +8,7 @@
 
 #include "op/webdataset_suffix.h"
 #include "spec/extends.h"
-#include "spec/read_windows.h"
+#include "spec/read_clips.h"
 #include "spec/scalar.h"
 
 namespace spdld::spec {
@@ -335,8 +335,14 @@ Result<SourceSpec> read_source(const Node& node, Json& value) {
   if (value.contains("select")) {
     SPDLD_ASSIGN(source.select, read_select(*node.find("select"), value["select"]));
   }
-  if (value.contains("windows")) {
-    SPDLD_ASSIGN(source.clips, read_windows(*node.find("windows"), value["windows"]));
+  if (value.contains("clips") && value.contains("windows"))
+    return tl::unexpected<Status>(
+        node.find("windows")->fail("source.windows: items are clips already; write 'audio: NAME' "
+                                   "in 'clips' for their sound, or leave 'clips' out"));
+  for (const char* const key : {"clips", "windows"}) {
+    if (!value.contains(key)) continue;
+    SPDLD_ASSIGN(source.clips,
+                 read_clips(*node.find(key), value[key], std::string("source.") + key));
   }
   return source;
 }

@@ -33,6 +33,33 @@ def ffmpeg(*arguments: object) -> None:
     subprocess.run(["ffmpeg", "-nostdin", "-loglevel", "error", *map(str, arguments)], check=True)
 
 
+def write_video(path: pathlib.Path, index: int, frames: int) -> None:
+    """Of one grey, which is lighter for a larger index."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    grey = f"0x{f'{40 + 50 * index:02x}' * 3}"
+    ffmpeg(
+        *("-f", "lavfi", "-i", f"color=c={grey}:size=96x64:rate=25", "-frames:v", frames),
+        *("-c:v", "libx264", "-pix_fmt", "yuv420p", path),
+    )
+
+
+def write_clips(root: pathlib.Path) -> None:
+    for i in range(ROWS):
+        # The first of them are shorter than a clip of 16 frames with stride 4.
+        write_video(root / "train" / ["jump", "run"][i % 2] / f"{i}.mp4", i, 20 + 30 * i)
+
+
+def write_video_shards(root: pathlib.Path) -> None:
+    with tarfile.open(root / "00000.tar", "w") as tar:
+        for i in range(ROWS):
+            path = root / "videos" / f"{i}.mp4"
+            write_video(path, i, 70)
+            caption = root / "videos" / f"{i}.txt"
+            caption.write_text(f"caption {i}")
+            for part in (path, caption):
+                tar.add(part, f"{i:06}{part.suffix}")
+
+
 def write_sound(root: pathlib.Path) -> None:
     lines = []
     for i, seconds in enumerate(SECONDS):
@@ -89,6 +116,8 @@ WRITERS = {
     "images-val": write_images,
     "image-text": write_shards,
     "detection": write_coco,
+    "kinetics-clips": write_clips,
+    "video-text": write_video_shards,
     "whisper-log-mel": write_sound,
     "wav2vec2-buckets": write_sound,
 }
@@ -148,6 +177,45 @@ def test_images_are_read_with_their_boxes(load: Callable[..., Any]) -> None:
             assert batch["labels"][row].tolist() == [0] * len(boxes)
             rows += 1
     assert rows == ROWS
+
+
+def test_clips_are_read_with_their_classes(load: Callable[..., Any]) -> None:
+    batches = load("kinetics-clips")
+    assert [batch["video"].shape for batch in batches] == [(2, 16, 3, 32, 32)] * 2
+    labels = {}
+    for batch in batches:
+        for row, item in enumerate(batch.indices):
+            labels[int(item)] = int(batch["label"][row])
+            clip = batch["video"][row]
+            # Each frame is of the video's one grey, those that came around again, too.
+            assert np.ptp(clip) < 0.1
+    assert labels == {0: 0, 1: 0, 2: 1, 3: 1}
+
+
+def test_clips_of_different_videos_have_their_own_pixels(load: Callable[..., Any]) -> None:
+    greys = {
+        int(item): float(batch["video"][row].mean()) * 0.225 + 0.45
+        for batch in load("kinetics-clips")
+        for row, item in enumerate(batch.indices)
+    }
+    # Listed by path: jump/0, jump/2, run/1, run/3.
+    for item, index in enumerate([0, 2, 1, 3]):
+        assert greys[item] == pytest.approx((40 + 50 * index) / 255, abs=0.02)
+
+
+def test_videos_are_read_with_their_captions(load: Callable[..., Any]) -> None:
+    batches = load("video-text")
+    assert all(batch["video"].shape == (2, 8, 3, 32, 32) for batch in batches)
+    rows = {
+        int(item): (batch["caption"][row], float(batch["video"][row, :, 0].mean()))
+        for batch in batches
+        for row, item in enumerate(batch.indices)
+    }
+    assert {item: caption for item, (caption, _) in rows.items()} == {
+        i: f"caption {i}" for i in range(ROWS)
+    }
+    greys = [rows[i][1] for i in range(ROWS)]
+    assert greys == sorted(greys) and greys[-1] > greys[0] + 1
 
 
 def test_sound_becomes_the_spectra_that_whisper_takes(load: Callable[..., Any]) -> None:

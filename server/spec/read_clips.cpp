@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spec/read_windows.h"
+#include "spec/read_clips.h"
 
 #include <cstdint>
 
@@ -12,11 +12,13 @@ namespace {
 using Json = nlohmann::json;
 using End = ClipsSpec::End;
 using Sampling = ClipsSpec::Sampling;
+using Unit = ClipsSpec::Unit;
 
 Sampling sampling_of(const std::string& word) {
   return word == "uniform"      ? Sampling::kUniform
          : word == "random"     ? Sampling::kRandom
          : word == "timestamps" ? Sampling::kTimestamps
+         : word == "keyframes"  ? Sampling::kKeyframes
                                 : Sampling::kDense;
 }
 
@@ -26,13 +28,13 @@ std::string stream_of(const Json& value) {
 
 class Reader {
  public:
-  Reader(const Node& node, const Json& json) : node_(node), json_(json) {}
+  Reader(const Node& node, const Json& json, const std::string& name)
+      : node_(node), json_(json), name_(name) {}
 
   Result<ClipsSpec> read() {
-    clips_.unit = ClipsSpec::Unit::kSeconds;
+    clips_.unit = name_ == "source.clips" ? Unit::kFrames : Unit::kSeconds;
     SPDLD_TRY(read_sampling());
-    clips_.seconds = json_.at("seconds").get<double>();
-    if (has("hop")) clips_.hop_seconds = json_.at("hop").get<double>();
+    SPDLD_TRY(read_extent());
     SPDLD_TRY(read_times());
     if (has("field")) clips_.field = json_.at("field").get<std::string>();
     clips_.stream = stream_of(json_.at("stream"));
@@ -42,6 +44,7 @@ class Reader {
     clips_.end = end == "pad" ? End::kPad : end == "loop" ? End::kLoop : End::kDrop;
     clips_.broken =
         json_.at("broken") == "error" ? ClipsSpec::Broken::kError : ClipsSpec::Broken::kSkip;
+    if (clips_.unit == Unit::kFrames) SPDLD_TRY(read_frames());
     return clips_;
   }
 
@@ -49,7 +52,7 @@ class Reader {
   bool has(const char* key) const { return json_.contains(key); }
   Status refuse(const char* key, const std::string& text) const {
     const Node* const at = node_.find(key);
-    return (at == nullptr ? node_ : *at).fail(std::string("source.windows.") + key + ": " + text);
+    return (at == nullptr ? node_ : *at).fail(name_ + "." + key + ": " + text);
   }
 
   Status read_sampling() {
@@ -83,6 +86,18 @@ class Reader {
     return {};
   }
 
+  Status read_extent() {
+    if (clips_.unit == Unit::kSeconds) {
+      clips_.seconds = json_.at("seconds").get<double>();
+      if (has("hop")) clips_.hop_seconds = json_.at("hop").get<double>();
+      return {};
+    }
+    clips_.frames = json_.at("frames").get<std::int64_t>();
+    clips_.stride = json_.at("stride").get<std::int64_t>();
+    if (has("hop")) clips_.hop_frames = json_.at("hop").get<std::int64_t>();
+    return {};
+  }
+
   Status read_times() {
     if (!has("timestamps")) return {};
     const Json& times = json_.at("timestamps");
@@ -97,15 +112,43 @@ class Reader {
     return {};
   }
 
+  Status read_frames() {
+    clips_.stack = json_.at("stack").get<bool>();
+    if (has("audio")) clips_.audio = json_.at("audio").get<std::string>();
+    if (clips_.stack && clips_.sampling != Sampling::kUniform &&
+        clips_.sampling != Sampling::kRandom)
+      return refuse("stack",
+                    "the clips of a file are one item where there are as many of each: write "
+                    "'sampling: uniform' or 'random', and 'per_file: N'");
+    if (clips_.stack && clips_.per_file > static_cast<std::int64_t>(ClipsSpec::kMostStacked))
+      return refuse("per_file", "an item has at most " + std::to_string(ClipsSpec::kMostStacked) +
+                                    " clips; lower it, or leave 'stack' out");
+    if (clips_.stack && !clips_.audio.empty())
+      return refuse("audio",
+                    "the sound of stacked clips would be of one of them alone; leave "
+                    "'stack' out, so that each clip is an item with its sound");
+    if (has("audio") && !is_field_name(clips_.audio))
+      return refuse("audio", not_a_field_name(clips_.audio));
+    if (has("audio_stream")) {
+      if (clips_.audio.empty())
+        return refuse("audio_stream",
+                      "no sound is asked for; add 'audio: NAME', the field that "
+                      "has it");
+      clips_.audio_stream = stream_of(json_.at("audio_stream"));
+    }
+    return {};
+  }
+
   const Node& node_;
   const Json& json_;
+  const std::string& name_;
   ClipsSpec clips_;
 };
 
 }  // namespace
 
-Result<ClipsSpec> read_windows(const Node& node, const Json& json) {
-  return Reader(node, json).read();
+Result<ClipsSpec> read_clips(const Node& node, const Json& json, const std::string& name) {
+  return Reader(node, json, name).read();
 }
 
 }  // namespace spdld::spec

@@ -5,7 +5,8 @@
 
 namespace spdld::spec {
 
-// What stands below `source.windows`.
+// What stands below `source.clips` and `source.windows`.
+Shape clips_shape();
 Shape windows_shape();
 
 }  // namespace spdld::spec
