@@ -40,6 +40,10 @@ constexpr std::string_view kHarmless = "mmco:";
 // Likewise of HEVC, whatever it reports: what is damage, the decoder fails on.
 bool reports_harmless(std::string_view codec) { return codec == "hevc"; }
 
+// FFmpeg's VP8 does not forget all of the pictures before a flush, and damaged ones that it accepts
+// would come out otherwise after each clip.
+bool is_forgotten(std::string_view codec) { return codec != "vp8"; }
+
 Orientation orientation_of(const StreamInfo& stream) {
   const int quarter = stream.rotation / 90 % 4;
   constexpr std::array<int, 4> kTurned{1, 6, 3, 8};
@@ -173,7 +177,8 @@ Status ClipDecoder::open_codec() {
   if (packet_ == nullptr) packet_.reset(av_packet_alloc());
   if (frame_ == nullptr || packet_ == nullptr) return no_memory("an FFmpeg frame");
   const std::shared_ptr<const CodecParameters>& wanted = clip_->stream.codec;
-  if (context_ != nullptr && (codec_ == wanted || decode_alike(*codec_, *wanted))) {
+  if (context_ != nullptr && is_forgotten(wanted->codec) &&
+      (codec_ == wanted || decode_alike(*codec_, *wanted))) {
     context_->pkt_timebase = {static_cast<int>(clip_->stream.time_base.num),
                               static_cast<int>(clip_->stream.time_base.den)};
     return {};
