@@ -40,9 +40,10 @@ constexpr std::string_view kHarmless = "mmco:";
 // Likewise of HEVC, whatever it reports: what is damage, the decoder fails on.
 bool reports_harmless(std::string_view codec) { return codec == "hevc"; }
 
-// FFmpeg's VP8 does not forget all of the pictures before a flush, and damaged ones that it accepts
-// would come out otherwise after each clip.
-bool is_forgotten(std::string_view codec) { return codec != "vp8"; }
+// Damaged pictures that FFmpeg accepts show what was decoded before them: of VP8, whose decoder does
+// not forget all of it when it is flushed, and of HEVC, which leaves what it did not decode as the
+// memory was. A decoder that is opened for each clip shows the same each time.
+bool forgets(std::string_view codec) { return codec != "vp8" && codec != "hevc"; }
 
 Orientation orientation_of(const StreamInfo& stream) {
   const int quarter = stream.rotation / 90 % 4;
@@ -177,7 +178,7 @@ Status ClipDecoder::open_codec() {
   if (packet_ == nullptr) packet_.reset(av_packet_alloc());
   if (frame_ == nullptr || packet_ == nullptr) return no_memory("an FFmpeg frame");
   const std::shared_ptr<const CodecParameters>& wanted = clip_->stream.codec;
-  if (context_ != nullptr && is_forgotten(wanted->codec) &&
+  if (context_ != nullptr && forgets(wanted->codec) &&
       (codec_ == wanted || decode_alike(*codec_, *wanted))) {
     context_->pkt_timebase = {static_cast<int>(clip_->stream.time_base.num),
                               static_cast<int>(clip_->stream.time_base.den)};
