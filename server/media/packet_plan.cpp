@@ -6,7 +6,7 @@
 namespace spdld::media {
 
 void PacketPlan::make(std::span<const MediaPacket> packets, std::span<const std::int64_t> wanted,
-                      const Codec& codec) {
+                      const Codec& codec, std::span<const std::uint8_t> disposable) {
   steps_.assign(packets.size(), Step::kSkip);
   is_wanted_.assign(packets.size(), 0);
   sent_ = 0;
@@ -24,7 +24,7 @@ void PacketPlan::make(std::span<const MediaPacket> packets, std::span<const std:
     const bool splits =
         i == packets.size() || packets[i].gap || (packets[i].key && !has_wanted_before(packets, i));
     if (!splits) continue;
-    plan_group(packets, begin, i, codec);
+    plan_group(packets, begin, i, codec, disposable);
     begin = i;
   }
 }
@@ -37,7 +37,8 @@ bool PacketPlan::has_wanted_before(std::span<const MediaPacket> packets, std::si
 }
 
 void PacketPlan::plan_group(std::span<const MediaPacket> packets, std::size_t begin,
-                            std::size_t end, const Codec& codec) {
+                            std::size_t end, const Codec& codec,
+                            std::span<const std::uint8_t> disposable) {
   std::size_t last = end;
   while (last > begin && is_wanted_[last - 1] == 0) --last;
   if (last == begin) return;  // nothing is wanted
@@ -48,6 +49,7 @@ void PacketPlan::plan_group(std::span<const MediaPacket> packets, std::size_t be
     const bool leads = i > begin && !goes_on && is_wanted_[i] == 0 && packets[i].pts != kNoTime &&
                        shown_from != kNoTime && packets[i].pts < shown_from;
     if (leads && !codec.counts_leading) continue;
+    if (i > begin && is_wanted_[i] == 0 && !disposable.empty() && disposable[i] != 0) continue;
     steps_[i] = leads ? Step::kTry : i == begin && !goes_on ? Step::kBegin : Step::kSend;
     ++sent_;
   }

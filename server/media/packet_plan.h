@@ -12,7 +12,8 @@ namespace spdld::media {
 
 // Which of a clip's packets a decoder of video is given so that the wanted frames come out, and no
 // more than they need: of each group of pictures with a wanted frame, the packets from its key
-// frame to the last wanted one. One worker's; its memory is reused.
+// frame to the last wanted one, without those that no other picture needs. One worker's; its memory
+// is reused.
 class PacketPlan {
  public:
   enum class Step : std::uint8_t {
@@ -33,9 +34,10 @@ class PacketPlan {
     bool counts_leading = false;
   };
 
-  // `wanted`: times of frames, ascending, each once.
+  // `wanted`: times of frames, ascending, each once. `disposable`: of each packet, whether no other
+  // one needs it; may be empty.
   void make(std::span<const MediaPacket> packets, std::span<const std::int64_t> wanted,
-            const Codec& codec);
+            const Codec& codec, std::span<const std::uint8_t> disposable = {});
 
   std::span<const Step> steps() const { return steps_; }
   std::uint64_t sent() const { return sent_; }
@@ -44,7 +46,7 @@ class PacketPlan {
 
  private:
   void plan_group(std::span<const MediaPacket> packets, std::size_t begin, std::size_t end,
-                  const Codec& codec);
+                  const Codec& codec, std::span<const std::uint8_t> disposable);
   bool has_wanted_before(std::span<const MediaPacket> packets, std::size_t key) const;
 
   std::vector<Step> steps_;

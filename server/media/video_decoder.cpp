@@ -123,7 +123,10 @@ Status ClipDecoder::plan_packets() {
     SPDLD_TRY(list_demuxed());
     packets_ = listed_;
   }
-  plan_.make(packets_, wanted_, plan_of(clip_->stream.codec->codec));
+  const bool in_place = clip_->stream.access == StreamInfo::Access::kPackets;
+  if (in_place) disposable_.find(*clip_->stream.codec, packets_, bytes_);
+  plan_.make(packets_, wanted_, plan_of(clip_->stream.codec->codec),
+             in_place ? disposable_.flags() : std::span<const std::uint8_t>());
   if (plan_.found() < wanted_.size())
     return fail("it has no packet for " + std::to_string(wanted_.size() - plan_.found()) +
                 " of its frames");

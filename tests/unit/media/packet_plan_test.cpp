@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/packet_plan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -82,6 +83,16 @@ TEST(PacketPlan, TriesLeadingFramesThatLaterOnesCount) {
 
 TEST(PacketPlan, GivesTheLeadingFramesThatAreWanted) {
   EXPECT_EQ(plan("5* 3 4 6 7", {3}), "Bs...");
+}
+
+TEST(PacketPlan, LeavesOutWhatNoOtherPictureNeeds) {
+  PacketPlan plan;
+  const std::vector<MediaPacket> packets = packets_of("0* 3 1 2 6 4 5");
+  const std::vector<std::uint8_t> disposable{1, 0, 1, 1, 0, 1, 1};
+  plan.make(packets, std::vector<std::int64_t>{2, 5}, {}, disposable);
+  using enum PacketPlan::Step;
+  EXPECT_THAT(plan.steps(), testing::ElementsAre(kBegin, kSend, kSkip, kSend, kSend, kSkip, kSend));
+  EXPECT_EQ(plan.sent(), 5U);
 }
 
 TEST(PacketPlan, TellsHowManyFramesHaveAPacket) {

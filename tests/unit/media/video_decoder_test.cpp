@@ -50,6 +50,10 @@ std::vector<Film> films() {
       {"HevcOf10Bits", "a.mp4",
        "-c:v libx265 -g 10 -pix_fmt yuv420p10le -x265-params log-level=none:pools=1:keyint=10",
        left()},
+      {"HevcOfTemporalLayers", "a.mkv",
+       "-c:v libx265 -pix_fmt yuv420p -x265-params "
+       "log-level=none:pools=1:keyint=20:bframes=4:temporal-layers=1",
+       left()},
       {"Vp9", "a.webm", "-c:v libvpx-vp9 -g 10 -deadline realtime -cpu-used 8 -pix_fmt yuv420p", "",
        "size=98x66:rate=25"},
       {"Vp9OfOddSize", "a.webm",
@@ -247,8 +251,8 @@ TEST_F(ClipDecoderTest, TakesPacketsOutOfATransportStream) {
 }
 
 TEST_F(ClipDecoderTest, FailsOnADamagedPacketAndGoesOn) {
-  for (const std::string codec :
-       {"libx264 -threads 1 -pix_fmt yuv420p", "mpeg4 -q:v 3", "mjpeg -q:v 3", "ffv1 -slicecrc 1"}) {
+  for (const std::string codec : {"libx264 -threads 1 -pix_fmt yuv420p", "mpeg4 -q:v 3",
+                                  "mjpeg -q:v 3", "ffv1 -slicecrc 1"}) {
     const Bytes file = maker_.make(moving_pictures(20) + "-g 10 -c:v " + codec, "damaged.mkv");
     ClipMaker clips(file);
     const ClipMaker::Cut good = clips.whole();
@@ -306,6 +310,16 @@ TEST_F(ClipDecoderTest, FailsOnPacketsBeyondTheBytes) {
   const Status status = error_of(cut);
   EXPECT_EQ(status.code(), Code::kDataLoss);
   EXPECT_THAT(status.message(), HasSubstr("beyond the bytes that were read"));
+}
+
+TEST_F(ClipDecoderTest, DecodesNoPictureThatNothingNeeds) {
+  const Bytes file = film(30, "-bf 3 -b_strategy 0 -x264-params b-pyramid=none:keyint=100");
+  ClipMaker clips(file);
+  const ClipMaker::Cut cut = clips.cut({clips.times()[28]});
+  // Of four pictures, three are needed by no other.
+  ClipDecoder decoder(3, {.max_frames = 11});
+  EXPECT_TRUE(frames_of(decoder, cut.clip, cut.bytes));
+  EXPECT_GE(cut.clip.packets.size(), 25U);
 }
 
 TEST_F(ClipDecoderTest, RefusesPicturesOverTheLimit) {
