@@ -54,6 +54,8 @@ class Comparison:
     modules: Mapping[str, tuple[str, ...]]  # that a side imports beyond torch
     packages: tuple[str, ...]  # whose versions the result tells
     tasks: Mapping[str, Task]
+    # Sides that are no loaders, but what a loader costs at least: they have no batches to look at.
+    floors: frozenset[str] = frozenset()
 
     @property
     def speed(self) -> str:
@@ -142,6 +144,8 @@ def look(
     """
     looks = {}
     for task, side in chosen(comparison, arguments):
+        if side in comparison.floors:
+            continue
         found = call_side(comparison, side, options_of(task, side, 0), "look")
         print(f"{task}/{side}: {found}", file=sys.stderr, flush=True)
         looks[f"{task}/{side}"] = found

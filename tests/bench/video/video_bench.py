@@ -14,9 +14,9 @@ import run
 import video_data
 import video_sides
 
-SIDES = ("spdld", "pyav", "torchcodec", "spdl")
-SHORT = {"pyav": 1.3, "torchcodec": 1.3, "spdl": 2.0}
-LONG = {"pyav": 1.3, "torchcodec": 1.3, "spdl": 3.0}
+SIDES = ("spdld", "pyav", "torchcodec", "spdl", "floor")
+SHORT = {"pyav": 1.3, "torchcodec": 1.3, "spdl": 2.0, "floor": 0.85}
+LONG = {"pyav": 1.3, "torchcodec": 1.3, "spdl": 3.0, "floor": 0.85}
 VIDEOS = {
     "180-short": video_data.Videos(320, 180, seconds=10, count=8),
     "180-long": video_data.Videos(320, 180, seconds=600, count=2),
@@ -33,13 +33,16 @@ COMPARISON = comparison.Comparison(
         "pyav": "PyAV + PyTorch DataLoader",
         "torchcodec": "torchcodec + PyTorch DataLoader",
         "spdl": "SPDL",
+        "floor": "bare libavcodec",
     },
     modules={
         "spdld": (),
         "pyav": ("av",),
         "torchcodec": ("torchcodec",),
         "spdl": ("spdl",),
+        "floor": (),
     },
+    floors=frozenset({"floor"}),
     packages=("torch", "av", "torchcodec", "spdl"),
     tasks={
         name: comparison.Task(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loaders of video that are compared, each an endless iterator of batches of clips.
 
-All do the same: a clip of FRAMES frames at random of a file at random, its short side resized to 128,
+All but "floor" do the same: a clip of FRAMES frames at random of a file at random, its short side resized to 128,
 a random crop to 112 x 112, a flip by chance, float32 as [clip, frame, channel, row, column],
 normalised; each in the way that its own documentation has it, with as many workers as it is given
 cores and one thread a decoder. Files are opened for each clip, as in a dataset of many files. Imports
@@ -15,8 +15,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import pathlib
 import random
+import resource
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -269,9 +272,37 @@ PEERS: dict[str, peer_side.Peer] = {
 }
 
 
+def run_floor(options: Options, seconds: str) -> None:
+    """A loop around libavcodec that decodes the same pictures and throws them away: video/floor.cpp."""
+    build = os.environ.get("SPDLD_BUILD_DIR", "build/release")
+    program = pathlib.Path(__file__).resolve().parents[3] / build / "bin/video_floor"
+    numbers = (FRAMES, options.stride, options.workers, seconds, options.seed)
+    done = subprocess.run(
+        [program, "bare", *map(str, numbers), *options.files],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = json.loads(done.stdout)
+    print(
+        json.dumps(
+            {
+                "clips_per_s": found["clips_s"],
+                "cpu_ms_per_clip": 1000 * (spent.ru_utime + spent.ru_stime) / found["clips"],
+                "pss_mb": spent.ru_maxrss / 1e3,
+                "first_batch_ms": 0.0,
+                "clips": found["clips"],
+            }
+        )
+    )
+
+
 def main(name: str, options_json: str, *words: str) -> None:
     options = Options(**json.loads(options_json))
-    if name == "spdld":
+    if name == "floor":
+        run_floor(options, words[0])
+    elif name == "spdld":
         peer_side.run_spdld("clip", pipeline_spec(options), options.workers, ("video",), words)
     else:
         import_side, open_side = PEERS[name]
