@@ -11,6 +11,7 @@ namespace spdld::media {
 namespace {
 
 constexpr int kTaps = 3;
+constexpr int kRowBits = 12;  // of the weights of rows
 constexpr std::int64_t kUnit = std::int64_t{1} << 30;
 constexpr std::int64_t kNothing = kUnit / 500;  // of less, swscale drops a tap
 
@@ -62,8 +63,9 @@ int make_filters(int samples, int pixels, int position, std::vector<Filter>& fil
   return needed;
 }
 
-// What lies beyond the axis weighs on its first or last sample instead.
-ChromaTap inside(const Filter& filter, int size, int samples) {
+// What lies beyond the axis weighs on its first or last sample instead. Weights are rounded to
+// `bits` bits, of which the first sample's come first, as swscale rounds them.
+ChromaTap inside(const Filter& filter, int size, int samples, int bits) {
   std::array<std::int64_t, 2> weights{filter.weights[0], size > 1 ? filter.weights[1] : 0};
   std::int32_t begin = filter.begin;
   if (begin < 0) {
@@ -75,9 +77,13 @@ ChromaTap inside(const Filter& filter, int size, int samples) {
     weights = size > 1 ? std::array<std::int64_t, 2>{0, weights[0] + weights[1]} : weights;
   }
   const std::int64_t sum = std::max<std::int64_t>(weights[0] + weights[1], 1);
+  const std::int64_t one = std::int64_t{1} << bits;
+  const std::int64_t first_weight = (weights[0] * one + sum / 2) / sum;
   return {.first = begin,
           .second = begin + (size > 1 ? 1 : 0),
-          .weight = static_cast<std::int32_t>((weights[1] * ChromaTap::kOne + sum / 2) / sum)};
+          .weight = size > 1 ? static_cast<std::int32_t>((one - first_weight)
+                                                         << (ChromaTap::kBits - bits))
+                             : 0};
 }
 
 }  // namespace
@@ -106,7 +112,7 @@ void ChromaAxis::build(int samples, int pixels, int shift, int position, bool is
   const int size = make_filters(samples, pixels, local, filters);
   SPDLD_CHECK(size <= 2);
   for (std::size_t i = 0; i < taps_.size(); ++i) {
-    ChromaTap tap = inside(filters[i], size, samples);
+    ChromaTap tap = inside(filters[i], size, samples, is_rows ? kRowBits : ChromaTap::kBits);
     if (is_rows && size == 2) {
       const bool is_mean = tap.weight >= ChromaTap::kOne / 2;
       tap.weight = is_mean ? ChromaTap::kOne / 2 : 0;

@@ -36,7 +36,7 @@ void quieten_ffmpeg() {
   std::call_once(once, [] { av_log_set_callback(on_log); });
 }
 
-FfmpegReports::FfmpegReports() {
+FfmpegReports::FfmpegReports(std::string_view harmless) : harmless_(harmless) {
   SPDLD_CHECK(current_reports == nullptr);
   current_reports = this;
 }
@@ -45,6 +45,7 @@ FfmpegReports::~FfmpegReports() { current_reports = nullptr; }
 
 void FfmpegReports::add(const char* text) {
   if (any()) return;
+  if (!harmless_.empty() && std::string_view(text).starts_with(harmless_)) return;
   first_ = text;
   while (!first_.empty() && (first_.back() == '\n' || first_.back() == '.')) first_.pop_back();
 }

@@ -57,7 +57,8 @@ void quieten_ffmpeg();
 // Make it on the stack, one at a time.
 class FfmpegReports {
  public:
-  FfmpegReports();
+  // Reports that begin with `harmless` are not kept.
+  explicit FfmpegReports(std::string_view harmless = {});
   ~FfmpegReports();
   FfmpegReports(const FfmpegReports&) = delete;
   FfmpegReports& operator=(const FfmpegReports&) = delete;
@@ -67,6 +68,7 @@ class FfmpegReports {
   void add(const char* text);
 
  private:
+  const std::string_view harmless_;
   std::string first_;
 };
 

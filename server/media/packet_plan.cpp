@@ -6,7 +6,7 @@
 namespace spdld::media {
 
 void PacketPlan::make(std::span<const MediaPacket> packets, std::span<const std::int64_t> wanted,
-                      bool ends_early) {
+                      const Codec& codec, std::span<const std::uint8_t> disposable) {
   steps_.assign(packets.size(), Step::kSkip);
   is_wanted_.assign(packets.size(), 0);
   sent_ = 0;
@@ -24,7 +24,7 @@ void PacketPlan::make(std::span<const MediaPacket> packets, std::span<const std:
     const bool splits =
         i == packets.size() || packets[i].gap || (packets[i].key && !has_wanted_before(packets, i));
     if (!splits) continue;
-    plan_group(packets, begin, i, ends_early);
+    plan_group(packets, begin, i, codec, disposable);
     begin = i;
   }
 }
@@ -37,18 +37,20 @@ bool PacketPlan::has_wanted_before(std::span<const MediaPacket> packets, std::si
 }
 
 void PacketPlan::plan_group(std::span<const MediaPacket> packets, std::size_t begin,
-                            std::size_t end, bool ends_early) {
+                            std::size_t end, const Codec& codec,
+                            std::span<const std::uint8_t> disposable) {
   std::size_t last = end;
   while (last > begin && is_wanted_[last - 1] == 0) --last;
   if (last == begin) return;  // nothing is wanted
-  if (!ends_early) last = end;
+  if (!codec.ends_early) last = end;
   const bool goes_on = begin > 0 && sent_to_ == begin && !packets[begin].gap;
   const std::int64_t shown_from = packets[begin].pts;
   for (std::size_t i = begin; i < last; ++i) {
     const bool leads = i > begin && !goes_on && is_wanted_[i] == 0 && packets[i].pts != kNoTime &&
                        shown_from != kNoTime && packets[i].pts < shown_from;
-    if (leads) continue;  // it needs pictures that are not there, and nothing needs it
-    steps_[i] = i == begin && !goes_on ? Step::kBegin : Step::kSend;
+    if (leads && !codec.counts_leading) continue;
+    if (i > begin && is_wanted_[i] == 0 && !disposable.empty() && disposable[i] != 0) continue;
+    steps_[i] = leads ? Step::kTry : i == begin && !goes_on ? Step::kBegin : Step::kSend;
     ++sent_;
   }
   sent_to_ = last;

@@ -12,19 +12,32 @@ namespace spdld::media {
 
 // Which of a clip's packets a decoder of video is given so that the wanted frames come out, and no
 // more than they need: of each group of pictures with a wanted frame, the packets from its key
-// frame to the last wanted one. One worker's; its memory is reused.
+// frame to the last wanted one, without those that no other picture needs. One worker's; its memory
+// is reused.
 class PacketPlan {
  public:
   enum class Step : std::uint8_t {
     kSkip,
     kSend,
     kBegin,  // the decoder is emptied first, and begins anew with this packet
+    // Sent, though it may need pictures that are not there: no wanted frame is made of it, and what
+    // is wrong with it is no damage.
+    kTry,
   };
 
-  // `wanted`: times of frames, ascending, each once. Where `ends_early`, a frame needs no packet
-  // behind the one of its time.
+  // How a codec's pictures depend on each other.
+  struct Codec {
+    // A frame needs no packet behind the one of its time.
+    bool ends_early = true;
+    // A decoder that begins at a key frame must see the pictures that stand behind it and are shown
+    // before it: later packets say which of them are no longer needed.
+    bool counts_leading = false;
+  };
+
+  // `wanted`: times of frames, ascending, each once. `disposable`: of each packet, whether no other
+  // one needs it; may be empty.
   void make(std::span<const MediaPacket> packets, std::span<const std::int64_t> wanted,
-            bool ends_early);
+            const Codec& codec, std::span<const std::uint8_t> disposable = {});
 
   std::span<const Step> steps() const { return steps_; }
   std::uint64_t sent() const { return sent_; }
@@ -33,7 +46,7 @@ class PacketPlan {
 
  private:
   void plan_group(std::span<const MediaPacket> packets, std::size_t begin, std::size_t end,
-                  bool ends_early);
+                  const Codec& codec, std::span<const std::uint8_t> disposable);
   bool has_wanted_before(std::span<const MediaPacket> packets, std::size_t key) const;
 
   std::vector<Step> steps_;

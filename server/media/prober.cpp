@@ -78,7 +78,7 @@ class FileProbe {
       if (is_encrypted(stream)) {
         return {Code::kInvalidArgument, "the media file is encrypted, which is not read"};
       }
-      probe = std::make_unique<StreamProbe>(stream, *codec, reader_);
+      probe = std::make_unique<StreamProbe>(stream, *codec, reader_, limits_.max_pixels);
       any = true;
     }
     if (any) return {};

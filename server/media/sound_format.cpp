@@ -5,11 +5,8 @@ extern "C" {
 #include <libavutil/samplefmt.h>
 }
 
-#include <cstring>
-
-#include "base/no_memory.h"
 #include "media/codec_parameters.h"
-#include "media/codecs.h"
+#include "media/decode_packet.h"
 
 namespace spdld::media {
 
@@ -21,27 +18,9 @@ bool hides_format(AVCodecID codec) {
 Result<std::optional<SoundFormat>> sound_format(const AVCodecParameters& codec,
                                                 std::span<const std::byte> packet) {
   constexpr std::size_t kLargestPacket = 1 << 20;
-  if (packet.empty() || packet.size() > kLargestPacket) return std::nullopt;
-  quieten_ffmpeg();
-  const MediaCodec* known = find_media_codec(avcodec_get_name(codec.codec_id));
-  const AVCodec* decoder =
-      known == nullptr ? nullptr : avcodec_find_decoder_by_name(known->decoder);
-  if (decoder == nullptr) return std::nullopt;
-  const AvPtr<AVCodecContext> context(avcodec_alloc_context3(decoder));
-  const AvPtr<AVPacket> input(av_packet_alloc());
-  const AvPtr<AVFrame> frame(av_frame_alloc());
-  if (context == nullptr || input == nullptr || frame == nullptr ||
-      avcodec_parameters_to_context(context.get(), &codec) < 0 ||
-      av_new_packet(input.get(), static_cast<int>(packet.size())) < 0)
-    return tl::unexpected<Status>(no_memory("a decoder of sound"));
-  context->thread_count = 1;
-  // Damage that a decoder would cover up makes no format.
-  context->err_recognition = AV_EF_EXPLODE;
-  std::memcpy(input->data, packet.data(), packet.size());
-  if (avcodec_open2(context.get(), decoder, nullptr) < 0 ||
-      avcodec_send_packet(context.get(), input.get()) < 0 ||
-      avcodec_receive_frame(context.get(), frame.get()) < 0)
-    return std::nullopt;
+  if (packet.size() > kLargestPacket) return std::nullopt;
+  SPDLD_ASSIGN(const AvPtr<AVFrame> frame, decode_packet(codec, packet));
+  if (frame == nullptr) return std::nullopt;
   const char* sample = av_get_sample_fmt_name(static_cast<AVSampleFormat>(frame->format));
   return SoundFormat{.sample_rate = frame->sample_rate,
                      .channels = frame->ch_layout.nb_channels,

@@ -4,6 +4,7 @@
 extern "C" {
 #include <libavutil/intreadwrite.h>
 #include <libavutil/mathematics.h>
+#include <libavutil/pixdesc.h>
 }
 
 #include <algorithm>
@@ -14,6 +15,7 @@ extern "C" {
 
 #include "base/printable.h"
 #include "media/codec_parameters.h"
+#include "media/decode_packet.h"
 #include "media/sound_format.h"
 
 namespace spdld::media {
@@ -38,11 +40,13 @@ const MediaCodec* StreamProbe::codec_of(const AVStream& stream) {
                                                                                    : nullptr;
 }
 
-StreamProbe::StreamProbe(const AVStream& stream, const MediaCodec& codec, ByteReader& reader)
+StreamProbe::StreamProbe(const AVStream& stream, const MediaCodec& codec, ByteReader& reader,
+                         std::int64_t max_pixels)
     : codec_(codec),
       time_base_(stream.time_base),
       parameters_(*stream.codecpar),
       reader_(reader),
+      max_pixels_(max_pixels),
       sound_(*stream.codecpar) {
   StreamInfo& info = made_.info;
   info.kind = codec.kind;
@@ -55,7 +59,10 @@ StreamProbe::StreamProbe(const AVStream& stream, const MediaCodec& codec, ByteRe
   info.mirrored = turn.mirrored;
   inexact_turn_ = !turn.exact;
   constexpr int kLooks = 3;
-  if (hides_format(parameters_.codec_id)) looks_ = kLooks;
+  const bool video = codec.kind == StreamInfo::Kind::kVideo;
+  if (video ? info.codec->width <= 0 || info.codec->height <= 0
+            : hides_format(parameters_.codec_id))
+    looks_ = kLooks;
   // libavcodec cuts this off even if the container says nothing of it.
   constexpr int kPreSkipAt = 10;
   if (parameters_.codec_id == AV_CODEC_ID_OPUS && parameters_.extradata_size >= kPreSkipAt + 2)
@@ -114,6 +121,7 @@ Status StreamProbe::add(const AVPacket& packet, PacketFinder* finder) {
   if (codec_.kind == StreamInfo::Kind::kAudio) {
     SPDLD_TRY(count_samples(packet, finder != nullptr, made));
   } else {
+    if (looks_ > 0 && made.key) SPDLD_TRY(look_at_picture(packet, finder != nullptr));
     if (finder != nullptr && !is_shown(packet)) made.discard = true;
     without_duration_ = without_duration_ || made.duration <= 0;
   }
@@ -148,17 +156,21 @@ Status StreamProbe::count_samples(const AVPacket& packet, bool with_bytes, Media
   return {};
 }
 
+Result<std::span<const std::byte>> StreamProbe::seen_bytes(const AVPacket& packet, bool with_bytes,
+                                                           std::vector<std::byte>& memory) {
+  const std::span<const std::byte> given = bytes_of(packet);
+  if (with_bytes) return given;
+  if (packet.pos < 0) return std::span<const std::byte>();
+  memory.resize(given.size());
+  SPDLD_ASSIGN(const std::size_t count,
+               reader_.read(static_cast<std::uint64_t>(packet.pos), memory));
+  return std::span<const std::byte>(memory).first(count);
+}
+
 Status StreamProbe::look_at_sound(const AVPacket& packet, bool with_bytes) {
   --looks_;
-  std::vector<std::byte> bytes;
-  std::span<const std::byte> seen = bytes_of(packet);
-  if (!with_bytes) {
-    if (packet.pos < 0) return {};
-    bytes.resize(seen.size());
-    SPDLD_ASSIGN(const std::size_t count,
-                 reader_.read(static_cast<std::uint64_t>(packet.pos), bytes));
-    seen = std::span(bytes).first(count);
-  }
+  std::vector<std::byte> memory;
+  SPDLD_ASSIGN(const std::span<const std::byte> seen, seen_bytes(packet, with_bytes, memory));
   SPDLD_ASSIGN(const std::optional<SoundFormat> format, sound_format(parameters_, seen));
   if (!format.has_value() || format->sample_rate <= 0 || format->channels <= 0) return {};
   looks_ = 0;
@@ -169,6 +181,22 @@ Status StreamProbe::look_at_sound(const AVPacket& packet, bool with_bytes) {
   codec->channel_layout = format->channel_layout;
   codec->sample_format = format->sample_format;
   codec->frame_size = format->frame_size;
+  made_.info.codec = std::move(codec);
+  return {};
+}
+
+Status StreamProbe::look_at_picture(const AVPacket& packet, bool with_bytes) {
+  --looks_;
+  std::vector<std::byte> memory;
+  SPDLD_ASSIGN(const std::span<const std::byte> seen, seen_bytes(packet, with_bytes, memory));
+  SPDLD_ASSIGN(const AvPtr<AVFrame> frame, decode_packet(parameters_, seen, max_pixels_));
+  if (frame == nullptr || frame->width <= 0 || frame->height <= 0) return {};
+  looks_ = 0;
+  auto codec = std::make_shared<CodecParameters>(*made_.info.codec);
+  codec->width = frame->width;
+  codec->height = frame->height;
+  const char* pixels = av_get_pix_fmt_name(static_cast<AVPixelFormat>(frame->format));
+  codec->pixel_format = pixels == nullptr ? "" : pixels;
   made_.info.codec = std::move(codec);
   return {};
 }
@@ -232,6 +260,10 @@ int StreamProbe::reorder_frames() const {
 }
 
 bool StreamProbe::finish_video(std::set<std::string>& faults) {
+  if (made_.info.codec->width <= 0 || made_.info.codec->height <= 0) {
+    faults.insert("video whose pictures have no size (" + std::string(codec_.name) + ")");
+    return false;
+  }
   std::vector<MediaPacket>& packets = made_.packets;
   const auto timeless = [](const MediaPacket& packet) { return packet.pts == kNoTime; };
   if (std::any_of(packets.begin(), packets.end(), timeless)) {

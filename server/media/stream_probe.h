@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <set>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "media/codecs.h"
@@ -22,7 +25,8 @@ class StreamProbe {
   static const MediaCodec* codec_of(const AVStream& stream);
 
   // `reader`: of the file; must outlive this.
-  StreamProbe(const AVStream& stream, const MediaCodec& codec, ByteReader& reader);
+  StreamProbe(const AVStream& stream, const MediaCodec& codec, ByteReader& reader,
+              std::int64_t max_pixels);
 
   // `finder` says where the packet's bytes stand; null: at packet.pos, and the bytes are not there
   // to be looked at. An error is the reader's.
@@ -41,7 +45,11 @@ class StreamProbe {
   bool shown_needs_bytes() const;
   bool is_shown(const AVPacket& packet) const;
   Status count_samples(const AVPacket& packet, bool with_bytes, MediaPacket& made);
+  // The packet's bytes, `with_bytes` or from the file, which are put into `memory` then.
+  Result<std::span<const std::byte>> seen_bytes(const AVPacket& packet, bool with_bytes,
+                                                std::vector<std::byte>& memory);
   Status look_at_sound(const AVPacket& packet, bool with_bytes);
+  Status look_at_picture(const AVPacket& packet, bool with_bytes);
   void pass_time(const MediaPacket& packet);
   void fill_times();
   bool finish_video(std::set<std::string>& faults);
@@ -52,6 +60,7 @@ class StreamProbe {
   const AVRational time_base_;           // the container's
   const AVCodecParameters& parameters_;  // of the stream, which the demuxer owns
   ByteReader& reader_;
+  const std::int64_t max_pixels_;
   MediaStream made_;
   PacketSamples sound_;
   bool in_place_ = true;           // each packet's bytes stand in the file
@@ -60,7 +69,7 @@ class StreamProbe {
   std::int64_t pending_skip_ = 0;  // samples that are cut off the next packets
   std::int64_t first_time_ = kNoTime;
   std::int64_t last_time_ = kNoTime;
-  int looks_ = 0;  // how often a packet of sound may still be decoded to know what it becomes
+  int looks_ = 0;  // how often a packet may still be decoded to know what it becomes
   bool pcm_ = false;
   bool inexact_turn_ = false;
   bool cut_off_ = false;

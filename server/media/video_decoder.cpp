@@ -30,11 +30,20 @@ std::int64_t padded(int side) { return (side + kPadding - 1) / kPadding * kPaddi
 
 // Pictures whose packet holds all of them and nothing of another, so that no later packet is needed
 // for them. The MPEG-4 of AVI files packs two into one.
-bool ends_early(std::string_view codec) { return codec != "mpeg4"; }
+PacketPlan::Codec plan_of(std::string_view codec) {
+  return {.ends_early = codec != "mpeg4", .counts_leading = codec == "h264"};
+}
 
-// Of these, errors that FFmpeg reports and decodes on after may be no damage: a stream that is
-// entered at a key frame refers to frames before it.
-bool reports_harmless(std::string_view codec) { return codec == "h264" || codec == "hevc"; }
+// What FFmpeg reports as an error of H.264 and decodes on after, rightly: a stream that is entered
+// at a key frame has none of the pictures before that, which it is told to forget.
+constexpr std::string_view kHarmless = "mmco:";
+// Likewise of HEVC, whatever it reports: what is damage, the decoder fails on.
+bool reports_harmless(std::string_view codec) { return codec == "hevc"; }
+
+// Damaged pictures that FFmpeg accepts show what was decoded before them: of VP8, whose decoder does
+// not forget all of it when it is flushed, and of HEVC, which leaves what it did not decode as the
+// memory was. A decoder that is opened for each clip shows the same each time.
+bool forgets(std::string_view codec) { return codec != "vp8" && codec != "hevc"; }
 
 Orientation orientation_of(const StreamInfo& stream) {
   const int quarter = stream.rotation / 90 % 4;
@@ -89,7 +98,8 @@ Result<Size> ClipDecoder::open(const MediaClip& clip, std::span<const std::byte>
   left_ = wanted_.size();
   next_packet_ = 0;
   report_.clear();
-  pts_ = fed_pts_ = kNoTime;
+  is_trying_ = false;
+  pts_ = fed_pts_ = begin_pts_ = kNoTime;
   if (frame_ != nullptr) av_frame_unref(frame_.get());
   const Status planned = plan_packets();
   if (!planned.ok()) {
@@ -113,7 +123,10 @@ Status ClipDecoder::plan_packets() {
     SPDLD_TRY(list_demuxed());
     packets_ = listed_;
   }
-  plan_.make(packets_, wanted_, ends_early(clip_->stream.codec->codec));
+  const bool in_place = clip_->stream.access == StreamInfo::Access::kPackets;
+  if (in_place) disposable_.find(*clip_->stream.codec, packets_, bytes_);
+  plan_.make(packets_, wanted_, plan_of(clip_->stream.codec->codec),
+             in_place ? disposable_.flags() : std::span<const std::uint8_t>());
   if (plan_.found() < wanted_.size())
     return fail("it has no packet for " + std::to_string(wanted_.size() - plan_.found()) +
                 " of its frames");
@@ -168,7 +181,8 @@ Status ClipDecoder::open_codec() {
   if (packet_ == nullptr) packet_.reset(av_packet_alloc());
   if (frame_ == nullptr || packet_ == nullptr) return no_memory("an FFmpeg frame");
   const std::shared_ptr<const CodecParameters>& wanted = clip_->stream.codec;
-  if (context_ != nullptr && (codec_ == wanted || decode_alike(*codec_, *wanted))) {
+  if (context_ != nullptr && forgets(wanted->codec) &&
+      (codec_ == wanted || decode_alike(*codec_, *wanted))) {
     context_->pkt_timebase = {static_cast<int>(clip_->stream.time_base.num),
                               static_cast<int>(clip_->stream.time_base.den)};
     return {};
@@ -186,6 +200,8 @@ Status ClipDecoder::open_codec() {
                              padded(wanted->width) * padded(wanted->height));
   if (!opened) return std::move(opened).error();
   context_ = *std::move(opened);
+  // Its decoder would fail on kHarmless; what is damage, it reports.
+  if (wanted->codec == "h264") context_->err_recognition &= ~AV_EF_EXPLODE;
   codec_ = wanted;
   is_fresh_ = true;
   return {};
@@ -209,6 +225,7 @@ Result<bool> ClipDecoder::next() {
       if (!*fed) return give_up(fail(std::to_string(left_) + " of its frames did not come out"));
       continue;
     }
+    if (received < 0 && is_trying_ && received != AVERROR(ENOMEM)) continue;
     if (received < 0) return give_up(fail(received));
     if (has_bad_report()) return give_up(fail("it is damaged"));
     const Result<bool> taken = take();
@@ -221,9 +238,9 @@ Result<bool> ClipDecoder::next() {
 
 template <typename Call>
 int ClipDecoder::call(const Call& ffmpeg) {
-  const FfmpegReports reports;
+  const FfmpegReports reports(kHarmless);
   const int result = ffmpeg();
-  if (report_.empty()) report_ = reports.first();
+  if (report_.empty() && !is_trying_) report_ = reports.first();
   return result;
 }
 
@@ -251,10 +268,16 @@ Result<bool> ClipDecoder::feed() {
   const bool is_end = next_packet_ == steps.size();
   if (is_end || (steps[next_packet_] == PacketPlan::Step::kBegin && !is_fresh_)) {
     if (is_fresh_) return false;
+    is_trying_ = false;
     SPDLD_TRY(send(nullptr));
     return true;
   }
   SPDLD_TRY(load_packet(next_packet_));
+  is_trying_ = steps[next_packet_] == PacketPlan::Step::kTry;
+  if (steps[next_packet_] == PacketPlan::Step::kBegin) {
+    begin_pts_ = packets_[next_packet_].pts;
+    context_->flags &= ~AV_CODEC_FLAG_OUTPUT_CORRUPT;
+  }
   ++next_packet_;
   is_fresh_ = false;
   const Status sent = send(packet_.get());
@@ -265,6 +288,7 @@ Result<bool> ClipDecoder::feed() {
 
 Status ClipDecoder::send(const AVPacket* packet) {
   const int sent = call([&] { return avcodec_send_packet(context_.get(), packet); });
+  if (sent < 0 && is_trying_ && sent != AVERROR(ENOMEM)) return {};
   return sent < 0 ? fail(sent) : Status();
 }
 
@@ -308,13 +332,22 @@ Status ClipDecoder::load_packet(std::size_t i) {
 Result<bool> ClipDecoder::take() {
   const std::int64_t pts =
       frame_->pts != AV_NOPTS_VALUE ? frame_->pts : frame_->best_effort_timestamp;
-  if ((frame_->flags & AV_FRAME_FLAG_CORRUPT) != 0 || frame_->decode_error_flags != 0) {
+  // FFmpeg's H.264 holds back what it decodes from a key frame on until that one is shown, and
+  // forgets to let go of it where the stream ends there. The key frame itself comes out only if all
+  // that is shown from it on is whole; then nothing needs to be held back.
+  if (pts == begin_pts_) context_->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
+  const auto at = std::lower_bound(wanted_.begin(), wanted_.end(), pts);
+  const bool is_wanted = at != wanted_.end() && *at == pts;
+  const bool is_damaged =
+      (frame_->flags & AV_FRAME_FLAG_CORRUPT) != 0 || frame_->decode_error_flags != 0;
+  // What came before the key frame that the decoder was given first.
+  if (!is_wanted && is_damaged && pts < begin_pts_) return false;
+  if (is_damaged) {
     fed_pts_ = pts;
     return tl::unexpected(fail("a frame of it is damaged"));
   }
   SPDLD_TRY(check_frame());
-  const auto at = std::lower_bound(wanted_.begin(), wanted_.end(), pts);
-  if (at == wanted_.end() || *at != pts) return false;
+  if (!is_wanted) return false;
   std::uint8_t& given = given_[static_cast<std::size_t>(at - wanted_.begin())];
   if (given != 0) return false;
   SPDLD_ASSIGN(picture_, picture_of(*frame_));

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "media/demuxer.h"
+#include "media/disposable.h"
 #include "media/ffmpeg.h"
 #include "media/packet_plan.h"
 #include "media/upright_rows.h"
@@ -76,9 +77,12 @@ class ClipDecoder final : public VideoDecoder {
   std::vector<std::int64_t> wanted_;  // ascending
   std::vector<std::uint8_t> given_;   // of each of them
   std::size_t left_ = 0;              // that were not given
+  Disposable disposable_;
   PacketPlan plan_;
   std::size_t next_packet_ = 0;
+  bool is_trying_ = false;          // the packet given last may need pictures that are not there
   std::string report_;              // FFmpeg's first
+  std::int64_t begin_pts_ = kNoTime;  // of the packet with which it began last
   std::int64_t fed_pts_ = kNoTime;  // of the packet given last, for messages
   std::int64_t pts_ = kNoTime;
   std::int64_t duration_ = 0;

@@ -1,42 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/media/clip_maker.h"
 
-extern "C" {
-#include <libavutil/pixdesc.h>
-}
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <utility>
 
-#include "media/demuxer.h"
+#include "media/prober.h"
 
 namespace spdld::media::test {
 namespace {
-
-std::string text_of(const char* text) { return text == nullptr ? "" : text; }
-
-std::shared_ptr<const CodecParameters> parameters_of(const AVCodecParameters& codec) {
-  auto made = std::make_shared<CodecParameters>();
-  made->codec = avcodec_get_name(codec.codec_id);
-  made->tag = codec.codec_tag;
-  const auto* const extra = reinterpret_cast<const std::byte*>(codec.extradata);
-  if (codec.extradata_size > 0) made->extradata.assign(extra, extra + codec.extradata_size);
-  made->profile = codec.profile;
-  made->level = codec.level;
-  made->bits_per_coded_sample = codec.bits_per_coded_sample;
-  made->bits_per_raw_sample = codec.bits_per_raw_sample;
-  made->width = codec.width;
-  made->height = codec.height;
-  made->pixel_format = text_of(av_get_pix_fmt_name(static_cast<AVPixelFormat>(codec.format)));
-  made->color_range = text_of(av_color_range_name(codec.color_range));
-  made->color_space = text_of(av_color_space_name(codec.color_space));
-  made->chroma_location = text_of(av_chroma_location_name(codec.chroma_location));
-  made->reorder_frames = codec.video_delay;
-  return made;
-}
 
 class Collector final : public RowSink {
  public:
@@ -55,35 +30,19 @@ class Collector final : public RowSink {
 
 ClipMaker::ClipMaker(std::span<const std::byte> file) : file_(file) {
   MemoryReader reader(file);
-  Result<Demuxer> demuxer = Demuxer::open(reader);
-  if (!demuxer) {
-    ADD_FAILURE() << demuxer.error().message();
+  Result<MediaFile> media = probe(reader);
+  if (!media) {
+    ADD_FAILURE() << media.error().message();
     return;
   }
-  int index = 0;
-  while (demuxer->stream(index).codecpar->codec_type != AVMEDIA_TYPE_VIDEO) ++index;
-  const AVStream& stream = demuxer->stream(index);
-  demuxer->choose(index);
-  const AvPtr<AVPacket> packet(av_packet_alloc());
-  for (;;) {
-    const Result<bool> more = demuxer->read(*packet);
-    if (!more) ADD_FAILURE() << more.error().message();
-    if (!more || !*more) break;
-    MediaPacket made{.size_bytes = static_cast<std::uint32_t>(packet->size),
-                     .key = (packet->flags & AV_PKT_FLAG_KEY) != 0,
-                     .discard = (packet->flags & AV_PKT_FLAG_DISCARD) != 0,
-                     .pts = packet->pts,
-                     .dts = packet->dts,
-                     .duration = packet->duration};
-    packets_.push_back(made);
-    const auto* const data = reinterpret_cast<const std::byte*>(packet->data);
-    data_.emplace_back(data, data + packet->size);
-    if (!made.discard) times_.push_back(made.pts);
+  for (MediaStream& stream : media->streams) {
+    if (stream.info.kind != StreamInfo::Kind::kVideo) continue;
+    stream_ = stream.info;
+    packets_ = std::move(stream.packets);
+    times_ = std::move(stream.frame_pts);
+    return;
   }
-  std::sort(times_.begin(), times_.end());
-  stream_.index = index;
-  stream_.time_base = {stream.time_base.num, stream.time_base.den};
-  stream_.codec = parameters_of(*stream.codecpar);
+  ADD_FAILURE() << "no video in it";
 }
 
 ClipMaker::Cut ClipMaker::cut(const std::vector<std::int64_t>& frames) const {
@@ -110,7 +69,8 @@ ClipMaker::Cut ClipMaker::cut(const std::vector<std::int64_t>& frames) const {
     packet.gap = gap;
     gap = false;
     cut.clip.packets.push_back(packet);
-    cut.bytes.insert(cut.bytes.end(), data_[i].begin(), data_[i].end());
+    const auto data = file_.subspan(packets_[i].offset, packets_[i].size_bytes);
+    cut.bytes.insert(cut.bytes.end(), data.begin(), data.end());
   }
   return cut;
 }

@@ -12,7 +12,7 @@
 
 namespace spdld::media::test {
 
-// A file's video stream taken apart, from which clips are cut as a source cuts them.
+// A file's first stream of video as the prober finds it, from which clips are cut as a source cuts them.
 class ClipMaker {
  public:
   // `file`: whole, and alive as long as clips of it are.
@@ -38,7 +38,6 @@ class ClipMaker {
   std::span<const std::byte> file_;
   StreamInfo stream_;
   std::vector<MediaPacket> packets_;
-  std::vector<std::vector<std::byte>> data_;  // of each packet
   std::vector<std::int64_t> times_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/packet_plan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -32,14 +33,18 @@ std::vector<MediaPacket> packets_of(const std::string& text) {
   return packets;
 }
 
-// 'B' for each packet that a decoder begins with, 's' for one that it is given, '.' for the others.
+// 'B' for each packet that a decoder begins with, 's' for one that it is given, 't' for one that is
+// tried, '.' for the others.
 std::string plan(const std::string& packets, const std::vector<std::int64_t>& wanted,
-                 bool ends_early = true) {
+                 PacketPlan::Codec codec = {}) {
   PacketPlan plan;
-  plan.make(packets_of(packets), wanted, ends_early);
+  plan.make(packets_of(packets), wanted, codec);
   std::string text;
   for (const PacketPlan::Step step : plan.steps())
-    text += step == PacketPlan::Step::kBegin ? 'B' : step == PacketPlan::Step::kSend ? 's' : '.';
+    text += step == PacketPlan::Step::kBegin  ? 'B'
+            : step == PacketPlan::Step::kSend ? 's'
+            : step == PacketPlan::Step::kTry  ? 't'
+                                              : '.';
   return text;
 }
 
@@ -49,7 +54,7 @@ TEST(PacketPlan, GivesAllPacketsOfAWholeClip) {
 
 TEST(PacketPlan, EndsWithTheLastWantedFrame) {
   EXPECT_EQ(plan("0* 3 1 2 4* 7 5 6", {0, 1}), "Bss.....");
-  EXPECT_EQ(plan("0* 3 1 2 4* 7 5 6", {0, 1}, false), "Bsss....");
+  EXPECT_EQ(plan("0* 3 1 2 4* 7 5 6", {0, 1}, {.ends_early = false}), "Bsss....");
 }
 
 TEST(PacketPlan, LeavesOutGroupsWithoutAWantedFrame) {
@@ -70,15 +75,31 @@ TEST(PacketPlan, LeavesOutLeadingFramesThatCannotBeDecoded) {
   EXPECT_EQ(plan("0* 1 2 5* 3 4 6 7", {6}), "...B..s.");
 }
 
+TEST(PacketPlan, TriesLeadingFramesThatLaterOnesCount) {
+  const PacketPlan::Codec codec{.counts_leading = true};
+  EXPECT_EQ(plan("5* 3 4 6 7", {5, 6}, codec), "Btts.");
+  EXPECT_EQ(plan("0* 1 2 5* 3 4 6 7", {1, 6}, codec), "Bs.Btts.");
+}
+
 TEST(PacketPlan, GivesTheLeadingFramesThatAreWanted) {
   EXPECT_EQ(plan("5* 3 4 6 7", {3}), "Bs...");
+}
+
+TEST(PacketPlan, LeavesOutWhatNoOtherPictureNeeds) {
+  PacketPlan plan;
+  const std::vector<MediaPacket> packets = packets_of("0* 3 1 2 6 4 5");
+  const std::vector<std::uint8_t> disposable{1, 0, 1, 1, 0, 1, 1};
+  plan.make(packets, std::vector<std::int64_t>{2, 5}, {}, disposable);
+  using enum PacketPlan::Step;
+  EXPECT_THAT(plan.steps(), testing::ElementsAre(kBegin, kSend, kSkip, kSend, kSend, kSkip, kSend));
+  EXPECT_EQ(plan.sent(), 5U);
 }
 
 TEST(PacketPlan, TellsHowManyFramesHaveAPacket) {
   PacketPlan plan;
   std::vector<MediaPacket> packets = packets_of("0* 1 2");
   packets[1].discard = true;
-  plan.make(packets, std::vector<std::int64_t>{0, 1, 2, 3}, true);
+  plan.make(packets, std::vector<std::int64_t>{0, 1, 2, 3}, {});
   EXPECT_EQ(plan.found(), 2U);
   EXPECT_EQ(plan.sent(), 3U);
 }

@@ -50,11 +50,17 @@ std::vector<Film> films() {
       {"HevcOf10Bits", "a.mp4",
        "-c:v libx265 -g 10 -pix_fmt yuv420p10le -x265-params log-level=none:pools=1:keyint=10",
        left()},
+      {"HevcOfTemporalLayers", "a.mkv",
+       "-c:v libx265 -pix_fmt yuv420p -x265-params "
+       "log-level=none:pools=1:keyint=20:bframes=4:temporal-layers=1",
+       left()},
       {"Vp9", "a.webm", "-c:v libvpx-vp9 -g 10 -deadline realtime -cpu-used 8 -pix_fmt yuv420p", "",
        "size=98x66:rate=25"},
       {"Vp9OfOddSize", "a.webm",
        "-c:v libvpx-vp9 -g 10 -deadline realtime -cpu-used 8 -pix_fmt yuv420p", "",
        "size=97x65:rate=25"},
+      {"Av1", "a.mkv", "-c:v libsvtav1 -preset 12 -g 10 -svtav1-params lp=1 -pix_fmt yuv420p", "",
+       "size=96x64:rate=25"},
       {"Vp8", "a.webm", "-c:v libvpx -g 10 -deadline realtime -cpu-used 8 -pix_fmt yuv420p", ""},
       {"Mpeg4WithBFrames", "a.mp4", "-c:v mpeg4 -q:v 3 -bf 2 -g 10", left()},
       {"Mpeg2", "a.mkv", "-c:v mpeg2video -q:v 3 -bf 2 -g 10", left()},
@@ -246,7 +252,7 @@ TEST_F(ClipDecoderTest, TakesPacketsOutOfATransportStream) {
 
 TEST_F(ClipDecoderTest, FailsOnADamagedPacketAndGoesOn) {
   for (const std::string codec : {"libx264 -threads 1 -pix_fmt yuv420p", "mpeg4 -q:v 3",
-                                  "libvpx-vp9 -deadline realtime -cpu-used 8", "mjpeg -q:v 3"}) {
+                                  "mjpeg -q:v 3", "ffv1 -slicecrc 1"}) {
     const Bytes file = maker_.make(moving_pictures(20) + "-g 10 -c:v " + codec, "damaged.mkv");
     ClipMaker clips(file);
     const ClipMaker::Cut good = clips.whole();
@@ -264,6 +270,18 @@ TEST_F(ClipDecoderTest, FailsOnADamagedPacketAndGoesOn) {
     EXPECT_EQ(error_of(cut).code(), Code::kDataLoss) << codec;
     expect_whole(good, whole);
   }
+}
+
+// Of its other bytes, none tells FFmpeg that it is damaged.
+TEST_F(ClipDecoderTest, FailsOnADamagedHeaderOfVp9) {
+  const Bytes file = maker_.make(
+      moving_pictures(20) + "-g 10 -c:v libvpx-vp9 -deadline realtime -cpu-used 8", "damaged.webm");
+  ClipMaker clips(file);
+  ClipMaker::Cut bad = clips.whole();
+  bad.bytes[bad.clip.packets[3].offset] = std::byte{0};
+  const Status damaged = error_of(bad);
+  EXPECT_EQ(damaged.code(), Code::kDataLoss);
+  EXPECT_THAT(damaged.message(), HasSubstr("corrupt vp9 video at"));
 }
 
 TEST_F(ClipDecoderTest, FailsWhereAFrameHasNoPacket) {
@@ -292,6 +310,16 @@ TEST_F(ClipDecoderTest, FailsOnPacketsBeyondTheBytes) {
   const Status status = error_of(cut);
   EXPECT_EQ(status.code(), Code::kDataLoss);
   EXPECT_THAT(status.message(), HasSubstr("beyond the bytes that were read"));
+}
+
+TEST_F(ClipDecoderTest, DecodesNoPictureThatNothingNeeds) {
+  const Bytes file = film(30, "-bf 3 -b_strategy 0 -x264-params b-pyramid=none:keyint=100");
+  ClipMaker clips(file);
+  const ClipMaker::Cut cut = clips.cut({clips.times()[28]});
+  // Of four pictures, three are needed by no other.
+  ClipDecoder decoder(3, {.max_frames = 11});
+  EXPECT_TRUE(frames_of(decoder, cut.clip, cut.bytes));
+  EXPECT_GE(cut.clip.packets.size(), 25U);
 }
 
 TEST_F(ClipDecoderTest, RefusesPicturesOverTheLimit) {

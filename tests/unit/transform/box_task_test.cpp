@@ -26,7 +26,7 @@ class FakeImage final : public FieldChain {
  public:
   std::string_view noun() const override { return "images"; }
   bool has_geometry() const override { return true; }
-  bool is_canvas() const override { return true; }
+  bool is_index() const override { return false; }
   std::string_view moved_by() const override { return moved_by_; }
   using FieldChain::append;
   Status append(const GeometryOp&, const StageKey& key) override {
