@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same images by another source, and beside each a field whose rows differ in size.
+"""The same images by another source, and beside each a field whose rows differ in size, or a clip.
 
 A test writes a pipeline that reads image files; of_kind() makes another of it that has the same items
 in the same order from tar shards or a table, with a field `extra` that follows from the item's number;
@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import io
 import itertools
 import os
 import pathlib
+import subprocess
 import tarfile
+import tempfile
 import wave
 from typing import Any
 
@@ -29,6 +32,10 @@ MULTIPLE, FILLED = 8, 7
 MOST_BYTES = 4096  # of a row of `extra`
 RATE, SAMPLES, SAMPLES_OF_FILE = 8000, 400, 800
 EXTRA_SUFFIX = "extra"  # formats are told by content
+# Of clips: a video has 13 frames and a little more sound; a clip has each second one of five frames.
+FRAMES_OF_FILE, FRAMES, STRIDE, HEIGHT, WIDTH = 13, 3, 2, 16, 32
+FPS, SAMPLES_OF_FRAME = 25, RATE // 25
+VIDEOS = 61  # so many differ; item i has video i % VIDEOS
 
 Spec = dict[str, Any]
 
@@ -48,7 +55,13 @@ _made: dict[tuple[Kind, pathlib.Path], list[tuple[pathlib.Path, int, int]]] = {}
 # A table whose rows are shuffled in runs of like length, wherever the test's are shuffled.
 BY_LENGTH = Kind("table_by_length", "dense")
 BUCKET = {"by": "length", "window": 64, "run": 8}
-ALL = [*(Kind(*pair) for pair in itertools.product(SOURCES, COLLATES)), BY_LENGTH]
+# `extra` is a clip of a video, drawn anew in each epoch; and one with its sound and a text beside it.
+CLIPS = Kind("files", "clips")
+CLIPS_AND_MORE = Kind("webdataset", "clips-audio-text")
+ALL = [
+    *(Kind(*pair) for pair in itertools.product(SOURCES, COLLATES)),
+    *(BY_LENGTH, CLIPS, CLIPS_AND_MORE),
+]
 
 
 def named(name: str) -> Kind:
@@ -73,6 +86,27 @@ def _samples(item: int) -> np.ndarray:
     return ((np.arange(SAMPLES_OF_FILE) * 37 + item * 101) % 2003 - 1000).astype(np.int16)
 
 
+def expected_frames(item: int, first: int) -> np.ndarray:
+    """Of the clip that begins at this frame: frames x 1 x height x width."""
+    return _frames(item % VIDEOS)[first : first + FRAMES * STRIDE : STRIDE, np.newaxis]
+
+
+def expected_sound(item: int, first: int) -> np.ndarray:
+    """From the clip's first frame to where the frame behind it would begin, as `stride` has it."""
+    begin, count = first * SAMPLES_OF_FRAME, FRAMES * STRIDE * SAMPLES_OF_FRAME
+    return _sound(item % VIDEOS)[np.newaxis, begin : begin + count] / np.float32(1 << 15)
+
+
+def _frames(video: int) -> np.ndarray:
+    t, y, x = np.ogrid[:FRAMES_OF_FILE, :HEIGHT, :WIDTH]
+    return ((t * 7 + y * 3 + x * 5 + video * 11) % 251).astype(np.uint8)
+
+
+def _sound(video: int) -> np.ndarray:
+    count = (FRAMES_OF_FILE + STRIDE) * SAMPLES_OF_FRAME
+    return ((np.arange(count) * 37 + video * 101) % 2003 - 1000).astype(np.int16)
+
+
 def length(item: int) -> int:
     return 1 + item * 37 % 101
 
@@ -85,10 +119,17 @@ def check(batch: Any) -> None:
     for row, (item, valid) in enumerate(
         zip(batch.indices.tolist(), batch.valid.tolist(), strict=True)
     ):
-        if valid and not _is_of(item, rows[row], batch["extra_length"][row] if is_padded else None):
-            raise ValueError(
-                f"epoch {batch.epoch} step {batch.step} row {row}: its extra is not item {item}'s"
-            )
+        if not valid:
+            continue
+        what = f"epoch {batch.epoch} step {batch.step} row {row}: its"
+        if not _is_of(item, rows[row], batch["extra_length"][row] if is_padded else None):
+            raise ValueError(f"{what} extra is not item {item}'s")
+        if "text" in batch and batch["text"][row] != expected_bytes(item).decode():
+            raise ValueError(f"{what} text is not item {item}'s")
+        if "sound" in batch:
+            first = _first_frame(item, np.asarray(rows[row]))
+            if not np.array_equal(batch["sound"][row], expected_sound(item, first)):
+                raise ValueError(f"{what} sound is not that of its clip")
 
 
 def _is_of(item: int, row: Any, length: Any) -> bool:
@@ -96,6 +137,9 @@ def _is_of(item: int, row: Any, length: Any) -> bool:
         return row == expected_bytes(item)
     if np.asarray(row).dtype == np.float32:
         return np.array_equal(np.asarray(row), expected_samples(item)[np.newaxis])
+    if np.asarray(row).ndim == 4:
+        clip = np.asarray(row)
+        return np.array_equal(clip, expected_frames(item, _first_frame(item, clip)))
     want, pixels = expected_pixels(item), np.asarray(row)
     pixels = pixels[0] if pixels.shape[0] == 1 else pixels[..., 0]  # NCHW or NHWC
     if length is None:
@@ -109,7 +153,40 @@ def _is_of(item: int, row: Any, length: Any) -> bool:
     )
 
 
+def _first_frame(item: int, clip: np.ndarray) -> int:
+    """The frame of the item's video that a clip begins with; 0 if it is none of them."""
+    last = FRAMES_OF_FILE - (FRAMES - 1) * STRIDE
+    equal = (_frames(item % VIDEOS)[:last] == clip[0, 0]).all(axis=(1, 2))
+    return int(equal.argmax())
+
+
+@functools.cache
+def _videos() -> list[bytes]:
+    """Lossless, a key frame at each fifth frame, and the luma as it is."""
+    with tempfile.TemporaryDirectory() as made:
+        inputs: list[Any] = []
+        outputs: list[Any] = []
+        for video in range(VIDEOS):
+            luma = _frames(video)
+            chroma = np.full((FRAMES_OF_FILE, HEIGHT * WIDTH // 2), 128, dtype=np.uint8)
+            planes = np.concatenate([luma.reshape(FRAMES_OF_FILE, -1), chroma], axis=1)
+            path = pathlib.Path(made, str(video))
+            path.with_suffix(".yuv").write_bytes(planes.tobytes())
+            path.with_suffix(".pcm").write_bytes(_sound(video).tobytes())
+            inputs += ["-f", "rawvideo", "-pix_fmt", "yuv420p", "-color_range", "pc"]
+            inputs += ["-s", f"{WIDTH}x{HEIGHT}", "-r", FPS, "-i", path.with_suffix(".yuv")]
+            inputs += ["-f", "s16le", "-ar", RATE, "-ac", 1, "-i", path.with_suffix(".pcm")]
+            outputs += ["-map", 2 * video, "-map", 2 * video + 1, "-threads", 1]
+            outputs += ["-c:v", "libx264", "-qp", 0, "-g", 5, "-color_range", "pc"]
+            outputs += ["-c:a", "pcm_s16le", path.with_suffix(".mkv")]
+        command = ["ffmpeg", "-nostdin", "-loglevel", "error", *map(str, [*inputs, *outputs])]
+        subprocess.run(command, check=True, timeout=100)
+        return [pathlib.Path(made, f"{video}.mkv").read_bytes() for video in range(VIDEOS)]
+
+
 def _extra(kind: Kind, item: int) -> bytes:
+    if kind in (CLIPS, CLIPS_AND_MORE):
+        return _videos()[item % VIDEOS]
     if kind.collate == "bytes":
         return expected_bytes(item)
     out = io.BytesIO()
@@ -150,12 +227,31 @@ def of_kind(kind: Kind, spec: Spec) -> Spec:
         made["source"]["windows"] = cut
         made["stages"] = [*spec["stages"], {"decode_audio": {"field": "extra"}}]
         return made
+    if kind in (CLIPS, CLIPS_AND_MORE):
+        return _with_clips(kind, made)
     batch = dict(spec["batch"])
     batch["collate"] = {**batch.get("collate", {}), "extra": _collate(kind)}
     made["batch"] = batch
     if kind.collate != "bytes":
         # Behind all other ops: those without `fields` work on what is decoded by then.
         made["stages"] = [*spec["stages"], {"decode_image": {"field": "extra", "mode": "gray"}}]
+    return made
+
+
+def _with_clips(kind: Kind, made: Spec) -> Spec:
+    cut = {"frames": FRAMES, "stride": STRIDE, "sampling": "random", "field": "extra"}
+    made["source"]["clips"] = cut
+    decode = {"decode_video": {"field": "extra", "mode": "gray"}}
+    same = {"center_crop": {"size": [HEIGHT, WIDTH], "fields": ["extra"]}}
+    made["stages"] = [*made["stages"], decode, same]
+    if kind == CLIPS_AND_MORE:
+        cut["audio"] = "sound"
+        made["stages"].append({"decode_audio": {"field": "sound"}})
+        collate = made["batch"].get("collate", {})
+        made["batch"] = {
+            **made["batch"],
+            "collate": {**collate, "text": {"max_bytes": MOST_BYTES}},
+        }
     return made
 
 
@@ -187,6 +283,7 @@ def _source(kind: Kind, files: Spec, images: list[pathlib.Path], labels: bool) -
         parts = {"image": images[0].suffix[1:]}
         parts |= {"label": "cls"} if labels else {}
         parts |= {"extra": EXTRA_SUFFIX} if extra else {}
+        parts |= {"text": "txt"} if kind == CLIPS_AND_MORE else {}
         shards = str(directory / f"{{000..{SHARDS - 1:03}}}.tar")
         return {"webdataset": {"shards": shards, "fields": parts}}
     uri = {"image": "path", **({"extra": "extra"} if extra else {})}
@@ -225,6 +322,7 @@ def _write_tars(kind: Kind, root: pathlib.Path, images: list[pathlib.Path]) -> N
                     name.suffix[1:]: images[item].read_bytes(),
                     "cls": str(classes.index(name.parts[0])).encode(),
                     EXTRA_SUFFIX: _extra(kind, item),
+                    "txt": expected_bytes(item),
                 }
                 for suffix, content in parts.items():
                     info = tarfile.TarInfo(str(name.with_suffix(f".{suffix}")))

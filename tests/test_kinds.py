@@ -61,6 +61,45 @@ def test_one_wrong_sample_is_found() -> None:
         kinds.check(batch_of(list(rows)))
 
 
+def clips(first: int) -> dict[str, list[Any]]:
+    return {
+        "extra": [kinds.expected_frames(item, first) for item in ITEMS],
+        "sound": [kinds.expected_sound(item, first) for item in ITEMS],
+        "text": [kinds.expected_bytes(item).decode() for item in ITEMS],
+    }
+
+
+def batch_with(fields: dict[str, list[Any]]) -> Any:
+    batch = batch_of(fields["extra"])
+    batch.update(fields)
+    return batch
+
+
+@pytest.mark.parametrize("first", [0, 3, 8])
+def test_clips_may_begin_at_any_frame(first: int) -> None:
+    kinds.check(batch_with(clips(first)))
+
+
+def test_a_wrong_frame_of_a_clip_is_found() -> None:
+    fields = clips(3)
+    fields["extra"][1] = fields["extra"][1][[0, 2, 1]]
+    with pytest.raises(ValueError, match="row 1: its extra is not item 9's"):
+        kinds.check(batch_with(fields))
+
+
+def test_sound_of_another_time_is_found() -> None:
+    fields = {**clips(3), "sound": clips(4)["sound"]}
+    with pytest.raises(ValueError, match="row 0: its sound is not that of its clip"):
+        kinds.check(batch_with(fields))
+
+
+def test_the_text_of_another_sample_is_found() -> None:
+    fields = clips(3)
+    fields["text"].reverse()
+    with pytest.raises(ValueError, match="row 0: its text is not item 0's"):
+        kinds.check(batch_with(fields))
+
+
 def test_what_padded_rows_are_filled_up_with_is_compared() -> None:
     rows, lengths = padded()
     kinds.check(batch_of(rows, extra_length=lengths))
@@ -82,4 +121,4 @@ def test_a_batch_without_the_field_says_nothing() -> None:
 
 def test_kinds_are_found_by_name() -> None:
     assert [kinds.named(str(kind)) for kind in kinds.ALL] == kinds.ALL
-    assert len(set(map(str, kinds.ALL))) == 16
+    assert len(set(map(str, kinds.ALL))) == 18

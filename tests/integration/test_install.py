@@ -62,6 +62,8 @@ SERVICE_FILES = {
     "etc/spdld/pipelines/images-encoded.yaml",
     "etc/spdld/pipelines/images-train.yaml",
     "etc/spdld/pipelines/images-val.yaml",
+    "etc/spdld/pipelines/kinetics-clips.yaml",
+    "etc/spdld/pipelines/video-text.yaml",
     "etc/spdld/pipelines/wav2vec2-buckets.yaml",
     "etc/spdld/pipelines/whisper-log-mel.yaml",
     "usr/bin/spdld",
@@ -285,7 +287,7 @@ def test_a_wheel_reads_a_batch_in_an_environment_of_its_own(
 def test_the_installed_configuration_passes_its_own_check(prefix: pathlib.Path) -> None:
     config = prefix / "etc/spdld/spdld.yaml"
     checked = run(prefix / "bin/spdld", "--config", config, "--check")
-    assert "7 pipelines are fine" in checked
+    assert "9 pipelines are fine" in checked
 
 
 def test_installed_units_name_what_is_installed(prefix: pathlib.Path) -> None:
