@@ -17,6 +17,15 @@
 namespace spdld::media {
 namespace {
 
+// To be raised where this code finds something else in a file than before.
+constexpr int kFindings = 1;
+
+std::string version_text(unsigned version) {
+  return std::to_string(AV_VERSION_MAJOR(version)) + "." +
+         std::to_string(AV_VERSION_MINOR(version)) + "." +
+         std::to_string(AV_VERSION_MICRO(version));
+}
+
 // Streams without these are probed from an mp4 file's header alone.
 bool needs_bytes(const std::vector<std::unique_ptr<StreamProbe>>& streams) {
   return std::any_of(streams.begin(), streams.end(),
@@ -156,6 +165,14 @@ class FileProbe {
 Result<MediaFile> probe(ByteReader& reader, const MediaLimits& limits, std::stop_token stop) {
   SPDLD_ASSIGN(Demuxer demuxer, Demuxer::open(reader, limits, std::move(stop)));
   return FileProbe(reader, limits, demuxer).run();
+}
+
+std::string probe_version(const MediaLimits& limits) {
+  return "prober " + std::to_string(kFindings) + ", avformat " + version_text(avformat_version()) +
+         ", avcodec " + version_text(avcodec_version()) + " (" + avcodec_configuration() +
+         "), at most " + std::to_string(limits.max_streams) + " streams, " +
+         std::to_string(limits.max_packets) + " packets, " + std::to_string(limits.max_pixels) +
+         " pixels, " + std::to_string(limits.max_seconds) + " seconds";
 }
 
 }  // namespace spdld::media

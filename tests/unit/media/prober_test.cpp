@@ -524,5 +524,14 @@ TEST(Prober, NeverPromisesMoreThanACutOffFileHas) {
   }
 }
 
+TEST(ProbeVersion, NamesTheLibrariesAndEveryLimit) {
+  EXPECT_THAT(probe_version(), HasSubstr("avformat " + std::to_string(LIBAVFORMAT_VERSION_MAJOR)));
+  EXPECT_EQ(probe_version(), probe_version());
+  const std::set<std::string> versions = {
+      probe_version(), probe_version({.max_streams = 1}), probe_version({.max_packets = 2}),
+      probe_version({.max_pixels = 3}), probe_version({.max_seconds = 4})};
+  EXPECT_EQ(versions.size(), 5u);
+}
+
 }  // namespace
 }  // namespace spdld::media::test
