@@ -38,4 +38,6 @@ Result<MediaFile> FileProber::probe(source::FileBytes& file, std::stop_token sto
   return tl::unexpected<Status>(found.error().with_context(printable(file.path())));
 }
 
+std::string FileProber::version() const { return media::probe_version(); }
+
 }  // namespace spdld::engine

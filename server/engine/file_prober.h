@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stop_token>
+#include <string>
 
 #include "base/status.h"
 #include "op/media.h"
@@ -14,6 +15,7 @@ namespace spdld::engine {
 class FileProber final : public source::MediaProber {
  public:
   Result<MediaFile> probe(source::FileBytes& file, std::stop_token stop) const override;
+  std::string version() const override;
 };
 
 }  // namespace spdld::engine

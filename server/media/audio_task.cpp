@@ -124,7 +124,16 @@ void AudioTask::set_tensor(const AudioFormat& made) {
 }
 
 Status AudioChain::append(const AudioOp& op, const StageKey& key) {
-  SPDLD_ASSIGN(const AudioFormat made, op.output(format_));
+  SPDLD_ASSIGN(AudioFormat made, op.output(format_));
+  for (AudioFormat& kind : kinds_) {
+    Result<AudioFormat> of_kind = op.output(kind);
+    if (!of_kind) {
+      kinds_.clear();
+      break;
+    }
+    kind = *std::move(of_kind);
+  }
+  made.agree_on(kinds_);
   task_->steps.push_back({.op = &op, .draw_key = key.draw_key, .in = format_});
   format_ = made;
   return {};

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "media/audio_options.h"
@@ -47,8 +48,10 @@ class AudioTask final : public FieldTask {
 // What decode_audio begins, and what ops on sound append to.
 class AudioChain final : public FieldChain {
  public:
-  explicit AudioChain(std::unique_ptr<AudioTask> task)
-      : task_(std::move(task)), format_(task_->decoded) {}
+  // `kinds`: what the decoded sounds are, each of which is as one of these; empty: that is not
+  // known.
+  explicit AudioChain(std::unique_ptr<AudioTask> task, std::vector<AudioFormat> kinds = {})
+      : task_(std::move(task)), format_(task_->decoded), kinds_(std::move(kinds)) {}
 
   std::string_view noun() const override { return "sound"; }
   bool has_sound() const override { return true; }
@@ -58,7 +61,8 @@ class AudioChain final : public FieldChain {
 
  private:
   std::unique_ptr<AudioTask> task_;
-  AudioFormat format_;  // of the sound so far
+  AudioFormat format_;              // of the sound so far
+  std::vector<AudioFormat> kinds_;  // likewise of each kind
 };
 
 }  // namespace spdld::media

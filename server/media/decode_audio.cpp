@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "media/audio_options.h"
 #include "media/audio_task.h"
@@ -49,8 +50,10 @@ class DecodeAudio final : public Op {
     task->sample_rate = sample_rate_;
     task->channels = channels_;
     SPDLD_ASSIGN(task->decoded, format_of(part.clip));
+    SPDLD_ASSIGN(std::vector<AudioFormat> kinds, kinds_of(part.clip));
+    task->decoded.agree_on(kinds);
     part.kind = Field::Kind::kDecoded;
-    part.chain = std::make_unique<AudioChain>(std::move(task));
+    part.chain = std::make_unique<AudioChain>(std::move(task), std::move(kinds));
     return {};
   }
 
@@ -82,6 +85,20 @@ class DecodeAudio final : public Op {
     }
     if (format.length >= 0) format.max_length = format.length;
     return format;
+  }
+
+  // The sounds of files of several rates, by their rates; empty: that is not known.
+  Result<std::vector<AudioFormat>> kinds_of(const std::optional<ClipShape>& clip) const {
+    std::vector<AudioFormat> kinds;
+    if (!clip) return kinds;
+    for (const ClipShape::OfRate& of_rate : clip->of_rates) {
+      ClipShape one = *clip;
+      one.sample_rate = of_rate.sample_rate;
+      one.samples = one.max_samples = of_rate.samples;
+      SPDLD_ASSIGN(AudioFormat format, format_of(one));
+      kinds.push_back(format);
+    }
+    return kinds;
   }
 
   AudioOptions options_;

@@ -17,6 +17,38 @@
 namespace spdld::media {
 namespace {
 
+// To be raised where this code finds something else in a file than before.
+constexpr int kFindings = 2;
+
+std::string version_text(unsigned version) {
+  return std::to_string(AV_VERSION_MAJOR(version)) + "." +
+         std::to_string(AV_VERSION_MINOR(version)) + "." +
+         std::to_string(AV_VERSION_MICRO(version));
+}
+
+// How many samples the header of a flac or mp3 file says that there are, at least; 0: it does not
+// say. Such files are often cut off between two packets, which nothing else shows.
+std::int64_t told_samples(const Demuxer& demuxer, const AVStream& stream) {
+  const AVCodecParameters& codec = *stream.codecpar;
+  if (demuxer.is_format("flac") && codec.codec_id == AV_CODEC_ID_FLAC) {
+    // STREAMINFO has them in 36 bits.
+    constexpr int kSamplesAt = 13;
+    if (codec.extradata_size < kSamplesAt + 5) return 0;
+    std::int64_t samples = codec.extradata[kSamplesAt] & 0x0F;
+    for (int i = 1; i < 5; ++i) samples = samples << 8 | codec.extradata[kSamplesAt + i];
+    return samples;
+  }
+  // Where there is a Xing header its number of frames is the duration; else FFmpeg guesses it.
+  const bool is_told =
+      demuxer.is_format("mp3") && stream.duration > 0 &&
+      demuxer.context().duration_estimation_method == AVFMT_DURATION_FROM_STREAM;
+  if (!is_told || codec.sample_rate <= 0) return 0;
+  // Some encoders count the frame of the header, too.
+  constexpr std::int64_t kSlack = 2 * 1152;
+  return std::max<std::int64_t>(
+      0, av_rescale_q(stream.duration, stream.time_base, {1, codec.sample_rate}) - kSlack);
+}
+
 // Streams without these are probed from an mp4 file's header alone.
 bool needs_bytes(const std::vector<std::unique_ptr<StreamProbe>>& streams) {
   return std::any_of(streams.begin(), streams.end(),
@@ -79,6 +111,7 @@ class FileProbe {
         return {Code::kInvalidArgument, "the media file is encrypted, which is not read"};
       }
       probe = std::make_unique<StreamProbe>(stream, *codec, reader_, limits_.max_pixels);
+      probe->set_told_samples(told_samples(demuxer_, stream));
       any = true;
     }
     if (any) return {};
@@ -156,6 +189,14 @@ class FileProbe {
 Result<MediaFile> probe(ByteReader& reader, const MediaLimits& limits, std::stop_token stop) {
   SPDLD_ASSIGN(Demuxer demuxer, Demuxer::open(reader, limits, std::move(stop)));
   return FileProbe(reader, limits, demuxer).run();
+}
+
+std::string probe_version(const MediaLimits& limits) {
+  return "prober " + std::to_string(kFindings) + ", avformat " + version_text(avformat_version()) +
+         ", avcodec " + version_text(avcodec_version()) + " (" + avcodec_configuration() +
+         "), at most " + std::to_string(limits.max_streams) + " streams, " +
+         std::to_string(limits.max_packets) + " packets, " + std::to_string(limits.max_pixels) +
+         " pixels, " + std::to_string(limits.max_seconds) + " seconds";
 }
 
 }  // namespace spdld::media

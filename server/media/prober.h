@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stop_token>
+#include <string>
 
 #include "base/status.h"
 #include "media/byte_reader.h"
@@ -16,5 +17,9 @@ namespace spdld::media {
 // stream can be decoded is kInvalidArgument, and says which streams it has.
 Result<MediaFile> probe(ByteReader& reader, const MediaLimits& limits = {},
                         std::stop_token stop = {});
+
+// Names all that what probe() finds depends on but the file: the versions of FFmpeg's libraries,
+// how they were built, and the limits.
+std::string probe_version(const MediaLimits& limits = {});
 
 }  // namespace spdld::media

@@ -147,6 +147,7 @@ Status StreamProbe::count_samples(const AVPacket& packet, bool with_bytes, Media
   }
   std::int64_t samples = sound_.of(bytes_of(packet));
   made.duration = samples;
+  coded_samples_ += samples;
   const std::int64_t skipped = std::min(pending_skip_, samples);
   pending_skip_ -= skipped;
   samples -= skipped;
@@ -302,6 +303,7 @@ bool StreamProbe::finish_video(std::set<std::string>& faults) {
 // Containers round times to their ticks; how many samples packets decode to is exact.
 bool StreamProbe::finish_audio(std::set<std::string>& faults) {
   if (made_.info.samples == 0) faults.insert("sound without samples");
+  if (coded_samples_ < told_samples_) faults.insert("the file ends before its header says");
   if (cut_off_) faults.insert("the file ends within a packet");
   StreamInfo& info = made_.info;
   std::vector<MediaPacket>& packets = made_.packets;

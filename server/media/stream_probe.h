@@ -37,6 +37,9 @@ class StreamProbe {
   // Uncompressed samples that are one piece of the file; no packet is added then.
   void set_pcm(std::uint64_t offset, std::uint64_t samples);
 
+  // How many samples the container says that the packets decode to, also those that are skipped.
+  void set_told_samples(std::int64_t samples) { told_samples_ = samples; }
+
   // Ends the stream, and adds to `faults` what is wrong with it. False: it has no times to go by,
   // and is left out.
   bool finish(MediaStream& made, std::set<std::string>& faults);
@@ -66,6 +69,8 @@ class StreamProbe {
   bool in_place_ = true;           // each packet's bytes stand in the file
   std::uint64_t block_ = 0;        // the place that the demuxer told of the last packet
   std::uint64_t after_last_ = 0;   // where the last packet's bytes end
+  std::int64_t told_samples_ = 0;  // 0: the container does not say
+  std::int64_t coded_samples_ = 0;
   std::int64_t pending_skip_ = 0;  // samples that are cut off the next packets
   std::int64_t first_time_ = kNoTime;
   std::int64_t last_time_ = kNoTime;

@@ -25,6 +25,8 @@ struct AudioFormat {
   std::int64_t max_length = -1;
 
   bool is_spectrum() const { return bins > 0; }
+  // Learns how long sounds are of which each has one of these formats. Empty: nothing.
+  void agree_on(std::span<const AudioFormat> kinds);
   friend bool operator==(const AudioFormat&, const AudioFormat&) = default;
 };
 

@@ -168,6 +168,15 @@ struct MediaClip {
 
 // What all clips of a source's field have in common, so that ops can plan their rows.
 struct ClipShape {
+  // Clips of sound in files of one sample rate.
+  struct OfRate {
+    int sample_rate = 0;
+    std::int64_t samples = 0;  // of each clip
+
+    friend bool operator==(const OfRate&, const OfRate&) = default;
+  };
+  static constexpr std::size_t kMostRates = 16;
+
   StreamInfo::Kind kind = StreamInfo::Kind::kVideo;
   std::int64_t frames = 0;   // of video, of each clip
   std::int64_t repeats = 0;  // clips of one item, a leading dimension; 0: one, without it
@@ -177,6 +186,9 @@ struct ClipShape {
   std::int64_t samples = 0;      // of each clip; 0: they differ
   std::int64_t max_samples = 0;  // of the longest clip
   double max_seconds = 0;        // likewise; 0: unknown
+  // What the clips of all files are, each once; empty: they differ in more than kMostRates ways,
+  // or it is not known.
+  std::vector<OfRate> of_rates{};
   // The largest picture, upright.
   int max_width = 0;
   int max_height = 0;

@@ -297,6 +297,12 @@ void Cutter::widen(const ClipFile& file, const ClipSound& sound) {
     same(shape.samples, static_cast<std::int64_t>(samples));
     shape.max_samples = std::max(shape.max_samples, static_cast<std::int64_t>(most));
     shape.max_seconds = std::max(shape.max_seconds, static_cast<double>(most) / codec.sample_rate);
+    // One more than is told shows that there are too many.
+    const ClipShape::OfRate of_rate{.sample_rate = codec.sample_rate,
+                                    .samples = static_cast<std::int64_t>(samples)};
+    if (shape.of_rates.size() <= ClipShape::kMostRates &&
+        std::find(shape.of_rates.begin(), shape.of_rates.end(), of_rate) == shape.of_rates.end())
+      shape.of_rates.push_back(of_rate);
   };
   const CodecParameters& codec = *file.info.codec;
   ClipShape& shape = out_.shape;
@@ -319,6 +325,12 @@ void Cutter::widen(const ClipFile& file, const ClipSound& sound) {
 }
 
 void Cutter::finish() {
+  for (ClipShape* const shape : {&out_.shape, &out_.sound_shape}) {
+    const bool is_known = shape->of_rates.size() <= ClipShape::kMostRates &&
+                          std::all_of(shape->of_rates.begin(), shape->of_rates.end(),
+                                      [](const ClipShape::OfRate& of) { return of.samples > 0; });
+    if (!is_known) shape->of_rates.clear();
+  }
   DigestBuilder listing;
   DigestBuilder values;
   listing.add(source_.listing_digest());

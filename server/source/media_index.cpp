@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -16,8 +18,9 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::string_view kMagic = "SPDLMED1";
+constexpr std::string_view kMagic = "SPDLMED2";
 constexpr std::size_t kLeastEntry = 46;
+constexpr std::size_t kLeastCodec = sizeof(std::uint64_t) + sizeof(std::uint32_t);
 
 std::vector<MediaEntry> by_key(std::vector<MediaEntry> entries) {
   std::sort(entries.begin(), entries.end(),
@@ -34,6 +37,19 @@ std::string digest_of(const std::vector<MediaEntry>& entries) {
     if (entry.code == Code::kOk) digest.add(entry.text);
   }
   return digest.finish();
+}
+
+// The numbers of the codecs that these entries name.
+std::set<std::uint64_t> codecs_of(const std::vector<const MediaEntry*>& entries,
+                                  const CodecPool& codecs) {
+  std::set<std::uint64_t> numbers;
+  for (const MediaEntry* const entry : entries) {
+    if (entry->code != Code::kOk) continue;
+    const std::optional<MediaRecord> record = read_media_record(entry->text, codecs);
+    if (!record) continue;  // a damaged one is found where it is used
+    for (const StreamRecord& stream : record->streams) numbers.insert(stream.codec);
+  }
+  return numbers;
 }
 
 bool is_code(std::uint8_t value) {
@@ -70,9 +86,12 @@ Status save_media_entries(const std::string& path, const std::string& what,
   out.reserve(bytes);
   out.raw(kMagic);
   out.string(what);
-  const auto texts = codecs.texts();
-  out.number<std::uint64_t>(texts.size());
-  for (const auto& [hash, text] : texts) out.string(text);
+  const std::set<std::uint64_t> numbers = codecs_of(entries, codecs);
+  out.number<std::uint64_t>(numbers.size());
+  for (const std::uint64_t number : numbers) {
+    out.number(number);
+    out.string(codecs.text(number));
+  }
   out.number<std::uint64_t>(entries.size());
   for (const MediaEntry* const entry : entries) {
     out.number(entry->key);
@@ -107,8 +126,10 @@ Result<std::vector<MediaEntry>> load_media_entries(const std::string& path, cons
   BinaryReader in(text.substr(kMagic.size(), end - kMagic.size()));
   if (const std::string kept = in.string(); what != nullptr && kept != *what)
     return refuse("it is of others");
-  for (std::size_t n = in.count(sizeof(std::uint32_t)); n > 0; --n) {
-    if (!codecs.add_text(in.raw(in.number<std::uint32_t>()))) return refuse("it is damaged");
+  for (std::size_t n = in.count(kLeastCodec); n > 0; --n) {
+    const auto number = in.number<std::uint64_t>();
+    if (!codecs.add_text(number, in.raw(in.number<std::uint32_t>())))
+      return refuse("it is damaged");
   }
   std::vector<MediaEntry> entries(in.count(kLeastEntry));
   for (MediaEntry& entry : entries) {

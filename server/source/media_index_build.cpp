@@ -24,10 +24,11 @@ namespace fs = std::filesystem;
 constexpr std::string_view kIndex = ".mediaindex";
 constexpr std::string_view kPart = ".part";
 
-std::string what_of(const Source& source) {
+std::string what_of(const Source& source, const MediaProber& prober) {
   // Without an origin, the parts' keys come from the listing.
   const std::string origin = source.origin();
-  return "media " + (origin.empty() ? "listing " + source.listing_digest() : origin);
+  return "media " + (origin.empty() ? "listing " + source.listing_digest() : origin) + " by " +
+         prober.version();
 }
 
 // Whether a file is as it was. Devices may have other numbers after a restart of the machine.
@@ -58,7 +59,7 @@ class Maker {
         part_(part),
         prober_(prober),
         options_(options),
-        what_(what_of(source)),
+        what_(what_of(source, prober)),
         stem_(short_digest_text(what_) + "-"),
         codecs_(std::make_shared<CodecPool>()) {}
 
@@ -85,7 +86,8 @@ class Maker {
   void keep_done(std::size_t number, Clock::duration took) SPDLD_EXCLUDES(mutex_);
   void keep_part(const std::vector<std::size_t>& numbers) SPDLD_EXCLUDES(mutex_);
   // Its name; empty: it could not be kept.
-  std::string keep_whole(const MediaIndex& index);
+  std::string keep_whole(const MediaIndex& index) SPDLD_EXCLUDES(mutex_);
+  void remove_parts(const MediaIndex& index) SPDLD_EXCLUDES(mutex_);
 
   const Source& source_;
   const std::size_t part_;
@@ -97,6 +99,9 @@ class Maker {
   std::vector<File> files_;  // each changed by one task at a time
   std::unordered_map<std::uint64_t, MediaEntry> kept_;
   std::set<std::string> whole_;  // names of the indexes that these are from
+  // The names of the parts that these are from, with the keys of the files that each has; of
+  // damaged ones: none.
+  std::vector<std::pair<std::string, std::vector<std::uint64_t>>> parts_;
   // Relaxed: for progress.
   std::atomic<std::uint64_t> done_ = 0;
   std::atomic<std::uint64_t> taken_ = 0;
@@ -106,6 +111,7 @@ class Maker {
   // Probed, and not kept so far, with the time that it took.
   std::vector<std::size_t> unkept_ SPDLD_GUARDED_BY(mutex_);
   Clock::duration unkept_time_ SPDLD_GUARDED_BY(mutex_){};
+  std::vector<std::string> written_ SPDLD_GUARDED_BY(mutex_);  // names of its own parts
   bool keeping_failed_ SPDLD_GUARDED_BY(mutex_) = false;
 };
 
@@ -195,9 +201,17 @@ void Maker::take_kept() {
     if (!entries) {
       if (entries.error().code() != Code::kNotFound)
         warn(entries.error().message() + "; it is made anew");
+      if (entries.error().code() == Code::kDataLoss && name.ends_with(kPart))
+        parts_.emplace_back(name, std::vector<std::uint64_t>());
       continue;
     }
-    if (name.ends_with(kIndex)) whole_.insert(name.substr(0, name.size() - kIndex.size()));
+    if (name.ends_with(kIndex)) {
+      whole_.insert(name.substr(0, name.size() - kIndex.size()));
+    } else {
+      std::vector<std::uint64_t> keys;
+      for (const MediaEntry& entry : *entries) keys.push_back(entry.key);
+      parts_.emplace_back(name, std::move(keys));
+    }
     for (MediaEntry& entry : *entries) {
       if (entry.settled) kept_.try_emplace(entry.key, std::move(entry));
     }
@@ -274,16 +288,21 @@ void Maker::keep_done(std::size_t number, Clock::duration took) {
 
 void Maker::keep_part(const std::vector<std::size_t>& numbers) {
   std::vector<const MediaEntry*> entries;
-  std::string keys;
+  std::vector<std::uint64_t> keys;
   for (const std::size_t number : numbers) {
     entries.push_back(&files_[number].entry);
-    keys.append(reinterpret_cast<const char*>(&entries.back()->key), sizeof entries.back()->key);
+    keys.push_back(entries.back()->key);
   }
-  const Status saved = save_media_entries(
-      path(stem_ + short_digest_text(keys) + std::string(kPart)), what_, entries, *codecs_);
-  if (saved.ok()) return;
+  const std::string_view bytes(reinterpret_cast<const char*>(keys.data()),
+                               keys.size() * sizeof(std::uint64_t));
+  std::string name = stem_ + short_digest_text(bytes) + std::string(kPart);
+  const Status saved = save_media_entries(path(name), what_, entries, *codecs_);
   {
     MutexLock lock(mutex_);
+    if (saved.ok()) {
+      written_.push_back(std::move(name));
+      return;
+    }
     if (std::exchange(keeping_failed_, true)) return;
   }
   warn("what is done of an index was not kept, and would be made again after a restart: " +
@@ -297,6 +316,7 @@ std::string Maker::keep_whole(const MediaIndex& index) {
     std::error_code ignored;
     fs::last_write_time(path(name + std::string(kIndex)), fs::file_time_type::clock::now(),
                         ignored);
+    remove_parts(index);
     return name;
   }
   std::vector<const MediaEntry*> entries;
@@ -309,11 +329,26 @@ std::string Maker::keep_whole(const MediaIndex& index) {
          saved.message());
     return {};
   }
-  std::error_code ignored;  // what is left costs room alone, until it is collected
-  for (const std::string& part : kept_names()) {
-    if (part.ends_with(kPart)) fs::remove(path(part), ignored);
-  }
+  remove_parts(index);
   return name;
+}
+
+// A build that goes on with one of these finds its files in the whole index. The parts that other
+// builds write meanwhile stay for them.
+void Maker::remove_parts(const MediaIndex& index) {
+  std::error_code ignored;  // what is left costs room alone, until it is collected
+  for (const auto& [part, keys] : parts_) {
+    const bool has_all = std::all_of(keys.begin(), keys.end(), [&index](std::uint64_t key) {
+      return index.find(key) != nullptr;
+    });
+    if (has_all) fs::remove(path(part), ignored);
+  }
+  std::vector<std::string> written;
+  {
+    MutexLock lock(mutex_);
+    written = std::exchange(written_, {});
+  }
+  for (const std::string& part : written) fs::remove(path(part), ignored);
 }
 
 }  // namespace

@@ -109,36 +109,47 @@ bool are_times(const std::vector<std::int64_t>& times) {
          (times.empty() || (times.front() >= -kMostTime && times.back() <= kMostTime));
 }
 
+std::uint64_t text_hash(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
+
 }  // namespace
+
+CodecPool::CodecPool() : CodecPool(text_hash) {}
 
 std::uint64_t CodecPool::add(const CodecParameters& codec) {
   std::string text = codec_text(codec);
-  const std::uint64_t hash = XXH3_64bits(text.data(), text.size());
+  std::uint64_t number = hash_(text);
   MutexLock lock(mutex_);
-  if (!entries_.contains(hash))
-    entries_[hash] = {.text = std::move(text),
+  for (;; ++number) {
+    const auto found = entries_.find(number);
+    if (found == entries_.end()) break;
+    if (found->second.text == text) return number;
+  }
+  entries_[number] = {.text = std::move(text),
                       .codec = std::make_shared<const CodecParameters>(codec)};
-  return hash;
+  return number;
 }
 
-bool CodecPool::add_text(std::string_view text) {
+bool CodecPool::add_text(std::uint64_t number, std::string_view text) {
   auto codec = read_codec(text);
   if (!codec) return false;
-  add(*codec);
+  MutexLock lock(mutex_);
+  if (const auto found = entries_.find(number); found != entries_.end())
+    return found->second.text == text;
+  entries_[number] = {.text = std::string(text),
+                      .codec = std::make_shared<const CodecParameters>(*std::move(codec))};
   return true;
 }
 
-CodecPool::Codec CodecPool::find(std::uint64_t hash) const {
+CodecPool::Codec CodecPool::find(std::uint64_t number) const {
   MutexLock lock(mutex_);
-  const auto found = entries_.find(hash);
+  const auto found = entries_.find(number);
   return found == entries_.end() ? nullptr : found->second.codec;
 }
 
-std::map<std::uint64_t, std::string> CodecPool::texts() const {
+std::string CodecPool::text(std::uint64_t number) const {
   MutexLock lock(mutex_);
-  std::map<std::uint64_t, std::string> texts;
-  for (const auto& [hash, entry] : entries_) texts[hash] = entry.text;
-  return texts;
+  const auto found = entries_.find(number);
+  return found == entries_.end() ? std::string() : found->second.text;
 }
 
 Result<std::string> media_record_text(const MediaFile& file, CodecPool& codecs) {
@@ -201,7 +212,8 @@ std::optional<MediaRecord> read_media_record(std::string_view text, const CodecP
     info.end_pts = in.signed_number();
     info.pcm_offset = in.number();
     stream.language = in.text();
-    info.codec = codecs.find(in.number());
+    stream.codec = in.number();
+    info.codec = codecs.find(stream.codec);
     stream.frames = FrameTable(in.text());
     stream.packets = PacketTable(in.text());
     if (info.codec == nullptr || info.time_base.num <= 0 || info.time_base.den <= 0 ||

@@ -17,18 +17,24 @@
 
 namespace spdld::source {
 
-// The CodecParameters of many files, each kept once: by the hash of its text. Thread-safe.
+// The CodecParameters of many files, each kept once and under a number: the hash of its text, or,
+// where another text has that number, the next one that is free. Thread-safe.
 class CodecPool {
  public:
   using Codec = std::shared_ptr<const CodecParameters>;
+  using Hash = std::uint64_t (*)(std::string_view text);
 
+  CodecPool();
+  explicit CodecPool(Hash hash) : hash_(hash) {}
+
+  // Its number.
   std::uint64_t add(const CodecParameters& codec) SPDLD_EXCLUDES(mutex_);
-  // Of what texts() gave. False: it is damaged.
-  bool add_text(std::string_view text) SPDLD_EXCLUDES(mutex_);
-  // Null: there is none of that hash.
-  Codec find(std::uint64_t hash) const SPDLD_EXCLUDES(mutex_);
-  // By their hashes.
-  std::map<std::uint64_t, std::string> texts() const SPDLD_EXCLUDES(mutex_);
+  // Takes what text() gave of that number. False: it is damaged, or the number is another text's.
+  bool add_text(std::uint64_t number, std::string_view text) SPDLD_EXCLUDES(mutex_);
+  // Null: there is none of that number.
+  Codec find(std::uint64_t number) const SPDLD_EXCLUDES(mutex_);
+  // Empty: there is none of that number.
+  std::string text(std::uint64_t number) const SPDLD_EXCLUDES(mutex_);
 
  private:
   struct Entry {
@@ -36,6 +42,7 @@ class CodecPool {
     Codec codec;
   };
 
+  const Hash hash_;
   mutable Mutex mutex_;
   std::map<std::uint64_t, Entry> entries_ SPDLD_GUARDED_BY(mutex_);
 };
@@ -45,6 +52,7 @@ struct StreamRecord {
   StreamInfo info;
   std::string_view language;
   bool is_default = false;
+  std::uint64_t codec = 0;  // the number of info.codec in the pool
   FrameTable frames;
   PacketTable packets;
 };

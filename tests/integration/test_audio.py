@@ -187,18 +187,18 @@ def test_windows_are_slices_of_what_ffmpeg_makes(daemon: Any, root: pathlib.Path
     )
 
 
-def test_windows_of_several_rates_are_bounded_by_their_seconds(
+def test_windows_of_several_rates_are_stacked_once_resampled(
     daemon: Any, root: pathlib.Path
 ) -> None:
-    path = write(
-        root,
-        "windows: {seconds: 0.1}",
+    for stages in (
         "{decode_audio: {sample_rate: 16000, channels: 1}}",
-        "size: 64, last: keep",
-    )
-    with spdld.Loader(path, address=daemon.address) as loader:
-        for batch in loader:
-            assert {row.shape for row in batch["audio"]} == {(1, 1600)}
+        "{decode_audio: {channels: 1}}, {resample: {sample_rate: 16000}}",
+    ):
+        path = write(root, "windows: {seconds: 0.1}", stages, "size: 64, last: keep")
+        assert "float32 [64, 1, 1600]" in daemon.ctl("explain", "-f", path).stdout
+        with spdld.Loader(path, address=daemon.address, replace=True) as loader:
+            for batch in loader:
+                assert batch["audio"].shape == (len(batch.indices), 1, 1600)
 
 
 def test_a_preview_draws_each_row_of_sound(

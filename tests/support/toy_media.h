@@ -184,7 +184,10 @@ class ToyProber final : public source::MediaProber {
     return media;
   }
 
+  std::string version() const override { return number; }
+
   mutable std::atomic<int> probed = 0;
+  std::string number = "toy 1";
   std::function<void(const std::string& path)> before = {};
 };
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -237,6 +238,58 @@ TEST(DecodeAudio, BoundsRowsOfSeveralRatesByTheirSeconds) {
   pipeline.finish();
   EXPECT_THAT(pipeline.tensor().shape, ElementsAre(1, -1));
   EXPECT_EQ(pipeline.tensor().max_row_bytes, (2 * 16000 + 2) * sizeof(float));
+}
+
+TEST(DecodeAudio, StacksWindowsOfSeveralRatesThatBecomeOfOneLength) {
+  ClipShape clip{.kind = StreamInfo::Kind::kAudio};
+  clip.channels = 1;
+  clip.max_seconds = 1;
+  for (const int rate : {8000, 11025, 16000, 22050, 32000, 44100, 48000}) {
+    clip.of_rates.push_back({.sample_rate = rate, .samples = rate});
+    clip.max_samples = rate;
+  }
+  Pipeline pipeline({{"sample_rate", std::int64_t{16000}}}, clip);
+  ASSERT_TRUE(pipeline.add(std::make_unique<Spectrum>(), "spectrum").ok());
+  pipeline.finish();
+  EXPECT_EQ(pipeline.tensor().kind, FieldKind::kDense);
+  EXPECT_THAT(pipeline.tensor().shape, ElementsAre(1, 3, 1600));
+  // Every one of them comes out as long as it was said.
+  for (const ClipShape::OfRate& of_rate : clip.of_rates) {
+    const std::string data(static_cast<std::size_t>(of_rate.samples) * 2, '\1');
+    const Status done = pipeline.run(
+        make_wav({.rate = static_cast<std::uint32_t>(of_rate.sample_rate), .data = data}));
+    EXPECT_TRUE(done.ok()) << of_rate.sample_rate << ": " << done.message();
+  }
+}
+
+TEST(DecodeAudio, StacksWindowsOfSeveralRatesAfterResample) {
+  ClipShape clip{.kind = StreamInfo::Kind::kAudio};
+  clip.channels = 1;
+  clip.of_rates = {{.sample_rate = 8000, .samples = 4000},
+                   {.sample_rate = 48000, .samples = 24000}};
+  Pipeline pipeline({}, clip);
+  auto resample = resample_op().make(Params(resample_params(16000)));
+  ASSERT_TRUE(resample);
+  ASSERT_TRUE(pipeline.add(*std::move(resample), "resample").ok());
+  pipeline.finish();
+  EXPECT_THAT(pipeline.tensor().shape, ElementsAre(1, 8000));
+}
+
+TEST(DecodeAudio, LeavesWindowsRaggedThatBecomeOfSeveralLengths) {
+  ClipShape clip{.kind = StreamInfo::Kind::kAudio};
+  clip.channels = 1;
+  clip.max_samples = 24000;
+  clip.max_seconds = 0.5;
+  clip.of_rates = {{.sample_rate = 8000, .samples = 4000},
+                   {.sample_rate = 48000, .samples = 23000}};
+  Pipeline resampled({{"sample_rate", std::int64_t{16000}}}, clip);
+  resampled.finish();
+  EXPECT_EQ(resampled.tensor().kind, FieldKind::kRagged);
+  EXPECT_THAT(resampled.tensor().shape, ElementsAre(1, -1));
+  EXPECT_EQ(resampled.tensor().max_row_bytes, 8000 * sizeof(float));
+  Pipeline own({}, clip);
+  own.finish();
+  EXPECT_THAT(own.tensor().shape, ElementsAre(1, -1)) << "each at its own rate";
 }
 
 TEST(DecodeAudio, RefusesAClipThatIsNotAsItWasIndexed) {

@@ -485,6 +485,21 @@ TEST(Prober, CountsTheSamplesThatACutOffWavHas) {
   EXPECT_THAT(file.faults, Contains("the file ends before its header says"));
 }
 
+TEST(Prober, TellsThatAFlacOrMp3EndsBeforeItsHeaderSays) {
+  const MediaMaker maker;
+  for (const std::string name : {"long.flac", "vbr.mp3", "cbr.mp3"}) {
+    SCOPED_TRACE(name);
+    const Bytes whole =
+        maker.make(some_sound(5) + (name == "vbr.mp3" ? "-q:a 5 " : ""), name);
+    EXPECT_THAT(probed(whole).faults, IsEmpty());
+    for (const std::size_t tenths : {3U, 7U, 9U}) {
+      const Bytes cut(whole.begin(),
+                      whole.begin() + static_cast<std::ptrdiff_t>(whole.size() * tenths / 10));
+      EXPECT_THAT(probed(cut).faults, Contains("the file ends before its header says")) << tenths;
+    }
+  }
+}
+
 TEST(Prober, NeverPromisesMoreThanACutOffFileHas) {
   const MediaMaker maker;
   const std::string video = moving_pictures(30) + some_sound(1) + "-c:v libx264 -g 10 ";
@@ -522,6 +537,15 @@ TEST(Prober, NeverPromisesMoreThanACutOffFileHas) {
       }
     }
   }
+}
+
+TEST(ProbeVersion, NamesTheLibrariesAndEveryLimit) {
+  EXPECT_THAT(probe_version(), HasSubstr("avformat " + std::to_string(LIBAVFORMAT_VERSION_MAJOR)));
+  EXPECT_EQ(probe_version(), probe_version());
+  const std::set<std::string> versions = {
+      probe_version(), probe_version({.max_streams = 1}), probe_version({.max_packets = 2}),
+      probe_version({.max_pixels = 3}), probe_version({.max_seconds = 4})};
+  EXPECT_EQ(versions.size(), 5u);
 }
 
 }  // namespace

@@ -83,7 +83,8 @@ TEST_F(ClipSoundTest, CutsSoundIntoWindows) {
                         .channels = 1,
                         .samples = 2000,
                         .max_samples = 2000,
-                        .max_seconds = 2};
+                        .max_seconds = 2,
+                        .of_rates = {{.sample_rate = 1000, .samples = 2000}}};
   EXPECT_EQ(source->fields()[0].clip, shape);
   for (std::uint64_t item = 0; item < source->size(); ++item) {
     const MediaClip& clip = fetch(*source, item);
@@ -102,10 +103,22 @@ TEST_F(ClipSoundTest, CutsSoundIntoWindows) {
 TEST_F(ClipSoundTest, TellsWhichFormatDiffersBetweenFiles) {
   put_sound("a.toy", 10'000);
   put_sound("b.toy", 10'000, "aac", 100, 30, 2000);
+  put_sound("c.toy", 10'000);
   const auto source = open(windows(2));
   const ClipShape shape{
-      .kind = StreamInfo::Kind::kAudio, .channels = 1, .max_samples = 4000, .max_seconds = 2};
+      .kind = StreamInfo::Kind::kAudio,
+      .channels = 1,
+      .max_samples = 4000,
+      .max_seconds = 2,
+      .of_rates = {{.sample_rate = 1000, .samples = 2000}, {.sample_rate = 2000, .samples = 4000}}};
   EXPECT_EQ(source->fields()[0].clip, shape);
+}
+
+TEST_F(ClipSoundTest, TellsNoRatesWhereThereAreTooMany) {
+  for (int i = 0; i <= static_cast<int>(ClipShape::kMostRates); ++i)
+    put_sound(std::to_string(i) + ".toy", 10'000, "aac", 100, 30, 1000 + i);
+  const auto source = open(windows(2));
+  EXPECT_THAT(source->fields()[0].clip->of_rates, ::testing::IsEmpty());
 }
 
 TEST_F(ClipSoundTest, BringsWhatADecoderMustHaveSeenBefore) {
@@ -212,7 +225,8 @@ TEST_F(ClipSoundTest, BringsAVideosSoundOfTheSameTime) {
                         .channels = 1,
                         .samples = 800,
                         .max_samples = 800,
-                        .max_seconds = 0.8};
+                        .max_seconds = 0.8,
+                        .of_rates = {{.sample_rate = 1000, .samples = 800}}};
   EXPECT_EQ(fields[1].clip, shape);
   ASSERT_TRUE(fetch_and_wait(*source, 3, item_, {{.part = 0}, {.part = 1}}).ok());
   EXPECT_EQ(item_.clip(0)->frames.front(), 60);

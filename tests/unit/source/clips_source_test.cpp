@@ -50,6 +50,7 @@ class WholeProber final : public MediaProber {
     file.streams.push_back(std::move(stream));
     return file;
   }
+  std::string version() const override { return "whole"; }
 };
 
 ClipsSpec one_second() {

@@ -8,10 +8,15 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "source/files_source.h"
@@ -52,10 +57,10 @@ class MediaIndexTest : public ::testing::Test {
                                {.tv_sec = seconds, .tv_nsec = 0}};
     ASSERT_EQ(::utimensat(AT_FDCWD, dir_.path(below).c_str(), times, 0), 0);
   }
-  std::unique_ptr<Source> files() {
+  std::unique_ptr<Source> files(const std::string& pattern = "**") {
     FilesSpec spec;
     spec.root = dir_.path("data");
-    spec.pattern = "**";
+    spec.pattern = pattern;
     spec.label = FilesSpec::Label::kNone;
     auto source = open_files(spec, SourceOptions(io_));
     EXPECT_TRUE(source) << source.error().message();
@@ -189,6 +194,110 @@ TEST_F(MediaIndexTest, KeepsWhyAFileIsNoMedia) {
   EXPECT_THAT(std::string(entry->text), HasSubstr("is no toy"));
   ASSERT_TRUE(open(prober));
   EXPECT_EQ(prober.probed, kFiles) << "it is not probed again";
+}
+
+TEST_F(MediaIndexTest, ProbesAgainWithAnotherProber) {
+  dir_.file("data/" + name(2), "text");
+  touch("data/" + name(2), 1'600'000'000);
+  ToyProber prober;
+  ASSERT_TRUE(open(prober));
+  ToyProber newer;
+  newer.number = "toy 2";
+  ASSERT_TRUE(open(newer));
+  EXPECT_EQ(newer.probed, kFiles) << "with what was refused";
+  EXPECT_THAT(warnings_, IsEmpty());
+  ASSERT_TRUE(open(prober));
+  EXPECT_EQ(prober.probed, kFiles) << "what it has found is still there";
+}
+
+TEST_F(MediaIndexTest, ForgetsTheCodecsOfFilesThatAreGone) {
+  ToyMedia wide;
+  wide.put_frames(wide.add_video(4096, 16), 20, 5);
+  dir_.file("data/" + name(5), wide.bytes());
+  touch("data/" + name(5), 1'600'000'000);
+  const auto widths = [](const MediaIndex& index) {
+    std::set<int> found;
+    for (const MediaEntry& entry : index.entries()) {
+      const auto record = read_media_record(entry.text, index.codecs());
+      for (const StreamRecord& stream : record->streams) found.insert(stream.info.codec->width);
+    }
+    return found;
+  };
+  const auto codecs_in = [](const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    const std::string text(std::istreambuf_iterator<char>(in), {});
+    std::uint32_t what = 0;
+    std::uint64_t codecs = 0;
+    std::memcpy(&what, text.data() + 8, sizeof what);
+    std::memcpy(&codecs, text.data() + 12 + what, sizeof codecs);
+    return codecs;
+  };
+  ToyProber prober;
+  const auto first = open(prober);
+  ASSERT_TRUE(first);
+  EXPECT_THAT(widths(*first->index), ElementsAre(320, 4096));
+  EXPECT_EQ(codecs_in(dir_.path("state/" + first->name + ".mediaindex")), 2u);
+  dir_.remove("data/" + name(5));
+  const auto again = open(prober);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(prober.probed, kFiles);
+  EXPECT_EQ(codecs_in(dir_.path("state/" + again->name + ".mediaindex")), 1u);
+  const auto loaded = load_media_index(dir_.path("state"), again->name);
+  ASSERT_TRUE(loaded) << loaded.error().message();
+  EXPECT_THAT(widths(**loaded), ElementsAre(320));
+}
+
+TEST_F(MediaIndexTest, LeavesThePartsOfOtherFilesAlone) {
+  std::stop_source stop;
+  ToyProber prober;
+  prober.before = [&, seen = std::make_shared<std::atomic<int>>(0)](const std::string&) {
+    if (++*seen > 8) stop.request_stop();
+  };
+  MediaIndexOptions how = options();
+  how.threads = 1;
+  how.stop = stop.get_token();
+  ASSERT_FALSE(open_media_index(*files(), 0, prober, how));
+  const std::size_t parts = state_files(".part").size();
+  EXPECT_EQ(parts, 9u);
+  // A pipeline of some of these files is indexed meanwhile: it takes them from the parts, too.
+  ToyProber few;
+  ASSERT_TRUE(open_media_index(*files("v10[0-2].toy"), 0, few, options()));
+  EXPECT_EQ(few.probed, 0);
+  EXPECT_EQ(state_files(".part").size(), parts - 3) << "the index has three of them";
+  ToyProber rest;
+  ASSERT_TRUE(open(rest));
+  EXPECT_EQ(rest.probed, kFiles - 9);
+  EXPECT_THAT(state_files(".part"), IsEmpty());
+}
+
+TEST_F(MediaIndexTest, LeavesThePartsThatAnotherBuildWritesMeanwhile) {
+  // Another build of the same files stops after this one has looked for kept parts.
+  ToyProber inner;
+  bool begun = false;
+  std::stop_source stop;
+  inner.before = [&, seen = 0](const std::string&) mutable {
+    if (++seen > 6) stop.request_stop();
+  };
+  ToyProber outer;
+  outer.before = [&](const std::string&) {
+    if (std::exchange(begun, true)) return;
+    MediaIndexOptions how = options();
+    how.progress = {};
+    how.threads = 1;
+    how.stop = stop.get_token();
+    ASSERT_FALSE(open_media_index(*files(), 0, inner, how));
+    EXPECT_EQ(state_files(".part").size(), 7u);
+  };
+  MediaIndexOptions how = options();
+  how.threads = 1;
+  how.keep_each = std::chrono::hours(1);  // it has no parts of its own
+  ASSERT_TRUE(open_media_index(*files(), 0, outer, how));
+  EXPECT_EQ(outer.probed, kFiles);
+  EXPECT_EQ(state_files(".part").size(), 7u);
+  ToyProber next;
+  ASSERT_TRUE(open(next));
+  EXPECT_EQ(next.probed, 0);
+  EXPECT_THAT(state_files(".part"), IsEmpty()) << "once an index has their files";
 }
 
 TEST_F(MediaIndexTest, SaysWhichFileChangedWhileItWasRead) {

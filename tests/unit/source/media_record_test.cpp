@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace spdld::source {
@@ -200,6 +203,35 @@ TEST(MediaRecord, GivesBackAFile) {
   EXPECT_EQ(stream.info.end_pts, kNoTime);
   EXPECT_EQ(stream.info.index, 2);
   EXPECT_EQ(packets_of(stream.packets), file.streams[0].packets);
+}
+
+TEST(CodecPool, TellsTextsOfOneHashApart) {
+  const CodecPool::Hash hash = [](std::string_view) { return std::uint64_t{7}; };
+  CodecPool codecs(hash);
+  MediaFile file = some_file(4);
+  CodecParameters wide = *file.streams[0].info.codec;
+  wide.width = 4096;
+  file.streams[1].info.codec = std::make_shared<const CodecParameters>(wide);
+  const std::string text = media_record_text(file, codecs).value();
+  const auto record = read_media_record(text, codecs);
+  ASSERT_TRUE(record);
+  EXPECT_EQ(*record->streams[0].info.codec, *file.streams[0].info.codec);
+  EXPECT_EQ(record->streams[1].info.codec->width, 4096);
+  EXPECT_EQ(media_record_text(file, codecs).value(), text) << "both have their numbers";
+}
+
+TEST(CodecPool, RefusesATextWhoseNumberIsTaken) {
+  CodecPool codecs;
+  CodecParameters wide;
+  wide.width = 4096;
+  const std::uint64_t number = codecs.add(wide);
+  const std::uint64_t other = codecs.add({});
+  ASSERT_NE(number, other);
+  EXPECT_TRUE(codecs.add_text(number, codecs.text(number)));
+  EXPECT_FALSE(codecs.add_text(number, codecs.text(other)));
+  EXPECT_FALSE(codecs.add_text(1, codecs.text(other).substr(0, 3))) << "it is damaged";
+  EXPECT_EQ(codecs.find(number)->width, 4096);
+  EXPECT_EQ(codecs.find(1), nullptr);
 }
 
 TEST(MediaRecord, RefusesFilesWhoseTablesCannotBeRight) {
