@@ -12,8 +12,8 @@
 #include "media/decode_image.h"
 #include "media/decode_json.h"
 #include "media/decode_npy.h"
-#include "media/resample_op.h"
 #include "media/decode_video.h"
+#include "media/resample_op.h"
 
 namespace spdld::media {
 namespace {

@@ -39,9 +39,8 @@ std::int64_t told_samples(const Demuxer& demuxer, const AVStream& stream) {
     return samples;
   }
   // Where there is a Xing header its number of frames is the duration; else FFmpeg guesses it.
-  const bool is_told =
-      demuxer.is_format("mp3") && stream.duration > 0 &&
-      demuxer.context().duration_estimation_method == AVFMT_DURATION_FROM_STREAM;
+  const bool is_told = demuxer.is_format("mp3") && stream.duration > 0 &&
+                       demuxer.context().duration_estimation_method == AVFMT_DURATION_FROM_STREAM;
   if (!is_told || codec.sample_rate <= 0) return 0;
   // Some encoders count the frame of the header, too.
   constexpr std::int64_t kSlack = 2 * 1152;

@@ -40,9 +40,9 @@ constexpr std::string_view kHarmless = "mmco:";
 // Likewise of HEVC, whatever it reports: what is damage, the decoder fails on.
 bool reports_harmless(std::string_view codec) { return codec == "hevc"; }
 
-// Damaged pictures that FFmpeg accepts show what was decoded before them: of VP8, whose decoder does
-// not forget all of it when it is flushed, and of HEVC, which leaves what it did not decode as the
-// memory was. A decoder that is opened for each clip shows the same each time.
+// Damaged pictures that FFmpeg accepts show what was decoded before them: of VP8, whose decoder
+// does not forget all of it when it is flushed, and of HEVC, which leaves what it did not decode as
+// the memory was. A decoder that is opened for each clip shows the same each time.
 bool forgets(std::string_view codec) { return codec != "vp8" && codec != "hevc"; }
 
 Orientation orientation_of(const StreamInfo& stream) {

@@ -80,10 +80,10 @@ class ClipDecoder final : public VideoDecoder {
   Disposable disposable_;
   PacketPlan plan_;
   std::size_t next_packet_ = 0;
-  bool is_trying_ = false;          // the packet given last may need pictures that are not there
-  std::string report_;              // FFmpeg's first
+  bool is_trying_ = false;            // the packet given last may need pictures that are not there
+  std::string report_;                // FFmpeg's first
   std::int64_t begin_pts_ = kNoTime;  // of the packet with which it began last
-  std::int64_t fed_pts_ = kNoTime;  // of the packet given last, for messages
+  std::int64_t fed_pts_ = kNoTime;    // of the packet given last, for messages
   std::int64_t pts_ = kNoTime;
   std::int64_t duration_ = 0;
   VideoPicture picture_;

@@ -2,8 +2,8 @@
 // Damages good files of video in every way that files get damaged, and sees that they either give
 // frames or fail with a code of the data's, in bounded memory: once with the index of the damaged
 // file, and once with that of the good one, as if the damage had come later. Deterministic: mutant
-// n is the same everywhere. SPDLD_MUTATIONS says how many of each format (100). What they came to is
-// printed, by its reason.
+// n is the same everywhere. SPDLD_MUTATIONS says how many of each format (100). What they came to
+// is printed, by its reason.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -120,14 +120,13 @@ TEST(VideoMutation, OfH264NeverBreaksTheDecoder) {
 }
 
 TEST(VideoMutation, OfOpenGroupsInMatroskaNeverBreaksTheDecoder) {
-  expect_survived(
-      "-c:v libx264 -threads 1 -g 6 -bf 2 -x264-params open-gop=1 -pix_fmt yuv420p", "a.mkv", 0x6f);
+  expect_survived("-c:v libx264 -threads 1 -g 6 -bf 2 -x264-params open-gop=1 -pix_fmt yuv420p",
+                  "a.mkv", 0x6f);
 }
 
 TEST(VideoMutation, OfHevcNeverBreaksTheDecoder) {
-  expect_survived(
-      "-c:v libx265 -pix_fmt yuv420p10le -x265-params log-level=none:pools=1:keyint=6", "a.mp4",
-      0x68657663);
+  expect_survived("-c:v libx265 -pix_fmt yuv420p10le -x265-params log-level=none:pools=1:keyint=6",
+                  "a.mp4", 0x68657663);
 }
 
 TEST(VideoMutation, OfVp9NeverBreaksTheDecoder) {

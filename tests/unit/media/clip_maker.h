@@ -12,7 +12,8 @@
 
 namespace spdld::media::test {
 
-// A file's first stream of video as the prober finds it, from which clips are cut as a source cuts them.
+// A file's first stream of video as the prober finds it, from which clips are cut as a source cuts
+// them.
 class ClipMaker {
  public:
   // `file`: whole, and alive as long as clips of it are.

@@ -489,8 +489,7 @@ TEST(Prober, TellsThatAFlacOrMp3EndsBeforeItsHeaderSays) {
   const MediaMaker maker;
   for (const std::string name : {"long.flac", "vbr.mp3", "cbr.mp3"}) {
     SCOPED_TRACE(name);
-    const Bytes whole =
-        maker.make(some_sound(5) + (name == "vbr.mp3" ? "-q:a 5 " : ""), name);
+    const Bytes whole = maker.make(some_sound(5) + (name == "vbr.mp3" ? "-q:a 5 " : ""), name);
     EXPECT_THAT(probed(whole).faults, IsEmpty());
     for (const std::size_t tenths : {3U, 7U, 9U}) {
       const Bytes cut(whole.begin(),

@@ -65,10 +65,10 @@ class VideoFiles : public testing::TestWithParam<fs::path> {
 
   // Where chroma lies, which FFmpeg's scaler must be told.
   static std::string places() {
-    const std::string place =
-        text_of("ffprobe -v error -select_streams v:0 -show_entries stream=chroma_location -of "
-                "default=nk=1:nw=1 " +
-                quoted());
+    const std::string place = text_of(
+        "ffprobe -v error -select_streams v:0 -show_entries stream=chroma_location -of "
+        "default=nk=1:nw=1 " +
+        quoted());
     return place.starts_with("left")      ? ":in_h_chr_pos=0:in_v_chr_pos=128"
            : place.starts_with("topleft") ? ":in_h_chr_pos=0:in_v_chr_pos=0"
                                           : "";
@@ -86,9 +86,8 @@ class VideoFiles : public testing::TestWithParam<fs::path> {
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(VideoFiles);
 
 TEST_P(VideoFiles, HaveTheTimesThatFFmpegTells) {
-  std::istringstream told(
-      text_of("ffprobe -v error -select_streams v:0 -show_entries frame=pts -of csv=p=0 " +
-              quoted()));
+  std::istringstream told(text_of(
+      "ffprobe -v error -select_streams v:0 -show_entries frame=pts -of csv=p=0 " + quoted()));
   std::vector<std::int64_t> times;
   for (std::string line; std::getline(told, line);) {
     if (!line.empty()) times.push_back(std::stoll(line));

@@ -105,7 +105,8 @@ TEST(YuvRows, AreWithinOneLevelOfSwscale) {
       {VideoPicture::Matrix::kBt709, "bt709"},
       {VideoPicture::Matrix::kBt2020, "bt2020"}};
   for (const Format& format : formats()) {
-    for (const Size size : {Size{64, 48}, {63, 47}, {7, 9}, {7, 79}, {6, 539}, {5, 5}, {2, 2}, {3, 7}}) {
+    for (const Size size :
+         {Size{64, 48}, {63, 47}, {7, 9}, {7, 79}, {6, 539}, {5, 5}, {2, 2}, {3, 7}}) {
       for (const int chroma_x : {ChromaAxis::kFirst, ChromaAxis::kBetween}) {
         ++seed;
         Noise noise(format, size, seed);
