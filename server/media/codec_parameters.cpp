@@ -3,6 +3,7 @@
 
 extern "C" {
 #include <libavutil/channel_layout.h>
+#include <libavutil/mem.h>
 #include <libavutil/pixdesc.h>
 #include <libavutil/samplefmt.h>
 }
@@ -11,6 +12,8 @@ extern "C" {
 #include <cmath>
 #include <cstring>
 #include <numbers>
+
+#include "base/no_memory.h"
 
 namespace spdld::media {
 namespace {
@@ -24,6 +27,30 @@ std::string channel_layout_name(const AVChannelLayout& layout) {
   std::array<char, 128> name{};
   const int count = av_channel_layout_describe(&layout, name.data(), name.size());
   return count > 0 && static_cast<std::size_t>(count) <= name.size() ? name.data() : "";
+}
+
+Status set_parameters(const CodecParameters& codec, AVMediaType type, AVCodecParameters& out) {
+  const AVCodecDescriptor* const descriptor = avcodec_descriptor_get_by_name(codec.codec.c_str());
+  if (descriptor == nullptr || descriptor->type != type)
+    return {Code::kDataLoss, "its stream is of the codec '" + codec.codec + "', which is no " +
+                                 (type == AVMEDIA_TYPE_AUDIO ? "sound" : "video")};
+  out.codec_type = type;
+  out.codec_id = descriptor->id;
+  out.codec_tag = codec.tag;
+  out.bit_rate = codec.bit_rate;
+  out.profile = codec.profile;
+  out.level = codec.level;
+  out.bits_per_coded_sample = codec.bits_per_coded_sample;
+  out.bits_per_raw_sample = codec.bits_per_raw_sample;
+  av_freep(static_cast<void*>(&out.extradata));
+  out.extradata_size = 0;
+  if (codec.extradata.empty()) return {};
+  const std::size_t size = codec.extradata.size();
+  out.extradata = static_cast<std::uint8_t*>(av_mallocz(size + AV_INPUT_BUFFER_PADDING_SIZE));
+  if (out.extradata == nullptr) return no_memory("an FFmpeg decoder");
+  std::memcpy(out.extradata, codec.extradata.data(), size);
+  out.extradata_size = static_cast<int>(size);
+  return {};
 }
 
 CodecParameters codec_parameters(const AVCodecParameters& codec, AVRational sample_aspect) {

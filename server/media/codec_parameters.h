@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/status.h"
 #include "media/ffmpeg.h"
 #include "op/media.h"
 
@@ -10,6 +11,10 @@ namespace spdld::media {
 
 // What a demuxer tells of a codec, with names in place of FFmpeg's numbers.
 CodecParameters codec_parameters(const AVCodecParameters& codec, AVRational sample_aspect);
+
+// Sets of `out` what sound and video have in common, the extradata replaced. kDataLoss: the codec
+// is none of this type; or kNoMemory.
+Status set_parameters(const CodecParameters& codec, AVMediaType type, AVCodecParameters& out);
 
 // "stereo"; empty: not told which channels these are.
 std::string channel_layout_name(const AVChannelLayout& layout);

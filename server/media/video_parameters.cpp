@@ -2,14 +2,13 @@
 #include "media/video_parameters.h"
 
 extern "C" {
-#include <libavutil/mem.h>
 #include <libavutil/pixdesc.h>
 }
 
-#include <cstring>
 #include <string>
 
 #include "base/no_memory.h"
+#include "media/codec_parameters.h"
 
 namespace spdld::media {
 namespace {
@@ -24,19 +23,9 @@ Value named(int (*find)(const char*), const std::string& name, Value otherwise) 
 }  // namespace
 
 Result<AvPtr<AVCodecParameters>> video_parameters(const CodecParameters& codec) {
-  const AVCodecDescriptor* const descriptor = avcodec_descriptor_get_by_name(codec.codec.c_str());
-  if (descriptor == nullptr || descriptor->type != AVMEDIA_TYPE_VIDEO)
-    return error(Code::kDataLoss,
-                 "its stream is of the codec '" + codec.codec + "', which is no video");
   AvPtr<AVCodecParameters> out(avcodec_parameters_alloc());
   if (out == nullptr) return tl::unexpected<Status>(no_memory("an FFmpeg decoder"));
-  out->codec_type = AVMEDIA_TYPE_VIDEO;
-  out->codec_id = descriptor->id;
-  out->codec_tag = codec.tag;
-  out->profile = codec.profile;
-  out->level = codec.level;
-  out->bits_per_coded_sample = codec.bits_per_coded_sample;
-  out->bits_per_raw_sample = codec.bits_per_raw_sample;
+  SPDLD_TRY(set_parameters(codec, AVMEDIA_TYPE_VIDEO, *out));
   out->width = codec.width;
   out->height = codec.height;
   out->format = codec.pixel_format.empty()
@@ -50,12 +39,6 @@ Result<AvPtr<AVCodecParameters>> video_parameters(const CodecParameters& codec) 
   out->chroma_location =
       named(av_chroma_location_from_name, codec.chroma_location, AVCHROMA_LOC_UNSPECIFIED);
   out->video_delay = codec.reorder_frames;
-  if (codec.extradata.empty()) return out;
-  const std::size_t size = codec.extradata.size();
-  out->extradata = static_cast<std::uint8_t*>(av_mallocz(size + AV_INPUT_BUFFER_PADDING_SIZE));
-  if (out->extradata == nullptr) return tl::unexpected<Status>(no_memory("an FFmpeg decoder"));
-  std::memcpy(out->extradata, codec.extradata.data(), size);
-  out->extradata_size = static_cast<int>(size);
   return out;
 }
 

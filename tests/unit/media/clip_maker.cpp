@@ -4,30 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <utility>
 
 #include "media/prober.h"
+#include "tests/unit/media/row_collector.h"
 
 namespace spdld::media::test {
-namespace {
-
-class Collector final : public RowSink {
- public:
-  Collector(std::vector<std::uint8_t>& pixels, std::size_t row_bytes)
-      : pixels_(pixels), row_bytes_(row_bytes) {}
-  void row(int y, const std::uint8_t* row) override {
-    std::memcpy(pixels_.data() + static_cast<std::size_t>(y) * row_bytes_, row, row_bytes_);
-  }
-
- private:
-  std::vector<std::uint8_t>& pixels_;
-  std::size_t row_bytes_;
-};
-
-}  // namespace
-
 ClipMaker::ClipMaker(std::span<const std::byte> file) : file_(file) {
   MemoryReader reader(file);
   Result<MediaFile> media = probe(reader);
@@ -96,7 +79,7 @@ Result<Frames> frames_of(VideoDecoder& decoder, const MediaClip& clip,
     SPDLD_ASSIGN(const bool found, decoder.next());
     if (!found) return frames;
     std::vector<std::uint8_t> pixels(row_bytes * static_cast<std::size_t>(part.height));
-    Collector rows(pixels, row_bytes);
+    RowCollector rows(pixels, row_bytes);
     SPDLD_TRY(decoder.read(part, rows));
     for (std::size_t i = 0; i < clip.frames.size(); ++i) {
       if (clip.frames[i] == decoder.pts()) frames.pixels[i] = pixels;

@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "tests/unit/media/media_maker.h"
+#include "tests/unit/media/row_collector.h"
 
 namespace spdld::media::test {
 namespace {
@@ -66,24 +67,11 @@ class Noise {
   VideoPicture picture_;
 };
 
-class Collector final : public RowSink {
- public:
-  Collector(std::vector<std::uint8_t>& pixels, std::size_t row_bytes)
-      : pixels_(pixels), row_bytes_(row_bytes) {}
-  void row(int y, const std::uint8_t* row) override {
-    std::memcpy(pixels_.data() + static_cast<std::size_t>(y) * row_bytes_, row, row_bytes_);
-  }
-
- private:
-  std::vector<std::uint8_t>& pixels_;
-  std::size_t row_bytes_;
-};
-
 std::vector<std::uint8_t> pixels_of(YuvRows& rows, const VideoPicture& picture, const Rect& region,
                                     int channels = 3) {
   const auto row_bytes = static_cast<std::size_t>(region.width * channels);
   std::vector<std::uint8_t> pixels(row_bytes * static_cast<std::size_t>(region.height));
-  Collector sink(pixels, row_bytes);
+  RowCollector sink(pixels, row_bytes);
   rows.give(picture, region, channels, sink);
   return pixels;
 }
