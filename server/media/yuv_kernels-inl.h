@@ -96,7 +96,7 @@ inline void double_centered(const Chroma* in, std::size_t count, Chroma* out) {
     hn::StoreInterleaved2(first, second, d, out + 2 * i);
   }
   for (; i < count; ++i) {
-    out[2 * i] = static_cast<Chroma>((3 * in[i] + 2 + in[i - 1]) >> 2);
+    out[2 * i] = static_cast<Chroma>((3 * in[i] + 2 + (in + i)[-1]) >> 2);
     out[2 * i + 1] = static_cast<Chroma>((3 * in[i] + 2 + in[i + 1]) >> 2);
   }
 }
