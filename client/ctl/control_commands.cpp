@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -52,6 +53,23 @@ v1::JobKey as_listed(Daemon& daemon, v1::JobKey key) {
   if (key.pipeline().find('/') != std::string::npos)
     key.set_pipeline(daemon.pipeline(key.pipeline(), false).pipeline().name());
   return key;
+}
+
+// Throws Failure (kWrongUsage) where the name that was given as a job's is a pipeline's alone.
+void check_is_no_pipeline(Daemon& daemon, const std::string& job) {
+  const auto is_job = [&job](const v1::ListJobsResponse& found) {
+    return std::any_of(found.jobs().begin(), found.jobs().end(),
+                       [&job](const v1::Job& one) { return one.job() == job; });
+  };
+  if (job.empty() || is_job(daemon.jobs(false)) || is_job(daemon.jobs(true))) return;
+  const v1::ListPipelinesResponse applied = daemon.pipelines();
+  if (std::none_of(applied.pipelines().begin(), applied.pipelines().end(),
+                   [&job](const v1::Pipeline& one) { return one.name() == job; }))
+    return;
+  throw Failure(kWrongUsage, "'" + job +
+                                 "' is a pipeline, and no job has that name: 'spdlctl get "
+                                 "failures --pipeline " +
+                                 job + "' lists those of its jobs");
 }
 
 std::shared_ptr<v1::JobKey> add_filter(CLI::App& command) {
@@ -226,6 +244,7 @@ void add_get(CLI::App& app, const Context& context) {
     Daemon daemon = context.connect();
     v1::StatsSnapshot found = daemon.stats(wanted);
     keep(found.mutable_failures(), as_listed(daemon, *key));
+    if (found.failures().empty()) check_is_no_pipeline(daemon, key->job());
     print(found.failures(), *output, failures_table, "failures", context);
   });
   CLI::App* classes = get->add_subcommand("classes", "the names behind a pipeline's labels");

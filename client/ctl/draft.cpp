@@ -66,37 +66,9 @@ std::string pipeline_name(const std::string& path) {
   return name.empty() ? "dataset" : name;
 }
 
-}  // namespace
-
-std::string yaml_text(std::string_view text) {
-  return is_plain(text) ? std::string(text) : in_quotes(without_variables(text));
-}
-
-std::string yaml_below_root(std::string_view text) {
-  return in_quotes("${root}/" + without_variables(text));
-}
-
-std::string pipeline_text(const Draft& draft) {
-  std::string text = fmt::format("# Written by 'spdlctl init' for {}\n", printable(draft.path));
-  for (const std::string& each : draft.seen) text += fmt::format("# {}\n", printable(each));
-  // A number is quoted: the name of a pipeline is a text.
-  text += fmt::format("pipeline: {}\n\n",
-                      yaml_text(pipeline_name(draft.output.empty() ? draft.path : draft.output)));
-  text += "vars: {";
-  if (!draft.root.empty())
-    text += fmt::format("root: {}, ", in_quotes(without_variables(draft.root)));
-  text += fmt::format("size: {}}}\n\n", draft.boxes ? 640 : 224);
-  text += "seed: 42                       # the order and every random draw follow from it\n";
-  text += "source:\n";
-  for (const std::string& line : draft.source) text += "  " + line + "\n";
-  text += "  # A tenth for validation, always the same: in another file with part: val.\n";
-  text += "  # select: {split: {part: train, val: 0.1}}\n";
-  text += draft.shards
-              ? "shuffle: {block: 512, interleave: 16}   # 16 blocks are mixed: shards are fast in "
-                "sequence\n"
-              : "shuffle: global                # another order in each epoch; for validation: "
-                "none\n";
-  text += "\nstages:\n  - fetch\n";
+// What follows `fetch`, and an empty line.
+std::string image_stages(const Draft& draft) {
+  std::string text;
   if (draft.boxes) {
     text += "  # Boxes are drawn on the pixels as they are stored.\n";
     text += "  - decode_image: {mode: rgb, exif: false}\n";
@@ -120,6 +92,51 @@ std::string pipeline_text(const Draft& draft) {
       "it;\n"
       "  # without this stage, pixels are bytes.\n"
       "  - normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}\n\n";
+  return text;
+}
+
+// Likewise. The windows that are cut of files have all one length, whatever the files' rates are.
+std::string sound_stages() {
+  return "  # Every file gets this rate, and one channel: 16000 Hz is what models of speech want.\n"
+         "  - decode_audio: {sample_rate: 16000, channels: 1}\n"
+         "  # Whisper's spectra: [channels, n_mels, frames]. Without this stage, rows are "
+         "samples;\n"
+         "  # mel_spectrogram and mfcc make others.\n"
+         "  - log_mel\n\n";
+}
+
+}  // namespace
+
+std::string yaml_text(std::string_view text) {
+  return is_plain(text) ? std::string(text) : in_quotes(without_variables(text));
+}
+
+std::string yaml_below_root(std::string_view text) {
+  return in_quotes("${root}/" + without_variables(text));
+}
+
+std::string pipeline_text(const Draft& draft) {
+  std::string text = fmt::format("# Written by 'spdlctl init' for {}\n", printable(draft.path));
+  for (const std::string& each : draft.seen) text += fmt::format("# {}\n", printable(each));
+  // A number is quoted: the name of a pipeline is a text.
+  text += fmt::format("pipeline: {}\n\n",
+                      yaml_text(pipeline_name(draft.output.empty() ? draft.path : draft.output)));
+  text += "vars: {";
+  if (!draft.root.empty())
+    text += fmt::format("root: {}, ", in_quotes(without_variables(draft.root)));
+  text += draft.sound ? "seconds: 4}\n\n" : fmt::format("size: {}}}\n\n", draft.boxes ? 640 : 224);
+  text += "seed: 42                       # the order and every random draw follow from it\n";
+  text += "source:\n";
+  for (const std::string& line : draft.source) text += "  " + line + "\n";
+  text += "  # A tenth for validation, always the same: in another file with part: val.\n";
+  text += "  # select: {split: {part: train, val: 0.1}}\n";
+  text += draft.shards
+              ? "shuffle: {block: 512, interleave: 16}   # 16 blocks are mixed: shards are fast in "
+                "sequence\n"
+              : "shuffle: global                # another order in each epoch; for validation: "
+                "none\n";
+  text += "\nstages:\n  - fetch\n";
+  text += draft.sound ? sound_stages() : image_stages(draft);
   const std::uint64_t rows = draft.items == 0 ? kRows : std::min(draft.items, kRows);
   text += fmt::format("batch: {{size: {}}}   # rows of each rank\n", rows);
   if (!draft.unbounded.empty()) {

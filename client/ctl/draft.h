@@ -18,6 +18,7 @@ struct Draft {
   std::vector<std::string> hints = {};      // comments: stages that could follow decode_image
   std::vector<std::string> unbounded = {};  // fields that these make and that `batch` has to bound
   std::uint64_t items = 0;                  // about so many; 0: not known
+  bool sound = false;                       // files of sound, not images
   bool shards = false;                      // read in sequence, so shuffled by blocks
   bool boxes = false;                       // they lie in pixels of the images
   bool class_folders = false;               // as an ImageFolder has them

@@ -57,6 +57,12 @@ bool is_image_name(std::string_view name) {
   return std::find(kEndings.begin(), kEndings.end(), ending_of(name)) != kEndings.end();
 }
 
+bool is_sound_name(std::string_view name) {
+  constexpr std::array<std::string_view, 11> kEndings{"wav", "flac", "mp3", "m4a", "aac", "ogg",
+                                                      "oga", "opus", "mka", "w64", "rf64"};
+  return std::find(kEndings.begin(), kEndings.end(), ending_of(name)) != kEndings.end();
+}
+
 bool is_packed_tar_name(std::string_view name) {
   const std::string ending = ending_of(name);
   if (ending == "tgz" || ending == "tbz2" || ending == "txz") return true;
@@ -145,10 +151,15 @@ Draft survey(const std::string& given, const std::optional<std::string>& root) {
     throw Failure(kWrongUsage,
                   fmt::format("{} is one image; name its folder: {}", printable(path),
                               shell_command({"spdlctl", "init", absolute.parent_path().string()})));
-  throw Failure(kWrongUsage,
-                fmt::format("{} is nothing that a pipeline could read: name a folder of images or "
-                            "of .tar shards, a .tar, a .csv, .tsv or .jsonl, or COCO's .json",
-                            printable(path)));
+  if (is_sound_name(path))
+    throw Failure(kWrongUsage,
+                  fmt::format("{} is one file of sound; name its folder: {}", printable(path),
+                              shell_command({"spdlctl", "init", absolute.parent_path().string()})));
+  throw Failure(
+      kWrongUsage,
+      fmt::format("{} is nothing that a pipeline could read: name a folder of images, of "
+                  "sound or of .tar shards, a .tar, a .csv, .tsv or .jsonl, or COCO's .json",
+                  printable(path)));
 }
 
 }  // namespace spdld::ctl

@@ -26,6 +26,7 @@ Draft survey_coco(const std::string& path, const std::optional<std::string>& roo
 
 // By its ending: whether decode_image may read it; whether it is a compressed tar.
 bool is_image_name(std::string_view name);
+bool is_sound_name(std::string_view name);  // decode_audio
 bool is_packed_tar_name(std::string_view name);
 // Behind the last dot, in small letters.
 std::string ending_of(std::string_view name);

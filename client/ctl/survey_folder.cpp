@@ -21,15 +21,22 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxEntries = 200'000;
 
+// The files of one kind below a folder.
+struct Files {
+  std::uint64_t count = 0;
+  bool on_top = false;                                // some lie in the folder itself
+  std::set<std::string> directories = {};             // the others, by their top-level ones
+  std::map<std::string, std::uint64_t> endings = {};  // as they are spelled
+};
+
 // What lies below a folder; names of top-level entries.
 struct Folder {
   std::vector<std::string> shards = {};  // at the top
   std::vector<std::string> tables = {};  // at the top, and .json files
-  std::set<std::string> directories_of_images = {};
   std::set<std::string> directories_of_shards = {};
-  std::map<std::string, std::uint64_t> endings = {};  // of images, as they are spelled
-  std::uint64_t images = 0;
-  bool images_on_top = false;
+  Files images = {};
+  Files sounds = {};
+  std::string sound = {};  // one of them, by its path
   std::uint64_t others = 0;
   std::string other = {};                                   // one of them, by its path
   std::string packed = {};                                  // a compressed tar
@@ -42,14 +49,16 @@ void add_file(const fs::path& relative, Folder& folder) {
   const bool on_top = !relative.has_parent_path();
   const std::string top = relative.begin()->string();
   const std::string ending = ending_of(name);
-  if (is_image_name(name)) {
-    ++folder.images;
-    ++folder.endings[name.substr(name.rfind('.') + 1)];
+  if (is_image_name(name) || is_sound_name(name)) {
+    Files& files = is_image_name(name) ? folder.images : folder.sounds;
+    ++files.count;
+    ++files.endings[name.substr(name.rfind('.') + 1)];
     if (on_top) {
-      folder.images_on_top = true;
+      files.on_top = true;
     } else {
-      folder.directories_of_images.insert(top);
+      files.directories.insert(top);
     }
+    if (!is_image_name(name) && folder.sound.empty()) folder.sound = relative.string();
     return;
   }
   ++folder.others;
@@ -118,24 +127,25 @@ bool is_split(const std::string& name) {
                               init_of(fs::path(path) / *folder.directories_of_shards.begin())));
   if (!folder.tables.empty())
     throw Failure(kWrongUsage,
-                  fmt::format("{} has neither images nor .tar shards, but {}; name it: {}", shown,
-                              printable(folder.tables.front()),
+                  fmt::format("{} has neither images, sound nor .tar shards, but {}; name it: {}",
+                              shown, printable(folder.tables.front()),
                               init_of(fs::path(path) / folder.tables.front())));
   throw Failure(
       kWrongUsage,
-      fmt::format("below {} there are neither images (jpg, png, webp, gif, bmp, tiff, avif) nor "
-                  ".tar shards{}; name a folder that has them",
-                  shown,
-                  folder.other.empty() ? ": no file at all"
-                                       : ", but files such as " + printable(folder.other)));
+      fmt::format(
+          "below {} there are neither images (jpg, png, webp, gif, bmp, tiff, avif), sound "
+          "(wav, flac, mp3, m4a, aac, ogg, opus) nor .tar shards{}; name a folder that has them",
+          shown,
+          folder.other.empty() ? ": no file at all"
+                               : ", but files such as " + printable(folder.other)));
 }
 
 // "**/*.jpg", "**/*.{JPEG,png}"
-std::string pattern_of(const Folder& folder) {
+std::string pattern_of(const Files& files) {
   std::string endings;
-  for (const auto& [ending, count] : folder.endings)
+  for (const auto& [ending, count] : files.endings)
     endings += (endings.empty() ? "" : ",") + ending;
-  return folder.endings.size() == 1 ? "**/*." + endings : "**/*.{" + endings + "}";
+  return files.endings.size() == 1 ? "**/*." + endings : "**/*.{" + endings + "}";
 }
 
 }  // namespace
@@ -149,39 +159,57 @@ Draft survey_folder(const std::string& path) {
                                        ending, unpacking_command(ending)));
     return draft;
   }
-  if (folder.images == 0) fail_empty(path, folder);
-  const auto& directories = folder.directories_of_images;
-  const std::vector<std::string> names(directories.begin(), directories.end());
-  if (!folder.images_on_top && std::all_of(names.begin(), names.end(), is_split)) {
+  const bool sound = folder.images.count == 0;
+  const Files& files = sound ? folder.sounds : folder.images;
+  if (files.count == 0) fail_empty(path, folder);
+  const std::vector<std::string> names(files.directories.begin(), files.directories.end());
+  if (!files.on_top && std::all_of(names.begin(), names.end(), is_split)) {
     throw Failure(kWrongUsage,
                   fmt::format("{} has {}, which are datasets of their own: {}", printable(path),
                               listed(names), init_of(fs::path(path) / names.front())));
   }
   Draft draft{.path = path, .root = path};
-  if (folder.whole) draft.items = folder.images;
+  draft.sound = sound;
+  if (folder.whole) draft.items = files.count;
   std::vector<std::string> kinds;
-  for (const auto& [ending, count] : folder.endings)
+  for (const auto& [ending, count] : files.endings)
     kinds.push_back(fmt::format("{} .{}", count, ending));
-  draft.seen.push_back(fmt::format("{}{}: {}.",
-                                   folder.whole ? "" : "Looked at the first files alone. ",
-                                   counted(folder.images, "image"), listed(kinds)));
-  const bool labelled = !folder.images_on_top && names.size() > 1;
+  draft.seen.push_back(fmt::format(
+      "{}{}: {}.", folder.whole ? "" : "Looked at the first files alone. ",
+      counted(files.count, sound ? "file of sound" : "image", sound ? "files of sound" : "images"),
+      listed(kinds)));
+  const bool labelled = !files.on_top && names.size() > 1;
   if (labelled)
     draft.seen.push_back(fmt::format("They lie in {}, which are taken as classes: {}.",
                                      counted(names.size(), "folder"), listed(names)));
+  if (!sound && folder.sounds.count > 0)
+    draft.seen.push_back(fmt::format(
+        "Left out: {} of sound, such as {}; 'spdlctl init' of a folder of them alone reads them.",
+        counted(folder.sounds.count, "file"), folder.sound));
   if (folder.others > 0)
     draft.seen.push_back(fmt::format("Left out: {}, such as {}.",
                                      counted(folder.others, "other file"), folder.other));
   if (!folder.tables.empty())
-    draft.seen.push_back(fmt::format("If {} says what is in the images: {}", folder.tables.front(),
+    draft.seen.push_back(fmt::format("If {} says what is in {}: {}", folder.tables.front(),
+                                     sound ? "the files" : "the images",
                                      init_of(fs::path(path) / folder.tables.front())));
   draft.source = {"files:", "  root: \"${root}\"",
-                  fmt::format("  pattern: {}", yaml_text(pattern_of(folder)))};
+                  fmt::format("  pattern: {}", yaml_text(pattern_of(files)))};
+  if (sound) draft.source.emplace_back("  field: audio");
   if (labelled) {
     draft.class_folders = true;
     draft.source.emplace_back(
         "  label: parent_dir           # batch[\"label\"]; remove this line if "
         "the folders are no classes");
+  }
+  if (sound) {
+    draft.source.emplace_back(
+        "# Items are windows of the files; silence follows where a file ends. Without this line "
+        "they");
+    draft.source.emplace_back(
+        "# are whole files, of which a batch is made so: batch: {size: 8, collate: {audio: {pad: "
+        "0}}}.");
+    draft.source.emplace_back("windows: {seconds: \"${seconds}\", end: pad}");
   }
   return draft;
 }

@@ -116,16 +116,16 @@ class Collator {
       tensor.max_row_bytes = given->max_bytes;
     } else if (tensor.max_row_bytes == 0) {
       if (most == 0)
-        return Status(Code::kInvalidArgument,
-                      "'" + tensor.name +
-                          "' differs in size from row to row, so the batch needs a bound: " +
-                          // Files may be large, and what is large has a mean that says more.
-                          (tensor.kind == FieldKind::kRagged
-                               ? "write 'batch: {collate: {" + tensor.name +
-                                     ": {max_bytes: 4KiB}}}' with what one may take, or set "
-                               : "set ") +
-                          "batch.max_bytes (for example 64MiB) to what " + counted(rows_, "row") +
-                          " may take" + (rows_ == 1 ? "" : " together"));
+        return Status(
+            Code::kInvalidArgument,
+            "'" + tensor.name + "' differs in size from row to row, so the batch needs a bound: " +
+                // Files may be large, and what is large has a mean that says more.
+                (tensor.kind == FieldKind::kRagged ? "write 'batch: {collate: {" + tensor.name +
+                                                         ": {max_bytes: " + tensor.ample_row +
+                                                         "}}}' with what one may take, or set "
+                                                   : "set ") +
+                "batch.max_bytes (for example 64MiB) to what " + counted(rows_, "row") +
+                " may take" + (rows_ == 1 ? "" : " together"));
       tensor.max_row_bytes = most;
       tensor.bound_name = "batch.max_bytes";
     }

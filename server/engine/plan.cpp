@@ -146,15 +146,23 @@ class Compiler {
       plan_->requests.push_back({.part = part});
     const auto& cache = spec.cache;
     if (cache && cache->form == spec::CacheSpec::Form::kDecoded && plan_->image == nullptr)
-      return Status(Code::kInvalidArgument,
-                    cache->location.text() +
-                        ": cache: nothing is decoded here: write 'form: encoded', or add a "
-                        "'decode_image' stage");
+      return Status(Code::kInvalidArgument, cache->location.text() + ": cache: " + uncached_text());
     if (plan_->process.name.empty()) plan_->process.name = "pack";
     SPDLD_TRY(collate(spec, plan_->tensors, plan_->sources, plan_->process.name));
     SPDLD_ASSIGN(plan_->layout,
                  BatchLayout::make(plan_->tensors, static_cast<std::uint64_t>(spec.batch.size)));
     return {};
+  }
+
+  // Why there is nothing to keep in a cache of what is decoded, and the way out.
+  std::string uncached_text() const {
+    for (const Field& field : table_.fields()) {
+      if (field.kind == Field::Kind::kDecoded && field.chain != nullptr)
+        return "decoded images can be kept, and '" + field.name + "' is " +
+               std::string(field.chain->noun()) +
+               ": write 'form: encoded', which keeps the bytes as they were fetched";
+    }
+    return "nothing is decoded here: write 'form: encoded', or add a 'decode_image' stage";
   }
 
   Status add_tensors(Field& field) {

@@ -110,6 +110,8 @@ void AudioTask::set_tensor(const AudioFormat& made) {
   TensorSpec tensor{.name = name,
                     .kind = is_fixed ? FieldKind::kDense : FieldKind::kRagged,
                     .dtype = DType::kFloat32};
+  // At 48 kHz a minute takes 11 MiB a channel.
+  tensor.ample_row = "16MiB";
   const std::int64_t most_channels = made.channels > 0 ? made.channels : options.max_channels;
   tensor.shape.push_back(made.channels > 0 ? made.channels : -1);
   if (made.is_spectrum()) tensor.shape.push_back(made.bins);

@@ -41,6 +41,15 @@ Result<std::vector<Field*>> chosen(FieldTable& table, const std::vector<std::str
   return found;
 }
 
+// What an op on images says of a field that is sound.
+Status not_sound(const std::string& op, const std::string& field) {
+  return {Code::kInvalidArgument,
+          "'" + op + "' works on images, and the field '" + field +
+              "' is sound: " + (op == "normalize" ? "write 'normalize_audio'" : "leave it out")};
+}
+
+bool is_sound(const Field& field) { return field.chain != nullptr && field.chain->has_sound(); }
+
 }  // namespace
 
 Status FieldChain::append(const GeometryOp&, const StageKey& key) {
@@ -149,6 +158,17 @@ Result<Field*> FieldTable::numbers(const std::string& name, const std::string& o
 
 Result<std::vector<Field*>> FieldTable::movable(const std::vector<std::string>& names,
                                                 const std::string& op) {
+  bool moves_any = false;
+  const Field* sound = nullptr;
+  for (const Field& field : fields_) {
+    moves_any = moves_any || (field.chain != nullptr && field.chain->has_geometry());
+    const bool is_named = std::find(names.begin(), names.end(), field.name) != names.end();
+    if (!is_sound(field)) continue;
+    if (is_named) return tl::unexpected<Status>(not_sound(op, field.name));
+    if (sound == nullptr) sound = &field;
+  }
+  if (names.empty() && !moves_any && sound != nullptr)
+    return tl::unexpected<Status>(not_sound(op, sound->name));
   return chosen(
       *this, names, op, [](const FieldChain& chain) { return chain.has_geometry(); },
       [](const Field& field) {

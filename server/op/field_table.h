@@ -54,6 +54,7 @@ class FieldTable {
 
   Field* find(const std::string& name);
   std::list<Field>& fields() { return fields_; }
+  const std::list<Field>& fields() const { return fields_; }
   const MakeImageChain& make_image_chain() const { return make_image_; }
   const MakeVideoChain& make_video_chain() const { return make_video_; }
 

@@ -36,6 +36,8 @@ struct TensorSpec {
   bool is_loose = false;  // no row need take as much as max_row_bytes
   std::uint64_t max_bytes = 0;
   std::string bound_name = {};
+  // Of such a tensor that needs a bound: one that a row seldom needs, for messages.
+  std::string ample_row = "4KiB";
   // Where rows differ though the pipeline could give them one shape: how.
   std::string to_one_shape = {};
 

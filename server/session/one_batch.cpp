@@ -56,10 +56,10 @@ class OneBatch final : public engine::StreamPort {
     return done_;
   }
   // Once it has ended.
-  Result<std::unique_ptr<std::byte[]>> take() {
+  Result<MadeBatch> take() {
     MutexLock lock(mutex_);
     if (!failure_.ok()) return tl::unexpected<Status>(failure_);
-    return std::move(slot_);
+    return MadeBatch{.slot = std::move(slot_), .failures = failures_.recent()};
   }
 
  private:
@@ -91,10 +91,8 @@ Result<std::unique_ptr<std::byte[]>> slot_for(const engine::Plan& plan) {
 
 }  // namespace
 
-Result<std::unique_ptr<std::byte[]>> make_one_batch(const std::shared_ptr<engine::Run>& run,
-                                                    OneBatchOptions options,
-                                                    engine::Executor& executor,
-                                                    const BatchProgress& progress) {
+Result<MadeBatch> make_one_batch(const std::shared_ptr<engine::Run>& run, OneBatchOptions options,
+                                 engine::Executor& executor, const BatchProgress& progress) {
   SPDLD_ASSIGN(std::unique_ptr<std::byte[]> slot, slot_for(run->plan()));
   const auto batch = std::make_shared<OneBatch>(std::move(options), std::move(slot));
   const engine::StreamId stream = executor.open_stream(run, batch);

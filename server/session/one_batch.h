@@ -6,11 +6,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "engine/executor.h"
 #include "engine/run.h"
 #include "session/step_at.h"
+#include "session/store.h"
 
 namespace spdld::session {
 
@@ -25,12 +27,14 @@ struct OneBatchOptions {
   std::shared_ptr<const void> held = nullptr;
 };
 
-// Makes one batch with `run` on the executor, beside whatever else runs there, and returns its
-// slot: memory of its own, laid out as the plan's batches are. Blocks until the batch is there, has
-// failed, or `progress` (may be empty) gives up: kCancelled.
-Result<std::unique_ptr<std::byte[]>> make_one_batch(const std::shared_ptr<engine::Run>& run,
-                                                    OneBatchOptions options,
-                                                    engine::Executor& executor,
-                                                    const BatchProgress& progress);
+struct MadeBatch {
+  std::unique_ptr<std::byte[]> slot;    // memory of its own, laid out as the plan's batches are
+  std::vector<StoredFailure> failures;  // of items that others have replaced in it
+};
+
+// Makes one batch with `run` on the executor, beside whatever else runs there. Blocks until the
+// batch is there, has failed, or `progress` (may be empty) gives up: kCancelled.
+Result<MadeBatch> make_one_batch(const std::shared_ptr<engine::Run>& run, OneBatchOptions options,
+                                 engine::Executor& executor, const BatchProgress& progress);
 
 }  // namespace spdld::session

@@ -33,24 +33,24 @@ Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, st
                  "pipeline '" + plan.spec.name +
                      "' delivers encoded bytes: add a decode stage to see pictures");
   rows = std::clamp<std::uint64_t>(rows, 1, std::min(pipeline.source->size(), plan.layout.rows()));
-  SPDLD_ASSIGN(const std::unique_ptr<std::byte[]> slot,
-               trials.make_first(user, pipeline, rows, progress));
+  SPDLD_ASSIGN(const MadeBatch made, trials.make_first(user, pipeline, rows, progress));
+  const std::byte* const slot = made.slot.get();
 
   PreviewView view;
   view.tensors = plan.tensors;
   view.classes = pipeline.source->classes();
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     const wire::FieldLayout& field = plan.layout.fields()[i];
-    view.packed.push_back(packed_rows(slot.get(), field, rows));
+    view.packed.push_back(packed_rows(slot, field, rows));
     const std::uint64_t bytes = plan.tensors[i].kind == FieldKind::kDense
                                     ? rows * plan.layout.row_bytes(i)
                                     : view.packed.back().begins.back();
-    const std::byte* const first = slot.get() + field.offset;
+    const std::byte* const first = slot + field.offset;
     view.data.emplace_back(first, first + bytes);
   }
   const wire::FieldLayout& index = plan.layout.fields()[plan.tensors.size()];
   view.indices.resize(rows);
-  std::memcpy(view.indices.data(), slot.get() + index.offset, rows * sizeof(std::int64_t));
+  std::memcpy(view.indices.data(), slot + index.offset, rows * sizeof(std::int64_t));
   for (const std::int64_t item : view.indices)
     view.uris.push_back(pipeline.source->read_uri(static_cast<std::uint64_t>(item)));
   return view;

@@ -97,7 +97,8 @@ SessionService::SessionService(Sessions& sessions, Facts facts)
       started_(sessions.deps().clock.now()) {
   sessions_.set_replacing([this](const Caller& caller, const PipelinePtr& pipeline,
                                  const Catalogue::Progress& progress) -> Result<PipelinePtr> {
-    SPDLD_TRY(check_new(caller, pipeline, true, progress));
+    SPDLD_ASSIGN(const std::vector<std::string> found, check_new(caller, pipeline, true, progress));
+    for (const std::string& warning : found) spdlog::warn("{}", warning);
     SPDLD_ASSIGN(Swap done, swaps_.replace(caller, pipeline, "from a loader"));
     return std::move(done.pipeline);
   });
@@ -236,29 +237,36 @@ Status SessionService::check_fits(const Caller& caller, const engine::Plan& plan
           "configuration");
 }
 
-Status SessionService::check_new(const Caller& caller, const PipelinePtr& built, bool makes_batch,
-                                 const Catalogue::Progress& progress) {
+Result<std::vector<std::string>> SessionService::check_new(const Caller& caller,
+                                                           const PipelinePtr& built,
+                                                           bool makes_batch,
+                                                           const Catalogue::Progress& progress) {
+  std::vector<std::string> nothing;
   SPDLD_TRY(swaps_.check_free(built->id()));
   SPDLD_ASSIGN(const PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
   const PipelinePtr current = catalogue_.find(built->id());
-  if (current != nullptr && current->version == numbered->version) return {};
+  if (current != nullptr && current->version == numbered->version) return nothing;
   SPDLD_TRY(check_fits(caller, *built->plan));
-  if (!makes_batch) return {};
+  if (!makes_batch) return nothing;
   return sessions_.trials().first_batch(caller.uid, *built, progress);
 }
 
 Result<PipelineView> SessionService::apply(const Caller& caller, const ApplyRequest& request,
                                            const Progress& progress) {
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
-  SPDLD_TRY(check_new(caller, built, true, listing_progress(progress)));
+  SPDLD_ASSIGN(const std::vector<std::string> found,
+               check_new(caller, built, true, listing_progress(progress)));
   if (request.dry_run) {
     SPDLD_ASSIGN(const PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
-    return view(caller, *numbered);
+    PipelineView would = view(caller, *numbered);
+    would.warnings.insert(would.warnings.end(), found.begin(), found.end());
+    return would;
   }
   SPDLD_ASSIGN(const Swap done, swaps_.change(caller, built, {}, std::nullopt, nullptr));
   SwapRequest changing;
   for (const auto& [name, value] : request.vars) changing.vars.insert(name);
   PipelineView applied = view(caller, *done.pipeline);
+  applied.warnings.insert(applied.warnings.end(), found.begin(), found.end());
   applied.staying = sessions_.staying(caller, done.pipeline, changing, listing_progress(progress));
   return applied;
 }

@@ -101,9 +101,10 @@ class SessionService final : public Service {
   // Of one consumer of the plan, with as many credits as the plan gives.
   delivery::ArenaShape arena_shape(const engine::Plan& plan) const;
   // What is found out before a pipeline takes the place of another one; of one that is there
-  // already, nothing. Where jobs change to it, they make a batch of it themselves.
-  Status check_new(const Caller& caller, const PipelinePtr& built, bool makes_batch,
-                   const Catalogue::Progress& progress);
+  // already, nothing. Where jobs change to it, they make a batch of it themselves. Returns what the
+  // caller should know though nothing failed.
+  Result<std::vector<std::string>> check_new(const Caller& caller, const PipelinePtr& built,
+                                             bool makes_batch, const Catalogue::Progress& progress);
   bool is_run(const PipelineVersion& pipeline) const;  // by any job
   // kResourceExhausted if no consumer that takes it as it stands could ever be given its arena.
   Status check_fits(const Caller& caller, const engine::Plan& plan) const;

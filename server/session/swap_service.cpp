@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "session/session_service.h"
 #include "session/shown_names.h"
@@ -66,6 +67,11 @@ SwapRequest with_vars(SwapRequest jobs, const ApplyRequest& request) {
   return jobs;
 }
 
+SwapView with_warnings(SwapView view, const std::vector<std::string>& warnings) {
+  view.pipeline.warnings.insert(view.pipeline.warnings.end(), warnings.begin(), warnings.end());
+  return view;
+}
+
 }  // namespace
 
 SwapView SessionService::view(const Caller& caller, const Swap& swap) const {
@@ -84,20 +90,22 @@ Result<SwapView> SessionService::swap(const Caller& caller, const ApplyRequest& 
                                       const SwapRequest& jobs, const Progress& progress) {
   const Catalogue::Progress listing = listing_progress(progress);
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing));
-  SPDLD_TRY(check_new(caller, built, !is_run(*built), listing));
+  SPDLD_ASSIGN(const std::vector<std::string> found,
+               check_new(caller, built, !is_run(*built), listing));
   SPDLD_ASSIGN(const Swap done,
                swaps_.change(caller, built, {}, with_vars(jobs, request), listing));
-  return view(caller, done);
+  return with_warnings(view(caller, done), found);
 }
 
 Result<SwapView> SessionService::prepare_swap(const Caller& caller, const ApplyRequest& request,
                                               const SwapRequest& jobs, const Progress& progress) {
   const Catalogue::Progress listing = listing_progress(progress);
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing));
-  SPDLD_TRY(check_new(caller, built, !is_run(*built), listing));
+  SPDLD_ASSIGN(const std::vector<std::string> found,
+               check_new(caller, built, !is_run(*built), listing));
   SPDLD_ASSIGN(const Swap prepared,
                swaps_.prepare(caller, built, with_vars(jobs, request), listing));
-  return view(caller, prepared);
+  return with_warnings(view(caller, prepared), found);
 }
 
 Result<SwapView> SessionService::commit_swap(const Caller& caller, const std::string& token) {
@@ -152,12 +160,13 @@ Result<SwapView> SessionService::rollback(const Caller& caller, std::string_view
   again.from_loader = false;  // from now on it is applied
   again.reader = caller;
   SPDLD_ASSIGN(const PipelinePtr built, catalogue_.build(current->owner, again, listing));
-  SPDLD_TRY(check_new(caller, built, !jobs || !is_run(*built), listing));
+  SPDLD_ASSIGN(const std::vector<std::string> found,
+               check_new(caller, built, !jobs || !is_run(*built), listing));
   const std::string note = std::string(kRollback) + std::to_string(target->version);
   std::optional<SwapRequest> changing = jobs;
   if (changing) changing->again = target->version;
   SPDLD_ASSIGN(const Swap done, swaps_.change(caller, built, note, changing, listing));
-  SwapView told = view(caller, done);
+  SwapView told = with_warnings(view(caller, done), found);
   told.repeats = target->version;
   if (changing) return told;
   SwapRequest would;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/counted.h"
 #include "engine/run.h"
 
 namespace spdld::session {
@@ -19,15 +20,23 @@ struct Permitted {
   UserPermits::Permit permit;
 };
 
+std::string replaced_text(const PipelineVersion& pipeline,
+                          const std::vector<StoredFailure>& failures) {
+  const FailureFacts& first = failures.front().facts;
+  return "pipeline '" + pipeline.name() + "': in a first batch " +
+         counted(failures.size(), "item") +
+         " could not be made, and on_error has had others take the place; the first: " +
+         (first.sample ? first.sample->uri + ": " : "") + first.message;
+}
+
 }  // namespace
 
 Trials::Trials(engine::Executor& executor, const Clock& clock)
     : executor_(executor), clock_(clock), permits_(std::make_shared<UserPermits>(kMostOfUser)) {}
 
-Result<std::unique_ptr<std::byte[]>> Trials::make(uid_t user, const PipelineVersion& pipeline,
-                                                  const std::shared_ptr<engine::Run>& run,
-                                                  StepAt at, const source::BatchRows& rows,
-                                                  const BatchProgress& progress) {
+Result<MadeBatch> Trials::make(uid_t user, const PipelineVersion& pipeline,
+                               const std::shared_ptr<engine::Run>& run, StepAt at,
+                               const source::BatchRows& rows, const BatchProgress& progress) {
   auto permit = permits_->take(user, [&] {
     return !progress || progress(0, "rows of a first batch (others of this user are being made)");
   });
@@ -41,9 +50,8 @@ Result<std::unique_ptr<std::byte[]>> Trials::make(uid_t user, const PipelineVers
       executor_, progress);
 }
 
-Result<std::unique_ptr<std::byte[]>> Trials::make_first(uid_t user, const PipelineVersion& pipeline,
-                                                        std::uint64_t rows,
-                                                        const BatchProgress& progress) {
+Result<MadeBatch> Trials::make_first(uid_t user, const PipelineVersion& pipeline,
+                                     std::uint64_t rows, const BatchProgress& progress) {
   const engine::Plan& plan = *pipeline.plan;
   const std::uint64_t items = pipeline.source->size();
   const std::uint64_t seed = plan.spec.seed;
@@ -54,13 +62,17 @@ Result<std::unique_ptr<std::byte[]>> Trials::make_first(uid_t user, const Pipeli
   return make(user, pipeline, run, {}, {.first = 0, .rows = rows, .valid = rows}, progress);
 }
 
-Status Trials::first_batch(uid_t user, const PipelineVersion& pipeline,
-                           const BatchProgress& progress) {
+Result<std::vector<std::string>> Trials::first_batch(uid_t user, const PipelineVersion& pipeline,
+                                                     const BatchProgress& progress) {
   const engine::Plan& plan = *pipeline.plan;
   const std::uint64_t row_bytes =
       std::max<std::uint64_t>(plan.layout.slot_bytes() / plan.layout.rows(), 1);
   const auto made = make_first(user, pipeline, kTrialBytes / row_bytes, progress);
-  return made ? Status() : made.error().with_context("a first batch could not be made");
+  if (!made)
+    return tl::unexpected<Status>(made.error().with_context("a first batch could not be made"));
+  std::vector<std::string> warnings;
+  if (!made->failures.empty()) warnings.push_back(replaced_text(pipeline, made->failures));
+  return warnings;
 }
 
 }  // namespace spdld::session

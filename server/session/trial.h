@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -24,22 +26,22 @@ class Trials {
  public:
   Trials(engine::Executor& executor, const Clock& clock);
 
-  // A batch with `run`, whose rows are of `pipeline`: its slot, laid out as the plan's batches are.
-  // Blocks until the batch is there, has failed, or `progress` (may be empty) gives up: kCancelled.
-  Result<std::unique_ptr<std::byte[]>> make(uid_t user, const PipelineVersion& pipeline,
-                                            const std::shared_ptr<engine::Run>& run, StepAt at,
-                                            const source::BatchRows& rows,
-                                            const BatchProgress& progress);
+  // A batch with `run`, whose rows are of `pipeline`. Blocks until the batch is there, has failed,
+  // or `progress` (may be empty) gives up: kCancelled.
+  Result<MadeBatch> make(uid_t user, const PipelineVersion& pipeline,
+                         const std::shared_ptr<engine::Run>& run, StepAt at,
+                         const source::BatchRows& rows, const BatchProgress& progress);
 
   // The first `rows` of epoch 0, in the order of the pipeline's own seed. As make() otherwise.
-  Result<std::unique_ptr<std::byte[]>> make_first(uid_t user, const PipelineVersion& pipeline,
-                                                  std::uint64_t rows,
-                                                  const BatchProgress& progress);
+  Result<MadeBatch> make_first(uid_t user, const PipelineVersion& pipeline, std::uint64_t rows,
+                               const BatchProgress& progress);
 
   // Makes the first batch and forgets it: a data error that `on_error` does not allow, or a batch
   // that cannot be packed, comes to light before anybody waits for it. Of a batch of more than
-  // 256 MiB only as many rows are made as take about that. Blocks as make() does.
-  Status first_batch(uid_t user, const PipelineVersion& pipeline, const BatchProgress& progress);
+  // 256 MiB only as many rows are made as take about that. Blocks as make() does. Returns what the
+  // user should know though nothing failed: which items `on_error` has had replaced.
+  Result<std::vector<std::string>> first_batch(uid_t user, const PipelineVersion& pipeline,
+                                               const BatchProgress& progress);
 
  private:
   engine::Executor& executor_;

@@ -125,7 +125,7 @@ Result<std::vector<MediaEntry>> load_media_entries(const std::string& path, cons
 
   BinaryReader in(text.substr(kMagic.size(), end - kMagic.size()));
   if (const std::string kept = in.string(); what != nullptr && kept != *what)
-    return refuse("it is of others");
+    return error(Code::kFailedPrecondition, path + " is an index of other media files");
   for (std::size_t n = in.count(kLeastCodec); n > 0; --n) {
     const auto number = in.number<std::uint64_t>();
     if (!codecs.add_text(number, in.raw(in.number<std::uint32_t>())))

@@ -67,7 +67,7 @@ class MediaIndex {
 Status save_media_entries(const std::string& path, const std::string& what,
                           const std::vector<const MediaEntry*>& entries, const CodecPool& codecs);
 // What such a file holds; its codecs come into `codecs`. kNotFound: there is none; kDataLoss: there
-// is something else, or something else was probed. `what` null: whatever it was.
+// is something else; kFailedPrecondition: something else was probed. `what` null: whatever it was.
 Result<std::vector<MediaEntry>> load_media_entries(const std::string& path, const std::string* what,
                                                    CodecPool& codecs);
 

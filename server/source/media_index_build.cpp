@@ -24,11 +24,10 @@ namespace fs = std::filesystem;
 constexpr std::string_view kIndex = ".mediaindex";
 constexpr std::string_view kPart = ".part";
 
-std::string what_of(const Source& source, const MediaProber& prober) {
+std::string files_of(const Source& source) {
   // Without an origin, the parts' keys come from the listing.
   const std::string origin = source.origin();
-  return "media " + (origin.empty() ? "listing " + source.listing_digest() : origin) + " by " +
-         prober.version();
+  return "media " + (origin.empty() ? "listing " + source.listing_digest() : origin);
 }
 
 // Whether a file is as it was. Devices may have other numbers after a restart of the machine.
@@ -59,8 +58,8 @@ class Maker {
         part_(part),
         prober_(prober),
         options_(options),
-        what_(what_of(source, prober)),
-        stem_(short_digest_text(what_) + "-"),
+        what_(files_of(source) + " by " + prober.version()),
+        stem_(short_digest_text(files_of(source)) + "-"),
         codecs_(std::make_shared<CodecPool>()) {}
 
   Result<OpenedMediaIndex> make();
@@ -199,9 +198,11 @@ void Maker::take_kept() {
   for (const std::string& name : kept_names()) {
     Result<std::vector<MediaEntry>> entries = load_media_entries(path(name), &what_, *codecs_);
     if (!entries) {
-      if (entries.error().code() != Code::kNotFound)
+      const Code code = entries.error().code();
+      // What another version of the prober has found is of no use, and no damage.
+      if (code != Code::kNotFound && code != Code::kFailedPrecondition)
         warn(entries.error().message() + "; it is made anew");
-      if (entries.error().code() == Code::kDataLoss && name.ends_with(kPart))
+      if (code == Code::kDataLoss && name.ends_with(kPart))
         parts_.emplace_back(name, std::vector<std::uint64_t>());
       continue;
     }

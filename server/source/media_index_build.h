@@ -51,9 +51,10 @@ struct OpenedMediaIndex {
 // Files that `prober` refuses are entries, too; others that cannot be read are errors. Blocks.
 //
 // An index is kept as options.directory/ORIGIN-DATA.mediaindex: hashes of where the source's bytes
-// come from and of the prober's version, and of what was found. While it is made, what is done so
-// far is kept as ORIGIN-HASH.part, also when it is stopped or fails. Several may be made at once,
-// by other processes too: of the parts, a whole index replaces those alone whose files it has.
+// come from, and of what was found. While it is made, what is done so far is kept as
+// ORIGIN-HASH.part, also when it is stopped or fails. What a prober of another version() has found
+// is not taken. Several may be made at once, by other processes too: of the parts, a whole index
+// replaces those alone whose files it has.
 Result<OpenedMediaIndex> open_media_index(const Source& source, std::size_t part,
                                           const MediaProber& prober,
                                           const MediaIndexOptions& options);

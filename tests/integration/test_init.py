@@ -246,3 +246,44 @@ def test_what_is_wrong_is_told_without_a_daemon(tmp_path: pathlib.Path) -> None:
     done = init(tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"below {tmp_path} there are neither images" in done.stderr
+
+
+def tone(path: pathlib.Path, rate: int, seconds: float) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", f"sine=440:sample_rate={rate}"]
+        + ["-t", str(seconds), str(path)],
+        check=True,
+        timeout=daemon_module.WATCHDOG_S,
+    )
+
+
+def test_a_folder_of_sound(load: Callable[..., Any], tmp_path: pathlib.Path) -> None:
+    tone(tmp_path / "sounds/dog/a.wav", 44100, 4.5)
+    tone(tmp_path / "sounds/dog/b.flac", 16000, 1)
+    tone(tmp_path / "sounds/cat/c.mp3", 22050, 3)
+    (tmp_path / "sounds/cat/cover.txt").write_text("no sound")
+    batch = load(tmp_path / "sounds")
+    # Files of three rates are windows of four seconds, and stacked.
+    assert batch["audio"].shape == (3, 1, 80, 400)
+    assert batch["audio"].dtype == np.float32
+    assert set(batch["label"]) <= {0, 1}
+    text = init(tmp_path / "sounds").stdout
+    assert "# 3 files of sound: 1 .flac, 1 .mp3 and 1 .wav." in text
+    assert "They lie in 2 folders, which are taken as classes: cat and dog." in text
+    assert "Left out: 1 other file, such as cat/cover.txt." in text
+
+
+def test_a_file_of_sound_is_refused_by_name(tmp_path: pathlib.Path) -> None:
+    tone(tmp_path / "sounds/a.wav", 8000, 0.1)
+    done = init(tmp_path / "sounds/a.wav")
+    assert done.returncode == 2
+    assert f"is one file of sound; name its folder: spdlctl init {tmp_path}/sounds" in done.stderr
+
+
+def test_sound_beside_images_is_told_of(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(picture(1))
+    tone(tmp_path / "b.wav", 8000, 0.1)
+    text = init(tmp_path).stdout
+    assert "- decode_image" in text and "decode_audio" not in text
+    assert "# Left out: 1 file of sound, such as b.wav" in text

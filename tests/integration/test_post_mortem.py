@@ -54,6 +54,10 @@ def test_failures_of_an_ended_job_are_listed_without_being_asked_for(
     assert {(failure["item"], failure["ended_stream"]) for failure in failures} == {(5, False)}
     assert all(failure["unix_ms"] <= ended["end"]["unix_ms"] for failure in failures)
     assert daemon.ctl_json("get", "failures", "another") == []
+    mistaken = daemon.ctl("get", "failures", ended["pipeline"], check=False)
+    if ended["job"] != ended["pipeline"]:
+        assert mistaken.returncode == 2
+        assert f"get failures --pipeline {ended['pipeline']}" in mistaken.stderr
 
 
 def test_each_of_several_quick_runs_leaves_what_ended_it(

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "engine/explain.h"
 #include "tests/support/pipelines.h"
 
@@ -362,6 +364,37 @@ TEST(Plan, RefusesToKeepPixelsWhereNothingIsDecoded) {
   EXPECT_EQ(plan.error().message(),
             "test.yaml:7:8: cache: nothing is decoded here: write 'form: encoded', or add a "
             "'decode_image' stage");
+}
+
+TEST(Plan, SaysThatDecodedSoundIsNotKept) {
+  const auto plan = compile("  - fetch\n  - decode_audio: {field: image, sample_rate: 16000}\n",
+                            "batch: {size: 2, max_bytes: 1MiB}\ncache: {size: 1MiB}\n");
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(),
+              HasSubstr("cache: decoded images can be kept, and 'image' is sound: write 'form: "
+                        "encoded', which keeps the bytes as they were fetched"));
+}
+
+TEST(Plan, NamesTheOpOnSoundWhereOneOnImagesStands) {
+  for (const char* const fields : {"", ", fields: image"}) {
+    const auto plan = compile(std::string("  - fetch\n  - decode_audio: {field: image}\n"
+                                          "  - normalize: {mean: 0, std: 1") +
+                              fields + "}\n");
+    ASSERT_FALSE(plan);
+    EXPECT_THAT(plan.error().message(),
+                HasSubstr("'normalize' works on images, and the field 'image' is sound: write "
+                          "'normalize_audio'"));
+  }
+  const auto moved =
+      compile("  - fetch\n  - decode_audio: {field: image}\n  - center_crop: {size: 8}\n");
+  ASSERT_FALSE(moved);
+  EXPECT_THAT(moved.error().message(), HasSubstr("the field 'image' is sound: leave it out"));
+}
+
+TEST(Plan, SuggestsABoundThatSoundFitsInto) {
+  const auto plan = compile("  - fetch\n  - decode_audio: {field: image}\n");
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(), HasSubstr("{collate: {image: {max_bytes: 16MiB}}}"));
 }
 
 TEST(Plan, SpellsOutWhatTheDecodedPixelsDependOn) {

@@ -87,6 +87,28 @@ TEST_F(FirstBatchTest, ApplyRefusesMoreBadItemsThanTheBudgetHas) {
       << refused.error().message();
 }
 
+TEST_F(FirstBatchTest, ApplyTellsWhichItemsOthersHaveReplaced) {
+  for (int i = 0; i < 10; ++i)
+    files_.file("data/" + std::to_string(i) + ".bin", i == 1 ? "no JSON" : R"({"n": 1})");
+  const std::string json =
+      replaced(replaced(decoded("on_error: {decode: replace, budget: {min: 5}}\n"), "decode_image",
+                        "decode_json: {field: image, values: {n: {pointer: /n, type: int64}}}"),
+               "  - resize: {size: [8, 8]}\n", "");
+  for (const bool dry_run : {true, false}) {
+    const auto applied = submit(json, dry_run);
+    ASSERT_TRUE(applied) << applied.error().message();
+    ASSERT_EQ(applied->warnings.size(), 1U);
+    const std::string& warning = applied->warnings.front();
+    EXPECT_TRUE(
+        warning.starts_with("pipeline 'd': in a first batch 1 item could not be made, and "
+                            "on_error has had others take the place; the first: 1.bin: "))
+        << warning;
+  }
+  const auto again = submit(json, false);
+  ASSERT_TRUE(again);
+  EXPECT_TRUE(again->warnings.empty()) << "no batch is made of what is there already";
+}
+
 TEST_F(FirstBatchTest, ApplyWithJobsMakesATrialThoughThereIsNone) {
   ApplyRequest request;
   request.yaml = decoded();
@@ -114,13 +136,13 @@ class HungTrialTest : public FirstBatchTest {
   // With nobody who waits once its rows are asked for: what was told until then.
   std::string give_up() {
     std::string told;
-    const Status given_up = sessions_->trials().first_batch(
+    const auto given_up = sessions_->trials().first_batch(
         self_.uid, pipeline_, [&](std::uint64_t rows, const std::string& what) {
           EXPECT_EQ(rows, 0U);
           told = what;
           return false;
         });
-    EXPECT_EQ(given_up.code(), Code::kCancelled);
+    EXPECT_EQ(given_up.error().code(), Code::kCancelled);
     return told;
   }
 
@@ -142,7 +164,7 @@ TEST_F(HungTrialTest, CountsForItsUserUntilItsStorageAnswers) {
   EXPECT_EQ(give_up(), being_made + " (others of this user are being made)");
   hung_->answer();
   pipeline_.source = std::make_shared<testing::FakeSource>(testing::FakeSource::numbered(10));
-  EXPECT_TRUE(sessions_->trials().first_batch(self_.uid, pipeline_, nullptr).ok());
+  EXPECT_TRUE(sessions_->trials().first_batch(self_.uid, pipeline_, nullptr));
 }
 
 }  // namespace

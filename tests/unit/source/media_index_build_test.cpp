@@ -200,14 +200,30 @@ TEST_F(MediaIndexTest, ProbesAgainWithAnotherProber) {
   dir_.file("data/" + name(2), "text");
   touch("data/" + name(2), 1'600'000'000);
   ToyProber prober;
-  ASSERT_TRUE(open(prober));
+  const auto first = open(prober);
+  ASSERT_TRUE(first);
+  ToyProber newer;
+  newer.number = "toy 2";
+  const auto again = open(newer);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(newer.probed, kFiles) << "with what was refused";
+  EXPECT_THAT(warnings_, IsEmpty());
+  EXPECT_EQ(again->name, first->name) << "what was applied finds it by its name";
+  ASSERT_TRUE(open(newer));
+  EXPECT_EQ(newer.probed, kFiles) << "it was kept";
+}
+
+TEST_F(MediaIndexTest, LeavesWhatAnotherProberFoundOtherwise) {
+  ToyProber prober;
+  const auto first = open(prober);
+  ASSERT_TRUE(first);
+  put(3, 99, 1'600'000'100);
   ToyProber newer;
   newer.number = "toy 2";
   ASSERT_TRUE(open(newer));
-  EXPECT_EQ(newer.probed, kFiles) << "with what was refused";
+  EXPECT_EQ(newer.probed, kFiles);
   EXPECT_THAT(warnings_, IsEmpty());
-  ASSERT_TRUE(open(prober));
-  EXPECT_EQ(prober.probed, kFiles) << "what it has found is still there";
+  EXPECT_TRUE(load_media_index(dir_.path("state"), first->name)) << "a pipeline may name it";
 }
 
 TEST_F(MediaIndexTest, ForgetsTheCodecsOfFilesThatAreGone) {
