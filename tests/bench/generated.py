@@ -6,8 +6,10 @@ from __future__ import annotations
 import pathlib
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from daemon import REPOSITORY
 
 
