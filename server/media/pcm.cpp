@@ -117,6 +117,10 @@ void read_pcm(const PcmFormat& format, const std::byte* in, std::size_t stride_b
         return static_cast<float>(std::to_integer<int>(*at) - 0x80) * 0x1p-7F;
       });
     case Kind::kFloat:
+      if (format.bytes == 4 && !big && stride_bytes == sizeof(float)) {
+        std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(float));
+        return;
+      }
       if (format.bytes == 4)
         return each(kFour, [=](const std::byte* at) { return load<float>(at, big); });
       return each(kEight,
