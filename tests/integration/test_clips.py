@@ -382,6 +382,19 @@ def test_a_video_of_another_size_is_refused_at_the_next_apply(
         assert [one["video"].shape for one in batches] == [(1, 10, 3, HEIGHT, WIDTH)] * 4
 
 
+def test_what_was_applied_has_its_size_after_a_restart(
+    daemon: Any, load: Callable[..., Any], growing: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    load("frames: 10", "decode_video", root=growing)
+    daemon.ctl("apply", "-f", tmp_path / "clips.yaml")
+    make_video(growing / "small.mp4", "testsrc2", FRAMES, "-vf", "scale=32:24")
+    daemon.restart()
+    with spdld.Loader("clips", address=daemon.address) as loader:
+        assert [one["video"].shape for one in loader] == [(2, 10, 3, HEIGHT, WIDTH)] * 2 + [
+            (1, 10, 3, HEIGHT, WIDTH)
+        ]
+
+
 def test_pictures_that_change_size_in_a_file_are_an_error_of_the_clip(
     daemon: Any, load: Callable[..., Any], growing: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
