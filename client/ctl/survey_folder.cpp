@@ -172,21 +172,17 @@ std::vector<std::string> parts_of_files(Kind kind) {
   switch (kind) {
     case Kind::kVideos:
       return {
-          "# Items are clips of the videos. A video that cannot be read is left out, and "
-          "counted.",
+          "# Items are clips of the videos. Those that cannot be read are left out, and counted.",
           "clips:",
           "  frames: \"${frames}\"",
           "  stride: \"${stride}\"         # from one frame to the next, in frames of the file",
-          "  sampling: random            # one of each video, drawn anew in each epoch; for "
-          "validation: uniform",
+          "  sampling: random            # one of each video, anew each epoch; or uniform",
           "  end: loop                   # a video that is too short begins anew"};
     case Kind::kSound:
-      return {
-          "# Items are windows of the files; silence follows where a file ends. Without this "
-          "line they",
-          "# are whole files, of which a batch is made so: batch: {size: 8, collate: {audio: "
-          "{pad: 0}}}.",
-          "windows: {seconds: \"${seconds}\", end: pad}"};
+      return {"# Items are windows of the files; silence follows where a file ends. Without this",
+              "# line they are whole files, of which a batch is made so:",
+              "# batch: {size: 8, collate: {audio: {pad: 0}}}.",
+              "windows: {seconds: \"${seconds}\", end: pad}"};
     case Kind::kImages: break;
   }
   return {};
