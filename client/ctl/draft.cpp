@@ -17,6 +17,7 @@ namespace spdld::ctl {
 namespace {
 
 constexpr std::uint64_t kRows = 32;  // of a batch
+constexpr std::uint64_t kClips = 8;  // likewise
 constexpr std::size_t kMaxName = 128;
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -105,6 +106,36 @@ std::string sound_stages() {
          "  - log_mel\n\n";
 }
 
+std::string video_stages() {
+  return "  # All frames of a clip are moved by one draw.\n"
+         "  - decode_video\n"
+         "  - resize: {size: 256}          # the short side\n"
+         "  - random_crop: {size: [\"${size}\", \"${size}\"]}\n"
+         "  - random_horizontal_flip: {p: 0.5}   # not where left and right differ, as in text\n"
+         "  # Pixels in [0, 1] less these means, by these deviations, as models of Kinetics want "
+         "it;\n"
+         "  # without this stage, pixels are bytes.\n"
+         "  - normalize: {mean: [0.45, 0.45, 0.45], std: [0.225, 0.225, 0.225]}\n\n";
+}
+
+std::string stages_of(const Draft& draft) {
+  switch (draft.kind) {
+    case Draft::Kind::kVideos: return video_stages();
+    case Draft::Kind::kSound: return sound_stages();
+    case Draft::Kind::kImages: break;
+  }
+  return image_stages(draft);
+}
+
+std::string variables_of(const Draft& draft) {
+  switch (draft.kind) {
+    case Draft::Kind::kVideos: return "frames: 16, stride: 4, size: 224";
+    case Draft::Kind::kSound: return "seconds: 4";
+    case Draft::Kind::kImages: break;
+  }
+  return fmt::format("size: {}", draft.boxes ? 640 : 224);
+}
+
 }  // namespace
 
 std::string yaml_text(std::string_view text) {
@@ -124,7 +155,7 @@ std::string pipeline_text(const Draft& draft) {
   text += "vars: {";
   if (!draft.root.empty())
     text += fmt::format("root: {}, ", in_quotes(without_variables(draft.root)));
-  text += draft.sound ? "seconds: 4}\n\n" : fmt::format("size: {}}}\n\n", draft.boxes ? 640 : 224);
+  text += variables_of(draft) + "}\n\n";
   text += "seed: 42                       # the order and every random draw follow from it\n";
   text += "source:\n";
   for (const std::string& line : draft.source) text += "  " + line + "\n";
@@ -136,9 +167,12 @@ std::string pipeline_text(const Draft& draft) {
               : "shuffle: global                # another order in each epoch; for validation: "
                 "none\n";
   text += "\nstages:\n  - fetch\n";
-  text += draft.sound ? sound_stages() : image_stages(draft);
-  const std::uint64_t rows = draft.items == 0 ? kRows : std::min(draft.items, kRows);
-  text += fmt::format("batch: {{size: {}}}   # rows of each rank\n", rows);
+  text += stages_of(draft);
+  const bool videos = draft.kind == Draft::Kind::kVideos;
+  const std::uint64_t most = videos ? kClips : kRows;
+  const std::uint64_t rows = draft.items == 0 ? most : std::min(draft.items, most);
+  text += fmt::format("batch: {{size: {}}}   # rows of each rank{}\n", rows,
+                      videos ? "; video: [rows, frames, channels, height, width]" : "");
   if (!draft.unbounded.empty()) {
     std::string bounds;
     for (const std::string& field : draft.unbounded)

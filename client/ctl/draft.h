@@ -10,6 +10,8 @@ namespace spdld::ctl {
 
 // What `init` has learned of a dataset, as far as a pipeline's text needs it.
 struct Draft {
+  enum class Kind { kVideos, kImages, kSound };
+
   std::string path;                         // that was looked at, absolute
   std::string output = {};                  // where the text goes; empty: not into a file
   std::vector<std::string> seen = {};       // what lies there: a comment each
@@ -18,7 +20,7 @@ struct Draft {
   std::vector<std::string> hints = {};      // comments: stages that could follow decode_image
   std::vector<std::string> unbounded = {};  // fields that these make and that `batch` has to bound
   std::uint64_t items = 0;                  // about so many; 0: not known
-  bool sound = false;                       // files of sound, not images
+  Kind kind = Kind::kImages;                // of what is decoded
   bool shards = false;                      // read in sequence, so shuffled by blocks
   bool boxes = false;                       // they lie in pixels of the images
   bool class_folders = false;               // as an ImageFolder has them

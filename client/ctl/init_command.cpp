@@ -64,8 +64,8 @@ void tell_how_to_start(const Context& context) {
 void add_init_command(CLI::App& app, const Context& context) {
   CLI::App* command = app.add_subcommand(
       "init",
-      "writes a pipeline for your data: a folder of images or of sound, one folder a class or not; "
-      "a folder of .tar shards, or one; a .csv, .tsv or .jsonl; COCO's .json. Asks no daemon");
+      "writes a pipeline for your data: a folder of images, videos or sound, one folder a class or "
+      "not; a folder of .tar shards, or one; a .csv, .tsv or .jsonl; COCO's .json. Asks no daemon");
   const auto path = std::make_shared<std::string>();
   const auto file = std::make_shared<std::string>();
   const auto root = std::make_shared<std::optional<std::string>>();

@@ -51,16 +51,31 @@ std::string ending_of(std::string_view name) {
   return ending;
 }
 
-bool is_image_name(std::string_view name) {
-  constexpr std::array<std::string_view, 9> kEndings{"jpg", "jpeg", "png",  "webp", "gif",
-                                                     "bmp", "tif",  "tiff", "avif"};
-  return std::find(kEndings.begin(), kEndings.end(), ending_of(name)) != kEndings.end();
+std::optional<Draft::Kind> media_kind(std::string_view name) {
+  constexpr std::array<std::string_view, 9> kImages{"jpg", "jpeg", "png",  "webp", "gif",
+                                                    "bmp", "tif",  "tiff", "avif"};
+  constexpr std::array<std::string_view, 6> kVideos{"mp4", "m4v", "mov", "mkv", "webm", "avi"};
+  constexpr std::array<std::string_view, 11> kSound{"wav", "flac", "mp3", "m4a", "aac", "ogg",
+                                                    "oga", "opus", "mka", "w64", "rf64"};
+  const std::string ending = ending_of(name);
+  const auto is_among = [&](const auto& endings) {
+    return std::find(endings.begin(), endings.end(), ending) != endings.end();
+  };
+  if (is_among(kImages)) return Draft::Kind::kImages;
+  if (is_among(kVideos)) return Draft::Kind::kVideos;
+  if (is_among(kSound)) return Draft::Kind::kSound;
+  return std::nullopt;
 }
 
-bool is_sound_name(std::string_view name) {
-  constexpr std::array<std::string_view, 11> kEndings{"wav", "flac", "mp3", "m4a", "aac", "ogg",
-                                                      "oga", "opus", "mka", "w64", "rf64"};
-  return std::find(kEndings.begin(), kEndings.end(), ending_of(name)) != kEndings.end();
+bool is_image_name(std::string_view name) { return media_kind(name) == Draft::Kind::kImages; }
+
+std::string media_noun(Draft::Kind kind) {
+  switch (kind) {
+    case Draft::Kind::kImages: return "image";
+    case Draft::Kind::kVideos: return "video";
+    case Draft::Kind::kSound: break;
+  }
+  return "file of sound";
 }
 
 bool is_packed_tar_name(std::string_view name) {
@@ -147,18 +162,15 @@ Draft survey(const std::string& given, const std::optional<std::string>& root) {
   if (ending == "tar") return survey_shard(path);
   if (table) return survey_table(path, root);
   if (ending == "json") return survey_coco(path, root);
-  if (is_image_name(path))
-    throw Failure(kWrongUsage,
-                  fmt::format("{} is one image; name its folder: {}", printable(path),
-                              shell_command({"spdlctl", "init", absolute.parent_path().string()})));
-  if (is_sound_name(path))
-    throw Failure(kWrongUsage,
-                  fmt::format("{} is one file of sound; name its folder: {}", printable(path),
-                              shell_command({"spdlctl", "init", absolute.parent_path().string()})));
+  if (const std::optional<Draft::Kind> kind = media_kind(path))
+    throw Failure(
+        kWrongUsage,
+        fmt::format("{} is one {}; name its folder: {}", printable(path), media_noun(*kind),
+                    shell_command({"spdlctl", "init", absolute.parent_path().string()})));
   throw Failure(
       kWrongUsage,
-      fmt::format("{} is nothing that a pipeline could read: name a folder of images, of "
-                  "sound or of .tar shards, a .tar, a .csv, .tsv or .jsonl, or COCO's .json",
+      fmt::format("{} is nothing that a pipeline could read: name a folder of images, of videos, "
+                  "of sound or of .tar shards, a .tar, a .csv, .tsv or .jsonl, or COCO's .json",
                   printable(path)));
 }
 

@@ -24,9 +24,12 @@ Draft survey_shards(const std::string& folder, const std::vector<std::string>& n
 Draft survey_table(const std::string& path, const std::optional<std::string>& root);
 Draft survey_coco(const std::string& path, const std::optional<std::string>& root);
 
-// By its ending: whether decode_image may read it; whether it is a compressed tar.
+// By its ending: what may be decoded of it.
+std::optional<Draft::Kind> media_kind(std::string_view name);
 bool is_image_name(std::string_view name);
-bool is_sound_name(std::string_view name);  // decode_audio
+// A file of that kind: "image", "file of sound".
+std::string media_noun(Draft::Kind kind);
+// By its ending: whether it is a compressed tar.
 bool is_packed_tar_name(std::string_view name);
 // Behind the last dot, in small letters.
 std::string ending_of(std::string_view name);

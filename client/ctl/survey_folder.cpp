@@ -5,8 +5,10 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "base/counted.h"
 #include "base/printable.h"
@@ -18,6 +20,7 @@ namespace spdld::ctl {
 namespace {
 
 namespace fs = std::filesystem;
+using Kind = Draft::Kind;
 
 constexpr std::uint64_t kMaxEntries = 200'000;
 
@@ -27,6 +30,7 @@ struct Files {
   bool on_top = false;                                // some lie in the folder itself
   std::set<std::string> directories = {};             // the others, by their top-level ones
   std::map<std::string, std::uint64_t> endings = {};  // as they are spelled
+  std::string first = {};                             // one of them, by its path
 };
 
 // What lies below a folder; names of top-level entries.
@@ -34,9 +38,7 @@ struct Folder {
   std::vector<std::string> shards = {};  // at the top
   std::vector<std::string> tables = {};  // at the top, and .json files
   std::set<std::string> directories_of_shards = {};
-  Files images = {};
-  Files sounds = {};
-  std::string sound = {};  // one of them, by its path
+  std::map<Kind, Files> media = {};
   std::uint64_t others = 0;
   std::string other = {};                                   // one of them, by its path
   std::string packed = {};                                  // a compressed tar
@@ -49,8 +51,8 @@ void add_file(const fs::path& relative, Folder& folder) {
   const bool on_top = !relative.has_parent_path();
   const std::string top = relative.begin()->string();
   const std::string ending = ending_of(name);
-  if (is_image_name(name) || is_sound_name(name)) {
-    Files& files = is_image_name(name) ? folder.images : folder.sounds;
+  if (const std::optional<Kind> kind = media_kind(name)) {
+    Files& files = folder.media[*kind];
     ++files.count;
     ++files.endings[name.substr(name.rfind('.') + 1)];
     if (on_top) {
@@ -58,7 +60,7 @@ void add_file(const fs::path& relative, Folder& folder) {
     } else {
       files.directories.insert(top);
     }
-    if (!is_image_name(name) && folder.sound.empty()) folder.sound = relative.string();
+    if (files.first.empty()) files.first = relative.string();
     return;
   }
   ++folder.others;
@@ -116,7 +118,7 @@ bool is_split(const std::string& name) {
   return std::find(kSplits.begin(), kSplits.end(), name) != kSplits.end();
 }
 
-// Why there is nothing to write of a folder without images and shards.
+// Why there is nothing to write of a folder without media files and shards.
 [[noreturn]] void fail_empty(const std::string& path, const Folder& folder) {
   if (!folder.packed.empty()) fail_packed(path + "/" + folder.packed);
   const std::string shown = printable(path);
@@ -126,15 +128,17 @@ bool is_split(const std::string& name) {
                               shown, printable(*folder.directories_of_shards.begin()),
                               init_of(fs::path(path) / *folder.directories_of_shards.begin())));
   if (!folder.tables.empty())
-    throw Failure(kWrongUsage,
-                  fmt::format("{} has neither images, sound nor .tar shards, but {}; name it: {}",
-                              shown, printable(folder.tables.front()),
-                              init_of(fs::path(path) / folder.tables.front())));
+    throw Failure(
+        kWrongUsage,
+        fmt::format("{} has neither images, videos, sound nor .tar shards, but {}; name it: {}",
+                    shown, printable(folder.tables.front()),
+                    init_of(fs::path(path) / folder.tables.front())));
   throw Failure(
       kWrongUsage,
       fmt::format(
-          "below {} there are neither images (jpg, png, webp, gif, bmp, tiff, avif), sound "
-          "(wav, flac, mp3, m4a, aac, ogg, opus) nor .tar shards{}; name a folder that has them",
+          "below {} there are neither images (jpg, png, webp, gif, bmp, tiff, avif), videos "
+          "(mp4, m4v, mov, mkv, webm, avi), sound (wav, flac, mp3, m4a, aac, ogg, opus) nor .tar "
+          "shards{}; name a folder that has them",
           shown,
           folder.other.empty() ? ": no file at all"
                                : ", but files such as " + printable(folder.other)));
@@ -148,6 +152,42 @@ std::string pattern_of(const Files& files) {
   return files.endings.size() == 1 ? "**/*." + endings : "**/*.{" + endings + "}";
 }
 
+// "1 image", "3 files of sound"
+std::string counted_media(Kind kind, std::uint64_t count) {
+  const std::string one = media_noun(kind);
+  return counted(count, one, kind == Kind::kSound ? "files of sound" : one + "s");
+}
+
+// What most of the files are. Videos come first where others are as many: pictures and sound beside
+// them are made of them.
+Kind most_of(const Folder& folder) {
+  return std::max_element(
+             folder.media.begin(), folder.media.end(),
+             [](const auto& a, const auto& b) { return a.second.count < b.second.count; })
+      ->first;
+}
+
+// The lines of a source that say what a sample of a file is.
+std::vector<std::string> parts_of_files(Kind kind) {
+  switch (kind) {
+    case Kind::kVideos:
+      return {
+          "# Items are clips of the videos. Those that cannot be read are left out, and counted.",
+          "clips:",
+          "  frames: \"${frames}\"",
+          "  stride: \"${stride}\"         # from one frame to the next, in frames of the file",
+          "  sampling: random            # one of each video, anew each epoch; or uniform",
+          "  end: loop                   # a video that is too short begins anew"};
+    case Kind::kSound:
+      return {"# Items are windows of the files; silence follows where a file ends. Without this",
+              "# line they are whole files, of which a batch is made so:",
+              "# batch: {size: 8, collate: {audio: {pad: 0}}}.",
+              "windows: {seconds: \"${seconds}\", end: pad}"};
+    case Kind::kImages: break;
+  }
+  return {};
+}
+
 }  // namespace
 
 Draft survey_folder(const std::string& path) {
@@ -159,58 +199,51 @@ Draft survey_folder(const std::string& path) {
                                        ending, unpacking_command(ending)));
     return draft;
   }
-  const bool sound = folder.images.count == 0;
-  const Files& files = sound ? folder.sounds : folder.images;
-  if (files.count == 0) fail_empty(path, folder);
+  if (folder.media.empty()) fail_empty(path, folder);
+  const Kind kind = most_of(folder);
+  const Files& files = folder.media.at(kind);
   const std::vector<std::string> names(files.directories.begin(), files.directories.end());
   if (!files.on_top && std::all_of(names.begin(), names.end(), is_split)) {
     throw Failure(kWrongUsage,
                   fmt::format("{} has {}, which are datasets of their own: {}", printable(path),
                               listed(names), init_of(fs::path(path) / names.front())));
   }
-  Draft draft{.path = path, .root = path};
-  draft.sound = sound;
+  Draft draft{.path = path, .root = path, .kind = kind};
   if (folder.whole) draft.items = files.count;
   std::vector<std::string> kinds;
   for (const auto& [ending, count] : files.endings)
     kinds.push_back(fmt::format("{} .{}", count, ending));
-  draft.seen.push_back(fmt::format(
-      "{}{}: {}.", folder.whole ? "" : "Looked at the first files alone. ",
-      counted(files.count, sound ? "file of sound" : "image", sound ? "files of sound" : "images"),
-      listed(kinds)));
+  draft.seen.push_back(fmt::format("{}{}: {}.",
+                                   folder.whole ? "" : "Looked at the first files alone. ",
+                                   counted_media(kind, files.count), listed(kinds)));
   const bool labelled = !files.on_top && names.size() > 1;
   if (labelled)
     draft.seen.push_back(fmt::format("They lie in {}, which are taken as classes: {}.",
                                      counted(names.size(), "folder"), listed(names)));
-  if (!sound && folder.sounds.count > 0)
+  for (const auto& [other, left_out] : folder.media) {
+    if (other == kind) continue;
     draft.seen.push_back(fmt::format(
-        "Left out: {} of sound, such as {}; 'spdlctl init' of a folder of them alone reads them.",
-        counted(folder.sounds.count, "file"), folder.sound));
+        "Left out: {}, such as {}; 'spdlctl init' of a folder of them alone reads them.",
+        counted_media(other, left_out.count), left_out.first));
+  }
   if (folder.others > 0)
     draft.seen.push_back(fmt::format("Left out: {}, such as {}.",
                                      counted(folder.others, "other file"), folder.other));
   if (!folder.tables.empty())
-    draft.seen.push_back(fmt::format("If {} says what is in {}: {}", folder.tables.front(),
-                                     sound ? "the files" : "the images",
+    draft.seen.push_back(fmt::format("If {} says what is in the {}: {}", folder.tables.front(),
+                                     kind == Kind::kSound ? "files" : media_noun(kind) + "s",
                                      init_of(fs::path(path) / folder.tables.front())));
   draft.source = {"files:", "  root: \"${root}\"",
                   fmt::format("  pattern: {}", yaml_text(pattern_of(files)))};
-  if (sound) draft.source.emplace_back("  field: audio");
+  if (kind != Kind::kImages)
+    draft.source.emplace_back(kind == Kind::kSound ? "  field: audio" : "  field: video");
   if (labelled) {
     draft.class_folders = true;
     draft.source.emplace_back(
         "  label: parent_dir           # batch[\"label\"]; remove this line if "
         "the folders are no classes");
   }
-  if (sound) {
-    draft.source.emplace_back(
-        "# Items are windows of the files; silence follows where a file ends. Without this line "
-        "they");
-    draft.source.emplace_back(
-        "# are whole files, of which a batch is made so: batch: {size: 8, collate: {audio: {pad: "
-        "0}}}.");
-    draft.source.emplace_back("windows: {seconds: \"${seconds}\", end: pad}");
-  }
+  for (std::string& line : parts_of_files(kind)) draft.source.push_back(std::move(line));
   return draft;
 }
 

@@ -23,6 +23,11 @@ std::ptrdiff_t varying(const TensorSpec& tensor) {
   return std::count(tensor.shape.begin(), tensor.shape.end(), -1);
 }
 
+// Which rows differ, where that is known.
+std::string example(const TensorSpec& tensor) {
+  return tensor.sizes.empty() ? "" : " (" + tensor.sizes + ")";
+}
+
 class Collator {
  public:
   Collator(const spec::PipelineSpec& spec, const std::string& made_by)
@@ -33,15 +38,20 @@ class Collator {
     const auto found = spec_.batch.collate.find(tensor.name);
     const spec::CollateSpec* const given =
         found == spec_.batch.collate.end() ? nullptr : &found->second;
+    if (!tensor.indexed_shape.empty() && (given == nullptr || given->kind == Kind::kStack)) {
+      tensor.kind = FieldKind::kDense;
+      tensor.shape = tensor.indexed_shape;
+    }
     if (given != nullptr && given->kind) SPDLD_TRY(change_kind(tensor, *given));
     if (tensor.kind == FieldKind::kDense) return {};
     if (given == nullptr && tensor.kind == FieldKind::kRagged && !tensor.to_one_shape.empty() &&
         tensor.max_row_bytes == 0)
       return Status(Code::kInvalidArgument,
-                    "pipeline '" + spec_.name + "': the images that come out of '" + made_by_ +
-                        "' differ in size, and a batch needs one: " + tensor.to_one_shape +
+                    "pipeline '" + spec_.name + "': the " + tensor.noun + " that come out of '" +
+                        made_by_ + "' differ in size" + example(tensor) +
+                        ", and a batch needs one: " + tensor.to_one_shape +
                         ", or let them differ: batch: {collate: {" + tensor.name +
-                        ": {kind: ragged, max_bytes: 4MiB}}}");
+                        ": {kind: ragged, max_bytes: " + tensor.ample_row + "}}}");
     return bound(tensor, given);
   }
 
@@ -59,8 +69,10 @@ class Collator {
         if (tensor.kind == FieldKind::kDense) return {};
         if (tensor.kind != FieldKind::kRagged || !is_flat(tensor))
           return fail(tensor, given,
-                      "its rows differ in size, so they cannot be stacked: write 'ragged'" +
-                          std::string(bytes ? " or 'bytes'" : " or 'pad'"));
+                      "its rows differ in size" + example(tensor) +
+                          ", so they cannot be stacked: " +
+                          (tensor.to_one_shape.empty() ? "" : tensor.to_one_shape + ", or ") +
+                          "write 'ragged'" + std::string(bytes ? " or 'bytes'" : " or 'pad'"));
         return stack(tensor, given);
       case Kind::kRagged:
         if (tensor.kind == FieldKind::kDense)

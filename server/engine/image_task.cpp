@@ -22,6 +22,8 @@ void ImageTask::set_tensor(const std::string& name) {
                       .kind = output ? FieldKind::kDense : FieldKind::kRagged,
                       .dtype = format.dtype,
                       .shape = shape_of(output.value_or(Size{-1, -1})),
+                      .ample_row = "4MiB",
+                      .noun = "images",
                       .to_one_shape = "add a resize to [height, width], a center_crop or a "
                                       "random_resized_crop"});
 }

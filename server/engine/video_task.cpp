@@ -56,13 +56,27 @@ transform::ImageTarget VideoTask::target_of(std::byte* row, std::size_t i, Size 
   return target;
 }
 
-void VideoTask::set_tensors(const std::string& name) {
-  tensors_.push_back({.name = name,
-                      .kind = output ? FieldKind::kDense : FieldKind::kRagged,
-                      .dtype = format.dtype,
-                      .shape = shape_of(output.value_or(Size{-1, -1})),
-                      .to_one_shape = "add a resize to [height, width], a center_crop or a "
-                                      "random_resized_crop"});
+std::string VideoTask::ample_row() const {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+  std::uint64_t bytes = wire::dtype_bytes(format.dtype);
+  for (const std::int64_t extent : shape_of({clip.max_width, clip.max_height}))
+    bytes *= static_cast<std::uint64_t>(extent);
+  return std::to_string(std::max<std::uint64_t>(4, (bytes + kMiB - 1) / kMiB)) + "MiB";
+}
+
+void VideoTask::set_tensors(const std::string& name, std::optional<Size> indexed) {
+  TensorSpec frames{.name = name,
+                    .kind = output ? FieldKind::kDense : FieldKind::kRagged,
+                    .dtype = format.dtype,
+                    .shape = shape_of(output.value_or(Size{-1, -1}))};
+  if (!output) {
+    frames.ample_row = ample_row();
+    frames.noun = "clips";
+    frames.sizes = clip.sizes;
+    frames.to_one_shape = "add a resize to [height, width], a center_crop or a random_resized_crop";
+    if (indexed) frames.indexed_shape = shape_of(*indexed);
+  }
+  tensors_.push_back(std::move(frames));
   for (const std::string* const times : {&decode->pts_field(), &decode->duration_field()}) {
     if (times->empty()) continue;
     std::vector<std::int64_t> shape = leading_shape();
@@ -76,13 +90,20 @@ VideoChain::VideoChain(const DecodeVideoOp& op, std::size_t request, const ClipS
   task_->decode = &op;
   task_->request = request;
   task_->clip = clip;
+  if (clip.width > 0 && clip.height > 0) indexed_ = Size{clip.width, clip.height};
+}
+
+Status VideoChain::append(const GeometryOp& op, const StageKey& key) {
+  SPDLD_TRY(PixelChain::append(op, key));
+  indexed_ = op.output_size(indexed_);
+  return {};
 }
 
 Result<std::unique_ptr<FieldTask>> VideoChain::finish(const std::string& name) {
   task_->geometry = std::move(geometry_);
   task_->format = format_;
   task_->output = size_;
-  task_->set_tensors(name);
+  task_->set_tensors(name, indexed_);
   return std::move(task_);
 }
 

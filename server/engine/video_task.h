@@ -24,15 +24,16 @@ class VideoTask final : public FieldTask {
   std::vector<GeometryStep> geometry;
   PixelFormat format;
   ClipShape clip;
-  std::optional<Size> output;  // of each frame; none: clips differ
+  std::optional<Size> output;  // of each frame; none: clips may differ
 
   // The frames, and then, where the op names fields for them, their times and durations.
   const std::vector<TensorSpec>& tensors() const override { return tensors_; }
   std::unique_ptr<FieldWorker> make_worker() const override;
   std::int64_t max_pixels() const override { return decode->max_pixels(); }
   std::span<const GeometryStep> steps() const override { return geometry; }
-  // Called once, when all else is set.
-  void set_tensors(const std::string& name);
+  // Called once, when all else is set. `indexed` is the size of each frame as far as the source's
+  // index tells.
+  void set_tensors(const std::string& name, std::optional<Size> indexed);
 
   StoredFormat stored() const { return {.channels = decode->channels()}; }
   // Frames of a row, repeated clips included.
@@ -44,6 +45,8 @@ class VideoTask final : public FieldTask {
 
  private:
   std::vector<std::int64_t> leading_shape() const;
+  // As a setting has it: a row of the largest pictures that the source's index has.
+  std::string ample_row() const;
 
   std::vector<TensorSpec> tensors_;
 };
@@ -54,10 +57,13 @@ class VideoChain final : public PixelChain {
   VideoChain(const DecodeVideoOp& op, std::size_t request, const ClipShape& clip);
 
   std::string_view noun() const override { return "videos"; }
+  using PixelChain::append;
+  Status append(const GeometryOp& op, const StageKey& key) override;
   Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override;
 
  private:
   std::unique_ptr<VideoTask> task_ = std::make_unique<VideoTask>();
+  std::optional<Size> indexed_;  // of the frames so far
 };
 
 }  // namespace spdld::engine

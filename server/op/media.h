@@ -189,7 +189,12 @@ struct ClipShape {
   // What the clips of all files are, each once; empty: they differ in more than kMostRates ways,
   // or it is not known.
   std::vector<OfRate> of_rates{};
-  // The largest picture, upright.
+  // Of video, of upright pictures. 0: they are not the same in all files, of which `sizes` then
+  // names two: "a.mp4 has 640x360 pixels, b.mp4 1280x720".
+  int width = 0;
+  int height = 0;
+  std::string sizes{};
+  // The largest of all.
   int max_width = 0;
   int max_height = 0;
 

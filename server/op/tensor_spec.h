@@ -38,8 +38,14 @@ struct TensorSpec {
   std::string bound_name = {};
   // Of such a tensor that needs a bound: one that a row seldom needs, for messages.
   std::string ample_row = "4KiB";
-  // Where rows differ though the pipeline could give them one shape: how.
+  // Of rows that differ in size though the pipeline could give them one shape: what they are
+  // ("images"), which of them differ where that is known, and how they get one.
+  std::string noun = {};
+  std::string sizes = {};
   std::string to_one_shape = {};
+  // Of such rows that all have one shape as far as the source's index tells: that one. They are
+  // stacked where no other way is asked for.
+  std::vector<std::int64_t> indexed_shape = {};
 
   // Whether both look the same to who reads them, whatever their bounds are.
   friend bool operator==(const TensorSpec& a, const TensorSpec& b) {

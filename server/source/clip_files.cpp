@@ -63,6 +63,7 @@ class Cutter {
   Status add_starts(const ClipFile& file);
   Result<std::vector<double>> times_of(const ClipFile& file) const;
   void widen(const ClipFile& file, const ClipSound& sound);
+  void widen_picture(const ClipFile& file);
   void finish();
 
   const ClipsSpec& spec_;
@@ -311,10 +312,8 @@ void Cutter::widen(const ClipFile& file, const ClipSound& sound) {
     widen_sound(shape, codec, file.grid.span, file.grid.span);
     return;
   }
-  const bool turned = file.info.rotation == 90 || file.info.rotation == 270;
   shape.frames = spec_.frames;
-  shape.max_width = std::max(shape.max_width, turned ? codec.height : codec.width);
-  shape.max_height = std::max(shape.max_height, turned ? codec.width : codec.height);
+  widen_picture(file);
   if (spec_.audio.empty()) return;
   // Of unevenly spaced frames no clip lasts longer than all of them, and as many more.
   const double most =
@@ -322,6 +321,28 @@ void Cutter::widen(const ClipFile& file, const ClipSound& sound) {
       file.mean_frame_seconds() * static_cast<double>(sound.info.codec->sample_rate);
   widen_sound(out_.sound_shape, *sound.info.codec, sound.samples,
               sound.samples > 0 ? sound.samples : static_cast<std::uint64_t>(std::min(most, 1e15)));
+}
+
+void Cutter::widen_picture(const ClipFile& file) {
+  const auto upright = [](const ClipFile& of) {
+    const bool turned = of.info.rotation == 90 || of.info.rotation == 270;
+    const CodecParameters& codec = *of.info.codec;
+    return turned ? std::pair(codec.height, codec.width) : std::pair(codec.width, codec.height);
+  };
+  const auto [width, height] = upright(file);
+  ClipShape& shape = out_.shape;
+  shape.max_width = std::max(shape.max_width, width);
+  shape.max_height = std::max(shape.max_height, height);
+  const auto [first_width, first_height] =
+      out_.files.empty() ? std::pair(width, height) : upright(out_.files.front());
+  if (shape.sizes.empty() && width == first_width && height == first_height) {
+    shape.width = width;
+    shape.height = height;
+  } else if (shape.sizes.empty()) {
+    shape.width = shape.height = 0;
+    shape.sizes = fmt::format("{} has {}x{} pixels, {} {}x{}", source_.uri(out_.files.front().item),
+                              first_width, first_height, source_.uri(file.item), width, height);
+  }
 }
 
 void Cutter::finish() {

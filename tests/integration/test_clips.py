@@ -29,10 +29,6 @@ WHOLE = (
 )
 
 
-# Videos may differ in size, and these do not: a crop that says so.
-SAME = f"center_crop: {{size: [{HEIGHT}, {WIDTH}]}}"
-
-
 def ffmpeg(*arguments: object) -> bytes:
     command = ["ffmpeg", "-nostdin", "-v", "error", "-y", *map(str, arguments)]
     return subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
@@ -132,7 +128,7 @@ def test_gray_is_the_luma(load: Callable[..., Any], videos: pathlib.Path) -> Non
         "-i", videos / "a.mp4", "-vf", "scale=flags=accurate_rnd,format=gray", "-f", "rawvideo", "-"
     )
     luma = np.frombuffer(raw, np.uint8).reshape(-1, 1, HEIGHT, WIDTH)
-    with load("frames: 5, stride: 12", "decode_video: {mode: gray}", SAME) as loader:
+    with load("frames: 5, stride: 12", "decode_video: {mode: gray}") as loader:
         (batch,) = loader
         assert batch["video"].dtype == np.uint8
         first = [file_of(uri) for uri in batch.uris].index("a.mp4")
@@ -145,7 +141,7 @@ def test_clips_of_a_file_are_evenly_spread(
 ) -> None:
     begins: dict[str, list[float]] = {}
     with load(
-        "frames: 4, stride: 2, sampling: uniform, per_file: 3", "decode_video: {pts: pts}", SAME
+        "frames: 4, stride: 2, sampling: uniform, per_file: 3", "decode_video: {pts: pts}"
     ) as loader:
         for batch in loader:
             for uri, start, times in zip(batch.uris, batch["start"], batch["pts"], strict=True):
@@ -162,7 +158,6 @@ def test_stacked_clips_have_a_leading_dimension(
     with load(
         "frames: 4, sampling: uniform, per_file: 3, stack: true",
         "decode_video: {pts: pts, layout: cthw}",
-        SAME,
     ) as loader:
         (batch,) = loader
         assert batch["video"].shape == (2, 3, 3, 4, HEIGHT, WIDTH)
@@ -180,7 +175,7 @@ def test_a_clip_begins_at_each_key_frame(load: Callable[..., Any], videos: pathl
     keys = [float(row[0]) for row in rows if row[1].startswith("K")]
     assert len(keys) >= 5
     begins = []
-    with load("frames: 2, sampling: keyframes", "decode_video", SAME) as loader:
+    with load("frames: 2, sampling: keyframes", "decode_video") as loader:
         for batch in loader:
             rows_of = zip(batch.uris, batch["start"], strict=True)
             begins += [start for uri, start in rows_of if file_of(uri) == "a.mp4"]
@@ -199,7 +194,7 @@ def test_what_runs_over_the_end_is_as_the_spec_says(
     load: Callable[..., Any], shown: dict[str, Shown], end: str, expected: dict[int, list[int]]
 ) -> None:
     found: dict[str, dict[int, list[int]]] = {}
-    with load(f"frames: 8, stride: 4, end: {end}", "decode_video: {pts: pts}", SAME) as loader:
+    with load(f"frames: 8, stride: 4, end: {end}", "decode_video: {pts: pts}") as loader:
         for batch in loader:
             for uri, row, times in zip(batch.uris, batch["video"], batch["pts"], strict=True):
                 of = shown[file_of(uri)]
@@ -275,9 +270,7 @@ def test_a_damaged_clip_is_replaced_and_told(
     damage(videos, tmp_path / "damaged", 20)
     on_error = "decode: replace, budget: {fraction: 1.0, min: 100}"
     valid = []
-    with load(
-        "frames: 10", "decode_video", SAME, root=tmp_path / "damaged", on_error=on_error
-    ) as loader:
+    with load("frames: 10", "decode_video", root=tmp_path / "damaged", on_error=on_error) as loader:
         for batch in loader:
             valid += batch.valid.tolist()
             failures = daemon.ctl_json("get", "failures")
@@ -294,7 +287,7 @@ def test_a_damaged_clip_fails_by_name(
     damage(videos, tmp_path / "damaged", 20)
     with (
         pytest.raises(spdld.Error, match=r"a\.mp4@0\.8s\): corrupt h264 video at 0\.800 s"),
-        load("frames: 10", "decode_video", SAME, root=tmp_path / "damaged") as loader,
+        load("frames: 10", "decode_video", root=tmp_path / "damaged") as loader,
     ):
         for _ in loader:
             pass
@@ -313,3 +306,114 @@ def test_whole_videos_are_not_decoded(
         spdld.Loader(path, address=daemon.address) as loader,
     ):
         next(iter(loader))
+
+
+def test_videos_of_one_upright_size_are_stacked(
+    load: Callable[..., Any], videos: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    root = tmp_path / "turned"
+    root.mkdir()
+    (root / "a.mp4").write_bytes((videos / "a.mp4").read_bytes())
+    make_video(tmp_path / "tall.mp4", "testsrc2", FRAMES, "-vf", f"scale={HEIGHT}:{WIDTH}")
+    ffmpeg("-i", tmp_path / "tall.mp4", "-c", "copy", "-metadata:s:v", "rotate=90", root / "b.mp4")
+    seen = set()
+    with load(f"frames: {FRAMES}", "decode_video: {layout: thwc}", root=root) as loader:
+        (batch,) = loader
+        assert batch["video"].shape == (2, FRAMES, HEIGHT, WIDTH, 3)
+        for uri, row in zip(batch.uris, batch["video"], strict=True):
+            seen.add(file_of(uri))
+            raw = ffmpeg(
+                *("-noautorotate", "-i", root / file_of(uri), "-vf", EXACT, "-f", "rawvideo", "-")
+            )
+            stored = np.frombuffer(raw, np.uint8)
+            if file_of(uri) == "b.mp4":
+                frames = np.rot90(stored.reshape(FRAMES, WIDTH, HEIGHT, 3), axes=(1, 2))
+            else:
+                frames = stored.reshape(FRAMES, HEIGHT, WIDTH, 3)
+            assert np.abs(row.astype(int) - frames).max() <= 1
+    assert seen == {"a.mp4", "b.mp4"}
+
+
+@pytest.fixture
+def growing(videos: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
+    """One video, to which a test adds others."""
+    root = tmp_path / "growing"
+    root.mkdir()
+    (root / "a.mp4").write_bytes((videos / "a.mp4").read_bytes())
+    return root
+
+
+def test_videos_of_two_sizes_are_refused_by_name(
+    load: Callable[..., Any], growing: pathlib.Path
+) -> None:
+    make_video(growing / "small.mp4", "testsrc2", FRAMES, "-vf", "scale=32:24")
+    told = r"the clips .* differ in size \(a\.mp4 has 64x48 pixels, small\.mp4 32x24\)"
+    with (
+        pytest.raises(spdld.Error, match=told + ".* add a resize to .* or let them differ"),
+        load("frames: 10", "decode_video", root=growing) as loader,
+    ):
+        next(iter(loader))
+    ragged = "size: 2, collate: {video: {kind: ragged, max_bytes: 1MiB}}"
+    with load(f"frames: {FRAMES}", "decode_video", root=growing, batch=ragged) as loader:
+        (batch,) = loader
+        assert sorted(row.shape[2] for row in batch["video"]) == [24, HEIGHT]
+
+
+def test_videos_of_one_size_stay_ragged_if_that_is_asked_for(
+    load: Callable[..., Any], growing: pathlib.Path
+) -> None:
+    ragged = "size: 1, collate: {video: {kind: ragged, max_bytes: 1MiB}}"
+    with load(f"frames: {FRAMES}", "decode_video", root=growing, batch=ragged) as loader:
+        (batch,) = loader
+        assert batch.packed("video").values.ndim == 1
+
+
+def test_a_video_of_another_size_is_refused_at_the_next_apply(
+    daemon: Any, load: Callable[..., Any], growing: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    batch = "size: 1, last: keep"
+    with load("frames: 10", "decode_video", root=growing, batch=batch) as loader:
+        batches = iter(loader)
+        next(batches)
+        make_video(growing / "small.mp4", "testsrc2", FRAMES, "-vf", "scale=32:24")
+        refused = daemon.ctl("apply", "-f", tmp_path / "clips.yaml", check=False)
+        assert refused.returncode != 0 and "small.mp4 32x24" in refused.stderr
+        # What was applied goes on with what it knows.
+        assert [one["video"].shape for one in batches] == [(1, 10, 3, HEIGHT, WIDTH)] * 4
+
+
+def test_what_was_applied_has_its_size_after_a_restart(
+    daemon: Any, load: Callable[..., Any], growing: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    load("frames: 10", "decode_video", root=growing)
+    daemon.ctl("apply", "-f", tmp_path / "clips.yaml")
+    make_video(growing / "small.mp4", "testsrc2", FRAMES, "-vf", "scale=32:24")
+    daemon.restart()
+    with spdld.Loader("clips", address=daemon.address) as loader:
+        assert [one["video"].shape for one in loader] == [(2, 10, 3, HEIGHT, WIDTH)] * 2 + [
+            (1, 10, 3, HEIGHT, WIDTH)
+        ]
+
+
+def test_pictures_that_change_size_in_a_file_are_an_error_of_the_clip(
+    daemon: Any, load: Callable[..., Any], growing: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    make_video(tmp_path / "wide.mp4", "testsrc2", FRAMES, "-vf", "scale=96:64")
+    (tmp_path / "both.txt").write_text(f"file {growing / 'a.mp4'}\nfile wide.mp4\n")
+    ffmpeg("-f", "concat", "-safe", 0, "-i", tmp_path / "both.txt", "-c", "copy", growing / "b.mkv")
+    on_error = "decode: replace, budget: {fraction: 1.0, min: 100}"
+    valid = 0
+    with load("frames: 10", "decode_video", root=growing, on_error=on_error) as loader:
+        for batch in loader:
+            assert batch["video"].shape[1:] == (10, 3, HEIGHT, WIDTH)
+            valid += int(batch.valid.sum())
+            failures = daemon.ctl_json("get", "failures")
+    assert valid == 5 + 5
+    failed = [one for one in failures if one["epoch"] == 0]
+    # Each of them was tried, perhaps once more in the place of another.
+    assert {one["uri"] for one in failed} == {f"b.mkv@{at}s" for at in (2, 2.4, 2.8, 3.2, 3.6)}
+    for failure in failed:
+        assert failure["code"] == "DATA_LOSS"
+        assert (
+            "its pictures change size: one has 96x64 pixels, and its header" in failure["message"]
+        )

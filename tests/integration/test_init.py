@@ -274,6 +274,42 @@ def test_a_folder_of_sound(load: Callable[..., Any], tmp_path: pathlib.Path) -> 
     assert "Left out: 1 other file, such as cat/cover.txt." in text
 
 
+def film(path: pathlib.Path, size: str, frames: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", f"testsrc2=size={size}:rate=25"]
+        + ["-frames:v", str(frames), "-c:v", "mpeg4", str(path)],
+        check=True,
+        timeout=daemon_module.WATCHDOG_S,
+    )
+
+
+def test_a_folder_of_videos(load: Callable[..., Any], tmp_path: pathlib.Path) -> None:
+    film(tmp_path / "films/swim/a.mp4", "320x240", 70)
+    film(tmp_path / "films/swim/b.mkv", "240x320", 65)
+    for i in range(6):
+        film(tmp_path / f"films/climb/{i}.avi", "320x240", 5)  # less than a clip
+    (tmp_path / "films/climb/broken.mp4").write_bytes(b"no video")
+    (tmp_path / "films/climb/e.jpg").write_bytes(picture(1))
+    batch = load(tmp_path / "films")
+    # All but the broken one.
+    assert batch["video"].shape == (8, 16, 3, 224, 224)
+    assert batch["video"].dtype == np.float32
+    assert sorted(batch["label"]) == [0] * 6 + [1] * 2
+    assert np.ptp(batch["video"][0]) > 1
+    text = init(tmp_path / "films").stdout
+    assert "# 9 videos: 6 .avi, 1 .mkv and 2 .mp4." in text
+    assert "They lie in 2 folders, which are taken as classes: climb and swim." in text
+    assert "Left out: 1 image, such as climb/e.jpg" in text
+
+
+def test_what_is_drafted_of_videos_passes_a_check(daemon: Any, tmp_path: pathlib.Path) -> None:
+    film(tmp_path / "films/a.mp4", "320x240", 20)
+    assert init(tmp_path / "films", "-o", tmp_path / "films.yaml").returncode == 0
+    applied = daemon.ctl("apply", "--dry-run", "-f", tmp_path / "films.yaml").stdout
+    assert "video float32[16, 3, 224, 224]" in applied
+
+
 def test_a_file_of_sound_is_refused_by_name(tmp_path: pathlib.Path) -> None:
     tone(tmp_path / "sounds/a.wav", 8000, 0.1)
     done = init(tmp_path / "sounds/a.wav")

@@ -83,6 +83,36 @@ TEST_F(InitTest, TakesImagesSideBySideAsUnlabelled) {
                                      Not(HasSubstr("parent_dir")), Not(HasSubstr("ImageFolder"))));
 }
 
+TEST_F(InitTest, TakesVideosAsClips) {
+  for (int i = 0; i < 9; ++i) write("films/climb/" + std::to_string(i) + ".mp4");
+  write("films/swim/a.MOV");
+  EXPECT_THAT(
+      drafted("films"),
+      AllOf(HasSubstr("# 10 videos: 1 .MOV and 9 .mp4.\n"),
+            HasSubstr("2 folders, which are taken as classes: climb and swim.\n"),
+            HasSubstr("\", frames: 16, stride: 4, size: 224}"),
+            HasSubstr("    pattern: \"**/*.{MOV,mp4}\"\n    field: video\n    label: parent_dir"),
+            HasSubstr("\n  clips:\n    frames: \"${frames}\"\n"),
+            HasSubstr("  - decode_video\n  - resize: {size: 256}"), HasSubstr("batch: {size: 8}"),
+            Not(HasSubstr("decode_image")), Not(HasSubstr("ImageFolder"))));
+}
+
+TEST_F(InitTest, TakesTheKindOfMostFilesAndTellsOfOthers) {
+  write("a.mp4");
+  write("a.jpg");
+  write("a.wav");
+  EXPECT_THAT(drafted(), AllOf(HasSubstr("# 1 video: 1 .mp4.\n"),
+                               HasSubstr("# Left out: 1 image, such as a.jpg; 'spdlctl init' of"),
+                               HasSubstr("# Left out: 1 file of sound, such as a.wav; ")));
+  write("b.jpg");
+  EXPECT_THAT(drafted(), AllOf(HasSubstr("# 2 images: 2 .jpg.\n"), HasSubstr("- decode_image"),
+                               HasSubstr("# Left out: 1 video, such as a.mp4; ")));
+  write("b.wav");
+  write("c.wav");
+  EXPECT_THAT(drafted(), AllOf(HasSubstr("# 3 files of sound: 3 .wav.\n"),
+                               HasSubstr("# Left out: 2 images, such as ")));
+}
+
 TEST_F(InitTest, SendsSplitsToTheOneThatIsMeant) {
   write("pets/train/cat/1.jpg");
   write("pets/val/cat/1.jpg");
@@ -396,6 +426,9 @@ TEST_F(InitTest, SaysWhatIsWrongWithAPath) {
   EXPECT_THAT(refused("texts/a.md"), HasSubstr("is nothing that a pipeline could read"));
   write("one.png");
   EXPECT_THAT(refused("one.png"), HasSubstr("spdlctl init " + dir_.path()));
+  write("one.webm");
+  EXPECT_THAT(refused("one.webm"),
+              HasSubstr("is one video; name its folder: spdlctl init " + dir_.path()));
   write("tables/a.csv");
   EXPECT_THAT(refused("tables"), HasSubstr("spdlctl init " + path("tables/a.csv")));
   write("nested/deep/a.tar");

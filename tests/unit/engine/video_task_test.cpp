@@ -62,15 +62,30 @@ class VideoTaskTest : public ::testing::Test {
     film("-f lavfi -i testsrc2=size=96x64:rate=25,trim=end_frame=1,loop=11:1,setpts=N/25/TB ");
   }
 
+  static ClipShape clip_shape(std::int64_t repeats = 0) {
+    return {.kind = StreamInfo::Kind::kVideo,
+            .frames = kFrames,
+            .repeats = repeats,
+            .max_width = kWidth,
+            .max_height = kHeight};
+  }
+  // Of files that all have this size.
+  static ClipShape same_size(std::int64_t repeats = 0) {
+    ClipShape shape = clip_shape(repeats);
+    shape.width = kWidth;
+    shape.height = kHeight;
+    return shape;
+  }
   static Result<std::shared_ptr<const Plan>> compiled(const std::string& stages,
                                                       std::int64_t repeats = 0,
                                                       const std::string& decode = "",
                                                       const std::string& batch = kBatch) {
-    ClipShape shape{.kind = StreamInfo::Kind::kVideo,
-                    .frames = kFrames,
-                    .repeats = repeats,
-                    .max_width = kWidth,
-                    .max_height = kHeight};
+    return compiled(clip_shape(repeats), stages, decode, batch);
+  }
+  static Result<std::shared_ptr<const Plan>> compiled(const ClipShape& shape,
+                                                      const std::string& stages,
+                                                      const std::string& decode = "",
+                                                      const std::string& batch = kBatch) {
     return compile("  - fetch\n  - decode_video" + (decode.empty() ? "" : ": {" + decode + "}") +
                        "\n" + stages,
                    batch, {{.name = "video", .clip = shape}});
@@ -220,12 +235,83 @@ TEST_F(VideoTaskTest, TellsWhenFramesAreShownAndForHowLong) {
 TEST_F(VideoTaskTest, IsRaggedWhereFramesOfClipsDifferInSize) {
   const auto refused = compiled("");
   ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().message(), HasSubstr("differ in size, and a batch needs one"));
+  EXPECT_THAT(refused.error().message(),
+              HasSubstr("the clips that come out of 'decode_video' differ in size, and a batch "
+                        "needs one: add a resize to [height, width], a center_crop"));
   const auto plan =
       compiled("", 0, "", "batch: {size: 2, collate: {video: {kind: ragged, max_bytes: 1MiB}}}\n");
   ASSERT_TRUE(plan) << plan.error().message();
   EXPECT_EQ((*plan)->tensors[0].kind, FieldKind::kRagged);
   EXPECT_THAT((*plan)->tensors[0].shape, ElementsAre(kFrames, 3, -1, -1));
+}
+
+TEST_F(VideoTaskTest, StacksClipsOfFilesThatAllHaveOneSize) {
+  moving();
+  const auto plan = compiled(same_size(2), "", "layout: cthw");
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ((*plan)->tensors[0].kind, FieldKind::kDense);
+  EXPECT_THAT((*plan)->tensors[0].shape, ElementsAre(2, 3, kFrames, kHeight, kWidth));
+  const auto crop = plan_of("  - center_crop: {size: [64, 96]}\n", 2, "layout: cthw");
+  const auto clip = cut({0, 1, 2, 3, 8, 6, 4, 2});
+  const Made made = make(**plan, clip);
+  ASSERT_TRUE(made.status.ok()) << made.status.message();
+  EXPECT_EQ(made.rows[0], make(*crop, clip).rows[0]);
+}
+
+TEST_F(VideoTaskTest, FollowsTheSizeOfAllFilesThroughItsStages) {
+  moving();
+  const auto plan = compiled(same_size(), "  - random_horizontal_flip\n  - resize: {size: 32}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_THAT((*plan)->tensors[0].shape, ElementsAre(kFrames, 3, 32, 48));
+  const Made made = make(**plan, cut({0, 1, 2, 3}));
+  EXPECT_TRUE(made.status.ok()) << made.status.message();
+}
+
+TEST_F(VideoTaskTest, LeavesAClipOfAnotherSizeThanAllFilesAnError) {
+  moving();
+  ClipShape shape = same_size();
+  shape.height = kHeight - 2;
+  const auto plan = compiled(shape, "");
+  ASSERT_TRUE(plan) << plan.error().message();
+  const Made made = make(**plan, cut({0, 1, 2, 3}));
+  EXPECT_EQ(made.status.code(), Code::kDataLoss);
+  EXPECT_THAT(made.status.message(),
+              HasSubstr("its field 'video' has the shape [4, 3, 64, 96], and a row of the stack "
+                        "[4, 3, 62, 96]"));
+}
+
+TEST_F(VideoTaskTest, LeavesClipsOfOneSizeRaggedWhereThatIsAskedFor) {
+  moving();
+  for (const std::string collate :
+       {"{kind: ragged, max_bytes: 1MiB}", "{pad: 0, max_bytes: 1MiB}", "{max_bytes: 1MiB}"}) {
+    SCOPED_TRACE(collate);
+    const auto plan =
+        compiled(same_size(), "", "", "batch: {size: 2, collate: {video: " + collate + "}}\n");
+    ASSERT_TRUE(plan) << plan.error().message();
+    EXPECT_EQ((*plan)->tensors[0].kind, FieldKind::kRagged);
+    EXPECT_THAT((*plan)->tensors[0].shape, ElementsAre(kFrames, 3, -1, -1));
+  }
+  const auto stacked = compiled(same_size(), "", "", "batch: {size: 2, collate: {video: stack}}\n");
+  ASSERT_TRUE(stacked) << stacked.error().message();
+  EXPECT_EQ((*stacked)->tensors[0].kind, FieldKind::kDense);
+}
+
+TEST_F(VideoTaskTest, NamesFilesThatDifferInSizeAndTheWayOut) {
+  ClipShape shape = clip_shape();
+  shape.frames = 400;
+  shape.sizes = "a.mp4 has 96x64 pixels, b.mp4 64x96";
+  const auto refused = compiled(shape, "  - resize: {size: 32}\n");
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(),
+              HasSubstr("the clips that come out of 'decode_video + resize' differ in size (a.mp4 "
+                        "has 96x64 pixels, b.mp4 64x96), and a batch needs one: add a resize to "
+                        "[height, width], a center_crop or a random_resized_crop, or let them "
+                        "differ: batch: {collate: {video: {kind: ragged, max_bytes: 8MiB}}}"));
+  const auto stack = compiled(shape, "", "", "batch: {size: 2, collate: {video: {kind: stack}}}\n");
+  ASSERT_FALSE(stack);
+  EXPECT_THAT(stack.error().message(),
+              HasSubstr("differ in size (a.mp4 has 96x64 pixels, b.mp4 64x96), so they cannot be "
+                        "stacked: add a resize to [height, width]"));
 }
 
 TEST_F(VideoTaskTest, SaysWhatItTakesWhereThereIsNoRoom) {

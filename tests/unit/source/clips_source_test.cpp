@@ -164,6 +164,14 @@ class ClipsSourceTest : public ::testing::Test {
     put(name, toy);
   }
 
+  void put_picture(const std::string& name, int width, int height, int rotation = 0) {
+    ToyMedia toy;
+    const int video = toy.add_video(width, height);
+    toy.stream(video).media.info.rotation = rotation;
+    toy.put_frames(video, 8, 4);
+    put(name, toy);
+  }
+
   const MediaClip& fetch(Source& source, std::uint64_t item, std::size_t part = 0,
                          std::uint64_t epoch = 0) {
     item_.epoch_key = epoch;
@@ -210,12 +218,65 @@ TEST_F(ClipsSourceTest, CutsEachVideoIntoClips) {
   const std::vector<SourceField>& fields = source->fields();
   ASSERT_EQ(fields.size(), 2u);
   EXPECT_EQ(fields[0].name, "video");
-  EXPECT_EQ(fields[0].clip, (ClipShape{.frames = 8, .max_width = 320, .max_height = 240}));
+  EXPECT_EQ(
+      fields[0].clip,
+      (ClipShape{.frames = 8, .width = 320, .height = 240, .max_width = 320, .max_height = 240}));
   EXPECT_EQ(fields[1].name, "start");
   EXPECT_EQ(std::get<double>(source->value(2, fields[1].index)), 1.28);
   const MediaClip& clip = fetch(*source, 1);
   EXPECT_THAT(clip.frames, ElementsAre(16, 18, 20, 22, 24, 26, 28, 30));
   EXPECT_EQ(clip.repeats, 1u);
+}
+
+TEST_F(ClipsSourceTest, TellsTheUprightSizeThatAllPicturesHave) {
+  put_picture("a.toy", 320, 240);
+  put_picture("b.toy", 240, 320, 90);
+  put_picture("c.toy", 240, 320, 270);
+  put_picture("d.toy", 320, 240, 180);
+  const ClipShape shape = *open({.frames = 4})->fields()[0].clip;
+  EXPECT_EQ(shape.width, 320);
+  EXPECT_EQ(shape.height, 240);
+  EXPECT_EQ(shape.sizes, "");
+}
+
+TEST_F(ClipsSourceTest, NamesTwoFilesWhosePicturesDifferInSize) {
+  put_picture("a.toy", 320, 240);
+  put_picture("b.toy", 320, 240, 90);
+  put_picture("c.toy", 320, 240);
+  put_picture("d.toy", 640, 180);
+  const ClipShape shape = *open({.frames = 4})->fields()[0].clip;
+  EXPECT_EQ(shape.width, 0);
+  EXPECT_EQ(shape.height, 0);
+  EXPECT_EQ(shape.sizes, "a.toy has 320x240 pixels, b.toy 240x320");
+  EXPECT_EQ(shape.max_width, 640);
+  EXPECT_EQ(shape.max_height, 320);
+}
+
+TEST_F(ClipsSourceTest, TakesTheSizeOfTheStreamThatIsChosen) {
+  for (const std::string name : {"a.toy", "b.toy"}) {
+    ToyMedia toy;
+    toy.put_frames(toy.add_video(320, 240), 8, 4);
+    toy.put_frames(name == "a.toy" ? toy.add_video(96, 64) : toy.add_video(64, 96), 8, 4);
+    put(name, toy);
+  }
+  EXPECT_EQ(open({.frames = 4})->fields()[0].clip->width, 320);
+  EXPECT_EQ(open({.stream = "1", .frames = 4})->fields()[0].clip->width, 0);
+}
+
+TEST_F(ClipsSourceTest, LeavesOutOfTheSizeAFileWithoutClips) {
+  put_picture("a.toy", 320, 240);
+  ToyMedia brief;
+  brief.put_frames(brief.add_video(96, 64), 3, 3);
+  put("b.toy", brief);
+  EXPECT_EQ(open({.frames = 4})->fields()[0].clip->width, 320);
+}
+
+TEST_F(ClipsSourceTest, HasAnotherDigestWhenPicturesChangeSizeAlone) {
+  put_picture("a.toy", 320, 240);
+  const auto before = open({.frames = 4});
+  put_picture("a.toy", 240, 320);
+  const auto after = open({.frames = 4});
+  EXPECT_NE(before->values_digest(), after->values_digest());
 }
 
 // By what the file says of its packets, and no table.
