@@ -183,6 +183,7 @@ Status ClipDecoder::open_codec() {
   const std::shared_ptr<const CodecParameters>& wanted = clip_->stream.codec;
   if (context_ != nullptr && forgets(wanted->codec) &&
       (codec_ == wanted || decode_alike(*codec_, *wanted))) {
+    if (!is_fresh_) restart_codec();  // the clip before may not have been decoded to its end
     context_->pkt_timebase = {static_cast<int>(clip_->stream.time_base.num),
                               static_cast<int>(clip_->stream.time_base.den)};
     return {};
@@ -230,9 +231,7 @@ Result<bool> ClipDecoder::next() {
     if (has_bad_report()) return give_up(fail("it is damaged"));
     const Result<bool> taken = take();
     if (!taken) return give_up(taken.error());
-    if (!*taken) continue;
-    if (left_ == 0) restart_codec();  // what else it holds is nobody's
-    return true;
+    if (*taken) return true;
   }
 }
 

@@ -272,6 +272,20 @@ TEST_F(ClipDecoderTest, FailsOnADamagedPacketAndGoesOn) {
   }
 }
 
+TEST_F(ClipDecoderTest, ForgetsAClipThatWasNotReadToItsEnd) {
+  const Bytes file = film();
+  const Bytes other = film(30, "-bf 2 -vf negate");
+  ClipMaker clips(file);
+  ClipMaker others(other);
+  const ClipMaker::Cut first = clips.whole();
+  const ClipMaker::Cut second = others.whole();
+  ClipDecoder fresh(3, {});
+  const Frames expected = *frames_of(fresh, second.clip, second.bytes);
+  ASSERT_TRUE(decoder_.open(first.clip, first.bytes));
+  ASSERT_TRUE(*decoder_.next());
+  expect_whole(second, expected);
+}
+
 // Of its other bytes, none tells FFmpeg that it is damaged.
 TEST_F(ClipDecoderTest, FailsOnADamagedHeaderOfVp9) {
   const Bytes file = maker_.make(
