@@ -127,8 +127,7 @@ Result<bool> AudioReader::decode_stream(Bytes bytes, const StreamChoice& choice,
   while (!window_.is_full()) {
     SPDLD_ASSIGN(const bool more, demuxer.read(*packet_));
     if (!more) break;
-    // The picture of a cover comes unasked.
-    if (packet_->stream_index != number || packet_->size == 0) continue;
+    if (packet_->size == 0) continue;
     if ((packet_->flags & AV_PKT_FLAG_CORRUPT) != 0)
       return error(Code::kDataLoss, std::string("corrupt ") + avcodec_get_name(codec) +
                                         ": a packet of its sound is damaged or cut off");

@@ -288,13 +288,17 @@ bool Demuxer::is_format(std::string_view name) const {
 
 void Demuxer::choose(int index) {
   SPDLD_CHECK(index >= 0 && index < streams());
+  chosen_ = index;
   for (int i = 0; i < streams(); ++i)
     context_->streams[i]->discard = i == index ? AVDISCARD_DEFAULT : AVDISCARD_ALL;
 }
 
 Result<bool> Demuxer::read(AVPacket& packet) {
-  av_packet_unref(&packet);
-  const int result = av_read_frame(context_.get(), &packet);
+  int result = 0;
+  do {
+    av_packet_unref(&packet);
+    result = av_read_frame(context_.get(), &packet);
+  } while (result >= 0 && chosen_ && packet.stream_index != *chosen_);
   if (!io_->status().ok()) return tl::unexpected<Status>(io_->status());
   if (result >= 0) return true;
   if (result == AVERROR_EOF) return false;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -48,7 +49,8 @@ class Demuxer {
   // Whether reading the file failed, which ends the demuxer.
   bool is_broken() const { return !io_->status().ok(); }
 
-  // From here on read() gives the packets of this stream alone.
+  // From here on read() gives the packets of this stream alone, also where the file has streams
+  // that show up later.
   void choose(int index);
   // Reads the next packet into `packet`, whose old content is given up; false: there are no more.
   // A damaged packet is given as it is; FFmpeg marks it with AV_PKT_FLAG_CORRUPT.
@@ -62,7 +64,8 @@ class Demuxer {
 
   std::unique_ptr<MediaIo> io_;  // before what reads from it
   AvPtr<AVFormatContext> context_;
-  MovBoxes boxes_;  // none of other formats
+  MovBoxes boxes_;             // none of other formats
+  std::optional<int> chosen_;  // the stream that choose() was told
 };
 
 // The demuxers that may be used, as FFmpeg's format_whitelist has them.
