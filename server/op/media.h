@@ -23,6 +23,10 @@ struct Ratio {
 
 // A time that the container does not tell.
 inline constexpr std::int64_t kNoTime = std::numeric_limits<std::int64_t>::min();
+// No time of a file that is read is further from zero than this, in its stream's time base, so that
+// sums and differences of times never leave the numbers that there are.
+inline constexpr std::int64_t kMostTime = std::int64_t{1} << 58;
+inline bool is_possible_time(std::int64_t time) { return time >= -kMostTime && time <= kMostTime; }
 
 // One packet of a stream; packets stand in decoding order.
 struct MediaPacket {

@@ -7,10 +7,9 @@
 #include <string_view>
 #include <vector>
 
-namespace spdld::source {
+#include "op/media.h"
 
-// No time of a media file that is read is further from zero than this, in its stream's time base.
-inline constexpr std::int64_t kMostTime = std::int64_t{1} << 58;
+namespace spdld::source {
 
 // The times of a stream's pictures, ascending, in few bytes: where they are evenly spaced, in some
 // ten, however many they are.
