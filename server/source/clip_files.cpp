@@ -109,11 +109,6 @@ Result<ClipFiles> Cutter::cut(std::shared_ptr<const MediaIndex> index) {
     for (const std::string_view text : record->faults)
       fault("with this fault in their headers: " + std::string(text), file);
     SPDLD_TRY(add_record(file, *record));
-    if (out_.size() > max_items_)
-      return error(Code::kResourceExhausted,
-                   fmt::format("there are more than the {} items that a dataset may have; "
-                               "let them lie further apart (hop)",
-                               max_items_));
   }
   out_.index = std::move(index);
   finish();
