@@ -347,16 +347,14 @@ Result<bool> ClipDecoder::take() {
   }
   SPDLD_TRY(check_frame());
   if (!is_wanted) return false;
-  std::uint8_t& given = given_[static_cast<std::size_t>(at - wanted_.begin())];
+  const auto number = static_cast<std::size_t>(at - wanted_.begin());
+  std::uint8_t& given = given_[number];
   if (given != 0) return false;
   SPDLD_ASSIGN(picture_, picture_of(*frame_));
   given = 1;
   --left_;
   pts_ = pts;
-  duration_ = 0;
-  for (const MediaPacket& packet : packets_) {
-    if (packet.pts == pts) duration_ = packet.duration;
-  }
+  duration_ = packets_[plan_.packet_of(number)].duration;
   return true;
 }
 
