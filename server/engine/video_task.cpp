@@ -78,12 +78,4 @@ VideoChain::VideoChain(const DecodeVideoOp& op, std::size_t request, const ClipS
   task_->clip = clip;
 }
 
-Result<std::unique_ptr<FieldTask>> VideoChain::finish(const std::string& name) {
-  task_->geometry = std::move(geometry_);
-  task_->format = format_;
-  task_->output = size_;
-  task_->set_tensors(name);
-  return std::move(task_);
-}
-
 }  // namespace spdld::engine

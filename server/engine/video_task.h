@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/image_steps.h"
@@ -48,13 +49,15 @@ class VideoTask final : public FieldTask {
   std::vector<TensorSpec> tensors_;
 };
 
-// What decode_video begins, and what geometry and pixel ops append to.
+// The chain that decode_video begins.
 class VideoChain final : public PixelChain {
  public:
   VideoChain(const DecodeVideoOp& op, std::size_t request, const ClipShape& clip);
 
   std::string_view noun() const override { return "videos"; }
-  Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override;
+  Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override {
+    return finish_task(std::move(task_), name);
+  }
 
  private:
   std::unique_ptr<VideoTask> task_ = std::make_unique<VideoTask>();
