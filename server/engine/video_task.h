@@ -38,7 +38,7 @@ class VideoTask final : public FieldTask {
   StoredFormat stored() const { return {.channels = decode->channels()}; }
   // Frames of a row, repeated clips included.
   std::size_t frames() const;
-  // Of a row whose frames have this size.
+  // The shape of a row whose frames have this size.
   std::vector<std::int64_t> shape_of(Size size) const;
   // Where frame `i` of a row goes, which begins at `row` and whose frames have this size.
   transform::ImageTarget target_of(std::byte* row, std::size_t i, Size size) const;

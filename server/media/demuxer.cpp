@@ -29,7 +29,7 @@ constexpr const char* kFormatsShown =
 constexpr std::size_t kMostProbed = std::size_t{1} << 20;
 constexpr std::size_t kId3Header = 10;
 
-// What begins a file that names others in place of holding media.
+// A file that names others in place of holding media begins like this.
 struct PlaylistMark {
   std::string_view begin;
   const char* name;
@@ -213,7 +213,7 @@ Status Demuxer::open_context(const AVInputFormat& format, const MediaLimits& lim
   // How far FFmpeg reads ahead to learn of streams what the headers do not tell.
   context_->probesize = 4 << 20;
   context_->max_analyze_duration = 5 * AV_TIME_BASE;
-  // How many packets of a stream it looks at to know the codec. Of wav, whose samples it takes for
+  // It looks at so many packets of a stream to know the codec. For wav, whose samples it takes for
   // DTS in disguise, a few are enough.
   context_->max_probe_packets = any_name_in("wav", format.name) ? 4 : 500;
   AVDictionary* options = nullptr;

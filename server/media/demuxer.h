@@ -16,7 +16,7 @@
 
 namespace spdld::media {
 
-// What a media file may cost at most, as far as its headers tell. Checked before memory is taken.
+// The most that a media file may cost, as far as its headers tell. Checked before memory is taken.
 struct MediaLimits {
   int max_streams = 128;
   std::uint64_t max_packets = 8'000'000;      // of all streams
@@ -43,7 +43,7 @@ class Demuxer {
   int streams() const { return static_cast<int>(context_->nb_streams); }
   const AVStream& stream(int index) const { return *context_->streams[index]; }
 
-  // Of an mp4 file: from here on its media data are not read. Packets are given as the container
+  // From here on the media data of an mp4 file are not read. Packets are given as the container
   // has them, with zeros in place of their bytes.
   void skip_media();
   // Whether reading the file failed, which ends the demuxer.

@@ -10,7 +10,7 @@
 
 namespace spdld::media {
 
-// Which of a clip's packets a decoder of video is given so that the wanted frames come out, and no
+// Chooses those of a clip's packets that a decoder of video is given for the wanted frames, and no
 // more than they need: of each group of pictures with a wanted frame, the packets from its key
 // frame to the last wanted one, without those that no other picture needs. One worker's; its memory
 // is reused.

@@ -129,7 +129,7 @@ class FileProbe {
     for (std::uint64_t packets = 0;;) {
       const Result<bool> more = demuxer_.read(*packet);
       if (!more) {
-        // What FFmpeg cannot go on with after some packets is a file that is damaged from there on.
+        // A file that FFmpeg cannot go on with after some packets is damaged from there on.
         if (more.error().code() != Code::kDataLoss || demuxer_.is_broken() || packets == 0)
           return more.error();
         faults_.insert("damaged within");

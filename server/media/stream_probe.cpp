@@ -95,8 +95,8 @@ bool StreamProbe::is_shown(const AVPacket& packet) const {
   if (packet.size < 1) return true;
   const unsigned first = packet.data[0];
   if (std::strcmp(codec_.name, "vp8") == 0) return (first & 0x10) != 0;
-  // Of VP9: a frame marker of 2 bits, the profile, whether a frame is shown again, whether it
-  // depends on others, whether it is shown. A superframe holds one that is.
+  // VP9 begins with a frame marker of 2 bits, the profile, whether a frame is shown again, whether
+  // it depends on others, whether it is shown. A superframe holds one that is.
   if (first >> 6 != 2 || (packet.data[packet.size - 1] & 0xE0) == 0xC0) return true;
   const bool profile3 = (first & 0x30) == 0x30;
   const unsigned bits = profile3 ? first << 1 : first;

@@ -279,7 +279,7 @@ Status Cutter::add_starts(const ClipFile& file) {
   return {};
 }
 
-// What all clips have in common.
+// Makes the shapes those of this file's clips, too.
 void Cutter::widen(const ClipFile& file, const ClipSound& sound) {
   const bool is_first = out_.files.empty();
   const auto widen_sound = [is_first](ClipShape& shape, const CodecParameters& codec,
@@ -311,7 +311,7 @@ void Cutter::widen(const ClipFile& file, const ClipSound& sound) {
   shape.max_width = std::max(shape.max_width, turned ? codec.height : codec.width);
   shape.max_height = std::max(shape.max_height, turned ? codec.width : codec.height);
   if (spec_.audio.empty()) return;
-  // Of unevenly spaced frames no clip lasts longer than all of them, and as many more.
+  // No clip of unevenly spaced frames lasts longer than all of them, and as many more.
   const double most =
       (static_cast<double>(file.length) + static_cast<double>(spec_.frames * spec_.stride)) *
       file.mean_frame_seconds() * static_cast<double>(sound.info.codec->sample_rate);

@@ -27,7 +27,7 @@ class FrameTable {
   // on, behind those in `times`. `stride` is at least 1.
   void take(std::uint64_t first, std::uint64_t stride, std::uint64_t count,
             std::vector<std::int64_t>& times) const;
-  // Of the frame of that number < size().
+  // The time of the frame of that number < size().
   std::int64_t time(std::uint64_t frame) const;
   // The number of the last frame whose time is not behind `time`; 0: there is none.
   std::uint64_t at(std::int64_t time) const;

@@ -159,7 +159,7 @@ void Maker::take_kept() {
         load_media_entries(kept_files_.path(name), &what_, *codecs_);
     if (!entries) {
       const Code code = entries.error().code();
-      // What another version of the prober has found is of no use, and no damage.
+      // An index by another version of the prober is of no use, and not damaged.
       if (code != Code::kNotFound && code != Code::kFailedPrecondition)
         warn(entries.error().message() + "; it is made anew");
       if (code == Code::kDataLoss && IndexFiles::is_part(name))
@@ -216,7 +216,7 @@ Result<MediaEntry> Maker::look_at(const File& file, bool& taken) {
   // Whatever changes from now on shows in the stamp, if that is old enough.
   const std::int64_t begin_ns = options_.now_ns ? options_.now_ns() : wall_clock_ns();
   const Result<MediaFile> media = prober_.probe(part, options_.stop);
-  // What was read may be a part of each state, whether that failed or not.
+  // The bytes that were read may be of both states, whether probing failed or not.
   if (part.stamp() != stamp)
     return error(Code::kUnavailable,
                  part.path() + " changed while it was read; try again when it is complete");
