@@ -15,7 +15,7 @@
 
 namespace spdld::engine {
 
-// What pictures are made of before a field's ops move them.
+// The form of pictures before a field's ops move them.
 struct StoredFormat {
   int channels = 3;
   DType dtype = DType::kUInt8;
@@ -39,7 +39,7 @@ class ImageSteps {
   // Draws what is done to pictures of this size. Returns the memory that run() takes.
   Result<std::uint64_t> plan(Size size, std::uint64_t sample_key);
 
-  // Of what comes out.
+  // The pictures that come out have this size.
   Size output() const { return chains_.back().output(); }
 
   // Takes `picture` into the target.

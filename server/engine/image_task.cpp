@@ -17,7 +17,7 @@ std::vector<std::int64_t> ImageTask::shape_of(Size size) const {
   return {size.height, size.width, channels};
 }
 
-void ImageTask::set_tensor(const std::string& name) {
+void ImageTask::set_tensors(const std::string& name) {
   tensors_.push_back({.name = name,
                       .kind = output ? FieldKind::kDense : FieldKind::kRagged,
                       .dtype = format.dtype,
@@ -35,14 +35,6 @@ ImageChain::ImageChain(const DecodeImageOp& op, std::size_t request, std::string
   task_->request = request;
   task_->decode_key = std::move(decode_key);
   task_->layout = layout;
-}
-
-Result<std::unique_ptr<FieldTask>> ImageChain::finish(const std::string& name) {
-  task_->geometry = std::move(geometry_);
-  task_->format = format_;
-  task_->output = size_;
-  task_->set_tensor(name);
-  return std::move(task_);
 }
 
 }  // namespace spdld::engine

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/image_steps.h"
@@ -37,7 +38,7 @@ class ImageTask final : public FieldTask {
   std::span<const GeometryStep> steps() const override { return geometry; }
   bool needs_canvas() const override { return follows; }
   // The one tensor, named `name`: called once, when all else is set.
-  void set_tensor(const std::string& name);
+  void set_tensors(const std::string& name);
   std::vector<std::int64_t> shape_of(Size size) const;
 
   // The pixels that the decoder makes.
@@ -56,14 +57,16 @@ class ImageTask final : public FieldTask {
   std::vector<TensorSpec> tensors_;
 };
 
-// What decode_image begins, and what geometry and pixel ops append to.
+// The chain that decode_image begins.
 class ImageChain final : public PixelChain {
  public:
   ImageChain(const DecodeImageOp& op, std::size_t request, std::string decode_key, Layout layout);
 
   std::string_view noun() const override { return is_index() ? "masks" : "images"; }
   bool is_index() const override { return task_->decode->is_index(); }
-  Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override;
+  Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override {
+    return finish_task(std::move(task_), name);
+  }
 
  private:
   std::unique_ptr<ImageTask> task_ = std::make_unique<ImageTask>();

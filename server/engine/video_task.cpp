@@ -99,12 +99,4 @@ Status VideoChain::append(const GeometryOp& op, const StageKey& key) {
   return {};
 }
 
-Result<std::unique_ptr<FieldTask>> VideoChain::finish(const std::string& name) {
-  task_->geometry = std::move(geometry_);
-  task_->format = format_;
-  task_->output = size_;
-  task_->set_tensors(name, indexed_);
-  return std::move(task_);
-}
-
 }  // namespace spdld::engine

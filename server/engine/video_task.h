@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/image_steps.h"
@@ -38,7 +39,7 @@ class VideoTask final : public FieldTask {
   StoredFormat stored() const { return {.channels = decode->channels()}; }
   // Frames of a row, repeated clips included.
   std::size_t frames() const;
-  // Of a row whose frames have this size.
+  // The shape of a row whose frames have this size.
   std::vector<std::int64_t> shape_of(Size size) const;
   // Where frame `i` of a row goes, which begins at `row` and whose frames have this size.
   transform::ImageTarget target_of(std::byte* row, std::size_t i, Size size) const;
@@ -51,7 +52,7 @@ class VideoTask final : public FieldTask {
   std::vector<TensorSpec> tensors_;
 };
 
-// What decode_video begins, and what geometry and pixel ops append to.
+// The chain that decode_video begins.
 class VideoChain final : public PixelChain {
  public:
   VideoChain(const DecodeVideoOp& op, std::size_t request, const ClipShape& clip);
@@ -59,7 +60,9 @@ class VideoChain final : public PixelChain {
   std::string_view noun() const override { return "videos"; }
   using PixelChain::append;
   Status append(const GeometryOp& op, const StageKey& key) override;
-  Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override;
+  Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override {
+    return finish_task(std::move(task_), name, indexed_);
+  }
 
  private:
   std::unique_ptr<VideoTask> task_ = std::make_unique<VideoTask>();

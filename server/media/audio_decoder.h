@@ -32,7 +32,7 @@ class AudioDecoder {
   // the packet may be lost.
   Result<bool> decode(const AVPacket* packet, SoundWindow& window);
 
-  // Of what was decoded; without channels, nothing was.
+  // The channels of what was decoded; none: nothing was.
   const Channels& channels() const { return channels_; }
 
  private:

@@ -21,17 +21,17 @@ struct StreamChoice {
   int number = 0;             // as `ffprobe` numbers streams
   std::string language = {};  // ISO 639-2, such as "eng"
 
-  // Of "best", "1" or "eng".
+  // Reads "best", "1" or "eng".
   static Result<StreamChoice> parse(std::string_view text);
 };
 
-// What decode_audio is told of its files.
+// The choices and limits that decode_audio is told.
 struct AudioOptions {
   StreamChoice stream;
   double max_seconds = 600;
   int max_channels = 8;
 
-  // Of sound of this rate.
+  // Sound of this rate has no more samples.
   std::int64_t max_samples(int sample_rate) const {
     return static_cast<std::int64_t>(max_seconds * sample_rate);
   }

@@ -7,8 +7,8 @@
 
 namespace spdld::media {
 
-// What FFmpeg's decoder of sound is opened with. kDataLoss: no stream of sound has such parameters;
-// or kNoMemory.
+// Sets what FFmpeg's decoder of sound is opened with. kDataLoss: no stream of sound has such
+// parameters; or kNoMemory.
 Status set_audio_parameters(const CodecParameters& codec, AVCodecParameters& out);
 
 // Opus tells in its header how many samples the decoder drops when it begins; packets from the

@@ -127,14 +127,13 @@ Result<bool> AudioReader::decode_stream(Bytes bytes, const StreamChoice& choice,
   while (!window_.is_full()) {
     SPDLD_ASSIGN(const bool more, demuxer.read(*packet_));
     if (!more) break;
-    // The picture of a cover comes unasked.
-    if (packet_->stream_index != number || packet_->size == 0) continue;
+    if (packet_->size == 0) continue;
     if ((packet_->flags & AV_PKT_FLAG_CORRUPT) != 0)
       return error(Code::kDataLoss, std::string("corrupt ") + avcodec_get_name(codec) +
                                         ": a packet of its sound is damaged or cut off");
     auto decoded = decoder_.decode(packet_.get(), window_);
     if (!decoded && is_junk(codec, *packet_)) {
-      // Of tags behind the last frame nothing is lost.
+      // Tags behind the last frame are no loss.
       junk = std::move(decoded).error();
       SPDLD_TRY(decoder_.begin(*stream.codecpar, stream.time_base, options_.max_channels));
       continue;
@@ -237,7 +236,7 @@ Result<bool> AudioReader::decode_packets(Bytes bytes, const MediaClip& clip, con
       if (!*decoded) return false;
       continue;
     }
-    // What stands before the window may lack what it refers to.
+    // A packet before the window may lack those that it refers to.
     const bool before =
         packet.pts != kNoTime && clock.sample_at(packet.pts + packet.duration, 0) <= span.begin();
     if (!before || decoded.error().code() != Code::kDataLoss) return decoded;
@@ -283,7 +282,7 @@ Status AudioReader::make_packet(Bytes bytes, const MediaPacket& packet) {
 }
 
 std::uint64_t AudioReader::kept_bytes() const {
-  // What codecs and packets keep is less than this.
+  // Codecs and packets keep less than this.
   constexpr std::uint64_t kSmall = std::uint64_t{1} << 20;
   return scratch_.capacity() * sizeof(float) + kSmall;
 }

@@ -34,7 +34,7 @@ class AudioReader {
   // At most this is kept for the next sound, beside the sound itself.
   std::uint64_t kept_bytes() const;
 
-  // Of the sound that was read last.
+  // The channels of the sound that was read last.
   const Channels& channels() const { return channels_; }
 
  private:

@@ -45,7 +45,7 @@ class AudioTask final : public FieldTask {
   std::vector<TensorSpec> tensors_;
 };
 
-// What decode_audio begins, and what ops on sound append to.
+// The chain that decode_audio begins, and that ops on sound append to.
 class AudioChain final : public FieldChain {
  public:
   // `kinds`: what the decoded sounds are, each of which is as one of these; empty: that is not

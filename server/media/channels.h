@@ -22,7 +22,7 @@ struct Channels {
   static Channels of(const AVChannelLayout& layout) {
     return of(layout.nb_channels, layout.order == AV_CHANNEL_ORDER_NATIVE ? layout.u.mask : 0);
   }
-  // Of FFmpeg's text, such as "stereo" or "5.1".
+  // Reads FFmpeg's text, such as "stereo" or "5.1".
   static Channels of(int count, const std::string& text) {
     AVChannelLayout layout{};
     Channels channels{count, 0};
@@ -32,7 +32,7 @@ struct Channels {
     return channels;
   }
 
-  // What they are taken for where they are mixed; unspecified where so many have no usual order.
+  // The layout that mixing takes them for; unspecified where so many have no usual order.
   AVChannelLayout layout() const {
     AVChannelLayout layout{};
     if (mask == 0 || av_channel_layout_from_mask(&layout, mask) < 0)

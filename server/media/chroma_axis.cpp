@@ -63,7 +63,7 @@ int make_filters(int samples, int pixels, int position, std::vector<Filter>& fil
   return needed;
 }
 
-// What lies beyond the axis weighs on its first or last sample instead. Weights are rounded to
+// A tap beyond the axis weighs on its first or last sample instead. Weights are rounded to
 // `bits` bits, of which the first sample's come first, as swscale rounds them.
 ChromaTap inside(const Filter& filter, int size, int samples, int bits) {
   std::array<std::int64_t, 2> weights{filter.weights[0], size > 1 ? filter.weights[1] : 0};

@@ -9,7 +9,7 @@
 
 namespace spdld::media {
 
-// What a demuxer tells of a codec, with names in place of FFmpeg's numbers.
+// Copies what a demuxer tells of a codec, with names in place of FFmpeg's numbers.
 CodecParameters codec_parameters(const AVCodecParameters& codec, AVRational sample_aspect);
 
 // Sets of `out` what sound and video have in common, the extradata replaced. kDataLoss: the codec

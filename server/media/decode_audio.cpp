@@ -58,7 +58,7 @@ class DecodeAudio final : public Op {
   }
 
  private:
-  // What is known of the sound before any is decoded.
+  // The form of the sound, as far as it is known before any is decoded.
   Result<AudioFormat> format_of(const std::optional<ClipShape>& clip) const {
     AudioFormat format;
     const int from = clip ? clip->sample_rate : 0;

@@ -29,7 +29,7 @@ constexpr const char* kFormatsShown =
 constexpr std::size_t kMostProbed = std::size_t{1} << 20;
 constexpr std::size_t kId3Header = 10;
 
-// What begins a file that names others in place of holding media.
+// A file that names others in place of holding media begins like this.
 struct PlaylistMark {
   std::string_view begin;
   const char* name;
@@ -213,7 +213,7 @@ Status Demuxer::open_context(const AVInputFormat& format, const MediaLimits& lim
   // How far FFmpeg reads ahead to learn of streams what the headers do not tell.
   context_->probesize = 4 << 20;
   context_->max_analyze_duration = 5 * AV_TIME_BASE;
-  // How many packets of a stream it looks at to know the codec. Of wav, whose samples it takes for
+  // It looks at so many packets of a stream to know the codec. For wav, whose samples it takes for
   // DTS in disguise, a few are enough.
   context_->max_probe_packets = any_name_in("wav", format.name) ? 4 : 500;
   AVDictionary* options = nullptr;
@@ -288,13 +288,17 @@ bool Demuxer::is_format(std::string_view name) const {
 
 void Demuxer::choose(int index) {
   SPDLD_CHECK(index >= 0 && index < streams());
+  chosen_ = index;
   for (int i = 0; i < streams(); ++i)
     context_->streams[i]->discard = i == index ? AVDISCARD_DEFAULT : AVDISCARD_ALL;
 }
 
 Result<bool> Demuxer::read(AVPacket& packet) {
-  av_packet_unref(&packet);
-  const int result = av_read_frame(context_.get(), &packet);
+  int result = 0;
+  do {
+    av_packet_unref(&packet);
+    result = av_read_frame(context_.get(), &packet);
+  } while (result >= 0 && chosen_ && packet.stream_index != *chosen_);
   if (!io_->status().ok()) return tl::unexpected<Status>(io_->status());
   if (result >= 0) return true;
   if (result == AVERROR_EOF) return false;

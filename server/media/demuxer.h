@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -15,7 +16,7 @@
 
 namespace spdld::media {
 
-// What a media file may cost at most, as far as its headers tell. Checked before memory is taken.
+// The most that a media file may cost, as far as its headers tell. Checked before memory is taken.
 struct MediaLimits {
   int max_streams = 128;
   std::uint64_t max_packets = 8'000'000;      // of all streams
@@ -42,13 +43,14 @@ class Demuxer {
   int streams() const { return static_cast<int>(context_->nb_streams); }
   const AVStream& stream(int index) const { return *context_->streams[index]; }
 
-  // Of an mp4 file: from here on its media data are not read. Packets are given as the container
+  // From here on the media data of an mp4 file are not read. Packets are given as the container
   // has them, with zeros in place of their bytes.
   void skip_media();
   // Whether reading the file failed, which ends the demuxer.
   bool is_broken() const { return !io_->status().ok(); }
 
-  // From here on read() gives the packets of this stream alone.
+  // From here on read() gives the packets of this stream alone, also where the file has streams
+  // that show up later.
   void choose(int index);
   // Reads the next packet into `packet`, whose old content is given up; false: there are no more.
   // A damaged packet is given as it is; FFmpeg marks it with AV_PKT_FLAG_CORRUPT.
@@ -62,7 +64,8 @@ class Demuxer {
 
   std::unique_ptr<MediaIo> io_;  // before what reads from it
   AvPtr<AVFormatContext> context_;
-  MovBoxes boxes_;  // none of other formats
+  MovBoxes boxes_;             // none of other formats
+  std::optional<int> chosen_;  // the stream that choose() was told
 };
 
 // The demuxers that may be used, as FFmpeg's format_whitelist has them.

@@ -12,7 +12,7 @@ using Bytes = std::span<const std::byte>;
 
 unsigned at(Bytes bytes, std::size_t i) { return std::to_integer<unsigned>(bytes[i]); }
 
-// What a picture's packet says of it.
+// A picture's packet tells this of it.
 struct Picture {
   bool is_needed = true;   // by others of its temporal layer
   std::uint8_t layer = 0;  // those of higher ones may need it all the same
@@ -28,7 +28,7 @@ std::optional<Picture> h264_unit(Bytes unit) {
 std::optional<Picture> hevc_unit(Bytes unit) {
   const unsigned type = at(unit, 0) >> 1 & 63;
   if (type > 31 || unit.size() < 2) return std::nullopt;
-  // Of those below the key frames, even ones are not referred to within their layer.
+  // Pictures of even types below the key frames' are not referred to within their layer.
   constexpr unsigned kReservedNonReference = 14;
   const unsigned layer = std::max(at(unit, 1) & 7, 1U) - 1;
   return Picture{.is_needed = type > kReservedNonReference || type % 2 == 1,

@@ -18,7 +18,7 @@ extern "C" {
 namespace spdld::media {
 namespace {
 
-// Whose work FFmpeg is doing on this thread. FFmpeg's log callback has no room for a pointer of
+// FFmpeg's reports on this thread go here. FFmpeg's log callback has no room for a pointer of
 // ours, and a decoder of one thread reports on the thread that called it.
 thread_local FfmpegReports* current_reports = nullptr;
 

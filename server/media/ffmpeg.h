@@ -16,7 +16,7 @@ extern "C" {
 
 #include "base/status.h"
 
-// All ownership of FFmpeg's objects, and what FFmpeg says.
+// This header holds all ownership of FFmpeg's objects, and what FFmpeg says.
 namespace spdld::media {
 
 struct AvDeleter {
@@ -51,7 +51,7 @@ Result<AvPtr<AVCodecContext>> open_decoder(const char* name, const AVCodecParame
 // times.
 void quieten_ffmpeg();
 
-// What FFmpeg reports as an error on this thread while one of these lives; of several the first
+// Keeps what FFmpeg reports as an error on this thread while it lives; of several the first
 // counts. FFmpeg prints nothing, ever: whatever opens one of its objects quietens it first. For
 // some damage (a PNG whose image data ends early) the report is the only sign: the call succeeds.
 // Make it on the stack, one at a time.

@@ -16,7 +16,7 @@
 
 namespace spdld::media {
 
-// What libavformat reads from: one ByteReader, and nothing else. It remembers why a read failed,
+// Lets libavformat read from one ByteReader, and nothing else. It remembers why a read failed,
 // ends reading once it is asked to stop, and once a demuxer has read so much more than the file
 // has that it must be going round in circles. Owned by a Demuxer, at a fixed address.
 class MediaIo {

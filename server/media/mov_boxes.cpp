@@ -32,7 +32,7 @@ class Walk {
   MovBoxes take() { return std::move(found_); }
 
  private:
-  // Those in which FFmpeg looks for boxes.
+  // Whether FFmpeg looks for boxes in one of this type.
   static bool holds_boxes(std::uint32_t type) {
     constexpr std::array kHolders = {
         tag("moov"), tag("trak"), tag("mdia"), tag("minf"), tag("dinf"), tag("stbl"), tag("edts"),

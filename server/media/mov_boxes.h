@@ -10,7 +10,7 @@
 
 namespace spdld::media {
 
-// What the boxes of an mp4 or mov file claim, before FFmpeg builds its tables by them.
+// The claims of an mp4 or mov file's boxes, before FFmpeg builds its tables by them.
 struct MovBoxes {
   // Where the media data lie (`mdat`), ascending. FFmpeg reads no header from there.
   std::vector<MediaIo::Range> media;

@@ -15,7 +15,7 @@ constexpr std::size_t kReadAhead = std::size_t{128} << 10;
 
 Result<std::span<const std::byte>> PacketFinder::window(std::uint64_t offset, std::size_t wanted) {
   if (offset < begin_ || offset + wanted > begin_ + filled_) {
-    // What was read already is kept, and what follows it is read.
+    // Bytes that were read already are kept, and those behind them are read.
     std::size_t kept = 0;
     const std::size_t capacity = std::max(wanted, kReadAhead);
     std::vector<std::byte> grown;

@@ -24,7 +24,7 @@ class PacketFinder {
   Result<std::optional<std::uint64_t>> find(std::uint64_t near, std::span<const std::byte> bytes);
 
  private:
-  // Of the file's bytes those that are known, from `offset` on: at least `wanted`, or all.
+  // The `wanted` bytes of the file from `offset` on, or fewer where it ends.
   Result<std::span<const std::byte>> window(std::uint64_t offset, std::size_t wanted);
 
   ByteReader& reader_;

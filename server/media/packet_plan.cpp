@@ -9,14 +9,17 @@ void PacketPlan::make(std::span<const MediaPacket> packets, std::span<const std:
                       const Codec& codec, std::span<const std::uint8_t> disposable) {
   steps_.assign(packets.size(), Step::kSkip);
   is_wanted_.assign(packets.size(), 0);
+  packet_of_.assign(wanted.size(), kNone);
   sent_ = 0;
   sent_to_ = 0;
   found_ = 0;
   for (std::size_t i = 0; i < packets.size(); ++i) {
-    if (packets[i].discard || !std::binary_search(wanted.begin(), wanted.end(), packets[i].pts))
-      continue;
+    const auto at = std::lower_bound(wanted.begin(), wanted.end(), packets[i].pts);
+    if (packets[i].discard || at == wanted.end() || *at != packets[i].pts) continue;
     is_wanted_[i] = 1;
-    ++found_;
+    std::size_t& packet = packet_of_[static_cast<std::size_t>(at - wanted.begin())];
+    found_ += packet == kNone ? 1 : 0;
+    packet = i;
   }
   std::size_t begin = 0;
   for (std::size_t i = 1; i <= packets.size(); ++i) {

@@ -10,7 +10,7 @@
 
 namespace spdld::media {
 
-// Which of a clip's packets a decoder of video is given so that the wanted frames come out, and no
+// Chooses those of a clip's packets that a decoder of video is given for the wanted frames, and no
 // more than they need: of each group of pictures with a wanted frame, the packets from its key
 // frame to the last wanted one, without those that no other picture needs. One worker's; its memory
 // is reused.
@@ -43,15 +43,20 @@ class PacketPlan {
   std::uint64_t sent() const { return sent_; }
   // How many of the wanted frames have a packet.
   std::size_t found() const { return found_; }
+  // The number of the packet that the wanted frame `i` comes from, if it has one.
+  std::size_t packet_of(std::size_t i) const { return packet_of_[i]; }
 
  private:
+  static constexpr std::size_t kNone = ~std::size_t{0};
+
   void plan_group(std::span<const MediaPacket> packets, std::size_t begin, std::size_t end,
                   const Codec& codec, std::span<const std::uint8_t> disposable);
   bool has_wanted_before(std::span<const MediaPacket> packets, std::size_t key) const;
 
   std::vector<Step> steps_;
   std::vector<std::uint8_t> is_wanted_;
-  std::size_t sent_to_ = 0;  // all before were planned, and the last of them is sent
+  std::vector<std::size_t> packet_of_;  // of each wanted frame; kNone: it has no packet
+  std::size_t sent_to_ = 0;             // all before were planned, and the last of them is sent
   std::uint64_t sent_ = 0;
   std::size_t found_ = 0;
 };

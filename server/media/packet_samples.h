@@ -18,7 +18,7 @@ class PacketSamples {
   // From here on: what the decoder makes of an AAC packet.
   void set_frame_size(int samples) { frame_size_ = samples; }
 
-  // Of a packet whose header is damaged: 0.
+  // Returns 0 for a packet whose header is damaged.
   std::int64_t of(std::span<const std::byte> packet);
   // Whether of() looks at the packet's bytes, not at their number alone.
   bool needs_bytes() const;

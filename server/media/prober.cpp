@@ -18,7 +18,7 @@ namespace spdld::media {
 namespace {
 
 // To be raised where this code finds something else in a file than before.
-constexpr int kFindings = 2;
+constexpr int kFindings = 3;
 
 std::string version_text(unsigned version) {
   return std::to_string(AV_VERSION_MAJOR(version)) + "." +
@@ -129,7 +129,7 @@ class FileProbe {
     for (std::uint64_t packets = 0;;) {
       const Result<bool> more = demuxer_.read(*packet);
       if (!more) {
-        // What FFmpeg cannot go on with after some packets is a file that is damaged from there on.
+        // A file that FFmpeg cannot go on with after some packets is damaged from there on.
         if (more.error().code() != Code::kDataLoss || demuxer_.is_broken() || packets == 0)
           return more.error();
         faults_.insert("damaged within");
@@ -146,7 +146,7 @@ class FileProbe {
       if (av_packet_get_side_data(packet.get(), AV_PKT_DATA_ENCRYPTION_INFO, nullptr) != nullptr)
         return {Code::kInvalidArgument, "the media file is encrypted, which is not read"};
       SPDLD_TRY(streams_[index]->add(*packet, finder));
-      if (streams_[index]->seconds() > limits_.max_seconds) {
+      if (streams_[index]->seconds() > static_cast<double>(limits_.max_seconds)) {
         return {Code::kResourceExhausted, "the media file is longer than the limit of " +
                                               std::to_string(limits_.max_seconds) + " seconds"};
       }

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kMostContexts = 8;
 
-// What goes through swresample at once: what lies between its steps then stays in the cache.
+// So many samples go through swresample at once, and stay in the cache between its steps.
 constexpr std::int64_t kBlock = 16384;
 
 }  // namespace

@@ -41,7 +41,7 @@ class Resampler {
  public:
   explicit Resampler(const ResampleOptions& options) : options_(options) {}
 
-  // What `in` becomes at this rate and with this many channels. kDataLoss: it is too short for the
+  // Makes `out` of `in`, at this rate and of so many channels. kDataLoss: it is too short for the
   // filter; kInvalidArgument: there is no matrix for these channels.
   Status run(const Sound& in, const Channels& layout, int sample_rate, int channels, Sound& out);
 

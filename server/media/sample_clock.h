@@ -14,7 +14,7 @@ struct SampleClock {
   AVRational time_base{0, 1};
   std::int64_t begin_pts = 0;  // when sample 0 is heard
   int sample_rate = 0;
-  // What the encoder put before sample 0.
+  // The encoder put so many samples before sample 0.
   int initial_padding = 0;
 
   // `frame_samples`: what every packet decodes to, before any is cut off. Where ticks are longer

@@ -11,7 +11,7 @@
 
 namespace spdld::media {
 
-// What sound becomes when it is decoded, where containers do not tell it or tell it wrongly: AAC's
+// The form of sound once it is decoded, where containers do not tell it or tell it wrongly: AAC's
 // spectral replication may double the rate and the samples of a packet, parametric stereo the
 // channels, and mp4 says of mono mp3 that it is stereo.
 struct SoundFormat {

@@ -64,7 +64,8 @@ bool SoundWindow::reserve(std::int64_t length) {
 
 void SoundWindow::finish() {
   float* const values = sound_->values.data();
-  for (int c = 1; c < sound_->channels; ++c)
+  // Without samples there may be no memory yet.
+  for (int c = 1; c < sound_->channels && sound_->length > 0; ++c)
     std::memmove(values + c * sound_->length, values + c * stride_,
                  static_cast<std::size_t>(sound_->length) * sizeof(float));
   sound_->reshape(sound_->channels, 0, sound_->length);

@@ -21,7 +21,7 @@ class SoundWindow {
   // take `room_bytes`.
   void begin(Sound& sound, std::int64_t position, std::int64_t first, std::int64_t end,
              std::uint64_t room_bytes);
-  // What the samples are; once, before the first append().
+  // Says what the samples are; once, before the first append().
   void set_format(int channels, int sample_rate);
   // Nothing from here on is kept either.
   void end_at(std::int64_t end) { end_ = end; }

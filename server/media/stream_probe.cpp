@@ -27,6 +27,15 @@ std::span<const std::byte> bytes_of(const AVPacket& packet) {
 
 std::int64_t time_of(std::int64_t time) { return time == AV_NOPTS_VALUE ? kNoTime : time; }
 
+// Whether its times can be added up and compared.
+bool has_possible_times(const MediaPacket& packet) {
+  const auto is_possible = [](std::int64_t time) {
+    return time == kNoTime || is_possible_time(time);
+  };
+  return is_possible(packet.pts) && is_possible(packet.dts) && packet.duration >= 0 &&
+         is_possible_time(packet.duration);
+}
+
 }  // namespace
 
 const MediaCodec* StreamProbe::codec_of(const AVStream& stream) {
@@ -86,8 +95,8 @@ bool StreamProbe::is_shown(const AVPacket& packet) const {
   if (packet.size < 1) return true;
   const unsigned first = packet.data[0];
   if (std::strcmp(codec_.name, "vp8") == 0) return (first & 0x10) != 0;
-  // Of VP9: a frame marker of 2 bits, the profile, whether a frame is shown again, whether it
-  // depends on others, whether it is shown. A superframe holds one that is.
+  // VP9 begins with a frame marker of 2 bits, the profile, whether a frame is shown again, whether
+  // it depends on others, whether it is shown. A superframe holds one that is.
   if (first >> 6 != 2 || (packet.data[packet.size - 1] & 0xE0) == 0xC0) return true;
   const bool profile3 = (first & 0x30) == 0x30;
   const unsigned bits = profile3 ? first << 1 : first;
@@ -125,6 +134,10 @@ Status StreamProbe::add(const AVPacket& packet, PacketFinder* finder) {
     if (finder != nullptr && !is_shown(packet)) made.discard = true;
     without_duration_ = without_duration_ || made.duration <= 0;
   }
+  if (!has_possible_times(made))
+    return {Code::kDataLoss, "corrupt media file: a packet of its stream " +
+                                 std::to_string(made_.info.index) +
+                                 " stands at a time that cannot be right"};
   pass_time(made);
   made_.packets.push_back(made);
   return {};
@@ -216,13 +229,8 @@ void StreamProbe::pass_time(const MediaPacket& packet) {
   if (last_time_ == kNoTime || time > last_time_) last_time_ = time;
 }
 
-std::int64_t StreamProbe::seconds() const {
-  if (first_time_ == kNoTime) return 0;
-  const Ratio base = made_.info.time_base;
-  const auto ticks =
-      static_cast<std::uint64_t>(last_time_) - static_cast<std::uint64_t>(first_time_);
-  return av_rescale(static_cast<std::int64_t>(std::min<std::uint64_t>(ticks, INT64_MAX)), base.num,
-                    base.den);
+double StreamProbe::seconds() const {
+  return static_cast<double>(last_time_ - first_time_) * made_.info.time_base.value();
 }
 
 // avi tells decoding times alone. A picture that is not shown as soon as it is decoded is shown
@@ -317,7 +325,12 @@ bool StreamProbe::finish_audio(std::set<std::string>& faults) {
   std::int64_t begin = 0;
   for (const MediaPacket& packet : packets) {
     if (packet.pts != kNoTime) {
-      begin = av_rescale_q(packet.pts, time_base_, {1, rate}) - before;
+      begin = av_rescale_q(packet.pts, time_base_, {1, rate});
+      if (!is_possible_time(begin)) {
+        faults.insert("sound at a time that cannot be right (" + std::string(codec_.name) + ")");
+        return false;
+      }
+      begin -= before;
       break;
     }
     before += packet.duration;

@@ -33,7 +33,7 @@ class StreamProbe {
   Status add(const AVPacket& packet, PacketFinder* finder);
   // Whether add() looks at the bytes of every packet.
   bool needs_bytes() const;
-  std::int64_t seconds() const;  // between the first and the last time
+  double seconds() const;  // between the first and the last time
   // Uncompressed samples that are one piece of the file; no packet is added then.
   void set_pcm(std::uint64_t offset, std::uint64_t samples);
 

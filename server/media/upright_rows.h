@@ -13,7 +13,7 @@ namespace spdld::media {
 // stays. One worker's.
 class UprightRows {
  public:
-  // Of a picture as `stored` gives it: its size, and its pixels.
+  // A picture as `stored` gives it: its size, and its pixels.
   struct Picture {
     Size size;
     Orientation orientation;
@@ -28,7 +28,7 @@ class UprightRows {
   // `region` of the upright picture.
   Status read(RegionReader& stored, const Picture& picture, const Rect& region, RowSink& rows);
 
-  // What read() takes at most for such a picture.
+  // The memory that read() takes at most for such a picture.
   static std::uint64_t most_bytes(const Picture& picture);
 
  private:

@@ -23,7 +23,7 @@ namespace {
 constexpr std::int64_t kPadding = 128;
 // Pictures that a decoder holds at most: references, those that wait for their turn, and its own.
 constexpr std::uint64_t kHeldPictures = 20;
-// Of those with chroma of half the width and height and 10 bits, or with whole planes of 8.
+// A pixel takes so many with chroma of half the width and height and 10 bits, or whole planes of 8.
 constexpr std::uint64_t kPixelBytes = 3;
 
 std::int64_t padded(int side) { return (side + kPadding - 1) / kPadding * kPadding + kPadding; }
@@ -34,10 +34,10 @@ PacketPlan::Codec plan_of(std::string_view codec) {
   return {.ends_early = codec != "mpeg4", .counts_leading = codec == "h264"};
 }
 
-// What FFmpeg reports as an error of H.264 and decodes on after, rightly: a stream that is entered
-// at a key frame has none of the pictures before that, which it is told to forget.
+// FFmpeg reports this as an error of H.264 and decodes on, rightly: a stream that is entered at a
+// key frame has none of the pictures before that, which it is told to forget.
 constexpr std::string_view kHarmless = "mmco:";
-// Likewise of HEVC, whatever it reports: what is damage, the decoder fails on.
+// Whatever FFmpeg reports of HEVC is as harmless: its decoder fails on damage.
 bool reports_harmless(std::string_view codec) { return codec == "hevc"; }
 
 // Damaged pictures that FFmpeg accepts show what was decoded before them: of VP8, whose decoder
@@ -183,6 +183,7 @@ Status ClipDecoder::open_codec() {
   const std::shared_ptr<const CodecParameters>& wanted = clip_->stream.codec;
   if (context_ != nullptr && forgets(wanted->codec) &&
       (codec_ == wanted || decode_alike(*codec_, *wanted))) {
+    if (!is_fresh_) restart_codec();  // the clip before may not have been decoded to its end
     context_->pkt_timebase = {static_cast<int>(clip_->stream.time_base.num),
                               static_cast<int>(clip_->stream.time_base.den)};
     return {};
@@ -230,9 +231,7 @@ Result<bool> ClipDecoder::next() {
     if (has_bad_report()) return give_up(fail("it is damaged"));
     const Result<bool> taken = take();
     if (!taken) return give_up(taken.error());
-    if (!*taken) continue;
-    if (left_ == 0) restart_codec();  // what else it holds is nobody's
-    return true;
+    if (*taken) return true;
   }
 }
 
@@ -340,7 +339,7 @@ Result<bool> ClipDecoder::take() {
   const bool is_wanted = at != wanted_.end() && *at == pts;
   const bool is_damaged =
       (frame_->flags & AV_FRAME_FLAG_CORRUPT) != 0 || frame_->decode_error_flags != 0;
-  // What came before the key frame that the decoder was given first.
+  // It was shown before the key frame that the decoder was given first.
   if (!is_wanted && is_damaged && pts < begin_pts_) return false;
   if (is_damaged) {
     fed_pts_ = pts;
@@ -348,16 +347,14 @@ Result<bool> ClipDecoder::take() {
   }
   SPDLD_TRY(check_frame());
   if (!is_wanted) return false;
-  std::uint8_t& given = given_[static_cast<std::size_t>(at - wanted_.begin())];
+  const auto number = static_cast<std::size_t>(at - wanted_.begin());
+  std::uint8_t& given = given_[number];
   if (given != 0) return false;
   SPDLD_ASSIGN(picture_, picture_of(*frame_));
   given = 1;
   --left_;
   pts_ = pts;
-  duration_ = 0;
-  for (const MediaPacket& packet : packets_) {
-    if (packet.pts == pts) duration_ = packet.duration;
-  }
+  duration_ = packets_[plan_.packet_of(number)].duration;
   return true;
 }
 

@@ -20,7 +20,7 @@
 
 namespace spdld::media {
 
-// What a clip of a video may cost at most. Checked before memory is taken.
+// The most that a clip of a video may cost. Checked before memory is taken.
 struct VideoLimits {
   std::int64_t max_pixels = 8192LL * 8192;  // of a picture
   std::int64_t max_frames = 65536;          // decoded for one clip
@@ -52,7 +52,7 @@ class ClipDecoder final : public VideoDecoder {
   Result<bool> feed();
   Status load_packet(std::size_t i);
   Status send(const AVPacket* packet);
-  // What FFmpeg's call returns; what it reports as an error is added to `report_`.
+  // Returns what FFmpeg's call does; what it reports as an error is added to `report_`.
   template <typename Call>
   int call(const Call& ffmpeg);
   // Whether it reported what must be damage.
@@ -88,7 +88,7 @@ class ClipDecoder final : public VideoDecoder {
   std::int64_t duration_ = 0;
   VideoPicture picture_;
 
-  // Of a clip whose packets must be taken out of the whole file.
+  // For a clip whose packets must be taken out of the whole file.
   std::unique_ptr<MemoryReader> reader_;
   std::optional<Demuxer> demuxer_;
   std::size_t demuxed_ = 0;

@@ -13,7 +13,7 @@ extern "C" {
 namespace spdld::media {
 namespace {
 
-// What FFmpeg finds by a name, or `otherwise` for one that it does not know.
+// The value that FFmpeg finds by a name, or `otherwise` for one that it does not know.
 template <typename Value>
 Value named(int (*find)(const char*), const std::string& name, Value otherwise) {
   const int found = name.empty() ? -1 : find(name.c_str());

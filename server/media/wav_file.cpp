@@ -88,7 +88,7 @@ Result<std::optional<WavFile>> read_format(Bytes chunk) {
   return wav;
 }
 
-// What stands behind the data's header, as long as that says that the data are.
+// The bytes behind the data's header, as many as it says that there are.
 Result<Bytes> data_of(Bytes rest, std::uint64_t told, bool whole_told) {
   const bool unknown = (told == 0 && !whole_told) || (told >= kUnknownFrom && told > rest.size());
   if (unknown) return rest;

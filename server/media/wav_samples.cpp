@@ -12,7 +12,7 @@
 namespace spdld::media {
 namespace {
 
-// What the header of the chunk that begins at `offset` says of its size; 0: nothing.
+// The size that the header of the chunk that begins at `offset` tells; 0: it tells none.
 Result<std::uint64_t> told_bytes(ByteReader& reader, std::uint64_t offset) {
   constexpr std::uint64_t kElsewhere = 0xFFFFFFFF;  // or nowhere
   std::array<std::byte, 8> head{};

@@ -48,7 +48,7 @@ inline void mean_bytes(const std::uint8_t* a, const std::uint8_t* b, std::size_t
   for (; i < count; ++i) out[i] = mean_byte(a[i], b[i]);
 }
 
-// Of 9 to 16 bits: (a + b - 2 * gray) * 2^(13 - bits), rounded down.
+// Samples of 9 to 16 bits give (a + b - 2 * gray) * 2^(13 - bits), rounded down.
 inline void mean_words(const std::uint16_t* a, const std::uint16_t* b, std::size_t count, int bits,
                        Chroma* out) {
   const std::size_t lanes = hn::Lanes(D32());

@@ -10,7 +10,7 @@
 namespace spdld::media {
 namespace {
 
-// Of ITU-T H.273, in 1/65536: what chroma from -1/2 to 1/2 of the limited range adds to red, to
+// By ITU-T H.273, in 1/65536: what chroma from -1/2 to 1/2 of the limited range adds to red, to
 // blue, and takes from green. The integers are FFmpeg's.
 struct Coefficients {
   std::int32_t v_to_red;
@@ -30,7 +30,7 @@ Coefficients coefficients_of(VideoPicture::Matrix matrix) {
   SPDLD_CHECK(false);
 }
 
-// What one part in `parts` of `value` is, rounded.
+// One part in `parts` of `value`, rounded.
 std::int64_t divide(std::int64_t value, std::int64_t parts) { return (value + parts / 2) / parts; }
 
 ColorMatrix matrix_of(const VideoPicture& picture) {

@@ -14,7 +14,7 @@
 
 namespace spdld {
 
-// What is known of sound between two stages, before there is any.
+// The form of sound between two stages, as far as it is known before there is any.
 struct AudioFormat {
   int sample_rate = 0;       // Hz; 0: it differs from item to item
   int channels = 0;          // 0: likewise
@@ -69,13 +69,13 @@ class AudioStep {
   virtual Status run(Sound& sound, Sound& scratch, KeyedRng rng) = 0;
 };
 
-// What is done to sound that was decoded.
+// An op on sound that was decoded.
 class AudioOp : public Op {
  public:
   using Op::Op;
   Status plan(FieldTable& table, const StageKey& key, std::string& doubt) const override;
 
-  // What it makes of sound of this format. An error says why the op cannot follow what stands
+  // Tells the format that it makes of this one. An error says why the op cannot follow what stands
   // before it, and what to add.
   virtual Result<AudioFormat> output(const AudioFormat& in) const = 0;
   // `in`: as output() was given it.

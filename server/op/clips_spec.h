@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-// What of a source's media files its items are, as plain values: spec/ fills them from YAML,
+// The pieces of media files that items are, as plain values: spec/ fills them from YAML,
 // source/ acts on them.
 namespace spdld {
 
@@ -21,7 +21,7 @@ struct ClipsSpec {
     kTimestamps,  // one at each of the given times
     kKeyframes,   // one at each key frame; of videos alone
   };
-  // What becomes of a clip that runs over its file's end.
+  // A clip that runs over its file's end is dealt with in one of these ways.
   enum class End {
     kDrop,  // there is none
     kPad,   // its last frame is repeated; silence
@@ -48,12 +48,12 @@ struct ClipsSpec {
   std::vector<double> times = {};  // of kTimestamps, in seconds
   std::string times_field = {};    // or the value of an item that holds them
   End end = End::kDrop;
-  // Of videos: the field that has the sound of the same time; empty: none.
+  // The field that gets the sound of the same time of a video; empty: none.
   std::string audio = {};
   std::string audio_stream = "best";
   Broken broken = Broken::kSkip;
 
-  // Of frames, that a clip reaches over.
+  // A clip reaches over so many frames.
   std::int64_t span_frames() const { return (frames - 1) * stride + 1; }
 
   friend bool operator==(const ClipsSpec&, const ClipsSpec&) = default;

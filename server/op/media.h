@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-// What is known of a video or audio file before any of it is decoded, as plain values: media/ finds
-// it by demuxing, source/ keeps it and cuts clips by it, and neither knows the other.
+// These plain values tell of a video or audio file before any of it is decoded: media/ finds them
+// by demuxing, source/ keeps them and cuts clips by them, and neither knows the other.
 namespace spdld {
 
 // num / den, as in a time base: 1/90000 of a second.
@@ -23,6 +23,10 @@ struct Ratio {
 
 // A time that the container does not tell.
 inline constexpr std::int64_t kNoTime = std::numeric_limits<std::int64_t>::min();
+// No time of a file that is read is further from zero than this, in its stream's time base, so that
+// sums and differences of times never leave the numbers that there are.
+inline constexpr std::int64_t kMostTime = std::int64_t{1} << 58;
+inline bool is_possible_time(std::int64_t time) { return time >= -kMostTime && time <= kMostTime; }
 
 // One packet of a stream; packets stand in decoding order.
 struct MediaPacket {
@@ -36,7 +40,7 @@ struct MediaPacket {
   std::int64_t pts = kNoTime;
   std::int64_t dts = kNoTime;
   std::int64_t duration = 0;  // of audio: samples that it decodes to
-  // Of audio: samples that are cut off what the packet decodes to, for encoder delay and padding.
+  // So many audio samples are cut off what the packet decodes to, for encoder delay and padding.
   std::uint32_t skip_samples = 0;
   std::uint32_t discard_samples = 0;
   // In a clip: packets that stand in the file between it and the one before it were left out.
@@ -45,7 +49,7 @@ struct MediaPacket {
   friend bool operator==(const MediaPacket&, const MediaPacket&) = default;
 };
 
-// What a decoder is opened with: FFmpeg's AVCodecParameters, with names in place of numbers that
+// A decoder is opened with these: FFmpeg's AVCodecParameters, with names in place of numbers that
 // differ between FFmpeg's versions.
 struct CodecParameters {
   std::string codec;  // "h264", "pcm_s16le": the codec's name
@@ -57,7 +61,7 @@ struct CodecParameters {
   int bits_per_coded_sample = 0;
   int bits_per_raw_sample = 0;
 
-  // Of video.
+  // Video has these.
   int width = 0;
   int height = 0;
   std::string pixel_format;  // "yuv420p"; empty: the decoder will tell
@@ -69,7 +73,7 @@ struct CodecParameters {
   std::string chroma_location;
   int reorder_frames = 0;  // AVCodecParameters::video_delay
 
-  // Of audio.
+  // Audio has these.
   int sample_rate = 0;
   int channels = 0;
   std::string channel_layout;  // "stereo", "5.1"
@@ -105,7 +109,7 @@ struct StreamInfo {
   // whether they are mirrored left to right before that.
   int rotation = 0;
   bool mirrored = false;
-  // Of audio: samples that are heard, at codec->sample_rate, delay and padding cut off.
+  // Audio has so many that are heard, at codec->sample_rate, delay and padding cut off.
   std::uint64_t samples = 0;
   // When the last frame ends, where it is told; else kNoTime.
   std::int64_t end_pts = kNoTime;
@@ -118,8 +122,8 @@ struct MediaStream {
   StreamInfo info;
   std::string language;  // ISO 639-2 as the container has it; empty: not told
   bool is_default = false;
-  // Of video: times of the pictures that are shown, ascending: the packets' pts, those that are
-  // discarded left out.
+  // Video has the times of the pictures that are shown, ascending: the packets' pts but for those
+  // that are discarded.
   std::vector<std::int64_t> frame_pts;
   std::vector<MediaPacket> packets;  // none for kPcm and kDemux
 };
@@ -127,7 +131,7 @@ struct MediaStream {
 struct MediaFile {
   std::string format;                // "mov,mp4,m4a,3gp,3g2,mj2": the demuxer's name
   std::vector<MediaStream> streams;  // those that can be decoded, in the file's order
-  // What is wrong with the headers though the streams can be read, such as "no durations".
+  // Each is a fault of the headers though the streams can be read, such as "no durations".
   std::vector<std::string> faults;
 };
 
@@ -138,12 +142,12 @@ struct MediaClip {
   // In decoding order; offsets count from the first of the clip's bytes. A packet that several
   // sub-clips need stands once. Empty for kPcm and kDemux.
   std::vector<MediaPacket> packets;
-  // Of video: the pts of the wanted frames in the order in which they are delivered, `repeats`
-  // times as many as a clip has. May repeat one where a clip is padded or looped.
+  // The pts of the wanted frames of a video in the order in which they are delivered, `repeats`
+  // times as many as a clip has. A clip that is padded or looped may repeat one.
   std::vector<std::int64_t> frames;
   std::size_t repeats = 1;
-  // Of audio: this many samples from this one on, on the clock of MediaStream::samples; what lies
-  // beyond the stream's end is silence (or, if `loop`, the same samples from `first_sample` on
+  // Of audio, `samples` from `first_sample` on are wanted, on the clock of MediaStream::samples;
+  // what lies beyond the stream's end is silence (or, if `loop`, the same from `first_sample` on
   // again). For kPcm the clip's bytes begin at `bytes_first_sample`.
   std::uint64_t first_sample = 0;
   std::uint64_t samples = 0;
@@ -152,7 +156,7 @@ struct MediaClip {
   std::uint64_t silence_before = 0;
   bool loop = false;
   std::uint64_t bytes_first_sample = 0;
-  // Of audio in packets: the time at which sample 0 of the stream is heard.
+  // Sample 0 of a stream of audio in packets is heard at this time.
   std::int64_t begin_pts = 0;
 
   void clear() {
@@ -166,7 +170,7 @@ struct MediaClip {
   }
 };
 
-// What all clips of a source's field have in common, so that ops can plan their rows.
+// All clips of a source's field have this in common, so that ops can plan their rows.
 struct ClipShape {
   // Clips of sound in files of one sample rate.
   struct OfRate {
@@ -180,14 +184,14 @@ struct ClipShape {
   StreamInfo::Kind kind = StreamInfo::Kind::kVideo;
   std::int64_t frames = 0;   // of video, of each clip
   std::int64_t repeats = 0;  // clips of one item, a leading dimension; 0: one, without it
-  // Of audio; 0: not the same in all files.
+  // Audio has these; 0: they are not the same in all files.
   int sample_rate = 0;
   int channels = 0;
   std::int64_t samples = 0;      // of each clip; 0: they differ
   std::int64_t max_samples = 0;  // of the longest clip
   double max_seconds = 0;        // likewise; 0: unknown
-  // What the clips of all files are, each once; empty: they differ in more than kMostRates ways,
-  // or it is not known.
+  // Each clip is as one of these; empty: they differ in more than kMostRates ways, or it is not
+  // known.
   std::vector<OfRate> of_rates{};
   // Of video, of upright pictures. 0: they are not the same in all files, of which `sizes` then
   // names two: "a.mp4 has 640x360 pixels, b.mp4 1280x720".

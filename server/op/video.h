@@ -30,15 +30,15 @@ class VideoDecoder : public RegionReader {
   // read(). It takes little memory itself.
   virtual Result<Size> open(const MediaClip& clip, std::span<const std::byte> bytes) = 0;
 
-  // What next() and read() take at most for the clip that open() saw.
+  // The memory that next() and read() take at most for the clip that open() saw.
   virtual std::uint64_t read_bytes() const = 0;
 
   // Decodes on to another of MediaClip::frames, each time once, whatever their order there; false:
   // all were given. A frame that cannot be decoded as it was encoded is an error, never left out
   // and never made up.
   virtual Result<bool> next() = 0;
-  // Of the frame that next() found: its time, and how long it is shown, in the stream's time base;
-  // 0: not told.
+  // The frame that next() found has this time and is shown for so long, in the stream's time base;
+  // 0: that is not told.
   virtual std::int64_t pts() const = 0;
   virtual std::int64_t duration() const = 0;
 

@@ -110,11 +110,6 @@ Result<ClipFiles> Cutter::cut(std::shared_ptr<const MediaIndex> index) {
     for (const std::string_view text : record->faults)
       fault("with this fault in their headers: " + std::string(text), file);
     SPDLD_TRY(add_record(file, *record));
-    if (out_.size() > max_items_)
-      return error(Code::kResourceExhausted,
-                   fmt::format("there are more than the {} items that a dataset may have; "
-                               "let them lie further apart (hop)",
-                               max_items_));
   }
   out_.index = std::move(index);
   finish();
@@ -285,7 +280,7 @@ Status Cutter::add_starts(const ClipFile& file) {
   return {};
 }
 
-// What all clips have in common.
+// Makes the shapes those of this file's clips, too.
 void Cutter::widen(const ClipFile& file, const ClipSound& sound) {
   const bool is_first = out_.files.empty();
   const auto widen_sound = [is_first](ClipShape& shape, const CodecParameters& codec,
@@ -315,7 +310,7 @@ void Cutter::widen(const ClipFile& file, const ClipSound& sound) {
   shape.frames = spec_.frames;
   widen_picture(file);
   if (spec_.audio.empty()) return;
-  // Of unevenly spaced frames no clip lasts longer than all of them, and as many more.
+  // No clip of unevenly spaced frames lasts longer than all of them, and as many more.
   const double most =
       (static_cast<double>(file.length) + static_cast<double>(spec_.frames * spec_.stride)) *
       file.mean_frame_seconds() * static_cast<double>(sound.info.codec->sample_rate);

@@ -24,7 +24,7 @@ struct ClipSound {
   StreamInfo info;
   PacketTable packets;
   SoundClock clock;
-  // Of each clip of this file; 0: they differ, as its frames are not evenly spaced.
+  // Each clip of this file has so many; 0: they differ, as its frames are not evenly spaced.
   std::uint64_t samples = 0;
 };
 
@@ -44,7 +44,7 @@ struct ClipFile {
   double mean_frame_seconds() const;  // of a video; 0: it has one frame
 };
 
-// Which clips a source's files have: what is decided before any is read. Immutable.
+// The clips of a source's files: all that is decided before any is read. Immutable.
 struct ClipFiles {
   ClipsSpec spec;
   std::shared_ptr<const MediaIndex> index;
@@ -62,11 +62,11 @@ struct ClipFiles {
   std::size_t file_of(std::uint64_t item) const;
   // Where clip `k` of a file begins, in frames or samples.
   std::uint64_t start(const ClipFile& file, std::uint64_t k, std::uint64_t epoch_key) const;
-  // That in seconds, on the file's clock.
+  // The time of that frame or sample in seconds, on the file's clock.
   double seconds(const ClipFile& file, std::uint64_t start) const;
 };
 
-// What is in a file's way, and how many files have that.
+// A fault of files from which clips are cut, and how many files have it.
 struct ClipFault {
   std::string reason;  // "without video"
   std::uint64_t files = 0;

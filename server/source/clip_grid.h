@@ -19,7 +19,7 @@ struct ClipGrid {
 
   // How many there are. Not of kTimestamps and kKeyframes: see fits().
   std::uint64_t count(std::uint64_t length) const;
-  // Of clip `k` < count(); of kRandom the draw of `key` decides.
+  // Where clip `k` < count() begins; where they are random, by the draw of `key`.
   std::uint64_t start(std::uint64_t length, std::uint64_t k, std::uint64_t key) const;
   // Whether a clip that is to begin there is one.
   bool fits(std::uint64_t length, std::uint64_t start) const;

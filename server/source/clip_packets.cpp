@@ -35,7 +35,7 @@ bool find_from(const PacketTable& table, const PacketTable::Block& from,
   return left == 0;
 }
 
-// What a decoder must have seen before the packet of the first sample.
+// A decoder must have seen this before the packet of the first sample.
 struct PreRoll {
   std::uint64_t packets = 0;
   std::uint64_t bytes = 0;  // of the packets before those
@@ -92,7 +92,7 @@ class Latest {
 
  private:
   static constexpr std::size_t kMost = 256;
-  // Of mp3, at most: header, checksum, side information.
+  // The most that mp3 has of header, checksum and side information.
   static constexpr std::uint64_t kFrameHead = 4 + 2 + 32;
 
   std::array<Packet, kMost> packets_;

@@ -11,7 +11,7 @@
 
 namespace spdld::source {
 
-// Of a stream, in decoding order.
+// Packets of a stream by their numbers, in decoding order.
 struct PacketRange {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
@@ -24,12 +24,12 @@ struct PacketRange {
 bool find_frame_packets(const PacketTable& table, std::span<const std::int64_t> times,
                         PacketRange& range);
 
-// What a stream of sound is measured with: when its first sample is heard, in its time base.
+// The clock of a stream of sound: when its first sample is heard, in its time base.
 struct SoundClock {
   std::int64_t begin = 0;
   double samples_per_tick = 1;  // of the time base
 };
-// Of a stream whose packets are kept; a default one where they have no times.
+// The clock of a stream whose packets are kept; a default one where they have no times.
 SoundClock sound_clock(const StreamInfo& info, const PacketTable& table);
 
 // The packets for `samples` samples from `first` on: with those before them that a decoder of this

@@ -119,7 +119,9 @@ Result<ClipPieces> make_clip_sound(const ClipsSpec& spec, const ClipFile& file,
     clip.samples = static_cast<std::uint64_t>(std::llround(std::max(0.0, end - begin) * rate));
   }
   const double heard = static_cast<double>(sound.clock.begin) * sound.info.time_base.value();
-  const std::int64_t first = std::llround((begin - heard) * rate);
+  // Streams of one file may lie so far apart that samples cannot be counted in 64 bits.
+  constexpr double kFar = 1e12;
+  const std::int64_t first = std::llround(std::clamp((begin - heard) * rate, -kFar, kFar));
   if (first < 0) clip.silence_before = std::min(static_cast<std::uint64_t>(-first), clip.samples);
   clip.first_sample = static_cast<std::uint64_t>(std::max<std::int64_t>(first, 0));
   return make_samples(sound.info, sound.packets, sound.clock, clip);

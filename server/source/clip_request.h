@@ -11,9 +11,9 @@
 
 namespace spdld::source {
 
-// Of the clips of a file that begin at `starts`, which ascend, the frames or samples and what of
-// the file they are made from; at most ClipsSpec::kMostStacked of them; and the pieces of the part,
-// at most `most_pieces`. `clip` was cleared. Allocates nothing once `clip` has had a clip of that
+// Sets `clip` to the clips of a file that begin at `starts`, which ascend, at most
+// ClipsSpec::kMostStacked of them. Returns the pieces of the part that they are made from, at most
+// `most_pieces`. `clip` was cleared. Allocates nothing once `clip` has had a clip of that
 // size. An error is kDataLoss, without the file's name.
 Result<ClipPieces> make_clip(const ClipsSpec& spec, const ClipFile& file,
                              std::span<const std::uint64_t> starts, std::size_t most_pieces,

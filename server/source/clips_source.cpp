@@ -27,7 +27,7 @@ using Unit = ClipsSpec::Unit;
 
 constexpr const char* kStart = "start";
 
-// What an applied source is made of: all of it that does not depend on who reads it.
+// The data of an applied source: all of it that does not depend on who reads it.
 struct ClipData {
   ClipFiles clips;
   std::string media;            // the index's name; empty: it is not kept
@@ -85,7 +85,7 @@ class ClipsSource final : public Source {
       }
       if (clips_.spec.stack) out.add_pieces(count - first);
     }
-    // What another epoch drew is of no use; and of several pieces none can be left out.
+    // A clip that another epoch drew is of no use; and of several pieces none can be left out.
     if (clips_.spec.sampling == Sampling::kRandom || clips_.spec.stack) out.revision.asked = false;
     out.hold_clips();
     return from_->fetch(at.file->item, {wanted.data(), count}, out, sink, token);
@@ -149,7 +149,7 @@ class ClipsSource final : public Source {
                      clip);
   }
 
-  // Those for the pieces, behind the `count` that there are; how many there are then.
+  // Puts requests for the pieces behind the `count` that there are; returns their number then.
   std::size_t add_requests(const ClipPieces& pieces, const PartRequest& request,
                            const ItemStamp& stamp, std::span<PartRequest> wanted,
                            std::size_t count) const {
@@ -283,7 +283,7 @@ class Opener {
     return opened;
   }
 
-  // What was applied has the clips that it had, whatever the files are by now.
+  // A source that was applied has the clips that it had, whatever the files are by now.
   Result<OpenedMediaIndex> reopen(std::size_t part, const std::string& media) const {
     Result<std::shared_ptr<const MediaIndex>> kept = options_.kept->media(media);
     if (kept && has_all(**kept, part))
@@ -311,7 +311,7 @@ class Opener {
     return true;
   }
 
-  // What files had wrong is an error, a warning, or leaves nothing.
+  // Faults of files are an error or a warning, or leave nothing.
   Status judge(const ClipFiles& clips, const std::vector<ClipFault>& faults, bool is_new) const {
     std::string text;
     for (const ClipFault& fault : faults) {
@@ -361,7 +361,7 @@ class Opener {
                              .type = ValueType::kFloat64});
     return {};
   }
-  // Of what is drawn anew each epoch, the listing cannot tell it.
+  // The listing cannot tell where clips begin that are drawn anew each epoch.
   bool tells_start() const { return spec_.sampling != Sampling::kRandom && !spec_.stack; }
 
   std::unique_ptr<Source> from_;

@@ -15,7 +15,7 @@ namespace spdld::source {
 // a file are those of each of its clips. `media` names the index that was applied; empty: the files
 // are indexed now, which blocks.
 //
-// What the files hold is known from the index, and how many clips there are, so that the order of
+// The index tells what the files hold and how many clips there are, so that the order of
 // items is what it is without clips. Where a random clip begins is drawn from the epoch's key and
 // the file's name.
 Result<std::unique_ptr<Source>> open_clips(std::unique_ptr<Source> from, const ClipsSpec& spec,

@@ -7,10 +7,9 @@
 #include <string_view>
 #include <vector>
 
-namespace spdld::source {
+#include "op/media.h"
 
-// No time of a media file that is read is further from zero than this, in its stream's time base.
-inline constexpr std::int64_t kMostTime = std::int64_t{1} << 58;
+namespace spdld::source {
 
 // The times of a stream's pictures, ascending, in few bytes: where they are evenly spaced, in some
 // ten, however many they are.
@@ -28,7 +27,7 @@ class FrameTable {
   // on, behind those in `times`. `stride` is at least 1.
   void take(std::uint64_t first, std::uint64_t stride, std::uint64_t count,
             std::vector<std::int64_t>& times) const;
-  // Of the frame of that number < size().
+  // The time of the frame of that number < size().
   std::int64_t time(std::uint64_t frame) const;
   // The number of the last frame whose time is not behind `time`; 0: there is none.
   std::uint64_t at(std::int64_t time) const;

@@ -14,7 +14,7 @@
 
 namespace spdld::source {
 
-// What probing a part has brought.
+// A part that was probed, and what that has brought.
 struct MediaEntry {
   std::uint64_t key = 0;  // Source::part_key(), which tells the parts of one origin apart
   ItemStamp stamp;        // of the file that it lies in
@@ -32,10 +32,10 @@ struct MediaEntry {
   }
 };
 
-// What the media files of a source hold. Immutable, any thread.
+// Tells what the media files of a source hold. Immutable, any thread.
 class MediaIndex {
  public:
-  // Of entries whose keys differ, in any order.
+  // The entries' keys differ; they may be in any order.
   MediaIndex(std::vector<MediaEntry> entries, std::shared_ptr<const CodecPool> codecs);
 
   std::size_t size() const { return entries_.size(); }
@@ -43,7 +43,7 @@ class MediaIndex {
   // Null: there is none.
   const MediaEntry* find(std::uint64_t key) const;
   const CodecPool& codecs() const { return *codecs_; }
-  // Of all that was found, whatever the files' times are. Hex.
+  // The digest of all that was found, whatever the files' times are. Hex.
   const std::string& digest() const { return digest_; }
   std::uint64_t bytes() const;  // in memory
 
@@ -66,7 +66,7 @@ class MediaIndex {
 // Replaces `path` as a whole or not at all; it is on the disk on return.
 Status save_media_entries(const std::string& path, const std::string& what,
                           const std::vector<const MediaEntry*>& entries, const CodecPool& codecs);
-// What such a file holds; its codecs come into `codecs`. kNotFound: there is none; kDataLoss: there
+// Reads such a file; its codecs come into `codecs`. kNotFound: there is none; kDataLoss: there
 // is something else; kFailedPrecondition: something else was probed. `what` null: whatever it was.
 Result<std::vector<MediaEntry>> load_media_entries(const std::string& path, const std::string* what,
                                                    CodecPool& codecs);

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -13,33 +12,19 @@
 #include "base/no_memory.h"
 #include "source/digest_text.h"
 #include "source/disk.h"
+#include "source/index_files.h"
 #include "source/ordered_tasks.h"
-#include "source/unused_files.h"
+#include "source/unkept_tasks.h"
 
 namespace spdld::source {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::string_view kIndex = ".mediaindex";
-constexpr std::string_view kPart = ".part";
 
 std::string files_of(const Source& source) {
   // Without an origin, the parts' keys come from the listing.
   const std::string origin = source.origin();
   return "media " + (origin.empty() ? "listing " + source.listing_digest() : origin);
-}
-
-// Whether a file is as it was. Devices may have other numbers after a restart of the machine.
-bool is_same(ItemStamp stamp, const ItemStamp& before) {
-  stamp.device = before.device;
-  return stamp == before;
-}
-
-std::int64_t wall_clock_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
 }
 
 // A prober's errors that the file itself is to blame for.
@@ -60,6 +45,8 @@ class Maker {
         options_(options),
         what_(files_of(source) + " by " + prober.version()),
         stem_(short_digest_text(files_of(source)) + "-"),
+        kept_files_(options.directory, kIndex),
+        unkept_(options.keep_each),
         codecs_(std::make_shared<CodecPool>()) {}
 
   Result<OpenedMediaIndex> make();
@@ -71,18 +58,14 @@ class Maker {
   };
   using Clock = std::chrono::steady_clock;
 
-  bool keeps() const { return !options_.directory.empty(); }
-  std::string path(const std::string& name) const { return options_.directory + "/" + name; }
   void warn(std::string text) SPDLD_EXCLUDES(mutex_);
   void report() const;
 
   void find_files();
-  // What is kept of the same origin, those written last first.
-  std::vector<std::string> kept_names() const;
   void take_kept();
   Status probe(std::size_t number) SPDLD_EXCLUDES(mutex_);
   Result<MediaEntry> look_at(const File& file, bool& taken);
-  void keep_done(std::size_t number, Clock::duration took) SPDLD_EXCLUDES(mutex_);
+  // Keeps the entries of these files; of none, does nothing.
   void keep_part(const std::vector<std::size_t>& numbers) SPDLD_EXCLUDES(mutex_);
   // Its name; empty: it could not be kept.
   std::string keep_whole(const MediaIndex& index) SPDLD_EXCLUDES(mutex_);
@@ -94,6 +77,8 @@ class Maker {
   const MediaIndexOptions& options_;
   const std::string what_;
   const std::string stem_;  // of file names
+  const IndexFiles kept_files_;
+  UnkeptTasks unkept_;  // those that were probed
   const std::shared_ptr<CodecPool> codecs_;
   std::vector<File> files_;  // each changed by one task at a time
   std::unordered_map<std::uint64_t, MediaEntry> kept_;
@@ -107,9 +92,6 @@ class Maker {
   std::atomic<std::uint64_t> broken_ = 0;
 
   Mutex mutex_;
-  // Probed, and not kept so far, with the time that it took.
-  std::vector<std::size_t> unkept_ SPDLD_GUARDED_BY(mutex_);
-  Clock::duration unkept_time_ SPDLD_GUARDED_BY(mutex_){};
   std::vector<std::string> written_ SPDLD_GUARDED_BY(mutex_);  // names of its own parts
   bool keeping_failed_ SPDLD_GUARDED_BY(mutex_) = false;
 };
@@ -130,7 +112,7 @@ void Maker::report() const {
 
 Result<OpenedMediaIndex> Maker::make() {
   find_files();
-  if (keeps()) take_kept();
+  if (kept_files_.keeps()) take_kept();
   const Status probed =
       run_in_order({.count = files_.size(),
                     .threads = options_.threads,
@@ -138,12 +120,7 @@ Result<OpenedMediaIndex> Maker::make() {
                     .task = [this](std::size_t number, const auto&) { return probe(number); },
                     .progress = [this] { report(); }});
   if (!probed.ok()) {
-    std::vector<std::size_t> done;
-    {
-      MutexLock lock(mutex_);
-      done = std::exchange(unkept_, {});
-    }
-    if (keeps() && !done.empty()) keep_part(done);
+    keep_part(unkept_.take());
     if (probed.code() != Code::kCancelled) return tl::unexpected(probed);
     return error(Code::kCancelled, "the index of the media files was stopped");
   }
@@ -154,7 +131,7 @@ Result<OpenedMediaIndex> Maker::make() {
   files_ = {};
   OpenedMediaIndex opened{.index = std::make_shared<const MediaIndex>(std::move(entries), codecs_),
                           .name = {}};
-  if (keeps()) opened.name = keep_whole(*opened.index);
+  if (kept_files_.keeps()) opened.name = keep_whole(*opened.index);
   return opened;
 }
 
@@ -176,38 +153,21 @@ void Maker::find_files() {
             [](const File& a, const File& b) { return a.item < b.item; });
 }
 
-std::vector<std::string> Maker::kept_names() const {
-  std::vector<std::pair<fs::file_time_type, std::string>> found;
-  std::error_code failed;
-  for (fs::directory_iterator entry(options_.directory, failed), end; !failed && entry != end;
-       entry.increment(failed)) {
-    std::string name = entry->path().filename().string();
-    if (!name.starts_with(stem_) || (!name.ends_with(kPart) && !name.ends_with(kIndex))) continue;
-    std::error_code gone;
-    const fs::file_time_type written = entry->last_write_time(gone);
-    if (!gone) found.emplace_back(written, std::move(name));
-  }
-  std::sort(found.rbegin(), found.rend());
-  std::vector<std::string> names;
-  names.reserve(found.size());
-  for (auto& [written, name] : found) names.push_back(std::move(name));
-  return names;
-}
-
 void Maker::take_kept() {
-  for (const std::string& name : kept_names()) {
-    Result<std::vector<MediaEntry>> entries = load_media_entries(path(name), &what_, *codecs_);
+  for (const std::string& name : kept_files_.names(stem_)) {
+    Result<std::vector<MediaEntry>> entries =
+        load_media_entries(kept_files_.path(name), &what_, *codecs_);
     if (!entries) {
       const Code code = entries.error().code();
-      // What another version of the prober has found is of no use, and no damage.
+      // An index by another version of the prober is of no use, and not damaged.
       if (code != Code::kNotFound && code != Code::kFailedPrecondition)
         warn(entries.error().message() + "; it is made anew");
-      if (code == Code::kDataLoss && name.ends_with(kPart))
+      if (code == Code::kDataLoss && IndexFiles::is_part(name))
         parts_.emplace_back(name, std::vector<std::uint64_t>());
       continue;
     }
-    if (name.ends_with(kIndex)) {
-      whole_.insert(name.substr(0, name.size() - kIndex.size()));
+    if (kept_files_.is_whole(name)) {
+      whole_.insert(kept_files_.index_of(name));
     } else {
       std::vector<std::uint64_t> keys;
       for (const MediaEntry& entry : *entries) keys.push_back(entry.key);
@@ -227,7 +187,8 @@ Status Maker::probe(std::size_t number) {
   if (file.entry.code != Code::kOk) broken_.fetch_add(1, std::memory_order_relaxed);
   if (taken) taken_.fetch_add(1, std::memory_order_relaxed);
   done_.fetch_add(1, std::memory_order_relaxed);
-  if (keeps() && !taken && file.entry.settled) keep_done(number, Clock::now() - begin);
+  if (kept_files_.keeps() && !taken && file.entry.settled)
+    keep_part(unkept_.add(number, Clock::now() - begin));
   return {};
 }
 
@@ -246,7 +207,7 @@ Result<MediaEntry> Maker::look_at(const File& file, bool& taken) {
   const std::optional<ItemStamp> stamp = part.stamp();
   if (!stamp) return error(Code::kUnavailable, "cannot look at " + part.path());
   if (const auto kept = kept_.find(entry.key);
-      kept != kept_.end() && is_same(*stamp, kept->second.stamp)) {
+      kept != kept_.end() && is_as_indexed(*stamp, kept->second.stamp)) {
     taken = true;
     entry = kept->second;
     entry.stamp = *stamp;
@@ -255,7 +216,7 @@ Result<MediaEntry> Maker::look_at(const File& file, bool& taken) {
   // Whatever changes from now on shows in the stamp, if that is old enough.
   const std::int64_t begin_ns = options_.now_ns ? options_.now_ns() : wall_clock_ns();
   const Result<MediaFile> media = prober_.probe(part, options_.stop);
-  // What was read may be a part of each state, whether that failed or not.
+  // The bytes that were read may be of both states, whether probing failed or not.
   if (part.stamp() != stamp)
     return error(Code::kUnavailable,
                  part.path() + " changed while it was read; try again when it is complete");
@@ -273,21 +234,8 @@ Result<MediaEntry> Maker::look_at(const File& file, bool& taken) {
   return entry;
 }
 
-// Keeps what is done when that took a while.
-void Maker::keep_done(std::size_t number, Clock::duration took) {
-  std::vector<std::size_t> done;
-  {
-    MutexLock lock(mutex_);
-    unkept_.push_back(number);
-    unkept_time_ += took;
-    if (unkept_time_ < options_.keep_each) return;
-    done = std::exchange(unkept_, {});
-    unkept_time_ = {};
-  }
-  keep_part(done);
-}
-
 void Maker::keep_part(const std::vector<std::size_t>& numbers) {
+  if (numbers.empty()) return;
   std::vector<const MediaEntry*> entries;
   std::vector<std::uint64_t> keys;
   for (const std::size_t number : numbers) {
@@ -296,8 +244,8 @@ void Maker::keep_part(const std::vector<std::size_t>& numbers) {
   }
   const std::string_view bytes(reinterpret_cast<const char*>(keys.data()),
                                keys.size() * sizeof(std::uint64_t));
-  std::string name = stem_ + short_digest_text(bytes) + std::string(kPart);
-  const Status saved = save_media_entries(path(name), what_, entries, *codecs_);
+  std::string name = IndexFiles::part(stem_ + short_digest_text(bytes));
+  const Status saved = save_media_entries(kept_files_.path(name), what_, entries, *codecs_);
   {
     MutexLock lock(mutex_);
     if (saved.ok()) {
@@ -313,10 +261,7 @@ void Maker::keep_part(const std::vector<std::size_t>& numbers) {
 std::string Maker::keep_whole(const MediaIndex& index) {
   std::string name = stem_ + index.digest();
   if (taken_.load(std::memory_order_relaxed) == index.size() && whole_.contains(name)) {
-    // As if it were made now: collect_media_indexes() lets it be for a while.
-    std::error_code ignored;
-    fs::last_write_time(path(name + std::string(kIndex)), fs::file_time_type::clock::now(),
-                        ignored);
+    kept_files_.touch(kept_files_.whole(name));
     remove_parts(index);
     return name;
   }
@@ -324,7 +269,7 @@ std::string Maker::keep_whole(const MediaIndex& index) {
   entries.reserve(index.size());
   for (const MediaEntry& entry : index.entries()) entries.push_back(&entry);
   const Status saved =
-      save_media_entries(path(name + std::string(kIndex)), what_, entries, index.codecs());
+      save_media_entries(kept_files_.path(kept_files_.whole(name)), what_, entries, index.codecs());
   if (!saved.ok()) {
     warn("the index of the media files was not kept, and will be made again after a restart: " +
          saved.message());
@@ -337,19 +282,18 @@ std::string Maker::keep_whole(const MediaIndex& index) {
 // A build that goes on with one of these finds its files in the whole index. The parts that other
 // builds write meanwhile stay for them.
 void Maker::remove_parts(const MediaIndex& index) {
-  std::error_code ignored;  // what is left costs room alone, until it is collected
   for (const auto& [part, keys] : parts_) {
     const bool has_all = std::all_of(keys.begin(), keys.end(), [&index](std::uint64_t key) {
       return index.find(key) != nullptr;
     });
-    if (has_all) fs::remove(path(part), ignored);
+    if (has_all) kept_files_.remove(part);
   }
   std::vector<std::string> written;
   {
     MutexLock lock(mutex_);
     written = std::exchange(written_, {});
   }
-  for (const std::string& part : written) fs::remove(path(part), ignored);
+  for (const std::string& part : written) kept_files_.remove(part);
 }
 
 }  // namespace
@@ -372,11 +316,8 @@ Result<std::shared_ptr<const MediaIndex>> load_media_index(const std::string& di
 }
 
 Status collect_media_indexes(const std::string& directory, const std::set<std::string>& used,
-                             fs::file_time_type::duration grace) {
-  const auto is_used = [&used](const fs::path& file) {
-    return file.extension() == kIndex && used.contains(file.stem().string());
-  };
-  return remove_unused_files(directory, is_used, grace);
+                             std::filesystem::file_time_type::duration grace) {
+  return IndexFiles(directory, kIndex).collect(used, grace);
 }
 
 }  // namespace spdld::source

@@ -46,8 +46,8 @@ struct OpenedMediaIndex {
   std::string name;  // of the file that keeps it, without its ending; empty: it is not kept
 };
 
-// What the part of that number of each of the source's items holds, by `prober`, several at once.
-// What is kept of earlier indexes is taken where the files' sizes and times still are the same.
+// Indexes the part of that number of each of the source's items by `prober`, several at once.
+// Entries of earlier indexes are taken where the files' sizes and times still are the same.
 // Files that `prober` refuses are entries, too; others that cannot be read are errors. Blocks.
 //
 // An index is kept as options.directory/ORIGIN-DATA.mediaindex: hashes of where the source's bytes

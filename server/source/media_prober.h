@@ -20,7 +20,7 @@ class MediaProber {
   // (damaged), kInvalidArgument (nothing that is read), kResourceExhausted (over a limit); those of
   // reading it as they are; kCancelled once `stop` is asked for.
   virtual Result<MediaFile> probe(FileBytes& file, std::stop_token stop) const = 0;
-  // What it finds depends on this text and the file alone: it names the versions of the libraries
+  // The findings depend on this text and the file alone: it names the versions of the libraries
   // that read files, and the limits. What was found under another text is probed again.
   virtual std::string version() const = 0;
 };

@@ -106,7 +106,7 @@ std::optional<CodecParameters> read_codec(std::string_view text) {
 
 bool are_times(const std::vector<std::int64_t>& times) {
   return std::is_sorted(times.begin(), times.end()) &&
-         (times.empty() || (times.front() >= -kMostTime && times.back() <= kMostTime));
+         (times.empty() || (is_possible_time(times.front()) && is_possible_time(times.back())));
 }
 
 std::uint64_t text_hash(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }

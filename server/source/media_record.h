@@ -65,7 +65,7 @@ struct MediaRecord {
 
 // A file in few bytes. An error says what of it cannot be kept: times that are none, say.
 Result<std::string> media_record_text(const MediaFile& file, CodecPool& codecs);
-// What the text holds, which outlives the record; none: it is damaged, or a codec is not there.
+// Reads the text, which outlives the record; none: it is damaged, or a codec is not there.
 std::optional<MediaRecord> read_media_record(std::string_view text, const CodecPool& codecs);
 
 }  // namespace spdld::source

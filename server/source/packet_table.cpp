@@ -5,8 +5,6 @@
 #include <array>
 #include <cstddef>
 
-#include "source/frame_table.h"
-
 namespace spdld::source {
 namespace {
 
@@ -20,9 +18,7 @@ constexpr std::uint64_t kKey = 1;
 constexpr std::uint64_t kDiscard = 2;
 constexpr std::uint64_t kHasCut = 4;
 
-bool is_kept(std::int64_t time) {
-  return time == kNoTime || (time <= kMostTime && time >= -kMostTime);
-}
+bool is_kept(std::int64_t time) { return time == kNoTime || is_possible_time(time); }
 
 // 0: there is none.
 std::uint64_t time_code(std::int64_t time, std::int64_t base) {

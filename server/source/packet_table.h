@@ -59,7 +59,7 @@ class PacketReader {
 
   // False: there are no more, or what follows is damaged.
   bool next(MediaPacket& packet);
-  // Of the packet that next() has given.
+  // The number of the packet that next() has given.
   std::uint64_t number() const { return number_ - 1; }
 
  private:

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -18,20 +17,18 @@
 #include "source/digest_text.h"
 #include "source/disk.h"
 #include "source/file_bytes.h"
+#include "source/index_files.h"
 #include "source/ordered_tasks.h"
 #include "source/shard_names.h"
 #include "source/shard_scan.h"
 #include "source/tar_index_file.h"
-#include "source/unused_files.h"
+#include "source/unkept_tasks.h"
 #include "source/whole_file.h"
 
 namespace spdld::source {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::string_view kIndex = ".tarindex";
-constexpr std::string_view kPart = ".part";
 // Non-blocking: a lease that another process holds on the file must not hold this one up.
 constexpr int kShardFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 constexpr std::size_t kShownMissing = 5;
@@ -46,23 +43,16 @@ std::string file_stem(const IndexQuery& query) {
   return query_stem(query) + short_digest_text(out.text());
 }
 
-// Whether a file is as it was. Devices may have other numbers after a restart of the machine.
-bool is_same(ItemStamp stamp, const ItemStamp& before) {
-  stamp.device = before.device;
-  return stamp == before;
-}
-
-std::int64_t wall_clock_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 // Makes one index. Its tasks share it; what each writes is its own shard's.
 class Maker {
  public:
   Maker(const IndexQuery& query, const Access& access, const TarIndexOptions& options)
-      : query_(query), access_(access), options_(options), stem_(file_stem(query)) {}
+      : query_(query),
+        access_(access),
+        options_(options),
+        stem_(file_stem(query)),
+        kept_files_(options.directory, kIndex),
+        unkept_(options.keep_each) {}
 
   Result<OpenedTarIndex> make();
 
@@ -74,7 +64,6 @@ class Maker {
   };
   using Clock = std::chrono::steady_clock;
 
-  bool keeps() const { return !options_.directory.empty(); }
   void warn(std::string text) SPDLD_EXCLUDES(mutex_);
   void report() const;
 
@@ -85,14 +74,11 @@ class Maker {
   // empty.
   std::string take_kept();
   bool take_file(const std::string& name);
-  // The files that are kept whose names begin so, those written last first.
-  std::vector<std::string> files(const std::string& prefix) const;
-  std::string path(const std::string& name) const { return options_.directory + "/" + name; }
 
   Status read_shards();
   Status read_shard(std::size_t number, const std::function<bool()>& given_up)
       SPDLD_EXCLUDES(mutex_);
-  void keep_done(std::size_t number, Clock::duration took) SPDLD_EXCLUDES(mutex_);
+  // Keeps the indexes of these shards; of none, does nothing.
   void keep_part(const std::vector<std::size_t>& numbers) SPDLD_EXCLUDES(mutex_);
   // Its name; empty: it could not be kept.
   std::string keep_whole(const TarIndex& index, const std::string& text);
@@ -100,7 +86,9 @@ class Maker {
   const IndexQuery& query_;
   const Access& access_;
   const TarIndexOptions& options_;
-  const std::string stem_;     // of file names
+  const std::string stem_;  // of file names
+  const IndexFiles kept_files_;
+  UnkeptTasks unkept_;         // those that were read
   std::vector<Shard> shards_;  // each changed by one task at a time
   std::uint64_t bytes_ = 0;
   std::uint64_t shards_kept_ = 0;
@@ -108,9 +96,6 @@ class Maker {
   std::atomic<std::uint64_t> shards_done_ = 0;  // relaxed: for progress
 
   Mutex mutex_;
-  // Read, and not kept so far, with the time that it took.
-  std::vector<std::size_t> unkept_ SPDLD_GUARDED_BY(mutex_);
-  Clock::duration unkept_time_ SPDLD_GUARDED_BY(mutex_){};
   std::uint64_t warned_ SPDLD_GUARDED_BY(mutex_) = 0;
   bool keeping_failed_ SPDLD_GUARDED_BY(mutex_) = false;
 };
@@ -143,20 +128,15 @@ Result<OpenedTarIndex> Maker::make() {
   for (std::string& path : paths) shards_.emplace_back().path = std::move(path);
   SPDLD_TRY(look_at_shards());
 
-  std::string name = keeps() ? take_kept() : std::string();
+  std::string name = kept_files_.keeps() ? take_kept() : std::string();
   if (const Status read = read_shards(); !read.ok()) {
-    std::vector<std::size_t> done;
-    {
-      MutexLock lock(mutex_);
-      done = std::exchange(unkept_, {});
-    }
-    if (keeps() && !done.empty()) keep_part(done);
+    keep_part(unkept_.take());
     if (read.code() != Code::kCancelled) return tl::unexpected(read);
     return error(Code::kCancelled, "the index of " + shards_[0].path +
                                        " and the other shards was "
                                        "stopped");
   }
-  const bool is_new = keeps() && name.empty();
+  const bool is_new = kept_files_.keeps() && name.empty();
   std::string text;  // written from the shards, which the index takes
   if (is_new) {
     std::vector<const ShardIndex*> all;
@@ -214,45 +194,24 @@ Status Maker::missing() const {
                     listed_names(names) + "; bring them there, or correct the names");
 }
 
-std::vector<std::string> Maker::files(const std::string& prefix) const {
-  std::vector<std::pair<fs::file_time_type, std::string>> found;
-  std::error_code failed;
-  for (fs::directory_iterator entry(options_.directory, failed), end; !failed && entry != end;
-       entry.increment(failed)) {
-    std::string name = entry->path().filename().string();
-    if (!name.starts_with(prefix) || (!name.ends_with(kPart) && !name.ends_with(kIndex))) continue;
-    std::error_code gone;
-    const fs::file_time_type written = entry->last_write_time(gone);
-    if (!gone) found.emplace_back(written, std::move(name));
-  }
-  std::sort(found.rbegin(), found.rend());
-  std::vector<std::string> names;
-  names.reserve(found.size());
-  for (auto& [written, name] : found) names.push_back(std::move(name));
-  return names;
-}
-
 std::string Maker::take_kept() {
-  const std::vector<std::string> own = files(stem_ + "-");
-  for (const std::string& name : own) {
-    if (!name.ends_with(kIndex) || !take_file(name)) continue;
-    // As if it were made now: collect_tar_indexes() lets it be for a while.
-    std::error_code ignored;
-    fs::last_write_time(path(name), fs::file_time_type::clock::now(), ignored);
-    return name.substr(0, name.size() - kIndex.size());
+  for (const std::string& name : kept_files_.names(stem_ + "-")) {
+    if (!kept_files_.is_whole(name) || !take_file(name)) continue;
+    kept_files_.touch(name);
+    return kept_files_.index_of(name);
   }
   // Also from indexes of other names for some of the shards.
-  for (const std::string& name : files(query_stem(query_))) {
+  for (const std::string& name : kept_files_.names(query_stem(query_))) {
     const auto unread = [](const Shard& shard) { return !shard.index; };
     if (std::none_of(shards_.begin(), shards_.end(), unread)) break;
-    if (name.ends_with(kPart) || !name.starts_with(stem_)) take_file(name);
+    if (IndexFiles::is_part(name) || !name.starts_with(stem_)) take_file(name);
   }
   return {};
 }
 
 // Whether it holds just what is wanted, and nothing else.
 bool Maker::take_file(const std::string& name) {
-  Result<KeptShards> loaded = load_shard_indexes(query_.spec(), path(name));
+  Result<KeptShards> loaded = load_shard_indexes(query_.spec(), kept_files_.path(name));
   if (loaded && loaded->query.key() != query_.key()) return false;
   if (!loaded) {
     // Of another index, its own pipeline says it.
@@ -269,7 +228,7 @@ bool Maker::take_file(const std::string& name) {
     if (shard.index) continue;
     const auto found = by_path.find(shard.path);
     const bool good = found != by_path.end() && found->second->settled &&
-                      is_same(found->second->stamp, *shard.stamp);
+                      is_as_indexed(found->second->stamp, *shard.stamp);
     all = all && good && found->second == &kept[i];
     if (!good) continue;
     ShardIndex& index = *found->second;
@@ -328,34 +287,21 @@ Status Maker::read_shard(std::size_t number, const std::function<bool()>& given_
   shard.index = std::move(*index);
   for (std::string& warning : warnings) warn(std::move(warning));
   shards_done_.fetch_add(1, std::memory_order_relaxed);
-  if (keeps()) keep_done(number, Clock::now() - begin);
+  if (kept_files_.keeps()) keep_part(unkept_.add(number, Clock::now() - begin));
   return {};
 }
 
-// Keeps what is done when that took a while.
-void Maker::keep_done(std::size_t number, Clock::duration took) {
-  std::vector<std::size_t> done;
-  {
-    MutexLock lock(mutex_);
-    unkept_.push_back(number);
-    unkept_time_ += took;
-    if (unkept_time_ < options_.keep_each) return;
-    done = std::exchange(unkept_, {});
-    unkept_time_ = {};
-  }
-  keep_part(done);
-}
-
 void Maker::keep_part(const std::vector<std::size_t>& numbers) {
+  if (numbers.empty()) return;
   std::vector<const ShardIndex*> indexes;
   std::string paths;
   for (const std::size_t number : numbers) {
     indexes.push_back(&*shards_[number].index);
     paths += shards_[number].path + '\n';
   }
+  const std::string name = IndexFiles::part(stem_ + "-" + short_digest_text(paths));
   const Status saved =
-      write_whole_file(path(stem_ + "-" + short_digest_text(paths) + std::string(kPart)),
-                       shard_indexes_text(indexes, query_));
+      write_whole_file(kept_files_.path(name), shard_indexes_text(indexes, query_));
   if (saved.ok()) return;
   {
     MutexLock lock(mutex_);
@@ -367,15 +313,15 @@ void Maker::keep_part(const std::vector<std::size_t>& numbers) {
 
 std::string Maker::keep_whole(const TarIndex& index, const std::string& text) {
   std::string name = stem_ + "-" + index.data_digest();
-  if (const Status saved = write_whole_file(path(name + std::string(kIndex)), text); !saved.ok()) {
+  const Status saved = write_whole_file(kept_files_.path(kept_files_.whole(name)), text);
+  if (!saved.ok()) {
     warn("the index of " + index.shards()[0].path +
          " and the other shards was not kept, and will be made again after a restart: " +
          saved.message());
     return {};
   }
-  std::error_code ignored;  // what is left costs room alone, until it is collected
-  for (const std::string& part : files(stem_ + "-")) {
-    if (part.ends_with(kPart)) fs::remove(path(part), ignored);
+  for (const std::string& part : kept_files_.names(stem_ + "-")) {
+    if (IndexFiles::is_part(part)) kept_files_.remove(part);
   }
   return name;
 }
@@ -408,11 +354,8 @@ bool same_tar_data(const std::string& name, const std::string& other) {
 }
 
 Status collect_tar_indexes(const std::string& directory, const std::set<std::string>& used,
-                           fs::file_time_type::duration grace) {
-  const auto is_used = [&used](const fs::path& file) {
-    return file.extension() == kIndex && used.contains(file.stem().string());
-  };
-  return remove_unused_files(directory, is_used, grace);
+                           std::filesystem::file_time_type::duration grace) {
+  return IndexFiles(directory, kIndex).collect(used, grace);
 }
 
 }  // namespace spdld::source

@@ -277,6 +277,24 @@ def about(comparison: Comparison, argv: list[str], arguments: argparse.Namespace
     }
 
 
+def compare(
+    comparison: Comparison,
+    arguments: argparse.Namespace,
+    argv: list[str],
+    roots: Mapping[str, pathlib.Path],
+    options_of: OptionsOf,
+    said: str,
+) -> int:
+    """All of a benchmark whose data lie in the directories `roots`, from looking at sides to the result."""
+    of_all = about(comparison, argv, arguments)
+    of_all["data_mb"] = {
+        name: round(run.warm_page_cache(str(root)) / 1e6) for name, root in roots.items()
+    }
+    of_all["batches"] = look(comparison, arguments, options_of)
+    done = rounds(comparison, arguments, options_of)
+    return finish(comparison, arguments, of_all, done, said)
+
+
 def finish(
     comparison: Comparison,
     arguments: argparse.Namespace,

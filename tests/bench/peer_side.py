@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
+import random
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -67,6 +68,22 @@ def endless_dataloader(dataset: Any, batch: int, workers: int, seed: int) -> Bat
     yield from torch.utils.data.DataLoader(
         dataset, batch_size=batch, sampler=sampler, num_workers=workers, drop_last=True
     )
+
+
+def endless_draws(draw: Callable[[random.Random], Any], seed: int) -> Iterator[Any]:
+    order = random.Random(seed)
+    while True:
+        yield draw(order)
+
+
+def spdl_pipeline(source: Iterator[Any], workers: int, add_stages: Callable[[Any], Any]) -> Batches:
+    """SPDL's pipeline from `source` on, whose builder `add_stages` gives the stages that make batches."""
+    from spdl.pipeline import PipelineBuilder
+
+    builder = add_stages(PipelineBuilder().add_source(source))
+    pipeline = builder.add_sink(3).build(num_threads=workers)
+    with pipeline.auto_stop():
+        yield from pipeline
 
 
 def look(batches: Batches) -> dict[str, Any]:

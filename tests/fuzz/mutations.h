@@ -6,9 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <regex>
+#include <string>
 #include <vector>
 
 #include "base/rng.h"
+#include "base/status.h"
 
 // Ways in which files of media get damaged. Deterministic: what comes of a file depends on the
 // draws alone.
@@ -20,6 +23,14 @@ using Bytes = std::vector<std::byte>;
 inline int mutations_wanted(int otherwise) {
   const char* wanted = std::getenv("SPDLD_MUTATIONS");
   return wanted == nullptr ? otherwise : std::atoi(wanted);
+}
+
+// Why a mutant failed, in words that many of them share: each number is N, and what a file claims
+// to be in place of media, which is as various as the damage, is left out.
+inline std::string reason_of(const Status& status) {
+  static const std::regex kNumber(R"(0x[0-9a-f]+|-?\b[0-9]+([.x][0-9]+)?)");
+  const std::string reason = std::regex_replace(status.message(), kNumber, "N");
+  return reason.substr(0, reason.find(" (first bytes"));
 }
 
 inline std::size_t place(const Bytes& bytes, KeyedRng& rng) { return rng.below(bytes.size()); }

@@ -8,7 +8,6 @@
 
 #include <iostream>
 #include <map>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -24,15 +23,11 @@ namespace {
 
 struct Outcome {
   Code code = Code::kOk;
-  std::string reason;  // the message, each number in it as N
+  std::string reason;
   Frames frames;
 };
 
-Outcome failure(const Status& status) {
-  static const std::regex kNumber(R"(0x[0-9a-f]+|-?\b[0-9]+(\.[0-9]+)?)");
-  const std::string reason = std::regex_replace(std::string(status.message()), kNumber, "N");
-  return {status.code(), reason.substr(0, reason.find(" (first bytes")), {}};
-}
+Outcome failure(const Status& status) { return {status.code(), reason_of(status), {}}; }
 
 // The frames of a file by the packets that were found in it, or in another one.
 Outcome outcome_of(VideoDecoder& decoder, const MediaStream& stream, const Bytes& bytes) {

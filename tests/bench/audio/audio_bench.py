@@ -11,7 +11,6 @@ from typing import Any
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import audio_data
 import comparison
-import run
 
 COMPARISON = comparison.Comparison(
     name="audio",
@@ -62,11 +61,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
     comparison.leave_out_missing(COMPARISON, arguments)
-    about = comparison.about(COMPARISON, argv, arguments)
     roots = {kind: audio_data.make(kind) for kind in ("wav", "mp3")}
-    about["data_mb"] = {
-        kind: round(run.warm_page_cache(str(root)) / 1e6) for kind, root in roots.items()
-    }
 
     def options_of(task: str, _side: str, seed: int) -> dict[str, Any]:
         root = roots["mp3" if task == "mp3" else "wav"]
@@ -80,13 +75,11 @@ def main(argv: list[str]) -> int:
             "seed": seed,
         }
 
-    about["batches"] = comparison.look(COMPARISON, arguments, options_of)
-    done = comparison.rounds(COMPARISON, arguments, options_of)
     said = (
         f"{audio_data.FILES} files of {audio_data.LEAST_S:g} to {audio_data.MOST_S:g} s,"
         f" batch {arguments.batch}, of 10 ms windows {arguments.short_batch}"
     )
-    return comparison.finish(COMPARISON, arguments, about, done, said)
+    return comparison.compare(COMPARISON, arguments, argv, roots, options_of, said)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ import mmap
 import pathlib
 import random
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -154,14 +153,8 @@ def open_spdl(options: Options) -> peer_side.Batches:
     import numpy as np
     import spdl.io
     import torch
-    from spdl.pipeline import PipelineBuilder
 
     log_mel = None if options.task == "windows" else whisper_mel()
-
-    def source() -> Iterator[tuple[str, float]]:
-        order = random.Random(options.seed)
-        while True:
-            yield draw(options, order)
 
     @functools.cache
     def mapped(path: str) -> memoryview:
@@ -193,15 +186,14 @@ def open_spdl(options: Options) -> peer_side.Batches:
     def convert(rows: list[Any]) -> tuple[Any, ...]:
         return (torch.stack(rows),)
 
-    builder = PipelineBuilder().add_source(source())
-    if options.task == "windows":
-        builder = builder.aggregate(options.batch).pipe(window_batch, concurrency=options.workers)
-    else:
-        builder = builder.pipe(sample, concurrency=options.workers)
-        builder = builder.aggregate(options.batch).pipe(convert)
-    pipeline = builder.add_sink(3).build(num_threads=options.workers)
-    with pipeline.auto_stop():
-        yield from pipeline
+    def stages(builder: Any) -> Any:
+        if options.task == "windows":
+            return builder.aggregate(options.batch).pipe(window_batch, concurrency=options.workers)
+        sampled = builder.pipe(sample, concurrency=options.workers)
+        return sampled.aggregate(options.batch).pipe(convert)
+
+    draws = peer_side.endless_draws(lambda order: draw(options, order), options.seed)
+    return peer_side.spdl_pipeline(draws, options.workers, stages)
 
 
 def import_dali() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import comparison
-import run
 import video_data
 import video_sides
 
@@ -65,11 +64,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
     comparison.leave_out_missing(COMPARISON, arguments)
-    about = comparison.about(COMPARISON, argv, arguments)
     roots = {task: video_data.make(VIDEOS[task]) for task in arguments.tasks}
-    about["data_mb"] = {
-        task: round(run.warm_page_cache(str(root)) / 1e6) for task, root in roots.items()
-    }
 
     def options_of(task: str, _side: str, seed: int) -> dict[str, Any]:
         videos = VIDEOS[task]
@@ -86,13 +81,11 @@ def main(argv: list[str]) -> int:
             "seed": seed,
         }
 
-    about["batches"] = comparison.look(COMPARISON, arguments, options_of)
-    done = comparison.rounds(COMPARISON, arguments, options_of)
     said = (
         f"clips of {video_sides.FRAMES} frames, stride {arguments.stride}, H.264 with a key frame at"
         f" each 250th frame, batch {arguments.batch}"
     )
-    return comparison.finish(COMPARISON, arguments, about, done, said)
+    return comparison.compare(COMPARISON, arguments, argv, roots, options_of, said)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ import random
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -194,14 +193,8 @@ def open_spdl(options: Options) -> peer_side.Batches:
     """SPDL: packets of the clip's time, decoded in threads; stride, resize, crop and flip by filters."""
     import spdl.io
     import torch
-    from spdl.pipeline import PipelineBuilder
 
     width, height = options.resized
-
-    def source() -> Iterator[Draw]:
-        order = random.Random(options.seed)
-        while True:
-            yield draw(options, order)
 
     def decode(drawn: Draw) -> Any:
         # Half a frame before, so that rounding leaves no frame out.
@@ -225,17 +218,12 @@ def open_spdl(options: Options) -> peer_side.Batches:
         frames = torch.stack([spdl.io.to_torch(spdl.io.convert_frames(clip)) for clip in clips])
         return (normalized(frames.permute(0, 1, 4, 2, 3)).contiguous(),)
 
-    pipeline = (
-        PipelineBuilder()
-        .add_source(source())
-        .pipe(decode, concurrency=options.workers)
-        .aggregate(options.batch)
-        .pipe(convert)
-        .add_sink(3)
-        .build(num_threads=options.workers)
-    )
-    with pipeline.auto_stop():
-        yield from pipeline
+    def stages(builder: Any) -> Any:
+        decoded = builder.pipe(decode, concurrency=options.workers)
+        return decoded.aggregate(options.batch).pipe(convert)
+
+    draws = peer_side.endless_draws(lambda order: draw(options, order), options.seed)
+    return peer_side.spdl_pipeline(draws, options.workers, stages)
 
 
 def pipeline_spec(options: Options) -> dict[str, Any]:

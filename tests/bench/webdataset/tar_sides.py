@@ -143,7 +143,6 @@ def open_spdl(options: Options) -> peer_side.Batches:
     """SPDL: its tar parser, its pipeline of threads, its decoder with FFmpeg's filters as transforms."""
     import spdl.io
     import torch
-    from spdl.pipeline import PipelineBuilder
 
     mean = torch.tensor(MEAN).view(3, 1, 1) * 255
     std = torch.tensor(STD).view(3, 1, 1) * 255
@@ -191,17 +190,11 @@ def open_spdl(options: Options) -> peer_side.Batches:
         normal = images.permute(0, 3, 1, 2).float().sub_(mean).div_(std).contiguous()
         return normal, torch.tensor([label for _, label, _ in rows]), [row[2] for row in rows]
 
-    pipeline = (
-        PipelineBuilder()
-        .add_source(source())
-        .pipe(decode, concurrency=options.workers)
-        .aggregate(options.batch)
-        .pipe(convert)
-        .add_sink(3)
-        .build(num_threads=options.workers)
-    )
-    with pipeline.auto_stop():
-        yield from pipeline
+    def stages(builder: Any) -> Any:
+        decoded = builder.pipe(decode, concurrency=options.workers)
+        return decoded.aggregate(options.batch).pipe(convert)
+
+    return peer_side.spdl_pipeline(source(), options.workers, stages)
 
 
 def source_of(options: Options, form: str) -> tuple[dict[str, Any], Any]:

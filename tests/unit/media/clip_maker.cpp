@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <utility>
 
@@ -85,6 +86,25 @@ Result<Frames> frames_of(VideoDecoder& decoder, const MediaClip& clip,
       if (clip.frames[i] == decoder.pts()) frames.pixels[i] = pixels;
     }
   }
+}
+
+Difference difference(std::span<const std::uint8_t> pixels, std::span<const std::byte> expected) {
+  Difference found;
+  for (std::size_t i = 0; i < pixels.size(); ++i) {
+    const int off = std::abs(int{pixels[i]} - std::to_integer<int>(expected[i]));
+    found.most = std::max(found.most, off);
+    found.values += off > 0 ? 1 : 0;
+  }
+  return found;
+}
+
+void expect_near(const Frames& frames, std::span<const std::byte> expected) {
+  for (const std::vector<std::uint8_t>& pixels : frames.pixels) {
+    ASSERT_LE(pixels.size(), expected.size());
+    EXPECT_LE(difference(pixels, expected).most, 1);
+    expected = expected.subspan(pixels.size());
+  }
+  EXPECT_TRUE(expected.empty());
 }
 
 }  // namespace spdld::media::test

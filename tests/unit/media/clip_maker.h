@@ -53,4 +53,15 @@ Result<Frames> frames_of(VideoDecoder& decoder, const MediaClip& clip,
                          std::span<const std::byte> bytes, int channels = 3,
                          const Rect& region = {});
 
+// How the pixels of a frame differ from those that another program made of it.
+struct Difference {
+  int most = 0;            // levels
+  std::size_t values = 0;  // that differ at all
+};
+// `expected` has at least as many values.
+Difference difference(std::span<const std::uint8_t> pixels, std::span<const std::byte> expected);
+
+// Whether the frames, one behind the other, are `expected` within one level.
+void expect_near(const Frames& frames, std::span<const std::byte> expected);
+
 }  // namespace spdld::media::test

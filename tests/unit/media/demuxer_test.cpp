@@ -68,6 +68,32 @@ TEST(Demuxer, GivesThePacketsThatFfprobeGives) {
   EXPECT_EQ(seen.size(), 40U);
 }
 
+TEST(Demuxer, GivesNoPacketsOfAStreamThatShowsUpLater) {
+  const MediaMaker maker;
+  // FFmpeg looks for streams in the first seconds and the last bytes alone.
+  const std::string video = "-c:v mpeg2video -f mpegts ";
+  Bytes bytes = maker.make(moving_pictures(250) + video, "a.ts");
+  for (const Bytes& more :
+       {maker.make(moving_pictures(25) + some_sound(1) + video + "-output_ts_offset 20", "b.ts"),
+        maker.make(moving_pictures(100) + video + "-muxrate 4M -output_ts_offset 30", "c.ts")})
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  MemoryReader reader(bytes);
+  Result<Demuxer> demuxer = Demuxer::open(reader);
+  ASSERT_TRUE(demuxer) << demuxer.error().message();
+  ASSERT_EQ(demuxer->streams(), 1);
+  demuxer->choose(0);
+  const AvPtr<AVPacket> packet(av_packet_alloc());
+  int packets = 0;
+  for (;; ++packets) {
+    const Result<bool> read = demuxer->read(*packet);
+    ASSERT_TRUE(read) << read.error().message();
+    if (!*read) break;
+    EXPECT_EQ(packet->stream_index, 0);
+  }
+  EXPECT_EQ(packets, 375);
+  EXPECT_EQ(demuxer->streams(), 2);
+}
+
 TEST(Demuxer, NamesWhatAFileIsThatItDoesNotRead) {
   EXPECT_EQ(refusal({}), Status(Code::kDataLoss, "the media file is empty"));
   const Status text = refusal(bytes_of("nothing that anybody could play\n"));

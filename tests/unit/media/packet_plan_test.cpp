@@ -104,5 +104,12 @@ TEST(PacketPlan, TellsHowManyFramesHaveAPacket) {
   EXPECT_EQ(plan.sent(), 3U);
 }
 
+TEST(PacketPlan, CountsAFrameOnceThatTwoPacketsHave) {
+  PacketPlan plan;
+  plan.make(packets_of("0* 1 1 2"), std::vector<std::int64_t>{1, 3}, {});
+  EXPECT_EQ(plan.found(), 1U);
+  EXPECT_EQ(plan.packet_of(0), 2U);
+}
+
 }  // namespace
 }  // namespace spdld::media::test

@@ -450,6 +450,19 @@ TEST(Prober, RefusesWhatHeadersPromiseBeforeTakingMemory) {
   EXPECT_THAT(seconds.message(), HasSubstr("claims 3 seconds, over the limit of 1"));
 }
 
+TEST(Prober, RefusesTimesThatCannotBeRight) {
+  const MediaMaker maker;
+  const Bytes good =
+      maker.make(moving_pictures(5) + "-c:v libx264 -movflags frag_keyframe+empty_moov ", "a.mp4");
+  EXPECT_TRUE(refusal(good).ok());
+  // The fragment's begin has 64 bits.
+  Bytes late = good;
+  put_number(late, place_of(late, "tfdt", 4 + 4), 0x3FFFFFFF);
+  const Status status = refusal(late);
+  EXPECT_EQ(status.code(), Code::kDataLoss);
+  EXPECT_THAT(status.message(), HasSubstr("a packet of its stream 0 stands at a time that cannot"));
+}
+
 TEST(Prober, SaysWhichStreamsItCannotDecode) {
   const MediaMaker maker;
   const Status status =

@@ -112,16 +112,12 @@ TEST_P(VideoFiles, GiveFFmpegsFramesWithinOneLevel) {
     ASSERT_TRUE(made) << made.error().message();
     for (std::size_t n = 0; n < count; ++n) {
       const std::vector<std::uint8_t>& pixels = made->pixels[n];
-      std::vector<std::uint8_t> expected(pixels.size());
+      Bytes expected(pixels.size());
       ASSERT_EQ(std::fread(expected.data(), 1, expected.size(), reference.get()), expected.size());
-      int most = 0;
-      for (std::size_t k = 0; k < pixels.size(); ++k) {
-        const int off = std::abs(int{pixels[k]} - int{expected[k]});
-        most = std::max(most, off);
-        differ += off > 0 ? 1 : 0;
-      }
+      const Difference found = difference(pixels, expected);
+      ASSERT_LE(found.most, 1) << "frame " << i + n;
+      differ += found.values;
       all += pixels.size();
-      ASSERT_LE(most, 1) << "frame " << i + n;
     }
   }
   EXPECT_EQ(std::fgetc(reference.get()), EOF);

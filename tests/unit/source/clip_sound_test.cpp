@@ -251,6 +251,24 @@ TEST_F(ClipSoundTest, KeepsSoundOnTheVideosClock) {
   EXPECT_EQ(second.first_sample, 300u);
 }
 
+TEST_F(ClipSoundTest, HasSilenceWhereAVideoIsFarFromItsSound) {
+  for (const std::int64_t far : {std::int64_t{1} << 52, -(std::int64_t{1} << 52)}) {
+    ToyMedia toy;
+    const int video = toy.add_video(320, 240, 1);
+    const int sound = toy.add_sound(10'000, 48000);
+    for (std::int64_t i = 0; i < 4; ++i)
+      toy.put(video, {.size_bytes = 40, .key = true, .pts = far + i, .dts = far + i});
+    toy.put_sound(sound, 40);
+    put("a.toy", toy);
+    const auto source = open({.frames = 2, .audio = "sound"});
+    const MediaClip& clip = fetch(*source, 0, 1);
+    EXPECT_EQ(clip.samples, 96'000u);
+    EXPECT_EQ(clip.silence_before, far > 0 ? 0u : 96'000u);
+    EXPECT_EQ(clip.first_sample > 10'000, far > 0);
+    EXPECT_TRUE(clip.packets.empty());
+  }
+}
+
 TEST_F(ClipSoundTest, FollowsUnevenFrames) {
   ToyMedia toy;
   const int video = toy.add_video(320, 240, 1000);

@@ -3,210 +3,24 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
-#include <algorithm>
-#include <map>
-#include <memory>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "base/rng.h"
-#include "source/kept_listings.h"
-#include "source/open_source.h"
-#include "tests/conformance/source_suite.h"
-#include "tests/support/tar_writer.h"
-#include "tests/support/toy_media.h"
-#include "tests/unit/source/temp_dir.h"
+#include "tests/unit/source/clips_fixture.h"
 
 namespace spdld::source {
 namespace {
 
-using test::TarWriter;
 using test::ToyMedia;
-using test::ToyProber;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using Sampling = ClipsSpec::Sampling;
-
-// Says of any file that a second of sound is in it, which must be taken out of the whole.
-class WholeProber final : public MediaProber {
- public:
-  Result<MediaFile> probe(FileBytes&, std::stop_token) const override {
-    CodecParameters codec;
-    codec.codec = "opus";
-    codec.sample_rate = 100;
-    codec.channels = 1;
-    MediaStream stream;
-    stream.info.kind = StreamInfo::Kind::kAudio;
-    stream.info.access = StreamInfo::Access::kDemux;
-    stream.info.time_base = {1, 100};
-    stream.info.samples = 100;
-    stream.info.codec = std::make_shared<const CodecParameters>(codec);
-    MediaFile file;
-    file.streams.push_back(std::move(stream));
-    return file;
-  }
-  std::string version() const override { return "whole"; }
-};
-
-ClipsSpec one_second() {
-  ClipsSpec spec;
-  spec.unit = ClipsSpec::Unit::kSeconds;
-  spec.seconds = 1;
-  return spec;
-}
-
-// Files of which each is one window.
-class WindowMaker {
- public:
-  std::unique_ptr<Source> make(const std::map<std::string, std::string>& items) {
-    dir_ = std::make_unique<TempDir>();
-    for (const auto& [uri, bytes] : items) dir_->file(uri, bytes);
-    FilesSpec files;
-    files.root = dir_->path();
-    files.pattern = "**";
-    files.label = FilesSpec::Label::kParentDir;
-    SourceOptions options(io_);
-    options.prober = &prober_;
-    auto source = open_source({.items = files, .clips = one_second()}, std::move(options));
-    EXPECT_TRUE(source) << source.error().message();
-    return std::move(source).value();
-  }
-  static constexpr Code kLost = Code::kNotFound;
-  static std::string name(const std::string& uri) { return uri + "@0s"; }
-  static std::string file(const std::string& uri) { return uri; }
-  void lose(const std::string& uri) { dir_->remove(uri); }
-
- private:
-  WholeProber prober_;
-  IoPool io_{{.threads = 4}};
-  std::unique_ptr<TempDir> dir_;
-};
-
-// The same as members of a shard.
-class ShardWindowMaker {
- public:
-  std::unique_ptr<Source> make(const std::map<std::string, std::string>& items) {
-    dir_ = std::make_unique<TempDir>();
-    TarWriter tar;
-    for (const auto& [uri, bytes] : items) {
-      const std::string key = uri.substr(0, uri.find('.'));
-      tar.file(key + ".cls", uri.substr(0, uri.find('/'))).file(key + ".bin", bytes);
-    }
-    dir_->file("a.tar", tar.archive());
-    WebdatasetSpec shards;
-    shards.shards = {dir_->path("a.tar")};
-    shards.parts = {{.field = "sound", .suffixes = {"bin"}}};
-    shards.labels = {{.field = "label", .suffixes = {"cls"}}};
-    shards.classes =
-        ClassesSpec{.kind = ClassesSpec::Kind::kList, .names = {"c0", "c1", "c1-", "c2"}};
-    SourceOptions options(io_);
-    options.prober = &prober_;
-    auto source = open_source({.items = shards, .clips = one_second()}, std::move(options));
-    EXPECT_TRUE(source) << source.error().message();
-    return std::move(source).value();
-  }
-  static constexpr Code kLost = Code::kDataLoss;
-  static std::string name(const std::string& uri) {
-    return "a.tar/" + uri.substr(0, uri.find('.')) + "@0s";
-  }
-  static std::string file(const std::string&) { return "a.tar"; }
-  void lose(const std::string&) { dir_->file("a.tar", "another file"); }
-
- private:
-  WholeProber prober_;
-  IoPool io_{{.threads = 4}};
-  std::unique_ptr<TempDir> dir_;
-};
-
-INSTANTIATE_TYPED_TEST_SUITE_P(Windows, SourceSuite, WindowMaker);
-INSTANTIATE_TYPED_TEST_SUITE_P(ShardWindows, SourceSuite, ShardWindowMaker);
-
-class ClipsSourceTest : public ::testing::Test {
- protected:
-  FilesSpec files() const {
-    FilesSpec files;
-    files.root = dir_.path("data");
-    files.pattern = "**";
-    files.field = "video";
-    return files;
-  }
-  Result<std::unique_ptr<Source>> try_open(const SourceSpec& spec, KeptListings* kept = nullptr,
-                                           const std::string& dataset = {}) {
-    SourceOptions options(io_);
-    options.prober = &prober_;
-    options.kept = kept;
-    options.dataset = dataset;
-    warnings_.clear();
-    options.warnings = &warnings_;
-    return open_source(spec, std::move(options));
-  }
-  std::unique_ptr<Source> open(const ClipsSpec& clips) {
-    auto source = try_open({.items = files(), .clips = clips});
-    EXPECT_TRUE(source) << source.error().message();
-    return source ? std::move(source).value() : nullptr;
-  }
-  std::string refusal(const ClipsSpec& clips) {
-    auto source = try_open({.items = files(), .clips = clips});
-    EXPECT_FALSE(source);
-    return source ? "" : source.error().message();
-  }
-  void put(const std::string& name, const ToyMedia& toy) { dir_.file("data/" + name, toy.bytes()); }
-  void put_video(const std::string& name, std::int64_t frames, std::int64_t gop = 10,
-                 bool b = false, bool open = false) {
-    ToyMedia toy;
-    const int video = toy.add_video();
-    toy.put_frames(video, frames, gop, b, open);
-    put(name, toy);
-  }
-
-  void put_picture(const std::string& name, int width, int height, int rotation = 0) {
-    ToyMedia toy;
-    const int video = toy.add_video(width, height);
-    toy.stream(video).media.info.rotation = rotation;
-    toy.put_frames(video, 8, 4);
-    put(name, toy);
-  }
-
-  const MediaClip& fetch(Source& source, std::uint64_t item, std::size_t part = 0,
-                         std::uint64_t epoch = 0) {
-    item_.epoch_key = epoch;
-    const Status status = fetch_and_wait(source, item, item_, {{.part = part}});
-    EXPECT_TRUE(status.ok()) << status.message();
-    const MediaClip* const clip = item_.clip(0);
-    EXPECT_NE(clip, nullptr);
-    return *clip;
-  }
-  // Whether the bytes of each packet are that packet's.
-  void expect_own_bytes(const MediaClip& clip) const {
-    const std::string bytes = text_of(item_.part(0));
-    for (const MediaPacket& packet : clip.packets) {
-      const std::string name = ToyMedia::name(clip.stream.index, packet.pts);
-      ASSERT_LE(packet.offset + packet.size_bytes, bytes.size());
-      EXPECT_EQ(bytes.substr(packet.offset, name.size()), name);
-    }
-  }
-  static std::vector<std::int64_t> times_of(const MediaClip& clip) {
-    std::vector<std::int64_t> times;
-    for (const MediaPacket& packet : clip.packets) times.push_back(packet.pts);
-    return times;
-  }
-  static std::vector<std::string> uris(const Source& source) {
-    std::vector<std::string> uris;
-    for (std::uint64_t i = 0; i < source.size(); ++i) uris.push_back(source.uri(i));
-    return uris;
-  }
-
-  TempDir dir_;
-  IoPool io_{{.threads = 2}};
-  ToyProber prober_;
-  FetchedItem item_;
-  std::vector<std::string> warnings_;
-};
+using ClipsSourceTest = ClipsFixture;
 
 TEST_F(ClipsSourceTest, CutsEachVideoIntoClips) {
   put_video("a.toy", 70);
@@ -279,68 +93,6 @@ TEST_F(ClipsSourceTest, HasAnotherDigestWhenPicturesChangeSizeAlone) {
   EXPECT_NE(before->values_digest(), after->values_digest());
 }
 
-// By what the file says of its packets, and no table.
-struct Needed {
-  std::vector<std::int64_t> times;
-  Needed(const MediaStream& stream, const std::vector<std::int64_t>& frames) {
-    const auto number = [&](std::int64_t pts) {
-      return std::find_if(stream.packets.begin(), stream.packets.end(),
-                          [pts](const MediaPacket& packet) { return packet.pts == pts; }) -
-             stream.packets.begin();
-    };
-    std::ptrdiff_t end = 0;
-    for (const std::int64_t frame : frames) end = std::max(end, number(frame) + 1);
-    std::ptrdiff_t begin = number(frames.front());
-    const auto is_begin = [&](const MediaPacket& packet) {
-      return packet.key && packet.pts <= frames.front();
-    };
-    while (!is_begin(stream.packets[static_cast<std::size_t>(begin)])) --begin;
-    for (; begin < end; ++begin)
-      times.push_back(stream.packets[static_cast<std::size_t>(begin)].pts);
-  }
-};
-
-TEST_F(ClipsSourceTest, BringsOnlyWhatAClipIsDecodedFrom) {
-  for (const bool b : {false, true}) {
-    for (const bool open_groups : {false, true}) {
-      ToyMedia toy;
-      const int video = toy.add_video();
-      toy.put_frames(video, 900, 12, b, open_groups);
-      put("a.toy", toy);
-      const auto source = open({.frames = 5, .stride = 3, .hop_frames = 7});
-      const auto part = source->open_part(0, 0);
-      const MediaFile file = prober_.probe(**part, {}).value();
-      for (std::uint64_t item = 0; item < source->size(); ++item) {
-        const MediaClip& clip = fetch(*source, item);
-        EXPECT_EQ(times_of(clip), Needed(file.streams[0], clip.frames).times) << item;
-        expect_own_bytes(clip);
-        std::size_t bytes = 0;
-        for (const MediaPacket& packet : clip.packets) bytes += packet.size_bytes;
-        EXPECT_EQ(item_.part(0).size(), bytes);
-      }
-    }
-  }
-}
-
-TEST_F(ClipsSourceTest, FindsFramesWhoseTimesJumpBack) {
-  ToyMedia toy;
-  const int video = toy.add_video();
-  for (const std::int64_t begin : {1000, 0, 2000}) {
-    for (std::int64_t i = 0; i < 500; ++i)
-      toy.put(video, {.size_bytes = 20, .key = i % 20 == 0, .pts = begin + i, .dts = begin + i});
-  }
-  put("a.toy", toy);
-  const auto source = open({.frames = 4, .hop_frames = 50});
-  for (std::uint64_t item = 0; item < source->size(); ++item) {
-    const MediaClip& clip = fetch(*source, item);
-    expect_own_bytes(clip);
-    const auto times = times_of(clip);
-    for (const std::int64_t frame : clip.frames)
-      EXPECT_TRUE(std::find(times.begin(), times.end(), frame) != times.end()) << frame;
-    EXPECT_TRUE(clip.packets.front().key);
-  }
-}
-
 TEST_F(ClipsSourceTest, FillsUpAClipThatRunsOverTheEnd) {
   put_video("a.toy", 10);
   ClipsSpec spec{.frames = 4, .stride = 2, .end = ClipsSpec::End::kPad};
@@ -355,77 +107,6 @@ TEST_F(ClipsSourceTest, FillsUpAClipThatRunsOverTheEnd) {
   EXPECT_THAT(fetch(*source, 1).frames, ElementsAre(6, 8, 6, 8));
   spec.end = ClipsSpec::End::kDrop;
   EXPECT_EQ(open(spec)->size(), 1u);
-}
-
-TEST_F(ClipsSourceTest, StacksTheClipsOfAFile) {
-  put_video("a.toy", 1000, 10);
-  ClipsSpec spec{.frames = 4, .sampling = Sampling::kUniform, .per_file = 3, .stack = true};
-  const auto source = open(spec);
-  ASSERT_EQ(source->size(), 1u);
-  EXPECT_EQ(source->fields()[0].clip->repeats, 3);
-  EXPECT_EQ(source->fields().size(), 1u) << "it begins at several times";
-  const MediaClip& clip = fetch(*source, 0);
-  EXPECT_EQ(clip.repeats, 3u);
-  EXPECT_THAT(clip.frames, ElementsAre(0, 1, 2, 3, 498, 499, 500, 501, 996, 997, 998, 999));
-  expect_own_bytes(clip);
-  // Of the groups between them there is no packet.
-  EXPECT_EQ(clip.packets.size(), 4u + 12u + 10u);
-  std::vector<std::int64_t> behind_gaps;
-  for (const MediaPacket& packet : clip.packets) {
-    if (packet.gap) behind_gaps.push_back(packet.pts);
-  }
-  EXPECT_THAT(behind_gaps, ElementsAre(490, 990));
-}
-
-TEST_F(ClipsSourceTest, ReadsStackedClipsOfALongFileApart) {
-  ToyMedia toy;
-  const int video = toy.add_video();
-  toy.put_frames(video, 1000, 10, false, false, 9000);
-  put("a.toy", toy);
-  TarWriter tar;
-  tar.file("a.txt", "a caption").file("a.toy", toy.bytes()).file("b.txt", "x").file("b.toy", "x");
-  dir_.file("a.tar", tar.archive());
-  WebdatasetSpec shards;
-  shards.shards = {dir_.path("a.tar")};
-  shards.parts = {{.field = "video", .suffixes = {"toy"}},
-                  {.field = "caption", .suffixes = {"txt"}}};
-  const ClipsSpec spec{.frames = 4, .sampling = Sampling::kUniform, .per_file = 3, .stack = true};
-  for (const bool of_shards : {false, true}) {
-    const auto source = of_shards ? try_open({.items = shards, .clips = spec})
-                                  : try_open({.items = files(), .clips = spec});
-    ASSERT_TRUE(source) << source.error().message();
-    std::vector<PartRequest> requests{{.part = 0}};
-    if (of_shards) requests.push_back({.part = 1});
-    ASSERT_TRUE(fetch_and_wait(**source, 0, item_, requests).ok());
-    const MediaClip& clip = *item_.clip(0);
-    expect_own_bytes(clip);
-    std::size_t bytes = 0;
-    for (const MediaPacket& packet : clip.packets) bytes += packet.size_bytes;
-    EXPECT_EQ(item_.part(0).size(), bytes);
-    EXPECT_EQ(item_.parts(), requests.size());
-    if (of_shards) {
-      EXPECT_EQ(text_of(item_.part(1)), "a caption");
-      EXPECT_EQ(item_.clip(1), nullptr);
-    }
-    // A piece of it, and then another source's item.
-    ASSERT_TRUE(
-        fetch_and_wait(**source, 0, item_, {{.part = 0, .offset = 1, .size_bytes = 4}}).ok());
-    EXPECT_EQ(text_of(item_.part(0)), ":0;0");
-  }
-  const auto many =
-      open({.frames = 4, .sampling = Sampling::kUniform, .per_file = 40, .stack = true});
-  const MediaClip& clip = fetch(*many, 0);
-  EXPECT_EQ(item_.ranges().size(), 16u);
-  expect_own_bytes(clip);
-}
-
-TEST_F(ClipsSourceTest, HoldsAPacketOnceThatSeveralStackedClipsNeed) {
-  put_video("a.toy", 30, 30);
-  const auto source =
-      open({.frames = 4, .sampling = Sampling::kUniform, .per_file = 5, .stack = true});
-  const MediaClip& clip = fetch(*source, 0);
-  EXPECT_EQ(clip.packets.size(), 30u);
-  EXPECT_EQ(clip.frames.size(), 20u);
 }
 
 TEST_F(ClipsSourceTest, DrawsRandomClipsFromEpochAndFile) {
@@ -468,15 +149,6 @@ TEST_F(ClipsSourceTest, DrawsTheSameOnEachThread) {
     }
   }
   for (const auto& begins : seen) EXPECT_EQ(begins, seen[0]);
-}
-
-TEST_F(ClipsSourceTest, GivesNoStampForRandomClips) {
-  put_video("a.toy", 500);
-  const auto source = open({.frames = 4, .sampling = Sampling::kRandom});
-  item_.revision.asked = true;
-  ASSERT_TRUE(fetch_and_wait(*source, 0, item_).ok());
-  EXPECT_FALSE(item_.revision.stamp);
-  EXPECT_FALSE(item_.revision.unchanged);
 }
 
 TEST_F(ClipsSourceTest, BeginsAtGivenTimesAndKeyFrames) {
@@ -547,15 +219,6 @@ TEST_F(ClipsSourceTest, LeavesOutBrokenFilesAndSaysSo) {
   EXPECT_THAT(refusal(spec), HasSubstr("none of the 1 file has one"));
 }
 
-TEST_F(ClipsSourceTest, NamesAFileThatHasChanged) {
-  put_video("a.toy", 100);
-  const auto source = open({.frames = 4});
-  put_video("a.toy", 101);
-  const Status status = fetch_and_wait(*source, 3, item_);
-  EXPECT_EQ(status.code(), Code::kDataLoss);
-  EXPECT_THAT(status.message(), HasSubstr("a.toy has changed since it was indexed"));
-}
-
 TEST_F(ClipsSourceTest, OpensWhatWasAppliedAsItWas) {
   put_video("a.toy", 100);
   put_video("b.toy", 100);
@@ -613,36 +276,6 @@ TEST_F(ClipsSourceTest, KeysPartsByWhatTheirBytesDependOn) {
     EXPECT_TRUE(keys.insert(source->part_key(item, 0)).second);
   EXPECT_FALSE(keys.contains(open({.frames = 5})->part_key(0, 0)));
   EXPECT_TRUE(keys.contains(open({.frames = 4, .hop_frames = 8})->part_key(1, 0)));
-}
-
-TEST_F(ClipsSourceTest, LaysPartsOfAShardOutWithTheirClips) {
-  TarWriter tar;
-  for (int i = 0; i < 3; ++i) {
-    ToyMedia toy;
-    const int video = toy.add_video();
-    toy.put_frames(video, 100 + i, 10);
-    tar.file(std::to_string(i) + ".toy", toy.bytes())
-        .file(std::to_string(i) + ".txt", "caption " + std::to_string(i));
-  }
-  dir_.file("a.tar", tar.archive());
-  WebdatasetSpec shards;
-  shards.shards = {dir_.path("a.tar")};
-  shards.parts = {{.field = "caption", .suffixes = {"txt"}},
-                  {.field = "video", .suffixes = {"toy"}}};
-  const auto source =
-      try_open({.items = shards, .clips = ClipsSpec{.field = "video", .frames = 50}});
-  ASSERT_TRUE(source) << source.error().message();
-  ASSERT_EQ((*source)->size(), 6u);
-  ASSERT_TRUE(fetch_and_wait(**source, 3, item_, {{.part = 0}, {.part = 1}}).ok());
-  EXPECT_EQ(text_of(item_.part(0)), "caption 1");
-  EXPECT_EQ(item_.clip(0), nullptr);
-  ASSERT_NE(item_.clip(1), nullptr);
-  EXPECT_EQ(text_of(item_.part(1)).substr(0, 5), "0:50;");
-  EXPECT_EQ(item_.clip(1)->packets.size(), 50u);
-  // A source without clips that has the item next leaves none in it.
-  const auto whole = try_open({.items = shards});
-  ASSERT_TRUE(fetch_and_wait(**whole, 0, item_, {{.part = 0}, {.part = 1}}).ok());
-  EXPECT_EQ(item_.clip(1), nullptr);
 }
 
 TEST_F(ClipsSourceTest, SaysThatNothingReadsMedia) {
