@@ -24,10 +24,10 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-import daemon as daemon_module
+import scale
 from daemon import REPOSITORY, Daemon
+from scale import MIB
 
-MIB = 2**20
 MOST_INDEX_BYTES = 24  # a sample
 MOST_GROWTH = 200 * MIB
 RESTARTS = 5
@@ -67,20 +67,6 @@ def make_shards(directory: pathlib.Path, shards: int, samples: int) -> list[path
     return paths
 
 
-def forget(paths: list[pathlib.Path]) -> None:
-    """Drops the files from the page cache."""
-    for path in paths:
-        with path.open("rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def resident(pid: int) -> int:
-    """What the daemon has but for shared memory: arenas lie there."""
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    return (int(fields["VmRSS"].split()[0]) - int(fields["RssShmem"].split()[0])) << 10
-
-
 def write_pipeline(path: pathlib.Path, shards: list[pathlib.Path]) -> pathlib.Path:
     fields = {"image": "jpg", "meta": "json", "caption": "txt"}
     spec = {
@@ -94,59 +80,33 @@ def write_pipeline(path: pathlib.Path, shards: list[pathlib.Path]) -> pathlib.Pa
     return path
 
 
-def first_batches(daemon: Daemon, count: int = 1) -> None:
-    daemon.ctl("consume", "scale", "--digest", "--batches", str(count))
-
-
-def index(daemon: Daemon, pipeline: pathlib.Path) -> float:
-    began = time.monotonic()
-    # Reading takes as long as the disk does.
-    done = subprocess.run(
-        [daemon_module.build_dir() / "bin/spdlctl", "--address", daemon.address]
-        + ["--timeout", "3600", "index", "-f", pipeline],
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"spdlctl index: {done.stderr}\n{daemon.log()}")
-    return time.monotonic() - began
-
-
 def run(directory: pathlib.Path, shards: list[pathlib.Path], samples: int) -> list[str]:
     """What is more than it may be."""
     pipeline = write_pipeline(directory / "scale.yaml", shards)
-    forget(shards)
+    scale.forget(shards)
     with Daemon() as daemon:
         daemon.start()
-        cold_s = index(daemon, pipeline)
+        cold_s = scale.index(daemon, pipeline)
     with Daemon() as daemon:
         daemon.start()
-        empty = resident(daemon.pid)
-        warm_s = index(daemon, pipeline)
-        indexed = resident(daemon.pid)
+        empty = scale.resident(daemon.pid)
+        warm_s = scale.index(daemon, pipeline)
+        indexed = scale.resident(daemon.pid)
         daemon.ctl("apply", "-f", pipeline)
-        first_batches(daemon, 200)
-        read = resident(daemon.pid)
+        scale.first_batches(daemon, "scale", 200)
+        read = scale.resident(daemon.pid)
         kept = sum(file.stat().st_size for file in daemon.state_dir.glob("**/*.tarindex"))
-        restarts = []
-        for _ in range(RESTARTS):
-            daemon.kill()
-            began = time.monotonic()
-            daemon.start()
-            first_batches(daemon)
-            restarts.append(time.monotonic() - began)
-        first_batches(daemon, 200)
-        again = resident(daemon.pid)
+        restarts = scale.restarts(daemon, "scale", RESTARTS)
+        scale.first_batches(daemon, "scale", 200)
+        again = scale.resident(daemon.pid)
     per_sample = kept / samples
     growth = max(indexed, read, again) - empty
-    restarts.sort()
     print(
         f"index: {cold_s:.2f} s cold, {warm_s:.2f} s with the page cache warm\n"
         f"index: {kept} bytes, {per_sample:.2f} a sample of at most {MOST_INDEX_BYTES}\n"
         f"daemon: {empty / MIB:.0f} MiB empty, {indexed / MIB:.0f} indexed, {read / MIB:.0f} read,"
         f" {again / MIB:.0f} read after a restart; at most {MOST_GROWTH / MIB:.0f} more than empty\n"
-        f"restart to first batch: {restarts[len(restarts) // 2]:.3f} s, median of {RESTARTS}"
-        f" ({restarts[0]:.3f} to {restarts[-1]:.3f})"
+        f"{scale.restarts_text(restarts)}"
     )
     failures = []
     if not 0 < per_sample <= MOST_INDEX_BYTES:
