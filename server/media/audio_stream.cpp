@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/printable.h"
 #include "media/codecs.h"
@@ -20,6 +21,18 @@ std::string_view language_of(const AVStream& stream) {
   const AVDictionaryEntry* const entry =
       av_dict_get(stream.metadata, "language", nullptr, AV_DICT_MATCH_CASE);
   return entry == nullptr ? "" : entry->value;
+}
+
+bool is_wanted(const AVStream& stream, int number, const StreamChoice& choice) {
+  using Kind = StreamChoice::Kind;
+  if (choice.kind == Kind::kNumber) return number == choice.number;
+  return choice.kind == Kind::kBest || language_of(stream) == choice.language;
+}
+
+// The larger, the better: `best` of windows, which the index chooses, is the same.
+std::pair<bool, int> merit(const AVStream& stream) {
+  return {(stream.disposition & AV_DISPOSITION_DEFAULT) != 0,
+          stream.codecpar->ch_layout.nb_channels};
 }
 
 // The streams of sound by number, for a message: " (its streams of sound: 1, 2 'eng')".
@@ -47,30 +60,15 @@ Status not_there(const std::string& has, const StreamChoice& choice) {
 }  // namespace
 
 Result<int> find_audio_stream(const Demuxer& demuxer, const StreamChoice& choice) {
-  using Kind = StreamChoice::Kind;
   std::optional<int> found;
   for (int i = 0; i < demuxer.streams(); ++i) {
     const AVStream& stream = demuxer.stream(i);
-    if (!is_sound(stream)) continue;
-    switch (choice.kind) {
-      case Kind::kBest: {
-        const auto is_default = [&](int of) {
-          return (demuxer.stream(of).disposition & AV_DISPOSITION_DEFAULT) != 0;
-        };
-        if (!found || (is_default(i) && !is_default(*found))) found = i;
-        break;
-      }
-      case Kind::kNumber:
-        if (i == choice.number) found = i;
-        break;
-      case Kind::kLanguage:
-        if (!found && language_of(stream) == choice.language) found = i;
-        break;
-    }
+    if (!is_sound(stream) || !is_wanted(stream, i, choice)) continue;
+    if (!found || merit(stream) > merit(demuxer.stream(*found))) found = i;
   }
   if (found) return *found;
   const std::string has = sounds_text(demuxer);
-  if (choice.kind == Kind::kBest) return error(Code::kInvalidArgument, has);
+  if (choice.kind == StreamChoice::Kind::kBest) return error(Code::kInvalidArgument, has);
   return tl::unexpected<Status>(not_there(has, choice));
 }
 

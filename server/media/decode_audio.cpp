@@ -146,8 +146,9 @@ OpInfo decode_audio_op() {
             .nullable = true},
            {.name = "stream",
             .type = ParamType::kString,
-            .doc = "which stream of a file: best, which is its default one or else its first; a "
-                   "number, as ffprobe numbers streams; or a language, such as eng",
+            .doc = "which stream of a file: best, which is the one with the most channels of those "
+                   "that the file marks as its defaults, or else of all; a number, as ffprobe "
+                   "numbers streams; or a language, such as eng",
             .default_value = std::string("best")},
            {.name = "max_seconds",
             .type = ParamType::kFloat,

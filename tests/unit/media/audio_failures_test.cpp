@@ -86,6 +86,16 @@ TEST(AudioStreams, AreChosenByNumberLanguageOrDefault) {
   EXPECT_NE(of("0"), of("2"));
 }
 
+TEST(AudioStreams, BestIsOfTheDefaultsTheOneWithTheMostChannels) {
+  const MediaMaker maker;
+  const Bytes bytes = maker.make(
+      some_sound(0.2) + some_sound(0.3) + some_sound(0.4) +
+          "-map 0:a -map 1:a -map 2:a -ac:a:0 1 -ac:a:1 2 -ac:a:2 6 -disposition:a:0 default "
+          "-disposition:a:1 default -disposition:a:2 0 -c:a flac",
+      "a.mkv");
+  EXPECT_EQ(sound_of(bytes).values, ffmpeg_samples(maker, "a.mkv", 2, "-map -0 -map 0:1"));
+}
+
 TEST(AudioStreams, ThatAreMissingAreRefusedByWhatThereIs) {
   const MediaMaker maker;
   const Bytes bytes = in_languages(maker, {"eng", "deu"});
