@@ -70,7 +70,6 @@ bool AudioDecoder::goes_on_with(const AVCodecParameters& next) const {
 
 Status AudioDecoder::begin(const AVCodecParameters& parameters, AVRational time_base,
                            int max_channels) {
-  channels_ = {};
   clock_.reset();
   max_channels_ = max_channels;
   const char* const name = avcodec_get_name(parameters.codec_id);
@@ -145,11 +144,10 @@ Result<bool> AudioDecoder::take_frame(SoundWindow& window) {
                                                  " channels, and decode_audio.max_channels "
                                                  "is " +
                                                  std::to_string(max_channels_));
-    channels_ = Channels::of(frame.ch_layout);
-    window.set_format(count, frame.sample_rate);
-  } else if (window.channels() != count || window.sample_rate() != frame.sample_rate) {
+    window.set_format(Channels::of(frame.ch_layout), frame.sample_rate);
+  } else if (window.channels().count != count || window.sample_rate() != frame.sample_rate) {
     return error(Code::kDataLoss, "its sound changes within: it has " +
-                                      kind_text(window.channels(), window.sample_rate()) +
+                                      kind_text(window.channels().count, window.sample_rate()) +
                                       ", and then " + kind_text(count, frame.sample_rate));
   }
   if (clock_ && frame.pts != AV_NOPTS_VALUE) {

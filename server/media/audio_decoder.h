@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/status.h"
-#include "media/channels.h"
 #include "media/ffmpeg.h"
 #include "media/sample_clock.h"
 #include "media/sound_window.h"
@@ -32,9 +31,6 @@ class AudioDecoder {
   // the packet may be lost.
   Result<bool> decode(const AVPacket* packet, SoundWindow& window);
 
-  // The channels of what was decoded; none: nothing was.
-  const Channels& channels() const { return channels_; }
-
  private:
   bool goes_on_with(const AVCodecParameters& parameters) const;
   Result<bool> take_frame(SoundWindow& window);
@@ -49,7 +45,6 @@ class AudioDecoder {
   bool has_cut_ = true;
   int max_channels_ = 0;
   std::optional<SampleClock> clock_;  // until the first frame has come
-  Channels channels_;
 };
 
 }  // namespace spdld::media

@@ -91,7 +91,7 @@ Result<std::uint64_t> AudioReader::read_file(Bytes bytes, Sound& sound, std::uin
   SPDLD_ASSIGN(const bool done, decode_stream(bytes, options_.stream, true));
   if (!done) return window_.needs_bytes();
   window_.finish();
-  channels_ = decoder_.channels();
+  channels_ = window_.channels();
   SPDLD_TRY(check_length(sound));
   return 0;
 }
@@ -172,7 +172,7 @@ Result<std::uint64_t> AudioReader::read_clip(Bytes bytes, const MediaClip& clip,
                  demuxes ? decode_stream(bytes, choice, false) : decode_packets(bytes, clip, span));
     if (!done) return window_.needs_bytes();
     window_.finish();
-    channels_ = decoder_.channels();
+    channels_ = window_.channels();
   }
   const std::uint64_t taken = static_cast<std::uint64_t>(sound.channels) *
                                   static_cast<std::uint64_t>(span.samples()) * sizeof(float) +

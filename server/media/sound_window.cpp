@@ -20,6 +20,7 @@ std::uint64_t bytes_of(int channels, std::int64_t length) {
 void SoundWindow::begin(Sound& sound, std::int64_t position, std::int64_t first, std::int64_t end,
                         std::uint64_t room_bytes) {
   sound_ = &sound;
+  channels_ = {};
   sound.channels = 0;
   sound.sample_rate = 0;
   sound.length = 0;
@@ -32,12 +33,13 @@ void SoundWindow::begin(Sound& sound, std::int64_t position, std::int64_t first,
   needs_bytes_ = 0;
 }
 
-void SoundWindow::set_format(int channels, int sample_rate) {
-  SPDLD_CHECK(sound_->channels == 0 && channels > 0);
-  sound_->channels = channels;
+void SoundWindow::set_format(const Channels& channels, int sample_rate) {
+  SPDLD_CHECK(sound_->channels == 0 && channels.count > 0);
+  channels_ = channels;
+  sound_->channels = channels.count;
   sound_->sample_rate = sample_rate;
   // The memory of earlier sounds is there already.
-  stride_ = static_cast<std::int64_t>(sound_->values.size()) / channels;
+  stride_ = static_cast<std::int64_t>(sound_->values.size()) / channels.count;
 }
 
 bool SoundWindow::reserve(std::int64_t length) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/status.h"
+#include "media/channels.h"
 #include "op/audio.h"
 
 namespace spdld::media {
@@ -22,11 +23,12 @@ class SoundWindow {
   void begin(Sound& sound, std::int64_t position, std::int64_t first, std::int64_t end,
              std::uint64_t room_bytes);
   // Says what the samples are; once, before the first append().
-  void set_format(int channels, int sample_rate);
+  void set_format(const Channels& channels, int sample_rate);
   // Nothing from here on is kept either.
   void end_at(std::int64_t end) { end_ = end; }
   bool has_format() const { return sound_->channels > 0; }
-  int channels() const { return sound_->channels; }
+  // None before set_format().
+  const Channels& channels() const { return channels_; }
   int sample_rate() const { return sound_->sample_rate; }
 
   // The next sample is number `position`; nothing was collected yet.
@@ -57,6 +59,7 @@ class SoundWindow {
   bool reserve(std::int64_t length);
 
   Sound* sound_ = nullptr;
+  Channels channels_;
   std::int64_t stride_ = 0;  // from one channel to the next
   std::int64_t position_ = 0;
   std::int64_t first_ = 0;

@@ -47,6 +47,7 @@ Outcome outcome_of(AudioReader& reader, const Bytes& bytes) {
   const Result<std::uint64_t> read = reader.read(bytes, nullptr, sound, kRoom);
   if (!read) return {read.error().code(), reason_of(read.error()), {}};
   if (*read > 0) return {Code::kOk, "takes more memory", {}};
+  EXPECT_EQ(reader.channels().count, sound.channels);
   const auto count = static_cast<std::size_t>(sound.channels * sound.length);
   EXPECT_LE(sound.values.capacity() * sizeof(float), kRoom);
   return {Code::kOk, "ok", {sound.values.begin(), sound.values.begin() + count}};

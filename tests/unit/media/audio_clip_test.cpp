@@ -381,6 +381,19 @@ TEST(PacketClip, IsJudgedByItsOwnPackets) {
   EXPECT_EQ(spoil(2), Code::kOk);
 }
 
+TEST(PacketClip, KnowsItsChannelsAfterADamagedPacketBeforeIt) {
+  const MediaMaker maker;
+  const Bytes file = maker.make(some_sound(1) + "-c:a flac", "a.flac");
+  Indexed index = index_of(file);
+  index.info.samples = 16000;
+  Bytes part;
+  const MediaClip clip = index.clip(9300, 300, 2, part);
+  ASSERT_GE(clip.packets.size(), 3U);
+  const Sound whole = sound_of(part, &clip);
+  for (std::size_t i = 20; i < 60; ++i) part[clip.packets[1].offset + i] ^= std::byte{85};
+  EXPECT_EQ(sound_of(part, &clip).values, whole.values);
+}
+
 TEST(DemuxedClip, IsASliceOfTheWholeSound) {
   const MediaMaker maker;
   const Bytes file = maker.make(some_sound(2, 48000) + "-c:a libopus", "a.opus");

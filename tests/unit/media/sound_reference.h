@@ -43,6 +43,7 @@ inline Sound sound_of(std::span<const std::byte> bytes, const MediaClip* clip = 
   EXPECT_TRUE(read) << read.error().message();
   if (!read) return {};
   EXPECT_EQ(*read, 0U);
+  EXPECT_EQ(reader.channels().count, sound.channels);
   sound.values.resize(static_cast<std::size_t>(sound.channels * sound.length));
   return sound;
 }

@@ -25,7 +25,7 @@ TEST(SoundWindow, KeepsTheSamplesInsideIt) {
   Sound sound;
   SoundWindow window;
   window.begin(sound, 0, 3, 7, kRoom);
-  window.set_format(2, 8000);
+  window.set_format(Channels{2, 0}, 8000);
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(append(window, 2));
   EXPECT_TRUE(window.is_full());
   window.finish();
@@ -37,7 +37,7 @@ TEST(SoundWindow, IsEmptyWhereAllSamplesComeBeforeIt) {
   Sound sound;
   SoundWindow window;
   window.begin(sound, 0, 10, 20, kRoom);
-  window.set_format(2, 8000);
+  window.set_format(Channels{2, 0}, 8000);
   EXPECT_TRUE(append(window, 10));
   EXPECT_FALSE(window.is_full());
   window.finish();
