@@ -37,9 +37,6 @@ PacketPlan::Codec plan_of(std::string_view codec) {
 // FFmpeg reports this as an error of H.264 and decodes on, rightly: a stream that is entered at a
 // key frame has none of the pictures before that, which it is told to forget.
 constexpr std::string_view kHarmless = "mmco:";
-// Whatever FFmpeg reports of HEVC is as harmless: its decoder fails on damage.
-bool reports_harmless(std::string_view codec) { return codec == "hevc"; }
-
 // Damaged pictures that FFmpeg accepts show what was decoded before them: of VP8, whose decoder
 // does not forget all of it when it is flushed, and of HEVC, which leaves what it did not decode as
 // the memory was. A decoder that is opened for each clip shows the same each time.
@@ -222,13 +219,13 @@ Result<bool> ClipDecoder::next() {
       if (received == AVERROR_EOF) restart_codec();
       const Result<bool> fed = feed();
       if (!fed) return give_up(fed.error());
-      if (has_bad_report()) return give_up(fail("it is damaged"));
+      if (!report_.empty()) return give_up(fail("it is damaged"));
       if (!*fed) return give_up(fail(std::to_string(left_) + " of its frames did not come out"));
       continue;
     }
     if (received < 0 && is_trying_ && received != AVERROR(ENOMEM)) continue;
     if (received < 0) return give_up(fail(received));
-    if (has_bad_report()) return give_up(fail("it is damaged"));
+    if (!report_.empty()) return give_up(fail("it is damaged"));
     const Result<bool> taken = take();
     if (!taken) return give_up(taken.error());
     if (*taken) return true;
@@ -241,10 +238,6 @@ int ClipDecoder::call(const Call& ffmpeg) {
   const int result = ffmpeg();
   if (report_.empty() && !is_trying_) report_ = reports.first();
   return result;
-}
-
-bool ClipDecoder::has_bad_report() const {
-  return !report_.empty() && !reports_harmless(codec_->codec);
 }
 
 tl::unexpected<Status> ClipDecoder::give_up(Status status) {

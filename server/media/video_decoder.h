@@ -56,7 +56,6 @@ class ClipDecoder final : public VideoDecoder {
   template <typename Call>
   int call(const Call& ffmpeg);
   // Whether it reported what must be damage.
-  bool has_bad_report() const;
   tl::unexpected<Status> give_up(Status status);
   // Whether the frame that has come out is one that is wanted; an error if it is damaged.
   Result<bool> take();

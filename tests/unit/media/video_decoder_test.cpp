@@ -291,6 +291,24 @@ TEST_F(ClipDecoderTest, FailsWhereTheKeyFrameIsMissing) {
   EXPECT_EQ(error_of(cut).code(), Code::kDataLoss);
 }
 
+// FFmpeg's decoder of HEVC puts gray in place of a picture that it does not have, and goes on.
+TEST_F(ClipDecoderTest, FailsWhereAnHevcReferenceIsMissing) {
+  const Bytes file = maker_.make(
+      moving_pictures(20) + "-c:v libx265 -x265-params log-level=error:keyint=20:bframes=0:ref=1",
+      "hole.mkv");
+  ClipMaker clips(file);
+  const ClipMaker::Cut good = clips.whole();
+  const Frames whole = *frames_of(decoder_, good.clip, good.bytes);
+  ClipMaker::Cut hole = clips.whole();
+  const auto missing = hole.clip.packets.begin() + 5;
+  std::erase(hole.clip.frames, missing->pts);
+  hole.clip.packets.erase(missing);
+  const Status damaged = error_of(hole);
+  EXPECT_EQ(damaged.code(), Code::kDataLoss);
+  EXPECT_THAT(damaged.message(), HasSubstr("FFmpeg says: Could not find ref with POC"));
+  expect_whole(good, whole);
+}
+
 TEST_F(ClipDecoderTest, FailsOnPacketsBeyondTheBytes) {
   const Bytes file = film();
   ClipMaker clips(file);
