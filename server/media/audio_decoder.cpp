@@ -55,6 +55,11 @@ std::string kind_text(int channels, int sample_rate) {
 bool AudioDecoder::goes_on_with(const AVCodecParameters& next) const {
   if (context_ == nullptr || !clean_ || !has_cut_) return false;
   const AVCodecParameters& last = *parameters_;
+  // A damaged header may have left another format, which would be that of the next sound's first
+  // frame.
+  if (context_->sample_rate != last.sample_rate ||
+      context_->ch_layout.nb_channels != last.ch_layout.nb_channels)
+    return false;
   return is_forgetful(next) && last.codec_id == next.codec_id && last.codec_tag == next.codec_tag &&
          last.sample_rate == next.sample_rate && last.format == next.format &&
          last.ch_layout.nb_channels == next.ch_layout.nb_channels &&

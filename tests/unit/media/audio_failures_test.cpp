@@ -232,5 +232,21 @@ TEST(AudioFailures, AReaderIsAsGoodAsNewAfterDamage) {
   }
 }
 
+TEST(AudioFailures, AReaderForgetsTheFormatThatSoundChangedTo) {
+  const MediaMaker maker;
+  const std::string plain = "-c:a libmp3lame -write_xing 0 -id3v2_version 0";
+  const Bytes good = maker.make(some_sound(1, 48000) + plain, "a.mp3");
+  const Bytes other = maker.make(some_sound(1, 32000) + plain, "b.mp3");
+  Bytes changing = good;
+  changing.insert(changing.end(), other.begin(), other.end());
+  const AudioOptions options;
+  AudioReader reader(options);
+  Sound sound;
+  EXPECT_FALSE(reader.read(changing, nullptr, sound, kSoundRoom));
+  const auto read = reader.read(good, nullptr, sound, kSoundRoom);
+  EXPECT_TRUE(read) << read.error().message();
+  EXPECT_EQ(sound.sample_rate, 48000);
+}
+
 }  // namespace
 }  // namespace spdld::media::test
