@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -14,7 +15,7 @@ namespace spdld::media {
 // the window is made of them.
 class ClipSpan {
  public:
-  // kDataLoss: these are numbers of no stream.
+  // `clip` outlives the span. kDataLoss: these are numbers of no stream.
   static Result<ClipSpan> of(const MediaClip& clip);
 
   // The samples that are decoded: [begin, end) of the stream. None: the window is silence.
@@ -22,8 +23,8 @@ class ClipSpan {
   std::int64_t end() const { return end_; }
   std::int64_t samples() const { return samples_; }  // of the window
 
-  // `sound`, which is what was decoded, becomes the window: silence before, and after it silence
-  // or the same again. kDataLoss: it is not as much as the clip says.
+  // `sound`, which is what was decoded, becomes the window: silence before and in its gaps, and
+  // after it silence or the same again. kDataLoss: it is not as much as the clip says.
   Status fill(Sound& sound, std::vector<float>& scratch) const;
 
  private:
@@ -33,6 +34,7 @@ class ClipSpan {
   std::int64_t end_ = 0;
   std::int64_t samples_ = 0;
   std::int64_t silence_ = 0;  // of the window's samples, the first
+  std::span<const SoundGap> gaps_;
   bool loops_ = false;
 };
 

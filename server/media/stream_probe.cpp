@@ -335,21 +335,40 @@ bool StreamProbe::finish_audio(std::set<std::string>& faults) {
     }
     before += packet.duration;
   }
-  bool with_gaps = false;
+  std::int64_t silence = 0;  // of all gaps so far
   for (MediaPacket& packet : packets) {
-    if (packet.pts != kNoTime) {
-      const double told = static_cast<double>(packet.pts) * av_q2d(time_base_);
-      const double counted = static_cast<double>(begin) / rate;
-      constexpr double kMostOff = 0.1;  // seconds
-      with_gaps = with_gaps || std::abs(told - counted) > kMostOff;
-    }
+    if (packet.pts != kNoTime) find_gap(packet.pts, begin, silence);
     packet.pts = packet.dts = begin;
     begin += packet.duration;
   }
   info.time_base = {1, rate};
   info.end_pts = begin;
-  if (with_gaps) faults.insert("sound with gaps, which are closed");
+  if (info.is_off_clock) made_.gaps = {};
+  if (info.is_off_clock) faults.insert("sound whose times go back, or leap too often");
+  if (!made_.gaps.empty()) faults.insert("sound with gaps, which windows of sound close");
   return true;
+}
+
+// Sound is heard at the times that its packets tell. They are rounded and jitter, by less than a
+// picture is shown at 25 a second; what is further from the samples counted so far is a gap.
+void StreamProbe::find_gap(std::int64_t pts, std::int64_t counted, std::int64_t& silence) {
+  constexpr int kMostOffPerSecond = 25;
+  StreamInfo& info = made_.info;
+  const int rate = info.codec->sample_rate;
+  const std::int64_t told = av_rescale_q(pts, time_base_, {1, rate});
+  if (info.is_off_clock) return;
+  if (!is_possible_time(told) || !is_possible_time(counted)) {
+    info.is_off_clock = true;
+    return;
+  }
+  const std::int64_t off = told - counted - silence;
+  if (std::abs(off) <= rate / kMostOffPerSecond) return;
+  if (off < 0 || made_.gaps.size() >= MediaStream::kMostGaps) {
+    info.is_off_clock = true;
+    return;
+  }
+  made_.gaps.push_back({.before = counted, .samples = off});
+  silence += off;
 }
 
 bool StreamProbe::finish(MediaStream& made, std::set<std::string>& faults) {
@@ -357,7 +376,10 @@ bool StreamProbe::finish(MediaStream& made, std::set<std::string>& faults) {
   if (video ? !finish_video(faults) : !finish_audio(faults)) return false;
   using Access = StreamInfo::Access;
   made_.info.access = pcm_ ? Access::kPcm : in_place_ ? Access::kPackets : Access::kDemux;
-  if (!in_place_) made_.packets = {};
+  if (!in_place_) {
+    made_.packets = {};
+    made_.gaps = {};
+  }
   made = std::move(made_);
   return true;
 }

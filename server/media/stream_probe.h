@@ -57,6 +57,7 @@ class StreamProbe {
   void fill_times();
   bool finish_video(std::set<std::string>& faults);
   bool finish_audio(std::set<std::string>& faults);
+  void find_gap(std::int64_t pts, std::int64_t counted, std::int64_t& silence);
   int reorder_frames() const;
 
   const MediaCodec& codec_;

@@ -49,6 +49,14 @@ struct MediaPacket {
   friend bool operator==(const MediaPacket&, const MediaPacket&) = default;
 };
 
+// The times of a stream of sound leap forward: between two of its samples there is silence.
+struct SoundGap {
+  std::int64_t before = 0;   // the sample behind the silence
+  std::int64_t samples = 0;  // of silence
+
+  friend bool operator==(const SoundGap&, const SoundGap&) = default;
+};
+
 // A decoder is opened with these: FFmpeg's AVCodecParameters, with names in place of numbers that
 // differ between FFmpeg's versions.
 struct CodecParameters {
@@ -111,6 +119,9 @@ struct StreamInfo {
   bool mirrored = false;
   // Audio has so many that are heard, at codec->sample_rate, delay and padding cut off.
   std::uint64_t samples = 0;
+  // Of audio: its times go back, or leap too often or too far, so that its samples cannot be placed
+  // beside a video.
+  bool is_off_clock = false;
   // When the last frame ends, where it is told; else kNoTime.
   std::int64_t end_pts = kNoTime;
   std::uint64_t pcm_offset = 0;
@@ -126,6 +137,11 @@ struct MediaStream {
   // that are discarded.
   std::vector<std::int64_t> frame_pts;
   std::vector<MediaPacket> packets;  // none for kPcm and kDemux
+  // Of audio with packets, ascending; SoundGap::before is on the clock of the packets' pts, which
+  // closes the gaps. At most kMostGaps, and none if info.is_off_clock.
+  std::vector<SoundGap> gaps;
+
+  static constexpr std::size_t kMostGaps = 4096;
 };
 
 struct MediaFile {
@@ -154,6 +170,9 @@ struct MediaClip {
   // So much silence comes before that, where a video begins before its sound; the first
   // `silence_before` of `samples` are that silence.
   std::uint64_t silence_before = 0;
+  // Further silence between samples, on the clock of `first_sample`, ascending; part of `samples`
+  // likewise.
+  std::vector<SoundGap> gaps;
   bool loop = false;
   std::uint64_t bytes_first_sample = 0;
   // Sample 0 of a stream of audio in packets is heard at this time.
@@ -163,6 +182,7 @@ struct MediaClip {
     stream = {};
     packets.clear();
     frames.clear();
+    gaps.clear();
     repeats = 1;
     first_sample = samples = silence_before = bytes_first_sample = 0;
     begin_pts = 0;

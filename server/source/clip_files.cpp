@@ -196,6 +196,11 @@ Result<ClipSound> Cutter::sound_of(const ClipFile& file, const MediaRecord& reco
   if (stream->info.access == StreamInfo::Access::kDemux)
     return error(Code::kInvalidArgument,
                  "that do not tell the times of their sound beside those of the video");
+  if (stream->info.is_off_clock)
+    return error(Code::kInvalidArgument,
+                 "whose sound's times go back, or leap too often, so that it cannot be placed "
+                 "beside the video ('ffmpeg -i FILE -c:v copy -af aresample=async=1 OUT' makes "
+                 "its times even)");
   if (stream->info.samples == 0 || stream->info.codec->sample_rate <= 0)
     return error(Code::kDataLoss, "without a sample of sound");
   if (!has_packets(*stream))
@@ -203,6 +208,7 @@ Result<ClipSound> Cutter::sound_of(const ClipFile& file, const MediaRecord& reco
   ClipSound sound;
   sound.info = stream->info;
   sound.packets = stream->packets;
+  sound.gaps = stream->gaps;
   if (sound.info.access == StreamInfo::Access::kPackets)
     sound.clock = sound_clock(sound.info, sound.packets);
   else

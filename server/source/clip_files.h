@@ -24,6 +24,7 @@ struct ClipSound {
   StreamInfo info;
   PacketTable packets;
   SoundClock clock;
+  std::vector<SoundGap> gaps;  // as MediaStream::gaps
   // Each clip of this file has so many; 0: they differ, as its frames are not evenly spaced.
   std::uint64_t samples = 0;
 };

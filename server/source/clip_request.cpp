@@ -68,7 +68,9 @@ Result<ClipPieces> make_frames(const ClipsSpec& spec, const ClipFile& file,
 Result<ClipPieces> make_samples(const StreamInfo& info, const PacketTable& packets,
                                 const SoundClock& clock, MediaClip& clip) {
   const std::uint64_t first = std::min(clip.first_sample, info.samples);
-  const std::uint64_t samples = std::min(clip.samples - clip.silence_before, info.samples - first);
+  std::uint64_t heard = clip.samples - clip.silence_before;
+  for (const SoundGap& gap : clip.gaps) heard -= static_cast<std::uint64_t>(gap.samples);
+  const std::uint64_t samples = std::min(heard, info.samples - first);
   switch (info.access) {
     case StreamInfo::Access::kDemux: return ClipPieces::whole();
     case StreamInfo::Access::kPcm: {
@@ -85,6 +87,42 @@ Result<ClipPieces> make_samples(const StreamInfo& info, const PacketTable& packe
   if (!take_packets(packets, range, false, clip.packets)) return lost("packets");
   const std::size_t all = clip.packets.size();
   return ClipPieces::of(clip.packets, {&all, 1}, 1);
+}
+
+// Sets which samples are heard in `clip.samples` from `time` on, which counts samples from when the
+// first one is heard as a player does, with the silence of gaps.
+void place_sound(const ClipSound& sound, std::int64_t time, MediaClip& clip) {
+  const auto number = [&sound](const SoundGap& gap) { return gap.before - sound.clock.begin; };
+  std::int64_t first = time;
+  std::int64_t silence = 0;
+  auto gap = sound.gaps.begin();
+  // Of what is before such a gap nothing is heard.
+  for (; gap != sound.gaps.end() && number(*gap) <= 0; ++gap) first -= gap->samples;
+  for (; gap != sound.gaps.end() && first >= number(*gap); ++gap) {
+    first -= gap->samples;
+    if (first >= number(*gap)) continue;
+    // It begins within this gap.
+    silence = number(*gap) - first;
+    first = number(*gap);
+    ++gap;
+    break;
+  }
+  if (first < 0) {
+    silence = -first;
+    first = 0;
+  }
+  // Streams of one file may lie so far apart that samples cannot be counted.
+  constexpr std::int64_t kFar = 1'000'000'000'000;
+  first = std::min(first, kFar);
+  clip.first_sample = static_cast<std::uint64_t>(first);
+  clip.silence_before = std::min(static_cast<std::uint64_t>(silence), clip.samples);
+  auto left = static_cast<std::int64_t>(clip.samples - clip.silence_before);
+  for (; gap != sound.gaps.end() && number(*gap) - first < left; ++gap) {
+    left -= number(*gap) - first;
+    first = number(*gap);
+    clip.gaps.push_back({.before = first, .samples = std::min(left, gap->samples)});
+    left -= clip.gaps.back().samples;
+  }
 }
 
 }  // namespace
@@ -119,11 +157,8 @@ Result<ClipPieces> make_clip_sound(const ClipsSpec& spec, const ClipFile& file,
     clip.samples = static_cast<std::uint64_t>(std::llround(std::max(0.0, end - begin) * rate));
   }
   const double heard = static_cast<double>(sound.clock.begin) * sound.info.time_base.value();
-  // Streams of one file may lie so far apart that samples cannot be counted in 64 bits.
-  constexpr double kFar = 1e12;
-  const std::int64_t first = std::llround(std::clamp((begin - heard) * rate, -kFar, kFar));
-  if (first < 0) clip.silence_before = std::min(static_cast<std::uint64_t>(-first), clip.samples);
-  clip.first_sample = static_cast<std::uint64_t>(std::max<std::int64_t>(first, 0));
+  constexpr auto kMost = static_cast<double>(kMostTime);
+  place_sound(sound, std::llround(std::clamp((begin - heard) * rate, -kMost, kMost)), clip);
   return make_samples(sound.info, sound.packets, sound.clock, clip);
 }
 

@@ -18,7 +18,7 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::string_view kMagic = "SPDLMED2";
+constexpr std::string_view kMagic = "SPDLMED3";
 constexpr std::size_t kLeastEntry = 46;
 constexpr std::size_t kLeastCodec = sizeof(std::uint64_t) + sizeof(std::uint32_t);
 

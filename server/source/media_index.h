@@ -56,7 +56,7 @@ class MediaIndex {
 // The entries in one file, so that a media file is probed once. All little-endian; strings are a
 // u32 of bytes and these:
 //
-//   "SPDLMED2"                  the format's name and version
+//   "SPDLMED3"                  the format's name and version
 //   string                      what was probed, in words
 //   u64 n, n × codec            those that the entries name: u64 number, string (CodecPool)
 //   u64 n, n × entry            u64 key; u64 inode, u64 bytes, i64 mtime_ns, i64 ctime_ns;

@@ -109,6 +109,20 @@ bool are_times(const std::vector<std::int64_t>& times) {
          (times.empty() || (is_possible_time(times.front()) && is_possible_time(times.back())));
 }
 
+// Whether they ascend, and no sum of them leaves the times that there are.
+bool are_gaps(const std::vector<SoundGap>& gaps) {
+  std::int64_t before = -kMostTime;
+  std::int64_t silence = 0;
+  for (const SoundGap& gap : gaps) {
+    if (gap.before < before || gap.before > kMostTime || gap.samples <= 0 ||
+        gap.samples > 2 * kMostTime - silence)
+      return false;
+    before = gap.before;
+    silence += gap.samples;
+  }
+  return gaps.size() <= MediaStream::kMostGaps;
+}
+
 std::uint64_t text_hash(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
 }  // namespace
@@ -168,6 +182,7 @@ Result<std::string> media_record_text(const MediaFile& file, CodecPool& codecs) 
       return error(Code::kDataLoss, "a stream has no codec or no time base");
     if (info.samples > static_cast<std::uint64_t>(kMostTime))
       return error(Code::kDataLoss, "it says that it has more samples than can be");
+    if (!are_gaps(stream.gaps)) return error(Code::kDataLoss, "its sound has impossible gaps");
     if (!are_times(stream.frame_pts))
       return error(Code::kDataLoss, "the times of its frames cannot be right");
     SPDLD_ASSIGN(const std::string packets, packet_table_text(stream.packets));
@@ -177,7 +192,8 @@ Result<std::string> media_record_text(const MediaFile& file, CodecPool& codecs) 
     put_signed(out, info.time_base.num);
     put_signed(out, info.time_base.den);
     put_signed(out, info.rotation);
-    put_varint(out, (info.mirrored ? 1U : 0U) | (stream.is_default ? 2U : 0U));
+    put_varint(out, (info.mirrored ? 1U : 0U) | (stream.is_default ? 2U : 0U) |
+                        (info.is_off_clock ? 4U : 0U));
     put_varint(out, info.samples);
     put_signed(out, info.end_pts);
     put_varint(out, info.pcm_offset);
@@ -185,6 +201,11 @@ Result<std::string> media_record_text(const MediaFile& file, CodecPool& codecs) 
     put_varint(out, codecs.add(*info.codec));
     put_text(out, frame_table_text(stream.frame_pts));
     put_text(out, packets);
+    put_varint(out, stream.gaps.size());
+    for (const SoundGap& gap : stream.gaps) {
+      put_signed(out, gap.before);
+      put_signed(out, gap.samples);
+    }
   }
   return out;
 }
@@ -208,6 +229,7 @@ std::optional<MediaRecord> read_media_record(std::string_view text, const CodecP
     const std::uint64_t flags = in.number();
     info.mirrored = (flags & 1) != 0;
     stream.is_default = (flags & 2) != 0;
+    info.is_off_clock = (flags & 4) != 0;
     info.samples = in.number();
     info.end_pts = in.signed_number();
     info.pcm_offset = in.number();
@@ -216,8 +238,14 @@ std::optional<MediaRecord> read_media_record(std::string_view text, const CodecP
     info.codec = codecs.find(stream.codec);
     stream.frames = FrameTable(in.text());
     stream.packets = PacketTable(in.text());
+    const std::uint64_t gaps = in.number();
+    if (gaps > MediaStream::kMostGaps) return std::nullopt;
+    for (std::uint64_t i = 0; i < gaps && in.ok(); ++i) {
+      const std::int64_t before = in.signed_number();
+      stream.gaps.push_back({.before = before, .samples = in.signed_number()});
+    }
     if (info.codec == nullptr || info.time_base.num <= 0 || info.time_base.den <= 0 ||
-        info.samples > static_cast<std::uint64_t>(kMostTime))
+        info.samples > static_cast<std::uint64_t>(kMostTime) || !are_gaps(stream.gaps))
       return std::nullopt;  // also where something was missing
   }
   if (!in.ok() || !in.rest().empty()) return std::nullopt;

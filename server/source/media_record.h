@@ -55,6 +55,7 @@ struct StreamRecord {
   std::uint64_t codec = 0;  // the number of info.codec in the pool
   FrameTable frames;
   PacketTable packets;
+  std::vector<SoundGap> gaps;
 };
 
 struct MediaRecord {

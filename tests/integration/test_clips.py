@@ -308,6 +308,45 @@ def test_whole_videos_are_not_decoded(
         next(iter(loader))
 
 
+# Sound is missing between 1 and 2 s. Matroska rounds times to milliseconds.
+@pytest.mark.parametrize(
+    ("name", "codec", "rounds"), [("g.mp4", "aac -aac_pns 0", 0), ("g.mkv", "flac", 1)]
+)
+def test_sound_beside_clips_keeps_time_over_a_gap(
+    load: Callable[..., Any], tmp_path: pathlib.Path, name: str, codec: str, rounds: int
+) -> None:
+    rate, root = 48000, tmp_path / "gap"
+    root.mkdir()
+    ffmpeg(
+        *("-f", "lavfi", "-i", f"testsrc2=size={WIDTH}x{HEIGHT}:rate={FPS}"),
+        *("-f", "lavfi", "-i", f"aevalsrc=0.5*sin(2*PI*(300+100*t)*t):s={rate}:d=4", "-t", 4),
+        *("-af", "aselect='not(between(t,1,2))'", "-c:v", "libx264", "-pix_fmt", "yuv420p"),
+        *("-c:a", *codec.split(), root / name),
+    )
+    # With the silence of gaps, as a player has it.
+    filled = ("-map", "0:a", "-af", "aresample=async=1", "-f", "f32le", "-")
+    heard = np.frombuffer(ffmpeg("-i", root / name, *filled), np.float32)
+    assert len(heard) > 3.9 * rate
+    starts = []
+    clips = "frames: 10, hop: 7, audio: sound"
+    with load(clips, "decode_video", WHOLE, "decode_audio: {field: sound}", root=root) as loader:
+        for batch in loader:
+            for start, row in zip(batch["start"], batch["sound"], strict=True):
+                sound, begin = np.asarray(row)[0], round(float(start) * rate)
+                assert len(sound) == 10 * rate // FPS
+                expected = heard[begin : begin + len(sound)]
+                sound = sound[: len(expected)]
+                most = rounds * rate // 1000
+                off = min(
+                    np.abs(np.roll(sound, by) - expected)[most : len(sound) - most].max()
+                    for by in range(-most, most + 1)
+                )
+                assert off < 1e-4, f"{start} s"
+                starts.append(float(start))
+    within = [start for start in starts if 1.1 <= start <= 1.55]
+    assert within and starts[0] < 1 and starts[-1] > 2.5
+
+
 def test_videos_of_one_upright_size_are_stacked(
     load: Callable[..., Any], videos: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

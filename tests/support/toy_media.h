@@ -103,7 +103,9 @@ class ToyMedia {
            << (stream.media.language.empty() ? "-" : stream.media.language) << ' '
            << stream.codec.codec << ' ' << stream.codec.width << ' ' << stream.codec.height << ' '
            << stream.codec.sample_rate << ' ' << stream.codec.channels << ' '
-           << stream.codec.block_align << '\n';
+           << stream.codec.block_align << ' ' << info.is_off_clock << '\n';
+      for (const SoundGap& gap : stream.media.gaps)
+        head << "gap " << info.index << ' ' << gap.before << ' ' << gap.samples << '\n';
     }
     for (const auto& [stream, packet] : packets_) {
       head << "packet " << stream << ' ' << packet.pts << ' ' << packet.dts << ' '
@@ -150,12 +152,17 @@ class ToyProber final : public source::MediaProber {
         in >> kind >> access >> stream.info.time_base.num >> stream.info.time_base.den >>
             stream.info.rotation >> stream.info.samples >> stream.is_default >> stream.language >>
             codec.codec >> codec.width >> codec.height >> codec.sample_rate >> codec.channels >>
-            codec.block_align;
+            codec.block_align >> stream.info.is_off_clock;
         stream.info.kind = static_cast<StreamInfo::Kind>(kind);
         stream.info.access = static_cast<StreamInfo::Access>(access);
         stream.info.index = static_cast<int>(media.streams.size()) - 1;
         if (stream.language == "-") stream.language.clear();
         stream.info.codec = std::make_shared<const CodecParameters>(codec);
+      } else if (word == "gap") {
+        std::size_t stream = 0;
+        SoundGap gap;
+        in >> stream >> gap.before >> gap.samples;
+        media.streams.at(stream).gaps.push_back(gap);
       } else if (word == "packet") {
         std::size_t stream = 0;
         MediaPacket packet;

@@ -10,6 +10,7 @@ extern "C" {
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -278,6 +279,14 @@ struct Counted {
   Bytes bytes;
 };
 
+Status refusal_of_clip(const Bytes& bytes, const MediaClip& clip,
+                       const AudioOptions& options = {}) {
+  AudioReader reader(options);
+  Sound sound;
+  const auto read = reader.read(bytes, &clip, sound, kSoundRoom);
+  return read ? Status() : read.error();
+}
+
 TEST(PcmClip, IsReadFromWhereItsBytesBegin) {
   Counted counted(100, 40);
   counted.clip.first_sample = 42;
@@ -299,6 +308,50 @@ TEST(PcmClip, BeginsWithSilenceBeforeTheSound) {
   EXPECT_THAT(counted.samples(), ::testing::ElementsAre(0, 0, 0, 1, 2));
 }
 
+TEST(PcmClip, HasSilenceInItsGaps) {
+  Counted counted(10);
+  counted.clip.first_sample = 2;
+  counted.clip.samples = 10;
+  counted.clip.silence_before = 1;
+  counted.clip.gaps = {{.before = 4, .samples = 3}, {.before = 6, .samples = 2}};
+  EXPECT_THAT(counted.samples(), ::testing::ElementsAre(0, 3, 4, 0, 0, 0, 5, 6, 0, 0));
+}
+
+TEST(PcmClip, LoopsItsGapsLikewise) {
+  Counted counted(10);
+  counted.clip.first_sample = 8;
+  counted.clip.samples = 7;
+  counted.clip.gaps = {{.before = 9, .samples = 1}};
+  counted.clip.loop = true;
+  EXPECT_THAT(counted.samples(), ::testing::ElementsAre(9, 0, 10, 9, 0, 10, 9));
+}
+
+TEST(PcmClip, EndsBeforeAGapBehindTheStream) {
+  Counted counted(10);
+  counted.clip.first_sample = 8;
+  counted.clip.samples = 6;
+  counted.clip.gaps = {{.before = 12, .samples = 1}};
+  EXPECT_THAT(counted.samples(), ::testing::ElementsAre(9, 10, 0, 0, 0, 0));
+}
+
+TEST(PcmClip, OfImpossibleGapsIsRefused) {
+  using Gaps = std::vector<SoundGap>;
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  Counted counted(10);
+  counted.clip.first_sample = 4;
+  counted.clip.samples = 5;
+  for (const Gaps& gaps :
+       {Gaps{{.before = 3, .samples = 1}}, Gaps{{.before = 5, .samples = 6}},
+        Gaps{{.before = 5, .samples = -1}}, Gaps{{.before = 5, .samples = kMost}},
+        Gaps{{.before = 6, .samples = 1}, {.before = 5, .samples = 1}},
+        Gaps{{.before = 5, .samples = 3}, {.before = 6, .samples = 3}}}) {
+    counted.clip.gaps = gaps;
+    EXPECT_EQ(refusal_of_clip(counted.bytes, counted.clip).code(), Code::kDataLoss);
+  }
+  counted.clip.gaps = {{.before = kMost, .samples = 1}};
+  EXPECT_EQ(refusal_of_clip(counted.bytes, counted.clip).code(), Code::kOk);
+}
+
 TEST(PcmClip, LoopsWhatThereIsOfIt) {
   Counted counted(10);
   counted.clip.first_sample = 7;
@@ -313,14 +366,6 @@ TEST(PcmClip, BehindTheStreamIsSilence) {
   counted.clip.samples = 3;
   counted.clip.loop = true;
   EXPECT_THAT(counted.samples(), ::testing::ElementsAre(0, 0, 0));
-}
-
-Status refusal_of_clip(const Bytes& bytes, const MediaClip& clip,
-                       const AudioOptions& options = {}) {
-  AudioReader reader(options);
-  Sound sound;
-  const auto read = reader.read(bytes, &clip, sound, kSoundRoom);
-  return read ? Status() : read.error();
 }
 
 TEST(PcmClip, ThatIsCutOffIsRefused) {

@@ -487,6 +487,49 @@ TEST(Prober, CountsSoundWithoutSamplesAsAFault) {
   EXPECT_THAT(file.faults, Contains("sound without samples"));
 }
 
+// Its times are those that FFmpeg makes of them: "TS*0.5", say.
+MediaFile with_sound_at(const std::string& times) {
+  const MediaMaker maker;
+  return probed(
+      maker.make(some_sound(2, 48000) + "-c:a aac -bsf:a \"setts=ts='" + times + "'\"", "a.mkv"));
+}
+
+TEST(Prober, TellsWhereSoundHasGaps) {
+  for (const std::string name : {"a.mp4", "a.mkv"}) {
+    const MediaMaker maker;
+    const MediaFile file = probed(
+        maker.make(some_sound(4, 48000) + "-af \"aselect='not(between(t,1,2))'\" -c:a aac", name));
+    const MediaStream& stream = file.streams.at(0);
+    ASSERT_EQ(stream.gaps.size(), 1U) << name;
+    const SoundGap& gap = stream.gaps[0];
+    // Within a packet, and the delay of the encoder, which is told in two ways.
+    EXPECT_NEAR(static_cast<double>(gap.before), 48'000, 2100) << name;
+    EXPECT_NEAR(static_cast<double>(gap.before + gap.samples), 96'000, 2100) << name;
+    EXPECT_FALSE(stream.info.is_off_clock);
+    EXPECT_THAT(file.faults, Contains("sound with gaps, which windows of sound close"));
+  }
+}
+
+TEST(Prober, TakesTimesThatAreLittleOffForNoGaps) {
+  // At its end 20 ms.
+  for (const std::string times : {"TS*1.01", "TS*0.99"}) {
+    const MediaFile file = with_sound_at(times);
+    EXPECT_THAT(file.streams.at(0).gaps, IsEmpty()) << times;
+    EXPECT_FALSE(file.streams[0].info.is_off_clock) << times;
+    EXPECT_THAT(file.faults, IsEmpty()) << times;
+  }
+}
+
+TEST(Prober, TellsThatSoundGoesBack) {
+  // Packets stand at times when those before them are still heard.
+  for (const std::string times : {"TS*0.5", "TS*0.9"}) {
+    const MediaFile file = with_sound_at(times);
+    EXPECT_TRUE(file.streams.at(0).info.is_off_clock) << times;
+    EXPECT_THAT(file.streams[0].gaps, IsEmpty()) << times;
+    EXPECT_THAT(file.faults, Contains("sound whose times go back, or leap too often")) << times;
+  }
+}
+
 TEST(Prober, CountsTheSamplesThatACutOffWavHas) {
   const MediaMaker maker;
   Bytes bytes = maker.make(some_sound(0.5), "a.wav");

@@ -251,6 +251,83 @@ TEST_F(ClipSoundTest, KeepsSoundOnTheVideosClock) {
   EXPECT_EQ(second.first_sample, 300u);
 }
 
+// Sample 4000 is heard at 4.6 s, 6000 at 6.7 s.
+ToyMedia video_with_gaps() {
+  ToyMedia toy = video_with_sound(0);
+  toy.stream(1).media.gaps = {{.before = 4000, .samples = 600}, {.before = 6000, .samples = 100}};
+  return toy;
+}
+
+TEST_F(ClipSoundTest, FindsSoundBehindAGapByItsTime) {
+  put("a.toy", video_with_gaps());
+  const auto source = open({.frames = 5, .audio = "sound"});
+  const auto first_of = [&](std::uint64_t item) {
+    const MediaClip& clip = fetch(*source, item, 1);
+    EXPECT_EQ(clip.silence_before, 0u) << item;
+    EXPECT_THAT(clip.gaps, ::testing::IsEmpty()) << item;
+    EXPECT_EQ(clip.samples, 200u);
+    // The packet that holds the first sample is there, and the sound behind it.
+    EXPECT_LE(clip.packets.front().pts, static_cast<std::int64_t>(clip.first_sample));
+    EXPECT_GE(clip.packets.back().pts + 40, static_cast<std::int64_t>(clip.first_sample) + 200);
+    return clip.first_sample;
+  };
+  EXPECT_EQ(first_of(19), 3800u);
+  EXPECT_EQ(first_of(23), 4000u);
+  EXPECT_EQ(first_of(32), 5800u);
+  EXPECT_EQ(first_of(34), 6100u);
+}
+
+TEST_F(ClipSoundTest, PutsSilenceWhereAClipMeetsAGap) {
+  put("a.toy", video_with_gaps());
+  const auto source = open({.frames = 10, .hop_frames = 5, .audio = "sound"});
+  const MediaClip& before = fetch(*source, 19, 1);  // from 3.8 s on
+  EXPECT_EQ(before.first_sample, 3800u);
+  EXPECT_THAT(before.gaps, ElementsAre(SoundGap{.before = 4000, .samples = 200}));
+  const MediaClip& within = fetch(*source, 20, 1);  // from 4.0 s on
+  EXPECT_EQ(within.silence_before, 400u);
+  EXPECT_THAT(within.packets, ::testing::IsEmpty());
+  EXPECT_THAT(within.gaps, ::testing::IsEmpty());
+  const MediaClip& behind = fetch(*source, 22, 1);  // from 4.4 s on
+  EXPECT_EQ(behind.silence_before, 200u);
+  EXPECT_EQ(behind.first_sample, 4000u);
+  const MediaClip& around = fetch(*source, 32, 1);  // from 6.4 s on
+  EXPECT_EQ(around.silence_before, 0u);
+  EXPECT_EQ(around.first_sample, 5800u);
+  EXPECT_THAT(around.gaps, ElementsAre(SoundGap{.before = 6000, .samples = 100}));
+}
+
+TEST_F(ClipSoundTest, BeginsLaterBehindAGapBeforeTheSound) {
+  ToyMedia toy = video_with_sound(100);
+  toy.stream(1).media.gaps = {{.before = 100, .samples = 50}};
+  put("a.toy", toy);
+  const auto source = open({.frames = 10, .audio = "sound"});
+  const MediaClip& first = fetch(*source, 0, 1);
+  EXPECT_EQ(first.silence_before, 150u);
+  EXPECT_EQ(first.first_sample, 0u);
+  EXPECT_THAT(first.gaps, ::testing::IsEmpty());
+  EXPECT_EQ(fetch(*source, 1, 1).first_sample, 250u);
+}
+
+TEST_F(ClipSoundTest, ClosesGapsInWindows) {
+  put("a.toy", video_with_gaps());
+  const auto source = open(windows(0.5));
+  const MediaClip& clip = fetch(*source, 10);
+  EXPECT_EQ(clip.first_sample, 5000u);
+  EXPECT_THAT(clip.gaps, ::testing::IsEmpty());
+}
+
+TEST_F(ClipSoundTest, LeavesOutVideosWhoseSoundGoesBack) {
+  put("a.toy", video_with_sound(0));
+  ToyMedia back = video_with_sound(0);
+  back.stream(1).media.info.is_off_clock = true;
+  put("b.toy", back);
+  EXPECT_EQ(open({.frames = 100, .audio = "sound"})->size(), 2u);
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_THAT(warnings_[0], HasSubstr("1 whose sound's times go back"));
+  EXPECT_THAT(warnings_[0], HasSubstr("aresample=async=1"));
+  EXPECT_EQ(open({.frames = 100})->size(), 4u);
+}
+
 TEST_F(ClipSoundTest, HasSilenceWhereAVideoIsFarFromItsSound) {
   for (const std::int64_t far : {std::int64_t{1} << 52, -(std::int64_t{1} << 52)}) {
     ToyMedia toy;

@@ -179,6 +179,8 @@ MediaFile some_file(unsigned seed) {
   stream.info.samples = 12;
   stream.info.end_pts = kNoTime;
   stream.info.index = 2;
+  stream.info.is_off_clock = true;
+  stream.gaps = {{.before = -7, .samples = 3}, {.before = 1000, .samples = kMostTime}};
   stream.info.codec = std::make_shared<const CodecParameters>(codec);
   stream.frame_pts = some.frames;
   stream.packets = some.packets;
@@ -202,7 +204,27 @@ TEST(MediaRecord, GivesBackAFile) {
   EXPECT_EQ(stream.info.rotation, 270);
   EXPECT_EQ(stream.info.end_pts, kNoTime);
   EXPECT_EQ(stream.info.index, 2);
+  EXPECT_TRUE(stream.info.is_off_clock);
+  EXPECT_EQ(stream.gaps, file.streams[0].gaps);
   EXPECT_EQ(packets_of(stream.packets), file.streams[0].packets);
+}
+
+TEST(MediaRecord, RefusesGapsThatCannotBe) {
+  using Gaps = std::vector<SoundGap>;
+  const std::vector<Gaps> impossible = {
+      {{.before = 5, .samples = 0}},
+      {{.before = 5, .samples = -1}},
+      {{.before = kMostTime + 1, .samples = 1}},
+      {{.before = kNoTime, .samples = 1}},
+      {{.before = 5, .samples = 1}, {.before = 4, .samples = 1}},
+      {{.before = 5, .samples = kMostTime}, {.before = 6, .samples = kMostTime + 1}},
+      Gaps(MediaStream::kMostGaps + 1, {.before = 5, .samples = 1})};
+  for (const Gaps& gaps : impossible) {
+    CodecPool codecs;
+    MediaFile file = some_file(4);
+    file.streams[1].gaps = gaps;
+    EXPECT_EQ(media_record_text(file, codecs).error().code(), Code::kDataLoss);
+  }
 }
 
 TEST(CodecPool, TellsTextsOfOneHashApart) {
