@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -41,6 +42,18 @@ bool has_packets(const StreamRecord& stream) {
     case StreamInfo::Access::kDemux: return true;
   }
   return false;
+}
+
+// What was found of a member of a shard begins with the shard's path, as if that were to blame.
+std::string_view own_words(std::string_view text, std::string_view uri) {
+  const std::size_t end = text.find(": ");
+  const std::size_t slash = uri.rfind('/');
+  if (end == std::string_view::npos || slash == std::string_view::npos) return text;
+  const std::string_view path = text.substr(0, end);
+  const std::string_view shard = uri.substr(0, slash);
+  const bool is_shards = path.ends_with(shard) && (path.size() == shard.size() ||
+                                                   path[path.size() - shard.size() - 1] == '/');
+  return is_shards ? text.substr(end + 2) : text;
 }
 
 class Cutter {
@@ -101,7 +114,7 @@ Result<ClipFiles> Cutter::cut(std::shared_ptr<const MediaIndex> index) {
     file.entry = index->find(source_.part_key(item, part_));
     SPDLD_CHECK(file.entry != nullptr);
     if (file.entry->code != Code::kOk) {
-      const std::string why(file.entry->text);
+      const std::string why(own_words(file.entry->text, source_.uri(item)));
       fault("not readable as media", file, {file.entry->code, why}, why);
       continue;
     }

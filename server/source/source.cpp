@@ -16,4 +16,6 @@ std::uint64_t Source::part_key(std::uint64_t item, std::size_t part) const {
   return source::part_key(listing_digest(), item, part);
 }
 
+std::vector<std::string> Source::suffixes(std::size_t) const { return {}; }
+
 }  // namespace spdld::source

@@ -290,7 +290,7 @@ TEST_F(ClipsSourceTest, SaysThatNothingReadsMedia) {
 TEST_F(ClipsSourceTest, RefusesFieldsThatAreNotThereOrAreThereTwice) {
   put_video("a.toy", 100);
   EXPECT_EQ(refusal({.field = "film"}),
-            "source.clips.field: the source has no part 'film'; it has video");
+            "source.clips.field: the source has no part 'film'; it has 'video'");
   EXPECT_THAT(refusal({.audio = "video"}), HasSubstr("there is a field 'video' already"));
 }
 
