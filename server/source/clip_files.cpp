@@ -22,6 +22,8 @@ using Sampling = ClipsSpec::Sampling;
 using Unit = ClipsSpec::Unit;
 
 constexpr double kMostSeconds = 1e9;
+constexpr const char* kTooShort =
+    "too short for one ('end: pad' or 'end: loop' makes one all the same)";
 
 // All that decides where a file's clips begin, but the file.
 std::string key_of(const ClipsSpec& spec) {
@@ -74,6 +76,7 @@ class Cutter {
   Status add_record(ClipFile& file, const MediaRecord& record);
   Result<ClipSound> sound_of(const ClipFile& file, const MediaRecord& record) const;
   Status add_starts(const ClipFile& file);
+  std::optional<std::uint64_t> start_at(const ClipFile& file, double time) const;
   Result<std::vector<double>> times_of(const ClipFile& file) const;
   void widen(const ClipFile& file, const ClipSound& sound);
   void widen_picture(const ClipFile& file);
@@ -184,8 +187,9 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
     if (spec_.stack) file.items = std::min<std::uint64_t>(file.items, 1);
   }
   if (file.items == 0) {
-    if (spec_.sampling != Sampling::kTimestamps || spec_.times_field.empty())
-      fault("too short for one ('end: pad' or 'end: loop' makes one all the same)", file);
+    // add_starts() has told of timestamps.
+    if (spec_.sampling != Sampling::kTimestamps)
+      fault(spec_.end == End::kDrop ? kTooShort : "without a key frame", file);
     return {};
   }
   if (file.items > max_items_ - std::min(max_items_, out_.size()))
@@ -274,23 +278,39 @@ Status Cutter::add_starts(const ClipFile& file) {
     return {};
   }
   SPDLD_ASSIGN(const std::vector<double> times, times_of(file));
+  const std::size_t before = out_.starts.size();
+  std::optional<double> behind;
+  bool any_within = false;
   for (const double time : times) {
-    if (of_frames()) {
-      // A time that is written in decimal may stand a hair before its frame.
-      const double tick = (time + 1e-6) / file.info.time_base.value();
-      if (std::abs(tick) > static_cast<double>(kMostTime)) continue;
-      const std::uint64_t last = file.length - 1;
-      const std::uint64_t frame = file.frames.at(static_cast<std::int64_t>(std::floor(tick)));
-      const double shown = file.mean_frame_seconds() / file.info.time_base.value();
-      // Behind the last frame there is nothing.
-      if (frame == last && tick > static_cast<double>(file.frames.time(last)) + shown) continue;
-      add(frame);
-    } else {
-      add(static_cast<std::uint64_t>(
-          std::llround(time * static_cast<double>(file.info.codec->sample_rate))));
+    const std::optional<std::uint64_t> start = start_at(file, time);
+    if (start && *start < file.length) {
+      any_within = true;
+      add(*start);
+    } else if (!behind) {
+      behind = time;
     }
   }
+  if (any_within && out_.starts.size() == before) fault(kTooShort, file);
+  if (behind)
+    fault("with timestamps at or behind their end, where nothing begins", file, {},
+          fmt::format("{:.10g} s", *behind));
   return {};
+}
+
+// The frame or sample of that time; none: it is behind the last frame.
+std::optional<std::uint64_t> Cutter::start_at(const ClipFile& file, double time) const {
+  if (!of_frames())
+    return static_cast<std::uint64_t>(
+        std::llround(time * static_cast<double>(file.info.codec->sample_rate)));
+  // A time that is written in decimal may stand a hair before its frame.
+  const double tick = (time + 1e-6) / file.info.time_base.value();
+  if (std::abs(tick) > static_cast<double>(kMostTime)) return std::nullopt;
+  const std::uint64_t last = file.length - 1;
+  const std::uint64_t frame = file.frames.at(static_cast<std::int64_t>(std::floor(tick)));
+  const double shown = file.mean_frame_seconds() / file.info.time_base.value();
+  if (frame == last && tick > static_cast<double>(file.frames.time(last)) + shown)
+    return std::nullopt;
+  return frame;
 }
 
 // Makes the shapes those of this file's clips, too.
