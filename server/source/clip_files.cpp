@@ -60,9 +60,9 @@ std::string_view own_words(std::string_view text, std::string_view uri) {
 
 class Cutter {
  public:
-  Cutter(const ClipsSpec& spec, const Source& source, std::size_t part, std::uint64_t max_items,
+  Cutter(const ClipsSpec& spec, const Source& source, std::size_t part, const ClipLimits& limits,
          std::vector<ClipFault>& faults)
-      : spec_(spec), source_(source), part_(part), max_items_(max_items), faults_(faults) {}
+      : spec_(spec), source_(source), part_(part), limits_(limits), faults_(faults) {}
 
   Result<ClipFiles> cut(std::shared_ptr<const MediaIndex> index);
 
@@ -73,6 +73,11 @@ class Cutter {
   }
   void fault(const std::string& reason, const ClipFile& file, const Status& status = {},
              const std::string& more = {});
+  // Of its media.
+  std::uint64_t bytes_of(const ClipFile& file) const {
+    const std::optional<std::uint64_t> listed = source_.listed_bytes(file.item, part_);
+    return listed.value_or(file.entry->stamp.size_bytes);
+  }
   Status add_record(ClipFile& file, const MediaRecord& record);
   Result<ClipSound> sound_of(const ClipFile& file, const MediaRecord& record) const;
   Status add_starts(const ClipFile& file);
@@ -85,7 +90,7 @@ class Cutter {
   const ClipsSpec& spec_;
   const Source& source_;
   const std::size_t part_;
-  const std::uint64_t max_items_;
+  const ClipLimits limits_;
   std::vector<ClipFault>& faults_;
   ClipFiles out_;
 };
@@ -155,6 +160,17 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
           {Code::kDataLoss, "it does not tell where its packets are"});
     return {};
   }
+  if (file.info.access == StreamInfo::Access::kDemux && bytes_of(file) > limits_.item_bytes) {
+    fault(fmt::format("that can only be read whole and have more than the {} bytes that an item "
+                      "may have (remux such a file to mp4 or mkv)",
+                      limits_.item_bytes),
+          file,
+          {Code::kResourceExhausted,
+           fmt::format("it can only be read whole and has {} bytes, more than the {} that an item "
+                       "may have; remux it to mp4 or mkv",
+                       bytes_of(file), limits_.item_bytes)});
+    return {};
+  }
   file.grid = {.sampling = spec_.sampling,
                .end = spec_.end,
                .per_file = static_cast<std::uint64_t>(spec_.per_file)};
@@ -192,11 +208,11 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
       fault(spec_.end == End::kDrop ? kTooShort : "without a key frame", file);
     return {};
   }
-  if (file.items > max_items_ - std::min(max_items_, out_.size()))
+  if (file.items > limits_.items - std::min(limits_.items, out_.size()))
     return {Code::kResourceExhausted,
             fmt::format("there are more than the {} items that a dataset may have; let them "
                         "lie further apart (hop)",
-                        max_items_)};
+                        limits_.items)};
   widen(file, sound);
   out_.first.push_back(out_.size() + file.items);
   out_.files.push_back(std::move(file));
@@ -431,9 +447,9 @@ double ClipFiles::seconds(const ClipFile& file, std::uint64_t start) const {
 }
 
 Result<ClipFiles> cut_clips(const ClipsSpec& spec, const Source& source, std::size_t part,
-                            std::shared_ptr<const MediaIndex> index, std::uint64_t max_items,
+                            std::shared_ptr<const MediaIndex> index, const ClipLimits& limits,
                             std::vector<ClipFault>& faults) {
-  return Cutter(spec, source, part, max_items, faults).cut(std::move(index));
+  return Cutter(spec, source, part, limits, faults).cut(std::move(index));
 }
 
 }  // namespace spdld::source

@@ -205,7 +205,7 @@ class Opener {
     data->media = index.name;
     std::vector<ClipFault> faults;
     SPDLD_ASSIGN(data->clips, cut_clips(spec_, *from_, data->part, std::move(index.index),
-                                        options_.max_items, faults));
+                                        {options_.max_items, options_.max_file_bytes}, faults));
     SPDLD_TRY(judge(data->clips, faults, media.empty()));
     SPDLD_TRY(name_fields(*data));
     data->key = name_key(fmt::format("{} {} {} {} {:.17g} {} {}", static_cast<int>(spec_.unit),

@@ -95,6 +95,11 @@ class WebdatasetSource final : public Source {
     return source::part_key(index_.shards()[place.shard].path, parts[part].offset,
                             parts[part].size);
   }
+  std::optional<std::uint64_t> listed_bytes(std::uint64_t item, std::size_t part) const override {
+    std::array<TarPart, kMostPieces> parts;
+    index_.find(item, {parts.data(), index_.parts()});
+    return parts[part].size;
+  }
   std::vector<std::string> suffixes(std::size_t part) const override {
     std::vector<std::string> suffixes;
     for (const std::string& suffix : data_->spec.parts[part].suffixes)
