@@ -144,6 +144,8 @@ void add_probe_command(CLI::App& app, const Context& context) {
   command->add_option("FILE", *path, "the file to look at")->required();
   const std::shared_ptr<Output> output = add_output(*command);
   command->callback([&context, path, output] {
+    if (path->empty())
+      throw Failure(kWrongUsage, "probe: FILE is an empty text; name the file to look at");
     const std::string program = daemon_program();
     const ordered_json facts =
         ordered_json::parse(output_of({program, "--probe=" + *path}), nullptr, false);

@@ -61,11 +61,13 @@ OpInfo decode_video_op() {
            {.name = "pts",
             .type = ParamType::kString,
             .doc = "a new field with the time of each frame in seconds, as the file has it",
+            .new_field = true,
             .nullable = true},
            {.name = "duration",
             .type = ParamType::kString,
             .doc = "a new field that tells for how many seconds each frame is shown; 0 where the "
                    "file does not tell",
+            .new_field = true,
             .nullable = true}},
       .make = make_decode_video,
   };

@@ -160,6 +160,8 @@ class FileProbe {
       if (stream == nullptr) continue;
       if (!stream->finish(file.streams.emplace_back(), faults_)) file.streams.pop_back();
     }
+    if (file.streams.empty() && faults_ == std::set<std::string>{"sound without samples"})
+      return error(Code::kInvalidArgument, "its sound has no samples: there is nothing to read");
     if (file.streams.empty()) {
       return error(Code::kInvalidArgument,
                    "no stream of video or sound in it can be read: " + *faults_.begin() +

@@ -317,7 +317,9 @@ bool StreamProbe::finish_audio(std::set<std::string>& faults) {
   std::vector<MediaPacket>& packets = made_.packets;
   const int rate = info.codec->sample_rate;
   if (rate <= 0 || info.codec->channels <= 0) {
-    faults.insert("sound without a rate or channels (" + std::string(codec_.name) + ")");
+    // Of some codecs the first packet alone tells them.
+    if (!packets.empty())
+      faults.insert("sound without a rate or channels (" + std::string(codec_.name) + ")");
     return false;
   }
   if (pcm_ || packets.empty()) return true;

@@ -34,7 +34,7 @@ struct ClipsSpec {
   static constexpr std::size_t kMostStacked = 64;   // clips in one item
 
   Unit unit = Unit::kFrames;
-  std::string field = {};       // the part that the clips are of; empty: the source's first
+  std::string field = {};       // the part that clips are of; empty: as suffixes tell
   std::string stream = "best";  // or its number, or its language
   std::int64_t frames = 16;     // of each clip
   std::int64_t stride = 1;      // from one of them to the next

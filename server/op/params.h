@@ -39,6 +39,7 @@ struct ParamInfo {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices = {};  // of a string; empty: any
+  bool new_field = false;                 // of a string: it names a field that the op makes
   // How many numbers a list may hold. With scalar_ok a single number stands for a list of one.
   std::size_t min_items = 0;
   std::size_t max_items = std::numeric_limits<std::size_t>::max();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -21,6 +22,8 @@ using Sampling = ClipsSpec::Sampling;
 using Unit = ClipsSpec::Unit;
 
 constexpr double kMostSeconds = 1e9;
+constexpr const char* kTooShort =
+    "too short for one ('end: pad' or 'end: loop' makes one all the same)";
 
 // All that decides where a file's clips begin, but the file.
 std::string key_of(const ClipsSpec& spec) {
@@ -43,11 +46,23 @@ bool has_packets(const StreamRecord& stream) {
   return false;
 }
 
+// What was found of a member of a shard begins with the shard's path, as if that were to blame.
+std::string_view own_words(std::string_view text, std::string_view uri) {
+  const std::size_t end = text.find(": ");
+  const std::size_t slash = uri.rfind('/');
+  if (end == std::string_view::npos || slash == std::string_view::npos) return text;
+  const std::string_view path = text.substr(0, end);
+  const std::string_view shard = uri.substr(0, slash);
+  const bool is_shards = path.ends_with(shard) && (path.size() == shard.size() ||
+                                                   path[path.size() - shard.size() - 1] == '/');
+  return is_shards ? text.substr(end + 2) : text;
+}
+
 class Cutter {
  public:
-  Cutter(const ClipsSpec& spec, const Source& source, std::size_t part, std::uint64_t max_items,
+  Cutter(const ClipsSpec& spec, const Source& source, std::size_t part, const ClipLimits& limits,
          std::vector<ClipFault>& faults)
-      : spec_(spec), source_(source), part_(part), max_items_(max_items), faults_(faults) {}
+      : spec_(spec), source_(source), part_(part), limits_(limits), faults_(faults) {}
 
   Result<ClipFiles> cut(std::shared_ptr<const MediaIndex> index);
 
@@ -58,9 +73,15 @@ class Cutter {
   }
   void fault(const std::string& reason, const ClipFile& file, const Status& status = {},
              const std::string& more = {});
+  // Of its media.
+  std::uint64_t bytes_of(const ClipFile& file) const {
+    const std::optional<std::uint64_t> listed = source_.listed_bytes(file.item, part_);
+    return listed.value_or(file.entry->stamp.size_bytes);
+  }
   Status add_record(ClipFile& file, const MediaRecord& record);
   Result<ClipSound> sound_of(const ClipFile& file, const MediaRecord& record) const;
   Status add_starts(const ClipFile& file);
+  std::optional<std::uint64_t> start_at(const ClipFile& file, double time) const;
   Result<std::vector<double>> times_of(const ClipFile& file) const;
   void widen(const ClipFile& file, const ClipSound& sound);
   void widen_picture(const ClipFile& file);
@@ -69,7 +90,7 @@ class Cutter {
   const ClipsSpec& spec_;
   const Source& source_;
   const std::size_t part_;
-  const std::uint64_t max_items_;
+  const ClipLimits limits_;
   std::vector<ClipFault>& faults_;
   ClipFiles out_;
 };
@@ -101,7 +122,7 @@ Result<ClipFiles> Cutter::cut(std::shared_ptr<const MediaIndex> index) {
     file.entry = index->find(source_.part_key(item, part_));
     SPDLD_CHECK(file.entry != nullptr);
     if (file.entry->code != Code::kOk) {
-      const std::string why(file.entry->text);
+      const std::string why(own_words(file.entry->text, source_.uri(item)));
       fault("not readable as media", file, {file.entry->code, why}, why);
       continue;
     }
@@ -139,6 +160,17 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
           {Code::kDataLoss, "it does not tell where its packets are"});
     return {};
   }
+  if (file.info.access == StreamInfo::Access::kDemux && bytes_of(file) > limits_.item_bytes) {
+    fault(fmt::format("that can only be read whole and have more than the {} bytes that an item "
+                      "may have (remux such a file to mp4 or mkv)",
+                      limits_.item_bytes),
+          file,
+          {Code::kResourceExhausted,
+           fmt::format("it can only be read whole and has {} bytes, more than the {} that an item "
+                       "may have; remux it to mp4 or mkv",
+                       bytes_of(file), limits_.item_bytes)});
+    return {};
+  }
   file.grid = {.sampling = spec_.sampling,
                .end = spec_.end,
                .per_file = static_cast<std::uint64_t>(spec_.per_file)};
@@ -171,15 +203,16 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
     if (spec_.stack) file.items = std::min<std::uint64_t>(file.items, 1);
   }
   if (file.items == 0) {
-    if (spec_.sampling != Sampling::kTimestamps || spec_.times_field.empty())
-      fault("too short for one ('end: pad' or 'end: loop' makes one all the same)", file);
+    // add_starts() has told of timestamps.
+    if (spec_.sampling != Sampling::kTimestamps)
+      fault(spec_.end == End::kDrop ? kTooShort : "without a key frame", file);
     return {};
   }
-  if (file.items > max_items_ - std::min(max_items_, out_.size()))
+  if (file.items > limits_.items - std::min(limits_.items, out_.size()))
     return {Code::kResourceExhausted,
             fmt::format("there are more than the {} items that a dataset may have; let them "
                         "lie further apart (hop)",
-                        max_items_)};
+                        limits_.items)};
   widen(file, sound);
   out_.first.push_back(out_.size() + file.items);
   out_.files.push_back(std::move(file));
@@ -267,23 +300,39 @@ Status Cutter::add_starts(const ClipFile& file) {
     return {};
   }
   SPDLD_ASSIGN(const std::vector<double> times, times_of(file));
+  const std::size_t before = out_.starts.size();
+  std::optional<double> behind;
+  bool any_within = false;
   for (const double time : times) {
-    if (of_frames()) {
-      // A time that is written in decimal may stand a hair before its frame.
-      const double tick = (time + 1e-6) / file.info.time_base.value();
-      if (std::abs(tick) > static_cast<double>(kMostTime)) continue;
-      const std::uint64_t last = file.length - 1;
-      const std::uint64_t frame = file.frames.at(static_cast<std::int64_t>(std::floor(tick)));
-      const double shown = file.mean_frame_seconds() / file.info.time_base.value();
-      // Behind the last frame there is nothing.
-      if (frame == last && tick > static_cast<double>(file.frames.time(last)) + shown) continue;
-      add(frame);
-    } else {
-      add(static_cast<std::uint64_t>(
-          std::llround(time * static_cast<double>(file.info.codec->sample_rate))));
+    const std::optional<std::uint64_t> start = start_at(file, time);
+    if (start && *start < file.length) {
+      any_within = true;
+      add(*start);
+    } else if (!behind) {
+      behind = time;
     }
   }
+  if (any_within && out_.starts.size() == before) fault(kTooShort, file);
+  if (behind)
+    fault("with timestamps at or behind their end, where nothing begins", file, {},
+          fmt::format("{:.10g} s", *behind));
   return {};
+}
+
+// The frame or sample of that time; none: it is behind the last frame.
+std::optional<std::uint64_t> Cutter::start_at(const ClipFile& file, double time) const {
+  if (!of_frames())
+    return static_cast<std::uint64_t>(
+        std::llround(time * static_cast<double>(file.info.codec->sample_rate)));
+  // A time that is written in decimal may stand a hair before its frame.
+  const double tick = (time + 1e-6) / file.info.time_base.value();
+  if (std::abs(tick) > static_cast<double>(kMostTime)) return std::nullopt;
+  const std::uint64_t last = file.length - 1;
+  const std::uint64_t frame = file.frames.at(static_cast<std::int64_t>(std::floor(tick)));
+  const double shown = file.mean_frame_seconds() / file.info.time_base.value();
+  if (frame == last && tick > static_cast<double>(file.frames.time(last)) + shown)
+    return std::nullopt;
+  return frame;
 }
 
 // Makes the shapes those of this file's clips, too.
@@ -404,9 +453,9 @@ double ClipFiles::seconds(const ClipFile& file, std::uint64_t start) const {
 }
 
 Result<ClipFiles> cut_clips(const ClipsSpec& spec, const Source& source, std::size_t part,
-                            std::shared_ptr<const MediaIndex> index, std::uint64_t max_items,
+                            std::shared_ptr<const MediaIndex> index, const ClipLimits& limits,
                             std::vector<ClipFault>& faults) {
-  return Cutter(spec, source, part, max_items, faults).cut(std::move(index));
+  return Cutter(spec, source, part, limits, faults).cut(std::move(index));
 }
 
 }  // namespace spdld::source

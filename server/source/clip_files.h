@@ -75,11 +75,16 @@ struct ClipFault {
   Status status;        // what it is where such files are errors; ok: they are fine as they are
 };
 
+struct ClipLimits {
+  std::uint64_t items = 0;
+  std::uint64_t item_bytes = 0;  // of a file that is brought whole
+};
+
 // The clips that `spec` asks for of the source's files, whose part of that number `index` is of, in
 // the items' order. Adds what files had wrong to `faults`. An error is that of the times that an
-// item names, or the clips are more than `max_items`.
+// item names, or the clips are more than the limit.
 Result<ClipFiles> cut_clips(const ClipsSpec& spec, const Source& source, std::size_t part,
-                            std::shared_ptr<const MediaIndex> index, std::uint64_t max_items,
+                            std::shared_ptr<const MediaIndex> index, const ClipLimits& limits,
                             std::vector<ClipFault>& faults);
 
 }  // namespace spdld::source

@@ -13,6 +13,7 @@
 #include "base/counted.h"
 #include "base/rng.h"
 #include "source/clip_files.h"
+#include "source/clip_part.h"
 #include "source/clip_request.h"
 #include "source/file_fetcher.h"
 #include "source/kept_listings.h"
@@ -204,7 +205,7 @@ class Opener {
     data->media = index.name;
     std::vector<ClipFault> faults;
     SPDLD_ASSIGN(data->clips, cut_clips(spec_, *from_, data->part, std::move(index.index),
-                                        options_.max_items, faults));
+                                        {options_.max_items, options_.max_file_bytes}, faults));
     SPDLD_TRY(judge(data->clips, faults, media.empty()));
     SPDLD_TRY(name_fields(*data));
     data->key = name_key(fmt::format("{} {} {} {} {:.17g} {} {}", static_cast<int>(spec_.unit),
@@ -221,17 +222,21 @@ class Opener {
     if (options_.warnings != nullptr) options_.warnings->push_back(std::move(text));
   }
 
-  Status find_part(ClipData& data) const {
-    std::string parts;
-    for (const SourceField& field : from_->fields()) {
-      if (field.kind != SourceField::Kind::kPart) continue;
-      if (spec_.field.empty() || field.name == spec_.field) {
-        data.part = field.index;
-        return {};
-      }
-      parts += (parts.empty() ? "" : ", ") + field.name;
-    }
-    return refuse(".field: the source has no part '" + spec_.field + "'; it has " + parts);
+  Status find_part(ClipData& data) {
+    Result<ClipPart> found = find_clip_part(spec_, *from_);
+    if (!found) return refuse(".field: " + found.error().message());
+    part_ = *std::move(found);
+    data.part = part_.index;
+    return {};
+  }
+  // What messages say of files where there are several to an item.
+  std::string of_part() const {
+    return part_.others.empty() ? "" : " of the part '" + part_.name + "'";
+  }
+  std::string other_parts() const {
+    return part_.others.empty()
+               ? ""
+               : "; 'field:' takes another part, of which there are " + part_.others;
   }
 
   Status check_names() const {
@@ -319,16 +324,18 @@ class Opener {
       if (is_error && spec_.broken == ClipsSpec::Broken::kError)
         return {fault.status.code(),
                 std::string(key_) + ": " + fault.status.message() +
-                    "; mend or remove it, or write 'broken: skip', which leaves such files out"};
+                    "; mend or remove it, or write 'broken: skip', which leaves such files out" +
+                    other_parts()};
       text += fmt::format("{}{} {}, such as {}", text.empty() ? "" : "; ", fault.files,
                           fault.reason, fault.example);
     }
     if (clips.size() == 0)
-      return {Code::kNotFound, fmt::format("{}: none of the {} has one: {}", key_,
-                                           counted(from_->size(), "file"), text)};
+      return {Code::kNotFound,
+              fmt::format("{}: none of the {}{} has one: {}{}", key_,
+                          counted(from_->size(), "file"), of_part(), text, other_parts())};
     if (text.empty() || !is_new) return {};
-    warn(fmt::format("{}: {} of {} have some, {} in all: {}", key_, clips.files.size(),
-                     counted(from_->size(), "file"), clips.size(), text));
+    warn(fmt::format("{}: {} of {}{} have some, {} in all: {}{}", key_, clips.files.size(),
+                     counted(from_->size(), "file"), of_part(), clips.size(), text, other_parts()));
     return {};
   }
 
@@ -368,6 +375,7 @@ class Opener {
   const ClipsSpec& spec_;
   const SourceOptions& options_;
   const char* const key_;
+  ClipPart part_;
 };
 
 }  // namespace

@@ -27,6 +27,7 @@
 #include "source/part_key.h"
 #include "source/reopening_disk.h"
 #include "source/root_disk.h"
+#include "source/suffixes.h"
 #include "source/walk.h"
 
 namespace spdld::source {
@@ -117,6 +118,18 @@ class FilesSource final : public Source {
     const PartRequest whole{.part = part};
     SPDLD_TRY(lay_out(item, {&whole, 1}, at));
     return fetcher_.open(at);
+  }
+  std::vector<std::string> suffixes(std::size_t part) const override {
+    std::vector<std::string> suffixes;
+    for (std::uint64_t item = 0; item < std::min(size(), kMostSeen); ++item) {
+      const std::string uri = listing_.uri(item);
+      if (part == 0) {
+        add_suffix(uri, suffixes);
+      } else if (const auto companion = files_->companions[part - 1].uri(uri)) {
+        add_suffix(*companion, suffixes);
+      }
+    }
+    return suffixes;
   }
   std::string origin() const override { return origin_; }
   std::uint64_t part_key(std::uint64_t item, std::size_t part) const override {

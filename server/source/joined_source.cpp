@@ -83,6 +83,20 @@ class JoinedSource final : public Source {
     const Place at = place(item);
     return at.source->open_part(at.item, part);
   }
+  std::optional<std::uint64_t> listed_bytes(std::uint64_t item, std::size_t part) const override {
+    const Place at = place(item);
+    return at.source->listed_bytes(at.item, part);
+  }
+  std::vector<std::string> suffixes(std::size_t part) const override {
+    std::vector<std::string> all;
+    for (const auto& source : sources_) {
+      for (std::string& suffix : source->suffixes(part)) {
+        if (std::find(all.begin(), all.end(), suffix) == all.end())
+          all.push_back(std::move(suffix));
+      }
+    }
+    return all;
+  }
   std::string origin() const override {
     std::string joined;
     for (const auto& source : sources_) {

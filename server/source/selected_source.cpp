@@ -58,6 +58,12 @@ class SelectedSource final : public Source {
                                                std::size_t part) const override {
     return from_->open_part(row(item), part);
   }
+  std::optional<std::uint64_t> listed_bytes(std::uint64_t item, std::size_t part) const override {
+    return from_->listed_bytes(row(item), part);
+  }
+  std::vector<std::string> suffixes(std::size_t part) const override {
+    return from_->suffixes(part);
+  }
   std::string origin() const override { return from_->origin(); }
   std::string dataset() const override { return from_->dataset(); }
   void look_again() override { from_->look_again(); }

@@ -16,4 +16,10 @@ std::uint64_t Source::part_key(std::uint64_t item, std::size_t part) const {
   return source::part_key(listing_digest(), item, part);
 }
 
+std::optional<std::uint64_t> Source::listed_bytes(std::uint64_t, std::size_t) const {
+  return std::nullopt;
+}
+
+std::vector<std::string> Source::suffixes(std::size_t) const { return {}; }
+
 }  // namespace spdld::source

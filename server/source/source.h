@@ -104,6 +104,12 @@ class Source {
   // Names the part's bytes for whoever keeps what is made of them: of sources with one origin,
   // parts with one key are the same bytes as long as the stamp of Revision is the same.
   virtual std::uint64_t part_key(std::uint64_t item, std::size_t part) const;
+  // How large the part is by the listing, of a part that is no whole file; none: it is one.
+  virtual std::optional<std::uint64_t> listed_bytes(std::uint64_t item, std::size_t part) const;
+  // The endings that names of the part's files have, without the dot and in lower case, of the
+  // first kMostSeen items; each once. Empty: none of them has one. Does not block.
+  virtual std::vector<std::string> suffixes(std::size_t part) const;
+  static constexpr std::uint64_t kMostSeen = 1000;
   // Where the bytes come from, whatever is taken of them. Empty: that cannot be said.
   virtual std::string origin() const { return {}; }
 

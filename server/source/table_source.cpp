@@ -19,6 +19,7 @@
 #include "source/part_key.h"
 #include "source/reopening_disk.h"
 #include "source/root_disk.h"
+#include "source/suffixes.h"
 
 namespace spdld::source {
 namespace {
@@ -98,6 +99,12 @@ class TableSource final : public Source {
     return fetcher_.open(at);
   }
 
+  std::vector<std::string> suffixes(std::size_t part) const override {
+    std::vector<std::string> suffixes;
+    for (std::uint64_t item = 0; item < std::min(size(), kMostSeen); ++item)
+      add_suffix(text_at(columns_, item, data_->parts[part]), suffixes);
+    return suffixes;
+  }
   std::string origin() const override { return origin_; }
   std::uint64_t part_key(std::uint64_t item, std::size_t part) const override {
     return source::part_key(text_at(columns_, item, data_->parts[part]), 0, 0);

@@ -25,6 +25,7 @@
 #include "source/root_disk.h"
 #include "source/shard_files.h"
 #include "source/shard_names.h"
+#include "source/suffixes.h"
 #include "source/tar_index_build.h"
 
 namespace spdld::source {
@@ -93,6 +94,17 @@ class WebdatasetSource final : public Source {
     const TarIndex::Place place = index_.find(item, {parts.data(), index_.parts()});
     return source::part_key(index_.shards()[place.shard].path, parts[part].offset,
                             parts[part].size);
+  }
+  std::optional<std::uint64_t> listed_bytes(std::uint64_t item, std::size_t part) const override {
+    std::array<TarPart, kMostPieces> parts;
+    index_.find(item, {parts.data(), index_.parts()});
+    return parts[part].size;
+  }
+  std::vector<std::string> suffixes(std::size_t part) const override {
+    std::vector<std::string> suffixes;
+    for (const std::string& suffix : data_->spec.parts[part].suffixes)
+      add_suffix("." + suffix, suffixes);
+    return suffixes;
   }
   Value value(std::uint64_t item, std::size_t value) const override {
     return index_.values().value(item, value);

@@ -101,6 +101,9 @@ Result<Json> check_scalar(const Node& node, const Shape& shape, const std::strin
     case Kind::kName:
       if (!is_name(node.text)) return wrong_kind(node, shape, name);
       return Json(node.text);
+    case Kind::kField:
+      if (!is_field_name(node.text)) return fail(node, name, not_a_field_name(node.text));
+      return Json(node.text);
     case Kind::kBytes: {
       const std::optional<std::uint64_t> bytes = parse_bytes(node.text);
       if (!bytes) return wrong_kind(node, shape, name);
@@ -310,6 +313,7 @@ std::string expected_text(const Shape& shape) {
     case Kind::kString:
       return shape.choices.empty() ? "a text" : "one of " + listed_names(shape.choices);
     case Kind::kName: return "a name (1 to 128 of A-Z a-z 0-9 . _ -)";
+    case Kind::kField: return "the name of a field";
     case Kind::kBytes: return "a size such as 64MiB";
     case Kind::kPercent: return "a percentage such as 25%";
     case Kind::kList: {

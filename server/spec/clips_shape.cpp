@@ -40,10 +40,13 @@ Shape cut_shape(std::vector<Key> own, std::vector<std::string> samplings) {
                          "with the last frame or silence, or it begins anew",
                   .shape = choice_shape({"drop", "pad", "loop"}),
                   .default_value = "drop"});
-  keys.push_back({.name = "field",
-                  .doc = "the part of the source that holds the media file; not given: the first",
-                  .shape = string_shape(),
-                  .nullable = true});
+  keys.push_back(
+      {.name = "field",
+       .doc =
+           "the part of the source that holds the media file; not given: the only one, or the only "
+           "one whose suffixes are those of such files",
+       .shape = string_shape(),
+       .nullable = true});
   keys.push_back({.name = "stream",
                   .doc = "which stream of the file: best, its number, or its language",
                   .shape = std::move(stream),

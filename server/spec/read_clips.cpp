@@ -36,7 +36,11 @@ class Reader {
     SPDLD_TRY(read_sampling());
     SPDLD_TRY(read_extent());
     SPDLD_TRY(read_times());
-    if (has("field")) clips_.field = json_.at("field").get<std::string>();
+    if (has("field")) {
+      clips_.field = json_.at("field").get<std::string>();
+      if (!is_field_name(clips_.field))
+        return tl::unexpected<Status>(refuse("field", not_a_field_name(clips_.field)));
+    }
     clips_.stream = stream_of(json_.at("stream"));
     if (clips_.stream.empty())
       return tl::unexpected<Status>(refuse("stream", "write best, a number, or a language"));

@@ -15,6 +15,8 @@ namespace {
 using Kind = Shape::Kind;
 using Json = nlohmann::json;
 
+constexpr const char* kFieldPattern = "^[A-Za-z][A-Za-z0-9_]{0,46}$";
+
 // What the maps of a whole file must have: {required, properties: {KEY: the same below it}}, or {}.
 // Lists and alternatives see to themselves.
 Json required_of(const Shape& shape) {
@@ -52,6 +54,7 @@ class SchemaWriter {
         return or_variable({{"enum", shape.choices}});
       case Kind::kName:
         return or_variable({{"type", "string"}, {"pattern", "^[A-Za-z0-9._-]{1,128}$"}});
+      case Kind::kField: return or_variable({{"type", "string"}, {"pattern", kFieldPattern}});
       case Kind::kBytes: return write_bytes(shape);
       case Kind::kPercent:
         return or_variable({{"type", "string"}, {"pattern", "^[0-9]+(\\.[0-9]+)?%$"}});
@@ -62,7 +65,7 @@ class SchemaWriter {
       case Kind::kNamed:
         return {{"type", "object"},
                 {"additionalProperties", write(shape.of.front())},
-                {"propertyNames", {{"pattern", "^[A-Za-z][A-Za-z0-9_]{0,46}$"}}}};
+                {"propertyNames", {{"pattern", kFieldPattern}}}};
       case Kind::kScalars:
         return {{"type", {"object", "null"}},
                 {"additionalProperties", {{"type", {"string", "number", "boolean", "null"}}}}};

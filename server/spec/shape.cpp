@@ -34,7 +34,7 @@ Shape shape_of(const ParamInfo& param) {
     case ParamType::kBool: return bool_shape();
     case ParamType::kInt: return int_shape(param.min, param.max);
     case ParamType::kFloat: return float_shape(param.min, param.max);
-    case ParamType::kString: return choice_shape(param.choices);
+    case ParamType::kString: return param.new_field ? field_shape() : choice_shape(param.choices);
     case ParamType::kIntList: return list_of(Kind::kInt);
     case ParamType::kFloatList: return list_of(Kind::kFloat);
     case ParamType::kStringList: return list_of(Kind::kString);
@@ -102,6 +102,7 @@ Shape int_shape(double min, double max) { return bounded(Kind::kInt, min, max); 
 Shape float_shape(double min, double max) { return bounded(Kind::kFloat, min, max); }
 Shape string_shape() { return shape_of(Kind::kString); }
 Shape name_shape() { return shape_of(Kind::kName); }
+Shape field_shape() { return shape_of(Kind::kField); }
 Shape choice_shape(std::vector<std::string> choices) {
   Shape shape = string_shape();
   shape.choices = std::move(choices);

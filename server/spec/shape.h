@@ -28,6 +28,7 @@ struct Shape {
     kFloat,
     kString,
     kName,     // is_name()
+    kField,    // is_field_name()
     kBytes,    // a size: "64MiB"
     kPercent,  // "25%"
     kList,     // of of[0]
@@ -90,6 +91,7 @@ Shape int_shape(double min, double max);
 Shape float_shape(double min, double max);
 Shape string_shape();
 Shape name_shape();
+Shape field_shape();
 Shape choice_shape(std::vector<std::string> choices);
 Shape bytes_shape();
 Shape bytes_or_zero_shape();

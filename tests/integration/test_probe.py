@@ -137,3 +137,10 @@ def test_probe_opens_no_file_that_media_name(tmp_path: pathlib.Path) -> None:
         assert name in calls
         assert "other.mp4" not in calls
         assert "socket(" not in calls
+
+
+def test_probe_of_no_name_is_wrong_usage() -> None:
+    done = probe("")
+    assert done.returncode == 2
+    assert "FILE" in done.stderr
+    assert "--probe" not in done.stderr

@@ -138,7 +138,7 @@ class ToyProber final : public source::MediaProber {
     SPDLD_ASSIGN(const std::size_t count, file.read(0, text));
     text.resize(count);
     if (!text.starts_with("toy\n"))
-      return error(Code::kInvalidArgument, file.path() + " is no toy");
+      return error(Code::kInvalidArgument, file.path() + ": it is no toy");
     std::istringstream in(text.substr(4));
     MediaFile media;
     media.format = "toy";

@@ -530,6 +530,12 @@ TEST(Prober, TellsThatSoundGoesBack) {
   }
 }
 
+TEST(Prober, SaysThatAFlacHasNoSamples) {
+  const MediaMaker maker;
+  EXPECT_EQ(refusal(maker.make(some_sound(1) + "-t 0 -c:a flac ", "none.flac")).message(),
+            "its sound has no samples: there is nothing to read");
+}
+
 TEST(Prober, CountsTheSamplesThatACutOffWavHas) {
   const MediaMaker maker;
   Bytes bytes = maker.make(some_sound(0.5), "a.wav");

@@ -115,7 +115,8 @@ TEST_F(ClipBytesTest, ReadsStackedClipsOfALongFileApart) {
   shards.shards = {dir_.path("a.tar")};
   shards.parts = {{.field = "video", .suffixes = {"toy"}},
                   {.field = "caption", .suffixes = {"txt"}}};
-  const ClipsSpec spec{.frames = 4, .sampling = Sampling::kUniform, .per_file = 3, .stack = true};
+  const ClipsSpec spec{
+      .field = "video", .frames = 4, .sampling = Sampling::kUniform, .per_file = 3, .stack = true};
   for (const bool of_shards : {false, true}) {
     const auto source = of_shards ? try_open({.items = shards, .clips = spec})
                                   : try_open({.items = files(), .clips = spec});

@@ -33,6 +33,7 @@ class ClipsFixture : public ::testing::Test {
     options.prober = &prober_;
     options.kept = kept;
     options.dataset = dataset;
+    options.max_file_bytes = max_file_bytes_;
     warnings_.clear();
     options.warnings = &warnings_;
     return open_source(spec, std::move(options));
@@ -98,6 +99,7 @@ class ClipsFixture : public ::testing::Test {
   IoPool io_{{.threads = 2}};
   test::ToyProber prober_;
   FetchedItem item_;
+  std::uint64_t max_file_bytes_ = std::uint64_t{1} << 30;
   std::vector<std::string> warnings_;
 };
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/tar_writer.h"
 #include "tests/unit/source/clips_fixture.h"
 
 namespace spdld::source {
@@ -162,6 +163,32 @@ TEST_F(ClipsSourceTest, BeginsAtGivenTimesAndKeyFrames) {
               ElementsAre("a.toy@0s", "a.toy@1.2s", "a.toy@2.4s", "a.toy@3.6s"));
 }
 
+TEST_F(ClipsSourceTest, TellsOfTimesBehindTheEndOfFiles) {
+  ToyMedia toy;
+  toy.put_sound(toy.add_sound(8000), 10);
+  put("a.toy", toy);
+  put("b.toy", toy);
+  ClipsSpec spec{.unit = ClipsSpec::Unit::kSeconds,
+                 .seconds = 0.5,
+                 .sampling = Sampling::kTimestamps,
+                 .times = {999999, 0.25, 1},
+                 .end = ClipsSpec::End::kPad};
+  EXPECT_THAT(uris(*open(spec)), ElementsAre("a.toy@0.25s", "b.toy@0.25s"));
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_EQ(warnings_[0],
+            "source.windows: 2 of 2 files have some, 2 in all: 2 with timestamps at or behind "
+            "their end, where nothing begins, such as a.toy (999999 s)");
+  spec.times = {1};
+  EXPECT_EQ(refusal(spec),
+            "source.windows: none of the 2 files has one: 2 with timestamps at or behind their "
+            "end, where nothing begins, such as a.toy (1 s)");
+  spec.times = {0.75};
+  EXPECT_EQ(open(spec)->size(), 2u);
+  EXPECT_TRUE(warnings_.empty());
+  spec.end = ClipsSpec::End::kDrop;
+  EXPECT_THAT(refusal(spec), HasSubstr("2 too short for one ('end: pad'"));
+}
+
 TEST_F(ClipsSourceTest, TakesTimesFromTheListing) {
   put_video("a.toy", 100);
   put_video("b.toy", 100);
@@ -217,6 +244,42 @@ TEST_F(ClipsSourceTest, LeavesOutBrokenFilesAndSaysSo) {
   EXPECT_EQ(open(spec)->size(), 2u) << "a short file is none that is broken";
   dir_.remove("data/a.toy");
   EXPECT_THAT(refusal(spec), HasSubstr("none of the 1 file has one"));
+}
+
+TEST_F(ClipsSourceTest, LeavesOutFilesTooLargeToBeReadWhole) {
+  const auto video = [](StreamInfo::Access access, std::int64_t frames) {
+    ToyMedia toy;
+    const int stream = toy.add_video();
+    toy.stream(stream).media.info.access = access;
+    toy.put_frames(stream, frames, 4, false, false, 1000);
+    return toy;
+  };
+  using Access = StreamInfo::Access;
+  put("large.toy", video(Access::kDemux, 40));
+  put("pieces.toy", video(Access::kPackets, 40));
+  put("small.toy", video(Access::kDemux, 4));
+  max_file_bytes_ = 20'000;
+  ClipsSpec spec{.frames = 4, .sampling = Sampling::kUniform};
+  EXPECT_THAT(uris(*open(spec)), ElementsAre("pieces.toy@0.72s", "small.toy@0s"));
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_THAT(warnings_[0],
+              HasSubstr("1 that can only be read whole and have more than the 20000 bytes that an "
+                        "item may have (remux such a file to mp4 or mkv), such as large.toy"));
+  spec.broken = ClipsSpec::Broken::kError;
+  EXPECT_THAT(refusal(spec), HasSubstr("large.toy: it can only be read whole and has "));
+  // Of a shard, its members' sizes count.
+  test::TarWriter tar;
+  tar.file("1.toy", video(Access::kDemux, 4).bytes())
+      .file("2.toy", video(Access::kDemux, 40).bytes())
+      .file("3.toy", video(Access::kDemux, 4).bytes());
+  dir_.file("s.tar", tar.archive());
+  WebdatasetSpec shards;
+  shards.shards = {dir_.path("s.tar")};
+  shards.parts = {{.field = "video", .suffixes = {"toy"}}};
+  spec.broken = ClipsSpec::Broken::kSkip;
+  const auto source = try_open({.items = shards, .clips = spec});
+  ASSERT_TRUE(source) << source.error().message();
+  EXPECT_THAT(uris(**source), ElementsAre("s.tar/1@0s", "s.tar/3@0s"));
 }
 
 TEST_F(ClipsSourceTest, OpensWhatWasAppliedAsItWas) {
@@ -290,7 +353,7 @@ TEST_F(ClipsSourceTest, SaysThatNothingReadsMedia) {
 TEST_F(ClipsSourceTest, RefusesFieldsThatAreNotThereOrAreThereTwice) {
   put_video("a.toy", 100);
   EXPECT_EQ(refusal({.field = "film"}),
-            "source.clips.field: the source has no part 'film'; it has video");
+            "source.clips.field: the source has no part 'film'; it has 'video'");
   EXPECT_THAT(refusal({.audio = "video"}), HasSubstr("there is a field 'video' already"));
 }
 

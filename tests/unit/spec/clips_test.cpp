@@ -93,6 +93,7 @@ TEST(Clips, RefuseValuesOutOfBounds) {
   EXPECT_THAT(error_of("clips: {timestamps: [-1]}"), HasSubstr("timestamps"));
   EXPECT_THAT(error_of("clips: {num_frames: 4}"), HasSubstr("write 'frames: N'"));
   EXPECT_THAT(error_of("clips: {audio: \"a b\"}"), HasSubstr("source.clips.audio"));
+  EXPECT_LT(error_of("clips: {field: " + std::string(70'000, 'a') + "}").size(), 300u);
 }
 
 }  // namespace

@@ -109,6 +109,18 @@ TEST(ParseErrors, NameWhatIsMissing) {
             "p.yaml:3:17: 'stages[1].resize.size' is missing: height and width");
 }
 
+TEST(ParseErrors, RefuseNamesOfNewFieldsThatNoBatchCanHave) {
+  for (const std::string name : {"'a b'", "5", "a.b", "\u00e9", "''", "_a"}) {
+    EXPECT_THAT(error_instead("stages: [fetch, resize: {size: 8, sizes: " + name + "}]"),
+                HasSubstr("stages[1].resize.sizes: "))
+        << name;
+  }
+  const std::string error =
+      error_instead("stages: [fetch, resize: {size: 8, sizes: " + std::string(70'000, 'a') + "}]");
+  EXPECT_THAT(error, HasSubstr("aaa...' is no name of a field"));
+  EXPECT_LT(error.size(), 300u);
+}
+
 TEST(ParseErrors, NameTheTypeThatWasExpected) {
   EXPECT_EQ(error_instead("batch: {size: [8]}"),
             "p.yaml:4:15: batch.size: expected an integer, got a list");
@@ -144,6 +156,9 @@ TEST(ParseErrors, NameTheTypeThatWasExpected) {
             "parameters, got an empty map");
   EXPECT_EQ(error_instead("stages: [fetch, resize: {size: big}]"),
             "p.yaml:3:32: stages[1].resize.size: expected an integer, got 'big'");
+  EXPECT_EQ(error_instead("stages: [fetch, resize: {size: 8, sizes: ../x}]"),
+            "p.yaml:3:42: stages[1].resize.sizes: '../x' is no name of a field: it has letters, "
+            "digits and _, at most 47 of them, and begins with a letter");
   EXPECT_EQ(error_instead("stages: [fetch, resize: {size: {h: 1}}]"),
             "p.yaml:3:32: stages[1].resize.size: expected an integer or a list of integers, got a "
             "map");
