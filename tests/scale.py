@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import subprocess
@@ -63,3 +64,48 @@ def restarts_text(seconds: list[float]) -> str:
         f"restart to first batch: {seconds[len(seconds) // 2]:.3f} s, median of {len(seconds)}"
         f" ({seconds[0]:.3f} to {seconds[-1]:.3f})"
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """Times of an index and of restarts, the index's size, and the daemon's memory in bytes."""
+
+    cold_s: float
+    warm_s: float
+    index_bytes: int
+    empty: int
+    indexed: int
+    read: int
+    again: int  # after the restarts
+    restarts: list[float]
+
+    def text(self) -> str:
+        memory = [f"{size / MIB:.0f}" for size in (self.empty, self.indexed, self.read, self.again)]
+        return (
+            f"index: {self.cold_s:.2f} s cold, {self.warm_s:.2f} s with the page cache warm\n"
+            "daemon: {} MiB empty, {} indexed, {} read, {} after a restart\n".format(*memory)
+            + restarts_text(self.restarts)
+        )
+
+
+def measure(
+    pipeline: pathlib.Path, files: list[pathlib.Path], suffix: str, batches: int, count: int
+) -> Scale:
+    """Of the pipeline `scale` over these files, whose index ends so; `count` restarts."""
+    forget(files)
+    with Daemon() as daemon:
+        daemon.start()
+        cold_s = index(daemon, pipeline)
+    with Daemon() as daemon:
+        daemon.start()
+        empty = resident(daemon.pid)
+        warm_s = index(daemon, pipeline)
+        indexed = resident(daemon.pid)
+        daemon.ctl("apply", "-f", pipeline)
+        first_batches(daemon, "scale", batches)
+        read = resident(daemon.pid)
+        kept = sum(file.stat().st_size for file in daemon.state_dir.glob(f"**/*{suffix}"))
+        seconds = restarts(daemon, "scale", count)
+        first_batches(daemon, "scale", batches)
+        again = resident(daemon.pid)
+    return Scale(cold_s, warm_s, kept, empty, indexed, read, again, seconds)

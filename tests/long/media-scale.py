@@ -22,8 +22,6 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import scale
-from daemon import Daemon
-from scale import MIB
 
 KINDS = 16  # of contents: each video has one of them, in a file of its own
 FRAMES = 125
@@ -71,34 +69,14 @@ def write_pipeline(path: pathlib.Path, root: pathlib.Path) -> pathlib.Path:
 def run(directory: pathlib.Path, videos: list[pathlib.Path]) -> list[str]:
     """What is more than it may be."""
     pipeline = write_pipeline(directory / "scale.yaml", directory / "videos")
-    scale.forget(videos)
-    with Daemon() as daemon:
-        daemon.start()
-        cold_s = scale.index(daemon, pipeline)
-    with Daemon() as daemon:
-        daemon.start()
-        empty = scale.resident(daemon.pid)
-        warm_s = scale.index(daemon, pipeline)
-        indexed = scale.resident(daemon.pid)
-        daemon.ctl("apply", "-f", pipeline)
-        scale.first_batches(daemon, "scale", 20)
-        read = scale.resident(daemon.pid)
-        kept = sum(file.stat().st_size for file in daemon.state_dir.glob("**/*.mediaindex"))
-        restarts = scale.restarts(daemon, "scale", RESTARTS)
-        again = scale.resident(daemon.pid)
-    per_video = kept / len(videos)
-    print(
-        f"index: {cold_s:.2f} s cold, {warm_s:.2f} s with the page cache warm\n"
-        f"index: {kept} bytes, {per_video:.0f} a video of at most {MOST_INDEX_BYTES}\n"
-        f"daemon: {empty / MIB:.0f} MiB empty, {indexed / MIB:.0f} indexed, {read / MIB:.0f} read,"
-        f" {again / MIB:.0f} after a restart\n"
-        f"{scale.restarts_text(restarts)}"
-    )
+    seen = scale.measure(pipeline, videos, ".mediaindex", batches=20, count=RESTARTS)
+    per_video = seen.index_bytes / len(videos)
+    print(f"{seen.text()}\nindex: {per_video:.0f} bytes a video of at most {MOST_INDEX_BYTES}")
     failures = []
     if not 0 < per_video <= MOST_INDEX_BYTES:
         failures.append(f"the index takes {per_video:.0f} bytes a video")
-    if restarts[len(restarts) // 2] > MOST_RESTART_S:
-        failures.append(f"a restart takes {restarts[len(restarts) // 2]:.2f} s")
+    if seen.restarts[RESTARTS // 2] > MOST_RESTART_S:
+        failures.append(f"a restart takes {seen.restarts[RESTARTS // 2]:.2f} s")
     return failures
 
 

@@ -25,7 +25,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import scale
-from daemon import REPOSITORY, Daemon
+from daemon import REPOSITORY
 from scale import MIB
 
 MOST_INDEX_BYTES = 24  # a sample
@@ -83,30 +83,13 @@ def write_pipeline(path: pathlib.Path, shards: list[pathlib.Path]) -> pathlib.Pa
 def run(directory: pathlib.Path, shards: list[pathlib.Path], samples: int) -> list[str]:
     """What is more than it may be."""
     pipeline = write_pipeline(directory / "scale.yaml", shards)
-    scale.forget(shards)
-    with Daemon() as daemon:
-        daemon.start()
-        cold_s = scale.index(daemon, pipeline)
-    with Daemon() as daemon:
-        daemon.start()
-        empty = scale.resident(daemon.pid)
-        warm_s = scale.index(daemon, pipeline)
-        indexed = scale.resident(daemon.pid)
-        daemon.ctl("apply", "-f", pipeline)
-        scale.first_batches(daemon, "scale", 200)
-        read = scale.resident(daemon.pid)
-        kept = sum(file.stat().st_size for file in daemon.state_dir.glob("**/*.tarindex"))
-        restarts = scale.restarts(daemon, "scale", RESTARTS)
-        scale.first_batches(daemon, "scale", 200)
-        again = scale.resident(daemon.pid)
-    per_sample = kept / samples
-    growth = max(indexed, read, again) - empty
+    seen = scale.measure(pipeline, shards, ".tarindex", batches=200, count=RESTARTS)
+    per_sample = seen.index_bytes / samples
+    growth = max(seen.indexed, seen.read, seen.again) - seen.empty
     print(
-        f"index: {cold_s:.2f} s cold, {warm_s:.2f} s with the page cache warm\n"
-        f"index: {kept} bytes, {per_sample:.2f} a sample of at most {MOST_INDEX_BYTES}\n"
-        f"daemon: {empty / MIB:.0f} MiB empty, {indexed / MIB:.0f} indexed, {read / MIB:.0f} read,"
-        f" {again / MIB:.0f} read after a restart; at most {MOST_GROWTH / MIB:.0f} more than empty\n"
-        f"{scale.restarts_text(restarts)}"
+        f"{seen.text()}\n"
+        f"index: {per_sample:.2f} bytes a sample of at most {MOST_INDEX_BYTES}; the daemon at most"
+        f" {MOST_GROWTH / MIB:.0f} MiB more than empty"
     )
     failures = []
     if not 0 < per_sample <= MOST_INDEX_BYTES:
