@@ -7,13 +7,11 @@
 #include "source/media_prober.h"
 #include "source/open_source.h"
 #include "tests/conformance/source_suite.h"
-#include "tests/support/tar_writer.h"
+#include "tests/unit/source/class_shard.h"
 #include "tests/unit/source/temp_dir.h"
 
 namespace spdld::source {
 namespace {
-
-using test::TarWriter;
 
 // Says of any file that a second of sound is in it, which must be taken out of the whole.
 class WholeProber final : public MediaProber {
@@ -75,18 +73,7 @@ class ShardWindowMaker {
  public:
   std::unique_ptr<Source> make(const std::map<std::string, std::string>& items) {
     dir_ = std::make_unique<TempDir>();
-    TarWriter tar;
-    for (const auto& [uri, bytes] : items) {
-      const std::string key = uri.substr(0, uri.find('.'));
-      tar.file(key + ".cls", uri.substr(0, uri.find('/'))).file(key + ".bin", bytes);
-    }
-    dir_->file("a.tar", tar.archive());
-    WebdatasetSpec shards;
-    shards.shards = {dir_->path("a.tar")};
-    shards.parts = {{.field = "sound", .suffixes = {"bin"}}};
-    shards.labels = {{.field = "label", .suffixes = {"cls"}}};
-    shards.classes =
-        ClassesSpec{.kind = ClassesSpec::Kind::kList, .names = {"c0", "c1", "c1-", "c2"}};
+    const WebdatasetSpec shards = class_shard(*dir_, items, "sound");
     SourceOptions options(io_);
     options.prober = &prober_;
     auto source = open_source({.items = shards, .clips = one_second()}, std::move(options));

@@ -12,6 +12,7 @@
 
 #include "tests/conformance/source_suite.h"
 #include "tests/support/tar_writer.h"
+#include "tests/unit/source/class_shard.h"
 #include "tests/unit/source/temp_dir.h"
 
 namespace spdld::source {
@@ -25,18 +26,7 @@ class ShardMaker {
  public:
   std::unique_ptr<Source> make(const std::map<std::string, std::string>& items) {
     dir_ = std::make_unique<TempDir>();
-    TarWriter tar;
-    for (const auto& [uri, bytes] : items) {
-      const std::string key = uri.substr(0, uri.find('.'));
-      tar.file(key + ".cls", uri.substr(0, uri.find('/'))).file(key + ".bin", bytes);
-    }
-    dir_->file("a.tar", tar.archive());
-    WebdatasetSpec spec;
-    spec.shards = {dir_->path("a.tar")};
-    spec.parts = {{.field = "image", .suffixes = {"bin"}}};
-    spec.labels = {{.field = "label", .suffixes = {"cls"}}};
-    spec.classes =
-        ClassesSpec{.kind = ClassesSpec::Kind::kList, .names = {"c0", "c1", "c1-", "c2"}};
+    const WebdatasetSpec spec = class_shard(*dir_, items, "image");
     auto source = open_webdataset(spec, SourceOptions(io_));
     EXPECT_TRUE(source) << source.error().message();
     return std::move(source).value();
