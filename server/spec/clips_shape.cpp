@@ -45,7 +45,7 @@ Shape cut_shape(std::vector<Key> own, std::vector<std::string> samplings) {
        .doc =
            "the part of the source that holds the media file; not given: the only one, or the only "
            "one whose suffixes are those of such files",
-       .shape = string_shape(),
+       .shape = field_shape(),
        .nullable = true});
   keys.push_back({.name = "stream",
                   .doc = "which stream of the file: best, its number, or its language",
@@ -84,7 +84,7 @@ Shape clips_shape() {
         .default_value = false},
        {.name = "audio",
         .doc = "a further field: the sound of the same file and time",
-        .shape = string_shape(),
+        .shape = field_shape(),
         .nullable = true},
        {.name = "audio_stream",
         .doc = "which stream that is of: best, its number, or its language",

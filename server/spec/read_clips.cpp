@@ -36,11 +36,7 @@ class Reader {
     SPDLD_TRY(read_sampling());
     SPDLD_TRY(read_extent());
     SPDLD_TRY(read_times());
-    if (has("field")) {
-      clips_.field = json_.at("field").get<std::string>();
-      if (!is_field_name(clips_.field))
-        return tl::unexpected<Status>(refuse("field", not_a_field_name(clips_.field)));
-    }
+    if (has("field")) clips_.field = json_.at("field").get<std::string>();
     clips_.stream = stream_of(json_.at("stream"));
     if (clips_.stream.empty())
       return tl::unexpected<Status>(refuse("stream", "write best, a number, or a language"));
@@ -131,8 +127,6 @@ class Reader {
       return refuse("audio",
                     "the sound of stacked clips would be of one of them alone; leave "
                     "'stack' out, so that each clip is an item with its sound");
-    if (has("audio") && !is_field_name(clips_.audio))
-      return refuse("audio", not_a_field_name(clips_.audio));
     if (has("audio_stream")) {
       if (clips_.audio.empty())
         return refuse("audio_stream",
