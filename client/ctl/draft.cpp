@@ -67,7 +67,7 @@ std::string pipeline_name(const std::string& path) {
   return name.empty() ? "dataset" : name;
 }
 
-// What follows `fetch`, and an empty line.
+// The stages behind `fetch`, and an empty line.
 std::string image_stages(const Draft& draft) {
   std::string text;
   if (draft.boxes) {

@@ -41,7 +41,7 @@ Result<std::vector<Field*>> chosen(FieldTable& table, const std::vector<std::str
   return found;
 }
 
-// What an op on images says of a field that is sound.
+// The refusal of an op on images that is to work on a field of sound.
 Status not_sound(const std::string& op, const std::string& field) {
   return {Code::kInvalidArgument,
           "'" + op + "' works on images, and the field '" + field +

@@ -46,7 +46,8 @@ bool has_packets(const StreamRecord& stream) {
   return false;
 }
 
-// What was found of a member of a shard begins with the shard's path, as if that were to blame.
+// The fault of a member of a shard without the shard's path, with which its text begins, as if the
+// shard were to blame.
 std::string_view own_words(std::string_view text, std::string_view uri) {
   const std::size_t end = text.find(": ");
   const std::size_t slash = uri.rfind('/');
@@ -73,7 +74,7 @@ class Cutter {
   }
   void fault(const std::string& reason, const ClipFile& file, const Status& status = {},
              const std::string& more = {});
-  // Of its media.
+  // How large the file is, or the member of a shard.
   std::uint64_t bytes_of(const ClipFile& file) const {
     const std::optional<std::uint64_t> listed = source_.listed_bytes(file.item, part_);
     return listed.value_or(file.entry->stamp.size_bytes);

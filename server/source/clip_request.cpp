@@ -96,7 +96,7 @@ void place_sound(const ClipSound& sound, std::int64_t time, MediaClip& clip) {
   std::int64_t first = time;
   std::int64_t silence = 0;
   auto gap = sound.gaps.begin();
-  // Of what is before such a gap nothing is heard.
+  // No sample before such a gap is heard.
   for (; gap != sound.gaps.end() && number(*gap) <= 0; ++gap) first -= gap->samples;
   for (; gap != sound.gaps.end() && first >= number(*gap); ++gap) {
     first -= gap->samples;

@@ -28,7 +28,7 @@ using Unit = ClipsSpec::Unit;
 
 constexpr const char* kStart = "start";
 
-// The data of an applied source: all of it that does not depend on who reads it.
+// The data of an applied source, which all of its readers share.
 struct ClipData {
   ClipFiles clips;
   std::string media;            // the index's name; empty: it is not kept
@@ -229,7 +229,7 @@ class Opener {
     data.part = part_.index;
     return {};
   }
-  // What messages say of files where there are several to an item.
+  // Messages name the part that files are of where an item has several.
   std::string of_part() const {
     return part_.others.empty() ? "" : " of the part '" + part_.name + "'";
   }
