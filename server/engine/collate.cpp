@@ -155,8 +155,11 @@ class Collator {
       return Status(Code::kInvalidArgument,
                     "'" + tensor.name + "': a row has up to " +
                         std::to_string(tensor.max_row_bytes) + " bytes, and " +
-                        counted(rows_, "row") + " of that size " + std::to_string(all) +
-                        ": set batch.max_bytes (for example 256MiB) to what the rows of a batch "
+                        counted(rows_, "row") + " of that size " + std::to_string(all) + ": " +
+                        (tensor.bounded_by.empty()
+                             ? ""
+                             : "lower " + tensor.bounded_by + ", which that follows from, or ") +
+                        "set batch.max_bytes (for example 256MiB) to what the rows of a batch "
                         "may take together, or " +
                         tensor.bound_name + " to what one row may");
     return {};

@@ -49,6 +49,9 @@ class DecodeAudio final : public Op {
     task->options = options_;
     task->sample_rate = sample_rate_;
     task->channels = channels_;
+    task->is_bound_by_max_seconds =
+        task->decoded.sample_rate > 0 &&
+        task->decoded.max_length == most_samples(task->decoded.sample_rate);
     SPDLD_ASSIGN(task->decoded, format_of(part.clip));
     SPDLD_ASSIGN(std::vector<AudioFormat> kinds, kinds_of(part.clip));
     task->decoded.agree_on(kinds);
@@ -64,8 +67,7 @@ class DecodeAudio final : public Op {
     const int from = clip ? clip->sample_rate : 0;
     format.sample_rate = sample_rate_.value_or(from);
     format.channels = channels_.value_or(clip ? clip->channels : 0);
-    if (format.sample_rate > 0)
-      format.max_length = options_.max_samples(format.sample_rate) + 2;  // as Resampler rounds
+    if (format.sample_rate > 0) format.max_length = most_samples(format.sample_rate);
     if (!clip) return format;
     const bool stays = !sample_rate_ || *sample_rate_ == from;
     if (stays) {
@@ -84,6 +86,10 @@ class DecodeAudio final : public Op {
       format.max_length = std::min(format.max_length, static_cast<std::int64_t>(most));
     }
     if (format.length >= 0) format.max_length = format.length;
+  std::int64_t most_samples(int sample_rate) const {
+    return options_.max_samples(sample_rate) + 2;  // as Resampler rounds
+  }
+
     return format;
   }
 

@@ -397,6 +397,20 @@ TEST(Plan, SuggestsABoundThatSoundFitsInto) {
   EXPECT_THAT(plan.error().message(), HasSubstr("{collate: {image: {max_bytes: 16MiB}}}"));
 }
 
+TEST(Plan, NamesTheLimitOfSoundThatMakesItsBatchesTooLarge) {
+  const std::vector<source::SourceField> audio{{.name = "audio"}};
+  const std::string batch = "batch: {size: 8, collate: {audio: {pad: 0}}}\n";
+  const auto plan =
+      compile("  - fetch\n  - decode_audio: {sample_rate: 16000, channels: 1}\n", batch, audio);
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(),
+              HasSubstr(": lower decode_audio.max_seconds, which that follows from, or set "
+                        "batch.max_bytes"));
+  EXPECT_TRUE(
+      compile("  - fetch\n  - decode_audio: {sample_rate: 16000, channels: 1, max_seconds: 60}\n",
+              batch, audio));
+}
+
 TEST(Plan, SpellsOutWhatTheDecodedPixelsDependOn) {
   const auto plan = compile(
       "  - fetch\n  - decode_image: {concurrency: 2}\n  - resize: {size: 8}\n"
