@@ -411,6 +411,46 @@ TEST(Plan, NamesTheLimitOfSoundThatMakesItsBatchesTooLarge) {
               batch, audio));
 }
 
+// A field of this name that is clips of this kind.
+std::vector<source::SourceField> clips(const std::string& name, StreamInfo::Kind kind) {
+  return {{.name = name, .clip = ClipShape{.kind = kind, .frames = 4}}};
+}
+
+std::string refusal(const std::string& stages, const std::vector<source::SourceField>& fields) {
+  const auto plan = compile(stages, "batch: {size: 2, max_bytes: 1MiB}\n", fields);
+  EXPECT_FALSE(plan);
+  return plan ? "" : plan.error().message();
+}
+
+TEST(Plan, AsksForADecoderOfClips) {
+  using Kind = StreamInfo::Kind;
+  EXPECT_EQ(refusal("  - fetch\n", clips("video", Kind::kVideo)),
+            "pipeline 'test': the field 'video' is clips of encoded video: put 'decode_video' "
+            "after 'fetch'");
+  EXPECT_THAT(refusal("  - fetch\n", clips("film", Kind::kVideo)),
+              HasSubstr("put 'decode_video: {field: film}' after 'fetch'"));
+  EXPECT_THAT(refusal("  - fetch\n", clips("audio", Kind::kAudio)),
+              HasSubstr("is clips of encoded sound: put 'decode_audio' after 'fetch'"));
+  EXPECT_THAT(refusal("  - fetch\n", clips("sound", Kind::kAudio)),
+              HasSubstr("put 'decode_audio: {field: sound}' after 'fetch'"));
+}
+
+TEST(Plan, RefusesADecoderThatDoesNotFitItsClips) {
+  using Kind = StreamInfo::Kind;
+  EXPECT_THAT(refusal("  - fetch\n  - decode_image: {field: v}\n", clips("v", Kind::kVideo)),
+              HasSubstr("'v' is clips of video, so use 'decode_video: {field: v}'"));
+  EXPECT_THAT(refusal("  - fetch\n  - decode_video: {field: a}\n", clips("a", Kind::kAudio)),
+              HasSubstr("'a' is clips of sound, so use 'decode_audio: {field: a}'"));
+}
+
+TEST(Plan, AsksForDecodedClipsBeforeTheyAreResized) {
+  for (const std::string fields : {"", ", fields: video"}) {
+    EXPECT_THAT(refusal("  - fetch\n  - resize: {size: [8, 8]" + fields + "}\n  - decode_video\n",
+                        clips("video", StreamInfo::Kind::kVideo)),
+                HasSubstr("'resize' works on decoded clips: put 'decode_video"));
+  }
+}
+
 TEST(Plan, SpellsOutWhatTheDecodedPixelsDependOn) {
   const auto plan = compile(
       "  - fetch\n  - decode_image: {concurrency: 2}\n  - resize: {size: 8}\n"
