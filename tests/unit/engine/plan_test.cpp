@@ -411,6 +411,20 @@ TEST(Plan, NamesTheLimitOfSoundThatMakesItsBatchesTooLarge) {
               batch, audio));
 }
 
+TEST(Plan, KeepsThePaddingWhereItSuggestsABound) {
+  const std::vector<source::SourceField> audio{{.name = "audio"}};
+  const auto told = [&](const std::string& collate) {
+    const auto plan = compile("  - fetch\n  - decode_audio\n",
+                              "batch: {size: 2, collate: {audio: " + collate + "}}\n", audio);
+    EXPECT_FALSE(plan);
+    return plan ? "" : plan.error().message();
+  };
+  EXPECT_THAT(told("{pad: 0}"), HasSubstr("{collate: {audio: {pad: 0, max_bytes: 16MiB}}}"));
+  EXPECT_THAT(told("{pad: -0.5, multiple_of: 8}"),
+              HasSubstr("{audio: {pad: -0.5, multiple_of: 8, max_bytes: 16MiB}}"));
+  EXPECT_THAT(told("ragged"), HasSubstr("{audio: {kind: ragged, max_bytes: 16MiB}}"));
+}
+
 // A field of this name that is clips of this kind.
 std::vector<source::SourceField> clips(const std::string& name, StreamInfo::Kind kind) {
   return {{.name = name, .clip = ClipShape{.kind = kind, .frames = 4}}};
