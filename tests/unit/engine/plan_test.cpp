@@ -465,6 +465,15 @@ TEST(Plan, AsksForDecodedClipsBeforeTheyAreResized) {
   }
 }
 
+TEST(Plan, TellsOfItemsThatFillNoStep) {
+  const auto plan = compile("  - fetch\n", "batch: {size: 8, max_bytes: 1MiB}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(no_step_text(**plan, 7, 1),
+            "the 7 items do not fill a step of 8 rows on 1 shard: lower batch.size, or set 'batch: "
+            "{last: pad}'");
+  EXPECT_EQ(no_step_text(**plan, 8, 1), "");
+}
+
 TEST(Plan, SpellsOutWhatTheDecodedPixelsDependOn) {
   const auto plan = compile(
       "  - fetch\n  - decode_image: {concurrency: 2}\n  - resize: {size: 8}\n"
