@@ -30,8 +30,10 @@ Grid make_grid(const Preview& preview) {
   if (std::optional<Grid> images = image_grid(preview)) return *std::move(images);
   if (std::optional<Grid> sound = sound_grid(preview)) return *std::move(sound);
   throw Failure(kFailed,
-                fmt::format("no tensor of this pipeline looks like images, clips or sound (it "
-                            "gives {}): decode them, or leave out -o to list the rows alone",
+                fmt::format("no tensor of this pipeline can be drawn (it gives {}): images, clips "
+                            "and spectra are drawn where their rows have one size, and sound of "
+                            "float32: decode them, and give images and clips one size, or leave "
+                            "out -o to list the rows alone",
                             what_is_there(preview.header)));
 }
 

@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 using Kind = Draft::Kind;
 
 constexpr std::uint64_t kMaxEntries = 200'000;
+constexpr std::uint64_t kSounds = 8;  // whole files of a batch
 
 // The files of one kind below a folder.
 struct Files {
@@ -167,8 +168,8 @@ Kind most_of(const Folder& folder) {
       ->first;
 }
 
-// The lines of a source that say what a sample of a file is.
-std::vector<std::string> parts_of_files(Kind kind) {
+// The lines of a source of so many files that say what a sample of a file is; 0: that is not known.
+std::vector<std::string> parts_of_files(Kind kind, std::uint64_t items) {
   switch (kind) {
     case Kind::kVideos:
       return {
@@ -180,8 +181,10 @@ std::vector<std::string> parts_of_files(Kind kind) {
           "  end: loop                   # a video that is too short begins anew"};
     case Kind::kSound:
       return {"# Items are windows of the files; silence follows where a file ends. Without this",
-              "# line they are whole files, of which a batch is made so:",
-              "# batch: {size: 8, collate: {audio: {pad: 0}}}.",
+              "# line they are whole files. Then say how long one may be, by max_seconds: 60 of",
+              "# decode_audio, and let batches be filled up to their longest row:",
+              fmt::format("# batch: {{size: {}, collate: {{audio: {{pad: 0}}}}}}",
+                          items == 0 ? kSounds : std::min(items, kSounds)),
               "windows: {seconds: \"${seconds}\", end: pad}"};
     case Kind::kImages: break;
   }
@@ -243,7 +246,8 @@ Draft survey_folder(const std::string& path) {
         "  label: parent_dir           # batch[\"label\"]; remove this line if "
         "the folders are no classes");
   }
-  for (std::string& line : parts_of_files(kind)) draft.source.push_back(std::move(line));
+  for (std::string& line : parts_of_files(kind, draft.items))
+    draft.source.push_back(std::move(line));
   return draft;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/collate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -56,6 +58,18 @@ class Collator {
   }
 
  private:
+  // What was given, with a bound: "{pad: 0, max_bytes: 4KiB}".
+  static std::string bounded(const TensorSpec& tensor, const spec::CollateSpec* given) {
+    std::string keys;
+    if (tensor.padded) {
+      keys = fmt::format("pad: {}, ", given->pad_value);
+      if (given->multiple_of > 1) keys += fmt::format("multiple_of: {}, ", given->multiple_of);
+    } else if (given != nullptr && given->kind == Kind::kRagged) {
+      keys = "kind: ragged, ";
+    }
+    return "{" + keys + "max_bytes: " + tensor.ample_row + "}";
+  }
+
   Status fail(const TensorSpec& tensor, const spec::CollateSpec& given,
               const std::string& what) const {
     return {Code::kInvalidArgument,
@@ -128,16 +142,16 @@ class Collator {
       tensor.max_row_bytes = given->max_bytes;
     } else if (tensor.max_row_bytes == 0) {
       if (most == 0)
-        return Status(
-            Code::kInvalidArgument,
-            "'" + tensor.name + "' differs in size from row to row, so the batch needs a bound: " +
-                // Files may be large, and what is large has a mean that says more.
-                (tensor.kind == FieldKind::kRagged ? "write 'batch: {collate: {" + tensor.name +
-                                                         ": {max_bytes: " + tensor.ample_row +
-                                                         "}}}' with what one may take, or set "
-                                                   : "set ") +
-                "batch.max_bytes (for example 64MiB) to what " + counted(rows_, "row") +
-                " may take" + (rows_ == 1 ? "" : " together"));
+        return Status(Code::kInvalidArgument,
+                      "'" + tensor.name +
+                          "' differs in size from row to row, so the batch needs a bound: " +
+                          // Files may be large, and what is large has a mean that says more.
+                          (tensor.kind == FieldKind::kRagged
+                               ? "write 'batch: {collate: {" + tensor.name + ": " +
+                                     bounded(tensor, given) + "}}' with what one may take, or set "
+                               : "set ") +
+                          "batch.max_bytes (for example 64MiB) to what " + counted(rows_, "row") +
+                          " may take" + (rows_ == 1 ? "" : " together"));
       tensor.max_row_bytes = most;
       tensor.bound_name = "batch.max_bytes";
     }
@@ -155,8 +169,11 @@ class Collator {
       return Status(Code::kInvalidArgument,
                     "'" + tensor.name + "': a row has up to " +
                         std::to_string(tensor.max_row_bytes) + " bytes, and " +
-                        counted(rows_, "row") + " of that size " + std::to_string(all) +
-                        ": set batch.max_bytes (for example 256MiB) to what the rows of a batch "
+                        counted(rows_, "row") + " of that size " + std::to_string(all) + ": " +
+                        (tensor.bounded_by.empty()
+                             ? ""
+                             : "lower " + tensor.bounded_by + ", which that follows from, or ") +
+                        "set batch.max_bytes (for example 256MiB) to what the rows of a batch "
                         "may take together, or " +
                         tensor.bound_name + " to what one row may");
     return {};

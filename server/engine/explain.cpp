@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <utility>
 
 #include "base/counted.h"
 #include "source/sharding.h"
@@ -139,6 +140,12 @@ std::string clips_text(const ClipsSpec& clips) {
   return text;
 }
 
+source::Sharding sharding_of(const Plan& plan, std::uint64_t items, std::uint32_t num_shards) {
+  return {items,
+          plan.spec.batch.last,
+          {.num_shards = num_shards, .batch = static_cast<std::uint64_t>(plan.spec.batch.size)}};
+}
+
 // Of the epoch's tail, where that is dropped.
 std::string left_out_text(const PlanFacts& facts) {
   const std::uint64_t read = facts.steps_per_epoch * facts.batch_rows * facts.num_shards;
@@ -148,10 +155,15 @@ std::string left_out_text(const PlanFacts& facts) {
 
 }  // namespace
 
+std::string no_step_text(const Plan& plan, std::uint64_t items, std::uint32_t num_shards) {
+  if (sharding_of(plan, items, num_shards).end_step() > 0) return {};
+  return fmt::format(
+      "the {} do not fill a step of {} on {}: lower batch.size, or set 'batch: {{last: pad}}'",
+      counted(items, "item"), counted(plan.layout.rows(), "row"), counted(num_shards, "shard"));
+}
+
 PlanFacts plan_facts(const Plan& plan, const ExplainContext& context) {
-  const source::Sharding epoch(context.items, plan.spec.batch.last,
-                               {.num_shards = context.num_shards,
-                                .batch = static_cast<std::uint64_t>(plan.spec.batch.size)});
+  const source::Sharding epoch = sharding_of(plan, context.items, context.num_shards);
   PlanFacts facts{
       .pipeline = plan.spec.name,
       .items = context.items,
@@ -176,11 +188,8 @@ PlanFacts plan_facts(const Plan& plan, const ExplainContext& context) {
   facts.tasks.back().fields = fields_of(plan);
   const std::uint64_t wanted = facts.used_bytes + facts.needed_bytes;
   if (wanted > facts.budget_bytes) facts.missing_bytes = wanted - facts.budget_bytes;
-  if (facts.steps_per_epoch == 0)
-    facts.warnings.push_back("the " + counted(facts.items, "item") + " do not fill a step of " +
-                             std::to_string(facts.batch_rows) + " rows on " +
-                             counted(facts.num_shards, "shard") +
-                             ": lower batch.size, or set 'batch: {last: pad}'");
+  std::string no_step = no_step_text(plan, context.items, context.num_shards);
+  if (!no_step.empty()) facts.warnings.push_back(std::move(no_step));
   if (plan.image != nullptr) facts.image = image_of(*plan.image);
   facts.padding = context.padding;
   if (plan.spec.cache && context.cache) facts.cache = cache_of(*plan.spec.cache, *context.cache);

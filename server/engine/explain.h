@@ -26,6 +26,8 @@ struct ExplainContext {
   std::optional<PlanFacts::Padding> padding = std::nullopt;  // if the order goes by length
 };
 
+// Why an epoch has no step, and what to do: so many items do not fill one. Empty: it has some.
+std::string no_step_text(const Plan& plan, std::uint64_t items, std::uint32_t num_shards);
 // The physical plan: what runs as one task, what a batch holds and takes, how much of the arena
 // budget the consumers need.
 PlanFacts plan_facts(const Plan& plan, const ExplainContext& context);

@@ -178,6 +178,7 @@ class Compiler {
       plan_->tasks.push_back(*std::move(task));
       return {};
     }
+    if (field.kind == Field::Kind::kPart && field.clip) return undecoded(field);
     if (field.kind == Field::Kind::kPart) {
       add_tensor({.name = field.name,
                   .kind = FieldKind::kBytes,
@@ -188,6 +189,17 @@ class Compiler {
     }
     add_tensor(tensor_of(field), {.kind = Kind::kValue, .index = field.index});
     return {};
+  }
+
+  // Packets of a stream are of no use without what a decoder must be told of it.
+  Status undecoded(const Field& field) const {
+    const bool is_video = field.clip->kind == StreamInfo::Kind::kVideo;
+    const std::string kind = is_video ? "video" : "audio";
+    return {Code::kInvalidArgument,
+            "pipeline '" + plan_->spec.name + "': the field '" + field.name +
+                "' is clips of encoded " + (is_video ? "video" : "sound") + ": put 'decode_" +
+                kind + (field.name == kind ? "" : ": {field: " + field.name + "}") +
+                "' after 'fetch'"};
   }
 
   TensorSpec tensor_of(const Field& field) const {

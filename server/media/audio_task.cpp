@@ -121,6 +121,7 @@ void AudioTask::set_tensor(const AudioFormat& made) {
     tensor.max_row_bytes = static_cast<std::uint64_t>(most_channels * std::max(made.bins, 1)) *
                            static_cast<std::uint64_t>(most_length) * sizeof(float);
     tensor.is_loose = true;
+    if (is_bound_by_max_seconds) tensor.bounded_by = "decode_audio.max_seconds";
   }
   tensors_.push_back(std::move(tensor));
 }

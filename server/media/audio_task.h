@@ -33,7 +33,8 @@ class AudioTask final : public FieldTask {
   AudioOptions options;
   std::optional<int> sample_rate;  // none: as the files have it
   std::optional<int> channels;
-  AudioFormat decoded;  // what is known of the sound before the first step
+  AudioFormat decoded;                   // what is known of the sound before the first step
+  bool is_bound_by_max_seconds = false;  // nothing else tells how long it is at most
   std::vector<Step> steps;
 
   const std::vector<TensorSpec>& tensors() const override { return tensors_; }

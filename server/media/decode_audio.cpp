@@ -36,9 +36,6 @@ class DecodeAudio final : public Op {
     auto encoded = table.encoded(fields().front(), key.name);
     if (!encoded) return std::move(encoded).error();
     Field& part = **encoded;
-    if (part.clip && part.clip->kind != StreamInfo::Kind::kAudio)
-      return {Code::kInvalidArgument, "'" + key.name + "' decodes sound, and the field '" +
-                                          part.name + "' is clips of video"};
     if (part.clip && options_.stream.kind != StreamChoice::Kind::kBest)
       return {Code::kInvalidArgument, "'" + key.name + "': the field '" + part.name +
                                           "' is windows of a stream that the source has chosen: "
@@ -52,6 +49,9 @@ class DecodeAudio final : public Op {
     SPDLD_ASSIGN(task->decoded, format_of(part.clip));
     SPDLD_ASSIGN(std::vector<AudioFormat> kinds, kinds_of(part.clip));
     task->decoded.agree_on(kinds);
+    task->is_bound_by_max_seconds =
+        task->decoded.sample_rate > 0 &&
+        task->decoded.max_length == most_samples(task->decoded.sample_rate);
     part.kind = Field::Kind::kDecoded;
     part.chain = std::make_unique<AudioChain>(std::move(task), std::move(kinds));
     return {};
@@ -64,8 +64,7 @@ class DecodeAudio final : public Op {
     const int from = clip ? clip->sample_rate : 0;
     format.sample_rate = sample_rate_.value_or(from);
     format.channels = channels_.value_or(clip ? clip->channels : 0);
-    if (format.sample_rate > 0)
-      format.max_length = options_.max_samples(format.sample_rate) + 2;  // as Resampler rounds
+    if (format.sample_rate > 0) format.max_length = most_samples(format.sample_rate);
     if (!clip) return format;
     const bool stays = !sample_rate_ || *sample_rate_ == from;
     if (stays) {
@@ -85,6 +84,10 @@ class DecodeAudio final : public Op {
     }
     if (format.length >= 0) format.max_length = format.length;
     return format;
+  }
+
+  std::int64_t most_samples(int sample_rate) const {
+    return options_.max_samples(sample_rate) + 2;  // as Resampler rounds
   }
 
   // The sounds of files of several rates, by their rates; empty: that is not known.

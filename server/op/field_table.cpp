@@ -48,6 +48,18 @@ Status not_sound(const std::string& op, const std::string& field) {
               "' is sound: " + (op == "normalize" ? "write 'normalize_audio'" : "leave it out")};
 }
 
+// Whether the field is clips of video that no stage has decoded.
+bool is_encoded_video(const Field& field) {
+  return field.kind == Field::Kind::kPart && field.clip &&
+         field.clip->kind == StreamInfo::Kind::kVideo;
+}
+
+// The op that decodes this field of clips, with the field's name where that is not its default.
+std::string decoder_of(const Field& field) {
+  const std::string kind = field.clip->kind == StreamInfo::Kind::kVideo ? "video" : "audio";
+  return "decode_" + kind + (field.name == kind ? "" : ": {field: " + field.name + "}");
+}
+
 bool is_sound(const Field& field) { return field.chain != nullptr && field.chain->has_sound(); }
 
 }  // namespace
@@ -102,6 +114,13 @@ Result<Field*> FieldTable::encoded(const std::string& name, const std::string& o
   if (field->kind == Field::Kind::kValue)
     return error(Code::kInvalidArgument, "'" + op + "' decodes bytes, and the field '" + name +
                                              "' is " + std::string(value_type_name(field->type)));
+  if (field->clip) {
+    const bool is_video = field->clip->kind == StreamInfo::Kind::kVideo;
+    if (op != (is_video ? "decode_video" : "decode_audio"))
+      return error(Code::kInvalidArgument, "'" + op + "' decodes no such field: '" + name +
+                                               "' is clips of " + (is_video ? "video" : "sound") +
+                                               ", so use '" + decoder_of(*field) + "'");
+  }
   field->ops.push_back(op);
   return field;
 }
@@ -160,18 +179,24 @@ Result<std::vector<Field*>> FieldTable::movable(const std::vector<std::string>& 
                                                 const std::string& op) {
   bool moves_any = false;
   const Field* sound = nullptr;
+  const Field* video = nullptr;
   for (const Field& field : fields_) {
     moves_any = moves_any || (field.chain != nullptr && field.chain->has_geometry());
     const bool is_named = std::find(names.begin(), names.end(), field.name) != names.end();
+    if (video == nullptr && is_encoded_video(field)) video = &field;
     if (!is_sound(field)) continue;
     if (is_named) return tl::unexpected<Status>(not_sound(op, field.name));
     if (sound == nullptr) sound = &field;
   }
+  if (names.empty() && !moves_any && video != nullptr)
+    return error(Code::kInvalidArgument,
+                 "'" + op + "' works on decoded clips: put '" + decoder_of(*video) + "' before it");
   if (names.empty() && !moves_any && sound != nullptr)
     return tl::unexpected<Status>(not_sound(op, sound->name));
   return chosen(
       *this, names, op, [](const FieldChain& chain) { return chain.has_geometry(); },
       [](const Field& field) {
+        if (is_encoded_video(field)) return std::string("clips: put 'decode_video");
         return std::string("images, masks and boxes: put '") +
                (field.kind == Field::Kind::kPart ? "decode_image" : "bounding_boxes");
       },

@@ -36,6 +36,9 @@ struct TensorSpec {
   bool is_loose = false;  // no row need take as much as max_row_bytes
   std::uint64_t max_bytes = 0;
   std::string bound_name = {};
+  // The parameter of a stage that max_row_bytes follows from: "decode_audio.max_seconds". Empty:
+  // none.
+  std::string bounded_by = {};
   // Of such a tensor that needs a bound: one that a row seldom needs, for messages.
   std::string ample_row = "4KiB";
   // Of rows that differ in size though the pipeline could give them one shape: what they are

@@ -254,8 +254,10 @@ Result<std::vector<std::string>> SessionService::check_new(const Caller& caller,
 Result<PipelineView> SessionService::apply(const Caller& caller, const ApplyRequest& request,
                                            const Progress& progress) {
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
-  SPDLD_ASSIGN(const std::vector<std::string> found,
+  SPDLD_ASSIGN(std::vector<std::string> found,
                check_new(caller, built, true, listing_progress(progress)));
+  const std::string no_step = engine::no_step_text(*built->plan, built->source->size(), 1);
+  if (!no_step.empty()) found.push_back("pipeline '" + built->name() + "': " + no_step);
   if (request.dry_run) {
     SPDLD_ASSIGN(const PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
     PipelineView would = view(caller, *numbered);

@@ -124,11 +124,12 @@ Status Sessions::check_swap(const PlannedSwap& swap, const Timeline& timeline, S
                       ": the first step that can still change is " + place_text(frontier));
   }
   if (from.step > 0 && !before.same_order(*swap.phase))
-    return Status(Code::kFailedPrecondition,
-                  name +
-                      ": another dataset, shuffle or seed gives another order, and that can "
-                      "change at an epoch's start only: apply it with " +
-                      at_text(swap, "next-epoch") + ", or " + at_text(swap, "step:EPOCH/0"));
+    return Status(
+        Code::kFailedPrecondition,
+        name +
+            ": another dataset, other clips or windows, another shuffle or seed give "
+            "another order, and that can change at an epoch's start only: apply it with " +
+            at_text(swap, "next-epoch") + ", or " + at_text(swap, "step:EPOCH/0"));
   if (job.max_epochs > 0 && from.epoch >= job.max_epochs)
     return Status(Code::kOutOfRange, name + " ends with epoch " +
                                          std::to_string(job.max_epochs - 1) + ", before " +

@@ -199,6 +199,46 @@ def _(desk: Desk) -> str:
     return desk.loaded("trian")
 
 
+VIDEO = ("label: parent_dir}", "field: video}")
+AUDIO = ("label: parent_dir}", "field: audio}")
+STAGES = "  - decode_image\n" + CROP
+
+in_yaml("Videos without clips", VIDEO, (STAGES, "  - decode_video\n"))
+
+
+def clips(desk: Desk, *changes: tuple[str, str]) -> str:
+    """What is said of clips of a video, with these changes."""
+    command = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=64x48:rate=25"]
+    command += ["-frames:v", "20", "-c:v", "mpeg4", str(desk.data / "cats/a.mp4")]
+    subprocess.run(command, check=True, timeout=daemon_module.WATCHDOG_S)
+    some = ("field: video}", "field: video}\n  clips: {frames: 4}")
+    return desk.applied(("**/*.jpg", "**/*.mp4"), VIDEO, some, *changes)
+
+
+@mistake("Clips that no stage decodes")
+def _(desk: Desk) -> str:
+    return clips(desk, (STAGES, ""))
+
+
+@mistake("Clips decoded as images")
+def _(desk: Desk) -> str:
+    return clips(desk, ("  - decode_image\n", "  - decode_image: {field: video}\n"))
+
+
+in_yaml(
+    "Sound of any length",
+    AUDIO,
+    (STAGES, "  - decode_audio\n"),
+    ("{size: 4}", "{size: 4, collate: {audio: {pad: 0}}}"),
+)
+in_yaml(
+    "Whole files of sound in a large batch",
+    AUDIO,
+    (STAGES, "  - decode_audio: {sample_rate: 16000, channels: 1}\n"),
+    ("{size: 4}", "{size: 8}"),
+)
+
+
 @mistake("WORLD_SIZE without a rank")
 def _(desk: Desk) -> str:
     os.environ["WORLD_SIZE"] = "2"

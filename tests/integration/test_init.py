@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tarfile
 from collections.abc import Callable
@@ -272,6 +273,31 @@ def test_a_folder_of_sound(load: Callable[..., Any], tmp_path: pathlib.Path) -> 
     assert "# 3 files of sound: 1 .flac, 1 .mp3 and 1 .wav." in text
     assert "They lie in 2 folders, which are taken as classes: cat and dog." in text
     assert "Left out: 1 other file, such as cat/cover.txt." in text
+
+
+@pytest.mark.parametrize("is_spectrum", [True, False])
+def test_whole_files_of_sound_are_batched_as_the_comment_says(
+    daemon: Any, tmp_path: pathlib.Path, is_spectrum: bool
+) -> None:
+    seconds = [0.5, 1, 2, 0.5, 1, 2, 0.5, 1, 2]
+    for i, each in enumerate(seconds):
+        tone(tmp_path / f"sounds/{i}.wav", 16000, each)
+    text = init(tmp_path / "sounds").stdout
+    (bound,) = re.findall(r"by (max_seconds: \d+) of", text)
+    (batch,) = re.findall(r"# (batch: .*pad.*)\n", text)
+    text = re.sub(r"\n *windows: .*", "", text)
+    text = text.replace("{sample_rate: 16000", f"{{{bound}, sample_rate: 16000")
+    text = re.sub(r"\nbatch: .*", f"\n{batch}", text)
+    if not is_spectrum:
+        text = text.replace("  - log_mel\n", "")
+    file = tmp_path / "whole.yaml"
+    file.write_text(text)
+    with spdld.Loader(file, address=daemon.address) as loader:
+        rows = next(iter(loader))
+    longest = 200 if is_spectrum else 32000
+    assert rows["audio"].shape == ((8, 1, 80, 200) if is_spectrum else (8, 1, 32000))
+    lengths = [round(longest * seconds[i] / 2) for i in rows.indices]
+    assert np.ravel(rows["audio_length"]).tolist() == lengths
 
 
 def film(path: pathlib.Path, size: str, frames: int) -> None:

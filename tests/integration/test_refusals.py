@@ -159,6 +159,28 @@ def test_an_unknown_op_is_refused_with_its_place_and_the_nearest_name(
     assert [p["name"] for p in running.ctl_json("get", "pipelines")] == ["images"]
 
 
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_items_that_fill_no_step_are_applied_with_explains_warning(
+    make_daemon: Callable[..., Any],
+    write_pipeline: Callable[..., Any],
+    make_dataset: Callable[..., Any],
+    more: tuple[str, ...],
+) -> None:
+    daemon = make_daemon()
+    data = make_dataset(count=7, name="few")
+    file = write_pipeline(data, batch={"size": 8})
+    done = daemon.ctl("apply", "-f", file, *more)
+    told = (
+        "the 7 items do not fill a step of 8 rows on 1 shard: lower batch.size, or set 'batch: "
+        "{last: pad}'"
+    )
+    assert done.returncode == 0
+    assert done.stderr == f"spdlctl: warning: pipeline 'images': {told}\n"
+    assert f"WARNING  {told}" in daemon.ctl("explain", "-f", file).stdout
+    full = daemon.ctl("apply", "-f", write_pipeline(data, batch={"size": 7}), *more)
+    assert full.stderr == ""
+
+
 def test_an_invalid_pipeline_of_the_configuration_leaves_the_others_running(
     make_daemon: Callable[..., Any],
     write_pipeline: Callable[..., Any],

@@ -249,7 +249,9 @@ def test_another_dataset_begins_with_an_epoch(
     fleet.rounds(3)
     fewer = make_dataset(count=64)
     file = write(PLAIN, dataset=fewer, shuffle="none")
-    assert "at an epoch's start only" in refusal(daemon, file, "now")
+    told = refusal(daemon, file, "now")
+    assert "another dataset, other clips or windows, another shuffle or seed give" in told
+    assert "at an epoch's start only" in told
     assert apply(daemon, file, "next-epoch") == (1, 0)
     fleet.read_epochs(2)
     assert sorted(fleet.flat(0)) == list(range(ITEMS))

@@ -137,6 +137,16 @@ TEST(PreviewGrid, LeavesOutWhatIsNoNumberOrHasNoSamples) {
   EXPECT_EQ(pixel(make_grid(empty).picture, 600, 32), kEmpty);
 }
 
+TEST(PreviewGrid, SaysThatClipsOfSeveralSizesAreNotDrawn) {
+  try {
+    make_grid(with_tensor("ragged", "uint8", {4, 3, -1, -1}, 1, ""));
+    FAIL() << "it is drawn";
+  } catch (const Failure& failure) {
+    EXPECT_NE(std::string(failure.what()).find("where their rows have one size"), std::string::npos)
+        << failure.what();
+  }
+}
+
 TEST(PreviewGrid, RefusesRowsThatContradictThemselves) {
   // Shapes that promise more than came, and none at all.
   Preview preview = with_tensor("ragged", "float32", {1, -1}, 1, bytes_of({1, 1, 1}));

@@ -397,6 +397,83 @@ TEST(Plan, SuggestsABoundThatSoundFitsInto) {
   EXPECT_THAT(plan.error().message(), HasSubstr("{collate: {image: {max_bytes: 16MiB}}}"));
 }
 
+TEST(Plan, NamesTheLimitOfSoundThatMakesItsBatchesTooLarge) {
+  const std::vector<source::SourceField> audio{{.name = "audio"}};
+  const std::string batch = "batch: {size: 8, collate: {audio: {pad: 0}}}\n";
+  const auto plan =
+      compile("  - fetch\n  - decode_audio: {sample_rate: 16000, channels: 1}\n", batch, audio);
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(),
+              HasSubstr(": lower decode_audio.max_seconds, which that follows from, or set "
+                        "batch.max_bytes"));
+  EXPECT_TRUE(
+      compile("  - fetch\n  - decode_audio: {sample_rate: 16000, channels: 1, max_seconds: 60}\n",
+              batch, audio));
+}
+
+TEST(Plan, KeepsThePaddingWhereItSuggestsABound) {
+  const std::vector<source::SourceField> audio{{.name = "audio"}};
+  const auto told = [&](const std::string& collate) {
+    const auto plan = compile("  - fetch\n  - decode_audio\n",
+                              "batch: {size: 2, collate: {audio: " + collate + "}}\n", audio);
+    EXPECT_FALSE(plan);
+    return plan ? "" : plan.error().message();
+  };
+  EXPECT_THAT(told("{pad: 0}"), HasSubstr("{collate: {audio: {pad: 0, max_bytes: 16MiB}}}"));
+  EXPECT_THAT(told("{pad: -0.5, multiple_of: 8}"),
+              HasSubstr("{audio: {pad: -0.5, multiple_of: 8, max_bytes: 16MiB}}"));
+  EXPECT_THAT(told("ragged"), HasSubstr("{audio: {kind: ragged, max_bytes: 16MiB}}"));
+}
+
+// A field of this name that is clips of this kind.
+std::vector<source::SourceField> clips(const std::string& name, StreamInfo::Kind kind) {
+  return {{.name = name, .clip = ClipShape{.kind = kind, .frames = 4}}};
+}
+
+std::string refusal(const std::string& stages, const std::vector<source::SourceField>& fields) {
+  const auto plan = compile(stages, "batch: {size: 2, max_bytes: 1MiB}\n", fields);
+  EXPECT_FALSE(plan);
+  return plan ? "" : plan.error().message();
+}
+
+TEST(Plan, AsksForADecoderOfClips) {
+  using Kind = StreamInfo::Kind;
+  EXPECT_EQ(refusal("  - fetch\n", clips("video", Kind::kVideo)),
+            "pipeline 'test': the field 'video' is clips of encoded video: put 'decode_video' "
+            "after 'fetch'");
+  EXPECT_THAT(refusal("  - fetch\n", clips("film", Kind::kVideo)),
+              HasSubstr("put 'decode_video: {field: film}' after 'fetch'"));
+  EXPECT_THAT(refusal("  - fetch\n", clips("audio", Kind::kAudio)),
+              HasSubstr("is clips of encoded sound: put 'decode_audio' after 'fetch'"));
+  EXPECT_THAT(refusal("  - fetch\n", clips("sound", Kind::kAudio)),
+              HasSubstr("put 'decode_audio: {field: sound}' after 'fetch'"));
+}
+
+TEST(Plan, RefusesADecoderThatDoesNotFitItsClips) {
+  using Kind = StreamInfo::Kind;
+  EXPECT_THAT(refusal("  - fetch\n  - decode_image: {field: v}\n", clips("v", Kind::kVideo)),
+              HasSubstr("'v' is clips of video, so use 'decode_video: {field: v}'"));
+  EXPECT_THAT(refusal("  - fetch\n  - decode_video: {field: a}\n", clips("a", Kind::kAudio)),
+              HasSubstr("'a' is clips of sound, so use 'decode_audio: {field: a}'"));
+}
+
+TEST(Plan, AsksForDecodedClipsBeforeTheyAreResized) {
+  for (const std::string fields : {"", ", fields: video"}) {
+    EXPECT_THAT(refusal("  - fetch\n  - resize: {size: [8, 8]" + fields + "}\n  - decode_video\n",
+                        clips("video", StreamInfo::Kind::kVideo)),
+                HasSubstr("'resize' works on decoded clips: put 'decode_video"));
+  }
+}
+
+TEST(Plan, TellsOfItemsThatFillNoStep) {
+  const auto plan = compile("  - fetch\n", "batch: {size: 8, max_bytes: 1MiB}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(no_step_text(**plan, 7, 1),
+            "the 7 items do not fill a step of 8 rows on 1 shard: lower batch.size, or set 'batch: "
+            "{last: pad}'");
+  EXPECT_EQ(no_step_text(**plan, 8, 1), "");
+}
+
 TEST(Plan, SpellsOutWhatTheDecodedPixelsDependOn) {
   const auto plan = compile(
       "  - fetch\n  - decode_image: {concurrency: 2}\n  - resize: {size: 8}\n"

@@ -339,7 +339,7 @@ TEST(DecodeAudio, AsksForMemoryBeforeItTakesIt) {
 TEST(DecodeAudio, RefusesFieldsThatAreClipsOfVideo) {
   const Pipeline pipeline({}, ClipShape{});
   EXPECT_EQ(pipeline.planned.code(), Code::kInvalidArgument);
-  EXPECT_THAT(pipeline.planned.message(), HasSubstr("is clips of video"));
+  EXPECT_THAT(pipeline.planned.message(), HasSubstr("is clips of video, so use 'decode_video"));
 }
 
 TEST(DecodeAudio, RefusesAStreamOfClips) {
