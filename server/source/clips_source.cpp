@@ -203,10 +203,10 @@ class Opener {
                                              ? make_index(data->part)
                                              : reopen(data->part, media));
     data->media = index.name;
-    std::vector<ClipFault> faults;
+    ClipFaults faults(*from_);
     SPDLD_ASSIGN(data->clips, cut_clips(spec_, *from_, data->part, std::move(index.index),
                                         {options_.max_items, options_.max_file_bytes}, faults));
-    SPDLD_TRY(judge(data->clips, faults, media.empty()));
+    SPDLD_TRY(judge(data->clips, faults.all(), media.empty()));
     SPDLD_TRY(name_fields(*data));
     data->key = name_key(fmt::format("{} {} {} {} {:.17g} {} {}", static_cast<int>(spec_.unit),
                                      spec_.stream, spec_.frames, spec_.stride, spec_.seconds,
