@@ -30,6 +30,10 @@ std::string key_of(const ClipsSpec& spec) {
       static_cast<int>(spec.unit), spec.stream, spec.frames, spec.stride, spec.hop_frames,
       spec.seconds, spec.hop_seconds, static_cast<int>(spec.sampling), spec.per_file, spec.stack,
       static_cast<int>(spec.end), spec.audio.empty() ? "no" : "with", spec.audio_stream);
+  // Later additions leave the keys of what was there before as they were, which saved positions
+  // depend on.
+  if (spec.sampling == Sampling::kWhole)
+    key += fmt::format(" min {:.17g} max {:.17g}", spec.min_seconds, spec.max_seconds);
   return key;
 }
 
@@ -64,6 +68,7 @@ class Cutter {
     return listed.value_or(file.entry->stamp.size_bytes);
   }
   Status add_record(ClipFile& file, const MediaRecord& record);
+  bool takes_whole(const ClipFile& file);
   Result<ClipSound> sound_of(const ClipFile& file, const MediaRecord& record) const;
   void finish();
 
@@ -136,6 +141,7 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
                      bytes_of(file), limits_.item_bytes)});
     return {};
   }
+  if (spec_.sampling == Sampling::kWhole && !takes_whole(file)) return {};
   file.grid = {.sampling = spec_.sampling,
                .end = spec_.end,
                .per_file = static_cast<std::uint64_t>(spec_.per_file)};
@@ -144,8 +150,10 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
     file.grid.hop =
         static_cast<double>(spec_.hop_frames > 0 ? spec_.hop_frames : spec_.frames * spec_.stride);
   } else {
-    file.grid.span =
-        std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::llround(spec_.seconds * rate)));
+    file.grid.span = spec_.sampling == Sampling::kWhole
+                         ? file.length
+                         : std::max<std::uint64_t>(
+                               1, static_cast<std::uint64_t>(std::llround(spec_.seconds * rate)));
     // Less than a sample apart, windows would be the same ones again.
     file.grid.hop =
         std::max(1.0, (spec_.hop_seconds > 0 ? spec_.hop_seconds : spec_.seconds) * rate);
@@ -184,6 +192,35 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
   out_.files.push_back(std::move(file));
   if (!spec_.audio.empty()) out_.sounds.push_back(std::move(sound));
   return {};
+}
+
+// Whether all of the file can be an item and is as long as is asked for; tells of one that is not.
+bool Cutter::takes_whole(const ClipFile& file) {
+  const double seconds = file.sound_seconds();
+  const std::string length = fmt::format("{:.10g} s", seconds);
+  if (seconds < spec_.min_seconds) {
+    faults_.add(fmt::format("shorter than min_seconds, which is {} s", spec_.min_seconds),
+                file.item, {}, length);
+    return false;
+  }
+  if (spec_.max_seconds > 0 && seconds > spec_.max_seconds) {
+    faults_.add(fmt::format("longer than max_seconds, which is {} s", spec_.max_seconds), file.item,
+                {}, length);
+    return false;
+  }
+  if (bytes_of(file) > limits_.item_bytes) {
+    faults_.add(
+        fmt::format("that have more than the {} bytes that an item may have (windows of so many "
+                    "'seconds' read a part of such a file)",
+                    limits_.item_bytes),
+        file.item,
+        {Code::kResourceExhausted,
+         fmt::format("it has {} bytes, more than the {} that an item may have; windows of so many "
+                     "'seconds' read a part of it",
+                     bytes_of(file), limits_.item_bytes)});
+    return false;
+  }
+  return true;
 }
 
 Result<ClipSound> Cutter::sound_of(const ClipFile& file, const MediaRecord& record) const {
@@ -266,6 +303,10 @@ double ClipFile::mean_frame_seconds() const {
   if (length < 2) return 0;
   return static_cast<double>(frames.time(length - 1) - frames.time(0)) * info.time_base.value() /
          static_cast<double>(length - 1);
+}
+
+double ClipFile::sound_seconds() const {
+  return static_cast<double>(length) / static_cast<double>(info.codec->sample_rate);
 }
 
 double ClipFiles::seconds(const ClipFile& file, std::uint64_t start) const {

@@ -43,6 +43,7 @@ struct ClipFile {
   std::size_t first_start = 0;  // where its clips are told one by one, in ClipFiles::starts
 
   double mean_frame_seconds() const;  // of a video; 0: it has one frame
+  double sound_seconds() const;       // of sound, all of it
 };
 
 // The clips of a source's files: all that is decided before any is read. Immutable.

@@ -12,6 +12,7 @@ ClipShapes::ClipShapes(const ClipsSpec& spec, const Source& source) : spec_(spec
   clips_.kind = of_frames ? StreamInfo::Kind::kVideo : StreamInfo::Kind::kAudio;
   clips_.frames = of_frames ? spec.frames : 0;
   clips_.repeats = spec.stack ? spec.per_file : 0;
+  clips_.is_whole = spec.sampling == ClipsSpec::Sampling::kWhole;
   sounds_.kind = StreamInfo::Kind::kAudio;
 }
 
