@@ -34,6 +34,12 @@ KINDS = [
     ("webm", 48000, ["-c:a", "libopus"]),
     ("ogg", 44100, ["-c:a", "libvorbis"]),
     ("ts", 48000, ["-c:a", "mp2"]),
+    ("aac", 44100, ["-ac", "2", "-c:a", "aac", "-aac_pns", "0"]),
+    ("opus", 48000, ["-ac", "2", "-c:a", "libopus"]),
+    ("w64", 22050, ["-c:a", "pcm_s24le"]),
+    ("avi", 44100, ["-c:a", "libmp3lame"]),
+    ("mka", 48000, ["-ac", "2", "-c:a", "ac3"]),
+    ("mov", 44100, ["-ac", "2", "-c:a", "alac"]),
 ]
 
 
@@ -156,7 +162,7 @@ def test_rows_are_those_of_files_without_windows(daemon: Any, sounds: pathlib.Pa
     whole, plain = rows
     assert whole.keys() == plain.keys() == set(range(len(KINDS)))
     for index, row in whole.items():
-        np.testing.assert_array_equal(row, plain[index], err_msg=KINDS[index][0])
+        np.testing.assert_array_equal(row, plain[index], err_msg=f"item {index}")
 
 
 def test_rows_of_one_length_are_stacked(daemon: Any, tmp_path: pathlib.Path) -> None:
