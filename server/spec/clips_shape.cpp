@@ -42,7 +42,8 @@ Shape cut_shape(std::vector<Key> own, std::vector<std::string> samplings,
                   .doc = "one that runs over its file's end: there is none, its end is filled up "
                          "with the last frame or silence, or it begins anew",
                   .shape = choice_shape({"drop", "pad", "loop"}),
-                  .default_value = "drop"});
+                  .default_value = "drop",
+                  .nullable = true});
   keys.push_back(
       {.name = "field",
        .doc =

@@ -19,7 +19,6 @@ Sampling sampling_of(const std::string& word) {
          : word == "random"     ? Sampling::kRandom
          : word == "timestamps" ? Sampling::kTimestamps
          : word == "keyframes"  ? Sampling::kKeyframes
-         : word == "whole"      ? Sampling::kWhole
                                 : Sampling::kDense;
 }
 
@@ -45,7 +44,7 @@ class Reader {
     clips_.stream = stream_of(json_.at("stream"));
     if (clips_.stream.empty())
       return tl::unexpected<Status>(refuse("stream", "write best, a number, or a language"));
-    const std::string end = json_.at("end").get<std::string>();
+    const std::string end = has("end") ? json_.at("end").get<std::string>() : "drop";
     clips_.end = end == "pad" ? End::kPad : end == "loop" ? End::kLoop : End::kDrop;
     clips_.broken =
         json_.at("broken") == "error" ? ClipsSpec::Broken::kError : ClipsSpec::Broken::kSkip;
@@ -66,8 +65,9 @@ class Reader {
       // `end` has a default.
       if (!has(key) || node_.find(key) == nullptr) continue;
       return refuse(key,
-                    "'sampling: whole' makes one window of each file, all of it; leave this out, "
-                    "or write another sampling");
+                    "'sampling: whole' makes one window of each file, all of it; leave this "
+                    "out (over a base that has it, write '" +
+                        std::string(key) + ": null'), or write another sampling");
     }
     if (has("min_seconds")) clips_.min_seconds = json_.at("min_seconds").get<double>();
     if (has("max_seconds")) clips_.max_seconds = json_.at("max_seconds").get<double>();

@@ -209,6 +209,21 @@ TEST_F(WholeSoundsTest, RefuseASourceThatHasADuration) {
   EXPECT_TRUE(try_open({.items = table("start"), .clips = whole()}));
 }
 
+TEST_F(WholeSoundsTest, AreNotSelectedByTheirDuration) {
+  put("a.toy", sound_of(1000));
+  const auto source =
+      try_open({.items = files(), .select = SelectSpec{.where = "duration > 1"}, .clips = whole()});
+  ASSERT_FALSE(source);
+  EXPECT_THAT(source.error().message(),
+              HasSubstr("'duration' is known once items were selected, which is too late for a "
+                        "condition; write min_seconds and max_seconds in source.windows"));
+  put("b.toy", sound_of(2000));
+  const auto listed = try_open(
+      {.items = table("speed"), .select = SelectSpec{.where = "speed > 7"}, .clips = whole()});
+  ASSERT_TRUE(listed) << listed.error().message();
+  EXPECT_THAT(uris(**listed), ElementsAre("b.toy"));
+}
+
 TEST_F(WholeSoundsTest, AreMembersOfShards) {
   test::TarWriter tar;
   tar.file("1.toy", sound_of(1500).bytes())

@@ -75,14 +75,17 @@ TEST(Windows, MayBeWholeFiles) {
                        "eng, broken: error}"),
             expected);
   EXPECT_EQ(
-      windows_of("{sampling: whole, seconds: null, min_seconds: 2, max_seconds: 2}").min_seconds,
+      windows_of("{sampling: whole, seconds: null, end: null, min_seconds: 2, max_seconds: 2}")
+          .min_seconds,
       2);
 }
 
 TEST(Windows, RefuseKeysThatWholeFilesHaveNoUseFor) {
-  EXPECT_EQ(error_of("{sampling: whole, seconds: 3}"),
-            "p.yaml:4:39: source.windows.seconds: 'sampling: whole' makes one window of each file, "
-            "all of it; leave this out, or write another sampling");
+  EXPECT_EQ(
+      error_of("{sampling: whole, seconds: 3}"),
+      "p.yaml:4:39: source.windows.seconds: 'sampling: whole' makes one window of each file, all "
+      "of it; leave this out (over a base that has it, write 'seconds: null'), or write another "
+      "sampling");
   for (const std::string text : {"hop: 3", "per_file: 3", "timestamps: [3]", "end: drop"}) {
     const std::string key = text.substr(0, text.find(':'));
     EXPECT_THAT(error_of("{sampling: whole, " + text + "}"),
