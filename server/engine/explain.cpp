@@ -113,10 +113,13 @@ std::string clips_text(const ClipsSpec& clips) {
   using Sampling = ClipsSpec::Sampling;
   const bool of_frames = clips.unit == ClipsSpec::Unit::kFrames;
   if (clips.sampling == Sampling::kWhole) {
-    std::string text = "whole sounds";
-    if (clips.min_seconds > 0) text += fmt::format(", of at least {} s", clips.min_seconds);
-    if (clips.max_seconds > 0) text += fmt::format(", of at most {} s", clips.max_seconds);
-    return text;
+    if (clips.min_seconds > 0 && clips.max_seconds > 0)
+      return fmt::format("whole sounds of {} to {} s", clips.min_seconds, clips.max_seconds);
+    if (clips.min_seconds > 0)
+      return fmt::format("whole sounds of at least {} s", clips.min_seconds);
+    if (clips.max_seconds > 0)
+      return fmt::format("whole sounds of at most {} s", clips.max_seconds);
+    return "whole sounds";
   }
   std::string text = of_frames ? counted(static_cast<std::uint64_t>(clips.frames), "frame")
                                : fmt::format("{} s of sound", clips.seconds);

@@ -291,6 +291,8 @@ def test_files_of_other_lengths_are_left_out(
     assert f"{FILES - short - long} of {FILES} files are left" in told
     assert re.search(rf"{short} shorter than min_seconds, which is {least!r} s, such as 0", told)
     assert re.search(rf"{long} longer than max_seconds, which is {most!r} s, such as 0", told)
+    explained = daemon.ctl("explain", "-f", path).stdout
+    assert f"windows  whole sounds of {least!r} to {most!r} s\n" in explained
     with spdld.Loader(path, address=daemon.address) as loader:
         left = [duration for _, duration in audio_rows(loader).values()]
     assert left == [s for s in seconds if least <= s <= most]
