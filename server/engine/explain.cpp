@@ -112,6 +112,15 @@ PlanFacts::Cache cache_of(const spec::CacheSpec& spec, const CacheEstimate& esti
 std::string clips_text(const ClipsSpec& clips) {
   using Sampling = ClipsSpec::Sampling;
   const bool of_frames = clips.unit == ClipsSpec::Unit::kFrames;
+  if (clips.sampling == Sampling::kWhole) {
+    if (clips.min_seconds > 0 && clips.max_seconds > 0)
+      return fmt::format("whole sounds of {} to {} s", clips.min_seconds, clips.max_seconds);
+    if (clips.min_seconds > 0)
+      return fmt::format("whole sounds of at least {} s", clips.min_seconds);
+    if (clips.max_seconds > 0)
+      return fmt::format("whole sounds of at most {} s", clips.max_seconds);
+    return "whole sounds";
+  }
   std::string text = of_frames ? counted(static_cast<std::uint64_t>(clips.frames), "frame")
                                : fmt::format("{} s of sound", clips.seconds);
   if (of_frames && clips.stride > 1) text += fmt::format(", {} apart", clips.stride);
@@ -134,6 +143,7 @@ std::string clips_text(const ClipsSpec& clips) {
       break;
     case Sampling::kTimestamps: text += "; at given times"; break;
     case Sampling::kKeyframes: text += "; at each key frame"; break;
+    case Sampling::kWhole: break;  // see above
   }
   if (clips.stack) text += ", all of them one item";
   if (!clips.audio.empty()) text += fmt::format("; with their sound as {}", clips.audio);

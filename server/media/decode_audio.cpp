@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/decode_audio.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -32,7 +34,7 @@ class DecodeAudio final : public Op {
         sample_rate_(sample_rate),
         channels_(channels) {}
 
-  Status plan(FieldTable& table, const StageKey& key, std::string&) const override {
+  Status plan(FieldTable& table, const StageKey& key, std::string& doubt) const override {
     auto encoded = table.encoded(fields().front(), key.name);
     if (!encoded) return std::move(encoded).error();
     Field& part = **encoded;
@@ -41,6 +43,12 @@ class DecodeAudio final : public Op {
                                           "' is windows of a stream that the source has chosen: "
                                           "leave 'stream' out here, and name it "
                                           "under 'windows'"};
+    if (part.clip && part.clip->is_whole && part.clip->max_seconds > options_.max_seconds)
+      doubt = fmt::format(
+          "the longest file lasts {:.10g} s, and sound of more than max_seconds, which is {:.10g}, "
+          "is an error of its item: raise that, or leave such files out by 'max_seconds' of "
+          "source.windows",
+          part.clip->max_seconds, options_.max_seconds);
     auto task = std::make_unique<AudioTask>();
     task->request = table.request(part);
     task->options = options_;
@@ -66,13 +74,16 @@ class DecodeAudio final : public Op {
     format.channels = channels_.value_or(clip ? clip->channels : 0);
     if (format.sample_rate > 0) format.max_length = most_samples(format.sample_rate);
     if (!clip) return format;
+    const auto bound = [&format](std::int64_t most) {
+      format.max_length = format.max_length < 0 ? most : std::min(format.max_length, most);
+    };
     const bool stays = !sample_rate_ || *sample_rate_ == from;
     if (stays) {
       if (clip->samples > 0) format.length = clip->samples;
-      if (clip->max_samples > 0) format.max_length = clip->max_samples;
+      if (clip->max_samples > 0) bound(clip->max_samples);
     } else if (from > 0) {
       if (clip->max_samples > 0)
-        format.max_length = Resampler::most_length(clip->max_samples, from, *sample_rate_);
+        bound(Resampler::most_length(clip->max_samples, from, *sample_rate_));
       if (clip->samples > 0) {
         SPDLD_ASSIGN(format.length,
                      Resampler(ResampleOptions{}).length_of(clip->samples, from, *sample_rate_));
@@ -80,7 +91,7 @@ class DecodeAudio final : public Op {
     } else if (clip->max_seconds > 0) {
       // Files of several rates.
       const double most = std::ceil(clip->max_seconds * *sample_rate_) + 2;  // as Resampler rounds
-      format.max_length = std::min(format.max_length, static_cast<std::int64_t>(most));
+      bound(static_cast<std::int64_t>(most));
     }
     if (format.length >= 0) format.max_length = format.length;
     return format;

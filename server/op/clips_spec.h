@@ -20,6 +20,7 @@ struct ClipsSpec {
     kRandom,      // `per_file`, drawn anew in each epoch
     kTimestamps,  // one at each of the given times
     kKeyframes,   // one at each key frame; of videos alone
+    kWhole,       // one, which is all of the file; of sound alone
   };
   // A clip that runs over its file's end is dealt with in one of these ways.
   enum class End {
@@ -41,6 +42,9 @@ struct ClipsSpec {
   std::int64_t hop_frames = 0;  // from one clip to the next; 0: as many as a clip spans
   double seconds = 0;           // of each window
   double hop_seconds = 0;       // likewise; 0: `seconds`
+  // Of kWhole: files that are shorter or longer than this are left out; 0: none is.
+  double min_seconds = 0;
+  double max_seconds = 0;
   Sampling sampling = Sampling::kDense;
   std::int64_t per_file = 1;
   // All clips of a file are one item, whose fields have a leading dimension.

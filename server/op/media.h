@@ -210,6 +210,7 @@ struct ClipShape {
   std::int64_t samples = 0;      // of each clip; 0: they differ
   std::int64_t max_samples = 0;  // of the longest clip
   double max_seconds = 0;        // likewise; 0: unknown
+  bool is_whole = false;         // each clip is all the sound of its file
   // Each clip is as one of these; empty: they differ in more than kMostRates ways, or it is not
   // known.
   std::vector<OfRate> of_rates{};

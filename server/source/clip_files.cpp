@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
+#include <optional>
 #include <utility>
-#include <variant>
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "source/clip_shapes.h"
+#include "source/clip_starts.h"
 #include "source/digest_text.h"
 #include "source/stream_choice.h"
 
@@ -21,10 +22,6 @@ using End = ClipsSpec::End;
 using Sampling = ClipsSpec::Sampling;
 using Unit = ClipsSpec::Unit;
 
-constexpr double kMostSeconds = 1e9;
-constexpr const char* kTooShort =
-    "too short for one ('end: pad' or 'end: loop' makes one all the same)";
-
 // All that decides where a file's clips begin, but the file.
 std::string key_of(const ClipsSpec& spec) {
   std::string key = fmt::format(
@@ -33,6 +30,10 @@ std::string key_of(const ClipsSpec& spec) {
       static_cast<int>(spec.unit), spec.stream, spec.frames, spec.stride, spec.hop_frames,
       spec.seconds, spec.hop_seconds, static_cast<int>(spec.sampling), spec.per_file, spec.stack,
       static_cast<int>(spec.end), spec.audio.empty() ? "no" : "with", spec.audio_stream);
+  // Later additions leave the keys of what was there before as they were, which saved positions
+  // depend on.
+  if (spec.sampling == Sampling::kWhole)
+    key += fmt::format(" min {:.17g} max {:.17g}", spec.min_seconds, spec.max_seconds);
   return key;
 }
 
@@ -46,76 +47,43 @@ bool has_packets(const StreamRecord& stream) {
   return false;
 }
 
-// The fault of a member of a shard without the shard's path, with which its text begins, as if the
-// shard were to blame.
-std::string_view own_words(std::string_view text, std::string_view uri) {
-  const std::size_t end = text.find(": ");
-  const std::size_t slash = uri.rfind('/');
-  if (end == std::string_view::npos || slash == std::string_view::npos) return text;
-  const std::string_view path = text.substr(0, end);
-  const std::string_view shard = uri.substr(0, slash);
-  const bool is_shards = path.ends_with(shard) && (path.size() == shard.size() ||
-                                                   path[path.size() - shard.size() - 1] == '/');
-  return is_shards ? text.substr(end + 2) : text;
-}
-
 class Cutter {
  public:
   Cutter(const ClipsSpec& spec, const Source& source, std::size_t part, const ClipLimits& limits,
-         std::vector<ClipFault>& faults)
-      : spec_(spec), source_(source), part_(part), limits_(limits), faults_(faults) {}
+         ClipFaults& faults)
+      : spec_(spec),
+        source_(source),
+        part_(part),
+        limits_(limits),
+        faults_(faults),
+        shapes_(spec, source) {}
 
   Result<ClipFiles> cut(std::shared_ptr<const MediaIndex> index);
 
  private:
   bool of_frames() const { return spec_.unit == Unit::kFrames; }
-  bool told_one_by_one() const {
-    return spec_.sampling == Sampling::kTimestamps || spec_.sampling == Sampling::kKeyframes;
-  }
-  void fault(const std::string& reason, const ClipFile& file, const Status& status = {},
-             const std::string& more = {});
   // How large the file is, or the member of a shard.
   std::uint64_t bytes_of(const ClipFile& file) const {
     const std::optional<std::uint64_t> listed = source_.listed_bytes(file.item, part_);
     return listed.value_or(file.entry->stamp.size_bytes);
   }
   Status add_record(ClipFile& file, const MediaRecord& record);
+  bool takes_whole(const ClipFile& file);
   Result<ClipSound> sound_of(const ClipFile& file, const MediaRecord& record) const;
-  Status add_starts(const ClipFile& file);
-  std::optional<std::uint64_t> start_at(const ClipFile& file, double time) const;
-  Result<std::vector<double>> times_of(const ClipFile& file) const;
-  void widen(const ClipFile& file, const ClipSound& sound);
-  void widen_picture(const ClipFile& file);
   void finish();
 
   const ClipsSpec& spec_;
   const Source& source_;
   const std::size_t part_;
   const ClipLimits limits_;
-  std::vector<ClipFault>& faults_;
+  ClipFaults& faults_;
+  ClipShapes shapes_;
   ClipFiles out_;
 };
-
-void Cutter::fault(const std::string& reason, const ClipFile& file, const Status& status,
-                   const std::string& more) {
-  auto found = std::find_if(faults_.begin(), faults_.end(),
-                            [&](const ClipFault& known) { return known.reason == reason; });
-  if (found == faults_.end()) {
-    std::string example = source_.uri(file.item);
-    if (!more.empty()) example += " (" + more + ")";
-    faults_.push_back({.reason = reason, .example = std::move(example), .status = {}});
-    found = faults_.end() - 1;
-    if (!status.ok())
-      found->status = Status(status.code(), source_.uri(file.item) + ": " + status.message());
-  }
-  ++found->files;
-}
 
 Result<ClipFiles> Cutter::cut(std::shared_ptr<const MediaIndex> index) {
   out_.spec = spec_;
   out_.first.push_back(0);
-  out_.shape.kind = of_frames() ? StreamInfo::Kind::kVideo : StreamInfo::Kind::kAudio;
-  out_.sound_shape.kind = StreamInfo::Kind::kAudio;
   for (std::uint64_t item = 0; item < source_.size(); ++item) {
     ClipFile file;
     file.item = item;
@@ -123,14 +91,13 @@ Result<ClipFiles> Cutter::cut(std::shared_ptr<const MediaIndex> index) {
     file.entry = index->find(source_.part_key(item, part_));
     SPDLD_CHECK(file.entry != nullptr);
     if (file.entry->code != Code::kOk) {
-      const std::string why(own_words(file.entry->text, source_.uri(item)));
-      fault("not readable as media", file, {file.entry->code, why}, why);
+      faults_.add_unreadable(item, file.entry->code, file.entry->text);
       continue;
     }
     const std::optional<MediaRecord> record = read_media_record(file.entry->text, index->codecs());
     if (!record) return error(Code::kDataLoss, "the index of the media files is damaged");
     for (const std::string_view text : record->faults)
-      fault("with this fault in their headers: " + std::string(text), file);
+      faults_.add("with this fault in their headers: " + std::string(text), item);
     SPDLD_TRY(add_record(file, *record));
   }
   out_.index = std::move(index);
@@ -142,8 +109,8 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
   const auto kind = of_frames() ? StreamInfo::Kind::kVideo : StreamInfo::Kind::kAudio;
   const StreamRecord* const stream = choose_stream(record, kind, spec_.stream);
   if (stream == nullptr) {
-    fault(no_stream_text(kind, spec_.stream), file,
-          {Code::kInvalidArgument, "it is " + no_stream_text(kind, spec_.stream)});
+    faults_.add(no_stream_text(kind, spec_.stream), file.item,
+                {Code::kInvalidArgument, "it is " + no_stream_text(kind, spec_.stream)});
     return {};
   }
   file.info = stream->info;
@@ -152,26 +119,29 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
   const double rate = static_cast<double>(file.info.codec->sample_rate);
   file.length = of_frames() ? file.frames.size() : file.info.samples;
   if (file.length == 0 || (!of_frames() && rate <= 0)) {
-    fault(of_frames() ? "with a video that has no frame" : "without a sample of sound", file,
-          {Code::kDataLoss, of_frames() ? "its video has no frame" : "it has no sample of sound"});
+    faults_.add(
+        of_frames() ? "with a video that has no frame" : "without a sample of sound", file.item,
+        {Code::kDataLoss, of_frames() ? "its video has no frame" : "it has no sample of sound"});
     return {};
   }
   if (!has_packets(*stream)) {
-    fault("that do not tell where their packets are", file,
-          {Code::kDataLoss, "it does not tell where its packets are"});
+    faults_.add("that do not tell where their packets are", file.item,
+                {Code::kDataLoss, "it does not tell where its packets are"});
     return {};
   }
   if (file.info.access == StreamInfo::Access::kDemux && bytes_of(file) > limits_.item_bytes) {
-    fault(fmt::format("that can only be read whole and have more than the {} bytes that an item "
-                      "may have (remux such a file to mp4 or mkv)",
-                      limits_.item_bytes),
-          file,
-          {Code::kResourceExhausted,
-           fmt::format("it can only be read whole and has {} bytes, more than the {} that an item "
-                       "may have; remux it to mp4 or mkv",
-                       bytes_of(file), limits_.item_bytes)});
+    faults_.add(
+        fmt::format("that can only be read whole and have more than the {} bytes that an item "
+                    "may have (remux such a file to mp4 or mkv)",
+                    limits_.item_bytes),
+        file.item,
+        {Code::kResourceExhausted,
+         fmt::format("it can only be read whole and has {} bytes, more than the {} that an item "
+                     "may have; remux it to mp4 or mkv",
+                     bytes_of(file), limits_.item_bytes)});
     return {};
   }
+  if (spec_.sampling == Sampling::kWhole && !takes_whole(file)) return {};
   file.grid = {.sampling = spec_.sampling,
                .end = spec_.end,
                .per_file = static_cast<std::uint64_t>(spec_.per_file)};
@@ -180,8 +150,10 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
     file.grid.hop =
         static_cast<double>(spec_.hop_frames > 0 ? spec_.hop_frames : spec_.frames * spec_.stride);
   } else {
-    file.grid.span =
-        std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::llround(spec_.seconds * rate)));
+    file.grid.span = spec_.sampling == Sampling::kWhole
+                         ? file.length
+                         : std::max<std::uint64_t>(
+                               1, static_cast<std::uint64_t>(std::llround(spec_.seconds * rate)));
     // Less than a sample apart, windows would be the same ones again.
     file.grid.hop =
         std::max(1.0, (spec_.hop_seconds > 0 ? spec_.hop_seconds : spec_.seconds) * rate);
@@ -190,14 +162,15 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
   if (!spec_.audio.empty()) {
     Result<ClipSound> found = sound_of(file, record);
     if (!found) {
-      fault(found.error().message(), file, {found.error().code(), found.error().message()});
+      faults_.add(found.error().message(), file.item,
+                  {found.error().code(), found.error().message()});
       return {};
     }
     sound = *std::move(found);
   }
   file.first_start = out_.starts.size();
-  if (told_one_by_one()) {
-    SPDLD_TRY(add_starts(file));
+  if (are_starts_told(spec_.sampling)) {
+    SPDLD_TRY(add_starts(spec_, source_, file, faults_, out_.starts));
     file.items = out_.starts.size() - file.first_start;
   } else {
     file.items = file.grid.count(file.length);
@@ -206,7 +179,7 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
   if (file.items == 0) {
     // add_starts() has told of timestamps.
     if (spec_.sampling != Sampling::kTimestamps)
-      fault(spec_.end == End::kDrop ? kTooShort : "without a key frame", file);
+      faults_.add(spec_.end == End::kDrop ? kTooShortForClip : "without a key frame", file.item);
     return {};
   }
   if (file.items > limits_.items - std::min(limits_.items, out_.size()))
@@ -214,11 +187,40 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
             fmt::format("there are more than the {} items that a dataset may have; let them "
                         "lie further apart (hop)",
                         limits_.items)};
-  widen(file, sound);
+  shapes_.add(file, sound);
   out_.first.push_back(out_.size() + file.items);
   out_.files.push_back(std::move(file));
   if (!spec_.audio.empty()) out_.sounds.push_back(std::move(sound));
   return {};
+}
+
+// Whether all of the file can be an item and is as long as is asked for; tells of one that is not.
+bool Cutter::takes_whole(const ClipFile& file) {
+  const double seconds = file.sound_seconds();
+  const std::string length = fmt::format("{:.10g} s", seconds);
+  if (seconds < spec_.min_seconds) {
+    faults_.add(fmt::format("shorter than min_seconds, which is {} s", spec_.min_seconds),
+                file.item, {}, length);
+    return false;
+  }
+  if (spec_.max_seconds > 0 && seconds > spec_.max_seconds) {
+    faults_.add(fmt::format("longer than max_seconds, which is {} s", spec_.max_seconds), file.item,
+                {}, length);
+    return false;
+  }
+  if (bytes_of(file) > limits_.item_bytes) {
+    faults_.add(
+        fmt::format("that have more than the {} bytes that an item may have (windows of so many "
+                    "'seconds' read a part of such a file)",
+                    limits_.item_bytes),
+        file.item,
+        {Code::kResourceExhausted,
+         fmt::format("it has {} bytes, more than the {} that an item may have; windows of so many "
+                     "'seconds' read a part of it",
+                     bytes_of(file), limits_.item_bytes)});
+    return false;
+  }
+  return true;
 }
 
 Result<ClipSound> Cutter::sound_of(const ClipFile& file, const MediaRecord& record) const {
@@ -257,152 +259,9 @@ Result<ClipSound> Cutter::sound_of(const ClipFile& file, const MediaRecord& reco
   return sound;
 }
 
-Result<std::vector<double>> Cutter::times_of(const ClipFile& file) const {
-  if (spec_.times_field.empty()) return spec_.times;
-  for (const SourceField& field : source_.fields()) {
-    if (field.kind != SourceField::Kind::kValue || field.name != spec_.times_field) continue;
-    const Value value = source_.value(file.item, field.index);
-    std::vector<double> times;
-    if (const auto* const one = std::get_if<double>(&value)) times = {*one};
-    if (const auto* const one = std::get_if<std::int64_t>(&value))
-      times = {static_cast<double>(*one)};
-    if (const auto* const list = std::get_if<std::span<const double>>(&value))
-      times.assign(list->begin(), list->end());
-    if (const auto* const list = std::get_if<std::span<const std::int64_t>>(&value))
-      times.assign(list->begin(), list->end());
-    for (const double time : times) {
-      if (time >= 0 && time <= kMostSeconds) continue;
-      return error(Code::kInvalidArgument,
-                   fmt::format("{}: {} of '{}' is no time in seconds", source_.uri(file.item), time,
-                               spec_.times_field));
-    }
-    return times;
-  }
-  return error(Code::kInternal, "no field " + spec_.times_field);
-}
-
-Status Cutter::add_starts(const ClipFile& file) {
-  const auto add = [&](std::uint64_t start) {
-    if (file.grid.fits(file.length, start)) out_.starts.push_back(start);
-  };
-  if (spec_.sampling == Sampling::kKeyframes) {
-    PacketTable::Block first;
-    if (!file.packets.next(first)) {
-      fault("that do not tell which frames are key frames", file);
-      return {};
-    }
-    std::vector<std::int64_t> keys;
-    PacketReader reader(file.packets, first);
-    for (MediaPacket packet; reader.next(packet);) {
-      if (packet.key && !packet.discard && packet.pts != kNoTime) keys.push_back(packet.pts);
-    }
-    std::sort(keys.begin(), keys.end());
-    for (const std::int64_t key : keys) add(file.frames.at(key));
-    return {};
-  }
-  SPDLD_ASSIGN(const std::vector<double> times, times_of(file));
-  const std::size_t before = out_.starts.size();
-  std::optional<double> behind;
-  bool any_within = false;
-  for (const double time : times) {
-    const std::optional<std::uint64_t> start = start_at(file, time);
-    if (start && *start < file.length) {
-      any_within = true;
-      add(*start);
-    } else if (!behind) {
-      behind = time;
-    }
-  }
-  if (any_within && out_.starts.size() == before) fault(kTooShort, file);
-  if (behind)
-    fault("with timestamps at or behind their end, where nothing begins", file, {},
-          fmt::format("{:.10g} s", *behind));
-  return {};
-}
-
-// The frame or sample of that time; none: it is behind the last frame.
-std::optional<std::uint64_t> Cutter::start_at(const ClipFile& file, double time) const {
-  if (!of_frames())
-    return static_cast<std::uint64_t>(
-        std::llround(time * static_cast<double>(file.info.codec->sample_rate)));
-  // A time that is written in decimal may stand a hair before its frame.
-  const double tick = (time + 1e-6) / file.info.time_base.value();
-  if (std::abs(tick) > static_cast<double>(kMostTime)) return std::nullopt;
-  const std::uint64_t last = file.length - 1;
-  const std::uint64_t frame = file.frames.at(static_cast<std::int64_t>(std::floor(tick)));
-  const double shown = file.mean_frame_seconds() / file.info.time_base.value();
-  if (frame == last && tick > static_cast<double>(file.frames.time(last)) + shown)
-    return std::nullopt;
-  return frame;
-}
-
-// Makes the shapes those of this file's clips, too.
-void Cutter::widen(const ClipFile& file, const ClipSound& sound) {
-  const bool is_first = out_.files.empty();
-  const auto widen_sound = [is_first](ClipShape& shape, const CodecParameters& codec,
-                                      std::uint64_t samples, std::uint64_t most) {
-    const auto same = [is_first](auto& known, auto value) {
-      known = is_first || known == value ? value : 0;
-    };
-    same(shape.sample_rate, codec.sample_rate);
-    same(shape.channels, codec.channels);
-    same(shape.samples, static_cast<std::int64_t>(samples));
-    shape.max_samples = std::max(shape.max_samples, static_cast<std::int64_t>(most));
-    shape.max_seconds = std::max(shape.max_seconds, static_cast<double>(most) / codec.sample_rate);
-    // One more than is told shows that there are too many.
-    const ClipShape::OfRate of_rate{.sample_rate = codec.sample_rate,
-                                    .samples = static_cast<std::int64_t>(samples)};
-    if (shape.of_rates.size() <= ClipShape::kMostRates &&
-        std::find(shape.of_rates.begin(), shape.of_rates.end(), of_rate) == shape.of_rates.end())
-      shape.of_rates.push_back(of_rate);
-  };
-  const CodecParameters& codec = *file.info.codec;
-  ClipShape& shape = out_.shape;
-  shape.repeats = spec_.stack ? spec_.per_file : 0;
-  if (!of_frames()) {
-    widen_sound(shape, codec, file.grid.span, file.grid.span);
-    return;
-  }
-  shape.frames = spec_.frames;
-  widen_picture(file);
-  if (spec_.audio.empty()) return;
-  // No clip of unevenly spaced frames lasts longer than all of them, and as many more.
-  const double most =
-      (static_cast<double>(file.length) + static_cast<double>(spec_.frames * spec_.stride)) *
-      file.mean_frame_seconds() * static_cast<double>(sound.info.codec->sample_rate);
-  widen_sound(out_.sound_shape, *sound.info.codec, sound.samples,
-              sound.samples > 0 ? sound.samples : static_cast<std::uint64_t>(std::min(most, 1e15)));
-}
-
-void Cutter::widen_picture(const ClipFile& file) {
-  const auto upright = [](const ClipFile& of) {
-    const bool turned = of.info.rotation == 90 || of.info.rotation == 270;
-    const CodecParameters& codec = *of.info.codec;
-    return turned ? std::pair(codec.height, codec.width) : std::pair(codec.width, codec.height);
-  };
-  const auto [width, height] = upright(file);
-  ClipShape& shape = out_.shape;
-  shape.max_width = std::max(shape.max_width, width);
-  shape.max_height = std::max(shape.max_height, height);
-  const auto [first_width, first_height] =
-      out_.files.empty() ? std::pair(width, height) : upright(out_.files.front());
-  if (shape.sizes.empty() && width == first_width && height == first_height) {
-    shape.width = width;
-    shape.height = height;
-  } else if (shape.sizes.empty()) {
-    shape.width = shape.height = 0;
-    shape.sizes = fmt::format("{} has {}x{} pixels, {} {}x{}", source_.uri(out_.files.front().item),
-                              first_width, first_height, source_.uri(file.item), width, height);
-  }
-}
-
 void Cutter::finish() {
-  for (ClipShape* const shape : {&out_.shape, &out_.sound_shape}) {
-    const bool is_known = shape->of_rates.size() <= ClipShape::kMostRates &&
-                          std::all_of(shape->of_rates.begin(), shape->of_rates.end(),
-                                      [](const ClipShape::OfRate& of) { return of.samples > 0; });
-    if (!is_known) shape->of_rates.clear();
-  }
+  out_.shape = shapes_.clips();
+  out_.sound_shape = shapes_.sounds();
   DigestBuilder listing;
   DigestBuilder values;
   listing.add(source_.listing_digest());
@@ -436,8 +295,7 @@ std::size_t ClipFiles::file_of(std::uint64_t item) const {
 
 std::uint64_t ClipFiles::start(const ClipFile& file, std::uint64_t k,
                                std::uint64_t epoch_key) const {
-  if (spec.sampling == Sampling::kTimestamps || spec.sampling == Sampling::kKeyframes)
-    return starts[file.first_start + k];
+  if (are_starts_told(spec.sampling)) return starts[file.first_start + k];
   return file.grid.start(file.length, k, mix64(epoch_key, file.identity));
 }
 
@@ -445,6 +303,10 @@ double ClipFile::mean_frame_seconds() const {
   if (length < 2) return 0;
   return static_cast<double>(frames.time(length - 1) - frames.time(0)) * info.time_base.value() /
          static_cast<double>(length - 1);
+}
+
+double ClipFile::sound_seconds() const {
+  return static_cast<double>(length) / static_cast<double>(info.codec->sample_rate);
 }
 
 double ClipFiles::seconds(const ClipFile& file, std::uint64_t start) const {
@@ -455,7 +317,7 @@ double ClipFiles::seconds(const ClipFile& file, std::uint64_t start) const {
 
 Result<ClipFiles> cut_clips(const ClipsSpec& spec, const Source& source, std::size_t part,
                             std::shared_ptr<const MediaIndex> index, const ClipLimits& limits,
-                            std::vector<ClipFault>& faults) {
+                            ClipFaults& faults) {
   return Cutter(spec, source, part, limits, faults).cut(std::move(index));
 }
 

@@ -3,13 +3,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "op/clips_spec.h"
 #include "op/media.h"
+#include "source/clip_faults.h"
 #include "source/clip_grid.h"
 #include "source/clip_packets.h"
 #include "source/frame_table.h"
@@ -43,6 +43,7 @@ struct ClipFile {
   std::size_t first_start = 0;  // where its clips are told one by one, in ClipFiles::starts
 
   double mean_frame_seconds() const;  // of a video; 0: it has one frame
+  double sound_seconds() const;       // of sound, all of it
 };
 
 // The clips of a source's files: all that is decided before any is read. Immutable.
@@ -67,14 +68,6 @@ struct ClipFiles {
   double seconds(const ClipFile& file, std::uint64_t start) const;
 };
 
-// A fault of files from which clips are cut, and how many files have it.
-struct ClipFault {
-  std::string reason;  // "without video"
-  std::uint64_t files = 0;
-  std::string example;  // the first one, with more that is known of it
-  Status status;        // what it is where such files are errors; ok: they are fine as they are
-};
-
 struct ClipLimits {
   std::uint64_t items = 0;
   std::uint64_t item_bytes = 0;  // of a file that is brought whole
@@ -85,6 +78,6 @@ struct ClipLimits {
 // item names, or the clips are more than the limit.
 Result<ClipFiles> cut_clips(const ClipsSpec& spec, const Source& source, std::size_t part,
                             std::shared_ptr<const MediaIndex> index, const ClipLimits& limits,
-                            std::vector<ClipFault>& faults);
+                            ClipFaults& faults);
 
 }  // namespace spdld::source

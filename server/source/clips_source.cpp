@@ -26,15 +26,20 @@ namespace {
 using Sampling = ClipsSpec::Sampling;
 using Unit = ClipsSpec::Unit;
 
-constexpr const char* kStart = "start";
+// The value that tells where a clip begins, or how long a whole file is; empty: there is none.
+std::string own_value(const ClipsSpec& spec) {
+  if (spec.sampling == Sampling::kWhole) return "duration";
+  // The listing cannot tell where clips begin that are drawn anew each epoch.
+  return spec.sampling == Sampling::kRandom || spec.stack ? "" : "start";
+}
 
 // The data of an applied source, which all of its readers share.
 struct ClipData {
   ClipFiles clips;
-  std::string media;            // the index's name; empty: it is not kept
-  std::size_t part = 0;         // that the clips are of
-  std::size_t sound_part = 0;   // the number of the part that has their sound
-  std::size_t start_value = 0;  // the number of the value that tells where a clip begins
+  std::string media;           // the index's name; empty: it is not kept
+  std::size_t part = 0;        // that the clips are of
+  std::size_t sound_part = 0;  // the number of the part that has their sound
+  std::size_t own_value = 0;   // the number of the value that own_value() names
   std::vector<SourceField> fields;
   std::uint64_t key = 0;  // of what a clip's bytes depend on, but its file and its begin
 
@@ -64,7 +69,8 @@ class ClipsSource final : public Source {
   }
   Value value(std::uint64_t item, std::size_t value) const override {
     const Place at = place(item);
-    if (value != data_->start_value) return from_->value(at.file->item, value);
+    if (value != data_->own_value) return from_->value(at.file->item, value);
+    if (clips_.spec.sampling == Sampling::kWhole) return at.file->sound_seconds();
     return clips_.seconds(*at.file, clips_.start(*at.file, at.clip, 0));
   }
 
@@ -171,7 +177,7 @@ class ClipsSource final : public Source {
 
   // "@12.5s".
   std::string suffix(const Place& at) const {
-    if (clips_.spec.stack) return {};
+    if (clips_.spec.stack || clips_.spec.sampling == Sampling::kWhole) return {};
     if (clips_.spec.sampling == Sampling::kRandom)
       return clips_.spec.per_file == 1 ? std::string() : fmt::format("#{}", at.clip);
     std::string seconds =
@@ -203,14 +209,15 @@ class Opener {
                                              ? make_index(data->part)
                                              : reopen(data->part, media));
     data->media = index.name;
-    std::vector<ClipFault> faults;
+    ClipFaults faults(*from_);
     SPDLD_ASSIGN(data->clips, cut_clips(spec_, *from_, data->part, std::move(index.index),
                                         {options_.max_items, options_.max_file_bytes}, faults));
-    SPDLD_TRY(judge(data->clips, faults, media.empty()));
+    SPDLD_TRY(judge(data->clips, faults.all(), media.empty()));
     SPDLD_TRY(name_fields(*data));
-    data->key = name_key(fmt::format("{} {} {} {} {:.17g} {} {}", static_cast<int>(spec_.unit),
+    data->key = name_key(fmt::format("{} {} {} {} {:.17g} {} {}{}", static_cast<int>(spec_.unit),
                                      spec_.stream, spec_.frames, spec_.stride, spec_.seconds,
-                                     spec_.stack ? spec_.per_file : 0, spec_.audio_stream));
+                                     spec_.stack ? spec_.per_file : 0, spec_.audio_stream,
+                                     spec_.sampling == Sampling::kWhole ? " whole" : ""));
     return std::make_unique<ClipsSource>(std::move(from_), std::move(data));
   }
 
@@ -240,15 +247,16 @@ class Opener {
   }
 
   Status check_names() const {
+    const std::string own = own_value(spec_);
     for (const SourceField& field : from_->fields()) {
       if (field.name == spec_.audio)
         return refuse(".audio: there is a field '" + spec_.audio + "' already; name another");
-      if (field.name == kStart && tells_start())
-        return refuse(
-            ": each has a field 'start', and so does the source; give that one another name");
+      if (field.name == own)
+        return refuse(": each has a field '" + own +
+                      "', and so does the source; give that one another name, or leave it out");
     }
-    if (spec_.audio == kStart && tells_start())
-      return refuse(".audio: 'start' tells where each clip begins; name another");
+    if (!own.empty() && spec_.audio == own)
+      return refuse(".audio: '" + own + "' tells where each clip begins; name another");
     return {};
   }
 
@@ -334,8 +342,11 @@ class Opener {
               fmt::format("{}: none of the {}{} has one: {}{}", key_,
                           counted(from_->size(), "file"), of_part(), text, other_parts())};
     if (text.empty() || !is_new) return {};
-    warn(fmt::format("{}: {} of {}{} have some, {} in all: {}{}", key_, clips.files.size(),
-                     counted(from_->size(), "file"), of_part(), clips.size(), text, other_parts()));
+    const std::string taken = spec_.sampling == Sampling::kWhole
+                                  ? std::string("are left")
+                                  : fmt::format("have some, {} in all", clips.size());
+    warn(fmt::format("{}: {} of {}{} {}: {}{}", key_, clips.files.size(),
+                     counted(from_->size(), "file"), of_part(), taken, text, other_parts()));
     return {};
   }
 
@@ -360,16 +371,15 @@ class Opener {
       data.fields.insert(
           behind, SourceField{.name = spec_.audio, .index = parts, .clip = data.clips.sound_shape});
     }
-    data.start_value = values;
-    if (tells_start())
-      data.fields.push_back({.name = kStart,
+    data.own_value = values;
+    const std::string own = own_value(spec_);
+    if (!own.empty())
+      data.fields.push_back({.name = own,
                              .kind = SourceField::Kind::kValue,
                              .index = values,
                              .type = ValueType::kFloat64});
     return {};
   }
-  // The listing cannot tell where clips begin that are drawn anew each epoch.
-  bool tells_start() const { return spec_.sampling != Sampling::kRandom && !spec_.stack; }
 
   std::unique_ptr<Source> from_;
   const ClipsSpec& spec_;

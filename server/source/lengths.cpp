@@ -19,6 +19,13 @@ bool is_number(const SourceField& field) {
          (field.type == ValueType::kInt64 || field.type == ValueType::kFloat64);
 }
 
+// Where the duration of files comes from that no listing tells.
+std::string media_hint(const std::string& name) {
+  return name == "duration"
+             ? "; 'windows: {sampling: whole}' beside the source gives that of files of sound"
+             : "";
+}
+
 Result<const SourceField*> number_named(const Source& source, const std::string& name) {
   std::vector<std::string> numbers;
   const SourceField* other = nullptr;
@@ -40,10 +47,11 @@ Result<const SourceField*> number_named(const Source& source, const std::string&
     return error(Code::kInvalidArgument,
                  what +
                      "; the source knows no number of its items: have it read one, such as "
-                     "'values' of a table or 'index' of a webdataset");
+                     "'values' of a table or 'index' of a webdataset, or write 'windows: "
+                     "{sampling: whole}' beside it, which gives the 'duration' of files of sound");
   if (other != nullptr)
     return error(Code::kInvalidArgument, what + "; numbers are: " + listed_names(numbers));
-  return error(Code::kInvalidArgument, what + hint(name, numbers));
+  return error(Code::kInvalidArgument, what + hint(name, numbers) + media_hint(name));
 }
 
 std::string shown(const Value& value) {

@@ -12,6 +12,7 @@
 #include "source/selected_source.h"
 #include "source/table_source.h"
 #include "source/webdataset_source.h"
+#include "source/where.h"
 
 namespace spdld::source {
 namespace {
@@ -67,7 +68,12 @@ struct Place {
 Result<std::unique_ptr<Source>> open_items(const SourceSpec& spec, SourceOptions options) {
   SPDLD_ASSIGN(std::unique_ptr<Source> source, std::visit(Open{options}, spec.items));
   if (!spec.select) return source;
-  return select_from(std::move(source), *spec.select, std::visit(PartHint(), spec.items));
+  UnknownNames unknown{.way_out = std::visit(PartHint(), spec.items)};
+  if (spec.clips && spec.clips->sampling == ClipsSpec::Sampling::kWhole) {
+    unknown.later = "duration";
+    unknown.later_way_out = "write min_seconds and max_seconds in source.windows";
+  }
+  return select_from(std::move(source), *spec.select, std::move(unknown));
 }
 
 }  // namespace

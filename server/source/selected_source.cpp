@@ -99,10 +99,9 @@ Columns values_of(const Source& source) {
 }  // namespace
 
 Result<std::unique_ptr<Source>> select_from(std::unique_ptr<Source> from, const SelectSpec& select,
-                                            std::string part_hint) {
+                                            UnknownNames unknown) {
   const Columns columns = select.where.empty() ? Columns() : values_of(*from);
   ClassNames classes{.names = from->classes()};
-  UnknownNames unknown{.way_out = std::move(part_hint)};
   for (const SourceField& field : from->fields()) {
     if (field.classes) classes.columns.push_back(field.name);
     if (field.kind == SourceField::Kind::kPart) unknown.parts.push_back(field.name);

@@ -22,10 +22,13 @@ struct ClassNames {
   std::vector<std::string> names = {};
 };
 
-// Names that a condition cannot use though people expect it: parts, whose bytes no listing knows.
+// Names that a condition cannot use though people expect it.
 struct UnknownNames {
-  std::vector<std::string> parts = {};
-  std::string way_out = {};  // what to do instead, for messages; may be empty
+  std::vector<std::string> parts = {};  // whose bytes no listing knows
+  std::string way_out = {};             // what to do instead, for messages; may be empty
+  // A value that items get after they were selected, and what to do instead. Empty: there is none.
+  std::string later = {};
+  std::string later_way_out = {};
 };
 
 // A condition on the columns of a listing, in a language of its own that reads as Python does:

@@ -354,6 +354,11 @@ Status WhereParser::no_column(const std::string& name) const {
                                   "' is read with each item, which is too late for a condition" +
                                   (unknown_.way_out.empty() ? "" : "; " + unknown_.way_out));
   }
+  if (!unknown_.later.empty() && name == unknown_.later)
+    return fail(token_.begin, "'" + name +
+                                  "' is known once items were selected, which is too late "
+                                  "for a condition; " +
+                                  unknown_.later_way_out);
   std::vector<std::string> names;
   for (std::size_t i = 0; i < columns_.size(); ++i) names.push_back(columns_.info(i).name);
   return fail(token_.begin, "there is no " + missing_column(name, names));

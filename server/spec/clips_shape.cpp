@@ -13,8 +13,10 @@ namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
-// What `clips` and `windows` have in common, behind what is their own.
-Shape cut_shape(std::vector<Key> own, std::vector<std::string> samplings) {
+// What `clips` and `windows` have in common, behind what is their own. `last_sampling`: what the
+// last of their samplings is, which the other one lacks.
+Shape cut_shape(std::vector<Key> own, std::vector<std::string> samplings,
+                const std::string& last_sampling) {
   Shape stream = any_of({int_shape(0, 65535), string_shape()});
   stream.expected = "best, a stream's number, or a language such as eng";
   Shape times = any_of({string_shape(), list_shape(float_shape(0, 1e9))});
@@ -22,8 +24,9 @@ Shape cut_shape(std::vector<Key> own, std::vector<std::string> samplings) {
   std::vector<Key> keys = std::move(own);
   keys.push_back({.name = "sampling",
                   .doc = "dense: one each hop; uniform: per_file, evenly spread; random: per_file, "
-                         "drawn anew each epoch; timestamps: one at each of them; not given: "
-                         "dense, or what timestamps or per_file ask for",
+                         "drawn anew each epoch; timestamps: one at each of them; " +
+                         last_sampling +
+                         "; not given: dense, or what timestamps or per_file ask for",
                   .shape = choice_shape(std::move(samplings)),
                   .nullable = true});
   keys.push_back({.name = "per_file",
@@ -39,7 +42,8 @@ Shape cut_shape(std::vector<Key> own, std::vector<std::string> samplings) {
                   .doc = "one that runs over its file's end: there is none, its end is filled up "
                          "with the last frame or silence, or it begins anew",
                   .shape = choice_shape({"drop", "pad", "loop"}),
-                  .default_value = "drop"});
+                  .default_value = "drop",
+                  .nullable = true});
   keys.push_back(
       {.name = "field",
        .doc =
@@ -90,7 +94,8 @@ Shape clips_shape() {
         .doc = "which stream that is of: best, its number, or its language",
         .shape = std::move(audio_stream),
         .nullable = true}},
-      {"dense", "uniform", "random", "timestamps", "keyframes"});
+      {"dense", "uniform", "random", "timestamps", "keyframes"},
+      "keyframes: one at each key frame");
   shape.instead = {
       {"seconds", "clips are so many frames; windows of sound have seconds"},
       {"clip_length", "write 'frames: N'"},
@@ -105,18 +110,29 @@ Shape clips_shape() {
 Shape windows_shape() {
   Shape shape = cut_shape(
       {{.name = "seconds",
-        .doc = "how long each window is",
+        .doc = "how long each window is; not given: sampling must be whole",
         .shape = float_shape(1e-4, 86400),
-        .required = true},
+        .nullable = true},
        {.name = "hop",
         .doc = "seconds from one window's begin to the next, of dense; not given: as many as a "
                "window has",
         .shape = float_shape(1e-4, 1e9),
+        .nullable = true},
+       {.name = "min_seconds",
+        .doc = "of whole: files that are shorter are left out; not given: none is too short",
+        .shape = float_shape(1e-4, 1e9),
+        .nullable = true},
+       {.name = "max_seconds",
+        .doc = "of whole: files that are longer are left out; not given: none is too long",
+        .shape = float_shape(1e-4, 1e9),
         .nullable = true}},
-      {"dense", "uniform", "random", "timestamps"});
+      {"dense", "uniform", "random", "timestamps", "whole"},
+      "whole: one, which is all of its file");
   shape.instead = {
       {"frames", "windows of sound have 'seconds: S'; clips of video have frames"},
       {"duration", "write 'seconds: S'"},
+      {"min_duration", "write 'min_seconds: S' beside 'sampling: whole'"},
+      {"max_duration", "write 'max_seconds: S' beside 'sampling: whole'"},
       {"stack", "windows are an item each; clips of video can be stacked"},
   };
   return shape;

@@ -242,8 +242,8 @@ Shape source_shape() {
        .shape = clips_shape(),
        .nullable = true},
       {.name = "windows",
-       .doc = "items are windows of the source's sound files, so many seconds each; not "
-              "given: whole files",
+       .doc = "items are windows of the source's sound files, so many seconds each, or whole "
+              "sounds of known length; not given: whole files",
        .shape = windows_shape(),
        .nullable = true}};
   return shape;

@@ -33,14 +33,18 @@ class Reader {
 
   Result<ClipsSpec> read() {
     clips_.unit = name_ == "source.clips" ? Unit::kFrames : Unit::kSeconds;
-    SPDLD_TRY(read_sampling());
-    SPDLD_TRY(read_extent());
+    if (has("sampling") && json_.at("sampling") == "whole") {
+      SPDLD_TRY(read_whole());
+    } else {
+      SPDLD_TRY(read_sampling());
+      SPDLD_TRY(read_extent());
+    }
     SPDLD_TRY(read_times());
     if (has("field")) clips_.field = json_.at("field").get<std::string>();
     clips_.stream = stream_of(json_.at("stream"));
     if (clips_.stream.empty())
       return tl::unexpected<Status>(refuse("stream", "write best, a number, or a language"));
-    const std::string end = json_.at("end").get<std::string>();
+    const std::string end = has("end") ? json_.at("end").get<std::string>() : "drop";
     clips_.end = end == "pad" ? End::kPad : end == "loop" ? End::kLoop : End::kDrop;
     clips_.broken =
         json_.at("broken") == "error" ? ClipsSpec::Broken::kError : ClipsSpec::Broken::kSkip;
@@ -55,7 +59,30 @@ class Reader {
     return (at == nullptr ? node_ : *at).fail(name_ + "." + key + ": " + text);
   }
 
+  Status read_whole() {
+    clips_.sampling = Sampling::kWhole;
+    for (const char* const key : {"seconds", "hop", "per_file", "timestamps", "end"}) {
+      // `end` has a default.
+      if (!has(key) || node_.find(key) == nullptr) continue;
+      return refuse(key,
+                    "'sampling: whole' makes one window of each file, all of it; leave this "
+                    "out (over a base that has it, write '" +
+                        std::string(key) + ": null'), or write another sampling");
+    }
+    if (has("min_seconds")) clips_.min_seconds = json_.at("min_seconds").get<double>();
+    if (has("max_seconds")) clips_.max_seconds = json_.at("max_seconds").get<double>();
+    if (has("min_seconds") && has("max_seconds") && clips_.min_seconds > clips_.max_seconds)
+      return refuse("min_seconds", "it is more than max_seconds, so that no file would be left");
+    return {};
+  }
+
   Status read_sampling() {
+    for (const char* const key : {"min_seconds", "max_seconds"}) {
+      if (has(key))
+        return refuse(key,
+                      "files are left out by their length where windows are whole files: write "
+                      "'sampling: whole', or leave this out");
+    }
     if (has("sampling")) {
       const std::string word = json_.at("sampling").get<std::string>();
       clips_.sampling = sampling_of(word);
@@ -88,6 +115,10 @@ class Reader {
 
   Status read_extent() {
     if (clips_.unit == Unit::kSeconds) {
+      if (!has("seconds"))
+        return node_.fail("'" + name_ +
+                          ".seconds' is missing: how long each window is; or write 'sampling: "
+                          "whole', which makes one of all of each file");
       clips_.seconds = json_.at("seconds").get<double>();
       if (has("hop")) clips_.hop_seconds = json_.at("hop").get<double>();
       return {};

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "media/resample_op.h"
+#include "media/resampler.h"
 #include "op/audio.h"
 #include "tests/unit/media/media_maker.h"
 #include "tests/unit/media/sound_reference.h"
@@ -102,7 +103,6 @@ struct Pipeline {
   }
 
   Status add(std::unique_ptr<Op> op, const std::string& name) {
-    std::string doubt;
     ops.push_back(std::move(op));
     return ops.back()->plan(
         table, {.name = name, .text = "", .draw_key = mix64(name_key(name), ops.size())}, doubt);
@@ -139,6 +139,7 @@ struct Pipeline {
   FieldTable table{fields(), nullptr};
   std::vector<std::unique_ptr<Op>> ops;
   Status planned;
+  std::string doubt;
   std::unique_ptr<FieldTask> task;
   std::unique_ptr<FieldWorker> worker;
   FakeSample sample;
@@ -238,6 +239,42 @@ TEST(DecodeAudio, BoundsRowsOfSeveralRatesByTheirSeconds) {
   pipeline.finish();
   EXPECT_THAT(pipeline.tensor().shape, ElementsAre(1, -1));
   EXPECT_EQ(pipeline.tensor().max_row_bytes, (2 * 16000 + 2) * sizeof(float));
+}
+
+TEST(DecodeAudio, BoundsWholeFilesByTheLongest) {
+  ClipShape clip{.kind = StreamInfo::Kind::kAudio};
+  clip.sample_rate = 8000;
+  clip.channels = 1;
+  clip.max_samples = 80'000;
+  clip.max_seconds = 10;
+  clip.is_whole = true;
+  Pipeline own({}, clip);
+  own.finish();
+  EXPECT_EQ(own.doubt, "");
+  EXPECT_THAT(own.tensor().shape, ElementsAre(1, -1));
+  EXPECT_EQ(own.tensor().max_row_bytes, 80'000 * sizeof(float));
+  EXPECT_EQ(own.tensor().bounded_by, "");
+  Pipeline resampled({{"sample_rate", std::int64_t{16000}}}, clip);
+  resampled.finish();
+  EXPECT_EQ(resampled.tensor().max_row_bytes / sizeof(float),
+            static_cast<std::uint64_t>(Resampler::most_length(80'000, 8000, 16000)));
+}
+
+TEST(DecodeAudio, DoubtsWholeFilesLongerThanMaxSeconds) {
+  ClipShape clip{.kind = StreamInfo::Kind::kAudio};
+  clip.sample_rate = 8000;
+  clip.channels = 1;
+  clip.max_samples = 84'000;
+  clip.max_seconds = 10.5;
+  clip.is_whole = true;
+  Pipeline pipeline({{"max_seconds", 10.0}}, clip);
+  pipeline.finish();
+  EXPECT_EQ(pipeline.doubt,
+            "the longest file lasts 10.5 s, and sound of more than max_seconds, which is 10, is an "
+            "error of its item: raise that, or leave such files out by 'max_seconds' of "
+            "source.windows");
+  EXPECT_EQ(pipeline.tensor().max_row_bytes, (80'000 + 2) * sizeof(float));
+  EXPECT_EQ(pipeline.tensor().bounded_by, "decode_audio.max_seconds");
 }
 
 TEST(DecodeAudio, StacksWindowsOfSeveralRatesThatBecomeOfOneLength) {

@@ -314,33 +314,6 @@ TEST_F(ClipsSourceTest, OpensWhatWasAppliedAsItWas) {
   EXPECT_THAT(again.error().message(), HasSubstr("the media files are others by now"));
 }
 
-TEST_F(ClipsSourceTest, HasDigestsOfClipsAndOfPackets) {
-  put_video("a.toy", 100);
-  const auto digests = [this](const ClipsSpec& spec) {
-    const auto source = open(spec);
-    return std::pair(source->listing_digest(), source->values_digest());
-  };
-  const auto base = digests({.frames = 4});
-  EXPECT_EQ(digests({.frames = 4}), base);
-  EXPECT_NE(digests({.frames = 5}).first, base.first);
-  EXPECT_NE(digests({.frames = 4, .stride = 2}).first, base.first);
-  put_video("a.toy", 100, 5);  // the same frames, packed otherwise
-  EXPECT_EQ(digests({.frames = 4}).first, base.first);
-  EXPECT_NE(digests({.frames = 4}).second, base.second);
-  put_video("a.toy", 103);
-  EXPECT_NE(digests({.frames = 4}).first, base.first);
-}
-
-TEST_F(ClipsSourceTest, KeysPartsByWhatTheirBytesDependOn) {
-  put_video("a.toy", 100);
-  const auto source = open({.frames = 4});
-  std::set<std::uint64_t> keys;
-  for (std::uint64_t item = 0; item < source->size(); ++item)
-    EXPECT_TRUE(keys.insert(source->part_key(item, 0)).second);
-  EXPECT_FALSE(keys.contains(open({.frames = 5})->part_key(0, 0)));
-  EXPECT_TRUE(keys.contains(open({.frames = 4, .hop_frames = 8})->part_key(1, 0)));
-}
-
 TEST_F(ClipsSourceTest, SaysThatNothingReadsMedia) {
   put_video("a.toy", 100);
   SourceOptions options(io_);

@@ -41,7 +41,15 @@ ClipsSpec one_second() {
   return spec;
 }
 
+ClipsSpec whole_file() {
+  ClipsSpec spec;
+  spec.unit = ClipsSpec::Unit::kSeconds;
+  spec.sampling = ClipsSpec::Sampling::kWhole;
+  return spec;
+}
+
 // Files of which each is one window.
+template <ClipsSpec (*Windows)()>
 class WindowMaker {
  public:
   std::unique_ptr<Source> make(const std::map<std::string, std::string>& items) {
@@ -53,12 +61,14 @@ class WindowMaker {
     files.label = FilesSpec::Label::kParentDir;
     SourceOptions options(io_);
     options.prober = &prober_;
-    auto source = open_source({.items = files, .clips = one_second()}, std::move(options));
+    auto source = open_source({.items = files, .clips = Windows()}, std::move(options));
     EXPECT_TRUE(source) << source.error().message();
     return std::move(source).value();
   }
   static constexpr Code kLost = Code::kNotFound;
-  static std::string name(const std::string& uri) { return uri + "@0s"; }
+  static std::string name(const std::string& uri) {
+    return Windows == whole_file ? uri : uri + "@0s";
+  }
   static std::string file(const std::string& uri) { return uri; }
   void lose(const std::string& uri) { dir_->remove(uri); }
 
@@ -93,7 +103,8 @@ class ShardWindowMaker {
   std::unique_ptr<TempDir> dir_;
 };
 
-INSTANTIATE_TYPED_TEST_SUITE_P(Windows, SourceSuite, WindowMaker);
+INSTANTIATE_TYPED_TEST_SUITE_P(Windows, SourceSuite, WindowMaker<one_second>);
+INSTANTIATE_TYPED_TEST_SUITE_P(WholeSounds, SourceSuite, WindowMaker<whole_file>);
 INSTANTIATE_TYPED_TEST_SUITE_P(ShardWindows, SourceSuite, ShardWindowMaker);
 
 }  // namespace

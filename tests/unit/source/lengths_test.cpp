@@ -39,6 +39,7 @@ class ListedSource final : public Source {
   }
 
   void keep_only(std::size_t fields) { fields_.resize(fields); }
+  void rename(std::size_t field, const std::string& name) { fields_[field].name = name; }
 
  private:
   const std::vector<double> seconds_;
@@ -109,12 +110,21 @@ TEST(Lengths, NameTheNumbersThatThereAre) {
             "'caption' is text, and a length is a number; numbers are: duration, samples");
 }
 
+TEST(Lengths, SayWhereTheDurationOfSoundComesFrom) {
+  ListedSource source({1});
+  source.rename(2, "words");
+  EXPECT_EQ(error_of(source, "duration"),
+            "'duration' is no field of the source; there are: words, samples; 'windows: {sampling: "
+            "whole}' beside the source gives that of files of sound");
+}
+
 TEST(Lengths, SayWhereNumbersComeFromIfThereAreNone) {
   ListedSource source({1});
   source.keep_only(1);
   EXPECT_EQ(error_of(source, "duration"),
             "'duration' is no field of the source; the source knows no number of its items: have "
-            "it read one, such as 'values' of a table or 'index' of a webdataset");
+            "it read one, such as 'values' of a table or 'index' of a webdataset, or write "
+            "'windows: {sampling: whole}' beside it, which gives the 'duration' of files of sound");
 }
 
 }  // namespace

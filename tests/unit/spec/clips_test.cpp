@@ -77,6 +77,8 @@ TEST(Clips, RefuseKeysThatContradictEachOther) {
 }
 
 TEST(Clips, AreNotWindows) {
+  EXPECT_THAT(error_of("clips: {sampling: whole}"), HasSubstr("'whole' is not one of dense"));
+  EXPECT_THAT(error_of("clips: {min_seconds: 1}"), HasSubstr("unknown key 'min_seconds'"));
   EXPECT_THAT(error_of("windows: {}"), HasSubstr("seconds"));
   EXPECT_THAT(error_of("windows: {seconds: 1, frames: 4}"),
               HasSubstr("clips of video have frames"));

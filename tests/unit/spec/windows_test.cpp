@@ -63,6 +63,50 @@ TEST(Windows, ReadTimes) {
             with_times({.times_field = "when"}));
 }
 
+TEST(Windows, MayBeWholeFiles) {
+  ClipsSpec expected{.unit = ClipsSpec::Unit::kSeconds, .sampling = Sampling::kWhole};
+  EXPECT_EQ(windows_of("{sampling: whole}"), expected);
+  expected.field = "sound";
+  expected.stream = "eng";
+  expected.broken = ClipsSpec::Broken::kError;
+  expected.min_seconds = 0.5;
+  expected.max_seconds = 20;
+  EXPECT_EQ(windows_of("{sampling: whole, min_seconds: 0.5, max_seconds: 20, field: sound, stream: "
+                       "eng, broken: error}"),
+            expected);
+  EXPECT_EQ(
+      windows_of("{sampling: whole, seconds: null, end: null, min_seconds: 2, max_seconds: 2}")
+          .min_seconds,
+      2);
+}
+
+TEST(Windows, RefuseKeysThatWholeFilesHaveNoUseFor) {
+  EXPECT_EQ(
+      error_of("{sampling: whole, seconds: 3}"),
+      "p.yaml:4:39: source.windows.seconds: 'sampling: whole' makes one window of each file, all "
+      "of it; leave this out (over a base that has it, write 'seconds: null'), or write another "
+      "sampling");
+  for (const std::string text : {"hop: 3", "per_file: 3", "timestamps: [3]", "end: drop"}) {
+    const std::string key = text.substr(0, text.find(':'));
+    EXPECT_THAT(error_of("{sampling: whole, " + text + "}"),
+                HasSubstr("source.windows." + key + ": 'sampling: whole' makes one window"));
+  }
+  EXPECT_EQ(error_of("{sampling: whole, min_seconds: 3, max_seconds: 2}"),
+            "p.yaml:4:43: source.windows.min_seconds: it is more than max_seconds, so that no file "
+            "would be left");
+  EXPECT_THAT(error_of("{sampling: whole, min_seconds: -1}"), HasSubstr("min_seconds: must be"));
+}
+
+TEST(Windows, RefuseBoundsOfLengthsThatAreOne) {
+  EXPECT_EQ(error_of("{seconds: 3, max_seconds: 20}"),
+            "p.yaml:4:38: source.windows.max_seconds: files are left out by their length where "
+            "windows are whole files: write 'sampling: whole', or leave this out");
+  EXPECT_THAT(error_of("{sampling: random, seconds: 3, min_seconds: 20}"),
+              HasSubstr("source.windows.min_seconds: files are left out"));
+  EXPECT_THAT(error_of("{min_duration: 3}"),
+              HasSubstr("write 'min_seconds: S' beside 'sampling: whole'"));
+}
+
 TEST(Windows, RefuseKeysThatContradictEachOther) {
   EXPECT_EQ(error_of("{seconds: 1, per_file: 4}"),
             "p.yaml:4:35: source.windows.per_file: add 'sampling: uniform', which spreads them "
@@ -79,7 +123,9 @@ TEST(Windows, RefuseKeysThatContradictEachOther) {
 }
 
 TEST(Windows, RefuseValuesOutOfBounds) {
-  EXPECT_THAT(error_of("{}"), HasSubstr("'source.windows.seconds' is missing"));
+  EXPECT_EQ(error_of("{}"),
+            "p.yaml:4:12: 'source.windows.seconds' is missing: how long each window is; or write "
+            "'sampling: whole', which makes one of all of each file");
   EXPECT_THAT(error_of("{seconds: 0}"), HasSubstr("source.windows.seconds"));
   EXPECT_THAT(error_of("{seconds: 1, timestamps: []}"), HasSubstr("name at least one time"));
   EXPECT_THAT(error_of("{seconds: 1, timestamps: [-1]}"), HasSubstr("timestamps"));
