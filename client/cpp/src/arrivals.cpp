@@ -69,10 +69,8 @@ void Arrivals::add_batch(Link& link, const wire::BatchFrame& frame) {
     facts_ = std::make_shared<const Facts>(link.facts());
     facts_number_ = link.facts_number();
   }
-  queue_.push_back({.frame = frame,
-                    .batch = std::move(batch),
-                    .facts = facts_,
-                    .facts_number = facts_number_});
+  queue_.push_back(
+      {.frame = frame, .batch = std::move(batch), .facts = facts_, .facts_number = facts_number_});
 }
 
 void Arrivals::begin_copies(std::uint32_t credits) {

@@ -250,8 +250,8 @@ std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
   auto layout = std::make_shared<Layout>();
   for (std::size_t i = 0; i < state->fields.size(); ++i) {
     TensorView& view = state->fields[i];
-    const std::string wrong = place(view, schema->fields[i], lease->slot(), frame.slot_bytes,
-                                    frame.rows, *layout);
+    const std::string wrong =
+        place(view, schema->fields[i], lease->slot(), frame.slot_bytes, frame.rows, *layout);
     if (!wrong.empty()) {
       throw ConnectionError(kDataLoss, join("field '", view.name, "' of step ", frame.step,
                                             " of epoch ", frame.epoch, ": ", wrong));

@@ -27,7 +27,8 @@ int device_ordinal(const std::string& device) {
 std::unique_ptr<DeviceCopies> DeviceCopies::open(const std::string& device) {
   (void)device_ordinal(device);
   throw DeviceError(kUnimplemented,
-                    join("device '", device, "' cannot be had: this libspdld was built without the "
+                    join("device '", device,
+                         "' cannot be had: this libspdld was built without the "
                          "headers of the CUDA Toolkit; without device= batches come in main "
                          "memory"));
 }

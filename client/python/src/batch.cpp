@@ -77,8 +77,8 @@ nb::dlpack::dtype numpy_dtype(DType dtype) {
 nb::object values(const Batch& batch, std::string_view name) {
   const TensorView& field = field_of(batch, name);
   if (field.on_device)
-    throw LeaseError(9, "'" + std::string(name) + "' lies on cuda:" +
-                            std::to_string(batch.device()) +
+    throw LeaseError(9, "'" + std::string(name) +
+                            "' lies on cuda:" + std::to_string(batch.device()) +
                             ", and numpy has no arrays there: take it by batch.torch() or "
                             "batch.dlpack(), or leave device= out");
   return read_only_array(batch.owner(field), field.data, packed_shape(field),
@@ -248,14 +248,16 @@ nb::dict cuda_array_interface(const Exchange& self) {
                     "numpy has no name for bfloat16: take this tensor by from_dlpack()");
     nb::raise_python_error();
   }
-  const char kind = code == Code::Bool ? 'b' : code == Code::UInt ? 'u' : code == Code::Int ? 'i' : 'f';
+  const char kind = code == Code::Bool   ? 'b'
+                    : code == Code::UInt ? 'u'
+                    : code == Code::Int  ? 'i'
+                                         : 'f';
   make_ready(self, nb::none());
   nb::dict interface;
   const int bytes = self.dtype.bits / 8;
   interface["version"] = 3;
   interface["shape"] = nb::tuple(nb::cast(self.shape));
-  interface["typestr"] =
-      std::string(bytes == 1 ? "|" : "<") + kind + std::to_string(bytes);
+  interface["typestr"] = std::string(bytes == 1 ? "|" : "<") + kind + std::to_string(bytes);
   interface["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(self.data), false);
   interface["strides"] = nb::none();
   interface["stream"] = 1;
@@ -319,8 +321,7 @@ void bind_batch(nb::module_& module) {
       .def("__dlpack_device__", &Exchange::device)
       .def_prop_ro("__cuda_array_interface__", &cuda_array_interface)
       .def_prop_ro("copied", [](const Exchange& self) { return self.copied; })
-      .def_prop_ro("shape",
-                   [](const Exchange& self) { return nb::tuple(nb::cast(self.shape)); })
+      .def_prop_ro("shape", [](const Exchange& self) { return nb::tuple(nb::cast(self.shape)); })
       .def("_torch_capsule", &torch_capsule, nb::arg("stream") = nb::none());
 
   nb::class_<Batch>(module, "Batch", "libspdld's batch; spdld.Batch is its face.")

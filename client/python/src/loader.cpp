@@ -179,15 +179,14 @@ void bind_loader(nb::module_& module) {
              std::string pipeline_file, const std::string& replace,
              std::map<std::string, std::string> env, bool ledger,
              std::optional<std::uint32_t> prefetch, std::string device, std::string address,
-             double timeout_s,
-             double connect_timeout_s, std::string client_name, nb::object on_wait,
-             nb::object on_notice, nb::object on_unreachable) {
+             double timeout_s, double connect_timeout_s, std::string client_name,
+             nb::object on_wait, nb::object on_notice, nb::object on_unreachable) {
             new (self) PyLoader(options_from(
                 std::move(pipeline), std::move(job), rank, world_size, shard, num_shards, replica,
                 replicas, seed, batch_size, std::move(vars), std::move(pipeline_yaml),
                 std::move(pipeline_file), replace, std::move(env), ledger, prefetch,
-                std::move(device), std::move(address), timeout_s, connect_timeout_s, std::move(client_name), on_wait,
-                on_notice, on_unreachable));
+                std::move(device), std::move(address), timeout_s, connect_timeout_s,
+                std::move(client_name), on_wait, on_notice, on_unreachable));
           },
           nb::arg("pipeline"), nb::kw_only(), nb::arg("job").none(), nb::arg("rank").none(),
           nb::arg("world_size").none(), nb::arg("shard").none(), nb::arg("num_shards").none(),

@@ -13,8 +13,8 @@
 #include "tests/unit/client/fake_gpu.h"
 #include "tests/unit/client/thrown.h"
 
-// A loader whose large fields come on a device. The driver is the fake one, whose copies and kernels
-// run late and in a drawn order.
+// A loader whose large fields come on a device. The driver is the fake one, whose copies and
+// kernels run late and in a drawn order.
 namespace spdld {
 namespace {
 
@@ -202,17 +202,19 @@ TEST_F(DeviceTest, ARestartedDaemonGoesOnWithTheNextBatch) {
 }
 
 TEST_F(DeviceTest, WhatIsToldOfThePipelineIsOfTheBatchHandedOut) {
-  FakeDaemon daemon({.steps = 3});
+  FakeDaemon daemon({.steps = 8});
   daemon.run([](FakeService& service) {
     service.swap_to = {.steps = 5, .rows = 6, .order_digest = "0ther", .version = 4};
   });
   Loader loader = Loader::open(options(daemon));
-  for (std::uint64_t step = 0; step < 3; ++step) {
+  for (std::uint64_t step = 0; step < 8; ++step) {
     ASSERT_TRUE(loader.next());
-    if (step == 0) EXPECT_EQ(loader.apply({{"size", "6"}}).epoch, 1u);
+    if (step == 0) {
+      EXPECT_EQ(loader.apply({{"size", "6"}}).epoch, 1u);
+    }
     // Batches of the other version may be here already.
     EXPECT_EQ(loader.pipeline_version(), 3u);
-    EXPECT_EQ(loader.steps_per_epoch(), 3u);
+    EXPECT_EQ(loader.steps_per_epoch(), 8u);
     EXPECT_EQ(loader.state().order_digest, "0rder");
   }
   EXPECT_FALSE(loader.next());

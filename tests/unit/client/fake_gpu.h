@@ -48,8 +48,8 @@ class FakeGpu {
   }
   const std::uint8_t* peek(const void* address) const {
     using Peek = decltype(&fake_cuda_peek);
-    return static_cast<const std::uint8_t*>(reinterpret_cast<Peek>(find("fake_cuda_peek"))(
-        reinterpret_cast<CUdeviceptr>(address)));
+    return static_cast<const std::uint8_t*>(
+        reinterpret_cast<Peek>(find("fake_cuda_peek"))(reinterpret_cast<CUdeviceptr>(address)));
   }
   void begin_capture(CUstream stream) { capture("fake_cuda_begin_capture", stream); }
   void end_capture(CUstream stream) { capture("fake_cuda_end_capture", stream); }

@@ -74,7 +74,8 @@ void Device::fail(CUresult result, const char* what) const {
       break;
     case CUDA_ERROR_OUT_OF_MEMORY:
       text +=
-          ". A loader with device= keeps a copy of each batch that waits or is held: take a smaller "
+          ". A loader with device= keeps a copy of each batch that waits or is held: take a "
+          "smaller "
           "batch or prefetch, or leave device= out";
       break;
     case CUDA_ERROR_DEVICE_UNAVAILABLE:
@@ -82,8 +83,7 @@ void Device::fail(CUresult result, const char* what) const {
           ". Another process has the device for itself: see the compute mode that nvidia-smi shows";
       break;
     case CUDA_ERROR_NOT_INITIALIZED:
-      if (!in_owner())
-        text += ". This process was forked after CUDA was begun: start it by spawn";
+      if (!in_owner()) text += ". This process was forked after CUDA was begun: start it by spawn";
       break;
     default: break;
   }
@@ -93,11 +93,14 @@ void Device::fail(CUresult result, const char* what) const {
 Current::Current(const Device& device) : device_(device) {
   if (device.in_owner())
     pushed_ = device.functions_.CtxPushCurrent(device.context_) == CUDA_SUCCESS;
+  if (pushed_) device.functions_.ThreadExchangeStreamCaptureMode(&capture_);
 }
 
 Current::~Current() {
   CUcontext context = nullptr;
-  if (pushed_) device_.functions_.CtxPopCurrent(&context);
+  if (!pushed_) return;
+  device_.functions_.ThreadExchangeStreamCaptureMode(&capture_);
+  device_.functions_.CtxPopCurrent(&context);
 }
 
 }  // namespace spdld::client::cuda

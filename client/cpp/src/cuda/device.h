@@ -69,7 +69,9 @@ class Device : public std::enable_shared_from_this<Device> {
   friend class Current;
 };
 
-// Makes the device's context the thread's, until it dies; what was there before is there again then.
+// Makes the device's context the thread's, until it dies; what was there before is there again
+// then. Meanwhile calls that are none of a graph are allowed though another stream is being
+// captured.
 class Current {
  public:
   explicit Current(const Device& device);
@@ -82,6 +84,7 @@ class Current {
  private:
   const Device& device_;
   bool pushed_ = false;
+  CUstreamCaptureMode capture_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
 }  // namespace spdld::client::cuda

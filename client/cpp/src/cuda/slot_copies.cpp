@@ -82,9 +82,8 @@ class BufferedBatch final : public DeviceBatch {
 SlotCopies::SlotCopies(std::shared_ptr<Device> device)
     : device_(std::move(device)), buffers_(std::make_shared<DeviceBuffers>(device_)) {
   const Current current(*device_);
-  device_->check(
-      device_->functions().StreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, 0),
-      "making a stream");
+  device_->check(device_->functions().StreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, 0),
+                 "making a stream");
 }
 
 SlotCopies::~SlotCopies() {
