@@ -88,9 +88,12 @@ Driver load() {
     driver.why_not = std::string(what) + " failed: " + error_text(functions, result);
     return true;
   };
-  if (fails(functions.Init(0), "starting the NVIDIA driver (cuInit)")) return driver;
+  const CUresult started = functions.Init(0);
+  const bool no_device = started == CUDA_ERROR_NO_DEVICE;
+  if (!no_device && fails(started, "starting the NVIDIA driver (cuInit)")) return driver;
   if (fails(functions.DriverGetVersion(&driver.version), "cuDriverGetVersion")) return driver;
-  if (fails(functions.DeviceGetCount(&driver.devices), "cuDeviceGetCount")) return driver;
+  if (!no_device && fails(functions.DeviceGetCount(&driver.devices), "cuDeviceGetCount"))
+    return driver;
   if (driver.devices == 0) {
     driver.why_not = "the NVIDIA driver (CUDA " + version_text(driver.version) +
                      ") shows this process no GPU: see CUDA_VISIBLE_DEVICES, and which devices a "
