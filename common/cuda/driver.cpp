@@ -11,6 +11,10 @@ namespace spdld::cuda {
 namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
+constexpr const char* kForked =
+    "this process was forked after CUDA was begun in its parent, and cannot use it: start it by "
+    "spawn "
+    "or forkserver";
 
 // Finds functions by the driver's own directory of them, or as symbols of the library where the
 // driver is older than CUDA 11.3.
@@ -89,6 +93,10 @@ Driver load() {
     return true;
   };
   const CUresult started = functions.Init(0);
+  if (started == CUDA_ERROR_NOT_INITIALIZED) {
+    driver.why_not = kForked;
+    return driver;
+  }
   const bool no_device = started == CUDA_ERROR_NO_DEVICE;
   if (!no_device && fails(started, "starting the NVIDIA driver (cuInit)")) return driver;
   if (fails(functions.DriverGetVersion(&driver.version), "cuDriverGetVersion")) return driver;
@@ -108,7 +116,14 @@ Driver load() {
 
 const Driver& driver() {
   static const Driver loaded = load();
-  return loaded;
+  static const pid_t loaded_by = ::getpid();
+  if (::getpid() == loaded_by) return loaded;
+  static const Driver of_child = [] {
+    Driver driver;
+    driver.why_not = kForked;
+    return driver;
+  }();
+  return of_child;
 }
 
 std::string error_text(const Functions& functions, CUresult result) {

@@ -77,6 +77,10 @@ HostMemory::Range* HostMemory::pinned(const void* address, std::uint64_t bytes, 
   return range.portable || range.context == context ? &range : nullptr;
 }
 
+void HostMemory::forget(CUcontext context) {
+  std::erase_if(ranges_, [&](const auto& range) { return range.second.context == context; });
+}
+
 void HostMemory::check_all_mapped() const {
   for (const auto& [begin, range] : ranges_) {
     if (!range.allocated) check_mapped(begin, range);

@@ -36,6 +36,9 @@ class HostMemory {
   // done with it.
   void release(const void* address, Scheduler& scheduler);
 
+  // Of a context in which nothing can be called any more: its ranges may be unmapped as they are.
+  void forget(CUcontext context);
+
   // The range that holds all of it and counts as pinned in the context; null: it is pageable.
   Range* pinned(const void* address, std::uint64_t bytes, CUcontext context);
 

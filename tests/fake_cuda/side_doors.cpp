@@ -14,6 +14,7 @@ CUresult break_device(const char* function, int ordinal, CUresult error, bool fo
     if (Context* const context = driver.contexts.of_device(ordinal)) {
       context->broken = error;
       driver.scheduler.drop(context->handle);
+      driver.host_memory.forget(context->handle);
     }
     return CUDA_SUCCESS;
   });

@@ -262,18 +262,6 @@ TEST_F(DeviceTest, ABatchThatIsLetGoOfWhileItsStreamIsCapturedStays) {
   expect_all_right({stream}, looks);
 }
 
-TEST_F(DeviceTest, AFailedKernelOfTheTrainersIsSaidToBeTheTrainers) {
-  FakeDaemon daemon({.steps = 30});
-  Loader loader = Loader::open(options(daemon));
-  EXPECT_TRUE(loader.next());
-  gpu_.break_context(CUDA_ERROR_ILLEGAL_ADDRESS);
-  const DeviceError failed = thrown<DeviceError>([&] {
-    for (;;) (void)loader.next();
-  });
-  EXPECT_THAT(failed.what(), AllOf(HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"),
-                                   HasSubstr("A kernel of this process failed before")));
-}
-
 TEST_F(DeviceTest, AllIsGivenBackInTheEnd) {
   const FakeCudaCounts before = gpu_.counts();
   {
@@ -312,6 +300,68 @@ TEST_F(DeviceTest, ADeviceThatIsNotThereIsToldWithWhatIs) {
     EXPECT_THAT(thrown<DeviceError>([&] { Loader::open(other); }).what(),
                 HasSubstr("\"cuda\" or \"cuda:N\""));
   }
+}
+
+// Each of these ends what the driver can do for this process, and runs in one of its own.
+class BrokenDeviceTest : public DeviceTest {};
+
+TEST_F(BrokenDeviceTest, AFailedKernelOfTheTrainersIsSaidToBeTheTrainers) {
+  FakeDaemon daemon({.steps = 30});
+  Loader loader = Loader::open(options(daemon));
+  EXPECT_TRUE(loader.next());
+  gpu_.break_context(CUDA_ERROR_ILLEGAL_ADDRESS);
+  const DeviceError failed = thrown<DeviceError>([&] {
+    for (;;) (void)loader.next();
+  });
+  EXPECT_THAT(failed.what(), AllOf(HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"),
+                                   HasSubstr("A kernel of this process failed before")));
+}
+
+
+// The driver is one that cannot register memory that may only be read.
+class StagingTest : public DeviceTest {};
+
+TEST_F(StagingTest, BatchesGoByAPinnedBufferWhereSlotsCannotBePinned) {
+  FakeDaemon daemon({.steps = 20});
+  Loader loader = Loader::open(options(daemon));
+  CUstream stream = gpu_.make_stream();
+  std::size_t looks = 0;
+  while (const auto batch = loader.next()) {
+    look_at(*batch, stream);
+    ++looks;
+  }
+  expect_all_right({stream}, 20);
+  EXPECT_EQ(looks, 20u);
+  EXPECT_EQ(gpu_.counts().registrations, 0u);
+  EXPECT_GE(loader.stats().staged, 20u);
+  EXPECT_THAT(loader.stats().staged_why, HasSubstr("cannot register memory"));
+}
+
+// Some calls of the driver fail, each once.
+class FailingDriverTest : public DeviceTest {};
+
+TEST_F(FailingDriverTest, ABatchThatCouldNotBeCopiedComesAtTheNextCall) {
+  FakeDaemon daemon({.steps = 40, .epochs = 1});
+  Loader loader = Loader::open(options(daemon));
+  CUstream stream = gpu_.make_stream();
+  int failures = 0;
+  std::uint64_t step = 0;
+  for (; step < 40;) {
+    std::optional<Batch> batch;
+    try {
+      batch = loader.next();
+    } catch (const DeviceError& failed) {
+      EXPECT_THAT(failed.what(), AllOf(HasSubstr("cuda:0: "), HasSubstr("CUDA_ERROR_")));
+      ++failures;
+      continue;
+    }
+    ASSERT_TRUE(batch);
+    EXPECT_EQ(batch->step(), step++);
+    look_at(*batch, stream);
+  }
+  EXPECT_FALSE(loader.next());
+  EXPECT_GE(failures, 1);
+  expect_all_right({stream}, 40);
 }
 
 }  // namespace
