@@ -36,7 +36,7 @@ OWNED = [
     ("setjmp", r"setjmp\.h|csetjmp", ("server/media/",)),
     ("gRPC", r"grpc|.*\.pb\.h", ("server/control/", "client/ctl/")),
     ("Protobuf", r"google/protobuf/", ("server/control/", "client/ctl/")),
-    ("CUDA", r"cuda|nvcuvid|nvjpeg", ("server/delivery/cuda/", "server/media/")),
+    ("CUDA", r"cuda|nvcuvid|nvjpeg", ("common/cuda/", "client/cpp/src/cuda/")),
     ("SQLite", r"sqlite3", ("server/session/", "server/source/")),
 ]
 
@@ -67,14 +67,19 @@ def breach(include: Include) -> str | None:
         if re.match(pattern, target) and not place.startswith(owners):
             return f"{library} belongs to {' and '.join(owners)}, not here: {target}"
 
+    if file.parts[0] == "common":
+        system = not include.quoted and re.fullmatch(f"{STANDARD}|{SYSTEM}|dlfcn.h|cuda\\w*.h", target)
+        own = include.quoted and target.startswith("cuda/")
+        return None if system or own else f"common/ needs libc and libstdc++ alone, not {target}"
+
     if file.parts[0] == "proto":
         return None if target == "cstdint" else f"proto/ includes <cstdint> alone, not {target}"
 
     if file.parts[:2] == ("client", "cpp"):
         if target.startswith("spdld/"):
             return None
-        if include.quoted and "/" not in target:
-            return None  # its own src/
+        if include.quoted and ("/" not in target or target.startswith("cuda/")):
+            return None  # its own src/, or common/cuda/
         if not include.quoted and re.fullmatch(f"{STANDARD}|{SYSTEM}", target):
             return None
         return f"libspdld needs libc, libstdc++ and proto/ alone, not {target}"
@@ -98,7 +103,7 @@ def breach(include: Include) -> str | None:
 
 
 def includes_of(root: pathlib.Path) -> Iterator[Include]:
-    for top in ("proto", "server", "client"):
+    for top in ("proto", "common", "server", "client"):
         for path in sorted((root / top).rglob("*")):
             if path.suffix not in {".h", ".cpp"} or not path.is_file():
                 continue

@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spdld/batch.h"
 
+#include <utility>
+
 #include "batch_state.h"
 #include "text.h"
 
 namespace spdld {
+namespace {
+
+[[noreturn]] void refuse_on_device(const client::BatchState& state, const char* why) {
+  throw LeaseError(client::kFailedPrecondition,
+                   client::join("the batch lies on cuda:", state.device->ordinal(), " and ", why,
+                                ": copy its tensors there, or leave device= out"));
+}
+
+}  // namespace
 
 Batch::Batch(std::shared_ptr<client::BatchState> state) : state_(std::move(state)) {}
 
@@ -54,18 +65,34 @@ std::string_view Batch::text(std::string_view name, std::uint64_t row) const {
   return {reinterpret_cast<const char*>(field.data) + first, end - first};
 }
 
+std::int32_t Batch::device() const { return state_->device ? state_->device->ordinal() : -1; }
+
+void Batch::make_ready(std::uintptr_t stream) const {
+  if (state_->device) state_->device->make_ready(stream);
+}
+
+void Batch::record_stream(std::uintptr_t stream) const {
+  if (state_->device) state_->device->record_stream(stream);
+}
+
 std::shared_ptr<const void> Batch::owner(const TensorView& field) const {
   if (field.copied) return state_->copies;
-  return state_->lease;
+  std::shared_ptr<const void> values = state_->lease;
+  if (field.on_device) values = state_->device;
+  if (field.offsets == nullptr) return values;
+  using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const client::Layout>>;
+  return std::make_shared<Both>(std::move(values), state_->layout);
 }
 
 std::byte* Batch::private_data(const TensorView& field) const {
   if (field.copied) return state_->copies.get() + (field.data - state_->copies.get());
   if (released()) throw LeaseError(client::kFailedPrecondition, "the batch was released");
+  if (field.on_device) refuse_on_device(*state_, "has no private view");
   return state_->lease->private_slot() + (field.data - state_->lease->slot());
 }
 
 Batch Batch::copy() const {
+  if (state_->device) refuse_on_device(*state_, "is not copied to main memory by this");
   if (state_->lease && released()) {
     throw LeaseError(client::kFailedPrecondition, "the batch was released");
   }
@@ -74,12 +101,13 @@ Batch Batch::copy() const {
 
 void Batch::release() {
   if (released()) return;
-  if (state_.use_count() > 1 || state_->lease.use_count() > 1) {
+  if (state_.use_count() > 1 || state_->lease.use_count() > 1 || state_->device.use_count() > 1) {
     throw LeaseError(client::kFailedPrecondition,
                      client::join("step ", state_->step, " of epoch ", state_->epoch,
                                   " is still in use; let go of its copies and views first"));
   }
-  state_->lease->end();
+  if (state_->lease) state_->lease->end();
+  state_->device.reset();
   for (TensorView& field : state_->fields) {
     if (field.copied) continue;
     field.data = nullptr;
@@ -88,6 +116,8 @@ void Batch::release() {
   }
 }
 
-bool Batch::released() const { return !state_->lease || state_->lease->ended(); }
+bool Batch::released() const {
+  return !state_->device && (!state_->lease || state_->lease->ended());
+}
 
 }  // namespace spdld

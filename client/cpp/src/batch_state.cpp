@@ -77,8 +77,7 @@ std::string unpad(TensorView& view, std::uint64_t rows) {
 // Where one field of a batch lies in its slot. Empty when it does. Offsets and shapes are copied to
 // `layout`, once: the daemon can write to the slot, and what was checked must be what is used.
 std::string place(TensorView& view, const wire::FieldLayout& field, const std::byte* slot,
-                  std::uint64_t slot_bytes, std::uint64_t rows,
-                  std::vector<std::vector<std::int64_t>>& layout) {
+                  std::uint64_t slot_bytes, std::uint64_t rows, Layout& layout) {
   view.name = field.name;
   view.kind = field.kind;
   view.dtype = field.dtype;
@@ -248,16 +247,18 @@ std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
   state->step = frame.step;
   state->rows = frame.rows;
   state->fields.resize(schema->fields.size());
+  auto layout = std::make_shared<Layout>();
   for (std::size_t i = 0; i < state->fields.size(); ++i) {
     TensorView& view = state->fields[i];
-    const std::string wrong = place(view, schema->fields[i], lease->slot(), frame.slot_bytes,
-                                    frame.rows, lease->layout());
+    const std::string wrong =
+        place(view, schema->fields[i], lease->slot(), frame.slot_bytes, frame.rows, *layout);
     if (!wrong.empty()) {
       throw ConnectionError(kDataLoss, join("field '", view.name, "' of step ", frame.step,
                                             " of epoch ", frame.epoch, ": ", wrong));
     }
   }
   state->schema = std::move(schema);
+  state->layout = std::move(layout);
   if (!copy_out(*state, kCopyBytes)) state->lease = std::move(lease);
   return state;
 }

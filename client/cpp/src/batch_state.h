@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "channel.h"
+#include "device_copies.h"
 #include "mapping.h"
 #include "spdld/batch.h"
 #include "spdld/wire.h"
@@ -37,8 +38,7 @@ class Lease {
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   const std::byte* slot() const { return mapping_->base() + offset_; }
   std::byte* private_slot();
-  // Offsets and shapes of its fields, as they were checked. Filled before the lease is shared.
-  std::vector<std::vector<std::int64_t>>& layout() { return layout_; }
+  Mapping& mapping() const { return *mapping_; }
 
  private:
   const std::shared_ptr<Channel> channel_;
@@ -48,12 +48,16 @@ class Lease {
   const std::uint64_t bytes_;
   std::atomic<bool> ended_{false};
   std::atomic<bool> has_private_view_{false};
-  std::vector<std::vector<std::int64_t>> layout_;
 };
+
+// Offsets and shapes of fields, as they were checked.
+using Layout = std::vector<std::vector<std::int64_t>>;
 
 // What the handles of one batch share.
 struct BatchState {
-  std::shared_ptr<Lease> lease;  // none: every field was copied
+  std::shared_ptr<Lease> lease;  // none: no field lies in the slot
+  std::shared_ptr<DeviceBatch> device;  // none: no field lies on a device
+  std::shared_ptr<const Layout> layout;
   std::shared_ptr<std::byte[]> copies;
   std::shared_ptr<const Schema> schema;  // the fields' names point into it
   std::vector<TensorView> fields;

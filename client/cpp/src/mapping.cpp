@@ -52,7 +52,7 @@ void check_fd(int fd, const wire::ArenaOpenFrame& frame, wire::ArenaKind kind) {
   }
 }
 
-void check_header(const std::byte* base, const wire::ArenaOpenFrame& frame) {
+wire::ArenaHeader checked_header(const std::byte* base, const wire::ArenaOpenFrame& frame) {
   wire::ArenaHeader header;
   std::memcpy(&header, base, sizeof header);
   if (header.magic != wire::kArenaMagic) refuse("it has no arena header");
@@ -65,6 +65,7 @@ void check_header(const std::byte* base, const wire::ArenaOpenFrame& frame) {
                   std::begin(frame.generation))) {
     refuse("it is another arena than was announced");
   }
+  return header;
 }
 
 // Whether any page of the range was copied by a write: /proc/self/pagemap tells for each page
@@ -111,7 +112,7 @@ std::shared_ptr<Mapping> Mapping::open(UniqueFd fd, const wire::ArenaOpenFrame& 
   mapping->kind_ = kind;
   mapping->base_ = static_cast<std::byte*>(base);
   mapping->total_bytes_ = frame.total_bytes;
-  check_header(mapping->base_, frame);
+  mapping->slot_stride_ = checked_header(mapping->base_, frame).slot_stride;
   // A child that read a slot would do so without a lease; a core file needs no training data.
   (void)::madvise(base, frame.total_bytes, MADV_DONTFORK);
   (void)::madvise(base, frame.total_bytes, MADV_DONTDUMP);
@@ -120,6 +121,7 @@ std::shared_ptr<Mapping> Mapping::open(UniqueFd fd, const wire::ArenaOpenFrame& 
 }
 
 Mapping::~Mapping() {
+  use_.reset();
   if (owner_ != ::getpid()) return;  // MADV_DONTFORK: something else may be at that address
   if (base_ != nullptr) ::munmap(base_, total_bytes_);
   if (private_base_ != nullptr) ::munmap(private_base_, total_bytes_);

@@ -7,11 +7,18 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "spdld/wire.h"
 #include "unique_fd.h"
 
 namespace spdld::client {
+
+// What has to be undone before an arena is unmapped.
+class MappingUse {
+ public:
+  virtual ~MappingUse() = default;
+};
 
 // One arena as this process sees it: mapped read-only when it is opened, unmapped when the loader
 // and the last lease have let go of it. Thread-safe. In a forked child it is not there, and
@@ -28,6 +35,8 @@ class Mapping {
 
   const std::byte* base() const { return base_; }
   std::uint64_t total_bytes() const { return total_bytes_; }
+  // From the begin of one slot to that of the next.
+  std::uint64_t slot_stride() const { return slot_stride_; }
   bool contains(std::uint64_t offset, std::uint64_t bytes) const {
     return offset <= total_bytes_ && bytes <= total_bytes_ - offset;
   }
@@ -37,6 +46,10 @@ class Mapping {
   // Forgets what was written to this part of the private view.
   void restore(std::uint64_t offset, std::uint64_t bytes);
 
+  // The loader's thread alone asks for it and sets it. Null: there is none.
+  MappingUse* use() const { return use_.get(); }
+  void set_use(std::unique_ptr<MappingUse> use) { use_ = std::move(use); }
+
  private:
   Mapping() = default;
 
@@ -45,6 +58,8 @@ class Mapping {
   UniqueFd fd_;
   std::byte* base_ = nullptr;
   std::uint64_t total_bytes_ = 0;
+  std::uint64_t slot_stride_ = 0;
+  std::unique_ptr<MappingUse> use_;
   std::mutex mutex_;
   std::byte* private_base_ = nullptr;  // guarded by mutex_ until it is set; then constant
 };

@@ -36,7 +36,8 @@ Stream::Stream(const LoaderOptions& options, Placement place, std::string addres
     : options_(options),
       attacher_(options, std::move(address)),
       place_(std::move(place)),
-      start_(options.cursor) {}
+      start_(options.cursor),
+      arrivals_(options) {}
 
 std::string Stream::whereabouts() const {
   const Cursor now = state();
@@ -97,6 +98,7 @@ void Stream::attach(Waiting& waiting, Outage& outage) {
 // Tells the daemon, if it can still be told, that no more is wanted. It sees a hang-up once the
 // last lease has ended.
 void Stream::drop_link() {
+  arrivals_.clear();
   for (auto* const link : {&link_, &leaving_}) {
     if (*link) (*link)->detach();
     link->reset();
@@ -107,12 +109,6 @@ void Stream::drop_link() {
 void Stream::lose_link(const std::string& why) {
   if (link_) lost_why_ = why;
   drop_link();
-}
-
-bool Stream::stale(std::uint32_t seek, std::uint64_t lease) {
-  if (seek == seek_) return false;
-  if (lease != 0) link_->release(lease);
-  return true;
 }
 
 void Stream::apply_reset(const wire::ResetFrame& reset) {
@@ -135,9 +131,9 @@ void Stream::apply_reset(const wire::ResetFrame& reset) {
   cursor_.moves = attached_->moves;
 }
 
-void Stream::adopt_facts() {
-  attached_->facts = link_->facts();
-  facts_number_ = link_->facts_number();
+void Stream::adopt_facts(const Facts& facts, std::uint32_t number) {
+  attached_->facts = facts;
+  facts_number_ = number;
   remember_facts();
   if (!order_open_) cursor_.order_digest = attached_->facts.order_digest;
 }
@@ -167,40 +163,35 @@ void Stream::check_order() {
   order_open_ = false;
 }
 
-std::optional<Batch> Stream::hand_out(const wire::BatchFrame& frame) {
-  auto state = link_->batch(frame);
-  if (link_->facts_number() != facts_number_) adopt_facts();
+std::optional<Batch> Stream::hand_out(Arrival arrival) {
+  const auto& frame = std::get<wire::BatchFrame>(arrival.frame);
+  if (arrival.facts_number != facts_number_) adopt_facts(*arrival.facts, arrival.facts_number);
   if (order_open_) check_order();
   if (cursor_.order_digest.empty()) cursor_.order_digest = attached_->facts.order_digest;
   cursor_.epoch = frame.epoch;
   cursor_.position = frame.next_position;
   cursor_.step = frame.step + 1;
   ++stats_.batches;
-  return Batch(std::move(state));
+  return Batch(std::move(arrival.batch));
 }
 
 std::optional<Batch> Stream::try_next(Waiting* waiting, bool& ready) {
   ready = true;
-  while (const wire::FrameHeader* header = link_->poll(waiting)) {
-    if (header->type == wire::FrameType::kBatch) {
-      const auto frame = *reinterpret_cast<const wire::BatchFrame*>(header);
-      if (stale(frame.seek, frame.lease)) continue;
-      return hand_out(frame);
+  while (arrivals_.next(*link_, waiting) != nullptr) {
+    Arrival arrival = arrivals_.pop();
+    if (const auto* const batch = std::get_if<wire::BatchFrame>(&arrival.frame)) {
+      if (batch->seek != seek_) continue;  // of a place that was left
+      return hand_out(std::move(arrival));
     }
-    if (header->type == wire::FrameType::kEpochEnd) {
-      const auto& frame = *reinterpret_cast<const wire::EpochEndFrame*>(header);
-      if (stale(frame.seek, 0)) continue;
-      cursor_.epoch = frame.epoch + 1;
+    if (const auto* const end = std::get_if<wire::EpochEndFrame>(&arrival.frame)) {
+      if (end->seek != seek_) continue;
+      cursor_.epoch = end->epoch + 1;
       cursor_.position = 0;
       cursor_.step = 0;
-      finished_ = frame.last != 0;
+      finished_ = end->last != 0;
       return std::nullopt;
     }
-    if (header->type == wire::FrameType::kNotice) {
-      notify(options_, Link::notice_text(*header));
-      continue;
-    }
-    apply_reset(*reinterpret_cast<const wire::ResetFrame*>(header));
+    apply_reset(std::get<wire::ResetFrame>(arrival.frame));
   }
   ready = false;
   return std::nullopt;
@@ -208,10 +199,11 @@ std::optional<Batch> Stream::try_next(Waiting* waiting, bool& ready) {
 
 // Nothing is there, and nothing can come while the caller holds all that it may hold: waiting would
 // be for ever. The end of an epoch needs no credit, though, and may be on its way.
-void Stream::check_credits(const Waiting& waiting) const {
+void Stream::check_credits(const Waiting& waiting) {
   const Channel& channel = *link_->channel();
   const std::uint32_t credits = attached_->frame.credits;
   if (credits == 0 || channel.held() < credits) return;
+  if (arrivals_.await_slot()) return;
   if (cursor_.step >= attached_->facts.steps_per_epoch && waiting.waited() < kEpochEndGrace) return;
   const auto held = channel.held_batches();
   if (held.size() < credits) return;
@@ -299,6 +291,7 @@ void Stream::go_to(const Cursor& cursor) {
   // at an attach.
   const bool from_before =
       cursor.moves && attached_ && attached_->moves && *cursor.moves < *attached_->moves;
+  arrivals_.clear();
   if (link_ && (from_before || (knows_order && stats_.batches == 0))) leaving_ = std::move(link_);
   if (!link_) {
     start_ = cursor;
@@ -331,6 +324,7 @@ void Stream::skip(std::uint64_t steps) {
       link.require(2, "skip_steps()");
       // The daemon has taken it elsewhere, where the job was sent: no skip passes that by.
       if (knows_place && (cursor_.epoch != from.epoch || cursor_.step != from.step)) return;
+      arrivals_.clear();
       link.seek(cursor_, skip, ++seek_, waiting);
       seeking_ = true;
       while (seeking_) {
@@ -429,6 +423,10 @@ LoaderStats Stream::stats() const {
   LoaderStats stats = stats_;
   stats.held = link_ ? link_->channel()->held() : 0;
   stats.credits = attached_ ? attached_->frame.credits : 0;
+  if (const DeviceCopies* const copies = arrivals_.copies()) {
+    stats.staged = copies->staged();
+    stats.staged_why = copies->staged_why();
+  }
   return stats;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "arrivals.h"
 #include "attach.h"
 #include "launch_env.h"
 #include "link.h"
@@ -59,16 +60,15 @@ class Stream {
   void lose_link(const std::string& why);
   // Reads what is there. `ready`: the caller gets the result, be it a batch or the epoch's end.
   std::optional<Batch> try_next(Waiting* waiting, bool& ready);
-  std::optional<Batch> hand_out(const wire::BatchFrame& frame);
-  void adopt_facts();
+  std::optional<Batch> hand_out(Arrival arrival);
+  void adopt_facts(const Facts& facts, std::uint32_t number);
   void remember_facts();
   void check_order();
   bool knows(const std::string& order_digest) const;
-  void check_credits(const Waiting& waiting) const;
+  void check_credits(const Waiting& waiting);
   // `waiting`: of a wait that goes on.
   void tell_waited(std::chrono::milliseconds waiting);
   void apply_reset(const wire::ResetFrame& reset);
-  bool stale(std::uint32_t seek, std::uint64_t lease);
   std::string whereabouts() const;
 
   const LoaderOptions& options_;
@@ -78,6 +78,7 @@ class Stream {
 
   std::optional<Cursor> start_;       // where to attach; none: as the options say
   std::unique_ptr<Link> link_;        // null: not attached, or lost
+  Arrivals arrivals_;                 // over that link
   std::unique_ptr<Link> leaving_;     // what the next attach takes the place of
   std::string lost_why_;              // the link, since it was there last
   std::optional<Attached> attached_;  // as last told; outlives the link

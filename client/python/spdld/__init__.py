@@ -10,7 +10,7 @@
 from ._apply import Applied
 from ._batch import Batch, Packed
 from ._cache import CacheLoader
-from ._errors import ConnectionError, Error, LeaseError, PipelineError, TimeoutError
+from ._errors import ConnectionError, DeviceError, Error, LeaseError, PipelineError, TimeoutError
 from ._loader import Loader
 from ._server import Server, launch
 from ._torch_batch import TorchBatch
@@ -21,6 +21,7 @@ __all__ = [
     "Batch",
     "CacheLoader",
     "ConnectionError",
+    "DeviceError",
     "Error",
     "LeaseError",
     "Loader",

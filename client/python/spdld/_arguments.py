@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import numbers
+import sys
 from collections.abc import Callable, Iterable
 
 # What a DataLoader takes and a Loader does not.
@@ -63,3 +64,28 @@ def text(name: str, value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     raise TypeError(f"{name} is {value!r}, a {type(value).__name__}: give a text")
+
+
+def device_name(value: object) -> str:
+    """"cuda:N"; empty for None and "cpu". Raises TypeError and ValueError for what is no device."""
+    if value is None:
+        return ""
+    # A torch.device: it is known by its attributes, so that torch need not be there.
+    kind, index = getattr(value, "type", None), getattr(value, "index", None)
+    if isinstance(value, int) and not isinstance(value, bool):
+        kind, index = "cuda", value
+    elif isinstance(value, str):
+        kind, colon, number = value.partition(":")
+        index = None
+        if colon:
+            index = int(number) if number.isdecimal() else -1
+    if not isinstance(kind, str):
+        raise TypeError(f"device is {value!r}, a {type(value).__name__}: give 'cuda' or 'cuda:N'")
+    if kind == "cpu" and not index:
+        return ""
+    if kind != "cuda" or (index is not None and index < 0):
+        raise ValueError(f"device is {value!r}: it is 'cuda', 'cuda:N' or 'cpu'")
+    if index is None:
+        torch = sys.modules.get("torch")
+        index = torch.cuda.current_device() if torch and torch.cuda.is_available() else 0
+    return f"cuda:{index}"

@@ -36,12 +36,13 @@ _UNPACKING = (opcode.opmap["UNPACK_SEQUENCE"], opcode.opmap["UNPACK_EX"])
 class Packed(NamedTuple):
     """Rows of different size in one piece.
 
-    ``values``: one-dimensional, read-only, all rows after each other. ``offsets``: int64[rows + 1],
+    ``values``: one-dimensional, read-only, all rows after each other; on a device, what
+    ``from_dlpack()`` takes. ``offsets``: int64[rows + 1],
     row *i* is ``values[offsets[i]:offsets[i + 1]]``. ``shapes``: int64[rows, ndim], the shape of
     each row; for a field of bytes, its length.
     """
 
-    values: np.ndarray
+    values: np.ndarray | _core.Exchange
     offsets: np.ndarray
     shapes: np.ndarray
 
@@ -141,20 +142,24 @@ class Rows:
             shapes = np.array(self._core.shapes(name), dtype=np.int64)
         else:
             shapes = np.diff(offsets)[:, None]
-        return Packed(_as_numpy(self._core, name), offsets, shapes)
+        on_device = self._core.on_device(name)
+        values = self._core.exchange(name) if on_device else _as_numpy(self._core, name)
+        return Packed(values, offsets, shapes)
 
     def dlpack(self, name: str) -> _core.Exchange:
         """The field for ``from_dlpack()`` of numpy, torch, jax or any other library.
 
-        It is a private copy-on-write view: what is written to it nobody else sees. Rows that
-        differ in size come in one dimension, as in ``packed(name).values``.
+        In main memory it is a private copy-on-write view: what is written to it nobody else sees.
+        Rows that differ in size come in one dimension, as in ``packed(name).values``.
         """
         self._kind(name)
         return self._core.exchange(name)
 
     def torch(self, name: str, *, view: View = "private") -> torch.Tensor | list[torch.Tensor]:
-        """The field as a torch tensor in main memory; a list of them where rows differ in size.
+        """The field as a torch tensor; a list of them where rows differ in size.
 
+        On a device the tensor is ready for torch's current stream there, and may be written to.
+        Use on another one needs what torch asks for then, and ``record_stream()``. In main memory,
         ``view``: "private" shares the daemon's memory until it is written to, page by page;
         what is written is seen by this process alone, and the lease lasts as long as the tensor.
         "copy" holds no lease. "shared" is the daemon's memory itself: **to write to it ends the
@@ -163,25 +168,39 @@ class Rows:
         if self._kind(name) == "dense":
             return _as_torch(self._core, name, view)
         values = _as_torch(self._core, name, view)
-        packed = self.packed(name)
-        rows = [values[a:b] for a, b in _bounds(packed.offsets)]
+        rows = [values[a:b] for a, b in pairwise(self._core.offsets(name))]
         if self._kind(name) == "bytes":
             return rows
-        return [
-            row.reshape(tuple(shape))
-            for row, shape in zip(rows, packed.shapes.tolist(), strict=True)
-        ]
+        shapes = self._core.shapes(name)
+        return [row.reshape(tuple(shape)) for row, shape in zip(rows, shapes, strict=True)]
 
     def copy(self) -> Self:
         """The same batch in this process's own memory: it holds no lease."""
         return type(self)(self._core.copy(), self._asks)
 
-    def release(self) -> None:
+    @property
+    def device(self) -> str:
+        """Where large fields lie: "cpu", or "cuda:N" of a loader with ``device=``."""
+        return "cpu" if self._core.device < 0 else f"cuda:{self._core.device}"
+
+    def record_stream(self, stream: object) -> None:
+        """What ``stream`` does with the batch until this is let go of comes before it is filled again.
+
+        Needed where a stream reads it that it was not handed to. ``stream``: a torch stream, or
+        another object with ``cuda_stream`` or ``ptr``, or the number of a CUstream. Without a
+        device it does nothing. Raises LeaseError while the stream is captured into a graph.
+        """
+        self._core.record_stream(_stream_number(stream))
+
+    def release(self, stream: object = None) -> None:
         """Ends the lease now. Raises LeaseError while arrays or tensors of the batch are held.
 
         Not needed as a rule: the lease ends when the batch and all that came from it are gone.
-        What was copied at hand-out stays readable.
+        What was copied at hand-out stays readable. Memory on a device is filled again when the
+        streams are through that the batch was handed to, and ``stream``, as for record_stream().
         """
+        if stream is not None:
+            self.record_stream(stream)
         self._core.release()
 
     def __iter__(self) -> Iterator[str]:
@@ -236,6 +255,8 @@ class Batch(Rows, Mapping[str, Any]):
     A field whose rows differ in size is a list of arrays, one of bytes a list of memoryviews, one
     of text (a caption) a list of str. Padded rows are an array as large as the batch needs.
     bfloat16 needs the package ml_dtypes; without it its bits come as uint16.
+    Of a loader with a device, a field that lies there is what ``from_dlpack()`` of torch, cupy or
+    jax takes, and what has ``__cuda_array_interface__``.
 
     Threads may read a batch at the same time. In a forked child it must not be touched.
     """
@@ -252,6 +273,10 @@ class Batch(Rows, Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         kind = self._kind(name)
+        if self._core.on_device(name):
+            if kind == "dense":
+                return self._core.exchange(name)
+            return [self._core.device_row(name, row) for row in range(self.rows)]
         if kind == "dense":
             return _as_numpy(self._core, name)
         if kind == "bytes":
@@ -298,8 +323,19 @@ def _as_torch(core: _core.Batch, name: str, view: View) -> torch.Tensor:
             "it as numpy (output='batch'), or let the pipeline end with "
             "'to_dtype: {dtype: float32}'"
         )
-    tensor = torch.utils.dlpack.from_dlpack(exchange._torch_capsule())
+    stream = None
+    if core.on_device(name):
+        stream = _stream_number(torch.cuda.current_stream(core.device)) or 1
+    tensor = torch.utils.dlpack.from_dlpack(exchange._torch_capsule(stream))
     return tensor.view(getattr(torch, dtype)) if dtype in ("bool", "uint16") else tensor
+
+
+def _stream_number(stream: object) -> int:
+    for name in ("cuda_stream", "ptr"):  # torch's, cupy's
+        stream = getattr(stream, name, stream)
+    if not isinstance(stream, int) or isinstance(stream, bool) or stream < 0:
+        raise TypeError(f"stream is {stream!r}: give a torch stream or the number of a CUstream")
+    return stream
 
 
 def _torch() -> Any:

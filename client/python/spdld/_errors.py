@@ -33,6 +33,12 @@ class LeaseError(Error):
     code = 9
 
 
+class DeviceError(Error):
+    """The GPU that batches were to go to cannot be had, or it failed."""
+
+    code = 14
+
+
 class TimeoutError(Error, builtins.TimeoutError):
     """The daemon is there, and silent or without anything of the next batch for ``timeout``."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from . import _core, _launch, _pipeline, _rank
 from ._apply import Applied, parse_at
-from ._arguments import known, seconds, text, whole
+from ._arguments import device_name, known, seconds, text, whole
 from ._feed import END, Feed
 from ._map import StopCheck
 from ._output import maker
@@ -48,6 +48,9 @@ class Loader:
         output: "batch" for numpy (Batch), "torch" (TorchBatch), or a tuple of field names for
             tuples of torch tensors; "valid", "indices" and "uris" may be among them.
         prefetch: batches that this rank holds or that wait for it, 2 to 64.
+        device: "cuda" or "cuda:N" (or a torch.device): fields larger than 64 KiB come on that GPU.
+            They are copied ahead on a stream of the loader's own, straight from the daemon's
+            memory. "cuda" is torch's current device, or the first one without torch.
         address: the daemon's runtime directory; $SPDLD_ADDRESS, else /run/spdld.
         launch: start a daemon if none answers at the address. A daemon that was started so takes a
             file that has changed, if no other loader reads what it had before.
@@ -91,6 +94,7 @@ class Loader:
         start: Literal["fresh", "ledger"] = "fresh",
         output: Literal["batch", "torch"] | Sequence[str] = "batch",
         prefetch: int | None = None,
+        device: object = None,
         address: str | os.PathLike[str] | None = None,
         launch: bool = False,
         replace: bool = False,
@@ -151,6 +155,7 @@ class Loader:
             pipeline_file=source.file,
             replace="always" if replace else "unread" if launcher is not None else "never",
             env=source.env,
+            device=device_name(device),
             ledger=start == "ledger",
             address=where,
             timeout_s=timeout,
@@ -360,7 +365,9 @@ class Loader:
         """What was counted: here since the loader was made, and by the daemon under "server".
 
         batches · waits (next() found none ready) · waited_s · reconnects · held (leases that this
-        process holds now) · credits (the most it may hold). Attaches.
+        process holds now) · credits (the most it may hold) · staged, staged_why (with ``device``: how
+        many batches this process's CPU copied to pinned memory, as the driver could not register the
+        daemon's, and why not). Attaches.
         """
         return {**self._core.stats(), "server": json.loads(self._core.server_stats() or "{}")}
 

@@ -49,9 +49,10 @@ class TorchBatch(Rows, Mapping[str, Any]):
     def to(self, device: torch.device | str | int, *, non_blocking: bool = False) -> TorchBatch:
         """The batch with its tensors on a device.
 
-        Those that are there already are the same tensors, and hold the lease as before.
-        The daemon's memory is not pinned, so that a copy to a GPU with ``non_blocking=True`` is one
-        that waits; after pin_memory() it does not.
+        Those that are there already are the same tensors, and hold the lease as before: all large
+        ones of a loader with ``device=``, which copies ahead. Of a loader without it the memory is
+        not pinned, so that a copy to a GPU with ``non_blocking=True`` is one that waits; after
+        pin_memory() it does not.
         """
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
@@ -69,8 +70,10 @@ class TorchBatch(Rows, Mapping[str, Any]):
             copied._tensors[name] = _changed(field, lambda tensor: tensor.clone())
         return copied
 
-    def release(self) -> None:
+    def release(self, stream: object = None) -> None:
         """Ends the lease now. Raises LeaseError while tensors of the batch are held elsewhere."""
+        if stream is not None:
+            self.record_stream(stream)
         self._tensors = {}
         super().release()
 

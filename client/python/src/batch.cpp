@@ -76,6 +76,11 @@ nb::dlpack::dtype numpy_dtype(DType dtype) {
 
 nb::object values(const Batch& batch, std::string_view name) {
   const TensorView& field = field_of(batch, name);
+  if (field.on_device)
+    throw LeaseError(9, "'" + std::string(name) +
+                            "' lies on cuda:" + std::to_string(batch.device()) +
+                            ", and numpy has no arrays there: take it by batch.torch() or "
+                            "batch.dlpack(), or leave device= out");
   return read_only_array(batch.owner(field), field.data, packed_shape(field),
                          numpy_dtype(field.dtype));
 }
@@ -107,10 +112,32 @@ std::pair<std::byte*, Owner> copy_of(const TensorView& field) {
   return {bytes, std::move(owner)};
 }
 
+// Its rows as they lie on the device.
+Exchange of_device(const Batch& batch, const TensorView& field) {
+  Exchange result = {
+      batch.owner(field), const_cast<std::byte*>(field.data), dlpack_dtype(field.dtype), {}, false};
+  for (const std::size_t extent : packed_shape(field)) {
+    result.shape.push_back(static_cast<std::int64_t>(extent));
+  }
+  result.on_device = batch;
+  return result;
+}
+
+// One row of a ragged field on a device.
+Exchange device_row(const Batch& batch, std::string_view name, std::size_t row) {
+  const TensorView& field = field_of(batch, name);
+  Exchange result = of_device(batch, field);
+  const std::size_t width = field.ndim - 1;
+  result.data += static_cast<std::size_t>(field.offsets[row]) * wire::dtype_bytes(field.dtype);
+  result.shape.assign(field.shapes + row * width, field.shapes + (row + 1) * width);
+  return result;
+}
+
 // copy: true = always, false = never, none = where it is small or there is no private view of its
 // memory. A small field is copied so that what is written is not seen in the batch.
 Exchange exchange(const Batch& batch, std::string_view name, std::optional<bool> copy) {
   const TensorView& field = field_of(batch, name);
+  if (field.on_device) return of_device(batch, field);
   Exchange result;
   result.dtype = dlpack_dtype(field.dtype);
   for (const std::size_t extent : packed_shape(field)) {
@@ -134,6 +161,7 @@ Exchange exchange(const Batch& batch, std::string_view name, std::optional<bool>
 // The very memory of the slot, which is mapped read-only.
 Exchange shared(const Batch& batch, std::string_view name) {
   const TensorView& field = field_of(batch, name);
+  if (field.on_device) return of_device(batch, field);
   Exchange result = {
       batch.owner(field), const_cast<std::byte*>(field.data), dlpack_dtype(field.dtype), {}, false};
   for (const std::size_t extent : packed_shape(field)) {
@@ -142,18 +170,42 @@ Exchange shared(const Batch& batch, std::string_view name) {
   return result;
 }
 
+[[noreturn]] void refuse(const std::string& why) {
+  PyErr_SetString(PyExc_BufferError, why.c_str());
+  nb::raise_python_error();
+}
+
+std::string place_text(const Exchange& self) {
+  return self.on_device ? "on cuda:" + std::to_string(self.on_device->device()) : "in main memory";
+}
+
+// Makes the stream wait for the values, as the array API standard has it: None and 1 are the legacy
+// default stream, 2 that of the thread, -1 waits for nothing, and all others are a CUstream.
+void make_ready(const Exchange& self, const nb::object& stream) {
+  constexpr std::intptr_t kLegacy = 1;
+  constexpr std::intptr_t kNoWait = -1;
+  const auto wanted = stream.is_none() ? kLegacy : nb::cast<std::intptr_t>(stream);
+  if (wanted == 0)
+    refuse("stream 0 may mean two things: say 1 (the legacy default stream) or 2 (the thread's)");
+  if (wanted < kNoWait) refuse("stream is " + std::to_string(wanted) + ", which is no stream");
+  if (wanted == kNoWait) return;
+  const nb::gil_scoped_release released;
+  self.on_device->make_ready(static_cast<std::uintptr_t>(wanted));
+}
+
 nb::object dlpack_of(const Exchange& self, const nb::object& stream, const nb::object& max_version,
                      const nb::object& dl_device, std::optional<bool> copy) {
-  if (!stream.is_none()) {
-    PyErr_SetString(PyExc_BufferError, "this tensor is in main memory: stream must be None");
-    nb::raise_python_error();
+  if (!self.on_device && !stream.is_none())
+    refuse("this tensor is in main memory: stream must be None");
+  if (!dl_device.is_none() && nb::cast<std::pair<int, int>>(dl_device) != self.device()) {
+    const auto [type, number] = self.device();
+    refuse("this tensor is " + place_text(self) + ": dl_device must be (" + std::to_string(type) +
+           ", " + std::to_string(number) + ")");
   }
-  if (!dl_device.is_none()) {
-    const auto [type, id] = nb::cast<std::pair<int, int>>(dl_device);
-    if (type != 1 || id != 0) {
-      PyErr_SetString(PyExc_BufferError, "this tensor is in main memory: dl_device must be (1, 0)");
-      nb::raise_python_error();
-    }
+  if (self.on_device) {
+    if (copy.value_or(false))
+      refuse("this tensor is on a device, where it is not copied: clone what you take of it");
+    make_ready(self, stream);
   }
   const bool versioned =
       !max_version.is_none() && nb::cast<std::pair<int, int>>(max_version).first >= 1;
@@ -172,7 +224,8 @@ nb::object dlpack_of(const Exchange& self, const nb::object& stream, const nb::o
 
 // torch's DLPack knows bool and uint16 only in newer versions, so that they travel as types of the
 // same size.
-nb::object torch_capsule(const Exchange& self) {
+nb::object torch_capsule(const Exchange& self, const nb::object& stream) {
+  if (self.on_device) make_ready(self, stream);
   Exchange plain = self;
   if (plain.dtype.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bool)) {
     plain.dtype = nb::dtype<std::uint8_t>();
@@ -180,6 +233,35 @@ nb::object torch_capsule(const Exchange& self) {
     plain.dtype = nb::dtype<std::int16_t>();
   }
   return to_capsule(plain, false);
+}
+
+// Version 3: whoever reads it waits for the legacy default stream, which waits for the values.
+nb::dict cuda_array_interface(const Exchange& self) {
+  if (!self.on_device) {
+    PyErr_SetString(PyExc_AttributeError, "this tensor is in main memory");
+    nb::raise_python_error();
+  }
+  using Code = nb::dlpack::dtype_code;
+  const auto code = static_cast<Code>(self.dtype.code);
+  if (code == Code::Bfloat) {
+    PyErr_SetString(PyExc_AttributeError,
+                    "numpy has no name for bfloat16: take this tensor by from_dlpack()");
+    nb::raise_python_error();
+  }
+  const char kind = code == Code::Bool   ? 'b'
+                    : code == Code::UInt ? 'u'
+                    : code == Code::Int  ? 'i'
+                                         : 'f';
+  make_ready(self, nb::none());
+  nb::dict interface;
+  const int bytes = self.dtype.bits / 8;
+  interface["version"] = 3;
+  interface["shape"] = nb::tuple(nb::cast(self.shape));
+  interface["typestr"] = std::string(bytes == 1 ? "|" : "<") + kind + std::to_string(bytes);
+  interface["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(self.data), false);
+  interface["strides"] = nb::none();
+  interface["stream"] = 1;
+  return interface;
 }
 
 const char* kind_name(FieldKind kind) {
@@ -232,13 +314,15 @@ nb::object meta_array(const Batch& batch, const char* name, bool if_absent) {
 }  // namespace
 
 void bind_batch(nb::module_& module) {
-  nb::class_<Exchange>(module, "Exchange", "A tensor in main memory, for from_dlpack().")
+  nb::class_<Exchange>(module, "Exchange", "A tensor that from_dlpack() takes over.")
       .def("__dlpack__", &dlpack_of, nb::kw_only(), nb::arg("stream") = nb::none(),
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
            nb::arg("copy") = nb::none())
-      .def("__dlpack_device__", [](const Exchange&) { return std::pair<int, int>(1, 0); })
+      .def("__dlpack_device__", &Exchange::device)
+      .def_prop_ro("__cuda_array_interface__", &cuda_array_interface)
       .def_prop_ro("copied", [](const Exchange& self) { return self.copied; })
-      .def("_torch_capsule", &torch_capsule);
+      .def_prop_ro("shape", [](const Exchange& self) { return nb::tuple(nb::cast(self.shape)); })
+      .def("_torch_capsule", &torch_capsule, nb::arg("stream") = nb::none());
 
   nb::class_<Batch>(module, "Batch", "libspdld's batch; spdld.Batch is its face.")
       .def_prop_ro("epoch", &Batch::epoch)
@@ -266,6 +350,11 @@ void bind_batch(nb::module_& module) {
       .def("shapes", &shapes)
       .def("exchange", &exchange, nb::arg("name"), nb::arg("copy") = nb::none())
       .def("shared", &shared)
+      .def("device_row", &device_row)
+      .def_prop_ro("device", &Batch::device)
+      .def("on_device",
+           [](const Batch& self, std::string_view name) { return field_of(self, name).on_device; })
+      .def("record_stream", &Batch::record_stream, nb::call_guard<nb::gil_scoped_release>())
       .def("indices", [](const Batch& self) { return meta_array(self, wire::kIndexField, false); })
       .def("valid", [](const Batch& self) { return meta_array(self, wire::kValidField, true); })
       .def("copy", &Batch::copy, nb::call_guard<nb::gil_scoped_release>())

@@ -26,6 +26,7 @@ struct ManagedVersioned {
 
 constexpr std::uint64_t kIsCopied = 1u << 1;
 constexpr std::int32_t kCpu = 1;
+constexpr std::int32_t kCuda = 2;
 
 template <typename M>
 struct Holder {
@@ -53,7 +54,8 @@ nb::object make_capsule(const Exchange& exchange, std::uint64_t flags) {
   if constexpr (requires(M & managed) { managed.flags; }) holder->managed.flags = flags;
   nb::dlpack::dltensor& tensor = holder->managed.tensor;
   tensor.data = exchange.data;
-  tensor.device = {kCpu, 0};
+  const auto [type, number] = exchange.device();
+  tensor.device = {type, number};
   tensor.ndim = static_cast<std::int32_t>(exchange.shape.size());
   tensor.dtype = exchange.dtype;
   tensor.shape = holder->exchange.shape.data();
@@ -70,6 +72,11 @@ nb::object make_capsule(const Exchange& exchange, std::uint64_t flags) {
 }
 
 }  // namespace
+
+std::pair<int, int> Exchange::device() const {
+  if (!on_device) return {kCpu, 0};
+  return {kCuda, on_device->device()};
+}
 
 nb::dlpack::dtype dlpack_dtype(DType dtype) {
   using Code = nb::dlpack::dtype_code;

@@ -7,20 +7,27 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "spdld/batch.h"
 
 namespace spdld::python {
 
-// A tensor in main memory that other libraries take over by DLPack. Its memory is the reader's to
-// write. Copies share the memory.
+// A tensor that other libraries take over by DLPack. In main memory it is the reader's to write; on
+// a device it is another batch's once the reader has let go of it. Copies share the memory.
 struct Exchange {
   std::shared_ptr<const void> owner;
   std::byte* data = nullptr;
   nanobind::dlpack::dtype dtype;
   std::vector<std::int64_t> shape;
   bool copied = false;  // the memory is a copy of the batch's
+  // Where it lies on a device, the batch that tells streams when it is there; else none.
+  std::optional<Batch> on_device = std::nullopt;
+
+  // As DLPack has it: type and number.
+  std::pair<int, int> device() const;
 };
 
 nanobind::dlpack::dtype dlpack_dtype(DType dtype);

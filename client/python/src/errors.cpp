@@ -32,6 +32,8 @@ void translate_errors() {
       raise("PipelineError", error);
     } catch (const LeaseError& error) {
       raise("LeaseError", error);
+    } catch (const DeviceError& error) {
+      raise("DeviceError", error);
     } catch (const TimeoutError& error) {
       raise("TimeoutError", error);
     } catch (const Error& error) {

@@ -94,8 +94,8 @@ LoaderOptions options_from(
     std::int32_t replicas, std::optional<std::int64_t> seed, std::optional<std::int64_t> batch_size,
     std::map<std::string, std::string> vars, std::string pipeline_yaml, std::string pipeline_file,
     const std::string& replace, std::map<std::string, std::string> env, bool ledger,
-    std::optional<std::uint32_t> prefetch, std::string address, double timeout_s,
-    double connect_timeout_s, std::string client_name, const nb::object& on_wait,
+    std::optional<std::uint32_t> prefetch, std::string device, std::string address,
+    double timeout_s, double connect_timeout_s, std::string client_name, const nb::object& on_wait,
     const nb::object& on_notice, const nb::object& on_unreachable) {
   LoaderOptions options;
   options.pipeline = std::move(pipeline);
@@ -115,6 +115,7 @@ LoaderOptions options_from(
   options.env = std::move(env);
   options.start = ledger ? Start::kLedger : Start::kFresh;
   options.prefetch = prefetch;
+  options.device = std::move(device);
   options.address = std::move(address);
   options.timeout = milliseconds(timeout_s);
   options.connect_timeout = milliseconds(connect_timeout_s);
@@ -177,22 +178,22 @@ void bind_loader(nb::module_& module) {
              std::map<std::string, std::string> vars, std::string pipeline_yaml,
              std::string pipeline_file, const std::string& replace,
              std::map<std::string, std::string> env, bool ledger,
-             std::optional<std::uint32_t> prefetch, std::string address, double timeout_s,
-             double connect_timeout_s, std::string client_name, nb::object on_wait,
-             nb::object on_notice, nb::object on_unreachable) {
+             std::optional<std::uint32_t> prefetch, std::string device, std::string address,
+             double timeout_s, double connect_timeout_s, std::string client_name,
+             nb::object on_wait, nb::object on_notice, nb::object on_unreachable) {
             new (self) PyLoader(options_from(
                 std::move(pipeline), std::move(job), rank, world_size, shard, num_shards, replica,
                 replicas, seed, batch_size, std::move(vars), std::move(pipeline_yaml),
                 std::move(pipeline_file), replace, std::move(env), ledger, prefetch,
-                std::move(address), timeout_s, connect_timeout_s, std::move(client_name), on_wait,
-                on_notice, on_unreachable));
+                std::move(device), std::move(address), timeout_s, connect_timeout_s,
+                std::move(client_name), on_wait, on_notice, on_unreachable));
           },
           nb::arg("pipeline"), nb::kw_only(), nb::arg("job").none(), nb::arg("rank").none(),
           nb::arg("world_size").none(), nb::arg("shard").none(), nb::arg("num_shards").none(),
           nb::arg("replica").none(), nb::arg("replicas"), nb::arg("seed").none(),
           nb::arg("batch_size").none(), nb::arg("vars"), nb::arg("pipeline_yaml"),
           nb::arg("pipeline_file"), nb::arg("replace"), nb::arg("env"), nb::arg("ledger"),
-          nb::arg("prefetch").none(), nb::arg("address"), nb::arg("timeout_s"),
+          nb::arg("prefetch").none(), nb::arg("device"), nb::arg("address"), nb::arg("timeout_s"),
           nb::arg("connect_timeout_s"), nb::arg("client_name"), nb::arg("on_wait").none(),
           nb::arg("on_notice").none(), nb::arg("on_unreachable").none())
       .def("next",
@@ -289,6 +290,8 @@ void bind_loader(nb::module_& module) {
              result["reconnects"] = stats.reconnects;
              result["held"] = stats.held;
              result["credits"] = stats.credits;
+             result["staged"] = stats.staged;
+             result["staged_why"] = stats.staged_why;
              return result;
            })
       .def_prop_ro("shard",

@@ -29,6 +29,8 @@ struct TensorView {
   DType dtype = DType::kUInt8;
   bool meta = false;    // about the rows, not part of the sample: "__index", "__valid"
   bool copied = false;  // small: lies in the batch's own memory and pins no slot
+  // `data` is an address of the batch's device; offsets and shapes are in main memory all the same.
+  bool on_device = false;
   bool text = false;    // of kind bytes, and each row is UTF-8
   std::uint32_t ndim = 0;
   std::array<std::int64_t, wire::kMaxRank + 1> dims{};  // rows first; -1 where rows differ
@@ -65,18 +67,31 @@ class SPDLD_API Batch {
   // One row of a field of kind bytes. Throws PipelineError.
   std::string_view text(std::string_view name, std::uint64_t row) const;
 
-  // Keeps the memory behind one of fields() alive: the lease, or the copy alone.
+  // The CUDA device, as this process counts them, that large fields lie on; -1: main memory.
+  std::int32_t device() const;
+  // What the stream does from now on finds the values of such fields there, and they stay as they
+  // are until it has done what it was given while the batch, or an owner() of theirs, was there.
+  // `stream` is a CUstream; 0 and 1 are the legacy default stream, 2 is that of the thread. Throws
+  // LeaseError while the stream is captured into a graph.
+  void make_ready(std::uintptr_t stream) const;
+  // The same of a stream that waits for the values in its own way: for another one that
+  // make_ready() was called for.
+  void record_stream(std::uintptr_t stream) const;
+
+  // Keeps the memory behind one of fields() alive: the lease, the device memory, or the copy alone.
   std::shared_ptr<const void> owner(const TensorView& field) const;
 
   // The field's values in a private copy-on-write view: writes stay in this process, cost a page
   // each, and vanish when the lease ends. For a field that was copied, the copy itself. Throws
-  // LeaseError where the kind of memory cannot give such a view (huge pages).
+  // LeaseError where the kind of memory cannot give such a view (huge pages, a device).
   std::byte* private_data(const TensorView& field) const;
 
-  // The same batch in this process's own memory: it holds no lease. Throws LeaseError if released.
+  // The same batch in this process's own memory: it holds no lease. Throws LeaseError if released,
+  // or if it lies on a device.
   Batch copy() const;
 
-  // Ends the lease now. Throws LeaseError while other handles or owners are there.
+  // Ends the lease now. Throws LeaseError while other handles or owners are there. Device memory is
+  // filled again when the streams are through that it was handed to.
   void release();
   bool released() const;
 

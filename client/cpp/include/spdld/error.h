@@ -41,6 +41,12 @@ class SPDLD_API LeaseError : public Error {
   using Error::Error;
 };
 
+// The GPU that batches were to go to cannot be had, or it failed.
+class SPDLD_API DeviceError : public Error {
+ public:
+  using Error::Error;
+};
+
 // The daemon is there, and it has been silent, or what is waited for has not come on, for too long.
 class SPDLD_API TimeoutError : public Error {
  public:

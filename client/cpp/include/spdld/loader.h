@@ -62,6 +62,8 @@ struct LoaderOptions {
   Start start = Start::kFresh;
   std::optional<Cursor> cursor = {};           // start here instead
   std::optional<std::uint32_t> prefetch = {};  // batches held or waiting; 2 to 64
+  // "cuda" or "cuda:N": large fields come on that device of this process. "cuda" is device 0.
+  std::string device = {};
   std::string address = {};  // runtime directory; empty: $SPDLD_ADDRESS, else /run/spdld
   std::optional<std::uint32_t> incarnation = {};     // restart count; a newer one evicts older ones
   std::chrono::milliseconds timeout{60'000};         // of silence, and of reconnecting
@@ -110,6 +112,10 @@ struct LoaderStats {
   std::uint64_t reconnects = 0;
   std::uint32_t held = 0;  // leases that the caller holds now
   std::uint32_t credits = 0;
+  // Of a loader with a device: batches that this process's CPU copied to pinned memory first, as the
+  // driver could not register the daemon's, and why it could not.
+  std::uint64_t staged = 0;
+  std::string staged_why = {};
 };
 
 // Reads one shard of a job. One thread at a time calls it; batches may be used and dropped on any

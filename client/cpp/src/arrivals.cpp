@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "arrivals.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "spdld/error.h"
+#include "text.h"
+
+namespace spdld::client {
+namespace {
+
+// Batches whose copies are begun before the reader asks for them: while one is computed on, the
+// next is there and the one behind it is on its way.
+constexpr std::size_t kAhead = 2;
+
+}  // namespace
+
+Arrivals::Arrivals(const LoaderOptions& options)
+    : options_(options),
+      copies_(options.device.empty() ? nullptr : DeviceCopies::open(options.device)) {}
+
+Arrival* Arrivals::next(Link& link, Waiting* waiting) {
+  reap();
+  const std::size_t wanted = copies_ != nullptr ? 1 + kAhead : 1;
+  while (queue_.size() < wanted && end_ == nullptr && take(link, waiting)) {
+  }
+  if (queue_.empty()) {
+    if (end_ != nullptr) std::rethrow_exception(std::exchange(end_, nullptr));
+    return nullptr;
+  }
+  if (copies_ != nullptr) begin_copies(link.attached().frame.credits);
+  return &queue_.front();
+}
+
+Arrival Arrivals::pop() {
+  Arrival arrival = std::move(queue_.front());
+  queue_.pop_front();
+  return arrival;
+}
+
+bool Arrivals::take(Link& link, Waiting* waiting) {
+  try {
+    const wire::FrameHeader* const header = link.poll(waiting);
+    if (header == nullptr) return false;
+    if (header->type == wire::FrameType::kBatch) {
+      add_batch(link, *reinterpret_cast<const wire::BatchFrame*>(header));
+    } else if (header->type == wire::FrameType::kEpochEnd) {
+      queue_.push_back({.frame = *reinterpret_cast<const wire::EpochEndFrame*>(header)});
+    } else if (header->type == wire::FrameType::kReset) {
+      queue_.push_back({.frame = *reinterpret_cast<const wire::ResetFrame*>(header)});
+    } else {
+      notify(options_, Link::notice_text(*header));
+    }
+    return true;
+  } catch (const LinkLost&) {
+    if (queue_.empty()) throw;
+    end_ = std::current_exception();
+  } catch (const Error&) {
+    if (queue_.empty()) throw;
+    end_ = std::current_exception();
+  }
+  return false;
+}
+
+void Arrivals::add_batch(Link& link, const wire::BatchFrame& frame) {
+  std::shared_ptr<BatchState> batch = link.batch(frame);
+  if (facts_ == nullptr || facts_number_ != link.facts_number()) {
+    facts_ = std::make_shared<const Facts>(link.facts());
+    facts_number_ = link.facts_number();
+  }
+  queue_.push_back(
+      {.frame = frame, .batch = std::move(batch), .facts = facts_, .facts_number = facts_number_});
+}
+
+void Arrivals::begin_copies(std::uint32_t credits) {
+  for (Arrival& arrival : queue_) {
+    if (arrival.batch == nullptr || arrival.is_begun) continue;
+    const bool is_next = &arrival == &queue_.front();
+    if (credits > 0 && !copies_->has_room(credits)) {
+      if (!is_next) return;
+      throw LeaseError(kFailedPrecondition,
+                       join("next() would wait for ever: this process holds all ", credits,
+                            " batches that it may hold on the device; let go of one, copy what "
+                            "you keep, or raise prefetch"));
+    }
+    try {
+      copies_->begin(*arrival.batch);
+    } catch (const DeviceError&) {
+      // It stays what comes next, and is tried again then.
+      if (is_next) throw;
+      return;
+    }
+    arrival.is_begun = true;
+  }
+}
+
+void Arrivals::clear() {
+  try {
+    while (await_slot()) {
+    }
+  } catch (const DeviceError&) {
+    // A device that has failed reads nothing any more; next() says so.
+  }
+  queue_.clear();
+  end_ = nullptr;
+  facts_ = nullptr;
+}
+
+void Arrivals::reap() {
+  if (copies_ != nullptr) copies_->reap();
+}
+
+}  // namespace spdld::client

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cuda/device.h"
+
+namespace spdld::client::cuda {
+
+// Device memory that batches are copied to, used again and again. Thread-safe.
+class DeviceBuffers {
+ public:
+  struct Buffer {
+    CUdeviceptr address = 0;
+    std::uint64_t bytes = 0;
+    // What read it last, and must be over before it is written to again.
+    std::vector<EventPtr> read = {};
+    // Streams that read it and were captured when that was to be noted.
+    std::vector<CUstream> unnoted = {};
+  };
+
+  explicit DeviceBuffers(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  ~DeviceBuffers();
+
+  // A buffer of at least so many bytes, for work on `stream` alone, which is made to wait until all
+  // that read it before is over. Throws DeviceError.
+  Buffer take(std::uint64_t bytes, CUstream stream);
+  // Given back when the last use of it has been put on these streams.
+  void give_back(Buffer buffer, const std::vector<CUstream>& readers);
+  std::uint32_t taken() const;
+
+ private:
+  // Notes on the streams where they are by now. False: one of them is captured.
+  bool note(Buffer& buffer, std::vector<CUstream> readers);
+  Buffer allocate(std::uint64_t bytes);
+  void free(const Buffer& buffer);
+
+  const std::shared_ptr<Device> device_;
+  mutable std::mutex mutex_;
+  std::uint32_t taken_ = 0;   // guarded by mutex_
+  std::vector<Buffer> idle_;  // likewise; the one given back last comes last
+};
+
+}  // namespace spdld::client::cuda

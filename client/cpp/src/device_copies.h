@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace spdld::client {
+
+struct BatchState;
+
+// The device memory of one batch. While it lives, nothing else is written there; what is written
+// there afterwards waits for what the streams had to do that it was handed to. Thread-safe. In a
+// forked child it is not there, and destroying it does nothing.
+class DeviceBatch {
+ public:
+  virtual ~DeviceBatch() = default;
+  virtual int ordinal() const = 0;  // as this process counts devices
+  // What the stream does from now on finds the values there; the stream counts as one that reads
+  // them. A stream is a CUstream; 0, 1: the legacy default stream, 2: that of the thread. Throws
+  // LeaseError while the stream is captured into a graph, DeviceError if the device fails.
+  virtual void make_ready(std::uintptr_t stream) = 0;
+  // The stream reads the values, and has waited for them in a way of its own. Throws likewise.
+  virtual void record_stream(std::uintptr_t stream) = 0;
+};
+
+// N of "cuda:N", 0 of "cuda". Throws DeviceError for other names.
+int device_ordinal(const std::string& device);
+
+// Brings batches from their slots to the device, ahead of who reads them. Used by the loader's
+// thread alone. Copies of one loader run one after the other, on a stream of its own.
+class DeviceCopies {
+ public:
+  // `device` is "cuda" or "cuda:N". Throws DeviceError, with the reason and the way out, where
+  // there is no such device.
+  static std::unique_ptr<DeviceCopies> open(const std::string& device);
+  virtual ~DeviceCopies() = default;
+
+  // Whether another batch may be begun: fewer than `most` are on the device.
+  virtual bool has_room(std::uint32_t most) const = 0;
+  // Begins to copy the values of the batch's large fields, of all kinds but bytes, which from then
+  // on lie on the device. Its lease ends once they have been read, unless a field stays in the
+  // slot. Throws DeviceError.
+  virtual void begin(BatchState& batch) = 0;
+  // Lets go of the slots that have been read. Throws DeviceError if the device fails.
+  virtual void reap() = 0;
+  // Waits for the oldest copy that is under way, and lets go of its slot. False: there is none.
+  virtual bool await_one() = 0;
+
+  virtual std::uint64_t staged() const = 0;           // batches that went by a buffer of ours
+  virtual const std::string& staged_why() const = 0;  // the driver's reason for it
+};
+
+}  // namespace spdld::client

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: ANN001 - fixtures
+"""Batches on a device, as libraries take them over. The driver is the fake one of tests/fake_cuda."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from collections.abc import Iterator
+
+import fake_gpu
+import numpy as np
+import pytest
+import spdld
+from fake_daemon import expected_image
+
+pytestmark = pytest.mark.skipif(
+    not fake_gpu.LIBRARY.exists(), reason="built without the headers of the CUDA Toolkit"
+)
+SHAPE = (4, 3, 96, 96)
+
+
+@pytest.fixture
+def gpu() -> Iterator[fake_gpu.FakeGpu]:
+    gpu = fake_gpu.FakeGpu()
+    yield gpu
+    gc.collect()
+    gpu.close()
+
+
+def test_a_large_field_is_a_tensor_on_the_device(start, loader, gpu) -> None:
+    start()
+    batch = next(iter(loader(device="cuda")))
+    image = batch["image"]
+    assert batch.device == "cuda:0"
+    assert image.__dlpack_device__() == (2, 0) and image.shape == SHAPE
+    stream = gpu.stream()
+    capsule = image.__dlpack__(stream=stream)
+    tensor = fake_gpu.tensor_of(capsule)
+    assert (tensor.device.type, tensor.device.number) == (2, 0)
+    assert (tensor.code, tensor.bits, tensor.ndim) == (1, 8, 4)
+    gpu.synchronize(stream)
+    shown = gpu.read(tensor.data, SHAPE, np.dtype(np.uint8))
+    assert np.array_equal(shown, expected_image(0, 0, 4, SHAPE[1:]))
+
+
+def test_small_fields_stay_in_main_memory(start, loader, gpu) -> None:
+    start()
+    batch = next(iter(loader(device="cuda")))
+    assert batch["label"].tolist() == [0, 1, 2, 3]
+    assert batch.indices.tolist() == [0, 1, 2, 3]
+
+
+def test_the_array_interface_is_version_3_and_waits_for_the_default_stream(
+    start, loader, gpu
+) -> None:
+    start()
+    batch = next(iter(loader(device="cuda")))
+    interface = batch["image"].__cuda_array_interface__
+    assert interface["version"] == 3 and interface["stream"] == 1
+    assert interface["shape"] == SHAPE and interface["typestr"] == "|u1"
+    assert interface["strides"] is None
+    gpu.synchronize(1)
+    shown = gpu.read(interface["data"][0], SHAPE, np.dtype(np.uint8))
+    assert np.array_equal(shown, expected_image(0, 0, 4, SHAPE[1:]))
+
+
+def test_dropping_a_tensor_does_not_disturb_the_kernel_that_reads_it(start, loader, gpu) -> None:
+    start(steps=12, epochs=3)
+    stream = gpu.stream()
+    sums, wanted = [], []
+    reader = loader(device="cuda")
+    for _ in range(3):
+        for batch in reader:
+            capsule = batch["image"].__dlpack__(stream=stream)
+            data = fake_gpu.tensor_of(capsule).data
+            sums.append(gpu.launch_slow_sum(stream, data, int(np.prod(SHAPE))))
+            wanted.append(int(expected_image(batch.epoch, batch.step, 4, SHAPE[1:]).sum()))
+            del batch, capsule
+    gpu.synchronize(stream)
+    assert [each.value for each in sums] == wanted
+    assert len(sums) == 36
+
+
+def test_rows_of_different_shape_are_tensors_each(start, loader, gpu) -> None:
+    start(extra_fields=True)
+    host = next(iter(loader()))
+    batch = next(iter(loader(device="cuda")))
+    large = [name for name in host if batch._core.on_device(name)]
+    assert "image" in large
+    for name in large:
+        rows = batch[name] if isinstance(batch[name], list) else [batch[name]]
+        expected = host[name] if isinstance(host[name], list) else [host[name]]
+        gpu.synchronize(1)
+        for row, array in zip(rows, expected, strict=True):
+            interface = row.__cuda_array_interface__
+            gpu.synchronize(1)
+            assert np.array_equal(
+                gpu.read(interface["data"][0], row.shape, array.dtype), np.asarray(array)
+            )
+
+
+def test_numpy_is_told_where_the_field_lies(start, loader, gpu) -> None:
+    start()
+    batch = next(iter(loader(device="cuda")))
+    with pytest.raises(spdld.LeaseError, match=r"lies on cuda:0 .*leave device= out"):
+        batch.copy()
+    with pytest.raises(BufferError, match="stream 0 may mean two things"):
+        batch["image"].__dlpack__(stream=0)
+    with pytest.raises(BufferError, match=r"dl_device must be \(2, 0\)"):
+        batch["image"].__dlpack__(dl_device=(1, 0))
+    with pytest.raises(BufferError, match="clone"):
+        batch["image"].__dlpack__(copy=True)
+
+
+def test_release_with_a_stream_ends_the_lease(start, loader, gpu) -> None:
+    start()
+    batch = next(iter(loader(device="cuda")))
+    stream = gpu.stream()
+    with pytest.raises(TypeError, match="give a torch stream"):
+        batch.record_stream("s")
+    batch.release(stream=stream)
+    assert batch.released
+    with pytest.raises(spdld.LeaseError, match="was released"):
+        batch["image"]
+    assert batch["label"].tolist() == [0, 1, 2, 3]
+
+
+def test_release_raises_while_a_tensor_lives(start, loader, gpu) -> None:
+    start()
+    batch = next(iter(loader(device="cuda")))
+    capsule = batch["image"].__dlpack__()
+    with pytest.raises(spdld.LeaseError, match="still in use"):
+        batch.release()
+    del capsule
+    gc.collect()
+    batch.release()
+
+
+def test_holding_all_batches_of_the_device_is_a_lease_error(start, loader, gpu) -> None:
+    start(steps=9)
+    reader = iter(loader(device="cuda"))
+    held = [next(reader) for _ in range(4)]
+    with pytest.raises(spdld.LeaseError, match="all 4 batches that it may hold on the device"):
+        next(reader)
+    assert [batch.step for batch in held] == [0, 1, 2, 3]
+    del held
+    gc.collect()
+    assert next(reader).step == 4
+
+
+def test_the_position_is_that_of_the_batch_handed_out(start, loader, gpu) -> None:
+    start(steps=9)
+    reader = loader(device="cuda")
+    batches = iter(reader)
+    next(batches), next(batches)
+    state = reader.state_dict()
+    again = loader(device="cuda")
+    again.load_state_dict(state)
+    assert next(iter(again)).step == 2
+
+
+def test_stats_say_that_no_batch_was_staged(start, loader, gpu) -> None:
+    start()
+    reader = loader(device="cuda")
+    next(iter(reader))
+    assert reader.stats()["staged"] == 0
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda:-2", "mps"])
+def test_a_device_that_is_none_is_a_value_error(loader, device) -> None:
+    with pytest.raises(ValueError, match="it is 'cuda', 'cuda:N' or 'cpu'"):
+        loader(device=device)
+
+
+def test_cpu_is_main_memory(start, loader) -> None:
+    start()
+    batch = next(iter(loader(device="cpu")))
+    assert batch.device == "cpu" and isinstance(batch["image"], np.ndarray)
+
+
+def test_a_device_of_the_wrong_type_is_a_type_error(loader) -> None:
+    with pytest.raises(TypeError, match="give 'cuda' or 'cuda:N'"):
+        loader(device=1.5)
+
+
+def test_a_device_that_this_process_does_not_see_is_told(loader, gpu) -> None:
+    with pytest.raises(spdld.DeviceError, match="no device cuda:3: this process sees 1 device"):
+        loader(device="cuda:3")
+
+
+def test_a_forked_child_is_told_to_be_spawned(start, loader, gpu) -> None:
+    start()
+    reader = loader(device="cuda")
+    next(iter(reader))
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            loader(device="cuda")
+        except spdld.DeviceError as error:
+            os._exit(0 if "forked" in str(error) and "spawn" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

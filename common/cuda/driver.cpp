@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/driver.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+namespace spdld::cuda {
+namespace {
+
+constexpr const char* kLibrary = "libcuda.so.1";
+constexpr const char* kForked =
+    "this process was forked after CUDA was begun in its parent, and cannot use it: start it by "
+    "spawn "
+    "or forkserver";
+
+// Finds functions by the driver's own directory of them, or as symbols of the library where the
+// driver is older than CUDA 11.3.
+class Finder {
+ public:
+  explicit Finder(void* library) : library_(library) {
+    find_symbol("cuGetProcAddress_v2", get_v12_);
+    find_symbol("cuGetProcAddress", get_v11_);
+  }
+
+  template <typename Function>
+  bool find(const char* name, int version, const char* suffix, Function& function) const {
+    void* found = nullptr;
+    if (get_v12_ != nullptr) {
+      CUdriverProcAddressQueryResult query{};
+      if (get_v12_(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &query) != CUDA_SUCCESS)
+        found = nullptr;
+    } else if (get_v11_ != nullptr) {
+      if (get_v11_(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT) != CUDA_SUCCESS)
+        found = nullptr;
+    } else {
+      found = ::dlsym(library_, (std::string(name) + suffix).c_str());
+    }
+    static_assert(sizeof function == sizeof found);
+    std::memcpy(&function, &found, sizeof found);
+    return found != nullptr;
+  }
+
+ private:
+  template <typename Function>
+  void find_symbol(const char* name, Function& function) const {
+    void* const found = ::dlsym(library_, name);
+    std::memcpy(&function, &found, sizeof found);
+  }
+
+  void* const library_;
+  PFN_cuGetProcAddress_v12000 get_v12_ = nullptr;
+  PFN_cuGetProcAddress_v11030 get_v11_ = nullptr;
+};
+
+std::string find_functions(void* library, Functions& functions) {
+  const Finder finder(library);
+  std::string missing;
+#define SPDLD_CUDA_FIND(name, version, suffix)                                        \
+  if (!finder.find("cu" #name, version, suffix, functions.name) && missing.empty()) { \
+    missing = "cu" #name;                                                             \
+  }
+  SPDLD_CUDA_FUNCTIONS(SPDLD_CUDA_FIND)
+#undef SPDLD_CUDA_FIND
+  return missing;
+}
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// It is there for as long as the process is: the driver does not support to be unloaded.
+Driver load() {
+  Driver driver;
+  void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const why = ::dlerror();
+    driver.why_not = "there is no NVIDIA driver here: " +
+                     std::string(why != nullptr ? why : "libcuda.so.1 cannot be loaded");
+    return driver;
+  }
+  static Functions functions;
+  if (const std::string missing = find_functions(library, functions); !missing.empty()) {
+    driver.why_not = "the NVIDIA driver has no " + missing +
+                     ": it is older than CUDA 11.4 needs (470); upgrade the driver";
+    return driver;
+  }
+  const auto fails = [&](CUresult result, const char* what) {
+    if (result == CUDA_SUCCESS) return false;
+    driver.why_not = std::string(what) + " failed: " + error_text(functions, result);
+    return true;
+  };
+  const CUresult started = functions.Init(0);
+  if (started == CUDA_ERROR_NOT_INITIALIZED) {
+    driver.why_not = kForked;
+    return driver;
+  }
+  const bool no_device = started == CUDA_ERROR_NO_DEVICE;
+  if (!no_device && fails(started, "starting the NVIDIA driver (cuInit)")) return driver;
+  if (fails(functions.DriverGetVersion(&driver.version), "cuDriverGetVersion")) return driver;
+  if (!no_device && fails(functions.DeviceGetCount(&driver.devices), "cuDeviceGetCount"))
+    return driver;
+  if (driver.devices == 0) {
+    driver.why_not = "the NVIDIA driver (CUDA " + version_text(driver.version) +
+                     ") shows this process no GPU: see CUDA_VISIBLE_DEVICES, and which devices a "
+                     "container was given";
+    return driver;
+  }
+  driver.functions = &functions;
+  return driver;
+}
+
+}  // namespace
+
+const Driver& driver() {
+  static const Driver loaded = load();
+  static const pid_t loaded_by = ::getpid();
+  if (::getpid() == loaded_by) return loaded;
+  static const Driver of_child = [] {
+    Driver driver;
+    driver.why_not = kForked;
+    return driver;
+  }();
+  return of_child;
+}
+
+std::string error_text(const Functions& functions, CUresult result) {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (functions.GetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr)
+    return "error " + std::to_string(static_cast<int>(result));
+  if (functions.GetErrorString(result, &text) != CUDA_SUCCESS || text == nullptr) return name;
+  return std::string(name) + " (" + text + ")";
+}
+
+}  // namespace spdld::cuda

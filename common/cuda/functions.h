@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cudaTypedefs.h>
+
+// The functions of NVIDIA's driver that spdld calls, and nothing else of it: for each one its name
+// without `cu`, the CUDA version whose form of it is called, and what the driver's library appends
+// to the name of that form.
+#define SPDLD_CUDA_FUNCTIONS(FUNCTION)                 \
+  FUNCTION(Init, 2000, "")                             \
+  FUNCTION(DriverGetVersion, 2020, "")                 \
+  FUNCTION(GetErrorName, 6000, "")                     \
+  FUNCTION(GetErrorString, 6000, "")                   \
+  FUNCTION(DeviceGetCount, 2000, "")                   \
+  FUNCTION(DeviceGet, 2000, "")                        \
+  FUNCTION(DeviceGetName, 2000, "")                    \
+  FUNCTION(DeviceGetUuid, 11040, "_v2")                \
+  FUNCTION(DeviceGetAttribute, 2000, "")               \
+  FUNCTION(DeviceTotalMem, 3020, "_v2")                \
+  FUNCTION(DevicePrimaryCtxRetain, 7000, "")           \
+  FUNCTION(DevicePrimaryCtxRelease, 11000, "_v2")      \
+  FUNCTION(CtxPushCurrent, 4000, "_v2")                \
+  FUNCTION(CtxPopCurrent, 4000, "_v2")                 \
+  FUNCTION(MemAlloc, 3020, "_v2")                      \
+  FUNCTION(MemFree, 3020, "_v2")                       \
+  FUNCTION(MemHostAlloc, 2020, "")                     \
+  FUNCTION(MemFreeHost, 2000, "")                      \
+  FUNCTION(MemHostRegister, 6050, "_v2")               \
+  FUNCTION(MemHostUnregister, 4000, "")                \
+  FUNCTION(MemcpyHtoDAsync, 3020, "_v2")               \
+  FUNCTION(StreamCreateWithPriority, 5050, "")         \
+  FUNCTION(StreamDestroy, 4000, "_v2")                 \
+  FUNCTION(StreamSynchronize, 2000, "")                \
+  FUNCTION(StreamWaitEvent, 3020, "")                  \
+  FUNCTION(StreamIsCapturing, 10000, "")               \
+  FUNCTION(ThreadExchangeStreamCaptureMode, 10010, "") \
+  FUNCTION(EventCreate, 2000, "")                      \
+  FUNCTION(EventDestroy, 4000, "_v2")                  \
+  FUNCTION(EventRecord, 2000, "")                      \
+  FUNCTION(EventQuery, 2000, "")                       \
+  FUNCTION(EventSynchronize, 2000, "")
+
+namespace spdld::cuda {
+
+struct Functions {
+#define SPDLD_CUDA_MEMBER(name, version, suffix) PFN_cu##name##_v##version name = nullptr;
+  SPDLD_CUDA_FUNCTIONS(SPDLD_CUDA_MEMBER)
+#undef SPDLD_CUDA_MEMBER
+};
+
+}  // namespace spdld::cuda

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <cuda.h>
+#include <stdint.h>
+
+/* The side doors of the fake libcuda.so.1: what a test does that the real driver does for kernels,
+ * or never does. Look them up by dlsym in the library that is loaded.
+ *
+ * The fake is told what to be by the environment, which it reads once, when first called:
+ *   FAKE_CUDA_DEVICES=2            how many devices the machine has (1)
+ *   FAKE_CUDA_NAMES=A,B            their names ("Fake GPU 0", ...)
+ *   FAKE_CUDA_UUIDS=X,Y            their UUIDs, as 8-4-4-4-12 hexadecimal digits (made from the
+ * index) FAKE_CUDA_MEMORY=BYTES         memory of each device (1 GiB) FAKE_CUDA_ATTRIBUTES=113=0,..
+ * values of CUdevice_attribute numbers, for all devices FAKE_CUDA_COMPUTE_MODE=MODE    default,
+ * exclusive or prohibited FAKE_CUDA_MIG=1                all devices are MIG instances, of which a
+ * process sees one FAKE_CUDA_VERSION=12080        what cuDriverGetVersion says
+ *   FAKE_CUDA_INIT=CUDA_ERROR_...  what cuInit returns
+ *   FAKE_CUDA_MISSING=cuA,cuB      functions that cuGetProcAddress does not find
+ *   FAKE_CUDA_FAIL=cuA:3:CUDA_ERROR_...,..  the 3rd call of cuA returns that error and does nothing
+ *   FAKE_CUDA_LEDGER=PATH          the file in which all processes account for what they hold
+ *   FAKE_CUDA_SEED=N               draws the order of work across streams, and its delays (0)
+ *   FAKE_CUDA_LATENESS=N           delays each piece of work by up to N turns of the scheduler (0)
+ * CUDA_VISIBLE_DEVICES is honoured. A value that cannot be read ends the process.
+ *
+ * It is stricter than the driver where code that relies on leniency is wrong: every call but those
+ * about devices needs a current context, handles are never used twice, and the process ends with a
+ * message when host memory is unmapped while registered, or let go while a copy reads or writes it.
+ */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct FakeCudaCounts {
+  uint64_t processes;     /* that have called cuInit and are alive */
+  uint64_t contexts;      /* primary contexts that are retained */
+  uint64_t device_bytes;  /* by cuMemAlloc */
+  uint64_t registrations; /* by cuMemHostRegister */
+  uint64_t registered_bytes;
+  uint64_t host_allocations; /* by cuMemHostAlloc */
+  uint64_t streams;
+  uint64_t events;
+  uint64_t left_behind; /* of all these, those that still were when their context ended */
+} FakeCudaCounts;
+
+/* What this process holds, and what all processes of its ledger hold together; either may be null.
+ */
+void fake_cuda_counts(FakeCudaCounts* of_this_process, FakeCudaCounts* of_all);
+/* What the living processes of the ledger at `path` hold; works without cuInit. 0, or -1 where
+ * there is no such ledger. */
+int fake_cuda_read_ledger(const char* path, FakeCudaCounts* counts);
+
+/* How often this process has called a function, "cuMemAlloc", say. */
+uint64_t fake_cuda_calls(const char* function);
+
+/* Runs `kernel` in the order of the stream, on a thread of its own: it may read and write device
+ * memory through fake_cuda_peek, may block, and calls nothing of CUDA. */
+CUresult fake_cuda_launch(CUstream stream, void (*kernel)(void*), void* argument);
+
+/* Where the CPU finds the content of device memory; null if there is no allocation. */
+void* fake_cuda_peek(CUdeviceptr address);
+
+/* As cuStreamBeginCapture in global mode, and cuStreamEndCapture with the graph thrown away. */
+CUresult fake_cuda_begin_capture(CUstream stream);
+CUresult fake_cuda_end_capture(CUstream stream);
+
+/* From now on calls in the device's context return the error; what is pending never runs. */
+CUresult fake_cuda_break_context(int ordinal, CUresult error);
+/* The same with CUDA_ERROR_ECC_UNCORRECTABLE, for all contexts to come too. */
+CUresult fake_cuda_lose_device(int ordinal);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/fake_cuda/faults.h"
+
+namespace spdld::fake_cuda {
+
+CUresult Faults::begin_call(const std::string& function) {
+  std::uint64_t call = 0;
+  {
+    const MutexLock lock(mutex_);
+    call = ++calls_[function];
+  }
+  for (const Fault& fault : faults_) {
+    if (fault.function == function && fault.call == call) return fault.error;
+  }
+  return CUDA_SUCCESS;
+}
+
+std::uint64_t Faults::calls(const std::string& function) {
+  const MutexLock lock(mutex_);
+  const auto found = calls_.find(function);
+  return found == calls_.end() ? 0 : found->second;
+}
+
+}  // namespace spdld::fake_cuda

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/fake_cuda/fake_cuda.h"
+
+#include "tests/fake_cuda/driver.h"
+
+namespace spdld::fake_cuda {
+namespace {
+
+CUresult break_device(const char* function, int ordinal, CUresult error, bool for_ever) {
+  return with_driver(function, [&](Driver& driver) {
+    if (ordinal < 0 || static_cast<std::size_t>(ordinal) >= driver.contexts.devices().size())
+      return CUDA_ERROR_INVALID_DEVICE;
+    if (for_ever) driver.contexts.lose(ordinal, error);
+    if (Context* const context = driver.contexts.of_device(ordinal)) {
+      context->broken = error;
+      driver.scheduler.drop(context->handle);
+      driver.host_memory.forget(context->handle);
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // namespace
+
+FAKE_CUDA_EXPORT void fake_cuda_counts(FakeCudaCounts* of_this_process, FakeCudaCounts* of_all) {
+  if (of_this_process != nullptr) *of_this_process = {};
+  if (of_all != nullptr) *of_all = {};
+  with_driver("fake_cuda_counts", [&](Driver& driver) {
+    if (of_this_process != nullptr) *of_this_process = driver.ledger.own_counts();
+    if (of_all != nullptr) *of_all = driver.ledger.all_counts();
+    return CUDA_SUCCESS;
+  });
+}
+
+FAKE_CUDA_EXPORT int fake_cuda_read_ledger(const char* path, FakeCudaCounts* counts) {
+  const Ledger ledger(path, Ledger::ReadOnly{});
+  if (!ledger.found()) return -1;
+  *counts = ledger.all_counts();
+  return 0;
+}
+
+FAKE_CUDA_EXPORT std::uint64_t fake_cuda_calls(const char* function) {
+  return faults().calls(function);
+}
+
+FAKE_CUDA_EXPORT CUresult fake_cuda_launch(CUstream handle, void (*kernel)(void*), void* argument) {
+  return with_context("fake_cuda_launch", [&](Driver& driver, Context& context) {
+    Stream* const stream = driver.streams.find(handle, context.handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    Use use{};
+    if (const CUresult refused = driver.streams.begin_use(*stream, use); refused != CUDA_SUCCESS)
+      return refused;
+    if (use == Use::kRun)
+      driver.streams.add(
+          *stream, {}, [kernel, argument] { kernel(argument); }, true);
+    return CUDA_SUCCESS;
+  });
+}
+
+FAKE_CUDA_EXPORT void* fake_cuda_peek(CUdeviceptr address) {
+  void* content = nullptr;
+  with_driver("fake_cuda_peek", [&](Driver& driver) {
+    content = driver.device_memory.content(address, 1);
+    return CUDA_SUCCESS;
+  });
+  return content;
+}
+
+FAKE_CUDA_EXPORT CUresult fake_cuda_begin_capture(CUstream stream) {
+  return cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+FAKE_CUDA_EXPORT CUresult fake_cuda_end_capture(CUstream stream) {
+  CUgraph graph = nullptr;
+  return cuStreamEndCapture(stream, &graph);
+}
+
+FAKE_CUDA_EXPORT CUresult fake_cuda_break_context(int ordinal, CUresult error) {
+  return break_device("fake_cuda_break_context", ordinal, error, false);
+}
+
+FAKE_CUDA_EXPORT CUresult fake_cuda_lose_device(int ordinal) {
+  return break_device("fake_cuda_lose_device", ordinal, CUDA_ERROR_ECC_UNCORRECTABLE, true);
+}
+
+}  // namespace spdld::fake_cuda

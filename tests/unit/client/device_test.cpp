@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "spdld/loader.h"
+#include "tests/unit/client/fake_daemon.h"
+#include "tests/unit/client/fake_gpu.h"
+#include "tests/unit/client/thrown.h"
+
+// A loader whose large fields come on a device. The driver is the fake one, whose copies and
+// kernels run late and in a drawn order.
+namespace spdld {
+namespace {
+
+using test::FakeDaemon;
+using test::FakeGpu;
+using test::FakePipeline;
+using test::FakeService;
+using test::thrown;
+using test::value_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class DeviceTest : public ::testing::Test {
+ protected:
+  static LoaderOptions options(const FakeDaemon& daemon) {
+    return {.pipeline = "p",
+            .job = "",
+            .rank = 0,
+            .world_size = 1,
+            .device = "cuda",
+            .address = daemon.address(),
+            .timeout = std::chrono::seconds(60)};
+  }
+
+  // A kernel that looks whether all of a batch's image is what it should be, when it runs.
+  struct Look {
+    const std::uint8_t* image = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint8_t wanted = 0;
+    std::atomic<int> right{0};
+    std::atomic<int> wrong{0};
+  };
+  void look_at(const Batch& batch, CUstream stream) {
+    const TensorView& image = batch["image"];
+    Look& look = looks_.emplace_back();
+    look.image = gpu_.peek(image.data);
+    look.bytes = image.bytes;
+    look.wanted = value_of(batch.epoch(), batch.step());
+    batch.make_ready(reinterpret_cast<std::uintptr_t>(stream));
+    gpu_.launch(
+        stream,
+        [](void* argument) {
+          auto& at = *static_cast<Look*>(argument);
+          bool all = at.image != nullptr;
+          for (std::uint64_t i = 0; all && i < at.bytes; i += 64) all = at.image[i] == at.wanted;
+          ++(all ? at.right : at.wrong);
+        },
+        &look);
+  }
+  // Waits for the streams; all looks must have found what they looked for.
+  void expect_all_right(const std::vector<CUstream>& streams, std::size_t looks) {
+    for (CUstream stream : streams) FakeGpu::check(gpu_.functions().StreamSynchronize(stream));
+    EXPECT_EQ(looks_.size(), looks);
+    for (const Look& look : looks_) {
+      EXPECT_EQ(look.right, 1) << "of value " << static_cast<int>(look.wanted);
+      EXPECT_EQ(look.wrong, 0) << "of value " << static_cast<int>(look.wanted);
+    }
+  }
+
+  FakeGpu gpu_;
+  std::deque<Look> looks_;
+};
+
+TEST_F(DeviceTest, LargeFieldsComeOnTheDeviceAndSmallOnesDoNot) {
+  FakeDaemon daemon;
+  Loader loader = Loader::open(options(daemon));
+  CUstream stream = gpu_.make_stream();
+  const auto batch = loader.next();
+  ASSERT_TRUE(batch);
+  EXPECT_EQ(batch->device(), 0);
+  EXPECT_TRUE((*batch)["image"].on_device);
+  EXPECT_FALSE((*batch)["label"].on_device);
+  EXPECT_EQ(*reinterpret_cast<const std::int64_t*>((*batch)["label"].data), 0);
+  EXPECT_EQ(batch->text("caption", 3), "row 3");
+  look_at(*batch, stream);
+  expect_all_right({stream}, 1);
+  EXPECT_EQ(loader.stats().staged, 0u);
+}
+
+TEST_F(DeviceTest, NoBufferIsFilledWhileAKernelReadsIt) {
+  FakeDaemon daemon({.steps = 40});
+  Loader loader = Loader::open(options(daemon));
+  const std::vector<CUstream> streams{gpu_.make_stream(), gpu_.make_stream()};
+  std::size_t looks = 0;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    while (const auto batch = loader.next()) look_at(*batch, streams[looks++ % 2]);
+  }
+  EXPECT_EQ(looks, 120u);
+  expect_all_right(streams, looks);
+  // The buffers are used again and again.
+  EXPECT_LE(gpu_.calls("cuMemAlloc"), 10u);
+}
+
+TEST_F(DeviceTest, AStreamThatIsRecordedHoldsTheMemoryToo) {
+  FakeDaemon daemon({.steps = 30});
+  Loader loader = Loader::open(options(daemon));
+  CUstream first = gpu_.make_stream();
+  CUstream second = gpu_.make_stream();
+  CUevent event = nullptr;
+  FakeGpu::check(gpu_.functions().EventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  std::size_t looks = 0;
+  while (const auto batch = loader.next()) {
+    batch->make_ready(reinterpret_cast<std::uintptr_t>(first));
+    FakeGpu::check(gpu_.functions().EventRecord(event, first));
+    FakeGpu::check(gpu_.functions().StreamWaitEvent(second, event, 0));
+    Look& look = looks_.emplace_back();
+    look.image = gpu_.peek((*batch)["image"].data);
+    look.bytes = (*batch)["image"].bytes;
+    look.wanted = value_of(batch->epoch(), batch->step());
+    gpu_.launch(
+        second,
+        [](void* argument) {
+          auto& at = *static_cast<Look*>(argument);
+          ++(at.image[0] == at.wanted && at.image[at.bytes - 1] == at.wanted ? at.right : at.wrong);
+        },
+        &look);
+    batch->record_stream(reinterpret_cast<std::uintptr_t>(second));
+    ++looks;
+  }
+  expect_all_right({first, second}, looks);
+}
+
+TEST_F(DeviceTest, SlotsGoBackOnceTheyHaveBeenRead) {
+  FakeDaemon daemon({.steps = 12, .epochs = 1});
+  Loader loader = Loader::open(options(daemon));
+  std::vector<Batch> held;
+  // All that it may hold, on the device: no slot of the daemon's is held for it.
+  for (int i = 0; i < 4; ++i) held.push_back(*loader.next());
+  const LeaseError full = thrown<LeaseError>([&] { (void)loader.next(); });
+  EXPECT_THAT(full.what(), AllOf(HasSubstr("all 4 batches"), HasSubstr("on the device")));
+  EXPECT_EQ(loader.stats().batches, 4u);
+  held.clear();
+  for (std::uint64_t step = 4; step < 12; ++step) {
+    const auto batch = loader.next();
+    ASSERT_TRUE(batch);
+    EXPECT_EQ(batch->step(), step);
+  }
+  EXPECT_FALSE(loader.next());
+  loader.close();
+  EXPECT_EQ(daemon.service().bad_releases, 0);
+}
+
+TEST_F(DeviceTest, AfterASeekComesWhatWasAskedFor) {
+  FakeDaemon daemon({.steps = 20});
+  Loader loader = Loader::open(options(daemon));
+  CUstream stream = gpu_.make_stream();
+  look_at(*loader.next(), stream);
+  look_at(*loader.next(), stream);
+  const Cursor after = loader.state();
+  EXPECT_EQ(after.step, 2u);
+  for (int i = 0; i < 5; ++i) look_at(*loader.next(), stream);
+  loader.load_state(after);
+  const auto again = loader.next();
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->step(), 2u);
+  look_at(*again, stream);
+  loader.set_epoch(3);
+  const auto other = loader.next();
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->epoch(), 3u);
+  EXPECT_EQ(other->step(), 0u);
+  look_at(*other, stream);
+  loader.skip_steps(4);
+  EXPECT_EQ(loader.next()->step(), 5u);
+  expect_all_right({stream}, 9);
+}
+
+TEST_F(DeviceTest, ARestartedDaemonGoesOnWithTheNextBatch) {
+  FakeDaemon daemon({.steps = 10});
+  Loader loader = Loader::open(options(daemon));
+  CUstream stream = gpu_.make_stream();
+  for (std::uint64_t step = 0; step < 3; ++step) look_at(*loader.next(), stream);
+  const auto held = loader.next();
+  daemon.stop();
+  daemon.start();
+  for (std::uint64_t step = 4; step < 10; ++step) {
+    const auto batch = loader.next();
+    ASSERT_TRUE(batch);
+    EXPECT_EQ(batch->step(), step);
+    look_at(*batch, stream);
+  }
+  look_at(*held, stream);  // as it was
+  EXPECT_FALSE(loader.next());
+  expect_all_right({stream}, 10);
+}
+
+TEST_F(DeviceTest, WhatIsToldOfThePipelineIsOfTheBatchHandedOut) {
+  FakeDaemon daemon({.steps = 8});
+  daemon.run([](FakeService& service) {
+    service.swap_to = {.steps = 5, .rows = 6, .order_digest = "0ther", .version = 4};
+  });
+  Loader loader = Loader::open(options(daemon));
+  for (std::uint64_t step = 0; step < 8; ++step) {
+    ASSERT_TRUE(loader.next());
+    if (step == 0) {
+      EXPECT_EQ(loader.apply({{"size", "6"}}).epoch, 1u);
+    }
+    // Batches of the other version may be here already.
+    EXPECT_EQ(loader.pipeline_version(), 3u);
+    EXPECT_EQ(loader.steps_per_epoch(), 8u);
+    EXPECT_EQ(loader.state().order_digest, "0rder");
+  }
+  EXPECT_FALSE(loader.next());
+  const auto batch = loader.next();
+  ASSERT_TRUE(batch);
+  EXPECT_EQ(batch->pipeline_version(), 4u);
+  EXPECT_EQ(loader.pipeline_version(), 4u);
+  EXPECT_EQ(loader.state().order_digest, "0ther");
+}
+
+TEST_F(DeviceTest, ACapturedStreamIsRefused) {
+  FakeDaemon daemon;
+  Loader loader = Loader::open(options(daemon));
+  CUstream stream = gpu_.make_stream();
+  const auto number = reinterpret_cast<std::uintptr_t>(stream);
+  auto batch = loader.next();
+  gpu_.begin_capture(stream);
+  const LeaseError refused = thrown<LeaseError>([&] { batch->make_ready(number); });
+  EXPECT_THAT(refused.what(), AllOf(HasSubstr("captured"), HasSubstr("Copy it")));
+  thrown<LeaseError>([&] { batch->record_stream(number); });
+  // The capture goes on, whatever the loader does meanwhile.
+  EXPECT_TRUE(loader.next());
+  gpu_.end_capture(stream);
+  look_at(*batch, stream);
+  expect_all_right({stream}, 1);
+}
+
+TEST_F(DeviceTest, ABatchThatIsLetGoOfWhileItsStreamIsCapturedStays) {
+  FakeDaemon daemon({.steps = 30});
+  Loader loader = Loader::open(options(daemon));
+  CUstream stream = gpu_.make_stream();
+  std::size_t looks = 0;
+  for (; looks < 20; ++looks) {
+    auto batch = loader.next();
+    ASSERT_TRUE(batch);
+    look_at(*batch, stream);
+    if (looks % 5 != 0) continue;
+    gpu_.begin_capture(stream);
+    batch.reset();
+    batch = loader.next();
+    ++looks;
+    gpu_.end_capture(stream);
+    look_at(*batch, stream);
+  }
+  expect_all_right({stream}, looks);
+}
+
+TEST_F(DeviceTest, AllIsGivenBackInTheEnd) {
+  const FakeCudaCounts before = gpu_.counts();
+  {
+    FakeDaemon daemon({.steps = 30});
+    Loader loader = Loader::open(options(daemon));
+    std::vector<Batch> held;
+    for (int i = 0; i < 3; ++i) held.push_back(*loader.next());
+    loader.close();
+    EXPECT_GT(gpu_.counts().device_bytes, before.device_bytes);
+  }
+  const FakeCudaCounts after = gpu_.counts();
+  EXPECT_EQ(after.device_bytes, before.device_bytes);
+  EXPECT_EQ(after.registrations, before.registrations);
+  EXPECT_EQ(after.streams, before.streams);
+  EXPECT_EQ(after.events, before.events);
+  EXPECT_EQ(after.contexts, before.contexts);
+}
+
+TEST_F(DeviceTest, MainMemoryIsWhatABatchOnADeviceIsNotCopiedTo) {
+  FakeDaemon daemon;
+  Loader loader = Loader::open(options(daemon));
+  const auto batch = loader.next();
+  EXPECT_THAT(thrown<LeaseError>([&] { (void)batch->copy(); }).what(), HasSubstr("lies on cuda:0"));
+  EXPECT_THAT(thrown<LeaseError>([&] { (void)batch->private_data((*batch)["image"]); }).what(),
+              HasSubstr("has no private view"));
+}
+
+TEST_F(DeviceTest, ADeviceThatIsNotThereIsToldWithWhatIs) {
+  FakeDaemon daemon;
+  LoaderOptions other = options(daemon);
+  other.device = "cuda:7";
+  EXPECT_THAT(thrown<DeviceError>([&] { Loader::open(other); }).what(),
+              AllOf(HasSubstr("no device cuda:7"), HasSubstr("sees 1 device")));
+  for (const char* name : {"gpu", "cuda:", "cuda:-1", "cuda:x", "cuda0"}) {
+    other.device = name;
+    EXPECT_THAT(thrown<DeviceError>([&] { Loader::open(other); }).what(),
+                HasSubstr("\"cuda\" or \"cuda:N\""));
+  }
+}
+
+// Each of these ends what the driver can do for this process, and runs in one of its own.
+class BrokenDeviceTest : public DeviceTest {};
+
+TEST_F(BrokenDeviceTest, AFailedKernelOfTheTrainersIsSaidToBeTheTrainers) {
+  FakeDaemon daemon({.steps = 30});
+  Loader loader = Loader::open(options(daemon));
+  EXPECT_TRUE(loader.next());
+  gpu_.break_context(CUDA_ERROR_ILLEGAL_ADDRESS);
+  const DeviceError failed = thrown<DeviceError>([&] {
+    for (;;) (void)loader.next();
+  });
+  EXPECT_THAT(failed.what(), AllOf(HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"),
+                                   HasSubstr("A kernel of this process failed before")));
+}
+
+
+// The driver is one that cannot register memory that may only be read.
+class StagingTest : public DeviceTest {};
+
+TEST_F(StagingTest, BatchesGoByAPinnedBufferWhereSlotsCannotBePinned) {
+  FakeDaemon daemon({.steps = 20});
+  Loader loader = Loader::open(options(daemon));
+  CUstream stream = gpu_.make_stream();
+  std::size_t looks = 0;
+  while (const auto batch = loader.next()) {
+    look_at(*batch, stream);
+    ++looks;
+  }
+  expect_all_right({stream}, 20);
+  EXPECT_EQ(looks, 20u);
+  EXPECT_EQ(gpu_.counts().registrations, 0u);
+  EXPECT_GE(loader.stats().staged, 20u);
+  EXPECT_THAT(loader.stats().staged_why, HasSubstr("cannot register memory"));
+}
+
+// Some calls of the driver fail, each once.
+class FailingDriverTest : public DeviceTest {};
+
+TEST_F(FailingDriverTest, ABatchThatCouldNotBeCopiedComesAtTheNextCall) {
+  FakeDaemon daemon({.steps = 40, .epochs = 1});
+  Loader loader = Loader::open(options(daemon));
+  CUstream stream = gpu_.make_stream();
+  int failures = 0;
+  std::uint64_t step = 0;
+  for (; step < 40;) {
+    std::optional<Batch> batch;
+    try {
+      batch = loader.next();
+    } catch (const DeviceError& failed) {
+      EXPECT_THAT(failed.what(), AllOf(HasSubstr("cuda:0: "), HasSubstr("CUDA_ERROR_")));
+      ++failures;
+      continue;
+    }
+    ASSERT_TRUE(batch);
+    EXPECT_EQ(batch->step(), step++);
+    look_at(*batch, stream);
+  }
+  EXPECT_FALSE(loader.next());
+  EXPECT_GE(failures, 1);
+  expect_all_right({stream}, 40);
+}
+
+}  // namespace
+}  // namespace spdld
