@@ -180,12 +180,13 @@ std::vector<std::string> parts_of_files(Kind kind, std::uint64_t items) {
           "  sampling: random            # one of each video, anew each epoch; or uniform",
           "  end: loop                   # a video that is too short begins anew"};
     case Kind::kSound:
-      return {"# Items are windows of the files; silence follows where a file ends. Without this",
-              "# line they are whole files. Then say how long one may be, by max_seconds: 60 of",
-              "# decode_audio, and let batches be filled up to their longest row:",
-              fmt::format("# batch: {{size: {}, collate: {{audio: {{pad: 0}}}}}}",
-                          items == 0 ? kSounds : std::min(items, kSounds)),
-              "windows: {seconds: \"${seconds}\", end: pad}"};
+      return {
+          "# Items are windows of the files, with silence behind their ends. For whole files write",
+          "# windows: {sampling: whole, max_seconds: 60}",
+          "# and let batches be filled up to their longest row:",
+          fmt::format("# batch: {{size: {}, collate: {{audio: {{pad: 0}}}}}}",
+                      items == 0 ? kSounds : std::min(items, kSounds)),
+          "windows: {seconds: \"${seconds}\", end: pad}"};
     case Kind::kImages: break;
   }
   return {};
