@@ -18,7 +18,9 @@ ClipShapes::ClipShapes(const ClipsSpec& spec, const Source& source) : spec_(spec
 
 void ClipShapes::add(const ClipFile& file, const ClipSound& sound) {
   if (spec_.unit == ClipsSpec::Unit::kSeconds) {
-    add_sound(clips_, *file.info.codec, file.grid.span, file.grid.span);
+    // How rows of whole sounds are collated is not to change with the files that there are.
+    const std::uint64_t samples = clips_.is_whole ? 0 : file.grid.span;
+    add_sound(clips_, *file.info.codec, samples, file.grid.span);
   } else {
     add_picture(file);
     if (!spec_.audio.empty()) {

@@ -165,19 +165,21 @@ def test_rows_are_those_of_files_without_windows(daemon: Any, sounds: pathlib.Pa
         np.testing.assert_array_equal(row, plain[index], err_msg=f"item {index}")
 
 
-def test_rows_of_one_length_are_stacked(daemon: Any, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("collate", ["", ", collate: {audio: {pad: 0}}"])
+def test_rows_of_one_length_are_collated_as_others_are(
+    daemon: Any, tmp_path: pathlib.Path, collate: str
+) -> None:
     root = tmp_path / "sounds"
     root.mkdir()
     for name in "abc":
         make(root / f"{name}.flac", 0.5)
-    path = pipeline(tmp_path, folder(root))
-    explained = daemon.ctl("explain", "-f", path).stdout
-    assert f"float32 [{BATCH}, 1, {RATE // 2}]" in explained
-    assert "windows  whole sounds\n" in explained
-    make(root / "d.flac", 0.6)
-    assert "float32 [4, 1, ragged" not in explained
-    explained = daemon.ctl("explain", "-f", path).stdout
-    assert f"float32 [{BATCH}, 1, {RATE // 2}]" not in explained
+    path = pipeline(tmp_path, folder(root), batch="size: 3" + collate)
+    with spdld.Loader(path, address=daemon.address) as loader:
+        batch = next(iter(loader))
+    assert isinstance(batch["audio"], np.ndarray if collate else list)
+    assert [row.shape for row in batch["audio"]] == [(1, RATE // 2)] * 3
+    if collate:
+        assert batch["audio_length"].tolist() == [RATE // 2] * 3
 
 
 def test_padded_rows_need_no_bound(daemon: Any, speech: pathlib.Path, tmp_path: Any) -> None:

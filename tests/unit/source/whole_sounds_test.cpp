@@ -97,19 +97,16 @@ TEST_F(WholeSoundsTest, AreBoundedByTheLongest) {
                         .channels = 1,
                         .max_samples = 10'000,
                         .max_seconds = 10,
-                        .is_whole = true,
-                        .of_rates = {{.sample_rate = 1000, .samples = 2550},
-                                     {.sample_rate = 1000, .samples = 10'000},
-                                     {.sample_rate = 1000, .samples = 1000}}};
+                        .is_whole = true};
   EXPECT_EQ(open(whole())->fields()[0].clip, shape);
   EXPECT_EQ(open(whole(0, 5))->fields()[0].clip->max_seconds, 2.55);
 }
 
-TEST_F(WholeSoundsTest, OfOneLengthAreOfOneShape) {
+TEST_F(WholeSoundsTest, OfOneLengthAreOfNoFixedShapeEither) {
   put("a.toy", sound_of(2550));
   put("b.toy", sound_of(2550));
   const ClipShape shape = *open(whole())->fields()[0].clip;
-  EXPECT_EQ(shape.samples, 2550);
+  EXPECT_EQ(shape.samples, 0);
   EXPECT_EQ(shape.max_samples, 2550);
 }
 
