@@ -66,6 +66,11 @@ TEST_F(CopyFacts, PartsOfAllocationsCanBeCopied) {
 }
 
 TEST_F(CopyFacts, PinnedMemoryIsReadWhenTheCopyIsMade) {
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "what is shown here is a data race";
+#endif
+#endif
   const CUstream one = stream();
   for (int round = 0; round < kTries; ++round) {
     std::memset(ones_, 1, kBytes);
