@@ -107,8 +107,8 @@ Driver load() {
 }  // namespace
 
 const Driver& driver() {
-  static const Driver loaded = load();
-  return loaded;
+  static const Driver kDriver = load();
+  return kDriver;
 }
 
 std::string error_text(const Functions& functions, CUresult result) {

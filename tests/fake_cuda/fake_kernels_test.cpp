@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "tests/fake_cuda/child.h"
 
@@ -96,6 +97,45 @@ TEST(FakeCudaKernels, ThatAreCapturedDoNotRun) {
                          REQUIRE(!ran);
                        }),
               Succeeds());
+}
+
+TEST(FakeCudaKernels, ThreadsMayCallAtOnce) {
+  EXPECT_THAT(
+      in_child({"FAKE_CUDA_LATENESS=10"},
+               [] {
+                 const auto work = [] {
+                   for (int round = 0; round < 20; ++round) {
+                     use_device();
+                     const CUstream stream = new_stream();
+                     const CUdeviceptr memory = new_memory(kBytes);
+                     void* host = nullptr;
+                     CUevent event = nullptr;
+                     REQUIRE(cu().EventCreate(&event, 0) == CUDA_SUCCESS);
+                     REQUIRE(cu().MemHostAlloc(&host, kBytes, 0) == CUDA_SUCCESS);
+                     std::memset(host, round, kBytes);
+                     REQUIRE(cu().MemcpyHtoDAsync(memory, host, kBytes, stream) == CUDA_SUCCESS);
+                     REQUIRE(cu().EventRecord(event, stream) == CUDA_SUCCESS);
+                     while (cu().EventQuery(event) == CUDA_ERROR_NOT_READY)
+                       std::this_thread::yield();
+                     REQUIRE(first_byte(memory) == round);
+                     REQUIRE(cu().MemFreeHost(host) == CUDA_SUCCESS);
+                     REQUIRE(cu().MemFree(memory) == CUDA_SUCCESS);
+                     REQUIRE(cu().EventDestroy(event) == CUDA_SUCCESS);
+                     REQUIRE(cu().StreamDestroy(stream) == CUDA_SUCCESS);
+                     REQUIRE(cu().CtxPopCurrent(nullptr) == CUDA_SUCCESS);
+                     REQUIRE(cu().DevicePrimaryCtxRelease(0) == CUDA_SUCCESS);
+                   }
+                 };
+                 std::vector<std::thread> threads;
+                 for (int i = 0; i < 4; ++i) threads.emplace_back(work);
+                 for (std::thread& thread : threads) thread.join();
+                 FakeCudaCounts counts{};
+                 doors().counts(&counts, nullptr);
+                 REQUIRE(counts.contexts + counts.streams + counts.events +
+                             counts.host_allocations + counts.device_bytes + counts.left_behind ==
+                         0);
+               }),
+      Succeeds());
 }
 
 TEST(FakeCudaLoss, ABrokenContextRefusesCallsUntilItEnds) {
