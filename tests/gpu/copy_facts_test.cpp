@@ -199,7 +199,9 @@ TEST_F(CopyFacts, TheLegacyStreamWaitsForBlockingStreams) {
     keep_busy(blocking);
     copy(ones_, blocking);
     copy(twos_, legacy);
-    EXPECT_EQ(found(legacy), 2);
+    EXPECT_EQ(cu().StreamSynchronize(legacy), CUDA_SUCCESS);
+    EXPECT_EQ(cu().StreamSynchronize(blocking), CUDA_SUCCESS);
+    EXPECT_EQ(found(legacy), 2) << "the other copy was the earlier one";
   }
 }
 
@@ -209,7 +211,9 @@ TEST_F(CopyFacts, BlockingStreamsWaitForTheLegacyStream) {
     keep_busy(nullptr);
     copy(ones_, nullptr);
     copy(twos_, waiting);
-    EXPECT_EQ(found(waiting), 2);
+    EXPECT_EQ(cu().StreamSynchronize(waiting), CUDA_SUCCESS);
+    EXPECT_EQ(cu().StreamSynchronize(nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(found(waiting), 2) << "the other copy was the earlier one";
   }
 }
 
