@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the fake lets tests do in the place of kernels, of captures and of broken hardware; and the
 // order that its seed draws.
+#include <array>
 #include <cstring>
 #include <set>
 #include <thread>
-#include <vector>
 
 #include "tests/fake_cuda/child.h"
 
@@ -126,8 +126,8 @@ TEST(FakeCudaKernels, ThreadsMayCallAtOnce) {
                      REQUIRE(cu().DevicePrimaryCtxRelease(0) == CUDA_SUCCESS);
                    }
                  };
-                 std::vector<std::thread> threads;
-                 for (int i = 0; i < 4; ++i) threads.emplace_back(work);
+                 std::array<std::thread, 4> threads;
+                 for (std::thread& thread : threads) thread = std::thread(work);
                  for (std::thread& thread : threads) thread.join();
                  FakeCudaCounts counts{};
                  doors().counts(&counts, nullptr);
