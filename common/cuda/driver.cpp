@@ -115,15 +115,15 @@ Driver load() {
 }  // namespace
 
 const Driver& driver() {
-  static const Driver loaded = load();
-  static const pid_t loaded_by = ::getpid();
-  if (::getpid() == loaded_by) return loaded;
-  static const Driver of_child = [] {
+  static const Driver kLoaded = load();
+  static const pid_t kLoadedBy = ::getpid();
+  if (::getpid() == kLoadedBy) return kLoaded;
+  static const Driver kOfChild = [] {
     Driver driver;
     driver.why_not = kForked;
     return driver;
   }();
-  return of_child;
+  return kOfChild;
 }
 
 std::string error_text(const Functions& functions, CUresult result) {

@@ -28,10 +28,9 @@ FAKE_CUDA_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned 
 }
 
 FAKE_CUDA_EXPORT CUresult cuStreamDestroy_v2(CUstream handle) {
-  // Special handles are of streams that nobody made.
-  if (handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
-    return CUDA_ERROR_INVALID_HANDLE;
   return with_stream("cuStreamDestroy", handle, [&](Driver& driver, Context&, Stream& stream) {
+    // Special handles are of streams that nobody made.
+    if (stream.handle != handle) return CUDA_ERROR_INVALID_HANDLE;
     driver.streams.destroy(stream);
     --driver.ledger.own().streams;
     return CUDA_SUCCESS;

@@ -49,12 +49,12 @@ void release_left_ranges(Driver& driver, CUcontext context) {
 }  // namespace
 
 Mutex& driver_mutex() {
-  static Mutex* const mutex = new Mutex;
+  static Mutex* mutex = new Mutex;
   return *mutex;
 }
 
 Faults& faults() {
-  static Faults* const faults = new Faults(environment().faults);
+  static Faults* faults = new Faults(environment().faults);
   return *faults;
 }
 

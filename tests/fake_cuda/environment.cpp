@@ -124,7 +124,7 @@ Environment read() {
 }  // namespace
 
 const Environment& environment() {
-  static const Environment* const environment = new Environment(read());
+  static const Environment* environment = new Environment(read());
   return *environment;
 }
 

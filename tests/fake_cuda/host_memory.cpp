@@ -15,9 +15,9 @@ namespace {
 
 std::uintptr_t number_of(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
-void check_mapped(std::uintptr_t begin, const HostMemory::Range& range) {
+void check_mapped(const Mappings& mappings, std::uintptr_t begin, const HostMemory::Range& range) {
   const void* const address = reinterpret_cast<const void*>(begin);
-  const MappedRange now = mapped_range(address, range.bytes);
+  const MappedRange now = mappings.range(address, range.bytes);
   if (!now.whole || now.backing != range.backing) {
     abort_with("%llu bytes at %p were unmapped while registered: call cuMemHostUnregister first",
                static_cast<unsigned long long>(range.bytes), address);
@@ -28,10 +28,11 @@ void check_mapped(std::uintptr_t begin, const HostMemory::Range& range) {
 
 CUresult HostMemory::register_range(void* address, std::uint64_t bytes, unsigned flags,
                                     CUcontext context) {
-  check_all_mapped();
+  const Mappings mappings;
+  check_all_mapped(mappings);
   if (overlaps(number_of(address), bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
-  MappedRange mapped = mapped_range(address, bytes);
+  MappedRange mapped = mappings.range(address, bytes);
   if (!mapped.whole || (!mapped.writable && !read_only)) return CUDA_ERROR_INVALID_VALUE;
   ranges_[number_of(address)] = {
       .bytes = bytes,
@@ -58,7 +59,7 @@ const HostMemory::Range* HostMemory::find(const void* address) const {
 }
 
 void HostMemory::release(const void* address, Scheduler& scheduler) {
-  check_all_mapped();
+  check_all_mapped(Mappings());
   const auto found = ranges_.find(number_of(address));
   for (const Point& use : found->second.uses) {
     if (!scheduler.passed(use))
@@ -81,9 +82,9 @@ void HostMemory::forget(CUcontext context) {
   std::erase_if(ranges_, [&](const auto& range) { return range.second.context == context; });
 }
 
-void HostMemory::check_all_mapped() const {
+void HostMemory::check_all_mapped(const Mappings& mappings) const {
   for (const auto& [begin, range] : ranges_) {
-    if (!range.allocated) check_mapped(begin, range);
+    if (!range.allocated) check_mapped(mappings, begin, range);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/fake_cuda/mappings.h"
 #include "tests/fake_cuda/scheduler.h"
 
 namespace spdld::fake_cuda {
@@ -42,12 +43,11 @@ class HostMemory {
   // The range that holds all of it and counts as pinned in the context; null: it is pageable.
   Range* pinned(const void* address, std::uint64_t bytes, CUcontext context);
 
-  // Ends the process if one has been unmapped.
-  void check_all_mapped() const;
-
   const std::map<std::uintptr_t, Range>& ranges() const { return ranges_; }
 
  private:
+  // Ends the process if one has been unmapped.
+  void check_all_mapped(const Mappings& mappings) const;
   bool overlaps(std::uintptr_t address, std::uint64_t bytes) const;
 
   std::map<std::uintptr_t, Range> ranges_;  // by where each begins

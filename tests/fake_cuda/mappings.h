@@ -3,10 +3,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace spdld::fake_cuda {
 
-// What a range of this process's addresses is, as /proc/self/maps tells it.
+// What a range of this process's addresses is.
 struct MappedRange {
   bool whole = false;     // all of it is mapped and can be read
   bool writable = false;  // all of it
@@ -15,6 +16,23 @@ struct MappedRange {
   std::string backing = {};
 };
 
-MappedRange mapped_range(const void* address, std::uint64_t bytes);
+// All that this process has mapped, as /proc/self/maps told it once.
+class Mappings {
+ public:
+  Mappings();
+
+  MappedRange range(const void* address, std::uint64_t bytes) const;
+
+ private:
+  struct Part {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    bool readable = false;
+    bool writable = false;
+    std::uint64_t offset = 0;  // in the file
+    std::string file = {};     // its device and inode; empty: anonymous
+  };
+  std::vector<Part> parts_;  // by address
+};
 
 }  // namespace spdld::fake_cuda

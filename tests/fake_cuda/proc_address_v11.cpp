@@ -8,6 +8,7 @@
 
 namespace spdld::fake_cuda {
 
+// NOLINTNEXTLINE(readability-identifier-naming): the driver names it so.
 FAKE_CUDA_EXPORT CUresult cuGetProcAddress(const char* name, void** function, int version,
                                            cuuint64_t) {
   if (name == nullptr || function == nullptr || version > environment().version)

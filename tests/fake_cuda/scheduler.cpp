@@ -28,7 +28,8 @@ class Scheduler::Queue {
   const CUcontext context;
   const std::shared_ptr<Progress> progress = std::make_shared<Progress>();
   std::deque<Work> work;
-  bool running = false;  // its first piece of work, which is no longer in `work`
+  bool running = false;   // its first piece of work, which is no longer in `work`
+  bool given_up = false;  // what is running was dropped, and counts as done already
 };
 
 Scheduler::QueuePtr Scheduler::open(CUcontext context) { return std::make_shared<Queue>(context); }
@@ -72,8 +73,9 @@ void Scheduler::drop(CUcontext context) {
   const MutexLock lock(mutex_);
   std::erase_if(busy_, [&](const QueuePtr& queue) {
     if (queue->context != context) return false;
-    queue->progress->done += queue->work.size();
+    queue->progress->done = queue->progress->added;
     queue->work.clear();
+    queue->given_up = queue->running;
     return !queue->running;
   });
   done_.notify_all();
@@ -130,7 +132,7 @@ Scheduler::QueuePtr Scheduler::next_ready() {
 
 void Scheduler::finish(Queue& queue) {
   queue.running = false;
-  ++queue.progress->done;
+  if (!std::exchange(queue.given_up, false)) ++queue.progress->done;
   if (queue.work.empty())
     std::erase_if(busy_, [&](const QueuePtr& busy) { return busy.get() == &queue; });
   done_.notify_all();

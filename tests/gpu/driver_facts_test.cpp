@@ -193,10 +193,10 @@ TEST_F(DeviceFacts, ErrorsHaveNamesAndTexts) {
 
 TEST_F(DeviceFacts, NumbersThatAreNoErrorsHaveNoNames) {
   const char* text = "something";
-  EXPECT_EQ(cu().GetErrorName(static_cast<CUresult>(123456), &text), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cu().GetErrorName(static_cast<CUresult>(998), &text), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(text, nullptr);
   text = "something";
-  EXPECT_EQ(cu().GetErrorString(static_cast<CUresult>(123456), &text), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cu().GetErrorString(static_cast<CUresult>(998), &text), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(text, nullptr);
 }
 
@@ -229,7 +229,7 @@ TEST_F(DeviceFacts, AttributesOfNoNumberAreRefused) {
   int value = 0;
   EXPECT_EQ(cu().DeviceGetAttribute(&value, static_cast<CUdevice_attribute>(0), device()),
             CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(cu().DeviceGetAttribute(&value, static_cast<CUdevice_attribute>(100000), device()),
+  EXPECT_EQ(cu().DeviceGetAttribute(&value, static_cast<CUdevice_attribute>(255), device()),
             CUDA_ERROR_INVALID_VALUE);
 }
 
