@@ -27,7 +27,7 @@ class DeviceBatch {
 // N of "cuda:N", 0 of "cuda". Throws DeviceError for other names.
 int device_ordinal(const std::string& device);
 
-// Brings batches from their slots to the device, ahead of who reads them. Used by the loader's
+// Brings batches from their slots to the device, ahead of their reader. Used by the loader's
 // thread alone. Copies of one loader run one after the other, on a stream of its own.
 class DeviceCopies {
  public:

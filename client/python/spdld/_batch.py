@@ -37,9 +37,9 @@ class Packed(NamedTuple):
     """Rows of different size in one piece.
 
     ``values``: one-dimensional, read-only, all rows after each other; on a device, what
-    ``from_dlpack()`` takes. ``offsets``: int64[rows + 1],
-    row *i* is ``values[offsets[i]:offsets[i + 1]]``. ``shapes``: int64[rows, ndim], the shape of
-    each row; for a field of bytes, its length.
+    ``from_dlpack()`` takes. ``offsets``: int64[rows + 1], row *i* is
+    ``values[offsets[i]:offsets[i + 1]]``. ``shapes``: int64[rows, ndim], the shape of each row; for
+    a field of bytes, its length.
     """
 
     values: np.ndarray | _core.Exchange

@@ -85,8 +85,7 @@ void Device::fail(CUresult result, const char* what) const {
     case CUDA_ERROR_OUT_OF_MEMORY:
       text +=
           ". A loader with device= keeps a copy of each batch that waits or is held: take a "
-          "smaller "
-          "batch or prefetch, or leave device= out";
+          "smaller batch or prefetch, or leave device= out";
       break;
     case CUDA_ERROR_DEVICE_UNAVAILABLE:
       text +=
