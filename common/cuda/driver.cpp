@@ -13,8 +13,7 @@ namespace {
 constexpr const char* kLibrary = "libcuda.so.1";
 constexpr const char* kForked =
     "this process was forked after CUDA was begun in its parent, and cannot use it: start it by "
-    "spawn "
-    "or forkserver";
+    "spawn or forkserver";
 
 // Finds functions by the driver's own directory of them, or as symbols of the library where the
 // driver is older than CUDA 11.3.

@@ -49,6 +49,7 @@ bool Arrivals::take(Link& link, Waiting* waiting) {
       queue_.push_back({.frame = *reinterpret_cast<const wire::EpochEndFrame*>(header)});
     } else if (header->type == wire::FrameType::kReset) {
       queue_.push_back({.frame = *reinterpret_cast<const wire::ResetFrame*>(header)});
+      facts_ = nullptr;  // it changes them under the same number
     } else {
       notify(options_, Link::notice_text(*header));
     }
@@ -77,7 +78,7 @@ void Arrivals::begin_copies(std::uint32_t credits) {
   for (Arrival& arrival : queue_) {
     if (arrival.batch == nullptr || arrival.is_begun) continue;
     const bool is_next = &arrival == &queue_.front();
-    if (credits > 0 && !copies_->has_room(credits)) {
+    if (credits > 0 && !copies_->has_room(*arrival.batch, credits)) {
       if (!is_next) return;
       throw LeaseError(kFailedPrecondition,
                        join("next() would wait for ever: this process holds all ", credits,
@@ -96,15 +97,18 @@ void Arrivals::begin_copies(std::uint32_t credits) {
 }
 
 void Arrivals::clear() {
-  try {
-    while (await_slot()) {
-    }
-  } catch (const DeviceError&) {
-    // A device that has failed reads nothing any more; next() says so.
-  }
+  if (copies_ != nullptr) copies_->finish();
   queue_.clear();
   end_ = nullptr;
   facts_ = nullptr;
+}
+
+void Arrivals::leave() {
+  for (const Arrival& arrival : queue_) {
+    if (arrival.batch != nullptr) leave_unread(*arrival.batch);
+  }
+  clear();
+  if (copies_ != nullptr) copies_->free_idle();
 }
 
 void Arrivals::reap() {

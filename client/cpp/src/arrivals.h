@@ -42,6 +42,10 @@ class Arrivals {
   Arrival pop();
   // Forgets all that is there, and the link's end, and waits until the device reads no slot.
   void clear();
+  // Likewise, of a link that ends: the daemon does not count as read what was not taken. Frees the
+  // device memory that no batch lies in.
+  void leave();
+  bool empty() const { return queue_.empty(); }
 
   // Waits until a slot can be let go of. False: the device reads none.
   bool await_slot() { return copies_ != nullptr && copies_->await_one(); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spdld/batch.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "batch_state.h"
@@ -93,7 +94,8 @@ std::byte* Batch::private_data(const TensorView& field) const {
 
 Batch Batch::copy() const {
   if (state_->device) refuse_on_device(*state_, "is not copied to main memory by this");
-  if (state_->lease && released()) {
+  const auto is_gone = [](const TensorView& field) { return !field.copied; };
+  if (released() && std::any_of(state_->fields.begin(), state_->fields.end(), is_gone)) {
     throw LeaseError(client::kFailedPrecondition, "the batch was released");
   }
   return Batch(client::copy_of(*state_));
@@ -106,8 +108,12 @@ void Batch::release() {
                      client::join("step ", state_->step, " of epoch ", state_->epoch,
                                   " is still in use; let go of its copies and views first"));
   }
-  if (state_->lease) state_->lease->end();
-  state_->device.reset();
+  if (state_->device) {
+    state_->lease.reset();  // a copy from the slot may be under way, and ends it then
+    state_->device.reset();
+  } else {
+    state_->lease->end();
+  }
   for (TensorView& field : state_->fields) {
     if (field.copied) continue;
     field.data = nullptr;

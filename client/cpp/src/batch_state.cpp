@@ -151,18 +151,12 @@ void copy_out(TensorView& view, const Extent& extent, std::byte* to) {
   view.copied = true;
 }
 
-// Copies the fields of up to `most_bytes` each into memory of the state's own. Whether that is all
-// of them.
-bool copy_out(BatchState& state, std::uint64_t most_bytes) {
+// Copies the fields of up to `most_bytes` each into memory of the state's own.
+void copy_out(BatchState& state, std::uint64_t most_bytes) {
   std::uint64_t copied_bytes = 0;
-  bool all = true;
   for (const TensorView& view : state.fields) {
     const std::uint64_t bytes = extent_of(view, state.rows).total();
-    if (bytes <= most_bytes) {
-      copied_bytes += bytes;
-    } else {
-      all = false;
-    }
+    if (bytes <= most_bytes) copied_bytes += bytes;
   }
   const std::shared_ptr<std::byte[]> copies(new std::byte[copied_bytes]);
   std::byte* to = copies.get();
@@ -180,7 +174,6 @@ bool copy_out(BatchState& state, std::uint64_t most_bytes) {
     }
   }
   state.copies = copies;  // what was there is still read above
-  return all;
 }
 
 }  // namespace
@@ -199,6 +192,11 @@ void Lease::end() {
   if (ended_.exchange(true, std::memory_order_acq_rel) || !channel_->in_owner()) return;
   if (has_private_view_.load(std::memory_order_relaxed)) mapping_->restore(offset_, bytes_);
   channel_->end(id_);
+}
+
+void Lease::forget() {
+  if (ended_.exchange(true, std::memory_order_acq_rel) || !channel_->in_owner()) return;
+  channel_->forget(id_);
 }
 
 std::byte* Lease::private_slot() {
@@ -259,9 +257,17 @@ std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
   }
   state->schema = std::move(schema);
   state->layout = std::move(layout);
-  if (!copy_out(*state, kCopyBytes)) state->lease = std::move(lease);
+  copy_out(*state, kCopyBytes);
+  state->lease = std::move(lease);
   return state;
 }
+
+void hand_out(BatchState& state) {
+  const auto in_slot = [](const TensorView& field) { return !field.copied && !field.on_device; };
+  if (std::none_of(state.fields.begin(), state.fields.end(), in_slot)) state.lease = nullptr;
+}
+
+void leave_unread(BatchState& state) { state.lease->forget(); }
 
 std::shared_ptr<BatchState> copy_of(const BatchState& state) {
   auto copy = std::make_shared<BatchState>(state);

@@ -35,6 +35,8 @@ class Lease {
   Lease& operator=(const Lease&) = delete;
 
   void end();
+  // As end(), but the daemon is not told: of a connection that ends, a batch that nobody has seen.
+  void forget();
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   const std::byte* slot() const { return mapping_->base() + offset_; }
   std::byte* private_slot();
@@ -55,7 +57,7 @@ using Layout = std::vector<std::vector<std::int64_t>>;
 
 // What the handles of one batch share.
 struct BatchState {
-  std::shared_ptr<Lease> lease;  // none: no field lies in the slot
+  std::shared_ptr<Lease> lease;         // none: it was handed out, and no field lies in the slot
   std::shared_ptr<DeviceBatch> device;  // none: no field lies on a device
   std::shared_ptr<const Layout> layout;
   std::shared_ptr<std::byte[]> copies;
@@ -78,6 +80,13 @@ std::shared_ptr<const Schema> read_schema(std::span<const std::byte> frame,
 std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
                                        std::shared_ptr<const Schema> schema,
                                        const wire::BatchFrame& frame);
+
+// The batch has a reader. Its lease ends unless a field lies in the slot; not before, as the daemon
+// counts the batch as read then.
+void hand_out(BatchState& state);
+
+// The batch has found no reader, and its connection ends.
+void leave_unread(BatchState& state);
 
 // The same batch in memory of its own, without a lease. Its lease must not have ended.
 std::shared_ptr<BatchState> copy_of(const BatchState& state);

@@ -151,12 +151,19 @@ bool Channel::send_release(std::uint64_t lease) {
 void Channel::end(std::uint64_t lease) {
   if (!in_owner()) return;
   const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(held_.begin(), held_.end(),
-                                  [&](const HeldBatch& batch) { return batch.lease == lease; });
-  if (found != held_.end()) held_.erase(found);
+  erase_held(lease);
   if (lost_) return;
   unsent_.push_back(lease);
   while (!unsent_.empty() && send_release(unsent_.back())) unsent_.pop_back();
+}
+
+void Channel::forget(std::uint64_t lease) {
+  const std::lock_guard lock(mutex_);
+  erase_held(lease);
+}
+
+void Channel::erase_held(std::uint64_t lease) {
+  std::erase_if(held_, [&](const HeldBatch& batch) { return batch.lease == lease; });
 }
 
 std::uint32_t Channel::held() const {

@@ -49,12 +49,14 @@ class Channel {
 
   void hold(const HeldBatch& batch);
   void end(std::uint64_t lease);
+  void forget(std::uint64_t lease);  // the daemon takes it back when the connection ends
   std::uint32_t held() const;
   std::vector<HeldBatch> held_batches() const;
 
  private:
   explicit Channel(UniqueFd socket) : socket_(std::move(socket)), owner_(::getpid()) {}
   bool send_release(std::uint64_t lease);
+  void erase_held(std::uint64_t lease);
 
   const UniqueFd socket_;
   const pid_t owner_;

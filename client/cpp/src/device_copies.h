@@ -27,7 +27,7 @@ class DeviceBatch {
 // N of "cuda:N", 0 of "cuda". Throws DeviceError for other names.
 int device_ordinal(const std::string& device);
 
-// Brings batches from their slots to the device, ahead of who reads them. Used by the loader's
+// Brings batches from their slots to the device, ahead of their reader. Used by the loader's
 // thread alone. Copies of one loader run one after the other, on a stream of its own.
 class DeviceCopies {
  public:
@@ -36,16 +36,19 @@ class DeviceCopies {
   static std::unique_ptr<DeviceCopies> open(const std::string& device);
   virtual ~DeviceCopies() = default;
 
-  // Whether another batch may be begun: fewer than `most` are on the device.
-  virtual bool has_room(std::uint32_t most) const = 0;
+  // Whether the batch may be begun: fewer than `most` are on the device, or none of it goes there.
+  virtual bool has_room(const BatchState& batch, std::uint32_t most) const = 0;
   // Begins to copy the values of the batch's large fields, of all kinds but bytes, which from then
-  // on lie on the device. Its lease ends once they have been read, unless a field stays in the
-  // slot. Throws DeviceError.
+  // on lie on the device. Shares the batch's lease until they have been read. Throws DeviceError.
   virtual void begin(BatchState& batch) = 0;
   // Lets go of the slots that have been read. Throws DeviceError if the device fails.
   virtual void reap() = 0;
   // Waits for the oldest copy that is under way, and lets go of its slot. False: there is none.
   virtual bool await_one() = 0;
+  // Waits for all of them, and lets go of their slots. A device that has failed reads none.
+  virtual void finish() = 0;
+  // Frees the device memory that no batch lies in.
+  virtual void free_idle() = 0;
 
   virtual std::uint64_t staged() const = 0;           // batches that went by a buffer of ours
   virtual const std::string& staged_why() const = 0;  // the driver's reason for it

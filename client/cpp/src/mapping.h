@@ -37,6 +37,10 @@ class Mapping {
   std::uint64_t total_bytes() const { return total_bytes_; }
   // From the begin of one slot to that of the next.
   std::uint64_t slot_stride() const { return slot_stride_; }
+  bool contains_slot(const std::byte* slot) const {
+    const auto offset = static_cast<std::uint64_t>(slot - base_);
+    return slot_stride_ > 0 && contains(offset, slot_stride_);
+  }
   bool contains(std::uint64_t offset, std::uint64_t bytes) const {
     return offset <= total_bytes_ && bytes <= total_bytes_ - offset;
   }

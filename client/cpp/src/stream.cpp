@@ -56,7 +56,7 @@ auto Stream::connected(Waiting& waiting, Outage& outage, F&& call) {
       lose_link(lost.why);
       waiting.alive();
     } catch (const Error& failed) {
-      if (link_ && link_->channel()->is_lost()) lose_link(failed.what());
+      lose_link_if_over(failed);
       throw;
     }
   }
@@ -98,7 +98,7 @@ void Stream::attach(Waiting& waiting, Outage& outage) {
 // Tells the daemon, if it can still be told, that no more is wanted. It sees a hang-up once the
 // last lease has ended.
 void Stream::drop_link() {
-  arrivals_.clear();
+  arrivals_.leave();
   for (auto* const link : {&link_, &leaving_}) {
     if (*link) (*link)->detach();
     link->reset();
@@ -109,6 +109,11 @@ void Stream::drop_link() {
 void Stream::lose_link(const std::string& why) {
   if (link_) lost_why_ = why;
   drop_link();
+}
+
+// What came before the link's end may still be there to be taken, and `failed` be another thing.
+void Stream::lose_link_if_over(const Error& failed) {
+  if (link_ && link_->channel()->is_lost() && arrivals_.empty()) lose_link(failed.what());
 }
 
 void Stream::apply_reset(const wire::ResetFrame& reset) {
@@ -172,6 +177,7 @@ std::optional<Batch> Stream::hand_out(Arrival arrival) {
   cursor_.position = frame.next_position;
   cursor_.step = frame.step + 1;
   ++stats_.batches;
+  client::hand_out(*arrival.batch);
   return Batch(std::move(arrival.batch));
 }
 
@@ -235,7 +241,7 @@ std::optional<Batch> Stream::next() {
     } catch (const LinkLost& lost) {
       lose_link(lost.why);
     } catch (const Error& failed) {
-      if (link_->channel()->is_lost()) lose_link(failed.what());
+      lose_link_if_over(failed);
       throw;
     }
   }
@@ -291,8 +297,10 @@ void Stream::go_to(const Cursor& cursor) {
   // at an attach.
   const bool from_before =
       cursor.moves && attached_ && attached_->moves && *cursor.moves < *attached_->moves;
-  arrivals_.clear();
-  if (link_ && (from_before || (knows_order && stats_.batches == 0))) leaving_ = std::move(link_);
+  if (link_ && (from_before || (knows_order && stats_.batches == 0))) {
+    arrivals_.leave();
+    leaving_ = std::move(link_);
+  }
   if (!link_) {
     start_ = cursor;
     return;
@@ -306,6 +314,7 @@ void Stream::go_to(const Cursor& cursor) {
   try {
     link_->seek(cursor_, 0, ++seek_, waiting);
     seeking_ = true;
+    arrivals_.clear();  // the daemon knows by now that they are let go of unread
   } catch (const LinkLost& lost) {
     lose_link(lost.why);  // the next call attaches at the cursor
   }
@@ -324,9 +333,9 @@ void Stream::skip(std::uint64_t steps) {
       link.require(2, "skip_steps()");
       // The daemon has taken it elsewhere, where the job was sent: no skip passes that by.
       if (knows_place && (cursor_.epoch != from.epoch || cursor_.step != from.step)) return;
-      arrivals_.clear();
       link.seek(cursor_, skip, ++seek_, waiting);
       seeking_ = true;
+      arrivals_.clear();
       while (seeking_) {
         const wire::FrameHeader* header = link.poll(&waiting);
         if (header == nullptr) {

@@ -58,6 +58,7 @@ class Stream {
   void attach(Waiting& waiting, Outage& outage);
   void drop_link();
   void lose_link(const std::string& why);
+  void lose_link_if_over(const Error& failed);
   // Reads what is there. `ready`: the caller gets the result, be it a batch or the epoch's end.
   std::optional<Batch> try_next(Waiting* waiting, bool& ready);
   std::optional<Batch> hand_out(Arrival arrival);

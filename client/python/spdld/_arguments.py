@@ -67,7 +67,10 @@ def text(name: str, value: object) -> str | None:
 
 
 def device_name(value: object) -> str:
-    """"cuda:N"; empty for None and "cpu". Raises TypeError and ValueError for what is no device."""
+    """Gives "cuda:N", or "" for None and "cpu".
+
+    Raises TypeError and ValueError for what is no device.
+    """
     if value is None:
         return ""
     # A torch.device: it is known by its attributes, so that torch need not be there.

@@ -37,9 +37,9 @@ class Packed(NamedTuple):
     """Rows of different size in one piece.
 
     ``values``: one-dimensional, read-only, all rows after each other; on a device, what
-    ``from_dlpack()`` takes. ``offsets``: int64[rows + 1],
-    row *i* is ``values[offsets[i]:offsets[i + 1]]``. ``shapes``: int64[rows, ndim], the shape of
-    each row; for a field of bytes, its length.
+    ``from_dlpack()`` takes. ``offsets``: int64[rows + 1], row *i* is
+    ``values[offsets[i]:offsets[i + 1]]``. ``shapes``: int64[rows, ndim], the shape of each row; for
+    a field of bytes, its length.
     """
 
     values: np.ndarray | _core.Exchange
@@ -159,8 +159,8 @@ class Rows:
         """The field as a torch tensor; a list of them where rows differ in size.
 
         On a device the tensor is ready for torch's current stream there, and may be written to.
-        Use on another one needs what torch asks for then, and ``record_stream()``. In main memory,
-        ``view``: "private" shares the daemon's memory until it is written to, page by page;
+        Use on another one needs what torch asks for then, and ``record_stream()``; ``view="copy"``
+        gives torch's own copy there. In main memory, ``view``: "private" shares the daemon's memory until it is written to, page by page;
         what is written is seen by this process alone, and the lease lasts as long as the tensor.
         "copy" holds no lease. "shared" is the daemon's memory itself: **to write to it ends the
         process** (SIGSEGV), and torch knows no read-only tensors.
@@ -327,6 +327,8 @@ def _as_torch(core: _core.Batch, name: str, view: View) -> torch.Tensor:
     if core.on_device(name):
         stream = _stream_number(torch.cuda.current_stream(core.device)) or 1
     tensor = torch.utils.dlpack.from_dlpack(exchange._torch_capsule(stream))
+    if view == "copy" and core.on_device(name):
+        tensor = tensor.clone()
     return tensor.view(getattr(torch, dtype)) if dtype in ("bool", "uint16") else tensor
 
 

@@ -57,8 +57,13 @@ class TorchBatch(Rows, Mapping[str, Any]):
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> TorchBatch:
-        """The batch with its tensors copied to pinned memory. Needs a GPU, as torch does."""
-        return self._each(lambda tensor: tensor.pin_memory())
+        """The batch with its tensors copied to pinned memory. Needs a GPU, as torch does.
+
+        Tensors on a device stay as they are.
+        """
+        return self._each(
+            lambda tensor: tensor.pin_memory() if tensor.device.type == "cpu" else tensor
+        )
 
     def copy(self) -> TorchBatch:
         """The same batch in this process's own memory: it holds no lease."""

@@ -130,6 +130,8 @@ Exchange device_row(const Batch& batch, std::string_view name, std::size_t row) 
   const std::size_t width = field.ndim - 1;
   result.data += static_cast<std::size_t>(field.offsets[row]) * wire::dtype_bytes(field.dtype);
   result.shape.assign(field.shapes + row * width, field.shapes + (row + 1) * width);
+  // DLPack and the array interface want none where there is no element.
+  if (field.offsets[row] == field.offsets[row + 1]) result.data = nullptr;
   return result;
 }
 

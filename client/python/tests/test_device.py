@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import gc
 import os
+import pathlib
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import fake_gpu
@@ -203,3 +206,38 @@ def test_a_forked_child_is_told_to_be_spawned(start, loader, gpu) -> None:
             os._exit(0 if "forked" in str(error) and "spawn" in str(error) else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_tensor_may_outlive_batch_loader_and_interpreter(start, tmp_path) -> None:
+    start()
+    program = f"""
+import sys
+sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
+import fake_gpu, spdld
+gpu = fake_gpu.FakeGpu()
+loader = spdld.Loader("numbers", address={str(tmp_path)!r}, device="cuda", timeout=20.0)
+batch = next(iter(loader))
+capsule = batch["image"].__dlpack__(stream=gpu.stream())
+image = batch["image"]
+loader.close()
+del loader, batch
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_forked_child_ends_with_the_parents_tensors(start, loader, gpu) -> None:
+    start()
+    reader = loader(device="cuda")
+    batch = next(iter(reader))
+    capsule = batch["image"].__dlpack__()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        del batch, capsule, reader
+        gc.collect()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert batch["image"].__dlpack_device__() == (2, 0)

@@ -356,3 +356,8 @@ def test_texts_stand_in_batches_and_tuples_as_str(start, loader) -> None:
     assert batch.to("cpu")["title"] == batch["title"]
     tokens, title = next(iter(loader(output=("tokens", "title"), job="other")))
     assert tokens.dtype == torch.int64 and title[:2] == ["a cat", ""]
+
+
+def test_pin_memory_leaves_tensors_on_a_device_alone() -> None:
+    tensor = torch.zeros(3, device="meta")
+    assert spdld.TorchBatch({"x": tensor}).pin_memory()["x"] is tensor

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "spdld/loader.h"
@@ -280,6 +281,143 @@ TEST_F(DeviceTest, AllIsGivenBackInTheEnd) {
   EXPECT_EQ(after.contexts, before.contexts);
 }
 
+TEST_F(DeviceTest, AClosedLoaderKeepsNoMemoryOnTheDevice) {
+  const FakeCudaCounts before = gpu_.counts();
+  FakeDaemon daemon({.steps = 30});
+  Loader loader = Loader::open(options(daemon));
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(loader.next());
+  loader.close();
+  EXPECT_EQ(gpu_.counts().device_bytes, before.device_bytes);
+}
+
+TEST_F(DeviceTest, AReleasedBatchHasNothingToCopy) {
+  FakeDaemon daemon;
+  Loader loader = Loader::open(options(daemon));
+  auto batch = loader.next();
+  batch->release();
+  EXPECT_THAT(thrown<LeaseError>([&] { (void)batch->copy(); }).what(), HasSubstr("was released"));
+}
+
+TEST_F(DeviceTest, ABatchWhoseTextsStayInItsSlotIsReleasedAtOnce) {
+  FakeDaemon daemon({.steps = 12, .epochs = 1, .caption_bytes = 32 * 1024});
+  Loader loader = Loader::open(options(daemon));
+  std::uint64_t steps = 0;
+  for (; auto batch = loader.next(); ++steps) {
+    EXPECT_FALSE((*batch)["caption"].on_device);
+    const std::string row = "row " + std::to_string(steps * 4 + 1) + ".";
+    EXPECT_EQ(batch->text("caption", 1).substr(0, row.size()), row);
+    batch->release();
+    EXPECT_TRUE(batch->released());
+  }
+  EXPECT_EQ(steps, 12u);
+  EXPECT_EQ(daemon.service().bad_releases, 0);
+}
+
+TEST_F(DeviceTest, HoldingTheTextsOfAllBatchesIsALeaseError) {
+  FakeDaemon daemon({.steps = 12, .caption_bytes = 32 * 1024});
+  Loader loader = Loader::open(options(daemon));
+  std::vector<std::shared_ptr<const void>> texts;
+  for (int i = 0; i < 4; ++i) {
+    const auto batch = loader.next();
+    ASSERT_TRUE(batch);
+    texts.push_back(batch->owner((*batch)["caption"]));
+  }
+  EXPECT_THAT(thrown<LeaseError>([&] { (void)loader.next(); }).what(),
+              HasSubstr("holds all 4 batches that it may hold (step 0"));
+  texts.clear();
+  EXPECT_EQ(loader.next()->step(), 4u);
+}
+
+TEST_F(DeviceTest, TheDaemonIsNotToldThatBatchesAheadWereRead) {
+  FakeDaemon daemon({.steps = 30});
+  {
+    Loader loader = Loader::open(options(daemon));
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(loader.next());
+    loader.close();
+  }
+  while (daemon.service().closes == 0) daemon.run([](FakeService&) {});
+  EXPECT_EQ(daemon.service().releases, 4);
+}
+
+TEST_F(DeviceTest, SmallBatchesAheadAreNotReleasedBeforeTheyAreRead) {
+  FakeDaemon daemon({.steps = 30, .image_bytes = 64});
+  {
+    Loader loader = Loader::open(options(daemon));
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(loader.next()->device(), -1);
+    loader.close();
+  }
+  while (daemon.service().closes == 0) daemon.run([](FakeService&) {});
+  EXPECT_EQ(daemon.service().releases, 4);
+}
+
+TEST_F(DeviceTest, ABatchOfSmallFieldsNeedsNoRoomOnTheDevice) {
+  FakeDaemon daemon({.steps = 8});
+  daemon.run([](FakeService& service) {
+    service.swap_to = {.steps = 4, .image_bytes = 64, .order_digest = "0ther", .version = 4};
+  });
+  Loader loader = Loader::open(options(daemon));
+  EXPECT_TRUE(loader.next());
+  EXPECT_EQ(loader.apply({{"size", "6"}}).epoch, 1u);
+  for (int i = 1; i < 4; ++i) EXPECT_TRUE(loader.next());
+  std::vector<Batch> held;
+  for (int i = 4; i < 8; ++i) held.push_back(*loader.next());
+  EXPECT_FALSE(loader.next());
+  const auto small = loader.next();
+  ASSERT_TRUE(small);
+  EXPECT_EQ(small->epoch(), 1u);
+  EXPECT_EQ(small->device(), -1);
+}
+
+TEST_F(DeviceTest, AFailureComesAfterTheBatchesThatCameBeforeIt) {
+  FakeDaemon daemon({.steps = 30});
+  LoaderOptions few = options(daemon);
+  few.prefetch = 2;
+  Loader loader = Loader::open(few);
+  std::vector<Batch> held;
+  for (int i = 0; i < 2; ++i) held.push_back(*loader.next());
+  // Both slots have been read, and two more batches come.
+  while (daemon.service().releases < 2) thrown<LeaseError>([&] { (void)loader.next(); });
+  daemon.run(
+      [](FakeService& service) { service.fail_all(Status(Code::kDataLoss, "a file is broken")); });
+  for (int i = 0; i < 3; ++i) thrown<LeaseError>([&] { (void)loader.next(); });
+  held.clear();
+  EXPECT_EQ(loader.next()->step(), 2u);
+  EXPECT_EQ(loader.next()->step(), 3u);
+  EXPECT_THAT(thrown<PipelineError>([&] { (void)loader.next(); }).what(),
+              HasSubstr("a file is broken"));
+}
+
+TEST_F(DeviceTest, ABatchOfAThreadsOwnStreamMayBeLetGoOfOnAnotherThread) {
+  FakeDaemon daemon({.steps = 40});
+  Loader loader = Loader::open(options(daemon));
+  for (int i = 0; i < 40; ++i) {
+    auto batch = loader.next();
+    ASSERT_TRUE(batch);
+    look_at(*batch, CU_STREAM_PER_THREAD);
+    std::thread([&] { batch.reset(); }).join();
+  }
+  expect_all_right({CU_STREAM_PER_THREAD}, 40);
+}
+
+TEST_F(DeviceTest, TheDefaultStreamIsRefusedWhileABlockingOneIsCaptured) {
+  FakeDaemon daemon({.steps = 40});
+  Loader loader = Loader::open(options(daemon));
+  CUstream blocking = nullptr;
+  FakeGpu::check(gpu_.functions().StreamCreateWithPriority(&blocking, CU_STREAM_DEFAULT, 0));
+  for (int i = 0; i < 20; ++i) {
+    auto batch = loader.next();
+    ASSERT_TRUE(batch);
+    look_at(*batch, CU_STREAM_LEGACY);
+    const std::uint64_t frees = gpu_.calls("cuMemFree");
+    gpu_.begin_capture(blocking);
+    EXPECT_THAT(thrown<LeaseError>([&] { batch->make_ready(1); }).what(), HasSubstr("captured"));
+    batch.reset();
+    gpu_.end_capture(blocking);
+    EXPECT_EQ(gpu_.calls("cuMemFree"), frees);
+  }
+  expect_all_right({CU_STREAM_LEGACY}, 20);
+}
+
 TEST_F(DeviceTest, MainMemoryIsWhatABatchOnADeviceIsNotCopiedTo) {
   FakeDaemon daemon;
   Loader loader = Loader::open(options(daemon));
@@ -316,7 +454,6 @@ TEST_F(BrokenDeviceTest, AFailedKernelOfTheTrainersIsSaidToBeTheTrainers) {
   EXPECT_THAT(failed.what(), AllOf(HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"),
                                    HasSubstr("A kernel of this process failed before")));
 }
-
 
 // The driver is one that cannot register memory that may only be read.
 class StagingTest : public DeviceTest {};

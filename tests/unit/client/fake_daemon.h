@@ -31,6 +31,7 @@ struct FakePipeline {
   std::uint64_t epochs = 0;
   std::uint32_t rows = 4;
   std::uint64_t image_bytes = 32 * 1024;  // a row
+  std::uint64_t caption_bytes = 0;        // a row, at least
   std::string order_digest = "0rder";
   std::vector<std::string> classes = {"cat", "dog"};
   delivery::ArenaKind arena_kind = delivery::ArenaKind::kMemfd;
@@ -66,7 +67,7 @@ inline std::vector<wire::FieldLayout> layout_of(const FakePipeline& pipeline) {
   add("image", FieldKind::kDense, DType::kUInt8, {static_cast<std::int64_t>(pipeline.image_bytes)},
       rows * pipeline.image_bytes, 0);
   add("label", FieldKind::kDense, DType::kInt64, {}, rows * 8, 0);
-  add("caption", FieldKind::kBytes, DType::kUInt8, {}, rows * 16, 0);
+  add("caption", FieldKind::kBytes, DType::kUInt8, {}, rows * (16 + pipeline.caption_bytes), 0);
   add(wire::kIndexField, FieldKind::kDense, DType::kInt64, {}, rows * 8, wire::kFieldMeta);
   add(wire::kValidField, FieldKind::kDense, DType::kBool, {}, rows, wire::kFieldMeta);
   return fields;
@@ -330,7 +331,8 @@ class FakeService final : public delivery::DataService {
       std::memcpy(bytes + fields[1].offset + row * 8, &index, 8);
       std::memcpy(bytes + fields[3].offset + row * 8, &index, 8);
       bytes[fields[4].offset + row] = std::byte{1};
-      const std::string caption = "row " + std::to_string(index);
+      std::string caption = "row " + std::to_string(index);
+      caption.resize(std::max<std::size_t>(caption.size(), pipeline.caption_bytes), '.');
       std::memcpy(bytes + fields[2].offset + text_end, caption.data(), caption.size());
       text_end += static_cast<std::int64_t>(caption.size());
       std::memcpy(bytes + fields[2].offsets_offset + (row + 1) * 8, &text_end, 8);

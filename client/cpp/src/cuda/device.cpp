@@ -7,6 +7,7 @@
 namespace spdld::client::cuda {
 
 Event::~Event() {
+  if (!device_->in_owner()) return;  // a thread that is not here may have held the lock
   const std::lock_guard lock(device_->mutex_);
   device_->idle_events_.push_back(event_);
 }
@@ -39,6 +40,15 @@ Device::~Device() {
 int Device::attribute(CUdevice_attribute attribute) const {
   int value = 0;
   return functions_.DeviceGetAttribute(&value, attribute, device_) == CUDA_SUCCESS ? value : 0;
+}
+
+bool Device::is_capturing(CUstream stream) const {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = functions_.StreamIsCapturing(stream, &status);
+  // The legacy default stream would wait for a blocking stream that is captured.
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
+  check(result, "asking a stream");
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 EventPtr Device::event() {
@@ -75,8 +85,7 @@ void Device::fail(CUresult result, const char* what) const {
     case CUDA_ERROR_OUT_OF_MEMORY:
       text +=
           ". A loader with device= keeps a copy of each batch that waits or is held: take a "
-          "smaller "
-          "batch or prefetch, or leave device= out";
+          "smaller batch or prefetch, or leave device= out";
       break;
     case CUDA_ERROR_DEVICE_UNAVAILABLE:
       text +=
@@ -93,13 +102,14 @@ void Device::fail(CUresult result, const char* what) const {
 Current::Current(const Device& device) : device_(device) {
   if (device.in_owner())
     pushed_ = device.functions_.CtxPushCurrent(device.context_) == CUDA_SUCCESS;
-  if (pushed_) device.functions_.ThreadExchangeStreamCaptureMode(&capture_);
+  if (pushed_)
+    relaxed_ = device.functions_.ThreadExchangeStreamCaptureMode(&capture_) == CUDA_SUCCESS;
 }
 
 Current::~Current() {
   CUcontext context = nullptr;
   if (!pushed_) return;
-  device_.functions_.ThreadExchangeStreamCaptureMode(&capture_);
+  if (relaxed_) device_.functions_.ThreadExchangeStreamCaptureMode(&capture_);
   device_.functions_.CtxPopCurrent(&context);
 }
 

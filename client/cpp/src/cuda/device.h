@@ -47,6 +47,9 @@ class Device : public std::enable_shared_from_this<Device> {
   const Functions& functions() const { return functions_; }
   bool in_owner() const { return ::getpid() == owner_; }
   int attribute(CUdevice_attribute attribute) const;
+  // Whether the stream is captured into a graph, or cannot be used as another one is. Throws
+  // DeviceError.
+  bool is_capturing(CUstream stream) const;
   // An event that was not recorded yet. Throws DeviceError.
   EventPtr event();
 
@@ -84,6 +87,7 @@ class Current {
  private:
   const Device& device_;
   bool pushed_ = false;
+  bool relaxed_ = false;
   CUstreamCaptureMode capture_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 

@@ -2,6 +2,8 @@
 #include "cuda/device_buffers.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <utility>
 
 namespace spdld::client::cuda {
@@ -12,10 +14,21 @@ constexpr std::uint64_t kGranule = 2 << 20;
 
 }  // namespace
 
-DeviceBuffers::~DeviceBuffers() {
+DeviceBuffers::~DeviceBuffers() { free_idle(); }
+
+void DeviceBuffers::free_idle() {
   const Current current(*device_);
   if (!current) return;
-  for (const Buffer& buffer : idle_) free(buffer);
+  std::vector<Buffer> idle;
+  {
+    const std::lock_guard lock(mutex_);
+    // A stream that was captured may read such a one yet, in an order that is not known here.
+    const auto noted = [](const Buffer& buffer) { return buffer.unnoted.empty(); };
+    const auto first = std::partition(idle_.begin(), idle_.end(), std::not_fn(noted));
+    idle.assign(std::make_move_iterator(first), std::make_move_iterator(idle_.end()));
+    idle_.erase(first, idle_.end());
+  }
+  for (const Buffer& buffer : idle) free(buffer);
 }
 
 DeviceBuffers::Buffer DeviceBuffers::take(std::uint64_t bytes, CUstream stream) {
@@ -25,7 +38,7 @@ DeviceBuffers::Buffer DeviceBuffers::take(std::uint64_t bytes, CUstream stream) 
     // The one that was given back first has the least to wait for.
     auto found = idle_.begin();
     for (; found != idle_.end(); ++found) {
-      if (found->bytes >= bytes && note(*found, std::exchange(found->unnoted, {}))) break;
+      if (found->bytes >= bytes && is_noted(*found)) break;
     }
     if (found == idle_.end())
       found = std::find_if(idle_.begin(), idle_.end(), [&](const Buffer& idle) {
@@ -77,11 +90,9 @@ std::uint32_t DeviceBuffers::taken() const {
   return taken_;
 }
 
-bool DeviceBuffers::note(Buffer& buffer, std::vector<CUstream> readers) {
+bool DeviceBuffers::note(Buffer& buffer, const std::vector<CUstream>& readers) {
   for (CUstream reader : readers) {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    device_->check(device_->functions().StreamIsCapturing(reader, &status), "asking a stream");
-    if (status != CU_STREAM_CAPTURE_STATUS_NONE) {
+    if (device_->is_capturing(reader)) {
       // An event that is recorded now would be part of the graph.
       buffer.unnoted.push_back(reader);
       continue;
@@ -90,6 +101,15 @@ bool DeviceBuffers::note(Buffer& buffer, std::vector<CUstream> readers) {
     device_->check(device_->functions().EventRecord(event->get(), reader), "recording an event");
     buffer.read.push_back(std::move(event));
   }
+  return buffer.unnoted.empty();
+}
+
+bool DeviceBuffers::is_noted(Buffer& buffer) {
+  if (buffer.unnoted.empty()) return true;
+  Buffer noted = buffer;
+  noted.unnoted.clear();
+  (void)note(noted, buffer.unnoted);
+  buffer = std::move(noted);  // a stream that cannot be asked stays one that is not noted
   return buffer.unnoted.empty();
 }
 

@@ -31,10 +31,14 @@ class DeviceBuffers {
   // Given back when the last use of it has been put on these streams.
   void give_back(Buffer buffer, const std::vector<CUstream>& readers);
   std::uint32_t taken() const;
+  // Frees those that are not taken, which waits for what reads them.
+  void free_idle();
 
  private:
   // Notes on the streams where they are by now. False: one of them is captured.
-  bool note(Buffer& buffer, std::vector<CUstream> readers);
+  bool note(Buffer& buffer, const std::vector<CUstream>& readers);
+  // Tries again to note those of its readers that were captured. False: one still is.
+  bool is_noted(Buffer& buffer);
   Buffer allocate(std::uint64_t bytes);
   void free(const Buffer& buffer);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "cuda/pinned_slots.h"
@@ -24,6 +25,14 @@ bool goes_to_device(const TensorView& field) {
   return !field.copied && field.kind != FieldKind::kBytes;
 }
 
+std::uint64_t device_bytes(const BatchState& batch) {
+  std::uint64_t total = 0;
+  for (const TensorView& field : batch.fields) {
+    if (goes_to_device(field)) total += aligned(field.bytes);
+  }
+  return total;
+}
+
 // A batch that was copied, or is being copied, to a buffer.
 class BufferedBatch final : public DeviceBatch {
  public:
@@ -31,7 +40,10 @@ class BufferedBatch final : public DeviceBatch {
                 DeviceBuffers::Buffer buffer)
       : device_(std::move(device)), buffers_(std::move(buffers)), buffer_(std::move(buffer)) {}
   ~BufferedBatch() override {
-    if (device_->in_owner()) buffers_->give_back(std::move(buffer_), readers_);
+    if (!device_->in_owner()) return;
+    std::vector<CUstream> readers;
+    for (const Reader& reader : readers_) readers.push_back(seen_from_here(reader));
+    buffers_->give_back(std::move(buffer_), readers);
   }
 
   CUdeviceptr address() const { return buffer_.address; }
@@ -54,19 +66,32 @@ class BufferedBatch final : public DeviceBatch {
  private:
   CUstream usable(std::uintptr_t stream) const {
     auto* const reader = reinterpret_cast<CUstream>(stream);
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    device_->check(device_->functions().StreamIsCapturing(reader, &status), "asking a stream");
-    if (status != CU_STREAM_CAPTURE_STATUS_NONE)
+    if (device_->is_capturing(reader))
       throw LeaseError(kFailedPrecondition,
                        "a batch cannot be handed to a stream that is being captured into a graph: "
                        "its memory is another one at each step. Copy it to a tensor of your own "
                        "before, and capture what reads that one");
     return reader;
   }
-  void note(CUstream reader) {
+  struct Reader {
+    CUstream stream;
+    std::thread::id thread;  // that handed the batch to it
+  };
+
+  void note(CUstream stream) {
+    const Reader reader{stream, std::this_thread::get_id()};
     const std::lock_guard lock(mutex_);
-    if (std::find(readers_.begin(), readers_.end(), reader) == readers_.end())
-      readers_.push_back(reader);
+    const bool is_own = stream == CU_STREAM_PER_THREAD;
+    const auto is_same = [&](const Reader& known) {
+      return known.stream == stream && (!is_own || known.thread == reader.thread);
+    };
+    if (std::none_of(readers_.begin(), readers_.end(), is_same)) readers_.push_back(reader);
+  }
+  // One thread cannot name another one's default stream. The legacy one waits for it.
+  static CUstream seen_from_here(const Reader& reader) {
+    const bool is_others =
+        reader.stream == CU_STREAM_PER_THREAD && reader.thread != std::this_thread::get_id();
+    return is_others ? CU_STREAM_LEGACY : reader.stream;
   }
 
   const std::shared_ptr<Device> device_;
@@ -74,7 +99,7 @@ class BufferedBatch final : public DeviceBatch {
   DeviceBuffers::Buffer buffer_;
   EventPtr complete_;
   std::mutex mutex_;
-  std::vector<CUstream> readers_;  // guarded by mutex_
+  std::vector<Reader> readers_;  // guarded by mutex_
 };
 
 }  // namespace
@@ -89,21 +114,14 @@ SlotCopies::SlotCopies(std::shared_ptr<Device> device)
 SlotCopies::~SlotCopies() {
   if (!device_->in_owner()) return;
   if (const Current current(*device_); current) {
-    // No slot may be given back, or unmapped, that is still read.
-    device_->functions().StreamSynchronize(stream_);
-    under_way_.clear();
+    finish();
     device_->functions().StreamDestroy(stream_);
     if (staging_ != nullptr) device_->functions().MemFreeHost(staging_);
   }
 }
 
 void SlotCopies::begin(BatchState& batch) {
-  std::uint64_t total = 0;
-  bool stays = false;
-  for (const TensorView& field : batch.fields) {
-    if (goes_to_device(field)) total += aligned(field.bytes);
-    stays = stays || (!field.copied && !goes_to_device(field));
-  }
+  const std::uint64_t total = device_bytes(batch);
   if (total == 0) return;
   const Current current(*device_);
   auto on_device =
@@ -127,7 +145,12 @@ void SlotCopies::begin(BatchState& batch) {
     offset += aligned(field.bytes);
   }
   batch.device = std::move(on_device);
-  if (!stays) batch.lease = nullptr;
+  // The copy keeps the lease, too, and is no user that forbids Batch::release().
+  batch.lease = std::shared_ptr<Lease>(batch.lease.get(), [kept = batch.lease](Lease*) {});
+}
+
+bool SlotCopies::has_room(const BatchState& batch, std::uint32_t most) const {
+  return buffers_->taken() < most || device_bytes(batch) == 0;
 }
 
 // The event passes when the values have been copied there.
@@ -150,6 +173,10 @@ EventPtr SlotCopies::copy(const BatchState& batch, CUdeviceptr to, std::uint64_t
 bool SlotCopies::pin(Lease& lease) {
   if (!staged_why_.empty()) return false;
   Mapping& mapping = lease.mapping();
+  if (!mapping.contains_slot(lease.slot())) {
+    staged_why_ = "the daemon's slots are not as its arena says";
+    return false;
+  }
   if (mapping.use() == nullptr) mapping.set_use(std::make_unique<PinnedSlots>(device_));
   auto& slots = static_cast<PinnedSlots&>(*mapping.use());
   return slots.pin(lease.slot(), mapping.slot_stride(), staged_why_);
@@ -183,6 +210,13 @@ void SlotCopies::reap() {
     device_->check(result, "copying batches");
     under_way_.pop_front();
   }
+}
+
+void SlotCopies::finish() {
+  if (under_way_.empty()) return;
+  const Current current(*device_);
+  device_->functions().StreamSynchronize(stream_);
+  under_way_.clear();
 }
 
 bool SlotCopies::await_one() {

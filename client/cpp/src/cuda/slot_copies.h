@@ -21,10 +21,12 @@ class SlotCopies final : public DeviceCopies {
   explicit SlotCopies(std::shared_ptr<Device> device);
   ~SlotCopies() override;
 
-  bool has_room(std::uint32_t most) const override { return buffers_->taken() < most; }
+  bool has_room(const BatchState& batch, std::uint32_t most) const override;
   void begin(BatchState& batch) override;
   void reap() override;
   bool await_one() override;
+  void finish() override;
+  void free_idle() override { buffers_->free_idle(); }
   std::uint64_t staged() const override { return staged_; }
   const std::string& staged_why() const override { return staged_why_; }
 
