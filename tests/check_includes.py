@@ -68,7 +68,9 @@ def breach(include: Include) -> str | None:
             return f"{library} belongs to {' and '.join(owners)}, not here: {target}"
 
     if file.parts[0] == "common":
-        system = not include.quoted and re.fullmatch(f"{STANDARD}|{SYSTEM}|dlfcn.h|cuda\\w*.h", target)
+        system = not include.quoted and re.fullmatch(
+            f"{STANDARD}|{SYSTEM}|dlfcn.h|cuda\\w*.h", target
+        )
         own = include.quoted and target.startswith("cuda/")
         return None if system or own else f"common/ needs libc and libstdc++ alone, not {target}"
 

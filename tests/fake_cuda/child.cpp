@@ -27,8 +27,8 @@ void end_child(const char* file, int line, const char* what) {
   std::_Exit(1);
 }
 
-void PrintTo(const Ended& ended, std::ostream* out) {
-  *out << "a child that ended with " << ended.code << ": " << ended.said;
+std::ostream& operator<<(std::ostream& out, const Ended& ended) {
+  return out << "a child that ended with " << ended.code << ": " << ended.said;
 }
 
 Ended in_child(const std::vector<std::string>& settings, const std::function<void()>& body) {

@@ -27,7 +27,7 @@ struct Ended {
   int code = 0;      // as it exits, or minus the signal that ended it
   std::string said;  // on stderr
 };
-void PrintTo(const Ended& ended, std::ostream* out);
+std::ostream& operator<<(std::ostream& out, const Ended& ended);
 
 // Runs `body` in a child with these settings, "FAKE_CUDA_DEVICES=2", say, until it ends; 0 if it
 // comes to its end.

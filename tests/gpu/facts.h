@@ -16,9 +16,10 @@
 #include "cuda/driver.h"
 
 // As GoogleTest prints it.
-inline void PrintTo(CUresult result, std::ostream* out) {
+inline std::ostream& operator<<(std::ostream& out, CUresult result) {
   const spdld::cuda::Driver& driver = spdld::cuda::driver();
-  *out << (driver ? spdld::cuda::error_text(*driver.functions, result) : std::to_string(result));
+  return out << (driver ? spdld::cuda::error_text(*driver.functions, result)
+                        : std::to_string(result));
 }
 
 namespace spdld::cuda {

@@ -142,6 +142,7 @@ TEST_F(DeviceTest, SlotsGoBackOnceTheyHaveBeenRead) {
   FakeDaemon daemon({.steps = 12, .epochs = 1});
   Loader loader = Loader::open(options(daemon));
   std::vector<Batch> held;
+  held.reserve(4);
   // All that it may hold, on the device: no slot of the daemon's is held for it.
   for (int i = 0; i < 4; ++i) held.push_back(*loader.next());
   const LeaseError full = thrown<LeaseError>([&] { (void)loader.next(); });
@@ -269,6 +270,7 @@ TEST_F(DeviceTest, AllIsGivenBackInTheEnd) {
     FakeDaemon daemon({.steps = 30});
     Loader loader = Loader::open(options(daemon));
     std::vector<Batch> held;
+    held.reserve(3);
     for (int i = 0; i < 3; ++i) held.push_back(*loader.next());
     loader.close();
     EXPECT_GT(gpu_.counts().device_bytes, before.device_bytes);
@@ -374,6 +376,7 @@ TEST_F(DeviceTest, AFailureComesAfterTheBatchesThatCameBeforeIt) {
   few.prefetch = 2;
   Loader loader = Loader::open(few);
   std::vector<Batch> held;
+  held.reserve(2);
   for (int i = 0; i < 2; ++i) held.push_back(*loader.next());
   // Both slots have been read, and two more batches come.
   while (daemon.service().releases < 2) thrown<LeaseError>([&] { (void)loader.next(); });

@@ -31,7 +31,7 @@ struct TensorView {
   bool copied = false;  // small: lies in the batch's own memory and pins no slot
   // `data` is an address of the batch's device; offsets and shapes are in main memory all the same.
   bool on_device = false;
-  bool text = false;    // of kind bytes, and each row is UTF-8
+  bool text = false;  // of kind bytes, and each row is UTF-8
   std::uint32_t ndim = 0;
   std::array<std::int64_t, wire::kMaxRank + 1> dims{};  // rows first; -1 where rows differ
   const std::byte* data = nullptr;

@@ -112,8 +112,8 @@ struct LoaderStats {
   std::uint64_t reconnects = 0;
   std::uint32_t held = 0;  // leases that the caller holds now
   std::uint32_t credits = 0;
-  // Of a loader with a device: batches that this process's CPU copied to pinned memory first, as the
-  // driver could not register the daemon's, and why it could not.
+  // Of a loader with a device: batches that this process's CPU copied to pinned memory first, as
+  // the driver could not register the daemon's, and why it could not.
   std::uint64_t staged = 0;
   std::string staged_why = {};
 };
