@@ -245,18 +245,19 @@ std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
   state->step = frame.step;
   state->rows = frame.rows;
   state->fields.resize(schema->fields.size());
-  auto layout = std::make_shared<Layout>();
+  Layout layout;
   for (std::size_t i = 0; i < state->fields.size(); ++i) {
     TensorView& view = state->fields[i];
     const std::string wrong =
-        place(view, schema->fields[i], lease->slot(), frame.slot_bytes, frame.rows, *layout);
+        place(view, schema->fields[i], lease->slot(), frame.slot_bytes, frame.rows, layout);
     if (!wrong.empty()) {
       throw ConnectionError(kDataLoss, join("field '", view.name, "' of step ", frame.step,
                                             " of epoch ", frame.epoch, ": ", wrong));
     }
   }
   state->schema = std::move(schema);
-  state->layout = std::move(layout);
+  // Its numbers stay where the fields point to.
+  if (!layout.empty()) state->layout = std::make_shared<const Layout>(std::move(layout));
   copy_out(*state, kCopyBytes);
   state->lease = std::move(lease);
   return state;
