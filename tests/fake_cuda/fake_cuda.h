@@ -7,20 +7,24 @@
 /* The side doors of the fake libcuda.so.1: what a test does that the real driver does for kernels,
  * or never does. Look them up by dlsym in the library that is loaded.
  *
- * The fake is told what to be by the environment, which it reads once, when first called:
- *   FAKE_CUDA_DEVICES=2            how many devices the machine has (1)
- *   FAKE_CUDA_NAMES=A,B            their names ("Fake GPU 0", ...)
- *   FAKE_CUDA_UUIDS=X,Y            their UUIDs, as 8-4-4-4-12 hexadecimal digits (made from the
- * index) FAKE_CUDA_MEMORY=BYTES         memory of each device (1 GiB) FAKE_CUDA_ATTRIBUTES=113=0,..
- * values of CUdevice_attribute numbers, for all devices FAKE_CUDA_COMPUTE_MODE=MODE    default,
- * exclusive or prohibited FAKE_CUDA_MIG=1                all devices are MIG instances, of which a
- * process sees one FAKE_CUDA_VERSION=12080        what cuDriverGetVersion says
- *   FAKE_CUDA_INIT=CUDA_ERROR_...  what cuInit returns
- *   FAKE_CUDA_MISSING=cuA,cuB      functions that cuGetProcAddress does not find
- *   FAKE_CUDA_FAIL=cuA:3:CUDA_ERROR_...,..  the 3rd call of cuA returns that error and does nothing
- *   FAKE_CUDA_LEDGER=PATH          the file in which all processes account for what they hold
- *   FAKE_CUDA_SEED=N               draws the order of work across streams, and its delays (0)
- *   FAKE_CUDA_LATENESS=N           delays each piece of work by up to N turns of the scheduler (0)
+ * The environment tells the fake what to be. It is read once, at the first call. Each name begins
+ * with FAKE_CUDA_:
+ *
+ *   - DEVICES=2            how many devices the machine has (1)
+ *   - NAMES=A,B            their names ("Fake GPU 0", ...)
+ *   - UUIDS=X,Y            their UUIDs, of 8-4-4-4-12 hexadecimal digits (made of the index)
+ *   - MEMORY=BYTES         memory of each device (1 GiB)
+ *   - ATTRIBUTES=113=0,..  values of numbers of CUdevice_attribute, for all devices
+ *   - COMPUTE_MODE=MODE    default, exclusive or prohibited
+ *   - MIG=1                all devices are MIG instances, of which a process sees one
+ *   - VERSION=12080        the answer of cuDriverGetVersion
+ *   - INIT=CUDA_ERROR_...  the result of cuInit
+ *   - MISSING=cuA,cuB      functions that cuGetProcAddress does not find
+ *   - FAIL=cuA:3:ERROR,..  the 3rd call of cuA returns CUDA_ERROR_... and does nothing
+ *   - LEDGER=PATH          the file in which all processes account for what they hold
+ *   - SEED=N               draws the order of work across streams, and its delays (0)
+ *   - LATENESS=N           delays each piece of work by up to N turns of the scheduler (0)
+ *
  * CUDA_VISIBLE_DEVICES is honoured. A value that cannot be read ends the process.
  *
  * It is stricter than the driver where code that relies on leniency is wrong: every call but those

@@ -20,20 +20,16 @@ Arrivals::Arrivals(const LoaderOptions& options)
     : options_(options),
       copies_(options.device.empty() ? nullptr : DeviceCopies::open(options.device)) {}
 
-Arrival* Arrivals::next(Link& link, Waiting* waiting) {
-  reap();
+std::optional<Arrival> Arrivals::next(Link& link, Waiting* waiting) {
+  if (copies_ != nullptr) copies_->reap();
   const std::size_t wanted = copies_ != nullptr ? 1 + kAhead : 1;
   while (queue_.size() < wanted && end_ == nullptr && take(link, waiting)) {
   }
   if (queue_.empty()) {
     if (end_ != nullptr) std::rethrow_exception(std::exchange(end_, nullptr));
-    return nullptr;
+    return std::nullopt;
   }
   if (copies_ != nullptr) begin_copies(link.attached().frame.credits);
-  return &queue_.front();
-}
-
-Arrival Arrivals::pop() {
   Arrival arrival = std::move(queue_.front());
   queue_.pop_front();
   return arrival;
@@ -109,10 +105,6 @@ void Arrivals::leave() {
   }
   clear();
   if (copies_ != nullptr) copies_->free_idle();
-}
-
-void Arrivals::reap() {
-  if (copies_ != nullptr) copies_->reap();
 }
 
 }  // namespace spdld::client

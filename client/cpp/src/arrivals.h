@@ -5,6 +5,7 @@
 #include <deque>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <variant>
 
 #include "announced.h"
@@ -16,30 +17,29 @@
 
 namespace spdld::client {
 
-// What came over a link and its reader has not taken yet. In order.
+// A batch, an epoch's end or a reset that came over a link.
 struct Arrival {
   std::variant<wire::BatchFrame, wire::EpochEndFrame, wire::ResetFrame> frame;
-  // Of a batch: what it is, and what the daemon had said of its pipeline by then.
+  // Of a batch alone: the batch, and the facts of its pipeline that the daemon had told by then.
   std::shared_ptr<BatchState> batch = nullptr;
   std::shared_ptr<const Facts> facts = nullptr;
   std::uint32_t facts_number = 0;
   bool is_begun = false;  // its copy to a device
 };
 
-// Takes what a link brings, and begins the copies of batches that are to lie on a device, up to two
-// of them ahead of the reader. Without a device nothing is taken ahead. Used by the loader's thread
-// alone.
+// The queue between a link and its reader, in the order of the link. Begins the copies of batches
+// that are to lie on a device, up to two of them ahead of the reader. Without a device nothing is
+// taken ahead. Used by the loader's thread alone.
 class Arrivals {
  public:
   // `options` outlives it. Throws DeviceError if the device that they name cannot be had.
   explicit Arrivals(const LoaderOptions& options);
 
-  // What comes next of the link; null while that is not there yet. Progress goes to `waiting`, if
-  // there is one. What the link throws is thrown once all that came before it was taken. Throws
-  // LeaseError where the reader holds all batches that may lie on the device, and DeviceError; what
-  // comes next is the same after these.
-  Arrival* next(Link& link, Waiting* waiting);
-  Arrival pop();
+  // Takes the next one; none while it is not there yet. Progress goes to `waiting`, if there is
+  // one. An error of the link is thrown once all that came before it was taken. Throws LeaseError
+  // where the reader holds all batches that may lie on the device, and DeviceError: neither takes
+  // anything.
+  std::optional<Arrival> next(Link& link, Waiting* waiting);
   // Forgets all that is there, and the link's end, and waits until the device reads no slot.
   void clear();
   // Likewise, of a link that ends: the daemon does not count as read what was not taken. Frees the
@@ -56,8 +56,6 @@ class Arrivals {
   bool take(Link& link, Waiting* waiting);
   void add_batch(Link& link, const wire::BatchFrame& frame);
   void begin_copies(std::uint32_t credits);
-  // Lets go of slots that the device has read.
-  void reap();
 
   const LoaderOptions& options_;
   const std::unique_ptr<DeviceCopies> copies_;  // null: batches stay in main memory

@@ -16,9 +16,10 @@ class DeviceBatch {
  public:
   virtual ~DeviceBatch() = default;
   virtual int ordinal() const = 0;  // as this process counts devices
-  // What the stream does from now on finds the values there; the stream counts as one that reads
-  // them. A stream is a CUstream; 0, 1: the legacy default stream, 2: that of the thread. Throws
-  // LeaseError while the stream is captured into a graph, DeviceError if the device fails.
+  // Work that the stream is given from now on finds the values there, and the stream counts as one
+  // that reads them. A stream is a CUstream; 0, 1: the legacy default stream, 2: that of the
+  // thread. Throws LeaseError while the stream is captured into a graph, DeviceError if the device
+  // fails.
   virtual void make_ready(std::uintptr_t stream) = 0;
   // The stream reads the values, and has waited for them in a way of its own. Throws likewise.
   virtual void record_stream(std::uintptr_t stream) = 0;

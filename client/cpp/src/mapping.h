@@ -14,7 +14,7 @@
 
 namespace spdld::client {
 
-// What has to be undone before an arena is unmapped.
+// A use of an arena that ends before the arena is unmapped.
 class MappingUse {
  public:
   virtual ~MappingUse() = default;

@@ -111,7 +111,8 @@ void Stream::lose_link(const std::string& why) {
   drop_link();
 }
 
-// What came before the link's end may still be there to be taken, and `failed` be another thing.
+// Batches that came before the link's end may wait to be taken yet, and `failed` may be an error of
+// the device.
 void Stream::lose_link_if_over(const Error& failed) {
   if (link_ && link_->channel()->is_lost() && arrivals_.empty()) lose_link(failed.what());
 }
@@ -183,13 +184,12 @@ std::optional<Batch> Stream::hand_out(Arrival arrival) {
 
 std::optional<Batch> Stream::try_next(Waiting* waiting, bool& ready) {
   ready = true;
-  while (arrivals_.next(*link_, waiting) != nullptr) {
-    Arrival arrival = arrivals_.pop();
-    if (const auto* const batch = std::get_if<wire::BatchFrame>(&arrival.frame)) {
+  while (std::optional<Arrival> arrival = arrivals_.next(*link_, waiting)) {
+    if (const auto* const batch = std::get_if<wire::BatchFrame>(&arrival->frame)) {
       if (batch->seek != seek_) continue;  // of a place that was left
-      return hand_out(std::move(arrival));
+      return hand_out(*std::move(arrival));
     }
-    if (const auto* const end = std::get_if<wire::EpochEndFrame>(&arrival.frame)) {
+    if (const auto* const end = std::get_if<wire::EpochEndFrame>(&arrival->frame)) {
       if (end->seek != seek_) continue;
       cursor_.epoch = end->epoch + 1;
       cursor_.position = 0;
@@ -197,7 +197,7 @@ std::optional<Batch> Stream::try_next(Waiting* waiting, bool& ready) {
       finished_ = end->last != 0;
       return std::nullopt;
     }
-    apply_reset(std::get<wire::ResetFrame>(arrival.frame));
+    apply_reset(std::get<wire::ResetFrame>(arrival->frame));
   }
   ready = false;
   return std::nullopt;

@@ -237,7 +237,8 @@ nb::object torch_capsule(const Exchange& self, const nb::object& stream) {
   return to_capsule(plain, false);
 }
 
-// Version 3: whoever reads it waits for the legacy default stream, which waits for the values.
+// Version 3. The legacy default stream waits for the values, and a library that takes them waits
+// for that stream.
 nb::dict cuda_array_interface(const Exchange& self) {
   if (!self.on_device) {
     PyErr_SetString(PyExc_AttributeError, "this tensor is in main memory");

@@ -31,13 +31,9 @@ using ::testing::HasSubstr;
 class DeviceTest : public ::testing::Test {
  protected:
   static LoaderOptions options(const FakeDaemon& daemon) {
-    return {.pipeline = "p",
-            .job = "",
-            .rank = 0,
-            .world_size = 1,
-            .device = "cuda",
-            .address = daemon.address(),
-            .timeout = std::chrono::seconds(60)};
+    LoaderOptions options = test::options_for(daemon);
+    options.device = "cuda";
+    return options;
   }
 
   // A kernel that looks whether all of a batch's image is what it should be, when it runs.

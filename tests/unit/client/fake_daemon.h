@@ -16,6 +16,7 @@
 #include "delivery/peer.h"
 #include "delivery/slots.h"
 #include "op/tensor_spec.h"
+#include "spdld/loader.h"
 #include "tests/support/scratch_dir.h"
 
 namespace spdld::test {
@@ -392,5 +393,15 @@ class FakeDaemon {
   std::unique_ptr<FakeService> service_;
   std::unique_ptr<delivery::DataServer> server_;
 };
+
+// The only rank of a job of its own that reads the daemon's pipeline.
+inline LoaderOptions options_for(const FakeDaemon& daemon) {
+  return {.pipeline = "p",
+          .job = "",
+          .rank = 0,
+          .world_size = 1,
+          .address = daemon.address(),
+          .timeout = std::chrono::seconds(60)};
+}
 
 }  // namespace spdld::test

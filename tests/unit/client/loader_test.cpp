@@ -17,21 +17,13 @@ namespace {
 
 using std::chrono::milliseconds;
 using test::FakeDaemon;
+using test::options_for;
 using test::value_of;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-LoaderOptions options_for(const FakeDaemon& daemon) {
-  return {.pipeline = "p",
-          .job = "",
-          .rank = 0,
-          .world_size = 1,
-          .address = daemon.address(),
-          .timeout = std::chrono::seconds(60)};
-}
 
 Loader open(const FakeDaemon& daemon) { return Loader::open(options_for(daemon)); }
 

@@ -37,14 +37,7 @@ class SwapTest : public ::testing::Test {
     daemon_.run([](FakeService& service) { service.swap_to = kNew; });
   }
 
-  LoaderOptions options() const {
-    return {.pipeline = "p",
-            .job = "",
-            .rank = 0,
-            .world_size = 1,
-            .address = daemon_.address(),
-            .timeout = std::chrono::seconds(60)};
-  }
+  LoaderOptions options() const { return test::options_for(daemon_); }
   Loader open() const { return Loader::open(options()); }
   // Reads to the end of the epoch, checking each batch.
   void read_epoch(Loader& loader, std::uint64_t epoch, std::uint64_t from, std::uint64_t steps) {

@@ -69,8 +69,9 @@ class SPDLD_API Batch {
 
   // The CUDA device, as this process counts them, that large fields lie on; -1: main memory.
   std::int32_t device() const;
-  // What the stream does from now on finds the values of such fields there, and they stay as they
-  // are until it has done what it was given while the batch, or an owner() of theirs, was there.
+  // Work that the stream is given from now on finds the values of such fields there. They stay as
+  // they are until the stream has done all that it was given before the batch and the last owner()
+  // of these fields were let go of.
   // `stream` is a CUstream; 0 and 1 are the legacy default stream, 2 is that of the thread. Throws
   // LeaseError while the stream is captured into a graph.
   void make_ready(std::uintptr_t stream) const;

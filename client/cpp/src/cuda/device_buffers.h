@@ -16,9 +16,9 @@ class DeviceBuffers {
   struct Buffer {
     CUdeviceptr address = 0;
     std::uint64_t bytes = 0;
-    // What read it last, and must be over before it is written to again.
+    // These must have passed before it is written to again: they follow the work that read it last.
     std::vector<EventPtr> read = {};
-    // Streams that read it and were captured when that was to be noted.
+    // Streams that read it and have no such event yet: they were being captured.
     std::vector<CUstream> unnoted = {};
   };
 

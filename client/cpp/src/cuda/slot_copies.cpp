@@ -184,7 +184,7 @@ bool SlotCopies::pin(Lease& lease) {
 
 const std::byte* SlotCopies::stage(const TensorView& field, std::uint64_t offset,
                                    std::uint64_t total) {
-  // What it holds is read by the copies that are under way.
+  // Copies that are under way still read this memory.
   if (offset == 0)
     device_->check(device_->functions().StreamSynchronize(stream_), "waiting for a copy");
   if (staging_bytes_ < total) {
