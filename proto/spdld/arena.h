@@ -81,6 +81,9 @@ enum FieldFlags : std::uint32_t {
   kFieldMeta = 1u << 0,    // about the rows (kIndexField, kValidField), not part of the sample
   kFieldText = 1u << 1,    // of kind bytes: each row is UTF-8
   kFieldPadded = 1u << 2,  // ragged, and all rows of a batch have one shape: rows x that shape
+  // The values lie on a GPU: `offset` counts from the first byte of what the batch has there (see
+  // wire.h, DeviceBatchFrame). Offsets and shapes of rows are in the slot all the same.
+  kFieldOnDevice = 1u << 3,
 };
 
 inline constexpr char kIndexField[] =

@@ -18,14 +18,18 @@
 //                    <-                     Batch …, Reset, Blob …, Notice, Bye
 //                    <-                     ArenaOpen (+ fd), Version, Schema, ArenaRetire, Batch …
 //
+// Batches that lie on a GPU:
+//                    <-                     ArenaOpen (+ fd), DeviceArena (+ fd), Schema,
+//                                           DeviceBatch …
+//
 // Protocol 2 adds Apply, Version and SeekFrame::skip; protocol 3 adds Waited, Notice, queries for
-// uris and Blob frames of kind kRefused. A consumer of an older protocol sends none of them and is
-// sent none.
+// uris and Blob frames of kind kRefused; protocol 4 adds memory of GPUs: the text kDevice,
+// DeviceArena and DeviceBatch. A consumer of an older protocol sends none of them and is sent none.
 namespace spdld::wire {
 
 inline constexpr std::uint32_t kWireMagic = 0x4c445053;  // "SPDL"
 inline constexpr std::uint32_t kProtocolMin = 1;         // oldest version this build speaks
-inline constexpr std::uint32_t kProtocolMax = 3;         // newest
+inline constexpr std::uint32_t kProtocolMax = 4;         // newest
 inline constexpr std::uint32_t kMaxFrameBytes = 32768;
 inline constexpr std::uint32_t kMaxBlobBytes = 16u << 20;
 inline constexpr std::uint32_t kMaxYamlBytes = 1u << 20;  // of a pipeline, that a consumer sends
@@ -60,6 +64,8 @@ enum class FrameType : std::uint32_t {
   kVersion = 75,
   kStandstill = 76,
   kNotice = 77,
+  kDeviceArena = 78,
+  kDeviceBatch = 79,
   // either way
   kBlob = 128,
 };
@@ -125,6 +131,9 @@ enum class TextKey : std::uint32_t {
   kHost = 12,         // the name of its host, as it sees it: a container's or pod's
   kPid = 13,          // its own pid, as it sees it; decimal
   kWarning = 14,      // daemon: of the pipeline, repeated; nothing failed
+  // The GPU that batches are to lie on, by its UUID as nvidia-smi prints it ("GPU-…", "MIG-…").
+  // From the daemon: batches lie there from the start; a later version may bring them otherwise.
+  kDevice = 15,
 };
 
 // When the YAML that was sent takes the place of a pipeline of its name that differs.
@@ -200,6 +209,20 @@ static_assert(sizeof(ArenaOpenFrame) == 40);
 
 enum class ArenaKind : std::uint32_t { kMemfd = 1, kPosix = 2, kHugetlb = 3 };
 
+// How memory of a GPU is shared. kVmm: physical memory of cuMemCreate, as a POSIX file descriptor.
+enum class DeviceMemoryKind : std::uint32_t { kVmm = 1 };
+
+// Memory of a GPU that belongs to an arena that was opened before: a batch in a slot of that arena
+// has the values of some fields here (kFieldOnDevice). Carries one fd (SCM_RIGHTS), and goes when
+// the arena does.
+struct DeviceArenaFrame {
+  FrameHeader header;
+  std::uint32_t arena_id;
+  DeviceMemoryKind kind;
+  std::uint64_t total_bytes;
+};
+static_assert(sizeof(DeviceArenaFrame) == 24);
+
 // No further batch comes from this arena. The consumer unmaps it when its last lease ends.
 struct ArenaRetireFrame {
   FrameHeader header;
@@ -244,6 +267,15 @@ struct BatchFrame {
   std::uint32_t seek;  // serial of the seek this batch answers; older ones are released unseen
 };
 static_assert(sizeof(BatchFrame) == 72);
+
+// A batch whose fields lie in two places: in a slot of the arena in main memory, and in the GPU's
+// memory that belongs to it. The values are complete there.
+struct DeviceBatchFrame {
+  BatchFrame batch;             // its header is this frame's
+  std::uint64_t device_offset;  // of what is the batch's there, from that memory's first byte
+  std::uint64_t device_bytes;
+};
+static_assert(sizeof(DeviceBatchFrame) == 88);
 
 struct EpochEndFrame {
   FrameHeader header;

@@ -108,6 +108,12 @@ LAYOUT = {
         ("total_bytes", "Q"),
         ("generation", "16s"),
     ],
+    "DeviceArenaFrame": HEADER
+    + [
+        ("arena_id", "I"),
+        ("kind", "I"),
+        ("total_bytes", "Q"),
+    ],
     "BatchFrame": HEADER
     + [
         ("lease", "Q"),
@@ -120,6 +126,11 @@ LAYOUT = {
         ("next_position", "Q"),
         ("rows", "I"),
         ("seek", "I"),
+    ],
+    "DeviceBatchFrame": [
+        ("batch", "72s"),
+        ("device_offset", "Q"),
+        ("device_bytes", "Q"),
     ],
     "SeekFrame": HEADER
     + [

@@ -87,6 +87,10 @@ int main() {
   FIELD(ArenaOpenFrame, kind);
   FIELD(ArenaOpenFrame, total_bytes);
   FIELD(ArenaOpenFrame, generation);
+  STRUCT(DeviceArenaFrame);
+  FIELD(DeviceArenaFrame, arena_id);
+  FIELD(DeviceArenaFrame, kind);
+  FIELD(DeviceArenaFrame, total_bytes);
   STRUCT(BatchFrame);
   FIELD(BatchFrame, lease);
   FIELD(BatchFrame, arena_id);
@@ -98,6 +102,10 @@ int main() {
   FIELD(BatchFrame, next_position);
   FIELD(BatchFrame, rows);
   FIELD(BatchFrame, seek);
+  STRUCT(DeviceBatchFrame);
+  FIELD(DeviceBatchFrame, batch);
+  FIELD(DeviceBatchFrame, device_offset);
+  FIELD(DeviceBatchFrame, device_bytes);
   STRUCT(SeekFrame);
   FIELD(SeekFrame, epoch);
   FIELD(SeekFrame, position);
