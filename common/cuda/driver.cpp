@@ -15,28 +15,25 @@ constexpr const char* kForked =
     "this process was forked after CUDA was begun in its parent, and cannot use it: start it by "
     "spawn or forkserver";
 
-// Finds functions by the driver's own directory of them, or as symbols of the library where the
-// driver is older than CUDA 11.3.
+// Finds functions by the driver's own directory of them, which drivers have since CUDA 11.3.
 class Finder {
  public:
-  explicit Finder(void* library) : library_(library) {
-    find_symbol("cuGetProcAddress_v2", get_v12_);
-    find_symbol("cuGetProcAddress", get_v11_);
+  explicit Finder(void* library) {
+    find_symbol(library, "cuGetProcAddress_v2", get_v12_);
+    find_symbol(library, "cuGetProcAddress", get_v11_);
   }
 
+  explicit operator bool() const { return get_v12_ != nullptr || get_v11_ != nullptr; }
+
   template <typename Function>
-  bool find(const char* name, int version, const char* suffix, Function& function) const {
+  bool find(const char* name, int version, Function& function) const {
     void* found = nullptr;
-    if (get_v12_ != nullptr) {
-      CUdriverProcAddressQueryResult query{};
-      if (get_v12_(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &query) != CUDA_SUCCESS)
-        found = nullptr;
-    } else if (get_v11_ != nullptr) {
-      if (get_v11_(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT) != CUDA_SUCCESS)
-        found = nullptr;
-    } else {
-      found = ::dlsym(library_, (std::string(name) + suffix).c_str());
-    }
+    CUdriverProcAddressQueryResult query{};
+    const CUresult result =
+        get_v12_ != nullptr
+            ? get_v12_(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &query)
+            : get_v11_(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT);
+    if (result != CUDA_SUCCESS) found = nullptr;
     static_assert(sizeof function == sizeof found);
     std::memcpy(&function, &found, sizeof found);
     return found != nullptr;
@@ -44,22 +41,23 @@ class Finder {
 
  private:
   template <typename Function>
-  void find_symbol(const char* name, Function& function) const {
-    void* const found = ::dlsym(library_, name);
+  static void find_symbol(void* library, const char* name, Function& function) {
+    void* const found = ::dlsym(library, name);
     std::memcpy(&function, &found, sizeof found);
   }
 
-  void* const library_;
   PFN_cuGetProcAddress_v12000 get_v12_ = nullptr;
   PFN_cuGetProcAddress_v11030 get_v11_ = nullptr;
 };
 
+// Returns the first one that is missing; empty: none is.
 std::string find_functions(void* library, Functions& functions) {
   const Finder finder(library);
+  if (!finder) return "cuGetProcAddress";
   std::string missing;
-#define SPDLD_CUDA_FIND(name, version, suffix)                                        \
-  if (!finder.find("cu" #name, version, suffix, functions.name) && missing.empty()) { \
-    missing = "cu" #name;                                                             \
+#define SPDLD_CUDA_FIND(name, version)                                        \
+  if (!finder.find("cu" #name, version, functions.name) && missing.empty()) { \
+    missing = "cu" #name;                                                     \
   }
   SPDLD_CUDA_FUNCTIONS(SPDLD_CUDA_FIND)
 #undef SPDLD_CUDA_FIND

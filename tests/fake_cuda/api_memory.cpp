@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of the driver about memory, and copies.
+#include <sys/mman.h>
+
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -122,8 +124,8 @@ FAKE_CUDA_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from,
     Stream* const stream = driver.streams.find(handle, context.handle);
     if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (bytes == 0) return CUDA_SUCCESS;
-    std::byte* const content = driver.device_memory.content(to, bytes);
-    if (content == nullptr || from == nullptr || driver.device_memory.holds(from))
+    std::byte* const content = driver.content(to, bytes, PROT_WRITE);
+    if (content == nullptr || from == nullptr || driver.addresses.holds(from))
       return CUDA_ERROR_INVALID_VALUE;
     Use use{};
     if (const CUresult refused = driver.streams.begin_use(*stream, use); refused != CUDA_SUCCESS)
@@ -131,12 +133,17 @@ FAKE_CUDA_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from,
     if (use == Use::kCaptured) return CUDA_SUCCESS;
     if (HostMemory::Range* const range = driver.host_memory.pinned(from, bytes, context.handle)) {
       const auto copy = [content, from, bytes] { std::memcpy(content, from, bytes); };
-      add_use(*range, driver.streams.add(*stream, {}, copy), driver.scheduler);
+      const Point added = driver.streams.add(*stream, {}, copy);
+      range->uses.add(added, driver.scheduler);
+      driver.virtual_memory.add_use(to, bytes, added, driver.scheduler);
     } else {
       const auto* const begin = static_cast<const std::byte*>(from);
       const auto staged = std::make_shared<std::vector<std::byte>>(begin, begin + bytes);
-      driver.streams.add(
-          *stream, {}, [content, staged] { std::memcpy(content, staged->data(), staged->size()); });
+      const auto copy = [content, staged] {
+        std::memcpy(content, staged->data(), staged->size());
+      };
+      driver.virtual_memory.add_use(to, bytes, driver.streams.add(*stream, {}, copy),
+                                    driver.scheduler);
     }
     return CUDA_SUCCESS;
   });
@@ -150,8 +157,8 @@ FAKE_CUDA_EXPORT CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::
     Stream* const stream = driver.streams.find(handle, context.handle);
     if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (bytes == 0) return CUDA_SUCCESS;
-    const std::byte* const content = driver.device_memory.content(from, bytes);
-    if (content == nullptr || to == nullptr || driver.device_memory.holds(to))
+    const std::byte* const content = driver.content(from, bytes, PROT_READ);
+    if (content == nullptr || to == nullptr || driver.addresses.holds(to))
       return CUDA_ERROR_INVALID_VALUE;
     HostMemory::Range* const range = driver.host_memory.pinned(to, bytes, context.handle);
     if (range != nullptr && range->read_only) return CUDA_ERROR_INVALID_VALUE;
@@ -161,8 +168,9 @@ FAKE_CUDA_EXPORT CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::
     if (use == Use::kCaptured) return CUDA_SUCCESS;
     const Point copy =
         driver.streams.add(*stream, {}, [to, content, bytes] { std::memcpy(to, content, bytes); });
+    driver.virtual_memory.add_use(from, bytes, copy, driver.scheduler);
     if (range != nullptr) {
-      add_use(*range, copy, driver.scheduler);
+      range->uses.add(copy, driver.scheduler);
     } else {
       pageable_copy = copy;
       its_context = context.handle;

@@ -15,6 +15,14 @@
 namespace spdld::fake_cuda {
 namespace {
 
+void* find_symbol(const char* name) {
+  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW);
+  REQUIRE(library != nullptr);
+  void* const found = ::dlsym(library, name);
+  REQUIRE(found != nullptr);
+  return found;
+}
+
 template <typename Function>
 void find(const char* name, Function& function) {
   function = reinterpret_cast<Function>(find_symbol(name));
@@ -83,10 +91,12 @@ void OtherProcess::kill() {
 
 void OtherProcess::reap() const { REQUIRE(::waitpid(pid_, nullptr, 0) == pid_); }
 
-void* find_symbol(const char* name) {
-  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW);
-  REQUIRE(library != nullptr);
-  void* const found = ::dlsym(library, name);
+void* find_function(const char* name, int version) {
+  const auto get =
+      reinterpret_cast<PFN_cuGetProcAddress_v12000>(find_symbol("cuGetProcAddress_v2"));
+  void* found = nullptr;
+  CUdriverProcAddressQueryResult status{};
+  REQUIRE(get(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &status) == CUDA_SUCCESS);
   REQUIRE(found != nullptr);
   return found;
 }

@@ -66,7 +66,8 @@ struct Doors {
   decltype(&fake_cuda_lose_device) lose_device;
 };
 Doors doors();
-void* find_symbol(const char* name);  // of the fake
+// A function of the driver before it is started.
+void* find_function(const char* name, int version);
 const cuda::Functions& cu();
 
 // Makes the primary context of a device current.

@@ -71,4 +71,16 @@ Context* Contexts::of_device(CUdevice ordinal) {
   return nullptr;
 }
 
+const Device* Contexts::device(CUdevice ordinal) const {
+  const bool there = ordinal >= 0 && static_cast<std::size_t>(ordinal) < devices_.size();
+  return there ? &devices_[ordinal] : nullptr;
+}
+
+CUdevice Contexts::ordinal(const std::string& uuid) const {
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    if (text_of(devices_[i].uuid) == uuid) return static_cast<CUdevice>(i);
+  }
+  return -1;
+}
+
 }  // namespace spdld::fake_cuda

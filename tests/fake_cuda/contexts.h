@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <map>
+#include <string>
 #include <vector>
 
 #include "tests/fake_cuda/devices.h"
@@ -41,7 +42,14 @@ class Contexts {
   Context* find(CUcontext context);
   // The living context of a device, or null.
   Context* of_device(CUdevice device);
+
   void lose(CUdevice device, CUresult error) { lost_[device] = error; }
+  CUresult lost(CUdevice device) const { return lost_[device]; }
+
+  // Null where there is no such device.
+  const Device* device(CUdevice ordinal) const;
+  // Of the device that has this UUID, or -1.
+  CUdevice ordinal(const std::string& uuid) const;
 
  private:
   const std::vector<Device>& devices_;

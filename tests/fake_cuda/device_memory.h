@@ -7,11 +7,12 @@
 #include <cstdint>
 #include <map>
 
+#include "tests/fake_cuda/address_ranges.h"
+
 namespace spdld::fake_cuda {
 
-// Memory of all devices as this process sees it: addresses that the CPU must not touch, since each
-// lies in a range without any rights, and the content of each elsewhere. Addresses are given again
-// only after all others. Guarded by the lock of the driver.
+// What cuMemAlloc allocates: addresses of devices, and the content of each elsewhere. Guarded by
+// the lock of the driver.
 class DeviceMemory {
  public:
   struct Allocation {
@@ -21,9 +22,7 @@ class DeviceMemory {
     std::byte* content = nullptr;
   };
 
-  DeviceMemory();
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  explicit DeviceMemory(AddressRanges& addresses) : addresses_(addresses) {}
 
   // 0 where addresses, or the memory of this machine, are used up.
   CUdeviceptr allocate(std::uint64_t bytes, CUcontext context, int device);
@@ -33,16 +32,11 @@ class DeviceMemory {
 
   // The content of a range that lies within one allocation; else null.
   std::byte* content(CUdeviceptr address, std::uint64_t bytes) const;
-  // Whether a host pointer is an address of a device.
-  bool holds(const void* address) const;
 
   const std::map<CUdeviceptr, Allocation>& allocations() const { return allocations_; }
 
  private:
-  CUdeviceptr free_address(std::uint64_t bytes);
-
-  CUdeviceptr base_ = 0;
-  CUdeviceptr next_ = 0;
+  AddressRanges& addresses_;
   std::map<CUdeviceptr, Allocation> allocations_;
 };
 

@@ -6,14 +6,17 @@
 #include <map>
 
 #include "base/mutex.h"
+#include "tests/fake_cuda/address_ranges.h"
 #include "tests/fake_cuda/contexts.h"
 #include "tests/fake_cuda/device_memory.h"
 #include "tests/fake_cuda/environment.h"
 #include "tests/fake_cuda/faults.h"
 #include "tests/fake_cuda/host_memory.h"
 #include "tests/fake_cuda/ledger.h"
+#include "tests/fake_cuda/physical_memory.h"
 #include "tests/fake_cuda/scheduler.h"
 #include "tests/fake_cuda/streams.h"
+#include "tests/fake_cuda/virtual_memory.h"
 
 #define FAKE_CUDA_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -25,6 +28,11 @@ struct Event {
   CapturePtr capture = nullptr;  // in which it was recorded last
 };
 
+struct MemoryHandle {
+  PhysicalMemoryPtr memory = nullptr;
+  bool exportable = false;
+};
+
 // The fake between cuInit and the end of the process. Only with_driver hands it out, under its
 // lock; the scheduler alone may be used without.
 struct Driver {
@@ -32,8 +40,17 @@ struct Driver {
       : ledger(environment.ledger),
         scheduler(environment.seed, environment.lateness),
         contexts(environment.devices, ledger),
-        streams(scheduler) {
+        streams(scheduler),
+        device_memory(addresses),
+        virtual_memory(addresses) {
     ledger.enter();
+  }
+
+  // The content of device memory, or null where a device may not do with all of it what `rights`
+  // say.
+  std::byte* content(CUdeviceptr address, std::uint64_t bytes, int rights) const {
+    std::byte* const allocated = device_memory.content(address, bytes);
+    return allocated != nullptr ? allocated : virtual_memory.content(address, bytes, rights);
   }
 
   Ledger ledger;
@@ -41,7 +58,10 @@ struct Driver {
   Contexts contexts;
   Streams streams;
   std::map<CUevent, Event> events;
+  AddressRanges addresses;
   DeviceMemory device_memory;
+  VirtualMemory virtual_memory;
+  std::map<CUmemGenericAllocationHandle, MemoryHandle> memory_handles;
   HostMemory host_memory;
 };
 

@@ -114,6 +114,7 @@ Environment read() {
   read.memory_bytes = number_of("FAKE_CUDA_MEMORY", std::uint64_t{1} << 30);
   for (std::string& name : parts_of(text_of("FAKE_CUDA_MISSING"), ','))
     read.missing.insert(std::move(name));
+  read.read_only_access = number_of("FAKE_CUDA_READ_ONLY_ACCESS", 1) != 0;
   read.faults = faults();
   read.ledger = text_of("FAKE_CUDA_LEDGER");
   read.seed = number_of("FAKE_CUDA_SEED", 0);

@@ -21,6 +21,7 @@ struct Environment {
   std::vector<Device> devices = {};  // those that this process sees
   std::uint64_t memory_bytes = 0;    // of each
   std::set<std::string> missing = {};
+  bool read_only_access = true;
   std::vector<Fault> faults = {};
   std::string ledger = {};  // a path; empty: none is shared
   std::uint64_t seed = 0;

@@ -15,6 +15,7 @@
  *   - UUIDS=X,Y            their UUIDs, of 8-4-4-4-12 hexadecimal digits (made of the index)
  *   - MEMORY=BYTES         memory of each device (1 GiB)
  *   - ATTRIBUTES=113=0,..  values of numbers of CUdevice_attribute, for all devices
+ *   - READ_ONLY_ACCESS=0   cuMemSetAccess does not support to grant access for reading alone
  *   - COMPUTE_MODE=MODE    default, exclusive or prohibited
  *   - MIG=1                all devices are MIG instances, of which a process sees one
  *   - VERSION=12080        the answer of cuDriverGetVersion
@@ -46,6 +47,12 @@ typedef struct FakeCudaCounts {
   uint64_t streams;
   uint64_t events;
   uint64_t left_behind; /* of all these, those that still were when their context ended */
+  uint64_t handles;     /* by cuMemCreate and cuMemImportFromShareableHandle, not released */
+  uint64_t reservations;
+  uint64_t mapped_ranges;
+  /* By cuMemCreate: of a process, what it has handles of or has mapped; of all, what is alive, be it
+   * held by nothing but a descriptor. */
+  uint64_t shared_bytes;
 } FakeCudaCounts;
 
 /* What this process holds, and what all processes of its ledger hold together; either may be null.

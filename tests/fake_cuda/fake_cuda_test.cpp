@@ -99,16 +99,16 @@ TEST(FakeCudaFailures, TheCallThatIsToFailFails) {
 }
 
 TEST(FakeCudaFailures, EveryFunctionCanBeMadeToFail) {
-#define FAKE_CUDA_FAILS(name, version, suffix)                                           \
-  EXPECT_THAT(in_child({"FAKE_CUDA_FAIL=cu" #name ":1:CUDA_ERROR_NOT_PERMITTED"},        \
-                       [] {                                                              \
-                         using Function = decltype(cuda::Functions::name);               \
-                         const auto function =                                           \
-                             reinterpret_cast<Function>(find_symbol("cu" #name suffix)); \
-                         REQUIRE(call(function) == CUDA_ERROR_NOT_PERMITTED);            \
-                         REQUIRE(doors().calls("cu" #name) == 1);                        \
-                       }),                                                               \
-              Succeeds())                                                                \
+#define FAKE_CUDA_FAILS(name, version)                                              \
+  EXPECT_THAT(in_child({"FAKE_CUDA_FAIL=cu" #name ":1:CUDA_ERROR_NOT_PERMITTED"},   \
+                       [] {                                                         \
+                         using Function = decltype(cuda::Functions::name);          \
+                         const auto function = reinterpret_cast<Function>(          \
+                             find_function("cu" #name, version));                   \
+                         REQUIRE(call(function) == CUDA_ERROR_NOT_PERMITTED);       \
+                         REQUIRE(doors().calls("cu" #name) == 1);                   \
+                       }),                                                          \
+              Succeeds())                                                           \
       << "cu" #name;
   SPDLD_CUDA_FUNCTIONS(FAKE_CUDA_FAILS)
 #undef FAKE_CUDA_FAILS

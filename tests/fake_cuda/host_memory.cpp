@@ -61,10 +61,8 @@ const HostMemory::Range* HostMemory::find(const void* address) const {
 void HostMemory::release(const void* address, Scheduler& scheduler) {
   check_all_mapped(Mappings());
   const auto found = ranges_.find(number_of(address));
-  for (const Point& use : found->second.uses) {
-    if (!scheduler.passed(use))
-      abort_with("host memory at %p was let go before a copy was done with it", address);
-  }
+  if (found->second.uses.pending(scheduler))
+    abort_with("host memory at %p was let go before a copy was done with it", address);
   if (found->second.allocated) ::munmap(const_cast<void*>(address), found->second.bytes);
   ranges_.erase(found);
 }
@@ -94,11 +92,6 @@ bool HostMemory::overlaps(std::uintptr_t address, std::uint64_t bytes) const {
   if (next == ranges_.begin()) return false;
   const auto& [begin, range] = *std::prev(next);
   return begin + range.bytes > address;
-}
-
-void add_use(HostMemory::Range& range, Point copy, Scheduler& scheduler) {
-  std::erase_if(range.uses, [&](const Point& use) { return scheduler.passed(use); });
-  range.uses.push_back(std::move(copy));
 }
 
 }  // namespace spdld::fake_cuda

@@ -7,10 +7,9 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "tests/fake_cuda/mappings.h"
-#include "tests/fake_cuda/scheduler.h"
+#include "tests/fake_cuda/uses.h"
 
 namespace spdld::fake_cuda {
 
@@ -24,8 +23,8 @@ class HostMemory {
     bool portable = false;
     bool allocated = false;  // by cuMemHostAlloc, not registered
     bool read_only = false;
-    std::string backing = {};      // MappedRange::backing as it was
-    std::vector<Point> uses = {};  // copies that may not be done yet
+    std::string backing = {};  // MappedRange::backing as it was
+    Uses uses = {};
   };
 
   CUresult register_range(void* address, std::uint64_t bytes, unsigned flags, CUcontext context);
@@ -52,8 +51,5 @@ class HostMemory {
 
   std::map<std::uintptr_t, Range> ranges_;  // by where each begins
 };
-
-// Remembers a copy from or to the range until it is done.
-void add_use(HostMemory::Range& range, Point copy, Scheduler& scheduler);
 
 }  // namespace spdld::fake_cuda

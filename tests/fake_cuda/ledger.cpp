@@ -12,14 +12,16 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <random>
 #include <sstream>
 
 #include "tests/fake_cuda/errors.h"
+#include "tests/fake_cuda/physical_memory.h"
 
 namespace spdld::fake_cuda {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3172656764656c66;  // "fledger1"
+constexpr std::uint64_t kMagic = 0x3272656764656c66;  // "fledger2"
 
 // When the process was started; nothing if it is dead, unreaped or not.
 std::optional<std::uint64_t> start_of(std::uint64_t pid) {
@@ -42,7 +44,8 @@ void clear(LedgerEntry& entry) {
     for (auto& count : *counts) count = 0;
   }
   for (auto* count : {&entry.registrations, &entry.registered_bytes, &entry.host_allocations,
-                      &entry.streams, &entry.events, &entry.left_behind, &entry.started})
+                      &entry.streams, &entry.events, &entry.left_behind, &entry.handles,
+                      &entry.reservations, &entry.mapped_ranges, &entry.started})
     *count = 0;
   entry.pid = 0;
 }
@@ -57,6 +60,9 @@ void add(FakeCudaCounts& counts, const LedgerEntry& entry) {
   counts.streams += entry.streams;
   counts.events += entry.events;
   counts.left_behind += entry.left_behind;
+  counts.handles += entry.handles;
+  counts.reservations += entry.reservations;
+  counts.mapped_ranges += entry.mapped_ranges;
 }
 
 // Held over what several entries decide together. Does nothing where there is no file.
@@ -81,6 +87,7 @@ class FileLock {
 
 struct Ledger::File {
   LedgerEntry::Count magic;
+  LedgerEntry::Count id;
   std::array<LedgerEntry, 256> entries;
 };
 
@@ -98,6 +105,7 @@ Ledger::Ledger(const std::string& path) {
   const FileLock lock(fd_.get());
   if (file_->magic != 0 && file_->magic != kMagic)
     abort_with("FAKE_CUDA_LEDGER: %s is another kind of file", path.c_str());
+  if (file_->magic == 0) file_->id = std::random_device()() >> 4;
   file_->magic = kMagic;
 }
 
@@ -134,13 +142,24 @@ void Ledger::enter() {
   abort_with("the ledger has room for %zu processes", file_->entries.size());
 }
 
-bool Ledger::take(int device, std::uint64_t bytes, std::uint64_t limit) {
+std::uint32_t Ledger::id() const { return static_cast<std::uint32_t>(file_->id); }
+
+std::uint64_t Ledger::held(int device) const {
   const FileLock lock(fd_.get());
-  std::uint64_t held = 0;
-  for_each_living([&](LedgerEntry& entry) { held += entry.device_bytes[device]; });
-  if (bytes > limit || held > limit - bytes) return false;
-  own_->device_bytes[device] += bytes;
-  return true;
+  return held_under_lock(device);
+}
+
+bool Ledger::take(int device, std::uint64_t bytes, std::uint64_t limit) {
+  return take(device, bytes, limit, [&] {
+    own_->device_bytes[device] += bytes;
+    return true;
+  });
+}
+
+bool Ledger::take(int device, std::uint64_t bytes, std::uint64_t limit,
+                  const std::function<bool()>& create) {
+  const FileLock lock(fd_.get());
+  return bytes <= limit && held_under_lock(device) <= limit - bytes && create();
 }
 
 bool Ledger::add_context(int device, bool alone) {
@@ -164,7 +183,14 @@ FakeCudaCounts Ledger::all_counts() const {
   FakeCudaCounts counts{};
   const FileLock lock(fd_.get());
   for_each_living([&](LedgerEntry& entry) { add(counts, entry); });
+  for (const std::uint64_t bytes : living_bytes(id())) counts.shared_bytes += bytes;
   return counts;
+}
+
+std::uint64_t Ledger::held_under_lock(int device) const {
+  std::uint64_t held = living_bytes(id())[device];
+  for_each_living([&](LedgerEntry& entry) { held += entry.device_bytes[device]; });
+  return held;
 }
 
 void Ledger::for_each_living(const std::function<void(LedgerEntry&)>& look) const {

@@ -30,9 +30,12 @@ struct LedgerEntry {
   Count streams;
   Count events;
   Count left_behind;
+  Count handles;
+  Count reservations;
+  Count mapped_ranges;
 };
 static_assert(LedgerEntry::Count::is_always_lock_free);
-static_assert(sizeof(LedgerEntry) == 8 * (8 + 2 * kMostDevices));
+static_assert(sizeof(LedgerEntry) == 8 * (11 + 2 * kMostDevices));
 
 // What all processes hold of the machine's devices, in a file that each of them maps, or in memory
 // of this process alone. What a process held goes when it is dead, as the driver has it. A process
@@ -54,8 +57,17 @@ class Ledger {
   LedgerEntry& own() { return *own_; }
   void enter();
 
-  // Takes memory of a device, unless all processes together would then hold more than `limit`.
+  // Of which ledger physical memory is.
+  std::uint32_t id() const;
+
+  // What all processes hold of a device's memory, in bytes.
+  std::uint64_t held(int device) const;
+  // Takes memory of a device, by cuMemAlloc, unless all processes together would then hold more
+  // than `limit`.
   bool take(int device, std::uint64_t bytes, std::uint64_t limit);
+  // Has `create` create physical memory of so many bytes under the same condition.
+  bool take(int device, std::uint64_t bytes, std::uint64_t limit,
+            const std::function<bool()>& create);
   void give_back(int device, std::uint64_t bytes) { own_->device_bytes[device] -= bytes; }
 
   // Counts this process's context of the device, unless `alone` and another process has one.
@@ -67,6 +79,7 @@ class Ledger {
  private:
   struct File;
 
+  std::uint64_t held_under_lock(int device) const;
   void for_each_living(const std::function<void(LedgerEntry&)>& look) const;
 
   UniqueFd fd_;

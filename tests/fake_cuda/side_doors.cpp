@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fake_cuda/fake_cuda.h"
 
+#include <sys/mman.h>
+
+#include <map>
+
 #include "tests/fake_cuda/driver.h"
 
 namespace spdld::fake_cuda {
@@ -20,13 +24,28 @@ CUresult break_device(const char* function, int ordinal, CUresult error, bool fo
   });
 }
 
+// Of the physical memory that this process itself refers to.
+std::uint64_t shared_bytes(const Driver& driver) {
+  std::map<std::uint64_t, std::uint64_t> bytes;  // by inode
+  for (const auto& [number, handle] : driver.memory_handles)
+    bytes[handle.memory->inode()] = handle.memory->bytes();
+  for (const auto& [begin, mapping] : driver.virtual_memory.mappings())
+    bytes[mapping.memory->inode()] = mapping.memory->bytes();
+  std::uint64_t all = 0;
+  for (const auto& [inode, of_one] : bytes) all += of_one;
+  return all;
+}
+
 }  // namespace
 
 FAKE_CUDA_EXPORT void fake_cuda_counts(FakeCudaCounts* of_this_process, FakeCudaCounts* of_all) {
   if (of_this_process != nullptr) *of_this_process = {};
   if (of_all != nullptr) *of_all = {};
   with_driver("fake_cuda_counts", [&](Driver& driver) {
-    if (of_this_process != nullptr) *of_this_process = driver.ledger.own_counts();
+    if (of_this_process != nullptr) {
+      *of_this_process = driver.ledger.own_counts();
+      of_this_process->shared_bytes = shared_bytes(driver);
+    }
     if (of_all != nullptr) *of_all = driver.ledger.all_counts();
     return CUDA_SUCCESS;
   });
@@ -60,7 +79,7 @@ FAKE_CUDA_EXPORT CUresult fake_cuda_launch(CUstream handle, void (*kernel)(void*
 FAKE_CUDA_EXPORT void* fake_cuda_peek(CUdeviceptr address) {
   void* content = nullptr;
   with_driver("fake_cuda_peek", [&](Driver& driver) {
-    content = driver.device_memory.content(address, 1);
+    content = driver.content(address, 1, PROT_READ);
     return CUDA_SUCCESS;
   });
   return content;

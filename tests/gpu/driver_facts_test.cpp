@@ -146,13 +146,6 @@ TEST_F(DriverFacts, AVisibleDeviceMayBeNamedByTheBeginningOfItsUuid) {
   });
 }
 
-TEST_F(DeviceFacts, EveryFunctionHasASymbolToo) {
-#define SPDLD_CUDA_SYMBOL(name, version, suffix) \
-  EXPECT_NE(find_symbol("cu" #name suffix), nullptr) << "cu" #name suffix;
-  SPDLD_CUDA_FUNCTIONS(SPDLD_CUDA_SYMBOL)
-#undef SPDLD_CUDA_SYMBOL
-}
-
 TEST_F(DeviceFacts, WhichFunctionsThereAreIsAnswered) {
   const auto get = symbol<PFN_cuGetProcAddress_v12000>("cuGetProcAddress_v2");
   ASSERT_NE(get, nullptr);

@@ -38,8 +38,10 @@ TEST(DriverTest, FindsFunctionsOfDriversOfCuda11) {
   EXPECT_EQ(found_in(kFake + "/v11", "FAKE_CUDA_VERSION=11040"), "version 11040, 1 devices");
 }
 
-TEST(DriverTest, FindsFunctionsByTheirSymbols) {
-  EXPECT_EQ(found_in(kFake + "/v10"), "version 12080, 1 devices");
+TEST(DriverTest, RefusesDriversThatCannotBeAskedForFunctions) {
+  EXPECT_EQ(found_in(kFake + "/v10"),
+            "the NVIDIA driver has no cuGetProcAddress: it is older than CUDA 11.4 needs (470); "
+            "upgrade the driver");
 }
 
 TEST(DriverTest, SaysWhatIsMissingWhereThereIsNoLibrary) {
