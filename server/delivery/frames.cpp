@@ -112,6 +112,7 @@ Status take_text(AttachRequest& request, wire::TextKey key, std::string_view tex
     case wire::TextKey::kHost: return attach.take(request.host, text, "the host's name");
     case wire::TextKey::kPid: return take_count(request.host_pid, text, "the pid");
     case wire::TextKey::kWarning: return {};  // the daemon's
+    case wire::TextKey::kDevice: return {};
     case wire::TextKey::kReplace:
       if (text == wire::kReplaceAlways) request.replace = Replace::kAlways;
       if (text == wire::kReplaceUnread) request.replace = Replace::kUnread;
