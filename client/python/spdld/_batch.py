@@ -158,10 +158,12 @@ class Rows:
     def torch(self, name: str, *, view: View = "private") -> torch.Tensor | list[torch.Tensor]:
         """The field as a torch tensor; a list of them where rows differ in size.
 
-        On a device the tensor is ready for torch's current stream there, and may be written to.
-        Use on another one needs what torch asks for then, and ``record_stream()``; ``view="copy"``
-        gives torch's own copy there. In main memory, ``view``: "private" shares the daemon's memory until it is written to, page by page;
-        what is written is seen by this process alone, and the lease lasts as long as the tensor.
+        On a device the tensor is ready for torch's current stream there. Use on another one needs
+        what torch asks for then, and ``record_stream()``; ``view="copy"`` gives torch's own copy
+        there. It may be written to unless the daemon brought it there ("cuda ipc" in
+        ``loader.stats()``): a kernel that writes to such a batch fails, and no other runs after it.
+        In main memory, ``view``: "private" shares the daemon's memory until it is written to, page
+        by page; what is written is seen by this process alone, and the lease lasts as long as the tensor.
         "copy" holds no lease. "shared" is the daemon's memory itself: **to write to it ends the
         process** (SIGSEGV), and torch knows no read-only tensors.
         """

@@ -373,7 +373,10 @@ class Loader:
         return {**self._core.stats(), "server": json.loads(self._core.server_stats() or "{}")}
 
     def close(self) -> None:
-        """Detaches. What is still held stays readable. Idempotent."""
+        """Detaches. What is still held stays readable. Idempotent.
+
+        Waits for streams that read batches which the daemon brought to the device.
+        """
         self._feed.stop()
         self._iteration += 1
         if not self._core.closed:

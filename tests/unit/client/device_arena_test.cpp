@@ -411,7 +411,10 @@ TEST_F(DeviceArenaTest, TheDaemonIsNotToldThatBatchesAheadWereRead) {
   GpuDaemon daemon({.fake = {.steps = 30}});
   {
     Loader loader = Loader::open(options_for(daemon));
-    for (int i = 0; i < 4; ++i) EXPECT_TRUE(loader.next());
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_TRUE(loader.next());
+      daemon.settle();  // two more are there by the next call
+    }
     loader.close();
   }
   EXPECT_EQ(daemon.seen().hang_ups, 1);

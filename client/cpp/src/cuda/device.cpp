@@ -86,7 +86,7 @@ void Device::fail(CUresult result, const char* what) const {
     case CUDA_ERROR_ILLEGAL_INSTRUCTION:
       text +=
           ". A kernel of this process failed before; spdld runs none. CUDA_LAUNCH_BLOCKING=1 shows "
-          "which";
+          "which. What the daemon brought to the GPU may only be read: write to a clone";
       break;
     case CUDA_ERROR_OUT_OF_MEMORY:
       text +=
