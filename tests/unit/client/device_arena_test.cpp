@@ -914,6 +914,28 @@ TEST_F(FailingArenaTest, EachFailureIsToldAndNoneLosesABatch) {
   EXPECT_EQ(open_files(), files);
 }
 
+// The first event cannot be made, and the next one not be recorded.
+class FailingEventArenaTest : public DeviceArenaTest {};
+
+TEST_F(FailingEventArenaTest, ALeaseGoesOnUntilItIsKnownWhatStreamsDo) {
+  GpuDaemon daemon;
+  Loader loader = Loader::open(options_for(daemon));
+  CUstream stream = gpu_.make_stream();
+  Gate gate(gpu_, stream);
+  auto batch = loader.next();
+  looks_.make_ready_and_launch(*batch, stream);
+  batch.reset();
+  EXPECT_EQ(daemon.seen().releases, 0);
+  EXPECT_THAT(thrown<DeviceError>([&] { (void)loader.next(); }).what(),
+              HasSubstr("recording how far a stream is that reads a batch: CUDA_ERROR_UNKNOWN"));
+  EXPECT_EQ(loader.next()->step(), 1u);
+  EXPECT_EQ(daemon.seen().releases, 1);
+  gate.open();
+  looks_.expect_all_right({stream}, 1);
+  EXPECT_EQ(loader.next()->step(), 2u);
+  EXPECT_EQ(daemon.seen().releases, 3);
+}
+
 // The daemon is another process, made before this one begins CUDA: each is a test process's own.
 class OtherProcessArenaTest : public ::testing::Test {
  protected:
