@@ -282,7 +282,8 @@ nb::dict cuda_array_interface(const Exchange& self) {
 }
 
 // What numpy asks for, which would make an array of one object of this without it.
-nb::object numpy_array_of(const nb::object& self, const nb::object& dtype, const nb::object& copy) {
+nb::object numpy_array_of(const nb::object& self, const nb::object& dtype,
+                          std::optional<bool> copy) {
   const auto& exchange = nb::cast<const Exchange&>(self);
   if (exchange.on_device) {
     const std::string why = "this tensor lies " + place_text(exchange) +
@@ -291,8 +292,12 @@ nb::object numpy_array_of(const nb::object& self, const nb::object& dtype, const
     throw nb::type_error(why.c_str());
   }
   const nb::module_ numpy = nb::module_::import_("numpy");
-  return numpy.attr("array")(numpy.attr("from_dlpack")(self), nb::arg("dtype") = dtype,
-                             nb::arg("copy") = copy);
+  const nb::object array = numpy.attr("from_dlpack")(self);
+  const nb::object converted = numpy.attr("asarray")(array, nb::arg("dtype") = dtype);
+  if (!copy.has_value()) return converted;
+  if (!*copy && !converted.is(array))
+    throw nb::value_error("numpy makes a copy to give this tensor another dtype");
+  return *copy && converted.is(array) ? converted.attr("copy")() : converted;
 }
 
 const char* kind_name(FieldKind kind) {

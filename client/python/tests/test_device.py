@@ -327,6 +327,11 @@ def test_numpy_makes_an_array_of_a_tensor_in_main_memory(start, loader) -> None:
     batch = next(iter(loader()))
     array = np.asarray(batch.dlpack("label"), dtype=np.int32)
     assert array.dtype == np.int32 and array.tolist() == [0, 1, 2, 3]
+    tensor = batch.dlpack("image")
+    assert np.shares_memory(np.asarray(tensor), np.from_dlpack(tensor))
+    assert not np.shares_memory(tensor.__array__(copy=True), np.from_dlpack(tensor))
+    with pytest.raises(ValueError, match="another dtype"):
+        tensor.__array__(np.int32, copy=False)
 
 
 @pytest.mark.parametrize(
