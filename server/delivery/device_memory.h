@@ -33,6 +33,12 @@ class PinnedArena {
   virtual ~PinnedArena() = default;
 };
 
+// Where a batch has its values on a GPU, in the memory there that belongs to its arena.
+struct DevicePlace {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
 // What a device copies for one batch. All that it refers to lives until it is over.
 struct DeviceCopy {
   struct Part {
@@ -91,7 +97,11 @@ class Devices {
   virtual std::vector<DeviceFacts> facts() const = 0;
   // Why there are none; empty if there are.
   virtual std::string why_none() const = 0;
-  virtual std::string driver() const = 0;  // "CUDA 12.4"; empty: none
+  virtual std::string driver_text() const = 0;  // "CUDA 12.4"; empty: there is no driver
 };
+
+// The driver is looked for when it is first asked for. `budget_bytes`: what arenas may take of each
+// GPU.
+std::unique_ptr<Devices> find_devices(std::uint64_t budget_bytes);
 
 }  // namespace spdld::delivery

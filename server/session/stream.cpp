@@ -17,6 +17,7 @@ Stream::Stream(StreamOptions options, std::shared_ptr<SlotPool> pool, engine::Ex
       absent_(options.absent),
       phase_(options.timeline.phase(options.from)),
       pool_(std::move(pool)),
+      device_layout_(phase_->run->plan().layout.fields(), phase_->run->plan().layout.rows()),
       executor_(executor),
       clock_(clock),
       timeline_(std::move(options.timeline)),
@@ -124,7 +125,12 @@ std::optional<StepAt> Stream::offered(const ReaderTerms& terms) const {
   // Who went back may still have what it was handed before, and written to its view of it: that is
   // made for it once more, elsewhere.
   for (auto ready = ready_.lower_bound(first); ready != ready_.end(); ++ready) {
-    if (pool_->slots().holds(ready->second.slot, terms.holder))
+    const auto has_it = [&](const Copied& copy) {
+      return copy.pool->slots().holds(copy.slot, terms.holder);
+    };
+    const std::vector<Copied>& copies = ready->second.copies;
+    if (pool_->slots().holds(ready->second.slot, terms.holder) ||
+        std::any_of(copies.begin(), copies.end(), has_it) || !reaches(ready->second, terms.on_gpu))
       first = {ready->first.epoch, ready->first.step + 1};
   }
   return first;
@@ -147,17 +153,13 @@ std::optional<StepAt> Stream::join(const std::shared_ptr<StreamReader>& reader,
     const auto place = std::find_if(readers_.begin(), readers_.end(), [&](const Reader& known) {
       return known.id == 0 && known.replica == terms.replica;
     });
-    if (place != readers_.end()) {
-      forgo(*place, place->next, *from);
-      if (terms.until < place->until) forgo(*place, terms.until, place->until);
-    } else {
-      // What is finished already is kept for one more.
-      for (auto& [at, ready] : ready_) {
-        if (at < *from || at >= terms.until) continue;
-        pool_->expect(ready.slot);
-        ++ready.expected;
-      }
+    // What is finished already is kept for one more; what it was kept for, if it was, has come.
+    for (auto& [at, ready] : ready_) {
+      if (at >= *from && at < terms.until) expect(ready, terms.on_gpu);
     }
+    if (place != readers_.end()) forgo(*place, place->next, place->until);
+    if (terms.on_gpu != nullptr)
+      terms.on_gpu->serve(std::weak_ptr<DeviceSlotWaiter>(weak_from_this()));
     Reader& joined = place != readers_.end() ? *place : readers_.emplace_back();
     joined = {.id = terms.holder,
               .reader = reader,
@@ -166,7 +168,9 @@ std::optional<StepAt> Stream::join(const std::shared_ptr<StreamReader>& reader,
               .next = *from,
               .until = terms.until,
               .open_epochs = terms.open_epochs,
+              .on_gpu = terms.on_gpu,
               .hungry = false};
+    begin_copies();
   }
   wake();
   return from;
@@ -177,7 +181,12 @@ void Stream::forget(StepAt at) {
   gone_ = std::max(gone_, StepAt{at.epoch, at.step + 1});
 }
 
-std::map<StepAt, Stream::Ready>::iterator Stream::drop(std::map<StepAt, Ready>::iterator ready) {
+bool Stream::Ready::is_read() const {
+  return expected == 0 && std::all_of(copies.begin(), copies.end(),
+                                      [](const Copied& copy) { return copy.expected == 0; });
+}
+
+Stream::ReadyAt Stream::drop(ReadyAt ready) {
   forget(ready->first);
   return ready_.erase(ready);
 }
@@ -186,8 +195,8 @@ void Stream::forgo(const Reader& reader, StepAt from, StepAt to) {
   for (auto entry = ready_.lower_bound(from); entry != ready_.end() && entry->first < to;) {
     const auto here = entry++;
     if (!reader.wants(here->first)) continue;
-    pool_->forgo(here->second.slot);
-    if (--here->second.expected == 0) drop(here);
+    forgo(here->second, reader.on_gpu);
+    if (here->second.is_read()) drop(here);
   }
 }
 
@@ -242,7 +251,12 @@ void Stream::end() {
     stream = stream_;
     ended_ = true;
     after_.reset();
-    for (const auto& [at, ready] : ready_) pool_->discard(ready.slot);
+    for (const auto& [at, ready] : ready_) {
+      if (ready.expected > 0) pool_->discard(ready.slot);
+      for (const Copied& copy : ready.copies) {
+        if (copy.expected > 0) copy.pool->discard(copy.slot);
+      }
+    }
     ready_.clear();
     replaced_.clear();
   }
@@ -253,6 +267,12 @@ void Stream::end() {
 bool Stream::ended() const {
   MutexLock lock(mutex_);
   return ended_;
+}
+
+std::shared_ptr<SlotPool> Stream::pool_of(delivery::HolderId id) const {
+  MutexLock lock(mutex_);
+  const Reader* const reader = find(id);
+  return reader == nullptr || reader->on_gpu == nullptr ? pool_ : reader->on_gpu;
 }
 
 Timeline Stream::timeline() const {
@@ -278,7 +298,9 @@ void Stream::note_stall() {
 }
 
 bool Stream::starves(const Reader& reader) const {
-  return reader.hungry && reader.next >= to_make_;
+  if (!reader.hungry) return false;
+  if (reader.next >= to_make_) return true;
+  return reader.on_gpu != nullptr && reader.on_gpu->slots().counts().free == 0;
 }
 
 Stream::ReaderRefs Stream::held_up() {
@@ -312,14 +334,22 @@ std::optional<Stream::Taken> Stream::take(delivery::HolderId id, StepAt at) {
   forgo(*reader, reader->next, at);
   reader->next = at;
   const auto found = ready_.find(at);
-  if (found == ready_.end()) {
+  Copied* const copy = found == ready_.end() ? nullptr : copy_of(found->second, reader->on_gpu);
+  if (found == ready_.end() || (reader->on_gpu != nullptr && copy == nullptr)) {
     reader->hungry = true;
+    begin_copies();  // it may have passed by what was to be copied first
     if (pool_->slots().counts().free == 0) note_stall();
     return std::nullopt;
   }
-  const auto lease = pool_->acquire(found->second.slot, id);
+  const std::shared_ptr<SlotPool> pool = copy == nullptr ? pool_ : copy->pool;
+  const std::uint32_t slot = copy == nullptr ? found->second.slot : copy->slot;
+  const auto lease = pool->acquire(slot, id);
   SPDLD_CHECK(lease.has_value());
-  Taken taken{.lease = *lease, .order = found->second.order, .shared = reader->job != maker_};
+  Taken taken{.lease = *lease,
+              .pool = pool,
+              .slot = slot,
+              .order = found->second.order,
+              .shared = reader->job != maker_};
   if (const auto replaced = replaced_.find(at); replaced != replaced_.end()) {
     for (Replaced& sample : replaced->second) {
       if (std::find(sample.told.begin(), sample.told.end(), reader->job) != sample.told.end())
@@ -330,7 +360,8 @@ std::optional<Stream::Taken> Stream::take(delivery::HolderId id, StepAt at) {
   }
   reader->next = {at.epoch, at.step + 1};
   reader->hungry = false;
-  if (--found->second.expected == 0) drop(found);
+  --(copy == nullptr ? found->second.expected : copy->expected);
+  if (found->second.is_read()) drop(found);
   return taken;
 }
 
@@ -349,6 +380,7 @@ bool Stream::jump(delivery::HolderId id, StepAt to) {
     forgo(*reader, reader->next, to);
     reader->next = to;
     reader->hungry = false;
+    begin_copies();
     past_all = lowest() > to_make_;
     if (past_all) ++holds_;  // so that what is given up is not what comes after the jump
     stream = stream_;
@@ -371,14 +403,18 @@ bool Stream::set_until(delivery::HolderId id, StepAt until) {
     if (until < reader->until) {
       forgo(*reader, std::max(until, reader->next), reader->until);
     } else {
-      if (gone_ > std::max(reader->until, reader->next)) return false;
+      const StepAt first = std::max(reader->until, reader->next);
+      if (gone_ > first) return false;
+      for (auto ready = ready_.lower_bound(first); ready != ready_.end(); ++ready) {
+        if (ready->first < until && !reaches(ready->second, reader->on_gpu)) return false;
+      }
       for (auto& [at, ready] : ready_) {
         if (at < std::max(reader->until, reader->next) || at >= until) continue;
-        pool_->expect(ready.slot);
-        ++ready.expected;
+        expect(ready, reader->on_gpu);
       }
     }
     reader->until = until;
+    begin_copies();
   }
   wake();
   return true;
@@ -420,7 +456,7 @@ std::string Stream::waits_for(delivery::HolderId id) const {
   MutexLock lock(mutex_);
   const Reader* const reader = find(id);
   if (reader == nullptr || ended_ || replicas_ == 1 || reader->next < to_make_) return {};
-  if (pool_->slots().counts().free > 0) return {};
+  if (pool_->slots().counts().free > 0) return {};  // and so on a GPU: it is filled from there
   const Reader* slowest = nullptr;
   for (const Reader& other : readers_) {
     if (other.next >= reader->next) continue;
