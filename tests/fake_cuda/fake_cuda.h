@@ -50,8 +50,8 @@ typedef struct FakeCudaCounts {
   uint64_t handles;     /* by cuMemCreate and cuMemImportFromShareableHandle, not released */
   uint64_t reservations;
   uint64_t mapped_ranges;
-  /* By cuMemCreate: of a process, what it has handles of or has mapped; of all, what is alive, be it
-   * held by nothing but a descriptor. */
+  /* By cuMemCreate: of a process, what it has handles of or has mapped; of all, what is alive, be
+   * it held by nothing but a descriptor. */
   uint64_t shared_bytes;
 } FakeCudaCounts;
 
