@@ -73,11 +73,9 @@ FAKE_CUDA_EXPORT CUresult cuMemGetInfo_v2(std::size_t* free, std::size_t* total)
 
 FAKE_CUDA_EXPORT CUresult cuMemGetAllocationGranularity(std::size_t* granularity,
                                                         const CUmemAllocationProp* properties,
-                                                        CUmemAllocationGranularity_flags option) {
+                                                        CUmemAllocationGranularity_flags) {
   return with_context("cuMemGetAllocationGranularity", [&](Driver& driver, Context&) {
-    if (granularity == nullptr || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
-                                   option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
-      return CUDA_ERROR_INVALID_VALUE;
+    if (granularity == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const CUresult refused = refuse_properties(driver, properties);
     if (refused == CUDA_SUCCESS) *granularity = kGranule;
     return refused;

@@ -244,7 +244,7 @@ TEST(FakeCudaStrictness, UsingAReleasedHandleEndsTheProcess) {
 // A call of each function, whose success is not asked for.
 std::vector<std::pair<const char*, std::function<CUresult()>>> calls(
     CUmemGenericAllocationHandle handle, CUdeviceptr mapped) {
-  static const CUmemAllocationProp properties = properties_of();
+  static const CUmemAllocationProp kProperties = properties_of();
   static CUmemAllocationProp told;
   static CUmemGenericAllocationHandle made;
   static CUdeviceptr address;
@@ -252,7 +252,7 @@ std::vector<std::pair<const char*, std::function<CUresult()>>> calls(
   static int descriptor;
   constexpr auto kType = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   return {
-      {"Create", [] { return cu().MemCreate(&made, kGranuleBytes, &properties, 0); }},
+      {"Create", [] { return cu().MemCreate(&made, kGranuleBytes, &kProperties, 0); }},
       {"Import",
        [] { return cu().MemImportFromShareableHandle(&made, reinterpret_cast<void*>(-1), kType); }},
       {"AddressReserve", [] { return cu().MemAddressReserve(&address, kGranuleBytes, 0, 0, 0); }},
@@ -264,7 +264,7 @@ std::vector<std::pair<const char*, std::function<CUresult()>>> calls(
       {"GetInfo", [] { return cu().MemGetInfo(&bytes, &more_bytes); }},
       {"GetAllocationGranularity",
        [] {
-         return cu().MemGetAllocationGranularity(&bytes, &properties,
+         return cu().MemGetAllocationGranularity(&bytes, &kProperties,
                                                  CU_MEM_ALLOC_GRANULARITY_MINIMUM);
        }},
       {"Export", [=] { return cu().MemExportToShareableHandle(&descriptor, handle, kType, 0); }},

@@ -57,8 +57,9 @@ TEST_F(SharingFacts, ImportingLeavesTheDescriptorOpen) {
   CUmemGenericAllocationHandle imported = 0;
   ASSERT_EQ(import_from(descriptor, imported), CUDA_SUCCESS);
   EXPECT_TRUE(is_open(descriptor));
-  EXPECT_EQ(::close(descriptor), 0);
   EXPECT_EQ(cu().MemRelease(imported), CUDA_SUCCESS);
+  EXPECT_TRUE(is_open(descriptor));
+  EXPECT_EQ(::close(descriptor), 0);
 }
 
 TEST_F(SharingFacts, EachImportIsReleased) {

@@ -23,13 +23,12 @@ TEST_F(VirtualMemoryFacts, TheRecommendedGranularityIsAMultipleOfTheLeast) {
   record("least granularity in bytes", std::to_string(granule()));
 }
 
-TEST_F(VirtualMemoryFacts, UnknownGranularitiesAreRefused) {
+TEST_F(VirtualMemoryFacts, TheGranularityOfNothingIsRefused) {
   const CUmemAllocationProp wanted = properties();
   std::size_t bytes = 0;
-  EXPECT_EQ(cu().MemGetAllocationGranularity(&bytes, &wanted,
-                                             static_cast<CUmemAllocationGranularity_flags>(7)),
-            CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cu().MemGetAllocationGranularity(&bytes, nullptr, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cu().MemGetAllocationGranularity(nullptr, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
             CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -211,6 +210,10 @@ TEST_F(VirtualMemoryFacts, MappedAddressesCannotBeMappedAgain) {
   unmap(address);
   map(address + granule(), handle);
   EXPECT_EQ(cu().MemMap(address, 2 * granule(), 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+  unmap(address + granule());
+  ASSERT_EQ(cu().MemMap(address, 2 * granule(), 0, handle, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cu().MemMap(address + granule(), granule(), 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cu().MemUnmap(address, 2 * granule()), CUDA_SUCCESS);
 }
 
 TEST_F(VirtualMemoryFacts, MemoryThatIsMappedTwiceIsTheSame) {
