@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstring>
+#include <string_view>
 
 namespace spdld::cuda {
 namespace {
@@ -120,6 +121,27 @@ const Driver& driver() {
     return driver;
   }();
   return kOfChild;
+}
+
+CUresult uuid_of(const Functions& functions, CUdevice device, std::string& uuid) {
+  CUuuid bytes{};
+  if (const CUresult result = functions.DeviceGetUuid(&bytes, device); result != CUDA_SUCCESS)
+    return result;
+  std::array<char, 128> name{};
+  if (const CUresult result =
+          functions.DeviceGetName(name.data(), static_cast<int>(name.size()), device);
+      result != CUDA_SUCCESS)
+    return result;
+  // The driver has no attribute that tells. "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
+  uuid = std::strstr(name.data(), " MIG ") != nullptr ? "MIG" : "GPU";
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  for (std::size_t i = 0; i < sizeof bytes.bytes; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) uuid += '-';
+    const auto byte = static_cast<unsigned char>(bytes.bytes[i]);
+    uuid += kDigits[byte >> 4];
+    uuid += kDigits[byte & 15];
+  }
+  return CUDA_SUCCESS;
 }
 
 std::string error_text(const Functions& functions, CUresult result) {

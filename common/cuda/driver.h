@@ -21,6 +21,9 @@ struct Driver {
 // In a child that was forked after that call it cannot be used. Thread-safe.
 const Driver& driver();
 
+// As nvidia-smi prints it: "GPU-…", or "MIG-…" of an instance of a GPU that is cut into several.
+CUresult uuid_of(const Functions& functions, CUdevice device, std::string& uuid);
+
 // "CUDA_ERROR_OUT_OF_MEMORY (out of memory)"
 std::string error_text(const Functions& functions, CUresult result);
 

@@ -12,23 +12,42 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& why) { throw ConnectionError(kDataLoss, why); }
 
+[[noreturn]] void refuse_batch(const wire::BatchFrame& frame, const std::string& why) {
+  refuse(join("step ", frame.step, " of epoch ", frame.epoch, " ", why));
+}
+
 }  // namespace
 
 void Announced::open_arena(std::span<const std::byte> frame, UniqueFd fd) {
   const auto open = fixed_part<wire::ArenaOpenFrame>(frame);
   if (!open || !fd) refuse("the daemon sent an arena without its memory");
   auto mapping = Mapping::open(std::move(fd), *open);
-  std::erase_if(arenas_, [&](const auto& arena) { return arena.first == open->arena_id; });
+  std::erase_if(arenas_, [&](const auto& arena) { return arena.id == open->arena_id; });
   if (arenas_.size() == kMaxArenas) {
     refuse(join("the daemon opened more than ", kMaxArenas, " arenas and retired none"));
   }
-  arenas_.emplace_back(open->arena_id, std::move(mapping));
+  arenas_.push_back({open->arena_id, std::move(mapping), nullptr});
+}
+
+void Announced::add_device_memory(std::span<const std::byte> frame, UniqueFd fd) {
+  const auto told = fixed_part<wire::DeviceArenaFrame>(frame);
+  if (!told || !fd) refuse("the daemon sent an arena on a GPU without its memory");
+  if (device_ == nullptr) {
+    refuse("the daemon sent memory of a GPU, and this loader was opened without a device");
+  }
+  const auto arena = std::find_if(arenas_.begin(), arenas_.end(),
+                                  [&](const Arena& each) { return each.id == told->arena_id; });
+  if (arena == arenas_.end() || arena->device_memory != nullptr) {
+    refuse(join("the daemon sent memory of a GPU that belongs to arena ", told->arena_id,
+                arena == arenas_.end() ? ", which it did not open" : ", which has some already"));
+  }
+  arena->device_memory = device_->map(std::move(fd), *told);
 }
 
 void Announced::retire_arena(std::span<const std::byte> frame) {
   const auto retire = fixed_part<wire::ArenaRetireFrame>(frame);
   if (!retire) refuse("the daemon retired an arena in a way that makes no sense");
-  std::erase_if(arenas_, [&](const auto& arena) { return arena.first == retire->arena_id; });
+  std::erase_if(arenas_, [&](const auto& arena) { return arena.id == retire->arena_id; });
 }
 
 void Announced::add_schema(std::span<const std::byte> frame) {
@@ -57,26 +76,58 @@ void Announced::change_version(std::span<const std::byte> frame) {
   ++facts_number_;
 }
 
+const Announced::Arena& Announced::arena_of(const wire::BatchFrame& frame) const {
+  // The newest come last, and are asked for most.
+  const auto arena = std::find_if(arenas_.rbegin(), arenas_.rend(),
+                                  [&](const Arena& each) { return each.id == frame.arena_id; });
+  if (arena == arenas_.rend() || !arena->memory->contains(frame.slot_offset, frame.slot_bytes) ||
+      frame.slot_offset % 8 != 0) {
+    refuse_batch(frame, "lies in memory that the daemon did not announce");
+  }
+  return *arena;
+}
+
+std::shared_ptr<const Schema> Announced::schema_of(const wire::BatchFrame& frame) const {
+  const auto schema = std::find_if(schemas_.rbegin(), schemas_.rend(), [&](const auto& each) {
+    return each->id == frame.schema_id;
+  });
+  if (schema == schemas_.rend()) refuse_batch(frame, "has fields that the daemon did not announce");
+  if ((*schema)->pipeline_version != facts_.pipeline_version) {
+    refuse_batch(frame, join("is of version ", (*schema)->pipeline_version,
+                             " of the pipeline, and the daemon announced version ",
+                             facts_.pipeline_version));
+  }
+  return *schema;
+}
+
 std::shared_ptr<BatchState> Announced::batch(const std::shared_ptr<Channel>& channel,
                                              const wire::BatchFrame& frame) const {
-  // The newest come last, and are asked for most.
-  const auto arena = std::find_if(arenas_.rbegin(), arenas_.rend(), [&](const auto& candidate) {
-    return candidate.first == frame.arena_id;
-  });
-  const auto schema = std::find_if(schemas_.rbegin(), schemas_.rend(), [&](const auto& candidate) {
-    return candidate->id == frame.schema_id;
-  });
-  if (arena == arenas_.rend() || schema == schemas_.rend() ||
-      !arena->second->contains(frame.slot_offset, frame.slot_bytes) || frame.slot_offset % 8 != 0) {
-    refuse(join("step ", frame.step, " of epoch ", frame.epoch,
-                " lies in memory that the daemon did not announce"));
+  const Arena& arena = arena_of(frame);
+  std::shared_ptr<const Schema> schema = schema_of(frame);
+  return make_batch(std::make_shared<Lease>(channel, arena.memory, frame), std::move(schema), frame,
+                    {.is_copied = device_ != nullptr});
+}
+
+std::shared_ptr<BatchState> Announced::batch(const std::shared_ptr<Channel>& channel,
+                                             const wire::DeviceBatchFrame& frame) const {
+  const Arena& arena = arena_of(frame.batch);
+  const DeviceArena* const memory = arena.device_memory.get();
+  if (memory == nullptr || frame.device_offset % wire::kFieldAlignment != 0 ||
+      frame.device_offset > memory->total_bytes() ||
+      frame.device_bytes > memory->total_bytes() - frame.device_offset) {
+    refuse_batch(frame.batch, "lies in memory of a GPU that the daemon did not announce");
   }
-  if ((*schema)->pipeline_version != facts_.pipeline_version) {
-    refuse(join("step ", frame.step, " of epoch ", frame.epoch, " is of version ",
-                (*schema)->pipeline_version, " of the pipeline, and the daemon announced version ",
-                facts_.pipeline_version));
+  std::shared_ptr<const Schema> schema = schema_of(frame.batch);
+  auto batch = make_batch(std::make_shared<Lease>(channel, arena.memory, frame.batch),
+                          std::move(schema), frame.batch,
+                          {.on_device = memory->base() + frame.device_offset,
+                           .device_bytes = frame.device_bytes});
+  const auto is_there = [](const TensorView& field) { return field.on_device; };
+  if (std::any_of(batch->fields.begin(), batch->fields.end(), is_there)) {
+    batch->device = device_->batch(arena.device_memory, batch->lease);
+    share_lease(*batch);
   }
-  return make_batch(std::make_shared<Lease>(channel, arena->second, frame), *schema, frame);
+  return batch;
 }
 
 }  // namespace spdld::client

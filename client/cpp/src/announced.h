@@ -6,11 +6,11 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "batch_state.h"
 #include "channel.h"
+#include "device_arenas.h"
 #include "mapping.h"
 #include "spdld/wire.h"
 #include "unique_fd.h"
@@ -31,10 +31,15 @@ struct Facts {
 // daemon needs is not believed. Throws ConnectionError for what makes no sense.
 class Announced {
  public:
+  // `device` is the loader's and outlives it; null: there is none, and no memory of a GPU is taken.
+  explicit Announced(DeviceArenas* device) : device_(device) {}
+
   static constexpr std::size_t kMaxArenas = 64;
   static constexpr std::size_t kMaxSchemas = 64;
 
   void open_arena(std::span<const std::byte> frame, UniqueFd fd);
+  // Memory of a GPU beside an arena that was opened before. Throws DeviceError, too.
+  void add_device_memory(std::span<const std::byte> frame, UniqueFd fd);
   // An arena that is not there is none to forget. One that leases are in stays mapped for them.
   void retire_arena(std::span<const std::byte> frame);
   void add_schema(std::span<const std::byte> frame);
@@ -48,12 +53,25 @@ class Announced {
 
   std::shared_ptr<BatchState> batch(const std::shared_ptr<Channel>& channel,
                                     const wire::BatchFrame& frame) const;
+  std::shared_ptr<BatchState> batch(const std::shared_ptr<Channel>& channel,
+                                    const wire::DeviceBatchFrame& frame) const;
 
  private:
+  struct Arena {
+    std::uint32_t id = 0;
+    std::shared_ptr<Mapping> memory;
+    std::shared_ptr<DeviceArena> device_memory;  // null: it has none
+  };
+
+  // Throws ConnectionError unless both were announced and go together.
+  const Arena& arena_of(const wire::BatchFrame& frame) const;
+  std::shared_ptr<const Schema> schema_of(const wire::BatchFrame& frame) const;
+
+  DeviceArenas* const device_;
   Facts facts_;
   std::uint32_t facts_number_ = 0;
-  std::vector<std::pair<std::uint32_t, std::shared_ptr<Mapping>>> arenas_;
-  std::vector<std::shared_ptr<const Schema>> schemas_;  // the oldest first
+  std::vector<Arena> arenas_;                           // the oldest first
+  std::vector<std::shared_ptr<const Schema>> schemas_;  // likewise
 };
 
 }  // namespace spdld::client

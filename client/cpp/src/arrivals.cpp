@@ -16,20 +16,19 @@ constexpr std::size_t kAhead = 2;
 
 }  // namespace
 
-Arrivals::Arrivals(const LoaderOptions& options)
-    : options_(options),
-      copies_(options.device.empty() ? nullptr : DeviceCopies::open(options.device)) {}
-
 std::optional<Arrival> Arrivals::next(Link& link, Waiting* waiting) {
-  if (copies_ != nullptr) copies_->reap();
-  const std::size_t wanted = copies_ != nullptr ? 1 + kAhead : 1;
+  if (device_ != nullptr) {
+    device_->arenas->reap();
+    device_->copies->reap();
+  }
+  const std::size_t wanted = device_ != nullptr ? 1 + kAhead : 1;
   while (queue_.size() < wanted && end_ == nullptr && take(link, waiting)) {
   }
   if (queue_.empty()) {
     if (end_ != nullptr) std::rethrow_exception(std::exchange(end_, nullptr));
     return std::nullopt;
   }
-  if (copies_ != nullptr) begin_copies(link.attached().frame.credits);
+  if (device_ != nullptr) begin_copies(link.attached().frame.credits);
   Arrival arrival = std::move(queue_.front());
   queue_.pop_front();
   return arrival;
@@ -40,7 +39,12 @@ bool Arrivals::take(Link& link, Waiting* waiting) {
     const wire::FrameHeader* const header = link.poll(waiting);
     if (header == nullptr) return false;
     if (header->type == wire::FrameType::kBatch) {
-      add_batch(link, *reinterpret_cast<const wire::BatchFrame*>(header));
+      const auto& frame = *reinterpret_cast<const wire::BatchFrame*>(header);
+      add_batch(link, frame, link.batch(frame));
+    } else if (header->type == wire::FrameType::kDeviceBatch) {
+      const auto& frame = *reinterpret_cast<const wire::DeviceBatchFrame*>(header);
+      add_batch(link, frame.batch, link.batch(frame));
+      queue_.back().is_begun = queue_.back().by_ipc = true;
     } else if (header->type == wire::FrameType::kEpochEnd) {
       queue_.push_back({.frame = *reinterpret_cast<const wire::EpochEndFrame*>(header)});
     } else if (header->type == wire::FrameType::kReset) {
@@ -60,8 +64,8 @@ bool Arrivals::take(Link& link, Waiting* waiting) {
   return false;
 }
 
-void Arrivals::add_batch(Link& link, const wire::BatchFrame& frame) {
-  std::shared_ptr<BatchState> batch = link.batch(frame);
+void Arrivals::add_batch(Link& link, const wire::BatchFrame& frame,
+                         std::shared_ptr<BatchState> batch) {
   if (facts_ == nullptr || facts_number_ != link.facts_number()) {
     facts_ = std::make_shared<const Facts>(link.facts());
     facts_number_ = link.facts_number();
@@ -74,7 +78,7 @@ void Arrivals::begin_copies(std::uint32_t credits) {
   for (Arrival& arrival : queue_) {
     if (arrival.batch == nullptr || arrival.is_begun) continue;
     const bool is_next = &arrival == &queue_.front();
-    if (credits > 0 && !copies_->has_room(*arrival.batch, credits)) {
+    if (credits > 0 && !device_->copies->has_room(*arrival.batch, credits)) {
       if (!is_next) return;
       throw LeaseError(kFailedPrecondition,
                        join("next() would wait for ever: this process holds all ", credits,
@@ -82,7 +86,7 @@ void Arrivals::begin_copies(std::uint32_t credits) {
                             "you keep, or raise prefetch"));
     }
     try {
-      copies_->begin(*arrival.batch);
+      device_->copies->begin(*arrival.batch);
     } catch (const DeviceError&) {
       // It stays what comes next, and is tried again then.
       if (is_next) throw;
@@ -93,7 +97,7 @@ void Arrivals::begin_copies(std::uint32_t credits) {
 }
 
 void Arrivals::clear() {
-  if (copies_ != nullptr) copies_->finish();
+  if (device_ != nullptr) device_->copies->finish();
   queue_.clear();
   end_ = nullptr;
   facts_ = nullptr;
@@ -104,7 +108,7 @@ void Arrivals::leave() {
     if (arrival.batch != nullptr) leave_unread(*arrival.batch);
   }
   clear();
-  if (copies_ != nullptr) copies_->free_idle();
+  if (device_ != nullptr) device_->copies->free_idle();
 }
 
 }  // namespace spdld::client

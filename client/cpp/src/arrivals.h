@@ -10,8 +10,8 @@
 
 #include "announced.h"
 #include "batch_state.h"
-#include "device_copies.h"
 #include "link.h"
+#include "loader_device.h"
 #include "spdld/wire.h"
 #include "waiting.h"
 
@@ -24,16 +24,18 @@ struct Arrival {
   std::shared_ptr<BatchState> batch = nullptr;
   std::shared_ptr<const Facts> facts = nullptr;
   std::uint32_t facts_number = 0;
-  bool is_begun = false;  // its copy to a device
+  bool is_begun = false;  // its copy to a device, if it needs one
+  bool by_ipc = false;    // the daemon brought it there
 };
 
 // The queue between a link and its reader, in the order of the link. Begins the copies of batches
-// that are to lie on a device, up to two of them ahead of the reader. Without a device nothing is
-// taken ahead. Used by the loader's thread alone.
+// that are to lie on a device, up to two of them ahead of the reader, and ends the leases of those
+// that were read there. Without a device nothing is taken ahead. Used by the loader's thread alone.
 class Arrivals {
  public:
-  // `options` outlives it. Throws DeviceError if the device that they name cannot be had.
-  explicit Arrivals(const LoaderOptions& options);
+  // Both outlive it. Without a device batches stay in main memory.
+  Arrivals(const LoaderOptions& options, LoaderDevice* device)
+      : options_(options), device_(device) {}
 
   // Takes the next one; none while it is not there yet. Progress goes to `waiting`, if there is
   // one. An error of the link is thrown once all that came before it was taken. Throws LeaseError
@@ -48,17 +50,18 @@ class Arrivals {
   bool empty() const { return queue_.empty(); }
 
   // Waits until a slot can be let go of. False: the device reads none.
-  bool await_slot() { return copies_ != nullptr && copies_->await_one(); }
-  const DeviceCopies* copies() const { return copies_.get(); }
+  bool await_slot() { return device_ != nullptr && device_->copies->await_one(); }
+  // Whether leases end while nothing arrives: next() sees to it.
+  bool awaits_streams() const { return device_ != nullptr && device_->arenas->draining() > 0; }
 
  private:
   // False: nothing was there.
   bool take(Link& link, Waiting* waiting);
-  void add_batch(Link& link, const wire::BatchFrame& frame);
+  void add_batch(Link& link, const wire::BatchFrame& frame, std::shared_ptr<BatchState> batch);
   void begin_copies(std::uint32_t credits);
 
   const LoaderOptions& options_;
-  const std::unique_ptr<DeviceCopies> copies_;  // null: batches stay in main memory
+  LoaderDevice* const device_;
   std::deque<Arrival> queue_;
   std::exception_ptr end_;  // of the link, behind the queue
   std::shared_ptr<const Facts> facts_;

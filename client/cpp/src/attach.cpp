@@ -91,6 +91,7 @@ AttachWish Attacher::wish(const Placement& place, const Attached* known,
   for (const auto& [name, value] : options_.vars) add(wire::TextKey::kVar, join(name, "=", value));
   for (const auto& [name, value] : options_.env) add(wire::TextKey::kEnv, join(name, "=", value));
   wish.yaml = options_.pipeline_yaml;
+  if (device_ != nullptr) wish.device = device_->uuid();
   return wish;
 }
 
@@ -117,7 +118,8 @@ std::unique_ptr<Link> Attacher::attach(const Placement& place, const Attached* k
     outage.attempted_ = steady_clock::now();
     try {
       return std::make_unique<Link>(
-          path, options_.client_name.empty() ? kClientName : options_.client_name, wish, waiting);
+          path, options_.client_name.empty() ? kClientName : options_.client_name, wish, device_,
+          waiting);
     } catch (const LinkLost& lost) {
       outage.lost(lost);
     }

@@ -40,9 +40,9 @@ class Outage {
 // by the loader's stream; its thread alone.
 class Attacher {
  public:
-  // `options` outlives it.
-  Attacher(const LoaderOptions& options, std::string address)
-      : options_(options), address_(std::move(address)) {}
+  // `options` and `device` outlive it; `device` may be null.
+  Attacher(const LoaderOptions& options, std::string address, DeviceArenas* device)
+      : options_(options), address_(std::move(address)), device_(device) {}
 
   const std::string& address() const { return address_; }
 
@@ -62,6 +62,7 @@ class Attacher {
 
   const LoaderOptions& options_;
   const std::string address_;
+  DeviceArenas* const device_;
 };
 
 }  // namespace spdld::client

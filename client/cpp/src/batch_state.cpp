@@ -42,7 +42,12 @@ std::string check_field(const wire::FieldLayout& field) {
       field.kind != wire::FieldKind::kBytes) {
     return "its kind is not known to this client";
   }
-  if (field.offset % 8 != 0 || field.offsets_offset % 8 != 0 || field.shapes_offset % 8 != 0) {
+  const bool on_device = (field.flags & wire::kFieldOnDevice) != 0;
+  if (on_device && (field.kind == wire::FieldKind::kBytes || (field.flags & wire::kFieldMeta) != 0))
+    return "such a field does not lie on a GPU";
+  const std::uint64_t alignment = on_device ? wire::kFieldAlignment : 8;
+  if (field.offset % alignment != 0 || field.offsets_offset % 8 != 0 ||
+      field.shapes_offset % 8 != 0) {
     return "it is not aligned";
   }
   if (field.kind != wire::FieldKind::kDense) return "";
@@ -74,10 +79,17 @@ std::string unpad(TensorView& view, std::uint64_t rows) {
   return "";
 }
 
-// Where one field of a batch lies in its slot. Empty when it does. Offsets and shapes are copied to
-// `layout`, once: the daemon can write to the slot, and what was checked must be what is used.
-std::string place(TensorView& view, const wire::FieldLayout& field, const std::byte* slot,
-                  std::uint64_t slot_bytes, std::uint64_t rows, Layout& layout) {
+// Memory that a part of a batch has to lie in.
+struct Room {
+  const std::byte* base = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+// Where one field of a batch lies: its values in `room`, all else in its slot. Empty when it does.
+// Offsets and shapes are copied to `layout`, once: the daemon can write to the slot, and what was
+// checked must be what is used.
+std::string place(TensorView& view, const wire::FieldLayout& field, const Room& room,
+                  const Room& slot, std::uint64_t rows, Layout& layout) {
   view.name = field.name;
   view.kind = field.kind;
   view.dtype = field.dtype;
@@ -86,19 +98,22 @@ std::string place(TensorView& view, const wire::FieldLayout& field, const std::b
   view.ndim = field.ndim + 1;
   view.dims[0] = static_cast<std::int64_t>(rows);
   std::copy_n(field.shape, field.ndim, view.dims.begin() + 1);
-  if (field.offset > slot_bytes) return "it reaches beyond its slot";
-  view.data = slot + field.offset;
+  view.on_device = (field.flags & wire::kFieldOnDevice) != 0;
+  const char* const beyond = view.on_device ? "it reaches beyond the batch's part of the GPU's memory"
+                                            : "it reaches beyond its slot";
+  if (field.offset > room.bytes) return beyond;
+  view.data = room.base + field.offset;
   if (field.kind == wire::FieldKind::kDense) {
     view.bytes = product(row_bytes(field), rows);
-    return fits(field.offset, view.bytes, slot_bytes) ? "" : "it reaches beyond its slot";
+    return fits(field.offset, view.bytes, room.bytes) ? "" : beyond;
   }
   if (field.kind == wire::FieldKind::kBytes) view.ndim = 1;
-  if (!fits(field.offsets_offset, product(rows + 1, 8), slot_bytes)) {
+  if (!fits(field.offsets_offset, product(rows + 1, 8), slot.bytes)) {
     return "its offsets reach beyond its slot";
   }
   const auto copy = [&](std::uint64_t offset, std::uint64_t count) {
     auto& numbers = layout.emplace_back(count);
-    if (count > 0) std::memcpy(numbers.data(), slot + offset, count * sizeof numbers[0]);
+    if (count > 0) std::memcpy(numbers.data(), slot.base + offset, count * sizeof numbers[0]);
     return numbers.data();
   };
   view.offsets = copy(field.offsets_offset, rows + 1);
@@ -108,9 +123,9 @@ std::string place(TensorView& view, const wire::FieldLayout& field, const std::b
   }
   view.bytes =
       product(static_cast<std::uint64_t>(view.offsets[rows]), wire::dtype_bytes(field.dtype));
-  if (!fits(field.offset, view.bytes, slot_bytes)) return "it reaches beyond its slot";
+  if (!fits(field.offset, view.bytes, room.bytes)) return beyond;
   if (field.kind == wire::FieldKind::kRagged) {
-    if (!fits(field.shapes_offset, product(product(rows, field.ndim), 8), slot_bytes)) {
+    if (!fits(field.shapes_offset, product(product(rows, field.ndim), 8), slot.bytes)) {
       return "its shapes reach beyond its slot";
     }
     view.shapes = copy(field.shapes_offset, rows * field.ndim);
@@ -151,18 +166,19 @@ void copy_out(TensorView& view, const Extent& extent, std::byte* to) {
   view.copied = true;
 }
 
-// Copies the fields of up to `most_bytes` each into memory of the state's own.
-void copy_out(BatchState& state, std::uint64_t most_bytes) {
+// Copies the fields that `is_copied` names into memory of the state's own.
+template <typename F>
+void copy_out(BatchState& state, F&& is_copied) {
   std::uint64_t copied_bytes = 0;
-  for (const TensorView& view : state.fields) {
-    const std::uint64_t bytes = extent_of(view, state.rows).total();
-    if (bytes <= most_bytes) copied_bytes += bytes;
+  for (std::size_t i = 0; i < state.fields.size(); ++i) {
+    if (is_copied(i)) copied_bytes += extent_of(state.fields[i], state.rows).total();
   }
   const std::shared_ptr<std::byte[]> copies(new std::byte[copied_bytes]);
   std::byte* to = copies.get();
-  for (TensorView& view : state.fields) {
-    const Extent extent = extent_of(view, state.rows);
-    if (extent.total() <= most_bytes) {
+  for (std::size_t i = 0; i < state.fields.size(); ++i) {
+    TensorView& view = state.fields[i];
+    if (is_copied(i)) {
+      const Extent extent = extent_of(view, state.rows);
       copy_out(view, extent, to);
       to += extent.total();
     }
@@ -237,28 +253,42 @@ std::shared_ptr<const Schema> read_schema(std::span<const std::byte> frame,
   return schema;
 }
 
+bool goes_to_device(const wire::FieldLayout& field) {
+  return field.capacity_bytes > kCopyBytes && field.kind != wire::FieldKind::kBytes &&
+         (field.flags & wire::kFieldMeta) == 0;
+}
+
 std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
                                        std::shared_ptr<const Schema> schema,
-                                       const wire::BatchFrame& frame) {
+                                       const wire::BatchFrame& frame, const Delivery& delivery) {
   auto state = std::make_shared<BatchState>();
   state->epoch = frame.epoch;
   state->step = frame.step;
   state->rows = frame.rows;
   state->fields.resize(schema->fields.size());
   Layout layout;
+  const Room slot{lease->slot(), frame.slot_bytes};
+  const Room on_device{delivery.on_device, delivery.device_bytes};
   for (std::size_t i = 0; i < state->fields.size(); ++i) {
     TensorView& view = state->fields[i];
-    const std::string wrong =
-        place(view, schema->fields[i], lease->slot(), frame.slot_bytes, frame.rows, layout);
+    const wire::FieldLayout& field = schema->fields[i];
+    const Room& room = (field.flags & wire::kFieldOnDevice) != 0 ? on_device : slot;
+    const std::string wrong = room.base == nullptr
+                                  ? "it lies on a GPU, and the batch does not"
+                                  : place(view, field, room, slot, frame.rows, layout);
     if (!wrong.empty()) {
-      throw ConnectionError(kDataLoss, join("field '", view.name, "' of step ", frame.step,
+      throw ConnectionError(kDataLoss, join("field '", std::string_view(field.name), "' of step ", frame.step,
                                             " of epoch ", frame.epoch, ": ", wrong));
     }
   }
   state->schema = std::move(schema);
   // Its numbers stay where the fields point to.
   if (!layout.empty()) state->layout = std::make_shared<const Layout>(std::move(layout));
-  copy_out(*state, kCopyBytes);
+  copy_out(*state, [&](std::size_t i) {
+    const TensorView& view = state->fields[i];
+    const bool goes = delivery.is_copied && goes_to_device(state->schema->fields[i]);
+    return !view.on_device && !goes && extent_of(view, state->rows).total() <= kCopyBytes;
+  });
   state->lease = std::move(lease);
   return state;
 }
@@ -268,11 +298,15 @@ void hand_out(BatchState& state) {
   if (std::none_of(state.fields.begin(), state.fields.end(), in_slot)) state.lease = nullptr;
 }
 
+void share_lease(BatchState& state) {
+  state.lease = std::shared_ptr<Lease>(state.lease.get(), [kept = state.lease](Lease*) {});
+}
+
 void leave_unread(BatchState& state) { state.lease->forget(); }
 
 std::shared_ptr<BatchState> copy_of(const BatchState& state) {
   auto copy = std::make_shared<BatchState>(state);
-  copy_out(*copy, std::numeric_limits<std::uint64_t>::max());
+  copy_out(*copy, [](std::size_t) { return true; });
   copy->lease.reset();
   return copy;
 }

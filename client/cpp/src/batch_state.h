@@ -55,6 +55,10 @@ class Lease {
 // Offsets and shapes of fields, as they were checked.
 using Layout = std::vector<std::vector<std::int64_t>>;
 
+// Whether values of such a field lie on the device of a loader that has one. The daemon, where it
+// brings them there itself, goes by the same.
+bool goes_to_device(const wire::FieldLayout& field);
+
 // What the handles of one batch share.
 struct BatchState {
   std::shared_ptr<Lease> lease;         // none: it was handed out, and no field lies in the slot
@@ -75,11 +79,22 @@ struct BatchState {
 std::shared_ptr<const Schema> read_schema(std::span<const std::byte> frame,
                                           const std::string& order_digest, std::string& why);
 
+// How the values of a batch's large fields reach its reader.
+struct Delivery {
+  bool is_copied = false;  // from the slot, to the loader's device
+  // Fields that are kFieldOnDevice lie here; null: in no batch of that kind.
+  const std::byte* on_device = nullptr;
+  std::uint64_t device_bytes = 0;
+};
+
 // Makes the batch that a frame announces. Throws ConnectionError when frame and memory disagree;
 // the lease then ends.
 std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
                                        std::shared_ptr<const Schema> schema,
-                                       const wire::BatchFrame& frame);
+                                       const wire::BatchFrame& frame, const Delivery& delivery);
+
+// Something else keeps the lease, too: it is no user that forbids Batch::release().
+void share_lease(BatchState& state);
 
 // The batch has a reader. Its lease ends unless a field lies in the slot; not before, as the daemon
 // counts the batch as read then.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 namespace spdld::client {
@@ -25,22 +24,16 @@ class DeviceBatch {
   virtual void record_stream(std::uintptr_t stream) = 0;
 };
 
-// N of "cuda:N", 0 of "cuda". Throws DeviceError for other names.
-int device_ordinal(const std::string& device);
-
 // Brings batches from their slots to the device, ahead of their reader. Used by the loader's
 // thread alone. Copies of one loader run one after the other, on a stream of its own.
 class DeviceCopies {
  public:
-  // `device` is "cuda" or "cuda:N". Throws DeviceError, with the reason and the way out, where
-  // there is no such device.
-  static std::unique_ptr<DeviceCopies> open(const std::string& device);
   virtual ~DeviceCopies() = default;
 
   // Whether the batch may be begun: fewer than `most` are on the device, or none of it goes there.
   virtual bool has_room(const BatchState& batch, std::uint32_t most) const = 0;
-  // Begins to copy the values of the batch's large fields, of all kinds but bytes, which from then
-  // on lie on the device. Shares the batch's lease until they have been read. Throws DeviceError.
+  // Begins to copy the values of the fields that goes_to_device() names, which lie on the device
+  // from then on. Shares the batch's lease until they have been read. Throws DeviceError.
   virtual void begin(BatchState& batch) = 0;
   // Lets go of the slots that have been read. Throws DeviceError if the device fails.
   virtual void reap() = 0;

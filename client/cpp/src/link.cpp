@@ -19,6 +19,7 @@ using wire::FrameType;
 
 constexpr std::size_t kMaxTexts = 256;
 constexpr std::size_t kMaxAppliedBytes = 64 * 1024;
+constexpr std::uint32_t kDeviceProtocol = 4;  // knows of memory of GPUs
 
 template <std::size_t N>
 void set_text(char (&out)[N], std::string_view text) {
@@ -44,8 +45,8 @@ std::optional<PipelineError> refusal_in(const JsonObject& told) {
 }  // namespace
 
 Link::Link(const std::string& socket_path, const std::string& client_name, const AttachWish& wish,
-           Waiting& waiting)
-    : buffer_(wire::kMaxFrameBytes) {
+           DeviceArenas* device, Waiting& waiting)
+    : buffer_(wire::kMaxFrameBytes), announced_(device) {
   std::string why;
   bool denied = false;
   channel_ = Channel::connect(socket_path, why, denied);
@@ -84,6 +85,11 @@ Link::Link(const std::string& socket_path, const std::string& client_name, const
     if (digest(frame, &waiting)) continue;
     read_attached(frame);
     break;
+  }
+  if (!attached_.device.empty() && device == nullptr) {
+    channel_->lost();
+    throw ConnectionError(kDataLoss, join("the daemon says that batches lie on ", attached_.device,
+                                          ", and this loader was opened without a device"));
   }
   serving_ = true;
   waiting.alive();
@@ -139,6 +145,10 @@ void Link::send_wish(const AttachWish& wish, Waiting& waiting) {
   out.assign(sizeof attach, std::byte{0});
   for (const auto& [key, text] : wish.texts) {
     append_text(out, key, text);
+  }
+  if (protocol_ >= kDeviceProtocol && !wish.device.empty()) {
+    append_text(out, wire::TextKey::kDevice, wish.device);
+    ++attach.text_count;
   }
   if (out.size() > wire::kMaxFrameBytes) {
     throw PipelineError(kInvalidArgument,
@@ -211,7 +221,8 @@ bool Link::digest(std::span<const std::byte> frame, Waiting* waiting) {
     case FrameType::kArenaOpen:
     case FrameType::kArenaRetire:
     case FrameType::kSchema:
-    case FrameType::kVersion: return announces(frame);
+    case FrameType::kVersion:
+    case FrameType::kDeviceArena: return announces(frame);
     default: return false;
   }
 }
@@ -225,9 +236,13 @@ bool Link::announces(std::span<const std::byte> frame) {
       case FrameType::kVersion:
         if (protocol_ >= 2) announced_.change_version(frame);
         break;
+      case FrameType::kDeviceArena:
+        announced_.add_device_memory(frame, std::move(fd_));
+        break;
       default: return false;
     }
-  } catch (const ConnectionError&) {
+  } catch (const Error&) {
+    // Memory on the device may be there at another attempt: that begins with another attach.
     channel_->lost();
     throw;
   }
@@ -254,6 +269,7 @@ void Link::read_attached(std::span<const std::byte> frame) {
         std::from_chars(text.data(), text.data() + text.size(), attached_.moves.emplace());
         break;
       case wire::TextKey::kWarning: attached_.warnings.push_back(std::move(text)); break;
+      case wire::TextKey::kDevice: attached_.device = std::move(text); break;
       default: break;
     }
   };
@@ -277,11 +293,12 @@ const wire::FrameHeader* Link::poll(Waiting* waiting) {
     }
     if (digest(frame, waiting)) continue;
     const FrameType type = fixed_part<wire::FrameHeader>(frame)->type;
-    const std::size_t least = type == FrameType::kBatch      ? sizeof(wire::BatchFrame)
-                              : type == FrameType::kEpochEnd ? sizeof(wire::EpochEndFrame)
-                              : type == FrameType::kReset    ? sizeof(wire::ResetFrame)
-                              : type == FrameType::kNotice   ? sizeof(wire::NoticeFrame)
-                                                             : 0;
+    const std::size_t least = type == FrameType::kBatch         ? sizeof(wire::BatchFrame)
+                              : type == FrameType::kDeviceBatch ? sizeof(wire::DeviceBatchFrame)
+                              : type == FrameType::kEpochEnd    ? sizeof(wire::EpochEndFrame)
+                              : type == FrameType::kReset       ? sizeof(wire::ResetFrame)
+                              : type == FrameType::kNotice      ? sizeof(wire::NoticeFrame)
+                                                                : 0;
     if (least == 0) continue;  // an answer that nobody waits for any more, or of a newer daemon
     if (frame.size() < least) lose("the daemon sent a frame that ends early");
     if (type == FrameType::kReset) {
@@ -301,7 +318,8 @@ bool Link::wait(Waiting& waiting, std::chrono::milliseconds at_most) {
   return waiting.wait(channel_->fd(), POLLIN, at_most);
 }
 
-std::shared_ptr<BatchState> Link::batch(const wire::BatchFrame& frame) {
+template <typename Frame>
+std::shared_ptr<BatchState> Link::make(const Frame& frame) {
   try {
     return announced_.batch(channel_, frame);
   } catch (const ConnectionError&) {
@@ -309,6 +327,9 @@ std::shared_ptr<BatchState> Link::batch(const wire::BatchFrame& frame) {
     throw;
   }
 }
+
+template std::shared_ptr<BatchState> Link::make(const wire::BatchFrame& frame);
+template std::shared_ptr<BatchState> Link::make(const wire::DeviceBatchFrame& frame);
 
 void Link::release(std::uint64_t lease) { channel_->end(lease); }
 

@@ -38,6 +38,7 @@ struct Attached {
   // Cursor::moves, as the daemon told last; an older one does not.
   std::optional<std::uint32_t> moves = {};
   std::vector<std::string> warnings = {};  // of the pipeline
+  std::string device = {};                 // UUID of the GPU that batches lie on; empty: on none
 };
 
 // What a loader asks for when it attaches.
@@ -45,6 +46,7 @@ struct AttachWish {
   wire::AttachFrame frame{};
   std::vector<std::pair<wire::TextKey, std::string>> texts;
   std::string yaml;
+  std::string device;  // UUID of the loader's GPU, for daemons that know of such; empty: none
 };
 
 // What the loader's job is to go on with.
@@ -62,9 +64,9 @@ struct ApplyWish {
 // channel is lost. Its leases outlive it.
 class Link {
  public:
-  // Waits in `waiting` until the daemon has answered.
+  // Waits in `waiting` until the daemon has answered. `device` outlives it, and may be null.
   Link(const std::string& socket_path, const std::string& client_name, const AttachWish& wish,
-       Waiting& waiting);
+       DeviceArenas* device, Waiting& waiting);
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
@@ -77,18 +79,18 @@ class Link {
   const Facts& facts() const { return announced_.facts(); }
   std::uint32_t facts_number() const { return announced_.facts_number(); }
 
-  // The next frame that matters to a reader (Batch, EpochEnd, Reset, Notice), valid until the next
-  // call;
-  // null when none is there yet. Progress goes to `waiting`, if there is one. Throws on Error and
-  // Bye.
+  // The next frame that matters to a reader (Batch, DeviceBatch, EpochEnd, Reset, Notice), valid
+  // until the next call; null when none is there yet. Progress goes to `waiting`, if there is one.
+  // Throws on Error and Bye, and DeviceError where memory on the device cannot be had.
   const wire::FrameHeader* poll(Waiting* waiting);
   // Lets the caller sleep until poll() may find something.
   bool wait(Waiting& waiting, std::chrono::milliseconds at_most);
 
   // The text of a Notice that poll() has just given.
   static std::string notice_text(const wire::FrameHeader& frame);
-  // Makes the batch of a Batch frame. Throws ConnectionError if it makes no sense.
-  std::shared_ptr<BatchState> batch(const wire::BatchFrame& frame);
+  // Makes the batch of a Batch or DeviceBatch frame. Throws ConnectionError if it makes no sense.
+  std::shared_ptr<BatchState> batch(const wire::BatchFrame& frame) { return make(frame); }
+  std::shared_ptr<BatchState> batch(const wire::DeviceBatchFrame& frame) { return make(frame); }
   void release(std::uint64_t lease);  // a batch that nobody wants to see
 
   void seek(const Cursor& to, std::uint32_t skip, std::uint32_t serial, Waiting& waiting);
@@ -123,6 +125,8 @@ class Link {
   // Deals with the frames that may come at any time. False: it is none of them.
   bool digest(std::span<const std::byte> frame, Waiting* waiting);
   bool announces(std::span<const std::byte> frame);
+  template <typename Frame>
+  std::shared_ptr<BatchState> make(const Frame& frame);
   void read_attached(std::span<const std::byte> frame);
   [[noreturn]] void lose(const std::string& why);
 

@@ -19,6 +19,8 @@ constexpr milliseconds kEpochEndGrace{1'000};
 // in the way is a batch that the caller itself has yet to take.
 constexpr milliseconds kSettling{5'000};
 constexpr milliseconds kTellWaited{1'000};
+// Until streams are asked again whether they have read what leases are held for.
+constexpr milliseconds kLookAgain{1};
 // A job that changes its order more often than this forgets its oldest.
 constexpr std::size_t kMaxOrders = 256;
 
@@ -34,10 +36,11 @@ std::string another_order(const std::string& pipeline, const std::string& cursor
 
 Stream::Stream(const LoaderOptions& options, Placement place, std::string address)
     : options_(options),
-      attacher_(options, std::move(address)),
+      device_(options.device.empty() ? nullptr : open_device(options.device)),
+      attacher_(options, std::move(address), device_ ? device_->arenas.get() : nullptr),
       place_(std::move(place)),
       start_(options.cursor),
-      arrivals_(options) {}
+      arrivals_(options, device_.get()) {}
 
 std::string Stream::whereabouts() const {
   const Cursor now = state();
@@ -83,6 +86,7 @@ void Stream::attach(Waiting& waiting, Outage& outage) {
              .position = frame.position,
              .step = frame.step,
              .moves = told.moves};
+  if (!attached_) by_ipc_ = !told.device.empty();
   attached_ = told;
   facts_number_ = link->facts_number();
   remember_facts();
@@ -177,6 +181,7 @@ std::optional<Batch> Stream::hand_out(Arrival arrival) {
   cursor_.epoch = frame.epoch;
   cursor_.position = frame.next_position;
   cursor_.step = frame.step + 1;
+  by_ipc_ = arrival.by_ipc;
   ++stats_.batches;
   client::hand_out(*arrival.batch);
   return Batch(std::move(arrival.batch));
@@ -205,11 +210,15 @@ std::optional<Batch> Stream::try_next(Waiting* waiting, bool& ready) {
 
 // Nothing is there, and nothing can come while the caller holds all that it may hold: waiting would
 // be for ever. The end of an epoch needs no credit, though, and may be on its way.
-void Stream::check_credits(const Waiting& waiting) {
+void Stream::check_credits(Waiting& waiting) {
   const Channel& channel = *link_->channel();
   const std::uint32_t credits = attached_->frame.credits;
   if (credits == 0 || channel.held() < credits) return;
   if (arrivals_.await_slot()) return;
+  if (arrivals_.awaits_streams()) {
+    waiting.progress(0, 0, "the GPU has yet to read batches that this process has let go of");
+    return;
+  }
   if (cursor_.step >= attached_->facts.steps_per_epoch && waiting.waited() < kEpochEndGrace) return;
   const auto held = channel.held_batches();
   if (held.size() < credits) return;
@@ -217,9 +226,14 @@ void Stream::check_credits(const Waiting& waiting) {
   for (const auto& batch : held) {
     list += join(list.empty() ? "" : ", ", "step ", batch.step, " of epoch ", batch.epoch);
   }
+  const std::uint32_t captured = device_ ? device_->arenas->captured() : 0;
+  const std::string kept = captured == 0 ? ""
+                                         : join("; of these, ", captured,
+                                                " were let go of while a stream that reads them was "
+                                                "captured, and end after the capture");
   throw LeaseError(kFailedPrecondition,
                    join("next() would wait for ever: this process holds all ", credits,
-                        " batches that it may hold (", list,
+                        " batches that it may hold (", list, kept,
                         "); let go of one, copy what you keep, or raise prefetch"));
 }
 
@@ -259,7 +273,7 @@ std::optional<Batch> Stream::next() {
       }
       check_credits(waiting);
       tell_waited(waiting.waited());
-      link.wait(waiting, milliseconds::max());
+      link.wait(waiting, arrivals_.awaits_streams() ? kLookAgain : milliseconds::max());
     }
   });
 }
@@ -343,6 +357,8 @@ void Stream::skip(std::uint64_t steps) {
         } else if (header->type == wire::FrameType::kBatch) {
           const auto& frame = *reinterpret_cast<const wire::BatchFrame*>(header);
           link.release(frame.lease);
+        } else if (header->type == wire::FrameType::kDeviceBatch) {
+          link.release(reinterpret_cast<const wire::DeviceBatchFrame*>(header)->batch.lease);
         } else if (header->type == wire::FrameType::kReset) {
           apply_reset(*reinterpret_cast<const wire::ResetFrame*>(header));
         } else if (header->type == wire::FrameType::kNotice) {
@@ -432,13 +448,17 @@ LoaderStats Stream::stats() const {
   LoaderStats stats = stats_;
   stats.held = link_ ? link_->channel()->held() : 0;
   stats.credits = attached_ ? attached_->frame.credits : 0;
-  if (const DeviceCopies* const copies = arrivals_.copies()) {
-    stats.staged = copies->staged();
-    stats.staged_why = copies->staged_why();
+  stats.delivery = by_ipc_ ? "cuda ipc" : device_ ? "pinned" : "host";
+  if (device_) {
+    stats.staged = device_->copies->staged();
+    stats.staged_why = device_->copies->staged_why();
   }
   return stats;
 }
 
-void Stream::close() { drop_link(); }
+void Stream::close() {
+  drop_link();
+  if (device_) device_->arenas->close();
+}
 
 }  // namespace spdld::client

@@ -13,6 +13,7 @@
 #include "attach.h"
 #include "launch_env.h"
 #include "link.h"
+#include "loader_device.h"
 #include "spdld/loader.h"
 #include "waiting.h"
 
@@ -24,7 +25,7 @@ namespace spdld::client {
 // connection that failed for good is let go at once, and with it all memory that no lease is in.
 class Stream {
  public:
-  // `options` outlives it.
+  // `options` outlives it. Throws DeviceError if the device that they name cannot be had.
   Stream(const LoaderOptions& options, Placement place, std::string address);
 
   // A batch, or nothing at the end of an epoch.
@@ -66,13 +67,14 @@ class Stream {
   void remember_facts();
   void check_order();
   bool knows(const std::string& order_digest) const;
-  void check_credits(const Waiting& waiting);
+  void check_credits(Waiting& waiting);
   // `waiting`: of a wait that goes on.
   void tell_waited(std::chrono::milliseconds waiting);
   void apply_reset(const wire::ResetFrame& reset);
   std::string whereabouts() const;
 
   const LoaderOptions& options_;
+  const std::unique_ptr<LoaderDevice> device_;  // null: batches stay in main memory
   const Attacher attacher_;
   Placement place_;
   bool finished_ = false;
@@ -90,6 +92,7 @@ class Stream {
   std::uint32_t seek_ = 0;           // serial that the stream's frames carry
   bool seeking_ = false;             // sent, and not yet answered by a Reset
   bool order_open_ = false;          // whether the order is cursor_'s shows with the next batch
+  bool by_ipc_ = false;              // how batches come to the device: as the last one did
   LoaderStats stats_;
   SteadyTime told_waited_{};  // when the daemon was told last
 };

@@ -35,6 +35,7 @@ Waiting::Waiting(const LoaderOptions& options, std::string what)
     : options_(options),
       what_(std::move(what)),
       start_(std::chrono::steady_clock::now()),
+      asked_(start_),
       alive_(start_),
       next_notice_(start_ + kFirstNotice) {}
 
@@ -53,7 +54,11 @@ bool Waiting::wait(int fd, short events, milliseconds at_most) {
   const auto slice = std::clamp(std::min(left, at_most), milliseconds(0), kSlice);
   const int ready = ::poll(&look, fd < 0 ? 0 : 1, static_cast<int>(slice.count()));
   if (ready > 0) return true;
-  if (options_.on_wait) options_.on_wait();  // a signal ends the slice early and comes here, too
+  // A signal ends the slice early.
+  if (options_.on_wait && (ready < 0 || since(asked_) >= kSlice)) {
+    asked_ = std::chrono::steady_clock::now();
+    options_.on_wait();
+  }
   if (std::chrono::steady_clock::now() >= next_notice_) notice();
   return false;
 }

@@ -46,6 +46,7 @@ class Waiting {
   const LoaderOptions& options_;
   const std::string what_;
   const SteadyTime start_;
+  SteadyTime asked_;  // on_wait
   SteadyTime alive_;
   SteadyTime next_notice_;
   std::string doing_;

@@ -299,8 +299,10 @@ TEST_F(HostileDaemonSwapTest, RefusesOnlyAppliesAndSkipsWhereTheDaemonIsTooOld) 
 }
 
 TEST_F(HostileDaemonSwapTest, RefusesAProtocolThatWasNotOffered) {
-  HostileDaemon daemon([](Conversation& consumer) { consumer.attach(/*protocol=*/4); });
-  EXPECT_THAT(daemon.next_says(), HasSubstr("wants to speak data protocol 4"));
+  constexpr std::uint32_t kNewer = wire::kProtocolMax + 1;
+  HostileDaemon daemon([](Conversation& consumer) { consumer.attach(kNewer); });
+  EXPECT_THAT(daemon.next_says(),
+              HasSubstr("wants to speak data protocol " + std::to_string(kNewer)));
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ std::string said_of(const std::string& address, const Attached* known, const std
   heard = &waiting;
   waiting.progress(7, 9, "listing files");
   Outage outage(lost_why);
-  EXPECT_THROW(Attacher(options, address).attach({}, known, {}, waiting, outage), Heard);
+  EXPECT_THROW(Attacher(options, address, nullptr).attach({}, known, {}, waiting, outage), Heard);
   return said;
 }
 

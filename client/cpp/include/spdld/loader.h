@@ -112,6 +112,10 @@ struct LoaderStats {
   std::uint64_t reconnects = 0;
   std::uint32_t held = 0;  // leases that the caller holds now
   std::uint32_t credits = 0;
+  // Where the last batch handed out was brought: "host", to main memory alone; "pinned", to the
+  // device by this process, from slots in main memory; "cuda ipc", to the device by the daemon.
+  // Before the first one, as the daemon has said.
+  std::string delivery = {};
   // Of a loader with a device: batches that this process's CPU copied to pinned memory first, as
   // the driver could not register the daemon's, and why it could not.
   std::uint64_t staged = 0;
@@ -181,7 +185,8 @@ class SPDLD_API Loader {
   // What said rank and world size, for people: "RANK and WORLD_SIZE".
   const std::string& placed_by() const;
 
-  // Detaches. Batches that are still held stay readable.
+  // Detaches. Batches that are still held stay readable. Waits for streams that read batches in a
+  // daemon's memory on a device; letting go of such a batch does so from then on.
   void close();
   bool closed() const;
 

@@ -37,6 +37,12 @@ Device::~Device() {
   functions_.DevicePrimaryCtxRelease(device_);
 }
 
+std::string Device::uuid() const {
+  std::string uuid;
+  check(spdld::cuda::uuid_of(functions_, device_, uuid), "asking for its UUID");
+  return uuid;
+}
+
 int Device::attribute(CUdevice_attribute attribute) const {
   int value = 0;
   return functions_.DeviceGetAttribute(&value, attribute, device_) == CUDA_SUCCESS ? value : 0;

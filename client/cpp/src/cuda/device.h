@@ -44,6 +44,9 @@ class Device : public std::enable_shared_from_this<Device> {
   Device& operator=(const Device&) = delete;
 
   int ordinal() const { return ordinal_; }
+  CUdevice get() const { return device_; }
+  // As nvidia-smi prints it. Throws DeviceError.
+  std::string uuid() const;
   const Functions& functions() const { return functions_; }
   bool in_owner() const { return ::getpid() == owner_; }
   int attribute(CUdevice_attribute attribute) const;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda/device.h"
+#include "cuda/last_reads.h"
 
 namespace spdld::client::cuda {
 
@@ -16,10 +17,7 @@ class DeviceBuffers {
   struct Buffer {
     CUdeviceptr address = 0;
     std::uint64_t bytes = 0;
-    // These must have passed before it is written to again: they follow the work that read it last.
-    std::vector<EventPtr> read = {};
-    // Streams that read it and have no such event yet: they were being captured.
-    std::vector<CUstream> unnoted = {};
+    LastReads reads = {};  // these must be over before it is written to again
   };
 
   explicit DeviceBuffers(std::shared_ptr<Device> device) : device_(std::move(device)) {}
@@ -29,16 +27,12 @@ class DeviceBuffers {
   // that read it before is over. Throws DeviceError.
   Buffer take(std::uint64_t bytes, CUstream stream);
   // Given back when the last use of it has been put on these streams.
-  void give_back(Buffer buffer, const std::vector<CUstream>& readers);
+  void give_back(Buffer buffer, std::vector<Reader> readers);
   std::uint32_t taken() const;
   // Frees those that are not taken, which waits for what reads them.
   void free_idle();
 
  private:
-  // Notes on the streams where they are by now. False: one of them is captured.
-  bool note(Buffer& buffer, const std::vector<CUstream>& readers);
-  // Tries again to note those of its readers that were captured. False: one still is.
-  bool is_noted(Buffer& buffer);
   Buffer allocate(std::uint64_t bytes);
   void free(const Buffer& buffer);
 

@@ -5,7 +5,6 @@
 #include <deque>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "batch_state.h"
 #include "cuda/device.h"
@@ -36,10 +35,11 @@ class SlotCopies final : public DeviceCopies {
     std::shared_ptr<Lease> lease;  // null: the slot was left already
   };
 
-  EventPtr copy(const BatchState& batch, CUdeviceptr to, std::uint64_t total, bool pinned);
   bool pin(Lease& lease);
-  // Copies the slot's values to memory of ours that the device may read; returns where it is.
-  const std::byte* stage(const TensorView& field, std::uint64_t offset, std::uint64_t total);
+  // Has memory of ours that the device may read, and that no copy reads.
+  void make_staging(std::uint64_t bytes);
+  // Copies values there; returns where they are.
+  const std::byte* stage(const TensorView& field, std::uint64_t offset);
 
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<DeviceBuffers> buffers_;

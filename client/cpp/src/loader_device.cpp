@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device_copies.h"
+#include "loader_device.h"
 
 #include <charconv>
 #include <string_view>
@@ -24,7 +24,7 @@ int device_ordinal(const std::string& device) {
 }
 
 #ifndef SPDLD_CUDA
-std::unique_ptr<DeviceCopies> DeviceCopies::open(const std::string& device) {
+std::unique_ptr<LoaderDevice> open_device(const std::string& device) {
   (void)device_ordinal(device);
   throw DeviceError(kUnimplemented,
                     join("device '", device,

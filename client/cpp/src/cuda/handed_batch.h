@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "cuda/device.h"
+#include "cuda/last_reads.h"
+#include "device_copies.h"
+
+namespace spdld::client::cuda {
+
+// A batch on a device that knows which streams it was handed to. Thread-safe.
+class HandedBatch : public DeviceBatch {
+ public:
+  int ordinal() const override { return device_->ordinal(); }
+  void make_ready(std::uintptr_t stream) override;
+  void record_stream(std::uintptr_t stream) override;
+
+ protected:
+  explicit HandedBatch(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  Device& device() const { return *device_; }
+  // Has the stream wait until the values are there. Throws DeviceError.
+  virtual void await_values(CUstream stream) const = 0;
+  // The streams that it was handed to, for who destroys it.
+  std::vector<Reader> take_readers() { return std::move(readers_); }
+
+ private:
+  CUstream usable(std::uintptr_t stream) const;
+  void add_reader(CUstream stream);
+
+  const std::shared_ptr<Device> device_;
+  std::mutex mutex_;
+  std::vector<Reader> readers_;  // guarded by mutex_ until the batch is destroyed
+};
+
+}  // namespace spdld::client::cuda

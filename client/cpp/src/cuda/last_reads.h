@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <thread>
+#include <vector>
+
+#include "cuda/device.h"
+
+namespace spdld::client::cuda {
+
+// A stream that reads a batch, so that any thread can name it.
+struct Reader {
+  CUstream stream = nullptr;
+  std::thread::id thread = {};  // that the batch was handed to it on
+
+  // One thread cannot name another one's default stream. The legacy one waits for it.
+  CUstream seen_from_here() const;
+  bool is_same(const Reader& other) const;
+};
+
+// What streams had to do with memory when it was let go of: that must be over before the memory is
+// another's. Owned by one thread at a time, which has a Current. Its events go with it.
+class LastReads {
+ public:
+  LastReads() = default;
+  explicit LastReads(std::vector<Reader> readers) : unnoted_(std::move(readers)) {}
+
+  // Records where the streams are that it has no event of yet. False: one of them is being
+  // captured, and an event would become part of the graph; ask again. Throws DeviceError, after
+  // which it may be asked again, too.
+  bool note(Device& device);
+  bool is_noted() const { return unnoted_.empty(); }
+
+  // These are about what is noted.
+  void wait_on(const Device& device, CUstream stream) const;  // has the stream wait
+  bool is_over(const Device& device);                         // throws DeviceError
+  void wait(const Device& device) const;                      // a device that failed reads nothing
+
+ private:
+  std::vector<EventPtr> events_;
+  std::vector<Reader> unnoted_;
+};
+
+}  // namespace spdld::client::cuda

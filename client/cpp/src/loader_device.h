@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "device_arenas.h"
+#include "device_copies.h"
+
+namespace spdld::client {
+
+// What a loader has on the device that it was opened with: batches come to lie there in either way,
+// as the daemon has it.
+struct LoaderDevice {
+  std::unique_ptr<DeviceArenas> arenas;
+  std::unique_ptr<DeviceCopies> copies;
+};
+
+// N of "cuda:N", 0 of "cuda". Throws DeviceError for other names.
+int device_ordinal(const std::string& device);
+
+// `device` is "cuda" or "cuda:N". Throws DeviceError, with the reason and the way out, where there
+// is no such device.
+std::unique_ptr<LoaderDevice> open_device(const std::string& device);
+
+}  // namespace spdld::client
