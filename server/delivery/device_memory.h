@@ -68,7 +68,7 @@ class DeviceMemory {
   virtual std::unique_ptr<PinnedArena> pin(Arena& arena) = 0;
   // `done` is called on the device's thread, once all of it lies there or why it does not.
   virtual void copy(DeviceCopy copy, std::function<void(const Status&)> done) = 0;
-  // Behind the copies that are under way.
+  // Runs on the device's thread, which may have copies under way: what these need, they keep.
   virtual void post(std::function<void()> task) = 0;
 };
 
@@ -78,13 +78,13 @@ using DeviceMemoryPtr = std::shared_ptr<DeviceMemory>;
 struct DeviceFacts {
   std::string uuid;
   std::string name;
-  bool mig = false;                  // an instance of a GPU that is cut into several
-  std::string compute_mode;          // "default", "exclusive process", "prohibited"
-  std::uint64_t total_bytes = 0;     // of its memory
-  std::string why_not;               // batches cannot be delivered to it; empty: they can
-  bool context = false;              // the daemon has one there now
-  std::uint64_t arena_bytes = 0;     // of the daemon's arenas there now
-  std::uint64_t budget_bytes = 0;    // that these may take
+  bool mig = false;                // an instance of a GPU that is cut into several
+  std::string compute_mode;        // "default", "exclusive process", "prohibited"
+  std::uint64_t total_bytes = 0;   // of its memory
+  std::string why_not;             // batches cannot be delivered to it; empty: they can
+  bool context = false;            // the daemon has one there now
+  std::uint64_t arena_bytes = 0;   // of the daemon's arenas there now
+  std::uint64_t budget_bytes = 0;  // that these may take
 };
 
 // All GPUs of the machine that the daemon sees. Owned by the daemon; outlives what it opens.

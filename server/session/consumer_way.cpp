@@ -27,7 +27,8 @@ StreamWish Consumer::wish(const Timeline& timeline, StepAt from, StepAt until) c
 }
 
 delivery::DeviceMemoryPtr Consumer::gpu_for(const Phase& phase) const {
-  return phase.run->plan().spec.delivery.device == spec::DeliverySpec::Device::kCuda ? gpu_ : nullptr;
+  return phase.run->plan().spec.delivery.device == spec::DeliverySpec::Device::kCuda ? gpu_
+                                                                                     : nullptr;
 }
 
 Result<std::vector<Leg>> Consumer::route(const Timeline& timeline, StepAt from,
@@ -78,8 +79,7 @@ Status Consumer::retime(StepAt from) {
     const StepAt until = timeline_.next_phase(from).value_or(kNever);
     const bool stays = gpu_for(*after->phase()) == gpu_for(*timeline_.phase(from));
     if (stays && after->phase()->same_content(*timeline_.phase(from)) &&
-        after->retime(timeline_, job_) &&
-        after->set_until(holder(), until))
+        after->retime(timeline_, job_) && after->set_until(holder(), until))
       rest = until;
   }
   if (rest == kNever) return {};

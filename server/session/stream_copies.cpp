@@ -96,8 +96,7 @@ void Stream::begin_copy(ReadyAt ready, const std::shared_ptr<SlotPool>& on_gpu) 
   ready->second.copies.push_back({.pool = on_gpu, .slot = *to});
 
   const std::byte* const slot = pool_->arena().slot(from).data();
-  delivery::DeviceLayout::Parts parts =
-      device_layout_.parts(slot, ready->second.order.rows.rows);
+  delivery::DeviceLayout::Parts parts = device_layout_.parts(slot, ready->second.order.rows.rows);
   const std::uint64_t base = on_gpu->device_place(*to).offset;
   delivery::DeviceCopy copy{.pinned = &pool_->pinned_for(on_gpu->gpu()),
                             .slot = from,
@@ -112,8 +111,8 @@ void Stream::begin_copy(ReadyAt ready, const std::shared_ptr<SlotPool>& on_gpu) 
     for (const auto& part : host) std::memcpy(beside + part.to, slot + part.from, part.bytes);
     return {};
   };
-  on_gpu->gpu()->copy(std::move(copy), [self = shared_from_this(), at = ready->first, on_gpu, to = *to,
-                                        lease = *lease](const Status& status) {
+  on_gpu->gpu()->copy(std::move(copy), [self = shared_from_this(), at = ready->first, on_gpu,
+                                        to = *to, lease = *lease](const Status& status) {
     self->end_copy(at, on_gpu, to, lease, status);
   });
 }

@@ -74,7 +74,8 @@ class Streams {
 
  private:
   Result<std::shared_ptr<Stream>> make(const StreamWish& wish) SPDLD_REQUIRES(mutex_);
-  // The slots on its GPU that a reader of the stream is to read in; none if it reads in main memory.
+  // The slots on its GPU that a reader of the stream is to read in; none if it reads in main
+  // memory.
   Result<std::shared_ptr<SlotPool>> slots_on_gpu(const StreamWish& wish, const Stream& stream)
       SPDLD_REQUIRES(mutex_);
   // The last leg of what `wish` asks for, in a stream that there is. Where that leaves something

@@ -114,7 +114,9 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
     swap.phase = said;
     return swap;
   }
-  const auto device_of = [](const PipelineVersion& made) { return made.plan->spec.delivery.device; };
+  const auto device_of = [](const PipelineVersion& made) {
+    return made.plan->spec.delivery.device;
+  };
   if ((*variant)->work_digest == last->content &&
       device_of(**variant) == device_of(*last->pipeline)) {
     // The same work: the run goes on as it is, and by another name.

@@ -77,14 +77,15 @@ Key arena_key() {
 }
 
 Key cuda_key() {
-  return section("cuda", "what the daemon has on GPUs, for pipelines with 'delivery: {device: cuda}'",
-                 {
-                     {.name = "budget",
-                      .doc = "what all arenas on one GPU together may take of its memory; the "
-                             "daemon's context there takes 0.3 to 0.5 GB beside it while it is used",
-                      .shape = bytes_shape(),
-                      .default_value = "2GiB"},
-                 });
+  return section(
+      "cuda", "what the daemon has on GPUs, for pipelines with 'delivery: {device: cuda}'",
+      {
+          {.name = "budget",
+           .doc = "what all arenas on one GPU together may take of its memory; the "
+                  "daemon's context there takes 0.3 to 0.5 GB beside it while it is used",
+           .shape = bytes_shape(),
+           .default_value = "2GiB"},
+      });
 }
 
 Key cache_key() {

@@ -106,9 +106,9 @@ Status Copier::issue(Copy& copy) {
   pinned.pin(copy.what.slot);
   const CUdeviceptr base = static_cast<VmmArena&>(*copy.what.to).base();
   for (const DeviceCopy::Part& part : copy.what.parts)
-    SPDLD_TRY(context_->status(
-        functions.MemcpyHtoDAsync(base + part.to, part.from, part.bytes, stream_),
-        "copying a batch"));
+    SPDLD_TRY(
+        context_->status(functions.MemcpyHtoDAsync(base + part.to, part.from, part.bytes, stream_),
+                         "copying a batch"));
   copy.over = take_event();
   if (copy.over == nullptr)
     return context_->status(functions.StreamSynchronize(stream_), "copying a batch");
@@ -120,8 +120,8 @@ void Copier::finish_oldest() {
   under_way_.pop_front();
   Status status = std::move(copy.beside);
   if (copy.over != nullptr) {
-    const Status copied = context_->status(context_->functions().EventSynchronize(copy.over),
-                                           "copying a batch");
+    const Status copied =
+        context_->status(context_->functions().EventSynchronize(copy.over), "copying a batch");
     if (!copied.ok()) {
       MutexLock lock(mutex_);
       failure_ = copied;

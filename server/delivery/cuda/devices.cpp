@@ -100,12 +100,11 @@ Known known(const Functions& functions, int ordinal, std::uint64_t budget_bytes)
   const std::array<CUresult, 4> asked = {
       functions.DeviceGet(&gpu.device, ordinal),
       functions.DeviceGetName(name.data(), name.size(), gpu.device),
-      functions.DeviceGetUuid(&uuid, gpu.device),
-      functions.DeviceTotalMem(&total, gpu.device)};
+      functions.DeviceGetUuid(&uuid, gpu.device), functions.DeviceTotalMem(&total, gpu.device)};
   for (const CUresult result : asked) {
     if (result != CUDA_SUCCESS)
-      gpu.facts.why_not = "the driver does not say what it is: " +
-                          spdld::cuda::error_text(functions, result);
+      gpu.facts.why_not =
+          "the driver does not say what it is: " + spdld::cuda::error_text(functions, result);
   }
   gpu.facts.name = name.data();
   // The driver tells instances by their names.

@@ -16,10 +16,10 @@ PinnedSlots::~PinnedSlots() {
 void PinnedSlots::pin(std::uint32_t slot) {
   if (pinned_[slot] || refused_) return;
   const std::span<std::byte> memory = arena_.slot(slot);
-  const Status registered = context_->status(
-      context_->functions().MemHostRegister(memory.data(), memory.size(),
-                                            CU_MEMHOSTREGISTER_PORTABLE),
-      "registering a slot");
+  const Status registered =
+      context_->status(context_->functions().MemHostRegister(memory.data(), memory.size(),
+                                                             CU_MEMHOSTREGISTER_PORTABLE),
+                       "registering a slot");
   pinned_[slot] = registered.ok();
   refused_ = !registered.ok();
   if (refused_)
