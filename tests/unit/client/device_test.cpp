@@ -2,9 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdint>
-#include <deque>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,6 +10,7 @@
 #include "spdld/loader.h"
 #include "tests/unit/client/fake_daemon.h"
 #include "tests/unit/client/fake_gpu.h"
+#include "tests/unit/client/looks.h"
 #include "tests/unit/client/thrown.h"
 
 // A loader whose large fields come on a device. The driver is the fake one, whose copies and
@@ -23,8 +22,8 @@ using test::FakeDaemon;
 using test::FakeGpu;
 using test::FakePipeline;
 using test::FakeService;
+using test::Looks;
 using test::thrown;
-using test::value_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -36,43 +35,13 @@ class DeviceTest : public ::testing::Test {
     return options;
   }
 
-  // A kernel that looks whether all of a batch's image is what it should be, when it runs.
-  struct Look {
-    const std::uint8_t* image = nullptr;
-    std::uint64_t bytes = 0;
-    std::uint8_t wanted = 0;
-    std::atomic<int> right{0};
-    std::atomic<int> wrong{0};
-  };
-  void look_at(const Batch& batch, CUstream stream) {
-    const TensorView& image = batch["image"];
-    Look& look = looks_.emplace_back();
-    look.image = gpu_.peek(image.data);
-    look.bytes = image.bytes;
-    look.wanted = value_of(batch.epoch(), batch.step());
-    batch.make_ready(reinterpret_cast<std::uintptr_t>(stream));
-    gpu_.launch(
-        stream,
-        [](void* argument) {
-          auto& at = *static_cast<Look*>(argument);
-          bool all = at.image != nullptr;
-          for (std::uint64_t i = 0; all && i < at.bytes; i += 64) all = at.image[i] == at.wanted;
-          ++(all ? at.right : at.wrong);
-        },
-        &look);
-  }
-  // Waits for the streams; all looks must have found what they looked for.
+  void look_at(const Batch& batch, CUstream stream) { looks_.make_ready_and_launch(batch, stream); }
   void expect_all_right(const std::vector<CUstream>& streams, std::size_t looks) {
-    for (CUstream stream : streams) FakeGpu::check(gpu_.functions().StreamSynchronize(stream));
-    EXPECT_EQ(looks_.size(), looks);
-    for (const Look& look : looks_) {
-      EXPECT_EQ(look.right, 1) << "of value " << static_cast<int>(look.wanted);
-      EXPECT_EQ(look.wrong, 0) << "of value " << static_cast<int>(look.wanted);
-    }
+    looks_.expect_all_right(streams, looks);
   }
 
   FakeGpu gpu_;
-  std::deque<Look> looks_;
+  Looks looks_{gpu_};
 };
 
 TEST_F(DeviceTest, LargeFieldsComeOnTheDeviceAndSmallOnesDoNot) {
@@ -117,17 +86,7 @@ TEST_F(DeviceTest, AStreamThatIsRecordedHoldsTheMemoryToo) {
     batch->make_ready(reinterpret_cast<std::uintptr_t>(first));
     FakeGpu::check(gpu_.functions().EventRecord(event, first));
     FakeGpu::check(gpu_.functions().StreamWaitEvent(second, event, 0));
-    Look& look = looks_.emplace_back();
-    look.image = gpu_.peek((*batch)["image"].data);
-    look.bytes = (*batch)["image"].bytes;
-    look.wanted = value_of(batch->epoch(), batch->step());
-    gpu_.launch(
-        second,
-        [](void* argument) {
-          auto& at = *static_cast<Look*>(argument);
-          ++(at.image[0] == at.wanted && at.image[at.bytes - 1] == at.wanted ? at.right : at.wrong);
-        },
-        &look);
+    looks_.launch(*batch, second);
     batch->record_stream(reinterpret_cast<std::uintptr_t>(second));
     ++looks;
   }

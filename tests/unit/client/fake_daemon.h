@@ -74,6 +74,29 @@ inline std::vector<wire::FieldLayout> layout_of(const FakePipeline& pipeline) {
   return fields;
 }
 
+// Writes the batch at a position to a slot; `with_image`: all of it.
+inline void fill_fake_slot(const FakePipeline& pipeline, std::byte* bytes,
+                           const delivery::StreamPosition& at, bool with_image = true) {
+  const auto fields = layout_of(pipeline);
+  if (with_image) {
+    std::memset(bytes + fields[0].offset, value_of(at.epoch, at.step),
+                pipeline.rows * pipeline.image_bytes);
+  }
+  std::int64_t text_end = 0;
+  std::memcpy(bytes + fields[2].offsets_offset, &text_end, 8);
+  for (std::uint64_t row = 0; row < pipeline.rows; ++row) {
+    const auto index = static_cast<std::int64_t>(at.step * pipeline.rows + row);
+    std::memcpy(bytes + fields[1].offset + row * 8, &index, 8);
+    std::memcpy(bytes + fields[3].offset + row * 8, &index, 8);
+    bytes[fields[4].offset + row] = std::byte{1};
+    std::string caption = "row " + std::to_string(index);
+    caption.resize(std::max<std::size_t>(caption.size(), pipeline.caption_bytes), '.');
+    std::memcpy(bytes + fields[2].offset + text_end, caption.data(), caption.size());
+    text_end += static_cast<std::int64_t>(caption.size());
+    std::memcpy(bytes + fields[2].offsets_offset + (row + 1) * 8, &text_end, 8);
+  }
+}
+
 // A session layer made of nothing but delivery's parts: one endless job, one consumer a shard, all
 // on the dispatcher's thread.
 class FakeService final : public delivery::DataService {
@@ -301,7 +324,7 @@ class FakeService final : public delivery::DataService {
       if (session.swaps && session.at.epoch >= swap_epoch_) change_to(session, swap_to);
       const auto slot = session.memory.slots->loan();
       if (!slot) return;
-      fill(session, *slot);
+      fill_fake_slot(session.pipeline, session.memory.arena->slot(*slot).data(), session.at);
       session.memory.slots->commit(*slot);
       const std::uint64_t position = (session.at.step + 1) * session.pipeline.rows;
       session.connection->send_batch({.lease = *session.memory.slots->acquire(*slot, id),
@@ -316,27 +339,6 @@ class FakeService final : public delivery::DataService {
                                       .seek = session.seek});
       ++session.at.step;
       session.at.position = position;
-    }
-  }
-
-  static void fill(Session& session, std::uint32_t slot) {
-    const FakePipeline& pipeline = session.pipeline;
-    std::byte* const bytes = session.memory.arena->slot(slot).data();
-    const auto fields = layout_of(pipeline);
-    std::memset(bytes + fields[0].offset, value_of(session.at.epoch, session.at.step),
-                pipeline.rows * pipeline.image_bytes);
-    std::int64_t text_end = 0;
-    std::memcpy(bytes + fields[2].offsets_offset, &text_end, 8);
-    for (std::uint64_t row = 0; row < pipeline.rows; ++row) {
-      const auto index = static_cast<std::int64_t>(session.at.step * pipeline.rows + row);
-      std::memcpy(bytes + fields[1].offset + row * 8, &index, 8);
-      std::memcpy(bytes + fields[3].offset + row * 8, &index, 8);
-      bytes[fields[4].offset + row] = std::byte{1};
-      std::string caption = "row " + std::to_string(index);
-      caption.resize(std::max<std::size_t>(caption.size(), pipeline.caption_bytes), '.');
-      std::memcpy(bytes + fields[2].offset + text_end, caption.data(), caption.size());
-      text_end += static_cast<std::int64_t>(caption.size());
-      std::memcpy(bytes + fields[2].offsets_offset + (row + 1) * 8, &text_end, 8);
     }
   }
 
