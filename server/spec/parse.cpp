@@ -220,7 +220,7 @@ Result<PipelineSpec> parse_pipeline(std::string_view text, const std::string& fi
     spec.lengths_where = shuffle->find("global")->find("bucket")->find("by")->where();
   if (text_of(json.at("delivery"), "device") == "cuda")
     spec.delivery.device = DeliverySpec::Device::kCuda;
-  if (text_of(json.at("delivery"), "on_unavailable") == "host")
+  if (json.at("delivery").value("on_unavailable", "fail") == "host")
     spec.delivery.on_unavailable = DeliverySpec::Unavailable::kHost;
   spec.delivery.prefetch = json.at("delivery").at("prefetch").get<int>();
   if (text_of(json.at("delivery"), "absent_replica") == "go_on")

@@ -391,9 +391,9 @@ Key delivery_key() {
            .default_value = "cpu"},
           {.name = "on_unavailable",
            .doc = "with device: cuda, where the daemon cannot deliver to a loader's GPU: "
-                  "fail its attach, or host: let its batches lie in main memory",
-           .shape = choice_shape({"fail", "host"}),
-           .default_value = "fail"},
+                  "fail (the default): its attach is refused; host: its batches lie in "
+                  "main memory",
+           .shape = choice_shape({"fail", "host"})},
           {.name = "prefetch",
            .doc = "batches that one consumer may hold or have waiting",
            .shape = int_shape(2, 64),
