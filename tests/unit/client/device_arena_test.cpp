@@ -212,6 +212,7 @@ TEST_F(DeviceArenaTest, NextWaitsForStreamsThatReadAllBatches) {
   ASSERT_TRUE(batch);
   EXPECT_EQ(batch->step(), 4u);
   EXPECT_EQ(asked, 1);
+  gate.open();
   looks_.expect_all_right({stream}, 4);
 }
 
@@ -232,6 +233,7 @@ TEST_F(DeviceArenaTest, HoldingAllBatchesIsALeaseErrorOnceStreamsAreThrough) {
   EXPECT_THAT(full.what(), AllOf(HasSubstr("all 4 batches"), HasSubstr("step 4 of epoch 0")));
   held.clear();
   EXPECT_EQ(loader.next()->step(), 5u);
+  gate.open();
   looks_.expect_all_right({stream}, 1);
 }
 
