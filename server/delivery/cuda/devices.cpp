@@ -4,11 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <string_view>
 #include <utility>
 
 #include "base/mutex.h"
 #include "delivery/cuda/copier.h"
+#include "delivery/cuda/gpu_facts.h"
 #include "delivery/cuda/pinned_slots.h"
 #include "delivery/cuda/vmm_arena.h"
 
@@ -49,75 +50,18 @@ class LentDevice final : public DeviceMemory {
 };
 
 // One GPU that the driver shows, whether or not anybody has it.
-struct Known {
+struct Gpu {
   CUdevice device = 0;
-  DeviceFacts facts;
-  std::shared_ptr<VramBudget> budget;
-  std::weak_ptr<LentDevice> lent;
+  bool identified = false;
+  DeviceFacts facts = {};
+  std::shared_ptr<VramBudget> budget = {};
+  std::weak_ptr<LentDevice> lent = {};
 };
-
-int attribute_of(const Functions& functions, CUdevice device, CUdevice_attribute attribute) {
-  int value = 0;
-  return functions.DeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS ? value : 0;
-}
-
-std::string digits_of(const CUuuid& uuid) {
-  std::string text;
-  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
-  }
-  return text;
-}
 
 // "GPU-" and "MIG-" tell what it is; the digits alone tell which.
 std::string_view digits_of(std::string_view uuid) {
   const std::size_t dash = uuid.find('-');
   return dash == 3 ? uuid.substr(4) : uuid;
-}
-
-std::string why_not(const Functions& functions, CUdevice device, int compute_mode) {
-  if (compute_mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS)
-    return "it is in exclusive-process mode, and a context of the daemon would lock the trainer "
-           "out; 'nvidia-smi -c DEFAULT' lets both in";
-  if (compute_mode == CU_COMPUTEMODE_PROHIBITED)
-    return "its compute mode forbids all contexts; 'nvidia-smi -c DEFAULT' allows them";
-  if (attribute_of(functions, device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0)
-    return "its driver has no virtual memory management";
-  if (attribute_of(functions, device,
-                   CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) == 0)
-    return "its driver cannot share memory by file descriptors";
-  return {};
-}
-
-Known known(const Functions& functions, int ordinal, std::uint64_t budget_bytes) {
-  Known gpu;
-  gpu.budget = std::make_shared<VramBudget>(budget_bytes);
-  gpu.facts.budget_bytes = budget_bytes;
-  std::array<char, 128> name{};
-  CUuuid uuid{};
-  std::size_t total = 0;
-  const std::array<CUresult, 4> asked = {
-      functions.DeviceGet(&gpu.device, ordinal),
-      functions.DeviceGetName(name.data(), name.size(), gpu.device),
-      functions.DeviceGetUuid(&uuid, gpu.device),
-      functions.DeviceTotalMem(&total, gpu.device)};
-  for (const CUresult result : asked) {
-    if (result != CUDA_SUCCESS)
-      gpu.facts.why_not = "the driver does not say what it is: " +
-                          spdld::cuda::error_text(functions, result);
-  }
-  gpu.facts.name = name.data();
-  // The driver tells instances by their names.
-  gpu.facts.mig = gpu.facts.name.find(" MIG ") != std::string::npos;
-  gpu.facts.uuid = (gpu.facts.mig ? "MIG-" : "GPU-") + digits_of(uuid);
-  gpu.facts.total_bytes = total;
-  const int mode = attribute_of(functions, gpu.device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
-  gpu.facts.compute_mode = mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS ? "exclusive process"
-                           : mode == CU_COMPUTEMODE_PROHIBITED      ? "prohibited"
-                                                                    : "default";
-  if (gpu.facts.why_not.empty()) gpu.facts.why_not = why_not(functions, gpu.device, mode);
-  return gpu;
 }
 
 class CudaDevices final : public Devices {
@@ -126,12 +70,12 @@ class CudaDevices final : public Devices {
 
   Result<DeviceMemoryPtr> open(const std::string& uuid) override SPDLD_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
-    look();
     std::erase_if(copiers_, [](const auto& copier) { return copier->ended(); });
     if (!driver().why_not.empty())
       return error(Code::kFailedPrecondition, "the daemon cannot use GPUs: " + driver().why_not);
-    const auto gpu = std::find_if(gpus_.begin(), gpus_.end(), [&](const Known& candidate) {
-      return digits_of(std::string_view(candidate.facts.uuid)) == digits_of(std::string_view(uuid));
+    look();
+    const auto gpu = std::find_if(gpus_.begin(), gpus_.end(), [&](const Gpu& candidate) {
+      return candidate.identified && digits_of(candidate.facts.uuid) == digits_of(uuid);
     });
     if (gpu == gpus_.end()) return error(Code::kFailedPrecondition, unseen(uuid));
     if (!gpu->facts.why_not.empty())
@@ -153,7 +97,7 @@ class CudaDevices final : public Devices {
     MutexLock lock(mutex_);
     look();
     std::vector<DeviceFacts> facts;
-    for (const Known& gpu : gpus_) {
+    for (const Gpu& gpu : gpus_) {
       facts.push_back(gpu.facts);
       facts.back().context = !gpu.lent.expired();
       facts.back().arena_bytes = gpu.budget->used.load(std::memory_order_relaxed);
@@ -171,16 +115,26 @@ class CudaDevices final : public Devices {
   static const spdld::cuda::Driver& driver() { return spdld::cuda::driver(); }
   static const Functions& functions() { return *driver().functions; }
 
+  // What the driver failed to tell before is asked again.
   void look() const SPDLD_REQUIRES(mutex_) {
-    if (looked_) return;
-    looked_ = true;
-    for (int ordinal = 0; driver() && ordinal < driver().devices; ++ordinal)
-      gpus_.push_back(known(functions(), ordinal, budget_bytes_));
+    if (!driver()) return;
+    gpus_.resize(static_cast<std::size_t>(driver().devices));
+    for (std::size_t i = 0; i < gpus_.size(); ++i) {
+      Gpu& gpu = gpus_[i];
+      if (gpu.budget == nullptr) gpu.budget = std::make_shared<VramBudget>(budget_bytes_);
+      gpu.facts.budget_bytes = budget_bytes_;
+      if (!gpu.identified)
+        gpu.identified = identify(functions(), static_cast<int>(i), gpu.device, gpu.facts).ok();
+      if (gpu.identified) judge(functions(), gpu.device, gpu.facts);
+    }
   }
 
   std::string unseen(const std::string& uuid) const SPDLD_REQUIRES(mutex_) {
     std::string seen;
-    for (const Known& gpu : gpus_) seen += (seen.empty() ? "" : ", ") + gpu.facts.uuid;
+    for (const Gpu& gpu : gpus_) {
+      seen += (seen.empty() ? "" : ", ");
+      seen += gpu.identified ? gpu.facts.uuid : gpu.facts.name + ": " + gpu.facts.why_not;
+    }
     return "the daemon sees no GPU " + uuid + " (it sees " + seen +
            "): give its container or unit that device, or see its CUDA_VISIBLE_DEVICES; of a GPU "
            "that is cut up by MIG a process sees one instance";
@@ -188,8 +142,7 @@ class CudaDevices final : public Devices {
 
   const std::uint64_t budget_bytes_;
   mutable Mutex mutex_;
-  mutable bool looked_ SPDLD_GUARDED_BY(mutex_) = false;
-  mutable std::vector<Known> gpus_ SPDLD_GUARDED_BY(mutex_);
+  mutable std::vector<Gpu> gpus_ SPDLD_GUARDED_BY(mutex_);
   // Joined here: the last who has a GPU may let go of it on its copier's own thread.
   std::vector<std::shared_ptr<Copier>> copiers_ SPDLD_GUARDED_BY(mutex_);
 };

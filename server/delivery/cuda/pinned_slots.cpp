@@ -16,10 +16,11 @@ PinnedSlots::~PinnedSlots() {
 void PinnedSlots::pin(std::uint32_t slot) {
   if (pinned_[slot] || refused_) return;
   const std::span<std::byte> memory = arena_.slot(slot);
-  const Status registered = context_->status(
-      context_->functions().MemHostRegister(memory.data(), memory.size(),
-                                            CU_MEMHOSTREGISTER_PORTABLE),
-      "registering a slot");
+  const CUresult result = context_->functions().MemHostRegister(memory.data(), memory.size(),
+                                                                CU_MEMHOSTREGISTER_PORTABLE);
+  // Another GPU copies from it too, and has registered it for all of them.
+  if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return;
+  const Status registered = context_->status(result, "registering a slot");
   pinned_[slot] = registered.ok();
   refused_ = !registered.ok();
   if (refused_)
