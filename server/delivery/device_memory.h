@@ -27,8 +27,8 @@ class DeviceArena {
 };
 
 // The slots of an arena in main memory, as a GPU reads them by itself: each is made ready at its
-// first copy. Dies before the arena, on the device's thread, and once no GPU copies from that arena
-// any more: what one has registered serves all.
+// first copy. Dies before the arena and on the device's thread, once its copies are over. GPUs that
+// copy from one arena share what is registered.
 class PinnedArena {
  public:
   virtual ~PinnedArena() = default;
@@ -80,13 +80,13 @@ using DeviceMemoryPtr = std::shared_ptr<DeviceMemory>;
 struct DeviceFacts {
   std::string uuid;
   std::string name;
-  bool mig = false;                  // an instance of a GPU that is cut into several
-  std::string compute_mode;          // "default", "exclusive process", "prohibited"
-  std::uint64_t total_bytes = 0;     // of its memory
-  std::string why_not;               // batches cannot be delivered to it; empty: they can
-  bool context = false;              // the daemon has one there now
-  std::uint64_t arena_bytes = 0;     // of the daemon's arenas there now
-  std::uint64_t budget_bytes = 0;    // that these may take
+  bool mig = false;                // an instance of a GPU that is cut into several
+  std::string compute_mode;        // "default", "exclusive process", "prohibited"
+  std::uint64_t total_bytes = 0;   // of its memory
+  std::string why_not;             // batches cannot be delivered to it; empty: they can
+  bool context = false;            // the daemon has one there now
+  std::uint64_t arena_bytes = 0;   // of the daemon's arenas there now
+  std::uint64_t budget_bytes = 0;  // that these may take
 };
 
 // All GPUs of the machine that the daemon sees. Owned by the daemon; outlives what it opens.

@@ -105,14 +105,14 @@ void Copier::begin(Copy copy) {
 Status Copier::issue(Copy& copy) {
   const Functions& functions = context_->functions();
   auto& pinned = static_cast<PinnedSlots&>(*copy.what.pinned);
-  pinned.pin(copy.what.slot);
+  SPDLD_TRY(pinned.pin(copy.what.slot));
   const std::uint64_t total = copy.what.to->total_bytes();
   const CUdeviceptr base = static_cast<VmmArena&>(*copy.what.to).base();
   for (const DeviceCopy::Part& part : copy.what.parts) {
     SPDLD_CHECK(part.bytes <= total && part.to <= total - part.bytes);
-    SPDLD_TRY(context_->status(
-        functions.MemcpyHtoDAsync(base + part.to, part.from, part.bytes, stream_),
-        "copying a batch"));
+    SPDLD_TRY(
+        context_->status(functions.MemcpyHtoDAsync(base + part.to, part.from, part.bytes, stream_),
+                         "copying a batch"));
   }
   copy.over = take_event();
   if (copy.over == nullptr)
@@ -125,8 +125,8 @@ void Copier::finish_oldest() {
   under_way_.pop_front();
   Status status = std::move(copy.beside);
   if (copy.over != nullptr) {
-    const Status copied = context_->status(context_->functions().EventSynchronize(copy.over),
-                                           "copying a batch");
+    const Status copied =
+        context_->status(context_->functions().EventSynchronize(copy.over), "copying a batch");
     if (!copied.ok()) {
       fail(copied);
       drain();

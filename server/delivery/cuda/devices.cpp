@@ -21,10 +21,11 @@ namespace {
 class LentDevice final : public DeviceMemory {
  public:
   LentDevice(std::string uuid, std::shared_ptr<Context> context, std::shared_ptr<VramBudget> budget,
-             std::shared_ptr<Copier> copier)
+             std::shared_ptr<Registrations> registrations, std::shared_ptr<Copier> copier)
       : uuid_(std::move(uuid)),
         context_(std::move(context)),
         budget_(std::move(budget)),
+        registrations_(std::move(registrations)),
         copier_(std::move(copier)) {}
   ~LentDevice() override { copier_->stop(); }
 
@@ -34,7 +35,7 @@ class LentDevice final : public DeviceMemory {
     return VmmArena::make(bytes, context_, budget_);
   }
   std::unique_ptr<PinnedArena> pin(Arena& arena) override {
-    return std::make_unique<PinnedSlots>(arena, context_);
+    return std::make_unique<PinnedSlots>(arena, context_, registrations_);
   }
   void copy(DeviceCopy copy, std::function<void(const Status&)> done) override {
     copier_->copy(std::move(copy), std::move(done));
@@ -46,6 +47,7 @@ class LentDevice final : public DeviceMemory {
   const std::string uuid_;
   const std::shared_ptr<Context> context_;
   const std::shared_ptr<VramBudget> budget_;
+  const std::shared_ptr<Registrations> registrations_;
   const std::shared_ptr<Copier> copier_;
 };
 
@@ -88,7 +90,7 @@ class CudaDevices final : public Devices {
     if (Status started = copier->start(); !started.ok()) return tl::unexpected<Status>(started);
     copiers_.push_back(copier);
     auto lent = std::make_shared<LentDevice>(gpu->facts.uuid, std::move(context), gpu->budget,
-                                             std::move(copier));
+                                             registrations_, std::move(copier));
     gpu->lent = lent;
     return lent;
   }
@@ -141,6 +143,7 @@ class CudaDevices final : public Devices {
   }
 
   const std::uint64_t budget_bytes_;
+  const std::shared_ptr<Registrations> registrations_ = std::make_shared<Registrations>();
   mutable Mutex mutex_;
   mutable std::vector<Gpu> gpus_ SPDLD_GUARDED_BY(mutex_);
   // Joined here: the last who has a GPU may let go of it on its copier's own thread.

@@ -42,8 +42,9 @@ Status check(const Functions& functions, CUdevice device, DeviceFacts& facts) {
                        : mode == CU_COMPUTEMODE_PROHIBITED      ? "prohibited"
                                                                 : "default";
   if (mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS)
-    return no("it is in exclusive-process mode, and a context of the daemon would lock the trainer "
-              "out; 'nvidia-smi -c DEFAULT' lets both in");
+    return no(
+        "it is in exclusive-process mode, and a context of the daemon would lock the trainer "
+        "out; 'nvidia-smi -c DEFAULT' lets both in");
   if (mode == CU_COMPUTEMODE_PROHIBITED)
     return no("its compute mode forbids all contexts; 'nvidia-smi -c DEFAULT' allows them");
   int supported = 0;

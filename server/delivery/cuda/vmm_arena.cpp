@@ -36,8 +36,7 @@ Status VmmArena::take(std::uint64_t bytes) {
   const CUmemAllocationProp wish = shared_memory_of(context_->device());
   std::size_t granularity = 0;
   SPDLD_TRY(context_->status(
-      functions.MemGetAllocationGranularity(&granularity, &wish,
-                                            CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+      functions.MemGetAllocationGranularity(&granularity, &wish, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
       "asking in which units memory is shared"));
   SPDLD_TRY(reserve((bytes + granularity - 1) / granularity * granularity));
   const CUresult created = functions.MemCreate(&memory_, bytes_, &wish, 0);
@@ -45,10 +44,9 @@ Status VmmArena::take(std::uint64_t bytes) {
   SPDLD_TRY(context_->status(created, "taking memory that can be shared"));
   created_ = true;
   int fd = -1;
-  SPDLD_TRY(context_->status(
-      functions.MemExportToShareableHandle(&fd, memory_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                           0),
-      "exporting memory (is LimitNOFILE reached?)"));
+  SPDLD_TRY(context_->status(functions.MemExportToShareableHandle(
+                                 &fd, memory_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                             "exporting memory (is LimitNOFILE reached?)"));
   fd_ = UniqueFd(fd);
   (void)::fcntl(fd, F_SETFD, FD_CLOEXEC);
   CUdeviceptr base = 0;
@@ -84,10 +82,11 @@ Status VmmArena::no_room(std::uint64_t bytes) const {
   std::string left;
   if (context_->functions().MemGetInfo(&free, &total) == CUDA_SUCCESS)
     left = fmt::format(": {} of its {} are free", format_bytes(free), format_bytes(total));
-  return Status(Code::kResourceExhausted,
-                fmt::format("{} on {} cannot be had{}; leave more of the GPU's memory to the daemon, "
-                            "or lower batch.size or delivery.prefetch",
-                            format_bytes(bytes), context_->name(), left));
+  return Status(
+      Code::kResourceExhausted,
+      fmt::format("{} on {} cannot be had{}; leave more of the GPU's memory to the daemon, "
+                  "or lower batch.size or delivery.prefetch",
+                  format_bytes(bytes), context_->name(), left));
 }
 
 VmmArena::~VmmArena() {
@@ -105,9 +104,8 @@ Status VmmArena::let_go() {
   const Functions& functions = context_->functions();
   const Current current(*context_);
   SPDLD_TRY(current.status());
-  const Status unmapped = mapped_
-                              ? context_->status(functions.MemUnmap(base_, bytes_), "unmapping memory")
-                              : Status();
+  const Status unmapped =
+      mapped_ ? context_->status(functions.MemUnmap(base_, bytes_), "unmapping memory") : Status();
   if (base_ != 0 && unmapped.ok()) functions.MemAddressFree(base_, bytes_);
   const Status released =
       created_ ? context_->status(functions.MemRelease(memory_), "releasing memory") : Status();
