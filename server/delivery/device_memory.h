@@ -27,7 +27,8 @@ class DeviceArena {
 };
 
 // The slots of an arena in main memory, as a GPU reads them by itself: each is made ready at its
-// first copy. Dies before the arena and on the device's thread.
+// first copy. Dies before the arena and on the device's thread, once its copies are over. GPUs that
+// copy from one arena share what is registered.
 class PinnedArena {
  public:
   virtual ~PinnedArena() = default;
@@ -68,7 +69,8 @@ class DeviceMemory {
   virtual std::unique_ptr<PinnedArena> pin(Arena& arena) = 0;
   // `done` is called on the device's thread, once all of it lies there or why it does not.
   virtual void copy(DeviceCopy copy, std::function<void(const Status&)> done) = 0;
-  // Runs on the device's thread, which may have copies under way: what these need, they keep.
+  // On the device's thread, once all that it was given before is begun. Does not wait for copies
+  // that are under way: what they refer to is let go by their `done`, or later.
   virtual void post(std::function<void()> task) = 0;
 };
 

@@ -3,8 +3,11 @@
 
 #include <pthread.h>
 
+#include <memory>
+#include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "delivery/cuda/pinned_slots.h"
 #include "delivery/cuda/vmm_arena.h"
 
@@ -57,8 +60,8 @@ void Copier::post(std::function<void()> task) {
 }
 
 void Copier::run() {
-  // Where that fails, each copy says so.
   auto current = std::make_unique<Current>(*context_);
+  fail(current->status());
   for (;;) {
     std::optional<std::variant<Copy, Task>> next;
     {
@@ -91,9 +94,8 @@ void Copier::begin(Copy copy) {
   Status status = failure();
   if (status.ok()) status = issue(copy);
   if (!status.ok()) {
-    // What was begun of it still reads the slot.
     while (!under_way_.empty()) finish_oldest();
-    if (stream_ != nullptr) context_->functions().StreamSynchronize(stream_);
+    drain();
     return end(std::move(copy), status);
   }
   if (copy.what.beside) copy.beside = copy.what.beside();
@@ -103,12 +105,15 @@ void Copier::begin(Copy copy) {
 Status Copier::issue(Copy& copy) {
   const Functions& functions = context_->functions();
   auto& pinned = static_cast<PinnedSlots&>(*copy.what.pinned);
-  pinned.pin(copy.what.slot);
+  SPDLD_TRY(pinned.pin(copy.what.slot));
+  const std::uint64_t total = copy.what.to->total_bytes();
   const CUdeviceptr base = static_cast<VmmArena&>(*copy.what.to).base();
-  for (const DeviceCopy::Part& part : copy.what.parts)
+  for (const DeviceCopy::Part& part : copy.what.parts) {
+    SPDLD_CHECK(part.bytes <= total && part.to <= total - part.bytes);
     SPDLD_TRY(
         context_->status(functions.MemcpyHtoDAsync(base + part.to, part.from, part.bytes, stream_),
                          "copying a batch"));
+  }
   copy.over = take_event();
   if (copy.over == nullptr)
     return context_->status(functions.StreamSynchronize(stream_), "copying a batch");
@@ -123,12 +128,23 @@ void Copier::finish_oldest() {
     const Status copied =
         context_->status(context_->functions().EventSynchronize(copy.over), "copying a batch");
     if (!copied.ok()) {
-      MutexLock lock(mutex_);
-      failure_ = copied;
+      fail(copied);
+      drain();
     }
     if (status.ok()) status = copied;
   }
   end(std::move(copy), status);
+}
+
+// What has failed may have been begun in part, and still read its slot and write to the GPU.
+void Copier::drain() {
+  if (stream_ == nullptr) return;
+  fail(context_->status(context_->functions().StreamSynchronize(stream_), "copying a batch"));
+}
+
+void Copier::fail(const Status& why) {
+  MutexLock lock(mutex_);
+  if (failure_.ok()) failure_ = why;
 }
 
 void Copier::end(Copy copy, const Status& status) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <thread>
 #include <variant>
+#include <vector>
 
 #include "base/mutex.h"
 #include "delivery/cuda/context.h"
@@ -30,7 +31,7 @@ class Copier {
   using Done = std::function<void(const Status&)>;
   void copy(DeviceCopy copy, Done done) SPDLD_EXCLUDES(mutex_);
   void post(std::function<void()> task) SPDLD_EXCLUDES(mutex_);
-  // What a copy failed with, after which the context is of no more use; ok until then.
+  // Why the context is of no more use, and no copy is tried any more; ok until then.
   Status failure() const SPDLD_EXCLUDES(mutex_);
 
  private:
@@ -47,6 +48,8 @@ class Copier {
   void begin(Copy copy);
   Status issue(Copy& copy);
   void finish_oldest();
+  void drain();
+  void fail(const Status& why) SPDLD_EXCLUDES(mutex_);
   void end(Copy copy, const Status& status);
   CUevent take_event();
 

@@ -4,11 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <string_view>
 #include <utility>
 
 #include "base/mutex.h"
 #include "delivery/cuda/copier.h"
+#include "delivery/cuda/gpu_facts.h"
 #include "delivery/cuda/pinned_slots.h"
 #include "delivery/cuda/vmm_arena.h"
 
@@ -20,10 +21,11 @@ namespace {
 class LentDevice final : public DeviceMemory {
  public:
   LentDevice(std::string uuid, std::shared_ptr<Context> context, std::shared_ptr<VramBudget> budget,
-             std::shared_ptr<Copier> copier)
+             std::shared_ptr<Registrations> registrations, std::shared_ptr<Copier> copier)
       : uuid_(std::move(uuid)),
         context_(std::move(context)),
         budget_(std::move(budget)),
+        registrations_(std::move(registrations)),
         copier_(std::move(copier)) {}
   ~LentDevice() override { copier_->stop(); }
 
@@ -33,7 +35,7 @@ class LentDevice final : public DeviceMemory {
     return VmmArena::make(bytes, context_, budget_);
   }
   std::unique_ptr<PinnedArena> pin(Arena& arena) override {
-    return std::make_unique<PinnedSlots>(arena, context_);
+    return std::make_unique<PinnedSlots>(arena, context_, registrations_);
   }
   void copy(DeviceCopy copy, std::function<void(const Status&)> done) override {
     copier_->copy(std::move(copy), std::move(done));
@@ -45,78 +47,23 @@ class LentDevice final : public DeviceMemory {
   const std::string uuid_;
   const std::shared_ptr<Context> context_;
   const std::shared_ptr<VramBudget> budget_;
+  const std::shared_ptr<Registrations> registrations_;
   const std::shared_ptr<Copier> copier_;
 };
 
 // One GPU that the driver shows, whether or not anybody has it.
-struct Known {
+struct Gpu {
   CUdevice device = 0;
-  DeviceFacts facts;
-  std::shared_ptr<VramBudget> budget;
-  std::weak_ptr<LentDevice> lent;
+  bool identified = false;
+  DeviceFacts facts = {};
+  std::shared_ptr<VramBudget> budget = {};
+  std::weak_ptr<LentDevice> lent = {};
 };
-
-int attribute_of(const Functions& functions, CUdevice device, CUdevice_attribute attribute) {
-  int value = 0;
-  return functions.DeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS ? value : 0;
-}
-
-std::string digits_of(const CUuuid& uuid) {
-  std::string text;
-  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
-  }
-  return text;
-}
 
 // "GPU-" and "MIG-" tell what it is; the digits alone tell which.
 std::string_view digits_of(std::string_view uuid) {
   const std::size_t dash = uuid.find('-');
   return dash == 3 ? uuid.substr(4) : uuid;
-}
-
-std::string why_not(const Functions& functions, CUdevice device, int compute_mode) {
-  if (compute_mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS)
-    return "it is in exclusive-process mode, and a context of the daemon would lock the trainer "
-           "out; 'nvidia-smi -c DEFAULT' lets both in";
-  if (compute_mode == CU_COMPUTEMODE_PROHIBITED)
-    return "its compute mode forbids all contexts; 'nvidia-smi -c DEFAULT' allows them";
-  if (attribute_of(functions, device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0)
-    return "its driver has no virtual memory management";
-  if (attribute_of(functions, device,
-                   CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) == 0)
-    return "its driver cannot share memory by file descriptors";
-  return {};
-}
-
-Known known(const Functions& functions, int ordinal, std::uint64_t budget_bytes) {
-  Known gpu;
-  gpu.budget = std::make_shared<VramBudget>(budget_bytes);
-  gpu.facts.budget_bytes = budget_bytes;
-  std::array<char, 128> name{};
-  CUuuid uuid{};
-  std::size_t total = 0;
-  const std::array<CUresult, 4> asked = {
-      functions.DeviceGet(&gpu.device, ordinal),
-      functions.DeviceGetName(name.data(), name.size(), gpu.device),
-      functions.DeviceGetUuid(&uuid, gpu.device), functions.DeviceTotalMem(&total, gpu.device)};
-  for (const CUresult result : asked) {
-    if (result != CUDA_SUCCESS)
-      gpu.facts.why_not =
-          "the driver does not say what it is: " + spdld::cuda::error_text(functions, result);
-  }
-  gpu.facts.name = name.data();
-  // The driver tells instances by their names.
-  gpu.facts.mig = gpu.facts.name.find(" MIG ") != std::string::npos;
-  gpu.facts.uuid = (gpu.facts.mig ? "MIG-" : "GPU-") + digits_of(uuid);
-  gpu.facts.total_bytes = total;
-  const int mode = attribute_of(functions, gpu.device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
-  gpu.facts.compute_mode = mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS ? "exclusive process"
-                           : mode == CU_COMPUTEMODE_PROHIBITED      ? "prohibited"
-                                                                    : "default";
-  if (gpu.facts.why_not.empty()) gpu.facts.why_not = why_not(functions, gpu.device, mode);
-  return gpu;
 }
 
 class CudaDevices final : public Devices {
@@ -125,12 +72,12 @@ class CudaDevices final : public Devices {
 
   Result<DeviceMemoryPtr> open(const std::string& uuid) override SPDLD_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
-    look();
     std::erase_if(copiers_, [](const auto& copier) { return copier->ended(); });
     if (!driver().why_not.empty())
       return error(Code::kFailedPrecondition, "the daemon cannot use GPUs: " + driver().why_not);
-    const auto gpu = std::find_if(gpus_.begin(), gpus_.end(), [&](const Known& candidate) {
-      return digits_of(std::string_view(candidate.facts.uuid)) == digits_of(std::string_view(uuid));
+    look();
+    const auto gpu = std::find_if(gpus_.begin(), gpus_.end(), [&](const Gpu& candidate) {
+      return candidate.identified && digits_of(candidate.facts.uuid) == digits_of(uuid);
     });
     if (gpu == gpus_.end()) return error(Code::kFailedPrecondition, unseen(uuid));
     if (!gpu->facts.why_not.empty())
@@ -143,7 +90,7 @@ class CudaDevices final : public Devices {
     if (Status started = copier->start(); !started.ok()) return tl::unexpected<Status>(started);
     copiers_.push_back(copier);
     auto lent = std::make_shared<LentDevice>(gpu->facts.uuid, std::move(context), gpu->budget,
-                                             std::move(copier));
+                                             registrations_, std::move(copier));
     gpu->lent = lent;
     return lent;
   }
@@ -152,7 +99,7 @@ class CudaDevices final : public Devices {
     MutexLock lock(mutex_);
     look();
     std::vector<DeviceFacts> facts;
-    for (const Known& gpu : gpus_) {
+    for (const Gpu& gpu : gpus_) {
       facts.push_back(gpu.facts);
       facts.back().context = !gpu.lent.expired();
       facts.back().arena_bytes = gpu.budget->used.load(std::memory_order_relaxed);
@@ -170,25 +117,35 @@ class CudaDevices final : public Devices {
   static const spdld::cuda::Driver& driver() { return spdld::cuda::driver(); }
   static const Functions& functions() { return *driver().functions; }
 
+  // What the driver failed to tell before is asked again.
   void look() const SPDLD_REQUIRES(mutex_) {
-    if (looked_) return;
-    looked_ = true;
-    for (int ordinal = 0; driver() && ordinal < driver().devices; ++ordinal)
-      gpus_.push_back(known(functions(), ordinal, budget_bytes_));
+    if (!driver()) return;
+    gpus_.resize(static_cast<std::size_t>(driver().devices));
+    for (std::size_t i = 0; i < gpus_.size(); ++i) {
+      Gpu& gpu = gpus_[i];
+      if (gpu.budget == nullptr) gpu.budget = std::make_shared<VramBudget>(budget_bytes_);
+      gpu.facts.budget_bytes = budget_bytes_;
+      if (!gpu.identified)
+        gpu.identified = identify(functions(), static_cast<int>(i), gpu.device, gpu.facts).ok();
+      if (gpu.identified) judge(functions(), gpu.device, gpu.facts);
+    }
   }
 
   std::string unseen(const std::string& uuid) const SPDLD_REQUIRES(mutex_) {
     std::string seen;
-    for (const Known& gpu : gpus_) seen += (seen.empty() ? "" : ", ") + gpu.facts.uuid;
+    for (const Gpu& gpu : gpus_) {
+      seen += (seen.empty() ? "" : ", ");
+      seen += gpu.identified ? gpu.facts.uuid : gpu.facts.name + ": " + gpu.facts.why_not;
+    }
     return "the daemon sees no GPU " + uuid + " (it sees " + seen +
            "): give its container or unit that device, or see its CUDA_VISIBLE_DEVICES; of a GPU "
            "that is cut up by MIG a process sees one instance";
   }
 
   const std::uint64_t budget_bytes_;
+  const std::shared_ptr<Registrations> registrations_ = std::make_shared<Registrations>();
   mutable Mutex mutex_;
-  mutable bool looked_ SPDLD_GUARDED_BY(mutex_) = false;
-  mutable std::vector<Known> gpus_ SPDLD_GUARDED_BY(mutex_);
+  mutable std::vector<Gpu> gpus_ SPDLD_GUARDED_BY(mutex_);
   // Joined here: the last who has a GPU may let go of it on its copier's own thread.
   std::vector<std::shared_ptr<Copier>> copiers_ SPDLD_GUARDED_BY(mutex_);
 };

@@ -5,26 +5,49 @@
 
 namespace spdld::delivery::cuda {
 
-PinnedSlots::~PinnedSlots() {
-  const Current current(*context_);
-  if (!current.status().ok()) return;
-  for (std::uint32_t slot = 0; slot < pinned_.size(); ++slot) {
-    if (pinned_[slot]) context_->functions().MemHostUnregister(arena_.slot(slot).data());
+CUresult Registrations::add(std::span<std::byte> slot, const Context& context) {
+  MutexLock lock(mutex_);
+  const auto known = users_.find(slot.data());
+  if (known != users_.end()) {
+    ++known->second;
+    return CUDA_SUCCESS;
   }
+  const CUresult result =
+      context.functions().MemHostRegister(slot.data(), slot.size(), CU_MEMHOSTREGISTER_PORTABLE);
+  if (result == CUDA_SUCCESS) users_.emplace(slot.data(), 1);
+  return result;
 }
 
-void PinnedSlots::pin(std::uint32_t slot) {
-  if (pinned_[slot] || refused_) return;
-  const std::span<std::byte> memory = arena_.slot(slot);
-  const Status registered =
-      context_->status(context_->functions().MemHostRegister(memory.data(), memory.size(),
-                                                             CU_MEMHOSTREGISTER_PORTABLE),
-                       "registering a slot");
+CUresult Registrations::remove(std::span<std::byte> slot, const Context& context) {
+  MutexLock lock(mutex_);
+  const auto known = users_.find(slot.data());
+  if (--known->second > 0) return CUDA_SUCCESS;
+  users_.erase(known);
+  return context.functions().MemHostUnregister(slot.data());
+}
+
+PinnedSlots::~PinnedSlots() {
+  const Current current(*context_);
+  Status kept;
+  for (std::uint32_t slot = 0; slot < pinned_.size(); ++slot) {
+    if (!pinned_[slot]) continue;
+    const CUresult removed = registrations_->remove(arena_.slot(slot), *context_);
+    if (kept.ok()) kept = context_->status(removed, "letting go of a registered slot");
+  }
+  if (!kept.ok()) spdlog::error("{}", kept.message());
+}
+
+Status PinnedSlots::pin(std::uint32_t slot) {
+  if (pinned_[slot] || refused_) return {};
+  const CUresult result = registrations_->add(arena_.slot(slot), *context_);
+  Status registered = context_->status(result, "registering a slot");
+  if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return registered;
   pinned_[slot] = registered.ok();
   refused_ = !registered.ok();
   if (refused_)
     spdlog::warn("{}; batches are copied there by a buffer of the driver's, which is slower",
                  registered.message());
+  return {};
 }
 
 }  // namespace spdld::delivery::cuda

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "delivery/memory_probe.h"
 
 namespace spdld::delivery::cuda {
@@ -89,13 +90,26 @@ Status VmmArena::no_room(std::uint64_t bytes) const {
 }
 
 VmmArena::~VmmArena() {
-  const Functions& functions = context_->functions();
-  if (const Current current(*context_); current.status().ok()) {
-    if (mapped_) functions.MemUnmap(base_, bytes_);
-    if (base_ != 0) functions.MemAddressFree(base_, bytes_);
-    if (created_) functions.MemRelease(memory_);
+  if (Status gone = let_go(); !gone.ok()) {
+    spdlog::error("{}; {} there stay taken until the daemon ends", gone.message(),
+                  format_bytes(bytes_));
+    return;
   }
   budget_->used.fetch_sub(bytes_, std::memory_order_relaxed);
+}
+
+// Addresses that cannot be freed cost nothing; memory that is still mapped or held does.
+Status VmmArena::let_go() {
+  if (base_ == 0 && !created_) return {};
+  const Functions& functions = context_->functions();
+  const Current current(*context_);
+  SPDLD_TRY(current.status());
+  const Status unmapped =
+      mapped_ ? context_->status(functions.MemUnmap(base_, bytes_), "unmapping memory") : Status();
+  if (base_ != 0 && unmapped.ok()) functions.MemAddressFree(base_, bytes_);
+  const Status released =
+      created_ ? context_->status(functions.MemRelease(memory_), "releasing memory") : Status();
+  return unmapped.ok() ? released : unmapped;
 }
 
 }  // namespace spdld::delivery::cuda

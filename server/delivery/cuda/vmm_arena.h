@@ -19,7 +19,7 @@ struct VramBudget {
 };
 
 // Physical memory of a GPU (cuMemCreate), mapped here for copies to it and exported as a POSIX file
-// descriptor.
+// descriptor. What cannot be let go of in the end counts against the budget for ever.
 class VmmArena final : public DeviceArena {
  public:
   // `bytes` is rounded up to what the GPU deals in. What was made is undone if a step fails.
@@ -39,6 +39,7 @@ class VmmArena final : public DeviceArena {
   Status take(std::uint64_t bytes);
   Status reserve(std::uint64_t bytes);
   Status no_room(std::uint64_t bytes) const;
+  Status let_go();
 
   const std::shared_ptr<const Context> context_;
   const std::shared_ptr<VramBudget> budget_;
