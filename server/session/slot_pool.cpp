@@ -61,15 +61,18 @@ SlotPool::SlotPool(std::unique_ptr<delivery::Arena> arena, uid_t uid, delivery::
 Result<std::shared_ptr<SlotPool>> SlotPool::on(const delivery::DeviceMemoryPtr& gpu,
                                                const delivery::DeviceLayout& layout,
                                                std::uint32_t slot_count) {
+  const std::uint64_t stride = layout.device_bytes();
   std::erase_if(on_gpus_, [](const auto& known) { return known.expired(); });
   for (const auto& known : on_gpus_) {
-    if (auto pool = known.lock(); pool != nullptr && pool->gpu_ == gpu) return pool;
+    // After a seek the slots may be another plan's that divides them otherwise.
+    if (auto pool = known.lock(); pool != nullptr && pool->gpu_ == gpu &&
+                                  pool->device_stride_ == stride &&
+                                  pool->arena_->shape().slot_bytes == layout.host_bytes())
+      return pool;
   }
-  const std::uint64_t stride = layout.device_bytes();
   SPDLD_ASSIGN(auto device_arena, gpu->allocate(stride * slot_count));
-  const delivery::ArenaShape shape{.kind = arena_->shape().kind,
-                                   .slot_bytes = layout.host_bytes(),
-                                   .slot_count = slot_count};
+  const delivery::ArenaShape shape{
+      .kind = arena_->shape().kind, .slot_bytes = layout.host_bytes(), .slot_count = slot_count};
   SPDLD_ASSIGN(auto pool, create(shape, uid_, home_, meter_, executor_));
   pool->gpu_ = gpu;
   pool->device_arena_ = std::move(device_arena);
@@ -83,8 +86,8 @@ SlotPool::~SlotPool() {
   meter_->release(arena_->total_bytes());
   // A slot that is not free would be one that a live process may read: then the arena dies here,
   // and its memory with the last mapping.
-  const auto let_go = [&home = home_, uid = uid_, idle = slots_.idle()](
-                          std::unique_ptr<delivery::Arena> arena) {
+  const auto let_go = [&home = home_, uid = uid_,
+                       idle = slots_.idle()](std::unique_ptr<delivery::Arena> arena) {
     if (idle) {
       home.give_back(std::move(arena), uid);
     } else {

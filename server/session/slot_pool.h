@@ -77,7 +77,8 @@ class SlotPool {
     return {.offset = slot * device_stride_, .bytes = device_stride_};
   }
   // How slots of the arena are read by the GPU; for as long as the pool is there.
-  delivery::PinnedArena& pinned_for(const delivery::DeviceMemoryPtr& gpu) SPDLD_EXCLUDES(pins_mutex_);
+  delivery::PinnedArena& pinned_for(const delivery::DeviceMemoryPtr& gpu)
+      SPDLD_EXCLUDES(pins_mutex_);
 
   // Whose the slots are; what changes that goes through the pool.
   const delivery::SlotTable& slots() const { return slots_; }
