@@ -67,6 +67,7 @@ Catalogue::Progress Sessions::progress_to(const SessionPtr& session) {
 Status Sessions::try_attach(const SessionPtr& session, delivery::AttachRequest request) {
   SPDLD_TRY(check_world(request.num_shards.value_or(1), request.replicas));
   SPDLD_ASSIGN(session->member.replica, replica_of(request));
+  session->device = request.device;
   SPDLD_ASSIGN(const PipelinePtr base, pipeline_for(session, request));
   const Peer& peer = session->connection->peer();
   JobKey key{.uid = peer.uid, .job = request.job, .pipeline = base->id()};
@@ -85,7 +86,6 @@ Status Sessions::try_attach(const SessionPtr& session, delivery::AttachRequest r
   if (known.begins_anew) forget_run(key);
   const PipelinePtr runs = look_at_data(session);
   const std::vector<std::string> told = runs->warnings();
-  session->device = request.device;
   SPDLD_TRY(open_gpu(session));
   SPDLD_TRY(begin(session, request));
   // It has its batches by now. Who came by name knows that the daemon's pipeline counts.

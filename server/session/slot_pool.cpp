@@ -61,11 +61,15 @@ SlotPool::SlotPool(std::unique_ptr<delivery::Arena> arena, uid_t uid, delivery::
 Result<std::shared_ptr<SlotPool>> SlotPool::on(const delivery::DeviceMemoryPtr& gpu,
                                                const delivery::DeviceLayout& layout,
                                                std::uint32_t slot_count) {
+  const std::uint64_t stride = layout.device_bytes();
   std::erase_if(on_gpus_, [](const auto& known) { return known.expired(); });
   for (const auto& known : on_gpus_) {
-    if (auto pool = known.lock(); pool != nullptr && pool->gpu_ == gpu) return pool;
+    // After a seek the slots may be another plan's that divides them otherwise.
+    if (auto pool = known.lock(); pool != nullptr && pool->gpu_ == gpu &&
+                                  pool->device_stride_ == stride &&
+                                  pool->arena_->shape().slot_bytes == layout.host_bytes())
+      return pool;
   }
-  const std::uint64_t stride = layout.device_bytes();
   SPDLD_ASSIGN(auto device_arena, gpu->allocate(stride * slot_count));
   const delivery::ArenaShape shape{
       .kind = arena_->shape().kind, .slot_bytes = layout.host_bytes(), .slot_count = slot_count};

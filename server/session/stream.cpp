@@ -122,16 +122,28 @@ std::optional<StepAt> Stream::offered(const ReaderTerms& terms) const {
     return std::nullopt;  // it would wait for somebody else's consumer
   }
   first = std::max(first, terms.from);
-  // Who went back may still have what it was handed before, and written to its view of it: that is
-  // made for it once more, elsewhere.
+  bool to_be_copied = false;  // one of those from `first` on
   for (auto ready = ready_.lower_bound(first); ready != ready_.end(); ++ready) {
+    const auto& [at, batch] = *ready;
+    // Who went back may still have what it was handed before, and written to its view of it: that
+    // is made for it once more, elsewhere.
     const auto has_it = [&](const Copied& copy) {
       return copy.pool->slots().holds(copy.slot, terms.holder);
     };
-    const std::vector<Copied>& copies = ready->second.copies;
-    if (pool_->slots().holds(ready->second.slot, terms.holder) ||
-        std::any_of(copies.begin(), copies.end(), has_it) || !reaches(ready->second, terms.on_gpu))
-      first = {ready->first.epoch, ready->first.step + 1};
+    const auto is_its_own = [&](const Copied& copy) { return copy.pool == terms.on_gpu; };
+    if (pool_->slots().holds(batch.slot, terms.holder) ||
+        std::any_of(batch.copies.begin(), batch.copies.end(), has_it) ||
+        !reaches(batch, terms.on_gpu)) {
+      first = {at.epoch, at.step + 1};
+      to_be_copied = false;
+    } else if (std::none_of(batch.copies.begin(), batch.copies.end(), is_its_own)) {
+      to_be_copied = true;
+    } else if (to_be_copied) {
+      // Later steps have slots on its GPU already, which would be kept for it: those that come
+      // first could wait for slots in vain.
+      first = at;
+      to_be_copied = false;
+    }
   }
   return first;
 }
@@ -182,8 +194,8 @@ void Stream::forget(StepAt at) {
 }
 
 bool Stream::Ready::is_read() const {
-  return expected == 0 && std::all_of(copies.begin(), copies.end(),
-                                      [](const Copied& copy) { return copy.expected == 0; });
+  return expected == 0 &&
+         std::none_of(copies.begin(), copies.end(), [](const Copied& copy) { return copy.there; });
 }
 
 Stream::ReadyAt Stream::drop(ReadyAt ready) {
@@ -225,6 +237,7 @@ void Stream::leave(delivery::HolderId id, bool away) {
                             SPDLD_REQUIRES(mutex_) { return known.job == maker_; };
     if (!last && std::none_of(readers_.begin(), readers_.end(), makers))
       maker_ = readers_.front().job;
+    if (!last) begin_copies();  // what it needed first may have kept others back
   }
   if (last) return end();
   wake();
@@ -240,6 +253,7 @@ void Stream::dismiss(JobTag job, std::uint32_t replica) {
     if (place == readers_.end()) return;
     forgo(*place, place->next, place->until);
     readers_.erase(place);
+    begin_copies();
   }
   wake();
 }
@@ -254,7 +268,7 @@ void Stream::end() {
     for (const auto& [at, ready] : ready_) {
       if (ready.expected > 0) pool_->discard(ready.slot);
       for (const Copied& copy : ready.copies) {
-        if (copy.expected > 0) copy.pool->discard(copy.slot);
+        if (copy.there) copy.pool->discard(copy.slot);
       }
     }
     ready_.clear();
@@ -299,8 +313,15 @@ void Stream::note_stall() {
 
 bool Stream::starves(const Reader& reader) const {
   if (!reader.hungry) return false;
-  if (reader.next >= to_make_) return true;
-  return reader.on_gpu != nullptr && reader.on_gpu->slots().counts().free == 0;
+  return reader.next >= to_make_ || lacks_room(reader);
+}
+
+bool Stream::lacks_room(const Reader& reader) const {
+  if (reader.on_gpu == nullptr) return false;
+  const auto counts = reader.on_gpu->slots().counts();
+  if (counts.free > 0 || counts.loaned > 0) return false;
+  const auto next = ready_.find(timeline_.settled(reader.next));
+  return next == ready_.end() || !is_there(next->second, reader.on_gpu);
 }
 
 Stream::ReaderRefs Stream::held_up() {
@@ -334,21 +355,23 @@ std::optional<Stream::Taken> Stream::take(delivery::HolderId id, StepAt at) {
   forgo(*reader, reader->next, at);
   reader->next = at;
   const auto found = ready_.find(at);
-  Copied* const copy = found == ready_.end() ? nullptr : copy_of(found->second, reader->on_gpu);
-  if (found == ready_.end() || (reader->on_gpu != nullptr && copy == nullptr)) {
+  if (found == ready_.end() || !is_there(found->second, reader->on_gpu)) {
     reader->hungry = true;
     begin_copies();  // it may have passed by what was to be copied first
     if (pool_->slots().counts().free == 0) note_stall();
     return std::nullopt;
   }
-  const std::shared_ptr<SlotPool> pool = copy == nullptr ? pool_ : copy->pool;
-  const std::uint32_t slot = copy == nullptr ? found->second.slot : copy->slot;
+  Ready& ready = found->second;
+  const CopiedAt copy = copy_of(ready, reader->on_gpu);
+  const bool copied = copy != ready.copies.end();
+  const std::shared_ptr<SlotPool> pool = copied ? copy->pool : pool_;
+  const std::uint32_t slot = copied ? copy->slot : ready.slot;
   const auto lease = pool->acquire(slot, id);
   SPDLD_CHECK(lease.has_value());
   Taken taken{.lease = *lease,
               .pool = pool,
               .slot = slot,
-              .order = found->second.order,
+              .order = ready.order,
               .shared = reader->job != maker_};
   if (const auto replaced = replaced_.find(at); replaced != replaced_.end()) {
     for (Replaced& sample : replaced->second) {
@@ -360,8 +383,12 @@ std::optional<Stream::Taken> Stream::take(delivery::HolderId id, StepAt at) {
   }
   reader->next = {at.epoch, at.step + 1};
   reader->hungry = false;
-  --(copy == nullptr ? found->second.expected : copy->expected);
-  if (found->second.is_read()) drop(found);
+  if (copied) {
+    take_off(ready, copy);
+  } else {
+    --ready.expected;
+  }
+  if (ready.is_read()) drop(found);
   return taken;
 }
 
@@ -455,8 +482,9 @@ bool Stream::retime(const Timeline& timeline, JobTag job) {
 std::string Stream::waits_for(delivery::HolderId id) const {
   MutexLock lock(mutex_);
   const Reader* const reader = find(id);
-  if (reader == nullptr || ended_ || replicas_ == 1 || reader->next < to_make_) return {};
-  if (pool_->slots().counts().free > 0) return {};  // and so on a GPU: it is filled from there
+  if (reader == nullptr || ended_ || replicas_ == 1) return {};
+  const bool nothing_made = reader->next >= to_make_ && pool_->slots().counts().free == 0;
+  if (!nothing_made && !lacks_room(*reader)) return {};
   const Reader* slowest = nullptr;
   for (const Reader& other : readers_) {
     if (other.next >= reader->next) continue;
@@ -475,8 +503,10 @@ std::uint32_t Stream::ready_for(delivery::HolderId id) const {
   MutexLock lock(mutex_);
   const Reader* const reader = find(id);
   if (reader == nullptr) return 0;
-  return static_cast<std::uint32_t>(std::count_if(
-      ready_.begin(), ready_.end(), [&](const auto& entry) { return reader->wants(entry.first); }));
+  return static_cast<std::uint32_t>(
+      std::count_if(ready_.begin(), ready_.end(), [&](const auto& entry) {
+        return reader->wants(entry.first) && is_there(entry.second, reader->on_gpu);
+      }));
 }
 
 engine::Executor::Headway Stream::headway() const {

@@ -149,13 +149,14 @@ class Stream final : public engine::StreamPort,
 
     bool wants(StepAt at) const { return next <= at && at < until; }
   };
-  // A batch on a GPU, or on its way there.
+  // A batch on a GPU, or on its way there: as long as somebody is expected to take it.
   struct Copied {
     std::shared_ptr<SlotPool> pool;
     std::uint32_t slot = 0;
     bool there = false;
-    std::uint32_t expected = 0;  // once it is there: readers that have yet to take it
+    std::uint32_t expected = 0;  // once it is there: readers that have yet to take it, at least one
   };
+  using CopiedAt = std::vector<Copied>::iterator;
   // The slot in main memory is free again once nobody is expected to read it there, and none of its
   // copies is on its way.
   struct Ready {
@@ -196,13 +197,21 @@ class Stream final : public engine::StreamPort,
   void forgo(const Reader& reader, StepAt from, StepAt to) SPDLD_REQUIRES(mutex_);
   void note_stall() SPDLD_REQUIRES(mutex_);
   bool starves(const Reader& reader) const SPDLD_REQUIRES(mutex_);
+  // Others have all slots on the reader's GPU, and its next batch is in none of them.
+  bool lacks_room(const Reader& reader) const SPDLD_REQUIRES(mutex_);
   ReaderRefs live_readers() const SPDLD_REQUIRES(mutex_);
   void forget(StepAt at) SPDLD_REQUIRES(mutex_);
   ReadyAt drop(ReadyAt ready) SPDLD_REQUIRES(mutex_);
-  // Whether who reads in these slots (null: in main memory) can have the batch.
+  // Whether the batch lies where who reads in these slots (null: in main memory) takes it.
+  static bool is_there(const Ready& ready, const std::shared_ptr<SlotPool>& on_gpu);
+  // Whether it can come there.
   static bool reaches(const Ready& ready, const std::shared_ptr<SlotPool>& on_gpu);
-  // The copy that is there for who reads in these slots.
-  static Copied* copy_of(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu);
+  // The copy in these slots, there or on its way; the end if nobody has begun one.
+  static CopiedAt copy_in(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu);
+  // The one that is there.
+  static CopiedAt copy_of(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu);
+  // One of those who were expected to take the copy does not any more.
+  static void take_off(Ready& ready, CopiedAt copy);
   // One reader in these slots more, or fewer, is to take it.
   void expect(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
   void forgo(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
@@ -216,6 +225,8 @@ class Stream final : public engine::StreamPort,
   void begin_copy(ReadyAt ready, const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
   void end_copy(StepAt at, const std::shared_ptr<SlotPool>& on_gpu, std::uint32_t slot,
                 std::uint64_t lease, const Status& status) SPDLD_EXCLUDES(mutex_);
+  // Nothing further is kept, or copied, for readers in these slots.
+  void want_nothing(const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
   // No reader in these slots goes on.
   void give_up(const std::shared_ptr<SlotPool>& on_gpu, const Status& why) SPDLD_EXCLUDES(mutex_);
   std::optional<StepAt> offered(const ReaderTerms& terms) const SPDLD_REQUIRES(mutex_);

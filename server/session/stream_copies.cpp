@@ -17,21 +17,33 @@ delivery::HolderId copier_for(const SlotPool& on_gpu) {
 
 }  // namespace
 
-bool Stream::reaches(const Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
-  const auto is_there = [&](const Copied& copy) { return copy.pool == on_gpu && copy.there; };
-  return ready.expected > 0 || std::any_of(ready.copies.begin(), ready.copies.end(), is_there);
+bool Stream::is_there(const Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
+  const auto is_it = [&](const Copied& copy) { return copy.pool == on_gpu && copy.there; };
+  return on_gpu == nullptr ? ready.expected > 0
+                           : std::any_of(ready.copies.begin(), ready.copies.end(), is_it);
 }
 
-Stream::Copied* Stream::copy_of(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
-  for (Copied& copy : ready.copies) {
-    if (copy.pool == on_gpu && copy.there) return &copy;
-  }
-  return nullptr;
+bool Stream::reaches(const Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
+  return ready.expected > 0 || is_there(ready, on_gpu);
+}
+
+Stream::CopiedAt Stream::copy_in(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
+  return std::find_if(ready.copies.begin(), ready.copies.end(),
+                      [&](const Copied& copy) { return copy.pool == on_gpu; });
+}
+
+Stream::CopiedAt Stream::copy_of(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
+  const CopiedAt copy = copy_in(ready, on_gpu);
+  return copy != ready.copies.end() && copy->there ? copy : ready.copies.end();
+}
+
+void Stream::take_off(Ready& ready, CopiedAt copy) {
+  SPDLD_CHECK(copy->expected > 0);
+  if (--copy->expected == 0) ready.copies.erase(copy);
 }
 
 void Stream::expect(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
-  if (Copied* const copy = copy_of(ready, on_gpu)) {
-    SPDLD_CHECK(copy->expected > 0);
+  if (const CopiedAt copy = copy_of(ready, on_gpu); copy != ready.copies.end()) {
     copy->pool->expect(copy->slot);
     ++copy->expected;
   } else {
@@ -41,9 +53,9 @@ void Stream::expect(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
 }
 
 void Stream::forgo(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
-  if (Copied* const copy = copy_of(ready, on_gpu)) {
+  if (const CopiedAt copy = copy_of(ready, on_gpu); copy != ready.copies.end()) {
     copy->pool->forgo(copy->slot);
-    --copy->expected;
+    take_off(ready, copy);
   } else {
     pool_->forgo(ready.slot);
     --ready.expected;
@@ -76,9 +88,7 @@ Stream::ReadyAt Stream::to_copy(const std::shared_ptr<SlotPool>& on_gpu) {
     for (; at < reader.until; at = timeline_.settled({at.epoch, at.step + 1})) {
       const auto ready = ready_.find(at);
       if (ready == ready_.end()) break;
-      const std::vector<Copied>& copies = ready->second.copies;
-      const auto is_its_own = [&](const Copied& copy) { return copy.pool == on_gpu; };
-      if (std::none_of(copies.begin(), copies.end(), is_its_own)) break;
+      if (copy_in(ready->second, on_gpu) == ready->second.copies.end()) break;
     }
     if (at < reader.until) first = std::min(first, at);
   }
@@ -122,17 +132,11 @@ void Stream::end_copy(StepAt at, const std::shared_ptr<SlotPool>& on_gpu, std::u
   ReaderRefs waiting;
   {
     MutexLock lock(mutex_);
-    const auto found = ready_.find(at);
-    std::vector<Copied>* copies = found == ready_.end() ? nullptr : &found->second.copies;
-    const auto copy = copies == nullptr
-                          ? std::vector<Copied>::iterator()
-                          : std::find_if(copies->begin(), copies->end(), [&](const Copied& known) {
-                              return known.pool == on_gpu && known.slot == slot;
-                            });
-    const bool wanted = copies != nullptr && copy != copies->end();
+    const ReadyAt found = ready_.find(at);  // unless nobody wants the batch any more
     std::uint32_t expected = 0;
     for (const Reader& reader : readers_) {
-      if (!wanted || !status.ok() || reader.on_gpu != on_gpu || !reader.wants(at)) continue;
+      if (found == ready_.end() || !status.ok()) break;
+      if (reader.on_gpu != on_gpu || !reader.wants(at)) continue;
       ++expected;
       pool_->forgo(found->second.slot);
       --found->second.expected;
@@ -141,18 +145,30 @@ void Stream::end_copy(StepAt at, const std::shared_ptr<SlotPool>& on_gpu, std::u
     }
     if (expected > 0) {
       on_gpu->commit(slot, expected);
-      copy->there = true;
-      copy->expected = expected;
     } else {
       on_gpu->abort(slot);
-      if (wanted) copies->erase(copy);
+    }
+    if (found != ready_.end()) {
+      const CopiedAt copy = copy_in(found->second, on_gpu);
+      copy->there = expected > 0;
+      copy->expected = expected;
+      if (expected == 0) found->second.copies.erase(copy);
+      if (found->second.is_read()) drop(found);
     }
     if (pool_->release(lease, copier_for(*on_gpu))) pool_->freed();
-    if (wanted && found->second.is_read()) drop(found);
+    if (!status.ok()) want_nothing(on_gpu);
     begin_copies();
   }
   for (const auto& reader : waiting) reader->ready();
   if (!status.ok()) give_up(on_gpu, status);
+}
+
+void Stream::want_nothing(const std::shared_ptr<SlotPool>& on_gpu) {
+  for (Reader& reader : readers_) {
+    if (reader.on_gpu != on_gpu) continue;
+    forgo(reader, reader.next, reader.until);
+    reader.until = reader.next;
+  }
 }
 
 void Stream::give_up(const std::shared_ptr<SlotPool>& on_gpu, const Status& why) {

@@ -143,26 +143,31 @@ Result<std::vector<Leg>> Streams::connect(const std::shared_ptr<StreamReader>& r
   MutexLock lock(mutex_);
   ended = take_ended();
   std::vector<Leg> legs;
+  if (Status status = connect(reader, wish, legs); !status.ok()) {
+    for (const Leg& leg : legs) leg.stream->leave(reader->holder());
+    return tl::unexpected<Status>(std::move(status));
+  }
+  return legs;
+}
+
+Status Streams::connect(const std::shared_ptr<StreamReader>& reader, const StreamWish& wish,
+                        std::vector<Leg>& legs) {
   std::shared_ptr<Stream> own;
   StreamWish rest = wish;  // what has no leg yet
   while (true) {
     SPDLD_ASSIGN(const std::optional<Leg> leg, share(reader, rest, own));
     if (!leg) break;
     legs.insert(legs.begin(), *leg);
-    if (leg->from == wish.from) return legs;
+    if (leg->from == wish.from) return {};
     rest.until = leg->from;
     rest.replicas = 1;
   }
   if (own == nullptr) {
     SPDLD_ASSIGN(own, make(rest));
   }
-  auto first = open(reader, rest, std::move(own));
-  if (!first) {
-    for (const Leg& leg : legs) leg.stream->leave(reader->holder());
-    return tl::unexpected<Status>(std::move(first).error());
-  }
-  legs.insert(legs.begin(), std::move(*first));
-  return legs;
+  SPDLD_ASSIGN(Leg first, open(reader, rest, std::move(own)));
+  legs.insert(legs.begin(), std::move(first));
+  return {};
 }
 
 void Streams::dismiss(JobTag job, Member member, std::uint32_t passage) {

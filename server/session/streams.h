@@ -73,6 +73,9 @@ class Streams {
   void tick() SPDLD_EXCLUDES(mutex_);
 
  private:
+  // What fails has joined the legs that it leaves behind.
+  Status connect(const std::shared_ptr<StreamReader>& reader, const StreamWish& wish,
+                 std::vector<Leg>& legs) SPDLD_REQUIRES(mutex_);
   Result<std::shared_ptr<Stream>> make(const StreamWish& wish) SPDLD_REQUIRES(mutex_);
   // The slots on its GPU that a reader of the stream is to read in; none if it reads in main
   // memory.
