@@ -17,6 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import kinds
+import on_gpu
 
 WATCHDOG_S = 60.0
 
@@ -25,8 +26,8 @@ class Rank:
     """One process with one loader, started at once; its owner ends it by close().
 
     ask() and answer() are apart, so that several ranks can wait at the same time. An answer is a
-    dict; a batch has epoch, step, indices, valid, labels, sum and shape of its images, version and
-    `at`, the monotonic time at which next() returned. An epoch's end is {"end": True}, an error
+    dict; a batch has epoch, step, indices, valid, labels, sum and shape of its images, whether they
+    are on_gpu, version and `at`, the monotonic time at which next() returned. An epoch's end is {"end": True}, an error
     {"error": its class, "message": …}. Who has other commands names another `program`.
     """
 
@@ -141,7 +142,7 @@ class Served:
     def __init__(self, options: dict[str, Any]) -> None:
         import spdld
 
-        self.loader = spdld.Loader(options.pop("pipeline"), **options)
+        self.loader = spdld.Loader(options.pop("pipeline"), **on_gpu.loader_options(options))
         self._epoch: Any = None
         self._held: list[Any] = []
 
@@ -155,13 +156,14 @@ class Served:
             print(json.dumps(answer), flush=True)
 
     def take(self) -> Any:
-        """The next batch; None: the epoch's end."""
+        """The next batch, as numpy arrays; None: the epoch's end."""
         if self._epoch is None:
             self._epoch = iter(self.loader)
         batch = next(self._epoch, None)
         if batch is None:
             self._epoch = None
-        return batch
+            return None
+        return on_gpu.Shown(batch)
 
     def do_next(self, hold: bool = False) -> dict[str, Any]:
         batch = self.take()
@@ -179,6 +181,7 @@ class Served:
             "labels": batch["label"].tolist() if "label" in batch else None,
             "sum": int(batch["image"].sum(dtype="int64")) if "image" in batch else None,
             "shape": list(batch["image"].shape) if "image" in batch else None,
+            "on_gpu": "image" in batch and batch.is_on_gpu("image"),
             "version": batch.pipeline_version,
             "at": at,
         }
