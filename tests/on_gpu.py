@@ -73,6 +73,11 @@ def enlarged(side: int) -> int:
     return side + MORE if is_on() else side
 
 
+def ahead(prefetch: int) -> int:
+    """By so many steps a stream may be further ahead of its reader: the slots on the GPU."""
+    return prefetch + 1 if is_on() else 0
+
+
 def delivered(spec: Spec) -> Spec:
     """The pipeline as it is delivered to a GPU, with images that are large enough to go there."""
     if not is_on():

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import faulthandler
 import json
 import os
 import pathlib
@@ -40,32 +41,29 @@ STREAMS = 3
 LATENESS = (1, 20, 200)  # of the driver's work, in its turns
 SHAPE = (images.BATCH, images.SIDE, images.SIDE, 3)
 BYTES = int(np.prod(SHAPE))
-MOST_PAUSE_S = 0.0005  # of a kernel, between its halves
+MOST_PAUSE_US = 500  # of a kernel, between its halves
 
 
 class Kernel:
     """Reads the content of a batch when its turn comes. Kept until its stream is through."""
 
-    def __init__(self, gpu: Any, stream: int, address: int, batch: Any, pause_s: float) -> None:
+    def __init__(self, gpu: Any, stream: int, address: int, batch: Any, pause_us: int) -> None:
         self._what = f"epoch {batch.epoch} step {batch.step}"
         self._items = batch.indices.tolist()
-        self._found = b""
-        content = gpu._library.fake_cuda_peek(address)
-
-        @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-        def run(_: int | None) -> None:
-            half = ctypes.string_at(content, BYTES // 2)
-            time.sleep(pause_s)
-            self._found = half + ctypes.string_at(content + BYTES // 2, BYTES - BYTES // 2)
-
-        self._run = run
-        gpu._call("fake_cuda_launch", ctypes.c_void_p(stream), run, None)
+        self._found = np.zeros(SHAPE, np.uint8)
+        gpu._call(
+            "fake_cuda_launch_read",
+            ctypes.c_void_p(stream),
+            ctypes.c_uint64(address),
+            ctypes.c_size_t(BYTES),
+            ctypes.c_uint32(pause_us),
+            ctypes.c_void_p(self._found.ctypes.data),
+        )
 
     def check(self) -> None:
-        found = np.frombuffer(self._found, np.uint8).reshape(SHAPE)
         for flipped in (False, True):
             wanted = np.stack([images.expected(item, flipped) for item in self._items])
-            if np.array_equal(found, wanted):
+            if np.array_equal(self._found, wanted):
                 return
         raise ValueError(f"{self._what}: a kernel found other pixels than those of {self._items}")
 
@@ -136,17 +134,17 @@ class Schedule:
         return None
 
     def _read(self, batch: Any) -> None:
-        sys_stream, other = self._draw.sample(self._streams, 2)
-        capsule = batch["image"].__dlpack__(stream=sys_stream)
+        stream, other = self._draw.sample(self._streams, 2)
+        capsule = batch["image"].__dlpack__(stream=stream)
         address = sys.modules["fake_gpu"].tensor_of(capsule).data
-        pause_s = self._draw.random() * MOST_PAUSE_S
+        pause_us = self._draw.randint(0, MOST_PAUSE_US)
         if self._draw.random() < 0.25:
             # A stream that the batch was not handed to, which the loader is told of.
-            self._gpu.synchronize(sys_stream)
-            self._kernels.append(Kernel(self._gpu, other, address, batch, pause_s))
+            self._gpu.synchronize(stream)
+            self._kernels.append(Kernel(self._gpu, other, address, batch, pause_us))
             batch.record_stream(other)
         else:
-            self._kernels.append(Kernel(self._gpu, sys_stream, address, batch, pause_s))
+            self._kernels.append(Kernel(self._gpu, stream, address, batch, pause_us))
 
     def _drop(self) -> None:
         if self._held:
@@ -193,6 +191,7 @@ def read(address: str, first: int, count: int) -> int:
     """The reader's process."""
     gpu = on_gpu.GPU.fake
     streams = [gpu.stream() for _ in range(STREAMS)]
+    faulthandler.dump_traceback_later(30 + 2 * count, exit=True)
     for seed in range(first, first + count):
         try:
             schedule = Schedule(gpu, streams, address, seed)
@@ -265,7 +264,9 @@ def run_machine(directory: pathlib.Path, first: int, count: int) -> str:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=30, help="schedules, of this seed and the next")
+    parser.add_argument(
+        "--count", type=int, default=30, help="schedules, of this seed and the next"
+    )
     parser.add_argument("--read", help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
     if asked.read:
@@ -279,7 +280,9 @@ def main(arguments: list[str]) -> int:
             count = min(PER_MACHINE, asked.seed + asked.count - first)
             if problem := run_machine(directory, first, count):
                 failed += 1
-                print(f"FAILED: {problem}\nagain: {sys.executable} {__file__} --seed {first} --count {count}")
+                print(
+                    f"FAILED: {problem}\nagain: {sys.executable} {__file__} --seed {first} --count {count}"
+                )
     finally:
         shutil.rmtree(directory)
     print(f"{asked.count} schedules in {time.monotonic() - began:.0f} s, {failed} machines failed")

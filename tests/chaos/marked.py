@@ -62,7 +62,9 @@ def write_pipeline(path: pathlib.Path, root: pathlib.Path, text: Text) -> pathli
         "stages": [
             {"fetch": {"concurrency": text.concurrency}},
             "decode_image",
-            {"center_crop": {"size": [side(), side()]}},  # all of it: says that they are of one size
+            {
+                "center_crop": {"size": [side(), side()]}
+            },  # all of it: says that they are of one size
             {
                 "normalize": {
                     "mean": [text.mark * UNIT, "${mark}", 0.0],

@@ -53,7 +53,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--kind", default=str(kinds.PLAIN), help="of source and rows: tests/kinds.py"
     )
     parser.add_argument(
-        "--device", choices=["cpu", "cuda"], default="cpu", help="cuda: the fake GPU of tests/fake_cuda"
+        "--device",
+        choices=["cpu", "cuda"],
+        default="cpu",
+        help="cuda: the fake GPU of tests/fake_cuda",
     )
     parser.add_argument("--work-ms", type=float, default=20.0, help="of a rank for each batch")
     parser.add_argument("--keep", type=pathlib.Path, default=None, help="leave all records here")

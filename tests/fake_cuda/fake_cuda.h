@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* The side doors of the fake libcuda.so.1: what a test does that the real driver does for kernels,
@@ -74,6 +75,11 @@ uint64_t fake_cuda_calls(const char* function);
 /* Runs `kernel` in the order of the stream, on a thread of its own: it may read and write device
  * memory through fake_cuda_peek, may block, and calls nothing of CUDA. */
 CUresult fake_cuda_launch(CUstream stream, void (*kernel)(void*), void* argument);
+
+/* Launches a kernel that copies `bytes` of device memory to `out`, the second half `pause_us`
+ * microseconds after the first one. It needs no lock of whoever waits for it, as one in Python does. */
+CUresult fake_cuda_launch_read(CUstream stream, CUdeviceptr address, size_t bytes,
+                               uint32_t pause_us, void* out);
 
 /* Where the CPU finds the content of device memory; null if there is no allocation. */
 void* fake_cuda_peek(CUdeviceptr address);

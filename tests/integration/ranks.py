@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import logging
+import logging.handlers
 import os
 import pathlib
 import select
@@ -12,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -136,6 +139,11 @@ def indices(batches: list[dict[str, Any]]) -> list[int]:
     return [index for batch in batches for index in batch["indices"]]
 
 
+def rows_of(field: Any) -> Iterator[bytes]:
+    for row in field:
+        yield row.encode() if isinstance(row, str) else bytes(memoryview(row))
+
+
 class Served:
     """The child's side of Rank: do_x() answers to x."""
 
@@ -145,6 +153,8 @@ class Served:
         self.loader = spdld.Loader(options.pop("pipeline"), **on_gpu.loader_options(options))
         self._epoch: Any = None
         self._held: list[Any] = []
+        self._warned = logging.handlers.BufferingHandler(1000)
+        logging.getLogger("spdld").addHandler(self._warned)
 
     def serve(self) -> None:
         for line in sys.stdin:
@@ -185,6 +195,20 @@ class Served:
             "version": batch.pipeline_version,
             "at": at,
         }
+
+    def do_digest(self) -> dict[str, Any]:
+        """The next batch: where it is, and a digest over all bytes of each field."""
+        batch = self.take()
+        if batch is None:
+            return {"end": True}
+        digests = {
+            name: hashlib.sha256(b"".join(rows_of(batch[name]))).hexdigest() for name in batch
+        }
+        place = {"epoch": batch.epoch, "step": batch.step, "indices": batch.indices.tolist()}
+        return {**place, "digests": digests, "on_gpu": batch.is_on_gpu("image")}
+
+    def do_warnings(self) -> dict[str, Any]:
+        return {"warnings": [record.getMessage() for record in self._warned.buffer]}
 
     def do_sums(self) -> dict[str, Any]:
         """Of the held batches as they are now."""
