@@ -199,7 +199,8 @@ def read(address: str, first: int, count: int) -> int:
         except Exception as error:
             print(f"schedule {seed}: {type(error).__name__}: {error}")
             return 1
-    print(f"copies {gpu.calls('cuMemcpyHtoDAsync')}, maps {gpu.calls('cuMemMap')}")
+    counted = ("fake_cuda_launch_read", "cuMemcpyHtoDAsync", "cuMemMap")
+    print(*map(gpu.calls, counted))
     return 0
 
 
@@ -225,8 +226,8 @@ def write_pipeline(directory: pathlib.Path) -> pathlib.Path:
     return file
 
 
-def run_machine(directory: pathlib.Path, first: int, count: int) -> str:
-    """What went wrong; empty: nothing did."""
+def run_machine(directory: pathlib.Path, first: int, count: int, done: list[int]) -> str:
+    """What went wrong; empty: nothing did. Adds to `done` what the reader has counted."""
     ledger = directory / f"ledger-{first}"
     lateness = LATENESS[first // PER_MACHINE % len(LATENESS)]
     environment = on_gpu.driver(ledger, seed=first, lateness=lateness)
@@ -250,6 +251,8 @@ def run_machine(directory: pathlib.Path, first: int, count: int) -> str:
         )
         if reader.returncode != 0:
             return f"{reader.stdout}(the reader ended with {reader.returncode})\n{daemon.log()[-2000:]}"
+        for index, word in enumerate(reader.stdout.splitlines()[-1].split()):
+            done[index] += int(word)
         try:
             daemon_module.wait_until(
                 lambda: on_gpu.counts(ledger).held() == {"processes": 1}, "an empty ledger"
@@ -274,18 +277,22 @@ def main(arguments: list[str]) -> int:
     directory = pathlib.Path(tempfile.mkdtemp(prefix="spdld-schedules-", dir="/tmp"))
     began = time.monotonic()
     failed = 0
+    done = [0, 0, 0]  # kernels, copies by loaders, arenas that were mapped
     try:
         write_pipeline(directory)
         for first in range(asked.seed, asked.seed + asked.count, PER_MACHINE):
             count = min(PER_MACHINE, asked.seed + asked.count - first)
-            if problem := run_machine(directory, first, count):
+            if problem := run_machine(directory, first, count, done):
                 failed += 1
                 print(
                     f"FAILED: {problem}\nagain: {sys.executable} {__file__} --seed {first} --count {count}"
                 )
     finally:
         shutil.rmtree(directory)
-    print(f"{asked.count} schedules in {time.monotonic() - began:.0f} s, {failed} machines failed")
+    print(
+        f"{asked.count} schedules in {time.monotonic() - began:.0f} s: {done[0]} kernels, {done[1]} "
+        f"copies, {done[2]} arenas; {failed} machines failed"
+    )
     return 1 if failed else 0
 
 
