@@ -365,9 +365,10 @@ class Loader:
         """What was counted: here since the loader was made, and by the daemon under "server".
 
         batches · waits (next() found none ready) · waited_s · reconnects · held (leases that this
-        process holds now) · credits (the most it may hold) · staged, staged_why (with ``device``: how
-        many batches this process's CPU copied to pinned memory, as the driver could not register the
-        daemon's, and why not). Attaches.
+        process holds now) · credits (the most it may hold) · delivery (of the last batch: "host",
+        "pinned": copied to the device from pinned slots, "cuda ipc": brought there by the daemon) ·
+        staged, staged_why (with ``device``: how many batches this process's CPU copied to pinned
+        memory, as the driver could not register the daemon's, and why not). Attaches.
         """
         return {**self._core.stats(), "server": json.loads(self._core.server_stats() or "{}")}
 

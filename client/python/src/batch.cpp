@@ -177,6 +177,16 @@ Exchange shared(const Batch& batch, std::string_view name) {
   nb::raise_python_error();
 }
 
+// What Python gave for an argument, or a TypeError that says what it must be.
+template <typename T>
+T argument(const nb::object& given, const char* name, const char* what) {
+  T value{};
+  if (nb::try_cast(given, value)) return value;
+  const std::string why =
+      std::string(name) + " is " + nb::repr(given).c_str() + ": it is " + what;
+  throw nb::type_error(why.c_str());
+}
+
 std::string place_text(const Exchange& self) {
   return self.on_device ? "on cuda:" + std::to_string(self.on_device->device()) : "in main memory";
 }
@@ -186,7 +196,9 @@ std::string place_text(const Exchange& self) {
 void make_ready(const Exchange& self, const nb::object& stream) {
   constexpr std::intptr_t kLegacy = 1;
   constexpr std::intptr_t kNoWait = -1;
-  const auto wanted = stream.is_none() ? kLegacy : nb::cast<std::intptr_t>(stream);
+  const auto wanted =
+      stream.is_none() ? kLegacy
+                       : argument<std::intptr_t>(stream, "stream", "None or the number of a CUstream");
   if (wanted == 0)
     refuse("stream 0 may mean two things: say 1 (the legacy default stream) or 2 (the thread's)");
   if (wanted < kNoWait) refuse("stream is " + std::to_string(wanted) + ", which is no stream");
@@ -199,7 +211,10 @@ nb::object dlpack_of(const Exchange& self, const nb::object& stream, const nb::o
                      const nb::object& dl_device, std::optional<bool> copy) {
   if (!self.on_device && !stream.is_none())
     refuse("this tensor is in main memory: stream must be None");
-  if (!dl_device.is_none() && nb::cast<std::pair<int, int>>(dl_device) != self.device()) {
+  const auto pair_of = [](const nb::object& given, const char* name) {
+    return argument<std::pair<int, int>>(given, name, "None or a pair of numbers");
+  };
+  if (!dl_device.is_none() && pair_of(dl_device, "dl_device") != self.device()) {
     const auto [type, number] = self.device();
     refuse("this tensor is " + place_text(self) + ": dl_device must be (" + std::to_string(type) +
            ", " + std::to_string(number) + ")");
@@ -209,8 +224,7 @@ nb::object dlpack_of(const Exchange& self, const nb::object& stream, const nb::o
       refuse("this tensor is on a device, where it is not copied: clone what you take of it");
     make_ready(self, stream);
   }
-  const bool versioned =
-      !max_version.is_none() && nb::cast<std::pair<int, int>>(max_version).first >= 1;
+  const bool versioned = !max_version.is_none() && pair_of(max_version, "max_version").first >= 1;
   if (!copy.value_or(false)) return to_capsule(self, versioned);
 
   std::size_t bytes = self.dtype.bits / 8;
@@ -265,6 +279,20 @@ nb::dict cuda_array_interface(const Exchange& self) {
   interface["strides"] = nb::none();
   interface["stream"] = 1;
   return interface;
+}
+
+// What numpy asks for, which would make an array of one object of this without it.
+nb::object numpy_array_of(const nb::object& self, const nb::object& dtype, const nb::object& copy) {
+  const auto& exchange = nb::cast<const Exchange&>(self);
+  if (exchange.on_device) {
+    const std::string why = "this tensor lies " + place_text(exchange) +
+                            ", and numpy has no arrays there: take it over by from_dlpack() of "
+                            "torch, cupy or jax, or leave device= out";
+    throw nb::type_error(why.c_str());
+  }
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  return numpy.attr("array")(numpy.attr("from_dlpack")(self), nb::arg("dtype") = dtype,
+                             nb::arg("copy") = copy);
 }
 
 const char* kind_name(FieldKind kind) {
@@ -322,6 +350,8 @@ void bind_batch(nb::module_& module) {
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
            nb::arg("copy") = nb::none())
       .def("__dlpack_device__", &Exchange::device)
+      .def("__array__", &numpy_array_of, nb::arg("dtype") = nb::none(),
+           nb::arg("copy") = nb::none())
       .def_prop_ro("__cuda_array_interface__", &cuda_array_interface)
       .def_prop_ro("copied", [](const Exchange& self) { return self.copied; })
       .def_prop_ro("shape", [](const Exchange& self) { return nb::tuple(nb::cast(self.shape)); })
@@ -361,7 +391,7 @@ void bind_batch(nb::module_& module) {
       .def("indices", [](const Batch& self) { return meta_array(self, wire::kIndexField, false); })
       .def("valid", [](const Batch& self) { return meta_array(self, wire::kValidField, true); })
       .def("copy", &Batch::copy, nb::call_guard<nb::gil_scoped_release>())
-      .def("release", &Batch::release);
+      .def("release", &Batch::release, nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace spdld::python

@@ -54,6 +54,14 @@ std::function<void(Args...)> callback(const nb::object& callable) {
 class PyLoader {
  public:
   explicit PyLoader(LoaderOptions options) : loader_(Loader::open(std::move(options))) {}
+  // Closing may wait for a device, which may wait for another thread of Python's.
+  ~PyLoader() {
+    if (getpid() != pid_ || !nb::is_alive()) return;
+    const nb::gil_scoped_release released;
+    loader_.close();
+  }
+  PyLoader(const PyLoader&) = delete;
+  PyLoader& operator=(const PyLoader&) = delete;
 
   template <typename F>
   auto reading(F&& call) {
@@ -290,6 +298,7 @@ void bind_loader(nb::module_& module) {
              result["reconnects"] = stats.reconnects;
              result["held"] = stats.held;
              result["credits"] = stats.credits;
+             result["delivery"] = stats.delivery;
              result["staged"] = stats.staged;
              result["staged_why"] = stats.staged_why;
              return result;

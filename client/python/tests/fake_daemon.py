@@ -16,9 +16,14 @@ import selectors
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from fake_gpu import SharedMemory
 
 HEADER = struct.Struct("<II")
 # The fixed parts, header included: test_wire.py compares them with the C++ ones.
@@ -34,6 +39,8 @@ FRAMES = {
     "SchemaFrame": struct.Struct("<2I 4I"),
     "VersionFrame": struct.Struct("<2I 3Q 2I"),
     "BatchFrame": struct.Struct("<2I Q 2I 5Q 2I"),
+    "DeviceArenaFrame": struct.Struct("<2I 2I Q"),
+    "DeviceBatchFrame": struct.Struct("<2I Q 2I 5Q 2I 2Q"),
     "EpochEndFrame": struct.Struct("<2I 2Q 2I"),
     "ReleaseFrame": struct.Struct("<2I Q"),
     "SeekFrame": struct.Struct("<2I 3Q 2I"),
@@ -73,6 +80,8 @@ TYPES = {
     "Version": 75,
     "Standstill": 76,
     "Notice": 77,
+    "DeviceArena": 78,
+    "DeviceBatch": 79,
     "Blob": 128,
 }
 NAMES = {number: name for name, number in TYPES.items()}
@@ -93,6 +102,7 @@ TEXT_KEYS = {
     12: "host",
     13: "pid",
     14: "warning",
+    15: "device",
 }
 DENSE, RAGGED, BYTES = 1, 2, 3
 DTYPES = {
@@ -106,6 +116,7 @@ DTYPES = {
 }
 SEALS = 0x1 | 0x2 | 0x4 | 0x10  # SEAL, SHRINK, GROW, FUTURE_WRITE
 PAGE = 4096
+GRANULE = 2 << 20
 CAPTIONS = ["a cat", "", "zwölf Boxkämpfer"]
 
 
@@ -146,6 +157,9 @@ class Options:
     mute: bool = False  # no answer to an apply
     rows_after_swap: int = 6
     silent_after: int = -1  # batches, and then nothing more comes
+    ragged_capacity: int = 4096  # of each field whose rows differ in size
+    # Makes so many bytes of a device's memory, as fake_gpu has it: large fields are brought there.
+    device_memory: Callable[[int], SharedMemory] | None = None
 
 
 @dataclass
@@ -157,6 +171,7 @@ class _Field:
     meta: bool = False
     text: bool = False
     padded: bool = False
+    on_device: bool = False
     offset: int = 0
     offsets_offset: int = 0
     shapes_offset: int = 0
@@ -167,6 +182,7 @@ class _Field:
 class _Consumer:
     socket: socket.socket
     memory: mmap.mmap | None = None
+    device_memory: SharedMemory | None = None
     free: list[int] = field(default_factory=list)
     leased: dict[int, int] = field(default_factory=dict)
     yaml: bytes = b""
@@ -176,6 +192,7 @@ class _Consumer:
     schema: int = 1  # and the pipeline's version
     arena: int = 1
     slot_bytes: int = 0
+    device_bytes: int = 0  # of a batch there
     fields: list[_Field] = field(default_factory=list)
     rows: int = 0
     swap_epoch: int | None = None
@@ -278,7 +295,7 @@ class FakeDaemon:
 
     def _on_hello(self, consumer: _Consumer, frame: bytes) -> None:
         assert FRAMES["HelloFrame"].unpack(frame)[2] == MAGIC
-        self._send(consumer, "Welcome", MAGIC, self.options.protocol, 1, 3, b"g" * 16, b"fake 1.0")
+        self._send(consumer, "Welcome", MAGIC, self.options.protocol, 1, 4, b"g" * 16, b"fake 1.0")
 
     def _on_blob(self, consumer: _Consumer, frame: bytes) -> None:
         consumer.yaml += frame[FRAMES["BlobFrame"].size :]
@@ -324,6 +341,7 @@ class FakeDaemon:
         if options.moves is not None:
             texts.append(_text(9, str(options.moves)))
         texts += [_text(14, warning) for warning in options.warnings]
+        texts += [_text(15, uuid) for key, uuid in request["texts"] if key == "device"]
         seed = request["seed"] if request["has_seed"] else 42
         self._send(
             consumer,
@@ -354,7 +372,9 @@ class FakeDaemon:
 
     def _announce(self, consumer: _Consumer, slots: int) -> None:
         """The memory and the layout of the batches that follow."""
-        consumer.fields, consumer.slot_bytes = _lay_out(self.options, consumer.rows)
+        consumer.fields, consumer.slot_bytes, consumer.device_bytes = _lay_out(
+            self.options, consumer.rows
+        )
         self._open_arena(consumer, slots)
         layouts = b"".join(_layout(each) for each in consumer.fields)
         count = len(consumer.fields)
@@ -405,6 +425,11 @@ class FakeDaemon:
         self._send(consumer, "ArenaOpen", consumer.arena, 1, total, generation, fds=(fd,))
         os.close(fd)
         consumer.free = list(range(slots))
+        if self.options.device_memory is not None:
+            total = -(-slots * consumer.device_bytes // GRANULE) * GRANULE
+            consumer.device_memory = self.options.device_memory(total)
+            fds = (consumer.device_memory.fd,)
+            self._send(consumer, "DeviceArena", consumer.arena, 1, total, fds=fds)
 
     def _feed(self, consumer: _Consumer) -> None:
         options = self.options
@@ -424,13 +449,14 @@ class FakeDaemon:
             options.silent_after -= 1
             slot = consumer.free.pop(0)
             offset = PAGE + slot * consumer.slot_bytes
-            self._fill(consumer, offset)
+            self._fill(consumer, offset, slot)
             lease, self._next_lease = self._next_lease, self._next_lease + 1
             consumer.leased[lease] = slot
             self.outstanding += 1
+            on_device = consumer.device_memory is not None
             self._send(
                 consumer,
-                "Batch",
+                "DeviceBatch" if on_device else "Batch",
                 lease,
                 consumer.arena,
                 consumer.schema,
@@ -441,6 +467,7 @@ class FakeDaemon:
                 (consumer.step + 1) * consumer.rows,
                 consumer.rows,
                 consumer.seek,
+                *((slot * consumer.device_bytes, consumer.device_bytes) if on_device else ()),
             )
             consumer.step += 1
             if options.batches_before_hangup:
@@ -449,7 +476,7 @@ class FakeDaemon:
                     self._drop(consumer)
                     return
 
-    def _fill(self, consumer: _Consumer, slot: int) -> None:
+    def _fill(self, consumer: _Consumer, slot: int, number: int) -> None:
         options, epoch, step = self.options, consumer.epoch, consumer.step
         rows = consumer.rows
         content = {
@@ -468,14 +495,21 @@ class FakeDaemon:
         if options.uneven_padding:
             tokens[-1] = tokens[-1][1:]
         for each in consumer.fields:
-            at = slot + each.offset
+
+            def write_values(values: bytes, each: _Field = each) -> None:
+                if each.on_device:
+                    at = number * consumer.device_bytes + each.offset
+                    consumer.device_memory.write(at, values)
+                else:
+                    self._write(consumer, slot + each.offset, values)
+
             if each.kind == DENSE:
-                self._write(consumer, at, content[each.name].tobytes())
+                write_values(content[each.name].tobytes())
                 continue
             ragged = tokens if each.padded else boxes
             values = captions if each.kind == BYTES else [row.tobytes() for row in ragged]
             sizes = [len(c) for c in captions] if each.kind == BYTES else [r.size for r in ragged]
-            self._write(consumer, at, b"".join(values))
+            write_values(b"".join(values))
             offsets = np.cumsum([0, *sizes]).astype(np.int64)
             self._write(consumer, slot + each.offsets_offset, offsets.tobytes())
             if each.kind == RAGGED:
@@ -491,6 +525,9 @@ class FakeDaemon:
         slot = consumer.leased.pop(lease)
         if slot is not None:
             consumer.free.append(slot)
+            if consumer.device_memory is not None:  # what reads it now reads something else
+                at = slot * consumer.device_bytes
+                consumer.device_memory.write(at, b"\xee" * consumer.device_bytes)
         self.outstanding -= 1
         self.released += 1
         self._feed(consumer)
@@ -584,7 +621,7 @@ def _texts(frame: bytes, at: int, count: int) -> list[tuple[str, str]]:
     return found
 
 
-def _lay_out(options: Options, rows: int) -> tuple[list[_Field], int]:
+def _lay_out(options: Options, rows: int) -> tuple[list[_Field], int, int]:
     fields = [
         _Field("image", DENSE, "uint8", options.image_shape),
         _Field("label", DENSE, "int64", ()),
@@ -606,11 +643,11 @@ def _lay_out(options: Options, rows: int) -> tuple[list[_Field], int]:
         ]
     if options.depth_field:
         fields.append(_Field("depth", DENSE, "uint16", (2,)))
-    at = 0
+    ends = {False: 0, True: 0}  # in the slot, and on the device
 
-    def take(size: int) -> int:
-        nonlocal at
-        start, at = at, (at + size + 255) // 256 * 256
+    def take(size: int, on_device: bool = False) -> int:
+        start = ends[on_device]
+        ends[on_device] = (start + size + 255) // 256 * 256
         return start
 
     for each in fields:
@@ -619,14 +656,20 @@ def _lay_out(options: Options, rows: int) -> tuple[list[_Field], int]:
         each.capacity = (
             rows * int(np.prod(each.shape, dtype=int)) * width[each.dtype]
             if each.kind == DENSE
-            else 4096
+            else options.ragged_capacity
         )
-        each.offset = take(each.capacity)
+        each.on_device = (
+            options.device_memory is not None
+            and each.capacity > 65536
+            and each.kind != BYTES
+            and not each.meta
+        )
+        each.offset = take(each.capacity, each.on_device)
         if each.kind != DENSE:
             each.offsets_offset = take(8 * (rows + 1))
         if each.kind == RAGGED:
             each.shapes_offset = take(8 * rows * len(each.shape))
-    return fields, (at + PAGE - 1) // PAGE * PAGE
+    return fields, (ends[False] + PAGE - 1) // PAGE * PAGE, ends[True]
 
 
 def _layout(each: _Field) -> bytes:
@@ -636,7 +679,7 @@ def _layout(each: _Field) -> bytes:
         each.kind,
         DTYPES[each.dtype],
         len(each.shape),
-        int(each.meta) + 2 * int(each.text) + 4 * int(each.padded),
+        int(each.meta) + 2 * int(each.text) + 4 * int(each.padded) + 8 * int(each.on_device),
         *shape,
         each.offset,
         each.capacity,

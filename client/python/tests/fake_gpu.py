@@ -6,6 +6,8 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
+import threading
+from uuid import UUID
 
 import numpy as np
 import spdld
@@ -51,9 +53,13 @@ class FakeGpu:
         self._library.fake_cuda_peek.argtypes = [ctypes.c_uint64]
         self._library.fake_cuda_calls.restype = ctypes.c_uint64
         self._call("cuInit", 0)
-        context = ctypes.c_void_p()
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-        self._call("cuCtxPushCurrent_v2", context)
+        self._context = ctypes.c_void_p()
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), 0)
+        self._call("cuCtxPushCurrent_v2", self._context)
+
+    def shared_memory(self, size: int) -> SharedMemory:
+        """On any thread."""
+        return SharedMemory(self, size)
 
     def close(self) -> None:
         self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
@@ -90,6 +96,72 @@ class FakeGpu:
         self._call("fake_cuda_launch", ctypes.c_void_p(stream), kernel, None)
         return result
 
+    def launch_gate(self, stream: int) -> threading.Event:
+        """A kernel that holds the stream up until the event is set."""
+        gate = threading.Event()
+
+        @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+        def kernel(_: int | None) -> None:
+            gate.wait(30)
+
+        gate.kernel = kernel
+        self._call("fake_cuda_launch", ctypes.c_void_p(stream), kernel, None)
+        return gate
+
+    def uuid(self) -> str:
+        """As nvidia-smi prints it."""
+        uuid = (ctypes.c_uint8 * 16)()
+        self._call("cuDeviceGetUuid_v2", uuid, 0)
+        return f"GPU-{UUID(bytes=bytes(uuid))}"
+
     def _call(self, function: str, *arguments: object) -> None:
         result = getattr(self._library, function)(*arguments)
         assert result == 0, f"{function} returned {result}"
+
+
+class _Location(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int)]
+
+
+class _Properties(ctypes.Structure):
+    """CUmemAllocationProp."""
+
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("handle_types", ctypes.c_int),
+        ("location", _Location),
+        ("metadata", ctypes.c_void_p),
+        ("flags", ctypes.c_uint8 * 8),
+    ]
+
+
+class _Access(ctypes.Structure):
+    """CUmemAccessDesc."""
+
+    _fields_ = [("location", _Location), ("flags", ctypes.c_int)]
+
+
+class SharedMemory:
+    """Memory of the device that others may import by ``fd``, as a daemon has it; for good."""
+
+    def __init__(self, gpu: FakeGpu, size: int) -> None:
+        device, pinned, posix_fd, read_write = _Location(1, 0), 1, 1, 3
+        call, self._library = gpu._call, gpu._library
+        call("cuCtxPushCurrent_v2", gpu._context)
+        handle, address, fd = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_int()
+        properties = _Properties(pinned, posix_fd, device)
+        bytes_ = ctypes.c_size_t(size)
+        none = ctypes.c_uint64(0)
+        call("cuMemCreate", ctypes.byref(handle), bytes_, ctypes.byref(properties), none)
+        call("cuMemAddressReserve", ctypes.byref(address), bytes_, ctypes.c_size_t(0), none, none)
+        call("cuMemMap", address, bytes_, ctypes.c_size_t(0), handle, none)
+        access = _Access(device, read_write)
+        call("cuMemSetAccess", address, bytes_, ctypes.byref(access), ctypes.c_size_t(1))
+        call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, posix_fd, none)
+        call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+        self.fd = fd.value
+        self._content = self._library.fake_cuda_peek(address)
+
+    def write(self, offset: int, content: bytes) -> None:
+        """As a copy that is complete when this returns."""
+        ctypes.memmove(self._content + offset, content, len(content))

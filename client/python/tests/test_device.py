@@ -241,3 +241,112 @@ def test_a_forked_child_ends_with_the_parents_tensors(start, loader, gpu) -> Non
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert batch["image"].__dlpack_device__() == (2, 0)
+
+
+def test_a_batch_that_the_daemon_brought_there_is_taken_over_alike(start, loader, gpu) -> None:
+    daemon = start(protocol=4, device_memory=gpu.shared_memory)
+    reader = loader(device="cuda")
+    batch = next(iter(reader))
+    image = batch["image"]
+    assert daemon.attaches[0]["texts"].count(("device", gpu.uuid())) == 1
+    assert reader.stats()["delivery"] == "cuda ipc"
+    assert batch.device == "cuda:0" and batch["label"].tolist() == [0, 1, 2, 3]
+    assert image.__dlpack_device__() == (2, 0) and image.shape == SHAPE
+    capsule = image.__dlpack__(stream=gpu.stream())
+    expected = expected_image(0, 0, 4, SHAPE[1:])
+    shown = gpu.read(fake_gpu.tensor_of(capsule).data, SHAPE, np.dtype(np.uint8))
+    assert np.array_equal(shown, expected)
+    interface = image.__cuda_array_interface__
+    assert interface["version"] == 3 and interface["stream"] == 1
+    assert interface["data"][0] == fake_gpu.tensor_of(capsule).data
+    assert np.array_equal(gpu.read(interface["data"][0], SHAPE, np.dtype(np.uint8)), expected)
+
+
+def test_what_the_daemon_brought_there_stays_while_a_kernel_reads_it(start, loader, gpu) -> None:
+    daemon = start(steps=12, epochs=3, protocol=4, device_memory=gpu.shared_memory)
+    stream = gpu.stream()
+    sums, wanted = [], []
+    reader = loader(device="cuda")
+    for _ in range(3):
+        for batch in reader:
+            capsule = batch["image"].__dlpack__(stream=stream)
+            data = fake_gpu.tensor_of(capsule).data
+            sums.append(gpu.launch_slow_sum(stream, data, int(np.prod(SHAPE))))
+            wanted.append(int(expected_image(batch.epoch, batch.step, 4, SHAPE[1:]).sum()))
+            del batch, capsule
+    gpu.synchronize(stream)
+    assert [each.value for each in sums] == wanted and len(sums) == 36
+    reader.close()
+    daemon.wait_until(lambda: daemon.outstanding == 0)
+    assert daemon.released == 36
+
+
+def test_a_batch_there_is_released_when_its_stream_is_through(start, loader, gpu) -> None:
+    daemon = start(steps=9, protocol=4, device_memory=gpu.shared_memory)
+    reader = iter(loader(device="cuda"))
+    batch, stream = next(reader), gpu.stream()
+    gate = gpu.launch_gate(stream)
+    batch.release(stream=stream)
+    assert batch.released
+    held = [next(reader) for _ in range(3)]
+    with pytest.raises(spdld.LeaseError, match="was released"):
+        batch["image"]
+    assert daemon.released == 0
+    gate.set()
+    held.append(next(reader))
+    assert [each.step for each in held] == [1, 2, 3, 4] and daemon.released == 1
+    with pytest.raises(spdld.LeaseError, match="all 4 batches that it may hold"):
+        next(reader)
+
+
+@pytest.mark.parametrize("brought_by_the_daemon", [False, True])
+def test_ragged_rows_on_a_device_are_tensors_each(
+    start, loader, gpu, brought_by_the_daemon
+) -> None:
+    there = {"protocol": 4, "device_memory": gpu.shared_memory} if brought_by_the_daemon else {}
+    start(extra_fields=True, ragged_capacity=1 << 17, **there)
+    batch = next(iter(loader(device="cuda")))
+    rows = batch["boxes"]
+    assert [row.shape for row in rows] == [(0, 2), (1, 2), (2, 2), (3, 2)]
+    interface = rows[3].__cuda_array_interface__
+    gpu.synchronize(1)
+    shown = gpu.read(interface["data"][0], (3, 2), np.dtype(np.float32))
+    assert np.array_equal(shown, np.full((3, 2), 3, np.float32))
+    assert batch["caption"][1:3] == [b"", "zwölf Boxkämpfer".encode()]
+
+
+def test_numpy_makes_no_array_of_a_tensor_on_a_device(start, loader, gpu) -> None:
+    start()
+    image = next(iter(loader(device="cuda")))["image"]
+    with pytest.raises(TypeError, match=r"lies on cuda:0, and numpy has no arrays there"):
+        np.asarray(image)
+
+
+def test_numpy_makes_an_array_of_a_tensor_in_main_memory(start, loader) -> None:
+    start()
+    batch = next(iter(loader()))
+    array = np.asarray(batch.dlpack("label"), dtype=np.int32)
+    assert array.dtype == np.int32 and array.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        ({"stream": "x"}, "stream is 'x': it is None or the number of a CUstream"),
+        ({"dl_device": 2}, "dl_device is 2: it is None or a pair of numbers"),
+        ({"max_version": "1.0"}, "max_version is '1.0': it is None or a pair of numbers"),
+    ],
+)
+def test_an_argument_of_the_wrong_type_is_a_type_error(start, loader, gpu, argument, told) -> None:
+    start()
+    image = next(iter(loader(device="cuda")))["image"]
+    with pytest.raises(TypeError, match=told):
+        image.__dlpack__(**argument)
+
+
+def test_stats_tell_how_batches_come(start, loader, gpu) -> None:
+    start()
+    host, pinned = loader(), loader(device="cuda")
+    next(iter(host))
+    next(iter(pinned))
+    assert (host.stats()["delivery"], pinned.stats()["delivery"]) == ("host", "pinned")

@@ -31,6 +31,7 @@ _CODES = {
     "ByeReason": "I",
     "FieldKind": "I",
     "DType": "I",
+    "DeviceMemoryKind": "I",
 }
 _COUNTS = {"kMaxRank": 8}
 
@@ -40,7 +41,9 @@ def _members(name: str) -> str:
     body = re.search(rf"struct {name} {{\n(.*?)\n}};", _TEXT, re.DOTALL).group(1)
     codes = ""
     for kind, count in re.findall(r"^  ([\w:]+) \w+(?:\[(\w+)\])?;", body, re.MULTILINE):
-        if kind in ("char", "std::uint8_t"):
+        if kind in _SIZES and kind not in _CODES:
+            codes += _members(kind)
+        elif kind in ("char", "std::uint8_t"):
             codes += f"{count}s"
         else:
             codes += _CODES[kind] * (_COUNTS.get(count, 0) or int(count or 1))

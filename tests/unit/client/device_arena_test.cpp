@@ -6,10 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -381,28 +383,24 @@ TEST_F(DeviceArenaTest, ClosingWaitsForStreamsAndThenLeavesNothing) {
   auto gate = std::make_unique<Gate>(gpu_, stream);
   looks_.make_ready_and_launch(*loader.next(), stream);
   auto held = loader.next();
-  std::thread opens([&] {
-    while (daemon.seen().hang_ups == 0 && gpu_.calls("cuEventSynchronize") == 0) {
-      std::this_thread::yield();
-    }
-    gate->open();
-  });
-  FakeGpu::check(gpu_.functions().StreamSynchronize(nullptr));
-  loader.close();
+  // Opens the gate once `call` waits, or has not waited.
+  const auto with_gate = [&](const std::function<void()>& call) {
+    const std::uint64_t waits = gpu_.calls("cuEventSynchronize");
+    std::atomic<bool> done{false};
+    std::thread opens([&] {
+      while (!done && gpu_.calls("cuEventSynchronize") == waits) std::this_thread::yield();
+      gate->open();
+    });
+    call();
+    done = true;
+    opens.join();
+  };
+  with_gate([&] { loader.close(); });
   EXPECT_EQ(daemon.seen().releases, 1);
-  opens.join();
   // Who lets go of a batch now waits, too.
   gate = std::make_unique<Gate>(gpu_, stream);
   looks_.make_ready_and_launch(*held, stream);
-  const std::uint64_t waits = gpu_.calls("cuEventSynchronize");
-  opens = std::thread([&] {
-    while (daemon.seen().hang_ups == 0 && gpu_.calls("cuEventSynchronize") == waits) {
-      std::this_thread::yield();
-    }
-    gate->open();
-  });
-  held.reset();
-  opens.join();
+  with_gate([&] { held.reset(); });
   looks_.expect_all_right({stream}, 2);
   EXPECT_EQ(daemon.seen().releases, 2);
   EXPECT_EQ(daemon.seen().hang_ups, 1);
@@ -485,6 +483,7 @@ TEST_F(DeviceArenaTest, ABatchOfAThreadsOwnStreamMayBeLetGoOfOnAnotherThread) {
   for (int i = 0; i < 40; ++i) {
     auto batch = loader.next();
     ASSERT_TRUE(batch);
+    daemon.settle();
     looks_.make_ready_and_launch(*batch, CU_STREAM_PER_THREAD);
     std::thread([&] { batch.reset(); }).join();
   }
