@@ -97,6 +97,7 @@ class Devices {
   // context if nobody has: that takes up to a second.
   virtual Result<DeviceMemoryPtr> open(const std::string& uuid) = 0;
   virtual std::vector<DeviceFacts> facts() const = 0;
+  virtual std::uint64_t budget_bytes() const = 0;  // that arenas may take of each
   // Why there are none; empty if there are.
   virtual std::string why_none() const = 0;
   virtual std::string driver_text() const = 0;  // "CUDA 12.4"; empty: there is no driver

@@ -106,6 +106,7 @@ class CudaDevices final : public Devices {
     }
     return facts;
   }
+  std::uint64_t budget_bytes() const override { return budget_bytes_; }
   std::string why_none() const override { return driver().why_not; }
   std::string driver_text() const override {
     const int version = driver().version;
