@@ -201,7 +201,7 @@ class RandomBatch {
       case 2: slot_.bytes(name, capacity); break;
       default:
         slot_.dense(name, dtype, {static_cast<std::int64_t>(1 + capacity / slot_.rows() / 8)},
-                    pick(4) == 0 ? wire::kFieldMeta : 0);
+                    pick(4) == 0 ? std::uint32_t{wire::kFieldMeta} : 0U);
     }
   }
   // Where its rows begin and end.
