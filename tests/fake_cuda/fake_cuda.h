@@ -77,7 +77,8 @@ uint64_t fake_cuda_calls(const char* function);
 CUresult fake_cuda_launch(CUstream stream, void (*kernel)(void*), void* argument);
 
 /* Launches a kernel that copies `bytes` of device memory to `out`, the second half `pause_us`
- * microseconds after the first one. It needs no lock of whoever waits for it, as one in Python does. */
+ * microseconds after the first one. It needs no lock of whoever waits for it, as one in Python
+ * does. */
 CUresult fake_cuda_launch_read(CUstream stream, CUdeviceptr address, size_t bytes,
                                uint32_t pause_us, void* out);
 

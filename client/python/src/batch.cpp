@@ -182,8 +182,7 @@ template <typename T>
 T argument(const nb::object& given, const char* name, const char* what) {
   T value{};
   if (nb::try_cast(given, value)) return value;
-  const std::string why =
-      std::string(name) + " is " + nb::repr(given).c_str() + ": it is " + what;
+  const std::string why = std::string(name) + " is " + nb::repr(given).c_str() + ": it is " + what;
   throw nb::type_error(why.c_str());
 }
 
@@ -196,9 +195,9 @@ std::string place_text(const Exchange& self) {
 void make_ready(const Exchange& self, const nb::object& stream) {
   constexpr std::intptr_t kLegacy = 1;
   constexpr std::intptr_t kNoWait = -1;
-  const auto wanted =
-      stream.is_none() ? kLegacy
-                       : argument<std::intptr_t>(stream, "stream", "None or the number of a CUstream");
+  const auto wanted = stream.is_none() ? kLegacy
+                                       : argument<std::intptr_t>(
+                                             stream, "stream", "None or the number of a CUstream");
   if (wanted == 0)
     refuse("stream 0 may mean two things: say 1 (the legacy default stream) or 2 (the thread's)");
   if (wanted < kNoWait) refuse("stream is " + std::to_string(wanted) + ", which is no stream");

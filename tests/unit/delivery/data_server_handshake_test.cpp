@@ -55,7 +55,8 @@ TEST_F(DataServerTest, TellsOlderAndNewerClientsWhichSideToUpgrade) {
   EXPECT_THAT(older.last_words(), HasSubstr("upgrade the client"));
   RawClient wide(path_);
   wide.send(test::hello_bytes(0, 99));
-  EXPECT_EQ(wide.expect<wire::WelcomeFrame>(wire::FrameType::kWelcome).protocol, wire::kProtocolMax);
+  EXPECT_EQ(wide.expect<wire::WelcomeFrame>(wire::FrameType::kWelcome).protocol,
+            wire::kProtocolMax);
   RawClient old(path_);
   old.send(test::hello_bytes(1, 1));
   EXPECT_EQ(old.expect<wire::WelcomeFrame>(wire::FrameType::kWelcome).protocol, 1u);
