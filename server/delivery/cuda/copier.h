@@ -27,6 +27,7 @@ class Copier {
   Status start();  // once
   void stop() SPDLD_EXCLUDES(mutex_);
   bool ended() const SPDLD_EXCLUDES(mutex_);  // it would be joined at once
+  void join();                                // once; whoever stops it has done so, or is about to
 
   using Done = std::function<void(const Status&)>;
   void copy(DeviceCopy copy, Done done) SPDLD_EXCLUDES(mutex_);
@@ -50,7 +51,7 @@ class Copier {
   void finish_oldest();
   void drain();
   void fail(const Status& why) SPDLD_EXCLUDES(mutex_);
-  void end(Copy copy, const Status& status);
+  void end(const Copy& copy, const Status& status);
   CUevent take_event();
 
   std::shared_ptr<Context> context_;  // until the thread ends

@@ -69,6 +69,10 @@ std::string_view digits_of(std::string_view uuid) {
 class CudaDevices final : public Devices {
  public:
   explicit CudaDevices(std::uint64_t budget_bytes) : budget_bytes_(budget_bytes) {}
+  // What is left of a GPU may be in tasks on its copier's thread, which cannot join itself.
+  ~CudaDevices() override {
+    for (const auto& copier : copiers_) copier->join();
+  }
 
   Result<DeviceMemoryPtr> open(const std::string& uuid) override SPDLD_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
