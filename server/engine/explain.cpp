@@ -59,8 +59,8 @@ std::string order_text(const Shuffle& shuffle) {
 }
 
 std::string gpu_text(const PlanFacts::OnGpu& gpu) {
-  const char* const otherwise =
-      gpu.or_host ? "where that cannot be, batches lie in main memory" : "a loader without one is refused";
+  const char* const otherwise = gpu.or_host ? "where that cannot be, batches lie in main memory"
+                                            : "a loader without one is refused";
   if (gpu.fields.empty())
     return fmt::format("gpu      nothing: no field is larger than 64 KiB; {}\n", otherwise);
   std::string text = fmt::format(

@@ -57,12 +57,12 @@ struct PlanFacts {
 
   // What `delivery: {device: cuda}` puts on the GPU of each consumer.
   struct OnGpu {
-    std::uint32_t slots = 0;       // of a consumer: credits, and one that is being copied
-    std::uint64_t slot_bytes = 0;  // 0: no field is large enough
-    std::uint64_t host_bytes = 0;  // of a slot in main memory beside it
+    std::uint32_t slots = 0;               // of a consumer: credits, and one that is being copied
+    std::uint64_t slot_bytes = 0;          // 0: no field is large enough
+    std::uint64_t host_bytes = 0;          // of a slot in main memory beside it
     std::vector<std::string> fields = {};  // whose values lie there
-    std::uint64_t budget_bytes = 0;  // of the daemon's arenas on each GPU
-    bool or_host = false;            // where it cannot be, in main memory
+    std::uint64_t budget_bytes = 0;        // of the daemon's arenas on each GPU
+    bool or_host = false;                  // where it cannot be, in main memory
 
     std::uint64_t bytes() const { return slots * slot_bytes; }
     bool fits() const { return bytes() <= budget_bytes; }

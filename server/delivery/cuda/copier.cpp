@@ -96,7 +96,7 @@ void Copier::begin(Copy copy) {
   if (!status.ok()) {
     while (!under_way_.empty()) finish_oldest();
     drain();
-    return end(std::move(copy), status);
+    return end(copy, status);
   }
   if (copy.what.beside) copy.beside = copy.what.beside();
   under_way_.push_back(std::move(copy));
@@ -133,7 +133,7 @@ void Copier::finish_oldest() {
     }
     if (status.ok()) status = copied;
   }
-  end(std::move(copy), status);
+  end(copy, status);
 }
 
 // What has failed may have been begun in part, and still read its slot and write to the GPU.
@@ -147,7 +147,7 @@ void Copier::fail(const Status& why) {
   if (failure_.ok()) failure_ = why;
 }
 
-void Copier::end(Copy copy, const Status& status) {
+void Copier::end(const Copy& copy, const Status& status) {
   if (copy.over != nullptr) idle_events_.push_back(copy.over);
   copy.done(status);
 }

@@ -50,7 +50,7 @@ class Copier {
   void finish_oldest();
   void drain();
   void fail(const Status& why) SPDLD_EXCLUDES(mutex_);
-  void end(Copy copy, const Status& status);
+  void end(const Copy& copy, const Status& status);
   CUevent take_event();
 
   std::shared_ptr<Context> context_;  // until the thread ends

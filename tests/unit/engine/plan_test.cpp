@@ -12,8 +12,8 @@
 namespace spdld::engine {
 namespace {
 
-using testing::compile;
 using ::testing::AllOf;
+using testing::compile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
