@@ -290,8 +290,10 @@ nb::object numpy_array_of(const nb::object& self, const nb::object& dtype, const
     throw nb::type_error(why.c_str());
   }
   const nb::module_ numpy = nb::module_::import_("numpy");
-  return numpy.attr("array")(numpy.attr("from_dlpack")(self), nb::arg("dtype") = dtype,
-                             nb::arg("copy") = copy);
+  const nb::object array = numpy.attr("from_dlpack")(self);
+  // numpy 1 has no copy=None: there, and here, asarray() copies only if it must.
+  if (copy.is_none()) return numpy.attr("asarray")(array, nb::arg("dtype") = dtype);
+  return numpy.attr("array")(array, nb::arg("dtype") = dtype, nb::arg("copy") = copy);
 }
 
 const char* kind_name(FieldKind kind) {
