@@ -71,7 +71,10 @@ class CudaDevices final : public Devices {
   explicit CudaDevices(std::uint64_t budget_bytes) : budget_bytes_(budget_bytes) {}
   // What is left of a GPU may be in tasks on its copier's thread, which cannot join itself.
   ~CudaDevices() override {
-    for (const auto& copier : copiers_) copier->join();
+    for (const auto& copier : copiers_) {
+      copier->stop();
+      copier->join();
+    }
   }
 
   Result<DeviceMemoryPtr> open(const std::string& uuid) override SPDLD_EXCLUDES(mutex_) {
