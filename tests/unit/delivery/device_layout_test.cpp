@@ -32,14 +32,14 @@ class Slot {
  public:
   explicit Slot(std::uint64_t rows = kRows) : rows_(rows) {}
 
-  Slot& dense(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
+  Slot& dense(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
               std::uint32_t flags = 0) {
     std::uint64_t bytes = rows_ * wire::dtype_bytes(dtype);
     for (const std::int64_t size : shape) bytes *= static_cast<std::uint64_t>(size);
     add(name, FieldKind::kDense, dtype, shape, bytes, flags);
     return *this;
   }
-  Slot& ragged(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
+  Slot& ragged(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
                std::uint64_t capacity, std::uint32_t flags = 0) {
     FieldLayout& field = add(name, FieldKind::kRagged, dtype, shape, capacity, flags);
     field.offsets_offset = take((rows_ + 1) * sizeof(std::int64_t));
