@@ -279,7 +279,7 @@ TEST_F(DeviceArenaTest, AfterASeekComesWhatWasAskedFor) {
 
 TEST_F(DeviceArenaTest, ARestartedDaemonGoesOnWithTheNextBatch) {
   const test::ScratchDir directory;
-  const std::string at = directory.path();
+  const std::string& at = directory.path();
   std::optional<GpuDaemon> daemon;
   daemon.emplace(test::GpuPipeline{}, &at);
   Loader loader = Loader::open(options_for(*daemon));
@@ -305,7 +305,7 @@ TEST_F(DeviceArenaTest, ARestartedDaemonGoesOnWithTheNextBatch) {
 
 TEST_F(DeviceArenaTest, ALostDaemonsMemoryIsUnmappedWhenNoStreamReadsIt) {
   const test::ScratchDir directory;
-  const std::string at = directory.path();
+  const std::string& at = directory.path();
   std::optional<GpuDaemon> daemon;
   daemon.emplace(test::GpuPipeline{}, &at);
   Loader loader = Loader::open(options_for(*daemon));
