@@ -33,7 +33,7 @@ inline std::int64_t label_of(StepAt at, std::uint64_t row) {
 
 // Where the fields of a batch are found, wherever it lies.
 struct Found {
-  std::span<const wire::FieldLayout> fields;
+  std::vector<wire::FieldLayout> fields = {};  // of its own: a stream may end before
   const std::byte* host = nullptr;
   const std::byte* device = nullptr;  // null: it lies in main memory alone
 
@@ -95,7 +95,8 @@ class GpuReader final : public StreamReader {
     Batch batch{.lease = taken->lease, .at = at, .pool = taken->pool, .found = {}};
     batch.found.host = batch.pool->arena().slot(taken->slot).data();
     if (batch.on_gpu()) {
-      batch.found.fields = stream.device_layout().fields();
+      const auto fields = stream.device_layout().fields();
+      batch.found.fields.assign(fields.begin(), fields.end());
       batch.found.device =
           HandGpu::read(batch.pool->device_arena(), batch.pool->device_place(taken->slot)).data();
     } else {
