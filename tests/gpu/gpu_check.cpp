@@ -348,7 +348,11 @@ int run(int argc, char** argv) {
   if (argc == 3 && std::string(argv[1]) == "--consume") consume(argv[2]);
   if (argc < 2) die("gpu_check SOURCE_SERVER [CLAIM...]");
   Checks checks(argv[1]);
-  const std::vector<std::pair<std::string, std::function<Outcome()>>> claims = {
+  struct Claim {
+    std::string text;
+    std::function<Outcome()> check;
+  };
+  const std::vector<Claim> claims = {
       {"values arrive, and no slot is filled while a stream reads it: pinned",
        [&] { return checks.values(false); }},
       {"values arrive, and no slot is filled while a stream reads it: cuda ipc",
@@ -362,12 +366,14 @@ int run(int argc, char** argv) {
       {"at least 0.9 of bare pinned copies: cuda ipc", [&] { return checks.bandwidth(true); }}};
   std::printf("On %s:\n\n| claim | holds | figure |\n|---|---|---|\n", checks.gpu_text().c_str());
   int broken = 0;
-  for (const auto& [claim, check] : claims) {
-    const auto wanted = [&](const char* word) { return claim.find(word) != std::string::npos; };
+  for (const Claim& claim : claims) {
+    const auto wanted = [&](const char* word) {
+      return claim.text.find(word) != std::string::npos;
+    };
     if (argc > 2 && std::none_of(argv + 2, argv + argc, wanted)) continue;
-    const Outcome outcome = check();
+    const Outcome outcome = claim.check();
     broken += outcome.holds ? 0 : 1;
-    std::printf("| %s | %s | %s |\n", claim.c_str(), outcome.holds ? "yes" : "NO",
+    std::printf("| %s | %s | %s |\n", claim.text.c_str(), outcome.holds ? "yes" : "NO",
                 outcome.figure.c_str());
     std::fflush(stdout);
   }
