@@ -40,5 +40,7 @@ if(SPDLD_BUILD_SERVER)
   install(SCRIPT "${CMAKE_SOURCE_DIR}/cmake/install_service.cmake" COMPONENT server)
 endif()
 
+# Not where systemd would read it: a node without a GPU keeps the devices out.
+install(FILES deploy/systemd/gpu.conf DESTINATION "${CMAKE_INSTALL_DOCDIR}/systemd" COMPONENT doc)
 install(FILES LICENSE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT doc)
 install(DIRECTORY docs config DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT doc)

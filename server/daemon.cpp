@@ -158,10 +158,12 @@ struct Daemon::Parts {
             budget,
             {.bytes = budget.limit_bytes() / 4, .age = std::chrono::seconds(config.arena.idle_s)},
             clock),
+        devices(delivery::find_devices(config.cuda.budget_bytes)),
         sessions({.catalogue = catalogue,
                   .executor = executor,
                   .arenas = arenas,
                   .budget = budget,
+                  .devices = *devices,
                   .store = *store,
                   .clock = clock,
                   .arena_kind = arena_kind(config.arena.kind),
@@ -185,6 +187,7 @@ struct Daemon::Parts {
   session::Catalogue catalogue;
   delivery::ArenaBudget budget;
   delivery::ArenaPool arenas;
+  const std::unique_ptr<delivery::Devices> devices;
   session::Sessions sessions;
   session::SessionService service;
   delivery::PidfdLiveness liveness;

@@ -36,7 +36,11 @@ OWNED = [
     ("setjmp", r"setjmp\.h|csetjmp", ("server/media/",)),
     ("gRPC", r"grpc|.*\.pb\.h", ("server/control/", "client/ctl/")),
     ("Protobuf", r"google/protobuf/", ("server/control/", "client/ctl/")),
-    ("CUDA", r"cuda|nvcuvid|nvjpeg", ("common/cuda/", "client/cpp/src/cuda/")),
+    (
+        "CUDA",
+        r"cuda|nvcuvid|nvjpeg",
+        ("common/cuda/", "client/cpp/src/cuda/", "server/delivery/cuda/"),
+    ),
     ("SQLite", r"sqlite3", ("server/session/", "server/source/")),
 ]
 

@@ -198,6 +198,33 @@ nlohmann::ordered_json classes_json(const v1::ClassesResponse& classes) {
   return json;
 }
 
+namespace {
+
+void print_gpus(const v1::Daemon& daemon, std::ostream& out) {
+  for (const v1::Gpu& gpu : daemon.gpus()) {
+    out << fmt::format("gpu        {}", cell(gpu.name()));
+    if (!gpu.uuid().empty())
+      out << fmt::format(", {}{}, {}, {}", gpu.mig() ? "a MIG instance, " : "", cell(gpu.uuid()),
+                         show_bytes(gpu.memory_bytes()), cell(daemon.gpu_driver()));
+    if (!gpu.compute_mode().empty())
+      out << fmt::format(", compute mode {}", cell(gpu.compute_mode()));
+    out << '\n';
+    if (!gpu.deliverable()) {
+      out << fmt::format("           no batches there: {}\n", cell(gpu.why_not()));
+    } else if (gpu.context() || gpu.arena_used() > 0) {
+      out << fmt::format("           batches: {} of {}{}\n", show_bytes(gpu.arena_used()),
+                         show_bytes(gpu.arena_budget()),
+                         gpu.context() ? ", and the daemon's context" : "");
+    } else {
+      out << fmt::format("           batches can be delivered there, up to {}\n",
+                         show_bytes(gpu.arena_budget()));
+    }
+  }
+  if (!daemon.no_gpu().empty()) out << fmt::format("gpu        none: {}\n", cell(daemon.no_gpu()));
+}
+
+}  // namespace
+
 void print_status(const v1::Daemon& daemon, const std::string& address, std::ostream& out) {
   const double share = daemon.arena_budget() == 0
                            ? 0
@@ -229,6 +256,7 @@ void print_status(const v1::Daemon& daemon, const std::string& address, std::ost
                        counted(cache.misses(), "miss", "misses"));
     if (!cache.why().empty()) out << fmt::format("           {}\n", cell(cache.why()));
   }
+  print_gpus(daemon, out);
   for (const std::string& warning : daemon.warnings())
     out << fmt::format("warning    {}\n", cell(warning));
 }

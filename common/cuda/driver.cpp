@@ -31,9 +31,8 @@ class Finder {
     void* found = nullptr;
     CUdriverProcAddressQueryResult query{};
     const CUresult result =
-        get_v12_ != nullptr
-            ? get_v12_(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &query)
-            : get_v11_(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT);
+        get_v12_ != nullptr ? get_v12_(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &query)
+                            : get_v11_(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT);
     if (result != CUDA_SUCCESS) found = nullptr;
     static_assert(sizeof function == sizeof found);
     std::memcpy(&function, &found, sizeof found);

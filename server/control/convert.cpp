@@ -66,6 +66,16 @@ void fill(v1::PlanArenas* message, const engine::PlanFacts& facts) {
   message->set_missing_bytes(facts.missing_bytes);
 }
 
+void fill(v1::PlanGpu* message, const engine::PlanFacts::OnGpu& gpu) {
+  message->set_slots(gpu.slots);
+  message->set_slot_bytes(gpu.slot_bytes);
+  message->set_consumer_bytes(gpu.bytes());
+  message->set_host_slot_bytes(gpu.host_bytes);
+  for (const std::string& field : gpu.fields) message->add_fields(utf8(field));
+  message->set_budget_bytes(gpu.budget_bytes);
+  message->set_fits(gpu.fits());
+}
+
 void fill(v1::PlanCache* message, const engine::PlanFacts::Cache& cache) {
   message->set_form(cache.form);
   message->set_where(cache.where);
@@ -299,6 +309,7 @@ void fill(v1::Plan* message, const engine::PlanFacts& facts) {
   message->set_steps_per_epoch(facts.steps_per_epoch);
   fill(message->mutable_arenas(), facts);
   if (facts.cache) fill(message->mutable_cache(), *facts.cache);
+  if (facts.on_gpu) fill(message->mutable_gpu(), *facts.on_gpu);
   for (const std::string& warning : facts.warnings) message->add_warnings(utf8(warning));
 }
 
@@ -438,6 +449,19 @@ void fill(v1::SampleCache* message, const session::CacheView& view) {
   message->set_why(utf8(view.why));
 }
 
+void fill(v1::Gpu* message, const session::GpuView& view) {
+  message->set_uuid(view.uuid);
+  message->set_name(utf8(view.name));
+  message->set_mig(view.mig);
+  message->set_compute_mode(view.compute_mode);
+  message->set_memory_bytes(view.memory_bytes);
+  message->set_deliverable(view.why_not.empty());
+  message->set_why_not(utf8(view.why_not));
+  message->set_context(view.context);
+  message->set_arena_used(view.arena_used);
+  message->set_arena_budget(view.arena_budget);
+}
+
 void fill(v1::Daemon* message, const session::DaemonView& view) {
   message->set_version(view.version);
   message->set_pid(view.pid);
@@ -459,6 +483,9 @@ void fill(v1::Daemon* message, const session::DaemonView& view) {
   for (const std::string& warning : view.warnings) message->add_warnings(utf8(warning));
   fill(message->mutable_data(), view.data);
   for (const session::CacheView& cache : view.caches) fill(message->add_caches(), cache);
+  for (const session::GpuView& gpu : view.gpus) fill(message->add_gpus(), gpu);
+  message->set_gpu_driver(view.gpu_driver);
+  message->set_no_gpu(utf8(view.no_gpu));
 }
 
 void fill(v1::Use* message, const session::Use& use) {

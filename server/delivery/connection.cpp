@@ -65,13 +65,27 @@ bool Connection::send_arena_open(const Arena& arena) {
   frame.total_bytes = arena.total_bytes();
   std::copy(arena.generation().begin(), arena.generation().end(), frame.generation);
   SPDLD_FAILPOINT("delivery.arena.send");
-  // A queued frame outlives the call, and perhaps the arena: it needs an fd of its own.
-  UniqueFd fd(::fcntl(arena.client_fd(), F_DUPFD_CLOEXEC, 0));
-  if (!fd) {
-    (void)fail(errno_status(errno, "sending an arena (raise LimitNOFILE)"));
+  return send_fd(bytes_of(frame), arena.client_fd(), "sending an arena (raise LimitNOFILE)");
+}
+
+bool Connection::send_device_arena(std::uint32_t arena_id, const DeviceArena& memory) {
+  wire::DeviceArenaFrame frame{};
+  frame.header = {wire::FrameType::kDeviceArena, sizeof frame};
+  frame.arena_id = arena_id;
+  frame.kind = memory.kind();
+  frame.total_bytes = memory.total_bytes();
+  return send_fd(bytes_of(frame), memory.client_fd(),
+                 "sending memory of a GPU (raise LimitNOFILE)");
+}
+
+// A queued frame outlives the call, and perhaps what the fd is of.
+bool Connection::send_fd(Frame frame, int fd, const char* what) {
+  UniqueFd own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!own) {
+    (void)fail(errno_status(errno, what));
     return false;
   }
-  return send({.head = bytes_of(frame), .fd = std::move(fd)});
+  return send({.head = std::move(frame), .fd = std::move(own)});
 }
 
 bool Connection::send_arena_retire(std::uint32_t arena_id) {
@@ -99,6 +113,15 @@ bool Connection::send_batch(const BatchNotice& notice) {
   const bool sent = send_bytes(&frame, sizeof frame);
   SPDLD_FAILPOINT("delivery.batch.sent");
   return sent;
+}
+
+bool Connection::send_device_batch(const BatchNotice& notice, DevicePlace place) {
+  wire::DeviceBatchFrame frame{};
+  frame.batch = batch_frame(notice);
+  frame.batch.header = {wire::FrameType::kDeviceBatch, sizeof frame};
+  frame.device_offset = place.offset;
+  frame.device_bytes = place.bytes;
+  return send_bytes(&frame, sizeof frame);
 }
 
 bool Connection::send_epoch_end(std::uint64_t epoch, std::uint64_t steps, std::uint32_t seek,

@@ -14,6 +14,7 @@
 #include "base/unique_fd.h"
 #include "base/user_bytes.h"
 #include "delivery/arena.h"
+#include "delivery/device_memory.h"
 #include "delivery/frames.h"
 
 namespace spdld::delivery {
@@ -48,12 +49,16 @@ class Connection {
   bool send_notice(const std::string& text);
   bool send_attached(const AttachReply& reply);
   bool send_arena_open(const Arena& arena);
+  // Right after the arena that it belongs to. Only to a consumer that has named a GPU, and so
+  // speaks protocol 4 or above; batches that lie there, likewise.
+  bool send_device_arena(std::uint32_t arena_id, const DeviceArena& memory);
   bool send_arena_retire(std::uint32_t arena_id);
   // Only to a consumer that speaks protocol 2 or above: another one would not know what it is.
   bool send_version(const VersionNotice& notice);
   bool send_schema(std::uint32_t schema_id, std::uint32_t pipeline_version,
                    std::span<const wire::FieldLayout> fields);
   bool send_batch(const BatchNotice& notice);
+  bool send_device_batch(const BatchNotice& notice, DevicePlace place);
   bool send_epoch_end(std::uint64_t epoch, std::uint64_t steps, std::uint32_t seek, bool last);
   bool send_reset(const ResetNotice& notice);
   // Answers a query or an apply; `text` is shared, not copied, and at most wire::kMaxBlobBytes
@@ -85,6 +90,8 @@ class Connection {
   enum class Flow { kDone, kBlocked, kBroken };
 
   bool send(Outgoing frame) SPDLD_EXCLUDES(mutex_);
+  // With an fd of its own that is the same file.
+  bool send_fd(Frame frame, int fd, const char* what) SPDLD_EXCLUDES(mutex_);
   bool send_bytes(const void* frame, std::size_t bytes) SPDLD_EXCLUDES(mutex_);
   Flow write(const Outgoing& frame) SPDLD_REQUIRES(mutex_);
   // False: there is no room for it.

@@ -27,10 +27,17 @@ class DeviceArena {
 };
 
 // The slots of an arena in main memory, as a GPU reads them by itself: each is made ready at its
-// first copy. Dies before the arena and on the device's thread.
+// first copy. Dies before the arena and on the device's thread, once its copies are over. GPUs that
+// copy from one arena share what is registered.
 class PinnedArena {
  public:
   virtual ~PinnedArena() = default;
+};
+
+// Where a batch has its values on a GPU, in the memory there that belongs to its arena.
+struct DevicePlace {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
 };
 
 // What a device copies for one batch. All that it refers to lives until it is over.
@@ -62,7 +69,8 @@ class DeviceMemory {
   virtual std::unique_ptr<PinnedArena> pin(Arena& arena) = 0;
   // `done` is called on the device's thread, once all of it lies there or why it does not.
   virtual void copy(DeviceCopy copy, std::function<void(const Status&)> done) = 0;
-  // Behind the copies that are under way.
+  // On the device's thread, once all that it was given before is begun. Does not wait for copies
+  // that are under way: what they refer to is let go by their `done`, or later.
   virtual void post(std::function<void()> task) = 0;
 };
 
@@ -72,13 +80,13 @@ using DeviceMemoryPtr = std::shared_ptr<DeviceMemory>;
 struct DeviceFacts {
   std::string uuid;
   std::string name;
-  bool mig = false;                  // an instance of a GPU that is cut into several
-  std::string compute_mode;          // "default", "exclusive process", "prohibited"
-  std::uint64_t total_bytes = 0;     // of its memory
-  std::string why_not;               // batches cannot be delivered to it; empty: they can
-  bool context = false;              // the daemon has one there now
-  std::uint64_t arena_bytes = 0;     // of the daemon's arenas there now
-  std::uint64_t budget_bytes = 0;    // that these may take
+  bool mig = false;                // an instance of a GPU that is cut into several
+  std::string compute_mode;        // "default", "exclusive process", "prohibited"
+  std::uint64_t total_bytes = 0;   // of its memory
+  std::string why_not;             // batches cannot be delivered to it; empty: they can
+  bool context = false;            // the daemon has one there now
+  std::uint64_t arena_bytes = 0;   // of the daemon's arenas there now
+  std::uint64_t budget_bytes = 0;  // that these may take
 };
 
 // All GPUs of the machine that the daemon sees. Owned by the daemon; outlives what it opens.
@@ -89,9 +97,14 @@ class Devices {
   // context if nobody has: that takes up to a second.
   virtual Result<DeviceMemoryPtr> open(const std::string& uuid) = 0;
   virtual std::vector<DeviceFacts> facts() const = 0;
+  virtual std::uint64_t budget_bytes() const = 0;  // that arenas may take of each
   // Why there are none; empty if there are.
   virtual std::string why_none() const = 0;
-  virtual std::string driver() const = 0;  // "CUDA 12.4"; empty: none
+  virtual std::string driver_text() const = 0;  // "CUDA 12.4"; empty: there is no driver
 };
+
+// The driver is looked for when it is first asked for. `budget_bytes`: what arenas may take of each
+// GPU.
+std::unique_ptr<Devices> find_devices(std::uint64_t budget_bytes);
 
 }  // namespace spdld::delivery

@@ -112,7 +112,7 @@ Status take_text(AttachRequest& request, wire::TextKey key, std::string_view tex
     case wire::TextKey::kHost: return attach.take(request.host, text, "the host's name");
     case wire::TextKey::kPid: return take_count(request.host_pid, text, "the pid");
     case wire::TextKey::kWarning: return {};  // the daemon's
-    case wire::TextKey::kDevice: return {};
+    case wire::TextKey::kDevice: return attach.take(request.device, text, "the GPU's UUID");
     case wire::TextKey::kReplace:
       if (text == wire::kReplaceAlways) request.replace = Replace::kAlways;
       if (text == wire::kReplaceUnread) request.replace = Replace::kUnread;
@@ -399,6 +399,10 @@ Frame attached_frame(const AttachReply& reply) {
   for (const std::string& warning : reply.warnings) {
     if (frame.text_count == 4 + kMaxWarnings) break;
     append_text(texts, wire::TextKey::kWarning, cut(warning, kMaxWarningBytes));
+    ++frame.text_count;
+  }
+  if (!reply.device.empty()) {
+    append_text(texts, wire::TextKey::kDevice, reply.device);
     ++frame.text_count;
   }
   frame.session = reply.session;

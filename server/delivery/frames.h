@@ -46,6 +46,7 @@ struct AttachRequest {
   std::string command;  // the consumer's command line, as it says
   std::string host;     // its host's name, and its pid, as it sees them
   std::optional<std::uint32_t> host_pid;
+  std::string device;                      // UUID of the GPU that it wants batches on; empty: none
   std::string pipeline_yaml;               // empty: the pipeline must be there
   std::uint32_t blob_bytes = 0;            // of the YAML, as the frame says
   std::string pipeline_file;               // absolute path of that YAML; empty: not from a file
@@ -137,6 +138,7 @@ struct AttachReply {
   std::string job = {};
   std::uint32_t moves = 0;                 // of the job that `start` has gone along with
   std::vector<std::string> warnings = {};  // of the pipeline; the first few are sent
+  std::string device = {};                 // UUID of the GPU that batches lie on; empty: none
 };
 
 // What the batches from here on are made by.

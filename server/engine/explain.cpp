@@ -2,6 +2,7 @@
 #include "engine/explain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <iterator>
 #include <utility>
@@ -55,6 +56,26 @@ std::string order_text(const Shuffle& shuffle) {
                          shuffle.interleave);
   }
   return "";
+}
+
+std::string gpu_text(const PlanFacts::OnGpu& gpu) {
+  const char* const otherwise = gpu.or_host ? "where that cannot be, batches lie in main memory"
+                                            : "a loader without one is refused";
+  if (gpu.fields.empty())
+    return fmt::format("gpu      nothing: no field is larger than 64 KiB; {}\n", otherwise);
+  std::string text = fmt::format(
+      "gpu      {} for each consumer, on its GPU: {} slots of {}, credits and one on its way; "
+      "cuda.budget {}\n",
+      bytes_text(gpu.bytes()), gpu.slots, bytes_text(gpu.slot_bytes), bytes_text(gpu.budget_bytes));
+  text += fmt::format("         there: {}; in main memory beside it: the rest, {} a slot; {}\n",
+                      fmt::join(gpu.fields, ", "), bytes_text(gpu.host_bytes), otherwise);
+  text += "         the daemon's context takes 0.3 to 0.5 GB of each GPU that is delivered to\n";
+  if (!gpu.fits())
+    text += fmt::format(
+        "         DOES NOT FIT: {} more are needed; raise cuda.budget, or lower batch.size or "
+        "delivery.prefetch\n",
+        bytes_text(gpu.bytes() - gpu.budget_bytes));
+  return text;
 }
 
 std::string image_text(const PlanFacts::Image& image, DType dtype) {
@@ -202,6 +223,7 @@ PlanFacts plan_facts(const Plan& plan, const ExplainContext& context) {
   if (!no_step.empty()) facts.warnings.push_back(std::move(no_step));
   if (plan.image != nullptr) facts.image = image_of(*plan.image);
   facts.padding = context.padding;
+  facts.on_gpu = context.on_gpu;
   if (plan.spec.cache && context.cache) facts.cache = cache_of(*plan.spec.cache, *context.cache);
   return facts;
 }
@@ -257,6 +279,7 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
                    "batch.size or delivery.prefetch\n",
                    bytes_text(facts.missing_bytes));
   }
+  if (facts.on_gpu) text += gpu_text(*facts.on_gpu);
   for (const std::string& warning : facts.warnings) fmt::format_to(out, "WARNING  {}\n", warning);
   return text;
 }

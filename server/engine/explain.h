@@ -24,6 +24,7 @@ struct ExplainContext {
   std::string arena_kind;
   std::optional<CacheEstimate> cache = std::nullopt;         // if the plan asks for one
   std::optional<PlanFacts::Padding> padding = std::nullopt;  // if the order goes by length
+  std::optional<PlanFacts::OnGpu> on_gpu = std::nullopt;     // if it is delivered to GPUs
 };
 
 // Why an epoch has no step, and what to do: so many items do not fill one. Empty: it has some.

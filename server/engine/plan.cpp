@@ -372,6 +372,9 @@ bool Plan::packs() const {
 
 std::uint32_t Plan::slots_for(std::uint32_t credits) const { return credits + kFillingSlots; }
 
+// While a consumer holds all that it may, the next one is on its way.
+std::uint32_t Plan::device_slots_for(std::uint32_t credits) const { return credits + 1; }
+
 Result<std::shared_ptr<const Plan>> compile(spec::PipelineSpec spec, const Registry& registry,
                                             const std::vector<source::SourceField>& fields) {
   return Compiler(std::move(spec), registry, fields).run();

@@ -74,6 +74,8 @@ struct Plan {
   bool packs() const;
   // Slots that a consumer needs: those it may hold, and those that are being filled meanwhile.
   std::uint32_t slots_for(std::uint32_t credits) const;
+  // On a GPU, where batches are copied when they are finished.
+  std::uint32_t device_slots_for(std::uint32_t credits) const;
 };
 
 // `fields` are the source's. An error names the stage with file:line:col, or the field.

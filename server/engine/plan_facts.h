@@ -55,6 +55,19 @@ struct PlanFacts {
     std::string why_not;  // when it is not used
   };
 
+  // What `delivery: {device: cuda}` puts on the GPU of each consumer.
+  struct OnGpu {
+    std::uint32_t slots = 0;               // of a consumer: credits, and one that is being copied
+    std::uint64_t slot_bytes = 0;          // 0: no field is large enough
+    std::uint64_t host_bytes = 0;          // of a slot in main memory beside it
+    std::vector<std::string> fields = {};  // whose values lie there
+    std::uint64_t budget_bytes = 0;        // of the daemon's arenas on each GPU
+    bool or_host = false;                  // where it cannot be, in main memory
+
+    std::uint64_t bytes() const { return slots * slot_bytes; }
+    bool fits() const { return bytes() <= budget_bytes; }
+  };
+
   std::string pipeline;
   std::uint64_t items = 0;
   std::uint64_t classes = 0;
@@ -77,6 +90,7 @@ struct PlanFacts {
   std::uint64_t missing_bytes = 0;  // 0: it fits
   std::optional<Cache> cache = std::nullopt;
   std::optional<Padding> padding = std::nullopt;
+  std::optional<OnGpu> on_gpu = std::nullopt;
   std::vector<std::string> warnings;  // what is allowed, but hardly meant
 };
 

@@ -67,6 +67,7 @@ Catalogue::Progress Sessions::progress_to(const SessionPtr& session) {
 Status Sessions::try_attach(const SessionPtr& session, delivery::AttachRequest request) {
   SPDLD_TRY(check_world(request.num_shards.value_or(1), request.replicas));
   SPDLD_ASSIGN(session->member.replica, replica_of(request));
+  session->device = request.device;
   SPDLD_ASSIGN(const PipelinePtr base, pipeline_for(session, request));
   const Peer& peer = session->connection->peer();
   JobKey key{.uid = peer.uid, .job = request.job, .pipeline = base->id()};
@@ -85,6 +86,7 @@ Status Sessions::try_attach(const SessionPtr& session, delivery::AttachRequest r
   if (known.begins_anew) forget_run(key);
   const PipelinePtr runs = look_at_data(session);
   const std::vector<std::string> told = runs->warnings();
+  SPDLD_TRY(open_gpu(session));
   SPDLD_TRY(begin(session, request));
   // It has its batches by now. Who came by name knows that the daemon's pipeline counts.
   if (request.pipeline_yaml.empty()) return {};
@@ -143,6 +145,7 @@ Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
                       .last_known = job.last_known(),
                       .uid = session.connection->peer().uid,
                       .job = job.tag,
+                      .gpu = session.gpu,
                       .meter = job.meter,
                       .judge = session.job,
                       .gain = job.gain,
@@ -171,7 +174,7 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
     if (job.members.size() == 1 && request.start == wire::StartMode::kFresh && !request.reconnect &&
         !awaits(job))
       job.roll->reset();
-    SPDLD_ASSIGN(consumer, connect(*session, request));
+    SPDLD_ASSIGN(consumer, connect_anywhere(*session, request));
     session->consumer = consumer;
     // A cursor says where its place is now that others do not know.
     const bool instead =
@@ -200,6 +203,8 @@ void Sessions::welcome(const Session& session) const {
   const StepAt start = consumer.start();
   const Phase& phase = *timeline.phase(timeline.settled(start));
   delivery::Connection& connection = *session.connection;
+  std::vector<std::string> warnings = phase.pipeline->warnings();
+  if (!session.gpu_warning.empty()) warnings.insert(warnings.begin(), session.gpu_warning);
   connection.send_attached(
       {.session = session.id,
        .items = phase.items,
@@ -217,7 +222,8 @@ void Sessions::welcome(const Session& session) const {
        .pipeline = deps_.catalogue.name_for(connection.peer().uid, job.key.pipeline),
        .job = job.key.job,
        .moves = consumer.moves(),
-       .warnings = phase.pipeline->warnings()});
+       .warnings = std::move(warnings),
+       .device = consumer.reads_on()});
   log::About line = about(job.key, connection.peer().uid);
   line.session = session.id;
   line.pid = connection.peer().pid;

@@ -24,6 +24,7 @@ Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection
       roll_(std::move(options.roll)),
       connection_(std::move(connection)),
       streams_(streams),
+      gpu_(std::move(options.gpu)),
       job_timeline_(std::move(options.timeline)),
       timeline_(options.own.value_or(job_timeline_)),
       jumps_(std::move(options.jumps)),
@@ -61,6 +62,18 @@ std::uint32_t Consumer::moves() const {
 StepAt Consumer::start() const {
   MutexLock lock(mutex_);
   return to_send_;
+}
+
+void Consumer::read_on(delivery::DeviceMemoryPtr gpu) {
+  MutexLock lock(mutex_);
+  gpu_ = std::move(gpu);
+}
+
+std::string Consumer::reads_on() const {
+  MutexLock lock(mutex_);
+  if (legs_.empty()) return {};
+  const delivery::DeviceMemoryPtr& gpu = legs_.front().stream->pool_of(holder())->gpu();
+  return gpu == nullptr ? std::string() : gpu->uuid();
 }
 
 void Consumer::begin() {
@@ -121,9 +134,9 @@ void Consumer::pump() {
     const Stream& stream = *legs_.front().stream;
     const auto taken = legs_.front().stream->take(holder(), to_send_);
     if (!taken) return;
-    show(stream);
-    const std::shared_ptr<SlotPool>& pool = stream.pool();
+    const std::shared_ptr<SlotPool>& pool = taken->pool;
     const engine::BatchOrder& order = taken->order;
+    show(stream);
     for (Shown& known : shown_) known.lent = known.lent || known.pool == pool;
     leases_.push_back({.id = taken->lease,
                        .at = to_send_,
@@ -140,18 +153,28 @@ void Consumer::pump() {
       gain_->saved_ns.fetch_add(static_cast<std::uint64_t>(saved.count()),
                                 std::memory_order_relaxed);
     }
-    const auto slot = static_cast<std::uint32_t>(order.ticket);
-    connection_->send_batch({.lease = taken->lease,
-                             .arena_id = pool->arena().id(),
-                             .schema_id = schema_id_,
-                             .slot_offset = pool->arena().slot_offset(slot),
-                             .slot_bytes = stream.phase()->run->plan().layout.slot_bytes(),
-                             .epoch = order.epoch,
-                             .step = order.step,
-                             .next_position = order.next_position,
-                             .rows = static_cast<std::uint32_t>(order.rows.rows),
-                             .seek = seek_});
+    send(*taken);
     ++to_send_.step;
+  }
+}
+
+void Consumer::send(const Stream::Taken& taken) {
+  const delivery::Arena& arena = taken.pool->arena();
+  const engine::BatchOrder& order = taken.order;
+  const delivery::BatchNotice notice{.lease = taken.lease,
+                                     .arena_id = arena.id(),
+                                     .schema_id = schema_id_,
+                                     .slot_offset = arena.slot_offset(taken.slot),
+                                     .slot_bytes = arena.shape().slot_bytes,
+                                     .epoch = order.epoch,
+                                     .step = order.step,
+                                     .next_position = order.next_position,
+                                     .rows = static_cast<std::uint32_t>(order.rows.rows),
+                                     .seek = seek_};
+  if (taken.pool->gpu() == nullptr) {
+    connection_->send_batch(notice);
+  } else {
+    connection_->send_device_batch(notice, taken.pool->device_place(taken.slot));
   }
 }
 
@@ -179,16 +202,23 @@ void Consumer::take_up_leg() {
   retire_arenas();
 }
 
-void Consumer::show(const Stream& stream) {
-  const auto& pool = stream.pool();
+void Consumer::show(const std::shared_ptr<SlotPool>& pool) {
   const auto same = [&](const Shown& known) { return known.pool == pool; };
-  if (std::none_of(shown_.begin(), shown_.end(), same)) {
-    connection_->send_arena_open(pool->arena());
-    shown_.push_back({.pool = pool});
-  }
+  if (std::any_of(shown_.begin(), shown_.end(), same)) return;
+  connection_->send_arena_open(pool->arena());
+  if (pool->gpu() != nullptr)
+    connection_->send_device_arena(pool->arena().id(), pool->device_arena());
+  shown_.push_back({.pool = pool});
+}
+
+void Consumer::show(const Stream& stream) {
+  const std::shared_ptr<SlotPool> pool = stream.pool_of(holder());
+  show(pool);
+  const bool on_gpu = pool->gpu() != nullptr;
   // A shared stream may have been made for an earlier version of the same content.
   const PhasePtr phase = timeline_.phase(timeline_.settled(to_send_));
-  if (told_ == phase && schema_id_ > 0) return;
+  const bool elsewhere = on_gpu != std::exchange(told_on_gpu_, on_gpu);
+  if (told_ == phase && schema_id_ > 0 && !elsewhere) return;
   const PhasePtr before = std::exchange(told_, phase);
   const bool other = !before->same_content(*phase) || before->version() != phase->version();
   if (other && connection_->protocol() >= 2)
@@ -197,13 +227,15 @@ void Consumer::show(const Stream& stream) {
                                .batch_size = phase->batch,
                                .pipeline_version = phase->version(),
                                .order_digest = phase->order_text()});
-  if (other || schema_id_ == 0)
-    connection_->send_schema(++schema_id_, phase->version(), phase->run->plan().layout.fields());
+  if (!other && schema_id_ > 0 && !elsewhere) return;
+  const std::span<const wire::FieldLayout> fields =
+      on_gpu ? stream.device_layout().fields() : phase->run->plan().layout.fields();
+  connection_->send_schema(++schema_id_, phase->version(), fields);
 }
 
 void Consumer::retire_arenas() {
   const auto unused = [this](const Shown& known) SPDLD_REQUIRES(mutex_) {
-    const auto reads = [&](const Leg& leg) { return leg.stream->pool() == known.pool; };
+    const auto reads = [&](const Leg& leg) { return leg.stream->pool_of(holder()) == known.pool; };
     if (std::any_of(legs_.begin(), legs_.end(), reads)) return false;
     connection_->send_arena_retire(known.pool->arena().id());
     if (!known.lent) unseen_.push_back({.pool = known.pool, .until = batches_});

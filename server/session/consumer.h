@@ -55,6 +55,8 @@ struct ConsumerOptions {
   bool last_known = false;        // open_epochs is the job's end, not a gate that will open
   uid_t uid = 0;
   JobTag job = 0;
+  // Where it reads what its pipeline delivers to a GPU; null: all is read in main memory.
+  delivery::DeviceMemoryPtr gpu = nullptr;
   std::shared_ptr<ByteMeter> meter;
   std::shared_ptr<FailureJudge> judge;
   std::shared_ptr<SharingGain> gain;
@@ -77,6 +79,8 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   Status connect() SPDLD_EXCLUDES(mutex_);
   // Where it begins: known once it is connected.
   StepAt start() const SPDLD_EXCLUDES(mutex_);
+  // UUID of the GPU that its first batches lie on; empty: in main memory.
+  std::string reads_on() const SPDLD_EXCLUDES(mutex_);
   // From now on it is sent batches. After Attached has been sent.
   void begin() SPDLD_EXCLUDES(mutex_);
 
@@ -89,6 +93,8 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
       SPDLD_EXCLUDES(mutex_);
 
   // From the job.
+  // What is connected from now on, of a pipeline that delivers to GPUs, is read there.
+  void read_on(delivery::DeviceMemoryPtr gpu) SPDLD_EXCLUDES(mutex_);
   void open_epochs(std::uint64_t count, bool last_known) SPDLD_EXCLUDES(mutex_);
   // The first step that nothing has been begun of. Nothing further is begun until go_on(); where
   // the consumer asks to go meanwhile, it goes then.
@@ -204,6 +210,8 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // The consumer hears what the leg that it is on now is made of, and what it needs no more.
   void take_up_leg() SPDLD_REQUIRES(mutex_);
   void show(const Stream& stream) SPDLD_REQUIRES(mutex_);
+  void show(const std::shared_ptr<SlotPool>& pool) SPDLD_REQUIRES(mutex_);
+  void send(const Stream::Taken& taken) SPDLD_REQUIRES(mutex_);
   void retire_arenas() SPDLD_REQUIRES(mutex_);
   void announce() SPDLD_REQUIRES(mutex_);
   bool dealt_out(StepAt at) const SPDLD_REQUIRES(mutex_);
@@ -232,6 +240,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // consumer has ended.
   bool accept(const std::vector<engine::SampleFailure>& replaced) SPDLD_REQUIRES(mutex_);
   StreamWish wish(const Timeline& timeline, StepAt from, StepAt until) const SPDLD_REQUIRES(mutex_);
+  delivery::DeviceMemoryPtr gpu_for(const Phase& phase) const SPDLD_REQUIRES(mutex_);
   Status make_pending(Pending pending) SPDLD_REQUIRES(mutex_);
   std::vector<std::shared_ptr<SlotPool>> pools() const SPDLD_REQUIRES(mutex_);
 
@@ -251,6 +260,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   Streams& streams_;
 
   mutable Mutex mutex_;
+  delivery::DeviceMemoryPtr gpu_ SPDLD_GUARDED_BY(mutex_);
   Timeline job_timeline_ SPDLD_GUARDED_BY(mutex_);
   Timeline timeline_ SPDLD_GUARDED_BY(mutex_);  // and where this consumer's own cursor cuts it
   std::vector<Leg> legs_ SPDLD_GUARDED_BY(mutex_);
@@ -275,6 +285,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   std::vector<Lease> leases_ SPDLD_GUARDED_BY(mutex_);
   PhasePtr told_ SPDLD_GUARDED_BY(mutex_);                // what the consumer knows of
   std::uint32_t schema_id_ SPDLD_GUARDED_BY(mutex_) = 0;  // sent last, of that one
+  bool told_on_gpu_ SPDLD_GUARDED_BY(mutex_) = false;     // that batches of it lie there
   std::uint64_t open_epochs_ SPDLD_GUARDED_BY(mutex_);
   bool last_known_ SPDLD_GUARDED_BY(mutex_);
   StepAt to_send_ SPDLD_GUARDED_BY(mutex_);

@@ -22,7 +22,13 @@ StreamWish Consumer::wish(const Timeline& timeline, StepAt from, StepAt until) c
           .uid = uid_,
           .credits = credits_,
           .open_epochs = open_epochs_,
+          .gpu = gpu_for(*timeline.phase(from)),
           .meter = meter_};
+}
+
+delivery::DeviceMemoryPtr Consumer::gpu_for(const Phase& phase) const {
+  return phase.run->plan().spec.delivery.device == spec::DeliverySpec::Device::kCuda ? gpu_
+                                                                                     : nullptr;
 }
 
 Result<std::vector<Leg>> Consumer::route(const Timeline& timeline, StepAt from,
@@ -71,8 +77,9 @@ Status Consumer::retime(StepAt from) {
     after = legs_.back().stream;
     rest = from;
     const StepAt until = timeline_.next_phase(from).value_or(kNever);
-    if (after->phase()->same_content(*timeline_.phase(from)) && after->retime(timeline_, job_) &&
-        after->set_until(holder(), until))
+    const bool stays = gpu_for(*after->phase()) == gpu_for(*timeline_.phase(from));
+    if (stays && after->phase()->same_content(*timeline_.phase(from)) &&
+        after->retime(timeline_, job_) && after->set_until(holder(), until))
       rest = until;
   }
   if (rest == kNever) return {};

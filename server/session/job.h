@@ -48,7 +48,10 @@ struct Session {
   std::string command;
   std::string host;
   std::optional<std::uint32_t> host_pid;
-  std::string parting;  // how it ended, if that was not by its connection
+  std::string device;             // UUID of the GPU that it wants batches on; empty: none
+  delivery::DeviceMemoryPtr gpu;  // that one, once a pipeline delivers there
+  std::string gpu_warning;        // why its batches lie in main memory instead
+  std::string parting;            // how it ended, if that was not by its connection
   // At the last heartbeat: of its pipeline, and of its stream.
   std::uint64_t seen_tasks = 0;
   std::uint64_t seen_moves = 0;

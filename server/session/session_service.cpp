@@ -8,6 +8,7 @@
 
 #include "base/counted.h"
 #include "base/log.h"
+#include "delivery/device_layout.h"
 #include "engine/explain.h"
 #include "session/preview.h"
 #include "session/records.h"
@@ -221,6 +222,37 @@ delivery::ArenaShape SessionService::arena_shape(const engine::Plan& plan) const
           .slot_count = plan.slots_for(credits)};
 }
 
+std::optional<engine::PlanFacts::OnGpu> SessionService::on_gpu(const engine::Plan& plan) const {
+  const spec::DeliverySpec& wanted = plan.spec.delivery;
+  if (wanted.device != spec::DeliverySpec::Device::kCuda) return std::nullopt;
+  const delivery::DeviceLayout layout(plan.layout.fields(), plan.layout.rows());
+  engine::PlanFacts::OnGpu facts{
+      .slots = plan.device_slots_for(static_cast<std::uint32_t>(wanted.prefetch)),
+      .slot_bytes = layout.device_bytes(),
+      .host_bytes = layout.host_bytes(),
+      .budget_bytes = sessions_.deps().devices.budget_bytes(),
+      .or_host = wanted.on_unavailable == spec::DeliverySpec::Unavailable::kHost};
+  for (const wire::FieldLayout& field : layout.fields()) {
+    if ((field.flags & wire::kFieldOnDevice) != 0) facts.fields.emplace_back(field.name);
+  }
+  return facts;
+}
+
+std::vector<GpuView> SessionService::gpus() const {
+  std::vector<GpuView> views;
+  for (delivery::DeviceFacts& facts : sessions_.deps().devices.facts())
+    views.push_back({.uuid = std::move(facts.uuid),
+                     .name = std::move(facts.name),
+                     .mig = facts.mig,
+                     .compute_mode = std::move(facts.compute_mode),
+                     .memory_bytes = facts.total_bytes,
+                     .why_not = std::move(facts.why_not),
+                     .context = facts.context,
+                     .arena_used = facts.arena_bytes,
+                     .arena_budget = facts.budget_bytes});
+  return views;
+}
+
 Status SessionService::check_fits(const Caller& caller, const engine::Plan& plan) const {
   const delivery::ArenaBudget& budget = sessions_.deps().budget;
   const delivery::ArenaShape shape = arena_shape(plan);
@@ -290,7 +322,8 @@ Result<ExplainView> SessionService::explain(const Caller& caller, const ApplyReq
       .arena_budget = deps.budget.limit_bytes(caller.uid),
       .arena_kind = std::string(delivery::arena_kind_name(deps.arena_kind)),
       .cache = built->cache,
-      .padding = padding_of(*built)};
+      .padding = padding_of(*built),
+      .on_gpu = on_gpu(*built->plan)};
   return ExplainView{.facts = engine::plan_facts(*built->plan, context),
                      .text = engine::explain(*built->plan, context)};
 }
@@ -398,6 +431,9 @@ DaemonView SessionService::daemon(const Caller& caller) {
     view.warnings.push_back(std::move(warning));
   for (std::string& warning : sessions_.warnings()) view.warnings.push_back(std::move(warning));
   view.data = data_plane();
+  view.gpus = gpus();
+  view.gpu_driver = deps.devices.driver_text();
+  view.no_gpu = deps.devices.why_none();
   for (const engine::SampleCache::Snapshot& cache : catalogue_.cache_snapshots())
     view.caches.push_back(view_of(cache));
   MutexLock lock(mutex_);

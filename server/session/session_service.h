@@ -3,11 +3,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "delivery/data_server.h"
+#include "engine/plan_facts.h"
 #include "session/service.h"
 #include "session/sessions.h"
 #include "session/swaps.h"
@@ -99,6 +101,8 @@ class SessionService final : public Service {
   Result<PipelinePtr> build(const Caller& caller, ApplyRequest request,
                             const Catalogue::Progress& progress);
   // Of one consumer of the plan, with as many credits as the plan gives.
+  std::vector<GpuView> gpus() const;
+  std::optional<engine::PlanFacts::OnGpu> on_gpu(const engine::Plan& plan) const;
   delivery::ArenaShape arena_shape(const engine::Plan& plan) const;
   // What is found out before a pipeline takes the place of another one; of one that is there
   // already, nothing. Where jobs change to it, they make a batch of it themselves. Returns what the

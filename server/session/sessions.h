@@ -35,6 +35,7 @@ struct SessionsDeps {
   engine::Executor& executor;
   delivery::ArenaPool& arenas;
   delivery::ArenaBudget& budget;
+  delivery::Devices& devices;
   Store& store;
   const Clock& clock;
   delivery::ArenaKind arena_kind = delivery::ArenaKind::kMemfd;
@@ -241,6 +242,16 @@ class Sessions final : public delivery::DataService {
   static Status check_reader(const Job& job, const Credentials& reader, const Readings& readings,
                              bool alone);
   // The session's consumer at its streams, where its job and the request place it.
+  // On its GPU, or in main memory where that is full and the pipeline allows it.
+  Result<std::shared_ptr<Consumer>> connect_anywhere(Session& session,
+                                                     const delivery::AttachRequest& request)
+      SPDLD_REQUIRES(mutex_);
+  // Its GPU, if its job's pipeline delivers there: that takes its time. Fails, or leaves a warning,
+  // if it cannot.
+  Status open_gpu(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
+  // Likewise of all consumers of a job, for what it is to run.
+  Status open_gpus(const JobPtr& job, const Phase& phase) SPDLD_EXCLUDES(mutex_);
+  Status open_gpu(const SessionPtr& session, const Phase& phase) SPDLD_EXCLUDES(mutex_);
   Result<std::shared_ptr<Consumer>> connect(const Session& session,
                                             const delivery::AttachRequest& request)
       SPDLD_REQUIRES(mutex_);

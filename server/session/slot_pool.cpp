@@ -58,15 +58,70 @@ SlotPool::SlotPool(std::unique_ptr<delivery::Arena> arena, uid_t uid, delivery::
       meter_(std::move(meter)),
       executor_(executor) {}
 
+Result<std::shared_ptr<SlotPool>> SlotPool::on(const delivery::DeviceMemoryPtr& gpu,
+                                               const delivery::DeviceLayout& layout,
+                                               std::uint32_t slot_count) {
+  const std::uint64_t stride = layout.device_bytes();
+  std::erase_if(on_gpus_, [](const auto& known) { return known.expired(); });
+  for (const auto& known : on_gpus_) {
+    // After a seek the slots may be another plan's that divides them otherwise.
+    if (auto pool = known.lock(); pool != nullptr && pool->gpu_ == gpu &&
+                                  pool->device_stride_ == stride &&
+                                  pool->arena_->shape().slot_bytes == layout.host_bytes())
+      return pool;
+  }
+  SPDLD_ASSIGN(auto device_arena, gpu->allocate(stride * slot_count));
+  const delivery::ArenaShape shape{
+      .kind = arena_->shape().kind, .slot_bytes = layout.host_bytes(), .slot_count = slot_count};
+  SPDLD_ASSIGN(auto pool, create(shape, uid_, home_, meter_, executor_));
+  pool->gpu_ = gpu;
+  pool->device_arena_ = std::move(device_arena);
+  pool->device_stride_ = stride;
+  on_gpus_.push_back(pool);
+  return pool;
+}
+
+// What the driver has to let go of may take its time, and is done by the thread of its GPU.
 SlotPool::~SlotPool() {
   meter_->release(arena_->total_bytes());
   // A slot that is not free would be one that a live process may read: then the arena dies here,
   // and its memory with the last mapping.
-  if (slots_.idle()) {
-    home_.give_back(std::move(arena_), uid_);
-  } else {
-    home_.bury(std::move(arena_));
+  const auto let_go = [&home = home_, uid = uid_,
+                       idle = slots_.idle()](std::unique_ptr<delivery::Arena> arena) {
+    if (idle) {
+      home.give_back(std::move(arena), uid);
+    } else {
+      home.bury(std::move(arena));
+    }
+  };
+  if (gpu_ != nullptr)
+    gpu_->post([memory = std::shared_ptr(std::move(device_arena_))]() mutable { memory.reset(); });
+  if (pins_.empty()) {
+    let_go(std::move(arena_));
+    return;
   }
+  // The last of the GPUs that read it; each has its own registrations.
+  const auto arena = std::make_shared<std::unique_ptr<delivery::Arena>>(std::move(arena_));
+  const std::shared_ptr<void> last(nullptr, [arena, let_go](void*) { let_go(std::move(*arena)); });
+  for (Pin& pin : pins_)
+    pin.gpu->post([last = last, slots = std::shared_ptr(std::move(pin.slots))]() mutable {
+      slots.reset();
+      last.reset();
+    });
+}
+
+delivery::PinnedArena& SlotPool::pinned_for(const delivery::DeviceMemoryPtr& gpu) {
+  MutexLock lock(pins_mutex_);
+  for (const Pin& pin : pins_) {
+    if (pin.gpu == gpu) return *pin.slots;
+  }
+  pins_.push_back({.gpu = gpu, .slots = gpu->pin(*arena_)});
+  return *pins_.back().slots;
+}
+
+void SlotPool::serve(std::weak_ptr<DeviceSlotWaiter> waiter) {
+  MutexLock lock(pins_mutex_);
+  waiter_ = std::move(waiter);
 }
 
 void SlotPool::commit(std::uint32_t slot, std::uint32_t readers) {
@@ -97,6 +152,18 @@ bool SlotPool::release(std::uint64_t lease, delivery::HolderId holder) {
 }
 
 void SlotPool::freed() const {
+  if (gpu_ != nullptr) {
+    std::weak_ptr<DeviceSlotWaiter> waiter;
+    {
+      MutexLock lock(pins_mutex_);
+      waiter = waiter_;
+    }
+    // Elsewhere, as whoever frees a slot may hold the lock of who waits for it.
+    gpu_->post([waiter] {
+      if (const auto waits = waiter.lock()) waits->device_slot_freed();
+    });
+    return;
+  }
   const engine::StreamId stream = stream_.load(std::memory_order_acquire);
   if (stream != 0) executor_.wake(stream);
 }

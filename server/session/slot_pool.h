@@ -8,11 +8,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
 #include "delivery/arena.h"
 #include "delivery/arena_pool.h"
+#include "delivery/device_layout.h"
+#include "delivery/device_memory.h"
 #include "delivery/slots.h"
 #include "engine/executor.h"
 
@@ -35,22 +38,47 @@ class ByteMeter {
   std::uint64_t used_ SPDLD_GUARDED_BY(mutex_) = 0;
 };
 
+// Who is to hear that a slot on a GPU has become free. Called on the GPU's own thread.
+class DeviceSlotWaiter {
+ public:
+  virtual ~DeviceSlotWaiter() = default;
+  virtual void device_slot_freed() = 0;
+};
+
 // An arena and whose its slots are: what one stream writes to, and maybe the next one after a seek.
 // Shared by streams and by the consumers that were shown the arena, who keep it until their
 // processes can read it no more; with the last of them it goes back to where arenas are kept, all
 // slots being free by then. Thread-safe.
+//
+// A pool on a GPU has memory there beside an arena for what stays in main memory; it is filled by
+// copies from a pool that has neither.
 class SlotPool {
  public:
   static Result<std::shared_ptr<SlotPool>> create(const delivery::ArenaShape& shape, uid_t uid,
                                                   delivery::ArenaPool& home,
                                                   std::shared_ptr<ByteMeter> meter,
                                                   engine::Executor& executor);
+  // The pool on the GPU that batches of `layout` are copied to from this one: made unless somebody
+  // has it. Under the lock of Streams.
+  Result<std::shared_ptr<SlotPool>> on(const delivery::DeviceMemoryPtr& gpu,
+                                       const delivery::DeviceLayout& layout,
+                                       std::uint32_t slot_count);
   ~SlotPool();
   SlotPool(const SlotPool&) = delete;
   SlotPool& operator=(const SlotPool&) = delete;
 
   uid_t uid() const { return uid_; }
   delivery::Arena& arena() const { return *arena_; }
+
+  // Of a pool on a GPU alone.
+  const delivery::DeviceMemoryPtr& gpu() const { return gpu_; }  // null: of main memory
+  delivery::DeviceArena& device_arena() const { return *device_arena_; }
+  delivery::DevicePlace device_place(std::uint32_t slot) const {
+    return {.offset = slot * device_stride_, .bytes = device_stride_};
+  }
+  // How slots of the arena are read by the GPU; for as long as the pool is there.
+  delivery::PinnedArena& pinned_for(const delivery::DeviceMemoryPtr& gpu)
+      SPDLD_EXCLUDES(pins_mutex_);
 
   // Whose the slots are; what changes that goes through the pool.
   const delivery::SlotTable& slots() const { return slots_; }
@@ -74,7 +102,8 @@ class SlotPool {
   // The stream that is to hear of slots that become free. What became free before, it has to look
   // for.
   void serve(engine::StreamId stream) { stream_.store(stream, std::memory_order_release); }
-  void freed() const;
+  void serve(std::weak_ptr<DeviceSlotWaiter> waiter) SPDLD_EXCLUDES(pins_mutex_);
+  void freed() const SPDLD_EXCLUDES(pins_mutex_);
 
  private:
   SlotPool(std::unique_ptr<delivery::Arena> arena, uid_t uid, delivery::ArenaPool& home,
@@ -87,6 +116,22 @@ class SlotPool {
   const std::shared_ptr<ByteMeter> meter_;
   engine::Executor& executor_;
   std::atomic<engine::StreamId> stream_{0};  // 0: none; read by whoever frees a slot
+
+  // Of a pool on a GPU.
+  delivery::DeviceMemoryPtr gpu_;
+  std::unique_ptr<delivery::DeviceArena> device_arena_;
+  std::uint64_t device_stride_ = 0;
+
+  std::vector<std::weak_ptr<SlotPool>> on_gpus_;  // filled from here
+
+  // One for each GPU that copies from here.
+  struct Pin {
+    delivery::DeviceMemoryPtr gpu;
+    std::unique_ptr<delivery::PinnedArena> slots;
+  };
+  mutable Mutex pins_mutex_;
+  std::vector<Pin> pins_ SPDLD_GUARDED_BY(pins_mutex_);
+  std::weak_ptr<DeviceSlotWaiter> waiter_ SPDLD_GUARDED_BY(pins_mutex_);
 };
 
 }  // namespace spdld::session

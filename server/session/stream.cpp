@@ -17,6 +17,7 @@ Stream::Stream(StreamOptions options, std::shared_ptr<SlotPool> pool, engine::Ex
       absent_(options.absent),
       phase_(options.timeline.phase(options.from)),
       pool_(std::move(pool)),
+      device_layout_(phase_->run->plan().layout.fields(), phase_->run->plan().layout.rows()),
       executor_(executor),
       clock_(clock),
       timeline_(std::move(options.timeline)),
@@ -121,11 +122,28 @@ std::optional<StepAt> Stream::offered(const ReaderTerms& terms) const {
     return std::nullopt;  // it would wait for somebody else's consumer
   }
   first = std::max(first, terms.from);
-  // Who went back may still have what it was handed before, and written to its view of it: that is
-  // made for it once more, elsewhere.
+  bool to_be_copied = false;  // one of those from `first` on
   for (auto ready = ready_.lower_bound(first); ready != ready_.end(); ++ready) {
-    if (pool_->slots().holds(ready->second.slot, terms.holder))
-      first = {ready->first.epoch, ready->first.step + 1};
+    const auto& [at, batch] = *ready;
+    // Who went back may still have what it was handed before, and written to its view of it: that
+    // is made for it once more, elsewhere.
+    const auto has_it = [&](const Copied& copy) {
+      return copy.pool->slots().holds(copy.slot, terms.holder);
+    };
+    const auto is_its_own = [&](const Copied& copy) { return copy.pool == terms.on_gpu; };
+    if (pool_->slots().holds(batch.slot, terms.holder) ||
+        std::any_of(batch.copies.begin(), batch.copies.end(), has_it) ||
+        !reaches(batch, terms.on_gpu)) {
+      first = {at.epoch, at.step + 1};
+      to_be_copied = false;
+    } else if (std::none_of(batch.copies.begin(), batch.copies.end(), is_its_own)) {
+      to_be_copied = true;
+    } else if (to_be_copied) {
+      // Later steps have slots on its GPU already, which would be kept for it: those that come
+      // first could wait for slots in vain.
+      first = at;
+      to_be_copied = false;
+    }
   }
   return first;
 }
@@ -147,17 +165,13 @@ std::optional<StepAt> Stream::join(const std::shared_ptr<StreamReader>& reader,
     const auto place = std::find_if(readers_.begin(), readers_.end(), [&](const Reader& known) {
       return known.id == 0 && known.replica == terms.replica;
     });
-    if (place != readers_.end()) {
-      forgo(*place, place->next, *from);
-      if (terms.until < place->until) forgo(*place, terms.until, place->until);
-    } else {
-      // What is finished already is kept for one more.
-      for (auto& [at, ready] : ready_) {
-        if (at < *from || at >= terms.until) continue;
-        pool_->expect(ready.slot);
-        ++ready.expected;
-      }
+    // What is finished already is kept for one more; what it was kept for, if it was, has come.
+    for (auto& [at, ready] : ready_) {
+      if (at >= *from && at < terms.until) expect(ready, terms.on_gpu);
     }
+    if (place != readers_.end()) forgo(*place, place->next, place->until);
+    if (terms.on_gpu != nullptr)
+      terms.on_gpu->serve(std::weak_ptr<DeviceSlotWaiter>(weak_from_this()));
     Reader& joined = place != readers_.end() ? *place : readers_.emplace_back();
     joined = {.id = terms.holder,
               .reader = reader,
@@ -166,7 +180,9 @@ std::optional<StepAt> Stream::join(const std::shared_ptr<StreamReader>& reader,
               .next = *from,
               .until = terms.until,
               .open_epochs = terms.open_epochs,
+              .on_gpu = terms.on_gpu,
               .hungry = false};
+    begin_copies();
   }
   wake();
   return from;
@@ -177,7 +193,12 @@ void Stream::forget(StepAt at) {
   gone_ = std::max(gone_, StepAt{at.epoch, at.step + 1});
 }
 
-std::map<StepAt, Stream::Ready>::iterator Stream::drop(std::map<StepAt, Ready>::iterator ready) {
+bool Stream::Ready::is_read() const {
+  return expected == 0 &&
+         std::none_of(copies.begin(), copies.end(), [](const Copied& copy) { return copy.there; });
+}
+
+Stream::ReadyAt Stream::drop(ReadyAt ready) {
   forget(ready->first);
   return ready_.erase(ready);
 }
@@ -186,8 +207,8 @@ void Stream::forgo(const Reader& reader, StepAt from, StepAt to) {
   for (auto entry = ready_.lower_bound(from); entry != ready_.end() && entry->first < to;) {
     const auto here = entry++;
     if (!reader.wants(here->first)) continue;
-    pool_->forgo(here->second.slot);
-    if (--here->second.expected == 0) drop(here);
+    forgo(here->second, reader.on_gpu);
+    if (here->second.is_read()) drop(here);
   }
 }
 
@@ -216,6 +237,7 @@ void Stream::leave(delivery::HolderId id, bool away) {
                             SPDLD_REQUIRES(mutex_) { return known.job == maker_; };
     if (!last && std::none_of(readers_.begin(), readers_.end(), makers))
       maker_ = readers_.front().job;
+    if (!last) begin_copies();  // what it needed first may have kept others back
   }
   if (last) return end();
   wake();
@@ -231,6 +253,7 @@ void Stream::dismiss(JobTag job, std::uint32_t replica) {
     if (place == readers_.end()) return;
     forgo(*place, place->next, place->until);
     readers_.erase(place);
+    begin_copies();
   }
   wake();
 }
@@ -242,7 +265,12 @@ void Stream::end() {
     stream = stream_;
     ended_ = true;
     after_.reset();
-    for (const auto& [at, ready] : ready_) pool_->discard(ready.slot);
+    for (const auto& [at, ready] : ready_) {
+      if (ready.expected > 0) pool_->discard(ready.slot);
+      for (const Copied& copy : ready.copies) {
+        if (copy.there) copy.pool->discard(copy.slot);
+      }
+    }
     ready_.clear();
     replaced_.clear();
   }
@@ -253,6 +281,12 @@ void Stream::end() {
 bool Stream::ended() const {
   MutexLock lock(mutex_);
   return ended_;
+}
+
+std::shared_ptr<SlotPool> Stream::pool_of(delivery::HolderId id) const {
+  MutexLock lock(mutex_);
+  const Reader* const reader = find(id);
+  return reader == nullptr || reader->on_gpu == nullptr ? pool_ : reader->on_gpu;
 }
 
 Timeline Stream::timeline() const {
@@ -278,7 +312,16 @@ void Stream::note_stall() {
 }
 
 bool Stream::starves(const Reader& reader) const {
-  return reader.hungry && reader.next >= to_make_;
+  if (!reader.hungry) return false;
+  return reader.next >= to_make_ || lacks_room(reader);
+}
+
+bool Stream::lacks_room(const Reader& reader) const {
+  if (reader.on_gpu == nullptr) return false;
+  const auto counts = reader.on_gpu->slots().counts();
+  if (counts.free > 0 || counts.loaned > 0) return false;
+  const auto next = ready_.find(timeline_.settled(reader.next));
+  return next == ready_.end() || !is_there(next->second, reader.on_gpu);
 }
 
 Stream::ReaderRefs Stream::held_up() {
@@ -312,14 +355,24 @@ std::optional<Stream::Taken> Stream::take(delivery::HolderId id, StepAt at) {
   forgo(*reader, reader->next, at);
   reader->next = at;
   const auto found = ready_.find(at);
-  if (found == ready_.end()) {
+  if (found == ready_.end() || !is_there(found->second, reader->on_gpu)) {
     reader->hungry = true;
+    begin_copies();  // it may have passed by what was to be copied first
     if (pool_->slots().counts().free == 0) note_stall();
     return std::nullopt;
   }
-  const auto lease = pool_->acquire(found->second.slot, id);
+  Ready& ready = found->second;
+  const CopiedAt copy = copy_of(ready, reader->on_gpu);
+  const bool copied = copy != ready.copies.end();
+  const std::shared_ptr<SlotPool> pool = copied ? copy->pool : pool_;
+  const std::uint32_t slot = copied ? copy->slot : ready.slot;
+  const auto lease = pool->acquire(slot, id);
   SPDLD_CHECK(lease.has_value());
-  Taken taken{.lease = *lease, .order = found->second.order, .shared = reader->job != maker_};
+  Taken taken{.lease = *lease,
+              .pool = pool,
+              .slot = slot,
+              .order = ready.order,
+              .shared = reader->job != maker_};
   if (const auto replaced = replaced_.find(at); replaced != replaced_.end()) {
     for (Replaced& sample : replaced->second) {
       if (std::find(sample.told.begin(), sample.told.end(), reader->job) != sample.told.end())
@@ -330,7 +383,12 @@ std::optional<Stream::Taken> Stream::take(delivery::HolderId id, StepAt at) {
   }
   reader->next = {at.epoch, at.step + 1};
   reader->hungry = false;
-  if (--found->second.expected == 0) drop(found);
+  if (copied) {
+    take_off(ready, copy);
+  } else {
+    --ready.expected;
+  }
+  if (ready.is_read()) drop(found);
   return taken;
 }
 
@@ -349,6 +407,7 @@ bool Stream::jump(delivery::HolderId id, StepAt to) {
     forgo(*reader, reader->next, to);
     reader->next = to;
     reader->hungry = false;
+    begin_copies();
     past_all = lowest() > to_make_;
     if (past_all) ++holds_;  // so that what is given up is not what comes after the jump
     stream = stream_;
@@ -371,14 +430,18 @@ bool Stream::set_until(delivery::HolderId id, StepAt until) {
     if (until < reader->until) {
       forgo(*reader, std::max(until, reader->next), reader->until);
     } else {
-      if (gone_ > std::max(reader->until, reader->next)) return false;
+      const StepAt first = std::max(reader->until, reader->next);
+      if (gone_ > first) return false;
+      for (auto ready = ready_.lower_bound(first); ready != ready_.end(); ++ready) {
+        if (ready->first < until && !reaches(ready->second, reader->on_gpu)) return false;
+      }
       for (auto& [at, ready] : ready_) {
         if (at < std::max(reader->until, reader->next) || at >= until) continue;
-        pool_->expect(ready.slot);
-        ++ready.expected;
+        expect(ready, reader->on_gpu);
       }
     }
     reader->until = until;
+    begin_copies();
   }
   wake();
   return true;
@@ -419,8 +482,9 @@ bool Stream::retime(const Timeline& timeline, JobTag job) {
 std::string Stream::waits_for(delivery::HolderId id) const {
   MutexLock lock(mutex_);
   const Reader* const reader = find(id);
-  if (reader == nullptr || ended_ || replicas_ == 1 || reader->next < to_make_) return {};
-  if (pool_->slots().counts().free > 0) return {};
+  if (reader == nullptr || ended_ || replicas_ == 1) return {};
+  const bool nothing_made = reader->next >= to_make_ && pool_->slots().counts().free == 0;
+  if (!nothing_made && !lacks_room(*reader)) return {};
   const Reader* slowest = nullptr;
   for (const Reader& other : readers_) {
     if (other.next >= reader->next) continue;
@@ -439,8 +503,10 @@ std::uint32_t Stream::ready_for(delivery::HolderId id) const {
   MutexLock lock(mutex_);
   const Reader* const reader = find(id);
   if (reader == nullptr) return 0;
-  return static_cast<std::uint32_t>(std::count_if(
-      ready_.begin(), ready_.end(), [&](const auto& entry) { return reader->wants(entry.first); }));
+  return static_cast<std::uint32_t>(
+      std::count_if(ready_.begin(), ready_.end(), [&](const auto& entry) {
+        return reader->wants(entry.first) && is_there(entry.second, reader->on_gpu);
+      }));
 }
 
 engine::Executor::Headway Stream::headway() const {

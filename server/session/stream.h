@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "delivery/device_layout.h"
 #include "engine/executor.h"
 #include "engine/stream_port.h"
 #include "session/replica_roll.h"
@@ -47,6 +48,8 @@ struct ReaderTerms {
   StepAt from;
   StepAt until = kNever;          // one behind its last step
   std::uint64_t open_epochs = 0;  // epochs [0, open_epochs) may be made for it
+  // Where it reads: slots on its GPU, or none for those of main memory.
+  std::shared_ptr<SlotPool> on_gpu = nullptr;
 };
 
 // One shard's batches of one phase, in order, for those who read them: tells the executor which
@@ -57,7 +60,13 @@ struct ReaderTerms {
 //
 // States: live; then ended, when its last reader has left or it failed. Shared by its readers and
 // the executor. Thread-safe; calls readers under no lock of its own.
-class Stream final : public engine::StreamPort {
+//
+// What is to be read on a GPU is copied there in the order of steps, as far as that has free slots:
+// the copy is one more reader of the slot in main memory, and once it is over, readers there wait
+// for the slot on the GPU instead.
+class Stream final : public engine::StreamPort,
+                     public DeviceSlotWaiter,
+                     public std::enable_shared_from_this<Stream> {
  public:
   Stream(StreamOptions options, std::shared_ptr<SlotPool> pool, engine::Executor& executor,
          const Clock& clock);
@@ -82,6 +91,8 @@ class Stream final : public engine::StreamPort {
   // From a reader. The batch of step `at`, leased to it, if it is there.
   struct Taken {
     std::uint64_t lease = 0;
+    std::shared_ptr<SlotPool> pool;  // whose `slot` it lies in
+    std::uint32_t slot = 0;
     engine::BatchOrder order;
     bool shared = false;  // another job has made it
     // Samples of it that were replaced before this reader's job could be asked.
@@ -116,7 +127,10 @@ class Stream final : public engine::StreamPort {
   std::uint32_t passage() const { return passage_; }
   uid_t uid() const { return pool_->uid(); }
   const PhasePtr& phase() const { return phase_; }
-  const std::shared_ptr<SlotPool>& pool() const { return pool_; }
+  const std::shared_ptr<SlotPool>& pool() const { return pool_; }  // that is written to
+  // That the reader is given leases of.
+  std::shared_ptr<SlotPool> pool_of(delivery::HolderId reader) const SPDLD_EXCLUDES(mutex_);
+  const delivery::DeviceLayout& device_layout() const { return device_layout_; }
   Timeline timeline() const SPDLD_EXCLUDES(mutex_);
   // The jobs that read it now.
   std::vector<JobTag> jobs() const SPDLD_EXCLUDES(mutex_);
@@ -130,15 +144,30 @@ class Stream final : public engine::StreamPort {
     StepAt next;
     StepAt until = kNever;
     std::uint64_t open_epochs = 0;
-    bool hungry = false;  // asked for a batch that was not there
+    std::shared_ptr<SlotPool> on_gpu = nullptr;  // null: it reads in main memory
+    bool hungry = false;                         // asked for a batch that was not there
 
     bool wants(StepAt at) const { return next <= at && at < until; }
   };
+  // A batch on a GPU, or on its way there: as long as somebody is expected to take it.
+  struct Copied {
+    std::shared_ptr<SlotPool> pool;
+    std::uint32_t slot = 0;
+    bool there = false;
+    std::uint32_t expected = 0;  // once it is there: readers that have yet to take it, at least one
+  };
+  using CopiedAt = std::vector<Copied>::iterator;
+  // The slot in main memory is free again once nobody is expected to read it there, and none of its
+  // copies is on its way.
   struct Ready {
     std::uint32_t slot = 0;
     engine::BatchOrder order;
-    std::uint32_t expected = 0;  // readers that have yet to take it
+    std::uint32_t expected = 0;  // readers that have yet to take it, or are to be copied for
+    std::vector<Copied> copies = {};
+
+    bool is_read() const;  // by all
   };
+  using ReadyAt = std::map<StepAt, Ready>::iterator;
   struct Replaced {
     engine::SampleFailure failure;
     std::vector<JobTag> told;
@@ -168,10 +197,38 @@ class Stream final : public engine::StreamPort {
   void forgo(const Reader& reader, StepAt from, StepAt to) SPDLD_REQUIRES(mutex_);
   void note_stall() SPDLD_REQUIRES(mutex_);
   bool starves(const Reader& reader) const SPDLD_REQUIRES(mutex_);
+  // Others have all slots on the reader's GPU, and its next batch is in none of them.
+  bool lacks_room(const Reader& reader) const SPDLD_REQUIRES(mutex_);
   ReaderRefs live_readers() const SPDLD_REQUIRES(mutex_);
   void forget(StepAt at) SPDLD_REQUIRES(mutex_);
-  std::map<StepAt, Ready>::iterator drop(std::map<StepAt, Ready>::iterator ready)
-      SPDLD_REQUIRES(mutex_);
+  ReadyAt drop(ReadyAt ready) SPDLD_REQUIRES(mutex_);
+  // Whether the batch lies where who reads in these slots (null: in main memory) takes it.
+  static bool is_there(const Ready& ready, const std::shared_ptr<SlotPool>& on_gpu);
+  // Whether it can come there.
+  static bool reaches(const Ready& ready, const std::shared_ptr<SlotPool>& on_gpu);
+  // The copy in these slots, there or on its way; the end if nobody has begun one.
+  static CopiedAt copy_in(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu);
+  // The one that is there.
+  static CopiedAt copy_of(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu);
+  // One of those who were expected to take the copy does not any more.
+  static void take_off(Ready& ready, CopiedAt copy);
+  // One reader in these slots more, or fewer, is to take it.
+  void expect(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
+  void forgo(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
+
+  // Copies to GPUs (stream_copies.cpp).
+  void device_slot_freed() override SPDLD_EXCLUDES(mutex_);
+  // Begins what can be begun.
+  void begin_copies() SPDLD_REQUIRES(mutex_);
+  // The first batch in the order of steps that a reader in these slots needs a copy of.
+  ReadyAt to_copy(const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
+  void begin_copy(ReadyAt ready, const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
+  void end_copy(StepAt at, const std::shared_ptr<SlotPool>& on_gpu, std::uint32_t slot,
+                std::uint64_t lease, const Status& status) SPDLD_EXCLUDES(mutex_);
+  // Nothing further is kept, or copied, for readers in these slots.
+  void want_nothing(const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
+  // No reader in these slots goes on.
+  void give_up(const std::shared_ptr<SlotPool>& on_gpu, const Status& why) SPDLD_EXCLUDES(mutex_);
   std::optional<StepAt> offered(const ReaderTerms& terms) const SPDLD_REQUIRES(mutex_);
   void end() SPDLD_EXCLUDES(mutex_);
 
@@ -182,6 +239,7 @@ class Stream final : public engine::StreamPort {
   const AbsentReplica absent_;
   const PhasePtr phase_;
   const std::shared_ptr<SlotPool> pool_;
+  const delivery::DeviceLayout device_layout_;
   engine::Executor& executor_;
   const Clock& clock_;
 

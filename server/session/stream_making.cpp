@@ -87,6 +87,7 @@ void Stream::commit(const engine::BatchOrder& order) {
     pool_->commit(slot_of(order), expected);
     if (expected > 0) {
       ready_.emplace(at, Ready{slot_of(order), order, expected});
+      begin_copies();
     } else {
       forget(at);
     }

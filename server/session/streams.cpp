@@ -68,19 +68,36 @@ Result<std::shared_ptr<Stream>> Streams::make(const StreamWish& wish) {
                                   std::move(pool), executor_, clock_);
 }
 
-Leg Streams::open(const std::shared_ptr<StreamReader>& reader, const StreamWish& wish,
-                  std::shared_ptr<Stream> stream) {
-  SPDLD_CHECK(stream->join(reader, terms_of(*reader, wish), wish.from).has_value());
+Result<std::shared_ptr<SlotPool>> Streams::slots_on_gpu(const StreamWish& wish,
+                                                        const Stream& stream) {
+  if (wish.gpu == nullptr || stream.device_layout().device_bytes() == 0) return nullptr;
+  const engine::Plan& plan = stream.phase()->run->plan();
+  auto slots =
+      stream.pool()->on(wish.gpu, stream.device_layout(), plan.device_slots_for(wish.credits));
+  if (!slots)
+    return tl::unexpected<Status>(slots.error().with_context(
+        "pipeline '" + plan.spec.name + "' needs " +
+        std::to_string(plan.device_slots_for(wish.credits)) + " slots of " +
+        delivery::format_bytes(stream.device_layout().device_bytes()) + " on a GPU for shard " +
+        std::to_string(wish.shard)));
+  return slots;
+}
+
+Result<Leg> Streams::open(const std::shared_ptr<StreamReader>& reader, const StreamWish& wish,
+                          std::shared_ptr<Stream> stream) {
+  ReaderTerms terms = terms_of(*reader, wish);
+  SPDLD_ASSIGN(terms.on_gpu, slots_on_gpu(wish, *stream));
+  SPDLD_CHECK(stream->join(reader, terms, wish.from).has_value());
   if (wish.after != nullptr) wish.after->lead(stream);
   streams_.push_back(stream);
   weigh();
   stream->bind(executor_.open_stream(stream->phase()->run, stream));
-  return {wish.from, std::move(stream)};
+  return Leg{wish.from, std::move(stream)};
 }
 
 Result<std::optional<Leg>> Streams::share(const std::shared_ptr<StreamReader>& reader,
                                           const StreamWish& wish, std::shared_ptr<Stream>& own) {
-  const ReaderTerms terms = terms_of(*reader, wish);
+  ReaderTerms terms = terms_of(*reader, wish);
   // Replicas wait for each other; one job waits for another only so long.
   StepAt furthest = kNever;
   if (wish.replicas == 1) furthest = {wish.from.epoch, wish.from.step + kMaxCatchUpSteps};
@@ -89,6 +106,7 @@ Result<std::optional<Leg>> Streams::share(const std::shared_ptr<StreamReader>& r
         stream->replicas() != wish.replicas)
       continue;
     if (wish.replicas > 1 && stream->passage() != wish.passage) continue;
+    terms.on_gpu = nullptr;
     for (int attempt = 0; attempt < kJoinAttempts; ++attempt) {
       const auto offered = stream->offers(terms);
       if (!offered || *offered >= wish.until || *offered > furthest) break;
@@ -98,7 +116,12 @@ Result<std::optional<Leg>> Streams::share(const std::shared_ptr<StreamReader>& r
       if (!stream->phase()->same_content(*wish.timeline.phase(*offered)) ||
           !stream->timeline().same_from(*offered, wish.timeline))
         break;
-      // The arena first: what fails must have joined nothing.
+      // The arenas first: what fails must have joined nothing. What it reads there decides about
+      // the step from which on it can.
+      if (terms.on_gpu == nullptr) {
+        SPDLD_ASSIGN(terms.on_gpu, slots_on_gpu(wish, *stream));
+        if (terms.on_gpu != nullptr) continue;
+      }
       const bool at_once = *offered == wish.from;
       if (!at_once && own == nullptr) {
         StreamWish before = wish;
@@ -120,21 +143,31 @@ Result<std::vector<Leg>> Streams::connect(const std::shared_ptr<StreamReader>& r
   MutexLock lock(mutex_);
   ended = take_ended();
   std::vector<Leg> legs;
+  if (Status status = connect(reader, wish, legs); !status.ok()) {
+    for (const Leg& leg : legs) leg.stream->leave(reader->holder());
+    return tl::unexpected<Status>(std::move(status));
+  }
+  return legs;
+}
+
+Status Streams::connect(const std::shared_ptr<StreamReader>& reader, const StreamWish& wish,
+                        std::vector<Leg>& legs) {
   std::shared_ptr<Stream> own;
   StreamWish rest = wish;  // what has no leg yet
   while (true) {
     SPDLD_ASSIGN(const std::optional<Leg> leg, share(reader, rest, own));
     if (!leg) break;
     legs.insert(legs.begin(), *leg);
-    if (leg->from == wish.from) return legs;
+    if (leg->from == wish.from) return {};
     rest.until = leg->from;
     rest.replicas = 1;
   }
   if (own == nullptr) {
     SPDLD_ASSIGN(own, make(rest));
   }
-  legs.insert(legs.begin(), open(reader, rest, std::move(own)));
-  return legs;
+  SPDLD_ASSIGN(Leg first, open(reader, rest, std::move(own)));
+  legs.insert(legs.begin(), std::move(first));
+  return {};
 }
 
 void Streams::dismiss(JobTag job, Member member, std::uint32_t passage) {

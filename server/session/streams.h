@@ -43,6 +43,7 @@ struct StreamWish {
   uid_t uid = 0;
   std::uint32_t credits = 0;
   std::uint64_t open_epochs = 0;
+  delivery::DeviceMemoryPtr gpu = nullptr;  // where it reads; null: in main memory
   std::shared_ptr<ByteMeter> meter;
   std::shared_ptr<Stream> after = nullptr;    // a new stream begins when that one is through
   std::shared_ptr<SlotPool> reuse = nullptr;  // of a stream that has ended, of the same run
@@ -72,14 +73,21 @@ class Streams {
   void tick() SPDLD_EXCLUDES(mutex_);
 
  private:
+  // What fails has joined the legs that it leaves behind.
+  Status connect(const std::shared_ptr<StreamReader>& reader, const StreamWish& wish,
+                 std::vector<Leg>& legs) SPDLD_REQUIRES(mutex_);
   Result<std::shared_ptr<Stream>> make(const StreamWish& wish) SPDLD_REQUIRES(mutex_);
+  // The slots on its GPU that a reader of the stream is to read in; none if it reads in main
+  // memory.
+  Result<std::shared_ptr<SlotPool>> slots_on_gpu(const StreamWish& wish, const Stream& stream)
+      SPDLD_REQUIRES(mutex_);
   // The last leg of what `wish` asks for, in a stream that there is. Where that leaves something
   // before it, `own` is made ready for it.
   Result<std::optional<Leg>> share(const std::shared_ptr<StreamReader>& reader,
                                    const StreamWish& wish, std::shared_ptr<Stream>& own)
       SPDLD_REQUIRES(mutex_);
-  Leg open(const std::shared_ptr<StreamReader>& reader, const StreamWish& wish,
-           std::shared_ptr<Stream> stream) SPDLD_REQUIRES(mutex_);
+  Result<Leg> open(const std::shared_ptr<StreamReader>& reader, const StreamWish& wish,
+                   std::shared_ptr<Stream> stream) SPDLD_REQUIRES(mutex_);
   // For the caller to let go of without the lock: a stream can be the last to keep a dataset.
   std::vector<std::shared_ptr<Stream>> take_ended() SPDLD_REQUIRES(mutex_);
   void weigh() SPDLD_REQUIRES(mutex_);

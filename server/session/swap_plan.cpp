@@ -114,7 +114,11 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
     swap.phase = said;
     return swap;
   }
-  if ((*variant)->work_digest == last->content) {
+  const auto device_of = [](const PipelineVersion& made) {
+    return made.plan->spec.delivery.device;
+  };
+  if ((*variant)->work_digest == last->content &&
+      device_of(**variant) == device_of(*last->pipeline)) {
     // The same work: the run goes on as it is, and by another name.
     auto renamed = std::make_shared<Phase>(*last);
     renamed->pipeline = *variant;
@@ -141,6 +145,7 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
         made.error().with_context("job '" + job->key.job +
                                   "' goes on with what it has: a first batch of the new version "
                                   "could not be made"));
+  SPDLD_TRY(open_gpus(job, *swap.phase));
   return swap;
 }
 

@@ -393,6 +393,19 @@ struct UserView {
   double cpu_s = 0;
 };
 
+// A GPU that the daemon sees.
+struct GpuView {
+  std::string uuid;  // empty: the driver does not tell, as `why_not` says
+  std::string name;
+  bool mig = false;
+  std::string compute_mode;
+  std::uint64_t memory_bytes = 0;
+  std::string why_not;  // batches cannot be delivered to it; empty: they can
+  bool context = false;
+  std::uint64_t arena_used = 0;
+  std::uint64_t arena_budget = 0;
+};
+
 struct DaemonView {
   std::string version;
   pid_t pid = 0;
@@ -415,6 +428,9 @@ struct DaemonView {
   std::vector<std::string> warnings;  // state_dir is full, a cache was skipped ...
   DataPlaneView data = {};
   std::vector<CacheView> caches = {};
+  std::vector<GpuView> gpus = {};
+  std::string gpu_driver = {};  // "CUDA 12.4"; empty: there is none
+  std::string no_gpu = {};      // why there is none; empty: there is one
 };
 
 // A pipeline's classes in index order, and the numbers that its data have for them where those are

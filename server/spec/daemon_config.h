@@ -35,6 +35,10 @@ struct ArenaConfig {
   std::uint64_t idle_s = 30;             // for how long one that nobody reads is kept
 };
 
+struct CudaConfig {
+  std::uint64_t budget_bytes = std::uint64_t{2} << 30;  // of arenas on each GPU
+};
+
 // What the sample caches of all pipelines together may take.
 struct CacheConfig {
   MemoryBound ram{.fraction = 0.10};
@@ -85,6 +89,7 @@ struct DaemonConfig {
   std::vector<std::string> pipelines;  // absolute glob patterns
   ExecutorConfig executor;
   ArenaConfig arena;
+  CudaConfig cuda;
   CacheConfig cache;
   AccessConfig access;
   JobConfig job;

@@ -76,6 +76,18 @@ Key arena_key() {
       });
 }
 
+Key cuda_key() {
+  return section(
+      "cuda", "what the daemon has on GPUs, for pipelines with 'delivery: {device: cuda}'",
+      {
+          {.name = "budget",
+           .doc = "what all arenas on one GPU together may take of its memory; the "
+                  "daemon's context there takes 0.3 to 0.5 GB beside it while it is used",
+           .shape = bytes_shape(),
+           .default_value = "2GiB"},
+      });
+}
+
 Key cache_key() {
   Shape ram = any_of({bytes_or_zero_shape(), percent_shape()});
   ram.expected = "a size such as 8GiB or a percentage such as 10%";
@@ -232,6 +244,7 @@ Shape daemon_shape() {
        .default_value = Json::array()},
       executor_key(),
       arena_key(),
+      cuda_key(),
       cache_key(),
       access_key(),
       job_key(),

@@ -218,7 +218,10 @@ Result<PipelineSpec> parse_pipeline(std::string_view text, const std::string& fi
   SPDLD_ASSIGN(spec.shuffle, read_shuffle(shuffle, json["shuffle"], spec.batch, options));
   if (spec.shuffle.bucket)
     spec.lengths_where = shuffle->find("global")->find("bucket")->find("by")->where();
-  spec.delivery.device = text_of(json.at("delivery"), "device");
+  if (text_of(json.at("delivery"), "device") == "cuda")
+    spec.delivery.device = DeliverySpec::Device::kCuda;
+  if (json.at("delivery").value("on_unavailable", "fail") == "host")
+    spec.delivery.on_unavailable = DeliverySpec::Unavailable::kHost;
   spec.delivery.prefetch = json.at("delivery").at("prefetch").get<int>();
   if (text_of(json.at("delivery"), "absent_replica") == "go_on")
     spec.delivery.absent_replica = AbsentReplica::kGoOn;

@@ -380,22 +380,30 @@ Key batch_key() {
 }
 
 Key delivery_key() {
-  return section("delivery", "how batches reach the training processes",
-                 {
-                     {.name = "device",
-                      .doc = "the memory that batches lie in",
-                      .shape = choice_shape({"cpu"}),
-                      .default_value = "cpu"},
-                     {.name = "prefetch",
-                      .doc = "batches that one consumer may hold or have waiting",
-                      .shape = int_shape(2, 64),
-                      .default_value = 4},
-                     {.name = "absent_replica",
-                      .doc = "while one of a shard's replicas is away: the others wait for it once "
-                             "all slots are full, or go on without it",
-                      .shape = choice_shape({"wait", "go_on"}),
-                      .default_value = "wait"},
-                 });
+  return section(
+      "delivery", "how batches reach the training processes",
+      {
+          {.name = "device",
+           .doc = "the memory that batches lie in. cpu: main memory, from which a loader "
+                  "with device= copies them by itself; cuda: the daemon copies them to "
+                  "the GPU that a loader names, and all ranks on it share them",
+           .shape = choice_shape({"cpu", "cuda"}),
+           .default_value = "cpu"},
+          {.name = "on_unavailable",
+           .doc = "with device: cuda, where the daemon cannot deliver to a loader's GPU: "
+                  "fail (the default): its attach is refused; host: its batches lie in "
+                  "main memory",
+           .shape = choice_shape({"fail", "host"})},
+          {.name = "prefetch",
+           .doc = "batches that one consumer may hold or have waiting",
+           .shape = int_shape(2, 64),
+           .default_value = 4},
+          {.name = "absent_replica",
+           .doc = "while one of a shard's replicas is away: the others wait for it once "
+                  "all slots are full, or go on without it",
+           .shape = choice_shape({"wait", "go_on"}),
+           .default_value = "wait"},
+      });
 }
 
 Key cache_key() {

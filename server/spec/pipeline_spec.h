@@ -60,7 +60,10 @@ enum class AbsentReplica {
 };
 
 struct DeliverySpec {
-  std::string device = "cpu";
+  enum class Device { kCpu, kCuda };  // kCuda: on the GPU that a consumer names
+  enum class Unavailable { kFail, kHost };
+  Device device = Device::kCpu;
+  Unavailable on_unavailable = Unavailable::kFail;  // that GPU cannot be delivered to
   int prefetch = 4;  // batches that one consumer may hold or have waiting
   AbsentReplica absent_replica = AbsentReplica::kWait;
 };

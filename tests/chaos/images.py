@@ -9,6 +9,7 @@ import pathlib
 
 import kinds
 import numpy as np
+import on_gpu
 from PIL import Image
 
 # A batch of four lies above the 64 KiB up to which fields are copied at hand-out: it is leased.
@@ -60,5 +61,5 @@ def write_pipeline(
         # Ends of epochs that do not come out even are the harder case.
         "batch": {"size": BATCH, "last": "keep", "layout": "NHWC"},
     }
-    spec = kinds.of_kind(kind, spec)
+    spec = on_gpu.delivered(kinds.of_kind(kind, spec))
     path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in spec.items()))

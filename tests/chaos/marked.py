@@ -8,6 +8,7 @@ import json
 import pathlib
 from collections.abc import Sequence
 
+import on_gpu
 from PIL import Image
 
 PIPELINE = "lockstep"
@@ -40,10 +41,15 @@ def variable(value: int) -> dict[str, float]:
     return {"mark": value * UNIT}
 
 
+def side() -> int:
+    """Of the images."""
+    return on_gpu.enlarged(2)
+
+
 def write_images(root: pathlib.Path) -> None:
     root.mkdir(parents=True)
     for index in range(ITEMS):
-        Image.new("RGB", (2, 2), (0, 0, index)).save(root / f"{index:04}.png")
+        Image.new("RGB", (side(), side()), (0, 0, index)).save(root / f"{index:04}.png")
 
 
 def write_pipeline(path: pathlib.Path, root: pathlib.Path, text: Text) -> pathlib.Path:
@@ -56,7 +62,9 @@ def write_pipeline(path: pathlib.Path, root: pathlib.Path, text: Text) -> pathli
         "stages": [
             {"fetch": {"concurrency": text.concurrency}},
             "decode_image",
-            {"center_crop": {"size": [2, 2]}},  # all of it: says that they are of one size
+            {
+                "center_crop": {"size": [side(), side()]}
+            },  # all of it: says that they are of one size
             {
                 "normalize": {
                     "mean": [text.mark * UNIT, "${mark}", 0.0],
@@ -66,5 +74,6 @@ def write_pipeline(path: pathlib.Path, root: pathlib.Path, text: Text) -> pathli
         ],
         "batch": {"size": text.batch, "last": text.last, "layout": "NHWC"},
     }
+    spec = on_gpu.delivered(spec)
     path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in spec.items()))
     return path

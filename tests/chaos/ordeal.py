@@ -14,10 +14,12 @@ import time
 from collections.abc import Callable, Iterator
 
 import kinds
+import on_gpu
 from chaos import footprint, images, ledger, schedule
 from chaos.footprint import Footprint
 from chaos.schedule import Blow, Event
 from chaos.victim import DaemonVictim, RankVictim
+from integration import digests
 
 PIPELINE = "chaos"
 TICK_S = 0.01
@@ -313,7 +315,7 @@ class Ordeal:
 
     def _footprint(self) -> Footprint:
         """After a consumer came and went."""
-        self.daemon.ctl("consume", PIPELINE, "--batches", "4")
+        digests.consume(self.daemon, PIPELINE, "--batches", "4")
         self._await_quiet()
         return footprint.measure(self.daemon)
 
@@ -321,14 +323,28 @@ class Ordeal:
         """What the daemon does not give back before the watchdog's time is over."""
         # Arenas of consumers that have left are pooled, at most as many as there were at once.
         pooled = 2 * self.options.jobs * self.options.ranks
+        if self.options.device == "cuda":
+            pooled *= 2  # what is copied to the GPU, and what lies beside it
         deadline = time.monotonic() + WATCHDOG_S
         self._footprint()
         while True:
             after = footprint.measure(self.daemon)
             found = footprint.leaks(before, after, pooled, self._arena_bytes)
+            found += self._gpu_leaks()
             if not found or time.monotonic() > deadline:
                 return found
             time.sleep(TICK_S)
+
+    def _gpu_leaks(self) -> list[str]:
+        """What is there although nobody reads: the daemon is the one process that has the driver."""
+        if self.options.device != "cuda":
+            return []
+        held = on_gpu.counts(self.directory / "gpu-ledger").held()
+        return [
+            f"{count} {name} on the GPU that nobody reads on"
+            for name, count in held.items()
+            if (name, count) != ("processes", 1)
+        ]
 
     def _await_quiet(self) -> None:
         deadline = time.monotonic() + WATCHDOG_S
@@ -345,9 +361,11 @@ class Ordeal:
 
     def _limit_arenas(self) -> None:
         """With one more lost than are to spare, a rank is refused."""
-        self._arena_bytes = max(
-            int(session["arena_bytes"]) for session in self.daemon.ctl_json("get", "sessions")
-        )
+        sessions = self.daemon.ctl_json("get", "sessions")
+        self._arena_bytes = max(int(session["arena_bytes"]) for session in sessions)
+        if self.options.device == "cuda":  # of which a session shows what lies beside the GPU
+            used = int(self.daemon.ctl_json("status")["arena_used"])
+            self._arena_bytes = -(-used // len(sessions))
         most = self.options.jobs * self.options.ranks + self._spare_arenas()
         self.daemon.configure(
             pipelines=[self._pipeline_file(False)],

@@ -20,6 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import kinds
+import on_gpu
 import spdld
 from chaos import images, ledger
 
@@ -66,7 +67,7 @@ def read_epochs(loader: spdld.Loader, options: dict[str, Any]) -> None:
     held: collections.deque[tuple[Any, bool | None]] = collections.deque()
     with open(options["log"], "ab", buffering=0) as log:
         while not (stop.exists() and loader.epoch >= int(stop.read_text())):
-            for batch in loader:
+            for batch in map(on_gpu.Shown, loader):
                 flipped = variant(batch)
                 valid = batch.valid.tolist()
                 items = tuple(
@@ -93,9 +94,9 @@ def main() -> None:
     with spdld.Loader(
         options["pipeline"],
         job=options["job"],
-        rank=options["rank"],
-        world_size=options["world_size"],
-        address=options["address"],
+        **on_gpu.loader_options(
+            {name: options[name] for name in ("rank", "world_size", "address")}
+        ),
     ) as loader:
         if state is not None:
             loader.load_state_dict(state)

@@ -12,6 +12,7 @@ and logs are kept, and a command that does the same again is printed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import pathlib
 import shlex
@@ -24,6 +25,7 @@ import traceback
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import daemon as daemon_module
 import kinds
+import on_gpu
 from chaos import ledger
 from chaos.ordeal import Ordeal, PromiseError
 
@@ -49,6 +51,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--items", type=int, default=317, help="images in the dataset")
     parser.add_argument(
         "--kind", default=str(kinds.PLAIN), help="of source and rows: tests/kinds.py"
+    )
+    parser.add_argument(
+        "--device",
+        choices=["cpu", "cuda"],
+        default="cpu",
+        help="cuda: the fake GPU of tests/fake_cuda",
     )
     parser.add_argument("--work-ms", type=float, default=20.0, help="of a rank for each batch")
     parser.add_argument("--keep", type=pathlib.Path, default=None, help="leave all records here")
@@ -83,6 +91,13 @@ def main(arguments: list[str]) -> int:
     if options.keep:
         options.keep.mkdir(parents=True)
     directory = options.keep or pathlib.Path(tempfile.mkdtemp(prefix="spdld-chaos-", dir="/tmp"))
+    with contextlib.ExitStack() as given_back:
+        if options.device == "cuda":
+            given_back.enter_context(on_gpu.environment(directory / "gpu-ledger", options.seed))
+        return run(options, directory)
+
+
+def run(options: argparse.Namespace, directory: pathlib.Path) -> int:
     started = time.monotonic()
     ordeal = Ordeal(options, directory)
     failure = ""

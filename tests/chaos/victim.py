@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 import daemon as daemon_module
+import on_gpu
 
 # What a launcher around the run would have its ranks believe.
 LAUNCHERS = ("SLURM_", "OMPI_", "TORCHELASTIC_", "RANK", "WORLD_SIZE", "MASTER_", "SPDLD_")
@@ -70,6 +71,7 @@ class RankVictim:
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)
         }
+        environment |= {name: os.environ[name] for name in (on_gpu.MODE,) if name in os.environ}
         environment["PYTHONPATH"] = str(daemon_module.build_dir() / "python")
         program = pathlib.Path(__file__).with_name("rank.py")
         with self._output.open("ab") as output:

@@ -139,9 +139,7 @@ FAKE_CUDA_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from,
     } else {
       const auto* const begin = static_cast<const std::byte*>(from);
       const auto staged = std::make_shared<std::vector<std::byte>>(begin, begin + bytes);
-      const auto copy = [content, staged] {
-        std::memcpy(content, staged->data(), staged->size());
-      };
+      const auto copy = [content, staged] { std::memcpy(content, staged->data(), staged->size()); };
       driver.virtual_memory.add_use(to, bytes, driver.streams.add(*stream, {}, copy),
                                     driver.scheduler);
     }

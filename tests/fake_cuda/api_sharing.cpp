@@ -22,8 +22,7 @@ CUresult refuse_properties(const Driver& driver, const CUmemAllocationProp* prop
     return CUDA_ERROR_INVALID_VALUE;
   // Compression, other uses, and memory of the host.
   if (properties->allocFlags.compressionType != CU_MEM_ALLOCATION_COMP_NONE ||
-      properties->allocFlags.usage != 0 ||
-      properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+      properties->allocFlags.usage != 0 || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
     return CUDA_ERROR_NOT_SUPPORTED;
   const Device* const device = driver.contexts.device(properties->location.id);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
@@ -74,11 +73,9 @@ FAKE_CUDA_EXPORT CUresult cuMemGetInfo_v2(std::size_t* free, std::size_t* total)
 
 FAKE_CUDA_EXPORT CUresult cuMemGetAllocationGranularity(std::size_t* granularity,
                                                         const CUmemAllocationProp* properties,
-                                                        CUmemAllocationGranularity_flags option) {
+                                                        CUmemAllocationGranularity_flags) {
   return with_context("cuMemGetAllocationGranularity", [&](Driver& driver, Context&) {
-    if (granularity == nullptr || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
-                                   option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
-      return CUDA_ERROR_INVALID_VALUE;
+    if (granularity == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const CUresult refused = refuse_properties(driver, properties);
     if (refused == CUDA_SUCCESS) *granularity = kGranule;
     return refused;
@@ -96,8 +93,7 @@ FAKE_CUDA_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std:
     if (const CUresult lost = driver.contexts.lost(properties->location.id); lost != CUDA_SUCCESS)
       return lost;
     const Device& device = *driver.contexts.device(properties->location.id);
-    MemoryHandle created{
-        .exportable = properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE};
+    MemoryHandle created{.exportable = properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE};
     const auto create = [&] {
       created.memory = PhysicalMemory::create(device, bytes, driver.ledger.id());
       return created.memory != nullptr;
@@ -160,8 +156,7 @@ FAKE_CUDA_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(
     CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) {
   return with_context("cuMemGetAllocationPropertiesFromHandle", [&](Driver& driver, Context&) {
     if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const MemoryHandle& asked =
-        handle_of(driver, "cuMemGetAllocationPropertiesFromHandle", handle);
+    const MemoryHandle& asked = handle_of(driver, "cuMemGetAllocationPropertiesFromHandle", handle);
     *properties = {};
     properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties->requestedHandleTypes =
@@ -240,8 +235,8 @@ FAKE_CUDA_EXPORT CUresult cuMemSetAccess(CUdeviceptr address, std::size_t bytes,
         case CU_MEM_ACCESS_FLAGS_PROT_READWRITE: rights = PROT_READ | PROT_WRITE; break;
         default: return CUDA_ERROR_INVALID_VALUE;
       }
-      const CUresult set = driver.virtual_memory.set_access(
-          address, bytes, text_of(device->uuid), rights, driver.scheduler);
+      const CUresult set = driver.virtual_memory.set_access(address, bytes, text_of(device->uuid),
+                                                            rights, driver.scheduler);
       if (set != CUDA_SUCCESS) return set;
     }
     return CUDA_SUCCESS;

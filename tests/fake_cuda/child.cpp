@@ -115,6 +115,18 @@ Doors doors() {
   return doors;
 }
 
+FakeCudaCounts own_counts() {
+  FakeCudaCounts counts{};
+  doors().counts(&counts, nullptr);
+  return counts;
+}
+
+FakeCudaCounts all_counts() {
+  FakeCudaCounts counts{};
+  doors().counts(nullptr, &counts);
+  return counts;
+}
+
 const cuda::Functions& cu() {
   REQUIRE(cuda::driver());
   return *cuda::driver().functions;

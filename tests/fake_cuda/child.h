@@ -66,6 +66,8 @@ struct Doors {
   decltype(&fake_cuda_lose_device) lose_device;
 };
 Doors doors();
+FakeCudaCounts own_counts();
+FakeCudaCounts all_counts();
 // A function of the driver before it is started.
 void* find_function(const char* name, int version);
 const cuda::Functions& cu();

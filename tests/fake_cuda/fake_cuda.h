@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* The side doors of the fake libcuda.so.1: what a test does that the real driver does for kernels,
@@ -29,8 +30,14 @@
  * CUDA_VISIBLE_DEVICES is honoured. A value that cannot be read ends the process.
  *
  * It is stricter than the driver where code that relies on leniency is wrong: every call but those
- * about devices needs a current context, handles are never used twice, and the process ends with a
- * message when host memory is unmapped while registered, or let go while a copy reads or writes it.
+ * about devices needs a current context, handles are never used twice, all calls that change memory
+ * are refused while a graph is captured, one call unmaps what one call has mapped, and what was
+ * imported is not exported again. The process ends with a message when host memory is unmapped
+ * while registered, when memory is let go while a copy reads or writes it, and when a handle of
+ * memory is used after its release.
+ *
+ * Processes share memory of devices, by descriptors, with or without a ledger; a ledger counts what
+ * was created by its own processes.
  */
 
 #ifdef __cplusplus
@@ -50,8 +57,8 @@ typedef struct FakeCudaCounts {
   uint64_t handles;     /* by cuMemCreate and cuMemImportFromShareableHandle, not released */
   uint64_t reservations;
   uint64_t mapped_ranges;
-  /* By cuMemCreate: of a process, what it has handles of or has mapped; of all, what is alive, be it
-   * held by nothing but a descriptor. */
+  /* By cuMemCreate: of a process, what it has handles of or has mapped; of all, what is alive, be
+   * it held by nothing but a descriptor. */
   uint64_t shared_bytes;
 } FakeCudaCounts;
 
@@ -68,6 +75,12 @@ uint64_t fake_cuda_calls(const char* function);
 /* Runs `kernel` in the order of the stream, on a thread of its own: it may read and write device
  * memory through fake_cuda_peek, may block, and calls nothing of CUDA. */
 CUresult fake_cuda_launch(CUstream stream, void (*kernel)(void*), void* argument);
+
+/* Launches a kernel that copies `bytes` of device memory to `out`, the second half `pause_us`
+ * microseconds after the first one. It needs no lock of whoever waits for it, as one in Python
+ * does. */
+CUresult fake_cuda_launch_read(CUstream stream, CUdeviceptr address, size_t bytes,
+                               uint32_t pause_us, void* out);
 
 /* Where the CPU finds the content of device memory; null if there is no allocation. */
 void* fake_cuda_peek(CUdeviceptr address);

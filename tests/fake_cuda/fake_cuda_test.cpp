@@ -33,18 +33,6 @@ std::byte* registered() {
   return address;
 }
 
-FakeCudaCounts own_counts() {
-  FakeCudaCounts counts{};
-  doors().counts(&counts, nullptr);
-  return counts;
-}
-
-FakeCudaCounts all_counts() {
-  FakeCudaCounts counts{};
-  doors().counts(nullptr, &counts);
-  return counts;
-}
-
 TEST(FakeCudaSettings, DevicesAreAsTheyWereSet) {
   EXPECT_THAT(
       in_child({"FAKE_CUDA_DEVICES=2", "FAKE_CUDA_NAMES=First,Second",
@@ -75,8 +63,9 @@ TEST(FakeCudaSettings, DevicesAreAsTheyWereSet) {
 TEST(FakeCudaSettings, SettingsThatCannotBeReadEndTheProcess) {
   for (const char* const setting :
        {"FAKE_CUDA_DEVICES=two", "FAKE_CUDA_DEVICES=9", "FAKE_CUDA_UUIDS=nonsense",
-        "FAKE_CUDA_ATTRIBUTES=1", "FAKE_CUDA_COMPUTE_MODE=shared", "FAKE_CUDA_INIT=CUDA_ERROR_X",
-        "FAKE_CUDA_FAIL=cuMemAlloc:CUDA_ERROR_UNKNOWN", "FAKE_CUDA_LEDGER=/nonexistent/ledger"}) {
+        "FAKE_CUDA_ATTRIBUTES=1", "FAKE_CUDA_READ_ONLY_ACCESS=no", "FAKE_CUDA_COMPUTE_MODE=shared",
+        "FAKE_CUDA_INIT=CUDA_ERROR_X", "FAKE_CUDA_FAIL=cuMemAlloc:CUDA_ERROR_UNKNOWN",
+        "FAKE_CUDA_LEDGER=/nonexistent/ledger"}) {
     const std::string name = std::string(setting).substr(0, std::string(setting).find('='));
     EXPECT_THAT(in_child({setting}, [] { cuda::driver(); }), AbortsSaying(name)) << setting;
   }
@@ -99,16 +88,16 @@ TEST(FakeCudaFailures, TheCallThatIsToFailFails) {
 }
 
 TEST(FakeCudaFailures, EveryFunctionCanBeMadeToFail) {
-#define FAKE_CUDA_FAILS(name, version)                                              \
-  EXPECT_THAT(in_child({"FAKE_CUDA_FAIL=cu" #name ":1:CUDA_ERROR_NOT_PERMITTED"},   \
-                       [] {                                                         \
-                         using Function = decltype(cuda::Functions::name);          \
-                         const auto function = reinterpret_cast<Function>(          \
-                             find_function("cu" #name, version));                   \
-                         REQUIRE(call(function) == CUDA_ERROR_NOT_PERMITTED);       \
-                         REQUIRE(doors().calls("cu" #name) == 1);                   \
-                       }),                                                          \
-              Succeeds())                                                           \
+#define FAKE_CUDA_FAILS(name, version)                                                       \
+  EXPECT_THAT(in_child({"FAKE_CUDA_FAIL=cu" #name ":1:CUDA_ERROR_NOT_PERMITTED"},            \
+                       [] {                                                                  \
+                         using Function = decltype(cuda::Functions::name);                   \
+                         const auto function =                                               \
+                             reinterpret_cast<Function>(find_function("cu" #name, version)); \
+                         REQUIRE(call(function) == CUDA_ERROR_NOT_PERMITTED);                \
+                         REQUIRE(doors().calls("cu" #name) == 1);                            \
+                       }),                                                                   \
+              Succeeds())                                                                    \
       << "cu" #name;
   SPDLD_CUDA_FUNCTIONS(FAKE_CUDA_FAILS)
 #undef FAKE_CUDA_FAILS

@@ -56,7 +56,8 @@ LivingByInode read_locks(std::uint32_t ledger) {
                     &begin, &last) != 3)
       continue;
     const std::uint64_t device = (begin >> kGranuleBits) & ((1 << kDeviceBits) - 1);
-    if (begin == lock_begin(ledger, device)) living[inode] = {device, (last - begin + 1) * kGranule};
+    if (begin == lock_begin(ledger, device))
+      living[inode] = {device, (last - begin + 1) * kGranule};
   }
   return living;
 }
@@ -93,8 +94,8 @@ PhysicalMemoryPtr PhysicalMemory::import(int descriptor) {
   UniqueFd fd(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
   if (!fd) return nullptr;
   const std::size_t uuid_end = name.find(' ', begin.size());  // " (deleted)" follows
-  return std::make_shared<const PhysicalMemory>(
-      std::move(fd), name.substr(begin.size(), uuid_end - begin.size()));
+  return std::make_shared<const PhysicalMemory>(std::move(fd),
+                                                name.substr(begin.size(), uuid_end - begin.size()));
 }
 
 int PhysicalMemory::descriptor() const { return ::fcntl(fd_.get(), F_DUPFD, 0); }

@@ -3,7 +3,12 @@
 
 #include <sys/mman.h>
 
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <functional>
 #include <map>
+#include <thread>
 
 #include "tests/fake_cuda/driver.h"
 
@@ -36,6 +41,18 @@ std::uint64_t shared_bytes(const Driver& driver) {
   return all;
 }
 
+CUresult launch(const char* function, CUstream handle, const std::function<void()>& kernel) {
+  return with_context(function, [&](Driver& driver, Context& context) {
+    Stream* const stream = driver.streams.find(handle, context.handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    Use use{};
+    if (const CUresult refused = driver.streams.begin_use(*stream, use); refused != CUDA_SUCCESS)
+      return refused;
+    if (use == Use::kRun) driver.streams.add(*stream, {}, kernel, true);
+    return CUDA_SUCCESS;
+  });
+}
+
 }  // namespace
 
 FAKE_CUDA_EXPORT void fake_cuda_counts(FakeCudaCounts* of_this_process, FakeCudaCounts* of_all) {
@@ -63,16 +80,19 @@ FAKE_CUDA_EXPORT std::uint64_t fake_cuda_calls(const char* function) {
 }
 
 FAKE_CUDA_EXPORT CUresult fake_cuda_launch(CUstream handle, void (*kernel)(void*), void* argument) {
-  return with_context("fake_cuda_launch", [&](Driver& driver, Context& context) {
-    Stream* const stream = driver.streams.find(handle, context.handle);
-    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    Use use{};
-    if (const CUresult refused = driver.streams.begin_use(*stream, use); refused != CUDA_SUCCESS)
-      return refused;
-    if (use == Use::kRun)
-      driver.streams.add(
-          *stream, {}, [kernel, argument] { kernel(argument); }, true);
-    return CUDA_SUCCESS;
+  return launch("fake_cuda_launch", handle, [kernel, argument] { kernel(argument); });
+}
+
+FAKE_CUDA_EXPORT CUresult fake_cuda_launch_read(CUstream handle, CUdeviceptr address, size_t bytes,
+                                                uint32_t pause_us, void* out) {
+  const void* const content = fake_cuda_peek(address);
+  if (content == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return launch("fake_cuda_launch_read", handle, [=] {
+    const auto* const from = static_cast<const std::byte*>(content);
+    auto* const to = static_cast<std::byte*>(out);
+    std::memcpy(to, from, bytes / 2);
+    std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
+    std::memcpy(to + bytes / 2, from + bytes / 2, bytes - bytes / 2);
   });
 }
 

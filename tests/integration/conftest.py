@@ -18,6 +18,7 @@ from typing import Any
 import daemon as daemon_module
 import kinds
 import numpy as np
+import on_gpu
 import pytest
 from integration import ranks
 from PIL import Image
@@ -122,18 +123,42 @@ def dataset(make_dataset: Callable[..., Dataset]) -> Dataset:
 
 # Tests of these modules hold for every source and collate kind.
 KIND_SUITES = ("test_order", "test_replicas", "test_resume", "test_sharing", "test_swap")
+# Tests of these hold wherever batches are delivered to. Not those of the record: what a rank lets go
+# of on a GPU is given back by its next call of next(), so that the record of one that is killed
+# before is behind by that batch.
+GPU_SUITES = (*KIND_SUITES, "test_death", "test_frontier", "test_lockstep")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    module = metafunc.module.__name__.rpartition(".")[2]
+    drawn = zlib.crc32(metafunc.definition.nodeid.encode())
+    if module in GPU_SUITES:
+        generate_devices(metafunc, drawn)
+    if module in KIND_SUITES:
+        generate_kinds(metafunc, drawn)
+
+
+def generate_devices(metafunc: pytest.Metafunc, drawn: int) -> None:
+    """Such a test runs as it is written, and one in twelve on a GPU, too; with SPDLD_DEVICES=cuda all
+    run there, and nowhere else (./dev test long gpu-suites)."""
+    if metafunc.definition.get_closest_marker("host_only"):
+        return
+    if os.environ.get("SPDLD_DEVICES") == "cuda":
+        chosen = ["cuda"]
+    elif drawn // 7 % 12 == 0:
+        chosen = ["cpu", "cuda"]
+    else:
+        return
+    metafunc.parametrize("device", chosen, indirect=True)
+
+
+def generate_kinds(metafunc: pytest.Metafunc, drawn: int) -> None:
     """Such a test runs as it is written, and here and there on one more kind; with SPDLD_KINDS=all,
     on all of them (./dev test long kinds)."""
-    if (
-        metafunc.module.__name__.rpartition(".")[2] not in KIND_SUITES
-        or "write_pipeline" not in metafunc.fixturenames
-        or metafunc.definition.get_closest_marker("files_only")
+    if "write_pipeline" not in metafunc.fixturenames or metafunc.definition.get_closest_marker(
+        "files_only"
     ):
         return
-    drawn = zlib.crc32(metafunc.definition.nodeid.encode())
     more = [kind for kind in kinds.ALL if kind != kinds.PLAIN]
     if os.environ.get("SPDLD_KINDS") == "all":
         chosen = kinds.ALL
@@ -144,13 +169,32 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("kind", chosen, indirect=True, ids=str)
 
 
+@pytest.fixture(autouse=True)
+def device(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> str:
+    """Where the test's batches are delivered to: "cpu" or "cuda", which is the fake GPU."""
+    device = getattr(request, "param", "cpu")
+    monkeypatch.delenv(on_gpu.MODE, raising=False)
+    if device == "cuda":
+        if not on_gpu.library().exists():
+            pytest.skip("built without the headers of the CUDA Toolkit")
+        monkeypatch.setenv(on_gpu.MODE, device)
+        seed = zlib.crc32(request.node.nodeid.encode()) % 1000
+        for name, value in on_gpu.driver(tmp_path / "gpu-ledger", seed=seed).items():
+            monkeypatch.setenv(name, value)
+    return device
+
+
 @pytest.fixture
 def kind(request: pytest.FixtureRequest) -> kinds.Kind:
     return getattr(request, "param", kinds.PLAIN)
 
 
 @pytest.fixture
-def write_pipeline(tmp_path: pathlib.Path, kind: kinds.Kind) -> Callable[..., pathlib.Path]:
+def write_pipeline(
+    tmp_path: pathlib.Path, kind: kinds.Kind, device: str
+) -> Callable[..., pathlib.Path]:
     """write_pipeline(dataset, name=…, **sections): a pipeline file; sections replace the default's."""
 
     def write(data: Dataset, name: str = "images", **sections: Any) -> pathlib.Path:
@@ -165,7 +209,7 @@ def write_pipeline(tmp_path: pathlib.Path, kind: kinds.Kind) -> Callable[..., pa
             "batch": {"size": 4, "last": "drop", "layout": "NCHW"},
         }
         spec.update(sections)
-        spec = kinds.of_kind(kind, spec)
+        spec = on_gpu.delivered(kinds.of_kind(kind, spec))
         path = tmp_path / f"{name}.yaml"
         lines = [f"{key}: {json.dumps(value)}\n" for key, value in spec.items()]
         path.write_text("".join(lines))  # JSON is YAML

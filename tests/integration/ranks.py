@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import logging
+import logging.handlers
 import os
 import pathlib
 import select
@@ -12,11 +15,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import kinds
+import on_gpu
 
 WATCHDOG_S = 60.0
 
@@ -25,8 +29,8 @@ class Rank:
     """One process with one loader, started at once; its owner ends it by close().
 
     ask() and answer() are apart, so that several ranks can wait at the same time. An answer is a
-    dict; a batch has epoch, step, indices, valid, labels, sum and shape of its images, version and
-    `at`, the monotonic time at which next() returned. An epoch's end is {"end": True}, an error
+    dict; a batch has epoch, step, indices, valid, labels, sum and shape of its images, whether they
+    are on_gpu, version and `at`, the monotonic time at which next() returned. An epoch's end is {"end": True}, an error
     {"error": its class, "message": …}. Who has other commands names another `program`.
     """
 
@@ -135,15 +139,22 @@ def indices(batches: list[dict[str, Any]]) -> list[int]:
     return [index for batch in batches for index in batch["indices"]]
 
 
+def rows_of(field: Any) -> Iterator[bytes]:
+    for row in field:
+        yield row.encode() if isinstance(row, str) else bytes(memoryview(row))
+
+
 class Served:
     """The child's side of Rank: do_x() answers to x."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         import spdld
 
-        self.loader = spdld.Loader(options.pop("pipeline"), **options)
+        self.loader = spdld.Loader(options.pop("pipeline"), **on_gpu.loader_options(options))
         self._epoch: Any = None
         self._held: list[Any] = []
+        self._warned = logging.handlers.BufferingHandler(1000)
+        logging.getLogger("spdld").addHandler(self._warned)
 
     def serve(self) -> None:
         for line in sys.stdin:
@@ -155,13 +166,14 @@ class Served:
             print(json.dumps(answer), flush=True)
 
     def take(self) -> Any:
-        """The next batch; None: the epoch's end."""
+        """The next batch, as numpy arrays; None: the epoch's end."""
         if self._epoch is None:
             self._epoch = iter(self.loader)
         batch = next(self._epoch, None)
         if batch is None:
             self._epoch = None
-        return batch
+            return None
+        return on_gpu.Shown(batch)
 
     def do_next(self, hold: bool = False) -> dict[str, Any]:
         batch = self.take()
@@ -179,9 +191,24 @@ class Served:
             "labels": batch["label"].tolist() if "label" in batch else None,
             "sum": int(batch["image"].sum(dtype="int64")) if "image" in batch else None,
             "shape": list(batch["image"].shape) if "image" in batch else None,
+            "on_gpu": "image" in batch and batch.is_on_gpu("image"),
             "version": batch.pipeline_version,
             "at": at,
         }
+
+    def do_digest(self) -> dict[str, Any]:
+        """The next batch: where it is, and a digest over all bytes of each field."""
+        batch = self.take()
+        if batch is None:
+            return {"end": True}
+        digests = {
+            name: hashlib.sha256(b"".join(rows_of(batch[name]))).hexdigest() for name in batch
+        }
+        place = {"epoch": batch.epoch, "step": batch.step, "indices": batch.indices.tolist()}
+        return {**place, "digests": digests, "on_gpu": batch.is_on_gpu("image")}
+
+    def do_warnings(self) -> dict[str, Any]:
+        return {"warnings": [record.getMessage() for record in self._warned.buffer]}
 
     def do_sums(self) -> dict[str, Any]:
         """Of the held batches as they are now."""

@@ -75,6 +75,7 @@ def test_a_rank_does_not_wait_for_one_that_is_dead(
         assert len(rank.rest_of_epoch()) == ITEMS // BATCH // 3
 
 
+@pytest.mark.host_only
 def test_killed_consumers_memory_is_given_back(
     daemon: Any, start_rank: Callable[..., Rank], wait_until: Callable[..., Any]
 ) -> None:
@@ -251,6 +252,7 @@ def test_a_rank_whose_daemon_stays_away_says_so(
 
 
 @pytest.mark.timeout(120 + CYCLES // 10)
+@pytest.mark.host_only
 def test_attaching_and_detaching_leaves_nothing_in_the_daemon(
     daemon: Any, wait_until: Callable[..., Any]
 ) -> None:
@@ -278,6 +280,7 @@ def test_attaching_and_detaching_leaves_nothing_in_the_daemon(
     assert daemon.ctl_json("get", "jobs") == []
 
 
+@pytest.mark.host_only
 def test_consumers_that_are_killed_leave_nothing_in_the_daemon(
     daemon: Any, start_rank: Callable[..., Rank], wait_until: Callable[..., Any]
 ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import pytest
+from integration import digests as digests_module
 from PIL import Image
 
 ITEMS, BATCH, EPOCHS = 44, 4, 2
@@ -45,8 +46,9 @@ def digests(rows: Iterable[Row]) -> dict[tuple[int, int], str]:
 
 
 def consume(daemon: Any, rank: int, world_size: int, *more: str) -> list[Row]:
-    done = daemon.ctl(
-        *("consume", "images", "--digest", "--per-row"),
+    done = digests_module.consume(
+        daemon,
+        *("images", "--digest", "--per-row"),
         *("--rank", str(rank), "--world-size", str(world_size), *more),
     )
     return rows_of(done.stdout)
@@ -142,8 +144,9 @@ def test_a_cursor_goes_on_under_another_world_and_batch_size(
     whole = digests(consume(daemon, 0, 1))
     begun, cursors = [], []
     for rank in range(2):
-        done = daemon.ctl(
-            *("consume", "images", "--digest", "--per-row", "--batches", "3", "--print-cursor"),
+        done = digests_module.consume(
+            daemon,
+            *("images", "--digest", "--per-row", "--batches", "3", "--print-cursor"),
             *("--rank", str(rank), "--world-size", "2"),
         )
         begun += rows_of(done.stdout)
@@ -159,8 +162,8 @@ def test_a_cursor_goes_on_under_another_world_and_batch_size(
 
 def save(daemon: Any) -> str:
     """A cursor in mid-epoch."""
-    options = ("--digest", "--batches", "2", "--print-cursor")
-    return daemon.ctl("consume", "images", *options).stderr.strip()
+    options = ("images", "--digest", "--batches", "2", "--print-cursor")
+    return digests_module.consume(daemon, *options).stderr.strip()
 
 
 def resume(daemon: Any, cursor: str) -> subprocess.CompletedProcess[str]:

@@ -276,7 +276,7 @@ def test_a_range_of_versions_that_meets_the_daemons_is_welcome(running: Any) -> 
         client.connect(f"{running.address}/data.sock")
         client.send(hello(1, 9))
         kind, _, magic, protocol = struct.unpack_from("<IIII", client.recv(65536))
-    assert (kind, magic, protocol) == (64, 0x4C445053, 3)
+    assert (kind, magic, protocol) == (64, 0x4C445053, 4)
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\x00", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 32768])

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import on_gpu
 import pytest
 from integration.fleet import Fleet, Key
 from integration.versions import CROPPED, PLAIN, SMALLER, phases
@@ -118,7 +119,7 @@ def test_all_shards_change_at_one_step_and_no_batch_is_lost_or_repeated(
     fleet.rounds(3)
     point = apply(daemon, write(CROPPED), at)
     if at == "now":
-        assert (0, 3) <= point <= (0, 8)
+        assert (0, 3) <= point <= (0, 8 + on_gpu.ahead(PREFETCH))
     else:
         assert point == ((1, 0) if at == "next-epoch" else (0, 13))
     fleet.read_epochs(2)
@@ -202,12 +203,14 @@ def test_other_shapes_are_refused_by_name_and_come_in_the_same_loop_when_allowed
     fleet = start_fleet(daemon)
     fleet.rounds(3)
     smaller = write(SMALLER)
+    large, small = on_gpu.enlarged(32), on_gpu.enlarged(16)
     assert (
         refusal(daemon, smaller, "step:0/13")
         .splitlines()[0]
         .endswith(
-            "job 'run' is given image uint8 (2, 3, 32, 32), and would be given image uint8 "
-            "(2, 3, 16, 16); if the training loop can take it, allow it (--allow-schema-change)"
+            f"job 'run' is given image uint8 (2, 3, {large}, {large}), and would be given image "
+            f"uint8 (2, 3, {small}, {small}); if the training loop can take it, allow it "
+            "(--allow-schema-change)"
         )
     )
     assert apply(daemon, smaller, "step:0/13", "--allow-schema-change") == (0, 13)
@@ -215,7 +218,8 @@ def test_other_shapes_are_refused_by_name_and_come_in_the_same_loop_when_allowed
     plain = uninterrupted("plain", 1)
     assert fleet.indices() == {key: batch["indices"] for key, batch in plain.items()}
     for (_, step, _), batch in fleet.got.items():
-        assert batch["shape"] == [BATCH, 3, *([32, 32] if step < 13 else [16, 16])]
+        side = large if step < 13 else small
+        assert batch["shape"] == [BATCH, 3, side, side]
 
 
 def test_another_batch_size_goes_on_in_the_same_order(
@@ -350,11 +354,12 @@ def test_a_rollback_is_a_switch_like_another(
     daemon.kill()
     daemon.start()
     fleet.rounds(PREFETCH + 1)  # by then each rank is back
-    daemon.ctl("rollback", "images", "--job", "run", "--at", "step:0/18")
+    back = 18 + on_gpu.ahead(PREFETCH)
+    daemon.ctl("rollback", "images", "--job", "run", "--at", f"step:0/{back}")
     fleet.read_epochs(1)
-    assert phases(daemon) == [(0, 0, 1), (0, 12, 2), (0, 18, 3)]
+    assert phases(daemon) == [(0, 0, 1), (0, 12, 2), (0, back, 3)]
     plain, cropped = uninterrupted("plain", 1), uninterrupted("cropped", 1)
-    fleet.check(lambda key: (cropped if 12 <= key[1] < 18 else plain)[key], keys())
+    fleet.check(lambda key: (cropped if 12 <= key[1] < back else plain)[key], keys())
     before = daemon.ctl_json("get", "pipelines", "images", "--history")
     assert [(revision["version"], revision["note"]) for revision in before] == [
         (1, before[0]["note"]),

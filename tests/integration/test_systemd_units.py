@@ -75,6 +75,32 @@ def test_the_service_is_hardened(installed: pathlib.Path) -> None:
     assert float(level.group(1)) < 2.0
 
 
+def test_the_service_with_gpus_has_their_devices_alone(installed: pathlib.Path) -> None:
+    drop_in = installed / "spdld.service.d" / "gpu.conf"
+    drop_in.parent.mkdir()
+    drop_in.write_text((UNITS / "gpu.conf").read_text())
+    done = analyze("verify", "--man=no", str(installed / "spdld.service"), units=installed)
+    # The program that makes device nodes is there where there is a driver.
+    complaints = [
+        line
+        for line in done.stderr.splitlines()
+        if ("spdld" in line or "gpu.conf" in line) and "nvidia-modprobe" not in line
+    ]
+    assert not complaints
+    unit = read("gpu.conf")["Service"]
+    assert unit["DevicePolicy"] == "closed"
+    assert unit["PrivateDevices"] == "no"
+    # All else stays as hardened as it was.
+    assert set(unit) == {
+        "PrivateDevices",
+        "DevicePolicy",
+        "DeviceAllow",
+        "ExecStartPre",
+        "LimitMEMLOCK",
+        "Environment",
+    }
+
+
 @pytest.mark.parametrize("name", ["control", "data"])
 def test_each_socket_is_named_as_the_daemon_asks_for_it(name: str) -> None:
     socket = read(f"spdld-{name}.socket")["Socket"]

@@ -88,9 +88,8 @@ const Announced::Arena& Announced::arena_of(const wire::BatchFrame& frame) const
 }
 
 std::shared_ptr<const Schema> Announced::schema_of(const wire::BatchFrame& frame) const {
-  const auto schema = std::find_if(schemas_.rbegin(), schemas_.rend(), [&](const auto& each) {
-    return each->id == frame.schema_id;
-  });
+  const auto schema = std::find_if(schemas_.rbegin(), schemas_.rend(),
+                                   [&](const auto& each) { return each->id == frame.schema_id; });
   if (schema == schemas_.rend()) refuse_batch(frame, "has fields that the daemon did not announce");
   if ((*schema)->pipeline_version != facts_.pipeline_version) {
     refuse_batch(frame, join("is of version ", (*schema)->pipeline_version,
@@ -118,10 +117,9 @@ std::shared_ptr<BatchState> Announced::batch(const std::shared_ptr<Channel>& cha
     refuse_batch(frame.batch, "lies in memory of a GPU that the daemon did not announce");
   }
   std::shared_ptr<const Schema> schema = schema_of(frame.batch);
-  auto batch = make_batch(std::make_shared<Lease>(channel, arena.memory, frame.batch),
-                          std::move(schema), frame.batch,
-                          {.on_device = memory->base() + frame.device_offset,
-                           .device_bytes = frame.device_bytes});
+  auto batch = make_batch(
+      std::make_shared<Lease>(channel, arena.memory, frame.batch), std::move(schema), frame.batch,
+      {.on_device = memory->base() + frame.device_offset, .device_bytes = frame.device_bytes});
   const auto is_there = [](const TensorView& field) { return field.on_device; };
   if (std::any_of(batch->fields.begin(), batch->fields.end(), is_there)) {
     batch->device = device_->batch(arena.device_memory, batch->lease);

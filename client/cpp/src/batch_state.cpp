@@ -99,8 +99,9 @@ std::string place(TensorView& view, const wire::FieldLayout& field, const Room& 
   view.dims[0] = static_cast<std::int64_t>(rows);
   std::copy_n(field.shape, field.ndim, view.dims.begin() + 1);
   view.on_device = (field.flags & wire::kFieldOnDevice) != 0;
-  const char* const beyond = view.on_device ? "it reaches beyond the batch's part of the GPU's memory"
-                                            : "it reaches beyond its slot";
+  const char* const beyond = view.on_device
+                                 ? "it reaches beyond the batch's part of the GPU's memory"
+                                 : "it reaches beyond its slot";
   if (field.offset > room.bytes) return beyond;
   view.data = room.base + field.offset;
   if (field.kind == wire::FieldKind::kDense) {
@@ -277,8 +278,8 @@ std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
                                   ? "it lies on a GPU, and the batch does not"
                                   : place(view, field, room, slot, frame.rows, layout);
     if (!wrong.empty()) {
-      throw ConnectionError(kDataLoss, join("field '", std::string_view(field.name), "' of step ", frame.step,
-                                            " of epoch ", frame.epoch, ": ", wrong));
+      throw ConnectionError(kDataLoss, join("field '", std::string_view(field.name), "' of step ",
+                                            frame.step, " of epoch ", frame.epoch, ": ", wrong));
     }
   }
   state->schema = std::move(schema);

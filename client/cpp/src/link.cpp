@@ -236,9 +236,7 @@ bool Link::announces(std::span<const std::byte> frame) {
       case FrameType::kVersion:
         if (protocol_ >= 2) announced_.change_version(frame);
         break;
-      case FrameType::kDeviceArena:
-        announced_.add_device_memory(frame, std::move(fd_));
-        break;
+      case FrameType::kDeviceArena: announced_.add_device_memory(frame, std::move(fd_)); break;
       default: return false;
     }
   } catch (const Error&) {

@@ -227,10 +227,11 @@ void Stream::check_credits(Waiting& waiting) {
     list += join(list.empty() ? "" : ", ", "step ", batch.step, " of epoch ", batch.epoch);
   }
   const std::uint32_t captured = device_ ? device_->arenas->captured() : 0;
-  const std::string kept = captured == 0 ? ""
-                                         : join("; of these, ", captured,
-                                                " were let go of while a stream that reads them was "
-                                                "captured, and end after the capture");
+  const std::string kept = captured == 0
+                               ? ""
+                               : join("; of these, ", captured,
+                                      " were let go of while a stream that reads them was "
+                                      "captured, and end after the capture");
   throw LeaseError(kFailedPrecondition,
                    join("next() would wait for ever: this process holds all ", credits,
                         " batches that it may hold (", list, kept,

@@ -182,8 +182,7 @@ template <typename T>
 T argument(const nb::object& given, const char* name, const char* what) {
   T value{};
   if (nb::try_cast(given, value)) return value;
-  const std::string why =
-      std::string(name) + " is " + nb::repr(given).c_str() + ": it is " + what;
+  const std::string why = std::string(name) + " is " + nb::repr(given).c_str() + ": it is " + what;
   throw nb::type_error(why.c_str());
 }
 
@@ -196,9 +195,9 @@ std::string place_text(const Exchange& self) {
 void make_ready(const Exchange& self, const nb::object& stream) {
   constexpr std::intptr_t kLegacy = 1;
   constexpr std::intptr_t kNoWait = -1;
-  const auto wanted =
-      stream.is_none() ? kLegacy
-                       : argument<std::intptr_t>(stream, "stream", "None or the number of a CUstream");
+  const auto wanted = stream.is_none() ? kLegacy
+                                       : argument<std::intptr_t>(
+                                             stream, "stream", "None or the number of a CUstream");
   if (wanted == 0)
     refuse("stream 0 may mean two things: say 1 (the legacy default stream) or 2 (the thread's)");
   if (wanted < kNoWait) refuse("stream is " + std::to_string(wanted) + ", which is no stream");
@@ -282,8 +281,7 @@ nb::dict cuda_array_interface(const Exchange& self) {
 }
 
 // What numpy asks for, which would make an array of one object of this without it.
-nb::object numpy_array_of(const nb::object& self, const nb::object& dtype,
-                          std::optional<bool> copy) {
+nb::object numpy_array_of(const nb::object& self, const nb::object& dtype, const nb::object& copy) {
   const auto& exchange = nb::cast<const Exchange&>(self);
   if (exchange.on_device) {
     const std::string why = "this tensor lies " + place_text(exchange) +
@@ -293,11 +291,9 @@ nb::object numpy_array_of(const nb::object& self, const nb::object& dtype,
   }
   const nb::module_ numpy = nb::module_::import_("numpy");
   const nb::object array = numpy.attr("from_dlpack")(self);
-  const nb::object converted = numpy.attr("asarray")(array, nb::arg("dtype") = dtype);
-  if (!copy.has_value()) return converted;
-  if (!*copy && !converted.is(array))
-    throw nb::value_error("numpy makes a copy to give this tensor another dtype");
-  return *copy && converted.is(array) ? converted.attr("copy")() : converted;
+  // numpy 1 has no copy=None: there, and here, asarray() copies only if it must.
+  if (copy.is_none()) return numpy.attr("asarray")(array, nb::arg("dtype") = dtype);
+  return numpy.attr("array")(array, nb::arg("dtype") = dtype, nb::arg("copy") = copy);
 }
 
 const char* kind_name(FieldKind kind) {

@@ -33,9 +33,9 @@
 namespace spdld {
 namespace {
 
+using test::FakeGpu;
 using test::Gate;
 using test::GpuDaemon;
-using test::FakeGpu;
 using test::kGranule;
 using test::Looks;
 using test::options_for;
@@ -279,7 +279,7 @@ TEST_F(DeviceArenaTest, AfterASeekComesWhatWasAskedFor) {
 
 TEST_F(DeviceArenaTest, ARestartedDaemonGoesOnWithTheNextBatch) {
   const test::ScratchDir directory;
-  const std::string at = directory.path();
+  const std::string& at = directory.path();
   std::optional<GpuDaemon> daemon;
   daemon.emplace(test::GpuPipeline{}, &at);
   Loader loader = Loader::open(options_for(*daemon));
@@ -305,7 +305,7 @@ TEST_F(DeviceArenaTest, ARestartedDaemonGoesOnWithTheNextBatch) {
 
 TEST_F(DeviceArenaTest, ALostDaemonsMemoryIsUnmappedWhenNoStreamReadsIt) {
   const test::ScratchDir directory;
-  const std::string at = directory.path();
+  const std::string& at = directory.path();
   std::optional<GpuDaemon> daemon;
   daemon.emplace(test::GpuPipeline{}, &at);
   Loader loader = Loader::open(options_for(*daemon));
@@ -494,7 +494,8 @@ TEST_F(DeviceArenaTest, ABatchOfAThreadsOwnStreamMayBeLetGoOfOnAnotherThread) {
 }
 
 TEST_F(DeviceArenaTest, AnotherWayMayComeInTheMiddle) {
-  GpuDaemon daemon({.fake = {.steps = 24, .epochs = 1}, .ways = {{6, false}, {12, true}, {18, false}}});
+  GpuDaemon daemon(
+      {.fake = {.steps = 24, .epochs = 1}, .ways = {{6, false}, {12, true}, {18, false}}});
   Loader loader = Loader::open(options_for(daemon));
   const std::vector<CUstream> streams{gpu_.make_stream(), gpu_.make_stream()};
   std::vector<Batch> held;
@@ -640,8 +641,8 @@ class HostileDeviceArenaTest : public DeviceArenaTest {
   }
 
   delivery::ArenaBudget budget_{1 << 24, {.meminfo = "", .self_cgroup = "", .cgroup_root = ""}};
-  const std::unique_ptr<delivery::Arena> host_ = std::move(
-      *delivery::Arena::create({.slot_bytes = 300'000, .slot_count = 2}, 5, budget_));
+  const std::unique_ptr<delivery::Arena> host_ =
+      std::move(*delivery::Arena::create({.slot_bytes = 300'000, .slot_count = 2}, 5, budget_));
   test::GpuMemory memory_{kGranule};
 };
 
@@ -650,16 +651,20 @@ TEST_F(HostileDeviceArenaTest, TakesABatchThatIsAsItShouldBe) {
 }
 
 TEST_F(HostileDeviceArenaTest, RefusesMemoryOfADeviceThatTheLoaderDoesNotHave) {
-  EXPECT_THAT(says([&](Conversation& consumer) {
-                consumer.open(*host_);
-                send(consumer, {}, memory_.fd());
-              }, ""),
+  EXPECT_THAT(says(
+                  [&](Conversation& consumer) {
+                    consumer.open(*host_);
+                    send(consumer, {}, memory_.fd());
+                  },
+                  ""),
               HasSubstr("sent memory of a GPU, and this loader was opened without a device"));
-  EXPECT_THAT(says([&](Conversation& consumer) {
-                consumer.open(*host_);
-                consumer.schema({image()});
-                send_batch(consumer, {});
-              }, ""),
+  EXPECT_THAT(says(
+                  [&](Conversation& consumer) {
+                    consumer.open(*host_);
+                    consumer.schema({image()});
+                    send_batch(consumer, {});
+                  },
+                  ""),
               HasSubstr("memory of a GPU that the daemon did not announce"));
   test::HostileDaemon daemon([&](Conversation& consumer) {
     const std::uint8_t generation[16] = {};
@@ -691,10 +696,9 @@ TEST_F(HostileDeviceArenaTest, RefusesMemoryThatBelongsToNoArena) {
 }
 
 TEST_F(HostileDeviceArenaTest, RefusesMemoryThatMakesNoSense) {
-  EXPECT_THAT(arena_says([](ArenaFrame& frame) {
-                frame.kind = static_cast<wire::DeviceMemoryKind>(7);
-              }),
-              HasSubstr("its kind is 7, which this client does not know"));
+  EXPECT_THAT(
+      arena_says([](ArenaFrame& frame) { frame.kind = static_cast<wire::DeviceMemoryKind>(7); }),
+      HasSubstr("its kind is 7, which this client does not know"));
   EXPECT_THAT(arena_says([](ArenaFrame& frame) { frame.total_bytes = 0; }),
               HasSubstr("it has no bytes"));
   EXPECT_THAT(arena_says([](ArenaFrame& frame) { ++frame.total_bytes; }),

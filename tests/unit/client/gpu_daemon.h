@@ -104,7 +104,8 @@ struct GpuPipeline {
   FakePipeline fake = {.steps = 12, .epochs = 1};
   // Rows of different length on the device: row r of step s has s + r + 1 elements of value r.
   bool ragged = false;
-  // Where the batches of an epoch lie from a step on: true: on the GPU, as before the first of them.
+  // Where the batches of an epoch lie from a step on: true: on the GPU, as before the first of
+  // them.
   std::map<std::uint64_t, bool> ways = {};
   bool told_at_attach = true;  // by kDevice
   std::uint32_t protocol = 4;
@@ -128,8 +129,8 @@ class GpuDaemon {
     check(cu().CtxPopCurrent(&context));
     context_ = context;
     lock_.emplace(std::move(*delivery::RuntimeLock::take(directory_)));
-    listener_ = std::move(
-        *delivery::listen_unix(*lock_, directory_ + "/data.sock", SOCK_SEQPACKET, 0666));
+    listener_ =
+        std::move(*delivery::listen_unix(*lock_, directory_ + "/data.sock", SOCK_SEQPACKET, 0666));
     wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
     thread_ = std::thread([this] { run(); });
   }
@@ -238,8 +239,7 @@ class GpuDaemon {
   void serve() {
     Bytes frame(65536);
     for (bool reset = false; consumer_.socket;) {
-      const ssize_t got =
-          ::recv(consumer_.socket.get(), frame.data(), frame.size(), MSG_DONTWAIT);
+      const ssize_t got = ::recv(consumer_.socket.get(), frame.data(), frame.size(), MSG_DONTWAIT);
       if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
       // A consumer that hung up with frames unread: its own last ones come after the error.
       if (got < 0 && errno == ECONNRESET && !std::exchange(reset, true)) continue;
@@ -259,7 +259,9 @@ class GpuDaemon {
     std::memcpy(&out, frame.data(), std::min(sizeof out, frame.size()));
     return out;
   }
-  void send(const Bytes& frame, int fd = -1) { Conversation(consumer_.socket.get()).send(frame, fd); }
+  void send(const Bytes& frame, int fd = -1) {
+    Conversation(consumer_.socket.get()).send(frame, fd);
+  }
 
   void on_frame(std::span<const std::byte> frame) {
     const std::uint8_t generation[16] = {};
@@ -491,8 +493,8 @@ class GpuDaemon {
     Memory& memory = arenas_.at(id);
     std::memset(memory.host->slot(slot).data(), kGone, slot_bytes());
     if (memory.device != nullptr)
-      memory.device->write(slot * device_bytes(),
-                           std::vector<std::uint8_t>(device_bytes(), kGone), stream_);
+      memory.device->write(slot * device_bytes(), std::vector<std::uint8_t>(device_bytes(), kGone),
+                           stream_);
     if (id + 1 == next_arena_) memory.free.push_back(slot);
     feed();
   }

@@ -71,7 +71,8 @@ class Looks {
 class Gate {
  public:
   Gate(FakeGpu& gpu, CUstream stream) {
-    gpu.launch(stream, [](void* gate) { static_cast<Gate*>(gate)->hold(); }, this);
+    gpu.launch(
+        stream, [](void* gate) { static_cast<Gate*>(gate)->hold(); }, this);
   }
   ~Gate() {
     open();

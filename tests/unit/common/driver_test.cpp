@@ -57,6 +57,8 @@ TEST(DriverTest, NamesTheFunctionThatADriverLacks) {
   EXPECT_THAT(found_in(kFake, "FAKE_CUDA_MISSING=cuMemHostRegister,cuEventQuery"),
               AllOf(StartsWith("the NVIDIA driver has no cuMemHostRegister: "),
                     EndsWith("upgrade the driver")));
+  EXPECT_THAT(found_in(kFake, "FAKE_CUDA_MISSING=cuMemSetAccess"),
+              StartsWith("the NVIDIA driver has no cuMemSetAccess: "));
 }
 
 TEST(DriverTest, NamesTheFunctionThatIsNewerThanTheDriver) {

@@ -453,5 +453,55 @@ TEST(Listing, ShowsTheDaemonWithItsWarnings) {
       << later.str();
 }
 
+TEST(Listing, ShowsEachGpuAndWhatTheDaemonHasThere) {
+  v1::Daemon daemon;
+  daemon.set_gpu_driver("CUDA 12.4");
+  v1::Gpu* gpu = daemon.add_gpus();
+  gpu->set_name("NVIDIA H100");
+  gpu->set_uuid("GPU-1");
+  gpu->set_memory_bytes(80ull << 30);
+  gpu->set_compute_mode("default");
+  gpu->set_deliverable(true);
+  gpu->set_context(true);
+  gpu->set_arena_used(64 << 20);
+  gpu->set_arena_budget(2ull << 30);
+  *daemon.add_gpus() = *gpu;
+  gpu = daemon.mutable_gpus(1);
+  gpu->set_context(false);
+  gpu->set_arena_used(0);
+  gpu = daemon.add_gpus();
+  gpu->set_name("NVIDIA A100 MIG 1g.5gb");
+  gpu->set_uuid("MIG-2");
+  gpu->set_mig(true);
+  gpu->set_memory_bytes(5ull << 30);
+  gpu->set_compute_mode("exclusive process");
+  gpu->set_why_not("it is in exclusive-process mode");
+  gpu = daemon.add_gpus();
+  gpu->set_name("GPU 3");
+  gpu->set_why_not("the driver does not tell its name");
+  std::ostringstream out;
+  print_status(daemon, "/run/spdld", out);
+  const std::string text = out.str();
+  EXPECT_EQ(text.substr(std::min(text.find("gpu "), text.size())),
+            "gpu        NVIDIA H100, GPU-1, 80.0 GiB, CUDA 12.4, compute mode default\n"
+            "           batches: 64.0 MiB of 2.0 GiB, and the daemon's context\n"
+            "gpu        NVIDIA H100, GPU-1, 80.0 GiB, CUDA 12.4, compute mode default\n"
+            "           batches can be delivered there, up to 2.0 GiB\n"
+            "gpu        NVIDIA A100 MIG 1g.5gb, a MIG instance, MIG-2, 5.0 GiB, CUDA 12.4, "
+            "compute mode exclusive process\n"
+            "           no batches there: it is in exclusive-process mode\n"
+            "gpu        GPU 3\n"
+            "           no batches there: the driver does not tell its name\n");
+}
+
+TEST(Listing, SaysWhyThereIsNoGpu) {
+  v1::Daemon daemon;
+  daemon.set_no_gpu("there is no NVIDIA driver here");
+  std::ostringstream out;
+  print_status(daemon, "/run/spdld", out);
+  EXPECT_NE(out.str().find("gpu        none: there is no NVIDIA driver here\n"), std::string::npos)
+      << out.str();
+}
+
 }  // namespace
 }  // namespace spdld::ctl

@@ -48,14 +48,15 @@ TEST_F(DataServerTest, TellsOlderAndNewerClientsWhichSideToUpgrade) {
   RawClient newer(path_);
   newer.send(test::hello_bytes(wire::kProtocolMax + 1, wire::kProtocolMax + 3));
   EXPECT_EQ(newer.last_words(),
-            "raw 1.0 speaks the data protocols 4 to 6, and the daemon spdld 0.1.0 speaks 1 to 3; "
+            "raw 1.0 speaks the data protocols 5 to 7, and the daemon spdld 0.1.0 speaks 1 to 4; "
             "upgrade the daemon");
   RawClient older(path_);
   older.send(test::hello_bytes(0, 0));
   EXPECT_THAT(older.last_words(), HasSubstr("upgrade the client"));
   RawClient wide(path_);
   wide.send(test::hello_bytes(0, 99));
-  EXPECT_EQ(wide.expect<wire::WelcomeFrame>(wire::FrameType::kWelcome).protocol, 3u);
+  EXPECT_EQ(wide.expect<wire::WelcomeFrame>(wire::FrameType::kWelcome).protocol,
+            wire::kProtocolMax);
   RawClient old(path_);
   old.send(test::hello_bytes(1, 1));
   EXPECT_EQ(old.expect<wire::WelcomeFrame>(wire::FrameType::kWelcome).protocol, 1u);

@@ -12,6 +12,7 @@
 namespace spdld::engine {
 namespace {
 
+using ::testing::AllOf;
 using testing::compile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -271,6 +272,35 @@ TEST(Plan, ExplainsHowEachFieldIsMade) {
   EXPECT_THAT(explain(**plan, {.items = 4, .cpu_threads = 1, .arena_kind = "memfd"}),
               HasSubstr("\n    image    decode_image + random_resized_crop + normalize\n"
                         "    boxes    bounding_boxes + random_resized_crop\n"));
+}
+
+TEST(Plan, ExplainsWhatLiesOnAGpu) {
+  const auto plan = compile("  - fetch\n  - decode_image\n  - resize: {size: [8, 8]}\n");
+  ASSERT_TRUE(plan);
+  ExplainContext context{.items = 4,
+                         .cpu_threads = 1,
+                         .arena_kind = "memfd",
+                         .on_gpu = PlanFacts::OnGpu{.slots = 5,
+                                                    .slot_bytes = 2'000'000,
+                                                    .host_bytes = 640,
+                                                    .fields = {"image", "mask"},
+                                                    .budget_bytes = 10'000'000}};
+  EXPECT_THAT(
+      explain(**plan, context),
+      HasSubstr(
+          "gpu      10.0 MB for each consumer, on its GPU: 5 slots of 2.0 MB, credits and one on "
+          "its way; cuda.budget 10.0 MB\n"
+          "         there: image, mask; in main memory beside it: the rest, 640 B a slot; a loader "
+          "without one is refused\n"
+          "         the daemon's context takes 0.3 to 0.5 GB of each GPU that is delivered to\n"));
+  EXPECT_TRUE(plan_facts(**plan, context).on_gpu->fits());
+  context.on_gpu->budget_bytes = 9'000'000;
+  context.on_gpu->or_host = true;
+  EXPECT_THAT(explain(**plan, context),
+              AllOf(HasSubstr("DOES NOT FIT: 1.0 MB more are needed; raise cuda.budget"),
+                    HasSubstr("where that cannot be, batches lie in main memory")));
+  context.on_gpu->fields.clear();
+  EXPECT_THAT(explain(**plan, context), HasSubstr("gpu      nothing: no field is larger than"));
 }
 
 TEST(Plan, TellsProgramsWhatItTellsPeople) {

@@ -105,6 +105,7 @@ class SessionLayer : public ::testing::Test {
                                                         .executor = *executor_,
                                                         .arenas = arenas_,
                                                         .budget = budget_,
+                                                        .devices = *devices_,
                                                         .store = *store_,
                                                         .clock = clock_,
                                                         .jobs_per_user = jobs_per_user_});
@@ -156,6 +157,7 @@ class SessionLayer : public ::testing::Test {
   AheadClock clock_;
   delivery::ArenaBudget budget_{std::uint64_t{1} << 30};
   delivery::ArenaPool arenas_{budget_, {}, clock_};
+  const std::unique_ptr<delivery::Devices> devices_ = delivery::find_devices(1u << 30);
   std::uint64_t next_id_ = 1;
   std::vector<delivery::ConnectionPtr> connections_;
   std::unique_ptr<Store> store_;

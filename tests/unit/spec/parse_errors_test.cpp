@@ -268,8 +268,8 @@ TEST(ParseErrors, NameTheChoices) {
             "p.yaml:4:24: batch.last: 'dorp' is not one of drop, pad, keep; did you mean 'drop'?");
   EXPECT_EQ(error_with("shuffle: everything"),
             "p.yaml:5:10: shuffle: 'everything' is not one of none, global");
-  EXPECT_EQ(error_with("delivery: {device: cuda}"),
-            "p.yaml:5:20: delivery.device: 'cuda' is not one of cpu");
+  EXPECT_EQ(error_with("delivery: {device: gpu}"),
+            "p.yaml:5:20: delivery.device: 'gpu' is not one of cpu, cuda; did you mean 'cpu'?");
 }
 
 TEST(ParseErrors, NameTheIndentationThatMakesTwoOpsOfOne) {

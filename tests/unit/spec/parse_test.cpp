@@ -26,7 +26,7 @@ TEST(Parse, FillsInDefaults) {
   EXPECT_EQ(spec->batch.last, Tail::kDrop);
   EXPECT_EQ(spec->batch.layout, Layout::kNCHW);
   EXPECT_EQ(spec->batch.max_bytes, 0u);
-  EXPECT_EQ(spec->delivery.device, "cpu");
+  EXPECT_EQ(spec->delivery.device, DeliverySpec::Device::kCpu);
   EXPECT_EQ(spec->delivery.prefetch, 4);
   EXPECT_EQ(spec->delivery.absent_replica, AbsentReplica::kWait);
   EXPECT_EQ(spec->on_error.decode, ErrorPolicy::OnDecode::kReplace);

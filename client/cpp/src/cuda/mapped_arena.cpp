@@ -86,9 +86,8 @@ std::shared_ptr<MappedArena> MappedArena::map(std::shared_ptr<Device> device, co
 void MappedArena::import(const UniqueFd& fd) {
   Imported memory(*device_, fd);
   CUmemAllocationProp found{};
-  device_->check(
-      device_->functions().MemGetAllocationPropertiesFromHandle(&found, memory.get()),
-      "asking where the daemon's memory is");
+  device_->check(device_->functions().MemGetAllocationPropertiesFromHandle(&found, memory.get()),
+                 "asking where the daemon's memory is");
   if (found.location.type != CU_MEM_LOCATION_TYPE_DEVICE || found.location.id != device_->get())
     refuse(join("it is not on cuda:", device_->ordinal(), ", which the loader was opened with"));
   device_->check(device_->functions().MemAddressReserve(&address_, bytes_, 0, 0, 0),

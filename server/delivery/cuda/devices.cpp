@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delivery/device_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "base/mutex.h"
+#include "delivery/cuda/copier.h"
+#include "delivery/cuda/gpu_facts.h"
+#include "delivery/cuda/pinned_slots.h"
+#include "delivery/cuda/vmm_arena.h"
+
+namespace spdld::delivery {
+namespace cuda {
+namespace {
+
+// A GPU as it is lent to whoever delivers there.
+class LentDevice final : public DeviceMemory {
+ public:
+  LentDevice(std::string uuid, std::shared_ptr<Context> context, std::shared_ptr<VramBudget> budget,
+             std::shared_ptr<Registrations> registrations, std::shared_ptr<Copier> copier)
+      : uuid_(std::move(uuid)),
+        context_(std::move(context)),
+        budget_(std::move(budget)),
+        registrations_(std::move(registrations)),
+        copier_(std::move(copier)) {}
+  ~LentDevice() override { copier_->stop(); }
+
+  const std::string& uuid() const override { return uuid_; }
+  const std::string& name() const override { return context_->name(); }
+  Result<std::unique_ptr<DeviceArena>> allocate(std::uint64_t bytes) override {
+    return VmmArena::make(bytes, context_, budget_);
+  }
+  std::unique_ptr<PinnedArena> pin(Arena& arena) override {
+    return std::make_unique<PinnedSlots>(arena, context_, registrations_);
+  }
+  void copy(DeviceCopy copy, std::function<void(const Status&)> done) override {
+    copier_->copy(std::move(copy), std::move(done));
+  }
+  void post(std::function<void()> task) override { copier_->post(std::move(task)); }
+  Status failure() const { return copier_->failure(); }
+
+ private:
+  const std::string uuid_;
+  const std::shared_ptr<Context> context_;
+  const std::shared_ptr<VramBudget> budget_;
+  const std::shared_ptr<Registrations> registrations_;
+  const std::shared_ptr<Copier> copier_;
+};
+
+// One GPU that the driver shows, whether or not anybody has it.
+struct Gpu {
+  CUdevice device = 0;
+  bool identified = false;
+  DeviceFacts facts = {};
+  std::shared_ptr<VramBudget> budget = {};
+  std::weak_ptr<LentDevice> lent = {};
+};
+
+// "GPU-" and "MIG-" tell what it is; the digits alone tell which.
+std::string_view digits_of(std::string_view uuid) {
+  const std::size_t dash = uuid.find('-');
+  return dash == 3 ? uuid.substr(4) : uuid;
+}
+
+class CudaDevices final : public Devices {
+ public:
+  explicit CudaDevices(std::uint64_t budget_bytes) : budget_bytes_(budget_bytes) {}
+  // What is left of a GPU may be in tasks on its copier's thread, which cannot join itself.
+  ~CudaDevices() override {
+    for (const auto& copier : copiers_) {
+      copier->stop();
+      copier->join();
+    }
+  }
+
+  Result<DeviceMemoryPtr> open(const std::string& uuid) override SPDLD_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    std::erase_if(copiers_, [](const auto& copier) { return copier->ended(); });
+    if (!driver().why_not.empty())
+      return error(Code::kFailedPrecondition, "the daemon cannot use GPUs: " + driver().why_not);
+    look();
+    const auto gpu = std::find_if(gpus_.begin(), gpus_.end(), [&](const Gpu& candidate) {
+      return candidate.identified && digits_of(candidate.facts.uuid) == digits_of(uuid);
+    });
+    if (gpu == gpus_.end()) return error(Code::kFailedPrecondition, unseen(uuid));
+    if (!gpu->facts.why_not.empty())
+      return error(Code::kFailedPrecondition,
+                   gpu->facts.name + " (" + gpu->facts.uuid + "): " + gpu->facts.why_not);
+    if (auto lent = gpu->lent.lock(); lent != nullptr && lent->failure().ok()) return lent;
+    auto context = std::make_shared<Context>(functions(), gpu->device, gpu->facts.name);
+    auto copier = std::make_shared<Copier>(context);
+    if (Status begun = context->begin(); !begun.ok()) return tl::unexpected<Status>(begun);
+    if (Status started = copier->start(); !started.ok()) return tl::unexpected<Status>(started);
+    copiers_.push_back(copier);
+    auto lent = std::make_shared<LentDevice>(gpu->facts.uuid, std::move(context), gpu->budget,
+                                             registrations_, std::move(copier));
+    gpu->lent = lent;
+    return lent;
+  }
+
+  std::vector<DeviceFacts> facts() const override SPDLD_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    look();
+    std::vector<DeviceFacts> facts;
+    for (const Gpu& gpu : gpus_) {
+      facts.push_back(gpu.facts);
+      facts.back().context = !gpu.lent.expired();
+      facts.back().arena_bytes = gpu.budget->used.load(std::memory_order_relaxed);
+    }
+    return facts;
+  }
+  std::uint64_t budget_bytes() const override { return budget_bytes_; }
+  std::string why_none() const override { return driver().why_not; }
+  std::string driver_text() const override {
+    const int version = driver().version;
+    return version == 0 ? std::string()
+                        : fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
+  }
+
+ private:
+  static const spdld::cuda::Driver& driver() { return spdld::cuda::driver(); }
+  static const Functions& functions() { return *driver().functions; }
+
+  // What the driver failed to tell before is asked again.
+  void look() const SPDLD_REQUIRES(mutex_) {
+    if (!driver()) return;
+    gpus_.resize(static_cast<std::size_t>(driver().devices));
+    for (std::size_t i = 0; i < gpus_.size(); ++i) {
+      Gpu& gpu = gpus_[i];
+      if (gpu.budget == nullptr) gpu.budget = std::make_shared<VramBudget>(budget_bytes_);
+      gpu.facts.budget_bytes = budget_bytes_;
+      if (!gpu.identified)
+        gpu.identified = identify(functions(), static_cast<int>(i), gpu.device, gpu.facts).ok();
+      if (gpu.identified) judge(functions(), gpu.device, gpu.facts);
+    }
+  }
+
+  std::string unseen(const std::string& uuid) const SPDLD_REQUIRES(mutex_) {
+    std::string seen;
+    for (const Gpu& gpu : gpus_) {
+      seen += (seen.empty() ? "" : ", ");
+      seen += gpu.identified ? gpu.facts.uuid : gpu.facts.name + ": " + gpu.facts.why_not;
+    }
+    return "the daemon sees no GPU " + uuid + " (it sees " + seen +
+           "): give its container or unit that device, or see its CUDA_VISIBLE_DEVICES; of a GPU "
+           "that is cut up by MIG a process sees one instance";
+  }
+
+  const std::uint64_t budget_bytes_;
+  const std::shared_ptr<Registrations> registrations_ = std::make_shared<Registrations>();
+  mutable Mutex mutex_;
+  mutable std::vector<Gpu> gpus_ SPDLD_GUARDED_BY(mutex_);
+  // Joined here: the last who has a GPU may let go of it on its copier's own thread.
+  std::vector<std::shared_ptr<Copier>> copiers_ SPDLD_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+}  // namespace cuda
+
+std::unique_ptr<Devices> find_devices(std::uint64_t budget_bytes) {
+  return std::make_unique<cuda::CudaDevices>(budget_bytes);
+}
+
+}  // namespace spdld::delivery

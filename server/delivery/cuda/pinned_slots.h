@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+#include "delivery/cuda/context.h"
+#include "delivery/device_memory.h"
+
+namespace spdld::delivery::cuda {
+
+// The slots that are registered with the driver, for all GPUs: the driver takes each but once.
+// Thread-safe.
+class Registrations {
+ public:
+  // One more GPU copies from the slot. CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: the driver still
+  // knows these addresses from before, and would read what was there then.
+  CUresult add(std::span<std::byte> slot, const Context& context) SPDLD_EXCLUDES(mutex_);
+  // One less; the last one undoes it.
+  CUresult remove(std::span<std::byte> slot, const Context& context) SPDLD_EXCLUDES(mutex_);
+
+ private:
+  Mutex mutex_;
+  std::map<const std::byte*, int> users_ SPDLD_GUARDED_BY(mutex_);
+};
+
+// Slots of one arena that a GPU copies from. Where the driver refuses to register them, copies go
+// by a buffer of its own, which the log tells once. The thread of the copies alone.
+class PinnedSlots final : public PinnedArena {
+ public:
+  PinnedSlots(Arena& arena, std::shared_ptr<const Context> context,
+              std::shared_ptr<Registrations> registrations)
+      : arena_(arena),
+        context_(std::move(context)),
+        registrations_(std::move(registrations)),
+        pinned_(arena.shape().slot_count) {}
+  ~PinnedSlots() override;
+
+  // What there is of the slot's pages is there already. An error: it cannot be copied from at all.
+  Status pin(std::uint32_t slot);
+
+ private:
+  Arena& arena_;
+  const std::shared_ptr<const Context> context_;
+  const std::shared_ptr<Registrations> registrations_;
+  std::vector<bool> pinned_;
+  bool refused_ = false;
+};
+
+}  // namespace spdld::delivery::cuda

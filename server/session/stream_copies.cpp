@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a stream's readers on GPUs read: copies of what lies in main memory.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "session/stream.h"
+
+namespace spdld::session {
+namespace {
+
+// Holds the slot in main memory while it is copied to these slots: no consumer has such an id.
+delivery::HolderId copier_for(const SlotPool& on_gpu) {
+  return ~delivery::HolderId{on_gpu.arena().id()};
+}
+
+}  // namespace
+
+bool Stream::is_there(const Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
+  const auto is_it = [&](const Copied& copy) { return copy.pool == on_gpu && copy.there; };
+  return on_gpu == nullptr ? ready.expected > 0
+                           : std::any_of(ready.copies.begin(), ready.copies.end(), is_it);
+}
+
+bool Stream::reaches(const Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
+  return ready.expected > 0 || is_there(ready, on_gpu);
+}
+
+Stream::CopiedAt Stream::copy_in(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
+  return std::find_if(ready.copies.begin(), ready.copies.end(),
+                      [&](const Copied& copy) { return copy.pool == on_gpu; });
+}
+
+Stream::CopiedAt Stream::copy_of(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
+  const CopiedAt copy = copy_in(ready, on_gpu);
+  return copy != ready.copies.end() && copy->there ? copy : ready.copies.end();
+}
+
+void Stream::take_off(Ready& ready, CopiedAt copy) {
+  SPDLD_CHECK(copy->expected > 0);
+  if (--copy->expected == 0) ready.copies.erase(copy);
+}
+
+void Stream::expect(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
+  if (const CopiedAt copy = copy_of(ready, on_gpu); copy != ready.copies.end()) {
+    copy->pool->expect(copy->slot);
+    ++copy->expected;
+  } else {
+    pool_->expect(ready.slot);
+    ++ready.expected;
+  }
+}
+
+void Stream::forgo(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
+  if (const CopiedAt copy = copy_of(ready, on_gpu); copy != ready.copies.end()) {
+    copy->pool->forgo(copy->slot);
+    take_off(ready, copy);
+  } else {
+    pool_->forgo(ready.slot);
+    --ready.expected;
+  }
+}
+
+void Stream::device_slot_freed() {
+  MutexLock lock(mutex_);
+  begin_copies();
+}
+
+void Stream::begin_copies() {
+  if (ended_) return;
+  for (const Reader& reader : readers_) {
+    if (reader.on_gpu == nullptr) continue;
+    for (auto next = to_copy(reader.on_gpu); next != ready_.end(); next = to_copy(reader.on_gpu)) {
+      if (reader.on_gpu->slots().counts().free == 0) break;
+      begin_copy(next, reader.on_gpu);
+    }
+  }
+}
+
+// Slots there are filled in the order of steps: else those of later steps could be all there are,
+// and be waited for by nobody.
+Stream::ReadyAt Stream::to_copy(const std::shared_ptr<SlotPool>& on_gpu) {
+  StepAt first = kNever;
+  for (const Reader& reader : readers_) {
+    if (reader.on_gpu != on_gpu) continue;
+    StepAt at = timeline_.settled(reader.next);
+    for (; at < reader.until; at = timeline_.settled({at.epoch, at.step + 1})) {
+      const auto ready = ready_.find(at);
+      if (ready == ready_.end()) break;
+      if (copy_in(ready->second, on_gpu) == ready->second.copies.end()) break;
+    }
+    if (at < reader.until) first = std::min(first, at);
+  }
+  return ready_.find(first);
+}
+
+void Stream::begin_copy(ReadyAt ready, const std::shared_ptr<SlotPool>& on_gpu) {
+  const std::uint32_t from = ready->second.slot;
+  const auto to = on_gpu->loan();
+  SPDLD_CHECK(to.has_value());
+  // One more reader, so that readers may leave meanwhile.
+  pool_->expect(from);
+  const auto lease = pool_->acquire(from, copier_for(*on_gpu));
+  SPDLD_CHECK(lease.has_value());
+  ready->second.copies.push_back({.pool = on_gpu, .slot = *to});
+
+  const std::byte* const slot = pool_->arena().slot(from).data();
+  delivery::DeviceLayout::Parts parts = device_layout_.parts(slot, ready->second.order.rows.rows);
+  const std::uint64_t base = on_gpu->device_place(*to).offset;
+  delivery::DeviceCopy copy{.pinned = &pool_->pinned_for(on_gpu->gpu()),
+                            .slot = from,
+                            .to = &on_gpu->device_arena(),
+                            .parts = {},
+                            .beside = {}};
+  for (const auto& part : parts.device)
+    copy.parts.push_back({.from = slot + part.from, .to = base + part.to, .bytes = part.bytes});
+  copy.beside = [slot, on_gpu, to = *to, host = std::move(parts.host)]() -> Status {
+    SPDLD_TRY(on_gpu->arena().back(to));
+    std::byte* const beside = on_gpu->arena().slot(to).data();
+    for (const auto& part : host) std::memcpy(beside + part.to, slot + part.from, part.bytes);
+    return {};
+  };
+  on_gpu->gpu()->copy(std::move(copy), [self = shared_from_this(), at = ready->first, on_gpu,
+                                        to = *to, lease = *lease](const Status& status) {
+    self->end_copy(at, on_gpu, to, lease, status);
+  });
+}
+
+void Stream::end_copy(StepAt at, const std::shared_ptr<SlotPool>& on_gpu, std::uint32_t slot,
+                      std::uint64_t lease, const Status& status) {
+  ReaderRefs waiting;
+  {
+    MutexLock lock(mutex_);
+    const ReadyAt found = ready_.find(at);  // unless nobody wants the batch any more
+    std::uint32_t expected = 0;
+    for (const Reader& reader : readers_) {
+      if (found == ready_.end() || !status.ok()) break;
+      if (reader.on_gpu != on_gpu || !reader.wants(at)) continue;
+      ++expected;
+      pool_->forgo(found->second.slot);
+      --found->second.expected;
+      if (reader.next != at) continue;
+      if (auto ref = reader.reader.lock()) waiting.push_back(std::move(ref));
+    }
+    if (expected > 0) {
+      on_gpu->commit(slot, expected);
+    } else {
+      on_gpu->abort(slot);
+    }
+    if (found != ready_.end()) {
+      const CopiedAt copy = copy_in(found->second, on_gpu);
+      copy->there = expected > 0;
+      copy->expected = expected;
+      if (expected == 0) found->second.copies.erase(copy);
+      if (found->second.is_read()) drop(found);
+    }
+    if (pool_->release(lease, copier_for(*on_gpu))) pool_->freed();
+    if (!status.ok()) want_nothing(on_gpu);
+    begin_copies();
+  }
+  for (const auto& reader : waiting) reader->ready();
+  if (!status.ok()) give_up(on_gpu, status);
+}
+
+void Stream::want_nothing(const std::shared_ptr<SlotPool>& on_gpu) {
+  for (Reader& reader : readers_) {
+    if (reader.on_gpu != on_gpu) continue;
+    forgo(reader, reader.next, reader.until);
+    reader.until = reader.next;
+  }
+}
+
+void Stream::give_up(const std::shared_ptr<SlotPool>& on_gpu, const Status& why) {
+  std::vector<Reader> readers;
+  {
+    MutexLock lock(mutex_);
+    std::copy_if(readers_.begin(), readers_.end(), std::back_inserter(readers),
+                 [&](const Reader& reader) { return reader.on_gpu == on_gpu; });
+  }
+  for (const Reader& reader : readers) {
+    if (reader.id == 0) {
+      dismiss(reader.job, reader.replica);
+      continue;
+    }
+    leave(reader.id);
+    if (const auto ref = reader.reader.lock()) ref->failed({.status = why}, *this);
+  }
+}
+
+}  // namespace spdld::session
