@@ -29,8 +29,8 @@ struct TensorView {
   DType dtype = DType::kUInt8;
   bool meta = false;    // about the rows, not part of the sample: "__index", "__valid"
   bool copied = false;  // small: lies in the batch's own memory and pins no slot
-  // `data` is an address of the batch's device, where the values may only be read; offsets and shapes
-  // are in main memory all the same.
+  // `data` is an address of the batch's device, where the values may only be read; offsets and
+  // shapes are in main memory all the same.
   bool on_device = false;
   bool text = false;  // of kind bytes, and each row is UTF-8
   std::uint32_t ndim = 0;
