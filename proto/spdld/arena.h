@@ -107,4 +107,14 @@ static_assert(sizeof(FieldLayout) == 160);
 static_assert(__builtin_offsetof(FieldLayout, shape) == 64);
 static_assert(__builtin_offsetof(FieldLayout, offset) == 128);
 
+// Of a batch on a GPU, fields with no more room than this stay in main memory.
+inline constexpr std::uint64_t kMostHostBytes = 64 * 1024;
+
+// Whether the values of such a field lie on the GPU of a consumer that has one, whoever brings them
+// there.
+constexpr bool goes_to_device(const FieldLayout& field) {
+  return field.capacity_bytes > kMostHostBytes && field.kind != FieldKind::kBytes &&
+         (field.flags & kFieldMeta) == 0;
+}
+
 }  // namespace spdld::wire

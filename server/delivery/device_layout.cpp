@@ -10,11 +10,6 @@ std::uint64_t aligned(std::uint64_t bytes) {
   return (bytes + wire::kFieldAlignment - 1) / wire::kFieldAlignment * wire::kFieldAlignment;
 }
 
-bool goes_to_device(const wire::FieldLayout& field) {
-  return field.kind != wire::FieldKind::kBytes && (field.flags & wire::kFieldMeta) == 0 &&
-         field.capacity_bytes > DeviceLayout::kHostBytes;
-}
-
 std::uint64_t row_bytes(const wire::FieldLayout& field) {
   std::uint64_t bytes = wire::dtype_bytes(field.dtype);
   for (std::uint32_t i = 0; i < field.ndim; ++i)
@@ -49,7 +44,7 @@ Tables table_bytes(const wire::FieldLayout& field, std::uint64_t rows) {
 DeviceLayout::DeviceLayout(std::span<const wire::FieldLayout> fields, std::uint64_t rows)
     : whole_(fields.begin(), fields.end()), fields_(whole_) {
   for (wire::FieldLayout& field : fields_) {
-    if (goes_to_device(field)) {
+    if (wire::goes_to_device(field)) {
       field.flags |= wire::kFieldOnDevice;
       field.offset = device_bytes_;
       device_bytes_ = aligned(device_bytes_ + field.capacity_bytes);

@@ -10,13 +10,11 @@
 
 namespace spdld::delivery {
 
-// How a batch lies when its large fields are on a GPU: the values of fields whose space in a slot
-// is larger than kHostBytes there, all else in a slot in main memory, in the order that they had.
-// Texts and encoded bytes stay in main memory, and so do the offsets and shapes of rows. Immutable.
+// How a batch lies when its large fields are on a GPU: there the values of fields that
+// wire::goes_to_device() names, all else in a slot in main memory, in the order that they had. The
+// offsets and shapes of rows stay in main memory. Immutable.
 class DeviceLayout {
  public:
-  static constexpr std::uint64_t kHostBytes = 64 * 1024;
-
   // Of the fields as a batch of at most `rows` has them that lies in main memory alone.
   DeviceLayout(std::span<const wire::FieldLayout> fields, std::uint64_t rows);
 

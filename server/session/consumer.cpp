@@ -136,7 +136,7 @@ void Consumer::pump() {
     if (!taken) return;
     const std::shared_ptr<SlotPool>& pool = taken->pool;
     const engine::BatchOrder& order = taken->order;
-    show(stream);
+    show(stream, pool);
     for (Shown& known : shown_) known.lent = known.lent || known.pool == pool;
     leases_.push_back({.id = taken->lease,
                        .at = to_send_,
@@ -198,7 +198,8 @@ void Consumer::give_up(const engine::StreamFailure& failure) {
 
 void Consumer::take_up_leg() {
   if (!begun_ || ended_ || legs_.empty()) return;
-  show(*legs_.front().stream);
+  const Stream& stream = *legs_.front().stream;
+  show(stream, stream.pool_of(holder()));
   retire_arenas();
 }
 
@@ -211,8 +212,7 @@ void Consumer::show(const std::shared_ptr<SlotPool>& pool) {
   shown_.push_back({.pool = pool});
 }
 
-void Consumer::show(const Stream& stream) {
-  const std::shared_ptr<SlotPool> pool = stream.pool_of(holder());
+void Consumer::show(const Stream& stream, const std::shared_ptr<SlotPool>& pool) {
   show(pool);
   const bool on_gpu = pool->gpu() != nullptr;
   // A shared stream may have been made for an earlier version of the same content.

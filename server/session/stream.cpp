@@ -435,9 +435,8 @@ bool Stream::set_until(delivery::HolderId id, StepAt until) {
       for (auto ready = ready_.lower_bound(first); ready != ready_.end(); ++ready) {
         if (ready->first < until && !reaches(ready->second, reader->on_gpu)) return false;
       }
-      for (auto& [at, ready] : ready_) {
-        if (at < std::max(reader->until, reader->next) || at >= until) continue;
-        expect(ready, reader->on_gpu);
+      for (auto ready = ready_.lower_bound(first); ready != ready_.end(); ++ready) {
+        if (ready->first < until) expect(ready->second, reader->on_gpu);
       }
     }
     reader->until = until;

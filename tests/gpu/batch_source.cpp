@@ -29,11 +29,6 @@ std::vector<wire::FieldLayout> fields_of(std::uint64_t batch_bytes) {
   return {image, index};
 }
 
-void stamp(std::byte* slot, std::uint64_t batch_bytes, std::uint64_t step) {
-  for (std::uint64_t at = 0; at < batch_bytes; at += kPage)
-    std::memcpy(slot + at, &step, sizeof step);
-}
-
 }  // namespace
 
 // The memory of one consumer. With a GPU, slots of `host` are copied from, and consumers have

@@ -13,12 +13,9 @@
 #include "delivery/device_memory.h"
 #include "delivery/memory_probe.h"
 #include "delivery/slots.h"
+#include "tests/gpu/stamps.h"
 
 namespace spdld::gpu {
-
-// What batches hold: of each page of "image" the first eight bytes are the number of the step,
-// counted over all epochs; the rest is as it was.
-inline constexpr std::uint64_t kPage = 4096;
 
 // Stands for the session layer where nothing but delivery can be built: an endless job of made-up
 // batches for each consumer, in main memory or, for who names a GPU, there. All on the dispatcher's

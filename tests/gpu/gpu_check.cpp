@@ -23,11 +23,11 @@
 #include "cuda/driver.h"
 #include "spdld/loader.h"
 #include "tests/gpu/server_process.h"
+#include "tests/gpu/stamps.h"
 
 namespace spdld::gpu {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;  // as of batch_source.h
 constexpr std::uint64_t kMiB = 1u << 20;
 using Clock = std::chrono::steady_clock;
 
@@ -110,30 +110,16 @@ Batch next(Loader& loader) {
   return *std::move(batch);
 }
 
-// Batches that are read by copies that come late: each batch is let go of before it is read.
 struct Outcome {
   bool holds = false;
   std::string figure;
 };
 
-std::uint64_t stamp_at(const std::byte* page) {
-  std::uint64_t step = 0;
-  std::memcpy(&step, page, sizeof step);
-  return step;
-}
-
-// Whether all pages are of this step.
-bool is_of(const std::byte* copy, std::uint64_t bytes, std::uint64_t step) {
-  for (std::uint64_t at = 0; at < bytes; at += kPage) {
-    if (stamp_at(copy + at) != step) return false;
-  }
-  return true;
-}
-
 class Checks {
  public:
   explicit Checks(std::string server) : server_(std::move(server)) {}
 
+  // Each batch is let go of before the copies that read it have run.
   Outcome values(bool ipc) {
     const std::uint64_t bytes = 8 * kMiB;
     const std::uint64_t batches = setting("GPU_CHECK_BATCHES", 400);

@@ -254,11 +254,6 @@ std::shared_ptr<const Schema> read_schema(std::span<const std::byte> frame,
   return schema;
 }
 
-bool goes_to_device(const wire::FieldLayout& field) {
-  return field.capacity_bytes > kCopyBytes && field.kind != wire::FieldKind::kBytes &&
-         (field.flags & wire::kFieldMeta) == 0;
-}
-
 std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
                                        std::shared_ptr<const Schema> schema,
                                        const wire::BatchFrame& frame, const Delivery& delivery) {
@@ -287,7 +282,7 @@ std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
   if (!layout.empty()) state->layout = std::make_shared<const Layout>(std::move(layout));
   copy_out(*state, [&](std::size_t i) {
     const TensorView& view = state->fields[i];
-    const bool goes = delivery.is_copied && goes_to_device(state->schema->fields[i]);
+    const bool goes = delivery.is_copied && wire::goes_to_device(state->schema->fields[i]);
     return !view.on_device && !goes && extent_of(view, state->rows).total() <= kCopyBytes;
   });
   state->lease = std::move(lease);

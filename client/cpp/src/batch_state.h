@@ -55,10 +55,6 @@ class Lease {
 // Offsets and shapes of fields, as they were checked.
 using Layout = std::vector<std::vector<std::int64_t>>;
 
-// Whether values of such a field lie on the device of a loader that has one. The daemon, where it
-// brings them there itself, goes by the same.
-bool goes_to_device(const wire::FieldLayout& field);
-
 // What the handles of one batch share.
 struct BatchState {
   std::shared_ptr<Lease> lease;         // none: it was handed out, and no field lies in the slot

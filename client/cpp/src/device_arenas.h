@@ -49,7 +49,7 @@ class DeviceArenas {
   // Leases of batches that were let go of while a stream of theirs was being captured: when they
   // can end shows after the capture.
   virtual std::uint32_t captured() const = 0;
-  // Waits for the streams, and ends the leases. From now on whoever lets go of a batch waits, too.
+  // Waits for the streams, and ends the leases. A batch that is let go of later waits likewise.
   virtual void close() = 0;
 };
 

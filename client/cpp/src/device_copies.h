@@ -32,8 +32,8 @@ class DeviceCopies {
 
   // Whether the batch may be begun: fewer than `most` are on the device, or none of it goes there.
   virtual bool has_room(const BatchState& batch, std::uint32_t most) const = 0;
-  // Begins to copy the values of the fields that goes_to_device() names, which lie on the device
-  // from then on. Shares the batch's lease until they have been read. Throws DeviceError.
+  // Begins to copy the values of the fields that wire::goes_to_device() names, which lie on the
+  // device from then on. Shares the batch's lease until they have been read. Throws DeviceError.
   virtual void begin(BatchState& batch) = 0;
   // Lets go of the slots that have been read. Throws DeviceError if the device fails.
   virtual void reap() = 0;

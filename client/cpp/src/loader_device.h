@@ -9,8 +9,8 @@
 
 namespace spdld::client {
 
-// What a loader has on the device that it was opened with: batches come to lie there in either way,
-// as the daemon has it.
+// The device that a loader was opened with. The daemon decides, batch by batch, which of the two
+// ways it comes there.
 struct LoaderDevice {
   std::unique_ptr<DeviceArenas> arenas;
   std::unique_ptr<DeviceCopies> copies;

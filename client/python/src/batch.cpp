@@ -177,7 +177,7 @@ Exchange shared(const Batch& batch, std::string_view name) {
   nb::raise_python_error();
 }
 
-// What Python gave for an argument, or a TypeError that says what it must be.
+// The value of an argument. Throws TypeError, which says what the argument must be.
 template <typename T>
 T argument(const nb::object& given, const char* name, const char* what) {
   T value{};
@@ -280,7 +280,7 @@ nb::dict cuda_array_interface(const Exchange& self) {
   return interface;
 }
 
-// What numpy asks for, which would make an array of one object of this without it.
+// Exchange.__array__: without it numpy would make an array that holds the Exchange as one object.
 nb::object numpy_array_of(const nb::object& self, const nb::object& dtype, const nb::object& copy) {
   const auto& exchange = nb::cast<const Exchange&>(self);
   if (exchange.on_device) {

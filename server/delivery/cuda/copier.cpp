@@ -140,7 +140,7 @@ void Copier::finish_oldest() {
   end(copy, status);
 }
 
-// What has failed may have been begun in part, and still read its slot and write to the GPU.
+// A copy that failed may be under way in part: it still reads its slot and writes to the GPU.
 void Copier::drain() {
   if (stream_ == nullptr) return;
   fail(context_->status(context_->functions().StreamSynchronize(stream_), "copying a batch"));

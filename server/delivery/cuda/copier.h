@@ -15,8 +15,8 @@
 namespace spdld::delivery::cuda {
 
 // The thread that has a GPU copy batches ("spdld-cuda"), two of them at a time: while one is
-// awaited, the next is on its way. Ends by itself after stop(), once all that it was given is done;
-// whoever has it in the end joins it.
+// awaited, the next is on its way. After stop() it does what it was given, and then ends by itself;
+// its owner joins it.
 class Copier {
  public:
   explicit Copier(std::shared_ptr<Context> context) : context_(std::move(context)) {}

@@ -17,7 +17,7 @@ namespace spdld::delivery {
 namespace cuda {
 namespace {
 
-// A GPU as it is lent to whoever delivers there.
+// One GPU, shared by all streams that deliver there.
 class LentDevice final : public DeviceMemory {
  public:
   LentDevice(std::string uuid, std::shared_ptr<Context> context, std::shared_ptr<VramBudget> budget,
@@ -69,7 +69,8 @@ std::string_view digits_of(std::string_view uuid) {
 class CudaDevices final : public Devices {
  public:
   explicit CudaDevices(std::uint64_t budget_bytes) : budget_bytes_(budget_bytes) {}
-  // What is left of a GPU may be in tasks on its copier's thread, which cannot join itself.
+  // Tasks on a copier's thread may hold the last reference to its GPU, and a thread cannot join
+  // itself.
   ~CudaDevices() override {
     for (const auto& copier : copiers_) {
       copier->stop();
@@ -125,7 +126,7 @@ class CudaDevices final : public Devices {
   static const spdld::cuda::Driver& driver() { return spdld::cuda::driver(); }
   static const Functions& functions() { return *driver().functions; }
 
-  // What the driver failed to tell before is asked again.
+  // Asks the driver again for all that it failed to tell before.
   void look() const SPDLD_REQUIRES(mutex_) {
     if (!driver()) return;
     gpus_.resize(static_cast<std::size_t>(driver().devices));
@@ -154,7 +155,7 @@ class CudaDevices final : public Devices {
   const std::shared_ptr<Registrations> registrations_ = std::make_shared<Registrations>();
   mutable Mutex mutex_;
   mutable std::vector<Gpu> gpus_ SPDLD_GUARDED_BY(mutex_);
-  // Joined here: the last who has a GPU may let go of it on its copier's own thread.
+  // They are joined by this class alone: see the destructor.
   std::vector<std::shared_ptr<Copier>> copiers_ SPDLD_GUARDED_BY(mutex_);
 };
 

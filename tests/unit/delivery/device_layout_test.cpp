@@ -21,7 +21,7 @@ using wire::FieldKind;
 using wire::FieldLayout;
 
 constexpr std::uint64_t kRows = 4;
-constexpr std::uint64_t kHostBytes = DeviceLayout::kHostBytes;
+constexpr std::uint64_t kHostBytes = wire::kMostHostBytes;
 
 std::uint64_t aligned(std::uint64_t bytes) {
   return (bytes + wire::kFieldAlignment - 1) / wire::kFieldAlignment * wire::kFieldAlignment;

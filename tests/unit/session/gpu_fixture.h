@@ -173,14 +173,7 @@ class GpuFixture : public StreamsFixture {
     return std::make_shared<Stream>(std::move(options), std::move(pool), executor_, clock_);
   }
   StreamPtr make(std::uint32_t replicas = 1, AbsentReplica absent = AbsentReplica::kWait) {
-    StreamOptions options{.timeline = Timeline(phase(), 1),
-                          .from = {},
-                          .maker = 1,
-                          .replicas = replicas,
-                          .absent = absent};
-    for (std::uint32_t replica = 1; replica < replicas && absent == AbsentReplica::kWait; ++replica)
-      options.awaited.push_back({replica, {}});
-    return make(std::move(options));
+    return make(testing::replicated(Timeline(phase(), 1), replicas, absent));
   }
   static std::shared_ptr<SlotPool> slots_on(const Stream& stream, const HandGpuPtr& gpu) {
     if (gpu == nullptr) return nullptr;

@@ -180,6 +180,18 @@ inline std::string rows_of(std::uint64_t step) {
   return text;
 }
 
+// Of a stream for so many replicas; all but the first are awaited, if any is.
+inline StreamOptions replicated(Timeline timeline, std::uint32_t replicas, AbsentReplica absent) {
+  StreamOptions options{.timeline = std::move(timeline),
+                        .from = {},
+                        .maker = 1,
+                        .replicas = replicas,
+                        .absent = absent};
+  for (std::uint32_t replica = 1; replica < replicas && absent == AbsentReplica::kWait; ++replica)
+    options.awaited.push_back({replica, {}});
+  return options;
+}
+
 // Fixture: items that are delivered as bytes, in order, by two workers.
 class StreamsFixture : public ::testing::Test {
  protected:

@@ -33,14 +33,7 @@ class StreamTest : public testing::StreamsFixture {
   // One of `replicas`; all the others are awaited.
   std::shared_ptr<Stream> make_replicated(std::uint32_t replicas,
                                           AbsentReplica absent = AbsentReplica::kWait) {
-    StreamOptions options{.timeline = Timeline(phase(), 1),
-                          .from = {},
-                          .maker = 1,
-                          .replicas = replicas,
-                          .absent = absent};
-    for (std::uint32_t replica = 1; replica < replicas && absent == AbsentReplica::kWait; ++replica)
-      options.awaited.push_back({replica, {}});
-    return make(std::move(options));
+    return make(testing::replicated(Timeline(phase(), 1), replicas, absent));
   }
   static ReaderTerms terms(const testing::ReaderPtr& reader, StepAt from = {},
                            std::uint32_t replica = 0) {

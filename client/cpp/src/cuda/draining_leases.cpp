@@ -103,7 +103,7 @@ std::vector<DrainingLeases::Draining> DrainingLeases::wait_for(
     try {
       noted = current && each.reads.note(*device_);
     } catch (const DeviceError&) {
-      // What its streams still do is not known.
+      // Nobody knows how far its streams are.
     }
     if (noted) {
       each.reads.wait(*device_);

@@ -25,7 +25,7 @@ class HandedBatch : public DeviceBatch {
   Device& device() const { return *device_; }
   // Has the stream wait until the values are there. Throws DeviceError.
   virtual void await_values(CUstream stream) const = 0;
-  // The streams that it was handed to, for who destroys it.
+  // The streams that it was handed to. For its destruction.
   std::vector<Reader> take_readers() { return std::move(readers_); }
 
  private:

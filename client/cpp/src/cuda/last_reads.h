@@ -18,8 +18,9 @@ struct Reader {
   bool is_same(const Reader& other) const;
 };
 
-// What streams had to do with memory when it was let go of: that must be over before the memory is
-// another's. Owned by one thread at a time, which has a Current. Its events go with it.
+// The work that streams still had to do with a batch when it was let go of. All of it must be over
+// before the memory is filled again. Owned by one thread at a time, which has a Current. Its events
+// go with it.
 class LastReads {
  public:
   LastReads() = default;

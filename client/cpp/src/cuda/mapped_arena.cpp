@@ -14,7 +14,7 @@ namespace {
                         join("the daemon sent memory of a GPU that cannot be used: ", why));
 }
 
-// What a daemon's memory on the device is like.
+// Properties of the memory that a daemon makes on the device.
 CUmemAllocationProp properties_on(const Device& device) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;

@@ -32,7 +32,7 @@ struct Placed {
 Placed place(const BatchState& batch) {
   Placed placed;
   for (std::size_t i = 0; i < batch.fields.size(); ++i) {
-    if (!goes_to_device(batch.schema->fields[i])) continue;
+    if (!wire::goes_to_device(batch.schema->fields[i])) continue;
     placed.fields.push_back({.index = i, .offset = placed.bytes});
     placed.bytes += aligned(batch.fields[i].bytes);
   }
