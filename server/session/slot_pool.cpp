@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/slot_pool.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "delivery/memory_probe.h"
@@ -77,6 +78,8 @@ Result<std::shared_ptr<SlotPool>> SlotPool::on(const delivery::DeviceMemoryPtr& 
   pool->gpu_ = gpu;
   pool->device_arena_ = std::move(device_arena);
   pool->device_stride_ = stride;
+  pool->pinned_ = &pin(gpu);
+  pool->filled_from_ = weak_from_this();
   on_gpus_.push_back(pool);
   return pool;
 }
@@ -94,8 +97,10 @@ SlotPool::~SlotPool() {
       home.bury(std::move(arena));
     }
   };
-  if (gpu_ != nullptr)
+  if (gpu_ != nullptr) {
     gpu_->post([memory = std::shared_ptr(std::move(device_arena_))]() mutable { memory.reset(); });
+    if (const auto source = filled_from_.lock()) source->unpin(gpu_);
+  }
   if (pins_.empty()) {
     let_go(std::move(arena_));
     return;
@@ -110,13 +115,31 @@ SlotPool::~SlotPool() {
     });
 }
 
-delivery::PinnedArena& SlotPool::pinned_for(const delivery::DeviceMemoryPtr& gpu) {
+delivery::PinnedArena& SlotPool::pin(const delivery::DeviceMemoryPtr& gpu) {
   MutexLock lock(pins_mutex_);
-  for (const Pin& pin : pins_) {
-    if (pin.gpu == gpu) return *pin.slots;
+  auto pin =
+      std::find_if(pins_.begin(), pins_.end(), [&](const Pin& known) { return known.gpu == gpu; });
+  if (pin == pins_.end())
+    pin = pins_.insert(pin, {.gpu = gpu, .slots = gpu->pin(*arena_), .pools = 0});
+  ++pin->pools;
+  return *pin->slots;
+}
+
+// Copies hold the pool that they go to, so that none of its is under way.
+void SlotPool::unpin(const delivery::DeviceMemoryPtr& gpu) {
+  std::shared_ptr<delivery::PinnedArena> slots;
+  {
+    MutexLock lock(pins_mutex_);
+    const auto pin = std::find_if(pins_.begin(), pins_.end(),
+                                  [&](const Pin& known) { return known.gpu == gpu; });
+    if (--pin->pools > 0) return;
+    slots = std::move(pin->slots);
+    pins_.erase(pin);
   }
-  pins_.push_back({.gpu = gpu, .slots = gpu->pin(*arena_)});
-  return *pins_.back().slots;
+  gpu->post([self = shared_from_this(), slots = std::move(slots)]() mutable {
+    slots.reset();
+    self.reset();  // its arena goes no earlier
+  });
 }
 
 void SlotPool::serve(std::weak_ptr<DeviceSlotWaiter> waiter) {

@@ -52,7 +52,7 @@ class DeviceSlotWaiter {
 //
 // A pool on a GPU has memory there beside an arena for what stays in main memory; it is filled by
 // copies from a pool that has neither.
-class SlotPool {
+class SlotPool : public std::enable_shared_from_this<SlotPool> {
  public:
   static Result<std::shared_ptr<SlotPool>> create(const delivery::ArenaShape& shape, uid_t uid,
                                                   delivery::ArenaPool& home,
@@ -76,9 +76,8 @@ class SlotPool {
   delivery::DevicePlace device_place(std::uint32_t slot) const {
     return {.offset = slot * device_stride_, .bytes = device_stride_};
   }
-  // How slots of the arena are read by the GPU; for as long as the pool is there.
-  delivery::PinnedArena& pinned_for(const delivery::DeviceMemoryPtr& gpu)
-      SPDLD_EXCLUDES(pins_mutex_);
+  // How the GPU reads the slots that this pool is filled from; for as long as both pools are there.
+  delivery::PinnedArena& pinned() const { return *pinned_; }
 
   // Whose the slots are; what changes that goes through the pool.
   const delivery::SlotTable& slots() const { return slots_; }
@@ -121,14 +120,19 @@ class SlotPool {
   delivery::DeviceMemoryPtr gpu_;
   std::unique_ptr<delivery::DeviceArena> device_arena_;
   std::uint64_t device_stride_ = 0;
+  std::weak_ptr<SlotPool> filled_from_;
+  delivery::PinnedArena* pinned_ = nullptr;  // that one's
 
   std::vector<std::weak_ptr<SlotPool>> on_gpus_;  // filled from here
 
-  // One for each GPU that copies from here.
+  // One for each GPU that copies from here: what it holds of the GPU goes with the last pool there.
   struct Pin {
     delivery::DeviceMemoryPtr gpu;
     std::unique_ptr<delivery::PinnedArena> slots;
+    int pools = 0;
   };
+  delivery::PinnedArena& pin(const delivery::DeviceMemoryPtr& gpu) SPDLD_EXCLUDES(pins_mutex_);
+  void unpin(const delivery::DeviceMemoryPtr& gpu) SPDLD_EXCLUDES(pins_mutex_);
   mutable Mutex pins_mutex_;
   std::vector<Pin> pins_ SPDLD_GUARDED_BY(pins_mutex_);
   std::weak_ptr<DeviceSlotWaiter> waiter_ SPDLD_GUARDED_BY(pins_mutex_);

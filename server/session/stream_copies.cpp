@@ -108,7 +108,7 @@ void Stream::begin_copy(ReadyAt ready, const std::shared_ptr<SlotPool>& on_gpu) 
   const std::byte* const slot = pool_->arena().slot(from).data();
   delivery::DeviceLayout::Parts parts = device_layout_.parts(slot, ready->second.order.rows.rows);
   const std::uint64_t base = on_gpu->device_place(*to).offset;
-  delivery::DeviceCopy copy{.pinned = &pool_->pinned_for(on_gpu->gpu()),
+  delivery::DeviceCopy copy{.pinned = &on_gpu->pinned(),
                             .slot = from,
                             .to = &on_gpu->device_arena(),
                             .parts = {},

@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -36,7 +37,7 @@ class HandGpu final : public delivery::DeviceMemory {
     EXPECT_TRUE(copies_.empty());
     EXPECT_TRUE(tasks_.empty());
     EXPECT_EQ(counts_->bytes, 0U) << "memory that nobody let go of";
-    EXPECT_EQ(counts_->pinned, 0) << "slots that nobody unpinned";
+    EXPECT_EQ(counts_->pinned.size(), 0U) << "slots that nobody unpinned";
   }
   HandGpu(const HandGpu&) = delete;
   HandGpu& operator=(const HandGpu&) = delete;
@@ -59,7 +60,7 @@ class HandGpu final : public delivery::DeviceMemory {
   void copy(delivery::DeviceCopy copy, std::function<void(const Status&)> done) override {
     MutexLock lock(mutex_);
     Begun begun{.what = std::move(copy), .done = std::move(done), .seen = {}};
-    EXPECT_NE(begun.what.pinned, nullptr);
+    EXPECT_TRUE(is_alive(begun.what.pinned));
     auto& memory = static_cast<Memory&>(*begun.what.to);
     for (const auto& part : begun.what.parts) {
       begun.seen.emplace_back(part.from, part.from + part.bytes);
@@ -82,6 +83,7 @@ class HandGpu final : public delivery::DeviceMemory {
       copy = std::move(copies_.front());
       copies_.pop_front();
     }
+    EXPECT_TRUE(is_alive(copy.what.pinned)) << "let go of while the GPU reads it";
     auto& memory = static_cast<Memory&>(*copy.what.to);
     for (std::size_t i = 0; i < copy.what.parts.size(); ++i) {
       const auto& part = copy.what.parts[i];
@@ -119,6 +121,10 @@ class HandGpu final : public delivery::DeviceMemory {
     MutexLock lock(mutex_);
     return begun_;
   }
+  std::size_t pinned() const {
+    MutexLock lock(counts_->mutex);
+    return counts_->pinned.size();
+  }
   int allocations() const {
     MutexLock lock(counts_->mutex);
     return counts_->allocations;
@@ -144,7 +150,7 @@ class HandGpu final : public delivery::DeviceMemory {
     std::uint64_t limit_bytes SPDLD_GUARDED_BY(mutex) = 0;
     std::uint64_t bytes SPDLD_GUARDED_BY(mutex) = 0;
     int allocations SPDLD_GUARDED_BY(mutex) = 0;
-    int pinned SPDLD_GUARDED_BY(mutex) = 0;
+    std::set<const delivery::PinnedArena*> pinned SPDLD_GUARDED_BY(mutex);
   };
   class Memory final : public delivery::DeviceArena {
    public:
@@ -178,18 +184,24 @@ class HandGpu final : public delivery::DeviceMemory {
   };
   class Pins final : public delivery::PinnedArena {
    public:
-    explicit Pins(std::shared_ptr<Counts> counts) : counts_(std::move(counts)) { add(1); }
-    ~Pins() override { add(-1); }
+    explicit Pins(std::shared_ptr<Counts> counts) : counts_(std::move(counts)) {
+      MutexLock lock(counts_->mutex);
+      counts_->pinned.insert(this);
+    }
+    ~Pins() override {
+      MutexLock lock(counts_->mutex);
+      counts_->pinned.erase(this);
+    }
     Pins(const Pins&) = delete;
     Pins& operator=(const Pins&) = delete;
 
    private:
-    void add(int by) {
-      MutexLock lock(counts_->mutex);
-      counts_->pinned += by;
-    }
     const std::shared_ptr<Counts> counts_;
   };
+  bool is_alive(const delivery::PinnedArena* pins) const {
+    MutexLock lock(counts_->mutex);
+    return counts_->pinned.contains(pins);
+  }
   struct Begun {
     delivery::DeviceCopy what;
     std::function<void(const Status&)> done;

@@ -13,6 +13,7 @@ using testing::HandGpuPtr;
 using ::testing::HasSubstr;
 using testing::kDeviceSlots;
 using testing::kHostSlots;
+using testing::kRows;
 
 const HandGpuPtr kMainMemory = nullptr;
 
@@ -452,6 +453,51 @@ TEST_F(StreamGpuTest, FailedCopyEndsTheWaitForAReplicaThatIsAway) {
     settle();
   }
   stream->leave(stays->holder());
+}
+
+TEST_F(StreamGpuTest, GpuIsLetGoOfWithItsLastReaderThoughOthersReadOn) {
+  const auto stream = make();
+  const auto stays = joined(*stream, gpu_);
+  const auto leaves = joined(*stream, other_gpu_, 2);
+  produce(*stream, 2);
+  settle();
+  std::optional held = take(*stream, leaves, 0);
+  stream->leave(leaves->holder());
+  settle();
+  EXPECT_GT(other_gpu_.use_count(), 1) << "it still holds a batch there";
+  leaves->release(*held);
+  held.reset();
+  settle();
+  EXPECT_EQ(other_gpu_->pinned(), 0U);
+  EXPECT_EQ(other_gpu_.use_count(), 1);
+  pass(*stream, stays, 0);
+  produce(*stream, 1);
+  settle();
+  pass(*stream, stays, 1);
+  pass(*stream, stays, 2);
+  stream->leave(stays->holder());
+}
+
+// After a seek to another plan's batches, say.
+TEST_F(StreamGpuTest, SlotsStayRegisteredForTheGpuUntilTheLastOfItsPoolsHasGone) {
+  const auto stream = make();
+  auto first = slots_on(*stream, gpu_);
+  std::vector<wire::FieldLayout> fields(stream->device_layout().fields().begin(),
+                                        stream->device_layout().fields().end());
+  for (wire::FieldLayout& field : fields) field.flags &= ~wire::kFieldOnDevice;
+  fields.resize(1);
+  const delivery::DeviceLayout other(fields, kRows);
+  auto second = stream->pool()->on(gpu_, other, 1);
+  ASSERT_TRUE(second) << second.error().message();
+  ASSERT_NE(*second, first);
+  EXPECT_EQ(gpu_->pinned(), 1U);
+  first.reset();
+  settle();
+  EXPECT_EQ(gpu_->pinned(), 1U);
+  second->reset();
+  settle();
+  EXPECT_EQ(gpu_->pinned(), 0U);
+  EXPECT_EQ(gpu_.use_count(), 1);
 }
 
 TEST_F(StreamGpuTest, SlowReaderKeepsAFastOneOnItsGpuWaitingAndIsSaidTo) {
