@@ -66,8 +66,11 @@ Catalogue::Progress Sessions::progress_to(const SessionPtr& session) {
 
 Status Sessions::try_attach(const SessionPtr& session, delivery::AttachRequest request) {
   SPDLD_TRY(check_world(request.num_shards.value_or(1), request.replicas));
-  SPDLD_ASSIGN(session->member.replica, replica_of(request));
-  session->device = request.device;
+  SPDLD_ASSIGN(const std::uint32_t replica, replica_of(request));
+  {
+    MutexLock lock(mutex_);
+    session->member.replica = replica;
+  }
   SPDLD_ASSIGN(const PipelinePtr base, pipeline_for(session, request));
   const Peer& peer = session->connection->peer();
   JobKey key{.uid = peer.uid, .job = request.job, .pipeline = base->id()};
@@ -86,8 +89,10 @@ Status Sessions::try_attach(const SessionPtr& session, delivery::AttachRequest r
   if (known.begins_anew) forget_run(key);
   const PipelinePtr runs = look_at_data(session);
   const std::vector<std::string> told = runs->warnings();
-  SPDLD_TRY(open_gpu(session));
-  SPDLD_TRY(begin(session, request));
+  for (bool begun = false; !begun;) {
+    SPDLD_TRY(open_gpu(session));
+    SPDLD_ASSIGN(begun, begin(session, request));
+  }
   // It has its batches by now. Who came by name knows that the daemon's pipeline counts.
   if (request.pipeline_yaml.empty()) return {};
   const auto goes_on = [this](std::uint64_t, const std::string&) {
@@ -162,20 +167,24 @@ Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
 
 // What the consumer is told and what it starts from are one, whatever operators do to the job
 // meanwhile; and its first seek finds it.
-Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest& request) {
+Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRequest& request) {
   std::shared_ptr<Consumer> consumer;
   {
     MutexLock lock(mutex_);
-    if (session->closed) return Status(Code::kCancelled, "the consumer left while it attached");
+    if (session->closed) return error(Code::kCancelled, "the consumer left while it attached");
     // What it would be given, the next daemon would not know of. It comes again by itself.
-    if (suspended_) return Status(Code::kUnavailable, "the daemon is stopping");
+    if (suspended_) return error(Code::kUnavailable, "the daemon is stopping");
     Job& job = *session->job;
+    for (const PhasePtr& phase : job.phases()) {
+      if (!has_opened_gpu(*session, *phase)) return false;  // a swap was prepared meanwhile
+    }
     // The first one of a new run: it waits for all the others.
     if (job.members.size() == 1 && request.start == wire::StartMode::kFresh && !request.reconnect &&
         !awaits(job))
       job.roll->reset();
-    SPDLD_ASSIGN(consumer, connect_anywhere(*session, request));
+    SPDLD_ASSIGN(consumer, connect(*session, request));
     session->consumer = consumer;
+    session->gpu.reset();
     // A cursor says where its place is now that others do not know.
     const bool instead =
         request.start == wire::StartMode::kCursor &&
@@ -193,7 +202,7 @@ Status Sessions::begin(const SessionPtr& session, const delivery::AttachRequest&
   }
   keep_attached(session);
   consumer->begin();
-  return {};
+  return true;
 }
 
 void Sessions::welcome(const Session& session) const {
@@ -204,7 +213,9 @@ void Sessions::welcome(const Session& session) const {
   const Phase& phase = *timeline.phase(timeline.settled(start));
   delivery::Connection& connection = *session.connection;
   std::vector<std::string> warnings = phase.pipeline->warnings();
-  if (!session.gpu_warning.empty()) warnings.insert(warnings.begin(), session.gpu_warning);
+  for (const std::string& warning : {session.gpu_warning, consumer.gpu_warning()}) {
+    if (!warning.empty()) warnings.insert(warnings.begin(), warning);
+  }
   connection.send_attached(
       {.session = session.id,
        .items = phase.items,

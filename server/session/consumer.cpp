@@ -39,7 +39,7 @@ Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection
 
 Status Consumer::connect() {
   MutexLock lock(mutex_);
-  SPDLD_ASSIGN(legs_, route(timeline_, timeline_.settled(to_send_), nullptr, nullptr, halt_));
+  SPDLD_ASSIGN(legs_, route(timeline_, timeline_.settled(to_send_), nullptr, nullptr, halt_, gpu_));
   if (replicas_ > 1) {
     roll_->came({shard_, replica_}, replicas_, holder(), passage_);
     streams_.dismiss(job_, {shard_, replica_}, passage_);  // it is not expected elsewhere any more
@@ -67,6 +67,16 @@ StepAt Consumer::start() const {
 void Consumer::read_on(delivery::DeviceMemoryPtr gpu) {
   MutexLock lock(mutex_);
   gpu_ = std::move(gpu);
+}
+
+bool Consumer::has_gpu() const {
+  MutexLock lock(mutex_);
+  return gpu_ != nullptr;
+}
+
+std::string Consumer::gpu_warning() const {
+  MutexLock lock(mutex_);
+  return gpu_warning_;
 }
 
 std::string Consumer::reads_on() const {

@@ -81,6 +81,9 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   StepAt start() const SPDLD_EXCLUDES(mutex_);
   // UUID of the GPU that its first batches lie on; empty: in main memory.
   std::string reads_on() const SPDLD_EXCLUDES(mutex_);
+  // Why they lie in main memory though it has a GPU: for the answer to its attach. Afterwards it
+  // is told by itself.
+  std::string gpu_warning() const SPDLD_EXCLUDES(mutex_);
   // From now on it is sent batches. After Attached has been sent.
   void begin() SPDLD_EXCLUDES(mutex_);
 
@@ -95,6 +98,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // From the job.
   // What is connected from now on, of a pipeline that delivers to GPUs, is read there.
   void read_on(delivery::DeviceMemoryPtr gpu) SPDLD_EXCLUDES(mutex_);
+  bool has_gpu() const SPDLD_EXCLUDES(mutex_);
   void open_epochs(std::uint64_t count, bool last_known) SPDLD_EXCLUDES(mutex_);
   // The first step that nothing has been begun of. Nothing further is begun until go_on(); where
   // the consumer asks to go meanwhile, it goes then.
@@ -199,7 +203,8 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
     PhasePtr phase;
     std::optional<StepAt> planned;
     std::vector<Leg> legs;
-    engine::StreamFailure failure = {};  // of their streams, meanwhile
+    delivery::DeviceMemoryPtr gpu = nullptr;  // as the consumer's, from then on
+    engine::StreamFailure failure = {};       // of their streams, meanwhile
 
     // The first step that it changes.
     StepAt first() const { return planned ? std::min(*planned, from) : from; }
@@ -217,10 +222,15 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   void announce() SPDLD_REQUIRES(mutex_);
   bool dealt_out(StepAt at) const SPDLD_REQUIRES(mutex_);
 
-  // The legs from `from` up to `halt` by `timeline`; on failure none is left joined.
+  // The legs from `from` up to `halt` by `timeline`; on failure none is left joined. Those of
+  // phases that deliver to GPUs are read on `gpu`; where that has no memory for one of them, and
+  // the phase allows it, in main memory from there on, and `gpu` is let go of.
   Result<std::vector<Leg>> route(const Timeline& timeline, StepAt from,
                                  std::shared_ptr<Stream> after, std::shared_ptr<SlotPool> reuse,
-                                 StepAt halt) SPDLD_REQUIRES(mutex_);
+                                 StepAt halt, delivery::DeviceMemoryPtr& gpu)
+      SPDLD_REQUIRES(mutex_);
+  Result<std::vector<Leg>> join(StreamWish& wish, delivery::DeviceMemoryPtr& gpu)
+      SPDLD_REQUIRES(mutex_);
   void leave(const std::vector<Leg>& legs, bool away = false) SPDLD_REQUIRES(mutex_);
   // Drops the legs from `from` on; the one before ends there. The pool that became free by it.
   std::shared_ptr<SlotPool> cut_legs(StepAt from) SPDLD_REQUIRES(mutex_);
@@ -240,8 +250,8 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // What a job must be told of a batch that another one had made. False: it cannot bear it, and the
   // consumer has ended.
   bool accept(const std::vector<engine::SampleFailure>& replaced) SPDLD_REQUIRES(mutex_);
-  StreamWish wish(const Timeline& timeline, StepAt from, StepAt until) const SPDLD_REQUIRES(mutex_);
-  delivery::DeviceMemoryPtr gpu_for(const Phase& phase) const SPDLD_REQUIRES(mutex_);
+  StreamWish wish(const Timeline& timeline, StepAt from, StepAt until,
+                  const delivery::DeviceMemoryPtr& gpu) const SPDLD_REQUIRES(mutex_);
   Status make_pending(Pending pending) SPDLD_REQUIRES(mutex_);
   std::vector<std::shared_ptr<SlotPool>> pools() const SPDLD_REQUIRES(mutex_);
 
@@ -262,6 +272,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
 
   mutable Mutex mutex_;
   delivery::DeviceMemoryPtr gpu_ SPDLD_GUARDED_BY(mutex_);
+  std::string gpu_warning_ SPDLD_GUARDED_BY(mutex_);
   Timeline job_timeline_ SPDLD_GUARDED_BY(mutex_);
   Timeline timeline_ SPDLD_GUARDED_BY(mutex_);  // and where this consumer's own cursor cuts it
   std::vector<Leg> legs_ SPDLD_GUARDED_BY(mutex_);

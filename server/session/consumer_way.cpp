@@ -5,10 +5,12 @@
 
 #include "base/log.h"
 #include "session/consumer.h"
+#include "session/gpus.h"
 
 namespace spdld::session {
 
-StreamWish Consumer::wish(const Timeline& timeline, StepAt from, StepAt until) const {
+StreamWish Consumer::wish(const Timeline& timeline, StepAt from, StepAt until,
+                          const delivery::DeviceMemoryPtr& gpu) const {
   return {.timeline = timeline,
           .from = from,
           .until = until,
@@ -22,25 +24,38 @@ StreamWish Consumer::wish(const Timeline& timeline, StepAt from, StepAt until) c
           .uid = uid_,
           .credits = credits_,
           .open_epochs = open_epochs_,
-          .gpu = gpu_for(*timeline.phase(from)),
+          .gpu = delivers_to_gpus(*timeline.phase(from)) ? gpu : nullptr,
           .meter = meter_};
 }
 
-delivery::DeviceMemoryPtr Consumer::gpu_for(const Phase& phase) const {
-  return phase.run->plan().spec.delivery.device == spec::DeliverySpec::Device::kCuda ? gpu_
-                                                                                     : nullptr;
+Result<std::vector<Leg>> Consumer::join(StreamWish& wish, delivery::DeviceMemoryPtr& gpu) {
+  auto joined = streams_.connect(shared_from_this(), wish);
+  const Phase& phase = *wish.timeline.phase(wish.from);
+  if (joined || wish.gpu == nullptr || !may_stay_in_main_memory(phase)) return joined;
+  const std::string warning = in_main_memory_text(phase, joined.error().message());
+  wish.gpu = nullptr;
+  joined = streams_.connect(shared_from_this(), wish);
+  if (!joined) return joined;
+  gpu = nullptr;
+  if (begun_) {
+    connection_->send_notice(warning);
+  } else {
+    gpu_warning_ = warning;
+  }
+  return joined;
 }
 
 Result<std::vector<Leg>> Consumer::route(const Timeline& timeline, StepAt from,
                                          std::shared_ptr<Stream> after,
-                                         std::shared_ptr<SlotPool> reuse, StepAt halt) {
+                                         std::shared_ptr<SlotPool> reuse, StepAt halt,
+                                         delivery::DeviceMemoryPtr& gpu) {
   std::vector<Leg> legs;
   while (from < halt) {
     const StepAt until = std::min(timeline.next_phase(from).value_or(kNever), halt);
-    StreamWish part = wish(timeline, from, until);
+    StreamWish part = wish(timeline, from, until, gpu);
     part.after = std::move(after);
     part.reuse = std::move(reuse);
-    auto connected = streams_.connect(shared_from_this(), part);
+    auto connected = join(part, gpu);
     if (!connected) {
       leave(legs);
       return tl::unexpected<Status>(std::move(connected).error());
@@ -77,13 +92,14 @@ Status Consumer::retime(StepAt from) {
     after = legs_.back().stream;
     rest = from;
     const StepAt until = timeline_.next_phase(from).value_or(kNever);
-    const bool stays = gpu_for(*after->phase()) == gpu_for(*timeline_.phase(from));
+    const bool stays = gpu_ == nullptr || delivers_to_gpus(*after->phase()) ==
+                                              delivers_to_gpus(*timeline_.phase(from));
     if (stays && after->phase()->same_content(*timeline_.phase(from)) &&
         after->retime(timeline_, job_) && after->set_until(holder(), until))
       rest = until;
   }
   if (rest == kNever) return {};
-  SPDLD_ASSIGN(std::vector<Leg> legs, route(timeline_, rest, after, freed, kNever));
+  SPDLD_ASSIGN(std::vector<Leg> legs, route(timeline_, rest, after, freed, kNever, gpu_));
   legs_.insert(legs_.end(), legs.begin(), legs.end());
   return {};
 }
@@ -129,7 +145,7 @@ Status Consumer::go_to(StepAt to, Timeline timeline) {
       if (left.stream->ended() && left.stream->phase()->run == timeline_.phase(at)->run)
         reuse = left.stream->pool();
     }
-    SPDLD_ASSIGN(legs_, route(timeline_, at, nullptr, std::move(reuse), halt_));
+    SPDLD_ASSIGN(legs_, route(timeline_, at, nullptr, std::move(reuse), halt_, gpu_));
   }
   if (replicas_ > 1) streams_.dismiss(job_, {shard_, replica_}, passage_);
   announce();
@@ -250,7 +266,9 @@ Status Consumer::make_pending(Pending pending) {
   while (before != legs_.begin() && std::prev(before)->from >= from) --before;
   const std::shared_ptr<Stream> after =
       before == legs_.begin() ? nullptr : std::prev(before)->stream;
-  SPDLD_ASSIGN(pending.legs, route(timeline, std::max(from, at), after, nullptr, kNever));
+  pending.gpu = gpu_;
+  SPDLD_ASSIGN(pending.legs,
+               route(timeline, std::max(from, at), after, nullptr, kNever, pending.gpu));
   (void)cut_legs(from);
   halt_ = from;
   pending_ = std::move(pending);
@@ -279,6 +297,7 @@ void Consumer::commit_swap() {
   Pending pending = std::move(*std::exchange(pending_, std::nullopt));
   if (!pending.failure.status.ok()) return give_up(pending.failure);
   halt_ = kNever;
+  gpu_ = std::move(pending.gpu);
   job_timeline_.swap(pending.from, pending.phase, pending.planned);
   timeline_.swap(pending.from, pending.phase, pending.planned);
   forget_old_cuts();
@@ -316,7 +335,7 @@ void Consumer::displaced() {
   until = std::min(until, halt_);
   if (legs_.size() > 1) until = std::min(until, legs_[1].from);
   if (from >= until) return;  // it is through with it
-  StreamWish own = wish(timeline_, from, until);
+  StreamWish own = wish(timeline_, from, until, gpu_);
   own.replicas = 1;
   auto legs = streams_.connect(shared_from_this(), own);
   if (!legs) {

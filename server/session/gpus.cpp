@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which consumers read on a GPU: those that name one, of pipelines that deliver there.
+#include "session/gpus.h"
+
 #include <utility>
 
 #include "session/sessions.h"
@@ -9,45 +10,74 @@ namespace {
 
 using spec::DeliverySpec;
 
-bool delivers_to_gpus(const Phase& phase) {
-  return phase.run->plan().spec.delivery.device == DeliverySpec::Device::kCuda;
+constexpr std::uint32_t kNamesGpus = 4;  // the first protocol that does
+
+const spec::PipelineSpec& spec_of(const Phase& phase) { return phase.run->plan().spec; }
+
+bool has_gpu(const Session& session) {
+  return session.gpu != nullptr || (session.consumer != nullptr && session.consumer->has_gpu());
 }
 
-bool may_stay_in_main_memory(const Phase& phase) {
-  return phase.run->plan().spec.delivery.on_unavailable == DeliverySpec::Unavailable::kHost;
+Result<delivery::DeviceMemoryPtr> open_named(delivery::Devices& devices, const Session& session) {
+  if (!session.device.empty()) return devices.open(session.device);
+  const std::uint32_t protocol = session.connection->protocol();
+  if (protocol < kNamesGpus)
+    return error(Code::kFailedPrecondition,
+                 "its client speaks protocol " + std::to_string(protocol) +
+                     ", and GPUs are named from protocol " + std::to_string(kNamesGpus) +
+                     " on; install a newer spdld where it runs");
+  return error(Code::kFailedPrecondition, "it names none; open it with device=\"cuda\"");
 }
 
-std::string in_main_memory(const Phase& phase, const std::string& why) {
-  return "pipeline '" + phase.run->plan().spec.name +
-         "' delivers to GPUs, and this loader's batches lie in main memory: " + why;
+Status refusal(const Phase& phase, const Status& why) {
+  return Status(
+      why.code(),
+      "pipeline '" + spec_of(phase).name +
+          "' delivers to GPUs, and this loader's batches cannot lie there: " + why.message() +
+          "; 'delivery: {device: cpu}' leaves copies to the loader, and "
+          "'on_unavailable: host' takes main memory where there is no other way");
 }
 
 }  // namespace
 
+bool delivers_to_gpus(const Phase& phase) {
+  return spec_of(phase).delivery.device == DeliverySpec::Device::kCuda;
+}
+
+bool may_stay_in_main_memory(const Phase& phase) {
+  return spec_of(phase).delivery.on_unavailable == DeliverySpec::Unavailable::kHost;
+}
+
+std::string in_main_memory_text(const Phase& phase, const std::string& why) {
+  return "pipeline '" + spec_of(phase).name +
+         "' delivers to GPUs, and this loader's batches lie in main memory: " + why;
+}
+
+bool Sessions::has_opened_gpu(const Session& session, const Phase& phase) {
+  return !delivers_to_gpus(phase) || has_gpu(session) ||
+         (session.gpu_sought && may_stay_in_main_memory(phase));
+}
+
 Status Sessions::open_gpu(const SessionPtr& session, const Phase& phase) {
   if (!delivers_to_gpus(phase)) return {};
-  std::string uuid;
   {
     MutexLock lock(mutex_);
-    if (session->gpu != nullptr) return {};
-    uuid = session->device;
+    if (has_gpu(*session)) return {};
   }
-  Result<delivery::DeviceMemoryPtr> gpu = nullptr;
-  std::string why;
-  if (uuid.empty()) {
-    why = "it names none; open it with device=\"cuda\"";
-  } else {
-    gpu = deps_.devices.open(uuid);
-    if (!gpu) why = gpu.error().message();
-  }
-  if (!gpu && !may_stay_in_main_memory(phase))
-    return Status(gpu.error().code(),
-                  "pipeline '" + phase.run->plan().spec.name + "' delivers to GPUs: " + why +
-                      "; 'delivery: {device: cpu}' leaves copies to the loader, and "
-                      "'on_unavailable: host' takes main memory where there is no other way");
+  auto gpu = open_named(deps_.devices, *session);
+  if (!gpu && !may_stay_in_main_memory(phase)) return refusal(phase, gpu.error());
+  const std::string warning =
+      gpu ? std::string() : in_main_memory_text(phase, gpu.error().message());
   MutexLock lock(mutex_);
-  session->gpu = gpu ? *std::move(gpu) : nullptr;
-  session->gpu_warning = why.empty() ? std::string() : in_main_memory(phase, why);
+  session->gpu_sought = true;
+  if (session->consumer == nullptr) {
+    session->gpu = gpu ? *std::move(gpu) : nullptr;
+    session->gpu_warning = warning;
+  } else if (gpu) {
+    session->consumer->read_on(*std::move(gpu));
+  } else {
+    session->connection->send_notice(warning);
+  }
   return {};
 }
 
@@ -55,7 +85,7 @@ Status Sessions::open_gpu(const SessionPtr& session) {
   std::vector<PhasePtr> phases;
   {
     MutexLock lock(mutex_);
-    for (const Timeline::Cut& cut : session->job->timeline.cuts()) phases.push_back(cut.phase);
+    phases = session->job->phases();
   }
   for (const PhasePtr& phase : phases) SPDLD_TRY(open_gpu(session, *phase));
   return {};
@@ -67,27 +97,13 @@ Status Sessions::open_gpus(const JobPtr& job, const Phase& phase) {
     MutexLock lock(mutex_);
     for (const auto& [member, session] : job->members) sessions.push_back(session);
   }
-  for (const SessionPtr& session : sessions) {
-    SPDLD_TRY(open_gpu(session, phase));
-    MutexLock lock(mutex_);
-    if (session->consumer == nullptr) continue;
-    session->consumer->read_on(session->gpu);
-    if (delivers_to_gpus(phase) && !session->gpu_warning.empty())
-      session->connection->send_notice(session->gpu_warning);
-  }
+  for (const SessionPtr& session : sessions) SPDLD_TRY(open_gpu_of_job(session, phase));
   return {};
 }
 
-Result<std::shared_ptr<Consumer>> Sessions::connect_anywhere(
-    Session& session, const delivery::AttachRequest& request) {
-  auto consumer = connect(session, request);
-  const Phase& phase = *session.job->timeline.last_phase();
-  if (consumer || session.gpu == nullptr || !may_stay_in_main_memory(phase) ||
-      consumer.error().code() != Code::kResourceExhausted)
-    return consumer;
-  session.gpu = nullptr;
-  session.gpu_warning = in_main_memory(phase, consumer.error().message());
-  return connect(session, request);
+Status Sessions::open_gpu_of_job(const SessionPtr& session, const Phase& phase) {
+  return open_gpu(session, phase)
+      .with_context("session " + std::to_string(session->id) + " (" + session->process() + ")");
 }
 
 }  // namespace spdld::session

@@ -5,11 +5,15 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/utf8.h"
 #include "session/about.h"
 #include "session/records.h"
 
 namespace spdld::session {
 namespace {
+
+// Of what a client says of itself, so much is kept.
+constexpr std::size_t kMaxSaidBytes = 512;
 
 using RunSet = std::set<const engine::Run*>;
 
@@ -32,6 +36,14 @@ Spent spent_on(const engine::Run& run) {
 }
 
 }  // namespace
+
+Session::Session(delivery::ConnectionPtr attaches, const delivery::AttachRequest& request)
+    : id(attaches->id()),
+      connection(std::move(attaches)),
+      command(cut(request.command, kMaxSaidBytes)),
+      host(cut(request.host, kMaxSaidBytes)),
+      host_pid(request.host_pid),
+      device(request.device) {}
 
 std::string Session::process() const {
   const pid_t pid = connection->peer().pid;

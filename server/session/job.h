@@ -29,6 +29,8 @@ namespace spdld::session {
 
 // One attached consumer. Guarded by Sessions, but for what is const and the consumer itself.
 struct Session {
+  Session(delivery::ConnectionPtr attaches, const delivery::AttachRequest& request);
+
   // The process that reads, as messages name it: "pid 17", or "pid 3 on pod-7" where the kernel
   // cannot tell its pid because it lives in a PID namespace that the daemon does not see.
   std::string process() const;
@@ -36,22 +38,26 @@ struct Session {
   bool is_process_of(const Session& other) const;
   bool may_be_process_of(const Session& other) const;
 
-  std::uint64_t id = 0;  // its connection's
-  delivery::ConnectionPtr connection;
+  const std::uint64_t id;  // its connection's
+  const delivery::ConnectionPtr connection;
+  // What its client says of itself: for people, and to tell two that come from namespaces which the
+  // daemon does not see.
+  const std::string command;
+  const std::string host;
+  const std::optional<std::uint32_t> host_pid;
+  const std::string device;  // UUID of the GPU that it wants batches on; empty: none
+
   std::shared_ptr<class Job> job;
   Member member;
   std::shared_ptr<Consumer> consumer;  // none while the attach is under way
   bool queued = true;                  // other attaches are before it
   bool closed = false;
-  // What its client says of itself: for people, and to tell two that come from namespaces which the
-  // daemon does not see.
-  std::string command;
-  std::string host;
-  std::optional<std::uint32_t> host_pid;
-  std::string device;             // UUID of the GPU that it wants batches on; empty: none
-  delivery::DeviceMemoryPtr gpu;  // that one, once a pipeline delivers there
-  std::string gpu_warning;        // why its batches lie in main memory instead
-  std::string parting;            // how it ended, if that was not by its connection
+  // Until there is a consumer, which has its GPU from then on: the one that it names, once a
+  // pipeline of its job delivers there; and why its batches lie in main memory instead.
+  delivery::DeviceMemoryPtr gpu;
+  std::string gpu_warning;
+  bool gpu_sought = false;  // whether or not it could be had
+  std::string parting;      // how it ended, if that was not by its connection
   // At the last heartbeat: of its pipeline, and of its stream.
   std::uint64_t seen_tasks = 0;
   std::uint64_t seen_moves = 0;

@@ -269,6 +269,22 @@ Status SessionService::check_fits(const Caller& caller, const engine::Plan& plan
           "configuration");
 }
 
+Result<std::vector<std::string>> SessionService::check_fits_gpu(const engine::Plan& plan) const {
+  const auto gpu = on_gpu(plan);
+  std::vector<std::string> warnings;
+  if (!gpu || gpu->fits()) return warnings;
+  const std::string why =
+      "pipeline '" + plan.spec.name + "' does not fit on a GPU: each consumer needs " +
+      delivery::format_bytes(gpu->bytes()) + " there (" + std::to_string(gpu->slots) +
+      " slots of " + delivery::format_bytes(gpu->slot_bytes) + "), and cuda.budget is " +
+      delivery::format_bytes(gpu->budget_bytes) +
+      "; lower batch.size or delivery.prefetch, or have cuda.budget raised in "
+      "the daemon's configuration";
+  if (!gpu->or_host) return error(Code::kResourceExhausted, why);
+  warnings.push_back(why + "; until then its batches lie in main memory");
+  return warnings;
+}
+
 Result<std::vector<std::string>> SessionService::check_new(const Caller& caller,
                                                            const PipelinePtr& built,
                                                            bool makes_batch,
@@ -279,8 +295,12 @@ Result<std::vector<std::string>> SessionService::check_new(const Caller& caller,
   const PipelinePtr current = catalogue_.find(built->id());
   if (current != nullptr && current->version == numbered->version) return nothing;
   SPDLD_TRY(check_fits(caller, *built->plan));
-  if (!makes_batch) return nothing;
-  return sessions_.trials().first_batch(caller.uid, *built, progress);
+  SPDLD_ASSIGN(std::vector<std::string> warnings, check_fits_gpu(*built->plan));
+  if (!makes_batch) return warnings;
+  SPDLD_ASSIGN(const std::vector<std::string> found,
+               sessions_.trials().first_batch(caller.uid, *built, progress));
+  warnings.insert(warnings.end(), found.begin(), found.end());
+  return warnings;
 }
 
 Result<PipelineView> SessionService::apply(const Caller& caller, const ApplyRequest& request,

@@ -112,6 +112,8 @@ class SessionService final : public Service {
   bool is_run(const PipelineVersion& pipeline) const;  // by any job
   // kResourceExhausted if no consumer that takes it as it stands could ever be given its arena.
   Status check_fits(const Caller& caller, const engine::Plan& plan) const;
+  // The same of its slots on a GPU; a warning, if it may do without.
+  Result<std::vector<std::string>> check_fits_gpu(const engine::Plan& plan) const;
   Result<JobName> job_name(const Caller& caller, std::string_view job,
                            std::string_view pipeline) const;
   PipelineView view(const Caller& caller, const PipelineVersion& pipeline) const;

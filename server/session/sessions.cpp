@@ -6,14 +6,10 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/utf8.h"
 #include "session/about.h"
 
 namespace spdld::session {
 namespace {
-
-// Of what a client says of itself, so much is kept.
-constexpr std::size_t kMaxSaidBytes = 512;
 
 constexpr int kAttachThreads = 5;  // one user has at most one less
 
@@ -166,12 +162,7 @@ std::shared_ptr<Consumer> Sessions::consumer_of(const delivery::Connection& conn
 }
 
 void Sessions::attach(const delivery::ConnectionPtr& connection, delivery::AttachRequest request) {
-  auto session = std::make_shared<Session>();
-  session->id = connection->id();
-  session->connection = connection;
-  session->command = cut(request.command, kMaxSaidBytes);
-  session->host = cut(request.host, kMaxSaidBytes);
-  session->host_pid = request.host_pid;
+  const auto session = std::make_shared<Session>(connection, request);
   {
     MutexLock lock(mutex_);
     sessions_[session->id] = session;
@@ -267,6 +258,7 @@ void Sessions::exited(delivery::Connection& connection) {
 // The place is free for another consumer; a job that nobody declared ends with its last one.
 void Sessions::leave(const SessionPtr& session, bool done) {
   session->closed = true;
+  session->gpu.reset();  // there will be no consumer to have it
   if (session->job == nullptr) return;
   Job& job = *session->job;
   const auto held = job.members.find(session->member);

@@ -241,17 +241,17 @@ class Sessions final : public delivery::DataService {
   // Whether a job may go on so; `alone`: those who read it are about to be evicted.
   static Status check_reader(const Job& job, const Credentials& reader, const Readings& readings,
                              bool alone);
-  // The session's consumer at its streams, where its job and the request place it.
-  // On its GPU, or in main memory where that is full and the pipeline allows it.
-  Result<std::shared_ptr<Consumer>> connect_anywhere(Session& session,
-                                                     const delivery::AttachRequest& request)
-      SPDLD_REQUIRES(mutex_);
-  // Its GPU, if its job's pipeline delivers there: that takes its time. Fails, or leaves a warning,
-  // if it cannot.
-  Status open_gpu(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
-  // Likewise of all consumers of a job, for what it is to run.
-  Status open_gpus(const JobPtr& job, const Phase& phase) SPDLD_EXCLUDES(mutex_);
+  // The GPU that a consumer names, for a phase of its job that delivers there: gpus.cpp. Takes its
+  // time, begins the GPU's context if nobody has, and does nothing where the consumer has it.
+  // Refused, or told as a warning, where it cannot be had.
   Status open_gpu(const SessionPtr& session, const Phase& phase) SPDLD_EXCLUDES(mutex_);
+  Status open_gpu(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);  // for all of its job
+  // Likewise of consumers of a job that somebody changes.
+  Status open_gpus(const JobPtr& job, const Phase& phase) SPDLD_EXCLUDES(mutex_);
+  Status open_gpu_of_job(const SessionPtr& session, const Phase& phase) SPDLD_EXCLUDES(mutex_);
+  // Whether that was done: only then may the consumer read the phase.
+  static bool has_opened_gpu(const Session& session, const Phase& phase);
+  // The session's consumer at its streams, where its job and the request place it.
   Result<std::shared_ptr<Consumer>> connect(const Session& session,
                                             const delivery::AttachRequest& request)
       SPDLD_REQUIRES(mutex_);
@@ -260,8 +260,9 @@ class Sessions final : public delivery::DataService {
   // daemon that dies within a second must not take ranks for those of an earlier run, with another
   // world or batch size, nor forget who had begun. A disk that fails holds nobody up.
   void keep_attached(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
-  // Sends the consumer on its way. Its last word: whatever fails has failed before.
-  Status begin(const SessionPtr& session, const delivery::AttachRequest& request)
+  // Sends the consumer on its way: the last word, whatever fails has failed before. False: its job
+  // is to run what open_gpu() has not been called for.
+  Result<bool> begin(const SessionPtr& session, const delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);
   Result<JobPtr> join_job(const JobKey& key, const Result<PipelinePtr>& pipeline,
                           const delivery::AttachRequest& request, const JobPtr& revived,
@@ -391,6 +392,14 @@ class Sessions final : public delivery::DataService {
       SPDLD_EXCLUDES(mutex_);
   bool runs(const JobPtr& job) const SPDLD_REQUIRES(mutex_);  // nobody deleted or replaced it
   Status prepare_swap(PlannedSwap& swap, const SwapAt& at) SPDLD_REQUIRES(mutex_);
+  // Whose GPU has not been opened for what the swaps bring: they have come since these were
+  // planned.
+  struct Unopened {
+    SessionPtr session;
+    PhasePtr phase;
+  };
+  static std::vector<Unopened> unopened(const std::vector<PlannedSwap>& swaps);
+  Status prepare_opened(std::vector<PlannedSwap>& swaps, const SwapAt& at) SPDLD_REQUIRES(mutex_);
   void abort_swap(const PlannedSwap& swap) SPDLD_REQUIRES(mutex_);
   // What consumers ask for, on a thread of its own: one change after the other, users in turns.
   void answer_apply(const SessionPtr& session, const delivery::ApplyWish& wish)

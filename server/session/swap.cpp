@@ -192,8 +192,29 @@ Status Sessions::prepare_swap(PlannedSwap& swap, const SwapAt& at) {
   return ready;
 }
 
+std::vector<Sessions::Unopened> Sessions::unopened(const std::vector<PlannedSwap>& swaps) {
+  std::vector<Unopened> unopened;
+  for (const PlannedSwap& swap : swaps) {
+    for (const auto& [member, session] : swap.job->members) {
+      if (!has_opened_gpu(*session, *swap.phase)) unopened.push_back({session, swap.phase});
+    }
+  }
+  return unopened;
+}
+
 Status Sessions::prepare_swaps(std::vector<PlannedSwap>& swaps, const SwapAt& at) {
-  MutexLock lock(mutex_);
+  while (true) {
+    std::vector<Unopened> late;
+    {
+      MutexLock lock(mutex_);
+      late = unopened(swaps);
+      if (late.empty()) return prepare_opened(swaps, at);
+    }
+    for (const Unopened& one : late) SPDLD_TRY(open_gpu_of_job(one.session, *one.phase));
+  }
+}
+
+Status Sessions::prepare_opened(std::vector<PlannedSwap>& swaps, const SwapAt& at) {
   for (auto swap = swaps.begin(); swap != swaps.end(); ++swap) {
     Status ready = runs(swap->job)
                        ? prepare_swap(*swap, at)

@@ -390,9 +390,9 @@ Key delivery_key() {
            .shape = choice_shape({"cpu", "cuda"}),
            .default_value = "cpu"},
           {.name = "on_unavailable",
-           .doc = "with device: cuda, where the daemon cannot deliver to a loader's GPU: "
-                  "fail (the default): its attach is refused; host: its batches lie in "
-                  "main memory",
+           .doc = "with device: cuda, where the daemon cannot deliver to a loader's GPU, or "
+                  "the loader names none: fail (the default): its attach is refused; host: "
+                  "its batches lie in main memory",
            .shape = choice_shape({"fail", "host"})},
           {.name = "prefetch",
            .doc = "batches that one consumer may hold or have waiting",

@@ -67,9 +67,10 @@ def contents(answers: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(one["epoch"], one["step"], one["indices"], one["digests"]) for one in answers]
 
 
-def in_main_memory(start_rank: Callable[..., Rank], daemon: Any, **options: Any) -> list[Any]:
-    """An epoch as a rank reads it that names no GPU."""
-    rank = start_rank(daemon, job="reference", device=None, **options)
+def in_main_memory(start_rank: Callable[..., Rank], daemon: Any, write: Write) -> list[Any]:
+    """An epoch as a rank without a GPU reads it, of the same batches."""
+    daemon.ctl("apply", "-f", write("reference", device="cpu"))
+    rank = start_rank(daemon, "reference", job="reference", device=None)
     answers = digests(rank, STEPS)
     assert not any(answer["on_gpu"] for answer in answers)
     rank.do("close")
@@ -86,22 +87,53 @@ def rows_made(daemon: Any) -> int:
 
 
 def test_digests_on_the_gpu_are_those_in_main_memory(
-    daemon: Any, start_rank: Callable[..., Rank]
+    daemon: Any, write: Write, start_rank: Callable[..., Rank]
 ) -> None:
     rank = start_rank(daemon, job="gpu")
     answers = digests(rank, STEPS)
     assert all(answer["on_gpu"] for answer in answers)
-    assert contents(answers) == in_main_memory(start_rank, daemon)
+    assert contents(answers) == in_main_memory(start_rank, daemon, write)
 
 
-def test_a_loader_without_device_is_told_that_it_reads_main_memory(
-    daemon: Any, start_rank: Callable[..., Rank]
+def test_a_loader_without_device_is_refused(daemon: Any, start_rank: Callable[..., Rank]) -> None:
+    refused = start_rank(daemon, device=None).do("next")["message"]
+    assert "pipeline 'images' delivers to GPUs, and this loader's batches cannot lie there" in refused
+    assert 'it names none; open it with device="cuda"' in refused
+    assert "'on_unavailable: host' takes main memory" in refused
+
+
+def test_a_loader_without_device_may_be_left_in_main_memory(
+    daemon: Any, write: Write, start_rank: Callable[..., Rank]
 ) -> None:
+    daemon.ctl("apply", "-f", write(on_unavailable="host"))
     rank = start_rank(daemon, device=None)
     assert not rank.next()["on_gpu"]
     (warning,) = rank.do("warnings")["warnings"]
     assert "pipeline 'images' delivers to GPUs, and this loader's batches lie in main" in warning
     assert 'it names none; open it with device="cuda"' in warning
+
+
+def test_a_preview_needs_no_gpu(daemon: Any, pipeline: pathlib.Path, ledger: pathlib.Path) -> None:
+    assert daemon.ctl("preview", "-f", pipeline)
+    assert on_gpu.counts(ledger).contexts == 0
+
+
+def test_a_swap_that_finds_the_gpu_full_goes_on_in_main_memory(
+    make_daemon: Callable[..., Any], write: Write, start_rank: Callable[..., Rank]
+) -> None:
+    daemon = make_daemon(
+        pipelines=[write(device="cpu")], environment={"FAKE_CUDA_MEMORY": str(MIB)}
+    )
+    rank = start_rank(daemon, job="run")
+    answers = digests(rank, 4)
+    refused = daemon.ctl(
+        "apply", "-f", write(), "--job", "run", "--at", "step:0/20", check=False
+    )
+    assert "cannot be had: 1.0 MiB of its 1.0 MiB are free; leave" in refused.stderr
+    daemon.ctl("apply", "-f", write(on_unavailable="host"), "--job", "run", "--at", "step:0/20")
+    answers += digests(rank, STEPS - 4)
+    assert contents(answers) == in_main_memory(start_rank, daemon, write)
+    assert "this loader's batches lie in main memory: " in rank.do("warnings")["warnings"][-1]
 
 
 def test_replicas_on_one_gpu_share_its_memory(
@@ -120,9 +152,9 @@ def test_replicas_on_one_gpu_share_its_memory(
 
 
 def test_a_replica_joins_while_others_have_taken_what_was_kept_for_it(
-    daemon: Any, start_rank: Callable[..., Rank], start_replica: Callable[..., Rank]
+    daemon: Any, write: Write, start_rank: Callable[..., Rank], start_replica: Callable[..., Rank]
 ) -> None:
-    expected = in_main_memory(start_rank, daemon)
+    expected = in_main_memory(start_rank, daemon, write)
     first = start_replica(daemon, 0)
     begun = digests(first, PREFETCH)
     second = start_replica(daemon, 1)
@@ -214,13 +246,13 @@ def test_what_keeps_the_daemon_from_a_gpu_may_leave_batches_in_main_memory(
     assert all(answer["on_gpu"] for answer in answers)
     (warning,) = rank.do("warnings")["warnings"]
     assert "this loader's batches lie in main memory: " in warning and told in warning
-    assert contents(answers) == in_main_memory(start_rank, daemon)
+    assert contents(answers) == in_main_memory(start_rank, daemon, write)
 
 
 def test_a_job_is_swapped_to_the_gpu_and_back_while_it_is_read(
     daemon: Any, write: Write, start_rank: Callable[..., Rank], ledger: pathlib.Path
 ) -> None:
-    expected = in_main_memory(start_rank, daemon)
+    expected = in_main_memory(start_rank, daemon, write)
     daemon.ctl("apply", "-f", write("hosted", device="cpu"))
     rank = start_rank(daemon, "hosted", job="run")
     answers = digests(rank, 4)
@@ -236,9 +268,9 @@ def test_a_job_is_swapped_to_the_gpu_and_back_while_it_is_read(
 
 
 def test_a_seek_is_followed_on_the_gpu(
-    daemon: Any, start_rank: Callable[..., Rank], wait_until: Callable[..., Any]
+    daemon: Any, write: Write, start_rank: Callable[..., Rank], wait_until: Callable[..., Any]
 ) -> None:
-    expected = in_main_memory(start_rank, daemon)
+    expected = in_main_memory(start_rank, daemon, write)
     rank = start_rank(daemon, job="run")
     answers = digests(rank, 6)
     daemon.ctl("job", "seek", "run", "--epoch", "0", "--step", "30")
@@ -250,9 +282,9 @@ def test_a_seek_is_followed_on_the_gpu(
 
 
 def test_what_a_rank_holds_outlives_the_daemon_and_reading_goes_on(
-    daemon: Any, start_rank: Callable[..., Rank], ledger: pathlib.Path
+    daemon: Any, write: Write, start_rank: Callable[..., Rank], ledger: pathlib.Path
 ) -> None:
-    expected = in_main_memory(start_rank, daemon)
+    expected = in_main_memory(start_rank, daemon, write)
     rank = start_rank(daemon, job="run")
     begun = rank.take(5)
     held = rank.next(hold=True)

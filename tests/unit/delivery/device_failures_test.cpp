@@ -3,9 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <ostream>
-
 #include "cuda/driver.h"
+#include "tests/unit/delivery/device_faults.h"
 #include "tests/unit/delivery/device_rig.h"
 
 namespace spdld::delivery::test {
@@ -71,14 +70,6 @@ struct Uses {
   }
 };
 
-struct Fault {
-  const char* function;
-  const char* tried;  // as the error says it; null: nobody notices
-  // What it is to undo stays: all that is asked is that the next use works.
-  bool leaves = false;
-};
-std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << fault.function; }
-
 class FaultTest : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(FaultTest, IsToldOnceAndLeavesNothingBehind) {
@@ -106,27 +97,8 @@ TEST_P(FaultTest, IsToldOnceAndLeavesNothingBehind) {
         << fault << ", call " << call;
   }
 }
-// Without cuMemHostUnregister: the fake ends processes that unmap what is still registered.
-INSTANTIATE_TEST_SUITE_P(
-    Functions, FaultTest,
-    ::testing::Values(
-        Fault{"cuDeviceGet", "which device it is"}, Fault{"cuDeviceGetName", "does not tell"},
-        Fault{"cuDeviceGetUuid", "its UUID"}, Fault{"cuDeviceTotalMem", "how much memory"},
-        Fault{"cuDeviceGetAttribute", "what it can do"},
-        Fault{"cuDevicePrimaryCtxRetain", "Fake GPU 0: beginning a context"},
-        Fault{"cuStreamCreateWithPriority", "Fake GPU 0: making a stream"},
-        Fault{"cuMemGetAllocationGranularity", "in which units memory is shared"},
-        Fault{"cuMemCreate", "taking memory that can be shared"},
-        Fault{"cuMemExportToShareableHandle", "exporting memory"},
-        Fault{"cuMemAddressReserve", "reserving addresses"}, Fault{"cuMemMap", "mapping memory"},
-        Fault{"cuMemSetAccess", "opening memory for copies"}, Fault{"cuMemHostRegister", nullptr},
-        Fault{"cuMemcpyHtoDAsync", "Fake GPU 0: copying a batch"}, Fault{"cuEventCreate", nullptr},
-        Fault{"cuEventRecord", "recording an event"},
-        Fault{"cuEventSynchronize", "copying a batch"}, Fault{"cuMemUnmap", nullptr, true},
-        Fault{"cuMemAddressFree", nullptr, true}, Fault{"cuMemRelease", nullptr, true},
-        Fault{"cuEventDestroy", nullptr, true}, Fault{"cuStreamDestroy", nullptr, true},
-        Fault{"cuCtxPopCurrent", nullptr, true}, Fault{"cuDevicePrimaryCtxRelease", nullptr, true}),
-    [](const auto& fault) { return std::string(fault.param.function); });
+INSTANTIATE_TEST_SUITE_P(Functions, FaultTest, ::testing::ValuesIn(kFaults),
+                         [](const auto& fault) { return std::string(fault.param.function); });
 
 TEST(DeviceFailureTest, ContextThatCannotBeMadeCurrentIsTold) {
   for (const char* call : {"1", "2", "3", "4", "5"}) {

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -80,6 +81,19 @@ struct Rank {
     return next<wire::AttachedFrame>(wire::FrameType::kAttached);
   }
   wire::BatchFrame batch() const { return next<wire::BatchFrame>(wire::FrameType::kBatch); }
+  // The next batch, wherever it lies: the frame's type tells.
+  wire::BatchFrame any_batch() const {
+    while (true) {
+      std::array<std::byte, wire::kMaxFrameBytes> bytes;
+      const ssize_t size = recv(socket.get(), bytes.data(), bytes.size(), 0);
+      EXPECT_GT(size, 0) << "hung up instead of a batch";
+      if (size <= 0) return {};
+      wire::BatchFrame frame{};
+      std::memcpy(&frame, bytes.data(), std::min(sizeof frame, static_cast<std::size_t>(size)));
+      const wire::FrameType type = frame.header.type;
+      if (type == wire::FrameType::kBatch || type == wire::FrameType::kDeviceBatch) return frame;
+    }
+  }
 };
 
 // The whole session layer on a store of its own, which survives a restart; ranks are ends of socket
@@ -157,7 +171,7 @@ class SessionLayer : public ::testing::Test {
   AheadClock clock_;
   delivery::ArenaBudget budget_{std::uint64_t{1} << 30};
   delivery::ArenaPool arenas_{budget_, {}, clock_};
-  const std::unique_ptr<delivery::Devices> devices_ = delivery::find_devices(1u << 30);
+  std::unique_ptr<delivery::Devices> devices_ = delivery::find_devices(1u << 30);
   std::uint64_t next_id_ = 1;
   std::vector<delivery::ConnectionPtr> connections_;
   std::unique_ptr<Store> store_;

@@ -32,6 +32,7 @@ struct Wish {
   std::uint32_t replicas = 1;
   std::uint32_t replica = 0;
   std::optional<std::uint32_t> credits = {};
+  std::string device = {};
 };
 
 // The session layer over a dataset of ten small files, in batches of two.
@@ -80,6 +81,7 @@ class SessionsTest : public SessionLayer {
     request.pipeline_file = wish.pipeline_file;
     request.replicas = wish.replicas;
     request.credits = wish.credits;
+    request.device = wish.device;
     if (wish.replicas > 1) request.replica = std::to_string(wish.replica);
     if (wish.from_ledger) request.start = wire::StartMode::kLedger;
     if (wish.cursor) {

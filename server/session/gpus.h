@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "session/phase.h"
+
+namespace spdld::session {
+
+bool delivers_to_gpus(const Phase& phase);
+// Where a consumer's GPU cannot be had or is full: on_unavailable is host.
+bool may_stay_in_main_memory(const Phase& phase);
+// Tells the consumer's user that it does, and why.
+std::string in_main_memory_text(const Phase& phase, const std::string& why);
+
+}  // namespace spdld::session

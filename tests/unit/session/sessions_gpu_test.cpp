@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose batches come to a GPU, and what becomes of those whose batches cannot.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "tests/unit/session/hand_devices.h"
+#include "tests/unit/session/sessions_gpu_fixture.h"
+
+namespace spdld::session {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::string kOrFail = "device: cuda";
+const std::string kOrHost = "device: cuda, on_unavailable: host";
+const std::string kHost = "device: cpu";
+
+class SessionsGpuTest : public ArraysTest {
+ protected:
+  SessionsGpuTest() { use(std::make_unique<testing::HandDevices>()); }
+  void TearDown() override {
+    ArraysTest::TearDown();
+    for (const std::size_t index : {0, 1}) gpus_->await_no_user(index);
+  }
+  void use(std::unique_ptr<testing::HandDevices> devices) {
+    gpus_ = devices.get();
+    devices_ = std::move(devices);
+  }
+  static std::string attach_answer(const Rank& rank) {
+    std::string texts;
+    rank.next<wire::AttachedFrame>(wire::FrameType::kAttached, &texts);
+    return texts;
+  }
+  Rank attach_to_j(const std::string& device = "GPU-1") {
+    return attach({.pipeline = "g", .job = "j", .device = device});
+  }
+
+  testing::HandDevices* gpus_ = nullptr;
+};
+
+TEST_F(SessionsGpuTest, LoaderThatNamesNoGpuIsRefusedWithTheWaysOut) {
+  apply_arrays(kOrFail);
+  EXPECT_THAT(attach({.pipeline = "g"}).refusal(),
+              AllOf(HasSubstr("pipeline 'g' delivers to GPUs, and this loader's batches cannot lie "
+                              "there: its client speaks protocol 0, and GPUs are named from "
+                              "protocol 4 on"),
+                    HasSubstr("'on_unavailable: host' takes main memory")));
+  EXPECT_TRUE(sessions_->jobs(self_).empty());
+}
+
+TEST_F(SessionsGpuTest, LoaderThatNamesNoGpuMayBeLeftInMainMemory) {
+  apply_arrays(kOrHost);
+  const Rank rank = attach({.pipeline = "g"});
+  EXPECT_THAT(attach_answer(rank),
+              HasSubstr("this loader's batches lie in main memory: its client"));
+  read(rank, 0, 4, false);
+}
+
+TEST_F(SessionsGpuTest, PreviewNeedsNoGpu) {
+  gpus_->refuse("there is none");
+  apply_arrays(kOrFail);
+  const auto shown = service_->preview(self_, arrays(kOrFail), 2, nullptr);
+  EXPECT_TRUE(shown) << shown.error().message();
+  EXPECT_EQ(gpus_->opened(), 0);
+}
+
+TEST_F(SessionsGpuTest, LoaderReadsOnTheGpuThatItNames) {
+  apply_arrays(kOrFail);
+  const Rank rank = attach_to_j("GPU-2");
+  EXPECT_THAT(attach_answer(rank), HasSubstr("GPU-2"));
+  read(rank, 0, 4, true);
+  EXPECT_EQ(gpus_->users(0), 0);
+  sessions_->detach(*rank.connection);
+  hang_up(rank);
+  gpus_->await_no_user(1);
+}
+
+TEST_F(SessionsGpuTest, RankThatComesWhileASwapToItsGpuIsPreparedReadsThereFromThePointOn) {
+  apply_arrays(kHost);
+  const Rank first = attach_to_j();
+  read(first, 0, 2, false);
+  const auto prepared = service_->prepare_swap(self_, arrays(kOrFail), at(8), nullptr);
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  hang_up(first);
+  const Rank second = attach_to_j("GPU-2");
+  const std::uint64_t from = second.any_batch().step;
+  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
+  ASSERT_LT(from, 8U);
+  wire::BatchFrame batch{};
+  for (std::uint64_t step = from + 1; step < kSteps; ++step) {
+    batch = second.any_batch();
+    EXPECT_EQ(is_on_gpu(batch), step >= 8) << "step " << step;
+    sessions_->release(*second.connection, batch.lease);
+  }
+}
+
+TEST_F(SessionsGpuTest, RankWithoutTheGpuThatAPreparedSwapNeedsIsRefused) {
+  apply_arrays(kHost);
+  JobRequest declared;
+  declared.job = "j";
+  declared.pipeline = "g";
+  ASSERT_TRUE(service_->create_job(self_, declared, nullptr));
+  const auto prepared = service_->prepare_swap(self_, arrays(kOrFail), at(8), nullptr);
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  EXPECT_THAT(attach_to_j("GPU-9").refusal(), HasSubstr("cannot lie there: there is no GPU-9"));
+  ASSERT_TRUE(service_->abort_swap(self_, prepared->token).ok());
+  read(attach_to_j("GPU-9"), 0, kSteps, false);
+}
+
+// The swap is planned for the ranks that were there then.
+TEST_F(SessionsGpuTest, RankThatComesWhileASwapToItsGpuIsPlannedReadsThereFromThePointOn) {
+  apply_arrays(kHost);
+  const Wish wish{.pipeline = "g", .job = "j", .shard = 0, .num_shards = 2, .device = "GPU-1"};
+  const Rank first = attach(wish);
+  first.attached();
+  std::optional<Rank> second;
+  gpus_->when_opened([&] {
+    Wish other = wish;
+    other.shard = 1;
+    other.device = "GPU-2";
+    second.emplace(attach(other));
+    second->attached();
+    read(*second, 0, 1, false);
+  });
+  const auto swapped = swap_to(kOrFail, 5);
+  ASSERT_TRUE(swapped) << swapped.error().message();
+  read(*second, 1, 5, false);
+  read(*second, 5, kSteps / 2, true);
+  read(first, 0, 5, false);
+  read(first, 5, kSteps / 2, true);
+}
+
+TEST_F(SessionsGpuTest, SwapToAGpuThatCannotBeHadNamesTheRankAndChangesNothing) {
+  apply_arrays(kHost);
+  const Rank rank = attach_to_j();
+  read(rank, 0, 1, false);
+  gpus_->refuse("it has left");
+  const auto refused = swap_to(kOrFail, 6);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(),
+              AllOf(HasSubstr("session " + std::to_string(rank.connection->id()) + " (pid "),
+                    HasSubstr("cannot lie there: it has left")));
+  ASSERT_TRUE(swap_to(kOrHost, 6));
+  read(rank, 1, kSteps, false);
+}
+
+TEST_F(SessionsGpuTest, AttachThatFindsItsGpuFullIsRefusedOrReadsMainMemory) {
+  gpus_->gpu(0).set_limit(0);
+  apply_arrays(kOrFail);
+  EXPECT_THAT(attach_to_j().refusal(), HasSubstr("3 slots of"));
+  apply_arrays(kOrHost, "h");
+  const Rank rank = attach({.pipeline = "h", .device = "GPU-1"});
+  EXPECT_THAT(attach_answer(rank), HasSubstr("batches lie in main memory: pipeline 'h' needs"));
+  read(rank, 0, 4, false);
+  gpus_->await_no_user(0);
+}
+
+TEST_F(SessionsGpuTest, SwapThatFindsTheGpuFullIsRefusedOrReadsMainMemory) {
+  apply_arrays(kHost);
+  const Rank rank = attach_to_j();
+  read(rank, 0, 1, false);
+  gpus_->gpu(0).set_limit(0);
+  const auto refused = swap_to(kOrFail, 6);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(), HasSubstr("3 slots of"));
+  const auto swapped = swap_to(kOrHost, 6);
+  ASSERT_TRUE(swapped) << swapped.error().message();
+  read(rank, 1, kSteps, false);
+  gpus_->await_no_user(0);
+}
+
+// What another job shares with it stays there, so that it needs slots of its own.
+TEST_F(SessionsGpuTest, SeekThatFindsTheGpuFullReadsMainMemory) {
+  apply_arrays(kOrHost);
+  const Rank other = attach({.pipeline = "g", .job = "other", .device = "GPU-1"});
+  const Rank rank = attach_to_j();
+  const std::array held = {rank.any_batch(), rank.any_batch()};
+  EXPECT_TRUE(is_on_gpu(held[0]));
+  gpus_->gpu(0).set_limit(gpus_->gpu(0).bytes());
+  sessions_->seek(*rank.connection, {.to = {.epoch = 0, .position = 0, .step = 0}, .serial = 1});
+  for (const wire::BatchFrame& batch : held) sessions_->release(*rank.connection, batch.lease);
+  EXPECT_EQ(rank.next<wire::ResetFrame>(wire::FrameType::kReset).seek, 1U);
+  read(rank, 0, 4, false);
+  read(other, 0, 4, true);
+}
+
+TEST_F(SessionsGpuTest, ApplyRefusesSlotsThatTheGpusBudgetNeverHolds) {
+  stop();
+  use(std::make_unique<testing::HandDevices>(3 * 2 * kArrayBytes - 1));
+  start();
+  const auto refused = service_->apply(self_, arrays(kOrFail), nullptr);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
+  EXPECT_THAT(refused.error().message(),
+              AllOf(HasSubstr("pipeline 'g' does not fit on a GPU: each consumer needs 23"),
+                    HasSubstr("there (3 slots of "), HasSubstr("and cuda.budget is 23")));
+  const auto warned = service_->apply(self_, arrays(kOrHost), nullptr);
+  ASSERT_TRUE(warned) << warned.error().message();
+  EXPECT_THAT(warned->warnings,
+              ::testing::Contains(HasSubstr("until then its batches lie in main memory")));
+}
+
+}  // namespace
+}  // namespace spdld::session
