@@ -194,6 +194,57 @@ TEST_F(StreamGpuTest, OthersNeedNotWaitForWhatADismissedReplicaNeededFirst) {
   stream->leave(stays->holder());
 }
 
+TEST_F(StreamGpuTest, CopyOfWhatAReaderJumpsToBeginsAtOnce) {
+  const auto stream = make();
+  const auto only = joined(*stream, gpu_);
+  const auto first = begin(*stream);
+  const auto second = begin(*stream);
+  ASSERT_TRUE(first && second);
+  finish(*stream, *second);
+  EXPECT_EQ(gpu_->begun(), 0U);
+  ASSERT_TRUE(stream->jump(only->holder(), {0, 1}));
+  EXPECT_EQ(gpu_->begun(), 1U);
+  finish(*stream, *first);
+  gpu_->settle();
+  pass(*stream, only, 1);
+  stream->leave(only->holder());
+}
+
+TEST_F(StreamGpuTest, CopyOfWhatAReaderPassesOnToBeginsAtOnce) {
+  const auto stream = make();
+  const auto only = joined(*stream, gpu_);
+  const auto first = begin(*stream);
+  const auto second = begin(*stream);
+  ASSERT_TRUE(first && second);
+  finish(*stream, *second);
+  EXPECT_FALSE(poll(*stream, only, 1)) << "it asks for nothing before any more";
+  EXPECT_EQ(gpu_->begun(), 1U);
+  finish(*stream, *first);
+  gpu_->settle();
+  pass(*stream, only, 1);
+  stream->leave(only->holder());
+}
+
+TEST_F(StreamGpuTest, CopiesOfWhatAReaderIsGivenBesidesBeginAtOnce) {
+  const auto stream = make();
+  const auto host = joined(*stream, kMainMemory);
+  const auto other = reader(2);
+  ReaderTerms bounded = terms(*stream, other, gpu_);
+  bounded.until = {0, 1};
+  ASSERT_TRUE(stream->join(other, bounded, {}));
+  produce(*stream, 3);
+  EXPECT_EQ(gpu_->begun(), 1U);
+  ASSERT_TRUE(stream->set_until(other->holder(), {0, 3}));
+  EXPECT_EQ(gpu_->begun(), 3U);
+  gpu_->settle();
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    pass(*stream, host, step);
+    pass(*stream, other, step);
+  }
+  stream->leave(host->holder());
+  stream->leave(other->holder());
+}
+
 TEST_F(StreamGpuTest, ReaderJumpsOverWhatIsReadyCopiedAndUnderWay) {
   const auto stream = make();
   const auto only = joined(*stream, gpu_);
