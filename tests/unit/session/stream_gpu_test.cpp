@@ -533,11 +533,11 @@ TEST_F(StreamGpuTest, GpuIsLetGoOfWithItsLastReaderThoughOthersReadOn) {
 TEST_F(StreamGpuTest, SlotsStayRegisteredForTheGpuUntilTheLastOfItsPoolsHasGone) {
   const auto stream = make();
   auto first = slots_on(*stream, gpu_);
-  std::vector<wire::FieldLayout> fields(stream->device_layout().fields().begin(),
-                                        stream->device_layout().fields().end());
-  for (wire::FieldLayout& field : fields) field.flags &= ~wire::kFieldOnDevice;
-  fields.resize(1);
+  std::vector<wire::FieldLayout> fields(plan_->layout.fields().begin(),
+                                        plan_->layout.fields().end());
+  fields[0].capacity_bytes *= 2;
   const delivery::DeviceLayout other(fields, kRows);
+  ASSERT_EQ(other.host_bytes(), stream->device_layout().host_bytes());
   auto second = stream->pool()->on(gpu_, other, 1);
   ASSERT_TRUE(second) << second.error().message();
   ASSERT_NE(*second, first);
