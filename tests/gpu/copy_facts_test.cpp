@@ -252,6 +252,27 @@ TEST_F(CopyFacts, UnknownFlagsOfStreamsAndEventsAreRefused) {
   EXPECT_EQ(cu().EventCreate(&event, 1u << 30), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(CopyFacts, PortableRegistrationServesTheContextsOfOtherDevices) {
+  if (driver().devices < 2) GTEST_SKIP() << "there is one device";
+  Pages pages(kBytes);
+  pages.fill(7);
+  ASSERT_EQ(cu().MemHostRegister(pages.begin(), kBytes, CU_MEMHOSTREGISTER_PORTABLE), CUDA_SUCCESS);
+  CUcontext second = nullptr;
+  ASSERT_EQ(cu().DevicePrimaryCtxRetain(&second, 1), CUDA_SUCCESS);
+  ASSERT_EQ(cu().CtxPushCurrent(second), CUDA_SUCCESS);
+  CUstream stream = nullptr;
+  CUdeviceptr to = 0;
+  ASSERT_EQ(cu().StreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cu().MemAlloc(&to, kBytes), CUDA_SUCCESS);
+  EXPECT_EQ(cu().MemcpyHtoDAsync(to, pages.begin(), kBytes, stream), CUDA_SUCCESS);
+  EXPECT_EQ(filled_with(to, kBytes, stream), 7);
+  EXPECT_EQ(cu().MemFree(to), CUDA_SUCCESS);
+  EXPECT_EQ(cu().StreamDestroy(stream), CUDA_SUCCESS);
+  EXPECT_EQ(cu().CtxPopCurrent(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cu().DevicePrimaryCtxRelease(1), CUDA_SUCCESS);
+  EXPECT_EQ(cu().MemHostUnregister(pages.begin()), CUDA_SUCCESS);
+}
+
 TEST_F(CopyFacts, EventsAreRecordedInTheirOwnContext) {
   if (driver().devices < 2) GTEST_SKIP() << "there is one device";
   const CUevent of_first = event();

@@ -29,6 +29,11 @@ missing_for_torch() {
     echo 'a Python with a torch that sees a GPU'
   python3 -c 'import numpy' 2>/dev/null || echo numpy
   command -v cmake >/dev/null || echo CMake
+  local header found=
+  for header in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr; do
+    [[ ! -f $header/include/cudaTypedefs.h ]] || found=yes
+  done
+  [[ -n $found ]] || echo "the CUDA Toolkit's headers"
   command -v c++ >/dev/null || echo 'a C++ compiler'
 }
 

@@ -388,6 +388,7 @@ void bind_batch(nb::module_& module) {
       .def_prop_ro("device", &Batch::device)
       .def("on_device",
            [](const Batch& self, std::string_view name) { return field_of(self, name).on_device; })
+      .def("make_ready", &Batch::make_ready, nb::call_guard<nb::gil_scoped_release>())
       .def("record_stream", &Batch::record_stream, nb::call_guard<nb::gil_scoped_release>())
       .def("indices", [](const Batch& self) { return meta_array(self, wire::kIndexField, false); })
       .def("valid", [](const Batch& self) { return meta_array(self, wire::kValidField, true); })

@@ -10,6 +10,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 
 import fake_gpu
@@ -91,6 +92,31 @@ def test_dropping_a_tensor_does_not_disturb_the_kernel_that_reads_it(start, load
     sums, wanted = sum_late(reader, gpu)
     assert sums == wanted
     assert len(sums) == 36
+
+
+def test_a_tensor_that_is_taken_again_is_ready_for_the_stream_of_then(
+    start, loader, gpu, monkeypatch
+) -> None:
+    # Torch has no tensors on the fake driver: what it has made is put there as it keeps it.
+    daemon = start(steps=4, protocol=4, device_memory=gpu.shared_memory)
+    stream = gpu.stream()
+    current = types.SimpleNamespace(cuda_stream=stream)
+    torch = types.SimpleNamespace(
+        cuda=types.SimpleNamespace(current_stream=lambda device: current if device == 0 else None)
+    )
+    monkeypatch.setattr("spdld._batch._torch", lambda: torch)
+    reader = loader(device="cuda", output="torch")
+    batch = next(iter(reader))
+    made = batch._tensors["image"] = object()
+    gate = gpu.launch_gate(stream)
+    assert batch["image"] is made
+    del batch
+    reader.stats()
+    assert daemon.released == 0, "the stream may still read it"
+    gate.set()
+    gpu.synchronize(stream)
+    reader.close()
+    daemon.wait_until(lambda: daemon.outstanding == 0)
 
 
 def test_rows_of_different_shape_are_tensors_each(start, loader, gpu) -> None:
