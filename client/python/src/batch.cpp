@@ -288,7 +288,10 @@ nb::dict cuda_array_interface(const Exchange& self) {
   interface["version"] = 3;
   interface["shape"] = nb::tuple(nb::cast(self.shape));
   interface["typestr"] = std::string(bytes == 1 ? "|" : "<") + kind + std::to_string(bytes);
-  interface["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(self.data), false);
+  // numba and cupy take either. torch refuses what is read-only, and takes it by from_dlpack(),
+  // whose older form has no such flag.
+  interface["data"] =
+      nb::make_tuple(reinterpret_cast<std::uintptr_t>(self.data), self.on_device->read_only());
   interface["strides"] = nb::none();
   interface["stream"] = 1;
   return interface;
@@ -400,10 +403,11 @@ void bind_batch(nb::module_& module) {
       .def("shared", &shared)
       .def("device_row", &device_row)
       .def_prop_ro("device", &PyBatch::device)
-      .def("on_device",
-           [](const PyBatch& self, std::string_view name) { return field_of(self, name).on_device; })
+      .def("on_device", [](const PyBatch& self,
+                           std::string_view name) { return field_of(self, name).on_device; })
       .def("record_stream", &PyBatch::record_stream, nb::call_guard<nb::gil_scoped_release>())
-      .def("indices", [](const PyBatch& self) { return meta_array(self, wire::kIndexField, false); })
+      .def("indices",
+           [](const PyBatch& self) { return meta_array(self, wire::kIndexField, false); })
       .def("valid", [](const PyBatch& self) { return meta_array(self, wire::kValidField, true); })
       .def(
           "copy", [](const PyBatch& self) { return PyBatch(self.copy()); },

@@ -63,7 +63,7 @@ def test_the_array_interface_is_version_3_and_waits_for_the_default_stream(
     interface = batch["image"].__cuda_array_interface__
     assert interface["version"] == 3 and interface["stream"] == 1
     assert interface["shape"] == SHAPE and interface["typestr"] == "|u1"
-    assert interface["strides"] is None
+    assert interface["strides"] is None and interface["data"][1] is False
     gpu.synchronize(1)
     shown = gpu.read(interface["data"][0], SHAPE, np.dtype(np.uint8))
     assert np.array_equal(shown, expected_image(0, 0, 4, SHAPE[1:]))
@@ -332,7 +332,7 @@ def test_a_batch_that_the_daemon_brought_there_is_taken_over_alike(start, loader
     assert np.array_equal(shown, expected)
     interface = image.__cuda_array_interface__
     assert interface["version"] == 3 and interface["stream"] == 1
-    assert interface["data"][0] == fake_gpu.tensor_of(capsule).data
+    assert interface["data"] == (fake_gpu.tensor_of(capsule).data, True), "read-only"
     assert np.array_equal(gpu.read(interface["data"][0], SHAPE, np.dtype(np.uint8)), expected)
 
 
