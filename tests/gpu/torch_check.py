@@ -124,13 +124,16 @@ class Checks:
         return ""
 
     def array_interface(self) -> str:
-        """torch.as_tensor() takes __cuda_array_interface__"""
+        """torch.as_tensor() takes __cuda_array_interface__, if it may be written to"""
         with self.open(output="batch") as loader:
             for step, batch in enumerate(itertools.islice(loader, 20)):
-                image = torch.as_tensor(batch["image"], device="cuda:0")
+                try:
+                    image = torch.as_tensor(batch["image"], device="cuda:0")
+                except TypeError as error:
+                    return "" if self._way == "cuda ipc" else str(error)
                 if bool((stamps_of(image) != step).any()):
                     return f"step {step} is another"
-        return ""
+        return "" if self._way == "pinned" else "it took memory that may only be read"
 
     def capture(self) -> str:
         """a captured stream is refused, a graph of a copy is right"""
