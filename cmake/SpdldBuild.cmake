@@ -20,7 +20,6 @@ if(SPDLD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER "${SPDLD_CCACHE}")
 endif()
 
-find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 
 add_library(spdld_options INTERFACE)

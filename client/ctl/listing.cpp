@@ -219,6 +219,9 @@ void print_gpus(const v1::Daemon& daemon, std::ostream& out) {
       out << fmt::format("           batches can be delivered there, up to {}\n",
                          show_bytes(gpu.arena_budget()));
     }
+    if (!gpu.why_no_pinning().empty())
+      out << fmt::format("           loaders there copy by a buffer: {}\n",
+                         cell(gpu.why_no_pinning()));
   }
   if (!daemon.no_gpu().empty()) out << fmt::format("gpu        none: {}\n", cell(daemon.no_gpu()));
 }

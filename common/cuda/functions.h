@@ -41,6 +41,7 @@
   FUNCTION(MemcpyHtoDAsync, 3020)                       \
   FUNCTION(StreamCreateWithPriority, 5050)              \
   FUNCTION(StreamDestroy, 4000)                         \
+  FUNCTION(StreamQuery, 2000)                           \
   FUNCTION(StreamSynchronize, 2000)                     \
   FUNCTION(StreamWaitEvent, 3020)                       \
   FUNCTION(StreamIsCapturing, 10000)                    \

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ViT-B/16 on one GPU, or on one a rank with torchrun; says how long it has waited for batches.
 
+That is the time spent in next(). A GPU that waits behind a copy is seen by torch.profiler alone.
+
     python examples/gpu/train.py examples/gpu/pipeline.yaml --var root=/data/imagenet/train
     torchrun --nproc-per-node 8 examples/gpu/train.py examples/gpu/pipeline.yaml --compile ...
 
@@ -16,7 +18,7 @@ import time
 
 import spdld
 import torch
-from torch import nn
+from torch import distributed, nn
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
@@ -75,6 +77,9 @@ def main() -> None:
     model = VisionTransformer(
         len(loader.class_to_idx), size, width=args.width, layers=args.layers
     ).to(args.device)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        distributed.init_process_group("nccl" if on_gpu else "gloo")
+        model = nn.parallel.DistributedDataParallel(model)
     step = torch.compile(model) if args.compile else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
 
@@ -109,6 +114,8 @@ def main() -> None:
         f" {seconds:.2f} s for batches ({100 * waited / seconds:.1f} %)"
     )
     loader.close()
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

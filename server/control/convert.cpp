@@ -457,6 +457,7 @@ void fill(v1::Gpu* message, const session::GpuView& view) {
   message->set_memory_bytes(view.memory_bytes);
   message->set_deliverable(view.why_not.empty());
   message->set_why_not(utf8(view.why_not));
+  message->set_why_no_pinning(utf8(view.why_no_pinning));
   message->set_context(view.context);
   message->set_arena_used(view.arena_used);
   message->set_arena_budget(view.arena_budget);

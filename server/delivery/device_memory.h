@@ -84,6 +84,7 @@ struct DeviceFacts {
   std::string compute_mode;        // "default", "exclusive process", "prohibited"
   std::uint64_t total_bytes = 0;   // of its memory
   std::string why_not;             // batches cannot be delivered to it; empty: they can
+  std::string why_no_pinning;      // loaders there copy by a buffer; empty: from the slots
   bool context = false;            // the daemon has one there now
   std::uint64_t arena_bytes = 0;   // of the daemon's arenas there now
   std::uint64_t budget_bytes = 0;  // that these may take

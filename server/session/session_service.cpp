@@ -247,6 +247,7 @@ std::vector<GpuView> SessionService::gpus() const {
                      .compute_mode = std::move(facts.compute_mode),
                      .memory_bytes = facts.total_bytes,
                      .why_not = std::move(facts.why_not),
+                     .why_no_pinning = std::move(facts.why_no_pinning),
                      .context = facts.context,
                      .arena_used = facts.arena_bytes,
                      .arena_budget = facts.budget_bytes});

@@ -400,7 +400,8 @@ struct GpuView {
   bool mig = false;
   std::string compute_mode;
   std::uint64_t memory_bytes = 0;
-  std::string why_not;  // batches cannot be delivered to it; empty: they can
+  std::string why_not;         // batches cannot be delivered to it; empty: they can
+  std::string why_no_pinning;  // loaders there copy by a buffer; empty: from the slots
   bool context = false;
   std::uint64_t arena_used = 0;
   std::uint64_t arena_budget = 0;

@@ -15,6 +15,18 @@ CUresult with_stream(const char* function, CUstream handle, Body body) {
   });
 }
 
+// Whether the calling thread may ask how far a stream is.
+CUresult refuse_to_tell(Driver& driver, Stream& stream) {
+  Use use{};
+  if (const CUresult refused = driver.streams.begin_use(stream, use); refused != CUDA_SUCCESS)
+    return refused;
+  if (use == Use::kCaptured) {
+    stream.capture->invalidated = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return driver.streams.refuse_while_capturing();
+}
+
 }  // namespace
 
 FAKE_CUDA_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int) {
@@ -37,20 +49,22 @@ FAKE_CUDA_EXPORT CUresult cuStreamDestroy_v2(CUstream handle) {
   });
 }
 
+// Of streams that another one waits for, its query may tell or not: this one does not.
+FAKE_CUDA_EXPORT CUresult cuStreamQuery(CUstream handle) {
+  return with_stream("cuStreamQuery", handle, [&](Driver& driver, Context&, Stream& stream) {
+    if (const CUresult refused = refuse_to_tell(driver, stream); refused != CUDA_SUCCESS)
+      return refused;
+    return driver.scheduler.passed(driver.scheduler.last(stream.queue)) ? CUDA_SUCCESS
+                                                                        : CUDA_ERROR_NOT_READY;
+  });
+}
+
 FAKE_CUDA_EXPORT CUresult cuStreamSynchronize(CUstream handle) {
   Point all;
   CUcontext its_context = nullptr;
   const CUresult result = with_stream(
       "cuStreamSynchronize", handle, [&](Driver& driver, Context& context, Stream& stream) {
-        Use use{};
-        if (const CUresult refused = driver.streams.begin_use(stream, use); refused != CUDA_SUCCESS)
-          return refused;
-        if (use == Use::kCaptured) {
-          stream.capture->invalidated = true;
-          return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        }
-        if (const CUresult refused = driver.streams.refuse_while_capturing();
-            refused != CUDA_SUCCESS)
+        if (const CUresult refused = refuse_to_tell(driver, stream); refused != CUDA_SUCCESS)
           return refused;
         // The legacy stream is done when all that it waits for is.
         all = stream.legacy ? driver.streams.add(stream, {}, {})

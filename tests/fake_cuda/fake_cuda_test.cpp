@@ -293,6 +293,7 @@ TEST(FakeCudaStrictness, HandlesAreNotUsedAfterTheirEnd) {
                          REQUIRE(cu().EventDestroy(event) == CUDA_ERROR_INVALID_HANDLE);
                          REQUIRE(cu().StreamDestroy(stream) == CUDA_SUCCESS);
                          REQUIRE(cu().StreamSynchronize(stream) == CUDA_ERROR_INVALID_HANDLE);
+                         REQUIRE(cu().StreamQuery(stream) == CUDA_ERROR_INVALID_HANDLE);
                          REQUIRE(cu().StreamDestroy(stream) == CUDA_ERROR_INVALID_HANDLE);
                        }),
               Succeeds());

@@ -36,6 +36,12 @@ std::vector<wire::FieldLayout> fields_of(std::uint64_t batch_bytes) {
 struct BatchSource::Session {
   explicit Session(std::uint64_t batch_bytes)
       : fields(fields_of(batch_bytes)), layout(fields, kRows) {}
+  // What is pinned ends before its arena, and on the GPU's thread.
+  ~Session() {
+    if (gpu != nullptr) gpu->post([host = host, pinned = std::move(pinned)] {});
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
   delivery::ConnectionPtr connection;
   std::uint32_t credits = 0;
@@ -43,12 +49,12 @@ struct BatchSource::Session {
   std::uint64_t next_step = 0;
   const std::vector<wire::FieldLayout> fields;
   const delivery::DeviceLayout layout;
-  std::unique_ptr<delivery::Arena> host;
+  std::shared_ptr<delivery::Arena> host;
   std::unique_ptr<delivery::SlotTable> host_slots;
 
   delivery::DeviceMemoryPtr gpu;
   std::unique_ptr<delivery::DeviceArena> device;
-  std::unique_ptr<delivery::PinnedArena> pinned;
+  std::shared_ptr<delivery::PinnedArena> pinned;
   std::unique_ptr<delivery::Arena> beside;
   std::unique_ptr<delivery::SlotTable> device_slots;
 

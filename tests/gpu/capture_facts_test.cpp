@@ -105,6 +105,14 @@ TEST_F(CaptureFacts, WaitingForOtherStreamsIsRefusedWhileCapturing) {
   expect_refused([&] { return cu().StreamSynchronize(other_); });
 }
 
+TEST_F(CaptureFacts, QueriesOfTheCapturedStreamAreRefused) {
+  expect_refused([&] { return cu().StreamQuery(captured_); });
+}
+
+TEST_F(CaptureFacts, QueriesOfOtherStreamsAreRefusedWhileCapturing) {
+  expect_refused([&] { return cu().StreamQuery(other_); });
+}
+
 TEST_F(CaptureFacts, AllocatingIsRefusedWhileCapturing) {
   expect_refused([&] {
     CUdeviceptr address = 0;
@@ -158,6 +166,7 @@ TEST_F(CaptureFacts, ARelaxedThreadMayAskDuringAnyCapture) {
   EXPECT_EQ(more().ThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
   EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
   EXPECT_EQ(cu().EventQuery(event_), CUDA_SUCCESS);
+  EXPECT_EQ(cu().StreamQuery(other_), CUDA_SUCCESS);
   EXPECT_EQ(more().ThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
   EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
   EXPECT_EQ(end(), CUDA_SUCCESS);
@@ -199,6 +208,9 @@ TEST_F(CaptureFacts, TheLegacyStreamIsUnusableBesideABlockingCapture) {
   EXPECT_EQ(end(), CUDA_SUCCESS) << "asking spoils nothing";
   begin();
   EXPECT_EQ(cu().MemcpyHtoDAsync(to_, from_, kBytes, nullptr), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  EXPECT_EQ(end(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  begin();
+  EXPECT_EQ(cu().StreamQuery(nullptr), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   EXPECT_EQ(end(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 

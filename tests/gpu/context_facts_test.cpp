@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
+
 #include "tests/gpu/facts.h"
 #include "tests/gpu/new_process.h"
 
@@ -50,7 +52,15 @@ TEST_F(DeviceFacts, AThreadPopsWhatItPushed) {
 }
 
 TEST_F(DeviceFacts, ThreadsMayUseOneContextTogether) {
-  in_thread([&] { EXPECT_EQ(filled_with(memory(1), 1, stream()) >= 0, true); });
+  constexpr std::size_t kBytes = 4096;
+  std::byte* const from = pinned(kBytes);
+  std::memset(from, 6, kBytes);
+  const CUdeviceptr to = memory(kBytes);
+  in_thread([&] {
+    CUstream const copies = stream();
+    EXPECT_EQ(cu().MemcpyHtoDAsync(to, from, kBytes, copies), CUDA_SUCCESS);
+    EXPECT_EQ(filled_with(to, kBytes, copies), 6);
+  });
 }
 
 class ContextEndFacts : public DriverFacts {

@@ -193,6 +193,45 @@ TEST_F(CopyFacts, AStreamThatIsDestroyedFinishesItsWork) {
   EXPECT_EQ(found(stream()), 1);
 }
 
+TEST_F(CopyFacts, AStreamTellsWhetherItsWorkIsDone) {
+  const CUstream asked = stream();
+  for (const CUstream each : {asked, CUstream{nullptr}, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {
+    EXPECT_EQ(cu().StreamQuery(each), CUDA_SUCCESS) << "nothing was given to it";
+    bool seen_busy = false;
+    for (int round = 0; round < kTries && !seen_busy; ++round) {
+      keep_busy(each);
+      seen_busy = cu().StreamQuery(each) == CUDA_ERROR_NOT_READY;
+    }
+    EXPECT_TRUE(seen_busy);
+    EXPECT_EQ(cu().StreamSynchronize(each), CUDA_SUCCESS);
+    EXPECT_EQ(cu().StreamQuery(each), CUDA_SUCCESS);
+  }
+}
+
+TEST_F(CopyFacts, AStreamThatWaitsForAnEventIsNotDone) {
+  const CUstream busy = stream(), waiting = stream();
+  const CUevent done = event();
+  bool seen_waiting = false;
+  for (int round = 0; round < kTries && !seen_waiting; ++round) {
+    keep_busy(busy);
+    record(done, busy);
+    wait(waiting, done);
+    seen_waiting = cu().StreamQuery(waiting) == CUDA_ERROR_NOT_READY;
+  }
+  EXPECT_TRUE(seen_waiting);
+  EXPECT_EQ(cu().StreamSynchronize(waiting), CUDA_SUCCESS);
+}
+
+TEST_F(CopyFacts, TheQueryOfTheLegacyStreamMayLeaveOutBlockingStreams) {
+  const CUstream blocking = stream(CU_STREAM_DEFAULT);
+  keep_busy(blocking);
+  // Either will do: nobody here takes the one for the other.
+  const CUresult told = cu().StreamQuery(nullptr);
+  EXPECT_TRUE(told == CUDA_SUCCESS || told == CUDA_ERROR_NOT_READY) << told;
+  EXPECT_EQ(cu().StreamSynchronize(blocking), CUDA_SUCCESS);
+  EXPECT_EQ(cu().StreamQuery(nullptr), CUDA_SUCCESS);
+}
+
 TEST_F(CopyFacts, TheLegacyStreamWaitsForBlockingStreams) {
   const CUstream blocking = stream(CU_STREAM_DEFAULT);
   for (const CUstream legacy : {CUstream{nullptr}, CU_STREAM_LEGACY}) {
@@ -250,6 +289,27 @@ TEST_F(CopyFacts, UnknownFlagsOfStreamsAndEventsAreRefused) {
   CUevent event = nullptr;
   EXPECT_EQ(cu().StreamCreateWithPriority(&stream, 1u << 30, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cu().EventCreate(&event, 1u << 30), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(CopyFacts, PortableRegistrationServesTheContextsOfOtherDevices) {
+  if (driver().devices < 2) GTEST_SKIP() << "there is one device";
+  Pages pages(kBytes);
+  pages.fill(7);
+  ASSERT_EQ(cu().MemHostRegister(pages.begin(), kBytes, CU_MEMHOSTREGISTER_PORTABLE), CUDA_SUCCESS);
+  CUcontext second = nullptr;
+  ASSERT_EQ(cu().DevicePrimaryCtxRetain(&second, 1), CUDA_SUCCESS);
+  ASSERT_EQ(cu().CtxPushCurrent(second), CUDA_SUCCESS);
+  CUstream stream = nullptr;
+  CUdeviceptr to = 0;
+  ASSERT_EQ(cu().StreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cu().MemAlloc(&to, kBytes), CUDA_SUCCESS);
+  EXPECT_EQ(cu().MemcpyHtoDAsync(to, pages.begin(), kBytes, stream), CUDA_SUCCESS);
+  EXPECT_EQ(filled_with(to, kBytes, stream), 7);
+  EXPECT_EQ(cu().MemFree(to), CUDA_SUCCESS);
+  EXPECT_EQ(cu().StreamDestroy(stream), CUDA_SUCCESS);
+  EXPECT_EQ(cu().CtxPopCurrent(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cu().DevicePrimaryCtxRelease(1), CUDA_SUCCESS);
+  EXPECT_EQ(cu().MemHostUnregister(pages.begin()), CUDA_SUCCESS);
 }
 
 TEST_F(CopyFacts, EventsAreRecordedInTheirOwnContext) {

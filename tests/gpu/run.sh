@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [CLAIM...]: what lies beside this file, on the first GPU of this machine; the table that it
-# prints is kept in report.md. It needs NVIDIA's driver and nothing else.
+# prints is kept in report.md. It needs NVIDIA's driver and nothing else; where there is a Python
+# with torch, and CMake, a compiler and the CUDA Toolkit to build spdld's package for it, torch's
+# tensors are looked at, too.
 set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
 cd "$here" || exit 1
@@ -20,6 +22,41 @@ for name in driver_facts gpu_check source_server; do
   chmod +x "$name.sh"
 done
 export GPU_CHECK_SELF=$here/gpu_check.sh
+
+# What the claims about torch need and is not there; empty: nothing.
+missing_for_torch() {
+  python3 -c 'import torch; raise SystemExit(not torch.cuda.is_available())' 2>/dev/null ||
+    echo 'a Python with a torch that sees a GPU'
+  python3 -c 'import numpy' 2>/dev/null || echo numpy
+  command -v cmake >/dev/null || echo CMake
+  local header found=
+  for header in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr; do
+    [[ ! -f $header/include/cudaTypedefs.h ]] || found=yes
+  done
+  [[ -n $found ]] || echo "the CUDA Toolkit's headers"
+  command -v c++ >/dev/null || echo 'a C++ compiler'
+}
+
+# The package spdld of the sources that lie beside this file, for this machine's Python.
+build_package() {
+  PYTHONPATH=$here/source/python-build cmake -S source -B package -DCMAKE_BUILD_TYPE=Release \
+    -DSPDLD_BUILD_SERVER=OFF -DSPDLD_BUILD_TESTS=OFF -DSPDLD_BUILD_BENCHMARKS=OFF \
+    -DPython_EXECUTABLE="$(command -v python3)" &&
+    cmake --build package --target spdld_python -j "$(nproc)"
+}
+
+torch_check() {
+  local missing
+  missing=$(missing_for_torch | paste -sd, | sed 's/,/, /g')
+  if [[ -n $missing ]]; then
+    echo "| torch's tensors | not asked | missing: $missing |"
+  elif ! build_package >package.log 2>&1; then
+    echo "| torch's tensors | NO | the package does not build (package.log) |"
+    return 1
+  else
+    PYTHONPATH=$here/package/python python3 source/torch_check.py "$here/source_server.sh"
+  fi
+}
 
 facts() {
   local log=$1
@@ -46,6 +83,9 @@ facts() {
   fi
   echo
   ./gpu_check.sh "$here/source_server.sh" "$@" || failures=$((failures + 1))
+  if (($# == 0)); then
+    torch_check || failures=$((failures + 1))
+  fi
   if (($# == 0)) && command -v compute-sanitizer >/dev/null; then
     printf '\ncompute-sanitizer: '
     if GPU_CHECK_BATCHES=40 compute-sanitizer --target-processes all --error-exitcode 9 \

@@ -123,10 +123,8 @@ def dataset(make_dataset: Callable[..., Dataset]) -> Dataset:
 
 # Tests of these modules hold for every source and collate kind.
 KIND_SUITES = ("test_order", "test_replicas", "test_resume", "test_sharing", "test_swap")
-# Tests of these hold wherever batches are delivered to. Not those of the record: what a rank lets go
-# of on a GPU is given back by its next call of next(), so that the record of one that is killed
-# before is behind by that batch.
-GPU_SUITES = (*KIND_SUITES, "test_death", "test_frontier", "test_lockstep")
+# Tests of these hold wherever batches are delivered to.
+GPU_SUITES = (*KIND_SUITES, "test_death", "test_frontier", "test_ledger", "test_lockstep")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -34,7 +34,7 @@ def test_status_lists_each_gpu(on_fake: Callable[..., Any]) -> None:
     assert first["name"] == "Fake GPU 0"
     assert first["uuid"] != second["uuid"]
     assert first["memory_bytes"] == 1 << 30
-    assert first["deliverable"] and first["why_not"] == ""
+    assert first["deliverable"] and first["why_not"] == "" and first["why_no_pinning"] == ""
     assert not first["context"] and first["arena_used"] == 0
     assert first["arena_budget"] == 2 << 30
     text = daemon.ctl("status").stdout
@@ -48,6 +48,19 @@ def test_status_says_why_a_gpu_gets_no_batches(on_fake: Callable[..., Any]) -> N
     assert not gpu["deliverable"]
     text = daemon.ctl("status").stdout
     assert "no batches there: it is in exclusive-process mode" in text
+
+
+@pytest.mark.parametrize(
+    ("attribute", "why"),
+    [(99, "register memory of a process"), (113, "register memory that may only be read")],
+)
+def test_status_says_why_slots_cannot_be_pinned(
+    on_fake: Callable[..., Any], attribute: int, why: str
+) -> None:
+    daemon = on_fake(ATTRIBUTES=f"{attribute}=0")
+    (gpu,) = daemon.ctl_json("status")["gpus"]
+    assert gpu["deliverable"] and gpu["why_no_pinning"] == f"its driver cannot {why}"
+    assert f"loaders there copy by a buffer: its driver cannot {why}" in daemon.ctl("status").stdout
 
 
 def test_status_says_why_there_is_no_gpu(on_fake: Callable[..., Any]) -> None:

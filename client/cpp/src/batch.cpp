@@ -68,6 +68,8 @@ std::string_view Batch::text(std::string_view name, std::uint64_t row) const {
 
 std::int32_t Batch::device() const { return state_->device ? state_->device->ordinal() : -1; }
 
+bool Batch::read_only() const { return state_->device && state_->device->is_read_only(); }
+
 void Batch::make_ready(std::uintptr_t stream) const {
   if (state_->device) state_->device->make_ready(stream);
 }

@@ -15,6 +15,8 @@ class DeviceBatch {
  public:
   virtual ~DeviceBatch() = default;
   virtual int ordinal() const = 0;  // as this process counts devices
+  // Whether it is memory of the daemon's, which others may read as well.
+  virtual bool is_read_only() const = 0;
   // Work that the stream is given from now on finds the values there, and the stream counts as one
   // that reads them. A stream is a CUstream; 0, 1: the legacy default stream, 2: that of the
   // thread. Throws LeaseError while the stream is captured into a graph, DeviceError if the device

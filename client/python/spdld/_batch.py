@@ -327,11 +327,16 @@ def _as_torch(core: _core.Batch, name: str, view: View) -> torch.Tensor:
         )
     stream = None
     if core.on_device(name):
-        stream = _stream_number(torch.cuda.current_stream(core.device)) or 1
+        stream = current_stream(core)
     tensor = torch.utils.dlpack.from_dlpack(exchange._torch_capsule(stream))
     if view == "copy" and core.on_device(name):
         tensor = tensor.clone()
     return tensor.view(getattr(torch, dtype)) if dtype in ("bool", "uint16") else tensor
+
+
+def current_stream(core: _core.Batch) -> int:
+    """Torch's current stream of the device that the batch lies on."""
+    return _stream_number(_torch().cuda.current_stream(core.device)) or 1
 
 
 def _stream_number(stream: object) -> int:

@@ -49,8 +49,9 @@ class Loader:
             tuples of torch tensors; "valid", "indices" and "uris" may be among them.
         prefetch: batches that this rank holds or that wait for it, 2 to 64.
         device: "cuda" or "cuda:N" (or a torch.device): fields larger than 64 KiB come on that GPU.
-            They are copied ahead on a stream of the loader's own, straight from the daemon's
-            memory. "cuda" is torch's current device, or the first one without torch.
+            Either they are copied ahead on a stream of the loader's own, straight from the daemon's
+            memory, or the pipeline says ``delivery: {device: cuda}`` and the daemon has copied them.
+            "cuda" is torch's current device, or the first one without torch.
         address: the daemon's runtime directory; $SPDLD_ADDRESS, else /run/spdld.
         launch: start a daemon if none answers at the address. A daemon that was started so takes a
             file that has changed, if no other loader reads what it had before.

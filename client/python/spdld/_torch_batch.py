@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
-from ._batch import Asks, Rows
+from ._batch import Asks, Rows, current_stream
 from ._errors import PipelineError
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ class TorchBatch(Rows, Mapping[str, Any]):
         if tensor is None:
             is_text = self._kind(name) == "bytes" and self._core.is_text(name)
             tensor = self._tensors[name] = self.text(name) if is_text else self.torch(name)
+        elif not isinstance(self._core, _Facts) and self._core.on_device(name):
+            # Torch's current stream may be another one by now.
+            self._core.make_ready(current_stream(self._core))
         return tensor
 
     def to(self, device: torch.device | str | int, *, non_blocking: bool = False) -> TorchBatch:

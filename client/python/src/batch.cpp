@@ -18,7 +18,9 @@
 #include <vector>
 
 #include "dlpack.h"
+#include "py_batch.h"
 #include "spdld/batch.h"
+#include "without_gil.h"
 
 namespace nb = nanobind;
 
@@ -28,23 +30,30 @@ namespace {
 using Owner = std::shared_ptr<const void>;
 using Array = nb::ndarray<nb::numpy, nb::ro>;
 
-nb::capsule capsule_of(Owner owner) {
+void let_go(void* owner) noexcept { delete static_cast<Owner*>(owner); }
+
+// The last slot of an arena that a device copied from is given back to the driver, which may wait.
+void let_go_of_slot(void* owner) noexcept {
+  without_gil([owner] { let_go(owner); });
+}
+
+nb::capsule capsule_of(Owner owner, void (*drop)(void*) noexcept) {
   auto held = std::make_unique<Owner>(std::move(owner));
-  nb::capsule capsule(held.get(), [](void* p) noexcept { delete static_cast<Owner*>(p); });
+  nb::capsule capsule(held.get(), drop);
   static_cast<void>(held.release());
   return capsule;
 }
 
 nb::object read_only_array(Owner owner, const void* data, const std::vector<std::size_t>& shape,
-                           nb::dlpack::dtype dtype) {
+                           nb::dlpack::dtype dtype, void (*drop)(void*) noexcept = let_go) {
   static constexpr std::byte kNothing{};  // numpy wants an address where there is no element
-  const nb::capsule base = capsule_of(std::move(owner));
+  const nb::capsule base = capsule_of(std::move(owner), drop);
   Array array(data != nullptr ? data : &kNothing, shape.size(), shape.data(), base, nullptr, dtype);
   return nb::cast(array, nb::rv_policy::reference);
 }
 
 // Fields that were copied at hand-out stay readable.
-const TensorView& field_of(const Batch& batch, std::string_view name) {
+const TensorView& field_of(const PyBatch& batch, std::string_view name) {
   const TensorView& field = batch[name];
   if (!field.copied && batch.released()) {
     throw LeaseError(9, "batch (epoch " + std::to_string(batch.epoch()) + ", step " +
@@ -55,7 +64,7 @@ const TensorView& field_of(const Batch& batch, std::string_view name) {
 }
 
 // libspdld holds no lease, and so calls released, what consists of copies alone.
-bool released(const Batch& batch) {
+bool released(const PyBatch& batch) {
   const auto fields = batch.fields();
   return batch.released() && std::any_of(fields.begin(), fields.end(),
                                          [](const TensorView& field) { return !field.copied; });
@@ -74,24 +83,25 @@ nb::dlpack::dtype numpy_dtype(DType dtype) {
   return dlpack_dtype(dtype);
 }
 
-nb::object values(const Batch& batch, std::string_view name) {
+nb::object values(const PyBatch& batch, std::string_view name) {
   const TensorView& field = field_of(batch, name);
   if (field.on_device)
     throw LeaseError(9, "'" + std::string(name) +
                             "' lies on cuda:" + std::to_string(batch.device()) +
                             ", and numpy has no arrays there: take it by batch.torch() or "
                             "batch.dlpack(), or leave device= out");
+  const bool in_slot = batch.device() >= 0 && !field.copied;
   return read_only_array(batch.owner(field), field.data, packed_shape(field),
-                         numpy_dtype(field.dtype));
+                         numpy_dtype(field.dtype), in_slot ? let_go_of_slot : let_go);
 }
 
-std::vector<std::int64_t> offsets(const Batch& batch, std::string_view name) {
+std::vector<std::int64_t> offsets(const PyBatch& batch, std::string_view name) {
   const TensorView& field = field_of(batch, name);
   if (field.offsets == nullptr) return {};
   return {field.offsets, field.offsets + batch.rows() + 1};
 }
 
-std::vector<std::vector<std::int64_t>> shapes(const Batch& batch, std::string_view name) {
+std::vector<std::vector<std::int64_t>> shapes(const PyBatch& batch, std::string_view name) {
   const TensorView& field = field_of(batch, name);
   if (field.shapes == nullptr) return {};
   const std::size_t width = field.ndim - 1;
@@ -113,18 +123,20 @@ std::pair<std::byte*, Owner> copy_of(const TensorView& field) {
 }
 
 // Its rows as they lie on the device.
-Exchange of_device(const Batch& batch, const TensorView& field) {
-  Exchange result = {
-      batch.owner(field), const_cast<std::byte*>(field.data), dlpack_dtype(field.dtype), {}, false};
+Exchange of_device(const PyBatch& batch, const TensorView& field) {
+  Exchange result;
+  result.on_device.emplace(batch);
+  result.owner = batch.owner(field);
+  result.data = const_cast<std::byte*>(field.data);
+  result.dtype = dlpack_dtype(field.dtype);
   for (const std::size_t extent : packed_shape(field)) {
     result.shape.push_back(static_cast<std::int64_t>(extent));
   }
-  result.on_device = batch;
   return result;
 }
 
 // One row of a ragged field on a device.
-Exchange device_row(const Batch& batch, std::string_view name, std::size_t row) {
+Exchange device_row(const PyBatch& batch, std::string_view name, std::size_t row) {
   const TensorView& field = field_of(batch, name);
   Exchange result = of_device(batch, field);
   const std::size_t width = field.ndim - 1;
@@ -137,7 +149,7 @@ Exchange device_row(const Batch& batch, std::string_view name, std::size_t row) 
 
 // copy: true = always, false = never, none = where it is small or there is no private view of its
 // memory. A small field is copied so that what is written is not seen in the batch.
-Exchange exchange(const Batch& batch, std::string_view name, std::optional<bool> copy) {
+Exchange exchange(const PyBatch& batch, std::string_view name, std::optional<bool> copy) {
   const TensorView& field = field_of(batch, name);
   if (field.on_device) return of_device(batch, field);
   Exchange result;
@@ -161,11 +173,13 @@ Exchange exchange(const Batch& batch, std::string_view name, std::optional<bool>
 }
 
 // The very memory of the slot, which is mapped read-only.
-Exchange shared(const Batch& batch, std::string_view name) {
+Exchange shared(const PyBatch& batch, std::string_view name) {
   const TensorView& field = field_of(batch, name);
   if (field.on_device) return of_device(batch, field);
-  Exchange result = {
-      batch.owner(field), const_cast<std::byte*>(field.data), dlpack_dtype(field.dtype), {}, false};
+  Exchange result;
+  result.owner = batch.owner(field);
+  result.data = const_cast<std::byte*>(field.data);
+  result.dtype = dlpack_dtype(field.dtype);
   for (const std::size_t extent : packed_shape(field)) {
     result.shape.push_back(static_cast<std::int64_t>(extent));
   }
@@ -274,7 +288,10 @@ nb::dict cuda_array_interface(const Exchange& self) {
   interface["version"] = 3;
   interface["shape"] = nb::tuple(nb::cast(self.shape));
   interface["typestr"] = std::string(bytes == 1 ? "|" : "<") + kind + std::to_string(bytes);
-  interface["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(self.data), false);
+  // numba and cupy take either. torch refuses what is read-only, and takes it by from_dlpack(),
+  // whose older form has no such flag.
+  interface["data"] =
+      nb::make_tuple(reinterpret_cast<std::uintptr_t>(self.data), self.on_device->read_only());
   interface["strides"] = nb::none();
   interface["stream"] = 1;
   return interface;
@@ -322,7 +339,7 @@ const char* dtype_name(DType dtype) {
   return "unknown";
 }
 
-std::vector<std::string_view> names(const Batch& batch) {
+std::vector<std::string_view> names(const PyBatch& batch) {
   std::vector<std::string_view> all;
   for (const TensorView& field : batch.fields()) {
     if (!field.meta) all.push_back(field.name);
@@ -330,7 +347,7 @@ std::vector<std::string_view> names(const Batch& batch) {
   return all;
 }
 
-nb::object meta_array(const Batch& batch, const char* name, bool if_absent) {
+nb::object meta_array(const PyBatch& batch, const char* name, bool if_absent) {
   if (const TensorView* field = batch.find(name)) {
     return read_only_array(batch.owner(*field), field->data, packed_shape(*field),
                            numpy_dtype(field->dtype));
@@ -358,41 +375,45 @@ void bind_batch(nb::module_& module) {
       .def_prop_ro("shape", [](const Exchange& self) { return nb::tuple(nb::cast(self.shape)); })
       .def("_torch_capsule", &torch_capsule, nb::arg("stream") = nb::none());
 
-  nb::class_<Batch>(module, "Batch", "libspdld's batch; spdld.Batch is its face.")
-      .def_prop_ro("epoch", &Batch::epoch)
-      .def_prop_ro("step", &Batch::step)
-      .def_prop_ro("rows", &Batch::rows)
-      .def_prop_ro("pipeline_version", &Batch::pipeline_version)
-      .def_prop_ro("order_digest", &Batch::order_digest)
+  nb::class_<PyBatch>(module, "Batch", "libspdld's batch; spdld.Batch is its face.")
+      .def_prop_ro("epoch", &PyBatch::epoch)
+      .def_prop_ro("step", &PyBatch::step)
+      .def_prop_ro("rows", &PyBatch::rows)
+      .def_prop_ro("pipeline_version", &PyBatch::pipeline_version)
+      .def_prop_ro("order_digest", &PyBatch::order_digest)
       .def_prop_ro("released", &released)
       .def_prop_ro("names", &names)
       .def("has",
-           [](const Batch& self, std::string_view name) {
+           [](const PyBatch& self, std::string_view name) {
              const TensorView* field = self.find(name);
              return field != nullptr && !field->meta;
            })
-      .def("kind", [](const Batch& self,
+      .def("kind", [](const PyBatch& self,
                       std::string_view name) { return kind_name(field_of(self, name).kind); })
       .def("is_text",
-           [](const Batch& self, std::string_view name) { return field_of(self, name).text; })
-      .def("dtype", [](const Batch& self,
+           [](const PyBatch& self, std::string_view name) { return field_of(self, name).text; })
+      .def("dtype", [](const PyBatch& self,
                        std::string_view name) { return dtype_name(field_of(self, name).dtype); })
       .def("copied",
-           [](const Batch& self, std::string_view name) { return field_of(self, name).copied; })
+           [](const PyBatch& self, std::string_view name) { return field_of(self, name).copied; })
       .def("values", &values)
       .def("offsets", &offsets)
       .def("shapes", &shapes)
       .def("exchange", &exchange, nb::arg("name"), nb::arg("copy") = nb::none())
       .def("shared", &shared)
       .def("device_row", &device_row)
-      .def_prop_ro("device", &Batch::device)
-      .def("on_device",
-           [](const Batch& self, std::string_view name) { return field_of(self, name).on_device; })
-      .def("record_stream", &Batch::record_stream, nb::call_guard<nb::gil_scoped_release>())
-      .def("indices", [](const Batch& self) { return meta_array(self, wire::kIndexField, false); })
-      .def("valid", [](const Batch& self) { return meta_array(self, wire::kValidField, true); })
-      .def("copy", &Batch::copy, nb::call_guard<nb::gil_scoped_release>())
-      .def("release", &Batch::release, nb::call_guard<nb::gil_scoped_release>());
+      .def_prop_ro("device", &PyBatch::device)
+      .def("on_device", [](const PyBatch& self,
+                           std::string_view name) { return field_of(self, name).on_device; })
+      .def("make_ready", &PyBatch::make_ready, nb::call_guard<nb::gil_scoped_release>())
+      .def("record_stream", &PyBatch::record_stream, nb::call_guard<nb::gil_scoped_release>())
+      .def("indices",
+           [](const PyBatch& self) { return meta_array(self, wire::kIndexField, false); })
+      .def("valid", [](const PyBatch& self) { return meta_array(self, wire::kValidField, true); })
+      .def(
+          "copy", [](const PyBatch& self) { return PyBatch(self.copy()); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def("release", &PyBatch::release, nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace spdld::python

@@ -47,8 +47,7 @@ struct CapsuleName<ManagedVersioned> {
 
 template <typename M>
 nb::object make_capsule(const Exchange& exchange, std::uint64_t flags) {
-  auto holder = std::make_unique<Holder<M>>();
-  holder->exchange = exchange;
+  auto holder = std::make_unique<Holder<M>>(Holder<M>{{}, exchange});
   holder->managed.manager_ctx = holder.get();
   holder->managed.deleter = [](M* self) { delete static_cast<Holder<M>*>(self->manager_ctx); };
   if constexpr (requires(M & managed) { managed.flags; }) holder->managed.flags = flags;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "py_batch.h"
 #include "spdld/batch.h"
 
 namespace spdld::python {
@@ -18,13 +19,14 @@ namespace spdld::python {
 // A tensor that other libraries take over by DLPack. In main memory it is the reader's to write; on
 // a device it is another batch's once the reader has let go of it. Copies share the memory.
 struct Exchange {
-  std::shared_ptr<const void> owner;
+  // Where it lies on a device, the batch that tells streams when it is there; else none. It is let
+  // go of after `owner`, as what waits for streams does so without the GIL.
+  std::optional<PyBatch> on_device = std::nullopt;
+  std::shared_ptr<const void> owner = nullptr;
   std::byte* data = nullptr;
   nanobind::dlpack::dtype dtype;
   std::vector<std::int64_t> shape;
   bool copied = false;  // the memory is a copy of the batch's
-  // Where it lies on a device, the batch that tells streams when it is there; else none.
-  std::optional<Batch> on_device = std::nullopt;
 
   // As DLPack has it: type and number.
   std::pair<int, int> device() const;

@@ -18,9 +18,11 @@
 #include <utility>
 #include <vector>
 
+#include "py_batch.h"
 #include "spdld/loader.h"
 #include "text.h"
 #include "turn.h"
+#include "without_gil.h"
 
 namespace nb = nanobind;
 
@@ -54,11 +56,11 @@ std::function<void(Args...)> callback(const nb::object& callable) {
 class PyLoader {
  public:
   explicit PyLoader(LoaderOptions options) : loader_(Loader::open(std::move(options))) {}
-  // Closing may wait for a device, which may wait for another thread of Python's.
+  // Closing, and freeing what is on a device, may wait for a stream, which may wait for another
+  // thread of Python's.
   ~PyLoader() {
-    if (getpid() != pid_ || !nb::is_alive()) return;
-    const nb::gil_scoped_release released;
-    loader_.close();
+    if (getpid() != pid_) return;
+    without_gil([this] { const Loader gone(std::move(loader_)); });
   }
   PyLoader(const PyLoader&) = delete;
   PyLoader& operator=(const PyLoader&) = delete;
@@ -209,7 +211,7 @@ void bind_loader(nb::module_& module) {
              std::optional<Batch> batch =
                  self.changing([](Loader& loader) { return loader.next(); });
              if (!batch) return nb::none();
-             return nb::cast(std::move(*batch));
+             return nb::cast(PyBatch(*std::move(batch)));
            })
       .def("set_epoch",
            [](PyLoader& self, std::uint64_t epoch) {

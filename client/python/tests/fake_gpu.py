@@ -7,6 +7,7 @@ import ctypes
 import os
 import pathlib
 import threading
+from collections.abc import Callable
 from uuid import UUID
 
 import numpy as np
@@ -39,6 +40,27 @@ def tensor_of(capsule: object) -> DLTensor:
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     return DLTensor.from_address(pointer(capsule, b"dltensor"))
+
+
+class _Managed(ctypes.Structure):
+    """DLManagedTensor."""
+
+    _fields_ = [
+        ("tensor", DLTensor),
+        ("manager_ctx", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+    ]
+
+
+def take_over(capsule: object, *, with_gil: bool) -> Callable[[], None]:
+    """As a library does; what comes back lets go of the tensor, with the GIL or without."""
+    managed = ctypes.addressof(tensor_of(capsule))
+    rename = ctypes.pythonapi.PyCapsule_SetName
+    rename.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    rename(capsule, b"used_dltensor")
+    kind = ctypes.PYFUNCTYPE if with_gil else ctypes.CFUNCTYPE
+    deleter = kind(None, ctypes.c_void_p)(_Managed.from_address(managed).deleter)
+    return lambda: deleter(managed)
 
 
 class FakeGpu:

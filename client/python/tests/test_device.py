@@ -10,6 +10,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 
 import fake_gpu
@@ -63,7 +64,7 @@ def test_the_array_interface_is_version_3_and_waits_for_the_default_stream(
     interface = batch["image"].__cuda_array_interface__
     assert interface["version"] == 3 and interface["stream"] == 1
     assert interface["shape"] == SHAPE and interface["typestr"] == "|u1"
-    assert interface["strides"] is None
+    assert interface["strides"] is None and interface["data"][1] is False
     gpu.synchronize(1)
     shown = gpu.read(interface["data"][0], SHAPE, np.dtype(np.uint8))
     assert np.array_equal(shown, expected_image(0, 0, 4, SHAPE[1:]))
@@ -91,6 +92,31 @@ def test_dropping_a_tensor_does_not_disturb_the_kernel_that_reads_it(start, load
     sums, wanted = sum_late(reader, gpu)
     assert sums == wanted
     assert len(sums) == 36
+
+
+def test_a_tensor_that_is_taken_again_is_ready_for_the_stream_of_then(
+    start, loader, gpu, monkeypatch
+) -> None:
+    # Torch has no tensors on the fake driver: what it has made is put there as it keeps it.
+    daemon = start(steps=4, protocol=4, device_memory=gpu.shared_memory)
+    stream = gpu.stream()
+    current = types.SimpleNamespace(cuda_stream=stream)
+    torch = types.SimpleNamespace(
+        cuda=types.SimpleNamespace(current_stream=lambda device: current if device == 0 else None)
+    )
+    monkeypatch.setattr("spdld._batch._torch", lambda: torch)
+    reader = loader(device="cuda", output="torch")
+    batch = next(iter(reader))
+    made = batch._tensors["image"] = object()
+    gate = gpu.launch_gate(stream)
+    assert batch["image"] is made
+    del batch
+    reader.stats()
+    assert daemon.released == 0, "the stream may still read it"
+    gate.set()
+    gpu.synchronize(stream)
+    reader.close()
+    daemon.wait_until(lambda: daemon.outstanding == 0)
 
 
 def test_rows_of_different_shape_are_tensors_each(start, loader, gpu) -> None:
@@ -235,6 +261,73 @@ del loader, batch
     assert (done.returncode, done.stderr) == (0, "")
 
 
+HELD_UP = """
+import gc, sys, threading, time
+sys.path.insert(0, {tests!r})
+import fake_gpu, spdld
+
+gpu = fake_gpu.FakeGpu()
+loader = spdld.Loader("numbers", address={address!r}, device="cuda", timeout=20.0)
+batch, stream = next(iter(loader)), gpu.stream()
+assert loader.stats()["delivery"] == {delivery!r}
+image = batch["image"]
+capsule = image.__dlpack__(stream=stream)
+loader.close()
+# A host function: no more runs on the stream until a thread of Python's lets it end.
+gate, before = gpu.launch_gate(stream), gpu.calls({waits!r})
+
+def open_gate():
+    while gpu.calls({waits!r}) == before:
+        time.sleep(0.001)
+    gate.set()
+
+opens = threading.Thread(target=open_gate)
+opens.start()
+{drops}
+gc.collect()
+assert gate.is_set(), "nothing has waited for the stream"
+opens.join()
+"""
+
+
+@pytest.mark.parametrize(
+    "drops",
+    [
+        "del image, capsule; del batch",
+        "del batch, capsule; del image",
+        "del batch, image; del capsule",
+        "gone = fake_gpu.take_over(capsule, with_gil=True); del batch, image, capsule; gone()",
+        "gone = fake_gpu.take_over(capsule, with_gil=False); del batch, image, capsule; gone()",
+    ],
+    ids=["batch", "tensor", "capsule", "taken-over", "taken-over-without-gil"],
+)
+@pytest.mark.parametrize("delivery", ["pinned", "cuda ipc"])
+def test_letting_go_of_the_last_batch_lets_other_threads_run_meanwhile(
+    start, gpu, tmp_path, delivery, drops
+) -> None:
+    brought = {"protocol": 4, "device_memory": gpu.shared_memory}
+    start(**(brought if delivery == "cuda ipc" else {}))
+    waits = "cuEventSynchronize" if delivery == "cuda ipc" else "cuMemFree"
+    # Of what is pinned the loader keeps the memory.
+    run_held_up(tmp_path, delivery, waits, f"del loader; gc.collect(); {drops}")
+
+
+def test_letting_go_of_the_loader_lets_other_threads_run_meanwhile(start, gpu, tmp_path) -> None:
+    start()
+    run_held_up(tmp_path, "pinned", "cuMemFree", "del batch, image, capsule; del loader")
+
+
+def run_held_up(address: pathlib.Path, delivery: str, waits: str, drops: str) -> None:
+    tests, address = str(pathlib.Path(__file__).parent), str(address)
+    program = HELD_UP.format(
+        tests=tests, address=address, delivery=delivery, waits=waits, drops=drops
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=40, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_forked_child_ends_with_the_parents_tensors(start, loader, gpu) -> None:
     start()
     reader = loader(device="cuda")
@@ -265,7 +358,7 @@ def test_a_batch_that_the_daemon_brought_there_is_taken_over_alike(start, loader
     assert np.array_equal(shown, expected)
     interface = image.__cuda_array_interface__
     assert interface["version"] == 3 and interface["stream"] == 1
-    assert interface["data"][0] == fake_gpu.tensor_of(capsule).data
+    assert interface["data"] == (fake_gpu.tensor_of(capsule).data, True), "read-only"
     assert np.array_equal(gpu.read(interface["data"][0], SHAPE, np.dtype(np.uint8)), expected)
 
 

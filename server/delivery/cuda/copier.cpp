@@ -3,15 +3,29 @@
 
 #include <pthread.h>
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "delivery/cuda/pinned_slots.h"
 #include "delivery/cuda/vmm_arena.h"
 
 namespace spdld::delivery::cuda {
+namespace {
+
+// What others gave to be done may find no memory, which ends it and not the thread.
+Status guarded(const std::function<Status()>& work) {
+  try {
+    return work();
+  } catch (const std::exception& thrown) {
+    return {Code::kInternal, thrown.what()};
+  }
+}
+
+}  // namespace
 
 Copier::~Copier() {
   stop();
@@ -80,7 +94,8 @@ void Copier::run() {
     if (!next) {
       finish_oldest();
     } else if (Task* const task = std::get_if<Task>(&*next)) {
-      (*task)();
+      if (Status ran = guarded([&] { return (*task)(), Status(); }); !ran.ok())
+        spdlog::error("{}: {}", context_->name(), ran.message());
     } else {
       begin(std::get<Copy>(std::move(*next)));
     }
@@ -102,7 +117,7 @@ void Copier::begin(Copy copy) {
     drain();
     return end(copy, status);
   }
-  if (copy.what.beside) copy.beside = copy.what.beside();
+  if (copy.what.beside) copy.beside = guarded(copy.what.beside);
   under_way_.push_back(std::move(copy));
 }
 

@@ -14,9 +14,9 @@
 
 namespace spdld::delivery::cuda {
 
-// The thread that has a GPU copy batches ("spdld-cuda"), two of them at a time: while one is
-// awaited, the next is on its way. After stop() it does what it was given, and then ends by itself;
-// its owner joins it.
+// The thread that has a GPU copy batches ("spdld-cuda"). Where there are two of them to copy, the
+// second is on its way while the first is awaited. After stop() it does what it was given, and then
+// ends by itself; its owner joins it.
 class Copier {
  public:
   explicit Copier(std::shared_ptr<Context> context) : context_(std::move(context)) {}
@@ -27,7 +27,7 @@ class Copier {
   Status start();  // once
   void stop() SPDLD_EXCLUDES(mutex_);
   bool ended() const SPDLD_EXCLUDES(mutex_);  // it would be joined at once
-  void join();                                // once; whoever stops it has done so, or is about to
+  void join();  // once; after stop(), or while another thread calls it
 
   using Done = std::function<void(const Status&)>;
   void copy(DeviceCopy copy, Done done) SPDLD_EXCLUDES(mutex_);

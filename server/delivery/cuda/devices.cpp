@@ -53,6 +53,8 @@ class LentDevice final : public DeviceMemory {
 
 // One GPU that the driver shows, whether or not anybody has it.
 struct Gpu {
+  // Held while a context is begun there, which may take a second. Comes before CudaDevices::mutex_.
+  Mutex beginning = {};
   CUdevice device = 0;
   bool identified = false;
   DeviceFacts facts = {};
@@ -79,38 +81,22 @@ class CudaDevices final : public Devices {
   }
 
   Result<DeviceMemoryPtr> open(const std::string& uuid) override SPDLD_EXCLUDES(mutex_) {
-    MutexLock lock(mutex_);
-    std::erase_if(copiers_, [](const auto& copier) { return copier->ended(); });
     if (!driver().why_not.empty())
       return error(Code::kFailedPrecondition, "the daemon cannot use GPUs: " + driver().why_not);
-    look();
-    const auto gpu = std::find_if(gpus_.begin(), gpus_.end(), [&](const Gpu& candidate) {
-      return candidate.identified && digits_of(candidate.facts.uuid) == digits_of(uuid);
-    });
-    if (gpu == gpus_.end()) return error(Code::kFailedPrecondition, unseen(uuid));
-    if (!gpu->facts.why_not.empty())
-      return error(Code::kFailedPrecondition,
-                   gpu->facts.name + " (" + gpu->facts.uuid + "): " + gpu->facts.why_not);
-    if (auto lent = gpu->lent.lock(); lent != nullptr && lent->failure().ok()) return lent;
-    auto context = std::make_shared<Context>(functions(), gpu->device, gpu->facts.name);
-    auto copier = std::make_shared<Copier>(context);
-    if (Status begun = context->begin(); !begun.ok()) return tl::unexpected<Status>(begun);
-    if (Status started = copier->start(); !started.ok()) return tl::unexpected<Status>(started);
-    copiers_.push_back(copier);
-    auto lent = std::make_shared<LentDevice>(gpu->facts.uuid, std::move(context), gpu->budget,
-                                             registrations_, std::move(copier));
-    gpu->lent = lent;
-    return lent;
+    SPDLD_ASSIGN(const std::shared_ptr<Gpu> gpu, find(uuid));
+    const MutexLock beginning(gpu->beginning);
+    if (auto lent = lent_of(*gpu)) return lent;
+    return begin(*gpu);
   }
 
   std::vector<DeviceFacts> facts() const override SPDLD_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     look();
     std::vector<DeviceFacts> facts;
-    for (const Gpu& gpu : gpus_) {
-      facts.push_back(gpu.facts);
-      facts.back().context = !gpu.lent.expired();
-      facts.back().arena_bytes = gpu.budget->used.load(std::memory_order_relaxed);
+    for (const auto& gpu : gpus_) {
+      facts.push_back(gpu->facts);
+      facts.back().context = !gpu->lent.expired();
+      facts.back().arena_bytes = gpu->budget->used.load(std::memory_order_relaxed);
     }
     return facts;
   }
@@ -126,25 +112,62 @@ class CudaDevices final : public Devices {
   static const spdld::cuda::Driver& driver() { return spdld::cuda::driver(); }
   static const Functions& functions() { return *driver().functions; }
 
+  Result<std::shared_ptr<Gpu>> find(const std::string& uuid) SPDLD_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    std::erase_if(copiers_, [](const auto& copier) { return copier->ended(); });
+    look();
+    const auto found = std::find_if(gpus_.begin(), gpus_.end(), [&](const auto& candidate) {
+      return candidate->identified && digits_of(candidate->facts.uuid) == digits_of(uuid);
+    });
+    if (found == gpus_.end()) return error(Code::kFailedPrecondition, unseen(uuid));
+    const DeviceFacts& facts = (*found)->facts;
+    if (!facts.why_not.empty())
+      return error(Code::kFailedPrecondition,
+                   facts.name + " (" + facts.uuid + "): " + facts.why_not);
+    return *found;
+  }
+
+  // Null: nobody has it, or it is of no more use.
+  DeviceMemoryPtr lent_of(const Gpu& gpu) SPDLD_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    auto lent = gpu.lent.lock();
+    return lent != nullptr && lent->failure().ok() ? lent : nullptr;
+  }
+
+  // Without the lock: who asks for facts, or for another GPU, waits for no context.
+  Result<DeviceMemoryPtr> begin(Gpu& gpu) SPDLD_EXCLUDES(mutex_) {
+    auto context = std::make_shared<Context>(functions(), gpu.device, gpu.facts.name);
+    auto copier = std::make_shared<Copier>(context);
+    if (Status begun = context->begin(); !begun.ok()) return tl::unexpected<Status>(begun);
+    if (Status started = copier->start(); !started.ok()) return tl::unexpected<Status>(started);
+    auto lent = std::make_shared<LentDevice>(gpu.facts.uuid, std::move(context), gpu.budget,
+                                             registrations_, copier);
+    MutexLock lock(mutex_);
+    copiers_.push_back(std::move(copier));
+    gpu.lent = lent;
+    return lent;
+  }
+
   // Asks the driver again for all that it failed to tell before.
   void look() const SPDLD_REQUIRES(mutex_) {
     if (!driver()) return;
     gpus_.resize(static_cast<std::size_t>(driver().devices));
     for (std::size_t i = 0; i < gpus_.size(); ++i) {
-      Gpu& gpu = gpus_[i];
+      if (gpus_[i] == nullptr) gpus_[i] = std::make_shared<Gpu>();
+      Gpu& gpu = *gpus_[i];
       if (gpu.budget == nullptr) gpu.budget = std::make_shared<VramBudget>(budget_bytes_);
       gpu.facts.budget_bytes = budget_bytes_;
       if (!gpu.identified)
         gpu.identified = identify(functions(), static_cast<int>(i), gpu.device, gpu.facts).ok();
-      if (gpu.identified) judge(functions(), gpu.device, gpu.facts);
+      if (gpu.identified) check_deliverable(functions(), gpu.device, gpu.facts);
     }
   }
 
   std::string unseen(const std::string& uuid) const SPDLD_REQUIRES(mutex_) {
     std::string seen;
-    for (const Gpu& gpu : gpus_) {
+    for (const auto& gpu : gpus_) {
       seen += (seen.empty() ? "" : ", ");
-      seen += gpu.identified ? gpu.facts.uuid : gpu.facts.name + ": " + gpu.facts.why_not;
+      seen += gpu->identified ? gpu->facts.uuid : gpu->facts.name + ": " + gpu->facts.why_not;
     }
     return "the daemon sees no GPU " + uuid + " (it sees " + seen +
            "): give its container or unit that device, or see its CUDA_VISIBLE_DEVICES; of a GPU "
@@ -154,7 +177,7 @@ class CudaDevices final : public Devices {
   const std::uint64_t budget_bytes_;
   const std::shared_ptr<Registrations> registrations_ = std::make_shared<Registrations>();
   mutable Mutex mutex_;
-  mutable std::vector<Gpu> gpus_ SPDLD_GUARDED_BY(mutex_);
+  mutable std::vector<std::shared_ptr<Gpu>> gpus_ SPDLD_GUARDED_BY(mutex_);
   // They are joined by this class alone: see the destructor.
   std::vector<std::shared_ptr<Copier>> copiers_ SPDLD_GUARDED_BY(mutex_);
 };

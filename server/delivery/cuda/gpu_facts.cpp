@@ -8,50 +8,66 @@
 namespace spdld::delivery::cuda {
 namespace {
 
-Status told(const Functions& functions, CUresult result, const char* what) {
+Status status_of(const Functions& functions, CUresult result, const char* what) {
   if (result == CUDA_SUCCESS) return {};
   return Status(Code::kInternal, fmt::format("the driver does not tell {}: {}", what,
                                              spdld::cuda::error_text(functions, result)));
 }
 
 Status ask(const Functions& functions, int ordinal, CUdevice& device, DeviceFacts& facts) {
-  SPDLD_TRY(told(functions, functions.DeviceGet(&device, ordinal), "which device it is"));
+  SPDLD_TRY(status_of(functions, functions.DeviceGet(&device, ordinal), "which device it is"));
   std::array<char, 128> name{};
-  SPDLD_TRY(told(functions,
-                 functions.DeviceGetName(name.data(), static_cast<int>(name.size()), device),
-                 "its name"));
+  SPDLD_TRY(status_of(functions,
+                      functions.DeviceGetName(name.data(), static_cast<int>(name.size()), device),
+                      "its name"));
   facts.name = name.data();
   std::size_t total = 0;
-  SPDLD_TRY(told(functions, functions.DeviceTotalMem(&total, device), "how much memory it has"));
+  SPDLD_TRY(
+      status_of(functions, functions.DeviceTotalMem(&total, device), "how much memory it has"));
   facts.total_bytes = total;
   std::string uuid;
-  SPDLD_TRY(told(functions, spdld::cuda::uuid_of(functions, device, uuid), "its UUID"));
+  SPDLD_TRY(status_of(functions, spdld::cuda::uuid_of(functions, device, uuid), "its UUID"));
   facts.mig = uuid.starts_with("MIG-");
   facts.uuid = std::move(uuid);
   return {};
 }
 
+// Empty: loaders register the daemon's slots there.
+std::string why_no_pinning(const Functions& functions, CUdevice device) {
+  const auto lacks = [&](CUdevice_attribute which) {
+    int supported = 0;
+    return functions.DeviceGetAttribute(&supported, which, device) != CUDA_SUCCESS ||
+           supported == 0;
+  };
+  if (lacks(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED))
+    return "its driver cannot register memory of a process";
+  if (lacks(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED))
+    return "its driver cannot register memory that may only be read";
+  return {};
+}
+
 Status check(const Functions& functions, CUdevice device, DeviceFacts& facts) {
   const auto attribute = [&](CUdevice_attribute which, int& value) {
-    return told(functions, functions.DeviceGetAttribute(&value, which, device), "what it can do");
+    return status_of(functions, functions.DeviceGetAttribute(&value, which, device),
+                     "what it can do");
   };
-  const auto no = [](const char* why) { return Status(Code::kFailedPrecondition, why); };
+  const auto refusal = [](const char* why) { return Status(Code::kFailedPrecondition, why); };
   int mode = 0;
   SPDLD_TRY(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, mode));
   facts.compute_mode = mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS ? "exclusive process"
                        : mode == CU_COMPUTEMODE_PROHIBITED      ? "prohibited"
                                                                 : "default";
   if (mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS)
-    return no(
+    return refusal(
         "it is in exclusive-process mode, and a context of the daemon would lock the trainer "
         "out; 'nvidia-smi -c DEFAULT' lets both in");
   if (mode == CU_COMPUTEMODE_PROHIBITED)
-    return no("its compute mode forbids all contexts; 'nvidia-smi -c DEFAULT' allows them");
+    return refusal("its compute mode forbids all contexts; 'nvidia-smi -c DEFAULT' allows them");
   int supported = 0;
   SPDLD_TRY(attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, supported));
-  if (supported == 0) return no("its driver has no virtual memory management");
+  if (supported == 0) return refusal("its driver has no virtual memory management");
   SPDLD_TRY(attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, supported));
-  if (supported == 0) return no("its driver cannot share memory by file descriptors");
+  if (supported == 0) return refusal("its driver cannot share memory by file descriptors");
   return {};
 }
 
@@ -64,8 +80,9 @@ Status identify(const Functions& functions, int ordinal, CUdevice& device, Devic
   return asked;
 }
 
-void judge(const Functions& functions, CUdevice device, DeviceFacts& facts) {
+void check_deliverable(const Functions& functions, CUdevice device, DeviceFacts& facts) {
   facts.compute_mode.clear();
+  facts.why_no_pinning = why_no_pinning(functions, device);
   facts.why_not = check(functions, device, facts).message();
 }
 

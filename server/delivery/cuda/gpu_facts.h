@@ -15,6 +15,6 @@ Status identify(const Functions& functions, int ordinal, CUdevice& device, Devic
 
 // Fills in its compute mode, and why batches cannot be delivered to it. An operator may change the
 // mode at any time.
-void judge(const Functions& functions, CUdevice device, DeviceFacts& facts);
+void check_deliverable(const Functions& functions, CUdevice device, DeviceFacts& facts);
 
 }  // namespace spdld::delivery::cuda

@@ -5,41 +5,44 @@
 
 namespace spdld::delivery::cuda {
 
-CUresult Registrations::add(std::span<std::byte> slot, const Context& context) {
+CUresult Registrations::add(std::span<std::byte> slot,
+                            const std::shared_ptr<const Context>& context) {
   MutexLock lock(mutex_);
-  const auto known = users_.find(slot.data());
-  if (known != users_.end()) {
-    ++known->second;
+  const auto known = registrations_.find(slot.data());
+  if (known != registrations_.end()) {
+    ++known->second.users;
     return CUDA_SUCCESS;
   }
   const CUresult result =
-      context.functions().MemHostRegister(slot.data(), slot.size(), CU_MEMHOSTREGISTER_PORTABLE);
-  if (result == CUDA_SUCCESS) users_.emplace(slot.data(), 1);
+      context->functions().MemHostRegister(slot.data(), slot.size(), CU_MEMHOSTREGISTER_PORTABLE);
+  if (result == CUDA_SUCCESS) registrations_.emplace(slot.data(), Registration{.context = context});
   return result;
 }
 
-CUresult Registrations::remove(std::span<std::byte> slot, const Context& context) {
+CUresult Registrations::remove(std::span<std::byte> slot) {
   MutexLock lock(mutex_);
-  const auto known = users_.find(slot.data());
-  if (--known->second > 0) return CUDA_SUCCESS;
-  users_.erase(known);
-  return context.functions().MemHostUnregister(slot.data());
+  const auto known = registrations_.find(slot.data());
+  if (--known->second.users > 0) return CUDA_SUCCESS;
+  const std::shared_ptr<const Context> context = std::move(known->second.context);
+  registrations_.erase(known);
+  const Current current(*context);
+  return context->functions().MemHostUnregister(slot.data());
 }
 
 PinnedSlots::~PinnedSlots() {
-  const Current current(*context_);
-  Status kept;
+  Status first_failure;
   for (std::uint32_t slot = 0; slot < pinned_.size(); ++slot) {
     if (!pinned_[slot]) continue;
-    const CUresult removed = registrations_->remove(arena_.slot(slot), *context_);
-    if (kept.ok()) kept = context_->status(removed, "letting go of a registered slot");
+    const CUresult removed = registrations_->remove(arena_.slot(slot));
+    if (first_failure.ok())
+      first_failure = context_->status(removed, "letting go of a registered slot");
   }
-  if (!kept.ok()) spdlog::error("{}", kept.message());
+  if (!first_failure.ok()) spdlog::error("{}", first_failure.message());
 }
 
 Status PinnedSlots::pin(std::uint32_t slot) {
   if (pinned_[slot] || refused_) return {};
-  const CUresult result = registrations_->add(arena_.slot(slot), *context_);
+  const CUresult result = registrations_->add(arena_.slot(slot), context_);
   Status registered = context_->status(result, "registering a slot");
   if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return registered;
   pinned_[slot] = registered.ok();

@@ -12,19 +12,25 @@
 
 namespace spdld::delivery::cuda {
 
-// The slots that are registered with the driver, for all GPUs: the driver takes each but once.
-// Thread-safe.
+// The slots that are registered with the driver, for all GPUs: the driver takes each but once, and
+// forgets it with the context that registered it, which is held until then. Thread-safe.
 class Registrations {
  public:
   // One more GPU copies from the slot. CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: the driver still
   // knows these addresses from before, and would read what was there then.
-  CUresult add(std::span<std::byte> slot, const Context& context) SPDLD_EXCLUDES(mutex_);
+  CUresult add(std::span<std::byte> slot, const std::shared_ptr<const Context>& context)
+      SPDLD_EXCLUDES(mutex_);
   // One less; the last one undoes it.
-  CUresult remove(std::span<std::byte> slot, const Context& context) SPDLD_EXCLUDES(mutex_);
+  CUresult remove(std::span<std::byte> slot) SPDLD_EXCLUDES(mutex_);
 
  private:
+  struct Registration {
+    std::shared_ptr<const Context> context;
+    int users = 1;
+  };
+
   Mutex mutex_;
-  std::map<const std::byte*, int> users_ SPDLD_GUARDED_BY(mutex_);
+  std::map<const std::byte*, Registration> registrations_ SPDLD_GUARDED_BY(mutex_);
 };
 
 // Slots of one arena that a GPU copies from. Where the driver refuses to register them, copies go
@@ -39,7 +45,7 @@ class PinnedSlots final : public PinnedArena {
         pinned_(arena.shape().slot_count) {}
   ~PinnedSlots() override;
 
-  // What there is of the slot's pages is there already. An error: it cannot be copied from at all.
+  // The slot's pages have been allocated. An error: it cannot be copied from at all.
   Status pin(std::uint32_t slot);
 
  private:

@@ -11,11 +11,11 @@ namespace spdld::delivery::cuda {
 namespace {
 
 CUmemAllocationProp shared_memory_of(CUdevice device) {
-  CUmemAllocationProp wish{};
-  wish.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  wish.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  wish.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
-  return wish;
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+  return properties;
 }
 
 }  // namespace
@@ -33,13 +33,13 @@ Result<std::unique_ptr<VmmArena>> VmmArena::make(std::uint64_t bytes,
 
 Status VmmArena::take(std::uint64_t bytes) {
   const Functions& functions = context_->functions();
-  const CUmemAllocationProp wish = shared_memory_of(context_->device());
+  const CUmemAllocationProp properties = shared_memory_of(context_->device());
   std::size_t granularity = 0;
-  SPDLD_TRY(context_->status(
-      functions.MemGetAllocationGranularity(&granularity, &wish, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-      "asking in which units memory is shared"));
+  SPDLD_TRY(context_->status(functions.MemGetAllocationGranularity(
+                                 &granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                             "asking in which units memory is shared"));
   SPDLD_TRY(reserve((bytes + granularity - 1) / granularity * granularity));
-  const CUresult created = functions.MemCreate(&memory_, bytes_, &wish, 0);
+  const CUresult created = functions.MemCreate(&memory_, bytes_, &properties, 0);
   if (created == CUDA_ERROR_OUT_OF_MEMORY) return no_room(bytes_);
   SPDLD_TRY(context_->status(created, "taking memory that can be shared"));
   created_ = true;
@@ -55,7 +55,7 @@ Status VmmArena::take(std::uint64_t bytes) {
   base_ = base;
   SPDLD_TRY(context_->status(functions.MemMap(base_, bytes_, 0, memory_, 0), "mapping memory"));
   mapped_ = true;
-  const CUmemAccessDesc access{.location = wish.location,
+  const CUmemAccessDesc access{.location = properties.location,
                                .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   return context_->status(functions.MemSetAccess(base_, bytes_, &access, 1),
                           "opening memory for copies");

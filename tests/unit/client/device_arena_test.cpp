@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <filesystem>
+#include <cstdlib>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,43 +16,26 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "spdld/loader.h"
-#include "tests/unit/client/fake_gpu.h"
+#include "tests/support/scratch_dir.h"
+#include "tests/unit/client/device_arena_fixture.h"
 #include "tests/unit/client/gpu_daemon.h"
-#include "tests/unit/client/hostile_daemon.h"
-#include "tests/unit/client/looks.h"
 #include "tests/unit/client/thrown.h"
 
-// A loader whose batches the daemon brings to the device itself, into memory of its own there. The
-// driver is the fake one, whose copies and kernels run late and in a drawn order.
 namespace spdld {
 namespace {
 
+using test::DeviceArenaTest;
 using test::FakeGpu;
 using test::Gate;
 using test::GpuDaemon;
-using test::kGranule;
-using test::Looks;
+using test::number_of;
+using test::open_files;
 using test::options_for;
 using test::thrown;
-using test::value_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
-
-std::uintptr_t number_of(CUstream stream) { return reinterpret_cast<std::uintptr_t>(stream); }
-
-std::ptrdiff_t open_files() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
-}
-
-class DeviceArenaTest : public ::testing::Test {
- protected:
-  FakeGpu gpu_;
-  Looks looks_{gpu_};
-};
 
 TEST_F(DeviceArenaTest, BatchesLieWhereTheDaemonBroughtThem) {
   GpuDaemon daemon;
@@ -197,6 +176,57 @@ TEST_F(DeviceArenaTest, ALeaseThatNoStreamReadsEndsAtOnce) {
   EXPECT_EQ(daemon.seen().releases, 0);
   captions.reset();
   EXPECT_EQ(daemon.seen().releases, 1);
+}
+
+TEST_F(DeviceArenaTest, ALeaseEndsAtOnceWhereItsStreamIsThrough) {
+  GpuDaemon daemon;
+  Loader loader = Loader::open(options_for(daemon));
+  for (CUstream stream : {gpu_.make_stream(), CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {
+    const int released = daemon.seen().releases;
+    auto batch = loader.next();
+    looks_.make_ready_and_launch(*batch, stream);
+    FakeGpu::check(gpu_.functions().StreamSynchronize(stream));
+    const std::uint64_t events = gpu_.calls("cuEventRecord");
+    batch.reset();
+    EXPECT_EQ(daemon.seen().releases, released + 1);
+    EXPECT_EQ(gpu_.calls("cuEventRecord"), events);
+  }
+}
+
+TEST_F(DeviceArenaTest, ALeaseThatEndsAtOnceEndsEarlierOnesBeforeIt) {
+  GpuDaemon daemon;
+  Loader loader = Loader::open(options_for(daemon));
+  CUstream stream = gpu_.make_stream();
+  auto gate = std::make_unique<Gate>(gpu_, stream);
+  looks_.make_ready_and_launch(*loader.next(), stream);
+  auto batch = loader.next();
+  looks_.make_ready_and_launch(*batch, stream);
+  EXPECT_EQ(daemon.seen().releases, 0);
+  gate->open();
+  FakeGpu::check(gpu_.functions().StreamSynchronize(stream));
+  batch.reset();
+  EXPECT_EQ(daemon.seen().releases, 2);
+  looks_.expect_all_right({stream}, 2);
+}
+
+TEST_F(DeviceArenaTest, LettingGoOfABatchDoesNotDisturbACaptureElsewhere) {
+  GpuDaemon daemon;
+  Loader loader = Loader::open(options_for(daemon));
+  CUstream captured = gpu_.make_stream();
+  CUstream stream = gpu_.make_stream();
+  std::optional<Gate> gate;
+  for (const bool is_through : {true, false}) {
+    auto batch = loader.next();
+    looks_.make_ready_and_launch(*batch, stream);
+    FakeGpu::check(gpu_.functions().StreamSynchronize(stream));
+    if (!is_through) gate.emplace(gpu_, stream);
+    gpu_.begin_capture(captured);
+    batch.reset();
+    EXPECT_EQ(daemon.seen().releases, 1);
+    gpu_.end_capture(captured);
+  }
+  gate->open();
+  looks_.expect_all_right({stream}, 2);
 }
 
 TEST_F(DeviceArenaTest, NextWaitsForStreamsThatReadAllBatches) {
@@ -493,6 +523,25 @@ TEST_F(DeviceArenaTest, ABatchOfAThreadsOwnStreamMayBeLetGoOfOnAnotherThread) {
   looks_.expect_all_right({CU_STREAM_PER_THREAD}, 40);
 }
 
+TEST_F(DeviceArenaTest, EachThreadsOwnStreamIsOneThatReads) {
+  GpuDaemon daemon;
+  Loader loader = Loader::open(options_for(daemon));
+  auto batch = loader.next();
+  batch->make_ready(number_of(CU_STREAM_PER_THREAD));
+  std::optional<Gate> gate;
+  std::thread([&] {
+    const FakeGpu current;
+    gate.emplace(gpu_, CU_STREAM_PER_THREAD);
+    looks_.make_ready_and_launch(*batch, CU_STREAM_PER_THREAD);
+  }).join();
+  batch.reset();
+  EXPECT_EQ(daemon.seen().releases, 0);
+  gate->open();
+  looks_.expect_all_right({CU_STREAM_LEGACY}, 1);
+  EXPECT_TRUE(loader.next());
+  EXPECT_EQ(daemon.seen().releases, 2);
+}
+
 TEST_F(DeviceArenaTest, AnotherWayMayComeInTheMiddle) {
   GpuDaemon daemon(
       {.fake = {.steps = 24, .epochs = 1}, .ways = {{6, false}, {12, true}, {18, false}}});
@@ -506,6 +555,7 @@ TEST_F(DeviceArenaTest, AnotherWayMayComeInTheMiddle) {
     EXPECT_TRUE((*batch)["image"].on_device);
     EXPECT_EQ(batch->device(), 0);
     EXPECT_EQ(loader.stats().delivery, step / 6 % 2 == 0 ? "cuda ipc" : "pinned");
+    EXPECT_EQ(batch->read_only(), step / 6 % 2 == 0);
     looks_.make_ready_and_launch(*batch, streams[step % 2]);
     held.push_back(*std::move(batch));
     if (held.size() == 3) held.erase(held.begin());
@@ -566,257 +616,6 @@ TEST_F(DeviceArenaTest, AForkedChildLeavesTheParentsBatchesAlone) {
   looks_.expect_all_right({stream}, 2);
 }
 
-// A daemon of another version, or a broken one, that this process makes memory for.
-class HostileDeviceArenaTest : public DeviceArenaTest {
- protected:
-  using Conversation = test::Conversation;
-  using ArenaFrame = wire::DeviceArenaFrame;
-  using BatchFrame = wire::DeviceBatchFrame;
-
-  static wire::FieldLayout image() {
-    wire::FieldLayout field = test::dense(30'000);
-    field.flags = wire::kFieldOnDevice;
-    field.capacity_bytes = 120'000;
-    return field;
-  }
-  // What next() says in the conversation that `script` leads after the attach.
-  static std::string says(const std::function<void(Conversation&)>& script,
-                          const std::string& device = "cuda") {
-    test::HostileDaemon daemon([&](Conversation& consumer) {
-      consumer.attach(4);
-      script(consumer);
-      while (consumer.receive()) {
-      }
-    });
-    LoaderOptions options = daemon.options();
-    options.device = device;
-    Loader loader = Loader::open(options);
-    try {
-      loader.next();
-    } catch (const ConnectionError& error) {
-      return error.what();
-    }
-    return "was accepted";
-  }
-  std::string arena_says(const std::function<void(ArenaFrame&)>& change) {
-    const FakeCudaCounts before = gpu_.counts();
-    std::string said = says([&](Conversation& consumer) {
-      consumer.open(*host_);
-      send(consumer, change, memory_.fd());
-    });
-    EXPECT_EQ(gpu_.counts().mapped_ranges, before.mapped_ranges);
-    EXPECT_EQ(gpu_.counts().reservations, before.reservations);
-    EXPECT_EQ(gpu_.counts().handles, before.handles);
-    return said;
-  }
-  std::string batch_says(const std::function<void(BatchFrame&)>& change,
-                         const std::vector<wire::FieldLayout>& fields = {image()}) {
-    return says([&](Conversation& consumer) {
-      consumer.open(*host_);
-      send(consumer, {}, memory_.fd());
-      consumer.schema(fields);
-      send_batch(consumer, change);
-    });
-  }
-  void send(Conversation& consumer, const std::function<void(ArenaFrame&)>& change, int fd) {
-    ArenaFrame frame = test::device_arena_frame(host_->id(), memory_.bytes());
-    if (change) change(frame);
-    consumer.send(test::bytes_of(frame, wire::FrameType::kDeviceArena), fd);
-  }
-  void send_batch(Conversation& consumer, const std::function<void(BatchFrame&)>& change) {
-    BatchFrame frame{};
-    frame.batch = delivery::batch_frame({.lease = 1,
-                                         .arena_id = host_->id(),
-                                         .schema_id = 1,
-                                         .slot_offset = host_->slot_offset(0),
-                                         .slot_bytes = host_->shape().slot_bytes,
-                                         .rows = 2});
-    frame.device_offset = kGranule / 2;
-    frame.device_bytes = 120'000;
-    if (change) change(frame);
-    frame.batch.header = {wire::FrameType::kDeviceBatch, sizeof frame};
-    test::Bytes bytes(sizeof frame);
-    std::memcpy(bytes.data(), &frame, sizeof frame);
-    consumer.send(bytes);
-  }
-
-  delivery::ArenaBudget budget_{1 << 24, {.meminfo = "", .self_cgroup = "", .cgroup_root = ""}};
-  const std::unique_ptr<delivery::Arena> host_ =
-      std::move(*delivery::Arena::create({.slot_bytes = 300'000, .slot_count = 2}, 5, budget_));
-  test::GpuMemory memory_{kGranule};
-};
-
-TEST_F(HostileDeviceArenaTest, TakesABatchThatIsAsItShouldBe) {
-  EXPECT_EQ(batch_says({}), "was accepted");
-}
-
-TEST_F(HostileDeviceArenaTest, RefusesMemoryOfADeviceThatTheLoaderDoesNotHave) {
-  EXPECT_THAT(says(
-                  [&](Conversation& consumer) {
-                    consumer.open(*host_);
-                    send(consumer, {}, memory_.fd());
-                  },
-                  ""),
-              HasSubstr("sent memory of a GPU, and this loader was opened without a device"));
-  EXPECT_THAT(says(
-                  [&](Conversation& consumer) {
-                    consumer.open(*host_);
-                    consumer.schema({image()});
-                    send_batch(consumer, {});
-                  },
-                  ""),
-              HasSubstr("memory of a GPU that the daemon did not announce"));
-  test::HostileDaemon daemon([&](Conversation& consumer) {
-    const std::uint8_t generation[16] = {};
-    consumer.receive();
-    consumer.send(delivery::welcome_frame(4, generation, "hostile"));
-    consumer.receive();
-    test::Bytes attached = delivery::attached_frame({.session = 1, .credits = 4});
-    test::append_text(attached, wire::TextKey::kDevice, "GPU-0");
-    wire::AttachedFrame fixed;
-    std::memcpy(&fixed, attached.data(), sizeof fixed);
-    fixed.header.bytes = static_cast<std::uint32_t>(attached.size());
-    ++fixed.text_count;
-    std::memcpy(attached.data(), &fixed, sizeof fixed);
-    consumer.send(attached);
-    consumer.receive();
-  });
-  EXPECT_THAT(daemon.next_says(), HasSubstr("batches lie on GPU-0, and this loader was opened"));
-}
-
-TEST_F(HostileDeviceArenaTest, RefusesMemoryThatBelongsToNoArena) {
-  EXPECT_THAT(arena_says([](ArenaFrame& frame) { frame.arena_id = 9; }),
-              HasSubstr("arena 9, which it did not open"));
-  EXPECT_THAT(says([&](Conversation& consumer) {
-                consumer.open(*host_);
-                send(consumer, {}, memory_.fd());
-                send(consumer, {}, memory_.fd());
-              }),
-              HasSubstr("arena 5, which has some already"));
-}
-
-TEST_F(HostileDeviceArenaTest, RefusesMemoryThatMakesNoSense) {
-  EXPECT_THAT(
-      arena_says([](ArenaFrame& frame) { frame.kind = static_cast<wire::DeviceMemoryKind>(7); }),
-      HasSubstr("its kind is 7, which this client does not know"));
-  EXPECT_THAT(arena_says([](ArenaFrame& frame) { frame.total_bytes = 0; }),
-              HasSubstr("it has no bytes"));
-  EXPECT_THAT(arena_says([](ArenaFrame& frame) { ++frame.total_bytes; }),
-              HasSubstr("no multiple of 2097152"));
-  EXPECT_THAT(arena_says([](ArenaFrame& frame) { frame.total_bytes = 1ull << 62; }),
-              HasSubstr("and the GPU has"));
-  EXPECT_THAT(arena_says([](ArenaFrame& frame) { frame.total_bytes += kGranule; }),
-              HasSubstr("smaller than announced"));
-}
-
-TEST_F(HostileDeviceArenaTest, RefusesFilesThatAreNoMemoryOfAGpu) {
-  EXPECT_THAT(says([&](Conversation& consumer) {
-                consumer.open(*host_);
-                send(consumer, {}, -1);
-              }),
-              HasSubstr("an arena on a GPU without its memory"));
-  const UniqueFd file(::memfd_create("file", MFD_CLOEXEC));
-  ASSERT_EQ(::ftruncate(file.get(), kGranule), 0);
-  EXPECT_THAT(says([&](Conversation& consumer) {
-                consumer.open(*host_);
-                send(consumer, {}, file.get());
-              }),
-              HasSubstr("its file descriptor is none of a GPU's memory"));
-  EXPECT_THAT(says([&](Conversation& consumer) {
-                consumer.open(*host_);
-                ArenaFrame frame{};
-                frame.header = {wire::FrameType::kDeviceArena, 12};
-                test::Bytes cut(12);
-                std::memcpy(cut.data(), &frame, cut.size());
-                consumer.send(cut, memory_.fd());
-              }),
-              HasSubstr("an arena on a GPU without its memory"));
-}
-
-TEST_F(HostileDeviceArenaTest, RefusesBatchesBeyondTheirMemory) {
-  const char* const unannounced = "memory of a GPU that the daemon did not announce";
-  EXPECT_THAT(batch_says([](BatchFrame& frame) { frame.device_offset = ~0ull - 255; }),
-              HasSubstr(unannounced));
-  EXPECT_THAT(batch_says([](BatchFrame& frame) { frame.device_bytes = ~0ull; }),
-              HasSubstr(unannounced));
-  EXPECT_THAT(batch_says([](BatchFrame& frame) { frame.device_bytes = kGranule / 2 + 1; }),
-              HasSubstr(unannounced));
-  EXPECT_THAT(batch_says([](BatchFrame& frame) { frame.device_offset += 8; }),
-              HasSubstr(unannounced));
-  EXPECT_THAT(batch_says([](BatchFrame& frame) { frame.batch.rows = 5; }),
-              HasSubstr("reaches beyond the batch's part of the GPU's memory"));
-  EXPECT_THAT(batch_says([](BatchFrame& frame) { frame.batch.rows = ~0u; }),
-              HasSubstr("reaches beyond the batch's part of the GPU's memory"));
-  EXPECT_THAT(batch_says([](BatchFrame& frame) { frame.batch.slot_bytes = ~0ull; }),
-              HasSubstr("memory that the daemon did not announce"));
-  wire::FieldLayout far = image();
-  far.offset = 1ull << 40;
-  EXPECT_THAT(batch_says({}, {far}), HasSubstr("reaches beyond the batch's part"));
-  // Tables of rows are in the slot, which is smaller than the part on the GPU.
-  wire::FieldLayout sound = image();
-  sound.kind = wire::FieldKind::kRagged;
-  sound.shape[0] = -1;
-  sound.offsets_offset = 300'000;
-  EXPECT_THAT(batch_says({}, {sound}), HasSubstr("its offsets reach beyond its slot"));
-  EXPECT_THAT(says([&](Conversation& consumer) {
-                consumer.open(*host_);
-                consumer.schema({image()});
-                send_batch(consumer, {});
-              }),
-              HasSubstr(unannounced));
-}
-
-TEST_F(HostileDeviceArenaTest, RefusesFieldsOnTheDeviceOfABatchInMainMemory) {
-  EXPECT_THAT(says([&](Conversation& consumer) {
-                consumer.open(*host_);
-                send(consumer, {}, memory_.fd());
-                consumer.schema({image()});
-                consumer.batch(*host_);
-              }),
-              HasSubstr("it lies on a GPU, and the batch does not"));
-}
-
-TEST_F(HostileDeviceArenaTest, RefusesFieldsThatDoNotLieOnADevice) {
-  wire::FieldLayout field = image();
-  field.kind = wire::FieldKind::kBytes;
-  EXPECT_THAT(batch_says({}, {field}), HasSubstr("such a field does not lie on a GPU"));
-  field = image();
-  field.flags |= wire::kFieldMeta;
-  EXPECT_THAT(batch_says({}, {field}), HasSubstr("such a field does not lie on a GPU"));
-  field = image();
-  field.offset = 8;
-  EXPECT_THAT(batch_says({}, {field}), HasSubstr("it is not aligned"));
-}
-
-TEST_F(HostileDeviceArenaTest, AFieldGoesToTheDeviceByItsSpaceNotByWhatABatchHasOfIt) {
-  // Two rows of 30,000 bytes, of four that would fit.
-  wire::FieldLayout large = image();
-  large.flags = 0;
-  wire::FieldLayout small = test::dense(30'000);
-  std::strcpy(small.name, "small");
-  small.offset = 120'064;
-  small.capacity_bytes = 60'000;
-  test::HostileDaemon daemon([&](Conversation& consumer) {
-    consumer.attach(4);
-    consumer.open(*host_);
-    consumer.schema({large, small});
-    consumer.batch(*host_);
-    while (consumer.receive()) {
-    }
-  });
-  LoaderOptions options = daemon.options();
-  options.device = "cuda";
-  {
-    Loader loader = Loader::open(options);
-    const auto batch = loader.next();
-    EXPECT_TRUE((*batch)["image"].on_device);
-    EXPECT_TRUE((*batch)["small"].copied);
-  }
-  options.device = "";
-  Loader loader = Loader::open(options);
-  EXPECT_TRUE((*loader.next())["image"].copied);
-}
-
 // Leaves something behind in the process.
 class KeptArenaTest : public DeviceArenaTest {};
 
@@ -834,192 +633,6 @@ TEST_F(KeptArenaTest, WhatACaptureReadsToTheEndIsNotToldToBeFree) {
   EXPECT_EQ(gpu_.counts().mapped_ranges, 1u);  // it stays
   gpu_.end_capture(stream);
   looks_.expect_all_right({stream}, 1);
-}
-
-// The driver grants no access for reading alone.
-class ReadWriteArenaTest : public DeviceArenaTest {};
-
-TEST_F(ReadWriteArenaTest, BatchesComeAllTheSame) {
-  GpuDaemon daemon;
-  Loader loader = Loader::open(options_for(daemon));
-  CUstream stream = gpu_.make_stream();
-  while (const auto batch = loader.next()) looks_.make_ready_and_launch(*batch, stream);
-  looks_.expect_all_right({stream}, 12);
-  EXPECT_EQ(gpu_.calls("cuMemSetAccess"), 3u);  // the daemon's, and two of ours
-}
-
-// The driver cannot map memory of other processes'.
-class NoSharedMemoryTest : public DeviceArenaTest {};
-
-TEST_F(NoSharedMemoryTest, TheDaemonIsNotAskedForIt) {
-  GpuDaemon daemon({.ways = {{0, false}}});
-  Loader loader = Loader::open(options_for(daemon));
-  EXPECT_EQ(loader.next()->device(), 0);
-  EXPECT_THAT(daemon.seen().devices, ElementsAre(""));
-}
-
-// The device is an instance of a GPU that is cut into several.
-class InstanceArenaTest : public DeviceArenaTest {};
-
-TEST_F(InstanceArenaTest, IsNamedAsOne) {
-  GpuDaemon daemon;
-  Loader loader = Loader::open(options_for(daemon));
-  EXPECT_TRUE(loader.next());
-  EXPECT_THAT(daemon.seen().devices, ElementsAre(StartsWith("MIG-10111213-")));
-}
-
-// Calls of the driver fail, each once, one at each attach, and then while batches are read.
-class FailingArenaTest : public DeviceArenaTest {};
-
-TEST_F(FailingArenaTest, EachFailureIsToldAndNoneLosesABatch) {
-  const FakeCudaCounts before = gpu_.counts();
-  const std::ptrdiff_t files = open_files();
-  CUstream stream = gpu_.make_stream();
-  std::string told;
-  {
-    GpuDaemon daemon({.fake = {.steps = 40, .epochs = 1}});
-    Loader loader = Loader::open(options_for(daemon));
-    for (std::uint64_t step = 0; step < 40;) {
-      try {
-        const auto batch = loader.next();
-        ASSERT_TRUE(batch);
-        EXPECT_EQ(batch->step(), step++);
-        for (bool ready = false; !ready;) {
-          try {
-            batch->make_ready(number_of(stream));
-            ready = true;
-          } catch (const DeviceError& failed) {
-            told += failed.what() + std::string("\n");
-          }
-        }
-        looks_.launch(*batch, stream);
-      } catch (const DeviceError& failed) {
-        told += failed.what() + std::string("\n");
-      }
-    }
-    EXPECT_FALSE(loader.next());
-    EXPECT_EQ(daemon.seen().bad_releases, 0);
-  }
-  looks_.expect_all_right({stream}, 40);
-  for (const char* what :
-       {"asking for the granularity", "asking for its memory", "importing the daemon's memory",
-        "asking where the daemon's memory is", "reserving addresses", "mapping the daemon's memory",
-        "asking for access", "letting go of the handle", "asking a stream",
-        "asking whether a batch has been read"})
-    EXPECT_THAT(told, HasSubstr(std::string("cuda:0: ") + what));
-  EXPECT_THAT(told, HasSubstr("CUDA_ERROR_OUT_OF_MEMORY"));
-  FakeGpu::check(gpu_.functions().StreamDestroy(stream));
-  const FakeCudaCounts after = gpu_.counts();
-  EXPECT_EQ(after.mapped_ranges, before.mapped_ranges);
-  EXPECT_EQ(after.reservations, before.reservations);
-  EXPECT_EQ(after.handles, before.handles);
-  EXPECT_EQ(after.events, before.events);
-  EXPECT_EQ(after.contexts, before.contexts);
-  EXPECT_EQ(open_files(), files);
-}
-
-// The first event cannot be made, and the next one not be recorded.
-class FailingEventArenaTest : public DeviceArenaTest {};
-
-TEST_F(FailingEventArenaTest, ALeaseGoesOnUntilItIsKnownWhatStreamsDo) {
-  GpuDaemon daemon;
-  Loader loader = Loader::open(options_for(daemon));
-  CUstream stream = gpu_.make_stream();
-  Gate gate(gpu_, stream);
-  auto batch = loader.next();
-  looks_.make_ready_and_launch(*batch, stream);
-  batch.reset();
-  EXPECT_EQ(daemon.seen().releases, 0);
-  EXPECT_THAT(thrown<DeviceError>([&] { (void)loader.next(); }).what(),
-              HasSubstr("recording how far a stream is that reads a batch: CUDA_ERROR_UNKNOWN"));
-  EXPECT_EQ(loader.next()->step(), 1u);
-  EXPECT_EQ(daemon.seen().releases, 1);
-  gate.open();
-  looks_.expect_all_right({stream}, 1);
-  EXPECT_EQ(loader.next()->step(), 2u);
-  EXPECT_EQ(daemon.seen().releases, 3);
-}
-
-// The daemon is another process, made before this one begins CUDA: each is a test process's own.
-class OtherProcessArenaTest : public ::testing::Test {
- protected:
-  OtherProcessArenaTest() {
-    int ends[2];
-    SPDLD_CHECK(::pipe(ends) == 0);
-    daemon_ = ::fork();
-    if (daemon_ == 0) {
-      ::alarm(120);
-      const GpuDaemon daemon(test::GpuPipeline{}, &at_);
-      if (::write(ends[1], "x", 1) != 1) std::_Exit(1);
-      for (;;) ::pause();
-    }
-    char byte = 0;
-    SPDLD_CHECK(::read(ends[0], &byte, 1) == 1);
-    ::close(ends[0]);
-    ::close(ends[1]);
-    gpu_.emplace();
-    looks_.emplace(*gpu_);
-  }
-  ~OtherProcessArenaTest() override { kill_daemon(); }
-  void kill_daemon() {
-    if (daemon_ == 0) return;
-    ::kill(daemon_, SIGKILL);
-    EXPECT_EQ(::waitpid(std::exchange(daemon_, 0), nullptr, 0) > 0, true);
-  }
-  LoaderOptions options() const {
-    return {.pipeline = "p",
-            .job = "",
-            .rank = 0,
-            .world_size = 1,
-            .device = "cuda",
-            .address = at_,
-            .timeout = std::chrono::seconds(60)};
-  }
-
-  const test::ScratchDir directory_;
-  const std::string at_ = directory_.path();
-  pid_t daemon_ = 0;
-  std::optional<FakeGpu> gpu_;
-  std::optional<Looks> looks_;
-};
-
-class OrphanedArenaTest : public OtherProcessArenaTest {};
-
-TEST_F(OrphanedArenaTest, BatchesAreReadableThoughTheDaemonWasKilled) {
-  CUstream stream = gpu_->make_stream();
-  Loader loader = Loader::open(options());
-  const auto held = loader.next();
-  ASSERT_TRUE(held);
-  EXPECT_TRUE((*held)["image"].on_device);
-  Gate gate(*gpu_, stream);
-  looks_->make_ready_and_launch(*loader.next(), stream);
-  kill_daemon();
-  looks_->make_ready_and_launch(*held, stream);
-  const GpuDaemon again(test::GpuPipeline{}, &at_);
-  for (std::uint64_t step = 2; step < 12; ++step) EXPECT_EQ(loader.next()->step(), step);
-  gate.open();
-  looks_->expect_all_right({stream}, 2);
-  EXPECT_EQ(loader.stats().reconnects, 1u);
-}
-
-// Ends what the driver can do for this process.
-class BrokenArenaTest : public OtherProcessArenaTest {};
-
-TEST_F(BrokenArenaTest, AFailedDeviceIsToldAndClosingDoesNotWaitForIt) {
-  CUstream stream = gpu_->make_stream();
-  Gate gate(*gpu_, stream);
-  Loader loader = Loader::open(options());
-  auto held = loader.next();
-  looks_->make_ready_and_launch(*held, stream);
-  looks_->make_ready_and_launch(*loader.next(), stream);
-  gate.wait_until_reached();
-  gpu_->break_context(CUDA_ERROR_ILLEGAL_ADDRESS);
-  EXPECT_THAT(thrown<DeviceError>([&] { (void)loader.next(); }).what(),
-              AllOf(HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"),
-                    HasSubstr("A kernel of this process failed before")));
-  loader.close();
-  held.reset();
-  EXPECT_TRUE(loader.closed());
 }
 
 }  // namespace

@@ -219,6 +219,41 @@ TEST_F(DeviceTest, ABatchThatIsLetGoOfWhileItsStreamIsCapturedStays) {
   expect_all_right({stream}, looks);
 }
 
+TEST_F(DeviceTest, ABufferThatACapturedStreamReadsIsNotFilled) {
+  FakeDaemon daemon({.steps = 30});
+  Loader loader = Loader::open(options(daemon));
+  CUstream stream = gpu_.make_stream();
+  CUstream other = gpu_.make_stream();
+  test::Gate gate(gpu_, stream);
+  auto batch = loader.next();
+  look_at(*batch, stream);
+  gpu_.begin_capture(stream);
+  batch.reset();
+  for (int i = 0; i < 6; ++i) look_at(*loader.next(), other);
+  gpu_.end_capture(stream);
+  FakeGpu::check(gpu_.functions().StreamSynchronize(other));
+  gate.open();
+  expect_all_right({stream, other}, 7);
+}
+
+TEST_F(DeviceTest, WhatACaptureMayReadIsFreedAfterIt) {
+  const FakeCudaCounts before = gpu_.counts();
+  FakeDaemon daemon({.steps = 30});
+  {
+    Loader loader = Loader::open(options(daemon));
+    CUstream stream = gpu_.make_stream();
+    auto batch = loader.next();
+    look_at(*batch, stream);
+    expect_all_right({stream}, 1);
+    gpu_.begin_capture(stream);
+    batch.reset();
+    loader.close();
+    EXPECT_GT(gpu_.counts().device_bytes, before.device_bytes);
+    gpu_.end_capture(stream);
+  }
+  EXPECT_EQ(gpu_.counts().device_bytes, before.device_bytes);
+}
+
 TEST_F(DeviceTest, AllIsGivenBackInTheEnd) {
   const FakeCudaCounts before = gpu_.counts();
   {

@@ -479,6 +479,7 @@ TEST(Listing, ShowsEachGpuAndWhatTheDaemonHasThere) {
   gpu = daemon.add_gpus();
   gpu->set_name("GPU 3");
   gpu->set_why_not("the driver does not tell its name");
+  gpu->set_why_no_pinning("its driver cannot register memory of a process");
   std::ostringstream out;
   print_status(daemon, "/run/spdld", out);
   const std::string text = out.str();
@@ -491,7 +492,9 @@ TEST(Listing, ShowsEachGpuAndWhatTheDaemonHasThere) {
             "compute mode exclusive process\n"
             "           no batches there: it is in exclusive-process mode\n"
             "gpu        GPU 3\n"
-            "           no batches there: the driver does not tell its name\n");
+            "           no batches there: the driver does not tell its name\n"
+            "           loaders there copy by a buffer: its driver cannot register memory of a "
+            "process\n");
 }
 
 TEST(Listing, SaysWhyThereIsNoGpu) {

@@ -153,6 +153,45 @@ TEST_P(DeviceMemoryTest, TwoGpusCopyFromOneArena) {
               Succeeds());
 }
 
+TEST_P(DeviceMemoryTest, TheGpuThatRegisteredAnArenaMayLeaveFirst) {
+  EXPECT_THAT(on_gpus_drawn([] {
+                auto devices = find_devices(kBudget);
+                Rig rig(*devices);
+                const std::uint64_t bytes = rig.source.arena().shape().slot_bytes;
+                DeviceMemoryPtr other = must(devices->open(uuid_of(1)));
+                auto there = must(other->allocate(4 * bytes));
+                auto pinned = other->pin(rig.source.arena());
+                const auto copy = [&](std::uint32_t slot) {
+                  DeviceCopy what = rig.copy_of(slot);
+                  what.pinned = pinned.get();
+                  what.to = there.get();
+                  std::promise<Status> over;
+                  other->copy(what, [&](const Status& status) { over.set_value(status); });
+                  return over.get_future().get();
+                };
+                REQUIRE(rig.copy(rig.copy_of(0)).ok() && copy(0).ok());
+                rig.let_go();
+                REQUIRE(own_counts().registrations == 1);
+                REQUIRE(copy(0).ok() && copy(1).ok());
+                {
+                  const View view(*there, 1);
+                  REQUIRE(view.holds(0, 0, 0, bytes) && view.holds(1, bytes, 0, bytes));
+                }
+                std::promise<void> gone;
+                other->post([&] {
+                  pinned.reset();
+                  there.reset();
+                  gone.set_value();
+                });
+                gone.get_future().get();
+                REQUIRE(own_counts().registrations == 0);
+                other.reset();
+                devices.reset();
+                REQUIRE(holds_nothing(own_counts()));
+              }),
+              Succeeds());
+}
+
 TEST_F(DeviceMemoryTest, WorkBesideACopyRunsOnTheDevicesThread) {
   EXPECT_THAT(on_gpus([] {
                 const auto devices = find_devices(kBudget);

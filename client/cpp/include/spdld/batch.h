@@ -29,8 +29,8 @@ struct TensorView {
   DType dtype = DType::kUInt8;
   bool meta = false;    // about the rows, not part of the sample: "__index", "__valid"
   bool copied = false;  // small: lies in the batch's own memory and pins no slot
-  // `data` is an address of the batch's device, where the values may only be read; offsets and
-  // shapes are in main memory all the same.
+  // `data` is an address of the batch's device, where kernels read the values, and may write to
+  // them unless Batch::read_only(); offsets and shapes are in main memory all the same.
   bool on_device = false;
   bool text = false;  // of kind bytes, and each row is UTF-8
   std::uint32_t ndim = 0;
@@ -70,6 +70,9 @@ class SPDLD_API Batch {
 
   // The CUDA device, as this process counts them, that large fields lie on; -1: main memory.
   std::int32_t device() const;
+  // Whether these fields lie in memory of the daemon's, which others may read as well: a kernel
+  // that writes to them fails.
+  bool read_only() const;
   // Work that the stream is given from now on finds the values of such fields there. They stay as
   // they are until the stream has done all that it was given before the batch and the last owner()
   // of these fields were let go of.

@@ -57,6 +57,13 @@ bool Device::is_capturing(CUstream stream) const {
   return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+bool Device::is_idle(CUstream stream) const {
+  const CUresult result = functions_.StreamQuery(stream);
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  check(result, "asking how far a stream is");
+  return true;
+}
+
 EventPtr Device::event() {
   CUevent event = nullptr;
   {

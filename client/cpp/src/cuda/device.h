@@ -53,6 +53,9 @@ class Device : public std::enable_shared_from_this<Device> {
   // Whether the stream is captured into a graph, or cannot be used as another one is. Throws
   // DeviceError.
   bool is_capturing(CUstream stream) const;
+  // Whether the stream, which is not captured, has done all that it was given itself. Throws
+  // DeviceError.
+  bool is_idle(CUstream stream) const;
   // An event that was not recorded yet. Throws DeviceError.
   EventPtr event();
 

@@ -2,8 +2,7 @@
 #include "cuda/device_buffers.h"
 
 #include <algorithm>
-#include <functional>
-#include <iterator>
+#include <exception>
 #include <utility>
 
 namespace spdld::client::cuda {
@@ -22,13 +21,20 @@ void DeviceBuffers::free_idle() {
   std::vector<Buffer> idle;
   {
     const std::lock_guard lock(mutex_);
-    // A stream that was captured may read such a one yet, in an order that is not known here.
-    const auto noted = [](const Buffer& buffer) { return buffer.reads.is_noted(); };
-    const auto first = std::partition(idle_.begin(), idle_.end(), std::not_fn(noted));
-    idle.assign(std::make_move_iterator(first), std::make_move_iterator(idle_.end()));
-    idle_.erase(first, idle_.end());
+    std::vector<Buffer> kept;
+    for (Buffer& buffer : idle_) (is_noted(buffer) ? idle : kept).push_back(std::move(buffer));
+    idle_ = std::move(kept);
   }
   for (const Buffer& buffer : idle) free(buffer);
+}
+
+// False: a stream that reads it is being captured, in an order that is not known here.
+bool DeviceBuffers::is_noted(Buffer& buffer) const {
+  try {
+    return buffer.reads.note(*device_);
+  } catch (const std::exception&) {
+    return true;  // such a stream is gone, or the device is, and freeing waits for all that it does
+  }
 }
 
 DeviceBuffers::Buffer DeviceBuffers::take(std::uint64_t bytes, CUstream stream) {

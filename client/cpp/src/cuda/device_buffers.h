@@ -29,12 +29,14 @@ class DeviceBuffers {
   // Given back when the last use of it has been put on these streams.
   void give_back(Buffer buffer, std::vector<Reader> readers);
   std::uint32_t taken() const;
-  // Frees those that are not taken, which waits for what reads them.
+  // Frees those that are not taken, which waits for what reads them; not those that a stream reads
+  // which is being captured.
   void free_idle();
 
  private:
   Buffer allocate(std::uint64_t bytes);
   void free(const Buffer& buffer);
+  bool is_noted(Buffer& buffer) const;
 
   const std::shared_ptr<Device> device_;
   mutable std::mutex mutex_;

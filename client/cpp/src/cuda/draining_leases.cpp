@@ -30,19 +30,29 @@ void DrainingLeases::add(std::vector<Reader> readers, std::shared_ptr<Lease> lea
   } catch (const DeviceError&) {
     // It is asked again, and the loader told of what is wrong then.
   }
-  {
-    const std::lock_guard lock(mutex_);
-    if (!closed_) {
-      draining_.push_back(std::move(added[0]));
-      return;
-    }
-    // Those whose stream was captured may have become ones that can be waited for.
-    std::move(draining_.begin(), draining_.end(), std::back_inserter(added));
-    draining_.clear();
+  const bool is_over = added[0].reads.is_none();
+  std::unique_lock lock(mutex_);
+  if (!closed_) {
+    draining_.push_back(std::move(added[0]));
+    lock.unlock();
+    if (is_over) reap_unheard();
+    return;
   }
+  // Those whose stream was captured may have become ones that can be waited for.
+  std::move(draining_.begin(), draining_.end(), std::back_inserter(added));
+  draining_.clear();
+  lock.unlock();
   std::vector<Draining> left = wait_for(std::move(added));
-  const std::lock_guard lock(mutex_);
+  lock.lock();
   std::move(left.begin(), left.end(), std::back_inserter(draining_));
+}
+
+void DrainingLeases::reap_unheard() {
+  try {
+    reap();
+  } catch (const DeviceError&) {
+    // The loader is told at its next call, if it is so then.
+  }
 }
 
 void DrainingLeases::reap() {

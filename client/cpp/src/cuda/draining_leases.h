@@ -25,7 +25,8 @@ class DrainingLeases {
   DrainingLeases(const DrainingLeases&) = delete;
   DrainingLeases& operator=(const DrainingLeases&) = delete;
 
-  // Of a batch that was handed to these streams and is let go of now.
+  // Of a batch that was handed to these streams and is let go of now. Where they are through with
+  // it, its lease ends at once, and so do earlier ones.
   void add(std::vector<Reader> readers, std::shared_ptr<Lease> lease,
            std::shared_ptr<MappedArena> arena);
   // Ends the leases that no stream reads under any more. Throws DeviceError.
@@ -41,6 +42,8 @@ class DrainingLeases {
     std::shared_ptr<Lease> lease;  // ends first
   };
 
+  // As reap(), where nobody is there to be told of a failure.
+  void reap_unheard();
   // Waits until they are over. Returns those that cannot be waited for.
   std::vector<Draining> wait_for(std::vector<Draining> draining) const;
   static void keep(Draining& draining);

@@ -16,15 +16,19 @@ bool Reader::is_same(const Reader& other) const {
 
 bool LastReads::note(Device& device) {
   for (std::size_t i = 0; i < unnoted_.size();) {
-    CUstream const stream = unnoted_[i].seen_from_here();
+    const Reader& reader = unnoted_[i];
+    CUstream const stream = reader.seen_from_here();
     if (device.is_capturing(stream)) {
       ++i;
       continue;
     }
-    EventPtr event = device.event();
-    device.check(device.functions().EventRecord(event->get(), stream),
-                 "recording how far a stream is that reads a batch");
-    events_.push_back(std::move(event));
+    // The legacy stream in another one's place waits for that one, and may say nothing of it.
+    if (stream != reader.stream || !device.is_idle(stream)) {
+      EventPtr event = device.event();
+      device.check(device.functions().EventRecord(event->get(), stream),
+                   "recording how far a stream is that reads a batch");
+      events_.push_back(std::move(event));
+    }
     unnoted_.erase(unnoted_.begin() + static_cast<std::ptrdiff_t>(i));
   }
   return is_noted();

@@ -26,11 +26,13 @@ class LastReads {
   LastReads() = default;
   explicit LastReads(std::vector<Reader> readers) : unnoted_(std::move(readers)) {}
 
-  // Records where the streams are that it has no event of yet. False: one of them is being
-  // captured, and an event would become part of the graph; ask again. Throws DeviceError, after
-  // which it may be asked again, too.
+  // Records where the streams are that it has no event of yet, unless they are through by now.
+  // False: one of them is being captured, and an event would become part of the graph; ask again.
+  // Throws DeviceError, after which it may be asked again, too.
   bool note(Device& device);
   bool is_noted() const { return unnoted_.empty(); }
+  // Nothing is to be waited for, and the driver need not be asked about it.
+  bool is_none() const { return unnoted_.empty() && events_.empty(); }
 
   // These are about what is noted.
   void wait_on(const Device& device, CUstream stream) const;  // has the stream wait

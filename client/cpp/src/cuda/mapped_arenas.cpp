@@ -21,6 +21,7 @@ class MappedBatch final : public HandedBatch {
   ~MappedBatch() override {
     if (device().in_owner()) leases_->add(take_readers(), std::move(lease_), std::move(arena_));
   }
+  bool is_read_only() const override { return true; }
 
  private:
   void await_values(CUstream) const override {}

@@ -48,6 +48,7 @@ class BufferedBatch final : public HandedBatch {
   ~BufferedBatch() override {
     if (device().in_owner()) buffers_->give_back(std::move(buffer_), take_readers());
   }
+  bool is_read_only() const override { return false; }
 
   CUdeviceptr address() const { return buffer_.address; }
   // It is complete when this has passed. Before the batch is shared.

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch_check.py SOURCE_SERVER: shows what docs/gpu.md says of torch's tensors and streams.
+
+One line of a table for each claim, on the first GPU, with the made-up batches of source_server;
+exits with the number of claims that do not hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+
+import spdld
+import torch
+
+PAGE = 4096  # the first eight bytes of each are the number of the step
+BATCH_BYTES = 8 << 20
+LATE = 20_000_000  # cycles, about 10 ms
+
+
+@contextlib.contextmanager
+def serve(program: str, kind: str) -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="spdld-gpu-") as address:
+        server = subprocess.Popen(
+            [program, address, str(BATCH_BYTES), kind],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert server.stdin is not None and server.stdout is not None
+        if not server.stdout.readline().startswith(b"ready"):
+            raise SystemExit(f"{program} does not start")
+        try:
+            yield address
+        finally:
+            server.stdin.close()
+            server.wait()
+
+
+def stamps_of(image: torch.Tensor) -> torch.Tensor:
+    """The numbers that the image's pages hold, read on the current stream."""
+    return image.reshape(-1, PAGE)[:, :8].contiguous().view(torch.int64).view(-1)
+
+
+class Checks:
+    def __init__(self, address: str, way: str) -> None:
+        self._address = address
+        self._way = way
+
+    def open(self, output: str = "torch", prefetch: int = 4) -> spdld.Loader:
+        return spdld.Loader(
+            "made-up",
+            job="",
+            rank=0,
+            world_size=1,
+            output=output,
+            prefetch=prefetch,
+            device="cuda:0",
+            address=self._address,
+        )
+
+    def batches_that_are_dropped_before_they_are_read(self) -> str:
+        """values arrive on torch's current stream, and stay for work that is late"""
+        stream = torch.cuda.Stream()
+        read: list[torch.Tensor] = []
+        with self.open() as loader, torch.cuda.stream(stream):
+            for batch in itertools.islice(loader, 60):
+                torch.cuda._sleep(LATE)
+                read.append(stamps_of(batch["image"]))
+                del batch
+            stream.synchronize()
+            way = loader.stats()["delivery"]
+        if way != self._way:
+            return f"the way is {way}"
+        wrong = sum(int((stamps != step).any()) for step, stamps in enumerate(read))
+        return "" if wrong == 0 else f"{wrong} of {len(read)} batches are others"
+
+    def another_stream(self) -> str:
+        """record_stream() keeps a batch for a stream that it was not handed to"""
+        other = torch.cuda.Stream()
+        read: list[torch.Tensor] = []
+        with self.open() as loader:
+            for batch in itertools.islice(loader, 60):
+                image = batch["image"]
+                other.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(other):
+                    torch.cuda._sleep(LATE)
+                    read.append(stamps_of(image))
+                batch.record_stream(other)
+                del batch, image  # nothing else holds them
+            other.synchronize()
+        wrong = sum(int((stamps != step).any()) for step, stamps in enumerate(read))
+        return "" if wrong == 0 else f"{wrong} of {len(read)} batches are others"
+
+    def a_second_stream(self) -> str:
+        """a tensor that is taken again is ready for the stream that is current then"""
+        other = torch.cuda.Stream()
+        read: list[torch.Tensor] = []
+        with self.open() as loader:
+            for batch in itertools.islice(loader, 60):
+                _ = batch["image"].shape
+                with torch.cuda.stream(other):
+                    torch.cuda._sleep(LATE)
+                    read.append(stamps_of(batch["image"]))
+                del batch
+            other.synchronize()
+        wrong = sum(int((stamps != step).any()) for step, stamps in enumerate(read))
+        return "" if wrong == 0 else f"{wrong} of {len(read)} batches are others"
+
+    def dlpack(self) -> str:
+        """torch.from_dlpack() gives the memory itself, on the current stream"""
+        stream = torch.cuda.Stream()
+        with self.open(output="batch") as loader, torch.cuda.stream(stream):
+            for step, batch in enumerate(itertools.islice(loader, 20)):
+                image = torch.from_dlpack(batch["image"])
+                again = torch.from_dlpack(batch["image"])
+                if image.device != torch.device("cuda:0") or image.data_ptr() != again.data_ptr():
+                    return f"a tensor on {image.device}, at {image.data_ptr():#x}"
+                if bool((stamps_of(image) != step).any()):
+                    return f"step {step} is another"
+        return ""
+
+    def array_interface(self) -> str:
+        """torch.as_tensor() takes __cuda_array_interface__, if it may be written to"""
+        with self.open(output="batch") as loader:
+            for step, batch in enumerate(itertools.islice(loader, 20)):
+                try:
+                    image = torch.as_tensor(batch["image"], device="cuda:0")
+                except TypeError as error:
+                    return "" if self._way == "cuda ipc" else str(error)
+                if bool((stamps_of(image) != step).any()):
+                    return f"step {step} is another"
+        return "" if self._way == "pinned" else "it took memory that may only be read"
+
+    def capture(self) -> str:
+        """a captured stream is refused, a graph of a copy is right"""
+        with self.open() as loader:
+            feed = iter(loader)
+            image = next(feed)["image"]
+            static = torch.empty_like(image)
+            stamps = torch.empty(BATCH_BYTES // PAGE, dtype=torch.int64, device="cuda:0")
+            graph = torch.cuda.CUDAGraph()
+            batch = next(feed)
+            refused = False
+            _ = batch["image"]  # known to the batch, which must refuse all the same
+            with torch.cuda.graph(graph):
+                try:
+                    batch["image"]
+                except spdld.LeaseError:
+                    refused = True
+                stamps.copy_(stamps_of(static))
+            if not refused:
+                return "the captured stream was not refused"
+            for step in range(1, 20):
+                static.copy_(batch["image"])
+                graph.replay()
+                if bool((stamps != step).any()):
+                    return f"step {step} is another"
+                batch = next(feed)
+        return ""
+
+    def memory(self) -> str:
+        """batches that were let go of leave torch's and the GPU's memory as they were"""
+
+        def read() -> None:
+            with self.open() as loader:
+                for batch in itertools.islice(loader, 8):
+                    stamps_of(batch["image"]).sum().item()
+
+        with self.open() as keeps_context:
+            next(iter(keeps_context))
+            read()
+            torch.cuda.empty_cache()
+            before = torch.cuda.mem_get_info()[0]
+            for _ in range(50):
+                read()
+            torch.cuda.empty_cache()
+            more = before - torch.cuda.mem_get_info()[0]
+        return "" if more <= 0 else f"{more >> 20} MiB more"
+
+
+def main() -> int:
+    program = sys.argv[1]
+    torch.cuda.set_device(0)
+    broken = 0
+    for kind, way in (("host", "pinned"), ("gpu", "cuda ipc")):
+        with serve(program, kind) as address:
+            checks = Checks(address, way)
+            claims: list[Callable[[], str]] = [
+                checks.batches_that_are_dropped_before_they_are_read,
+                checks.another_stream,
+                checks.a_second_stream,
+                checks.dlpack,
+                checks.array_interface,
+                checks.capture,
+                checks.memory,
+            ]
+            for claim in claims:
+                try:
+                    why_not = claim()
+                except Exception as error:  # the other claims are looked at all the same
+                    why_not = f"{type(error).__name__}: {error}"
+                broken += why_not != ""
+                holds = "NO" if why_not else "yes"
+                print(f"| torch: {claim.__doc__}: {way} | {holds} | {why_not} |", flush=True)
+    print(f"\ntorch {torch.__version__}")
+    return broken
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
