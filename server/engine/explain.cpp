@@ -62,7 +62,7 @@ std::string gpu_text(const PlanFacts::OnGpu& gpu) {
   const char* const otherwise = gpu.or_host ? "where that cannot be, batches lie in main memory"
                                             : "a loader without one is refused";
   if (gpu.fields.empty())
-    return fmt::format("gpu      nothing: no field is larger than 64 KiB; {}\n", otherwise);
+    return "gpu      nothing: no field is larger than 64 KiB, and so all is in main memory\n";
   std::string text = fmt::format(
       "gpu      {} for each consumer, on its GPU: {} slots of {}, credits and one on its way; "
       "cuda.budget {}\n",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/gpus.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "session/sessions.h"
@@ -41,7 +42,9 @@ Status refusal(const Phase& phase, const Status& why) {
 }  // namespace
 
 bool delivers_to_gpus(const Phase& phase) {
-  return spec_of(phase).delivery.device == DeliverySpec::Device::kCuda;
+  if (spec_of(phase).delivery.device != DeliverySpec::Device::kCuda) return false;
+  const auto& fields = phase.run->plan().layout.fields();
+  return std::any_of(fields.begin(), fields.end(), wire::goes_to_device);
 }
 
 bool may_stay_in_main_memory(const Phase& phase) {

@@ -7,6 +7,7 @@
 
 namespace spdld::session {
 
+// Of its batches, fields lie on GPUs: they are asked for, and one is large enough.
 bool delivers_to_gpus(const Phase& phase);
 // Where a consumer's GPU cannot be had or is full: on_unavailable is host.
 bool may_stay_in_main_memory(const Phase& phase);

@@ -63,6 +63,16 @@ TEST_F(SessionsGpuTest, LoaderThatNamesNoGpuMayBeLeftInMainMemory) {
   read(rank, 0, 4, false);
 }
 
+TEST_F(SessionsGpuTest, NobodyNeedsAGpuWhereNoFieldIsLargeEnough) {
+  ApplyRequest request = arrays(kOrFail);
+  const std::string size = "{size: 2";
+  request.yaml.replace(request.yaml.find(size), size.size(), "{size: 1");
+  ASSERT_TRUE(service_->apply(self_, request, nullptr));
+  read(attach({.pipeline = "g"}), 0, 4, false);
+  read(attach_to_j(), 0, 4, false);
+  EXPECT_EQ(gpus_->opened(), 0);
+}
+
 TEST_F(SessionsGpuTest, PreviewNeedsNoGpu) {
   gpus_->refuse("there is none");
   apply_arrays(kOrFail);
