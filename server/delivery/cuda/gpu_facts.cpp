@@ -32,26 +32,18 @@ Status ask(const Functions& functions, int ordinal, CUdevice& device, DeviceFact
   return {};
 }
 
-// Empty: loaders register the daemon's slots there.
-std::string why_no_pinning(const Functions& functions, CUdevice device) {
-  const auto lacks = [&](CUdevice_attribute which) {
-    int supported = 0;
-    return functions.DeviceGetAttribute(&supported, which, device) != CUDA_SUCCESS ||
-           supported == 0;
-  };
-  if (lacks(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED))
-    return "its driver cannot register memory of a process";
-  if (lacks(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED))
-    return "its driver cannot register memory that may only be read";
-  return {};
-}
-
 Status check(const Functions& functions, CUdevice device, DeviceFacts& facts) {
   const auto attribute = [&](CUdevice_attribute which, int& value) {
     return status_of(functions, functions.DeviceGetAttribute(&value, which, device),
                      "what it can do");
   };
   const auto refusal = [](const char* why) { return Status(Code::kFailedPrecondition, why); };
+  int supported = 0;
+  SPDLD_TRY(attribute(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, supported));
+  if (supported == 0) facts.why_no_pinning = "its driver cannot register memory of a process";
+  SPDLD_TRY(attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, supported));
+  if (supported == 0 && facts.why_no_pinning.empty())
+    facts.why_no_pinning = "its driver cannot register memory that may only be read";
   int mode = 0;
   SPDLD_TRY(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, mode));
   facts.compute_mode = mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS ? "exclusive process"
@@ -63,7 +55,6 @@ Status check(const Functions& functions, CUdevice device, DeviceFacts& facts) {
         "out; 'nvidia-smi -c DEFAULT' lets both in");
   if (mode == CU_COMPUTEMODE_PROHIBITED)
     return refusal("its compute mode forbids all contexts; 'nvidia-smi -c DEFAULT' allows them");
-  int supported = 0;
   SPDLD_TRY(attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, supported));
   if (supported == 0) return refusal("its driver has no virtual memory management");
   SPDLD_TRY(attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, supported));
@@ -82,7 +73,7 @@ Status identify(const Functions& functions, int ordinal, CUdevice& device, Devic
 
 void check_deliverable(const Functions& functions, CUdevice device, DeviceFacts& facts) {
   facts.compute_mode.clear();
-  facts.why_no_pinning = why_no_pinning(functions, device);
+  facts.why_no_pinning.clear();
   facts.why_not = check(functions, device, facts).message();
 }
 
