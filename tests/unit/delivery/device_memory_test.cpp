@@ -2,6 +2,7 @@
 // What every DeviceMemory promises, on the fake driver, whose copies run late and in a drawn order.
 #include "delivery/device_memory.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -333,6 +334,32 @@ TEST_F(DeviceMemoryTest, SlotsThatCannotBeRegisteredAreCopiedToo) {
   EXPECT_THAT(
       on_gpus(copy_and_compare, {"FAKE_CUDA_FAIL=cuMemHostRegister:3:CUDA_ERROR_OUT_OF_MEMORY"}),
       Succeeds());
+}
+
+// The driver would read what these addresses held before.
+TEST_F(DeviceMemoryTest, SlotThatTheDriverKnowsAlreadyIsNotCopiedFrom) {
+  EXPECT_THAT(
+      on_gpus([] {
+        const auto devices = find_devices(kBudget);
+        Rig rig(*devices);
+        const std::span<std::byte> slot = rig.source.arena().slot(2);
+        fake_cuda::use_device(0);
+        REQUIRE(fake_cuda::cu().MemHostRegister(slot.data(), slot.size(), 0) == CUDA_SUCCESS);
+        REQUIRE(says(rig.copy(rig.copy_of(2)), {"registering a slot", "ALREADY"}));
+        REQUIRE(rig.copy(rig.copy_of(1)).ok());
+        REQUIRE(fake_cuda::cu().MemHostUnregister(slot.data()) == CUDA_SUCCESS);
+        REQUIRE(rig.copy(rig.copy_of(2)).ok());
+      }),
+      Succeeds());
+}
+
+TEST_F(DeviceMemoryTest, ProgramsThatAreStartedInheritNoMemory) {
+  EXPECT_THAT(on_gpus([] {
+                const auto devices = find_devices(kBudget);
+                const Rig rig(*devices);
+                REQUIRE((::fcntl(rig.to->client_fd(), F_GETFD) & FD_CLOEXEC) != 0);
+              }),
+              Succeeds());
 }
 
 TEST_F(DeviceMemoryTest, SlotsOnHugePagesAreRegistered) {
