@@ -162,6 +162,30 @@ TEST(DeviceFailureTest, FailuresInARowAreTold) {
               Succeeds());
 }
 
+TEST(DeviceFailureTest, CopiesBeforeTheOneThatFailsEndFirst) {
+  EXPECT_THAT(
+      in_child({"FAKE_CUDA_FAIL=cuMemcpyHtoDAsync:2:CUDA_ERROR_UNKNOWN", "FAKE_CUDA_LATENESS=20"},
+               [] {
+                 const auto devices = find_devices(kBudget);
+                 Rig rig(*devices);
+                 std::promise<void> all_given;
+                 rig.gpu->post([given = all_given.get_future().share()] { given.wait(); });
+                 std::string ended;
+                 std::promise<void> over;
+                 rig.gpu->copy(rig.copy_of(0), [&](const Status& status) {
+                   ended += status.ok() ? "first there, " : "first not there, ";
+                 });
+                 rig.gpu->copy(rig.copy_of(1), [&](const Status& status) {
+                   ended += status.ok() ? "second there" : "second not there";
+                   over.set_value();
+                 });
+                 all_given.set_value();
+                 over.get_future().get();
+                 REQUIRE(ended == "first there, second not there");
+               }),
+      Succeeds());
+}
+
 // What `harm` does while the second of many copies is begun; both GPUs copy.
 Ended harmed_while_copying(const std::function<void()>& harm, const char* words) {
   return in_child({"FAKE_CUDA_DEVICES=2"}, [=] {
