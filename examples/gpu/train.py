@@ -6,7 +6,8 @@ That is the time spent in next(). A GPU that waits behind a copy is seen by torc
     python examples/gpu/train.py examples/gpu/pipeline.yaml --var root=/data/imagenet/train
     torchrun --nproc-per-node 8 examples/gpu/train.py examples/gpu/pipeline.yaml --compile ...
 
-Pixels cross the bus as uint8: normalisation and the change to bfloat16 are part of the model's
+A daemon must run (spdld --help), and relative paths start at the pipeline's file. Pixels cross the
+bus as uint8: normalisation and the change to bfloat16 are part of the model's
 graph, where --compile fuses them into the first convolution's input.
 """
 
@@ -65,6 +66,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     on_gpu = args.device != "cpu"
+    if on_gpu and not torch.cuda.is_available():
+        raise SystemExit("this torch sees no GPU; --device cpu tries the script without one")
     if on_gpu:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     variables = dict(pair.split("=", 1) for pair in args.var)

@@ -64,7 +64,9 @@ struct PlanFacts {
     std::uint64_t budget_bytes = 0;        // of the daemon's arenas on each GPU
     bool or_host = false;                  // where it cannot be, in main memory
 
-    std::uint64_t bytes() const { return slots * slot_bytes; }
+    static constexpr std::uint64_t kUnit = std::uint64_t{2} << 20;  // in which GPUs share memory
+
+    std::uint64_t bytes() const { return (slots * slot_bytes + kUnit - 1) / kUnit * kUnit; }
     bool fits() const { return bytes() <= budget_bytes; }
   };
 

@@ -37,6 +37,7 @@ Result<std::vector<Leg>> Consumer::join(StreamWish& wish, delivery::DeviceMemory
   joined = streams_.connect(shared_from_this(), wish);
   if (!joined) return joined;
   gpu = nullptr;
+  spdlog::warn("session {}: {}", holder(), warning);
   if (begun_) {
     connection_->send_notice(warning);
   } else {

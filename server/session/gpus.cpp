@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "session/sessions.h"
 
 namespace spdld::session {
@@ -21,6 +22,9 @@ bool has_gpu(const Session& session) {
 
 Result<delivery::DeviceMemoryPtr> open_named(delivery::Devices& devices, const Session& session) {
   if (!session.device.empty()) return devices.open(session.device);
+  // Advice about the loader would lead nowhere.
+  if (const std::string why = devices.why_none(); !why.empty())
+    return error(Code::kFailedPrecondition, "the daemon cannot use GPUs: " + why);
   const std::uint32_t protocol = session.connection->protocol();
   if (protocol < kNamesGpus)
     return error(Code::kFailedPrecondition,
@@ -53,7 +57,8 @@ bool may_stay_in_main_memory(const Phase& phase) {
 
 std::string in_main_memory_text(const Phase& phase, const std::string& why) {
   return "pipeline '" + spec_of(phase).name +
-         "' delivers to GPUs, and this loader's batches lie in main memory: " + why;
+         "' delivers to GPUs, and this loader's batches lie in main memory: " + why +
+         "; one with device= copies them to its GPU itself";
 }
 
 bool Sessions::has_opened_gpu(const Session& session, const Phase& phase) {
@@ -71,6 +76,7 @@ Status Sessions::open_gpu(const SessionPtr& session, const Phase& phase) {
   if (!gpu && !may_stay_in_main_memory(phase)) return refusal(phase, gpu.error());
   const std::string warning =
       gpu ? std::string() : in_main_memory_text(phase, gpu.error().message());
+  if (!warning.empty()) spdlog::warn("session {}: {}", session->id, warning);
   MutexLock lock(mutex_);
   session->gpu_sought = true;
   if (session->consumer == nullptr) {

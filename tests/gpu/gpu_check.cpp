@@ -370,6 +370,15 @@ int run(int argc, char** argv) {
       {"next() takes at most 20 us: cuda ipc", [&] { return checks.next_time(true); }},
       {"at least 0.9 of bare pinned copies: pinned", [&] { return checks.bandwidth(false); }},
       {"at least 0.9 of bare pinned copies: cuda ipc", [&] { return checks.bandwidth(true); }}};
+  for (int i = 2; i < argc; ++i) {
+    if (std::any_of(claims.begin(), claims.end(), [&](const Claim& claim) {
+          return claim.text.find(argv[i]) != std::string::npos;
+        }))
+      continue;
+    std::string known;
+    for (const Claim& claim : claims) known += "\n  " + claim.text;
+    die("no claim has '" + std::string(argv[i]) + "' in it; they are:" + known);
+  }
   std::printf("On %s:\n\n| claim | holds | figure |\n|---|---|---|\n", checks.gpu_text().c_str());
   int broken = 0;
   for (const Claim& claim : claims) {

@@ -7,6 +7,10 @@
 set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
 cd "$here" || exit 1
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  echo 'run.sh [CLAIM...]: asks all, or the claims whose text has one of these words, of the first GPU'
+  exit
+fi
 
 # What starts a program: where libraries were brought along, their own loader.
 for name in driver_facts gpu_check source_server; do
@@ -97,6 +101,6 @@ facts() {
     fi
   fi
   echo
-  if ((failures == 0)); then echo 'all holds'; else echo "$failures of these did not pass"; fi
+  if ((failures == 0)); then echo 'all holds'; else echo "$failures of these programs did not pass"; fi
 } | tee report.md
 grep -q '^all holds' report.md

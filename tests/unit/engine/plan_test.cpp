@@ -284,20 +284,20 @@ TEST(Plan, ExplainsWhatLiesOnAGpu) {
                                                     .slot_bytes = 2'000'000,
                                                     .host_bytes = 640,
                                                     .fields = {"image", "mask"},
-                                                    .budget_bytes = 10'000'000}};
+                                                    .budget_bytes = 10'485'760}};
   EXPECT_THAT(
       explain(**plan, context),
       HasSubstr(
-          "gpu      10.0 MB for each consumer, on its GPU: 5 slots of 2.0 MB, credits and one on "
-          "its way; cuda.budget 10.0 MB\n"
+          "gpu      10.5 MB for each consumer, on its GPU: 5 slots of 2.0 MB, credits and one on "
+          "its way; cuda.budget 10.5 MB\n"
           "         there: image, mask; in main memory beside it: the rest, 640 B a slot; a loader "
           "without one is refused\n"
           "         the daemon's context takes 0.3 to 0.5 GB of each GPU that is delivered to\n"));
   EXPECT_TRUE(plan_facts(**plan, context).on_gpu->fits());
-  context.on_gpu->budget_bytes = 9'000'000;
+  context.on_gpu->budget_bytes = 10'485'759;
   context.on_gpu->or_host = true;
   EXPECT_THAT(explain(**plan, context),
-              AllOf(HasSubstr("DOES NOT FIT: 1.0 MB more are needed; raise cuda.budget"),
+              AllOf(HasSubstr("DOES NOT FIT: 1 B more are needed; raise cuda.budget"),
                     HasSubstr("where that cannot be, batches lie in main memory")));
   context.on_gpu->fields.clear();
   EXPECT_THAT(explain(**plan, context), HasSubstr("gpu      nothing: no field is larger than"));

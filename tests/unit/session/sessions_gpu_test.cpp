@@ -209,7 +209,7 @@ TEST_F(SessionsGpuTest, ApplyRefusesSlotsThatTheGpusBudgetNeverHolds) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
   EXPECT_THAT(refused.error().message(),
-              AllOf(HasSubstr("pipeline 'g' does not fit on a GPU: each consumer needs 23"),
+              AllOf(HasSubstr("pipeline 'g' does not fit on a GPU: each consumer needs 2.0 MiB"),
                     HasSubstr("there (3 slots of "), HasSubstr("and cuda.budget is 23")));
   const auto warned = service_->apply(self_, arrays(kOrHost), nullptr);
   ASSERT_TRUE(warned) << warned.error().message();

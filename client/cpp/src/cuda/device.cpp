@@ -15,8 +15,10 @@ Event::~Event() {
 std::shared_ptr<Device> Device::open(int ordinal) {
   const spdld::cuda::Driver& driver = spdld::cuda::driver();
   if (!driver)
-    throw DeviceError(kFailedPrecondition, join("device 'cuda' cannot be had: ", driver.why_not,
-                                                "; without device= batches come in main memory"));
+    throw DeviceError(kFailedPrecondition,
+                      join("device 'cuda' cannot be had: ", driver.why_not,
+                           "; without device= batches come in main memory, unless the "
+                           "pipeline says 'delivery: {device: cuda}'"));
   if (ordinal < 0 || ordinal >= driver.devices)
     throw DeviceError(kInvalidArgument,
                       join("there is no device cuda:", ordinal, ": this process sees ",
