@@ -214,7 +214,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   bool tell_epoch_end() SPDLD_REQUIRES(mutex_);  // false: there is nothing to tell for now
   // The consumer hears what the leg that it is on now is made of, and what it needs no more.
   void take_up_leg() SPDLD_REQUIRES(mutex_);
-  // What comes of the stream, in the slots of `pool`.
+  // Tells the consumer of the arena and the layout of the batches that it reads of `stream`.
   void show(const Stream& stream, const std::shared_ptr<SlotPool>& pool) SPDLD_REQUIRES(mutex_);
   void show(const std::shared_ptr<SlotPool>& pool) SPDLD_REQUIRES(mutex_);
   void send(const Stream::Taken& taken) SPDLD_REQUIRES(mutex_);

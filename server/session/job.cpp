@@ -12,7 +12,7 @@
 namespace spdld::session {
 namespace {
 
-// Of what a client says of itself, so much is kept.
+// How much is kept of each text in which a client describes itself.
 constexpr std::size_t kMaxSaidBytes = 512;
 
 using RunSet = std::set<const engine::Run*>;

@@ -392,8 +392,8 @@ class Sessions final : public delivery::DataService {
       SPDLD_EXCLUDES(mutex_);
   bool runs(const JobPtr& job) const SPDLD_REQUIRES(mutex_);  // nobody deleted or replaced it
   Status prepare_swap(PlannedSwap& swap, const SwapAt& at) SPDLD_REQUIRES(mutex_);
-  // Whose GPU has not been opened for what the swaps bring: they have come since these were
-  // planned.
+  // A consumer that attached after the swaps were planned, and so has no GPU open for this phase of
+  // them.
   struct Unopened {
     SessionPtr session;
     PhasePtr phase;

@@ -357,6 +357,7 @@ int run(int argc, char** argv) {
   struct Claim {
     std::string text;
     std::function<Outcome()> check;
+    bool has(const char* word) const { return text.find(word) != std::string::npos; }
   };
   const std::vector<Claim> claims = {
       {"values arrive, and no slot is filled while a stream reads it: pinned",
@@ -371,10 +372,8 @@ int run(int argc, char** argv) {
       {"at least 0.9 of bare pinned copies: pinned", [&] { return checks.bandwidth(false); }},
       {"at least 0.9 of bare pinned copies: cuda ipc", [&] { return checks.bandwidth(true); }}};
   for (int i = 2; i < argc; ++i) {
-    if (std::any_of(claims.begin(), claims.end(), [&](const Claim& claim) {
-          return claim.text.find(argv[i]) != std::string::npos;
-        }))
-      continue;
+    const auto has_it = [&](const Claim& claim) { return claim.has(argv[i]); };
+    if (std::any_of(claims.begin(), claims.end(), has_it)) continue;
     std::string known;
     for (const Claim& claim : claims) known += "\n  " + claim.text;
     die("no claim has '" + std::string(argv[i]) + "' in it; they are:" + known);
@@ -382,10 +381,8 @@ int run(int argc, char** argv) {
   std::printf("On %s:\n\n| claim | holds | figure |\n|---|---|---|\n", checks.gpu_text().c_str());
   int broken = 0;
   for (const Claim& claim : claims) {
-    const auto wanted = [&](const char* word) {
-      return claim.text.find(word) != std::string::npos;
-    };
-    if (argc > 2 && std::none_of(argv + 2, argv + argc, wanted)) continue;
+    const auto wants_it = [&](const char* word) { return claim.has(word); };
+    if (argc > 2 && std::none_of(argv + 2, argv + argc, wants_it)) continue;
     const Outcome outcome = claim.check();
     broken += outcome.holds ? 0 : 1;
     std::printf("| %s | %s | %s |\n", claim.text.c_str(), outcome.holds ? "yes" : "NO",

@@ -45,6 +45,12 @@ def stamps_of(image: torch.Tensor) -> torch.Tensor:
     return image.reshape(-1, PAGE)[:, :8].contiguous().view(torch.int64).view(-1)
 
 
+def others_among(read: list[torch.Tensor]) -> str:
+    """What is wrong with the stamps of steps 0, 1 and on; empty: nothing."""
+    wrong = sum(int((stamps != step).any()) for step, stamps in enumerate(read))
+    return "" if wrong == 0 else f"{wrong} of {len(read)} batches are others"
+
+
 class Checks:
     def __init__(self, address: str, way: str) -> None:
         self._address = address
@@ -75,8 +81,7 @@ class Checks:
             way = loader.stats()["delivery"]
         if way != self._way:
             return f"the way is {way}"
-        wrong = sum(int((stamps != step).any()) for step, stamps in enumerate(read))
-        return "" if wrong == 0 else f"{wrong} of {len(read)} batches are others"
+        return others_among(read)
 
     def another_stream(self) -> str:
         """record_stream() keeps a batch for a stream that it was not handed to"""
@@ -92,8 +97,7 @@ class Checks:
                 batch.record_stream(other)
                 del batch, image  # nothing else holds them
             other.synchronize()
-        wrong = sum(int((stamps != step).any()) for step, stamps in enumerate(read))
-        return "" if wrong == 0 else f"{wrong} of {len(read)} batches are others"
+        return others_among(read)
 
     def a_second_stream(self) -> str:
         """a tensor that is taken again is ready for the stream that is current then"""
@@ -107,8 +111,7 @@ class Checks:
                     read.append(stamps_of(batch["image"]))
                 del batch
             other.synchronize()
-        wrong = sum(int((stamps != step).any()) for step, stamps in enumerate(read))
-        return "" if wrong == 0 else f"{wrong} of {len(read)} batches are others"
+        return others_among(read)
 
     def dlpack(self) -> str:
         """torch.from_dlpack() gives the memory itself, on the current stream"""

@@ -122,10 +122,10 @@ std::pair<std::byte*, Owner> copy_of(const TensorView& field) {
   return {bytes, std::move(owner)};
 }
 
-// Its rows as they lie on the device.
-Exchange of_device(const PyBatch& batch, const TensorView& field) {
+// Its rows as they lie in the batch.
+Exchange in_place(const PyBatch& batch, const TensorView& field) {
   Exchange result;
-  result.on_device.emplace(batch);
+  if (field.on_device) result.on_device.emplace(batch);
   result.owner = batch.owner(field);
   result.data = const_cast<std::byte*>(field.data);
   result.dtype = dlpack_dtype(field.dtype);
@@ -138,7 +138,7 @@ Exchange of_device(const PyBatch& batch, const TensorView& field) {
 // One row of a ragged field on a device.
 Exchange device_row(const PyBatch& batch, std::string_view name, std::size_t row) {
   const TensorView& field = field_of(batch, name);
-  Exchange result = of_device(batch, field);
+  Exchange result = in_place(batch, field);
   const std::size_t width = field.ndim - 1;
   result.data += static_cast<std::size_t>(field.offsets[row]) * wire::dtype_bytes(field.dtype);
   result.shape.assign(field.shapes + row * width, field.shapes + (row + 1) * width);
@@ -151,7 +151,7 @@ Exchange device_row(const PyBatch& batch, std::string_view name, std::size_t row
 // memory. A small field is copied so that what is written is not seen in the batch.
 Exchange exchange(const PyBatch& batch, std::string_view name, std::optional<bool> copy) {
   const TensorView& field = field_of(batch, name);
-  if (field.on_device) return of_device(batch, field);
+  if (field.on_device) return in_place(batch, field);
   Exchange result;
   result.dtype = dlpack_dtype(field.dtype);
   for (const std::size_t extent : packed_shape(field)) {
@@ -172,18 +172,9 @@ Exchange exchange(const PyBatch& batch, std::string_view name, std::optional<boo
   return result;
 }
 
-// The very memory of the slot, which is mapped read-only.
+// The very memory of the slot, which is mapped read-only, or of the device.
 Exchange shared(const PyBatch& batch, std::string_view name) {
-  const TensorView& field = field_of(batch, name);
-  if (field.on_device) return of_device(batch, field);
-  Exchange result;
-  result.owner = batch.owner(field);
-  result.data = const_cast<std::byte*>(field.data);
-  result.dtype = dlpack_dtype(field.dtype);
-  for (const std::size_t extent : packed_shape(field)) {
-    result.shape.push_back(static_cast<std::int64_t>(extent));
-  }
-  return result;
+  return in_place(batch, field_of(batch, name));
 }
 
 [[noreturn]] void refuse(const std::string& why) {

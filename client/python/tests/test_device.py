@@ -308,7 +308,7 @@ def test_letting_go_of_the_last_batch_lets_other_threads_run_meanwhile(
     brought = {"protocol": 4, "device_memory": gpu.shared_memory}
     start(**(brought if delivery == "cuda ipc" else {}))
     waits = "cuEventSynchronize" if delivery == "cuda ipc" else "cuMemFree"
-    # Of what is pinned the loader keeps the memory.
+    # Pinned: the loader keeps the device memory until it is gone.
     run_held_up(tmp_path, delivery, waits, f"del loader; gc.collect(); {drops}")
 
 

@@ -16,7 +16,7 @@
 namespace spdld::delivery::cuda {
 namespace {
 
-// What others gave to be done may find no memory, which ends it and not the thread.
+// Work of others may throw, say for lack of memory: that ends the work, and not this thread.
 Status guarded(const std::function<Status()>& work) {
   try {
     return work();

@@ -134,7 +134,7 @@ class CudaDevices final : public Devices {
     return lent != nullptr && lent->failure().ok() ? lent : nullptr;
   }
 
-  // Without the lock: who asks for facts, or for another GPU, waits for no context.
+  // Called without the lock, so that asking for facts, or for another GPU, does not wait for it.
   Result<DeviceMemoryPtr> begin(Gpu& gpu) SPDLD_EXCLUDES(mutex_) {
     auto context = std::make_shared<Context>(functions(), gpu.device, gpu.facts.name);
     auto copier = std::make_shared<Copier>(context);

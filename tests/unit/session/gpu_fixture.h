@@ -198,6 +198,14 @@ class GpuFixture : public StreamsFixture {
     EXPECT_TRUE(stream.join(made, terms(stream, made, gpu, {0, from}, replica), {0, from}));
     return made;
   }
+  // One that reads to `until`, from the first step on.
+  GpuReaderPtr joined_until(StepAt until, Stream& stream, const HandGpuPtr& gpu, JobTag job) {
+    auto made = reader(job);
+    ReaderTerms bounded = terms(stream, made, gpu);
+    bounded.until = until;
+    EXPECT_TRUE(stream.join(made, bounded, {}));
+    return made;
+  }
   static engine::StreamPort& port(Stream& stream) { return stream; }
   std::optional<engine::BatchOrder> begin(Stream& stream) const { return port(stream).open(); }
   void finish(Stream& stream, const engine::BatchOrder& order) const {

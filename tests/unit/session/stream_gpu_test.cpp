@@ -228,10 +228,7 @@ TEST_F(StreamGpuTest, CopyOfWhatAReaderPassesOnToBeginsAtOnce) {
 TEST_F(StreamGpuTest, CopiesOfWhatAReaderIsGivenBesidesBeginAtOnce) {
   const auto stream = make();
   const auto host = joined(*stream, kMainMemory);
-  const auto other = reader(2);
-  ReaderTerms bounded = terms(*stream, other, gpu_);
-  bounded.until = {0, 1};
-  ASSERT_TRUE(stream->join(other, bounded, {}));
+  const auto other = joined_until({0, 1}, *stream, gpu_, 2);
   produce(*stream, 3);
   EXPECT_EQ(gpu_->begun(), 1U);
   ASSERT_TRUE(stream->set_until(other->holder(), {0, 3}));
@@ -277,10 +274,7 @@ TEST_F(StreamGpuTest, ReaderThatEndsEarlierGivesBackWhatItDoesNotNeed) {
 TEST_F(StreamGpuTest, ReaderThatEndsLaterGetsWhatIsStillThereForOthers) {
   const auto stream = make();
   const auto longer = joined(*stream, gpu_);
-  const auto other = reader(2);
-  ReaderTerms bounded = terms(*stream, other, gpu_);
-  bounded.until = {0, 1};
-  ASSERT_TRUE(stream->join(other, bounded, {}));
+  const auto other = joined_until({0, 1}, *stream, gpu_, 2);
   produce(*stream, 3);
   gpu_->settle();
   ASSERT_TRUE(stream->set_until(other->holder(), {0, 3}));
