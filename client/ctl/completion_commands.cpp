@@ -22,7 +22,7 @@ namespace spdld::ctl {
 namespace {
 
 // For so long Tab waits for the daemon.
-constexpr std::chrono::milliseconds kPatience{1000};
+constexpr std::chrono::milliseconds kTabPatience{1000};
 
 std::vector<Candidate> pipeline_names(Daemon& daemon) {
   std::vector<Candidate> names;
@@ -73,7 +73,7 @@ std::vector<Candidate> ask_daemon(const std::string& kind, const Typed& typed,
     of_line.addresses = given->second;
   std::vector<Candidate> names;
   try {
-    Daemon daemon(of_line.directory(), kPatience);
+    Daemon daemon(of_line.directory(), kTabPatience);
     names = names_of(daemon, kind, typed);
   } catch (const std::exception&) {
     return {};  // there is nobody to read a message: the cursor is in the middle of a line

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/printable.h"
+
 namespace spdld::ctl {
 
 enum ExitCode : int {
@@ -26,5 +28,10 @@ class Failure : public std::runtime_error {
   ExitCode exit_code_;
   bool transient_;
 };
+
+// What is wrong with a file that the command line names.
+[[noreturn]] inline void fail_of_file(const std::string& path, const std::string& why) {
+  throw Failure(kWrongUsage, printable(path) + " " + why);
+}
 
 }  // namespace spdld::ctl

@@ -22,7 +22,7 @@
 namespace spdld::ctl {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{1000};  // with a daemon that accepts nobody
+constexpr std::chrono::milliseconds kInitPatience{1000};  // with a daemon that accepts nobody
 
 // A file that is there stays as it is.
 void write_new(const std::string& path, std::string_view text) {
@@ -45,7 +45,7 @@ void write_new(const std::string& path, std::string_view text) {
 void tell_how_to_start(const Context& context) {
   try {
     for (const std::string& directory : context.directories())
-      connect_control(directory, kPatience);
+      connect_control(directory, kInitPatience);
   } catch (const Failure& failure) {
     if (failure.exit_code() != kUnreachable) return;
     context.out << fmt::format(

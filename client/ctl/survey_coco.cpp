@@ -14,12 +14,12 @@
 namespace spdld::ctl {
 namespace {
 
-using Json = nlohmann::json;
+using CocoJson = nlohmann::json;
 
 constexpr std::size_t kNames = 5;
 
 // Counts what an annotation file has, of whatever size, and keeps the first files' names.
-class Counter final : public nlohmann::json_sax<Json> {
+class Counter final : public nlohmann::json_sax<CocoJson> {
  public:
   std::uint64_t images = 0;
   std::uint64_t annotations = 0;
@@ -58,7 +58,7 @@ class Counter final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool end_array() override { return close(); }
-  bool parse_error(std::size_t at, const std::string&, const Json::exception&) override {
+  bool parse_error(std::size_t at, const std::string&, const CocoJson::exception&) override {
     what_is_wrong = fmt::format("is no JSON from byte {} on", at);
     return false;
   }
@@ -77,10 +77,6 @@ class Counter final : public nlohmann::json_sax<Json> {
   std::string key_;
 };
 
-[[noreturn]] void fail(const std::string& path, const std::string& why) {
-  throw Failure(kWrongUsage, fmt::format("{} {}", printable(path), why));
-}
-
 }  // namespace
 
 Draft survey_coco(const std::string& path, const std::optional<std::string>& root) {
@@ -89,21 +85,24 @@ Draft survey_coco(const std::string& path, const std::optional<std::string>& roo
     throw Failure(kWrongUsage, fmt::format("cannot open {}: {}", printable(path),
                                            std::generic_category().message(errno)));
   Counter counter;
-  if (!Json::sax_parse(file, &counter)) fail(path, counter.what_is_wrong);
+  if (!CocoJson::sax_parse(file, &counter)) fail_of_file(path, counter.what_is_wrong);
   if (counter.names.empty())
-    fail(path,
-         "is JSON, but no COCO annotations: it has no list 'images' with a file_name each; a table "
-         "is a .jsonl, with one object a line");
+    fail_of_file(
+        path,
+        "is JSON, but no COCO annotations: it has no list 'images' with a file_name each; a table "
+        "is a .jsonl, with one object a line");
   if (counter.boxes == 0)
-    fail(path,
-         "has images, but no annotation with a bbox; a pipeline reads the annotations of object "
-         "detection, such as instances_train2017.json");
+    fail_of_file(
+        path,
+        "has images, but no annotation with a bbox; a pipeline reads the annotations of object "
+        "detection, such as instances_train2017.json");
   const std::optional<std::string> found = find_root(path, counter.names, root);
   if (!found)
-    fail(path, fmt::format("names images such as {}, which {}; say by --root DIR where they lie",
-                           printable(counter.names.front()),
-                           root ? fmt::format("are not all below {}", printable(*root))
-                                : "are not beside it, nor in a folder near it"));
+    fail_of_file(path,
+                 fmt::format("names images such as {}, which {}; say by --root DIR where they lie",
+                             printable(counter.names.front()),
+                             root ? fmt::format("are not all below {}", printable(*root))
+                                  : "are not beside it, nor in a folder near it"));
   Draft draft{.path = path, .root = *found, .items = counter.images, .boxes = true};
   draft.seen.push_back(fmt::format("{}, {}, {}.", counted(counter.images, "image"),
                                    counted(counter.annotations, "annotation"),

@@ -26,7 +26,7 @@ constexpr std::uint64_t kMaxEntries = 200'000;
 constexpr std::uint64_t kSounds = 8;  // whole files of a batch
 
 // The files of one kind below a folder.
-struct Files {
+struct FolderFiles {
   std::uint64_t count = 0;
   bool on_top = false;                                // some lie in the folder itself
   std::set<std::string> directories = {};             // the others, by their top-level ones
@@ -39,7 +39,7 @@ struct Folder {
   std::vector<std::string> shards = {};  // at the top
   std::vector<std::string> tables = {};  // at the top, and .json files
   std::set<std::string> directories_of_shards = {};
-  std::map<Kind, Files> media = {};
+  std::map<Kind, FolderFiles> media = {};
   std::uint64_t others = 0;
   std::string other = {};                                   // one of them, by its path
   std::string packed = {};                                  // a compressed tar
@@ -53,7 +53,7 @@ void add_file(const fs::path& relative, Folder& folder) {
   const std::string top = relative.begin()->string();
   const std::string ending = ending_of(name);
   if (const std::optional<Kind> kind = media_kind(name)) {
-    Files& files = folder.media[*kind];
+    FolderFiles& files = folder.media[*kind];
     ++files.count;
     ++files.endings[name.substr(name.rfind('.') + 1)];
     if (on_top) {
@@ -146,7 +146,7 @@ bool is_split(const std::string& name) {
 }
 
 // "**/*.jpg", "**/*.{JPEG,png}"
-std::string pattern_of(const Files& files) {
+std::string pattern_of(const FolderFiles& files) {
   std::string endings;
   for (const auto& [ending, count] : files.endings)
     endings += (endings.empty() ? "" : ",") + ending;
@@ -205,7 +205,7 @@ Draft survey_folder(const std::string& path) {
   }
   if (folder.media.empty()) fail_empty(path, folder);
   const Kind kind = most_of(folder);
-  const Files& files = folder.media.at(kind);
+  const FolderFiles& files = folder.media.at(kind);
   const std::vector<std::string> names(files.directories.begin(), files.directories.end());
   if (!files.on_top && std::all_of(names.begin(), names.end(), is_split)) {
     throw Failure(kWrongUsage,

@@ -26,12 +26,12 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxDigits = 9;
 
 // What is read of a part that has this suffix.
-struct Kind {
+struct PartKind {
   std::string field;    // empty: nothing
   std::string comment;  // why not
 };
 
-Kind kind_of(const std::string& suffix) {
+PartKind kind_of(const std::string& suffix) {
   if (suffix == "txt" || suffix == "text" || suffix == "transcript") return {"caption", {}};
   if (suffix == "json") return {"meta", {}};
   if (suffix == "cls") return {"label", {}};
@@ -121,8 +121,8 @@ std::vector<Group> groups_of(const std::vector<std::string>& names) {
 }
 
 // What a part is to the pipeline, as far as the first samples tell.
-Kind kind_in(const FirstSamples& samples, const std::string& suffix) {
-  const Kind kind = kind_of(suffix);
+PartKind kind_in(const FirstSamples& samples, const std::string& suffix) {
+  const PartKind kind = kind_of(suffix);
   if (kind.field == "label" && !samples.class_name.empty())
     return {{},
             fmt::format("holds class names, such as '{}': add label: cls here, and classes: "
@@ -157,7 +157,7 @@ void add_fields(const FirstSamples& samples, const std::string& shard, Draft& dr
   for (const std::string& suffix : images) with_image += samples.having(suffix);
   for (const std::string& suffix : samples.suffixes) {
     if (std::find(images.begin(), images.end(), suffix) != images.end()) continue;
-    const Kind kind = kind_in(samples, suffix);
+    const PartKind kind = kind_in(samples, suffix);
     if (kind.field.empty()) {
       left_out.push_back(fmt::format("    # {}: {}", printable(suffix), kind.comment));
       continue;

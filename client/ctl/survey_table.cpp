@@ -21,10 +21,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Column = TableStart::Column;
 
-constexpr std::size_t kMaxValues = 16;
+constexpr std::size_t kMaxClassValues = 16;
 constexpr std::size_t kTried = 5;  // names of files, in folders that may be the root
 
-enum class Kind { kText, kInteger, kNumber, kBool, kList, kMixed, kOther };
+enum class ColumnKind { kText, kInteger, kNumber, kBool, kList, kMixed, kOther };
 
 template <typename T>
 bool is_number(const std::string& text) {
@@ -34,44 +34,46 @@ bool is_number(const std::string& text) {
   return failed == std::errc() && at == end;
 }
 
-Kind kind_of(const Json& cell) {
-  if (cell.is_boolean()) return Kind::kBool;
-  if (cell.is_number_integer()) return Kind::kInteger;
-  if (cell.is_number()) return Kind::kNumber;
-  if (cell.is_array()) return is_number_list(cell) ? Kind::kList : Kind::kOther;
-  if (!cell.is_string()) return Kind::kOther;
-  return Kind::kText;
+ColumnKind kind_of(const Json& cell) {
+  if (cell.is_boolean()) return ColumnKind::kBool;
+  if (cell.is_number_integer()) return ColumnKind::kInteger;
+  if (cell.is_number()) return ColumnKind::kNumber;
+  if (cell.is_array()) return is_number_list(cell) ? ColumnKind::kList : ColumnKind::kOther;
+  if (!cell.is_string()) return ColumnKind::kOther;
+  return ColumnKind::kText;
 }
 
 // A cell of CSV has no type but what it looks like.
-Kind kind_of_text(const std::string& cell) {
-  if (is_number<std::int64_t>(cell)) return Kind::kInteger;
-  if (is_number<double>(cell)) return Kind::kNumber;
-  if (cell == "true" || cell == "false" || cell == "True" || cell == "False") return Kind::kBool;
+ColumnKind kind_of_text(const std::string& cell) {
+  if (is_number<std::int64_t>(cell)) return ColumnKind::kInteger;
+  if (is_number<double>(cell)) return ColumnKind::kNumber;
+  if (cell == "true" || cell == "false" || cell == "True" || cell == "False")
+    return ColumnKind::kBool;
   if (cell.starts_with('[') && is_number_list(Json::parse(cell, nullptr, false)))
-    return Kind::kList;
-  return Kind::kText;
+    return ColumnKind::kList;
+  return ColumnKind::kText;
 }
 
-Kind kind_of(const Column& column, bool csv) {
-  std::set<Kind> kinds;
+ColumnKind kind_of(const Column& column, bool csv) {
+  std::set<ColumnKind> kinds;
   for (const Json& cell : column.cells)
     kinds.insert(csv ? kind_of_text(cell.get_ref<const std::string&>()) : kind_of(cell));
-  if (kinds.contains(Kind::kInteger) && kinds.contains(Kind::kNumber)) kinds.erase(Kind::kInteger);
+  if (kinds.contains(ColumnKind::kInteger) && kinds.contains(ColumnKind::kNumber))
+    kinds.erase(ColumnKind::kInteger);
   if (kinds.size() == 1) return *kinds.begin();
-  if (kinds.contains(Kind::kOther)) return Kind::kOther;
-  return csv ? Kind::kText : Kind::kMixed;
+  if (kinds.contains(ColumnKind::kOther)) return ColumnKind::kOther;
+  return csv ? ColumnKind::kText : ColumnKind::kMixed;
 }
 
-const char* name_of(Kind kind) {
+const char* name_of(ColumnKind kind) {
   switch (kind) {
-    case Kind::kText: return "text";
-    case Kind::kInteger: return "integers";
-    case Kind::kNumber: return "numbers";
-    case Kind::kBool: return "true or false";
-    case Kind::kList: return "lists of numbers";
-    case Kind::kMixed: return "values of several types";
-    case Kind::kOther: return "no single values";
+    case ColumnKind::kText: return "text";
+    case ColumnKind::kInteger: return "integers";
+    case ColumnKind::kNumber: return "numbers";
+    case ColumnKind::kBool: return "true or false";
+    case ColumnKind::kList: return "lists of numbers";
+    case ColumnKind::kMixed: return "values of several types";
+    case ColumnKind::kOther: return "no single values";
   }
   return "";
 }
@@ -86,17 +88,17 @@ std::vector<std::string> texts_of(const Column& column) {
   return texts;
 }
 
-bool is_label(const Column& column, Kind kind) {
+bool is_label(const Column& column, ColumnKind kind) {
   constexpr std::array<std::string_view, 9> kNames{
       "label", "labels", "class", "class_name", "category", "target", "cls", "species", "breed"};
   std::string lower = column.name;
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return (kind == Kind::kText || kind == Kind::kInteger) &&
+  return (kind == ColumnKind::kText || kind == ColumnKind::kInteger) &&
          std::find(kNames.begin(), kNames.end(), lower) != kNames.end();
 }
 
 // Columns that name files, and what these are relative to.
-struct Files {
+struct FileColumns {
   std::vector<const Column*> columns;
   std::string root;
 };
@@ -106,9 +108,9 @@ std::vector<std::string> some_of(const std::vector<std::string>& names) {
           names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kTried))};
 }
 
-Files find_files(const std::string& path, const TableStart& table,
-                 const std::optional<std::string>& root) {
-  Files files;
+FileColumns find_files(const std::string& path, const TableStart& table,
+                       const std::optional<std::string>& root) {
+  FileColumns files;
   const Column* named = nullptr;  // files that are not there
   for (const Column& column : table.columns) {
     const std::vector<std::string> texts = texts_of(column);
@@ -158,7 +160,7 @@ bool are_boxes(const Column& column, bool csv) {
 }
 
 // How the other columns that name files could be read beside the first one.
-void hint_at_files(const Files& files, std::set<std::string>& taken, Draft& draft) {
+void hint_at_files(const FileColumns& files, std::set<std::string>& taken, Draft& draft) {
   if (files.columns.size() < 2) return;
   std::vector<std::string> names;
   std::string uri = "image: " + yaml_text(files.columns.front()->name);
@@ -175,7 +177,7 @@ void hint_at_files(const Files& files, std::set<std::string>& taken, Draft& draf
                                      names.size() == 1 ? "s" : "", uri));
 }
 
-void add_values(const TableStart& table, const Files& files, bool csv, Draft& draft) {
+void add_values(const TableStart& table, const FileColumns& files, bool csv, Draft& draft) {
   std::set<std::string> taken{"image", "label"};
   hint_at_files(files, taken, draft);
   std::vector<std::string> values;
@@ -186,19 +188,21 @@ void add_values(const TableStart& table, const Files& files, bool csv, Draft& dr
         std::find(files.columns.begin(), files.columns.end(), &column) != files.columns.end();
     if (column.name.empty() || is_file) continue;
     const std::string name = yaml_text(column.name);
-    const Kind kind = kind_of(column, csv);
+    const ColumnKind kind = kind_of(column, csv);
     if (label == nullptr && is_label(column, kind)) {
       label = &column;
       draft.source.push_back(fmt::format("  label: {:<21} # {}", name,
-                                         kind == Kind::kInteger
+                                         kind == ColumnKind::kInteger
                                              ? "the numbers of classes"
                                              : "classes are numbered in the order of their names"));
-    } else if (kind == Kind::kOther || kind == Kind::kMixed || values.size() == kMaxValues) {
+    } else if (kind == ColumnKind::kOther || kind == ColumnKind::kMixed ||
+               values.size() == kMaxClassValues) {
       comments.push_back(fmt::format("  # left out: {}, {}", name, name_of(kind)));
     } else {
       const std::string field = field_name(column.name, taken);
       values.push_back(fmt::format("    {}: {:<19} # {}", field, name, name_of(kind)));
-      if (kind == Kind::kList && are_boxes(column, csv)) draft.hints.push_back(boxes_stage(field));
+      if (kind == ColumnKind::kList && are_boxes(column, csv))
+        draft.hints.push_back(boxes_stage(field));
     }
   }
   if (!values.empty()) draft.source.emplace_back("  values:");
@@ -211,7 +215,7 @@ void add_values(const TableStart& table, const Files& files, bool csv, Draft& dr
 Draft survey_table(const std::string& path, const std::optional<std::string>& root) {
   const TableStart table = read_table_start(path);
   const bool csv = !path.ends_with(".jsonl");
-  const Files files = find_files(path, table, root);
+  const FileColumns files = find_files(path, table, root);
   std::vector<std::string> names;
   for (const Column& column : table.columns) names.push_back(column.name);
   Draft draft{.path = path, .root = files.root, .items = table.about_rows};

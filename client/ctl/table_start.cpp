@@ -21,10 +21,6 @@ using Json = nlohmann::ordered_json;  // columns in the order of the file
 constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
 constexpr std::size_t kMaxRows = 100;
 
-[[noreturn]] void fail(const std::string& path, const std::string& why) {
-  throw Failure(kWrongUsage, fmt::format("{} {}", printable(path), why));
-}
-
 std::string read_start(const std::string& path, bool& whole) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
@@ -80,9 +76,10 @@ std::size_t read_csv(const std::string& path, std::string_view text, bool whole,
     end = at;
     if (cells.size() == 1 && cells[0].empty()) continue;
     if (cells.size() != table.columns.size())
-      fail(path, fmt::format("has {} columns in its first line and {} in row {}; is it the table "
-                             "that its ending says?",
-                             table.columns.size(), cells.size(), table.rows + 1));
+      fail_of_file(path,
+                   fmt::format("has {} columns in its first line and {} in row {}; is it the table "
+                               "that its ending says?",
+                               table.columns.size(), cells.size(), table.rows + 1));
     for (std::size_t i = 0; i < cells.size(); ++i) table.columns[i].cells.emplace_back(cells[i]);
     ++table.rows;
   }
@@ -101,9 +98,10 @@ std::size_t read_json_lines(const std::string& path, std::string_view text, bool
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const Json row = Json::parse(line, nullptr, false);
     if (!row.is_object())
-      fail(path, fmt::format("has no object in row {}: each line of a .jsonl is one, such as "
-                             "{{\"image\": \"a.jpg\", \"caption\": \"a cat\"}}",
-                             table.rows + 1));
+      fail_of_file(path,
+                   fmt::format("has no object in row {}: each line of a .jsonl is one, such as "
+                               "{{\"image\": \"a.jpg\", \"caption\": \"a cat\"}}",
+                               table.rows + 1));
     if (table.rows == 0) {
       for (const auto& [name, value] : row.items())
         table.columns.push_back({.name = name, .cells = {}});
@@ -127,9 +125,9 @@ TableStart read_table_start(const std::string& path) {
   const std::size_t bytes =
       lines ? read_json_lines(path, text, whole, table) : read_csv(path, text, whole, table);
   if (table.rows == 0)
-    fail(path, text.empty() ? "is empty"
-               : lines      ? "has no row that ends within 4 MiB"
-                            : "has no row behind the line that names the columns");
+    fail_of_file(path, text.empty() ? "is empty"
+                       : lines      ? "has no row that ends within 4 MiB"
+                                    : "has no row behind the line that names the columns");
   table.about_rows = table.rows;
   if (!table.whole) {
     std::error_code failure;

@@ -29,7 +29,7 @@ std::string_view shuffle_name(Shuffle::Kind kind) {
   return "unknown";
 }
 
-void fill(v1::PlanOrder* message, const engine::PlanFacts& facts) {
+void fill_in(v1::PlanOrder* message, const engine::PlanFacts& facts) {
   const Shuffle& shuffle = facts.shuffle;
   message->set_shuffle(std::string(shuffle_name(shuffle.kind)));
   if (shuffle.bucket && facts.padding) {
@@ -45,7 +45,7 @@ void fill(v1::PlanOrder* message, const engine::PlanFacts& facts) {
   message->set_interleave(shuffle.interleave);
 }
 
-void fill(v1::PlanBatch* message, const engine::PlanFacts& facts) {
+void fill_in(v1::PlanBatch* message, const engine::PlanFacts& facts) {
   message->set_rows(facts.batch_rows);
   message->set_slot_bytes(facts.slot_bytes);
   for (const TensorSpec& tensor : facts.tensors) {
@@ -54,7 +54,7 @@ void fill(v1::PlanBatch* message, const engine::PlanFacts& facts) {
   }
 }
 
-void fill(v1::PlanArenas* message, const engine::PlanFacts& facts) {
+void fill_in(v1::PlanArenas* message, const engine::PlanFacts& facts) {
   message->set_kind(facts.arena_kind);
   message->set_credits(facts.credits);
   message->set_slots(facts.slots);
@@ -66,7 +66,7 @@ void fill(v1::PlanArenas* message, const engine::PlanFacts& facts) {
   message->set_missing_bytes(facts.missing_bytes);
 }
 
-void fill(v1::PlanGpu* message, const engine::PlanFacts::OnGpu& gpu) {
+void fill_in(v1::PlanGpu* message, const engine::PlanFacts::OnGpu& gpu) {
   message->set_slots(gpu.slots);
   message->set_slot_bytes(gpu.slot_bytes);
   message->set_consumer_bytes(gpu.bytes());
@@ -76,7 +76,7 @@ void fill(v1::PlanGpu* message, const engine::PlanFacts::OnGpu& gpu) {
   message->set_fits(gpu.fits());
 }
 
-void fill(v1::PlanCache* message, const engine::PlanFacts::Cache& cache) {
+void fill_in(v1::PlanCache* message, const engine::PlanFacts::Cache& cache) {
   message->set_form(cache.form);
   message->set_where(cache.where);
   message->set_limit_bytes(cache.limit_bytes);
@@ -99,7 +99,7 @@ Status check_weight(const std::string& job, double weight) {
                             job, weight));
 }
 
-void fill(v1::StepAt* message, const session::StepAt& at) {
+void fill_in(v1::StepAt* message, const session::StepAt& at) {
   message->set_epoch(at.epoch);
   message->set_step(at.step);
 }
@@ -251,13 +251,13 @@ void fill(v1::SwapResult* message, const session::SwapView& view) {
     out->set_job(utf8(job.job));
     out->set_pipeline(utf8(job.pipeline));
     out->set_version(job.version);
-    fill(out->mutable_from(), job.from);
+    fill_in(out->mutable_from(), job.from);
     out->set_tuned(job.tuned);
     out->set_runs(job.runs);
     for (const session::PlannedChange& change : job.replaces) {
       v1::PlannedChange* replaced = out->add_replaces();
       replaced->set_version(change.version);
-      fill(replaced->mutable_from(), change.from);
+      fill_in(replaced->mutable_from(), change.from);
     }
     for (const session::Override& given : job.overrides) {
       v1::Override* override = out->add_overrides();
@@ -286,7 +286,7 @@ void fill(v1::Plan* message, const engine::PlanFacts& facts) {
   message->set_pipeline(utf8(facts.pipeline));
   message->set_items(facts.items);
   message->set_classes(facts.classes);
-  fill(message->mutable_order(), facts);
+  fill_in(message->mutable_order(), facts);
   for (const engine::PlanFacts::Task& task : facts.tasks) {
     v1::PlanTask* out = message->add_tasks();
     out->set_stages(utf8(task.stages));
@@ -304,12 +304,12 @@ void fill(v1::Plan* message, const engine::PlanFacts& facts) {
     image->set_normalized(facts.image->normalized);
     image->set_resamples(facts.image->resamples);
   }
-  fill(message->mutable_batch(), facts);
+  fill_in(message->mutable_batch(), facts);
   message->set_num_shards(facts.num_shards);
   message->set_steps_per_epoch(facts.steps_per_epoch);
-  fill(message->mutable_arenas(), facts);
-  if (facts.cache) fill(message->mutable_cache(), *facts.cache);
-  if (facts.on_gpu) fill(message->mutable_gpu(), *facts.on_gpu);
+  fill_in(message->mutable_arenas(), facts);
+  if (facts.cache) fill_in(message->mutable_cache(), *facts.cache);
+  if (facts.on_gpu) fill_in(message->mutable_gpu(), *facts.on_gpu);
   for (const std::string& warning : facts.warnings) message->add_warnings(utf8(warning));
 }
 
@@ -334,7 +334,7 @@ void fill(v1::Job* message, const session::JobView& view) {
   message->set_pipeline_version(view.pipeline_version);
   message->set_declared(view.declared);
   message->set_num_shards(view.num_shards);
-  fill(message->mutable_dealt_from(), view.dealt_from);
+  fill_in(message->mutable_dealt_from(), view.dealt_from);
   message->set_replicas(view.replicas);
   message->set_seed(view.seed);
   message->set_batch_size(view.batch_size);
@@ -368,26 +368,26 @@ void fill(v1::Job* message, const session::JobView& view) {
   if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
   for (const session::PhaseView& phase : view.phases) {
     v1::Phase* out = message->add_phases();
-    fill(out->mutable_from(), phase.from);
+    fill_in(out->mutable_from(), phase.from);
     out->set_pipeline_version(phase.pipeline_version);
     out->set_batch_size(phase.batch_size);
     for (const auto& [name, value] : phase.vars) (*out->mutable_vars())[utf8(name)] = utf8(value);
   }
   v1::Ledger* ledger = message->mutable_ledger();
-  fill(ledger->mutable_at(), view.ledger.at);
+  fill_in(ledger->mutable_at(), view.ledger.at);
   ledger->set_position(view.ledger.position);
   ledger->set_kept_unix_ms(view.ledger.kept_unix_ms);
   ledger->set_conflict(utf8(view.ledger.conflict));
   for (const session::SeekView& seek : view.seeks) {
     v1::Seek* out = message->add_seeks();
-    fill(out->mutable_from(), seek.from);
-    fill(out->mutable_to(), seek.to);
+    fill_in(out->mutable_from(), seek.from);
+    fill_in(out->mutable_to(), seek.to);
   }
   if (!view.end) return;
   v1::JobEnd* end = message->mutable_end();
   end->set_unix_ms(view.end->unix_ms);
   end->set_how(utf8(view.end->how));
-  fill(end->mutable_at(), view.end->at);
+  fill_in(end->mutable_at(), view.end->at);
 }
 
 void fill(v1::Session* message, const session::SessionView& view) {

@@ -14,7 +14,7 @@
 namespace spdld::engine {
 namespace {
 
-constexpr std::uint64_t kAlignment = 64;
+constexpr std::uint64_t kSlabAlignment = 64;
 constexpr std::uint64_t kPage = 4096;
 
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) {
@@ -55,7 +55,7 @@ Status MemoryLog::failure() const {
 }
 
 std::byte* MemoryLog::take(std::uint64_t size_bytes) {
-  const std::uint64_t wanted = std::max(round_up(size_bytes, kAlignment), kAlignment);
+  const std::uint64_t wanted = std::max(round_up(size_bytes, kSlabAlignment), kSlabAlignment);
   MutexLock lock(mutex_);
   if (!failure_.ok()) return nullptr;
   if (slabs_.empty() || wanted > slabs_.back().size_bytes - used_bytes_) {

@@ -20,10 +20,6 @@ namespace {
 // their share of the image.
 constexpr std::uint64_t kTileMargin = 512;
 
-const std::uint8_t* data_of(std::span<const std::byte> bytes) {
-  return reinterpret_cast<const std::uint8_t*>(bytes.data());
-}
-
 // Whether the boxes of the file end with it.
 bool is_whole(std::span<const std::byte> bytes) {
   std::uint64_t at = 0;

@@ -12,15 +12,15 @@ namespace {
 
 using Fields = BmpLayout::Fields;
 
-constexpr std::uint32_t kHeaderBytes = 14 + 40;
+constexpr std::uint32_t kWrittenHeaderBytes = 14 + 40;
 
-struct Masks {
+struct WrittenMasks {
   std::uint32_t red;
   std::uint32_t green;
   std::uint32_t blue;
 };
 
-Masks masks_of(Fields fields) {
+WrittenMasks masks_of(Fields fields) {
   switch (fields) {
     case Fields::k555: return {0x7C00, 0x03E0, 0x001F};
     case Fields::k565: return {0xF800, 0x07E0, 0x001F};
@@ -40,8 +40,8 @@ std::uint32_t compression_of(const BmpLayout& layout) {
 
 // Behind the header come masks or a palette, which must be there and is not used.
 std::uint32_t data_offset(const BmpLayout& layout) {
-  if (layout.has_palette()) return kHeaderBytes + (4U << layout.bits);
-  return kHeaderBytes + (layout.fields == Fields::kNone ? 0 : 12);
+  if (layout.has_palette()) return kWrittenHeaderBytes + (4U << layout.bits);
+  return kWrittenHeaderBytes + (layout.fields == Fields::kNone ? 0 : 12);
 }
 
 std::uint64_t data_bytes(const BmpLayout& layout) {
@@ -62,15 +62,15 @@ void put_header(const BmpLayout& layout, std::uint32_t file_bytes, std::uint8_t*
   put_le16(layout.bits, out + 28);
   put_le32(compression_of(layout), out + 30);
   if (layout.fields == Fields::kNone) return;
-  const Masks masks = masks_of(layout.fields);
-  put_le32(masks.red, out + kHeaderBytes);
-  put_le32(masks.green, out + kHeaderBytes + 4);
-  put_le32(masks.blue, out + kHeaderBytes + 8);
+  const WrittenMasks masks = masks_of(layout.fields);
+  put_le32(masks.red, out + kWrittenHeaderBytes);
+  put_le32(masks.green, out + kWrittenHeaderBytes + 4);
+  put_le32(masks.blue, out + kWrittenHeaderBytes + 8);
 }
 
 // `count` pixels of 16 bits to RGB, stretched to 8 bits as Pillow does.
 void stretch(const std::uint8_t* pixels, int count, Fields fields, std::uint8_t* rgb) {
-  const Masks masks = masks_of(fields);
+  const WrittenMasks masks = masks_of(fields);
   const int green_shift = __builtin_ctz(masks.green);
   const int red_shift = __builtin_ctz(masks.red);
   const unsigned most_red = masks.red >> red_shift;

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kFileHeaderBytes = 14;
 constexpr unsigned kOs2HeaderBytes = 12;
 constexpr unsigned kFirstHeaderBytes = 40;
-constexpr std::array kHeaderBytes = {kOs2HeaderBytes, kFirstHeaderBytes, 52U, 56U, 64U, 108U, 124U};
+constexpr std::array kHeaderSizes = {kOs2HeaderBytes, kFirstHeaderBytes, 52U, 56U, 64U, 108U, 124U};
 
 constexpr std::uint32_t kRle8 = 1;
 constexpr std::uint32_t kRle4 = 2;
@@ -32,7 +32,7 @@ struct Header {
   std::uint32_t data_offset = 0;
 };
 
-struct Masks {
+struct FieldMasks {
   unsigned bits;
   std::uint32_t red;
   std::uint32_t green;
@@ -41,14 +41,14 @@ struct Masks {
 };
 
 constexpr std::array kMasks = {
-    Masks{16, 0x7C00, 0x03E0, 0x001F, BmpLayout::Fields::k555},
-    Masks{16, 0xF800, 0x07E0, 0x001F, BmpLayout::Fields::k565},
-    Masks{16, 0x0F00, 0x00F0, 0x000F, BmpLayout::Fields::k444},
-    Masks{24, 0xFF0000, 0x00FF00, 0x0000FF, BmpLayout::Fields::kNone},
-    Masks{32, 0x00FF0000, 0x0000FF00, 0x000000FF, BmpLayout::Fields::kBgrx},
-    Masks{32, 0xFF000000, 0x00FF0000, 0x0000FF00, BmpLayout::Fields::kXbgr},
-    Masks{32, 0x000000FF, 0x0000FF00, 0x00FF0000, BmpLayout::Fields::kRgbx},
-    Masks{32, 0x0000FF00, 0x00FF0000, 0xFF000000, BmpLayout::Fields::kXrgb},
+    FieldMasks{16, 0x7C00, 0x03E0, 0x001F, BmpLayout::Fields::k555},
+    FieldMasks{16, 0xF800, 0x07E0, 0x001F, BmpLayout::Fields::k565},
+    FieldMasks{16, 0x0F00, 0x00F0, 0x000F, BmpLayout::Fields::k444},
+    FieldMasks{24, 0xFF0000, 0x00FF00, 0x0000FF, BmpLayout::Fields::kNone},
+    FieldMasks{32, 0x00FF0000, 0x0000FF00, 0x000000FF, BmpLayout::Fields::kBgrx},
+    FieldMasks{32, 0xFF000000, 0x00FF0000, 0x0000FF00, BmpLayout::Fields::kXbgr},
+    FieldMasks{32, 0x000000FF, 0x0000FF00, 0x00FF0000, BmpLayout::Fields::kRgbx},
+    FieldMasks{32, 0x0000FF00, 0x00FF0000, 0xFF000000, BmpLayout::Fields::kXrgb},
 };
 
 detail::Failure no_header(std::span<const std::byte> bytes) {
@@ -61,7 +61,7 @@ Result<Header> read_header(std::span<const std::byte> bytes) {
   header.data_offset = le32(bytes, 10);
   const auto info = bytes.subspan(kFileHeaderBytes);
   header.bytes = le32(info, 0);
-  if (std::find(kHeaderBytes.begin(), kHeaderBytes.end(), header.bytes) == kHeaderBytes.end())
+  if (std::find(kHeaderSizes.begin(), kHeaderSizes.end(), header.bytes) == kHeaderSizes.end())
     return unsupported("BMP", "a header of " + std::to_string(header.bytes) + " bytes");
   if (info.size() < header.bytes) return no_header(bytes);
   std::uint32_t planes = 0;
@@ -121,10 +121,11 @@ Status read_fields(std::span<const std::byte> bytes, const Header& header, BmpLa
   const std::uint32_t red = le32(bytes, kMasksAt);
   const std::uint32_t green = le32(bytes, kMasksAt + 4);
   const std::uint32_t blue = le32(bytes, kMasksAt + 8);
-  const auto* const masks = std::find_if(kMasks.begin(), kMasks.end(), [&](const Masks& known) {
-    return known.bits == header.bits && known.red == red && known.green == green &&
-           known.blue == blue;
-  });
+  const auto* const masks =
+      std::find_if(kMasks.begin(), kMasks.end(), [&](const FieldMasks& known) {
+        return known.bits == header.bits && known.red == red && known.green == green &&
+               known.blue == blue;
+      });
   if (masks == kMasks.end())
     return unsupported("BMP", "its colours lie in other bits than those of 555, 565, 444 or 888");
   layout.fields = masks->fields;

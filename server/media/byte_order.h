@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 // Numbers as files hold them. The caller has made sure that they lie inside.
 namespace spdld::media {
@@ -33,6 +34,14 @@ inline void put_le16(std::uint32_t value, std::uint8_t* out) {
 inline void put_le32(std::uint32_t value, std::uint8_t* out) {
   put_le16(value, out);
   put_le16(value >> 16, out + 2);
+}
+
+// As libraries of C take bytes, and as text.
+inline const std::uint8_t* data_of(std::span<const std::byte> bytes) {
+  return reinterpret_cast<const std::uint8_t*>(bytes.data());
+}
+inline std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace spdld::media

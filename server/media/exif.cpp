@@ -8,7 +8,7 @@
 namespace spdld::media {
 namespace {
 
-constexpr std::size_t kHeaderBytes = 8;
+constexpr std::size_t kTiffHeaderBytes = 8;
 constexpr std::size_t kEntryBytes = 12;
 constexpr std::uint32_t kOrientationTag = 0x0112;
 constexpr std::uint32_t kShort = 3;
@@ -17,7 +17,7 @@ constexpr std::uint32_t kLong = 4;
 }  // namespace
 
 std::optional<int> find_exif_orientation(std::span<const std::byte> tiff) {
-  if (tiff.size() < kHeaderBytes || tiff[0] != tiff[1]) return std::nullopt;
+  if (tiff.size() < kTiffHeaderBytes || tiff[0] != tiff[1]) return std::nullopt;
   const bool big_endian = tiff[0] == std::byte{'M'};
   if (!big_endian && tiff[0] != std::byte{'I'}) return std::nullopt;
 

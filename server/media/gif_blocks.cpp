@@ -20,9 +20,9 @@ constexpr unsigned kHasPalette = 0x80;
 constexpr unsigned kIsInterlaced = 0x40;
 
 // Goes over the file from its beginning. What is asked for beyond the end is not given.
-class Walk {
+class GifWalk {
  public:
-  explicit Walk(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  explicit GifWalk(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   std::optional<std::span<const std::byte>> take(std::size_t count) {
     if (bytes_.size() - at_ < count) return std::nullopt;
@@ -168,7 +168,7 @@ class Survey {
   }
 
   std::span<const std::byte> bytes_;
-  Walk walk_;
+  GifWalk walk_;
   GifLayout layout_;
   bool has_palette_ = false;
 };

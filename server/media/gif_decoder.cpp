@@ -11,10 +11,10 @@
 namespace spdld::media {
 namespace {
 
-constexpr std::size_t kScreenBytes = 13;
-constexpr std::size_t kImageBytes = 10;
+constexpr std::size_t kWrittenScreenBytes = 13;
+constexpr std::size_t kWrittenImageBytes = 10;
 constexpr std::size_t kPaletteBytes = 768;
-constexpr std::size_t kHeaderBytes = kScreenBytes + kImageBytes + kPaletteBytes;
+constexpr std::size_t kWrittenBytes = kWrittenScreenBytes + kWrittenImageBytes + kPaletteBytes;
 
 // FFmpeg's pixels are native 32-bit numbers: alpha, red, green, blue. Those that it was given no
 // code for have no alpha.
@@ -36,7 +36,7 @@ Result<RasterInfo> GifDecoder::open(std::span<const std::byte> bytes) {
   SPDLD_TRY(codec_.prepare());
   read_bytes_ = FrameDecoder::frame_bytes(static_cast<std::uint64_t>(layout_.image.width),
                                           static_cast<std::uint64_t>(layout_.image.height), 4) +
-                (kHeaderBytes + layout_.data.size()) * 5 / 4;
+                (kWrittenBytes + layout_.data.size()) * 5 / 4;
   return RasterInfo{layout_.canvas, Orientation(), layout_.stored()};
 }
 
@@ -80,20 +80,20 @@ void GifDecoder::collect(const Rect& region, int y, std::uint8_t* numbers) const
 }
 
 Status GifDecoder::fill_packet() {
-  SPDLD_ASSIGN(std::uint8_t * at, codec_.begin_packet(kHeaderBytes + layout_.data.size()));
+  SPDLD_ASSIGN(std::uint8_t * at, codec_.begin_packet(kWrittenBytes + layout_.data.size()));
   constexpr std::string_view kSignature = "GIF89a";
   std::copy(kSignature.begin(), kSignature.end(), at);
-  std::memset(at + kSignature.size(), 0, kHeaderBytes - kSignature.size());
+  std::memset(at + kSignature.size(), 0, kWrittenBytes - kSignature.size());
   const auto width = static_cast<std::uint32_t>(layout_.image.width);
   const auto height = static_cast<std::uint32_t>(layout_.image.height);
   put_le16(width, at + 6);
   put_le16(height, at + 8);
-  at += kScreenBytes;
+  at += kWrittenScreenBytes;
   at[0] = 0x2C;
   put_le16(width, at + 5);
   put_le16(height, at + 7);
   at[9] = static_cast<std::uint8_t>(layout_.interlaced ? 0xC7 : 0x87);  // a palette of 8 bits
-  at += kImageBytes;
+  at += kWrittenImageBytes;
   for (int i = 0; i < 256; ++i, at += 3) std::memset(at, i, 3);
   std::memcpy(at, layout_.data.data(), layout_.data.size());
   return {};

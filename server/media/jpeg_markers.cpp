@@ -28,9 +28,9 @@ bool is_frame(unsigned marker) {
   return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
 }
 
-class Walk {
+class MarkerWalk {
  public:
-  explicit Walk(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  explicit MarkerWalk(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   // The next marker's code, wherever it begins: like libjpeg, bytes that are no marker are passed
   // over. None: the file ended.
@@ -66,7 +66,7 @@ class Walk {
   std::size_t at_ = 2;  // behind SOI
 };
 
-std::span<const std::byte> exif_of(std::span<const std::byte> app1) {
+std::span<const std::byte> exif_of_app1(std::span<const std::byte> app1) {
   constexpr std::string_view kName("Exif\0\0", 6);
   if (app1.size() < kName.size() || std::memcmp(app1.data(), kName.data(), kName.size()) != 0) {
     return {};
@@ -74,7 +74,7 @@ std::span<const std::byte> exif_of(std::span<const std::byte> app1) {
   return app1.subspan(kName.size());
 }
 
-detail::Failure truncated(std::span<const std::byte> bytes, std::string_view missing) {
+detail::Failure truncated_jpeg(std::span<const std::byte> bytes, std::string_view missing) {
   return media::truncated("JPEG", missing, bytes.size());
 }
 
@@ -82,16 +82,16 @@ detail::Failure truncated(std::span<const std::byte> bytes, std::string_view mis
 
 Result<JpegMarkers> survey_jpeg(std::span<const std::byte> bytes) {
   if (bytes.size() < 2 || bytes[0] != std::byte{0xFF} || bytes[1] != std::byte{kSoi}) {
-    return truncated(bytes, "start-of-image marker");
+    return truncated_jpeg(bytes, "start-of-image marker");
   }
   JpegMarkers markers;
   bool framed = false;
-  Walk walk(bytes);
+  MarkerWalk walk(bytes);
   unsigned marker = 0;
   while (walk.next_marker(marker)) {
     if (marker == kEoi) {
-      if (!framed) return truncated(bytes, "frame header before the end-of-image marker");
-      if (markers.scans == 0) return truncated(bytes, "scan before the end-of-image marker");
+      if (!framed) return truncated_jpeg(bytes, "frame header before the end-of-image marker");
+      if (markers.scans == 0) return truncated_jpeg(bytes, "scan before the end-of-image marker");
       return markers;
     }
     if (is_restart(marker) || marker == kTem || marker == kSoi) continue;
@@ -99,9 +99,9 @@ Result<JpegMarkers> survey_jpeg(std::span<const std::byte> bytes) {
     if (!walk.segment(body)) break;
     if (is_frame(marker)) framed = true;
     if (marker == kSos) ++markers.scans;
-    if (marker == kApp1 && markers.exif.empty()) markers.exif = exif_of(body);
+    if (marker == kApp1 && markers.exif.empty()) markers.exif = exif_of_app1(body);
   }
-  return truncated(bytes, "end-of-image marker");
+  return truncated_jpeg(bytes, "end-of-image marker");
 }
 
 }  // namespace spdld::media

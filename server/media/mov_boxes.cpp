@@ -23,9 +23,9 @@ struct Box {
   std::uint64_t end = 0;
 };
 
-class Walk {
+class BoxWalk {
  public:
-  Walk(ByteReader& reader, std::uint64_t max_packets)
+  BoxWalk(ByteReader& reader, std::uint64_t max_packets)
       : reader_(reader), max_packets_(max_packets) {}
 
   Status run() { return boxes(0, reader_.size(), 0); }
@@ -150,7 +150,7 @@ class Walk {
 }  // namespace
 
 Result<MovBoxes> walk_mov(ByteReader& reader, std::uint64_t max_packets) {
-  Walk walk(reader, max_packets);
+  BoxWalk walk(reader, max_packets);
   SPDLD_TRY(walk.run());
   return walk.take();
 }

@@ -14,7 +14,7 @@ constexpr std::size_t kShown = 100;
 // An array of more is none that anybody could bring; it also keeps products from overflowing.
 constexpr std::uint64_t kMostElements = std::uint64_t{1} << 44;
 
-tl::unexpected<Status> broken(const std::string& what) {
+tl::unexpected<Status> broken_npy(const std::string& what) {
   return error(Code::kDataLoss, "is no sound .npy: " + what);
 }
 
@@ -108,16 +108,16 @@ Status set_dtype(std::string_view descr, NpyHeader& header) {
 
 Result<std::vector<std::int64_t>> read_shape(Literal& literal) {
   std::vector<std::int64_t> shape;
-  if (!literal.take('(')) return broken("its shape is no tuple");
+  if (!literal.take('(')) return broken_npy("its shape is no tuple");
   while (!literal.take(')')) {
     const auto extent = literal.count();
-    if (!extent) return broken("its shape holds what is no extent");
+    if (!extent) return broken_npy("its shape holds what is no extent");
     shape.push_back(*extent);
     if (shape.size() > wire::kMaxRank)
       return error(Code::kDataLoss,
                    "has more than " + std::to_string(wire::kMaxRank) + " dimensions");
     if (literal.take(',')) continue;
-    if (!literal.take(')')) return broken("its shape does not end");
+    if (!literal.take(')')) return broken_npy("its shape does not end");
     break;
   }
   return shape;
@@ -128,36 +128,36 @@ Status read_literal(std::string_view text, NpyHeader& header) {
   bool has_descr = false;
   bool has_order = false;
   bool has_shape = false;
-  if (!literal.take('{')) return broken("its header is no dictionary").value();
+  if (!literal.take('{')) return broken_npy("its header is no dictionary").value();
   while (!literal.take('}')) {
     const auto key = literal.quoted();
-    if (!key || !literal.take(':')) return broken("its header does not end").value();
+    if (!key || !literal.take(':')) return broken_npy("its header does not end").value();
     if (*key == "descr") {
       if (literal.begins_with('['))
         return {Code::kDataLoss,
                 "holds records of several fields: save each field as an array of its own"};
       const auto descr = literal.quoted();
-      if (!descr) return broken("its 'descr' is no text").value();
+      if (!descr) return broken_npy("its 'descr' is no text").value();
       SPDLD_TRY(set_dtype(*descr, header));
       has_descr = true;
     } else if (*key == "fortran_order") {
       const auto order = literal.truth();
-      if (!order) return broken("its 'fortran_order' is neither True nor False").value();
+      if (!order) return broken_npy("its 'fortran_order' is neither True nor False").value();
       header.fortran_order = *order;
       has_order = true;
     } else if (*key == "shape") {
       SPDLD_ASSIGN(header.shape, read_shape(literal));
       has_shape = true;
     } else {
-      return broken("its header holds " + shown(*key)).value();
+      return broken_npy("its header holds " + shown(*key)).value();
     }
     if (literal.take(',')) continue;
-    if (!literal.take('}')) return broken("its header does not end").value();
+    if (!literal.take('}')) return broken_npy("its header does not end").value();
     break;
   }
-  if (!literal.ended()) return broken("something follows in its header").value();
+  if (!literal.ended()) return broken_npy("something follows in its header").value();
   if (!has_descr || !has_order || !has_shape)
-    return broken("its header lacks 'descr', 'fortran_order' or 'shape'").value();
+    return broken_npy("its header lacks 'descr', 'fortran_order' or 'shape'").value();
   return {};
 }
 
@@ -166,21 +166,21 @@ Status read_literal(std::string_view text, NpyHeader& header) {
 Result<NpyHeader> read_npy_header(std::span<const std::byte> bytes) {
   const auto at = [&](std::size_t i) { return std::to_integer<std::size_t>(bytes[i]); };
   constexpr std::size_t kVersion = 6;
-  if (!is_npy(bytes)) return broken("it does not begin as one");
-  if (bytes.size() < kVersion + 2) return broken("it ends in its header");
+  if (!is_npy(bytes)) return broken_npy("it does not begin as one");
+  if (bytes.size() < kVersion + 2) return broken_npy("it ends in its header");
   const std::size_t major = at(kVersion);
   if (major < 1 || major > 3 || at(kVersion + 1) != 0)
-    return broken("its format is " + std::to_string(major) + "." +
-                  std::to_string(at(kVersion + 1)) + ", and 1.0 to 3.0 are read");
+    return broken_npy("its format is " + std::to_string(major) + "." +
+                      std::to_string(at(kVersion + 1)) + ", and 1.0 to 3.0 are read");
   const std::size_t length_bytes = major == 1 ? 2 : 4;
   const std::size_t text_at = kVersion + 2 + length_bytes;
-  if (bytes.size() < text_at) return broken("it ends in its header");
+  if (bytes.size() < text_at) return broken_npy("it ends in its header");
   std::size_t length = 0;
   for (std::size_t i = length_bytes; i > 0; --i) length = length << 8 | at(kVersion + 1 + i);
   if (length > kMaxNpyHeader - text_at)
-    return broken("its header takes " + std::to_string(length) + " bytes, and one may take " +
-                  std::to_string(kMaxNpyHeader - text_at));
-  if (bytes.size() < text_at + length) return broken("it ends in its header");
+    return broken_npy("its header takes " + std::to_string(length) + " bytes, and one may take " +
+                      std::to_string(kMaxNpyHeader - text_at));
+  if (bytes.size() < text_at + length) return broken_npy("it ends in its header");
   NpyHeader header;
   header.data_offset = text_at + length;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + text_at, length);

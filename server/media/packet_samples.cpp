@@ -9,12 +9,14 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-std::uint32_t at(Bytes bytes, std::size_t i) { return std::to_integer<std::uint32_t>(bytes[i]); }
+std::uint32_t byte_at(Bytes bytes, std::size_t i) {
+  return std::to_integer<std::uint32_t>(bytes[i]);
+}
 
 // RFC 6716, 3.1 and 3.2: the first byte says how long a frame is and how many there are.
 std::int64_t opus_samples(Bytes packet) {
   if (packet.empty()) return 0;
-  const std::uint32_t config = at(packet, 0) >> 3;
+  const std::uint32_t config = byte_at(packet, 0) >> 3;
   std::int64_t frame = 0;  // at 48 kHz
   if (config < 12) {
     constexpr std::array<std::int64_t, 4> kSilk = {480, 960, 1920, 2880};
@@ -24,9 +26,9 @@ std::int64_t opus_samples(Bytes packet) {
   } else {
     frame = std::int64_t{120} << (config & 3);
   }
-  switch (at(packet, 0) & 3) {
+  switch (byte_at(packet, 0) & 3) {
     case 0: return frame;
-    case 3: return packet.size() < 2 ? 0 : frame * (at(packet, 1) & 63);
+    case 3: return packet.size() < 2 ? 0 : frame * (byte_at(packet, 1) & 63);
     default: return frame * 2;
   }
 }
@@ -34,26 +36,28 @@ std::int64_t opus_samples(Bytes packet) {
 // The frame header of FLAC: the block size's code, and for two of the codes the size itself behind
 // the frame's number.
 std::int64_t flac_samples(Bytes packet) {
-  if (packet.size() < 6 || at(packet, 0) != 0xFF || (at(packet, 1) & 0xFC) != 0xF8) return 0;
-  const std::uint32_t code = at(packet, 2) >> 4;
+  if (packet.size() < 6 || byte_at(packet, 0) != 0xFF || (byte_at(packet, 1) & 0xFC) != 0xF8)
+    return 0;
+  const std::uint32_t code = byte_at(packet, 2) >> 4;
   if (code == 0) return 0;
   if (code == 1) return 192;
   if (code < 6) return std::int64_t{576} << (code - 2);
   if (code >= 8) return std::int64_t{256} << (code - 8);
   std::size_t number_bytes = 1;
-  for (std::uint32_t bit = 0x80; number_bytes < 8 && (at(packet, 4) & bit) != 0; bit >>= 1)
+  for (std::uint32_t bit = 0x80; number_bytes < 8 && (byte_at(packet, 4) & bit) != 0; bit >>= 1)
     if (bit != 0x80) ++number_bytes;
   const std::size_t size_at = 4 + number_bytes;
   if (packet.size() < size_at + 2) return 0;
-  if (code == 6) return at(packet, size_at) + 1;
-  return (at(packet, size_at) << 8 | at(packet, size_at + 1)) + 1;
+  if (code == 6) return byte_at(packet, size_at) + 1;
+  return (byte_at(packet, size_at) << 8 | byte_at(packet, size_at + 1)) + 1;
 }
 
 // Layer III has half as many samples below MPEG-1; Layer II always 1152.
 std::int64_t mpeg_audio_samples(Bytes packet) {
-  if (packet.size() < 4 || at(packet, 0) != 0xFF || (at(packet, 1) & 0xE0) != 0xE0) return 0;
-  const bool mpeg1 = (at(packet, 1) & 0x18) == 0x18;
-  switch (at(packet, 1) >> 1 & 3) {
+  if (packet.size() < 4 || byte_at(packet, 0) != 0xFF || (byte_at(packet, 1) & 0xE0) != 0xE0)
+    return 0;
+  const bool mpeg1 = (byte_at(packet, 1) & 0x18) == 0x18;
+  switch (byte_at(packet, 1) >> 1 & 3) {
     case 1: return mpeg1 ? 1152 : 576;
     case 2: return 1152;
     default: return 384;
@@ -64,11 +68,11 @@ std::int64_t mpeg_audio_samples(Bytes packet) {
 std::int64_t alac_samples(Bytes packet, int frame_size) {
   if (packet.size() < 7) return packet.empty() ? 0 : frame_size;
   constexpr unsigned kHasSizeBit = 3 + 4 + 12;
-  if ((at(packet, kHasSizeBit / 8) >> (7 - kHasSizeBit % 8) & 1) == 0) return frame_size;
+  if ((byte_at(packet, kHasSizeBit / 8) >> (7 - kHasSizeBit % 8) & 1) == 0) return frame_size;
   constexpr unsigned kSizeBit = kHasSizeBit + 1 + 2 + 1;
   std::uint64_t bits = 0;
   for (std::size_t i = 0; i < 5 && kSizeBit / 8 + i < packet.size(); ++i)
-    bits = bits << 8 | at(packet, kSizeBit / 8 + i);
+    bits = bits << 8 | byte_at(packet, kSizeBit / 8 + i);
   if (packet.size() < kSizeBit / 8 + 5) return 0;
   return static_cast<std::int64_t>(bits >> (8 - kSizeBit % 8) & 0xFFFFFFFFU);
 }

@@ -32,7 +32,7 @@ bool has_keyword(const PngChunk& chunk, std::string_view keyword) {
          std::memcmp(chunk.body.data(), keyword.data(), keyword.size()) == 0;
 }
 
-detail::Failure corrupt(const std::string& why) { return media::corrupt("PNG", why); }
+detail::Failure corrupt_png(const std::string& why) { return media::corrupt("PNG", why); }
 
 // Samples a pixel, or 0 for a combination that the format does not have.
 unsigned samples(unsigned color_type, unsigned bit_depth) {
@@ -120,19 +120,19 @@ Result<PngLayout> survey_png(std::span<const std::byte> bytes) {
   PngChunks chunks(bytes);
   PngChunk chunk;
   while (chunks.next(chunk)) {
-    if (!header && chunk.name != kIhdr) return corrupt("IHDR is not its first chunk");
+    if (!header && chunk.name != kIhdr) return corrupt_png("IHDR is not its first chunk");
     if (png_needs(chunk.name)) layout.needed_bytes += chunk.whole.size();
     if (chunk.name == kIhdr) {
-      if (header) return corrupt("IHDR is there twice");
+      if (header) return corrupt_png("IHDR is there twice");
       SPDLD_TRY(read_ihdr(chunk.body, layout));
       header = true;
     } else if (chunk.name == kPlte) {
       if (chunk.body.empty() || chunk.body.size() % 3 != 0 || chunk.body.size() > 768) {
-        return corrupt("PLTE has a wrong length");
+        return corrupt_png("PLTE has a wrong length");
       }
       palette = true;
     } else if (chunk.name == kIdat) {
-      if (layout.color_type == kPalette && !palette) return corrupt("its palette is missing");
+      if (layout.color_type == kPalette && !palette) return corrupt_png("its palette is missing");
       data_bytes += chunk.body.size();
     } else if (chunk.name == kTrns && is_transparency(chunk.body, layout)) {
       layout.transparency = chunk.body;
@@ -143,9 +143,9 @@ Result<PngLayout> survey_png(std::span<const std::byte> bytes) {
     } else if (has_keyword(chunk, kXmp)) {
       layout.xmp = chunk;
     } else if (chunk.name == kIend) {
-      if (data_bytes == 0) return corrupt("it has no image data");
+      if (data_bytes == 0) return corrupt_png("it has no image data");
       if (!can_hold(data_bytes, layout)) {
-        return corrupt(std::to_string(data_bytes) + " bytes of data cannot hold the " +
+        return corrupt_png(std::to_string(data_bytes) + " bytes of data cannot hold the " +
                        std::to_string(layout.width) + "x" + std::to_string(layout.height) +
                        " pixels that its header claims");
       }

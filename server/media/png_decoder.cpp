@@ -9,16 +9,16 @@
 namespace spdld::media {
 namespace {
 
-constexpr unsigned kPalette = 3;  // a colour type
+constexpr unsigned kPaletteType = 3;  // a colour type
 
 StoredPixels stored_pixels(const PngLayout& layout) {
   using Color = StoredPixels::Color;
   using Alpha = StoredPixels::Alpha;
   StoredPixels pixels{.bits = static_cast<int>(layout.bit_depth)};
   const bool gray = layout.color_type == 0 || layout.color_type == 4;
-  pixels.color = layout.color_type == kPalette ? Color::kPalette
-                 : gray                        ? Color::kGray
-                                               : Color::kRgb;
+  pixels.color = layout.color_type == kPaletteType ? Color::kPalette
+                 : gray                            ? Color::kGray
+                                                   : Color::kRgb;
   if (layout.color_type >= 4) pixels.alpha = Alpha::kChannel;
   if (!layout.transparency.empty()) pixels.alpha = Alpha::kKey;
   return pixels;

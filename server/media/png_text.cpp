@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "media/byte_order.h"
 #include "media/exif.h"
 
 namespace spdld::media {
@@ -22,10 +23,6 @@ constexpr std::size_t kMostText = std::size_t{1} << 20;
 constexpr std::uint32_t kTextName = png_name("tEXt");
 constexpr std::uint32_t kCompressedName = png_name("zTXt");
 constexpr std::uint32_t kInternationalName = png_name("iTXt");
-
-std::string_view text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 std::optional<std::string> inflated(std::string_view packed) {
   std::string text(std::min(kMostText, packed.size() * 8 + 1024), '\0');

@@ -89,7 +89,7 @@ Result<std::optional<WavFile>> read_format(Bytes chunk) {
 }
 
 // The bytes behind the data's header, as many as it says that there are.
-Result<Bytes> data_of(Bytes rest, std::uint64_t told, bool whole_told) {
+Result<Bytes> data_chunk(Bytes rest, std::uint64_t told, bool whole_told) {
   const bool unknown = (told == 0 && !whole_told) || (told >= kUnknownFrom && told > rest.size());
   if (unknown) return rest;
   if (told > rest.size())
@@ -127,7 +127,7 @@ Result<std::optional<WavFile>> read_wav(Bytes bytes) {
     if (id == "data") {
       if (!wav) return bad("its samples come before their format");
       const bool in_ds64 = is_long && told == 0xFFFFFFFFU && long_data.has_value();
-      SPDLD_ASSIGN(wav->data, data_of(rest, in_ds64 ? *long_data : told, whole_told));
+      SPDLD_ASSIGN(wav->data, data_chunk(rest, in_ds64 ? *long_data : told, whole_told));
       return wav;
     }
     at += kChunkHeader + told + (told & 1U);

@@ -27,16 +27,8 @@ struct DemuxerDeleter {
   void operator()(WebPDemuxer* demuxer) const { WebPDemuxDelete(demuxer); }
 };
 
-const std::uint8_t* data_of(std::span<const std::byte> bytes) {
-  return reinterpret_cast<const std::uint8_t*>(bytes.data());
-}
-
-std::string_view text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // The TIFF block of the EXIF chunk. What is wrong with the chunks is libwebp's to say.
-std::span<const std::byte> exif_of(std::span<const std::byte> riff) {
+std::span<const std::byte> exif_of_riff(std::span<const std::byte> riff) {
   std::size_t at = kChunksAt;
   while (riff.size() - at >= kChunkHeaderBytes) {
     const std::size_t length = le32(riff, at + 4);
@@ -94,7 +86,7 @@ Result<WebpLayout> survey_webp(std::span<const std::byte> bytes) {
   layout.image = {0, 0, features.width, features.height};
   layout.alpha = features.has_alpha != 0;
   layout.data = riff;
-  layout.exif = exif_of(riff);
+  layout.exif = exif_of_riff(riff);
   if (features.has_animation != 0) {
     SPDLD_TRY(read_first_frame(riff, layout));
     SPDLD_ASSIGN(features, features_of(layout.data));

@@ -18,10 +18,10 @@ namespace {
 using Bytes = std::span<const std::byte>;
 
 constexpr std::size_t kShownNames = 5;
-constexpr std::size_t kShown = 60;                // of one name
+constexpr std::size_t kShownName = 60;            // of one name
 constexpr std::uint32_t kSaturated = 0xFFFFFFFF;  // the number stands in the zip64 extra field
 
-tl::unexpected<Status> broken(const std::string& what) {
+tl::unexpected<Status> broken_npz(const std::string& what) {
   return error(Code::kDataLoss, "is no sound .npz: " + what);
 }
 
@@ -60,7 +60,7 @@ Result<Directory> find_directory(Bytes archive) {
   constexpr std::size_t kMostComment = 0xFFFF;
   constexpr std::size_t kLocator = 20;
   constexpr std::size_t kEnd64 = 56;
-  if (archive.size() < kEnd) return broken("it has no directory, as if it were cut off");
+  if (archive.size() < kEnd) return broken_npz("it has no directory, as if it were cut off");
   const std::size_t last = archive.size() - kEnd;
   const std::size_t first = last - std::min(last, kMostComment);
   for (std::size_t at = last + 1; at-- > first;) {
@@ -75,17 +75,17 @@ Result<Directory> find_directory(Bytes archive) {
       if (locator.u32(0) == 0x07064b50) {
         const auto found = range(archive, locator.u64(8), kEnd64);
         if (!found || Record(*found).u32(0) != 0x06064b50)
-          return broken("its zip64 directory is not where it should be");
+          return broken_npz("its zip64 directory is not where it should be");
         entries = Record(*found).u64(32);
         size = Record(*found).u64(40);
         offset = Record(*found).u64(48);
       }
     }
     const auto bytes = range(archive, offset, size);
-    if (!bytes) return broken("its directory lies outside of it");
+    if (!bytes) return broken_npz("its directory lies outside of it");
     return Directory{.bytes = *bytes, .entries = entries};
   }
-  return broken("it has no directory, as if it were cut off");
+  return broken_npz("it has no directory, as if it were cut off");
 }
 
 struct Entry {
@@ -144,7 +144,7 @@ std::optional<Entry> take_entry(Bytes& bytes) {
 
 Result<ZipMember> member_of(Bytes archive, const Entry& entry) {
   constexpr std::size_t kHead = 30;
-  const std::string name = "'" + printable(entry.name.substr(0, kShown)) + "'";
+  const std::string name = "'" + printable(entry.name.substr(0, kShownName)) + "'";
   if ((entry.flags & 1) != 0)
     return error(Code::kDataLoss, "holds " + name + " encrypted: save it without a password");
   if (entry.method != 0 && entry.method != 8)
@@ -153,11 +153,11 @@ Result<ZipMember> member_of(Bytes archive, const Entry& entry) {
                                       ": save it by numpy.savez or savez_compressed");
   const auto head = range(archive, entry.offset, kHead);
   if (!head || Record(*head).u32(0) != 0x04034b50)
-    return broken(name + " is not where the directory says");
+    return broken_npz(name + " is not where the directory says");
   const std::uint64_t skipped =
       kHead + std::uint64_t{Record(*head).u16(26)} + std::uint64_t{Record(*head).u16(28)};
   const auto stored = range(archive, entry.offset + skipped, entry.packed);
-  if (!stored) return broken(name + " reaches beyond its end");
+  if (!stored) return broken_npz(name + " reaches beyond its end");
   return ZipMember{
       .stored = *stored, .bytes = entry.bytes, .crc32 = entry.crc32, .deflated = entry.method == 8};
 }
@@ -170,15 +170,15 @@ Result<ZipMember> find_array(Bytes archive, std::string_view name) {
   std::uint64_t count = 0;
   for (std::uint64_t i = 0; i < directory.entries; ++i) {
     const auto entry = take_entry(directory.bytes);
-    if (!entry) return broken("its directory does not hold what it promises");
+    if (!entry) return broken_npz("its directory does not hold what it promises");
     std::string_view array = entry->name;
     if (array.ends_with(".npy")) array.remove_suffix(4);
     if (array == name) return member_of(archive, *entry);
     if (++count <= kShownNames)
-      names += (count == 1 ? "'" : ", '") + printable(array.substr(0, kShown)) + "'";
+      names += (count == 1 ? "'" : ", '") + printable(array.substr(0, kShownName)) + "'";
   }
   if (count > kShownNames) names += " and " + counted(count - kShownNames, "more", "more");
-  return error(Code::kDataLoss, "has no array '" + printable(name.substr(0, kShown)) + "'" +
+  return error(Code::kDataLoss, "has no array '" + printable(name.substr(0, kShownName)) + "'" +
                                     (count == 0 ? "; it is empty" : "; there are " + names));
 }
 
@@ -215,14 +215,14 @@ Result<std::size_t> ZipReader::read(std::span<std::byte> into) {
     consumed_ += done;
   }
   if (done < wanted)
-    return broken("the array has less than the " + std::to_string(member_.bytes) +
-                  " bytes that the directory says");
+    return broken_npz("the array has less than the " + std::to_string(member_.bytes) +
+                      " bytes that the directory says");
   read_ += done;
   if (done > 0)
     crc32_ = static_cast<std::uint32_t>(
         crc32_z(crc32_, reinterpret_cast<const Bytef*>(into.data()), done));
   if (read_ == member_.bytes && crc32_ != member_.crc32)
-    return broken("the array's checksum is another one, so it is corrupt");
+    return broken_npz("the array's checksum is another one, so it is corrupt");
   return done;
 }
 
@@ -246,7 +246,7 @@ Status ZipReader::inflate_some(std::span<std::byte> into, std::size_t& done) {
     ended_ = code == Z_STREAM_END;
     if (code == Z_MEM_ERROR) throw std::bad_alloc();
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
-      return broken("the array's deflated bytes are corrupt").value();
+      return broken_npz("the array's deflated bytes are corrupt").value();
     // Nothing more comes of what there is.
     if (!ended_ && made == 0 && consumed_ == member_.stored.size() && stream_.avail_in == 0)
       return {};

@@ -12,7 +12,7 @@
 namespace spdld::session {
 namespace {
 
-StepAt step_of(const delivery::StreamPosition& cursor) { return {cursor.epoch, cursor.step}; }
+StepAt cursor_step(const delivery::StreamPosition& cursor) { return {cursor.epoch, cursor.step}; }
 
 // The first move that who has gone along with so many is yet to go along with. That it comes from
 // beyond the move's step says nothing, unless it is guessed how many those are.
@@ -22,7 +22,7 @@ const Job::Move* next_move(const Job& job, std::optional<std::uint32_t> done,
   const Job::Move* const next = job.move_after(*done);
   if (next == nullptr) return nullptr;
   if (request.reconnect) return next;
-  const bool from_there = request.moves || step_of(request.cursor) <= next->from;
+  const bool from_there = request.moves || cursor_step(request.cursor) <= next->from;
   return request.start == wire::StartMode::kCursor && from_there ? next : nullptr;
 }
 
@@ -96,7 +96,7 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
 Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
                                            const delivery::AttachRequest& request) {
   const auto was = job.left.find(member);
-  const StepAt at = step_of(request.cursor);
+  const StepAt at = cursor_step(request.cursor);
   if (request.moves) job.move_count = std::max(job.move_count, *request.moves);
   std::optional<std::uint32_t> done = request.moves;
   // A consumer of an older protocol does not say, nor does an older state.

@@ -18,7 +18,7 @@
 namespace spdld::session {
 namespace {
 
-constexpr std::size_t kMaxWarnings = 50;
+constexpr std::size_t kMaxSessionWarnings = 50;
 
 // What ${env:NAME} means in a file that the daemon reads itself. Only what the text asks for: it is
 // kept with the pipeline.
@@ -110,7 +110,7 @@ void SessionService::warn(std::string warning) {
   MutexLock lock(mutex_);
   // A file that is wrong is so at each reload.
   if (std::find(warnings_.begin(), warnings_.end(), warning) != warnings_.end()) return;
-  if (warnings_.size() == kMaxWarnings) warnings_.erase(warnings_.begin());
+  if (warnings_.size() == kMaxSessionWarnings) warnings_.erase(warnings_.begin());
   warnings_.push_back(std::move(warning));
 }
 

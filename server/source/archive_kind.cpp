@@ -43,7 +43,7 @@ std::string unpacked_name(std::string_view path) {
 }
 
 // As a shell takes it for one word.
-std::string in_quotes(std::string_view path) {
+std::string shell_word(std::string_view path) {
   std::string text = "'";
   for (const char c : path) {
     if (c == '\'') text += "'\\'";
@@ -57,10 +57,10 @@ std::string in_quotes(std::string_view path) {
 std::string other_archive(std::string_view head, const std::string& path) {
   for (const Compression& kind : kCompressions) {
     if (!head.starts_with(kind.head)) continue;
-    const std::string unpacked = in_quotes(unpacked_name(path));
+    const std::string unpacked = shell_word(unpacked_name(path));
     return "it is compressed by " + std::string(kind.name) +
            ", in which no sample can be reached without what lies before it; unpack it, and name " +
-           unpacked + " as the shard: " + std::string(kind.command) + " " + in_quotes(path) +
+           unpacked + " as the shard: " + std::string(kind.command) + " " + shell_word(path) +
            " > " + unpacked;
   }
   if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06"))

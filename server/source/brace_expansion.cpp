@@ -12,14 +12,14 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::size_t kMaxPattern = 4096;
+constexpr std::size_t kMaxBraced = 4096;
 constexpr std::size_t kMaxBraces = 32;
 constexpr std::size_t kMaxDigits = 18;
 constexpr std::size_t kMaxBytes = std::size_t{256} << 20;  // of all that comes out
-constexpr std::size_t kShown = 200;
+constexpr std::size_t kShownBraced = 200;
 
-std::string in_quotes(std::string_view pattern) {
-  return "'" + printable(pattern.substr(0, kShown)) + "'";
+std::string shown_braced(std::string_view pattern) {
+  return "'" + printable(pattern.substr(0, kShownBraced)) + "'";
 }
 
 struct Braces {
@@ -135,7 +135,7 @@ class Expander {
       const std::optional<Braces> braces = braces_at(rest, i);
       if (!braces)
         return Status(Code::kInvalidArgument,
-                      in_quotes(whole_) + ": a '{' is not closed; write \\{ for the character");
+                      shown_braced(whole_) + ": a '{' is not closed; write \\{ for the character");
       const std::string before = done + std::string(rest.substr(0, i));
       const std::string_view behind = rest.substr(braces->end);
       if (braces->choices.size() > 1) {
@@ -160,7 +160,7 @@ class Expander {
  private:
   Status too_many() const {
     return Status(Code::kResourceExhausted,
-                  in_quotes(whole_) + " stands for more than the " + std::to_string(max_) +
+                  shown_braced(whole_) + " stands for more than the " + std::to_string(max_) +
                       " shards that a source may have, or for more than " +
                       std::to_string(kMaxBytes >> 20) + " MiB of names");
   }
@@ -184,9 +184,9 @@ std::size_t pattern_atom_end(std::string_view pattern, std::size_t i) {
 }
 
 Status expand_braces(std::string_view pattern, std::size_t max, std::vector<std::string>& out) {
-  if (pattern.size() > kMaxPattern ||
+  if (pattern.size() > kMaxBraced ||
       static_cast<std::size_t>(std::count(pattern.begin(), pattern.end(), '{')) > kMaxBraces)
-    return Status(Code::kInvalidArgument, in_quotes(pattern) + "... is too long for a pattern");
+    return Status(Code::kInvalidArgument, shown_braced(pattern) + "... is too long for a pattern");
   return Expander(pattern, max, out).expand("", pattern);
 }
 

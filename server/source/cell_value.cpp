@@ -7,6 +7,8 @@
 #include <span>
 #include <system_error>
 
+#include "base/ascii.h"
+
 namespace spdld::source {
 namespace {
 
@@ -15,8 +17,6 @@ std::string_view trimmed(std::string_view text) {
   if (begin == text.npos) return {};
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 CellFit read_number(std::string_view text, std::int64_t& value) {
   const char* const end = text.data() + text.size();

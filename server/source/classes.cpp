@@ -10,10 +10,10 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::size_t kMaxFile = std::size_t{16} << 20;
+constexpr std::size_t kMaxNamesFile = std::size_t{16} << 20;
 
 Result<std::vector<std::string>> read_names(const std::string& path, const Access& access) {
-  SPDLD_ASSIGN(const std::string text, read_text(access, path, kMaxFile));
+  SPDLD_ASSIGN(const std::string text, read_text(access, path, kMaxNamesFile));
   std::vector<std::string> names;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());

@@ -8,11 +8,6 @@
 namespace spdld::source {
 namespace {
 
-struct Extent {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-};
-
 using Extents = std::array<Extent, ClipsSpec::kMostStacked>;
 
 // The one at `at` takes in the next one.

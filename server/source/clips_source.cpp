@@ -192,9 +192,9 @@ class ClipsSource final : public Source {
   const ClipFiles& clips_;
 };
 
-class Opener {
+class ClipsOpener {
  public:
-  Opener(std::unique_ptr<Source> from, const ClipsSpec& spec, const SourceOptions& options)
+  ClipsOpener(std::unique_ptr<Source> from, const ClipsSpec& spec, const SourceOptions& options)
       : from_(std::move(from)),
         spec_(spec),
         options_(options),
@@ -392,7 +392,7 @@ class Opener {
 
 Result<std::unique_ptr<Source>> open_clips(std::unique_ptr<Source> from, const ClipsSpec& spec,
                                            const std::string& media, const SourceOptions& options) {
-  return Opener(std::move(from), spec, options).open(media);
+  return ClipsOpener(std::move(from), spec, options).open(media);
 }
 
 }  // namespace spdld::source

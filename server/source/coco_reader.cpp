@@ -16,7 +16,7 @@
 namespace spdld::source {
 namespace {
 
-Status invalid(const std::string& file, const std::string& message) {
+Status invalid_coco(const std::string& file, const std::string& message) {
   return {Code::kInvalidArgument, file + ": " + message};
 }
 
@@ -81,9 +81,10 @@ class CocoColumns {
     for (const auto& category : file_.categories) by_id.add(category.id, by_id.places().size());
     if (const auto twice = by_id.sort()) {
       const auto& one = file_.categories[twice->first];
-      return invalid(spec_.annotations, "the category id " + std::to_string(one.id) +
-                                            " stands for " + shown_text(one.name) + " and for " +
-                                            shown_text(file_.categories[twice->second].name));
+      return invalid_coco(spec_.annotations, "the category id " + std::to_string(one.id) +
+                                                 " stands for " + shown_text(one.name) +
+                                                 " and for " +
+                                                 shown_text(file_.categories[twice->second].name));
     }
     std::vector<std::pair<std::string_view, std::int64_t>> names;
     for (const auto& [id, place] : by_id.places()) {
@@ -98,14 +99,15 @@ class CocoColumns {
         std::adjacent_find(names.begin(), names.end(),
                            [](const auto& a, const auto& b) { return a.first == b.first; });
     if (twice == names.end()) return {};
-    return invalid(spec_.annotations, "the categories " + std::to_string(twice[0].second) +
-                                          " and " + std::to_string(twice[1].second) +
-                                          " have the same name, " + shown_text(twice[0].first));
+    return invalid_coco(spec_.annotations, "the categories " + std::to_string(twice[0].second) +
+                                               " and " + std::to_string(twice[1].second) +
+                                               " have the same name, " +
+                                               shown_text(twice[0].first));
   }
 
   Result<Columns> image_columns() {
     if (file_.images.empty()) {
-      return tl::unexpected(invalid(spec_.annotations, "it has no images"));
+      return tl::unexpected(invalid_coco(spec_.annotations, "it has no images"));
     }
     ColumnsBuilder columns({{.name = spec_.field, .type = ValueType::kText},
                             {.name = "image_id", .type = ValueType::kInt64},
@@ -114,7 +116,7 @@ class CocoColumns {
     for (const CocoFile::Image& image : file_.images) {
       const Result<std::string_view> uri = item_uri(image.file_name, spec_.root);
       if (!uri) {
-        return tl::unexpected(invalid(
+        return tl::unexpected(invalid_coco(
             spec_.annotations, "image " + std::to_string(image.id) + ": " + uri.error().message()));
       }
       columns.add(0, *uri);
@@ -125,10 +127,10 @@ class CocoColumns {
     }
     if (const auto twice = images_.sort()) {
       const auto& one = file_.images[twice->first];
-      return tl::unexpected(
-          invalid(spec_.annotations, "the image id " + std::to_string(one.id) + " stands for " +
-                                         shown_text(one.file_name) + " and for " +
-                                         shown_text(file_.images[twice->second].file_name)));
+      return tl::unexpected(invalid_coco(spec_.annotations,
+                                         "the image id " + std::to_string(one.id) + " stands for " +
+                                             shown_text(one.file_name) + " and for " +
+                                             shown_text(file_.images[twice->second].file_name)));
     }
     return std::move(columns).finish();
   }
@@ -143,14 +145,14 @@ class CocoColumns {
       const std::string name = "annotation ";
       const std::optional<std::uint64_t> image = images_.find(annotation.image_id);
       if (!image) {
-        return invalid(spec_.annotations, name + std::to_string(annotation.id) +
-                                              ": there is no image with its image_id, " +
-                                              std::to_string(annotation.image_id));
+        return invalid_coco(spec_.annotations, name + std::to_string(annotation.id) +
+                                                   ": there is no image with its image_id, " +
+                                                   std::to_string(annotation.image_id));
       }
       if (!categories_.find(annotation.category_id)) {
-        return invalid(spec_.annotations, name + std::to_string(annotation.id) +
-                                              ": there is no category with its category_id, " +
-                                              std::to_string(annotation.category_id));
+        return invalid_coco(spec_.annotations, name + std::to_string(annotation.id) +
+                                                   ": there is no category with its category_id, " +
+                                                   std::to_string(annotation.category_id));
       }
       if (const auto why = wrong_with(annotation.box, file_.images[*image])) {
         coco_.bad_boxes.push_back(
@@ -171,11 +173,12 @@ class CocoColumns {
 
   Status bad_box() const {
     const std::size_t more = coco_.bad_boxes.size() - 1;
-    return invalid(spec_.annotations,
-                   coco_.bad_boxes.front().text() +
-                       (more == 0 ? "" : ", and so it is with " + std::to_string(more) + " more") +
-                       "; correct the file, or let on_error replace what is bad: then such boxes "
-                       "are left out");
+    return invalid_coco(
+        spec_.annotations,
+        coco_.bad_boxes.front().text() +
+            (more == 0 ? "" : ", and so it is with " + std::to_string(more) + " more") +
+            "; correct the file, or let on_error replace what is bad: then such boxes "
+            "are left out");
   }
 
   Columns object_columns() const {
@@ -235,7 +238,7 @@ std::string BadBox::text() const {
 Result<Coco> read_coco(const CocoSpec& spec, ReadSome read, const CocoOptions& options) {
   if (is_taken(spec.field)) {
     return tl::unexpected(
-        invalid(spec.annotations, "'" + spec.field + "' is the name of another field of it"));
+        invalid_coco(spec.annotations, "'" + spec.field + "' is the name of another field of it"));
   }
   SPDLD_ASSIGN(CocoFile file, read_coco_file(spec.annotations, std::move(read), options.max_bytes));
   return CocoColumns(spec, std::move(file)).make(options.bad_boxes);

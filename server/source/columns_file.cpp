@@ -14,13 +14,13 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::string_view kMagic = "SPDLCOL1";
+constexpr std::string_view kColumnsMagic = "SPDLCOL1";
 
 }  // namespace
 
 Status save_columns(const KeptColumns& table, const std::string& path) {
   BinaryWriter out;
-  out.raw(kMagic);
+  out.raw(kColumnsMagic);
   out.number(table.file.size_bytes);
   out.number(table.file.mtime_ns);
   out.number<std::uint64_t>(table.category_ids.size());
@@ -35,12 +35,12 @@ Result<KeptColumns> load_columns(const std::string& path) {
   SPDLD_ASSIGN(const std::string text, read_whole_file(path));
   const Status damaged(Code::kDataLoss, path + " is damaged: it is not what was written");
   std::uint64_t checksum = 0;
-  if (text.size() < kMagic.size() + sizeof checksum || !text.starts_with(kMagic))
+  if (text.size() < kColumnsMagic.size() + sizeof checksum || !text.starts_with(kColumnsMagic))
     return tl::unexpected<Status>(damaged);
   const std::size_t end = text.size() - sizeof checksum;
   std::memcpy(&checksum, text.data() + end, sizeof checksum);
   if (checksum != XXH3_64bits(text.data(), end)) return tl::unexpected<Status>(damaged);
-  BinaryReader in(std::string_view(text).substr(kMagic.size(), end - kMagic.size()));
+  BinaryReader in(std::string_view(text).substr(kColumnsMagic.size(), end - kColumnsMagic.size()));
   KeptColumns table;
   table.file.size_bytes = in.number<std::uint64_t>();
   table.file.mtime_ns = in.number<std::int64_t>();

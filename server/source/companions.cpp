@@ -14,9 +14,9 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::size_t kMaxPattern = 4096;
+constexpr std::size_t kMaxCompanion = 4096;
 
-Status invalid(std::string_view pattern, const std::string& why) {
+Status invalid_companion(std::string_view pattern, const std::string& why) {
   return {Code::kInvalidArgument, "companion " + shown_text(pattern) + ": " + why};
 }
 
@@ -36,9 +36,10 @@ bool has_bad_part(std::string_view path) {
 Result<CompanionPattern> CompanionPattern::parse(std::string_view pattern) {
   static_assert(kItemParts[0] == "name" && kItemParts[1] == "stem" && kItemParts[2] == "ext" &&
                 kItemParts[3] == "dir" && kItemParts[4] == "top" && kItemParts[5] == "subdir");
-  if (pattern.size() > kMaxPattern) return tl::unexpected(invalid(pattern, "it is too long"));
+  if (pattern.size() > kMaxCompanion)
+    return tl::unexpected(invalid_companion(pattern, "it is too long"));
   if (pattern.find('\0') != pattern.npos) {
-    return tl::unexpected(invalid(pattern, "no path holds a zero byte"));
+    return tl::unexpected(invalid_companion(pattern, "no path holds a zero byte"));
   }
   CompanionPattern parsed;
   std::size_t at = 0;
@@ -46,13 +47,14 @@ Result<CompanionPattern> CompanionPattern::parse(std::string_view pattern) {
     const std::size_t open = pattern.find("${", at);
     if (open == pattern.npos) break;
     const std::size_t close = pattern.find('}', open);
-    if (close == pattern.npos) return tl::unexpected(invalid(pattern, "'${' without '}'"));
+    if (close == pattern.npos)
+      return tl::unexpected(invalid_companion(pattern, "'${' without '}'"));
     const std::string_view name = pattern.substr(open + 2, close - open - 2);
     const auto found = std::find(kItemParts.begin(), kItemParts.end(), name);
     if (found == kItemParts.end()) {
-      return tl::unexpected(
-          invalid(pattern, shown_text(name) + " is no part of an item" +
-                               printable(hint(name, {kItemParts.begin(), kItemParts.end()}))));
+      return tl::unexpected(invalid_companion(
+          pattern, shown_text(name) + " is no part of an item" +
+                       printable(hint(name, {kItemParts.begin(), kItemParts.end()}))));
     }
     parsed.pieces_.push_back({.text = std::string(pattern.substr(at, open - at)),
                               .part = static_cast<Part>(found - kItemParts.begin())});
@@ -60,13 +62,13 @@ Result<CompanionPattern> CompanionPattern::parse(std::string_view pattern) {
   }
   parsed.rest_ = pattern.substr(at);
   if (parsed.pieces_.empty()) {
-    return tl::unexpected(invalid(
+    return tl::unexpected(invalid_companion(
         pattern, "it would be the same file for all items; name a part of the item: ${stem}"));
   }
   // Of an item that has all parts, the path is as the pattern has it.
   if (has_bad_part(parsed.expand("t/s/n.e"))) {
-    return tl::unexpected(
-        invalid(pattern, "it is relative to the source's root, without empty parts, '.' and '..'"));
+    return tl::unexpected(invalid_companion(
+        pattern, "it is relative to the source's root, without empty parts, '.' and '..'"));
   }
   return parsed;
 }

@@ -17,8 +17,6 @@
 namespace spdld::source {
 namespace {
 
-constexpr const char* kRootKey = "source.files.root";
-
 using Sources = std::vector<std::unique_ptr<Source>>;
 
 // The specs of the roots, each on its own.
@@ -31,8 +29,8 @@ std::vector<FilesSpec> split(const FilesSpec& spec) {
   return specs;
 }
 
-Status invalid(const std::string& why) {
-  return Status(Code::kInvalidArgument, why).with_context(kRootKey);
+Status invalid_root(const std::string& why) {
+  return Status(Code::kInvalidArgument, why).with_context(kFilesRootKey);
 }
 
 // Whether items of the directory `below` the root of `spec` may be items of that root.
@@ -56,7 +54,7 @@ Status check_apart(const std::vector<FilesSpec>& specs, const SourceOptions& opt
   const Access access(options.access, options.reader);
   std::vector<std::pair<const FilesSpec*, std::string>> roots;  // with their real paths
   for (const FilesSpec& spec : specs) {
-    Result<Root> root = open_root(spec.root, access, kRootKey);
+    Result<Root> root = open_root(spec.root, access, kFilesRootKey);
     if (root) roots.emplace_back(&spec, std::move(root->path));
   }
   for (const auto& [inner, path] : roots) {
@@ -64,14 +62,15 @@ Status check_apart(const std::vector<FilesSpec>& specs, const SourceOptions& opt
       if (inner == outer || !is_beneath(path, directory)) continue;
       const std::string below(path_below(path, directory));
       if (below.empty())
-        return invalid(inner->root + " and " + outer->root + " are one directory, " + path +
-                       "; name one of them");
+        return invalid_root(inner->root + " and " + outer->root + " are one directory, " + path +
+                            "; name one of them");
       SPDLD_ASSIGN(const bool twice, may_have(*outer, below));
       if (twice)
-        return invalid(inner->root + " lies in " + outer->root +
-                       ", whose items have its files already; name one of them, or add 'exclude: "
-                       "\"" +
-                       below + "/**\"'");
+        return invalid_root(
+            inner->root + " lies in " + outer->root +
+            ", whose items have its files already; name one of them, or add 'exclude: "
+            "\"" +
+            below + "/**\"'");
     }
   }
   return {};

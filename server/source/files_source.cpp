@@ -33,8 +33,6 @@
 namespace spdld::source {
 namespace {
 
-constexpr const char* kRootKey = "source.files.root";
-
 // What an applied source is made of: all of it that does not depend on who reads it.
 struct Files {
   DatasetPtr dataset;
@@ -66,7 +64,7 @@ std::unique_ptr<ReopeningDisk> make_disk(const Files& files,
                                          const std::shared_ptr<const Access>& access,
                                          Result<Root> root) {
   return make_root_disk({.root = files.root,
-                         .key = kRootKey,
+                         .key = kFilesRootKey,
                          .links = files.links,
                          .access = files.access,
                          .remote = files.dataset->listing->remote},
@@ -143,7 +141,7 @@ class FilesSource final : public Source {
 
   Result<std::unique_ptr<Source>> read_by(const Credentials& reader) const override {
     const auto access = std::make_shared<const Access>(files_->access, reader);
-    Result<Root> root = open_root(files_->root, *access, kRootKey);
+    Result<Root> root = open_root(files_->root, *access, kFilesRootKey);
     SPDLD_TRY(check_reader(root, listing_, *access, files_->links, files_->listing_threads));
     auto disk = make_disk(*files_, access, std::move(root));
     ReopeningDisk* const reopening = disk.get();
@@ -209,9 +207,9 @@ Status empty(const FilesSpec& spec, const Walk& walk) {
   return Status(Code::kNotFound, text);
 }
 
-class Opener {
+class FilesOpener {
  public:
-  Opener(const FilesSpec& spec, SourceOptions& options)
+  FilesOpener(const FilesSpec& spec, SourceOptions& options)
       : spec_(spec),
         options_(options),
         access_(std::make_shared<const Access>(options.access, options.reader)),
@@ -240,7 +238,7 @@ class Opener {
   const Access::Links links_;
 };
 
-Result<Opener::ListingPtr> Opener::files(const Root& root, const std::string& key) {
+Result<FilesOpener::ListingPtr> FilesOpener::files(const Root& root, const std::string& key) {
   SPDLD_ASSIGN(const Glob glob, Glob::parse(spec_.pattern));
   std::vector<Glob> exclude;
   for (const std::string& pattern : spec_.exclude) {
@@ -285,7 +283,7 @@ Result<Opener::ListingPtr> Opener::files(const Root& root, const std::string& ke
   return ListingPtr(std::move(listing));
 }
 
-Result<DatasetPtr> Opener::list(const Root& root, const std::vector<std::string>* applied) {
+Result<DatasetPtr> FilesOpener::list(const Root& root, const std::vector<std::string>* applied) {
   std::string key = listing_key(root, spec_, options_);
   for (const std::string& pattern : spec_.exclude) key += "\nexclude " + pattern;
   SPDLD_ASSIGN(ListingPtr listing, files(root, key));
@@ -308,7 +306,7 @@ Result<DatasetPtr> Opener::list(const Root& root, const std::vector<std::string>
 }
 
 // What is lost is listed again, which is good if it comes to the same.
-Result<DatasetPtr> Opener::reopen(const Result<Root>& root) {
+Result<DatasetPtr> FilesOpener::reopen(const Result<Root>& root) {
   Result<DatasetPtr> kept = options_.kept->open(options_.dataset);
   if (kept && (*kept)->listing != nullptr) {
     SPDLD_TRY(check_reader(root, *(*kept)->listing, *access_, links_, options_.listing_threads));
@@ -333,8 +331,8 @@ Result<DatasetPtr> Opener::reopen(const Result<Root>& root) {
   return again;
 }
 
-void Opener::warn_of_empty(const std::vector<std::string>& classes,
-                           const std::vector<std::int64_t>& labels) {
+void FilesOpener::warn_of_empty(const std::vector<std::string>& classes,
+                                const std::vector<std::int64_t>& labels) {
   std::vector<bool> used(classes.size());
   for (const std::int64_t label : labels) used[static_cast<std::size_t>(label)] = true;
   const auto unused = static_cast<std::size_t>(std::count(used.begin(), used.end(), false));
@@ -350,7 +348,7 @@ void Opener::warn_of_empty(const std::vector<std::string>& classes,
 }
 
 // A pattern that is wrong shows in the first item already.
-Status Opener::check_companions(const Files& files, const Root& root) const {
+Status FilesOpener::check_companions(const Files& files, const Root& root) const {
   const std::string item = files.dataset->listing->uri(0);
   for (std::size_t i = 0; i < files.companions.size(); ++i) {
     SPDLD_ASSIGN(const std::string uri, files.companions[i].uri(item));
@@ -366,8 +364,8 @@ Status Opener::check_companions(const Files& files, const Root& root) const {
   return {};
 }
 
-Result<std::unique_ptr<Source>> Opener::open() {
-  Result<Root> root = open_root(spec_.root, *access_, kRootKey);
+Result<std::unique_ptr<Source>> FilesOpener::open() {
+  Result<Root> root = open_root(spec_.root, *access_, kFilesRootKey);
   const bool again = options_.kept != nullptr && !options_.dataset.empty();
   // A root that is not there has nothing to list. What was applied is opened all the same: its
   // files may come back.
@@ -409,7 +407,7 @@ Result<std::unique_ptr<Source>> Opener::open() {
 }  // namespace
 
 Result<std::unique_ptr<Source>> open_files(const FilesSpec& spec, SourceOptions options) {
-  return Opener(spec, options).open();
+  return FilesOpener(spec, options).open();
 }
 
 }  // namespace spdld::source

@@ -10,6 +10,9 @@
 
 namespace spdld::source {
 
+// The pipeline's key that names them.
+inline constexpr const char* kFilesRootKey = "source.files.root";
+
 // The files below a directory whose relative path matches spec.pattern (source/glob.h says how),
 // in the bytewise order of these paths. With label: parent_dir, an item's class is the top-level
 // directory it lies in. Blocks until the listing is done, or the one that is kept is found to be as

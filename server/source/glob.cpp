@@ -12,7 +12,7 @@ constexpr std::size_t kMaxAlternatives = 256;
 constexpr std::size_t kMaxParts = 63;
 constexpr std::string_view kAnyDirectories = "**";
 
-Status invalid(std::string_view pattern, const std::string& why) {
+Status invalid_glob(std::string_view pattern, const std::string& why) {
   return Status(Code::kInvalidArgument,
                 "pattern '" + std::string(pattern.substr(0, 200)) + "': " + why);
 }
@@ -101,7 +101,7 @@ Status expand(std::string_view whole, const std::string& pattern, std::vector<st
   const std::size_t open = open_brace();
   if (open == std::string::npos) {
     if (out.size() == kMaxAlternatives) {
-      return invalid(whole, "its braces stand for more than 256 patterns");
+      return invalid_glob(whole, "its braces stand for more than 256 patterns");
     }
     out.push_back(pattern);
     return {};
@@ -120,7 +120,7 @@ Status expand(std::string_view whole, const std::string& pattern, std::vector<st
     }
   }
   if (i >= pattern.size() || pattern[i] != '}') {
-    return invalid(whole, "a '{' is not closed; write \\{ for the character");
+    return invalid_glob(whole, "a '{' is not closed; write \\{ for the character");
   }
   choices.emplace_back(begin, i);
   for (const auto& [from, to] : choices) {
@@ -140,19 +140,20 @@ bool Glob::State::dead() const {
 }
 
 Result<Glob> Glob::parse(std::string_view pattern) {
-  if (pattern.empty()) return tl::unexpected(invalid(pattern, "it is empty; **/* takes all files"));
+  if (pattern.empty())
+    return tl::unexpected(invalid_glob(pattern, "it is empty; **/* takes all files"));
   if (pattern.size() > kMaxPattern || std::count(pattern.begin(), pattern.end(), '{') > 32) {
-    return tl::unexpected(invalid(pattern, "it is too long"));
+    return tl::unexpected(invalid_glob(pattern, "it is too long"));
   }
   if (pattern.find('\0') != std::string_view::npos) {
-    return tl::unexpected(invalid(pattern, "no path holds a zero byte"));
+    return tl::unexpected(invalid_glob(pattern, "no path holds a zero byte"));
   }
   for (std::size_t i = 0; i < pattern.size();) {
     const std::size_t end = atom_end(pattern, i);
     if (end == std::string_view::npos || pattern.substr(i, end - i).find('/', 1) < end - i) {
-      return tl::unexpected(
-          invalid(pattern, pattern[i] == '[' ? "a '[' is not closed; write \\[ for the character"
-                                             : "nothing to stand for itself follows a '\\'"));
+      return tl::unexpected(invalid_glob(
+          pattern, pattern[i] == '[' ? "a '[' is not closed; write \\[ for the character"
+                                     : "nothing to stand for itself follows a '\\'"));
     }
     i = end;
   }
@@ -166,7 +167,7 @@ Result<Glob> Glob::parse(std::string_view pattern) {
       const std::size_t end = std::min(alternative.find('/', begin), alternative.size());
       std::string part = alternative.substr(begin, end - begin);
       if (part.empty() || part == "." || part == "..") {
-        return tl::unexpected(invalid(
+        return tl::unexpected(invalid_glob(
             pattern, "it is relative to the source's root, without empty parts, '.' and '..'"));
       }
       // A ** after a ** adds nothing.
@@ -177,7 +178,7 @@ Result<Glob> Glob::parse(std::string_view pattern) {
     }
     if (parts.back() == kAnyDirectories) parts.emplace_back("*");
     if (parts.size() > kMaxParts) {
-      return tl::unexpected(invalid(pattern, "it has more than 63 parts"));
+      return tl::unexpected(invalid_glob(pattern, "it has more than 63 parts"));
     }
     glob.alternatives_.push_back(std::move(parts));
   }

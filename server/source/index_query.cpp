@@ -14,13 +14,13 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::size_t kShown = 100;
+constexpr std::size_t kShownQuery = 100;
 
-std::string in_quotes(std::string_view text) {
-  return "'" + printable(text.substr(0, kShown)) + (text.size() > kShown ? "...'" : "'");
+std::string shown_query(std::string_view text) {
+  return "'" + printable(text.substr(0, kShownQuery)) + (text.size() > kShownQuery ? "...'" : "'");
 }
 
-std::string_view trimmed(std::string_view text) {
+std::string_view stripped(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n\v\f";
   const std::size_t begin = text.find_first_not_of(kBlanks);
   if (begin == std::string_view::npos) return {};
@@ -36,7 +36,7 @@ std::optional<std::int64_t> integer(std::string_view text) {
   return value;
 }
 
-Status invalid(const std::string& why) { return Status(Code::kInvalidArgument, why); }
+Status invalid_query(const std::string& why) { return Status(Code::kInvalidArgument, why); }
 
 }  // namespace
 
@@ -64,17 +64,17 @@ Result<IndexQuery> IndexQuery::make(WebdatasetSpec spec, std::vector<std::string
 
 Status IndexQuery::check_classes() const {
   if (spec_.classes->kind == ClassesSpec::Kind::kDirectories)
-    return invalid(
+    return invalid_query(
         "source.webdataset.classes: a tar has no directories of classes; list their "
         "names, name a file of them, or another pipeline");
-  if (classes_.empty()) return invalid("source.webdataset.classes names no class");
+  if (classes_.empty()) return invalid_query("source.webdataset.classes names no class");
   return {};
 }
 
 Status IndexQuery::add_field(const std::string& field) {
   const auto& fields = value_fields_;
   if (std::find(fields.begin(), fields.end(), field) != fields.end())
-    return invalid("the field '" + field + "' is named twice");
+    return invalid_query("the field '" + field + "' is named twice");
   value_fields_.push_back(field);
   return {};
 }
@@ -100,8 +100,8 @@ Status IndexQuery::add_values() {
     if (part == json_parts_.end())
       part = json_parts_.insert(part, {.suffix = value.suffix, .pointers = {}});
     if (part->pointers.size() == JsonValues::kMaxPointers)
-      return invalid("more than " + std::to_string(JsonValues::kMaxPointers) +
-                     " fields are taken from " + in_quotes(value.suffix));
+      return invalid_query("more than " + std::to_string(JsonValues::kMaxPointers) +
+                           " fields are taken from " + shown_query(value.suffix));
     json_places_.push_back({.part = static_cast<std::size_t>(part - json_parts_.begin()),
                             .pointer = part->pointers.size()});
     part->pointers.push_back(std::move(pointer));
@@ -110,7 +110,7 @@ Status IndexQuery::add_values() {
 }
 
 Result<std::int64_t> IndexQuery::label(std::string_view suffix, std::string_view text) const {
-  const std::string_view word = trimmed(text);
+  const std::string_view word = stripped(text);
   const Result<SuffixKind> kind = suffix_kind(suffix);
   const bool named = !classes_.empty() && kind && *kind == SuffixKind::kClass;
   if (named) {
@@ -120,18 +120,19 @@ Result<std::int64_t> IndexQuery::label(std::string_view suffix, std::string_view
   const std::optional<std::int64_t> number = integer(word);
   if (!named) {
     if (number) return *number;
-    return tl::unexpected(invalid("is " + in_quotes(word) + ", which is no int64" +
-                                  (kind && *kind == SuffixKind::kClass
-                                       ? "; if it is the name of a class, list the names under "
-                                         "source.webdataset.classes"
-                                       : "")));
+    return tl::unexpected(
+        invalid_query("is " + shown_query(word) + ", which is no int64" +
+                      (kind && *kind == SuffixKind::kClass
+                           ? "; if it is the name of a class, list the names under "
+                             "source.webdataset.classes"
+                           : "")));
   }
   // Data that are numbered already, whose classes are named for people.
   const auto count = static_cast<std::int64_t>(classes_.size());
   if (number && !numbered_ && *number >= 0 && *number < count) return *number;
-  return tl::unexpected(invalid("is " + in_quotes(word) + ", which is none of the " +
-                                std::to_string(count) +
-                                " names of source.webdataset.classes; add it to them"));
+  return tl::unexpected(invalid_query("is " + shown_query(word) + ", which is none of the " +
+                                      std::to_string(count) +
+                                      " names of source.webdataset.classes; add it to them"));
 }
 
 std::string IndexQuery::key() const {

@@ -13,7 +13,7 @@
 namespace spdld::source {
 namespace {
 
-constexpr char kBetween = '+';
+constexpr char kBetweenOrigins = '+';
 
 class JoinedSource final : public Source {
  public:
@@ -111,7 +111,7 @@ class JoinedSource final : public Source {
     for (const auto& source : sources_) {
       const std::string id = source->dataset();
       if (id.empty()) return {};
-      if (!joined.empty()) joined += kBetween;
+      if (!joined.empty()) joined += kBetweenOrigins;
       joined += id;
     }
     return joined;
@@ -159,7 +159,7 @@ std::unique_ptr<Source> join_sources(std::vector<std::unique_ptr<Source>> source
 std::vector<std::string> split_dataset(std::string_view id) {
   std::vector<std::string> ids;
   for (std::size_t begin = 0; begin <= id.size();) {
-    const std::size_t end = std::min(id.find(kBetween, begin), id.size());
+    const std::size_t end = std::min(id.find(kBetweenOrigins, begin), id.size());
     ids.emplace_back(id.substr(begin, end - begin));
     begin = end + 1;
   }

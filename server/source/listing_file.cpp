@@ -13,13 +13,13 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::string_view kMagic = "SPDLIDX1";
+constexpr std::string_view kListingMagic = "SPDLIDX1";
 
 }  // namespace
 
 Status ListingFile::save(const Listing& listing, const std::string& key, const std::string& path) {
   BinaryWriter out;
-  out.raw(kMagic);
+  out.raw(kListingMagic);
   out.string(key);
   out.string(listing.digest_);
   out.number(listing.size_);
@@ -59,7 +59,8 @@ Result<Listing> ListingFile::read(const std::string* key, const std::string& pat
   const auto refuse = [&path](const char* why) {
     return error(Code::kDataLoss, path + " is no index of this source: " + why);
   };
-  if (text.size() < kMagic.size() + sizeof(std::uint64_t) || !text.starts_with(kMagic)) {
+  if (text.size() < kListingMagic.size() + sizeof(std::uint64_t) ||
+      !text.starts_with(kListingMagic)) {
     return refuse("it is of another version");
   }
   const std::size_t end = text.size() - sizeof(std::uint64_t);
@@ -67,7 +68,7 @@ Result<Listing> ListingFile::read(const std::string* key, const std::string& pat
   std::memcpy(&checksum, text.data() + end, sizeof checksum);
   if (checksum != XXH3_64bits(text.data(), end)) return refuse("it is damaged");
 
-  BinaryReader in(std::string_view(text).substr(kMagic.size(), end - kMagic.size()));
+  BinaryReader in(std::string_view(text).substr(kListingMagic.size(), end - kListingMagic.size()));
   if (const std::string kept = in.string(); key != nullptr && kept != *key)
     return refuse("it lists something else");
   Listing listing;

@@ -18,7 +18,7 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::string_view kMagic = "SPDLMED3";
+constexpr std::string_view kMediaMagic = "SPDLMED3";
 constexpr std::size_t kLeastEntry = 46;
 constexpr std::size_t kLeastCodec = sizeof(std::uint64_t) + sizeof(std::uint32_t);
 
@@ -84,7 +84,7 @@ Status save_media_entries(const std::string& path, const std::string& what,
   std::size_t bytes = 4096;
   for (const MediaEntry* const entry : entries) bytes += kLeastEntry + entry->text.size();
   out.reserve(bytes);
-  out.raw(kMagic);
+  out.raw(kMediaMagic);
   out.string(what);
   const std::set<std::uint64_t> numbers = codecs_of(entries, codecs);
   out.number<std::uint64_t>(numbers.size());
@@ -116,14 +116,14 @@ Result<std::vector<MediaEntry>> load_media_entries(const std::string& path, cons
   const auto refuse = [&path](const char* why) {
     return error(Code::kDataLoss, path + " is no index of these media files: " + why);
   };
-  if (text.size() < kMagic.size() + sizeof(std::uint64_t) || !text.starts_with(kMagic))
+  if (text.size() < kMediaMagic.size() + sizeof(std::uint64_t) || !text.starts_with(kMediaMagic))
     return refuse("it is of another version");
   const std::size_t end = text.size() - sizeof(std::uint64_t);
   std::uint64_t checksum = 0;
   std::memcpy(&checksum, text.data() + end, sizeof checksum);
   if (checksum != XXH3_64bits(text.data(), end)) return refuse("it is damaged");
 
-  BinaryReader in(text.substr(kMagic.size(), end - kMagic.size()));
+  BinaryReader in(text.substr(kMediaMagic.size(), end - kMediaMagic.size()));
   if (const std::string kept = in.string(); what != nullptr && kept != *what)
     return error(Code::kFailedPrecondition, path + " is an index of other media files");
   for (std::size_t n = in.count(kLeastCodec); n > 0; --n) {

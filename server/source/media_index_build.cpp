@@ -19,7 +19,7 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::string_view kIndex = ".mediaindex";
+constexpr std::string_view kMediaIndex = ".mediaindex";
 
 std::string files_of(const Source& source) {
   // Without an origin, the parts' keys come from the listing.
@@ -35,17 +35,17 @@ bool is_files_own(const Status& status) {
 }
 
 // Makes one index. Its tasks share it; what each writes is its own file's.
-class Maker {
+class MediaIndexMaker {
  public:
-  Maker(const Source& source, std::size_t part, const MediaProber& prober,
-        const MediaIndexOptions& options)
+  MediaIndexMaker(const Source& source, std::size_t part, const MediaProber& prober,
+                  const MediaIndexOptions& options)
       : source_(source),
         part_(part),
         prober_(prober),
         options_(options),
         what_(files_of(source) + " by " + prober.version()),
         stem_(short_digest_text(files_of(source)) + "-"),
-        kept_files_(options.directory, kIndex),
+        kept_files_(options.directory, kMediaIndex),
         unkept_(options.keep_each),
         codecs_(std::make_shared<CodecPool>()) {}
 
@@ -96,13 +96,13 @@ class Maker {
   bool keeping_failed_ SPDLD_GUARDED_BY(mutex_) = false;
 };
 
-void Maker::warn(std::string text) {
+void MediaIndexMaker::warn(std::string text) {
   if (options_.warnings == nullptr) return;
   MutexLock lock(mutex_);
   options_.warnings->push_back(std::move(text));
 }
 
-void Maker::report() const {
+void MediaIndexMaker::report() const {
   if (!options_.progress) return;
   options_.progress({.files = files_.size(),
                      .done = done_.load(std::memory_order_relaxed),
@@ -110,7 +110,7 @@ void Maker::report() const {
                      .broken = broken_.load(std::memory_order_relaxed)});
 }
 
-Result<OpenedMediaIndex> Maker::make() {
+Result<OpenedMediaIndex> MediaIndexMaker::make() {
   find_files();
   if (kept_files_.keeps()) take_kept();
   const Status probed =
@@ -136,7 +136,7 @@ Result<OpenedMediaIndex> Maker::make() {
 }
 
 // Items may share a part.
-void Maker::find_files() {
+void MediaIndexMaker::find_files() {
   files_.resize(source_.size());
   for (std::uint64_t item = 0; item < files_.size(); ++item) {
     files_[item].item = item;
@@ -153,7 +153,7 @@ void Maker::find_files() {
             [](const File& a, const File& b) { return a.item < b.item; });
 }
 
-void Maker::take_kept() {
+void MediaIndexMaker::take_kept() {
   for (const std::string& name : kept_files_.names(stem_)) {
     Result<std::vector<MediaEntry>> entries =
         load_media_entries(kept_files_.path(name), &what_, *codecs_);
@@ -179,7 +179,7 @@ void Maker::take_kept() {
   }
 }
 
-Status Maker::probe(std::size_t number) {
+Status MediaIndexMaker::probe(std::size_t number) {
   const Clock::time_point begin = Clock::now();
   File& file = files_[number];
   bool taken = false;
@@ -193,7 +193,7 @@ Status Maker::probe(std::size_t number) {
 }
 
 // `taken`: what was kept is good.
-Result<MediaEntry> Maker::look_at(const File& file, bool& taken) {
+Result<MediaEntry> MediaIndexMaker::look_at(const File& file, bool& taken) {
   MediaEntry entry{.key = file.entry.key, .stamp = {}};
   Result<std::unique_ptr<PartBytes>> opened = source_.open_part(file.item, part_);
   if (!opened) {
@@ -234,7 +234,7 @@ Result<MediaEntry> Maker::look_at(const File& file, bool& taken) {
   return entry;
 }
 
-void Maker::keep_part(const std::vector<std::size_t>& numbers) {
+void MediaIndexMaker::keep_part(const std::vector<std::size_t>& numbers) {
   if (numbers.empty()) return;
   std::vector<const MediaEntry*> entries;
   std::vector<std::uint64_t> keys;
@@ -258,7 +258,7 @@ void Maker::keep_part(const std::vector<std::size_t>& numbers) {
        saved.message());
 }
 
-std::string Maker::keep_whole(const MediaIndex& index) {
+std::string MediaIndexMaker::keep_whole(const MediaIndex& index) {
   std::string name = stem_ + index.digest();
   if (taken_.load(std::memory_order_relaxed) == index.size() && whole_.contains(name)) {
     kept_files_.touch(kept_files_.whole(name));
@@ -281,7 +281,7 @@ std::string Maker::keep_whole(const MediaIndex& index) {
 
 // A build that goes on with one of these finds its files in the whole index. The parts that other
 // builds write meanwhile stay for them.
-void Maker::remove_parts(const MediaIndex& index) {
+void MediaIndexMaker::remove_parts(const MediaIndex& index) {
   for (const auto& [part, keys] : parts_) {
     const bool has_all = std::all_of(keys.begin(), keys.end(), [&index](std::uint64_t key) {
       return index.find(key) != nullptr;
@@ -301,12 +301,12 @@ void Maker::remove_parts(const MediaIndex& index) {
 Result<OpenedMediaIndex> open_media_index(const Source& source, std::size_t part,
                                           const MediaProber& prober,
                                           const MediaIndexOptions& options) {
-  return Maker(source, part, prober, options).make();
+  return MediaIndexMaker(source, part, prober, options).make();
 }
 
 Result<std::shared_ptr<const MediaIndex>> load_media_index(const std::string& directory,
                                                            const std::string& name) {
-  const std::string path = directory + "/" + name + std::string(kIndex);
+  const std::string path = directory + "/" + name + std::string(kMediaIndex);
   auto codecs = std::make_shared<CodecPool>();
   SPDLD_ASSIGN(std::vector<MediaEntry> entries, load_media_entries(path, nullptr, *codecs));
   auto index = std::make_shared<const MediaIndex>(std::move(entries), std::move(codecs));
@@ -317,7 +317,7 @@ Result<std::shared_ptr<const MediaIndex>> load_media_index(const std::string& di
 
 Status collect_media_indexes(const std::string& directory, const std::set<std::string>& used,
                              std::filesystem::file_time_type::duration grace) {
-  return IndexFiles(directory, kIndex).collect(used, grace);
+  return IndexFiles(directory, kMediaIndex).collect(used, grace);
 }
 
 }  // namespace spdld::source

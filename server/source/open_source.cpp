@@ -58,7 +58,7 @@ struct PartHint {
   }
 };
 
-struct Place {
+struct PlaceName {
   const std::string& operator()(const FilesSpec& spec) const { return spec.root; }
   const std::string& operator()(const TableSpec& spec) const { return spec.file; }
   const std::string& operator()(const CocoSpec& spec) const { return spec.annotations; }
@@ -90,6 +90,6 @@ Result<std::unique_ptr<Source>> open_source(const SourceSpec& spec, SourceOption
 
 const ClassesSpec* classes_of(const SourceSpec& spec) { return std::visit(Classes(), spec.items); }
 
-const std::string& place_of(const SourceSpec& spec) { return std::visit(Place(), spec.items); }
+const std::string& place_of(const SourceSpec& spec) { return std::visit(PlaceName(), spec.items); }
 
 }  // namespace spdld::source

@@ -7,15 +7,6 @@
 #include "base/check.h"
 
 namespace spdld::source {
-namespace {
-
-struct Extent {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-};
-
-}  // namespace
-
 void add_pieces(std::span<const Piece> pieces, const FileRange& file, std::size_t most_ranges,
                 FetchedItem& out) {
   SPDLD_CHECK(pieces.size() <= kMostPieces && most_ranges > 0);

@@ -19,6 +19,12 @@ struct Piece {
   std::uint64_t size_bytes = 0;
 };
 
+// Bytes [begin, end) of a file.
+struct Extent {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
 // Lays `pieces` of the one file that `file` tells of out in `out`, which was begun: neighbours
 // share a range, and there are at most `most_ranges`, none where all pieces are empty. At most
 // kMostPieces.

@@ -9,7 +9,7 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::size_t kShown = 40;  // bytes of other people's texts in a message
+constexpr std::size_t kShownText = 40;  // bytes of other people's texts in a message
 
 Status malformed(const std::string& why) { return Status(Code::kDataLoss, why); }
 
@@ -33,14 +33,14 @@ Status PaxRecords::add(std::string_view text) {
         blank == std::string_view::npos ? std::nullopt : decimal(text.substr(0, blank));
     if (!length)
       return malformed("a record of its pax header begins with '" +
-                       printable(text.substr(0, kShown)) + "', which is no length");
+                       printable(text.substr(0, kShownText)) + "', which is no length");
     if (*length > text.size() || *length < blank + 2)
       return malformed("a record of its pax header says that it has " + std::to_string(*length) +
                        " bytes, of " + std::to_string(text.size()));
     const std::string_view record = text.substr(blank + 1, *length - blank - 1);
     const std::size_t equal = record.find('=');
     if (record.back() != '\n' || equal == std::string_view::npos)
-      return malformed("the record '" + printable(record.substr(0, kShown)) +
+      return malformed("the record '" + printable(record.substr(0, kShownText)) +
                        "' of its pax header is no KEYWORD=VALUE with a line feed behind");
     SPDLD_TRY(
         add_record(record.substr(0, equal), record.substr(equal + 1, record.size() - equal - 2)));
@@ -63,7 +63,7 @@ Status PaxRecords::add_record(std::string_view keyword, std::string_view value) 
   } else if (keyword == "size") {
     size = value.empty() ? std::nullopt : decimal(value);
     if (!size && !value.empty())
-      return malformed("the size of its pax header is '" + printable(value.substr(0, kShown)) +
+      return malformed("the size of its pax header is '" + printable(value.substr(0, kShownText)) +
                        "', which is no number of bytes");
   }
   return {};

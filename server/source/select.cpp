@@ -12,7 +12,7 @@
 namespace spdld::source {
 namespace {
 
-using Rows = std::vector<std::uint64_t>;
+using Kept = std::vector<std::uint64_t>;
 using Part = SelectSpec::Split::Part;
 
 // Other hashes of uris must not fall together with this one.
@@ -51,9 +51,9 @@ double split_share(std::uint64_t hash) {
   return static_cast<double>(hash >> 11) * 0x1p-53;
 }
 
-Result<Rows> select_rows(const SelectSpec& spec, const Selectable& from) {
+Result<Kept> select_rows(const SelectSpec& spec, const Selectable& from) {
   SPDLD_CHECK(from.columns.size() == 0 || from.columns.rows() == from.rows);
-  Rows rows(from.rows);
+  Kept rows(from.rows);
   std::iota(rows.begin(), rows.end(), std::uint64_t{0});
   std::string left;
   const auto tell = [&](const std::string& step) {

@@ -13,7 +13,7 @@
 namespace spdld::source {
 namespace {
 
-using Rows = std::shared_ptr<const std::vector<std::uint64_t>>;
+using RowsPtr = std::shared_ptr<const std::vector<std::uint64_t>>;
 
 std::string digest_of(const std::string& listing, const std::vector<std::uint64_t>& rows) {
   DigestBuilder digest;
@@ -25,7 +25,7 @@ std::string digest_of(const std::string& listing, const std::vector<std::uint64_
 // A source of which some items are left out. Owns the source that it selects from.
 class SelectedSource final : public Source {
  public:
-  SelectedSource(std::unique_ptr<Source> from, Rows rows, std::string digest)
+  SelectedSource(std::unique_ptr<Source> from, RowsPtr rows, std::string digest)
       : from_(std::move(from)), rows_(std::move(rows)), digest_(std::move(digest)) {}
 
   std::uint64_t size() const override { return rows_->size(); }
@@ -76,7 +76,7 @@ class SelectedSource final : public Source {
   }
 
   const std::unique_ptr<Source> from_;
-  const Rows rows_;
+  const RowsPtr rows_;
   const std::string digest_;
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fcntl.h>
+
 #include <string>
 #include <vector>
 
@@ -10,6 +12,10 @@
 #include "source/tar_index.h"
 
 namespace spdld::source {
+
+// What shards are opened with. Non-blocking: a lease that another process holds on the file must
+// not hold this one up.
+inline constexpr int kShardFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
 // Where the shards of an index lie, as a FileFetcher knows files.
 struct ShardFiles {

@@ -17,9 +17,9 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::string_view kBetween = "::";
+constexpr std::string_view kBetweenNames = "::";
 
-Status invalid(const std::string& what, const std::string& why) {
+Status invalid_shards(const std::string& what, const std::string& why) {
   return Status(Code::kInvalidArgument,
                 "source.webdataset.shards: '" + printable(what) + "' " + why);
 }
@@ -27,15 +27,16 @@ Status invalid(const std::string& what, const std::string& why) {
 // What WebDataset reads and this does not.
 Status check_local(const std::string& name) {
   if (name.starts_with("pipe:"))
-    return invalid(name,
-                   "is a command, and none is run: copy the shards to this machine, or mount "
-                   "them there");
+    return invalid_shards(
+        name,
+        "is a command, and none is run: copy the shards to this machine, or mount "
+        "them there");
   if (name.find("://") != std::string::npos)
-    return invalid(name,
-                   "is an address, and this version reads files alone: copy the shards to "
-                   "this machine, or mount them there");
-  if (!name.starts_with('/')) return invalid(name, "is no absolute path");
-  if (name.find('\0') != std::string::npos) return invalid(name, "holds a zero byte");
+    return invalid_shards(name,
+                          "is an address, and this version reads files alone: copy the shards to "
+                          "this machine, or mount them there");
+  if (!name.starts_with('/')) return invalid_shards(name, "is no absolute path");
+  if (name.find('\0') != std::string::npos) return invalid_shards(name, "holds a zero byte");
   return {};
 }
 
@@ -100,7 +101,8 @@ class ShardFinder {
       return Status(Code::kResourceExhausted, "source.webdataset.shards: there are more than the " +
                                                   std::to_string(options_.max_shards) +
                                                   " shards that a source may have");
-    if (!seen_.insert(path).second) return invalid(path, "is named twice; name each shard once");
+    if (!seen_.insert(path).second)
+      return invalid_shards(path, "is named twice; name each shard once");
     paths_.push_back(std::move(path));
     return {};
   }
@@ -109,7 +111,7 @@ class ShardFinder {
   Status match(const std::string& pattern, std::size_t slash) {
     const std::string directory = slash == 0 ? "/" : unescaped(pattern.substr(0, slash));
     Result<Glob> glob = Glob::parse(glob_text(pattern.substr(slash + 1)));
-    if (!glob) return invalid(pattern, "cannot be matched: " + glob.error().message());
+    if (!glob) return invalid_shards(pattern, "cannot be matched: " + glob.error().message());
     Access::Opened opened;
     const Denial denial = access_.open(AT_FDCWD, directory, Access::Links::kFollow,
                                        O_PATH | O_DIRECTORY | O_CLOEXEC, opened);
@@ -155,12 +157,12 @@ Result<std::vector<std::string>> shard_paths(const std::vector<std::string>& pat
   ShardFinder finder(access, options);
   for (const std::string& pattern : patterns) {
     for (std::size_t begin = 0; begin <= pattern.size();) {
-      const std::size_t end = std::min(pattern.find(kBetween, begin), pattern.size());
+      const std::size_t end = std::min(pattern.find(kBetweenNames, begin), pattern.size());
       SPDLD_TRY(finder.add(pattern.substr(begin, end - begin)));
-      begin = end + kBetween.size();
+      begin = end + kBetweenNames.size();
       // "a::" names nothing behind the '::'.
       if (end < pattern.size() && begin == pattern.size())
-        return tl::unexpected(invalid(pattern, "ends with '::'; name a shard behind it"));
+        return tl::unexpected(invalid_shards(pattern, "ends with '::'; name a shard behind it"));
     }
   }
   std::vector<std::string> paths = std::move(finder).paths();

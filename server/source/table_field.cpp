@@ -17,8 +17,6 @@ constexpr std::string_view kBeyond =
     "this integer is beyond int64; give the column the type float64, which rounds it, or in CSV "
     "text";
 
-std::string type_text(ValueType type) { return std::string(value_type_name(type)); }
-
 ColumnsBuilder builder_of(const std::string& field, ValueType type) {
   return ColumnsBuilder({{.name = field, .type = type}});
 }
@@ -182,6 +180,8 @@ class ValueField final : public TableField {
 };
 
 }  // namespace
+
+std::string type_text(ValueType type) { return std::string(value_type_name(type)); }
 
 void TableField::count(const Value& value) {
   bytes_ += 8;

@@ -54,4 +54,7 @@ std::unique_ptr<TableField> make_label_field(std::string field,
                                              std::optional<std::vector<std::string>> classes,
                                              std::vector<std::string>& found);
 
+// As messages name it.
+std::string type_text(ValueType type);
+
 }  // namespace spdld::source

@@ -13,8 +13,6 @@ namespace {
 
 constexpr std::size_t kMaxClasses = std::size_t{1} << 20;
 
-std::string type_text(ValueType type) { return std::string(value_type_name(type)); }
-
 std::optional<std::int64_t> integer_of(std::string_view text, CellReader& reader) {
   if (reader.read(text, ValueType::kInt64) != CellFit::kYes) return std::nullopt;
   return std::get<std::int64_t>(reader.value());

@@ -161,9 +161,9 @@ class TableSource final : public Source {
   FileFetcher fetcher_;
 };
 
-class Opener {
+class TableOpener {
  public:
-  Opener(ItemFile file, SourceOptions& options)
+  TableOpener(ItemFile file, SourceOptions& options)
       : file_(std::move(file)),
         options_(options),
         access_(std::make_shared<const Access>(options.access, options.reader)) {}
@@ -291,7 +291,7 @@ class Opener {
 }  // namespace
 
 Result<std::unique_ptr<Source>> open_table(ItemFile file, SourceOptions options) {
-  return Opener(std::move(file), options).open();
+  return TableOpener(std::move(file), options).open();
 }
 
 }  // namespace spdld::source

@@ -18,7 +18,7 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::int64_t kSecondNs = 1'000'000'000;
+constexpr std::int64_t kNsPerSecond = 1'000'000'000;
 
 // Bytes of the directory that all of them lie in, with the slash behind it.
 std::size_t common_directory(const std::vector<ShardIndex>& shards) {
@@ -32,11 +32,11 @@ std::size_t common_directory(const std::vector<ShardIndex>& shards) {
 }
 
 std::string time_text(std::int64_t ns) {
-  std::int64_t seconds = ns / kSecondNs;
-  std::int64_t rest = ns % kSecondNs;
+  std::int64_t seconds = ns / kNsPerSecond;
+  std::int64_t rest = ns % kNsPerSecond;
   if (rest < 0) {
     --seconds;
-    rest += kSecondNs;
+    rest += kNsPerSecond;
   }
   const auto time = static_cast<std::time_t>(seconds);
   std::tm parts{};

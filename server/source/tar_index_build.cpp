@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/tar_index_build.h"
 
-#include <fcntl.h>
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -19,6 +18,7 @@
 #include "source/file_bytes.h"
 #include "source/index_files.h"
 #include "source/ordered_tasks.h"
+#include "source/shard_files.h"
 #include "source/shard_names.h"
 #include "source/shard_scan.h"
 #include "source/tar_index_file.h"
@@ -28,11 +28,9 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::string_view kIndex = ".tarindex";
-// Non-blocking: a lease that another process holds on the file must not hold this one up.
-constexpr int kShardFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+constexpr std::string_view kTarIndex = ".tarindex";
 constexpr std::size_t kShownMissing = 5;
-constexpr std::size_t kMaxWarnings = 20;
+constexpr std::size_t kMaxShardWarnings = 20;
 
 // What all indexes begin with that say the same of their shards.
 std::string query_stem(const IndexQuery& query) { return short_digest_text(query.key()) + "-"; }
@@ -44,14 +42,14 @@ std::string file_stem(const IndexQuery& query) {
 }
 
 // Makes one index. Its tasks share it; what each writes is its own shard's.
-class Maker {
+class TarIndexMaker {
  public:
-  Maker(const IndexQuery& query, const Access& access, const TarIndexOptions& options)
+  TarIndexMaker(const IndexQuery& query, const Access& access, const TarIndexOptions& options)
       : query_(query),
         access_(access),
         options_(options),
         stem_(file_stem(query)),
-        kept_files_(options.directory, kIndex),
+        kept_files_(options.directory, kTarIndex),
         unkept_(options.keep_each) {}
 
   Result<OpenedTarIndex> make();
@@ -100,13 +98,13 @@ class Maker {
   bool keeping_failed_ SPDLD_GUARDED_BY(mutex_) = false;
 };
 
-void Maker::warn(std::string text) {
+void TarIndexMaker::warn(std::string text) {
   if (options_.warnings == nullptr) return;
   MutexLock lock(mutex_);
-  if (warned_++ < kMaxWarnings) options_.warnings->push_back(std::move(text));
+  if (warned_++ < kMaxShardWarnings) options_.warnings->push_back(std::move(text));
 }
 
-void Maker::report() const {
+void TarIndexMaker::report() const {
   if (!options_.progress) return;
   options_.progress({.shards = shards_.size(),
                      .shards_kept = shards_kept_,
@@ -116,7 +114,7 @@ void Maker::report() const {
                      .bytes_done = meter_.bytes});
 }
 
-Result<OpenedTarIndex> Maker::make() {
+Result<OpenedTarIndex> TarIndexMaker::make() {
   std::vector<std::string> found;
   SPDLD_ASSIGN(std::vector<std::string> paths, shard_paths(query_.spec().shards, access_,
                                                            {.max_shards = options_.max_shards,
@@ -154,7 +152,7 @@ Result<OpenedTarIndex> Maker::make() {
                         .name = std::move(name)};
 }
 
-Status Maker::look_at_shards() {
+Status TarIndexMaker::look_at_shards() {
   const Status looked = run_in_order(
       {.count = shards_.size(),
        .threads = options_.threads,
@@ -169,7 +167,7 @@ Status Maker::look_at_shards() {
 }
 
 // Opens it: who has the index may have all that is in it, so the reader must be allowed to read.
-Status Maker::look_at(Shard& shard) {
+Status TarIndexMaker::look_at(Shard& shard) {
   Access::Opened opened;
   const Denial denial =
       access_.open(AT_FDCWD, shard.path, Access::Links::kFollow, kShardFlags, opened);
@@ -180,7 +178,7 @@ Status Maker::look_at(Shard& shard) {
   return {};
 }
 
-Status Maker::missing() const {
+Status TarIndexMaker::missing() const {
   std::vector<std::string> names;
   std::size_t count = 0;
   for (const Shard& shard : shards_) {
@@ -194,7 +192,7 @@ Status Maker::missing() const {
                     listed_names(names) + "; bring them there, or correct the names");
 }
 
-std::string Maker::take_kept() {
+std::string TarIndexMaker::take_kept() {
   for (const std::string& name : kept_files_.names(stem_ + "-")) {
     if (!kept_files_.is_whole(name) || !take_file(name)) continue;
     kept_files_.touch(name);
@@ -210,7 +208,7 @@ std::string Maker::take_kept() {
 }
 
 // Whether it holds just what is wanted, and nothing else.
-bool Maker::take_file(const std::string& name) {
+bool TarIndexMaker::take_file(const std::string& name) {
   Result<KeptShards> loaded = load_shard_indexes(query_.spec(), kept_files_.path(name));
   if (loaded && loaded->query.key() != query_.key()) return false;
   if (!loaded) {
@@ -239,7 +237,7 @@ bool Maker::take_file(const std::string& name) {
   return all;
 }
 
-Status Maker::read_shards() {
+Status TarIndexMaker::read_shards() {
   std::vector<std::size_t> unread;
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     if (!shards_[i].index) {
@@ -261,7 +259,7 @@ Status Maker::read_shards() {
                        .progress = [this] { report(); }});
 }
 
-Status Maker::read_shard(std::size_t number, const std::function<bool()>& given_up) {
+Status TarIndexMaker::read_shard(std::size_t number, const std::function<bool()>& given_up) {
   const Clock::time_point begin = Clock::now();
   Shard& shard = shards_[number];
   SPDLD_ASSIGN(const Access::Opened opened, access_.open(shard.path, kShardFlags, "cannot read"));
@@ -291,7 +289,7 @@ Status Maker::read_shard(std::size_t number, const std::function<bool()>& given_
   return {};
 }
 
-void Maker::keep_part(const std::vector<std::size_t>& numbers) {
+void TarIndexMaker::keep_part(const std::vector<std::size_t>& numbers) {
   if (numbers.empty()) return;
   std::vector<const ShardIndex*> indexes;
   std::string paths;
@@ -311,7 +309,7 @@ void Maker::keep_part(const std::vector<std::size_t>& numbers) {
        saved.message());
 }
 
-std::string Maker::keep_whole(const TarIndex& index, const std::string& text) {
+std::string TarIndexMaker::keep_whole(const TarIndex& index, const std::string& text) {
   std::string name = stem_ + "-" + index.data_digest();
   const Status saved = write_whole_file(kept_files_.path(kept_files_.whole(name)), text);
   if (!saved.ok()) {
@@ -331,13 +329,13 @@ std::string Maker::keep_whole(const TarIndex& index, const std::string& text) {
 Result<OpenedTarIndex> open_tar_index(const WebdatasetSpec& spec, const Access& access,
                                       const TarIndexOptions& options) {
   SPDLD_ASSIGN(const IndexQuery query, IndexQuery::make(spec, options.classes));
-  return Maker(query, access, options).make();
+  return TarIndexMaker(query, access, options).make();
 }
 
 Result<std::shared_ptr<const TarIndex>> load_tar_index(const WebdatasetSpec& spec,
                                                        const std::string& directory,
                                                        const std::string& name) {
-  const std::string path = directory + "/" + name + std::string(kIndex);
+  const std::string path = directory + "/" + name + std::string(kTarIndex);
   SPDLD_ASSIGN(KeptShards kept, load_shard_indexes(spec, path));
   if (kept.shards.empty()) return error(Code::kDataLoss, path + " holds no shard");
   SPDLD_ASSIGN(TarIndex index, TarIndex::make(kept.query, std::move(kept.shards)));
@@ -355,7 +353,7 @@ bool same_tar_data(const std::string& name, const std::string& other) {
 
 Status collect_tar_indexes(const std::string& directory, const std::set<std::string>& used,
                            std::filesystem::file_time_type::duration grace) {
-  return IndexFiles(directory, kIndex).collect(used, grace);
+  return IndexFiles(directory, kTarIndex).collect(used, grace);
 }
 
 }  // namespace spdld::source

@@ -20,7 +20,7 @@ std::string in_quotes(std::string_view name) {
   return "'" + printable(name.substr(0, kShownName)) + (whole ? "'" : "...'");
 }
 
-TarMember::Type type_of(char flag) {
+TarMember::Type member_type(char flag) {
   switch (flag) {
     case '\0':
     case '0':
@@ -159,7 +159,7 @@ Status TarReader::fill(const TarHeader& header, Extension& extension, TarMember&
     return of_member(at_, member.name,
                      "it goes on from another volume; pack the shard anew without "
                      "'tar --multi-volume'");
-  member.type = type_of(flag);
+  member.type = member_type(flag);
   // Before there was a type for directories, a slash said it.
   if (member.type == TarMember::Type::kFile && member.name.ends_with('/'))
     member.type = TarMember::Type::kDirectory;

@@ -27,7 +27,7 @@ namespace {
 constexpr int kMaxDepth = 256;
 constexpr std::size_t kMaxWarnings = 20;
 constexpr std::uint64_t kStopEach = 1024;  // entries between two looks at the stop token
-constexpr auto kProgressPause = std::chrono::milliseconds(100);
+constexpr auto kWalkProgressPause = std::chrono::milliseconds(100);
 
 constexpr int kListFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK;
 
@@ -131,7 +131,7 @@ Result<Walk> Walker::run() {
     for (bool done = false; !done;) {
       {
         MutexLock lock(mutex_);
-        if (unread_ > 0) done_.wait_for(mutex_, kProgressPause);
+        if (unread_ > 0) done_.wait_for(mutex_, kWalkProgressPause);
         done = unread_ == 0;
       }
       if (options_.stop.stop_requested()) stop_.store(true, std::memory_order_relaxed);

@@ -32,7 +32,6 @@ namespace spdld::source {
 namespace {
 
 constexpr const char* kShardsKey = "source.webdataset.shards";
-constexpr int kShardFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
 // What an applied source is made of: all of it that does not depend on who reads it.
 struct ShardData {
@@ -279,9 +278,9 @@ bool is_class(const std::string& suffix) {
   return kind && *kind == SuffixKind::kClass;
 }
 
-class Opener {
+class ShardsOpener {
  public:
-  Opener(const WebdatasetSpec& spec, SourceOptions& options)
+  ShardsOpener(const WebdatasetSpec& spec, SourceOptions& options)
       : spec_(spec),
         options_(options),
         access_(std::make_shared<const Access>(options.access, options.reader)) {}
@@ -404,7 +403,7 @@ class Opener {
 }  // namespace
 
 Result<std::unique_ptr<Source>> open_webdataset(const WebdatasetSpec& spec, SourceOptions options) {
-  return Opener(spec, options).open();
+  return ShardsOpener(spec, options).open();
 }
 
 }  // namespace spdld::source

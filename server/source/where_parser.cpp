@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/text_place.h"
 #include "op/webdataset_suffix.h"
 #include "source/shown_columns.h"
@@ -14,15 +15,14 @@
 namespace spdld::source {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool begins_name(char c) { return is_letter(c) || c == '_'; }
 
 bool is_number(ValueType type) { return type == ValueType::kInt64 || type == ValueType::kFloat64; }
 bool is_list(ValueType type) {
   return type == ValueType::kInt64List || type == ValueType::kFloat64List;
 }
 
-constexpr std::size_t kShown = 60;  // bytes of a condition that messages repeat
+constexpr std::size_t kShownCondition = 60;  // bytes of a condition that messages repeat
 constexpr std::string_view kReserved[] = {"and", "or", "not", "in"};
 
 }  // namespace
@@ -52,7 +52,7 @@ Status WhereParser::fail(std::size_t offset, const std::string& message) const {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   });
   std::string place = "where: column " + std::to_string(characters + 1);
-  if (text_.size() <= kShown && !text_.empty()) place += " of " + shown_text(text_);
+  if (text_.size() <= kShownCondition && !text_.empty()) place += " of " + shown_text(text_);
   return Status(Code::kInvalidArgument, message).with_context(place);
 }
 
@@ -68,7 +68,7 @@ Status WhereParser::read_token() {
     read_number();
     return {};
   }
-  if (is_letter(c)) return read_name();
+  if (begins_name(c)) return read_name();
   token_.kind = Kind::kSign;
   token_.end = at + 1;
   constexpr std::string_view kTwo[] = {"==", "!=", "<=", ">="};
@@ -102,7 +102,7 @@ Status WhereParser::refuse_sign(char c) const {
 Status WhereParser::read_name() {
   token_.kind = Kind::kName;
   while (token_.end < text_.size() &&
-         (is_letter(text_[token_.end]) || is_digit(text_[token_.end]))) {
+         (begins_name(text_[token_.end]) || is_digit(text_[token_.end]))) {
     ++token_.end;
   }
   const std::string name(text_.substr(token_.begin, token_.end - token_.begin));
@@ -140,7 +140,7 @@ void WhereParser::read_number() {
     const char c = text_[token_.end];
     const bool exponent = token_.end > token_.begin && (c == '-' || c == '+') &&
                           (text_[token_.end - 1] == 'e' || text_[token_.end - 1] == 'E');
-    if (!is_digit(c) && !is_letter(c) && c != '.' && !exponent) break;
+    if (!is_digit(c) && !begins_name(c) && c != '.' && !exponent) break;
     ++token_.end;
   }
 }

@@ -15,7 +15,7 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::uint64_t kMaxFile = std::uint64_t{64} << 30;
+constexpr std::uint64_t kMaxWholeFile = std::uint64_t{64} << 30;
 
 Status write_all(int fd, std::string_view text, const std::string& path) {
   while (!text.empty()) {
@@ -89,7 +89,7 @@ Result<std::string> read_whole_file(const std::string& path) {
     return tl::unexpected(errno_status(errno, "cannot read " + path));
   }
   const auto size = static_cast<std::uint64_t>(info.st_size);
-  if (!S_ISREG(info.st_mode) || size > kMaxFile) {
+  if (!S_ISREG(info.st_mode) || size > kMaxWholeFile) {
     return error(Code::kDataLoss, path + " is no index");
   }
   try {

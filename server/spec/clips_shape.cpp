@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/clips_shape.h"
 
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,8 +9,6 @@
 
 namespace spdld::spec {
 namespace {
-
-constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 // What `clips` and `windows` have in common, behind what is their own. `last_sampling`: what the
 // last of their samplings is, which the other one lacks.

@@ -88,7 +88,7 @@ Key cuda_key() {
       });
 }
 
-Key cache_key() {
+Key caches_key() {
   Shape ram = any_of({bytes_or_zero_shape(), percent_shape()});
   ram.expected = "a size such as 8GiB or a percentage such as 10%";
   return section("cache", "what the sample caches of all pipelines together may take",
@@ -245,7 +245,7 @@ Shape daemon_shape() {
       executor_key(),
       arena_key(),
       cuda_key(),
-      cache_key(),
+      caches_key(),
       access_key(),
       job_key(),
       limits_key(),

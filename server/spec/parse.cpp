@@ -20,8 +20,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string text_of(const Json& map, const char* key) { return map.at(key).get<std::string>(); }
-
 // Samples of shards lie in the order in which somebody wrote them, often class by class.
 Json default_shuffle(const SourceSpec& source) {
   if (!std::holds_alternative<WebdatasetSpec>(source.items)) return "none";

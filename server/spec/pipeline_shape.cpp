@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/pipeline_shape.h"
 
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -10,7 +9,6 @@
 namespace spdld::spec {
 namespace {
 
-constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMaxStages = 256;
 constexpr const char* kOrders = "none, global, {block: ITEMS} or {global: {bucket: {by: FIELD}}}";
 

@@ -19,8 +19,6 @@ using Json = nlohmann::json;
 constexpr const char* kCocoFields[] = {"image_id", "width", "height",  "boxes",
                                        "labels",   "ids",   "iscrowd", "area"};
 
-std::string text_of(const Json& map, const char* key) { return map.at(key).get<std::string>(); }
-
 // `name` is what messages call it.
 Result<ClassesSpec> read_classes(const Node& node, const std::string& name, Json& value) {
   ClassesSpec classes;

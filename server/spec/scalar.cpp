@@ -9,14 +9,12 @@
 #include <system_error>
 #include <utility>
 
+#include "base/ascii.h"
+
 namespace spdld::spec {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-bool is_alphanumeric(char c) {
-  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
+bool is_alphanumeric(char c) { return is_digit(c) || is_letter(c); }
 
 // Without the sign that from_chars does not take.
 std::string_view without_plus(std::string_view text) {

@@ -87,6 +87,7 @@ ParamValue param_value(const ParamInfo& param, const nlohmann::json& value);
 // Shorthands for the tables.
 Shape null_shape(std::string expected);
 Shape bool_shape();
+inline constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 Shape int_shape(double min, double max);
 Shape float_shape(double min, double max);
 Shape string_shape();

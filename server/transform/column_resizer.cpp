@@ -4,13 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transform/grow.h"
+
 namespace spdld::transform {
 namespace {
-
-template <typename T>
-void grow(std::vector<T>& buffer, std::size_t size) {
-  if (buffer.size() < size) buffer.resize(size);
-}
 
 // Which of the filter's outputs column x shows; those past the last one repeat it.
 int output_of(std::size_t x, int size, bool flip) {

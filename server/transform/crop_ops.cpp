@@ -39,7 +39,7 @@ class CenterCrop final : public GeometryOp {
   Size size_;
 };
 
-struct Padding {
+struct CropPadding {
   int left = 0;
   int top = 0;
   int right = 0;
@@ -48,7 +48,7 @@ struct Padding {
 
 class RandomCrop final : public GeometryOp {
  public:
-  RandomCrop(std::vector<std::string> fields, Size size, Padding padding, bool pad_if_needed)
+  RandomCrop(std::vector<std::string> fields, Size size, CropPadding padding, bool pad_if_needed)
       : GeometryOp(std::move(fields)),
         size_(size),
         padding_(padding),
@@ -87,7 +87,7 @@ class RandomCrop final : public GeometryOp {
   }
 
   Size size_;
-  Padding padding_;
+  CropPadding padding_;
   bool pad_if_needed_;
 };
 
@@ -179,7 +179,7 @@ Result<std::unique_ptr<Op>> make_center_crop(const Params& params) {
 }
 
 Result<std::unique_ptr<Op>> make_random_crop(const Params& params) {
-  Padding padding;
+  CropPadding padding;
   if (params.has("padding")) {
     std::vector<std::int64_t> given = params.get<std::vector<std::int64_t>>("padding");
     if (given.size() == 3) {

@@ -5,17 +5,13 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "transform/grow.h"
 
 namespace spdld::transform {
 namespace {
 
 std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
-}
-
-template <typename T>
-void grow(std::vector<T>& buffer, std::size_t size) {
-  if (buffer.size() < size) buffer.resize(size);
 }
 
 }  // namespace

@@ -7,14 +7,10 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "transform/grow.h"
 
 namespace spdld::transform {
 namespace {
-
-template <typename T>
-void grow(std::vector<T>& buffer, std::size_t size) {
-  if (buffer.size() < size) buffer.resize(size);
-}
 
 // A weighted sum of values; tap(i) is the value for weight i.
 template <typename Value, typename Tap>

@@ -11,7 +11,7 @@
 namespace spdld::transform {
 namespace {
 
-constexpr int kMostSamples = 65536;  // of a frame, a window or a step between frames
+constexpr int kMostFrameSamples = 65536;  // of a frame, a window or a step between frames
 constexpr int kMostPad = 1 << 20;
 constexpr int kMostMels = 4096;
 
@@ -37,18 +37,18 @@ std::vector<ParamInfo> spectrogram_params() {
        .doc = "Samples of a frame: an even number without a prime factor above 31.",
        .default_value = std::int64_t{400},
        .min = 2,
-       .max = kMostSamples},
+       .max = kMostFrameSamples},
       {.name = "win_length",
        .type = ParamType::kInt,
        .doc = "Samples of the Hann window, in the middle of the frame; not given: n_fft.",
        .min = 1,
-       .max = kMostSamples,
+       .max = kMostFrameSamples,
        .nullable = true},
       {.name = "hop_length",
        .type = ParamType::kInt,
        .doc = "Samples from one frame to the next; not given: half of win_length.",
        .min = 1,
-       .max = kMostSamples,
+       .max = kMostFrameSamples,
        .nullable = true},
       {.name = "pad",
        .type = ParamType::kInt,

@@ -25,45 +25,45 @@ constexpr int kSealFutureWrite = 0x0010;
 constexpr int kSealFutureWrite = F_SEAL_FUTURE_WRITE;
 #endif
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_arena(const std::string& why) {
   throw ConnectionError(kDataLoss, join("the daemon sent an arena that cannot be used: ", why));
 }
 
 void check_fd(int fd, const wire::ArenaOpenFrame& frame, wire::ArenaKind kind) {
   if (kind == wire::ArenaKind::kPosix) {
     const int flags = ::fcntl(fd, F_GETFL);
-    if (flags < 0 || (flags & O_ACCMODE) != O_RDONLY) refuse("it is open for writing");
+    if (flags < 0 || (flags & O_ACCMODE) != O_RDONLY) refuse_arena("it is open for writing");
     // Nothing seals it: who could truncate it under us is whoever has it open for writing. That is
     // the daemon alone, whose identity Channel::connect() has checked, if no file system has a
     // name for it.
     struct statfs where {};
     struct stat what {};
-    if (::fstatfs(fd, &where) != 0 || where.f_type != kTmpfs) refuse("it is not on /dev/shm");
+    if (::fstatfs(fd, &where) != 0 || where.f_type != kTmpfs) refuse_arena("it is not on /dev/shm");
     if (::fstat(fd, &what) != 0 || !S_ISREG(what.st_mode) || what.st_nlink != 0)
-      refuse("others can open it by its name");
+      refuse_arena("others can open it by its name");
   } else {
     const int needed = F_SEAL_SHRINK | F_SEAL_GROW | kSealFutureWrite | F_SEAL_SEAL;
     const int seals = ::fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & needed) != needed) refuse("it is not sealed");
+    if (seals < 0 || (seals & needed) != needed) refuse_arena("it is not sealed");
   }
   struct stat found {};
   if (::fstat(fd, &found) != 0 || static_cast<std::uint64_t>(found.st_size) != frame.total_bytes) {
-    refuse(join("it has ", found.st_size, " bytes instead of ", frame.total_bytes));
+    refuse_arena(join("it has ", found.st_size, " bytes instead of ", frame.total_bytes));
   }
 }
 
 wire::ArenaHeader checked_header(const std::byte* base, const wire::ArenaOpenFrame& frame) {
   wire::ArenaHeader header;
   std::memcpy(&header, base, sizeof header);
-  if (header.magic != wire::kArenaMagic) refuse("it has no arena header");
+  if (header.magic != wire::kArenaMagic) refuse_arena("it has no arena header");
   if (header.abi_major != wire::kArenaAbiMajor) {
-    refuse(join("its layout is version ", header.abi_major, ", and this client reads ",
-                wire::kArenaAbiMajor));
+    refuse_arena(join("its layout is version ", header.abi_major, ", and this client reads ",
+                      wire::kArenaAbiMajor));
   }
   if (header.total_bytes != frame.total_bytes || header.arena_id != frame.arena_id ||
       !std::equal(std::begin(header.generation), std::end(header.generation),
                   std::begin(frame.generation))) {
-    refuse("it is another arena than was announced");
+    refuse_arena("it is another arena than was announced");
   }
   return header;
 }
@@ -98,9 +98,9 @@ std::shared_ptr<Mapping> Mapping::open(UniqueFd fd, const wire::ArenaOpenFrame& 
   const auto kind = static_cast<wire::ArenaKind>(frame.kind);
   if (kind != wire::ArenaKind::kMemfd && kind != wire::ArenaKind::kPosix &&
       kind != wire::ArenaKind::kHugetlb) {
-    refuse(join("its kind is ", frame.kind, ", which this client does not know; upgrade it"));
+    refuse_arena(join("its kind is ", frame.kind, ", which this client does not know; upgrade it"));
   }
-  if (frame.total_bytes < sizeof(wire::ArenaHeader)) refuse("it is smaller than its header");
+  if (frame.total_bytes < sizeof(wire::ArenaHeader)) refuse_arena("it is smaller than its header");
   check_fd(fd.get(), frame, kind);
   void* base = ::mmap(nullptr, frame.total_bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (base == MAP_FAILED) {
