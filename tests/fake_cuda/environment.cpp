@@ -94,7 +94,7 @@ std::vector<Device> devices() {
   return all;
 }
 
-std::vector<Fault> faults() {
+std::vector<Fault> wanted_faults() {
   constexpr const char* kVariable = "FAKE_CUDA_FAIL";
   std::vector<Fault> faults;
   for (const std::string& setting : parts_of(text_of(kVariable), ',')) {
@@ -115,7 +115,7 @@ Environment read() {
   for (std::string& name : parts_of(text_of("FAKE_CUDA_MISSING"), ','))
     read.missing.insert(std::move(name));
   read.read_only_access = number_of("FAKE_CUDA_READ_ONLY_ACCESS", 1) != 0;
-  read.faults = faults();
+  read.faults = wanted_faults();
   read.ledger = text_of("FAKE_CUDA_LEDGER");
   read.seed = number_of("FAKE_CUDA_SEED", 0);
   read.lateness = number_of("FAKE_CUDA_LATENESS", 0);

@@ -11,13 +11,13 @@
 namespace spdld::fake_cuda {
 namespace {
 
-constexpr std::size_t kBytes = 4096;
+constexpr std::size_t kKernelBytes = 4096;
 
 // Copies a byte to all of it; from pageable memory, so that it is read at once.
-void fill(CUdeviceptr to, int byte, CUstream stream) {
-  char bytes[kBytes];
+void fill_all(CUdeviceptr to, int byte, CUstream stream) {
+  char bytes[kKernelBytes];
   std::memset(bytes, byte, sizeof bytes);
-  REQUIRE(cu().MemcpyHtoDAsync(to, bytes, kBytes, stream) == CUDA_SUCCESS);
+  REQUIRE(cu().MemcpyHtoDAsync(to, bytes, kKernelBytes, stream) == CUDA_SUCCESS);
 }
 
 char first_byte(CUdeviceptr address) { return *static_cast<const char*>(doors().peek(address)); }
@@ -26,7 +26,7 @@ TEST(FakeCudaKernels, RunInTheOrderOfTheirStream) {
   EXPECT_THAT(in_child({"FAKE_CUDA_LATENESS=30"},
                        [] {
                          use_device();
-                         const CUdeviceptr memory = new_memory(kBytes);
+                         const CUdeviceptr memory = new_memory(kKernelBytes);
                          const CUstream stream = new_stream();
                          struct Reader {
                            const char* content;
@@ -36,9 +36,9 @@ TEST(FakeCudaKernels, RunInTheOrderOfTheirStream) {
                            auto& self = *static_cast<Reader*>(argument);
                            self.seen = *self.content;
                          };
-                         fill(memory, 1, stream);
+                         fill_all(memory, 1, stream);
                          REQUIRE(doors().launch(stream, read, &reader) == CUDA_SUCCESS);
-                         fill(memory, 2, stream);
+                         fill_all(memory, 2, stream);
                          REQUIRE(cu().StreamSynchronize(stream) == CUDA_SUCCESS);
                          REQUIRE(reader.seen == 1);
                          REQUIRE(first_byte(memory) == 2);
@@ -50,12 +50,13 @@ TEST(FakeCudaKernels, HoldBackTheirStreamAlone) {
   EXPECT_THAT(in_child({},
                        [] {
                          use_device();
-                         const CUdeviceptr held = new_memory(kBytes), free = new_memory(kBytes);
+                         const CUdeviceptr held = new_memory(kKernelBytes),
+                                           free = new_memory(kKernelBytes);
                          const CUstream one = new_stream(), other = new_stream();
                          Gate gate;
                          gate.hold(one);
-                         fill(held, 1, one);
-                         fill(free, 1, other);
+                         fill_all(held, 1, one);
+                         fill_all(free, 1, other);
                          REQUIRE(cu().StreamSynchronize(other) == CUDA_SUCCESS);
                          REQUIRE(first_byte(free) == 1);
                          REQUIRE(first_byte(held) == 0);
@@ -70,11 +71,11 @@ TEST(FakeCudaKernels, FindTheContentOfDeviceMemory) {
   EXPECT_THAT(in_child({},
                        [] {
                          use_device();
-                         const CUdeviceptr memory = new_memory(kBytes);
+                         const CUdeviceptr memory = new_memory(kKernelBytes);
                          auto* const begin = static_cast<std::byte*>(doors().peek(memory));
                          REQUIRE(begin != nullptr);
                          REQUIRE(doors().peek(memory + 10) == begin + 10);
-                         REQUIRE(doors().peek(memory + kBytes) == nullptr);
+                         REQUIRE(doors().peek(memory + kKernelBytes) == nullptr);
                          REQUIRE(cu().MemFree(memory) == CUDA_SUCCESS);
                          REQUIRE(doors().peek(memory) == nullptr);
                        }),
@@ -100,42 +101,43 @@ TEST(FakeCudaKernels, ThatAreCapturedDoNotRun) {
 }
 
 TEST(FakeCudaKernels, ThreadsMayCallAtOnce) {
-  EXPECT_THAT(
-      in_child({"FAKE_CUDA_LATENESS=10"},
-               [] {
-                 const auto work = [] {
-                   for (int round = 0; round < 20; ++round) {
-                     use_device();
-                     const CUstream stream = new_stream();
-                     const CUdeviceptr memory = new_memory(kBytes);
-                     void* host = nullptr;
-                     CUevent event = nullptr;
-                     REQUIRE(cu().EventCreate(&event, 0) == CUDA_SUCCESS);
-                     REQUIRE(cu().MemHostAlloc(&host, kBytes, 0) == CUDA_SUCCESS);
-                     std::memset(host, round, kBytes);
-                     REQUIRE(cu().MemcpyHtoDAsync(memory, host, kBytes, stream) == CUDA_SUCCESS);
-                     REQUIRE(cu().EventRecord(event, stream) == CUDA_SUCCESS);
-                     while (cu().EventQuery(event) == CUDA_ERROR_NOT_READY)
-                       std::this_thread::yield();
-                     REQUIRE(first_byte(memory) == round);
-                     REQUIRE(cu().MemFreeHost(host) == CUDA_SUCCESS);
-                     REQUIRE(cu().MemFree(memory) == CUDA_SUCCESS);
-                     REQUIRE(cu().EventDestroy(event) == CUDA_SUCCESS);
-                     REQUIRE(cu().StreamDestroy(stream) == CUDA_SUCCESS);
-                     REQUIRE(cu().CtxPopCurrent(nullptr) == CUDA_SUCCESS);
-                     REQUIRE(cu().DevicePrimaryCtxRelease(0) == CUDA_SUCCESS);
-                   }
-                 };
-                 std::array<std::thread, 4> threads;
-                 for (std::thread& thread : threads) thread = std::thread(work);
-                 for (std::thread& thread : threads) thread.join();
-                 FakeCudaCounts counts{};
-                 doors().counts(&counts, nullptr);
-                 REQUIRE(counts.contexts + counts.streams + counts.events +
-                             counts.host_allocations + counts.device_bytes + counts.left_behind ==
-                         0);
-               }),
-      Succeeds());
+  EXPECT_THAT(in_child({"FAKE_CUDA_LATENESS=10"},
+                       [] {
+                         const auto work = [] {
+                           for (int round = 0; round < 20; ++round) {
+                             use_device();
+                             const CUstream stream = new_stream();
+                             const CUdeviceptr memory = new_memory(kKernelBytes);
+                             void* host = nullptr;
+                             CUevent event = nullptr;
+                             REQUIRE(cu().EventCreate(&event, 0) == CUDA_SUCCESS);
+                             REQUIRE(cu().MemHostAlloc(&host, kKernelBytes, 0) == CUDA_SUCCESS);
+                             std::memset(host, round, kKernelBytes);
+                             REQUIRE(cu().MemcpyHtoDAsync(memory, host, kKernelBytes, stream) ==
+                                     CUDA_SUCCESS);
+                             REQUIRE(cu().EventRecord(event, stream) == CUDA_SUCCESS);
+                             while (cu().EventQuery(event) == CUDA_ERROR_NOT_READY)
+                               std::this_thread::yield();
+                             REQUIRE(first_byte(memory) == round);
+                             REQUIRE(cu().MemFreeHost(host) == CUDA_SUCCESS);
+                             REQUIRE(cu().MemFree(memory) == CUDA_SUCCESS);
+                             REQUIRE(cu().EventDestroy(event) == CUDA_SUCCESS);
+                             REQUIRE(cu().StreamDestroy(stream) == CUDA_SUCCESS);
+                             REQUIRE(cu().CtxPopCurrent(nullptr) == CUDA_SUCCESS);
+                             REQUIRE(cu().DevicePrimaryCtxRelease(0) == CUDA_SUCCESS);
+                           }
+                         };
+                         std::array<std::thread, 4> threads;
+                         for (std::thread& thread : threads) thread = std::thread(work);
+                         for (std::thread& thread : threads) thread.join();
+                         FakeCudaCounts counts{};
+                         doors().counts(&counts, nullptr);
+                         REQUIRE(counts.contexts + counts.streams + counts.events +
+                                     counts.host_allocations + counts.device_bytes +
+                                     counts.left_behind ==
+                                 0);
+                       }),
+              Succeeds());
 }
 
 TEST(FakeCudaLoss, ABrokenContextRefusesCallsUntilItEnds) {
@@ -143,7 +145,7 @@ TEST(FakeCudaLoss, ABrokenContextRefusesCallsUntilItEnds) {
       in_child({},
                [] {
                  use_device();
-                 const CUdeviceptr memory = new_memory(kBytes);
+                 const CUdeviceptr memory = new_memory(kKernelBytes);
                  REQUIRE(doors().break_context(0, CUDA_ERROR_ILLEGAL_ADDRESS) == CUDA_SUCCESS);
                  CUdeviceptr more = 0;
                  REQUIRE(cu().MemAlloc(&more, 1) == CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -151,7 +153,7 @@ TEST(FakeCudaLoss, ABrokenContextRefusesCallsUntilItEnds) {
                  REQUIRE(cu().CtxPopCurrent(nullptr) == CUDA_SUCCESS);
                  REQUIRE(cu().DevicePrimaryCtxRelease(0) == CUDA_SUCCESS);
                  use_device();
-                 new_memory(kBytes);
+                 new_memory(kKernelBytes);
                }),
       Succeeds());
 }
@@ -169,7 +171,7 @@ TEST(FakeCudaLoss, ALostDeviceStaysLost) {
                  CUcontext context = nullptr;
                  REQUIRE(cu().DevicePrimaryCtxRetain(&context, 0) == CUDA_ERROR_ECC_UNCORRECTABLE);
                  use_device(1);
-                 new_memory(kBytes);
+                 new_memory(kKernelBytes);
                  REQUIRE(doors().lose_device(2) == CUDA_ERROR_INVALID_DEVICE);
                }),
       Succeeds());
@@ -180,10 +182,10 @@ TEST(FakeCudaLoss, WaitersLearnOfTheLoss) {
                        [] {
                          use_device();
                          const CUstream stream = new_stream();
-                         const CUdeviceptr memory = new_memory(kBytes);
+                         const CUdeviceptr memory = new_memory(kKernelBytes);
                          Gate gate;
                          gate.hold(stream);
-                         fill(memory, 1, stream);
+                         fill_all(memory, 1, stream);
                          while (!gate.reached()) std::this_thread::yield();
                          std::thread loss([] {
                            // It is waited for meanwhile, or from now on: both end the same.
@@ -203,7 +205,7 @@ int last_writer(int seed) {
   return in_child({"FAKE_CUDA_SEED=" + std::to_string(seed)},
                   [] {
                     use_device();
-                    const CUdeviceptr memory = new_memory(kBytes);
+                    const CUdeviceptr memory = new_memory(kKernelBytes);
                     const CUstream held = new_stream();
                     CUevent opened = nullptr;
                     REQUIRE(cu().EventCreate(&opened, 0) == CUDA_SUCCESS);
@@ -214,7 +216,7 @@ int last_writer(int seed) {
                     for (CUstream& stream : streams) {
                       stream = new_stream();
                       REQUIRE(cu().StreamWaitEvent(stream, opened, 0) == CUDA_SUCCESS);
-                      fill(memory, 10 + static_cast<int>(&stream - streams), stream);
+                      fill_all(memory, 10 + static_cast<int>(&stream - streams), stream);
                     }
                     gate.open();
                     for (const CUstream stream : streams)

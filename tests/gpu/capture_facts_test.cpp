@@ -5,7 +5,7 @@
 namespace spdld::cuda {
 namespace {
 
-constexpr std::size_t kBytes = 4096;
+constexpr std::size_t kCapturedBytes = 4096;
 
 class CaptureFacts : public DeviceFacts {
  protected:
@@ -16,10 +16,10 @@ class CaptureFacts : public DeviceFacts {
     captured_ = stream();
     other_ = stream();
     event_ = event();
-    to_ = memory(kBytes);
-    from_ = pinned(kBytes);
-    std::memset(from_, 1, kBytes);
-    EXPECT_EQ(cu().MemcpyHtoDAsync(to_, from_, kBytes, captured_), CUDA_SUCCESS);
+    to_ = memory(kCapturedBytes);
+    from_ = pinned(kCapturedBytes);
+    std::memset(from_, 1, kCapturedBytes);
+    EXPECT_EQ(cu().MemcpyHtoDAsync(to_, from_, kCapturedBytes, captured_), CUDA_SUCCESS);
     EXPECT_EQ(cu().StreamSynchronize(captured_), CUDA_SUCCESS);
   }
   void begin(CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL) {
@@ -66,10 +66,10 @@ TEST_F(CaptureFacts, AStreamTellsWhetherItIsCapturing) {
 
 TEST_F(CaptureFacts, CopiesThatAreCapturedAreNotMade) {
   begin();
-  std::memset(from_, 2, kBytes);
-  EXPECT_EQ(cu().MemcpyHtoDAsync(to_, from_, kBytes, captured_), CUDA_SUCCESS);
+  std::memset(from_, 2, kCapturedBytes);
+  EXPECT_EQ(cu().MemcpyHtoDAsync(to_, from_, kCapturedBytes, captured_), CUDA_SUCCESS);
   EXPECT_EQ(end(), CUDA_SUCCESS);
-  EXPECT_EQ(filled_with(to_, kBytes, captured_), 1);
+  EXPECT_EQ(filled_with(to_, kCapturedBytes, captured_), 1);
 }
 
 TEST_F(CaptureFacts, CapturedEventsCannotBeAskedAbout) {
@@ -116,11 +116,11 @@ TEST_F(CaptureFacts, QueriesOfOtherStreamsAreRefusedWhileCapturing) {
 TEST_F(CaptureFacts, AllocatingIsRefusedWhileCapturing) {
   expect_refused([&] {
     CUdeviceptr address = 0;
-    return cu().MemAlloc(&address, kBytes);
+    return cu().MemAlloc(&address, kCapturedBytes);
   });
   expect_refused([&] {
     void* address = nullptr;
-    return cu().MemHostAlloc(&address, kBytes, 0);
+    return cu().MemHostAlloc(&address, kCapturedBytes, 0);
   });
 }
 
@@ -130,9 +130,9 @@ TEST_F(CaptureFacts, FreeingIsRefusedWhileCapturing) {
 }
 
 TEST_F(CaptureFacts, RegisteringIsRefusedWhileCapturing) {
-  const Pages pages(kBytes);
-  expect_refused([&] { return cu().MemHostRegister(pages.begin(), kBytes, 0); });
-  ASSERT_EQ(cu().MemHostRegister(pages.begin(), kBytes, 0), CUDA_SUCCESS);
+  const Pages pages(kCapturedBytes);
+  expect_refused([&] { return cu().MemHostRegister(pages.begin(), kCapturedBytes, 0); });
+  ASSERT_EQ(cu().MemHostRegister(pages.begin(), kCapturedBytes, 0), CUDA_SUCCESS);
   expect_refused([&] { return cu().MemHostUnregister(pages.begin()); });
   EXPECT_EQ(cu().MemHostUnregister(pages.begin()), CUDA_SUCCESS);
 }
@@ -174,11 +174,11 @@ TEST_F(CaptureFacts, ARelaxedThreadMayAskDuringAnyCapture) {
 
 TEST_F(CaptureFacts, CopiesOnOtherStreamsAreMadeWhileCapturing) {
   begin();
-  std::memset(from_, 2, kBytes);
-  EXPECT_EQ(cu().MemcpyHtoDAsync(to_, from_, kBytes, other_), CUDA_SUCCESS);
+  std::memset(from_, 2, kCapturedBytes);
+  EXPECT_EQ(cu().MemcpyHtoDAsync(to_, from_, kCapturedBytes, other_), CUDA_SUCCESS);
   EXPECT_EQ(cu().EventRecord(event_, other_), CUDA_SUCCESS);
   EXPECT_EQ(end(), CUDA_SUCCESS);
-  EXPECT_EQ(filled_with(to_, kBytes, other_), 2);
+  EXPECT_EQ(filled_with(to_, kCapturedBytes, other_), 2);
 }
 
 TEST_F(CaptureFacts, ACaptureCannotWaitForWhatIsNotCaptured) {
@@ -207,7 +207,8 @@ TEST_F(CaptureFacts, TheLegacyStreamIsUnusableBesideABlockingCapture) {
   EXPECT_EQ(cu().StreamIsCapturing(nullptr, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   EXPECT_EQ(end(), CUDA_SUCCESS) << "asking spoils nothing";
   begin();
-  EXPECT_EQ(cu().MemcpyHtoDAsync(to_, from_, kBytes, nullptr), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  EXPECT_EQ(cu().MemcpyHtoDAsync(to_, from_, kCapturedBytes, nullptr),
+            CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   EXPECT_EQ(end(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   begin();
   EXPECT_EQ(cu().StreamQuery(nullptr), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);

@@ -5,7 +5,7 @@
 namespace spdld::cuda {
 namespace {
 
-constexpr std::size_t kBytes = 64 << 10;
+constexpr std::size_t kCopyBytes = 64 << 10;
 constexpr int kTries = 200;
 
 class CopyFacts : public DeviceFacts {
@@ -13,14 +13,14 @@ class CopyFacts : public DeviceFacts {
   void SetUp() override {
     DeviceFacts::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    ones_ = pinned(kBytes);
-    twos_ = pinned(kBytes);
-    to_ = memory(kBytes);
-    std::memset(ones_, 1, kBytes);
-    std::memset(twos_, 2, kBytes);
+    ones_ = pinned(kCopyBytes);
+    twos_ = pinned(kCopyBytes);
+    to_ = memory(kCopyBytes);
+    std::memset(ones_, 1, kCopyBytes);
+    std::memset(twos_, 2, kCopyBytes);
   }
   void copy(const std::byte* from, CUstream stream) {
-    EXPECT_EQ(cu().MemcpyHtoDAsync(to_, from, kBytes, stream), CUDA_SUCCESS);
+    EXPECT_EQ(cu().MemcpyHtoDAsync(to_, from, kCopyBytes, stream), CUDA_SUCCESS);
   }
   void record(CUevent event, CUstream stream) {
     EXPECT_EQ(cu().EventRecord(event, stream), CUDA_SUCCESS);
@@ -28,7 +28,7 @@ class CopyFacts : public DeviceFacts {
   void wait(CUstream stream, CUevent event) {
     EXPECT_EQ(cu().StreamWaitEvent(stream, event, CU_EVENT_WAIT_DEFAULT), CUDA_SUCCESS);
   }
-  int found(CUstream stream) { return filled_with(to_, kBytes, stream); }
+  int found(CUstream stream) { return filled_with(to_, kCopyBytes, stream); }
 
   std::byte* ones_ = nullptr;
   std::byte* twos_ = nullptr;
@@ -73,10 +73,10 @@ TEST_F(CopyFacts, PinnedMemoryIsReadWhenTheCopyIsMade) {
 #endif
   const CUstream one = stream();
   for (int round = 0; round < kTries; ++round) {
-    std::memset(ones_, 1, kBytes);
+    std::memset(ones_, 1, kCopyBytes);
     keep_busy(one);
     copy(ones_, one);
-    std::memset(ones_, 3, kBytes);
+    std::memset(ones_, 3, kCopyBytes);
     if (found(one) == 3) return;
   }
   FAIL() << "no copy was made later than it was asked for";
@@ -84,30 +84,30 @@ TEST_F(CopyFacts, PinnedMemoryIsReadWhenTheCopyIsMade) {
 
 TEST_F(CopyFacts, PageableMemoryIsReadBeforeTheCallReturns) {
   const CUstream one = stream();
-  std::vector<std::byte> pageable(kBytes);
+  std::vector<std::byte> pageable(kCopyBytes);
   keep_busy(one);
-  std::memset(pageable.data(), 4, kBytes);
+  std::memset(pageable.data(), 4, kCopyBytes);
   copy(pageable.data(), one);
-  std::memset(pageable.data(), 5, kBytes);
+  std::memset(pageable.data(), 5, kCopyBytes);
   EXPECT_EQ(found(one), 4);
 }
 
 TEST_F(CopyFacts, CopiesToPageableMemoryAreDoneWhenTheCallReturns) {
   const CUstream one = stream();
-  std::vector<std::uint8_t> pageable(kBytes);
+  std::vector<std::uint8_t> pageable(kCopyBytes);
   keep_busy(one);
   copy(ones_, one);
-  EXPECT_EQ(more().MemcpyDtoHAsync(pageable.data(), to_, kBytes, one), CUDA_SUCCESS);
-  EXPECT_EQ(pageable, std::vector<std::uint8_t>(kBytes, 1));
+  EXPECT_EQ(more().MemcpyDtoHAsync(pageable.data(), to_, kCopyBytes, one), CUDA_SUCCESS);
+  EXPECT_EQ(pageable, std::vector<std::uint8_t>(kCopyBytes, 1));
 }
 
 TEST_F(CopyFacts, CopiesToPinnedMemoryAreDoneWithTheirStream) {
   const CUstream one = stream();
   keep_busy(one);
   copy(ones_, one);
-  EXPECT_EQ(more().MemcpyDtoHAsync(twos_, to_, kBytes, one), CUDA_SUCCESS);
+  EXPECT_EQ(more().MemcpyDtoHAsync(twos_, to_, kCopyBytes, one), CUDA_SUCCESS);
   EXPECT_EQ(cu().StreamSynchronize(one), CUDA_SUCCESS);
-  EXPECT_EQ(std::memcmp(ones_, twos_, kBytes), 0);
+  EXPECT_EQ(std::memcmp(ones_, twos_, kCopyBytes), 0);
 }
 
 TEST_F(CopyFacts, AnEventNeverRecordedHasPassed) {
@@ -293,18 +293,19 @@ TEST_F(CopyFacts, UnknownFlagsOfStreamsAndEventsAreRefused) {
 
 TEST_F(CopyFacts, PortableRegistrationServesTheContextsOfOtherDevices) {
   if (driver().devices < 2) GTEST_SKIP() << "there is one device";
-  Pages pages(kBytes);
+  Pages pages(kCopyBytes);
   pages.fill(7);
-  ASSERT_EQ(cu().MemHostRegister(pages.begin(), kBytes, CU_MEMHOSTREGISTER_PORTABLE), CUDA_SUCCESS);
+  ASSERT_EQ(cu().MemHostRegister(pages.begin(), kCopyBytes, CU_MEMHOSTREGISTER_PORTABLE),
+            CUDA_SUCCESS);
   CUcontext second = nullptr;
   ASSERT_EQ(cu().DevicePrimaryCtxRetain(&second, 1), CUDA_SUCCESS);
   ASSERT_EQ(cu().CtxPushCurrent(second), CUDA_SUCCESS);
   CUstream stream = nullptr;
   CUdeviceptr to = 0;
   ASSERT_EQ(cu().StreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
-  ASSERT_EQ(cu().MemAlloc(&to, kBytes), CUDA_SUCCESS);
-  EXPECT_EQ(cu().MemcpyHtoDAsync(to, pages.begin(), kBytes, stream), CUDA_SUCCESS);
-  EXPECT_EQ(filled_with(to, kBytes, stream), 7);
+  ASSERT_EQ(cu().MemAlloc(&to, kCopyBytes), CUDA_SUCCESS);
+  EXPECT_EQ(cu().MemcpyHtoDAsync(to, pages.begin(), kCopyBytes, stream), CUDA_SUCCESS);
+  EXPECT_EQ(filled_with(to, kCopyBytes, stream), 7);
   EXPECT_EQ(cu().MemFree(to), CUDA_SUCCESS);
   EXPECT_EQ(cu().StreamDestroy(stream), CUDA_SUCCESS);
   EXPECT_EQ(cu().CtxPopCurrent(nullptr), CUDA_SUCCESS);

@@ -11,7 +11,6 @@
 namespace spdld::cuda {
 namespace {
 
-constexpr auto kReadWrite = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 constexpr auto kType = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 bool is_open(int descriptor) { return ::fcntl(descriptor, F_GETFD) >= 0; }

@@ -10,6 +10,8 @@
 
 namespace spdld::cuda {
 
+constexpr auto kReadWrite = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
 CUmemAllocationProp properties_of(CUdevice device);
 CUmemAccessDesc access_of(CUmemAccess_flags flags, CUdevice device);
 // As the driver wants to be given it.

@@ -8,7 +8,6 @@
 namespace spdld::cuda {
 namespace {
 
-constexpr auto kReadWrite = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 constexpr auto kRead = CU_MEM_ACCESS_FLAGS_PROT_READ;
 
 TEST_F(VirtualMemoryFacts, TheRecommendedGranularityIsAMultipleOfTheLeast) {

@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/base/users.h"
+
 namespace spdld {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-constexpr uid_t kAnn = 1001;
-constexpr uid_t kBob = 1002;
 constexpr uid_t kCid = 1003;
 
 // Counts arrivals, and holds who comes until it is opened.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/byte_buffer.h"
+#include "tests/unit/base/users.h"
 
 namespace spdld {
 namespace {
@@ -17,9 +18,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
-
-constexpr uid_t kAnn = 1001;
-constexpr uid_t kBob = 1002;
 
 // Small is up to 25 bytes; the small ones and the large ones may have 100 each.
 class BufferMemoryTest : public ::testing::Test {

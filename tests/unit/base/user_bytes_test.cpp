@@ -7,14 +7,13 @@
 #include <limits>
 #include <memory>
 
+#include "tests/unit/base/users.h"
+
 namespace spdld {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::Pair;
-
-constexpr uid_t kAnn = 1001;
-constexpr uid_t kBob = 1002;
 
 TEST(UserBytesTest, BoundsTheSumOfAUsersSharesAndNobodyElses) {
   const auto all = std::make_shared<UserBytes>(100);

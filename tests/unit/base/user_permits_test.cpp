@@ -8,14 +8,13 @@
 #include <future>
 #include <optional>
 
+#include "tests/unit/base/users.h"
+
 namespace spdld {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::Pair;
-
-constexpr uid_t kAnn = 1001;
-constexpr uid_t kBob = 1002;
 
 TEST(UserPermitsTest, MakesAUserWaitForAnOwnPermitAndNobodyElses) {
   UserPermits permits(2);

@@ -40,7 +40,7 @@ void expect_batch(const std::optional<Batch>& batch, std::uint64_t epoch, std::u
 }
 
 template <typename E, typename F>
-std::string thrown(F&& call) {
+std::string thrown_message(F&& call) {
   try {
     call();
   } catch (const E& error) {
@@ -108,10 +108,10 @@ TEST(Loader, GivesTheFieldsOfABatch) {
   EXPECT_THAT(batch->indices(), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(batch->valid(), ElementsAre(1, 1, 1, 1));
   EXPECT_EQ(batch->text("caption", 3), "row 3");
-  EXPECT_EQ(thrown<PipelineError>([&] { (void)(*batch)["lable"]; }),
+  EXPECT_EQ(thrown_message<PipelineError>([&] { (void)(*batch)["lable"]; }),
             "the batch has no field 'lable'; it has image, label, caption, __index, __valid");
-  thrown<PipelineError>([&] { (void)batch->text("caption", 4); });
-  thrown<PipelineError>([&] { (void)batch->text("label", 0); });
+  thrown_message<PipelineError>([&] { (void)batch->text("caption", 4); });
+  thrown_message<PipelineError>([&] { (void)batch->text("label", 0); });
 }
 
 TEST(Loader, EndsWithTheJobsLastEpoch) {
@@ -153,11 +153,12 @@ TEST(Loader, LoadsAStateAtAnyTime) {
   loader.load_state(cursor);
   expect_batch(loader.next(), 0, 1);
   cursor.order_digest = "an0ther";
-  EXPECT_THAT(thrown<PipelineError>([&] { loader.load_state(cursor); }),
+  EXPECT_THAT(thrown_message<PipelineError>([&] { loader.load_state(cursor); }),
               AllOf(HasSubstr("an0ther"), HasSubstr("0rder")));
   cursor.order_digest = "0rder";
   cursor.seed = 1;
-  EXPECT_THAT(thrown<PipelineError>([&] { loader.load_state(cursor); }), HasSubstr("seed 1"));
+  EXPECT_THAT(thrown_message<PipelineError>([&] { loader.load_state(cursor); }),
+              HasSubstr("seed 1"));
   expect_batch(loader.next(), 0, 2);
 }
 
@@ -167,7 +168,7 @@ TEST(Loader, RefusesACursorOfAnotherOrderAtAttach) {
   options.cursor =
       Cursor{.order_digest = "an0ther", .seed = 42, .epoch = 1, .position = 0, .step = 0};
   Loader loader = Loader::open(options);
-  EXPECT_THAT(thrown<PipelineError>([&] { loader.next(); }), HasSubstr("another order"));
+  EXPECT_THAT(thrown_message<PipelineError>([&] { loader.next(); }), HasSubstr("another order"));
 }
 
 TEST(Loader, SeeksToAnEpochAndReleasesUnseenWhatWasPrefetched) {
@@ -199,7 +200,7 @@ TEST(Loader, PassesOnThatASeekWasRefusedAndGoesOn) {
   Loader loader = open(daemon);
   loader.next();
   loader.set_epoch(666);
-  EXPECT_EQ(thrown<PipelineError>([&] { loader.next(); }), "there is no epoch 666");
+  EXPECT_EQ(thrown_message<PipelineError>([&] { loader.next(); }), "there is no epoch 666");
   loader.set_epoch(1);
   expect_batch(loader.next(), 1, 0);
 }
@@ -226,7 +227,7 @@ TEST(Loader, SaysAtOnceThatTheCallerHoldsAllThereIs) {
   std::vector<Batch> kept;
   kept.push_back(*loader.next());
   kept.push_back(*loader.next());
-  EXPECT_EQ(thrown<LeaseError>([&] { loader.next(); }),
+  EXPECT_EQ(thrown_message<LeaseError>([&] { loader.next(); }),
             "next() would wait for ever: this process holds all 2 batches that it may hold (step 0 "
             "of epoch 0, step 1 of epoch 0); let go of one, copy what you keep, or raise prefetch");
   kept.erase(kept.begin());
@@ -280,17 +281,17 @@ TEST(Loader, ReleasesEarlyOnlyWhatNobodyElseUses) {
   Loader loader = open(daemon);
   auto batch = loader.next();
   auto copy = batch;
-  EXPECT_THAT(thrown<LeaseError>([&] { batch->release(); }), HasSubstr("still in use"));
+  EXPECT_THAT(thrown_message<LeaseError>([&] { batch->release(); }), HasSubstr("still in use"));
   copy.reset();
   auto owner = batch->owner((*batch)["image"]);
-  EXPECT_THAT(thrown<LeaseError>([&] { batch->release(); }), HasSubstr("still in use"));
+  EXPECT_THAT(thrown_message<LeaseError>([&] { batch->release(); }), HasSubstr("still in use"));
   owner.reset();
   batch->release();
   batch->release();
   EXPECT_TRUE(batch->released());
   EXPECT_EQ((*batch)["image"].data, nullptr);
   EXPECT_EQ(batch->indices()[2], 2) << "what was copied stays";
-  thrown<LeaseError>([&] { (void)batch->private_data((*batch)["image"]); });
+  thrown_message<LeaseError>([&] { (void)batch->private_data((*batch)["image"]); });
 }
 
 TEST(Loader, GivesPrivateViewsThatForgetTheirWrites) {
@@ -372,7 +373,7 @@ TEST(Loader, SaysWhatItTriedWhenTheDaemonStaysAway) {
   Loader loader = Loader::open(options);
   loader.next();
   daemon.vanish();
-  const std::string said = thrown<ConnectionError>([&] {
+  const std::string said = thrown_message<ConnectionError>([&] {
     for (;;) loader.next();
   });
   EXPECT_THAT(said, AllOf(HasSubstr("lost the spdld daemon at " + daemon.address()),
@@ -391,12 +392,12 @@ TEST(Loader, SaysWhyTheConnectionWasLostHoweverOftenItIsAsked) {
     EXPECT_THAT(said, HasSubstr(lost));
     return said.substr(0, said.find(')'));
   };
-  const std::string first = why(thrown<ConnectionError>([&] {
+  const std::string first = why(thrown_message<ConnectionError>([&] {
     for (;;) loader.next();
   }));
   EXPECT_GT(first.size(), lost.size());
   for (int again = 0; again < 2; ++again)
-    EXPECT_EQ(why(thrown<ConnectionError>([&] { loader.next(); })), first);
+    EXPECT_EQ(why(thrown_message<ConnectionError>([&] { loader.next(); })), first);
 }
 
 TEST(Loader, SaysHowToStartADaemonWhereThereIsNone) {
@@ -407,7 +408,7 @@ TEST(Loader, SaysHowToStartADaemonWhereThereIsNone) {
                                 .world_size = 1,
                                 .address = dir.path(),
                                 .connect_timeout = milliseconds(30)});
-  EXPECT_THAT(thrown<ConnectionError>([&] { loader.next(); }),
+  EXPECT_THAT(thrown_message<ConnectionError>([&] { loader.next(); }),
               AllOf(HasSubstr("no spdld daemon answers at " + dir.path()),
                     HasSubstr("No such file or directory"), HasSubstr("spdld --config")));
   Loader far = Loader::open({.pipeline = "p",
@@ -416,7 +417,8 @@ TEST(Loader, SaysHowToStartADaemonWhereThereIsNone) {
                              .world_size = 1,
                              .address = dir.path() + std::string(100, 'x'),
                              .connect_timeout = milliseconds(1)});
-  EXPECT_THAT(thrown<ConnectionError>([&] { far.next(); }), HasSubstr("the kernel allows 107"));
+  EXPECT_THAT(thrown_message<ConnectionError>([&] { far.next(); }),
+              HasSubstr("the kernel allows 107"));
 }
 
 TEST(Loader, PassesOnWhyTheDaemonRefuses) {
@@ -440,7 +442,7 @@ TEST(Loader, PassesOnThatItsDataCannotBeHadThoughTheDaemonCan) {
   daemon.run([](test::FakeService& service) {
     service.fail_all(Status(Code::kUnavailable, "cannot read /data/7.jpg, also after 5 retries"));
   });
-  EXPECT_EQ(thrown<PipelineError>([&] {
+  EXPECT_EQ(thrown_message<PipelineError>([&] {
               for (;;) loader.next();
             }),
             "cannot read /data/7.jpg, also after 5 retries");
@@ -453,7 +455,7 @@ TEST(Loader, StopsWhenItIsEvicted) {
   daemon.run([](test::FakeService& service) {
     service.say_bye(wire::ByeReason::kEvicted, "evicted by uid 0");
   });
-  EXPECT_EQ(thrown<PipelineError>([&] {
+  EXPECT_EQ(thrown_message<PipelineError>([&] {
               for (;;) loader.next();
             }),
             "evicted by uid 0");
@@ -467,7 +469,7 @@ TEST(Loader, CountsOnlySilenceTowardsTheTimeout) {
   int asked = 0;
   options.on_wait = [&] { ++asked; };
   Loader loader = Loader::open(options);
-  EXPECT_THAT(thrown<TimeoutError>([&] { loader.next(); }),
+  EXPECT_THAT(thrown_message<TimeoutError>([&] { loader.next(); }),
               AllOf(HasSubstr("no sign of life from the daemon for 120 ms"),
                     HasSubstr("step 0 of epoch 0 of 'p'"), HasSubstr("indexing (1 of 2)")));
   EXPECT_GT(asked, 0);
@@ -478,7 +480,7 @@ TEST(Loader, NamesWhatDoesNotComeOnAndTakesThatForNoSignOfLife) {
   auto options = options_for(daemon);
   options.timeout = milliseconds(120);
   Loader loader = Loader::open(options);
-  EXPECT_EQ(thrown<TimeoutError>([&] { loader.next(); }),
+  EXPECT_EQ(thrown_message<TimeoutError>([&] { loader.next(); }),
             "no headway for 120 ms while waiting for step 0 of epoch 0 of 'p' (shard 0 of 1): "
             "item 3 (a/b.jpg) is being read for 2 s");
 }
@@ -521,7 +523,7 @@ TEST(Loader, KeepsItsConnectionUntilTheLastLeaseAfterClosing) {
     batch = loader.next();
     loader.close();
     EXPECT_TRUE(loader.closed());
-    EXPECT_THAT(thrown<ConnectionError>([&] { loader.next(); }), HasSubstr("closed"));
+    EXPECT_THAT(thrown_message<ConnectionError>([&] { loader.next(); }), HasSubstr("closed"));
   }
   while (daemon.service().detaches == 0) std::this_thread::yield();
   EXPECT_EQ(daemon.service().closes, 0);
@@ -561,7 +563,7 @@ TEST(Loader, RefusesOptionsThatCannotBe) {
   const auto refusal = [](LoaderOptions options) {
     options.rank = 0;
     options.world_size = 1;
-    return thrown<PipelineError>([&] { Loader::open(std::move(options)); });
+    return thrown_message<PipelineError>([&] { Loader::open(std::move(options)); });
   };
   EXPECT_THAT(refusal({}), HasSubstr("pipeline is empty"));
   EXPECT_THAT(refusal({.pipeline = "p", .batch_size = 0}), HasSubstr("batch_size is 0"));
@@ -580,7 +582,7 @@ TEST(Loader, SaysHowToGoToACursorOfAnotherSeedThanItsOwn) {
   options.seed = 4;
   Loader loader = Loader::open(options);
   const Cursor cursor{.order_digest = "0rder", .seed = 42, .epoch = 0, .position = 0, .step = 0};
-  EXPECT_EQ(thrown<PipelineError>([&] { loader.load_state(cursor); }),
+  EXPECT_EQ(thrown_message<PipelineError>([&] { loader.load_state(cursor); }),
             "the cursor was made with seed 42, and the loader was opened with 4; leave seed out, "
             "or give 42");
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ctl/failure.h"
+#include "tests/unit/control/pixel.h"
 
 namespace spdld::ctl {
 namespace {
@@ -30,11 +31,6 @@ Preview with_tensor(const std::string& kind, const std::string& dtype,
 
 std::string bytes_of(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
-}
-
-std::array<int, 3> pixel(const Picture& picture, std::uint32_t x, std::uint32_t y) {
-  const std::uint8_t* at = &picture.rgb[(std::size_t{y} * picture.width + x) * 3];
-  return {at[0], at[1], at[2]};
 }
 
 constexpr std::array<int, 3> kEmpty{64, 64, 64};

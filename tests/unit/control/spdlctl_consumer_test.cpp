@@ -11,6 +11,7 @@
 #include "ctl/digest.h"
 #include "ctl/failure.h"
 #include "ctl/preview_grid.h"
+#include "tests/unit/control/pixel.h"
 #include "tests/unit/control/temp_socket.h"
 
 namespace spdld::ctl {
@@ -128,11 +129,6 @@ Preview images(const std::string& dtype, std::vector<std::int64_t> shape, int ro
   for (int row = 0; row < rows; ++row) preview.header.add_indices(row);
   preview.data = {std::string(static_cast<std::size_t>(rows) * 8, '\0'), std::move(data)};
   return preview;
-}
-
-std::array<int, 3> pixel(const Picture& picture, std::uint32_t x, std::uint32_t y) {
-  const std::uint8_t* at = &picture.rgb[(std::size_t{y} * picture.width + x) * 3];
-  return {at[0], at[1], at[2]};
 }
 
 TEST(ImageGrid, PlacesImagesOfBothLayoutsInReadingOrder) {

@@ -11,17 +11,15 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/sizes.h"
+#include "tests/unit/delivery/small_arena.h"
+
 namespace spdld::delivery {
 namespace {
 
 using std::chrono::seconds;
+using test::kMiB;
 using ::testing::HasSubstr;
-
-constexpr std::uint64_t kMiB = 1 << 20;
-
-// Bounds nothing but the budget itself.
-const MemoryFiles kNoFiles{.meminfo = "", .self_cgroup = "", .cgroup_root = ""};
-const ArenaShape kShape{.kind = ArenaKind::kMemfd, .slot_bytes = 10'000, .slot_count = 3};
 
 ArenaShape large(std::uint64_t bytes) {
   return {.kind = ArenaKind::kMemfd, .slot_bytes = bytes, .slot_count = 1};

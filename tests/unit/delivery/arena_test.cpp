@@ -12,16 +12,15 @@
 #include <fstream>
 #include <string>
 
+#include "tests/support/sizes.h"
+#include "tests/unit/delivery/small_arena.h"
+
 namespace spdld::delivery {
 namespace {
 
+using test::kMiB;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr std::uint64_t kMiB = 1 << 20;
-
-// Bounds nothing but the budget itself.
-const MemoryFiles kNoFiles{.meminfo = "", .self_cgroup = "", .cgroup_root = ""};
 
 class ArenaTest : public ::testing::Test {
  protected:
@@ -39,8 +38,6 @@ std::uint64_t pages_bytes(const Arena& arena) {
   EXPECT_EQ(::fstat(arena.client_fd(), &found), 0);
   return static_cast<std::uint64_t>(found.st_blocks) * 512;
 }
-
-const ArenaShape kShape{.kind = ArenaKind::kMemfd, .slot_bytes = 10'000, .slot_count = 3};
 
 TEST_F(ArenaTest, TellsItsLayoutInItsHeader) {
   const auto arena = make(kShape);

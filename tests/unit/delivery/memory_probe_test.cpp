@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "tests/support/scratch_dir.h"
+#include "tests/support/sizes.h"
 
 namespace spdld::delivery {
 namespace {
 
+using test::kMiB;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr std::uint64_t kMiB = 1 << 20;
 
 MemoryFiles files_in(const test::ScratchDir& dir) {
   return {.meminfo = dir.path() + "/meminfo",

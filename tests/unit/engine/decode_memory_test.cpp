@@ -19,17 +19,17 @@
 #include "engine/executor.h"
 #include "tests/support/fake_source.h"
 #include "tests/support/pipelines.h"
+#include "tests/support/sizes.h"
+#include "tests/unit/engine/batches.h"
 #include "tests/unit/media/jpeg_maker.h"
 
 // What is done about images that take much memory, and about memory that is not there.
 namespace spdld::engine {
 namespace {
 
+using test::kMiB;
 using testing::FakeSource;
 using ::testing::HasSubstr;
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kRows = 4;
 
 TEST(DecodeMemory, HasNoRoomBeyondItsCeiling) {
   DecodeMemory memory(100);
@@ -53,9 +53,9 @@ TEST(DecodeMemory, LetsInWhatIsLargerThanItsCeilingAlone) {
 }
 
 // Takes one batch a step, in as many slots, and remembers the items and what failed.
-class Consumer final : public StreamPort {
+class EagerConsumer final : public StreamPort {
  public:
-  Consumer(const Plan& plan, std::uint64_t steps) : layout_(plan.layout), steps_(steps) {
+  EagerConsumer(const Plan& plan, std::uint64_t steps) : layout_(plan.layout), steps_(steps) {
     for (std::uint64_t i = 0; i < steps; ++i) memory_.emplace_back(layout_.slot_bytes());
   }
 
@@ -167,8 +167,8 @@ class DecodeMemoryTest : public ::testing::TestWithParam<unsigned> {
             .decode_memory_bytes = decode_memory_bytes,
             .memory_pause = std::chrono::milliseconds(1)};
   }
-  std::shared_ptr<Consumer> consumer(std::uint64_t steps) {
-    return std::make_shared<Consumer>(*plans_.back(), steps);
+  std::shared_ptr<EagerConsumer> consumer(std::uint64_t steps) {
+    return std::make_shared<EagerConsumer>(*plans_.back(), steps);
   }
 
   SystemClock clock_;

@@ -16,14 +16,13 @@
 #include "base/clock.h"
 #include "tests/support/fake_source.h"
 #include "tests/support/pipelines.h"
+#include "tests/unit/engine/batches.h"
 
 namespace spdld::engine {
 namespace {
 
 using testing::FakeSource;
 using ::testing::HasSubstr;
-
-constexpr std::uint64_t kRows = 4;
 
 // A consumer with a few slots: keeps what it is given, and gives slots back when told to.
 class Consumer final : public StreamPort {

@@ -14,6 +14,7 @@
 #include "engine/executor.h"
 #include "tests/support/fake_source.h"
 #include "tests/support/pipelines.h"
+#include "tests/unit/engine/batches.h"
 
 // Whatever lets workers have more to do wakes as many as it admits, though those that are awake
 // already are kept by their rows. Each test stands still for ever if one of them sleeps on.
@@ -22,8 +23,6 @@ namespace {
 
 using testing::FakeSource;
 
-constexpr std::uint64_t kRows = 4;
-constexpr std::uint64_t kItems = 64;
 constexpr unsigned kWorkers = 3;
 
 // So many threads of this process sleep and are workers of an executor.

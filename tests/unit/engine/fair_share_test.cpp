@@ -10,6 +10,7 @@
 #include "engine/executor.h"
 #include "tests/support/fake_source.h"
 #include "tests/support/pipelines.h"
+#include "tests/unit/engine/batches.h"
 
 // How the executor divides its workers between runs.
 namespace spdld::engine {
@@ -17,8 +18,6 @@ namespace {
 
 using testing::FakeSource;
 
-constexpr std::uint64_t kRows = 4;
-constexpr std::uint64_t kItems = 64;
 constexpr std::chrono::microseconds kCost{200};
 
 // Every row costs the same CPU time; how many are at it at once is counted.

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 using Bytes = std::vector<std::byte>;
 
-constexpr const char* kDecode =
+constexpr const char* kDecodeBoth =
     "  - fetch\n  - decode_image\n  - decode_image: {field: mask, mode: index}\n";
 
 const std::vector<source::SourceField>& image_and_mask() {
@@ -42,13 +42,13 @@ const std::vector<source::SourceField>& mask_and_image() {
 std::shared_ptr<const Plan> plan_of(
     const std::string& stages, const std::vector<source::SourceField>& fields = image_and_mask(),
     const std::string& layout = "NCHW") {
-  auto plan = compile(kDecode + stages, "batch: {size: 2, layout: " + layout + "}\n", fields);
+  auto plan = compile(kDecodeBoth + stages, "batch: {size: 2, layout: " + layout + "}\n", fields);
   EXPECT_TRUE(plan) << plan.error().message();
   return plan ? *plan : nullptr;
 }
 
 std::string error_of(const std::string& stages) {
-  const auto plan = compile(kDecode + stages, "", image_and_mask());
+  const auto plan = compile(kDecodeBoth + stages, "", image_and_mask());
   EXPECT_FALSE(plan);
   return plan ? "" : plan.error().message();
 }

@@ -18,12 +18,12 @@
 namespace spdld::engine {
 namespace {
 
-constexpr std::uint64_t kItems = 12;
+constexpr std::uint64_t kImages = 12;
 
 class RowAllocationTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (std::uint64_t i = 0; i < kItems; ++i) {
+    for (std::uint64_t i = 0; i < kImages; ++i) {
       const auto bytes =
           media::test::make_jpeg({.width = 200 + static_cast<int>(i) * 20, .height = 300});
       dir_.write("class" + std::to_string(i % 3) + "/" + std::to_string(i) + ".jpg",
@@ -41,11 +41,11 @@ class RowAllocationTest : public ::testing::Test {
     Epoch epoch;
     const BatchOrder order{.epoch = number,
                            .step = 0,
-                           .rows = {.first = 0, .rows = kItems, .valid = kItems},
-                           .next_position = kItems,
+                           .rows = {.first = 0, .rows = kImages, .valid = kImages},
+                           .next_position = kImages,
                            .slot = slot_.data(),
                            .ticket = 0};
-    for (std::uint64_t index = 0; index < kItems; ++index) {
+    for (std::uint64_t index = 0; index < kImages; ++index) {
       row_.bytes.restart();
       row_.order = &order;
       row_.port = &port_;
@@ -85,7 +85,7 @@ TEST_F(RowAllocationTest, MakesImagesOfFilesThatAreCachedWithoutAllocating) {
   ASSERT_TRUE(plan) << plan.error().message();
   slot_.resize((*plan)->layout.slot_bytes());
   const SystemClock clock;
-  engine::Run run(*plan, std::move(*source), source::Sampler(kItems, (*plan)->spec.shuffle, 3), 3,
+  engine::Run run(*plan, std::move(*source), source::Sampler(kImages, (*plan)->spec.shuffle, 3), 3,
                   1, RunLimits{}, clock);
   // Scratch grows to what the largest crops take. Files that the kernel has forgotten are read by
   // the I/O pool, which allocates.

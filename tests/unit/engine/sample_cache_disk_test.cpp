@@ -18,6 +18,7 @@
 
 #include "engine/sample_cache.h"
 #include "tests/support/scratch_dir.h"
+#include "tests/unit/engine/content_of.h"
 #include "tests/unit/source/fake_sink.h"
 
 namespace spdld::engine {
@@ -25,12 +26,6 @@ namespace {
 
 using source::FakeSink;
 using ::testing::HasSubstr;
-
-std::vector<std::byte> content_of(std::uint64_t item, std::size_t size = 1000) {
-  std::vector<std::byte> bytes(size);
-  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(item * 7 + i);
-  return bytes;
-}
 
 // Remembers where things went, and lets a test wait for it.
 class Locations final : public CacheLog::Sink {

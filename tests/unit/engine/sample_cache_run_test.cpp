@@ -19,6 +19,7 @@
 #include "engine/sample_caches.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/scratch_dir.h"
+#include "tests/support/sizes.h"
 #include "tests/unit/engine/kept_source.h"
 #include "tests/unit/engine/quiet_port.h"
 #include "tests/unit/media/jpeg_maker.h"
@@ -32,8 +33,7 @@ namespace {
 using media::test::JpegRecipe;
 using media::test::make_jpeg;
 using spdld::testing::KeptSource;
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+using test::kMiB;
 
 class Port final : public QuietPort {
  public:

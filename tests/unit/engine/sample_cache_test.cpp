@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/sample_cache_memory.h"
+#include "tests/unit/engine/content_of.h"
 
 namespace spdld::engine {
 namespace {
@@ -17,12 +18,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr std::uint64_t kMany = std::uint64_t{1} << 40;
-
-std::vector<std::byte> content_of(std::uint64_t item, std::size_t size = 1000) {
-  std::vector<std::byte> bytes(size);
-  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(item * 7 + i);
-  return bytes;
-}
 
 source::ItemStamp stamp_of(std::uint64_t item, std::int64_t revision = 1) {
   source::ItemStamp stamp;

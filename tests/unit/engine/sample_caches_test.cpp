@@ -10,6 +10,7 @@
 
 #include "tests/support/pipelines.h"
 #include "tests/support/scratch_dir.h"
+#include "tests/support/sizes.h"
 #include "tests/unit/engine/kept_source.h"
 #include "tests/unit/media/jpeg_maker.h"
 
@@ -17,10 +18,10 @@ namespace spdld::engine {
 namespace {
 
 using spdld::testing::KeptSource;
+using test::kMiB;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr const char* kDecode = "  - fetch\n  - decode_image\n  - resize: {size: [32, 32]}\n";
 
 std::vector<KeptSource::Bytes> images(std::size_t count = 4) {

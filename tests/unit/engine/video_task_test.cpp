@@ -44,7 +44,7 @@ class Sample final : public SampleInput {
   ClipMaker::Cut cut_;
 };
 
-struct Made {
+struct MadeClip {
   Status status;
   std::uint64_t wants = 0;  // memory, of which there was not enough
   std::vector<Bytes> rows;  // of each tensor
@@ -103,10 +103,10 @@ class VideoTaskTest : public ::testing::Test {
     return clips_->cut(times);
   }
 
-  static Made make(const Plan& plan, ClipMaker::Cut clip, std::uint64_t key = 7,
-                   std::uint64_t room = 1 << 28) {
+  static MadeClip make(const Plan& plan, ClipMaker::Cut clip, std::uint64_t key = 7,
+                       std::uint64_t room = 1 << 28) {
     Sample sample(std::move(clip), key);
-    Made made;
+    MadeClip made;
     std::vector<RowOutput> outputs;
     for (const TensorSpec& tensor : plan.tensors) {
       std::uint64_t bytes = wire::dtype_bytes(tensor.dtype);
@@ -152,7 +152,7 @@ TEST_F(VideoTaskTest, MovesAllFramesOfAClipByOneDraw) {
       plan_of("  - random_resized_crop: {size: [24, 32]}\n  - random_horizontal_flip\n");
   std::vector<Bytes> seen;
   for (std::uint64_t key = 0; key < 8; ++key) {
-    const Made made = make(*plan, cut({0, 1, 2, 3}), key);
+    const MadeClip made = make(*plan, cut({0, 1, 2, 3}), key);
     ASSERT_TRUE(made.status.ok()) << made.status.message();
     const std::vector<Bytes> all = frames(made.rows[0]);
     EXPECT_THAT(all, Each(all.front()));
@@ -223,7 +223,7 @@ TEST_F(VideoTaskTest, TellsWhenFramesAreShownAndForHowLong) {
   EXPECT_EQ(plan->tensors[1].name, "when");
   EXPECT_EQ(plan->tensors[1].dtype, DType::kFloat64);
   EXPECT_THAT(plan->tensors[1].shape, ElementsAre(kFrames));
-  const Made made = make(*plan, cut({9, 0, 5, 5}));
+  const MadeClip made = make(*plan, cut({9, 0, 5, 5}));
   ASSERT_TRUE(made.status.ok()) << made.status.message();
   const std::vector<double> when{0.36, 0.0, 0.2, 0.2};
   for (std::size_t i = 0; i < kFrames; ++i) {
@@ -253,7 +253,7 @@ TEST_F(VideoTaskTest, StacksClipsOfFilesThatAllHaveOneSize) {
   EXPECT_THAT((*plan)->tensors[0].shape, ElementsAre(2, 3, kFrames, kHeight, kWidth));
   const auto crop = plan_of("  - center_crop: {size: [64, 96]}\n", 2, "layout: cthw");
   const auto clip = cut({0, 1, 2, 3, 8, 6, 4, 2});
-  const Made made = make(**plan, clip);
+  const MadeClip made = make(**plan, clip);
   ASSERT_TRUE(made.status.ok()) << made.status.message();
   EXPECT_EQ(made.rows[0], make(*crop, clip).rows[0]);
 }
@@ -263,7 +263,7 @@ TEST_F(VideoTaskTest, FollowsTheSizeOfAllFilesThroughItsStages) {
   const auto plan = compiled(same_size(), "  - random_horizontal_flip\n  - resize: {size: 32}\n");
   ASSERT_TRUE(plan) << plan.error().message();
   EXPECT_THAT((*plan)->tensors[0].shape, ElementsAre(kFrames, 3, 32, 48));
-  const Made made = make(**plan, cut({0, 1, 2, 3}));
+  const MadeClip made = make(**plan, cut({0, 1, 2, 3}));
   EXPECT_TRUE(made.status.ok()) << made.status.message();
 }
 
@@ -273,7 +273,7 @@ TEST_F(VideoTaskTest, LeavesAClipOfAnotherSizeThanAllFilesAnError) {
   shape.height = kHeight - 2;
   const auto plan = compiled(shape, "");
   ASSERT_TRUE(plan) << plan.error().message();
-  const Made made = make(**plan, cut({0, 1, 2, 3}));
+  const MadeClip made = make(**plan, cut({0, 1, 2, 3}));
   EXPECT_EQ(made.status.code(), Code::kDataLoss);
   EXPECT_THAT(made.status.message(),
               HasSubstr("its field 'video' has the shape [4, 3, 64, 96], and a row of the stack "
@@ -317,10 +317,10 @@ TEST_F(VideoTaskTest, NamesFilesThatDifferInSizeAndTheWayOut) {
 TEST_F(VideoTaskTest, SaysWhatItTakesWhereThereIsNoRoom) {
   moving();
   const auto plan = plan_of("  - resize: {size: [20, 30]}\n");
-  const Made refused = make(*plan, cut({0, 1, 2, 3}), 7, 1000);
+  const MadeClip refused = make(*plan, cut({0, 1, 2, 3}), 7, 1000);
   EXPECT_TRUE(refused.status.ok());
   EXPECT_GT(refused.wants, 1000U);
-  const Made made = make(*plan, cut({0, 1, 2, 3}), 7, refused.wants);
+  const MadeClip made = make(*plan, cut({0, 1, 2, 3}), 7, refused.wants);
   EXPECT_EQ(made.wants, 0U);
 }
 
@@ -330,7 +330,7 @@ TEST_F(VideoTaskTest, FailsOnADamagedClipAndIsAsGoodAsNew) {
   const Bytes good = make(*plan, cut({0, 1, 2, 3})).rows[0];
   ClipMaker::Cut damaged = cut({0, 1, 2, 3});
   damaged.bytes[damaged.bytes.size() - 20] ^= std::byte{1};
-  const Made made = make(*plan, damaged);
+  const MadeClip made = make(*plan, damaged);
   EXPECT_EQ(made.status.code(), Code::kDataLoss);
   EXPECT_THAT(made.status.message(), HasSubstr("corrupt ffv1 video"));
   EXPECT_EQ(make(*plan, cut({0, 1, 2, 3})).rows[0], good);

@@ -15,11 +15,6 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using ::testing::HasSubstr;
 
-Bytes bytes_of(const std::string& text) {
-  const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
-  return {begin, begin + text.size()};
-}
-
 TEST(AudioFailures, FilesThatNameOthersAreRefused) {
   const MediaMaker maker;
   maker.make(some_sound(1), "a.wav");

@@ -4,29 +4,26 @@
 #include <algorithm>
 
 #include "base/rng.h"
+#include "tests/unit/media/put_number.h"
 
 namespace spdld::media::test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
 
-void put(Bytes& out, std::uint32_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i) & 0xFF));
-}
-
 void put_line(const BmpRecipe& recipe, int y, Bytes& out) {
   const std::size_t begin = out.size();
   if (recipe.bits >= 8) {
-    for (int x = 0; x < recipe.width; ++x) put(out, recipe.pixel(x, y), recipe.bits / 8);
+    for (int x = 0; x < recipe.width; ++x) put_number(out, recipe.pixel(x, y), recipe.bits / 8);
   } else {
     unsigned held = 0;
     const int in_byte = 8 / recipe.bits;
     for (int x = 0; x < (recipe.width + in_byte - 1) / in_byte * in_byte; ++x) {
       held = held << recipe.bits | (x < recipe.width ? recipe.pixel(x, y) : 0);
-      if ((x + 1) % in_byte == 0) put(out, held & 0xFF, 1);
+      if ((x + 1) % in_byte == 0) put_number(out, held & 0xFF, 1);
     }
   }
-  while ((out.size() - begin) % 4 != 0) put(out, 0, 1);
+  while ((out.size() - begin) % 4 != 0) put_number(out, 0, 1);
 }
 
 // In turns runs of one, and three or more pixels as they are; the last line has its end marked.
@@ -35,22 +32,22 @@ void put_runs(const BmpRecipe& recipe, int y, Bytes& out) {
   while (x < recipe.width) {
     const int left = recipe.width - x;
     if (x % 3 == 0 && left >= 4) {
-      put(out, 0, 1);
-      put(out, 3, 1);
+      put_number(out, 0, 1);
+      put_number(out, 3, 1);
       for (int i = 0; i < 3; ++i) {
         std::uint32_t pixel = recipe.pixel(x + i, y);
         if (recipe.bits == 4) pixel = pixel << 4 | (++i < 3 ? recipe.pixel(x + i, y) : 0);
-        put(out, pixel, 1);
+        put_number(out, pixel, 1);
       }
-      if (recipe.bits == 8) put(out, 0, 1);
+      if (recipe.bits == 8) put_number(out, 0, 1);
       x += 3;
     } else {
-      put(out, 1, 1);
-      put(out, recipe.bits == 4 ? recipe.pixel(x, y) << 4 : recipe.pixel(x, y), 1);
+      put_number(out, 1, 1);
+      put_number(out, recipe.bits == 4 ? recipe.pixel(x, y) << 4 : recipe.pixel(x, y), 1);
       ++x;
     }
   }
-  put(out, 0, 2);
+  put_number(out, 0, 2);
 }
 
 Bytes pixel_data(const BmpRecipe& recipe) {
@@ -63,7 +60,7 @@ Bytes pixel_data(const BmpRecipe& recipe) {
       put_line(recipe, y, data);
     }
   }
-  if (recipe.run_length) put(data, 0x0100, 2);
+  if (recipe.run_length) put_number(data, 0x0100, 2);
   return data;
 }
 
@@ -84,30 +81,31 @@ Bytes make_bmp(const BmpRecipe& recipe) {
   const auto offset =
       static_cast<std::uint32_t>(14 + recipe.header_bytes + mask_bytes + palette_bytes);
   Bytes bmp = {std::byte{'B'}, std::byte{'M'}};
-  put(bmp, static_cast<std::uint32_t>(offset + data.size()), 4);
-  put(bmp, 0, 4);
-  put(bmp, offset, 4);
-  put(bmp, recipe.header_bytes, 4);
+  put_number(bmp, static_cast<std::uint32_t>(offset + data.size()), 4);
+  put_number(bmp, 0, 4);
+  put_number(bmp, offset, 4);
+  put_number(bmp, recipe.header_bytes, 4);
   const int side = os2 ? 2 : 4;
-  put(bmp, static_cast<std::uint32_t>(recipe.width), side);
-  put(bmp, static_cast<std::uint32_t>(recipe.top_down ? -recipe.height : recipe.height), side);
-  put(bmp, 1, 2);
-  put(bmp, static_cast<std::uint32_t>(recipe.bits), 2);
+  put_number(bmp, static_cast<std::uint32_t>(recipe.width), side);
+  put_number(bmp, static_cast<std::uint32_t>(recipe.top_down ? -recipe.height : recipe.height),
+             side);
+  put_number(bmp, 1, 2);
+  put_number(bmp, static_cast<std::uint32_t>(recipe.bits), 2);
   if (!os2) {
-    put(bmp, recipe.run_length ? (recipe.bits == 8 ? 1 : 2) : masks ? 3 : 0, 4);
-    put(bmp, static_cast<std::uint32_t>(data.size()), 4);
-    put(bmp, 0, 4);
-    put(bmp, 0, 4);
-    put(bmp, static_cast<std::uint32_t>(recipe.palette.size()), 4);
-    put(bmp, 0, 4);
-    for (const std::uint32_t mask : recipe.masks) put(bmp, mask, 4);
+    put_number(bmp, recipe.run_length ? (recipe.bits == 8 ? 1 : 2) : masks ? 3 : 0, 4);
+    put_number(bmp, static_cast<std::uint32_t>(data.size()), 4);
+    put_number(bmp, 0, 4);
+    put_number(bmp, 0, 4);
+    put_number(bmp, static_cast<std::uint32_t>(recipe.palette.size()), 4);
+    put_number(bmp, 0, 4);
+    for (const std::uint32_t mask : recipe.masks) put_number(bmp, mask, 4);
     bmp.resize(14 + recipe.header_bytes + mask_bytes);
   }
   for (const PaletteColor& color : recipe.palette) {
-    put(bmp, color.blue, 1);
-    put(bmp, color.green, 1);
-    put(bmp, color.red, 1);
-    if (!os2) put(bmp, 0, 1);
+    put_number(bmp, color.blue, 1);
+    put_number(bmp, color.green, 1);
+    put_number(bmp, color.red, 1);
+    if (!os2) put_number(bmp, 0, 1);
   }
   bmp.insert(bmp.end(), data.begin(), data.end());
   return bmp;

@@ -14,13 +14,8 @@
 namespace spdld::media::test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
-
-Bytes bytes_of(const std::string& text) {
-  const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
-  return {begin, begin + text.size()};
-}
 
 Status refusal(const Bytes& bytes, const MediaLimits& limits = {}) {
   MemoryReader reader(bytes);

@@ -15,7 +15,7 @@
 namespace spdld::media::test {
 namespace {
 
-using Kind = JpegRecipe::Kind;
+using JpegKind = JpegRecipe::Kind;
 
 struct Sampling {
   const char* name;
@@ -57,7 +57,7 @@ void expect_regions_equal_full(const JpegRecipe& recipe, ColorMode mode, const s
   ASSERT_TRUE(full.has_value()) << what << ": " << full.error().message();
   ASSERT_EQ(full->width, recipe.width);
   ASSERT_EQ(full->height, recipe.height);
-  if (recipe.kind != Kind::kCmyk && recipe.kind != Kind::kYcck) {
+  if (recipe.kind != JpegKind::kCmyk && recipe.kind != JpegKind::kYcck) {
     ASSERT_EQ(full->pixels, bare_decode(jpeg, channels)) << what;
   }
   for (const Rect& region :
@@ -125,11 +125,11 @@ TEST(JpegRegion, IsExactInImagesSmallerThanABlock) {
 }
 
 TEST(JpegRegion, IsExactInEveryColourSpace) {
-  for (const Kind kind : {Kind::kGray, Kind::kRgb, Kind::kCmyk, Kind::kYcck}) {
+  for (const JpegKind kind : {JpegKind::kGray, JpegKind::kRgb, JpegKind::kCmyk, JpegKind::kYcck}) {
     JpegRecipe recipe{.kind = kind};
     recipe.width = 83;
     recipe.height = 67;
-    recipe.luma_h = recipe.luma_v = kind == Kind::kYcck ? 2 : 1;
+    recipe.luma_h = recipe.luma_v = kind == JpegKind::kYcck ? 2 : 1;
     const std::string what = "kind " + std::to_string(static_cast<int>(kind));
     expect_regions_equal_full(recipe, ColorMode::kRgb, what);
     expect_regions_equal_full(recipe, ColorMode::kGray, what + " as gray");
@@ -137,7 +137,7 @@ TEST(JpegRegion, IsExactInEveryColourSpace) {
 }
 
 TEST(JpegRegion, IsExactInAGrayImageWithSamplingFactors) {
-  JpegRecipe recipe{.kind = Kind::kGray, .luma_h = 2, .luma_v = 2};
+  JpegRecipe recipe{.kind = JpegKind::kGray, .luma_h = 2, .luma_v = 2};
   recipe.width = 83;
   recipe.height = 67;
   expect_regions_equal_full(recipe, ColorMode::kRgb, "gray 2x2");
@@ -159,7 +159,7 @@ TEST(JpegRegion, IsExactInATwelveMegapixelImage) {
 }
 
 TEST(JpegColour, OfCmykIsThatOfPillow) {
-  for (const Kind kind : {Kind::kCmyk, Kind::kYcck}) {
+  for (const JpegKind kind : {JpegKind::kCmyk, JpegKind::kYcck}) {
     const Bytes jpeg = make_jpeg({.kind = kind});
     const std::vector<std::uint8_t> cmyk = bare_decode(jpeg, 4);
     const Result<Picture> rgb = read_whole(*make_decoder(), jpeg);
@@ -181,7 +181,7 @@ TEST(JpegColour, OfCmykIsThatOfPillow) {
 }
 
 TEST(JpegColour, OfGrayIsTheSameInAllChannels) {
-  const Bytes jpeg = make_jpeg({.kind = Kind::kGray});
+  const Bytes jpeg = make_jpeg({.kind = JpegKind::kGray});
   const Result<Picture> rgb = read_whole(*make_decoder(), jpeg);
   const Result<Picture> gray = read_whole(*make_decoder(ColorMode::kGray), jpeg, 1);
   ASSERT_TRUE(rgb.has_value() && gray.has_value());

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 using Keys = std::map<std::string, std::string>;
 
-constexpr std::uint64_t kRoom = std::uint64_t{16} << 20;
+constexpr std::uint64_t kJsonRoom = std::uint64_t{16} << 20;
 
 Keys typed(const std::string& pointer, const std::string& type) {
   return {{"pointer", pointer}, {"type", type}};
@@ -49,8 +49,8 @@ std::vector<Field> fields() {
 }
 
 // decode_json as it is planned on a table, and run.
-struct Decoding {
-  explicit Decoding(FieldMap values, bool keep = false, std::int64_t max_bytes = 1 << 20)
+struct JsonDecoding {
+  explicit JsonDecoding(FieldMap values, bool keep = false, std::int64_t max_bytes = 1 << 20)
       : table(fields(), nullptr), op(*make(std::move(values), keep, max_bytes)) {
     std::string doubt;
     const Status planned = op->plan(table, {.name = "decode_json", .text = ""}, doubt);
@@ -62,7 +62,7 @@ struct Decoding {
   Status run(const std::string& document) {
     sample.bytes = document;
     output = std::make_unique<FakeOutput>(*task);
-    const Result<std::uint64_t> done = worker->run(sample, output->outputs(), kRoom);
+    const Result<std::uint64_t> done = worker->run(sample, output->outputs(), kJsonRoom);
     if (!done) return done.error();
     EXPECT_EQ(*done, 0U);
     return {};
@@ -85,12 +85,12 @@ struct Decoding {
 };
 
 TEST(DecodeJson, MakesTypedFieldsOfADocument) {
-  Decoding json({{"caption", typed("/caption", "text")},
-                 {"width", typed("/size/0", "int64")},
-                 {"score", typed("/score", "float64")},
-                 {"good", typed("/good", "bool")},
-                 {"ids", typed("/ids", "int64_list")},
-                 {"boxes", typed("/boxes", "float64_list")}});
+  JsonDecoding json({{"caption", typed("/caption", "text")},
+                     {"width", typed("/size/0", "int64")},
+                     {"score", typed("/score", "float64")},
+                     {"good", typed("/good", "bool")},
+                     {"ids", typed("/ids", "int64_list")},
+                     {"boxes", typed("/boxes", "float64_list")}});
   ASSERT_TRUE(json.run(R"({"caption": "\u00e4", "size": [640, 480], "score": 3, "good": true,
                            "ids": [7, 8], "boxes": [[1, 2, 3, 4], [5.5, 6, 7, 8]]})")
                   .ok());
@@ -104,7 +104,7 @@ TEST(DecodeJson, MakesTypedFieldsOfADocument) {
 }
 
 TEST(DecodeJson, PutsItsFieldsBehindTheDocumentAndNumbersThemBehindOthers) {
-  Decoding json({{"a", typed("/a", "int64")}, {"b", typed("/b", "int64")}});
+  JsonDecoding json({{"a", typed("/a", "int64")}, {"b", typed("/b", "int64")}});
   EXPECT_EQ(json.table.names(), "'image', 'meta', 'a', 'b', 'label'");
   EXPECT_EQ(json.table.first_made_value(), 5U);
   EXPECT_EQ(json.table.made_values(), 2U);
@@ -113,7 +113,7 @@ TEST(DecodeJson, PutsItsFieldsBehindTheDocumentAndNumbersThemBehindOthers) {
 }
 
 TEST(DecodeJson, KeepsTheDocumentIfAskedTo) {
-  Decoding json({{"a", typed("/a", "int64")}}, true);
+  JsonDecoding json({{"a", typed("/a", "int64")}}, true);
   ASSERT_EQ(json.task->tensors().size(), 1U);
   EXPECT_EQ(json.task->tensors()[0].name, "meta");
   EXPECT_TRUE(json.task->tensors()[0].text);
@@ -123,7 +123,7 @@ TEST(DecodeJson, KeepsTheDocumentIfAskedTo) {
 }
 
 TEST(DecodeJson, NamesWhatIsMissingAndGoesOn) {
-  Decoding json({{"width", typed("/size/w", "int64")}});
+  JsonDecoding json({{"width", typed("/size/w", "int64")}});
   EXPECT_EQ(json.refusal("{\"size\": {\"h\": 2}}"),
             "its field 'meta' has nothing at '/size/w' for the field 'width'");
   EXPECT_THAT(json.refusal("{\"size\": {\"w\": null}}"), HasSubstr("has nothing at '/size/w'"));
@@ -131,7 +131,7 @@ TEST(DecodeJson, NamesWhatIsMissingAndGoesOn) {
 }
 
 TEST(DecodeJson, NamesTheTypeThatIsAnother) {
-  Decoding json({{"width", typed("/width", "int64")}});
+  JsonDecoding json({{"width", typed("/width", "int64")}});
   EXPECT_EQ(json.refusal("{\"a\": 1,\n \"width\": \"640\"}"),
             "its field 'meta' at '/width' (line 2, column 15) is text, and the field 'width' is "
             "declared int64");
@@ -142,7 +142,7 @@ TEST(DecodeJson, NamesTheTypeThatIsAnother) {
 }
 
 TEST(DecodeJson, NamesWhereADocumentIsNoJson) {
-  Decoding json({{"a", typed("/a", "int64")}});
+  JsonDecoding json({{"a", typed("/a", "int64")}});
   EXPECT_THAT(json.refusal("{\"a\": 1"), HasSubstr("its field 'meta' cannot be read"));
   EXPECT_THAT(json.refusal(""), HasSubstr("cannot be read"));
   EXPECT_THAT(json.refusal("{\"a\": 1, \"b\": \"\n\xff\"}"),
@@ -157,17 +157,17 @@ TEST(DecodeJson, NamesWhereADocumentIsNoJson) {
 }
 
 TEST(DecodeJson, RefusesADocumentBeyondItsBound) {
-  Decoding json({{"a", typed("/a", "int64")}}, false, 10);
+  JsonDecoding json({{"a", typed("/a", "int64")}}, false, 10);
   const Status status = json.run("{\"a\":     1}");
   EXPECT_EQ(status.code(), Code::kResourceExhausted);
   EXPECT_THAT(status.message(), HasSubstr("has 12 bytes, and decode_json.max_bytes is 10"));
 }
 
 TEST(DecodeJson, AsksForMemoryBeforeItReadsALargeDocument) {
-  Decoding json({{"a", typed("/a", "int64_list")}}, false, 1 << 24);
+  JsonDecoding json({{"a", typed("/a", "int64_list")}}, false, 1 << 24);
   json.sample.bytes = "{\"a\": [1]}" + std::string(2'000'000, ' ');
   FakeOutput output(*json.task);
-  const auto asked = json.worker->run(json.sample, output.outputs(), kRoom);
+  const auto asked = json.worker->run(json.sample, output.outputs(), kJsonRoom);
   ASSERT_TRUE(asked);
   EXPECT_EQ(*asked, json.sample.bytes.size() * 16);
   EXPECT_TRUE(json.sample.values.empty());
@@ -189,7 +189,7 @@ TEST(DecodeJson, RefusesWhatIsNoPointer) {
 }
 
 TEST(DecodeJson, IsDoneOncePerField) {
-  Decoding json({{"a", typed("/a", "int64")}});
+  JsonDecoding json({{"a", typed("/a", "int64")}});
   std::string doubt;
   const auto again = make({{"b", typed("/b", "int64")}});
   EXPECT_THAT((*again)->plan(json.table, {.name = "decode_json", .text = ""}, doubt).message(),

@@ -41,4 +41,10 @@ inline std::string some_sound(double seconds, int rate = 16000, const std::strin
          std::to_string(rate) + ":d=" + std::to_string(seconds) + more + " ";
 }
 
+// A file that is no more than this text.
+inline std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
+  return {begin, begin + text.size()};
+}
+
 }  // namespace spdld::media::test

@@ -27,7 +27,7 @@ using ::testing::IsEmpty;
 using Ints = std::vector<std::int64_t>;
 using Packing = ZipMaker::Packing;
 
-constexpr std::uint64_t kRoom = std::uint64_t{16} << 20;
+constexpr std::uint64_t kNpyRoom = std::uint64_t{16} << 20;
 
 Result<NpyHeader> header_of(const std::string& file) {
   return read_npy_header(std::as_bytes(std::span(file)));
@@ -115,8 +115,8 @@ TEST(NpyHeader, RefusesAFileThatEndsInIt) {
 }
 
 // decode_npy as it is planned and run.
-struct Decoding {
-  explicit Decoding(const std::string& dtype, Ints shape = {-1}, const std::string& array = "") {
+struct NpyDecoding {
+  explicit NpyDecoding(const std::string& dtype, Ints shape = {-1}, const std::string& array = "") {
     std::map<std::string, ParamValue> params{
         {"field", std::string("emb")}, {"dtype", dtype}, {"shape", std::move(shape)}};
     if (!array.empty()) params["array"] = array;
@@ -138,7 +138,7 @@ struct Decoding {
   Status run(const std::string& file, std::uint64_t max_bytes = 1 << 20) {
     sample.bytes = file;
     output = std::make_unique<FakeOutput>(*task, max_bytes);
-    const Result<std::uint64_t> done = worker->run(sample, output->outputs(), kRoom);
+    const Result<std::uint64_t> done = worker->run(sample, output->outputs(), kNpyRoom);
     if (!done) return done.error();
     EXPECT_EQ(*done, 0U);
     return {};
@@ -165,17 +165,17 @@ struct Decoding {
 };
 
 TEST(DecodeNpy, DeclaresRowsOfOneShapeOrOfMany) {
-  const Decoding dense("float32", {3, 4});
+  const NpyDecoding dense("float32", {3, 4});
   EXPECT_EQ(dense.task->tensors()[0].kind, FieldKind::kDense);
   EXPECT_THAT(dense.task->tensors()[0].shape, ElementsAre(3, 4));
-  const Decoding ragged("int64", {-1, 4});
+  const NpyDecoding ragged("int64", {-1, 4});
   EXPECT_EQ(ragged.task->tensors()[0].kind, FieldKind::kRagged);
   EXPECT_EQ(ragged.task->tensors()[0].max_row_bytes, 500U);
-  EXPECT_EQ(Decoding("int64", {-1, 4}, "a").task->tensors()[0].max_row_bytes, 0U);
+  EXPECT_EQ(NpyDecoding("int64", {-1, 4}, "a").task->tensors()[0].max_row_bytes, 0U);
 }
 
 TEST(DecodeNpy, TakesValuesAsTheyAre) {
-  Decoding array("float32");
+  NpyDecoding array("float32");
   ASSERT_TRUE(array.run(npy("<f4", "(3,)", values<float>({1, 2.5, -3}))).ok());
   EXPECT_THAT(array.row<float>(), ElementsAre(1, 2.5, -3));
   EXPECT_THAT(array.output->shape(0), ElementsAre(3));
@@ -184,19 +184,19 @@ TEST(DecodeNpy, TakesValuesAsTheyAre) {
 }
 
 TEST(DecodeNpy, TakesAScalar) {
-  Decoding array("int64", {});
+  NpyDecoding array("int64", {});
   ASSERT_TRUE(array.run(npy("<i8", "()", values<std::int64_t>({-7}))).ok());
   EXPECT_THAT(array.row<std::int64_t>(), ElementsAre(-7));
 }
 
 TEST(DecodeNpy, ConvertsBigEndianValues) {
-  Decoding array("int32");
+  NpyDecoding array("int32");
   ASSERT_TRUE(array.run(npy(">i4", "(2,)", std::string("\0\0\1\2\xff\xff\xff\xfe", 8))).ok());
   EXPECT_THAT(array.row<std::int32_t>(), ElementsAre(258, -2));
 }
 
 TEST(DecodeNpy, ConvertsFortranOrder) {
-  Decoding array("int16", {2, 3, 2});
+  NpyDecoding array("int16", {2, 3, 2});
   std::vector<std::int16_t> in_c;
   std::vector<std::int16_t> in_fortran(12);
   for (std::int16_t i = 0; i < 12; ++i) in_c.push_back(i);
@@ -209,7 +209,7 @@ TEST(DecodeNpy, ConvertsFortranOrder) {
   }
   ASSERT_TRUE(array.run(npy("<i2", "(2, 3, 2)", values(in_fortran), true)).ok());
   EXPECT_EQ(array.row<std::int16_t>(), in_c);
-  Decoding packed("int16", {-1, -1, -1}, "x");
+  NpyDecoding packed("int16", {-1, -1, -1}, "x");
   const std::string file =
       ZipMaker()
           .add("x.npy", npy("<i2", "(2, 3, 2)", values(in_fortran), true), Packing::kDeflated)
@@ -219,7 +219,7 @@ TEST(DecodeNpy, ConvertsFortranOrder) {
 }
 
 TEST(DecodeNpy, TakesAnyBoolThatIsNotZeroForTrue) {
-  Decoding array("bool");
+  NpyDecoding array("bool");
   ASSERT_TRUE(array.run(npy("|b1", "(3,)", std::string("\0\1\2", 3))).ok());
   EXPECT_THAT(array.row<std::uint8_t>(), ElementsAre(0, 1, 1));
 }
@@ -235,10 +235,10 @@ TEST(DecodeNpy, TakesOneArrayOfAnArchive) {
               .add("emb.npy", npy("<f4", "(60000,)", values(many)), packing)
               .add("none.npy", npy("<f4", "(0,)", ""), packing)
               .archive("a comment");
-      Decoding array("float32", {-1}, "emb");
+      NpyDecoding array("float32", {-1}, "emb");
       ASSERT_TRUE(array.run(file).ok()) << array.run(file).message();
       EXPECT_EQ(array.row<float>(), many);
-      Decoding none("float32", {-1}, "none");
+      NpyDecoding none("float32", {-1}, "none");
       ASSERT_TRUE(none.run(file).ok());
       EXPECT_THAT(none.row<float>(), IsEmpty());
     }
@@ -249,7 +249,7 @@ TEST(DecodeNpy, NamesTheArraysThereAre) {
   ZipMaker zip;
   for (const char* name : {"a", "b", "c", "d", "e", "f", "g"})
     zip.add(std::string(name) + ".npy", "");
-  Decoding array("float32", {-1}, "x");
+  NpyDecoding array("float32", {-1}, "x");
   EXPECT_THAT(array.refusal(zip.archive()),
               HasSubstr("its field 'emb' has no array 'x'; there are 'a', 'b', 'c', 'd', 'e' and "
                         "2 more"));
@@ -257,17 +257,17 @@ TEST(DecodeNpy, NamesTheArraysThereAre) {
 }
 
 TEST(DecodeNpy, TellsAnArrayFromAnArchive) {
-  Decoding one("float32");
+  NpyDecoding one("float32");
   EXPECT_THAT(one.refusal(ZipMaker().add("a.npy", "").archive()),
               HasSubstr("write 'decode_npy: {array: NAME}'"));
   EXPECT_THAT(one.refusal("\xff\xd8\xff"), HasSubstr("neither an .npy nor an .npz"));
   EXPECT_THAT(one.refusal(""), HasSubstr("neither an .npy nor an .npz"));
-  Decoding many("float32", {-1}, "a");
+  NpyDecoding many("float32", {-1}, "a");
   EXPECT_THAT(many.refusal(npy("<f4", "(0,)", "")), HasSubstr("leave 'array' out"));
 }
 
 TEST(DecodeNpy, RefusesAnotherDtypeAndAnotherShape) {
-  Decoding array("float32", {2, -1});
+  NpyDecoding array("float32", {2, -1});
   EXPECT_THAT(array.refusal(npy("<f8", "(2, 1)", std::string(16, 'x'))),
               HasSubstr("its field 'emb' has values of dtype float64, and decode_npy.dtype is "
                         "float32"));
@@ -277,11 +277,11 @@ TEST(DecodeNpy, RefusesAnotherDtypeAndAnotherShape) {
 }
 
 TEST(DecodeNpy, RefusesAHeaderThatPromisesMoreThanThereIs) {
-  Decoding array("float32");
+  NpyDecoding array("float32");
   EXPECT_THAT(
       array.refusal(npy("<f4", "(1000000000,)", "1234")),
       HasSubstr("is cut off: its header promises 4000000000 bytes of values, and 4 follow"));
-  Decoding packed("float32", {-1}, "a");
+  NpyDecoding packed("float32", {-1}, "a");
   const std::string member = npy("<f4", "(1000000000,)", "1234");
   EXPECT_THAT(packed.refusal(ZipMaker().add("a.npy", member, Packing::kDeflated).archive()),
               HasSubstr("promises 4000000000 bytes"));
@@ -290,7 +290,7 @@ TEST(DecodeNpy, RefusesAHeaderThatPromisesMoreThanThereIs) {
 }
 
 TEST(DecodeNpy, RefusesARowBeyondItsBound) {
-  Decoding array("float32");
+  NpyDecoding array("float32");
   const Status status = array.run(npy("<f4", "(3,)", std::string(12, 'x')), 8);
   EXPECT_EQ(status.code(), Code::kResourceExhausted);
   EXPECT_THAT(status.message(), HasSubstr("its field 'emb' takes 12 bytes"));
@@ -301,7 +301,7 @@ TEST(DecodeNpy, RefusesArchivesThatAreCutOffOrChanged) {
   for (const Packing packing : {Packing::kStored, Packing::kDeflated}) {
     const std::string whole =
         ZipMaker().add("a.npy", npy("<f4", "(100,)", data), packing).archive();
-    Decoding array("float32", {-1}, "a");
+    NpyDecoding array("float32", {-1}, "a");
     for (std::size_t size = 0; size < whole.size(); ++size)
       EXPECT_FALSE(array.run(whole.substr(0, size)).ok()) << size;
     ASSERT_TRUE(array.run(whole).ok());
@@ -315,7 +315,7 @@ TEST(DecodeNpy, RefusesArchivesThatAreCutOffOrChanged) {
 TEST(DecodeNpy, RefusesArchivesInWhichAnArrayCannotBeRead) {
   const std::string whole = ZipMaker().add("a.npy", npy("<f4", "(0,)", "")).archive();
   const std::size_t directory = whole.find("PK\1\2");
-  Decoding array("float32", {-1}, "a");
+  NpyDecoding array("float32", {-1}, "a");
   std::string changed = whole;
   changed[directory + 8] = 1;
   EXPECT_THAT(array.refusal(changed), HasSubstr("holds 'a.npy' encrypted"));

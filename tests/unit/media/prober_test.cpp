@@ -22,10 +22,10 @@
 namespace spdld::media::test {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Access = StreamInfo::Access;
 using Kind = StreamInfo::Kind;
 using Bytes = std::vector<std::byte>;
@@ -38,7 +38,7 @@ MediaFile probed(const Bytes& bytes, const MediaLimits& limits = {}) {
   return file ? *std::move(file) : MediaFile{};
 }
 
-Status refusal(const Bytes& bytes, const MediaLimits& limits = {}) {
+Status probe_refusal(const Bytes& bytes, const MediaLimits& limits = {}) {
   MemoryReader reader(bytes);
   const Result<MediaFile> file = probe(reader, limits);
   return file ? Status() : file.error();
@@ -386,7 +386,7 @@ TEST(Prober, RefusesMediaThatStandInAnotherFile) {
     Bytes bytes = maker.make(moving_pictures(3) + "-c:v libx264 ", name);
     const std::size_t reference = place_of(bytes, "dref", 4 + 8);
     put_number(bytes, reference + 8, 0);  // not self-contained
-    const Status status = refusal(bytes);
+    const Status status = probe_refusal(bytes);
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
     EXPECT_THAT(status.message(), HasSubstr("its media stand in another file"));
   }
@@ -404,14 +404,14 @@ TEST(Prober, OpensNoFileThatMediaName) {
         "ffconcat version 1.0\nfile " + other + "\n", "# mpv EDL v0\n" + other + ",0,1\n",
         "<?xml version='1.0'?><MPD><BaseURL>" + other + "</BaseURL></MPD>"}) {
     const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
-    EXPECT_EQ(refusal({begin, begin + text.size()}).code(), Code::kInvalidArgument) << text;
+    EXPECT_EQ(probe_refusal({begin, begin + text.size()}).code(), Code::kInvalidArgument) << text;
   }
   // An entry that gives the path, as QuickTime has it, in the place of the one without.
   Bytes outside = good;
   const std::size_t reference = place_of(outside, "dref", 4 + 8);
   std::memcpy(outside.data() + reference + 4, "alis", 4);
   put_number(outside, reference + 8, 0);
-  EXPECT_EQ(refusal(outside).code(), Code::kInvalidArgument);
+  EXPECT_EQ(probe_refusal(outside).code(), Code::kInvalidArgument);
 
   std::array<char, 256> events{};
   EXPECT_LT(::read(watch, events.data(), events.size()), 0) << "the other file was opened";
@@ -424,28 +424,28 @@ TEST(Prober, RefusesWhatHeadersPromiseBeforeTakingMemory) {
 
   Bytes hours = good;
   put_number(hours, place_of(hours, "mvhd", 4 + 16), 100U * 3600 * 1000);
-  EXPECT_EQ(refusal(hours).code(), Code::kResourceExhausted);
-  EXPECT_THAT(refusal(hours).message(),
+  EXPECT_EQ(probe_refusal(hours).code(), Code::kResourceExhausted);
+  EXPECT_THAT(probe_refusal(hours).message(),
               HasSubstr("claims 360000 seconds, over the limit of 86400"));
 
   Bytes huge = good;
   put_number(huge, place_of(huge, "stsd", 44), 0xFFF0FFF0);
-  EXPECT_EQ(refusal(huge).code(), Code::kResourceExhausted);
-  EXPECT_THAT(refusal(huge).message(), HasSubstr("65520x65520"));
+  EXPECT_EQ(probe_refusal(huge).code(), Code::kResourceExhausted);
+  EXPECT_THAT(probe_refusal(huge).message(), HasSubstr("65520x65520"));
 
   Bytes samples = good;
   put_number(samples, place_of(samples, "stsz", 4 + 4), 1);
   put_number(samples, place_of(samples, "stsz", 4 + 8), 0x7FFFFFFF);
-  EXPECT_EQ(refusal(samples).code(), Code::kResourceExhausted);
-  EXPECT_THAT(refusal(samples).message(), HasSubstr("claims 2147483647 samples"));
+  EXPECT_EQ(probe_refusal(samples).code(), Code::kResourceExhausted);
+  EXPECT_THAT(probe_refusal(samples).message(), HasSubstr("claims 2147483647 samples"));
 
-  EXPECT_TRUE(refusal(good).ok());
+  EXPECT_TRUE(probe_refusal(good).ok());
   const Status packets =
-      refusal(maker.make(some_sound(2) + "-c:a libmp3lame ", "a.mp3"), {.max_packets = 10});
+      probe_refusal(maker.make(some_sound(2) + "-c:a libmp3lame ", "a.mp3"), {.max_packets = 10});
   EXPECT_EQ(packets.code(), Code::kResourceExhausted);
   EXPECT_THAT(packets.message(), HasSubstr("more packets than the limit of"));
   const Status seconds =
-      refusal(maker.make(some_sound(3) + "-c:a aac ", "a.aac"), {.max_seconds = 1});
+      probe_refusal(maker.make(some_sound(3) + "-c:a aac ", "a.aac"), {.max_seconds = 1});
   EXPECT_EQ(seconds.code(), Code::kResourceExhausted);
   EXPECT_THAT(seconds.message(), HasSubstr("claims 3 seconds, over the limit of 1"));
 }
@@ -454,19 +454,19 @@ TEST(Prober, RefusesTimesThatCannotBeRight) {
   const MediaMaker maker;
   const Bytes good =
       maker.make(moving_pictures(5) + "-c:v libx264 -movflags frag_keyframe+empty_moov ", "a.mp4");
-  EXPECT_TRUE(refusal(good).ok());
+  EXPECT_TRUE(probe_refusal(good).ok());
   // The fragment's begin has 64 bits.
   Bytes late = good;
   put_number(late, place_of(late, "tfdt", 4 + 4), 0x3FFFFFFF);
-  const Status status = refusal(late);
+  const Status status = probe_refusal(late);
   EXPECT_EQ(status.code(), Code::kDataLoss);
   EXPECT_THAT(status.message(), HasSubstr("a packet of its stream 0 stands at a time that cannot"));
 }
 
 TEST(Prober, SaysWhichStreamsItCannotDecode) {
   const MediaMaker maker;
-  const Status status =
-      refusal(maker.make(moving_pictures(5) + some_sound(0.2) + "-c:v wmv2 -c:a wmav2 ", "a.mkv"));
+  const Status status = probe_refusal(
+      maker.make(moving_pictures(5) + some_sound(0.2) + "-c:v wmv2 -c:a wmav2 ", "a.mkv"));
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("its streams: video (wmv2), audio (wmav2)"));
   const MediaFile half =
@@ -532,7 +532,7 @@ TEST(Prober, TellsThatSoundGoesBack) {
 
 TEST(Prober, SaysThatAFlacHasNoSamples) {
   const MediaMaker maker;
-  EXPECT_EQ(refusal(maker.make(some_sound(1) + "-t 0 -c:a flac ", "none.flac")).message(),
+  EXPECT_EQ(probe_refusal(maker.make(some_sound(1) + "-t 0 -c:a flac ", "none.flac")).message(),
             "its sound has no samples: there is nothing to read");
 }
 

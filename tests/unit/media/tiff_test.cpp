@@ -70,18 +70,18 @@ void expect_meaning(const TiffRecipe& recipe) {
     EXPECT_EQ(*read_region(*decoder, tiff, region), rgb->cut(region));
 }
 
-struct Kind {
+struct TiffKind {
   unsigned photometric;
   unsigned samples;
   std::vector<unsigned> bits;
 };
 
-const std::vector<Kind> kKinds = {
+const std::vector<TiffKind> kKinds = {
     {0, 1, {1, 2, 4, 8, 16}}, {1, 1, {1, 2, 4, 8, 16}}, {2, 3, {8, 16}}, {2, 4, {8, 16}},
     {3, 1, {1, 2, 4, 8}},     {5, 4, {8, 16}},          {1, 2, {8, 16}}, {2, 6, {8}}};
 
 TEST(Tiff, GivesThePixelsOfEveryKindDepthAndCompression) {
-  for (const Kind& kind : kKinds) {
+  for (const TiffKind& kind : kKinds) {
     for (const unsigned bits : kind.bits) {
       for (const unsigned compression : {1U, 5U, 8U, 32773U}) {
         for (const bool big_endian : {false, true}) {
@@ -98,7 +98,7 @@ TEST(Tiff, GivesThePixelsOfEveryKindDepthAndCompression) {
 }
 
 TEST(Tiff, GivesThePixelsOfStripsTilesAndPlanes) {
-  for (const Kind& kind : kKinds) {
+  for (const TiffKind& kind : kKinds) {
     for (const unsigned compression : {1U, 5U, 8U, 32773U}) {
       for (const bool planar : {false, true}) {
         TiffRecipe recipe{.photometric = kind.photometric,
@@ -120,7 +120,7 @@ TEST(Tiff, GivesThePixelsOfStripsTilesAndPlanes) {
 }
 
 TEST(Tiff, GivesThePixelsOfDifferences) {
-  for (const Kind& kind : kKinds) {
+  for (const TiffKind& kind : kKinds) {
     for (const unsigned bits : kind.bits) {
       for (const bool big_endian : {false, true}) {
         for (const bool planar : {false, true}) {

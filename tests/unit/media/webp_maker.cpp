@@ -6,25 +6,22 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "tests/unit/media/put_number.h"
 
 namespace spdld::media::test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
 
-void put(Bytes& out, std::uint32_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i) & 0xFF));
-}
-
-void put(Bytes& out, std::string_view text) {
+void put_text(Bytes& out, std::string_view text) {
   for (const char c : text) out.push_back(static_cast<std::byte>(c));
 }
 
 Bytes riff(const Bytes& chunks) {
   Bytes file;
-  put(file, "RIFF");
-  put(file, static_cast<std::uint32_t>(chunks.size() + 4), 4);
-  put(file, "WEBP");
+  put_text(file, "RIFF");
+  put_number(file, static_cast<std::uint32_t>(chunks.size() + 4), 4);
+  put_text(file, "WEBP");
   file.insert(file.end(), chunks.begin(), chunks.end());
   return file;
 }
@@ -66,18 +63,18 @@ Bytes make_webp(const WebpRecipe& recipe) {
 
 Bytes webp_chunk(std::string_view name, const Bytes& body) {
   Bytes chunk;
-  put(chunk, name);
-  put(chunk, static_cast<std::uint32_t>(body.size()), 4);
+  put_text(chunk, name);
+  put_number(chunk, static_cast<std::uint32_t>(body.size()), 4);
   chunk.insert(chunk.end(), body.begin(), body.end());
-  if (body.size() % 2 != 0) put(chunk, 0, 1);
+  if (body.size() % 2 != 0) put_number(chunk, 0, 1);
   return chunk;
 }
 
 Bytes make_webp_of(Size canvas, unsigned flags, const std::vector<Bytes>& chunks) {
   Bytes header;
-  put(header, flags, 4);
-  put(header, static_cast<std::uint32_t>(canvas.width - 1), 3);
-  put(header, static_cast<std::uint32_t>(canvas.height - 1), 3);
+  put_number(header, flags, 4);
+  put_number(header, static_cast<std::uint32_t>(canvas.width - 1), 3);
+  put_number(header, static_cast<std::uint32_t>(canvas.height - 1), 3);
   Bytes all = webp_chunk("VP8X", header);
   for (const Bytes& chunk : chunks) all.insert(all.end(), chunk.begin(), chunk.end());
   return riff(all);
@@ -92,12 +89,12 @@ Bytes webp_chunks_of(const Bytes& webp) {
 
 Bytes webp_frame(const Rect& place, const Bytes& chunks) {
   Bytes body;
-  put(body, static_cast<std::uint32_t>(place.x / 2), 3);
-  put(body, static_cast<std::uint32_t>(place.y / 2), 3);
-  put(body, static_cast<std::uint32_t>(place.width - 1), 3);
-  put(body, static_cast<std::uint32_t>(place.height - 1), 3);
-  put(body, 100, 3);  // milliseconds
-  put(body, 0, 1);
+  put_number(body, static_cast<std::uint32_t>(place.x / 2), 3);
+  put_number(body, static_cast<std::uint32_t>(place.y / 2), 3);
+  put_number(body, static_cast<std::uint32_t>(place.width - 1), 3);
+  put_number(body, static_cast<std::uint32_t>(place.height - 1), 3);
+  put_number(body, 100, 3);  // milliseconds
+  put_number(body, 0, 1);
   body.insert(body.end(), chunks.begin(), chunks.end());
   return webp_chunk("ANMF", body);
 }

@@ -146,8 +146,8 @@ class HungTrialTest : public FirstBatchTest {
     return told;
   }
 
-  const std::shared_ptr<testing::FakeSource> hung_ =
-      std::make_shared<testing::FakeSource>(testing::FakeSource::numbered(10));
+  const std::shared_ptr<spdld::testing::FakeSource> hung_ =
+      std::make_shared<spdld::testing::FakeSource>(spdld::testing::FakeSource::numbered(10));
   PipelineVersion pipeline_;
 };
 
@@ -163,7 +163,8 @@ TEST_F(HungTrialTest, CountsForItsUserUntilItsStorageAnswers) {
   hung_->wait_for_readers(4);
   EXPECT_EQ(give_up(), being_made + " (others of this user are being made)");
   hung_->answer();
-  pipeline_.source = std::make_shared<testing::FakeSource>(testing::FakeSource::numbered(10));
+  pipeline_.source =
+      std::make_shared<spdld::testing::FakeSource>(spdld::testing::FakeSource::numbered(10));
   EXPECT_TRUE(sessions_->trials().first_batch(self_.uid, pipeline_, nullptr));
 }
 

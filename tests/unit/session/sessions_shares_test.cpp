@@ -25,7 +25,7 @@ UserView user_of(const std::vector<UserView>& users, uid_t uid) {
 TEST(ClassTextsTest, MakesTheTextOfASourceOnceAndForgetsItWithTheSource) {
   ClassTexts texts;
   std::shared_ptr<source::Source> source =
-      std::make_shared<testing::FakeSource>(testing::FakeSource::numbered(3));
+      std::make_shared<spdld::testing::FakeSource>(spdld::testing::FakeSource::numbered(3));
   std::string wanted;
   for (const std::string& name : source->classes()) wanted += name + '\0';
   const auto first = texts.of(source);

@@ -94,7 +94,7 @@ TEST_F(StoreOpenTest, ReadOnlyDirectoryIsReadAndRefusesChanges) {
     EXPECT_EQ(store->put_pipeline(train(4), {.version = 4}).code(), Code::kPermissionDenied);
     EXPECT_EQ(store->pipelines()->front().version, 3U);
     EXPECT_THAT(store->warnings(),
-                testing::Contains(AllOf(
+                ::testing::Contains(AllOf(
                     HasSubstr("state_dir " + directory_ + " cannot be written by uid " +
                               std::to_string(geteuid())),
                     HasSubstr("chown it to the daemon's user, mount it writable"),
@@ -272,7 +272,7 @@ TEST_F(StoreOpenTest, DeadDaemonsLockKeepsNobodyOut) {
     _exit(0);
   }
   char opened = 0;
-  ASSERT_EQ(read(ready[0], &opened, 1), 1);
+  ASSERT_EQ(::read(ready[0], &opened, 1), 1);
   EXPECT_EQ(opened, 'y');
   EXPECT_FALSE(Store::open(directory_));
   kill(child, SIGKILL);

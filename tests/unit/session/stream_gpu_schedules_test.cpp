@@ -19,7 +19,7 @@ using testing::GpuReaderPtr;
 using testing::HandGpuPtr;
 using testing::kSteps;
 
-constexpr std::size_t kCredits = testing::kDeviceSlots - 1;
+constexpr std::size_t kDeviceCredits = testing::kDeviceSlots - 1;
 constexpr std::size_t kMostReaders = 5;
 constexpr std::size_t kMostInTheMaking = 3;
 
@@ -85,7 +85,7 @@ class Schedule {
         if (Consumer* const one = any()) (void)read(*one);
         break;
       case 9:
-        if (Consumer* const one = any(); one != nullptr) (void)release(*one, pick(kCredits));
+        if (Consumer* const one = any(); one != nullptr) (void)release(*one, pick(kDeviceCredits));
         break;
       case 10: come_or_go(); break;
       default:
@@ -115,7 +115,7 @@ class Schedule {
   }
   bool read(Consumer& one) {
     if (one.reader->told() != one.seen) one.awake = true;
-    if (!one.awake || one.is_through() || one.leases.size() == kCredits) return false;
+    if (!one.awake || one.is_through() || one.leases.size() == kDeviceCredits) return false;
     one.seen = one.reader->told();
     auto batch = one.reader->poll(*stream_, one.next);
     one.awake = batch.has_value();

@@ -18,8 +18,8 @@ using testing::Reader;
 using testing::ReaderPtr;
 using testing::rows_of;
 
-constexpr std::uint32_t kCredits = 2;
-constexpr std::uint32_t kSlots = kCredits + 2;
+constexpr std::uint32_t kJobCredits = 2;
+constexpr std::uint32_t kSlots = kJobCredits + 2;
 
 class StreamsTest : public testing::StreamsFixture {
  protected:
@@ -27,7 +27,7 @@ class StreamsTest : public testing::StreamsFixture {
     return {.timeline = timeline,
             .from = from,
             .job = reader->job,
-            .credits = kCredits,
+            .credits = kJobCredits,
             .open_epochs = 100,
             .meter = meter_};
   }
@@ -356,11 +356,11 @@ TEST_P(StreamsModel, GivesEachWhatItIsOwedAndKeepsNothing) {
         streams_.tick();
         break;
       default: {
-        if (!job.held.empty() && (job.held.size() == kCredits || below(3) == 0)) {
+        if (!job.held.empty() && (job.held.size() == kJobCredits || below(3) == 0)) {
           job.reader->release(job.held.front());
           job.held.erase(job.held.begin());
         }
-        if (job.held.size() == kCredits) break;
+        if (job.held.size() == kJobCredits) break;
         advance();
         auto batch = job.reader->poll(*job.legs.front().stream, job.next);
         if (!batch) break;

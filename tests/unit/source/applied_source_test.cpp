@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const Credentials kStranger{.uid = 123456, .gid = 123456};
+const Credentials kOutsider{.uid = 123456, .gid = 123456};
 
 class AppliedSourceTest : public ::testing::Test {
  protected:
@@ -166,9 +166,9 @@ TEST_F(AppliedSourceTest, GoesOnWhenItsListingIsLostAndTheFilesAreTheSame) {
 TEST_F(AppliedSourceTest, IsOpenedAgainOnlyForWhoMayListIt) {
   std::filesystem::permissions(dir_.path(), std::filesystem::perms(0755));
   const std::string applied = apply()->dataset();
-  ASSERT_TRUE(open(applied, kStranger));
+  ASSERT_TRUE(open(applied, kOutsider));
   std::filesystem::permissions(dir_.path("data/b"), std::filesystem::perms(0711));
-  const auto refused = open(applied, kStranger);
+  const auto refused = open(applied, kOutsider);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kPermissionDenied);
   EXPECT_THAT(refused.error().message(), HasSubstr("may not read " + dir_.path("data/b")));
@@ -180,7 +180,7 @@ TEST_F(AppliedSourceTest, IsOpenedAgainThoughADirectoryOfItIsGoneOrAFileNow) {
   dir_.remove("data/a");
   dir_.remove("data/b");
   dir_.file("data/b");
-  const auto again = open(applied, kStranger);
+  const auto again = open(applied, kOutsider);
   ASSERT_TRUE(again) << again.error().message();
   EXPECT_EQ(read(**again, 0), code_name(Code::kNotFound));
   EXPECT_EQ(read(**again, 1), code_name(Code::kNotFound));
@@ -189,7 +189,7 @@ TEST_F(AppliedSourceTest, IsOpenedAgainThoughADirectoryOfItIsGoneOrAFileNow) {
 TEST_F(AppliedSourceTest, ReadsARootThatTookAnothersPlaceWithItsReadersRights) {
   std::filesystem::permissions(dir_.path(), std::filesystem::perms(0755));
   const std::string applied = apply()->dataset();
-  const auto source = open(applied, kStranger);
+  const auto source = open(applied, kOutsider);
   ASSERT_TRUE(source) << source.error().message();
   EXPECT_EQ(read(**source, 0), "one");
   std::filesystem::rename(dir_.path("data"), dir_.path("before"));
@@ -200,7 +200,7 @@ TEST_F(AppliedSourceTest, ReadsARootThatTookAnothersPlaceWithItsReadersRights) {
   const Status status = fetch_and_wait(**source, 0, bytes);
   EXPECT_EQ(status.code(), Code::kPermissionDenied);
   EXPECT_THAT(status.message(), HasSubstr("may not read " + dir_.path("data")));
-  EXPECT_EQ((*source)->read_by(kStranger).error().code(), Code::kPermissionDenied);
+  EXPECT_EQ((*source)->read_by(kOutsider).error().code(), Code::kPermissionDenied);
   std::filesystem::permissions(dir_.path("data"), std::filesystem::perms(0755));
   (*source)->look_again();
   EXPECT_EQ(read(**source, 0), "secret");

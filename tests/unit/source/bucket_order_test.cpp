@@ -16,6 +16,7 @@
 #include "source/padding.h"
 #include "source/sampler.h"
 #include "source/sharding.h"
+#include "tests/unit/source/epoch_of.h"
 
 namespace spdld::source {
 namespace {
@@ -23,7 +24,6 @@ namespace {
 using Items = std::vector<std::uint64_t>;
 
 constexpr std::uint64_t kSeed = 9;
-const Shuffle kGlobal{.kind = Shuffle::Kind::kGlobal};
 
 Shuffle buckets(std::uint64_t window, std::uint64_t run) {
   return {.kind = Shuffle::Kind::kGlobal,
@@ -57,12 +57,6 @@ std::shared_ptr<const Lengths> speech_lengths(std::uint64_t items, Speech speech
     length = static_cast<float>(std::clamp(seconds, 1.0, 35.0));
   }
   return std::make_shared<const Lengths>(std::move(lengths));
-}
-
-Items epoch_of(const Sampler& sampler, std::uint64_t epoch) {
-  Items items(sampler.items());
-  for (std::uint64_t p = 0; p < sampler.items(); ++p) items[p] = sampler.item(epoch, p);
-  return items;
 }
 
 Items sorted(Items items) {

@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "tests/unit/source/repeated.h"
+
 namespace spdld::source {
 namespace {
 
@@ -129,12 +131,12 @@ TEST(Glob, MatchesInBoundedTimeWhateverThePattern) {
   EXPECT_TRUE(match(deep + "b", path + "b"));
 }
 
-struct Wrong {
+struct WrongGlob {
   std::string pattern;
   std::string message;
 };
 
-class GlobErrors : public ::testing::TestWithParam<Wrong> {};
+class GlobErrors : public ::testing::TestWithParam<WrongGlob> {};
 
 TEST_P(GlobErrors, SayWhatIsWrong) {
   const auto glob = Glob::parse(GetParam().pattern);
@@ -144,23 +146,18 @@ TEST_P(GlobErrors, SayWhatIsWrong) {
   EXPECT_LT(glob.error().message().size(), 400u);
 }
 
-std::string repeated(const std::string& text, int times) {
-  std::string all;
-  for (int i = 0; i < times; ++i) all += text;
-  return all;
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Patterns, GlobErrors,
-    ::testing::Values(Wrong{"", "it is empty"}, Wrong{"a/[b", "'[' is not closed"},
-                      Wrong{"[a/b]", "'[' is not closed"}, Wrong{"{a,b", "'{' is not closed"},
-                      Wrong{"a\\", "follows a '\\'"}, Wrong{"/a", "relative to the source's root"},
-                      Wrong{"a//b", "without empty parts"}, Wrong{"a/", "without empty parts"},
-                      Wrong{"../a", "'..'"}, Wrong{"./a", "'.'"}, Wrong{"{a,..}/b", "'..'"},
-                      Wrong{repeated("a/", 70) + "a", "more than 63 parts"},
-                      Wrong{repeated("{a,b}", 9), "more than 256 patterns"},
-                      Wrong{repeated("{", 40), "too long"}, Wrong{repeated("a", 5000), "too long"},
-                      Wrong{std::string("a\0b", 3), "zero byte"}));
+    ::testing::Values(
+        WrongGlob{"", "it is empty"}, WrongGlob{"a/[b", "'[' is not closed"},
+        WrongGlob{"[a/b]", "'[' is not closed"}, WrongGlob{"{a,b", "'{' is not closed"},
+        WrongGlob{"a\\", "follows a '\\'"}, WrongGlob{"/a", "relative to the source's root"},
+        WrongGlob{"a//b", "without empty parts"}, WrongGlob{"a/", "without empty parts"},
+        WrongGlob{"../a", "'..'"}, WrongGlob{"./a", "'.'"}, WrongGlob{"{a,..}/b", "'..'"},
+        WrongGlob{repeated("a/", 70) + "a", "more than 63 parts"},
+        WrongGlob{repeated("{a,b}", 9), "more than 256 patterns"},
+        WrongGlob{repeated("{", 40), "too long"}, WrongGlob{repeated("a", 5000), "too long"},
+        WrongGlob{std::string("a\0b", 3), "zero byte"}));
 
 }  // namespace
 }  // namespace spdld::source

@@ -11,21 +11,15 @@
 #include <vector>
 
 #include "source/permutation.h"
+#include "tests/unit/source/epoch_of.h"
 
 namespace spdld::source {
 namespace {
 
 constexpr Shuffle kNone{.kind = Shuffle::Kind::kNone};
-constexpr Shuffle kGlobal{.kind = Shuffle::Kind::kGlobal};
 
 constexpr Shuffle blocks(std::uint64_t block, std::uint64_t interleave) {
   return {.kind = Shuffle::Kind::kBlock, .block = block, .interleave = interleave};
-}
-
-std::vector<std::uint64_t> epoch_of(const Sampler& sampler, std::uint64_t epoch) {
-  std::vector<std::uint64_t> items(sampler.items());
-  for (std::uint64_t p = 0; p < sampler.items(); ++p) items[p] = sampler.item(epoch, p);
-  return items;
 }
 
 bool is_bijection(std::vector<std::uint64_t> items) {

@@ -18,14 +18,16 @@ TableSpec csv_below_data(const std::vector<TableSpec::Value>& values) {
   return spec;
 }
 
-struct Wrong {
+struct WrongTable {
   std::string text;
   std::string message;
 };
 
-std::ostream& operator<<(std::ostream& out, const Wrong& wrong) { return out << wrong.message; }
+std::ostream& operator<<(std::ostream& out, const WrongTable& wrong) {
+  return out << wrong.message;
+}
 
-class CsvErrors : public ::testing::TestWithParam<Wrong> {};
+class CsvErrors : public ::testing::TestWithParam<WrongTable> {};
 
 TEST_P(CsvErrors, SayWhatIsWrongWhere) {
   EXPECT_EQ(table_error(csv_below_data({{.field = "n", .column = "n", .type = ValueType::kInt64}}),
@@ -36,59 +38,69 @@ TEST_P(CsvErrors, SayWhatIsWrongWhere) {
 INSTANTIATE_TEST_SUITE_P(
     Tables, CsvErrors,
     ::testing::Values(
-        Wrong{"", "/t.csv is empty; its first line must name the columns"},
-        Wrong{"\n\r\n", "/t.csv is empty; its first line must name the columns"},
-        Wrong{"path,n\n", "/t.csv has no rows"}, Wrong{"path,n\n\n", "/t.csv has no rows"},
-        Wrong{"path,n,path\n",
-              "/t.csv:1:8: the column 'path' is named twice; the first line must name each column "
-              "once"},
-        Wrong{"pth,n\na,1\n",
-              "/t.csv:1:1: the first line names no column 'path'; did you mean 'pth'?"},
-        Wrong{"a.jpg,3\nb.jpg,4\n",
-              "/t.csv:1:1: the first line names no column 'path'; there are: 'a.jpg', '3'"},
-        Wrong{"path,n\na,1\nb\n",
-              "/t.csv:3:1: the row has 1 cells, and the first line names 2 columns"},
-        Wrong{"path,n\na,1,x\n",
-              "/t.csv:2:5: the row has more cells than the first line names columns, 2"},
-        Wrong{"path,n\n\"a\nb\xC3\xA9\",x\n", "/t.csv:3:5: 'n': holds 'x' where int64 is wanted"},
-        Wrong{"path,n\na,\n", "/t.csv:2:3: 'n': holds '' where int64 is wanted"},
-        Wrong{"path,n\na,1.5\n", "/t.csv:2:3: 'n': holds '1.5' where int64 is wanted"},
-        Wrong{"path,n\na,9223372036854775808\n",
-              "/t.csv:2:3: 'n': this integer is beyond int64; give the column the type float64, "
-              "which rounds it, or in CSV text"},
-        Wrong{"path,n\n\"\",1\n", "/t.csv:2:1: 'path': the name of the item's file is empty"},
-        Wrong{"path,n\n,1\n", "/t.csv:2:1: 'path': the name of the item's file is empty"},
-        Wrong{"path,n\na,1\n\"b,2\nc,3\n", "/t.csv:3:1: the quote that opens here does not close"},
-        Wrong{"path,n\na,1\nb, \"2\"\n",
-              "/t.csv:3:4: a quote within a cell that does not begin with one; put the cell in "
-              "quotes, and write those within it twice"},
-        Wrong{"path,n\n\"a\"b,1\n",
-              "/t.csv:2:4: text behind the quote that closes the cell; within a cell a quote is "
-              "written twice"},
-        Wrong{"path,n\na\rb,1\n",
-              "/t.csv:2:2: a carriage return that no line feed follows; lines end with LF or CRLF, "
-              "and a cell that holds one stands in quotes"},
-        Wrong{"path,n\na\xE4z,1\n",
-              "/t.csv:2:2: the byte \\xe4 belongs to no character of UTF-8; save the file as "
-              "UTF-8"},
-        Wrong{std::string("path,n\na\0,1\n", 12),
-              "/t.csv:2:2: a NUL byte; the file is no text, or cut off"},
-        Wrong{"\xFF\xFEp", "/t.csv: it is UTF-16, and not UTF-8; save it as UTF-8"},
-        Wrong{"path,n\n/elsewhere/a,1\n",
-              "/t.csv:2:1: 'path': '/elsewhere/a' does not lie below root, /data; set root to a "
-              "directory above all items"},
-        Wrong{"path,n\n/dataset/a,1\n",
-              "/t.csv:2:1: 'path': '/dataset/a' does not lie below root, /data; set root to a "
-              "directory above all items"},
-        Wrong{"path,n\na/../../b,1\n",
-              "/t.csv:2:1: 'path': 'a/../../b' has '..' as a part; set root to a directory above "
-              "all items"},
-        Wrong{"path,n\nhttps://x.org/a,1\n",
-              "/t.csv:2:1: 'path': 'https://x.org/a' is an address, and items are files below "
-              "root: copy them to this machine"},
-        Wrong{"path,n\na/,1\n", "/t.csv:2:1: 'path': 'a/' names a directory, and no file"}));
+        WrongTable{"", "/t.csv is empty; its first line must name the columns"},
+        WrongTable{"\n\r\n", "/t.csv is empty; its first line must name the columns"},
+        WrongTable{"path,n\n", "/t.csv has no rows"},
+        WrongTable{"path,n\n\n", "/t.csv has no rows"},
+        WrongTable{
+            "path,n,path\n",
+            "/t.csv:1:8: the column 'path' is named twice; the first line must name each column "
+            "once"},
+        WrongTable{"pth,n\na,1\n",
+                   "/t.csv:1:1: the first line names no column 'path'; did you mean 'pth'?"},
+        WrongTable{"a.jpg,3\nb.jpg,4\n",
+                   "/t.csv:1:1: the first line names no column 'path'; there are: 'a.jpg', '3'"},
+        WrongTable{"path,n\na,1\nb\n",
+                   "/t.csv:3:1: the row has 1 cells, and the first line names 2 columns"},
+        WrongTable{"path,n\na,1,x\n",
+                   "/t.csv:2:5: the row has more cells than the first line names columns, 2"},
+        WrongTable{"path,n\n\"a\nb\xC3\xA9\",x\n",
+                   "/t.csv:3:5: 'n': holds 'x' where int64 is wanted"},
+        WrongTable{"path,n\na,\n", "/t.csv:2:3: 'n': holds '' where int64 is wanted"},
+        WrongTable{"path,n\na,1.5\n", "/t.csv:2:3: 'n': holds '1.5' where int64 is wanted"},
+        WrongTable{
+            "path,n\na,9223372036854775808\n",
+            "/t.csv:2:3: 'n': this integer is beyond int64; give the column the type float64, "
+            "which rounds it, or in CSV text"},
+        WrongTable{"path,n\n\"\",1\n", "/t.csv:2:1: 'path': the name of the item's file is empty"},
+        WrongTable{"path,n\n,1\n", "/t.csv:2:1: 'path': the name of the item's file is empty"},
+        WrongTable{"path,n\na,1\n\"b,2\nc,3\n",
+                   "/t.csv:3:1: the quote that opens here does not close"},
+        WrongTable{
+            "path,n\na,1\nb, \"2\"\n",
+            "/t.csv:3:4: a quote within a cell that does not begin with one; put the cell in "
+            "quotes, and write those within it twice"},
+        WrongTable{
+            "path,n\n\"a\"b,1\n",
+            "/t.csv:2:4: text behind the quote that closes the cell; within a cell a quote is "
+            "written twice"},
+        WrongTable{
+            "path,n\na\rb,1\n",
+            "/t.csv:2:2: a carriage return that no line feed follows; lines end with LF or CRLF, "
+            "and a cell that holds one stands in quotes"},
+        WrongTable{"path,n\na\xE4z,1\n",
+                   "/t.csv:2:2: the byte \\xe4 belongs to no character of UTF-8; save the file as "
+                   "UTF-8"},
+        WrongTable{std::string("path,n\na\0,1\n", 12),
+                   "/t.csv:2:2: a NUL byte; the file is no text, or cut off"},
+        WrongTable{"\xFF\xFEp", "/t.csv: it is UTF-16, and not UTF-8; save it as UTF-8"},
+        WrongTable{
+            "path,n\n/elsewhere/a,1\n",
+            "/t.csv:2:1: 'path': '/elsewhere/a' does not lie below root, /data; set root to a "
+            "directory above all items"},
+        WrongTable{"path,n\n/dataset/a,1\n",
+                   "/t.csv:2:1: 'path': '/dataset/a' does not lie below root, /data; set root to a "
+                   "directory above all items"},
+        WrongTable{
+            "path,n\na/../../b,1\n",
+            "/t.csv:2:1: 'path': 'a/../../b' has '..' as a part; set root to a directory above "
+            "all items"},
+        WrongTable{"path,n\nhttps://x.org/a,1\n",
+                   "/t.csv:2:1: 'path': 'https://x.org/a' is an address, and items are files below "
+                   "root: copy them to this machine"},
+        WrongTable{"path,n\na/,1\n", "/t.csv:2:1: 'path': 'a/' names a directory, and no file"}));
 
-class JsonErrors : public ::testing::TestWithParam<Wrong> {};
+class JsonErrors : public ::testing::TestWithParam<WrongTable> {};
 
 TEST_P(JsonErrors, SayWhatIsWrongWhere) {
   EXPECT_EQ(
@@ -99,47 +111,52 @@ TEST_P(JsonErrors, SayWhatIsWrongWhere) {
 INSTANTIATE_TEST_SUITE_P(
     Tables, JsonErrors,
     ::testing::Values(
-        Wrong{"", "/t.jsonl has no rows"}, Wrong{" \n\n", "/t.jsonl has no rows"},
-        Wrong{"{\"path\": \"a\", \"m\": 1}\n",
-              "/t.jsonl:1:1: the object has no column 'n'; did you mean 'm'?"},
-        Wrong{"{\"path\": \"a\", \"n\": 1}\n{\"a file\": \"a\", \"n\": 1}\n",
-              "/t.jsonl:2:1: the object has no column 'path'; there are: 'a file', 'n'"},
-        Wrong{"{}", "/t.jsonl:1:1: the object has no column 'path'; there are none"},
-        Wrong{"{\"path\": \"a\", \"n\": 1}\n\n{\"path\": \"b\", \"n\": \"x\"}\n",
-              "/t.jsonl:3:20: 'n': holds text where int64 is what the rows before hold"},
-        Wrong{"{\"path\": 7, \"n\": 1}\n",
-              "/t.jsonl:1:10: 'path': holds int64 where the name of a file is wanted"},
-        Wrong{"{\"path\": \"\", \"n\": 1}\n",
-              "/t.jsonl:1:10: 'path': the name of the item's file is empty"},
-        Wrong{"{\"path\": \"a\", \"n\" :\tnull}\n",
-              "/t.jsonl:1:21: 'n' is null; each row needs a value, so leave such rows out"},
-        Wrong{"{\"path\": \"\xC3\xA9\", \"n\": {\"a\": 1}}\n",
-              "/t.jsonl:1:20: 'n' is an object; name a key whose values are single ones or lists "
-              "of numbers"},
-        Wrong{"{\"path\": \"a\", \"n\": [1, \"2\"]}\n",
-              "/t.jsonl:1:20: 'n' is a list that holds a text; only lists of numbers can be "
-              "columns"},
-        Wrong{"{\"path\": \"a\", \"n\": [[1]]}\n",
-              "/t.jsonl:1:20: 'n' is a list of lists; only lists of numbers can be columns"},
-        Wrong{"{\"path\": \"a\", \"n\": 18446744073709551616}\n",
-              "/t.jsonl:1:20: 'n': this integer is beyond int64; give the column the type float64, "
-              "which rounds it, or in CSV text"},
-        Wrong{"{\"path\": \"a\", \"n\": 9223372036854775808}\n",
-              "/t.jsonl:1:20: 'n': this integer is beyond int64; give the column the type float64, "
-              "which rounds it, or in CSV text"},
-        Wrong{"{\"path\": \"a\", \"n\": 1, \"path\": \"b\"}\n",
-              "/t.jsonl:1:31: 'path' is there twice in one object"},
-        Wrong{"{\"path\": \"a\", \"x\": 1, \"n\": 1, \"x\": 2}\n",
-              "/t.jsonl:1:31: the key 'x' is there twice in one object"},
-        Wrong{"[1]\n",
-              "/t.jsonl:1:1: the line holds a list, and no object: {\"column\": value, ...}"},
-        Wrong{"7\n",
-              "/t.jsonl:1:1: the line holds an integer, and no object: {\"column\": value, ...}"},
-        Wrong{"{\"path\": \"a\\u0000\", \"n\": 1}\n",
-              "/t.jsonl:1:10: 'path' holds a NUL character"},
-        Wrong{"{\"path\": \"a\xE4\", \"n\": 1}\n",
-              "/t.jsonl:1:12: the byte \\xe4 belongs to no character of UTF-8; save the file as "
-              "UTF-8"}));
+        WrongTable{"", "/t.jsonl has no rows"}, WrongTable{" \n\n", "/t.jsonl has no rows"},
+        WrongTable{"{\"path\": \"a\", \"m\": 1}\n",
+                   "/t.jsonl:1:1: the object has no column 'n'; did you mean 'm'?"},
+        WrongTable{"{\"path\": \"a\", \"n\": 1}\n{\"a file\": \"a\", \"n\": 1}\n",
+                   "/t.jsonl:2:1: the object has no column 'path'; there are: 'a file', 'n'"},
+        WrongTable{"{}", "/t.jsonl:1:1: the object has no column 'path'; there are none"},
+        WrongTable{"{\"path\": \"a\", \"n\": 1}\n\n{\"path\": \"b\", \"n\": \"x\"}\n",
+                   "/t.jsonl:3:20: 'n': holds text where int64 is what the rows before hold"},
+        WrongTable{"{\"path\": 7, \"n\": 1}\n",
+                   "/t.jsonl:1:10: 'path': holds int64 where the name of a file is wanted"},
+        WrongTable{"{\"path\": \"\", \"n\": 1}\n",
+                   "/t.jsonl:1:10: 'path': the name of the item's file is empty"},
+        WrongTable{"{\"path\": \"a\", \"n\" :\tnull}\n",
+                   "/t.jsonl:1:21: 'n' is null; each row needs a value, so leave such rows out"},
+        WrongTable{
+            "{\"path\": \"\xC3\xA9\", \"n\": {\"a\": 1}}\n",
+            "/t.jsonl:1:20: 'n' is an object; name a key whose values are single ones or lists "
+            "of numbers"},
+        WrongTable{"{\"path\": \"a\", \"n\": [1, \"2\"]}\n",
+                   "/t.jsonl:1:20: 'n' is a list that holds a text; only lists of numbers can be "
+                   "columns"},
+        WrongTable{"{\"path\": \"a\", \"n\": [[1]]}\n",
+                   "/t.jsonl:1:20: 'n' is a list of lists; only lists of numbers can be columns"},
+        WrongTable{
+            "{\"path\": \"a\", \"n\": 18446744073709551616}\n",
+            "/t.jsonl:1:20: 'n': this integer is beyond int64; give the column the type float64, "
+            "which rounds it, or in CSV text"},
+        WrongTable{
+            "{\"path\": \"a\", \"n\": 9223372036854775808}\n",
+            "/t.jsonl:1:20: 'n': this integer is beyond int64; give the column the type float64, "
+            "which rounds it, or in CSV text"},
+        WrongTable{"{\"path\": \"a\", \"n\": 1, \"path\": \"b\"}\n",
+                   "/t.jsonl:1:31: 'path' is there twice in one object"},
+        WrongTable{"{\"path\": \"a\", \"x\": 1, \"n\": 1, \"x\": 2}\n",
+                   "/t.jsonl:1:31: the key 'x' is there twice in one object"},
+        WrongTable{"[1]\n",
+                   "/t.jsonl:1:1: the line holds a list, and no object: {\"column\": value, ...}"},
+        WrongTable{
+            "7\n",
+            "/t.jsonl:1:1: the line holds an integer, and no object: {\"column\": value, ...}"},
+        WrongTable{"{\"path\": \"a\\u0000\", \"n\": 1}\n",
+                   "/t.jsonl:1:10: 'path' holds a NUL character"},
+        WrongTable{
+            "{\"path\": \"a\xE4\", \"n\": 1}\n",
+            "/t.jsonl:1:12: the byte \\xe4 belongs to no character of UTF-8; save the file as "
+            "UTF-8"}));
 
 TEST(JsonLinesErrors, NameTheLineOfWhatIsNoJson) {
   const TableSpec spec = table_spec("/t.jsonl");

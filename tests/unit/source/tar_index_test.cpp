@@ -26,7 +26,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using Missing = WebdatasetSpec::Missing;
 
-constexpr const char* kShard = "/data/train-000.tar";
+constexpr const char* kShardPath = "/data/train-000.tar";
 
 WebdatasetSpec image_and_caption() {
   return {.parts = {{.field = "image", .suffixes = {"jpg", "png"}},
@@ -137,7 +137,7 @@ TEST(ShardScan, RefusesLabelsThatAreNone) {
   EXPECT_THAT(
       why("dog", "cls", {}),
       AllOf(StartsWith(
-                std::string(kShard) +
+                std::string(kShardPath) +
                 ": at byte 0, sample 'a' has a wrong 'label': its cls is 'dog', which is no int64"),
             HasSubstr("source.webdataset.classes")));
   EXPECT_THAT(why("", "cls", {}), HasSubstr("is '', which is no int64"));
@@ -175,9 +175,10 @@ TEST(ShardScan, RefusesJsonThatIsBroken) {
   TarWriter tar;
   tar.file("a.json", R"({"w": 1})").file("b.jpg", "").file("b.json", R"({"w": )");
   const WebdatasetSpec spec{.index = {{.field = "width", .suffix = "json", .pointer = "/w"}}};
-  EXPECT_THAT(why_not(scan(tar.archive(), spec)),
-              StartsWith(std::string(kShard) + ": at byte 1024, sample 'b' cannot be indexed: its "
-                                               "json cannot be read: this is no JSON"));
+  EXPECT_THAT(
+      why_not(scan(tar.archive(), spec)),
+      StartsWith(std::string(kShardPath) + ": at byte 1024, sample 'b' cannot be indexed: its "
+                                           "json cannot be read: this is no JSON"));
 }
 
 TEST(ShardScan, RefusesValuesOfTwoTypes) {
@@ -199,7 +200,7 @@ TEST(ShardScan, RefusesSamplesThatLackAPart) {
   EXPECT_EQ(index.error().code(), Code::kInvalidArgument);
   EXPECT_THAT(
       why_not(index),
-      AllOf(StartsWith(std::string(kShard) + ": at byte " + std::to_string(at) +
+      AllOf(StartsWith(std::string(kShardPath) + ": at byte " + std::to_string(at) +
                        ", sample 'x' has no part for 'image', jpg or png; it has txt, json; "),
             HasSubstr("missing: skip"), Not(HasSubstr("two shards"))));
 }

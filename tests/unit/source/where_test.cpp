@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "source/shown_columns.h"
+#include "tests/unit/source/repeated.h"
 
 namespace spdld::source {
 namespace {
@@ -148,13 +149,15 @@ TEST(Where, LooksUpNamesOfClasses) {
   EXPECT_THAT(rows("'fox' not in labels", kLabels), ElementsAre(0, 1, 2));
 }
 
-struct Wrong {
+struct WrongCondition {
   std::string text;
   int column = 0;
   std::string message;
 };
 
-std::ostream& operator<<(std::ostream& out, const Wrong& wrong) { return out << wrong.text; }
+std::ostream& operator<<(std::ostream& out, const WrongCondition& wrong) {
+  return out << wrong.text;
+}
 
 // A condition as messages repeat it.
 std::string shown(const std::string& text) {
@@ -162,7 +165,7 @@ std::string shown(const std::string& text) {
   return quoted.substr(1, quoted.size() - 2);
 }
 
-class WhereErrors : public ::testing::TestWithParam<Wrong> {};
+class WhereErrors : public ::testing::TestWithParam<WrongCondition> {};
 
 TEST_P(WhereErrors, SayWhatIsWrongWhere) {
   const auto& [text, column, message] = GetParam();
@@ -174,65 +177,73 @@ TEST_P(WhereErrors, SayWhatIsWrongWhere) {
 INSTANTIATE_TEST_SUITE_P(
     Conditions, WhereErrors,
     ::testing::Values(
-        Wrong{"", 1, "a column, a number or a text is missing here"},
-        Wrong{"widht > 3", 1, "there is no column 'widht'; did you mean 'width'?"},
-        Wrong{"zzzzzzzz > 3", 1,
-              "there is no column 'zzzzzzzz'; there are: 'width', 'score', 'good', "
-              "'split', 'ids', 'areas', 'label', 'labels'"},
-        Wrong{"width > 'x'", 9, "'width' is int64 and ''x'' is text; they cannot be compared"},
-        Wrong{"split == 3", 10, "'split' is text and '3' is int64; they cannot be compared"},
-        Wrong{"good < true", 8, "true and false are compared by == and != alone"},
-        Wrong{"good == 1", 9, "'good' is bool and '1' is int64; they cannot be compared"},
-        Wrong{"width", 1, "'width' is int64, and no condition; compare it with something"},
-        Wrong{"good and split", 10, "'split' is text, and no condition; compare it with something"},
-        Wrong{"not (width)", 5, "'(width)' is int64, and no condition; compare it with something"},
-        Wrong{"ids == 3", 1,
-              "'ids' is list of int64, which is not compared; write: NUMBER in COLUMN"},
-        Wrong{"ids in [1]", 1, "'ids' is list of int64, and no element of a list"},
-        Wrong{"'a' in ids", 1,
-              "''a'' is text and 'ids' is list of int64; a list of numbers holds no such "
-              "thing"},
-        Wrong{"3 in width", 6, "'width' is int64, and no list, such as [1, 2]"},
-        Wrong{"width in 3", 10, "'3' is int64, and no list, such as [1, 2]"},
-        Wrong{"width in ['x']", 11, "'width' is int64 and ''x'' is text; they cannot be compared"},
-        Wrong{"width in [score]", 11, "a list has numbers and texts, and no columns"},
-        Wrong{"width in [1 2]", 13, "a comma or ] is missing in the list"},
-        Wrong{"width in [1", 12, "a comma or ] is missing in the list"},
-        Wrong{"width not 3", 11, "'in' is missing behind 'not'"},
-        Wrong{"width == [1]", 10, "a list stands behind 'in' alone"},
-        Wrong{"width = 3", 7, "write == to compare"},
-        Wrong{"width => 256", 7, "write >= in place of =>"},
-        Wrong{"width =< 256", 7, "write <= in place of =<"},
-        Wrong{"width <> 256", 7, "write != in place of <>"},
-        Wrong{"width > 3 AND good", 11, "write and in small letters"},
-        Wrong{"NOT good", 1, "write not in small letters"},
-        Wrong{"width Not In [3]", 7, "write not in small letters"},
-        Wrong{"good && good", 6, "write and, or, not"}, Wrong{"!good", 1, "write and, or, not"},
-        Wrong{"width / 2 > 3", 7, "there is no arithmetic in conditions"},
-        Wrong{"width - 2 > 3", 7, "'-' is not expected here; conditions are joined by and, or"},
-        Wrong{"-width > 3", 1, "only numbers have a sign"},
-        Wrong{"len(split) > 3", 1, "there are no functions in conditions"},
-        Wrong{"width(3)", 1, "there are no functions in conditions"},
-        Wrong{"width > 3 score < 1", 11,
-              "'score' is not expected here; conditions are joined by and, or"},
-        Wrong{"width > 3)", 10, "')' is not expected here; conditions are joined by and, or"},
-        Wrong{"(width > 3", 1, "the parenthesis that opens here does not close"},
-        Wrong{"width > ", 9, "a column, a number or a text is missing here"},
-        Wrong{"width > and", 9, "a column, a number or a text is missing before 'and'"},
-        Wrong{"width > 3x", 9, "'3x' is no number"},
-        Wrong{"width > 1.2.3", 9, "'1.2.3' is no number"},
-        Wrong{"width > 1e999", 9, "'1e999' is no number"},
-        Wrong{"width > 9223372036854775808", 9, "this integer is beyond int64"},
-        Wrong{"split == 'x", 10, "the quote that opens here does not close"},
-        Wrong{"split == '\\n'", 11, "a \\ stands before a quote or another \\"},
-        Wrong{"split == '\\", 11, "a \\ stands before a quote or another \\"},
-        Wrong{"split == '\xC3\xA9\xC3\xA9' and x", 19,
-              "there is no column 'x'; there are: "
-              "'width', 'score', 'good', 'split', 'ids', 'areas', 'label', 'labels'"},
-        Wrong{"width > 3 \xC3\xA9", 11, "'\xC3\xA9' has no meaning here"},
-        Wrong{"width > 3 \xE4", 11, "the condition is no text in UTF-8"},
-        Wrong{"label == 'cat'", 10,
-              "'label' is int64 and ''cat'' is text; they cannot be compared"}));
+        WrongCondition{"", 1, "a column, a number or a text is missing here"},
+        WrongCondition{"widht > 3", 1, "there is no column 'widht'; did you mean 'width'?"},
+        WrongCondition{"zzzzzzzz > 3", 1,
+                       "there is no column 'zzzzzzzz'; there are: 'width', 'score', 'good', "
+                       "'split', 'ids', 'areas', 'label', 'labels'"},
+        WrongCondition{"width > 'x'", 9,
+                       "'width' is int64 and ''x'' is text; they cannot be compared"},
+        WrongCondition{"split == 3", 10,
+                       "'split' is text and '3' is int64; they cannot be compared"},
+        WrongCondition{"good < true", 8, "true and false are compared by == and != alone"},
+        WrongCondition{"good == 1", 9, "'good' is bool and '1' is int64; they cannot be compared"},
+        WrongCondition{"width", 1, "'width' is int64, and no condition; compare it with something"},
+        WrongCondition{"good and split", 10,
+                       "'split' is text, and no condition; compare it with something"},
+        WrongCondition{"not (width)", 5,
+                       "'(width)' is int64, and no condition; compare it with something"},
+        WrongCondition{"ids == 3", 1,
+                       "'ids' is list of int64, which is not compared; write: NUMBER in COLUMN"},
+        WrongCondition{"ids in [1]", 1, "'ids' is list of int64, and no element of a list"},
+        WrongCondition{"'a' in ids", 1,
+                       "''a'' is text and 'ids' is list of int64; a list of numbers holds no such "
+                       "thing"},
+        WrongCondition{"3 in width", 6, "'width' is int64, and no list, such as [1, 2]"},
+        WrongCondition{"width in 3", 10, "'3' is int64, and no list, such as [1, 2]"},
+        WrongCondition{"width in ['x']", 11,
+                       "'width' is int64 and ''x'' is text; they cannot be compared"},
+        WrongCondition{"width in [score]", 11, "a list has numbers and texts, and no columns"},
+        WrongCondition{"width in [1 2]", 13, "a comma or ] is missing in the list"},
+        WrongCondition{"width in [1", 12, "a comma or ] is missing in the list"},
+        WrongCondition{"width not 3", 11, "'in' is missing behind 'not'"},
+        WrongCondition{"width == [1]", 10, "a list stands behind 'in' alone"},
+        WrongCondition{"width = 3", 7, "write == to compare"},
+        WrongCondition{"width => 256", 7, "write >= in place of =>"},
+        WrongCondition{"width =< 256", 7, "write <= in place of =<"},
+        WrongCondition{"width <> 256", 7, "write != in place of <>"},
+        WrongCondition{"width > 3 AND good", 11, "write and in small letters"},
+        WrongCondition{"NOT good", 1, "write not in small letters"},
+        WrongCondition{"width Not In [3]", 7, "write not in small letters"},
+        WrongCondition{"good && good", 6, "write and, or, not"},
+        WrongCondition{"!good", 1, "write and, or, not"},
+        WrongCondition{"width / 2 > 3", 7, "there is no arithmetic in conditions"},
+        WrongCondition{"width - 2 > 3", 7,
+                       "'-' is not expected here; conditions are joined by and, or"},
+        WrongCondition{"-width > 3", 1, "only numbers have a sign"},
+        WrongCondition{"len(split) > 3", 1, "there are no functions in conditions"},
+        WrongCondition{"width(3)", 1, "there are no functions in conditions"},
+        WrongCondition{"width > 3 score < 1", 11,
+                       "'score' is not expected here; conditions are joined by and, or"},
+        WrongCondition{"width > 3)", 10,
+                       "')' is not expected here; conditions are joined by and, or"},
+        WrongCondition{"(width > 3", 1, "the parenthesis that opens here does not close"},
+        WrongCondition{"width > ", 9, "a column, a number or a text is missing here"},
+        WrongCondition{"width > and", 9, "a column, a number or a text is missing before 'and'"},
+        WrongCondition{"width > 3x", 9, "'3x' is no number"},
+        WrongCondition{"width > 1.2.3", 9, "'1.2.3' is no number"},
+        WrongCondition{"width > 1e999", 9, "'1e999' is no number"},
+        WrongCondition{"width > 9223372036854775808", 9, "this integer is beyond int64"},
+        WrongCondition{"split == 'x", 10, "the quote that opens here does not close"},
+        WrongCondition{"split == '\\n'", 11, "a \\ stands before a quote or another \\"},
+        WrongCondition{"split == '\\", 11, "a \\ stands before a quote or another \\"},
+        WrongCondition{"split == '\xC3\xA9\xC3\xA9' and x", 19,
+                       "there is no column 'x'; there are: "
+                       "'width', 'score', 'good', 'split', 'ids', 'areas', 'label', 'labels'"},
+        WrongCondition{"width > 3 \xC3\xA9", 11, "'\xC3\xA9' has no meaning here"},
+        WrongCondition{"width > 3 \xE4", 11, "the condition is no text in UTF-8"},
+        WrongCondition{"label == 'cat'", 10,
+                       "'label' is int64 and ''cat'' is text; they cannot be compared"}));
 
 TEST(WhereErrorsOfClasses, NameTheNearestClass) {
   EXPECT_EQ(
@@ -270,12 +281,6 @@ TEST(Where, TakesColumnsThatAreCalledAsItsWordsInCapitals) {
   const Result<Where> where = Where::compile("IN in [3]", all);
   ASSERT_TRUE(where) << where.error().message();
   EXPECT_TRUE(where->matches(all, 0));
-}
-
-std::string repeated(const std::string& text, int times) {
-  std::string all;
-  for (int i = 0; i < times; ++i) all += text;
-  return all;
 }
 
 TEST(WhereErrors, BoundNestingAndLength) {

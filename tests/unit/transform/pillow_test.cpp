@@ -9,7 +9,7 @@ namespace spdld::transform {
 namespace {
 
 // A picture with edges, gradients and wrap-arounds that any language can make.
-TestImage pattern(Size size, int channels) {
+TestImage image_pattern(Size size, int channels) {
   TestImage image = blank(size.width, size.height, channels);
   for (int y = 0; y < size.height; ++y) {
     for (int x = 0; x < size.width; ++x) {
@@ -31,7 +31,7 @@ struct Golden {
   int channels;
   Size to;
   Interpolation interpolation;
-  std::uint64_t digest;  // FNV-1a of Image.fromarray(pattern).resize(to, ...).tobytes()
+  std::uint64_t digest;  // FNV-1a of Image.fromarray(image_pattern).resize(to, ...).tobytes()
 };
 
 // Made with Pillow 9.4.0.
@@ -63,7 +63,7 @@ constexpr Golden kGolden[] = {
 TEST(PillowParity, ResizesToTheSameBytes) {
   ImagePass pass;
   for (const Golden& golden : kGolden) {
-    const TestImage out = run(pass, pattern(golden.from, golden.channels),
+    const TestImage out = run(pass, image_pattern(golden.from, golden.channels),
                               resized(golden.from, golden.to, golden.interpolation));
     EXPECT_EQ(digest(out), golden.digest)
         << golden.from.width << "x" << golden.from.height << " to " << golden.to.width << "x"
