@@ -68,8 +68,9 @@ if(SPDLD_FAILPOINTS)
   add_compile_definitions(SPDLD_FAILPOINTS)
 endif()
 
-# CMAKE_UNITY_BUILD, which sanitizers' presets set: some sources of a target are compiled as one,
-# in half the time. So names in the unnamed namespaces of a target's sources differ.
+# In units, some sources of a target are compiled as one, in half the time: everything in sanitizers'
+# builds (CMAKE_UNITY_BUILD in their presets), and tests in all but `dev`. So names in the unnamed
+# namespaces of a target's sources differ.
 
 # Headers that nearly every source includes, compiled once for the libraries and once for the tests.
 # Every source still includes what it uses: `./dev lint FILE` reads it without this.
@@ -124,6 +125,9 @@ function(spdld_test name)
   target_link_libraries(${name} PRIVATE spdld_test_options ${ARG_LIBS} GTest::gmock
     GTest::gtest_main)
   spdld_use_precompiled_headers(${name} spdld_test_pch)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")  # where one test is changed again and again
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
 endfunction()
