@@ -17,6 +17,8 @@ def check(*arguments: str, program: pathlib.Path = CHECK) -> subprocess.Complete
     return subprocess.run([program, *arguments], capture_output=True, text=True)
 
 
+# All that it does is compute, and it shares the cores with other tests.
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("model", MODELS)
 def test_model_holds_and_its_mistakes_are_found(model: str) -> None:
     done = check(model)
