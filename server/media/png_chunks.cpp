@@ -146,8 +146,8 @@ Result<PngLayout> survey_png(std::span<const std::byte> bytes) {
       if (data_bytes == 0) return corrupt_png("it has no image data");
       if (!can_hold(data_bytes, layout)) {
         return corrupt_png(std::to_string(data_bytes) + " bytes of data cannot hold the " +
-                       std::to_string(layout.width) + "x" + std::to_string(layout.height) +
-                       " pixels that its header claims");
+                           std::to_string(layout.width) + "x" + std::to_string(layout.height) +
+                           " pixels that its header claims");
       }
       return layout;
     }
