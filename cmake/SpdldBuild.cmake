@@ -120,6 +120,9 @@ function(spdld_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  if(SPDLD_SANITIZE)  # not optimised, and looked at in every step
+    math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
+  endif()
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE spdld_test_options ${ARG_LIBS} GTest::gmock
