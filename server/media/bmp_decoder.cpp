@@ -14,24 +14,6 @@ using Fields = BmpLayout::Fields;
 
 constexpr std::uint32_t kWrittenHeaderBytes = 14 + 40;
 
-struct WrittenMasks {
-  std::uint32_t red;
-  std::uint32_t green;
-  std::uint32_t blue;
-};
-
-WrittenMasks masks_of(Fields fields) {
-  switch (fields) {
-    case Fields::k555: return {0x7C00, 0x03E0, 0x001F};
-    case Fields::k565: return {0xF800, 0x07E0, 0x001F};
-    case Fields::k444: return {0x0F00, 0x00F0, 0x000F};
-    case Fields::kXbgr: return {0xFF000000, 0x00FF0000, 0x0000FF00};
-    case Fields::kRgbx: return {0x000000FF, 0x0000FF00, 0x00FF0000};
-    case Fields::kXrgb: return {0x0000FF00, 0x00FF0000, 0xFF000000};
-    default: return {0x00FF0000, 0x0000FF00, 0x000000FF};
-  }
-}
-
 std::uint32_t compression_of(const BmpLayout& layout) {
   if (layout.coding == BmpLayout::Coding::kRle8) return 1;
   if (layout.coding == BmpLayout::Coding::kRle4) return 2;
@@ -62,15 +44,14 @@ void put_header(const BmpLayout& layout, std::uint32_t file_bytes, std::uint8_t*
   put_le16(layout.bits, out + 28);
   put_le32(compression_of(layout), out + 30);
   if (layout.fields == Fields::kNone) return;
-  const WrittenMasks masks = masks_of(layout.fields);
+  const BmpMasks masks = layout.masks();
   put_le32(masks.red, out + kWrittenHeaderBytes);
   put_le32(masks.green, out + kWrittenHeaderBytes + 4);
   put_le32(masks.blue, out + kWrittenHeaderBytes + 8);
 }
 
 // `count` pixels of 16 bits to RGB, stretched to 8 bits as Pillow does.
-void stretch(const std::uint8_t* pixels, int count, Fields fields, std::uint8_t* rgb) {
-  const WrittenMasks masks = masks_of(fields);
+void stretch(const std::uint8_t* pixels, int count, const BmpMasks& masks, std::uint8_t* rgb) {
   const int green_shift = __builtin_ctz(masks.green);
   const int red_shift = __builtin_ctz(masks.red);
   const unsigned most_red = masks.red >> red_shift;
@@ -130,9 +111,10 @@ void BmpDecoder::give_fields(const std::uint8_t* data, std::ptrdiff_t stride, co
   auto* rgb = reinterpret_cast<std::uint8_t*>(rgb_.resize(width * 3));
   const RowConverter converter(mode_, {.samples = {.step = 3, .green = 1, .blue = 2}});
   RowGiver giver(converter, region.width, row_, rows);
+  const BmpMasks masks = layout_.masks();
   for (int y = 0; y < region.height; ++y) {
     stretch(data + (region.y + y) * stride + 2 * static_cast<std::ptrdiff_t>(region.x),
-            region.width, layout_.fields, rgb);
+            region.width, masks, rgb);
     giver.give(y, rgb);
   }
 }

@@ -34,21 +34,19 @@ struct Header {
 
 struct FieldMasks {
   unsigned bits;
-  std::uint32_t red;
-  std::uint32_t green;
-  std::uint32_t blue;
+  BmpMasks masks;
   BmpLayout::Fields fields;
 };
 
 constexpr std::array kMasks = {
-    FieldMasks{16, 0x7C00, 0x03E0, 0x001F, BmpLayout::Fields::k555},
-    FieldMasks{16, 0xF800, 0x07E0, 0x001F, BmpLayout::Fields::k565},
-    FieldMasks{16, 0x0F00, 0x00F0, 0x000F, BmpLayout::Fields::k444},
-    FieldMasks{24, 0xFF0000, 0x00FF00, 0x0000FF, BmpLayout::Fields::kNone},
-    FieldMasks{32, 0x00FF0000, 0x0000FF00, 0x000000FF, BmpLayout::Fields::kBgrx},
-    FieldMasks{32, 0xFF000000, 0x00FF0000, 0x0000FF00, BmpLayout::Fields::kXbgr},
-    FieldMasks{32, 0x000000FF, 0x0000FF00, 0x00FF0000, BmpLayout::Fields::kRgbx},
-    FieldMasks{32, 0x0000FF00, 0x00FF0000, 0xFF000000, BmpLayout::Fields::kXrgb},
+    FieldMasks{16, {0x7C00, 0x03E0, 0x001F}, BmpLayout::Fields::k555},
+    FieldMasks{16, {0xF800, 0x07E0, 0x001F}, BmpLayout::Fields::k565},
+    FieldMasks{16, {0x0F00, 0x00F0, 0x000F}, BmpLayout::Fields::k444},
+    FieldMasks{24, {0xFF0000, 0x00FF00, 0x0000FF}, BmpLayout::Fields::kNone},
+    FieldMasks{32, {0x00FF0000, 0x0000FF00, 0x000000FF}, BmpLayout::Fields::kBgrx},
+    FieldMasks{32, {0xFF000000, 0x00FF0000, 0x0000FF00}, BmpLayout::Fields::kXbgr},
+    FieldMasks{32, {0x000000FF, 0x0000FF00, 0x00FF0000}, BmpLayout::Fields::kRgbx},
+    FieldMasks{32, {0x0000FF00, 0x00FF0000, 0xFF000000}, BmpLayout::Fields::kXrgb},
 };
 
 detail::Failure no_header(std::span<const std::byte> bytes) {
@@ -118,17 +116,14 @@ Status read_fields(std::span<const std::byte> bytes, const Header& header, BmpLa
   }
   constexpr std::size_t kMasksAt = kFileHeaderBytes + kFirstHeaderBytes;
   if (bytes.size() < kMasksAt + 16) return no_header(bytes);
-  const std::uint32_t red = le32(bytes, kMasksAt);
-  const std::uint32_t green = le32(bytes, kMasksAt + 4);
-  const std::uint32_t blue = le32(bytes, kMasksAt + 8);
-  const auto* const masks =
-      std::find_if(kMasks.begin(), kMasks.end(), [&](const FieldMasks& known) {
-        return known.bits == header.bits && known.red == red && known.green == green &&
-               known.blue == blue;
-      });
-  if (masks == kMasks.end())
+  const BmpMasks masks = {le32(bytes, kMasksAt), le32(bytes, kMasksAt + 4),
+                          le32(bytes, kMasksAt + 8)};
+  const auto* const found = std::find_if(
+      kMasks.begin(), kMasks.end(),
+      [&](const FieldMasks& known) { return known.bits == header.bits && known.masks == masks; });
+  if (found == kMasks.end())
     return unsupported("BMP", "its colours lie in other bits than those of 555, 565, 444 or 888");
-  layout.fields = masks->fields;
+  layout.fields = found->fields;
   // A first header has masks for three.
   constexpr unsigned kFourMasks = 56;
   layout.alpha = header.bits == 32 && header.bytes >= kFourMasks && header.bytes != 64 &&
@@ -198,6 +193,12 @@ std::optional<std::size_t> picture_bytes(const BmpLayout& layout) {
 }
 
 }  // namespace
+
+BmpMasks BmpLayout::masks() const {
+  return std::find_if(kMasks.begin(), kMasks.end(),
+                      [&](const FieldMasks& known) { return known.fields == fields; })
+      ->masks;
+}
 
 StoredPixels BmpLayout::stored() const {
   using Color = StoredPixels::Color;

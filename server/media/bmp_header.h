@@ -11,6 +11,15 @@
 
 namespace spdld::media {
 
+// Which of a pixel's bits are which colour.
+struct BmpMasks {
+  std::uint32_t red = 0;
+  std::uint32_t green = 0;
+  std::uint32_t blue = 0;
+
+  friend bool operator==(const BmpMasks&, const BmpMasks&) = default;
+};
+
 // What the headers of a whole BMP tell without decoding it.
 struct BmpLayout {
   enum class Coding : std::uint8_t { kPlain, kRle8, kRle4 };
@@ -32,6 +41,7 @@ struct BmpLayout {
   // From one line of uncompressed data to the next.
   std::uint64_t line_bytes() const { return (std::uint64_t{width} * bits + 31) / 32 * 4; }
   StoredPixels stored() const;
+  BmpMasks masks() const;
 };
 
 // kDataLoss when the file is truncated or breaks the format, kInvalidArgument for a kind of BMP
