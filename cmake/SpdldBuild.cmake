@@ -32,7 +32,7 @@ target_compile_options(spdld_options INTERFACE -Wall -Wextra -Werror
 # Tests are compiled more often than debugged: line numbers do. And what is slow is what they test.
 add_library(spdld_test_options INTERFACE)
 target_link_libraries(spdld_test_options INTERFACE spdld_options)
-target_compile_options(spdld_test_options INTERFACE -g1 -O1)
+target_compile_options(spdld_test_options INTERFACE -g1 $<$<NOT:$<BOOL:${SPDLD_SANITIZE}>>:-O1>)
 
 # SPDLD_SANITIZE: "", "address" (with undefined) or "thread".
 set(SPDLD_SANITIZE "" CACHE STRING "address | thread")
@@ -49,12 +49,10 @@ endif()
 
 if(SPDLD_SANITIZE)
   add_compile_definitions(SPDLD_SANITIZED)
-  # Half of what instrumented code costs to compile is to optimise it.
-  target_compile_options(spdld_test_options INTERFACE -O0)
 endif()
 
-# What goes through pixels and sound: where sanitizers' builds leave the rest as it is, it would be
-# most of their tests' time.
+# Sanitizers' builds are not optimised, which is half of what instrumented code costs to compile. But
+# what goes through pixels and sound would then be most of their tests' time.
 function(spdld_optimise target)
   if(SPDLD_SANITIZE)
     target_compile_options(${target} PRIVATE -O1)
@@ -67,10 +65,6 @@ option(SPDLD_FAILPOINTS "build failpoints in" OFF)
 if(SPDLD_FAILPOINTS)
   add_compile_definitions(SPDLD_FAILPOINTS)
 endif()
-
-# In units, some sources of a target are compiled as one, in half the time: everything in sanitizers'
-# builds (CMAKE_UNITY_BUILD in their presets), and tests in all but `dev`. So names in the unnamed
-# namespaces of a target's sources differ.
 
 # Headers that nearly every source includes, compiled once for the libraries and once for the tests.
 # Every source still includes what it uses: `./dev lint FILE` reads it without this.
@@ -128,7 +122,9 @@ function(spdld_test name)
   target_link_libraries(${name} PRIVATE spdld_test_options ${ARG_LIBS} GTest::gmock
     GTest::gtest_main)
   spdld_use_precompiled_headers(${name} spdld_test_pch)
-  if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")  # where one test is changed again and again
+  # As clang's presets do with everything (docs/contributing.md). Not where one test is changed again
+  # and again.
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON)
   endif()
   add_test(NAME ${name} COMMAND ${name})
