@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/ascii.h"
 #include "base/printable.h"
 #include "base/utf8.h"
 #include "ctl/failure.h"
@@ -19,9 +20,6 @@ namespace {
 constexpr std::uint64_t kRows = 32;  // of a batch
 constexpr std::uint64_t kClips = 8;  // likewise
 constexpr std::size_t kMaxName = 128;
-
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Whether YAML takes it for this text without quotes.
 bool is_plain(std::string_view text) {

@@ -29,7 +29,7 @@ class Failure : public std::runtime_error {
   bool transient_;
 };
 
-// What is wrong with a file that the command line names.
+// Ends the command because of a file that its command line names.
 [[noreturn]] inline void fail_of_file(const std::string& path, const std::string& why) {
   throw Failure(kWrongUsage, printable(path) + " " + why);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/ascii.h"
 #include "ctl/draft.h"
 
 namespace spdld::ctl {
@@ -48,10 +49,8 @@ std::string pointer_to(std::string_view key) {
 std::string field_name(std::string_view column, std::set<std::string>& taken) {
   std::string name;
   for (const char c : column) {
-    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    const bool digit = c >= '0' && c <= '9';
-    if (name.empty() && !letter) name = "column_";
-    name += letter || digit ? c : '_';
+    if (name.empty() && !is_letter(c)) name = "column_";
+    name += is_letter(c) || is_digit(c) ? c : '_';
   }
   name = name.substr(0, kMaxField);
   while (!taken.insert(name).second) name = name.substr(0, kMaxField - 1) + "_";

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/counted.h"
 #include "base/printable.h"
 #include "ctl/failure.h"
@@ -52,7 +53,6 @@ struct Numbered {
 };
 
 std::optional<Numbered> numbered(const std::string& name) {
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto last = std::find_if(name.rbegin(), name.rend(), is_digit).base();
   auto first = last;
   while (first != name.begin() && is_digit(*(first - 1))) --first;

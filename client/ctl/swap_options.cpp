@@ -7,6 +7,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "ctl/failure.h"
 
 namespace spdld::ctl {
@@ -42,7 +43,7 @@ void parse_point(const std::string& text, v1::SwapRequest& swap) {
 }
 
 bool is_plain(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+  return is_letter(c) || is_digit(c) ||
          std::string_view("_-./:=,@%+").find(c) != std::string_view::npos;
 }
 

@@ -12,12 +12,6 @@
 namespace spdld::engine {
 namespace {
 
-constexpr std::uint64_t kAlignment = 64;  // what an entry's bytes are rounded up to
-
-constexpr std::uint64_t taken_by(std::uint64_t bytes) {
-  return std::max((bytes + kAlignment - 1) / kAlignment * kAlignment, kAlignment);
-}
-
 std::uint64_t checksum_of(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
@@ -75,13 +69,13 @@ std::uint64_t SampleCache::room_for(std::uint64_t item) const {
   const std::uint64_t used = get(used_bytes_) + kEntryBytes;
   const std::uint64_t limit = get(limit_bytes_);
   // Less than the alignment would not hold an entry that is rounded up.
-  if (used + kAlignment > limit) return 0;
+  if (used + kEntryAlignment > limit) return 0;
   {
     const Shard& shard = this->shard(item);
     MutexLock lock(shard.mutex);
     if (shard.entries.contains(item)) return 0;
   }
-  return std::min((limit - used) / kAlignment * kAlignment, kMaxItemBytes);
+  return std::min((limit - used) / kEntryAlignment * kEntryAlignment, kMaxItemBytes);
 }
 
 void SampleCache::keep(std::uint64_t item, const source::ItemStamp& stamp, Size size,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,6 +11,14 @@
 #include "source/source.h"
 
 namespace spdld::engine {
+
+inline constexpr std::uint64_t kEntryAlignment = 64;  // what an entry's bytes are rounded up to
+
+// Of memory, for an entry of so many bytes.
+constexpr std::uint64_t taken_by(std::uint64_t bytes) {
+  return std::max((bytes + kEntryAlignment - 1) / kEntryAlignment * kEntryAlignment,
+                  kEntryAlignment);
+}
 
 // Where a sample cache keeps its bytes: appended, read often, never changed, and given back as a
 // whole, so that nothing fragments. In memory (sample_cache_memory.h) or in a file

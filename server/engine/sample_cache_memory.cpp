@@ -14,7 +14,6 @@
 namespace spdld::engine {
 namespace {
 
-constexpr std::uint64_t kSlabAlignment = 64;
 constexpr std::uint64_t kPage = 4096;
 
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) {
@@ -55,7 +54,7 @@ Status MemoryLog::failure() const {
 }
 
 std::byte* MemoryLog::take(std::uint64_t size_bytes) {
-  const std::uint64_t wanted = std::max(round_up(size_bytes, kSlabAlignment), kSlabAlignment);
+  const std::uint64_t wanted = taken_by(size_bytes);
   MutexLock lock(mutex_);
   if (!failure_.ok()) return nullptr;
   if (slabs_.empty() || wanted > slabs_.back().size_bytes - used_bytes_) {

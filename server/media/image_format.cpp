@@ -62,7 +62,7 @@ bool is_webp(std::string_view head) {
 // of sequences of them.
 bool is_avif(std::span<const std::byte> bytes) {
   constexpr std::size_t kBrandsAt = 8;
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string_view text = text_of(bytes);
   if (text.size() < kBrandsAt || text.substr(4, 4) != "ftyp") return false;
   if (has_magic(text.substr(kBrandsAt), "avif"sv)) return true;
   const std::size_t end = std::min<std::size_t>(be32(bytes, 0), text.size());
@@ -100,8 +100,7 @@ std::string_view guess(std::string_view bytes) {
 
 Result<ImageFormat> sniff_image(std::span<const std::byte> bytes) {
   if (bytes.empty()) return error(Code::kDataLoss, "the file is empty: 0 bytes");
-  const std::string_view head(reinterpret_cast<const char*>(bytes.data()),
-                              std::min<std::size_t>(bytes.size(), 16));
+  const std::string_view head = text_of(bytes).substr(0, 16);
   if (has_magic(head, kJpegMagic)) return ImageFormat::kJpeg;
   if (has_magic(head, kPngMagic)) return ImageFormat::kPng;
   if (is_webp(head)) return ImageFormat::kWebp;

@@ -11,6 +11,7 @@
 #include "base/printable.h"
 #include "base/text_place.h"
 #include "base/utf8.h"
+#include "media/byte_order.h"
 #include "op/json_values.h"
 
 namespace spdld::media {
@@ -39,7 +40,7 @@ class JsonWorker final : public FieldWorker {
   Result<std::uint64_t> run(SampleInput& sample, std::span<RowOutput> out,
                             std::uint64_t room_bytes) override {
     const std::span<const std::byte> part = sample.part(task_.request);
-    const std::string_view text(reinterpret_cast<const char*>(part.data()), part.size());
+    const std::string_view text = text_of(part);
     if (text.size() > task_.max_bytes)
       return fail("has " + std::to_string(text.size()) + " bytes, and decode_json.max_bytes is " +
                       std::to_string(task_.max_bytes) + ": raise it",

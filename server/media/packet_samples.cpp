@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "media/byte_order.h"
+
 namespace spdld::media {
 namespace {
 
@@ -108,8 +110,7 @@ std::int64_t PacketSamples::of(std::span<const std::byte> packet) {
     case AV_CODEC_ID_VORBIS: {
       if (vorbis_ == nullptr) return 0;
       const int samples =
-          av_vorbis_parse_frame(vorbis_.get(), reinterpret_cast<const std::uint8_t*>(packet.data()),
-                                static_cast<int>(packet.size()));
+          av_vorbis_parse_frame(vorbis_.get(), data_of(packet), static_cast<int>(packet.size()));
       // The first block only begins the overlap.
       return first || samples < 0 ? 0 : samples;
     }

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/no_memory.h"
+#include "media/byte_order.h"
 #include "media/exif.h"
 #include "media/image_errors.h"
 
@@ -112,8 +113,7 @@ Status WebpDecoder::decode(const Rect& part) {
   config.output.u.RGBA.rgba = reinterpret_cast<std::uint8_t*>(pixels_.resize(bytes));
   config.output.u.RGBA.stride = static_cast<int>(stride);
   config.output.u.RGBA.size = bytes;
-  const VP8StatusCode code = WebPDecode(reinterpret_cast<const std::uint8_t*>(layout_.data.data()),
-                                        layout_.data.size(), &config);
+  const VP8StatusCode code = WebPDecode(data_of(layout_.data), layout_.data.size(), &config);
   if (code == VP8_STATUS_OK) return {};
   return failure_of(code, layout_.data.size(), read_bytes_);
 }

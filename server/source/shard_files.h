@@ -13,8 +13,7 @@
 
 namespace spdld::source {
 
-// What shards are opened with. Non-blocking: a lease that another process holds on the file must
-// not hold this one up.
+// How shards are opened: without waiting for a lease that another process holds on the file.
 inline constexpr int kShardFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
 // Where the shards of an index lie, as a FileFetcher knows files.

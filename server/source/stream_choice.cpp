@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/ascii.h"
+
 namespace spdld::source {
 namespace {
 
 bool is_number(const std::string& text) {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_digit);
 }
 
 bool is_wanted(const StreamRecord& stream, const std::string& wanted) {

@@ -102,10 +102,9 @@ std::optional<double> parse_percent(std::string_view text) {
 
 bool is_field_name(std::string_view text) {
   constexpr std::size_t kMost = 47;  // sizeof wire::FieldLayout::name, less its NUL
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   return !text.empty() && text.size() <= kMost && is_letter(text.front()) &&
          std::all_of(text.begin(), text.end(),
-                     [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '_'; });
+                     [](char c) { return is_alphanumeric(c) || c == '_'; });
 }
 
 std::string not_a_field_name(std::string_view text) {

@@ -39,9 +39,7 @@ std::vector<std::byte> MediaMaker::make(const std::string& arguments,
 
 std::vector<std::byte> MediaMaker::bytes_of(const std::string& name) const {
   std::ifstream file(path_of(name), std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
-  return {begin, begin + text.size()};
+  return test::bytes_of({std::istreambuf_iterator<char>(file), {}});
 }
 
 void MediaMaker::write(const std::string& name, const std::vector<std::byte>& bytes) const {

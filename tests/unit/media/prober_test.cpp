@@ -403,8 +403,7 @@ TEST(Prober, OpensNoFileThatMediaName) {
        {"#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n" + other + "\n#EXT-X-ENDLIST\n",
         "ffconcat version 1.0\nfile " + other + "\n", "# mpv EDL v0\n" + other + ",0,1\n",
         "<?xml version='1.0'?><MPD><BaseURL>" + other + "</BaseURL></MPD>"}) {
-    const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
-    EXPECT_EQ(probe_refusal({begin, begin + text.size()}).code(), Code::kInvalidArgument) << text;
+    EXPECT_EQ(probe_refusal(bytes_of(text)).code(), Code::kInvalidArgument) << text;
   }
   // An entry that gives the path, as QuickTime has it, in the place of the one without.
   Bytes outside = good;

@@ -57,9 +57,7 @@ class VideoFiles : public testing::TestWithParam<fs::path> {
 
   static Bytes read(const fs::path& file) {
     std::ifstream in(file, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
-    const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
-    return {begin, begin + text.size()};
+    return bytes_of({std::istreambuf_iterator<char>(in), {}});
   }
   static std::string quoted() { return "'" + GetParam().string() + "'"; }
 
