@@ -95,6 +95,11 @@ def loader_options(options: dict[str, Any]) -> dict[str, Any]:
     return {"device": "cuda", **options} if is_on() else options
 
 
+def consume(*options: str) -> tuple[str, ...]:
+    """`spdlctl consume` of somebody who reads where the pipelines are delivered to."""
+    return ("consume", *options, *(("--device", "cuda") if is_on() else ()))
+
+
 class Counts(ctypes.Structure):
     """What the living processes of a ledger hold: FakeCudaCounts of fake_cuda.h."""
 

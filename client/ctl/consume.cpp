@@ -78,19 +78,6 @@ void print_digests(const Batch& batch, std::int32_t shard, const ConsumeOptions&
   }
 }
 
-// What a Loader is told of its arguments, in the words of this command's options.
-std::string in_options(std::string text) {
-  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
-      {"start=\"ledger\"", "--start ledger"},
-      {"from a saved state_dict()", "at a --cursor"},
-  };
-  for (const auto& [argument, option] : kWords) {
-    if (const auto at = text.find(argument); at != std::string::npos)
-      text.replace(at, argument.size(), option);
-  }
-  return text;
-}
-
 void count(const Batch& batch, bool read, Totals& totals) {
   ++totals.batches;
   totals.rows += batch.rows();
@@ -163,6 +150,12 @@ void consume(const ConsumeOptions& options, std::ostream& out, std::ostream& err
   const std::uint64_t max_batches = options.batches.value_or(UINT64_MAX);
   Totals totals;
   std::deque<Batch> held;
+  const auto show = [&](const Batch& batch) {
+    count(batch, options.read && !options.digest, totals);
+    if (!options.digest) return;
+    print_digests(batch, loader.shard(), options, out);
+    out.flush();
+  };
   bool interrupted = false;
   const Clock::time_point begun = Clock::now();
   try {
@@ -178,18 +171,13 @@ void consume(const ConsumeOptions& options, std::ostream& out, std::ostream& err
         continue;
       }
       epoch_had_batches = true;
-      count(*batch, options.read && !options.digest, totals);
-      if (options.digest) {
-        print_digests(*batch, loader.shard(), options, out);
-        out.flush();
-      }
+      const bool read = options.read || options.digest;
+      show(read && batch->device() >= 0 ? batch->copy() : *batch);
       held.push_back(std::move(*batch));
       if (held.size() > options.hold) held.pop_front();
     }
   } catch (const Interrupted&) {
     interrupted = true;
-  } catch (const PipelineError& refused) {
-    throw PipelineError(refused.code(), in_options(refused.what()));
   }
   const std::chrono::duration<double> took = Clock::now() - begun;
   held.clear();

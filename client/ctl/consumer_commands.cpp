@@ -5,6 +5,8 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ctl/commands.h"
@@ -55,6 +57,30 @@ struct Attachment {
   }
 };
 
+// What a loader is told of its arguments, in the words of these commands' options.
+std::string in_options(std::string text) {
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"start=\"ledger\"", "--start ledger"},
+      {"from a saved state_dict()", "at a --cursor"},
+      {"device=\"cuda\"", "--device cuda"},
+  };
+  for (const auto& [argument, option] : kWords) {
+    if (const auto at = text.find(argument); at != std::string::npos)
+      text.replace(at, argument.size(), option);
+  }
+  return text;
+}
+
+// Runs what reads by a loader. Throws what that throws.
+template <typename F>
+void with_options_named(F&& read) {
+  try {
+    read();
+  } catch (const PipelineError& refused) {
+    throw PipelineError(refused.code(), in_options(refused.what()));
+  }
+}
+
 void add_attachment(CLI::App& command, Attachment& attachment) {
   LoaderOptions& loader = attachment.loader;
   command.add_option("PIPELINE", loader.pipeline, "of which pipeline")->required();
@@ -71,6 +97,7 @@ void add_attachment(CLI::App& command, Attachment& attachment) {
   command.add_option("--batch-size", loader.batch_size, "default: the pipeline's");
   command.add_option("--seed", loader.seed, "default: the pipeline's");
   command.add_option("--prefetch", loader.prefetch, "batches held or waiting, 2 to 64");
+  command.add_option("--device", loader.device, "cuda or cuda:N: have large fields there");
   command.add_option("--var", attachment.vars, "NAME=VALUE, of the pipeline's vars; repeatable")
       ->allow_extra_args(false);
 }
@@ -113,7 +140,7 @@ void add_consume(CLI::App& app, const Context& context) {
     ready.json = output->json();
     if (asked->start == "ledger") ready.loader.start = Start::kLedger;
     if (!asked->cursor.empty()) ready.loader.cursor = parse_cursor(asked->cursor);
-    consume(ready, context.out, context.err);
+    with_options_named([&] { consume(ready, context.out, context.err); });
   });
 }
 
@@ -144,7 +171,7 @@ void add_bench(CLI::App& app, const Context& context) {
     HandoffOptions ready = asked->options;
     ready.loader = asked->attachment.options(context);
     ready.json = output->json();
-    bench_handoff(ready, context.out);
+    with_options_named([&] { bench_handoff(ready, context.out); });
   });
 }
 

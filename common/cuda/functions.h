@@ -39,6 +39,7 @@
   FUNCTION(MemHostRegister, 6050)                       \
   FUNCTION(MemHostUnregister, 4000)                     \
   FUNCTION(MemcpyHtoDAsync, 3020)                       \
+  FUNCTION(MemcpyDtoHAsync, 3020)                       \
   FUNCTION(StreamCreateWithPriority, 5050)              \
   FUNCTION(StreamDestroy, 4000)                         \
   FUNCTION(StreamQuery, 2000)                           \

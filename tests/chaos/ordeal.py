@@ -19,7 +19,6 @@ from chaos import footprint, images, ledger, schedule
 from chaos.footprint import Footprint
 from chaos.schedule import Blow, Event
 from chaos.victim import DaemonVictim, RankVictim
-from integration import digests
 
 PIPELINE = "chaos"
 TICK_S = 0.01
@@ -315,7 +314,7 @@ class Ordeal:
 
     def _footprint(self) -> Footprint:
         """After a consumer came and went."""
-        digests.consume(self.daemon, PIPELINE, "--batches", "4")
+        self.daemon.ctl(*on_gpu.consume(PIPELINE, "--batches", "4"))
         self._await_quiet()
         return footprint.measure(self.daemon)
 

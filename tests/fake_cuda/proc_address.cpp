@@ -24,7 +24,6 @@ struct Function {
 #define FAKE_CUDA_FUNCTION(name, version) {"cu" #name, version, reinterpret_cast<void*>(&cu##name)},
 const Function kFunctions[] = {
     SPDLD_CUDA_FUNCTIONS(FAKE_CUDA_FUNCTION)       //
-    FAKE_CUDA_FUNCTION(MemcpyDtoHAsync, 3020)      //
     FAKE_CUDA_FUNCTION(StreamBeginCapture, 10010)  //
     FAKE_CUDA_FUNCTION(StreamEndCapture, 10000)    //
     FAKE_CUDA_FUNCTION(GraphDestroy, 10000)        //

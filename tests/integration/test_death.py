@@ -149,6 +149,7 @@ STEPS = (
 )
 
 
+@pytest.mark.host_only  # it names no GPU
 @pytest.mark.parametrize("step", STEPS)
 def test_a_consumer_may_be_killed_at_every_step_of_the_protocol(
     daemon: Any,

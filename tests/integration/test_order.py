@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import on_gpu
 import pytest
-from integration import digests as digests_module
 from PIL import Image
 
 ITEMS, BATCH, EPOCHS = 44, 4, 2
@@ -46,11 +46,8 @@ def digests(rows: Iterable[Row]) -> dict[tuple[int, int], str]:
 
 
 def consume(daemon: Any, rank: int, world_size: int, *more: str) -> list[Row]:
-    done = digests_module.consume(
-        daemon,
-        *("images", "--digest", "--per-row"),
-        *("--rank", str(rank), "--world-size", str(world_size), *more),
-    )
+    asked = ("images", "--digest", "--per-row", "--rank", str(rank), "--world-size")
+    done = daemon.ctl(*on_gpu.consume(*asked, str(world_size), *more))
     return rows_of(done.stdout)
 
 
@@ -144,11 +141,9 @@ def test_a_cursor_goes_on_under_another_world_and_batch_size(
     whole = digests(consume(daemon, 0, 1))
     begun, cursors = [], []
     for rank in range(2):
-        done = digests_module.consume(
-            daemon,
-            *("images", "--digest", "--per-row", "--batches", "3", "--print-cursor"),
-            *("--rank", str(rank), "--world-size", "2"),
-        )
+        asked = ("images", "--digest", "--per-row", "--batches", "3", "--print-cursor")
+        place = ("--rank", str(rank), "--world-size", "2")
+        done = daemon.ctl(*on_gpu.consume(*asked, *place))
         begun += rows_of(done.stdout)
         cursors.append(done.stderr.strip())
     assert cursors[0] == cursors[1], "a cursor is the job's, not the rank's"
@@ -163,11 +158,11 @@ def test_a_cursor_goes_on_under_another_world_and_batch_size(
 def save(daemon: Any) -> str:
     """A cursor in mid-epoch."""
     options = ("images", "--digest", "--batches", "2", "--print-cursor")
-    return digests_module.consume(daemon, *options).stderr.strip()
+    return daemon.ctl(*on_gpu.consume(*options)).stderr.strip()
 
 
 def resume(daemon: Any, cursor: str) -> subprocess.CompletedProcess[str]:
-    return daemon.ctl("consume", "images", "--digest", "--cursor", cursor, check=False)
+    return daemon.ctl(*on_gpu.consume("images", "--digest", "--cursor", cursor), check=False)
 
 
 @pytest.mark.files_only
@@ -258,7 +253,7 @@ def test_a_text_that_is_no_cursor_is_wrong_usage(
     make_daemon: Callable[..., Any], write_pipeline: Callable[..., Any], dataset: Any
 ) -> None:
     daemon = make_daemon(pipelines=[write_pipeline(dataset)])
-    done = daemon.ctl("consume", "images", "--cursor", "yesterday", check=False)
+    done = daemon.ctl(*on_gpu.consume("images", "--cursor", "yesterday"), check=False)
     assert done.returncode == 2
     assert "'yesterday' is no cursor" in done.stderr
 
@@ -266,5 +261,5 @@ def test_a_text_that_is_no_cursor_is_wrong_usage(
 @pytest.mark.parametrize("end", [":", ":x", ":-1", ":1:2"])
 def test_a_cursor_ends_with_a_number_of_moves_or_without_any(daemon: Any, end: str) -> None:
     cursor = "6fd4258c56fbe24dd5623e16a6d0ddc8-4:42:0:0:0" + end
-    done = daemon.ctl("consume", "images", "--cursor", cursor, check=False)
+    done = daemon.ctl(*on_gpu.consume("images", "--cursor", cursor), check=False)
     assert f"'{cursor}' is no cursor" in done.stderr

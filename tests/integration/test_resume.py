@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import daemon as daemon_module
+import on_gpu
 import pytest
 from integration.ranks import Rank, group
 
@@ -154,8 +155,8 @@ def test_a_consumer_in_cpp_gets_each_batch_once_through_restarts(
     daemon: Any, ends: str, wait_until: Callable[..., Any]
 ) -> None:
     arguments = [
-        *("consume", "images", "--job", "cpp", "--rank", "0", "--world-size", "1", "--digest"),
-        *("--epochs", "3"),
+        *on_gpu.consume("images", "--job", "cpp", "--rank", "0", "--world-size", "1"),
+        *("--digest", "--epochs", "3"),
     ]
     undisturbed = daemon.ctl(*arguments).stdout.splitlines()
     consumer = subprocess.Popen(

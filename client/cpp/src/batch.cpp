@@ -8,16 +8,6 @@
 #include "text.h"
 
 namespace spdld {
-namespace {
-
-[[noreturn]] void refuse_on_device(const client::BatchState& state, const char* why) {
-  throw LeaseError(client::kFailedPrecondition,
-                   client::join("the batch lies on cuda:", state.device->ordinal(), " and ", why,
-                                ": copy its tensors there, or leave device= out"));
-}
-
-}  // namespace
-
 Batch::Batch(std::shared_ptr<client::BatchState> state) : state_(std::move(state)) {}
 
 std::uint64_t Batch::epoch() const { return state_->epoch; }
@@ -90,12 +80,16 @@ std::shared_ptr<const void> Batch::owner(const TensorView& field) const {
 std::byte* Batch::private_data(const TensorView& field) const {
   if (field.copied) return state_->copies.get() + (field.data - state_->copies.get());
   if (released()) throw LeaseError(client::kFailedPrecondition, "the batch was released");
-  if (field.on_device) refuse_on_device(*state_, "has no private view");
+  if (field.on_device) {
+    throw LeaseError(client::kFailedPrecondition,
+                     client::join("the batch lies on cuda:", device(),
+                                  " and has no private view: copy its tensors there, or leave "
+                                  "device= out"));
+  }
   return state_->lease->private_slot() + (field.data - state_->lease->slot());
 }
 
 Batch Batch::copy() const {
-  if (state_->device) refuse_on_device(*state_, "is not copied to main memory by this");
   const auto is_gone = [](const TensorView& field) { return !field.copied; };
   if (released() && std::any_of(state_->fields.begin(), state_->fields.end(), is_gone)) {
     throw LeaseError(client::kFailedPrecondition, "the batch was released");

@@ -151,9 +151,15 @@ Extent extent_of(const TensorView& view, std::uint64_t rows) {
   return extent;
 }
 
-void copy_out(TensorView& view, const Extent& extent, std::byte* to) {
-  if (extent.values > 0) std::memcpy(to, view.data, extent.values);
+// `device` is where the values of a field lie that is on one.
+void copy_out(TensorView& view, const Extent& extent, DeviceBatch* device, std::byte* to) {
+  if (extent.values > 0 && view.on_device) {
+    device->read(view.data, extent.values, to);
+  } else if (extent.values > 0) {
+    std::memcpy(to, view.data, extent.values);
+  }
   view.data = to;
+  view.on_device = false;
   to += Extent::rounded(extent.values);
   if (view.offsets != nullptr) {
     std::memcpy(to, view.offsets, extent.offsets);
@@ -180,7 +186,7 @@ void copy_out(BatchState& state, F&& is_copied) {
     TensorView& view = state.fields[i];
     if (is_copied(i)) {
       const Extent extent = extent_of(view, state.rows);
-      copy_out(view, extent, to);
+      copy_out(view, extent, state.device.get(), to);
       to += extent.total();
     }
     if (!view.meta || view.ndim != 1) continue;
@@ -304,6 +310,7 @@ std::shared_ptr<BatchState> copy_of(const BatchState& state) {
   auto copy = std::make_shared<BatchState>(state);
   copy_out(*copy, [](std::size_t) { return true; });
   copy->lease.reset();
+  copy->device.reset();
   return copy;
 }
 

@@ -99,7 +99,8 @@ void hand_out(BatchState& state);
 // The batch has found no reader, and its connection ends.
 void leave_unread(BatchState& state);
 
-// The same batch in memory of its own, without a lease. Its lease must not have ended.
+// The same batch in main memory of its own, without a lease. Its lease must not have ended. Throws
+// DeviceError.
 std::shared_ptr<BatchState> copy_of(const BatchState& state);
 
 }  // namespace spdld::client

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -24,6 +25,8 @@ class DeviceBatch {
   virtual void make_ready(std::uintptr_t stream) = 0;
   // The stream reads the values, and has waited for them in a way of its own. Throws likewise.
   virtual void record_stream(std::uintptr_t stream) = 0;
+  // Copies values of the batch to main memory, and waits until they are there. Throws DeviceError.
+  virtual void read(const std::byte* from, std::uint64_t bytes, std::byte* to) = 0;
 };
 
 // Brings batches from their slots to the device, ahead of their reader. Used by the loader's

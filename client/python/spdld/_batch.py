@@ -177,7 +177,10 @@ class Rows:
         return [row.reshape(tuple(shape)) for row, shape in zip(rows, shapes, strict=True)]
 
     def copy(self) -> Self:
-        """The same batch in this process's own memory: it holds no lease."""
+        """The same batch in this process's own main memory: it holds no lease.
+
+        One that lies on a device is waited for; DeviceError if that fails.
+        """
         return type(self)(self._core.copy(), self._asks)
 
     @property

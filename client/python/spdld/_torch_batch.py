@@ -69,13 +69,16 @@ class TorchBatch(Rows, Mapping[str, Any]):
         )
 
     def copy(self) -> TorchBatch:
-        """The same batch in this process's own memory: it holds no lease."""
+        """The same batch in this process's own memory: it holds no lease.
+
+        A loader's batch that lies on a device comes to main memory, and is waited for.
+        """
         if isinstance(self._core, _Facts):
             return self._each(lambda tensor: tensor.clone())
         copied = super().copy()
         # What was written to a tensor is in no copy of the daemon's memory.
         for name, field in self._tensors.items():
-            copied._tensors[name] = _changed(field, lambda tensor: tensor.clone())
+            copied._tensors[name] = _changed(field, lambda tensor: tensor.to("cpu", copy=True))
         return copied
 
     def release(self, stream: object = None) -> None:

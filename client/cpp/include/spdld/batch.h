@@ -91,8 +91,8 @@ class SPDLD_API Batch {
   // LeaseError where the kind of memory cannot give such a view (huge pages, a device).
   std::byte* private_data(const TensorView& field) const;
 
-  // The same batch in this process's own memory: it holds no lease. Throws LeaseError if released,
-  // or if it lies on a device.
+  // The same batch in this process's own main memory: it holds no lease. One that lies on a device
+  // is waited for. Throws LeaseError if released, DeviceError if the device fails.
   Batch copy() const;
 
   // Ends the lease now. Throws LeaseError while other handles or owners are there. Device memory is

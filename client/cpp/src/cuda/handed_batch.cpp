@@ -21,6 +21,17 @@ void HandedBatch::record_stream(std::uintptr_t stream) {
   add_reader(usable(stream));
 }
 
+void HandedBatch::read(const std::byte* from, std::uint64_t bytes, std::byte* to) {
+  const Current current(*device_);
+  // It is over before the batch is let go of: the stream counts as none that reads it.
+  CUstream const stream = CU_STREAM_PER_THREAD;
+  await_values(stream);
+  const Functions& functions = device_->functions();
+  device_->check(functions.MemcpyDtoHAsync(to, reinterpret_cast<CUdeviceptr>(from), bytes, stream),
+                 "copying a batch to main memory");
+  device_->check(functions.StreamSynchronize(stream), "copying a batch to main memory");
+}
+
 CUstream HandedBatch::usable(std::uintptr_t stream) const {
   auto* const reader = reinterpret_cast<CUstream>(stream);
   if (device_->is_capturing(reader))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,7 @@ class HandedBatch : public DeviceBatch {
   int ordinal() const override { return device_->ordinal(); }
   void make_ready(std::uintptr_t stream) override;
   void record_stream(std::uintptr_t stream) override;
+  void read(const std::byte* from, std::uint64_t bytes, std::byte* to) override;
 
  protected:
   explicit HandedBatch(std::shared_ptr<Device> device) : device_(std::move(device)) {}
