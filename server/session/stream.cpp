@@ -30,6 +30,7 @@ Stream::Stream(StreamOptions options, std::shared_ptr<SlotPool> pool, engine::Ex
     away.job = maker_;
     away.replica = replica.replica;
     away.next = std::max(from_, replica.from);
+    away.unplaced = true;
   }
 }
 
@@ -169,7 +170,11 @@ std::optional<StepAt> Stream::join(const std::shared_ptr<StreamReader>& reader,
     for (auto& [at, ready] : ready_) {
       if (at >= *from && at < terms.until) expect(ready, terms.on_gpu);
     }
-    if (place != readers_.end()) forgo(*place, place->next, place->until);
+    std::shared_ptr<SlotPool> before;
+    if (place != readers_.end()) {
+      forgo(*place, place->next, place->until);
+      before = place->on_gpu;
+    }
     if (terms.on_gpu != nullptr)
       terms.on_gpu->serve(std::weak_ptr<DeviceSlotWaiter>(weak_from_this()));
     Reader& joined = place != readers_.end() ? *place : readers_.emplace_back();
@@ -180,8 +185,8 @@ std::optional<StepAt> Stream::join(const std::shared_ptr<StreamReader>& reader,
               .next = *from,
               .until = terms.until,
               .open_epochs = terms.open_epochs,
-              .on_gpu = terms.on_gpu,
-              .hungry = false};
+              .on_gpu = terms.on_gpu};
+    left(before);
     begin_copies();
   }
   wake();
@@ -207,7 +212,7 @@ void Stream::forgo(const Reader& reader, StepAt from, StepAt to) {
   for (auto entry = ready_.lower_bound(from); entry != ready_.end() && entry->first < to;) {
     const auto here = entry++;
     if (!reader.wants(here->first)) continue;
-    forgo(here->second, reader.on_gpu);
+    forgo(here->second, reader);
     if (here->second.is_read()) drop(here);
   }
 }
@@ -229,7 +234,9 @@ void Stream::leave(delivery::HolderId id, bool away) {
       reader->hungry = false;
     } else {
       forgo(*reader, reader->next, reader->until);
+      const auto on_gpu = reader->on_gpu;
       readers_.erase(readers_.begin() + (reader - readers_.data()));
+      left(on_gpu);
     }
     last = std::all_of(readers_.begin(), readers_.end(),
                        [](const Reader& known) { return known.id == 0; });
@@ -252,7 +259,9 @@ void Stream::dismiss(JobTag job, std::uint32_t replica) {
     });
     if (place == readers_.end()) return;
     forgo(*place, place->next, place->until);
+    const auto on_gpu = place->on_gpu;
     readers_.erase(place);
+    left(on_gpu);
     begin_copies();
   }
   wake();

@@ -146,6 +146,9 @@ class Stream final : public engine::StreamPort,
     std::uint64_t open_epochs = 0;
     std::shared_ptr<SlotPool> on_gpu = nullptr;  // null: it reads in main memory
     bool hungry = false;                         // asked for a batch that was not there
+    // A replica that was never here: it may come to main memory or to any GPU that has readers, and
+    // is expected to take the batch there, too.
+    bool unplaced = false;
 
     bool wants(StepAt at) const { return next <= at && at < until; }
   };
@@ -210,16 +213,20 @@ class Stream final : public engine::StreamPort,
   static CopiedAt copy_in(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu);
   // The one that is there.
   static CopiedAt copy_of(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu);
-  // One of those who were expected to take the copy does not any more.
-  static void take_off(Ready& ready, CopiedAt copy);
-  // One reader in these slots more, or fewer, is to take it.
+  // One of those who were expected to take the copy does not any more. Returns the one behind it.
+  static CopiedAt take_off(Ready& ready, CopiedAt copy);
+  // One reader in these slots more is to take it.
   void expect(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
-  void forgo(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
+  // The reader is not to take it any more.
+  void forgo(Ready& ready, const Reader& reader) SPDLD_REQUIRES(mutex_);
 
   // Copies to GPUs (stream_copies.cpp).
   void device_slot_freed() override SPDLD_EXCLUDES(mutex_);
   // Begins what can be begun.
   void begin_copies() SPDLD_REQUIRES(mutex_);
+  bool has_reader(const std::shared_ptr<SlotPool>& on_gpu) const SPDLD_REQUIRES(mutex_);
+  // A reader in these slots has left them; copies that are kept for nobody there go.
+  void left(const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
   // The first batch in the order of steps that a reader in these slots needs a copy of.
   ReadyAt to_copy(const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
   void begin_copy(ReadyAt ready, const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);

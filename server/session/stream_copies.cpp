@@ -37,9 +37,9 @@ Stream::CopiedAt Stream::copy_of(Ready& ready, const std::shared_ptr<SlotPool>& 
   return copy != ready.copies.end() && copy->there ? copy : ready.copies.end();
 }
 
-void Stream::take_off(Ready& ready, CopiedAt copy) {
+Stream::CopiedAt Stream::take_off(Ready& ready, CopiedAt copy) {
   SPDLD_CHECK(copy->expected > 0);
-  if (--copy->expected == 0) ready.copies.erase(copy);
+  return --copy->expected == 0 ? ready.copies.erase(copy) : std::next(copy);
 }
 
 void Stream::expect(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
@@ -52,13 +52,32 @@ void Stream::expect(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
   }
 }
 
-void Stream::forgo(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
-  if (const CopiedAt copy = copy_of(ready, on_gpu); copy != ready.copies.end()) {
-    copy->pool->forgo(copy->slot);
-    take_off(ready, copy);
-  } else {
-    pool_->forgo(ready.slot);
-    --ready.expected;
+void Stream::forgo(Ready& ready, const Reader& reader) {
+  bool elsewhere = false;
+  for (auto copy = ready.copies.begin(); copy != ready.copies.end();) {
+    const bool takes = copy->there && (reader.unplaced || copy->pool == reader.on_gpu);
+    elsewhere |= takes && !reader.unplaced;
+    if (takes) copy->pool->forgo(copy->slot);
+    copy = takes ? take_off(ready, copy) : std::next(copy);
+  }
+  if (elsewhere) return;
+  pool_->forgo(ready.slot);
+  --ready.expected;
+}
+
+bool Stream::has_reader(const std::shared_ptr<SlotPool>& on_gpu) const {
+  return std::any_of(readers_.begin(), readers_.end(),
+                     [&](const Reader& reader) { return reader.on_gpu == on_gpu; });
+}
+
+void Stream::left(const std::shared_ptr<SlotPool>& on_gpu) {
+  if (on_gpu == nullptr || has_reader(on_gpu)) return;
+  for (auto& [at, ready] : ready_) {
+    const CopiedAt copy = copy_of(ready, on_gpu);
+    if (copy == ready.copies.end()) continue;
+    // For replicas that have not come, and are expected in main memory, too.
+    for (; copy->expected > 0; --copy->expected) on_gpu->forgo(copy->slot);
+    ready.copies.erase(copy);
   }
 }
 
@@ -133,10 +152,15 @@ void Stream::end_copy(StepAt at, const std::shared_ptr<SlotPool>& on_gpu, std::u
   {
     MutexLock lock(mutex_);
     const ReadyAt found = ready_.find(at);  // unless nobody wants the batch any more
+    const bool is_wanted = found != ready_.end() && status.ok() && has_reader(on_gpu);
     std::uint32_t expected = 0;
     for (const Reader& reader : readers_) {
-      if (found == ready_.end() || !status.ok()) break;
-      if (reader.on_gpu != on_gpu || !reader.wants(at)) continue;
+      if (!is_wanted || !reader.wants(at)) continue;
+      if (reader.unplaced) {
+        ++expected;  // besides the slot in main memory
+        continue;
+      }
+      if (reader.on_gpu != on_gpu) continue;
       ++expected;
       pool_->forgo(found->second.slot);
       --found->second.expected;

@@ -172,8 +172,9 @@ class GpuFixture : public StreamsFixture {
   StreamPtr make(StreamOptions options, std::shared_ptr<SlotPool> pool) {
     return std::make_shared<Stream>(std::move(options), std::move(pool), executor_, clock_);
   }
-  StreamPtr make(std::uint32_t replicas = 1, AbsentReplica absent = AbsentReplica::kWait) {
-    return make(testing::replicated(Timeline(phase(), 1), replicas, absent));
+  StreamPtr make(std::uint32_t replicas = 1, AbsentReplica absent = AbsentReplica::kWait,
+                 std::uint32_t slots = kHostSlots) {
+    return make(testing::replicated(Timeline(phase(), 1), replicas, absent), slots);
   }
   static std::shared_ptr<SlotPool> slots_on(const Stream& stream, const HandGpuPtr& gpu) {
     if (gpu == nullptr) return nullptr;
@@ -235,6 +236,11 @@ class GpuFixture : public StreamsFixture {
     auto batch = poll(stream, reader, step);
     ASSERT_TRUE(batch) << "step " << step;
     reader->release(*batch);
+  }
+  // How many slots of the stream's own are neither free nor being filled.
+  static std::uint32_t full_slots(const Stream& stream) {
+    const auto counts = stream.pool()->slots().counts();
+    return counts.ready + counts.leased;
   }
   static std::uint32_t free_slots(const SlotPool& pool) { return pool.slots().counts().free; }
 

@@ -25,7 +25,7 @@ constexpr std::size_t kMostInTheMaking = 3;
 
 // A consumer as far as its stream sees it: asks for a batch when it has joined, was told that one
 // may be there, or has gained a credit; else it waits.
-struct Consumer {
+struct DrawnConsumer {
   GpuReaderPtr reader;
   std::uint32_t replica = 0;
   HandGpuPtr gpu;
@@ -61,7 +61,7 @@ class Schedule {
  private:
   std::uint64_t pick(std::uint64_t count) { return random_() % count; }
   bool one_in(std::uint64_t count) { return pick(count) == 0; }
-  Consumer* any() {
+  DrawnConsumer* any() {
     if (consumers_.empty()) return nullptr;
     return &*std::next(consumers_.begin(), static_cast<long>(pick(consumers_.size())));
   }
@@ -82,10 +82,11 @@ class Schedule {
       case 6: (void)gpus_[pick(gpus_.size())]->run_posted(); break;
       case 7:
       case 8:
-        if (Consumer* const one = any()) (void)read(*one);
+        if (DrawnConsumer* const one = any()) (void)read(*one);
         break;
       case 9:
-        if (Consumer* const one = any(); one != nullptr) (void)release(*one, pick(kDeviceCredits));
+        if (DrawnConsumer* const one = any(); one != nullptr)
+          (void)release(*one, pick(kDeviceCredits));
         break;
       case 10: come_or_go(); break;
       default:
@@ -113,7 +114,7 @@ class Schedule {
   bool complete(const HandGpuPtr& gpu) {
     return gpu->complete(gpu == lost_ ? Status(Code::kUnavailable, "lost") : Status());
   }
-  bool read(Consumer& one) {
+  bool read(DrawnConsumer& one) {
     if (one.reader->told() != one.seen) one.awake = true;
     if (!one.awake || one.is_through() || one.leases.size() == kDeviceCredits) return false;
     one.seen = one.reader->told();
@@ -125,7 +126,7 @@ class Schedule {
     ++one.next.step;
     return true;
   }
-  static bool release(Consumer& one, std::size_t which) {
+  static bool release(DrawnConsumer& one, std::size_t which) {
     if (which >= one.leases.size()) return false;
     one.reader->release(one.leases[which]);
     one.leases.erase(one.leases.begin() + static_cast<long>(which));
@@ -133,10 +134,11 @@ class Schedule {
     return true;
   }
   void come(StepAt from, std::uint32_t replica, JobTag job) {
-    Consumer one{.reader = std::make_shared<GpuReader>(++last_holder_, replicas_ > 1 ? 1 : job + 1),
-                 .replica = replica,
-                 .gpu = some_gpu(),
-                 .next = from};
+    DrawnConsumer one{
+        .reader = std::make_shared<GpuReader>(++last_holder_, replicas_ > 1 ? 1 : job + 1),
+        .replica = replica,
+        .gpu = some_gpu(),
+        .next = from};
     if (replicas_ == 1 && one_in(3)) one.until = {0, 1 + pick(kSteps)};
     ReaderTerms terms{.holder = one.reader->holder(),
                       .job = one.reader->job,
@@ -161,7 +163,7 @@ class Schedule {
         const auto [replica, from] = *absent_.begin();
         come(from, replica, 1);
       } else if (consumers_.size() > 1 && one_in(4)) {
-        Consumer* const one = any();
+        DrawnConsumer* const one = any();
         absent_[one->replica] = one->next;
         go(*one, true);
       }
@@ -174,14 +176,14 @@ class Schedule {
     }
   }
   // Its process has died: it gives back all that it has.
-  void go(Consumer& one, bool away) {
+  void go(DrawnConsumer& one, bool away) {
     stream_->leave(one.reader->holder(), away);
     while (release(one, 0)) {
     }
-    consumers_.remove_if([&](const Consumer& known) { return &known == &one; });
+    consumers_.remove_if([&](const DrawnConsumer& known) { return &known == &one; });
   }
   void jump() {
-    Consumer* const one = any();
+    DrawnConsumer* const one = any();
     if (one == nullptr) return;
     const StepAt to{0, one->next.step + pick(4)};
     if (to >= one->until || to.step >= kSteps || !stream_->jump(one->reader->holder(), to)) return;
@@ -212,9 +214,9 @@ class Schedule {
         goes_on = gpu->run_posted() || goes_on;
       }
       drop_failed();
-      for (Consumer& one : consumers_) goes_on = read(one) || release(one, 0) || goes_on;
+      for (DrawnConsumer& one : consumers_) goes_on = read(one) || release(one, 0) || goes_on;
     }
-    for (const Consumer& one : consumers_)
+    for (const DrawnConsumer& one : consumers_)
       EXPECT_TRUE(one.is_through()) << "waits for ever at " << place_text(one.next);
     while (!consumers_.empty()) go(consumers_.front(), false);
     while (finish_one(0)) {
@@ -229,7 +231,7 @@ class Schedule {
   const std::shared_ptr<const engine::Plan> plan_;
   const std::vector<HandGpuPtr> gpus_;
   const std::uint32_t replicas_;
-  std::list<Consumer> consumers_;
+  std::list<DrawnConsumer> consumers_;
   std::map<std::uint32_t, StepAt> absent_;  // replicas that are awaited, and from where on
   std::vector<engine::BatchOrder> in_the_making_;
   HandGpuPtr lost_;

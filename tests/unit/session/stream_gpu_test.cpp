@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "session/stream.h"
@@ -10,21 +9,13 @@ namespace {
 
 using testing::GpuReaderPtr;
 using testing::HandGpuPtr;
-using ::testing::HasSubstr;
 using testing::kDeviceSlots;
 using testing::kHostSlots;
 using testing::kRows;
 
 const HandGpuPtr kMainMemory = nullptr;
 
-class StreamGpuTest : public testing::GpuFixture {
- protected:
-  // How many slots of the stream's own are neither free nor being filled.
-  static std::uint32_t full_slots(const Stream& stream) {
-    const auto counts = stream.pool()->slots().counts();
-    return counts.ready + counts.leased;
-  }
-};
+using StreamGpuTest = testing::GpuFixture;
 
 TEST_F(StreamGpuTest, ReaderIsGivenTheValuesOnItsGpu) {
   const auto stream = make();
@@ -174,24 +165,6 @@ TEST_F(StreamGpuTest, OthersNeedNotWaitForWhatAReaderThatLeftNeededFirst) {
   finish(*stream, *first);  // nobody wants it
   EXPECT_EQ(full_slots(*stream), 0U);
   stream->leave(fast->holder());
-}
-
-TEST_F(StreamGpuTest, OthersNeedNotWaitForWhatADismissedReplicaNeededFirst) {
-  const auto stream = make(2);
-  const auto stays = joined(*stream, gpu_, 1, 0);
-  const auto away = joined(*stream, gpu_, 1, 1);
-  const auto first = begin(*stream);
-  const auto second = begin(*stream);
-  ASSERT_TRUE(first && second);
-  ASSERT_TRUE(stream->jump(stays->holder(), {0, 1}));
-  stream->leave(away->holder(), true);
-  finish(*stream, *second);
-  EXPECT_EQ(gpu_->begun(), 0U);
-  stream->dismiss(1, 1);
-  gpu_->settle();
-  pass(*stream, stays, 1);
-  finish(*stream, *first);
-  stream->leave(stays->holder());
 }
 
 TEST_F(StreamGpuTest, CopyOfWhatAReaderJumpsToBeginsAtOnce) {
@@ -376,87 +349,25 @@ TEST_F(StreamGpuTest, BatchThatOneReaderOnAGpuHasReadIsCopiedOnceMoreForAnother)
   for (const GpuReaderPtr& one : {first, host, late}) stream->leave(one->holder());
 }
 
-// Steps 0 to 2 are kept in main memory for the other one; the slots on the GPU have later steps.
-TEST_F(StreamGpuTest, ReplicaThatComesLateBeginsBehindWhatLaterStepsLeaveNoSlotsFor) {
-  const auto stream = make(StreamOptions{.timeline = Timeline(phase(), 1),
-                                         .from = {},
-                                         .maker = 1,
-                                         .replicas = 2,
-                                         .awaited = {{1, {}}}},
-                           2 * kDeviceSlots);
+// Steps 0 to 2 are kept in main memory for the slow one; the slots on the GPU have later steps.
+TEST_F(StreamGpuTest, WhoComesLateBeginsBehindWhatLaterStepsLeaveNoSlotsFor) {
+  const auto stream = make(1, AbsentReplica::kWait, 2 * kDeviceSlots);
+  const auto slow = joined(*stream, kMainMemory);
   const auto first = joined(*stream, gpu_);
   produce(*stream, 2 * kDeviceSlots);
   gpu_->settle();
   for (std::uint64_t step = 0; step < kDeviceSlots; ++step) pass(*stream, first, step);
   gpu_->settle();
   const auto late = reader();
-  EXPECT_EQ(stream->offers(terms(*stream, late, other_gpu_, {}, 1)), (StepAt{0, 0}));
-  EXPECT_EQ(stream->offers(terms(*stream, late, gpu_, {}, 1)), (StepAt{0, kDeviceSlots}));
-  ASSERT_TRUE(stream->join(late, terms(*stream, late, gpu_, {}, 1), {0, kDeviceSlots}));
+  EXPECT_EQ(stream->offers(terms(*stream, late, other_gpu_)), (StepAt{0, 0}));
+  EXPECT_EQ(stream->offers(terms(*stream, late, gpu_)), (StepAt{0, kDeviceSlots}));
+  ASSERT_TRUE(stream->join(late, terms(*stream, late, gpu_), {0, kDeviceSlots}));
+  for (std::uint64_t step = 0; step < kDeviceSlots; ++step) pass(*stream, slow, step);
   for (std::uint64_t step = kDeviceSlots; step < 2 * kDeviceSlots; ++step) {
-    pass(*stream, first, step);
-    pass(*stream, late, step);
+    for (const GpuReaderPtr& one : {slow, first, late}) pass(*stream, one, step);
   }
   EXPECT_EQ(full_slots(*stream), 0U);
-  stream->leave(first->holder());
-  stream->leave(late->holder());
-}
-
-TEST_F(StreamGpuTest, AwaitedReplicaMayComeOnAnyGpu) {
-  const auto stream = make(3);
-  const auto first = joined(*stream, gpu_);
-  produce(*stream, 2);
-  gpu_->settle();
-  const auto same = joined(*stream, gpu_, 1, 1);
-  const auto other = joined(*stream, other_gpu_, 1, 2);
-  settle();
-  for (std::uint64_t step = 0; step < 2; ++step) {
-    for (const GpuReaderPtr& one : {first, same, other}) pass(*stream, one, step);
-  }
-  EXPECT_EQ(full_slots(*stream), 0U);
-  for (const GpuReaderPtr& one : {first, same, other}) stream->leave(one->holder());
-}
-
-TEST_F(StreamGpuTest, BatchesOfAReplicaThatIsAwayStayOnItsGpu) {
-  const auto stream = make(2);
-  const auto stays = joined(*stream, gpu_);
-  const auto killed = joined(*stream, gpu_, 1, 1);
-  produce(*stream, 2);
-  gpu_->settle();
-  stream->leave(killed->holder(), true);
-  pass(*stream, stays, 0);
-  pass(*stream, stays, 1);
-  EXPECT_EQ(full_slots(*stream), 0U);
-  const auto back = joined(*stream, gpu_, 1, 1);
-  pass(*stream, back, 0);
-  pass(*stream, back, 1);
-  EXPECT_EQ(gpu_->begun(), 2U);
-  stream->leave(stays->holder());
-  stream->leave(back->holder());
-}
-
-TEST_F(StreamGpuTest, ReplicaThatComesBackElsewhereBeginsBehindWhatItsGpuHas) {
-  for (const HandGpuPtr& elsewhere : {other_gpu_, kMainMemory}) {
-    const auto stream = make(2);
-    const auto stays = joined(*stream, gpu_);
-    const auto killed = joined(*stream, gpu_, 1, 1);
-    produce(*stream, 2);
-    gpu_->settle();
-    stream->leave(killed->holder(), true);
-    pass(*stream, stays, 0);
-    const auto back = reader();
-    const auto comes = terms(*stream, back, elsewhere, {}, 1);
-    EXPECT_EQ(stream->offers(comes), (StepAt{0, 2}));
-    ASSERT_TRUE(stream->join(back, comes, {0, 2}));
-    EXPECT_EQ(full_slots(*stream), 0U);
-    pass(*stream, stays, 1);
-    produce(*stream, 1);
-    settle();
-    pass(*stream, stays, 2);
-    pass(*stream, back, 2);
-    stream->leave(stays->holder());
-    stream->leave(back->holder());
-  }
+  for (const GpuReaderPtr& one : {slow, first, late}) stream->leave(one->holder());
 }
 
 TEST_F(StreamGpuTest, FailedCopyEndsTheReadersOfThatGpuAlone) {
@@ -482,22 +393,6 @@ TEST_F(StreamGpuTest, FailedCopyEndsTheReadersOfThatGpuAlone) {
     pass(*stream, one, 1);
     stream->leave(one->holder());
   }
-}
-
-TEST_F(StreamGpuTest, FailedCopyEndsTheWaitForAReplicaThatIsAway) {
-  const auto stream = make(2);
-  const auto stays = joined(*stream, other_gpu_);
-  const auto killed = joined(*stream, gpu_, 1, 1);
-  produce(*stream, 1);
-  stream->leave(killed->holder(), true);
-  ASSERT_TRUE(gpu_->complete(Status(Code::kUnavailable, "lost")));
-  settle();
-  for (std::uint64_t step = 0; step < 3 * kHostSlots; ++step) {
-    pass(*stream, stays, step);
-    produce(*stream, 1);
-    settle();
-  }
-  stream->leave(stays->holder());
 }
 
 TEST_F(StreamGpuTest, GpuIsLetGoOfWithItsLastReaderThoughOthersReadOn) {
@@ -582,24 +477,6 @@ TEST_F(StreamGpuTest, CopiesThatAreLateHoldNobodyUp) {
   EXPECT_TRUE(stream->held_up().empty()) << "streams of their own would wait for it as well";
   stream->leave(one->holder());
   stream->leave(other->holder());
-}
-
-TEST_F(StreamGpuTest, ReplicaIsToldWhoHasTheSlotsOnItsGpu) {
-  const auto stream = make(2);
-  const auto fast = joined(*stream, gpu_);
-  const auto slow = joined(*stream, gpu_, 1, 1);
-  for (std::uint64_t step = 0; step < kDeviceSlots; ++step) {
-    produce(*stream, 1);
-    gpu_->settle();
-    pass(*stream, fast, step);
-  }
-  produce(*stream, 1);
-  EXPECT_FALSE(poll(*stream, fast, kDeviceSlots));
-  EXPECT_THAT(stream->waits_for(fast->holder()),
-              HasSubstr("replica 1 of shard 0 is still at epoch 0, step 0"));
-  EXPECT_EQ(stream->waits_for(slow->holder()), "");
-  stream->leave(slow->holder());
-  stream->leave(fast->holder());
 }
 
 TEST_F(StreamGpuTest, WhatAReaderHoldsOutlivesItsStream) {

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "session/stream.h"
+#include "tests/unit/session/gpu_fixture.h"
+
+namespace spdld::session {
+namespace {
+
+using testing::GpuReaderPtr;
+using testing::HandGpuPtr;
+using ::testing::HasSubstr;
+using testing::kDeviceSlots;
+using testing::kHostSlots;
+
+const HandGpuPtr kMainMemory = nullptr;
+
+using StreamGpuReplicasTest = testing::GpuFixture;
+
+// Of replicas of a shard, on GPUs and in main memory.
+TEST_F(StreamGpuReplicasTest, OthersNeedNotWaitForWhatADismissedReplicaNeededFirst) {
+  const auto stream = make(2);
+  const auto stays = joined(*stream, gpu_, 1, 0);
+  const auto away = joined(*stream, gpu_, 1, 1);
+  const auto first = begin(*stream);
+  const auto second = begin(*stream);
+  ASSERT_TRUE(first && second);
+  ASSERT_TRUE(stream->jump(stays->holder(), {0, 1}));
+  stream->leave(away->holder(), true);
+  finish(*stream, *second);
+  EXPECT_EQ(gpu_->begun(), 0U);
+  stream->dismiss(1, 1);
+  gpu_->settle();
+  pass(*stream, stays, 1);
+  finish(*stream, *first);
+  stream->leave(stays->holder());
+}
+
+TEST_F(StreamGpuReplicasTest, SlotsOnAGpuAreKeptForAReplicaThatMayComeThere) {
+  const auto stream = make(2, AbsentReplica::kWait, 2 * kDeviceSlots);
+  const auto first = joined(*stream, gpu_);
+  produce(*stream, 2 * kDeviceSlots);
+  gpu_->settle();
+  for (std::uint64_t step = 0; step < kDeviceSlots; ++step) pass(*stream, first, step);
+  EXPECT_FALSE(gpu_->complete()) << "no copy has been begun";
+  EXPECT_FALSE(poll(*stream, first, kDeviceSlots));
+  EXPECT_THAT(stream->waits_for(first->holder()), HasSubstr("replica 1 of shard 0 has not come"));
+  const auto late = joined(*stream, gpu_, 1, 1);
+  for (std::uint64_t step = 0; step < kDeviceSlots; ++step) pass(*stream, late, step);
+  gpu_->settle();
+  for (std::uint64_t step = kDeviceSlots; step < 2 * kDeviceSlots; ++step) {
+    for (const GpuReaderPtr& one : {first, late}) pass(*stream, one, step);
+  }
+  EXPECT_EQ(gpu_->begun(), 2 * kDeviceSlots);
+  EXPECT_EQ(full_slots(*stream), 0U);
+  for (const GpuReaderPtr& one : {first, late}) stream->leave(one->holder());
+}
+
+TEST_F(StreamGpuReplicasTest, SlotsOnAGpuAreFreeOnceTheReplicaHasComeElsewhere) {
+  for (const HandGpuPtr& elsewhere : {other_gpu_, kMainMemory}) {
+    const auto stream = make(2, AbsentReplica::kWait, 2 * kDeviceSlots);
+    const auto first = joined(*stream, gpu_);
+    produce(*stream, 2 * kDeviceSlots);
+    gpu_->settle();
+    for (std::uint64_t step = 0; step < kDeviceSlots; ++step) pass(*stream, first, step);
+    const auto late = joined(*stream, elsewhere, 1, 1);
+    settle();
+    pass(*stream, first, kDeviceSlots);
+    for (std::uint64_t step = 0; step <= kDeviceSlots; ++step) {
+      pass(*stream, late, step);
+      settle();
+    }
+    for (const GpuReaderPtr& one : {first, late}) stream->leave(one->holder());
+  }
+}
+
+TEST_F(StreamGpuReplicasTest, SlotsOnAGpuAreFreeOnceTheReplicaIsNotWaitedFor) {
+  const auto stream = make(2, AbsentReplica::kWait, 2 * kDeviceSlots);
+  const auto first = joined(*stream, gpu_);
+  produce(*stream, 2 * kDeviceSlots);
+  gpu_->settle();
+  for (std::uint64_t step = 0; step < kDeviceSlots; ++step) pass(*stream, first, step);
+  stream->dismiss(first->job, 1);
+  gpu_->settle();
+  pass(*stream, first, kDeviceSlots);
+  EXPECT_EQ(full_slots(*stream), 0U);
+  stream->leave(first->holder());
+}
+
+TEST_F(StreamGpuReplicasTest, NothingIsKeptOnAGpuThatNobodyReadsOnForWhoMayCome) {
+  const auto stream = make(3, AbsentReplica::kWait, 2 * kDeviceSlots);
+  const auto stays = joined(*stream, kMainMemory);
+  const auto leaves = joined(*stream, gpu_, 1, 1);
+  const std::weak_ptr<SlotPool> pool = stream->pool_of(leaves->holder());
+  produce(*stream, 2);
+  ASSERT_TRUE(gpu_->complete());  // the other one is under way
+  pass(*stream, stays, 0);
+  stream->leave(leaves->holder());
+  gpu_->settle();
+  EXPECT_TRUE(pool.expired());
+  const auto late = joined(*stream, other_gpu_, 1, 2);
+  settle();
+  pass(*stream, stays, 1);
+  for (std::uint64_t step = 0; step < 2; ++step) pass(*stream, late, step);
+  EXPECT_EQ(full_slots(*stream), 0U);
+  for (const GpuReaderPtr& one : {stays, late}) stream->leave(one->holder());
+}
+
+TEST_F(StreamGpuReplicasTest, AwaitedReplicaMayComeOnAnyGpu) {
+  const auto stream = make(3);
+  const auto first = joined(*stream, gpu_);
+  produce(*stream, 2);
+  gpu_->settle();
+  const auto same = joined(*stream, gpu_, 1, 1);
+  const auto other = joined(*stream, other_gpu_, 1, 2);
+  settle();
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    for (const GpuReaderPtr& one : {first, same, other}) pass(*stream, one, step);
+  }
+  EXPECT_EQ(full_slots(*stream), 0U);
+  for (const GpuReaderPtr& one : {first, same, other}) stream->leave(one->holder());
+}
+
+TEST_F(StreamGpuReplicasTest, BatchesOfAReplicaThatIsAwayStayOnItsGpu) {
+  const auto stream = make(2);
+  const auto stays = joined(*stream, gpu_);
+  const auto killed = joined(*stream, gpu_, 1, 1);
+  produce(*stream, 2);
+  gpu_->settle();
+  stream->leave(killed->holder(), true);
+  pass(*stream, stays, 0);
+  pass(*stream, stays, 1);
+  EXPECT_EQ(full_slots(*stream), 0U);
+  const auto back = joined(*stream, gpu_, 1, 1);
+  pass(*stream, back, 0);
+  pass(*stream, back, 1);
+  EXPECT_EQ(gpu_->begun(), 2U);
+  stream->leave(stays->holder());
+  stream->leave(back->holder());
+}
+
+TEST_F(StreamGpuReplicasTest, ReplicaThatComesBackElsewhereBeginsBehindWhatItsGpuHas) {
+  for (const HandGpuPtr& elsewhere : {other_gpu_, kMainMemory}) {
+    const auto stream = make(2);
+    const auto stays = joined(*stream, gpu_);
+    const auto killed = joined(*stream, gpu_, 1, 1);
+    produce(*stream, 2);
+    gpu_->settle();
+    stream->leave(killed->holder(), true);
+    pass(*stream, stays, 0);
+    const auto back = reader();
+    const auto comes = terms(*stream, back, elsewhere, {}, 1);
+    EXPECT_EQ(stream->offers(comes), (StepAt{0, 2}));
+    ASSERT_TRUE(stream->join(back, comes, {0, 2}));
+    EXPECT_EQ(full_slots(*stream), 0U);
+    pass(*stream, stays, 1);
+    produce(*stream, 1);
+    settle();
+    pass(*stream, stays, 2);
+    pass(*stream, back, 2);
+    stream->leave(stays->holder());
+    stream->leave(back->holder());
+  }
+}
+
+TEST_F(StreamGpuReplicasTest, FailedCopyEndsTheWaitForAReplicaThatIsAway) {
+  const auto stream = make(2);
+  const auto stays = joined(*stream, other_gpu_);
+  const auto killed = joined(*stream, gpu_, 1, 1);
+  produce(*stream, 1);
+  stream->leave(killed->holder(), true);
+  ASSERT_TRUE(gpu_->complete(Status(Code::kUnavailable, "lost")));
+  settle();
+  for (std::uint64_t step = 0; step < 3 * kHostSlots; ++step) {
+    pass(*stream, stays, step);
+    produce(*stream, 1);
+    settle();
+  }
+  stream->leave(stays->holder());
+}
+
+TEST_F(StreamGpuReplicasTest, ReplicaIsToldWhoHasTheSlotsOnItsGpu) {
+  const auto stream = make(2);
+  const auto fast = joined(*stream, gpu_);
+  const auto slow = joined(*stream, gpu_, 1, 1);
+  for (std::uint64_t step = 0; step < kDeviceSlots; ++step) {
+    produce(*stream, 1);
+    gpu_->settle();
+    pass(*stream, fast, step);
+  }
+  produce(*stream, 1);
+  EXPECT_FALSE(poll(*stream, fast, kDeviceSlots));
+  EXPECT_THAT(stream->waits_for(fast->holder()),
+              HasSubstr("replica 1 of shard 0 is still at epoch 0, step 0"));
+  EXPECT_EQ(stream->waits_for(slow->holder()), "");
+  stream->leave(slow->holder());
+  stream->leave(fast->holder());
+}
+
+}  // namespace
+}  // namespace spdld::session
