@@ -17,43 +17,26 @@ constexpr std::size_t kAhead = 2;
 }  // namespace
 
 std::optional<Arrival> Arrivals::next(Link& link, Waiting* waiting) {
-  if (device_ != nullptr) {
-    device_->arenas->reap();
-    device_->copies->reap();
-  }
-  const std::size_t wanted = device_ != nullptr ? 1 + kAhead : 1;
-  while (queue_.size() < wanted && end_ == nullptr && take(link, waiting)) {
+  if (device_ == nullptr) return take(link, waiting);
+  device_->arenas->reap();
+  device_->copies->reap();
+  while (queue_.size() < 1 + kAhead && end_ == nullptr && take_ahead(link, waiting)) {
   }
   if (queue_.empty()) {
     if (end_ != nullptr) std::rethrow_exception(std::exchange(end_, nullptr));
     return std::nullopt;
   }
-  if (device_ != nullptr) begin_copies(link.attached().frame.credits);
-  Arrival arrival = std::move(queue_.front());
+  begin_copies(link.attached().frame.credits);
+  std::optional<Arrival> arrival = std::move(queue_.front());
   queue_.pop_front();
   return arrival;
 }
 
-bool Arrivals::take(Link& link, Waiting* waiting) {
+bool Arrivals::take_ahead(Link& link, Waiting* waiting) {
   try {
-    const wire::FrameHeader* const header = link.poll(waiting);
-    if (header == nullptr) return false;
-    if (header->type == wire::FrameType::kBatch) {
-      const auto& frame = *reinterpret_cast<const wire::BatchFrame*>(header);
-      add_batch(link, frame, link.batch(frame));
-    } else if (header->type == wire::FrameType::kDeviceBatch) {
-      const auto& frame = *reinterpret_cast<const wire::DeviceBatchFrame*>(header);
-      add_batch(link, frame.batch, link.batch(frame));
-      queue_.back().is_begun = queue_.back().by_ipc = true;
-    } else if (header->type == wire::FrameType::kEpochEnd) {
-      queue_.push_back({.frame = *reinterpret_cast<const wire::EpochEndFrame*>(header)});
-    } else if (header->type == wire::FrameType::kReset) {
-      queue_.push_back({.frame = *reinterpret_cast<const wire::ResetFrame*>(header)});
-      facts_ = nullptr;  // it changes them under the same number
-    } else {
-      notify(options_, Link::notice_text(*header));
-    }
-    return true;
+    std::optional<Arrival> arrival = take(link, waiting);
+    if (arrival) queue_.push_back(*std::move(arrival));
+    return arrival.has_value();
   } catch (const LinkLost&) {
     if (queue_.empty()) throw;
     end_ = std::current_exception();
@@ -64,14 +47,38 @@ bool Arrivals::take(Link& link, Waiting* waiting) {
   return false;
 }
 
-void Arrivals::add_batch(Link& link, const wire::BatchFrame& frame,
-                         std::shared_ptr<BatchState> batch) {
+std::optional<Arrival> Arrivals::take(Link& link, Waiting* waiting) {
+  while (const wire::FrameHeader* const header = link.poll(waiting)) {
+    switch (header->type) {
+      case wire::FrameType::kBatch: {
+        const auto& frame = *reinterpret_cast<const wire::BatchFrame*>(header);
+        return of_batch(link, frame, link.batch(frame));
+      }
+      case wire::FrameType::kDeviceBatch: {
+        const auto& frame = *reinterpret_cast<const wire::DeviceBatchFrame*>(header);
+        Arrival arrival = of_batch(link, frame.batch, link.batch(frame));
+        arrival.is_begun = arrival.by_ipc = true;
+        return arrival;
+      }
+      case wire::FrameType::kEpochEnd:
+        return Arrival{.frame = *reinterpret_cast<const wire::EpochEndFrame*>(header)};
+      case wire::FrameType::kReset:
+        facts_ = nullptr;  // it changes them under the same number
+        return Arrival{.frame = *reinterpret_cast<const wire::ResetFrame*>(header)};
+      default: notify(options_, Link::notice_text(*header));
+    }
+  }
+  return std::nullopt;
+}
+
+Arrival Arrivals::of_batch(const Link& link, const wire::BatchFrame& frame,
+                           std::shared_ptr<BatchState> batch) {
   if (facts_ == nullptr || facts_number_ != link.facts_number()) {
     facts_ = std::make_shared<const Facts>(link.facts());
     facts_number_ = link.facts_number();
   }
-  queue_.push_back(
-      {.frame = frame, .batch = std::move(batch), .facts = facts_, .facts_number = facts_number_});
+  return {
+      .frame = frame, .batch = std::move(batch), .facts = facts_, .facts_number = facts_number_};
 }
 
 void Arrivals::begin_copies(std::uint32_t credits) {

@@ -28,9 +28,9 @@ struct Arrival {
   bool by_ipc = false;    // the daemon brought it there
 };
 
-// The queue between a link and its reader, in the order of the link. Begins the copies of batches
-// that are to lie on a device, up to two of them ahead of the reader, and ends the leases of those
-// that were read there. Without a device nothing is taken ahead. Used by the loader's thread alone.
+// What comes over a link, in its order. With a device it queues here: the copies of batches that
+// are to lie there are begun, up to two of them ahead of the reader, and the leases of those that
+// were read there end. Without one nothing is taken ahead. Used by the loader's thread alone.
 class Arrivals {
  public:
   // Both outlive it. Without a device batches stay in main memory.
@@ -55,9 +55,12 @@ class Arrivals {
   bool awaits_streams() const { return device_ != nullptr && device_->arenas->draining() > 0; }
 
  private:
-  // False: nothing was there.
-  bool take(Link& link, Waiting* waiting);
-  void add_batch(Link& link, const wire::BatchFrame& frame, std::shared_ptr<BatchState> batch);
+  // Of the link; none while nothing is there.
+  std::optional<Arrival> take(Link& link, Waiting* waiting);
+  Arrival of_batch(const Link& link, const wire::BatchFrame& frame,
+                   std::shared_ptr<BatchState> batch);
+  // To the queue. False: nothing was there.
+  bool take_ahead(Link& link, Waiting* waiting);
   void begin_copies(std::uint32_t credits);
 
   const LoaderOptions& options_;

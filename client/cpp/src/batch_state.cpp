@@ -79,6 +79,19 @@ std::string unpad(TensorView& view, std::uint64_t rows) {
   return "";
 }
 
+TensorView view_of(const wire::FieldLayout& field) {
+  TensorView view;
+  view.name = field.name;
+  view.kind = field.kind;
+  view.dtype = field.dtype;
+  view.meta = (field.flags & wire::kFieldMeta) != 0;
+  view.on_device = (field.flags & wire::kFieldOnDevice) != 0;
+  view.text = field.kind == wire::FieldKind::kBytes && (field.flags & wire::kFieldText) != 0;
+  view.ndim = field.kind == wire::FieldKind::kBytes ? 1 : field.ndim + 1;
+  std::copy_n(field.shape, field.ndim, view.dims.begin() + 1);
+  return view;
+}
+
 // Memory that a part of a batch has to lie in.
 struct Room {
   const std::byte* base = nullptr;
@@ -86,19 +99,11 @@ struct Room {
 };
 
 // Where one field of a batch lies: its values in `room`, all else in its slot. Empty when it does.
-// Offsets and shapes are copied to `layout`, once: the daemon can write to the slot, and what was
-// checked must be what is used.
+// `view` is that of its schema. Offsets and shapes are copied to `layout`, once: the daemon can
+// write to the slot, and what was checked must be what is used.
 std::string place(TensorView& view, const wire::FieldLayout& field, const Room& room,
                   const Room& slot, std::uint64_t rows, Layout& layout) {
-  view.name = field.name;
-  view.kind = field.kind;
-  view.dtype = field.dtype;
-  view.meta = (field.flags & wire::kFieldMeta) != 0;
-  view.text = field.kind == wire::FieldKind::kBytes && (field.flags & wire::kFieldText) != 0;
-  view.ndim = field.ndim + 1;
   view.dims[0] = static_cast<std::int64_t>(rows);
-  std::copy_n(field.shape, field.ndim, view.dims.begin() + 1);
-  view.on_device = (field.flags & wire::kFieldOnDevice) != 0;
   const char* const beyond = view.on_device
                                  ? "it reaches beyond the batch's part of the GPU's memory"
                                  : "it reaches beyond its slot";
@@ -108,7 +113,6 @@ std::string place(TensorView& view, const wire::FieldLayout& field, const Room& 
     view.bytes = product(row_bytes(field), rows);
     return fits(field.offset, view.bytes, room.bytes) ? "" : beyond;
   }
-  if (field.kind == wire::FieldKind::kBytes) view.ndim = 1;
   if (!fits(field.offsets_offset, product(rows + 1, 8), slot.bytes)) {
     return "its offsets reach beyond its slot";
   }
@@ -180,7 +184,7 @@ void copy_out(BatchState& state, F&& is_copied) {
   for (std::size_t i = 0; i < state.fields.size(); ++i) {
     if (is_copied(i)) copied_bytes += extent_of(state.fields[i], state.rows).total();
   }
-  const std::shared_ptr<std::byte[]> copies(new std::byte[copied_bytes]);
+  auto copies = std::make_shared_for_overwrite<std::byte[]>(copied_bytes);
   std::byte* to = copies.get();
   for (std::size_t i = 0; i < state.fields.size(); ++i) {
     TensorView& view = state.fields[i];
@@ -196,7 +200,7 @@ void copy_out(BatchState& state, F&& is_copied) {
       state.valid = {reinterpret_cast<const std::uint8_t*>(view.data), state.rows};
     }
   }
-  state.copies = copies;  // what was there is still read above
+  state.copies = std::move(copies);  // what was there is still read above
 }
 
 }  // namespace
@@ -252,7 +256,10 @@ std::shared_ptr<const Schema> read_schema(std::span<const std::byte> frame,
   }
   for (const wire::FieldLayout& field : schema->fields) {
     const std::string wrong = check_field(field);
-    if (wrong.empty()) continue;
+    if (wrong.empty()) {
+      schema->views.push_back(view_of(field));
+      continue;
+    }
     const std::string_view name(field.name, ::strnlen(field.name, sizeof field.name));
     why = join("field '", name, "' of a schema: ", wrong);
     return nullptr;
@@ -267,7 +274,7 @@ std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
   state->epoch = frame.epoch;
   state->step = frame.step;
   state->rows = frame.rows;
-  state->fields.resize(schema->fields.size());
+  state->fields = schema->views;
   Layout layout;
   const Room slot{lease->slot(), frame.slot_bytes};
   const Room on_device{delivery.on_device, delivery.device_bytes};
@@ -279,8 +286,8 @@ std::shared_ptr<BatchState> make_batch(std::shared_ptr<Lease> lease,
                                   ? "it lies on a GPU, and the batch does not"
                                   : place(view, field, room, slot, frame.rows, layout);
     if (!wrong.empty()) {
-      throw ConnectionError(kDataLoss, join("field '", std::string_view(field.name), "' of step ",
-                                            frame.step, " of epoch ", frame.epoch, ": ", wrong));
+      throw ConnectionError(kDataLoss, join("field '", view.name, "' of step ", frame.step,
+                                            " of epoch ", frame.epoch, ": ", wrong));
     }
   }
   state->schema = std::move(schema);

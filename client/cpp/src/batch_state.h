@@ -23,6 +23,7 @@ struct Schema {
   std::uint32_t pipeline_version = 0;
   std::string order_digest = {};  // as was told before it
   std::vector<wire::FieldLayout> fields = {};
+  std::vector<TensorView> views = {};  // of each field what is the same in all batches
 };
 
 // The right to read one slot. Ends once: by end(), or with the last that shares it. Any thread.

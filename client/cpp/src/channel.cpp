@@ -149,7 +149,6 @@ bool Channel::send_release(std::uint64_t lease) {
 }
 
 void Channel::end(std::uint64_t lease) {
-  if (!in_owner()) return;
   const std::lock_guard lock(mutex_);
   erase_held(lease);
   if (lost_) return;

@@ -18,8 +18,8 @@ namespace spdld::client {
 
 // One connection to a daemon. Shared by the loader and by every lease that was given over it, and
 // closed when the last of them lets go: the daemon thus sees a hang-up only when nothing of its
-// memory is read any more. The loader's thread sends and receives; leases end on any thread. After
-// lost(), and in a forked child, ending a lease tells nobody.
+// memory is read any more. The loader's thread sends and receives; leases end on any thread, and in
+// a forked child not at all. After lost(), ending one tells nobody.
 class Channel {
  public:
   struct HeldBatch {

@@ -173,7 +173,7 @@ void Stream::check_order() {
   order_open_ = false;
 }
 
-std::optional<Batch> Stream::hand_out(Arrival arrival) {
+std::optional<Batch> Stream::hand_out(Arrival&& arrival) {
   const auto& frame = std::get<wire::BatchFrame>(arrival.frame);
   if (arrival.facts_number != facts_number_) adopt_facts(*arrival.facts, arrival.facts_number);
   if (order_open_) check_order();

@@ -62,7 +62,7 @@ class Stream {
   void lose_link_if_over(const Error& failed);
   // Reads what is there. `ready`: the caller gets the result, be it a batch or the epoch's end.
   std::optional<Batch> try_next(Waiting* waiting, bool& ready);
-  std::optional<Batch> hand_out(Arrival arrival);
+  std::optional<Batch> hand_out(Arrival&& arrival);
   void adopt_facts(const Facts& facts, std::uint32_t number);
   void remember_facts();
   void check_order();
