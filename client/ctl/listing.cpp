@@ -82,13 +82,16 @@ std::string show_process(const v1::Session& session) {
   return fmt::format("{}@{}", session.host_pid(), session.host());
 }
 
+// "GPU-8f2a1b3c" tells those of a node apart.
+constexpr std::size_t kShownOfUuid = 12;
+
 Table sessions_table(const google::protobuf::RepeatedPtrField<v1::Session>& sessions) {
   const bool replicas =
       std::any_of(sessions.begin(), sessions.end(),
                   [](const v1::Session& session) { return session.replica() != 0; });
-  std::vector<std::string> headings = {">SESSION", "JOB",      "PIPELINE", ">VERSION", ">SHARD",
-                                       "PID",      ">UID",     ">AT",      ">HELD",    ">READY",
-                                       ">ROWS/S",  ">BATCHES", ">WAITED",  ">MEMORY",  "COMMAND"};
+  std::vector<std::string> headings = {
+      ">SESSION", "JOB",    "PIPELINE", ">VERSION", ">SHARD",  "PID",     ">UID",   ">AT",
+      ">HELD",    ">READY", ">ROWS/S",  ">BATCHES", ">WAITED", ">MEMORY", "DEVICE", "COMMAND"};
   if (replicas) headings.insert(headings.begin() + 5, ">REPLICA");
   Table table(headings);
   for (const v1::Session& session : sessions) {
@@ -107,6 +110,7 @@ Table sessions_table(const google::protobuf::RepeatedPtrField<v1::Session>& sess
         number(session.batches()),
         session.waits() == 0 && session.waited_s() == 0 ? "-" : show_seconds(session.waited_s()),
         show_bytes(session.arena_bytes()),
+        session.gpu().empty() ? "host" : session.gpu().substr(0, kShownOfUuid),
         session.command().empty() ? session.client() : session.command()};
     if (replicas) row.insert(row.begin() + 5, number(session.replica()));
     table.add(std::move(row));

@@ -407,6 +407,7 @@ void fill(v1::Session* message, const session::SessionView& view) {
   if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
   message->set_batches(view.batches);
   message->set_arena_bytes(view.arena_bytes);
+  message->set_gpu(view.gpu);
   message->set_replica(view.replica);
   message->set_pipeline_version(view.pipeline_version);
   message->set_host(utf8(view.host));

@@ -51,6 +51,7 @@ std::vector<SessionView> Sessions::sessions(const Caller& caller) const {
                      .rows_per_s = session->rows.per_second(0),
                      .batches = consumer.batches,
                      .arena_bytes = consumer.arena_bytes,
+                     .gpu = session->consumer->reads_on(),
                      .waited_s = seconds(consumer.waiting.waited),
                      .waits = consumer.waiting.waits});
   }

@@ -287,7 +287,8 @@ struct SessionView {
   std::optional<double> rows_per_s = std::nullopt;  // in the last seconds; none: not known
   std::uint64_t batches = 0;
   std::uint64_t arena_bytes = 0;
-  double waited_s = 0;  // for batches, since its loader was opened; as its client says, like waits
+  std::string gpu = {};  // UUID; empty: its batches lie in main memory
+  double waited_s = 0;   // for batches, since its loader was opened; as its client says, like waits
   std::uint64_t waits = 0;
 };
 

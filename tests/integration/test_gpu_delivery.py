@@ -92,6 +92,9 @@ def test_digests_on_the_gpu_are_those_in_main_memory(
     rank = start_rank(daemon, job="gpu")
     answers = digests(rank, STEPS)
     assert all(answer["on_gpu"] for answer in answers)
+    (session,) = daemon.ctl_json("get", "sessions")
+    assert session["gpu"].startswith("GPU-")
+    assert f" {session['gpu'][:12]} " in daemon.ctl("get", "sessions").stdout
     assert contents(answers) == in_main_memory(start_rank, daemon, write)
 
 
@@ -113,6 +116,9 @@ def test_a_loader_without_device_may_be_left_in_main_memory(
     (warning,) = rank.do("warnings")["warnings"]
     assert "pipeline 'images' delivers to GPUs, and this loader's batches lie in main" in warning
     assert 'it names none; open it with device="cuda"' in warning
+    (session,) = daemon.ctl_json("get", "sessions")
+    assert session["gpu"] == ""
+    assert " host " in daemon.ctl("get", "sessions").stdout
 
 
 def test_a_preview_needs_no_gpu(daemon: Any, pipeline: pathlib.Path, ledger: pathlib.Path) -> None:
