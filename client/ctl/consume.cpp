@@ -15,6 +15,7 @@
 #include "ctl/cursor_text.h"
 #include "ctl/digest.h"
 #include "ctl/interrupt.h"
+#include "ctl/option_words.h"
 #include "ctl/table.h"
 #include "spdld/error.h"
 
@@ -141,7 +142,7 @@ void consume(const ConsumeOptions& options, std::ostream& out, std::ostream& err
     if (interrupt.requested()) throw Interrupted();
   };
   loader_options.on_notice = [&](const std::string& notice) {
-    err << "spdlctl: " << notice << std::endl;
+    err << "spdlctl: " << in_options(notice) << std::endl;
   };
   Loader loader = Loader::open(std::move(loader_options));
 

@@ -5,14 +5,13 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "ctl/commands.h"
 #include "ctl/consume.h"
 #include "ctl/cursor_text.h"
 #include "ctl/failure.h"
+#include "ctl/option_words.h"
 #include "ctl/submission.h"
 
 namespace spdld::ctl {
@@ -57,20 +56,6 @@ struct Attachment {
   }
 };
 
-// What a loader is told of its arguments, in the words of these commands' options.
-std::string in_options(std::string text) {
-  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
-      {"start=\"ledger\"", "--start ledger"},
-      {"from a saved state_dict()", "at a --cursor"},
-      {"device=\"cuda\"", "--device cuda"},
-  };
-  for (const auto& [argument, option] : kWords) {
-    if (const auto at = text.find(argument); at != std::string::npos)
-      text.replace(at, argument.size(), option);
-  }
-  return text;
-}
-
 // Runs what reads by a loader. Throws what that throws.
 template <typename F>
 void with_options_named(F&& read) {
@@ -78,6 +63,8 @@ void with_options_named(F&& read) {
     read();
   } catch (const PipelineError& refused) {
     throw PipelineError(refused.code(), in_options(refused.what()));
+  } catch (const DeviceError& failed) {
+    throw DeviceError(failed.code(), in_options(failed.what()));
   }
 }
 

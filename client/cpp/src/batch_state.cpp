@@ -184,8 +184,9 @@ void copy_out(BatchState& state, F&& is_copied) {
   for (std::size_t i = 0; i < state.fields.size(); ++i) {
     if (is_copied(i)) copied_bytes += extent_of(state.fields[i], state.rows).total();
   }
-  auto copies = std::make_shared_for_overwrite<std::byte[]>(copied_bytes);
-  std::byte* to = copies.get();
+  auto words = std::make_shared_for_overwrite<std::uint64_t[]>((copied_bytes + 7) / 8);
+  auto* to = reinterpret_cast<std::byte*>(words.get());
+  std::shared_ptr<std::byte[]> copies(std::move(words), to);
   for (std::size_t i = 0; i < state.fields.size(); ++i) {
     TensorView& view = state.fields[i];
     if (is_copied(i)) {

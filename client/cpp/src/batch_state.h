@@ -101,7 +101,7 @@ void hand_out(BatchState& state);
 void leave_unread(BatchState& state);
 
 // The same batch in main memory of its own, without a lease. Its lease must not have ended. Throws
-// DeviceError.
+// as DeviceBatch::read().
 std::shared_ptr<BatchState> copy_of(const BatchState& state);
 
 }  // namespace spdld::client

@@ -25,7 +25,8 @@ class DeviceBatch {
   virtual void make_ready(std::uintptr_t stream) = 0;
   // The stream reads the values, and has waited for them in a way of its own. Throws likewise.
   virtual void record_stream(std::uintptr_t stream) = 0;
-  // Copies values of the batch to main memory, and waits until they are there. Throws DeviceError.
+  // Copies values of the batch to main memory, as the streams leave them that it was handed to, and
+  // waits until they are there. Throws likewise.
   virtual void read(const std::byte* from, std::uint64_t bytes, std::byte* to) = 0;
 };
 

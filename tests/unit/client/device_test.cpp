@@ -437,6 +437,32 @@ TEST_F(DeviceTest, ACopyToMainMemoryWaitsForTheBatch) {
   }
 }
 
+TEST_F(DeviceTest, ACopyToMainMemoryLeavesACaptureOfTheThreadsStreamAlone) {
+  FakeDaemon daemon;
+  Loader loader = Loader::open(options(daemon));
+  const auto batch = loader.next();
+  gpu_.begin_capture(CU_STREAM_PER_THREAD);
+  const Batch copy = batch->copy();
+  gpu_.end_capture(CU_STREAM_PER_THREAD);
+  EXPECT_EQ(copy.device(), -1);
+}
+
+TEST_F(DeviceTest, ACopyToMainMemoryHasWhatAStreamWroteToTheBatch) {
+  FakeDaemon daemon;
+  Loader loader = Loader::open(options(daemon));
+  const auto batch = loader.next();
+  CUstream stream = gpu_.make_stream();
+  batch->make_ready(reinterpret_cast<std::uintptr_t>(stream));
+  auto* const values = const_cast<std::uint8_t*>(gpu_.peek((*batch)["image"].data));
+  gpu_.launch(
+      stream, [](void* at) { *static_cast<std::uint8_t*>(at) ^= 0xFF; }, values);
+  const std::uint8_t written = std::to_integer<std::uint8_t>(batch->copy()["image"].data[0]);
+  EXPECT_EQ(written, *gpu_.peek((*batch)["image"].data));
+  gpu_.begin_capture(stream);
+  EXPECT_THAT(thrown<LeaseError>([&] { (void)batch->copy(); }).what(), HasSubstr("captured"));
+  gpu_.end_capture(stream);
+}
+
 TEST_F(DeviceTest, ABatchOnADeviceHasNoPrivateView) {
   FakeDaemon daemon;
   Loader loader = Loader::open(options(daemon));

@@ -92,7 +92,8 @@ class SPDLD_API Batch {
   std::byte* private_data(const TensorView& field) const;
 
   // The same batch in this process's own main memory: it holds no lease. One that lies on a device
-  // is waited for. Throws LeaseError if released, DeviceError if the device fails.
+  // is waited for, and so is what the streams that it was handed to do with it. Throws LeaseError
+  // if released, or while one of these is captured into a graph, DeviceError if the device fails.
   Batch copy() const;
 
   // Ends the lease now. Throws LeaseError while other handles or owners are there. Device memory is

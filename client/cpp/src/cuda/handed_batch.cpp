@@ -2,7 +2,10 @@
 #include "cuda/handed_batch.h"
 
 #include <algorithm>
+#include <memory>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "spdld/error.h"
 #include "text.h"
@@ -22,14 +25,34 @@ void HandedBatch::record_stream(std::uintptr_t stream) {
 }
 
 void HandedBatch::read(const std::byte* from, std::uint64_t bytes, std::byte* to) {
+  constexpr const char* kWhat = "copying a batch to main memory";
   const Current current(*device_);
-  // It is over before the batch is let go of: the stream counts as none that reads it.
-  CUstream const stream = CU_STREAM_PER_THREAD;
-  await_values(stream);
   const Functions& functions = device_->functions();
+  // Of its own: those of the caller may be captured into a graph. It is through before the batch is
+  // let go of, and so counts as none that reads it.
+  CUstream stream = nullptr;
+  device_->check(functions.StreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0), kWhat);
+  const auto destroy = [&](CUstream_st* made) { functions.StreamDestroy(made); };
+  const std::unique_ptr<CUstream_st, decltype(destroy)> made(stream, destroy);
+  await_values(stream);
+  if (!is_read_only()) await_writers(stream);
   device_->check(functions.MemcpyDtoHAsync(to, reinterpret_cast<CUdeviceptr>(from), bytes, stream),
-                 "copying a batch to main memory");
-  device_->check(functions.StreamSynchronize(stream), "copying a batch to main memory");
+                 kWhat);
+  device_->check(functions.StreamSynchronize(stream), kWhat);
+}
+
+void HandedBatch::await_writers(CUstream stream) {
+  std::vector<Reader> writers;
+  {
+    const std::lock_guard lock(mutex_);
+    writers = readers_;
+  }
+  LastReads last(std::move(writers));
+  if (!last.note(*device_))
+    throw LeaseError(kFailedPrecondition,
+                     "a batch cannot be copied to main memory while a stream that it was handed to "
+                     "is being captured into a graph: copy it before or afterwards");
+  last.wait_on(*device_, stream);
 }
 
 CUstream HandedBatch::usable(std::uintptr_t stream) const {

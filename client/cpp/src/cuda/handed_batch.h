@@ -32,6 +32,8 @@ class HandedBatch : public DeviceBatch {
 
  private:
   CUstream usable(std::uintptr_t stream) const;
+  // Has the stream wait for those that the batch was handed to and that may write to it.
+  void await_writers(CUstream stream);
   void add_reader(CUstream stream);
 
   const std::shared_ptr<Device> device_;
