@@ -117,15 +117,20 @@ std::optional<StepAt> Stream::offered(const ReaderTerms& terms) const {
   if (replicas_ > 1) {
     if (terms.job != maker_) return std::nullopt;
     for (const Reader& known : readers_) {
-      if (known.id == 0 && known.replica == terms.replica) first = known.next;
+      if (known.id != 0 || known.replica != terms.replica) continue;
+      // It may have been to end at `until`, for a swap that was given up after it had left.
+      first = gone_ > known.until ? gone_ : known.next;
     }
   } else if (terms.from > to_make_ || follows()) {
     return std::nullopt;  // it would wait for somebody else's consumer
   }
   first = std::max(first, terms.from);
   bool to_be_copied = false;  // one of those from `first` on
+  StepAt next = timeline_.settled(first);
   for (auto ready = ready_.lower_bound(first); ready != ready_.end(); ++ready) {
     const auto& [at, batch] = *ready;
+    if (next < at) to_be_copied = true;  // it is in the making
+    next = timeline_.settled({at.epoch, at.step + 1});
     // Who went back may still have what it was handed before, and written to its view of it: that
     // is made for it once more, elsewhere.
     const auto has_it = [&](const Copied& copy) {
@@ -393,6 +398,7 @@ std::optional<Stream::Taken> Stream::take(delivery::HolderId id, StepAt at) {
   reader->next = {at.epoch, at.step + 1};
   reader->hungry = false;
   if (copied) {
+    copy->taken = true;
     take_off(ready, copy);
   } else {
     --ready.expected;
@@ -496,7 +502,12 @@ std::string Stream::waits_for(delivery::HolderId id) const {
   const Reader* slowest = nullptr;
   for (const Reader& other : readers_) {
     if (other.next >= reader->next) continue;
-    if (slowest == nullptr || other.next < slowest->next) slowest = &other;
+    if (!nothing_made && other.on_gpu != reader->on_gpu && !other.unplaced) continue;
+    const auto is_behind = [&](const Reader& known) {
+      return other.next < known.next ||
+             (other.next == known.next && other.id == 0 && known.id != 0);
+    };
+    if (slowest == nullptr || is_behind(*slowest)) slowest = &other;
   }
   const std::string shard = " of shard " + std::to_string(shard_);
   if (slowest == nullptr)

@@ -146,8 +146,8 @@ class Stream final : public engine::StreamPort,
     std::uint64_t open_epochs = 0;
     std::shared_ptr<SlotPool> on_gpu = nullptr;  // null: it reads in main memory
     bool hungry = false;                         // asked for a batch that was not there
-    // A replica that was never here: it may come to main memory or to any GPU that has readers, and
-    // is expected to take the batch there, too.
+    // A replica that has not joined this stream yet: it may come to main memory or to any GPU that
+    // has readers. What these take is kept there for it, too.
     bool unplaced = false;
 
     bool wants(StepAt at) const { return next <= at && at < until; }
@@ -157,6 +157,7 @@ class Stream final : public engine::StreamPort,
     std::shared_ptr<SlotPool> pool;
     std::uint32_t slot = 0;
     bool there = false;
+    bool taken = false;          // by somebody
     std::uint32_t expected = 0;  // once it is there: readers that have yet to take it, at least one
   };
   using CopiedAt = std::vector<Copied>::iterator;
@@ -227,6 +228,10 @@ class Stream final : public engine::StreamPort,
   bool has_reader(const std::shared_ptr<SlotPool>& on_gpu) const SPDLD_REQUIRES(mutex_);
   // A reader in these slots has left them; copies that are kept for nobody there go.
   void left(const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
+  // How many that have not joined yet want the batch.
+  std::uint32_t awaited(StepAt at) const SPDLD_REQUIRES(mutex_);
+  // Nobody is expected to take the copy any more.
+  static CopiedAt give_up(Ready& ready, CopiedAt copy);
   // The first batch in the order of steps that a reader in these slots needs a copy of.
   ReadyAt to_copy(const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
   void begin_copy(ReadyAt ready, const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);

@@ -53,12 +53,26 @@ void Stream::expect(Ready& ready, const std::shared_ptr<SlotPool>& on_gpu) {
 }
 
 void Stream::forgo(Ready& ready, const Reader& reader) {
+  const std::uint32_t others = awaited({ready.order.epoch, ready.order.step});
   bool elsewhere = false;
   for (auto copy = ready.copies.begin(); copy != ready.copies.end();) {
-    const bool takes = copy->there && (reader.unplaced || copy->pool == reader.on_gpu);
-    elsewhere |= takes && !reader.unplaced;
-    if (takes) copy->pool->forgo(copy->slot);
-    copy = takes ? take_off(ready, copy) : std::next(copy);
+    if (!copy->there || (!reader.unplaced && copy->pool != reader.on_gpu)) {
+      ++copy;
+      continue;
+    }
+    if (reader.unplaced) {
+      copy->pool->forgo(copy->slot);
+      copy = take_off(ready, copy);
+      continue;
+    }
+    elsewhere = true;
+    // What nobody there has taken is not kept for those who may come.
+    if (!copy->taken && copy->expected == others + 1) {
+      copy = give_up(ready, copy);
+    } else {
+      copy->pool->forgo(copy->slot);
+      copy = take_off(ready, copy);
+    }
   }
   if (elsewhere) return;
   pool_->forgo(ready.slot);
@@ -70,14 +84,22 @@ bool Stream::has_reader(const std::shared_ptr<SlotPool>& on_gpu) const {
                      [&](const Reader& reader) { return reader.on_gpu == on_gpu; });
 }
 
+std::uint32_t Stream::awaited(StepAt at) const {
+  return static_cast<std::uint32_t>(
+      std::count_if(readers_.begin(), readers_.end(),
+                    [&](const Reader& reader) { return reader.unplaced && reader.wants(at); }));
+}
+
+Stream::CopiedAt Stream::give_up(Ready& ready, CopiedAt copy) {
+  for (; copy->expected > 0; --copy->expected) copy->pool->forgo(copy->slot);
+  return ready.copies.erase(copy);
+}
+
 void Stream::left(const std::shared_ptr<SlotPool>& on_gpu) {
   if (on_gpu == nullptr || has_reader(on_gpu)) return;
   for (auto& [at, ready] : ready_) {
     const CopiedAt copy = copy_of(ready, on_gpu);
-    if (copy == ready.copies.end()) continue;
-    // For replicas that have not come, and are expected in main memory, too.
-    for (; copy->expected > 0; --copy->expected) on_gpu->forgo(copy->slot);
-    ready.copies.erase(copy);
+    if (copy != ready.copies.end()) give_up(ready, copy);
   }
 }
 
@@ -152,21 +174,18 @@ void Stream::end_copy(StepAt at, const std::shared_ptr<SlotPool>& on_gpu, std::u
   {
     MutexLock lock(mutex_);
     const ReadyAt found = ready_.find(at);  // unless nobody wants the batch any more
-    const bool is_wanted = found != ready_.end() && status.ok() && has_reader(on_gpu);
     std::uint32_t expected = 0;
     for (const Reader& reader : readers_) {
-      if (!is_wanted || !reader.wants(at)) continue;
-      if (reader.unplaced) {
-        ++expected;  // besides the slot in main memory
-        continue;
-      }
-      if (reader.on_gpu != on_gpu) continue;
+      if (found == ready_.end() || !status.ok()) break;
+      if (reader.on_gpu != on_gpu || !reader.wants(at)) continue;
       ++expected;
       pool_->forgo(found->second.slot);
       --found->second.expected;
       if (reader.next != at) continue;
       if (auto ref = reader.reader.lock()) waiting.push_back(std::move(ref));
     }
+    // Besides the slot in main memory.
+    if (expected > 0) expected += awaited(at);
     if (expected > 0) {
       on_gpu->commit(slot, expected);
     } else {

@@ -198,5 +198,66 @@ TEST_F(StreamGpuReplicasTest, ReplicaIsToldWhoHasTheSlotsOnItsGpu) {
   stream->leave(fast->holder());
 }
 
+// A swap at step 2 was prepared, replica 1 died, and the swap was given up before it came back.
+TEST_F(StreamGpuReplicasTest, ReplicaThatLeftBeforeTheStreamWentOnIsGivenWhatIsLeft) {
+  for (const HandGpuPtr& gpu : {kMainMemory, gpu_}) {
+    const auto stream = make(2);
+    const auto stays = joined(*stream, gpu);
+    const auto killed = joined(*stream, gpu, 1, 1);
+    for (const GpuReaderPtr& one : {stays, killed})
+      ASSERT_TRUE(stream->set_until(one->holder(), {0, 2}));
+    stream->leave(killed->holder(), true);
+    ASSERT_TRUE(stream->set_until(stays->holder(), kNever));
+    for (std::uint64_t step = 0; step < 4; ++step) {
+      produce(*stream, 1);
+      settle();
+      pass(*stream, stays, step);
+    }
+    const auto back = reader();
+    const auto from = stream->join(back, terms(*stream, back, gpu, {}, 1), kNever);
+    ASSERT_EQ(from, (StepAt{0, 4})) << "steps 2 and 3 were kept for nobody";
+    produce(*stream, 1);
+    settle();
+    pass(*stream, back, 4);
+    pass(*stream, stays, 4);
+    for (const GpuReaderPtr& one : {stays, back}) stream->leave(one->holder());
+  }
+}
+
+TEST_F(StreamGpuReplicasTest, WhatNobodyOnAGpuHasTakenIsNotKeptThereForWhoMayCome) {
+  for (const bool is_copied : {false, true}) {
+    const auto stream = make(3, AbsentReplica::kWait, 2 * kDeviceSlots);
+    const auto host = joined(*stream, kMainMemory, 1, 1);
+    const auto first = joined(*stream, gpu_);
+    produce(*stream, 2 * kDeviceSlots);
+    if (is_copied) gpu_->settle();
+    ASSERT_TRUE(stream->jump(first->holder(), {0, kDeviceSlots}));
+    gpu_->settle();
+    pass(*stream, first, kDeviceSlots);
+    for (const GpuReaderPtr& one : {first, host}) stream->leave(one->holder());
+  }
+}
+
+// Step 0 is being made yet when replica 2 comes; the slots on its GPU have steps 1 to 3.
+TEST_F(StreamGpuReplicasTest, WhoComesBeforeAStepInTheMakingBeginsBehindWhatHasNoSlots) {
+  const auto stream = make(3, AbsentReplica::kWait, 2 * kDeviceSlots);
+  const auto host = joined(*stream, kMainMemory, 1, 1);
+  const auto first = joined(*stream, gpu_);
+  const auto slow = begin(*stream);
+  ASSERT_TRUE(slow);
+  produce(*stream, kDeviceSlots);
+  ASSERT_TRUE(stream->jump(first->holder(), {0, 1}));
+  gpu_->settle();
+  const auto late = reader();
+  const auto from = stream->join(late, terms(*stream, late, gpu_, {}, 2), kNever);
+  ASSERT_TRUE(from);
+  finish(*stream, *slow);
+  for (std::uint64_t step = 1; step <= kDeviceSlots; ++step) pass(*stream, first, step);
+  pass(*stream, host, 0);
+  settle();
+  pass(*stream, late, from->step);
+  for (const GpuReaderPtr& one : {first, host, late}) stream->leave(one->holder());
+}
+
 }  // namespace
 }  // namespace spdld::session

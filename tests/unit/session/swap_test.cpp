@@ -605,5 +605,38 @@ TEST_F(SwapTest, GoesByWhatARankHasSaidThoughAnOperatorHadSaidTheSameBefore) {
   EXPECT_EQ(phases().back().vars.at("limit"), "6KiB");
 }
 
+TEST_F(SwapTest, AReplicaThatDiedBeforeTheSwapWasGivenUpGoesOnWithTheOthers) {
+  const auto come = [&](std::uint32_t replica, std::optional<std::uint64_t> step) {
+    Rank rank = connect();
+    delivery::AttachRequest request;
+    request.pipeline = "p";
+    request.job = "j";
+    request.credits = 2;
+    request.shard = 0;
+    request.num_shards = 1;
+    request.replicas = 2;
+    request.replica = std::to_string(replica);
+    if (step) {
+      request.reconnect = true;
+      request.start = wire::StartMode::kCursor;
+      request.cursor = {.epoch = 0, .position = *step * 2, .step = *step};
+    }
+    sessions_->attach(rank.connection, std::move(request));
+    return rank;
+  };
+  const Rank stays = come(0, {});
+  const Rank killed = come(1, {});
+  const auto prepared = prepare({0, 9});
+  ASSERT_TRUE(prepared) << prepared.error().message();
+  std::thread other([&] { read_up_to(killed, 8); });
+  read_up_to(stays, 8);
+  other.join();
+  hang_up(killed);
+  ASSERT_TRUE(service_->abort_swap(self_, prepared->token).ok());
+  read_up_to(stays, 12);
+  const Rank back = come(1, 9);
+  EXPECT_EQ(back.batch().step, 9U);
+}
+
 }  // namespace
 }  // namespace spdld::session
