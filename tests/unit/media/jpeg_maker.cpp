@@ -120,6 +120,74 @@ std::vector<std::byte> make_jpeg(const JpegRecipe& recipe) {
   return jpeg;
 }
 
+std::size_t natural_of_zigzag(std::size_t i) {
+  // Diagonals go up and down in turn.
+  std::size_t row = 0;
+  std::size_t column = 0;
+  for (; i > 0; --i) {
+    const bool up = (row + column) % 2 == 0;
+    if (up && column == 7) {
+      ++row;
+    } else if (up && row == 0) {
+      ++column;
+    } else if (up) {
+      --row;
+      ++column;
+    } else if (row == 7) {
+      ++column;
+    } else if (column == 0) {
+      ++row;
+    } else {
+      ++row;
+      --column;
+    }
+  }
+  return 8 * row + column;
+}
+
+std::vector<std::byte> make_jpeg_of(const std::vector<JpegBlock>& blocks, std::size_t across,
+                                    const std::array<std::uint8_t, kBlockSize>& quantizer) {
+  jpeg_compress_struct info{};
+  jpeg_error_mgr errors{};
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* data = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&info, &data, &size);
+  const std::size_t down = blocks.size() / across;
+  info.image_width = static_cast<JDIMENSION>(8 * across);
+  info.image_height = static_cast<JDIMENSION>(8 * down);
+  info.input_components = 1;
+  info.in_color_space = JCS_GRAYSCALE;
+  jpeg_set_defaults(&info);
+  info.optimize_coding = TRUE;
+  std::array<unsigned, kBlockSize> table{};
+  std::array<std::size_t, kBlockSize> natural{};
+  for (std::size_t i = 0; i < kBlockSize; ++i) {
+    natural[i] = natural_of_zigzag(i);
+    table[natural[i]] = quantizer[i];
+  }
+  jpeg_add_quant_table(&info, 0, table.data(), 100, TRUE);
+  auto* const common = reinterpret_cast<j_common_ptr>(&info);
+  jvirt_barray_ptr rows = (*info.mem->request_virt_barray)(
+      common, JPOOL_IMAGE, TRUE, static_cast<JDIMENSION>(across), static_cast<JDIMENSION>(down), 1);
+  jpeg_write_coefficients(&info, &rows);
+  for (std::size_t y = 0; y < down; ++y) {
+    JBLOCKARRAY row =
+        (*info.mem->access_virt_barray)(common, rows, static_cast<JDIMENSION>(y), 1, TRUE);
+    for (std::size_t x = 0; x < across; ++x) {
+      for (std::size_t i = 0; i < kBlockSize; ++i)
+        row[0][x][natural[i]] = blocks[y * across + x][i];
+    }
+  }
+  jpeg_finish_compress(&info);
+  jpeg_destroy_compress(&info);
+  const auto* begin = reinterpret_cast<const std::byte*>(data);
+  std::vector<std::byte> jpeg(begin, begin + size);
+  std::free(data);  // jpeg_mem_dest's, by malloc
+  return jpeg;
+}
+
 std::vector<std::uint8_t> bare_decode(const std::vector<std::byte>& jpeg, int components) {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -29,6 +30,17 @@ struct JpegRecipe {
 };
 
 std::vector<std::byte> make_jpeg(const JpegRecipe& recipe);
+
+inline constexpr std::size_t kBlockSize = 64;
+// Coefficients in zigzag order, before they are multiplied by the quantizer.
+using JpegBlock = std::array<std::int16_t, kBlockSize>;
+
+// Where in a block, row by row, the i-th coefficient in zigzag order is.
+std::size_t natural_of_zigzag(std::size_t i);
+
+// A gray image of these blocks, `across` of them in each row; `quantizer` is in zigzag order.
+std::vector<std::byte> make_jpeg_of(const std::vector<JpegBlock>& blocks, std::size_t across,
+                                    const std::array<std::uint8_t, kBlockSize>& quantizer);
 
 // What the bare library makes of a JPEG: its default settings, row by row, warnings let pass.
 // `components` is 1, 3 or 4 (CMYK as stored).

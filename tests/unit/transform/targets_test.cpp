@@ -1,40 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/support/forced_target.h"
 #include "tests/unit/transform/images.h"
 #include "tests/unit/transform/sounds.h"
 
 namespace spdld::transform {
 namespace {
 
-// Makes the kernels take the best of `targets` until it goes.
-class ForcedTarget {
- public:
-  explicit ForcedTarget(std::int64_t target) { force(target); }
-  ~ForcedTarget() { force(0); }
-  ForcedTarget(const ForcedTarget&) = delete;
-  ForcedTarget& operator=(const ForcedTarget&) = delete;
-
- private:
-  static void force(std::int64_t targets) {
-    hwy::SetSupportedTargetsForTest(targets);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-};
-
-std::vector<std::int64_t> targets() {
-  std::vector<std::int64_t> all;
-  for (std::int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
-    all.push_back(left & -left);
-  }
-  return all;
-}
+using spdld::testing::all_targets;
+using spdld::testing::ForcedTarget;
 
 std::vector<std::byte> everything(const PixelFormat& format) {
   ImagePass pass;
@@ -58,7 +38,7 @@ std::vector<std::byte> everything(const PixelFormat& format) {
 
 void expect_the_same_everywhere(const PixelFormat& format) {
   const std::vector<std::byte> expected = everything(format);
-  for (const std::int64_t target : targets()) {
+  for (const std::int64_t target : all_targets()) {
     const ForcedTarget forced(target);
     EXPECT_TRUE(everything(format) == expected) << hwy::TargetName(target);
   }
@@ -96,7 +76,7 @@ std::vector<float> all_of_sound() {
 
 TEST(Targets, MakeTheSameOfSound) {
   const std::vector<float> expected = all_of_sound();
-  for (const std::int64_t target : targets()) {
+  for (const std::int64_t target : all_targets()) {
     const ForcedTarget forced(target);
     EXPECT_TRUE(all_of_sound() == expected) << hwy::TargetName(target);
   }

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/baseline_decoder.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace spdld::media {
+namespace {
+
+// Before a line: the sample at the image's edge is repeated there, and kernels read a little more.
+constexpr std::size_t kLead = 64;
+
+constexpr std::array<std::uint8_t, 64> kNaturalToZigzag = {
+    0,  1,  5,  6,  14, 15, 27, 28, 2,  4,  7,  13, 16, 26, 29, 42, 3,  8,  12, 17, 25, 30,
+    41, 43, 9,  11, 18, 24, 31, 40, 44, 53, 10, 19, 23, 32, 39, 45, 52, 54, 20, 22, 33, 38,
+    46, 51, 55, 60, 21, 34, 37, 47, 50, 56, 59, 61, 35, 36, 48, 49, 57, 58, 62, 63};
+
+int ceil_div(int value, int by) { return (value + by - 1) / by; }
+
+}  // namespace
+
+std::uint8_t* BaselineDecoder::Plane::line(int y) {
+  const int row = y / mcu_height % kKeptRows * mcu_height + y % mcu_height;
+  return samples.data() + kLead + row * stride - origin;
+}
+
+void BaselineDecoder::open(const BaselineFrame& frame, std::span<const std::byte> file,
+                           Output output) {
+  frame_ = frame;
+  output_ = output;
+  scan_ = file.subspan(frame.scan);
+  tables_.build(frame);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(frame.component_count); ++i) {
+    Plane& plane = planes_[i];
+    const BaselineFrame::Component& component = frame.components[i];
+    plane.mcu_width = 8 * component.columns;
+    plane.mcu_height = 8 * component.rows;
+    plane.width = ceil_div(frame.size.width * component.columns, frame.components[0].columns);
+    plane.height = ceil_div(frame.size.height * component.rows, frame.components[0].rows);
+    for (std::size_t k = 0; k < plane.multipliers.size(); ++k)
+      plane.multipliers[k] = static_cast<std::int16_t>(component.quantizer[kNaturalToZigzag[k]]);
+  }
+}
+
+// With the chroma samples beside the region's, which its outermost pixels draw upon.
+McuSpan BaselineDecoder::columns_of(const Rect& region) const {
+  const int margin = halves_columns() && output_ == Output::kRgb ? 2 : 0;
+  const int width = planes_[0].mcu_width;
+  return {std::max(0, region.x - margin) / width,
+          std::min(ceil_div(region.x + region.width + margin, width), frame_.mcus_across())};
+}
+
+void BaselineDecoder::prepare_planes(const McuSpan& mcus) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(frame_.component_count); ++i) {
+    Plane& plane = planes_[i];
+    plane.origin = mcus.first * plane.mcu_width;
+    plane.stride = static_cast<std::ptrdiff_t>(kLead + kJpegSlack) + mcus.count() * plane.mcu_width;
+    const std::size_t lines = static_cast<std::size_t>(kKeptRows * plane.mcu_height);
+    plane.samples.resize(std::max(
+        plane.samples.size(), lines * static_cast<std::size_t>(plane.stride) + kLead + kJpegSlack));
+  }
+}
+
+void BaselineDecoder::transform(int mcu_row, const std::int16_t* blocks, const McuSpan& mcus) {
+  const std::size_t mcu_step = static_cast<std::size_t>(frame_.mcu_blocks()) * kBlock;
+  const std::size_t count =
+      output_ == Output::kGray ? 1 : static_cast<std::size_t>(frame_.component_count);
+  for (std::size_t i = 0; i < count; ++i) {
+    Plane& plane = planes_[i];
+    const BaselineFrame::Component& component = frame_.components[i];
+    const auto columns = static_cast<std::size_t>(component.columns);
+    const BlockRow row{.first = blocks,
+                       .count = columns * static_cast<std::size_t>(mcus.count()),
+                       .columns = columns,
+                       .mcu_step = mcu_step};
+    for (int v = 0; v < component.rows; ++v) {
+      BlockRow part = row;
+      part.first += static_cast<std::size_t>(v) * columns * kBlock;
+      inverse_dct(part, plane.multipliers,
+                  plane.line(mcu_row * plane.mcu_height + 8 * v) + plane.origin, plane.stride);
+    }
+    blocks += columns * static_cast<std::size_t>(component.rows) * kBlock;
+    if (i == 0) continue;
+    for (int y = mcu_row * plane.mcu_height; y < (mcu_row + 1) * plane.mcu_height; ++y) {
+      std::uint8_t* const line = plane.line(y);
+      if (plane.origin == 0) line[-1] = line[0];
+      if (mcus.end == frame_.mcus_across()) line[plane.width] = line[plane.width - 1];
+    }
+  }
+}
+
+const std::uint8_t* BaselineDecoder::chroma(Plane& plane, int y, const Rect& region,
+                                            std::vector<std::uint8_t>& line) {
+  if (!halves_columns()) return plane.line(y) + region.x;
+  const int first = region.x / 2;
+  const auto count = static_cast<std::size_t>((region.x + region.width - 1) / 2 - first + 1);
+  if (halves_rows()) {
+    const int other = std::clamp(y % 2 == 0 ? y / 2 - 1 : y / 2 + 1, 0, plane.height - 1);
+    upsample_h2v2(plane.line(y / 2) + first, plane.line(other) + first, count, line.data());
+  } else {
+    upsample_h2v1(plane.line(y) + first, count, line.data());
+  }
+  return line.data() + region.x % 2;
+}
+
+const std::uint8_t* BaselineDecoder::pixels(int y, const Rect& region) {
+  const std::uint8_t* const luma = planes_[0].line(y) + region.x;
+  if (output_ == Output::kGray) return luma;
+  const auto width = static_cast<std::size_t>(region.width);
+  if (frame_.component_count == 1) {
+    for (std::size_t x = 0; x < width; ++x) std::memset(rgb_.data() + 3 * x, luma[x], 3);
+  } else {
+    ycc_to_rgb(luma, chroma(planes_[1], y, region, blue_line_),
+               chroma(planes_[2], y, region, red_line_), width, rgb_.data());
+  }
+  return rgb_.data();
+}
+
+BaselineDecoder::Progress BaselineDecoder::begin(const Rect& region) {
+  const McuSpan mcus = columns_of(region);
+  prepare_planes(mcus);
+  const std::size_t line_bytes = static_cast<std::size_t>(region.width) + 2 + kJpegSlack;
+  for (auto* line : {&blue_line_, &red_line_}) line->resize(std::max(line->size(), line_bytes));
+  rgb_.resize(std::max(rgb_.size(), 3 * line_bytes));
+  // Pixels of a row need chroma of the row above or below it.
+  const int margin = needs_rows_beside() ? 1 : 0;
+  const int height = planes_[0].mcu_height;
+  return {.region = region,
+          .mcus = mcus,
+          .first = std::max(0, region.y - margin) / height,
+          .end = std::min(ceil_div(region.y + region.height + margin, height), frame_.mcus_down()),
+          .y = region.y};
+}
+
+void BaselineDecoder::emit(int end, Progress& progress, RowSink& rows) {
+  const Rect& region = progress.region;
+  const int made = std::min(end * planes_[0].mcu_height, frame_.size.height);
+  const bool is_last = end == progress.end;
+  const int ready =
+      std::min(needs_rows_beside() && !is_last ? made - 1 : made, region.y + region.height);
+  for (; progress.y < ready; ++progress.y)
+    rows.row(progress.y - region.y, pixels(progress.y, region));
+}
+
+int BaselineDecoder::read(const SeekIndex& index, const Rect& region, RowSink& rows) {
+  indexed_.open(tables_, scan_);
+  Progress progress = begin(region);
+  for (int row = progress.first; row < progress.end; row += 2) {
+    const int count = std::min(2, progress.end - row);
+    if (!indexed_.read(index, row, count, progress.mcus)) break;
+    for (int i = 0; i < count; ++i) transform(row + i, indexed_.blocks(i), progress.mcus);
+    emit(row + count, progress, rows);
+  }
+  return progress.y - region.y;
+}
+
+int BaselineDecoder::read_first(const SeekGrid* grid, const Rect& region, RowSink& rows,
+                                std::span<const std::uint64_t>& entries) {
+  entries = {};
+  Progress progress = begin(region);
+  const int step = grid == nullptr ? frame_.mcus_across() : grid->step;
+  if (!pass_.begin(tables_, scan_, step)) return 0;
+  const int end = grid == nullptr ? progress.end : frame_.mcus_down();
+  for (int row = 0; row < end; ++row) {
+    const bool is_kept = progress.first <= row && row < progress.end;
+    if (!pass_.read_row(is_kept ? progress.mcus : McuSpan{})) return progress.y - region.y;
+    if (!is_kept) continue;
+    transform(row, pass_.blocks(), progress.mcus);
+    emit(row + 1, progress, rows);
+  }
+  if (grid != nullptr) entries = pass_.end();
+  return progress.y - region.y;
+}
+
+}  // namespace spdld::media

@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: Apache-2.0
+// Included by jpeg_kernels.cpp once for each instruction set.
+#if defined(SPDLD_MEDIA_JPEG_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPDLD_MEDIA_JPEG_KERNELS_INL_H_
+#undef SPDLD_MEDIA_JPEG_KERNELS_INL_H_
+#else
+#define SPDLD_MEDIA_JPEG_KERNELS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "media/jpeg_kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace spdld::media {
+namespace HWY_NAMESPACE {
+
+constexpr int kConstBits = 13;
+constexpr int kPass1Bits = 2;
+
+constexpr std::uint8_t kNaturalToZigzag[64] = {
+    0,  1,  5,  6,  14, 15, 27, 28, 2,  4,  7,  13, 16, 26, 29, 42, 3,  8,  12, 17, 25, 30,
+    41, 43, 9,  11, 18, 24, 31, 40, 44, 53, 10, 19, 23, 32, 39, 45, 52, 54, 20, 22, 33, 38,
+    46, 51, 55, 60, 21, 34, 37, 47, 50, 56, 59, 61, 35, 36, 48, 49, 57, 58, 62, 63};
+
+constexpr std::int16_t fix(double value) {
+  return static_cast<std::int16_t>(value * (1 << kConstBits) + 0.5);
+}
+constexpr std::int16_t k0298 = fix(0.298631336), k0390 = fix(0.390180644), k0541 = fix(0.541196100),
+                       k0765 = fix(0.765366865), k0899 = fix(0.899976223), k1175 = fix(1.175875602),
+                       k1501 = fix(1.501321110), k1847 = fix(1.847759065), k1961 = fix(1.961570560),
+                       k2053 = fix(2.053119869), k2562 = fix(2.562915447), k3072 = fix(3.072711026);
+
+constexpr std::int16_t k0228 = 14942, k0285 = 18734, k0344 = 22554, k0402 = 26345;  // of 2^16
+
+#if HWY_TARGET == HWY_SCALAR
+
+// ------------------------------ inverse_dct
+
+inline std::int16_t wrapped(std::int32_t value) { return static_cast<std::int16_t>(value); }
+
+// One pass of Loeffler, Ligtenberg and Moschytz's transform, over values `step` apart. Sums of two
+// inputs wrap at 16 bits.
+template <int kBits>
+inline void transform(std::int16_t* values, std::ptrdiff_t step) {
+  std::int32_t r[8];
+  for (int i = 0; i < 8; ++i) r[i] = values[i * step];
+  const auto put = [&](int i, std::int32_t value) {
+    const std::int32_t descaled = (value + (1 << (kBits - 1))) >> kBits;
+    values[i * step] =
+        static_cast<std::int16_t>(std::clamp<std::int32_t>(descaled, INT16_MIN, INT16_MAX));
+  };
+  const auto sum = [](std::int32_t a, std::int32_t b) {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+  };
+  const auto difference = [](std::int32_t a, std::int32_t b) {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) - static_cast<std::uint32_t>(b));
+  };
+  const std::int32_t even3 = r[2] * (k0541 + k0765) + r[6] * k0541;
+  const std::int32_t even2 = r[2] * k0541 + r[6] * (k0541 - k1847);
+  const std::int32_t even0 = wrapped(r[0] + r[4]) * (1 << kConstBits);
+  const std::int32_t even1 = wrapped(r[0] - r[4]) * (1 << kConstBits);
+  const std::int32_t z3 = wrapped(r[7] + r[3]), z4 = wrapped(r[5] + r[1]);
+  const std::int32_t w3 = z3 * (k1175 - k1961) + z4 * k1175;
+  const std::int32_t w4 = z3 * k1175 + z4 * (k1175 - k0390);
+  const std::int32_t odd0 = sum(r[7] * (k0298 - k0899) - r[1] * k0899, w3);
+  const std::int32_t odd1 = sum(r[5] * (k2053 - k2562) - r[3] * k2562, w4);
+  const std::int32_t odd2 = sum(r[3] * (k3072 - k2562) - r[5] * k2562, w3);
+  const std::int32_t odd3 = sum(r[1] * (k1501 - k0899) - r[7] * k0899, w4);
+  const std::int32_t t10 = sum(even0, even3), t13 = difference(even0, even3);
+  const std::int32_t t11 = sum(even1, even2), t12 = difference(even1, even2);
+  put(0, sum(t10, odd3));
+  put(7, difference(t10, odd3));
+  put(1, sum(t11, odd2));
+  put(6, difference(t11, odd2));
+  put(2, sum(t12, odd1));
+  put(5, difference(t12, odd1));
+  put(3, sum(t13, odd0));
+  put(4, difference(t13, odd0));
+}
+
+inline void inverse_dct(const BlockRow& row, const JpegMultipliers& multipliers, std::uint8_t* out,
+                        std::ptrdiff_t stride) {
+  for (std::size_t block = 0; block < row.count; ++block) {
+    const std::int16_t* const zigzag = row.block(block);
+    std::int16_t values[64];
+    bool has_one_row = true;
+    for (int i = 0; i < 64; ++i) {
+      const std::int16_t coefficient = zigzag[kNaturalToZigzag[i]];
+      values[i] = wrapped(coefficient * multipliers[static_cast<std::size_t>(i)]);
+      has_one_row = has_one_row && (i < 8 || coefficient == 0);
+    }
+    for (int i = 0; i < 8; ++i) {
+      if (has_one_row) {  // libjpeg-turbo does not transform these, and wraps
+        for (int j = 7; j >= 0; --j) values[8 * j + i] = wrapped(values[i] * (1 << kPass1Bits));
+      } else {
+        transform<kConstBits - kPass1Bits>(values + i, 8);
+      }
+    }
+    for (int i = 0; i < 8; ++i) {
+      transform<kConstBits + kPass1Bits + 3>(values + 8 * i, 1);
+      for (int j = 0; j < 8; ++j)
+        out[i * stride + static_cast<std::ptrdiff_t>(8 * block) + j] =
+            static_cast<std::uint8_t>(std::clamp(values[8 * i + j] + 128, 0, 255));
+    }
+  }
+}
+
+// ------------------------------ upsample_h2v1, upsample_h2v2
+
+inline void upsample_h2v1(const std::uint8_t* in, std::size_t count, std::uint8_t* out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    out[2 * i] = static_cast<std::uint8_t>((3 * in[i] + (in + i)[-1] + 1) >> 2);
+    out[2 * i + 1] = static_cast<std::uint8_t>((3 * in[i] + in[i + 1] + 2) >> 2);
+  }
+}
+
+inline void upsample_h2v2(const std::uint8_t* near, const std::uint8_t* far, std::size_t count,
+                          std::uint8_t* out) {
+  const auto column = [&](std::ptrdiff_t at) { return 3 * near[at] + far[at]; };
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    out[2 * i] = static_cast<std::uint8_t>((3 * column(at) + column(at - 1) + 8) >> 4);
+    out[2 * i + 1] = static_cast<std::uint8_t>((3 * column(at) + column(at + 1) + 7) >> 4);
+  }
+}
+
+// ------------------------------ ycc_to_rgb
+
+inline void ycc_to_rgb(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr,
+                       std::size_t count, std::uint8_t* out) {
+  const auto byte = [](int value) { return static_cast<std::uint8_t>(std::clamp(value, 0, 255)); };
+  for (std::size_t i = 0; i < count; ++i) {
+    const int b = cb[i] - 128, r = cr[i] - 128;
+    out[3 * i] = byte(y[i] + r + ((((2 * r * k0402) >> 16) + 1) >> 1));
+    out[3 * i + 1] = byte(y[i] - r + ((r * k0285 - b * k0344 + (1 << 15)) >> 16));
+    out[3 * i + 2] = byte(y[i] + 2 * b + ((((2 * b * -k0228) >> 16) + 1) >> 1));
+  }
+}
+
+#else
+namespace hn = hwy::HWY_NAMESPACE;
+
+// ------------------------------ inverse_dct
+//
+// A vector holds one row of 8 coefficients of as many blocks as it has 128-bit parts: all that is
+// done to them stays within these parts.
+
+using D16 = hn::CappedTag<std::int16_t, 32>;
+using D32 = hn::RepartitionToWide<D16>;
+using D64 = hn::RepartitionToWide<D32>;
+using DU8 = hn::Repartition<std::uint8_t, D16>;
+using V16 = hn::Vec<D16>;
+using V32 = hn::Vec<D32>;
+
+constexpr std::size_t kBlocks = (HWY_MAX_BYTES < 64 ? HWY_MAX_BYTES : 64) / 16;
+// Row r of a block in zigzag order is put together of parts of vectors of 8 coefficients.
+struct RowPart {
+  int vector = 0;
+  std::uint8_t lanes[16] = {};
+};
+struct RowParts {
+  int count = 0;
+  RowPart parts[5];
+};
+
+constexpr RowParts parts_of(int row) {
+  RowParts all;
+  for (int vector = 0; vector < 8; ++vector) {
+    RowPart part{.vector = vector};
+    bool is_used = false;
+    for (int column = 0; column < 8; ++column) {
+      const int at = kNaturalToZigzag[8 * row + column];
+      const bool is_here = at / 8 == vector;
+      is_used = is_used || is_here;
+      part.lanes[2 * column] = is_here ? static_cast<std::uint8_t>(at % 8 * 2) : 0x80;
+      part.lanes[2 * column + 1] = is_here ? static_cast<std::uint8_t>(at % 8 * 2 + 1) : 0x80;
+    }
+    if (is_used) all.parts[all.count++] = part;
+  }
+  return all;
+}
+
+alignas(16) constexpr RowParts kRowParts[8] = {parts_of(0), parts_of(1), parts_of(2), parts_of(3),
+                                               parts_of(4), parts_of(5), parts_of(6), parts_of(7)};
+
+// 8 coefficients of each block, from the same place in all.
+HWY_INLINE V16 load_blocks(const std::int16_t* const* blocks, std::size_t at) {
+  const hn::CappedTag<std::int16_t, 8> d8;
+#if HWY_MAX_BYTES >= 64
+  const hn::CappedTag<std::int16_t, 16> d16;
+  const auto low = hn::Combine(d16, hn::LoadU(d8, blocks[1] + at), hn::LoadU(d8, blocks[0] + at));
+  const auto high = hn::Combine(d16, hn::LoadU(d8, blocks[3] + at), hn::LoadU(d8, blocks[2] + at));
+  return hn::Combine(D16(), high, low);
+#elif HWY_MAX_BYTES >= 32
+  return hn::Combine(D16(), hn::LoadU(d8, blocks[1] + at), hn::LoadU(d8, blocks[0] + at));
+#else
+  return hn::LoadU(d8, blocks[0] + at);
+#endif
+}
+
+// How many parts of a row lie in the first vectors.
+constexpr int parts_in(int row, int vectors) {
+  int count = 0;
+  while (count < kRowParts[row].count && kRowParts[row].parts[count].vector < vectors) ++count;
+  return count;
+}
+
+// The first `kVectors` have all coefficients that are not zero.
+template <int kRow, int kVectors>
+HWY_INLINE V16 row_of(const V16 (&zigzag)[8]) {
+  constexpr int kCount = parts_in(kRow, kVectors);
+  if constexpr (kCount == 0) return hn::Zero(D16());
+  const auto part = [&](int i) {
+    const RowPart& from = kRowParts[kRow].parts[i];
+    return hn::BitCast(D16(), hn::TableLookupBytesOr0(hn::BitCast(DU8(), zigzag[from.vector]),
+                                                      hn::LoadDup128(DU8(), from.lanes)));
+  };
+  V16 row = part(0);
+  if constexpr (kCount > 1) row = hn::Or(row, part(1));
+  if constexpr (kCount > 2) row = hn::Or(row, part(2));
+  if constexpr (kCount > 3) row = hn::Or(row, part(3));
+  if constexpr (kCount > 4) row = hn::Or(row, part(4));
+  return row;
+}
+
+template <int kVectors>
+HWY_INLINE void put_in_rows(const V16 (&zigzag)[8], V16 (&r)[8]) {
+  r[0] = row_of<0, kVectors>(zigzag);
+  r[1] = row_of<1, kVectors>(zigzag);
+  r[2] = row_of<2, kVectors>(zigzag);
+  r[3] = row_of<3, kVectors>(zigzag);
+  r[4] = row_of<4, kVectors>(zigzag);
+  r[5] = row_of<5, kVectors>(zigzag);
+  r[6] = row_of<6, kVectors>(zigzag);
+  r[7] = row_of<7, kVectors>(zigzag);
+}
+
+struct Wide {
+  V32 low;
+  V32 high;
+};
+HWY_INLINE Wide add(const Wide& a, const Wide& b) {
+  return {hn::Add(a.low, b.low), hn::Add(a.high, b.high)};
+}
+HWY_INLINE Wide sub(const Wide& a, const Wide& b) {
+  return {hn::Sub(a.low, b.low), hn::Sub(a.high, b.high)};
+}
+
+// The sums of products of neighbours, in 32 bits.
+template <class D, class V>
+HWY_INLINE hn::Vec<D> pair_products(D d, V a, V b) {
+  hn::Vec<D> rest = hn::Zero(d);  // instruction sets differ in which products go where
+  const hn::Vec<D> sums = hn::ReorderWidenMulAccumulate(d, a, b, hn::Zero(d), rest);
+  return hn::Add(sums, rest);
+}
+
+// a * by_a + b * by_b.
+HWY_INLINE Wide products(V16 a_low, V16 a_high, std::int16_t by_a, std::int16_t by_b) {
+  const auto by = hn::BitCast(
+      D16(), hn::Set(D32(), static_cast<std::int32_t>(
+                                static_cast<std::uint32_t>(static_cast<std::uint16_t>(by_b)) << 16 |
+                                static_cast<std::uint16_t>(by_a))));
+  return {pair_products(D32(), a_low, by), pair_products(D32(), a_high, by)};
+}
+
+HWY_INLINE Wide scaled(V16 value) {
+  const V16 zero = hn::Zero(D16());
+  return {
+      hn::ShiftRight<16 - kConstBits>(hn::BitCast(D32(), hn::InterleaveLower(D16(), zero, value))),
+      hn::ShiftRight<16 - kConstBits>(hn::BitCast(D32(), hn::InterleaveUpper(D16(), zero, value)))};
+}
+
+template <int kBits>
+HWY_INLINE V16 descaled(const Wide& value) {
+  const V32 half = hn::Set(D32(), std::int32_t{1} << (kBits - 1));
+  return hn::ReorderDemote2To(D16(), hn::ShiftRight<kBits>(hn::Add(value.low, half)),
+                              hn::ShiftRight<kBits>(hn::Add(value.high, half)));
+}
+
+// One pass of Loeffler, Ligtenberg and Moschytz's transform, over the columns. Sums of two inputs
+// wrap at 16 bits.
+template <int kBits>
+HWY_INLINE void transform(V16 (&r)[8]) {
+  const D16 d;
+  const auto pair_low = [&](V16 a, V16 b) { return hn::InterleaveLower(d, a, b); };
+  const auto pair_high = [&](V16 a, V16 b) { return hn::InterleaveUpper(d, a, b); };
+
+  const V16 p26_low = pair_low(r[2], r[6]), p26_high = pair_high(r[2], r[6]);
+  const Wide even3 = products(p26_low, p26_high, k0541 + k0765, k0541);
+  const Wide even2 = products(p26_low, p26_high, k0541, k0541 - k1847);
+  const Wide even0 = scaled(hn::Add(r[0], r[4]));
+  const Wide even1 = scaled(hn::Sub(r[0], r[4]));
+  const Wide t10 = add(even0, even3), t13 = sub(even0, even3);
+  const Wide t11 = add(even1, even2), t12 = sub(even1, even2);
+
+  const V16 z3 = hn::Add(r[7], r[3]), z4 = hn::Add(r[5], r[1]);
+  const V16 p34_low = pair_low(z3, z4), p34_high = pair_high(z3, z4);
+  const Wide w3 = products(p34_low, p34_high, k1175 - k1961, k1175);
+  const Wide w4 = products(p34_low, p34_high, k1175, k1175 - k0390);
+  const V16 p71_low = pair_low(r[7], r[1]), p71_high = pair_high(r[7], r[1]);
+  const V16 p53_low = pair_low(r[5], r[3]), p53_high = pair_high(r[5], r[3]);
+  const Wide odd0 = add(products(p71_low, p71_high, k0298 - k0899, -k0899), w3);
+  const Wide odd1 = add(products(p53_low, p53_high, k2053 - k2562, -k2562), w4);
+  const Wide odd2 = add(products(p53_low, p53_high, -k2562, k3072 - k2562), w3);
+  const Wide odd3 = add(products(p71_low, p71_high, -k0899, k1501 - k0899), w4);
+
+  r[0] = descaled<kBits>(add(t10, odd3));
+  r[7] = descaled<kBits>(sub(t10, odd3));
+  r[1] = descaled<kBits>(add(t11, odd2));
+  r[6] = descaled<kBits>(sub(t11, odd2));
+  r[2] = descaled<kBits>(add(t12, odd1));
+  r[5] = descaled<kBits>(sub(t12, odd1));
+  r[3] = descaled<kBits>(add(t13, odd0));
+  r[4] = descaled<kBits>(sub(t13, odd0));
+}
+
+HWY_INLINE void transpose(V16 (&r)[8]) {
+  const D16 d;
+  V16 a[8];
+  HWY_UNROLL(4)
+  for (int i = 0; i < 4; ++i) {
+    a[2 * i] = hn::InterleaveLower(d, r[i], r[i + 4]);
+    a[2 * i + 1] = hn::InterleaveUpper(d, r[i], r[i + 4]);
+  }
+  // a[2i] has columns 0 to 3 of rows i and i + 4, a[2i + 1] columns 4 to 7.
+  V16 b[8];
+  HWY_UNROLL(2)
+  for (int i = 0; i < 2; ++i) {
+    HWY_UNROLL(2)
+    for (int half = 0; half < 2; ++half) {
+      const V16 even = a[2 * i + half], odd = a[2 * (i + 2) + half];
+      b[4 * half + 2 * i] = hn::InterleaveLower(d, even, odd);
+      b[4 * half + 2 * i + 1] = hn::InterleaveUpper(d, even, odd);
+    }
+  }
+  // b[4h + 2i] has columns 4h and 4h + 1 of rows i, i + 2, i + 4 and i + 6.
+  HWY_UNROLL(2)
+  for (int half = 0; half < 2; ++half) {
+    HWY_UNROLL(2)
+    for (int j = 0; j < 2; ++j) {
+      const V16 even = b[4 * half + j], odd = b[4 * half + 2 + j];
+      r[4 * half + 2 * j] = hn::InterleaveLower(d, even, odd);
+      r[4 * half + 2 * j + 1] = hn::InterleaveUpper(d, even, odd);
+    }
+  }
+}
+
+// libjpeg-turbo does not transform the columns of a block that has coefficients in its first row
+// alone, and then wraps where the transform saturates. That shows only beyond this.
+HWY_INLINE bool may_wrap(V16 first_row) {
+  const auto bound = hn::Set(D16(), std::int16_t{8191});
+  return !hn::AllFalse(D16(), hn::Or(hn::Gt(first_row, bound),
+                                     hn::Lt(first_row, hn::Set(D16(), std::int16_t{-8192}))));
+}
+
+// All lanes of the blocks whose rows but the first are zero.
+HWY_INLINE hn::Mask<D16> have_one_row(const V16 (&r)[8]) {
+  V16 any = r[1];
+  for (int i = 2; i < 8; ++i) any = hn::Or(any, r[i]);
+  const auto halves = hn::BitCast(D64(), any);
+  const auto both = hn::Or(halves, hn::Shuffle01(halves));
+  return hn::MaskFromVec(hn::BitCast(D16(), hn::VecFromMask(D64(), hn::Eq(both, hn::Zero(D64())))));
+}
+
+HWY_INLINE bool are_zero(V16 values) { return hn::AllTrue(D16(), hn::Eq(values, hn::Zero(D16()))); }
+
+// A row of samples, from 16 bits around 0.
+HWY_INLINE void store_row(V16 row, std::uint8_t* out) {
+  const hn::Rebind<std::uint8_t, D16> samples;
+  const auto center = hn::Set(D16(), std::int16_t{128});
+  hn::StoreU(hn::DemoteTo(samples, hn::SaturatedAdd(row, center)), samples, out);
+}
+
+// Blocks of one value each: what both passes of the transform make of it.
+HWY_INLINE void store_means(V16 means, const JpegMultipliers& multipliers, std::uint8_t* out,
+                            std::ptrdiff_t stride) {
+  const D16 d;
+  const V16 shifted =
+      hn::ShiftLeft<kPass1Bits>(hn::Mul(means, hn::LoadDup128(d, multipliers.data())));
+  constexpr int kLeft = kPass1Bits + 3;
+  const V16 half = hn::Set(d, std::int16_t{1 << (kLeft - 1)});
+  // (shifted + half) >> kLeft, whose sum may not fit.
+  const V16 low = hn::And(shifted, hn::Set(d, std::int16_t{(1 << kLeft) - 1}));
+  const V16 mean =
+      hn::Add(hn::ShiftRight<kLeft>(shifted), hn::ShiftRight<kLeft>(hn::Add(low, half)));
+  const V16 row = hn::Broadcast<0>(mean);
+  for (int i = 0; i < 8; ++i) store_row(row, out + i * stride);
+}
+
+HWY_INLINE void transform_blocks(const std::int16_t* const* blocks,
+                                 const JpegMultipliers& multipliers, std::uint8_t* out,
+                                 std::ptrdiff_t stride) {
+  const D16 d;
+  V16 zigzag[8];
+  HWY_UNROLL(8)
+  for (std::size_t i = 0; i < 8; ++i) zigzag[i] = load_blocks(blocks, 8 * i);
+  const V16 late = hn::Or(hn::Or(zigzag[4], zigzag[5]), hn::Or(zigzag[6], zigzag[7]));
+  V16 r[8];
+  if (are_zero(late)) {
+    // Without the first coefficient of each block, which is its mean.
+    const V16 first = hn::BitCast(
+        d, hn::ShiftLeftBytes<2>(hn::ShiftRightBytes<2>(DU8(), hn::BitCast(DU8(), zigzag[0]))));
+    const V16 early = hn::Or(hn::Or(first, zigzag[1]), hn::Or(zigzag[2], zigzag[3]));
+    if (are_zero(early)) return store_means(zigzag[0], multipliers, out, stride);
+    put_in_rows<4>(zigzag, r);
+  } else {
+    put_in_rows<8>(zigzag, r);
+  }
+  const V16 first_row = hn::Mul(r[0], hn::LoadDup128(d, multipliers.data()));
+  const bool wraps = may_wrap(first_row);
+  const auto plain = wraps ? have_one_row(r) : hn::MaskFromVec(hn::Zero(d));
+  r[0] = first_row;
+  HWY_UNROLL(8)
+  for (std::size_t i = 1; i < 8; ++i)
+    r[i] = hn::Mul(r[i], hn::LoadDup128(d, multipliers.data() + 8 * i));
+  if (HWY_UNLIKELY(wraps)) {
+    const V16 shifted = hn::ShiftLeft<kPass1Bits>(r[0]);
+    transform<kConstBits - kPass1Bits>(r);
+    for (V16& row : r) row = hn::IfThenElse(plain, shifted, row);
+  } else {
+    transform<kConstBits - kPass1Bits>(r);
+  }
+  transpose(r);
+  transform<kConstBits + kPass1Bits + 3>(r);
+  transpose(r);
+  HWY_UNROLL(8)
+  for (int i = 0; i < 8; ++i) store_row(r[i], out + i * stride);
+}
+
+inline void inverse_dct(const BlockRow& row, const JpegMultipliers& multipliers, std::uint8_t* out,
+                        std::ptrdiff_t stride) {
+  const std::int16_t* blocks[kBlocks];
+  for (std::size_t i = 0; i < row.count; i += kBlocks) {
+    for (std::size_t j = 0; j < kBlocks; ++j) blocks[j] = row.block(std::min(i + j, row.count - 1));
+    transform_blocks(blocks, multipliers, out + 8 * i, stride);
+  }
+}
+
+// ------------------------------ upsample_h2v1, upsample_h2v2
+
+using DSample = hn::CappedTag<std::uint8_t, 32>;
+using DSum = hn::RepartitionToWide<DSample>;
+using DHalf = hn::Half<DSample>;
+
+HWY_INLINE hn::Vec<DSum> load_sums(const std::uint8_t* from) {
+  return hn::PromoteTo(DSum(), hn::LoadU(DHalf(), from));
+}
+
+// Two samples side by side of each lane.
+HWY_INLINE void store_pairs(hn::Vec<DSum> even, hn::Vec<DSum> odd, std::uint8_t* out) {
+  hn::StoreU(hn::BitCast(DSample(), hn::Or(even, hn::ShiftLeft<8>(odd))), DSample(), out);
+}
+
+inline void upsample_h2v1(const std::uint8_t* in, std::size_t count, std::uint8_t* out) {
+  const std::size_t lanes = hn::Lanes(DSum());
+  for (std::size_t i = 0; i < count; i += lanes) {
+    const auto here = load_sums(in + i);
+    const auto three = hn::Add(here, hn::Add(here, here));
+    const auto even = hn::Add(hn::Add(three, load_sums(in + i - 1)), hn::Set(DSum(), 1));
+    const auto odd = hn::Add(hn::Add(three, load_sums(in + i + 1)), hn::Set(DSum(), 2));
+    store_pairs(hn::ShiftRight<2>(even), hn::ShiftRight<2>(odd), out + 2 * i);
+  }
+}
+
+inline void upsample_h2v2(const std::uint8_t* near, const std::uint8_t* far, std::size_t count,
+                          std::uint8_t* out) {
+  const std::size_t lanes = hn::Lanes(DSum());
+  const auto column = [&](std::size_t at) {
+    const auto value = load_sums(near + at);
+    return hn::Add(hn::Add(value, hn::Add(value, value)), load_sums(far + at));
+  };
+  for (std::size_t i = 0; i < count; i += lanes) {
+    const auto here = column(i);
+    const auto three = hn::Add(here, hn::Add(here, here));
+    const auto even = hn::Add(hn::Add(three, column(i - 1)), hn::Set(DSum(), 8));
+    const auto odd = hn::Add(hn::Add(three, column(i + 1)), hn::Set(DSum(), 7));
+    store_pairs(hn::ShiftRight<4>(even), hn::ShiftRight<4>(odd), out + 2 * i);
+  }
+}
+
+// ------------------------------ ycc_to_rgb
+
+inline void ycc_to_rgb(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr,
+                       std::size_t count, std::uint8_t* out) {
+  using D = hn::CappedTag<std::int16_t, 16>;
+  using DBytes = hn::Rebind<std::uint8_t, D>;
+  using DProducts = hn::RepartitionToWide<D>;
+  const D d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto center = hn::Set(d, std::int16_t{128});
+  const auto one = hn::Set(d, std::int16_t{1});
+  const auto by_blue = hn::Set(d, static_cast<std::int16_t>(-k0228));
+  const auto by_red = hn::Set(d, k0402);
+  const auto by_both = hn::BitCast(
+      d, hn::Set(DProducts(), static_cast<std::int32_t>(std::uint32_t{k0285} << 16 |
+                                                        static_cast<std::uint16_t>(-k0344))));
+  const auto half = hn::Set(DProducts(), 1 << 15);
+  const auto load = [&](const std::uint8_t* from) {
+    return hn::PromoteTo(d, hn::LoadU(DBytes(), from));
+  };
+  // x * by / 2^16, rounded.
+  const auto times = [&](auto x, auto by) {
+    return hn::ShiftRight<1>(hn::Add(hn::MulHigh(hn::Add(x, x), by), one));
+  };
+  for (std::size_t i = 0; i < count; i += lanes) {
+    const auto luma = load(y + i);
+    const auto b = hn::Sub(load(cb + i), center);
+    const auto r = hn::Sub(load(cr + i), center);
+    const auto blue = hn::Add(hn::Add(times(b, by_blue), hn::Add(b, b)), luma);
+    const auto red = hn::Add(hn::Add(times(r, by_red), r), luma);
+    const auto low = pair_products(DProducts(), hn::InterleaveLower(d, b, r), by_both);
+    const auto high = pair_products(DProducts(), hn::InterleaveUpper(d, b, r), by_both);
+    const auto both = hn::ReorderDemote2To(d, hn::ShiftRight<16>(hn::Add(low, half)),
+                                           hn::ShiftRight<16>(hn::Add(high, half)));
+    const auto green = hn::Add(hn::Sub(both, r), luma);
+    hn::StoreInterleaved3(hn::DemoteTo(DBytes(), red), hn::DemoteTo(DBytes(), green),
+                          hn::DemoteTo(DBytes(), blue), DBytes(), out + 3 * i);
+  }
+}
+
+#endif  // HWY_SCALAR
+
+}  // namespace HWY_NAMESPACE
+}  // namespace spdld::media
+HWY_AFTER_NAMESPACE();
+
+#endif  // SPDLD_MEDIA_JPEG_KERNELS_INL_H_

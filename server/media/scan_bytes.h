@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "base/byte_buffer.h"
+
+namespace spdld::media {
+
+// Parts of a JPEG scan without the zeros that follow each FF in a file, so that a decoder can look
+// at any 64 bits of them at once. It may look ahead of a part's end: zeros follow.
+class ScanBytes {
+ public:
+  // Has room for so many bytes in so many parts, and none in it. Places in it stay as they are
+  // until the next call.
+  void reset(std::size_t bytes, std::size_t parts);
+  // Adds the bytes [from, to) of the scan, or up to a marker. Returns where in the scan it ended.
+  std::size_t add(std::span<const std::byte> scan, std::size_t from, std::size_t to);
+
+  std::size_t size() const { return size_; }  // with the zeros behind each part
+  // What begins at this bit; the lowest 7 of the 64 may not be there. Beyond the end: zeros.
+  std::uint64_t load(std::uint64_t bit) const {
+    const std::uint64_t byte = bit >> 3 < last_ ? bit >> 3 : last_;
+    std::uint64_t value = 0;
+    std::memcpy(&value, bytes_.data() + byte, sizeof value);
+    return __builtin_bswap64(value) << (bit & 7);
+  }
+  // Where zeros were left out: behind these bytes, in order.
+  std::span<const std::uint32_t> stuffed() const { return stuffed_; }
+
+ private:
+  static constexpr std::size_t kTail = 16;
+
+  ByteBuffer bytes_;
+  std::size_t size_ = 0;
+  std::uint64_t last_ = 0;  // where the last 8 bytes begin that are there
+  std::vector<std::uint32_t> stuffed_;
+};
+
+}  // namespace spdld::media

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "media/scan_bytes.h"
+#include "media/scan_tables.h"
+
+namespace spdld::media {
+
+// Reads a baseline scan from its begin, row by row, however damaged it is: says whether it is sound
+// in every bit, makes its index, and keeps the coefficients of the MCUs that are asked for. Used by
+// one thread.
+class ScanPass {
+ public:
+  // The tables and the scan must live as long as it is read. Entries of the index are `step` MCUs
+  // apart (SeekGrid). False: the scan is larger than an index can tell of, or is not followed by
+  // the image's end.
+  bool begin(const ScanTables& tables, std::span<const std::byte> scan, int step);
+
+  // Reads the next row of MCUs. False: it is not sound, and neither is what follows.
+  bool read_row(const McuSpan& kept);
+  // The blocks of the MCUs that were kept of the last row: MCU by MCU, each component's row by row.
+  // They are not yet multiplied by the quantizer, and stay until the next call of read_row().
+  const std::int16_t* blocks() const { return blocks_.data(); }
+
+  // After the last row: the entries of the index. None: the scan has more in it. They stay until
+  // the next call of begin().
+  std::span<const std::uint64_t> end();
+
+ private:
+  template <bool kKeep>
+  bool read_mcu(std::int16_t* block);
+  template <bool kKeep>
+  bool read_block(const ScanTables::Block& tables, std::int32_t& dc, std::int16_t* block);
+  template <bool kKeep>
+  bool read_rest(const HuffmanTable& table, std::int16_t* block);
+  template <bool kKeep>
+  bool read_symbol(const HuffmanTable& table, int least, std::uint32_t& k, std::int16_t* block);
+  bool read_dc(const HuffmanTable& table, std::int32_t& dc);
+  void push();
+
+  const ScanTables* tables_ = nullptr;
+  int step_ = 0;
+  ScanBytes bytes_;
+  std::uint64_t scan_bits_ = 0;
+  std::uint64_t at_ = 0;    // in bits of bytes_
+  std::uint64_t bits_ = 0;  // what is there
+  std::array<std::int32_t, 3> dc_{};
+  std::size_t stuffed_ = 0;  // zeros that were left out before `at_`
+  std::vector<std::uint64_t> entries_;
+  std::vector<std::int16_t> blocks_;
+};
+
+}  // namespace spdld::media
