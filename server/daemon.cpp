@@ -28,6 +28,7 @@
 #include "engine/executor.h"
 #include "engine/file_prober.h"
 #include "engine/sample_caches.h"
+#include "media/seek_indexes.h"
 #include "session/catalogue.h"
 #include "session/session_service.h"
 #include "session/sessions.h"
@@ -122,6 +123,22 @@ void warn_of_surprises(std::uint64_t budget) {
         delivery::format_bytes(budget), delivery::format_bytes(total));
 }
 
+session::JpegView view_of(const media::SeekIndexes& indexes) {
+  const media::SeekIndexes::Snapshot now = indexes.snapshot();
+  const auto images = [&](media::SeekIndexes::Way way) {
+    return now.ways[static_cast<std::size_t>(way)];
+  };
+  return {.limit_bytes = now.limit_bytes,
+          .bytes = now.bytes,
+          .files = now.files,
+          .refused = now.refused,
+          .indexed = images(media::SeekIndexes::Way::kByIndex),
+          .from_begin = images(media::SeekIndexes::Way::kFromBegin),
+          .by_libjpeg = images(media::SeekIndexes::Way::kByLibjpeg),
+          .contradicted = now.contradicted,
+          .different = now.different};
+}
+
 }  // namespace
 
 // In the order in which they are made; what is below may use what is above.
@@ -143,6 +160,7 @@ struct Daemon::Parts {
                 .disk_bytes = config.cache.disk_bytes,
                 .dir = config.cache.dir,
                 .io = io}),
+        seek_indexes(std::make_shared<media::SeekIndexes>(budget_bytes(config.decoder.index))),
         catalogue({.state_dir = config.state_dir,
                    .access = access_rules(config),
                    .admins = config.access.admins,
@@ -152,7 +170,7 @@ struct Daemon::Parts {
                    .buffers = std::make_shared<BufferMemory>(config.limits.file_bytes),
                    .prober = &prober,
                    .reaper = &reaper},
-                  engine::builtin_ops(), io, caches),
+                  engine::builtin_ops(seek_indexes), io, caches),
         budget(budget_bytes(config.arena.budget), {}, user_share(config)),
         arenas(
             budget,
@@ -172,7 +190,8 @@ struct Daemon::Parts {
                   .address = config.runtime_dir,
                   .launched = options.launched}),
         service(sessions, {.version = options.version,
-                           .io_threads = static_cast<std::uint32_t>(config.executor.io_threads)}) {}
+                           .io_threads = static_cast<std::uint32_t>(config.executor.io_threads),
+                           .jpeg = [indexes = seek_indexes] { return view_of(*indexes); }}) {}
 
   const spec::DaemonConfig config;
   const DaemonOptions options;
@@ -184,6 +203,7 @@ struct Daemon::Parts {
   source::IoPool io;
   engine::SampleCaches caches;
   const engine::FileProber prober;
+  const std::shared_ptr<media::SeekIndexes> seek_indexes;
   session::Catalogue catalogue;
   delivery::ArenaBudget budget;
   delivery::ArenaPool arenas;

@@ -230,6 +230,22 @@ void print_gpus(const v1::Daemon& daemon, std::ostream& out) {
   if (!daemon.no_gpu().empty()) out << fmt::format("gpu        none: {}\n", cell(daemon.no_gpu()));
 }
 
+// Nothing of a daemon that has decoded no JPEG.
+void print_jpeg(const v1::JpegIndex& jpeg, std::ostream& out) {
+  if (jpeg.indexed() + jpeg.from_begin() + jpeg.by_libjpeg() == 0) return;
+  out << fmt::format(
+      "jpeg       index: {} of {}, {}; images: {} by it, {} without, {} by libjpeg\n",
+      show_bytes(jpeg.bytes()), show_bytes(jpeg.limit_bytes()), counted(jpeg.files(), "file"),
+      jpeg.indexed(), jpeg.from_begin(), jpeg.by_libjpeg());
+  if (jpeg.contradicted() > 0)
+    out << fmt::format("           {} contradicted the index\n",
+                       counted(jpeg.contradicted(), "file"));
+  if (jpeg.different() > 0)
+    out << fmt::format(
+        "           {} had other pixels than libjpeg's, which were taken: report it\n",
+        counted(jpeg.different(), "image"));
+}
+
 }  // namespace
 
 void print_status(const v1::Daemon& daemon, const std::string& address, std::ostream& out) {
@@ -263,6 +279,7 @@ void print_status(const v1::Daemon& daemon, const std::string& address, std::ost
                        counted(cache.misses(), "miss", "misses"));
     if (!cache.why().empty()) out << fmt::format("           {}\n", cell(cache.why()));
   }
+  if (daemon.has_jpeg()) print_jpeg(daemon.jpeg(), out);
   print_gpus(daemon, out);
   for (const std::string& warning : daemon.warnings())
     out << fmt::format("warning    {}\n", cell(warning));

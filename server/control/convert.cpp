@@ -434,6 +434,18 @@ void fill(v1::DataPlane* message, const session::DataPlaneView& view) {
   message->set_bad_releases(view.bad_releases);
 }
 
+void fill(v1::JpegIndex* message, const session::JpegView& view) {
+  message->set_limit_bytes(view.limit_bytes);
+  message->set_bytes(view.bytes);
+  message->set_files(view.files);
+  message->set_refused(view.refused);
+  message->set_indexed(view.indexed);
+  message->set_from_begin(view.from_begin);
+  message->set_by_libjpeg(view.by_libjpeg);
+  message->set_contradicted(view.contradicted);
+  message->set_different(view.different);
+}
+
 void fill(v1::SampleCache* message, const session::CacheView& view) {
   message->set_name(utf8(view.name));
   message->set_form(view.form);
@@ -485,6 +497,7 @@ void fill(v1::Daemon* message, const session::DaemonView& view) {
   for (const std::string& warning : view.warnings) message->add_warnings(utf8(warning));
   fill(message->mutable_data(), view.data);
   for (const session::CacheView& cache : view.caches) fill(message->add_caches(), cache);
+  fill(message->mutable_jpeg(), view.jpeg);
   for (const session::GpuView& gpu : view.gpus) fill(message->add_gpus(), gpu);
   message->set_gpu_driver(view.gpu_driver);
   message->set_no_gpu(utf8(view.no_gpu));

@@ -30,6 +30,7 @@ void fill(v1::PreviewHeader* message, const session::PreviewView& view);
 void fill(v1::Job* message, const session::JobView& view);
 void fill(v1::Session* message, const session::SessionView& view);
 void fill(v1::DataPlane* message, const session::DataPlaneView& view);
+void fill(v1::JpegIndex* message, const session::JpegView& view);
 void fill(v1::SampleCache* message, const session::CacheView& view);
 void fill(v1::Daemon* message, const session::DaemonView& view);
 void fill(v1::Use* message, const session::Use& use);

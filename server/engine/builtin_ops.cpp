@@ -11,7 +11,7 @@
 
 namespace spdld::engine {
 
-Registry builtin_ops() {
+Registry builtin_ops(const std::shared_ptr<media::SeekIndexes>& indexes) {
   std::vector<OpInfo> all;
   all.push_back(
       {.name = "fetch",
@@ -20,7 +20,7 @@ Registry builtin_ops() {
        .make = [](const Params&) -> Result<std::unique_ptr<Op>> {
          return std::make_unique<FetchOp>();
        }});
-  for (std::vector<OpInfo> ops : {media::ops(), transform::ops()})
+  for (std::vector<OpInfo> ops : {media::ops(indexes), transform::ops()})
     std::move(ops.begin(), ops.end(), std::back_inserter(all));
   return Registry(std::move(all));
 }

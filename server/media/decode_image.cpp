@@ -27,8 +27,8 @@ namespace {
 // open from a successful open() until the next read().
 class ImageReader final : public ImageDecoder {
  public:
-  ImageReader(const ImageMode& mode, bool exif, ImageLimits limits)
-      : mode_(mode), exif_(exif), limits_(limits) {}
+  ImageReader(const ImageMode& mode, bool exif, ImageLimits limits, JpegOptions jpeg)
+      : mode_(mode), exif_(exif), limits_(limits), jpeg_(std::move(jpeg)) {}
 
   Result<Size> open(std::span<const std::byte> bytes) override {
     current_ = nullptr;
@@ -64,7 +64,7 @@ class ImageReader final : public ImageDecoder {
 
   std::unique_ptr<RasterDecoder> make_raster_decoder(ImageFormat format) const {
     switch (format) {
-      case ImageFormat::kJpeg: return std::make_unique<JpegDecoder>(mode_, limits_);
+      case ImageFormat::kJpeg: return std::make_unique<JpegDecoder>(mode_, limits_, jpeg_);
       case ImageFormat::kPng: return std::make_unique<PngDecoder>(mode_, limits_);
       case ImageFormat::kWebp: return std::make_unique<WebpDecoder>(mode_, limits_);
       case ImageFormat::kGif: return std::make_unique<GifDecoder>(mode_, limits_);
@@ -85,6 +85,7 @@ class ImageReader final : public ImageDecoder {
   const ImageMode mode_;
   const bool exif_;
   const ImageLimits limits_;
+  const JpegOptions jpeg_;
   std::array<std::unique_ptr<RasterDecoder>, kImageFormats> decoders_;  // by format, once needed
   RasterInfo info_;
   RasterDecoder* current_ = nullptr;  // whose image is open
@@ -93,11 +94,16 @@ class ImageReader final : public ImageDecoder {
 
 }  // namespace
 
-DecodeImage::DecodeImage(const ImageMode& mode, bool exif, ImageLimits limits, std::string field)
-    : DecodeImageOp(std::move(field)), mode_(mode), exif_(exif), limits_(limits) {}
+DecodeImage::DecodeImage(const ImageMode& mode, bool exif, ImageLimits limits, JpegOptions jpeg,
+                         std::string field)
+    : DecodeImageOp(std::move(field)),
+      mode_(mode),
+      exif_(exif),
+      limits_(limits),
+      jpeg_(std::move(jpeg)) {}
 
 std::unique_ptr<ImageDecoder> DecodeImage::make_decoder() const {
-  return std::make_unique<ImageReader>(mode_, exif_, limits_);
+  return std::make_unique<ImageReader>(mode_, exif_, limits_, jpeg_);
 }
 
 }  // namespace spdld::media

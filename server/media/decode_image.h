@@ -6,6 +6,7 @@
 
 #include "media/image_limits.h"
 #include "media/image_mode.h"
+#include "media/jpeg_options.h"
 #include "op/op.h"
 
 namespace spdld::media {
@@ -14,7 +15,8 @@ namespace spdld::media {
 // and shared by all workers; each worker's decoder is its own.
 class DecodeImage final : public DecodeImageOp {
  public:
-  DecodeImage(const ImageMode& mode, bool exif, ImageLimits limits, std::string field = "image");
+  DecodeImage(const ImageMode& mode, bool exif, ImageLimits limits, JpegOptions jpeg = {},
+              std::string field = "image");
 
   std::unique_ptr<ImageDecoder> make_decoder() const override;
   int channels() const override { return mode_.channels; }
@@ -26,6 +28,7 @@ class DecodeImage final : public DecodeImageOp {
   ImageMode mode_;
   bool exif_;
   ImageLimits limits_;
+  JpegOptions jpeg_;
 };
 
 }  // namespace spdld::media

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "media/exif.h"
 #include "media/jpeg_markers.h"
@@ -73,6 +75,37 @@ bool smooths_blocks(const jpeg_decompress_struct& info) {
 }  // namespace
 
 Result<RasterInfo> JpegDecoder::open(std::span<const std::byte> bytes) {
+  file_ = bytes;
+  baseline_ = find_baseline();
+  return baseline_ && baseline_->index ? open_baseline() : open_by_libjpeg();
+}
+
+std::optional<JpegDecoder::Baseline> JpegDecoder::find_baseline() const {
+  constexpr int kAlpha = 4;
+  if (options_.indexes == nullptr || mode_.channels == kAlpha) return std::nullopt;
+  const std::optional<BaselineFrame> frame = read_baseline_frame(file_);
+  if (!frame) return std::nullopt;
+  const SeekIndexes::Key key = options_.indexes->key_of(file_);
+  const SeekIndexes::Known known =
+      options_.indexes->find(key, frame->mcus_across(), frame->mcus_down());
+  if (known.is_odd) return std::nullopt;
+  return Baseline{*frame, key, known.index};
+}
+
+// These very bytes were found whole and sound when their index was made.
+Result<RasterInfo> JpegDecoder::open_baseline() {
+  const BaselineFrame& frame = baseline_->frame;
+  SPDLD_TRY(limits_.check_scans(1));
+  SPDLD_TRY(limits_.check_pixels(static_cast<std::uint32_t>(frame.size.width),
+                                 static_cast<std::uint32_t>(frame.size.height)));
+  read_bytes_ = baseline_bytes();
+  StoredPixels stored;
+  if (frame.component_count == 1) stored.color = StoredPixels::Color::kGray;
+  return RasterInfo{frame.size, Orientation::from_exif(exif_orientation(frame.exif)), stored};
+}
+
+Result<RasterInfo> JpegDecoder::open_by_libjpeg() {
+  const std::span<const std::byte> bytes = file_;
   SPDLD_ASSIGN(const JpegMarkers markers, survey_jpeg(bytes));
   SPDLD_TRY(limits_.check_scans(markers.scans));
   bool many_scans = false;
@@ -83,7 +116,7 @@ Result<RasterInfo> JpegDecoder::open(std::span<const std::byte> bytes) {
     return tl::unexpected<Status>(codec_.failure());
   }
   SPDLD_TRY(check_header(bytes.size()));
-  read_bytes_ = bytes_to_read(many_scans);
+  read_bytes_ = bytes_to_read(many_scans) + (baseline_ ? baseline_bytes() : 0);
   const jpeg_decompress_struct& info = codec_.info();
   StoredPixels stored;
   if (info.num_components == 1) stored.color = StoredPixels::Color::kGray;
@@ -91,6 +124,11 @@ Result<RasterInfo> JpegDecoder::open(std::span<const std::byte> bytes) {
   return RasterInfo{{static_cast<int>(info.image_width), static_cast<int>(info.image_height)},
                     Orientation::from_exif(exif_orientation(markers.exif)),
                     stored};
+}
+
+Status JpegDecoder::read_header() {
+  const Result<RasterInfo> info = open_by_libjpeg();
+  return info ? Status() : info.error();
 }
 
 Status JpegDecoder::check_header(std::size_t file_bytes) const {
@@ -139,15 +177,24 @@ std::uint64_t JpegDecoder::bytes_to_read(bool many_scans) const {
   return bytes;
 }
 
-J_COLOR_SPACE JpegDecoder::output_space() const {
-  if (codec_.info().num_components == 4) return JCS_CMYK;
+// The scan as our own decoder looks at it, two rows of MCUs of coefficients, 2 bytes each, and four
+// of samples.
+std::uint64_t JpegDecoder::baseline_bytes() const {
+  const BaselineFrame& frame = baseline_->frame;
+  const auto samples = static_cast<std::uint64_t>(frame.mcus_across()) *
+                       static_cast<std::uint64_t>(frame.mcu_blocks()) * kBlock;
+  return file_.size() + samples * (2 * sizeof(std::int16_t) + 4);
+}
+
+J_COLOR_SPACE JpegDecoder::output_space(int components) const {
+  if (components == 4) return JCS_CMYK;
   if (mode_.channels <= 2) return JCS_GRAYSCALE;
   return mode_.channels == 3 ? JCS_RGB : JCS_EXT_RGBA;
 }
 
-RowConverter JpegDecoder::converter() const {
+RowConverter JpegDecoder::converter(int components) const {
   DecodedRows rows;
-  switch (output_space()) {
+  switch (output_space(components)) {
     case JCS_CMYK:
       rows.kind = DecodedRows::Kind::kInvertedCmyk;
       rows.samples = {.step = 4, .green = 1, .blue = 2, .alpha = 3};
@@ -160,15 +207,116 @@ RowConverter JpegDecoder::converter() const {
 }
 
 Status JpegDecoder::read(const Rect& region, RowSink& rows) {
-  const auto width = static_cast<std::size_t>(codec_.info().image_width);
-  converter_ = converter();
-  rows_.resize(bytes_for_rows(width * static_cast<std::size_t>(converter_.step())));
-  if (!converter_.as_is()) converted_.resize(width * static_cast<std::size_t>(mode_.pixel_bytes()));
+  converter_ =
+      converter(baseline_ ? baseline_->frame.component_count : codec_.info().num_components);
+  if (!converter_.as_is())
+    converted_.resize(static_cast<std::size_t>(region.width) *
+                      static_cast<std::size_t>(mode_.pixel_bytes()));
+  if (!baseline_) return read_by_libjpeg(region, 0, rows);
+  if (options_.verify_one_in > 0 && ++since_verified_ >= options_.verify_one_in) {
+    since_verified_ = 0;
+    return read_verified(region, rows);
+  }
+  const bool has_header = !baseline_->index;
+  const int given = read_baseline(region, rows);
+  if (given == region.height) {
+    codec_.abort();
+    return {};
+  }
+  baseline_.reset();
+  if (!has_header) SPDLD_TRY(read_header());
+  return read_by_libjpeg(region, given, rows);
+}
 
+// The rows that a decoder makes, turned into those of the mode.
+class JpegDecoder::Emitter final : public RowSink {
+ public:
+  Emitter(JpegDecoder& decoder, const Rect& region, RowSink& rows)
+      : decoder_(decoder), region_(region), rows_(rows) {}
+  void row(int y, const std::uint8_t* pixels) override { decoder_.emit(pixels, y, region_, rows_); }
+
+ private:
+  JpegDecoder& decoder_;
+  const Rect& region_;
+  RowSink& rows_;
+};
+
+// Keeps rows, and gives others on that should be the same.
+class JpegDecoder::Comparison final : public RowSink {
+ public:
+  Comparison(std::size_t row_bytes, RowSink& rows) : row_bytes_(row_bytes), rows_(rows) {}
+  void row(int y, const std::uint8_t* pixels) override {
+    if (!compares_) {
+      kept_.insert(kept_.end(), pixels, pixels + row_bytes_);
+      return;
+    }
+    const std::size_t at = static_cast<std::size_t>(y) * row_bytes_;
+    differs_ |= at < kept_.size() && std::memcmp(kept_.data() + at, pixels, row_bytes_) != 0;
+    rows_.row(y, pixels);
+  }
+  void compare() { compares_ = true; }
+  bool differs() const { return differs_; }
+
+ private:
+  const std::size_t row_bytes_;
+  RowSink& rows_;
+  std::vector<std::uint8_t> kept_;
+  bool compares_ = false;
+  bool differs_ = false;
+};
+
+Status JpegDecoder::read_verified(const Rect& region, RowSink& rows) {
+  const SeekIndexes::Key key = baseline_->key;
+  const bool has_header = !baseline_->index;
+  Comparison comparison(
+      static_cast<std::size_t>(region.width) * static_cast<std::size_t>(mode_.pixel_bytes()), rows);
+  const int given = read_baseline(region, comparison);
+  comparison.compare();
+  baseline_.reset();
+  if (!has_header) SPDLD_TRY(read_header());
+  const Status status = read_by_libjpeg(region, 0, comparison);
+  // Where all rows were given, libjpeg-turbo finds nothing wrong either.
+  if (comparison.differs() || (given == region.height && !status.ok()))
+    options_.indexes->differs(key);
+  return status;
+}
+
+int JpegDecoder::read_baseline(const Rect& region, RowSink& rows) {
+  const Baseline& file = *baseline_;
+  const bool is_gray = output_space(file.frame.component_count) == JCS_GRAYSCALE;
+  decoder_.open(file.frame, file_,
+                is_gray ? BaselineDecoder::Output::kGray : BaselineDecoder::Output::kRgb);
+  Emitter emitter(*this, region, rows);
+  if (file.index) {
+    const int given = decoder_.read(*file.index, region, emitter);
+    if (given < region.height) {
+      options_.indexes->contradicted(file.key);
+    } else {
+      options_.indexes->count(SeekIndexes::Way::kByIndex);
+    }
+    return given;
+  }
+  const std::optional<SeekGrid> grid =
+      options_.indexes->grid_for(file.frame.mcus_across(), file.frame.mcus_down());
+  std::span<const std::uint64_t> entries;
+  const int given = decoder_.read_first(grid ? &*grid : nullptr, region, emitter, entries);
+  if (!entries.empty()) {
+    options_.indexes->add(file.key, *grid, entries);
+  } else if (grid || given < region.height) {
+    options_.indexes->add_odd(file.key);
+  }
+  if (given == region.height) options_.indexes->count(SeekIndexes::Way::kFromBegin);
+  return given;
+}
+
+Status JpegDecoder::read_by_libjpeg(const Rect& region, int given, RowSink& rows) {
+  if (options_.indexes != nullptr) options_.indexes->count(SeekIndexes::Way::kByLibjpeg);
+  const auto width = static_cast<std::size_t>(codec_.info().image_width);
+  rows_.resize(bytes_for_rows(width * static_cast<std::size_t>(converter_.step())));
   const bool done = codec_.attempt([&](jpeg_decompress_struct& info) {
-    info.out_color_space = output_space();
+    info.out_color_space = output_space(info.num_components);
     jpeg_start_decompress(&info);
-    read_rows(info, region, rows);
+    read_rows(info, region, given, rows);
   });
   Status status = done ? Status() : codec_.failure();
   codec_.abort();
@@ -176,7 +324,8 @@ Status JpegDecoder::read(const Rect& region, RowSink& rows) {
 }
 
 // Runs inside attempt(): holds nothing with a destructor.
-void JpegDecoder::read_rows(jpeg_decompress_struct& info, const Rect& region, RowSink& rows) {
+void JpegDecoder::read_rows(jpeg_decompress_struct& info, const Rect& region, int given,
+                            RowSink& rows) {
   JDIMENSION left = 0;
   if (!smooths_blocks(info)) {
     const Columns columns = columns_for(region, info);
@@ -195,7 +344,7 @@ void JpegDecoder::read_rows(jpeg_decompress_struct& info, const Rect& region, Ro
     const auto made = static_cast<int>(jpeg_read_scanlines(
         &info, pixels.data(), static_cast<JDIMENSION>(std::min(kRowsAtOnce, region.height - y))));
     for (int i = 0; i < made; ++i, ++y) {
-      if (y >= 0) emit(pixels[i] + cut_bytes, y, region, rows);
+      if (y >= given) emit(pixels[i] + cut_bytes, y, region, rows);
     }
   }
 }

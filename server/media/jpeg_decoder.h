@@ -3,14 +3,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "base/byte_buffer.h"
+#include "media/baseline_decoder.h"
+#include "media/baseline_frame.h"
 #include "media/image_limits.h"
 #include "media/image_mode.h"
 #include "media/jpeg_codec.h"
+#include "media/jpeg_options.h"
 #include "media/raster_decoder.h"
 #include "media/row_converter.h"
+#include "media/seek_indexes.h"
 
 namespace spdld::media {
 
@@ -21,25 +27,56 @@ namespace spdld::media {
 //
 // Of a region only the blocks it depends on are transformed, and decoding ends with its last row:
 // corrupt data below goes unseen, a truncated file does not (media/jpeg_markers.h).
+//
+// Baseline files are read by our own decoder (media/baseline_decoder.h), with the same pixels bit
+// for bit: when one comes for the first time from its begin to its end, which makes its index, and
+// from then on the region alone. Where it finds anything odd, libjpeg-turbo reads the rows that are
+// left, and says what is wrong with the file.
 class JpegDecoder final : public RasterDecoder {
  public:
-  JpegDecoder(const ImageMode& mode, ImageLimits limits) : mode_(mode), limits_(limits) {}
+  JpegDecoder(const ImageMode& mode, ImageLimits limits, JpegOptions options)
+      : mode_(mode), limits_(limits), options_(std::move(options)) {}
 
   Result<RasterInfo> open(std::span<const std::byte> bytes) override;
   std::uint64_t read_bytes() const override { return read_bytes_; }
   Status read(const Rect& region, RowSink& rows) override;
 
  private:
+  // A file that our own decoder may read.
+  struct Baseline {
+    BaselineFrame frame;
+    SeekIndexes::Key key;
+    std::optional<SeekIndex> index = {};
+  };
+  class Emitter;
+  class Comparison;
+
+  std::optional<Baseline> find_baseline() const;
+  Result<RasterInfo> open_baseline();
+  Result<RasterInfo> open_by_libjpeg();
+  Status read_header();  // by libjpeg-turbo, of a file that was opened without it
   Status check_header(std::size_t file_bytes) const;
   std::uint64_t bytes_to_read(bool many_scans) const;
-  // What libjpeg makes, by what the file holds.
-  J_COLOR_SPACE output_space() const;
-  RowConverter converter() const;
-  void read_rows(jpeg_decompress_struct& info, const Rect& region, RowSink& rows);
+  std::uint64_t baseline_bytes() const;
+  // What is made of the file's components.
+  J_COLOR_SPACE output_space(int components) const;
+  RowConverter converter(int components) const;
+  // Returns how many rows the sink was given.
+  int read_baseline(const Rect& region, RowSink& rows);
+  // Both ways. The sink is given libjpeg-turbo's rows.
+  Status read_verified(const Rect& region, RowSink& rows);
+  // The rows of the region but for those that were given.
+  Status read_by_libjpeg(const Rect& region, int given, RowSink& rows);
+  void read_rows(jpeg_decompress_struct& info, const Rect& region, int given, RowSink& rows);
   void emit(const std::uint8_t* pixels, int y, const Rect& region, RowSink& rows);
 
   const ImageMode mode_;
   const ImageLimits limits_;
+  const JpegOptions options_;
+  std::span<const std::byte> file_;
+  std::optional<Baseline> baseline_;  // none: libjpeg-turbo reads the file
+  BaselineDecoder decoder_;
+  std::uint32_t since_verified_ = 0;  // images that our own decoder has read
   JpegCodec codec_;
   std::uint64_t read_bytes_ = 0;  // of the image that is open
   ByteBuffer rows_;               // as libjpeg makes them

@@ -2,10 +2,12 @@
 #include "media/ops.h"
 
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "media/decode_audio.h"
@@ -48,16 +50,34 @@ Result<ImageMode> mode_of(const Params& params) {
   return ImageMode::unchanged(static_cast<int>(params.get<std::int64_t>("channels")), dtype);
 }
 
-Result<std::unique_ptr<Op>> make_decode_image(const Params& params) {
+// N of "1/N".
+Result<std::uint32_t> one_in(const std::string& text) {
+  constexpr std::string_view kHead = "1/";
+  std::uint32_t count = 0;
+  const char* const end = text.data() + text.size();
+  const bool has_head = std::string_view(text).substr(0, kHead.size()) == kHead;
+  const auto [rest, failed] =
+      std::from_chars(text.data() + (has_head ? kHead.size() : text.size()), end, count);
+  if (failed == std::errc() && rest == end && count > 0) return count;
+  return error(Code::kInvalidArgument,
+               "decode_image: verify is '" + text + "'; write 1/N, such as 1/1000");
+}
+
+Result<std::unique_ptr<Op>> make_decode_image(const Params& params,
+                                              const std::shared_ptr<SeekIndexes>& indexes) {
   ImageLimits limits;
   limits.max_pixels = params.get<std::int64_t>("max_pixels");
   limits.max_scans = static_cast<int>(params.get<std::int64_t>("max_scans"));
   SPDLD_ASSIGN(const ImageMode mode, mode_of(params));
-  return std::make_unique<DecodeImage>(mode, params.get<bool>("exif"), limits,
+  JpegOptions jpeg{.indexes = indexes};
+  if (params.has("verify")) {
+    SPDLD_ASSIGN(jpeg.verify_one_in, one_in(params.get<std::string>("verify")));
+  }
+  return std::make_unique<DecodeImage>(mode, params.get<bool>("exif"), limits, std::move(jpeg),
                                        params.get<std::string>("field"));
 }
 
-OpInfo decode_image() {
+OpInfo decode_image(const std::shared_ptr<SeekIndexes>& indexes) {
   const ImageLimits defaults;
   return {
       .name = "decode_image",
@@ -106,16 +126,21 @@ OpInfo decode_image() {
             .doc = "a JPEG of more scans is an error of the item: each costs a pass over the image",
             .default_value = std::int64_t{defaults.max_scans},
             .min = 1,
-            .max = 100000}},
-      .make = make_decode_image,
+            .max = 100000},
+           {.name = "verify",
+            .type = ParamType::kString,
+            .doc = "1/N: one JPEG in N that our own decoder reads is read by libjpeg-turbo, too, "
+                   "whose pixels are taken; `spdlctl status` counts those that differ",
+            .nullable = true}},
+      .make = [indexes](const Params& params) { return make_decode_image(params, indexes); },
   };
 }
 
 }  // namespace
 
-std::vector<OpInfo> ops() {
-  return {decode_image(),   decode_audio_op(), resample_op(),
-          decode_json_op(), decode_npy_op(),   decode_video_op()};
+std::vector<OpInfo> ops(const std::shared_ptr<SeekIndexes>& indexes) {
+  return {decode_image(indexes), decode_audio_op(), resample_op(),
+          decode_json_op(),      decode_npy_op(),   decode_video_op()};
 }
 
 }  // namespace spdld::media

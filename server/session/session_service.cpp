@@ -457,6 +457,7 @@ DaemonView SessionService::daemon(const Caller& caller) {
   view.no_gpu = deps.devices.why_none();
   for (const engine::SampleCache::Snapshot& cache : catalogue_.cache_snapshots())
     view.caches.push_back(view_of(cache));
+  if (facts_.jpeg) view.jpeg = facts_.jpeg();
   MutexLock lock(mutex_);
   view.warnings.insert(view.warnings.end(), warnings_.begin(), warnings_.end());
   return view;

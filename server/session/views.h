@@ -370,6 +370,19 @@ struct CacheView {
   std::string why;  // why nothing more is kept; empty: all is well
 };
 
+// Where in JPEG files decoding may begin (media/seek_indexes.h); counts are of images.
+struct JpegView {
+  std::uint64_t limit_bytes = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t files = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t indexed = 0;
+  std::uint64_t from_begin = 0;
+  std::uint64_t by_libjpeg = 0;
+  std::uint64_t contradicted = 0;
+  std::uint64_t different = 0;
+};
+
 // How much of a resource a user holds, and the limit on it.
 struct Use {
   std::uint64_t used = 0;
@@ -430,6 +443,7 @@ struct DaemonView {
   std::vector<std::string> warnings;  // state_dir is full, a cache was skipped ...
   DataPlaneView data = {};
   std::vector<CacheView> caches = {};
+  JpegView jpeg = {};
   std::vector<GpuView> gpus = {};
   std::string gpu_driver = {};  // "CUDA 12.4"; empty: there is none
   std::string no_gpu = {};      // why there is none; empty: there is one

@@ -295,6 +295,7 @@ Result<DaemonConfig> load_daemon_config(const std::string& path,
                read_paths(child(root, "pipelines"), json.at("pipelines"), "pipelines"));
   SPDLD_ASSIGN(config.executor, read_executor(child(root, "executor"), json.at("executor")));
   SPDLD_ASSIGN(config.arena, read_arena(child(root, "arena"), json.at("arena")));
+  config.decoder.index = read_bound(json.at("decoder").at("index"));
   config.cuda.budget_bytes = read_bound(json.at("cuda").at("budget")).bytes;
   SPDLD_ASSIGN(config.cache, read_cache(child(root, "cache"), json.at("cache"), config.state_dir));
   SPDLD_ASSIGN(config.access, read_access(child(root, "access"), json.at("access")));

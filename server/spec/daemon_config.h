@@ -39,6 +39,10 @@ struct CudaConfig {
   std::uint64_t budget_bytes = std::uint64_t{2} << 30;  // of arenas on each GPU
 };
 
+struct DecoderConfig {
+  MemoryBound index{.fraction = 0.02};  // of JPEG files: where in them decoding may begin
+};
+
 // What the sample caches of all pipelines together may take.
 struct CacheConfig {
   MemoryBound ram{.fraction = 0.10};
@@ -90,6 +94,7 @@ struct DaemonConfig {
   ExecutorConfig executor;
   ArenaConfig arena;
   CudaConfig cuda;
+  DecoderConfig decoder;
   CacheConfig cache;
   AccessConfig access;
   JobConfig job;

@@ -88,6 +88,20 @@ Key cuda_key() {
       });
 }
 
+Key decoder_key() {
+  Shape index = any_of({bytes_or_zero_shape(), percent_shape()});
+  index.expected = "a size such as 1GiB or a percentage such as 2%";
+  return section("decoder", "decoding of images",
+                 {
+                     {.name = "index",
+                      .doc = "memory for where in JPEG files decoding may begin, so that of a file "
+                             "that comes again the crop alone is decoded: a size, or a share of "
+                             "what the machine or the cgroup has; 0: none",
+                      .shape = std::move(index),
+                      .default_value = "2%"},
+                 });
+}
+
 Key caches_key() {
   Shape ram = any_of({bytes_or_zero_shape(), percent_shape()});
   ram.expected = "a size such as 8GiB or a percentage such as 10%";
@@ -245,6 +259,7 @@ Shape daemon_shape() {
       executor_key(),
       arena_key(),
       cuda_key(),
+      decoder_key(),
       caches_key(),
       access_key(),
       job_key(),

@@ -210,7 +210,7 @@ def write_pipeline(directory: pathlib.Path) -> pathlib.Path:
         "pipeline": PIPELINE,
         "seed": 7,
         "vars": {"device": "cpu", "flip": 0.0},
-        "source": {"files": {"root": str(directory / "images"), "pattern": "*.png"}},
+        "source": {"files": {"root": str(directory / "images"), "pattern": "*.jpg"}},
         "shuffle": "global",
         "stages": [
             "fetch",

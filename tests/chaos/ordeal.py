@@ -101,7 +101,7 @@ class Ordeal:
             if rank.process.returncode != 0:
                 self._rank_failed(rank)
         self._await(lambda: self.daemon.ctl_json("get", "sessions") == [], "the sessions' ends")
-        problems = [*self._record_problems(), *self._leaks(before)]
+        problems = [*self._record_problems(), *self._leaks(before), *self._other_pixels()]
         status = self.daemon.stop()
         if status != 0:
             problems.append(f"the daemon ended with {status} on SIGTERM")
@@ -333,6 +333,11 @@ class Ordeal:
             if not found or time.monotonic() > deadline:
                 return found
             time.sleep(TICK_S)
+
+    def _other_pixels(self) -> list[str]:
+        """What the daemon's own decoder and libjpeg-turbo did not agree upon; since its last start."""
+        different = self.daemon.ctl_json("status")["jpeg"]["different"]
+        return [f"{different} images were decoded to other pixels"] if different else []
 
     def _gpu_leaks(self) -> list[str]:
         """What is there although nobody reads: the daemon is the one process that has the driver."""

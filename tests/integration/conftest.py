@@ -207,6 +207,11 @@ def write_pipeline(
             "batch": {"size": 4, "last": "drop", "layout": "NCHW"},
         }
         spec.update(sections)
+        if verify := os.environ.get("SPDLD_VERIFY"):  # "1/1": also by libjpeg-turbo
+            spec["stages"] = [
+                {stage: {"verify": verify}} if stage == "decode_image" else stage
+                for stage in spec["stages"]
+            ]
         spec = on_gpu.delivered(kinds.of_kind(kind, spec))
         path = tmp_path / f"{name}.yaml"
         lines = [f"{key}: {json.dumps(value)}\n" for key, value in spec.items()]
@@ -253,6 +258,8 @@ def make_daemon() -> Iterator[Callable[..., Daemon]]:
 
     yield make
     for one in made:
+        if "SPDLD_VERIFY" in os.environ and one.running:
+            assert one.ctl_json("status")["jpeg"]["different"] == 0
         log = one.log()
         one.close()
         if log:

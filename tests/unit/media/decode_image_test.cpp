@@ -26,7 +26,7 @@ std::map<std::string, ParamValue> defaults_of(const OpInfo& op) {
 }
 
 std::unique_ptr<Op> make(const std::map<std::string, ParamValue>& changes) {
-  const Registry registry(ops());
+  const Registry registry(ops(nullptr));
   const OpInfo* op = registry.find("decode_image");
   EXPECT_NE(op, nullptr);
   std::map<std::string, ParamValue> values = defaults_of(*op);

@@ -429,7 +429,7 @@ TEST(ImageModeRefusal, LeavesTheDecoderReadyForTheNextImage) {
 }
 
 Result<std::unique_ptr<Op>> made(const std::map<std::string, ParamValue>& changes) {
-  const OpInfo op = ops().front();
+  const OpInfo op = ops(nullptr).front();
   std::map<std::string, ParamValue> values;
   for (const ParamInfo& param : op.params)
     if (param.default_value) values[param.name] = *param.default_value;

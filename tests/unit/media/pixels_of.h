@@ -74,13 +74,19 @@ inline Result<Picture> read_whole(ImageDecoder& decoder, const Bytes& bytes, int
   return sink.take();
 }
 
+// As a daemon reads JPEG: what one test has decoded, another finds the index of.
+inline JpegOptions with_indexes() {
+  static const auto indexes = std::make_shared<SeekIndexes>(std::uint64_t{64} << 20);
+  return {.indexes = indexes};
+}
+
 inline std::unique_ptr<ImageDecoder> make_decoder(ColorMode mode = ColorMode::kRgb,
                                                   bool exif = true, ImageLimits limits = {}) {
-  return DecodeImage(ImageMode::of(mode), exif, limits).make_decoder();
+  return DecodeImage(ImageMode::of(mode), exif, limits, with_indexes()).make_decoder();
 }
 
 inline std::unique_ptr<ImageDecoder> decoder_of(const ImageMode& mode, bool exif = true) {
-  return DecodeImage(mode, exif, {}).make_decoder();
+  return DecodeImage(mode, exif, {}, with_indexes()).make_decoder();
 }
 
 // The whole image in a mode, its pixels as bytes: two a value of 16 bits.

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "media/seek_indexes.h"
+
+namespace spdld::media {
+
+// How JPEG is read beside what its header says.
+struct JpegOptions {
+  std::shared_ptr<SeekIndexes> indexes = nullptr;  // null: libjpeg-turbo reads all files
+  std::uint32_t verify_one_in = 0;  // of the images that our own decoder reads; 0: none
+};
+
+}  // namespace spdld::media

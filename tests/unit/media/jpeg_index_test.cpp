@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Our own decoder of baseline JPEG gives libjpeg-turbo's pixels, from a file's begin and by its
+// index, and leaves to that whatever is odd.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/rng.h"
+#include "media/baseline_decoder.h"
+#include "media/seek_indexes.h"
+#include "tests/unit/media/exif_maker.h"
+#include "tests/unit/media/jpeg_maker.h"
+#include "tests/unit/media/pixels_of.h"
+
+namespace spdld::media::test {
+namespace {
+
+using Kind = JpegRecipe::Kind;
+using Way = SeekIndexes::Way;
+
+constexpr std::array<std::pair<int, int>, 3> kIndexedSamplings = {{{1, 1}, {2, 1}, {2, 2}}};
+
+class JpegIndexTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<ImageDecoder> decoder(ColorMode mode = ColorMode::kRgb, bool exif = true,
+                                        std::uint32_t verify_one_in = 0) const {
+    return DecodeImage(ImageMode::of(mode), exif, {},
+                       {.indexes = indexes_, .verify_one_in = verify_one_in})
+        .make_decoder();
+  }
+  static std::unique_ptr<ImageDecoder> libjpeg(ColorMode mode = ColorMode::kRgb) {
+    return DecodeImage(ImageMode::of(mode), true, {}).make_decoder();
+  }
+  std::uint64_t images(Way way) const {
+    return indexes_->snapshot().ways[static_cast<std::size_t>(way)];
+  }
+  // Reads the region twice, the second time by the index, and compares.
+  void expect_equal(const Bytes& jpeg, const Rect& region, ColorMode mode,
+                    const std::string& what) {
+    const int channels = ImageMode::of(mode).channels;
+    const Result<Picture> expected = read_region(*libjpeg(mode), jpeg, region, channels);
+    ASSERT_TRUE(expected) << what << ": " << expected.error().message();
+    const auto own = decoder(mode);
+    for (const char* const way : {"from its begin", "by its index"}) {
+      const Result<Picture> found = read_region(*own, jpeg, region, channels);
+      ASSERT_TRUE(found) << what << ", " << way << ": " << found.error().message();
+      EXPECT_TRUE(*found == *expected) << what << ", " << way;
+    }
+  }
+
+  const std::shared_ptr<SeekIndexes> indexes_ =
+      std::make_shared<SeekIndexes>(std::uint64_t{256} << 20);
+};
+
+Rect drawn_region(Size size, KeyedRng& rng) {
+  const auto below = [&rng](int bound) {
+    return static_cast<int>(rng.below(static_cast<std::uint64_t>(bound)));
+  };
+  Rect region{below(size.width), below(size.height), 0, 0};
+  region.width = 1 + below(size.width - region.x);
+  region.height = 1 + below(size.height - region.y);
+  return region;
+}
+
+TEST_F(JpegIndexTest, EverySizeAndSamplingHasLibjpegsPixels) {
+  KeyedRng rng(7);
+  for (const auto& [h, v] : kIndexedSamplings) {
+    for (int width = 1; width <= 70; ++width) {
+      const JpegRecipe recipe{.width = width,
+                              .height = 1 + static_cast<int>(rng.below(70)),
+                              .luma_h = h,
+                              .luma_v = v,
+                              .quality = 1 + static_cast<int>(rng.below(100)),
+                              .seed = rng.below(1000)};
+      const Bytes jpeg = make_jpeg(recipe);
+      const Size size{recipe.width, recipe.height};
+      const std::string what = std::to_string(h) + "x" + std::to_string(v) + " of " +
+                               std::to_string(width) + "x" + std::to_string(recipe.height);
+      expect_equal(jpeg, {0, 0, size.width, size.height}, ColorMode::kRgb, what);
+      expect_equal(jpeg, drawn_region(size, rng), ColorMode::kRgb, what);
+      expect_equal(jpeg, drawn_region(size, rng), ColorMode::kGray, what + ", gray");
+    }
+  }
+}
+
+TEST_F(JpegIndexTest, EveryQualityHasLibjpegsPixels) {
+  KeyedRng rng(8);
+  for (int quality = 1; quality <= 100; ++quality) {
+    const auto& [h, v] =
+        kIndexedSamplings[static_cast<std::size_t>(quality) % kIndexedSamplings.size()];
+    const Size size{213, 155};
+    const Bytes jpeg = make_jpeg({.width = size.width,
+                                  .height = size.height,
+                                  .luma_h = h,
+                                  .luma_v = v,
+                                  .quality = quality,
+                                  .seed = static_cast<std::uint64_t>(quality)});
+    expect_equal(jpeg, drawn_region(size, rng), ColorMode::kRgb,
+                 "quality " + std::to_string(quality));
+  }
+}
+
+TEST_F(JpegIndexTest, GrayFilesHaveLibjpegsPixelsInEveryMode) {
+  KeyedRng rng(9);
+  const Size size{131, 77};
+  const Bytes jpeg = make_jpeg({.width = size.width, .height = size.height, .kind = Kind::kGray});
+  for (const ColorMode mode : {ColorMode::kRgb, ColorMode::kGray, ColorMode::kIndex}) {
+    for (int i = 0; i < 20; ++i) expect_equal(jpeg, drawn_region(size, rng), mode, "gray");
+  }
+}
+
+TEST_F(JpegIndexTest, EachGranularityGivesEveryRegion) {
+  KeyedRng rng(10);
+  for (const auto& [h, v] : kIndexedSamplings) {
+    const Size size{413, 301};
+    const Bytes jpeg =
+        make_jpeg({.width = size.width, .height = size.height, .luma_h = h, .luma_v = v});
+    const Picture full = *read_whole(*libjpeg(), jpeg);
+    const auto frame = read_baseline_frame(jpeg);
+    ASSERT_TRUE(frame);
+    BaselineDecoder own;
+    for (const int step : {1, 3, 8, 16, frame->mcus_across()}) {
+      const SeekGrid grid{frame->mcus_across(), frame->mcus_down(),
+                          std::min(step, frame->mcus_across())};
+      own.open(*frame, jpeg, BaselineDecoder::Output::kRgb);
+      const Rect first{5, 3, 20, 20};
+      PictureSink sink(first, 3);
+      std::span<const std::uint64_t> entries;
+      ASSERT_EQ(own.read_first(&grid, first, sink, entries), first.height);
+      EXPECT_TRUE(sink.take() == full.cut(first));
+      const std::vector<std::uint64_t> kept(entries.begin(), entries.end());
+      ASSERT_EQ(kept.size(), grid.entries());
+      for (int i = 0; i < 100; ++i) {
+        const Rect region = drawn_region(size, rng);
+        PictureSink rows(region, 3);
+        own.open(*frame, jpeg, BaselineDecoder::Output::kRgb);
+        ASSERT_EQ(own.read(SeekIndex(grid, kept), region, rows), region.height);
+        EXPECT_TRUE(rows.take() == full.cut(region)) << "step " << step;
+      }
+    }
+  }
+}
+
+TEST_F(JpegIndexTest, AnIndexOfAnotherFileIsFoundOutOrGivesOnlyRowsThatAreBounded) {
+  KeyedRng rng(11);
+  const JpegRecipe recipe{.width = 213, .height = 155, .luma_h = 2, .luma_v = 2};
+  const Bytes jpeg = make_jpeg(recipe);
+  const auto frame = read_baseline_frame(jpeg);
+  const SeekGrid grid{frame->mcus_across(), frame->mcus_down(), 8};
+  BaselineDecoder own;
+  int found_out = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<std::uint64_t> entries(grid.entries());
+    for (std::uint64_t& entry : entries) {
+      entry = rng.below(std::uint64_t{1} << 62);
+      if (i % 2 == 0) entry %= std::uint64_t{jpeg.size()} << 39;  // inside the file
+    }
+    const Rect region = drawn_region({recipe.width, recipe.height}, rng);
+    PictureSink rows(region, 3);
+    own.open(*frame, jpeg, BaselineDecoder::Output::kRgb);
+    found_out += own.read(SeekIndex(grid, entries), region, rows) < region.height ? 1 : 0;
+  }
+  EXPECT_GT(found_out, 1500);
+}
+
+TEST_F(JpegIndexTest, AFileIsReadFromItsBeginOnceAndThenByItsIndex) {
+  const Bytes jpeg = make_jpeg({.width = 213, .height = 155, .luma_h = 2, .luma_v = 2});
+  const auto one = decoder();
+  const auto other = decoder(ColorMode::kGray);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(read_region(*one, jpeg, {10, 10, 50, 50}));
+    EXPECT_TRUE(read_region(*other, jpeg, {10, 10, 50, 50}, 1));
+  }
+  EXPECT_EQ(images(Way::kFromBegin), 1U);
+  EXPECT_EQ(images(Way::kByIndex), 5U);
+  EXPECT_EQ(images(Way::kByLibjpeg), 0U);
+}
+
+TEST_F(JpegIndexTest, AnotherFileOfTheSameLengthIsAnother) {
+  const auto own = decoder();
+  const Bytes jpeg = make_jpeg({.width = 64, .height = 64, .quality = 100});
+  Bytes other = jpeg;
+  ASSERT_TRUE(read_whole(*own, jpeg));
+  ASSERT_TRUE(read_whole(*own, jpeg));
+  // A bit of a quantizer, behind the marker, the length and the table's number.
+  const std::array dqt = {std::byte{0xFF}, std::byte{0xDB}};
+  const auto at = std::search(other.begin(), other.end(), dqt.begin(), dqt.end());
+  ASSERT_NE(at, other.end());
+  at[5] ^= std::byte{2};
+  EXPECT_TRUE(*read_whole(*own, other) == *read_whole(*libjpeg(), other));
+  EXPECT_TRUE(*read_whole(*own, jpeg) == *read_whole(*libjpeg(), jpeg));
+  EXPECT_FALSE(*read_whole(*own, other) == *read_whole(*own, jpeg));
+}
+
+TEST_F(JpegIndexTest, TurnsWhatItReadsByTheIndexUpright) {
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const Bytes jpeg = make_jpeg(
+        {.width = 90, .height = 70, .exif = make_tiff(orientation, orientation % 2 == 0)});
+    const auto own = decoder();
+    const Picture expected = *read_whole(*libjpeg(), jpeg);
+    EXPECT_TRUE(*read_whole(*own, jpeg) == expected);
+    EXPECT_TRUE(*read_whole(*own, jpeg) == expected) << orientation;
+  }
+  EXPECT_EQ(images(Way::kByIndex), 8U);
+}
+
+TEST_F(JpegIndexTest, LeavesOddFilesToLibjpeg) {
+  const std::vector<JpegRecipe> odd = {{.progressive = true},      {.arithmetic = true},
+                                       {.kind = Kind::kCmyk},      {.kind = Kind::kRgb},
+                                       {.luma_h = 1, .luma_v = 2}, {.luma_h = 4},
+                                       {.interleaved = false},     {.restart_interval = 2}};
+  const auto own = decoder();
+  for (const JpegRecipe& recipe : odd) {
+    const Bytes jpeg = make_jpeg(recipe);
+    const Picture expected = *read_whole(*libjpeg(), jpeg);
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(*read_whole(*own, jpeg) == expected);
+  }
+  EXPECT_EQ(images(Way::kByLibjpeg), 2 * odd.size());
+  EXPECT_EQ(images(Way::kFromBegin) + images(Way::kByIndex), 0U);
+}
+
+TEST_F(JpegIndexTest, DamageBelowTheRegionLeavesTheRegionAloneAndTheFileWithoutAnIndex) {
+  Bytes jpeg = make_jpeg({.width = 200, .height = 200, .luma_h = 2, .luma_v = 2, .quality = 95});
+  for (std::size_t i = jpeg.size() * 3 / 4; i < jpeg.size() - 2; ++i) jpeg[i] = std::byte{0x55};
+  const Rect top{0, 0, 200, 40};
+  const auto own = decoder();
+  const Picture expected = *read_region(*libjpeg(), jpeg, top);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(*read_region(*own, jpeg, top) == expected);
+  EXPECT_EQ(images(Way::kByIndex), 0U);
+  EXPECT_EQ(indexes_->snapshot().files, 0U);
+}
+
+TEST_F(JpegIndexTest, DamageInTheRegionIsToldInLibjpegsWords) {
+  Bytes jpeg = make_jpeg({.width = 200, .height = 200, .luma_h = 2, .luma_v = 2, .quality = 95});
+  const auto middle = jpeg.begin() + static_cast<std::ptrdiff_t>(jpeg.size() / 2);
+  jpeg.erase(middle, middle + static_cast<std::ptrdiff_t>(jpeg.size() / 3));
+  const auto own = decoder();
+  const Result<Picture> expected = read_whole(*libjpeg(), jpeg);
+  ASSERT_FALSE(expected);
+  for (int i = 0; i < 2; ++i) {
+    const Result<Picture> found = read_whole(*own, jpeg);
+    ASSERT_FALSE(found);
+    EXPECT_EQ(found.error().message(), expected.error().message());
+    EXPECT_EQ(found.error().code(), expected.error().code());
+  }
+}
+
+TEST_F(JpegIndexTest, WithoutRoomFilesAreReadFromTheirBeginEachTime) {
+  const auto none = std::make_shared<SeekIndexes>(0);
+  const auto own = DecodeImage(ImageMode{}, true, {}, {.indexes = none}).make_decoder();
+  const Bytes jpeg = make_jpeg({.width = 200, .height = 200, .luma_h = 2, .luma_v = 2});
+  const Picture expected = *read_whole(*libjpeg(), jpeg);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(*read_whole(*own, jpeg) == expected);
+  EXPECT_EQ(none->snapshot().ways[static_cast<std::size_t>(Way::kFromBegin)], 3U);
+}
+
+TEST_F(JpegIndexTest, VerifyComparesAndGivesLibjpegsRows) {
+  const auto own = decoder(ColorMode::kRgb, true, 1);
+  const Bytes jpeg = make_jpeg({.width = 200, .height = 120, .luma_h = 2, .luma_v = 2});
+  const Picture expected = *read_whole(*libjpeg(), jpeg);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(*read_whole(*own, jpeg) == expected);
+  EXPECT_EQ(indexes_->snapshot().different, 0U);
+  EXPECT_EQ(images(Way::kByLibjpeg), 3U) << "each of them once more";
+}
+
+// The index of this file tells of other coefficients, which nothing but a comparison shows.
+TEST_F(JpegIndexTest, VerifyFindsOtherPixels) {
+  const Bytes jpeg = make_jpeg({.width = 64, .height = 64, .kind = Kind::kGray});
+  const auto frame = read_baseline_frame(jpeg);
+  ASSERT_TRUE(frame);
+  const SeekGrid grid{frame->mcus_across(), frame->mcus_down(), frame->mcus_across()};
+  BaselineDecoder decoder_of_index;
+  decoder_of_index.open(*frame, jpeg, BaselineDecoder::Output::kGray);
+  PictureSink sink({0, 0, 64, 64}, 1);
+  std::span<const std::uint64_t> entries;
+  ASSERT_EQ(decoder_of_index.read_first(&grid, {0, 0, 64, 64}, sink, entries), 64);
+  std::vector<std::uint64_t> wrong(entries.begin(), entries.end());
+  for (std::uint64_t& entry : wrong) {
+    SeekIndex::Entry told = SeekIndex::Entry::unpacked(entry);
+    told.dc[0] = static_cast<std::int16_t>(told.dc[0] + 3);
+    entry = told.packed();
+  }
+  ASSERT_TRUE(indexes_->add(indexes_->key_of(jpeg), grid, wrong));
+  const Picture expected = *read_whole(*libjpeg(), jpeg);
+  EXPECT_FALSE(*read_whole(*decoder(), jpeg) == expected);
+  EXPECT_TRUE(*read_whole(*decoder(ColorMode::kRgb, true, 1), jpeg) == expected);
+  EXPECT_EQ(indexes_->snapshot().different, 1U);
+  EXPECT_TRUE(*read_whole(*decoder(), jpeg) == expected) << "the file is odd from then on";
+}
+
+}  // namespace
+}  // namespace spdld::media::test
