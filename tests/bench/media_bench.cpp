@@ -3,7 +3,7 @@
 // never passed on, upright pixels) cost over libjpeg-turbo's bare crop-and-skip loop, which makes
 // none of them. The same random_resized_crop regions of the JPEGs below SPDLD_BENCH_DATA for both;
 // region_paired takes turns file by file and counts CPU time, so that its ratio is fair on a busy
-// machine.
+// machine. The ways are those of docs/media/jpeg.md.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -20,6 +20,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 // jpeglib.h needs <cstdio> first.
@@ -108,8 +109,25 @@ class BareLoop {
   std::vector<JSAMPLE> rows_;
 };
 
+// How our decoder finds the files.
+enum class Way {
+  kLibjpeg,  // it leaves them to libjpeg-turbo
+  kFirst,    // none was seen before, and each is given an index
+  kWithout,  // there is no room for indexes
+  kByIndex,  // each has one
+};
+
 class OurReader {
  public:
+  explicit OurReader(Way way = Way::kLibjpeg) : way_(way) { forget(); }
+  // As if no file had been seen before.
+  void forget() {
+    JpegOptions jpeg;
+    if (way_ != Way::kLibjpeg)
+      jpeg.indexes = std::make_shared<SeekIndexes>(way_ == Way::kWithout ? 0 : kIndexBytes);
+    decoder_ =
+        DecodeImage(ImageMode::of(ColorMode::kRgb), false, {}, std::move(jpeg)).make_decoder();
+  }
   // False for what decode_image refuses.
   bool read(const Crop& crop) {
     NoRows rows;
@@ -118,8 +136,10 @@ class OurReader {
   Size size_of(const Crop& crop) { return decoder_->open(crop.bytes()).value_or(Size{}); }
 
  private:
-  std::unique_ptr<ImageDecoder> decoder_ =
-      DecodeImage(ImageMode::of(ColorMode::kRgb), false, {}).make_decoder();
+  static constexpr std::uint64_t kIndexBytes = std::uint64_t{1} << 30;
+
+  const Way way_;
+  std::unique_ptr<ImageDecoder> decoder_;
 };
 
 // Read once: the comparison is of decoding, not of disks.
@@ -172,23 +192,27 @@ void region_bare(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(crops().size()));
 }
 
-void region_ours(benchmark::State& state) {
+void region_ours(benchmark::State& state, Way way) {
   if (lacks_data(state)) return;
-  OurReader ours;
+  OurReader ours(way);
   for ([[maybe_unused]] auto _ : state) {
     for (const Crop& crop : crops()) benchmark::DoNotOptimize(ours.read(crop));
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(crops().size()));
 }
 
-void region_paired(benchmark::State& state) {
+void region_paired(benchmark::State& state, Way way) {
   if (lacks_data(state)) return;
   BareLoop bare;
-  OurReader ours;
+  OurReader ours(way);
+  if (way == Way::kByIndex) {
+    for (const Crop& crop : crops()) (void)ours.read(crop);
+  }
   std::vector<double> ratios;  // a ratio a file, of the sums over the runs
   std::vector<std::array<double, 2>> seconds(crops().size());
   bool ours_first = false;
   for ([[maybe_unused]] auto _ : state) {
+    if (way == Way::kFirst) ours.forget();
     for (std::size_t i = 0; i < crops().size(); ++i) {
       fetch(crops()[i]);
       const auto start = thread_cpu_time();
@@ -217,8 +241,18 @@ void region_paired(benchmark::State& state) {
 }
 
 BENCHMARK(region_bare)->Unit(benchmark::kMillisecond);
-BENCHMARK(region_ours)->Unit(benchmark::kMillisecond);
-BENCHMARK(region_paired)->Unit(benchmark::kMillisecond)->Iterations(10);
+BENCHMARK_CAPTURE(region_ours, libjpeg, Way::kLibjpeg)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(region_ours, by_index, Way::kByIndex)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(region_paired, libjpeg, Way::kLibjpeg)
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(10);
+BENCHMARK_CAPTURE(region_paired, first, Way::kFirst)->Unit(benchmark::kMillisecond)->Iterations(10);
+BENCHMARK_CAPTURE(region_paired, without_index, Way::kWithout)
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(10);
+BENCHMARK_CAPTURE(region_paired, by_index, Way::kByIndex)
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(10);
 
 }  // namespace
 }  // namespace spdld::media
