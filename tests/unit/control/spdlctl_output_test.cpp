@@ -354,13 +354,43 @@ TEST(Listing, ShowsReplicasOfSessionsOnlyWhereThereAreAny) {
   EXPECT_EQ(printed(sessions_table(sessions)),
             "SESSION  JOB    PIPELINE        VERSION  SHARD  PID  UID       AT  HELD  READY  "
             "ROWS/S  BATCHES"
-            "  WAITED  MEMORY  COMMAND\n"
+            "  WAITED  MEMORY  DEVICE  COMMAND\n"
             "      7  run-7  imagenet-train        3    0/8  ?      0  11/4012   0/0      0     "
             "3.5        0"
-            "       -     0 B  python\n");
+            "       -     0 B  host    python\n");
   *sessions.Add() = session;
   sessions.Mutable(1)->set_replica(1);
   EXPECT_NE(printed(sessions_table(sessions)).find("SHARD  REPLICA  PID"), std::string::npos);
+}
+
+TEST(Listing, ShowsWhichGpuASessionReadsOn) {
+  google::protobuf::RepeatedPtrField<v1::Session> sessions;
+  sessions.Add()->set_gpu("GPU-8f2a1b3c-0000-0000-0000-000000000000");
+  EXPECT_NE(printed(sessions_table(sessions)).find(" GPU-8f2a1b3c "), std::string::npos);
+}
+
+TEST(Listing, ShowsHowJpegsWereReadOnceThereWereAny) {
+  v1::Daemon daemon;
+  v1::JpegIndex& jpeg = *daemon.mutable_jpeg();
+  jpeg.set_limit_bytes(1 << 30);
+  const auto shown = [&] {
+    std::ostringstream out;
+    print_status(daemon, "/run/spdld", out);
+    return out.str();
+  };
+  EXPECT_EQ(shown().find("jpeg"), std::string::npos);
+  jpeg.set_bytes(3 << 20);
+  jpeg.set_files(500);
+  jpeg.set_indexed(1000);
+  jpeg.set_from_begin(500);
+  jpeg.set_by_libjpeg(2);
+  EXPECT_NE(shown().find("jpeg       index: 3.0 MiB of 1.0 GiB, 500 files; images: 1000 by it, 500 "
+                         "without, 2 by libjpeg\n"),
+            std::string::npos);
+  EXPECT_EQ(shown().find("report it"), std::string::npos);
+  jpeg.set_different(1);
+  EXPECT_NE(shown().find("1 image had other pixels than libjpeg's, which were taken: report it"),
+            std::string::npos);
 }
 
 TEST(Listing, ShowsAProcessOfAnotherPidNamespaceByItsHost) {
