@@ -35,8 +35,9 @@ std::optional<Arrival> Arrivals::next(Link& link, Waiting* waiting) {
 bool Arrivals::take_ahead(Link& link, Waiting* waiting) {
   try {
     std::optional<Arrival> arrival = take(link, waiting);
-    if (arrival) queue_.push_back(*std::move(arrival));
-    return arrival.has_value();
+    if (!arrival) return false;
+    queue_.push_back(*std::move(arrival));
+    return true;
   } catch (const LinkLost&) {
     if (queue_.empty()) throw;
     end_ = std::current_exception();
