@@ -122,27 +122,15 @@ std::vector<std::byte> make_jpeg(const JpegRecipe& recipe) {
 
 std::size_t natural_of_zigzag(std::size_t i) {
   // Diagonals go up and down in turn.
-  std::size_t row = 0;
-  std::size_t column = 0;
-  for (; i > 0; --i) {
-    const bool up = (row + column) % 2 == 0;
-    if (up && column == 7) {
-      ++row;
-    } else if (up && row == 0) {
-      ++column;
-    } else if (up) {
-      --row;
-      ++column;
-    } else if (row == 7) {
-      ++column;
-    } else if (column == 0) {
-      ++row;
-    } else {
-      ++row;
-      --column;
+  for (std::size_t diagonal = 0;; ++diagonal) {
+    for (std::size_t n = 0; n <= diagonal; ++n) {
+      const std::size_t row = diagonal % 2 == 0 ? diagonal - n : n;
+      const std::size_t column = diagonal - row;
+      if (row >= 8 || column >= 8) continue;
+      if (i == 0) return 8 * row + column;
+      --i;
     }
   }
-  return 8 * row + column;
 }
 
 std::vector<std::byte> make_jpeg_of(const std::vector<JpegBlock>& blocks, std::size_t across,
