@@ -4,16 +4,17 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "base/failpoint.h"
+#include "base/random_bytes.h"
 
 namespace spdld::delivery {
 namespace {
@@ -37,16 +38,6 @@ std::uint64_t stride_of(const ArenaShape& shape) {
   return (shape.slot_bytes + kSmallPage - 1) / kSmallPage * kSmallPage;
 }
 
-void random_bytes(void* out, std::size_t bytes) {
-  auto* at = static_cast<std::byte*>(out);
-  while (bytes > 0) {
-    const ssize_t got = ::getrandom(at, bytes, 0);
-    if (got < 0) continue;  // EINTR: the only failure there is once the machine is up
-    at += got;
-    bytes -= static_cast<std::size_t>(got);
-  }
-}
-
 Result<UniqueFd> open_memfd(unsigned flags) {
   const char* name = "spdld-arena";
   UniqueFd fd(::memfd_create(name, flags | kNoExecSeal));
@@ -58,7 +49,7 @@ Result<UniqueFd> open_memfd(unsigned flags) {
 // Read-write for the daemon; read-only, through a file description of its own, for consumers.
 Result<std::pair<UniqueFd, UniqueFd>> open_posix() {
   std::uint64_t key[2];
-  random_bytes(key, sizeof key);
+  random_bytes(std::as_writable_bytes(std::span(key)));
   const std::string name = fmt::format("/spdld-{:016x}{:016x}", key[0], key[1]);
   UniqueFd writable(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!writable) return tl::unexpected(errno_status(errno, "shm_open of an arena"));
@@ -223,7 +214,7 @@ void Arena::write_header() {
   header.header_bytes = static_cast<std::uint32_t>(slots_offset_);
   header.page_bytes = static_cast<std::uint32_t>(page_bytes(shape_.kind));
   header.total_bytes = total_bytes_;
-  random_bytes(header.generation, sizeof header.generation);
+  random_bytes(std::as_writable_bytes(std::span(header.generation)));
   header.slots_offset = slots_offset_;
   header.slot_stride = slot_stride_;
   header.slot_count = shape_.slot_count;

@@ -4,17 +4,18 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
 
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/random_bytes.h"
 #include "delivery/dialogue.h"
 #include "delivery/peer.h"
 
@@ -87,8 +88,7 @@ DataServer::DataServer(UniqueFd listener, DataServerOptions options, Liveness& l
       unattached_(std::make_shared<UserBytes>(options_.max_unattached_bytes_per_uid)),
       unread_(std::make_shared<UserBytes>(options_.max_unread_bytes_per_uid)),
       buffer_(wire::kMaxFrameBytes) {
-  // 16 bytes never come in parts, and a consumer compares them for nothing but being another's.
-  (void)!::getrandom(generation_.data(), generation_.size(), 0);
+  random_bytes(std::as_writable_bytes(std::span(generation_)));
 }
 
 DataServer::~DataServer() { stop(); }

@@ -2,9 +2,11 @@
 #include "media/baseline_frame.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <string_view>
+
+#include "media/byte_order.h"
+#include "media/jpeg_markers.h"
 
 namespace spdld::media {
 namespace {
@@ -30,13 +32,6 @@ constexpr std::uint8_t kRgbIds[] = "RGB";  // a file with these component names 
 
 unsigned byte_at(std::span<const std::byte> bytes, std::size_t at) {
   return std::to_integer<unsigned>(bytes[at]);
-}
-unsigned be16(std::span<const std::byte> bytes, std::size_t at) {
-  return byte_at(bytes, at) << 8 | byte_at(bytes, at + 1);
-}
-
-bool begins_with(std::span<const std::byte> body, std::string_view name) {
-  return body.size() >= name.size() && std::memcmp(body.data(), name.data(), name.size()) == 0;
 }
 
 class FrameReader {
@@ -72,17 +67,15 @@ class FrameReader {
       case kDht: return read_dht(body);
       case kDqt: return read_dqt(body);
       case kDri: return body.size() == 2 && be16(body, 0) == 0;
-      case kApp1: read_exif(body); return true;
+      case kApp1:
+        if (frame_.exif.empty()) frame_.exif = exif_of_app1(body);
+        return true;
       // libjpeg takes the colours from it. A transform of 1 is YCbCr.
       case kApp14:
-        return !begins_with(body, "Adobe"sv) || (body.size() >= 12 && byte_at(body, 11) == 1);
+        return !text_of(body).starts_with("Adobe"sv) ||
+               (body.size() >= 12 && byte_at(body, 11) == 1);
       default: return (marker >= kApp0 && marker <= kApp15) || marker == kCom;
     }
-  }
-
-  void read_exif(std::span<const std::byte> body) {
-    constexpr std::string_view kName("Exif\0\0", 6);
-    if (frame_.exif.empty() && begins_with(body, kName)) frame_.exif = body.subspan(kName.size());
   }
 
   bool read_sof(std::span<const std::byte> body) {

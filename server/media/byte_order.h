@@ -23,6 +23,9 @@ constexpr std::uint32_t le16(std::span<const std::byte> bytes, std::size_t at) {
 constexpr std::uint32_t le32(std::span<const std::byte> bytes, std::size_t at) {
   return le_number<4>(bytes, at);
 }
+constexpr std::uint32_t be16(std::span<const std::byte> bytes, std::size_t at) {
+  return __builtin_bswap16(static_cast<std::uint16_t>(le16(bytes, at)));
+}
 constexpr std::uint32_t be32(std::span<const std::byte> bytes, std::size_t at) {
   return __builtin_bswap32(le32(bytes, at));
 }

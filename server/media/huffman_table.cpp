@@ -75,35 +75,13 @@ void HuffmanTable::build(const HuffmanCodes& codes, Kind kind) {
     end_[length] = code << (16 - length);
     code <<= 1;
   }
-  entries_.fill(0);
-  if (kind == Kind::kDc) {
-    build_singles();
-  } else {
-    build_pairs();
-  }
+  // Behind the first coefficient of a block other codes follow.
+  Seconds seconds{};
+  if (kind == Kind::kAc) add_seconds(seconds);
+  build_entries(seconds);
 }
 
-void HuffmanTable::build_singles() {
-  for_each_code(codes_, [&](std::uint8_t value, std::uint32_t code, int length) {
-    const Symbol symbol = symbol_of(value, length);
-    const int used = length + symbol.size;
-    auto* at = entries_.data() + (std::size_t{code} << (kBits - length));
-    if (used > kBits || symbol.size > kMostFirst) {
-      std::fill_n(at, std::size_t{1} << (kBits - length),
-                  static_cast<std::uint32_t>(length) | static_cast<std::uint32_t>(symbol.size)
-                                                           << 17);
-      return;
-    }
-    const std::size_t room = std::size_t{1} << (kBits - used);
-    for (std::uint32_t bits = 0; bits < 1u << symbol.size; ++bits, at += room)
-      std::fill_n(at, room, first_word(symbol, extend(bits, symbol.size)));
-  });
-}
-
-void HuffmanTable::build_pairs() {
-  // seconds[n + w]: what a second symbol adds of whose bits n, a power of two, are left: w is a
-  // number of so many bits.
-  std::array<std::uint32_t, 1 << kBits> seconds{};
+void HuffmanTable::add_seconds(Seconds& seconds) const {
   for_each_code(codes_, [&](std::uint8_t value, std::uint32_t code, int length) {
     const Symbol symbol = symbol_of(value, length);
     const int used = length + symbol.size;
@@ -115,6 +93,10 @@ void HuffmanTable::build_pairs() {
         std::fill_n(at, room, second_word(symbol, extend(bits, symbol.size)));
     }
   });
+}
+
+void HuffmanTable::build_entries(const Seconds& seconds) {
+  entries_.fill(0);
   for_each_code(codes_, [&](std::uint8_t value, std::uint32_t code, int length) {
     const Symbol symbol = symbol_of(value, length);
     const int used = length + symbol.size;
@@ -129,11 +111,7 @@ void HuffmanTable::build_pairs() {
     const std::uint32_t* const second = seconds.data() + room;
     for (std::uint32_t bits = 0; bits < 1u << symbol.size; ++bits, at += room) {
       const std::uint32_t word = first_word(symbol, extend(bits, symbol.size));
-      if (symbol.ends_block) {
-        std::fill_n(at, room, word);
-      } else {
-        for (std::size_t i = 0; i < room; ++i) at[i] = word + second[i];
-      }
+      for (std::size_t i = 0; i < room; ++i) at[i] = word + (symbol.ends_block ? 0 : second[i]);
     }
   });
 }

@@ -62,6 +62,14 @@ class HuffmanTable {
   // Of the code that 16 bits begin with, whose length is at least `least`.
   Symbol find(std::uint32_t bits, int least = 1) const;
 
+  // Looks at what one load of ScanBytes gives, of which 57 bits are there.
+  static constexpr int kLooks = 57 / kBits;
+  // Which entry bits begin with, from the highest.
+  static std::uint64_t index_of(std::uint64_t bits) { return bits >> (64 - kBits); }
+  // The number that the highest `size` of these bits stand for.
+  static std::int32_t value_of(std::uint64_t bits, int size) {
+    return size == 0 ? 0 : extend(static_cast<std::uint32_t>(bits >> (64 - size)), size);
+  }
   // The number that `size` bits stand for (T.81, F.2.2.1).
   static std::int32_t extend(std::uint32_t bits, int size) {
     const std::int32_t value = static_cast<std::int32_t>(bits);
@@ -70,8 +78,11 @@ class HuffmanTable {
 
  private:
   Symbol symbol_of(std::uint8_t value, int length) const;
-  void build_singles();
-  void build_pairs();
+  // What a second symbol adds to an entry of whose bits n, a power of two, are left is at n + w,
+  // where w is a number of so many bits.
+  using Seconds = std::array<std::uint32_t, 1 << kBits>;
+  void add_seconds(Seconds& seconds) const;
+  void build_entries(const Seconds& seconds);
 
   alignas(64) std::array<std::uint32_t, 1 << kBits> entries_{};
   HuffmanCodes codes_;

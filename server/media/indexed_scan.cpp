@@ -9,8 +9,7 @@ namespace spdld::media {
 namespace {
 
 // Symbols that a lane decodes between two looks at whether it is at its end.
-constexpr int kSteps = 5;
-static_assert(kSteps * HuffmanTable::kBits <= 57);
+constexpr int kSteps = HuffmanTable::kLooks;
 // As much as a lane writes behind its end by then: blocks that it has begun, and zeros ahead.
 constexpr std::size_t kOverrun = (kSteps + 3) * kBlock;
 
@@ -47,11 +46,7 @@ __attribute__((noinline, cold)) IndexedScan::Lane IndexedScan::slow_step(Lane la
   const HuffmanTable& table = is_dc ? *place.tables->dc : *place.tables->ac;
   lane.bits = bytes_.load(lane.at);
   const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(lane.bits >> 48));
-  const std::uint64_t rest = lane.bits << symbol.length;
-  const auto value = symbol.size == 0
-                         ? 0
-                         : HuffmanTable::extend(
-                               static_cast<std::uint32_t>(rest >> (64 - symbol.size)), symbol.size);
+  const std::int32_t value = HuffmanTable::value_of(lane.bits << symbol.length, symbol.size);
   lane.at += static_cast<std::uint64_t>(symbol.length + symbol.size);
   lane.bits = bytes_.load(lane.at);
   const std::size_t at = lane.to + static_cast<std::size_t>(symbol.run);
@@ -68,7 +63,7 @@ __attribute__((noinline, cold)) IndexedScan::Lane IndexedScan::slow_step(Lane la
 // One look at the table: up to two coefficients. Whether the block ends with them is known too late
 // for a branch: it decides by masks what the next look is at.
 __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::step(Lane lane) {
-  const HuffmanTable::Entry entry(lane.entries[lane.bits >> (64 - HuffmanTable::kBits)]);
+  const HuffmanTable::Entry entry(lane.entries[HuffmanTable::index_of(lane.bits)]);
   const std::size_t first = lane.to + entry.run();
   // The second coefficient may be none of this block where the first is its last.
   const bool is_last = ((first + 1) & (kBlock - 1)) == 0;
@@ -77,8 +72,7 @@ __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::step(Lane l
     if (entry.is_empty() || entry.fits() || is_last) return slow_step(lane);
     const std::uint32_t size = entry.size();
     const std::uint64_t rest = bytes_.load(lane.at + entry.length());
-    out[first] = static_cast<std::int16_t>(HuffmanTable::extend(
-        static_cast<std::uint32_t>(rest >> (64 - size)), static_cast<int>(size)));
+    out[first] = static_cast<std::int16_t>(HuffmanTable::value_of(rest, static_cast<int>(size)));
     lane.at += entry.length() + size;
     lane.bits = bytes_.load(lane.at);
     lane.to = first + 1;

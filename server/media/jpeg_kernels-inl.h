@@ -21,11 +21,6 @@ namespace HWY_NAMESPACE {
 constexpr int kConstBits = 13;
 constexpr int kPass1Bits = 2;
 
-constexpr std::uint8_t kNaturalToZigzag[64] = {
-    0,  1,  5,  6,  14, 15, 27, 28, 2,  4,  7,  13, 16, 26, 29, 42, 3,  8,  12, 17, 25, 30,
-    41, 43, 9,  11, 18, 24, 31, 40, 44, 53, 10, 19, 23, 32, 39, 45, 52, 54, 20, 22, 33, 38,
-    46, 51, 55, 60, 21, 34, 37, 47, 50, 56, 59, 61, 35, 36, 48, 49, 57, 58, 62, 63};
-
 constexpr std::int16_t fix(double value) {
   return static_cast<std::int16_t>(value * (1 << kConstBits) + 0.5);
 }
@@ -89,7 +84,7 @@ inline void inverse_dct(const BlockRow& row, const JpegMultipliers& multipliers,
     std::int16_t values[64];
     bool has_one_row = true;
     for (int i = 0; i < 64; ++i) {
-      const std::int16_t coefficient = zigzag[kNaturalToZigzag[i]];
+      const std::int16_t coefficient = zigzag[kNaturalToZigzag[static_cast<std::size_t>(i)]];
       values[i] = wrapped(coefficient * multipliers[static_cast<std::size_t>(i)]);
       has_one_row = has_one_row && (i < 8 || coefficient == 0);
     }
@@ -173,7 +168,7 @@ constexpr RowParts parts_of(int row) {
     RowPart part{.vector = vector};
     bool is_used = false;
     for (int column = 0; column < 8; ++column) {
-      const int at = kNaturalToZigzag[8 * row + column];
+      const int at = kNaturalToZigzag[static_cast<std::size_t>(8 * row + column)];
       const bool is_here = at / 8 == vector;
       is_used = is_used || is_here;
       part.lanes[2 * column] = is_here ? static_cast<std::uint8_t>(at % 8 * 2) : 0x80;

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "media/byte_order.h"
 #include "media/image_errors.h"
 
 namespace spdld::media {
@@ -66,19 +67,17 @@ class MarkerWalk {
   std::size_t at_ = 2;  // behind SOI
 };
 
-std::span<const std::byte> exif_of_app1(std::span<const std::byte> app1) {
-  constexpr std::string_view kName("Exif\0\0", 6);
-  if (app1.size() < kName.size() || std::memcmp(app1.data(), kName.data(), kName.size()) != 0) {
-    return {};
-  }
-  return app1.subspan(kName.size());
-}
-
 detail::Failure truncated_jpeg(std::span<const std::byte> bytes, std::string_view missing) {
   return media::truncated("JPEG", missing, bytes.size());
 }
 
 }  // namespace
+
+std::span<const std::byte> exif_of_app1(std::span<const std::byte> body) {
+  constexpr std::string_view kName("Exif\0\0", 6);
+  return text_of(body).starts_with(kName) ? body.subspan(kName.size())
+                                          : std::span<const std::byte>();
+}
 
 Result<JpegMarkers> survey_jpeg(std::span<const std::byte> bytes) {
   if (bytes.size() < 2 || bytes[0] != std::byte{0xFF} || bytes[1] != std::byte{kSoi}) {

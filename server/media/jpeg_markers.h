@@ -14,6 +14,9 @@ struct JpegMarkers {
   std::span<const std::byte> exif;  // the TIFF block of the first Exif segment, or empty
 };
 
+// The TIFF block that an APP1 segment of this body holds; empty if it is none of Exif.
+std::span<const std::byte> exif_of_app1(std::span<const std::byte> body);
+
 // Walks from SOI to EOI, segment by segment; entropy-coded data is searched for markers only, so
 // that this costs little beside a decode. It is how a truncated file is known by every reader of
 // it, even by one that needs the top rows alone: whether an item is good must not depend on the

@@ -6,22 +6,8 @@
 namespace spdld::media {
 namespace {
 
-constexpr int kBits = HuffmanTable::kBits;
-// Looks at the table from one load of 57 bits.
-constexpr int kLooks = 5;
-static_assert(kLooks * kBits <= 57);
 // The end of an image.
 constexpr std::byte kEoi{0xD9};
-
-std::uint32_t index_of(std::uint64_t bits) {
-  return static_cast<std::uint32_t>(bits >> (64 - kBits));
-}
-
-// The number that the highest `size` bits stand for.
-std::int32_t value_of(std::uint64_t bits, int size) {
-  if (size == 0) return 0;
-  return HuffmanTable::extend(static_cast<std::uint32_t>(bits >> (64 - size)), size);
-}
 
 }  // namespace
 
@@ -84,7 +70,7 @@ bool ScanPass::read_mcu(std::int16_t* block) {
 template <bool kKeep>
 bool ScanPass::read_block(const ScanTables::Block& tables, std::int32_t& dc, std::int16_t* block) {
   bits_ = bytes_.load(at_);
-  const HuffmanTable::Entry entry(tables.dc->entries()[index_of(bits_)]);
+  const HuffmanTable::Entry entry(tables.dc->entries()[HuffmanTable::index_of(bits_)]);
   if (__builtin_expect(entry.fits(), 1)) {
     dc += entry.first();
     at_ += entry.length();
@@ -98,7 +84,7 @@ bool ScanPass::read_block(const ScanTables::Block& tables, std::int32_t& dc, std
 
 bool ScanPass::read_dc(const HuffmanTable& table, std::int32_t& dc) {
   const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(bits_ >> 48));
-  dc += value_of(bits_ << symbol.length, symbol.size);
+  dc += HuffmanTable::value_of(bits_ << symbol.length, symbol.size);
   at_ += static_cast<std::uint64_t>(symbol.length + symbol.size);
   return symbol.length > 0;
 }
@@ -111,14 +97,15 @@ bool ScanPass::read_rest(const HuffmanTable& table, std::int16_t* block) {
   std::uint32_t k = 1;
   while (true) {
     std::uint64_t bits = bytes_.load(at);
-    for (int i = 0; i < kLooks; ++i) {
-      const HuffmanTable::Entry entry(entries[index_of(bits)]);
+    for (int i = 0; i < HuffmanTable::kLooks; ++i) {
+      const HuffmanTable::Entry entry(entries[HuffmanTable::index_of(bits)]);
       const std::uint32_t next = k + entry.advance();
       const std::uint32_t first = k + entry.run();
       if (__builtin_expect(!entry.fits(), 0)) {
         at_ = at;
         // A code that is too long for the table, or one whose coefficient is.
-        const int least = entry.is_empty() ? kBits + 1 : static_cast<int>(entry.length());
+        const int least =
+            entry.is_empty() ? HuffmanTable::kBits + 1 : static_cast<int>(entry.length());
         if (!read_symbol<kKeep>(table, least, k, block)) return false;
         if (k >= kBlock) return true;
         at = at_;
@@ -160,7 +147,8 @@ bool ScanPass::read_symbol(const HuffmanTable& table, int least, std::uint32_t& 
   k = symbol.ends_block ? kBlock : at + 1;
   if (k > kBlock) return false;
   if (kKeep && !symbol.ends_block)
-    block[at] = static_cast<std::int16_t>(value_of(bits << symbol.length, symbol.size));
+    block[at] =
+        static_cast<std::int16_t>(HuffmanTable::value_of(bits << symbol.length, symbol.size));
   return true;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/seek_indexes.h"
 
-#include <sys/random.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/mutex.h"
+#include "base/random_bytes.h"
 
 namespace spdld::media {
 namespace {
@@ -20,9 +20,9 @@ constexpr std::size_t kLeastTable = 64;  // a power of two
 
 template <std::size_t kBytes>
 std::array<unsigned char, kBytes> random_secret() {
-  static_assert(kBytes >= XXH3_SECRET_SIZE_MIN && kBytes <= 256);  // which getrandom() never cuts
+  static_assert(kBytes >= XXH3_SECRET_SIZE_MIN);
   std::array<unsigned char, kBytes> secret{};
-  SPDLD_CHECK(::getrandom(secret.data(), secret.size(), 0) == static_cast<ssize_t>(secret.size()));
+  random_bytes(std::as_writable_bytes(std::span(secret)));
   return secret;
 }
 
@@ -38,7 +38,7 @@ class SeekIndexes::Shard {
     if (slot.state == State::kFree) return {};
     if (slot.state == State::kOdd) return {.index = std::nullopt, .is_odd = true};
     const SeekGrid grid{mcus_across, mcus_down, slot.step};
-    // Bytes of one hash have one header: this is for whoever finds two files that have one hash.
+    // Files of one hash are equal, and so are their sizes, unless somebody has found two others.
     if (slot.count != grid.entries()) return {.index = std::nullopt, .is_odd = true};
     return {.index = SeekIndex(grid, {slot.entries, slot.count})};
   }

@@ -222,6 +222,13 @@ void Stream::forgo(const Reader& reader, StepAt from, StepAt to) {
   }
 }
 
+void Stream::remove(std::vector<Reader>::iterator reader) {
+  forgo(*reader, reader->next, reader->until);
+  const auto on_gpu = reader->on_gpu;
+  readers_.erase(reader);
+  left(on_gpu);
+}
+
 void Stream::leave(delivery::HolderId id, bool away) {
   bool last = false;
   {
@@ -238,10 +245,7 @@ void Stream::leave(delivery::HolderId id, bool away) {
       reader->reader.reset();
       reader->hungry = false;
     } else {
-      forgo(*reader, reader->next, reader->until);
-      const auto on_gpu = reader->on_gpu;
-      readers_.erase(readers_.begin() + (reader - readers_.data()));
-      left(on_gpu);
+      remove(readers_.begin() + (reader - readers_.data()));
     }
     last = std::all_of(readers_.begin(), readers_.end(),
                        [](const Reader& known) { return known.id == 0; });
@@ -263,10 +267,7 @@ void Stream::dismiss(JobTag job, std::uint32_t replica) {
       return known.id == 0 && known.job == job && known.replica == replica;
     });
     if (place == readers_.end()) return;
-    forgo(*place, place->next, place->until);
-    const auto on_gpu = place->on_gpu;
-    readers_.erase(place);
-    left(on_gpu);
+    remove(place);
     begin_copies();
   }
   wake();

@@ -199,6 +199,8 @@ class Stream final : public engine::StreamPort,
   StepAt lowest() const SPDLD_REQUIRES(mutex_);
   // The reader does not take what it wanted of [from, to).
   void forgo(const Reader& reader, StepAt from, StepAt to) SPDLD_REQUIRES(mutex_);
+  // It takes nothing any more.
+  void remove(std::vector<Reader>::iterator reader) SPDLD_REQUIRES(mutex_);
   void note_stall() SPDLD_REQUIRES(mutex_);
   bool starves(const Reader& reader) const SPDLD_REQUIRES(mutex_);
   // Others have all slots on the reader's GPU, and its next batch is in none of them.

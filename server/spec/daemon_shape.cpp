@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/daemon_shape.h"
 
+#include <string>
 #include <utility>
 
 namespace spdld::spec {
@@ -16,13 +17,19 @@ Key path_key(std::string name, std::string doc, std::string value) {
           .default_value = std::move(value)};
 }
 
+// Of memory.
+Shape size_or_share(Shape size, const std::string& such_size, const std::string& such_share) {
+  Shape shape = any_of({std::move(size), percent_shape()});
+  shape.expected = "a size such as " + such_size + " or a percentage such as " + such_share;
+  return shape;
+}
+
 Key executor_key() {
   Shape threads = any_of({choice_shape({"auto"}), int_shape(1, 4096)});
   threads.expected = "auto or an integer from 1 to 4096";
   Shape cpus = string_shape();
   cpus.expected = "null or CPU numbers such as 0-3,8";
-  Shape decode_memory = any_of({bytes_shape(), percent_shape()});
-  decode_memory.expected = "a size such as 8GiB or a percentage such as 10%";
+  Shape decode_memory = size_or_share(bytes_shape(), "8GiB", "10%");
   return section(
       "executor", "the threads that fetch, decode and transform",
       {
@@ -52,8 +59,7 @@ Key executor_key() {
 }
 
 Key arena_key() {
-  Shape budget = any_of({bytes_shape(), percent_shape()});
-  budget.expected = "a size such as 8GiB or a percentage such as 25%";
+  Shape budget = size_or_share(bytes_shape(), "8GiB", "25%");
   Shape idle = string_shape();
   idle.expected = "a time such as 30s, 5m or 1h";
   return section(
@@ -89,8 +95,7 @@ Key cuda_key() {
 }
 
 Key decoder_key() {
-  Shape index = any_of({bytes_or_zero_shape(), percent_shape()});
-  index.expected = "a size such as 1GiB or a percentage such as 2%";
+  Shape index = size_or_share(bytes_or_zero_shape(), "1GiB", "2%");
   return section("decoder", "decoding of images",
                  {
                      {.name = "index",
@@ -103,8 +108,7 @@ Key decoder_key() {
 }
 
 Key caches_key() {
-  Shape ram = any_of({bytes_or_zero_shape(), percent_shape()});
-  ram.expected = "a size such as 8GiB or a percentage such as 10%";
+  Shape ram = size_or_share(bytes_or_zero_shape(), "8GiB", "10%");
   return section("cache", "what the sample caches of all pipelines together may take",
                  {
                      {.name = "ram",
@@ -168,8 +172,7 @@ Key limits_key() {
   constexpr double kMostPixels = 65500.0 * 65500.0;  // decode_image takes no more
   Shape connections = any_of({choice_shape({"auto"}), int_shape(1, 65536)});
   connections.expected = "auto or an integer from 1 to 65536";
-  Shape arena = any_of({bytes_shape(), percent_shape()});
-  arena.expected = "a size such as 8GiB or a percentage such as 75%";
+  Shape arena = size_or_share(bytes_shape(), "8GiB", "75%");
   return section(
       "limits", "what one user may have of the daemon at a time",
       {
