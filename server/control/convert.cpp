@@ -89,6 +89,8 @@ void fill_in(v1::PlanCache* message, const engine::PlanFacts::Cache& cache) {
   if (cache.payback_epochs) message->set_payback_epochs(*cache.payback_epochs);
   message->set_used(cache.used);
   message->set_why_not(utf8(cache.why_not));
+  message->set_better_form(cache.better_form);
+  message->set_better_saved_us(cache.better_saved_us);
 }
 
 Status check_weight(const std::string& job, double weight) {

@@ -6,12 +6,14 @@
 #include "base/no_memory.h"
 
 namespace spdld::engine {
+namespace {
+
+using Form = spec::CacheSpec::Form;
+
+}  // namespace
 
 CachedImageWorker::CachedImageWorker(const ImageTask& task, RowFetch& fetch)
-    : task_(task),
-      fetch_(fetch),
-      cache_(*fetch.cache(spec::CacheSpec::Form::kDecoded)),
-      image_(task) {}
+    : task_(task), fetch_(fetch), cache_(*fetch.image_cache()), image_(task) {}
 
 Result<std::uint64_t> CachedImageWorker::run(SampleInput& sample, std::span<RowOutput> out,
                                              std::uint64_t room_bytes) {
@@ -32,9 +34,13 @@ Result<std::uint64_t> CachedImageWorker::run(SampleInput& sample, std::span<RowO
 Result<std::uint64_t> CachedImageWorker::make_from_kept(const Row& row, SampleInput& sample,
                                                         std::span<RowOutput> out,
                                                         std::uint64_t room_bytes) {
-  const std::byte* const kept = fetch_.cached_bytes(row.bytes).data();
-  const auto* const pixels = reinterpret_cast<const std::uint8_t*>(kept);
-  return image_.run(task_.packed(pixels, fetch_.cached(row.bytes)->size), sample, out, room_bytes);
+  const CachedItem& kept = *fetch_.cached(row.bytes);
+  if (kept.size == Size{}) return image_.run(sample, out, room_bytes);
+  const std::span<const std::byte> bytes = fetch_.cached_bytes(row.bytes);
+  if (cache_.form() == Form::kCoefficients)
+    return image_.run_recoded(bytes, sample, out, room_bytes);
+  const auto* const pixels = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  return image_.run(task_.packed(pixels, kept.size), sample, out, room_bytes);
 }
 
 Result<std::uint64_t> CachedImageWorker::make_and_keep(const Row& row, SampleInput& sample,
@@ -45,21 +51,48 @@ Result<std::uint64_t> CachedImageWorker::make_and_keep(const Row& row, SampleInp
   const std::uint64_t key = fetch_.cache_key(row.item);
   const std::uint64_t free_bytes = revision.stamp ? cache_.room_for(key) : 0;
   if (free_bytes == 0) return image_.run(bytes, sample, out, room_bytes);
+  const NewImage image{
+      .bytes = bytes, .key = key, .stamp = *revision.stamp, .free_bytes = free_bytes};
+  return cache_.form() == Form::kCoefficients ? keep_coefficients(image, sample, out, room_bytes)
+                                              : keep_pixels(image, sample, out, room_bytes);
+}
+
+Result<std::uint64_t> CachedImageWorker::keep_pixels(const NewImage& image, SampleInput& sample,
+                                                     std::span<RowOutput> out,
+                                                     std::uint64_t room_bytes) {
   std::uint64_t needs_bytes = 0;
-  const auto whole = image_.decode(bytes, free_bytes, room_bytes, needs_bytes);
+  const auto whole = image_.decode(image.bytes, image.free_bytes, room_bytes, needs_bytes);
   if (!whole) {
     // Corrupt, if only where this crop does not look: made without the cache, it is the same.
-    if (whole.error().code() != kNoMemory) cache_.refuse(key);
-    return image_.run(bytes, sample, out, room_bytes);
+    if (whole.error().code() != kNoMemory) cache_.refuse(image.key);
+    return image_.run(image.bytes, sample, out, room_bytes);
   }
   if (needs_bytes > 0) return needs_bytes;
-  if (whole->data == nullptr) return image_.run(bytes, sample, out, room_bytes);
+  if (whole->data == nullptr) return image_.run(image.bytes, sample, out, room_bytes);
   auto wants = image_.run(*whole, sample, out, room_bytes);
   if (wants && *wants > 0) return wants;
   cache_.keep(
-      key, *revision.stamp, {whole->width, whole->height},
+      image.key, image.stamp, {whole->width, whole->height},
       {reinterpret_cast<const std::byte*>(whole->data),
        static_cast<std::size_t>(whole->stride_bytes) * static_cast<std::size_t>(whole->height)});
+  return wants;
+}
+
+Result<std::uint64_t> CachedImageWorker::keep_coefficients(const NewImage& image,
+                                                           SampleInput& sample,
+                                                           std::span<RowOutput> out,
+                                                           std::uint64_t room_bytes) {
+  std::uint64_t needs_bytes = 0;
+  const auto recoded = image_.recode(image.bytes, room_bytes, needs_bytes);
+  if (!recoded) return tl::unexpected<Status>(recoded.error());
+  if (needs_bytes > 0) return needs_bytes;
+  if (recoded->bytes.empty()) {
+    auto wants = image_.run(image.bytes, sample, out, room_bytes);
+    if (wants && *wants == 0) cache_.keep(image.key, image.stamp, {}, image.bytes);
+    return wants;
+  }
+  auto wants = image_.run_recoded(recoded->bytes, sample, out, room_bytes);
+  if (wants && *wants == 0) cache_.keep(image.key, image.stamp, recoded->size, recoded->bytes);
   return wants;
 }
 

@@ -10,12 +10,12 @@
 
 namespace spdld::engine {
 
-// Runs an ImageTask for one worker with a cache of pixels: rows of images that it has are made
-// without decoding, others are decoded whole and kept while there is room. The same rows, byte for
-// byte, as without.
+// Runs an ImageTask for one worker with a cache of images: rows of those that it has are made of
+// what it keeps, others are decoded or recoded whole and kept while there is room. The same rows,
+// byte for byte, as without.
 class CachedImageWorker final : public FieldWorker {
  public:
-  // `fetch` has a cache of pixels, and brought the rows that come as RowSamples. Both outlive this.
+  // `fetch` has a cache of images, and brought the rows that come as RowSamples. Both outlive this.
   CachedImageWorker(const ImageTask& task, RowFetch& fetch);
 
   Result<std::uint64_t> run(SampleInput& sample, std::span<RowOutput> out,
@@ -25,8 +25,19 @@ class CachedImageWorker final : public FieldWorker {
  private:
   Result<std::uint64_t> make_from_kept(const Row& row, SampleInput& sample,
                                        std::span<RowOutput> out, std::uint64_t room_bytes);
+  // One that is not kept yet.
+  struct NewImage {
+    std::span<const std::byte> bytes;  // as they were fetched
+    std::uint64_t key = 0;
+    const source::ItemStamp& stamp;
+    std::uint64_t free_bytes = 0;  // of the cache
+  };
   Result<std::uint64_t> make_and_keep(const Row& row, SampleInput& sample, std::span<RowOutput> out,
                                       std::uint64_t room_bytes);
+  Result<std::uint64_t> keep_pixels(const NewImage& image, SampleInput& sample,
+                                    std::span<RowOutput> out, std::uint64_t room_bytes);
+  Result<std::uint64_t> keep_coefficients(const NewImage& image, SampleInput& sample,
+                                          std::span<RowOutput> out, std::uint64_t room_bytes);
 
   const ImageTask& task_;
   RowFetch& fetch_;

@@ -112,13 +112,12 @@ PlanFacts::Image image_of(const ImageTask& task) {
 }
 
 PlanFacts::Cache cache_of(const spec::CacheSpec& spec, const CacheEstimate& estimate) {
-  PlanFacts::Cache cache{
-      .form = spec.form == spec::CacheSpec::Form::kDecoded ? "decoded" : "encoded",
-      .where = spec.where == spec::CacheSpec::Where::kDisk ? "disk" : "ram",
-      .limit_bytes = spec.size_bytes,
-      .probed_items = estimate.probed,
-      .used = estimate.used,
-      .why_not = estimate.why_not};
+  PlanFacts::Cache cache{.form = std::string(name_of(spec.form)),
+                         .where = std::string(name_of(spec.where)),
+                         .limit_bytes = spec.size_bytes,
+                         .probed_items = estimate.probed,
+                         .used = estimate.used,
+                         .why_not = estimate.why_not};
   if (estimate.probed == 0) return cache;
   cache.item_bytes = static_cast<std::uint64_t>(estimate.item_bytes);
   cache.held_items = estimate.held;
@@ -126,6 +125,8 @@ PlanFacts::Cache cache_of(const spec::CacheSpec& spec, const CacheEstimate& esti
   cache.hit_us = estimate.hit_ns / 1e3;
   cache.saved_us = estimate.saved_ns() / 1e3;
   if (estimate.saved_ns() > 0) cache.payback_epochs = estimate.payback_epochs();
+  if (estimate.better_form) cache.better_form = name_of(*estimate.better_form);
+  cache.better_saved_us = estimate.better_saved_ns / 1e3;
   return cache;
 }
 

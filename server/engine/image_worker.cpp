@@ -68,6 +68,31 @@ Result<ImageView> ImageWorker::decode(std::span<const std::byte> bytes, std::uin
   return task_.packed(reinterpret_cast<const std::uint8_t*>(whole_.data()), size);
 }
 
+Result<ImageWorker::Recoded> ImageWorker::recode(std::span<const std::byte> bytes,
+                                                 std::uint64_t room_bytes,
+                                                 std::uint64_t& needs_bytes) {
+  SPDLD_ASSIGN(const Size size, decoder_->open(bytes));
+  const std::uint64_t taken = decoder_->recode_bytes();
+  if (taken == 0) return Recoded{};
+  if (taken > room_bytes) {
+    needs_bytes = taken;
+    return Recoded{};
+  }
+  kept_bytes_ = std::max(kept_bytes_, taken);
+  recoded_taken_ = taken;
+  recoded_ = decoder_->recode();
+  return Recoded{size, recoded_};
+}
+
+Result<std::uint64_t> ImageWorker::run_recoded(std::span<const std::byte> recoded,
+                                               SampleInput& sample, std::span<RowOutput> out,
+                                               std::uint64_t room_bytes) {
+  SPDLD_ASSIGN(const Size size, decoder_->open_recoded(recoded));
+  const std::uint64_t own_bytes = recoded.data() == recoded_.data() ? recoded_taken_ : 0;
+  return apply(size, *decoder_, decoder_->read_bytes() + own_bytes, sample, out.front(),
+               room_bytes);
+}
+
 Result<std::uint64_t> ImageWorker::apply(Size size, RegionReader& picture,
                                          std::uint64_t decode_bytes, SampleInput& sample,
                                          RowOutput& out, std::uint64_t room_bytes) {

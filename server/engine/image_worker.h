@@ -34,6 +34,18 @@ class ImageWorker final : public FieldWorker {
   Result<ImageView> decode(std::span<const std::byte> bytes, std::uint64_t max_bytes,
                            std::uint64_t room_bytes, std::uint64_t& needs_bytes);
 
+  // The image as ImageDecoder::recode() makes it, valid until the next call of either. No bytes:
+  // there is nothing such, or it takes more memory than `room_bytes`, which `needs_bytes` then is
+  // told. The row of them is the same, too.
+  struct Recoded {
+    Size size;
+    std::span<const std::byte> bytes;
+  };
+  Result<Recoded> recode(std::span<const std::byte> bytes, std::uint64_t room_bytes,
+                         std::uint64_t& needs_bytes);
+  Result<std::uint64_t> run_recoded(std::span<const std::byte> recoded, SampleInput& sample,
+                                    std::span<RowOutput> out, std::uint64_t room_bytes);
+
   std::uint64_t kept_bytes() const override { return kept_bytes_; }
 
  private:
@@ -47,6 +59,8 @@ class ImageWorker final : public FieldWorker {
   std::uint64_t kept_bytes_ = 0;
   ByteBuffer whole_;               // decode()'s image
   std::uint64_t whole_taken_ = 0;  // for which it took this much
+  std::span<const std::byte> recoded_;
+  std::uint64_t recoded_taken_ = 0;
 };
 
 }  // namespace spdld::engine

@@ -145,7 +145,7 @@ class Compiler {
     for (const std::size_t part : table_.requested_parts())
       plan_->requests.push_back({.part = part});
     const auto& cache = spec.cache;
-    if (cache && cache->form == spec::CacheSpec::Form::kDecoded && plan_->image == nullptr)
+    if (cache && cache->form != spec::CacheSpec::Form::kEncoded && plan_->image == nullptr)
       return Status(Code::kInvalidArgument, cache->location.text() + ": cache: " + uncached_text());
     if (plan_->process.name.empty()) plan_->process.name = "pack";
     SPDLD_TRY(collate(spec, plan_->tensors, plan_->sources, plan_->process.name));

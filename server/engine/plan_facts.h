@@ -40,7 +40,7 @@ struct PlanFacts {
   };
   // By a model, from a look at some items.
   struct Cache {
-    std::string form;   // "encoded", "decoded"
+    std::string form;   // spec::kCacheForms
     std::string where;  // "ram", "disk"
     std::uint64_t limit_bytes = 0;
     std::uint64_t probed_items = 0;  // looked at; 0: all else is not known
@@ -53,6 +53,9 @@ struct PlanFacts {
     std::optional<double> payback_epochs = std::nullopt;  // none: filling it never comes back
     bool used = true;
     std::string why_not;  // when it is not used
+    // Another form that would save more, and how much; empty: none.
+    std::string better_form = {};
+    double better_saved_us = 0;
   };
 
   // What `delivery: {device: cuda}` puts on the GPU of each consumer.

@@ -105,7 +105,7 @@ void RowFetch::settle(std::uint64_t item, const RowBytes& bytes) {
 
 std::span<const std::byte> RowFetch::part(const RowBytes& bytes, std::size_t i) const {
   if (cached(bytes) == nullptr || i != bytes.parts.revision.request ||
-      cache_->form() != spec::CacheSpec::Form::kEncoded)
+      cached(bytes)->size != Size{})
     return bytes.parts.part(i);
   return cached_bytes(bytes);
 }

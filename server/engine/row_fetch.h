@@ -19,7 +19,7 @@ namespace spdld::engine {
 
 // Fetches what a run's rows are made of. With a cache, the part that it keeps is looked for there
 // first: if the item still is what was kept, the source brings the other parts alone. A cache of
-// encoded parts is filled here, one of pixels by those who decode them (engine/cached_image.h).
+// encoded parts is filled here, others by those who decode images (engine/cached_image.h).
 //
 // Thread-safe for rows that differ.
 class RowFetch {
@@ -34,8 +34,8 @@ class RowFetch {
                            std::uint64_t token);
   void ended(RowBytes& bytes, Status status);
 
-  // The bytes of the plan's request `i`, wherever they came from. A part that a cache has spared in
-  // form of pixels has none.
+  // The bytes of the plan's request `i`, wherever they came from. A part of which a cache has
+  // something else has none.
   std::span<const std::byte> part(const RowBytes& bytes, std::size_t i) const;
   // Which clip they are of; null: they are the whole part.
   const MediaClip* clip(const RowBytes& bytes, std::size_t i) const { return bytes.parts.clip(i); }
@@ -45,9 +45,10 @@ class RowFetch {
   }
   std::span<const std::byte> cached_bytes(const RowBytes& bytes) const;
 
-  // The cache, if it keeps this form.
-  SampleCache* cache(spec::CacheSpec::Form form) const {
-    return cache_ != nullptr && cache_->form() == form ? cache_ : nullptr;
+  // The cache, if those who decode images fill it.
+  SampleCache* image_cache() const {
+    return cache_ != nullptr && cache_->form() != spec::CacheSpec::Form::kEncoded ? cache_
+                                                                                  : nullptr;
   }
   // By what the cache knows the item.
   std::uint64_t cache_key(std::uint64_t item) const {

@@ -195,7 +195,7 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
 }
 
 std::unique_ptr<FieldWorker> Run::make_worker(const FieldTask& task) {
-  if (&task == plan_->image && fetch_.cache(spec::CacheSpec::Form::kDecoded) != nullptr)
+  if (&task == plan_->image && fetch_.image_cache() != nullptr)
     return std::make_unique<CachedImageWorker>(*plan_->image, fetch_);
   return task.make_worker();
 }

@@ -25,7 +25,7 @@ namespace spdld::engine {
 // it still holds (Source::fetch_revision).
 struct CachedItem {
   source::ItemStamp stamp;
-  Size size;  // of an image, if pixels are kept
+  Size size;  // of an image, if pixels or coefficients are kept; none: bytes as they were fetched
   std::uint64_t bytes = 0;
   std::uint64_t location = 0;
   std::uint64_t checksum = 0;

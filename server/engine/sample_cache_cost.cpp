@@ -19,6 +19,13 @@ using Where = spec::CacheSpec::Where;
 // 3 GHz; a machine half as fast has them all doubled, which changes no decision.
 constexpr double kEntropyPerByte = 6.2;  // of a JPEG: its Huffman codes, down to the last row
 constexpr double kJpegPerPixel = 1.3;    // of the region: transform, upsampling, colour
+// The same of a file that has a seek index, of the region's share of its bytes, ...
+constexpr double kIndexedPerByte = 5.9;
+constexpr double kIndexedPerPixel = 1.5;
+// ... of coefficients, of the region's share of theirs, and what making these of a file takes.
+constexpr double kRecodedPerByte = 0.96;
+constexpr double kRecodedPerPixel = 1.26;
+constexpr double kRecodePerByte = 17.5;
 constexpr double kPngPerPixel = 23.0;    // of all columns, down to the last row
 constexpr double kReadPerByte = 0.035;   // from the page cache
 constexpr double kMemoryPerByte = 0.15;  // rows of kept pixels, which are in no cache of the core
@@ -28,6 +35,7 @@ constexpr double kWritePerByte = 2.2;    // into a file that grows
 constexpr double kMiss = 1500.0;         // the index, and one more look at the file's stamp
 
 constexpr double kLongestPaybackEpochs = 20;
+constexpr double kBetter = 1.1;  // times as much another form must save to be told of
 
 double area(const Size& size) {
   return static_cast<double>(size.width) * static_cast<double>(size.height);
@@ -39,11 +47,24 @@ double share_above(const ItemProbe& item, const Rect& region) {
   return static_cast<double>(region.y + region.height) / static_cast<double>(item.size.height);
 }
 
-double decode_ns(const ItemProbe& item, const Rect& region) {
+double share_of(const ItemProbe& item, const Rect& region) {
+  const double whole = area(item.size);
+  return whole > 0 ? area(region.size()) / whole : 0;
+}
+
+// In the first epoch.
+double first_decode_ns(const ItemProbe& item, const Rect& region) {
   const double above = share_above(item, region);
   if (!item.jpeg) return above * area(item.size) * kPngPerPixel;
   return above * static_cast<double>(item.encoded_bytes) * kEntropyPerByte +
          area(region.size()) * kJpegPerPixel;
+}
+
+// In all others: what can be recoded has a seek index by then.
+double decode_ns(const ItemProbe& item, const Rect& region) {
+  if (item.recoded_bytes == 0) return first_decode_ns(item, region);
+  return share_of(item, region) * static_cast<double>(item.encoded_bytes) * kIndexedPerByte +
+         area(region.size()) * kIndexedPerPixel;
 }
 
 // Sums over the probes, then means.
@@ -58,22 +79,36 @@ Costs costs_of(const spec::CacheSpec& cache, double pixel_bytes, const ItemProbe
   const bool disk = cache.where == Where::kDisk;
   const double keep_per_byte = disk ? kWritePerByte : kKeepPerByte;
   const auto encoded = static_cast<double>(item.encoded_bytes);
-  Costs costs;
+  const double decode = decode_ns(item, item.region);
+  const double read = encoded * kReadPerByte;
+  // A file is read whole, memory only where it is looked at.
+  const auto read_back = [&](double bytes) { return disk ? bytes * kDiskPerByte : 0; };
   if (cache.form == Form::kEncoded) {
-    costs.bytes = encoded;
-    costs.without_ns = encoded * kReadPerByte;
-    costs.hit_ns = disk ? encoded * kDiskPerByte : 0;
-    costs.fill_ns = encoded * keep_per_byte;
-    return costs;
+    return {.bytes = encoded,
+            .without_ns = read,
+            .hit_ns = read_back(encoded),
+            .fill_ns = encoded * keep_per_byte};
   }
-  const Rect whole{0, 0, item.size.width, item.size.height};
-  costs.bytes = area(item.size) * pixel_bytes;
-  costs.without_ns = encoded * kReadPerByte + decode_ns(item, item.region);
-  // A file is read whole, memory only where the crop looks.
-  costs.hit_ns =
-      disk ? costs.bytes * kDiskPerByte : area(item.region.size()) * pixel_bytes * kMemoryPerByte;
-  costs.fill_ns =
-      decode_ns(item, whole) - decode_ns(item, item.region) + costs.bytes * keep_per_byte;
+  if (cache.form == Form::kCoefficients && item.recoded_bytes == 0) {
+    return {.bytes = encoded,
+            .without_ns = read + decode,
+            .hit_ns = read_back(encoded) + decode,
+            .fill_ns = encoded * keep_per_byte};
+  }
+  Costs costs{.without_ns = read + decode};
+  if (cache.form == Form::kCoefficients) {
+    costs.bytes = static_cast<double>(item.recoded_bytes);
+    const double pixels = share_of(item, item.region) * costs.bytes * kRecodedPerByte +
+                          area(item.region.size()) * kRecodedPerPixel;
+    costs.hit_ns = read_back(costs.bytes) + pixels;
+    costs.fill_ns = encoded * kRecodePerByte + pixels;
+  } else {
+    costs.bytes = area(item.size) * pixel_bytes;
+    costs.hit_ns =
+        disk ? read_back(costs.bytes) : area(item.region.size()) * pixel_bytes * kMemoryPerByte;
+    costs.fill_ns = first_decode_ns(item, {0, 0, item.size.width, item.size.height});
+  }
+  costs.fill_ns += costs.bytes * keep_per_byte - first_decode_ns(item, item.region);
   return costs;
 }
 
@@ -95,7 +130,7 @@ std::string why_not(const spec::CacheSpec& cache, const CacheEstimate& estimate,
     return "";
   if (from_disk)
     return "the items lie on the same device, and reading them back from a copy costs as much: "
-           "leave 'cache' out, or keep them 'decoded' or in 'ram'";
+           "leave 'cache' out, or keep them 'decoded', as 'coefficients' or in 'ram'";
   if (estimate.hit_ns >= estimate.without_ns)
     return "reading what was kept costs more than making it again: leave 'cache' out, or keep it "
            "in "
@@ -137,9 +172,11 @@ double CacheEstimate::payback_epochs() const {
   return saved <= 0 ? INFINITY : held_share() * fill_ns / saved;
 }
 
-CacheEstimate estimate_cache(const spec::CacheSpec& cache, int pixel_bytes, std::uint64_t items,
-                             const std::vector<ItemProbe>& probes,
-                             std::optional<std::uint64_t> cache_device) {
+namespace {
+
+CacheEstimate estimate_form(const spec::CacheSpec& cache, int pixel_bytes, std::uint64_t items,
+                            const std::vector<ItemProbe>& probes,
+                            std::optional<std::uint64_t> cache_device) {
   CacheEstimate estimate;
   estimate.items = items;
   estimate.probed = probes.size();
@@ -164,22 +201,43 @@ CacheEstimate estimate_cache(const spec::CacheSpec& cache, int pixel_bytes, std:
   return estimate;
 }
 
+}  // namespace
+
+CacheEstimate estimate_cache(const spec::CacheSpec& cache, int pixel_bytes, std::uint64_t items,
+                             const std::vector<ItemProbe>& probes,
+                             std::optional<std::uint64_t> cache_device) {
+  CacheEstimate estimate = estimate_form(cache, pixel_bytes, items, probes, cache_device);
+  if (cache.form == Form::kEncoded || estimate.probed == 0) return estimate;
+  spec::CacheSpec other = cache;
+  other.form = cache.form == Form::kDecoded ? Form::kCoefficients : Form::kDecoded;
+  const CacheEstimate others = estimate_form(other, pixel_bytes, items, probes, cache_device);
+  const double saved = estimate.used ? std::max(estimate.saved_ns(), 0.0) : 0;
+  if (others.used && others.saved_ns() > kBetter * saved) {
+    estimate.better_form = other.form;
+    estimate.better_saved_ns = others.saved_ns();
+  }
+  return estimate;
+}
+
 std::string cache_text(const spec::CacheSpec& cache, const CacheEstimate& estimate) {
-  std::string text = fmt::format("{}, {}, {}", cache.form == Form::kDecoded ? "decoded" : "encoded",
-                                 cache.where == Where::kDisk ? "disk" : "ram",
+  std::string text = fmt::format("{}, {}, {}", name_of(cache.form), name_of(cache.where),
                                  delivery::format_bytes(cache.size_bytes));
   if (estimate.probed == 0)
     return text + ": used; no item could be looked at to say what it will hold";
   text += fmt::format(": {} an item, holds {} of {} items ({:.1f} %)",
                       delivery::format_bytes(static_cast<std::uint64_t>(estimate.item_bytes)),
                       grouped(estimate.held), grouped(estimate.items), 100 * estimate.held_share());
-  if (!estimate.used) return text + "\n         NOT USED: " + estimate.why_not;
+  std::string better;
+  if (estimate.better_form)
+    better = fmt::format("\n         'form: {}' would save {} an item at this size",
+                         name_of(*estimate.better_form), time_text(estimate.better_saved_ns));
+  if (!estimate.used) return text + "\n         NOT USED: " + estimate.why_not + better;
   text += fmt::format("\n         a hit takes {} in place of {}; a warm epoch saves {} an item",
                       time_text(estimate.hit_ns), time_text(estimate.without_ns),
                       time_text(estimate.saved_ns()));
   if (estimate.saved_ns() > 0)
     text += fmt::format(", filling it costs {:.1f} such epochs", estimate.payback_epochs());
-  return text;
+  return text + better;
 }
 
 }  // namespace spdld::engine

@@ -20,7 +20,9 @@ struct ItemProbe {
   Size size;    // of the image; empty: there is none
   Rect region;  // that one draw of the pipeline's crops decodes
   bool jpeg = true;
-  bool waited = false;  // the storage was slower than the page cache is
+  bool can_be_recoded = false;
+  std::uint64_t recoded_bytes = 0;  // what ImageDecoder::recode() makes of it, if it can be
+  bool waited = false;              // the storage was slower than the page cache is
 };
 
 // What a cache would do for a pipeline, by the model below. Times are CPU time of one item.
@@ -35,6 +37,9 @@ struct CacheEstimate {
   double miss_ns = 0;        // what looking in vain takes
   bool used = true;
   std::string why_not;  // when it is not used
+  // Another form for images that would save more at the same size, by so much.
+  std::optional<spec::CacheSpec::Form> better_form;
+  double better_saved_ns = 0;
 
   double held_share() const;
   // CPU time that the dataset's mean item saves in a warm epoch; less than 0: it costs.

@@ -19,6 +19,11 @@ namespace {
 
 constexpr std::uint64_t kProbes = 64;
 constexpr std::chrono::seconds kPatience{5};
+// How many of them are recoded, to see what that makes of them, and the largest that are.
+constexpr std::uint64_t kRecoded = 8;
+constexpr std::uint64_t kMostRecodeBytes = std::uint64_t{16} << 20;
+// Times the bytes of a file, where none of these was recoded.
+constexpr double kUsualGrowth = 1.7;
 
 // Fetches that may end after the prober has lost its patience. It keeps itself alive until then; a
 // source is not gone before it has answered. An item is dropped as soon as it was looked at, or if
@@ -137,7 +142,28 @@ std::optional<ItemProbe> look_at(const Plan& plan, ImageDecoder* decoder, const 
   seen.size = *size;
   seen.region = *region;
   seen.jpeg = bytes[0] == std::byte{0xff};
+  const std::uint64_t recode_bytes = decoder->recode_bytes();
+  seen.can_be_recoded = recode_bytes > 0;
+  if (recode_bytes > 0 && recode_bytes <= kMostRecodeBytes &&
+      item.number % (kProbes / kRecoded) == 0)
+    seen.recoded_bytes = decoder->recode().size();
   return seen;
+}
+
+// What was found of a few, of all that are like them.
+void estimate_recoded(std::vector<ItemProbe>& probes) {
+  double encoded = 0, recoded = 0;
+  for (const ItemProbe& item : probes) {
+    if (item.recoded_bytes == 0) continue;
+    encoded += static_cast<double>(item.encoded_bytes);
+    recoded += static_cast<double>(item.recoded_bytes);
+  }
+  const double growth = encoded > 0 ? recoded / encoded : kUsualGrowth;
+  for (ItemProbe& item : probes) {
+    if (item.can_be_recoded && item.recoded_bytes == 0)
+      item.recoded_bytes =
+          static_cast<std::uint64_t>(static_cast<double>(item.encoded_bytes) * growth);
+  }
 }
 
 }  // namespace
@@ -159,6 +185,7 @@ std::vector<ItemProbe> probe_items(const Plan& plan, source::Source& source) {
   std::vector<ItemProbe> all;
   all.reserve(probes.size());
   for (const auto& [_, seen] : probes) all.push_back(seen);
+  estimate_recoded(all);
   return all;
 }
 

@@ -58,14 +58,13 @@ Status at(const Plan& plan, Code code, const std::string& message) {
   return Status(code, plan.spec.cache->location.text() + ": cache: " + message);
 }
 
-const char* where_text(Where where) { return where == Where::kDisk ? "disk" : "ram"; }
-
 // All that what is kept depends on, but the part itself: two plans with the same key keep the same
 // of parts with the same Source::part_key().
 std::string prefix_key(const Plan& plan, const source::Source& source) {
   const spec::CacheSpec& cache = *plan.spec.cache;
-  std::string key = source.origin() + "\n" + where_text(cache.where) + "\n";
-  return key + (cache.form == Form::kDecoded ? plan.image->decode_key : "encoded");
+  std::string key =
+      fmt::format("{}\n{}\n{}", source.origin(), name_of(cache.where), name_of(cache.form));
+  return cache.form == Form::kEncoded ? key : key + "\n" + plan.image->decode_key;
 }
 
 }  // namespace
@@ -93,8 +92,8 @@ Status SampleCaches::check(const Plan& plan) const {
     return at(plan, Code::kResourceExhausted,
               fmt::format("it asks for {} of {}, more than the {} that all caches together may "
                           "take: lower 'size', or raise cache.{} in the daemon's configuration",
-                          format_bytes(cache.size_bytes), where_text(cache.where),
-                          format_bytes(most), where_text(cache.where)));
+                          format_bytes(cache.size_bytes), name_of(cache.where), format_bytes(most),
+                          name_of(cache.where)));
   return {};
 }
 
@@ -125,8 +124,8 @@ Status SampleCaches::make_room(const Plan& plan, std::uint64_t bytes,
     return at(plan, Code::kResourceExhausted,
               fmt::format("it needs {} of {}, and {} of the {} for all caches are in use by {}: "
                           "lower 'size', or raise cache.{} in the daemon's configuration",
-                          format_bytes(bytes), where_text(cache.where), format_bytes(pinned),
-                          format_bytes(most), users, where_text(cache.where)));
+                          format_bytes(bytes), name_of(cache.where), format_bytes(pinned),
+                          format_bytes(most), users, name_of(cache.where)));
   while (taken + bytes > most) {
     auto oldest = prefixes_.end();
     for (auto prefix = prefixes_.begin(); prefix != prefixes_.end(); ++prefix) {
@@ -205,11 +204,10 @@ Result<std::shared_ptr<SampleCache>> SampleCaches::open(const Plan& plan,
   } else {
     SPDLD_ASSIGN(std::unique_ptr<CacheLog> log, make_log(plan));
     shared = std::make_shared<SampleCache>(
-        SampleCache::Options{
-            .name = (cache.form == Form::kDecoded ? "decoded " : "encoded ") + origin,
-            .form = cache.form,
-            .where = cache.where,
-            .limit_bytes = cache.size_bytes},
+        SampleCache::Options{.name = fmt::format("{} {}", name_of(cache.form), origin),
+                             .form = cache.form,
+                             .where = cache.where,
+                             .limit_bytes = cache.size_bytes},
         std::move(log));
     prefixes_.push_back({.key = key, .cache = shared});
   }

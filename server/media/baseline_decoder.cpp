@@ -14,6 +14,27 @@ int ceil_div(int value, int by) { return (value + by - 1) / by; }
 
 }  // namespace
 
+RasterInfo raster_info(const BaselineFrame& frame, int exif_orientation) {
+  StoredPixels stored;
+  if (frame.component_count == 1) stored.color = StoredPixels::Color::kGray;
+  return {frame.size, Orientation::from_exif(exif_orientation), stored};
+}
+
+BaselineDecoder::Output BaselineDecoder::output_for(const ImageMode& mode) {
+  return mode.channels <= 2 ? Output::kGray : Output::kRgb;
+}
+
+DecodedRows BaselineDecoder::rows_of(Output output) {
+  if (output == Output::kGray) return {.samples = {.step = 1}};
+  return {.samples = {.step = 3, .green = 1, .blue = 2}};
+}
+
+std::uint64_t BaselineDecoder::most_bytes(const BaselineFrame& frame) {
+  const auto samples = static_cast<std::uint64_t>(frame.mcus_across()) *
+                       static_cast<std::uint64_t>(frame.mcu_blocks()) * kBlock;
+  return samples * (2 * sizeof(std::int16_t) + 4);
+}
+
 std::uint8_t* BaselineDecoder::Plane::line(int y) {
   const int row = y / mcu_height % kKeptRows * mcu_height + y % mcu_height;
   return samples.data() + kLead + row * stride - origin;
@@ -21,10 +42,18 @@ std::uint8_t* BaselineDecoder::Plane::line(int y) {
 
 void BaselineDecoder::open(const BaselineFrame& frame, std::span<const std::byte> file,
                            Output output) {
-  frame_ = frame;
-  output_ = output;
+  open_planes(frame, output);
   scan_ = file.subspan(frame.scan);
   tables_.build(frame);
+}
+
+void BaselineDecoder::open(const CoefficientImage& image, Output output) {
+  open_planes(image.frame(), output);
+}
+
+void BaselineDecoder::open_planes(const BaselineFrame& frame, Output output) {
+  frame_ = frame;
+  output_ = output;
   for (std::size_t i = 0; i < static_cast<std::size_t>(frame.component_count); ++i) {
     Plane& plane = planes_[i];
     const BaselineFrame::Component& component = frame.components[i];
@@ -56,7 +85,8 @@ void BaselineDecoder::prepare_planes(const McuSpan& mcus) {
   }
 }
 
-void BaselineDecoder::transform(int mcu_row, const std::int16_t* blocks, const McuSpan& mcus) {
+void BaselineDecoder::transform(int mcu_row, const std::int16_t* blocks, BlockOrder order,
+                                const McuSpan& mcus) {
   const std::size_t mcu_step = static_cast<std::size_t>(frame_.mcu_blocks()) * kBlock;
   const std::size_t count =
       output_ == Output::kGray ? 1 : static_cast<std::size_t>(frame_.component_count);
@@ -65,6 +95,7 @@ void BaselineDecoder::transform(int mcu_row, const std::int16_t* blocks, const M
     const BaselineFrame::Component& component = frame_.components[i];
     const auto columns = static_cast<std::size_t>(component.columns);
     const BlockRow row{.first = blocks,
+                       .order = order,
                        .count = columns * static_cast<std::size_t>(mcus.count()),
                        .columns = columns,
                        .mcu_step = mcu_step};
@@ -143,7 +174,8 @@ int BaselineDecoder::read(const SeekIndex& index, const Rect& region, RowSink& r
   for (int row = progress.first; row < progress.end; row += 2) {
     const int count = std::min(2, progress.end - row);
     if (!indexed_.read(index, row, count, progress.mcus)) break;
-    for (int i = 0; i < count; ++i) transform(row + i, indexed_.blocks(i), progress.mcus);
+    for (int i = 0; i < count; ++i)
+      transform(row + i, indexed_.blocks(i), BlockOrder::kZigzag, progress.mcus);
     emit(row + count, progress, rows);
   }
   return progress.y - region.y;
@@ -160,11 +192,32 @@ int BaselineDecoder::read_first(const SeekGrid* grid, const Rect& region, RowSin
     const bool is_kept = progress.first <= row && row < progress.end;
     if (!pass_.read_row(is_kept ? progress.mcus : McuSpan{})) return progress.y - region.y;
     if (!is_kept) continue;
-    transform(row, pass_.blocks(), progress.mcus);
+    transform(row, pass_.blocks(), BlockOrder::kZigzag, progress.mcus);
     emit(row + 1, progress, rows);
   }
   if (grid != nullptr) entries = pass_.end();
   return progress.y - region.y;
+}
+
+int BaselineDecoder::read(const CoefficientImage& image, const Rect& region, RowSink& rows) {
+  Progress progress = begin(region);
+  blocks_.resize(static_cast<std::size_t>(progress.mcus.count()) *
+                 static_cast<std::size_t>(frame_.mcu_blocks()) * kBlock);
+  for (int row = progress.first; row < progress.end; ++row) {
+    if (!image.read(row, progress.mcus, blocks_.data())) break;
+    transform(row, blocks_.data(), BlockOrder::kRows, progress.mcus);
+    emit(row + 1, progress, rows);
+  }
+  return progress.y - region.y;
+}
+
+bool BaselineDecoder::copy(CoefficientWriter& to) {
+  if (!pass_.begin(tables_, scan_, frame_.mcus_across())) return false;
+  const McuSpan all{0, frame_.mcus_across()};
+  for (int row = 0; row < frame_.mcus_down(); ++row) {
+    if (!pass_.read_row(all) || !to.add_row(pass_.blocks())) return false;
+  }
+  return !pass_.end().empty();
 }
 
 }  // namespace spdld::media

@@ -9,8 +9,12 @@
 #include <vector>
 
 #include "media/baseline_frame.h"
+#include "media/coefficient_image.h"
+#include "media/image_mode.h"
 #include "media/indexed_scan.h"
 #include "media/jpeg_kernels.h"
+#include "media/raster_decoder.h"
+#include "media/row_converter.h"
 #include "media/scan_pass.h"
 #include "media/scan_tables.h"
 #include "media/seek_index.h"
@@ -18,15 +22,25 @@
 
 namespace spdld::media {
 
+// What such a file's header says of its image.
+RasterInfo raster_info(const BaselineFrame& frame, int exif_orientation);
+
 // Regions of baseline JPEG, with libjpeg-turbo's pixels: of a scan whose index is there, only the
 // MCUs of the region are decoded. One image at a time, used by one thread.
 class BaselineDecoder {
  public:
   // What becomes of the samples: luma alone, or red, green and blue.
   enum class Output { kGray, kRgb };
+  static Output output_for(const ImageMode& mode);
+  static DecodedRows rows_of(Output output);
+  // What reading takes at most beside the file and its index: two rows of MCUs of coefficients and
+  // four of samples.
+  static std::uint64_t most_bytes(const BaselineFrame& frame);
 
   // The file must live as long as it is read.
   void open(const BaselineFrame& frame, std::span<const std::byte> file, Output output);
+  // Likewise, of an image of which the coefficients were kept.
+  void open(const CoefficientImage& image, Output output);
   // By the index: decodes the region alone. Returns how many rows the sink was given: fewer than
   // the region has where index and scan disagree.
   int read(const SeekIndex& index, const Rect& region, RowSink& rows);
@@ -37,6 +51,12 @@ class BaselineDecoder {
   // stay until the next call.
   int read_first(const SeekGrid* grid, const Rect& region, RowSink& rows,
                  std::span<const std::uint64_t>& entries);
+
+  // Of kept coefficients, which are those of open(): returns how many rows the sink was given,
+  // fewer than the region has where they are damaged.
+  int read(const CoefficientImage& image, const Rect& region, RowSink& rows);
+  // All coefficients of the scan that open() was given. False: it is not sound.
+  bool copy(CoefficientWriter& to);
 
  private:
   // MCU rows of samples that are kept: those of two reads.
@@ -56,6 +76,7 @@ class BaselineDecoder {
     std::uint8_t* line(int y);
   };
 
+  void open_planes(const BaselineFrame& frame, Output output);
   bool halves_columns() const { return planes_[0].mcu_width == 16; }
   bool halves_rows() const { return planes_[0].mcu_height == 16; }
   // What a region is made of, and how far it has got.
@@ -72,7 +93,7 @@ class BaselineDecoder {
   bool needs_rows_beside() const { return halves_rows() && output_ == Output::kRgb; }
   McuSpan columns_of(const Rect& region) const;
   void prepare_planes(const McuSpan& mcus);
-  void transform(int mcu_row, const std::int16_t* blocks, const McuSpan& mcus);
+  void transform(int mcu_row, const std::int16_t* blocks, BlockOrder order, const McuSpan& mcus);
   const std::uint8_t* pixels(int y, const Rect& region);
   const std::uint8_t* chroma(Plane& plane, int y, const Rect& region,
                              std::vector<std::uint8_t>& line);
@@ -83,6 +104,7 @@ class BaselineDecoder {
   ScanTables tables_;
   IndexedScan indexed_;
   ScanPass pass_;
+  std::vector<std::int16_t> blocks_;  // kept ones of a row
   std::array<Plane, 3> planes_;
   std::vector<std::uint8_t> blue_line_;
   std::vector<std::uint8_t> red_line_;

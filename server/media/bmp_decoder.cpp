@@ -115,7 +115,7 @@ void BmpDecoder::give_fields(const std::uint8_t* data, std::ptrdiff_t stride, co
   for (int y = 0; y < region.height; ++y) {
     stretch(data + (region.y + y) * stride + 2 * static_cast<std::ptrdiff_t>(region.x),
             region.width, masks, rgb);
-    giver.give(y, rgb);
+    giver.row(y, rgb);
   }
 }
 

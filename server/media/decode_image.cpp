@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "media/avif_decoder.h"
 #include "media/bmp_decoder.h"
+#include "media/coefficient_decoder.h"
 #include "media/gif_decoder.h"
 #include "media/image_format.h"
 #include "media/jpeg_decoder.h"
@@ -28,19 +29,18 @@ namespace {
 class ImageReader final : public ImageDecoder {
  public:
   ImageReader(const ImageMode& mode, bool exif, ImageLimits limits, JpegOptions jpeg)
-      : mode_(mode), exif_(exif), limits_(limits), jpeg_(std::move(jpeg)) {}
+      : mode_(mode), exif_(exif), limits_(limits), jpeg_(std::move(jpeg)), recoded_(mode, limits) {}
 
   Result<Size> open(std::span<const std::byte> bytes) override {
     current_ = nullptr;
     SPDLD_ASSIGN(const ImageFormat format, sniff_image(bytes));
-    RasterDecoder& decoder = decoder_of(format);
-    SPDLD_ASSIGN(info_, decoder.open(bytes));
-    SPDLD_TRY(mode_.accept(info_.pixels));
-    if (!exif_) info_.orientation = Orientation();
-    current_ = &decoder;
-    return info_.orientation.upright_size(info_.size);
+    return open(decoder_of(format), bytes);
   }
 
+  Result<Size> open_recoded(std::span<const std::byte> bytes) override {
+    current_ = nullptr;
+    return open(recoded_, bytes);
+  }
   std::uint64_t read_bytes() const override {
     SPDLD_CHECK(current_ != nullptr);
     return current_->read_bytes() + UprightRows::most_bytes(picture());
@@ -55,7 +55,25 @@ class ImageReader final : public ImageDecoder {
     return upright_.read(decoder, picture(), region, rows);
   }
 
+  std::uint64_t recode_bytes() const override {
+    SPDLD_CHECK(current_ != nullptr);
+    return current_->recode_bytes();
+  }
+
+  std::span<const std::byte> recode() override {
+    SPDLD_CHECK(current_ != nullptr);
+    return std::exchange(current_, nullptr)->recode();
+  }
+
  private:
+  Result<Size> open(RasterDecoder& decoder, std::span<const std::byte> bytes) {
+    SPDLD_ASSIGN(info_, decoder.open(bytes));
+    SPDLD_TRY(mode_.accept(info_.pixels));
+    if (!exif_) info_.orientation = Orientation();
+    current_ = &decoder;
+    return info_.orientation.upright_size(info_.size);
+  }
+
   RasterDecoder& decoder_of(ImageFormat format) {
     std::unique_ptr<RasterDecoder>& decoder = decoders_[static_cast<std::size_t>(format)];
     if (decoder == nullptr) decoder = make_raster_decoder(format);
@@ -87,6 +105,7 @@ class ImageReader final : public ImageDecoder {
   const ImageLimits limits_;
   const JpegOptions jpeg_;
   std::array<std::unique_ptr<RasterDecoder>, kImageFormats> decoders_;  // by format, once needed
+  CoefficientDecoder recoded_;
   RasterInfo info_;
   RasterDecoder* current_ = nullptr;  // whose image is open
   UprightRows upright_;

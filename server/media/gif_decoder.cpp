@@ -53,7 +53,7 @@ Status GifDecoder::read(const Rect& region, RowSink& rows) {
                  region.width, row_, rows);
   for (int y = 0; y < region.height; ++y) {
     collect(region, region.y + y, numbers);
-    giver.give(y, numbers);
+    giver.row(y, numbers);
   }
   codec_.release();
   return {};

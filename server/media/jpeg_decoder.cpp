@@ -99,9 +99,7 @@ Result<RasterInfo> JpegDecoder::open_baseline() {
   SPDLD_TRY(limits_.check_pixels(static_cast<std::uint32_t>(frame.size.width),
                                  static_cast<std::uint32_t>(frame.size.height)));
   read_bytes_ = baseline_bytes();
-  StoredPixels stored;
-  if (frame.component_count == 1) stored.color = StoredPixels::Color::kGray;
-  return RasterInfo{frame.size, Orientation::from_exif(exif_orientation(frame.exif)), stored};
+  return raster_info(frame, exif_orientation(frame.exif));
 }
 
 Result<RasterInfo> JpegDecoder::open_by_libjpeg() {
@@ -177,13 +175,9 @@ std::uint64_t JpegDecoder::bytes_to_read(bool many_scans) const {
   return bytes;
 }
 
-// The scan as our own decoder looks at it, two rows of MCUs of coefficients, 2 bytes each, and four
-// of samples.
+// With the scan as our own decoder looks at it.
 std::uint64_t JpegDecoder::baseline_bytes() const {
-  const BaselineFrame& frame = baseline_->frame;
-  const auto samples = static_cast<std::uint64_t>(frame.mcus_across()) *
-                       static_cast<std::uint64_t>(frame.mcu_blocks()) * kBlock;
-  return file_.size() + samples * (2 * sizeof(std::int16_t) + 4);
+  return file_.size() + BaselineDecoder::most_bytes(baseline_->frame);
 }
 
 J_COLOR_SPACE JpegDecoder::output_space(int components) const {
@@ -207,44 +201,33 @@ RowConverter JpegDecoder::converter(int components) const {
 }
 
 Status JpegDecoder::read(const Rect& region, RowSink& rows) {
-  converter_ =
-      converter(baseline_ ? baseline_->frame.component_count : codec_.info().num_components);
-  if (!converter_.as_is())
-    converted_.resize(static_cast<std::size_t>(region.width) *
-                      static_cast<std::size_t>(mode_.pixel_bytes()));
-  if (!baseline_) return read_by_libjpeg(region, 0, rows);
-  if (options_.verify_one_in > 0 && ++since_verified_ >= options_.verify_one_in) {
-    since_verified_ = 0;
-    return read_verified(region, rows);
-  }
+  RowGiver giver(
+      converter(baseline_ ? baseline_->frame.component_count : codec_.info().num_components),
+      region.width, converted_, rows);
+  if (!baseline_) return read_by_libjpeg(region, 0, giver);
+  if (is_to_verify()) return read_verified(region, giver);
   const bool has_header = !baseline_->index;
-  const int given = read_baseline(region, rows);
+  const int given = read_baseline(region, giver);
   if (given == region.height) {
     codec_.abort();
     return {};
   }
   baseline_.reset();
   if (!has_header) SPDLD_TRY(read_header());
-  return read_by_libjpeg(region, given, rows);
+  return read_by_libjpeg(region, given, giver);
 }
 
-// The rows that a decoder makes, turned into those of the mode.
-class JpegDecoder::Emitter final : public RowSink {
- public:
-  Emitter(JpegDecoder& decoder, const Rect& region, RowSink& rows)
-      : decoder_(decoder), region_(region), rows_(rows) {}
-  void row(int y, const std::uint8_t* pixels) override { decoder_.emit(pixels, y, region_, rows_); }
-
- private:
-  JpegDecoder& decoder_;
-  const Rect& region_;
-  RowSink& rows_;
-};
+bool JpegDecoder::is_to_verify() {
+  if (options_.verify_one_in == 0 || ++since_verified_ < options_.verify_one_in) return false;
+  since_verified_ = 0;
+  return true;
+}
 
 // Keeps rows, and gives others on that should be the same.
 class JpegDecoder::Comparison final : public RowSink {
  public:
-  Comparison(std::size_t row_bytes, RowSink& rows) : row_bytes_(row_bytes), rows_(rows) {}
+  // `rows`: null, and they are compared alone.
+  Comparison(std::size_t row_bytes, RowSink* rows) : row_bytes_(row_bytes), rows_(rows) {}
   void row(int y, const std::uint8_t* pixels) override {
     if (!compares_) {
       kept_.insert(kept_.end(), pixels, pixels + row_bytes_);
@@ -252,14 +235,14 @@ class JpegDecoder::Comparison final : public RowSink {
     }
     const std::size_t at = static_cast<std::size_t>(y) * row_bytes_;
     differs_ |= at < kept_.size() && std::memcmp(kept_.data() + at, pixels, row_bytes_) != 0;
-    rows_.row(y, pixels);
+    if (rows_ != nullptr) rows_->row(y, pixels);
   }
   void compare() { compares_ = true; }
   bool differs() const { return differs_; }
 
  private:
   const std::size_t row_bytes_;
-  RowSink& rows_;
+  RowSink* const rows_;
   std::vector<std::uint8_t> kept_;
   bool compares_ = false;
   bool differs_ = false;
@@ -268,8 +251,7 @@ class JpegDecoder::Comparison final : public RowSink {
 Status JpegDecoder::read_verified(const Rect& region, RowSink& rows) {
   const SeekIndexes::Key key = baseline_->key;
   const bool has_header = !baseline_->index;
-  Comparison comparison(
-      static_cast<std::size_t>(region.width) * static_cast<std::size_t>(mode_.pixel_bytes()), rows);
+  Comparison comparison(row_bytes(region.width), &rows);
   const int given = read_baseline(region, comparison);
   comparison.compare();
   baseline_.reset();
@@ -281,14 +263,57 @@ Status JpegDecoder::read_verified(const Rect& region, RowSink& rows) {
   return status;
 }
 
+std::size_t JpegDecoder::row_bytes(int width) const {
+  const DecodedRows rows = BaselineDecoder::rows_of(BaselineDecoder::output_for(mode_));
+  return static_cast<std::size_t>(width) * static_cast<std::size_t>(rows.samples.step);
+}
+
+std::uint64_t JpegDecoder::recode_bytes() const {
+  if (!baseline_) return 0;
+  const BaselineFrame& frame = baseline_->frame;
+  const std::uint64_t most = CoefficientWriter::most_bytes(frame, file_.size());
+  if (most > CoefficientWriter::kMostBytes) return 0;
+  const std::uint64_t compared =
+      options_.verify_one_in == 0
+          ? 0
+          : 2 * row_bytes(frame.size.width) * static_cast<std::uint64_t>(frame.size.height);
+  return read_bytes_ + ByteBuffer::grown(most) + compared;
+}
+
+std::span<const std::byte> JpegDecoder::recode() {
+  codec_.abort();
+  if (recode_bytes() == 0) return {};
+  const Baseline file = *std::exchange(baseline_, std::nullopt);
+  decoder_.open(file.frame, file_, BaselineDecoder::output_for(mode_));
+  writer_.begin(file.frame, file_.size(), exif_orientation(file.frame.exif));
+  if (!decoder_.copy(writer_)) {
+    options_.indexes->add_odd(file.key);
+    return {};
+  }
+  const std::span<const std::byte> recoded = writer_.end();
+  if (is_to_verify() && !is_same(file.frame, recoded)) {
+    options_.indexes->differs(file.key);
+    return {};
+  }
+  return recoded;
+}
+
+bool JpegDecoder::is_same(const BaselineFrame& frame, std::span<const std::byte> recoded) {
+  const std::optional<CoefficientImage> image = CoefficientImage::parse(recoded);
+  if (!image) return false;
+  const Rect whole{0, 0, frame.size.width, frame.size.height};
+  Comparison comparison(row_bytes(whole.width), nullptr);
+  decoder_.open(*image, BaselineDecoder::output_for(mode_));
+  if (decoder_.read(*image, whole, comparison) < whole.height) return false;
+  comparison.compare();
+  return read_header().ok() && read_by_libjpeg(whole, 0, comparison).ok() && !comparison.differs();
+}
+
 int JpegDecoder::read_baseline(const Rect& region, RowSink& rows) {
   const Baseline& file = *baseline_;
-  const bool is_gray = output_space(file.frame.component_count) == JCS_GRAYSCALE;
-  decoder_.open(file.frame, file_,
-                is_gray ? BaselineDecoder::Output::kGray : BaselineDecoder::Output::kRgb);
-  Emitter emitter(*this, region, rows);
+  decoder_.open(file.frame, file_, BaselineDecoder::output_for(mode_));
   if (file.index) {
-    const int given = decoder_.read(*file.index, region, emitter);
+    const int given = decoder_.read(*file.index, region, rows);
     if (given < region.height) {
       options_.indexes->contradicted(file.key);
     } else {
@@ -299,7 +324,7 @@ int JpegDecoder::read_baseline(const Rect& region, RowSink& rows) {
   const std::optional<SeekGrid> grid =
       options_.indexes->grid_for(file.frame.mcus_across(), file.frame.mcus_down());
   std::span<const std::uint64_t> entries;
-  const int given = decoder_.read_first(grid ? &*grid : nullptr, region, emitter, entries);
+  const int given = decoder_.read_first(grid ? &*grid : nullptr, region, rows, entries);
   if (!entries.empty()) {
     options_.indexes->add(file.key, *grid, entries);
   } else if (grid || given < region.height) {
@@ -312,7 +337,8 @@ int JpegDecoder::read_baseline(const Rect& region, RowSink& rows) {
 Status JpegDecoder::read_by_libjpeg(const Rect& region, int given, RowSink& rows) {
   if (options_.indexes != nullptr) options_.indexes->count(SeekIndexes::Way::kByLibjpeg);
   const auto width = static_cast<std::size_t>(codec_.info().image_width);
-  rows_.resize(bytes_for_rows(width * static_cast<std::size_t>(converter_.step())));
+  rows_.resize(bytes_for_rows(
+      width * static_cast<std::size_t>(converter(codec_.info().num_components).step())));
   const bool done = codec_.attempt([&](jpeg_decompress_struct& info) {
     info.out_color_space = output_space(info.num_components);
     jpeg_start_decompress(&info);
@@ -344,18 +370,9 @@ void JpegDecoder::read_rows(jpeg_decompress_struct& info, const Rect& region, in
     const auto made = static_cast<int>(jpeg_read_scanlines(
         &info, pixels.data(), static_cast<JDIMENSION>(std::min(kRowsAtOnce, region.height - y))));
     for (int i = 0; i < made; ++i, ++y) {
-      if (y >= given) emit(pixels[i] + cut_bytes, y, region, rows);
+      if (y >= given) rows.row(y, pixels[i] + cut_bytes);
     }
   }
-}
-
-void JpegDecoder::emit(const std::uint8_t* pixels, int y, const Rect& region, RowSink& rows) {
-  if (!converter_.as_is()) {
-    auto* row = reinterpret_cast<std::uint8_t*>(converted_.data());
-    converter_.convert(pixels, region.width, row);
-    pixels = row;
-  }
-  rows.row(y, pixels);
 }
 
 }  // namespace spdld::media

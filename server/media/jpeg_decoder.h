@@ -10,6 +10,7 @@
 #include "base/byte_buffer.h"
 #include "media/baseline_decoder.h"
 #include "media/baseline_frame.h"
+#include "media/coefficient_image.h"
 #include "media/image_limits.h"
 #include "media/image_mode.h"
 #include "media/jpeg_codec.h"
@@ -40,6 +41,9 @@ class JpegDecoder final : public RasterDecoder {
   Result<RasterInfo> open(std::span<const std::byte> bytes) override;
   std::uint64_t read_bytes() const override { return read_bytes_; }
   Status read(const Rect& region, RowSink& rows) override;
+  // Of baseline files whose scan is sound: what CoefficientDecoder reads.
+  std::uint64_t recode_bytes() const override;
+  std::span<const std::byte> recode() override;
 
  private:
   // A file that our own decoder may read.
@@ -48,7 +52,6 @@ class JpegDecoder final : public RasterDecoder {
     SeekIndexes::Key key;
     std::optional<SeekIndex> index = {};
   };
-  class Emitter;
   class Comparison;
 
   std::optional<Baseline> find_baseline() const;
@@ -58,17 +61,20 @@ class JpegDecoder final : public RasterDecoder {
   Status check_header(std::size_t file_bytes) const;
   std::uint64_t bytes_to_read(bool many_scans) const;
   std::uint64_t baseline_bytes() const;
+  bool is_to_verify();
   // What is made of the file's components.
   J_COLOR_SPACE output_space(int components) const;
   RowConverter converter(int components) const;
+  std::size_t row_bytes(int width) const;  // that our own decoder makes
   // Returns how many rows the sink was given.
   int read_baseline(const Rect& region, RowSink& rows);
   // Both ways. The sink is given libjpeg-turbo's rows.
   Status read_verified(const Rect& region, RowSink& rows);
+  // Whether the whole image comes out of `recoded` as libjpeg-turbo makes it.
+  bool is_same(const BaselineFrame& frame, std::span<const std::byte> recoded);
   // The rows of the region but for those that were given.
   Status read_by_libjpeg(const Rect& region, int given, RowSink& rows);
   void read_rows(jpeg_decompress_struct& info, const Rect& region, int given, RowSink& rows);
-  void emit(const std::uint8_t* pixels, int y, const Rect& region, RowSink& rows);
 
   const ImageMode mode_;
   const ImageLimits limits_;
@@ -80,8 +86,8 @@ class JpegDecoder final : public RasterDecoder {
   JpegCodec codec_;
   std::uint64_t read_bytes_ = 0;  // of the image that is open
   ByteBuffer rows_;               // as libjpeg makes them
-  RowConverter converter_;        // of what libjpeg does not make itself
-  ByteBuffer converted_;          // one row
+  ByteBuffer converted_;  // one row in the mode's pixels, where libjpeg does not make these itself
+  CoefficientWriter writer_;
 };
 
 }  // namespace spdld::media

@@ -80,12 +80,13 @@ inline void transform(std::int16_t* values, std::ptrdiff_t step) {
 inline void inverse_dct(const BlockRow& row, const JpegMultipliers& multipliers, std::uint8_t* out,
                         std::ptrdiff_t stride) {
   for (std::size_t block = 0; block < row.count; ++block) {
-    const std::int16_t* const zigzag = row.block(block);
+    const std::int16_t* const coefficients = row.block(block);
     std::int16_t values[64];
     bool has_one_row = true;
-    for (int i = 0; i < 64; ++i) {
-      const std::int16_t coefficient = zigzag[kNaturalToZigzag[static_cast<std::size_t>(i)]];
-      values[i] = wrapped(coefficient * multipliers[static_cast<std::size_t>(i)]);
+    for (std::size_t i = 0; i < 64; ++i) {
+      const std::int16_t coefficient =
+          coefficients[row.order == BlockOrder::kRows ? i : kNaturalToZigzag[i]];
+      values[i] = wrapped(coefficient * multipliers[i]);
       has_one_row = has_one_row && (i < 8 || coefficient == 0);
     }
     for (int i = 0; i < 8; ++i) {
@@ -276,6 +277,16 @@ HWY_INLINE V16 descaled(const Wide& value) {
                               hn::ShiftRight<kBits>(hn::Add(value.high, half)));
 }
 
+// Sums and differences of the even and the odd half are the outermost rows first.
+template <int kBits>
+HWY_INLINE void put_sums(const Wide (&even)[4], const Wide (&odd)[4], V16 (&r)[8]) {
+  HWY_UNROLL(4)
+  for (int i = 0; i < 4; ++i) {
+    r[i] = descaled<kBits>(add(even[i], odd[i]));
+    r[7 - i] = descaled<kBits>(sub(even[i], odd[i]));
+  }
+}
+
 // One pass of Loeffler, Ligtenberg and Moschytz's transform, over the columns. Sums of two inputs
 // wrap at 16 bits.
 template <int kBits>
@@ -303,14 +314,29 @@ HWY_INLINE void transform(V16 (&r)[8]) {
   const Wide odd2 = add(products(p53_low, p53_high, -k2562, k3072 - k2562), w3);
   const Wide odd3 = add(products(p71_low, p71_high, -k0899, k1501 - k0899), w4);
 
-  r[0] = descaled<kBits>(add(t10, odd3));
-  r[7] = descaled<kBits>(sub(t10, odd3));
-  r[1] = descaled<kBits>(add(t11, odd2));
-  r[6] = descaled<kBits>(sub(t11, odd2));
-  r[2] = descaled<kBits>(add(t12, odd1));
-  r[5] = descaled<kBits>(sub(t12, odd1));
-  r[3] = descaled<kBits>(add(t13, odd0));
-  r[4] = descaled<kBits>(sub(t13, odd0));
+  put_sums<kBits>({t10, t11, t12, t13}, {odd3, odd2, odd1, odd0}, r);
+}
+
+// The same of columns whose last four values are zero.
+template <int kBits>
+HWY_INLINE void transform_upper(V16 (&r)[8]) {
+  const D16 d;
+  const V16 zero = hn::Zero(d);
+  const V16 p2_low = hn::InterleaveLower(d, r[2], zero),
+            p2_high = hn::InterleaveUpper(d, r[2], zero);
+  const Wide even3 = products(p2_low, p2_high, k0541 + k0765, 0);
+  const Wide even2 = products(p2_low, p2_high, k0541, 0);
+  const Wide even = scaled(r[0]);
+  const Wide t10 = add(even, even3), t13 = sub(even, even3);
+  const Wide t11 = add(even, even2), t12 = sub(even, even2);
+
+  const V16 p31_low = hn::InterleaveLower(d, r[3], r[1]);
+  const V16 p31_high = hn::InterleaveUpper(d, r[3], r[1]);
+  const Wide odd0 = products(p31_low, p31_high, k1175 - k1961, k1175 - k0899);
+  const Wide odd1 = products(p31_low, p31_high, k1175 - k2562, k1175 - k0390);
+  const Wide odd2 = products(p31_low, p31_high, k3072 - k2562 + k1175 - k1961, k1175);
+  const Wide odd3 = products(p31_low, p31_high, k1175, k1501 - k0899 + k1175 - k0390);
+  put_sums<kBits>({t10, t11, t12, t13}, {odd3, odd2, odd1, odd0}, r);
 }
 
 HWY_INLINE void transpose(V16 (&r)[8]) {
@@ -386,24 +412,32 @@ HWY_INLINE void store_means(V16 means, const JpegMultipliers& multipliers, std::
   for (int i = 0; i < 8; ++i) store_row(row, out + i * stride);
 }
 
+template <BlockOrder kOrder>
 HWY_INLINE void transform_blocks(const std::int16_t* const* blocks,
                                  const JpegMultipliers& multipliers, std::uint8_t* out,
                                  std::ptrdiff_t stride) {
   const D16 d;
-  V16 zigzag[8];
+  V16 given[8];
   HWY_UNROLL(8)
-  for (std::size_t i = 0; i < 8; ++i) zigzag[i] = load_blocks(blocks, 8 * i);
-  const V16 late = hn::Or(hn::Or(zigzag[4], zigzag[5]), hn::Or(zigzag[6], zigzag[7]));
-  V16 r[8];
-  if (are_zero(late)) {
+  for (std::size_t i = 0; i < 8; ++i) given[i] = load_blocks(blocks, 8 * i);
+  const bool is_early = are_zero(hn::Or(hn::Or(given[4], given[5]), hn::Or(given[6], given[7])));
+  if (is_early) {
     // Without the first coefficient of each block, which is its mean.
     const V16 first = hn::BitCast(
-        d, hn::ShiftLeftBytes<2>(hn::ShiftRightBytes<2>(DU8(), hn::BitCast(DU8(), zigzag[0]))));
-    const V16 early = hn::Or(hn::Or(first, zigzag[1]), hn::Or(zigzag[2], zigzag[3]));
-    if (are_zero(early)) return store_means(zigzag[0], multipliers, out, stride);
-    put_in_rows<4>(zigzag, r);
+        d, hn::ShiftLeftBytes<2>(hn::ShiftRightBytes<2>(DU8(), hn::BitCast(DU8(), given[0]))));
+    if (are_zero(hn::Or(hn::Or(first, given[1]), hn::Or(given[2], given[3]))))
+      return store_means(given[0], multipliers, out, stride);
+  }
+  V16 r[8];
+  if constexpr (kOrder == BlockOrder::kZigzag) {
+    if (is_early) {
+      put_in_rows<4>(given, r);
+    } else {
+      put_in_rows<8>(given, r);
+    }
   } else {
-    put_in_rows<8>(zigzag, r);
+    HWY_UNROLL(8)
+    for (int i = 0; i < 8; ++i) r[i] = given[i];
   }
   const V16 first_row = hn::Mul(r[0], hn::LoadDup128(d, multipliers.data()));
   const bool wraps = may_wrap(first_row);
@@ -416,6 +450,8 @@ HWY_INLINE void transform_blocks(const std::int16_t* const* blocks,
     const V16 shifted = hn::ShiftLeft<kPass1Bits>(r[0]);
     transform<kConstBits - kPass1Bits>(r);
     for (V16& row : r) row = hn::IfThenElse(plain, shifted, row);
+  } else if (kOrder == BlockOrder::kRows && is_early) {
+    transform_upper<kConstBits - kPass1Bits>(r);
   } else {
     transform<kConstBits - kPass1Bits>(r);
   }
@@ -426,12 +462,22 @@ HWY_INLINE void transform_blocks(const std::int16_t* const* blocks,
   for (int i = 0; i < 8; ++i) store_row(r[i], out + i * stride);
 }
 
-inline void inverse_dct(const BlockRow& row, const JpegMultipliers& multipliers, std::uint8_t* out,
-                        std::ptrdiff_t stride) {
+template <BlockOrder kOrder>
+inline void transform_row(const BlockRow& row, const JpegMultipliers& multipliers,
+                          std::uint8_t* out, std::ptrdiff_t stride) {
   const std::int16_t* blocks[kBlocks];
   for (std::size_t i = 0; i < row.count; i += kBlocks) {
     for (std::size_t j = 0; j < kBlocks; ++j) blocks[j] = row.block(std::min(i + j, row.count - 1));
-    transform_blocks(blocks, multipliers, out + 8 * i, stride);
+    transform_blocks<kOrder>(blocks, multipliers, out + 8 * i, stride);
+  }
+}
+
+inline void inverse_dct(const BlockRow& row, const JpegMultipliers& multipliers, std::uint8_t* out,
+                        std::ptrdiff_t stride) {
+  if (row.order == BlockOrder::kRows) {
+    transform_row<BlockOrder::kRows>(row, multipliers, out, stride);
+  } else {
+    transform_row<BlockOrder::kZigzag>(row, multipliers, out, stride);
   }
 }
 

@@ -22,10 +22,14 @@ inline constexpr std::array<std::uint8_t, 64> kNaturalToZigzag = {
 // What coefficients are multiplied by, row by row.
 using JpegMultipliers = std::array<std::int16_t, 64>;
 
+// How the 64 coefficients of a block follow each other: as in files, or row by row.
+enum class BlockOrder { kZigzag, kRows };
+
 // Blocks of one component that lie side by side in the image. In memory they are of MCUs that are
 // one behind the other, with `columns` of these blocks in each.
 struct BlockRow {
-  const std::int16_t* first = nullptr;  // 64 coefficients, in zigzag order
+  const std::int16_t* first = nullptr;
+  BlockOrder order = BlockOrder::kZigzag;
   std::size_t count = 0;
   std::size_t columns = 1;
   std::size_t mcu_step = 64;  // coefficients from one MCU to the next

@@ -120,7 +120,7 @@ void PngDecoder::give_bits(const Rect& region, RowSink& rows) {
     const std::uint8_t* bits =
         frame.data[0] + static_cast<std::ptrdiff_t>(region.y + y) * frame.linesize[0];
     unpack_numbers(bits, region.x, region.width, 1, numbers);
-    giver.give(y, numbers);
+    giver.row(y, numbers);
   }
 }
 

@@ -26,6 +26,10 @@ class RasterDecoder : public RegionReader {
   virtual Result<RasterInfo> open(std::span<const std::byte> bytes) = 0;
   virtual std::uint64_t read_bytes() const = 0;
   Status read(const Rect& region, RowSink& rows) override = 0;
+
+  // ImageDecoder::recode(): there is nothing such of most formats.
+  virtual std::uint64_t recode_bytes() const { return 0; }
+  virtual std::span<const std::byte> recode() { return {}; }
 };
 
 }  // namespace spdld::media

@@ -219,7 +219,7 @@ void give_rows(const RowConverter& converter, const std::uint8_t* data, std::ptr
                const Rect& region, ByteBuffer& scratch, RowSink& sink) {
   RowGiver giver(converter, region.width, scratch, sink);
   data += region.y * stride + static_cast<std::ptrdiff_t>(region.x) * converter.step();
-  for (int y = 0; y < region.height; ++y, data += stride) giver.give(y, data);
+  for (int y = 0; y < region.height; ++y, data += stride) giver.row(y, data);
 }
 
 void unpack_numbers(const std::uint8_t* row, int from, int count, int bits, std::uint8_t* out) {

@@ -79,17 +79,17 @@ class RowConverter {
 
 // Gives a region's rows to a sink in a mode's pixels, one by one. Lives while one image is read;
 // `scratch` is for one row.
-class RowGiver {
+class RowGiver final : public RowSink {
  public:
   RowGiver(const RowConverter& converter, int width, ByteBuffer& scratch, RowSink& sink);
 
-  // `row` begins with the region's first pixel.
-  void give(int y, const std::uint8_t* row) {
+  // `pixels` begins with the region's first one.
+  void row(int y, const std::uint8_t* pixels) override {
     if (scratch_ != nullptr) {
-      converter_.convert(row, width_, scratch_);
-      row = scratch_;
+      converter_.convert(pixels, width_, scratch_);
+      pixels = scratch_;
     }
-    sink_.row(y, row);
+    sink_.row(y, pixels);
   }
 
  private:

@@ -126,7 +126,7 @@ Status TiffDecoder::read_strips(const Rect& region, RowGiver& giver) {
     for (std::uint32_t i = begin; i < end; ++i, ++y) {
       const std::uint8_t* row = chunks_.row(i);
       if (as_is) {
-        giver.give(y, row + static_cast<std::ptrdiff_t>(region.x) * step);
+        giver.row(y, row + static_cast<std::ptrdiff_t>(region.x) * step);
         continue;
       }
       if (layout_->bits() < 8) {
@@ -135,7 +135,7 @@ Status TiffDecoder::read_strips(const Rect& region, RowGiver& giver) {
         std::memcpy(samples, row + static_cast<std::ptrdiff_t>(region.x) * step, samples_bytes);
       }
       correct(samples, region.width);
-      giver.give(y, samples);
+      giver.row(y, samples);
     }
     down += count;
   }
@@ -157,7 +157,7 @@ Status TiffDecoder::read_tiles(const Rect& region, RowGiver& giver) {
     auto* samples = reinterpret_cast<std::uint8_t*>(samples_.data());
     for (int i = 0; i < rows; ++i, ++y, samples += row_bytes) {
       correct(samples, region.width);
-      giver.give(y, samples);
+      giver.row(y, samples);
     }
   }
   return {};

@@ -92,7 +92,7 @@ Status WebpDecoder::read(const Rect& region, RowSink& rows) {
                     shown_bytes);
       pixels = canvas;
     }
-    giver.give(y, pixels);
+    giver.row(y, pixels);
   }
   return {};
 }

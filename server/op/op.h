@@ -66,6 +66,15 @@ class ImageDecoder : public RegionReader {
   // Decodes `region` of the image that open() saw, once per open(). Pixels are the same, byte for
   // byte, as those of a full decode.
   Status read(const Rect& region, RowSink& rows) override = 0;
+
+  // In place of read(): bytes that give the same image, and any region of it faster than those that
+  // open() saw. Only decoders of the same DecodeImageOp understand them. They stay until the next
+  // open(). Empty: there are none of this image.
+  virtual std::span<const std::byte> recode() = 0;
+  // What that takes at most; 0: there are none.
+  virtual std::uint64_t recode_bytes() const = 0;
+  // As open(), of what recode() gave.
+  virtual Result<Size> open_recoded(std::span<const std::byte> bytes) = 0;
 };
 
 class DecodeImageOp : public Op {

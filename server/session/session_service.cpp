@@ -61,8 +61,8 @@ std::string note_of(delivery::ArenaKind kind) {
 
 CacheView view_of(const engine::SampleCache::Snapshot& cache) {
   return {.name = cache.name,
-          .form = cache.form == spec::CacheSpec::Form::kEncoded ? "encoded" : "decoded",
-          .where = cache.where == spec::CacheSpec::Where::kDisk ? "disk" : "ram",
+          .form = std::string(name_of(cache.form)),
+          .where = std::string(name_of(cache.where)),
           .limit_bytes = cache.limit_bytes,
           .bytes = cache.bytes,
           .items = cache.items,

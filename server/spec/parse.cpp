@@ -178,9 +178,11 @@ ErrorPolicy read_on_error(const Json& value) {
 CacheSpec read_cache(const Node& node, const Json& value) {
   CacheSpec cache;
   cache.location = node.where();
-  cache.form =
-      value.at("form") == "encoded" ? CacheSpec::Form::kEncoded : CacheSpec::Form::kDecoded;
-  cache.where = value.at("where") == "disk" ? CacheSpec::Where::kDisk : CacheSpec::Where::kRam;
+  const auto index_in = [&](const auto& names, const char* key) {
+    return std::find(names.begin(), names.end(), text_of(value, key)) - names.begin();
+  };
+  cache.form = static_cast<CacheSpec::Form>(index_in(kCacheForms, "form"));
+  cache.where = static_cast<CacheSpec::Where>(index_in(kCacheWheres, "where"));
   cache.size_bytes = value.at("size").get<std::uint64_t>();
   return cache;
 }

@@ -410,8 +410,10 @@ Key cache_key() {
       .doc = "what of the items is kept for later epochs and other jobs; not given: nothing",
       .shape = map_shape({
           {.name = "form",
-           .doc = "decoded: whole images as pixels, before any crop; encoded: the fetched bytes",
-           .shape = choice_shape({"decoded", "encoded"}),
+           .doc = "decoded: whole images as pixels, before any crop; coefficients: JPEG's "
+                  "coefficients, a third of the pixels' size, and other images encoded; encoded: "
+                  "the fetched bytes",
+           .shape = choice_shape({"decoded", "coefficients", "encoded"}),
            .default_value = "decoded"},
           {.name = "size",
            .doc = "what it may take; once it is full, what came first stays",

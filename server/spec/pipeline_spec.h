@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "op/order_spec.h"
@@ -79,8 +82,9 @@ struct ErrorPolicy {
 // What of its items a pipeline asks to be kept for later epochs, and for whoever reads the same.
 struct CacheSpec {
   enum class Form {
-    kEncoded,  // the bytes that fetch brought
-    kDecoded,  // the pixels that decode_image made, before any crop
+    kEncoded,       // the bytes that fetch brought
+    kDecoded,       // the pixels that decode_image made, before any crop
+    kCoefficients,  // what ImageDecoder::recode() made of them; kEncoded where that made nothing
   };
   enum class Where { kRam, kDisk };
   Form form = Form::kDecoded;
@@ -88,6 +92,17 @@ struct CacheSpec {
   Where where = Where::kRam;
   Location location;
 };
+
+// As pipelines have them, in the order of the enums.
+inline constexpr std::array<std::string_view, 3> kCacheForms = {"encoded", "decoded",
+                                                                "coefficients"};
+inline constexpr std::array<std::string_view, 2> kCacheWheres = {"ram", "disk"};
+inline std::string_view name_of(CacheSpec::Form form) {
+  return kCacheForms[static_cast<std::size_t>(form)];
+}
+inline std::string_view name_of(CacheSpec::Where where) {
+  return kCacheWheres[static_cast<std::size_t>(where)];
+}
 
 // A pipeline as its author meant it: parsed, complete, checked against the op registry; nothing in
 // it refers to YAML any more. Immutable once parsed.

@@ -22,6 +22,7 @@
 #include "engine/run.h"
 #include "engine/sample_cache_disk.h"
 #include "engine/sample_caches.h"
+#include "media/seek_indexes.h"
 #include "source/files_source.h"
 #include "spec/parse.h"
 #include "tests/unit/engine/quiet_port.h"
@@ -49,10 +50,12 @@ std::shared_ptr<const Plan> plan_of(const std::string& root, const std::string& 
       "  - random_resized_crop: {size: 224}\n  - random_horizontal_flip\n"
       "  - normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}\n"
       "batch: {size: 1}\n" +
-      (cache.empty() ? "" : "cache: {" + cache + ", size: 4GiB}\n");
-  auto spec = must(spec::parse_pipeline(text, "bench.yaml", builtin_ops(), {}));
+      (cache.empty() ? "" : "cache: {" + cache + ", size: 1GiB}\n");
+  static const Registry ops =
+      builtin_ops(std::make_shared<media::SeekIndexes>(std::uint64_t{1} << 30));
+  auto spec = must(spec::parse_pipeline(text, "bench.yaml", ops, {}));
   const std::vector<source::SourceField> fields{{.name = "image"}};
-  return must(compile(std::move(spec), builtin_ops(), source ? source->fields() : fields));
+  return must(compile(std::move(spec), ops, source ? source->fields() : fields));
 }
 
 // One way of making the rows.
@@ -90,15 +93,35 @@ double epoch(Side& side, std::uint64_t number, std::uint64_t items) {
   return (cpu_ns() - begun) / static_cast<double>(items);
 }
 
-// JPEG: least squares of time = a * bytes + b * pixels over many crops of many images. PNG: the
-// mean time of a pixel.
+// Least squares of time = a * bytes + b * pixels.
+class Fit {
+ public:
+  void add(double bytes, double pixels, double took_ns) {
+    bb_ += bytes * bytes;
+    bp_ += bytes * pixels;
+    pp_ += pixels * pixels;
+    bt_ += bytes * took_ns;
+    pt_ += pixels * took_ns;
+  }
+  void print(const char* what) const {
+    const double determinant = bb_ * pp_ - bp_ * bp_;
+    std::printf("%-14s %.2f ns a byte, %.2f ns a pixel\n", what,
+                (bt_ * pp_ - pt_ * bp_) / determinant, (pt_ * bb_ - bt_ * bp_) / determinant);
+  }
+
+ private:
+  double bb_ = 0, bp_ = 0, pp_ = 0, bt_ = 0, pt_ = 0;
+};
+
+// Many crops of many images. Bytes are the region's share of the file's.
 void print_decode_constants(const Plan& plan, source::Source& source) {
   class Discard final : public RowSink {
    public:
     void row(int, const std::uint8_t*) override {}
   } rows;
   const auto decoder = plan.image->decode->make_decoder();
-  double bb = 0, bp = 0, pp = 0, bt = 0, pt = 0, png_pixels = 0, png_ns = 0;
+  Fit indexed, recoded;
+  double png_pixels = 0, png_ns = 0, recode_bytes = 0, recode_ns = 0;
   for (std::uint64_t item = 0; item < source.size(); ++item) {
     source::FakeSink sink;
     source::FetchedItem fetched;
@@ -106,33 +129,41 @@ void print_decode_constants(const Plan& plan, source::Source& source) {
     const auto state = must(source.fetch(item, {&request, 1}, fetched, sink, 1));
     if (state == source::FetchState::kPending && !sink.wait(1).ok()) continue;
     const std::span<const std::byte> bytes = fetched.part(0);
-    const bool png = bytes.size() > 0 && bytes.data()[0] != std::byte{0xff};
+    auto size = decoder->open(bytes);
+    if (!size || !decoder->read({0, 0, size->width, size->height}, rows).ok()) continue;
+    const bool png = bytes[0] != std::byte{0xff};
+    std::vector<std::byte> kept;
+    double begun = cpu_ns();
+    if ((size = decoder->open(bytes))) {
+      const auto made = decoder->recode();
+      recode_ns += made.empty() ? 0 : cpu_ns() - begun;
+      recode_bytes += made.empty() ? 0 : static_cast<double>(bytes.size());
+      kept.assign(made.begin(), made.end());
+    }
     for (const int part : {1, 2, 4, 8}) {
-      const auto size = decoder->open(bytes);
-      if (!size) break;
       const Rect region{0, 0, std::max(size->width / part, 1),
                         std::max(part == 8 ? size->height : size->height / part, 1)};
-      const double begun = cpu_ns();
-      if (!decoder->read(region, rows).ok()) break;
+      const double pixels = static_cast<double>(region.width) * region.height;
+      const double share = pixels / (static_cast<double>(size->width) * size->height);
+      begun = cpu_ns();
+      if (!decoder->open(bytes) || !decoder->read(region, rows).ok()) break;
       const double took = cpu_ns() - begun;
       if (png) {
         png_pixels += static_cast<double>(size->width) * region.height;
         png_ns += took;
         continue;
       }
-      const double above = static_cast<double>(bytes.size()) * region.height / size->height;
-      const double pixels = static_cast<double>(region.width) * region.height;
-      bb += above * above;
-      bp += above * pixels;
-      pp += pixels * pixels;
-      bt += above * took;
-      pt += pixels * took;
+      indexed.add(share * static_cast<double>(bytes.size()), pixels, took);
+      begun = cpu_ns();
+      if (kept.empty() || !decoder->open_recoded(kept) || !decoder->read(region, rows).ok())
+        continue;
+      recoded.add(share * static_cast<double>(kept.size()), pixels, cpu_ns() - begun);
     }
   }
   if (png_pixels > 0) std::printf("PNG pixels     %.2f ns a pixel\n", png_ns / png_pixels);
-  const double determinant = bb * pp - bp * bp;
-  std::printf("JPEG codes     %.2f ns a byte\nJPEG pixels    %.2f ns a pixel\n",
-              (bt * pp - pt * bp) / determinant, (pt * bb - bt * bp) / determinant);
+  indexed.print("JPEG by index");
+  recoded.print("coefficients");
+  if (recode_bytes > 0) std::printf("recode         %.2f ns a byte\n", recode_ns / recode_bytes);
 }
 
 void print_memory_constants(const std::string& dir) {
@@ -199,6 +230,8 @@ int run(const std::string& root, std::uint64_t epochs) {
   for (const auto& [name, cache] :
        {std::pair("none", ""), std::pair("decoded, ram", "form: decoded, where: ram"),
         std::pair("decoded, disk", "form: decoded, where: disk"),
+        std::pair("coefficients, ram", "form: coefficients, where: ram"),
+        std::pair("coefficients, disk", "form: coefficients, where: disk"),
         std::pair("encoded, ram", "form: encoded, where: ram")}) {
     Side side{.name = name, .plan = plan_of(root, cache, source.get()), .cache = {}, .run = {}};
     if (side.plan->spec.cache) {
@@ -209,7 +242,7 @@ int run(const std::string& root, std::uint64_t epochs) {
     side.run =
         std::make_unique<Run>(side.plan, source, source::Sampler(items, side.plan->spec.shuffle, 1),
                               1, 1, RunLimits{}, clock, side.cache);
-    std::printf("%-14s first epoch %.3f ms a row\n", name, epoch(side, 0, items) / 1e6);
+    std::printf("%-18s first epoch %.3f ms a row\n", name, epoch(side, 0, items) / 1e6);
     sides.push_back(std::move(side));
   }
   for (std::uint64_t number = 1; number <= epochs; ++number) {
@@ -218,7 +251,7 @@ int run(const std::string& root, std::uint64_t epochs) {
   const double none = median(sides[0].epochs_ns);
   for (const Side& side : sides) {
     const double row = median(side.epochs_ns);
-    std::printf("%-14s warm epoch  %.3f ms a row, %.2f of none", side.name.c_str(), row / 1e6,
+    std::printf("%-18s warm epoch  %.3f ms a row, %.2f of none", side.name.c_str(), row / 1e6,
                 row / none);
     if (side.cache != nullptr) {
       const SampleCache::Snapshot seen = side.cache->snapshot();

@@ -29,6 +29,7 @@ NOT_YET = (
     "has not come back yet",
     "none of its consumers has come back yet",
     "is not read from this daemon",
+    "there is no job",  # all its ranks were away at once
 )
 
 

@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/builtin_ops.h"
 #include "engine/plan.h"
+#include "media/seek_indexes.h"
 #include "spec/parse.h"
 
 namespace spdld::testing {
+
+// All ops, as a daemon has them.
+inline const Registry& ops() {
+  static const Registry kOps =
+      engine::builtin_ops(std::make_shared<media::SeekIndexes>(std::uint64_t{64} << 20));
+  return kOps;
+}
 
 // A pipeline from its stages and further keys, over a source that the test brings itself.
 inline Result<spec::PipelineSpec> parse(const std::string& stages, const std::string& rest = "") {
@@ -17,7 +26,7 @@ inline Result<spec::PipelineSpec> parse(const std::string& stages, const std::st
   options.directory = "/";
   return spec::parse_pipeline("pipeline: test\nsource:\n  files: {root: /data}\nstages:\n" +
                                   stages + (rest.empty() ? "batch: {size: 4}\n" : rest),
-                              "test.yaml", engine::builtin_ops(), options);
+                              "test.yaml", ops(), options);
 }
 
 inline std::vector<source::SourceField> labelled_images() {
@@ -28,7 +37,7 @@ inline Result<std::shared_ptr<const engine::Plan>> compile(
     const std::string& stages, const std::string& rest = "",
     const std::vector<source::SourceField>& fields = labelled_images()) {
   SPDLD_ASSIGN(spec::PipelineSpec spec, parse(stages, rest));
-  return engine::compile(std::move(spec), engine::builtin_ops(), fields);
+  return engine::compile(std::move(spec), ops(), fields);
 }
 
 }  // namespace spdld::testing

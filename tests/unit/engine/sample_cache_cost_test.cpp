@@ -113,6 +113,52 @@ TEST(CacheEstimate, KnowsWhenFillingNeverComesBack) {
   EXPECT_THAT(seen.why_not, HasSubstr("come back only after"));
 }
 
+// A photograph that has coefficients, as ImageNet's have them.
+ItemProbe recodable() {
+  ItemProbe item = photograph();
+  item.can_be_recoded = true;
+  item.recoded_bytes = 190'000;
+  return item;
+}
+
+TEST(CacheEstimate, CoefficientsTakeAThirdOfThePixelsAndSaveLessOfEach) {
+  const std::uint64_t all = std::uint64_t{1} << 40;
+  const CacheEstimate pixels =
+      estimate(cache_of(Form::kDecoded, Where::kRam, all), 1000, recodable());
+  const CacheEstimate coefficients =
+      estimate(cache_of(Form::kCoefficients, Where::kRam, all), 1000, recodable());
+  EXPECT_TRUE(coefficients.used);
+  EXPECT_NEAR(coefficients.item_bytes / pixels.item_bytes, 0.34, 0.01);
+  EXPECT_EQ(coefficients.without_ns, pixels.without_ns);
+  EXPECT_GT(coefficients.hit_ns, pixels.hit_ns);
+  EXPECT_LT(coefficients.hit_ns, 0.6 * coefficients.without_ns);
+}
+
+TEST(CacheEstimate, SaysWhichOtherFormWouldSaveMoreAtItsSize) {
+  const std::uint64_t few = std::uint64_t{64} << 20;
+  const auto decoded = cache_of(Form::kDecoded, Where::kRam, few);
+  const CacheEstimate holds_a_third = estimate(decoded, 340, recodable());
+  EXPECT_EQ(holds_a_third.better_form, Form::kCoefficients);
+  EXPECT_GT(holds_a_third.better_saved_ns, holds_a_third.saved_ns());
+  EXPECT_THAT(cache_text(decoded, holds_a_third),
+              HasSubstr("\n         'form: coefficients' would save "));
+  const CacheEstimate holds_all = estimate(decoded, 100, recodable());
+  EXPECT_EQ(holds_all.better_form, std::nullopt);
+  const auto coefficients = cache_of(Form::kCoefficients, Where::kRam, few);
+  EXPECT_EQ(estimate(coefficients, 100, recodable()).better_form, Form::kDecoded);
+  EXPECT_EQ(estimate(coefficients, 340, recodable()).better_form, std::nullopt);
+}
+
+TEST(CacheEstimate, LeavesCoefficientsAloneWhereImagesHaveNone) {
+  ItemProbe png = photograph();
+  png.jpeg = false;
+  const CacheEstimate seen =
+      estimate(cache_of(Form::kCoefficients, Where::kDisk, std::uint64_t{1} << 40), 1000, png);
+  EXPECT_FALSE(seen.used);
+  EXPECT_THAT(seen.why_not, HasSubstr("costs more than making it again"));
+  EXPECT_EQ(seen.better_form, Form::kDecoded);
+}
+
 TEST(CacheEstimate, UsesACacheOfWhichNothingIsKnown) {
   const auto cache = cache_of(Form::kDecoded, Where::kRam, 1 << 20);
   const CacheEstimate seen = estimate_cache(cache, 3, 100, {}, std::nullopt);
@@ -135,6 +181,25 @@ TEST(ItemProbes, TellSizesAndWhatACropNeeds) {
   EXPECT_EQ(probes[0].region, (Rect{20, 20, 60, 40}));
   EXPECT_EQ(probes[0].encoded_bytes, items[0].size());
   EXPECT_TRUE(probes[0].jpeg);
+  for (const ItemProbe& probe : probes) {
+    EXPECT_TRUE(probe.can_be_recoded);
+    EXPECT_GT(probe.recoded_bytes, probe.encoded_bytes);
+    EXPECT_LT(probe.recoded_bytes, 5 * probe.encoded_bytes);
+  }
+}
+
+TEST(ItemProbes, TellWhichImagesHaveNoCoefficients) {
+  KeptSource source(std::vector<KeptSource::Bytes>{
+      media::test::make_jpeg({.width = 100, .height = 80, .progressive = true}),
+      media::test::make_jpeg({.width = 100, .height = 80})});
+  const auto plan =
+      testing::compile("  - fetch\n  - decode_image\n  - center_crop: {size: [40, 60]}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  const std::vector<ItemProbe> probes = probe_items(**plan, source);
+  ASSERT_EQ(probes.size(), 2U);
+  EXPECT_FALSE(probes[0].can_be_recoded);
+  EXPECT_EQ(probes[0].recoded_bytes, 0U);
+  EXPECT_TRUE(probes[1].can_be_recoded);
 }
 
 TEST(ItemProbes, LeaveOutWhatCannotBeReadOrDecoded) {

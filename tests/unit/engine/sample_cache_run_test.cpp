@@ -268,14 +268,18 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::ValuesIn(kChains),
                        ::testing::Values("form: decoded, size: 64MiB", "form: decoded, size: 40kB",
                                          "form: encoded, size: 64MiB", "form: encoded, size: 12kB",
+                                         "form: coefficients, size: 64MiB",
+                                         "form: coefficients, size: 20kB",
                                          "form: decoded, size: 64MiB, where: disk",
+                                         "form: coefficients, size: 64MiB, where: disk",
                                          "form: encoded, size: 64MiB, where: disk")),
     name_of);
 
 TEST_F(CachedRunTest, MakesTheSameBytesForManyJobsThatFillOneCacheAtOnce) {
   const std::string batch = "shuffle: global\nbatch: {size: 4}\n";
-  for (const char* keys : {"form: decoded, size: 64MiB", "form: encoded, size: 12kB",
-                           "form: decoded, size: 100kB, where: disk"}) {
+  for (const char* keys :
+       {"form: decoded, size: 64MiB", "form: encoded, size: 12kB",
+        "form: coefficients, size: 64MiB", "form: decoded, size: 100kB, where: disk"}) {
     const auto cached = plan(kChains[0].stages, batch + "cache: {" + keys + "}\n");
     const auto bare = plan(kChains[0].stages, batch);
     const auto source = std::make_shared<KeptSource>(pictures());
@@ -353,8 +357,9 @@ TEST_F(WarmRunTest, BringsNoBytesOfWhatIsKept) {
 }
 
 TEST_F(WarmRunTest, NeverServesAnItemAsItWas) {
-  for (const char* keys : {"form: decoded, size: 64MiB", "form: encoded, size: 64MiB",
-                           "form: decoded, size: 64MiB, where: disk"}) {
+  for (const char* keys :
+       {"form: decoded, size: 64MiB", "form: encoded, size: 64MiB",
+        "form: coefficients, size: 64MiB", "form: decoded, size: 64MiB, where: disk"}) {
     start(keys);
     with_->epoch(0);
     wait_until_kept(*kept_, 12);
@@ -392,7 +397,6 @@ TEST_F(WarmRunTest, MakesAnImageThatIsCorruptOnlyWhereTheCropDoesNotLook) {
   const std::string stages =
       "  - fetch\n  - decode_image\n  - random_resized_crop: {size: 8, scale: [0.01, 0.05]}\n";
   const auto bare = plan(stages, "batch: {size: 4}\n");
-  const auto cached = plan(stages, "batch: {size: 4}\ncache: {size: 64MiB}\n");
   std::vector<KeptSource::Bytes> items;
   for (std::uint64_t i = 0; i < 16; ++i) {
     JpegRecipe recipe;
@@ -406,17 +410,23 @@ TEST_F(WarmRunTest, MakesAnImageThatIsCorruptOnlyWhereTheCropDoesNotLook) {
     items.push_back(std::move(bytes));
   }
   const auto source = std::make_shared<KeptSource>(items);
-  const auto kept = cache(*cached, *source);
-  ASSERT_NE(kept, nullptr);
-  Maker with(cached, source, kept);
-  Maker without(bare, source, nullptr);
-  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
-    EXPECT_EQ(with.epoch(epoch), without.epoch(epoch)) << "epoch " << epoch;
-    ASSERT_EQ(with.port.failures.size(), without.port.failures.size());
+  for (const char* form : {"decoded", "coefficients"}) {
+    const auto cached =
+        plan(stages, std::string("batch: {size: 4}\ncache: {size: 64MiB, form: ") + form + "}\n");
+    const auto kept = made_cache(*cached);
+    Maker with(cached, source, kept);
+    Maker without(bare, source, nullptr);
+    for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+      EXPECT_EQ(with.epoch(epoch), without.epoch(epoch)) << form << ", epoch " << epoch;
+      ASSERT_EQ(with.port.failures.size(), without.port.failures.size());
+    }
+    // Otherwise the above has shown nothing: rows of corrupt images were made.
+    EXPECT_LT(with.port.failures.size(), 3U * 16U);
+    // Of such an image there are no pixels to keep, and no coefficients: its file is kept.
+    if (cached->spec.cache->form == spec::CacheSpec::Form::kDecoded) {
+      EXPECT_LT(kept->snapshot().items, 16U);
+    }
   }
-  // Otherwise the above has shown nothing: rows of corrupt images were made.
-  EXPECT_LT(with.port.failures.size(), 3U * 16U);
-  EXPECT_LT(kept->snapshot().items, 16U);
 }
 
 TEST_F(WarmRunTest, ReplacesACorruptImageAlike) {

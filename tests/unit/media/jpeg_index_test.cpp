@@ -39,7 +39,8 @@ class JpegIndexTest : public ::testing::Test {
   std::uint64_t images(Way way) const {
     return indexes_->snapshot().ways[static_cast<std::size_t>(way)];
   }
-  // Reads the region twice, the second time by the index, and compares.
+  // Reads the region twice, the second time by the index, then from the kept coefficients, and
+  // compares.
   void expect_equal(const Bytes& jpeg, const Rect& region, ColorMode mode,
                     const std::string& what) {
     const int channels = ImageMode::of(mode).channels;
@@ -51,6 +52,20 @@ class JpegIndexTest : public ::testing::Test {
       ASSERT_TRUE(found) << what << ", " << way << ": " << found.error().message();
       EXPECT_TRUE(*found == *expected) << what << ", " << way;
     }
+    const std::vector<std::byte> kept = recoded(*own, jpeg);
+    ASSERT_EQ(kept.empty(), !read_baseline_frame(jpeg)) << what;
+    if (kept.empty()) return;
+    const auto other = decoder(mode);
+    const Result<Size> size = other->open_recoded(kept);
+    ASSERT_TRUE(size) << what << ": " << size.error().message();
+    PictureSink sink(region, channels);
+    ASSERT_TRUE(other->read(region, sink).ok()) << what;
+    EXPECT_TRUE(sink.take() == *expected) << what << ", from its coefficients";
+  }
+  static std::vector<std::byte> recoded(ImageDecoder& decoder, const Bytes& jpeg) {
+    if (!decoder.open(jpeg)) return {};
+    const std::span<const std::byte> bytes = decoder.recode();
+    return {bytes.begin(), bytes.end()};
   }
 
   const std::shared_ptr<SeekIndexes> indexes_ =
@@ -205,6 +220,11 @@ TEST_F(JpegIndexTest, TurnsWhatItReadsByTheIndexUpright) {
     const Picture expected = *read_whole(*libjpeg(), jpeg);
     EXPECT_TRUE(*read_whole(*own, jpeg) == expected);
     EXPECT_TRUE(*read_whole(*own, jpeg) == expected) << orientation;
+    const std::vector<std::byte> kept = recoded(*own, jpeg);
+    const Size size = *own->open_recoded(kept);
+    PictureSink sink({0, 0, size.width, size.height}, 3);
+    ASSERT_TRUE(own->read({0, 0, size.width, size.height}, sink).ok());
+    EXPECT_TRUE(sink.take() == expected) << orientation << ", from its coefficients";
   }
   EXPECT_EQ(images(Way::kByIndex), 8U);
 }
@@ -257,6 +277,78 @@ TEST_F(JpegIndexTest, WithoutRoomFilesAreReadFromTheirBeginEachTime) {
   const Picture expected = *read_whole(*libjpeg(), jpeg);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(*read_whole(*own, jpeg) == expected);
   EXPECT_EQ(none->snapshot().ways[static_cast<std::size_t>(Way::kFromBegin)], 3U);
+}
+
+TEST_F(JpegIndexTest, OddAndUnsoundFilesHaveNoCoefficientsToBeKept) {
+  const auto own = decoder();
+  Bytes damaged = make_jpeg({.width = 200, .height = 200, .quality = 95});
+  for (std::size_t i = damaged.size() * 3 / 4; i < damaged.size() - 2; ++i)
+    damaged[i] = std::byte{0x55};
+  const std::vector<Bytes> files = {make_jpeg({.progressive = true}),
+                                    make_jpeg({.kind = Kind::kCmyk}),
+                                    make_jpeg({.restart_interval = 2}), damaged};
+  for (const Bytes& jpeg : files) {
+    ASSERT_TRUE(own->open(jpeg));
+    const bool might = own->recode_bytes() > 0;
+    EXPECT_TRUE(recoded(*own, jpeg).empty());
+    EXPECT_EQ(might, &jpeg == &files.back());
+  }
+  EXPECT_TRUE(recoded(*libjpeg(), make_jpeg({})).empty());
+  EXPECT_TRUE(recoded(*decoder(ColorMode::kRgba), make_jpeg({})).empty());
+}
+
+TEST_F(JpegIndexTest, RecodingTakesNoMoreMemoryThanItSays) {
+  const auto own = decoder();
+  for (const int quality : {1, 30, 75, 100}) {
+    for (const auto& [width, height] : {std::pair(1, 1), std::pair(213, 155)}) {
+      const Bytes jpeg = make_jpeg({.width = width, .height = height, .quality = quality});
+      ASSERT_TRUE(own->open(jpeg));
+      const std::uint64_t most = own->recode_bytes();
+      const std::vector<std::byte> kept = recoded(*own, jpeg);
+      EXPECT_GT(kept.size(), 0U);
+      EXPECT_LE(kept.size(), most);
+    }
+  }
+}
+
+TEST_F(JpegIndexTest, DamagedCoefficientsAreFoundOutOrGiveOnlyRowsThatAreBounded) {
+  KeyedRng rng(12);
+  const auto own = decoder();
+  const Size size{213, 155};
+  const std::vector<std::byte> kept =
+      recoded(*own, make_jpeg({.width = size.width, .height = size.height, .luma_h = 2}));
+  int found_out = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::vector<std::byte> damaged = kept;
+    const std::uint64_t reach = i % 3 == 0 ? 600 : damaged.size();  // the header alone
+    for (std::uint64_t left = 1 + rng.below(8); left > 0; --left)
+      damaged[rng.below(reach)] = static_cast<std::byte>(rng.below(256));
+    if (i % 7 == 0) damaged.resize(rng.below(damaged.size()));
+    const Result<Size> told = own->open_recoded(damaged);
+    if (!told) {
+      EXPECT_NE(told.error().code(), Code::kInternal);
+      ++found_out;
+      continue;
+    }
+    if (told->width > 2000 || told->height > 2000) continue;
+    const Rect region = drawn_region(*told, rng);
+    PictureSink rows(region, 3);
+    const Status status = own->read(region, rows);
+    found_out += status.ok() ? 0 : 1;
+    EXPECT_TRUE(status.ok() || status.code() == Code::kDataLoss) << status.message();
+  }
+  EXPECT_GT(found_out, 700);
+}
+
+TEST_F(JpegIndexTest, VerifyComparesWhatIsToBeKept) {
+  const auto own = decoder(ColorMode::kRgb, true, 1);
+  const Bytes jpeg = make_jpeg({.width = 200, .height = 120, .luma_h = 2, .luma_v = 2});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(recoded(*own, jpeg).empty());
+    ASSERT_TRUE(read_whole(*own, jpeg));
+  }
+  EXPECT_EQ(indexes_->snapshot().different, 0U);
+  EXPECT_EQ(images(Way::kByLibjpeg), 4U);
 }
 
 TEST_F(JpegIndexTest, VerifyComparesAndGivesLibjpegsRows) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "media/coefficient_blocks.h"
 #include "tests/support/forced_target.h"
 #include "tests/unit/media/jpeg_maker.h"
 
@@ -94,6 +95,61 @@ TEST(JpegKernels, TransformBlocksAsLibjpegDoes) {
       }
       found.resize(kBlocks * kBlockSize);
       ASSERT_TRUE(found == expected) << hwy::TargetName(target) << ", after " << done << " blocks";
+    }
+  }
+}
+
+TEST(JpegKernels, MakeTheSameOfPackedBlocks) {
+  constexpr std::size_t kCount = 512;
+  KeyedRng rng(25);
+  JpegMultipliers multipliers{};
+  for (std::size_t done = 0; done < blocks_wanted(); done += kCount) {
+    std::vector<JpegBlock> blocks(kCount);
+    for (JpegBlock& block : blocks) block = drawn_block(rng);
+    for (std::int16_t& each : multipliers) each = static_cast<std::int16_t>(between(1, 255, rng));
+    std::vector<std::uint8_t> packed(kCount * kMostPackedBlock + kPackedSlack);
+    std::uint8_t* end = packed.data();
+    for (const JpegBlock& block : blocks) end = pack_block(block.data(), end);
+    ASSERT_EQ(skip_blocks(packed.data(), end, kCount), end);
+    for (const std::int64_t target : all_targets()) {
+      const ForcedTarget forced(target);
+      std::vector<std::int16_t> rows(kCount * kBlockSize);
+      ASSERT_EQ(unpack_blocks(packed.data(), end, kCount, rows.data()), end)
+          << hwy::TargetName(target);
+      for (std::size_t i = 0; i < kCount * kBlockSize; ++i)
+        ASSERT_EQ(rows[i], blocks[i / kBlockSize][kNaturalToZigzag[i % kBlockSize]])
+            << hwy::TargetName(target);
+      constexpr std::ptrdiff_t kStride = kCount * 8 + kJpegSlack;
+      std::vector<std::uint8_t> expected(8 * kStride), found(8 * kStride);
+      inverse_dct({.first = blocks[0].data(), .count = kCount}, multipliers, expected.data(),
+                  kStride);
+      inverse_dct({.first = rows.data(), .order = BlockOrder::kRows, .count = kCount}, multipliers,
+                  found.data(), kStride);
+      ASSERT_TRUE(found == expected) << hwy::TargetName(target) << ", after " << done << " blocks";
+    }
+  }
+}
+
+TEST(JpegKernels, FindBytesThatAreNoBlocks) {
+  KeyedRng rng(26);
+  for (int i = 0; i < 20'000; ++i) {
+    std::array<std::uint8_t, 2 * kMostPackedBlock> bytes{};
+    std::uint8_t* end = bytes.data();
+    for (int block = 0; block < 2; ++block) end = pack_block(drawn_block(rng).data(), end);
+    for (std::uint64_t left = rng.below(4); left > 0; --left)
+      bytes[rng.below(bytes.size())] = static_cast<std::uint8_t>(rng.below(256));
+    const std::size_t told = static_cast<std::size_t>(end - bytes.data()) - rng.below(3);
+    std::vector<std::uint8_t> packed(told +
+                                     kPackedSlack);  // no more: accesses are checked elsewhere
+    std::copy_n(bytes.begin(), told, packed.begin());
+    std::array<std::int16_t, 2 * kBlockSize> rows{};
+    const std::uint8_t* const begin = packed.data();
+    const std::uint8_t* const found = unpack_blocks(begin, begin + told, 2, rows.data());
+    EXPECT_TRUE(found == nullptr || found <= begin + told);
+    const std::uint8_t* const skipped = skip_blocks(begin, begin + told, 2);
+    EXPECT_TRUE(skipped == nullptr || skipped <= begin + told);
+    if (found != nullptr) {
+      EXPECT_EQ(skipped, found);
     }
   }
 }

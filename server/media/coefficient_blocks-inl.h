@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Included by coefficient_blocks.cpp once for each instruction set.
+#if defined(SPDLD_MEDIA_COEFFICIENT_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPDLD_MEDIA_COEFFICIENT_BLOCKS_INL_H_
+#undef SPDLD_MEDIA_COEFFICIENT_BLOCKS_INL_H_
+#else
+#define SPDLD_MEDIA_COEFFICIENT_BLOCKS_INL_H_
+#endif
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "media/coefficient_blocks.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace spdld::media {
+namespace HWY_NAMESPACE {
+
+template <typename Number>
+HWY_INLINE Number number_at(const std::uint8_t* from) {
+  Number number;
+  std::memcpy(&number, from, sizeof number);
+  return number;
+}
+
+// A block while it is unpacked: its coefficients that are not zero, in their order.
+struct Packed {
+  std::uint64_t there = 0;  // which they are, the first coefficient always
+  std::int16_t values[1 + kBlock + 16];
+};
+
+#if HWY_TARGET == HWY_SCALAR
+
+// 32 numbers of 4 bits, of which those behind `count` mean nothing, with wide ones in place of
+// zeros. Returns where the wide ones go on.
+template <typename Wide>
+const std::uint8_t* unpack_values(const std::uint8_t* narrow, int count, const std::uint8_t* wide,
+                                  std::int16_t* to) {
+  for (int i = 0; i < std::min(count, 32); ++i) {
+    const int bits = narrow[i / 2] >> i % 2 * 4 & 15;
+    to[i] = static_cast<std::int16_t>((bits ^ 8) - 8);
+    if (bits != 0) continue;
+    to[i] = number_at<Wide>(wide);
+    wide += sizeof(Wide);
+  }
+  return wide;
+}
+
+inline void spread(const Packed& block, std::int16_t* to) {
+  const std::int16_t* next = block.values;
+  for (std::size_t i = 0; i < kBlock; ++i)
+    to[i] = (block.there >> i & 1) != 0 ? *next++ : std::int16_t{0};
+}
+
+#else
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DBytes = hn::FixedTag<std::uint8_t, 16>;
+using DValues = hn::FixedTag<std::int16_t, 8>;
+using VValues = hn::Vec<DValues>;
+
+// For each set of lanes: which of the values that come next goes to each of them, as a shuffle of
+// bytes.
+struct Spreads {
+  alignas(16) std::uint8_t bytes[256][16] = {};
+};
+
+constexpr Spreads make_spreads() {
+  Spreads spreads;
+  for (int set = 0; set < 256; ++set) {
+    int next = 0;
+    for (int lane = 0; lane < 8; ++lane) {
+      const bool is_there = (set >> lane & 1) != 0;
+      spreads.bytes[set][2 * lane] = is_there ? static_cast<std::uint8_t>(2 * next) : 0x80;
+      spreads.bytes[set][2 * lane + 1] = is_there ? static_cast<std::uint8_t>(2 * next + 1) : 0x80;
+      next += is_there ? 1 : 0;
+    }
+  }
+  return spreads;
+}
+
+constexpr Spreads kSpreads = make_spreads();
+
+// The values that come next, to the lanes of `set`; the other lanes are 0.
+HWY_INLINE VValues spread(VValues next, std::uint64_t set) {
+  return hn::BitCast(DValues(), hn::TableLookupBytesOr0(hn::BitCast(DBytes(), next),
+                                                        hn::Load(DBytes(), kSpreads.bytes[set])));
+}
+
+// How many bits each byte has, and then all before it.
+HWY_INLINE std::uint64_t bits_before(std::uint64_t bytes) {
+  std::uint64_t counts = bytes - (bytes >> 1 & 0x5555555555555555);
+  counts = (counts & 0x3333333333333333) + (counts >> 2 & 0x3333333333333333);
+  counts = (counts + (counts >> 4)) & 0x0F0F0F0F0F0F0F0F;
+  return (counts * 0x0101010101010101) << 8;
+}
+
+// The next 8 wide coefficients.
+HWY_INLINE VValues load_wide(const std::int8_t* from) {
+  return hn::PromoteTo(DValues(), hn::LoadU(hn::Rebind<std::int8_t, DValues>(), from));
+}
+HWY_INLINE VValues load_wide(const std::int16_t* from) { return hn::LoadU(DValues(), from); }
+
+// 32 numbers of 4 bits, of which those behind `count` mean nothing, with wide ones in place of
+// zeros. Returns where the wide ones go on.
+template <typename Wide>
+HWY_INLINE const std::uint8_t* unpack_values(const std::uint8_t* narrow, int count,
+                                             const std::uint8_t* wide, std::int16_t* to) {
+  const DBytes bytes;
+  const DValues values;
+  const auto packed = hn::LoadU(bytes, narrow);
+  const auto upper = hn::Set(bytes, 0xF0);
+  const auto zero = hn::Zero(bytes);
+  // The low half of each byte, moved to its upper one.
+  const auto low =
+      hn::And(hn::BitCast(bytes, hn::ShiftLeft<4>(hn::BitCast(values, packed))), upper);
+  const auto high = hn::And(packed, upper);
+  const auto first = hn::InterleaveLower(bytes, low, high);
+  const auto second = hn::InterleaveUpper(bytes, low, high);
+  std::uint8_t masks[8] = {};
+  hn::StoreMaskBits(bytes, hn::Eq(first, zero), masks);
+  hn::StoreMaskBits(bytes, hn::Eq(second, zero), masks + 2);
+  const std::uint64_t here = count < 32 ? (std::uint64_t{1} << count) - 1 : 0xFFFFFFFF;
+  const std::uint64_t are_wide = number_at<std::uint32_t>(masks) & here;
+  const std::uint64_t before = bits_before(are_wide);
+  const auto put = [&](auto number, int i) {
+    const auto more = load_wide(reinterpret_cast<const Wide*>(wide) + (before >> 8 * i & 0xFF));
+    hn::StoreU(hn::Or(hn::ShiftRight<12>(hn::BitCast(values, number)),
+                      spread(more, are_wide >> 8 * i & 0xFF)),
+               values, to + 8 * i);
+  };
+  put(hn::InterleaveLower(bytes, zero, first), 0);
+  put(hn::InterleaveUpper(bytes, zero, first), 1);
+  put(hn::InterleaveLower(bytes, zero, second), 2);
+  put(hn::InterleaveUpper(bytes, zero, second), 3);
+  return wide + (before >> 32 & 0xFF) * sizeof(Wide);
+}
+
+HWY_INLINE void spread(const Packed& block, std::int16_t* to) {
+  const std::uint64_t before = bits_before(block.there);
+  HWY_UNROLL(8)
+  for (int row = 0; row < 8; ++row) {
+    const auto next = hn::LoadU(DValues(), block.values + (before >> 8 * row & 0xFF));
+    hn::StoreU(spread(next, block.there >> 8 * row & 0xFF), DValues(), to + 8 * row);
+  }
+}
+
+#endif
+
+template <typename Wide>
+HWY_INLINE const std::uint8_t* unpack_all(const std::uint8_t* narrow, int count, std::int16_t* to) {
+  const std::uint8_t* wide = narrow + (count + 1) / 2;
+  wide = unpack_values<Wide>(narrow, count, wide, to);
+  if (HWY_UNLIKELY(count > 32)) wide = unpack_values<Wide>(narrow + 16, count - 32, wide, to + 32);
+  return wide;
+}
+
+// Returns the block's end, which it may not agree with.
+HWY_INLINE const std::uint8_t* unpack(const std::uint8_t* from, Packed& block) {
+  const auto mask = number_at<std::uint64_t>(from + kMaskAt);
+  block.there = mask | 1;
+  block.values[0] = number_at<std::int16_t>(from + kFirstAt);
+  const int count = std::popcount(mask >> 1);
+  const bool has_huge = (mask & 1) != 0;
+  return HWY_LIKELY(!has_huge)
+             ? unpack_all<std::int8_t>(from + kPackedHead, count, block.values + 1)
+             : unpack_all<std::int16_t>(from + kPackedHead, count, block.values + 1);
+}
+
+// Values are spread when those of some more blocks are in memory: a load of what has just been
+// stored in other pieces waits.
+inline const std::uint8_t* unpack_blocks(const std::uint8_t* from, const std::uint8_t* end,
+                                         std::size_t count, std::int16_t* to) {
+  constexpr std::size_t kAtOnce = 8;
+  Packed blocks[kAtOnce];
+  while (count > 0) {
+    const std::size_t some = std::min(count, kAtOnce);
+    for (std::size_t i = 0; i < some; ++i) {
+      if (from >= end) return nullptr;
+      const std::uint8_t* const next = unpack(from, blocks[i]);
+      if (next - from != from[0] || next > end) return nullptr;
+      from = next;
+    }
+    for (std::size_t i = 0; i < some; ++i, to += kBlock) spread(blocks[i], to);
+    count -= some;
+  }
+  return from;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace spdld::media
+HWY_AFTER_NAMESPACE();
+
+#endif  // SPDLD_MEDIA_COEFFICIENT_BLOCKS_INL_H_
