@@ -37,7 +37,14 @@ def data(make_dataset: Callable[..., Any]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("form", "where"), [("decoded", "ram"), ("decoded", "disk"), ("encoded", "ram")]
+    ("form", "where"),
+    [
+        ("decoded", "ram"),
+        ("decoded", "disk"),
+        ("coefficients", "ram"),
+        ("coefficients", "disk"),
+        ("encoded", "ram"),
+    ],
 )
 def test_batches_are_the_same_with_a_cache_and_without(
     data: Any,
