@@ -72,16 +72,6 @@ class JpegIndexTest : public ::testing::Test {
       std::make_shared<SeekIndexes>(std::uint64_t{256} << 20);
 };
 
-Rect drawn_region(Size size, KeyedRng& rng) {
-  const auto below = [&rng](int bound) {
-    return static_cast<int>(rng.below(static_cast<std::uint64_t>(bound)));
-  };
-  Rect region{below(size.width), below(size.height), 0, 0};
-  region.width = 1 + below(size.width - region.x);
-  region.height = 1 + below(size.height - region.y);
-  return region;
-}
-
 TEST_F(JpegIndexTest, EverySizeAndSamplingHasLibjpegsPixels) {
   KeyedRng rng(7);
   for (const auto& [h, v] : kIndexedSamplings) {

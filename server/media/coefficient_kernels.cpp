@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "media/coefficient_blocks.h"
+#include "media/coefficient_kernels.h"
 
 #include <bit>
 #include <cstring>
@@ -7,11 +7,11 @@
 #include "media/jpeg_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "media/coefficient_blocks.cpp"
+#define HWY_TARGET_INCLUDE "media/coefficient_kernels.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "media/coefficient_blocks-inl.h"
+#include "media/coefficient_kernels-inl.h"
 
 #if HWY_ONCE
 namespace spdld::media {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Included by coefficient_blocks.cpp once for each instruction set.
-#if defined(SPDLD_MEDIA_COEFFICIENT_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SPDLD_MEDIA_COEFFICIENT_BLOCKS_INL_H_
-#undef SPDLD_MEDIA_COEFFICIENT_BLOCKS_INL_H_
+// Included by coefficient_kernels.cpp once for each instruction set.
+#if defined(SPDLD_MEDIA_COEFFICIENT_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPDLD_MEDIA_COEFFICIENT_KERNELS_INL_H_
+#undef SPDLD_MEDIA_COEFFICIENT_KERNELS_INL_H_
 #else
-#define SPDLD_MEDIA_COEFFICIENT_BLOCKS_INL_H_
+#define SPDLD_MEDIA_COEFFICIENT_KERNELS_INL_H_
 #endif
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "media/coefficient_blocks.h"
+#include "media/coefficient_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace spdld::media {
@@ -194,4 +194,4 @@ inline const std::uint8_t* unpack_blocks(const std::uint8_t* from, const std::ui
 }  // namespace spdld::media
 HWY_AFTER_NAMESPACE();
 
-#endif  // SPDLD_MEDIA_COEFFICIENT_BLOCKS_INL_H_
+#endif  // SPDLD_MEDIA_COEFFICIENT_KERNELS_INL_H_
