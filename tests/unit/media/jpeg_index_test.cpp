@@ -260,6 +260,35 @@ TEST_F(JpegIndexTest, DamageInTheRegionIsToldInLibjpegsWords) {
   }
 }
 
+// How far libjpeg-turbo reads beyond a region's last row depends on where that lies in its chroma.
+TEST_F(JpegIndexTest, DamageIsMetFromTheSameLastRowOnAsByLibjpeg) {
+  int refused = 0;
+  for (const auto& [h, v] : kIndexedSamplings) {
+    const Bytes sound =
+        make_jpeg({.width = 40, .height = 50, .luma_h = h, .luma_v = v, .quality = 95});
+    for (const std::size_t eighth : {4U, 5U, 6U, 7U}) {
+      Bytes jpeg = sound;
+      for (std::size_t i = sound.size() * eighth / 8; i < jpeg.size() - 2; ++i)
+        jpeg[i] = std::byte{0x55};
+      for (int height = 1; height <= 50; ++height) {
+        const Rect region{3, 0, 20, height};
+        const Result<Picture> expected = read_region(*libjpeg(), jpeg, region);
+        refused += expected ? 0 : 1;
+        for (const std::uint64_t room : {std::uint64_t{1} << 20, std::uint64_t{0}}) {
+          const JpegOptions fresh{.indexes = std::make_shared<SeekIndexes>(room)};
+          const auto own = DecodeImage(ImageMode{}, true, {}, fresh).make_decoder();
+          const Result<Picture> found = read_region(*own, jpeg, region);
+          ASSERT_EQ(found.has_value(), expected.has_value()) << h << "x" << v << ", " << height;
+          if (found) {
+            EXPECT_TRUE(*found == *expected);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(refused, 50);
+}
+
 TEST_F(JpegIndexTest, WithoutRoomFilesAreReadFromTheirBeginEachTime) {
   const auto none = std::make_shared<SeekIndexes>(0);
   const auto own = DecodeImage(ImageMode{}, true, {}, {.indexes = none}).make_decoder();
