@@ -146,6 +146,7 @@ class OurReader {
                                   : decoder_->open_recoded(crop.recoded);
     return size.has_value() && decoder_->read(crop.rect(part), rows).ok();
   }
+  void read_all(Part part);
   std::vector<std::byte> recode(const Crop& crop) {
     if (!decoder_->open(crop.bytes())) return {};
     const std::span<const std::byte> recoded = decoder_->recode();
@@ -189,6 +190,10 @@ const std::vector<Crop>& crops() {
   return kCrops;
 }
 
+void OurReader::read_all(Part part) {
+  for (const Crop& crop : crops()) benchmark::DoNotOptimize(read(crop, part));
+}
+
 bool lacks_data(benchmark::State& state) {
   if (!crops().empty()) return false;
   state.SkipWithError("set SPDLD_BENCH_DATA to a directory with JPEGs");
@@ -215,8 +220,10 @@ void bare(benchmark::State& state, Part part) {
 void ours(benchmark::State& state, Part part, Way way) {
   if (lacks_data(state)) return;
   OurReader ours(way);
+  if (way == Way::kByIndex) ours.read_all(part);
   for ([[maybe_unused]] auto _ : state) {
-    for (const Crop& crop : crops()) benchmark::DoNotOptimize(ours.read(crop, part));
+    if (way == Way::kFirst) ours.forget();
+    ours.read_all(part);
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(crops().size()));
 }
@@ -225,9 +232,7 @@ void paired(benchmark::State& state, Part part, Way way) {
   if (lacks_data(state)) return;
   BareLoop bare;
   OurReader ours(way);
-  if (way == Way::kByIndex) {
-    for (const Crop& crop : crops()) (void)ours.read(crop, part);
-  }
+  if (way == Way::kByIndex) ours.read_all(part);
   std::vector<double> ratios;  // a ratio a file, of the sums over the runs
   std::vector<std::array<double, 2>> seconds(crops().size());
   bool ours_first = false;
@@ -296,7 +301,7 @@ void register_all() {
     const std::string name = part_name;
     add(name + "_bare", bare, part);
     for (const auto& [way, way_name] : kWays) {
-      if (way != Way::kFirst) add(name + "_ours/" + way_name, ours, part, way);
+      add(name + "_ours/" + way_name, ours, part, way);
       add(name + "_paired/" + way_name, paired, part, way)->Iterations(10);
     }
   }

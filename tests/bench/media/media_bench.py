@@ -24,13 +24,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 import generated
 import machine
 import peer_loop
-from daemon import build_dir
+from daemon import REPOSITORY, build_dir
 
 BARE = "libjpeg-turbo"
 OURS = {
     "bare": f"{BARE}, its own crop and skip",
     "ours/libjpeg": "spdld by libjpeg-turbo (odd files)",
-    "ours/without_index": "spdld, first sight",
+    "ours/first": "spdld, first sight",
+    "ours/without_index": "spdld, no room for indexes",
     "ours/by_index": "spdld by its index",
     "ours/kept": "spdld from kept coefficients",
 }
@@ -53,6 +54,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
 def jpegs_below(root: pathlib.Path) -> list[pathlib.Path]:
     found = sorted(path for path in root.rglob("*") if path.is_file())
     return [path for path in found if path.read_bytes()[:2] == b"\xff\xd8"]
+
+
+def draw(directory: pathlib.Path) -> None:
+    subprocess.run([REPOSITORY / "examples/demo/make_images.sh", directory, "96"], check=True)
 
 
 def measure_ours(root: pathlib.Path, seconds: float) -> dict[tuple[str, str], float]:
@@ -91,7 +96,7 @@ def measure_library(name: str, files: pathlib.Path, seconds: float) -> float | s
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    root = pathlib.Path(arguments.data) if arguments.data else generated.images()
+    root = pathlib.Path(arguments.data) if arguments.data else generated.kept("images96", draw)
     paths = jpegs_below(root)
     if not paths:
         print(f"./dev bench media: there are no JPEGs below {root}", file=sys.stderr)

@@ -49,7 +49,9 @@ PEERS = {each.__name__: each for each in (pillow, torchvision, simplejpeg, pytur
 
 def main(peer: str, files: str, seconds: str) -> None:
     decode = PEERS[peer]()
-    jpegs = [pathlib.Path(path).read_bytes() for path in json.loads(pathlib.Path(files).read_text())]
+    jpegs = [
+        pathlib.Path(path).read_bytes() for path in json.loads(pathlib.Path(files).read_text())
+    ]
     for jpeg in jpegs[:20]:
         decode(jpeg)
     images = 0
