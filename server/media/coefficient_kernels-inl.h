@@ -34,6 +34,13 @@ struct Packed {
 
 #if HWY_TARGET == HWY_SCALAR
 
+// Which coefficients are not zero.
+inline std::uint64_t find_nonzero(const std::int16_t* block) {
+  std::uint64_t found = 0;
+  for (std::size_t i = 0; i < kBlock; ++i) found |= std::uint64_t{block[i] != 0} << i;
+  return found;
+}
+
 // 32 numbers of 4 bits, of which those behind `count` mean nothing, with wide ones in place of
 // zeros. Returns where the wide ones go on.
 template <typename Wide>
@@ -61,6 +68,17 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DBytes = hn::FixedTag<std::uint8_t, 16>;
 using DValues = hn::FixedTag<std::int16_t, 8>;
 using VValues = hn::Vec<DValues>;
+
+// Which coefficients are not zero.
+inline std::uint64_t find_nonzero(const std::int16_t* block) {
+  const DValues values;
+  std::uint8_t zeros[kBlock / 8 + 8] = {};
+  HWY_UNROLL(8)
+  for (std::size_t i = 0; i < kBlock / 8; ++i)
+    hn::StoreMaskBits(values, hn::Eq(hn::LoadU(values, block + 8 * i), hn::Zero(values)),
+                      zeros + i);
+  return ~number_at<std::uint64_t>(zeros);
+}
 
 // For each set of lanes: which of the values that come next goes to each of them, as a shuffle of
 // bytes.
