@@ -95,11 +95,11 @@ std::size_t CoefficientWriter::most_bytes(const BaselineFrame& frame, std::size_
 void CoefficientWriter::begin(const BaselineFrame& frame, std::size_t file_bytes,
                               int exif_orientation) {
   KeptHeader header{.width = frame.size.width,
-                .height = frame.size.height,
-                .components = static_cast<std::uint8_t>(frame.component_count),
-                .columns = static_cast<std::uint8_t>(frame.components[0].columns),
-                .rows = static_cast<std::uint8_t>(frame.components[0].rows),
-                .exif_orientation = static_cast<std::uint8_t>(exif_orientation)};
+                    .height = frame.size.height,
+                    .components = static_cast<std::uint8_t>(frame.component_count),
+                    .columns = static_cast<std::uint8_t>(frame.components[0].columns),
+                    .rows = static_cast<std::uint8_t>(frame.components[0].rows),
+                    .exif_orientation = static_cast<std::uint8_t>(exif_orientation)};
   for (std::size_t i = 0; i < header.quantizers.size(); ++i)
     header.quantizers[i] = frame.components[i].quantizer;
   std::memcpy(bytes_.resize(most_bytes(frame, file_bytes)), &header, sizeof header);
