@@ -136,7 +136,9 @@ session::JpegView view_of(const media::SeekIndexes& indexes) {
           .from_begin = images(media::SeekIndexes::Way::kFromBegin),
           .by_libjpeg = images(media::SeekIndexes::Way::kByLibjpeg),
           .contradicted = now.contradicted,
-          .different = now.different};
+          .different = now.different,
+          .by_coefficients = images(media::SeekIndexes::Way::kByCoefficients),
+          .recoded = images(media::SeekIndexes::Way::kRecoded)};
 }
 
 }  // namespace

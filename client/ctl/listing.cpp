@@ -232,11 +232,14 @@ void print_gpus(const v1::Daemon& daemon, std::ostream& out) {
 
 // Nothing of a daemon that has decoded no JPEG.
 void print_jpeg(const v1::JpegIndex& jpeg, std::ostream& out) {
-  if (jpeg.indexed() + jpeg.from_begin() + jpeg.by_libjpeg() == 0) return;
+  if (jpeg.indexed() + jpeg.from_begin() + jpeg.by_libjpeg() + jpeg.recoded() == 0) return;
   out << fmt::format(
       "jpeg       index: {} of {}, {}; images: {} by it, {} without, {} by libjpeg\n",
       show_bytes(jpeg.bytes()), show_bytes(jpeg.limit_bytes()), counted(jpeg.files(), "file"),
       jpeg.indexed(), jpeg.from_begin(), jpeg.by_libjpeg());
+  if (jpeg.recoded() > 0)
+    out << fmt::format("           in caches: coefficients made of {}; {} made of coefficients\n",
+                       counted(jpeg.recoded(), "file"), counted(jpeg.by_coefficients(), "image"));
   if (jpeg.contradicted() > 0)
     out << fmt::format("           {} contradicted the index\n",
                        counted(jpeg.contradicted(), "file"));

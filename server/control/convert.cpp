@@ -446,6 +446,8 @@ void fill(v1::JpegIndex* message, const session::JpegView& view) {
   message->set_by_libjpeg(view.by_libjpeg);
   message->set_contradicted(view.contradicted);
   message->set_different(view.different);
+  message->set_by_coefficients(view.by_coefficients);
+  message->set_recoded(view.recoded);
 }
 
 void fill(v1::SampleCache* message, const session::CacheView& view) {

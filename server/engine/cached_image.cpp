@@ -37,8 +37,12 @@ Result<std::uint64_t> CachedImageWorker::make_from_kept(const Row& row, SampleIn
   const CachedItem& kept = *fetch_.cached(row.bytes);
   if (kept.size == Size{}) return image_.run(sample, out, room_bytes);
   const std::span<const std::byte> bytes = fetch_.cached_bytes(row.bytes);
-  if (cache_.form() == Form::kCoefficients)
-    return image_.run_recoded(bytes, sample, out, room_bytes);
+  if (cache_.form() == Form::kCoefficients) {
+    auto wants = image_.run_recoded({kept.size, bytes}, sample, out, room_bytes);
+    if (!wants && wants.error().code() == Code::kDataLoss)
+      cache_.forget_lost(fetch_.cache_key(row.item), kept, wants.error());
+    return wants;
+  }
   const auto* const pixels = reinterpret_cast<const std::uint8_t*>(bytes.data());
   return image_.run(task_.packed(pixels, kept.size), sample, out, room_bytes);
 }
@@ -82,6 +86,9 @@ Result<std::uint64_t> CachedImageWorker::keep_coefficients(const NewImage& image
                                                            SampleInput& sample,
                                                            std::span<RowOutput> out,
                                                            std::uint64_t room_bytes) {
+  // Coefficients take more than the file: those of this one would be dropped.
+  if (image.bytes.size() > image.free_bytes)
+    return image_.run(image.bytes, sample, out, room_bytes);
   std::uint64_t needs_bytes = 0;
   const auto recoded = image_.recode(image.bytes, room_bytes, needs_bytes);
   if (!recoded) return tl::unexpected<Status>(recoded.error());
@@ -91,8 +98,13 @@ Result<std::uint64_t> CachedImageWorker::keep_coefficients(const NewImage& image
     if (wants && *wants == 0) cache_.keep(image.key, image.stamp, {}, image.bytes);
     return wants;
   }
-  auto wants = image_.run_recoded(recoded->bytes, sample, out, room_bytes);
-  if (wants && *wants == 0) cache_.keep(image.key, image.stamp, recoded->size, recoded->bytes);
+  auto wants = image_.run_recoded(*recoded, sample, out, room_bytes);
+  if (!wants || *wants > 0) return wants;
+  if (recoded->bytes.size() > image.free_bytes) {
+    cache_.refuse(image.key);  // else it is recoded in vain in each epoch
+  } else {
+    cache_.keep(image.key, image.stamp, recoded->size, recoded->bytes);
+  }
   return wants;
 }
 

@@ -84,11 +84,13 @@ Result<ImageWorker::Recoded> ImageWorker::recode(std::span<const std::byte> byte
   return Recoded{size, recoded_};
 }
 
-Result<std::uint64_t> ImageWorker::run_recoded(std::span<const std::byte> recoded,
-                                               SampleInput& sample, std::span<RowOutput> out,
-                                               std::uint64_t room_bytes) {
-  SPDLD_ASSIGN(const Size size, decoder_->open_recoded(recoded));
-  const std::uint64_t own_bytes = recoded.data() == recoded_.data() ? recoded_taken_ : 0;
+Result<std::uint64_t> ImageWorker::run_recoded(const Recoded& recoded, SampleInput& sample,
+                                               std::span<RowOutput> out, std::uint64_t room_bytes) {
+  SPDLD_ASSIGN(const Size size, decoder_->open_recoded(recoded.bytes));
+  if (size != recoded.size)
+    return tl::unexpected<Status>(
+        Status(Code::kDataLoss, "the coefficients that a cache has kept of it are damaged"));
+  const std::uint64_t own_bytes = recoded.bytes.data() == recoded_.data() ? recoded_taken_ : 0;
   return apply(size, *decoder_, decoder_->read_bytes() + own_bytes, sample, out.front(),
                room_bytes);
 }

@@ -34,16 +34,17 @@ class ImageWorker final : public FieldWorker {
   Result<ImageView> decode(std::span<const std::byte> bytes, std::uint64_t max_bytes,
                            std::uint64_t room_bytes, std::uint64_t& needs_bytes);
 
-  // The image as ImageDecoder::recode() makes it, valid until the next call of either. No bytes:
-  // there is nothing such, or it takes more memory than `room_bytes`, which `needs_bytes` then is
-  // told. The row of them is the same, too.
+  // What ImageDecoder::recode() makes of an image.
   struct Recoded {
     Size size;
     std::span<const std::byte> bytes;
   };
+  // Valid until the next call. No bytes: the image has no coefficients, or `needs_bytes` says how
+  // much room that takes.
   Result<Recoded> recode(std::span<const std::byte> bytes, std::uint64_t room_bytes,
                          std::uint64_t& needs_bytes);
-  Result<std::uint64_t> run_recoded(std::span<const std::byte> recoded, SampleInput& sample,
+  // The row is the same, too. kDataLoss: this is not what recode() has made.
+  Result<std::uint64_t> run_recoded(const Recoded& recoded, SampleInput& sample,
                                     std::span<RowOutput> out, std::uint64_t room_bytes);
 
   std::uint64_t kept_bytes() const override { return kept_bytes_; }

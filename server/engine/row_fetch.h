@@ -19,7 +19,7 @@ namespace spdld::engine {
 
 // Fetches what a run's rows are made of. With a cache, the part that it keeps is looked for there
 // first: if the item still is what was kept, the source brings the other parts alone. A cache of
-// encoded parts is filled here, others by those who decode images (engine/cached_image.h).
+// encoded parts is filled here, others by image workers (engine/cached_image.h).
 //
 // Thread-safe for rows that differ.
 class RowFetch {
@@ -45,7 +45,7 @@ class RowFetch {
   }
   std::span<const std::byte> cached_bytes(const RowBytes& bytes) const;
 
-  // The cache, if those who decode images fill it.
+  // The cache, if image workers fill it.
   SampleCache* image_cache() const {
     return cache_ != nullptr && cache_->form() != spec::CacheSpec::Form::kEncoded ? cache_
                                                                                   : nullptr;

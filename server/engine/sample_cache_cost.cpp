@@ -126,15 +126,15 @@ std::string why_not(const spec::CacheSpec& cache, const CacheEstimate& estimate,
   // What storage costs, a network's above all, the model does not know: the user does.
   const bool waited =
       std::any_of(probes.begin(), probes.end(), [](const ItemProbe& item) { return item.waited; });
-  if (cache.form == Form::kEncoded && (from_disk ? !same_device(probes, device) : waited))
-    return "";
+  if (from_disk && !same_device(probes, device)) return "";
+  if (cache.where == Where::kRam && cache.form != Form::kDecoded && waited) return "";
+  if (cache.form == Form::kCoefficients && waited && !same_device(probes, device)) return "";
   if (from_disk)
     return "the items lie on the same device, and reading them back from a copy costs as much: "
            "leave 'cache' out, or keep them 'decoded', as 'coefficients' or in 'ram'";
   if (estimate.hit_ns >= estimate.without_ns)
     return "reading what was kept costs more than making it again: leave 'cache' out, or keep it "
-           "in "
-           "'ram'";
+           "in 'ram'";
   if (estimate.saved_ns() <= 0)
     return "it holds so little of the dataset that looking in vain costs more than the hits save: "
            "raise cache.size or leave 'cache' out";

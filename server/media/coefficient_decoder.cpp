@@ -8,9 +8,7 @@ namespace spdld::media {
 namespace {
 
 Status damaged() {
-  return {Code::kDataLoss,
-          "the coefficients that a cache has kept of it are damaged: restart the daemon, and see "
-          "whether the machine's memory fails"};
+  return {Code::kDataLoss, "the coefficients that a cache has kept of it are damaged"};
 }
 
 }  // namespace
@@ -29,6 +27,7 @@ std::uint64_t CoefficientDecoder::read_bytes() const {
 }
 
 Status CoefficientDecoder::read(const Rect& region, RowSink& rows) {
+  if (options_.indexes != nullptr) options_.indexes->count(SeekIndexes::Way::kByCoefficients);
   const auto output = BaselineDecoder::output_for(mode_);
   decoder_.open(*image_, output);
   RowGiver giver({mode_, BaselineDecoder::rows_of(output)}, region.width, row_, rows);

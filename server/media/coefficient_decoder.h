@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "base/byte_buffer.h"
 #include "media/baseline_decoder.h"
 #include "media/coefficient_image.h"
 #include "media/image_limits.h"
 #include "media/image_mode.h"
+#include "media/jpeg_options.h"
 #include "media/raster_decoder.h"
 
 namespace spdld::media {
@@ -19,7 +21,8 @@ namespace spdld::media {
 // region alone. Errors are kDataLoss: the bytes are not what was made.
 class CoefficientDecoder final : public RasterDecoder {
  public:
-  CoefficientDecoder(const ImageMode& mode, ImageLimits limits) : mode_(mode), limits_(limits) {}
+  CoefficientDecoder(const ImageMode& mode, ImageLimits limits, JpegOptions options)
+      : mode_(mode), limits_(limits), options_(std::move(options)) {}
 
   Result<RasterInfo> open(std::span<const std::byte> bytes) override;
   std::uint64_t read_bytes() const override;
@@ -28,6 +31,7 @@ class CoefficientDecoder final : public RasterDecoder {
  private:
   const ImageMode mode_;
   const ImageLimits limits_;
+  const JpegOptions options_;
   std::optional<CoefficientImage> image_;
   BaselineDecoder decoder_;
   ByteBuffer row_;  // in the mode's pixels

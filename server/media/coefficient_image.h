@@ -16,7 +16,8 @@ namespace spdld::media {
 
 // A baseline JPEG image as a cache keeps it: its quantized coefficients in packed blocks
 // (media/coefficient_kernels.h), each row of MCUs from left to right, and where each row and every
-// so many MCUs of it begin. Nothing of it is lost but the file's other segments. A view.
+// so many MCUs of it begin. Of the file's other
+// segments the size, the quantizers and the orientation are kept alone. A view.
 class CoefficientImage {
  public:
   // None: these bytes are not what CoefficientWriter makes. What is wrong with the blocks is found

@@ -6,8 +6,8 @@
 
 #include "media/scan_tables.h"
 
-// Blocks of quantized coefficients in few bytes, of which memory is read in one go and without a
-// branch for each coefficient. A block is
+// Quantized blocks, packed so that one is unpacked without a branch for each coefficient. A block
+// is
 //
 //   1 byte    how many bytes it has, with this one
 //   2 bytes   its first coefficient
@@ -20,10 +20,12 @@
 namespace spdld::media {
 
 // Where the parts of a block are, and the most that it takes.
-inline constexpr std::size_t kFirstAt = 1, kMaskAt = 3, kPackedHead = 11;
+inline constexpr std::size_t kFirstAt = 1;
+inline constexpr std::size_t kMaskAt = 3;
+inline constexpr std::size_t kPackedHead = 11;
 inline constexpr std::size_t kMostPackedBlock = kPackedHead + 32 + 2 * 63;
 // The functions below may read so much behind the last block.
-inline constexpr std::size_t kPackedSlack = kMostPackedBlock;
+inline constexpr std::size_t kPackedSlack = kMostPackedBlock + 16;
 
 // `block` is in zigzag order. Returns where the next one begins.
 std::uint8_t* pack_block(const std::int16_t* block, std::uint8_t* to);

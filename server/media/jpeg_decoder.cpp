@@ -175,9 +175,15 @@ std::uint64_t JpegDecoder::bytes_to_read(bool many_scans) const {
   return bytes;
 }
 
-// With the scan as our own decoder looks at it.
 std::uint64_t JpegDecoder::baseline_bytes() const {
-  return file_.size() + BaselineDecoder::most_bytes(baseline_->frame);
+  return ScanBytes::most_bytes(file_.size()) + BaselineDecoder::most_bytes(baseline_->frame) +
+         compared_bytes();
+}
+
+std::uint64_t JpegDecoder::compared_bytes() const {
+  if (options_.verify_one_in == 0) return 0;
+  const Size size = baseline_->frame.size;
+  return row_bytes(size.width) * static_cast<std::uint64_t>(size.height);
 }
 
 J_COLOR_SPACE JpegDecoder::output_space(int components) const {
@@ -227,7 +233,10 @@ bool JpegDecoder::is_to_verify() {
 class JpegDecoder::Comparison final : public RowSink {
  public:
   // `rows`: null, and they are compared alone.
-  Comparison(std::size_t row_bytes, RowSink* rows) : row_bytes_(row_bytes), rows_(rows) {}
+  Comparison(std::size_t row_bytes, int height, RowSink* rows)
+      : row_bytes_(row_bytes), rows_(rows) {
+    kept_.reserve(row_bytes * static_cast<std::size_t>(height));
+  }
   void row(int y, const std::uint8_t* pixels) override {
     if (!compares_) {
       kept_.insert(kept_.end(), pixels, pixels + row_bytes_);
@@ -251,7 +260,7 @@ class JpegDecoder::Comparison final : public RowSink {
 Status JpegDecoder::read_verified(const Rect& region, RowSink& rows) {
   const SeekIndexes::Key key = baseline_->key;
   const bool has_header = !baseline_->index;
-  Comparison comparison(row_bytes(region.width), &rows);
+  Comparison comparison(row_bytes(region.width), region.height, &rows);
   const int given = read_baseline(region, comparison);
   comparison.compare();
   baseline_.reset();
@@ -273,17 +282,14 @@ std::uint64_t JpegDecoder::recode_bytes() const {
   const BaselineFrame& frame = baseline_->frame;
   const std::uint64_t most = CoefficientWriter::most_bytes(frame, file_.size());
   if (most > CoefficientWriter::kMostBytes) return 0;
-  const std::uint64_t compared =
-      options_.verify_one_in == 0
-          ? 0
-          : 2 * row_bytes(frame.size.width) * static_cast<std::uint64_t>(frame.size.height);
-  return read_bytes_ + ByteBuffer::grown(most) + compared;
+  return read_bytes_ + ByteBuffer::grown(most);
 }
 
 std::span<const std::byte> JpegDecoder::recode() {
   codec_.abort();
   if (recode_bytes() == 0) return {};
   const Baseline file = *std::exchange(baseline_, std::nullopt);
+  options_.indexes->count(SeekIndexes::Way::kRecoded);
   decoder_.open(file.frame, file_, BaselineDecoder::output_for(mode_));
   writer_.begin(file.frame, file_.size(), exif_orientation(file.frame.exif));
   if (!decoder_.copy(writer_)) {
@@ -302,7 +308,7 @@ bool JpegDecoder::is_same(const BaselineFrame& frame, std::span<const std::byte>
   const std::optional<CoefficientImage> image = CoefficientImage::parse(recoded);
   if (!image) return false;
   const Rect whole{0, 0, frame.size.width, frame.size.height};
-  Comparison comparison(row_bytes(whole.width), nullptr);
+  Comparison comparison(row_bytes(whole.width), whole.height, nullptr);
   decoder_.open(*image, BaselineDecoder::output_for(mode_));
   if (decoder_.read(*image, whole, comparison) < whole.height) return false;
   comparison.compare();

@@ -61,6 +61,7 @@ class JpegDecoder final : public RasterDecoder {
   Status check_header(std::size_t file_bytes) const;
   std::uint64_t bytes_to_read(bool many_scans) const;
   std::uint64_t baseline_bytes() const;
+  std::uint64_t compared_bytes() const;  // of a whole image, where some are verified
   bool is_to_verify();
   // What is made of the file's components.
   J_COLOR_SPACE output_space(int components) const;

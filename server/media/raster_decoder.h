@@ -27,7 +27,7 @@ class RasterDecoder : public RegionReader {
   virtual std::uint64_t read_bytes() const = 0;
   Status read(const Rect& region, RowSink& rows) override = 0;
 
-  // ImageDecoder::recode(): there is nothing such of most formats.
+  // Of ImageDecoder: most formats have no coefficients.
   virtual std::uint64_t recode_bytes() const { return 0; }
   virtual std::span<const std::byte> recode() { return {}; }
 };

@@ -23,6 +23,7 @@ std::size_t ScanBytes::add(std::span<const std::byte> scan, std::size_t from, st
     from = ff;
     if (ff == to) break;
     if (ff + 1 >= scan.size() || scan[ff + 1] != std::byte{0}) break;
+    if (stuffed_.size() == most_stuffed(scan.size())) break;
     stuffed_.push_back(static_cast<std::uint32_t>(out - bytes_.data()));
     *out++ = std::byte{0xFF};
     from += 2;

@@ -15,6 +15,15 @@ namespace spdld::media {
 // at any 64 bits of them at once. It may look ahead of a part's end: zeros follow.
 class ScanBytes {
  public:
+  // What it takes at most for a whole scan of so many bytes, unless it is refused.
+  static std::uint64_t most_bytes(std::uint64_t scan_bytes) {
+    return ByteBuffer::grown(scan_bytes + 2 * kTail) +
+           2 * sizeof(std::uint32_t) * most_stuffed(scan_bytes);
+  }
+  // Zeros that are left out of a sound scan: its codes are as random bits, of which one byte in 256
+  // is FF. What has many more of them was made to be so.
+  static std::uint64_t most_stuffed(std::uint64_t scan_bytes) { return 1024 + scan_bytes / 32; }
+
   // Has room for so many bytes in so many parts, and none in it. Places in it stay as they are
   // until the next call.
   void reset(std::size_t bytes, std::size_t parts);

@@ -18,6 +18,7 @@ bool ScanPass::begin(const ScanTables& tables, std::span<const std::byte> scan, 
   dc_ = {};
   stuffed_ = 0;
   entries_.clear();
+  if (scan.size() > SeekIndex::kMostBytes) return false;
   bytes_.reset(scan.size(), 1);
   const std::size_t end = bytes_.add(scan, 0, scan.size());
   scan_bits_ = (end - bytes_.stuffed().size()) * 8;

@@ -68,8 +68,8 @@ class ImageDecoder : public RegionReader {
   Status read(const Rect& region, RowSink& rows) override = 0;
 
   // In place of read(): bytes that give the same image, and any region of it faster than those that
-  // open() saw. Only decoders of the same DecodeImageOp understand them. They stay until the next
-  // open(). Empty: there are none of this image.
+  // open() saw. Only decoders of the same DecodeImageOp understand them. They stay until the
+  // next call. Empty: there are none of this image.
   virtual std::span<const std::byte> recode() = 0;
   // What that takes at most; 0: there are none.
   virtual std::uint64_t recode_bytes() const = 0;

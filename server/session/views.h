@@ -381,6 +381,8 @@ struct JpegView {
   std::uint64_t by_libjpeg = 0;
   std::uint64_t contradicted = 0;
   std::uint64_t different = 0;
+  std::uint64_t by_coefficients = 0;
+  std::uint64_t recoded = 0;
 };
 
 // How much of a resource a user holds, and the limit on it.

@@ -413,7 +413,7 @@ Key cache_key() {
            .doc = "decoded: whole images as pixels, before any crop; coefficients: JPEG's "
                   "coefficients, a third of the pixels' size, and other images encoded; encoded: "
                   "the fetched bytes",
-           .shape = choice_shape({"decoded", "coefficients", "encoded"}),
+           .shape = choice_shape({kCacheForms.begin(), kCacheForms.end()}),
            .default_value = "decoded"},
           {.name = "size",
            .doc = "what it may take; once it is full, what came first stays",
@@ -421,7 +421,7 @@ Key cache_key() {
            .required = true},
           {.name = "where",
            .doc = "the daemon's memory, or a file in the daemon's cache.dir",
-           .shape = choice_shape({"ram", "disk"}),
+           .shape = choice_shape({kCacheWheres.begin(), kCacheWheres.end()}),
            .default_value = "ram"},
       }),
       .nullable = true};

@@ -13,10 +13,14 @@
 
 namespace spdld::testing {
 
+inline const std::shared_ptr<media::SeekIndexes>& indexes() {
+  static const auto kIndexes = std::make_shared<media::SeekIndexes>(std::uint64_t{64} << 20);
+  return kIndexes;
+}
+
 // All ops, as a daemon has them.
 inline const Registry& ops() {
-  static const Registry kOps =
-      engine::builtin_ops(std::make_shared<media::SeekIndexes>(std::uint64_t{64} << 20));
+  static const Registry kOps = engine::builtin_ops(indexes());
   return kOps;
 }
 

@@ -320,6 +320,35 @@ TEST_F(CachedRunTest, PacksTheSameEncodedBytes) {
   }
 }
 
+std::uint64_t recoded_so_far() {
+  return testing::indexes()
+      ->snapshot()
+      .ways[static_cast<std::size_t>(media::SeekIndexes::Way::kRecoded)];
+}
+
+// What a full cache has no room for must not be recoded in vain in each epoch.
+TEST_F(CachedRunTest, RecodesNothingForACacheThatIsFull) {
+  std::vector<KeptSource::Bytes> items;
+  for (std::uint64_t i = 0; i < 12; ++i)
+    items.push_back(make_jpeg({.width = 100, .height = 100 + static_cast<int>(i), .seed = i}));
+  const auto source = std::make_shared<KeptSource>(items);
+  for (const int size_kb : {1, 20, 40, 63}) {
+    const auto cached = plan(
+        kChains[0].stages,
+        "batch: {size: 4}\ncache: {form: coefficients, size: " + std::to_string(size_kb) + "kB}\n");
+    const auto kept = made_cache(*cached);
+    Maker with(cached, source, kept);
+    const std::uint64_t before = recoded_so_far();
+    with.epoch(0);
+    const std::uint64_t first = recoded_so_far();
+    EXPECT_LE(first - before, 12U);
+    with.epoch(1);
+    with.epoch(2);
+    EXPECT_EQ(recoded_so_far(), first) << size_kb;
+    EXPECT_LT(kept->snapshot().items, 12U) << size_kb;
+  }
+}
+
 class WarmRunTest : public CachedRunTest {
  protected:
   void start(const std::string& cache_keys, const std::string& size = "24") {
@@ -425,6 +454,8 @@ TEST_F(WarmRunTest, MakesAnImageThatIsCorruptOnlyWhereTheCropDoesNotLook) {
     // Of such an image there are no pixels to keep, and no coefficients: its file is kept.
     if (cached->spec.cache->form == spec::CacheSpec::Form::kDecoded) {
       EXPECT_LT(kept->snapshot().items, 16U);
+    } else {
+      EXPECT_GT(kept->snapshot().items, 8U);
     }
   }
 }

@@ -259,7 +259,7 @@ TEST(ParseErrors, NameWhatACacheCannotBe) {
   EXPECT_EQ(error_with("cache: {size: 1GiB, where: tape}"),
             "p.yaml:5:28: cache.where: 'tape' is not one of ram, disk");
   EXPECT_EQ(error_with("cache: {size: 1GiB, form: resized}"),
-            "p.yaml:5:27: cache.form: 'resized' is not one of decoded, coefficients, encoded");
+            "p.yaml:5:27: cache.form: 'resized' is not one of encoded, decoded, coefficients");
   EXPECT_EQ(error_with("cache: true"), "p.yaml:5:8: cache: expected a map, got 'true'");
 }
 
