@@ -51,6 +51,9 @@ struct DeviceCopy {
   std::uint32_t slot = 0;
   DeviceArena* to = nullptr;
   std::vector<Part> parts;
+  // Asked by the device's thread before it begins; empty: it is wanted. False: nobody wants the
+  // batch there any more, and its end has been seen to: nothing is copied, `done` is not called.
+  std::function<bool()> wanted = {};
   // What else belongs to the batch, done by the device's thread meanwhile; may be empty.
   std::function<Status()> beside;
 };

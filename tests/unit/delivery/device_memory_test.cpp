@@ -214,6 +214,26 @@ TEST_F(DeviceMemoryTest, WorkBesideACopyRunsOnTheDevicesThread) {
               Succeeds());
 }
 
+TEST_F(DeviceMemoryTest, CopyThatNobodyWantsIsNotMade) {
+  EXPECT_THAT(on_gpus([] {
+                const auto devices = find_devices(kBudget);
+                Rig rig(*devices);
+                const View view(*rig.to);
+                const std::uint64_t bytes = rig.source.arena().shape().slot_bytes;
+                REQUIRE(rig.copy(rig.copy_of(0)).ok());
+                DeviceCopy unwanted = rig.copy_of(1);
+                unwanted.parts[0].to = 0;  // over the one before
+                unwanted.wanted = [] { return false; };
+                bool done = false;
+                rig.gpu->copy(std::move(unwanted), [&](const Status&) { done = true; });
+                DeviceCopy wanted = rig.copy_of(2);
+                wanted.wanted = [] { return true; };
+                REQUIRE(rig.copy(std::move(wanted)).ok());
+                REQUIRE(!done && view.holds(0, 0, 0, bytes));
+              }),
+              Succeeds());
+}
+
 TEST_F(DeviceMemoryTest, FailureOfWorkBesideIsTheCopys) {
   EXPECT_THAT(on_gpus([] {
                 const auto devices = find_devices(kBudget);

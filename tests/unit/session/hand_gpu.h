@@ -84,6 +84,11 @@ class HandGpu final : public delivery::DeviceMemory {
       copies_.pop_front();
     }
     EXPECT_TRUE(is_alive(copy.what.pinned)) << "let go of while the GPU reads it";
+    if (copy.what.wanted && !copy.what.wanted()) {
+      MutexLock lock(mutex_);
+      ++unwanted_;
+      return true;
+    }
     auto& memory = static_cast<Memory&>(*copy.what.to);
     for (std::size_t i = 0; i < copy.what.parts.size(); ++i) {
       const auto& part = copy.what.parts[i];
@@ -122,6 +127,11 @@ class HandGpu final : public delivery::DeviceMemory {
     return begun_;
   }
   std::size_t pinned() const {
+  // Copies that were not made, as nobody wanted them any more.
+  std::uint64_t unwanted() const {
+    MutexLock lock(mutex_);
+    return unwanted_;
+  }
     MutexLock lock(counts_->mutex);
     return counts_->pinned.size();
   }
@@ -216,6 +226,7 @@ class HandGpu final : public delivery::DeviceMemory {
   std::deque<std::function<void()>> tasks_ SPDLD_GUARDED_BY(mutex_);
   std::uint64_t begun_ SPDLD_GUARDED_BY(mutex_) = 0;
 };
+  std::uint64_t unwanted_ SPDLD_GUARDED_BY(mutex_) = 0;
 using HandGpuPtr = std::shared_ptr<HandGpu>;
 
 }  // namespace spdld::session::testing
