@@ -254,6 +254,7 @@ def test_what_keeps_the_daemon_from_a_gpu_may_leave_batches_in_main_memory(
     assert all(answer["on_gpu"] for answer in answers)
     (warning,) = rank.do("warnings")["warnings"]
     assert "this loader's batches lie in main memory: " in warning and told in warning
+    assert warning.endswith("; this loader copies them to its GPU itself")
     assert contents(answers) == in_main_memory(start_rank, daemon, write)
 
 

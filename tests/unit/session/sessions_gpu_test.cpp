@@ -59,7 +59,8 @@ TEST_F(SessionsGpuTest, LoaderThatNamesNoGpuMayBeLeftInMainMemory) {
   apply_arrays(kOrHost);
   const Rank rank = attach({.pipeline = "g"});
   EXPECT_THAT(attach_answer(rank),
-              HasSubstr("this loader's batches lie in main memory: its client"));
+              AllOf(HasSubstr("this loader's batches lie in main memory: its client"),
+                    HasSubstr("; one with device= copies them to its GPU itself")));
   read(rank, 0, 4, false);
 }
 
