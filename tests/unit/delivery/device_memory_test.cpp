@@ -303,6 +303,8 @@ TEST_F(DeviceMemoryTest, ArenaBeyondTheBudgetIsRefusedWithNumbers) {
                                                "cuda.budget", "delivery.prefetch"}));
                 const FakeCudaCounts after = own_counts();
                 REQUIRE(std::memcmp(&before, &after, sizeof before) == 0);
+                const auto never = gpu->allocate(8 * kMiB + 1);
+                REQUIRE(!never && never.error().code() == Code::kFailedPrecondition);
                 REQUIRE(gpu->allocate(4 * kMiB).has_value());
                 // The other GPU has a budget of its own.
                 REQUIRE(must(devices->open(uuid_of(1)))->allocate(8 * kMiB).has_value());
@@ -326,6 +328,8 @@ TEST_F(DeviceMemoryTest, FullGpuIsToldWithNumbers) {
             const FakeCudaCounts after = own_counts();
             REQUIRE(std::memcmp(&before, &after, sizeof before) == 0);
             REQUIRE(devices->facts()[0].arena_bytes == 24 * kMiB);
+            const auto never = gpu->allocate(34 * kMiB);
+            REQUIRE(!never && never.error().code() == Code::kFailedPrecondition);
             REQUIRE(gpu->allocate(8 * kMiB).has_value());
           },
           {"FAKE_CUDA_MEMORY=33554432"}),
