@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from ._errors import PipelineError
+from ._errors import DeviceError, PipelineError
 
 if TYPE_CHECKING:
     import torch
@@ -339,7 +339,20 @@ def _as_torch(core: _core.Batch, name: str, view: View) -> torch.Tensor:
 
 def current_stream(core: _core.Batch) -> int:
     """Torch's current stream of the device that the batch lies on."""
-    return _stream_number(_torch().cuda.current_stream(core.device)) or 1
+    torch = _torch()
+    check_cuda(torch)
+    return _stream_number(torch.cuda.current_stream(core.device)) or 1
+
+
+def check_cuda(torch: Any) -> None:
+    """Raises DeviceError if this torch can have no tensors on a GPU. Begins nothing there."""
+    if torch.backends.cuda.is_built():
+        return
+    raise DeviceError(
+        f"torch {torch.__version__} was built without CUDA, and has no tensors on a GPU: install one "
+        "that was built with it, take output='batch', whose fields other libraries take there by "
+        "from_dlpack(), or leave device= out"
+    )
 
 
 def _stream_number(stream: object) -> int:

@@ -103,8 +103,10 @@ def test_a_tensor_that_is_taken_again_is_ready_for_the_stream_of_then(
     current = types.SimpleNamespace(cuda_stream=stream)
     torch = types.SimpleNamespace(
         cuda=types.SimpleNamespace(current_stream=lambda device: current if device == 0 else None),
+        backends=types.SimpleNamespace(cuda=types.SimpleNamespace(is_built=lambda: True)),
     )
     monkeypatch.setattr("spdld._batch._torch", lambda: torch)
+    monkeypatch.setattr("torch.backends.cuda.is_built", lambda: True)
     reader = loader(device="cuda", output="torch")
     batch = next(iter(reader))
     made = batch._tensors["image"] = object()
@@ -117,6 +119,26 @@ def test_a_tensor_that_is_taken_again_is_ready_for_the_stream_of_then(
     gpu.synchronize(stream)
     reader.close()
     daemon.wait_until(lambda: daemon.outstanding == 0)
+
+
+@pytest.mark.parametrize("output", ["torch", ("image", "label")])
+def test_a_torch_without_cuda_is_a_device_error_before_the_first_batch(
+    loader, gpu, monkeypatch, output
+) -> None:
+    monkeypatch.setattr("torch.backends.cuda.is_built", lambda: False)
+    with pytest.raises(spdld.DeviceError, match=r"was built without CUDA.*output='batch'"):
+        loader(device="cuda", output=output)
+
+
+def test_a_torch_without_cuda_takes_no_field_of_a_batch_on_a_device(
+    start, loader, gpu, monkeypatch
+) -> None:
+    monkeypatch.setattr("torch.backends.cuda.is_built", lambda: False)
+    start()
+    batch = next(iter(loader(device="cuda")))
+    with pytest.raises(spdld.DeviceError, match="was built without CUDA"):
+        batch.torch("image")
+    assert batch.torch("label").tolist() == [0, 1, 2, 3]
 
 
 def test_a_tensor_on_a_device_says_what_it_is_and_what_takes_it(start, loader, gpu) -> None:
