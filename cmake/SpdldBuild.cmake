@@ -51,6 +51,12 @@ if(SPDLD_SANITIZE)
   add_compile_definitions(SPDLD_SANITIZED)
 endif()
 
+# libFuzzer's targets (tests/fuzz), and everything made so that it sees which branches were taken.
+option(SPDLD_FUZZERS "build libFuzzer's targets" OFF)
+if(SPDLD_FUZZERS)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 # Sanitizers' builds are not optimised, which is half of what instrumented code costs to compile. But
 # what goes through pixels and sound would then be most of their tests' time.
 function(spdld_optimise target)

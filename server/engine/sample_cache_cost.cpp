@@ -25,7 +25,7 @@ constexpr double kIndexedPerPixel = 1.5;
 // ... of coefficients, of the region's share of theirs, and what making these of a file takes.
 constexpr double kRecodedPerByte = 0.96;
 constexpr double kRecodedPerPixel = 1.26;
-constexpr double kRecodePerByte = 17.5;
+constexpr double kRecodePerByte = 14.5;
 constexpr double kPngPerPixel = 23.0;    // of all columns, down to the last row
 constexpr double kReadPerByte = 0.035;   // from the page cache
 constexpr double kMemoryPerByte = 0.15;  // rows of kept pixels, which are in no cache of the core

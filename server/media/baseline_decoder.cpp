@@ -148,13 +148,19 @@ BaselineDecoder::Progress BaselineDecoder::begin(const Rect& region) {
   const std::size_t line_bytes = static_cast<std::size_t>(region.width) + 2 + kJpegSlack;
   for (auto* line : {&blue_line_, &red_line_}) line->resize(std::max(line->size(), line_bytes));
   rgb_.resize(std::max(rgb_.size(), 3 * line_bytes));
-  // Pixels of a row need chroma of the row above or below it.
-  const int margin = needs_rows_beside() ? 1 : 0;
+  int top = region.y;
+  int bottom = region.y + region.height;
+  // Pixels of a row need chroma of the row above or below it. libjpeg-turbo makes the two rows of a
+  // chroma row at once, and so meets what is wrong with the codes of the next one.
+  if (needs_rows_beside()) {
+    top = std::max(0, top - 1);
+    bottom = 2 * ceil_div(bottom, 2) + 1;
+  }
   const int height = planes_[0].mcu_height;
   return {.region = region,
           .mcus = mcus,
-          .first = std::max(0, region.y - margin) / height,
-          .end = std::min(ceil_div(region.y + region.height + margin, height), frame_.mcus_down()),
+          .first = top / height,
+          .end = std::min(ceil_div(bottom, height), frame_.mcus_down()),
           .y = region.y};
 }
 
@@ -163,7 +169,7 @@ void BaselineDecoder::emit(int end, Progress& progress, RowSink& rows) {
   const int made = std::min(end * planes_[0].mcu_height, frame_.size.height);
   const bool is_last = end == progress.end;
   const int ready =
-      std::min(needs_rows_beside() && !is_last ? made - 1 : made, region.y + region.height);
+      std::min(needs_rows_beside() && !is_last ? made - 2 : made, region.y + region.height);
   for (; progress.y < ready; ++progress.y)
     rows.row(progress.y - region.y, pixels(progress.y, region));
 }

@@ -6,16 +6,16 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "media/coefficient_blocks.h"
+#include "media/coefficient_kernels.h"
 
 namespace spdld::media {
 namespace {
 
-constexpr int kStep = 8;  // MCUs from one entry to the next
+constexpr int kEntryStep = 8;  // MCUs from one entry to the next
 
 // What the bytes begin with. As many numbers of 4 bytes follow as the grid has entries, each the
 // place of its first block; then the blocks, then kPackedSlack bytes of no meaning.
-struct Header {
+struct KeptHeader {
   std::int32_t width = 0;
   std::int32_t height = 0;
   std::uint8_t components = 0;
@@ -26,12 +26,12 @@ struct Header {
   std::array<Quantizer, 3> quantizers{};
 };
 
-using Entry = std::uint32_t;
+using KeptEntry = std::uint32_t;
 
-std::size_t entry_at(std::size_t entry) { return sizeof(Header) + entry * sizeof(Entry); }
+std::size_t entry_at(std::size_t entry) { return sizeof(KeptHeader) + entry * sizeof(KeptEntry); }
 
 SeekGrid grid_of(const BaselineFrame& frame) {
-  return {.mcus_across = frame.mcus_across(), .mcus_down = frame.mcus_down(), .step = kStep};
+  return {.mcus_across = frame.mcus_across(), .mcus_down = frame.mcus_down(), .step = kEntryStep};
 }
 
 std::size_t blocks_of(const BaselineFrame& frame) {
@@ -42,7 +42,7 @@ std::size_t blocks_of(const BaselineFrame& frame) {
 }  // namespace
 
 std::optional<CoefficientImage> CoefficientImage::parse(std::span<const std::byte> bytes) {
-  Header header;
+  KeptHeader header;
   if (bytes.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, bytes.data(), sizeof header);
   const bool is_color = header.components == 3;
@@ -71,14 +71,14 @@ std::optional<CoefficientImage> CoefficientImage::parse(std::span<const std::byt
 bool CoefficientImage::read(int row, const McuSpan& mcus, std::int16_t* blocks) const {
   const auto* const bytes = reinterpret_cast<const std::uint8_t*>(bytes_.data());
   const std::size_t entry = static_cast<std::size_t>(row) * grid_.row_entries() +
-                            static_cast<std::size_t>(mcus.first / kStep);
-  Entry at = 0;
+                            static_cast<std::size_t>(mcus.first / kEntryStep);
+  KeptEntry at = 0;
   std::memcpy(&at, bytes + entry_at(entry), sizeof at);
   if (at > bytes_.size()) return false;
   const auto mcu_blocks = static_cast<std::size_t>(frame_.mcu_blocks());
   const std::uint8_t* const end = bytes + bytes_.size();
   const std::uint8_t* from =
-      skip_blocks(bytes + at, end, static_cast<std::size_t>(mcus.first % kStep) * mcu_blocks);
+      skip_blocks(bytes + at, end, static_cast<std::size_t>(mcus.first % kEntryStep) * mcu_blocks);
   return from != nullptr &&
          unpack_blocks(from, end, static_cast<std::size_t>(mcus.count()) * mcu_blocks, blocks) !=
              nullptr;
@@ -94,12 +94,12 @@ std::size_t CoefficientWriter::most_bytes(const BaselineFrame& frame, std::size_
 
 void CoefficientWriter::begin(const BaselineFrame& frame, std::size_t file_bytes,
                               int exif_orientation) {
-  Header header{.width = frame.size.width,
-                .height = frame.size.height,
-                .components = static_cast<std::uint8_t>(frame.component_count),
-                .columns = static_cast<std::uint8_t>(frame.components[0].columns),
-                .rows = static_cast<std::uint8_t>(frame.components[0].rows),
-                .exif_orientation = static_cast<std::uint8_t>(exif_orientation)};
+  KeptHeader header{.width = frame.size.width,
+                    .height = frame.size.height,
+                    .components = static_cast<std::uint8_t>(frame.component_count),
+                    .columns = static_cast<std::uint8_t>(frame.components[0].columns),
+                    .rows = static_cast<std::uint8_t>(frame.components[0].rows),
+                    .exif_orientation = static_cast<std::uint8_t>(exif_orientation)};
   for (std::size_t i = 0; i < header.quantizers.size(); ++i)
     header.quantizers[i] = frame.components[i].quantizer;
   std::memcpy(bytes_.resize(most_bytes(frame, file_bytes)), &header, sizeof header);
@@ -112,8 +112,8 @@ void CoefficientWriter::begin(const BaselineFrame& frame, std::size_t file_bytes
 bool CoefficientWriter::add_row(const std::int16_t* blocks) {
   auto* const bytes = reinterpret_cast<std::uint8_t*>(bytes_.data());
   for (int column = 0; column < grid_.mcus_across; ++column) {
-    if (column % kStep == 0) {
-      const auto entry = static_cast<Entry>(at_);
+    if (column % kEntryStep == 0) {
+      const auto entry = static_cast<KeptEntry>(at_);
       std::memcpy(bytes + entry_at(next_entry_++), &entry, sizeof entry);
     }
     for (std::size_t i = 0; i < mcu_blocks_; ++i, blocks += kBlock) {
@@ -128,7 +128,7 @@ std::span<const std::byte> CoefficientWriter::end() {
   SPDLD_CHECK(next_entry_ + 1 == grid_.entries());
   const auto end = static_cast<std::uint32_t>(at_);
   std::memcpy(bytes_.data() + entry_at(next_entry_), &end, sizeof end);
-  std::memcpy(bytes_.data() + offsetof(Header, end), &end, sizeof end);
+  std::memcpy(bytes_.data() + offsetof(KeptHeader, end), &end, sizeof end);
   std::memset(bytes_.data() + at_, 0, kPackedSlack);
   return bytes_.bytes().first(at_ + kPackedSlack);
 }

@@ -15,7 +15,7 @@
 namespace spdld::media {
 
 // A baseline JPEG image as a cache keeps it: its quantized coefficients in packed blocks
-// (media/coefficient_blocks.h), each row of MCUs from left to right, and where each row and every
+// (media/coefficient_kernels.h), each row of MCUs from left to right, and where each row and every
 // so many MCUs of it begin. Nothing of it is lost but the file's other segments. A view.
 class CoefficientImage {
  public:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What decode_image's promises (regions equal to full decodes, truncation always seen, corruption
 // never passed on, upright pixels) cost over libjpeg-turbo's bare crop-and-skip loop, which makes
-// none of them. The same random_resized_crop regions of the JPEGs below SPDLD_BENCH_DATA for both;
-// region_paired takes turns file by file and counts CPU time, so that its ratio is fair on a busy
-// machine. The ways are those of docs/media/jpeg.md.
+// none of them. The same random_resized_crop regions, and whole images, of the JPEGs below
+// SPDLD_BENCH_DATA for both; what is paired takes turns file by file and counts CPU time, so that
+// its ratio is fair on a busy machine. The ways are those of docs/media/jpeg.md.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -33,12 +33,19 @@
 namespace spdld::media {
 namespace {
 
+// What is decoded of an image.
+enum class Part { kRegion, kWhole };
+
 struct Crop {
   std::string jpeg;
+  Size size;
   Rect region;
   std::vector<std::byte> recoded = {};
 
   std::span<const std::byte> bytes() const { return std::as_bytes(std::span(jpeg)); }
+  Rect rect(Part part) const {
+    return part == Part::kRegion ? region : Rect{0, 0, size.width, size.height};
+  }
 };
 
 // torchvision's RandomResizedCrop with its defaults, one try.
@@ -77,19 +84,20 @@ class BareLoop {
     return components;
   }
 
-  void read(const Crop& crop) {
+  void read(const Crop& crop, Part part) {
+    const Rect region = crop.rect(part);
     read_header(crop.jpeg);
     info_.out_color_space = JCS_RGB;
     jpeg_start_decompress(&info_);
-    auto x = static_cast<JDIMENSION>(crop.region.x);
-    auto width = static_cast<JDIMENSION>(crop.region.width);
+    auto x = static_cast<JDIMENSION>(region.x);
+    auto width = static_cast<JDIMENSION>(region.width);
     jpeg_crop_scanline(&info_, &x, &width);
-    if (crop.region.y > 0) jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(crop.region.y));
+    if (region.y > 0) jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(region.y));
     const std::size_t row_bytes = std::size_t{width} * 3;
     rows_.resize(row_bytes * kRowsAtOnce);
     std::array<JSAMPROW, kRowsAtOnce> rows{};
     for (std::size_t i = 0; i < kRowsAtOnce; ++i) rows[i] = rows_.data() + i * row_bytes;
-    const auto end = static_cast<JDIMENSION>(crop.region.y + crop.region.height);
+    const auto end = static_cast<JDIMENSION>(region.y + region.height);
     while (info_.output_scanline < end) {
       jpeg_read_scanlines(&info_, rows.data(), kRowsAtOnce);
       benchmark::DoNotOptimize(rows);
@@ -131,13 +139,14 @@ class OurReader {
         DecodeImage(ImageMode::of(ColorMode::kRgb), false, {}, std::move(jpeg)).make_decoder();
   }
   // False for what decode_image refuses.
-  bool read(const Crop& crop) {
+  bool read(const Crop& crop, Part part) {
     NoRows rows;
     const Result<Size> size = crop.recoded.empty() || way_ != Way::kKept
                                   ? decoder_->open(crop.bytes())
                                   : decoder_->open_recoded(crop.recoded);
-    return size.has_value() && decoder_->read(crop.region, rows).ok();
+    return size.has_value() && decoder_->read(crop.rect(part), rows).ok();
   }
+  void read_all(Part part);
   std::vector<std::byte> recode(const Crop& crop) {
     if (!decoder_->open(crop.bytes())) return {};
     const std::span<const std::byte> recoded = decoder_->recode();
@@ -168,17 +177,21 @@ const std::vector<Crop>& crops() {
     BareLoop bare;
     for (const auto& path : paths) {
       std::ifstream file(path, std::ios::binary);
-      Crop crop{std::string(std::istreambuf_iterator<char>(file), {}), {}};
-      const Size size = reader.size_of(crop);
-      if (size == Size{} || !crop.jpeg.starts_with("\xFF\xD8")) continue;
+      Crop crop{std::string(std::istreambuf_iterator<char>(file), {}), {}, {}};
+      crop.size = reader.size_of(crop);
+      if (crop.size == Size{} || !crop.jpeg.starts_with("\xFF\xD8")) continue;
       if (bare.components(crop.jpeg) == 4) continue;  // which the bare loop cannot make RGB
-      crop.region = random_region(size, rng);
+      crop.region = random_region(crop.size, rng);
       crop.recoded = reader.recode(crop);
       found.push_back(std::move(crop));
     }
     return found;
   }();
   return kCrops;
+}
+
+void OurReader::read_all(Part part) {
+  for (const Crop& crop : crops()) benchmark::DoNotOptimize(read(crop, part));
 }
 
 bool lacks_data(benchmark::State& state) {
@@ -195,31 +208,31 @@ void fetch(const Crop& crop, Way way) {
   benchmark::DoNotOptimize(buffer.data());
 }
 
-void region_bare(benchmark::State& state) {
+void bare(benchmark::State& state, Part part) {
   if (lacks_data(state)) return;
   BareLoop bare;
   for ([[maybe_unused]] auto _ : state) {
-    for (const Crop& crop : crops()) bare.read(crop);
+    for (const Crop& crop : crops()) bare.read(crop, part);
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(crops().size()));
 }
 
-void region_ours(benchmark::State& state, Way way) {
+void ours(benchmark::State& state, Part part, Way way) {
   if (lacks_data(state)) return;
   OurReader ours(way);
+  if (way == Way::kByIndex) ours.read_all(part);
   for ([[maybe_unused]] auto _ : state) {
-    for (const Crop& crop : crops()) benchmark::DoNotOptimize(ours.read(crop));
+    if (way == Way::kFirst) ours.forget();
+    ours.read_all(part);
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(crops().size()));
 }
 
-void region_paired(benchmark::State& state, Way way) {
+void paired(benchmark::State& state, Part part, Way way) {
   if (lacks_data(state)) return;
   BareLoop bare;
   OurReader ours(way);
-  if (way == Way::kByIndex) {
-    for (const Crop& crop : crops()) (void)ours.read(crop);
-  }
+  if (way == Way::kByIndex) ours.read_all(part);
   std::vector<double> ratios;  // a ratio a file, of the sums over the runs
   std::vector<std::array<double, 2>> seconds(crops().size());
   bool ours_first = false;
@@ -228,11 +241,11 @@ void region_paired(benchmark::State& state, Way way) {
     for (std::size_t i = 0; i < crops().size(); ++i) {
       fetch(crops()[i], ours_first ? way : Way::kLibjpeg);
       const auto start = thread_cpu_time();
-      ours_first ? (void)ours.read(crops()[i]) : bare.read(crops()[i]);
+      ours_first ? (void)ours.read(crops()[i], part) : bare.read(crops()[i], part);
       const auto middle = thread_cpu_time();
       fetch(crops()[i], ours_first ? Way::kLibjpeg : way);
       const auto restart = thread_cpu_time();
-      ours_first ? bare.read(crops()[i]) : (void)ours.read(crops()[i]);
+      ours_first ? bare.read(crops()[i], part) : (void)ours.read(crops()[i], part);
       const auto end = thread_cpu_time();
       seconds[i][ours_first ? 1 : 0] += std::chrono::duration<double>(middle - start).count();
       seconds[i][ours_first ? 0 : 1] += std::chrono::duration<double>(end - restart).count();
@@ -260,8 +273,8 @@ void recode(benchmark::State& state) {
   for (const Crop& crop : crops()) {
     bytes += crop.recoded.size();
     file_bytes += crop.jpeg.size();
-    const Size size = ours.size_of(crop);
-    pixels += static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height);
+    pixels +=
+        static_cast<std::size_t>(crop.size.width) * static_cast<std::size_t>(crop.size.height);
   }
   for ([[maybe_unused]] auto _ : state) {
     for (const Crop& crop : crops()) benchmark::DoNotOptimize(ours.recode(crop));
@@ -272,24 +285,34 @@ void recode(benchmark::State& state) {
       static_cast<double>(bytes) / static_cast<double>(3 * pixels);
 }
 
-BENCHMARK(region_bare)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(region_ours, libjpeg, Way::kLibjpeg)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(region_ours, by_index, Way::kByIndex)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(region_ours, kept, Way::kKept)->Unit(benchmark::kMillisecond);
-BENCHMARK(recode)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(region_paired, libjpeg, Way::kLibjpeg)
-    ->Unit(benchmark::kMillisecond)
-    ->Iterations(10);
-BENCHMARK_CAPTURE(region_paired, first, Way::kFirst)->Unit(benchmark::kMillisecond)->Iterations(10);
-BENCHMARK_CAPTURE(region_paired, without_index, Way::kWithout)
-    ->Unit(benchmark::kMillisecond)
-    ->Iterations(10);
-BENCHMARK_CAPTURE(region_paired, by_index, Way::kByIndex)
-    ->Unit(benchmark::kMillisecond)
-    ->Iterations(10);
-BENCHMARK_CAPTURE(region_paired, kept, Way::kKept)->Unit(benchmark::kMillisecond)->Iterations(10);
+constexpr std::pair<Part, const char*> kParts[] = {{Part::kRegion, "region"},
+                                                   {Part::kWhole, "whole"}};
+constexpr std::pair<Way, const char*> kWays[] = {{Way::kLibjpeg, "libjpeg"},
+                                                 {Way::kFirst, "first"},
+                                                 {Way::kWithout, "without_index"},
+                                                 {Way::kByIndex, "by_index"},
+                                                 {Way::kKept, "kept"}};
+
+void register_all() {
+  const auto add = [](const std::string& name, auto... arguments) {
+    return benchmark::RegisterBenchmark(name.c_str(), arguments...)->Unit(benchmark::kMillisecond);
+  };
+  for (const auto& [part, part_name] : kParts) {
+    const std::string name = part_name;
+    add(name + "_bare", bare, part);
+    for (const auto& [way, way_name] : kWays) {
+      add(name + "_ours/" + way_name, ours, part, way);
+      add(name + "_paired/" + way_name, paired, part, way)->Iterations(10);
+    }
+  }
+  add("recode", recode);
+}
 
 }  // namespace
 }  // namespace spdld::media
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  spdld::media::register_all();
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# does: our JPEG decoder against libjpeg-turbo: 10^8 blocks, 100,000 damaged files, swap tests with verify: 1/1
+# does: our JPEG decoder against libjpeg-turbo: 10^8 blocks, 50,000 regions, 1.28 M files, 100,000 damaged ones, swaps with verify: 1/1
 # build: release
 #
-# jpeg.sh [BLOCKS [FILES]]
+# jpeg.sh [BLOCKS [DAMAGED [REGIONS [FILES]]]]
 set -euo pipefail
 bin=${SPDLD_BUILD_DIR:-build/release}/bin
-SPDLD_BLOCKS=${1:-100000000} "$bin/spdld_media_test" --gtest_filter='Jpeg*:Seek*'
+SPDLD_BLOCKS=${1:-100000000} SPDLD_REGIONS=${3:-50000} SPDLD_FILES=${4:-1280000} \
+  "$bin/spdld_media_test" --gtest_filter='Jpeg*:Seek*'
 SPDLD_MUTATIONS=${2:-100000} "$bin/media_mutation_test" --gtest_filter='*Jpeg*'
 SPDLD_VERIFY=1/1 .venv/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist worksteal \
   tests/integration/test_{order,resume,swap,replicas}.py
-.venv/bin/python tests/chaos/run.py --seed 1
+.venv/bin/python tests/chaos/run.py --seed 1 --swaps 8

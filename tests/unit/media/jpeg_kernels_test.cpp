@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "media/coefficient_blocks.h"
+#include "media/coefficient_kernels.h"
 #include "tests/support/forced_target.h"
 #include "tests/unit/media/jpeg_maker.h"
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rng.h"
 #include "media/decode_image.h"
 
 namespace spdld::media::test {
@@ -37,6 +38,16 @@ struct Picture {
   }
   friend bool operator==(const Picture&, const Picture&) = default;
 };
+
+inline Rect drawn_region(Size size, KeyedRng& rng) {
+  const auto below = [&rng](int bound) {
+    return static_cast<int>(rng.below(static_cast<std::uint64_t>(bound)));
+  };
+  Rect region{below(size.width), below(size.height), 0, 0};
+  region.width = 1 + below(size.width - region.x);
+  region.height = 1 + below(size.height - region.y);
+  return region;
+}
 
 // Keeps what a decoder gives, and sees that rows come once each and in order.
 class PictureSink final : public RowSink {

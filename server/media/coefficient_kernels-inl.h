@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Included by coefficient_blocks.cpp once for each instruction set.
-#if defined(SPDLD_MEDIA_COEFFICIENT_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SPDLD_MEDIA_COEFFICIENT_BLOCKS_INL_H_
-#undef SPDLD_MEDIA_COEFFICIENT_BLOCKS_INL_H_
+// Included by coefficient_kernels.cpp once for each instruction set.
+#if defined(SPDLD_MEDIA_COEFFICIENT_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPDLD_MEDIA_COEFFICIENT_KERNELS_INL_H_
+#undef SPDLD_MEDIA_COEFFICIENT_KERNELS_INL_H_
 #else
-#define SPDLD_MEDIA_COEFFICIENT_BLOCKS_INL_H_
+#define SPDLD_MEDIA_COEFFICIENT_KERNELS_INL_H_
 #endif
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "media/coefficient_blocks.h"
+#include "media/coefficient_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace spdld::media {
@@ -33,6 +33,13 @@ struct Packed {
 };
 
 #if HWY_TARGET == HWY_SCALAR
+
+// Which coefficients are not zero.
+inline std::uint64_t find_nonzero(const std::int16_t* block) {
+  std::uint64_t found = 0;
+  for (std::size_t i = 0; i < kBlock; ++i) found |= std::uint64_t{block[i] != 0} << i;
+  return found;
+}
 
 // 32 numbers of 4 bits, of which those behind `count` mean nothing, with wide ones in place of
 // zeros. Returns where the wide ones go on.
@@ -61,6 +68,17 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DBytes = hn::FixedTag<std::uint8_t, 16>;
 using DValues = hn::FixedTag<std::int16_t, 8>;
 using VValues = hn::Vec<DValues>;
+
+// Which coefficients are not zero.
+inline std::uint64_t find_nonzero(const std::int16_t* block) {
+  const DValues values;
+  std::uint8_t zeros[kBlock / 8 + 8] = {};
+  HWY_UNROLL(8)
+  for (std::size_t i = 0; i < kBlock / 8; ++i)
+    hn::StoreMaskBits(values, hn::Eq(hn::LoadU(values, block + 8 * i), hn::Zero(values)),
+                      zeros + i);
+  return ~number_at<std::uint64_t>(zeros);
+}
 
 // For each set of lanes: which of the values that come next goes to each of them, as a shuffle of
 // bytes.
@@ -194,4 +212,4 @@ inline const std::uint8_t* unpack_blocks(const std::uint8_t* from, const std::ui
 }  // namespace spdld::media
 HWY_AFTER_NAMESPACE();
 
-#endif  // SPDLD_MEDIA_COEFFICIENT_BLOCKS_INL_H_
+#endif  // SPDLD_MEDIA_COEFFICIENT_KERNELS_INL_H_

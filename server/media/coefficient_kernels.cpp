@@ -1,36 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "media/coefficient_blocks.h"
+#include "media/coefficient_kernels.h"
 
+#include <array>
 #include <bit>
 #include <cstring>
 
 #include "media/jpeg_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "media/coefficient_blocks.cpp"
+#define HWY_TARGET_INCLUDE "media/coefficient_kernels.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "media/coefficient_blocks-inl.h"
+#include "media/coefficient_kernels-inl.h"
 
 #if HWY_ONCE
 namespace spdld::media {
 namespace {
 
+HWY_EXPORT(find_nonzero);
 HWY_EXPORT(unpack_blocks);
+
+constexpr std::array<std::uint8_t, kBlock> kZigzagToNatural = [] {
+  std::array<std::uint8_t, kBlock> natural{};
+  for (std::size_t i = 0; i < kBlock; ++i)
+    natural[kNaturalToZigzag[i]] = static_cast<std::uint8_t>(i);
+  return natural;
+}();
 
 constexpr int kLeastNarrow = -8, kMostNarrow = 7;
 
 }  // namespace
 
 std::uint8_t* pack_block(const std::int16_t* block, std::uint8_t* to) {
-  std::int16_t rows[kBlock];
+  std::int16_t rows[kBlock];  // of those that are there
   std::uint64_t there = 0;
   bool any_huge = false;
-  for (std::size_t i = 1; i < kBlock; ++i) {
-    rows[i] = block[kNaturalToZigzag[i]];
-    there |= std::uint64_t{rows[i] != 0} << i;
-    any_huge |= rows[i] < INT8_MIN || rows[i] > INT8_MAX;
+  const std::uint64_t others = HWY_DYNAMIC_DISPATCH(find_nonzero)(block) & ~std::uint64_t{1};
+  for (std::uint64_t left = others; left != 0; left &= left - 1) {
+    const auto at = static_cast<std::size_t>(std::countr_zero(left));
+    const std::size_t natural = kZigzagToNatural[at];
+    rows[natural] = block[at];
+    there |= std::uint64_t{1} << natural;
+    any_huge |= block[at] < INT8_MIN || block[at] > INT8_MAX;
   }
   std::uint8_t* const narrow = to + kPackedHead;
   std::uint8_t* wide = narrow + (std::popcount(there) + 1) / 2;
