@@ -84,7 +84,8 @@ void add_attachment(CLI::App& command, Attachment& attachment) {
   command.add_option("--batch-size", loader.batch_size, "default: the pipeline's");
   command.add_option("--seed", loader.seed, "default: the pipeline's");
   command.add_option("--prefetch", loader.prefetch, "batches held or waiting, 2 to 64");
-  command.add_option("--device", loader.device, "cuda or cuda:N: have large fields there");
+  command.add_option("--device", loader.device,
+                     "cuda or cuda:N: have large fields there; default: cpu");
   command.add_option("--var", attachment.vars, "NAME=VALUE, of the pipeline's vars; repeatable")
       ->allow_extra_args(false);
 }

@@ -204,6 +204,11 @@ nlohmann::ordered_json classes_json(const v1::ClassesResponse& classes) {
 
 namespace {
 
+// What batches may take of it in all.
+std::uint64_t most_for_batches(const v1::Gpu& gpu) {
+  return std::min<std::uint64_t>(gpu.arena_budget(), gpu.memory_bytes());
+}
+
 void print_gpus(const v1::Daemon& daemon, std::ostream& out) {
   for (const v1::Gpu& gpu : daemon.gpus()) {
     out << fmt::format("gpu        {}", cell(gpu.name()));
@@ -217,11 +222,11 @@ void print_gpus(const v1::Daemon& daemon, std::ostream& out) {
       out << fmt::format("           no batches there: {}\n", cell(gpu.why_not()));
     } else if (gpu.context() || gpu.arena_used() > 0) {
       out << fmt::format("           batches: {} of {}{}\n", show_bytes(gpu.arena_used()),
-                         show_bytes(gpu.arena_budget()),
+                         show_bytes(most_for_batches(gpu)),
                          gpu.context() ? ", and the daemon's context" : "");
     } else {
       out << fmt::format("           batches can be delivered there, up to {}\n",
-                         show_bytes(gpu.arena_budget()));
+                         show_bytes(most_for_batches(gpu)));
     }
     if (!gpu.why_no_pinning().empty())
       out << fmt::format("           loaders there copy by a buffer: {}\n",

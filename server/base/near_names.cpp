@@ -31,12 +31,15 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest(std::string_view name, const std::vector<std::string>& known,
                     std::size_t most_wrong) {
+  constexpr std::size_t kShort = 3;
   constexpr std::size_t kLongest = 64;  // long texts are no misspelt names
   if (name.size() > kLongest) return "";
   const std::string* best = nullptr;
   std::size_t best_distance = most_wrong + 1;
   for (const std::string& candidate : known) {
     if (candidate.size() > kLongest || candidate == name) continue;
+    // One edit makes another word of so short a one: 'cpu' of 'gpu'.
+    if (name.size() <= kShort && !candidate.starts_with(name.substr(0, 1))) continue;
     const std::size_t distance = edit_distance(name, candidate);
     if (distance < best_distance) {
       best = &candidate;

@@ -51,6 +51,9 @@ struct DeviceCopy {
   std::uint32_t slot = 0;
   DeviceArena* to = nullptr;
   std::vector<Part> parts;
+  // Asked by the device's thread before it begins; empty: it is wanted. False: nobody wants the
+  // batch there any more, and its end has been seen to: nothing is copied, `done` is not called.
+  std::function<bool()> wanted = {};
   // What else belongs to the batch, done by the device's thread meanwhile; may be empty.
   std::function<Status()> beside;
 };
@@ -64,7 +67,8 @@ class DeviceMemory {
   virtual const std::string& uuid() const = 0;  // as nvidia-smi prints it
   virtual const std::string& name() const = 0;  // "NVIDIA H100 80GB HBM3"
 
-  // kResourceExhausted, with both figures, when the budget or the GPU is full.
+  // kResourceExhausted, with both figures, when the budget or the GPU is full now;
+  // kFailedPrecondition when so much never fits.
   virtual Result<std::unique_ptr<DeviceArena>> allocate(std::uint64_t bytes) = 0;
   virtual std::unique_ptr<PinnedArena> pin(Arena& arena) = 0;
   // `done` is called on the device's thread, once all of it lies there or why it does not.

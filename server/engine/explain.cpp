@@ -194,6 +194,16 @@ std::string no_step_text(const Plan& plan, std::uint64_t items, std::uint32_t nu
       counted(items, "item"), counted(plan.layout.rows(), "row"), counted(num_shards, "shard"));
 }
 
+std::string no_gpu_text(const PlanFacts::OnGpu& gpu) {
+  if (gpu.why_none.empty() || gpu.fields.empty()) return {};
+  return "the daemon can deliver to no GPU now: " + gpu.why_none +
+         (gpu.or_host ? "; until it can, batches lie in main memory, and a loader with device= "
+                        "copies them to its GPU itself"
+                      : "; until it can, each loader is refused: 'delivery: {device: cpu}' leaves "
+                        "copies to the loader, and 'on_unavailable: host' takes main memory where "
+                        "there is no other way");
+}
+
 PlanFacts plan_facts(const Plan& plan, const ExplainContext& context) {
   const source::Sharding epoch = sharding_of(plan, context.items, context.num_shards);
   PlanFacts facts{
@@ -225,6 +235,8 @@ PlanFacts plan_facts(const Plan& plan, const ExplainContext& context) {
   if (plan.image != nullptr) facts.image = image_of(*plan.image);
   facts.padding = context.padding;
   facts.on_gpu = context.on_gpu;
+  std::string no_gpu = context.on_gpu ? no_gpu_text(*context.on_gpu) : std::string();
+  if (!no_gpu.empty()) facts.warnings.push_back(std::move(no_gpu));
   if (plan.spec.cache && context.cache) facts.cache = cache_of(*plan.spec.cache, *context.cache);
   return facts;
 }

@@ -29,6 +29,9 @@ struct ExplainContext {
 
 // Why an epoch has no step, and what to do: so many items do not fill one. Empty: it has some.
 std::string no_step_text(const Plan& plan, std::uint64_t items, std::uint32_t num_shards);
+// That the daemon can deliver to no GPU now, and what becomes of loaders. Empty: it can, or need
+// not.
+std::string no_gpu_text(const PlanFacts::OnGpu& gpu);
 // The physical plan: what runs as one task, what a batch holds and takes, how much of the arena
 // budget the consumers need.
 PlanFacts plan_facts(const Plan& plan, const ExplainContext& context);

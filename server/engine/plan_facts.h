@@ -66,6 +66,7 @@ struct PlanFacts {
     std::vector<std::string> fields = {};  // whose values lie there
     std::uint64_t budget_bytes = 0;        // of the daemon's arenas on each GPU
     bool or_host = false;                  // where it cannot be, in main memory
+    std::string why_none = {};             // the daemon can deliver to no GPU; empty: it can
 
     static constexpr std::uint64_t kUnit = std::uint64_t{2} << 20;  // in which GPUs share memory
 

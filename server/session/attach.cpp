@@ -2,6 +2,8 @@
 // How a consumer comes to its shard: the part of Sessions that runs on the blocking pool.
 #include <algorithm>
 #include <charconv>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -12,6 +14,10 @@
 
 namespace spdld::session {
 namespace {
+
+// An attach waits for so long for memory on its GPU. One of the attach threads is taken meanwhile.
+constexpr int kRoomTries = 60;
+constexpr std::chrono::milliseconds kRoomInterval{50};
 
 // The number of this consumer among the replicas of its shard.
 Result<std::uint32_t> replica_of(const delivery::AttachRequest& request) {
@@ -91,7 +97,7 @@ Status Sessions::try_attach(const SessionPtr& session, delivery::AttachRequest r
   const std::vector<std::string> told = runs->warnings();
   for (bool begun = false; !begun;) {
     SPDLD_TRY(open_gpu(session));
-    SPDLD_ASSIGN(begun, begin(session, request));
+    SPDLD_ASSIGN(begun, begin_with_room(session, request));
   }
   // It has its batches by now. Who came by name knows that the daemon's pipeline counts.
   if (request.pipeline_yaml.empty()) return {};
@@ -117,7 +123,8 @@ PipelinePtr Sessions::look_at_data(const SessionPtr& session) {
 }
 
 Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
-                                                    const delivery::AttachRequest& request) {
+                                                    const delivery::AttachRequest& request,
+                                                    bool gpu_may_have_room) {
   Job& job = *session.job;
   SPDLD_ASSIGN(const Place place, place_of(job, session.member, request));
   std::vector<Jump> jumps = job.jumps_after(place.moves);
@@ -151,6 +158,7 @@ Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
                       .uid = session.connection->peer().uid,
                       .job = job.tag,
                       .gpu = session.gpu,
+                      .gpu_may_have_room = gpu_may_have_room,
                       .meter = job.meter,
                       .judge = session.job,
                       .gain = job.gain,
@@ -165,9 +173,32 @@ Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
   return tl::unexpected<Status>(std::move(ready));
 }
 
+// Asked again and again, as a process that has ended may give back memory there, too, which nobody
+// tells the daemon.
+Result<bool> Sessions::begin_with_room(const SessionPtr& session,
+                                       const delivery::AttachRequest& request) {
+  for (int waited = 0; waited < kRoomTries; ++waited) {
+    auto begun = begin(session, request, true);
+    if (begun || begun.error().code() != Code::kResourceExhausted || !may_get_room(*session))
+      return begun;
+    if (waited == 0)
+      session->connection->send_progress(0, 0,
+                                         "its GPU is full: maybe somebody is just leaving it");
+    std::this_thread::sleep_for(kRoomInterval);
+  }
+  return begin(session, request, false);
+}
+
+// Who fails to come to a change that is prepared is through with its job.
+bool Sessions::may_get_room(const Session& session) const {
+  MutexLock lock(mutex_);
+  return session.gpu != nullptr && !session.job->pending;
+}
+
 // What the consumer is told and what it starts from are one, whatever operators do to the job
 // meanwhile; and its first seek finds it.
-Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRequest& request) {
+Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRequest& request,
+                             bool gpu_may_have_room) {
   std::shared_ptr<Consumer> consumer;
   {
     MutexLock lock(mutex_);
@@ -182,7 +213,7 @@ Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRe
     if (job.members.size() == 1 && request.start == wire::StartMode::kFresh && !request.reconnect &&
         !awaits(job))
       job.roll->reset();
-    SPDLD_ASSIGN(consumer, connect(*session, request));
+    SPDLD_ASSIGN(consumer, connect(*session, request, gpu_may_have_room));
     session->consumer = consumer;
     session->gpu.reset();
     // A cursor says where its place is now that others do not know.

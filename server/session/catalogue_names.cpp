@@ -62,7 +62,13 @@ Status Catalogue::absent(uid_t caller, const std::string& text) const {
   std::string known;
   for (const PipelinePtr& pipeline : visible_to(caller))
     known += (known.empty() ? "" : ", ") + name_for(caller, pipeline->id());
-  return Status(Code::kNotFound, "there is no pipeline '" + text + "'; " +
+  const bool is_file = text.ends_with(".yaml") || text.ends_with(".yml");
+  return Status(Code::kNotFound, "there is no pipeline '" + text + "'" +
+                                     (is_file ? ": a file is first to be applied, 'spdlctl apply "
+                                                "-f " +
+                                                    text + "', and has its pipeline's name then"
+                                              : "") +
+                                     "; " +
                                      (known.empty() ? "none has been applied yet: 'spdlctl apply "
                                                       "-f FILE' does it"
                                                     : "there are: " + known));

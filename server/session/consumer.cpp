@@ -18,6 +18,7 @@ Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection
       credits_(options.credits),
       uid_(options.uid),
       job_(options.job),
+      gpu_may_have_room_(options.gpu_may_have_room),
       meter_(std::move(options.meter)),
       judge_(std::move(options.judge)),
       gain_(std::move(options.gain)),

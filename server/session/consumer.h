@@ -57,6 +57,7 @@ struct ConsumerOptions {
   JobTag job = 0;
   // Where it reads what its pipeline delivers to a GPU; null: all is read in main memory.
   delivery::DeviceMemoryPtr gpu = nullptr;
+  bool gpu_may_have_room = false;  // soon: until it begins, a full one is no reason to do without
   std::shared_ptr<ByteMeter> meter;
   std::shared_ptr<FailureJudge> judge;
   std::shared_ptr<SharingGain> gain;
@@ -263,6 +264,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   const std::uint32_t credits_;
   const uid_t uid_;
   const JobTag job_;
+  const bool gpu_may_have_room_;
   const std::shared_ptr<ByteMeter> meter_;
   const std::shared_ptr<FailureJudge> judge_;
   const std::shared_ptr<SharingGain> gain_;

@@ -32,7 +32,9 @@ Result<std::vector<Leg>> Consumer::join(StreamWish& wish, delivery::DeviceMemory
   auto joined = streams_.connect(shared_from_this(), wish);
   const Phase& phase = *wish.timeline.phase(wish.from);
   if (joined || wish.gpu == nullptr || !may_stay_in_main_memory(phase)) return joined;
-  const std::string warning = in_main_memory_text(phase, joined.error().message());
+  if (!begun_ && gpu_may_have_room_ && joined.error().code() == Code::kResourceExhausted)
+    return joined;
+  const std::string warning = in_main_memory_text(phase, joined.error().message(), true);
   wish.gpu = nullptr;
   joined = streams_.connect(shared_from_this(), wish);
   if (!joined) return joined;

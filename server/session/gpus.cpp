@@ -55,10 +55,10 @@ bool may_stay_in_main_memory(const Phase& phase) {
   return spec_of(phase).delivery.on_unavailable == DeliverySpec::Unavailable::kHost;
 }
 
-std::string in_main_memory_text(const Phase& phase, const std::string& why) {
+std::string in_main_memory_text(const Phase& phase, const std::string& why, bool has_device) {
   return "pipeline '" + spec_of(phase).name +
          "' delivers to GPUs, and this loader's batches lie in main memory: " + why +
-         "; one with device= copies them to its GPU itself";
+         (has_device ? "; this loader" : "; one with device=") + " copies them to its GPU itself";
 }
 
 bool Sessions::has_opened_gpu(const Session& session, const Phase& phase) {
@@ -75,7 +75,8 @@ Status Sessions::open_gpu(const SessionPtr& session, const Phase& phase) {
   auto gpu = open_named(deps_.devices, *session);
   if (!gpu && !may_stay_in_main_memory(phase)) return refusal(phase, gpu.error());
   const std::string warning =
-      gpu ? std::string() : in_main_memory_text(phase, gpu.error().message());
+      gpu ? std::string()
+          : in_main_memory_text(phase, gpu.error().message(), !session->device.empty());
   if (!warning.empty()) spdlog::warn("session {}: {}", session->id, warning);
   MutexLock lock(mutex_);
   session->gpu_sought = true;

@@ -11,7 +11,7 @@ namespace spdld::session {
 bool delivers_to_gpus(const Phase& phase);
 // Where a consumer's GPU cannot be had or is full: on_unavailable is host.
 bool may_stay_in_main_memory(const Phase& phase);
-// Tells the consumer's user that it does, and why.
-std::string in_main_memory_text(const Phase& phase, const std::string& why);
+// Tells the consumer's user that it does, and why. `has_device`: the consumer has a GPU of its own.
+std::string in_main_memory_text(const Phase& phase, const std::string& why, bool has_device);
 
 }  // namespace spdld::session

@@ -47,6 +47,17 @@ std::optional<engine::PlanFacts::Padding> padding_of(const PipelineVersion& pipe
       .with = source::padding_share(pipeline.sampler(spec.seed), *pipeline.lengths, batch)};
 }
 
+// Why the daemon can deliver to none of its GPUs; empty: to one it can.
+std::string why_no_gpu(const delivery::Devices& devices) {
+  if (std::string why = devices.why_none(); !why.empty()) return why;
+  std::string why;
+  for (const delivery::DeviceFacts& gpu : devices.facts()) {
+    if (gpu.why_not.empty()) return {};
+    why += (why.empty() ? "" : "; ") + gpu.name + ": " + gpu.why_not;
+  }
+  return why;
+}
+
 // What the kind of arena does not protect against.
 std::string note_of(delivery::ArenaKind kind) {
   switch (kind) {
@@ -231,7 +242,8 @@ std::optional<engine::PlanFacts::OnGpu> SessionService::on_gpu(const engine::Pla
       .slot_bytes = layout.device_bytes(),
       .host_bytes = layout.host_bytes(),
       .budget_bytes = sessions_.deps().devices.budget_bytes(),
-      .or_host = wanted.on_unavailable == spec::DeliverySpec::Unavailable::kHost};
+      .or_host = wanted.on_unavailable == spec::DeliverySpec::Unavailable::kHost,
+      .why_none = why_no_gpu(sessions_.deps().devices)};
   for (const wire::FieldLayout& field : layout.fields()) {
     if ((field.flags & wire::kFieldOnDevice) != 0) facts.fields.emplace_back(field.name);
   }
@@ -273,7 +285,10 @@ Status SessionService::check_fits(const Caller& caller, const engine::Plan& plan
 Result<std::vector<std::string>> SessionService::check_fits_gpu(const engine::Plan& plan) const {
   const auto gpu = on_gpu(plan);
   std::vector<std::string> warnings;
-  if (!gpu || gpu->fits()) return warnings;
+  if (!gpu) return warnings;
+  if (const std::string no_gpu = engine::no_gpu_text(*gpu); !no_gpu.empty())
+    warnings.push_back("pipeline '" + plan.spec.name + "': " + no_gpu);
+  if (gpu->fits()) return warnings;
   const std::string why =
       "pipeline '" + plan.spec.name + "' does not fit on a GPU: each consumer needs " +
       delivery::format_bytes(gpu->bytes()) + " there (" + std::to_string(gpu->slots) +

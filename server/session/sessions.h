@@ -253,17 +253,22 @@ class Sessions final : public delivery::DataService {
   static bool has_opened_gpu(const Session& session, const Phase& phase);
   // The session's consumer at its streams, where its job and the request place it.
   Result<std::shared_ptr<Consumer>> connect(const Session& session,
-                                            const delivery::AttachRequest& request)
-      SPDLD_REQUIRES(mutex_);
+                                            const delivery::AttachRequest& request,
+                                            bool gpu_may_have_room) SPDLD_REQUIRES(mutex_);
   void welcome(const Session& session) const SPDLD_REQUIRES(mutex_);
   // A run is on disk before its first batch goes out, and each of its consumers before its own: a
   // daemon that dies within a second must not take ranks for those of an earlier run, with another
   // world or batch size, nor forget who had begun. A disk that fails holds nobody up.
   void keep_attached(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
   // Sends the consumer on its way: the last word, whatever fails has failed before. False: its job
-  // is to run what open_gpu() has not been called for.
-  Result<bool> begin(const SessionPtr& session, const delivery::AttachRequest& request)
+  // is to run what open_gpu() has not been called for. With `gpu_may_have_room`, a full GPU is
+  // refused also where main memory would do.
+  Result<bool> begin(const SessionPtr& session, const delivery::AttachRequest& request,
+                     bool gpu_may_have_room) SPDLD_EXCLUDES(mutex_);
+  // The same, once its GPU has room: what a consumer has that has just left is given back after it.
+  Result<bool> begin_with_room(const SessionPtr& session, const delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);
+  bool may_get_room(const Session& session) const SPDLD_EXCLUDES(mutex_);
   Result<JobPtr> join_job(const JobKey& key, const Result<PipelinePtr>& pipeline,
                           const delivery::AttachRequest& request, const JobPtr& revived,
                           const Credentials& reader, const Readings& readings)

@@ -239,6 +239,12 @@ class Stream final : public engine::StreamPort,
   void begin_copy(ReadyAt ready, const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
   void end_copy(StepAt at, const std::shared_ptr<SlotPool>& on_gpu, std::uint32_t slot,
                 std::uint64_t lease, const Status& status) SPDLD_EXCLUDES(mutex_);
+  // False: nobody wants it there any more, and it has ended.
+  bool may_begin_copy(StepAt at, const std::shared_ptr<SlotPool>& on_gpu, std::uint32_t slot,
+                      std::uint64_t lease) SPDLD_EXCLUDES(mutex_);
+  // Its slots go to `readers` on that GPU and those that have not joined yet, or are free again.
+  void settle_copy(StepAt at, const std::shared_ptr<SlotPool>& on_gpu, std::uint32_t slot,
+                   std::uint64_t lease, std::uint32_t readers) SPDLD_REQUIRES(mutex_);
   // Nothing further is kept, or copied, for readers in these slots.
   void want_nothing(const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
   // No reader in these slots goes on.

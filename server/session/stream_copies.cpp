@@ -162,10 +162,46 @@ void Stream::begin_copy(ReadyAt ready, const std::shared_ptr<SlotPool>& on_gpu) 
     for (const auto& part : host) std::memcpy(beside + part.to, slot + part.from, part.bytes);
     return {};
   };
+  copy.wanted = [self = shared_from_this(), at = ready->first, on_gpu, to = *to, lease = *lease] {
+    return self->may_begin_copy(at, on_gpu, to, lease);
+  };
   on_gpu->gpu()->copy(std::move(copy), [self = shared_from_this(), at = ready->first, on_gpu,
                                         to = *to, lease = *lease](const Status& status) {
     self->end_copy(at, on_gpu, to, lease, status);
   });
+}
+
+// Copies may have queued up for a reader that has left: the memory that they would be written to is
+// wanted elsewhere.
+bool Stream::may_begin_copy(StepAt at, const std::shared_ptr<SlotPool>& on_gpu, std::uint32_t slot,
+                            std::uint64_t lease) {
+  MutexLock lock(mutex_);
+  const auto wants = [&](const Reader& reader) {
+    return reader.on_gpu == on_gpu && reader.wants(at);
+  };
+  if (ready_.contains(at) && std::any_of(readers_.begin(), readers_.end(), wants)) return true;
+  settle_copy(at, on_gpu, slot, lease, 0);
+  begin_copies();
+  return false;
+}
+
+void Stream::settle_copy(StepAt at, const std::shared_ptr<SlotPool>& on_gpu, std::uint32_t slot,
+                         std::uint64_t lease, std::uint32_t readers) {
+  // Besides the slot in main memory.
+  const std::uint32_t expected = readers > 0 ? readers + awaited(at) : 0;
+  if (expected > 0) {
+    on_gpu->commit(slot, expected);
+  } else {
+    on_gpu->abort(slot);
+  }
+  if (const ReadyAt found = ready_.find(at); found != ready_.end()) {
+    const CopiedAt copy = copy_in(found->second, on_gpu);
+    copy->there = expected > 0;
+    copy->expected = expected;
+    if (expected == 0) found->second.copies.erase(copy);
+    if (found->second.is_read()) drop(found);
+  }
+  if (pool_->release(lease, copier_for(*on_gpu))) pool_->freed();
 }
 
 void Stream::end_copy(StepAt at, const std::shared_ptr<SlotPool>& on_gpu, std::uint32_t slot,
@@ -174,31 +210,17 @@ void Stream::end_copy(StepAt at, const std::shared_ptr<SlotPool>& on_gpu, std::u
   {
     MutexLock lock(mutex_);
     const ReadyAt found = ready_.find(at);  // unless nobody wants the batch any more
-    std::uint32_t expected = 0;
+    std::uint32_t taking = 0;
     for (const Reader& reader : readers_) {
       if (found == ready_.end() || !status.ok()) break;
       if (reader.on_gpu != on_gpu || !reader.wants(at)) continue;
-      ++expected;
+      ++taking;
       pool_->forgo(found->second.slot);
       --found->second.expected;
       if (reader.next != at) continue;
       if (auto ref = reader.reader.lock()) waiting.push_back(std::move(ref));
     }
-    // Besides the slot in main memory.
-    if (expected > 0) expected += awaited(at);
-    if (expected > 0) {
-      on_gpu->commit(slot, expected);
-    } else {
-      on_gpu->abort(slot);
-    }
-    if (found != ready_.end()) {
-      const CopiedAt copy = copy_in(found->second, on_gpu);
-      copy->there = expected > 0;
-      copy->expected = expected;
-      if (expected == 0) found->second.copies.erase(copy);
-      if (found->second.is_read()) drop(found);
-    }
-    if (pool_->release(lease, copier_for(*on_gpu))) pool_->freed();
+    settle_copy(at, on_gpu, slot, lease, taking);
     if (!status.ok()) want_nothing(on_gpu);
     begin_copies();
   }

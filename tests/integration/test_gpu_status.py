@@ -71,6 +71,38 @@ def test_status_says_why_there_is_no_gpu(on_fake: Callable[..., Any]) -> None:
     assert "gpu        none: the NVIDIA driver has no cuMemCreate" in daemon.ctl("status").stdout
 
 
+UNDELIVERABLE = {
+    "no driver": ({"MISSING": "cuMemCreate"}, "the NVIDIA driver has no cuMemCreate"),
+    "exclusive process": (
+        {"COMPUTE_MODE": "exclusive"},
+        "Fake GPU 0: it is in exclusive-process mode",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", UNDELIVERABLE)
+@pytest.mark.parametrize(
+    ("otherwise", "ways_out"),
+    [({}, "'delivery: {device: cpu}' leaves"), ({"on_unavailable": "host"}, "in main memory")],
+)
+def test_explain_and_apply_warn_where_no_gpu_can_be_had(
+    on_fake: Callable[..., Any],
+    write_large_pipeline: Callable[..., pathlib.Path],
+    dataset: Any,
+    why: str,
+    otherwise: dict[str, str],
+    ways_out: str,
+) -> None:
+    settings, told = UNDELIVERABLE[why]
+    daemon = on_fake(**settings)
+    delivery = {"device": "cuda", **otherwise}
+    file = write_large_pipeline(dataset, batch={"size": 2}, delivery=delivery)
+    for command in ("explain", "apply"):
+        (warning,) = daemon.ctl_json(command, "-f", file)["warnings"]
+        assert f"the daemon can deliver to no GPU now: {told}" in warning, command
+        assert ways_out in warning, command
+
+
 def test_explain_tells_what_lies_on_a_gpu(
     on_fake: Callable[..., Any], write_large_pipeline: Callable[..., pathlib.Path], dataset: Any
 ) -> None:

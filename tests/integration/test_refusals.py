@@ -337,6 +337,13 @@ def test_an_unknown_pipeline_is_refused_with_those_that_there_are(running: Any) 
     assert "there is no pipeline 'imges'; there are: images" in done.stderr
 
 
+def test_a_file_in_place_of_a_name_is_refused_with_how_to_apply_it(running: Any) -> None:
+    done = running.ctl("consume", "images.yaml", check=False)
+    assert done.returncode == 1
+    assert "a file is first to be applied, 'spdlctl apply -f images.yaml'" in done.stderr
+    assert "; there are: images" in done.stderr
+
+
 def test_a_daemon_without_pipelines_says_how_to_apply_one(make_daemon: Callable[..., Any]) -> None:
     done = make_daemon().ctl("consume", "images", check=False)
     assert done.returncode == 1

@@ -9,6 +9,8 @@
 
 namespace spdld::client {
 
+bool names_device(const std::string& device) { return !device.empty() && device != "cpu"; }
+
 int device_ordinal(const std::string& device) {
   constexpr std::string_view kKind = "cuda";
   std::string_view rest = device;
@@ -19,8 +21,8 @@ int device_ordinal(const std::string& device) {
     const auto [end, failed] = std::from_chars(rest.data(), rest.data() + rest.size(), ordinal);
     if (failed == std::errc() && end == rest.data() + rest.size() && ordinal >= 0) return ordinal;
   }
-  throw DeviceError(kInvalidArgument,
-                    join("there is no device '", device, "': it is \"cuda\" or \"cuda:N\""));
+  throw DeviceError(kInvalidArgument, join("there is no device '", device,
+                                           "': it is \"cuda\", \"cuda:N\" or \"cpu\""));
 }
 
 #ifndef SPDLD_CUDA

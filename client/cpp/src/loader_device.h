@@ -16,6 +16,9 @@ struct LoaderDevice {
   std::unique_ptr<DeviceCopies> copies;
 };
 
+// Not of "" and "cpu": all fields come in main memory.
+bool names_device(const std::string& device);
+
 // N of "cuda:N", 0 of "cuda". Throws DeviceError for other names.
 int device_ordinal(const std::string& device);
 

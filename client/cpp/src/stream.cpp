@@ -36,7 +36,7 @@ std::string another_order(const std::string& pipeline, const std::string& cursor
 
 Stream::Stream(const LoaderOptions& options, Placement place, std::string address)
     : options_(options),
-      device_(options.device.empty() ? nullptr : open_device(options.device)),
+      device_(names_device(options.device) ? open_device(options.device) : nullptr),
       attacher_(options, std::move(address), device_ ? device_->arenas.get() : nullptr),
       place_(std::move(place)),
       start_(options.cursor),

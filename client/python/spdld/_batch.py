@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from ._errors import PipelineError
+from ._errors import DeviceError, PipelineError
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +37,7 @@ class Packed(NamedTuple):
     """Rows of different size in one piece.
 
     ``values``: one-dimensional, read-only, all rows after each other; on a device, what
-    ``from_dlpack()`` takes. ``offsets``: int64[rows + 1], row *i* is
+    ``from_dlpack()`` takes; of a batch's copy, its own to write. ``offsets``: int64[rows + 1], row *i* is
     ``values[offsets[i]:offsets[i + 1]]``. ``shapes``: int64[rows, ndim], the shape of each row; for
     a field of bytes, its length.
     """
@@ -177,7 +177,7 @@ class Rows:
         return [row.reshape(tuple(shape)) for row, shape in zip(rows, shapes, strict=True)]
 
     def copy(self) -> Self:
-        """The same batch in this process's own main memory: it holds no lease.
+        """The same batch in this process's own main memory: it holds no lease, and may be written to.
 
         One that lies on a device is waited for; DeviceError if that fails.
         """
@@ -260,8 +260,8 @@ class Batch(Rows, Mapping[str, Any]):
     A field whose rows differ in size is a list of arrays, one of bytes a list of memoryviews, one
     of text (a caption) a list of str. Padded rows are an array as large as the batch needs.
     bfloat16 needs the package ml_dtypes; without it its bits come as uint16.
-    Of a loader with a device, a field that lies there is what ``from_dlpack()`` of torch, cupy or
-    jax takes, and what has ``__cuda_array_interface__``.
+    Of a loader with a device, a field that lies there is no array: it is what ``from_dlpack()`` of
+    torch, cupy or jax takes, and what has ``__cuda_array_interface__``, ``shape`` and ``dtype``.
 
     Threads may read a batch at the same time. In a forked child it must not be touched.
     """
@@ -339,7 +339,20 @@ def _as_torch(core: _core.Batch, name: str, view: View) -> torch.Tensor:
 
 def current_stream(core: _core.Batch) -> int:
     """Torch's current stream of the device that the batch lies on."""
-    return _stream_number(_torch().cuda.current_stream(core.device)) or 1
+    torch = _torch()
+    check_cuda(torch)
+    return _stream_number(torch.cuda.current_stream(core.device)) or 1
+
+
+def check_cuda(torch: Any) -> None:
+    """Raises DeviceError if this torch can have no tensors on a GPU. Begins nothing there."""
+    if torch.backends.cuda.is_built():
+        return
+    raise DeviceError(
+        f"torch {torch.__version__} was built without CUDA, and has no tensors on a GPU: install one "
+        "that was built with it, take output='batch', whose fields other libraries take there by "
+        "from_dlpack(), or leave device= out"
+    )
 
 
 def _stream_number(stream: object) -> int:

@@ -2,6 +2,7 @@
 """libspdld, as the extension module shows it. Private: use the package's own classes."""
 
 from collections.abc import Callable
+from typing import NoReturn
 
 import numpy as np
 
@@ -24,6 +25,9 @@ class Exchange:
     def __cuda_array_interface__(self) -> dict[str, object]: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+    def __getitem__(self, key: object) -> NoReturn: ...
     def _torch_capsule(self, stream: int | None = None) -> object: ...
 
 class Batch:

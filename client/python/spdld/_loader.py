@@ -122,7 +122,8 @@ class Loader:
             raise TypeError("replicas is None: give a whole number")
         if whole(map_threads=map_threads)["map_threads"] is None or map_threads < 1:
             raise ValueError(f"map_threads is {map_threads}: at least one thread runs map")
-        make = maker(output)
+        device_text = device_name(device)
+        make = maker(output, device_text)
         self._iteration = 0
         self._in_epoch = False  # a batch of the epoch was handed out, and its end was not
         self._at_ledger = start == "ledger"  # the position is the daemon's to say yet
@@ -156,7 +157,7 @@ class Loader:
             pipeline_file=source.file,
             replace="always" if replace else "unread" if launcher is not None else "never",
             env=source.env,
-            device=device_name(device),
+            device=device_text,
             ledger=start == "ledger",
             address=where,
             timeout_s=timeout,

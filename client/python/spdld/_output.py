@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._batch import Asks, Batch
+from ._batch import Asks, Batch, check_cuda
 from ._torch_batch import TorchBatch
 
 # What is known of a batch's rows and can stand in a tuple, unless a field is called so.
 _OF_ROWS = ("indices", "valid", "uris")
 
 
-def maker(output: str | Sequence[str]) -> Callable[[_core.Batch, Asks], Any]:
-    """What makes the thing to hand out from libspdld's batch, and from who can be asked of it."""
+def maker(output: str | Sequence[str], device: str = "") -> Callable[[_core.Batch, Asks], Any]:
+    """What makes the thing to hand out from libspdld's batch, and from who can be asked of it.
+
+    Raises DeviceError if torch has no tensors on ``device``, where that is said.
+    """
     if output == "batch":
         return Batch
     if isinstance(output, str) and output != "torch":
@@ -32,6 +35,8 @@ def maker(output: str | Sequence[str]) -> Callable[[_core.Batch, Asks], Any]:
             f"output={output!r} needs torch, which is not installed: install it, or take "
             "output='batch' for numpy arrays"
         ) from error
+    if device:
+        check_cuda(torch)
     if output == "torch":
         return TorchBatch
 

@@ -52,6 +52,15 @@ nb::object read_only_array(Owner owner, const void* data, const std::vector<std:
   return nb::cast(array, nb::rv_policy::reference);
 }
 
+nb::object own_array(Owner owner, const void* data, const std::vector<std::size_t>& shape,
+                     nb::dlpack::dtype dtype) {
+  static std::byte nothing{};
+  const nb::capsule base = capsule_of(std::move(owner), let_go);
+  const nb::ndarray<nb::numpy> array(data != nullptr ? const_cast<void*>(data) : &nothing,
+                                     shape.size(), shape.data(), base, nullptr, dtype);
+  return nb::cast(array, nb::rv_policy::reference);
+}
+
 // Fields that were copied at hand-out stay readable.
 const TensorView& field_of(const PyBatch& batch, std::string_view name) {
   const TensorView& field = batch[name];
@@ -90,6 +99,8 @@ nb::object values(const PyBatch& batch, std::string_view name) {
                             "' lies on cuda:" + std::to_string(batch.device()) +
                             ", and numpy has no arrays there: take it by batch.torch() or "
                             "batch.dlpack(), or leave device= out");
+  if (batch.own())
+    return own_array(batch.owner(field), field.data, packed_shape(field), numpy_dtype(field.dtype));
   const bool in_slot = batch.device() >= 0 && !field.copied;
   return read_only_array(batch.owner(field), field.data, packed_shape(field),
                          numpy_dtype(field.dtype), in_slot ? let_go_of_slot : let_go);
@@ -304,6 +315,49 @@ nb::object numpy_array_of(const nb::object& self, const nb::object& dtype, const
   return numpy.attr("array")(array, nb::arg("dtype") = dtype, nb::arg("copy") = copy);
 }
 
+std::string dtype_text(nb::dlpack::dtype dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const auto code = static_cast<Code>(dtype.code);
+  if (code == Code::Bool) return "bool";
+  const char* const kind = code == Code::UInt     ? "uint"
+                           : code == Code::Int    ? "int"
+                           : code == Code::Bfloat ? "bfloat"
+                                                  : "float";
+  return kind + std::to_string(dtype.bits);
+}
+
+// How its reader comes to an array.
+std::string ways_out(const Exchange& self) {
+  return self.on_device ? "from_dlpack() of torch, cupy or jax takes it where it lies, "
+                          "Loader(..., output='torch') gives tensors, and batch.copy() has numpy's "
+                          "arrays"
+                        : "from_dlpack() of numpy, torch or jax takes it";
+}
+
+std::string text_of_tensor(const Exchange& self) {
+  std::string shape;
+  for (const std::int64_t extent : self.shape)
+    shape += (shape.empty() ? "" : ", ") + std::to_string(extent);
+  return "<spdld tensor " + place_text(self) + ": " + dtype_text(self.dtype) + "[" + shape +
+         "]; no array: " + ways_out(self) + ">";
+}
+
+// What an array would have, but for what Python and libraries ask any object for.
+nb::object no_attribute(const Exchange& self, const std::string& name) {
+  // Its own error comes to pass here, too.
+  if (name == "__cuda_array_interface__") return cuda_array_interface(self);
+  std::string why = "a tensor of a batch has no attribute '" + name + "'";
+  if (!name.starts_with('_')) why += ", as it is no array: " + ways_out(self);
+  PyErr_SetString(PyExc_AttributeError, why.c_str());
+  nb::raise_python_error();
+}
+
+nb::object no_element(const Exchange& self, const nb::object&) {
+  const std::string why =
+      "a tensor of a batch has no elements, as it is no array: " + ways_out(self);
+  throw nb::type_error(why.c_str());
+}
+
 const char* kind_name(FieldKind kind) {
   switch (kind) {
     case FieldKind::kDense: return "dense";
@@ -362,6 +416,10 @@ void bind_batch(nb::module_& module) {
       .def("__array__", &numpy_array_of, nb::arg("dtype") = nb::none(),
            nb::arg("copy") = nb::none())
       .def_prop_ro("__cuda_array_interface__", &cuda_array_interface)
+      .def("__repr__", &text_of_tensor)
+      .def("__getattr__", &no_attribute)
+      .def("__getitem__", &no_element)
+      .def_prop_ro("dtype", [](const Exchange& self) { return dtype_text(self.dtype); })
       .def_prop_ro("copied", [](const Exchange& self) { return self.copied; })
       .def_prop_ro("shape", [](const Exchange& self) { return nb::tuple(nb::cast(self.shape)); })
       .def("_torch_capsule", &torch_capsule, nb::arg("stream") = nb::none());
@@ -402,7 +460,7 @@ void bind_batch(nb::module_& module) {
            [](const PyBatch& self) { return meta_array(self, wire::kIndexField, false); })
       .def("valid", [](const PyBatch& self) { return meta_array(self, wire::kValidField, true); })
       .def(
-          "copy", [](const PyBatch& self) { return PyBatch(self.copy()); },
+          "copy", [](const PyBatch& self) { return PyBatch(self.copy(), true); },
           nb::call_guard<nb::gil_scoped_release>())
       .def("release", &PyBatch::release, nb::call_guard<nb::gil_scoped_release>());
 }

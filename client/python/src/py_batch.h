@@ -13,7 +13,9 @@ namespace spdld::python {
 // GIL. One in main memory waits for nothing, and is spared that.
 class PyBatch : public Batch {
  public:
-  explicit PyBatch(Batch batch) : Batch(std::move(batch)), on_device_(device() >= 0) {}
+  // `own`: its values are in memory of its own, and its reader's to write.
+  explicit PyBatch(Batch batch, bool own = false)
+      : Batch(std::move(batch)), on_device_(device() >= 0), own_(own) {}
   ~PyBatch() {
     if (!on_device_) return;
     without_gil([this] { const Batch gone(std::move(static_cast<Batch&>(*this))); });
@@ -21,12 +23,16 @@ class PyBatch : public Batch {
   PyBatch(const PyBatch&) = default;
   PyBatch(PyBatch&& other) noexcept
       : Batch(std::move(static_cast<Batch&>(other))),
-        on_device_(std::exchange(other.on_device_, false)) {}
+        on_device_(std::exchange(other.on_device_, false)),
+        own_(other.own_) {}
   PyBatch& operator=(const PyBatch&) = delete;
   PyBatch& operator=(PyBatch&&) = delete;
 
+  bool own() const { return own_; }
+
  private:
   bool on_device_;
+  bool own_;
 };
 
 }  // namespace spdld::python

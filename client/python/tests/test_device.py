@@ -102,9 +102,11 @@ def test_a_tensor_that_is_taken_again_is_ready_for_the_stream_of_then(
     stream = gpu.stream()
     current = types.SimpleNamespace(cuda_stream=stream)
     torch = types.SimpleNamespace(
-        cuda=types.SimpleNamespace(current_stream=lambda device: current if device == 0 else None)
+        cuda=types.SimpleNamespace(current_stream=lambda device: current if device == 0 else None),
+        backends=types.SimpleNamespace(cuda=types.SimpleNamespace(is_built=lambda: True)),
     )
     monkeypatch.setattr("spdld._batch._torch", lambda: torch)
+    monkeypatch.setattr("torch.backends.cuda.is_built", lambda: True)
     reader = loader(device="cuda", output="torch")
     batch = next(iter(reader))
     made = batch._tensors["image"] = object()
@@ -117,6 +119,70 @@ def test_a_tensor_that_is_taken_again_is_ready_for_the_stream_of_then(
     gpu.synchronize(stream)
     reader.close()
     daemon.wait_until(lambda: daemon.outstanding == 0)
+
+
+@pytest.mark.parametrize("output", ["torch", ("image", "label")])
+def test_a_torch_without_cuda_is_a_device_error_before_the_first_batch(
+    loader, gpu, monkeypatch, output
+) -> None:
+    monkeypatch.setattr("torch.backends.cuda.is_built", lambda: False)
+    with pytest.raises(spdld.DeviceError, match=r"was built without CUDA.*output='batch'"):
+        loader(device="cuda", output=output)
+
+
+def test_a_torch_without_cuda_takes_no_field_of_a_batch_on_a_device(
+    start, loader, gpu, monkeypatch
+) -> None:
+    monkeypatch.setattr("torch.backends.cuda.is_built", lambda: False)
+    start()
+    batch = next(iter(loader(device="cuda")))
+    with pytest.raises(spdld.DeviceError, match="was built without CUDA"):
+        batch.torch("image")
+    assert batch.torch("label").tolist() == [0, 1, 2, 3]
+
+
+def test_a_tensor_on_a_device_says_what_it_is_and_what_takes_it(start, loader, gpu) -> None:
+    start()
+    batch = next(iter(loader(device="cuda")))
+    image = batch["image"]
+    assert repr(image).startswith("<spdld tensor on cuda:0: uint8[4, 3, 96, 96]; no array: ")
+    assert image.dtype == "uint8"
+    way_out = r"no array: from_dlpack\(\) of torch.*batch.copy\(\) has numpy's arrays"
+    with pytest.raises(TypeError, match=way_out):
+        image[0]
+    with pytest.raises(TypeError, match=way_out):
+        iter(image).__next__()
+    for name in ("mean", "copy", "to"):
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}', as it is {way_out}"):
+            getattr(image, name)
+    assert not hasattr(image, "__float__")
+
+
+def test_a_tensor_in_main_memory_says_that_numpy_takes_it(start, loader) -> None:
+    start()
+    batch = next(iter(loader()))
+    label = batch.dlpack("label")
+    assert repr(label).startswith("<spdld tensor in main memory: int64[4]; no array: from_dlpack()")
+    with pytest.raises(AttributeError, match=r"from_dlpack\(\) of numpy, torch or jax takes it"):
+        label.mean()
+    with pytest.raises(AttributeError, match="this tensor is in main memory"):
+        _ = label.__cuda_array_interface__
+
+
+@pytest.mark.parametrize("device", [None, "cuda"])
+def test_a_copy_may_be_written_to_and_the_batch_does_not_see_it(start, loader, gpu, device) -> None:
+    start(extra_fields=True)
+    batch = next(iter(loader(device=device)))
+    copy = batch.copy()
+    for name in ("image", "label"):
+        before = copy[name].copy()
+        copy[name][...] = 1 - before
+        assert np.array_equal(copy[name], 1 - before), "each look shows the same memory"
+        assert np.array_equal(batch.copy()[name], before)
+    for row in copy["boxes"]:
+        row += 1
+    with pytest.raises(ValueError, match="read-only"):
+        batch["label"][0] = 1
 
 
 def test_rows_of_different_shape_are_tensors_each(start, loader, gpu) -> None:

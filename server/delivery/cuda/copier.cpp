@@ -110,7 +110,13 @@ void Copier::run() {
 }
 
 void Copier::begin(Copy copy) {
-  Status status = failure();
+  bool wanted = true;
+  Status status = guarded([&] {
+    wanted = !copy.what.wanted || copy.what.wanted();
+    return Status();
+  });
+  if (!wanted) return;
+  if (status.ok()) status = failure();
   if (status.ok()) status = issue(copy);
   if (!status.ok()) {
     while (!under_way_.empty()) finish_oldest();

@@ -46,7 +46,7 @@ class Copier {
   using Task = std::function<void()>;
 
   void run() SPDLD_EXCLUDES(mutex_);
-  void begin(Copy copy);
+  void begin(Copy copy) SPDLD_EXCLUDES(mutex_);
   Status issue(Copy& copy);
   void finish_oldest();
   void drain();

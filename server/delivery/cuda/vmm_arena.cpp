@@ -64,9 +64,10 @@ Status VmmArena::take(std::uint64_t bytes) {
 Status VmmArena::reserve(std::uint64_t bytes) {
   std::uint64_t used = budget_->used.load(std::memory_order_relaxed);
   do {
-    if (bytes > budget_->limit || used > budget_->limit - bytes)
+    const bool ever_fits = bytes <= budget_->limit;
+    if (!ever_fits || used > budget_->limit - bytes)
       return Status(
-          Code::kResourceExhausted,
+          ever_fits ? Code::kResourceExhausted : Code::kFailedPrecondition,
           fmt::format("{} on {} do not fit: {} of the {} that cuda.budget allows the daemon there "
                       "are taken; raise it, or lower batch.size or delivery.prefetch",
                       format_bytes(bytes), context_->name(), format_bytes(used),
@@ -82,8 +83,9 @@ Status VmmArena::no_room(std::uint64_t bytes) const {
   std::string left;
   if (context_->functions().MemGetInfo(&free, &total) == CUDA_SUCCESS)
     left = fmt::format(": {} of its {} are free", format_bytes(free), format_bytes(total));
+  const bool ever_fits = left.empty() || bytes <= total;
   return Status(
-      Code::kResourceExhausted,
+      ever_fits ? Code::kResourceExhausted : Code::kFailedPrecondition,
       fmt::format("{} on {} cannot be had{}; leave more of the GPU's memory to the daemon, "
                   "or lower batch.size or delivery.prefetch",
                   format_bytes(bytes), context_->name(), left));

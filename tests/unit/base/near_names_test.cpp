@@ -15,6 +15,8 @@ TEST(NearNames, AreSuggestedOnlyWhereTheyAreNear) {
   EXPECT_EQ(did_you_mean("szie", known), "; did you mean 'size'?");
   EXPECT_EQ(did_you_mean("stage", known), "; did you mean 'stages'?");
   EXPECT_EQ(did_you_mean("banana", known), "");
+  EXPECT_EQ(did_you_mean("gpu", {"cpu", "cuda"}), "");
+  EXPECT_EQ(did_you_mean("cpi", {"cpu", "cuda"}), "; did you mean 'cpu'?");
   EXPECT_EQ(did_you_mean(std::string(100'000, 'x'), known), "");
 }
 

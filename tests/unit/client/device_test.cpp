@@ -480,8 +480,16 @@ TEST_F(DeviceTest, ADeviceThatIsNotThereIsToldWithWhatIs) {
   for (const char* name : {"gpu", "cuda:", "cuda:-1", "cuda:x", "cuda0"}) {
     other.device = name;
     EXPECT_THAT(thrown<DeviceError>([&] { Loader::open(other); }).what(),
-                HasSubstr("\"cuda\" or \"cuda:N\""));
+                HasSubstr("\"cuda\", \"cuda:N\" or \"cpu\""));
   }
+}
+
+TEST_F(DeviceTest, CpuIsMainMemory) {
+  FakeDaemon daemon;
+  LoaderOptions other = options(daemon);
+  other.device = "cpu";
+  Loader loader = Loader::open(other);
+  EXPECT_EQ(loader.next()->device(), -1);
 }
 
 // Each of these ends what the driver can do for this process, and runs in one of its own.

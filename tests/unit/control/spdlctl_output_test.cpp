@@ -497,6 +497,7 @@ TEST(Listing, ShowsEachGpuAndWhatTheDaemonHasThere) {
   gpu->set_arena_budget(2ull << 30);
   *daemon.add_gpus() = *gpu;
   gpu = daemon.mutable_gpus(1);
+  gpu->set_memory_bytes(1ull << 30);
   gpu->set_context(false);
   gpu->set_arena_used(0);
   gpu = daemon.add_gpus();
@@ -516,8 +517,8 @@ TEST(Listing, ShowsEachGpuAndWhatTheDaemonHasThere) {
   EXPECT_EQ(text.substr(std::min(text.find("gpu "), text.size())),
             "gpu        NVIDIA H100, GPU-1, 80.0 GiB, CUDA 12.4, compute mode default\n"
             "           batches: 64.0 MiB of 2.0 GiB, and the daemon's context\n"
-            "gpu        NVIDIA H100, GPU-1, 80.0 GiB, CUDA 12.4, compute mode default\n"
-            "           batches can be delivered there, up to 2.0 GiB\n"
+            "gpu        NVIDIA H100, GPU-1, 1.0 GiB, CUDA 12.4, compute mode default\n"
+            "           batches can be delivered there, up to 1.0 GiB\n"
             "gpu        NVIDIA A100 MIG 1g.5gb, a MIG instance, MIG-2, 5.0 GiB, CUDA 12.4, "
             "compute mode exclusive process\n"
             "           no batches there: it is in exclusive-process mode\n"

@@ -214,6 +214,26 @@ TEST_F(DeviceMemoryTest, WorkBesideACopyRunsOnTheDevicesThread) {
               Succeeds());
 }
 
+TEST_F(DeviceMemoryTest, CopyThatNobodyWantsIsNotMade) {
+  EXPECT_THAT(on_gpus([] {
+                const auto devices = find_devices(kBudget);
+                Rig rig(*devices);
+                const View view(*rig.to);
+                const std::uint64_t bytes = rig.source.arena().shape().slot_bytes;
+                REQUIRE(rig.copy(rig.copy_of(0)).ok());
+                DeviceCopy unwanted = rig.copy_of(1);
+                unwanted.parts[0].to = 0;  // over the one before
+                unwanted.wanted = [] { return false; };
+                bool done = false;
+                rig.gpu->copy(std::move(unwanted), [&](const Status&) { done = true; });
+                DeviceCopy wanted = rig.copy_of(2);
+                wanted.wanted = [] { return true; };
+                REQUIRE(rig.copy(std::move(wanted)).ok());
+                REQUIRE(!done && view.holds(0, 0, 0, bytes));
+              }),
+              Succeeds());
+}
+
 TEST_F(DeviceMemoryTest, FailureOfWorkBesideIsTheCopys) {
   EXPECT_THAT(on_gpus([] {
                 const auto devices = find_devices(kBudget);
@@ -283,6 +303,8 @@ TEST_F(DeviceMemoryTest, ArenaBeyondTheBudgetIsRefusedWithNumbers) {
                                                "cuda.budget", "delivery.prefetch"}));
                 const FakeCudaCounts after = own_counts();
                 REQUIRE(std::memcmp(&before, &after, sizeof before) == 0);
+                const auto never = gpu->allocate(8 * kMiB + 1);
+                REQUIRE(!never && never.error().code() == Code::kFailedPrecondition);
                 REQUIRE(gpu->allocate(4 * kMiB).has_value());
                 // The other GPU has a budget of its own.
                 REQUIRE(must(devices->open(uuid_of(1)))->allocate(8 * kMiB).has_value());
@@ -306,6 +328,8 @@ TEST_F(DeviceMemoryTest, FullGpuIsToldWithNumbers) {
             const FakeCudaCounts after = own_counts();
             REQUIRE(std::memcmp(&before, &after, sizeof before) == 0);
             REQUIRE(devices->facts()[0].arena_bytes == 24 * kMiB);
+            const auto never = gpu->allocate(34 * kMiB);
+            REQUIRE(!never && never.error().code() == Code::kFailedPrecondition);
             REQUIRE(gpu->allocate(8 * kMiB).has_value());
           },
           {"FAKE_CUDA_MEMORY=33554432"}),

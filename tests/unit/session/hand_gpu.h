@@ -47,9 +47,10 @@ class HandGpu final : public delivery::DeviceMemory {
   Result<std::unique_ptr<delivery::DeviceArena>> allocate(std::uint64_t bytes) override {
     MutexLock lock(counts_->mutex);
     if (bytes > counts_->limit_bytes - counts_->bytes)
-      return error(Code::kResourceExhausted,
-                   std::to_string(bytes) + " bytes do not fit: " + std::to_string(counts_->bytes) +
-                       " of " + std::to_string(counts_->limit_bytes) + " are taken");
+      return error(
+          bytes > counts_->limit_bytes ? Code::kFailedPrecondition : Code::kResourceExhausted,
+          std::to_string(bytes) + " bytes do not fit: " + std::to_string(counts_->bytes) + " of " +
+              std::to_string(counts_->limit_bytes) + " are taken");
     counts_->bytes += bytes;
     ++counts_->allocations;
     return std::make_unique<Memory>(bytes, counts_);
@@ -82,6 +83,11 @@ class HandGpu final : public delivery::DeviceMemory {
       if (copies_.empty()) return false;
       copy = std::move(copies_.front());
       copies_.pop_front();
+    }
+    if (copy.what.wanted && !copy.what.wanted()) {
+      MutexLock lock(mutex_);
+      ++unwanted_;
+      return true;
     }
     EXPECT_TRUE(is_alive(copy.what.pinned)) << "let go of while the GPU reads it";
     auto& memory = static_cast<Memory&>(*copy.what.to);
@@ -120,6 +126,11 @@ class HandGpu final : public delivery::DeviceMemory {
   std::uint64_t begun() const {
     MutexLock lock(mutex_);
     return begun_;
+  }
+  // Copies that were not made, as nobody wanted them any more.
+  std::uint64_t unwanted() const {
+    MutexLock lock(mutex_);
+    return unwanted_;
   }
   std::size_t pinned() const {
     MutexLock lock(counts_->mutex);
@@ -215,6 +226,7 @@ class HandGpu final : public delivery::DeviceMemory {
   std::deque<Begun> copies_ SPDLD_GUARDED_BY(mutex_);
   std::deque<std::function<void()>> tasks_ SPDLD_GUARDED_BY(mutex_);
   std::uint64_t begun_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::uint64_t unwanted_ SPDLD_GUARDED_BY(mutex_) = 0;
 };
 using HandGpuPtr = std::shared_ptr<HandGpu>;
 

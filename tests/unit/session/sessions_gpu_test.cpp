@@ -59,7 +59,8 @@ TEST_F(SessionsGpuTest, LoaderThatNamesNoGpuMayBeLeftInMainMemory) {
   apply_arrays(kOrHost);
   const Rank rank = attach({.pipeline = "g"});
   EXPECT_THAT(attach_answer(rank),
-              HasSubstr("this loader's batches lie in main memory: its client"));
+              AllOf(HasSubstr("this loader's batches lie in main memory: its client"),
+                    HasSubstr("; one with device= copies them to its GPU itself")));
   read(rank, 0, 4, false);
 }
 
@@ -170,6 +171,43 @@ TEST_F(SessionsGpuTest, AttachThatFindsItsGpuFullIsRefusedOrReadsMainMemory) {
   EXPECT_THAT(attach_answer(rank), HasSubstr("batches lie in main memory: pipeline 'h' needs"));
   read(rank, 0, 4, false);
   gpus_->await_no_user(0);
+}
+
+class FullGpuTest : public SessionsGpuTest {
+ protected:
+  static constexpr std::uint64_t kGpuBytes = std::uint64_t{1} << 20;
+
+  std::unique_ptr<delivery::DeviceArena> fill() {
+    gpus_->gpu(0).set_limit(kGpuBytes);
+    auto all = gpus_->gpu(0).allocate(kGpuBytes);
+    EXPECT_TRUE(all);
+    return std::move(*all);
+  }
+};
+
+TEST_F(FullGpuTest, AttachWaitsForMemoryThatIsJustBeingGivenBack) {
+  for (const std::string& delivery : {kOrFail, kOrHost}) {
+    apply_arrays(delivery);
+    auto all = fill();
+    const Rank rank = attach_to_j();
+    std::string what;
+    rank.next<wire::ProgressFrame>(wire::FrameType::kProgress, &what);
+    EXPECT_THAT(what, HasSubstr("its GPU is full"));
+    all.reset();
+    read(rank, 0, 4, true);
+    hang_up(rank);
+    gpus_->await_no_user(0);
+  }
+}
+
+TEST_F(FullGpuTest, AttachIsRefusedOrReadsMainMemoryWhereNothingIsGivenBack) {
+  const auto all = fill();
+  apply_arrays(kOrFail);
+  EXPECT_THAT(attach_to_j().refusal(), HasSubstr("3 slots of"));
+  apply_arrays(kOrHost, "h");
+  const Rank rank = attach({.pipeline = "h", .device = "GPU-1"});
+  EXPECT_THAT(attach_answer(rank), HasSubstr("; this loader copies them to its GPU itself"));
+  read(rank, 0, 4, false);
 }
 
 TEST_F(SessionsGpuTest, SwapThatFindsTheGpuFullIsRefusedOrReadsMainMemory) {

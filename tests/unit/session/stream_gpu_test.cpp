@@ -149,6 +149,33 @@ TEST_F(StreamGpuTest, ReaderThatLeavesGivesBackWhatWasReadyCopiedAndUnderWay) {
   stream->leave(stays->holder());
 }
 
+TEST_F(StreamGpuTest, CopyThatWaitsForItsTurnIsNotMadeForAReaderThatLeft) {
+  const auto stream = make();
+  const auto leaves = joined(*stream, gpu_);
+  const auto stays = joined(*stream, other_gpu_, 2);
+  produce(*stream, kDeviceSlots);
+  stream->leave(leaves->holder());
+  settle();
+  EXPECT_EQ(gpu_->unwanted(), kDeviceSlots);
+  EXPECT_EQ(gpu_->bytes(), 0U);
+  EXPECT_EQ(other_gpu_->unwanted(), 0U);
+  for (std::uint64_t step = 0; step < kDeviceSlots; ++step) pass(*stream, stays, step);
+  EXPECT_EQ(full_slots(*stream), 0U);
+  stream->leave(stays->holder());
+}
+
+TEST_F(StreamGpuTest, CopyIsMadeForAReaderThatComesBeforeItsTurn) {
+  const auto stream = make();
+  const auto leaves = joined(*stream, gpu_);
+  produce(*stream, kDeviceSlots);
+  const auto comes = joined(*stream, gpu_, 2);
+  stream->leave(leaves->holder());
+  settle();
+  EXPECT_EQ(gpu_->unwanted(), 0U);
+  for (std::uint64_t step = 0; step < kDeviceSlots; ++step) pass(*stream, comes, step);
+  stream->leave(comes->holder());
+}
+
 TEST_F(StreamGpuTest, OthersNeedNotWaitForWhatAReaderThatLeftNeededFirst) {
   const auto stream = make();
   const auto slow = joined(*stream, gpu_);

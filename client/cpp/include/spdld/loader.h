@@ -63,6 +63,7 @@ struct LoaderOptions {
   std::optional<Cursor> cursor = {};           // start here instead
   std::optional<std::uint32_t> prefetch = {};  // batches held or waiting; 2 to 64
   // "cuda" or "cuda:N": large fields come on that device of this process. "cuda" is device 0.
+  // Empty or "cpu": all fields come in main memory.
   std::string device = {};
   std::string address = {};  // runtime directory; empty: $SPDLD_ADDRESS, else /run/spdld
   std::optional<std::uint32_t> incarnation = {};     // restart count; a newer one evicts older ones
