@@ -148,7 +148,7 @@ TEST(SelectErrors, SayWhichStepLeftHowMany) {
 
 TEST(SelectErrors, PassOnWhatIsWrongWithTheCondition) {
   EXPECT_EQ(selected({.where = "m > 7"}, 10).error().message(),
-            "where: column 1 of 'm > 7': there is no column 'm'; did you mean 'n'?");
+            "where: column 1 of 'm > 7': there is no column 'm'; there are: 'n'");
 }
 
 TEST(SelectErrors, RefuseSharesThatCannotBe) {
