@@ -29,7 +29,11 @@ namespace {
 class ImageReader final : public ImageDecoder {
  public:
   ImageReader(const ImageMode& mode, bool exif, ImageLimits limits, JpegOptions jpeg)
-      : mode_(mode), exif_(exif), limits_(limits), jpeg_(std::move(jpeg)), recoded_(mode, limits, jpeg_) {}
+      : mode_(mode),
+        exif_(exif),
+        limits_(limits),
+        jpeg_(std::move(jpeg)),
+        recoded_(mode, limits, jpeg_) {}
 
   Result<Size> open(std::span<const std::byte> bytes) override {
     current_ = nullptr;
