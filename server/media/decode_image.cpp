@@ -45,6 +45,7 @@ class ImageReader final : public ImageDecoder {
     current_ = nullptr;
     return open(recoded_, bytes);
   }
+
   std::uint64_t read_bytes() const override {
     SPDLD_CHECK(current_ != nullptr);
     return current_->read_bytes() + UprightRows::most_bytes(picture());

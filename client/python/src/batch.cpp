@@ -29,6 +29,7 @@ namespace {
 
 using Owner = std::shared_ptr<const void>;
 using Array = nb::ndarray<nb::numpy, nb::ro>;
+using OwnArray = nb::ndarray<nb::numpy>;  // its reader's to write
 
 void let_go(void* owner) noexcept { delete static_cast<Owner*>(owner); }
 
@@ -44,20 +45,13 @@ nb::capsule capsule_of(Owner owner, void (*drop)(void*) noexcept) {
   return capsule;
 }
 
-nb::object read_only_array(Owner owner, const void* data, const std::vector<std::size_t>& shape,
-                           nb::dlpack::dtype dtype, void (*drop)(void*) noexcept = let_go) {
-  static constexpr std::byte kNothing{};  // numpy wants an address where there is no element
+template <typename Kind>
+nb::object array_of(Owner owner, const void* data, const std::vector<std::size_t>& shape,
+                    nb::dlpack::dtype dtype, void (*drop)(void*) noexcept = let_go) {
+  static std::byte nothing{};  // numpy wants an address where there is no element
   const nb::capsule base = capsule_of(std::move(owner), drop);
-  Array array(data != nullptr ? data : &kNothing, shape.size(), shape.data(), base, nullptr, dtype);
-  return nb::cast(array, nb::rv_policy::reference);
-}
-
-nb::object own_array(Owner owner, const void* data, const std::vector<std::size_t>& shape,
-                     nb::dlpack::dtype dtype) {
-  static std::byte nothing{};
-  const nb::capsule base = capsule_of(std::move(owner), let_go);
-  const nb::ndarray<nb::numpy> array(data != nullptr ? const_cast<void*>(data) : &nothing,
-                                     shape.size(), shape.data(), base, nullptr, dtype);
+  const Kind array(data != nullptr ? const_cast<void*>(data) : &nothing, shape.size(), shape.data(),
+                   base, nullptr, dtype);
   return nb::cast(array, nb::rv_policy::reference);
 }
 
@@ -100,9 +94,10 @@ nb::object values(const PyBatch& batch, std::string_view name) {
                             ", and numpy has no arrays there: take it by batch.torch() or "
                             "batch.dlpack(), or leave device= out");
   if (batch.own())
-    return own_array(batch.owner(field), field.data, packed_shape(field), numpy_dtype(field.dtype));
+    return array_of<OwnArray>(batch.owner(field), field.data, packed_shape(field),
+                              numpy_dtype(field.dtype));
   const bool in_slot = batch.device() >= 0 && !field.copied;
-  return read_only_array(batch.owner(field), field.data, packed_shape(field),
+  return array_of<Array>(batch.owner(field), field.data, packed_shape(field),
                          numpy_dtype(field.dtype), in_slot ? let_go_of_slot : let_go);
 }
 
@@ -394,15 +389,15 @@ std::vector<std::string_view> names(const PyBatch& batch) {
 
 nb::object meta_array(const PyBatch& batch, const char* name, bool if_absent) {
   if (const TensorView* field = batch.find(name)) {
-    return read_only_array(batch.owner(*field), field->data, packed_shape(*field),
+    return array_of<Array>(batch.owner(*field), field->data, packed_shape(*field),
                            numpy_dtype(field->dtype));
   }
   if (!if_absent) {
-    return read_only_array(nullptr, nullptr, {0}, nb::dtype<std::int64_t>());
+    return array_of<Array>(nullptr, nullptr, {0}, nb::dtype<std::int64_t>());
   }
   auto ones = std::make_shared<std::vector<std::uint8_t>>(batch.rows(), std::uint8_t{1});
   const void* data = ones->data();
-  return read_only_array(std::move(ones), data, {batch.rows()}, dlpack_dtype(DType::kBool));
+  return array_of<Array>(std::move(ones), data, {batch.rows()}, dlpack_dtype(DType::kBool));
 }
 
 }  // namespace
