@@ -204,7 +204,7 @@ nlohmann::ordered_json classes_json(const v1::ClassesResponse& classes) {
 
 namespace {
 
-// What batches may take of it in all.
+// Memory of this GPU that batches may take in all.
 std::uint64_t most_for_batches(const v1::Gpu& gpu) {
   return std::min<std::uint64_t>(gpu.arena_budget(), gpu.memory_bytes());
 }

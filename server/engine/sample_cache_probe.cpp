@@ -150,7 +150,7 @@ std::optional<ItemProbe> look_at(const Plan& plan, ImageDecoder* decoder, const 
   return seen;
 }
 
-// What was found of a few, of all that are like them.
+// Items that were not recoded themselves are taken to grow as those that were.
 void estimate_recoded(std::vector<ItemProbe>& probes) {
   double encoded = 0, recoded = 0;
   for (const ItemProbe& item : probes) {

@@ -22,7 +22,7 @@
 
 namespace spdld::media {
 
-// What such a file's header says of its image.
+// The size, colour and orientation of such a file's image.
 RasterInfo raster_info(const BaselineFrame& frame, int exif_orientation);
 
 // Regions of baseline JPEG, with libjpeg-turbo's pixels: of a scan whose index is there, only the

@@ -15,7 +15,7 @@ namespace spdld::media {
 // at any 64 bits of them at once. It may look ahead of a part's end: zeros follow.
 class ScanBytes {
  public:
-  // What it takes at most for a whole scan of so many bytes, unless it is refused.
+  // Memory for a whole scan of so many bytes at most, unless it has too many zeros to leave out.
   static std::uint64_t most_bytes(std::uint64_t scan_bytes) {
     return ByteBuffer::grown(scan_bytes + 2 * kTail) +
            2 * sizeof(std::uint32_t) * most_stuffed(scan_bytes);

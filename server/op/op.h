@@ -71,7 +71,7 @@ class ImageDecoder : public RegionReader {
   // open() saw. Only decoders of the same DecodeImageOp understand them. They stay until the
   // next call. Empty: there are none of this image.
   virtual std::span<const std::byte> recode() = 0;
-  // What that takes at most; 0: there are none.
+  // Memory that recode() takes at most; 0: it would give no bytes.
   virtual std::uint64_t recode_bytes() const = 0;
   // As open(), of what recode() gave.
   virtual Result<Size> open_recoded(std::span<const std::byte> bytes) = 0;
