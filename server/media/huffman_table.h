@@ -84,7 +84,9 @@ class HuffmanTable {
   void add_seconds(Seconds& seconds) const;
   void build_entries(const Seconds& seconds);
 
-  alignas(64) std::array<std::uint32_t, 1 << kBits> entries_{};
+  // Not aligned to a cache line: a decoder would have to be allocated so, and glibc before 2.38
+  // cannot use the place of an over-aligned block again for another of its size.
+  std::array<std::uint32_t, 1 << kBits> entries_{};
   HuffmanCodes codes_;
   Kind kind_ = Kind::kDc;
   bool is_built_ = false;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "transform/aligned_vector.h"
 #include "transform/axis_filter.h"
 #include "transform/row_kernels.h"
 #include "transform/row_kernels_avx512.h"
@@ -39,8 +40,8 @@ class ColumnResizer {
   // For row_kernels_avx512.h.
   avx512::WindowTable windows_;
   std::vector<std::int32_t> bases_;
-  std::vector<avx512::WindowVector> patterns_;
-  std::vector<avx512::WindowVector> digits_;
+  AlignedVector<avx512::WindowVector> patterns_;
+  AlignedVector<avx512::WindowVector> digits_;
 
   // For row_kernels.h. Groups [tail_begin_, tail_end_), the last ones or, mirrored, the first ones,
   // would read past the row: they work on a copy of its end, from where their offsets count.

@@ -7,8 +7,8 @@
 namespace spdld::transform {
 
 // A table that is reused is allocated as often as it must be larger.
-template <typename T>
-void grow(std::vector<T>& buffer, std::size_t size) {
+template <typename T, typename Allocator>
+void grow(std::vector<T, Allocator>& buffer, std::size_t size) {
   if (buffer.size() < size) buffer.resize(size);
 }
 

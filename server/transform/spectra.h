@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "op/audio.h"
+#include "transform/aligned_vector.h"
 #include "transform/spectrum_plan.h"
 
 namespace spdld::transform {
@@ -44,7 +45,7 @@ class Spectra {
   SpectrumPlan plan_;
   std::string op_;
   std::int64_t skipped_;
-  std::vector<Lanes> scratch_;
+  AlignedVector<Lanes> scratch_;
   std::vector<float> edge_;
 };
 
