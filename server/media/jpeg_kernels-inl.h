@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "media/jpeg_kernels.h"
 
@@ -148,9 +149,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D16 = hn::CappedTag<std::int16_t, 32>;
 using D32 = hn::RepartitionToWide<D16>;
 using D64 = hn::RepartitionToWide<D32>;
+using DI8 = hn::Repartition<std::int8_t, D16>;
 using DU8 = hn::Repartition<std::uint8_t, D16>;
+using DU32 = hn::Repartition<std::uint32_t, D16>;
 using V16 = hn::Vec<D16>;
 using V32 = hn::Vec<D32>;
+using VU8 = hn::Vec<DU8>;
 
 constexpr std::size_t kBlocks = (HWY_MAX_BYTES < 64 ? HWY_MAX_BYTES : 64) / 16;
 // Row r of a block in zigzag order is put together of parts of vectors of 8 coefficients.
@@ -235,17 +239,6 @@ HWY_INLINE void put_in_rows(const V16 (&zigzag)[8], V16 (&r)[8]) {
   r[7] = row_of<7, kVectors>(zigzag);
 }
 
-struct Wide {
-  V32 low;
-  V32 high;
-};
-HWY_INLINE Wide add(const Wide& a, const Wide& b) {
-  return {hn::Add(a.low, b.low), hn::Add(a.high, b.high)};
-}
-HWY_INLINE Wide sub(const Wide& a, const Wide& b) {
-  return {hn::Sub(a.low, b.low), hn::Sub(a.high, b.high)};
-}
-
 // The sums of products of neighbours, in 32 bits.
 template <class D, class V>
 HWY_INLINE hn::Vec<D> pair_products(D d, V a, V b) {
@@ -254,89 +247,106 @@ HWY_INLINE hn::Vec<D> pair_products(D d, V a, V b) {
   return hn::Add(sums, rest);
 }
 
-// a * by_a + b * by_b.
-HWY_INLINE Wide products(V16 a_low, V16 a_high, std::int16_t by_a, std::int16_t by_b) {
-  const auto by = hn::BitCast(
-      D16(), hn::Set(D32(), static_cast<std::int32_t>(
-                                static_cast<std::uint32_t>(static_cast<std::uint16_t>(by_b)) << 16 |
-                                static_cast<std::uint16_t>(by_a))));
-  return {pair_products(D32(), a_low, by), pair_products(D32(), a_high, by)};
+// a * by_a + b * by_b, where a and b take turns.
+HWY_INLINE V32 products(V16 pairs, std::int16_t by_a, std::int16_t by_b) {
+  const auto by = static_cast<std::uint32_t>(static_cast<std::uint16_t>(by_b)) << 16 |
+                  static_cast<std::uint16_t>(by_a);
+  return pair_products(D32(), pairs, hn::BitCast(D16(), hn::Set(D32(), static_cast<int>(by))));
 }
 
-HWY_INLINE Wide scaled(V16 value) {
-  const V16 zero = hn::Zero(D16());
-  return {
-      hn::ShiftRight<16 - kConstBits>(hn::BitCast(D32(), hn::InterleaveLower(D16(), zero, value))),
-      hn::ShiftRight<16 - kConstBits>(hn::BitCast(D32(), hn::InterleaveUpper(D16(), zero, value)))};
+// One half of the columns of a row, each beside the same of another row.
+template <bool kUpper>
+HWY_INLINE V16 pairs(V16 a, V16 b) {
+  if constexpr (kUpper) return hn::InterleaveUpper(D16(), a, b);
+  return hn::InterleaveLower(D16(), a, b);
 }
 
-template <int kBits>
-HWY_INLINE V16 descaled(const Wide& value) {
-  const V32 half = hn::Set(D32(), std::int32_t{1} << (kBits - 1));
-  return hn::ReorderDemote2To(D16(), hn::ShiftRight<kBits>(hn::Add(value.low, half)),
-                              hn::ShiftRight<kBits>(hn::Add(value.high, half)));
+// With what makes a shift by kBits round to the nearest.
+template <int kBits, bool kUpper>
+HWY_INLINE V32 scaled(V16 value) {
+  constexpr int kHalf = kBits - 1 - kConstBits < 0 ? 0 : kBits - 1 - kConstBits;
+  constexpr int kBy = kBits - 1 - kHalf;  // 2^kBy * 2^kHalf is a half of 2^kBits
+  return products(pairs<kUpper>(value, hn::Set(D16(), std::int16_t{1 << kBy})), 1 << kConstBits,
+                  1 << kHalf);
 }
 
 // Sums and differences of the even and the odd half are the outermost rows first.
-template <int kBits>
-HWY_INLINE void put_sums(const Wide (&even)[4], const Wide (&odd)[4], V16 (&r)[8]) {
+HWY_INLINE void put_sums(const V32 (&even)[4], const V32 (&odd)[4], V32 (&sums)[8]) {
   HWY_UNROLL(4)
   for (int i = 0; i < 4; ++i) {
-    r[i] = descaled<kBits>(add(even[i], odd[i]));
-    r[7 - i] = descaled<kBits>(sub(even[i], odd[i]));
+    sums[i] = hn::Add(even[i], odd[i]);
+    sums[7 - i] = hn::Sub(even[i], odd[i]);
   }
 }
 
-// One pass of Loeffler, Ligtenberg and Moschytz's transform, over the columns. Sums of two inputs
-// wrap at 16 bits.
-template <int kBits>
-HWY_INLINE void transform(V16 (&r)[8]) {
-  const D16 d;
-  const auto pair_low = [&](V16 a, V16 b) { return hn::InterleaveLower(d, a, b); };
-  const auto pair_high = [&](V16 a, V16 b) { return hn::InterleaveUpper(d, a, b); };
-
-  const V16 p26_low = pair_low(r[2], r[6]), p26_high = pair_high(r[2], r[6]);
-  const Wide even3 = products(p26_low, p26_high, k0541 + k0765, k0541);
-  const Wide even2 = products(p26_low, p26_high, k0541, k0541 - k1847);
-  const Wide even0 = scaled(hn::Add(r[0], r[4]));
-  const Wide even1 = scaled(hn::Sub(r[0], r[4]));
-  const Wide t10 = add(even0, even3), t13 = sub(even0, even3);
-  const Wide t11 = add(even1, even2), t12 = sub(even1, even2);
-
-  const V16 z3 = hn::Add(r[7], r[3]), z4 = hn::Add(r[5], r[1]);
-  const V16 p34_low = pair_low(z3, z4), p34_high = pair_high(z3, z4);
-  const Wide w3 = products(p34_low, p34_high, k1175 - k1961, k1175);
-  const Wide w4 = products(p34_low, p34_high, k1175, k1175 - k0390);
-  const V16 p71_low = pair_low(r[7], r[1]), p71_high = pair_high(r[7], r[1]);
-  const V16 p53_low = pair_low(r[5], r[3]), p53_high = pair_high(r[5], r[3]);
-  const Wide odd0 = add(products(p71_low, p71_high, k0298 - k0899, -k0899), w3);
-  const Wide odd1 = add(products(p53_low, p53_high, k2053 - k2562, -k2562), w4);
-  const Wide odd2 = add(products(p53_low, p53_high, -k2562, k3072 - k2562), w3);
-  const Wide odd3 = add(products(p71_low, p71_high, -k0899, k1501 - k0899), w4);
-
-  put_sums<kBits>({t10, t11, t12, t13}, {odd3, odd2, odd1, odd0}, r);
+// One pass of Loeffler, Ligtenberg and Moschytz's transform, over one half of the columns. Sums of
+// two inputs wrap at 16 bits.
+template <int kBits, bool kUpper>
+HWY_INLINE void transform_half(const V16 (&r)[8], V32 (&sums)[8]) {
+  const V16 p26 = pairs<kUpper>(r[2], r[6]);
+  const V32 even3 = products(p26, k0541 + k0765, k0541);
+  const V32 even2 = products(p26, k0541, k0541 - k1847);
+  const V32 even0 = scaled<kBits, kUpper>(hn::Add(r[0], r[4]));
+  const V32 even1 = scaled<kBits, kUpper>(hn::Sub(r[0], r[4]));
+  const V16 p34 = pairs<kUpper>(hn::Add(r[7], r[3]), hn::Add(r[5], r[1]));
+  const V32 w3 = products(p34, k1175 - k1961, k1175);
+  const V32 w4 = products(p34, k1175, k1175 - k0390);
+  const V16 p71 = pairs<kUpper>(r[7], r[1]), p53 = pairs<kUpper>(r[5], r[3]);
+  const V32 odd0 = hn::Add(products(p71, k0298 - k0899, -k0899), w3);
+  const V32 odd1 = hn::Add(products(p53, k2053 - k2562, -k2562), w4);
+  const V32 odd2 = hn::Add(products(p53, -k2562, k3072 - k2562), w3);
+  const V32 odd3 = hn::Add(products(p71, -k0899, k1501 - k0899), w4);
+  put_sums(
+      {hn::Add(even0, even3), hn::Add(even1, even2), hn::Sub(even1, even2), hn::Sub(even0, even3)},
+      {odd3, odd2, odd1, odd0}, sums);
 }
 
 // The same of columns whose last four values are zero.
-template <int kBits>
-HWY_INLINE void transform_upper(V16 (&r)[8]) {
-  const D16 d;
-  const V16 zero = hn::Zero(d);
-  const V16 p2_low = hn::InterleaveLower(d, r[2], zero),
-            p2_high = hn::InterleaveUpper(d, r[2], zero);
-  const Wide even3 = products(p2_low, p2_high, k0541 + k0765, 0);
-  const Wide even2 = products(p2_low, p2_high, k0541, 0);
-  const Wide even = scaled(r[0]);
-  const Wide t10 = add(even, even3), t13 = sub(even, even3);
-  const Wide t11 = add(even, even2), t12 = sub(even, even2);
+template <int kBits, bool kUpper>
+HWY_INLINE void transform_upper_half(const V16 (&r)[8], V32 (&sums)[8]) {
+  const V16 p2 = pairs<kUpper>(r[2], hn::Zero(D16()));
+  const V32 even3 = products(p2, k0541 + k0765, 0);
+  const V32 even2 = products(p2, k0541, 0);
+  const V32 even = scaled<kBits, kUpper>(r[0]);
+  const V16 p31 = pairs<kUpper>(r[3], r[1]);
+  const V32 odd0 = products(p31, k1175 - k1961, k1175 - k0899);
+  const V32 odd1 = products(p31, k1175 - k2562, k1175 - k0390);
+  const V32 odd2 = products(p31, k3072 - k2562 + k1175 - k1961, k1175);
+  const V32 odd3 = products(p31, k1175, k1501 - k0899 + k1175 - k0390);
+  put_sums({hn::Add(even, even3), hn::Add(even, even2), hn::Sub(even, even2), hn::Sub(even, even3)},
+           {odd3, odd2, odd1, odd0}, sums);
+}
 
-  const V16 p31_low = hn::InterleaveLower(d, r[3], r[1]);
-  const V16 p31_high = hn::InterleaveUpper(d, r[3], r[1]);
-  const Wide odd0 = products(p31_low, p31_high, k1175 - k1961, k1175 - k0899);
-  const Wide odd1 = products(p31_low, p31_high, k1175 - k2562, k1175 - k0390);
-  const Wide odd2 = products(p31_low, p31_high, k3072 - k2562 + k1175 - k1961, k1175);
-  const Wide odd3 = products(p31_low, p31_high, k1175, k1501 - k0899 + k1175 - k0390);
-  put_sums<kBits>({t10, t11, t12, t13}, {odd3, odd2, odd1, odd0}, r);
+constexpr int kColumnBits = kConstBits - kPass1Bits;
+constexpr int kRowBits = kConstBits + kPass1Bits + 3;
+
+HWY_INLINE void descale_columns(const V32 (&low)[8], const V32 (&high)[8], V16 (&r)[8]) {
+  HWY_UNROLL(8)
+  for (int i = 0; i < 8; ++i)
+    r[i] = hn::ReorderDemote2To(D16(), hn::ShiftRight<kColumnBits>(low[i]),
+                                hn::ShiftRight<kColumnBits>(high[i]));
+}
+
+HWY_INLINE void transform_columns(V16 (&r)[8]) {
+  V32 low[8], high[8];
+  transform_half<kColumnBits, false>(r, low);
+  transform_half<kColumnBits, true>(r, high);
+  descale_columns(low, high, r);
+}
+
+// Of columns whose last four values are zero.
+HWY_INLINE void transform_upper_columns(V16 (&r)[8]) {
+  V32 low[8], high[8];
+  transform_upper_half<kColumnBits, false>(r, low);
+  transform_upper_half<kColumnBits, true>(r, high);
+  descale_columns(low, high, r);
+}
+
+// The high halves of what transform_half() makes of two columns, side by side, descaled.
+HWY_INLINE V16 descale_rows(V32 even, V32 odd) {
+  const V32 upper = hn::Set(D32(), static_cast<std::int32_t>(0xFFFF0000));
+  const auto first = hn::BitCast(D32(), hn::ShiftRight<16>(hn::BitCast(DU32(), even)));
+  return hn::ShiftRight<kRowBits - 16>(hn::BitCast(D16(), hn::Or(first, hn::And(odd, upper))));
 }
 
 HWY_INLINE void transpose(V16 (&r)[8]) {
@@ -370,12 +380,81 @@ HWY_INLINE void transpose(V16 (&r)[8]) {
   }
 }
 
+// Two vectors of 16 bits in the bytes of one, saturated: of each 128 bits of it the lower half is
+// of the first. `d` says whether bytes are signed.
+template <class D, class V>
+HWY_INLINE hn::Vec<D> in_bytes(D d, V first, V second) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128
+  (void)d;
+  constexpr bool kIsSigned = std::is_signed_v<hn::TFromD<D> >;
+  constexpr std::size_t kBytes = sizeof(first.raw);
+  if constexpr (kBytes == 64 && kIsSigned) return {_mm512_packs_epi16(first.raw, second.raw)};
+  if constexpr (kBytes == 64) return {_mm512_packus_epi16(first.raw, second.raw)};
+  if constexpr (kBytes == 32 && kIsSigned) return {_mm256_packs_epi16(first.raw, second.raw)};
+  if constexpr (kBytes == 32) return {_mm256_packus_epi16(first.raw, second.raw)};
+  if constexpr (kBytes == 16 && kIsSigned) return {_mm_packs_epi16(first.raw, second.raw)};
+  if constexpr (kBytes == 16) return {_mm_packus_epi16(first.raw, second.raw)};
+#else
+  const hn::Half<D> half;
+  return hn::Combine(d, hn::DemoteTo(half, second), hn::DemoteTo(half, first));
+#endif
+}
+
+// Of two rows that lie beside each other in each block: first the parts of one, then of the other.
+struct RowsApart {
+  std::int32_t lanes[4 * kBlocks] = {};
+};
+constexpr RowsApart rows_apart() {
+  RowsApart apart;
+  for (std::size_t i = 0; i < 2 * kBlocks; ++i) {
+    apart.lanes[i] = static_cast<std::int32_t>(i / 2 * 4 + i % 2);
+    apart.lanes[2 * kBlocks + i] = apart.lanes[i] + 2;
+  }
+  return apart;
+}
+constexpr RowsApart kRowsApart = rows_apart();
+
+// Rows of samples, from 8 bits around 0.
+HWY_INLINE void store_rows(VU8 rows, std::uint8_t* first, std::uint8_t* second) {
+  const D32 d;
+  const hn::Half<DU8> half;
+  const auto apart = hn::BitCast(
+      DU8(), hn::TableLookupLanes(hn::BitCast(d, rows), hn::SetTableIndices(d, kRowsApart.lanes)));
+  const auto samples = hn::Xor(apart, hn::Set(DU8(), 0x80));
+  hn::StoreU(hn::LowerHalf(half, samples), half, first);
+  hn::StoreU(hn::UpperHalf(half, samples), half, second);
+}
+
+// The second pass: c holds columns, and becomes rows of samples.
+HWY_INLINE void transform_rows(const V16 (&c)[8], std::uint8_t* out, std::ptrdiff_t stride) {
+  const DU8 d;
+  V32 upper[8], lower[8];  // rows 0 to 3, and 4 to 7
+  transform_half<kRowBits, false>(c, upper);
+  transform_half<kRowBits, true>(c, lower);
+  // Columns i and i + 4 of both halves.
+  const auto both = [&](int i) {
+    return hn::BitCast(d, in_bytes(DI8(), descale_rows(upper[i], upper[i + 4]),
+                                   descale_rows(lower[i], lower[i + 4])));
+  };
+  const VU8 c04 = both(0), c15 = both(1), c26 = both(2), c37 = both(3);
+  const auto store_half = [&](VU8 even, VU8 odd, std::uint8_t* to) {
+    store_rows(hn::InterleaveLower(d, even, odd), to, to + stride);
+    store_rows(hn::InterleaveUpper(d, even, odd), to + 2 * stride, to + 3 * stride);
+  };
+  store_half(hn::InterleaveLower(d, c04, c26), hn::InterleaveLower(d, c15, c37), out);
+  store_half(hn::InterleaveUpper(d, c04, c26), hn::InterleaveUpper(d, c15, c37), out + 4 * stride);
+}
+
+HWY_INLINE bool are_zero(V16 values) { return hn::AllTrue(D16(), hn::Eq(values, hn::Zero(D16()))); }
+
 // libjpeg-turbo does not transform the columns of a block that has coefficients in its first row
 // alone, and then wraps where the transform saturates. That shows only beyond this.
 HWY_INLINE bool may_wrap(V16 first_row) {
-  const auto bound = hn::Set(D16(), std::int16_t{8191});
-  return !hn::AllFalse(D16(), hn::Or(hn::Gt(first_row, bound),
-                                     hn::Lt(first_row, hn::Set(D16(), std::int16_t{-8192}))));
+  const auto both = [](std::uint16_t value) {
+    return hn::BitCast(D16(), hn::Set(D32(), static_cast<std::int32_t>(value * 0x10001u)));
+  };
+  const V16 beyond = hn::And(hn::Add(first_row, both(8192)), both(0xC000));
+  return !are_zero(beyond);
 }
 
 // All lanes of the blocks whose rows but the first are zero.
@@ -387,21 +466,10 @@ HWY_INLINE hn::Mask<D16> have_one_row(const V16 (&r)[8]) {
   return hn::MaskFromVec(hn::BitCast(D16(), hn::VecFromMask(D64(), hn::Eq(both, hn::Zero(D64())))));
 }
 
-HWY_INLINE bool are_zero(V16 values) { return hn::AllTrue(D16(), hn::Eq(values, hn::Zero(D16()))); }
-
-// A row of samples, from 16 bits around 0.
-HWY_INLINE void store_row(V16 row, std::uint8_t* out) {
-  const hn::Rebind<std::uint8_t, D16> samples;
-  const auto center = hn::Set(D16(), std::int16_t{128});
-  hn::StoreU(hn::DemoteTo(samples, hn::SaturatedAdd(row, center)), samples, out);
-}
-
 // Blocks of one value each: what both passes of the transform make of it.
-HWY_INLINE void store_means(V16 means, const JpegMultipliers& multipliers, std::uint8_t* out,
-                            std::ptrdiff_t stride) {
+HWY_INLINE void store_means(V16 means, V16 multipliers, std::uint8_t* out, std::ptrdiff_t stride) {
   const D16 d;
-  const V16 shifted =
-      hn::ShiftLeft<kPass1Bits>(hn::Mul(means, hn::LoadDup128(d, multipliers.data())));
+  const V16 shifted = hn::ShiftLeft<kPass1Bits>(hn::Mul(means, multipliers));
   constexpr int kLeft = kPass1Bits + 3;
   const V16 half = hn::Set(d, std::int16_t{1 << (kLeft - 1)});
   // (shifted + half) >> kLeft, whose sum may not fit.
@@ -409,65 +477,98 @@ HWY_INLINE void store_means(V16 means, const JpegMultipliers& multipliers, std::
   const V16 mean =
       hn::Add(hn::ShiftRight<kLeft>(shifted), hn::ShiftRight<kLeft>(hn::Add(low, half)));
   const V16 row = hn::Broadcast<0>(mean);
-  for (int i = 0; i < 8; ++i) store_row(row, out + i * stride);
+  const VU8 rows = hn::BitCast(DU8(), in_bytes(DI8(), row, row));
+  for (int i = 0; i < 8; i += 2) store_rows(rows, out + i * stride, out + (i + 1) * stride);
+}
+
+template <BlockOrder kOrder, int kVectors>
+HWY_INLINE void order_rows(const V16 (&given)[8], V16 (&r)[8]) {
+  if constexpr (kOrder == BlockOrder::kZigzag) {
+    put_in_rows<kVectors>(given, r);
+  } else {
+    HWY_UNROLL(8)
+    for (int i = 0; i < 8; ++i) r[i] = given[i];
+  }
+}
+
+// What each row is multiplied by, once for each block of a vector.
+struct Multipliers {
+  explicit Multipliers(const JpegMultipliers& rows) {
+    for (std::size_t i = 0; i < 8; ++i) by[i] = hn::LoadDup128(D16(), rows.data() + 8 * i);
+  }
+  V16 by[8];
+};
+
+HWY_INLINE void dequantize(const Multipliers& multipliers, V16 (&r)[8]) {
+  HWY_UNROLL(8)
+  for (std::size_t i = 0; i < 8; ++i) r[i] = hn::Mul(r[i], multipliers.by[i]);
+}
+
+// Blocks of which may_wrap() holds.
+template <BlockOrder kOrder>
+HWY_NOINLINE void transform_large_blocks(const std::int16_t* const* blocks,
+                                         const Multipliers& multipliers, std::uint8_t* out,
+                                         std::ptrdiff_t stride) {
+  const D16 d;
+  V16 given[8], r[8];
+  for (std::size_t i = 0; i < 8; ++i) given[i] = load_blocks(blocks, 8 * i);
+  order_rows<kOrder, 8>(given, r);
+  const auto plain = have_one_row(r);
+  dequantize(multipliers, r);
+  const V16 shifted = hn::ShiftLeft<kPass1Bits>(r[0]);
+  transform_columns(r);
+  for (V16& row : r) row = hn::IfThenElse(plain, shifted, row);
+  transpose(r);
+  transform_rows(r, out, stride);
 }
 
 template <BlockOrder kOrder>
-HWY_INLINE void transform_blocks(const std::int16_t* const* blocks,
-                                 const JpegMultipliers& multipliers, std::uint8_t* out,
-                                 std::ptrdiff_t stride) {
+HWY_INLINE void transform_blocks(const std::int16_t* const* blocks, const Multipliers& multipliers,
+                                 std::uint8_t* out, std::ptrdiff_t stride) {
   const D16 d;
   V16 given[8];
   HWY_UNROLL(8)
   for (std::size_t i = 0; i < 8; ++i) given[i] = load_blocks(blocks, 8 * i);
   const bool is_early = are_zero(hn::Or(hn::Or(given[4], given[5]), hn::Or(given[6], given[7])));
+  V16 r[8];
   if (is_early) {
     // Without the first coefficient of each block, which is its mean.
     const V16 first = hn::BitCast(
         d, hn::ShiftLeftBytes<2>(hn::ShiftRightBytes<2>(DU8(), hn::BitCast(DU8(), given[0]))));
     if (are_zero(hn::Or(hn::Or(first, given[1]), hn::Or(given[2], given[3]))))
-      return store_means(given[0], multipliers, out, stride);
-  }
-  V16 r[8];
-  if constexpr (kOrder == BlockOrder::kZigzag) {
-    if (is_early) {
-      put_in_rows<4>(given, r);
-    } else {
-      put_in_rows<8>(given, r);
-    }
+      return store_means(given[0], multipliers.by[0], out, stride);
+    order_rows<kOrder, 4>(given, r);
   } else {
-    HWY_UNROLL(8)
-    for (int i = 0; i < 8; ++i) r[i] = given[i];
+    order_rows<kOrder, 8>(given, r);
   }
-  const V16 first_row = hn::Mul(r[0], hn::LoadDup128(d, multipliers.data()));
-  const bool wraps = may_wrap(first_row);
-  const auto plain = wraps ? have_one_row(r) : hn::MaskFromVec(hn::Zero(d));
-  r[0] = first_row;
-  HWY_UNROLL(8)
-  for (std::size_t i = 1; i < 8; ++i)
-    r[i] = hn::Mul(r[i], hn::LoadDup128(d, multipliers.data() + 8 * i));
-  if (HWY_UNLIKELY(wraps)) {
-    const V16 shifted = hn::ShiftLeft<kPass1Bits>(r[0]);
-    transform<kConstBits - kPass1Bits>(r);
-    for (V16& row : r) row = hn::IfThenElse(plain, shifted, row);
-  } else if (kOrder == BlockOrder::kRows && is_early) {
-    transform_upper<kConstBits - kPass1Bits>(r);
+  dequantize(multipliers, r);
+  if (HWY_UNLIKELY(may_wrap(r[0])))
+    return transform_large_blocks<kOrder>(blocks, multipliers, out, stride);
+  if (kOrder == BlockOrder::kRows && is_early) {
+    transform_upper_columns(r);
   } else {
-    transform<kConstBits - kPass1Bits>(r);
+    transform_columns(r);
   }
   transpose(r);
-  transform<kConstBits + kPass1Bits + 3>(r);
-  transpose(r);
-  HWY_UNROLL(8)
-  for (int i = 0; i < 8; ++i) store_row(r[i], out + i * stride);
+  transform_rows(r, out, stride);
 }
 
 template <BlockOrder kOrder>
-inline void transform_row(const BlockRow& row, const JpegMultipliers& multipliers,
-                          std::uint8_t* out, std::ptrdiff_t stride) {
+inline void transform_row(const BlockRow& row, const JpegMultipliers& by_row, std::uint8_t* out,
+                          std::ptrdiff_t stride) {
+  const Multipliers multipliers(by_row);
   const std::int16_t* blocks[kBlocks];
+  const std::int16_t* next = row.first;
+  std::size_t column = 0;
   for (std::size_t i = 0; i < row.count; i += kBlocks) {
-    for (std::size_t j = 0; j < kBlocks; ++j) blocks[j] = row.block(std::min(i + j, row.count - 1));
+    for (std::size_t j = 0; j < kBlocks; ++j) {
+      blocks[j] = next;
+      if (i + j + 1 >= row.count) continue;  // the last one stands for those that are missing
+      next += 64;
+      if (++column < row.columns) continue;
+      column = 0;
+      next += row.mcu_step - 64 * row.columns;
+    }
     transform_blocks<kOrder>(blocks, multipliers, out + 8 * i, stride);
   }
 }
@@ -525,41 +626,99 @@ inline void upsample_h2v2(const std::uint8_t* near, const std::uint8_t* far, std
 
 // ------------------------------ ycc_to_rgb
 
-inline void ycc_to_rgb(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr,
-                       std::size_t count, std::uint8_t* out) {
-  using D = hn::CappedTag<std::int16_t, 16>;
-  using DBytes = hn::Rebind<std::uint8_t, D>;
-  using DProducts = hn::RepartitionToWide<D>;
-  const D d;
-  const std::size_t lanes = hn::Lanes(d);
-  const auto center = hn::Set(d, std::int16_t{128});
+using DColour = hn::CappedTag<std::int16_t, 16>;
+using DPixels = hn::Repartition<std::uint8_t, DColour>;
+using VColour = hn::Vec<DColour>;
+using VPixels = hn::Vec<DPixels>;
+
+// How three vectors of 16 samples become 16 pixels: a shuffle brings each sample to its place in
+// one of three vectors, and no two samples of one colour are at the same place.
+struct Interleaving {
+  alignas(16) std::uint8_t lanes[3][16] = {};    // of each colour: which sample goes there
+  alignas(16) std::uint8_t colours[3][16] = {};  // of each vector: whose sample is there
+};
+constexpr Interleaving interleaving() {
+  Interleaving all;
+  for (std::size_t byte = 0; byte < 48; ++byte) {
+    all.lanes[byte % 3][byte % 16] = static_cast<std::uint8_t>(byte / 3);
+    all.colours[byte / 16][byte % 16] = static_cast<std::uint8_t>(byte % 3);
+  }
+  return all;
+}
+constexpr Interleaving kInterleaving = interleaving();
+
+// Each 16 bytes of a vector, 48 bytes apart.
+template <class D>
+HWY_INLINE void store_apart(D d, hn::Vec<D> bytes, std::uint8_t* out) {
+  if constexpr (hn::MaxLanes(d) == 16) {
+    hn::StoreU(bytes, d, out);
+  } else {
+    const hn::Half<D> half;
+    store_apart(half, hn::LowerHalf(half, bytes), out);
+    store_apart(half, hn::UpperHalf(half, bytes), out + hn::MaxLanes(half) * 3);
+  }
+}
+
+HWY_INLINE void store_pixels(VPixels red, VPixels green, VPixels blue, std::uint8_t* out) {
+  const DPixels d;
+  const auto placed = [&](VPixels samples, std::size_t colour) {
+    return hn::TableLookupBytes(samples, hn::LoadDup128(d, kInterleaving.lanes[colour]));
+  };
+  const VPixels r = placed(red, 0), g = placed(green, 1), b = placed(blue, 2);
+  HWY_UNROLL(3)
+  for (std::size_t i = 0; i < 3; ++i) {
+    const VPixels colours = hn::LoadDup128(d, kInterleaving.colours[i]);
+    const VPixels others = hn::IfThenElse(hn::Eq(colours, hn::Set(d, 1)), g, b);
+    store_apart(d, hn::IfThenElse(hn::Eq(colours, hn::Zero(d)), r, others), out + 16 * i);
+  }
+}
+
+struct Colours {
+  VColour red;
+  VColour green;
+  VColour blue;
+};
+
+// `b` and `r` are around 0.
+HWY_INLINE Colours colours_of(VColour luma, VColour b, VColour r) {
+  using DProducts = hn::RepartitionToWide<DColour>;
+  const DColour d;
   const auto one = hn::Set(d, std::int16_t{1});
-  const auto by_blue = hn::Set(d, static_cast<std::int16_t>(-k0228));
-  const auto by_red = hn::Set(d, k0402);
   const auto by_both = hn::BitCast(
       d, hn::Set(DProducts(), static_cast<std::int32_t>(std::uint32_t{k0285} << 16 |
                                                         static_cast<std::uint16_t>(-k0344))));
   const auto half = hn::Set(DProducts(), 1 << 15);
-  const auto load = [&](const std::uint8_t* from) {
-    return hn::PromoteTo(d, hn::LoadU(DBytes(), from));
-  };
   // x * by / 2^16, rounded.
-  const auto times = [&](auto x, auto by) {
-    return hn::ShiftRight<1>(hn::Add(hn::MulHigh(hn::Add(x, x), by), one));
+  const auto times = [&](auto x, std::int16_t by) {
+    return hn::ShiftRight<1>(hn::Add(hn::MulHigh(hn::Add(x, x), hn::Set(d, by)), one));
   };
+  const auto blue =
+      hn::Add(hn::Add(times(b, static_cast<std::int16_t>(-k0228)), hn::Add(b, b)), luma);
+  const auto red = hn::Add(hn::Add(times(r, k0402), r), luma);
+  const auto low = pair_products(DProducts(), hn::InterleaveLower(d, b, r), by_both);
+  const auto high = pair_products(DProducts(), hn::InterleaveUpper(d, b, r), by_both);
+  const auto both = hn::ReorderDemote2To(d, hn::ShiftRight<16>(hn::Add(low, half)),
+                                         hn::ShiftRight<16>(hn::Add(high, half)));
+  return {red, hn::Add(hn::Sub(both, r), luma), blue};
+}
+
+inline void ycc_to_rgb(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr,
+                       std::size_t count, std::uint8_t* out) {
+  const DPixels d;
+  const DColour d16;
+  const auto zero = hn::Zero(d);
+  const auto lower = [&](VPixels v) { return hn::BitCast(d16, hn::InterleaveLower(d, v, zero)); };
+  const auto upper = [&](VPixels v) { return hn::BitCast(d16, hn::InterleaveUpper(d, v, zero)); };
+  const auto center = hn::Set(d16, std::int16_t{128});
+  const std::size_t lanes = hn::Lanes(d);
   for (std::size_t i = 0; i < count; i += lanes) {
-    const auto luma = load(y + i);
-    const auto b = hn::Sub(load(cb + i), center);
-    const auto r = hn::Sub(load(cr + i), center);
-    const auto blue = hn::Add(hn::Add(times(b, by_blue), hn::Add(b, b)), luma);
-    const auto red = hn::Add(hn::Add(times(r, by_red), r), luma);
-    const auto low = pair_products(DProducts(), hn::InterleaveLower(d, b, r), by_both);
-    const auto high = pair_products(DProducts(), hn::InterleaveUpper(d, b, r), by_both);
-    const auto both = hn::ReorderDemote2To(d, hn::ShiftRight<16>(hn::Add(low, half)),
-                                           hn::ShiftRight<16>(hn::Add(high, half)));
-    const auto green = hn::Add(hn::Sub(both, r), luma);
-    hn::StoreInterleaved3(hn::DemoteTo(DBytes(), red), hn::DemoteTo(DBytes(), green),
-                          hn::DemoteTo(DBytes(), blue), DBytes(), out + 3 * i);
+    const auto luma = hn::LoadU(d, y + i), b = hn::LoadU(d, cb + i), r = hn::LoadU(d, cr + i);
+    const Colours low =
+        colours_of(lower(luma), hn::Sub(lower(b), center), hn::Sub(lower(r), center));
+    const Colours high =
+        colours_of(upper(luma), hn::Sub(upper(b), center), hn::Sub(upper(r), center));
+    store_pixels(in_bytes(d, low.red, high.red), in_bytes(d, low.green, high.green),
+                 in_bytes(d, low.blue, high.blue), out + 3 * i);
   }
 }
 
