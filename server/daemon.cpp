@@ -125,20 +125,13 @@ void warn_of_surprises(std::uint64_t budget) {
 
 session::JpegView view_of(const media::SeekIndexes& indexes) {
   const media::SeekIndexes::Snapshot now = indexes.snapshot();
-  const auto images = [&](media::SeekIndexes::Way way) {
-    return now.ways[static_cast<std::size_t>(way)];
-  };
   return {.limit_bytes = now.limit_bytes,
           .bytes = now.bytes,
           .files = now.files,
           .refused = now.refused,
-          .indexed = images(media::SeekIndexes::Way::kByIndex),
-          .from_begin = images(media::SeekIndexes::Way::kFromBegin),
-          .by_libjpeg = images(media::SeekIndexes::Way::kByLibjpeg),
           .contradicted = now.contradicted,
           .different = now.different,
-          .by_coefficients = images(media::SeekIndexes::Way::kByCoefficients),
-          .recoded = images(media::SeekIndexes::Way::kRecoded)};
+          .images = now.images};
 }
 
 }  // namespace

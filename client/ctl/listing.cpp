@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -136,16 +137,45 @@ Table users_table(const google::protobuf::RepeatedPtrField<v1::User>& users) {
   return table;
 }
 
+// In which way they were read.
+std::string jpeg_cell(const v1::JpegImages& images) {
+  std::vector<std::string> parts;
+  const auto add = [&](std::uint64_t count, std::string_view how) {
+    if (count > 0) parts.push_back(fmt::format("{} {}", count, how));
+  };
+  add(images.indexed(), "by index");
+  add(images.from_begin(), "without");
+  add(images.by_libjpeg(), "by libjpeg");
+  add(images.by_coefficients(), "by coefficients");
+  add(images.recoded(), "recoded");
+  return cell(fmt::format("{}", fmt::join(parts, ", ")));
+}
+
+// The last column is of those that decode JPEG.
 Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages) {
-  Table table({"JOB", "PIPELINE", "STAGE", ">ROWS/S", ">BUSY%", ">TASKS", ">FAILED", ">BUSY",
-               ">WAITED", ">RUNNING", ">P50", ">P99"});
+  std::vector<std::string> headings{"JOB",     "PIPELINE", "STAGE",   ">ROWS/S",
+                                    ">BUSY%",  ">TASKS",   ">FAILED", ">BUSY",
+                                    ">WAITED", ">RUNNING", ">P50",    ">P99"};
+  const bool has_jpeg = std::any_of(stages.begin(), stages.end(),
+                                    [](const v1::Stage& stage) { return stage.has_jpeg(); });
+  if (has_jpeg) headings.push_back("JPEG");
+  Table table(std::move(headings));
   for (const v1::Stage& stage : stages) {
-    table.add({stage.job(), stage.pipeline(), stage.stage(), rows_per_s(stage),
-               stage.has_busy_share() ? fmt::format("{:.0f}", 100 * stage.busy_share()) : "-",
-               number(stage.tasks()), number(stage.failures()), show_seconds(stage.busy_s()),
-               show_seconds(stage.wait_s()),
-               fmt::format("{}/{}", stage.in_flight(), stage.concurrency()),
-               show_microseconds(stage.p50_us()), show_microseconds(stage.p99_us())});
+    std::vector<std::string> row{
+        stage.job(),
+        stage.pipeline(),
+        stage.stage(),
+        rows_per_s(stage),
+        stage.has_busy_share() ? fmt::format("{:.0f}", 100 * stage.busy_share()) : "-",
+        number(stage.tasks()),
+        number(stage.failures()),
+        show_seconds(stage.busy_s()),
+        show_seconds(stage.wait_s()),
+        fmt::format("{}/{}", stage.in_flight(), stage.concurrency()),
+        show_microseconds(stage.p50_us()),
+        show_microseconds(stage.p99_us())};
+    if (has_jpeg) row.push_back(jpeg_cell(stage.jpeg()));
+    table.add(std::move(row));
   }
   return table;
 }
@@ -237,14 +267,16 @@ void print_gpus(const v1::Daemon& daemon, std::ostream& out) {
 
 // Nothing of a daemon that has decoded no JPEG.
 void print_jpeg(const v1::JpegIndex& jpeg, std::ostream& out) {
-  if (jpeg.indexed() + jpeg.from_begin() + jpeg.by_libjpeg() + jpeg.recoded() == 0) return;
+  const v1::JpegImages& images = jpeg.images();
+  if (images.indexed() + images.from_begin() + images.by_libjpeg() + images.recoded() == 0) return;
   out << fmt::format(
       "jpeg       index: {} of {}, {}; images: {} by it, {} without, {} by libjpeg\n",
       show_bytes(jpeg.bytes()), show_bytes(jpeg.limit_bytes()), counted(jpeg.files(), "file"),
-      jpeg.indexed(), jpeg.from_begin(), jpeg.by_libjpeg());
-  if (jpeg.recoded() > 0)
+      images.indexed(), images.from_begin(), images.by_libjpeg());
+  if (images.recoded() > 0)
     out << fmt::format("           in caches: coefficients made of {}; {} made of coefficients\n",
-                       counted(jpeg.recoded(), "file"), counted(jpeg.by_coefficients(), "image"));
+                       counted(images.recoded(), "file"),
+                       counted(images.by_coefficients(), "image"));
   if (jpeg.contradicted() > 0)
     out << fmt::format("           {} contradicted the index\n",
                        counted(jpeg.contradicted(), "file"));

@@ -436,18 +436,22 @@ void fill(v1::DataPlane* message, const session::DataPlaneView& view) {
   message->set_bad_releases(view.bad_releases);
 }
 
+void fill(v1::JpegImages* message, const JpegImages& images) {
+  message->set_indexed(images.indexed);
+  message->set_from_begin(images.from_begin);
+  message->set_by_libjpeg(images.by_libjpeg);
+  message->set_by_coefficients(images.by_coefficients);
+  message->set_recoded(images.recoded);
+}
+
 void fill(v1::JpegIndex* message, const session::JpegView& view) {
   message->set_limit_bytes(view.limit_bytes);
   message->set_bytes(view.bytes);
   message->set_files(view.files);
   message->set_refused(view.refused);
-  message->set_indexed(view.indexed);
-  message->set_from_begin(view.from_begin);
-  message->set_by_libjpeg(view.by_libjpeg);
   message->set_contradicted(view.contradicted);
   message->set_different(view.different);
-  message->set_by_coefficients(view.by_coefficients);
-  message->set_recoded(view.recoded);
+  fill(message->mutable_images(), view.images);
 }
 
 void fill(v1::SampleCache* message, const session::CacheView& view) {
@@ -542,6 +546,7 @@ void fill(v1::Stage* message, const session::StageView& view) {
   message->set_p99_us(view.p99_us);
   if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
   if (view.busy_share) message->set_busy_share(*view.busy_share);
+  if (view.jpeg.any()) fill(message->mutable_jpeg(), view.jpeg);
 }
 
 void fill(v1::Failure* message, const session::FailureView& view) {

@@ -20,6 +20,7 @@ class CachedImageWorker final : public FieldWorker {
 
   Result<std::uint64_t> run(SampleInput& sample, std::span<RowOutput> out,
                             std::uint64_t room_bytes) override;
+  void count_in(JpegCounter& counter) override { image_.count_in(counter); }
   std::uint64_t kept_bytes() const override { return image_.kept_bytes(); }
 
  private:

@@ -47,6 +47,7 @@ class ImageWorker final : public FieldWorker {
   Result<std::uint64_t> run_recoded(const Recoded& recoded, SampleInput& sample,
                                     std::span<RowOutput> out, std::uint64_t room_bytes);
 
+  void count_in(JpegCounter& counter) override { decoder_->count_in(counter); }
   std::uint64_t kept_bytes() const override { return kept_bytes_; }
 
  private:

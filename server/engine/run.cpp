@@ -195,9 +195,12 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
 }
 
 std::unique_ptr<FieldWorker> Run::make_worker(const FieldTask& task) {
-  if (&task == plan_->image && fetch_.image_cache() != nullptr)
-    return std::make_unique<CachedImageWorker>(*plan_->image, fetch_);
-  return task.make_worker();
+  std::unique_ptr<FieldWorker> made =
+      &task == plan_->image && fetch_.image_cache() != nullptr
+          ? std::make_unique<CachedImageWorker>(*plan_->image, fetch_)
+          : task.make_worker();
+  made->count_in(jpeg_counter_);
+  return made;
 }
 
 RowOutput Run::output(const Row& row, std::size_t tensor) const {

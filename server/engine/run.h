@@ -18,6 +18,7 @@
 #include "engine/sample_cache.h"
 #include "engine/stage_stats.h"
 #include "engine/stream_port.h"
+#include "op/jpeg_images.h"
 #include "source/sampler.h"
 #include "source/source.h"
 
@@ -64,6 +65,7 @@ class Run {
   const source::Sampler& sampler() const { return sampler_; }
   const StageStats& fetch_stats() const { return fetch_.stats(); }
   const StageStats& process_stats() const { return process_stats_; }
+  JpegImages jpeg_images() const { return jpeg_counter_.images(); }
   const SampleCache* cache() const { return cache_.get(); }
 
   // Frees what `worker` keeps between rows, if it is more than a little.
@@ -115,6 +117,7 @@ class Run {
   const Clock& clock_;
   RowFetch fetch_;
   StageStats process_stats_;
+  JpegCounter jpeg_counter_;
   std::vector<Worker> workers_;  // [worker]
 };
 

@@ -27,7 +27,7 @@ std::uint64_t CoefficientDecoder::read_bytes() const {
 }
 
 Status CoefficientDecoder::read(const Rect& region, RowSink& rows) {
-  if (options_.indexes != nullptr) options_.indexes->count(SeekIndexes::Way::kByCoefficients);
+  options_.count(JpegWay::kByCoefficients);
   const auto output = BaselineDecoder::output_for(mode_);
   decoder_.open(*image_, output);
   RowGiver giver({mode_, BaselineDecoder::rows_of(output)}, region.width, row_, rows);

@@ -29,11 +29,9 @@ namespace {
 class ImageReader final : public ImageDecoder {
  public:
   ImageReader(const ImageMode& mode, bool exif, ImageLimits limits, JpegOptions jpeg)
-      : mode_(mode),
-        exif_(exif),
-        limits_(limits),
-        jpeg_(std::move(jpeg)),
-        recoded_(mode, limits, jpeg_) {}
+      : mode_(mode), exif_(exif), limits_(limits), jpeg_(std::move(jpeg)) {}
+
+  void count_in(JpegCounter& counter) override { jpeg_.counter = &counter; }
 
   Result<Size> open(std::span<const std::byte> bytes) override {
     current_ = nullptr;
@@ -43,7 +41,8 @@ class ImageReader final : public ImageDecoder {
 
   Result<Size> open_recoded(std::span<const std::byte> bytes) override {
     current_ = nullptr;
-    return open(recoded_, bytes);
+    if (recoded_ == nullptr) recoded_ = std::make_unique<CoefficientDecoder>(mode_, limits_, jpeg_);
+    return open(*recoded_, bytes);
   }
 
   std::uint64_t read_bytes() const override {
@@ -108,9 +107,9 @@ class ImageReader final : public ImageDecoder {
   const ImageMode mode_;
   const bool exif_;
   const ImageLimits limits_;
-  const JpegOptions jpeg_;
+  JpegOptions jpeg_;
   std::array<std::unique_ptr<RasterDecoder>, kImageFormats> decoders_;  // by format, once needed
-  CoefficientDecoder recoded_;
+  std::unique_ptr<CoefficientDecoder> recoded_;                         // likewise
   RasterInfo info_;
   RasterDecoder* current_ = nullptr;  // whose image is open
   UprightRows upright_;

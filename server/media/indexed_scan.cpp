@@ -40,11 +40,12 @@ __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::refilled(La
   return lane;
 }
 
-__attribute__((noinline, cold)) IndexedScan::Lane IndexedScan::slow_step(Lane lane) {
-  const Place& place = *lane.place;
-  const bool is_dc = lane.entries == place.tables->dc->entries();
+// By value, for the registers: a lane in memory costs more than the step.
+__attribute__((noinline, cold)) IndexedScan::Lane IndexedScan::slow_step(
+    std::uint64_t bit, std::size_t to, const Place& place, const std::uint32_t* entries) {
+  Lane lane{.bits = bytes_.load(bit), .at = bit, .to = to, .place = &place};
+  const bool is_dc = entries == place.tables->dc->entries();
   const HuffmanTable& table = is_dc ? *place.tables->dc : *place.tables->ac;
-  lane.bits = bytes_.load(lane.at);
   const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(lane.bits >> 48));
   const std::int32_t value = HuffmanTable::value_of(lane.bits << symbol.length, symbol.size);
   lane.at += static_cast<std::uint64_t>(symbol.length + symbol.size);
@@ -69,7 +70,7 @@ __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::step(Lane l
   const bool is_last = ((first + 1) & (kBlock - 1)) == 0;
   std::int16_t* const out = blocks_.data();
   if (__builtin_expect(!entry.fits() || is_last, 0)) {
-    if (entry.is_empty() || entry.fits() || is_last) return slow_step(lane);
+    if (entry.is_empty() || is_last) return slow_step(lane.at, lane.to, *lane.place, lane.entries);
     const std::uint32_t size = entry.size();
     const std::uint64_t rest = bytes_.load(lane.at + entry.length());
     out[first] = static_cast<std::int16_t>(HuffmanTable::value_of(rest, static_cast<int>(size)));

@@ -53,7 +53,8 @@ class IndexedScan {
 
   Lane lane_at(std::uint64_t bit, std::size_t to) const;
   // Decodes one symbol, whatever it is.
-  Lane slow_step(Lane lane);
+  Lane slow_step(std::uint64_t bit, std::size_t to, const Place& place,
+                 const std::uint32_t* entries);
   Lane step(Lane lane);
   Lane refilled(Lane lane) const;
   void run(Lane lane, std::size_t end);

@@ -289,7 +289,7 @@ std::span<const std::byte> JpegDecoder::recode() {
   codec_.abort();
   if (recode_bytes() == 0) return {};
   const Baseline file = *std::exchange(baseline_, std::nullopt);
-  options_.indexes->count(SeekIndexes::Way::kRecoded);
+  options_.count(JpegWay::kRecoded);
   decoder_.open(file.frame, file_, BaselineDecoder::output_for(mode_));
   writer_.begin(file.frame, file_.size(), exif_orientation(file.frame.exif));
   if (!decoder_.copy(writer_)) {
@@ -323,7 +323,7 @@ int JpegDecoder::read_baseline(const Rect& region, RowSink& rows) {
     if (given < region.height) {
       options_.indexes->contradicted(file.key);
     } else {
-      options_.indexes->count(SeekIndexes::Way::kByIndex);
+      options_.count(JpegWay::kByIndex);
     }
     return given;
   }
@@ -336,12 +336,12 @@ int JpegDecoder::read_baseline(const Rect& region, RowSink& rows) {
   } else if (grid || given < region.height) {
     options_.indexes->add_odd(file.key);
   }
-  if (given == region.height) options_.indexes->count(SeekIndexes::Way::kFromBegin);
+  if (given == region.height) options_.count(JpegWay::kFromBegin);
   return given;
 }
 
 Status JpegDecoder::read_by_libjpeg(const Rect& region, int given, RowSink& rows) {
-  if (options_.indexes != nullptr) options_.indexes->count(SeekIndexes::Way::kByLibjpeg);
+  options_.count(JpegWay::kByLibjpeg);
   const auto width = static_cast<std::size_t>(codec_.info().image_width);
   rows_.resize(bytes_for_rows(
       width * static_cast<std::size_t>(converter(codec_.info().num_components).step())));

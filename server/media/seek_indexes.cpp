@@ -213,15 +213,13 @@ bool SeekIndexes::take(std::uint64_t bytes) {
 }
 
 SeekIndexes::Snapshot SeekIndexes::snapshot() const {
-  Snapshot now{.limit_bytes = limit_bytes_,
-               .bytes = bytes_.load(std::memory_order_relaxed),
-               .files = files_.load(std::memory_order_relaxed),
-               .refused = refused_.load(std::memory_order_relaxed),
-               .contradicted = contradicted_.load(std::memory_order_relaxed),
-               .different = different_.load(std::memory_order_relaxed)};
-  for (std::size_t i = 0; i < now.ways.size(); ++i)
-    now.ways[i] = ways_[i].load(std::memory_order_relaxed);
-  return now;
+  return {.limit_bytes = limit_bytes_,
+          .bytes = bytes_.load(std::memory_order_relaxed),
+          .files = files_.load(std::memory_order_relaxed),
+          .refused = refused_.load(std::memory_order_relaxed),
+          .contradicted = contradicted_.load(std::memory_order_relaxed),
+          .different = different_.load(std::memory_order_relaxed),
+          .images = counter_.images()};
 }
 
 }  // namespace spdld::media

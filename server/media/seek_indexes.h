@@ -10,6 +10,7 @@
 #include <span>
 
 #include "media/seek_index.h"
+#include "op/jpeg_images.h"
 
 namespace spdld::media {
 
@@ -30,10 +31,6 @@ class SeekIndexes {
     friend bool operator==(const Key&, const Key&) = default;
   };
 
-  // How an image was read, with the indexes or for want of one; or that its coefficients were made.
-  enum class Way { kByIndex, kFromBegin, kByLibjpeg, kByCoefficients, kRecoded };
-  static constexpr std::size_t kWays = 5;
-
   // Each number stands alone.
   struct Snapshot {
     std::uint64_t limit_bytes = 0;
@@ -42,7 +39,7 @@ class SeekIndexes {
     std::uint64_t refused = 0;  // indexes that found no room
     std::uint64_t contradicted = 0;
     std::uint64_t different = 0;
-    std::array<std::uint64_t, kWays> ways = {};  // images, by Way
+    JpegImages images = {};
   };
 
   explicit SeekIndexes(std::uint64_t limit_bytes);
@@ -73,9 +70,7 @@ class SeekIndexes {
   // Our decoder's pixels of this file were not libjpeg-turbo's: it is odd from now on.
   void differs(const Key& key);
 
-  void count(Way way) {
-    ways_[static_cast<std::size_t>(way)].fetch_add(1, std::memory_order_relaxed);
-  }
+  void count(JpegWay way) { counter_.count(way); }
 
   Snapshot snapshot() const;
 
@@ -96,7 +91,7 @@ class SeekIndexes {
   std::atomic<std::uint64_t> refused_{0};
   std::atomic<std::uint64_t> contradicted_{0};
   std::atomic<std::uint64_t> different_{0};
-  std::array<std::atomic<std::uint64_t>, kWays> ways_{};
+  JpegCounter counter_;
   const std::unique_ptr<std::array<Shard, kShards>> shards_;
 };
 

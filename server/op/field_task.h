@@ -12,6 +12,7 @@
 #include "base/byte_buffer.h"
 #include "base/status.h"
 #include "op/image.h"
+#include "op/jpeg_images.h"
 #include "op/media.h"
 #include "op/tensor_spec.h"
 #include "op/value.h"
@@ -91,6 +92,9 @@ class FieldWorker {
   // error is the data's, or kNoMemory (base/no_memory.h).
   virtual Result<std::uint64_t> run(SampleInput& sample, std::span<RowOutput> out,
                                     std::uint64_t room_bytes) = 0;
+
+  // Called before the first run(), by those who want to know how JPEG images are read.
+  virtual void count_in(JpegCounter&) {}
 
   // At most this is kept from one row to the next.
   virtual std::uint64_t kept_bytes() const { return 0; }

@@ -16,6 +16,7 @@
 #include "op/field_table.h"
 #include "op/geometry.h"
 #include "op/image.h"
+#include "op/jpeg_images.h"
 #include "op/tensor_spec.h"
 
 namespace spdld {
@@ -54,6 +55,9 @@ class FetchOp final : public Op {
 // scratch, and is reused from sample to sample without allocating. Not thread-safe.
 class ImageDecoder : public RegionReader {
  public:
+  // Called before the first open(): JPEG images are counted there, too.
+  virtual void count_in(JpegCounter& counter) = 0;
+
   // Reads the header and checks the limits and that the file is whole; the size is that of the
   // upright image. `bytes` must live until the next open(). Errors are the data's: kDataLoss
   // (corrupt, truncated), kResourceExhausted (over a limit), kInvalidArgument (not an image we

@@ -10,10 +10,28 @@ namespace {
 
 using nlohmann::json;
 
+json json_of(const JpegImages& images) {
+  return {{"indexed", images.indexed},
+          {"from_begin", images.from_begin},
+          {"by_libjpeg", images.by_libjpeg},
+          {"by_coefficients", images.by_coefficients},
+          {"recoded", images.recoded}};
+}
+
+JpegImages images_of(const json& value) {
+  return {.indexed = value.at("indexed"),
+          .from_begin = value.at("from_begin"),
+          .by_libjpeg = value.at("by_libjpeg"),
+          .by_coefficients = value.at("by_coefficients"),
+          .recoded = value.at("recoded")};
+}
+
 json json_of(const StageView& stage) {
-  return {{"stage", stage.stage},   {"tasks", stage.tasks},   {"failures", stage.failures},
-          {"busy_s", stage.busy_s}, {"wait_s", stage.wait_s}, {"concurrency", stage.concurrency},
-          {"p50_us", stage.p50_us}, {"p99_us", stage.p99_us}};
+  json value{{"stage", stage.stage},   {"tasks", stage.tasks},   {"failures", stage.failures},
+             {"busy_s", stage.busy_s}, {"wait_s", stage.wait_s}, {"concurrency", stage.concurrency},
+             {"p50_us", stage.p50_us}, {"p99_us", stage.p99_us}};
+  if (stage.jpeg.any()) value["jpeg"] = json_of(stage.jpeg);
+  return value;
 }
 
 StageView stage_of(const json& value) {
@@ -26,6 +44,7 @@ StageView stage_of(const json& value) {
   value.at("concurrency").get_to(stage.concurrency);
   value.at("p50_us").get_to(stage.p50_us);
   value.at("p99_us").get_to(stage.p99_us);
+  if (const auto jpeg = value.find("jpeg"); jpeg != value.end()) stage.jpeg = images_of(*jpeg);
   return stage;
 }
 

@@ -97,6 +97,7 @@ std::vector<StageView> Sessions::stages_of(const Job& job) const {
   add(run.plan().fetch, run.fetch_concurrency(), run.fetch_stats(), job.rates.fetch(shared));
   add(run.plan().process, run.process_concurrency(), run.process_stats(),
       job.rates.process(shared));
+  views.back().jpeg = run.jpeg_images();
   return views;
 }
 

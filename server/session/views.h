@@ -12,6 +12,7 @@
 
 #include "base/credentials.h"
 #include "engine/plan_facts.h"
+#include "op/jpeg_images.h"
 #include "op/tensor_spec.h"
 #include "session/step_at.h"
 
@@ -307,6 +308,7 @@ struct StageView {
   // In the last seconds; none: not known. The share is of `concurrency`.
   std::optional<double> rows_per_s = std::nullopt;
   std::optional<double> busy_share = std::nullopt;
+  JpegImages jpeg = {};  // that it decoded
 };
 
 // A sample that could not be made.
@@ -376,13 +378,9 @@ struct JpegView {
   std::uint64_t bytes = 0;
   std::uint64_t files = 0;
   std::uint64_t refused = 0;
-  std::uint64_t indexed = 0;
-  std::uint64_t from_begin = 0;
-  std::uint64_t by_libjpeg = 0;
   std::uint64_t contradicted = 0;
   std::uint64_t different = 0;
-  std::uint64_t by_coefficients = 0;
-  std::uint64_t recoded = 0;
+  JpegImages images = {};
 };
 
 // How much of a resource a user holds, and the limit on it.

@@ -35,8 +35,24 @@ def test_later_epochs_and_other_jobs_read_by_the_index(
     assert digests(daemon, "p", "b") == first
     seen = daemon.ctl_json("status")["jpeg"]
     assert seen["files"] == 16
-    assert seen["indexed"] >= 2 * 16
-    assert seen["by_libjpeg"] == 0
+    assert seen["images"]["indexed"] >= 2 * 16
+    assert seen["images"]["by_libjpeg"] == 0
+
+
+def test_stages_say_how_their_jpegs_were_read(
+    data: Any, write_pipeline: Callable[..., pathlib.Path], make_daemon: Callable[..., Any]
+) -> None:
+    daemon = make_daemon(pipelines=[write_pipeline(data, name="p", stages=STAGES)])
+    digests(daemon, "p", "a")
+    digests(daemon, "p", "b")
+    stages = daemon.ctl_json("get", "stages", "--ended")
+    images = {stage["job"]: stage["jpeg"] for stage in stages if stage["stage"] != "fetch"}
+    assert len(images) == 2
+    assert all(stage["jpeg"] is None for stage in stages if stage["stage"] == "fetch")
+    assert images["a"]["from_begin"] == 16
+    assert images["a"]["indexed"] >= (EPOCHS - 1) * 16
+    assert images["b"]["from_begin"] == 0
+    assert images["b"]["indexed"] >= EPOCHS * 16
 
 
 def test_a_file_that_is_rewritten_with_its_size_and_time_kept_is_another_file(

@@ -381,9 +381,9 @@ TEST(Listing, ShowsHowJpegsWereReadOnceThereWereAny) {
   EXPECT_EQ(shown().find("jpeg"), std::string::npos);
   jpeg.set_bytes(3 << 20);
   jpeg.set_files(500);
-  jpeg.set_indexed(1000);
-  jpeg.set_from_begin(500);
-  jpeg.set_by_libjpeg(2);
+  jpeg.mutable_images()->set_indexed(1000);
+  jpeg.mutable_images()->set_from_begin(500);
+  jpeg.mutable_images()->set_by_libjpeg(2);
   EXPECT_NE(shown().find("jpeg       index: 3.0 MiB of 1.0 GiB, 500 files; images: 1000 by it, 500 "
                          "without, 2 by libjpeg\n"),
             std::string::npos);
@@ -429,6 +429,25 @@ TEST(Listing, ShowsHowFastStagesAreAndHowBusy) {
       "run-7  pets      fetch       -      -    128       0  0.50s   0.00s     0/16  4us  18us\n"
       "run-7  pets      fetch    1234     26    128       0  0.50s   0.00s     0/16  4us  "
       "18us\n");
+}
+
+TEST(Listing, ShowsInWhichWayAStageReadItsJpegs) {
+  google::protobuf::RepeatedPtrField<v1::Stage> stages;
+  stages.Add()->set_stage("fetch");
+  EXPECT_EQ(printed(stages_table(stages)).find("JPEG"), std::string::npos);
+  stages.Add()->set_stage("decode_image");
+  v1::JpegImages& images = *stages.Mutable(1)->mutable_jpeg();
+  images.set_indexed(1000);
+  images.set_from_begin(500);
+  EXPECT_NE(printed(stages_table(stages)).find("  1000 by index, 500 without\n"), std::string::npos)
+      << printed(stages_table(stages));
+  images.set_by_libjpeg(2);
+  images.set_by_coefficients(7);
+  images.set_recoded(3);
+  EXPECT_NE(printed(stages_table(stages))
+                .find("  1000 by index, 500 without, 2 by libjpeg, 7 by coefficients, 3 recoded\n"),
+            std::string::npos)
+      << printed(stages_table(stages));
 }
 
 TEST(Listing, ShowsWhatAUserHasOfWhatOneMayHave) {

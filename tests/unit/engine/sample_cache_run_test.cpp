@@ -320,11 +320,7 @@ TEST_F(CachedRunTest, PacksTheSameEncodedBytes) {
   }
 }
 
-std::uint64_t recoded_so_far() {
-  return testing::indexes()
-      ->snapshot()
-      .ways[static_cast<std::size_t>(media::SeekIndexes::Way::kRecoded)];
-}
+std::uint64_t recoded_so_far() { return testing::indexes()->snapshot().images.recoded; }
 
 // What a full cache has no room for must not be recoded in vain in each epoch.
 TEST_F(CachedRunTest, RecodesNothingForACacheThatIsFull) {

@@ -22,7 +22,6 @@ namespace spdld::media::test {
 namespace {
 
 using Kind = JpegRecipe::Kind;
-using Way = SeekIndexes::Way;
 
 constexpr std::array<std::pair<int, int>, 3> kIndexedSamplings = {{{1, 1}, {2, 1}, {2, 2}}};
 
@@ -37,9 +36,7 @@ class JpegIndexTest : public ::testing::Test {
   static std::unique_ptr<ImageDecoder> libjpeg(ColorMode mode = ColorMode::kRgb) {
     return DecodeImage(ImageMode::of(mode), true, {}).make_decoder();
   }
-  std::uint64_t images(Way way) const {
-    return indexes_->snapshot().ways[static_cast<std::size_t>(way)];
-  }
+  JpegImages images() const { return indexes_->snapshot().images; }
   // Reads the region twice, the second time by the index, then from the kept coefficients, and
   // compares.
   void expect_equal(const Bytes& jpeg, const Rect& region, ColorMode mode,
@@ -199,9 +196,9 @@ TEST_F(JpegIndexTest, AFileIsReadFromItsBeginOnceAndThenByItsIndex) {
     EXPECT_TRUE(read_region(*one, jpeg, {10, 10, 50, 50}));
     EXPECT_TRUE(read_region(*other, jpeg, {10, 10, 50, 50}, 1));
   }
-  EXPECT_EQ(images(Way::kFromBegin), 1U);
-  EXPECT_EQ(images(Way::kByIndex), 5U);
-  EXPECT_EQ(images(Way::kByLibjpeg), 0U);
+  EXPECT_EQ(images().from_begin, 1U);
+  EXPECT_EQ(images().indexed, 5U);
+  EXPECT_EQ(images().by_libjpeg, 0U);
 }
 
 TEST_F(JpegIndexTest, AnotherFileOfTheSameLengthIsAnother) {
@@ -234,9 +231,9 @@ TEST_F(JpegIndexTest, TurnsWhatItReadsByTheIndexUpright) {
     ASSERT_TRUE(own->read({0, 0, size.width, size.height}, sink).ok());
     EXPECT_TRUE(sink.take() == expected) << orientation << ", from its coefficients";
   }
-  EXPECT_EQ(images(Way::kByIndex), 8U);
-  EXPECT_EQ(images(Way::kRecoded), 8U);
-  EXPECT_EQ(images(Way::kByCoefficients), 8U);
+  EXPECT_EQ(images().indexed, 8U);
+  EXPECT_EQ(images().recoded, 8U);
+  EXPECT_EQ(images().by_coefficients, 8U);
 }
 
 // Of 30 MB of FF 00 the places of the zeros would take twice as much as the file.
@@ -253,7 +250,7 @@ TEST_F(JpegIndexTest, ScansOfStuffedBytesAloneAreLeftToLibjpeg) {
   const Result<Picture> expected = read_whole(*libjpeg(), jpeg);
   const Result<Picture> found = read_whole(*own, jpeg);
   ASSERT_EQ(found.has_value(), expected.has_value());
-  EXPECT_EQ(images(Way::kByLibjpeg), 1U);
+  EXPECT_EQ(images().by_libjpeg, 1U);
   EXPECT_EQ(indexes_->snapshot().files, 0U);
 }
 
@@ -277,8 +274,8 @@ TEST_F(JpegIndexTest, LeavesOddFilesToLibjpeg) {
     const Picture expected = *read_whole(*libjpeg(), jpeg);
     for (int i = 0; i < 2; ++i) EXPECT_TRUE(*read_whole(*own, jpeg) == expected);
   }
-  EXPECT_EQ(images(Way::kByLibjpeg), 2 * odd.size());
-  EXPECT_EQ(images(Way::kFromBegin) + images(Way::kByIndex), 0U);
+  EXPECT_EQ(images().by_libjpeg, 2 * odd.size());
+  EXPECT_EQ(images().from_begin + images().indexed, 0U);
 }
 
 TEST_F(JpegIndexTest, DamageBelowTheRegionLeavesTheRegionAloneAndTheFileWithoutAnIndex) {
@@ -288,7 +285,7 @@ TEST_F(JpegIndexTest, DamageBelowTheRegionLeavesTheRegionAloneAndTheFileWithoutA
   const auto own = decoder();
   const Picture expected = *read_region(*libjpeg(), jpeg, top);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(*read_region(*own, jpeg, top) == expected);
-  EXPECT_EQ(images(Way::kByIndex), 0U);
+  EXPECT_EQ(images().indexed, 0U);
   EXPECT_EQ(indexes_->snapshot().files, 0U);
 }
 
@@ -344,7 +341,7 @@ TEST_F(JpegIndexTest, WithoutRoomFilesAreReadFromTheirBeginEachTime) {
   const Bytes jpeg = make_jpeg({.width = 200, .height = 200, .luma_h = 2, .luma_v = 2});
   const Picture expected = *read_whole(*libjpeg(), jpeg);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(*read_whole(*own, jpeg) == expected);
-  EXPECT_EQ(none->snapshot().ways[static_cast<std::size_t>(Way::kFromBegin)], 3U);
+  EXPECT_EQ(none->snapshot().images.from_begin, 3U);
 }
 
 TEST_F(JpegIndexTest, OddAndUnsoundFilesHaveNoCoefficientsToBeKept) {
@@ -418,7 +415,7 @@ TEST_F(JpegIndexTest, VerifyComparesWhatIsToBeKept) {
     ASSERT_TRUE(read_whole(*own, jpeg));
   }
   EXPECT_EQ(indexes_->snapshot().different, 0U);
-  EXPECT_EQ(images(Way::kByLibjpeg), 4U);
+  EXPECT_EQ(images().by_libjpeg, 4U);
 }
 
 TEST_F(JpegIndexTest, VerifyComparesAndGivesLibjpegsRows) {
@@ -427,7 +424,7 @@ TEST_F(JpegIndexTest, VerifyComparesAndGivesLibjpegsRows) {
   const Picture expected = *read_whole(*libjpeg(), jpeg);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(*read_whole(*own, jpeg) == expected);
   EXPECT_EQ(indexes_->snapshot().different, 0U);
-  EXPECT_EQ(images(Way::kByLibjpeg), 3U) << "each of them once more";
+  EXPECT_EQ(images().by_libjpeg, 3U) << "each of them once more";
 }
 
 // The index of this file tells of other coefficients, which nothing but a comparison shows.

@@ -16,8 +16,6 @@
 namespace spdld::media::test {
 namespace {
 
-using Way = SeekIndexes::Way;
-
 #ifdef SPDLD_SANITIZED
 constexpr std::uint64_t kUsualFiles = 1'000;
 #else
@@ -68,7 +66,7 @@ TEST(JpegScale, IndexesOfManyFilesTakeWhatTheySayAndAreAllFound) {
   const SeekIndexes::Snapshot seen = indexes->snapshot();
   EXPECT_EQ(seen.files, files + 100);
   EXPECT_EQ(seen.refused, 0U);
-  EXPECT_EQ(seen.ways[static_cast<std::size_t>(Way::kByIndex)], files);
+  EXPECT_EQ(seen.images.indexed, files);
   const std::uint64_t counted = seen.bytes - counted_before;
   const std::uint64_t taken = resident_bytes() - before;
   std::cout << "  " << files << " files: indexes of " << counted / files << " bytes a file, "

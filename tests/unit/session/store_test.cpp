@@ -74,6 +74,7 @@ StoredJob ended_job(uid_t uid, const std::string& name, std::uint64_t unix_ms) {
   StageView& stage = end.stages.emplace_back();
   stage.stage = "fetch";
   stage.tasks = 9;
+  stage.jpeg = {.indexed = 1, .from_begin = 2, .by_libjpeg = 3, .by_coefficients = 4, .recoded = 5};
   return job;
 }
 
@@ -105,6 +106,10 @@ TEST_F(StoreTest, KeepsHowEachJobEndedTheLastTime) {
   ASSERT_EQ(ends->front().stages.size(), 1U);
   EXPECT_EQ(ends->front().stages[0].job, "a");
   EXPECT_EQ(ends->front().stages[0].tasks, 9U);
+  EXPECT_EQ(
+      ends->front().stages[0].jpeg,
+      (JpegImages{
+          .indexed = 1, .from_begin = 2, .by_libjpeg = 3, .by_coefficients = 4, .recoded = 5}));
   ASSERT_EQ(open()->ended_jobs(8)->size(), 1U);
   EXPECT_EQ(open()->ended_jobs(8)->front().view.job, "b");
 }
