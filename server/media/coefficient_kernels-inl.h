@@ -108,12 +108,13 @@ HWY_INLINE VValues spread(VValues next, std::uint64_t set) {
                                                         hn::Load(DBytes(), kSpreads.bytes[set])));
 }
 
-// How many bits each byte has, and then all before it.
-HWY_INLINE std::uint64_t bits_before(std::uint64_t bytes) {
-  std::uint64_t counts = bytes - (bytes >> 1 & 0x5555555555555555);
-  counts = (counts & 0x3333333333333333) + (counts >> 2 & 0x3333333333333333);
-  counts = (counts + (counts >> 4)) & 0x0F0F0F0F0F0F0F0F;
-  return (counts * 0x0101010101010101) << 8;
+// The lowest `count` bits of these.
+HWY_INLINE std::uint32_t lowest(std::uint32_t bits, int count) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  return _bzhi_u32(bits, static_cast<std::uint32_t>(count));
+#else
+  return count < 32 ? bits & ((std::uint32_t{1} << count) - 1) : bits;
+#endif
 }
 
 // The next 8 wide coefficients.
@@ -141,11 +142,10 @@ HWY_INLINE const std::uint8_t* unpack_values(const std::uint8_t* narrow, int cou
   std::uint8_t masks[8] = {};
   hn::StoreMaskBits(bytes, hn::Eq(first, zero), masks);
   hn::StoreMaskBits(bytes, hn::Eq(second, zero), masks + 2);
-  const std::uint64_t here = count < 32 ? (std::uint64_t{1} << count) - 1 : 0xFFFFFFFF;
-  const std::uint64_t are_wide = number_at<std::uint32_t>(masks) & here;
-  const std::uint64_t before = bits_before(are_wide);
+  const std::uint32_t are_wide = lowest(number_at<std::uint32_t>(masks), count);
   const auto put = [&](auto number, int i) {
-    const auto more = load_wide(reinterpret_cast<const Wide*>(wide) + (before >> 8 * i & 0xFF));
+    const int before = std::popcount(are_wide & ((std::uint32_t{1} << 8 * i) - 1));
+    const auto more = load_wide(reinterpret_cast<const Wide*>(wide) + before);
     hn::StoreU(hn::Or(hn::ShiftRight<12>(hn::BitCast(values, number)),
                       spread(more, are_wide >> 8 * i & 0xFF)),
                values, to + 8 * i);
@@ -154,14 +154,14 @@ HWY_INLINE const std::uint8_t* unpack_values(const std::uint8_t* narrow, int cou
   put(hn::InterleaveUpper(bytes, zero, first), 1);
   put(hn::InterleaveLower(bytes, zero, second), 2);
   put(hn::InterleaveUpper(bytes, zero, second), 3);
-  return wide + (before >> 32 & 0xFF) * sizeof(Wide);
+  return wide + static_cast<std::size_t>(std::popcount(are_wide)) * sizeof(Wide);
 }
 
 HWY_INLINE void spread(const Packed& block, std::int16_t* to) {
-  const std::uint64_t before = bits_before(block.there);
   HWY_UNROLL(8)
   for (int row = 0; row < 8; ++row) {
-    const auto next = hn::LoadU(DValues(), block.values + (before >> 8 * row & 0xFF));
+    const int before = std::popcount(block.there & ((std::uint64_t{1} << 8 * row) - 1));
+    const auto next = hn::LoadU(DValues(), block.values + before);
     hn::StoreU(spread(next, block.there >> 8 * row & 0xFF), DValues(), to + 8 * row);
   }
 }

@@ -9,6 +9,9 @@ namespace {
 // The end of an image.
 constexpr std::byte kEoi{0xD9};
 
+// Looks at what a first coefficient of a code in the table, and 11 bits, leaves of a load.
+constexpr int kLooksBehindDc = (57 - HuffmanTable::kBits - 11) / HuffmanTable::kBits;
+
 }  // namespace
 
 bool ScanPass::begin(const ScanTables& tables, std::span<const std::byte> scan, int step) {
@@ -74,7 +77,10 @@ bool ScanPass::read_block(const ScanTables::Block& tables, std::int32_t& dc, std
   const HuffmanTable::Entry entry(tables.dc->entries()[HuffmanTable::index_of(bits_)]);
   if (__builtin_expect(entry.fits(), 1)) {
     dc += entry.first();
-    at_ += entry.length();
+    skip(entry.length());
+  } else if (!entry.is_empty()) {
+    dc += HuffmanTable::value_of(bits_ << entry.length(), static_cast<int>(entry.size()));
+    skip(entry.length() + entry.size());
   } else if (!read_dc(*tables.dc, dc)) {
     return false;
   }
@@ -87,6 +93,7 @@ bool ScanPass::read_dc(const HuffmanTable& table, std::int32_t& dc) {
   const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(bits_ >> 48));
   dc += HuffmanTable::value_of(bits_ << symbol.length, symbol.size);
   at_ += static_cast<std::uint64_t>(symbol.length + symbol.size);
+  bits_ = bytes_.load(at_);
   return symbol.length > 0;
 }
 
@@ -95,21 +102,29 @@ template <bool kKeep>
 bool ScanPass::read_rest(const HuffmanTable& table, std::int16_t* block) {
   const std::uint32_t* const entries = table.entries();
   std::uint64_t at = at_;
+  std::uint64_t bits = bits_;  // what the first coefficient has left of them spares a load
   std::uint32_t k = 1;
-  while (true) {
-    std::uint64_t bits = bytes_.load(at);
-    for (int i = 0; i < HuffmanTable::kLooks; ++i) {
+  for (int looks = kLooksBehindDc;; looks = HuffmanTable::kLooks, bits = bytes_.load(at)) {
+    for (int i = 0; i < looks; ++i) {
       const HuffmanTable::Entry entry(entries[HuffmanTable::index_of(bits)]);
       const std::uint32_t next = k + entry.advance();
       const std::uint32_t first = k + entry.run();
       if (__builtin_expect(!entry.fits(), 0)) {
-        at_ = at;
-        // A code that is too long for the table, or one whose coefficient is.
-        const int least =
-            entry.is_empty() ? HuffmanTable::kBits + 1 : static_cast<int>(entry.length());
-        if (!read_symbol<kKeep>(table, least, k, block)) return false;
+        if (entry.is_empty()) {
+          at_ = at;
+          if (!read_symbol<kKeep>(table, HuffmanTable::kBits + 1, k, block)) return false;
+          at = at_;
+        } else {
+          if (first >= kBlock) return false;
+          const std::uint32_t size = entry.size();
+          if (kKeep)
+            block[first] = static_cast<std::int16_t>(
+                HuffmanTable::value_of(bytes_.load(at + entry.length()), static_cast<int>(size)));
+          at += entry.length() + size;
+          k = first + 1;
+          at_ = at;
+        }
         if (k >= kBlock) return true;
-        at = at_;
         break;
       }
       if (next >= kBlock) {

@@ -42,6 +42,10 @@ class ScanPass {
   template <bool kKeep>
   bool read_symbol(const HuffmanTable& table, int least, std::uint32_t& k, std::int16_t* block);
   bool read_dc(const HuffmanTable& table, std::int32_t& dc);
+  void skip(std::uint32_t count) {
+    at_ += count;
+    bits_ <<= count;
+  }
   void push();
 
   const ScanTables* tables_ = nullptr;
