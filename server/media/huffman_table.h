@@ -30,8 +30,7 @@ class HuffmanTable {
     constexpr explicit Entry(std::uint32_t word) : word_(word) {}
     bool is_empty() const { return word_ == 0; }
     bool fits() const { return (word_ & kFits) != 0; }
-    // Shifts use the low 6 bits alone.
-    std::uint32_t shift() const { return word_; }
+    std::uint32_t word() const { return word_; }
     std::uint32_t length() const { return word_ & 63; }
     std::uint32_t run() const { return word_ >> 6 & 15; }
     std::uint32_t advance() const { return word_ >> 10 & 127; }

@@ -35,7 +35,15 @@ IndexedScan::Lane IndexedScan::lane_at(std::uint64_t bit, std::size_t to) const 
       .at = bit, .to = to, .place = places_.data(), .entries = places_[0].tables->dc->entries()};
 }
 
+// The lengths of kSteps entries do not overflow into the bits above them.
+__attribute__((always_inline)) inline void IndexedScan::settle(Lane& lane) {
+  static_assert(kSteps * HuffmanTable::kBits < 64);
+  lane.at += lane.used & 63;
+  lane.used = 0;
+}
+
 __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::refilled(Lane lane) const {
+  settle(lane);
   lane.bits = bytes_.load(lane.at);
   return lane;
 }
@@ -70,6 +78,7 @@ __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::step(Lane l
   const bool is_last = ((first + 1) & (kBlock - 1)) == 0;
   std::int16_t* const out = blocks_.data();
   if (__builtin_expect(!entry.fits() || is_last, 0)) {
+    settle(lane);
     if (entry.is_empty() || is_last) return slow_step(lane.at, lane.to, *lane.place, lane.entries);
     const std::uint32_t size = entry.size();
     const std::uint64_t rest = bytes_.load(lane.at + entry.length());
@@ -81,7 +90,7 @@ __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::step(Lane l
     return lane;
   }
   lane.bits <<= entry.length();
-  lane.at += entry.length();
+  lane.used += entry.word();
   const std::size_t next = lane.to + entry.advance();
   out[next - 1] = entry.second();  // before the first, which may be the same
   out[first] = entry.first();

@@ -41,6 +41,8 @@ class IndexedScan {
   struct Lane {
     std::uint64_t bits = 0;  // what comes next, from the highest
     std::uint64_t at = 0;    // in bits of bytes_
+    // Of them, used since they were loaded: in the lowest 6 bits, for whole entries are added up.
+    std::uint64_t used = 0;
     std::size_t to = 0;      // in coefficients of blocks_
     const Place* place = nullptr;
     const std::uint32_t* entries = nullptr;
@@ -57,6 +59,7 @@ class IndexedScan {
                  const std::uint32_t* entries);
   Lane step(Lane lane);
   Lane refilled(Lane lane) const;
+  static void settle(Lane& lane);
   void run(Lane lane, std::size_t end);
   void run(Lane a, std::size_t a_end, Lane b, std::size_t b_end);
   bool add_up_dc(const SeekIndex& index, int row, int first, int end, std::int16_t* blocks) const;
