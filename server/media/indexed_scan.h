@@ -43,7 +43,7 @@ class IndexedScan {
     std::uint64_t at = 0;    // in bits of bytes_
     // Of them, used since they were loaded: in the lowest 6 bits, for whole entries are added up.
     std::uint64_t used = 0;
-    std::size_t to = 0;      // in coefficients of blocks_
+    std::size_t to = 0;  // in coefficients of blocks_
     const Place* place = nullptr;
     const std::uint32_t* entries = nullptr;
   };
