@@ -137,21 +137,21 @@ Table users_table(const google::protobuf::RepeatedPtrField<v1::User>& users) {
   return table;
 }
 
-// In which way they were read.
+// How many JPEG images were read in which way.
 std::string jpeg_cell(const v1::JpegImages& images) {
   std::vector<std::string> parts;
   const auto add = [&](std::uint64_t count, std::string_view how) {
     if (count > 0) parts.push_back(fmt::format("{} {}", count, how));
   };
   add(images.indexed(), "by index");
-  add(images.from_begin(), "without");
+  add(images.from_begin(), "from begin");
   add(images.by_libjpeg(), "by libjpeg");
   add(images.by_coefficients(), "by coefficients");
   add(images.recoded(), "recoded");
   return cell(fmt::format("{}", fmt::join(parts, ", ")));
 }
 
-// The last column is of those that decode JPEG.
+// The last column is there if any stage has decoded JPEG.
 Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages) {
   std::vector<std::string> headings{"JOB",     "PIPELINE", "STAGE",   ">ROWS/S",
                                     ">BUSY%",  ">TASKS",   ">FAILED", ">BUSY",

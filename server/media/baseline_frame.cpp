@@ -25,7 +25,6 @@ constexpr unsigned kApp15 = 0xEF;
 constexpr unsigned kCom = 0xFE;
 
 constexpr int kMostSide = 65500;           // libjpeg's
-constexpr unsigned kMostDcSize = 11;       // bits of a difference of DC coefficients
 constexpr unsigned kMostAcSize = 10;       // bits of another coefficient
 constexpr std::size_t kTables = 4;         // of each kind, in a file
 constexpr std::uint8_t kRgbIds[] = "RGB";  // a file with these component names holds no YCbCr

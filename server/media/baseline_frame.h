@@ -20,6 +20,9 @@ struct HuffmanCodes {
   friend bool operator==(const HuffmanCodes&, const HuffmanCodes&) = default;
 };
 
+// Bits of a difference of DC coefficients, at most.
+inline constexpr int kMostDcSize = 11;
+
 // The values that coefficients were divided by, in zigzag order.
 using Quantizer = std::array<std::uint16_t, 64>;
 

@@ -108,13 +108,9 @@ HWY_INLINE VValues spread(VValues next, std::uint64_t set) {
                                                         hn::Load(DBytes(), kSpreads.bytes[set])));
 }
 
-// The lowest `count` bits of these.
+// The lowest `count` bits of these, which is less than 64.
 HWY_INLINE std::uint32_t lowest(std::uint32_t bits, int count) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  return _bzhi_u32(bits, static_cast<std::uint32_t>(count));
-#else
-  return count < 32 ? bits & ((std::uint32_t{1} << count) - 1) : bits;
-#endif
+  return bits & static_cast<std::uint32_t>((std::uint64_t{1} << count) - 1);
 }
 
 // The next 8 wide coefficients.

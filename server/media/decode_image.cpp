@@ -31,7 +31,11 @@ class ImageReader final : public ImageDecoder {
   ImageReader(const ImageMode& mode, bool exif, ImageLimits limits, JpegOptions jpeg)
       : mode_(mode), exif_(exif), limits_(limits), jpeg_(std::move(jpeg)) {}
 
-  void count_in(JpegCounter& counter) override { jpeg_.counter = &counter; }
+  void count_in(JpegCounter& counter) override {
+    SPDLD_CHECK(decoders_[static_cast<std::size_t>(ImageFormat::kJpeg)] == nullptr &&
+                recoded_ == nullptr);
+    jpeg_.counter = &counter;
+  }
 
   Result<Size> open(std::span<const std::byte> bytes) override {
     current_ = nullptr;

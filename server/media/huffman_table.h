@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "media/baseline_frame.h"
+#include "media/scan_bytes.h"
 
 namespace spdld::media {
 
@@ -61,8 +62,8 @@ class HuffmanTable {
   // Of the code that 16 bits begin with, whose length is at least `least`.
   Symbol find(std::uint32_t bits, int least = 1) const;
 
-  // Looks at what one load of ScanBytes gives, of which 57 bits are there.
-  static constexpr int kLooks = 57 / kBits;
+  // Looks at what one load of ScanBytes gives.
+  static constexpr int kLooks = ScanBytes::kLoaded / kBits;
   // Which entry bits begin with, from the highest.
   static std::uint64_t index_of(std::uint64_t bits) { return bits >> (64 - kBits); }
   // The number that the highest `size` of these bits stand for.

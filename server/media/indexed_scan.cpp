@@ -48,7 +48,7 @@ __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::refilled(La
   return lane;
 }
 
-// By value, for the registers: a lane in memory costs more than the step.
+// Takes a lane's fields and not the lane, whose address would keep the caller's out of registers.
 __attribute__((noinline, cold)) IndexedScan::Lane IndexedScan::slow_step(
     std::uint64_t bit, std::size_t to, const Place& place, const std::uint32_t* entries) {
   Lane lane{.bits = bytes_.load(bit), .at = bit, .to = to, .place = &place};

@@ -41,7 +41,8 @@ class IndexedScan {
   struct Lane {
     std::uint64_t bits = 0;  // what comes next, from the highest
     std::uint64_t at = 0;    // in bits of bytes_
-    // Of them, used since they were loaded: in the lowest 6 bits, for whole entries are added up.
+    // How many of them have been used since the last load, in its lowest 6 bits: whole entries are
+    // added up.
     std::uint64_t used = 0;
     std::size_t to = 0;  // in coefficients of blocks_
     const Place* place = nullptr;

@@ -289,13 +289,13 @@ std::span<const std::byte> JpegDecoder::recode() {
   codec_.abort();
   if (recode_bytes() == 0) return {};
   const Baseline file = *std::exchange(baseline_, std::nullopt);
-  options_.count(JpegWay::kRecoded);
   decoder_.open(file.frame, file_, BaselineDecoder::output_for(mode_));
   writer_.begin(file.frame, file_.size(), exif_orientation(file.frame.exif));
   if (!decoder_.copy(writer_)) {
     options_.indexes->add_odd(file.key);
     return {};
   }
+  options_.count(JpegWay::kRecoded);
   const std::span<const std::byte> recoded = writer_.end();
   if (is_to_verify() && !is_same(file.frame, recoded)) {
     options_.indexes->differs(file.key);

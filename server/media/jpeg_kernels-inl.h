@@ -244,14 +244,14 @@ template <class D, class V>
 HWY_INLINE hn::Vec<D> pair_products(D d, V a, V b) {
   hn::Vec<D> rest = hn::Zero(d);  // instruction sets differ in which products go where
   const hn::Vec<D> sums = hn::ReorderWidenMulAccumulate(d, a, b, hn::Zero(d), rest);
-  return hn::Add(sums, rest);
+  return hn::RearrangeToOddPlusEven(sums, rest);
 }
 
 // a * by_a + b * by_b, where a and b take turns.
-HWY_INLINE V32 products(V16 pairs, std::int16_t by_a, std::int16_t by_b) {
+HWY_INLINE V32 products(V16 both, std::int16_t by_a, std::int16_t by_b) {
   const auto by = static_cast<std::uint32_t>(static_cast<std::uint16_t>(by_b)) << 16 |
                   static_cast<std::uint16_t>(by_a);
-  return pair_products(D32(), pairs, hn::BitCast(D16(), hn::Set(D32(), static_cast<int>(by))));
+  return pair_products(D32(), both, hn::BitCast(D16(), hn::Set(D32(), static_cast<int>(by))));
 }
 
 // One half of the columns of a row, each beside the same of another row.
@@ -261,7 +261,7 @@ HWY_INLINE V16 pairs(V16 a, V16 b) {
   return hn::InterleaveLower(D16(), a, b);
 }
 
-// With what makes a shift by kBits round to the nearest.
+// value * 2^kConstBits, and the half of 2^kBits that makes a later shift round to the nearest.
 template <int kBits, bool kUpper>
 HWY_INLINE V32 scaled(V16 value) {
   constexpr int kHalf = kBits - 1 - kConstBits < 0 ? 0 : kBits - 1 - kConstBits;
@@ -342,11 +342,10 @@ HWY_INLINE void transform_upper_columns(V16 (&r)[8]) {
   descale_columns(low, high, r);
 }
 
-// The high halves of what transform_half() makes of two columns, side by side, descaled.
-HWY_INLINE V16 descale_rows(V32 even, V32 odd) {
-  const V32 upper = hn::Set(D32(), static_cast<std::int32_t>(0xFFFF0000));
-  const auto first = hn::BitCast(D32(), hn::ShiftRight<16>(hn::BitCast(DU32(), even)));
-  return hn::ShiftRight<kRowBits - 16>(hn::BitCast(D16(), hn::Or(first, hn::And(odd, upper))));
+// What transform_half() makes of two columns, descaled: a value of the one beside one of the other.
+HWY_INLINE V16 descale_rows(V32 first, V32 second) {
+  const auto lower = hn::BitCast(D16(), hn::ShiftRight<16>(hn::BitCast(DU32(), first)));
+  return hn::ShiftRight<kRowBits - 16>(hn::OddEven(hn::BitCast(D16(), second), lower));
 }
 
 HWY_INLINE void transpose(V16 (&r)[8]) {
@@ -509,7 +508,6 @@ template <BlockOrder kOrder>
 HWY_NOINLINE void transform_large_blocks(const std::int16_t* const* blocks,
                                          const Multipliers& multipliers, std::uint8_t* out,
                                          std::ptrdiff_t stride) {
-  const D16 d;
   V16 given[8], r[8];
   for (std::size_t i = 0; i < 8; ++i) given[i] = load_blocks(blocks, 8 * i);
   order_rows<kOrder, 8>(given, r);

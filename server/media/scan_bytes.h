@@ -31,6 +31,8 @@ class ScanBytes {
   std::size_t add(std::span<const std::byte> scan, std::size_t from, std::size_t to);
 
   std::size_t size() const { return size_; }  // with the zeros behind each part
+  // Bits that load() gives at least.
+  static constexpr int kLoaded = 57;
   // The 64 bits from this one on, of which the last 7 may be zeros instead. Beyond the end: zeros.
   std::uint64_t load(std::uint64_t bit) const {
     const std::uint64_t byte = bit >> 3 < last_ ? bit >> 3 : last_;

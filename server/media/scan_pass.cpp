@@ -9,8 +9,10 @@ namespace {
 // The end of an image.
 constexpr std::byte kEoi{0xD9};
 
-// Looks at what a first coefficient of a code in the table, and 11 bits, leaves of a load.
-constexpr int kLooksBehindDc = (57 - HuffmanTable::kBits - 11) / HuffmanTable::kBits;
+// Looks for which the bits that a first coefficient leaves of a load are enough: its code is one of
+// the table's.
+constexpr int kLooksBehindDc =
+    (ScanBytes::kLoaded - HuffmanTable::kBits - kMostDcSize) / HuffmanTable::kBits;
 
 }  // namespace
 
@@ -122,9 +124,11 @@ bool ScanPass::read_rest(const HuffmanTable& table, std::int16_t* block) {
                 HuffmanTable::value_of(bytes_.load(at + entry.length()), static_cast<int>(size)));
           at += entry.length() + size;
           k = first + 1;
-          at_ = at;
         }
-        if (k >= kBlock) return true;
+        if (k >= kBlock) {
+          at_ = at;
+          return true;
+        }
         break;
       }
       if (next >= kBlock) {

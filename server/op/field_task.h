@@ -93,7 +93,8 @@ class FieldWorker {
   virtual Result<std::uint64_t> run(SampleInput& sample, std::span<RowOutput> out,
                                     std::uint64_t room_bytes) = 0;
 
-  // Called before the first run(), by those who want to know how JPEG images are read.
+  // Counts the JPEG images that it reads there, too. Called before the first run(); the counter
+  // outlives this.
   virtual void count_in(JpegCounter&) {}
 
   // At most this is kept from one row to the next.

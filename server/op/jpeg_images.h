@@ -8,12 +8,14 @@
 
 namespace spdld {
 
-// How many JPEG images were read in which way. All 0 of what reads none.
+// How many JPEG images were read in which way: all are 0 where none is decoded. An image may count
+// twice: as recoded and by its coefficients, as they were kept and used at once; and in both ways
+// in which it was read, where `verify` wants to compare them.
 struct JpegImages {
   std::uint64_t indexed = 0;          // only the region was decoded
   std::uint64_t from_begin = 0;       // decoded from the file's begin, for want of an index
   std::uint64_t by_libjpeg = 0;       // by libjpeg-turbo
-  std::uint64_t by_coefficients = 0;  // from what a cache had kept
+  std::uint64_t by_coefficients = 0;  // from coefficients that were made for a cache
   std::uint64_t recoded = 0;          // coefficients were made of it for a cache
 
   bool any() const { return *this != JpegImages(); }
@@ -21,8 +23,9 @@ struct JpegImages {
 };
 
 enum class JpegWay { kByIndex, kFromBegin, kByLibjpeg, kByCoefficients, kRecoded };
+inline constexpr std::size_t kJpegWays = static_cast<std::size_t>(JpegWay::kRecoded) + 1;
 
-// Counts them: one relaxed add for an image. Any thread.
+// Counts JPEG images by way, with one relaxed add for each. Any thread.
 class JpegCounter {
  public:
   void count(JpegWay way) {
@@ -41,7 +44,7 @@ class JpegCounter {
     return counts_[static_cast<std::size_t>(way)].load(std::memory_order_relaxed);
   }
 
-  std::array<std::atomic<std::uint64_t>, 5> counts_{};
+  std::array<std::atomic<std::uint64_t>, kJpegWays> counts_{};
 };
 
 }  // namespace spdld

@@ -55,7 +55,8 @@ class FetchOp final : public Op {
 // scratch, and is reused from sample to sample without allocating. Not thread-safe.
 class ImageDecoder : public RegionReader {
  public:
-  // Called before the first open(): JPEG images are counted there, too.
+  // Counts the JPEG images that it reads there, too. Called before the first open(); the counter
+  // outlives this.
   virtual void count_in(JpegCounter& counter) = 0;
 
   // Reads the header and checks the limits and that the file is whole; the size is that of the

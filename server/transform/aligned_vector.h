@@ -18,7 +18,7 @@ struct AlignedAllocator {
 
   AlignedAllocator() = default;
   template <typename U>
-  AlignedAllocator(const AlignedAllocator<U>&) {}  // NOLINT(google-explicit-constructor)
+  AlignedAllocator(const AlignedAllocator<U>&) noexcept {}  // NOLINT(google-explicit-constructor)
 
   T* allocate(std::size_t count) {
     static_assert(alignof(T) <= HWY_ALIGNMENT);
@@ -28,7 +28,10 @@ struct AlignedAllocator {
   }
   void deallocate(T* memory, std::size_t) { hwy::FreeAlignedBytes(memory, nullptr, nullptr); }
 
-  friend bool operator==(const AlignedAllocator&, const AlignedAllocator&) { return true; }
+  template <typename U>
+  friend bool operator==(const AlignedAllocator&, const AlignedAllocator<U>&) {
+    return true;
+  }
 };
 
 template <typename T>

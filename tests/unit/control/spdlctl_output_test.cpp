@@ -439,14 +439,16 @@ TEST(Listing, ShowsInWhichWayAStageReadItsJpegs) {
   v1::JpegImages& images = *stages.Mutable(1)->mutable_jpeg();
   images.set_indexed(1000);
   images.set_from_begin(500);
-  EXPECT_NE(printed(stages_table(stages)).find("  1000 by index, 500 without\n"), std::string::npos)
+  EXPECT_NE(printed(stages_table(stages)).find("  1000 by index, 500 from begin\n"),
+            std::string::npos)
       << printed(stages_table(stages));
   images.set_by_libjpeg(2);
   images.set_by_coefficients(7);
   images.set_recoded(3);
-  EXPECT_NE(printed(stages_table(stages))
-                .find("  1000 by index, 500 without, 2 by libjpeg, 7 by coefficients, 3 recoded\n"),
-            std::string::npos)
+  EXPECT_NE(
+      printed(stages_table(stages))
+          .find("  1000 by index, 500 from begin, 2 by libjpeg, 7 by coefficients, 3 recoded\n"),
+      std::string::npos)
       << printed(stages_table(stages));
 }
 
