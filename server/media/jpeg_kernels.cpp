@@ -6,7 +6,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "media/jpeg_kernels-inl.h"
+#include "media/jpeg_dct-inl.h"
+#include "media/jpeg_pixels-inl.h"
 
 #if HWY_ONCE
 namespace spdld::media {

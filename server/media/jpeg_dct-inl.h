@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Included by jpeg_kernels.cpp once for each instruction set.
-#if defined(SPDLD_MEDIA_JPEG_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SPDLD_MEDIA_JPEG_KERNELS_INL_H_
-#undef SPDLD_MEDIA_JPEG_KERNELS_INL_H_
+// Included by jpeg_kernels.cpp once for each instruction set: the inverse transform.
+#if defined(SPDLD_MEDIA_JPEG_DCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPDLD_MEDIA_JPEG_DCT_INL_H_
+#undef SPDLD_MEDIA_JPEG_DCT_INL_H_
 #else
-#define SPDLD_MEDIA_JPEG_KERNELS_INL_H_
+#define SPDLD_MEDIA_JPEG_DCT_INL_H_
 #endif
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <type_traits>
 
 #include "media/jpeg_kernels.h"
+#include "media/jpeg_vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace spdld::media {
@@ -30,11 +29,7 @@ constexpr std::int16_t k0298 = fix(0.298631336), k0390 = fix(0.390180644), k0541
                        k1501 = fix(1.501321110), k1847 = fix(1.847759065), k1961 = fix(1.961570560),
                        k2053 = fix(2.053119869), k2562 = fix(2.562915447), k3072 = fix(3.072711026);
 
-constexpr std::int16_t k0228 = 14942, k0285 = 18734, k0344 = 22554, k0402 = 26345;  // of 2^16
-
 #if HWY_TARGET == HWY_SCALAR
-
-// ------------------------------ inverse_dct
 
 inline std::int16_t wrapped(std::int32_t value) { return static_cast<std::int16_t>(value); }
 
@@ -106,43 +101,8 @@ inline void inverse_dct(const BlockRow& row, const JpegMultipliers& multipliers,
   }
 }
 
-// ------------------------------ upsample_h2v1, upsample_h2v2
-
-inline void upsample_h2v1(const std::uint8_t* in, std::size_t count, std::uint8_t* out) {
-  for (std::size_t i = 0; i < count; ++i) {
-    out[2 * i] = static_cast<std::uint8_t>((3 * in[i] + (in + i)[-1] + 1) >> 2);
-    out[2 * i + 1] = static_cast<std::uint8_t>((3 * in[i] + in[i + 1] + 2) >> 2);
-  }
-}
-
-inline void upsample_h2v2(const std::uint8_t* near, const std::uint8_t* far, std::size_t count,
-                          std::uint8_t* out) {
-  const auto column = [&](std::ptrdiff_t at) { return 3 * near[at] + far[at]; };
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto at = static_cast<std::ptrdiff_t>(i);
-    out[2 * i] = static_cast<std::uint8_t>((3 * column(at) + column(at - 1) + 8) >> 4);
-    out[2 * i + 1] = static_cast<std::uint8_t>((3 * column(at) + column(at + 1) + 7) >> 4);
-  }
-}
-
-// ------------------------------ ycc_to_rgb
-
-inline void ycc_to_rgb(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr,
-                       std::size_t count, std::uint8_t* out) {
-  const auto byte = [](int value) { return static_cast<std::uint8_t>(std::clamp(value, 0, 255)); };
-  for (std::size_t i = 0; i < count; ++i) {
-    const int b = cb[i] - 128, r = cr[i] - 128;
-    out[3 * i] = byte(y[i] + r + ((((2 * r * k0402) >> 16) + 1) >> 1));
-    out[3 * i + 1] = byte(y[i] - r + ((r * k0285 - b * k0344 + (1 << 15)) >> 16));
-    out[3 * i + 2] = byte(y[i] + 2 * b + ((((2 * b * -k0228) >> 16) + 1) >> 1));
-  }
-}
-
 #else
-namespace hn = hwy::HWY_NAMESPACE;
 
-// ------------------------------ inverse_dct
-//
 // A vector holds one row of 8 coefficients of as many blocks as it has 128-bit parts: all that is
 // done to them stays within these parts.
 
@@ -237,14 +197,6 @@ HWY_INLINE void put_in_rows(const V16 (&zigzag)[8], V16 (&r)[8]) {
   r[5] = row_of<5, kVectors>(zigzag);
   r[6] = row_of<6, kVectors>(zigzag);
   r[7] = row_of<7, kVectors>(zigzag);
-}
-
-// The sums of products of neighbours, in 32 bits.
-template <class D, class V>
-HWY_INLINE hn::Vec<D> pair_products(D d, V a, V b) {
-  hn::Vec<D> rest = hn::Zero(d);  // instruction sets differ in which products go where
-  const hn::Vec<D> sums = hn::ReorderWidenMulAccumulate(d, a, b, hn::Zero(d), rest);
-  return hn::RearrangeToOddPlusEven(sums, rest);
 }
 
 // a * by_a + b * by_b, where a and b take turns.
@@ -342,7 +294,8 @@ HWY_INLINE void transform_upper_columns(V16 (&r)[8]) {
   descale_columns(low, high, r);
 }
 
-// What transform_half() makes of two columns, descaled: a value of the one beside one of the other.
+// Descales what transform_half() makes of two columns. Their values take turns in the result, which
+// begins with one of the first column.
 HWY_INLINE V16 descale_rows(V32 first, V32 second) {
   const auto lower = hn::BitCast(D16(), hn::ShiftRight<16>(hn::BitCast(DU32(), first)));
   return hn::ShiftRight<kRowBits - 16>(hn::OddEven(hn::BitCast(D16(), second), lower));
@@ -377,26 +330,6 @@ HWY_INLINE void transpose(V16 (&r)[8]) {
       r[4 * half + 2 * j + 1] = hn::InterleaveUpper(d, even, odd);
     }
   }
-}
-
-// Two vectors of 16 bits in the bytes of one, saturated: of each 128 bits of it the lower half is
-// of the first. `d` says whether bytes are signed.
-template <class D, class V>
-HWY_INLINE hn::Vec<D> in_bytes(D d, V first, V second) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128
-  (void)d;
-  constexpr bool kIsSigned = std::is_signed_v<hn::TFromD<D> >;
-  constexpr std::size_t kBytes = sizeof(first.raw);
-  if constexpr (kBytes == 64 && kIsSigned) return {_mm512_packs_epi16(first.raw, second.raw)};
-  if constexpr (kBytes == 64) return {_mm512_packus_epi16(first.raw, second.raw)};
-  if constexpr (kBytes == 32 && kIsSigned) return {_mm256_packs_epi16(first.raw, second.raw)};
-  if constexpr (kBytes == 32) return {_mm256_packus_epi16(first.raw, second.raw)};
-  if constexpr (kBytes == 16 && kIsSigned) return {_mm_packs_epi16(first.raw, second.raw)};
-  if constexpr (kBytes == 16) return {_mm_packus_epi16(first.raw, second.raw)};
-#else
-  const hn::Half<D> half;
-  return hn::Combine(d, hn::DemoteTo(half, second), hn::DemoteTo(half, first));
-#endif
 }
 
 // Of two rows that lie beside each other in each block: first the parts of one, then of the other.
@@ -490,7 +423,7 @@ HWY_INLINE void order_rows(const V16 (&given)[8], V16 (&r)[8]) {
   }
 }
 
-// What each row is multiplied by, once for each block of a vector.
+// The multipliers of each row, repeated for every block that a vector holds.
 struct Multipliers {
   explicit Multipliers(const JpegMultipliers& rows) {
     for (std::size_t i = 0; i < 8; ++i) by[i] = hn::LoadDup128(D16(), rows.data() + 8 * i);
@@ -580,150 +513,10 @@ inline void inverse_dct(const BlockRow& row, const JpegMultipliers& multipliers,
   }
 }
 
-// ------------------------------ upsample_h2v1, upsample_h2v2
-
-using DSample = hn::CappedTag<std::uint8_t, 32>;
-using DSum = hn::RepartitionToWide<DSample>;
-using DHalf = hn::Half<DSample>;
-
-HWY_INLINE hn::Vec<DSum> load_sums(const std::uint8_t* from) {
-  return hn::PromoteTo(DSum(), hn::LoadU(DHalf(), from));
-}
-
-// Two samples side by side of each lane.
-HWY_INLINE void store_pairs(hn::Vec<DSum> even, hn::Vec<DSum> odd, std::uint8_t* out) {
-  hn::StoreU(hn::BitCast(DSample(), hn::Or(even, hn::ShiftLeft<8>(odd))), DSample(), out);
-}
-
-inline void upsample_h2v1(const std::uint8_t* in, std::size_t count, std::uint8_t* out) {
-  const std::size_t lanes = hn::Lanes(DSum());
-  for (std::size_t i = 0; i < count; i += lanes) {
-    const auto here = load_sums(in + i);
-    const auto three = hn::Add(here, hn::Add(here, here));
-    const auto even = hn::Add(hn::Add(three, load_sums(in + i - 1)), hn::Set(DSum(), 1));
-    const auto odd = hn::Add(hn::Add(three, load_sums(in + i + 1)), hn::Set(DSum(), 2));
-    store_pairs(hn::ShiftRight<2>(even), hn::ShiftRight<2>(odd), out + 2 * i);
-  }
-}
-
-inline void upsample_h2v2(const std::uint8_t* near, const std::uint8_t* far, std::size_t count,
-                          std::uint8_t* out) {
-  const std::size_t lanes = hn::Lanes(DSum());
-  const auto column = [&](std::size_t at) {
-    const auto value = load_sums(near + at);
-    return hn::Add(hn::Add(value, hn::Add(value, value)), load_sums(far + at));
-  };
-  for (std::size_t i = 0; i < count; i += lanes) {
-    const auto here = column(i);
-    const auto three = hn::Add(here, hn::Add(here, here));
-    const auto even = hn::Add(hn::Add(three, column(i - 1)), hn::Set(DSum(), 8));
-    const auto odd = hn::Add(hn::Add(three, column(i + 1)), hn::Set(DSum(), 7));
-    store_pairs(hn::ShiftRight<4>(even), hn::ShiftRight<4>(odd), out + 2 * i);
-  }
-}
-
-// ------------------------------ ycc_to_rgb
-
-using DColour = hn::CappedTag<std::int16_t, 16>;
-using DPixels = hn::Repartition<std::uint8_t, DColour>;
-using VColour = hn::Vec<DColour>;
-using VPixels = hn::Vec<DPixels>;
-
-// How three vectors of 16 samples become 16 pixels: a shuffle brings each sample to its place in
-// one of three vectors, and no two samples of one colour are at the same place.
-struct Interleaving {
-  alignas(16) std::uint8_t lanes[3][16] = {};    // of each colour: which sample goes there
-  alignas(16) std::uint8_t colours[3][16] = {};  // of each vector: whose sample is there
-};
-constexpr Interleaving interleaving() {
-  Interleaving all;
-  for (std::size_t byte = 0; byte < 48; ++byte) {
-    all.lanes[byte % 3][byte % 16] = static_cast<std::uint8_t>(byte / 3);
-    all.colours[byte / 16][byte % 16] = static_cast<std::uint8_t>(byte % 3);
-  }
-  return all;
-}
-constexpr Interleaving kInterleaving = interleaving();
-
-// Each 16 bytes of a vector, 48 bytes apart.
-template <class D>
-HWY_INLINE void store_apart(D d, hn::Vec<D> bytes, std::uint8_t* out) {
-  if constexpr (hn::MaxLanes(d) == 16) {
-    hn::StoreU(bytes, d, out);
-  } else {
-    const hn::Half<D> half;
-    store_apart(half, hn::LowerHalf(half, bytes), out);
-    store_apart(half, hn::UpperHalf(half, bytes), out + hn::MaxLanes(half) * 3);
-  }
-}
-
-HWY_INLINE void store_pixels(VPixels red, VPixels green, VPixels blue, std::uint8_t* out) {
-  const DPixels d;
-  const auto placed = [&](VPixels samples, std::size_t colour) {
-    return hn::TableLookupBytes(samples, hn::LoadDup128(d, kInterleaving.lanes[colour]));
-  };
-  const VPixels r = placed(red, 0), g = placed(green, 1), b = placed(blue, 2);
-  HWY_UNROLL(3)
-  for (std::size_t i = 0; i < 3; ++i) {
-    const VPixels colours = hn::LoadDup128(d, kInterleaving.colours[i]);
-    const VPixels others = hn::IfThenElse(hn::Eq(colours, hn::Set(d, 1)), g, b);
-    store_apart(d, hn::IfThenElse(hn::Eq(colours, hn::Zero(d)), r, others), out + 16 * i);
-  }
-}
-
-struct Colours {
-  VColour red;
-  VColour green;
-  VColour blue;
-};
-
-// `b` and `r` are around 0.
-HWY_INLINE Colours colours_of(VColour luma, VColour b, VColour r) {
-  using DProducts = hn::RepartitionToWide<DColour>;
-  const DColour d;
-  const auto one = hn::Set(d, std::int16_t{1});
-  const auto by_both = hn::BitCast(
-      d, hn::Set(DProducts(), static_cast<std::int32_t>(std::uint32_t{k0285} << 16 |
-                                                        static_cast<std::uint16_t>(-k0344))));
-  const auto half = hn::Set(DProducts(), 1 << 15);
-  // x * by / 2^16, rounded.
-  const auto times = [&](auto x, std::int16_t by) {
-    return hn::ShiftRight<1>(hn::Add(hn::MulHigh(hn::Add(x, x), hn::Set(d, by)), one));
-  };
-  const auto blue =
-      hn::Add(hn::Add(times(b, static_cast<std::int16_t>(-k0228)), hn::Add(b, b)), luma);
-  const auto red = hn::Add(hn::Add(times(r, k0402), r), luma);
-  const auto low = pair_products(DProducts(), hn::InterleaveLower(d, b, r), by_both);
-  const auto high = pair_products(DProducts(), hn::InterleaveUpper(d, b, r), by_both);
-  const auto both = hn::ReorderDemote2To(d, hn::ShiftRight<16>(hn::Add(low, half)),
-                                         hn::ShiftRight<16>(hn::Add(high, half)));
-  return {red, hn::Add(hn::Sub(both, r), luma), blue};
-}
-
-inline void ycc_to_rgb(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr,
-                       std::size_t count, std::uint8_t* out) {
-  const DPixels d;
-  const DColour d16;
-  const auto zero = hn::Zero(d);
-  const auto lower = [&](VPixels v) { return hn::BitCast(d16, hn::InterleaveLower(d, v, zero)); };
-  const auto upper = [&](VPixels v) { return hn::BitCast(d16, hn::InterleaveUpper(d, v, zero)); };
-  const auto center = hn::Set(d16, std::int16_t{128});
-  const std::size_t lanes = hn::Lanes(d);
-  for (std::size_t i = 0; i < count; i += lanes) {
-    const auto luma = hn::LoadU(d, y + i), b = hn::LoadU(d, cb + i), r = hn::LoadU(d, cr + i);
-    const Colours low =
-        colours_of(lower(luma), hn::Sub(lower(b), center), hn::Sub(lower(r), center));
-    const Colours high =
-        colours_of(upper(luma), hn::Sub(upper(b), center), hn::Sub(upper(r), center));
-    store_pixels(in_bytes(d, low.red, high.red), in_bytes(d, low.green, high.green),
-                 in_bytes(d, low.blue, high.blue), out + 3 * i);
-  }
-}
-
 #endif  // HWY_SCALAR
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spdld::media
 HWY_AFTER_NAMESPACE();
 
-#endif  // SPDLD_MEDIA_JPEG_KERNELS_INL_H_
+#endif  // SPDLD_MEDIA_JPEG_DCT_INL_H_
