@@ -2,31 +2,47 @@
 #include "media/huffman_table.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace spdld::media {
 namespace {
 
 constexpr int kBits = HuffmanTable::kBits;
-constexpr int kMostFirst = 8;   // bits of a first coefficient that an entry has room for
-constexpr int kMostSecond = 5;  // likewise of a second
-constexpr std::uint32_t kZeroRun = 15;
+constexpr int kMostFirst = 7;   // bits of a first coefficient that an entry has room for
+constexpr int kMostSecond = 3;  // likewise of a second
+constexpr int kZeroRun = 15;
 
-constexpr std::uint32_t advance(std::uint32_t count) { return count << 10; }
+using Entry = HuffmanTable::Entry;
+
+std::uint8_t byte(int value) { return static_cast<std::uint8_t>(value); }
+std::int8_t halves(int lower, int upper) { return static_cast<std::int8_t>(lower | upper * 16); }
 
 // Of a symbol whose coefficient fits.
-std::uint32_t first_word(const HuffmanTable::Symbol& symbol, std::int32_t value) {
-  const auto length = static_cast<std::uint32_t>(symbol.length + symbol.size);
-  if (symbol.ends_block) return length | advance(HuffmanTable::Entry::kToEnd);
-  const auto run = static_cast<std::uint32_t>(symbol.run);
-  return length | run << 6 | advance(run + 1) | static_cast<std::uint32_t>(value) << 23;
+Entry first_entry(const HuffmanTable::Symbol& symbol, std::int32_t value) {
+  const std::uint8_t length = byte(symbol.length + symbol.size);
+  if (symbol.ends_block) return {.length = length, .advance = Entry::kToEnd};
+  return {.length = length,
+          .advance = byte(symbol.run + 1),
+          .halves = halves(symbol.run, 0),
+          .first = static_cast<std::int8_t>(value)};
 }
 
-// What it adds to the word of the symbol before it.
-std::uint32_t second_word(const HuffmanTable::Symbol& symbol, std::int32_t value) {
-  const auto length = static_cast<std::uint32_t>(symbol.length + symbol.size);
-  if (symbol.ends_block) return length | advance(HuffmanTable::Entry::kToEnd - 1);
-  return length | advance(static_cast<std::uint32_t>(symbol.run) + 1) |
-         (static_cast<std::uint32_t>(value) & 63) << 17;
+// What it adds to the entry of the symbol before it.
+Entry second_entry(const HuffmanTable::Symbol& symbol, std::int32_t value) {
+  const std::uint8_t length = byte(symbol.length + symbol.size);
+  if (symbol.ends_block) return {.length = length, .advance = Entry::kToEnd - 1};
+  return {.length = length, .advance = byte(symbol.run + 1), .halves = halves(0, value)};
+}
+
+// No part of it overflows into the next.
+Entry both(const Entry& first, const Entry& second) {
+  return std::bit_cast<Entry>(std::bit_cast<std::uint32_t>(first) +
+                              std::bit_cast<std::uint32_t>(second));
+}
+
+// Of a symbol whose coefficient does not fit.
+Entry long_entry(const HuffmanTable::Symbol& symbol) {
+  return {.length = byte(symbol.length), .halves = halves(symbol.run, symbol.size)};
 }
 
 // Calls visit(symbol's number, its code, its length) for each code of up to kBits bits.
@@ -90,28 +106,30 @@ void HuffmanTable::add_seconds(Seconds& seconds) const {
       const std::size_t room = std::size_t{1} << (left - used);
       auto* at = seconds.data() + (std::size_t{1} << left) + (std::size_t{code} << (left - length));
       for (std::uint32_t bits = 0; bits < 1u << symbol.size; ++bits, at += room)
-        std::fill_n(at, room, second_word(symbol, extend(bits, symbol.size)));
+        std::fill_n(at, room, second_entry(symbol, extend(bits, symbol.size)));
     }
   });
 }
 
 void HuffmanTable::build_entries(const Seconds& seconds) {
-  entries_.fill(0);
+  entries_.fill({});
   for_each_code(codes_, [&](std::uint8_t value, std::uint32_t code, int length) {
     const Symbol symbol = symbol_of(value, length);
     const int used = length + symbol.size;
     auto* at = entries_.data() + (std::size_t{code} << (kBits - length));
     if (used > kBits || symbol.size > kMostFirst) {
-      std::fill_n(at, std::size_t{1} << (kBits - length),
-                  static_cast<std::uint32_t>(length) | static_cast<std::uint32_t>(symbol.run) << 6 |
-                      static_cast<std::uint32_t>(symbol.size) << 17);
+      std::fill_n(at, std::size_t{1} << (kBits - length), long_entry(symbol));
       return;
     }
     const std::size_t room = std::size_t{1} << (kBits - used);
-    const std::uint32_t* const second = seconds.data() + room;
+    const Entry* const second = seconds.data() + room;
     for (std::uint32_t bits = 0; bits < 1u << symbol.size; ++bits, at += room) {
-      const std::uint32_t word = first_word(symbol, extend(bits, symbol.size));
-      for (std::size_t i = 0; i < room; ++i) at[i] = word + (symbol.ends_block ? 0 : second[i]);
+      const Entry first = first_entry(symbol, extend(bits, symbol.size));
+      if (symbol.ends_block) {
+        std::fill_n(at, room, first);
+      } else {
+        for (std::size_t i = 0; i < room; ++i) at[i] = both(first, second[i]);
+      }
     }
   });
 }

@@ -15,36 +15,27 @@ class HuffmanTable {
  public:
   static constexpr int kBits = 11;
 
-  // What a look finds, in one word:
-  //   bits 0 to 5    how many bits have been used; none: the code is longer than kBits, or none
-  //   bits 6 to 9    how many zeros precede the first coefficient
-  //   bits 10 to 16  how many coefficients these are, with the zeros; at least kToEnd: the block
-  //                  ends; 0: the coefficient's bits do not fit, and follow the code
-  //   bits 17 to 22  the second coefficient, which is the last of them; 0 if there is none. Where
-  //                  the first does not fit: how many bits it has
-  //   bits 23 to 31  the first coefficient
-  class Entry {
-   public:
-    static constexpr std::uint32_t kFits = 127u << 10;
-    static constexpr std::uint32_t kToEnd = 63;
+  // What a look finds. Each of its parts is a byte or half of one, which a load gives for nothing.
+  struct Entry {
+    // Bits that have been used; of a coefficient whose bits do not fit, those of its code; 0: the
+    // code is longer than kBits, or none.
+    std::uint8_t length = 0;
+    // How many coefficients these are, with the zeros; at least kToEnd - 1: the block ends; 0: the
+    // coefficient's bits do not fit, and follow the code.
+    std::uint8_t advance = 0;
+    // In the lower half: how many zeros precede the first coefficient. In the upper half: the
+    // second one, which is the last of them; 0 if there is none. Where the first does not fit: how
+    // many bits it has.
+    std::int8_t halves = 0;
+    std::int8_t first = 0;  // coefficient
 
-    constexpr explicit Entry(std::uint32_t word) : word_(word) {}
-    bool is_empty() const { return word_ == 0; }
-    bool fits() const { return (word_ & kFits) != 0; }
-    std::uint32_t word() const { return word_; }
-    std::uint32_t length() const { return word_ & 63; }
-    std::uint32_t run() const { return word_ >> 6 & 15; }
-    std::uint32_t advance() const { return word_ >> 10 & 127; }
-    std::int16_t second() const {
-      return static_cast<std::int16_t>(static_cast<std::int32_t>(word_ << 9) >> 26);
-    }
-    std::int16_t first() const {
-      return static_cast<std::int16_t>(static_cast<std::int32_t>(word_) >> 23);
-    }
-    std::uint32_t size() const { return word_ >> 17 & 63; }  // of one that does not fit
+    static constexpr std::uint8_t kToEnd = 63;
 
-   private:
-    std::uint32_t word_;
+    bool is_empty() const { return length == 0; }
+    bool fits() const { return advance != 0; }
+    int run() const { return halves & 15; }
+    std::int16_t second() const { return static_cast<std::int16_t>(halves >> 4); }
+    int size() const { return halves >> 4 & 15; }  // of one that does not fit
   };
 
   struct Symbol {
@@ -58,7 +49,7 @@ class HuffmanTable {
 
   // Cheap if these codes are what it was built of before.
   void build(const HuffmanCodes& codes, Kind kind);
-  const std::uint32_t* entries() const { return entries_.data(); }
+  const Entry* entries() const { return entries_.data(); }
   // Of the code that 16 bits begin with, whose length is at least `least`.
   Symbol find(std::uint32_t bits, int least = 1) const;
 
@@ -80,13 +71,13 @@ class HuffmanTable {
   Symbol symbol_of(std::uint8_t value, int length) const;
   // What a second symbol adds to an entry of whose bits n, a power of two, are left is at n + w,
   // where w is a number of so many bits.
-  using Seconds = std::array<std::uint32_t, 1 << kBits>;
+  using Seconds = std::array<Entry, 1 << kBits>;
   void add_seconds(Seconds& seconds) const;
   void build_entries(const Seconds& seconds);
 
   // Not aligned to a cache line: a decoder would have to be allocated so, and glibc before 2.38
   // cannot use the place of an over-aligned block again for another of its size.
-  std::array<std::uint32_t, 1 << kBits> entries_{};
+  std::array<Entry, 1 << kBits> entries_{};
   HuffmanCodes codes_;
   Kind kind_ = Kind::kDc;
   bool is_built_ = false;

@@ -13,6 +13,16 @@ constexpr int kSteps = HuffmanTable::kLooks;
 // As much as a lane writes behind its end by then: blocks that it has begun, and zeros ahead.
 constexpr std::size_t kOverrun = (kSteps + 3) * kBlock;
 
+// Blocks lie where their size divides the address.
+constexpr std::uintptr_t kBlockBytes = kBlock * sizeof(std::int16_t);
+
+std::uintptr_t bits_of(const std::int16_t* at) { return reinterpret_cast<std::uintptr_t>(at); }
+bool begins_block(const std::int16_t* at) { return bits_of(at) % kBlockBytes == 0; }
+std::int16_t* begin_of_block(std::int16_t* at) {
+  return reinterpret_cast<std::int16_t*>(bits_of(at) & ~(kBlockBytes - 1));
+}
+std::int16_t* behind_block(std::int16_t* at) { return begin_of_block(at) + kBlock; }
+
 }  // namespace
 
 void IndexedScan::open(const ScanTables& tables, std::span<const std::byte> scan) {
@@ -23,97 +33,108 @@ void IndexedScan::open(const ScanTables& tables, std::span<const std::byte> scan
     const std::size_t next = (i + 1) % blocks;
     Place& here = places_[i];
     here.tables = &tables.block(i);
-    here.ac = reinterpret_cast<std::uintptr_t>(here.tables->ac->entries());
-    here.change = reinterpret_cast<std::uintptr_t>(tables.block(next).dc->entries()) - here.ac;
-    here.step = (static_cast<std::ptrdiff_t>(next) - static_cast<std::ptrdiff_t>(i)) *
-                static_cast<std::ptrdiff_t>(sizeof(Place));
+    here.ac = here.tables->ac->entries();
+    here.next_dc = tables.block(next).dc->entries();
+    here.next = &places_[next];
   }
 }
 
-IndexedScan::Lane IndexedScan::lane_at(std::uint64_t bit, std::size_t to) const {
+IndexedScan::Lane IndexedScan::lane_at(std::uint64_t bit, std::int16_t* to) const {
   return {
       .at = bit, .to = to, .place = places_.data(), .entries = places_[0].tables->dc->entries()};
 }
 
-// The lengths of kSteps entries do not overflow into the bits above them.
-__attribute__((always_inline)) inline void IndexedScan::settle(Lane& lane) {
-  static_assert(kSteps * HuffmanTable::kBits < 64);
-  lane.at += lane.used & 63;
-  lane.used = 0;
-}
-
-__attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::refilled(Lane lane) const {
-  settle(lane);
-  lane.bits = bytes_.load(lane.at);
+__attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::refilled(std::uint64_t at,
+                                                                              Lane lane) const {
+  lane.at = at;
+  lane.bits = bytes_.load(at) | 1;
   return lane;
 }
 
 // Takes a lane's fields and not the lane, whose address would keep the caller's out of registers.
-__attribute__((noinline, cold)) IndexedScan::Lane IndexedScan::slow_step(
-    std::uint64_t bit, std::size_t to, const Place& place, const std::uint32_t* entries) {
-  Lane lane{.bits = bytes_.load(bit), .at = bit, .to = to, .place = &place};
+__attribute__((noinline, cold)) IndexedScan::Lane IndexedScan::slow_step(std::uint64_t bit,
+                                                                         std::int16_t* to,
+                                                                         const Place& place,
+                                                                         const Entry* entries) {
   const bool is_dc = entries == place.tables->dc->entries();
   const HuffmanTable& table = is_dc ? *place.tables->dc : *place.tables->ac;
-  const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(lane.bits >> 48));
-  const std::int32_t value = HuffmanTable::value_of(lane.bits << symbol.length, symbol.size);
-  lane.at += static_cast<std::uint64_t>(symbol.length + symbol.size);
-  lane.bits = bytes_.load(lane.at);
-  const std::size_t at = lane.to + static_cast<std::size_t>(symbol.run);
-  blocks_[at] = static_cast<std::int16_t>(value);
-  const std::size_t next = at + 1;
+  const std::uint64_t bits = bytes_.load(bit);
+  const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(bits >> 48));
+  to[symbol.run] =
+      static_cast<std::int16_t>(HuffmanTable::value_of(bits << symbol.length, symbol.size));
   // A code that does not exist ends the block, too: it has no length, and this must come to an end.
-  const bool ends = symbol.ends_block || symbol.length == 0 || ((next ^ lane.to) & kBlock) != 0;
-  lane.to = ends ? (lane.to / kBlock + 1) * kBlock : next;
-  lane.entries = reinterpret_cast<const std::uint32_t*>(place.ac + (ends ? place.change : 0));
-  if (ends) lane.place = &place + place.step / static_cast<std::ptrdiff_t>(sizeof(Place));
-  return lane;
+  const bool ends =
+      symbol.ends_block || symbol.length == 0 || to + symbol.run + 1 >= behind_block(to);
+  return refilled(bit + static_cast<std::uint64_t>(symbol.length + symbol.size),
+                  {.to = ends ? behind_block(to) : to + symbol.run + 1,
+                   .place = ends ? place.next : &place,
+                   .entries = ends ? place.next_dc : place.ac});
 }
 
-// One look at the table: up to two coefficients. Whether the block ends with them is known too late
-// for a branch: it decides by masks what the next look is at.
+// One look at the table: up to two coefficients.
 __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::step(Lane lane) {
-  const HuffmanTable::Entry entry(lane.entries[HuffmanTable::index_of(lane.bits)]);
-  const std::size_t first = lane.to + entry.run();
+  const Entry& entry = lane.entries[HuffmanTable::index_of(lane.bits)];
+  const std::uint32_t length = entry.length;
+  std::int16_t* const behind_first = lane.to + entry.run() + 1;
   // The second coefficient may be none of this block where the first is its last.
-  const bool is_last = ((first + 1) & (kBlock - 1)) == 0;
-  std::int16_t* const out = blocks_.data();
-  if (__builtin_expect(!entry.fits() || is_last, 0)) {
-    settle(lane);
-    if (entry.is_empty() || is_last) return slow_step(lane.at, lane.to, *lane.place, lane.entries);
-    const std::uint32_t size = entry.size();
-    const std::uint64_t rest = bytes_.load(lane.at + entry.length());
-    out[first] = static_cast<std::int16_t>(HuffmanTable::value_of(rest, static_cast<int>(size)));
-    lane.at += entry.length() + size;
-    lane.bits = bytes_.load(lane.at);
-    lane.to = first + 1;
-    lane.entries = reinterpret_cast<const std::uint32_t*>(lane.place->ac);
-    return lane;
+  if (__builtin_expect(begins_block(behind_first), 0))
+    return slow_step(lane.now(), lane.to, *lane.place, lane.entries);
+  if (__builtin_expect(!entry.fits(), 0)) {
+    const std::uint64_t at = lane.now();
+    if (entry.is_empty()) return slow_step(at, lane.to, *lane.place, lane.entries);
+    const std::uint64_t rest = bytes_.load(at + length);
+    behind_first[-1] = static_cast<std::int16_t>(HuffmanTable::value_of(rest, entry.size()));
+    lane.to = behind_first;
+    lane.entries = lane.place->ac;
+    return refilled(at + length + static_cast<std::uint64_t>(entry.size()), lane);
   }
-  lane.bits <<= entry.length();
-  lane.used += entry.word();
-  const std::size_t next = lane.to + entry.advance();
-  out[next - 1] = entry.second();  // before the first, which may be the same
-  out[first] = entry.first();
-  const std::uint64_t ends = -(((next ^ lane.to) / kBlock) & 1);  // all ones, or none
-  lane.to = next & ~(ends & (kBlock - 1));
+  lane.bits <<= length;
+  std::int16_t* const next = lane.to + entry.advance;
+  const std::int16_t first = entry.first;
+  next[-1] = entry.second();  // before the first, which may be the same
+  behind_first[-1] = first;
+  return moved(lane, next);
+}
+
+// Whether the block ends before `next` is known too late for a branch, and compilers make one of a
+// plain choice.
+__attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::moved(Lane lane,
+                                                                           std::int16_t* next) {
   const Place& place = *lane.place;
-  lane.entries = reinterpret_cast<const std::uint32_t*>(place.ac + (place.change & ends));
-  lane.place = reinterpret_cast<const Place*>(reinterpret_cast<const std::byte*>(lane.place) +
-                                              (place.step & static_cast<std::ptrdiff_t>(ends)));
+  std::int16_t* to = begin_of_block(next);
+  lane.entries = place.ac;
+#if defined(__x86_64__)
+  asm("cmp %[to], %[old]\n\t"
+      "cmovae %[next], %[to]\n\t"
+      "cmovb %[next_dc], %[entries]\n\t"
+      "cmovb %[next_place], %[place]"
+      : [to] "+&r"(to), [entries] "+&r"(lane.entries), [place] "+r"(lane.place)
+      : [old] "r"(lane.to), [next] "r"(next), [next_dc] "m"(place.next_dc),
+        [next_place] "m"(place.next)
+      : "cc");
+#else
+  if (lane.to < to) {
+    lane.entries = place.next_dc;
+    lane.place = place.next;
+  } else {
+    to = next;
+  }
+#endif
+  lane.to = to;
   return lane;
 }
 
-void IndexedScan::run(Lane lane, std::size_t end) {
+void IndexedScan::run(Lane lane, const std::int16_t* end) {
   while (lane.to < end) {
-    lane = refilled(lane);
+    lane = refilled(lane.now(), lane);
     for (int i = 0; i < kSteps; ++i) lane = step(lane);
   }
 }
 
-void IndexedScan::run(Lane a, std::size_t a_end, Lane b, std::size_t b_end) {
+void IndexedScan::run(Lane a, const std::int16_t* a_end, Lane b, const std::int16_t* b_end) {
   while (a.to < a_end && b.to < b_end) {
-    a = refilled(a);
-    b = refilled(b);
+    a = refilled(a.now(), a);
+    b = refilled(b.now(), b);
     for (int i = 0; i < kSteps; ++i) {
       a = step(a);
       b = step(b);
@@ -131,7 +152,8 @@ bool IndexedScan::read(const SeekIndex& index, int row, int rows, const McuSpan&
   const std::size_t mcu = tables_->mcu_blocks() * kBlock;
   const std::size_t row_coefficients = static_cast<std::size_t>(mcus.end - first) * mcu;
   const std::size_t row_room = row_coefficients + kOverrun;
-  blocks_.assign(row_room * static_cast<std::size_t>(rows), 0);
+  blocks_.assign(row_room * static_cast<std::size_t>(rows) + kBlock, 0);
+  std::int16_t* const blocks = behind_block(blocks_.data());
 
   std::array<std::size_t, 2> ends{};
   std::array<SeekIndex::Entry, 2> begins{};
@@ -147,10 +169,10 @@ bool IndexedScan::read(const SeekIndex& index, int row, int rows, const McuSpan&
   for (std::size_t i = 0; i < static_cast<std::size_t>(rows); ++i) {
     const std::uint64_t bit = std::uint64_t{bytes_.size()} * 8 + begins[i].bit;
     bytes_.add(scan_, begins[i].byte, ends[i]);
-    const std::size_t to = i * row_room;
+    std::int16_t* const to = blocks + i * row_room;
     rows_[i] = {.lane = lane_at(bit, to),
                 .end = to + row_coefficients,
-                .blocks = blocks_.data() + to + static_cast<std::size_t>(mcus.first - first) * mcu};
+                .blocks = to + static_cast<std::size_t>(mcus.first - first) * mcu};
   }
   if (rows == 2) {
     run(rows_[0].lane, rows_[0].end, rows_[1].lane, rows_[1].end);
@@ -159,8 +181,7 @@ bool IndexedScan::read(const SeekIndex& index, int row, int rows, const McuSpan&
   }
   bool agree = true;
   for (std::size_t i = 0; i < static_cast<std::size_t>(rows); ++i)
-    agree = add_up_dc(index, row + static_cast<int>(i), first, mcus.end,
-                      blocks_.data() + i * row_room) &&
+    agree = add_up_dc(index, row + static_cast<int>(i), first, mcus.end, blocks + i * row_room) &&
             agree;
   return agree;
 }

@@ -28,41 +28,41 @@ class IndexedScan {
   const std::int16_t* blocks(int row) const { return rows_[static_cast<std::size_t>(row)].blocks; }
 
  private:
-  // One block of an MCU, and what comes after it. Its fields are such that a lane goes on to the
-  // next block without a branch.
+  using Entry = HuffmanTable::Entry;
+  // One block of an MCU, and what comes after it.
   struct Place {
-    std::uintptr_t ac = 0;      // entries of the table for all coefficients but the first
-    std::uintptr_t change = 0;  // from those to the entries for the first one of the next block
-    std::ptrdiff_t step = 0;    // in bytes, to the next block's Place
+    const Entry* ac = nullptr;       // of all its coefficients but the first
+    const Entry* next_dc = nullptr;  // of the first one of the next block
+    const Place* next = nullptr;
     const ScanTables::Block* tables = nullptr;
   };
   // Where one thread of decoding is. Two of them take turns, so that one waits for its table while
   // the other computes.
   struct Lane {
-    std::uint64_t bits = 0;  // what comes next, from the highest
-    std::uint64_t at = 0;    // in bits of bytes_
-    // How many of them have been used since the last load, in its lowest 6 bits: whole entries are
-    // added up.
-    std::uint64_t used = 0;
-    std::size_t to = 0;  // in coefficients of blocks_
+    std::uint64_t at = 0;  // in bits of bytes_, when `bits` were loaded
+    // What comes next, from the highest, and a 1 behind it, below which are as many zeros as bits
+    // have been used.
+    std::uint64_t bits = 1;
+    std::int16_t* to = nullptr;  // of blocks_: the next coefficient
     const Place* place = nullptr;
-    const std::uint32_t* entries = nullptr;
+    const Entry* entries = nullptr;
+
+    std::uint64_t now() const { return at + static_cast<std::uint64_t>(__builtin_ctzll(bits)); }
   };
   struct Row {
     Lane lane;
-    std::size_t end = 0;
+    const std::int16_t* end = nullptr;
     const std::int16_t* blocks = nullptr;
   };
 
-  Lane lane_at(std::uint64_t bit, std::size_t to) const;
+  Lane lane_at(std::uint64_t bit, std::int16_t* to) const;
   // Decodes one symbol, whatever it is.
-  Lane slow_step(std::uint64_t bit, std::size_t to, const Place& place,
-                 const std::uint32_t* entries);
+  Lane slow_step(std::uint64_t bit, std::int16_t* to, const Place& place, const Entry* entries);
   Lane step(Lane lane);
-  Lane refilled(Lane lane) const;
-  static void settle(Lane& lane);
-  void run(Lane lane, std::size_t end);
-  void run(Lane a, std::size_t a_end, Lane b, std::size_t b_end);
+  static Lane moved(Lane lane, std::int16_t* next);
+  Lane refilled(std::uint64_t at, Lane lane) const;
+  void run(Lane lane, const std::int16_t* end);
+  void run(Lane a, const std::int16_t* a_end, Lane b, const std::int16_t* b_end);
   bool add_up_dc(const SeekIndex& index, int row, int first, int end, std::int16_t* blocks) const;
 
   std::span<const std::byte> scan_;

@@ -31,15 +31,16 @@ class ScanBytes {
   std::size_t add(std::span<const std::byte> scan, std::size_t from, std::size_t to);
 
   std::size_t size() const { return size_; }  // with the zeros behind each part
-  // Bits that load() gives at least.
-  static constexpr int kLoaded = 57;
-  // The 64 bits from this one on, of which the last 7 may be zeros instead. Beyond the end: zeros.
-  std::uint64_t load(std::uint64_t bit) const {
-    const std::uint64_t byte = bit >> 3 < last_ ? bit >> 3 : last_;
+  // Bits that load() and ScanBits::refill() give at least.
+  static constexpr int kLoaded = 56;
+  // The 64 bits from this byte on. Beyond the end: zeros.
+  std::uint64_t load_byte(std::uint64_t byte) const {
     std::uint64_t value = 0;
-    std::memcpy(&value, bytes_.data() + byte, sizeof value);
-    return __builtin_bswap64(value) << (bit & 7);
+    std::memcpy(&value, bytes_.data() + (byte < last_ ? byte : last_), sizeof value);
+    return __builtin_bswap64(value);
   }
+  // Those from this bit on, of which the last 7 may be zeros instead.
+  std::uint64_t load(std::uint64_t bit) const { return load_byte(bit >> 3) << (bit & 7); }
   // Where zeros were left out: behind these bytes, in order.
   std::span<const std::uint32_t> stuffed() const { return stuffed_; }
 
@@ -50,6 +51,31 @@ class ScanBytes {
   std::size_t size_ = 0;
   std::uint64_t last_ = 0;  // where the last 8 bytes begin that are there
   std::vector<std::uint32_t> stuffed_;
+};
+
+// Takes the bits of ScanBytes one after the other. Where the next load begins does not depend on
+// the last code, so that a processor has loaded it by then.
+class ScanBits {
+ public:
+  void begin() { *this = {}; }
+  // Then kLoaded bits are there.
+  void refill(const ScanBytes& bytes) {
+    bits_ |= bytes.load_byte(next_) >> count_;
+    next_ += (63 - count_) >> 3;
+    count_ |= 56;
+  }
+  std::uint64_t bits() const { return bits_; }  // what comes next, from the highest
+  // Takes so many of those that are there.
+  void skip(std::uint32_t count) {
+    bits_ <<= count;
+    count_ -= count;
+  }
+  std::uint64_t at() const { return 8 * next_ - count_; }  // in bits of ScanBytes
+
+ private:
+  std::uint64_t bits_ = 0;
+  std::uint64_t count_ = 0;  // of them are there; those below are 0 or what comes next
+  std::uint64_t next_ = 0;   // in bytes: what is loaded next
 };
 
 }  // namespace spdld::media

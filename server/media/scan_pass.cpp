@@ -19,7 +19,7 @@ constexpr int kLooksBehindDc =
 bool ScanPass::begin(const ScanTables& tables, std::span<const std::byte> scan, int step) {
   tables_ = &tables;
   step_ = step;
-  at_ = 0;
+  in_.begin();
   dc_ = {};
   stuffed_ = 0;
   entries_.clear();
@@ -43,133 +43,138 @@ bool ScanPass::read_row(const McuSpan& kept) {
       block += mcu;
     }
   }
-  return at_ <= scan_bits_;
+  return in_.at() <= scan_bits_;
 }
 
 std::span<const std::uint64_t> ScanPass::end() {
   push();
   // What is left of the last byte is padding.
-  if (scan_bits_ - at_ >= 8) return {};
+  if (scan_bits_ - in_.at() >= 8) return {};
   return entries_;
 }
 
 void ScanPass::push() {
-  const std::uint64_t byte = at_ / 8;
+  const std::uint64_t byte = in_.at() / 8;
   const std::span<const std::uint32_t> stuffed = bytes_.stuffed();
   while (stuffed_ < stuffed.size() && stuffed[stuffed_] < byte) ++stuffed_;
   SeekIndex::Entry entry{.byte = static_cast<std::uint32_t>(byte + stuffed_),
-                         .bit = static_cast<std::uint32_t>(at_ % 8)};
+                         .bit = static_cast<std::uint32_t>(in_.at() % 8)};
   for (std::size_t i = 0; i < dc_.size(); ++i) entry.dc[i] = static_cast<std::int16_t>(dc_[i]);
   entries_.push_back(entry.packed());
 }
 
+// The bits are a variable of its own, since a member would be stored and loaded with each block.
 template <bool kKeep>
 bool ScanPass::read_mcu(std::int16_t* block) {
+  ScanBits in = in_;
   for (std::size_t i = 0; i < tables_->mcu_blocks(); ++i) {
     const ScanTables::Block& tables = tables_->block(i);
-    if (!read_block<kKeep>(tables, dc_[tables.component], block)) return false;
+    if (!read_dc(*tables.dc, in, dc_[tables.component])) return false;
+    if (kKeep) block[0] = static_cast<std::int16_t>(dc_[tables.component]);
+    if (!read_rest<kKeep>(*tables.ac, in, block)) return false;
     if (kKeep) block += kBlock;
   }
+  in_ = in;
   return true;
 }
 
-template <bool kKeep>
-bool ScanPass::read_block(const ScanTables::Block& tables, std::int32_t& dc, std::int16_t* block) {
-  bits_ = bytes_.load(at_);
-  const HuffmanTable::Entry entry(tables.dc->entries()[HuffmanTable::index_of(bits_)]);
+// The first coefficient of a block.
+__attribute__((always_inline)) inline bool ScanPass::read_dc(const HuffmanTable& table,
+                                                             ScanBits& in, std::int32_t& dc) {
+  in.refill(bytes_);
+  const HuffmanTable::Entry& entry = table.entries()[HuffmanTable::index_of(in.bits())];
   if (__builtin_expect(entry.fits(), 1)) {
-    dc += entry.first();
-    skip(entry.length());
+    dc += entry.first;
+    in.skip(entry.length);
   } else if (!entry.is_empty()) {
-    dc += HuffmanTable::value_of(bits_ << entry.length(), static_cast<int>(entry.size()));
-    skip(entry.length() + entry.size());
-  } else if (!read_dc(*tables.dc, dc)) {
-    return false;
+    in.skip(entry.length);
+    dc += HuffmanTable::value_of(in.bits(), entry.size());
+    in.skip(static_cast<std::uint32_t>(entry.size()));
+  } else {
+    in_ = in;
+    if (!read_long_dc(table, dc)) return false;
+    in = in_;
   }
-  if (dc < -SeekIndex::kMostDc - 1 || dc > SeekIndex::kMostDc) return false;
-  if (kKeep) block[0] = static_cast<std::int16_t>(dc);
-  return read_rest<kKeep>(*tables.ac, block);
+  return dc >= -SeekIndex::kMostDc - 1 && dc <= SeekIndex::kMostDc;
 }
 
-bool ScanPass::read_dc(const HuffmanTable& table, std::int32_t& dc) {
-  const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(bits_ >> 48));
-  dc += HuffmanTable::value_of(bits_ << symbol.length, symbol.size);
-  at_ += static_cast<std::uint64_t>(symbol.length + symbol.size);
-  bits_ = bytes_.load(at_);
+bool ScanPass::read_long_dc(const HuffmanTable& table, std::int32_t& dc) {
+  const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(in_.bits() >> 48));
+  dc += HuffmanTable::value_of(in_.bits() << symbol.length, symbol.size);
+  in_.skip(static_cast<std::uint32_t>(symbol.length + symbol.size));
+  in_.refill(bytes_);
   return symbol.length > 0;
 }
 
-// All coefficients of a block but the first.
+// All coefficients of a block but the first, which has left enough bits for some looks.
 template <bool kKeep>
-bool ScanPass::read_rest(const HuffmanTable& table, std::int16_t* block) {
-  const std::uint32_t* const entries = table.entries();
-  std::uint64_t at = at_;
-  std::uint64_t bits = bits_;  // what the first coefficient has left of them spares a load
+__attribute__((always_inline)) inline bool ScanPass::read_rest(const HuffmanTable& table,
+                                                               ScanBits& in, std::int16_t* block) {
+  const HuffmanTable::Entry* const entries = table.entries();
   std::uint32_t k = 1;
-  for (int looks = kLooksBehindDc;; looks = HuffmanTable::kLooks, bits = bytes_.load(at)) {
+  for (int looks = kLooksBehindDc;; looks = HuffmanTable::kLooks, in.refill(bytes_)) {
     for (int i = 0; i < looks; ++i) {
-      const HuffmanTable::Entry entry(entries[HuffmanTable::index_of(bits)]);
-      const std::uint32_t next = k + entry.advance();
-      const std::uint32_t first = k + entry.run();
+      const HuffmanTable::Entry& entry = entries[HuffmanTable::index_of(in.bits())];
+      const std::uint32_t length = entry.length;
+      const std::uint32_t next = k + entry.advance;
+      const std::uint32_t first = k + static_cast<std::uint32_t>(entry.run());
       if (__builtin_expect(!entry.fits(), 0)) {
         if (entry.is_empty()) {
-          at_ = at;
-          if (!read_symbol<kKeep>(table, HuffmanTable::kBits + 1, k, block)) return false;
-          at = at_;
+          in_ = in;
+          k = read_symbol<kKeep>(table, HuffmanTable::kBits + 1, k, block);
+          if (k == 0) return false;
+          in = in_;
         } else {
           if (first >= kBlock) return false;
-          const std::uint32_t size = entry.size();
+          in.skip(length);
+          in.refill(bytes_);
           if (kKeep)
-            block[first] = static_cast<std::int16_t>(
-                HuffmanTable::value_of(bytes_.load(at + entry.length()), static_cast<int>(size)));
-          at += entry.length() + size;
+            block[first] =
+                static_cast<std::int16_t>(HuffmanTable::value_of(in.bits(), entry.size()));
+          in.skip(static_cast<std::uint32_t>(entry.size()));
           k = first + 1;
         }
-        if (k >= kBlock) {
-          at_ = at;
-          return true;
-        }
+        if (k >= kBlock) return true;
         break;
       }
       if (next >= kBlock) {
-        const bool ends = entry.advance() >= HuffmanTable::Entry::kToEnd - 1;
+        const bool ends = entry.advance >= HuffmanTable::Entry::kToEnd - 1;
         if (__builtin_expect(ends && first + 1 < kBlock, 1)) {
-          if (kKeep) block[first] = entry.first();
-          at_ = at + entry.length();
+          if (kKeep) block[first] = entry.first;
+          in.skip(length);
           return true;
         }
         // The first of the two is the block's last, and the second does not belong to it.
-        at_ = at;
-        while (k < kBlock) {
-          if (!read_symbol<kKeep>(table, 1, k, block)) return false;
-        }
-        return true;
+        in_ = in;
+        while (k != 0 && k < kBlock) k = read_symbol<kKeep>(table, 1, k, block);
+        in = in_;
+        return k != 0;
       }
       if (kKeep) {
         block[next - 1] = entry.second();  // before the first, which may be the same
-        block[first] = entry.first();
+        block[first] = entry.first;
       }
-      bits <<= entry.length();
-      at += entry.length();
+      in.skip(length);
       k = next;
     }
   }
 }
 
 template <bool kKeep>
-bool ScanPass::read_symbol(const HuffmanTable& table, int least, std::uint32_t& k,
-                           std::int16_t* block) {
-  const std::uint64_t bits = bytes_.load(at_);
+std::uint32_t ScanPass::read_symbol(const HuffmanTable& table, int least, std::uint32_t k,
+                                    std::int16_t* block) {
+  in_.refill(bytes_);
+  const std::uint64_t bits = in_.bits();
   const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(bits >> 48), least);
-  if (symbol.length == 0) return false;
-  at_ += static_cast<std::uint64_t>(symbol.length + symbol.size);
+  if (symbol.length == 0) return 0;
+  in_.skip(static_cast<std::uint32_t>(symbol.length + symbol.size));
+  if (symbol.ends_block) return kBlock;
   const std::uint32_t at = k + static_cast<std::uint32_t>(symbol.run);
-  k = symbol.ends_block ? kBlock : at + 1;
-  if (k > kBlock) return false;
-  if (kKeep && !symbol.ends_block)
+  if (at >= kBlock) return 0;
+  if (kKeep)
     block[at] =
         static_cast<std::int16_t>(HuffmanTable::value_of(bits << symbol.length, symbol.size));
-  return true;
+  return at + 1;
 }
 
 }  // namespace spdld::media

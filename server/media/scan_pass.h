@@ -35,27 +35,24 @@ class ScanPass {
  private:
   template <bool kKeep>
   bool read_mcu(std::int16_t* block);
+  bool read_dc(const HuffmanTable& table, ScanBits& in, std::int32_t& dc);
   template <bool kKeep>
-  bool read_block(const ScanTables::Block& tables, std::int32_t& dc, std::int16_t* block);
+  bool read_rest(const HuffmanTable& table, ScanBits& in, std::int16_t* block);
+  // What the table has no entry for, from in_.
+  bool read_long_dc(const HuffmanTable& table, std::int32_t& dc);
+  // Of coefficient k. Returns which one follows; 0: the scan is not sound.
   template <bool kKeep>
-  bool read_rest(const HuffmanTable& table, std::int16_t* block);
-  template <bool kKeep>
-  bool read_symbol(const HuffmanTable& table, int least, std::uint32_t& k, std::int16_t* block);
-  bool read_dc(const HuffmanTable& table, std::int32_t& dc);
-  void skip(std::uint32_t count) {
-    at_ += count;
-    bits_ <<= count;
-  }
+  std::uint32_t read_symbol(const HuffmanTable& table, int least, std::uint32_t k,
+                            std::int16_t* block);
   void push();
 
   const ScanTables* tables_ = nullptr;
   int step_ = 0;
   ScanBytes bytes_;
   std::uint64_t scan_bits_ = 0;
-  std::uint64_t at_ = 0;    // in bits of bytes_
-  std::uint64_t bits_ = 0;  // what is there
+  ScanBits in_;
   std::array<std::int32_t, 3> dc_{};
-  std::size_t stuffed_ = 0;  // zeros that were left out before `at_`
+  std::size_t stuffed_ = 0;  // zeros that were left out before in_
   std::vector<std::uint64_t> entries_;
   std::vector<std::int16_t> blocks_;
 };
