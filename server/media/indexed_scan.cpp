@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/indexed_scan.h"
 
+#include <hwy/base.h>
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -52,14 +54,12 @@ __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::refilled(st
 }
 
 // Takes a lane's fields and not the lane, whose address would keep the caller's out of registers.
-__attribute__((noinline, cold)) IndexedScan::Lane IndexedScan::slow_step(std::uint64_t bit,
-                                                                         std::int16_t* to,
-                                                                         const Place& place,
-                                                                         const Entry* entries) {
+__attribute__((noinline, cold)) IndexedScan::Lane IndexedScan::slow_step(
+    std::uint64_t bit, std::int16_t* to, const Place& place, const Entry* entries, int least) {
   const bool is_dc = entries == place.tables->dc->entries();
   const HuffmanTable& table = is_dc ? *place.tables->dc : *place.tables->ac;
   const std::uint64_t bits = bytes_.load(bit);
-  const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(bits >> 48));
+  const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(bits >> 48), least);
   to[symbol.run] =
       static_cast<std::int16_t>(HuffmanTable::value_of(bits << symbol.length, symbol.size));
   // A code that does not exist ends the block, too: it has no length, and this must come to an end.
@@ -78,10 +78,11 @@ __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::step(Lane l
   std::int16_t* const behind_first = lane.to + entry.run() + 1;
   // The second coefficient may be none of this block where the first is its last.
   if (__builtin_expect(begins_block(behind_first), 0))
-    return slow_step(lane.now(), lane.to, *lane.place, lane.entries);
+    return slow_step(lane.now(), lane.to, *lane.place, lane.entries, 1);
   if (__builtin_expect(!entry.fits(), 0)) {
     const std::uint64_t at = lane.now();
-    if (entry.is_empty()) return slow_step(at, lane.to, *lane.place, lane.entries);
+    if (entry.is_empty())
+      return slow_step(at, lane.to, *lane.place, lane.entries, HuffmanTable::kBits + 1);
     const std::uint64_t rest = bytes_.load(at + length);
     behind_first[-1] = static_cast<std::int16_t>(HuffmanTable::value_of(rest, entry.size()));
     lane.to = behind_first;
@@ -135,6 +136,7 @@ void IndexedScan::run(Lane a, const std::int16_t* a_end, Lane b, const std::int1
   while (a.to < a_end && b.to < b_end) {
     a = refilled(a.now(), a);
     b = refilled(b.now(), b);
+    HWY_UNROLL(kSteps)
     for (int i = 0; i < kSteps; ++i) {
       a = step(a);
       b = step(b);

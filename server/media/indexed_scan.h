@@ -56,8 +56,9 @@ class IndexedScan {
   };
 
   Lane lane_at(std::uint64_t bit, std::int16_t* to) const;
-  // Decodes one symbol, whatever it is.
-  Lane slow_step(std::uint64_t bit, std::int16_t* to, const Place& place, const Entry* entries);
+  // Decodes one symbol, whatever it is, whose code has at least so many bits.
+  Lane slow_step(std::uint64_t bit, std::int16_t* to, const Place& place, const Entry* entries,
+                 int least);
   Lane step(Lane lane);
   static Lane moved(Lane lane, std::int16_t* next);
   Lane refilled(std::uint64_t at, Lane lane) const;

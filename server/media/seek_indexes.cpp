@@ -2,6 +2,9 @@
 #include "media/seek_indexes.h"
 
 #include <xxhash.h>
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#include <xxh_x86dispatch.h>  // its functions in place of those that take SSE2 alone
+#endif
 
 #include <algorithm>
 #include <utility>
