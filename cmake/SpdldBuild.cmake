@@ -128,11 +128,6 @@ function(spdld_test name)
   target_link_libraries(${name} PRIVATE spdld_test_options ${ARG_LIBS} GTest::gmock
     GTest::gtest_main)
   spdld_use_precompiled_headers(${name} spdld_test_pch)
-  # As clang's presets do with everything (docs/contributing.md). Not where one test is changed again
-  # and again.
-  if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON)
-  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
 endfunction()
