@@ -2,28 +2,12 @@
 #include "engine/image_worker.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "base/check.h"
+#include "op/row_collector.h"
 
 namespace spdld::engine {
-namespace {
-
-class RowCopier final : public RowSink {
- public:
-  RowCopier(std::byte* pixels, std::size_t row_bytes) : pixels_(pixels), row_bytes_(row_bytes) {}
-
-  void row(int y, const std::uint8_t* pixels) override {
-    std::memcpy(pixels_ + static_cast<std::size_t>(y) * row_bytes_, pixels, row_bytes_);
-  }
-
- private:
-  std::byte* pixels_;
-  std::size_t row_bytes_;
-};
-
-}  // namespace
 
 ImageWorker::ImageWorker(const ImageTask& task)
     : task_(task), decoder_(task.decode->make_decoder()), steps_(task.geometry, task.stored()) {}
@@ -63,9 +47,10 @@ Result<ImageView> ImageWorker::decode(std::span<const std::byte> bytes, std::uin
   }
   kept_bytes_ = std::max(kept_bytes_, taken);
   whole_taken_ = taken;
-  RowCopier rows(whole_.resize(all_bytes), row_bytes);
+  auto* const pixels = reinterpret_cast<std::uint8_t*>(whole_.resize(all_bytes));
+  RowCollector rows(pixels, row_bytes);
   SPDLD_TRY(decoder_->read({0, 0, size.width, size.height}, rows));
-  return task_.packed(reinterpret_cast<const std::uint8_t*>(whole_.data()), size);
+  return task_.packed(pixels, size);
 }
 
 Result<ImageWorker::Recoded> ImageWorker::recode(std::span<const std::byte> bytes,

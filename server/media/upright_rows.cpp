@@ -2,27 +2,10 @@
 #include "media/upright_rows.h"
 
 #include <cstddef>
-#include <cstring>
+
+#include "op/row_collector.h"
 
 namespace spdld::media {
-namespace {
-
-// Keeps the rows of a region, for those who need it whole.
-class RowCollector final : public RowSink {
- public:
-  RowCollector(std::uint8_t* pixels, std::size_t row_bytes)
-      : pixels_(pixels), row_bytes_(row_bytes) {}
-
-  void row(int y, const std::uint8_t* pixels) override {
-    std::memcpy(pixels_ + static_cast<std::size_t>(y) * row_bytes_, pixels, row_bytes_);
-  }
-
- private:
-  std::uint8_t* pixels_;
-  std::size_t row_bytes_;
-};
-
-}  // namespace
 
 Status UprightRows::read(RegionReader& stored, const Picture& picture, const Rect& region,
                          RowSink& rows) {
