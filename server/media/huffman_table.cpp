@@ -11,6 +11,8 @@ constexpr int kBits = HuffmanTable::kBits;
 constexpr int kMostFirst = 7;   // bits of a first coefficient that an entry has room for
 constexpr int kMostSecond = 3;  // likewise of a second
 constexpr int kZeroRun = 15;
+static_assert(kMostDcSize < 16, "half a byte of an entry says how many bits do not fit");
+static_assert(1 << kMostSecond <= 8, "half a byte of an entry holds the second coefficient");
 
 using Entry = HuffmanTable::Entry;
 
@@ -23,15 +25,15 @@ Entry first_entry(const HuffmanTable::Symbol& symbol, std::int32_t value) {
   if (symbol.ends_block) return {.length = length, .advance = Entry::kToEnd};
   return {.length = length,
           .advance = byte(symbol.run + 1),
-          .halves = halves(symbol.run, 0),
-          .first = static_cast<std::int8_t>(value)};
+          .run_and_second = halves(symbol.run, 0),
+          .value = static_cast<std::int8_t>(value)};
 }
 
 // What it adds to the entry of the symbol before it.
 Entry second_entry(const HuffmanTable::Symbol& symbol, std::int32_t value) {
   const std::uint8_t length = byte(symbol.length + symbol.size);
   if (symbol.ends_block) return {.length = length, .advance = Entry::kToEnd - 1};
-  return {.length = length, .advance = byte(symbol.run + 1), .halves = halves(0, value)};
+  return {.length = length, .advance = byte(symbol.run + 1), .run_and_second = halves(0, value)};
 }
 
 // No part of it overflows into the next.
@@ -42,7 +44,7 @@ Entry both(const Entry& first, const Entry& second) {
 
 // Of a symbol whose coefficient does not fit.
 Entry long_entry(const HuffmanTable::Symbol& symbol) {
-  return {.length = byte(symbol.length), .halves = halves(symbol.run, symbol.size)};
+  return {.length = byte(symbol.length), .run_and_second = halves(symbol.run, symbol.size)};
 }
 
 // Calls visit(symbol's number, its code, its length) for each code of up to kBits bits.

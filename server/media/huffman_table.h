@@ -15,27 +15,29 @@ class HuffmanTable {
  public:
   static constexpr int kBits = 11;
 
-  // What a look finds. Each of its parts is a byte or half of one, which a load gives for nothing.
+  // What a look finds, in parts that a processor loads one by one.
   struct Entry {
     // Bits that have been used; of a coefficient whose bits do not fit, those of its code; 0: the
     // code is longer than kBits, or none.
     std::uint8_t length = 0;
-    // How many coefficients these are, with the zeros; at least kToEnd - 1: the block ends; 0: the
+    // How many coefficients these are, with the zeros; at least kToEnd: the block ends; 0: the
     // coefficient's bits do not fit, and follow the code.
     std::uint8_t advance = 0;
     // In the lower half: how many zeros precede the first coefficient. In the upper half: the
     // second one, which is the last of them; 0 if there is none. Where the first does not fit: how
     // many bits it has.
-    std::int8_t halves = 0;
-    std::int8_t first = 0;  // coefficient
+    std::int8_t run_and_second = 0;
+    std::int8_t value = 0;  // of the first coefficient
 
     static constexpr std::uint8_t kToEnd = 63;
+    static constexpr std::uint8_t kMostAdvance = 15 + kToEnd;
 
     bool is_empty() const { return length == 0; }
     bool fits() const { return advance != 0; }
-    int run() const { return halves & 15; }
-    std::int16_t second() const { return static_cast<std::int16_t>(halves >> 4); }
-    int size() const { return halves >> 4 & 15; }  // of one that does not fit
+    int run() const { return run_and_second & 15; }
+    std::int16_t first() const { return static_cast<std::int16_t>(value); }
+    std::int16_t second() const { return static_cast<std::int16_t>(run_and_second >> 4); }
+    int size() const { return run_and_second >> 4 & 15; }  // of one that does not fit
   };
 
   struct Symbol {
@@ -47,7 +49,7 @@ class HuffmanTable {
 
   enum class Kind { kDc, kAc };
 
-  // Cheap if these codes are what it was built of before.
+  // Of codes that read_baseline_frame() has found sound. Cheap if it was built of them before.
   void build(const HuffmanCodes& codes, Kind kind);
   const Entry* entries() const { return entries_.data(); }
   // Of the code that 16 bits begin with, whose length is at least `least`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/indexed_scan.h"
 
-#include <hwy/base.h>
+#include <hwy/base.h>  // HWY_UNROLL
 
 #include <algorithm>
 
@@ -12,16 +12,18 @@ namespace {
 
 // Symbols that a lane decodes between two looks at whether it is at its end.
 constexpr int kSteps = HuffmanTable::kLooks;
-// As much as a lane writes behind its end by then: blocks that it has begun, and zeros ahead.
-constexpr std::size_t kOverrun = (kSteps + 3) * kBlock;
+// As much as a lane may write behind its end by then, in whole blocks.
+constexpr std::size_t kOverrun =
+    (kSteps * std::size_t{HuffmanTable::Entry::kMostAdvance} / kBlock + 1) * kBlock;
+static_assert(kSteps * HuffmanTable::kBits < 64);
 
 // Blocks lie where their size divides the address.
 constexpr std::uintptr_t kBlockBytes = kBlock * sizeof(std::int16_t);
 
-std::uintptr_t bits_of(const std::int16_t* at) { return reinterpret_cast<std::uintptr_t>(at); }
-bool begins_block(const std::int16_t* at) { return bits_of(at) % kBlockBytes == 0; }
+std::uintptr_t address_of(const std::int16_t* at) { return reinterpret_cast<std::uintptr_t>(at); }
+bool begins_block(const std::int16_t* at) { return address_of(at) % kBlockBytes == 0; }
 std::int16_t* begin_of_block(std::int16_t* at) {
-  return reinterpret_cast<std::int16_t*>(bits_of(at) & ~(kBlockBytes - 1));
+  return reinterpret_cast<std::int16_t*>(address_of(at) & ~(kBlockBytes - 1));
 }
 std::int16_t* behind_block(std::int16_t* at) { return begin_of_block(at) + kBlock; }
 
@@ -75,36 +77,37 @@ __attribute__((noinline, cold)) IndexedScan::Lane IndexedScan::slow_step(
 __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::step(Lane lane) {
   const Entry& entry = lane.entries[HuffmanTable::index_of(lane.bits)];
   const std::uint32_t length = entry.length;
-  std::int16_t* const behind_first = lane.to + entry.run() + 1;
+  std::int16_t* const at = lane.to + entry.run();
   // The second coefficient may be none of this block where the first is its last.
-  if (__builtin_expect(begins_block(behind_first), 0))
+  if (__builtin_expect(begins_block(at + 1), 0))
     return slow_step(lane.now(), lane.to, *lane.place, lane.entries, 1);
   if (__builtin_expect(!entry.fits(), 0)) {
-    const std::uint64_t at = lane.now();
+    const std::uint64_t bit = lane.now();
     if (entry.is_empty())
-      return slow_step(at, lane.to, *lane.place, lane.entries, HuffmanTable::kBits + 1);
-    const std::uint64_t rest = bytes_.load(at + length);
-    behind_first[-1] = static_cast<std::int16_t>(HuffmanTable::value_of(rest, entry.size()));
-    lane.to = behind_first;
+      return slow_step(bit, lane.to, *lane.place, lane.entries, HuffmanTable::kBits + 1);
+    const std::uint64_t rest = bytes_.load(bit + length);
+    *at = static_cast<std::int16_t>(HuffmanTable::value_of(rest, entry.size()));
+    lane.to = at + 1;
     lane.entries = lane.place->ac;
-    return refilled(at + length + static_cast<std::uint64_t>(entry.size()), lane);
+    return refilled(bit + length + static_cast<std::uint64_t>(entry.size()), lane);
   }
   lane.bits <<= length;
   std::int16_t* const next = lane.to + entry.advance;
-  const std::int16_t first = entry.first;
+  const std::int16_t first = entry.first();
   next[-1] = entry.second();  // before the first, which may be the same
-  behind_first[-1] = first;
-  return moved(lane, next);
+  *at = first;
+  return advanced(lane, next);
 }
 
 // Whether the block ends before `next` is known too late for a branch, and compilers make one of a
-// plain choice.
-__attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::moved(Lane lane,
-                                                                           std::int16_t* next) {
+// plain choice. `place` is written last, when the others have been loaded by it. Sanitizers see
+// into the plain one alone.
+__attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::advanced(Lane lane,
+                                                                              std::int16_t* next) {
   const Place& place = *lane.place;
   std::int16_t* to = begin_of_block(next);
   lane.entries = place.ac;
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(SPDLD_SANITIZED)
   asm("cmp %[to], %[old]\n\t"
       "cmovae %[next], %[to]\n\t"
       "cmovb %[next_dc], %[entries]\n\t"
@@ -125,6 +128,7 @@ __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::moved(Lane 
   return lane;
 }
 
+// What is left of the longer row, or the last row of an odd number of them.
 void IndexedScan::run(Lane lane, const std::int16_t* end) {
   while (lane.to < end) {
     lane = refilled(lane.now(), lane);

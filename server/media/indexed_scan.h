@@ -17,6 +17,10 @@ namespace spdld::media {
 // Decodes parts of a baseline scan whose index is there. Used by one thread.
 class IndexedScan {
  public:
+  IndexedScan() = default;
+  IndexedScan(const IndexedScan&) = delete;
+  IndexedScan& operator=(const IndexedScan&) = delete;
+
   // The tables and the scan must live as long as it is read.
   void open(const ScanTables& tables, std::span<const std::byte> scan);
 
@@ -40,13 +44,14 @@ class IndexedScan {
   // the other computes.
   struct Lane {
     std::uint64_t at = 0;  // in bits of bytes_, when `bits` were loaded
-    // What comes next, from the highest, and a 1 behind it, below which are as many zeros as bits
-    // have been used.
+    // What comes next, from the highest. The lowest bit of a load is made a 1, which is then as far
+    // up as bits have been used: none of the first kLoaded bits is lost by that.
     std::uint64_t bits = 1;
     std::int16_t* to = nullptr;  // of blocks_: the next coefficient
     const Place* place = nullptr;
     const Entry* entries = nullptr;
 
+    // In bits of bytes_: what comes next.
     std::uint64_t now() const { return at + static_cast<std::uint64_t>(__builtin_ctzll(bits)); }
   };
   struct Row {
@@ -60,7 +65,7 @@ class IndexedScan {
   Lane slow_step(std::uint64_t bit, std::int16_t* to, const Place& place, const Entry* entries,
                  int least);
   Lane step(Lane lane);
-  static Lane moved(Lane lane, std::int16_t* next);
+  static Lane advanced(Lane lane, std::int16_t* next);
   Lane refilled(std::uint64_t at, Lane lane) const;
   void run(Lane lane, const std::int16_t* end);
   void run(Lane a, const std::int16_t* a_end, Lane b, const std::int16_t* b_end);

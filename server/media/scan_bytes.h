@@ -62,7 +62,7 @@ class ScanBits {
   void refill(const ScanBytes& bytes) {
     bits_ |= bytes.load_byte(next_) >> count_;
     next_ += (63 - count_) >> 3;
-    count_ |= 56;
+    count_ |= ScanBytes::kLoaded;
   }
   std::uint64_t bits() const { return bits_; }  // what comes next, from the highest
   // Takes so many of those that are there.

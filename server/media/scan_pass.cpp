@@ -9,8 +9,8 @@ namespace {
 // The end of an image.
 constexpr std::byte kEoi{0xD9};
 
-// Looks for which the bits that a first coefficient leaves of a load are enough: its code is one of
-// the table's.
+// Looks for which the bits that a first coefficient leaves of a load are enough. Behind one whose
+// code is longer than the table's, more are loaded.
 constexpr int kLooksBehindDc =
     (ScanBytes::kLoaded - HuffmanTable::kBits - kMostDcSize) / HuffmanTable::kBits;
 
@@ -84,7 +84,7 @@ __attribute__((always_inline)) inline bool ScanPass::read_dc(const HuffmanTable&
   in.refill(bytes_);
   const HuffmanTable::Entry& entry = table.entries()[HuffmanTable::index_of(in.bits())];
   if (__builtin_expect(entry.fits(), 1)) {
-    dc += entry.first;
+    dc += entry.first();
     in.skip(entry.length);
   } else if (!entry.is_empty()) {
     in.skip(entry.length);
@@ -138,9 +138,9 @@ __attribute__((always_inline)) inline bool ScanPass::read_rest(const HuffmanTabl
         break;
       }
       if (next >= kBlock) {
-        const bool ends = entry.advance >= HuffmanTable::Entry::kToEnd - 1;
+        const bool ends = entry.advance >= HuffmanTable::Entry::kToEnd;
         if (__builtin_expect(ends && first + 1 < kBlock, 1)) {
-          if (kKeep) block[first] = entry.first;
+          if (kKeep) block[first] = entry.first();
           in.skip(length);
           return true;
         }
@@ -152,7 +152,7 @@ __attribute__((always_inline)) inline bool ScanPass::read_rest(const HuffmanTabl
       }
       if (kKeep) {
         block[next - 1] = entry.second();  // before the first, which may be the same
-        block[first] = entry.first;
+        block[first] = entry.first();
       }
       in.skip(length);
       k = next;

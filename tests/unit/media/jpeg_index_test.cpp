@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "media/baseline_decoder.h"
 #include "media/seek_indexes.h"
+#include "tests/unit/media/coded_jpeg_maker.h"
 #include "tests/unit/media/exif_maker.h"
 #include "tests/unit/media/jpeg_maker.h"
 #include "tests/unit/media/pixels_of.h"
@@ -115,6 +116,19 @@ TEST_F(JpegIndexTest, GrayFilesHaveLibjpegsPixelsInEveryMode) {
   for (const ColorMode mode : {ColorMode::kRgb, ColorMode::kGray, ColorMode::kIndex}) {
     for (int i = 0; i < 20; ++i) expect_equal(jpeg, drawn_region(size, rng), mode, "gray");
   }
+}
+
+TEST_F(JpegIndexTest, CodesAndCoefficientsThatNoPictureHasGiveLibjpegsPixels) {
+  KeyedRng rng(12);
+  for (int i = 0; i < 300; ++i) {
+    const Bytes jpeg = drawn_jpeg(rng);
+    const auto frame = read_baseline_frame(jpeg);
+    ASSERT_TRUE(frame) << "file " << i;
+    const std::string what = "file " + std::to_string(i);
+    expect_equal(jpeg, {0, 0, frame->size.width, frame->size.height}, ColorMode::kRgb, what);
+    expect_equal(jpeg, drawn_region(frame->size, rng), ColorMode::kRgb, what);
+  }
+  EXPECT_EQ(images().by_libjpeg, 0u);
 }
 
 // How many regions of each file are read in each way: SPDLD_REGIONS of all, or a few.
