@@ -3,8 +3,8 @@
 
 #include <xxhash.h>
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
-// Functions that choose the instruction set at their first call, in place of those for SSE2. Threads
-// may choose at once: what they write is one pointer, and the same.
+// Functions that choose the instruction set at their first call, in place of those for SSE2.
+// Threads may choose at once: what they write is one pointer, and the same.
 #include <xxh_x86dispatch.h>
 #endif
 
