@@ -28,7 +28,7 @@ FoundCode found_in(const HuffmanTable& table, std::uint32_t bits) {
   FoundCode found{.symbol = table.find(bits)};
   found.used = found.symbol.length + found.symbol.size;
   found.value =
-      HuffmanTable::value_of(std::uint64_t{bits} << (48 + found.symbol.length), found.symbol.size);
+      HuffmanTable::value_of(std::uint64_t{bits} << 48 << found.symbol.length, found.symbol.size);
   return found;
 }
 
