@@ -10,7 +10,7 @@
 namespace spdld::media {
 namespace {
 
-// Symbols that a lane decodes between two looks at whether it is at its end.
+// Looks of a lane at its table, before it sees whether it is at its end.
 constexpr int kSteps = HuffmanTable::kLooks;
 // As much as a lane may write behind its end by then, in whole blocks.
 constexpr std::size_t kOverrun =
