@@ -29,6 +29,7 @@ class Scheduler::Queue {
   const std::shared_ptr<Progress> progress = std::make_shared<Progress>();
   std::deque<Work> work;
   bool running = false;   // its first piece of work, which is no longer in `work`
+  bool copying = false;   // likewise, and it is no long-running one
   bool given_up = false;  // what is running was dropped, and counts as done already
 };
 
@@ -80,6 +81,11 @@ void Scheduler::drop(CUcontext context) {
   });
   done_.notify_all();
   added_.notify_all();
+  // A copy that was cut off touches no memory any more, which its owner may give back at once.
+  const auto copies = [&](const QueuePtr& queue) {
+    return queue->context == context && queue->copying;
+  };
+  while (std::any_of(busy_.begin(), busy_.end(), copies)) done_.wait(mutex_);
 }
 
 void Scheduler::run() {
@@ -101,6 +107,7 @@ void Scheduler::run() {
     const Work work = std::move(queue->work.front());
     queue->work.pop_front();
     queue->running = true;
+    queue->copying = !work.long_running;
     mutex_.unlock();
     if (work.long_running) {
       std::thread([this, queue, run = work.run] {
@@ -132,6 +139,7 @@ Scheduler::QueuePtr Scheduler::next_ready() {
 
 void Scheduler::finish(Queue& queue) {
   queue.running = false;
+  queue.copying = false;
   if (!std::exchange(queue.given_up, false)) ++queue.progress->done;
   if (queue.work.empty())
     std::erase_if(busy_, [&](const QueuePtr& busy) { return busy.get() == &queue; });

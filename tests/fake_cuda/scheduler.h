@@ -50,7 +50,8 @@ class Scheduler {
   void wait(const Point& point) SPDLD_EXCLUDES(mutex_);
   // Until none of the context's work is left.
   void wait_for_all(CUcontext context) SPDLD_EXCLUDES(mutex_);
-  // Throws away what of the context's work has not begun; all of it counts as done.
+  // Throws away what of the context's work has not begun; all of it counts as done. Returns when no
+  // copy of it runs.
   void drop(CUcontext context) SPDLD_EXCLUDES(mutex_);
 
  private:
