@@ -29,7 +29,7 @@ Entry first_entry(const HuffmanTable::Symbol& symbol, std::int32_t value) {
           .value = static_cast<std::int8_t>(value)};
 }
 
-// What it adds to the entry of the symbol before it.
+// Of a second symbol: what is added to the entry of the first.
 Entry second_entry(const HuffmanTable::Symbol& symbol, std::int32_t value) {
   const std::uint8_t length = byte(symbol.length + symbol.size);
   if (symbol.ends_block) return {.length = length, .advance = Entry::kToEnd - 1};

@@ -15,7 +15,7 @@ class HuffmanTable {
  public:
   static constexpr int kBits = 11;
 
-  // What a look finds, in parts that a processor loads one by one.
+  // What one look finds. It is laid out in bytes, as one of them is loaded without shift or mask.
   struct Entry {
     // Bits that have been used; of a coefficient whose bits do not fit, those of its code; 0: the
     // code is longer than kBits, or none.

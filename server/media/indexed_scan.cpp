@@ -128,7 +128,7 @@ __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::advanced(La
   return lane;
 }
 
-// What is left of the longer row, or the last row of an odd number of them.
+// One lane alone: the rest of the longer row, or the last row where their number is odd.
 void IndexedScan::run(Lane lane, const std::int16_t* end) {
   while (lane.to < end) {
     lane = refilled(lane.now(), lane);

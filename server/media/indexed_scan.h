@@ -44,8 +44,8 @@ class IndexedScan {
   // the other computes.
   struct Lane {
     std::uint64_t at = 0;  // in bits of bytes_, when `bits` were loaded
-    // What comes next, from the highest. The lowest bit of a load is made a 1, which is then as far
-    // up as bits have been used: none of the first kLoaded bits is lost by that.
+    // What comes next, from the highest bit. Each load sets its lowest bit, behind the kLoaded bits
+    // that may be used. Looks shift it up: the zeros below it are as many as the bits used.
     std::uint64_t bits = 1;
     std::int16_t* to = nullptr;  // of blocks_: the next coefficient
     const Place* place = nullptr;

@@ -57,7 +57,6 @@ class ScanBytes {
 // the last code, so that a processor has loaded it by then.
 class ScanBits {
  public:
-  void begin() { *this = {}; }
   // Then kLoaded bits are there.
   void refill(const ScanBytes& bytes) {
     bits_ |= bytes.load_byte(next_) >> count_;

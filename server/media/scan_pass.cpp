@@ -19,7 +19,7 @@ constexpr int kLooksBehindDc =
 bool ScanPass::begin(const ScanTables& tables, std::span<const std::byte> scan, int step) {
   tables_ = &tables;
   step_ = step;
-  in_.begin();
+  in_ = {};
   dc_ = {};
   stuffed_ = 0;
   entries_.clear();

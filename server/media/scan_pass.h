@@ -38,7 +38,7 @@ class ScanPass {
   bool read_dc(const HuffmanTable& table, ScanBits& in, std::int32_t& dc);
   template <bool kKeep>
   bool read_rest(const HuffmanTable& table, ScanBits& in, std::int16_t* block);
-  // What the table has no entry for, from in_.
+  // A first coefficient whose code is longer than the table's: takes its bits from in_.
   bool read_long_dc(const HuffmanTable& table, std::int32_t& dc);
   // Of coefficient k. Returns which one follows; 0: the scan is not sound.
   template <bool kKeep>

@@ -9,8 +9,8 @@
 
 namespace spdld {
 
-// Keeps the rows of a region one behind the other, for those who need it whole. There is room for
-// them at `pixels`, which outlives this.
+// Copies the rows of a region into one piece of memory, for code that needs the region whole.
+// `pixels` has room for all of them and outlives this.
 class RowCollector final : public RowSink {
  public:
   RowCollector(std::uint8_t* pixels, std::size_t row_bytes)

@@ -8,6 +8,8 @@
 #include <initializer_list>
 #include <utility>
 
+#include "media/huffman_table.h"
+
 namespace spdld::media::test {
 namespace {
 
@@ -73,7 +75,12 @@ class Writer {
 class Blocks {
  public:
   Blocks(const HuffmanCodes& dc, const HuffmanCodes& ac, KeyedRng& rng)
-      : dc_(codes_of(dc)), ac_(codes_of(ac)), rng_(rng), ends_one_in_(1 + rng.below(30)) {}
+      : dc_(codes_of(dc)),
+        ac_(codes_of(ac)),
+        end_(*std::find_if(ac_.begin(), ac_.end(),
+                           [](const Code& code) { return code.symbol == kEndOfBlock; })),
+        rng_(rng),
+        ends_one_in_(1 + rng.below(30)) {}
 
   void write(Writer& to) {
     write_dc(to);
@@ -82,9 +89,7 @@ class Blocks {
       const int run = code.symbol >> 4, size = code.symbol & 15;
       const bool is_end = size == 0 && code.symbol != kZeroRun;
       if (is_end || k + run > 63 || rng_.below(ends_one_in_) == 0) {
-        const Code& end = *std::find_if(
-            ac_.begin(), ac_.end(), [](const Code& other) { return other.symbol == kEndOfBlock; });
-        to.bits(end.bits, end.length);
+        to.bits(end_.bits, end_.length);
         return;
       }
       to.bits(code.bits, code.length);
@@ -100,18 +105,19 @@ class Blocks {
     for (;;) {
       const Code& code = any_of(dc_);
       const int size = code.symbol;
-      const auto value = static_cast<int>(rng_.below(1u << size));
-      const int change = size == 0 || value >> (size - 1) != 0 ? value : value - (1 << size) + 1;
+      const auto value = static_cast<std::uint32_t>(rng_.below(1u << size));
+      const std::int32_t change = HuffmanTable::extend(value, size);
       if (std::abs(last_ + change) > kMostDc) continue;
       last_ += change;
       to.bits(code.bits, code.length);
-      to.bits(static_cast<std::uint32_t>(value), size);
+      to.bits(value, size);
       return;
     }
   }
 
   const std::vector<Code> dc_;
   const std::vector<Code> ac_;
+  const Code end_;  // of a block
   KeyedRng& rng_;
   const std::uint64_t ends_one_in_;
   int last_ = 0;

@@ -17,10 +17,10 @@ using TableKind = HuffmanTable::Kind;
 
 constexpr int kTableBits = HuffmanTable::kBits;
 
-// What the highest `left` of 16 bits give, by the codes alone.
+// What 16 bits begin with, by the codes alone.
 struct FoundCode {
   HuffmanTable::Symbol symbol;
-  int used = 0;  // more than are left: they do not suffice
+  int used = 0;  // bits, of the code and of the value
   std::int32_t value = 0;
 };
 
