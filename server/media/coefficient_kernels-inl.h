@@ -26,6 +26,97 @@ HWY_INLINE Number number_at(const std::uint8_t* from) {
   return number;
 }
 
+#if HWY_TARGET == HWY_AVX3_DL
+namespace hn = hwy::HWY_NAMESPACE;
+
+// One instruction spreads half a block here.
+
+using DHalf = hn::FixedTag<std::int16_t, kBlock / 2>;
+using VHalf = hn::Vec<DHalf>;
+
+// Which coefficients are not zero.
+inline std::uint64_t find_nonzero(const std::int16_t* block) {
+  const DHalf d;
+  const auto half = [&](std::size_t at) {
+    return std::uint64_t{hn::Ne(hn::LoadU(d, block + at), hn::Zero(d)).raw};
+  };
+  return half(0) | half(kBlock / 2) << kBlock / 2;
+}
+
+// The values that come next, to the lanes of `set`; the other lanes are 0.
+HWY_INLINE VHalf spread(VHalf next, std::uint64_t set) {
+  return VHalf{_mm512_maskz_expand_epi16(static_cast<__mmask32>(set), next.raw)};
+}
+
+// The next 32 wide coefficients.
+HWY_INLINE VHalf load_wide(const std::int8_t* from) {
+  return hn::PromoteTo(DHalf(), hn::LoadU(hn::Rebind<std::int8_t, DHalf>(), from));
+}
+HWY_INLINE VHalf load_wide(const std::int16_t* from) { return hn::LoadU(DHalf(), from); }
+
+// 32 numbers of 4 bits, of which those behind `count` mean nothing, with wide ones in place of
+// zeros. `wide` becomes where the wide ones go on.
+template <typename Wide>
+HWY_INLINE VHalf unpack_values(const std::uint8_t* narrow, int count, const std::uint8_t*& wide) {
+  const DHalf d;
+  const hn::Repartition<std::uint32_t, DHalf> pairs;
+  const auto bytes =
+      hn::PromoteTo(pairs, hn::LoadU(hn::Rebind<std::uint8_t, decltype(pairs)>(), narrow));
+  // Each half of a byte is the lowest of 16 bits then.
+  const auto apart = hn::BitCast(d, hn::Or(bytes, hn::ShiftLeft<12>(bytes)));
+  const VHalf numbers = hn::ShiftRight<12>(hn::ShiftLeft<12>(apart));
+  const std::uint32_t are_wide =
+      _bzhi_u32(hn::Eq(numbers, hn::Zero(d)).raw, static_cast<unsigned>(count));
+  const VHalf more = load_wide(reinterpret_cast<const Wide*>(wide));
+  wide += static_cast<std::size_t>(std::popcount(are_wide)) * sizeof(Wide);
+  return hn::Or(numbers, spread(more, are_wide));
+}
+
+template <typename Wide>
+HWY_INLINE const std::uint8_t* unpack_all(const std::uint8_t* narrow, std::uint64_t there,
+                                          std::int16_t* to) {
+  const DHalf d;
+  const int count = std::popcount(there);
+  const auto upper = static_cast<std::int16_t>(std::popcount(there & UINT32_MAX));
+  const std::uint8_t* wide = narrow + (count + 1) / 2;
+  const VHalf first = unpack_values<Wide>(narrow, count, wide);
+  hn::StoreU(spread(first, there), d, to);
+  const VHalf lanes = hn::Iota(d, upper);
+  VHalf rest{_mm512_permutexvar_epi16(lanes.raw, first.raw)};
+  if (HWY_UNLIKELY(count > 32)) {
+    const VHalf second = unpack_values<Wide>(narrow + 16, count - 32, wide);
+    rest = VHalf{_mm512_permutex2var_epi16(first.raw, lanes.raw, second.raw)};
+  }
+  hn::StoreU(spread(rest, there >> 32), d, to + kBlock / 2);
+  return wide;
+}
+
+// Returns the block's end, which it may not agree with.
+HWY_INLINE const std::uint8_t* unpack(const std::uint8_t* from, std::int16_t* to) {
+  const auto mask = number_at<std::uint64_t>(from + kMaskAt);
+  const std::uint64_t there = mask & ~std::uint64_t{1};
+  const bool has_huge = (mask & 1) != 0;
+  const std::uint8_t* const end = HWY_LIKELY(!has_huge)
+                                      ? unpack_all<std::int8_t>(from + kPackedHead, there, to)
+                                      : unpack_all<std::int16_t>(from + kPackedHead, there, to);
+  to[0] = number_at<std::int16_t>(from + kFirstAt);
+  return end;
+}
+
+inline const std::uint8_t* unpack_blocks(const std::uint8_t* from, const std::uint8_t* end,
+                                         std::size_t count, std::int16_t* to) {
+  for (; count > 0; --count, to += kBlock) {
+    if (from >= end) return nullptr;
+    // Known before the block has been unpacked.
+    const std::uint8_t* const next = from + from[0];
+    if (unpack(from, to) != next || next > end) return nullptr;
+    from = next;
+  }
+  return from;
+}
+
+#else
+
 // A block while it is unpacked: its coefficients that are not zero, in their order.
 struct Packed {
   std::uint64_t there = 0;  // which they are, the first coefficient always
@@ -162,7 +253,7 @@ HWY_INLINE void spread(const Packed& block, std::int16_t* to) {
   }
 }
 
-#endif
+#endif  // HWY_SCALAR
 
 template <typename Wide>
 HWY_INLINE const std::uint8_t* unpack_all(const std::uint8_t* narrow, int count, std::int16_t* to) {
@@ -194,8 +285,9 @@ inline const std::uint8_t* unpack_blocks(const std::uint8_t* from, const std::ui
     const std::size_t some = std::min(count, kAtOnce);
     for (std::size_t i = 0; i < some; ++i) {
       if (from >= end) return nullptr;
-      const std::uint8_t* const next = unpack(from, blocks[i]);
-      if (next - from != from[0] || next > end) return nullptr;
+      // Known before the block has been unpacked.
+      const std::uint8_t* const next = from + from[0];
+      if (unpack(from, blocks[i]) != next || next > end) return nullptr;
       from = next;
     }
     for (std::size_t i = 0; i < some; ++i, to += kBlock) spread(blocks[i], to);
@@ -203,6 +295,8 @@ inline const std::uint8_t* unpack_blocks(const std::uint8_t* from, const std::ui
   }
   return from;
 }
+
+#endif  // HWY_AVX3_DL
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spdld::media

@@ -7,6 +7,7 @@
 
 #include "media/jpeg_kernels.h"
 
+#define HWY_WANT_AVX3_DL
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "media/coefficient_kernels.cpp"
 #include <hwy/foreach_target.h>
