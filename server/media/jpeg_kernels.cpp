@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/jpeg_kernels.h"
 
+#define HWY_WANT_AVX3_DL
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "media/jpeg_kernels.cpp"
 #include <hwy/foreach_target.h>

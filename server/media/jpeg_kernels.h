@@ -11,7 +11,7 @@
 namespace spdld::media {
 
 // Kernels may write this many bytes behind what they are asked for, and read as many.
-inline constexpr std::size_t kJpegSlack = 128;
+inline constexpr std::size_t kJpegSlack = 192;
 
 // Where in zigzag order, which files have, each coefficient of a block is; row by row.
 inline constexpr std::array<std::uint8_t, 64> kNaturalToZigzag = {

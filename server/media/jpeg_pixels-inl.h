@@ -100,10 +100,50 @@ inline void upsample_h2v2(const std::uint8_t* near, const std::uint8_t* far, std
 
 // ------------------------------ ycc_to_rgb
 
+#if HWY_TARGET == HWY_AVX3_DL
+using DColour = hn::CappedTag<std::int16_t, 32>;
+#else
 using DColour = hn::CappedTag<std::int16_t, 16>;
+#endif
 using DPixels = hn::Repartition<std::uint8_t, DColour>;
 using VColour = hn::Vec<DColour>;
 using VPixels = hn::Vec<DPixels>;
+
+#if HWY_TARGET == HWY_AVX3_DL
+
+// How three vectors of 64 samples become 64 pixels: where in red and green, one behind the other,
+// and then where in blue, each byte of three vectors is.
+struct Interleaving {
+  alignas(64) std::uint8_t red_green[3][64] = {};
+  alignas(64) std::uint8_t blue[3][64] = {};
+  std::uint64_t is_blue[3] = {};
+};
+constexpr Interleaving interleaving() {
+  Interleaving all;
+  for (std::size_t byte = 0; byte < 192; ++byte) {
+    const auto sample = static_cast<std::uint8_t>(byte / 3);
+    all.red_green[byte / 64][byte % 64] = static_cast<std::uint8_t>(sample + byte % 3 % 2 * 64);
+    all.blue[byte / 64][byte % 64] = sample;
+    all.is_blue[byte / 64] |= std::uint64_t{byte % 3 == 2} << byte % 64;
+  }
+  return all;
+}
+constexpr Interleaving kInterleaving = interleaving();
+
+HWY_INLINE void store_pixels(VPixels red, VPixels green, VPixels blue, std::uint8_t* out) {
+  const DPixels d;
+  HWY_UNROLL(3)
+  for (std::size_t i = 0; i < 3; ++i) {
+    const VPixels from = hn::Load(d, kInterleaving.red_green[i]);
+    const VPixels from_blue = hn::Load(d, kInterleaving.blue[i]);
+    const __m512i both = _mm512_permutex2var_epi8(red.raw, from.raw, green.raw);
+    hn::StoreU(VPixels{_mm512_mask_permutexvar_epi8(both, kInterleaving.is_blue[i], from_blue.raw,
+                                                    blue.raw)},
+               d, out + 64 * i);
+  }
+}
+
+#else
 
 // How three vectors of 16 samples become 16 pixels: a shuffle brings each sample to its place in
 // one of three vectors, and no two samples of one colour are at the same place.
@@ -146,6 +186,8 @@ HWY_INLINE void store_pixels(VPixels red, VPixels green, VPixels blue, std::uint
     store_apart(d, hn::IfThenElse(hn::Eq(colours, hn::Zero(d)), r, others), out + 16 * i);
   }
 }
+
+#endif  // HWY_AVX3_DL
 
 struct Colours {
   VColour red;
