@@ -3,8 +3,11 @@
 // never passed on, upright pixels) cost over libjpeg-turbo's bare crop-and-skip loop, which makes
 // none of them. The same random_resized_crop regions, and whole images, of the JPEGs below
 // SPDLD_BENCH_DATA for both; what is paired takes turns file by file and counts CPU time, so that
-// its ratio is fair on a busy machine. The ways are those of docs/media/jpeg.md.
+// its ratio is fair on a busy machine. The ways are those of docs/media/jpeg.md. With
+// SPDLD_BENCH_TARGET=AVX2, say, our kernels use no better instruction set than that one of
+// Highway's.
 #include <benchmark/benchmark.h>
+#include <hwy/targets.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +23,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -308,11 +312,27 @@ void register_all() {
   add("recode", recode);
 }
 
+bool limit_kernels(std::string_view best) {
+  const std::int64_t all = hwy::SupportedTargets();
+  for (std::int64_t left = all; left != 0; left &= left - 1) {
+    const std::int64_t target = left & -left;  // the better it is, the lower
+    if (best != hwy::TargetName(target)) continue;
+    hwy::SetSupportedTargetsForTest(all & -target);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 }  // namespace spdld::media
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
+  if (const char* const best = std::getenv("SPDLD_BENCH_TARGET");
+      best != nullptr && !spdld::media::limit_kernels(best)) {
+    std::fprintf(stderr, "SPDLD_BENCH_TARGET=%s: this machine has no such target\n", best);
+    return 1;
+  }
   spdld::media::register_all();
   benchmark::RunSpecifiedBenchmarks();
 }
