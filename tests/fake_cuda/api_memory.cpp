@@ -108,7 +108,8 @@ FAKE_CUDA_EXPORT CUresult cuMemHostRegister_v2(void* address, std::size_t bytes,
 FAKE_CUDA_EXPORT CUresult cuMemHostUnregister(void* address) {
   return with_context("cuMemHostUnregister", [&](Driver& driver, Context&) {
     const HostMemory::Range* const range = driver.host_memory.find(address);
-    if (range == nullptr || range->allocated) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    if (range == nullptr) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    if (range->allocated) return CUDA_ERROR_INVALID_VALUE;
     if (const CUresult refused = driver.streams.refuse_while_capturing(); refused != CUDA_SUCCESS)
       return refused;
     --driver.ledger.own().registrations;

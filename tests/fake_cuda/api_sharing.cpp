@@ -50,7 +50,8 @@ MemoryHandle& handle_of(Driver& driver, const char* function, CUmemGenericAlloca
   return found->second;
 }
 
-// The same as with_context, for calls that a capture may not see.
+// The same as with_context, for calls that change memory: stricter than driver 580, which takes
+// them during a capture and without a context.
 template <typename Body>
 CUresult outside_captures(const char* function, Body body) {
   return with_context(function, [&](Driver& driver, Context& context) {
@@ -138,7 +139,7 @@ FAKE_CUDA_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationH
       return CUDA_ERROR_INVALID_VALUE;
     auto memory =
         PhysicalMemory::import(static_cast<int>(reinterpret_cast<std::intptr_t>(descriptor)));
-    if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (memory == nullptr) return CUDA_ERROR_UNKNOWN;
     const CUdevice ordinal = driver.contexts.ordinal(memory->uuid());
     if (ordinal < 0) return CUDA_ERROR_INVALID_DEVICE;
     if (const CUresult lost = driver.contexts.lost(ordinal); lost != CUDA_SUCCESS) return lost;
@@ -146,7 +147,6 @@ FAKE_CUDA_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationH
     if (device.attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0 ||
         device.attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) == 0)
       return CUDA_ERROR_NOT_SUPPORTED;
-    // It is not handed on: whether the driver would is unknown.
     *handle = add_handle(driver, {.memory = std::move(memory), .exportable = false});
     return CUDA_SUCCESS;
   });
@@ -196,11 +196,11 @@ FAKE_CUDA_EXPORT CUresult cuMemAddressFree(CUdeviceptr address, std::size_t byte
 FAKE_CUDA_EXPORT CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t offset,
                                    CUmemGenericAllocationHandle handle, unsigned long long flags) {
   return outside_captures("cuMemMap", [&](Driver& driver, Context&) {
-    if (bytes == 0 || !whole_granules(bytes) || !whole_granules(address) || offset != 0 ||
-        flags != 0)
-      return CUDA_ERROR_INVALID_VALUE;
+    if (bytes == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
     const MemoryHandle& mapped = handle_of(driver, "cuMemMap", handle);
-    const CUresult result = driver.virtual_memory.map(address, bytes, mapped.memory);
+    if (bytes != mapped.memory->bytes()) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!whole_granules(address) || offset != 0) return CUDA_ERROR_INVALID_VALUE;
+    const CUresult result = driver.virtual_memory.map(address, mapped.memory);
     if (result == CUDA_SUCCESS) ++driver.ledger.own().mapped_ranges;
     return result;
   });
@@ -208,9 +208,10 @@ FAKE_CUDA_EXPORT CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::
 
 FAKE_CUDA_EXPORT CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
   return outside_captures("cuMemUnmap", [&](Driver& driver, Context&) {
-    const CUresult unmapped = driver.virtual_memory.unmap(address, bytes, driver.scheduler);
-    if (unmapped == CUDA_SUCCESS) --driver.ledger.own().mapped_ranges;
-    return unmapped;
+    const auto unmapped = driver.virtual_memory.unmap(address, bytes, driver.scheduler);
+    if (!unmapped) return CUDA_ERROR_INVALID_VALUE;
+    driver.ledger.own().mapped_ranges -= *unmapped;
+    return CUDA_SUCCESS;
   });
 }
 
@@ -222,7 +223,7 @@ FAKE_CUDA_EXPORT CUresult cuMemSetAccess(CUdeviceptr address, std::size_t bytes,
       const CUmemAccessDesc& access = accesses[i];
       if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
       const Device* const device = driver.contexts.device(access.location.id);
-      if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+      if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
       if (const CUresult lost = driver.contexts.lost(access.location.id); lost != CUDA_SUCCESS)
         return lost;
       int rights = PROT_NONE;

@@ -31,7 +31,8 @@ std::string text_of(const CUuuid& uuid);
 CUuuid made_uuid(int index);
 
 // The devices that CUDA_VISIBLE_DEVICES names by index, by "GPU-" or "MIG-" and the beginning of a
-// UUID: in its order, up to the first name of none; none at all if one is named twice.
+// UUID: in its order, up to the first name of none; none at all if one is named twice, which driver
+// 580 takes otherwise.
 std::vector<Device> visible_devices(const std::vector<Device>& all,
                                     const std::vector<std::string>& names);
 

@@ -30,11 +30,12 @@
  * CUDA_VISIBLE_DEVICES is honoured. A value that cannot be read ends the process.
  *
  * It is stricter than the driver where code that relies on leniency is wrong: every call but those
- * about devices needs a current context, handles are never used twice, all calls that change memory
- * are refused while a graph is captured, one call unmaps what one call has mapped, and what was
- * imported is not exported again. The process ends with a message when host memory is unmapped
- * while registered, when memory is let go while a copy reads or writes it, and when a handle of
- * memory is used after its release.
+ * about devices needs a current context, handles are never used twice, and all calls that change
+ * memory are refused while a graph is captured. Driver 580 allows the calls of virtual memory
+ * during a capture, and all of them but cuMemGetInfo without a context; spdld runs on drivers since
+ * 470, and does not count on it. The process ends with a message when host memory is unmapped while
+ * registered, when memory is let go while a copy reads or writes it, and when a handle of memory is
+ * used after its release.
  *
  * Processes share memory of devices, by descriptors, with or without a ledger; a ledger counts what
  * was created by its own processes.

@@ -30,7 +30,9 @@ CUresult HostMemory::register_range(void* address, std::uint64_t bytes, unsigned
                                     CUcontext context) {
   const Mappings mappings;
   check_all_mapped(mappings);
-  if (overlaps(number_of(address), bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (const Range* const there = overlapping(number_of(address), bytes)) {
+    return there->allocated ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  }
   const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
   MappedRange mapped = mappings.range(address, bytes);
   if (!mapped.whole || (!mapped.writable && !read_only)) return CUDA_ERROR_INVALID_VALUE;
@@ -86,12 +88,13 @@ void HostMemory::check_all_mapped(const Mappings& mappings) const {
   }
 }
 
-bool HostMemory::overlaps(std::uintptr_t address, std::uint64_t bytes) const {
+const HostMemory::Range* HostMemory::overlapping(std::uintptr_t address,
+                                                 std::uint64_t bytes) const {
   const auto next = ranges_.lower_bound(address);
-  if (next != ranges_.end() && next->first < address + bytes) return true;
-  if (next == ranges_.begin()) return false;
+  if (next != ranges_.end() && next->first < address + bytes) return &next->second;
+  if (next == ranges_.begin()) return nullptr;
   const auto& [begin, range] = *std::prev(next);
-  return begin + range.bytes > address;
+  return begin + range.bytes > address ? &range : nullptr;
 }
 
 }  // namespace spdld::fake_cuda

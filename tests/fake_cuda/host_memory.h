@@ -47,7 +47,8 @@ class HostMemory {
  private:
   // Ends the process if one has been unmapped.
   void check_all_mapped(const Mappings& mappings) const;
-  bool overlaps(std::uintptr_t address, std::uint64_t bytes) const;
+  // Null: there is none.
+  const Range* overlapping(std::uintptr_t address, std::uint64_t bytes) const;
 
   std::map<std::uintptr_t, Range> ranges_;  // by where each begins
 };

@@ -98,7 +98,7 @@ PhysicalMemoryPtr PhysicalMemory::import(int descriptor) {
                                                 name.substr(begin.size(), uuid_end - begin.size()));
 }
 
-int PhysicalMemory::descriptor() const { return ::fcntl(fd_.get(), F_DUPFD, 0); }
+int PhysicalMemory::descriptor() const { return ::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0); }
 
 std::array<std::uint64_t, kMostDevices> living_bytes(std::uint32_t ledger) {
   // A long list is not read in one moment: what was missed once is not missed twice.

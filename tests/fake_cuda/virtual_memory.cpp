@@ -46,18 +46,11 @@ CUresult VirtualMemory::free(CUdeviceptr begin, std::uint64_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult VirtualMemory::map(CUdeviceptr begin, std::uint64_t bytes, PhysicalMemoryPtr memory) {
-  const auto after = reservations_.upper_bound(begin);
-  if (after == reservations_.begin() || bytes > memory->bytes()) return CUDA_ERROR_INVALID_VALUE;
-  const auto& [reserved, reserved_bytes] = *std::prev(after);
-  const std::uint64_t offset = begin - reserved;
-  if (offset > reserved_bytes || bytes > reserved_bytes - offset) return CUDA_ERROR_INVALID_VALUE;
-  const auto next = mappings_.lower_bound(begin);
+CUresult VirtualMemory::map(CUdeviceptr begin, PhysicalMemoryPtr memory) {
+  const std::uint64_t bytes = memory->bytes();
+  if (!in_one_reservation(begin, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const auto next = first_after(begin);
   if (next != mappings_.end() && next->first < begin + bytes) return CUDA_ERROR_INVALID_VALUE;
-  if (next != mappings_.begin()) {
-    const auto& [before, mapping] = *std::prev(next);
-    if (before + mapping.bytes > begin) return CUDA_ERROR_INVALID_VALUE;
-  }
   if (::mmap(content_of(begin), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, memory->fd(), 0) ==
       MAP_FAILED)
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -65,14 +58,25 @@ CUresult VirtualMemory::map(CUdeviceptr begin, std::uint64_t bytes, PhysicalMemo
   return CUDA_SUCCESS;
 }
 
-CUresult VirtualMemory::unmap(CUdeviceptr begin, std::uint64_t bytes, Scheduler& scheduler) {
-  const auto found = mappings_.find(begin);
-  if (found == mappings_.end() || found->second.bytes != bytes) return CUDA_ERROR_INVALID_VALUE;
-  check_unused(begin, found->second, "was unmapped", scheduler);
-  if (::mmap(content_of(begin), bytes, PROT_NONE, kNoRightsFlags | MAP_FIXED, -1, 0) == MAP_FAILED)
-    abort_with("device memory cannot be unmapped: %s", std::strerror(errno));
-  mappings_.erase(found);
-  return CUDA_SUCCESS;
+std::optional<std::uint64_t> VirtualMemory::unmap(CUdeviceptr begin, std::uint64_t bytes,
+                                                  Scheduler& scheduler) {
+  if (bytes == 0 || !in_one_reservation(begin, bytes)) return std::nullopt;
+  std::vector<CUdeviceptr> found;
+  for (auto next = first_after(begin); next != mappings_.end() && next->first < begin + bytes;
+       ++next) {
+    if (next->first < begin || next->first + next->second.bytes > begin + bytes)
+      return std::nullopt;
+    found.push_back(next->first);
+  }
+  for (const CUdeviceptr mapped : found) {
+    const auto mapping = mappings_.find(mapped);
+    check_unused(mapped, mapping->second, "was unmapped", scheduler);
+    if (::mmap(content_of(mapped), mapping->second.bytes, PROT_NONE, kNoRightsFlags | MAP_FIXED, -1,
+               0) == MAP_FAILED)
+      abort_with("device memory cannot be unmapped: %s", std::strerror(errno));
+    mappings_.erase(mapping);
+  }
+  return found.size();
 }
 
 CUresult VirtualMemory::set_access(CUdeviceptr begin, std::uint64_t bytes, const std::string& uuid,
@@ -106,6 +110,22 @@ void VirtualMemory::add_use(CUdeviceptr begin, std::uint64_t bytes, const Point&
                             Scheduler& scheduler) {
   for (const CUdeviceptr holder : holders(begin, bytes))
     mappings_.at(holder).uses.add(copy, scheduler);
+}
+
+bool VirtualMemory::in_one_reservation(CUdeviceptr begin, std::uint64_t bytes) const {
+  const auto after = reservations_.upper_bound(begin);
+  if (after == reservations_.begin()) return false;
+  const auto& [reserved, reserved_bytes] = *std::prev(after);
+  const std::uint64_t offset = begin - reserved;
+  return offset <= reserved_bytes && bytes <= reserved_bytes - offset;
+}
+
+auto VirtualMemory::first_after(CUdeviceptr address) const
+    -> std::map<CUdeviceptr, Mapping>::const_iterator {
+  auto next = mappings_.upper_bound(address);
+  if (next == mappings_.begin()) return next;
+  const auto before = std::prev(next);
+  return before->first + before->second.bytes > address ? before : next;
 }
 
 std::vector<CUdeviceptr> VirtualMemory::holders(CUdeviceptr begin, std::uint64_t bytes) const {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,10 +39,12 @@ class VirtualMemory {
   // Refuses what is not one whole reservation, and one to which something is mapped.
   CUresult free(CUdeviceptr begin, std::uint64_t bytes);
 
-  // Maps the beginning of memory to a range of one reservation to which nothing is mapped yet.
-  CUresult map(CUdeviceptr begin, std::uint64_t bytes, PhysicalMemoryPtr memory);
-  // Refuses what is not one whole mapping. Ends the process where a copy is not done with it.
-  CUresult unmap(CUdeviceptr begin, std::uint64_t bytes, Scheduler& scheduler);
+  // Maps all of memory to a range of one reservation to which nothing is mapped yet.
+  CUresult map(CUdeviceptr begin, PhysicalMemoryPtr memory);
+  // Unmaps what is mapped to a range of one reservation, nothing included: how many mappings that
+  // were, or none where the range is no such one, or has but a part of a mapping. Ends the process
+  // where a copy is not done with one.
+  std::optional<std::uint64_t> unmap(CUdeviceptr begin, std::uint64_t bytes, Scheduler& scheduler);
   // Gives the device of `uuid` these rights to a range of whole mappings without gaps. Ends the
   // process where a copy is not done with what loses rights.
   CUresult set_access(CUdeviceptr begin, std::uint64_t bytes, const std::string& uuid, int rights,
@@ -55,6 +58,9 @@ class VirtualMemory {
   const std::map<CUdeviceptr, Mapping>& mappings() const { return mappings_; }
 
  private:
+  bool in_one_reservation(CUdeviceptr begin, std::uint64_t bytes) const;
+  // The first mapping that ends after an address, if there is one.
+  std::map<CUdeviceptr, Mapping>::const_iterator first_after(CUdeviceptr address) const;
   // Where the mappings begin that hold the range without gaps; none if there are gaps.
   std::vector<CUdeviceptr> holders(CUdeviceptr begin, std::uint64_t bytes) const;
   std::byte* content_of(CUdeviceptr address) const;

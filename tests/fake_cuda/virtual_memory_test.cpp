@@ -86,6 +86,24 @@ TEST(FakeCudaMappings, AreCounted) {
       Succeeds());
 }
 
+TEST(FakeCudaMappings, AreCountedOneByOneWhenOneCallUnmapsThem) {
+  EXPECT_THAT(with_device([] {
+                const CUdeviceptr address = reserve(4 * kGranuleBytes);
+                const CUdeviceptr second = address + kGranuleBytes;
+                REQUIRE(cu().MemMap(address, kGranuleBytes, 0, create(), 0) == CUDA_SUCCESS);
+                REQUIRE(cu().MemMap(second, 2 * kGranuleBytes, 0, create(2 * kGranuleBytes), 0) ==
+                        CUDA_SUCCESS);
+                REQUIRE(cu().MemUnmap(address, 2 * kGranuleBytes) == CUDA_ERROR_INVALID_VALUE);
+                REQUIRE(own_counts().mapped_ranges == 2);
+                REQUIRE(cu().MemUnmap(address, 4 * kGranuleBytes) == CUDA_SUCCESS);
+                REQUIRE(own_counts().mapped_ranges == 0);
+                REQUIRE(cu().MemUnmap(address, 4 * kGranuleBytes) == CUDA_SUCCESS);
+                REQUIRE(own_counts().mapped_ranges == 0);
+                REQUIRE(cu().MemUnmap(address, 5 * kGranuleBytes) == CUDA_ERROR_INVALID_VALUE);
+              }),
+              Succeeds());
+}
+
 TEST(FakeCudaMappings, HaveContentOnceAccessIsGranted) {
   EXPECT_THAT(with_device([] {
                 const CUdeviceptr address = map(create());

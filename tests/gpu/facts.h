@@ -52,6 +52,8 @@ class DriverFacts : public ::testing::Test {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     if (find_symbol("cuInit") == nullptr) GTEST_SKIP() << "there is no libcuda.so.1";
   }
+  // Tells what the driver answers where that is not known, or drivers differ.
+  static void record(const std::string& question, const std::string& answer);
 };
 
 // Has the primary context of the first device current.

@@ -152,7 +152,6 @@ TEST_F(MemoryFacts, AddressesWithoutMemoryCannotBeRegistered) {
 TEST_F(MemoryFacts, WhatIsNotRegisteredCannotBeUnregistered) {
   const Pages pages(kBytes);
   EXPECT_EQ(remove(pages), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-  EXPECT_EQ(cu().MemHostUnregister(pinned(kBytes)), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
 TEST_F(MemoryFacts, ReadOnlyMappingsNeedTheirFlag) {
@@ -210,9 +209,10 @@ TEST_F(MemoryFacts, OtherThreadsCopyFromARegistration) {
   in_thread([&] { EXPECT_EQ(remove(pages), CUDA_SUCCESS); });
 }
 
-TEST_F(MemoryFacts, AllocatedHostMemoryIsRegistered) {
+TEST_F(MemoryFacts, AllocatedHostMemoryIsNeitherRegisteredNorUnregistered) {
   std::byte* const address = pinned(kBytes);
-  EXPECT_EQ(cu().MemHostRegister(address, kBytes, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  EXPECT_EQ(cu().MemHostRegister(address, kBytes, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cu().MemHostUnregister(address), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(MemoryFacts, HostAllocationsOfUnknownKindsAreRefused) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/virtual_memory_facts.h"
 
-#include <cstdio>
-
 namespace spdld::cuda {
 
 CUmemAllocationProp properties_of(CUdevice device) {
@@ -99,10 +97,6 @@ void VirtualMemoryFacts::write(CUdeviceptr to, std::size_t bytes, int byte) {
 
 int VirtualMemoryFacts::read(CUdeviceptr from, std::size_t bytes) {
   return filled_with(from, bytes, copies_);
-}
-
-void VirtualMemoryFacts::record(const std::string& question, const std::string& answer) {
-  std::printf("[  ANSWER  ] %s: %s\n", question.c_str(), answer.c_str());
 }
 
 }  // namespace spdld::cuda

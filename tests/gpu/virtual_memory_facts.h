@@ -55,10 +55,14 @@ class VirtualMemoryFacts : public DeviceFacts {
   void write(CUdeviceptr to, std::size_t bytes, int byte);
   int read(CUdeviceptr from, std::size_t bytes);
 
-  // Tells what the driver answers where its documentation leaves that open.
-  static void record(const std::string& question, const std::string& answer);
+  using DriverFacts::record;
   void record(const std::string& question, CUresult answer) {
     record(question, error_text(cu(), answer));
+  }
+  // The same of what no driver may do; by which error it says so is not known.
+  void record_refusal(const std::string& question, CUresult answer) {
+    record(question, answer);
+    EXPECT_NE(answer, CUDA_SUCCESS) << question;
   }
 
  private:

@@ -163,7 +163,13 @@ TEST_F(HostileDeviceArenaTest, RefusesMemoryThatMakesNoSense) {
   EXPECT_THAT(arena_says([](ArenaFrame& frame) { frame.total_bytes = 1ull << 62; }),
               HasSubstr("and the GPU has"));
   EXPECT_THAT(arena_says([](ArenaFrame& frame) { frame.total_bytes += kGranule; }),
-              HasSubstr("smaller than announced"));
+              HasSubstr("not as large as announced"));
+  const test::GpuMemory larger(2 * kGranule);
+  EXPECT_THAT(says([&](Conversation& consumer) {
+                consumer.open(*host_);
+                send(consumer, {}, larger.fd());
+              }),
+              HasSubstr("not as large as announced"));
 }
 
 TEST_F(HostileDeviceArenaTest, RefusesFilesThatAreNoMemoryOfAGpu) {

@@ -44,7 +44,9 @@ class Imported {
     const CUresult result = device.functions().MemImportFromShareableHandle(
         &handle_, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd.get())),
         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE)
+    // Driver 580 calls it an unknown error.
+    if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE ||
+        result == CUDA_ERROR_UNKNOWN)
       refuse(join("its file descriptor is none of a GPU's memory: ",
                   spdld::cuda::error_text(device.functions(), result)));
     device.check(result, "importing the daemon's memory");
@@ -93,7 +95,9 @@ void MappedArena::import(const UniqueFd& fd) {
   device_->check(device_->functions().MemAddressReserve(&address_, bytes_, 0, 0, 0),
                  "reserving addresses for the daemon's memory");
   const CUresult mapped = device_->functions().MemMap(address_, bytes_, 0, memory.get(), 0);
-  if (mapped == CUDA_ERROR_INVALID_VALUE) refuse("it is smaller than announced");
+  if (mapped == CUDA_ERROR_INVALID_VALUE || mapped == CUDA_ERROR_NOT_SUPPORTED)
+    refuse(join("it is not as large as announced: ",
+                spdld::cuda::error_text(device_->functions(), mapped)));
   device_->check(mapped, "mapping the daemon's memory");
   mapped_ = true;
   memory.release();
