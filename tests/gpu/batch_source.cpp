@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 namespace spdld::gpu {
@@ -27,6 +28,13 @@ std::vector<wire::FieldLayout> fields_of(std::uint64_t batch_bytes) {
   index.offset = batch_bytes;
   index.capacity_bytes = kRows * sizeof(std::int64_t);
   return {image, index};
+}
+
+// As BlobKind::kApplied and kRefused tell that something cannot be done.
+std::shared_ptr<const std::string> refusal(const char* why) {
+  return std::make_shared<std::string>(R"({"code": )" +
+                                       std::to_string(static_cast<int>(Code::kUnimplemented)) +
+                                       R"(, "error": ")" + why + "\"}");
 }
 
 }  // namespace
@@ -176,6 +184,31 @@ void BatchSource::release(delivery::Connection& connection, std::uint64_t lease)
   if (found == sessions_.end()) return;
   (void)found->second->lent().release(lease, connection.id());
   pump(found->second);
+}
+
+void BatchSource::seek(delivery::Connection& connection, const delivery::SeekRequest&) {
+  connection.fail(Status(Code::kUnimplemented, "made-up batches come in one order"));
+}
+
+void BatchSource::query(delivery::Connection& connection, const delivery::QueryRequest& request) {
+  switch (request.kind) {
+    case wire::QueryKind::kStats:
+      connection.send_blob(wire::BlobKind::kStats, request.serial,
+                           std::make_shared<std::string>("{}"));
+      return;
+    case wire::QueryKind::kClasses:
+      connection.send_blob(wire::BlobKind::kClasses, request.serial,
+                           std::make_shared<std::string>());
+      return;
+    case wire::QueryKind::kUris: break;
+  }
+  connection.send_blob(wire::BlobKind::kRefused, request.serial,
+                       refusal("made-up batches have no uris"));
+}
+
+void BatchSource::apply(delivery::Connection& connection, const delivery::ApplyWish& wish) {
+  connection.send_blob(wire::BlobKind::kApplied, wish.serial,
+                       refusal("made-up batches have no pipeline to change"));
 }
 
 void BatchSource::closed(delivery::Connection& connection, delivery::CloseCause) {

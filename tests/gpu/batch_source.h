@@ -18,8 +18,9 @@
 namespace spdld::gpu {
 
 // Stands for the session layer where nothing but delivery can be built: an endless job of made-up
-// batches for each consumer, in main memory or, for who names a GPU, there. All on the dispatcher's
-// thread but what the GPU's thread tells.
+// batches for each consumer, in main memory or, for a consumer that names a GPU, there. No request
+// stays without an answer: a client would wait for it until the daemon counts as silent. All on the
+// dispatcher's thread but what the GPU's thread tells.
 class BatchSource final : public delivery::DataService {
  public:
   struct Options {
@@ -33,9 +34,9 @@ class BatchSource final : public delivery::DataService {
 
   void attach(const delivery::ConnectionPtr& connection, delivery::AttachRequest request) override;
   void release(delivery::Connection& connection, std::uint64_t lease) override;
-  void seek(delivery::Connection&, const delivery::SeekRequest&) override {}
-  void query(delivery::Connection&, const delivery::QueryRequest&) override {}
-  void apply(delivery::Connection&, const delivery::ApplyWish&) override {}
+  void seek(delivery::Connection& connection, const delivery::SeekRequest& request) override;
+  void query(delivery::Connection& connection, const delivery::QueryRequest& request) override;
+  void apply(delivery::Connection& connection, const delivery::ApplyWish& wish) override;
   void waited(delivery::Connection&, const delivery::WaitedNotice&) override {}
   void detach(delivery::Connection&) override {}
   void closed(delivery::Connection& connection, delivery::CloseCause cause) override;
