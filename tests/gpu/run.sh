@@ -3,7 +3,8 @@
 # run.sh [CLAIM...]: what lies beside this file, on the first GPU of this machine; the table that it
 # prints is kept in report.md. It needs NVIDIA's driver and nothing else; where there is a Python
 # with torch, and CMake, a compiler and the CUDA Toolkit to build spdld's package for it, torch's
-# tensors are looked at, too.
+# tensors are looked at, too. Each part is ended where it takes far too long, and the others are
+# asked all the same; GPU_CHECK_LIMIT_S=SECONDS sets another limit for each.
 set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
 cd "$here" || exit 1
@@ -27,6 +28,19 @@ for name in driver_facts gpu_check source_server; do
 done
 export GPU_CHECK_SELF=$here/gpu_check.sh
 
+# limited SECONDS PROGRAM [ARGUMENT...]: ends the program, and all that it has started, after so
+# long, and says so.
+limited() {
+  local limit_s=${GPU_CHECK_LIMIT_S:-$1}
+  shift
+  timeout --kill-after=10 "$limit_s" "$@"
+  local code=$?
+  if ((code == 124 || code == 137)); then
+    printf '\n%s was ended after %s seconds\n' "$(basename "$1")" "$limit_s"
+  fi
+  return "$code"
+}
+
 # What the claims about torch need and is not there; empty: nothing.
 missing_for_torch() {
   python3 -c 'import torch; raise SystemExit(not torch.cuda.is_available())' 2>/dev/null ||
@@ -46,7 +60,7 @@ build_package() {
   PYTHONPATH=$here/source/python-build cmake -S source -B package -DCMAKE_BUILD_TYPE=Release \
     -DSPDLD_BUILD_SERVER=OFF -DSPDLD_BUILD_TESTS=OFF -DSPDLD_BUILD_BENCHMARKS=OFF \
     -DPython_EXECUTABLE="$(command -v python3)" &&
-    cmake --build package --target spdld_python -j "$(nproc)"
+    limited 900 cmake --build package --target spdld_python -j "$(nproc)"
 }
 
 torch_check() {
@@ -58,14 +72,14 @@ torch_check() {
     echo "| torch's tensors | NO | the package does not build (package.log) |"
     return 1
   else
-    PYTHONPATH=$here/package/python python3 source/torch_check.py "$here/source_server.sh"
+    PYTHONPATH=$here/package/python limited 900 python3 source/torch_check.py "$here/source_server.sh"
   fi
 }
 
 facts() {
   local log=$1
   shift
-  "$@" >"$log" 2>&1
+  limited 300 "$@" >"$log" 2>&1
   local code=$?
   local passed failed skipped
   passed=$(grep -c '^\[       OK' "$log")
@@ -73,6 +87,9 @@ facts() {
   skipped=$(grep -c '^\[  SKIPPED \] .* ms)' "$log")
   echo "$passed hold, $failed do not, $skipped could not be asked ($log)"
   grep '^\[  FAILED  \] .* ms)' "$log" | sed 's/^\[  FAILED  \] /  does not hold: /; s/ (.*//'
+  if grep '^driver_facts.* was ended after' "$log"; then
+    grep '^\[ RUN ' "$log" | tail -1 | sed 's/^\[ RUN      \] /  in the middle of: /'
+  fi
   grep '^\[  ANSWER  \]' "$log" | sed 's/^\[  ANSWER  \] /  answer: /'
   return "$code"
 }
@@ -86,13 +103,13 @@ facts() {
     facts driver_facts.log ./driver_facts.sh || failures=$((failures + 1))
   fi
   echo
-  ./gpu_check.sh "$here/source_server.sh" "$@" || failures=$((failures + 1))
+  limited 3600 ./gpu_check.sh "$here/source_server.sh" "$@" || failures=$((failures + 1))
   if (($# == 0)); then
     torch_check || failures=$((failures + 1))
   fi
   if (($# == 0)) && command -v compute-sanitizer >/dev/null; then
     printf '\ncompute-sanitizer: '
-    if GPU_CHECK_BATCHES=40 compute-sanitizer --target-processes all --error-exitcode 9 \
+    if GPU_CHECK_BATCHES=40 limited 900 compute-sanitizer --target-processes all --error-exitcode 9 \
       ./gpu_check.sh "$here/source_server.sh" values >sanitizer.log 2>&1; then
       echo 'no error (sanitizer.log)'
     else
