@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [CLAIM...]: what lies beside this file, on the first GPU of this machine; the table that it
 # prints is kept in report.md. It needs NVIDIA's driver and nothing else; where there is a Python
-# with torch, and CMake, a compiler and the CUDA Toolkit to build spdld's package for it, torch's
-# tensors are looked at, too. Each part is ended where it takes far too long, and the others are
+# with torch, cupy or JAX, and CMake, a compiler and the CUDA Toolkit to build spdld's package for
+# it, their arrays are looked at, too. Each part is ended where it takes far too long, and the others are
 # asked all the same; GPU_CHECK_LIMIT_S=SECONDS sets another limit for each.
 set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
@@ -41,11 +41,9 @@ limited() {
   return "$code"
 }
 
-# What the claims about torch need and is not there; empty: nothing.
-missing_for_torch() {
-  python3 -c 'import torch; raise SystemExit(not torch.cuda.is_available())' 2>/dev/null ||
-    echo 'a Python with a torch that sees a GPU'
-  python3 -c 'import numpy' 2>/dev/null || echo numpy
+# What the package spdld needs and is not there; empty: nothing.
+missing_for_package() {
+  python3 -c 'import numpy' 2>/dev/null || echo 'a Python with numpy'
   command -v cmake >/dev/null || echo CMake
   local header found=
   for header in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr; do
@@ -63,17 +61,37 @@ build_package() {
     limited 900 cmake --build package --target spdld_python -j "$(nproc)"
 }
 
-torch_check() {
-  local missing
-  missing=$(missing_for_torch | paste -sd, | sed 's/,/, /g')
+# The libraries whose arrays are asked about, and what fails where one is missing or sees no GPU.
+declare -A sees_gpu=(
+  [torch]='import torch; torch.cuda.init()'
+  [cupy]='import cupy; cupy.cuda.runtime.getDeviceCount()'
+  [jax]='import jax; jax.devices("gpu")'
+)
+
+array_checks() {
+  local library missing why there=() failed=0
+  for library in torch cupy jax; do
+    if why=$(XLA_PYTHON_CLIENT_PREALLOCATE=false limited 120 python3 -c "${sees_gpu[$library]}" 2>&1); then
+      there+=("$library")
+    else
+      echo "| arrays of $library | not asked: no $library | ${why##*$'\n'} |"
+    fi
+  done
+  ((${#there[@]})) || return 0
+  missing=$(missing_for_package | paste -sd, | sed 's/,/, /g')
   if [[ -n $missing ]]; then
-    echo "| torch's tensors | not asked | missing: $missing |"
-  elif ! build_package >package.log 2>&1; then
-    echo "| torch's tensors | NO | the package does not build (package.log) |"
-    return 1
-  else
-    PYTHONPATH=$here/package/python limited 900 python3 source/torch_check.py "$here/source_server.sh"
+    echo "| arrays of ${there[*]} | not asked | missing: $missing |"
+    return
   fi
+  if ! build_package >package.log 2>&1; then
+    echo "| arrays of ${there[*]} | NO | the package does not build (package.log) |"
+    return 1
+  fi
+  for library in "${there[@]}"; do
+    PYTHONPATH=$here/package/python limited 900 \
+      python3 "source/${library}_check.py" "$here/source_server.sh" || failed=1
+  done
+  return "$failed"
 }
 
 facts() {
@@ -105,7 +123,7 @@ facts() {
   echo
   limited 3600 ./gpu_check.sh "$here/source_server.sh" "$@" || failures=$((failures + 1))
   if (($# == 0)); then
-    torch_check || failures=$((failures + 1))
+    array_checks || failures=$((failures + 1))
   fi
   if (($# == 0)) && command -v compute-sanitizer >/dev/null; then
     printf '\ncompute-sanitizer: '

@@ -7,37 +7,14 @@ exits with the number of claims that do not hold.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 
 import spdld
 import torch
+from claims import BATCH_BYTES, PAGE, Checks, Claim, ask
 
-PAGE = 4096  # the first eight bytes of each are the number of the step
-BATCH_BYTES = 8 << 20
 LATE = 20_000_000  # cycles, about 10 ms
-
-
-@contextlib.contextmanager
-def serve(program: str, kind: str) -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="spdld-gpu-") as address:
-        server = subprocess.Popen(
-            [program, address, str(BATCH_BYTES), kind],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        assert server.stdin is not None and server.stdout is not None
-        if not server.stdout.readline().startswith(b"ready"):
-            raise SystemExit(f"{program} does not start")
-        try:
-            yield address
-        finally:
-            server.stdin.close()
-            server.wait()
 
 
 def stamps_of(image: torch.Tensor) -> torch.Tensor:
@@ -51,28 +28,23 @@ def others_among(read: list[torch.Tensor]) -> str:
     return "" if wrong == 0 else f"{wrong} of {len(read)} batches are others"
 
 
-class Checks:
-    def __init__(self, address: str, way: str) -> None:
-        self._address = address
-        self._way = way
-
-    def open(self, output: str = "torch", prefetch: int = 4) -> spdld.Loader:
-        return spdld.Loader(
-            "made-up",
-            job="",
-            rank=0,
-            world_size=1,
-            output=output,
-            prefetch=prefetch,
-            device="cuda:0",
-            address=self._address,
-        )
+class TorchChecks(Checks):
+    def claims(self) -> Sequence[Claim]:
+        return [
+            self.batches_that_are_dropped_before_they_are_read,
+            self.another_stream,
+            self.a_second_stream,
+            self.dlpack,
+            self.array_interface,
+            self.capture,
+            self.memory,
+        ]
 
     def batches_that_are_dropped_before_they_are_read(self) -> str:
         """values arrive on torch's current stream, and stay for work that is late"""
         stream = torch.cuda.Stream()
         read: list[torch.Tensor] = []
-        with self.open() as loader, torch.cuda.stream(stream):
+        with self.open("torch") as loader, torch.cuda.stream(stream):
             for batch in itertools.islice(loader, 60):
                 torch.cuda._sleep(LATE)
                 read.append(stamps_of(batch["image"]))
@@ -87,7 +59,7 @@ class Checks:
         """record_stream() keeps a batch for a stream that it was not handed to"""
         other = torch.cuda.Stream()
         read: list[torch.Tensor] = []
-        with self.open() as loader:
+        with self.open("torch") as loader:
             for batch in itertools.islice(loader, 60):
                 image = batch["image"]
                 other.wait_stream(torch.cuda.current_stream())
@@ -103,7 +75,7 @@ class Checks:
         """a tensor that is taken again is ready for the stream that is current then"""
         other = torch.cuda.Stream()
         read: list[torch.Tensor] = []
-        with self.open() as loader:
+        with self.open("torch") as loader:
             for batch in itertools.islice(loader, 60):
                 _ = batch["image"].shape
                 with torch.cuda.stream(other):
@@ -116,7 +88,7 @@ class Checks:
     def dlpack(self) -> str:
         """torch.from_dlpack() gives the memory itself, on the current stream"""
         stream = torch.cuda.Stream()
-        with self.open(output="batch") as loader, torch.cuda.stream(stream):
+        with self.open() as loader, torch.cuda.stream(stream):
             for step, batch in enumerate(itertools.islice(loader, 20)):
                 image = torch.from_dlpack(batch["image"])
                 again = torch.from_dlpack(batch["image"])
@@ -128,7 +100,7 @@ class Checks:
 
     def array_interface(self) -> str:
         """torch.as_tensor() takes __cuda_array_interface__, if it may be written to"""
-        with self.open(output="batch") as loader:
+        with self.open() as loader:
             for step, batch in enumerate(itertools.islice(loader, 20)):
                 try:
                     image = torch.as_tensor(batch["image"], device="cuda:0")
@@ -140,7 +112,7 @@ class Checks:
 
     def capture(self) -> str:
         """a captured stream is refused, a graph of a copy is right"""
-        with self.open() as loader:
+        with self.open("torch") as loader:
             feed = iter(loader)
             image = next(feed)["image"]
             static = torch.empty_like(image)
@@ -169,11 +141,11 @@ class Checks:
         """batches that were let go of leave torch's and the GPU's memory as they were"""
 
         def read() -> None:
-            with self.open() as loader:
+            with self.open("torch") as loader:
                 for batch in itertools.islice(loader, 8):
                     stamps_of(batch["image"]).sum().item()
 
-        with self.open() as keeps_context:
+        with self.open("torch") as keeps_context:
             next(iter(keeps_context))
             read()
             torch.cuda.empty_cache()
@@ -186,29 +158,8 @@ class Checks:
 
 
 def main() -> int:
-    program = sys.argv[1]
     torch.cuda.set_device(0)
-    broken = 0
-    for kind, way in (("host", "pinned"), ("gpu", "cuda ipc")):
-        with serve(program, kind) as address:
-            checks = Checks(address, way)
-            claims: list[Callable[[], str]] = [
-                checks.batches_that_are_dropped_before_they_are_read,
-                checks.another_stream,
-                checks.a_second_stream,
-                checks.dlpack,
-                checks.array_interface,
-                checks.capture,
-                checks.memory,
-            ]
-            for claim in claims:
-                try:
-                    why_not = claim()
-                except Exception as error:  # the other claims are looked at all the same
-                    why_not = f"{type(error).__name__}: {error}"
-                broken += why_not != ""
-                holds = "NO" if why_not else "yes"
-                print(f"| torch: {claim.__doc__}: {way} | {holds} | {why_not} |", flush=True)
+    broken = ask("torch", TorchChecks)
     print(f"\ntorch {torch.__version__}")
     return broken
 
