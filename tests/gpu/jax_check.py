@@ -70,6 +70,8 @@ class JaxChecks(Checks):
                 busy = late(busy)
                 read.append(stamps_of(jax.dlpack.from_dlpack(batch["image"])))
                 del batch
+                # JAX itself holds what queued work reads, so that a loop must not run far ahead.
+                jax.block_until_ready(read[-3:][0])
             jax.block_until_ready(read)
             way = loader.stats()["delivery"]
         if way != self._way:
