@@ -130,6 +130,7 @@ session::JpegView view_of(const media::SeekIndexes& indexes) {
           .files = now.files,
           .refused = now.refused,
           .contradicted = now.contradicted,
+          .compared = now.compared,
           .different = now.different,
           .images = now.images};
 }

@@ -280,10 +280,13 @@ void print_jpeg(const v1::JpegIndex& jpeg, std::ostream& out) {
   if (jpeg.contradicted() > 0)
     out << fmt::format("           {} contradicted the index\n",
                        counted(jpeg.contradicted(), "file"));
-  if (jpeg.different() > 0)
-    out << fmt::format(
-        "           {} had other pixels than libjpeg's, which were taken: report it\n",
-        counted(jpeg.different(), "image"));
+  if (jpeg.compared() > 0)
+    out << fmt::format("           verify: {} compared, {}\n", counted(jpeg.compared(), "image"),
+                       jpeg.different() == 0
+                           ? "all with libjpeg's pixels"
+                           : fmt::format("{} with other pixels than libjpeg's, which were taken: "
+                                         "report it",
+                                         jpeg.different()));
 }
 
 }  // namespace

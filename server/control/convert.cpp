@@ -450,6 +450,7 @@ void fill(v1::JpegIndex* message, const session::JpegView& view) {
   message->set_files(view.files);
   message->set_refused(view.refused);
   message->set_contradicted(view.contradicted);
+  message->set_compared(view.compared);
   message->set_different(view.different);
   fill(message->mutable_images(), view.images);
 }

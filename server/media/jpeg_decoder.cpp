@@ -267,8 +267,8 @@ Status JpegDecoder::read_verified(const Rect& region, RowSink& rows) {
   if (!has_header) SPDLD_TRY(read_header());
   const Status status = read_by_libjpeg(region, 0, comparison);
   // Where all rows were given, libjpeg-turbo finds nothing wrong either.
-  if (comparison.differs() || (given == region.height && !status.ok()))
-    options_.indexes->differs(key);
+  const bool is_missed = given == region.height && !status.ok();
+  options_.indexes->compared(key, !comparison.differs() && !is_missed);
   return status;
 }
 
@@ -297,11 +297,10 @@ std::span<const std::byte> JpegDecoder::recode() {
   }
   options_.count(JpegWay::kRecoded);
   const std::span<const std::byte> recoded = writer_.end();
-  if (is_to_verify() && !is_same(file.frame, recoded)) {
-    options_.indexes->differs(file.key);
-    return {};
-  }
-  return recoded;
+  if (!is_to_verify()) return recoded;
+  const bool are_same = is_same(file.frame, recoded);
+  options_.indexes->compared(file.key, are_same);
+  return are_same ? recoded : std::span<const std::byte>();
 }
 
 bool JpegDecoder::is_same(const BaselineFrame& frame, std::span<const std::byte> recoded) {

@@ -130,7 +130,7 @@ OpInfo decode_image(const std::shared_ptr<SeekIndexes>& indexes) {
            {.name = "verify",
             .type = ParamType::kString,
             .doc = "1/N: one JPEG in N that our own decoder reads is read by libjpeg-turbo, too, "
-                   "whose pixels are taken; `spdlctl status` counts those that differ",
+                   "whose pixels are taken; `spdlctl status` counts them and those that differ",
             .nullable = true}},
       .make = [indexes](const Params& params) { return make_decode_image(params, indexes); },
   };

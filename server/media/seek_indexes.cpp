@@ -197,7 +197,9 @@ void SeekIndexes::contradicted(const Key& key) {
   if (make_odd(key)) contradicted_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void SeekIndexes::differs(const Key& key) {
+void SeekIndexes::compared(const Key& key, bool are_same) {
+  compared_.fetch_add(1, std::memory_order_relaxed);
+  if (are_same) return;
   add_odd(key);
   make_odd(key);
   different_.fetch_add(1, std::memory_order_relaxed);
@@ -223,6 +225,7 @@ SeekIndexes::Snapshot SeekIndexes::snapshot() const {
           .files = files_.load(std::memory_order_relaxed),
           .refused = refused_.load(std::memory_order_relaxed),
           .contradicted = contradicted_.load(std::memory_order_relaxed),
+          .compared = compared_.load(std::memory_order_relaxed),
           .different = different_.load(std::memory_order_relaxed),
           .images = counter_.images()};
 }

@@ -38,7 +38,8 @@ class SeekIndexes {
     std::uint64_t files = 0;    // that have an index here
     std::uint64_t refused = 0;  // indexes that found no room
     std::uint64_t contradicted = 0;
-    std::uint64_t different = 0;
+    std::uint64_t compared = 0;   // images that `verify` has read in both ways
+    std::uint64_t different = 0;  // of these, those whose pixels were not the same
     JpegImages images = {};
   };
 
@@ -67,8 +68,9 @@ class SeekIndexes {
   // The index of this file has contradicted its scan: the file is odd from now on.
   void contradicted(const Key& key);
 
-  // Our decoder's pixels of this file were not libjpeg-turbo's: it is odd from now on.
-  void differs(const Key& key);
+  // Our decoder's pixels of this file were compared with libjpeg-turbo's: if they are not the same,
+  // it is odd from now on.
+  void compared(const Key& key, bool are_same);
 
   void count(JpegWay way) { counter_.count(way); }
 
@@ -90,6 +92,7 @@ class SeekIndexes {
   std::atomic<std::uint64_t> files_{0};
   std::atomic<std::uint64_t> refused_{0};
   std::atomic<std::uint64_t> contradicted_{0};
+  std::atomic<std::uint64_t> compared_{0};
   std::atomic<std::uint64_t> different_{0};
   JpegCounter counter_;
   const std::unique_ptr<std::array<Shard, kShards>> shards_;

@@ -55,7 +55,8 @@ Result<JobPtr> Sessions::find_job(const Caller& caller, const JobName& name) con
                         : " on pipeline '" +
                               deps_.catalogue.name_for(caller.uid, name.pipelines.front()) + "'") +
                    " that uid " + std::to_string(caller.uid) +
-                   " may see; 'spdlctl get jobs' lists what there is");
+                   " may see; 'spdlctl get jobs' lists those that run, and with --ended those that "
+                   "have ended");
 }
 
 Result<bool> Sessions::forget_job(const Caller& caller, const JobName& name) {

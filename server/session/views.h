@@ -379,6 +379,7 @@ struct JpegView {
   std::uint64_t files = 0;
   std::uint64_t refused = 0;
   std::uint64_t contradicted = 0;
+  std::uint64_t compared = 0;
   std::uint64_t different = 0;
   JpegImages images = {};
 };

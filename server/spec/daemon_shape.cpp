@@ -24,6 +24,13 @@ Shape size_or_share(Shape size, const std::string& such_size, const std::string&
   return shape;
 }
 
+// The same where none at all may be taken.
+Shape size_share_or_zero(const std::string& such_size, const std::string& such_share) {
+  Shape shape = size_or_share(bytes_or_zero_shape(), such_size, such_share);
+  shape.expected += ", or 0 for none";
+  return shape;
+}
+
 Key executor_key() {
   Shape threads = any_of({choice_shape({"auto"}), int_shape(1, 4096)});
   threads.expected = "auto or an integer from 1 to 4096";
@@ -95,7 +102,7 @@ Key cuda_key() {
 }
 
 Key decoder_key() {
-  Shape index = size_or_share(bytes_or_zero_shape(), "1GiB", "2%");
+  Shape index = size_share_or_zero("1GiB", "2%");
   return section("decoder", "decoding of images",
                  {
                      {.name = "index",
@@ -108,7 +115,7 @@ Key decoder_key() {
 }
 
 Key caches_key() {
-  Shape ram = size_or_share(bytes_or_zero_shape(), "8GiB", "10%");
+  Shape ram = size_share_or_zero("8GiB", "10%");
   return section("cache", "what the sample caches of all pipelines together may take",
                  {
                      {.name = "ram",

@@ -387,9 +387,13 @@ TEST(Listing, ShowsHowJpegsWereReadOnceThereWereAny) {
   EXPECT_NE(shown().find("jpeg       index: 3.0 MiB of 1.0 GiB, 500 files; images: 1000 by it, 500 "
                          "without, 2 by libjpeg\n"),
             std::string::npos);
-  EXPECT_EQ(shown().find("report it"), std::string::npos);
+  EXPECT_EQ(shown().find("verify"), std::string::npos);
+  jpeg.set_compared(20);
+  EXPECT_NE(shown().find("           verify: 20 images compared, all with libjpeg's pixels\n"),
+            std::string::npos);
   jpeg.set_different(1);
-  EXPECT_NE(shown().find("1 image had other pixels than libjpeg's, which were taken: report it"),
+  EXPECT_NE(shown().find("verify: 20 images compared, 1 with other pixels than libjpeg's, which "
+                         "were taken: report it\n"),
             std::string::npos);
 }
 

@@ -428,6 +428,7 @@ TEST_F(JpegIndexTest, VerifyComparesWhatIsToBeKept) {
     EXPECT_FALSE(recoded(*own, jpeg).empty());
     ASSERT_TRUE(read_whole(*own, jpeg));
   }
+  EXPECT_EQ(indexes_->snapshot().compared, 4U) << "recoded twice, and read twice";
   EXPECT_EQ(indexes_->snapshot().different, 0U);
   EXPECT_EQ(images().by_libjpeg, 4U);
 }
@@ -437,6 +438,7 @@ TEST_F(JpegIndexTest, VerifyComparesAndGivesLibjpegsRows) {
   const Bytes jpeg = make_jpeg({.width = 200, .height = 120, .luma_h = 2, .luma_v = 2});
   const Picture expected = *read_whole(*libjpeg(), jpeg);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(*read_whole(*own, jpeg) == expected);
+  EXPECT_EQ(indexes_->snapshot().compared, 3U);
   EXPECT_EQ(indexes_->snapshot().different, 0U);
   EXPECT_EQ(images().by_libjpeg, 3U) << "each of them once more";
 }
@@ -462,6 +464,7 @@ TEST_F(JpegIndexTest, VerifyFindsOtherPixels) {
   const Picture expected = *read_whole(*libjpeg(), jpeg);
   EXPECT_FALSE(*read_whole(*decoder(), jpeg) == expected);
   EXPECT_TRUE(*read_whole(*decoder(ColorMode::kRgb, true, 1), jpeg) == expected);
+  EXPECT_EQ(indexes_->snapshot().compared, 1U);
   EXPECT_EQ(indexes_->snapshot().different, 1U);
   EXPECT_TRUE(*read_whole(*decoder(), jpeg) == expected) << "the file is odd from then on";
 }

@@ -149,7 +149,10 @@ TEST_F(DaemonConfigTest, RefusesACacheThatIsNoSize) {
             "spdld.yaml:1:15: cache.disk: expected a size such as 64MiB, got '5%'");
   EXPECT_EQ(error_of("cache: {ram: all}\n"),
             "spdld.yaml:1:14: cache.ram: expected a size such as 8GiB or a percentage such as "
-            "10%, got 'all'");
+            "10%, or 0 for none, got 'all'");
+  EXPECT_EQ(error_of("decoder: {index: 0%}\n"),
+            "spdld.yaml:1:18: decoder.index: expected a size such as 1GiB or a percentage such as "
+            "2%, or 0 for none, got '0%'");
   EXPECT_EQ(error_of("cache: {size: 1GiB}\n"),
             "spdld.yaml:1:9: unknown key 'size' in 'cache'; there are: ram, disk, dir");
 }
