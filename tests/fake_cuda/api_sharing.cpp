@@ -198,8 +198,8 @@ FAKE_CUDA_EXPORT CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::
   return outside_captures("cuMemMap", [&](Driver& driver, Context&) {
     if (bytes == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
     const MemoryHandle& mapped = handle_of(driver, "cuMemMap", handle);
-    if (bytes != mapped.memory->bytes()) return CUDA_ERROR_NOT_SUPPORTED;
-    if (!whole_granules(address) || offset != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (bytes != mapped.memory->bytes() || offset != 0) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!whole_granules(address)) return CUDA_ERROR_INVALID_VALUE;
     const CUresult result = driver.virtual_memory.map(address, mapped.memory);
     if (result == CUDA_SUCCESS) ++driver.ledger.own().mapped_ranges;
     return result;

@@ -59,11 +59,6 @@ class VirtualMemoryFacts : public DeviceFacts {
   void record(const std::string& question, CUresult answer) {
     record(question, error_text(cu(), answer));
   }
-  // The same of what no driver may do; by which error it says so is not known.
-  void record_refusal(const std::string& question, CUresult answer) {
-    record(question, answer);
-    EXPECT_NE(answer, CUDA_SUCCESS) << question;
-  }
 
  private:
   std::size_t granule_ = 0;
