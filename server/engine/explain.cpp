@@ -69,7 +69,7 @@ std::string gpu_text(const PlanFacts::OnGpu& gpu) {
       bytes_text(gpu.bytes()), gpu.slots, bytes_text(gpu.slot_bytes), bytes_text(gpu.budget_bytes));
   text += fmt::format("         there: {}; in main memory beside it: the rest, {} a slot; {}\n",
                       fmt::join(gpu.fields, ", "), bytes_text(gpu.host_bytes), otherwise);
-  text += "         the daemon's context takes 0.3 to 0.5 GB of each GPU that is delivered to\n";
+  text += "         the daemon's context takes about 0.5 GB of each GPU that is delivered to\n";
   if (!gpu.fits())
     text += fmt::format(
         "         DOES NOT FIT: {} more are needed; raise cuda.budget, or lower batch.size or "

@@ -95,7 +95,7 @@ Key cuda_key() {
       {
           {.name = "budget",
            .doc = "what all arenas on one GPU together may take of its memory; the "
-                  "daemon's context there takes 0.3 to 0.5 GB beside it while it is used",
+                  "daemon's context there takes about 0.5 GB beside it while it is in use",
            .shape = bytes_shape(),
            .default_value = "2GiB"},
       });

@@ -11,7 +11,7 @@ namespace spdld::delivery::cuda {
 using spdld::cuda::Functions;
 
 // The daemon's context on one GPU: the primary one, which has no kernels of ours. While it lives,
-// the GPU has 0.3 to 0.5 GB less for others. Thread-safe.
+// the GPU has about 0.5 GB less for others. Thread-safe.
 class Context {
  public:
   // `name` is the GPU's, for messages.

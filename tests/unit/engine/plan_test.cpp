@@ -292,7 +292,7 @@ TEST(Plan, ExplainsWhatLiesOnAGpu) {
           "its way; cuda.budget 10.5 MB\n"
           "         there: image, mask; in main memory beside it: the rest, 640 B a slot; a loader "
           "without one is refused\n"
-          "         the daemon's context takes 0.3 to 0.5 GB of each GPU that is delivered to\n"));
+          "         the daemon's context takes about 0.5 GB of each GPU that is delivered to\n"));
   EXPECT_TRUE(plan_facts(**plan, context).on_gpu->fits());
   context.on_gpu->budget_bytes = 10'485'759;
   context.on_gpu->or_host = true;
