@@ -26,7 +26,7 @@ HWY_INLINE Number number_at(const std::uint8_t* from) {
   return number;
 }
 
-#if HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET <= HWY_AVX3_DL
 namespace hn = hwy::HWY_NAMESPACE;
 
 // One instruction spreads half a block here.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/jpeg_kernels.h"
 
-#define HWY_WANT_AVX3_DL
+#define HWY_WANT_AVX3_DL  // the AVX-512 of Ice Lake and Zen 4, too
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "media/jpeg_kernels.cpp"
 #include <hwy/foreach_target.h>

@@ -100,16 +100,13 @@ inline void upsample_h2v2(const std::uint8_t* near, const std::uint8_t* far, std
 
 // ------------------------------ ycc_to_rgb
 
-#if HWY_TARGET == HWY_AVX3_DL
-using DColour = hn::CappedTag<std::int16_t, 32>;
-#else
-using DColour = hn::CappedTag<std::int16_t, 16>;
-#endif
+// Whole vectors of AVX-512 where their bytes can be permuted.
+using DColour = hn::CappedTag<std::int16_t, HWY_TARGET <= HWY_AVX3_DL ? 32 : 16>;
 using DPixels = hn::Repartition<std::uint8_t, DColour>;
 using VColour = hn::Vec<DColour>;
 using VPixels = hn::Vec<DPixels>;
 
-#if HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET <= HWY_AVX3_DL
 
 // How three vectors of 64 samples become 64 pixels: where in red and green, one behind the other,
 // and then where in blue, each byte of three vectors is.
