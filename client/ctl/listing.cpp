@@ -269,10 +269,13 @@ void print_gpus(const v1::Daemon& daemon, std::ostream& out) {
 void print_jpeg(const v1::JpegIndex& jpeg, std::ostream& out) {
   const v1::JpegImages& images = jpeg.images();
   if (images.indexed() + images.from_begin() + images.by_libjpeg() + images.recoded() == 0) return;
-  out << fmt::format(
-      "jpeg       index: {} of {}, {}; images: {} by it, {} without, {} by libjpeg\n",
-      show_bytes(jpeg.bytes()), show_bytes(jpeg.limit_bytes()), counted(jpeg.files(), "file"),
-      images.indexed(), images.from_begin(), images.by_libjpeg());
+  const std::string index =
+      jpeg.limit_bytes() == 0
+          ? "off"
+          : fmt::format("{} of {}, {}", show_bytes(jpeg.bytes()), show_bytes(jpeg.limit_bytes()),
+                        counted(jpeg.files(), "file"));
+  out << fmt::format("jpeg       index: {}; images: {} by it, {} without, {} by libjpeg\n", index,
+                     images.indexed(), images.from_begin(), images.by_libjpeg());
   if (images.recoded() > 0)
     out << fmt::format("           in caches: coefficients made of {}; {} made of coefficients\n",
                        counted(images.recoded(), "file"),

@@ -387,6 +387,8 @@ TEST(Listing, ShowsHowJpegsWereReadOnceThereWereAny) {
   EXPECT_NE(shown().find("jpeg       index: 3.0 MiB of 1.0 GiB, 500 files; images: 1000 by it, 500 "
                          "without, 2 by libjpeg\n"),
             std::string::npos);
+  jpeg.set_limit_bytes(0);
+  EXPECT_NE(shown().find("jpeg       index: off; images: 1000 by it"), std::string::npos);
   EXPECT_EQ(shown().find("verify"), std::string::npos);
   jpeg.set_compared(20);
   EXPECT_NE(shown().find("           verify: 20 images compared, all with libjpeg's pixels\n"),
