@@ -283,7 +283,7 @@ void print_jpeg(const v1::JpegIndex& jpeg, std::ostream& out) {
   if (jpeg.contradicted() > 0)
     out << fmt::format("           {} contradicted the index\n",
                        counted(jpeg.contradicted(), "file"));
-  if (jpeg.compared() > 0)
+  if (jpeg.compared() + jpeg.different() > 0)
     out << fmt::format("           verify: {} compared, {}\n", counted(jpeg.compared(), "image"),
                        jpeg.different() == 0
                            ? "all with libjpeg's pixels"

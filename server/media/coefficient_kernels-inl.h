@@ -29,8 +29,7 @@ HWY_INLINE Number number_at(const std::uint8_t* from) {
 #if HWY_TARGET <= HWY_AVX3_DL
 namespace hn = hwy::HWY_NAMESPACE;
 
-// One instruction spreads half a block here.
-
+// A vector holds half a block, which one instruction spreads.
 using DHalf = hn::FixedTag<std::int16_t, kBlock / 2>;
 using VHalf = hn::Vec<DHalf>;
 
@@ -62,7 +61,7 @@ HWY_INLINE VHalf unpack_values(const std::uint8_t* narrow, int count, const std:
   const hn::Repartition<std::uint32_t, DHalf> pairs;
   const auto bytes =
       hn::PromoteTo(pairs, hn::LoadU(hn::Rebind<std::uint8_t, decltype(pairs)>(), narrow));
-  // Each half of a byte is the lowest of 16 bits then.
+  // The lowest 4 bits of each lane are one half of a byte then.
   const auto apart = hn::BitCast(d, hn::Or(bytes, hn::ShiftLeft<12>(bytes)));
   const VHalf numbers = hn::ShiftRight<12>(hn::ShiftLeft<12>(apart));
   const std::uint32_t are_wide =
@@ -107,7 +106,7 @@ inline const std::uint8_t* unpack_blocks(const std::uint8_t* from, const std::ui
                                          std::size_t count, std::int16_t* to) {
   for (; count > 0; --count, to += kBlock) {
     if (from >= end) return nullptr;
-    // Known before the block has been unpacked.
+    // By its length, so that the next block need not wait for this one.
     const std::uint8_t* const next = from + from[0];
     if (unpack(from, to) != next || next > end) return nullptr;
     from = next;
@@ -285,7 +284,7 @@ inline const std::uint8_t* unpack_blocks(const std::uint8_t* from, const std::ui
     const std::size_t some = std::min(count, kAtOnce);
     for (std::size_t i = 0; i < some; ++i) {
       if (from >= end) return nullptr;
-      // Known before the block has been unpacked.
+      // By its length, so that the next block need not wait for this one.
       const std::uint8_t* const next = from + from[0];
       if (unpack(from, blocks[i]) != next || next > end) return nullptr;
       from = next;
@@ -296,7 +295,7 @@ inline const std::uint8_t* unpack_blocks(const std::uint8_t* from, const std::ui
   return from;
 }
 
-#endif  // HWY_AVX3_DL
+#endif  // HWY_TARGET <= HWY_AVX3_DL
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spdld::media

@@ -165,8 +165,7 @@ __attribute__((always_inline)) inline void IndexedScan::run_rows(int rows) {
 __attribute__((target("bmi2"))) void IndexedScan::run_with_bmi2(int rows) { run_rows(rows); }
 
 void IndexedScan::run(int rows) {
-  static const bool has_bmi2 = __builtin_cpu_supports("bmi2") != 0;
-  if (has_bmi2) {
+  if (__builtin_cpu_supports("bmi2") != 0) {
     run_with_bmi2(rows);
   } else {
     run_rows(rows);

@@ -67,14 +67,15 @@ class IndexedScan {
   Lane step(Lane lane);
   static Lane advanced(Lane lane, std::int16_t* next);
   Lane refilled(std::uint64_t at, Lane lane) const;
+  // One lane, or two in turns, until they have got to their ends.
   void run_one(Lane lane, const std::int16_t* end);
   void run_two(Lane a, const std::int16_t* a_end, Lane b, const std::int16_t* b_end);
-  void run_rows(int rows);
+  // Decodes the first one or two of rows_.
+  void run(int rows);
+  void run_rows(int rows);  // compiled into both of the others
 #if defined(__x86_64__)
   void run_with_bmi2(int rows);
 #endif
-  // Decodes the first one or two of rows_.
-  void run(int rows);
   bool add_up_dc(const SeekIndex& index, int row, int first, int end, std::int16_t* blocks) const;
 
   std::span<const std::byte> scan_;

@@ -184,7 +184,7 @@ HWY_INLINE void store_pixels(VPixels red, VPixels green, VPixels blue, std::uint
   }
 }
 
-#endif  // HWY_AVX3_DL
+#endif  // HWY_TARGET <= HWY_AVX3_DL
 
 struct Colours {
   VColour red;

@@ -68,8 +68,8 @@ class SeekIndexes {
   // The index of this file has contradicted its scan: the file is odd from now on.
   void contradicted(const Key& key);
 
-  // Our decoder's pixels of this file were compared with libjpeg-turbo's: if they are not the same,
-  // it is odd from now on.
+  // All pixels that our decoder has made of this file were compared with libjpeg-turbo's: if they
+  // are not the same, it is odd from now on.
   void compared(const Key& key, bool are_same);
 
   void count(JpegWay way) { counter_.count(way); }

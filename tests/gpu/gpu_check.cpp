@@ -203,8 +203,8 @@ class Checks {
             std::to_string(attaches) + " attaches, VRAM " + more_mib(before, after)};
   }
 
-  // Consumers that are killed while they read, each in a process of its own. VRAM is looked at in
-  // the middle, too: a leak grows from there to the end, while what a driver takes once does not.
+  // Consumers that are killed while they read, each in a process of its own. What VRAM
+  // has in the middle decides nothing, and tells the reader whether more is taken by each kill.
   Outcome consumer_kills() {
     const std::uint64_t kills = setting("GPU_CHECK_CONSUMER_KILLS", 100);
     const ServerProcess server(server_, 8 * kMiB, true);

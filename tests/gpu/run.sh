@@ -3,8 +3,8 @@
 # run.sh [CLAIM...]: what lies beside this file, on the first GPU of this machine; the table that it
 # prints is kept in report.md. It needs NVIDIA's driver and nothing else; where there is a Python
 # with torch, cupy or JAX, and CMake, a compiler and the CUDA Toolkit to build spdld's package for
-# it, their arrays are looked at, too. Each part is ended where it takes far too long, and the others are
-# asked all the same; GPU_CHECK_LIMIT_S=SECONDS sets another limit for each.
+# it, their arrays are looked at, too. Each part is ended where it takes far too long, and the others
+# are asked all the same; GPU_CHECK_LIMIT_S=SECONDS sets another limit for each.
 set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
 cd "$here" || exit 1
@@ -33,8 +33,13 @@ export GPU_CHECK_SELF=$here/gpu_check.sh
 limited() {
   local limit_s=${GPU_CHECK_LIMIT_S:-$1}
   shift
-  timeout --kill-after=10 "$limit_s" "$@"
-  local code=$?
+  # In a process group of its own, where ^C of a terminal does not get.
+  timeout --kill-after=10 "$limit_s" "$@" &
+  local pid=$! code
+  trap 'kill "$pid"; exit 130' INT TERM
+  wait "$pid"
+  code=$?
+  trap - INT TERM
   if ((code == 124 || code == 137)); then
     printf '\n%s was ended after %s seconds\n' "$(basename "$1")" "$limit_s"
   fi
@@ -71,7 +76,8 @@ declare -A sees_gpu=(
 array_checks() {
   local library missing why there=() failed=0
   for library in torch cupy jax; do
-    if why=$(XLA_PYTHON_CLIENT_PREALLOCATE=false limited 120 python3 -c "${sees_gpu[$library]}" 2>&1); then
+    if why=$(XLA_PYTHON_CLIENT_PREALLOCATE=false \
+      limited 120 python3 -c "${sees_gpu[$library]}" 2>&1); then
       there+=("$library")
     else
       echo "| arrays of $library | not asked: no $library | ${why##*$'\n'} |"

@@ -184,7 +184,7 @@ TEST_F(HostileDeviceArenaTest, RefusesFilesThatAreNoMemoryOfAGpu) {
                 consumer.open(*host_);
                 send(consumer, {}, file.get());
               }),
-              HasSubstr("its file descriptor is none of a GPU's memory"));
+              HasSubstr("the driver does not take its file descriptor as memory of a GPU"));
   EXPECT_THAT(says([&](Conversation& consumer) {
                 consumer.open(*host_);
                 ArenaFrame frame{};

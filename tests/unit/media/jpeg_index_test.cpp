@@ -443,6 +443,14 @@ TEST_F(JpegIndexTest, VerifyComparesAndGivesLibjpegsRows) {
   EXPECT_EQ(images().by_libjpeg, 3U) << "each of them once more";
 }
 
+TEST_F(JpegIndexTest, VerifyDoesNotCountWhatOurDecoderCouldNotRead) {
+  const auto own = decoder(ColorMode::kRgb, true, 1);
+  Bytes jpeg = make_jpeg({.width = 200, .height = 120, .luma_h = 2, .luma_v = 2});
+  jpeg.resize(jpeg.size() / 2);
+  EXPECT_FALSE(read_whole(*own, jpeg));
+  EXPECT_EQ(indexes_->snapshot().compared, 0U);
+}
+
 // The index of this file tells of other coefficients, which nothing but a comparison shows.
 TEST_F(JpegIndexTest, VerifyFindsOtherPixels) {
   const Bytes jpeg = make_jpeg({.width = 64, .height = 64, .kind = Kind::kGray});

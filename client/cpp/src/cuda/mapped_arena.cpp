@@ -44,10 +44,10 @@ class Imported {
     const CUresult result = device.functions().MemImportFromShareableHandle(
         &handle_, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd.get())),
         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    // Driver 580 calls it an unknown error.
+    // Driver 580 answers CUDA_ERROR_UNKNOWN to a descriptor of something else.
     if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE ||
         result == CUDA_ERROR_UNKNOWN)
-      refuse(join("its file descriptor is none of a GPU's memory: ",
+      refuse(join("the driver does not take its file descriptor as memory of a GPU: ",
                   spdld::cuda::error_text(device.functions(), result)));
     device.check(result, "importing the daemon's memory");
   }
@@ -95,6 +95,7 @@ void MappedArena::import(const UniqueFd& fd) {
   device_->check(device_->functions().MemAddressReserve(&address_, bytes_, 0, 0, 0),
                  "reserving addresses for the daemon's memory");
   const CUresult mapped = device_->functions().MemMap(address_, bytes_, 0, memory.get(), 0);
+  // Driver 580 does not support another size than the memory's; others may call it invalid.
   if (mapped == CUDA_ERROR_INVALID_VALUE || mapped == CUDA_ERROR_NOT_SUPPORTED)
     refuse(join("it is not as large as announced: ",
                 spdld::cuda::error_text(device_->functions(), mapped)));
