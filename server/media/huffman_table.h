@@ -15,7 +15,7 @@ class HuffmanTable {
  public:
   static constexpr int kBits = 11;
 
-  // What one look finds. It is laid out in bytes, as one of them is loaded without shift or mask.
+  // What one look finds, in whole bytes: each is loaded alone, and needs no shift and no mask.
   struct Entry {
     // Bits that have been used; of a coefficient whose bits do not fit, those of its code; 0: the
     // code is longer than kBits, or none.

@@ -44,8 +44,8 @@ class IndexedScan {
   // the other computes.
   struct Lane {
     std::uint64_t at = 0;  // in bits of bytes_, when `bits` were loaded
-    // What comes next, from the highest bit. Each load sets its lowest bit, behind the kLoaded bits
-    // that may be used. Looks shift it up: the zeros below it are as many as the bits used.
+    // What comes next, from the highest bit down. A load gives kLoaded bits and sets the lowest bit
+    // of the 64 to 1. Looks shift all of it up, so that the zeros below that 1 count the bits used.
     std::uint64_t bits = 1;
     std::int16_t* to = nullptr;  // of blocks_: the next coefficient
     const Place* place = nullptr;

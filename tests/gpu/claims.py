@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import spdld
 
@@ -25,6 +26,17 @@ class Holds(str):
 
 # What is wrong, or Holds; "": the claim holds.
 Claim = Callable[[], str]
+
+
+def is_of(stamps: Any, step: int) -> bool:
+    """Whether an array of stamps, of torch or cupy, has this step's alone."""
+    return bool((stamps == step).all())
+
+
+def others_among(read: Sequence[Any], matches: Callable[[Any, int], bool] = is_of) -> str:
+    """What is wrong with the stamps of steps 0, 1 and on; empty: nothing."""
+    wrong = sum(not matches(stamps, step) for step, stamps in enumerate(read))
+    return "" if wrong == 0 else f"{wrong} of {len(read)} batches are others"
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import cupy
 import numpy as np
-from claims import PAGE, Checks, Claim, Holds, ask
+from claims import PAGE, Checks, Claim, Holds, ask, is_of, others_among
 
 LATE = np.int64(20_000_000)  # cycles, about 10 ms
 SPIN = r"""
@@ -26,12 +26,6 @@ extern "C" __global__ void spin(long long cycles) {
 def stamps_of(image: cupy.ndarray) -> cupy.ndarray:
     """The numbers that the image's pages hold, read on the current stream."""
     return cupy.ascontiguousarray(image.reshape(-1, PAGE)[:, :8]).view(cupy.int64).ravel()
-
-
-def others_among(read: list[cupy.ndarray]) -> str:
-    """What is wrong with the stamps of steps 0, 1 and on; empty: nothing."""
-    wrong = sum(bool((stamps != step).any()) for step, stamps in enumerate(read))
-    return "" if wrong == 0 else f"{wrong} of {len(read)} batches are others"
 
 
 class CupyChecks(Checks):
@@ -67,7 +61,7 @@ class CupyChecks(Checks):
                 images = [cupy.from_dlpack(batch["image"]) for _ in range(2)]
                 if [image.data.ptr for image in images] != [at, at]:
                     return f"step {step} is a copy"
-                if any(bool((stamps_of(image) != step).any()) for image in images):
+                if any(not is_of(stamps_of(image), step) for image in images):
                     return f"step {step} is another"
         return ""
 
@@ -79,7 +73,7 @@ class CupyChecks(Checks):
                 image = cupy.asarray(batch["image"])
                 if image.data.ptr != at:
                     return f"step {step} is a copy"
-                if bool((stamps_of(image) != step).any()):
+                if not is_of(stamps_of(image), step):
                     return f"step {step} is another"
         if read_only != (self._way == "cuda ipc"):
             return f"the interface says read-only={read_only}"

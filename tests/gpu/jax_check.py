@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from claims import PAGE, Checks, Claim, Holds, ask
+from claims import PAGE, Checks, Claim, Holds, ask, others_among
 
 # JAX would take three quarters of the GPU at its first use.
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
@@ -76,8 +76,7 @@ class JaxChecks(Checks):
             way = loader.stats()["delivery"]
         if way != self._way:
             return f"the way is {way}"
-        wrong = sum(not is_of(stamps, step) for step, stamps in enumerate(read))
-        return "" if wrong == 0 else f"{wrong} of {len(read)} batches are others"
+        return others_among(read, is_of)
 
     def _values(self, taken: Callable[[Any], jax.Array]) -> str:
         in_place = 0

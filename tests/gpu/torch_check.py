@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import spdld
 import torch
-from claims import BATCH_BYTES, PAGE, Checks, Claim, ask
+from claims import BATCH_BYTES, PAGE, Checks, Claim, ask, is_of, others_among
 
 LATE = 20_000_000  # cycles, about 10 ms
 
@@ -20,12 +20,6 @@ LATE = 20_000_000  # cycles, about 10 ms
 def stamps_of(image: torch.Tensor) -> torch.Tensor:
     """The numbers that the image's pages hold, read on the current stream."""
     return image.reshape(-1, PAGE)[:, :8].contiguous().view(torch.int64).view(-1)
-
-
-def others_among(read: list[torch.Tensor]) -> str:
-    """What is wrong with the stamps of steps 0, 1 and on; empty: nothing."""
-    wrong = sum(int((stamps != step).any()) for step, stamps in enumerate(read))
-    return "" if wrong == 0 else f"{wrong} of {len(read)} batches are others"
 
 
 class TorchChecks(Checks):
@@ -94,7 +88,7 @@ class TorchChecks(Checks):
                 again = torch.from_dlpack(batch["image"])
                 if image.device != torch.device("cuda:0") or image.data_ptr() != again.data_ptr():
                     return f"a tensor on {image.device}, at {image.data_ptr():#x}"
-                if bool((stamps_of(image) != step).any()):
+                if not is_of(stamps_of(image), step):
                     return f"step {step} is another"
         return ""
 
@@ -106,7 +100,7 @@ class TorchChecks(Checks):
                     image = torch.as_tensor(batch["image"], device="cuda:0")
                 except TypeError as error:
                     return "" if self._way == "cuda ipc" else str(error)
-                if bool((stamps_of(image) != step).any()):
+                if not is_of(stamps_of(image), step):
                     return f"step {step} is another"
         return "" if self._way == "pinned" else "it took memory that may only be read"
 
@@ -132,7 +126,7 @@ class TorchChecks(Checks):
             for step in range(1, 20):
                 static.copy_(batch["image"])
                 graph.replay()
-                if bool((stamps != step).any()):
+                if not is_of(stamps, step):
                     return f"step {step} is another"
                 batch = next(feed)
         return ""

@@ -393,6 +393,7 @@ TEST(Listing, ShowsHowJpegsWereReadOnceThereWereAny) {
   jpeg.set_compared(20);
   EXPECT_NE(shown().find("           verify: 20 images compared, all with libjpeg's pixels\n"),
             std::string::npos);
+  EXPECT_EQ(shown().find("report it"), std::string::npos);
   jpeg.set_different(1);
   EXPECT_NE(shown().find("verify: 20 images compared, 1 with other pixels than libjpeg's, which "
                          "were taken: report it\n"),
