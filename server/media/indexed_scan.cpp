@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/indexed_scan.h"
 
-#include <hwy/base.h>  // HWY_UNROLL
-
 #include <algorithm>
 
 #include "base/check.h"
@@ -34,18 +32,16 @@ void IndexedScan::open(const ScanTables& tables, std::span<const std::byte> scan
   tables_ = &tables;
   const std::size_t blocks = tables.mcu_blocks();
   for (std::size_t i = 0; i < blocks; ++i) {
-    const std::size_t next = (i + 1) % blocks;
-    Place& here = places_[i];
-    here.tables = &tables.block(i);
-    here.ac = here.tables->ac->entries();
-    here.next_dc = tables.block(next).dc->entries();
-    here.next = &places_[next];
+    const ScanTables::Block& block = tables.block(i);
+    const Place* const behind = &places_[2 * ((i + 1) % blocks)];
+    Place& rest = places_[2 * i + 1];
+    rest = {block.ac->entries(), &rest, behind, block.ac};
+    places_[2 * i] = {block.dc->entries(), &rest, behind, block.dc};
   }
 }
 
 IndexedScan::Lane IndexedScan::lane_at(std::uint64_t bit, std::int16_t* to) const {
-  return {
-      .at = bit, .to = to, .place = places_.data(), .entries = places_[0].tables->dc->entries()};
+  return {.at = bit, .to = to, .place = places_.data()};
 }
 
 __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::refilled(std::uint64_t at,
@@ -56,12 +52,13 @@ __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::refilled(st
 }
 
 // Takes a lane's fields and not the lane, whose address would keep the caller's out of registers.
-__attribute__((noinline, cold)) IndexedScan::Lane IndexedScan::slow_step(
-    std::uint64_t bit, std::int16_t* to, const Place& place, const Entry* entries, int least) {
-  const bool is_dc = entries == place.tables->dc->entries();
-  const HuffmanTable& table = is_dc ? *place.tables->dc : *place.tables->ac;
+__attribute__((noinline, cold)) IndexedScan::Lane IndexedScan::slow_step(std::uint64_t bit,
+                                                                         std::int16_t* to,
+                                                                         const Place& place,
+                                                                         int least) const {
   const std::uint64_t bits = bytes_.load(bit);
-  const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(bits >> 48), least);
+  const HuffmanTable::Symbol symbol =
+      place.table->find(static_cast<std::uint32_t>(bits >> 48), least);
   to[symbol.run] =
       static_cast<std::int16_t>(HuffmanTable::value_of(bits << symbol.length, symbol.size));
   // A code that does not exist ends the block, too: it has no length, and this must come to an end.
@@ -69,26 +66,24 @@ __attribute__((noinline, cold)) IndexedScan::Lane IndexedScan::slow_step(
       symbol.ends_block || symbol.length == 0 || to + symbol.run + 1 >= behind_block(to);
   return refilled(bit + static_cast<std::uint64_t>(symbol.length + symbol.size),
                   {.to = ends ? behind_block(to) : to + symbol.run + 1,
-                   .place = ends ? place.next : &place,
-                   .entries = ends ? place.next_dc : place.ac});
+                   .place = ends ? place.behind : place.within});
 }
 
 // One look at the table: up to two coefficients.
-__attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::step(Lane lane) {
-  const Entry& entry = lane.entries[HuffmanTable::index_of(lane.bits)];
+__attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::step(Lane lane) const {
+  const Entry& entry = lane.place->entries[HuffmanTable::index_of(lane.bits)];
   const std::uint32_t length = entry.length;
   std::int16_t* const at = lane.to + entry.run();
   // The second coefficient may be none of this block where the first is its last.
   if (__builtin_expect(begins_block(at + 1), 0))
-    return slow_step(lane.now(), lane.to, *lane.place, lane.entries, 1);
+    return slow_step(lane.now(), lane.to, *lane.place, 1);
   if (__builtin_expect(!entry.fits(), 0)) {
     const std::uint64_t bit = lane.now();
-    if (entry.is_empty())
-      return slow_step(bit, lane.to, *lane.place, lane.entries, HuffmanTable::kBits + 1);
+    if (entry.is_empty()) return slow_step(bit, lane.to, *lane.place, HuffmanTable::kBits + 1);
     const std::uint64_t rest = bytes_.load(bit + length);
     *at = static_cast<std::int16_t>(HuffmanTable::value_of(rest, entry.size()));
     lane.to = at + 1;
-    lane.entries = lane.place->ac;
+    lane.place = lane.place->within;
     return refilled(bit + length + static_cast<std::uint64_t>(entry.size()), lane);
   }
   lane.bits <<= length;
@@ -100,83 +95,79 @@ __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::step(Lane l
 }
 
 // Whether the block ends before `next` is known too late for a branch, and compilers make one of a
-// plain choice. `place` is written last, when the others have been loaded by it. Sanitizers see
-// into the plain one alone.
+// plain choice. Sanitizers see into the plain one alone.
 __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::advanced(Lane lane,
                                                                               std::int16_t* next) {
-  const Place& place = *lane.place;
+  const Place* place = lane.place->within;
   std::int16_t* to = begin_of_block(next);
-  lane.entries = place.ac;
 #if defined(__x86_64__) && !defined(SPDLD_SANITIZED)
   asm("cmp %[to], %[old]\n\t"
       "cmovae %[next], %[to]\n\t"
-      "cmovb %[next_dc], %[entries]\n\t"
-      "cmovb %[next_place], %[place]"
-      : [to] "+&r"(to), [entries] "+&r"(lane.entries), [place] "+r"(lane.place)
-      : [old] "r"(lane.to), [next] "r"(next), [next_dc] "m"(place.next_dc),
-        [next_place] "m"(place.next)
+      "cmovb %[behind], %[place]"
+      : [to] "+&r"(to), [place] "+&r"(place)
+      : [old] "r"(lane.to), [next] "r"(next), [behind] "m"(lane.place->behind)
       : "cc");
 #else
   if (lane.to < to) {
-    lane.entries = place.next_dc;
-    lane.place = place.next;
+    place = lane.place->behind;
   } else {
     to = next;
   }
 #endif
   lane.to = to;
+  lane.place = place;
   return lane;
 }
 
-// One lane alone: the rest of the longer row, or the last row where their number is odd.
-__attribute__((always_inline)) inline void IndexedScan::run_one(Lane lane,
-                                                                const std::int16_t* end) {
-  while (lane.to < end) {
-    lane = refilled(lane.now(), lane);
-    for (int i = 0; i < kSteps; ++i) lane = step(lane);
-  }
-}
-
-__attribute__((always_inline)) inline void IndexedScan::run_two(Lane a, const std::int16_t* a_end,
-                                                                Lane b, const std::int16_t* b_end) {
-  while (a.to < a_end && b.to < b_end) {
-    a = refilled(a.now(), a);
-    b = refilled(b.now(), b);
-    HWY_UNROLL(kSteps)
-    for (int i = 0; i < kSteps; ++i) {
-      a = step(a);
-      b = step(b);
+// The lanes are variables of their own: those of an array would not stay in registers.
+template <typename... Rows>
+__attribute__((always_inline)) inline void IndexedScan::run_together(Rows&... rows) const {
+  const auto run = [&](auto... lanes) __attribute__((always_inline)) {
+    while (((lanes.to < rows.end) && ...)) {
+      ((lanes = refilled(lanes.now(), lanes)), ...);
+      for (int i = 0; i < kSteps; ++i) ((lanes = step(lanes)), ...);
     }
-  }
-  run_one(a, a_end);
-  run_one(b, b_end);
+    ((rows.lane = lanes), ...);
+  };
+  run(rows.lane...);
 }
 
-__attribute__((always_inline)) inline void IndexedScan::run_rows(int rows) {
-  if (rows == 2) {
-    run_two(rows_[0].lane, rows_[0].end, rows_[1].lane, rows_[1].end);
-  } else {
-    run_one(rows_[0].lane, rows_[0].end);
+__attribute__((always_inline)) inline void IndexedScan::run_lanes(int rows) {
+  std::array<Row*, kLanes> going{};
+  std::size_t count = 0;
+  for (Row& row : std::span(rows_).first(static_cast<std::size_t>(rows))) going[count++] = &row;
+  while (count > 0) {
+    switch (count) {
+      case 1: run_together(*going[0]); break;
+      case 2: run_together(*going[0], *going[1]); break;
+      case 3: run_together(*going[0], *going[1], *going[2]); break;
+      default: run_together(*going[0], *going[1], *going[2], *going[3]);
+    }
+    std::size_t left = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (going[i]->goes_on()) going[left++] = going[i];
+    }
+    count = left;
   }
 }
 
 #if defined(__x86_64__)
 // On Intel's processors a shift by a register is then one operation rather than three.
-__attribute__((target("bmi2"))) void IndexedScan::run_with_bmi2(int rows) { run_rows(rows); }
+__attribute__((target("bmi2"))) void IndexedScan::run_with_bmi2(int rows) { run_lanes(rows); }
 
 void IndexedScan::run(int rows) {
   if (__builtin_cpu_supports("bmi2") != 0) {
     run_with_bmi2(rows);
   } else {
-    run_rows(rows);
+    run_lanes(rows);
   }
 }
 #else
-void IndexedScan::run(int rows) { run_rows(rows); }
+void IndexedScan::run(int rows) { run_lanes(rows); }
 #endif
 
 bool IndexedScan::read(const SeekIndex& index, int row, int rows, const McuSpan& mcus) {
-  SPDLD_CHECK(rows >= 1 && rows <= 2 && mcus.first < mcus.end);
+  SPDLD_CHECK(rows >= 1 && rows <= kLanes && mcus.first < mcus.end);
   const int first = mcus.first / index.step() * index.step();
   const int behind =
       std::min((mcus.end + index.step() - 1) / index.step() * index.step(), tables_->mcus_across());
@@ -186,8 +177,8 @@ bool IndexedScan::read(const SeekIndex& index, int row, int rows, const McuSpan&
   blocks_.assign(row_room * static_cast<std::size_t>(rows) + kBlock, 0);
   std::int16_t* const blocks = behind_block(blocks_.data());
 
-  std::array<std::size_t, 2> ends{};
-  std::array<SeekIndex::Entry, 2> begins{};
+  std::array<std::size_t, kLanes> ends{};
+  std::array<SeekIndex::Entry, kLanes> begins{};
   std::size_t scan_bytes = 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(rows); ++i) {
     begins[i] = index.at(row + static_cast<int>(i), first);
