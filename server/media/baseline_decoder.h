@@ -33,8 +33,8 @@ class BaselineDecoder {
   enum class Output { kGray, kRgb };
   static Output output_for(const ImageMode& mode);
   static DecodedRows rows_of(Output output);
-  // What reading takes at most beside the file and its index: four rows of MCUs of coefficients and
-  // of samples.
+  // What reading takes at most beside the file and its index, but for some KB between rows: four
+  // rows of MCUs of coefficients and of samples.
   static std::uint64_t most_bytes(const BaselineFrame& frame);
 
   // The file must live as long as it is read.
@@ -59,8 +59,8 @@ class BaselineDecoder {
   bool copy(CoefficientWriter& to);
 
  private:
-  // MCU rows of samples that are kept. Pixels need the last two; with as many, a region takes 5 %
-  // longer.
+  // MCU rows of samples that are kept. Two would do, since pixels draw on a row and the one before
+  // it, but a region took 5 % longer with two (spdld_media_bench on Emerald Rapids).
   static constexpr int kKeptRows = 4;
   // One component's samples, in a ring of MCU rows.
   struct Plane {

@@ -95,7 +95,7 @@ __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::step(Lane l
 }
 
 // Whether the block ends before `next` is known too late for a branch, and compilers make one of a
-// plain choice. Sanitizers see into the plain one alone.
+// plain choice. `place` is written last. Sanitizers see into the plain one alone.
 __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::advanced(Lane lane,
                                                                               std::int16_t* next) {
   const Place* place = lane.place->within;
@@ -104,7 +104,7 @@ __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::advanced(La
   asm("cmp %[to], %[old]\n\t"
       "cmovae %[next], %[to]\n\t"
       "cmovb %[behind], %[place]"
-      : [to] "+&r"(to), [place] "+&r"(place)
+      : [to] "+&r"(to), [place] "+r"(place)
       : [old] "r"(lane.to), [next] "r"(next), [behind] "m"(lane.place->behind)
       : "cc");
 #else
@@ -137,6 +137,7 @@ __attribute__((always_inline)) inline void IndexedScan::run_lanes(int rows) {
   std::size_t count = 0;
   for (Row& row : std::span(rows_).first(static_cast<std::size_t>(rows))) going[count++] = &row;
   while (count > 0) {
+    static_assert(kLanes == 4);
     switch (count) {
       case 1: run_together(*going[0]); break;
       case 2: run_together(*going[0], *going[1]); break;
@@ -145,7 +146,7 @@ __attribute__((always_inline)) inline void IndexedScan::run_lanes(int rows) {
     }
     std::size_t left = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      if (going[i]->goes_on()) going[left++] = going[i];
+      if (going[i]->lane.to < going[i]->end) going[left++] = going[i];
     }
     count = left;
   }

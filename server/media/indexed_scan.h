@@ -17,6 +17,9 @@ namespace spdld::media {
 // Decodes parts of a baseline scan whose index is there. Used by one thread.
 class IndexedScan {
  public:
+  // read() decodes up to so many rows of MCUs at once.
+  static constexpr int kLanes = 4;
+
   IndexedScan() = default;
   IndexedScan(const IndexedScan&) = delete;
   IndexedScan& operator=(const IndexedScan&) = delete;
@@ -24,27 +27,26 @@ class IndexedScan {
   // The tables and the scan must live as long as it is read.
   void open(const ScanTables& tables, std::span<const std::byte> scan);
 
-  // Rows of MCUs that are decoded at once, one by each lane.
-  static constexpr int kLanes = 4;
-
-  // Decodes MCUs of so many rows at once, 1 to kLanes, from the last place before them that the
-  // index has. False: index and scan disagree.
+  // Decodes these MCUs of `rows` rows from `row` on, from the last place before them that the index
+  // has; `rows` is 1 to kLanes. False: index and scan disagree.
   bool read(const SeekIndex& index, int row, int rows, const McuSpan& mcus);
-  // The blocks of the MCUs that read() has given for its row, from 0: MCU by MCU, each component's
-  // row by row. They are not yet multiplied by the quantizer, and stay until the next read().
+  // The blocks of the MCUs of one of the rows that read() has decoded, counted from 0: MCU by MCU,
+  // each component's row by row. They are not yet multiplied by the quantizer, and stay until the
+  // next read().
   const std::int16_t* blocks(int row) const { return rows_[static_cast<std::size_t>(row)].blocks; }
 
  private:
   using Entry = HuffmanTable::Entry;
   // What the next look is at: the first coefficient of one block of an MCU, or what follows it.
   struct Place {
-    const Entry* entries = nullptr;
-    const Place* within = nullptr;  // after this look, if the block goes on
-    const Place* behind = nullptr;  // if it has ended
-    const HuffmanTable* table = nullptr;
+    const Entry* entries = nullptr;       // of the table that the look is at
+    const Place* within = nullptr;        // after this look, if the block goes on
+    const Place* behind = nullptr;        // if it has ended
+    const HuffmanTable* table = nullptr;  // whose entries these are
   };
   // Where the decoding of one row is. Lanes take turns, so that one waits for its table while
-  // others compute. Of all that changes with each look, a processor has registers for four of them.
+  // others compute. `bits`, `to` and `place` change with each look, and x86-64 has registers for
+  // those of four lanes.
   struct Lane {
     std::uint64_t at = 0;  // in bits of bytes_, when `bits` were loaded
     // What comes next, from the highest bit down. A load gives kLoaded bits and sets the lowest bit
@@ -60,8 +62,6 @@ class IndexedScan {
     Lane lane;
     const std::int16_t* end = nullptr;
     const std::int16_t* blocks = nullptr;
-
-    bool goes_on() const { return lane.to < end; }
   };
 
   Lane lane_at(std::uint64_t bit, std::int16_t* to) const;
@@ -70,7 +70,8 @@ class IndexedScan {
   Lane step(Lane lane) const;
   static Lane advanced(Lane lane, std::int16_t* next);
   Lane refilled(std::uint64_t at, Lane lane) const;
-  // All these rows in turns, until one of them is at its end.
+  // Decodes all these rows in turns, until one of them is at its end or has gone a little beyond
+  // it.
   template <typename... Rows>
   void run_together(Rows&... rows) const;
   // Decodes the first so many of rows_, each to its end.
@@ -83,7 +84,7 @@ class IndexedScan {
 
   std::span<const std::byte> scan_;
   const ScanTables* tables_ = nullptr;
-  std::array<Place, std::size_t{2} * 6> places_;  // two for each block
+  std::array<Place, 2 * kMostMcuBlocks> places_;  // two for each block
   ScanBytes bytes_;
   std::vector<std::int16_t> blocks_;
   std::array<Row, kLanes> rows_;

@@ -21,6 +21,8 @@ struct McuSpan {
 
 // Coefficients of a block, in zigzag order.
 inline constexpr std::size_t kBlock = 64;
+// Of an MCU: those of 4:2:0.
+inline constexpr std::size_t kMostMcuBlocks = 6;
 
 // What a baseline scan is read by: how its MCUs are made of blocks, and the codes of each block.
 class ScanTables {
@@ -49,7 +51,7 @@ class ScanTables {
   std::size_t mcu_blocks_ = 0;
   std::array<HuffmanTable, 3> dc_;
   std::array<HuffmanTable, 3> ac_;
-  std::array<Block, 6> blocks_;
+  std::array<Block, kMostMcuBlocks> blocks_;
 };
 
 }  // namespace spdld::media
