@@ -191,7 +191,11 @@ void add_get_jobs(CLI::App& get, const Context& context) {
     if (!key->job().empty() && !*ended) return show_job(daemon.job(*key), *output, context);
     v1::ListJobsResponse jobs = daemon.jobs(*ended);
     keep(jobs.mutable_jobs(), as_listed(daemon, *key));
-    if (*ended) return print(jobs.jobs(), *output, ended_jobs_table, "jobs have ended", context);
+    if (*ended) {
+      const char* const what =
+          key->job().empty() ? "jobs have ended" : "job of this name has ended";
+      return print(jobs.jobs(), *output, ended_jobs_table, what, context);
+    }
     print(jobs.jobs(), *output, jobs_table, "jobs", context);
   });
 }

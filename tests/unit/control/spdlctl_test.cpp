@@ -290,6 +290,13 @@ TEST_F(SpdlctlTest, PrintsEveryListAsJson) {
   EXPECT_EQ(size({"get", "users", "-o", "json"}), 4u);
 }
 
+TEST_F(SpdlctlTest, SaysThatNoJobOfANameHasEndedThoughOthersHave) {
+  start();
+  const Outcome outcome = spdlctl({"get", "jobs", "--ended", "no-such-job"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "no job of this name has ended\n");
+}
+
 TEST_F(SpdlctlTest, KeepsOnlyWhatBelongsToTheJobThatIsAskedFor) {
   service_.stage_views.resize(3);
   service_.stage_views[0].job = service_.stage_views[2].job = "other";
