@@ -33,8 +33,8 @@ class BaselineDecoder {
   enum class Output { kGray, kRgb };
   static Output output_for(const ImageMode& mode);
   static DecodedRows rows_of(Output output);
-  // What reading takes at most beside the file and its index, but for some KB between rows: four
-  // rows of MCUs of coefficients and of samples.
+  // The memory that reading takes at most beside the file and its index: the coefficients and the
+  // samples of four rows of MCUs. Some KB between the rows are not counted.
   static std::uint64_t most_bytes(const BaselineFrame& frame);
 
   // The file must live as long as it is read.

@@ -35,8 +35,8 @@ void IndexedScan::open(const ScanTables& tables, std::span<const std::byte> scan
     const ScanTables::Block& block = tables.block(i);
     const Place* const behind = &places_[2 * ((i + 1) % blocks)];
     Place& rest = places_[2 * i + 1];
-    rest = {block.ac->entries(), &rest, behind, block.ac};
-    places_[2 * i] = {block.dc->entries(), &rest, behind, block.dc};
+    rest = {block.ac, &rest, behind};
+    places_[2 * i] = {block.dc, &rest, behind};
   }
 }
 
@@ -71,7 +71,7 @@ __attribute__((noinline, cold)) IndexedScan::Lane IndexedScan::slow_step(std::ui
 
 // One look at the table: up to two coefficients.
 __attribute__((always_inline)) inline IndexedScan::Lane IndexedScan::step(Lane lane) const {
-  const Entry& entry = lane.place->entries[HuffmanTable::index_of(lane.bits)];
+  const Entry& entry = lane.place->table->entries()[HuffmanTable::index_of(lane.bits)];
   const std::uint32_t length = entry.length;
   std::int16_t* const at = lane.to + entry.run();
   // The second coefficient may be none of this block where the first is its last.

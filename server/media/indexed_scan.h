@@ -37,20 +37,20 @@ class IndexedScan {
 
  private:
   using Entry = HuffmanTable::Entry;
-  // What the next look is at: the first coefficient of one block of an MCU, or what follows it.
+  // Where in an MCU a lane's next look is: at a block's first coefficient, or at those after it.
   struct Place {
-    const Entry* entries = nullptr;       // of the table that the look is at
+    const HuffmanTable* table = nullptr;  // of the codes there
     const Place* within = nullptr;        // after this look, if the block goes on
     const Place* behind = nullptr;        // if it has ended
-    const HuffmanTable* table = nullptr;  // whose entries these are
   };
   // Where the decoding of one row is. Lanes take turns, so that one waits for its table while
   // others compute. `bits`, `to` and `place` change with each look, and x86-64 has registers for
   // those of four lanes.
   struct Lane {
     std::uint64_t at = 0;  // in bits of bytes_, when `bits` were loaded
-    // What comes next, from the highest bit down. A load gives kLoaded bits and sets the lowest bit
-    // of the 64 to 1. Looks shift all of it up, so that the zeros below that 1 count the bits used.
+    // The scan's next bits, from the highest down. A load gives kLoaded of them, and sets the
+    // lowest bit of the 64 to 1. A look shifts away the bits that it has used. As many zeros then
+    // stand below that 1 as bits have been used since the load.
     std::uint64_t bits = 1;
     std::int16_t* to = nullptr;  // of blocks_: the next coefficient
     const Place* place = nullptr;
