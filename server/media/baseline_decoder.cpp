@@ -30,9 +30,10 @@ DecodedRows BaselineDecoder::rows_of(Output output) {
 }
 
 std::uint64_t BaselineDecoder::most_bytes(const BaselineFrame& frame) {
-  const auto samples = static_cast<std::uint64_t>(frame.mcus_across()) *
-                       static_cast<std::uint64_t>(frame.mcu_blocks()) * kBlock;
-  return samples * (IndexedScan::kLanes * sizeof(std::int16_t) + kKeptRows);
+  const auto blocks = static_cast<std::uint64_t>(frame.mcus_across()) *
+                      static_cast<std::uint64_t>(frame.mcu_blocks());
+  return blocks * kBlock *
+         (IndexedScan::most_rows(blocks) * sizeof(std::int16_t) + std::uint64_t{kKeptRows});
 }
 
 std::uint8_t* BaselineDecoder::Plane::line(int y) {
@@ -177,15 +178,12 @@ void BaselineDecoder::emit(int end, Progress& progress, RowSink& rows) {
 int BaselineDecoder::read(const SeekIndex& index, const Rect& region, RowSink& rows) {
   indexed_.open(tables_, scan_);
   Progress progress = begin(region);
-  for (int row = progress.first; row < progress.end;) {
-    // Rather 3 and 3 at once than 4 and 2.
-    const int left = progress.end - row;
-    const int count = ceil_div(left, ceil_div(left, IndexedScan::kLanes));
-    if (!indexed_.read(index, row, count, progress.mcus)) break;
-    for (int i = 0; i < count; ++i, ++row) {
-      transform(row, indexed_.blocks(i), BlockOrder::kZigzag, progress.mcus);
-      emit(row + 1, progress, rows);
-    }
+  if (!indexed_.begin(index, progress.first, progress.end, progress.mcus)) return 0;
+  for (int row = progress.first; row < progress.end; ++row) {
+    const std::int16_t* const blocks = indexed_.next();
+    if (blocks == nullptr) break;
+    transform(row, blocks, BlockOrder::kZigzag, progress.mcus);
+    emit(row + 1, progress, rows);
   }
   return progress.y - region.y;
 }

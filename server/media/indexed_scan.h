@@ -7,18 +7,19 @@
 #include <span>
 #include <vector>
 
-#include "media/huffman_table.h"
+#include "media/piece_lanes.h"
+#include "media/row_lanes.h"
 #include "media/scan_bytes.h"
 #include "media/scan_tables.h"
 #include "media/seek_index.h"
 
 namespace spdld::media {
 
-// Decodes parts of a baseline scan whose index is there. Used by one thread.
+// Decodes parts of a baseline scan whose index is there, row by row. Used by one thread.
 class IndexedScan {
  public:
-  // read() decodes up to so many rows of MCUs at once.
-  static constexpr int kLanes = 4;
+  // How many rows of MCUs are in memory at once, at most, of so many blocks each.
+  static std::size_t most_rows(std::size_t row_blocks);
 
   IndexedScan() = default;
   IndexedScan(const IndexedScan&) = delete;
@@ -27,67 +28,54 @@ class IndexedScan {
   // The tables and the scan must live as long as it is read.
   void open(const ScanTables& tables, std::span<const std::byte> scan);
 
-  // Decodes these MCUs of `rows` rows from `row` on, from the last place before them that the index
-  // has; `rows` is 1 to kLanes. False: index and scan disagree.
-  bool read(const SeekIndex& index, int row, int rows, const McuSpan& mcus);
-  // The blocks of the MCUs of one of the rows that read() has decoded, counted from 0: MCU by MCU,
-  // each component's row by row. They are not yet multiplied by the quantizer, and stay until the
-  // next read().
-  const std::int16_t* blocks(int row) const { return rows_[static_cast<std::size_t>(row)].blocks; }
+  // Begins to decode these MCUs of the rows [row, end), from the last place before them that the
+  // index has. It must live until the last of them has come. False: index and scan disagree.
+  bool begin(const SeekIndex& index, int row, int end, const McuSpan& mcus);
+  // The blocks of the MCUs of the next row: MCU by MCU, each component's row by row. They are not
+  // yet multiplied by the quantizer, and stay until the next call. Null: index and scan disagree.
+  const std::int16_t* next();
 
  private:
-  using Entry = HuffmanTable::Entry;
-  // Where in an MCU a lane's next look is: at a block's first coefficient, or at those after it.
-  struct Place {
-    const HuffmanTable* table = nullptr;  // of the codes there
-    const Place* within = nullptr;        // after this look, if the block goes on
-    const Place* behind = nullptr;        // if it has ended
-  };
-  // Where the decoding of one row is. Lanes take turns, so that one waits for its table while
-  // others compute. `bits`, `to` and `place` change with each look, and x86-64 has registers for
-  // those of four lanes.
-  struct Lane {
-    std::uint64_t at = 0;  // in bits of bytes_, when `bits` were loaded
-    // The scan's next bits, from the highest down. A load gives kLoaded of them, and sets the
-    // lowest bit of the 64 to 1. A look shifts away the bits that it has used. As many zeros then
-    // stand below that 1 as bits have been used since the load.
-    std::uint64_t bits = 1;
-    std::int16_t* to = nullptr;  // of blocks_: the next coefficient
-    const Place* place = nullptr;
+  // Decodes some rows from row_ on, all at once.
+  void decode_rows();
+  // Decodes all pieces of row_, and some of those behind it.
+  void decode_pieces();
+  void start_pieces();
+  std::size_t slot_at(int row) const { return static_cast<std::size_t>(row) % slots_; }
+  // Of blocks_: where the blocks of a row begin.
+  std::size_t row_at(int row) const { return kLead + slot_at(row) * row_room_; }
+  std::size_t parts_before(int row) const {
+    return static_cast<std::size_t>(row - first_row_) * row_parts_;
+  }
+  bool add_up_dc();
 
-    // In bits of bytes_: what comes next.
-    std::uint64_t now() const { return at + static_cast<unsigned>(__builtin_ctzll(bits)); }
-  };
-  struct Row {
-    Lane lane;
-    const std::int16_t* end = nullptr;
-    const std::int16_t* blocks = nullptr;
-  };
-
-  Lane lane_at(std::uint64_t bit, std::int16_t* to) const;
-  // Decodes one symbol, whatever it is, whose code has at least so many bits.
-  Lane slow_step(std::uint64_t bit, std::int16_t* to, const Place& place, int least) const;
-  Lane step(Lane lane) const;
-  static Lane advanced(Lane lane, std::int16_t* next);
-  Lane refilled(std::uint64_t at, Lane lane) const;
-  // Decodes all these rows in turns, until one of them is at its end or has gone a little beyond
-  // it.
-  template <typename... Rows>
-  void run_together(Rows&... rows) const;
-  // Decodes the first so many of rows_, each to its end.
-  void run(int rows);
-  void run_lanes(int rows);  // compiled into both of the others
-#if defined(__x86_64__)
-  void run_with_bmi2(int rows);
-#endif
-  bool add_up_dc(const SeekIndex& index, int row, int first, int end, std::int16_t* blocks) const;
+  static constexpr std::size_t kLead = PieceLanes::kSpare;
 
   std::span<const std::byte> scan_;
   const ScanTables* tables_ = nullptr;
-  std::array<Place, 2 * kMostMcuBlocks> places_;  // two for each block
   ScanBytes bytes_;
-  std::vector<std::int16_t> blocks_;
-  std::array<Row, kLanes> rows_;
+
+  const SeekIndex* index_ = nullptr;
+  McuSpan mcus_;  // of each row; from the index's last entry before those that were asked for
+  int skipped_ = 0;
+  int first_row_ = 0;
+  int row_ = 0;  // the next one
+  int end_ = 0;
+  int decoded_ = 0;                  // rows before it have been decoded
+  std::size_t row_parts_ = 0;        // entries that the index has in mcus_
+  std::vector<std::uint32_t> bits_;  // of bytes_: where the parts of all rows begin
+
+  std::size_t slots_ = 0;     // rows that blocks_ has room for
+  std::size_t row_room_ = 0;  // coefficients
+  std::vector<std::int16_t> memory_;
+  std::int16_t* blocks_ = nullptr;
+
+  bool in_pieces_ = false;
+  RowLanes row_lanes_;
+  PieceLanes piece_lanes_;
+  std::size_t next_piece_ = 0;
+  std::array<int, PieceLanes::kLanes> lane_rows_{};
+  std::vector<std::size_t> undone_;  // pieces of each slot's row
 };
 
 }  // namespace spdld::media

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kMostContexts = 8;
 
 // So many samples go through swresample at once, and stay in the cache between its steps.
-constexpr std::int64_t kBlock = 16384;
+constexpr std::int64_t kSamplesAtOnce = 16384;
 
 }  // namespace
 
@@ -112,7 +112,7 @@ Status Resampler::run(const Sound& in, const Channels& layout, int sample_rate, 
   std::int64_t made = 0;
   for (std::int64_t begun = 0; begun <= in.length;) {
     const bool is_last = begun == in.length;  // then what the filter holds back comes out
-    const std::int64_t count = std::min(kBlock, in.length - begun);
+    const std::int64_t count = std::min(kSamplesAtOnce, in.length - begun);
     for (int c = 0; c < in.channels; ++c)
       in_[static_cast<std::size_t>(c)] =
           reinterpret_cast<const std::uint8_t*>(in.channel(c).data() + begun);
@@ -144,13 +144,13 @@ Result<std::int64_t> Resampler::length_of(std::int64_t length, int from_rate, in
   if (from_rate == to_rate) return length;
   SPDLD_ASSIGN(SwrContext* const context,
                context_of(from_rate, Channels{1, AV_CH_LAYOUT_MONO}, to_rate, 1));
-  const std::vector<float> silence(static_cast<std::size_t>(kBlock));
+  const std::vector<float> silence(static_cast<std::size_t>(kSamplesAtOnce));
   const std::uint8_t* const in = reinterpret_cast<const std::uint8_t*>(silence.data());
-  std::vector<float> heard(static_cast<std::size_t>(most_length(2 * kBlock, from_rate, to_rate)));
+  std::vector<float> heard(static_cast<std::size_t>(most_length(2 * kSamplesAtOnce, from_rate, to_rate)));
   std::uint8_t* const out = reinterpret_cast<std::uint8_t*>(heard.data());
   std::int64_t made = 0;
-  for (std::int64_t begun = 0; begun <= length; begun += kBlock) {
-    const std::int64_t count = std::min(kBlock, length - begun);
+  for (std::int64_t begun = 0; begun <= length; begun += kSamplesAtOnce) {
+    const std::int64_t count = std::min(kSamplesAtOnce, length - begun);
     if (count == 0) break;
     const int got =
         swr_convert(context, const_cast<std::uint8_t**>(&out), static_cast<int>(heard.size()),

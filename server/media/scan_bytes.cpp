@@ -6,7 +6,7 @@ namespace spdld::media {
 void ScanBytes::reset(std::size_t bytes, std::size_t parts) {
   bytes_.resize(bytes + (parts + 1) * kTail);
   size_ = 0;
-  last_ = 0;
+  last_byte_ = 0;
   stuffed_.clear();
 }
 
@@ -30,7 +30,7 @@ std::size_t ScanBytes::add(std::span<const std::byte> scan, std::size_t from, st
   }
   std::memset(out, 0, 2 * kTail);
   size_ = static_cast<std::size_t>(out - bytes_.data()) + kTail;
-  last_ = size_ + kTail - sizeof(std::uint64_t);
+  last_byte_ = size_ + kTail - sizeof(std::uint64_t);
   return from;
 }
 

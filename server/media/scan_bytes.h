@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -31,12 +32,15 @@ class ScanBytes {
   std::size_t add(std::span<const std::byte> scan, std::size_t from, std::size_t to);
 
   std::size_t size() const { return size_; }  // with the zeros behind each part
+  const std::byte* data() const { return bytes_.data(); }
+  // Where the last 8 bytes begin that are there.
+  std::uint64_t last_byte() const { return last_byte_; }
   // Bits that load() and ScanBits::refill() give at least.
   static constexpr int kLoaded = 56;
   // The 64 bits from this byte on. Beyond the end: zeros.
   std::uint64_t load_byte(std::uint64_t byte) const {
     std::uint64_t value = 0;
-    std::memcpy(&value, bytes_.data() + (byte < last_ ? byte : last_), sizeof value);
+    std::memcpy(&value, bytes_.data() + std::min(byte, last_byte_), sizeof value);
     return __builtin_bswap64(value);
   }
   // Those from this bit on, of which the last 7 may be zeros instead.
@@ -49,7 +53,7 @@ class ScanBytes {
 
   ByteBuffer bytes_;
   std::size_t size_ = 0;
-  std::uint64_t last_ = 0;  // where the last 8 bytes begin that are there
+  std::uint64_t last_byte_ = 0;
   std::vector<std::uint32_t> stuffed_;
 };
 
