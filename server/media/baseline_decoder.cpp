@@ -191,6 +191,15 @@ int BaselineDecoder::read(const SeekIndex& index, const Rect& region, RowSink& r
 int BaselineDecoder::read_first(const SeekGrid* grid, const Rect& region, RowSink& rows,
                                 std::span<const std::uint64_t>& entries) {
   entries = {};
+  if (ScanSurvey::is_available()) {
+    const SeekGrid all =
+        grid != nullptr ? *grid : SeekGrid{frame_.mcus_across(), frame_.mcus_down()};
+    const std::span<const std::uint64_t> found = survey_.run(tables_, scan_, all.step);
+    if (!found.empty()) {
+      if (grid != nullptr) entries = found;
+      return read(SeekIndex(all, found), region, rows);
+    }
+  }
   Progress progress = begin(region);
   const int step = grid == nullptr ? frame_.mcus_across() : grid->step;
   if (!pass_.begin(tables_, scan_, step)) return 0;

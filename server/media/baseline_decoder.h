@@ -16,6 +16,7 @@
 #include "media/raster_decoder.h"
 #include "media/row_converter.h"
 #include "media/scan_pass.h"
+#include "media/scan_survey.h"
 #include "media/scan_tables.h"
 #include "media/seek_index.h"
 #include "op/image.h"
@@ -104,6 +105,7 @@ class BaselineDecoder {
   std::span<const std::byte> scan_;
   ScanTables tables_;
   IndexedScan indexed_;
+  ScanSurvey survey_;
   ScanPass pass_;
   std::vector<std::int16_t> blocks_;  // kept ones of a row
   std::array<Plane, 3> planes_;

@@ -46,6 +46,9 @@ class HuffmanTable {
     int run = 0;
     int size = 0;  // bits of the coefficient
     bool ends_block = false;
+
+    // The coefficient, of bits that begin with the code.
+    std::int32_t value_in(std::uint64_t bits) const { return value_of(bits << length, size); }
   };
 
   enum class Kind { kDc, kAc };

@@ -7,17 +7,8 @@ namespace spdld::media {
 
 void PieceLanes::open(const ScanTables& tables, const ScanBytes& bytes, std::int16_t* blocks) {
   busy_ = 0;
-  tables_.entries = tables.block(0).dc->entries();
-  tables_.bytes = &bytes;
-  tables_.blocks = blocks;
-  const std::size_t count = tables.mcu_blocks();
-  for (std::size_t place = 0; place < 2 * count; ++place) {
-    const ScanTables::Block& block = tables.block(place / 2);
-    const HuffmanTable* const table = place % 2 == 0 ? block.dc : block.ac;
-    tables_.tables[place] = table;
-    tables_.first_entries[place] = static_cast<std::uint32_t>(table->entries() - tables_.entries);
-    tables_.behind[place] = static_cast<std::uint32_t>(2 * ((place / 2 + 1) % count));
-  }
+  tables_.open(tables, bytes);
+  blocks_ = blocks;
 }
 
 void PieceLanes::start(std::size_t lane, const Piece& piece) {
@@ -31,7 +22,7 @@ void PieceLanes::start(std::size_t lane, const Piece& piece) {
 
 std::uint32_t PieceLanes::run() {
   SPDLD_CHECK(busy_ != 0);
-  const std::uint32_t done = run_pieces(tables_, busy_, state_);
+  const std::uint32_t done = run_pieces(tables_, blocks_, busy_, state_);
   busy_ &= ~done;
   return done;
 }

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "media/piece_kernels.h"
+#include "media/lane_kernels.h"
 #include "media/scan_bytes.h"
 #include "media/scan_tables.h"
 
@@ -14,7 +14,7 @@ namespace spdld::media {
 // at its end makes room for another one. Used by one thread.
 class PieceLanes {
  public:
-  static constexpr std::size_t kLanes = kPieceLanes;
+  static constexpr std::size_t kLanes = kScanLanes;
   // Coefficients that a lane may write behind its end.
   static constexpr std::size_t kOverrun = 2 * kBlock;
   // The first so many are where lanes write what is of no use.
@@ -28,7 +28,7 @@ class PieceLanes {
     std::uint32_t end = 0;
   };
 
-  static bool are_available() { return has_piece_kernel(); }
+  static bool are_available() { return has_scan_lanes(); }
 
   // The tables, the bytes and the blocks must live as long as pieces are decoded. All lanes are
   // free then.
@@ -41,7 +41,8 @@ class PieceLanes {
   std::uint32_t run();
 
  private:
-  PieceTables tables_;
+  LaneTables tables_;
+  std::int16_t* blocks_ = nullptr;
   PieceState state_;
   std::uint32_t busy_ = 0;
 };

@@ -49,8 +49,7 @@ __attribute__((noinline, cold)) RowLanes::Lane RowLanes::slow_step(std::uint64_t
   const std::uint64_t bits = bytes_->load(bit);
   const HuffmanTable::Symbol symbol =
       place.table->find(static_cast<std::uint32_t>(bits >> 48), least);
-  to[symbol.run] =
-      static_cast<std::int16_t>(HuffmanTable::value_of(bits << symbol.length, symbol.size));
+  to[symbol.run] = static_cast<std::int16_t>(symbol.value_in(bits));
   // A code that does not exist ends the block, too: it has no length, and this must come to an end.
   const bool ends =
       symbol.ends_block || symbol.length == 0 || to + symbol.run + 1 >= behind_block(to);

@@ -6,9 +6,6 @@
 namespace spdld::media {
 namespace {
 
-// The end of an image.
-constexpr std::byte kEoi{0xD9};
-
 // Looks for which the bits that a first coefficient leaves of a load are enough. Behind one whose
 // code is longer than the table's, more are loaded.
 constexpr int kLooksBehindDc =
@@ -21,13 +18,7 @@ bool ScanPass::begin(const ScanTables& tables, std::span<const std::byte> scan, 
   step_ = step;
   in_ = {};
   dc_ = {};
-  stuffed_ = 0;
-  entries_.clear();
-  if (scan.size() > SeekIndex::kMostBytes) return false;
-  bytes_.reset(scan.size(), 1);
-  const std::size_t end = bytes_.add(scan, 0, scan.size());
-  scan_bits_ = (end - bytes_.stuffed().size()) * 8;
-  return end < SeekIndex::kMostBytes && scan.size() - end >= 2 && scan[end + 1] == kEoi;
+  return whole_.begin(scan);
 }
 
 bool ScanPass::read_row(const McuSpan& kept) {
@@ -35,7 +26,7 @@ bool ScanPass::read_row(const McuSpan& kept) {
   blocks_.assign(static_cast<std::size_t>(kept.count()) * mcu, 0);
   std::int16_t* block = blocks_.data();
   for (int column = 0; column < tables_->mcus_across(); ++column) {
-    if (column % step_ == 0) push();
+    if (column % step_ == 0 && !push()) return false;
     if (!kept.contains(column)) {
       if (!read_mcu<false>(nullptr)) return false;
     } else {
@@ -43,24 +34,12 @@ bool ScanPass::read_row(const McuSpan& kept) {
       block += mcu;
     }
   }
-  return in_.at() <= scan_bits_;
+  return in_.at() <= whole_.bits();
 }
 
 std::span<const std::uint64_t> ScanPass::end() {
-  push();
-  // What is left of the last byte is padding.
-  if (scan_bits_ - in_.at() >= 8) return {};
-  return entries_;
-}
-
-void ScanPass::push() {
-  const std::uint64_t byte = in_.at() / 8;
-  const std::span<const std::uint32_t> stuffed = bytes_.stuffed();
-  while (stuffed_ < stuffed.size() && stuffed[stuffed_] < byte) ++stuffed_;
-  SeekIndex::Entry entry{.byte = static_cast<std::uint32_t>(byte + stuffed_),
-                         .bit = static_cast<std::uint32_t>(in_.at() % 8)};
-  for (std::size_t i = 0; i < dc_.size(); ++i) entry.dc[i] = static_cast<std::int16_t>(dc_[i]);
-  entries_.push_back(entry.packed());
+  if (!whole_.ends_at(in_.at()) || !push()) return {};
+  return whole_.entries();
 }
 
 // The bits are a variable of its own, since a member would be stored and loaded with each block.
@@ -81,7 +60,7 @@ bool ScanPass::read_mcu(std::int16_t* block) {
 // The first coefficient of a block.
 __attribute__((always_inline)) inline bool ScanPass::read_dc(const HuffmanTable& table,
                                                              ScanBits& in, std::int32_t& dc) {
-  in.refill(bytes_);
+  in.refill(whole_.bytes());
   const HuffmanTable::Entry& entry = table.entries()[HuffmanTable::index_of(in.bits())];
   if (__builtin_expect(entry.fits(), 1)) {
     dc += entry.first();
@@ -95,14 +74,14 @@ __attribute__((always_inline)) inline bool ScanPass::read_dc(const HuffmanTable&
     if (!read_long_dc(table, dc)) return false;
     in = in_;
   }
-  return dc >= -SeekIndex::kMostDc - 1 && dc <= SeekIndex::kMostDc;
+  return SeekIndex::can_tell(dc);
 }
 
 bool ScanPass::read_long_dc(const HuffmanTable& table, std::int32_t& dc) {
   const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(in_.bits() >> 48));
-  dc += HuffmanTable::value_of(in_.bits() << symbol.length, symbol.size);
+  dc += symbol.value_in(in_.bits());
   in_.skip(static_cast<std::uint32_t>(symbol.length + symbol.size));
-  in_.refill(bytes_);
+  in_.refill(whole_.bytes());
   return symbol.length > 0;
 }
 
@@ -112,7 +91,7 @@ __attribute__((always_inline)) inline bool ScanPass::read_rest(const HuffmanTabl
                                                                ScanBits& in, std::int16_t* block) {
   const HuffmanTable::Entry* const entries = table.entries();
   std::uint32_t k = 1;
-  for (int looks = kLooksBehindDc;; looks = HuffmanTable::kLooks, in.refill(bytes_)) {
+  for (int looks = kLooksBehindDc;; looks = HuffmanTable::kLooks, in.refill(whole_.bytes())) {
     for (int i = 0; i < looks; ++i) {
       const HuffmanTable::Entry& entry = entries[HuffmanTable::index_of(in.bits())];
       const std::uint32_t length = entry.length;
@@ -127,7 +106,7 @@ __attribute__((always_inline)) inline bool ScanPass::read_rest(const HuffmanTabl
         } else {
           if (first >= kBlock) return false;
           in.skip(length);
-          in.refill(bytes_);
+          in.refill(whole_.bytes());
           if (kKeep)
             block[first] =
                 static_cast<std::int16_t>(HuffmanTable::value_of(in.bits(), entry.size()));
@@ -163,7 +142,7 @@ __attribute__((always_inline)) inline bool ScanPass::read_rest(const HuffmanTabl
 template <bool kKeep>
 std::uint32_t ScanPass::read_symbol(const HuffmanTable& table, int least, std::uint32_t k,
                                     std::int16_t* block) {
-  in_.refill(bytes_);
+  in_.refill(whole_.bytes());
   const std::uint64_t bits = in_.bits();
   const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(bits >> 48), least);
   if (symbol.length == 0) return 0;
@@ -171,9 +150,7 @@ std::uint32_t ScanPass::read_symbol(const HuffmanTable& table, int least, std::u
   if (symbol.ends_block) return kBlock;
   const std::uint32_t at = k + static_cast<std::uint32_t>(symbol.run);
   if (at >= kBlock) return 0;
-  if (kKeep)
-    block[at] =
-        static_cast<std::int16_t>(HuffmanTable::value_of(bits << symbol.length, symbol.size));
+  if (kKeep) block[at] = static_cast<std::int16_t>(symbol.value_in(bits));
   return at + 1;
 }
 

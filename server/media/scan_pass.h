@@ -9,6 +9,7 @@
 
 #include "media/scan_bytes.h"
 #include "media/scan_tables.h"
+#include "media/whole_scan.h"
 
 namespace spdld::media {
 
@@ -44,16 +45,13 @@ class ScanPass {
   template <bool kKeep>
   std::uint32_t read_symbol(const HuffmanTable& table, int least, std::uint32_t k,
                             std::int16_t* block);
-  void push();
+  bool push() { return whole_.add_entry(in_.at(), dc_); }
 
   const ScanTables* tables_ = nullptr;
   int step_ = 0;
-  ScanBytes bytes_;
-  std::uint64_t scan_bits_ = 0;
+  WholeScan whole_;
   ScanBits in_;
   std::array<std::int32_t, 3> dc_{};
-  std::size_t stuffed_ = 0;  // zeros that were left out before in_
-  std::vector<std::uint64_t> entries_;
   std::vector<std::int16_t> blocks_;
 };
 

@@ -37,7 +37,8 @@ class SeekIndex {
     static Entry unpacked(std::uint64_t packed);
   };
   static constexpr std::size_t kMostBytes = std::size_t{1} << 24;  // of a scan
-  static constexpr std::int16_t kMostDc = 2047;                    // from -kMostDc - 1
+  // Whether an entry has room for such a DC coefficient.
+  static constexpr bool can_tell(std::int32_t dc) { return dc >= -2048 && dc <= 2047; }
 
   SeekIndex(const SeekGrid& grid, std::span<const std::uint64_t> entries);
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/lane_kernels.h"
+
+#include "base/check.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "media/lane_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "media/piece_lanes-inl.h"
+#include "media/scan_survey-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace spdld::media {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET <= HWY_AVX3
+
+bool has_scan_lanes() { return true; }
+
+#else
+
+bool has_scan_lanes() { return false; }
+
+// Never called.
+std::uint32_t run_pieces(const LaneTables&, std::int16_t*, std::uint32_t busy, PieceState&) {
+  SPDLD_CHECK(has_scan_lanes());
+  return busy;
+}
+std::uint32_t run_survey(const LaneTables&, std::uint32_t busy, SurveyState&, SurveyLog&) {
+  SPDLD_CHECK(has_scan_lanes());
+  return busy;
+}
+
+#endif  // AVX3
+
+}  // namespace HWY_NAMESPACE
+}  // namespace spdld::media
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace spdld::media {
+namespace {
+
+HWY_EXPORT(has_scan_lanes);
+HWY_EXPORT(run_pieces);
+HWY_EXPORT(run_survey);
+
+constexpr std::uint32_t kBytes = sizeof(std::int16_t);
+
+}  // namespace
+
+bool has_scan_lanes() { return HWY_DYNAMIC_DISPATCH(has_scan_lanes)(); }
+
+void LaneTables::open(const ScanTables& from, const ScanBytes& scan) {
+  entries = from.block(0).dc->entries();
+  bytes = &scan;
+  const std::size_t count = from.mcu_blocks();
+  for (std::size_t place = 0; place < 2 * count; ++place) {
+    const ScanTables::Block& block = from.block(place / 2);
+    const bool is_dc = place % 2 == 0;
+    tables[place] = is_dc ? block.dc : block.ac;
+    first_entries[place] = static_cast<std::uint32_t>(tables[place]->entries() - entries);
+    behind[place] = static_cast<std::uint32_t>(2 * ((place / 2 + 1) % count));
+    component[place] = is_dc ? 1u << block.component : 0;
+  }
+}
+
+std::uint32_t run_pieces(const LaneTables& tables, std::int16_t* blocks, std::uint32_t busy,
+                         PieceState& state) {
+  return HWY_DYNAMIC_DISPATCH(run_pieces)(tables, blocks, busy, state);
+}
+
+void step_slowly(const LaneTables& tables, std::int16_t* blocks, std::size_t lane,
+                 PieceState& state) {
+  std::uint32_t& to = state.to[lane];
+  std::uint32_t& place = state.place[lane];
+  const std::uint64_t bits = tables.bytes->load(state.bit[lane]);
+  const HuffmanTable::Symbol symbol = tables.symbol_at(bits, place);
+  state.bit[lane] += static_cast<std::uint32_t>(symbol.length + symbol.size);
+  const std::uint32_t at = to / kBytes + static_cast<std::uint32_t>(symbol.run);
+  blocks[at] = static_cast<std::int16_t>(symbol.value_in(bits));
+  const auto behind = static_cast<std::uint32_t>((to / kBytes / kBlock + 1) * kBlock);
+  // A code that does not exist ends the block, too: it has no length, and this must come to an end.
+  const bool ends = symbol.ends_block || symbol.length == 0 || at + 1 >= behind;
+  to = (ends ? behind : at + 1) * kBytes;
+  place = ends ? tables.behind[place] : place | 1;
+}
+
+std::uint32_t run_survey(const LaneTables& tables, std::uint32_t busy, SurveyState& state,
+                         SurveyLog& log) {
+  return HWY_DYNAMIC_DISPATCH(run_survey)(tables, busy, state, log);
+}
+
+}  // namespace spdld::media
+#endif  // HWY_ONCE

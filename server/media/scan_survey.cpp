@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/scan_survey.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "media/seek_index.h"
+
+namespace spdld::media {
+
+std::span<const std::uint64_t> ScanSurvey::run(const ScanTables& tables,
+                                               std::span<const std::byte> scan, int step) {
+  if (scan.size() < kLeastBytes || !whole_.begin(scan)) return {};
+  tables_.open(tables, whole_.bytes());
+  begin_lanes();
+  if (!read() || !add_entries(tables, step)) return {};
+  return whole_.entries();
+}
+
+void ScanSurvey::begin_lanes() {
+  state_ = {};
+  log_.size = 0;
+  busy_ = (1u << kScanLanes) - 1;
+  for (std::size_t i = 0; i < kScanLanes; ++i) {
+    Lane& lane = lanes_[i];
+    state_.bit[i] = static_cast<std::uint32_t>(whole_.bits() * i / kScanLanes);
+    lane.end = static_cast<std::uint32_t>(whole_.bits() * (i + 1) / kScanLanes);
+    lane.begins.clear();
+    lane.is_joined = false;
+    lane.first = 0;
+  }
+  // The first one begins where an MCU does.
+  lanes_[0].begins.push_back({});
+  lanes_[0].is_joined = true;
+}
+
+bool ScanSurvey::read() {
+  while (busy_ != 0) {
+    std::uint32_t odd = run_survey(tables_, busy_, state_, log_);
+    if (!take_log()) return false;
+    for (odd &= busy_; odd != 0; odd &= odd - 1) {
+      if (!step_slowly(static_cast<std::size_t>(std::countr_zero(odd)))) return false;
+    }
+  }
+  return true;
+}
+
+bool ScanSurvey::take_log() {
+  for (std::size_t i = 0; i < log_.size; ++i) {
+    const Begin begin{.bit = log_.bit[i], .dc = {log_.dc[0][i], log_.dc[1][i], log_.dc[2][i]}};
+    if (!add(log_.lane[i], begin)) return false;
+  }
+  log_.size = 0;
+  return true;
+}
+
+bool ScanSurvey::step_slowly(std::size_t i) {
+  std::uint32_t& place = state_.place[i];
+  std::uint32_t& k = state_.k[i];
+  const std::uint64_t bits = whole_.bytes().load(state_.bit[i]);
+  const HuffmanTable::Symbol symbol = tables_.symbol_at(bits, place);
+  k += static_cast<std::uint32_t>(symbol.run);
+  const bool exists = symbol.length != 0 && (symbol.ends_block || k < kBlock);
+  if (exists) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      if ((tables_.component[place] >> c & 1) != 0)
+        state_.dc[c][i] += static_cast<std::uint32_t>(symbol.value_in(bits));
+    }
+    state_.bit[i] += static_cast<std::uint32_t>(symbol.length + symbol.size);
+  } else {
+    if (lanes_[i].is_joined) return false;
+    lanes_[i].begins.clear();
+    lanes_[i].first = 0;
+    ++state_.bit[i];
+  }
+  if (exists && !symbol.ends_block && k + 1 < kBlock) {
+    ++k;
+    place |= 1;
+    return true;
+  }
+  k = 0;
+  place = tables_.behind[place];
+  if (place != 0) return true;
+  return add(i, {state_.bit[i], {state_.dc[0][i], state_.dc[1][i], state_.dc[2][i]}});
+}
+
+bool ScanSurvey::add(std::size_t i, const Begin& begin) {
+  // It may have logged more than one since it joined the next lane.
+  if ((busy_ >> i & 1) == 0) return true;
+  Lane& lane = lanes_[i];
+  lane.begins.push_back(begin);
+  const std::uint32_t here = 1u << i;
+  if (i + 1 == kScanLanes) {
+    if (begin.bit + 8 > lane.end) busy_ &= ~here;
+    return true;
+  }
+  if (begin.bit < lane.end) return true;
+  Lane& next = lanes_[i + 1];
+  if (begin.bit >= next.end) return false;
+  while (next.first < next.begins.size() && next.begins[next.first].bit < begin.bit) ++next.first;
+  if (next.first < next.begins.size() && next.begins[next.first].bit == begin.bit) {
+    next.is_joined = true;
+    busy_ &= ~here;
+  }
+  return true;
+}
+
+bool ScanSurvey::add_entries(const ScanTables& tables, int step) {
+  const int across = tables.mcus_across();
+  const int count = across * tables.mcus_down();
+  int mcu = 0;
+  std::array<std::uint32_t, 3> before{};  // what a lane's sums lack
+  std::array<std::int32_t, 3> dc{};
+  for (const Lane& lane : lanes_) {
+    const std::span<const Begin> begins = std::span(lane.begins).subspan(lane.first);
+    for (std::size_t c = 0; c < 3; ++c) before[c] -= begins.front().dc[c];
+    // The last one is the next lane's first, or where the scan ends.
+    for (const Begin& begin : begins.first(begins.size() - 1)) {
+      for (std::size_t c = 0; c < 3; ++c)
+        dc[c] = static_cast<std::int32_t>(before[c] + begin.dc[c]);
+      if (mcu == count || !std::ranges::all_of(dc, SeekIndex::can_tell)) return false;
+      if (mcu++ % across % step == 0) whole_.add_entry(begin.bit, dc);
+    }
+    for (std::size_t c = 0; c < 3; ++c) {
+      before[c] += begins.back().dc[c];
+      dc[c] = static_cast<std::int32_t>(before[c]);
+    }
+  }
+  const std::uint32_t end = lanes_.back().begins.back().bit;
+  return mcu == count && whole_.ends_at(end) && whole_.add_entry(end, dc);
+}
+
+}  // namespace spdld::media

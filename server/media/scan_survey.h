@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "media/lane_kernels.h"
+#include "media/scan_tables.h"
+#include "media/whole_scan.h"
+
+namespace spdld::media {
+
+// Makes the index of a baseline scan by reading it from 16 places at once, in the lanes of
+// AVX-512's vectors. All but the first lane begin in the midst of a code and read nonsense, but
+// sooner or later come upon the begin of an MCU, and from there on read what one reader would have
+// read. Which MCU that was is known when the lane before has come to the same bit. Used by one
+// thread.
+class ScanSurvey {
+ public:
+  // Of scans of so many bytes: in shorter ones the lanes would mostly look for MCUs.
+  static constexpr std::size_t kLeastBytes = 8192;
+  static bool is_available() { return has_scan_lanes(); }
+
+  // The entries of the index, `step` MCUs apart (SeekGrid), which stay until the next call. None:
+  // the scan is not sound, or one of which this is not to be found out so: ScanPass tells.
+  std::span<const std::uint64_t> run(const ScanTables& tables, std::span<const std::byte> scan,
+                                     int step);
+
+ private:
+  // The begin of an MCU, of whatever number.
+  struct Begin {
+    std::uint32_t bit = 0;
+    std::array<std::uint32_t, 3> dc{};  // sums since the lane's first bit
+  };
+  struct Lane {
+    std::uint32_t end = 0;  // where the next lane began
+    // Those that it has come to, since it last met a code that does not exist.
+    std::vector<Begin> begins;
+    // Whether the lane before has come to one of them, and to which; else: which is the first that
+    // it may come to.
+    bool is_joined = false;
+    std::size_t first = 0;
+  };
+
+  void begin_lanes();
+  // False: the scan is not sound, or lanes do not join.
+  bool read();
+  bool take_log();
+  // Reads a symbol that does not fit a look. False: it does not exist, and the lane was joined.
+  bool step_slowly(std::size_t lane);
+  // The lane has come to an MCU's begin. False: it should have joined the next lane by now.
+  bool add(std::size_t lane, const Begin& begin);
+  // False: there are more or fewer MCUs, or something behind them.
+  bool add_entries(const ScanTables& tables, int step);
+
+  WholeScan whole_;
+  LaneTables tables_;
+  SurveyState state_;
+  SurveyLog log_;
+  std::uint32_t busy_ = 0;  // lanes that have not joined the next one
+  std::array<Lane, kScanLanes> lanes_;
+};
+
+}  // namespace spdld::media
