@@ -51,27 +51,35 @@ std::uint32_t run_pieces(const LaneTables& tables, std::int16_t* blocks, std::ui
 void step_slowly(const LaneTables& tables, std::int16_t* blocks, std::size_t lane,
                  PieceState& state);
 
+// A survey has the lanes of two vectors, of which one computes while the other waits for its
+// tables.
+inline constexpr std::size_t kSurveyLanes = 2 * kScanLanes;
+
 // Where lanes are that count what they read.
 struct SurveyState {
-  std::array<std::uint32_t, kScanLanes> bit{};
-  std::array<std::uint32_t, kScanLanes> place{};
-  std::array<std::uint32_t, kScanLanes> k{};  // the next coefficient of its block
+  using Numbers = std::array<std::uint32_t, kSurveyLanes>;
+
+  Numbers bit{};
+  Numbers place{};
+  Numbers k{};  // the next coefficient of its block
   // Of each component: the sum of all differences between first coefficients.
-  std::array<std::array<std::uint32_t, kScanLanes>, 3> dc{};
+  std::array<Numbers, 3> dc{};
 };
 
 // MCUs that have ended, in the order in which lanes came to their ends.
 struct SurveyLog {
-  static constexpr std::size_t kRoom = 64;
-  std::size_t size = 0;
+  static constexpr std::size_t kRoom = 96;
   // The last ones are room for what a vector's store writes too much.
-  std::array<std::uint32_t, kRoom + kScanLanes> lane{};
-  std::array<std::uint32_t, kRoom + kScanLanes> bit{};
-  std::array<std::array<std::uint32_t, kRoom + kScanLanes>, 3> dc{};
+  using Numbers = std::array<std::uint32_t, kRoom + kScanLanes>;
+
+  std::size_t size = 0;
+  Numbers lane{};
+  Numbers bit{};
+  std::array<Numbers, 3> dc{};
 };
 
-// Reads on in all lanes of `busy`, until the log has no room for another look, or until there are
-// lanes whose next symbol does not fit a look, or does not exist: returns these.
+// Reads on in all lanes of `busy`, until the log has no room for another look of all, or until
+// there are lanes whose next symbol does not fit a look, or does not exist: returns these.
 std::uint32_t run_survey(const LaneTables& tables, std::uint32_t busy, SurveyState& state,
                          SurveyLog& log);
 

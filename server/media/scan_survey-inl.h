@@ -18,78 +18,105 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET <= HWY_AVX3
 
-// Appends those of these lanes, of whose number is `count`.
-HWY_INLINE void log_lanes(Numbers numbers, Lanes lanes, std::uint32_t* to) {
-  hn::StoreU(hn::Compress(numbers, lanes), Tag(), to);
-}
+// What is the same in all looks of a survey.
+struct SurveyTables {
+  Numbers behind, components;
+};
 
-std::uint32_t run_survey(const LaneTables& tables, std::uint32_t busy_bits, SurveyState& state,
-                         SurveyLog& log) {
-  const Tag d;
-  const Looks looks(tables);
-  const Numbers behind = hn::LoadU(d, tables.behind.data());
-  const Numbers components = hn::LoadU(d, tables.component.data());
-  const Lanes busy = lanes_of(busy_bits);
-  const Numbers lane_numbers = hn::Iota(d, 0);
+// The lanes of one vector.
+struct SurveyVector {
+  std::size_t first_lane;
+  Lanes busy;
+  Numbers bit, place, k, dc0, dc1, dc2;
 
-  Numbers bit = hn::LoadU(d, state.bit.data());
-  Numbers place = hn::LoadU(d, state.place.data());
-  Numbers k = hn::LoadU(d, state.k.data());
-  Numbers dc0 = hn::LoadU(d, state.dc[0].data());
-  Numbers dc1 = hn::LoadU(d, state.dc[1].data());
-  Numbers dc2 = hn::LoadU(d, state.dc[2].data());
-  std::size_t logged = log.size;
-  Lanes is_odd = lanes_of(0);
-  while (logged <= SurveyLog::kRoom - kScanLanes && hn::AllFalse(d, is_odd)) {
-    const Looks::Look look = looks.at(bit, place);
+  HWY_INLINE void load(const SurveyState& state, std::uint32_t busy_bits, std::size_t first) {
+    const Tag d;
+    first_lane = first;
+    busy = lanes_of(busy_bits >> first);
+    bit = hn::LoadU(d, state.bit.data() + first);
+    place = hn::LoadU(d, state.place.data() + first);
+    k = hn::LoadU(d, state.k.data() + first);
+    dc0 = hn::LoadU(d, state.dc[0].data() + first);
+    dc1 = hn::LoadU(d, state.dc[1].data() + first);
+    dc2 = hn::LoadU(d, state.dc[2].data() + first);
+  }
+  HWY_INLINE void store(SurveyState& state) const {
+    const Tag d;
+    hn::StoreU(bit, d, state.bit.data() + first_lane);
+    hn::StoreU(place, d, state.place.data() + first_lane);
+    hn::StoreU(k, d, state.k.data() + first_lane);
+    hn::StoreU(dc0, d, state.dc[0].data() + first_lane);
+    hn::StoreU(dc1, d, state.dc[1].data() + first_lane);
+    hn::StoreU(dc2, d, state.dc[2].data() + first_lane);
+  }
+
+  // Takes what a look has found. Returns the lanes that it does not fit, which stay as they are.
+  HWY_INLINE Lanes take(const Looks::Look& look, const SurveyTables& tables, SurveyLog& log) {
+    const Tag d;
     const Entries& entries = look.found;
     const Numbers length = entries.length();
     const Numbers advance = entries.advance<1>();
+    const Numbers size = entries.size();
     const Numbers first_at = hn::Add(k, entries.run<1>());
     const Lanes fits = entries.fits();
-    const Numbers size = entries.size();
     const Numbers next = hn::IfThenElse(fits, hn::Add(k, advance), hn::Add(first_at, all_of(1)));
-    const Lanes is_behind = hn::Gt(next, all_of(kBlock));
-    // A coefficient behind its block; of a block's last one the look is of no use.
-    is_odd = hn::And(
-        busy, hn::Or(hn::Or(is_zero(length), hn::Gt(first_at, all_of(kBlock - 2))),
-                     hn::And(is_behind, hn::Gt(all_of(HuffmanTable::Entry::kToEnd), advance))));
+    // A code that is longer than the table's, a first coefficient that is its block's last or
+    // behind it, a second one behind it.
+    const Lanes is_odd =
+        hn::And(busy, hn::Or(hn::Or(is_zero(length), hn::Gt(first_at, all_of(kBlock - 2))),
+                             hn::And(hn::Gt(next, all_of(kBlock)),
+                                     hn::Gt(all_of(HuffmanTable::Entry::kToEnd), advance))));
     const Lanes takes = hn::AndNot(is_odd, busy);
     const Lanes ends = hn::And(takes, hn::Gt(next, all_of(kBlock - 1)));
 
-    const Numbers component = hn::IfThenElseZero(takes, of_place(components, place));
-    const Numbers difference =
+    const Numbers component = hn::IfThenElseZero(takes, of_place(tables.components, place));
+    const Numbers change =
         hn::IfThenElse(fits, entries.first(), value_of(hn::Shl(look.bits, length), size));
-    const auto added = [&](Numbers dc, std::uint32_t which) HWY_ATTR {
-      return hn::IfThenElse(hn::TestBit(component, all_of(which)), hn::Add(dc, difference), dc);
-    };
-    dc0 = added(dc0, 1);
-    dc1 = added(dc1, 2);
-    dc2 = added(dc2, 4);
+    dc0 = hn::IfThenElse(hn::TestBit(component, all_of(1)), hn::Add(dc0, change), dc0);
+    dc1 = hn::IfThenElse(hn::TestBit(component, all_of(2)), hn::Add(dc1, change), dc1);
+    dc2 = hn::IfThenElse(hn::TestBit(component, all_of(4)), hn::Add(dc2, change), dc2);
 
     const Numbers used = hn::IfThenElse(fits, length, hn::Add(length, size));
     bit = hn::IfThenElse(takes, hn::Add(bit, used), bit);
     const Numbers next_place =
-        hn::IfThenElse(ends, of_place(behind, place), hn::Or(place, all_of(1)));
+        hn::IfThenElse(ends, of_place(tables.behind, place), hn::Or(place, all_of(1)));
     place = hn::IfThenElse(takes, next_place, place);
     k = hn::IfThenElse(ends, hn::Zero(d), hn::IfThenElse(takes, next, k));
 
     const Lanes ends_mcu = hn::And(ends, is_zero(place));
-    log_lanes(lane_numbers, ends_mcu, log.lane.data() + logged);
-    log_lanes(bit, ends_mcu, log.bit.data() + logged);
-    log_lanes(dc0, ends_mcu, log.dc[0].data() + logged);
-    log_lanes(dc1, ends_mcu, log.dc[1].data() + logged);
-    log_lanes(dc2, ends_mcu, log.dc[2].data() + logged);
-    logged += hn::CountTrue(d, ends_mcu);
+    const auto add = [&](Numbers numbers, SurveyLog::Numbers& to) HWY_ATTR {
+      hn::StoreU(hn::Compress(numbers, ends_mcu), d, to.data() + log.size);
+    };
+    add(hn::Iota(d, static_cast<std::uint32_t>(first_lane)), log.lane);
+    add(bit, log.bit);
+    add(dc0, log.dc[0]);
+    add(dc1, log.dc[1]);
+    add(dc2, log.dc[2]);
+    log.size += hn::CountTrue(d, ends_mcu);
+    return is_odd;
   }
-  hn::StoreU(bit, d, state.bit.data());
-  hn::StoreU(place, d, state.place.data());
-  hn::StoreU(k, d, state.k.data());
-  hn::StoreU(dc0, d, state.dc[0].data());
-  hn::StoreU(dc1, d, state.dc[1].data());
-  hn::StoreU(dc2, d, state.dc[2].data());
-  log.size = logged;
-  return bits_of(is_odd);
+};
+
+std::uint32_t run_survey(const LaneTables& tables, std::uint32_t busy, SurveyState& state,
+                         SurveyLog& log) {
+  const Tag d;
+  const Looks looks(tables);
+  const SurveyTables constants{hn::LoadU(d, tables.behind.data()),
+                               hn::LoadU(d, tables.component.data())};
+  SurveyVector a, b;
+  a.load(state, busy, 0);
+  b.load(state, busy, kScanLanes);
+  std::uint32_t odd = 0;
+  while (odd == 0 && log.size <= SurveyLog::kRoom - kSurveyLanes) {
+    const Looks::Look look_a = looks.at(a.bit, a.place);
+    const Looks::Look look_b = looks.at(b.bit, b.place);
+    const Lanes odd_a = a.take(look_a, constants, log);
+    const Lanes odd_b = b.take(look_b, constants, log);
+    odd = bits_of(odd_a) | bits_of(odd_b) << kScanLanes;
+  }
+  a.store(state);
+  b.store(state);
+  return odd;
 }
 
 #endif  // AVX3

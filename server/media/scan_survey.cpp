@@ -20,11 +20,12 @@ std::span<const std::uint64_t> ScanSurvey::run(const ScanTables& tables,
 void ScanSurvey::begin_lanes() {
   state_ = {};
   log_.size = 0;
-  busy_ = (1u << kScanLanes) - 1;
-  for (std::size_t i = 0; i < kScanLanes; ++i) {
+  static_assert(kSurveyLanes == 32);
+  busy_ = ~0u;
+  for (std::size_t i = 0; i < kSurveyLanes; ++i) {
     Lane& lane = lanes_[i];
-    state_.bit[i] = static_cast<std::uint32_t>(whole_.bits() * i / kScanLanes);
-    lane.end = static_cast<std::uint32_t>(whole_.bits() * (i + 1) / kScanLanes);
+    state_.bit[i] = static_cast<std::uint32_t>(whole_.bits() * i / kSurveyLanes);
+    lane.end = static_cast<std::uint32_t>(whole_.bits() * (i + 1) / kSurveyLanes);
     lane.begins.clear();
     lane.is_joined = false;
     lane.first = 0;
@@ -90,7 +91,7 @@ bool ScanSurvey::add(std::size_t i, const Begin& begin) {
   Lane& lane = lanes_[i];
   lane.begins.push_back(begin);
   const std::uint32_t here = 1u << i;
-  if (i + 1 == kScanLanes) {
+  if (i + 1 == kSurveyLanes) {
     if (begin.bit + 8 > lane.end) busy_ &= ~here;
     return true;
   }

@@ -13,7 +13,7 @@
 
 namespace spdld::media {
 
-// Makes the index of a baseline scan by reading it from 16 places at once, in the lanes of
+// Makes the index of a baseline scan by reading it from many places at once, in the lanes of
 // AVX-512's vectors. All but the first lane begin in the midst of a code and read nonsense, but
 // sooner or later come upon the begin of an MCU, and from there on read what one reader would have
 // read. Which MCU that was is known when the lane before has come to the same bit. Used by one
@@ -21,7 +21,7 @@ namespace spdld::media {
 class ScanSurvey {
  public:
   // Of scans of so many bytes: in shorter ones the lanes would mostly look for MCUs.
-  static constexpr std::size_t kLeastBytes = 8192;
+  static constexpr std::size_t kLeastBytes = 12 << 10;
   static bool is_available() { return has_scan_lanes(); }
 
   // The entries of the index, `step` MCUs apart (SeekGrid), which stay until the next call. None:
@@ -61,7 +61,7 @@ class ScanSurvey {
   SurveyState state_;
   SurveyLog log_;
   std::uint32_t busy_ = 0;  // lanes that have not joined the next one
-  std::array<Lane, kScanLanes> lanes_;
+  std::array<Lane, kSurveyLanes> lanes_;
 };
 
 }  // namespace spdld::media
