@@ -36,6 +36,15 @@ std::uint64_t BaselineDecoder::most_bytes(const BaselineFrame& frame) {
          (IndexedScan::most_rows(blocks) * sizeof(std::int16_t) + std::uint64_t{kKeptRows});
 }
 
+std::uint64_t BaselineDecoder::most_scan_bytes(const BaselineFrame& frame, std::uint64_t bytes) {
+  const auto mcus = static_cast<std::uint64_t>(frame.mcus_across()) *
+                    static_cast<std::uint64_t>(frame.mcus_down());
+  // A region's is read by the index that a survey of the whole has made.
+  return ScanSurvey::is_available()
+             ? 2 * ScanBytes::most_bytes(bytes) + ScanSurvey::most_bytes(mcus)
+             : ScanBytes::most_bytes(bytes);
+}
+
 std::uint8_t* BaselineDecoder::Plane::line(int y) {
   const int row = y / mcu_height % kKeptRows * mcu_height + y % mcu_height;
   return samples.data() + kLead + row * stride - origin;
@@ -191,18 +200,17 @@ int BaselineDecoder::read(const SeekIndex& index, const Rect& region, RowSink& r
 int BaselineDecoder::read_first(const SeekGrid* grid, const Rect& region, RowSink& rows,
                                 std::span<const std::uint64_t>& entries) {
   entries = {};
+  if (!whole_.begin(scan_)) return 0;
+  const SeekGrid all = grid != nullptr ? *grid : SeekGrid{frame_.mcus_across(), frame_.mcus_down()};
   if (ScanSurvey::is_available()) {
-    const SeekGrid all =
-        grid != nullptr ? *grid : SeekGrid{frame_.mcus_across(), frame_.mcus_down()};
-    const std::span<const std::uint64_t> found = survey_.run(tables_, scan_, all.step);
+    const std::span<const std::uint64_t> found = survey_.run(tables_, whole_, all.step);
     if (!found.empty()) {
       if (grid != nullptr) entries = found;
       return read(SeekIndex(all, found), region, rows);
     }
   }
   Progress progress = begin(region);
-  const int step = grid == nullptr ? frame_.mcus_across() : grid->step;
-  if (!pass_.begin(tables_, scan_, step)) return 0;
+  pass_.begin(tables_, whole_, all.step);
   const int end = grid == nullptr ? progress.end : frame_.mcus_down();
   for (int row = 0; row < end; ++row) {
     const bool is_kept = progress.first <= row && row < progress.end;
@@ -228,7 +236,8 @@ int BaselineDecoder::read(const CoefficientImage& image, const Rect& region, Row
 }
 
 bool BaselineDecoder::copy(CoefficientWriter& to) {
-  if (!pass_.begin(tables_, scan_, frame_.mcus_across())) return false;
+  if (!whole_.begin(scan_)) return false;
+  pass_.begin(tables_, whole_, frame_.mcus_across());
   const McuSpan all{0, frame_.mcus_across()};
   for (int row = 0; row < frame_.mcus_down(); ++row) {
     if (!pass_.read_row(all) || !to.add_row(pass_.blocks())) return false;

@@ -19,6 +19,7 @@
 #include "media/scan_survey.h"
 #include "media/scan_tables.h"
 #include "media/seek_index.h"
+#include "media/whole_scan.h"
 #include "op/image.h"
 
 namespace spdld::media {
@@ -35,8 +36,10 @@ class BaselineDecoder {
   static Output output_for(const ImageMode& mode);
   static DecodedRows rows_of(Output output);
   // The memory that reading takes at most beside the file and its index: the coefficients and the
-  // samples of four rows of MCUs. Some KB between the rows are not counted.
+  // samples of some rows of MCUs. Some KB between the rows are not counted.
   static std::uint64_t most_bytes(const BaselineFrame& frame);
+  // What comes to that for a file, of so many bytes: its scan, with what a survey finds of it.
+  static std::uint64_t most_scan_bytes(const BaselineFrame& frame, std::uint64_t bytes);
 
   // The file must live as long as it is read.
   void open(const BaselineFrame& frame, std::span<const std::byte> file, Output output);
@@ -46,10 +49,10 @@ class BaselineDecoder {
   // the region has where index and scan disagree.
   int read(const SeekIndex& index, const Rect& region, RowSink& rows);
 
-  // Without one: decodes the scan from its begin to the region's end. Returns likewise how many
-  // rows the sink was given: fewer than the region has where the scan is not sound. With `grid`,
-  // `entries` become those of the scan's index then, or none if it is not sound to its end; they
-  // stay until the next call.
+  // Without one: makes one, where ScanSurvey can, or decodes the scan from its begin to the
+  // region's end. Returns likewise how many rows the sink was given: fewer than the region has
+  // where the scan is not sound. With `grid`, `entries` become those of the scan's index then, or
+  // none if it is not sound to its end; they stay until the next call.
   int read_first(const SeekGrid* grid, const Rect& region, RowSink& rows,
                  std::span<const std::uint64_t>& entries);
 
@@ -105,6 +108,7 @@ class BaselineDecoder {
   std::span<const std::byte> scan_;
   ScanTables tables_;
   IndexedScan indexed_;
+  WholeScan whole_;
   ScanSurvey survey_;
   ScanPass pass_;
   std::vector<std::int16_t> blocks_;  // kept ones of a row

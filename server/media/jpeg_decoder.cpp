@@ -176,8 +176,8 @@ std::uint64_t JpegDecoder::bytes_to_read(bool many_scans) const {
 }
 
 std::uint64_t JpegDecoder::baseline_bytes() const {
-  return ScanBytes::most_bytes(file_.size()) + BaselineDecoder::most_bytes(baseline_->frame) +
-         compared_bytes();
+  return BaselineDecoder::most_scan_bytes(baseline_->frame, file_.size()) +
+         BaselineDecoder::most_bytes(baseline_->frame) + compared_bytes();
 }
 
 std::uint64_t JpegDecoder::compared_bytes() const {

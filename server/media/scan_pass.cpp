@@ -13,12 +13,13 @@ constexpr int kLooksBehindDc =
 
 }  // namespace
 
-bool ScanPass::begin(const ScanTables& tables, std::span<const std::byte> scan, int step) {
+void ScanPass::begin(const ScanTables& tables, WholeScan& scan, int step) {
   tables_ = &tables;
+  scan_ = &scan;
   step_ = step;
   in_ = {};
   dc_ = {};
-  return whole_.begin(scan);
+  scan.restart();
 }
 
 bool ScanPass::read_row(const McuSpan& kept) {
@@ -34,12 +35,12 @@ bool ScanPass::read_row(const McuSpan& kept) {
       block += mcu;
     }
   }
-  return in_.at() <= whole_.bits();
+  return in_.at() <= scan_->bits();
 }
 
 std::span<const std::uint64_t> ScanPass::end() {
-  if (!whole_.ends_at(in_.at()) || !push()) return {};
-  return whole_.entries();
+  if (!scan_->ends_at(in_.at()) || !push()) return {};
+  return scan_->entries();
 }
 
 // The bits are a variable of its own, since a member would be stored and loaded with each block.
@@ -60,7 +61,7 @@ bool ScanPass::read_mcu(std::int16_t* block) {
 // The first coefficient of a block.
 __attribute__((always_inline)) inline bool ScanPass::read_dc(const HuffmanTable& table,
                                                              ScanBits& in, std::int32_t& dc) {
-  in.refill(whole_.bytes());
+  in.refill(scan_->bytes());
   const HuffmanTable::Entry& entry = table.entries()[HuffmanTable::index_of(in.bits())];
   if (__builtin_expect(entry.fits(), 1)) {
     dc += entry.first();
@@ -81,7 +82,7 @@ bool ScanPass::read_long_dc(const HuffmanTable& table, std::int32_t& dc) {
   const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(in_.bits() >> 48));
   dc += symbol.value_in(in_.bits());
   in_.skip(static_cast<std::uint32_t>(symbol.length + symbol.size));
-  in_.refill(whole_.bytes());
+  in_.refill(scan_->bytes());
   return symbol.length > 0;
 }
 
@@ -91,7 +92,7 @@ __attribute__((always_inline)) inline bool ScanPass::read_rest(const HuffmanTabl
                                                                ScanBits& in, std::int16_t* block) {
   const HuffmanTable::Entry* const entries = table.entries();
   std::uint32_t k = 1;
-  for (int looks = kLooksBehindDc;; looks = HuffmanTable::kLooks, in.refill(whole_.bytes())) {
+  for (int looks = kLooksBehindDc;; looks = HuffmanTable::kLooks, in.refill(scan_->bytes())) {
     for (int i = 0; i < looks; ++i) {
       const HuffmanTable::Entry& entry = entries[HuffmanTable::index_of(in.bits())];
       const std::uint32_t length = entry.length;
@@ -106,7 +107,7 @@ __attribute__((always_inline)) inline bool ScanPass::read_rest(const HuffmanTabl
         } else {
           if (first >= kBlock) return false;
           in.skip(length);
-          in.refill(whole_.bytes());
+          in.refill(scan_->bytes());
           if (kKeep)
             block[first] =
                 static_cast<std::int16_t>(HuffmanTable::value_of(in.bits(), entry.size()));
@@ -142,7 +143,7 @@ __attribute__((always_inline)) inline bool ScanPass::read_rest(const HuffmanTabl
 template <bool kKeep>
 std::uint32_t ScanPass::read_symbol(const HuffmanTable& table, int least, std::uint32_t k,
                                     std::int16_t* block) {
-  in_.refill(whole_.bytes());
+  in_.refill(scan_->bytes());
   const std::uint64_t bits = in_.bits();
   const HuffmanTable::Symbol symbol = table.find(static_cast<std::uint32_t>(bits >> 48), least);
   if (symbol.length == 0) return 0;

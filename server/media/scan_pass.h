@@ -18,10 +18,8 @@ namespace spdld::media {
 // one thread.
 class ScanPass {
  public:
-  // The tables and the scan must live as long as it is read. Entries of the index are `step` MCUs
-  // apart (SeekGrid). False: the scan is larger than an index can tell of, or is not followed by
-  // the image's end.
-  bool begin(const ScanTables& tables, std::span<const std::byte> scan, int step);
+  // All must live as long as it is read. Entries of its index are `step` MCUs apart (SeekGrid).
+  void begin(const ScanTables& tables, WholeScan& scan, int step);
 
   // Reads the next row of MCUs. False: it is not sound, and neither is what follows.
   bool read_row(const McuSpan& kept);
@@ -45,11 +43,11 @@ class ScanPass {
   template <bool kKeep>
   std::uint32_t read_symbol(const HuffmanTable& table, int least, std::uint32_t k,
                             std::int16_t* block);
-  bool push() { return whole_.add_entry(in_.at(), dc_); }
+  bool push() { return scan_->add_entry(in_.at(), dc_); }
 
   const ScanTables* tables_ = nullptr;
   int step_ = 0;
-  WholeScan whole_;
+  WholeScan* scan_ = nullptr;
   ScanBits in_;
   std::array<std::int32_t, 3> dc_{};
   std::vector<std::int16_t> blocks_;

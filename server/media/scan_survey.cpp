@@ -8,13 +8,15 @@
 
 namespace spdld::media {
 
-std::span<const std::uint64_t> ScanSurvey::run(const ScanTables& tables,
-                                               std::span<const std::byte> scan, int step) {
-  if (scan.size() < kLeastBytes || !whole_.begin(scan)) return {};
-  tables_.open(tables, whole_.bytes());
+std::span<const std::uint64_t> ScanSurvey::run(const ScanTables& tables, WholeScan& scan,
+                                               int step) {
+  if (scan.bits() < 8 * kLeastBytes) return {};
+  scan.restart();
+  scan_ = &scan;
+  tables_.open(tables, scan.bytes());
   begin_lanes();
   if (!read() || !add_entries(tables, step)) return {};
-  return whole_.entries();
+  return scan.entries();
 }
 
 void ScanSurvey::begin_lanes() {
@@ -24,8 +26,8 @@ void ScanSurvey::begin_lanes() {
   busy_ = ~0u;
   for (std::size_t i = 0; i < kSurveyLanes; ++i) {
     Lane& lane = lanes_[i];
-    state_.bit[i] = static_cast<std::uint32_t>(whole_.bits() * i / kSurveyLanes);
-    lane.end = static_cast<std::uint32_t>(whole_.bits() * (i + 1) / kSurveyLanes);
+    state_.bit[i] = static_cast<std::uint32_t>(scan_->bits() * i / kSurveyLanes);
+    lane.end = static_cast<std::uint32_t>(scan_->bits() * (i + 1) / kSurveyLanes);
     lane.begins.clear();
     lane.is_joined = false;
     lane.first = 0;
@@ -58,7 +60,7 @@ bool ScanSurvey::take_log() {
 bool ScanSurvey::step_slowly(std::size_t i) {
   std::uint32_t& place = state_.place[i];
   std::uint32_t& k = state_.k[i];
-  const std::uint64_t bits = whole_.bytes().load(state_.bit[i]);
+  const std::uint64_t bits = scan_->bytes().load(state_.bit[i]);
   const HuffmanTable::Symbol symbol = tables_.symbol_at(bits, place);
   k += static_cast<std::uint32_t>(symbol.run);
   const bool exists = symbol.length != 0 && (symbol.ends_block || k < kBlock);
@@ -120,7 +122,7 @@ bool ScanSurvey::add_entries(const ScanTables& tables, int step) {
       for (std::size_t c = 0; c < 3; ++c)
         dc[c] = static_cast<std::int32_t>(before[c] + begin.dc[c]);
       if (mcu == count || !std::ranges::all_of(dc, SeekIndex::can_tell)) return false;
-      if (mcu++ % across % step == 0) whole_.add_entry(begin.bit, dc);
+      if (mcu++ % across % step == 0) scan_->add_entry(begin.bit, dc);
     }
     for (std::size_t c = 0; c < 3; ++c) {
       before[c] += begins.back().dc[c];
@@ -128,7 +130,7 @@ bool ScanSurvey::add_entries(const ScanTables& tables, int step) {
     }
   }
   const std::uint32_t end = lanes_.back().begins.back().bit;
-  return mcu == count && whole_.ends_at(end) && whole_.add_entry(end, dc);
+  return mcu == count && scan_->ends_at(end) && scan_->add_entry(end, dc);
 }
 
 }  // namespace spdld::media

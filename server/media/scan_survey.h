@@ -24,10 +24,12 @@ class ScanSurvey {
   static constexpr std::size_t kLeastBytes = 12 << 10;
   static bool is_available() { return has_scan_lanes(); }
 
-  // The entries of the index, `step` MCUs apart (SeekGrid), which stay until the next call. None:
-  // the scan is not sound, or one of which this is not to be found out so: ScanPass tells.
-  std::span<const std::uint64_t> run(const ScanTables& tables, std::span<const std::byte> scan,
-                                     int step);
+  // Memory that it takes at most for a sound scan of so many MCUs.
+  static std::uint64_t most_bytes(std::uint64_t mcus) { return 2 * sizeof(Begin) * mcus; }
+
+  // The entries of the index, `step` MCUs apart (SeekGrid), which are those of `scan`. None: it is
+  // not sound, or one of which this is not to be found out so: ScanPass tells.
+  std::span<const std::uint64_t> run(const ScanTables& tables, WholeScan& scan, int step);
 
  private:
   // The begin of an MCU, of whatever number.
@@ -56,7 +58,7 @@ class ScanSurvey {
   // False: there are more or fewer MCUs, or something behind them.
   bool add_entries(const ScanTables& tables, int step);
 
-  WholeScan whole_;
+  WholeScan* scan_ = nullptr;
   LaneTables tables_;
   SurveyState state_;
   SurveyLog log_;

@@ -12,13 +12,17 @@ constexpr std::byte kEndOfImage{0xD9};
 }  // namespace
 
 bool WholeScan::begin(std::span<const std::byte> scan) {
-  stuffed_ = 0;
-  entries_.clear();
+  restart();
   if (scan.size() > SeekIndex::kMostBytes) return false;
   bytes_.reset(scan.size(), 1);
   const std::size_t end = bytes_.add(scan, 0, scan.size());
   bits_ = (end - bytes_.stuffed().size()) * 8;
   return end < SeekIndex::kMostBytes && scan.size() - end >= 2 && scan[end + 1] == kEndOfImage;
+}
+
+void WholeScan::restart() {
+  stuffed_ = 0;
+  entries_.clear();
 }
 
 bool WholeScan::add_entry(std::uint64_t bit, const std::array<std::int32_t, 3>& dc) {

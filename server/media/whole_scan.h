@@ -23,10 +23,12 @@ class WholeScan {
   // Whether nothing but padding follows this bit.
   bool ends_at(std::uint64_t bit) const { return bit <= bits_ && bits_ - bit < 8; }
 
+  // Forgets all entries.
+  void restart();
   // Before an MCU that begins at this bit, which is behind those before it. False: an index cannot
   // tell of such coefficients.
   bool add_entry(std::uint64_t bit, const std::array<std::int32_t, 3>& dc);
-  // They stay until the next call of begin().
+  // They stay until the next call of begin() or restart().
   std::span<const std::uint64_t> entries() const { return entries_; }
 
  private:

@@ -161,11 +161,11 @@ HuffmanCodes drawn_codes(KeyedRng& rng, bool is_ac) {
   return codes;
 }
 
-std::vector<std::byte> drawn_jpeg(KeyedRng& rng) {
+std::vector<std::byte> drawn_jpeg(KeyedRng& rng, std::size_t least_height) {
   constexpr std::array<std::array<std::size_t, 2>, 3> kLuma = {{{1, 1}, {2, 1}, {2, 2}}};
   const std::size_t components = rng.below(4) == 0 ? 1 : 3;
   const auto [h, v] = kLuma[components == 1 ? 0 : rng.below(kLuma.size())];
-  const std::size_t width = 5 + rng.below(120), height = 1 + rng.below(60);
+  const std::size_t width = 5 + rng.below(120), height = least_height + rng.below(60);
   Writer to;
   to.marker(0xDB, 65);
   to.bytes({0});

@@ -14,6 +14,6 @@ HuffmanCodes drawn_codes(KeyedRng& rng, bool is_ac);
 
 // A sound baseline file of drawn size, sampling, quantizers, codes and symbols: of coefficients and
 // codes that pictures do not have.
-std::vector<std::byte> drawn_jpeg(KeyedRng& rng);
+std::vector<std::byte> drawn_jpeg(KeyedRng& rng, std::size_t least_height = 1);
 
 }  // namespace spdld::media::test
