@@ -97,26 +97,35 @@ struct SurveyVector {
   }
 };
 
-std::uint32_t run_survey(const LaneTables& tables, std::uint32_t busy, SurveyState& state,
-                         SurveyLog& log) {
+// With kBoth, one vector computes while the other waits for its tables.
+template <bool kBoth>
+HWY_INLINE std::uint32_t survey(const LaneTables& tables, std::uint32_t busy, SurveyState& state,
+                                SurveyLog& log) {
   const Tag d;
   const Looks looks(tables);
   const SurveyTables constants{hn::LoadU(d, tables.behind.data()),
                                hn::LoadU(d, tables.component.data())};
   SurveyVector a, b;
   a.load(state, busy, 0);
-  b.load(state, busy, kScanLanes);
+  if constexpr (kBoth) b.load(state, busy, kScanLanes);
   std::uint32_t odd = 0;
   while (odd == 0 && log.size <= SurveyLog::kRoom - kSurveyLanes) {
-    const Looks::Look look_a = looks.at(a.bit, a.place);
-    const Looks::Look look_b = looks.at(b.bit, b.place);
-    const Lanes odd_a = a.take(look_a, constants, log);
-    const Lanes odd_b = b.take(look_b, constants, log);
-    odd = bits_of(odd_a) | bits_of(odd_b) << kScanLanes;
+    const Looks::Look look = looks.at(a.bit, a.place);
+    if constexpr (kBoth) {
+      const Looks::Look other = looks.at(b.bit, b.place);
+      odd = bits_of(b.take(other, constants, log)) << kScanLanes;
+    }
+    odd |= bits_of(a.take(look, constants, log));
   }
   a.store(state);
-  b.store(state);
+  if constexpr (kBoth) b.store(state);
   return odd;
+}
+
+std::uint32_t run_survey(const LaneTables& tables, std::uint32_t busy, SurveyState& state,
+                         SurveyLog& log) {
+  return busy >> kScanLanes == 0 ? survey<false>(tables, busy, state, log)
+                                 : survey<true>(tables, busy, state, log);
 }
 
 #endif  // AVX3

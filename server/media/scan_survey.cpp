@@ -22,12 +22,14 @@ std::span<const std::uint64_t> ScanSurvey::run(const ScanTables& tables, WholeSc
 void ScanSurvey::begin_lanes() {
   state_ = {};
   log_.size = 0;
-  static_assert(kSurveyLanes == 32);
-  busy_ = ~0u;
-  for (std::size_t i = 0; i < kSurveyLanes; ++i) {
+  busy_ = 0;
+  count_ = std::min<std::size_t>(kSurveyLanes, scan_->bits() / (8 * kLaneBytes));
+  for (std::size_t i = 0; i < count_; ++i) {
     Lane& lane = lanes_[i];
-    state_.bit[i] = static_cast<std::uint32_t>(scan_->bits() * i / kSurveyLanes);
-    lane.end = static_cast<std::uint32_t>(scan_->bits() * (i + 1) / kSurveyLanes);
+    busy_ |= 1u << i;
+    state_.bit[i] = static_cast<std::uint32_t>(scan_->bits() * i / count_);
+    lane.end = static_cast<std::uint32_t>(scan_->bits() * (i + 1) / count_);
+    lane.next = i + 1;
     lane.begins.clear();
     lane.is_joined = false;
     lane.first = 0;
@@ -40,7 +42,7 @@ void ScanSurvey::begin_lanes() {
 bool ScanSurvey::read() {
   while (busy_ != 0) {
     std::uint32_t odd = run_survey(tables_, busy_, state_, log_);
-    if (!take_log()) return false;
+    take_log();
     for (odd &= busy_; odd != 0; odd &= odd - 1) {
       if (!step_slowly(static_cast<std::size_t>(std::countr_zero(odd)))) return false;
     }
@@ -48,13 +50,10 @@ bool ScanSurvey::read() {
   return true;
 }
 
-bool ScanSurvey::take_log() {
-  for (std::size_t i = 0; i < log_.size; ++i) {
-    const Begin begin{.bit = log_.bit[i], .dc = {log_.dc[0][i], log_.dc[1][i], log_.dc[2][i]}};
-    if (!add(log_.lane[i], begin)) return false;
-  }
+void ScanSurvey::take_log() {
+  for (std::size_t i = 0; i < log_.size; ++i)
+    add(log_.lane[i], {.bit = log_.bit[i], .dc = {log_.dc[0][i], log_.dc[1][i], log_.dc[2][i]}});
   log_.size = 0;
-  return true;
 }
 
 bool ScanSurvey::step_slowly(std::size_t i) {
@@ -70,6 +69,9 @@ bool ScanSurvey::step_slowly(std::size_t i) {
         state_.dc[c][i] += static_cast<std::uint32_t>(symbol.value_in(bits));
     }
     state_.bit[i] += static_cast<std::uint32_t>(symbol.length + symbol.size);
+  } else if (state_.bit[i] + 8 > scan_->bits()) {
+    stop(i);  // behind the last MCU
+    return true;
   } else {
     if (lanes_[i].is_joined) return false;
     lanes_[i].begins.clear();
@@ -83,29 +85,33 @@ bool ScanSurvey::step_slowly(std::size_t i) {
   }
   k = 0;
   place = tables_.behind[place];
-  if (place != 0) return true;
-  return add(i, {state_.bit[i], {state_.dc[0][i], state_.dc[1][i], state_.dc[2][i]}});
+  if (place == 0) add(i, {state_.bit[i], {state_.dc[0][i], state_.dc[1][i], state_.dc[2][i]}});
+  return true;
 }
 
-bool ScanSurvey::add(std::size_t i, const Begin& begin) {
-  // It may have logged more than one since it joined the next lane.
-  if ((busy_ >> i & 1) == 0) return true;
+void ScanSurvey::add(std::size_t i, const Begin& begin) {
+  // It may have logged more than one before it was stopped.
+  if ((busy_ >> i & 1) == 0) return;
   Lane& lane = lanes_[i];
   lane.begins.push_back(begin);
-  const std::uint32_t here = 1u << i;
-  if (i + 1 == kSurveyLanes) {
-    if (begin.bit + 8 > lane.end) busy_ &= ~here;
-    return true;
+  while (lane.next < count_) {
+    if (begin.bit < lane.end) return;
+    Lane& next = lanes_[lane.next];
+    while (next.first < next.begins.size() && next.begins[next.first].bit < begin.bit) ++next.first;
+    if (next.first < next.begins.size() && next.begins[next.first].bit == begin.bit) {
+      next.is_joined = true;
+      return stop(i);
+    }
+    if (begin.bit < next.end) return;
+    // It has read the next one's part, too. Whoever has joined the lane behind was not one that
+    // this one could join.
+    stop(lane.next);
+    lane.end = next.end;
+    if (++lane.next == count_) break;
+    lanes_[lane.next].is_joined = false;
+    lanes_[lane.next].first = 0;
   }
-  if (begin.bit < lane.end) return true;
-  Lane& next = lanes_[i + 1];
-  if (begin.bit >= next.end) return false;
-  while (next.first < next.begins.size() && next.begins[next.first].bit < begin.bit) ++next.first;
-  if (next.first < next.begins.size() && next.begins[next.first].bit == begin.bit) {
-    next.is_joined = true;
-    busy_ &= ~here;
-  }
-  return true;
+  if (begin.bit >= lane.end) stop(i);
 }
 
 bool ScanSurvey::add_entries(const ScanTables& tables, int step) {
@@ -113,24 +119,23 @@ bool ScanSurvey::add_entries(const ScanTables& tables, int step) {
   const int count = across * tables.mcus_down();
   int mcu = 0;
   std::array<std::uint32_t, 3> before{};  // what a lane's sums lack
-  std::array<std::int32_t, 3> dc{};
-  for (const Lane& lane : lanes_) {
-    const std::span<const Begin> begins = std::span(lane.begins).subspan(lane.first);
+  for (std::size_t i = 0; i < count_; i = lanes_[i].next) {
+    std::span<const Begin> begins = std::span(lanes_[i].begins).subspan(lanes_[i].first);
+    const Begin& last = begins.back();
     for (std::size_t c = 0; c < 3; ++c) before[c] -= begins.front().dc[c];
-    // The last one is the next lane's first, or where the scan ends.
-    for (const Begin& begin : begins.first(begins.size() - 1)) {
+    // The next lane's first.
+    if (lanes_[i].next < count_) begins = begins.first(begins.size() - 1);
+    for (const Begin& begin : begins) {
+      std::array<std::int32_t, 3> dc;
       for (std::size_t c = 0; c < 3; ++c)
         dc[c] = static_cast<std::int32_t>(before[c] + begin.dc[c]);
-      if (mcu == count || !std::ranges::all_of(dc, SeekIndex::can_tell)) return false;
+      if (mcu == count) return scan_->ends_at(begin.bit) && scan_->add_entry(begin.bit, dc);
+      if (!std::ranges::all_of(dc, SeekIndex::can_tell)) return false;
       if (mcu++ % across % step == 0) scan_->add_entry(begin.bit, dc);
     }
-    for (std::size_t c = 0; c < 3; ++c) {
-      before[c] += begins.back().dc[c];
-      dc[c] = static_cast<std::int32_t>(before[c]);
-    }
+    for (std::size_t c = 0; c < 3; ++c) before[c] += last.dc[c];
   }
-  const std::uint32_t end = lanes_.back().begins.back().bit;
-  return mcu == count && scan_->ends_at(end) && scan_->add_entry(end, dc);
+  return false;
 }
 
 }  // namespace spdld::media

@@ -15,13 +15,15 @@ namespace spdld::media {
 
 // Makes the index of a baseline scan by reading it from many places at once, in the lanes of
 // AVX-512's vectors. All but the first lane begin in the midst of a code and read nonsense, but
-// sooner or later come upon the begin of an MCU, and from there on read what one reader would have
-// read. Which MCU that was is known when the lane before has come to the same bit. Used by one
-// thread.
+// mostly come upon the begin of an MCU before long, and from there on read what one reader would
+// have read. Which MCU that was is known when the lane before has come to the same bit: it has
+// joined then, and stops. A lane that joins nowhere in the next one's part reads on to the part
+// behind it. Used by one thread.
 class ScanSurvey {
  public:
   // Of scans of so many bytes: in shorter ones the lanes would mostly look for MCUs.
   static constexpr std::size_t kLeastBytes = 12 << 10;
+  static constexpr std::size_t kLaneBytes = 1 << 10;  // of each lane, at least
   static bool is_available() { return has_scan_lanes(); }
 
   // Memory that it takes at most for a sound scan of so many MCUs.
@@ -38,23 +40,24 @@ class ScanSurvey {
     std::array<std::uint32_t, 3> dc{};  // sums since the lane's first bit
   };
   struct Lane {
-    std::uint32_t end = 0;  // where the next lane began
+    std::uint32_t end = 0;  // of its part
+    std::size_t next = 0;   // the lane that it is to join
     // Those that it has come to, since it last met a code that does not exist.
     std::vector<Begin> begins;
-    // Whether the lane before has come to one of them, and to which; else: which is the first that
-    // it may come to.
+    // Whether a lane before has joined at one of them, and which; else: the first where one may.
     bool is_joined = false;
     std::size_t first = 0;
   };
 
   void begin_lanes();
-  // False: the scan is not sound, or lanes do not join.
+  // False: the scan is not sound.
   bool read();
-  bool take_log();
+  void take_log();
   // Reads a symbol that does not fit a look. False: it does not exist, and the lane was joined.
   bool step_slowly(std::size_t lane);
-  // The lane has come to an MCU's begin. False: it should have joined the next lane by now.
-  bool add(std::size_t lane, const Begin& begin);
+  // The lane has come to an MCU's begin.
+  void add(std::size_t lane, const Begin& begin);
+  void stop(std::size_t lane) { busy_ &= ~(1u << lane); }
   // False: there are more or fewer MCUs, or something behind them.
   bool add_entries(const ScanTables& tables, int step);
 
@@ -62,7 +65,8 @@ class ScanSurvey {
   LaneTables tables_;
   SurveyState state_;
   SurveyLog log_;
-  std::uint32_t busy_ = 0;  // lanes that have not joined the next one
+  std::uint32_t busy_ = 0;  // lanes that have not joined another
+  std::size_t count_ = 0;   // of lanes_
   std::array<Lane, kSurveyLanes> lanes_;
 };
 
