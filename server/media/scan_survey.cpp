@@ -123,8 +123,12 @@ bool ScanSurvey::add_entries(const ScanTables& tables, int step) {
     std::span<const Begin> begins = std::span(lanes_[i].begins).subspan(lanes_[i].first);
     const Begin& last = begins.back();
     for (std::size_t c = 0; c < 3; ++c) before[c] -= begins.front().dc[c];
-    // The next lane's first.
-    if (lanes_[i].next < count_) begins = begins.first(begins.size() - 1);
+    if (lanes_[i].next < count_) {
+      // The last one is the next lane's first. That may have been stopped before it joined another.
+      const Lane& next = lanes_[lanes_[i].next];
+      if (!next.is_joined || next.begins[next.first].bit != last.bit) return false;
+      begins = begins.first(begins.size() - 1);
+    }
     for (const Begin& begin : begins) {
       std::array<std::int32_t, 3> dc;
       for (std::size_t c = 0; c < 3; ++c)
