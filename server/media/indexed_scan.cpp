@@ -36,55 +36,59 @@ bool IndexedScan::begin(const SeekIndex& index, int row, int end, const McuSpan&
   first_row_ = row_ = decoded_ = row;
   end_ = end;
   row_parts_ = static_cast<std::size_t>((mcus_.count() + index.step() - 1) / index.step());
-  const int behind =
-      std::min(mcus_.first + static_cast<int>(row_parts_) * index.step(), tables_->mcus_across());
+  if (!load_scan()) return false;
+  make_room();
+  return true;
+}
 
+IndexedScan::ScanPart IndexedScan::part_of(int row) const {
+  const int behind =
+      std::min(mcus_.first + static_cast<int>(row_parts_) * index_->step(), tables_->mcus_across());
+  const std::size_t end = std::size_t{index_->at(row, behind).byte} + 2;
+  return {.begin = index_->at(row, mcus_.first).byte, .end = std::min(end, scan_.size())};
+}
+
+bool IndexedScan::load_scan() {
   std::size_t scan_bytes = 0;
-  const auto rows = static_cast<std::size_t>(end - row);
-  const auto part_of = [&](int at) {
-    const std::size_t from = index.at(at, mcus_.first).byte;
-    const std::size_t to =
-        std::min<std::size_t>(std::size_t{index.at(at, behind).byte} + 2, scan_.size());
-    return std::pair(from, to);
-  };
-  for (int at = row; at < end; ++at) {
-    const auto [from, to] = part_of(at);
-    if (from >= to) return false;
-    scan_bytes += to - from;
+  for (int row = first_row_; row < end_; ++row) {
+    const ScanPart part = part_of(row);
+    if (part.begin >= part.end) return false;
+    scan_bytes += part.end - part.begin;
   }
-  bytes_.reset(scan_bytes, rows);
+  bytes_.reset(scan_bytes, static_cast<std::size_t>(end_ - first_row_));
   bits_.clear();
-  for (int at = row; at < end; ++at) {
-    const auto [from, to] = part_of(at);
+  for (int row = first_row_; row < end_; ++row) {
+    const ScanPart part = part_of(row);
     const std::size_t begin = bytes_.size();
-    std::size_t stuffed = bytes_.stuffed().size();
-    const std::size_t before = stuffed;
-    bytes_.add(scan_, from, to);
-    for (std::size_t part = 0; part < row_parts_; ++part) {
+    const std::size_t before = bytes_.stuffed().size();
+    bytes_.add(scan_, part.begin, part.end);
+    const std::span<const std::uint32_t> stuffed = bytes_.stuffed().subspan(before);
+    std::size_t left_out = 0;  // zeros before an entry
+    for (std::size_t i = 0; i < row_parts_; ++i) {
       const SeekIndex::Entry entry =
-          index.at(at, mcus_.first + static_cast<int>(part) * index.step());
-      // Where it is without the zeros that were left out before it.
-      const auto where = [&] { return begin + entry.byte - from - (stuffed - before); };
-      while (stuffed < bytes_.stuffed().size() && bytes_.stuffed()[stuffed] < where()) ++stuffed;
-      bits_.push_back(static_cast<std::uint32_t>(where() * 8 + entry.bit));
+          index_->at(row, mcus_.first + static_cast<int>(i) * index_->step());
+      const std::size_t byte = begin + entry.byte - part.begin;
+      while (left_out < stuffed.size() && stuffed[left_out] < byte - left_out) ++left_out;
+      bits_.push_back(static_cast<std::uint32_t>((byte - left_out) * 8 + entry.bit));
     }
   }
+  return true;
+}
 
+void IndexedScan::make_room() {
+  const auto rows = static_cast<std::size_t>(end_ - first_row_);
   const std::size_t row_blocks = static_cast<std::size_t>(mcus_.count()) * tables_->mcu_blocks();
   row_room_ = row_blocks * kBlock + kOverrun;
   slots_ = std::min({most_rows(row_blocks), (kWanted + row_parts_ - 1) / row_parts_ + 1, rows});
   in_pieces_ = PieceLanes::are_available() && slots_ * row_parts_ >= PieceLanes::kLanes;
-  if (!in_pieces_) slots_ = std::min<std::size_t>(RowLanes::kLanes, rows);
+  if (!in_pieces_) slots_ = std::min(std::size_t{RowLanes::kLanes}, rows);
   memory_.resize(std::max(memory_.size(), kLead + slots_ * row_room_ + kBlock));
-  blocks_ = memory_.data();
-  while (reinterpret_cast<std::uintptr_t>(blocks_) % (kBlock * sizeof(std::int16_t)) != 0)
-    ++blocks_;
-  if (in_pieces_) {
-    piece_lanes_.open(*tables_, bytes_, blocks_);
-    next_piece_ = 0;
-    undone_.assign(slots_, row_parts_);
-  }
-  return true;
+  const auto address = reinterpret_cast<std::uintptr_t>(memory_.data()) / sizeof(std::int16_t);
+  blocks_ = memory_.data() + (kBlock - address % kBlock) % kBlock;
+  if (!in_pieces_) return;
+  piece_lanes_.open(*tables_, bytes_, blocks_);
+  next_piece_ = 0;
+  undone_.assign(slots_, row_parts_);
 }
 
 const std::int16_t* IndexedScan::next() {

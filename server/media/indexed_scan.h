@@ -36,6 +36,16 @@ class IndexedScan {
   const std::int16_t* next();
 
  private:
+  // Bytes [begin, end) of scan_.
+  struct ScanPart {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  ScanPart part_of(int row) const;
+  // Fills bytes_ and bits_. False: the index is of another scan.
+  bool load_scan();
+  // For the blocks of as many rows as are decoded at once.
+  void make_room();
   // Decodes some rows from row_ on, all at once.
   void decode_rows();
   // Decodes all pieces of row_, and some of those behind it.

@@ -146,7 +146,8 @@ Result<std::int64_t> Resampler::length_of(std::int64_t length, int from_rate, in
                context_of(from_rate, Channels{1, AV_CH_LAYOUT_MONO}, to_rate, 1));
   const std::vector<float> silence(static_cast<std::size_t>(kSamplesAtOnce));
   const std::uint8_t* const in = reinterpret_cast<const std::uint8_t*>(silence.data());
-  std::vector<float> heard(static_cast<std::size_t>(most_length(2 * kSamplesAtOnce, from_rate, to_rate)));
+  std::vector<float> heard(
+      static_cast<std::size_t>(most_length(2 * kSamplesAtOnce, from_rate, to_rate)));
   std::uint8_t* const out = reinterpret_cast<std::uint8_t*>(heard.data());
   std::int64_t made = 0;
   for (std::int64_t begun = 0; begun <= length; begun += kSamplesAtOnce) {

@@ -14,6 +14,7 @@
 #include "media/scan_pass.h"
 #include "tests/unit/media/coded_jpeg_maker.h"
 #include "tests/unit/media/jpeg_maker.h"
+#include "tests/unit/media/pixels_of.h"
 
 namespace spdld::media::test {
 namespace {
