@@ -32,8 +32,7 @@ DecodedRows BaselineDecoder::rows_of(Output output) {
 std::uint64_t BaselineDecoder::most_bytes(const BaselineFrame& frame) {
   const auto blocks = static_cast<std::uint64_t>(frame.mcus_across()) *
                       static_cast<std::uint64_t>(frame.mcu_blocks());
-  return blocks * kBlock *
-         (IndexedScan::most_rows(blocks) * sizeof(std::int16_t) + std::uint64_t{kKeptRows});
+  return kBlock * (IndexedScan::most_blocks(blocks) * sizeof(std::int16_t) + blocks * kKeptRows);
 }
 
 std::uint64_t BaselineDecoder::most_scan_bytes(const BaselineFrame& frame, std::uint64_t bytes) {

@@ -66,6 +66,7 @@ HuffmanTable::Symbol HuffmanTable::symbol_of(std::uint8_t value, int length) con
   Symbol symbol{
       .length = length, .run = is_dc ? 0 : value >> 4, .size = is_dc ? value : value & 15};
   symbol.ends_block = !is_dc && symbol.size == 0 && symbol.run != kZeroRun;
+  if (symbol.ends_block) symbol.run = 0;  // as libjpeg-turbo takes all of these for the block's end
   return symbol;
 }
 

@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::size_t kOverrun = std::max(RowLanes::kOverrun, PieceLanes::kOverrun);
 
+// Bytes from an entry on that bits before it may lie in: one, and a zero that is left out.
+constexpr std::size_t kBehindEntry = 2;
 // Rows that have enough pieces for all lanes while the last pieces of one of them are awaited.
 constexpr std::size_t kWanted = 2 * PieceLanes::kLanes;
 // More rows of pieces than of RowLanes only as long as they are small.
@@ -18,8 +20,10 @@ constexpr std::size_t kMostBlocks = 4096;
 
 }  // namespace
 
-std::size_t IndexedScan::most_rows(std::size_t row_blocks) {
-  return std::clamp(kMostBlocks / row_blocks, std::size_t{RowLanes::kLanes}, kWanted + 1);
+std::size_t IndexedScan::most_blocks(std::size_t row_blocks) {
+  const std::size_t least = RowLanes::kLanes * row_blocks;
+  if (!PieceLanes::are_available()) return least;
+  return std::min((kWanted + 1) * row_blocks, std::max(kMostBlocks, least));
 }
 
 void IndexedScan::open(const ScanTables& tables, std::span<const std::byte> scan) {
@@ -44,7 +48,7 @@ bool IndexedScan::begin(const SeekIndex& index, int row, int end, const McuSpan&
 IndexedScan::ScanPart IndexedScan::part_of(int row) const {
   const int behind =
       std::min(mcus_.first + static_cast<int>(row_parts_) * index_->step(), tables_->mcus_across());
-  const std::size_t end = std::size_t{index_->at(row, behind).byte} + 2;
+  const std::size_t end = std::size_t{index_->at(row, behind).byte} + kBehindEntry;
   return {.begin = index_->at(row, mcus_.first).byte, .end = std::min(end, scan_.size())};
 }
 
@@ -61,7 +65,7 @@ bool IndexedScan::load_scan() {
     const ScanPart part = part_of(row);
     const std::size_t begin = bytes_.size();
     const std::size_t before = bytes_.stuffed().size();
-    bytes_.add(scan_, part.begin, part.end);
+    if (bytes_.add(scan_, part.begin, part.end) + kBehindEntry < part.end) return false;
     const std::span<const std::uint32_t> stuffed = bytes_.stuffed().subspan(before);
     std::size_t left_out = 0;  // zeros before an entry
     for (std::size_t i = 0; i < row_parts_; ++i) {
@@ -79,7 +83,8 @@ void IndexedScan::make_room() {
   const auto rows = static_cast<std::size_t>(end_ - first_row_);
   const std::size_t row_blocks = static_cast<std::size_t>(mcus_.count()) * tables_->mcu_blocks();
   row_room_ = row_blocks * kBlock + kOverrun;
-  slots_ = std::min({most_rows(row_blocks), (kWanted + row_parts_ - 1) / row_parts_ + 1, rows});
+  slots_ = std::min(
+      {most_blocks(row_blocks) / row_blocks, (kWanted + row_parts_ - 1) / row_parts_ + 1, rows});
   in_pieces_ = PieceLanes::are_available() && slots_ * row_parts_ >= PieceLanes::kLanes;
   if (!in_pieces_) slots_ = std::min(std::size_t{RowLanes::kLanes}, rows);
   memory_.resize(std::max(memory_.size(), kLead + slots_ * row_room_ + kBlock));

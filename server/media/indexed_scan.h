@@ -18,8 +18,9 @@ namespace spdld::media {
 // Decodes parts of a baseline scan whose index is there, row by row. Used by one thread.
 class IndexedScan {
  public:
-  // How many rows of MCUs are in memory at once, at most, of so many blocks each.
-  static std::size_t most_rows(std::size_t row_blocks);
+  // Of whole rows of MCUs, how many blocks are in memory at once, at most; of shorter ones not
+  // more.
+  static std::size_t most_blocks(std::size_t row_blocks);
 
   IndexedScan() = default;
   IndexedScan(const IndexedScan&) = delete;

@@ -47,8 +47,6 @@ HWY_EXPORT(has_scan_lanes);
 HWY_EXPORT(run_pieces);
 HWY_EXPORT(run_survey);
 
-constexpr std::uint32_t kBytes = sizeof(std::int16_t);
-
 }  // namespace
 
 bool has_scan_lanes() { return HWY_DYNAMIC_DISPATCH(has_scan_lanes)(); }
@@ -70,22 +68,6 @@ void LaneTables::open(const ScanTables& from, const ScanBytes& scan) {
 std::uint32_t run_pieces(const LaneTables& tables, std::int16_t* blocks, std::uint32_t busy,
                          PieceState& state) {
   return HWY_DYNAMIC_DISPATCH(run_pieces)(tables, blocks, busy, state);
-}
-
-void step_slowly(const LaneTables& tables, std::int16_t* blocks, std::size_t lane,
-                 PieceState& state) {
-  std::uint32_t& to = state.to[lane];
-  std::uint32_t& place = state.place[lane];
-  const std::uint64_t bits = tables.bytes->load(state.bit[lane]);
-  const HuffmanTable::Symbol symbol = tables.symbol_at(bits, place);
-  state.bit[lane] += static_cast<std::uint32_t>(symbol.length + symbol.size);
-  const std::uint32_t at = to / kBytes + static_cast<std::uint32_t>(symbol.run);
-  blocks[at] = static_cast<std::int16_t>(symbol.value_in(bits));
-  const auto behind = static_cast<std::uint32_t>((to / kBytes / kBlock + 1) * kBlock);
-  // A code that does not exist ends the block, too: it has no length, and this must come to an end.
-  const bool ends = symbol.ends_block || symbol.length == 0 || at + 1 >= behind;
-  to = (ends ? behind : at + 1) * kBytes;
-  place = ends ? tables.behind[place] : place | 1;
 }
 
 std::uint32_t run_survey(const LaneTables& tables, std::uint32_t busy, SurveyState& state,

@@ -47,7 +47,7 @@ struct PieceState {
 // which are.
 std::uint32_t run_pieces(const LaneTables& tables, std::int16_t* blocks, std::uint32_t busy,
                          PieceState& state);
-// Decodes one symbol of a lane, whatever it is.
+// Decodes one symbol of a lane, whatever it is (piece_lanes.cpp).
 void step_slowly(const LaneTables& tables, std::int16_t* blocks, std::size_t lane,
                  PieceState& state);
 
@@ -69,8 +69,7 @@ struct SurveyState {
 // MCUs that have ended, in the order in which lanes came to their ends.
 struct SurveyLog {
   static constexpr std::size_t kRoom = 96;
-  // The last ones are room for what a vector's store writes too much.
-  using Numbers = std::array<std::uint32_t, kRoom + kScanLanes>;
+  using Numbers = std::array<std::uint32_t, kRoom>;
 
   std::size_t size = 0;
   Numbers lane{};

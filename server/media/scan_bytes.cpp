@@ -7,6 +7,7 @@ void ScanBytes::reset(std::size_t bytes, std::size_t parts) {
   bytes_.resize(bytes + (parts + 1) * kTail);
   size_ = 0;
   last_byte_ = 0;
+  parts_ = parts;
   stuffed_.clear();
 }
 
@@ -23,7 +24,7 @@ std::size_t ScanBytes::add(std::span<const std::byte> scan, std::size_t from, st
     from = ff;
     if (ff == to) break;
     if (ff + 1 >= scan.size() || scan[ff + 1] != std::byte{0}) break;
-    if (stuffed_.size() == most_stuffed(scan.size())) break;
+    if (stuffed_.size() == most_stuffed(scan.size()) + parts_ - 1) break;
     stuffed_.push_back(static_cast<std::uint32_t>(out - bytes_.data()));
     *out++ = std::byte{0xFF};
     from += 2;

@@ -25,8 +25,8 @@ class ScanBytes {
   // is FF. What has many more of them was made to be so.
   static std::uint64_t most_stuffed(std::uint64_t scan_bytes) { return 1024 + scan_bytes / 32; }
 
-  // Has room for so many bytes in so many parts, and none in it. Places in it stay as they are
-  // until the next call.
+  // Has room for so many bytes in so many parts, and none in it. Parts may have a stuffed zero in
+  // common with the part before. Places in it stay as they are until the next call.
   void reset(std::size_t bytes, std::size_t parts);
   // Adds the bytes [from, to) of the scan, or up to a marker. Returns where in the scan it ended.
   std::size_t add(std::span<const std::byte> scan, std::size_t from, std::size_t to);
@@ -54,6 +54,7 @@ class ScanBytes {
   ByteBuffer bytes_;
   std::size_t size_ = 0;
   std::uint64_t last_byte_ = 0;
+  std::size_t parts_ = 0;
   std::vector<std::uint32_t> stuffed_;
 };
 

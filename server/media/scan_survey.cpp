@@ -15,6 +15,8 @@ std::span<const std::uint64_t> ScanSurvey::run(const ScanTables& tables, WholeSc
   scan_ = &scan;
   tables_.open(tables, scan.bytes());
   begin_lanes();
+  room_ = most_begins(static_cast<std::uint64_t>(tables.mcus_across()) *
+                      static_cast<std::uint64_t>(tables.mcus_down()));
   if (!read() || !add_entries(tables, step)) return {};
   return scan.entries();
 }
@@ -43,8 +45,9 @@ bool ScanSurvey::read() {
   while (busy_ != 0) {
     std::uint32_t odd = run_survey(tables_, busy_, state_, log_);
     take_log();
+    if (room_ == 0) return false;
     for (odd &= busy_; odd != 0; odd &= odd - 1) {
-      if (!step_slowly(static_cast<std::size_t>(std::countr_zero(odd)))) return false;
+      if (!read_symbol(static_cast<std::size_t>(std::countr_zero(odd)))) return false;
     }
   }
   return true;
@@ -56,7 +59,7 @@ void ScanSurvey::take_log() {
   log_.size = 0;
 }
 
-bool ScanSurvey::step_slowly(std::size_t i) {
+bool ScanSurvey::read_symbol(std::size_t i) {
   std::uint32_t& place = state_.place[i];
   std::uint32_t& k = state_.k[i];
   const std::uint64_t bits = scan_->bytes().load(state_.bit[i]);
@@ -70,7 +73,7 @@ bool ScanSurvey::step_slowly(std::size_t i) {
     }
     state_.bit[i] += static_cast<std::uint32_t>(symbol.length + symbol.size);
   } else if (state_.bit[i] + 8 > scan_->bits()) {
-    stop(i);  // behind the last MCU
+    stop(i);  // what follows is padding, or add_entries() finds MCUs missing
     return true;
   } else {
     if (lanes_[i].is_joined) return false;
@@ -91,7 +94,8 @@ bool ScanSurvey::step_slowly(std::size_t i) {
 
 void ScanSurvey::add(std::size_t i, const Begin& begin) {
   // It may have logged more than one before it was stopped.
-  if ((busy_ >> i & 1) == 0) return;
+  if ((busy_ >> i & 1) == 0 || room_ == 0) return;
+  --room_;
   Lane& lane = lanes_[i];
   lane.begins.push_back(begin);
   while (lane.next < count_) {
@@ -103,8 +107,8 @@ void ScanSurvey::add(std::size_t i, const Begin& begin) {
       return stop(i);
     }
     if (begin.bit < next.end) return;
-    // It has read the next one's part, too. Whoever has joined the lane behind was not one that
-    // this one could join.
+    // It has read the next one's part, too, and is to join the lane behind. Lanes between are
+    // stopped, so that one of them has joined that lane does not count.
     stop(lane.next);
     lane.end = next.end;
     if (++lane.next == count_) break;
@@ -124,7 +128,7 @@ bool ScanSurvey::add_entries(const ScanTables& tables, int step) {
     const Begin& last = begins.back();
     for (std::size_t c = 0; c < 3; ++c) before[c] -= begins.front().dc[c];
     if (lanes_[i].next < count_) {
-      // The last one is the next lane's first. That may have been stopped before it joined another.
+      // All rests on this: at the same bit, before an MCU, two lanes are in the same state.
       const Lane& next = lanes_[lanes_[i].next];
       if (!next.is_joined || next.begins[next.first].bit != last.bit) return false;
       begins = begins.first(begins.size() - 1);

@@ -26,8 +26,10 @@ class ScanSurvey {
   static constexpr std::size_t kLaneBytes = 1 << 10;  // of each lane, at least
   static bool is_available() { return has_scan_lanes(); }
 
-  // Memory that it takes at most for a sound scan of so many MCUs.
-  static std::uint64_t most_bytes(std::uint64_t mcus) { return 2 * sizeof(Begin) * mcus; }
+  // Memory that it takes at most for a scan of so many MCUs.
+  static std::uint64_t most_bytes(std::uint64_t mcus) {
+    return 2 * sizeof(Begin) * most_begins(mcus);  // a vector grows to twice its size
+  }
 
   // The entries of the index, `step` MCUs apart (SeekGrid), which are those of `scan`. None: it is
   // not sound, or one of which this is not to be found out so: ScanPass tells.
@@ -49,12 +51,15 @@ class ScanSurvey {
     std::size_t first = 0;
   };
 
+  // Begins in all lanes, also of MCUs that are none. A scan that has more of them is not read on.
+  static std::uint64_t most_begins(std::uint64_t mcus) { return 2 * mcus + 1024; }
+
   void begin_lanes();
   // False: the scan is not sound.
   bool read();
   void take_log();
   // Reads a symbol that does not fit a look. False: it does not exist, and the lane was joined.
-  bool step_slowly(std::size_t lane);
+  bool read_symbol(std::size_t lane);
   // The lane has come to an MCU's begin.
   void add(std::size_t lane, const Begin& begin);
   void stop(std::size_t lane) { busy_ &= ~(1u << lane); }
@@ -67,6 +72,7 @@ class ScanSurvey {
   SurveyLog log_;
   std::uint32_t busy_ = 0;  // lanes that have not joined another
   std::size_t count_ = 0;   // of lanes_
+  std::uint64_t room_ = 0;  // for so many more begins
   std::array<Lane, kSurveyLanes> lanes_;
 };
 
