@@ -89,7 +89,8 @@ class Blocks {
       const int run = code.symbol >> 4, size = code.symbol & 15;
       const bool is_end = size == 0 && code.symbol != kZeroRun;
       if (is_end || k + run > 63 || rng_.below(ends_one_in_) == 0) {
-        to.bits(end_.bits, end_.length);
+        const Code& end = is_end ? code : end_;
+        to.bits(end.bits, end.length);
         return;
       }
       to.bits(code.bits, code.length);
@@ -131,8 +132,9 @@ HuffmanCodes drawn_codes(KeyedRng& rng, bool is_ac) {
     for (int run = 0; run < 16; ++run) {
       for (int size = 1; size <= 10; ++size)
         symbols.push_back(static_cast<std::uint8_t>(run << 4 | size));
+      // A run of zeros and no coefficient behind it: the block ends, or 16 zeros follow.
+      if (run > 0) symbols.push_back(static_cast<std::uint8_t>(run << 4));
     }
-    symbols.push_back(kZeroRun);
   } else {
     for (int size = 1; size <= kMostDcSize; ++size)
       symbols.push_back(static_cast<std::uint8_t>(size));

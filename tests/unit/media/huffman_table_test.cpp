@@ -117,5 +117,21 @@ TEST(ScanBits, AreThoseOfTheScanOneAfterTheOtherAndZerosBehindIt) {
   }
 }
 
+TEST(ScanBytes, PartsMayRepeatAZeroEachWhereAScanHasAsManyAsItMay) {
+  // All zeros that a scan may have, and an FF where each part begins.
+  std::vector<std::byte> scan(40'000);
+  const std::size_t most = ScanBytes::most_stuffed(scan.size());
+  for (std::size_t i = 0; i < most; ++i) scan[2 * i] = std::byte{0xFF};
+  constexpr std::size_t kParts = 10;
+  ScanBytes bytes;
+  bytes.reset(scan.size() + 2 * kParts, kParts);
+  for (std::size_t i = 0; i < kParts; ++i) {
+    const std::size_t from = 2 * (i * most / kParts);
+    const std::size_t next = i + 1 == kParts ? scan.size() : 2 * ((i + 1) * most / kParts) + 2;
+    EXPECT_EQ(bytes.add(scan, from, next), next) << "part " << i;
+  }
+  EXPECT_EQ(bytes.stuffed().size(), most + kParts - 1);
+}
+
 }  // namespace
 }  // namespace spdld::media::test
