@@ -51,6 +51,7 @@ void expect_entry(const HuffmanTable& table, TableKind kind, std::uint32_t index
   }
   ASSERT_LE(first.used, kTableBits);
   if (first.symbol.ends_block) {
+    EXPECT_EQ(first.symbol.run, 0) << "a run would be written behind the block";
     EXPECT_EQ(entry.length, first.used);
     EXPECT_EQ(entry.advance, HuffmanTable::Entry::kToEnd);
     return;
