@@ -38,7 +38,8 @@ class BaselineDecoder {
   // The memory that reading takes at most beside the file and its index: the coefficients and the
   // samples of some rows of MCUs. Some KB between the rows are not counted.
   static std::uint64_t most_bytes(const BaselineFrame& frame);
-  // What comes to that for a file, of so many bytes: its scan, with what a survey finds of it.
+  // The further memory that a file of so many bytes takes: for copies of its scan, and for the MCUs
+  // that a survey finds in it.
   static std::uint64_t most_scan_bytes(const BaselineFrame& frame, std::uint64_t bytes);
 
   // The file must live as long as it is read.

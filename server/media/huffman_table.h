@@ -15,8 +15,8 @@ class HuffmanTable {
  public:
   static constexpr int kBits = 11;
 
-  // What one look finds. Each field is a byte, which the processor loads by itself: it need not be
-  // cut out of a larger number.
+  // What one look finds. Each field is a byte, so that one instruction loads it: no shift and no
+  // mask is needed.
   struct Entry {
     // Bits that have been used; of a coefficient whose bits do not fit, those of its code; 0: the
     // code is longer than kBits, or none.

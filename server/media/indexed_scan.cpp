@@ -139,34 +139,33 @@ void IndexedScan::start_pieces() {
     if (row >= end_ || row >= row_ + static_cast<int>(slots_)) return;
     const std::size_t part = next_piece_ % row_parts_;
     const std::size_t step = static_cast<std::size_t>(index_->step()) * mcu;
-    const std::size_t first = part * step;
-    const std::size_t end = std::min(first + step, row_room_ - kOverrun);
-    std::fill(blocks_ + row_at(row) + first, blocks_ + row_at(row) + end, std::int16_t{0});
+    const std::size_t first = row_at(row) + part * step;
+    const std::size_t end = std::min(first + step, row_at(row) + row_room_ - kOverrun);
+    std::fill(blocks_ + first, blocks_ + end, std::int16_t{0});
     const auto lane = static_cast<std::size_t>(std::countr_zero(free));
     lane_rows_[lane] = row;
     piece_lanes_.start(lane, {.bit = bits_[next_piece_++],
-                              .first = static_cast<std::uint32_t>(row_at(row) + first),
-                              .end = static_cast<std::uint32_t>(row_at(row) + end)});
+                              .first = static_cast<std::uint32_t>(first),
+                              .end = static_cast<std::uint32_t>(end)});
   }
 }
 
 // The first coefficient of each block is told as its difference from the one before it.
 bool IndexedScan::add_up_dc() {
-  std::array<std::int16_t, 3> dc{};
+  std::array<std::int16_t, 3> dc = index_->at(row_, mcus_.first).dc;
   std::int16_t* block = blocks_ + row_at(row_);
-  for (int mcu = mcus_.first;; ++mcu) {
-    if (index_->has(mcu)) {
-      const SeekIndex::Entry entry = index_->at(row_, mcu);
-      if (mcu == mcus_.first) dc = entry.dc;
-      if (dc != entry.dc) return false;
+  for (int mcu = mcus_.first; mcu < mcus_.end;) {
+    const int end = std::min(mcu + index_->step(), mcus_.end);
+    for (; mcu < end; ++mcu) {
+      for (std::size_t i = 0; i < tables_->mcu_blocks(); ++i, block += kBlock) {
+        std::int16_t& sum = dc[tables_->block(i).component];
+        sum = static_cast<std::int16_t>(sum + *block);
+        *block = sum;
+      }
     }
-    if (mcu == mcus_.end) return true;
-    for (std::size_t i = 0; i < tables_->mcu_blocks(); ++i, block += kBlock) {
-      std::int16_t& sum = dc[tables_->block(i).component];
-      sum = static_cast<std::int16_t>(sum + *block);
-      *block = sum;
-    }
+    if (index_->has(end) && index_->at(row_, end).dc != dc) return false;
   }
+  return true;
 }
 
 }  // namespace spdld::media

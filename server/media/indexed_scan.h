@@ -18,8 +18,7 @@ namespace spdld::media {
 // Decodes parts of a baseline scan whose index is there, row by row. Used by one thread.
 class IndexedScan {
  public:
-  // Of whole rows of MCUs, how many blocks are in memory at once, at most; of shorter ones not
-  // more.
+  // How many blocks are in memory at once, at most, where a whole row of MCUs has so many.
   static std::size_t most_blocks(std::size_t row_blocks);
 
   IndexedScan() = default;
@@ -58,6 +57,7 @@ class IndexedScan {
   std::size_t parts_before(int row) const {
     return static_cast<std::size_t>(row - first_row_) * row_parts_;
   }
+  // Makes the first coefficients of row_ what they are. False: the index says other ones.
   bool add_up_dc();
 
   static constexpr std::size_t kLead = PieceLanes::kSpare;

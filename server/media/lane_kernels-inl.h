@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the loops of lanes share. Included by them once for each instruction set.
+// Steps that the loops of lanes share. Included by them once for each instruction set.
 #if defined(SPDLD_MEDIA_LANE_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPDLD_MEDIA_LANE_KERNELS_INL_H_
 #undef SPDLD_MEDIA_LANE_KERNELS_INL_H_
@@ -77,12 +77,28 @@ struct Entries {
   }
 };
 
+// The number that the highest `size` of these bits stand for, where size is not 0.
+HWY_INLINE Numbers value_of(Numbers bits, Numbers size) {
+  const Numbers rest = hn::Sub(all_of(32), size);
+  const Numbers lowest = hn::AndNot(signed_from<31>(bits), hn::Shr(all_of(~0u), rest));
+  return hn::Sub(hn::Shr(bits, rest), lowest);
+}
+
 // Looks at the tables.
 class Looks {
  public:
   struct Look {
     Numbers bits;  // 25 at least, from the highest
     Entries found;
+
+    // The first coefficient, and the bits of all that was found.
+    HWY_INLINE Numbers first(Lanes fits) const {
+      return hn::IfThenElse(fits, found.first(),
+                            value_of(hn::Shl(bits, found.length()), found.size()));
+    }
+    HWY_INLINE Numbers used(Lanes fits) const {
+      return hn::IfThenElse(fits, found.length(), hn::Add(found.length(), found.size()));
+    }
   };
 
   HWY_INLINE explicit Looks(const LaneTables& tables)
@@ -113,13 +129,6 @@ class Looks {
   Numbers last_byte_;
   Numbers first_entries_;
 };
-
-// The number that the highest `size` of these bits stand for, where size is not 0.
-HWY_INLINE Numbers value_of(Numbers bits, Numbers size) {
-  const Numbers rest = hn::Sub(all_of(32), size);
-  const Numbers lowest = hn::AndNot(signed_from<31>(bits), hn::Shr(all_of(~0u), rest));
-  return hn::Sub(hn::Shr(bits, rest), lowest);
-}
 
 #endif  // AVX3
 

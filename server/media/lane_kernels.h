@@ -18,7 +18,7 @@ inline constexpr std::size_t kScanLanes = 16;
 // Whether this machine has the instructions. The loops need them.
 bool has_scan_lanes();
 
-// What all lanes read by.
+// Which table each place in an MCU has, and where the bits are: the same for all lanes.
 struct LaneTables {
   const HuffmanTable::Entry* entries = nullptr;  // of a table, from which the others are counted
   const ScanBytes* bytes = nullptr;
@@ -35,7 +35,7 @@ struct LaneTables {
   }
 };
 
-// Where lanes are that write what they read.
+// Where the lanes of PieceLanes are.
 struct PieceState {
   std::array<std::uint32_t, kScanLanes> bit{};    // of the scan's bytes
   std::array<std::uint32_t, kScanLanes> place{};  // in an MCU
@@ -55,7 +55,7 @@ void step_slowly(const LaneTables& tables, std::int16_t* blocks, std::size_t lan
 // tables.
 inline constexpr std::size_t kSurveyLanes = 2 * kScanLanes;
 
-// Where lanes are that count what they read.
+// Where the lanes of ScanSurvey are.
 struct SurveyState {
   using Numbers = std::array<std::uint32_t, kSurveyLanes>;
 

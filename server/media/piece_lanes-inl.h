@@ -69,22 +69,17 @@ std::uint32_t run_pieces(const LaneTables& tables, std::int16_t* blocks, std::ui
     const Entries& entries = look.found;
     found.write(blocks);
 
-    const Numbers length = entries.length();
     const Numbers first_at = hn::Add(at.to, entries.run<kBytes>());
     const Numbers behind_first = hn::Add(first_at, all_of(kBytes));
     // See RowLanes::step(): where the code is longer than the table's, and at a block's last
     // coefficient, the look is of no use.
     const Lanes is_useless =
-        hn::And(busy, hn::Or(is_zero(length), is_zero(hn::And(behind_first, in_block))));
+        hn::And(busy, hn::Or(is_zero(entries.length()), is_zero(hn::And(behind_first, in_block))));
     const Lanes takes = hn::AndNot(is_useless, busy);
 
     const Lanes fits = entries.fits();
-    const Numbers size = entries.size();
-    const Numbers first =
-        hn::And(hn::IfThenElse(fits, entries.first(), value_of(hn::Shl(look.bits, length), size)),
-                all_of(0xFFFF));
+    const Numbers first = hn::And(look.first(fits), all_of(0xFFFF));
     Numbers next = hn::IfThenElse(fits, hn::Add(at.to, entries.advance<kBytes>()), behind_first);
-    const Numbers used = hn::IfThenElse(fits, length, hn::Add(length, size));
 
     // A second coefficient is written with what precedes it, which is the first or a zero. So no
     // scatter writes behind its block.
@@ -101,7 +96,7 @@ std::uint32_t run_pieces(const LaneTables& tables, std::int16_t* blocks, std::ui
     const Numbers place =
         hn::IfThenElse(ends, of_place(behind, at.place), hn::Or(at.place, all_of(1)));
     next = hn::IfThenElse(ends, block, next);
-    at.bit = hn::IfThenElse(takes, hn::Add(at.bit, used), at.bit);
+    at.bit = hn::IfThenElse(takes, hn::Add(at.bit, look.used(fits)), at.bit);
     at.place = hn::IfThenElse(takes, place, at.place);
     at.to = hn::IfThenElse(takes, next, at.to);
 

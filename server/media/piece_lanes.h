@@ -23,7 +23,7 @@ class PieceLanes {
   // Some MCUs of a row.
   struct Piece {
     std::uint32_t bit = 0;  // of ScanBytes, where they begin
-    // What becomes of them: coefficients of all blocks. Zeros before.
+    // Of the blocks: coefficients [first, end) are theirs, and are zeros before.
     std::uint32_t first = 0;
     std::uint32_t end = 0;
   };

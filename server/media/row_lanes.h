@@ -26,7 +26,7 @@ class RowLanes {
   // Some MCUs of a row.
   struct Part {
     std::uint64_t bit = 0;  // of ScanBytes, where they begin
-    // What becomes of them: zeros before, which lie where the size of a block divides the address.
+    // Their blocks, which are zeros before. The size of one divides the address.
     std::int16_t* blocks = nullptr;
     const std::int16_t* end = nullptr;
   };

@@ -54,7 +54,7 @@ class ScanBytes {
   ByteBuffer bytes_;
   std::size_t size_ = 0;
   std::uint64_t last_byte_ = 0;
-  std::size_t parts_ = 0;
+  std::size_t parts_ = 1;
   std::vector<std::uint32_t> stuffed_;
 };
 

@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET <= HWY_AVX3
 
-// What is the same in all looks of a survey.
+// By place in an MCU (LaneTables).
 struct SurveyTables {
   Numbers behind, components;
 };
@@ -54,30 +54,26 @@ struct SurveyVector {
   HWY_INLINE Lanes take(const Looks::Look& look, const SurveyTables& tables, SurveyLog& log) {
     const Tag d;
     const Entries& entries = look.found;
-    const Numbers length = entries.length();
     const Numbers advance = entries.advance<1>();
-    const Numbers size = entries.size();
     const Numbers first_at = hn::Add(k, entries.run<1>());
     const Lanes fits = entries.fits();
     const Numbers next = hn::IfThenElse(fits, hn::Add(k, advance), hn::Add(first_at, all_of(1)));
     // A code that is longer than the table's, a first coefficient that is its block's last or
     // behind it, a second one behind it.
-    const Lanes is_odd =
-        hn::And(busy, hn::Or(hn::Or(is_zero(length), hn::Gt(first_at, all_of(kBlock - 2))),
-                             hn::And(hn::Gt(next, all_of(kBlock)),
-                                     hn::Gt(all_of(HuffmanTable::Entry::kToEnd), advance))));
+    const Lanes is_odd = hn::And(
+        busy, hn::Or(hn::Or(is_zero(entries.length()), hn::Gt(first_at, all_of(kBlock - 2))),
+                     hn::And(hn::Gt(next, all_of(kBlock)),
+                             hn::Gt(all_of(HuffmanTable::Entry::kToEnd), advance))));
     const Lanes takes = hn::AndNot(is_odd, busy);
     const Lanes ends = hn::And(takes, hn::Gt(next, all_of(kBlock - 1)));
 
     const Numbers component = hn::IfThenElseZero(takes, of_place(tables.components, place));
-    const Numbers change =
-        hn::IfThenElse(fits, entries.first(), value_of(hn::Shl(look.bits, length), size));
+    const Numbers change = look.first(fits);
     dc0 = hn::IfThenElse(hn::TestBit(component, all_of(1)), hn::Add(dc0, change), dc0);
     dc1 = hn::IfThenElse(hn::TestBit(component, all_of(2)), hn::Add(dc1, change), dc1);
     dc2 = hn::IfThenElse(hn::TestBit(component, all_of(4)), hn::Add(dc2, change), dc2);
 
-    const Numbers used = hn::IfThenElse(fits, length, hn::Add(length, size));
-    bit = hn::IfThenElse(takes, hn::Add(bit, used), bit);
+    bit = hn::IfThenElse(takes, hn::Add(bit, look.used(fits)), bit);
     const Numbers next_place =
         hn::IfThenElse(ends, of_place(tables.behind, place), hn::Or(place, all_of(1)));
     place = hn::IfThenElse(takes, next_place, place);

@@ -33,12 +33,11 @@ void ScanSurvey::begin_lanes() {
     lane.end = static_cast<std::uint32_t>(scan_->bits() * (i + 1) / count_);
     lane.next = i + 1;
     lane.begins.clear();
-    lane.is_joined = false;
-    lane.first = 0;
+    lane.joined_at.reset();
   }
   // The first one begins where an MCU does.
   lanes_[0].begins.push_back({});
-  lanes_[0].is_joined = true;
+  lanes_[0].joined_at = 0;
 }
 
 bool ScanSurvey::read() {
@@ -76,9 +75,8 @@ bool ScanSurvey::read_symbol(std::size_t i) {
     stop(i);  // what follows is padding, or add_entries() finds MCUs missing
     return true;
   } else {
-    if (lanes_[i].is_joined) return false;
+    if (lanes_[i].joined_at) return false;
     lanes_[i].begins.clear();
-    lanes_[i].first = 0;
     ++state_.bit[i];
   }
   if (exists && !symbol.ends_block && k + 1 < kBlock) {
@@ -101,9 +99,9 @@ void ScanSurvey::add(std::size_t i, const Begin& begin) {
   while (lane.next < count_) {
     if (begin.bit < lane.end) return;
     Lane& next = lanes_[lane.next];
-    while (next.first < next.begins.size() && next.begins[next.first].bit < begin.bit) ++next.first;
-    if (next.first < next.begins.size() && next.begins[next.first].bit == begin.bit) {
-      next.is_joined = true;
+    const auto same = std::ranges::lower_bound(next.begins, begin.bit, {}, &Begin::bit);
+    if (same != next.begins.end() && same->bit == begin.bit) {
+      next.joined_at = static_cast<std::size_t>(same - next.begins.begin());
       return stop(i);
     }
     if (begin.bit < next.end) return;
@@ -112,8 +110,7 @@ void ScanSurvey::add(std::size_t i, const Begin& begin) {
     stop(lane.next);
     lane.end = next.end;
     if (++lane.next == count_) break;
-    lanes_[lane.next].is_joined = false;
-    lanes_[lane.next].first = 0;
+    lanes_[lane.next].joined_at.reset();
   }
   if (begin.bit >= lane.end) stop(i);
 }
@@ -122,15 +119,16 @@ bool ScanSurvey::add_entries(const ScanTables& tables, int step) {
   const int across = tables.mcus_across();
   const int count = across * tables.mcus_down();
   int mcu = 0;
+  int column = 0;
   std::array<std::uint32_t, 3> before{};  // what a lane's sums lack
   for (std::size_t i = 0; i < count_; i = lanes_[i].next) {
-    std::span<const Begin> begins = std::span(lanes_[i].begins).subspan(lanes_[i].first);
+    std::span<const Begin> begins = std::span(lanes_[i].begins).subspan(*lanes_[i].joined_at);
     const Begin& last = begins.back();
     for (std::size_t c = 0; c < 3; ++c) before[c] -= begins.front().dc[c];
     if (lanes_[i].next < count_) {
       // All rests on this: at the same bit, before an MCU, two lanes are in the same state.
       const Lane& next = lanes_[lanes_[i].next];
-      if (!next.is_joined || next.begins[next.first].bit != last.bit) return false;
+      if (!next.joined_at || next.begins[*next.joined_at].bit != last.bit) return false;
       begins = begins.first(begins.size() - 1);
     }
     for (const Begin& begin : begins) {
@@ -139,7 +137,9 @@ bool ScanSurvey::add_entries(const ScanTables& tables, int step) {
         dc[c] = static_cast<std::int32_t>(before[c] + begin.dc[c]);
       if (mcu == count) return scan_->ends_at(begin.bit) && scan_->add_entry(begin.bit, dc);
       if (!std::ranges::all_of(dc, SeekIndex::can_tell)) return false;
-      if (mcu++ % across % step == 0) scan_->add_entry(begin.bit, dc);
+      if (column % step == 0) scan_->add_entry(begin.bit, dc);
+      ++mcu;
+      if (++column == across) column = 0;
     }
     for (std::size_t c = 0; c < 3; ++c) before[c] += last.dc[c];
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -46,9 +47,8 @@ class ScanSurvey {
     std::size_t next = 0;   // the lane that it is to join
     // Those that it has come to, since it last met a code that does not exist.
     std::vector<Begin> begins;
-    // Whether a lane before has joined at one of them, and which; else: the first where one may.
-    bool is_joined = false;
-    std::size_t first = 0;
+    // At which of them another lane has joined. Those from there on follow each other.
+    std::optional<std::size_t> joined_at;
   };
 
   // Begins in all lanes, also of MCUs that are none. A scan that has more of them is not read on.
