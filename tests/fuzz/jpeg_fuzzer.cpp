@@ -14,13 +14,14 @@
 
 #include "base/rng.h"
 #include "tests/fuzz/image_outcome.h"
+#include "tests/unit/media/coded_jpeg_maker.h"
 #include "tests/unit/media/exif_maker.h"
 #include "tests/unit/media/jpeg_maker.h"
 
 namespace spdld::media::test {
 namespace {
 
-constexpr ImageLimits kLimits{.max_pixels = 100'000};
+constexpr ImageLimits kLimits{.max_pixels = 200'000};
 
 void demand(const Outcome& found, const Outcome& expected, const char* what) {
   if (found == expected) return;
@@ -55,6 +56,12 @@ std::vector<Bytes> seeds() {
   files.push_back(make_jpeg({.width = 24, .height = 40, .exif = make_tiff(6, true)}));
   files.push_back(make_jpeg({.width = 24, .height = 24, .restart_interval = 2}));
   files.push_back(make_jpeg({.width = 24, .height = 24, .progressive = true}));
+  // Scans that are long enough to be read from many places at once.
+  files.push_back(
+      make_jpeg({.width = 112, .height = 104, .luma_h = 2, .luma_v = 2, .quality = 99}));
+  files.push_back(make_jpeg({.width = 112, .height = 112, .kind = Kind::kGray, .quality = 98}));
+  KeyedRng rng(24);
+  files.push_back(drawn_jpeg(rng, 1200));
   return files;
 }
 

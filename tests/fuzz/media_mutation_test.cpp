@@ -14,6 +14,7 @@
 #include "tests/fuzz/mutations.h"
 #include "tests/unit/media/avif_maker.h"
 #include "tests/unit/media/bmp_maker.h"
+#include "tests/unit/media/coded_jpeg_maker.h"
 #include "tests/unit/media/exif_maker.h"
 #include "tests/unit/media/gif_maker.h"
 #include "tests/unit/media/jpeg_maker.h"
@@ -78,6 +79,18 @@ TEST(MediaMutation, OfJpegsNeverBreaksTheDecoder) {
        make_jpeg({.luma_h = 2, .luma_v = 2, .progressive = true, .progressive_scans = 3}),
        make_jpeg({.arithmetic = true}), make_jpeg({.interleaved = false})},
       0x6a7067, nullptr);
+}
+
+// Of scans that are long enough to be read from many places at once.
+TEST(MediaMutation, OfLongJpegsNeverBreaksTheDecoder) {
+  KeyedRng rng(23);
+  expect_survived(
+      {make_jpeg({.width = 240, .height = 180, .luma_h = 2, .luma_v = 2, .quality = 95}),
+       make_jpeg({.width = 240, .height = 180, .luma_h = 2, .quality = 98}),
+       make_jpeg({.width = 190, .height = 260, .quality = 92}),
+       make_jpeg({.width = 260, .height = 190, .kind = JpegRecipe::Kind::kGray}),
+       drawn_jpeg(rng, 1500)},
+      0x6c6a7067, nullptr);
 }
 
 TEST(MediaMutation, OfPngsNeverBreaksTheDecoder) {

@@ -13,5 +13,5 @@ else
   corpus=$(mktemp -d)
   trap 'rm -rf "$corpus"' EXIT
 fi
-"$bin/jpeg_fuzzer" -max_total_time="${1:-3600}" -max_len=4096 -timeout=20 -rss_limit_mb=2048 \
+"$bin/jpeg_fuzzer" -max_total_time="${1:-3600}" -max_len=24576 -timeout=20 -rss_limit_mb=2048 \
   -print_final_stats=1 -artifact_prefix="$corpus-" "$corpus"
