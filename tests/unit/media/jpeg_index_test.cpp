@@ -211,11 +211,13 @@ TEST_F(JpegIndexTest, AnIndexOfAnotherFileIsFoundOutOrGivesOnlyRowsThatAreBounde
       if (i % 2 == 0) entry %= std::uint64_t{jpeg.size()} << 39;  // inside the file
     }
     const Rect region = drawn_region({recipe.width, recipe.height}, rng);
-    PictureSink rows(region, 3);
-    own.open(*frame, jpeg, BaselineDecoder::Output::kRgb);
-    found_out += own.read(SeekIndex(grid, entries), region, rows) < region.height ? 1 : 0;
+    with_each_loop([&] {
+      PictureSink rows(region, 3);
+      own.open(*frame, jpeg, BaselineDecoder::Output::kRgb);
+      found_out += own.read(SeekIndex(grid, entries), region, rows) < region.height ? 1 : 0;
+    });
   }
-  EXPECT_GT(found_out, 1500);
+  EXPECT_GT(found_out, 2 * 1500);
 }
 
 TEST_F(JpegIndexTest, AFileIsReadFromItsBeginOnceAndThenByItsIndex) {
