@@ -41,14 +41,14 @@ void add_delete(CLI::App& app, const Context& context) {
       command->add_subcommand("job", "ends its sessions, too; one that has ended is forgotten");
   job->alias("jobs");
   job->callback([&context, key = add_job_key(*job), output = add_output(*job)] {
-    const bool had_ended = context.connect().delete_job(*key).had_ended();
-    nlohmann::ordered_json facts = {{"job", key->job()}, {"pipeline", nullptr}};
-    if (!key->pipeline().empty()) facts["pipeline"] = key->pipeline();
-    facts["deleted"] = true;
-    facts["had_ended"] = had_ended;
-    tell(facts,
-         fmt::format("job '{}' {}", key->job(),
-                     had_ended ? "had ended: what was kept of it is forgotten" : "deleted"),
+    const v1::DeleteJobResponse deleted = context.connect().delete_job(*key);
+    tell({{"job", key->job()},
+          {"pipeline", deleted.pipeline()},
+          {"deleted", true},
+          {"had_ended", deleted.had_ended()}},
+         fmt::format(
+             "job '{}' on pipeline '{}' {}", key->job(), deleted.pipeline(),
+             deleted.had_ended() ? "had ended: what was kept of it is forgotten" : "deleted"),
          *output, context);
   });
 }

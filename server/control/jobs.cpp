@@ -97,6 +97,7 @@ class Jobs final : public v1::Jobs::Service {
       SPDLD_ASSIGN(const auto deleted,
                    environment_.service.delete_job(caller, key->job(), key->pipeline()));
       response->set_had_ended(deleted.had_ended);
+      response->set_pipeline(deleted.pipeline);
       return Status();
     });
   }

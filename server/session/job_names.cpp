@@ -59,19 +59,19 @@ Result<JobPtr> Sessions::find_job(const Caller& caller, const JobName& name) con
                    "have ended");
 }
 
-Result<bool> Sessions::forget_job(const Caller& caller, const JobName& name) {
+Result<std::optional<JobKey>> Sessions::forget_job(const Caller& caller, const JobName& name) {
   SPDLD_ASSIGN(std::vector<JobKey> keys, deps_.store.jobs_named(name.job));
   for (const StoredPosition& ended : ended_positions_) keys.push_back(ended.key);
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   SPDLD_ASSIGN(const std::optional<JobKey> ended, meant(caller, name, std::move(keys)));
-  if (!ended) return false;
+  if (!ended) return ended;
   SPDLD_TRY(deps_.store.remove_job(*ended));
   forget_ended(*ended);
   log::info(about(*ended, caller.uid),
             "what was kept of job '{}' on pipeline '{}' deleted by uid {}", ended->job,
             ended->pipeline, caller.uid);
-  return true;
+  return ended;
 }
 
 }  // namespace spdld::session

@@ -91,7 +91,7 @@ Result<JobView> SessionService::limit_job(const Caller& caller, std::string_view
 Result<DeletedJob> SessionService::delete_job(const Caller& caller, std::string_view job,
                                               std::string_view pipeline) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
-  return sessions_.delete_job(caller, name);
+  return shown_to(catalogue_, caller, sessions_.delete_job(caller, name));
 }
 
 std::vector<SessionView> SessionService::sessions(const Caller& caller) {

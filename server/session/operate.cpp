@@ -167,12 +167,12 @@ Result<DeletedJob> Sessions::delete_job(const Caller& caller, const JobName& nam
               "job '{}' on pipeline '{}', which could not go on, deleted by uid {}", rests->job,
               rests->pipeline, caller.uid);
     broken_.erase(*rests);
-    return DeletedJob{};
+    return DeletedJob{.pipeline = rests->pipeline};
   }
   const auto found = find_job(caller, name);
   if (!found && found.error().code() == Code::kNotFound) {
-    SPDLD_ASSIGN(const bool forgotten, forget_job(caller, name));
-    if (forgotten) return DeletedJob{.had_ended = true};
+    SPDLD_ASSIGN(const std::optional<JobKey> forgotten, forget_job(caller, name));
+    if (forgotten) return DeletedJob{.pipeline = forgotten->pipeline, .had_ended = true};
   }
   if (!found) return tl::unexpected<Status>(found.error());
   const JobPtr& job = *found;
@@ -188,8 +188,9 @@ Result<DeletedJob> Sessions::delete_job(const Caller& caller, const JobName& nam
   streams_.forget(job->tag);
   log::info(about(job->key, caller.uid), "job '{}' on pipeline '{}' deleted by uid {}",
             job->key.job, job->key.pipeline, caller.uid);
+  DeletedJob deleted{.pipeline = job->key.pipeline};
   jobs_.erase(job->key);
-  return DeletedJob{};
+  return deleted;
 }
 
 Status Sessions::evict(const Caller& caller, std::uint64_t id, const std::string& reason) {

@@ -361,8 +361,8 @@ class Sessions final : public delivery::DataService {
   Result<std::optional<JobKey>> meant(const Caller& caller, const JobName& name,
                                       std::vector<JobKey> keys) const;
   Result<JobPtr> find_job(const Caller& caller, const JobName& name) const SPDLD_REQUIRES(mutex_);
-  // What an ended job left behind; false if there is no such job.
-  Result<bool> forget_job(const Caller& caller, const JobName& name)
+  // Forgets what an ended job left behind; none: there is no such job.
+  Result<std::optional<JobKey>> forget_job(const Caller& caller, const JobName& name)
       SPDLD_REQUIRES(mutex_, records_);
 
   // Operating: operate.cpp, move.cpp, and of swaps swap_plan.cpp, swap.cpp, swap_records.cpp,

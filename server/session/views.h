@@ -170,7 +170,8 @@ struct JobName {
 
 // What was deleted.
 struct DeletedJob {
-  bool had_ended = false;  // only what was kept of it was there
+  std::string pipeline = {};  // that it ran
+  bool had_ended = false;     // only what was kept of it was there
 };
 
 // What is to change of them.

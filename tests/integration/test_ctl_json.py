@@ -97,7 +97,7 @@ def test_what_is_deleted_is_told(daemon: Any) -> None:
     daemon.ctl("job", "create", "run", "--pipeline", "images")
     assert daemon.ctl_json("delete", "job", "run") == {
         "job": "run",
-        "pipeline": None,
+        "pipeline": "images",
         "deleted": True,
         "had_ended": False,
     }

@@ -238,7 +238,7 @@ def test_a_job_that_has_ended_is_forgotten_when_it_is_deleted(
     else:
         wait_until(lambda: daemon.ctl_json("get", "jobs") == [], "the job's end")
     deleted = told(daemon, "delete", "job", "run")
-    assert deleted == "job 'run' had ended: what was kept of it is forgotten\n"
+    assert deleted == "job 'run' on pipeline 'images' had ended: what was kept of it is forgotten\n"
     refused = start_rank(daemon, job="run", start="ledger").do("next")
     assert "nothing is known of where job 'run' was" in refused["message"]
     again = daemon.ctl("delete", "job", "run", check=False)

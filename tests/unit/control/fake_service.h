@@ -25,7 +25,7 @@ class FakeService final : public session::Service {
   Status answer;  // of everything that can fail
   session::PipelineView pipeline_view;
   session::JobView job_view;
-  session::DeletedJob deleted_job;
+  session::DeletedJob deleted_job{.pipeline = "images"};
   session::SwapView swap_view;
   std::vector<session::RevisionView> revision_views;
   session::ExplainView explain_view = {.facts = {}, .text = "the plan"};

@@ -97,10 +97,10 @@ TEST_F(SpdlctlSwapTest, NamesNoCommandWhereNoJobStays) {
 }
 
 TEST_F(SpdlctlSwapTest, SaysOfAJobThatHadEndedThatItIsForgotten) {
-  EXPECT_EQ(spdlctl({"delete", "job", "run-7"}).out, "job 'run-7' deleted\n");
+  EXPECT_EQ(spdlctl({"delete", "job", "run-7"}).out, "job 'run-7' on pipeline 'images' deleted\n");
   service().deleted_job.had_ended = true;
   EXPECT_EQ(spdlctl({"delete", "job", "run-7"}).out,
-            "job 'run-7' had ended: what was kept of it is forgotten\n");
+            "job 'run-7' on pipeline 'images' had ended: what was kept of it is forgotten\n");
 }
 
 TEST_F(SpdlctlSwapTest, SaysThatThereWasNoJobToChange) {
