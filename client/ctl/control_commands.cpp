@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -55,21 +56,36 @@ v1::JobKey as_listed(Daemon& daemon, v1::JobKey key) {
   return key;
 }
 
-// Throws Failure (kWrongUsage) where the name that was given as a job's is a pipeline's alone.
-void check_is_no_pipeline(Daemon& daemon, const std::string& job) {
-  const auto is_job = [&job](const v1::ListJobsResponse& found) {
-    return std::any_of(found.jobs().begin(), found.jobs().end(),
-                       [&job](const v1::Job& one) { return one.job() == job; });
-  };
-  if (job.empty() || is_job(daemon.jobs(false)) || is_job(daemon.jobs(true))) return;
+// Why `what` is not to be had: no job, or no pipeline, has the name that was asked for. Throws it
+// as Failure.
+void check_names(Daemon& daemon, const v1::JobKey& key, const std::string& what) {
+  if (key.job().empty() && key.pipeline().empty()) return;
   const v1::ListPipelinesResponse applied = daemon.pipelines();
-  if (std::none_of(applied.pipelines().begin(), applied.pipelines().end(),
-                   [&job](const v1::Pipeline& one) { return one.name() == job; }))
-    return;
-  throw Failure(kWrongUsage, "'" + job +
-                                 "' is a pipeline, and no job has that name: 'spdlctl get "
-                                 "failures --pipeline " +
-                                 job + "' lists those of its jobs");
+  const auto is_applied = [&applied](const std::string& name) {
+    return std::ranges::any_of(applied.pipelines(),
+                               [&name](const v1::Pipeline& one) { return one.name() == name; });
+  };
+  const std::array jobs = {daemon.jobs(false), daemon.jobs(true)};
+  const auto any_job = [&jobs](const auto& is_meant) {
+    return std::ranges::any_of(jobs, [&is_meant](const v1::ListJobsResponse& some) {
+      return std::ranges::any_of(some.jobs(), is_meant);
+    });
+  };
+  if (!key.job().empty() && !any_job([&](const v1::Job& one) { return one.job() == key.job(); })) {
+    if (is_applied(key.job()))
+      throw Failure(kWrongUsage, fmt::format("'{0}' is a pipeline, and no job has that name: "
+                                             "'spdlctl get {1} --pipeline {0}' lists those of its "
+                                             "jobs",
+                                             key.job(), what));
+    throw Failure(kFailed, fmt::format("there is no job '{}': 'spdlctl get jobs' lists those that "
+                                       "run, 'spdlctl get jobs --ended' the others",
+                                       key.job()));
+  }
+  if (!key.pipeline().empty() && !is_applied(key.pipeline()) &&
+      !any_job([&](const v1::Job& one) { return one.pipeline() == key.pipeline(); }))
+    throw Failure(kFailed,
+                  fmt::format("there is no pipeline '{}': 'spdlctl get pipelines' lists them",
+                              key.pipeline()));
 }
 
 std::shared_ptr<v1::JobKey> add_filter(CLI::App& command) {
@@ -212,7 +228,9 @@ void add_get(CLI::App& app, const Context& context) {
   sessions->callback([&context, output = add_output(*sessions), key = add_filter(*sessions)] {
     Daemon daemon = context.connect();
     v1::ListSessionsResponse found = daemon.sessions();
-    keep(found.mutable_sessions(), as_listed(daemon, *key));
+    const v1::JobKey of = as_listed(daemon, *key);
+    keep(found.mutable_sessions(), of);
+    if (found.sessions().empty()) check_names(daemon, of, "sessions");
     print(found.sessions(), *output, sessions_table, "sessions", context);
   });
   CLI::App* users = get->add_subcommand("users", "what users have of the daemon, and may have");
@@ -230,7 +248,9 @@ void add_get(CLI::App& app, const Context& context) {
     wanted.set_ended(*ended);
     Daemon daemon = context.connect();
     v1::StatsSnapshot found = daemon.stats(wanted);
-    keep(found.mutable_stages(), as_listed(daemon, *key));
+    const v1::JobKey of = as_listed(daemon, *key);
+    keep(found.mutable_stages(), of);
+    if (found.stages().empty()) check_names(daemon, of, "stages");
     print(found.stages(), *output, stages_table, "stages", context);
   });
   CLI::App* failures = get->add_subcommand(
@@ -247,8 +267,9 @@ void add_get(CLI::App& app, const Context& context) {
     wanted.set_job(key->job());
     Daemon daemon = context.connect();
     v1::StatsSnapshot found = daemon.stats(wanted);
-    keep(found.mutable_failures(), as_listed(daemon, *key));
-    if (found.failures().empty()) check_is_no_pipeline(daemon, key->job());
+    const v1::JobKey of = as_listed(daemon, *key);
+    keep(found.mutable_failures(), of);
+    if (found.failures().empty()) check_names(daemon, of, "failures");
     print(found.failures(), *output, failures_table, "failures", context);
   });
   CLI::App* classes = get->add_subcommand("classes", "the names behind a pipeline's labels");

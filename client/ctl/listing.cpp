@@ -274,8 +274,8 @@ void print_jpeg(const v1::JpegIndex& jpeg, std::ostream& out) {
           ? "off"
           : fmt::format("{} of {}, {}", show_bytes(jpeg.bytes()), show_bytes(jpeg.limit_bytes()),
                         counted(jpeg.files(), "file"));
-  out << fmt::format("jpeg       index: {}; images: {} by it, {} without, {} by libjpeg\n", index,
-                     images.indexed(), images.from_begin(), images.by_libjpeg());
+  out << fmt::format("jpeg       index: {}; images: {} by index, {} from begin, {} by libjpeg\n",
+                     index, images.indexed(), images.from_begin(), images.by_libjpeg());
   if (images.recoded() > 0)
     out << fmt::format("           in caches: coefficients made of {}; {} made of coefficients\n",
                        counted(images.recoded(), "file"),
@@ -319,10 +319,10 @@ void print_status(const v1::Daemon& daemon, const std::string& address, std::ost
                                              : "");
   if (daemon.has_data()) print_data_plane(daemon.data(), out);
   for (const v1::SampleCache& cache : daemon.caches()) {
-    out << fmt::format("cache      {}: {} of {}, {}, {}, {}\n", cell(cache.name()),
-                       show_bytes(cache.bytes()), show_bytes(cache.limit_bytes()),
-                       counted(cache.items(), "item"), counted(cache.hits(), "hit"),
-                       counted(cache.misses(), "miss", "misses"));
+    out << fmt::format("cache      {}, in {}: {} of {}, {}, {}, {}\n", cell(cache.name()),
+                       cell(cache.where()), show_bytes(cache.bytes()),
+                       show_bytes(cache.limit_bytes()), counted(cache.items(), "item"),
+                       counted(cache.hits(), "hit"), counted(cache.misses(), "miss", "misses"));
     if (!cache.why().empty()) out << fmt::format("           {}\n", cell(cache.why()));
   }
   if (daemon.has_jpeg()) print_jpeg(daemon.jpeg(), out);

@@ -53,7 +53,8 @@ def test_failures_of_an_ended_job_are_listed_without_being_asked_for(
     failures = daemon.ctl_json("get", "failures", ended["job"])
     assert {(failure["item"], failure["ended_stream"]) for failure in failures} == {(5, False)}
     assert all(failure["unix_ms"] <= ended["end"]["unix_ms"] for failure in failures)
-    assert daemon.ctl_json("get", "failures", "another") == []
+    unknown = daemon.ctl("get", "failures", "another", check=False)
+    assert unknown.returncode == 1 and "there is no job 'another'" in unknown.stderr
     mistaken = daemon.ctl("get", "failures", ended["pipeline"], check=False)
     if ended["job"] != ended["pipeline"]:
         assert mistaken.returncode == 2

@@ -384,11 +384,11 @@ TEST(Listing, ShowsHowJpegsWereReadOnceThereWereAny) {
   jpeg.mutable_images()->set_indexed(1000);
   jpeg.mutable_images()->set_from_begin(500);
   jpeg.mutable_images()->set_by_libjpeg(2);
-  EXPECT_NE(shown().find("jpeg       index: 3.0 MiB of 1.0 GiB, 500 files; images: 1000 by it, 500 "
-                         "without, 2 by libjpeg\n"),
+  EXPECT_NE(shown().find("jpeg       index: 3.0 MiB of 1.0 GiB, 500 files; images: 1000 by index, "
+                         "500 from begin, 2 by libjpeg\n"),
             std::string::npos);
   jpeg.set_limit_bytes(0);
-  EXPECT_NE(shown().find("jpeg       index: off; images: 1000 by it"), std::string::npos);
+  EXPECT_NE(shown().find("jpeg       index: off; images: 1000 by index"), std::string::npos);
   EXPECT_EQ(shown().find("verify"), std::string::npos);
   jpeg.set_compared(20);
   EXPECT_NE(shown().find("           verify: 20 images compared, all with libjpeg's pixels\n"),

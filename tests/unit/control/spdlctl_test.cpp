@@ -307,7 +307,20 @@ TEST_F(SpdlctlTest, KeepsOnlyWhatBelongsToTheJobThatIsAskedFor) {
   const auto stages = nlohmann::json::parse(outcome.out);
   ASSERT_EQ(stages.size(), 1u);
   EXPECT_EQ(stages[0]["stage"], "decode_image");
-  EXPECT_EQ(spdlctl({"get", "stages", "--job", "none"}).out, "no stages\n");
+}
+
+TEST_F(SpdlctlTest, SaysThatThereIsNoJobOrPipelineOfTheNameThatItWasAskedFor) {
+  service_.job_view.job = "run";
+  start();
+  for (const char* const what : {"sessions", "stages", "failures"}) {
+    const Outcome no_job = spdlctl({"get", what, "--job", "none"});
+    EXPECT_EQ(no_job.exit_code, 1) << what;
+    EXPECT_NE(no_job.err.find("there is no job 'none'"), std::string::npos) << no_job.err;
+    const Outcome no_pipeline = spdlctl({"get", what, "--pipeline", "none"});
+    EXPECT_EQ(no_pipeline.exit_code, 1) << what;
+    EXPECT_NE(no_pipeline.err.find("there is no pipeline 'none'"), std::string::npos)
+        << no_pipeline.err;
+  }
 }
 
 TEST_F(SpdlctlTest, PrintsAPipelineAsItWasApplied) {
@@ -420,8 +433,7 @@ TEST_F(SpdlctlTest, SaysAsJsonWhatWasDone) {
             (nlohmann::json{{"pipeline", "p"}, {"deleted", true}}));
   EXPECT_EQ(done({"delete", "job", "run"}),
             (nlohmann::json{
-                {"job", "run"}, {"pipeline", nullptr}, {"deleted", true}, {"had_ended", false}}));
-  EXPECT_EQ(done({"delete", "job", "run", "--pipeline", "p"})["pipeline"], "p");
+                {"job", "run"}, {"pipeline", "images"}, {"deleted", true}, {"had_ended", false}}));
   EXPECT_EQ(done({"evict", "7", "--reason", "slow \xff"}),
             (nlohmann::json{{"session", 7}, {"evicted", true}, {"reason", "slow \xef\xbf\xbd"}}));
 }
