@@ -224,9 +224,7 @@ Status JpegDecoder::read(const Rect& region, RowSink& rows) {
 }
 
 bool JpegDecoder::is_to_verify() {
-  if (options_.verify_one_in == 0 || ++since_verified_ < options_.verify_one_in) return false;
-  since_verified_ = 0;
-  return true;
+  return options_.verify_one_in > 0 && options_.indexes->is_to_compare(options_.verify_one_in);
 }
 
 // Keeps rows, and gives others on that should be the same.

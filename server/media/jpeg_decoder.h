@@ -83,7 +83,6 @@ class JpegDecoder final : public RasterDecoder {
   std::span<const std::byte> file_;
   std::optional<Baseline> baseline_;  // none: libjpeg-turbo reads the file
   BaselineDecoder decoder_;
-  std::uint32_t since_verified_ = 0;  // images that our own decoder has read
   JpegCodec codec_;
   std::uint64_t read_bytes_ = 0;  // of the image that is open
   ByteBuffer rows_;               // as libjpeg makes them

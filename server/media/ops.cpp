@@ -60,7 +60,8 @@ Result<std::uint32_t> one_in(const std::string& text) {
       std::from_chars(text.data() + (has_head ? kHead.size() : text.size()), end, count);
   if (failed == std::errc() && rest == end && count > 0) return count;
   return error(Code::kInvalidArgument,
-               "decode_image: verify is '" + text + "'; write 1/N, such as 1/1000");
+               "decode_image: verify is '" + text +
+                   "'; write 1/N, such as 1/1000, with an N of at most 4294967295");
 }
 
 Result<std::unique_ptr<Op>> make_decode_image(const Params& params,
@@ -129,8 +130,10 @@ OpInfo decode_image(const std::shared_ptr<SeekIndexes>& indexes) {
             .max = 100000},
            {.name = "verify",
             .type = ParamType::kString,
-            .doc = "1/N: one JPEG in N that our own decoder reads is read by libjpeg-turbo, too, "
-                   "whose pixels are taken; `spdlctl status` counts them and those that differ",
+            .doc =
+                "1/N: one JPEG in N that our own decoder reads, drawn anew each time, is read by "
+                "libjpeg-turbo, too, whose pixels are taken; `spdlctl status` counts them and "
+                "those that differ",
             .nullable = true}},
       .make = [indexes](const Params& params) { return make_decode_image(params, indexes); },
   };

@@ -9,19 +9,24 @@
 #endif
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/mutex.h"
 #include "base/random_bytes.h"
+#include "base/rng.h"
 
 namespace spdld::media {
 namespace {
 
-// Entries are kept in blocks of this many, or in one of their own where they are more.
-constexpr std::size_t kBlockEntries = 8192;
-constexpr std::size_t kLeastTable = 64;  // a power of two
+// Entries are kept in blocks of so many, fewer where the limit is small, or in one of their own
+// where they are more.
+constexpr std::size_t kMostBlockEntries = 8192;
+constexpr std::size_t kLeastBlockEntries = 64;
+constexpr std::size_t kBlocks = 8;      // of each shard at the limit, at least
+constexpr std::size_t kLeastTable = 8;  // a power of two
 
 template <std::size_t kBytes>
 std::array<unsigned char, kBytes> random_secret() {
@@ -47,6 +52,8 @@ class SeekIndexes::Shard {
     if (slot.count != grid.entries()) return {.index = std::nullopt, .is_odd = true};
     return {.index = SeekIndex(grid, {slot.entries, slot.count})};
   }
+
+  void set_block_entries(std::size_t entries) { block_entries_ = entries; }
 
   enum class Added { kYes, kThere, kNoRoom };
 
@@ -126,11 +133,11 @@ class SeekIndexes::Shard {
   template <typename Take>
   std::uint64_t* room_for(std::size_t count, const Take& take) SPDLD_REQUIRES(mutex_) {
     if (count > left_) {
-      const std::size_t size = std::max(count, kBlockEntries);
+      const std::size_t size = std::max(count, block_entries_);
       if (!take(size * sizeof(std::uint64_t))) return nullptr;
       blocks_.push_back(std::make_unique<std::uint64_t[]>(size));
       // A block of one index alone leaves the one that others share as it is.
-      if (size != kBlockEntries) return blocks_.back().get();
+      if (size != block_entries_) return blocks_.back().get();
       free_ = blocks_.back().get();
       left_ = size;
     }
@@ -140,6 +147,7 @@ class SeekIndexes::Shard {
     return room;
   }
 
+  std::size_t block_entries_ = kMostBlockEntries;
   mutable Mutex mutex_;
   std::vector<Slot> table_ SPDLD_GUARDED_BY(mutex_);
   std::size_t files_ SPDLD_GUARDED_BY(mutex_) = 0;  // slots that are not free
@@ -151,7 +159,12 @@ class SeekIndexes::Shard {
 SeekIndexes::SeekIndexes(std::uint64_t limit_bytes)
     : limit_bytes_(limit_bytes),
       secret_(random_secret<kSecretBytes>()),
-      shards_(std::make_unique<std::array<Shard, kShards>>()) {}
+      shards_(std::make_unique<std::array<Shard, kShards>>()) {
+  const auto entries = static_cast<std::size_t>(limit_bytes / sizeof(std::uint64_t));
+  for (Shard& shard : *shards_)
+    shard.set_block_entries(
+        std::clamp(entries / kShards / kBlocks, kLeastBlockEntries, kMostBlockEntries));
+}
 
 SeekIndexes::~SeekIndexes() = default;
 
@@ -195,6 +208,13 @@ void SeekIndexes::add_odd(const Key& key) {
 
 void SeekIndexes::contradicted(const Key& key) {
   if (make_odd(key)) contradicted_.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool SeekIndexes::is_to_compare(std::uint32_t one_in) {
+  const std::uint64_t number = asked_.fetch_add(1, std::memory_order_relaxed);
+  std::uint64_t seed = 0;
+  std::memcpy(&seed, secret_.data(), sizeof seed);
+  return number % one_in == mix64(seed, number / one_in) % one_in;
 }
 
 void SeekIndexes::compared(const Key& key, bool are_same) {

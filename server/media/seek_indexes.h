@@ -68,6 +68,9 @@ class SeekIndexes {
   // The index of this file has contradicted its scan: the file is odd from now on.
   void contradicted(const Key& key);
 
+  // Whether `verify` compares the image that a decoder is about to read: one of each `one_in` of
+  // all decoders together, which of these is drawn anew each time.
+  bool is_to_compare(std::uint32_t one_in);
   // All pixels that our decoder has made of this file were compared with libjpeg-turbo's: if they
   // are not the same, it is odd from now on.
   void compared(const Key& key, bool are_same);
@@ -87,11 +90,12 @@ class SeekIndexes {
 
   const std::uint64_t limit_bytes_;
   const std::array<unsigned char, kSecretBytes> secret_;
-  // These guard nothing: each is a sum over the shards.
+  // These guard nothing: each is a count, or a sum over the shards.
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<std::uint64_t> files_{0};
   std::atomic<std::uint64_t> refused_{0};
   std::atomic<std::uint64_t> contradicted_{0};
+  std::atomic<std::uint64_t> asked_{0};  // by is_to_compare()
   std::atomic<std::uint64_t> compared_{0};
   std::atomic<std::uint64_t> different_{0};
   JpegCounter counter_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -87,6 +88,36 @@ TEST(SeekIndexes, SpreadEntriesTheFuller) {
     last = grid->step;
   }
   EXPECT_EQ(last, 64) << "a row";
+}
+
+TEST(SeekIndexes, UseMostOfASmallLimit) {
+  for (const std::uint64_t limit : {std::uint64_t{256} << 10, std::uint64_t{4} << 20}) {
+    SeekIndexes indexes(limit);
+    const SeekGrid grid{32, 24, 32};
+    std::uint64_t file = 0;
+    while (indexes.add(key(file), grid, entries_of(grid, file))) ++file;
+    const std::uint64_t entry_bytes = file * grid.entries() * sizeof(std::uint64_t);
+    EXPECT_GT(entry_bytes, limit / 3) << "of " << limit;
+  }
+}
+
+TEST(SeekIndexes, CompareOneImageInEachNOfAllDecodersAndEachTimeAnother) {
+  SeekIndexes indexes(kPlenty);
+  EXPECT_TRUE(indexes.is_to_compare(1));
+  EXPECT_TRUE(indexes.is_to_compare(1));
+  SeekIndexes others(kPlenty);
+  constexpr std::uint32_t kOneIn = 16;
+  std::set<std::uint32_t> places;
+  for (int turn = 0; turn < 200; ++turn) {
+    int count = 0;
+    for (std::uint32_t i = 0; i < kOneIn; ++i) {
+      if (!others.is_to_compare(kOneIn)) continue;
+      ++count;
+      places.insert(i);
+    }
+    ASSERT_EQ(count, 1);
+  }
+  EXPECT_GT(places.size(), 8U);
 }
 
 TEST(SeekIndexes, WithoutRoomHaveNone) {
