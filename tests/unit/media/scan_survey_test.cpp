@@ -6,12 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "base/rng.h"
 #include "media/scan_pass.h"
+#include "tests/fuzz/mutations.h"
 #include "tests/unit/media/coded_jpeg_maker.h"
 #include "tests/unit/media/jpeg_maker.h"
 #include "tests/unit/media/pixels_of.h"
@@ -96,8 +96,7 @@ TEST_F(ScanSurveyTest, LeavesShortScansToOneReader) {
 }
 
 TEST_F(ScanSurveyTest, FindsNoIndexThatOneReaderDoesNotFindInDamagedScans) {
-  const char* const wanted = std::getenv("SPDLD_FILES");
-  const int files = wanted == nullptr ? 400 : std::atoi(wanted);
+  const int files = mutations_wanted(400);
   KeyedRng rng(22);
   int sound = 0;
   for (int i = 0; i < files; ++i) {
