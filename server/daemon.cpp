@@ -155,6 +155,7 @@ struct Daemon::Parts {
         caches({.ram_bytes = budget_bytes(config.cache.ram),
                 .disk_bytes = config.cache.disk_bytes,
                 .dir = config.cache.dir,
+                .has_seek_indexes = budget_bytes(config.decoder.index) > 0,
                 .io = io}),
         seek_indexes(std::make_shared<media::SeekIndexes>(budget_bytes(config.decoder.index))),
         catalogue({.state_dir = config.state_dir,

@@ -8,16 +8,13 @@
 #include <utility>
 
 #include "base/counted.h"
+#include "delivery/memory_probe.h"
 #include "source/sharding.h"
 
 namespace spdld::engine {
 namespace {
 
-std::string bytes_text(std::uint64_t bytes) {
-  if (bytes >= 10'000'000'000) return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
-  if (bytes >= 100'000) return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
-  return fmt::format("{} B", bytes);
-}
+using delivery::format_bytes;
 
 std::string shape_text(const TensorSpec& tensor, std::uint64_t rows) {
   std::string text = fmt::format("[{}", rows);
@@ -39,7 +36,7 @@ std::string rows_text(const TensorSpec& tensor, std::uint64_t rows) {
     text += tensor.padded ? "], padded to the longest of the batch" : "], each row as it is";
   }
   return text + fmt::format(", at most {} a row, {} together ({})",
-                            bytes_text(tensor.max_row_bytes), bytes_text(tensor.max_bytes),
+                            format_bytes(tensor.max_row_bytes), format_bytes(tensor.max_bytes),
                             tensor.bound_name);
 }
 
@@ -66,15 +63,16 @@ std::string gpu_text(const PlanFacts::OnGpu& gpu) {
   std::string text = fmt::format(
       "gpu      {} for each consumer, on its GPU: {} slots of {}, credits and one on its way; "
       "cuda.budget {}\n",
-      bytes_text(gpu.bytes()), gpu.slots, bytes_text(gpu.slot_bytes), bytes_text(gpu.budget_bytes));
+      format_bytes(gpu.bytes()), gpu.slots, format_bytes(gpu.slot_bytes),
+      format_bytes(gpu.budget_bytes));
   text += fmt::format("         there: {}; in main memory beside it: the rest, {} a slot; {}\n",
-                      fmt::join(gpu.fields, ", "), bytes_text(gpu.host_bytes), otherwise);
-  text += "         the daemon's context takes about 0.5 GB of each GPU that is delivered to\n";
+                      fmt::join(gpu.fields, ", "), format_bytes(gpu.host_bytes), otherwise);
+  text += "         the daemon's context takes about 0.5 GiB of each GPU that is delivered to\n";
   if (!gpu.fits())
     text += fmt::format(
         "         DOES NOT FIT: {} more are needed; raise cuda.budget, or lower batch.size or "
         "delivery.prefetch\n",
-        bytes_text(gpu.bytes() - gpu.budget_bytes));
+        format_bytes(gpu.bytes() - gpu.budget_bytes));
   return text;
 }
 
@@ -275,7 +273,7 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
     fmt::format_to(out, "cache    {}\n", cache_text(*plan.spec.cache, *context.cache));
 
   fmt::format_to(out, "batch    {}, {} in its slot\n", counted(facts.batch_rows, "row"),
-                 bytes_text(facts.slot_bytes));
+                 format_bytes(facts.slot_bytes));
   for (const TensorSpec& tensor : facts.tensors) {
     fmt::format_to(out, "  {:<10} {}\n", tensor.name, rows_text(tensor, facts.batch_rows));
   }
@@ -284,13 +282,14 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
   fmt::format_to(out, "slots    {} for each consumer: {} credits and {} being filled\n",
                  facts.slots, facts.credits, facts.slots - facts.credits);
   fmt::format_to(out, "arenas   {} for each consumer, {} in all, {}; budget {}, {} in use\n",
-                 bytes_text(facts.arena_bytes), bytes_text(facts.needed_bytes), facts.arena_kind,
-                 bytes_text(facts.budget_bytes), bytes_text(facts.used_bytes));
+                 format_bytes(facts.arena_bytes), format_bytes(facts.needed_bytes),
+                 facts.arena_kind, format_bytes(facts.budget_bytes),
+                 format_bytes(facts.used_bytes));
   if (facts.missing_bytes > 0) {
     fmt::format_to(out,
                    "         DOES NOT FIT: {} more are needed; raise arena.budget, or lower "
                    "batch.size or delivery.prefetch\n",
-                   bytes_text(facts.missing_bytes));
+                   format_bytes(facts.missing_bytes));
   }
   if (facts.on_gpu) text += gpu_text(*facts.on_gpu);
   for (const std::string& warning : facts.warnings) fmt::format_to(out, "WARNING  {}\n", warning);

@@ -98,7 +98,7 @@ void RowFetch::settle(std::uint64_t item, const RowBytes& bytes) {
     count_hit(bytes.took);
     return;
   }
-  cache_->count_miss(bytes.took);
+  cache_->count_miss(bytes.took, true);
   if (revision.stamp)
     cache_->keep(cache_key(item), *revision.stamp, {}, bytes.parts.part(revision.request));
 }

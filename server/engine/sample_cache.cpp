@@ -168,9 +168,11 @@ void SampleCache::count_hit(std::chrono::nanoseconds took) {
   add(hit_ns_, count_of(took));
 }
 
-void SampleCache::count_miss(std::chrono::nanoseconds took) {
+void SampleCache::count_miss(std::chrono::nanoseconds took, bool fills) {
   add(misses_, 1);
-  add(miss_ns_, count_of(took));
+  if (!fills) return;
+  add(fills_, 1);
+  add(fill_ns_, count_of(took));
 }
 
 SampleCache::Snapshot SampleCache::snapshot() const {
@@ -187,11 +189,12 @@ SampleCache::Snapshot SampleCache::snapshot() const {
                   .dropped = get(dropped_),
                   .saved = {},
                   .why = {}};
-  if (result.hits > 0 && result.misses > 0) {
+  if (const std::uint64_t fills = get(fills_); result.hits > 0 && fills > 0) {
     const auto hits = static_cast<double>(result.hits);
-    const double without = static_cast<double>(get(miss_ns_)) / static_cast<double>(result.misses);
-    const double saved = without * hits - static_cast<double>(get(hit_ns_));
-    result.saved = std::chrono::nanoseconds(static_cast<std::int64_t>(std::max(saved, 0.0)));
+    const double filling = static_cast<double>(get(fill_ns_)) / static_cast<double>(fills);
+    const double longer = filling * hits - static_cast<double>(get(hit_ns_));
+    const double saved = std::max(longer, 0.0) * saved_share_.load(std::memory_order_relaxed);
+    result.saved = std::chrono::nanoseconds(static_cast<std::int64_t>(saved));
   }
   Status failure;
   {

@@ -59,12 +59,10 @@ class SampleCache final : private CacheLog::Sink {
     std::uint64_t items = 0;
     std::uint64_t hits = 0;
     std::uint64_t misses = 0;
-    std::uint64_t changed = 0;  // items that were kept and are no more what they were
-    std::uint64_t corrupt = 0;  // entries that did not come back as they were kept
-    std::uint64_t dropped = 0;  // items not kept because storage was slow, full or failing
-    // What hits took less than misses did. Misses that fill the cache decode whole images, so that
-    // this is an upper bound until it is full.
-    std::chrono::nanoseconds saved{0};
+    std::uint64_t changed = 0;          // items that were kept and are no more what they were
+    std::uint64_t corrupt = 0;          // entries that did not come back as they were kept
+    std::uint64_t dropped = 0;          // items not kept because storage was slow, full or failing
+    std::chrono::nanoseconds saved{0};  // what hits took less than their rows without the cache
     std::string why;  // nothing more is kept, or nothing at all; empty: all is well
   };
 
@@ -112,7 +110,10 @@ class SampleCache final : private CacheLog::Sink {
 
   // What a row took with and without what is kept.
   void count_hit(std::chrono::nanoseconds took);
-  void count_miss(std::chrono::nanoseconds took);
+  // `fills`: its item was to be kept.
+  void count_miss(std::chrono::nanoseconds took, bool fills);
+  // CacheEstimate::saved_share() of whoever has opened it last.
+  void set_saved_share(double share) { saved_share_.store(share, std::memory_order_relaxed); }
 
   Snapshot snapshot() const SPDLD_EXCLUDES(failure_mutex_);
 
@@ -146,7 +147,9 @@ class SampleCache final : private CacheLog::Sink {
   std::atomic<std::uint64_t> hits_{0};
   std::atomic<std::uint64_t> misses_{0};
   std::atomic<std::uint64_t> hit_ns_{0};
-  std::atomic<std::uint64_t> miss_ns_{0};
+  std::atomic<std::uint64_t> fills_{0};
+  std::atomic<std::uint64_t> fill_ns_{0};
+  std::atomic<double> saved_share_{1};
   std::atomic<std::uint64_t> changed_{0};
   std::atomic<std::uint64_t> corrupt_{0};
   std::atomic<std::uint64_t> dropped_{0};

@@ -60,9 +60,9 @@ double first_decode_ns(const ItemProbe& item, const Rect& region) {
          area(region.size()) * kJpegPerPixel;
 }
 
-// In all others: what can be recoded has a seek index by then.
+// In all others.
 double decode_ns(const ItemProbe& item, const Rect& region) {
-  if (item.recoded_bytes == 0) return first_decode_ns(item, region);
+  if (!item.is_indexed) return first_decode_ns(item, region);
   return share_of(item, region) * static_cast<double>(item.encoded_bytes) * kIndexedPerByte +
          area(region.size()) * kIndexedPerPixel;
 }
@@ -70,6 +70,7 @@ double decode_ns(const ItemProbe& item, const Rect& region) {
 // Sums over the probes, then means.
 struct Costs {
   double bytes = 0;
+  double first_ns = 0;
   double without_ns = 0;
   double hit_ns = 0;
   double fill_ns = 0;
@@ -80,22 +81,25 @@ Costs costs_of(const spec::CacheSpec& cache, double pixel_bytes, const ItemProbe
   const double keep_per_byte = disk ? kWritePerByte : kKeepPerByte;
   const auto encoded = static_cast<double>(item.encoded_bytes);
   const double decode = decode_ns(item, item.region);
+  const double first_decode = first_decode_ns(item, item.region);
   const double read = encoded * kReadPerByte;
   // A file is read whole, memory only where it is looked at.
   const auto read_back = [&](double bytes) { return disk ? bytes * kDiskPerByte : 0; };
   if (cache.form == Form::kEncoded) {
     return {.bytes = encoded,
+            .first_ns = read,
             .without_ns = read,
             .hit_ns = read_back(encoded),
             .fill_ns = encoded * keep_per_byte};
   }
   if (cache.form == Form::kCoefficients && item.recoded_bytes == 0) {
     return {.bytes = encoded,
+            .first_ns = read + first_decode,
             .without_ns = read + decode,
             .hit_ns = read_back(encoded) + decode,
             .fill_ns = encoded * keep_per_byte};
   }
-  Costs costs{.without_ns = read + decode};
+  Costs costs{.first_ns = read + first_decode, .without_ns = read + decode};
   if (cache.form == Form::kCoefficients) {
     costs.bytes = static_cast<double>(item.recoded_bytes);
     const double pixels = share_of(item, item.region) * costs.bytes * kRecodedPerByte +
@@ -108,7 +112,7 @@ Costs costs_of(const spec::CacheSpec& cache, double pixel_bytes, const ItemProbe
         disk ? read_back(costs.bytes) : area(item.region.size()) * pixel_bytes * kMemoryPerByte;
     costs.fill_ns = first_decode_ns(item, {0, 0, item.size.width, item.size.height});
   }
-  costs.fill_ns += costs.bytes * keep_per_byte - first_decode_ns(item, item.region);
+  costs.fill_ns += costs.bytes * keep_per_byte - first_decode;
   return costs;
 }
 
@@ -167,6 +171,11 @@ double CacheEstimate::saved_ns() const {
   return held_share() * (without_ns - hit_ns) - (1 - held_share()) * miss_ns;
 }
 
+double CacheEstimate::saved_share() const {
+  const double longer = first_ns + fill_ns - hit_ns;
+  return longer <= 0 ? 1 : std::clamp((without_ns - hit_ns) / longer, 0.0, 1.0);
+}
+
 double CacheEstimate::payback_epochs() const {
   const double saved = saved_ns();
   return saved <= 0 ? INFINITY : held_share() * fill_ns / saved;
@@ -184,12 +193,14 @@ CacheEstimate estimate_form(const spec::CacheSpec& cache, int pixel_bytes, std::
   for (const ItemProbe& item : probes) {
     const Costs costs = costs_of(cache, pixel_bytes, item);
     estimate.item_bytes += costs.bytes;
+    estimate.first_ns += costs.first_ns;
     estimate.without_ns += costs.without_ns;
     estimate.hit_ns += costs.hit_ns;
     estimate.fill_ns += costs.fill_ns;
   }
   const auto count = static_cast<double>(probes.size());
   estimate.item_bytes = estimate.item_bytes / count + static_cast<double>(SampleCache::kEntryBytes);
+  estimate.first_ns /= count;
   estimate.without_ns /= count;
   estimate.hit_ns /= count;
   estimate.fill_ns /= count;
@@ -207,13 +218,18 @@ CacheEstimate estimate_cache(const spec::CacheSpec& cache, int pixel_bytes, std:
                              const std::vector<ItemProbe>& probes,
                              std::optional<std::uint64_t> cache_device) {
   CacheEstimate estimate = estimate_form(cache, pixel_bytes, items, probes, cache_device);
-  if (cache.form == Form::kEncoded || estimate.probed == 0) return estimate;
-  spec::CacheSpec other = cache;
-  other.form = cache.form == Form::kDecoded ? Form::kCoefficients : Form::kDecoded;
-  const CacheEstimate others = estimate_form(other, pixel_bytes, items, probes, cache_device);
+  const bool are_images =
+      std::ranges::any_of(probes, [](const ItemProbe& item) { return item.size != Size{}; });
+  if (!are_images) return estimate;
   const double saved = estimate.used ? std::max(estimate.saved_ns(), 0.0) : 0;
-  if (others.used && others.saved_ns() > kBetter * saved) {
-    estimate.better_form = other.form;
+  for (const Form form : {Form::kDecoded, Form::kCoefficients}) {
+    if (form == cache.form) continue;
+    spec::CacheSpec other = cache;
+    other.form = form;
+    const CacheEstimate others = estimate_form(other, pixel_bytes, items, probes, cache_device);
+    if (!others.used || others.saved_ns() <= std::max(kBetter * saved, estimate.better_saved_ns))
+      continue;
+    estimate.better_form = form;
     estimate.better_saved_ns = others.saved_ns();
   }
   return estimate;
@@ -224,12 +240,12 @@ std::string cache_text(const spec::CacheSpec& cache, const CacheEstimate& estima
                                  delivery::format_bytes(cache.size_bytes));
   if (estimate.probed == 0)
     return text + ": used; no item could be looked at to say what it will hold";
-  text += fmt::format(": {} an item, holds {} of {} items ({:.1f} %)",
+  text += fmt::format(": about {} an item, holds {} of {} items ({:.1f} %)",
                       delivery::format_bytes(static_cast<std::uint64_t>(estimate.item_bytes)),
                       grouped(estimate.held), grouped(estimate.items), 100 * estimate.held_share());
   std::string better;
   if (estimate.better_form)
-    better = fmt::format("\n         'form: {}' would save {} an item at this size",
+    better = fmt::format("\n         'form: {}' would save {} of CPU time an item at this size",
                          name_of(*estimate.better_form), time_text(estimate.better_saved_ns));
   if (!estimate.used) return text + "\n         NOT USED: " + estimate.why_not + better;
   text += fmt::format("\n         a hit takes {} in place of {}; a warm epoch saves {} an item",

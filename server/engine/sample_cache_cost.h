@@ -20,6 +20,7 @@ struct ItemProbe {
   Size size;    // of the image; empty: there is none
   Rect region;  // that one draw of the pipeline's crops decodes
   bool jpeg = true;
+  bool is_indexed = false;  // from the second epoch on it is decoded by a seek index
   bool can_be_recoded = false;
   std::uint64_t recoded_bytes = 0;  // what ImageDecoder::recode() makes of it, if it can be
   bool waited = false;              // the storage was slower than the page cache is
@@ -31,26 +32,31 @@ struct CacheEstimate {
   std::uint64_t probed = 0;  // looked at; 0: nothing is known, and the cache is used
   double item_bytes = 0;     // that one item takes in the cache
   std::uint64_t held = 0;    // items that fit
+  double first_ns = 0;       // without the cache, in the first epoch
   double without_ns = 0;     // what a hit spares ...
   double hit_ns = 0;         // ... and what it takes instead
   double fill_ns = 0;        // what keeping one item takes, once
   double miss_ns = 0;        // what looking in vain takes
   bool used = true;
   std::string why_not;  // when it is not used
-  // Another form for images that would save more at the same size, by so much.
+  // Another form that would save more CPU time at the same size, and how much.
   std::optional<spec::CacheSpec::Form> better_form;
   double better_saved_ns = 0;
 
   double held_share() const;
   // CPU time that the dataset's mean item saves in a warm epoch; less than 0: it costs.
   double saved_ns() const;
+  // Of what a row that fills the cache takes longer than a hit: the share that one without the
+  // cache takes longer, from the second epoch on.
+  double saved_share() const;
   // Epochs after which what filling took has come back.
   double payback_epochs() const;
 };
 
 // Up to so many items, evenly spread over the source, as this plan would treat them. Blocks until
 // they are there, but not for long: what has not come by then, or cannot be read, is left out.
-std::vector<ItemProbe> probe_items(const Plan& plan, source::Source& source);
+// `has_seek_indexes`: the daemon keeps those of JPEG files.
+std::vector<ItemProbe> probe_items(const Plan& plan, source::Source& source, bool has_seek_indexes);
 
 // Decides whether the cache is used. `cache_device`: where a cache on disk lies, if that is known.
 CacheEstimate estimate_cache(const spec::CacheSpec& cache, int pixel_bytes, std::uint64_t items,

@@ -168,7 +168,8 @@ void estimate_recoded(std::vector<ItemProbe>& probes) {
 
 }  // namespace
 
-std::vector<ItemProbe> probe_items(const Plan& plan, source::Source& source) {
+std::vector<ItemProbe> probe_items(const Plan& plan, source::Source& source,
+                                   bool has_seek_indexes) {
   const auto probe = std::make_shared<Probe>();
   const std::size_t cached = plan.image != nullptr ? plan.image->request : 0;
   const source::PartRequest request = plan.requests[cached];
@@ -178,7 +179,10 @@ std::vector<ItemProbe> probe_items(const Plan& plan, source::Source& source) {
   std::map<std::uint64_t, ItemProbe> probes;  // in the order of the items, whichever came first
   for (auto items = probe->take(); !items.empty(); items = probe->take()) {
     for (const Probe::Item& item : items) {
-      if (const auto seen = look_at(plan, decoder.get(), item)) probes.emplace(item.number, *seen);
+      auto seen = look_at(plan, decoder.get(), item);
+      if (!seen) continue;
+      seen->is_indexed = has_seek_indexes && seen->can_be_recoded;
+      probes.emplace(item.number, *seen);
     }
     items.clear();
   }

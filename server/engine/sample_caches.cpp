@@ -12,6 +12,8 @@
 #include <variant>
 
 #include "base/check.h"
+#include "base/counted.h"
+#include "base/log.h"
 #include "delivery/memory_probe.h"
 #include "engine/sample_cache_disk.h"
 #include "engine/sample_cache_memory.h"
@@ -100,7 +102,8 @@ Status SampleCaches::check(const Plan& plan) const {
 CacheEstimate SampleCaches::estimate(const Plan& plan, source::Source& source) const {
   const spec::CacheSpec& cache = *plan.spec.cache;
   const int pixel_bytes = plan.image != nullptr ? plan.image->pixel_bytes() : 0;
-  return estimate_cache(cache, pixel_bytes, source.size(), probe_items(plan, source),
+  return estimate_cache(cache, pixel_bytes, source.size(),
+                        probe_items(plan, source, options_.has_seek_indexes),
                         cache.where == Where::kDisk ? device_of(options_.dir) : std::nullopt);
 }
 
@@ -123,7 +126,8 @@ Status SampleCaches::make_room(const Plan& plan, std::uint64_t bytes,
   if (pinned + bytes > most)
     return at(plan, Code::kResourceExhausted,
               fmt::format("it needs {} of {}, and {} of the {} for all caches are in use by {}: "
-                          "lower 'size', or raise cache.{} in the daemon's configuration",
+                          "lower 'size', end the jobs that use those, or raise cache.{} in the "
+                          "daemon's configuration",
                           format_bytes(bytes), name_of(cache.where), format_bytes(pinned),
                           format_bytes(most), users, name_of(cache.where)));
   while (taken + bytes > most) {
@@ -134,6 +138,10 @@ Status SampleCaches::make_room(const Plan& plan, std::uint64_t bytes,
     }
     SPDLD_CHECK(oldest != prefixes_.end());
     taken -= oldest->cache->limit_bytes();
+    log::info({.pipeline = plan.spec.name},
+              "cache {}, in {}: let go, with {}, for the cache of pipeline '{}'",
+              oldest->cache->name(), name_of(cache.where),
+              counted(oldest->cache->snapshot().items, "item"), plan.spec.name);
     evicted.push_back(std::move(*oldest));
     prefixes_.erase(oldest);
   }
@@ -211,6 +219,7 @@ Result<std::shared_ptr<SampleCache>> SampleCaches::open(const Plan& plan,
         std::move(log));
     prefixes_.push_back({.key = key, .cache = shared});
   }
+  if (cache.form != Form::kEncoded) shared->set_saved_share(estimate.saved_share());
   const auto prefix = std::find_if(prefixes_.begin(), prefixes_.end(),
                                    [&](const Prefix& each) { return each.key == key; });
   prefix->last_used = ++uses_;

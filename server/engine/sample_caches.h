@@ -22,7 +22,8 @@ struct SampleCachesOptions {
   std::uint64_t ram_bytes = 0;   // of all caches in memory together
   std::uint64_t disk_bytes = 0;  // of all caches on disk together; 0: there may be none
   std::string dir = {};          // for those; made when first needed
-  source::IoPool& io;            // reads and writes them; outlives all caches
+  bool has_seek_indexes = true;  // the daemon keeps those of JPEG files
+  source::IoPool& io;            // reads and writes the caches on disk; outlives all caches
   // What this process may still take, and what `dir` has left; for tests.
   std::function<std::uint64_t()> free_memory = nullptr;
   std::function<std::uint64_t(const std::string& dir)> free_disk = nullptr;

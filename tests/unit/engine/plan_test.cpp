@@ -254,7 +254,7 @@ TEST(Plan, ExplainsWhatIsFusedAndWhetherItFits) {
                                             .arena_budget = 1000,
                                             .arena_kind = "memfd"});
   EXPECT_THAT(text, HasSubstr("decode_image + resize"));
-  EXPECT_THAT(text, HasSubstr("DOES NOT FIT: 1500 B more are needed"));
+  EXPECT_THAT(text, HasSubstr("DOES NOT FIT: 1.5 KiB more are needed"));
 }
 
 TEST(Plan, DoubtsListsNamedBoxesThatNoStageTakes) {
@@ -288,11 +288,11 @@ TEST(Plan, ExplainsWhatLiesOnAGpu) {
   EXPECT_THAT(
       explain(**plan, context),
       HasSubstr(
-          "gpu      10.5 MB for each consumer, on its GPU: 5 slots of 2.0 MB, credits and one on "
-          "its way; cuda.budget 10.5 MB\n"
+          "gpu      10.0 MiB for each consumer, on its GPU: 5 slots of 1.9 MiB, credits and one on "
+          "its way; cuda.budget 10.0 MiB\n"
           "         there: image, mask; in main memory beside it: the rest, 640 B a slot; a loader "
           "without one is refused\n"
-          "         the daemon's context takes about 0.5 GB of each GPU that is delivered to\n"));
+          "         the daemon's context takes about 0.5 GiB of each GPU that is delivered to\n"));
   EXPECT_TRUE(plan_facts(**plan, context).on_gpu->fits());
   context.on_gpu->budget_bytes = 10'485'759;
   context.on_gpu->or_host = true;
@@ -382,9 +382,10 @@ TEST(Plan, ExplainsWhatACacheWouldHoldAndWhyItIsNotUsed) {
   estimate.used = false;
   estimate.why_not = "raise cache.size";
   context.cache = estimate;
-  EXPECT_THAT(explain(**plan, context),
-              HasSubstr("cache    decoded, ram, 1.0 MiB: 2.0 MiB an item, holds 0 of 100 items "
-                        "(0.0 %)\n         NOT USED: raise cache.size\n"));
+  EXPECT_THAT(
+      explain(**plan, context),
+      HasSubstr("cache    decoded, ram, 1.0 MiB: about 2.0 MiB an item, holds 0 of 100 items "
+                "(0.0 %)\n         NOT USED: raise cache.size\n"));
 }
 
 TEST(Plan, RefusesToKeepPixelsWhereNothingIsDecoded) {

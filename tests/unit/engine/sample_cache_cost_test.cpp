@@ -53,7 +53,7 @@ TEST(CacheEstimate, SaysHowMuchOfTheDatasetFits) {
   const CacheEstimate seen = estimate(cache, 1'281'167);
   EXPECT_TRUE(seen.used);
   const std::string text = cache_text(cache, seen);
-  EXPECT_THAT(text, HasSubstr("decoded, ram, 8.0 GiB: 549.5 KiB an item, holds 15,267 of "
+  EXPECT_THAT(text, HasSubstr("decoded, ram, 8.0 GiB: about 549.5 KiB an item, holds 15,267 of "
                               "1,281,167 items (1.2 %)\n         a hit takes 47.2 us in place "
                               "of "));
 }
@@ -116,7 +116,7 @@ TEST(CacheEstimate, KnowsWhenFillingNeverComesBack) {
 // A photograph that has coefficients, as ImageNet's have them.
 ItemProbe recodable() {
   ItemProbe item = photograph();
-  item.can_be_recoded = true;
+  item.can_be_recoded = item.is_indexed = true;
   item.recoded_bytes = 190'000;
   return item;
 }
@@ -149,6 +149,35 @@ TEST(CacheEstimate, SaysWhichOtherFormWouldSaveMoreAtItsSize) {
   EXPECT_EQ(estimate(coefficients, 340, recodable()).better_form, std::nullopt);
 }
 
+TEST(CacheEstimate, SaysWhichFormOfAnImageWouldSaveMoreThanItsFile) {
+  const std::uint64_t few = std::uint64_t{64} << 20;
+  const auto encoded = cache_of(Form::kEncoded, Where::kRam, few);
+  EXPECT_EQ(estimate(encoded, 100, recodable()).better_form, Form::kDecoded);
+  EXPECT_EQ(estimate(encoded, 340, recodable()).better_form, Form::kCoefficients);
+  ItemProbe text;
+  text.encoded_bytes = 110'000;
+  EXPECT_EQ(estimate(encoded, 100, text).better_form, std::nullopt);
+}
+
+TEST(CacheEstimate, SavesMoreOfFilesThatHaveNoSeekIndex) {
+  const auto cache = cache_of(Form::kDecoded, Where::kRam, std::uint64_t{1} << 40);
+  ItemProbe unindexed = recodable();
+  unindexed.is_indexed = false;
+  EXPECT_GT(estimate(cache, 1000, unindexed).without_ns,
+            1.3 * estimate(cache, 1000, recodable()).without_ns);
+}
+
+TEST(CacheEstimate, KnowsThatARowWhichFillsTheCacheTakesMoreThanOneWithoutIt) {
+  const std::uint64_t all = std::uint64_t{1} << 40;
+  const auto share = [&](Form form, const ItemProbe& item) {
+    return estimate(cache_of(form, Where::kRam, all), 1000, item).saved_share();
+  };
+  EXPECT_LT(share(Form::kDecoded, recodable()), 0.5);
+  EXPECT_LT(share(Form::kCoefficients, recodable()), share(Form::kDecoded, recodable()));
+  EXPECT_GT(share(Form::kDecoded, photograph()), share(Form::kDecoded, recodable()));
+  EXPECT_EQ(CacheEstimate().saved_share(), 1);  // nothing is known
+}
+
 TEST(CacheEstimate, LeavesCoefficientsAloneWhereImagesHaveNone) {
   ItemProbe png = photograph();
   png.jpeg = false;
@@ -174,7 +203,7 @@ TEST(ItemProbes, TellSizesAndWhatACropNeeds) {
   const auto plan =
       testing::compile("  - fetch\n  - decode_image\n  - center_crop: {size: [40, 60]}\n");
   ASSERT_TRUE(plan) << plan.error().message();
-  const std::vector<ItemProbe> probes = probe_items(**plan, source);
+  const std::vector<ItemProbe> probes = probe_items(**plan, source, true);
   ASSERT_EQ(probes.size(), 64U);
   EXPECT_EQ(probes[0].size, (Size{100, 80}));
   EXPECT_EQ(probes[63].size, (Size{257, 80}));
@@ -195,7 +224,7 @@ TEST(ItemProbes, TellWhichImagesHaveNoCoefficients) {
   const auto plan =
       testing::compile("  - fetch\n  - decode_image\n  - center_crop: {size: [40, 60]}\n");
   ASSERT_TRUE(plan) << plan.error().message();
-  const std::vector<ItemProbe> probes = probe_items(**plan, source);
+  const std::vector<ItemProbe> probes = probe_items(**plan, source, true);
   ASSERT_EQ(probes.size(), 2U);
   EXPECT_FALSE(probes[0].can_be_recoded);
   EXPECT_EQ(probes[0].recoded_bytes, 0U);
@@ -209,7 +238,7 @@ TEST(ItemProbes, LeaveOutWhatCannotBeReadOrDecoded) {
   source.fail(2, Status(Code::kNotFound, "gone"));
   const auto plan = testing::compile("  - fetch\n  - decode_image\n  - resize: {size: [8, 8]}\n");
   ASSERT_TRUE(plan) << plan.error().message();
-  EXPECT_EQ(probe_items(**plan, source).size(), 2U);
+  EXPECT_EQ(probe_items(**plan, source, true).size(), 2U);
 }
 
 }  // namespace

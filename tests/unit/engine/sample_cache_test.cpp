@@ -178,19 +178,22 @@ TEST_F(SampleCacheTest, StopsGrowingWhenMemoryRunsOutAndSaysSo) {
 
 TEST_F(SampleCacheTest, SaysWhatHitsSaved) {
   start(1 << 20);
-  cache_->count_miss(std::chrono::nanoseconds(1000));
-  cache_->count_miss(std::chrono::nanoseconds(3000));
+  cache_->count_miss(std::chrono::nanoseconds(1000), true);
+  cache_->count_miss(std::chrono::nanoseconds(3000), true);
+  cache_->count_miss(std::chrono::nanoseconds(100), false);
   EXPECT_EQ(cache_->snapshot().saved.count(), 0);
   for (int i = 0; i < 3; ++i) cache_->count_hit(std::chrono::nanoseconds(500));
   const SampleCache::Snapshot seen = cache_->snapshot();
   EXPECT_EQ(seen.hits, 3U);
-  EXPECT_EQ(seen.misses, 2U);
+  EXPECT_EQ(seen.misses, 3U);
   EXPECT_EQ(seen.saved.count(), 3 * (2000 - 500));
+  cache_->set_saved_share(0.5);
+  EXPECT_EQ(cache_->snapshot().saved.count(), 3 * (2000 - 500) / 2);
 }
 
 TEST_F(SampleCacheTest, SavesNothingWhereHitsTakeLonger) {
   start(1 << 20);
-  cache_->count_miss(std::chrono::nanoseconds(10));
+  cache_->count_miss(std::chrono::nanoseconds(10), true);
   cache_->count_hit(std::chrono::nanoseconds(500));
   EXPECT_EQ(cache_->snapshot().saved.count(), 0);
 }
