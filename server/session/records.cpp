@@ -104,11 +104,18 @@ StoredPhase stored_phase(const Phase& phase) {
           .reader = pipeline.reader};
 }
 
+Result<std::shared_ptr<engine::SampleCache>> Sessions::open_cache(const PipelineVersion& pipeline) {
+  auto cache = deps_.catalogue.open_cache(pipeline);
+  if (cache || cache.error().code() != Code::kResourceExhausted) return cache;
+  streams_.let_go_of_ended();
+  return deps_.catalogue.open_cache(pipeline);
+}
+
 Result<PhasePtr> Sessions::make_phase(const PipelinePtr& pipeline, std::uint64_t seed,
-                                      std::set<std::string> overrides) const {
+                                      std::set<std::string> overrides) {
   const engine::Plan& plan = *pipeline->plan;
   const std::uint64_t items = pipeline->source->size();
-  SPDLD_ASSIGN(std::shared_ptr<engine::SampleCache> cache, deps_.catalogue.open_cache(*pipeline));
+  SPDLD_ASSIGN(std::shared_ptr<engine::SampleCache> cache, open_cache(*pipeline));
   auto phase = std::make_shared<Phase>();
   phase->items = items;
   phase->tail = plan.spec.batch.last;

@@ -297,8 +297,10 @@ class Sessions final : public delivery::DataService {
                      const std::optional<StoredPosition>& ledger) SPDLD_REQUIRES(mutex_);
 
   // Jobs and what is kept of them: records.cpp.
+  // Also where another cache's room is kept by nothing but streams that have ended.
+  Result<std::shared_ptr<engine::SampleCache>> open_cache(const PipelineVersion& pipeline);
   Result<PhasePtr> make_phase(const PipelinePtr& pipeline, std::uint64_t seed,
-                              std::set<std::string> overrides = {}) const;
+                              std::set<std::string> overrides = {});
   Result<JobPtr> make_job(JobKey key, Timeline timeline, std::uint64_t seed, bool is_private);
   Result<JobPtr> make_job(JobKey key, const PipelinePtr& pipeline, std::uint64_t seed,
                           std::uint32_t num_shards, bool is_private);

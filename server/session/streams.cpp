@@ -212,6 +212,12 @@ void Streams::weigh() {
   }
 }
 
+void Streams::let_go_of_ended() {
+  std::vector<std::shared_ptr<Stream>> ended;
+  MutexLock lock(mutex_);
+  ended = take_ended();
+}
+
 void Streams::tick() {
   std::vector<std::shared_ptr<StreamReader>> held_up;
   std::vector<std::shared_ptr<Stream>> ended;

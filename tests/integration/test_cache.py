@@ -139,6 +139,30 @@ def test_a_cache_over_the_daemons_bound_is_refused_with_both_numbers(
     assert "32.0 MiB" in refused.stderr
 
 
+def test_a_cache_has_the_room_of_one_whose_last_job_has_just_ended(
+    data: Any,
+    write_pipeline: Callable[..., pathlib.Path],
+    make_daemon: Callable[..., Any],
+    start_rank: Callable[..., Any],
+) -> None:
+    daemon = make_daemon(
+        settings={"cache": {"ram": "100MiB"}},
+        pipelines=[
+            write_pipeline(data, name=form, stages=RANDOM, cache={**CACHE, "form": form})
+            for form in ("decoded", "coefficients")
+        ],
+    )
+    for _ in range(3):
+        for form in ("decoded", "coefficients"):
+            daemon.ctl("consume", form, "--epochs", "1")
+    daemon.await_log("cache decoded files")
+    rank = start_rank(daemon, pipeline="decoded", job="runs on")
+    rank.take(1)
+    refused = daemon.ctl("consume", "coefficients", "--epochs", "1", check=False)
+    assert refused.returncode == 1
+    assert "in use by decoded files" in refused.stderr and "end the jobs" in refused.stderr
+
+
 def test_a_cache_on_disk_is_refused_where_the_daemon_allows_none(
     data: Any, write_pipeline: Callable[..., pathlib.Path], daemon: Any
 ) -> None:
