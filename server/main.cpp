@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -215,6 +216,9 @@ int main(int argc, char** argv) {
   app.add_option("--parent-fd", flags.parent_fd, "leave when this pipe ends")->type_name("FD");
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ExtrasError& unknown) {
+    std::cerr << "spdld: " << unknown.what() << "; 'spdld --help' lists the options\n";
+    return kUsage;
   } catch (const CLI::ParseError& parsed) {
     return app.exit(parsed) == 0 ? kDone : kUsage;
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/printable.h"
 #include "media/byte_order.h"
 
 namespace spdld::media {
@@ -74,18 +75,6 @@ bool is_avif(std::span<const std::byte> bytes) {
   return false;
 }
 
-std::string hex_of(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string hex;
-  for (const char c : bytes) {
-    const auto value = static_cast<unsigned char>(c);
-    if (!hex.empty()) hex += ' ';
-    hex += kDigits[value >> 4];
-    hex += kDigits[value & 15];
-  }
-  return hex;
-}
-
 std::string_view guess(std::string_view bytes) {
   for (const Signature& other : kOthers) {
     if (bytes.size() >= other.offset + other.magic.size() &&
@@ -112,7 +101,8 @@ Result<ImageFormat> sniff_image(std::span<const std::byte> bytes) {
   const std::string_view name = guess(head);
   return error(Code::kInvalidArgument,
                (name.empty() ? std::string("not an image") : "this is " + std::string(name)) +
-                   " (first bytes " + hex_of(head) + "); decode_image reads " + std::string(kRead));
+                   " (first bytes \"" + printable(head) + "\"); decode_image reads " +
+                   std::string(kRead));
 }
 
 }  // namespace spdld::media

@@ -39,8 +39,9 @@ TEST(ImageFormat, NamesWhatItDoesNotRead) {
 }
 
 TEST(ImageFormat, ShowsTheFirstBytesOfWhatItDoesNotKnow) {
-  EXPECT_EQ(refusal("\x01\x02\xAB"sv).message(),
-            "not an image (first bytes 01 02 ab); decode_image reads JPEG, PNG, WebP, GIF, BMP, "
+  EXPECT_EQ(refusal("\x01 text \xAB"sv).message(),
+            "not an image (first bytes \"\\x01 text \\xab\"); decode_image reads JPEG, PNG, WebP, "
+            "GIF, BMP, "
             "TIFF and AVIF");
 }
 
