@@ -9,7 +9,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -216,11 +215,10 @@ int main(int argc, char** argv) {
   app.add_option("--parent-fd", flags.parent_fd, "leave when this pipe ends")->type_name("FD");
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ExtrasError& unknown) {
-    std::cerr << "spdld: " << unknown.what() << "; 'spdld --help' lists the options\n";
-    return kUsage;
   } catch (const CLI::ParseError& parsed) {
-    return app.exit(parsed) == 0 ? kDone : kUsage;
+    if (parsed.get_exit_code() == 0) return app.exit(parsed) == 0 ? kDone : kUsage;  // --help
+    std::fprintf(stderr, "spdld: %s; 'spdld --help' lists the options\n", parsed.what());
+    return kUsage;
   }
   if (app.count("--print-schema") > 0) return print_schema(flags.schema);
   if (flags.ops) return print_ops();

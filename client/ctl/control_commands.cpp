@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -56,36 +55,39 @@ v1::JobKey as_listed(Daemon& daemon, v1::JobKey key) {
   return key;
 }
 
-// Why `what` is not to be had: no job, or no pipeline, has the name that was asked for. Throws it
-// as Failure.
-void check_names(Daemon& daemon, const v1::JobKey& key, const std::string& what) {
-  if (key.job().empty() && key.pipeline().empty()) return;
+bool is_pipeline(Daemon& daemon, const std::string& name) {
   const v1::ListPipelinesResponse applied = daemon.pipelines();
-  const auto is_applied = [&applied](const std::string& name) {
-    return std::ranges::any_of(applied.pipelines(),
-                               [&name](const v1::Pipeline& one) { return one.name() == name; });
-  };
-  const std::array jobs = {daemon.jobs(false), daemon.jobs(true)};
-  const auto any_job = [&jobs](const auto& is_meant) {
-    return std::ranges::any_of(jobs, [&is_meant](const v1::ListJobsResponse& some) {
-      return std::ranges::any_of(some.jobs(), is_meant);
-    });
-  };
-  if (!key.job().empty() && !any_job([&](const v1::Job& one) { return one.job() == key.job(); })) {
-    if (is_applied(key.job()))
+  return std::ranges::any_of(applied.pipelines(),
+                             [&name](const v1::Pipeline& one) { return one.name() == name; });
+}
+
+bool has_any(v1::ListJobsResponse jobs, const v1::JobKey& key) {
+  keep(jobs.mutable_jobs(), key);
+  return !jobs.jobs().empty();
+}
+
+// Throws Failure if there is no job, or no pipeline, of the name that `what` were asked for by:
+// none at all of a job that there is are an answer.
+void check_names(Daemon& daemon, const v1::JobKey& key, const std::string& what) {
+  if (key.job().empty()) {
+    if (key.pipeline().empty() || is_pipeline(daemon, key.pipeline()) ||
+        has_any(daemon.jobs(false), key) || has_any(daemon.jobs(true), key))
+      return;
+    throw Failure(kFailed,
+                  fmt::format("there is no pipeline '{}': 'spdlctl get pipelines' lists them",
+                              key.pipeline()));
+  }
+  try {
+    (void)daemon.job(key);
+  } catch (const Failure& refused) {
+    if (refused.transient() || has_any(daemon.jobs(true), key)) return;
+    if (is_pipeline(daemon, key.job()))
       throw Failure(kWrongUsage, fmt::format("'{0}' is a pipeline, and no job has that name: "
                                              "'spdlctl get {1} --pipeline {0}' lists those of its "
                                              "jobs",
                                              key.job(), what));
-    throw Failure(kFailed, fmt::format("there is no job '{}': 'spdlctl get jobs' lists those that "
-                                       "run, 'spdlctl get jobs --ended' the others",
-                                       key.job()));
+    throw;
   }
-  if (!key.pipeline().empty() && !is_applied(key.pipeline()) &&
-      !any_job([&](const v1::Job& one) { return one.pipeline() == key.pipeline(); }))
-    throw Failure(kFailed,
-                  fmt::format("there is no pipeline '{}': 'spdlctl get pipelines' lists them",
-                              key.pipeline()));
 }
 
 std::shared_ptr<v1::JobKey> add_filter(CLI::App& command) {
@@ -206,7 +208,9 @@ void add_get_jobs(CLI::App& get, const Context& context) {
     Daemon daemon = context.connect();
     if (!key->job().empty() && !*ended) return show_job(daemon.job(*key), *output, context);
     v1::ListJobsResponse jobs = daemon.jobs(*ended);
-    keep(jobs.mutable_jobs(), as_listed(daemon, *key));
+    const v1::JobKey of = as_listed(daemon, *key);
+    keep(jobs.mutable_jobs(), of);
+    if (jobs.jobs().empty() && key->job().empty()) check_names(daemon, of, "jobs");
     if (*ended) {
       const char* const what =
           key->job().empty() ? "jobs have ended" : "job of this name has ended";

@@ -20,16 +20,15 @@ Result<std::uint64_t> CachedImageWorker::run(SampleInput& sample, std::span<RowO
   const Row& row = static_cast<const RowSample&>(sample).row();
   const auto begun = fetch_.clock().now();
   const bool is_kept = fetch_.cached(row.bytes) != nullptr;
-  const std::uint64_t free_bytes = is_kept ? 0 : room_for(row);
-  auto wants = is_kept          ? make_from_kept(row, sample, out, room_bytes)
-               : free_bytes > 0 ? make_and_keep(row, free_bytes, sample, out, room_bytes)
-                                : image_.run(sample, out, room_bytes);
+  was_whole_ = false;
+  auto wants = is_kept ? make_from_kept(row, sample, out, room_bytes)
+                       : make_and_keep(row, sample, out, room_bytes);
   if (wants && *wants > 0) return wants;
   const auto took = fetch_.clock().now() - begun;
   if (is_kept)
     fetch_.count_hit(took);
   else
-    cache_.count_miss(took, free_bytes > 0);
+    cache_.count_miss(took, was_whole_);
   return wants;
 }
 
@@ -49,18 +48,16 @@ Result<std::uint64_t> CachedImageWorker::make_from_kept(const Row& row, SampleIn
   return image_.run(task_.packed(pixels, kept.size), sample, out, room_bytes);
 }
 
-std::uint64_t CachedImageWorker::room_for(const Row& row) const {
-  return row.bytes.parts.revision.stamp ? cache_.room_for(fetch_.cache_key(row.item)) : 0;
-}
-
-Result<std::uint64_t> CachedImageWorker::make_and_keep(const Row& row, std::uint64_t free_bytes,
-                                                       SampleInput& sample,
+Result<std::uint64_t> CachedImageWorker::make_and_keep(const Row& row, SampleInput& sample,
                                                        std::span<RowOutput> out,
                                                        std::uint64_t room_bytes) {
-  const NewImage image{.bytes = sample.part(task_.request),
-                       .key = fetch_.cache_key(row.item),
-                       .stamp = *row.bytes.parts.revision.stamp,
-                       .free_bytes = free_bytes};
+  const std::span<const std::byte> bytes = sample.part(task_.request);
+  const source::Revision& revision = row.bytes.parts.revision;
+  const std::uint64_t key = fetch_.cache_key(row.item);
+  const std::uint64_t free_bytes = revision.stamp ? cache_.room_for(key) : 0;
+  if (free_bytes == 0) return image_.run(bytes, sample, out, room_bytes);
+  const NewImage image{
+      .bytes = bytes, .key = key, .stamp = *revision.stamp, .free_bytes = free_bytes};
   return cache_.form() == Form::kCoefficients ? keep_coefficients(image, sample, out, room_bytes)
                                               : keep_pixels(image, sample, out, room_bytes);
 }
@@ -77,6 +74,7 @@ Result<std::uint64_t> CachedImageWorker::keep_pixels(const NewImage& image, Samp
   }
   if (needs_bytes > 0) return needs_bytes;
   if (whole->data == nullptr) return image_.run(image.bytes, sample, out, room_bytes);
+  was_whole_ = true;
   auto wants = image_.run(*whole, sample, out, room_bytes);
   if (wants && *wants > 0) return wants;
   cache_.keep(
@@ -102,6 +100,7 @@ Result<std::uint64_t> CachedImageWorker::keep_coefficients(const NewImage& image
     if (wants && *wants == 0) cache_.keep(image.key, image.stamp, {}, image.bytes);
     return wants;
   }
+  was_whole_ = true;
   auto wants = image_.run_recoded(*recoded, sample, out, room_bytes);
   if (!wants || *wants > 0) return wants;
   if (recoded->bytes.size() > image.free_bytes) {

@@ -33,10 +33,8 @@ class CachedImageWorker final : public FieldWorker {
     const source::ItemStamp& stamp;
     std::uint64_t free_bytes = 0;  // of the cache
   };
-  // Bytes of the cache that this row's image may take; 0: it is not to be kept.
-  std::uint64_t room_for(const Row& row) const;
-  Result<std::uint64_t> make_and_keep(const Row& row, std::uint64_t free_bytes, SampleInput& sample,
-                                      std::span<RowOutput> out, std::uint64_t room_bytes);
+  Result<std::uint64_t> make_and_keep(const Row& row, SampleInput& sample, std::span<RowOutput> out,
+                                      std::uint64_t room_bytes);
   Result<std::uint64_t> keep_pixels(const NewImage& image, SampleInput& sample,
                                     std::span<RowOutput> out, std::uint64_t room_bytes);
   Result<std::uint64_t> keep_coefficients(const NewImage& image, SampleInput& sample,
@@ -46,6 +44,7 @@ class CachedImageWorker final : public FieldWorker {
   RowFetch& fetch_;
   SampleCache& cache_;
   ImageWorker image_;
+  bool was_whole_ = false;  // the last image was decoded whole, or recoded, to be kept
 };
 
 }  // namespace spdld::engine

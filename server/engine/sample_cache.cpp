@@ -184,14 +184,15 @@ SampleCache::Snapshot SampleCache::snapshot() const {
                   .items = get(items_),
                   .hits = get(hits_),
                   .misses = get(misses_),
+                  .fills = get(fills_),
                   .changed = get(changed_),
                   .corrupt = get(corrupt_),
                   .dropped = get(dropped_),
                   .saved = {},
                   .why = {}};
-  if (const std::uint64_t fills = get(fills_); result.hits > 0 && fills > 0) {
+  if (result.hits > 0 && result.fills > 0) {
     const auto hits = static_cast<double>(result.hits);
-    const double filling = static_cast<double>(get(fill_ns_)) / static_cast<double>(fills);
+    const double filling = static_cast<double>(get(fill_ns_)) / static_cast<double>(result.fills);
     const double longer = filling * hits - static_cast<double>(get(hit_ns_));
     const double saved = std::max(longer, 0.0) * saved_share_.load(std::memory_order_relaxed);
     result.saved = std::chrono::nanoseconds(static_cast<std::int64_t>(saved));

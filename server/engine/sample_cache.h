@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "base/byte_buffer.h"
 #include "base/mutex.h"
@@ -59,6 +60,7 @@ class SampleCache final : private CacheLog::Sink {
     std::uint64_t items = 0;
     std::uint64_t hits = 0;
     std::uint64_t misses = 0;
+    std::uint64_t fills = 0;            // of these, what took as much as keeping an item takes
     std::uint64_t changed = 0;          // items that were kept and are no more what they were
     std::uint64_t corrupt = 0;          // entries that did not come back as they were kept
     std::uint64_t dropped = 0;          // items not kept because storage was slow, full or failing
@@ -70,6 +72,23 @@ class SampleCache final : private CacheLog::Sink {
   static constexpr std::uint64_t kEntryBytes = 144;
   // Nothing larger is kept: it would need scratch of its size in each worker.
   static constexpr std::uint64_t kMaxItemBytes = std::uint64_t{128} << 20;
+
+  // Somebody wants it to stay. Without any it is at most held by runs that come to their end.
+  class Use {
+   public:
+    explicit Use(std::shared_ptr<SampleCache> cache) : cache_(std::move(cache)) { ++cache_->uses_; }
+    ~Use() { end(); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    void end() {
+      if (!ended_.exchange(true)) --cache_->uses_;
+    }
+
+   private:
+    const std::shared_ptr<SampleCache> cache_;
+    std::atomic<bool> ended_{false};
+  };
+  bool is_used() const { return uses_ > 0; }
 
   SampleCache(Options options, std::unique_ptr<CacheLog> log);
   ~SampleCache() override;
@@ -110,7 +129,7 @@ class SampleCache final : private CacheLog::Sink {
 
   // What a row took with and without what is kept.
   void count_hit(std::chrono::nanoseconds took);
-  // `fills`: its item was to be kept.
+  // `fills`: it took what keeping its item takes.
   void count_miss(std::chrono::nanoseconds took, bool fills);
   // CacheEstimate::saved_share() of whoever has opened it last.
   void set_saved_share(double share) { saved_share_.store(share, std::memory_order_relaxed); }
@@ -150,6 +169,7 @@ class SampleCache final : private CacheLog::Sink {
   std::atomic<std::uint64_t> fills_{0};
   std::atomic<std::uint64_t> fill_ns_{0};
   std::atomic<double> saved_share_{1};
+  std::atomic<int> uses_{0};
   std::atomic<std::uint64_t> changed_{0};
   std::atomic<std::uint64_t> corrupt_{0};
   std::atomic<std::uint64_t> dropped_{0};

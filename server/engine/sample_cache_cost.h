@@ -46,8 +46,8 @@ struct CacheEstimate {
   double held_share() const;
   // CPU time that the dataset's mean item saves in a warm epoch; less than 0: it costs.
   double saved_ns() const;
-  // Of what a row that fills the cache takes longer than a hit: the share that one without the
-  // cache takes longer, from the second epoch on.
+  // (without - hit) / (first + fill - hit): by how much a row without the cache takes longer than a
+  // hit, of how much one that fills it does.
   double saved_share() const;
   // Epochs after which what filling took has come back.
   double payback_epochs() const;

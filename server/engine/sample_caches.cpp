@@ -111,29 +111,37 @@ Status SampleCaches::make_room(const Plan& plan, std::uint64_t bytes,
                                std::vector<Prefix>& evicted) {
   const spec::CacheSpec& cache = *plan.spec.cache;
   const std::uint64_t most = bound(cache.where);
-  const auto in_use = [](const Prefix& prefix) { return prefix.cache.use_count() > 1; };
+  const auto is_held = [](const Prefix& prefix) { return prefix.cache.use_count() > 1; };
   std::uint64_t taken = 0;
-  std::uint64_t pinned = 0;
+  std::uint64_t held = 0;
+  std::uint64_t used = 0;
   std::string users;
   for (const Prefix& prefix : prefixes_) {
     if (prefix.cache->where() != cache.where) continue;
     taken += prefix.cache->limit_bytes();
-    if (!in_use(prefix)) continue;
-    pinned += prefix.cache->limit_bytes();
+    if (!is_held(prefix)) continue;
+    held += prefix.cache->limit_bytes();
+    if (!prefix.cache->is_used()) continue;
+    used += prefix.cache->limit_bytes();
     users += (users.empty() ? "" : ", ") + prefix.cache->name() + " (" +
              format_bytes(prefix.cache->limit_bytes()) + ")";
   }
-  if (pinned + bytes > most)
+  if (used + bytes > most)
     return at(plan, Code::kResourceExhausted,
               fmt::format("it needs {} of {}, and {} of the {} for all caches are in use by {}: "
                           "lower 'size', end the jobs that use those, or raise cache.{} in the "
                           "daemon's configuration",
-                          format_bytes(bytes), name_of(cache.where), format_bytes(pinned),
+                          format_bytes(bytes), name_of(cache.where), format_bytes(used),
                           format_bytes(most), users, name_of(cache.where)));
+  if (held + bytes > most)
+    return at(plan, Code::kUnavailable,
+              fmt::format("it needs {} of {}, which jobs that have ended are letting go of: try "
+                          "again in a moment",
+                          format_bytes(bytes), name_of(cache.where)));
   while (taken + bytes > most) {
     auto oldest = prefixes_.end();
     for (auto prefix = prefixes_.begin(); prefix != prefixes_.end(); ++prefix) {
-      if (prefix->cache->where() != cache.where || in_use(*prefix)) continue;
+      if (prefix->cache->where() != cache.where || is_held(*prefix)) continue;
       if (oldest == prefixes_.end() || prefix->last_used < oldest->last_used) oldest = prefix;
     }
     SPDLD_CHECK(oldest != prefixes_.end());
@@ -219,7 +227,8 @@ Result<std::shared_ptr<SampleCache>> SampleCaches::open(const Plan& plan,
         std::move(log));
     prefixes_.push_back({.key = key, .cache = shared});
   }
-  if (cache.form != Form::kEncoded) shared->set_saved_share(estimate.saved_share());
+  if (cache.form != Form::kEncoded && estimate.probed > 0)
+    shared->set_saved_share(estimate.saved_share());
   const auto prefix = std::find_if(prefixes_.begin(), prefixes_.end(),
                                    [&](const Prefix& each) { return each.key == key; });
   prefix->last_used = ++uses_;

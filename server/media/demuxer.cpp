@@ -17,6 +17,7 @@ extern "C" {
 #include "base/no_memory.h"
 #include "base/printable.h"
 #include "media/codecs.h"
+#include "media/seen_bytes.h"
 
 namespace spdld::media {
 namespace {
@@ -100,10 +101,6 @@ Result<std::uint64_t> after_id3(ByteReader& reader) {
               ((at(5) & kHasFooter) != 0 ? kId3Header : 0);
   }
   return offset;
-}
-
-std::string seen_bytes(std::string_view begin) {
-  return "\"" + printable(begin.substr(0, 16)) + "\"";
 }
 
 // Guesses by the content alone, as FFmpeg does it: more and more of it, until one is likely.

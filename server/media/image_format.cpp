@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/printable.h"
 #include "media/byte_order.h"
+#include "media/seen_bytes.h"
 
 namespace spdld::media {
 namespace {
@@ -101,7 +101,7 @@ Result<ImageFormat> sniff_image(std::span<const std::byte> bytes) {
   const std::string_view name = guess(head);
   return error(Code::kInvalidArgument,
                (name.empty() ? std::string("not an image") : "this is " + std::string(name)) +
-                   " (first bytes \"" + printable(head) + "\"); decode_image reads " +
+                   " (first bytes " + seen_bytes(head) + "); decode_image reads " +
                    std::string(kRead));
 }
 

@@ -25,7 +25,7 @@ namespace {
 // where they are more.
 constexpr std::size_t kMostBlockEntries = 8192;
 constexpr std::size_t kLeastBlockEntries = 64;
-constexpr std::size_t kBlocks = 8;      // of each shard at the limit, at least
+constexpr std::size_t kBlocks = 8;      // of each shard at the limit, or more where it is large
 constexpr std::size_t kLeastTable = 8;  // a power of two
 
 template <std::size_t kBytes>
@@ -212,7 +212,7 @@ void SeekIndexes::contradicted(const Key& key) {
 
 bool SeekIndexes::is_to_compare(std::uint32_t one_in) {
   const std::uint64_t number = asked_.fetch_add(1, std::memory_order_relaxed);
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;  // nobody knows which images are compared
   std::memcpy(&seed, secret_.data(), sizeof seed);
   return number % one_in == mix64(seed, number / one_in) % one_in;
 }

@@ -28,7 +28,7 @@ Status Sessions::claim(const SessionPtr& session, const JobKey& key,
     job->new_run = !job->is_private;
   // A job that its first rank made must not stay when that rank does not.
   if (!claimed.ok() && job->members.empty() && !job->declared && !job->changes()) {
-    jobs_.erase(key);
+    drop_job(job);
     streams_.forget(job->tag);
   }
   return claimed;

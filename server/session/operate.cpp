@@ -189,7 +189,7 @@ Result<DeletedJob> Sessions::delete_job(const Caller& caller, const JobName& nam
   log::info(about(job->key, caller.uid), "job '{}' on pipeline '{}' deleted by uid {}",
             job->key.job, job->key.pipeline, caller.uid);
   DeletedJob deleted{.pipeline = job->key.pipeline};
-  jobs_.erase(job->key);
+  drop_job(job);
   return deleted;
 }
 

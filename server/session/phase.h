@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/run.h"
+#include "engine/sample_cache.h"
 #include "op/order_spec.h"
 #include "session/catalogue.h"
 
@@ -25,6 +26,8 @@ struct Phase {
   // Variables that an operator gave for this job: its own values of them do not count meanwhile.
   std::set<std::string> overrides;
   std::shared_ptr<engine::Run> run;
+  // Of the run's cache, until the job ends; null: it has none.
+  std::shared_ptr<engine::SampleCache::Use> cache_use;
 
   bool same_content(const Phase& other) const {
     return seed == other.seed && content == other.content;

@@ -106,8 +106,10 @@ StoredPhase stored_phase(const Phase& phase) {
 
 Result<std::shared_ptr<engine::SampleCache>> Sessions::open_cache(const PipelineVersion& pipeline) {
   auto cache = deps_.catalogue.open_cache(pipeline);
-  if (cache || cache.error().code() != Code::kResourceExhausted) return cache;
-  streams_.let_go_of_ended();
+  if (cache || (cache.error().code() != Code::kResourceExhausted &&
+                cache.error().code() != Code::kUnavailable))
+    return cache;
+  streams_.drop_ended();
   return deps_.catalogue.open_cache(pipeline);
 }
 
@@ -124,6 +126,7 @@ Result<PhasePtr> Sessions::make_phase(const PipelinePtr& pipeline, std::uint64_t
   phase->seed = seed;
   phase->pipeline = pipeline;
   phase->overrides = std::move(overrides);
+  if (cache != nullptr) phase->cache_use = std::make_shared<engine::SampleCache::Use>(cache);
   phase->run = std::make_shared<engine::Run>(
       pipeline->plan, pipeline->source, pipeline->sampler(seed), seed, deps_.executor.threads(),
       engine::RunLimits{}, deps_.clock, std::move(cache));

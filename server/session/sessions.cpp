@@ -304,7 +304,14 @@ void Sessions::end_job(const JobPtr& ended) {
       }
     }
   }
-  jobs_.erase(job.key);
+  drop_job(ended);
+}
+
+void Sessions::drop_job(const JobPtr& job) {
+  for (const PhasePtr& phase : job->phases()) {
+    if (phase->cache_use != nullptr) phase->cache_use->end();
+  }
+  jobs_.erase(job->key);
 }
 
 void Sessions::keep_privately(const Job& job, StoredEnd end) {

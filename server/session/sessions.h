@@ -297,7 +297,7 @@ class Sessions final : public delivery::DataService {
                      const std::optional<StoredPosition>& ledger) SPDLD_REQUIRES(mutex_);
 
   // Jobs and what is kept of them: records.cpp.
-  // Also where another cache's room is kept by nothing but streams that have ended.
+  // Drops ended streams if their caches take the room that this one needs.
   Result<std::shared_ptr<engine::SampleCache>> open_cache(const PipelineVersion& pipeline);
   Result<PhasePtr> make_phase(const PipelinePtr& pipeline, std::uint64_t seed,
                               std::set<std::string> overrides = {});
@@ -439,6 +439,8 @@ class Sessions final : public delivery::DataService {
   void leave(const SessionPtr& session, bool done = false) SPDLD_REQUIRES(mutex_);
   // Nobody is attached. A declared job, and one that is about to change, stays.
   void end_job(const JobPtr& job) SPDLD_REQUIRES(mutex_);
+  // It is no job any more. What it has begun comes to its end.
+  void drop_job(const JobPtr& job) SPDLD_REQUIRES(mutex_);
   void limits_changed(const Job& job);
   std::vector<StageView> stages_of(const Job& job) const;
   Totals totals_so_far() const SPDLD_REQUIRES(mutex_);  // without rates

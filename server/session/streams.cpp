@@ -212,7 +212,7 @@ void Streams::weigh() {
   }
 }
 
-void Streams::let_go_of_ended() {
+void Streams::drop_ended() {
   std::vector<std::shared_ptr<Stream>> ended;
   MutexLock lock(mutex_);
   ended = take_ended();

@@ -69,8 +69,8 @@ class Streams {
   // No stream of passages up to this one waits any more for a replica that does not read it now.
   void dismiss(JobTag job, Member member, std::uint32_t passage = kEveryPassage)
       SPDLD_EXCLUDES(mutex_);
-  // What ended streams hold, such as a cache's room, is free when it returns. tick() does it, too.
-  void let_go_of_ended() SPDLD_EXCLUDES(mutex_);
+  // As tick() does: ended streams are not used any more, but hold their phases.
+  void drop_ended() SPDLD_EXCLUDES(mutex_);
   // Every second or so: who is kept waiting by other jobs goes its own way.
   void tick() SPDLD_EXCLUDES(mutex_);
 

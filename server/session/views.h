@@ -170,7 +170,7 @@ struct JobName {
 
 // What was deleted.
 struct DeletedJob {
-  std::string pipeline = {};  // that it ran
+  std::string pipeline = {};  // that the job ran
   bool had_ended = false;     // only what was kept of it was there
 };
 

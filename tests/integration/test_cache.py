@@ -140,11 +140,13 @@ def test_a_cache_over_the_daemons_bound_is_refused_with_both_numbers(
 
 
 def test_a_cache_has_the_room_of_one_whose_last_job_has_just_ended(
-    data: Any,
+    make_dataset: Callable[..., Any],
     write_pipeline: Callable[..., pathlib.Path],
     make_daemon: Callable[..., Any],
     start_rank: Callable[..., Any],
 ) -> None:
+    # Large enough that some are still decoded when a job ends after its first batch.
+    data = make_dataset(count=8, size=(2500, 2000), texture=True, name="large")
     daemon = make_daemon(
         settings={"cache": {"ram": "100MiB"}},
         pipelines=[
@@ -154,7 +156,7 @@ def test_a_cache_has_the_room_of_one_whose_last_job_has_just_ended(
     )
     for _ in range(3):
         for form in ("decoded", "coefficients"):
-            daemon.ctl("consume", form, "--epochs", "1")
+            daemon.ctl("consume", form, "--batches", "1")
     daemon.await_log("cache decoded files")
     rank = start_rank(daemon, pipeline="decoded", job="runs on")
     rank.take(1)

@@ -309,13 +309,25 @@ TEST_F(SpdlctlTest, KeepsOnlyWhatBelongsToTheJobThatIsAskedFor) {
   EXPECT_EQ(stages[0]["stage"], "decode_image");
 }
 
-TEST_F(SpdlctlTest, SaysThatThereIsNoJobOrPipelineOfTheNameThatItWasAskedFor) {
+TEST_F(SpdlctlTest, ListsNothingOfAJobThatIsThereOrComesBack) {
   service_.job_view.job = "run";
+  start();
+  EXPECT_EQ(spdlctl({"get", "failures", "run"}).out, "no failures\n");
+  EXPECT_EQ(spdlctl({"get", "failures", "7/run"}).out, "no failures\n");
+  service_.answer = Status(Code::kUnavailable, "it was read when the daemon stopped");
+  EXPECT_EQ(spdlctl({"get", "sessions", "--job", "away"}).out, "no sessions\n");
+}
+
+TEST_F(SpdlctlTest, ListsNothingOfUnknownNames) {
+  service_.job_view.job = "run";
+  service_.answer = Status(Code::kNotFound, "there is no job 'none'");
   start();
   for (const char* const what : {"sessions", "stages", "failures"}) {
     const Outcome no_job = spdlctl({"get", what, "--job", "none"});
     EXPECT_EQ(no_job.exit_code, 1) << what;
     EXPECT_NE(no_job.err.find("there is no job 'none'"), std::string::npos) << no_job.err;
+  }
+  for (const char* const what : {"sessions", "stages", "failures", "jobs"}) {
     const Outcome no_pipeline = spdlctl({"get", what, "--pipeline", "none"});
     EXPECT_EQ(no_pipeline.exit_code, 1) << what;
     EXPECT_NE(no_pipeline.err.find("there is no pipeline 'none'"), std::string::npos)

@@ -167,7 +167,7 @@ TEST(CacheEstimate, SavesMoreOfFilesThatHaveNoSeekIndex) {
             1.3 * estimate(cache, 1000, recodable()).without_ns);
 }
 
-TEST(CacheEstimate, KnowsThatARowWhichFillsTheCacheTakesMoreThanOneWithoutIt) {
+TEST(CacheEstimate, KnowsThatARowWhichFillsTakesMoreThanOneWithout) {
   const std::uint64_t all = std::uint64_t{1} << 40;
   const auto share = [&](Form form, const ItemProbe& item) {
     return estimate(cache_of(form, Where::kRam, all), 1000, item).saved_share();

@@ -320,6 +320,23 @@ TEST_F(CachedRunTest, PacksTheSameEncodedBytes) {
   }
 }
 
+TEST_F(CachedRunTest, CountsOnlyWhatIsDecodedWholeAsFilling) {
+  const std::string batch = "shuffle: global\nbatch: {size: 4}\n";
+  for (const char* const form : {"decoded", "coefficients"}) {
+    const auto cached =
+        plan(kChains[0].stages, batch + "cache: {form: " + std::string(form) + ", size: 40kB}\n");
+    const auto kept = made_cache(*cached);
+    Maker with(cached, std::make_shared<KeptSource>(pictures()), kept);
+    with.epoch(0);
+    const SampleCache::Snapshot first = kept->snapshot();
+    EXPECT_GT(first.fills, 0U) << form;
+    for (std::uint64_t epoch = 1; epoch < 4; ++epoch) with.epoch(epoch);
+    const SampleCache::Snapshot last = kept->snapshot();
+    EXPECT_GT(last.misses, first.misses) << form;
+    EXPECT_EQ(last.fills, first.fills) << form;
+  }
+}
+
 std::uint64_t recoded_so_far() { return testing::indexes()->snapshot().images.recoded; }
 
 // What a full cache has no room for must not be recoded in vain in each epoch.

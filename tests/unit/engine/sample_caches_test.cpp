@@ -136,14 +136,28 @@ TEST_F(SampleCachesTest, RefusesMoreThanTheDiskHas) {
 TEST_F(SampleCachesTest, NamesWhoUsesTheRoom) {
   SampleCaches caches = this->caches(4 * kMiB);
   const auto first = caches.open(*plan("size: 3MiB"), source_);
+  const SampleCache::Use use(*first);
   const auto refused = caches.open(*plan("size: 2MiB"), other_);
   ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
   EXPECT_THAT(refused.error().message(),
               AllOf(HasSubstr("it needs 2.0 MiB of ram, and 3.0 MiB of the 4.0 MiB"),
                     HasSubstr("in use by decoded kept (3.0 MiB)")));
   // The same for one that would grow.
   EXPECT_FALSE(caches.open(*plan("size: 5MiB"), source_));
   EXPECT_EQ((*first)->limit_bytes(), 3 * kMiB);
+}
+
+TEST_F(SampleCachesTest, LetsOneTryAgainWhereTheRoomIsOnlyHeldByWhoHasEnded) {
+  SampleCaches caches = this->caches(4 * kMiB);
+  auto held = *caches.open(*plan("size: 3MiB"), source_);
+  { const SampleCache::Use use(held); }
+  const auto refused = caches.open(*plan("size: 2MiB"), other_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kUnavailable);
+  EXPECT_THAT(refused.error().message(), HasSubstr("try again in a moment"));
+  held.reset();
+  EXPECT_TRUE(caches.open(*plan("size: 2MiB"), other_));
 }
 
 TEST_F(SampleCachesTest, KeepsACacheThatNobodyUsesUntilItsRoomIsNeeded) {

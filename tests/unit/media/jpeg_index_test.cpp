@@ -461,6 +461,15 @@ TEST_F(JpegIndexTest, VerifyComparesAndGivesLibjpegsRows) {
   EXPECT_EQ(images().by_libjpeg, 3U) << "each of them once more";
 }
 
+TEST_F(JpegIndexTest, VerifyDrawsFromTheImagesOfAllDecoders) {
+  const Bytes jpeg = make_jpeg({.width = 64, .height = 48});
+  for (int i = 0; i < 8; ++i) {
+    const auto own = decoder(ColorMode::kRgb, true, 16);
+    for (int image = 0; image < 4; ++image) EXPECT_TRUE(read_whole(*own, jpeg));
+  }
+  EXPECT_EQ(indexes_->snapshot().compared, 2U) << "of 32 images";
+}
+
 TEST_F(JpegIndexTest, VerifyDoesNotCountWhatOurDecoderCouldNotRead) {
   const auto own = decoder(ColorMode::kRgb, true, 1);
   Bytes jpeg = make_jpeg({.width = 200, .height = 120, .luma_h = 2, .luma_v = 2});

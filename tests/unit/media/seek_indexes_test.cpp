@@ -97,11 +97,11 @@ TEST(SeekIndexes, UseMostOfASmallLimit) {
     std::uint64_t file = 0;
     while (indexes.add(key(file), grid, entries_of(grid, file))) ++file;
     const std::uint64_t entry_bytes = file * grid.entries() * sizeof(std::uint64_t);
-    EXPECT_GT(entry_bytes, limit / 3) << "of " << limit;
+    EXPECT_GT(entry_bytes, limit / 2) << "of " << limit;
   }
 }
 
-TEST(SeekIndexes, CompareOneImageInEachNOfAllDecodersAndEachTimeAnother) {
+TEST(SeekIndexes, CompareOneOfEachNImagesAndEachTimeAnother) {
   SeekIndexes indexes(kPlenty);
   EXPECT_TRUE(indexes.is_to_compare(1));
   EXPECT_TRUE(indexes.is_to_compare(1));
