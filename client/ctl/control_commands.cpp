@@ -66,8 +66,8 @@ bool has_any(v1::ListJobsResponse jobs, const v1::JobKey& key) {
   return !jobs.jobs().empty();
 }
 
-// Throws Failure if there is no job, or no pipeline, of the name that `what` were asked for by:
-// none at all of a job that there is are an answer.
+// Throws Failure if the daemon has no job, or no pipeline, of the name that was given. `what` was
+// asked for, as `spdlctl get` calls it.
 void check_names(Daemon& daemon, const v1::JobKey& key, const std::string& what) {
   if (key.job().empty()) {
     if (key.pipeline().empty() || is_pipeline(daemon, key.pipeline()) ||
@@ -88,6 +88,16 @@ void check_names(Daemon& daemon, const v1::JobKey& key, const std::string& what)
                                              key.job(), what));
     throw;
   }
+}
+
+// Keeps what belongs to the job and the pipeline that were asked for; throws Failure if there is
+// nothing because they are not there.
+template <typename Message>
+void keep_asked(Daemon& daemon, google::protobuf::RepeatedPtrField<Message>* messages,
+                const v1::JobKey& asked, const std::string& what) {
+  const v1::JobKey key = as_listed(daemon, asked);
+  keep(messages, key);
+  if (messages->empty()) check_names(daemon, key, what);
 }
 
 std::shared_ptr<v1::JobKey> add_filter(CLI::App& command) {
@@ -232,9 +242,7 @@ void add_get(CLI::App& app, const Context& context) {
   sessions->callback([&context, output = add_output(*sessions), key = add_filter(*sessions)] {
     Daemon daemon = context.connect();
     v1::ListSessionsResponse found = daemon.sessions();
-    const v1::JobKey of = as_listed(daemon, *key);
-    keep(found.mutable_sessions(), of);
-    if (found.sessions().empty()) check_names(daemon, of, "sessions");
+    keep_asked(daemon, found.mutable_sessions(), *key, "sessions");
     print(found.sessions(), *output, sessions_table, "sessions", context);
   });
   CLI::App* users = get->add_subcommand("users", "what users have of the daemon, and may have");
@@ -252,9 +260,7 @@ void add_get(CLI::App& app, const Context& context) {
     wanted.set_ended(*ended);
     Daemon daemon = context.connect();
     v1::StatsSnapshot found = daemon.stats(wanted);
-    const v1::JobKey of = as_listed(daemon, *key);
-    keep(found.mutable_stages(), of);
-    if (found.stages().empty()) check_names(daemon, of, "stages");
+    keep_asked(daemon, found.mutable_stages(), *key, "stages");
     print(found.stages(), *output, stages_table, "stages", context);
   });
   CLI::App* failures = get->add_subcommand(
@@ -271,9 +277,7 @@ void add_get(CLI::App& app, const Context& context) {
     wanted.set_job(key->job());
     Daemon daemon = context.connect();
     v1::StatsSnapshot found = daemon.stats(wanted);
-    const v1::JobKey of = as_listed(daemon, *key);
-    keep(found.mutable_failures(), of);
-    if (found.failures().empty()) check_names(daemon, of, "failures");
+    keep_asked(daemon, found.mutable_failures(), *key, "failures");
     print(found.failures(), *output, failures_table, "failures", context);
   });
   CLI::App* classes = get->add_subcommand("classes", "the names behind a pipeline's labels");

@@ -131,7 +131,8 @@ class SampleCache final : private CacheLog::Sink {
   void count_hit(std::chrono::nanoseconds took);
   // `fills`: it took what keeping its item takes.
   void count_miss(std::chrono::nanoseconds took, bool fills);
-  // CacheEstimate::saved_share() of whoever has opened it last.
+  // For Snapshot::saved: CacheEstimate::saved_share(), estimated when a run opened the cache. The
+  // last one holds.
   void set_saved_share(double share) { saved_share_.store(share, std::memory_order_relaxed); }
 
   Snapshot snapshot() const SPDLD_EXCLUDES(failure_mutex_);
