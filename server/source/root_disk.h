@@ -9,7 +9,6 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "source/access.h"
-#include "source/listing.h"
 #include "source/reopening_disk.h"
 
 namespace spdld::source {

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/select.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
+#include "source/split_hash.h"
 
 namespace spdld::source {
 namespace {
 
 using Kept = std::vector<std::uint64_t>;
 using Part = SelectSpec::Split::Part;
-
-// Other hashes of uris must not fall together with this one.
-constexpr std::uint64_t kSplitSeed = 0x73706c6974;
 
 std::string_view part_name(Part part) {
   switch (part) {
@@ -41,15 +38,6 @@ Status check_shares(const SelectSpec::Split& split) {
 }
 
 }  // namespace
-
-std::uint64_t split_hash(std::string_view name) {
-  return XXH3_64bits_withSeed(name.data(), name.size(), kSplitSeed);
-}
-
-double split_share(std::uint64_t hash) {
-  // 53 bits are what a double holds, so that 1 is never reached.
-  return static_cast<double>(hash >> 11) * 0x1p-53;
-}
 
 Result<Kept> select_rows(const SelectSpec& spec, const Selectable& from) {
   SPDLD_CHECK(from.columns.size() == 0 || from.columns.rows() == from.rows);

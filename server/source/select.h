@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -23,12 +22,6 @@ struct Selectable {
   ClassNames classes = {};
   UnknownNames unknown = {};
 };
-
-// What splits go by, of an item's name: XXH3 of its bytes, with a seed of its own. Changing what it
-// yields moves items of every user from one part to another.
-std::uint64_t split_hash(std::string_view name);
-// Where in [0, 1) a name of this hash stands.
-double split_share(std::uint64_t hash);
 
 // The rows that `spec` selects, in their order. An error says how many each step left if none is
 // left in the end, or what is wrong with a step.

@@ -12,7 +12,7 @@
 #include "base/printable.h"
 #include "op/json_values.h"
 #include "source/sample_groups.h"
-#include "source/select.h"
+#include "source/split_hash.h"
 #include "source/tar_index.h"
 #include "source/tar_reader.h"
 #include "source/value_column.h"

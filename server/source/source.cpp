@@ -2,7 +2,7 @@
 #include "source/source.h"
 
 #include "source/part_key.h"
-#include "source/select.h"
+#include "source/split_hash.h"
 
 namespace spdld::source {
 

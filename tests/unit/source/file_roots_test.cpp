@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "source/kept_listings.h"
-#include "source/select.h"
+#include "source/split_hash.h"
 #include "tests/unit/source/temp_dir.h"
 
 namespace spdld::source {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/select.h"
+#include "source/split_hash.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
