@@ -28,7 +28,7 @@
 #include "engine/executor.h"
 #include "engine/file_prober.h"
 #include "engine/sample_caches.h"
-#include "media/seek_indexes.h"
+#include "media/jpeg_scan/seek_indexes.h"
 #include "session/catalogue.h"
 #include "session/session_service.h"
 #include "session/sessions.h"

@@ -11,7 +11,7 @@
 #include "base/printable.h"
 #include "base/unique_fd.h"
 #include "engine/file_prober.h"
-#include "media/codecs.h"
+#include "media/container/codecs.h"
 #include "source/file_bytes.h"
 
 namespace spdld {

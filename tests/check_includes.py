@@ -26,6 +26,24 @@ LAYERS = [
 ]
 RANK = {folder: rank for rank, layer in enumerate(LAYERS) for folder in layer}
 
+# The rooms of a folder, and which others of that folder each may include. "" is the folder itself:
+# what lies beside its rooms.
+ROOMS: dict[str, dict[str, set[str]]] = {
+    "media": {
+        "bytes": set(),
+        "image": {"bytes"},
+        "container": {"bytes"},
+        "record": {"bytes"},
+        "jpeg_scan": {"bytes", "image"},
+        "format": {"bytes", "image", "container"},
+        "video": {"container", "image"},
+        "audio": {"bytes", "container"},
+        "jpeg": {"image", "jpeg_scan"},
+        "probe": {"bytes", "container", "audio"},
+        "": {"audio", "format", "image", "jpeg", "jpeg_scan", "record", "video"},
+    },
+}
+
 # Headers that only some folders may see, by the start of what is included.
 OWNED = [
     ("yaml-cpp", r"yaml-cpp/", ("server/spec/",)),
@@ -62,10 +80,33 @@ def folder_of(file: pathlib.PurePath) -> str:
     return file.parts[1] if len(file.parts) > 2 else ""
 
 
+def room_of(parts: tuple[str, ...]) -> str:
+    """The room that FOLDER/ROOM/FILE lies in: "" for FOLDER/FILE."""
+    return parts[1] if len(parts) > 2 else ""
+
+
+def room_breach(include: Include) -> str | None:
+    """What is wrong with an include of a file of the same folder, or None."""
+    theirs = pathlib.PurePath(include.target).parts
+    mine = include.file.parts[1:]
+    if not include.quoted or mine[0] != theirs[0] or mine[0] not in ROOMS or len(theirs) < 2:
+        return None
+    rooms, here, there = ROOMS[mine[0]], room_of(mine), room_of(theirs)
+    for room in (here, there):
+        if room not in rooms:
+            return f"{mine[0]}/{room}/ has no row in ROOMS of tests/check_includes.py"
+    if here == there or there in rooms[here]:
+        return None
+    return f"{mine[0]}/{here} may not include {mine[0]}/{there}: {include.target}"
+
+
 def breach(include: Include) -> str | None:
     """What is wrong with one include, or None."""
     file, target = include.file, include.target
     place = file.as_posix()
+
+    if (why := room_breach(include)) is not None:
+        return why
 
     for library, pattern, owners in OWNED:
         if re.match(pattern, target) and not place.startswith(owners):

@@ -39,6 +39,9 @@ def breaches(root: pathlib.Path, files: dict[str, str]) -> list[str]:
         ("client/cpp/src/a.cpp", "#include <spdlog/spdlog.h>", "libspdld needs"),
         ("client/cpp/src/a.cpp", '#include "base/status.h"', "libspdld needs"),
         ("client/ctl/a.cpp", '#include "engine/plan.h"', "clients know proto/"),
+        ("server/media/bytes/a.h", '#include "media/image/b.h"', "media/bytes may not include"),
+        ("server/media/image/a.h", '#include "media/ops.h"', "media/image may not include media/:"),
+        ("server/media/new/a.h", '#include "media/image/b.h"', "media/new/ has no row in ROOMS"),
     ],
 )
 def test_reports_an_include_that_points_the_wrong_way(
@@ -54,7 +57,8 @@ def test_accepts_includes_that_point_down(tmp_path: pathlib.Path) -> None:
     assert not breaches(
         tmp_path,
         {
-            "server/engine/a.cpp": '#include "engine/a.h"\n#include "media/jpeg.h"\n#include <map>\n',
+            "server/engine/a.cpp": '#include "engine/a.h"\n#include "media/jpeg/a.h"\n#include <map>\n',
+            "server/media/jpeg/a.cpp": '#include "media/jpeg/a.h"\n#include "media/image/a.h"\n',
             "server/spec/a.cpp": "#include <yaml-cpp/yaml.h>\n",
             "server/media/a.cpp": "#include <csetjmp>\n#include <jpeglib.h>\n",
             "server/daemon.cpp": '#include "control/server.h"\n#include "observe/http.h"\n',
@@ -63,6 +67,17 @@ def test_accepts_includes_that_point_down(tmp_path: pathlib.Path) -> None:
             "proto/spdld/wire.h": "#include <cstdint>\n",
         },
     )
+
+
+def test_rooms_of_a_folder_form_no_circle() -> None:
+    def reachable(rooms: dict[str, set[str]], room: str, path: tuple[str, ...]) -> None:
+        assert room not in path, f"a circle: {path} {room}"
+        for other in rooms[room]:
+            reachable(rooms, other, (*path, room))
+
+    for rooms in check_includes.ROOMS.values():
+        for room in rooms:
+            reachable(rooms, room, ())
 
 
 def test_ignores_comments_and_other_files(tmp_path: pathlib.Path) -> None:

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/printable.h"
-#include "media/byte_reader.h"
-#include "media/prober.h"
+#include "media/bytes/byte_reader.h"
+#include "media/probe/prober.h"
 
 namespace spdld::engine {
 namespace {

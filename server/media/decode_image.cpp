@@ -8,18 +8,18 @@
 #include <utility>
 
 #include "base/check.h"
-#include "media/avif_decoder.h"
-#include "media/bmp_decoder.h"
-#include "media/coefficient_decoder.h"
-#include "media/gif_decoder.h"
-#include "media/image_format.h"
-#include "media/jpeg_decoder.h"
-#include "media/orientation.h"
-#include "media/png_decoder.h"
-#include "media/raster_decoder.h"
-#include "media/tiff_decoder.h"
-#include "media/upright_rows.h"
-#include "media/webp_decoder.h"
+#include "media/format/avif_decoder.h"
+#include "media/format/bmp_decoder.h"
+#include "media/format/gif_decoder.h"
+#include "media/format/png_decoder.h"
+#include "media/format/tiff_decoder.h"
+#include "media/format/webp_decoder.h"
+#include "media/image/image_format.h"
+#include "media/image/orientation.h"
+#include "media/image/raster_decoder.h"
+#include "media/image/upright_rows.h"
+#include "media/jpeg/coefficient_decoder.h"
+#include "media/jpeg/jpeg_decoder.h"
 
 namespace spdld::media {
 namespace {

@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "media/image_limits.h"
-#include "media/image_mode.h"
-#include "media/jpeg_options.h"
+#include "media/image/image_limits.h"
+#include "media/image/image_mode.h"
+#include "media/jpeg/jpeg_options.h"
 #include "op/op.h"
 
 namespace spdld::media {

@@ -10,12 +10,12 @@
 #include <system_error>
 #include <utility>
 
-#include "media/decode_audio.h"
+#include "media/audio/decode_audio.h"
+#include "media/audio/resample_op.h"
 #include "media/decode_image.h"
-#include "media/decode_json.h"
-#include "media/decode_npy.h"
-#include "media/decode_video.h"
-#include "media/resample_op.h"
+#include "media/record/decode_json.h"
+#include "media/record/decode_npy.h"
+#include "media/video/decode_video.h"
 
 namespace spdld::media {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "media/seek_indexes.h"
+#include "media/jpeg_scan/seek_indexes.h"
 #include "op/registry.h"
 
 namespace spdld::media {

@@ -373,7 +373,7 @@ struct CacheView {
   std::string why;  // why nothing more is kept; empty: all is well
 };
 
-// Where in JPEG files decoding may begin (media/seek_indexes.h); counts are of images.
+// Where in JPEG files decoding may begin (media/jpeg_scan/seek_indexes.h); counts are of images.
 struct JpegView {
   std::uint64_t limit_bytes = 0;
   std::uint64_t bytes = 0;

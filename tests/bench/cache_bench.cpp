@@ -22,7 +22,7 @@
 #include "engine/run.h"
 #include "engine/sample_cache_disk.h"
 #include "engine/sample_caches.h"
-#include "media/seek_indexes.h"
+#include "media/jpeg_scan/seek_indexes.h"
 #include "source/files_source.h"
 #include "spec/parse.h"
 #include "tests/unit/engine/quiet_port.h"

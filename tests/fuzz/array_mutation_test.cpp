@@ -18,10 +18,10 @@
 #include "base/printable.h"
 #include "base/rng.h"
 #include "base/utf8.h"
-#include "media/decode_json.h"
-#include "media/decode_npy.h"
+#include "media/record/decode_json.h"
+#include "media/record/decode_npy.h"
 #include "op/op.h"
-#include "tests/unit/media/npy_maker.h"
+#include "tests/unit/media/record/npy_maker.h"
 #include "tests/unit/op/fake_sample.h"
 
 namespace spdld::media {

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "media/audio_reader.h"
+#include "media/audio/audio_reader.h"
 #include "tests/fuzz/mutations.h"
-#include "tests/unit/media/media_maker.h"
+#include "tests/unit/media/container/media_maker.h"
 
 namespace spdld::media::test {
 namespace {

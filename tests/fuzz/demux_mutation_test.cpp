@@ -11,9 +11,9 @@
 #include <string>
 
 #include "base/rng.h"
-#include "media/prober.h"
+#include "media/probe/prober.h"
 #include "tests/fuzz/mutations.h"
-#include "tests/unit/media/media_maker.h"
+#include "tests/unit/media/container/media_maker.h"
 
 namespace spdld::media::test {
 namespace {

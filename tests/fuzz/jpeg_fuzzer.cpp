@@ -14,9 +14,9 @@
 
 #include "base/rng.h"
 #include "tests/fuzz/image_outcome.h"
-#include "tests/unit/media/coded_jpeg_maker.h"
-#include "tests/unit/media/exif_maker.h"
-#include "tests/unit/media/jpeg_maker.h"
+#include "tests/unit/media/image/exif_maker.h"
+#include "tests/unit/media/jpeg/coded_jpeg_maker.h"
+#include "tests/unit/media/jpeg/jpeg_maker.h"
 
 namespace spdld::media::test {
 namespace {

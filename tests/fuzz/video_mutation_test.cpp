@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "media/prober.h"
-#include "media/video_decoder.h"
+#include "media/probe/prober.h"
+#include "media/video/video_decoder.h"
 #include "tests/fuzz/mutations.h"
-#include "tests/unit/media/clip_maker.h"
-#include "tests/unit/media/media_maker.h"
+#include "tests/unit/media/container/media_maker.h"
+#include "tests/unit/media/video/clip_maker.h"
 
 namespace spdld::media::test {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "engine/builtin_ops.h"
 #include "engine/plan.h"
-#include "media/seek_indexes.h"
+#include "media/jpeg_scan/seek_indexes.h"
 #include "spec/parse.h"
 
 namespace spdld::testing {

@@ -24,11 +24,11 @@
 
 #include "base/check.h"
 #include "base/rng.h"
-#include "media/codecs.h"
-#include "media/ffmpeg.h"
-#include "media/prober.h"
-#include "media/video_decoder.h"
-#include "media/video_parameters.h"
+#include "media/container/codecs.h"
+#include "media/container/ffmpeg.h"
+#include "media/probe/prober.h"
+#include "media/video/video_decoder.h"
+#include "media/video/video_parameters.h"
 
 namespace spdld::media {
 namespace {

@@ -21,7 +21,7 @@
 #include "tests/support/pipelines.h"
 #include "tests/support/sizes.h"
 #include "tests/unit/engine/batches.h"
-#include "tests/unit/media/jpeg_maker.h"
+#include "tests/unit/media/jpeg/jpeg_maker.h"
 
 // What is done about images that take much memory, and about memory that is not there.
 namespace spdld::engine {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/media/media_maker.h"
+#include "tests/unit/media/container/media_maker.h"
 
 namespace spdld::engine {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "engine/plan.h"
 #include "tests/support/pipelines.h"
-#include "tests/unit/media/png_maker.h"
+#include "tests/unit/media/format/png_maker.h"
 
 namespace spdld::engine {
 namespace {

@@ -12,7 +12,7 @@
 #include "tests/support/pipelines.h"
 #include "tests/support/scratch_dir.h"
 #include "tests/unit/engine/quiet_port.h"
-#include "tests/unit/media/jpeg_maker.h"
+#include "tests/unit/media/jpeg/jpeg_maker.h"
 #include "tests/unit/source/fake_sink.h"
 
 namespace spdld::engine {

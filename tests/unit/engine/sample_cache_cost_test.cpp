@@ -6,7 +6,7 @@
 
 #include "tests/support/pipelines.h"
 #include "tests/unit/engine/kept_source.h"
-#include "tests/unit/media/jpeg_maker.h"
+#include "tests/unit/media/jpeg/jpeg_maker.h"
 
 namespace spdld::engine {
 namespace {

@@ -22,8 +22,8 @@
 #include "tests/support/sizes.h"
 #include "tests/unit/engine/kept_source.h"
 #include "tests/unit/engine/quiet_port.h"
-#include "tests/unit/media/jpeg_maker.h"
-#include "tests/unit/media/png_maker.h"
+#include "tests/unit/media/format/png_maker.h"
+#include "tests/unit/media/jpeg/jpeg_maker.h"
 #include "tests/unit/source/fake_sink.h"
 
 // Rows made with a cache and without, which must be the same to the byte.

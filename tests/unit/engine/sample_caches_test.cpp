@@ -12,7 +12,7 @@
 #include "tests/support/scratch_dir.h"
 #include "tests/support/sizes.h"
 #include "tests/unit/engine/kept_source.h"
-#include "tests/unit/media/jpeg_maker.h"
+#include "tests/unit/media/jpeg/jpeg_maker.h"
 
 namespace spdld::engine {
 namespace {

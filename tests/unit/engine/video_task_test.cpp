@@ -10,8 +10,8 @@
 
 #include "engine/plan.h"
 #include "tests/support/pipelines.h"
-#include "tests/unit/media/clip_maker.h"
-#include "tests/unit/media/media_maker.h"
+#include "tests/unit/media/container/media_maker.h"
+#include "tests/unit/media/video/clip_maker.h"
 
 namespace spdld::engine {
 namespace {

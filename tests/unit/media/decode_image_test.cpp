@@ -9,10 +9,10 @@
 #include <string>
 
 #include "media/ops.h"
-#include "tests/unit/media/exif_maker.h"
-#include "tests/unit/media/jpeg_maker.h"
+#include "tests/unit/media/format/png_maker.h"
+#include "tests/unit/media/image/exif_maker.h"
+#include "tests/unit/media/jpeg/jpeg_maker.h"
 #include "tests/unit/media/pixels_of.h"
-#include "tests/unit/media/png_maker.h"
 
 namespace spdld::media::test {
 namespace {

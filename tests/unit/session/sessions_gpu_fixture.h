@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tests/unit/media/npy_maker.h"
+#include "tests/unit/media/record/npy_maker.h"
 #include "tests/unit/session/sessions_fixture.h"
 
 namespace spdld::session {

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "media/audio/audio_options.h"
+#include "op/audio.h"
+#include "op/field_chain.h"
+#include "op/field_task.h"
+
+namespace spdld::media {
+
+// Makes the row of a field that is sound: decodes the part, or the clip of it, brings it to one
+// rate and number of channels where these are given, and does what the ops after it do, all in
+// float32 on one core.
+class AudioTask final : public FieldTask {
+ public:
+  struct Step {
+    const AudioOp* op = nullptr;
+    std::uint64_t draw_key = 0;  // StageKey's
+    AudioFormat in;              // what the ops before make
+  };
+
+  std::string name;
+  std::size_t request = 0;
+  AudioOptions options;
+  std::optional<int> sample_rate;  // none: as the files have it
+  std::optional<int> channels;
+  AudioFormat decoded;                   // what is known of the sound before the first step
+  bool is_bound_by_max_seconds = false;  // nothing else tells how long it is at most
+  std::vector<Step> steps;
+
+  const std::vector<TensorSpec>& tensors() const override { return tensors_; }
+  std::unique_ptr<FieldWorker> make_worker() const override;
+  // The one tensor, of what the last step makes: called once, when all else is set.
+  void set_tensor(const AudioFormat& made);
+
+ private:
+  std::vector<TensorSpec> tensors_;
+};
+
+// The chain that decode_audio begins, and that ops on sound append to.
+class AudioChain final : public FieldChain {
+ public:
+  // `kinds`: what the decoded sounds are, each of which is as one of these; empty: that is not
+  // known.
+  explicit AudioChain(std::unique_ptr<AudioTask> task, std::vector<AudioFormat> kinds = {})
+      : task_(std::move(task)), format_(task_->decoded), kinds_(std::move(kinds)) {}
+
+  std::string_view noun() const override { return "sound"; }
+  bool has_sound() const override { return true; }
+  using FieldChain::append;
+  Status append(const AudioOp& op, const StageKey& key) override;
+  Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override;
+
+ private:
+  std::unique_ptr<AudioTask> task_;
+  AudioFormat format_;              // of the sound so far
+  std::vector<AudioFormat> kinds_;  // likewise of each kind
+};
+
+}  // namespace spdld::media

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/jpeg_scan/jpeg_markers.h"
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "media/bytes/byte_order.h"
+#include "media/image/image_errors.h"
+
+namespace spdld::media {
+namespace {
+
+constexpr unsigned kStuffed = 0x00;  // FF 00: a data byte FF
+constexpr unsigned kTem = 0x01;
+constexpr unsigned kFill = 0xFF;
+constexpr unsigned kRst0 = 0xD0;
+constexpr unsigned kRst7 = 0xD7;
+constexpr unsigned kSoi = 0xD8;
+constexpr unsigned kEoi = 0xD9;
+constexpr unsigned kSos = 0xDA;
+constexpr unsigned kApp1 = 0xE1;
+
+bool is_restart(unsigned marker) { return marker >= kRst0 && marker <= kRst7; }
+
+bool is_frame(unsigned marker) {
+  // SOF0 to SOF15 share their range with DHT, JPG and DAC.
+  return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
+}
+
+class MarkerWalk {
+ public:
+  explicit MarkerWalk(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  // The next marker's code, wherever it begins: like libjpeg, bytes that are no marker are passed
+  // over. None: the file ended.
+  bool next_marker(unsigned& marker) {
+    while (at_ < bytes_.size()) {
+      const void* found = std::memchr(bytes_.data() + at_, 0xFF, bytes_.size() - at_);
+      if (found == nullptr) break;
+      at_ = static_cast<std::size_t>(static_cast<const std::byte*>(found) - bytes_.data());
+      while (at_ < bytes_.size() && byte(at_) == kFill) ++at_;
+      if (at_ == bytes_.size()) break;
+      marker = byte(at_++);
+      if (marker != kStuffed) return true;
+    }
+    at_ = bytes_.size();
+    return false;
+  }
+
+  // The body of the segment whose marker was just read. False: the file ends inside, or the length
+  // is impossible.
+  bool segment(std::span<const std::byte>& body) {
+    if (bytes_.size() - at_ < 2) return false;
+    const std::size_t length = std::size_t{byte(at_)} << 8 | byte(at_ + 1);
+    if (length < 2 || bytes_.size() - at_ < length) return false;
+    body = bytes_.subspan(at_ + 2, length - 2);
+    at_ += length;
+    return true;
+  }
+
+ private:
+  unsigned byte(std::size_t at) const { return std::to_integer<unsigned>(bytes_[at]); }
+
+  std::span<const std::byte> bytes_;
+  std::size_t at_ = 2;  // behind SOI
+};
+
+detail::Failure truncated_jpeg(std::span<const std::byte> bytes, std::string_view missing) {
+  return media::truncated("JPEG", missing, bytes.size());
+}
+
+}  // namespace
+
+std::span<const std::byte> exif_of_app1(std::span<const std::byte> body) {
+  constexpr std::string_view kName("Exif\0\0", 6);
+  return text_of(body).starts_with(kName) ? body.subspan(kName.size())
+                                          : std::span<const std::byte>();
+}
+
+Result<JpegMarkers> survey_jpeg(std::span<const std::byte> bytes) {
+  if (bytes.size() < 2 || bytes[0] != std::byte{0xFF} || bytes[1] != std::byte{kSoi}) {
+    return truncated_jpeg(bytes, "start-of-image marker");
+  }
+  JpegMarkers markers;
+  bool framed = false;
+  MarkerWalk walk(bytes);
+  unsigned marker = 0;
+  while (walk.next_marker(marker)) {
+    if (marker == kEoi) {
+      if (!framed) return truncated_jpeg(bytes, "frame header before the end-of-image marker");
+      if (markers.scans == 0) return truncated_jpeg(bytes, "scan before the end-of-image marker");
+      return markers;
+    }
+    if (is_restart(marker) || marker == kTem || marker == kSoi) continue;
+    std::span<const std::byte> body;
+    if (!walk.segment(body)) break;
+    if (is_frame(marker)) framed = true;
+    if (marker == kSos) ++markers.scans;
+    if (marker == kApp1 && markers.exif.empty()) markers.exif = exif_of_app1(body);
+  }
+  return truncated_jpeg(bytes, "end-of-image marker");
+}
+
+}  // namespace spdld::media

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/video/disposable.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+namespace spdld::media {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+unsigned at(Bytes bytes, std::size_t i) { return std::to_integer<unsigned>(bytes[i]); }
+
+// A picture's packet tells this of it.
+struct Picture {
+  bool is_needed = true;   // by others of its temporal layer
+  std::uint8_t layer = 0;  // those of higher ones may need it all the same
+};
+
+// The header of a unit of a picture; empty: the unit is something else.
+std::optional<Picture> h264_unit(Bytes unit) {
+  const unsigned type = at(unit, 0) & 31;
+  if (type != 1 && type != 2 && type != 5) return std::nullopt;
+  return Picture{.is_needed = (at(unit, 0) >> 5 & 3) != 0};
+}
+
+std::optional<Picture> hevc_unit(Bytes unit) {
+  const unsigned type = at(unit, 0) >> 1 & 63;
+  if (type > 31 || unit.size() < 2) return std::nullopt;
+  // Pictures of even types below the key frames' are not referred to within their layer.
+  constexpr unsigned kReservedNonReference = 14;
+  const unsigned layer = std::max(at(unit, 1) & 7, 1U) - 1;
+  return Picture{.is_needed = type > kReservedNonReference || type % 2 == 1,
+                 .layer = static_cast<std::uint8_t>(layer)};
+}
+
+// How units are told apart: each has its length before it, in so many bytes. 0: by start codes.
+std::size_t length_bytes(std::string_view codec, Bytes extradata) {
+  const std::size_t length_at = codec == "h264" ? 4 : 21;
+  if (extradata.size() <= length_at || at(extradata, 0) != 1) return 0;
+  return (at(extradata, length_at) & 3) + 1;
+}
+
+Picture picture_of(Bytes packet, std::size_t length_bytes, bool is_hevc) {
+  Picture picture{.is_needed = false};
+  bool any = false;
+  while (packet.size() > length_bytes) {
+    std::size_t length = 0;
+    for (std::size_t i = 0; i < length_bytes; ++i) length = length << 8 | at(packet, i);
+    packet = packet.subspan(length_bytes);
+    if (length == 0 || length > packet.size()) return {};
+    const Bytes unit = packet.first(length);
+    packet = packet.subspan(length);
+    const std::optional<Picture> told = is_hevc ? hevc_unit(unit) : h264_unit(unit);
+    if (!told) continue;
+    any = true;
+    picture.is_needed = picture.is_needed || told->is_needed;
+    picture.layer = told->layer;
+  }
+  return any && packet.empty() ? picture : Picture{};
+}
+
+}  // namespace
+
+void Disposable::find(const CodecParameters& codec, std::span<const MediaPacket> packets,
+                      std::span<const std::byte> bytes) {
+  flags_.assign(packets.size(), 0);
+  const bool is_hevc = codec.codec == "hevc";
+  if (codec.codec != "h264" && !is_hevc) return;
+  const std::size_t lengths = length_bytes(codec.codec, codec.extradata);
+  if (lengths == 0) return;
+  layers_.assign(packets.size(), 0);
+  std::uint8_t highest = 0;
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    const MediaPacket& packet = packets[i];
+    if (packet.offset > bytes.size() || packet.size_bytes > bytes.size() - packet.offset) continue;
+    const Picture picture =
+        picture_of(bytes.subspan(packet.offset, packet.size_bytes), lengths, is_hevc);
+    flags_[i] = picture.is_needed ? 0 : 1;
+    layers_[i] = picture.layer;
+    highest = std::max(highest, picture.layer);
+  }
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    if (layers_[i] < highest) flags_[i] = 0;
+  }
+}
+
+}  // namespace spdld::media
