@@ -33,8 +33,8 @@
 #include "session/session_service.h"
 #include "session/sessions.h"
 #include "session/store.h"
-#include "source/access.h"
-#include "source/io_pool.h"
+#include "source/file/access.h"
+#include "source/file/io_pool.h"
 #include "spec/connection_bounds.h"
 
 namespace spdld {

@@ -12,7 +12,7 @@
 #include "base/unique_fd.h"
 #include "engine/file_prober.h"
 #include "media/container/codecs.h"
-#include "source/file_bytes.h"
+#include "source/bytes/file_bytes.h"
 
 namespace spdld {
 namespace {

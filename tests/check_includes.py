@@ -29,6 +29,19 @@ RANK = {folder: rank for rank, layer in enumerate(LAYERS) for folder in layer}
 # The rooms of a folder, and which others of that folder each may include. "" is the folder itself:
 # what lies beside its rooms.
 ROOMS: dict[str, dict[str, set[str]]] = {
+    "source": {
+        "bytes": set(),
+        "item": {"bytes"},
+        "select": {"bytes", "item"},
+        "order": {"bytes", "item"},
+        "file": {"bytes", "item"},
+        "listing": {"bytes", "file"},
+        "media_index": {"bytes", "item", "file"},
+        "tar": {"bytes", "item", "file", "listing", "select"},
+        "table": {"bytes", "item", "file", "listing"},
+        "clips": {"bytes", "item", "file", "media_index"},
+        "": {"bytes", "item", "select", "order", "file", "listing", "media_index", "tar", "table", "clips"},
+    },
     "media": {
         "bytes": set(),
         "image": {"bytes"},

@@ -15,7 +15,7 @@
 #include "engine/decode_memory.h"
 #include "engine/run.h"
 #include "engine/stream_port.h"
-#include "source/source.h"
+#include "source/item/source.h"
 
 namespace spdld::engine {
 

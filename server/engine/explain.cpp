@@ -9,7 +9,7 @@
 
 #include "base/counted.h"
 #include "delivery/memory_probe.h"
-#include "source/sharding.h"
+#include "source/order/sharding.h"
 
 namespace spdld::engine {
 namespace {

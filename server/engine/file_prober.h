@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "op/media.h"
-#include "source/media_prober.h"
+#include "source/media_index/media_prober.h"
 
 namespace spdld::engine {
 

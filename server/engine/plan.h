@@ -13,7 +13,7 @@
 #include "engine/image_task.h"
 #include "op/op.h"
 #include "op/registry.h"
-#include "source/source.h"
+#include "source/item/source.h"
 #include "spec/pipeline_spec.h"
 
 namespace spdld::engine {

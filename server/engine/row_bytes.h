@@ -10,7 +10,7 @@
 #include "base/byte_buffer.h"
 #include "base/status.h"
 #include "engine/sample_cache.h"
-#include "source/fetched_item.h"
+#include "source/item/fetched_item.h"
 
 namespace spdld::engine {
 

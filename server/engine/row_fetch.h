@@ -13,7 +13,7 @@
 #include "engine/row_bytes.h"
 #include "engine/sample_cache.h"
 #include "engine/stage_stats.h"
-#include "source/source.h"
+#include "source/item/source.h"
 
 namespace spdld::engine {
 

@@ -7,7 +7,7 @@
 #include "engine/plan.h"
 #include "engine/row.h"
 #include "op/field_task.h"
-#include "source/source.h"
+#include "source/item/source.h"
 
 namespace spdld::engine {
 

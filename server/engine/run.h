@@ -19,8 +19,8 @@
 #include "engine/stage_stats.h"
 #include "engine/stream_port.h"
 #include "op/jpeg_images.h"
-#include "source/sampler.h"
-#include "source/source.h"
+#include "source/item/source.h"
+#include "source/order/sampler.h"
 
 namespace spdld::engine {
 

@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "engine/sample_cache_log.h"
 #include "op/image.h"
-#include "source/source.h"
+#include "source/item/source.h"
 #include "spec/pipeline_spec.h"
 
 namespace spdld::engine {

@@ -8,7 +8,7 @@
 
 #include "engine/plan.h"
 #include "op/image.h"
-#include "source/source.h"
+#include "source/item/source.h"
 #include "spec/pipeline_spec.h"
 
 namespace spdld::engine {

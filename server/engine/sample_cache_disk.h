@@ -9,8 +9,8 @@
 
 #include "base/unique_fd.h"
 #include "engine/sample_cache_log.h"
-#include "source/io_pool.h"
-#include "source/pending_read.h"
+#include "source/file/io_pool.h"
+#include "source/file/pending_read.h"
 
 namespace spdld::engine {
 

@@ -8,7 +8,7 @@
 
 #include "base/byte_buffer.h"
 #include "base/status.h"
-#include "source/source.h"
+#include "source/item/source.h"
 
 namespace spdld::engine {
 

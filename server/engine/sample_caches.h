@@ -13,8 +13,8 @@
 #include "engine/plan.h"
 #include "engine/sample_cache.h"
 #include "engine/sample_cache_cost.h"
-#include "source/io_pool.h"
-#include "source/source.h"
+#include "source/file/io_pool.h"
+#include "source/item/source.h"
 
 namespace spdld::engine {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "source/sharding.h"
+#include "source/order/sharding.h"
 
 namespace spdld::engine {
 

@@ -7,8 +7,8 @@
 namespace spdld {
 
 // The parts of an item's relative uri that a companion's pattern may name, as in
-// "masks/${stem}.png": source/companions.h says what each is. Patterns stand below this key of a
-// source; spec/ leaves these names to source/ there, and replaces variables alone.
+// "masks/${stem}.png": source/listing/companions.h says what each is. Patterns stand below this key
+// of a source; spec/ leaves these names to source/ there, and replaces variables alone.
 inline constexpr std::string_view kCompanionsKey = "companions";
 inline constexpr std::array<std::string_view, 6> kItemParts = {"name", "stem", "ext",
                                                                "dir",  "top",  "subdir"};

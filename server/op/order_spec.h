@@ -13,7 +13,7 @@ namespace spdld {
 struct Shuffle {
   enum class Kind { kNone, kGlobal, kBlock };
   // Of kGlobal: rows of like length stand next to each other, so that batches need little padding.
-  // source/bucket_order.h says how.
+  // source/order/bucket_order.h says how.
   struct Bucket {
     std::string by = {};          // the field that holds the lengths
     std::uint64_t window = 8192;  // positions whose rows are put in order together
@@ -49,8 +49,8 @@ struct ClassesSpec {
 };
 
 struct FilesSpec {
-  // A file that belongs to each item, such as its mask: source/companions.h says how the pattern
-  // names it.
+  // A file that belongs to each item, such as its mask: source/listing/companions.h says how the
+  // pattern names it.
   struct Companion {
     std::string field = {};
     std::string pattern = {};

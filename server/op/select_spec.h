@@ -25,7 +25,7 @@ struct SelectSpec {
     friend bool operator==(const Split&, const Split&) = default;
   };
 
-  std::string where = {};  // a condition, see source/where.h; empty: all items
+  std::string where = {};  // a condition, see source/select/where.h; empty: all items
   std::optional<Split> split = {};
   std::uint64_t skip = 0;                  // so many at the front are left out
   std::optional<std::uint64_t> take = {};  // at most so many

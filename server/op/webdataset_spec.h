@@ -40,7 +40,7 @@ struct WebdatasetSpec {
   // bytes; a label or value must be there all the same.
   enum class Missing { kError, kSkip, kEmpty };
 
-  std::vector<std::string> shards = {};  // patterns as given, absolute: source/shard_names.h
+  std::vector<std::string> shards = {};  // patterns as given, absolute: source/tar/shard_names.h
   std::vector<Part> parts = {};
   std::vector<Label> labels = {};
   std::vector<IndexedValue> index = {};

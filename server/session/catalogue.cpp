@@ -16,9 +16,9 @@
 #include "base/counted.h"
 #include "base/log.h"
 #include "session/listed_sources.h"
+#include "source/file/text_file.h"
 #include "source/kept_listings.h"
 #include "source/open_source.h"
-#include "source/text_file.h"
 #include "spec/parse.h"
 
 namespace spdld::session {

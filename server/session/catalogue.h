@@ -24,12 +24,12 @@
 #include "op/registry.h"
 #include "session/pipeline_id.h"
 #include "session/views.h"
-#include "source/access.h"
-#include "source/cursor.h"
-#include "source/io_pool.h"
-#include "source/lengths.h"
-#include "source/sampler.h"
-#include "source/source.h"
+#include "source/file/access.h"
+#include "source/file/io_pool.h"
+#include "source/item/source.h"
+#include "source/order/cursor.h"
+#include "source/order/lengths.h"
+#include "source/order/sampler.h"
 
 namespace spdld::source {
 class MediaProber;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/mutex.h"
-#include "source/source.h"
+#include "source/item/source.h"
 
 namespace spdld::session {
 

@@ -12,7 +12,7 @@
 #include "engine/explain.h"
 #include "session/preview.h"
 #include "session/records.h"
-#include "source/padding.h"
+#include "source/order/padding.h"
 #include "spec/parse.h"
 
 namespace spdld::session {

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "session/phase.h"
 #include "session/step_at.h"
-#include "source/sharding.h"
+#include "source/order/sharding.h"
 
 namespace spdld::session {
 

@@ -12,13 +12,13 @@
 #include "base/check.h"
 #include "base/counted.h"
 #include "base/rng.h"
-#include "source/clip_files.h"
-#include "source/clip_part.h"
-#include "source/clip_request.h"
-#include "source/file_fetcher.h"
+#include "source/clips/clip_files.h"
+#include "source/clips/clip_part.h"
+#include "source/clips/clip_request.h"
+#include "source/file/file_fetcher.h"
+#include "source/file/part_ranges.h"
 #include "source/kept_listings.h"
-#include "source/media_index_build.h"
-#include "source/part_ranges.h"
+#include "source/media_index/media_index_build.h"
 
 namespace spdld::source {
 namespace {

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "source/access.h"
+#include "source/file/access.h"
+#include "source/file/root_disk.h"
 #include "source/files_source.h"
-#include "source/glob.h"
 #include "source/joined_source.h"
-#include "source/root_disk.h"
+#include "source/listing/glob.h"
 
 namespace spdld::source {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "base/rng.h"
-#include "source/binary.h"
-#include "source/digest_text.h"
+#include "source/bytes/binary.h"
+#include "source/bytes/digest_text.h"
 
 namespace spdld::source {
 namespace {

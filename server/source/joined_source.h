@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "source/source.h"
+#include "source/item/source.h"
 
 namespace spdld::source {
 

@@ -7,14 +7,14 @@
 #include <system_error>
 #include <utility>
 
-#include "source/digest_text.h"
-#include "source/disk.h"
+#include "source/bytes/digest_text.h"
+#include "source/bytes/unused_files.h"
+#include "source/bytes/whole_file.h"
+#include "source/file/disk.h"
 #include "source/joined_source.h"
-#include "source/listing_file.h"
-#include "source/media_index_build.h"
-#include "source/tar_index_build.h"
-#include "source/unused_files.h"
-#include "source/whole_file.h"
+#include "source/listing/listing_file.h"
+#include "source/media_index/media_index_build.h"
+#include "source/tar/tar_index_build.h"
 
 namespace spdld::source {
 namespace {

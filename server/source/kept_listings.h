@@ -10,10 +10,10 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "source/columns_file.h"
-#include "source/listing.h"
-#include "source/media_index.h"
-#include "source/tar_index.h"
+#include "source/listing/listing.h"
+#include "source/media_index/media_index.h"
+#include "source/table/columns_file.h"
+#include "source/tar/tar_index.h"
 
 namespace spdld::source {
 
@@ -42,14 +42,16 @@ using DatasetPtr = std::shared_ptr<const Dataset>;
 // anything refers to it: a pipeline that is opened again has the files and the class numbers that
 // it had, whatever came or went since. Sources with the same listing share it in memory.
 //
-//   DIRECTORY/KEY-LISTING.idx   a listing (source/listing_file.h); KEY: hash of what was listed and
+//   DIRECTORY/KEY-LISTING.idx   a listing (source/listing/listing_file.h); KEY: hash of what was
+//   listed and
 //                               how, LISTING: its digest
-//   DIRECTORY/KEY-TABLE.cols    a table's columns (source/columns_file.h); TABLE: their digest
-//   DIRECTORY/CLASSES.classes   class names in their order, each ended by a zero byte; CLASSES: the
+//   DIRECTORY/KEY-TABLE.cols    a table's columns (source/table/columns_file.h); TABLE: their
+//   digest DIRECTORY/CLASSES.classes   class names in their order, each ended by a zero byte;
+//   CLASSES: the
 //                               digest of these bytes
 //
-//   DIRECTORY/tar/NAME.tarindex an index of shards (source/tar_index_build.h)
-//   DIRECTORY/media/NAME.mediaindex  what media files hold (source/media_index_build.h)
+//   DIRECTORY/tar/NAME.tarindex an index of shards (source/tar/tar_index_build.h)
+//   DIRECTORY/media/NAME.mediaindex  what media files hold (source/media_index/media_index_build.h)
 //
 // An id is KEY-LISTING, or KEY-LISTING-CLASSES where items have classes; tar-NAME of shards. Of a
 // source of clips it is followed by +media-NAME.

@@ -6,13 +6,13 @@
 #include <variant>
 
 #include "source/clips_source.h"
-#include "source/disk.h"
+#include "source/file/disk.h"
 #include "source/file_roots.h"
 #include "source/kept_listings.h"
+#include "source/select/where.h"
 #include "source/selected_source.h"
 #include "source/table_source.h"
 #include "source/webdataset_source.h"
-#include "source/where.h"
 
 namespace spdld::source {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "base/status.h"
 #include "op/source_spec.h"
-#include "source/source.h"
-#include "source/source_options.h"
+#include "source/file/source_options.h"
+#include "source/item/source.h"
 
 namespace spdld::source {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "source/digest_text.h"
-#include "source/select.h"
+#include "source/bytes/digest_text.h"
+#include "source/select/select.h"
 
 namespace spdld::source {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "base/status.h"
 #include "op/select_spec.h"
-#include "source/source.h"
-#include "source/where.h"
+#include "source/item/source.h"
+#include "source/select/where.h"
 
 namespace spdld::source {
 

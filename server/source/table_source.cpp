@@ -11,15 +11,15 @@
 
 #include "base/check.h"
 #include "base/unique_fd.h"
-#include "source/access.h"
-#include "source/digest_text.h"
-#include "source/disk.h"
-#include "source/file_fetcher.h"
+#include "source/bytes/digest_text.h"
+#include "source/file/access.h"
+#include "source/file/disk.h"
+#include "source/file/file_fetcher.h"
+#include "source/file/reopening_disk.h"
+#include "source/file/root_disk.h"
+#include "source/item/part_key.h"
+#include "source/item/suffixes.h"
 #include "source/kept_listings.h"
-#include "source/part_key.h"
-#include "source/reopening_disk.h"
-#include "source/root_disk.h"
-#include "source/suffixes.h"
 
 namespace spdld::source {
 namespace {

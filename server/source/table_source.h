@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "base/status.h"
-#include "source/item_file.h"
-#include "source/source.h"
-#include "source/source_options.h"
+#include "source/file/source_options.h"
+#include "source/item/source.h"
+#include "source/table/item_file.h"
 
 namespace spdld::source {
 

@@ -26,7 +26,7 @@
 #include "source/files_source.h"
 #include "spec/parse.h"
 #include "tests/unit/engine/quiet_port.h"
-#include "tests/unit/source/fake_sink.h"
+#include "tests/unit/source/item/fake_sink.h"
 
 namespace spdld::engine {
 namespace {

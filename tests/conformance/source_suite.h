@@ -12,8 +12,8 @@
 #include <variant>
 #include <vector>
 
-#include "source/source.h"
-#include "tests/unit/source/fake_sink.h"
+#include "source/item/source.h"
+#include "tests/unit/source/item/fake_sink.h"
 
 namespace spdld::source {
 

@@ -15,11 +15,11 @@
 
 #include "base/printable.h"
 #include "base/rng.h"
-#include "source/binary.h"
-#include "source/coco_reader.h"
-#include "source/companions.h"
-#include "source/table_reader.h"
-#include "source/where.h"
+#include "source/bytes/binary.h"
+#include "source/listing/companions.h"
+#include "source/select/where.h"
+#include "source/table/coco_reader.h"
+#include "source/table/table_reader.h"
 #include "tests/unit/source/read_of.h"
 
 namespace spdld::source {

@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "source/shard_scan.h"
-#include "source/tar_index.h"
-#include "source/tar_reader.h"
+#include "source/tar/shard_scan.h"
+#include "source/tar/tar_index.h"
+#include "source/tar/tar_reader.h"
 #include "tests/support/tar_writer.h"
-#include "tests/unit/source/memory_file.h"
+#include "tests/unit/source/bytes/memory_file.h"
 
 namespace spdld::source {
 namespace {

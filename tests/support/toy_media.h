@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "source/media_prober.h"
+#include "source/media_index/media_prober.h"
 
 namespace spdld::test {
 

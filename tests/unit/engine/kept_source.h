@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "source/source.h"
+#include "source/item/source.h"
 
 namespace spdld::testing {
 

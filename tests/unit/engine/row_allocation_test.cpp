@@ -13,7 +13,7 @@
 #include "tests/support/scratch_dir.h"
 #include "tests/unit/engine/quiet_port.h"
 #include "tests/unit/media/jpeg/jpeg_maker.h"
-#include "tests/unit/source/fake_sink.h"
+#include "tests/unit/source/item/fake_sink.h"
 
 namespace spdld::engine {
 namespace {

@@ -19,7 +19,7 @@
 #include "engine/sample_cache.h"
 #include "tests/support/scratch_dir.h"
 #include "tests/unit/engine/content_of.h"
-#include "tests/unit/source/fake_sink.h"
+#include "tests/unit/source/item/fake_sink.h"
 
 namespace spdld::engine {
 namespace {

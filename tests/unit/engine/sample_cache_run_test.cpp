@@ -24,7 +24,7 @@
 #include "tests/unit/engine/quiet_port.h"
 #include "tests/unit/media/format/png_maker.h"
 #include "tests/unit/media/jpeg/jpeg_maker.h"
-#include "tests/unit/source/fake_sink.h"
+#include "tests/unit/source/item/fake_sink.h"
 
 // Rows made with a cache and without, which must be the same to the byte.
 namespace spdld::engine {

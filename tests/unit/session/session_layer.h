@@ -19,7 +19,7 @@
 #include "delivery/memory_probe.h"
 #include "engine/builtin_ops.h"
 #include "session/session_service.h"
-#include "source/io_pool.h"
+#include "source/file/io_pool.h"
 #include "spdld/wire.h"
 #include "tests/unit/source/temp_dir.h"
 

@@ -11,7 +11,7 @@
 
 #include "source/files_source.h"
 #include "source/kept_listings.h"
-#include "tests/unit/source/fake_sink.h"
+#include "tests/unit/source/item/fake_sink.h"
 #include "tests/unit/source/temp_dir.h"
 
 namespace spdld::source {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tests/support/tar_writer.h"
-#include "tests/unit/source/clips_fixture.h"
+#include "tests/unit/source/clips/clips_fixture.h"
 
 namespace spdld::source {
 namespace {

@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
-#include "source/media_prober.h"
+#include "source/media_index/media_prober.h"
 #include "source/open_source.h"
 #include "tests/conformance/source_suite.h"
-#include "tests/unit/source/class_shard.h"
+#include "tests/unit/source/tar/class_shard.h"
 #include "tests/unit/source/temp_dir.h"
 
 namespace spdld::source {

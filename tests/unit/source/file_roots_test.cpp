@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "source/item/split_hash.h"
 #include "source/kept_listings.h"
-#include "source/split_hash.h"
 #include "tests/unit/source/temp_dir.h"
 
 namespace spdld::source {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "source/disk.h"
+#include "source/file/disk.h"
 #include "source/kept_listings.h"
 #include "tests/conformance/source_suite.h"
 #include "tests/unit/source/temp_dir.h"

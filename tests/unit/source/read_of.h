@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "source/read_some.h"
+#include "source/bytes/read_some.h"
 
 namespace spdld::source {
 

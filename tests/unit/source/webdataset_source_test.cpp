@@ -12,7 +12,7 @@
 
 #include "tests/conformance/source_suite.h"
 #include "tests/support/tar_writer.h"
-#include "tests/unit/source/class_shard.h"
+#include "tests/unit/source/tar/class_shard.h"
 #include "tests/unit/source/temp_dir.h"
 
 namespace spdld::source {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "source/lengths.h"
+#include "source/order/lengths.h"
 #include "tests/support/tar_writer.h"
-#include "tests/unit/source/clips_fixture.h"
+#include "tests/unit/source/clips/clips_fixture.h"
 
 namespace spdld::source {
 namespace {

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "source/item/fetched_item.h"
+
+namespace spdld::source {
+
+// What is between two pieces and nobody wants is read with them up to this: one read more costs as
+// much.
+inline constexpr std::uint64_t kMostBetween = std::uint64_t{64} << 10;
+
+// A piece of a file that one request of an item is about; empty: it brings no bytes.
+struct Piece {
+  std::uint64_t offset = 0;
+  std::uint64_t size_bytes = 0;
+};
+
+// Bytes [begin, end) of a file.
+struct Extent {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+// Lays `pieces` of the one file that `file` tells of out in `out`, which was begun: neighbours
+// share a range, and there are at most `most_ranges`, none where all pieces are empty. At most
+// kMostPieces.
+inline constexpr std::size_t kMostPieces = 64;
+void add_pieces(std::span<const Piece> pieces, const FileRange& file, std::size_t most_ranges,
+                FetchedItem& out);
+
+}  // namespace spdld::source

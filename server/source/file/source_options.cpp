@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/file/source_options.h"
+
+#include "source/file/disk.h"
+
+namespace spdld::source {
+
+SourceOptions::SourceOptions(IoPool& pool) : io(pool), reader(Access::trusted()) {}
+SourceOptions::SourceOptions(SourceOptions&&) noexcept = default;
+SourceOptions::~SourceOptions() = default;
+
+SourceOptions SourceOptions::for_another() const {
+  SourceOptions other(io);
+  other.kept = kept;
+  other.prober = prober;
+  other.dataset = dataset;
+  other.access = access;
+  other.reader = reader;
+  other.classes = classes;
+  other.retry = retry;
+  other.retry_pause = retry_pause;
+  other.max_file_bytes = max_file_bytes;
+  other.buffers = buffers;
+  other.max_items = max_items;
+  other.max_directories = max_directories;
+  other.listing_threads = listing_threads;
+  other.progress = progress;
+  other.fail_on_bad_rows = fail_on_bad_rows;
+  other.stop = stop;
+  other.warnings = warnings;
+  return other;
+}
+
+}  // namespace spdld::source

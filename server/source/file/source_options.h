@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "base/buffer_memory.h"
+#include "op/order_spec.h"
+#include "source/file/access.h"
+#include "source/file/io_pool.h"
+
+namespace spdld::source {
+
+class Disk;
+class KeptListings;
+class MediaProber;
+
+// With what and for whom a source is opened.
+struct SourceOptions {
+  explicit SourceOptions(IoPool& pool);
+  SourceOptions(SourceOptions&&) noexcept;
+  ~SourceOptions();
+  // The same but for `disk`.
+  SourceOptions for_another() const;
+
+  IoPool& io;                    // outlives the source
+  KeptListings* kept = nullptr;  // outlives the call; null: nothing is kept
+  // Tells what media files hold; outlives the call. Null: this program reads none.
+  const MediaProber* prober = nullptr;
+  // The id of what was applied, to be opened as it was; empty: what is there now is listed.
+  std::string dataset;
+  AccessRules access;  // what may be read
+  Credentials reader;  // with whose rights; the default's are not compared
+  // For ClassesSpec::kPipeline: those of that pipeline; for kFile: what the file had, if that
+  // counts.
+  std::vector<std::string> classes;
+  RetrySpec retry;
+  std::chrono::nanoseconds retry_pause = std::chrono::milliseconds(50);  // the first; then doubled
+  std::uint64_t max_file_bytes = std::uint64_t{1} << 30;
+  std::shared_ptr<BufferMemory> buffers;  // where bytes count that are brought; null: nowhere
+  std::uint64_t max_items = std::uint64_t{1} << 32;
+  // Some hundred bytes each while they are listed, whether anything in them matches or not.
+  std::uint64_t max_directories = std::uint64_t{1} << 22;
+  int listing_threads = 8;
+  // Called while the listing goes on, by the thread that asked for it, with the number of items
+  // seen so far and what is being done, where there is more to say than that; at least once.
+  std::function<void(std::uint64_t items, const std::string& what)> progress;
+  // What an annotation file has wrong is an error; else it is left out with a warning.
+  bool fail_on_bad_rows = false;
+  std::stop_token stop;  // ends the listing with kCancelled
+  // Gets what the user should know though nothing failed: the listing could not be kept, a class is
+  // empty.
+  std::vector<std::string>* warnings = nullptr;
+  // Reads the files in place of the operating system; for tests.
+  std::unique_ptr<Disk> disk;
+};
+
+}  // namespace spdld::source

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/item/suffixes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "op/webdataset_suffix.h"
+
+namespace spdld::source {
+
+void add_suffix(std::string_view uri, std::vector<std::string>& suffixes) {
+  const std::string_view name = uri.substr(uri.rfind('/') + 1);
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos || dot + 1 == name.size()) return;
+  std::string suffix = lower_case(name.substr(dot + 1));
+  if (std::find(suffixes.begin(), suffixes.end(), suffix) == suffixes.end())
+    suffixes.push_back(std::move(suffix));
+}
+
+}  // namespace spdld::source

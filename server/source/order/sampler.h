@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "op/order_spec.h"
+#include "source/order/bucket_order.h"
+#include "source/order/lengths.h"
+
+namespace spdld::source {
+
+// Which item stands at position p of epoch e: a pure function, the same on every machine, in O(1)
+// memory but for what an order by length keeps. Immutable; any thread. items > 0.
+//
+// `none` is the listing's own order. `global` is a keyed permutation of all items. `block` cuts the
+// listing into blocks, permutes the blocks, and mixes the items of each `interleave` neighbours
+// among the permuted blocks with each other: a reader touches so many blocks at a time and no
+// other. A block of 0 or an interleave of 0 counts as 1. A `bucket` puts items of like length next
+// to each other. docs/decisions/0001-order.md says why.
+class Sampler {
+ public:
+  // `lengths`: of all items, where shuffle.bucket asks for them; else they do not matter. Copies
+  // share the windows that an order by length keeps.
+  Sampler(std::uint64_t items, const Shuffle& shuffle, std::uint64_t seed,
+          std::shared_ptr<const Lengths> lengths = nullptr);
+
+  std::uint64_t items() const { return items_; }
+  // A bijection of [0, items) for each epoch. position < items. With a bucket it may throw
+  // std::bad_alloc, and may then be asked again.
+  std::uint64_t item(std::uint64_t epoch, std::uint64_t position) const;
+  // The item that takes the place of one that failed: the `attempt`-th (from 1) for this position.
+  // Uniform over the items other than item(epoch, position), drawn anew for each attempt; the only
+  // item there is when items() is 1.
+  std::uint64_t substitute(std::uint64_t epoch, std::uint64_t position,
+                           std::uint32_t attempt) const;
+
+ private:
+  std::uint64_t block_item(std::uint64_t key, std::uint64_t position) const;
+
+  std::uint64_t items_;
+  Shuffle::Kind kind_;
+  std::uint64_t block_;
+  std::uint64_t interleave_;
+  std::uint64_t seed_;
+  std::shared_ptr<const BucketOrder> bucket_;  // null without
+};
+
+}  // namespace spdld::source

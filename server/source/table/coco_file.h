@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "source/bytes/read_some.h"
+
+namespace spdld::source {
+
+// What an annotation file of COCO's object detection format says, list by list in its order. Other
+// lists and keys, such as segmentations, are left out.
+struct CocoFile {
+  struct Image {
+    std::int64_t id = 0;
+    std::int64_t width = 0;   // >= 1
+    std::int64_t height = 0;  // >= 1
+    std::string file_name;
+  };
+  struct Annotation {
+    std::int64_t id = 0;
+    std::int64_t image_id = 0;
+    std::int64_t category_id = 0;
+    std::array<double, 4> box{};  // x, y, width, height; in pixels, finite
+    double area = 0;              // where the file has none: that of the box
+    bool is_crowd = false;        // false where the file has nothing
+  };
+  struct Category {
+    std::int64_t id = 0;
+    std::string name;  // not empty
+  };
+
+  std::vector<Image> images;
+  std::vector<Annotation> annotations;
+  std::vector<Category> categories;
+};
+
+// Reads `file` in one go; the lists take at most about `max_bytes` of memory, else it is
+// kResourceExhausted. Errors about contents begin with "file:line:column: " of the place behind
+// them, and name the annotation by its id where that has been read, else by its index in the list.
+Result<CocoFile> read_coco_file(const std::string& file, ReadSome read, std::uint64_t max_bytes);
+
+}  // namespace spdld::source

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "op/table_spec.h"
+#include "source/bytes/read_some.h"
+#include "source/item/columns.h"
+
+namespace spdld::source {
+
+// What read_descriptor() is to let through of an annotation file.
+inline constexpr std::uint64_t kMaxCocoFile = std::uint64_t{16} << 30;
+
+// An annotation whose box nothing can be learned from.
+struct BadBox {
+  enum class Why {
+    kNoArea,   // its width or height is not above 0
+    kOutside,  // no part of it lies in its image, or a corner further away than any image is large
+  };
+  std::int64_t annotation_id = 0;
+  std::int64_t image_id = 0;
+  Why why = Why::kNoArea;
+
+  // "annotation 17 of image 4: the box has no area"
+  std::string text() const;
+
+  friend bool operator==(const BadBox&, const BadBox&) = default;
+};
+
+struct CocoOptions {
+  enum class BadBoxes {
+    kFail,  // the first one is the error
+    kDrop,  // they are left out, and Coco::bad_boxes has them
+  };
+  BadBoxes bad_boxes = BadBoxes::kFail;
+  std::uint64_t max_bytes = std::uint64_t{4} << 30;  // of memory, about
+};
+
+// What an annotation file says of its images, one a row, in the order of its list.
+struct Coco {
+  // The fields that CocoSpec names, first the uris, as texts that item_uri() gave. An image's boxes
+  // stand in the order of the file. A box that sticks out of its image is as it stands in the file.
+  Columns columns;
+  // By label, which is a category's place among the sorted ids: no matter which ids are left out.
+  std::vector<std::string> classes;
+  std::vector<std::int64_t> category_ids;
+  std::vector<BadBox> bad_boxes;  // that were dropped, in the order of the file
+};
+
+// Reads all of an annotation file in one go. There is at least one image; whether its file is there
+// is not looked at. Annotation ids may repeat, those of images and categories, and the categories'
+// names, may not.
+Result<Coco> read_coco(const CocoSpec& spec, ReadSome read, const CocoOptions& options = {});
+
+}  // namespace spdld::source

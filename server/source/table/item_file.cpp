@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/table/item_file.h"
+
+#include <optional>
+#include <utility>
+
+#include "base/counted.h"
+#include "source/listing/classes.h"
+#include "source/table/coco_reader.h"
+#include "source/table/table_reader.h"
+
+namespace spdld::source {
+namespace {
+
+Result<ItemRows> read_rows(const TableSpec& spec, ReadSome read, const Access& access,
+                           SourceOptions& options) {
+  TableOptions how;
+  if (spec.label && spec.label->classes) {
+    SPDLD_ASSIGN(how.classes,
+                 class_names(*spec.label->classes, Listing(), options.classes, access));
+  }
+  SPDLD_ASSIGN(Table table, read_table(spec, std::move(read), how));
+  return ItemRows{
+      .columns = std::move(table.columns), .classes = std::move(table.classes), .category_ids = {}};
+}
+
+Result<ItemRows> read_rows(const CocoSpec& spec, ReadSome read, SourceOptions& options) {
+  CocoOptions how;
+  how.bad_boxes =
+      options.fail_on_bad_rows ? CocoOptions::BadBoxes::kFail : CocoOptions::BadBoxes::kDrop;
+  SPDLD_ASSIGN(Coco coco, read_coco(spec, std::move(read), how));
+  if (!coco.bad_boxes.empty() && options.warnings != nullptr)
+    options.warnings->push_back(spec.annotations + ": " +
+                                counted(coco.bad_boxes.size(), "box was", "boxes were") +
+                                " left out, such as " + coco.bad_boxes.front().text() +
+                                "; with 'on_error: {decode: fail}' the first one is an error");
+  return ItemRows{.columns = std::move(coco.columns),
+                  .classes = std::move(coco.classes),
+                  .category_ids = std::move(coco.category_ids)};
+}
+
+}  // namespace
+
+ItemFile item_file(const TableSpec& spec) {
+  ItemFile file{.path = spec.file,
+                .root = table_root(spec),
+                .root_key = "source.table.root",
+                .parts = {},
+                .class_field = spec.label ? "label" : "",
+                .key = "table " + spec.file + "\nroot " + table_root(spec),
+                .max_bytes = kMaxTableFile,
+                .read = {}};
+  for (const TableSpec::Uri& uri : spec.uris) {
+    file.parts.push_back(uri.field);
+    file.key += "\nuri " + uri.field + " " + uri.column;
+  }
+  if (spec.label) file.key += "\nlabel " + spec.label->column;
+  for (const TableSpec::Value& value : spec.values)
+    file.key += "\nvalue " + value.field + " " + value.column;
+  file.read = [spec](ReadSome read, const Access& access, SourceOptions& options) {
+    return read_rows(spec, std::move(read), access, options);
+  };
+  return file;
+}
+
+ItemFile item_file(const CocoSpec& spec) {
+  ItemFile file{.path = spec.annotations,
+                .root = spec.root,
+                .root_key = "source.coco.root",
+                .parts = {spec.field},
+                .class_field = "labels",
+                .key = "coco " + spec.annotations + "\nroot " + spec.root + "\nfield " + spec.field,
+                .max_bytes = kMaxCocoFile,
+                .read = {}};
+  file.read = [spec](ReadSome read, const Access&, SourceOptions& options) {
+    return read_rows(spec, std::move(read), options);
+  };
+  return file;
+}
+
+}  // namespace spdld::source

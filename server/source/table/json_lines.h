@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "base/text_place.h"
+#include "op/json_events.h"
+#include "op/value.h"
+#include "source/table/record_buffer.h"
+
+namespace spdld::source {
+
+// Reads JSON Lines: one object a line, of which some keys are wanted. Empty lines are left out, a
+// byte order mark is too. A value is a number, a text, true or false, or a list of numbers, which
+// is one of int64 if all of them are integers.
+//
+// Errors begin with "file:line:column: ": no JSON, a key that is not there or comes twice, values
+// of other kinds, nesting beyond kMaxJsonDepth, what is no UTF-8 or holds NUL. One thread.
+class JsonLines : private JsonEvents {
+ public:
+  struct Cell {
+    Value value;              // valid until the next row
+    bool huge = false;        // `value` is near an integer, or holds one, that no int64 holds
+    std::size_t key_end = 0;  // in the line
+  };
+
+  // `file` is for messages; `wanted` keys differ from each other.
+  JsonLines(std::string file, std::vector<std::string> wanted, RecordBuffer records);
+  JsonLines(const JsonLines&) = delete;
+  JsonLines& operator=(const JsonLines&) = delete;
+
+  // The next row, a cell for each wanted key in their order. False: there is none.
+  Result<bool> next();
+  const std::vector<Cell>& cells() const { return cells_; }
+  // Where a cell of the last row stands.
+  Place place(const Cell& cell) const;
+
+ private:
+  struct Key {
+    std::uint64_t hash = 0;
+    std::size_t end = 0;  // in the line, behind its quote
+    std::size_t size = 0;
+  };
+  // What the texts and lists of a cell lie in.
+  struct Room {
+    std::string text;
+    std::vector<std::int64_t> integers;
+    std::vector<double> numbers;
+    bool has_fraction = false;
+  };
+
+  Next key(std::string_view key) override;
+  bool scalar(const JsonScalar& value) override;
+  bool begin_object() override;
+  bool begin_array() override;
+  bool end_object() override;
+  bool end_array() override;
+
+  Result<std::string_view> next_line();
+  Status parse(std::string_view line);
+  Status check_keys();
+  Status fail(std::size_t offset, const std::string& message) const;
+  std::string_view name(const Key& key) const;
+  bool take_plain(std::size_t key_end);
+  bool refuse(const std::string& what);
+  bool take_element(const JsonScalar& value);
+
+  const std::string file_;
+  const std::vector<std::string> wanted_;
+  std::map<std::string, std::size_t, std::less<>> index_;  // of wanted_
+  RecordBuffer records_;
+  std::size_t consumed_ = 0;  // of records_, by the last row
+  std::string_view line_;
+  std::vector<Cell> cells_;
+  std::vector<Room> rooms_;
+
+  // While a line is parsed:
+  const JsonText* text_ = nullptr;
+  bool in_object_ = false;
+  std::vector<Key> keys_;
+  std::vector<bool> seen_;      // of wanted_
+  std::size_t now_ = SIZE_MAX;  // the wanted key whose value comes next or is being read
+  bool in_list_ = false;
+  std::string wrong_;  // with the value of now_
+};
+
+}  // namespace spdld::source

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/table/table_reader.h"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/text_place.h"
+#include "source/bytes/shown_columns.h"
+#include "source/table/csv_reader.h"
+#include "source/table/json_lines.h"
+#include "source/table/table_field.h"
+
+namespace spdld::source {
+namespace {
+
+struct Wanted {
+  std::string column;
+  std::unique_ptr<TableField> field;
+};
+
+// Bounds what the fields gather, and puts their columns beside each other in the end.
+class Gathering {
+ public:
+  Gathering(const TableSpec& spec, const TableOptions& options, std::vector<std::string>& found)
+      : file_(spec.file), max_bytes_(options.max_bytes) {
+    const std::string root = table_root(spec);
+    for (const TableSpec::Uri& uri : spec.uris) {
+      wanted_.push_back({uri.column, make_uri_field(uri.field, root)});
+    }
+    if (spec.label) {
+      wanted_.push_back({spec.label->column, make_label_field("label", options.classes, found)});
+    }
+    for (const TableSpec::Value& value : spec.values) {
+      wanted_.push_back({value.column, make_value_field(value.field, value.type)});
+    }
+  }
+
+  const std::vector<Wanted>& wanted() const { return wanted_; }
+
+  Status end_row() {
+    ++rows_;
+    std::uint64_t bytes = 0;
+    for (const Wanted& each : wanted_) bytes += each.field->bytes();
+    if (bytes <= max_bytes_) return {};
+    return {Code::kResourceExhausted, file_ + ": the columns that are asked for take more than " +
+                                          std::to_string(max_bytes_) + " bytes by row " +
+                                          std::to_string(rows_) +
+                                          "; ask for fewer, or split the table"};
+  }
+
+  Result<Columns> finish() && {
+    if (rows_ == 0) return error(Code::kInvalidArgument, file_ + " has no rows");
+    std::vector<Columns> parts;
+    for (const Wanted& each : wanted_) {
+      SPDLD_ASSIGN(Columns part, each.field->finish());
+      parts.push_back(std::move(part));
+    }
+    return Columns::beside(std::move(parts));
+  }
+
+ private:
+  const std::string file_;
+  const std::uint64_t max_bytes_;
+  std::vector<Wanted> wanted_;
+  std::uint64_t rows_ = 0;
+};
+
+Status gather_csv(const std::string& file, char separator, RecordBuffer records,
+                  Gathering& gathering) {
+  CsvReader csv(file, separator, std::move(records));
+  SPDLD_ASSIGN(const std::vector<std::string> header, csv.read_header());
+  std::vector<std::size_t> index;
+  for (const Wanted& each : gathering.wanted()) {
+    const auto found = std::find(header.begin(), header.end(), each.column);
+    if (found == header.end() || each.column.empty()) {
+      return Place().fail(file, "the first line names no " + missing_column(each.column, header));
+    }
+    index.push_back(static_cast<std::size_t>(found - header.begin()));
+  }
+  std::vector<CsvReader::Cell> cells;
+  const CsvReader::Cell* now = nullptr;
+  const std::string* column = nullptr;
+  const TableField::Fail fail = [&](const std::string& message) {
+    return csv.place(*now).fail(file, shown_text(*column) + ": " + message);
+  };
+  while (true) {
+    SPDLD_ASSIGN(const bool any, csv.next(cells));
+    if (!any) return {};
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      const Wanted& each = gathering.wanted()[i];
+      now = &cells[index[i]];
+      column = &each.column;
+      SPDLD_TRY(each.field->add_cell(now->text, fail));
+    }
+    SPDLD_TRY(gathering.end_row());
+  }
+}
+
+Status gather_json(const std::string& file, RecordBuffer records, Gathering& gathering) {
+  std::vector<std::string> keys;  // each once
+  std::vector<std::size_t> index;
+  for (const Wanted& each : gathering.wanted()) {
+    const auto found = std::find(keys.begin(), keys.end(), each.column);
+    index.push_back(static_cast<std::size_t>(found - keys.begin()));
+    if (found == keys.end()) keys.push_back(each.column);
+  }
+  JsonLines lines(file, std::move(keys), std::move(records));
+  const JsonLines::Cell* now = nullptr;
+  const std::string* column = nullptr;
+  const TableField::Fail fail = [&](const std::string& message) {
+    return lines.place(*now).fail(file, shown_text(*column) + ": " + message);
+  };
+  while (true) {
+    SPDLD_ASSIGN(const bool any, lines.next());
+    if (!any) return {};
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      const Wanted& each = gathering.wanted()[i];
+      now = &lines.cells()[index[i]];
+      column = &each.column;
+      SPDLD_TRY(each.field->add_value(now->value, now->huge, fail));
+    }
+    SPDLD_TRY(gathering.end_row());
+  }
+}
+
+Status check_names(const TableSpec& spec) {
+  std::set<std::string_view> names;
+  bool once = true;
+  if (spec.label) names.insert("label");
+  for (const TableSpec::Uri& uri : spec.uris) once = names.insert(uri.field).second && once;
+  for (const TableSpec::Value& value : spec.values) {
+    once = names.insert(value.field).second && once;
+  }
+  if (!once) {
+    return {Code::kInvalidArgument, spec.file + ": two fields of the table have the same name"};
+  }
+  if (spec.uris.empty()) {
+    return {Code::kInvalidArgument,
+            spec.file + ": no column is named that holds the names of the items' files"};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string table_root(const TableSpec& spec) {
+  if (!spec.root.empty()) return spec.root;
+  const std::size_t slash = spec.file.rfind('/');
+  return slash == 0 || slash == std::string::npos ? "/" : spec.file.substr(0, slash);
+}
+
+Result<TableSpec::Format> table_format(const TableSpec& spec) {
+  using Format = TableSpec::Format;
+  if (spec.format != Format::kByEnding) return spec.format;
+  std::string file = spec.file;
+  std::transform(file.begin(), file.end(), file.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  if (file.ends_with(".csv")) return Format::kCsv;
+  if (file.ends_with(".tsv")) return Format::kTsv;
+  if (file.ends_with(".jsonl") || file.ends_with(".ndjson")) return Format::kJsonLines;
+  return error(Code::kInvalidArgument,
+               spec.file +
+                   " ends in none of .csv, .tsv and .jsonl, so say which format it has; "
+                   "others, also compressed ones, are not read");
+}
+
+Result<Table> read_table(const TableSpec& spec, ReadSome read, const TableOptions& options) {
+  SPDLD_TRY(check_names(spec));
+  SPDLD_ASSIGN(const TableSpec::Format format, table_format(spec));
+  Table table;
+  Gathering gathering(spec, options, table.classes);
+  RecordBuffer records(std::move(read), options.first_read);
+  if (format == TableSpec::Format::kJsonLines) {
+    SPDLD_TRY(gather_json(spec.file, std::move(records), gathering));
+  } else {
+    const char separator = format == TableSpec::Format::kTsv ? '\t' : ',';
+    SPDLD_TRY(gather_csv(spec.file, separator, std::move(records), gathering));
+  }
+  SPDLD_ASSIGN(table.columns, std::move(gathering).finish());
+  return table;
+}
+
+}  // namespace spdld::source

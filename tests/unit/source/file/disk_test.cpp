@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/file/disk.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "tests/unit/source/temp_dir.h"
+
+namespace spdld::source {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SystemDiskTest : public ::testing::Test {
+ protected:
+  SystemDiskTest() { dir_.file("a.bin", "abc"); }
+
+  std::unique_ptr<SystemDisk> disk(bool opening_blocks = false) {
+    UniqueFd root(::open(dir_.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    struct stat info {};
+    EXPECT_EQ(::fstat(root.get(), &info), 0);
+    device_ = info.st_dev;
+    return std::make_unique<SystemDisk>(
+        std::move(root), std::make_shared<const Access>(AccessRules(), Access::trusted()),
+        Access::Links::kFollow, opening_blocks, info.st_dev);
+  }
+  static void open(Disk& disk, const std::string& uri) {
+    OpenFile file;
+    ASSERT_EQ(disk.open(uri, file), 0);
+  }
+
+  TempDir dir_;
+  dev_t device_ = 0;
+};
+
+TEST_F(SystemDiskTest, OpensAtOnceWhatTheKernelHasTheNameOf) {
+  const auto disk = this->disk();
+  open(*disk, "a.bin");
+  const Disk::Opening opening = disk->opening("a.bin");
+  EXPECT_TRUE(opening.at_once);
+  EXPECT_EQ(opening.device, device_);
+}
+
+TEST_F(SystemDiskTest, OpensNothingAtOnceThatIsNotThere) {
+  EXPECT_FALSE(disk()->opening("none.bin").at_once);
+}
+
+TEST_F(SystemDiskTest, OpensNothingAtOnceThroughANetwork) {
+  const auto disk = this->disk(true);
+  open(*disk, "a.bin");
+  EXPECT_FALSE(disk->opening("a.bin").at_once);
+}
+
+TEST_F(SystemDiskTest, FollowsALinkAtOnceOnlyToADeviceThatItKnows) {
+  struct stat info {};
+  if (::stat("/dev/shm", &info) != 0) GTEST_SKIP() << "there is no /dev/shm";
+  const auto disk = this->disk();
+  if (info.st_dev == device_) GTEST_SKIP() << "it is the tests' own device";
+  const std::string target = "/dev/shm/spdld-disk-test-" + std::to_string(::getpid());
+  const UniqueFd made(::open(target.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+  ASSERT_TRUE(made);
+  fs::create_symlink(target, dir_.path("link"));
+  // The wait is not charged to what lies beside the link.
+  const Disk::Opening unknown = disk->opening("link");
+  EXPECT_FALSE(unknown.at_once);
+  EXPECT_NE(unknown.device, device_);
+  open(*disk, "link");
+  EXPECT_TRUE(disk->opening("link").at_once);
+  EXPECT_EQ(::unlink(target.c_str()), 0);
+  const Disk::Opening dangling = disk->opening("link");
+  EXPECT_FALSE(dangling.at_once);
+  EXPECT_NE(dangling.device, device_);
+}
+
+TEST_F(SystemDiskTest, FollowsALinkOnItsOwnDeviceAtOnce) {
+  fs::create_symlink("a.bin", dir_.path("link"));
+  const auto disk = this->disk();
+  open(*disk, "link");
+  EXPECT_TRUE(disk->opening("link").at_once);
+  EXPECT_EQ(disk->opening("link").device, device_);
+}
+
+}  // namespace
+}  // namespace spdld::source

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/file/io_pool.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <latch>
+#include <memory>
+#include <optional>
+#include <semaphore>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace spdld::source {
+namespace {
+
+using Pause = std::optional<std::chrono::nanoseconds>;
+
+class Task final : public IoTask {
+ public:
+  explicit Task(std::function<Pause()> body, std::function<void()> cancelled = nullptr)
+      : body_(std::move(body)), cancelled_(std::move(cancelled)) {}
+  Pause run() override { return body_(); }
+  void cancel() override {
+    if (cancelled_) cancelled_();
+  }
+
+ private:
+  std::function<Pause()> body_;
+  std::function<void()> cancelled_;
+};
+
+std::shared_ptr<Task> task(std::function<Pause()> body, std::function<void()> cancelled = nullptr) {
+  return std::make_shared<Task>(std::move(body), std::move(cancelled));
+}
+
+// A task that is done once it has run.
+std::shared_ptr<Task> once(std::function<void()> body) {
+  return task([body = std::move(body)]() -> Pause {
+    body();
+    return std::nullopt;
+  });
+}
+
+// Tasks that hang in the kernel, as on a mount whose server is gone, until the test lets them go.
+class Hanging {
+ public:
+  explicit Hanging(int count) {
+    for (int i = 0; i < count; ++i) {
+      tasks_.push_back(task(
+          [this]() -> Pause {
+            begun_.release();
+            go_.acquire();
+            return std::nullopt;
+          },
+          [this] { ++cancelled_; }));
+    }
+  }
+
+  void submit(IoPool& pool, dev_t device) {
+    for (auto& task : tasks_) ASSERT_TRUE(pool.submit(device, task).ok());
+  }
+  void wait_for_begun(int count) {
+    for (int i = 0; i < count; ++i) begun_.acquire();
+  }
+  bool another_begun() { return begun_.try_acquire(); }
+  void let_go() { go_.release(static_cast<std::ptrdiff_t>(tasks_.size())); }
+  int cancelled() const { return cancelled_; }
+
+ private:
+  std::vector<std::shared_ptr<Task>> tasks_;
+  std::counting_semaphore<> begun_{0};
+  std::counting_semaphore<> go_{0};
+  std::atomic<int> cancelled_ = 0;
+};
+
+TEST(IoPool, RunsEveryTaskOnce) {
+  constexpr int kTasks = 1000;
+  std::atomic<int> runs = 0;
+  std::latch done(kTasks);
+  IoPool pool({.threads = 4});
+  for (int i = 0; i < kTasks; ++i) {
+    ASSERT_TRUE(pool.submit(static_cast<dev_t>(i % 3), once([&] {
+                              ++runs;
+                              done.count_down();
+                            }))
+                    .ok());
+  }
+  done.wait();
+  EXPECT_EQ(runs, kTasks);
+}
+
+TEST(IoPool, ServesTheUsersOfADeviceInTurn) {
+  Hanging gate(1);
+  IoPool pool({.threads = 1});
+  gate.submit(pool, 1);
+  gate.wait_for_begun(1);
+  std::vector<uid_t> order;
+  std::latch done(40);
+  const auto submit = [&](uid_t user, int count) {
+    for (int i = 0; i < count; ++i) {
+      ASSERT_TRUE(pool.submit(1, user, once([&, user] {
+                                order.push_back(user);
+                                done.count_down();
+                              }))
+                      .ok());
+    }
+  };
+  submit(7, 35);
+  submit(8, 3);
+  submit(9, 2);
+  gate.let_go();
+  done.wait();
+  EXPECT_EQ(std::vector(order.begin(), order.begin() + 8),
+            (std::vector<uid_t>{7, 8, 9, 7, 8, 9, 7, 8}));
+  EXPECT_EQ(std::count(order.begin() + 8, order.end(), 7u), 32);
+}
+
+TEST(IoPool, KeepsTheQueuesOfManyUsersApartAndForgetsTheEmptyOnes) {
+  constexpr int kUsers = 100;
+  const uid_t first = ::geteuid() + 1;  // its turn comes after the gate's, which is our own
+  Hanging gate(1);
+  IoPool pool({.threads = 1});
+  gate.submit(pool, 1);
+  gate.wait_for_begun(1);
+  std::vector<int> order;
+  std::latch done(2 * kUsers);
+  for (int turn = 0; turn < 2; ++turn) {
+    for (int user = 0; user < kUsers; ++user) {
+      ASSERT_TRUE(pool.submit(1, first + static_cast<uid_t>(user), once([&, user, turn] {
+                                order.push_back(turn * kUsers + user);
+                                done.count_down();
+                              }))
+                      .ok());
+    }
+  }
+  const auto dropped = once([] { FAIL(); });
+  ASSERT_TRUE(pool.submit(1, first + 3, dropped).ok());
+  pool.withdraw(*dropped);
+  gate.let_go();
+  done.wait();
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST(IoPool, KeepsHalfOfItsThreadsFromADeviceThatHangs) {
+  Hanging hanging(20);
+  IoPool pool({.threads = 8});
+  hanging.submit(pool, 1);
+  hanging.wait_for_begun(4);
+
+  std::latch healthy(100);
+  ASSERT_TRUE(pool.submit(2, task([&]() -> Pause {
+                            healthy.count_down();
+                            return healthy.try_wait() ? Pause()
+                                                      : Pause(std::chrono::nanoseconds(0));
+                          }))
+                  .ok());
+  healthy.wait();
+  EXPECT_FALSE(hanging.another_begun());
+  hanging.let_go();
+}
+
+TEST(IoPool, KeepsAThreadForTheThirdDeviceWhenTwoHang) {
+  Hanging first(8);
+  Hanging second(8);
+  IoPool pool({.threads = 4});
+  first.submit(pool, 1);
+  first.wait_for_begun(2);
+  second.submit(pool, 2);
+  second.wait_for_begun(1);
+  std::binary_semaphore done(0);
+  ASSERT_TRUE(pool.submit(3, once([&] { done.release(); })).ok());
+  done.acquire();
+  EXPECT_FALSE(first.another_begun());
+  EXPECT_FALSE(second.another_begun());
+  first.let_go();
+  second.let_go();
+}
+
+TEST(IoPool, ServesADeviceEvenWithOneThread) {
+  std::binary_semaphore done(0);
+  IoPool pool({.threads = 1});
+  ASSERT_TRUE(pool.submit(9, once([&] { done.release(); })).ok());
+  done.acquire();
+}
+
+TEST(IoPool, LetsDevicesTakeTurns) {
+  Hanging gate(1);
+  IoPool pool({.threads = 1});
+  gate.submit(pool, 5);
+  gate.wait_for_begun(1);
+  std::vector<int> order;  // written by the one thread only
+  std::latch done(6);
+  for (const int device : {1, 1, 1, 1, 2, 2}) {
+    ASSERT_TRUE(pool.submit(static_cast<dev_t>(device), once([&order, &done, device] {
+                              order.push_back(device);
+                              done.count_down();
+                            }))
+                    .ok());
+  }
+  gate.let_go();
+  done.wait();
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 1, 2, 1, 1}));
+}
+
+TEST(IoPool, GivesADevicesThreadsToAnotherWhenItsTasksEnd) {
+  Hanging first(8);
+  Hanging second(8);
+  IoPool pool({.threads = 8});
+  first.submit(pool, 1);
+  first.wait_for_begun(4);
+  second.submit(pool, 2);
+  second.wait_for_begun(2);
+  first.let_go();  // the other four hang no more, either
+  second.wait_for_begun(2);
+  EXPECT_FALSE(second.another_begun());
+  second.let_go();
+}
+
+TEST(IoPool, RunsATaskAgainAfterItsPause) {
+  int runs = 0;
+  std::binary_semaphore done(0);
+  IoPool pool({.threads = 2});
+  ASSERT_TRUE(pool.submit(1, task([&]() -> Pause {
+                            if (++runs < 3) return std::chrono::microseconds(100);
+                            done.release();
+                            return std::nullopt;
+                          }))
+                  .ok());
+  done.acquire();
+  EXPECT_EQ(runs, 3);
+}
+
+TEST(IoPool, HoldsNoThreadDuringAPause) {
+  std::binary_semaphore paused(0);
+  IoPool pool({.threads = 1});
+  ASSERT_TRUE(pool.submit(1, task([&]() -> Pause {
+                            paused.release();
+                            return std::chrono::hours(1);
+                          }))
+                  .ok());
+  paused.acquire();
+  std::binary_semaphore done(0);
+  ASSERT_TRUE(pool.submit(1, once([&] { done.release(); })).ok());
+  done.acquire();
+}
+
+TEST(IoPool, EndsAPauseThoughTheThreadThatSawItBeginHangs) {
+  Hanging gate(1);
+  Hanging next(1);
+  std::binary_semaphore began(0);
+  std::binary_semaphore may_pause(0);
+  std::binary_semaphore ended(0);
+  IoPool pool({.threads = 2});
+  gate.submit(pool, 1);  // so that one thread is left
+  gate.wait_for_begun(1);
+  ASSERT_TRUE(pool.submit(2, task([&, first = true]() mutable -> Pause {
+                            if (std::exchange(first, false)) {
+                              began.release();
+                              may_pause.acquire();
+                              return std::chrono::milliseconds(1);
+                            }
+                            ended.release();
+                            return std::nullopt;
+                          }))
+                  .ok());
+  began.acquire();
+  next.submit(pool, 3);  // waits for the thread that has the pausing task
+  gate.let_go();
+  may_pause.release();
+  next.wait_for_begun(1);
+  ended.acquire();
+  next.let_go();
+}
+
+// A task that waits to be resumed, and is done the second time.
+struct Resumable {
+  std::binary_semaphore begun{0};
+  std::binary_semaphore done{0};
+  std::binary_semaphore cancelled{0};
+  std::atomic<int> runs = 0;
+  std::shared_ptr<Task> task = std::make_shared<Task>(
+      [this]() -> Pause {
+        begun.release();
+        if (++runs == 1) return IoTask::kUntilResumed;
+        done.release();
+        return std::nullopt;
+      },
+      [this] { cancelled.release(); });
+};
+
+TEST(IoPool, RunsATaskAgainOnceItIsResumedAndHoldsNoThreadUntilThen) {
+  Resumable waiting;
+  IoPool pool({.threads = 1});
+  ASSERT_TRUE(pool.submit(1, waiting.task).ok());
+  std::binary_semaphore other(0);
+  ASSERT_TRUE(pool.submit(1, once([&] { other.release(); })).ok());
+  other.acquire();
+  EXPECT_EQ(waiting.runs, 1);
+  pool.resume(*waiting.task);
+  waiting.done.acquire();
+}
+
+TEST(IoPool, RunsATaskAgainThatIsResumedBeforeItWaits) {
+  std::atomic<int> runs = 0;
+  std::binary_semaphore done(0);
+  IoPool pool({.threads = 1});
+  IoTask* self = nullptr;
+  const auto early = task([&]() -> Pause {
+    if (++runs == 1) {
+      pool.resume(*self);
+      return IoTask::kUntilResumed;
+    }
+    done.release();
+    return std::nullopt;
+  });
+  self = early.get();
+  ASSERT_TRUE(pool.submit(1, early).ok());
+  done.acquire();
+  EXPECT_EQ(runs, 2);
+}
+
+TEST(IoPool, CancelsATaskThatWaitsToBeResumedWhenItStops) {
+  Resumable waiting;
+  IoPool pool({.threads = 1});
+  ASSERT_TRUE(pool.submit(1, waiting.task).ok());
+  waiting.begun.acquire();
+  pool.stop();
+  waiting.cancelled.acquire();
+  pool.resume(*waiting.task);
+  EXPECT_TRUE(pool.idle_within(std::chrono::hours(1)));
+  EXPECT_EQ(waiting.runs, 1);
+}
+
+TEST(IoPool, DropsATaskThatIsWithdrawnWhileItWaitsToBeResumed) {
+  Resumable waiting;
+  IoPool pool({.threads = 1, .max_tasks = 1});
+  ASSERT_TRUE(pool.submit(1, waiting.task).ok());
+  waiting.begun.acquire();
+  pool.withdraw(*waiting.task);
+  std::binary_semaphore other(0);
+  while (!pool.submit(1, once([&] { other.release(); })).ok()) std::this_thread::yield();
+  other.acquire();
+  pool.resume(*waiting.task);
+  EXPECT_EQ(waiting.runs, 1);
+}
+
+TEST(IoPool, DropsATaskThatIsWithdrawnWhileItWaitsOrPauses) {
+  Hanging gate(1);
+  std::binary_semaphore paused(0);
+  IoPool pool({.threads = 1});
+  auto pausing = task([&]() -> Pause {
+    paused.release();
+    return std::chrono::hours(1);
+  });
+  ASSERT_TRUE(pool.submit(1, pausing).ok());
+  paused.acquire();
+  gate.submit(pool, 1);
+  gate.wait_for_begun(1);
+  std::vector<int> ran;  // written by the one thread only
+  std::binary_semaphore done(0);
+  std::vector<std::shared_ptr<Task>> waiting;
+  for (int i = 0; i < 4; ++i) {
+    waiting.push_back(once([&ran, i] { ran.push_back(i); }));
+    ASSERT_TRUE(pool.submit(1, waiting.back()).ok());
+  }
+  pool.withdraw(*pausing);
+  for (const std::size_t i : {0U, 2U, 3U}) pool.withdraw(*waiting[i]);
+  EXPECT_EQ(pausing.use_count(), 1) << "the pool keeps nothing of it";
+  EXPECT_EQ(waiting[3].use_count(), 1);
+  auto last = once([&] { done.release(); });  // behind one that was the last
+  ASSERT_TRUE(pool.submit(1, last).ok());
+  gate.let_go();
+  done.acquire();
+  EXPECT_EQ(ran, std::vector<int>{1});
+}
+
+TEST(IoPool, LetsATaskThatIsWithdrawnWhileItRunsPauseNoMore) {
+  std::binary_semaphore began(0);
+  std::binary_semaphore go(0);
+  std::binary_semaphore done(0);
+  IoPool pool({.threads = 1});
+  const auto withdrawn = task([&]() -> Pause {
+    began.release();
+    go.acquire();
+    return std::chrono::nanoseconds(0);
+  });
+  ASSERT_TRUE(pool.submit(1, withdrawn).ok());
+  began.acquire();
+  pool.withdraw(*withdrawn);
+  go.release();
+  for (int i = 0; i < 2; ++i) {  // a pause of nothing would be over by then
+    ASSERT_TRUE(pool.submit(1, once([&] { done.release(); })).ok());
+    done.acquire();
+  }
+  EXPECT_FALSE(began.try_acquire());
+}
+
+TEST(IoPool, RefusesMoreTasksThanItHolds) {
+  Hanging hanging(3);
+  IoPool pool({.threads = 2, .max_tasks = 3});
+  hanging.submit(pool, 1);
+  const Status status = pool.submit(2, once([] {}));
+  EXPECT_EQ(status.code(), Code::kResourceExhausted);
+  EXPECT_NE(status.message().find("3"), std::string::npos);
+  hanging.let_go();
+}
+
+TEST(IoPool, CancelsEveryTaskThatHasNotEndedWhenItStopsThoughOneHangs) {
+  int cancelled = 0;  // by the thread that stops it
+  std::binary_semaphore paused(0);
+  Hanging hanging(1);
+  IoPool pool({.threads = 1});
+  ASSERT_TRUE(pool.submit(1, task(
+                                 [&]() -> Pause {
+                                   paused.release();
+                                   return std::chrono::hours(1);
+                                 },
+                                 [&] { ++cancelled; }))
+                  .ok());
+  paused.acquire();
+  hanging.submit(pool, 1);
+  hanging.wait_for_begun(1);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(pool.submit(1, task(
+                                   []() -> Pause {
+                                     ADD_FAILURE() << "it began after the stop";
+                                     return std::nullopt;
+                                   },
+                                   [&] { ++cancelled; }))
+                    .ok());
+  }
+  pool.stop();
+  EXPECT_EQ(cancelled, 4);
+  EXPECT_EQ(hanging.cancelled(), 1);
+  EXPECT_FALSE(pool.idle_within(std::chrono::nanoseconds(0)));
+  pool.stop();
+  EXPECT_EQ(cancelled, 4) << "once each";
+  hanging.let_go();
+  EXPECT_TRUE(pool.idle_within(std::chrono::hours(1)));
+}
+
+TEST(IoPool, RefusesTasksOnceStopped) {
+  IoPool pool({.threads = 1});
+  pool.stop();
+  EXPECT_EQ(pool.submit(1, once([] {})).code(), Code::kCancelled);
+}
+
+TEST(IoPool, ServesDevicesThatComeAndGo) {
+  IoPool pool({.threads = 2});
+  for (dev_t device = 1; device <= 500; ++device) {
+    std::binary_semaphore done(0);
+    ASSERT_TRUE(pool.submit(device, once([&] { done.release(); })).ok());
+    done.acquire();
+  }
+}
+
+}  // namespace
+}  // namespace spdld::source
