@@ -20,7 +20,7 @@
 #include "base/unique_fd.h"
 #include "daemon.h"
 #include "delivery/systemd.h"
-#include "engine/builtin_ops.h"
+#include "engine/plan/builtin_ops.h"
 #include "probe_file.h"
 #include "spec/daemon_config.h"
 #include "spec/ops_page.h"

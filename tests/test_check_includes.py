@@ -20,7 +20,7 @@ def breaches(root: pathlib.Path, files: dict[str, str]) -> list[str]:
 @pytest.mark.parametrize(
     ("file", "line", "why"),
     [
-        ("server/op/a.h", '#include "engine/plan.h"', "op/ includes the higher engine/"),
+        ("server/op/a.h", '#include "engine/plan/plan.h"', "op/ includes the higher engine/"),
         (
             "server/media/a.h",
             '#include "delivery/arena.h"',
@@ -38,7 +38,7 @@ def breaches(root: pathlib.Path, files: dict[str, str]) -> list[str]:
         ("proto/spdld/wire.h", "#include <string>", "proto/ includes <cstdint> alone"),
         ("client/cpp/src/a.cpp", "#include <spdlog/spdlog.h>", "libspdld needs"),
         ("client/cpp/src/a.cpp", '#include "base/status.h"', "libspdld needs"),
-        ("client/ctl/a.cpp", '#include "engine/plan.h"', "clients know proto/"),
+        ("client/ctl/a.cpp", '#include "engine/plan/plan.h"', "clients know proto/"),
         ("server/media/bytes/a.h", '#include "media/image/b.h"', "media/bytes may not include"),
         ("server/media/image/a.h", '#include "media/ops.h"', "media/image may not include media/:"),
         ("server/media/new/a.h", '#include "media/image/b.h"', "media/new/ has no row in ROOMS"),
@@ -84,8 +84,8 @@ def test_ignores_comments_and_other_files(tmp_path: pathlib.Path) -> None:
     assert not breaches(
         tmp_path,
         {
-            "server/op/a.h": '// #include "engine/plan.h"\n',
-            "server/op/notes.md": '#include "engine/plan.h"\n',
+            "server/op/a.h": '// #include "engine/plan/plan.h"\n',
+            "server/op/notes.md": '#include "engine/plan/plan.h"\n',
         },
     )
 
@@ -94,6 +94,6 @@ def test_exit_status_tells_a_script(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check_includes.main([str(tmp_path)]) == 0
-    breaches(tmp_path, {"server/op/a.h": '#include "engine/plan.h"\n'})
+    breaches(tmp_path, {"server/op/a.h": '#include "engine/plan/plan.h"\n'})
     assert check_includes.main([str(tmp_path)]) == 1
     assert "server/op/a.h:1: " in capsys.readouterr().out

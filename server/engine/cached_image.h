@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/image_worker.h"
+#include "engine/plan/image_worker.h"
 #include "engine/row_fetch.h"
 #include "engine/row_sample.h"
 

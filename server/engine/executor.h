@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "engine/decode_memory.h"
+#include "engine/plan/decode_memory.h"
 #include "engine/run.h"
 #include "engine/stream_port.h"
 #include "source/item/source.h"

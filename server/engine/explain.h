@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "engine/plan.h"
-#include "engine/plan_facts.h"
-#include "engine/sample_cache_cost.h"
+#include "engine/cache/sample_cache_cost.h"
+#include "engine/plan/plan.h"
+#include "engine/plan/plan_facts.h"
 
 namespace spdld::engine {
 

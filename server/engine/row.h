@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "engine/packing.h"
+#include "engine/plan/packing.h"
 #include "engine/row_fetch.h"
 #include "engine/stream_port.h"
 
@@ -19,7 +19,7 @@ struct Row {
   std::uint64_t item = 0;
   std::uint32_t attempt = 0;  // 0: the item that the order says; then substitutes
   RowBytes bytes;
-  std::uint64_t needs_bytes = 0;  // of the memory for decoding (engine/decode_memory.h)
+  std::uint64_t needs_bytes = 0;  // of the memory for decoding (engine/plan/decode_memory.h)
   bool alone = false;  // memory was lacking once: no other counted decode may run beside it
 };
 

@@ -9,7 +9,7 @@
 
 #include "base/byte_buffer.h"
 #include "base/status.h"
-#include "engine/sample_cache.h"
+#include "engine/cache/sample_cache.h"
 #include "source/item/fetched_item.h"
 
 namespace spdld::engine {

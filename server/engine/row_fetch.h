@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/plan.h"
+#include "engine/cache/sample_cache.h"
+#include "engine/plan/plan.h"
 #include "engine/row_bytes.h"
-#include "engine/sample_cache.h"
 #include "engine/stage_stats.h"
 #include "source/item/source.h"
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "engine/plan.h"
+#include "engine/plan/plan.h"
 #include "engine/row.h"
 #include "op/field_task.h"
 #include "source/item/source.h"

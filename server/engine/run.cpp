@@ -13,7 +13,7 @@
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "engine/cached_image.h"
-#include "engine/decode_memory.h"
+#include "engine/plan/decode_memory.h"
 
 namespace spdld::engine {
 namespace {

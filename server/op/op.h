@@ -23,8 +23,8 @@ namespace spdld {
 
 // What a stage runs: immutable after it was made, used by every worker at once. An op says what it
 // does to one sample by what it does to the table of its fields, and lets the compiler decide where
-// and with what that runs (engine/plan.h), which is how a crop becomes a region-of-interest decode
-// and a normalise part of the write into the slot.
+// and with what that runs (engine/plan/plan.h), which is how a crop becomes a region-of-interest
+// decode and a normalise part of the write into the slot.
 class Op {
  public:
   virtual ~Op() = default;

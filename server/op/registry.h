@@ -22,8 +22,8 @@ struct OpInfo {
   std::function<Result<std::unique_ptr<Op>>(const Params&)> make;
 };
 
-// The ops there are, in the order they were given. Immutable; engine/builtin_ops.cpp makes the one
-// that the daemon uses.
+// The ops there are, in the order they were given. Immutable; engine/plan/builtin_ops.cpp makes the
+// one that the daemon uses.
 class Registry {
  public:
   explicit Registry(std::vector<OpInfo> ops) : ops_(std::move(ops)) {}

@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
+#include "engine/cache/sample_cache.h"
 #include "engine/run.h"
-#include "engine/sample_cache.h"
 #include "op/order_spec.h"
 #include "session/catalogue.h"
 

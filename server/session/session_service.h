@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "delivery/data_server.h"
-#include "engine/plan_facts.h"
+#include "engine/plan/plan_facts.h"
 #include "session/service.h"
 #include "session/sessions.h"
 #include "session/swaps.h"

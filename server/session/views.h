@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/credentials.h"
-#include "engine/plan_facts.h"
+#include "engine/plan/plan_facts.h"
 #include "op/jpeg_images.h"
 #include "op/tensor_spec.h"
 #include "session/step_at.h"

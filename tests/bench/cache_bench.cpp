@@ -2,7 +2,7 @@
 // What a sample cache saves: CPU time of a row (fetch, decode, crop, flip, normalise) of the images
 // below DIR, by one worker, with each kind of cache and with none. The kinds take turns, epoch by
 // epoch; printed is the median of each. Before that, the constants of the cost model as they are on
-// this machine (server/engine/sample_cache_cost.cpp).
+// this machine (server/engine/cache/sample_cache_cost.cpp).
 //
 //   spdld_cache_bench DIR [EPOCHS]
 #include <sys/mman.h>
@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "engine/builtin_ops.h"
+#include "engine/cache/sample_cache_disk.h"
+#include "engine/cache/sample_caches.h"
+#include "engine/plan/builtin_ops.h"
 #include "engine/run.h"
-#include "engine/sample_cache_disk.h"
-#include "engine/sample_caches.h"
 #include "media/jpeg_scan/seek_indexes.h"
 #include "source/files_source.h"
 #include "spec/parse.h"

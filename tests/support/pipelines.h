@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/builtin_ops.h"
-#include "engine/plan.h"
+#include "engine/plan/builtin_ops.h"
+#include "engine/plan/plan.h"
 #include "media/jpeg_scan/seek_indexes.h"
 #include "spec/parse.h"
 

@@ -27,7 +27,7 @@
 #include <jpeglib.h>  // needs <cstdio> before it
 
 #include "base/rng.h"
-#include "engine/builtin_ops.h"
+#include "engine/plan/builtin_ops.h"
 #include "op/op.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan.h"
+#include "engine/plan/plan.h"
 #include "tests/support/pipelines.h"
 #include "tests/unit/media/format/png_maker.h"
 

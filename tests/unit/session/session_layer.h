@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "delivery/memory_probe.h"
-#include "engine/builtin_ops.h"
+#include "engine/plan/builtin_ops.h"
 #include "session/session_service.h"
 #include "source/file/io_pool.h"
 #include "spdld/wire.h"

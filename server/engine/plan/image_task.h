@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/plan/image_steps.h"
+#include "engine/plan/pixel_chain.h"
+#include "op/op.h"
+
+namespace spdld::engine {
+
+// Everything between an image's encoded bytes and its row in the batch, run as one task on one core
+// while the pixels are in its cache.
+class ImageTask final : public FieldTask {
+ public:
+  const DecodeImageOp* decode = nullptr;
+  std::size_t request = 0;  // the plan's, which brings its bytes
+  std::string decode_key;   // the op and all its parameters: the same text makes the same pixels
+  std::vector<GeometryStep> geometry;
+  PixelFormat format;
+  Layout layout = Layout::kNCHW;
+  std::optional<Size> output;  // none: rows differ
+  // Whether this image's size is the canvas of its sample.
+  bool is_canvas = false;
+  // Images that share draws have one leader among the sample's images, by its number; whether this
+  // one has to be of its leader's size.
+  std::size_t leader = 0;
+  bool follows = false;
+
+  const std::vector<TensorSpec>& tensors() const override { return tensors_; }
+  std::unique_ptr<FieldWorker> make_worker() const override;
+  std::int64_t max_pixels() const override { return decode->max_pixels(); }
+  std::span<const GeometryStep> steps() const override { return geometry; }
+  bool needs_canvas() const override { return follows; }
+  // The one tensor, named `name`: called once, when all else is set.
+  void set_tensors(const std::string& name);
+  std::vector<std::int64_t> shape_of(Size size) const;
+
+  // The pixels that the decoder makes.
+  StoredFormat stored() const {
+    return {
+        .channels = decode->channels(), .dtype = decode->dtype(), .is_index = decode->is_index()};
+  }
+  int bytes_per_value() const { return stored().bytes_per_value(); }
+  int pixel_bytes() const { return stored().pixel_bytes(); }
+  // An image of them whose rows lie one behind the other.
+  ImageView packed(const std::uint8_t* data, Size size) const {
+    return packed_view(stored(), data, size);
+  }
+
+ private:
+  std::vector<TensorSpec> tensors_;
+};
+
+// The chain that decode_image begins.
+class ImageChain final : public PixelChain {
+ public:
+  ImageChain(const DecodeImageOp& op, std::size_t request, std::string decode_key, Layout layout);
+
+  std::string_view noun() const override { return is_index() ? "masks" : "images"; }
+  bool is_index() const override { return task_->decode->is_index(); }
+  Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override {
+    return finish_task(std::move(task_), name);
+  }
+
+ private:
+  std::unique_ptr<ImageTask> task_ = std::make_unique<ImageTask>();
+};
+
+}  // namespace spdld::engine

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/plan/pixel_chain.h"
+
+namespace spdld::engine {
+
+Status PixelChain::append(const GeometryOp& op, const StageKey& key) {
+  if (!converted_by_.empty())
+    return {Code::kInvalidArgument,
+            "'" + key.name + "' must come before '" + converted_by_ +
+                "': the pixels are converted as they are written into the batch, last"};
+  geometry_.push_back({&op, key.draw_key});
+  moved_by_ = key.name;
+  size_ = op.output_size(size_);
+  return {};
+}
+
+Status PixelChain::append(const PixelOp& op, const StageKey& key, std::string& doubt) {
+  converted_by_ = key.name;
+  const std::string unlikely = op.doubt(format_);
+  if (doubt.find(unlikely) == std::string::npos) doubt += (doubt.empty() ? "" : "; ") + unlikely;
+  SPDLD_TRY(op.append_to(format_, channels_));
+  if (is_index() && (format_.normalized || format_.scale != 1.0F))
+    return {Code::kInvalidArgument,
+            "'" + key.name +
+                "' would make other numbers of those of classes, which 'decode_image' gives with "
+                "'mode: index': remove it, or name other fields"};
+  return {};
+}
+
+}  // namespace spdld::engine

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/plan/plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+#include <variant>
+
+#include "engine/plan/collate.h"
+#include "engine/plan/video_task.h"
+
+namespace spdld::engine {
+namespace {
+
+// Batches that are being filled while the consumer holds all it may hold: the one whose last rows
+// are still worked on and the next, which the other workers have begun.
+constexpr std::uint32_t kFillingSlots = 2;
+
+Status at(const spec::StageSpec& stage, std::string message) {
+  return Status(Code::kInvalidArgument, stage.where.text() + ": " + std::move(message));
+}
+
+std::string key_of(const spec::StageSpec& stage) {
+  std::string key = stage.op;
+  for (const auto& [name, value] : stage.params.values()) {
+    if (name == "field" || name == "fields") continue;  // whichever it is, it comes to the same
+    key += " " + name + "=" +
+           std::visit([](const auto& held) { return fmt::format("{}", held); }, value);
+  }
+  return key;
+}
+
+std::vector<Field> fields_of(const std::vector<source::SourceField>& fields) {
+  std::vector<Field> all;
+  for (const source::SourceField& field : fields) {
+    const bool part = field.kind == source::SourceField::Kind::kPart;
+    all.push_back({.name = field.name,
+                   .kind = part ? Field::Kind::kPart : Field::Kind::kValue,
+                   .index = field.index,
+                   .type = field.type,
+                   .text = field.text,
+                   .max_bytes = field.max_bytes,
+                   .clip = field.clip});
+  }
+  return all;
+}
+
+bool has(const FieldTask& task, const GeometryStep& step) {
+  const auto steps = task.steps();
+  return std::any_of(steps.begin(), steps.end(),
+                     [&](const GeometryStep& other) { return step.op == other.op; });
+}
+
+bool share_draws(const FieldTask& a, const FieldTask& b) {
+  const auto steps = a.steps();
+  return std::any_of(steps.begin(), steps.end(),
+                     [&](const GeometryStep& step) { return has(b, step); });
+}
+
+// Whether what moves `a` moves `b`, too.
+bool moves_with(const FieldTask& a, const FieldTask& b) {
+  const auto steps = a.steps();
+  return std::all_of(steps.begin(), steps.end(),
+                     [&](const GeometryStep& step) { return has(b, step); });
+}
+
+// Walks the stages once, in order, and lets each op enter what it does into the table of fields.
+class Compiler {
+ public:
+  Compiler(spec::PipelineSpec spec, const Registry& registry,
+           const std::vector<source::SourceField>& fields)
+      : plan_(std::make_shared<Plan>()),
+        registry_(registry),
+        table_(
+            fields_of(fields),
+            [this](const DecodeImageOp& op, std::size_t request, const std::string& decode_key) {
+              return std::make_unique<ImageChain>(op, request, decode_key,
+                                                  plan_->spec.batch.layout);
+            },
+            [](const DecodeVideoOp& op, std::size_t request, const ClipShape& clip) {
+              return std::make_unique<VideoChain>(op, request, clip);
+            }) {
+    plan_->spec = std::move(spec);
+  }
+
+  Result<std::shared_ptr<const Plan>> run() {
+    for (const spec::StageSpec& stage : plan_->spec.stages) SPDLD_TRY(add(stage));
+    SPDLD_TRY(finish());
+    return std::shared_ptr<const Plan>(std::move(plan_));
+  }
+
+ private:
+  Status add(const spec::StageSpec& stage) {
+    const OpInfo* info = registry_.find(stage.op);
+    if (info == nullptr) return at(stage, "there is no op '" + stage.op + "'");
+    auto made = info->make(stage.params);
+    if (!made) return made.error().with_context(stage.where.text() + ": " + stage.op);
+    const Op& op = *plan_->ops.emplace_back(std::move(made).value());
+    if (stage.op == kFetch) return add_fetch(stage);
+    if (plan_->fetch.name.empty())
+      return at(stage, "the first stage must be 'fetch', which brings the bytes that '" + stage.op +
+                           "' works on");
+    name_process(stage);
+    const std::uint64_t occurrence = occurrences_[stage.op]++;
+    const StageKey key{
+        .name = stage.op, .text = key_of(stage), .draw_key = mix64(name_key(stage.op), occurrence)};
+    std::string doubt;
+    SPDLD_TRY(op.plan(table_, key, doubt).with_context(stage.where.text()));
+    if (!doubt.empty()) plan_->doubts.push_back(stage.where.text() + ": " + doubt);
+    return {};
+  }
+
+  Status add_fetch(const spec::StageSpec& stage) {
+    if (!plan_->fetch.name.empty()) return at(stage, "'fetch' stands twice");
+    constexpr int kDefaultReads = 16;
+    plan_->fetch = {.name = stage.op, .concurrency = stage.concurrency.value_or(kDefaultReads)};
+    return {};
+  }
+
+  void name_process(const spec::StageSpec& stage) {
+    StagePlan& process = plan_->process;
+    process.name += process.name.empty() ? stage.op : " + " + stage.op;
+    if (!stage.concurrency) return;
+    // The ops of one row are run one after the other: the tightest bound holds for all of them.
+    if (process.concurrency == 0 || *stage.concurrency < process.concurrency)
+      process.concurrency = *stage.concurrency;
+  }
+
+  Status finish() {
+    const auto& spec = plan_->spec;
+    if (plan_->fetch.name.empty())
+      return Status(
+          Code::kInvalidArgument,
+          "pipeline '" + spec.name + "' has no 'fetch' stage: add '- fetch' as the first");
+    for (Field& field : table_.fields()) SPDLD_TRY(add_tensors(field));
+    SPDLD_TRY(find_canvas());
+    doubt_boxes();
+    order_tasks();
+    plan_->first_made_value = table_.first_made_value();
+    plan_->made_values = table_.made_values();
+    for (const std::size_t part : table_.requested_parts())
+      plan_->requests.push_back({.part = part});
+    const auto& cache = spec.cache;
+    if (cache && cache->form != spec::CacheSpec::Form::kEncoded && plan_->image == nullptr)
+      return Status(Code::kInvalidArgument, cache->location.text() + ": cache: " + uncached_text());
+    if (plan_->process.name.empty()) plan_->process.name = "pack";
+    SPDLD_TRY(collate(spec, plan_->tensors, plan_->sources, plan_->process.name));
+    SPDLD_ASSIGN(plan_->layout,
+                 BatchLayout::make(plan_->tensors, static_cast<std::uint64_t>(spec.batch.size)));
+    return {};
+  }
+
+  // Why there is nothing to keep in a cache of what is decoded, and the way out.
+  std::string uncached_text() const {
+    for (const Field& field : table_.fields()) {
+      if (field.kind == Field::Kind::kDecoded && field.chain != nullptr)
+        return "decoded images can be kept, and '" + field.name + "' is " +
+               std::string(field.chain->noun()) +
+               ": write 'form: encoded', which keeps the bytes as they were fetched";
+    }
+    return "nothing is decoded here: write 'form: encoded', or add a 'decode_image' stage";
+  }
+
+  Status add_tensors(Field& field) {
+    using Kind = TensorSource::Kind;
+    if (field.kind == Field::Kind::kDecoded) {
+      if (field.chain == nullptr) return {};  // among another's tensors
+      auto task = field.chain->finish(field.name);
+      if (!task) return std::move(task).error();
+      plan_->task_tensors.push_back(plan_->tensors.size());
+      plan_->task_ops.push_back(fmt::format("{}", fmt::join(field.ops, " + ")));
+      for (const TensorSpec& tensor : (*task)->tensors())
+        add_tensor(tensor, {.kind = Kind::kTask, .index = plan_->tasks.size()});
+      plan_->tasks.push_back(*std::move(task));
+      return {};
+    }
+    if (field.kind == Field::Kind::kPart && field.clip) return undecoded(field);
+    if (field.kind == Field::Kind::kPart) {
+      add_tensor({.name = field.name,
+                  .kind = FieldKind::kBytes,
+                  .text = field.text,
+                  .max_row_bytes = field.max_bytes.value_or(0)},
+                 {.kind = Kind::kPart, .index = table_.request(field)});
+      return {};
+    }
+    add_tensor(tensor_of(field), {.kind = Kind::kValue, .index = field.index});
+    return {};
+  }
+
+  // Packets of a stream are of no use without what a decoder must be told of it.
+  Status undecoded(const Field& field) const {
+    const bool is_video = field.clip->kind == StreamInfo::Kind::kVideo;
+    const std::string kind = is_video ? "video" : "audio";
+    return {Code::kInvalidArgument,
+            "pipeline '" + plan_->spec.name + "': the field '" + field.name +
+                "' is clips of encoded " + (is_video ? "video" : "sound") + ": put 'decode_" +
+                kind + (field.name == kind ? "" : ": {field: " + field.name + "}") +
+                "' after 'fetch'"};
+  }
+
+  TensorSpec tensor_of(const Field& field) const {
+    TensorSpec tensor{.name = field.name, .max_row_bytes = field.max_bytes.value_or(0)};
+    switch (field.type) {
+      case ValueType::kInt64: tensor.dtype = DType::kInt64; break;
+      case ValueType::kFloat64: tensor.dtype = DType::kFloat64; break;
+      case ValueType::kBool: tensor.dtype = DType::kBool; break;
+      case ValueType::kText:
+        tensor.kind = FieldKind::kBytes;
+        tensor.text = true;
+        break;
+      case ValueType::kInt64List:
+      case ValueType::kFloat64List:
+        tensor.kind = FieldKind::kRagged;
+        tensor.dtype = field.type == ValueType::kInt64List ? DType::kInt64 : DType::kFloat64;
+        tensor.shape = {-1};
+        tensor.is_loose = field.index >= table_.first_made_value();
+        break;
+    }
+    return tensor;
+  }
+
+  void add_tensor(TensorSpec tensor, TensorSource source) {
+    plan_->tensors.push_back(std::move(tensor));
+    plan_->sources.push_back(source);
+  }
+
+  // What is named as boxes are, and is delivered as it stands beside an image that is moved.
+  void doubt_boxes() {
+    constexpr std::array<std::string_view, 4> kNames{"boxes", "bboxes", "box", "bbox"};
+    if (plan_->image == nullptr || plan_->image->steps().empty()) return;
+    for (const Field& field : table_.fields()) {
+      const bool is_list =
+          field.kind == Field::Kind::kValue &&
+          (field.type == ValueType::kFloat64List || field.type == ValueType::kInt64List);
+      if (!is_list || std::find(kNames.begin(), kNames.end(), field.name) == kNames.end()) continue;
+      plan_->doubts.push_back("pipeline '" + plan_->spec.name + "': '" + field.name +
+                              "' stays in the pixels of the stored image, which stages move: if "
+                              "these are boxes, add 'bounding_boxes: {field: " +
+                              field.name + "}' behind 'decode_image'");
+    }
+  }
+
+  // The first image that is no mask, or else the first mask, is the canvas; those that share draws
+  // with it must be as large.
+  Status find_canvas() {
+    std::vector<ImageTask*> images;
+    for (const auto& task : plan_->tasks) {
+      if (auto* const image = dynamic_cast<ImageTask*>(task.get())) images.push_back(image);
+    }
+    if (!images.empty()) {
+      const auto first = std::find_if(images.begin(), images.end(), [](const ImageTask* image) {
+        return !image->decode->is_index();
+      });
+      ImageTask* const canvas = first == images.end() ? images.front() : *first;
+      canvas->is_canvas = true;
+      plan_->image = canvas;
+      SPDLD_TRY(find_leaders(images));
+    }
+    SPDLD_TRY(check_videos());
+    // Other images may have stages of their own: they have their own pixels.
+    for (const auto& task : plan_->tasks) {
+      if (task->needs_canvas() && task->max_pixels() == 0) SPDLD_TRY(check_canvas(*task));
+    }
+    return {};
+  }
+
+  // Images that share draws must be as large as the first of them: the canvas, if it is one.
+  Status find_leaders(std::vector<ImageTask*> images) {
+    if (images.size() > SampleInput::kMostImages)
+      return {Code::kInvalidArgument, "pipeline '" + plan_->spec.name + "' decodes " +
+                                          std::to_string(images.size()) +
+                                          " images of a sample, and may decode " +
+                                          std::to_string(SampleInput::kMostImages)};
+    std::stable_partition(images.begin(), images.end(),
+                          [&](const ImageTask* image) { return image == plan_->image; });
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      images[i]->leader = i;
+      for (std::size_t j = 0; j < i; ++j) {
+        if (!share_draws(*images[i], *images[j])) continue;
+        images[i]->leader = images[j]->leader;
+        break;
+      }
+      images[i]->follows = images[i]->leader != i;
+      const ImageTask& leader = *images[images[i]->leader];
+      if (!moves_with(*images[i], leader) || !moves_with(leader, *images[i]))
+        plan_->doubts.push_back(
+            "pipeline '" + plan_->spec.name + "': '" + images[i]->tensors().front().name +
+            "' and '" + leader.tensors().front().name +
+            "' share draws, and a stage moves one of them alone, so that they may no longer lie "
+            "on each other: name both under its 'fields', or none");
+    }
+    return {};
+  }
+
+  // A draw that moves a video goes by the size of its frames, and of no other field.
+  Status check_videos() const {
+    for (const auto& video : plan_->tasks) {
+      if (dynamic_cast<const VideoTask*>(video.get()) == nullptr) continue;
+      for (const auto& other : plan_->tasks) {
+        if (dynamic_cast<const VideoTask*>(other.get()) != nullptr || !share_draws(*video, *other))
+          continue;
+        return {Code::kInvalidArgument,
+                "pipeline '" + plan_->spec.name + "': one stage moves the video '" +
+                    video->tensors().front().name + "' and '" + other->tensors().front().name +
+                    "', which lies in no video: give each stages of its "
+                    "own, with its name under 'fields'"};
+      }
+    }
+    return {};
+  }
+
+  // What lies in the first image is moved as that is, or stays in the pixels that it had.
+  Status check_canvas(const FieldTask& task) {
+    const std::string in = "pipeline '" + plan_->spec.name + "': '" + task.tensors().front().name +
+                           "' lies in the pixels of an image, ";
+    if (plan_->image == nullptr)
+      return {Code::kInvalidArgument,
+              in + "and none is decoded: add a 'decode_image' stage (frames of a video have no "
+                   "boxes)"};
+    const std::string image = plan_->image->tensors().front().name;
+    if (!moves_with(task, *plan_->image))
+      return {Code::kInvalidArgument, in + "'" + image +
+                                          "', and one of its stages does not move that: name both "
+                                          "under 'fields', or none"};
+    if (!moves_with(*plan_->image, task))
+      plan_->doubts.push_back(in + "'" + image +
+                              "', and stages that move that leave it where it was: name both under "
+                              "'fields', or none");
+    return {};
+  }
+
+  void order_tasks() {
+    std::vector<std::size_t> order;
+    for (const bool needs_canvas : {false, true}) {
+      for (std::size_t i = 0; i < plan_->tasks.size(); ++i) {
+        if (plan_->tasks[i]->needs_canvas() == needs_canvas) order.push_back(i);
+      }
+    }
+    std::vector<std::unique_ptr<FieldTask>> tasks;
+    std::vector<std::size_t> tensors;
+    std::vector<std::string> ops;
+    for (std::size_t to = 0; to < order.size(); ++to) {
+      tasks.push_back(std::move(plan_->tasks[order[to]]));
+      tensors.push_back(plan_->task_tensors[order[to]]);
+      ops.push_back(std::move(plan_->task_ops[order[to]]));
+      for (std::size_t i = 0; i < tasks.back()->tensors().size(); ++i)
+        plan_->sources[tensors.back() + i].index = to;
+    }
+    plan_->tasks = std::move(tasks);
+    plan_->task_tensors = std::move(tensors);
+    plan_->task_ops = std::move(ops);
+  }
+
+  static constexpr const char* kFetch = "fetch";
+
+  std::shared_ptr<Plan> plan_;
+  const Registry& registry_;
+  FieldTable table_;
+  std::map<std::string, std::uint64_t> occurrences_;
+};
+
+}  // namespace
+
+bool Plan::packs() const {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const TensorSpec& tensor) { return tensor.kind != FieldKind::kDense; });
+}
+
+std::uint32_t Plan::slots_for(std::uint32_t credits) const { return credits + kFillingSlots; }
+
+// While a consumer holds all that it may, the next one is on its way.
+std::uint32_t Plan::device_slots_for(std::uint32_t credits) const { return credits + 1; }
+
+Result<std::shared_ptr<const Plan>> compile(spec::PipelineSpec spec, const Registry& registry,
+                                            const std::vector<source::SourceField>& fields) {
+  return Compiler(std::move(spec), registry, fields).run();
+}
+
+}  // namespace spdld::engine

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/plan/batch_layout.h"
+#include "engine/plan/image_task.h"
+#include "op/op.h"
+#include "op/registry.h"
+#include "source/item/source.h"
+#include "spec/pipeline_spec.h"
+
+namespace spdld::engine {
+
+// A stage as it runs, which may be several of the spec's.
+struct StagePlan {
+  std::string name;     // "decode_image + random_resized_crop + normalize"
+  int concurrency = 0;  // tasks at once; 0: as many as there are workers
+};
+
+// Where a tensor of a batch comes from.
+struct TensorSource {
+  enum class Kind {
+    kTask,    // made by tasks[index]
+    kPart,    // the bytes of requests[index] as they are
+    kValue,   // the value `index`, of the source or made
+    kLength,  // how long the rows of tensors[index], which is padded, were before
+  };
+  Kind kind = Kind::kPart;
+  std::size_t index = 0;
+  // Of a padded tensor: what fills its rows up, and to a multiple of what.
+  double pad_value = 0;
+  std::int64_t multiple_of = 1;
+};
+
+// A pipeline compiled: what is fused into what, and what a batch looks like. The spec says what,
+// the plan how. Immutable and shared by all runs; holds the ops that its steps point to.
+struct Plan {
+  spec::PipelineSpec spec;
+  std::vector<std::unique_ptr<Op>> ops;
+
+  // What is fetched of each item.
+  std::vector<source::PartRequest> requests;
+  // One for each decoded field, in the order in which a row's are run; task i makes the tensors
+  // from task_tensors[i] on.
+  std::vector<std::unique_ptr<FieldTask>> tasks;
+  std::vector<std::size_t> task_tensors;
+  std::vector<std::string> task_ops;  // of each task: "decode_image + resize"
+  // Values of a row that tasks make are numbered from here on, behind the source's.
+  std::size_t first_made_value = 0;
+  std::size_t made_values = 0;
+  // The canvas of the sample: the first image among the tasks, a mask only if there is no other. It
+  // is the one that a cache of pixels keeps. Or null.
+  const ImageTask* image = nullptr;
+
+  // The fields of a batch in the source's order, those that ops add behind the one they come from.
+  std::vector<TensorSpec> tensors;
+  std::vector<TensorSource> sources;  // of each tensor
+  BatchLayout layout;
+
+  StagePlan fetch;
+  StagePlan process;  // decode and transform, or packing of encoded bytes
+
+  // What looks like a slip, with its place in the text, though it can be run.
+  std::vector<std::string> doubts;
+
+  // Whether rows wait for their batch to be packed.
+  bool packs() const;
+  // Slots that a consumer needs: those it may hold, and those that are being filled meanwhile.
+  std::uint32_t slots_for(std::uint32_t credits) const;
+  // On a GPU, where batches are copied when they are finished.
+  std::uint32_t device_slots_for(std::uint32_t credits) const;
+};
+
+// `fields` are the source's. An error names the stage with file:line:col, or the field.
+Result<std::shared_ptr<const Plan>> compile(spec::PipelineSpec spec, const Registry& registry,
+                                            const std::vector<source::SourceField>& fields);
+
+}  // namespace spdld::engine
