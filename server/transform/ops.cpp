@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transform/ops.h"
 
-#include "transform/box_ops.h"
-#include "transform/crop_ops.h"
-#include "transform/flip_ops.h"
-#include "transform/level_ops.h"
-#include "transform/noise_op.h"
-#include "transform/pad_or_trim_op.h"
-#include "transform/pixel_ops.h"
-#include "transform/resize_ops.h"
-#include "transform/spectrum_ops.h"
-#include "transform/speed_op.h"
+#include "transform/image/box_ops.h"
+#include "transform/image/crop_ops.h"
+#include "transform/image/flip_ops.h"
+#include "transform/image/pixel_ops.h"
+#include "transform/image/resize_ops.h"
+#include "transform/sound/level_ops.h"
+#include "transform/sound/noise_op.h"
+#include "transform/sound/pad_or_trim_op.h"
+#include "transform/sound/spectrum_ops.h"
+#include "transform/sound/speed_op.h"
 
 namespace spdld::transform {
 

@@ -18,9 +18,9 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "op/audio.h"
-#include "transform/image_pass.h"
+#include "transform/image/image_pass.h"
 #include "transform/ops.h"
-#include "transform/spectrum_kernels.h"
+#include "transform/sound/spectrum_kernels.h"
 
 namespace spdld::transform {
 namespace {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes audio.json: what torchaudio and Whisper's own package make of the sound that pattern()
-computes. tests/unit/transform/audio_goldens_test.cpp computes the same sound and asks spdld;
+computes. tests/unit/transform/sound/audio_goldens_test.cpp computes the same sound and asks spdld;
 tests/test_audio_goldens.py asks the torchaudio that is installed.
 
     PYTHON tests/goldens/make_audio.py        with a PYTHON that has torchaudio and openai-whisper

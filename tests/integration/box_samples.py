@@ -170,7 +170,7 @@ def mask_digest(mask: Any) -> int:
     return zlib.crc32(np.ascontiguousarray(mask, dtype=np.uint8).tobytes())
 
 
-# What follows says again in Python what server/base/rng.h and transform/crop_ops.cpp draw.
+# What follows says again in Python what server/base/rng.h and transform/image/crop_ops.cpp draw.
 WORD = 1 << 64
 
 

@@ -11,7 +11,7 @@
 #include "op/geometry.h"
 #include "op/image.h"
 #include "op/tensor_spec.h"
-#include "transform/image_pass.h"
+#include "transform/image/image_pass.h"
 
 namespace spdld::engine {
 

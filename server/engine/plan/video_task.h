@@ -12,7 +12,7 @@
 #include "engine/plan/image_steps.h"
 #include "engine/plan/pixel_chain.h"
 #include "op/video.h"
-#include "transform/image_target.h"
+#include "transform/image/image_target.h"
 
 namespace spdld::engine {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tests/support/allocations.h"
-#include "tests/unit/transform/images.h"
-#include "tests/unit/transform/sounds.h"
+#include "tests/unit/transform/image/images.h"
+#include "tests/unit/transform/sound/sounds.h"
 
 namespace spdld::transform {
 namespace {
