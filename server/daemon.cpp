@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/counted.h"
 #include "base/descriptors.h"
 #include "base/log.h"
 #include "base/reaper.h"
+#include "base/text/counted.h"
 #include "control/control_server.h"
 #include "delivery/arena_pool.h"
 #include "delivery/data_server.h"

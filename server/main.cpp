@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/text/counted.h"
 #include "base/unique_fd.h"
 #include "daemon.h"
 #include "delivery/systemd.h"

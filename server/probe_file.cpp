@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "base/unique_fd.h"
 #include "engine/file_prober.h"
 #include "media/container/codecs.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "ctl/commands.h"
 #include "ctl/failure.h"
 #include "ctl/joint_swap.h"

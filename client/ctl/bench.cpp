@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "ctl/consume.h"
 #include "ctl/failure.h"
 #include "ctl/interrupt.h"

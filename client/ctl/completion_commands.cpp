@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "ctl/commands.h"
 #include "ctl/complete.h"
 #include "ctl/completion_scripts.h"

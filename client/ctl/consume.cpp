@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/counted.h"
-#include "base/utf8.h"
+#include "base/text/counted.h"
+#include "base/text/utf8.h"
 #include "ctl/cursor_text.h"
 #include "ctl/digest.h"
 #include "ctl/interrupt.h"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/mutex.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "ctl/address.h"
 #include "ctl/failure.h"
 #include "spdld/v1/control.grpc.pb.h"

@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/ascii.h"
-#include "base/printable.h"
-#include "base/utf8.h"
+#include "base/text/ascii.h"
+#include "base/text/printable.h"
+#include "base/text/utf8.h"
 #include "ctl/failure.h"
 
 namespace spdld::ctl {

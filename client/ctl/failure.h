@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace spdld::ctl {
 

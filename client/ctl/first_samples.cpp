@@ -11,7 +11,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "ctl/failure.h"
 #include "ctl/survey.h"
 #include "ctl/tar_start.h"

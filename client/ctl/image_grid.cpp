@@ -7,7 +7,7 @@
 #include <cmath>
 #include <optional>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "ctl/failure.h"
 #include "ctl/listing.h"
 #include "ctl/packed_rows.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <system_error>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "base/unique_fd.h"
 #include "ctl/address.h"
 #include "ctl/commands.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "ctl/listing.h"
 
 namespace spdld::ctl {

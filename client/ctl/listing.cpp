@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 
 namespace spdld::ctl {
 namespace {

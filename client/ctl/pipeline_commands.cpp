@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/counted.h"
-#include "base/printable.h"
-#include "base/utf8.h"
+#include "base/text/counted.h"
+#include "base/text/printable.h"
+#include "base/text/utf8.h"
 #include "ctl/commands.h"
 #include "ctl/failure.h"
 #include "ctl/listing.h"

@@ -16,7 +16,7 @@
 #include <system_error>
 #include <vector>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "base/unique_fd.h"
 #include "ctl/commands.h"
 #include "ctl/failure.h"

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "ctl/packed_rows.h"
 
 namespace spdld::ctl {

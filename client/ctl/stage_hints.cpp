@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/ascii.h"
+#include "base/text/ascii.h"
 #include "ctl/draft.h"
 
 namespace spdld::ctl {

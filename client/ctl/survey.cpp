@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "ctl/failure.h"
 #include "ctl/swap_options.h"
 

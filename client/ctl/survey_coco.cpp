@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "base/counted.h"
-#include "base/printable.h"
+#include "base/text/counted.h"
+#include "base/text/printable.h"
 #include "ctl/failure.h"
 #include "ctl/survey.h"
 

@@ -10,8 +10,8 @@
 #include <system_error>
 #include <utility>
 
-#include "base/counted.h"
-#include "base/printable.h"
+#include "base/text/counted.h"
+#include "base/text/printable.h"
 #include "ctl/failure.h"
 #include "ctl/survey.h"
 #include "ctl/swap_options.h"

@@ -11,9 +11,9 @@
 #include <tuple>
 #include <utility>
 
-#include "base/ascii.h"
-#include "base/counted.h"
-#include "base/printable.h"
+#include "base/text/ascii.h"
+#include "base/text/counted.h"
+#include "base/text/printable.h"
 #include "ctl/failure.h"
 #include "ctl/first_samples.h"
 #include "ctl/stage_hints.h"

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <set>
 
-#include "base/counted.h"
-#include "base/printable.h"
+#include "base/text/counted.h"
+#include "base/text/printable.h"
 #include "ctl/failure.h"
 #include "ctl/stage_hints.h"
 #include "ctl/survey.h"

@@ -7,7 +7,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "base/ascii.h"
+#include "base/text/ascii.h"
 #include "ctl/failure.h"
 
 namespace spdld::ctl {

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace spdld::ctl {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "ctl/failure.h"
 
 namespace spdld::ctl {

@@ -14,7 +14,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "ctl/failure.h"
 
 namespace spdld::ctl {

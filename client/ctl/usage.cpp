@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "base/near_names.h"
+#include "base/text/near_names.h"
 #include "ctl/table.h"
 
 namespace spdld::ctl {

@@ -17,7 +17,7 @@
 #include "base/line_quota.h"
 #include "base/log_writer.h"
 #include "base/mutex.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #if FMT_VERSION < 100000 && !defined(FMT_HEADER_ONLY)
 // For the sources that log.h keeps from making it: clang does not look for it in libfmt. Hidden, so

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/printable.h"
-#include "base/utf8.h"
+#include "base/text/printable.h"
+#include "base/text/utf8.h"
 
 namespace spdld {
 namespace {

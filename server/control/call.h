@@ -12,7 +12,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "base/trusted_users.h"
+#include "base/users/trusted_users.h"
 #include "control/convert.h"
 #include "control/peers.h"
 #include "control/stop_signal.h"

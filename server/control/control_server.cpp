@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/credentials.h"
 #include "base/log.h"
+#include "base/users/credentials.h"
 #include "control/services.h"
 
 namespace spdld::control {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 namespace spdld::control {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "control/services.h"
 #include "spdld/v1/control.grpc.pb.h"
 

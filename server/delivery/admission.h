@@ -9,7 +9,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "base/trusted_users.h"
+#include "base/users/trusted_users.h"
 
 namespace spdld::delivery {
 

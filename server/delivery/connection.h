@@ -8,11 +8,11 @@
 #include <span>
 #include <string>
 
-#include "base/credentials.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "base/user_bytes.h"
+#include "base/users/credentials.h"
+#include "base/users/user_bytes.h"
 #include "delivery/arena.h"
 #include "delivery/device_memory.h"
 #include "delivery/frames.h"

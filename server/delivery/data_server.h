@@ -18,7 +18,7 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "base/user_bytes.h"
+#include "base/users/user_bytes.h"
 #include "delivery/admission.h"
 #include "delivery/connection.h"
 #include "delivery/data_service.h"

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 namespace spdld::delivery {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "base/user_bytes.h"
+#include "base/users/user_bytes.h"
 #include "spdld/arena.h"
 #include "spdld/wire.h"
 

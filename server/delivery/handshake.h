@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "base/user_bytes.h"
+#include "base/users/user_bytes.h"
 #include "delivery/frames.h"
 
 namespace spdld::delivery {

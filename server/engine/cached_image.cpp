@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 
 namespace spdld::engine {
 namespace {

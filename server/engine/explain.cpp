@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "delivery/memory_probe.h"
 #include "source/order/sharding.h"
 

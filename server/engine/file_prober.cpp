@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "media/bytes/byte_reader.h"
 #include "media/probe/prober.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 #include "base/status.h"
 #include "engine/cache/sample_cache.h"
 #include "source/item/fetched_item.h"

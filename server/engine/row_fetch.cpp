@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 
 namespace spdld::engine {
 

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 #include "base/rng.h"
-#include "base/utf8.h"
+#include "base/text/counted.h"
+#include "base/text/utf8.h"
 #include "engine/cached_image.h"
 #include "engine/plan/decode_memory.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 #include "base/status.h"
 #include "op/image.h"
 #include "op/jpeg_images.h"
@@ -89,7 +89,7 @@ class FieldWorker {
 
   // Makes the field's tensors of one row; `out` holds one output for each. 0: they are made.
   // Otherwise the memory that this takes, which is more than `room_bytes`: nothing was made. An
-  // error is the data's, or kNoMemory (base/no_memory.h).
+  // error is the data's, or kNoMemory (base/memory/no_memory.h).
   virtual Result<std::uint64_t> run(SampleInput& sample, std::span<RowOutput> out,
                                     std::uint64_t room_bytes) = 0;
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/printable.h"
-#include "base/utf8.h"
+#include "base/text/printable.h"
+#include "base/text/utf8.h"
 
 namespace spdld {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "op/json_events.h"
 
 namespace spdld {

@@ -62,7 +62,7 @@ class ImageDecoder : public RegionReader {
   // Reads the header and checks the limits and that the file is whole; the size is that of the
   // upright image. `bytes` must live until the next open(). Errors are the data's: kDataLoss
   // (corrupt, truncated), kResourceExhausted (over a limit), kInvalidArgument (not an image we
-  // read); or kNoMemory (base/no_memory.h), also from read(). It takes little memory itself.
+  // read); or kNoMemory (base/memory/no_memory.h), also from read(). It takes little memory itself.
   virtual Result<Size> open(std::span<const std::byte> bytes) = 0;
 
   // What read() takes at most for the image that open() saw, whatever the region.

@@ -26,8 +26,8 @@ class VideoDecoder : public RegionReader {
  public:
   // Checks the limits; the size is that of the upright frames. Both arguments must live until the
   // next open(). Errors are the data's: kDataLoss (damaged), kResourceExhausted (over a limit),
-  // kInvalidArgument (nothing that is read); or kNoMemory (base/no_memory.h), also from next() and
-  // read(). It takes little memory itself.
+  // kInvalidArgument (nothing that is read); or kNoMemory (base/memory/no_memory.h), also from
+  // next() and read(). It takes little memory itself.
   virtual Result<Size> open(const MediaClip& clip, std::span<const std::byte> bytes) = 0;
 
   // The memory that next() and read() take at most for the clip that open() saw.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace spdld {
 namespace {

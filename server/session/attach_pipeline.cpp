@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/log.h"
+#include "base/text/counted.h"
 #include "session/records.h"
 #include "session/sessions.h"
 

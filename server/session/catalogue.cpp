@@ -13,8 +13,8 @@
 #include <system_error>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/log.h"
+#include "base/text/counted.h"
 #include "session/listed_sources.h"
 #include "source/file/text_file.h"
 #include "source/kept_listings.h"

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "base/buffer_memory.h"
+#include "base/memory/buffer_memory.h"
 #include "base/mutex.h"
 #include "base/reaper.h"
 #include "base/status.h"
-#include "base/trusted_users.h"
-#include "base/user_permits.h"
+#include "base/users/trusted_users.h"
+#include "base/users/user_permits.h"
 #include "engine/cache/sample_caches.h"
 #include "engine/plan/plan.h"
 #include "op/registry.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 
 namespace spdld::session {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "session/records.h"
 
 namespace spdld::session {

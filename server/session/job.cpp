@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "session/about.h"
 #include "session/records.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/user_database.h"
+#include "base/users/user_database.h"
 #include "session/session_service.h"
 #include "session/shown_names.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "session/job_texts.h"
 #include "session/records.h"
 #include "session/sessions.h"

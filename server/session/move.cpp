@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/log.h"
+#include "base/text/counted.h"
 #include "session/about.h"
 #include "session/job_texts.h"
 #include "session/records.h"

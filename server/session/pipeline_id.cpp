@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/pipeline_id.h"
 
-#include "base/user_database.h"
+#include "base/users/user_database.h"
 
 namespace spdld::session {
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "session/json_text.h"
 #include "session/sessions.h"
 

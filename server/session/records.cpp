@@ -6,8 +6,8 @@
 #include <chrono>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/log.h"
+#include "base/text/counted.h"
 #include "session/about.h"
 #include "session/sessions.h"
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/log.h"
+#include "base/text/counted.h"
 #include "delivery/device_layout.h"
 #include "engine/explain.h"
 #include "session/preview.h"

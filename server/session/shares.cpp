@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/log.h"
+#include "base/text/counted.h"
 #include "session/session_service.h"
 #include "session/sessions.h"
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/text/counted.h"
 #include "session/about.h"
 #include "session/records.h"
 #include "session/sessions.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "session/one_batch.h"
 #include "session/sessions.h"
 

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <random>
 
-#include "base/counted.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/text/counted.h"
 #include "session/records.h"
 
 namespace spdld::session {

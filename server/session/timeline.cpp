@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/text/counted.h"
 
 namespace spdld::session {
 namespace {

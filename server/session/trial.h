@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "base/user_permits.h"
+#include "base/users/user_permits.h"
 #include "engine/executor.h"
 #include "session/catalogue.h"
 #include "session/one_batch.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/credentials.h"
+#include "base/users/credentials.h"
 #include "engine/plan/plan_facts.h"
 #include "op/jpeg_images.h"
 #include "op/tensor_spec.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/counted.h"
 #include "base/rng.h"
+#include "base/text/counted.h"
 #include "source/clips/clip_files.h"
 #include "source/clips/clip_part.h"
 #include "source/clips/clip_request.h"

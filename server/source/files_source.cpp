@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "base/unique_fd.h"
 #include "source/file/access.h"
 #include "source/file/disk.h"

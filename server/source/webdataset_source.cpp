@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "op/webdataset_suffix.h"
 #include "source/bytes/file_bytes.h"
 #include "source/file/disk.h"

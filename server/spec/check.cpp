@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "base/near_names.h"
+#include "base/text/near_names.h"
 #include "spec/scalar.h"
 #include "spec/shape.h"
 

@@ -14,7 +14,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/user_database.h"
+#include "base/users/user_database.h"
 #include "spec/daemon_shape.h"
 #include "spec/extends.h"
 #include "spec/overrides.h"

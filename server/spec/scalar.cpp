@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/ascii.h"
+#include "base/text/ascii.h"
 
 namespace spdld::spec {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/ascii.h"
-#include "base/near_names.h"
+#include "base/text/ascii.h"
+#include "base/text/near_names.h"
 #include "op/item_parts.h"
 #include "spec/scalar.h"
 

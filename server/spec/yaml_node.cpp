@@ -12,7 +12,7 @@
 #include <sstream>
 #include <utility>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "spec/scalar.h"
 
 namespace spdld::spec {

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "base/printable.h"
 #include "base/rng.h"
-#include "base/utf8.h"
+#include "base/text/printable.h"
+#include "base/text/utf8.h"
 #include "media/record/decode_json.h"
 #include "media/record/decode_npy.h"
 #include "op/op.h"

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "base/printable.h"
 #include "base/rng.h"
+#include "base/text/printable.h"
 #include "source/bytes/binary.h"
 #include "source/listing/companions.h"
 #include "source/select/where.h"

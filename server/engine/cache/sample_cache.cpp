@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 
 namespace spdld::engine {
 namespace {

@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "engine/cache/sample_cache_log.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 #include "base/status.h"
 #include "source/item/source.h"
 

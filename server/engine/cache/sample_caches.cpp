@@ -12,8 +12,8 @@
 #include <variant>
 
 #include "base/check.h"
-#include "base/counted.h"
 #include "base/log.h"
+#include "base/text/counted.h"
 #include "delivery/memory_probe.h"
 #include "engine/cache/sample_cache_disk.h"
 #include "engine/cache/sample_cache_memory.h"

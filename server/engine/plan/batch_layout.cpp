@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/text/counted.h"
 
 namespace spdld::engine {
 namespace {

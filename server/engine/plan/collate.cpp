@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "engine/plan/pad_value.h"
 #include "engine/plan/plan.h"
 

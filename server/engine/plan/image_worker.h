@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 #include "base/status.h"
 #include "engine/plan/image_steps.h"
 #include "engine/plan/image_task.h"

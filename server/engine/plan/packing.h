@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 #include "base/status.h"
 #include "engine/plan/plan.h"
 #include "op/field_task.h"

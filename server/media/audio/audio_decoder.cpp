@@ -11,8 +11,8 @@ extern "C" {
 #include <string>
 #include <utility>
 
-#include "base/counted.h"
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
+#include "base/text/counted.h"
 #include "media/audio/audio_options.h"
 #include "media/audio/audio_parameters.h"
 #include "media/audio/pcm.h"

@@ -14,8 +14,8 @@ extern "C" {
 #include <string>
 #include <utility>
 
-#include "base/counted.h"
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
+#include "base/text/counted.h"
 #include "media/audio/audio_parameters.h"
 #include "media/audio/audio_stream.h"
 #include "media/audio/wav_file.h"

@@ -13,8 +13,8 @@ extern "C" {
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
+#include "base/text/counted.h"
 #include "media/container/ffmpeg.h"
 
 namespace spdld::media {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "media/bytes/byte_order.h"
 
 namespace spdld::media {

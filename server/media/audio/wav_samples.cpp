@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 #include "media/container/codecs.h"
 
 namespace spdld::media {

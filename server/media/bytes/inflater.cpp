@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <climits>
 
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 
 namespace spdld::media {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace spdld::media {
 

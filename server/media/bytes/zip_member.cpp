@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
-#include "base/printable.h"
+#include "base/text/counted.h"
+#include "base/text/printable.h"
 
 // The format is PKWARE's APPNOTE.TXT; numbers are little-endian.
 namespace spdld::media {

@@ -13,7 +13,7 @@ extern "C" {
 #include <cstring>
 #include <numbers>
 
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 
 namespace spdld::media {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 #include "media/container/codecs.h"
 
 namespace spdld::media {

@@ -14,8 +14,8 @@ extern "C" {
 #include <vector>
 
 #include "base/check.h"
-#include "base/no_memory.h"
-#include "base/printable.h"
+#include "base/memory/no_memory.h"
+#include "base/text/printable.h"
 #include "media/bytes/seen_bytes.h"
 #include "media/container/codecs.h"
 

@@ -13,7 +13,7 @@ extern "C" {
 #include <mutex>
 
 #include "base/check.h"
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 
 namespace spdld::media {
 namespace {

@@ -9,7 +9,7 @@ extern "C" {
 #include <algorithm>
 #include <cstdio>
 
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 
 namespace spdld::media {
 namespace {

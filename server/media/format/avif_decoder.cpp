@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 #include "media/bytes/byte_order.h"
 #include "media/image/exif.h"
 #include "media/image/image_errors.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 #include "media/image/image_limits.h"
 #include "media/image/image_mode.h"
 #include "media/image/raster_decoder.h"

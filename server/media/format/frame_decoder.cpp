@@ -12,7 +12,7 @@ extern "C" {
 #include <utility>
 
 #include "base/check.h"
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 
 namespace spdld::media {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 #include "base/status.h"
 #include "media/bytes/inflater.h"
 #include "media/format/frame_decoder.h"

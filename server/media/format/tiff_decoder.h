@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 #include "media/format/tiff_chunks.h"
 #include "media/format/tiff_layout.h"
 #include "media/image/image_limits.h"

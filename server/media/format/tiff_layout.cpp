@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "media/image/image_errors.h"
 
 namespace spdld::media {

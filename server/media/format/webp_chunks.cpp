@@ -10,7 +10,7 @@
 #include <optional>
 #include <string_view>
 
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 #include "media/bytes/byte_order.h"
 #include "media/image/image_errors.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 #include "media/format/webp_chunks.h"
 #include "media/image/image_limits.h"
 #include "media/image/image_mode.h"

@@ -2,7 +2,7 @@
 #include "media/image/image_mode.h"
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/text/counted.h"
 
 namespace spdld::media {
 namespace {

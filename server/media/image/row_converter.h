@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 #include "media/image/image_mode.h"
 #include "op/image.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 #include "media/jpeg_scan/baseline_frame.h"
 #include "media/jpeg_scan/scan_tables.h"
 #include "media/jpeg_scan/seek_index.h"

@@ -6,7 +6,7 @@
 #include <array>
 #include <string>
 
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 
 namespace spdld::media {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 #include "media/image/image_limits.h"
 #include "media/image/image_mode.h"
 #include "media/image/raster_decoder.h"

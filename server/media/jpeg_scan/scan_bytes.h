@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 
 namespace spdld::media {
 

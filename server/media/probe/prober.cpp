@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 #include "media/audio/wav_samples.h"
 #include "media/container/codecs.h"
 #include "media/probe/stream_probe.h"

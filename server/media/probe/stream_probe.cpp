@@ -13,7 +13,7 @@ extern "C" {
 #include <memory>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "media/container/codec_parameters.h"
 #include "media/container/decode_packet.h"
 #include "media/probe/sound_format.h"

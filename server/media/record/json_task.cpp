@@ -8,9 +8,9 @@
 #include <span>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
+#include "base/text/utf8.h"
 #include "base/text_place.h"
-#include "base/utf8.h"
 #include "media/bytes/byte_order.h"
 #include "op/json_values.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace spdld::media {
 namespace {

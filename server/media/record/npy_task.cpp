@@ -7,9 +7,9 @@
 #include <span>
 #include <utility>
 
-#include "base/byte_buffer.h"
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/memory/byte_buffer.h"
+#include "base/text/counted.h"
 #include "media/bytes/zip_member.h"
 #include "media/record/npy_header.h"
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 #include "media/container/codecs.h"
 #include "media/video/video_parameters.h"
 #include "media/video/video_picture.h"

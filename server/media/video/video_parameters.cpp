@@ -7,7 +7,7 @@ extern "C" {
 
 #include <string>
 
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 #include "media/container/codec_parameters.h"
 
 namespace spdld::media {

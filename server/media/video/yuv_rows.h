@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 #include "media/video/chroma_axis.h"
 #include "media/video/yuv_kernels.h"
 #include "op/image.h"

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "base/near_names.h"
-#include "base/printable.h"
-#include "base/utf8.h"
+#include "base/text/near_names.h"
+#include "base/text/printable.h"
+#include "base/text/utf8.h"
 
 namespace spdld::source {
 

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/credentials.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "base/users/credentials.h"
 #include "source/file/rights.h"
 
 namespace spdld::source {

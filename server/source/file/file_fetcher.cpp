@@ -15,7 +15,7 @@
 
 #include "base/check.h"
 #include "base/descriptors.h"
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 #include "base/rng.h"
 #include "source/bytes/path_error.h"
 #include "source/file/access.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/buffer_memory.h"
 #include "base/clock.h"
+#include "base/memory/buffer_memory.h"
 #include "op/order_spec.h"
 #include "source/file/disk.h"
 #include "source/file/io_pool.h"

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <span>
 
-#include "base/credentials.h"
+#include "base/users/credentials.h"
 
 namespace spdld::source {
 

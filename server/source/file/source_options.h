@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/buffer_memory.h"
+#include "base/memory/buffer_memory.h"
 #include "op/order_spec.h"
 #include "source/file/access.h"
 #include "source/file/io_pool.h"

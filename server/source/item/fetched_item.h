@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 #include "op/media.h"
 
 namespace spdld::source {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/credentials.h"
 #include "base/status.h"
+#include "base/users/credentials.h"
 #include "op/media.h"
 #include "op/value.h"
 #include "source/item/fetched_item.h"

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "base/check.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace spdld::source {
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <optional>
 
-#include "base/near_names.h"
-#include "base/printable.h"
+#include "base/text/near_names.h"
+#include "base/text/printable.h"
 #include "op/item_parts.h"
 #include "source/bytes/shown_columns.h"
 #include "source/listing/listing.h"

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/memory/no_memory.h"
 #include "base/mutex.h"
-#include "base/no_memory.h"
 #include "source/bytes/digest_text.h"
 #include "source/bytes/ordered_tasks.h"
 #include "source/bytes/unkept_tasks.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "base/ascii.h"
+#include "base/text/ascii.h"
 
 namespace spdld::source {
 namespace {

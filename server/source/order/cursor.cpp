@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cstdio>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 
 namespace spdld::source {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <variant>
 
-#include "base/near_names.h"
+#include "base/text/near_names.h"
 #include "source/bytes/digest_text.h"
 
 namespace spdld::source {

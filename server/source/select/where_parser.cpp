@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/ascii.h"
+#include "base/text/ascii.h"
 #include "base/text_place.h"
 #include "op/webdataset_suffix.h"
 #include "source/bytes/shown_columns.h"

@@ -7,7 +7,7 @@
 #include <span>
 #include <system_error>
 
-#include "base/ascii.h"
+#include "base/text/ascii.h"
 
 namespace spdld::source {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "source/listing/classes.h"
 #include "source/table/coco_reader.h"
 #include "source/table/table_reader.h"

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace spdld::source {
 namespace {

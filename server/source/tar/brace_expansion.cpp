@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace spdld::source {
 namespace {

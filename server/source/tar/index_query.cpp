@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "op/json_values.h"
 #include "op/webdataset_suffix.h"
 #include "source/bytes/binary.h"

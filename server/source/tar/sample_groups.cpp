@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "op/webdataset_suffix.h"
 
 namespace spdld::source {

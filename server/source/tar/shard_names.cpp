@@ -9,7 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "source/listing/glob.h"
 #include "source/listing/walk.h"
 #include "source/tar/brace_expansion.h"

@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/near_names.h"
-#include "base/printable.h"
+#include "base/text/near_names.h"
+#include "base/text/printable.h"
 #include "op/json_values.h"
 #include "source/item/split_hash.h"
 #include "source/item/value_column.h"

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/mutex.h"
-#include "base/near_names.h"
-#include "base/printable.h"
+#include "base/text/near_names.h"
+#include "base/text/printable.h"
 #include "source/bytes/binary.h"
 #include "source/bytes/digest_text.h"
 #include "source/bytes/file_bytes.h"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "source/tar/archive_kind.h"
 
 namespace spdld::source {

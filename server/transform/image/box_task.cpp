@@ -9,8 +9,8 @@
 #include <variant>
 
 #include "base/check.h"
-#include "base/counted.h"
 #include "base/rng.h"
+#include "base/text/counted.h"
 
 namespace spdld::transform {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <variant>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 
 namespace spdld::transform {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "op/op.h"
 #include "transform/image/pixel_kernels.h"
 #include "transform/params/size_params.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 #include "op/audio.h"
 #include "op/params.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/text/counted.h"
 #include "transform/params/audio_params.h"
 #include "transform/sound/spectrum_kernels.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/base/users.h"
+#include "tests/unit/base/users/users.h"
 
 namespace spdld {
 namespace {

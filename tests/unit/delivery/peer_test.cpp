@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string>
 
-#include "base/credentials.h"
+#include "base/users/credentials.h"
 #include "tests/support/scratch_dir.h"
 
 namespace spdld::delivery {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "base/buffer_memory.h"
 #include "base/clock.h"
+#include "base/memory/buffer_memory.h"
 #include "tests/support/fake_source.h"
 #include "tests/support/pipelines.h"
 #include "tests/unit/engine/batches.h"

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/memory/no_memory.h"
 #include "base/mutex.h"
-#include "base/no_memory.h"
 #include "engine/executor.h"
 #include "tests/support/fake_source.h"
 #include "tests/support/pipelines.h"

@@ -17,7 +17,7 @@
 #include <string>
 #include <thread>
 
-#include "base/no_memory.h"
+#include "base/memory/no_memory.h"
 #include "tests/unit/source/item/fake_sink.h"
 #include "tests/unit/source/temp_dir.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/counted.h"
+#include "base/text/counted.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/user_permits.h"
+#include "base/users/user_permits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <future>
 #include <optional>
 
-#include "tests/unit/base/users.h"
+#include "tests/unit/base/users/users.h"
 
 namespace spdld {
 namespace {

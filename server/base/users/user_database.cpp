@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/user_database.h"
+#include "base/users/user_database.h"
 
 #include <grp.h>
 #include <pwd.h>

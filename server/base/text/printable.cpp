@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/printable.h"
+#include "base/text/printable.h"
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 namespace spdld {
 namespace {

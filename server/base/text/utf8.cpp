@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "base/buffer_memory.h"
+#include "base/memory/buffer_memory.h"
 
 namespace spdld {
 

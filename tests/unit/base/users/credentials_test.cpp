@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/credentials.h"
+#include "base/users/credentials.h"
 
 #include <grp.h>
 #include <gtest/gtest.h>

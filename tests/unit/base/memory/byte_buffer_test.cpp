@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/byte_buffer.h"
+#include "base/memory/byte_buffer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/buffer_memory.h"
+#include "base/memory/buffer_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/byte_buffer.h"
-#include "tests/unit/base/users.h"
+#include "base/memory/byte_buffer.h"
+#include "tests/unit/base/users/users.h"
 
 namespace spdld {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/buffer_memory.h"
+#include "base/memory/buffer_memory.h"
 
 namespace spdld {
 

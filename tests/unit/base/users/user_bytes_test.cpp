@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/user_bytes.h"
+#include "base/users/user_bytes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <limits>
 #include <memory>
 
-#include "tests/unit/base/users.h"
+#include "tests/unit/base/users/users.h"
 
 namespace spdld {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/user_bytes.h"
+#include "base/users/user_bytes.h"
 
 namespace spdld {
 
