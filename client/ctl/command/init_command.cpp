@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+
+#include "base/text/printable.h"
+#include "base/unique_fd.h"
+#include "ctl/address.h"
+#include "ctl/commands.h"
+#include "ctl/failure.h"
+#include "ctl/init/draft.h"
+#include "ctl/init/survey.h"
+
+namespace spdld::ctl {
+namespace {
+
+constexpr std::chrono::milliseconds kInitPatience{1000};  // with a daemon that accepts nobody
+
+// A file that is there stays as it is.
+void write_new(const std::string& path, std::string_view text) {
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file && errno == EEXIST)
+    throw Failure(kWrongUsage,
+                  fmt::format("{} is there already: remove it, or name another", printable(path)));
+  while (file && !text.empty()) {
+    const ssize_t written = ::write(file.get(), text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) break;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  if (!text.empty())
+    throw Failure(kFailed, fmt::format("cannot write {}: {}", printable(path),
+                                       std::generic_category().message(errno)));
+}
+
+// What is written is of use with a daemon; `init` itself asks none. The lines are the README's.
+void tell_how_to_start(const Context& context) {
+  try {
+    for (const std::string& directory : context.directories())
+      connect_control(directory, kInitPatience);
+  } catch (const Failure& failure) {
+    if (failure.exit_code() != kUnreachable) return;
+    context.out << fmt::format(
+        "That needs a daemon: {}\n"
+        "By hand, one of your own is started so:\n"
+        "    export SPDLD_HOME=${{TMPDIR:-/var/tmp}}/spdld-$(id -u)\n"
+        "    mkdir -m 0700 $SPDLD_HOME || test -O $SPDLD_HOME\n"
+        "    export SPDLD_ADDRESS=$SPDLD_HOME/run\n"
+        "    spdld --set runtime_dir=$SPDLD_HOME/run --set state_dir=$SPDLD_HOME/state &\n",
+        failure.what());
+  }
+}
+
+}  // namespace
+
+void add_init_command(CLI::App& app, const Context& context) {
+  CLI::App* command = app.add_subcommand(
+      "init",
+      "writes a pipeline for your data: a folder of images, videos or sound, one folder a class or "
+      "not; a folder of .tar shards, or one; a .csv, .tsv or .jsonl; COCO's .json. Asks no daemon");
+  const auto path = std::make_shared<std::string>();
+  const auto file = std::make_shared<std::string>();
+  const auto root = std::make_shared<std::optional<std::string>>();
+  command->add_option("PATH", *path, "what to look at")->required();
+  command->add_option("-o,--output", *file, "where to write it; without it, to standard output")
+      ->type_name("FILE");
+  command
+      ->add_option("--root", *root,
+                   "what a table or annotations name files relative to, if it is not "
+                   "found")
+      ->type_name("DIR");
+  command->callback([&context, path, file, root] {
+    Draft draft = survey(*path, *root);
+    draft.output = *file;
+    const std::string text = pipeline_text(draft);
+    if (file->empty()) {
+      context.out << text;
+      return;
+    }
+    write_new(*file, text);
+    context.out << fmt::format("{0} is written; read it, then: spdlctl preview -f {0}\n",
+                               printable(*file));
+    tell_how_to_start(context);
+  });
+}
+
+}  // namespace spdld::ctl
