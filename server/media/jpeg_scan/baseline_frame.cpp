@@ -6,23 +6,13 @@
 #include <string_view>
 
 #include "media/bytes/byte_order.h"
+#include "media/jpeg_scan/jpeg_marker_codes.h"
 #include "media/jpeg_scan/jpeg_markers.h"
 
 namespace spdld::media {
 namespace {
 
 using std::string_view_literals::operator""sv;
-
-constexpr unsigned kSof0 = 0xC0;
-constexpr unsigned kDht = 0xC4;
-constexpr unsigned kSos = 0xDA;
-constexpr unsigned kDqt = 0xDB;
-constexpr unsigned kDri = 0xDD;
-constexpr unsigned kApp0 = 0xE0;
-constexpr unsigned kApp1 = 0xE1;
-constexpr unsigned kApp14 = 0xEE;
-constexpr unsigned kApp15 = 0xEF;
-constexpr unsigned kCom = 0xFE;
 
 constexpr int kMostSide = 65500;           // libjpeg's
 constexpr unsigned kMostAcSize = 10;       // bits of another coefficient
@@ -48,7 +38,7 @@ class FrameReader {
       if (length < 2 || length > file_.size() - at) return false;
       const auto body = file_.subspan(at + 2, length - 2);
       at += length;
-      if (marker == kSos) {
+      if (marker == marker::kSos) {
         frame_.scan = at;
         return read_scan(body);
       }
@@ -62,18 +52,19 @@ class FrameReader {
  private:
   bool read_segment(unsigned marker, std::span<const std::byte> body) {
     switch (marker) {
-      case kSof0: return read_sof(body);
-      case kDht: return read_dht(body);
-      case kDqt: return read_dqt(body);
-      case kDri: return body.size() == 2 && be16(body, 0) == 0;
-      case kApp1:
+      case marker::kSof0: return read_sof(body);
+      case marker::kDht: return read_dht(body);
+      case marker::kDqt: return read_dqt(body);
+      case marker::kDri: return body.size() == 2 && be16(body, 0) == 0;
+      case marker::kApp1:
         if (frame_.exif.empty()) frame_.exif = exif_of_app1(body);
         return true;
       // libjpeg takes the colours from it. A transform of 1 is YCbCr.
-      case kApp14:
+      case marker::kApp14:
         return !text_of(body).starts_with("Adobe"sv) ||
                (body.size() >= 12 && byte_at(body, 11) == 1);
-      default: return (marker >= kApp0 && marker <= kApp15) || marker == kCom;
+      default:
+        return (marker >= marker::kApp0 && marker <= marker::kApp15) || marker == marker::kCom;
     }
   }
 

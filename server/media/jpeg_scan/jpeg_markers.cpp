@@ -8,21 +8,12 @@
 
 #include "media/bytes/byte_order.h"
 #include "media/image/image_errors.h"
+#include "media/jpeg_scan/jpeg_marker_codes.h"
 
 namespace spdld::media {
 namespace {
 
-constexpr unsigned kStuffed = 0x00;  // FF 00: a data byte FF
-constexpr unsigned kTem = 0x01;
-constexpr unsigned kFill = 0xFF;
-constexpr unsigned kRst0 = 0xD0;
-constexpr unsigned kRst7 = 0xD7;
-constexpr unsigned kSoi = 0xD8;
-constexpr unsigned kEoi = 0xD9;
-constexpr unsigned kSos = 0xDA;
-constexpr unsigned kApp1 = 0xE1;
-
-bool is_restart(unsigned marker) { return marker >= kRst0 && marker <= kRst7; }
+bool is_restart(unsigned marker) { return marker >= marker::kRst0 && marker <= marker::kRst7; }
 
 bool is_frame(unsigned marker) {
   // SOF0 to SOF15 share their range with DHT, JPG and DAC.
@@ -40,10 +31,10 @@ class MarkerWalk {
       const void* found = std::memchr(bytes_.data() + at_, 0xFF, bytes_.size() - at_);
       if (found == nullptr) break;
       at_ = static_cast<std::size_t>(static_cast<const std::byte*>(found) - bytes_.data());
-      while (at_ < bytes_.size() && byte(at_) == kFill) ++at_;
+      while (at_ < bytes_.size() && byte(at_) == marker::kFill) ++at_;
       if (at_ == bytes_.size()) break;
       marker = byte(at_++);
-      if (marker != kStuffed) return true;
+      if (marker != marker::kStuffed) return true;
     }
     at_ = bytes_.size();
     return false;
@@ -80,7 +71,7 @@ std::span<const std::byte> exif_of_app1(std::span<const std::byte> body) {
 }
 
 Result<JpegMarkers> survey_jpeg(std::span<const std::byte> bytes) {
-  if (bytes.size() < 2 || bytes[0] != std::byte{0xFF} || bytes[1] != std::byte{kSoi}) {
+  if (bytes.size() < 2 || bytes[0] != std::byte{0xFF} || bytes[1] != std::byte{marker::kSoi}) {
     return truncated_jpeg(bytes, "start-of-image marker");
   }
   JpegMarkers markers;
@@ -88,17 +79,17 @@ Result<JpegMarkers> survey_jpeg(std::span<const std::byte> bytes) {
   MarkerWalk walk(bytes);
   unsigned marker = 0;
   while (walk.next_marker(marker)) {
-    if (marker == kEoi) {
+    if (marker == marker::kEoi) {
       if (!framed) return truncated_jpeg(bytes, "frame header before the end-of-image marker");
       if (markers.scans == 0) return truncated_jpeg(bytes, "scan before the end-of-image marker");
       return markers;
     }
-    if (is_restart(marker) || marker == kTem || marker == kSoi) continue;
+    if (is_restart(marker) || marker == marker::kTem || marker == marker::kSoi) continue;
     std::span<const std::byte> body;
     if (!walk.segment(body)) break;
     if (is_frame(marker)) framed = true;
-    if (marker == kSos) ++markers.scans;
-    if (marker == kApp1 && markers.exif.empty()) markers.exif = exif_of_app1(body);
+    if (marker == marker::kSos) ++markers.scans;
+    if (marker == marker::kApp1 && markers.exif.empty()) markers.exif = exif_of_app1(body);
   }
   return truncated_jpeg(bytes, "end-of-image marker");
 }

@@ -16,9 +16,9 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using Values = std::vector<std::uint32_t>;
 
-class Writer {
+class TiffWriter {
  public:
-  explicit Writer(bool big_endian) : big_endian_(big_endian) {}
+  explicit TiffWriter(bool big_endian) : big_endian_(big_endian) {}
 
   void put(std::uint64_t value, int bytes) {
     for (int i = 0; i < bytes; ++i) {
@@ -109,7 +109,7 @@ Bytes compressed(const TiffRecipe& recipe, const Bytes& plain) {
 // One chunk's samples [first, first + count) of the pixels in `place`, which may reach beyond the
 // image.
 Bytes chunk_of(const TiffRecipe& recipe, const Rect& place, unsigned first, unsigned count) {
-  Writer writer(recipe.big_endian);
+  TiffWriter writer(recipe.big_endian);
   const unsigned mask = (1U << recipe.bits) - 1;
   for (int y = place.y; y < place.y + place.height; ++y) {
     std::vector<unsigned> left(count, 0);
@@ -165,7 +165,7 @@ unsigned TiffRecipe::sample(int x, int y, unsigned sample) const {
 }
 
 Bytes make_tiff_file(const TiffRecipe& recipe) {
-  Writer writer(recipe.big_endian);
+  TiffWriter writer(recipe.big_endian);
   const int number = recipe.big_tiff ? 8 : 4;
   writer.put(Bytes(2, static_cast<std::byte>(recipe.big_endian ? 'M' : 'I')));
   writer.put(recipe.big_tiff ? 43 : 42, 2);
@@ -214,7 +214,7 @@ Bytes make_tiff_file(const TiffRecipe& recipe) {
   const std::size_t entry = recipe.big_tiff ? 20 : 12;
   std::size_t behind = writer.size() + (recipe.big_tiff ? 8 : 2) + tags.size() * entry +
                        static_cast<std::size_t>(number);
-  Writer values_behind(recipe.big_endian);
+  TiffWriter values_behind(recipe.big_endian);
   writer.put(tags.size(), recipe.big_tiff ? 8 : 2);
   for (const auto& [tag, values] : tags) {
     constexpr int kLong = 4;

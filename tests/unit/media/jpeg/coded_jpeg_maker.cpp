@@ -32,9 +32,9 @@ std::vector<Code> codes_of(const HuffmanCodes& codes) {
   return all;
 }
 
-class Writer {
+class JpegWriter {
  public:
-  Writer() { bytes({0xFF, 0xD8}); }
+  JpegWriter() { bytes({0xFF, 0xD8}); }
 
   void bytes(std::initializer_list<std::size_t> values) {
     for (const std::size_t value : values) file_.push_back(static_cast<std::byte>(value));
@@ -82,7 +82,7 @@ class Blocks {
         rng_(rng),
         ends_one_in_(1 + rng.below(30)) {}
 
-  void write(Writer& to) {
+  void write(JpegWriter& to) {
     write_dc(to);
     for (int k = 1; k < 64;) {
       const Code& code = any_of(ac_);
@@ -102,7 +102,7 @@ class Blocks {
  private:
   const Code& any_of(const std::vector<Code>& codes) { return codes[rng_.below(codes.size())]; }
 
-  void write_dc(Writer& to) {
+  void write_dc(JpegWriter& to) {
     for (;;) {
       const Code& code = any_of(dc_);
       const int size = code.symbol;
@@ -168,7 +168,7 @@ std::vector<std::byte> drawn_jpeg(KeyedRng& rng, std::size_t least_height) {
   const std::size_t components = rng.below(4) == 0 ? 1 : 3;
   const auto [h, v] = kLuma[components == 1 ? 0 : rng.below(kLuma.size())];
   const std::size_t width = 5 + rng.below(120), height = least_height + rng.below(60);
-  Writer to;
+  JpegWriter to;
   to.marker(0xDB, 65);
   to.bytes({0});
   for (int i = 0; i < 64; ++i) to.bytes({1 + rng.below(255)});
