@@ -114,20 +114,27 @@ function(spdld_library name)
   set_source_files_properties(${kernels} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# spdld_test(NAME SOURCES... LIBS...): one GoogleTest binary, run by ctest under a watchdog.
+# spdld_test(NAME SOURCES... LIBS... [LABELS...] [ENVIRONMENT VAR=VALUE...] [TIMEOUT SECONDS]): one
+# GoogleTest binary, run by ctest. tests/support/test_main.cpp is the watchdog of each of its tests;
+# TIMEOUT, for tests that take long, is that of one test and of all of them. The label `threads` is for
+# suites that ThreadSanitizer has something to look for in.
 function(spdld_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT" ${ARGN})
+  set(timeout 300)
+  if(ARG_TIMEOUT)
+    set(timeout ${ARG_TIMEOUT})
   endif()
   if(SPDLD_SANITIZE)  # not optimised, and looked at in every step
-    math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
+    math(EXPR timeout "3 * ${timeout}")
   endif()
-  add_executable(${name} ${ARG_SOURCES})
+  if(ARG_TIMEOUT)
+    list(APPEND ARG_ENVIRONMENT SPDLD_TEST_SECONDS=${timeout})
+  endif()
+  add_executable(${name} ${ARG_SOURCES} $<TARGET_OBJECTS:spdld_test_main>)
   target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}")
-  target_link_libraries(${name} PRIVATE spdld_test_options ${ARG_LIBS} GTest::gmock
-    GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE spdld_test_options ${ARG_LIBS} GTest::gmock)
   spdld_use_precompiled_headers(${name} spdld_test_pch)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS "${ARG_LABELS}"
+    ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()
