@@ -18,8 +18,8 @@ namespace spdld::spec {
 struct Key;
 
 // What one value of a file may be. A tree of them is the one place where the keys of a file stand,
-// with their bounds, defaults and words: check() holds a text against it, to_json_schema()
-// (json_schema.h) writes it out for editors. Plain values, built once per parse.
+// with their bounds, defaults and words: check() holds a text against it, and schema.h writes
+// it out for editors. Plain values, built once per parse.
 struct Shape {
   enum class Kind {
     kNull,

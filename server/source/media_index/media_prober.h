@@ -11,7 +11,8 @@
 namespace spdld::source {
 
 // Tells what a media file holds, by reading what its container says of its packets and decoding
-// nothing. media/ implements it, and the daemon hands it to who opens sources. Any thread.
+// nothing. engine/file_prober.h implements it by media/'s probe; sources get it by their options.
+// Any thread.
 class MediaProber {
  public:
   virtual ~MediaProber() = default;
