@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 
 import check_includes
 import pytest
@@ -78,6 +79,17 @@ def test_rooms_of_a_folder_form_no_circle() -> None:
     for rooms in check_includes.ROOMS.values():
         for room in rooms:
             reachable(rooms, room, ())
+
+
+def test_the_page_of_the_architecture_has_a_line_for_each_room() -> None:
+    page = pathlib.Path(__file__).parent.parent / "docs/architecture.md"
+    folder, listed = "", set()
+    for line in page.read_text().splitlines():
+        if row := re.match(r"\| (?:\*\*`(?:.*/)?(\w+)/`\*\* )?(?:`(\w+)/`|itself) \|", line):
+            folder = row[1] or folder
+            listed.add((folder, row[2]))
+    held = {(folder, room) for folder, rooms in check_includes.ROOMS.items() for room in rooms}
+    assert {(folder, room) for folder, room in held if room} <= listed
 
 
 def test_ignores_comments_and_other_files(tmp_path: pathlib.Path) -> None:
