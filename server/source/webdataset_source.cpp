@@ -72,7 +72,7 @@ class CachedBytes final : public FileBytes {
 class WebdatasetSource final : public Source {
  public:
   WebdatasetSource(ShardDataPtr data, std::shared_ptr<const Access> access, IoPool& io,
-                   std::vector<FileFetcher::Root> roots, std::vector<ReopeningDisk*> reopening)
+                   std::vector<FileRoot> roots, std::vector<ReopeningDisk*> reopening)
       : data_(std::move(data)),
         index_(*data_->dataset->shards),
         access_(std::move(access)),
@@ -231,10 +231,10 @@ class WebdatasetSource final : public Source {
 // Opens what the shards lie below for one reader.
 std::unique_ptr<Source> make_source(ShardDataPtr data, std::shared_ptr<const Access> access,
                                     IoPool& io, std::unique_ptr<Disk> given) {
-  std::vector<FileFetcher::Root> roots;
+  std::vector<FileRoot> roots;
   std::vector<ReopeningDisk*> reopening;
   for (const RootDiskOptions& options : data->files.roots) {
-    FileFetcher::Root root{.path = options.root, .disk = std::move(given)};
+    FileRoot root{.path = options.root, .disk = std::move(given)};
     if (root.disk == nullptr) {
       auto made = make_root_disk(options, access, open_root(options.root, *access, options.key));
       reopening.push_back(made.get());

@@ -11,30 +11,25 @@
 #include "base/clock.h"
 #include "base/memory/buffer_memory.h"
 #include "op/order_spec.h"
-#include "source/file/disk.h"
 #include "source/file/io_pool.h"
 #include "source/file/pending_read.h"
+#include "source/file/range_reader.h"
+#include "source/file/retry_pauses.h"
 #include "source/item/source.h"
 
 namespace spdld::source {
 
 // Brings files and pieces of files: the ranges of a FetchedItem, all of them or none. What the page
-// cache holds is read at once by the caller, up to kMostAtOnceBytes; the rest goes to the I/O pool,
-// from which transient errors are retried with pauses that double, up to five seconds, each
-// shortened at random by up to a half so that nodes do not come back in step. All files of an item
-// are opened before the first is read: then its size is known, and it waits in the pool, closed and
-// without a thread, until there is room for it among its reader's buffers.
+// cache holds is read at once by the caller, up to RangeReader::kMostAtOnceBytes; the rest goes to
+// the I/O pool as a ReadInFlight. All files of an item are opened before the first is read: then
+// its size is known, and it waits in the pool, closed and without a thread, until there is room for
+// it among its reader's buffers.
 //
 // Owned by a source; thread-safe. The destructor waits for no read: it tells kCancelled to the
 // sinks of those that are pending. One that the kernel has keeps what it needs until it comes back.
 // The pool must outlive the fetcher.
 class FileFetcher {
  public:
-  // A directory that files lie below.
-  struct Root {
-    std::string path;  // for messages
-    std::unique_ptr<Disk> disk;
-  };
   struct Options {
     RetrySpec retry = {};
     std::chrono::nanoseconds retry_pause{};
@@ -47,15 +42,13 @@ class FileFetcher {
   };
 
   // At least one root.
-  FileFetcher(std::vector<Root> roots, IoPool& io, Options options);
+  FileFetcher(std::vector<FileRoot> roots, IoPool& io, Options options);
   ~FileFetcher();
   FileFetcher(const FileFetcher&) = delete;
   FileFetcher& operator=(const FileFetcher&) = delete;
 
   // Of one item; a source that needs more is refused when it is opened.
-  static constexpr std::size_t kMostRanges = 16;
-  // A caller that has other work reads no more than this of one item.
-  static constexpr std::size_t kMostAtOnceBytes = std::size_t{4} << 20;
+  static constexpr std::size_t kMostRanges = RangeReader::kMostRanges;
 
   // Whether items of so many files can be fetched; `key` is the pipeline's that names them.
   static Status check_parts(std::size_t parts, const std::string& key);
@@ -67,15 +60,12 @@ class FileFetcher {
   Result<std::unique_ptr<PartBytes>> open(const FetchedItem& item) const;
 
  private:
-  class Files;    // what the fetcher and its pending reads share
-  class Pending;  // one such read
-  class Part;     // a file that is open
-
-  const std::shared_ptr<const Files> files_;
+  const std::shared_ptr<const RangeReader> reader_;
+  const RetryPauses pauses_;
   const std::shared_ptr<PendingReads> pending_;
   IoPool& io_;
 };
 
-std::vector<FileFetcher::Root> one_root(std::string path, std::unique_ptr<Disk> disk);
+std::vector<FileRoot> one_root(std::string path, std::unique_ptr<Disk> disk);
 
 }  // namespace spdld::source

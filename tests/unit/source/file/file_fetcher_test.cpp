@@ -109,7 +109,7 @@ Result<FetchState> fetch_file(FileFetcher& fetcher, const std::string& uri, Fetc
   return fetcher.fetch(out, sink, token);
 }
 
-std::vector<FileFetcher::Root> faulty_root(const std::string& path, Faults& faults) {
+std::vector<FileRoot> faulty_root(const std::string& path, Faults& faults) {
   return one_root(path, std::make_unique<FaultyDisk>(path, faults));
 }
 
