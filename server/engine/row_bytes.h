@@ -32,7 +32,7 @@ struct RowBytes {
   // What the cache has of the item, whether or not the item still is that; its bytes, where they
   // cannot be read in place.
   std::optional<CachedItem> cached;
-  source::FetchedItem cached_bytes;
+  source::ItemBytes cached_bytes;
 
   // They are asked for anew.
   void restart() {

@@ -45,6 +45,7 @@ source::FetchState RowFetch::bring(std::uint64_t item, RowBytes& bytes, source::
 
 bool RowFetch::ask_source(std::uint64_t item, RowBytes& bytes, bool look_up,
                           source::FetchSink& sink, std::uint64_t token) {
+  bytes.parts.clips.clear();
   source::Revision& revision = bytes.parts.revision;
   revision = {};
   revision.asked = cache_ != nullptr;

@@ -80,7 +80,7 @@ class ClipsSource final : public Source {
     const Place at = place(item);
     std::array<PartRequest, kMostPieces + ClipPieces::kMost> wanted;
     std::size_t count = 0;
-    out.clear_clips();
+    out.clips.clear();
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const std::size_t first = count;
       if (is_clip(requests[i].part)) {
@@ -90,11 +90,10 @@ class ClipsSource final : public Source {
       } else {
         wanted[count++] = requests[i];
       }
-      if (clips_.spec.stack) out.add_pieces(count - first);
+      if (clips_.spec.stack) out.clips.add_pieces(count - first);
     }
     // A clip that another epoch drew is of no use; and of several pieces none can be left out.
     if (clips_.spec.sampling == Sampling::kRandom || clips_.spec.stack) out.revision.asked = false;
-    out.hold_clips();
     return from_->fetch(at.file->item, {wanted.data(), count}, out, sink, token);
   }
   Result<std::unique_ptr<PartBytes>> open_part(std::uint64_t item,
@@ -146,7 +145,7 @@ class ClipsSource final : public Source {
     for (std::size_t k = 0; k < count; ++k)
       starts[k] = clips_.start(*at.file, spec.stack ? k : at.clip, out.epoch_key);
     std::sort(starts.begin(), starts.begin() + static_cast<std::ptrdiff_t>(count));
-    MediaClip& clip = out.set_clip(i);
+    MediaClip& clip = out.clips.set(i);
     if (requests[i].part != data_->part)
       return make_clip_sound(spec, *at.file, clips_.sounds[at.number], starts[0], clip);
     // A piece of a clip is cut from bytes that lie together.

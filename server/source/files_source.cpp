@@ -112,7 +112,7 @@ class FilesSource final : public Source {
   }
   Result<std::unique_ptr<PartBytes>> open_part(std::uint64_t item,
                                                std::size_t part) const override {
-    FetchedItem at;
+    ItemBytes at;
     const PartRequest whole{.part = part};
     SPDLD_TRY(lay_out(item, {&whole, 1}, at));
     return fetcher_.open(at);
@@ -158,12 +158,11 @@ class FilesSource final : public Source {
 
  private:
   // The file that each request is about.
-  Status lay_out(std::uint64_t item, std::span<const PartRequest> requests,
-                 FetchedItem& out) const {
+  Status lay_out(std::uint64_t item, std::span<const PartRequest> requests, ItemBytes& out) const {
     out.begin();
     for (const PartRequest& request : requests) {
       SPDLD_CHECK(request.part <= files_->companions.size());
-      out.add_part({.range = out.ranges().size()});
+      out.add_place({.range = out.ranges().size()});
       FileRange& range = out.add_range();
       range.uri = listing_.uri(item);
       if (request.part > 0) {

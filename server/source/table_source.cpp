@@ -93,7 +93,7 @@ class TableSource final : public Source {
   }
   Result<std::unique_ptr<PartBytes>> open_part(std::uint64_t item,
                                                std::size_t part) const override {
-    FetchedItem at;
+    ItemBytes at;
     const PartRequest whole{.part = part};
     lay_out(item, {&whole, 1}, at);
     return fetcher_.open(at);
@@ -140,10 +140,10 @@ class TableSource final : public Source {
 
  private:
   // The file that each request is about.
-  void lay_out(std::uint64_t item, std::span<const PartRequest> requests, FetchedItem& out) const {
+  void lay_out(std::uint64_t item, std::span<const PartRequest> requests, ItemBytes& out) const {
     out.begin();
     for (const PartRequest& request : requests) {
-      out.add_part({.range = out.ranges().size()});
+      out.add_place({.range = out.ranges().size()});
       FileRange& range = out.add_range();
       range.uri = text_at(columns_, item, data_->parts[request.part]);
       range.listed = false;

@@ -172,13 +172,13 @@ class WebdatasetSource final : public Source {
                                                std::size_t part) const override {
     std::array<TarPart, kMostPieces> parts;
     const TarIndex::Place place = index_.find(item, {parts.data(), index_.parts()});
-    FetchedItem at;
+    ItemBytes at;
     at.begin();
     FileRange& range = at.add_range();
     range = data_->files.shards[place.shard];
     range.offset = parts[part].offset;
     range.size_bytes = parts[part].size;
-    at.add_part({});
+    at.add_place({});
     return fetcher_.open(at);
   }
 

@@ -107,7 +107,7 @@ class SampleCache final : private CacheLog::Sink {
   // The bytes in place, or null: then read() brings them, as a Source would, and holds() says
   // whether they are what was kept.
   const std::byte* view(const CachedItem& cached) const { return log_->view(cached.location); }
-  Result<source::FetchState> read(const CachedItem& cached, source::FetchedItem& out,
+  Result<source::FetchState> read(const CachedItem& cached, source::ItemBytes& out,
                                   source::FetchSink& sink, std::uint64_t token) {
     return log_->read(cached.location, cached.bytes, out, sink, token);
   }

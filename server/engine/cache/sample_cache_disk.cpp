@@ -212,7 +212,7 @@ class DiskLog::Writer final : public source::IoTask {
 class DiskLog::Reader final : public source::PendingRead {
  public:
   Reader(std::shared_ptr<const UniqueFd> file, std::shared_ptr<source::PendingReads> reads,
-         std::uint64_t location, std::uint64_t done, source::FetchedItem& out,
+         std::uint64_t location, std::uint64_t done, source::ItemBytes& out,
          source::FetchSink& sink, std::uint64_t token)
       : PendingRead(std::move(reads), out, sink, token),
         file_(std::move(file)),
@@ -264,7 +264,7 @@ void DiskLog::append(std::uint64_t item, std::span<const std::byte> bytes, Sink&
 }
 
 Result<source::FetchState> DiskLog::read(std::uint64_t location, std::uint64_t size_bytes,
-                                         source::FetchedItem& out, source::FetchSink& sink,
+                                         source::ItemBytes& out, source::FetchSink& sink,
                                          std::uint64_t token) {
   std::byte* const data = out.bytes.resize(size_bytes);
   std::uint64_t done = 0;

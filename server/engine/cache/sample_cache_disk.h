@@ -38,7 +38,7 @@ class DiskLog final : public CacheLog {
   void append(std::uint64_t item, std::span<const std::byte> bytes, Sink& sink) override;
   const std::byte* view(std::uint64_t) const override { return nullptr; }
   Result<source::FetchState> read(std::uint64_t location, std::uint64_t size_bytes,
-                                  source::FetchedItem& out, source::FetchSink& sink,
+                                  source::ItemBytes& out, source::FetchSink& sink,
                                   std::uint64_t token) override;
   Status failure() const override;
 

@@ -44,7 +44,7 @@ class CacheLog {
   // Where they cannot: brings `size_bytes` into `out`, as a Source does, from its threads if it
   // takes a wait. Fewer bytes than were kept are an error.
   virtual Result<source::FetchState> read(std::uint64_t location, std::uint64_t size_bytes,
-                                          source::FetchedItem& out, source::FetchSink& sink,
+                                          source::ItemBytes& out, source::FetchSink& sink,
                                           std::uint64_t token) = 0;
 
   // Why nothing more is kept, once that is so.

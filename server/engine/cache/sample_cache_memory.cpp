@@ -41,7 +41,7 @@ const std::byte* MemoryLog::view(std::uint64_t location) const {
 }
 
 Result<source::FetchState> MemoryLog::read(std::uint64_t location, std::uint64_t size_bytes,
-                                           source::FetchedItem& out, source::FetchSink&,
+                                           source::ItemBytes& out, source::FetchSink&,
                                            std::uint64_t) {
   std::byte* const data = out.bytes.resize(size_bytes);
   if (size_bytes > 0) std::memcpy(data, view(location), size_bytes);

@@ -31,7 +31,7 @@ class MemoryLog final : public CacheLog {
       SPDLD_EXCLUDES(mutex_);
   const std::byte* view(std::uint64_t location) const override;
   Result<source::FetchState> read(std::uint64_t location, std::uint64_t size_bytes,
-                                  source::FetchedItem& out, source::FetchSink& sink,
+                                  source::ItemBytes& out, source::FetchSink& sink,
                                   std::uint64_t token) override;
   Status failure() const override SPDLD_EXCLUDES(mutex_);
 

@@ -30,7 +30,7 @@ Status FileFetcher::check_parts(std::size_t parts, const std::string& key) {
 
 FileFetcher::~FileFetcher() { pending_->close(io_); }
 
-Result<FetchState> FileFetcher::fetch(FetchedItem& out, FetchSink& sink, std::uint64_t token) {
+Result<FetchState> FileFetcher::fetch(ItemBytes& out, FetchSink& sink, std::uint64_t token) {
   SPDLD_CHECK(!out.ranges().empty() && out.ranges().size() <= kMostRanges);
   out.revision.stamp.reset();
   out.revision.unchanged = false;
@@ -62,8 +62,8 @@ Result<FetchState> FileFetcher::fetch(FetchedItem& out, FetchSink& sink, std::ui
   return FetchState::kPending;
 }
 
-Result<std::unique_ptr<PartBytes>> FileFetcher::open(const FetchedItem& item) const {
-  SPDLD_CHECK(item.ranges().size() == 1 && item.parts() == 1);
+Result<std::unique_ptr<PartBytes>> FileFetcher::open(const ItemBytes& item) const {
+  SPDLD_CHECK(item.ranges().size() == 1 && item.places() == 1);
   const FileRange& range = item.ranges()[0];
   RangeReader::Opened opened;
   RangeReader::Outcome outcome = reader_->open(range, opened, false);

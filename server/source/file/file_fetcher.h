@@ -19,7 +19,7 @@
 
 namespace spdld::source {
 
-// Brings files and pieces of files: the ranges of a FetchedItem, all of them or none. What the page
+// Brings files and pieces of files: the ranges of an item, all of them or none. What the page
 // cache holds is read at once by the caller, up to RangeReader::kMostAtOnceBytes; the rest goes to
 // the I/O pool as a ReadInFlight. All files of an item are opened before the first is read: then
 // its size is known, and it waits in the pool, closed and without a thread, until there is room for
@@ -54,10 +54,10 @@ class FileFetcher {
   static Status check_parts(std::size_t parts, const std::string& key);
 
   // As Source::fetch(), of what out.ranges() names: 1 to kMostRanges of them.
-  Result<FetchState> fetch(FetchedItem& out, FetchSink& sink, std::uint64_t token);
+  Result<FetchState> fetch(ItemBytes& out, FetchSink& sink, std::uint64_t token);
 
   // The part of the only request that `item` was laid out for, as Source::open_part().
-  Result<std::unique_ptr<PartBytes>> open(const FetchedItem& item) const;
+  Result<std::unique_ptr<PartBytes>> open(const ItemBytes& item) const;
 
  private:
   const std::shared_ptr<const RangeReader> reader_;

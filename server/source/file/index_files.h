@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "source/item/fetched_item.h"
+#include "source/item/item_bytes.h"
 
 namespace spdld::source {
 

@@ -8,7 +8,7 @@
 
 namespace spdld::source {
 void add_pieces(std::span<const Piece> pieces, const FileRange& file, std::size_t most_ranges,
-                FetchedItem& out) {
+                ItemBytes& out) {
   SPDLD_CHECK(pieces.size() <= kMostPieces && most_ranges > 0);
   std::array<std::size_t, kMostPieces> order{};
   std::size_t wanted = 0;
@@ -41,11 +41,11 @@ void add_pieces(std::span<const Piece> pieces, const FileRange& file, std::size_
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const Piece& piece = pieces[i];
     if (piece.size_bytes == 0) {
-      out.add_part({.size_bytes = 0});
+      out.add_place({.size_bytes = 0});
     } else {
-      out.add_part({.range = range_of[i],
-                    .offset = piece.offset - ranges[range_of[i]].begin,
-                    .size_bytes = piece.size_bytes});
+      out.add_place({.range = range_of[i],
+                     .offset = piece.offset - ranges[range_of[i]].begin,
+                     .size_bytes = piece.size_bytes});
     }
   }
 }

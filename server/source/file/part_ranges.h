@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "source/item/fetched_item.h"
+#include "source/item/item_bytes.h"
 
 namespace spdld::source {
 
@@ -30,6 +30,6 @@ struct Extent {
 // kMostPieces.
 inline constexpr std::size_t kMostPieces = 64;
 void add_pieces(std::span<const Piece> pieces, const FileRange& file, std::size_t most_ranges,
-                FetchedItem& out);
+                ItemBytes& out);
 
 }  // namespace spdld::source

@@ -43,7 +43,7 @@ bool PendingReads::claim(PendingRead& read) {
   return true;
 }
 
-PendingRead::PendingRead(std::shared_ptr<PendingReads> reads, FetchedItem& out, FetchSink& sink,
+PendingRead::PendingRead(std::shared_ptr<PendingReads> reads, ItemBytes& out, FetchSink& sink,
                          std::uint64_t token)
     : reads_(std::move(reads)), out_(out), sink_(sink), token_(token) {
   std::swap(item_, out_);

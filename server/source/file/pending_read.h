@@ -49,7 +49,7 @@ class PendingRead : public IoTask, public std::enable_shared_from_this<PendingRe
  public:
   // What is in `out` already goes with it, and comes back to `out` when the sink is told, unless
   // the read was cancelled.
-  PendingRead(std::shared_ptr<PendingReads> reads, FetchedItem& out, FetchSink& sink,
+  PendingRead(std::shared_ptr<PendingReads> reads, ItemBytes& out, FetchSink& sink,
               std::uint64_t token);
 
   void cancel() final;
@@ -60,7 +60,7 @@ class PendingRead : public IoTask, public std::enable_shared_from_this<PendingRe
   // What a sink is told whose read was cancelled. Called beside run().
   virtual Status cancelled() const = 0;
 
-  FetchedItem& item() { return item_; }
+  ItemBytes& item() { return item_; }
 
  private:
   friend class PendingReads;
@@ -68,8 +68,8 @@ class PendingRead : public IoTask, public std::enable_shared_from_this<PendingRe
   void give_back();
 
   const std::shared_ptr<PendingReads> reads_;
-  FetchedItem item_;
-  FetchedItem& out_;  // the asker's, to be touched only after claim()
+  ItemBytes item_;
+  ItemBytes& out_;  // the asker's, to be touched only after claim()
   FetchSink& sink_;
   const std::uint64_t token_;
   static constexpr std::size_t kTold = ~std::size_t{0};

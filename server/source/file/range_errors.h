@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "source/item/fetched_item.h"
+#include "source/item/item_bytes.h"
 
 namespace spdld::source {
 

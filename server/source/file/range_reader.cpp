@@ -40,7 +40,7 @@ RangeReader::Outcome RangeReader::open(const FileRange& range, Opened& opened,
   return {};
 }
 
-RangeReader::Outcome RangeReader::make_room(FetchedItem& item, Progress& progress) const {
+RangeReader::Outcome RangeReader::make_room(ItemBytes& item, Progress& progress) const {
   std::uint64_t size = 0;
   for (std::size_t i = 0; i < progress.count; ++i) {
     size += progress.opened[i].size_bytes;
@@ -75,7 +75,7 @@ bool RangeReader::count(ByteBuffer& out, std::uint64_t bytes) const {
   return true;
 }
 
-RangeReader::Outcome RangeReader::advance(FetchedItem& item, Progress& progress,
+RangeReader::Outcome RangeReader::advance(ItemBytes& item, Progress& progress,
                                           bool may_block) const {
   const std::span<const FileRange> ranges = item.ranges();
   Revision& revision = item.revision;
@@ -91,7 +91,7 @@ RangeReader::Outcome RangeReader::advance(FetchedItem& item, Progress& progress,
     Opened& opened = progress.opened[at];
     Outcome outcome = open(ranges[at], opened, at == asked_of);
     if (outcome.kind != Outcome::Kind::kDone) return outcome;
-    if (at == asked_of && item.parts_of(at) == 1) {
+    if (at == asked_of && item.places_of(at) == 1) {
       revision.unchanged = opened.stamp && opened.stamp == revision.known;
       if (revision.unchanged) opened.size_bytes = 0;
     }

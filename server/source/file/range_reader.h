@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "source/file/disk.h"
 #include "source/file/range_errors.h"
-#include "source/item/fetched_item.h"
+#include "source/item/item_bytes.h"
 
 namespace spdld::source {
 
@@ -76,7 +76,7 @@ class RangeReader {
 
   // Goes on with the item from `progress`. kWouldBlock only unless it `may_block`. After any
   // outcome but that one `progress` means nothing more.
-  Outcome advance(FetchedItem& item, Progress& progress, bool may_block) const;
+  Outcome advance(ItemBytes& item, Progress& progress, bool may_block) const;
   // One file alone. Blocks.
   Outcome open(const FileRange& range, Opened& opened, bool wants_stamp) const;
 
@@ -86,7 +86,7 @@ class RangeReader {
   uid_t reader() const { return options_.reader; }
 
  private:
-  Outcome make_room(FetchedItem& item, Progress& progress) const;
+  Outcome make_room(ItemBytes& item, Progress& progress) const;
   Outcome read(const FileRange& range, Opened& opened, std::byte* out, std::uint64_t& done_bytes,
                std::uint64_t& left_at_once, bool may_block) const;
   // Whether `out` may take so much now.

@@ -8,7 +8,7 @@
 namespace spdld::source {
 
 ReadInFlight::ReadInFlight(std::shared_ptr<const RangeReader> reader, const RetryPauses& pauses,
-                           Start start, std::shared_ptr<PendingReads> reads, FetchedItem& out,
+                           Start start, std::shared_ptr<PendingReads> reads, ItemBytes& out,
                            FetchSink& sink, std::uint64_t token, IoPool& io)
     : PendingRead(std::move(reads), out, sink, token),
       reader_(std::move(reader)),

@@ -33,7 +33,7 @@ class ReadInFlight final : public PendingRead {
   };
 
   ReadInFlight(std::shared_ptr<const RangeReader> reader, const RetryPauses& pauses, Start start,
-               std::shared_ptr<PendingReads> reads, FetchedItem& out, FetchSink& sink,
+               std::shared_ptr<PendingReads> reads, ItemBytes& out, FetchSink& sink,
                std::uint64_t token, IoPool& io);
 
   std::optional<std::chrono::nanoseconds> run() override;

@@ -1,181 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "base/memory/byte_buffer.h"
 #include "op/media.h"
+#include "source/item/item_bytes.h"
+#include "source/item/item_clips.h"
 
 namespace spdld::source {
 
-// What tells the content of a file from any other that it had or will have. Compared for equality
-// only; the zeros of a source that has no such thing are fine.
-struct ItemStamp {
-  std::uint64_t device = 0;
-  std::uint64_t inode = 0;
-  std::uint64_t size_bytes = 0;
-  std::int64_t mtime_ns = 0;
-  std::int64_t ctime_ns = 0;
-
-  friend bool operator==(const ItemStamp&, const ItemStamp&) = default;
-};
-
-// Of an item's parts, the one that is wanted, or a piece of it such as a clip of a long file.
-struct PartRequest {
-  static constexpr std::uint64_t kToItsEnd = ~std::uint64_t{0};
-
-  std::size_t part = 0;
-  std::uint64_t offset = 0;  // in the part
-  std::uint64_t size_bytes = kToItsEnd;
-  // What the part's file must be for the piece to mean anything; null: whatever it is by now. Read
-  // during the call alone.
-  const ItemStamp* expected = nullptr;
-
-  friend bool operator==(const PartRequest&, const PartRequest&) = default;
-};
-
-// The question and the answer of a fetch by someone who may have a part's bytes already.
-struct Revision {
-  bool asked = false;
-  std::size_t request = 0;         // which of the requests it is about
-  std::optional<ItemStamp> known;  // what the caller has; none: nothing
-  // Of the bytes that were brought; none: a later change might go unnoticed, so do not keep them.
-  std::optional<ItemStamp> stamp;
-  bool unchanged = false;  // the part still is `known`: its bytes were not brought
-};
-
-// A piece of a file that a fetch reads, and which requests it holds.
-struct FileRange {
-  std::size_t root = 0;  // of FileFetcher's, below which it lies
-  std::string uri;
-  std::uint64_t offset = 0;
-  std::uint64_t size_bytes = PartRequest::kToItsEnd;  // kToItsEnd: whatever the file holds
-  // Whether the file itself was seen; else something names it, and it may never have been there.
-  bool listed = true;
-  // What the file must be for the offsets to mean anything; none: whatever it is by now.
-  std::optional<ItemStamp> expected;
-};
-
-// Where the bytes of one request lie in FetchedItem::bytes.
-struct PartPlace {
-  std::size_t range = 0;                              // in which of the ranges
-  std::uint64_t offset = 0;                           // from the first byte of the range
-  std::uint64_t size_bytes = PartRequest::kToItsEnd;  // kToItsEnd: to the end of the range
-};
-
-// The bytes of one item: what its fetch reads into, reused from item to item without allocating.
-// One owner at a time; belongs to the source while a fetch is pending.
-class FetchedItem {
+// One item as its source brings it: the bytes, which every source fills, and the clips that they
+// are of, which sources of clips and windows fill and all others leave alone. Owned as ItemBytes
+// are.
+class FetchedItem : public ItemBytes {
  public:
-  // The bytes of request `i`.
-  std::span<const std::byte> part(std::size_t i) const {
-    if (firsts_.empty()) return piece(places_[i]);
-    // Its pieces stand one behind the other.
-    const std::span<const std::byte> first = piece(places_[firsts_[i]]);
-    const std::span<const std::byte> last = piece(places_[firsts_[i + 1] - 1]);
-    return {first.data(), static_cast<std::size_t>(last.data() - first.data()) + last.size()};
-  }
-  std::size_t parts() const { return firsts_.empty() ? places_.size() : firsts_.size() - 1; }
-
-  ByteBuffer bytes;  // the ranges, one after the other
-  Revision revision;
+  // Whoever fetches another item, perhaps of another source, clears them before.
+  ItemClips clips;
   // The caller's: of the job's seed and the epoch; what is drawn anew each epoch, such as where a
   // clip begins, is drawn from it and from the item.
   std::uint64_t epoch_key = 0;
 
-  // Which clip the bytes of request `i` are of; null: they are the part as it is.
-  const MediaClip* clip(std::size_t i) const {
-    return i < clips_ && clip_list_[i].stream.codec != nullptr ? &clip_list_[i] : nullptr;
+  // The bytes of request `i`.
+  std::span<const std::byte> part(std::size_t i) const {
+    const std::span<const std::byte> first = placed(clips.first_piece(i));
+    const std::span<const std::byte> last = placed(clips.last_piece(i));
+    return {first.data(), static_cast<std::size_t>(last.data() - first.data()) + last.size()};
   }
-  // The source's: the clip of request `i`, to be filled; its memory is reused.
-  void clear_clips() {
-    clips_ = 0;
-    firsts_.clear();
-  }
-  MediaClip& set_clip(std::size_t i) {
-    if (clip_list_.size() <= i) clip_list_.resize(i + 1);
-    for (; clips_ <= i; ++clips_) clip_list_[clips_].clear();
-    clip_list_[i].clear();
-    return clip_list_[i];
-  }
-
-  // The source's. The clips and pieces that it has set stay through the next begin(), which is that
-  // of the source that it takes the bytes from.
-  void hold_clips() { holds_clips_ = true; }
-  // The source's, where it asks that one for several pieces in place of a request, which lie one
-  // behind the other in the part, and so far apart that they are read apart: of the next request,
-  // so many. Called for all of them, or for none.
-  void add_pieces(std::size_t count) {
-    if (firsts_.empty()) firsts_.push_back(0);
-    firsts_.push_back(firsts_.back() + count);
-  }
-
-  // The source's. What is read for the next item: begin() empties all lists and keeps their memory.
-  void begin() {
-    ranges_ = 0;
-    spared_ = false;
-    if (!std::exchange(holds_clips_, false)) clear_clips();
-    places_.clear();
-    restart_ranges();
-  }
-  FileRange& add_range() {
-    if (ranges_ == range_list_.size()) range_list_.emplace_back();
-    FileRange& range = range_list_[ranges_++];
-    range.root = 0;
-    range.uri.clear();
-    range.offset = 0;
-    range.size_bytes = PartRequest::kToItsEnd;
-    range.listed = true;
-    range.expected.reset();
-    return range;
-  }
-  void add_part(PartPlace place) { places_.push_back(place); }
-  std::span<const FileRange> ranges() const { return {range_list_.data(), ranges_}; }
-  // The request that `revision` asks about is left out: its part still is what is known of it, if
-  // the ranges' files are what they must be.
-  void spare() { spared_ = true; }
-  bool spared() const { return spared_; }
-  std::size_t range_of(std::size_t request) const { return places_[request].range; }
-  std::size_t parts_of(std::size_t range) const {
-    return static_cast<std::size_t>(
-        std::count_if(places_.begin(), places_.end(),
-                      [range](const PartPlace& place) { return place.range == range; }));
-  }
-  // Where the ranges lie in `bytes`, once that is known: each is told where it ends, in order.
-  void restart_ranges() { begins_.assign(1, 0); }
-  void end_range(std::uint64_t end) { begins_.push_back(end); }
-  std::uint64_t begin_of(std::size_t range) const { return begins_[range]; }
-  // For sources whose bytes are at hand: one part, which is all of `bytes`.
-  void set_only_part() {
-    begin();
-    add_range();
-    add_part({});
-    end_range(bytes.size());
-  }
-
- private:
-  std::span<const std::byte> piece(const PartPlace& place) const {
-    const std::uint64_t end = begins_[place.range + 1];
-    const std::uint64_t begin = std::min(begins_[place.range] + place.offset, end);
-    return bytes.bytes().subspan(begin, std::min(place.size_bytes, end - begin));
-  }
-
-  std::vector<FileRange> range_list_;
-  std::size_t ranges_ = 0;
-  bool spared_ = false;
-  std::vector<MediaClip> clip_list_;
-  std::size_t clips_ = 0;
-  bool holds_clips_ = false;
-  std::vector<std::size_t> firsts_;  // place of each request, and their number; empty: each has one
-  std::vector<PartPlace> places_;
-  std::vector<std::uint64_t> begins_{0};  // of each range in `bytes`, and the end of the last
+  std::size_t parts() const { return clips.requests(places()); }
+  // Which clip they are of; null: they are the part as it is.
+  const MediaClip* clip(std::size_t i) const { return clips.find(i); }
 };
 
 }  // namespace spdld::source

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "source/bytes/file_bytes.h"
-#include "source/item/fetched_item.h"
+#include "source/item/item_bytes.h"
 
 namespace spdld::source {
 

@@ -82,7 +82,8 @@ class Source {
   // to the source until then. Transient errors are retried inside; what comes out is final:
   // kNotFound, kPermissionDenied, kUnavailable (retries used up), kDataLoss (the item is not what
   // the listing saw). `out.revision`, where it asks, may spare the bytes of one request; a source
-  // whose items cannot be told apart brings all each time and gives no stamp.
+  // whose items cannot be told apart brings all each time and gives no stamp. `out.clips` is set by
+  // a source of clips; all others leave it as the caller gave it, which is empty.
   virtual Result<FetchState> fetch(std::uint64_t item, std::span<const PartRequest> requests,
                                    FetchedItem& out, FetchSink& sink, std::uint64_t token) = 0;
 

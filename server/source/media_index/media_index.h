@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "source/item/fetched_item.h"
+#include "source/item/item_bytes.h"
 #include "source/media_index/media_record.h"
 
 namespace spdld::source {

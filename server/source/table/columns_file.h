@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "source/item/columns.h"
-#include "source/item/fetched_item.h"
+#include "source/item/item_bytes.h"
 
 namespace spdld::source {
 

@@ -8,7 +8,7 @@
 
 #include "source/file/access.h"
 #include "source/file/root_disk.h"
-#include "source/item/fetched_item.h"
+#include "source/item/item_bytes.h"
 #include "source/tar/tar_index.h"
 
 namespace spdld::source {

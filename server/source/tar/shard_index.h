@@ -12,7 +12,7 @@
 
 #include "source/bytes/binary.h"
 #include "source/item/columns.h"
-#include "source/item/fetched_item.h"
+#include "source/item/item_bytes.h"
 #include "source/tar/sample_groups.h"
 
 namespace spdld::source {

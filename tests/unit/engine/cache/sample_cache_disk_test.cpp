@@ -67,7 +67,7 @@ class DiskLogTest : public ::testing::Test {
   }
   // Reads and waits, whichever way it goes.
   static Status read(DiskLog& log, std::uint64_t location, std::uint64_t size,
-                     source::FetchedItem& out) {
+                     source::ItemBytes& out) {
     FakeSink sink;
     const auto state = log.read(location, size, out, sink, 1);
     if (!state) return state.error();
@@ -87,7 +87,7 @@ TEST_F(DiskLogTest, GivesBackWhatWasWritten) {
   for (std::uint64_t item = 0; item < 100; ++item) {
     const auto location = locations_.wait(item);
     ASSERT_TRUE(location);
-    source::FetchedItem out;
+    source::ItemBytes out;
     ASSERT_TRUE(read(log, *location, item * 10, out).ok());
     ASSERT_EQ(out.bytes.size(), item * 10);
     const std::vector<std::byte> expected = content_of(item, item * 10);
@@ -139,7 +139,7 @@ TEST_F(DiskLogTest, StopsWritingWhereFilesMayNotGrowAndLivesOn) {
   EXPECT_TRUE(first);
   EXPECT_FALSE(second);
   EXPECT_THAT(log.failure().message(), HasSubstr("File too large"));
-  source::FetchedItem out;
+  source::ItemBytes out;
   ASSERT_TRUE(read(log, *first, 1000, out).ok());  // what is there can be read
   EXPECT_EQ(std::memcmp(out.bytes.data(), content_of(1).data(), 1000), 0);
 }
@@ -150,7 +150,7 @@ TEST_F(DiskLogTest, TellsThatTheFileWasCutShort) {
   const auto location = locations_.wait(1);
   ASSERT_TRUE(location);
   ASSERT_EQ(::ftruncate(behind_.get(), 500), 0);
-  source::FetchedItem out;
+  source::ItemBytes out;
   const Status status = read(log, *location, 1000, out);
   EXPECT_EQ(status.code(), Code::kDataLoss);
   EXPECT_THAT(status.message(), HasSubstr("became shorter"));
@@ -161,7 +161,7 @@ TEST_F(DiskLogTest, TellsThatTheFileCannotBeRead) {
   DiskLog log(UniqueFd(::open(path.c_str(), O_WRONLY | O_CLOEXEC)), io_);
   log.append(1, content_of(1), locations_);
   ASSERT_TRUE(locations_.wait(1));
-  source::FetchedItem out;
+  source::ItemBytes out;
   EXPECT_THAT(read(log, 0, 1000, out).message(), HasSubstr("cannot read the sample cache's file"));
 }
 
@@ -189,7 +189,7 @@ TEST_F(DiskLogTest, DropsEverythingOnceThePoolHasStopped) {
   io_.stop();
   log.append(1, content_of(1), locations_);
   EXPECT_FALSE(locations_.wait(1));
-  source::FetchedItem out;
+  source::ItemBytes out;
   EXPECT_FALSE(read(log, 0, 1000, out).ok());
 }
 

@@ -105,7 +105,7 @@ Result<FetchState> fetch_file(FileFetcher& fetcher, const std::string& uri, Fetc
                               FetchSink& sink, std::uint64_t token) {
   out.begin();
   out.add_range().uri = uri;
-  out.add_part({});
+  out.add_place({});
   return fetcher.fetch(out, sink, token);
 }
 

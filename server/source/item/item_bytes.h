@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/memory/byte_buffer.h"
+
+namespace spdld::source {
+
+// What tells the content of a file from any other that it had or will have. Compared for equality
+// only; the zeros of a source that has no such thing are fine.
+struct ItemStamp {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::uint64_t size_bytes = 0;
+  std::int64_t mtime_ns = 0;
+  std::int64_t ctime_ns = 0;
+
+  friend bool operator==(const ItemStamp&, const ItemStamp&) = default;
+};
+
+// Of an item's parts, the one that is wanted, or some bytes of it.
+struct PartRequest {
+  static constexpr std::uint64_t kToItsEnd = ~std::uint64_t{0};
+
+  std::size_t part = 0;
+  std::uint64_t offset = 0;  // in the part
+  std::uint64_t size_bytes = kToItsEnd;
+  // What the part's file must be for the offsets to mean anything; null: whatever it is by now.
+  // Read during the call alone.
+  const ItemStamp* expected = nullptr;
+
+  friend bool operator==(const PartRequest&, const PartRequest&) = default;
+};
+
+// The question and the answer of a fetch by someone who may have a part's bytes already.
+struct Revision {
+  bool asked = false;
+  std::size_t request = 0;         // which of the requests it is about
+  std::optional<ItemStamp> known;  // what the caller has; none: nothing
+  // Of the bytes that were brought; none: a later change might go unnoticed, so do not keep them.
+  std::optional<ItemStamp> stamp;
+  bool unchanged = false;  // the part still is `known`: its bytes were not brought
+};
+
+// A piece of a file that a fetch reads, and which requests it holds.
+struct FileRange {
+  std::size_t root = 0;  // of FileFetcher's, below which it lies
+  std::string uri;
+  std::uint64_t offset = 0;
+  std::uint64_t size_bytes = PartRequest::kToItsEnd;  // kToItsEnd: whatever the file holds
+  // Whether the file itself was seen; else something names it, and it may never have been there.
+  bool listed = true;
+  // What the file must be for the offsets to mean anything; none: whatever it is by now.
+  std::optional<ItemStamp> expected;
+};
+
+// Where the bytes of one request lie in ItemBytes::bytes.
+struct PartPlace {
+  std::size_t range = 0;                              // in which of the ranges
+  std::uint64_t offset = 0;                           // from the first byte of the range
+  std::uint64_t size_bytes = PartRequest::kToItsEnd;  // kToItsEnd: to the end of the range
+};
+
+// The bytes of one item, as files are read: which ranges of which files, and where in `bytes` each
+// request's lie. Each request is answered by one place in one range; ranges stand in `bytes` one
+// after the other, in the order in which they were added.
+//
+// Owned by whoever asks, who reuses it from item to item so that nothing is allocated; it belongs
+// to the source while a fetch is pending (a read in flight takes all of it and gives it back, unless
+// it was cancelled, before the sink is told). One thread at a time. After a fetch that failed the
+// ranges are as they were asked for, and `bytes` means nothing.
+class ItemBytes {
+ public:
+  ByteBuffer bytes;  // the ranges, one after the other
+  Revision revision;
+
+  // The bytes of request `i`, of those that the ranges were laid out for.
+  std::span<const std::byte> placed(std::size_t i) const {
+    const PartPlace& place = places_[i];
+    const std::uint64_t end = begins_[place.range + 1];
+    const std::uint64_t begin = std::min(begins_[place.range] + place.offset, end);
+    return bytes.bytes().subspan(begin, std::min(place.size_bytes, end - begin));
+  }
+  std::size_t places() const { return places_.size(); }
+
+  // The source's. What is read for the next item: begin() empties all lists and keeps their memory.
+  void begin() {
+    ranges_ = 0;
+    spared_ = false;
+    places_.clear();
+    restart_ranges();
+  }
+  FileRange& add_range() {
+    if (ranges_ == range_list_.size()) range_list_.emplace_back();
+    FileRange& range = range_list_[ranges_++];
+    range.root = 0;
+    range.uri.clear();
+    range.offset = 0;
+    range.size_bytes = PartRequest::kToItsEnd;
+    range.listed = true;
+    range.expected.reset();
+    return range;
+  }
+  void add_place(PartPlace place) { places_.push_back(place); }
+  std::span<const FileRange> ranges() const { return {range_list_.data(), ranges_}; }
+  // The request that `revision` asks about is left out: its part still is what is known of it, if
+  // the ranges' files are what they must be.
+  void spare() { spared_ = true; }
+  bool spared() const { return spared_; }
+  std::size_t range_of(std::size_t request) const { return places_[request].range; }
+  std::size_t places_of(std::size_t range) const {
+    return static_cast<std::size_t>(
+        std::count_if(places_.begin(), places_.end(),
+                      [range](const PartPlace& place) { return place.range == range; }));
+  }
+  // Where the ranges lie in `bytes`, once that is known: each is told where it ends, in order.
+  void restart_ranges() { begins_.assign(1, 0); }
+  void end_range(std::uint64_t end) { begins_.push_back(end); }
+  std::uint64_t begin_of(std::size_t range) const { return begins_[range]; }
+  // For sources whose bytes are at hand: one part, which is all of `bytes`.
+  void set_only_part() {
+    begin();
+    add_range();
+    add_place({});
+    end_range(bytes.size());
+  }
+
+ private:
+  std::vector<FileRange> range_list_;
+  std::size_t ranges_ = 0;
+  bool spared_ = false;
+  std::vector<PartPlace> places_;         // of each request
+  std::vector<std::uint64_t> begins_{0};  // of each range in `bytes`, and the end of the last
+};
+
+}  // namespace spdld::source
