@@ -57,6 +57,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "tar": {"bytes", "item", "file", "listing", "select"},
         "table": {"bytes", "item", "file", "listing"},
         "clips": {"bytes", "item", "file", "media_index"},
+        "kept": {"bytes", "item", "file", "listing", "media_index", "tar", "table"},
         "": {
             "bytes",
             "item",
@@ -68,6 +69,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
             "tar",
             "table",
             "clips",
+            "kept",
         },
     },
     "media": {

@@ -17,7 +17,7 @@
 #include "base/text/counted.h"
 #include "session/listed_sources.h"
 #include "source/file/text_file.h"
-#include "source/kept_listings.h"
+#include "source/kept/kept_datasets.h"
 #include "source/open_source.h"
 #include "spec/parse.h"
 
@@ -120,7 +120,7 @@ Catalogue::Catalogue(CatalogueOptions options, Registry registry, source::IoPool
       listings_(options_.listings_per_user),
       kept_(options_.state_dir.empty()
                 ? nullptr
-                : std::make_unique<source::KeptListings>(options_.state_dir + "/listings")) {
+                : std::make_unique<source::KeptDatasets>(options_.state_dir + "/listings")) {
   if (options_.state_dir.empty()) return;
   std::error_code failed;  // of no use to this version, and of no harm
   std::filesystem::remove_all(options_.state_dir + "/index", failed);

@@ -33,7 +33,7 @@
 
 namespace spdld::source {
 class MediaProber;
-class KeptListings;
+class KeptDatasets;
 }  // namespace spdld::source
 
 namespace spdld::session {
@@ -231,7 +231,7 @@ class Catalogue {
   engine::SampleCaches& caches_;
   const TrustedUsers trusted_;
   UserPermits listings_;
-  const std::unique_ptr<source::KeptListings> kept_;  // null: nothing is kept
+  const std::unique_ptr<source::KeptDatasets> kept_;  // null: nothing is kept
   mutable Mutex mutex_;
   std::map<std::string, PipelinePtr> pipelines_ SPDLD_GUARDED_BY(mutex_);  // by id
   struct Lost {

@@ -17,7 +17,7 @@ class ListedSources {
  public:
   using Source = SourceSpec;
 
-  // The dataset's id (source/kept_listings.h); empty: that source was not listed yet.
+  // The dataset's id (source/kept/dataset_id.h); empty: that source was not listed yet.
   std::string dataset(const Source& source) SPDLD_EXCLUDES(mutex_);
   // Its warnings replace those from the last time that this source was opened. Of so many sources
   // the oldest are forgotten.

@@ -17,7 +17,8 @@
 #include "source/clips/clip_request.h"
 #include "source/file/file_fetcher.h"
 #include "source/file/part_ranges.h"
-#include "source/kept_listings.h"
+#include "source/kept/dataset_id.h"
+#include "source/kept/kept_datasets.h"
 #include "source/media_index/media_index_build.h"
 
 namespace spdld::source {
@@ -280,7 +281,7 @@ class ClipsOpener {
       return error(Code::kUnimplemented,
                    std::string(key_) + ": this spdld was built without what reads media files");
     MediaIndexOptions how;
-    if (options_.kept != nullptr) how.directory = options_.kept->media_directory();
+    if (options_.kept != nullptr) how.directory = options_.kept->media_indexes().directory();
     how.threads = options_.listing_threads;
     how.stop = options_.stop;
     how.warnings = options_.warnings;
@@ -291,13 +292,13 @@ class ClipsOpener {
       };
     SPDLD_ASSIGN(OpenedMediaIndex opened, open_media_index(*from_, part, *options_.prober, how));
     if (options_.kept != nullptr)
-      opened.index = options_.kept->share_media(opened.name, std::move(opened.index));
+      opened.index = options_.kept->media_indexes().share(opened.name, std::move(opened.index));
     return opened;
   }
 
   // A source that was applied has the clips that it had, whatever the files are by now.
   Result<OpenedMediaIndex> reopen(std::size_t part, const std::string& media) const {
-    Result<std::shared_ptr<const MediaIndex>> kept = options_.kept->media(media);
+    Result<std::shared_ptr<const MediaIndex>> kept = options_.kept->media_indexes().open(media);
     if (kept && has_all(**kept, part))
       return OpenedMediaIndex{.index = *std::move(kept), .name = media};
     const std::string why =

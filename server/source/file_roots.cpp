@@ -12,6 +12,7 @@
 #include "source/file/root_disk.h"
 #include "source/files_source.h"
 #include "source/joined_source.h"
+#include "source/kept/dataset_id.h"
 #include "source/listing/glob.h"
 
 namespace spdld::source {

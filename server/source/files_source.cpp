@@ -22,7 +22,8 @@
 #include "source/file/root_disk.h"
 #include "source/item/part_key.h"
 #include "source/item/suffixes.h"
-#include "source/kept_listings.h"
+#include "source/kept/dataset_id.h"
+#include "source/kept/kept_datasets.h"
 #include "source/listing/classes.h"
 #include "source/listing/companions.h"
 #include "source/listing/glob.h"
@@ -35,7 +36,7 @@ namespace {
 
 // What an applied source is made of: all of it that does not depend on who reads it.
 struct Files {
-  DatasetPtr dataset;
+  FilesDatasetPtr dataset;
   std::string root;       // as the pipeline names it
   std::string real_root;  // after symlinks, when it was listed or opened again
   Access::Links links = Access::Links::kFollow;
@@ -220,8 +221,8 @@ class FilesOpener {
   using ListingPtr = std::shared_ptr<const Listing>;
 
   // With the classes that were applied, if they are known.
-  Result<DatasetPtr> list(const Root& root, const std::vector<std::string>* applied = nullptr);
-  Result<DatasetPtr> reopen(const Result<Root>& root);
+  Result<FilesDatasetPtr> list(const Root& root, const std::vector<std::string>* applied = nullptr);
+  Result<FilesDatasetPtr> reopen(const Result<Root>& root);
   Result<ListingPtr> files(const Root& root, const std::string& key);
   void warn(std::string text) {
     if (options_.warnings != nullptr) options_.warnings->push_back(std::move(text));
@@ -245,7 +246,7 @@ Result<FilesOpener::ListingPtr> FilesOpener::files(const Root& root, const std::
     exclude.push_back(std::move(each));
   }
   if (options_.kept != nullptr) {
-    const Result<ListingPtr> last = options_.kept->latest(key);
+    const Result<ListingPtr> last = options_.kept->listings().latest(key);
     if (last && (*last)->size() <= options_.max_items &&
         is_unchanged(root.fd.get(), **last, options_.listing_threads)) {
       // Another reader may have listed it.
@@ -274,7 +275,7 @@ Result<FilesOpener::ListingPtr> FilesOpener::files(const Root& root, const std::
   if (walk.listing.size() == 0) return tl::unexpected(empty(spec_, walk));
   auto listing = std::make_shared<const Listing>(std::move(walk.listing));
   if (options_.kept != nullptr) {
-    if (const Status saved = options_.kept->keep(key, listing); !saved.ok()) {
+    if (const Status saved = options_.kept->listings().keep(key, listing); !saved.ok()) {
       warn("the listing of " + spec_.root +
            " was not kept and will be made again after a restart: " + saved.message());
     }
@@ -282,7 +283,8 @@ Result<FilesOpener::ListingPtr> FilesOpener::files(const Root& root, const std::
   return ListingPtr(std::move(listing));
 }
 
-Result<DatasetPtr> FilesOpener::list(const Root& root, const std::vector<std::string>* applied) {
+Result<FilesDatasetPtr> FilesOpener::list(const Root& root,
+                                          const std::vector<std::string>* applied) {
   std::string key = listing_key(root, spec_, options_);
   for (const std::string& pattern : spec_.exclude) key += "\nexclude " + pattern;
   SPDLD_ASSIGN(ListingPtr listing, files(root, key));
@@ -293,11 +295,11 @@ Result<DatasetPtr> FilesOpener::list(const Root& root, const std::vector<std::st
     SPDLD_ASSIGN(classes, class_names(spec_.classes, *listing, options_.classes, *access_));
   }
   if (options_.kept == nullptr)
-    return std::make_shared<const Dataset>(Dataset{
-        .id = "", .listing = std::move(listing), .table = nullptr, .classes = std::move(classes)});
+    return std::make_shared<const FilesDataset>(
+        FilesDataset{.listing = std::move(listing), .classes = std::move(classes)});
   Status saved;
-  DatasetPtr dataset =
-      options_.kept->add(key, std::move(listing), std::move(classes), labelled(), saved);
+  FilesDatasetPtr dataset =
+      options_.kept->listings().add(key, std::move(listing), std::move(classes), labelled(), saved);
   if (!saved.ok())
     warn("the classes of " + spec_.root +
          " were not kept and will be read again after a restart: " + saved.message());
@@ -305,25 +307,24 @@ Result<DatasetPtr> FilesOpener::list(const Root& root, const std::vector<std::st
 }
 
 // What is lost is listed again, which is good if it comes to the same.
-Result<DatasetPtr> FilesOpener::reopen(const Result<Root>& root) {
-  Result<DatasetPtr> kept = options_.kept->open(options_.dataset);
-  if (kept && (*kept)->listing != nullptr) {
+Result<FilesDatasetPtr> FilesOpener::reopen(const Result<Root>& root) {
+  Result<FilesDatasetPtr> kept = options_.kept->listings().open(options_.dataset);
+  if (kept) {
     SPDLD_TRY(check_reader(root, *(*kept)->listing, *access_, links_, options_.listing_threads));
     return kept;
   }
-  const std::string why = "what was applied cannot be opened: " +
-                          (kept ? options_.dataset + " is no listing" : kept.error().message());
+  const std::string why = "what was applied cannot be opened: " + kept.error().message();
   const std::string way_out =
       "; bring that file back, or apply the pipeline again and start its jobs anew";
   if (!root)
     return error(Code::kDataLoss, why + ", nor listed again: " + root.error().message() + way_out);
   // They may have come from elsewhere: another pipeline, or the other roots.
   const Result<std::vector<std::string>> classes = options_.kept->classes_of(options_.dataset);
-  const Result<DatasetPtr> again = list(*root, classes ? &*classes : nullptr);
+  const Result<FilesDatasetPtr> again = list(*root, classes ? &*classes : nullptr);
   if (!again && again.error().code() == Code::kCancelled) return again;
   if (!again)
     return error(Code::kDataLoss, why + ", nor listed again: " + again.error().message() + way_out);
-  if (!KeptListings::same_data((*again)->id, options_.dataset))
+  if (!is_same_data((*again)->id, options_.dataset))
     return error(Code::kDataLoss, why + ", and " + spec_.root +
                                       " has other files by now, or other classes" + way_out);
   warn(why + "; " + spec_.root + " was listed again, and has the same files");

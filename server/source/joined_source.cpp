@@ -9,11 +9,10 @@
 #include "base/rng.h"
 #include "source/bytes/binary.h"
 #include "source/bytes/digest_text.h"
+#include "source/kept/dataset_id.h"
 
 namespace spdld::source {
 namespace {
-
-constexpr char kBetweenOrigins = '+';
 
 class JoinedSource final : public Source {
  public:
@@ -107,14 +106,12 @@ class JoinedSource final : public Source {
     return joined;
   }
   std::string dataset() const override {
-    std::string joined;
+    std::vector<std::string> ids;
     for (const auto& source : sources_) {
-      const std::string id = source->dataset();
-      if (id.empty()) return {};
-      if (!joined.empty()) joined += kBetweenOrigins;
-      joined += id;
+      ids.push_back(source->dataset());
+      if (ids.back().empty()) return {};
     }
-    return joined;
+    return join_datasets(ids);
   }
   void look_again() override {
     for (const auto& source : sources_) source->look_again();
@@ -154,16 +151,6 @@ std::unique_ptr<Source> join_sources(std::vector<std::unique_ptr<Source>> source
                                      std::vector<std::string> prefixes) {
   SPDLD_CHECK(!sources.empty());
   return std::make_unique<JoinedSource>(std::move(sources), std::move(prefixes));
-}
-
-std::vector<std::string> split_dataset(std::string_view id) {
-  std::vector<std::string> ids;
-  for (std::size_t begin = 0; begin <= id.size();) {
-    const std::size_t end = std::min(id.find(kBetweenOrigins, begin), id.size());
-    ids.emplace_back(id.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return ids;
 }
 
 }  // namespace spdld::source

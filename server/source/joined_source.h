@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -16,8 +15,5 @@ namespace spdld::source {
 // stand before the uris that messages name items by.
 std::unique_ptr<Source> join_sources(std::vector<std::unique_ptr<Source>> sources,
                                      std::vector<std::string> prefixes = {});
-
-// The ids of the datasets that a joined source's consists of; of another source its own.
-std::vector<std::string> split_dataset(std::string_view id);
 
 }  // namespace spdld::source

@@ -8,7 +8,7 @@
 #include "source/clips_source.h"
 #include "source/file/disk.h"
 #include "source/file_roots.h"
-#include "source/kept_listings.h"
+#include "source/kept/dataset_id.h"
 #include "source/select/where.h"
 #include "source/selected_source.h"
 #include "source/table_source.h"

@@ -19,7 +19,8 @@
 #include "source/file/root_disk.h"
 #include "source/item/part_key.h"
 #include "source/item/suffixes.h"
-#include "source/kept_listings.h"
+#include "source/kept/dataset_id.h"
+#include "source/kept/kept_datasets.h"
 
 namespace spdld::source {
 namespace {
@@ -29,7 +30,7 @@ constexpr int kTableFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
 // What an applied source is made of: all of it that does not depend on who reads it.
 struct TableData {
-  DatasetPtr dataset;
+  TableDatasetPtr dataset;
   std::string file;  // the table
   RootDiskOptions root;
   std::string real_root;  // after symlinks, when it was opened
@@ -64,7 +65,7 @@ class TableSource final : public Source {
   TableSource(TableDataPtr data, std::unique_ptr<Disk> disk, ReopeningDisk* root, IoPool& io,
               FileFetcher::Options fetcher)
       : data_(std::move(data)),
-        columns_(data_->dataset->table->columns),
+        columns_(data_->dataset->table.columns),
         origin_("files " + data_->real_root),
         reopening_(root),
         io_(io),
@@ -76,7 +77,7 @@ class TableSource final : public Source {
   const std::vector<SourceField>& fields() const override { return data_->fields; }
   const std::vector<std::string>& classes() const override { return data_->dataset->classes; }
   std::span<const std::int64_t> category_ids() const override {
-    return data_->dataset->table->category_ids;
+    return data_->dataset->table.category_ids;
   }
   std::string dataset() const override { return data_->dataset->id; }
   std::string uri(std::uint64_t item) const override {
@@ -134,7 +135,7 @@ class TableSource final : public Source {
   bool has_changed() override {
     struct stat info {};
     if (::stat(data_->file.c_str(), &info) != 0) return true;
-    const ItemStamp& read = data_->dataset->table->file;
+    const ItemStamp& read = data_->dataset->table.file;
     return !same_size_and_time(stamp_of(info), read);
   }
 
@@ -180,7 +181,7 @@ class TableOpener {
     data->file = file_.path;
     data->real_root = root ? root->path : data->root.root;
     SPDLD_TRY(name_fields(*data));
-    data->digest = digest_of(data->dataset->table->columns, data->parts);
+    data->digest = digest_of(data->dataset->table.columns, data->parts);
     data->fetcher = {.retry = options_.retry,
                      .retry_pause = options_.retry_pause,
                      .max_item_bytes = options_.max_file_bytes,
@@ -198,7 +199,7 @@ class TableOpener {
   }
 
  private:
-  Result<DatasetPtr> read() {
+  Result<TableDatasetPtr> read() {
     SPDLD_ASSIGN(const Access::Opened file, access_->open(file_.path, kTableFlags, "cannot read"));
     const ItemStamp before = stamp_of(file.info);
     Result<ItemRows> rows =
@@ -219,12 +220,11 @@ class TableOpener {
                      .category_ids = std::move(rows->category_ids),
                      .file = before};
     if (options_.kept == nullptr)
-      return std::make_shared<const Dataset>(
-          Dataset{.table = std::make_shared<const KeptColumns>(std::move(kept)),
-                  .classes = std::move(rows->classes)});
+      return std::make_shared<const TableDataset>(
+          TableDataset{.table = std::move(kept), .classes = std::move(rows->classes)});
     Status saved;
-    DatasetPtr dataset =
-        options_.kept->add_table(file_.key, std::move(kept), std::move(rows->classes), saved);
+    TableDatasetPtr dataset =
+        options_.kept->tables().add(file_.key, std::move(kept), std::move(rows->classes), saved);
     if (!saved.ok() && options_.warnings != nullptr)
       options_.warnings->push_back(
           "what was read of " + file_.path +
@@ -232,33 +232,32 @@ class TableOpener {
     return dataset;
   }
 
-  Result<DatasetPtr> reopen() {
+  Result<TableDatasetPtr> reopen() {
     // Who may not read the file is not told what stood in it.
     Access::Opened file;
     const Denial denial =
         access_->open(AT_FDCWD, file_.path, Access::Links::kFollow, kTableFlags, file);
     if (!Access::is_open_or_gone(denial))
       return tl::unexpected(Access::status(denial, "cannot read", file_.path));
-    Result<DatasetPtr> kept = options_.kept->open(options_.dataset);
-    if (kept && (*kept)->table != nullptr) return kept;
-    const std::string why = "what was applied cannot be opened: " +
-                            (kept ? options_.dataset + " is no table" : kept.error().message());
+    Result<TableDatasetPtr> kept = options_.kept->tables().open(options_.dataset);
+    if (kept) return kept;
+    const std::string why = "what was applied cannot be opened: " + kept.error().message();
     const std::string way_out =
         "; bring that file back, or apply the pipeline again and start its jobs anew";
     // They may have come from another pipeline.
     if (Result<std::vector<std::string>> classes = options_.kept->classes_of(options_.dataset))
       options_.classes = *std::move(classes);
-    const Result<DatasetPtr> again = read();
+    const Result<TableDatasetPtr> again = read();
     if (!again)
       return error(Code::kDataLoss, why + ", nor read again: " + again.error().message() + way_out);
-    if (!KeptListings::same_data((*again)->id, options_.dataset))
+    if (!is_same_data((*again)->id, options_.dataset))
       return error(Code::kDataLoss,
                    why + ", and " + file_.path + " says otherwise by now" + way_out);
     return again;
   }
 
   Status name_fields(TableData& data) const {
-    const Columns& columns = data.dataset->table->columns;
+    const Columns& columns = data.dataset->table.columns;
     const auto is_part = [this](const std::string& name) {
       return std::find(file_.parts.begin(), file_.parts.end(), name) != file_.parts.end();
     };

@@ -22,7 +22,8 @@
 #include "source/file/root_disk.h"
 #include "source/item/part_key.h"
 #include "source/item/suffixes.h"
-#include "source/kept_listings.h"
+#include "source/kept/dataset_id.h"
+#include "source/kept/kept_datasets.h"
 #include "source/listing/classes.h"
 #include "source/tar/shard_files.h"
 #include "source/tar/shard_names.h"
@@ -35,7 +36,7 @@ constexpr const char* kShardsKey = "source.webdataset.shards";
 
 // What an applied source is made of: all of it that does not depend on who reads it.
 struct ShardData {
-  DatasetPtr dataset;
+  ShardsDatasetPtr dataset;
   WebdatasetSpec spec;
   ShardFiles files;
   std::vector<SourceField> fields;
@@ -74,7 +75,7 @@ class WebdatasetSource final : public Source {
   WebdatasetSource(ShardDataPtr data, std::shared_ptr<const Access> access, IoPool& io,
                    std::vector<FileRoot> roots, std::vector<ReopeningDisk*> reopening)
       : data_(std::move(data)),
-        index_(*data_->dataset->shards),
+        index_(*data_->dataset->index),
         access_(std::move(access)),
         io_(io),
         reopening_(std::move(reopening)),
@@ -84,7 +85,7 @@ class WebdatasetSource final : public Source {
   const std::string& listing_digest() const override { return index_.digest(); }
   std::string values_digest() const override { return index_.data_digest(); }
   const std::vector<SourceField>& fields() const override { return data_->fields; }
-  const std::vector<std::string>& classes() const override { return data_->dataset->classes; }
+  const std::vector<std::string>& classes() const override { return index_.classes(); }
   std::string dataset() const override { return data_->dataset->id; }
   std::string origin() const override { return data_->origin; }
   std::uint64_t split_hash(std::uint64_t item) const override { return index_.split_hash(item); }
@@ -291,9 +292,9 @@ class ShardsOpener {
     data->access = options_.access;
     const bool again = options_.kept != nullptr && !options_.dataset.empty();
     SPDLD_ASSIGN(data->dataset, again ? reopen() : index());
-    data->files = find_shards(data->dataset->shards->shards(), kShardsKey, options_.access);
+    data->files = find_shards(data->dataset->index->shards(), kShardsKey, options_.access);
     SPDLD_TRY(name_fields(*data));
-    data->origin = "webdataset " + data->dataset->shards->directory();
+    data->origin = "webdataset " + data->dataset->index->directory();
     data->fetcher = {.retry = options_.retry,
                      .retry_pause = options_.retry_pause,
                      .max_item_bytes = options_.max_file_bytes,
@@ -307,13 +308,13 @@ class ShardsOpener {
     if (options_.warnings != nullptr) options_.warnings->push_back(std::move(text));
   }
 
-  Result<DatasetPtr> index() {
+  Result<ShardsDatasetPtr> index() {
     TarIndexOptions options;
     if (spec_.classes) {
       SPDLD_ASSIGN(options.classes,
                    class_names(*spec_.classes, Listing(), options_.classes, *access_));
     }
-    if (options_.kept != nullptr) options.directory = options_.kept->tar_directory();
+    if (options_.kept != nullptr) options.directory = options_.kept->tar_indexes().directory();
     options.threads = options_.listing_threads;
     options.max_samples = options_.max_items;
     options.stop = options_.stop;
@@ -323,26 +324,25 @@ class ShardsOpener {
     SPDLD_ASSIGN(OpenedTarIndex opened, open_tar_index(spec_, *access_, options));
     tell_skipped(opened.index->skipped());
     if (options_.kept != nullptr)
-      return options_.kept->add_shards(opened.name, std::move(opened.index));
-    std::vector<std::string> classes = opened.index->classes();
-    return std::make_shared<const Dataset>(
-        Dataset{.shards = std::move(opened.index), .classes = std::move(classes)});
+      return options_.kept->tar_indexes().add(opened.name, std::move(opened.index));
+    return std::make_shared<const ShardsDataset>(ShardsDataset{.index = std::move(opened.index)});
   }
 
-  Result<DatasetPtr> reopen() {
-    const Result<DatasetPtr> kept = options_.kept->open_shards(options_.dataset, spec_);
+  Result<ShardsDatasetPtr> reopen() {
+    const Result<ShardsDatasetPtr> kept =
+        options_.kept->tar_indexes().open(options_.dataset, spec_);
     if (kept) {
-      SPDLD_TRY(check_reader(*(*kept)->shards, *access_));
+      SPDLD_TRY(check_reader(*(*kept)->index, *access_));
       return kept;
     }
     const std::string why = "what was applied cannot be opened: " + kept.error().message();
     const std::string way_out =
         "; bring that file back, or apply the pipeline again and start its jobs anew";
-    const Result<DatasetPtr> again = index();
+    const Result<ShardsDatasetPtr> again = index();
     if (!again)
       return error(Code::kDataLoss,
                    why + ", nor indexed again: " + again.error().message() + way_out);
-    if (!KeptListings::same_data((*again)->id, options_.dataset))
+    if (!is_same_data((*again)->id, options_.dataset))
       return error(Code::kDataLoss, why + ", and the shards hold other samples by now" + way_out);
     warn(why + "; the shards were indexed again, and hold the same samples");
     return again;
@@ -370,7 +370,7 @@ class ShardsOpener {
   }
 
   Status name_fields(ShardData& data) const {
-    const TarIndex& index = *data.dataset->shards;
+    const TarIndex& index = *data.dataset->index;
     if (index.parts() > kMostPieces)
       return {Code::kInvalidArgument, "source.webdataset.fields: " + std::to_string(index.parts()) +
                                           " parts, and a sample may have " +

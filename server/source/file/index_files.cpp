@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <system_error>
 #include <utility>
-
-#include "source/bytes/unused_files.h"
 
 namespace spdld::source {
 
@@ -38,15 +37,6 @@ void IndexFiles::touch(const std::string& name) const {
 void IndexFiles::remove(const std::string& name) const {
   std::error_code ignored;
   fs::remove(path(name), ignored);
-}
-
-Status IndexFiles::collect(const std::set<std::string>& used,
-                           fs::file_time_type::duration grace) const {
-  const auto is_used = [&](const fs::path& file) {
-    const std::string name = file.string();
-    return is_whole(name) && used.contains(index_of(name));
-  };
-  return remove_unused_files(directory_, is_used, grace);
 }
 
 bool is_as_indexed(ItemStamp now, const ItemStamp& indexed) {

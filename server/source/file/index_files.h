@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,14 +34,10 @@ class IndexFiles {
 
   // The files whose names begin with `prefix`, those written last first.
   std::vector<std::string> names(std::string_view prefix) const;
-  // Makes the file look as if it were written now, so that collect() lets it be for a while.
+  // Makes the file look as if it were written now, so that it is not collected for a while.
   void touch(const std::string& name) const;
   // A file that cannot be removed costs room alone, until it is collected.
   void remove(const std::string& name) const;
-  // Removes the files but for the whole indexes that are called one of `used` and those that were
-  // last used less than `grace` ago.
-  Status collect(const std::set<std::string>& used,
-                 std::filesystem::file_time_type::duration grace) const;
 
  private:
   static constexpr std::string_view kPartEnding = ".part";

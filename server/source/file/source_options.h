@@ -17,7 +17,7 @@
 namespace spdld::source {
 
 class Disk;
-class KeptListings;
+class KeptDatasets;
 class MediaProber;
 
 // With what and for whom a source is opened.
@@ -29,7 +29,7 @@ struct SourceOptions {
   SourceOptions for_another() const;
 
   IoPool& io;                    // outlives the source
-  KeptListings* kept = nullptr;  // outlives the call; null: nothing is kept
+  KeptDatasets* kept = nullptr;  // outlives the call; null: nothing is kept
   // Tells what media files hold; outlives the call. Null: this program reads none.
   const MediaProber* prober = nullptr;
   // The id of what was applied, to be opened as it was; empty: what is there now is listed.

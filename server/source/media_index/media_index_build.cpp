@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -306,7 +307,7 @@ Result<OpenedMediaIndex> open_media_index(const Source& source, std::size_t part
 
 Result<std::shared_ptr<const MediaIndex>> load_media_index(const std::string& directory,
                                                            const std::string& name) {
-  const std::string path = directory + "/" + name + std::string(kMediaIndex);
+  const std::string path = directory + "/" + media_index_file_name(name);
   auto codecs = std::make_shared<CodecPool>();
   SPDLD_ASSIGN(std::vector<MediaEntry> entries, load_media_entries(path, nullptr, *codecs));
   auto index = std::make_shared<const MediaIndex>(std::move(entries), std::move(codecs));
@@ -315,9 +316,8 @@ Result<std::shared_ptr<const MediaIndex>> load_media_index(const std::string& di
   return index;
 }
 
-Status collect_media_indexes(const std::string& directory, const std::set<std::string>& used,
-                             std::filesystem::file_time_type::duration grace) {
-  return IndexFiles(directory, kMediaIndex).collect(used, grace);
+std::string media_index_file_name(const std::string& name) {
+  return name + std::string(kMediaIndex);
 }
 
 }  // namespace spdld::source

@@ -4,10 +4,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -64,9 +62,7 @@ Result<OpenedMediaIndex> open_media_index(const Source& source, std::size_t part
 Result<std::shared_ptr<const MediaIndex>> load_media_index(const std::string& directory,
                                                            const std::string& name);
 
-// Removes from `directory` what is kept of indexes other than those of the `used` names and was
-// last used `grace` ago.
-Status collect_media_indexes(const std::string& directory, const std::set<std::string>& used,
-                             std::filesystem::file_time_type::duration grace);
+// The file that an index of that name is kept in.
+std::string media_index_file_name(const std::string& name);
 
 }  // namespace spdld::source

@@ -335,7 +335,7 @@ Result<OpenedTarIndex> open_tar_index(const WebdatasetSpec& spec, const Access& 
 Result<std::shared_ptr<const TarIndex>> load_tar_index(const WebdatasetSpec& spec,
                                                        const std::string& directory,
                                                        const std::string& name) {
-  const std::string path = directory + "/" + name + std::string(kTarIndex);
+  const std::string path = directory + "/" + tar_index_file_name(name);
   SPDLD_ASSIGN(KeptShards kept, load_shard_indexes(spec, path));
   if (kept.shards.empty()) return error(Code::kDataLoss, path + " holds no shard");
   SPDLD_ASSIGN(TarIndex index, TarIndex::make(kept.query, std::move(kept.shards)));
@@ -351,9 +351,6 @@ bool same_tar_data(const std::string& name, const std::string& other) {
   return !data(name).empty() && data(name) == data(other);
 }
 
-Status collect_tar_indexes(const std::string& directory, const std::set<std::string>& used,
-                           std::filesystem::file_time_type::duration grace) {
-  return IndexFiles(directory, kTarIndex).collect(used, grace);
-}
+std::string tar_index_file_name(const std::string& name) { return name + std::string(kTarIndex); }
 
 }  // namespace spdld::source

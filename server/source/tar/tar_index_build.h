@@ -3,10 +3,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -73,9 +71,7 @@ Result<std::shared_ptr<const TarIndex>> load_tar_index(const WebdatasetSpec& spe
 // lie.
 bool same_tar_data(const std::string& name, const std::string& other);
 
-// Removes from `directory` what is kept of indexes other than those of the `used` names and was
-// last used `grace` ago.
-Status collect_tar_indexes(const std::string& directory, const std::set<std::string>& used,
-                           std::filesystem::file_time_type::duration grace);
+// The file that an index of that name is kept in.
+std::string tar_index_file_name(const std::string& name);
 
 }  // namespace spdld::source

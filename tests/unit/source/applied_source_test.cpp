@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "source/files_source.h"
-#include "source/kept_listings.h"
+#include "source/kept/kept_datasets.h"
 #include "tests/unit/source/item/fake_sink.h"
 #include "tests/unit/source/temp_dir.h"
 
@@ -71,7 +71,7 @@ class AppliedSourceTest : public ::testing::Test {
   AccessRules rules_;
   std::vector<std::string> warnings_;
   IoPool io_{{.threads = 2}};
-  KeptListings kept_{dir_.path("listings")};
+  KeptDatasets kept_{dir_.path("listings")};
 };
 
 TEST_F(AppliedSourceTest, HasTheFilesAndClassesOfThen) {

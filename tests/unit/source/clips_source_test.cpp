@@ -285,14 +285,14 @@ TEST_F(ClipsSourceTest, LeavesOutFilesTooLargeToBeReadWhole) {
 TEST_F(ClipsSourceTest, OpensWhatWasAppliedAsItWas) {
   put_video("a.toy", 100);
   put_video("b.toy", 100);
-  KeptListings kept(dir_.path("state"));
+  KeptDatasets kept(dir_.path("state"));
   const SourceSpec spec{.items = files(), .clips = ClipsSpec{.frames = 20}};
   const auto first = try_open(spec, &kept);
   ASSERT_TRUE(first) << first.error().message();
   const std::string id = (*first)->dataset();
   EXPECT_THAT(id, HasSubstr("+media-"));
   const int probed = prober_.probed;
-  KeptListings later(dir_.path("state"));
+  KeptDatasets later(dir_.path("state"));
   auto again = try_open(spec, &later, id);
   ASSERT_TRUE(again) << again.error().message();
   EXPECT_EQ((*again)->listing_digest(), (*first)->listing_digest());
@@ -301,13 +301,13 @@ TEST_F(ClipsSourceTest, OpensWhatWasAppliedAsItWas) {
   EXPECT_EQ(prober_.probed, probed);
   // Lost, it is made again as long as the files are the same.
   dir_.remove("state/media");
-  KeptListings lost(dir_.path("state"));
+  KeptDatasets lost(dir_.path("state"));
   again = try_open(spec, &lost, id);
   ASSERT_TRUE(again) << again.error().message();
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("indexed again, and are the same")));
   dir_.remove("state/media");
   put_video("b.toy", 99);
-  KeptListings changed(dir_.path("state"));
+  KeptDatasets changed(dir_.path("state"));
   again = try_open(spec, &changed, id);
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().code(), Code::kDataLoss);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "source/item/split_hash.h"
-#include "source/kept_listings.h"
+#include "source/kept/kept_datasets.h"
 #include "tests/unit/source/temp_dir.h"
 
 namespace spdld::source {
@@ -51,7 +51,7 @@ class FileRootsTest : public ::testing::Test {
 
   TempDir dir_;
   IoPool io_{{.threads = 2}};
-  KeptListings kept_{dir_.path("kept")};
+  KeptDatasets kept_{dir_.path("kept")};
 };
 
 TEST_F(FileRootsTest, RefuseARootWithinAnother) {

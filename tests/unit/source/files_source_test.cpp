@@ -21,7 +21,7 @@
 
 #include "base/rng.h"
 #include "source/file/disk.h"
-#include "source/kept_listings.h"
+#include "source/kept/kept_datasets.h"
 #include "tests/conformance/source_suite.h"
 #include "tests/unit/source/temp_dir.h"
 
@@ -434,7 +434,7 @@ TEST_F(FilesSourceTest, IsListedOnlyForWhoMayListAllOfIt) {
 TEST_F(FilesSourceTest, AKeptListingIsGivenOnlyToWhoMayListIt) {
   ASSERT_EQ(::chmod(dir_.path().c_str(), 0755), 0);
   TempDir state;
-  KeptListings kept(state.path());
+  KeptDatasets kept(state.path());
   dir_.file("d/a");
   dir_.age();
   SourceOptions first = options();

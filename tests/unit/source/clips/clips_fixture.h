@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "source/clips_source.h"
-#include "source/kept_listings.h"
+#include "source/kept/kept_datasets.h"
 #include "source/open_source.h"
 #include "tests/support/toy_media.h"
 #include "tests/unit/source/item/fake_sink.h"
@@ -27,7 +27,7 @@ class ClipsFixture : public ::testing::Test {
     files.field = "video";
     return files;
   }
-  Result<std::unique_ptr<Source>> try_open(const SourceSpec& spec, KeptListings* kept = nullptr,
+  Result<std::unique_ptr<Source>> try_open(const SourceSpec& spec, KeptDatasets* kept = nullptr,
                                            const std::string& dataset = {}) {
     SourceOptions options(io_);
     options.prober = &prober_;

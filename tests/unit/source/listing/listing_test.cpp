@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "source/files_source.h"
-#include "source/kept_listings.h"
+#include "source/kept/kept_datasets.h"
 #include "source/listing/listing_file.h"
 #include "tests/unit/source/temp_dir.h"
 
@@ -212,7 +212,7 @@ class ListingReuseTest : public ::testing::Test {
 
   TempDir data_;
   TempDir state_;
-  KeptListings kept_{state_.path("listings")};
+  KeptDatasets kept_{state_.path("listings")};
   std::vector<std::string> warnings_;
   IoPool io_{{.threads = 1}};
 };

@@ -20,7 +20,8 @@
 #include <vector>
 
 #include "source/files_source.h"
-#include "source/kept_listings.h"
+#include "source/kept/dataset_id.h"
+#include "source/kept/kept_datasets.h"
 #include "tests/support/toy_media.h"
 #include "tests/unit/source/temp_dir.h"
 
@@ -337,24 +338,24 @@ TEST_F(MediaIndexTest, GoesWithoutADirectoryThatCannotBeWritten) {
 }
 
 TEST_F(MediaIndexTest, IsCollectedOnceNothingUsesIt) {
-  KeptListings kept(dir_.path("state"));
+  KeptDatasets kept(dir_.path("state"));
   ToyProber prober;
   MediaIndexOptions how = options();
-  how.directory = kept.media_directory();
+  how.directory = kept.media_indexes().directory();
   auto opened = open_media_index(*files(), 0, prober, how);
   ASSERT_TRUE(opened);
-  const std::string file = kept.media_directory() + "/" + opened->name + ".mediaindex";
+  const std::string file = kept.media_indexes().directory() + "/" + opened->name + ".mediaindex";
   const auto none = fs::file_time_type::duration::zero();
-  auto shared = kept.share_media(opened->name, std::move(opened->index));
+  auto shared = kept.media_indexes().share(opened->name, std::move(opened->index));
   ASSERT_TRUE(kept.collect({}, none).ok());
   EXPECT_TRUE(fs::exists(file)) << "a source has it";
-  EXPECT_EQ(kept.media(opened->name).value(), shared);
+  EXPECT_EQ(kept.media_indexes().open(opened->name).value(), shared);
   shared.reset();
   ASSERT_TRUE(kept.collect({clips_dataset("x", opened->name)}, none).ok());
   EXPECT_TRUE(fs::exists(file)) << "a pipeline names it";
   ASSERT_TRUE(kept.collect({}, none).ok());
   EXPECT_FALSE(fs::exists(file));
-  EXPECT_EQ(kept.media(opened->name).error().code(), Code::kNotFound);
+  EXPECT_EQ(kept.media_indexes().open(opened->name).error().code(), Code::kNotFound);
 }
 
 }  // namespace

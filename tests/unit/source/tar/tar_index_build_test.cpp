@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -423,20 +422,6 @@ TEST_F(TarIndexBuild, TakesItsClassesFromTheOptions) {
 TEST_F(TarIndexBuild, RefusesASpecThatNoIndexCanAnswer) {
   spec_.index = {{.field = "label", .suffix = "json", .pointer = "/x"}};
   EXPECT_THAT(failed().message(), HasSubstr("the field 'label' is named twice"));
-}
-
-TEST_F(TarIndexBuild, CollectsWhatIsNotUsed) {
-  opened();
-  const std::string used = name_;
-  spec_.labels.clear();
-  opened();
-  dir_.file("state/0123456789abcdef-0123456789abcdef-0123456789abcdef.part", "x");
-  ASSERT_THAT(kept(), SizeIs(3));
-  ASSERT_TRUE(collect_tar_indexes(options_.directory, {used}, std::chrono::hours(1)).ok());
-  EXPECT_THAT(kept(), SizeIs(3));
-  ASSERT_TRUE(collect_tar_indexes(options_.directory, {used}, {}).ok());
-  EXPECT_THAT(kept(), ElementsAre(used + ".tarindex"));
-  EXPECT_TRUE(collect_tar_indexes(dir_.path("none"), {}, {}).ok());
 }
 
 }  // namespace

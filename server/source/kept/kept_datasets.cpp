@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/kept/kept_datasets.h"
+
+#include "source/bytes/unused_files.h"
+#include "source/kept/dataset_id.h"
+
+namespace spdld::source {
+
+KeptDatasets::KeptDatasets(const std::string& directory)
+    : directory_(directory),
+      classes_(directory),
+      listings_(directory),
+      tables_(directory),
+      tar_indexes_(directory),
+      media_indexes_(directory) {}
+
+Result<std::vector<std::string>> KeptDatasets::classes_of(const std::string& id) const {
+  const auto parts = parse_listed_id(id);
+  if (!parts || parts->classes.empty())
+    return error(Code::kNotFound, "'" + id + "' names no classes");
+  return classes_.load(parts->classes);
+}
+
+std::set<std::string> KeptDatasets::in_use() {
+  std::set<std::string> ids;
+  for (KeptKind* const kind : kinds()) kind->add_open(ids);
+  return ids;
+}
+
+Status KeptDatasets::collect(const std::set<std::string>& used,
+                             std::filesystem::file_time_type::duration grace) {
+  std::set<std::string> ids = in_use();
+  ids.insert(used.begin(), used.end());
+  std::set<std::string> needed;
+  for (const std::string& id : ids) {
+    std::vector<std::string> each = split_dataset(id);
+    each.push_back(id);  // clips, which are taken apart otherwise
+    for (const std::string& one : each) {
+      for (const KeptKind* const kind : kinds()) kind->add_files(one, needed);
+    }
+  }
+  for (const std::string& below : {std::string(), std::string(KeptTarIndexes::kBelow),
+                                   std::string(KeptMediaIndexes::kBelow)}) {
+    const std::string path = below.empty() ? "" : "/" + below;
+    const auto is_used = [&](const std::filesystem::path& file) {
+      return needed.contains(below.empty() ? file.string() : below + "/" + file.string());
+    };
+    SPDLD_TRY(remove_unused_files(directory_ + path, is_used, grace));
+  }
+  return {};
+}
+
+}  // namespace spdld::source

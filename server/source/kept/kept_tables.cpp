@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/kept/kept_tables.h"
+
+#include <string_view>
+#include <utility>
+
+#include "source/file/disk.h"
+
+namespace spdld::source {
+namespace {
+
+constexpr std::string_view kTable = ".cols";
+
+}  // namespace
+
+std::string KeptTables::path(const std::string& name) const {
+  return directory_ + "/" + name + std::string(kTable);
+}
+
+TableDatasetPtr KeptTables::add(const std::string& key, KeptColumns table,
+                                std::vector<std::string> classes, Status& kept) {
+  std::string id = listed_id(key, table.columns.digest());
+  const std::string file = path(id);
+  Status with_classes;
+  if (!classes.empty()) with_classes = classes_.keep(classes, id);
+  // Its columns are the same, if its time is, too.
+  if (TableDatasetPtr known = datasets_.find(id);
+      known && same_size_and_time(known->table.file, table.file)) {
+    kept = with_classes;
+    return known;
+  }
+  kept = save_columns(table, file);
+  if (kept.ok()) kept = with_classes;
+  auto dataset = std::make_shared<const TableDataset>(
+      TableDataset{.id = id, .table = std::move(table), .classes = std::move(classes)});
+  datasets_.put(id, dataset);
+  return dataset;
+}
+
+Result<TableDatasetPtr> KeptTables::open(const std::string& id) {
+  const auto parts = parse_listed_id(id);
+  if (!parts) return error(Code::kDataLoss, "'" + id + "' names no table");
+  if (TableDatasetPtr known = datasets_.find(id)) return known;
+  const std::string file = path(parts->data);
+  TableDataset dataset{.id = id};
+  SPDLD_ASSIGN(dataset.table, load_columns(file));
+  if (dataset.table.columns.digest() != parts->data_digest)
+    return error(Code::kDataLoss, file + " holds another table than its name says");
+  if (!parts->classes.empty()) {
+    SPDLD_ASSIGN(dataset.classes, classes_.load(parts->classes));
+  }
+  auto opened = std::make_shared<const TableDataset>(std::move(dataset));
+  datasets_.put(id, opened);
+  return opened;
+}
+
+void KeptTables::add_files(const std::string& id, std::set<std::string>& files) const {
+  const auto parts = parse_listed_id(id);
+  if (!parts) return;
+  files.insert(parts->data + std::string(kTable));
+  classes_.add_file(*parts, files);
+}
+
+}  // namespace spdld::source

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "source/kept/kept_classes.h"
+#include "source/kept/kept_kind.h"
+#include "source/kept/open_values.h"
+#include "source/table/columns_file.h"
+
+namespace spdld::source {
+
+// What a table or an annotation file said of the items, and their classes in their order.
+// Immutable.
+struct TableDataset {
+  std::string id = {};  // names it to KeptTables::open(); empty: it is not kept
+  KeptColumns table = {};
+  std::vector<std::string> classes = {};
+};
+using TableDatasetPtr = std::shared_ptr<const TableDataset>;
+
+// The tables that were applied, the columns of each in DIRECTORY/KEY-DATA.cols
+// (source/table/columns_file.h). Sources with the same table share it in memory.
+//
+// Owned by KeptDatasets; thread-safe. A file that cannot be written or read is an error of that
+// call alone.
+class KeptTables final : public KeptKind {
+ public:
+  // `directory` is made when it is needed.
+  explicit KeptTables(const std::string& directory) : directory_(directory), classes_(directory) {}
+
+  // The dataset of a table that was read as `key` says, which is kept by this call. Unless that was
+  // possible, which `kept` says, its id is good as long as it is in use.
+  TableDatasetPtr add(const std::string& key, KeptColumns table, std::vector<std::string> classes,
+                      Status& kept);
+  // An error names the file: kNotFound, there is none; kDataLoss, it is damaged.
+  Result<TableDatasetPtr> open(const std::string& id);
+
+  void add_open(std::set<std::string>& ids) override { datasets_.add_names(ids); }
+  void add_files(const std::string& id, std::set<std::string>& files) const override;
+
+ private:
+  std::string path(const std::string& name) const;
+
+  const std::string directory_;
+  const KeptClasses classes_;
+  OpenValues<TableDataset> datasets_;
+};
+
+}  // namespace spdld::source

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/kept/kept_tar_indexes.h"
+
+#include <utility>
+
+#include "source/kept/dataset_id.h"
+#include "source/tar/tar_index_build.h"
+
+namespace spdld::source {
+
+KeptTarIndexes::KeptTarIndexes(const std::string& directory)
+    : directory_(directory + "/" + kBelow) {}
+
+ShardsDatasetPtr KeptTarIndexes::add(const std::string& name,
+                                     std::shared_ptr<const TarIndex> index) {
+  const std::string id = name.empty() ? std::string() : shards_id(name);
+  if (ShardsDatasetPtr known = id.empty() ? nullptr : datasets_.find(id)) return known;
+  auto dataset =
+      std::make_shared<const ShardsDataset>(ShardsDataset{.id = id, .index = std::move(index)});
+  if (!id.empty()) datasets_.put(id, dataset);
+  return dataset;
+}
+
+Result<ShardsDatasetPtr> KeptTarIndexes::open(const std::string& id, const WebdatasetSpec& spec) {
+  const auto name = shards_name(id);
+  if (!name || id.find('/') != std::string::npos)
+    return error(Code::kDataLoss, "'" + id + "' names no index of shards");
+  if (ShardsDatasetPtr known = datasets_.find(id)) return known;
+  SPDLD_ASSIGN(std::shared_ptr<const TarIndex> index, load_tar_index(spec, directory_, *name));
+  return add(*name, std::move(index));
+}
+
+void KeptTarIndexes::add_files(const std::string& id, std::set<std::string>& files) const {
+  if (const auto name = shards_name(split_clips_dataset(id).items))
+    files.insert(std::string(kBelow) + "/" + tar_index_file_name(*name));
+}
+
+}  // namespace spdld::source

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/mutex.h"
+
+namespace spdld::source {
+
+// What is open of one kind, by name, so that those who open the same share it in memory. Holds
+// nothing open itself. Thread-safe.
+template <typename Value>
+class OpenValues {
+ public:
+  using Ptr = std::shared_ptr<const Value>;
+
+  // Null: nobody has it open.
+  Ptr find(const std::string& name) SPDLD_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    const auto found = values_.find(name);
+    return found == values_.end() ? nullptr : found->second.lock();
+  }
+  // From now on it is `value`, whatever was open before.
+  void put(const std::string& name, const Ptr& value) SPDLD_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    values_[name] = value;
+  }
+  // What is open by that name, which is `value` if there was nothing.
+  Ptr share(const std::string& name, Ptr value) SPDLD_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    std::weak_ptr<const Value>& entry = values_[name];
+    if (auto other = entry.lock()) return other;
+    entry = value;
+    return value;
+  }
+  void add_names(std::set<std::string>& names) SPDLD_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    std::erase_if(values_, [](const auto& entry) { return entry.second.expired(); });
+    for (const auto& [name, value] : values_) names.insert(name);
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<std::string, std::weak_ptr<const Value>> values_ SPDLD_GUARDED_BY(mutex_);
+};
+
+}  // namespace spdld::source

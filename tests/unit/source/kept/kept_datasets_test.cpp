@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/kept/kept_datasets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "source/kept/dataset_id.h"
+#include "tests/unit/source/temp_dir.h"
+
+namespace spdld::source {
+namespace {
+
+using std::chrono::hours;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class KeptDatasetsTest : public ::testing::Test {
+ protected:
+  static std::shared_ptr<const Listing> listing(const std::vector<std::string>& uris) {
+    ListingBuilder builder;
+    for (const std::string& uri : uris) builder.add(uri);
+    return std::make_shared<const Listing>(std::move(builder).finish());
+  }
+  FilesDatasetPtr add(const std::vector<std::string>& uris, std::vector<std::string> classes = {},
+                      const std::string& key = "key") {
+    const auto listed = listing(uris);
+    EXPECT_TRUE(kept_.listings().keep(key, listed).ok());
+    Status saved;
+    const bool labelled = !classes.empty();
+    FilesDatasetPtr dataset =
+        kept_.listings().add(key, listed, std::move(classes), labelled, saved);
+    EXPECT_TRUE(saved.ok()) << saved.message();
+    return dataset;
+  }
+  std::set<std::string> files() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(path_))
+      names.insert(entry.path().filename().string());
+    return names;
+  }
+  void age() const {
+    for (const auto& entry : std::filesystem::directory_iterator(path_))
+      std::filesystem::last_write_time(entry.path(),
+                                       std::filesystem::file_time_type::clock::now() - hours(2));
+  }
+
+  TempDir dir_;
+  const std::string path_ = dir_.path("listings");
+  KeptDatasets kept_{path_};
+};
+
+TEST_F(KeptDatasetsTest, OpensWhatWasKeptWhenAnotherStarts) {
+  const std::string id = add({"a/1", "b/2"}, {"b", "a", "empty"})->id;
+  KeptDatasets later(path_);
+  const auto opened = later.listings().open(id);
+  ASSERT_TRUE(opened) << opened.error().message();
+  EXPECT_EQ((*opened)->id, id);
+  EXPECT_EQ((*opened)->listing->uri(1), "b/2");
+  EXPECT_THAT((*opened)->classes, ElementsAre("b", "a", "empty"));
+}
+
+TEST_F(KeptDatasetsTest, SharesInMemoryWhatIsTheSame) {
+  const FilesDatasetPtr one = add({"a/1"}, {"a"});
+  EXPECT_EQ(*kept_.listings().open(one->id), one);
+  const FilesDatasetPtr other = add({"a/1"}, {"z", "a"});
+  KeptDatasets later(path_);
+  const auto first = later.listings().open(one->id);
+  const auto second = later.listings().open(other->id);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ((*first)->listing, (*second)->listing);
+}
+
+TEST_F(KeptDatasetsTest, ClassesInAnotherOrderAreOtherData) {
+  const FilesDatasetPtr one = add({"a/1"}, {"a", "b"});
+  const FilesDatasetPtr other = add({"a/1"}, {"b", "a"});
+  EXPECT_FALSE(is_same_data(one->id, other->id));
+  EXPECT_TRUE(is_same_data(one->id, add({"a/1"}, {"a", "b"}, "another key")->id));
+  EXPECT_FALSE(is_same_data(one->id, add({"a/1"})->id));
+}
+
+TEST_F(KeptDatasetsTest, GivesTheListingThatWasKeptLastForAKey) {
+  add({"a/1"});
+  age();
+  add({"a/1", "a/2"});
+  add({"a/3"}, {}, "another key");
+  const auto latest = KeptDatasets(path_).listings().latest("key");
+  ASSERT_TRUE(latest) << latest.error().message();
+  EXPECT_EQ((*latest)->size(), 2u);
+  EXPECT_EQ(kept_.listings().latest("a third key").error().code(), Code::kNotFound);
+}
+
+TEST_F(KeptDatasetsTest, NamesTheFileThatIsGoneOrDamaged) {
+  const std::string id = add({"a/1"}, {"a"})->id;
+  const std::string listing = path_ + "/" + id.substr(0, 49) + ".idx";
+  const std::string classes = path_ + "/" + id.substr(50) + ".classes";
+  ASSERT_TRUE(std::filesystem::exists(listing) && std::filesystem::exists(classes));
+  for (const std::string& file : {listing, classes}) {
+    const std::string kept = file + ".kept";
+    std::filesystem::rename(file, kept);
+    Status status = KeptDatasets(path_).listings().open(id).error();
+    EXPECT_EQ(status.code(), Code::kNotFound);
+    EXPECT_THAT(status.message(), HasSubstr(file));
+    std::ofstream(file) << "nonsense";
+    status = KeptDatasets(path_).listings().open(id).error();
+    EXPECT_EQ(status.code(), Code::kDataLoss);
+    EXPECT_THAT(status.message(), HasSubstr(file));
+    std::filesystem::rename(kept, file);
+  }
+  EXPECT_TRUE(KeptDatasets(path_).listings().open(id));
+}
+
+TEST_F(KeptDatasetsTest, SaysWhyATableCannotBeLookedFor) {
+  const std::string id = add({"a/1"})->id;
+  const std::string table = path_ + "/" + id + ".cols";
+  EXPECT_EQ(kept_.tables().open(id).error().code(), Code::kNotFound);
+  std::filesystem::create_symlink(table, table);  // leads in a circle
+  const auto opened = kept_.tables().open(id);
+  ASSERT_FALSE(opened);
+  EXPECT_NE(opened.error().code(), Code::kNotFound);
+  EXPECT_THAT(opened.error().message(), HasSubstr(table));
+}
+
+TEST_F(KeptDatasetsTest, RefusesAnotherListingUnderItsName) {
+  const std::string one = add({"a/1"})->id;
+  const std::string other = add({"a/2"})->id;
+  std::filesystem::copy_file(path_ + "/" + other + ".idx", path_ + "/" + one + ".idx",
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_EQ(KeptDatasets(path_).listings().open(one).error().code(), Code::kDataLoss);
+}
+
+TEST_F(KeptDatasetsTest, RefusesWhatIsNoId) {
+  const std::string id = add({"a/1"}, {"a"})->id;
+  for (const std::string& none : {std::string(), std::string("../../etc/passwd"), id + "0",
+                                  id.substr(1), std::string(49, '/'), "Z" + id.substr(1)}) {
+    EXPECT_EQ(kept_.listings().open(none).error().code(), Code::kDataLoss) << none;
+  }
+}
+
+TEST_F(KeptDatasetsTest, RemovesWhatNothingRefersToOnceItIsOld) {
+  const std::string unused = add({"a/1"}, {"a"})->id;
+  const std::string used = add({"a/2"}, {"b"})->id;
+  const FilesDatasetPtr open = add({"a/3"}, {"c"});
+  ASSERT_TRUE(kept_.collect({used}, hours(1)).ok());
+  EXPECT_EQ(files().size(), 6u) << "what was written just now is yet to be referred to";
+  age();
+  ASSERT_TRUE(kept_.collect({used, "", "no id"}, hours(1)).ok());
+  EXPECT_EQ(files().size(), 4u);
+  EXPECT_FALSE(kept_.listings().open(unused));
+  EXPECT_TRUE(KeptDatasets(path_).listings().open(used));
+  EXPECT_TRUE(KeptDatasets(path_).listings().open(open->id));
+}
+
+TEST_F(KeptDatasetsTest, WhatIsTakenUpAgainIsNoLongerOld) {
+  const std::string id = add({"a/1"}, {"a"})->id;
+  age();
+  ASSERT_TRUE(kept_.listings().latest("key"));
+  add({"a/1"}, {"a"});
+  ASSERT_TRUE(kept_.collect({}, hours(1)).ok());
+  EXPECT_TRUE(KeptDatasets(path_).listings().open(id));
+}
+
+TEST_F(KeptDatasetsTest, RemovesUnusedIndexesAndPartsOfThem) {
+  const auto file = [this](const std::string& name) { dir_.file("listings/" + name, "x"); };
+  for (const char* name : {"tar/used.tarindex", "tar/clips.tarindex", "tar/unused.tarindex",
+                           "tar/used.part", "media/clips.mediaindex", "media/unused.mediaindex"})
+    file(name);
+  const std::set<std::string> used = {"tar-used", "tar-clips+media-clips"};
+  const auto left = [this](const std::string& below) {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(path_ + "/" + below))
+      names.insert(entry.path().filename().string());
+    return names;
+  };
+  ASSERT_TRUE(kept_.collect(used, hours(1)).ok());
+  EXPECT_EQ(left("tar").size() + left("media").size(), 6u);
+  ASSERT_TRUE(kept_.collect(used, hours(0)).ok());
+  EXPECT_THAT(left("tar"), ElementsAre("clips.tarindex", "used.tarindex"));
+  EXPECT_THAT(left("media"), ElementsAre("clips.mediaindex"));
+}
+
+TEST_F(KeptDatasetsTest, KeepsTheDatasetsThatAnIdNamesTogether) {
+  const std::string one = add({"a/1"}, {"a"})->id;
+  const std::string other = add({"a/2"}, {"a"})->id;
+  const std::string both = join_datasets({one, other});
+  EXPECT_THAT(split_dataset(both), ElementsAre(one, other));
+  age();
+  ASSERT_TRUE(kept_.collect({both}, hours(1)).ok());
+  EXPECT_EQ(files().size(), 3u);
+}
+
+TEST_F(KeptDatasetsTest, CollectsNothingWhereNothingWasKept) {
+  EXPECT_TRUE(KeptDatasets(dir_.path("none")).collect({}, hours(0)).ok());
+}
+
+}  // namespace
+}  // namespace spdld::source
