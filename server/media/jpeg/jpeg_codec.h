@@ -14,7 +14,7 @@
 namespace spdld::media {
 
 // libjpeg's decompressor with its source (a span of memory) and its way of failing (longjmp).
-// Owned by one JpegDecoder and used by its thread alone. After a failed attempt() only abort(),
+// Owned by one LibjpegReader and used by its thread alone. After a failed attempt() only abort(),
 // failure() and begin() may be called.
 class JpegCodec {
  public:
