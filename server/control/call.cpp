@@ -65,4 +65,10 @@ Result<session::Caller> caller_of(const grpc::ServerContext& context, const Peer
   return *caller;
 }
 
+void fill(v1::Progress* message, std::uint64_t done, std::uint64_t total, std::string_view what) {
+  message->set_done(done);
+  message->set_total(total);
+  message->set_what(utf8(what));
+}
+
 }  // namespace spdld::control

@@ -4,19 +4,21 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/users/trusted_users.h"
-#include "control/convert.h"
 #include "control/peers.h"
 #include "control/stop_signal.h"
 #include "session/service.h"
+#include "spdld/v1/control.pb.h"
 
 // What every RPC does before and after its own work.
 namespace spdld::control {
@@ -87,6 +89,8 @@ inline session::Service::Progress until_cancelled(const Environment& environment
     return !context->IsCancelled() && !environment.stop.raised();
   };
 }
+
+void fill(v1::Progress* message, std::uint64_t done, std::uint64_t total, std::string_view what);
 
 // The same, and writes progress into a stream of `Response`, at most ten times a second. `writer`
 // outlives what is returned, too, which one thread at a time may call.

@@ -4,7 +4,9 @@
 #include <map>
 #include <set>
 
+#include "control/daemon_messages.h"
 #include "control/services.h"
+#include "control/session_messages.h"
 #include "spdld/v1/control.grpc.pb.h"
 
 namespace spdld::control {

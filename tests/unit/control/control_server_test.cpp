@@ -15,7 +15,8 @@
 #include <set>
 #include <thread>
 
-#include "control/convert.h"
+#include "control/job_messages.h"
+#include "control/pipeline_messages.h"
 #include "spdld/v1/control.grpc.pb.h"
 #include "tests/unit/control/channel.h"
 #include "tests/unit/control/fake_service.h"

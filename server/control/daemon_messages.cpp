@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/daemon_messages.h"
+
+#include "base/text/utf8.h"
+
+namespace spdld::control {
+
+void fill(v1::DataPlane* message, const session::DataPlaneView& view) {
+  message->set_connections(view.connections);
+  message->set_watched_processes(view.watched_processes);
+  message->set_accepted(view.accepted);
+  message->set_refused(view.refused);
+  message->set_protocol_errors(view.protocol_errors);
+  message->set_overflows(view.overflows);
+  message->set_hello_timeouts(view.hello_timeouts);
+  message->set_accept_failures(view.accept_failures);
+  message->set_slots_free(view.slots_free);
+  message->set_slots_loaned(view.slots_loaned);
+  message->set_slots_ready(view.slots_ready);
+  message->set_slots_leased(view.slots_leased);
+  message->set_slots_retired(view.slots_retired);
+  message->set_bad_releases(view.bad_releases);
+}
+
+void fill(v1::JpegImages* message, const JpegImages& images) {
+  message->set_indexed(images.indexed);
+  message->set_from_begin(images.from_begin);
+  message->set_by_libjpeg(images.by_libjpeg);
+  message->set_by_coefficients(images.by_coefficients);
+  message->set_recoded(images.recoded);
+}
+
+void fill(v1::JpegIndex* message, const session::JpegView& view) {
+  message->set_limit_bytes(view.limit_bytes);
+  message->set_bytes(view.bytes);
+  message->set_files(view.files);
+  message->set_refused(view.refused);
+  message->set_contradicted(view.contradicted);
+  message->set_compared(view.compared);
+  message->set_different(view.different);
+  fill(message->mutable_images(), view.images);
+}
+
+void fill(v1::SampleCache* message, const session::CacheView& view) {
+  message->set_name(utf8(view.name));
+  message->set_form(view.form);
+  message->set_where(view.where);
+  message->set_limit_bytes(view.limit_bytes);
+  message->set_bytes(view.bytes);
+  message->set_items(view.items);
+  message->set_hits(view.hits);
+  message->set_misses(view.misses);
+  message->set_changed(view.changed);
+  message->set_corrupt(view.corrupt);
+  message->set_dropped(view.dropped);
+  message->set_saved_s(view.saved_s);
+  message->set_why(utf8(view.why));
+}
+
+void fill(v1::Gpu* message, const session::GpuView& view) {
+  message->set_uuid(view.uuid);
+  message->set_name(utf8(view.name));
+  message->set_mig(view.mig);
+  message->set_compute_mode(view.compute_mode);
+  message->set_memory_bytes(view.memory_bytes);
+  message->set_deliverable(view.why_not.empty());
+  message->set_why_not(utf8(view.why_not));
+  message->set_why_no_pinning(utf8(view.why_no_pinning));
+  message->set_context(view.context);
+  message->set_arena_used(view.arena_used);
+  message->set_arena_budget(view.arena_budget);
+}
+
+void fill(v1::Daemon* message, const session::DaemonView& view) {
+  message->set_version(view.version);
+  message->set_pid(view.pid);
+  message->set_uptime_s(view.uptime_s);
+  message->set_cpu_threads(view.cpu_threads);
+  message->set_io_threads(view.io_threads);
+  message->set_arena_used(view.arena_used);
+  message->set_arena_idle(view.arena_idle);
+  message->set_arena_budget(view.arena_budget);
+  message->set_arena_kind(view.arena_kind);
+  message->set_arena_note(utf8(view.arena_note));
+  message->set_sessions(view.sessions);
+  message->set_jobs(view.jobs);
+  message->set_pipelines(view.pipelines);
+  message->set_batches(view.batches);
+  message->set_rows(view.rows);
+  if (view.batches_per_s) message->set_batches_per_s(*view.batches_per_s);
+  if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
+  for (const std::string& warning : view.warnings) message->add_warnings(utf8(warning));
+  fill(message->mutable_data(), view.data);
+  for (const session::CacheView& cache : view.caches) fill(message->add_caches(), cache);
+  fill(message->mutable_jpeg(), view.jpeg);
+  for (const session::GpuView& gpu : view.gpus) fill(message->add_gpus(), gpu);
+  message->set_gpu_driver(view.gpu_driver);
+  message->set_no_gpu(utf8(view.no_gpu));
+}
+
+void fill(v1::Use* message, const session::Use& use) {
+  message->set_used(use.used);
+  if (use.limit) message->set_limit(*use.limit);
+}
+
+void fill(v1::User* message, const session::UserView& view) {
+  message->set_uid(view.uid);
+  fill(message->mutable_connections(), view.connections);
+  fill(message->mutable_control_connections(), view.control_connections);
+  fill(message->mutable_long_calls(), view.long_calls);
+  fill(message->mutable_listings(), view.listings);
+  fill(message->mutable_attaches(), view.attaches);
+  fill(message->mutable_unattached_bytes(), view.unattached_bytes);
+  fill(message->mutable_unread_bytes(), view.unread_bytes);
+  fill(message->mutable_file_bytes(), view.file_bytes);
+  fill(message->mutable_arena_bytes(), view.arena_bytes);
+  fill(message->mutable_pipelines(), view.pipelines);
+  fill(message->mutable_jobs(), view.jobs);
+  message->set_cpu_s(view.cpu_s);
+}
+
+}  // namespace spdld::control

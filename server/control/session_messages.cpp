@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/session_messages.h"
+
+#include "base/text/utf8.h"
+#include "control/daemon_messages.h"
+
+namespace spdld::control {
+
+void fill(v1::Session* message, const session::SessionView& view) {
+  message->set_id(view.id);
+  message->set_uid(view.uid);
+  message->set_pid(view.pid);
+  message->set_client(utf8(view.client));
+  message->set_job(utf8(view.job));
+  message->set_pipeline(utf8(view.pipeline));
+  message->set_shard(view.shard);
+  message->set_num_shards(view.num_shards);
+  message->set_epoch(view.epoch);
+  message->set_step(view.step);
+  message->set_credits(view.credits);
+  message->set_leases(view.leases);
+  message->set_ready(view.ready);
+  if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
+  message->set_batches(view.batches);
+  message->set_arena_bytes(view.arena_bytes);
+  message->set_gpu(view.gpu);
+  message->set_replica(view.replica);
+  message->set_pipeline_version(view.pipeline_version);
+  message->set_host(utf8(view.host));
+  message->set_host_pid(view.host_pid);
+  message->set_command(utf8(view.command));
+  message->set_waited_s(view.waited_s);
+  message->set_waits(view.waits);
+}
+
+void fill(v1::Stage* message, const session::StageView& view) {
+  message->set_job(utf8(view.job));
+  message->set_pipeline(utf8(view.pipeline));
+  message->set_stage(utf8(view.stage));
+  message->set_tasks(view.tasks);
+  message->set_failures(view.failures);
+  message->set_busy_s(view.busy_s);
+  message->set_wait_s(view.wait_s);
+  message->set_in_flight(view.in_flight);
+  message->set_concurrency(view.concurrency);
+  message->set_p50_us(view.p50_us);
+  message->set_p99_us(view.p99_us);
+  if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
+  if (view.busy_share) message->set_busy_share(*view.busy_share);
+  if (view.jpeg.any()) fill(message->mutable_jpeg(), view.jpeg);
+}
+
+void fill(v1::Failure* message, const session::FailureView& view) {
+  message->set_job(utf8(view.job));
+  message->set_pipeline(utf8(view.pipeline));
+  const session::FailureFacts& facts = view.facts;
+  message->set_unix_ms(facts.unix_ms);
+  message->set_code(facts.code);
+  message->set_message(utf8(facts.message));
+  message->set_ended_stream(facts.ended_stream);
+  if (!facts.sample) return;
+  message->set_epoch(facts.sample->epoch);
+  message->set_position(facts.sample->position);
+  message->set_item(facts.sample->item);
+  message->set_uri(utf8(facts.sample->uri));
+  if (facts.sample->replaced_by) message->set_replaced_by(*facts.sample->replaced_by);
+}
+
+}  // namespace spdld::control
