@@ -290,7 +290,7 @@ void Daemon::tick() {
     parts_->idle_since = parts_->clock.now();
   }
   // Both may write to disk, and the main thread has heartbeats to send.
-  parts_->sessions.tick([service = &parts_->service] { service->tick(); });
+  parts_->sessions.tick();
   const auto now = parts_->clock.now();
   if (now - parts_->last_heartbeat < kHeartbeat) return;
   parts_->last_heartbeat = now;

@@ -48,7 +48,38 @@ struct Daemon::Stubs {
 
   Mutex mutex;
   bool cancelled SPDLD_GUARDED_BY(mutex) = false;
-  grpc::ClientContext* preparing SPDLD_GUARDED_BY(mutex) = nullptr;
+  grpc::ClientContext* running SPDLD_GUARDED_BY(mutex) = nullptr;
+};
+
+// While it lives, Daemon::cancel() ends the call of this context.
+class Daemon::Cancellable {
+ public:
+  Cancellable(Stubs& stubs, grpc::ClientContext& context) : stubs_(stubs) {
+    MutexLock lock(stubs.mutex);
+    stubs.running = &context;
+    stubs.cancelled = false;
+  }
+  ~Cancellable() {
+    MutexLock lock(stubs_.mutex);
+    stubs_.running = nullptr;
+  }
+  Cancellable(const Cancellable&) = delete;
+  Cancellable& operator=(const Cancellable&) = delete;
+
+  // Calls `call`, whose failure is Cancelled if it was.
+  template <typename Call>
+  void run(const Call& call) {
+    try {
+      call();
+    } catch (const Failure&) {
+      MutexLock lock(stubs_.mutex);
+      if (stubs_.cancelled) throw Cancelled{};
+      throw;
+    }
+  }
+
+ private:
+  Stubs& stubs_;
 };
 
 namespace {
@@ -82,7 +113,10 @@ void check(const grpc::Status& status, const std::string& directory) {
                                     "this: restart it as the version of this spdlctl",
                                     directory));
   }
-  throw Failure(code, status.error_message(), status.error_code() == grpc::StatusCode::UNAVAILABLE);
+  // A daemon that stops cancels the calls under way.
+  const bool unknown = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                       status.error_code() == grpc::StatusCode::CANCELLED;
+  throw Failure(code, status.error_message(), unknown);
 }
 
 // One call that only asks: Method is a stub's synchronous one.
@@ -147,15 +181,18 @@ v1::Pipeline Daemon::apply(const v1::PipelineText& text, bool dry_run,
   return pipeline;
 }
 
-v1::SwapResult Daemon::swap(const v1::PipelineText& text, const v1::SwapRequest& jobs,
+v1::SwapResult Daemon::swap(const v1::PipelineText& text, const v1::SwapRequest& jobs, bool dry_run,
                             const OnProgress& on_progress) {
   grpc::ClientContext context;
   v1::ApplyRequest request;
   *request.mutable_text() = text;
   *request.mutable_swap() = jobs;
+  request.set_dry_run(dry_run);
   v1::ApplyResponse last;
-  follow(*stubs_->pipelines->Apply(&context, request), runtime_dir_, on_progress,
-         [&](const v1::ApplyResponse& response) { last = response; });
+  Cancellable(*stubs_, context).run([&] {
+    follow(*stubs_->pipelines->Apply(&context, request), runtime_dir_, on_progress,
+           [&](const v1::ApplyResponse& response) { last = response; });
+  });
   if (!last.has_swap()) {
     // It knows no swaps, and has read over the one that was asked for.
     throw Failure(kFailed,
@@ -166,54 +203,11 @@ v1::SwapResult Daemon::swap(const v1::PipelineText& text, const v1::SwapRequest&
   return last.swap();
 }
 
-v1::SwapResult Daemon::prepare_swap(const v1::PipelineText& text, const v1::SwapRequest& jobs,
-                                    const OnProgress& on_progress) {
-  grpc::ClientContext context;
-  v1::PrepareSwapRequest request;
-  *request.mutable_text() = text;
-  *request.mutable_swap() = jobs;
-  {
-    MutexLock lock(stubs_->mutex);
-    if (stubs_->cancelled) throw Cancelled{};
-    stubs_->preparing = &context;
-  }
-  const struct Leave {
-    Stubs& stubs;
-    ~Leave() {
-      MutexLock lock(stubs.mutex);
-      stubs.preparing = nullptr;
-    }
-  } leave{*stubs_};
-  v1::SwapResult result;
-  try {
-    follow(*stubs_->pipelines->PrepareSwap(&context, request), runtime_dir_, on_progress,
-           [&](const v1::PrepareSwapResponse& response) { result = response.swap(); });
-  } catch (const Failure&) {
-    MutexLock lock(stubs_->mutex);
-    if (!stubs_->cancelled) throw;
-    // With its token, what was prepared before it could be cancelled can be aborted.
-    if (result.token().empty()) throw Cancelled{};
-  }
-  return result;
-}
-
 void Daemon::cancel() {
   MutexLock lock(stubs_->mutex);
+  if (stubs_->running == nullptr) return;
   stubs_->cancelled = true;
-  if (stubs_->preparing != nullptr) stubs_->preparing->TryCancel();
-}
-
-v1::SwapResult Daemon::commit_swap(const std::string& token, std::chrono::milliseconds patience) {
-  v1::CommitSwapRequest request;
-  request.set_token(token);
-  return ask(*stubs_->pipelines, &v1::Pipelines::Stub::CommitSwap, request,
-             std::min(timeout_, patience), runtime_dir_);
-}
-
-void Daemon::abort_swap(const std::string& token) {
-  v1::AbortSwapRequest request;
-  request.set_token(token);
-  ask(*stubs_->pipelines, &v1::Pipelines::Stub::AbortSwap, request, timeout_, runtime_dir_);
+  stubs_->running->TryCancel();
 }
 
 v1::HistoryResponse Daemon::history(const std::string& pipeline) {
@@ -225,8 +219,10 @@ v1::HistoryResponse Daemon::history(const std::string& pipeline) {
 v1::SwapResult Daemon::rollback(const v1::RollbackRequest& request, const OnProgress& on_progress) {
   grpc::ClientContext context;
   v1::SwapResult result;
-  follow(*stubs_->pipelines->Rollback(&context, request), runtime_dir_, on_progress,
-         [&](const v1::RollbackResponse& response) { result = response.swap(); });
+  Cancellable(*stubs_, context).run([&] {
+    follow(*stubs_->pipelines->Rollback(&context, request), runtime_dir_, on_progress,
+           [&](const v1::RollbackResponse& response) { result = response.swap(); });
+  });
   return result;
 }
 

@@ -34,16 +34,10 @@ class Daemon {
   ~Daemon();
 
   v1::Pipeline apply(const v1::PipelineText& text, bool dry_run, const OnProgress& on_progress);
-  v1::SwapResult swap(const v1::PipelineText& text, const v1::SwapRequest& jobs,
+  v1::SwapResult swap(const v1::PipelineText& text, const v1::SwapRequest& jobs, bool dry_run,
                       const OnProgress& on_progress);
-  v1::SwapResult prepare_swap(const v1::PipelineText& text, const v1::SwapRequest& jobs,
-                              const OnProgress& on_progress);
-  // Ends prepare_swap(), the running one or one to come, which throws Cancelled then. May be called
-  // while another thread is in it.
+  // Ends swap() or rollback() in which another thread is, if one is: it throws Cancelled then.
   void cancel();
-  // Waits for `patience` at most.
-  v1::SwapResult commit_swap(const std::string& token, std::chrono::milliseconds patience);
-  void abort_swap(const std::string& token);
   v1::HistoryResponse history(const std::string& pipeline);
   v1::SwapResult rollback(const v1::RollbackRequest& request, const OnProgress& on_progress);
   // Of an earlier version's daemon without `facts`.
@@ -75,6 +69,7 @@ class Daemon {
 
  private:
   struct Stubs;
+  class Cancellable;
   const std::string runtime_dir_;
   const std::chrono::milliseconds timeout_;
   std::unique_ptr<Stubs> stubs_;

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <deque>
 #include <future>
 #include <memory>
 #include <optional>
-#include <thread>
+#include <tuple>
 
 #include "base/mutex.h"
+#include "base/text/counted.h"
 #include "ctl/failure.h"
 #include "ctl/interrupt.h"
 #include "ctl/swap_options.h"
@@ -20,29 +23,53 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLookAgain{20};  // for Ctrl-C, and for a refusal elsewhere
-constexpr milliseconds kTryAgain{200};  // after a commit that got no answer
+constexpr milliseconds kLookAgain{20};  // for Ctrl-C, for a refusal elsewhere, for silence
+// A place must be so far ahead at the fastest rank's pace, and three times as far as asking took:
+// by then the ranks have read on, and to do it takes as long again.
+constexpr double kNearestS = 10;
+constexpr double kAskingTimes = 3;
+// Beyond what any rank does; bounds what a daemon says.
+constexpr double kMostStepsPerS = 1e9;
+constexpr double kMostEpochs = 1e15;
 
 // One daemon and what has become of its part.
 struct Part {
   std::string directory;
-  std::unique_ptr<Daemon> daemon;  // null: the connection is lost
-  std::optional<v1::SwapResult> prepared;
-  milliseconds prepared_at{0};
-  std::optional<v1::SwapResult> committed;
+  std::unique_ptr<Daemon> daemon;
+  std::optional<v1::SwapResult> answer;  // of the dry run; has one job and its outlook
+  std::optional<v1::SwapResult> done;
+  bool undone = false;
   std::optional<Failure> failure;  // of what was tried last
 
-  milliseconds hold_until() const {
-    // What a daemon says is bounded here, so that no sum overflows.
-    constexpr std::uint64_t kLongestMs = 86'400'000;
-    return prepared_at + milliseconds(std::min(prepared->hold_ms(), kLongestMs));
-  }
+  // Of the call under way.
+  std::atomic<bool> running = false;
+  std::atomic<std::uint64_t> heard{0};  // messages
+  bool cancelled = false;
+
+  const v1::JobSwap& job() const { return answer->jobs(0); }
+  bool refused() const { return failure && !done && !failure->transient(); }
+  // It had the change before this call.
+  bool known() const { return answer && job().outlook().known(); }
 };
+
+std::string seconds(double s) { return fmt::format("{:.1f} s", s); }
+
+std::string at_option(const v1::StepAt& at) {
+  return fmt::format("step:{}/{}", at.epoch(), at.step());
+}
+
+auto place(const v1::StepAt& at) { return std::make_tuple(at.epoch(), at.step()); }
+
+// From `from` to `to`, which is not before it. Numbers are a daemon's word, and may be any.
+double steps_between(const v1::StepAt& from, const v1::StepAt& to, std::uint64_t per_epoch) {
+  return static_cast<double>(to.epoch() - from.epoch()) * static_cast<double>(per_epoch) +
+         static_cast<double>(to.step()) - static_cast<double>(from.step());
+}
 
 class Joint {
  public:
-  Joint(const JointSwap& asked, const Daemon::OnProgress& on_progress, const Pace& pace)
-      : asked_(asked), on_progress_(on_progress), pace_(pace) {
+  Joint(const JointSwap& asked, const Daemon::OnProgress& on_progress, const NowMs& now)
+      : asked_(asked), on_progress_(on_progress), now_(now) {
     for (const std::string& directory : asked.directories) {
       Part& part = parts_.emplace_back();
       part.directory = directory;
@@ -51,254 +78,274 @@ class Joint {
   }
 
   std::vector<v1::SwapResult> run() {
-    prepare();
-    check_prepared();
-    commit_first();
-    on_each(parts_.begin() + 1, [&](Part& part) { commit(part, true); });
+    const milliseconds began = now_();
+    ask();
+    check_answers();
+    check_place(std::chrono::duration<double>(now_() - began).count());
+    change();
     return results();
   }
 
  private:
-  using Parts = std::vector<Part>;
-
-  // Runs `work` for each part from `begin` on, all at once; a Failure of one is kept with it.
-  // `meanwhile` is called again and again until all are done.
-  template <typename Work, typename Meanwhile>
-  void on_each(Parts::iterator begin, const Work& work, const Meanwhile& meanwhile) {
+  // Runs `work` for each part, all at once; a Failure of one is kept with it. Once `hopeless` all
+  // are cancelled, and before that whoever is silent.
+  template <typename Work, typename Hopeless>
+  void on_each(const Work& work, const Hopeless& hopeless) {
+    std::vector<milliseconds> heard_at(parts_.size(), now_());
     std::vector<std::future<void>> running;
-    for (auto part = begin; part != parts_.end(); ++part) {
-      running.push_back(std::async(std::launch::async, [&work, &part = *part] {
+    for (Part& part : parts_) {
+      part.running = true;
+      part.cancelled = false;
+      running.push_back(std::async(std::launch::async, [&work, &part] {
         try {
           work(part);
         } catch (const Failure& failure) {
           part.failure = failure;
+        } catch (const Cancelled&) {
+          part.cancelled = true;
         }
+        part.running = false;
       }));
     }
+    std::vector<std::uint64_t> heard(parts_.size());
+    std::vector<bool> silent(parts_.size());
     for (std::future<void>& one : running) {
-      while (one.wait_for(kLookAgain) != std::future_status::ready) meanwhile();
+      while (one.wait_for(kLookAgain) != std::future_status::ready) {
+        const bool all = hopeless();
+        const milliseconds now = now_();
+        for (std::size_t i = 0; i < parts_.size(); ++i) {
+          if (const std::uint64_t messages = parts_[i].heard; messages != heard[i]) {
+            heard[i] = messages;
+            heard_at[i] = now;
+          }
+          if (parts_[i].running && now - heard_at[i] > asked_.timeout) silent[i] = true;
+          if (all || silent[i]) parts_[i].daemon->cancel();
+        }
+      }
     }
     for (std::future<void>& one : running) one.get();
-  }
-  template <typename Work>
-  void on_each(Parts::iterator begin, const Work& work) {
-    on_each(begin, work, [] {});
+    const double timeout_s = std::chrono::duration<double>(asked_.timeout).count();
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      if (!silent[i] || !parts_[i].cancelled) continue;
+      parts_[i].failure.emplace(
+          kFailed, fmt::format("it has said nothing for {}", seconds(timeout_s)), true);
+    }
   }
 
-  void prepare() {
-    Mutex progress_mutex;
-    std::atomic<bool> hopeless = false;  // set by whichever thread is refused first
-    const auto prepare_one = [&](Part& part) {
-      try {
-        part.prepared =
-            part.daemon->prepare_swap(asked_.text, asked_.swap, [&](const v1::Progress& progress) {
-              v1::Progress named = progress;
-              named.set_what(part.directory + ": " + progress.what());
-              MutexLock lock(progress_mutex);
-              on_progress_(named);
-            });
-        part.prepared_at = pace_.now();
-        MutexLock lock(window_mutex_);
-        if (!first_prepared_ || part.prepared_at < *first_prepared_)
-          first_prepared_ = part.prepared_at;
-        const milliseconds hold = part.hold_until() - part.prepared_at;
-        if (shortest_.empty() || hold < shortest_hold_) {
-          shortest_ = part.directory;
-          shortest_hold_ = hold;
-        }
-      } catch (const Cancelled&) {
-      } catch (const Failure&) {
-        hopeless = true;
-        throw;
-      }
+  Daemon::OnProgress progress_of(Part& part) {
+    return [this, &part](const v1::Progress& progress) {
+      ++part.heard;
+      v1::Progress named = progress;
+      named.set_what(part.directory + ": " + progress.what());
+      MutexLock lock(progress_mutex_);
+      on_progress_(named);
     };
-    on_each(parts_.begin(), prepare_one, [&] {
-      // Whoever has prepared holds its shards: there is no use in waiting until none can commit.
-      if (!hopeless && !interrupt_.requested() && !too_late()) return;
-      for (Part& part : parts_) part.daemon->cancel();
-    });
   }
 
-  // Throws unless all have prepared the same and there is time to commit it.
-  void check_prepared() {
+  void ask() {
+    std::atomic<bool> hopeless = false;  // set by whichever thread is refused first
+    on_each(
+        [&](Part& part) {
+          try {
+            v1::SwapResult answer =
+                part.daemon->swap(asked_.text, asked_.swap, true, progress_of(part));
+            if (answer.jobs_size() != 1 || !answer.jobs(0).has_outlook())
+              throw Failure(kFailed,
+                            "its answer says nothing of the job: restart the daemon as "
+                            "the version of this spdlctl");
+            part.answer = std::move(answer);
+          } catch (const Failure&) {
+            hopeless = true;
+            throw;
+          }
+        },
+        [&] { return hopeless || interrupt_.requested(); });
+  }
+
+  void check_answers() {
     if (interrupt_.requested()) give_up("interrupted");
-    give_up_on_failures();
-    for (const Part& part : parts_) {
-      if (!part.prepared) give_up(*too_late());
-    }
-    for (const Part& part : parts_) {
-      const std::string& digest = part.prepared->pipeline().order_digest();
-      const std::string& first = parts_.front().prepared->pipeline().order_digest();
-      if (digest == first) continue;
-      give_up(
-          fmt::format("{} and {} do not list the same data (order digests {} and {}), and one "
-                      "job's shards must: let them see the same files",
-                      parts_.front().directory, part.directory, first, digest));
-    }
-    for (const Part& part : parts_) check_point(part);
-    // Preparing may take minutes, and a daemon that died in them must not split the job.
-    on_each(parts_.begin(), [](Part& part) { part.daemon->stats(); });
-    give_up_on_failures();
-    if (const auto why = too_late()) give_up(*why);
-    if (interrupt_.requested()) give_up("interrupted");
-  }
-
-  // Why it is, when more than half of the shortest hold has passed; time only makes it worse.
-  std::optional<std::string> too_late() {
-    MutexLock lock(window_mutex_);
-    if (!first_prepared_) return std::nullopt;
-    const milliseconds passed = pace_.now() - *first_prepared_;
-    if (passed * 2 <= shortest_hold_) return std::nullopt;
-    return fmt::format(
-        "preparing took too long to commit safely: {} s since the first daemon was "
-        "ready, and {} lets its shards go on after {} s: try again when the daemons "
-        "have less to do",
-        seconds(passed), shortest_, seconds(shortest_hold_));
-  }
-
-  // A daemon whose job runs this content already says from where, and changes nothing.
-  void check_point(const Part& part) {
-    for (const v1::JobSwap& job : part.prepared->jobs()) {
-      const v1::StepAt& asked = asked_.swap.step();
-      if (job.tuned() ||
-          (job.from().epoch() == asked.epoch() && job.from().step() == asked.step())) {
-        continue;
-      }
-      give_up(
-          fmt::format("on {} the job runs this from {} on, and not from {}: name that place, "
-                      "or roll it back there first",
-                      part.directory, show_place(job.from()), show_place(asked)));
-    }
-  }
-
-  void commit_first() {
-    Part& first = parts_.front();
-    commit(first, false);
-    if (first.committed) return;
-    const Failure failure = *first.failure;
-    if (!failure.transient())
-      give_up(fmt::format("{} refused to commit: {}", first.directory, failure.what()));
-    // It may have committed and died, or be slow to say so: to abort there would be a guess.
-    const std::string left = abort(parts_.begin() + 1);
-    throw Failure(kFailed,
-                  fmt::format("nothing has changed but perhaps on {}, which did not answer whether "
-                              "it has committed: {}\nThe others go on as they were{}. '{}' shows "
-                              "what it runs",
-                              first.directory, failure.what(), left,
-                              shell_command({"spdlctl", "--address", first.directory, "get", "jobs",
-                                             asked_.swap.job()})));
-  }
-
-  // With `persist`, a commit that gets no answer is tried again for as long as the daemon holds.
-  void commit(Part& part, bool persist) {
-    part.failure.reset();
-    while (true) {
-      const milliseconds left = part.hold_until() - pace_.now();
-      try {
-        if (part.daemon == nullptr)
-          part.daemon = std::make_unique<Daemon>(part.directory, asked_.timeout);
-        part.committed =
-            part.daemon->commit_swap(part.prepared->token(), std::max(left, milliseconds(1)));
-        part.failure.reset();
-        return;
-      } catch (const Failure& failure) {
-        part.failure = failure;
-        part.daemon.reset();
-      }
-      if (!persist || !part.failure->transient()) return;
-      pace_.pause(kTryAgain);
-      if (pace_.now() >= part.hold_until()) return;
-    }
-  }
-
-  std::vector<v1::SwapResult> results() const {
-    std::vector<v1::SwapResult> done;
-    std::string failed;
-    for (const Part& part : parts_) {
-      if (part.committed) {
-        done.push_back(*part.committed);
-        continue;
-      }
-      failed += fmt::format("\n  {}: not known to have changed: {}\n    to do it there: {}",
-                            part.directory, part.failure->what(), asked_.alone(part.directory));
-    }
-    if (failed.empty()) return done;
-    std::string changed;
-    for (const Part& part : parts_) {
-      if (part.committed) changed += fmt::format("\n  {}: changes", part.directory);
-    }
-    throw Failure(kFailed, fmt::format("job '{}' changes at {} on {} of {} daemons only:{}{}",
-                                       asked_.swap.job(), show_place(asked_.swap.step()),
-                                       done.size(), parts_.size(), changed, failed));
-  }
-
-  void give_up_on_failures() {
     std::string why;
     for (const Part& part : parts_) {
       if (!part.failure) continue;
       if (!why.empty()) why += '\n';
-      const bool gone = part.failure->exit_code() == kUnreachable;
-      why += fmt::format("{} {}: {}", part.directory, gone ? "is gone" : "refused",
+      why += fmt::format("{} {}: {}", part.directory,
+                         part.failure->exit_code() == kUnreachable ? "is gone"
+                         : part.refused()                          ? "refused"
+                                                                   : "did not answer",
                          part.failure->what());
     }
     if (!why.empty()) give_up(why);
-  }
-
-  [[noreturn]] void give_up(const std::string& why) {
-    const std::string left = abort(parts_.begin());
-    throw Failure(kFailed, fmt::format("nothing has changed: {}{}", why, left));
-  }
-
-  // Aborts what is prepared. Returns what could not be, for the end of a message.
-  std::string abort(Parts::iterator begin) {
-    on_each(begin, [&](Part& part) {
-      part.failure.reset();
-      if (!part.prepared) return;
-      // A connection that has failed before is no use.
-      part.daemon = std::make_unique<Daemon>(part.directory, asked_.timeout);
-      part.daemon->abort_swap(part.prepared->token());
-    });
-    std::string left;
-    for (auto part = begin; part != parts_.end(); ++part) {
-      if (!part->failure) continue;
-      left += fmt::format(
-          "\n{} could not be told to abort: {}; it lets its shards go on by itself "
-          "after {} s",
-          part->directory, part->failure->what(), seconds(part->hold_until() - part->prepared_at));
+    const Part& first = parts_.front();
+    for (const Part& part : parts_) {
+      const std::string& digest = part.answer->pipeline().order_digest();
+      const std::string& expected = first.answer->pipeline().order_digest();
+      if (digest == expected) continue;
+      give_up(
+          fmt::format("{} and {} do not list the same data (order digests {} and {}), and one "
+                      "job's shards must: let them see the same files",
+                      first.directory, part.directory, expected, digest));
     }
-    return left;
+    for (const Part& part : parts_) {
+      if (part.job().tuned() || first.job().tuned() ||
+          place(part.job().from()) == place(first.job().from()))
+        continue;
+      give_up(
+          fmt::format("the job would change at {} on {}, and at {} on {}: name a step that "
+                      "all of them have, or roll it back there first",
+                      show_place(first.job().from()), first.directory,
+                      show_place(part.job().from()), part.directory));
+    }
   }
 
-  static std::string seconds(milliseconds time) {
-    return fmt::format("{:.1f}", static_cast<double>(time.count()) / 1000);
+  // Until all know of the change no rank must be there. What an earlier call has begun is ended
+  // all the same: one that is too late refuses.
+  void check_place(double asking_s) {
+    const Part* furthest = nullptr;
+    double steps_per_s = 0;
+    for (const Part& part : parts_) {
+      if (part.known()) return;
+      if (part.job().tuned()) continue;  // at once
+      const v1::SwapOutlook& outlook = part.job().outlook();
+      if (!outlook.has_steps_per_s())
+        give_up(
+            fmt::format("how fast the ranks of job '{}' at {} read is not known yet, since one "
+                        "has only just come: try again in a few seconds",
+                        asked_.swap.job(), part.directory));
+      steps_per_s = std::max(steps_per_s, std::min(outlook.steps_per_s(), kMostStepsPerS));
+      if (furthest == nullptr ||
+          place(outlook.frontier()) > place(furthest->job().outlook().frontier()))
+        furthest = &part;
+    }
+    if (furthest == nullptr || !(steps_per_s > 0)) return;
+    const v1::StepAt& frontier = furthest->job().outlook().frontier();
+    const std::uint64_t per_epoch = furthest->job().outlook().steps_per_epoch();
+    const v1::StepAt& at = furthest->job().from();
+    const double ahead = place(at) < place(frontier) ? -1 : steps_between(frontier, at, per_epoch);
+    const double needed_s = std::max(kNearestS, kAskingTimes * asking_s);
+    const double needed = std::ceil(steps_per_s * needed_s);
+    if (ahead >= needed) return;
+    give_up(
+        fmt::format("{} is too near: the next step on {} is {}, and at {:.1f} steps/s a rank "
+                    "may be there in {}. A change must be {} ahead, for all daemons to know of "
+                    "it in time: --at {} is the nearest place that will do",
+                    show_place(at), furthest->directory, show_place(frontier), steps_per_s,
+                    seconds(std::max(0.0, ahead) / steps_per_s), seconds(needed_s),
+                    at_option(nearest(frontier, needed, per_epoch, at.step() == 0))));
+  }
+
+  static v1::StepAt nearest(const v1::StepAt& frontier, double steps, std::uint64_t per_epoch,
+                            bool epoch_start) {
+    const double step = static_cast<double>(frontier.step()) + steps;
+    const auto each = static_cast<double>(std::max<std::uint64_t>(per_epoch, 1));
+    const double epochs = std::min(std::floor(step / each), kMostEpochs);
+    v1::StepAt at;
+    at.set_epoch(frontier.epoch() + static_cast<std::uint64_t>(epochs));
+    at.set_step(static_cast<std::uint64_t>(std::fmod(step, each)));
+    if (!epoch_start || at.step() == 0) return at;
+    at.set_epoch(at.epoch() + 1);
+    at.set_step(0);
+    return at;
+  }
+
+  void change() {
+    const auto never = [] { return false; };
+    on_each(
+        [&](Part& part) {
+          part.done = part.daemon->swap(asked_.text, asked_.swap, false, progress_of(part));
+        },
+        never);
+    if (std::none_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.refused(); }))
+      return;
+    on_each([&](Part& part) { undo(part); }, never);
+  }
+
+  void undo(Part& part) {
+    if (!part.done || part.known()) return;
+    v1::RollbackRequest request;
+    request.set_pipeline(part.done->pipeline().name());
+    request.set_version(part.job().outlook().version_before());
+    *request.mutable_swap() = asked_.swap;
+    part.daemon->rollback(request, progress_of(part));
+    part.undone = true;
+  }
+
+  std::vector<v1::SwapResult> results() const {
+    const auto all = [&](const auto& holds) {
+      return std::all_of(parts_.begin(), parts_.end(), holds);
+    };
+    if (all([](const Part& part) { return part.done && !part.undone; })) {
+      std::vector<v1::SwapResult> done;
+      for (const Part& part : parts_) done.push_back(*part.done);
+      return done;
+    }
+    const bool none = all([](const Part& part) { return part.undone || part.refused(); });
+    std::string text =
+        none ? "nothing has changed:"
+             : fmt::format("job '{}' does not change on all daemons at {}:", asked_.swap.job(),
+                           show_place(asked_.swap.step()));
+    bool ends = true;
+    std::string undoing;
+    for (const Part& part : parts_) {
+      text += fmt::format("\n  {}: {}", part.directory, outcome(part));
+      ends = ends && !part.refused();
+      if (!part.undone && !part.refused()) undoing += undo_text(part);
+    }
+    if (none) throw Failure(kFailed, text);
+    if (ends) text += fmt::format("\nto end it:\n  {}", asked_.command);
+    if (!undoing.empty()) text += "\nto undo it, before a rank is there:" + undoing;
+    throw Failure(kFailed, text);
+  }
+
+  static std::string outcome(const Part& part) {
+    if (part.undone) return "has changed, and goes on as before again";
+    if (part.done && part.failure)
+      return fmt::format("changes, and could not be told to go on as before: {}",
+                         part.failure->what());
+    if (part.done) return "changes";
+    if (part.refused()) return fmt::format("refused: {}", part.failure->what());
+    return fmt::format("not known to change: {}", part.failure->what());
+  }
+
+  // On a line of its own; empty where the job has run nothing else.
+  std::string undo_text(const Part& part) const {
+    const std::uint32_t before = part.job().outlook().version_before();
+    if (part.known() && before == part.job().version()) return {};
+    return "\n  " +
+           shell_command({"spdlctl", "--address", part.directory, "rollback",
+                          part.answer->pipeline().name(), "--to", std::to_string(before), "--job",
+                          asked_.swap.job(), "--at", at_option(asked_.swap.step())});
+  }
+
+  [[noreturn]] void give_up(const std::string& why) const {
+    std::string earlier;
+    for (const Part& part : parts_) {
+      if (part.known()) earlier += undo_text(part);
+    }
+    if (!earlier.empty()) earlier = "\nto undo what an earlier command has done:" + earlier;
+    throw Failure(kFailed, fmt::format("nothing has changed: {}{}", why, earlier));
   }
 
   const JointSwap& asked_;
   const Daemon::OnProgress& on_progress_;
-  const Pace& pace_;
+  const NowMs& now_;
   const Interrupt interrupt_;
-  Parts parts_;
-
-  Mutex window_mutex_;
-  std::optional<milliseconds> first_prepared_ SPDLD_GUARDED_BY(window_mutex_);
-  std::string shortest_ SPDLD_GUARDED_BY(window_mutex_);  // whose hold is, once one has prepared
-  milliseconds shortest_hold_ SPDLD_GUARDED_BY(window_mutex_){0};
+  std::deque<Part> parts_;
+  Mutex progress_mutex_;
 };
 
 }  // namespace
 
-Pace Pace::real() {
-  return {[] {
-            return std::chrono::duration_cast<milliseconds>(
-                std::chrono::steady_clock::now().time_since_epoch());
-          },
-          [](milliseconds time) { std::this_thread::sleep_for(time); }};
+NowMs steady_now_ms() {
+  return [] {
+    return std::chrono::duration_cast<milliseconds>(
+        std::chrono::steady_clock::now().time_since_epoch());
+  };
 }
 
 std::vector<v1::SwapResult> swap_everywhere(const JointSwap& joint,
                                             const Daemon::OnProgress& on_progress,
-                                            const Pace& pace) {
-  return Joint(joint, on_progress, pace).run();
+                                            const NowMs& now) {
+  return Joint(joint, on_progress, now).run();
 }
 
 }  // namespace spdld::ctl

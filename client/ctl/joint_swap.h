@@ -10,36 +10,32 @@
 
 namespace spdld::ctl {
 
-// Time as a joint swap goes by it; tests put their own in its place.
-struct Pace {
-  std::function<std::chrono::milliseconds()> now;  // monotonic
-  std::function<void(std::chrono::milliseconds)> pause;
-
-  static Pace real();
-};
+// Milliseconds of a monotonic clock; tests put their own in its place. Called on one thread.
+using NowMs = std::function<std::chrono::milliseconds()>;
+NowMs steady_now_ms();
 
 // One job on several daemons, each of which feeds some of its shards, and what it changes to.
 struct JointSwap {
   std::vector<std::string> directories;  // the daemons'; at least one
   v1::PipelineText text;
-  v1::SwapRequest swap;  // of one job, to a step
-  std::chrono::milliseconds timeout{30'000};
-  // The command that does it on one daemon alone.
-  std::function<std::string(const std::string& directory)> alone;
+  v1::SwapRequest swap;                       // of one job, to a step
+  std::string command;                        // that asks for this, as a shell takes it
+  std::chrono::milliseconds timeout{30'000};  // for which a daemon may be silent
 };
 
-// Changes the job on all of the daemons at the same step, or on none: prepares on all at once,
-// commits when all have prepared, and aborts everywhere otherwise. Nothing is committed when
-//  - a daemon refuses, is gone, lists other data than the others, or has the job change elsewhere,
-//  - more than half of the shortest hold has passed since the first had prepared, so that a commit
-//    might come too late,
-//  - Ctrl-C came before the first commit. Beyond it, Ctrl-C ends nothing.
-// The first commit decides: if it fails, the others are told to abort. After it, a commit that gets
-// no answer is tried again for as long as that daemon holds its shards. Throws Failure, which says
-// of each daemon what it has done and what mends it. Returns what each committed, in their order.
-// For the main thread; the calls run on threads of its own, which have ended when it returns.
+// Changes the job at the same step on all of the daemons, which do not talk to each other:
+//  1. Asks all at once, by a dry run, whether they could. Nothing is changed when one refuses, is
+//     gone or silent, or has other data or another place than the others, when the place is too
+//     near, or on Ctrl-C. From here on, Ctrl-C ends nothing.
+//  2. Has each of them change the job at the step, all at once: each does it durably, or refuses.
+//  3. If one refuses, those that have done it for this call go back to what the job ran, as long as
+//     the step lies ahead.
+// Where a daemon did not answer in step 2 the Failure says what has become of each, and which
+// commands end or undo it. The same call again does what is missing. Returns what each has done, in
+// their order. For the main thread; the calls run on threads of its own, which have ended when it
+// returns.
 std::vector<v1::SwapResult> swap_everywhere(const JointSwap& joint,
                                             const Daemon::OnProgress& on_progress,
-                                            const Pace& pace);
+                                            const NowMs& now);
 
 }  // namespace spdld::ctl

@@ -125,8 +125,9 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
       ->allow_extra_args(false);
   app.add_option(
          "--timeout", context.timeout_s,
-         "seconds to wait for an answer; what indexes or decodes is waited for. For consume "
-         "and bench: seconds without a sign of life, 60 if it is not given")
+         "seconds to wait for an answer; what indexes or decodes is waited for. For an apply to "
+         "several daemons, consume and bench: seconds without a sign of life; for the latter two "
+         "60 if it is not given")
       ->check(CLI::Range(0.001, 86'400.0))
       ->default_str(fmt::format("{}", kTimeoutS));
   app.require_subcommand(1);

@@ -36,12 +36,6 @@ Status write_preview(const session::PreviewView& view,
   return Status();
 }
 
-Status check_token(const std::string& token) {
-  if (!token.empty()) return Status();
-  return Status(Code::kInvalidArgument,
-                "the request names no swap: send the token that PrepareSwap answered with");
-}
-
 class Pipelines final : public v1::Pipelines::Service {
  public:
   explicit Pipelines(const Environment& environment) : environment_(environment) {}
@@ -53,11 +47,6 @@ class Pipelines final : public v1::Pipelines::Service {
       const auto progress = progress_into(environment_, context, writer);
       v1::ApplyResponse response;
       if (request->has_swap()) {
-        if (request->dry_run()) {
-          return Status(Code::kInvalidArgument,
-                        "a dry run checks a pipeline and changes no job: leave out either dry_run "
-                        "or swap");
-        }
         SPDLD_ASSIGN(const auto jobs, swap_request(request->swap()));
         SPDLD_ASSIGN(const auto view, service().swap(caller, submitted, jobs, progress));
         fill(response.mutable_swap(), view);
@@ -66,41 +55,6 @@ class Pipelines final : public v1::Pipelines::Service {
         fill(response.mutable_pipeline(), view);
       }
       return writer->Write(response) ? Status() : cut_off();
-    });
-  }
-
-  grpc::Status PrepareSwap(grpc::ServerContext* context, const v1::PrepareSwapRequest* request,
-                           grpc::ServerWriter<v1::PrepareSwapResponse>* writer) override {
-    return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
-      SPDLD_ASSIGN(const auto submitted, apply_request(request->text(), false));
-      SPDLD_ASSIGN(const auto jobs, swap_request(request->swap()));
-      SPDLD_ASSIGN(const auto view,
-                   service().prepare_swap(caller, submitted, jobs,
-                                          progress_into(environment_, context, writer)));
-      v1::PrepareSwapResponse response;
-      fill(response.mutable_swap(), view);
-      if (!context->IsCancelled() && writer->Write(response)) return Status();
-      // Nobody knows the token: the shards need not wait for a commit that cannot come.
-      SPDLD_TRY(service().abort_swap(caller, view.token));
-      return cut_off();
-    });
-  }
-
-  grpc::Status CommitSwap(grpc::ServerContext* context, const v1::CommitSwapRequest* request,
-                          v1::SwapResult* response) override {
-    return serve(environment_, context, [&](const session::Caller& caller) -> Status {
-      SPDLD_TRY(check_token(request->token()));
-      SPDLD_ASSIGN(const auto view, service().commit_swap(caller, request->token()));
-      fill(response, view);
-      return Status();
-    });
-  }
-
-  grpc::Status AbortSwap(grpc::ServerContext* context, const v1::AbortSwapRequest* request,
-                         v1::AbortSwapResponse*) override {
-    return serve(environment_, context, [&](const session::Caller& caller) -> Status {
-      SPDLD_TRY(check_token(request->token()));
-      return service().abort_swap(caller, request->token());
     });
   }
 

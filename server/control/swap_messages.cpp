@@ -10,6 +10,17 @@
 #include "control/pipeline_messages.h"
 
 namespace spdld::control {
+namespace {
+
+void fill_in(v1::SwapOutlook* message, const session::SwapOutlook& outlook) {
+  message->set_version_before(outlook.version_before);
+  fill(message->mutable_frontier(), outlook.frontier);
+  message->set_steps_per_epoch(outlook.steps_per_epoch);
+  if (outlook.steps_per_s) message->set_steps_per_s(*outlook.steps_per_s);
+  message->set_known(outlook.known);
+}
+
+}  // namespace
 
 Result<session::SwapRequest> swap_request(const v1::SwapRequest& message) {
   const auto refuse = [](std::string_view why) {
@@ -60,9 +71,8 @@ void fill(v1::SwapResult* message, const session::SwapView& view) {
       override->set_own(utf8(given.own));
       override->set_given(utf8(given.given));
     }
+    if (job.outlook) fill_in(out->mutable_outlook(), *job.outlook);
   }
-  message->set_token(view.token);
-  message->set_hold_ms(view.hold_ms);
   message->set_unchanged(view.unchanged);
   message->set_repeats(view.repeats);
 }

@@ -31,9 +31,7 @@ Result<PlannedSwap> Sessions::apply_vars(const SessionPtr& session,
   MutexLock one_at_a_time(swapping_);
   {
     MutexLock lock(mutex_);
-    // To a rank that is no refusal: it asks again once an operator has made up his mind.
-    if (job->changes() || yet_to_jump(*job) != nullptr)
-      return error(Code::kUnavailable, check_settled(*job).message());
+    if (yet_to_jump(*job) != nullptr) return tl::unexpected<Status>(check_settled(*job));
     base = job->timeline.last_phase()->pipeline;
     vars.own.insert(job->vars.begin(), job->vars.end());
     vars.overrides = job->timeline.last_phase()->overrides;

@@ -368,8 +368,7 @@ std::string Consumer::waits_for() const {
            " has not been opened yet: 'spdlctl job advance' does it";
   }
   if (pending_ && to_send_ >= pending_->first())
-    return "another version of the pipeline begins here, and its apply has been prepared but not "
-           "committed yet";
+    return "another version of the pipeline begins here, and its apply is not on disk yet";
   return legs_.empty() ? std::string() : legs_.front().stream->waits_for(holder());
 }
 

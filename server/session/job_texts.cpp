@@ -28,7 +28,7 @@ std::string away_text(const Job& job, Member member) {
 
 Status about_to_change(const Job& job) {
   return Status(Code::kUnavailable,
-                "job '" + job.key.job + "' is about to change: an apply has been prepared");
+                "job '" + job.key.job + "' is about to change: an apply is under way");
 }
 
 Status beyond_its_end(const Job& job) {

@@ -30,13 +30,13 @@ Status Sessions::check_settled(const Job& job) const {
   if (job.tuning != nullptr)
     return Status(Code::kFailedPrecondition,
                   "job '" + job.key.job +
-                      "' is about to be tuned: an apply has been prepared; try again once it is "
-                      "committed or aborted");
+                      "' is about to be tuned: an apply is under way; try again once it is "
+                      "answered");
   if (job.pending)
     return Status(Code::kFailedPrecondition,
                   "job '" + job.key.job + "' is about to change its pipeline at " +
                       place_text(job.pending->from) +
-                      ": an apply has been prepared; try again once it is committed or aborted");
+                      ": an apply is under way; try again once it is answered");
   if (awaits(job))
     return Status(Code::kUnavailable,
                   "job '" + job.key.job + "': " + member_text(job, *job.awaited.begin()) +

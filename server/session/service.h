@@ -32,16 +32,10 @@ class Service {
   virtual Result<PipelineView> apply(const Caller& caller, const ApplyRequest& request,
                                      const Progress& progress) = 0;
   // Applies, and changes running jobs to it: all of them at one step of their own, or none.
-  // Whatever fails leaves everything as it was.
+  // Whatever fails leaves everything as it was. A dry run plans it and makes the trial batches, and
+  // says of each job what lies ahead of it (JobSwap::outlook).
   virtual Result<SwapView> swap(const Caller& caller, const ApplyRequest& request,
                                 const SwapRequest& jobs, const Progress& progress) = 0;
-  // The same in two steps, for a job that several daemons feed. Only SwapAt::kStep is taken. Until
-  // it is committed or aborted, or SwapView::hold_ms have passed, no shard goes beyond the point;
-  // so within that time a commit does not fail. Committing or aborting twice is no error.
-  virtual Result<SwapView> prepare_swap(const Caller& caller, const ApplyRequest& request,
-                                        const SwapRequest& jobs, const Progress& progress) = 0;
-  virtual Result<SwapView> commit_swap(const Caller& caller, const std::string& token) = 0;
-  virtual Status abort_swap(const Caller& caller, const std::string& token) = 0;
   // The versions of a pipeline, oldest first.
   virtual Result<std::vector<RevisionView>> history(const Caller& caller,
                                                     std::string_view pipeline) = 0;

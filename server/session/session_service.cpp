@@ -169,7 +169,6 @@ void SessionService::restore(const std::vector<std::string>& files) {
   if (Status jobs = sessions_.restore([this](std::string warning) { warn(std::move(warning)); });
       !jobs.ok())
     warn("the jobs that were declared before are not restored: " + jobs.message());
-  swaps_.restore([this](std::string warning) { warn(std::move(warning)); });
 }
 
 void SessionService::reload(const std::vector<std::string>& files) {
@@ -198,8 +197,6 @@ Status SessionService::apply_file(const std::string& file) {
                catalogue_.build(catalogue_.owner_for(self.uid), request, nullptr));
   auto done = swaps_.change(self, built, "from " + file, std::nullopt, nullptr);
   if (done) return store.put_file(file, text.digest);
-  // A swap of it is prepared.
-  if (done.error().code() == Code::kFailedPrecondition) return done.error();
   // It can be read at each start, whatever can be kept; the next one is to apply it again.
   SPDLD_ASSIGN(const PipelinePtr put, catalogue_.put(self.uid, built));
   Status kept = store.put_file(file, {});
@@ -306,7 +303,6 @@ Result<std::vector<std::string>> SessionService::check_new(const Caller& caller,
                                                            bool makes_batch,
                                                            const Catalogue::Progress& progress) {
   std::vector<std::string> nothing;
-  SPDLD_TRY(swaps_.check_free(built->id()));
   SPDLD_ASSIGN(const PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
   const PipelinePtr current = catalogue_.find(built->id());
   if (current != nullptr && current->version == numbered->version) return nothing;

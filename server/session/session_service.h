@@ -38,17 +38,11 @@ class SessionService final : public Service {
   // Whose counters daemon() and users() tell from now on; null: of none. It outlives the calls
   // until then.
   void watch(const delivery::DataServer* data) { data_.store(data, std::memory_order_release); }
-  // Every second: what was prepared and never committed is aborted.
-  void tick() { swaps_.tick(); }
 
   Result<PipelineView> apply(const Caller& caller, const ApplyRequest& request,
                              const Progress& progress) override;
   Result<SwapView> swap(const Caller& caller, const ApplyRequest& request, const SwapRequest& jobs,
                         const Progress& progress) override;
-  Result<SwapView> prepare_swap(const Caller& caller, const ApplyRequest& request,
-                                const SwapRequest& jobs, const Progress& progress) override;
-  Result<SwapView> commit_swap(const Caller& caller, const std::string& token) override;
-  Status abort_swap(const Caller& caller, const std::string& token) override;
   Result<std::vector<RevisionView>> history(const Caller& caller,
                                             std::string_view pipeline) override;
   Result<SwapView> rollback(const Caller& caller, std::string_view pipeline,

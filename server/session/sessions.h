@@ -46,19 +46,22 @@ struct SessionsDeps {
 };
 
 // A swap of one job on its way: planned without a lock, then prepared, then committed or aborted.
+// Between planning and the end Sessions::swapping() is held, so there is one at a time.
 struct PlannedSwap {
   JobPtr job;
   PhasePtr phase;                                // what it is to run
   std::map<std::string, std::string> vars = {};  // that its consumers have given by then
-  bool known = false;                        // it runs that already, or will: nothing is to be done
-  bool tuned = false;                        // nothing differs but what may be tuned at once
-  bool runs = false;                         // known, and begun
-  StepAt from = {};                          // once it is prepared
+  bool known = false;         // it runs that already, or will: nothing is to be done
+  bool tuned = false;         // nothing differs but what may be tuned at once
+  PhasePtr before = nullptr;  // the same content, up to the last change: that need only not come
+  StepAt from = {};           // once it is placed
+  std::optional<StepAt> runs_since = {};     // it runs that already: from there on
   std::optional<StepAt> planned = {};        // where it was to come, if that is earlier
   std::vector<PlannedChange> replaces = {};  // what was to come from then on
   bool by_consumer = false;                  // who asks has no command line
   bool allow_schema_change = false;
   PhasePtr base = nullptr;  // what it ran, or was to run, last when this was planned
+  std::optional<SwapOutlook> outlook = {};  // after look_ahead()
 };
 
 // The variables that a job is to run with.
@@ -86,7 +89,7 @@ class Sessions final : public delivery::DataService {
   // Every few seconds: tells those who wait why, and that the daemon lives.
   void heartbeat() SPDLD_EXCLUDES(mutex_);
   // Every second: looks at the counters that rates are told of, keeps positions, and looks after
-  // shared streams. Returns at once.
+  // shared streams. Returns at once; `more` is run when that is done.
   void tick(BlockingPool::Task more = nullptr) SPDLD_EXCLUDES(mutex_);
   // Work of others that may block; dropped once the daemon stops.
   void run_slowly(BlockingPool::Task task) { slow_.post(std::move(task)); }
@@ -162,13 +165,10 @@ class Sessions final : public delivery::DataService {
   // All shards of all the jobs make ready, each job at a step of its own, and go no further; or
   // nothing is done.
   Status prepare_swaps(std::vector<PlannedSwap>& swaps, const SwapAt& at) SPDLD_EXCLUDES(mutex_);
-  // As they are kept while they are prepared; those of private jobs are not.
-  static std::vector<StoredSwap> stored_swaps(const std::vector<PlannedSwap>& swaps);
-  // The same again after a restart, before the first consumer: its job halts at the point.
-  Result<PlannedSwap> restore_swap(const StoredSwap& kept) SPDLD_EXCLUDES(mutex_);
-  // How the jobs are kept until it is committed, and from then on; private ones are not.
-  std::vector<StoredJob> stored_before(const std::vector<PlannedSwap>& swaps) const
-      SPDLD_EXCLUDES(mutex_);
+  // Whether prepare_swaps() would find a step for each of the jobs, and where that lies ahead.
+  // Makes nothing ready.
+  Status look_ahead(std::vector<PlannedSwap>& swaps, const SwapAt& at) SPDLD_EXCLUDES(mutex_);
+  // How the jobs are kept once it is committed; private ones are not.
   std::vector<StoredJob> stored_after(const std::vector<PlannedSwap>& swaps) const
       SPDLD_EXCLUDES(mutex_);
   // Whether they can be committed: what was made ready may have failed since.
@@ -179,7 +179,7 @@ class Sessions final : public delivery::DataService {
   // Held while a job changes and its record with it, so that keep() does not write an older one
   // over that. Taken between swapping() and mutex_.
   Mutex& records() SPDLD_RETURN_CAPABILITY(records_) { return records_; }
-  // Held from planning swaps until they are committed or prepared: one at a time.
+  // Held from planning swaps until they are committed or aborted: one at a time.
   Mutex& swapping() SPDLD_RETURN_CAPABILITY(swapping_) { return swapping_; }
 
   const SessionsDeps& deps() const { return deps_; }
@@ -367,9 +367,9 @@ class Sessions final : public delivery::DataService {
   Result<std::optional<JobKey>> forget_job(const Caller& caller, const JobName& name)
       SPDLD_REQUIRES(mutex_, records_);
 
-  // Operating: operate.cpp, move.cpp, and of swaps swap_plan.cpp, swap.cpp, swap_records.cpp,
-  // apply.cpp. Nothing of the job is begun until go_on(). The first step that no shard has begun;
-  // the job's timeline is then what its furthest consumer reads by.
+  // Operating: operate.cpp, move.cpp, and of swaps swap_plan.cpp, swap.cpp, apply.cpp.
+  // Nothing of the job is begun until go_on(). The first step that no shard has begun; the job's
+  // timeline is then what its furthest consumer reads by.
   static StepAt hold(Job& job);
   static void go_on(const Job& job);
   // Another deal from the first step that no shard has begun: `position` says where that begins.
@@ -398,7 +398,10 @@ class Sessions final : public delivery::DataService {
                                 VariantFiles files = VariantFiles::kAsListed)
       SPDLD_EXCLUDES(mutex_);
   bool runs(const JobPtr& job) const SPDLD_REQUIRES(mutex_);  // nobody deleted or replaced it
+  // Holds the job and places its swap. The first step that no shard has begun.
+  Result<StepAt> hold_and_place(PlannedSwap& swap, const SwapAt& at) SPDLD_REQUIRES(mutex_);
   Status prepare_swap(PlannedSwap& swap, const SwapAt& at) SPDLD_REQUIRES(mutex_);
+  Status look_ahead(PlannedSwap& swap, const SwapAt& at) SPDLD_REQUIRES(mutex_);
   // A consumer that attached after the swaps were planned, and so has no GPU open for this phase of
   // them.
   struct Unopened {
@@ -407,6 +410,7 @@ class Sessions final : public delivery::DataService {
   };
   static std::vector<Unopened> unopened(const std::vector<PlannedSwap>& swaps);
   Status prepare_opened(std::vector<PlannedSwap>& swaps, const SwapAt& at) SPDLD_REQUIRES(mutex_);
+  Status check_runs(const PlannedSwap& swap) const SPDLD_REQUIRES(mutex_);
   void abort_swap(const PlannedSwap& swap) SPDLD_REQUIRES(mutex_);
   // What consumers ask for, on a thread of its own: one change after the other, users in turns.
   void answer_apply(const SessionPtr& session, const delivery::ApplyWish& wish)

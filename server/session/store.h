@@ -138,29 +138,6 @@ struct StoredPosition {
   std::uint64_t kept_unix_ms = 0;
 };
 
-// What one job is to change to.
-struct StoredSwap {
-  JobKey key = {};
-  StepAt from;
-  StoredPhase phase = {};
-  std::map<std::string, std::string> vars = {};
-  bool known = false;
-  bool tuned = false;
-  bool runs = false;
-  std::optional<StepAt> planned = std::nullopt;
-  std::vector<PlannedChange> replaces = {};
-};
-
-// A swap in two steps, between them; `committed`, behind them.
-struct StoredPrepared {
-  std::string token;
-  std::uint64_t until_unix_ms = 0;  // then nobody waits for a commit any more
-  bool committed = false;
-  uid_t caller = 0;
-  StoredPipeline pipeline = {};
-  std::vector<StoredSwap> swaps = {};
-};
-
 // What must outlive the daemon: one SQLite file in state_dir. Owned by the daemon. Each call is one
 // transaction, on disk when it returns. Thread-safe; calls wait for each other.
 //
@@ -187,9 +164,8 @@ class Store {
 
   // Pipelines and the files they were applied from: store_pipelines.cpp.
   // A version of a pipeline, its place in the history, and the jobs that change to it: all or none.
-  // `token` names the prepared swap that is committed by it, if it is one.
   Status put_pipeline(const StoredPipeline& pipeline, const StoredRevision& revision,
-                      const std::vector<StoredJob>& jobs = {}, const std::string& token = {});
+                      const std::vector<StoredJob>& jobs = {});
   // With its history.
   Status remove_pipeline(const std::string& id);
   Result<std::vector<StoredPipeline>> pipelines();
@@ -236,13 +212,6 @@ class Store {
   // How far they were acknowledged: store_positions.cpp.
   Status remove_position(const JobKey& key);
   Result<std::optional<StoredPosition>> position(const JobKey& key);
-
-  // Swaps in two steps, between them: store_prepared.cpp.
-  // With the records of its jobs, without which it could not be brought back.
-  Status put_prepared(const StoredPrepared& prepared, const std::vector<StoredJob>& jobs = {});
-  Status remove_prepared(const std::string& token);
-  // Those of the last hour, at least.
-  Result<std::vector<StoredPrepared>> prepared();
 
   // What was listed for anything that is kept here (ApplyRequest::dataset): store_datasets.cpp.
   Result<std::set<std::string>> datasets();

@@ -34,16 +34,9 @@ Result<std::set<std::string>> Store::datasets() {
     for (const StoredPhase& phase : read.phases) found.insert(phase.request.dataset);
     return {};
   };
-  const auto prepared = [&found](const std::string& text) -> Status {
-    SPDLD_ASSIGN(const StoredPrepared read, parse_prepared(text));
-    found.insert(read.pipeline.request.dataset);
-    for (const StoredSwap& swap : read.swaps) found.insert(swap.phase.request.dataset);
-    return {};
-  };
   SPDLD_TRY(each("SELECT request FROM pipelines", request));
   SPDLD_TRY(each("SELECT request FROM revisions", request));
   SPDLD_TRY(each("SELECT state FROM jobs", job));
-  SPDLD_TRY(each("SELECT state FROM prepared", prepared));
   return found;
 }
 

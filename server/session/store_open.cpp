@@ -55,9 +55,6 @@ constexpr const char* kSchema = R"sql(
   CREATE TABLE IF NOT EXISTS failures (
     uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL, number INTEGER NOT NULL,
     state TEXT NOT NULL, PRIMARY KEY (uid, job, pipeline, number));
-  CREATE TABLE IF NOT EXISTS prepared (
-    token TEXT PRIMARY KEY, until_unix_ms INTEGER NOT NULL, committed INTEGER NOT NULL,
-    state TEXT NOT NULL);
 )sql";
 
 Status cannot_write(const std::string& state_dir, int err) {
@@ -280,25 +277,6 @@ Status Store::name_by_owner() {
                            " SET pipeline = uid || '/' || pipeline WHERE uid = ? AND pipeline NOT "
                            "IN (SELECT name FROM pipelines)",
                        [&](Statement& rename) { rename.bind(static_cast<std::int64_t>(uid)); }));
-  }
-  std::map<std::string, std::string> prepared;  // texts by token
-  {
-    Statement statement(db_, "SELECT token, state FROM prepared");
-    int state = statement.step();
-    for (; state == SQLITE_ROW; state = statement.step()) {
-      auto swap = parse_prepared(statement.text(1));
-      if (!swap) continue;  // told when it is read
-      const auto id = ids.find(swap->pipeline.id);
-      if (id == ids.end()) continue;
-      swap->pipeline.id = id->second;
-      for (StoredSwap& of : swap->swaps) of.key.pipeline = id->second;
-      SPDLD_ASSIGN(prepared[statement.text(0)], prepared_text(*swap));
-    }
-    if (state != SQLITE_DONE) return failure("read");
-  }
-  for (const auto& [token, text] : prepared) {
-    Statement statement(db_, "UPDATE prepared SET state = ? WHERE token = ?");
-    if (statement.bind(text).bind(token).step() != SQLITE_DONE) return failure("written");
   }
   return {};
 }

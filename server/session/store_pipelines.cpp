@@ -14,7 +14,7 @@
 namespace spdld::session {
 
 Status Store::put_pipeline(const StoredPipeline& pipeline, const StoredRevision& revision,
-                           const std::vector<StoredJob>& jobs, const std::string& token) {
+                           const std::vector<StoredJob>& jobs) {
   SPDLD_ASSIGN(const std::string request, request_text(pipeline.id, pipeline.request));
   MutexLock lock(mutex_);
   SPDLD_TRY(begin());
@@ -39,8 +39,7 @@ Status Store::put_pipeline(const StoredPipeline& pipeline, const StoredRevision&
     old.bind(pipeline.id).bind(static_cast<std::int64_t>(revision.version) - kMaxRevisions);
     if (old.step() != SQLITE_DONE) return failure("written");
     for (const StoredJob& job : jobs) SPDLD_TRY(write_job(job));
-    Statement prepared(db_, "UPDATE prepared SET committed = 1 WHERE token = ?");
-    return prepared.bind(token).step() == SQLITE_DONE ? Status() : failure("written");
+    return {};
   };
   return finish(write());
 }

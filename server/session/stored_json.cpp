@@ -181,51 +181,11 @@ StoredJob job_of(const json& value) {
   return job;
 }
 
-json json_of(const StoredSwap& swap) {
-  json value{
-      {"uid", swap.key.uid},        {"job", swap.key.job},          {"pipeline", swap.key.pipeline},
-      {"from", json_of(swap.from)}, {"phase", json_of(swap.phase)}, {"vars", swap.vars},
-      {"known", swap.known},        {"tuned", swap.tuned},          {"runs", swap.runs}};
-  if (swap.planned) value["planned"] = json_of(*swap.planned);
-  for (const PlannedChange& change : swap.replaces)
-    value["replaces"].push_back({{"version", change.version}, {"from", json_of(change.from)}});
-  return value;
-}
-
 template <typename T>
 json list_of(const std::vector<T>& values) {
   json list = json::array();
   for (const T& value : values) list.push_back(json_of(value));
   return list;
-}
-
-StoredSwap swap_of(const json& value) {
-  StoredSwap swap;
-  value.at("uid").get_to(swap.key.uid);
-  value.at("job").get_to(swap.key.job);
-  value.at("pipeline").get_to(swap.key.pipeline);
-  swap.from = step_of(value.at("from"));
-  swap.phase = phase_of(value.at("phase"));
-  value.at("vars").get_to(swap.vars);
-  value.at("known").get_to(swap.known);
-  value.at("tuned").get_to(swap.tuned);
-  swap.runs = value.value("runs", false);
-  if (value.contains("planned")) swap.planned = step_of(value["planned"]);
-  for (const json& change : value.value("replaces", json::array()))
-    swap.replaces.push_back(
-        {.version = change.at("version").get<std::uint32_t>(), .from = step_of(change.at("from"))});
-  return swap;
-}
-
-StoredPrepared prepared_of(const json& value) {
-  StoredPrepared prepared;
-  value.at("caller").get_to(prepared.caller);
-  value.at("name").get_to(prepared.pipeline.id);
-  value.at("version").get_to(prepared.pipeline.version);
-  value.at("owner").get_to(prepared.pipeline.owner);
-  prepared.pipeline.request = request_of(value.at("request"));
-  for (const json& swap : value.at("swaps")) prepared.swaps.push_back(swap_of(swap));
-  return prepared;
 }
 
 }  // namespace
@@ -260,18 +220,5 @@ Result<std::string> job_text(const StoredJob& job) {
 }
 
 Result<StoredJob> parse_job(const std::string& text) { return parsed(text, job_of); }
-
-Result<std::string> prepared_text(const StoredPrepared& prepared) {
-  const StoredPipeline& pipeline = prepared.pipeline;
-  return text_of({{"caller", prepared.caller},
-                  {"name", pipeline.id},
-                  {"version", pipeline.version},
-                  {"owner", pipeline.owner},
-                  {"request", json_of(pipeline.request)},
-                  {"swaps", list_of(prepared.swaps)}},
-                 "the swap of pipeline '" + pipeline.id + "'");
-}
-
-Result<StoredPrepared> parse_prepared(const std::string& text) { return parsed(text, prepared_of); }
 
 }  // namespace spdld::session

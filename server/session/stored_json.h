@@ -17,8 +17,4 @@ Result<ApplyRequest> parse_request(const std::string& text);
 Result<std::string> job_text(const StoredJob& job);
 Result<StoredJob> parse_job(const std::string& text);
 
-// A prepared swap but for its token, `until_unix_ms` and `committed`.
-Result<std::string> prepared_text(const StoredPrepared& prepared);
-Result<StoredPrepared> parse_prepared(const std::string& text);
-
 }  // namespace spdld::session

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hot swap: what a running job runs from one of its steps on. Prepared on all shards at once, then
-// committed or aborted.
+// written to disk and committed, or aborted.
 #include <algorithm>
 #include <utility>
 
@@ -45,14 +45,6 @@ Status check_schema(const Phase& now, const PlannedSwap& swap) {
   return {};
 }
 
-// From where on `timeline` has what it has last.
-StepAt last_change(const Timeline& timeline) {
-  const auto& cuts = timeline.cuts();
-  auto cut = cuts.rbegin();
-  while (std::next(cut) != cuts.rend() && std::next(cut)->phase == cut->phase) ++cut;
-  return cut->from;
-}
-
 // What of `timeline` does not come if it changes at `first`.
 std::vector<PlannedChange> changes_from(const Timeline& timeline, StepAt first) {
   const auto& cuts = timeline.cuts();
@@ -62,6 +54,28 @@ std::vector<PlannedChange> changes_from(const Timeline& timeline, StepAt first) 
       changes.push_back({.version = cuts[i].phase->version(), .from = cuts[i].from});
   }
   return changes;
+}
+
+// In steps per second, of the fastest rank; none: one of them has only just come.
+std::optional<double> pace_of(const Job& job) {
+  double rows_per_s = 0;
+  for (const auto& [member, session] : job.members) {
+    if (session->consumer == nullptr) continue;
+    const auto rows = session->rows.per_second(0);
+    if (!rows) return std::nullopt;
+    rows_per_s = std::max(rows_per_s, *rows);
+  }
+  return rows_per_s / static_cast<double>(job.phase().batch);
+}
+
+SwapOutlook outlook_of(const PlannedSwap& swap, StepAt frontier) {
+  const Job& job = *swap.job;
+  return {
+      .version_before = (swap.tuned ? swap.base : job.timeline.phase_before(swap.from))->version(),
+      .frontier = frontier,
+      .steps_per_epoch = job.timeline.steps_per_epoch(frontier),
+      .steps_per_s = pace_of(job),
+      .known = swap.known};
 }
 
 }  // namespace
@@ -141,46 +155,74 @@ Status Sessions::check_swap(const PlannedSwap& swap, const Timeline& timeline, S
 Status Sessions::place_swap(PlannedSwap& swap, const SwapAt& at, StepAt frontier) {
   const Job& job = *swap.job;
   Timeline timeline = job.timeline;
-  const StepAt since = last_change(timeline);
-  swap.runs = swap.known && (since < frontier || since == timeline.cuts().front().from);
-  if (swap.known && !swap.runs) {
+  const StepAt since = timeline.last_change();
+  const bool begun = since < frontier || since == timeline.cuts().front().from;
+  const bool runs = swap.known && begun;
+  const bool goes_back = swap.before != nullptr && !begun;
+  if ((swap.known && !begun) || goes_back) {
     // As it is without what was to come: that may come at any step now.
     timeline.swap(since, timeline.phase_before(since));
   }
   SPDLD_ASSIGN(swap.from, asked_step(job, timeline, at, frontier));
-  if (swap.runs && swap.from > since && at.kind == SwapAt::Kind::kStep)
+  if (goes_back && swap.from >= frontier && swap.from <= since) {
+    swap.phase = swap.before;
+    swap.from = since;
+    swap.runs_since = timeline.last_change();
+    swap.replaces = changes_from(job.timeline, since);
+    return at.kind == SwapAt::Kind::kStep ? Status() : check_feeds_all(swap);
+  }
+  if (goes_back) timeline = job.timeline;
+  if (runs && swap.from > since && at.kind == SwapAt::Kind::kStep)
     return Status(Code::kFailedPrecondition, "job '" + job.key.job + "' has run this from " +
                                                  place_text(since) + " on, and not from " +
                                                  place_text(swap.from) +
                                                  ": name that place, or roll it back there first");
-  if (swap.known && (swap.from == since || (swap.from > since && swap.runs))) {
+  if (swap.known && (swap.from == since || (swap.from > since && runs))) {
     swap.from = since;
+    if (runs) swap.runs_since = since;
     return {};
   }
   if (swap.known && swap.from > since) swap.planned = since;
-  swap.known = swap.runs = false;
+  swap.known = false;
   swap.replaces = changes_from(job.timeline, swap.planned.value_or(swap.from));
   if (at.kind != SwapAt::Kind::kStep) SPDLD_TRY(check_feeds_all(swap));
   return check_swap(swap, timeline, frontier);
 }
 
+Result<StepAt> Sessions::hold_and_place(PlannedSwap& swap, const SwapAt& at) {
+  Job& job = *swap.job;
+  if (job.changes() || yet_to_jump(job) != nullptr)
+    return tl::unexpected<Status>(check_settled(job));
+  if (swap.base != job.timeline.last_phase())
+    return error(Code::kAborted, "job '" + job.key.job +
+                                     "' was changed by somebody else while this was planned: try "
+                                     "again");
+  if (swap.tuned) return swap.from = job.here();
+  if (!swap.known) SPDLD_TRY(check_settled(job));
+  const StepAt frontier = hold(job);
+  Status placed = place_swap(swap, at, frontier);
+  if (placed.ok() && !swap.known) placed = check_settled(job);  // also of one that is moved
+  if (placed.ok()) return frontier;
+  go_on(job);
+  return tl::unexpected<Status>(std::move(placed));
+}
+
+Status Sessions::look_ahead(PlannedSwap& swap, const SwapAt& at) {
+  SPDLD_ASSIGN(const StepAt frontier, hold_and_place(swap, at));
+  swap.outlook = outlook_of(swap, frontier);
+  go_on(*swap.job);
+  return {};
+}
+
 Status Sessions::prepare_swap(PlannedSwap& swap, const SwapAt& at) {
   Job& job = *swap.job;
-  if (job.changes() || yet_to_jump(job) != nullptr) return check_settled(job);
-  if (swap.base != job.timeline.last_phase())
-    return Status(Code::kAborted, "job '" + job.key.job +
-                                      "' was changed by somebody else while this was planned: try "
-                                      "again");
+  if (const auto frontier = hold_and_place(swap, at); !frontier) return frontier.error();
   if (swap.tuned) {
-    swap.from = job.here();
     job.tuning = swap.phase;
     return {};
   }
-  if (!swap.known) SPDLD_TRY(check_settled(job));
-  const StepAt frontier = hold(job);
-  Status ready = place_swap(swap, at, frontier);
-  if (ready.ok() && !swap.known) ready = check_settled(job);  // also of one that is moved
-  if (ready.ok() && !swap.known) {
+  Status ready;
+  if (!swap.known) {
     job.pending = Job::Pending{.from = swap.from, .phase = swap.phase, .planned = swap.planned};
     for (const auto& [member, session] : job.members) {
       if (session->consumer == nullptr || !ready.ok()) continue;
@@ -216,15 +258,28 @@ Status Sessions::prepare_swaps(std::vector<PlannedSwap>& swaps, const SwapAt& at
 
 Status Sessions::prepare_opened(std::vector<PlannedSwap>& swaps, const SwapAt& at) {
   for (auto swap = swaps.begin(); swap != swaps.end(); ++swap) {
-    Status ready = runs(swap->job)
-                       ? prepare_swap(*swap, at)
-                       : Status(Code::kAborted, "job '" + swap->job->key.job +
-                                                    "' has ended while its swap was prepared");
+    Status ready = check_runs(*swap);
+    if (ready.ok()) ready = prepare_swap(*swap, at);
     if (ready.ok()) continue;
     for (auto done = swaps.begin(); done != swap; ++done) abort_swap(*done);
     return ready;
   }
   return {};
+}
+
+Status Sessions::look_ahead(std::vector<PlannedSwap>& swaps, const SwapAt& at) {
+  MutexLock lock(mutex_);
+  for (PlannedSwap& swap : swaps) {
+    SPDLD_TRY(check_runs(swap));
+    SPDLD_TRY(look_ahead(swap, at));
+  }
+  return {};
+}
+
+Status Sessions::check_runs(const PlannedSwap& swap) const {
+  if (runs(swap.job)) return {};
+  return Status(Code::kAborted,
+                "job '" + swap.job->key.job + "' has ended while its swap was prepared");
 }
 
 bool Sessions::runs(const JobPtr& job) const {
@@ -243,6 +298,28 @@ Status Sessions::check_prepared(const std::vector<PlannedSwap>& swaps) const {
     }
   }
   return {};
+}
+
+std::vector<StoredJob> Sessions::stored_after(const std::vector<PlannedSwap>& swaps) const {
+  MutexLock lock(mutex_);
+  std::vector<StoredJob> records;
+  for (const PlannedSwap& swap : swaps) {
+    if (says_nothing_new(swap) || swap.job->is_private || !runs(swap.job)) continue;
+    Job& job = *swap.job;
+    if (swap.tuned && job.tuning != swap.phase) continue;
+    const Timeline before = job.timeline;
+    const auto vars_before = std::exchange(job.vars, swap.vars);
+    if (swap.tuned || swap.known) {
+      job.timeline.rename(job.timeline.last_phase(), swap.phase);
+    } else {
+      job.timeline.swap(swap.from, swap.phase, swap.planned);
+    }
+    StoredJob& record = records.emplace_back(job.stored());
+    record.kept_unix_ms = unix_ms();
+    job.timeline = before;
+    job.vars = vars_before;
+  }
+  return records;
 }
 
 void Sessions::commit_swaps(const std::vector<PlannedSwap>& swaps) {

@@ -86,12 +86,14 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
                                         const Catalogue::Progress& progress, VariantFiles files) {
   std::optional<std::uint64_t> batch_size;
   PhasePtr last;
+  PhasePtr before;  // the last change
   std::uint32_t num_shards = 1;
   StepAt here;
   {
     MutexLock lock(mutex_);
     batch_size = job->batch_size;
     last = job->timeline.last_phase();
+    before = job->timeline.phase_before(job->timeline.last_change());
     num_shards = job->timeline.num_shards();
     here = job->here();
   }
@@ -127,6 +129,9 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
     swap.tuned = true;
     return swap;
   }
+  if ((*variant)->content_digest == before->pipeline->content_digest &&
+      before->overrides == vars.overrides)
+    swap.before = before;
   SPDLD_ASSIGN(swap.phase, make_phase(*variant, job->seed, vars.overrides));
   const Timeline timeline(swap.phase, num_shards);
   if (timeline.steps_per_epoch({}) == 0)

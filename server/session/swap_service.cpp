@@ -77,8 +77,6 @@ SwapView with_warnings(SwapView view, const std::vector<std::string>& warnings) 
 SwapView SessionService::view(const Caller& caller, const Swap& swap) const {
   return {.pipeline = view(caller, *swap.pipeline),
           .jobs = shown_to(catalogue_, caller, swap.jobs),
-          .token = swap.token,
-          .hold_ms = static_cast<std::uint64_t>(swap.hold.count()),
           .unchanged = swap.unchanged};
 }
 
@@ -92,29 +90,11 @@ Result<SwapView> SessionService::swap(const Caller& caller, const ApplyRequest& 
   SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing));
   SPDLD_ASSIGN(const std::vector<std::string> found,
                check_new(caller, built, !is_run(*built), listing));
-  SPDLD_ASSIGN(const Swap done,
-               swaps_.change(caller, built, {}, with_vars(jobs, request), listing));
+  const SwapRequest changing = with_vars(jobs, request);
+  SPDLD_ASSIGN(const Swap done, request.dry_run
+                                    ? swaps_.ask(caller, built, changing, listing)
+                                    : swaps_.change(caller, built, {}, changing, listing));
   return with_warnings(view(caller, done), found);
-}
-
-Result<SwapView> SessionService::prepare_swap(const Caller& caller, const ApplyRequest& request,
-                                              const SwapRequest& jobs, const Progress& progress) {
-  const Catalogue::Progress listing = listing_progress(progress);
-  SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing));
-  SPDLD_ASSIGN(const std::vector<std::string> found,
-               check_new(caller, built, !is_run(*built), listing));
-  SPDLD_ASSIGN(const Swap prepared,
-               swaps_.prepare(caller, built, with_vars(jobs, request), listing));
-  return with_warnings(view(caller, prepared), found);
-}
-
-Result<SwapView> SessionService::commit_swap(const Caller& caller, const std::string& token) {
-  SPDLD_ASSIGN(const Swap done, swaps_.commit(caller, token));
-  return view(caller, done);
-}
-
-Status SessionService::abort_swap(const Caller& caller, const std::string& token) {
-  return swaps_.abort(caller, token);
 }
 
 Result<std::vector<RevisionView>> SessionService::history(const Caller& caller,

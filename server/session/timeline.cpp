@@ -225,6 +225,12 @@ bool Timeline::gapless(StepAt from) const {
   return true;
 }
 
+StepAt Timeline::last_change() const {
+  auto cut = cuts_.rbegin();
+  while (std::next(cut) != cuts_.rend() && std::next(cut)->phase == cut->phase) ++cut;
+  return cut->from;
+}
+
 std::optional<StepAt> Timeline::next_phase(StepAt at) const {
   const std::size_t here = index_at(at);
   for (std::size_t i = here + 1; i < cuts_.size(); ++i) {

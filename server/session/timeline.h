@@ -91,6 +91,8 @@ class Timeline {
   // Of the last step before `at`, where a cut begins; of the first one, if there is none.
   PhasePtr phase_before(StepAt at) const;
   const PhasePtr& last_phase() const { return cuts_.back().phase; }
+  // From where on it has the phase that it has last.
+  StepAt last_change() const;
   // The first step after `at` that begins another phase.
   std::optional<StepAt> next_phase(StepAt at) const;
   // Where a consumer of the shard that would begin at `at` finds it: a resize may have brought it

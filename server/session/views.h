@@ -88,6 +88,18 @@ struct Override {
   friend bool operator==(const Override&, const Override&) = default;
 };
 
+// What a dry run says of one job, beside what would become of it.
+struct SwapOutlook {
+  std::uint32_t version_before = 0;   // that it runs up to the change
+  StepAt frontier;                    // the first step that no shard has begun
+  std::uint64_t steps_per_epoch = 0;  // there
+  // Of the fastest rank, in the last seconds; none: one of them has only just come.
+  std::optional<double> steps_per_s = std::nullopt;
+  bool known = false;  // it runs that, or is to change to it there, already
+
+  friend bool operator==(const SwapOutlook&, const SwapOutlook&) = default;
+};
+
 // What became of one job.
 struct JobSwap {
   std::string job;
@@ -98,6 +110,7 @@ struct JobSwap {
   bool runs = false;   // it runs that since `from` already: nothing was changed
   std::vector<PlannedChange> replaces = {};  // what was to come, and does not now
   std::vector<Override> overrides = {};
+  std::optional<SwapOutlook> outlook = std::nullopt;  // of a dry run alone
 };
 
 struct PipelineView {
@@ -124,12 +137,10 @@ struct ExplainView {
   std::string text;  // the same for people
 };
 
-// What an apply that swaps jobs has done, or prepared.
+// What an apply that swaps jobs has done or, in a dry run, would do.
 struct SwapView {
   PipelineView pipeline;
   std::vector<JobSwap> jobs;
-  std::string token;          // names what is prepared, until it is committed or aborted
-  std::uint64_t hold_ms = 0;  // how long shards wait at the point for a commit
   bool unchanged = false;     // what was applied was current already: no version was made
   std::uint32_t repeats = 0;  // of a rollback: the version that was applied again
 };

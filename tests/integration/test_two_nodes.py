@@ -3,23 +3,23 @@
 
 from __future__ import annotations
 
-import itertools
 import pathlib
-import signal
+import re
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import daemon as daemon_module
 import pytest
-from integration.failpoints import needs_failpoints
+from integration.between import Between
 from integration.fleet import Fleet
 from integration.ranks import Rank
 from integration.versions import CROPPED, PLAIN, SMALLER, phases
 
 ITEMS, BATCH, SHARDS, PREFETCH = 192, 2, 4, 2
 STEPS = ITEMS // (BATCH * SHARDS)
+# So many steps ahead that ranks which have read a few batches are not there within 10 s.
+FAR = (5, 13)
 
 Write = Callable[..., pathlib.Path]
 
@@ -83,11 +83,57 @@ def fleet(nodes: list[Any]) -> Iterator[Fleet]:
 
 
 def apply_everywhere(
-    nodes: list[Any], file: pathlib.Path, at: str, *more: str
+    nodes: list[Any], file: pathlib.Path, at: str, *, through: Between | None = None
 ) -> subprocess.CompletedProcess[str]:
-    here, *others = nodes
-    addresses = itertools.chain.from_iterable(("--address", node.address) for node in others)
-    return here.ctl(*addresses, "apply", "-f", file, "--job", "run", "--at", at, *more, check=False)
+    """With `through`, what is said to the second node goes that way."""
+    here, there = nodes
+    address = there.address if through is None else through.address
+    applied = ("apply", "-f", file, "--job", "run", "--at", at)
+    return here.ctl("--address", address, *applied, check=False)
+
+
+def apply_far_ahead(
+    nodes: list[Any], file: pathlib.Path, through: Between | None = None
+) -> subprocess.CompletedProcess[str]:
+    return apply_everywhere(nodes, file, "step:{}/{}".format(*FAR), through=through)
+
+
+def begin(nodes: list[Any], fleet: Fleet) -> None:
+    """Each rank has read, and is known to go at some pace."""
+    fleet.rounds(3)
+    daemon_module.wait_until(
+        lambda: all(
+            session.get("rows_per_s") is not None
+            for node in nodes
+            for session in node.ctl_json("get", "sessions")
+        ),
+        "the ranks' pace is known",
+    )
+
+
+def bring_back(node: Any, nodes: list[Any], fleet: Fleet) -> None:
+    node.start()
+    fleet.rounds(PREFETCH + 1)  # by then each rank is back
+    begin(nodes, fleet)
+
+
+def check_changed(nodes: list[Any], fleet: Fleet) -> None:
+    fleet.read_epochs(FAR[0] + 1)
+    for node in nodes:
+        assert phases(node)[-1] == (*FAR, 2)
+    for epoch in range(FAR[0] + 1):
+        assert sorted(fleet.flat(epoch)) == list(range(ITEMS))
+    for (epoch, step, _), batch in fleet.got.items():
+        assert batch["version"] == (2 if (epoch, step) >= FAR else 1)
+
+
+def check_as_it_was(nodes: list[Any], fleet: Fleet) -> None:
+    for node in nodes:
+        assert phases(node) == [(0, 0, 1)]
+    fleet.read_epochs(FAR[0] + 1)
+    for epoch in range(FAR[0] + 1):
+        assert sorted(fleet.flat(epoch)) == list(range(ITEMS))
+    assert {batch["version"] for batch in fleet.got.values()} == {1}
 
 
 def check_undisturbed(nodes: list[Any], fleet: Fleet) -> None:
@@ -107,55 +153,118 @@ def test_an_epoch_is_complete_and_its_shards_are_disjoint(fleet: Fleet) -> None:
 
 
 def test_all_shards_change_at_one_step(nodes: list[Any], fleet: Fleet, write: Write) -> None:
-    fleet.rounds(3)
-    done = apply_everywhere(nodes, write(CROPPED), "step:0/13")
+    begin(nodes, fleet)
+    done = apply_far_ahead(nodes, write(CROPPED))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("job 'run' changes to version 2 at epoch 0, step 13\n") == 2
-    fleet.read_epochs(1)
-    assert sorted(fleet.flat(0)) == list(range(ITEMS))
-    for (_, step, _), batch in fleet.got.items():
-        assert batch["version"] == (2 if step >= 13 else 1)
+    assert done.stdout.count("job 'run' changes to version 2 at epoch 5, step 13\n") == 2
+    check_changed(nodes, fleet)
+
+
+def test_a_daemon_that_is_gone_before_changes_nothing(
+    nodes: list[Any], fleet: Fleet, write: Write
+) -> None:
+    begin(nodes, fleet)
+    nodes[1].kill()
+    refused = apply_far_ahead(nodes, write(CROPPED))
+    assert refused.returncode == 3
+    assert f"no daemon answers at {nodes[1].address}" in refused.stderr
+    bring_back(nodes[1], nodes, fleet)
+    check_undisturbed(nodes, fleet)
+
+
+def test_a_daemon_that_dies_before_its_change_is_changed_by_the_same_command(
+    nodes: list[Any], fleet: Fleet, write: Write
+) -> None:
+    here, there = nodes
+    begin(nodes, fleet)
+    file = write(CROPPED)
+    with Between(there, b"center_crop", before=there.kill) as between:
+        split = apply_far_ahead(nodes, file, between)
+    assert split.returncode == 1
+    assert (
+        f"\n  {here.address}: changes\n  {between.address}: not known to change: " in split.stderr
+    )
+    assert f"\nto end it:\n  spdlctl --address {here.address} --address " in split.stderr
+    assert (phases(here)[-1]) == (*FAR, 2)
+    bring_back(there, nodes, fleet)
+    assert phases(there) == [(0, 0, 1)]
+    done = apply_far_ahead(nodes, file)
+    assert done.returncode == 0, done.stderr
+    check_changed(nodes, fleet)
+
+
+def test_a_change_whose_answer_is_lost_is_undone_by_the_commands_that_are_named(
+    nodes: list[Any], fleet: Fleet, write: Write
+) -> None:
+    here, there = nodes
+    begin(nodes, fleet)
+
+    def die_once_changed() -> None:
+        daemon_module.wait_until(lambda: phases(there)[-1] == (*FAR, 2), "the job changes")
+        there.kill()
+
+    with Between(there, b"center_crop", after=die_once_changed) as between:
+        split = apply_far_ahead(nodes, write(CROPPED), between)
+    assert split.returncode == 1
+    assert f"\n  {between.address}: not known to change: " in split.stderr
+    bring_back(there, nodes, fleet)
+    assert phases(there)[-1] == (*FAR, 2), "it was on disk"
+    undoing = re.findall(r"^  spdlctl --address (\S+) (rollback .*)$", split.stderr, re.MULTILINE)
+    assert [address for address, _ in undoing] == [here.address, between.address]
+    for node, (_, command) in zip(nodes, undoing, strict=True):
+        node.ctl(*command.split())
+    check_as_it_was(nodes, fleet)
 
 
 def test_a_change_outlives_one_daemon_or_the_other(
     nodes: list[Any], fleet: Fleet, write: Write
 ) -> None:
-    fleet.rounds(3)
-    assert apply_everywhere(nodes, write(CROPPED), "step:0/13").returncode == 0
+    begin(nodes, fleet)
+    assert apply_far_ahead(nodes, write(CROPPED)).returncode == 0
     nodes[1].kill()
     nodes[1].start()
-    fleet.read_epochs(1)
-    assert sorted(fleet.flat(0)) == list(range(ITEMS))
-    for (_, step, _), batch in fleet.got.items():
-        assert batch["version"] == (2 if step >= 13 else 1)
+    check_changed(nodes, fleet)
 
 
-@needs_failpoints
-@pytest.mark.parametrize("point", ["session.swap.commit", "session.swap.committed"])
-def test_a_daemon_that_dies_over_its_commit_keeps_what_it_had_promised(
-    nodes: list[Any], fleet: Fleet, write: Write, point: str
+def test_a_place_that_one_node_passes_meanwhile_changes_neither(
+    nodes: list[Any], fleet: Fleet, write: Write
 ) -> None:
     here, there = nodes
-    fleet.rounds(3)
-    there._environment["SPDLD_FAILPOINTS"] = f"{point}=kill"
-    there.kill()
-    there.start()
-    fleet.rounds(PREFETCH + 1)  # by then each rank is back
-    done: list[subprocess.CompletedProcess[str]] = []
+    begin(nodes, fleet)
+
+    def read_beyond_it() -> None:
+        while not all((*FAR, shard) in fleet.got for shard in (2, 3)):
+            fleet.round([2, 3])
+
+    with Between(there, b"center_crop", before=read_beyond_it) as between:
+        refused = apply_far_ahead(nodes, write(CROPPED), between)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(
+        f"spdlctl: nothing has changed:\n  {here.address}: has changed, and goes on as before "
+        f"again\n  {between.address}: refused: "
+    ), refused.stderr
+    assert "has passed epoch 5, step 13" in refused.stderr
+    check_as_it_was(nodes, fleet)
+
+
+def test_a_place_that_a_rank_would_soon_be_at_is_refused(
+    nodes: list[Any], fleet: Fleet, write: Write
+) -> None:
+    begin(nodes, fleet)
     file = write(CROPPED)
-    swap = threading.Thread(target=lambda: done.append(apply_everywhere(nodes, file, "step:0/13")))
-    swap.start()
-    assert there.wait() == -signal.SIGKILL, "at its commit, after the first one's"
-    there._environment["SPDLD_FAILPOINTS"] = ""
-    there.start()
-    swap.join()
-    assert done[0].returncode == 0, done[0].stderr
-    fleet.read_epochs(1)
-    for node in (here, there):
-        assert phases(node)[-1] == (0, 13, 2)
-    assert sorted(fleet.flat(0)) == list(range(ITEMS))
-    for (_, step, _), batch in fleet.got.items():
-        assert batch["version"] == (2 if step >= 13 else 1)
+
+    def refused_as_too_near() -> str | None:
+        fleet.rounds(1)
+        passed = apply_everywhere(nodes, file, "step:0/0")
+        next_step = re.search(r"can still change is epoch (\d+), step (\d+)", passed.stderr)
+        assert next_step is not None, passed.stderr
+        refused = apply_everywhere(nodes, file, "step:{}/{}".format(*next_step.groups()))
+        assert refused.returncode == 1, refused.stdout
+        return refused.stderr if "is too near" in refused.stderr else None
+
+    said = daemon_module.wait_until(refused_as_too_near, "the next step is refused as too near")
+    assert re.search(r": --at step:\d+/\d+ is the nearest place that will do$", said)
+    check_undisturbed(nodes, fleet)
 
 
 def test_a_point_that_one_node_has_passed_changes_nothing(

@@ -123,7 +123,7 @@ void apply_here(const Context& context, const Submission& submission, bool dry_r
 void swap_here(const Context& context, const Submission& submission, const v1::SwapRequest& swap,
                const Output& output) {
   const v1::PipelineText text = submission.read();
-  const v1::SwapResult result = context.connect().swap(text, swap, context.progress());
+  const v1::SwapResult result = context.connect().swap(text, swap, false, context.progress());
   if (output.json()) {
     context.out << to_json(result).dump(2) << '\n';
     return;
@@ -138,17 +138,17 @@ void swap_at_all(const Context& context, const std::vector<std::string>& directo
   joint.text = submission.read();
   joint.swap = swap;
   joint.timeout = context.timeout();
-  joint.alone = [&](const std::string& directory) {
-    Words words = {"spdlctl", "--address", directory};
-    const Words apply = apply_words(submission);
-    words.insert(words.end(), apply.begin(), apply.end());
-    words.insert(words.end(), {"--job", swap.job(), "--at",
-                               fmt::format("step:{}/{}", swap.step().epoch(), swap.step().step())});
-    if (swap.allow_schema_change()) words.push_back("--allow-schema-change");
-    return shell_command(words);
-  };
+  Words words = {"spdlctl"};
+  for (const std::string& directory : directories)
+    words.insert(words.end(), {"--address", directory});
+  const Words apply = apply_words(submission);
+  words.insert(words.end(), apply.begin(), apply.end());
+  words.insert(words.end(), {"--job", swap.job(), "--at",
+                             fmt::format("step:{}/{}", swap.step().epoch(), swap.step().step())});
+  if (swap.allow_schema_change()) words.push_back("--allow-schema-change");
+  joint.command = shell_command(words);
   const std::vector<v1::SwapResult> results =
-      swap_everywhere(joint, context.progress(), Pace::real());
+      swap_everywhere(joint, context.progress(), steady_now_ms());
   if (output.json()) {
     auto list = nlohmann::ordered_json::array();
     for (std::size_t i = 0; i < results.size(); ++i)

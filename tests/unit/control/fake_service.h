@@ -19,9 +19,9 @@ class FakeService final : public session::Service {
   // What apply, validate, explain, preview and create_job do before they answer; a failure is their
   // answer.
   std::function<Status(const Progress&)> work = [](const Progress&) { return Status(); };
-  // Likewise of commit_swap and abort_swap.
-  std::function<Status()> committing = [] { return Status(); };
-  std::function<Status()> aborting = [] { return Status(); };
+  // Likewise of swap() where it is no dry run, and of rollback().
+  std::function<Status(const Progress&)> changing = [](const Progress&) { return Status(); };
+  std::function<Status(const Progress&)> going_back = [](const Progress&) { return Status(); };
   Status answer;  // of everything that can fail
   session::PipelineView pipeline_view;
   session::JobView job_view;
@@ -74,24 +74,9 @@ class FakeService final : public session::Service {
   Result<session::SwapView> swap(const Caller& caller, const session::ApplyRequest& request,
                                  const session::SwapRequest& jobs,
                                  const Progress& progress) override {
-    note(caller, "swap", request);
-    return swapped(jobs, progress);
-  }
-  Result<session::SwapView> prepare_swap(const Caller& caller, const session::ApplyRequest& request,
-                                         const session::SwapRequest& jobs,
-                                         const Progress& progress) override {
-    note(caller, "prepare", request);
-    return swapped(jobs, progress);
-  }
-  Result<session::SwapView> commit_swap(const Caller& caller, const std::string& token) override {
-    note(caller, "commit " + token);
-    SPDLD_TRY(committing());
-    return or_answer(swap_view);
-  }
-  Status abort_swap(const Caller& caller, const std::string& token) override {
-    note(caller, "abort " + token);
-    SPDLD_TRY(aborting());
-    return answer;
+    note(caller, request.dry_run ? "swap dry" : "swap", request);
+    SPDLD_TRY(request.dry_run ? work(progress) : changing(progress));
+    return swapped(jobs);
   }
   Result<std::vector<session::RevisionView>> history(const Caller& caller,
                                                      std::string_view pipeline) override {
@@ -104,7 +89,8 @@ class FakeService final : public session::Service {
                                      const Progress& progress) override {
     note(caller, "rollback " + std::string(pipeline) + " " +
                      (version ? std::to_string(*version) : "previous"));
-    return swapped(jobs, progress);
+    SPDLD_TRY(going_back(progress));
+    return swapped(jobs);
   }
   Result<session::ExplainView> explain(const Caller& caller, const session::ApplyRequest& request,
                                        const Progress& progress) override {
@@ -239,13 +225,11 @@ class FakeService final : public session::Service {
     MutexLock lock(mutex_);
     apply_ = request;
   }
-  Result<session::SwapView> swapped(const std::optional<session::SwapRequest>& jobs,
-                                    const Progress& progress) {
+  Result<session::SwapView> swapped(const std::optional<session::SwapRequest>& jobs) {
     {
       MutexLock lock(mutex_);
       swap_ = jobs;
     }
-    SPDLD_TRY(work(progress));
     return or_answer(swap_view);
   }
   Result<session::JobView> asked_of(const Caller& caller, std::string call, std::string_view job,

@@ -3,10 +3,8 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 #include <map>
-#include <thread>
 
 #include "control/control_server.h"
 #include "spdld/v1/control.grpc.pb.h"
@@ -16,7 +14,6 @@
 namespace spdld::control {
 namespace {
 
-using session::Service;
 using session::SwapAt;
 
 class SwapCallsTest : public ::testing::Test {
@@ -25,8 +22,6 @@ class SwapCallsTest : public ::testing::Test {
     service_.swap_view.pipeline.name = "p";
     service_.swap_view.pipeline.version = 4;
     service_.swap_view.jobs = {{"run", "p", 4, {2, 7}, false}};
-    service_.swap_view.token = "t-1";
-    service_.swap_view.hold_ms = 30'000;
     auto started = ControlServer::start(listen_at(dir_.socket()), service_);
     ASSERT_TRUE(started) << started.error().message();
     server_ = std::move(*started);
@@ -63,14 +58,6 @@ class SwapCallsTest : public ::testing::Test {
   grpc::Status apply(const v1::ApplyRequest& request, v1::ApplyResponse* last) {
     grpc::ClientContext context;
     return last_of(pipelines_->Apply(&context, request), last);
-  }
-
-  grpc::Status prepare(const v1::SwapRequest& swap, v1::PrepareSwapResponse* last) {
-    grpc::ClientContext context;
-    v1::PrepareSwapRequest request;
-    request.mutable_text()->set_yaml("pipeline: p");
-    *request.mutable_swap() = swap;
-    return last_of(pipelines_->PrepareSwap(&context, request), last);
   }
 
   TempDir dir_;
@@ -130,76 +117,43 @@ TEST_F(SwapCallsTest, RefusesSwapsThatMeanNothingBeforeTheServiceSeesThem) {
             "the swap names a step: set swap.at to SWAP_POINT_STEP, or leave swap.step out");
   swap.set_at(static_cast<v1::SwapPoint>(77));
   EXPECT_EQ(refusal(apply_to(swap)), "the swap's point is 77, which is none");
+  EXPECT_EQ(service_.calls(), std::vector<std::string>{});
+}
+
+TEST_F(SwapCallsTest, DryRunSaysWhatLiesAheadOfEachJob) {
+  service_.swap_view.jobs.front().outlook = session::SwapOutlook{.version_before = 3,
+                                                                 .frontier = {1, 9},
+                                                                 .steps_per_epoch = 12,
+                                                                 .steps_per_s = 2.5,
+                                                                 .known = true};
   v1::ApplyRequest dry = apply_to(to_step_seven());
   dry.set_dry_run(true);
-  EXPECT_EQ(refusal(dry),
-            "a dry run checks a pipeline and changes no job: leave out either dry_run or swap");
-  v1::PrepareSwapResponse last;
-  EXPECT_EQ(prepare({}, &last).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(service_.calls(), std::vector<std::string>{});
+  v1::ApplyResponse last;
+  ASSERT_TRUE(apply(dry, &last).ok());
+  EXPECT_EQ(service_.calls(), std::vector<std::string>{"swap dry"});
+  EXPECT_TRUE(service_.last_apply().dry_run);
+  const v1::SwapOutlook& outlook = last.swap().jobs(0).outlook();
+  EXPECT_EQ(outlook.version_before(), 3u);
+  EXPECT_EQ(outlook.frontier().epoch(), 1u);
+  EXPECT_EQ(outlook.frontier().step(), 9u);
+  EXPECT_EQ(outlook.steps_per_epoch(), 12u);
+  EXPECT_EQ(outlook.steps_per_s(), 2.5);
+  EXPECT_TRUE(outlook.known());
 }
 
-TEST_F(SwapCallsTest, PreparesCommitsAndAbortsByToken) {
-  v1::PrepareSwapResponse prepared;
-  ASSERT_TRUE(prepare(to_step_seven(), &prepared).ok());
-  EXPECT_EQ(prepared.swap().token(), "t-1");
-  EXPECT_EQ(prepared.swap().hold_ms(), 30'000u);
-  {
-    grpc::ClientContext context;
-    v1::CommitSwapRequest request;
-    request.set_token("t-1");
-    v1::SwapResult committed;
-    ASSERT_TRUE(pipelines_->CommitSwap(&context, request, &committed).ok());
-    EXPECT_EQ(committed.jobs(0).version(), 4u);
-  }
-  {
-    grpc::ClientContext context;
-    v1::AbortSwapRequest request;
-    request.set_token("t-1");
-    v1::AbortSwapResponse response;
-    ASSERT_TRUE(pipelines_->AbortSwap(&context, request, &response).ok());
-  }
-  EXPECT_EQ(service_.calls(), (std::vector<std::string>{"prepare", "commit t-1", "abort t-1"}));
+TEST_F(SwapCallsTest, DryRunLeavesOutAPaceThatIsNotKnown) {
+  service_.swap_view.jobs.front().outlook = session::SwapOutlook{};
+  v1::ApplyRequest dry = apply_to(to_step_seven());
+  dry.set_dry_run(true);
+  v1::ApplyResponse last;
+  ASSERT_TRUE(apply(dry, &last).ok());
+  EXPECT_FALSE(last.swap().jobs(0).outlook().has_steps_per_s());
 }
 
-TEST_F(SwapCallsTest, NeedsATokenToCommitOrAbort) {
-  grpc::ClientContext first;
-  v1::SwapResult committed;
-  EXPECT_EQ(pipelines_->CommitSwap(&first, {}, &committed).error_message(),
-            "the request names no swap: send the token that PrepareSwap answered with");
-  grpc::ClientContext second;
-  v1::AbortSwapResponse response;
-  EXPECT_EQ(pipelines_->AbortSwap(&second, {}, &response).error_code(),
-            grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(service_.calls(), std::vector<std::string>{});
-}
-
-TEST_F(SwapCallsTest, AbortsWhatItPreparedForACallerThatIsGone) {
-  std::atomic<bool> begun = false;
-  std::atomic<bool> told = false;
-  service_.work = [&](const Service::Progress& progress) {
-    begun = true;
-    while (progress(0, 0, "listing")) std::this_thread::yield();
-    told = true;
-    return Status();  // as one that had finished before it could be told to end
-  };
-  grpc::ClientContext context;
-  v1::PrepareSwapRequest request;
-  request.mutable_text()->set_yaml("pipeline: p");
-  *request.mutable_swap() = to_step_seven();
-  const auto reader = pipelines_->PrepareSwap(&context, request);
-  while (!begun) std::this_thread::yield();
-  context.TryCancel();
-  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-  while (!told) std::this_thread::yield();  // by the caller's going, not by the stop below
-  server_->stop(std::chrono::seconds(30));
-  EXPECT_EQ(service_.calls(), (std::vector<std::string>{"prepare", "abort t-1"}));
-}
-
-TEST_F(SwapCallsTest, PassesOnWhyAPrepareIsRefused) {
+TEST_F(SwapCallsTest, PassesOnWhyASwapIsRefused) {
   service_.answer = Status(Code::kFailedPrecondition, "job 'run' is beyond step 7 of epoch 2");
-  v1::PrepareSwapResponse last;
-  const grpc::Status status = prepare(to_step_seven(), &last);
+  v1::ApplyResponse last;
+  const grpc::Status status = apply(apply_to(to_step_seven()), &last);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_EQ(status.error_message(), "job 'run' is beyond step 7 of epoch 2");
 }

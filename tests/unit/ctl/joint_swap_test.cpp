@@ -7,8 +7,8 @@
 #include <atomic>
 #include <csignal>
 #include <future>
-#include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "ctl/failure.h"
@@ -18,26 +18,32 @@ namespace spdld::ctl {
 namespace {
 
 using session::Service;
+using session::StepAt;
+using session::SwapOutlook;
 using std::chrono::milliseconds;
 using Calls = std::vector<std::string>;
 
+// Its job 'run' has begun the steps of epoch 0 up to 99, of 100 in an epoch, at 2 steps a second.
 class JointSwapTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    set_up(first_, "t-1");
-    set_up(second_, "t-2");
+    for (FakeDaemon* daemon : {&first_, &second_}) {
+      session::SwapView& view = daemon->service.swap_view;
+      view.pipeline.name = "pets";
+      view.pipeline.version = 4;
+      view.pipeline.order_digest = "aa";
+      view.jobs = {{"run", "pets", 4, {2, 7}, false}};
+      view.jobs.front().outlook = SwapOutlook{.version_before = 3,
+                                              .frontier = {1, 0},
+                                              .steps_per_epoch = 100,
+                                              .steps_per_s = 2.0,
+                                              .known = false};
+      daemon->start();
+    }
   }
 
-  void set_up(FakeDaemon& daemon, const std::string& token) {
-    session::SwapView& view = daemon.service.swap_view;
-    view.pipeline.name = "pets";
-    view.pipeline.version = 4;
-    view.pipeline.order_digest = "aa";
-    view.jobs = {{"run", "pets", 4, {2, 7}, false}};
-    view.token = token;
-    view.hold_ms = 1'000;
-    daemon.start();
-  }
+  static session::JobSwap& job(FakeDaemon& daemon) { return daemon.service.swap_view.jobs.front(); }
+  static SwapOutlook& outlook(FakeDaemon& daemon) { return *job(daemon).outlook; }
 
   // Swaps both; returns what the failure says, or "" and the results.
   std::string swap(std::vector<v1::SwapResult>* results = nullptr) {
@@ -46,26 +52,14 @@ class JointSwapTest : public ::testing::Test {
     joint.text.set_yaml("pipeline: pets");
     joint.swap.set_job("run");
     joint.swap.set_at(v1::SWAP_POINT_STEP);
-    joint.swap.mutable_step()->set_epoch(2);
-    joint.swap.mutable_step()->set_step(7);
-    joint.alone = [](const std::string& directory) { return "mend " + directory; };
-    Pace pace;
-    pace.now = [&, main = std::this_thread::get_id()] {
-      const std::lock_guard lock(mutex_);
-      const milliseconds now(now_ms_.load());
-      if (std::this_thread::get_id() == main) return now;
-      if (++looks_ == 1) one_prepared_.set_value();
-      if (looks_ == 2) both_prepared();
-      return now;
-    };
-    pace.pause = [&](milliseconds time) {
-      now_ms_ += time.count();
-      ++pauses_;
-      paused();
-    };
+    joint.swap.mutable_step()->set_epoch(job(first_).from.epoch);
+    joint.swap.mutable_step()->set_step(job(first_).from.step);
+    joint.command = "the same again";
+    joint.timeout = milliseconds(5'000);
+    const NowMs now = [&] { return milliseconds(now_ms_.load()); };
     try {
       const auto done = swap_everywhere(
-          joint, [](const v1::Progress&) {}, pace);
+          joint, [](const v1::Progress&) {}, now);
       if (results != nullptr) *results = done;
       return "";
     } catch (const Failure& failure) {
@@ -74,51 +68,49 @@ class JointSwapTest : public ::testing::Test {
     }
   }
 
-  // For the second daemon's `work`: lets it go on when the first's answer has come.
-  void await_the_first() { one_prepared_.get_future().wait(); }
-
   std::string unreachable(const FakeDaemon& daemon) const {
     return "no daemon answers at " + daemon.path() + "/control.sock: there is no such socket;";
+  }
+  // The command that takes the change back on one of them.
+  static std::string undoing(const FakeDaemon& daemon, const std::string& at = "step:2/7") {
+    return "\n  spdlctl --address " + daemon.path() + " rollback pets --to 3 --job run --at " + at;
   }
 
   FakeDaemon first_;
   FakeDaemon second_;
   std::atomic<std::int64_t> now_ms_ = 5'000;
-  std::atomic<int> pauses_ = 0;
-  // When the second answer has come, before anything is committed; and in a pause of the commit.
-  std::function<void()> both_prepared = [] {};
-  std::function<void()> paused = [] {};
   int exit_code_ = 0;
-
- private:
-  std::mutex mutex_;
-  int looks_ = 0;  // at the clock, by the threads of calls: one with each answer, first of all
-  std::promise<void> one_prepared_;
 };
 
-TEST_F(JointSwapTest, CommitsOnAllWhenAllHavePrepared) {
+TEST_F(JointSwapTest, AsksAllAndThenChangesAll) {
+  first_.service.changing = [&](const Service::Progress&) {
+    EXPECT_EQ(second_.service.calls().front(), "swap dry");
+    return Status();
+  };
   std::vector<v1::SwapResult> results;
   EXPECT_EQ(swap(&results), "");
   ASSERT_EQ(results.size(), 2u);
   EXPECT_EQ(results[1].jobs(0).from().step(), 7u);
-  EXPECT_EQ(first_.service.calls(), (Calls{"prepare", "daemon", "commit t-1"}));
-  EXPECT_EQ(second_.service.calls(), (Calls{"prepare", "daemon", "commit t-2"}));
-  EXPECT_EQ(second_.service.last_swap()->at.step, (session::StepAt{2, 7}));
+  for (const FakeDaemon* daemon : {&first_, &second_}) {
+    EXPECT_EQ(daemon->service.calls(), (Calls{"swap dry", "swap"}));
+    EXPECT_EQ(daemon->service.last_swap()->at.step, (StepAt{2, 7}));
+  }
 }
 
-TEST_F(JointSwapTest, AbortsOnTheOthersWhenOneRefuses) {
-  second_.service.work = [&](const Service::Progress&) {
-    await_the_first();
+TEST_F(JointSwapTest, ChangesNothingWhenOneSaysThatItCouldNot) {
+  second_.service.work = [](const Service::Progress&) {
     return Status(Code::kFailedPrecondition, "job 'run' is beyond step 7 of epoch 2");
   };
   EXPECT_EQ(swap(), "nothing has changed: " + second_.path() +
                         " refused: job 'run' is beyond step 7 of epoch 2");
   EXPECT_EQ(exit_code_, 1);
-  EXPECT_EQ(first_.service.calls(), (Calls{"prepare", "abort t-1"}));
-  EXPECT_EQ(second_.service.calls(), (Calls{"prepare"}));
+  for (FakeDaemon* daemon : {&first_, &second_}) {
+    daemon->server.reset();
+    for (const std::string& call : daemon->service.calls()) EXPECT_EQ(call, "swap dry");
+  }
 }
 
-TEST_F(JointSwapTest, EndsThePreparingOfTheOthersWhenOneRefuses) {
+TEST_F(JointSwapTest, EndsAskingTheOthersWhenOneRefuses) {
   std::promise<void> begun;
   first_.service.work = [&](const Service::Progress& progress) {
     begun.set_value();
@@ -132,11 +124,9 @@ TEST_F(JointSwapTest, EndsThePreparingOfTheOthersWhenOneRefuses) {
   EXPECT_EQ(swap(),
             "nothing has changed: " + second_.path() + " refused: pets.yaml:1:1: no source");
   EXPECT_EQ(exit_code_, 1);
-  first_.server.reset();
-  EXPECT_EQ(first_.service.calls(), Calls{"prepare"});
 }
 
-TEST_F(JointSwapTest, PreparesNothingWhenOneIsNotThere) {
+TEST_F(JointSwapTest, AsksNobodyWhenOneIsNotThere) {
   second_.die();
   const std::string said = swap();
   EXPECT_TRUE(said.starts_with(unreachable(second_))) << said;
@@ -144,193 +134,244 @@ TEST_F(JointSwapTest, PreparesNothingWhenOneIsNotThere) {
   EXPECT_EQ(first_.service.calls(), Calls{});
 }
 
-TEST_F(JointSwapTest, ChangesNothingWhenOneDiesBeforeTheFirstCommit) {
-  both_prepared = [&] { second_.die(); };
-  const std::string said = swap();
-  EXPECT_TRUE(said.starts_with("nothing has changed: " + second_.path() +
-                               " is gone: " + unreachable(second_)))
-      << said;
-  EXPECT_NE(said.find("\n" + second_.path() + " could not be told to abort: "), std::string::npos)
-      << said;
-  EXPECT_TRUE(said.ends_with("; it lets its shards go on by itself after 1.0 s")) << said;
-  EXPECT_EQ(exit_code_, 1);
-  EXPECT_EQ(first_.service.calls().back(), "abort t-1");
-}
-
-TEST_F(JointSwapTest, SaysHowToMendADaemonThatDiesAfterTheFirstCommit) {
-  first_.service.committing = [&] {
-    second_.die();
-    return Status();
-  };
-  const std::string said = swap();
-  EXPECT_TRUE(said.starts_with("job 'run' changes at epoch 2, step 7 on 1 of 2 daemons only:\n  " +
-                               first_.path() + ": changes\n  " + second_.path() +
-                               ": not known to have changed: " + unreachable(second_)))
-      << said;
-  EXPECT_TRUE(said.ends_with("\n    to do it there: mend " + second_.path())) << said;
-  EXPECT_EQ(exit_code_, 1);
-  EXPECT_EQ(pauses_, 5) << "it is tried again for as long as the daemon holds";
-}
-
-TEST_F(JointSwapTest, CommitsOnADaemonThatComesBackInTime) {
-  first_.service.committing = [&] {
-    second_.die();
-    return Status();
-  };
-  paused = [&] {
-    if (pauses_ == 3) second_.start();
-  };
-  EXPECT_EQ(swap(), "");
-  EXPECT_EQ(second_.service.calls(), (Calls{"prepare", "daemon", "commit t-2"}));
-}
-
-TEST_F(JointSwapTest, TriesACommitWithoutAnAnswerAgain) {
-  int tries = 0;
-  second_.service.committing = [&] {
-    return ++tries < 3 ? Status(Code::kUnavailable, "the disk is busy") : Status();
-  };
-  EXPECT_EQ(swap(), "");
-  EXPECT_EQ(tries, 3);
-}
-
-TEST_F(JointSwapTest, TriesACommitThatIsRefusedOnlyOnce) {
-  second_.service.committing = [] {
-    return Status(Code::kNotFound, "swap 't-2' is not prepared: its hold has passed");
-  };
-  EXPECT_EQ(swap(), "job 'run' changes at epoch 2, step 7 on 1 of 2 daemons only:\n  " +
-                        first_.path() + ": changes\n  " + second_.path() +
-                        ": not known to have changed: swap 't-2' is not prepared: its hold has "
-                        "passed\n    to do it there: mend " +
-                        second_.path());
-  EXPECT_EQ(pauses_, 0);
-}
-
-TEST_F(JointSwapTest, AbortsOnTheOthersWhenTheFirstCommitIsRefused) {
-  first_.service.committing = [] { return Status(Code::kFailedPrecondition, "no longer held"); };
-  EXPECT_EQ(swap(), "nothing has changed: " + first_.path() + " refused to commit: no longer held");
-  EXPECT_EQ(exit_code_, 1);
-  EXPECT_EQ(second_.service.calls(), (Calls{"prepare", "daemon", "abort t-2"}));
-}
-
-TEST_F(JointSwapTest, DoesNotClaimToKnowWhatAFirstCommitWithoutAnAnswerDid) {
-  first_.service.committing = [] { return Status(Code::kUnavailable, "the disk is busy"); };
-  EXPECT_EQ(swap(), "nothing has changed but perhaps on " + first_.path() +
-                        ", which did not answer whether it has committed: the disk is busy\nThe "
-                        "others go on as they were. 'spdlctl --address " +
-                        first_.path() + " get jobs run' shows what it runs");
-  EXPECT_EQ(first_.service.calls(), (Calls{"prepare", "daemon", "commit t-1"}));
-  EXPECT_EQ(second_.service.calls(), (Calls{"prepare", "daemon", "abort t-2"}));
-}
-
-TEST_F(JointSwapTest, AbortsWhenPreparingTookMoreThanHalfOfTheShortestHold) {
-  second_.service.swap_view.hold_ms = 60'000;
+TEST_F(JointSwapTest, ChangesNothingWhenOneIsSilentTooLong) {
+  std::promise<void> over;
   second_.service.work = [&](const Service::Progress&) {
-    await_the_first();
-    now_ms_ += 501;
+    now_ms_ += 5'001;
+    over.get_future().wait();
     return Status();
   };
-  EXPECT_EQ(swap(),
-            "nothing has changed: preparing took too long to commit safely: 0.5 s since "
-            "the first daemon was ready, and " +
-                first_.path() +
-                " lets its shards go on after 1.0 s: try again when the daemons have less "
-                "to do");
-  EXPECT_EQ(first_.service.calls().back(), "abort t-1");
-  EXPECT_EQ(second_.service.calls().back(), "abort t-2");
-}
-
-TEST_F(JointSwapTest, DoesNotWaitForADaemonThatCanNoLongerBeInTime) {
-  second_.service.work = [&](const Service::Progress& progress) {
-    await_the_first();
-    now_ms_ += 501;
-    while (progress(0, 0, "listing")) std::this_thread::yield();
-    return Status(Code::kCancelled, "told to end");
-  };
-  const std::string said = swap();
-  EXPECT_TRUE(
-      said.starts_with("nothing has changed: preparing took too long to commit safely: 0.5 s"))
-      << said;
-  EXPECT_EQ(first_.service.calls(), (Calls{"prepare", "abort t-1"}));
+  EXPECT_EQ(swap(), "nothing has changed: " + second_.path() +
+                        " did not answer: it has said nothing for 5.0 s");
+  over.set_value();
   second_.server.reset();
-  EXPECT_EQ(second_.service.calls(), Calls{"prepare"});
+  EXPECT_EQ(second_.service.calls(), Calls{"swap dry"});
+  EXPECT_EQ(first_.service.calls(), Calls{"swap dry"});
 }
 
-TEST_F(JointSwapTest, CommitsWhenJustHalfOfTheHoldHasPassed) {
-  second_.service.work = [&](const Service::Progress&) {
-    await_the_first();
-    now_ms_ += 500;
-    return Status();
-  };
-  EXPECT_EQ(swap(), "");
-}
-
-TEST_F(JointSwapTest, AbortsWhenTheDaemonsListOtherData) {
-  second_.service.swap_view.pipeline.order_digest = "bb";
-  EXPECT_EQ(swap(), "nothing has changed: " + first_.path() + " and " + second_.path() +
-                        " do not list the same data (order digests aa and bb), and one job's "
-                        "shards must: let them see the same files");
-  EXPECT_EQ(first_.service.calls(), (Calls{"prepare", "abort t-1"}));
-  EXPECT_EQ(second_.service.calls(), (Calls{"prepare", "abort t-2"}));
-}
-
-TEST_F(JointSwapTest, AbortsWhenTheJobChangesElsewhereOnOneOfThem) {
-  first_.service.swap_view.jobs = {{"run", "pets", 4, {1, 3}, false}};
-  EXPECT_EQ(swap(), "nothing has changed: on " + first_.path() +
-                        " the job runs this from epoch 1, step 3 on, and not from epoch 2, step 7: "
-                        "name that place, or roll it back there first");
-  EXPECT_EQ(first_.service.calls(), (Calls{"prepare", "abort t-1"}));
-  EXPECT_EQ(second_.service.calls(), (Calls{"prepare", "abort t-2"}));
-}
-
-TEST_F(JointSwapTest, TakesValuesThatChangeAtOnceOnAll) {
-  first_.service.swap_view.jobs = {{"run", "pets", 4, {1, 3}, true}};
-  second_.service.swap_view.jobs = {{"run", "pets", 4, {1, 2}, true}};
-  EXPECT_EQ(swap(), "");
-}
-
-TEST_F(JointSwapTest, SaysWhereEvenTheAbortFailed) {
-  second_.service.swap_view.pipeline.order_digest = "bb";
-  first_.service.aborting = [] { return Status(Code::kInternal, "no idea"); };
-  const std::string said = swap();
-  EXPECT_TRUE(said.ends_with("\n" + first_.path() +
-                             " could not be told to abort: no idea; it lets its shards go on by "
-                             "itself after 1.0 s"))
-      << said;
-}
-
-TEST_F(JointSwapTest, ChangesNothingWhenItIsInterruptedBeforeTheFirstCommit) {
+TEST_F(JointSwapTest, ChangesNothingWhenItIsInterruptedWhileItAsks) {
   second_.service.work = [&](const Service::Progress& progress) {
-    await_the_first();
     std::raise(SIGINT);
     while (progress(0, 0, "listing")) std::this_thread::yield();
     return Status(Code::kCancelled, "told to end");
   };
   EXPECT_EQ(swap(), "nothing has changed: interrupted");
-  EXPECT_EQ(first_.service.calls(), (Calls{"prepare", "abort t-1"}));
   second_.server.reset();
-  EXPECT_EQ(second_.service.calls(), Calls{"prepare"});
+  EXPECT_EQ(second_.service.calls(), Calls{"swap dry"});
 }
 
-TEST_F(JointSwapTest, FinishesWhatIsInterruptedAfterTheFirstCommit) {
-  first_.service.committing = [] {
+TEST_F(JointSwapTest, FinishesWhatIsInterruptedOnceItChanges) {
+  first_.service.changing = [](const Service::Progress&) {
     std::raise(SIGINT);
     return Status();
   };
   EXPECT_EQ(swap(), "");
-  EXPECT_EQ(second_.service.calls().back(), "commit t-2");
+  EXPECT_EQ(second_.service.calls().back(), "swap");
 }
 
-TEST_F(JointSwapTest, BoundsAHoldThatADaemonMakesUp) {
-  first_.service.swap_view.hold_ms = UINT64_MAX;
-  second_.service.swap_view.hold_ms = UINT64_MAX;
+TEST_F(JointSwapTest, ChangesNothingWhenTheDaemonsListOtherData) {
+  second_.service.swap_view.pipeline.order_digest = "bb";
+  EXPECT_EQ(swap(), "nothing has changed: " + first_.path() + " and " + second_.path() +
+                        " do not list the same data (order digests aa and bb), and one job's "
+                        "shards must: let them see the same files");
+  EXPECT_EQ(first_.service.calls(), (Calls{"swap dry"}));
+  EXPECT_EQ(second_.service.calls(), (Calls{"swap dry"}));
+}
+
+TEST_F(JointSwapTest, ChangesNothingWhenThePlaceIsAnotherOnOneOfThem) {
+  job(second_).from = {3, 0};
+  EXPECT_EQ(swap(), "nothing has changed: the job would change at epoch 2, step 7 on " +
+                        first_.path() + ", and at epoch 3, step 0 on " + second_.path() +
+                        ": name a step that all of them have, or roll it back there first");
+}
+
+TEST_F(JointSwapTest, RefusesAPlaceNearerThanTenSecondsOfTheFastestRank) {
+  outlook(second_).frontier = {1, 90};
+  outlook(first_).steps_per_s = 4.0;
+  for (FakeDaemon* daemon : {&first_, &second_}) job(*daemon).from = {2, 29};
+  EXPECT_EQ(swap(),
+            "nothing has changed: epoch 2, step 29 is too near: the next step on " +
+                second_.path() +
+                " is epoch 1, step 90, and at 4.0 steps/s a rank may be there in 9.8 s. A change "
+                "must be 10.0 s ahead, for all daemons to know of it in time: --at step:2/30 is "
+                "the nearest place that will do");
+  EXPECT_EQ(exit_code_, 1);
+  EXPECT_EQ(first_.service.calls(), (Calls{"swap dry"}));
+  for (FakeDaemon* daemon : {&first_, &second_}) job(*daemon).from = {2, 30};
   EXPECT_EQ(swap(), "");
+}
+
+TEST_F(JointSwapTest, NamesTheNextEpochThatWillDoForOneThatIsTooNear) {
+  outlook(first_).frontier = {1, 90};
+  for (FakeDaemon* daemon : {&first_, &second_}) job(*daemon).from = {2, 0};
+  const std::string said = swap();
+  EXPECT_NE(said.find(": --at step:3/0 is the nearest place"), std::string::npos) << said;
+}
+
+TEST_F(JointSwapTest, WantsThePlaceThreeTimesAsFarAheadAsAskingTook) {
+  second_.service.work = [&](const Service::Progress&) {
+    now_ms_ += 4'900;
+    return Status();
+  };
+  for (FakeDaemon* daemon : {&first_, &second_}) job(*daemon).from = {1, 29};
+  const std::string said = swap();
+  EXPECT_NE(said.find("A change must be 14.7 s ahead"), std::string::npos) << said;
+  EXPECT_NE(said.find("--at step:1/30 "), std::string::npos) << said;
+  for (FakeDaemon* daemon : {&first_, &second_}) job(*daemon).from = {1, 30};
+  EXPECT_EQ(swap(), "");
+}
+
+TEST_F(JointSwapTest, ChangesNothingWhileThePaceOfARankIsNotKnown) {
+  outlook(second_).steps_per_s = std::nullopt;
+  EXPECT_EQ(swap(), "nothing has changed: how fast the ranks of job 'run' at " + second_.path() +
+                        " read is not known yet, since one has only just come: try again in a few "
+                        "seconds");
+}
+
+TEST_F(JointSwapTest, TakesAnyPlaceAheadOfAJobThatNobodyReads) {
+  for (FakeDaemon* daemon : {&first_, &second_}) {
+    outlook(*daemon).steps_per_s = 0.0;
+    job(*daemon).from = {1, 0};
+  }
+  EXPECT_EQ(swap(), "");
+}
+
+TEST_F(JointSwapTest, BoundsThePaceThatADaemonMakesUp) {
+  outlook(first_).steps_per_s = 1e300;
+  outlook(first_).steps_per_epoch = 0;
+  const std::string said = swap();
+  EXPECT_NE(said.find("is too near"), std::string::npos) << said;
+}
+
+TEST_F(JointSwapTest, TakesValuesThatChangeAtOnceOnAll) {
+  for (FakeDaemon* daemon : {&first_, &second_}) {
+    job(*daemon).tuned = true;
+    outlook(*daemon).steps_per_s = std::nullopt;
+  }
+  job(second_).from = {1, 2};
+  EXPECT_EQ(swap(), "");
+}
+
+TEST_F(JointSwapTest, UndoesItOnTheOthersWhenOneRefusesToChange) {
+  second_.service.changing = [](const Service::Progress&) {
+    return Status(Code::kOutOfRange, "job 'run' has passed epoch 2, step 7");
+  };
+  EXPECT_EQ(swap(), "nothing has changed:\n  " + first_.path() +
+                        ": has changed, and goes on as before again\n  " + second_.path() +
+                        ": refused: job 'run' has passed epoch 2, step 7");
+  EXPECT_EQ(exit_code_, 1);
+  EXPECT_EQ(first_.service.calls(), (Calls{"swap dry", "swap", "rollback pets 3"}));
+  EXPECT_EQ(first_.service.last_swap()->job, "run");
+  EXPECT_EQ(first_.service.last_swap()->at.step, (StepAt{2, 7}));
+  EXPECT_EQ(second_.service.calls(), (Calls{"swap dry", "swap"}));
+}
+
+TEST_F(JointSwapTest, SaysHowToUndoWhatItCouldNotUndo) {
+  second_.service.changing = [](const Service::Progress&) {
+    return Status(Code::kOutOfRange, "job 'run' has passed epoch 2, step 7");
+  };
+  first_.service.going_back = [](const Service::Progress&) {
+    return Status(Code::kResourceExhausted, "there is no room");
+  };
+  EXPECT_EQ(swap(),
+            "job 'run' does not change on all daemons at epoch 2, step 7:\n  " + first_.path() +
+                ": changes, and could not be told to go on as before: there is no room\n  " +
+                second_.path() +
+                ": refused: job 'run' has passed epoch 2, step 7\nto undo it, before a rank is "
+                "there:" +
+                undoing(first_));
+  EXPECT_EQ(exit_code_, 1);
+}
+
+TEST_F(JointSwapTest, SaysWhoHasTheChangeWhenOneDiesOverIt) {
+  std::promise<void> died;
+  second_.service.changing = [&](const Service::Progress& progress) {
+    std::error_code ignored;
+    std::filesystem::remove(second_.dir.socket(), ignored);
+    std::thread([&] {
+      second_.server->stop(std::chrono::seconds(0));
+      died.set_value();
+    }).detach();
+    while (progress(0, 0, "listing")) std::this_thread::yield();
+    return Status(Code::kCancelled, "told to end");
+  };
+  const std::string said = swap();
+  died.get_future().wait();
+  EXPECT_TRUE(said.starts_with("job 'run' does not change on all daemons at epoch 2, step 7:\n  " +
+                               first_.path() + ": changes\n  " + second_.path() +
+                               ": not known to change: "))
+      << said;
+  EXPECT_TRUE(said.ends_with("\nto end it:\n  the same again\nto undo it, before a rank is there:" +
+                             undoing(first_) + undoing(second_)))
+      << said;
+  EXPECT_EQ(exit_code_, 1);
+  EXPECT_EQ(first_.service.calls(), (Calls{"swap dry", "swap"}));
+}
+
+TEST_F(JointSwapTest, SaysWhoHasTheChangeWhenOneIsSilentOverIt) {
+  std::promise<void> over;
+  second_.service.changing = [&](const Service::Progress&) {
+    now_ms_ += 5'001;
+    over.get_future().wait();
+    return Status();
+  };
+  EXPECT_EQ(swap(), "job 'run' does not change on all daemons at epoch 2, step 7:\n  " +
+                        first_.path() + ": changes\n  " + second_.path() +
+                        ": not known to change: it has said nothing for 5.0 s\nto end it:\n  the "
+                        "same again\nto undo it, before a rank is there:" +
+                        undoing(first_) + undoing(second_));
+  over.set_value();
+}
+
+TEST_F(JointSwapTest, UndoesItWhereItCanWhenOneRefusesAndAnotherDoesNotAnswer) {
+  first_.service.changing = [](const Service::Progress&) {
+    return Status(Code::kOutOfRange, "job 'run' has passed epoch 2, step 7");
+  };
+  second_.service.changing = [](const Service::Progress&) {
+    return Status(Code::kUnavailable, "the disk is busy");
+  };
+  EXPECT_EQ(swap(), "job 'run' does not change on all daemons at epoch 2, step 7:\n  " +
+                        first_.path() + ": refused: job 'run' has passed epoch 2, step 7\n  " +
+                        second_.path() +
+                        ": not known to change: the disk is busy\nto undo it, before a rank is "
+                        "there:" +
+                        undoing(second_));
+}
+
+TEST_F(JointSwapTest, EndsWhatAnEarlierCommandHasBegunHoweverNearThePlaceIs) {
+  outlook(first_).known = true;
+  outlook(second_).frontier = {2, 6};
+  EXPECT_EQ(swap(), "");
+  EXPECT_EQ(first_.service.calls(), (Calls{"swap dry", "swap"}));
+  EXPECT_EQ(second_.service.calls(), (Calls{"swap dry", "swap"}));
+}
+
+TEST_F(JointSwapTest, LeavesWhatAnEarlierCommandHasDoneAndSaysHowToUndoIt) {
+  outlook(first_).known = true;
+  second_.service.changing = [](const Service::Progress&) {
+    return Status(Code::kOutOfRange, "job 'run' has passed epoch 2, step 7");
+  };
+  EXPECT_EQ(swap(), "job 'run' does not change on all daemons at epoch 2, step 7:\n  " +
+                        first_.path() + ": changes\n  " + second_.path() +
+                        ": refused: job 'run' has passed epoch 2, step 7\nto undo it, before a "
+                        "rank is there:" +
+                        undoing(first_));
+  EXPECT_EQ(first_.service.calls(), (Calls{"swap dry", "swap"}));
+}
+
+TEST_F(JointSwapTest, SaysHowToUndoWhatIsThereThoughItChangesNothing) {
+  outlook(first_).known = true;
+  second_.service.swap_view.pipeline.order_digest = "bb";
+  const std::string said = swap();
+  EXPECT_TRUE(said.starts_with("nothing has changed: ")) << said;
+  EXPECT_TRUE(said.ends_with("\nto undo what an earlier command has done:" + undoing(first_)))
+      << said;
 }
 
 // The command, with the clock on the wall.
 class JointApplyTest : public JointSwapTest {
  protected:
   std::vector<std::string> apply(const std::vector<std::string>& more = {}) {
-    first_.service.swap_view.hold_ms = second_.service.swap_view.hold_ms = 600'000;
     std::vector<std::string> arguments = {"--address",
                                           first_.path() + "," + second_.path(),
                                           "apply",
@@ -361,13 +402,15 @@ TEST_F(JointApplyTest, PrintsWhatEachDaemonDoesAsJson) {
   EXPECT_EQ(json[1]["swap"]["jobs"][0]["version"], 4);
 }
 
-TEST_F(JointApplyTest, EndsWithOneAndTheCommandThatMends) {
-  second_.service.committing = [] { return Status(Code::kNotFound, "not prepared"); };
+TEST_F(JointApplyTest, EndsWithOneAndTheCommandThatEndsIt) {
+  second_.service.changing = [](const Service::Progress&) {
+    return Status(Code::kUnavailable, "the disk is busy");
+  };
   const Outcome outcome = spdlctl(apply({"--allow-schema-change", "--var", "size=32"}));
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(outcome.out, "");
-  EXPECT_NE(outcome.err.find("\n    to do it there: spdlctl --address " + second_.path() +
-                             " apply -f " + first_.path() +
+  EXPECT_NE(outcome.err.find("\nto end it:\n  spdlctl --address " + first_.path() + " --address " +
+                             second_.path() + " apply -f " + first_.path() +
                              "/pets.yaml --var size=32 --job run --at step:2/7 "
                              "--allow-schema-change\n"),
             std::string::npos)

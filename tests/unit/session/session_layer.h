@@ -143,6 +143,18 @@ class SessionLayer : public ::testing::Test {
     store_.reset();
   }
 
+  // As they are while the apply that changes them is under way: prepared, and not on disk yet.
+  Result<std::vector<PlannedSwap>> prepared_swaps(const ApplyRequest& request,
+                                                  const SwapRequest& jobs) {
+    SPDLD_ASSIGN(const PipelinePtr built,
+                 catalogue_->build(catalogue_->owner_for(self_.uid), request, nullptr));
+    SPDLD_ASSIGN(const PipelinePtr pipeline, catalogue_->numbered(self_.uid, built));
+    SPDLD_ASSIGN(std::vector<PlannedSwap> swaps,
+                 sessions_->plan_swaps(self_, pipeline, jobs, nullptr));
+    SPDLD_TRY(sessions_->prepare_swaps(swaps, jobs.at));
+    return swaps;
+  }
+
   Rank connect() { return connect(self_.uid); }
   Rank connect(uid_t uid) {
     int sockets[2];

@@ -97,12 +97,12 @@ TEST_F(SessionsGpuTest, RankThatComesWhileASwapToItsGpuIsPreparedReadsThereFromT
   apply_arrays(kHost);
   const Rank first = attach_to_j();
   read(first, 0, 2, false);
-  const auto prepared = service_->prepare_swap(self_, arrays(kOrFail), at(8), nullptr);
+  const auto prepared = prepared_swaps(arrays(kOrFail), at(8));
   ASSERT_TRUE(prepared) << prepared.error().message();
   hang_up(first);
   const Rank second = attach_to_j("GPU-2");
   const std::uint64_t from = second.any_batch().step;
-  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
+  sessions_->commit_swaps(*prepared);
   ASSERT_LT(from, 8U);
   wire::BatchFrame batch{};
   for (std::uint64_t step = from + 1; step < kSteps; ++step) {
@@ -118,10 +118,10 @@ TEST_F(SessionsGpuTest, RankWithoutTheGpuThatAPreparedSwapNeedsIsRefused) {
   declared.job = "j";
   declared.pipeline = "g";
   ASSERT_TRUE(service_->create_job(self_, declared, nullptr));
-  const auto prepared = service_->prepare_swap(self_, arrays(kOrFail), at(8), nullptr);
+  const auto prepared = prepared_swaps(arrays(kOrFail), at(8));
   ASSERT_TRUE(prepared) << prepared.error().message();
   EXPECT_THAT(attach_to_j("GPU-9").refusal(), HasSubstr("cannot lie there: there is no GPU-9"));
-  ASSERT_TRUE(service_->abort_swap(self_, prepared->token).ok());
+  sessions_->abort_swaps(*prepared);
   read(attach_to_j("GPU-9"), 0, kSteps, false);
 }
 

@@ -222,10 +222,6 @@ TEST_F(StoreOpenTest, PipelinesOfAnEarlierVersionBecomeTheirOwnersOrShared) {
     // Its pipeline is gone.
     job.key = {.uid = 1000, .job = "old", .pipeline = "gone"};
     ASSERT_TRUE(store->put_jobs({job}, {{.key = job.key, .at = {1, 1}}}).ok());
-    StoredPrepared prepared{.token = "t", .until_unix_ms = 5'000'000, .caller = 1000};
-    prepared.pipeline.id = "own";
-    prepared.swaps.emplace_back().key = own;
-    ASSERT_TRUE(store->put_prepared(prepared).ok());
   }
   run_sql("PRAGMA user_version = 3");
   const auto store = std::move(*Store::open(directory_, {77}));
@@ -242,8 +238,6 @@ TEST_F(StoreOpenTest, PipelinesOfAnEarlierVersionBecomeTheirOwnersOrShared) {
   EXPECT_FALSE(store->job(own)->has_value());
   EXPECT_EQ(store->position(now)->value().at, (StepAt{2, 5}));
   EXPECT_THAT(*store->replaced(now), ElementsAre(9U));
-  EXPECT_EQ(store->prepared()->front().pipeline.id, "1000/own");
-  EXPECT_EQ(store->prepared()->front().swaps[0].key, now);
 }
 
 TEST_F(StoreOpenTest, NamesAreTakenOverOnce) {

@@ -18,8 +18,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr std::chrono::seconds kBeyondTheHold{31};
-
 // One job on a pipeline of forty small files in batches of two: twenty steps.
 class SwapTest : public SessionLayer {
  protected:
@@ -101,10 +99,11 @@ class SwapTest : public SessionLayer {
     rank.next<wire::ProgressFrame>(wire::FrameType::kProgress, &text);
     return text;
   }
-  Result<SwapView> prepare(StepAt step, int max_kib = 8) {
-    return service_->prepare_swap(self_, request(max_kib),
-                                  {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = step}},
-                                  nullptr);
+  Result<std::vector<PlannedSwap>> prepare(StepAt step, int max_kib = 8) {
+    return prepared_swaps(request(max_kib), to_step(step));
+  }
+  static SwapRequest to_step(StepAt step) {
+    return {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = step}};
   }
   std::vector<PhaseView> phases() { return service_->job(self_, "j", "")->phases; }
   std::uint32_t version() { return service_->pipeline(self_, "p")->version; }
@@ -115,17 +114,13 @@ TEST_F(SwapTest, HaltsARankAtThePointUntilTheSwapIsCommitted) {
   rank.batch();
   const auto prepared = prepare({0, 9});
   ASSERT_TRUE(prepared) << prepared.error().message();
-  EXPECT_EQ(prepared->hold_ms, 30'000U);
-  EXPECT_EQ(prepared->jobs.front().from, (StepAt{0, 9}));
-  EXPECT_EQ(version(), 1U);
+  EXPECT_EQ(prepared->front().from, (StepAt{0, 9}));
   EXPECT_EQ(phases().size(), 1U);
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
-  EXPECT_THAT(why_it_waits(rank), HasSubstr("prepared but not committed yet"));
-  const auto done = service_->commit_swap(self_, prepared->token);
-  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_THAT(why_it_waits(rank), HasSubstr("apply is not on disk yet"));
+  sessions_->commit_swaps(*prepared);
   EXPECT_EQ(rank.next<wire::SchemaFrame>(wire::FrameType::kSchema).pipeline_version, 2U);
   EXPECT_EQ(rank.batch().step, 9U);
-  EXPECT_EQ(version(), 2U);
 }
 
 TEST_F(SwapTest, LetsARankGoOnAsItWasWhenTheSwapIsAborted) {
@@ -134,183 +129,24 @@ TEST_F(SwapTest, LetsARankGoOnAsItWasWhenTheSwapIsAborted) {
   const auto prepared = prepare({0, 9});
   ASSERT_TRUE(prepared) << prepared.error().message();
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
-  ASSERT_TRUE(service_->abort_swap(self_, prepared->token).ok());
-  EXPECT_TRUE(service_->abort_swap(self_, prepared->token).ok()) << "twice is no error";
+  sessions_->abort_swaps(*prepared);
   EXPECT_EQ(rank.batch().step, 9U);
   EXPECT_EQ(phases().size(), 1U);
-  EXPECT_EQ(version(), 1U);
-  EXPECT_EQ(service_->commit_swap(self_, prepared->token).error().code(), Code::kNotFound);
 }
 
-TEST_F(SwapTest, LetsARankGoOnWhenNobodyCommitsInTime) {
-  const Rank rank = attach();
-  rank.batch();
-  const auto prepared = prepare({0, 9});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
-  service_->tick();
-  EXPECT_THAT(why_it_waits(rank), HasSubstr("prepared but not committed yet"));
-  clock_.advance(kBeyondTheHold);
-  service_->tick();
-  EXPECT_EQ(rank.batch().step, 9U);
-  EXPECT_EQ(service_->commit_swap(self_, prepared->token).error().code(), Code::kNotFound);
-  EXPECT_TRUE(store_->prepared()->empty());
-}
-
-TEST_F(SwapTest, AnswersASecondCommitLikeTheFirst) {
-  declare();
-  const auto prepared = prepare({0, 9});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
-  for (const bool after_restart : {false, true}) {
-    if (after_restart) restart();
-    const auto again = service_->commit_swap(self_, prepared->token);
-    ASSERT_TRUE(again) << again.error().message();
-    EXPECT_EQ(again->jobs.front().from, (StepAt{0, 9}));
-    EXPECT_EQ(again->jobs.front().version, 2U);
-    EXPECT_EQ(service_->abort_swap(self_, prepared->token).code(), Code::kFailedPrecondition);
-  }
-  EXPECT_EQ(phases().size(), 2U);
-}
-
-TEST_F(SwapTest, KeepsWhatIsPreparedFromOthers) {
-  declare();
-  const auto prepared = prepare({0, 9});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  const Caller other{{.uid = self_.uid + 1}, 1};
-  EXPECT_EQ(service_->commit_swap(other, prepared->token).error().code(), Code::kNotFound);
-  EXPECT_TRUE(service_->abort_swap(other, prepared->token).ok());
-  EXPECT_TRUE(service_->commit_swap(self_, prepared->token));
-}
-
-TEST_F(SwapTest, CommitsToADeclaredJobWhatAnEarlierDaemonHasPrepared) {
-  declare();
-  const auto prepared = prepare({0, 9});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  restart();
-  EXPECT_EQ(version(), 1U);
-  const Rank rank = attach();
-  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
-  EXPECT_THAT(why_it_waits(rank), HasSubstr("prepared but not committed yet"));
-  const auto done = service_->commit_swap(self_, prepared->token);
-  ASSERT_TRUE(done) << done.error().message();
-  EXPECT_EQ(done->jobs.front().version, 2U);
-  EXPECT_EQ(rank.batch().step, 9U);
-  restart();
-  EXPECT_EQ(version(), 2U);
-  ASSERT_EQ(phases().size(), 2U);
-  EXPECT_EQ(phases().back().from, (StepAt{0, 9}));
-}
-
-TEST_F(SwapTest, CommitsToAJobThatItsRanksMadeWhatAnEarlierDaemonHasPrepared) {
-  {
-    const Rank rank = attach();
-    ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
-    const auto prepared = prepare({0, 9});
-    ASSERT_TRUE(prepared) << prepared.error().message();
-    restart();
-    // Before its rank is back.
-    const auto done = service_->commit_swap(self_, prepared->token);
-    ASSERT_TRUE(done) << done.error().message();
-  }
-  EXPECT_TRUE(service_->jobs(self_).empty()) << "its ranks bring it back, if they come";
-  const Rank rank = attach(delivery::StreamPosition{.epoch = 0, .position = 8, .step = 4});
-  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 9));
-  ASSERT_EQ(phases().size(), 2U);
-  EXPECT_EQ(phases().back().from, (StepAt{0, 9}));
-  EXPECT_EQ(phases().back().pipeline_version, 2U);
-}
-
-TEST_F(SwapTest, AbortsAfterARestartWhatNobodyCommitsInTime) {
-  declare();
-  ASSERT_TRUE(prepare({0, 9}));
-  restart();
-  const Rank rank = attach();
-  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
-  EXPECT_THAT(why_it_waits(rank), HasSubstr("prepared but not committed yet"));
-  clock_.advance(kBeyondTheHold);
-  service_->tick();
-  EXPECT_EQ(rank.batch().step, 9U);
-}
-
-TEST_F(SwapTest, ForgetsWhatWasPreparedWhenItsHoldEndsBeforeTheDaemonIsBack) {
-  declare();
-  const auto prepared = prepare({0, 9});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  stop();
-  clock_.advance(kBeyondTheHold);
-  start();
-  EXPECT_EQ(service_->commit_swap(self_, prepared->token).error().code(), Code::kNotFound);
-  EXPECT_TRUE(store_->prepared()->empty());
-  const Rank rank = attach();
-  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 12));
-  EXPECT_EQ(phases().size(), 1U);
-}
-
-TEST_F(SwapTest, LeavesThePlaceToWhatIsPreparedThoughALoaderBringsAnother) {
-  declare();
-  const auto bring = [this] {
-    Rank rank = connect();
-    delivery::AttachRequest brought;
-    brought.pipeline = "p";
-    brought.job = "other";
-    brought.pipeline_yaml = request(8).yaml + "seed: 7\n";
-    brought.vars = request(8).vars;
-    brought.replace = delivery::Replace::kAlways;
-    sessions_->attach(rank.connection, std::move(brought));
-    return rank;
-  };
-  const auto prepared = prepare({1, 0});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  EXPECT_THAT(bring().refusal(), HasSubstr("is about to change: an apply of version 2"));
-  EXPECT_EQ(version(), 1U);
-  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
-  EXPECT_EQ(version(), 2U);
-  bring().attached();
-  EXPECT_EQ(version(), 3U);
-  EXPECT_EQ(service_->history(self_, "p")->size(), 3U);
-}
-
-TEST_F(SwapTest, AbortsAfterARestartWhatCannotBeBuiltAnyMore) {
-  declare();
-  const auto prepared = service_->prepare_swap(
-      self_,
-      [this] {
-        ApplyRequest other = request(8);
-        other.vars = {};
-        other.yaml += "seed: 7\n";
-        other.yaml.replace(other.yaml.find("data"), 4, "fewer");
-        other.yaml.replace(other.yaml.find("last: drop"), 10, "last: pad");
-        return other;
-      }(),
-      {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = {1, 0}}}, nullptr);
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  files_.remove("fewer/0.bin");
-  restart();
-  EXPECT_THAT(service_->daemon(self_).warnings,
-              ::testing::Contains(HasSubstr("a swap that was prepared is aborted")));
-  EXPECT_EQ(service_->commit_swap(self_, prepared->token).error().code(), Code::kNotFound);
-  EXPECT_EQ(attach().batch().step, 0U);
-}
-
-TEST_F(SwapTest, LetsNobodyChangeThePipelineOrTheJobWhileASwapIsPrepared) {
+TEST_F(SwapTest, LetsNobodyChangeTheJobWhileASwapIsPrepared) {
   declare();
   const auto prepared = prepare({0, 9});
   ASSERT_TRUE(prepared) << prepared.error().message();
   const auto refused = [](const Status& status) {
     EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-    EXPECT_THAT(status.message(), HasSubstr("has been prepared"));
+    EXPECT_THAT(status.message(), HasSubstr("an apply is under way"));
   };
-  refused(service_->apply(self_, request(16), nullptr).error());
   refused(prepare({0, 5}, 16).error());
-  refused(service_
-              ->swap(self_, request(16),
-                     {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}, nullptr)
-              .error());
   refused(service_->resize_job(self_, "j", "", 2).error());
   refused(service_->seek(self_, "j", "", 0, 2).error());
-  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
-  EXPECT_TRUE(service_->apply(self_, request(16), nullptr));
+  sessions_->commit_swaps(*prepared);
+  EXPECT_TRUE(service_->seek(self_, "j", "", 0, 2));
 }
 
 TEST_F(SwapTest, HaltsARankThatComesWhileASwapIsPrepared) {
@@ -319,8 +155,8 @@ TEST_F(SwapTest, HaltsARankThatComesWhileASwapIsPrepared) {
   ASSERT_TRUE(prepared) << prepared.error().message();
   const Rank rank = attach();
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 1));
-  EXPECT_THAT(why_it_waits(rank), HasSubstr("prepared but not committed yet"));
-  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
+  EXPECT_THAT(why_it_waits(rank), HasSubstr("apply is not on disk yet"));
+  sessions_->commit_swaps(*prepared);
   EXPECT_EQ(rank.batch().step, 2U);
 }
 
@@ -332,18 +168,9 @@ TEST_F(SwapTest, CommitsToAJobWhoseRanksHaveAllLeftMeanwhile) {
   sessions_->closed(*rank.connection, delivery::CloseCause::kHangUp);
   sessions_->exited(*rank.connection);
   std::erase(connections_, rank.connection);
-  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
+  sessions_->commit_swaps(*prepared);
   const Rank back = attach(delivery::StreamPosition{.epoch = 0, .position = 8, .step = 4});
   ASSERT_NO_FATAL_FAILURE(read_up_to(back, 9));
-  EXPECT_EQ(phases().size(), 2U);
-}
-
-TEST_F(SwapTest, CommitsWhileAnotherSwapIsBeingPlanned) {
-  declare();
-  const auto prepared = prepare({0, 9});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  MutexLock another_is_planned(sessions_->swapping());
-  EXPECT_TRUE(service_->commit_swap(self_, prepared->token));
   EXPECT_EQ(phases().size(), 2U);
 }
 
@@ -352,8 +179,8 @@ TEST_F(SwapTest, BringsNoJobBackThatWasDeletedBeforeTheCommit) {
   const auto prepared = prepare({0, 9});
   ASSERT_TRUE(prepared) << prepared.error().message();
   ASSERT_TRUE(service_->delete_job(self_, "j", ""));
-  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
-  EXPECT_EQ(version(), 2U);
+  sessions_->commit_swaps(*prepared);
+  EXPECT_TRUE(sessions_->stored_after(*prepared).empty());
   restart();
   EXPECT_TRUE(service_->jobs(self_).empty());
 }
@@ -367,7 +194,7 @@ TEST_F(SwapTest, SendsANewerIncarnationAwayUntilTheSwapIsCommitted) {
   EXPECT_EQ(newer.next<wire::ErrorFrame>(wire::FrameType::kError).code,
             static_cast<std::uint32_t>(Code::kUnavailable));
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
-  ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
+  sessions_->commit_swaps(*prepared);
   EXPECT_EQ(rank.batch().step, 9U);
   EXPECT_EQ(attach({}, 1).batch().step, 0U);
 }
@@ -385,16 +212,6 @@ TEST_F(SwapTest, KeepsTheNameOfWhatWasTunedWhenTheJobIsDealtAnew) {
   for (const PhaseView& phase : phases()) EXPECT_EQ(phase.pipeline_version, 2U);
   EXPECT_TRUE(service_->swap(
       self_, request(8), {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}, nullptr));
-}
-
-TEST_F(SwapTest, RefusesToPrepareAPointThatOnlyThisDaemonKnows) {
-  declare();
-  for (const SwapAt::Kind kind : {SwapAt::Kind::kNow, SwapAt::Kind::kNextEpoch}) {
-    const auto prepared = service_->prepare_swap(
-        self_, request(8), {.job = "j", .at = {.kind = kind, .step = {}}}, nullptr);
-    ASSERT_FALSE(prepared);
-    EXPECT_EQ(prepared.error().code(), Code::kInvalidArgument);
-  }
 }
 
 TEST_F(SwapTest, ChangesNoJobWhenOneOfThemCannotChange) {
@@ -442,15 +259,15 @@ TEST_F(SwapTest, PutsOffWhatLiesAheadAndHaltsARankWhereItWasToBegin) {
     const std::uint32_t later = version();
     const auto prepared = prepare({30, 15});
     ASSERT_TRUE(prepared) << prepared.error().message();
-    EXPECT_EQ(prepared->jobs.front().replaces, (std::vector<PlannedChange>{{later, {30, 9}}}));
+    EXPECT_EQ(prepared->front().replaces, (std::vector<PlannedChange>{{later, {30, 9}}}));
     for (int epoch = 0; epoch < 30; ++epoch) ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
     ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
-    EXPECT_THAT(why_it_waits(rank), HasSubstr("prepared but not committed yet"));
+    EXPECT_THAT(why_it_waits(rank), HasSubstr("apply is not on disk yet"));
     if (commits) {
-      ASSERT_TRUE(service_->commit_swap(self_, prepared->token));
+      sessions_->commit_swaps(*prepared);
       ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 14));
     } else {
-      ASSERT_TRUE(service_->abort_swap(self_, prepared->token).ok());
+      sessions_->abort_swaps(*prepared);
     }
     EXPECT_EQ(rank.next<wire::SchemaFrame>(wire::FrameType::kSchema).pipeline_version, later);
     EXPECT_EQ(rank.batch().step, commits ? 15U : 9U);
@@ -460,26 +277,6 @@ TEST_F(SwapTest, PutsOffWhatLiesAheadAndHaltsARankWhereItWasToBegin) {
     hang_up(rank);
     ASSERT_TRUE(service_->rollback(self_, "p", 1, std::nullopt, nullptr));
   }
-}
-
-TEST_F(SwapTest, PutsOffAfterARestartWhatAnEarlierDaemonWasToPutOff) {
-  declare();
-  ASSERT_TRUE(service_->swap(self_, request(8),
-                             {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = {0, 9}}},
-                             nullptr));
-  const auto prepared = prepare({0, 15});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  restart();
-  const Rank rank = attach();
-  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
-  EXPECT_THAT(why_it_waits(rank), HasSubstr("prepared but not committed yet"));
-  const auto done = service_->commit_swap(self_, prepared->token);
-  ASSERT_TRUE(done) << done.error().message();
-  EXPECT_EQ(done->jobs.front().replaces, (std::vector<PlannedChange>{{2, {0, 9}}}));
-  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 14));
-  EXPECT_EQ(rank.next<wire::SchemaFrame>(wire::FrameType::kSchema).pipeline_version, 2U);
-  ASSERT_EQ(phases().size(), 2U);
-  EXPECT_EQ(phases().back().from, (StepAt{0, 15}));
 }
 
 TEST_F(SwapTest, NamesAWeightThatNoJobCanHaveInFewDigits) {
@@ -494,25 +291,13 @@ TEST_F(SwapTest, NamesAWeightThatNoJobCanHaveInFewDigits) {
 TEST_F(SwapTest, LeavesEverythingAsItIsWhenNothingCanBeWritten) {
   const Rank rank = attach();
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
-  const auto prepared = prepare({0, 9});
-  ASSERT_TRUE(prepared) << prepared.error().message();
   run_sql("DROP TABLE revisions");
-  const auto committed = service_->commit_swap(self_, prepared->token);
-  ASSERT_FALSE(committed);
-  EXPECT_THAT(committed.error().message(), HasSubstr("pipeline 'p' and its jobs stay as they are"));
   const auto swapped = service_->swap(
       self_, request(8), {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}, nullptr);
   ASSERT_FALSE(swapped);
+  EXPECT_THAT(swapped.error().message(), HasSubstr("pipeline 'p' and its jobs stay as they are"));
   EXPECT_EQ(version(), 1U);
   EXPECT_EQ(phases().size(), 1U);
-  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
-}
-
-TEST_F(SwapTest, PreparesNothingThatCannotBeKept) {
-  const Rank rank = attach();
-  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
-  run_sql("DROP TABLE prepared");
-  EXPECT_FALSE(prepare({0, 9}));
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
 }
 
@@ -605,6 +390,108 @@ TEST_F(SwapTest, GoesByWhatARankHasSaidThoughAnOperatorHadSaidTheSameBefore) {
   EXPECT_EQ(phases().back().vars.at("limit"), "6KiB");
 }
 
+TEST_F(SwapTest, DryRunSaysWhatLiesAheadAndChangesNothing) {
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
+  ApplyRequest dry = request(8);
+  dry.dry_run = true;
+  const auto ask = [&] { return service_->swap(self_, dry, to_step({0, 15}), nullptr); };
+  const auto first = ask();
+  ASSERT_TRUE(first) << first.error().message();
+  const JobSwap& job = first->jobs.front();
+  EXPECT_EQ(job.version, 2U);
+  EXPECT_EQ(job.from, (StepAt{0, 15}));
+  ASSERT_TRUE(job.outlook);
+  EXPECT_EQ(job.outlook->version_before, 1U);
+  EXPECT_GT(job.outlook->frontier, (StepAt{0, 3}));
+  EXPECT_LT(job.outlook->frontier, (StepAt{0, 15}));
+  EXPECT_EQ(job.outlook->steps_per_epoch, 20U);
+  EXPECT_EQ(job.outlook->steps_per_s, std::nullopt) << "it has only just come";
+  EXPECT_FALSE(job.outlook->known);
+  EXPECT_EQ(phases().size(), 1U);
+  EXPECT_EQ(version(), 1U);
+  EXPECT_EQ(service_->history(self_, "p")->size(), 1U);
+
+  ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 15}), nullptr));
+  const auto known = ask();
+  ASSERT_TRUE(known) << known.error().message();
+  EXPECT_TRUE(known->jobs.front().outlook->known);
+  EXPECT_EQ(known->jobs.front().outlook->version_before, 1U);
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
+}
+
+TEST_F(SwapTest, DryRunTellsThePaceOfTheFastestRank) {
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
+  sessions_->tick();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 9));
+  clock_.advance(std::chrono::seconds(2));
+  sessions_->tick();
+  ApplyRequest dry = request(8);
+  dry.dry_run = true;
+  const auto asked = service_->swap(self_, dry, to_step({1, 0}), nullptr);
+  ASSERT_TRUE(asked) << asked.error().message();
+  const auto pace = asked->jobs.front().outlook->steps_per_s;
+  ASSERT_TRUE(pace);
+  EXPECT_GT(*pace, 0);
+  EXPECT_LE(*pace, 4.0) << "at most 8 steps in at least 2 s";
+}
+
+TEST_F(SwapTest, DryRunIsRefusedWhereTheSwapWouldBe) {
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 9));
+  ApplyRequest dry = request(8);
+  dry.dry_run = true;
+  const auto asked = service_->swap(self_, dry, to_step({0, 5}), nullptr);
+  ASSERT_FALSE(asked);
+  EXPECT_THAT(asked.error().message(), HasSubstr("has passed epoch 0, step 5"));
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
+}
+
+TEST_F(SwapTest, RollbackBeforeAPlannedStepOnlyDropsTheChange) {
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
+  ApplyRequest larger = request(4);
+  larger.yaml.replace(larger.yaml.find("size: 2"), 7, "size: 4");
+  SwapRequest allowed = to_step({0, 15});
+  allowed.allow_schema_change = true;
+  ASSERT_TRUE(service_->swap(self_, larger, allowed, nullptr));
+  ASSERT_EQ(phases().size(), 2U);
+
+  const auto back = service_->rollback(self_, "p", 1, to_step({0, 15}), nullptr);
+  ASSERT_TRUE(back) << back.error().message();
+  const JobSwap& job = back->jobs.front();
+  EXPECT_EQ(job.version, 1U);
+  EXPECT_TRUE(job.runs);
+  EXPECT_EQ(job.from, (StepAt{0, 0}));
+  EXPECT_EQ(job.replaces, (std::vector<PlannedChange>{{2, {0, 15}}}));
+  EXPECT_EQ(version(), 3U) << "of the name, for new jobs";
+  ASSERT_EQ(phases().size(), 1U);
+  EXPECT_EQ(phases().front().pipeline_version, 1U);
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
+}
+
+TEST_F(SwapTest, DroppedChangeStaysDroppedAfterARestart) {
+  declare();
+  ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 9}), nullptr));
+  ASSERT_TRUE(service_->rollback(self_, "p", 1, to_step({0, 9}), nullptr));
+  restart();
+  ASSERT_EQ(phases().size(), 1U);
+  const Rank rank = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
+}
+
+TEST_F(SwapTest, RollbackBehindAPlannedStepChangesBackThere) {
+  declare();
+  ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 9}), nullptr));
+  const auto back = service_->rollback(self_, "p", 1, to_step({0, 15}), nullptr);
+  ASSERT_TRUE(back) << back.error().message();
+  EXPECT_FALSE(back->jobs.front().runs);
+  ASSERT_EQ(phases().size(), 3U);
+  EXPECT_EQ(phases().back().from, (StepAt{0, 15}));
+  EXPECT_EQ(phases().back().pipeline_version, 3U);
+}
+
 TEST_F(SwapTest, AReplicaThatDiedBeforeTheSwapWasGivenUpGoesOnWithTheOthers) {
   const auto come = [&](std::uint32_t replica, std::optional<std::uint64_t> step) {
     Rank rank = connect();
@@ -632,7 +519,7 @@ TEST_F(SwapTest, AReplicaThatDiedBeforeTheSwapWasGivenUpGoesOnWithTheOthers) {
   read_up_to(stays, 8);
   other.join();
   hang_up(killed);
-  ASSERT_TRUE(service_->abort_swap(self_, prepared->token).ok());
+  sessions_->abort_swaps(*prepared);
   read_up_to(stays, 12);
   const Rank back = come(1, 9);
   EXPECT_EQ(back.batch().step, 9U);
