@@ -15,21 +15,20 @@
 //                    <-                     Progress …, Attached | Error
 //                    <-                     ArenaOpen (+ fd), Schema, Batch …, EpochEnd …
 //   Release, Seek, Query, Apply, Waited, Detach ->
-//                    <-                     Batch …, Reset, Blob …, Notice, Bye
+//                    <-                     Batch …, Reset, Blob …, Applied, Refused, Notice, Bye
 //                    <-                     ArenaOpen (+ fd), Version, Schema, ArenaRetire, Batch …
 //
 // Batches that lie on a GPU:
 //                    <-                     ArenaOpen (+ fd), DeviceArena (+ fd), Schema,
 //                                           DeviceBatch …
 //
-// Protocol 2 adds Apply, Version and SeekFrame::skip; protocol 3 adds Waited, Notice, queries for
-// uris and Blob frames of kind kRefused; protocol 4 adds memory of GPUs: the text kDevice,
-// DeviceArena and DeviceBatch. A consumer of an older protocol sends none of them and is sent none.
+// Each change of a frame raises kProtocol. Hello and Welcome carry ranges for later versions; until
+// 0.2 both ends of the range are kProtocol, and each side refuses a build that tells any other
+// range.
 namespace spdld::wire {
 
 inline constexpr std::uint32_t kWireMagic = 0x4c445053;  // "SPDL"
-inline constexpr std::uint32_t kProtocolMin = 1;         // oldest version this build speaks
-inline constexpr std::uint32_t kProtocolMax = 4;         // newest
+inline constexpr std::uint32_t kProtocol = 1;
 inline constexpr std::uint32_t kMaxFrameBytes = 32768;
 inline constexpr std::uint32_t kMaxBlobBytes = 16u << 20;
 inline constexpr std::uint32_t kMaxYamlBytes = 1u << 20;  // of a pipeline, that a consumer sends
@@ -66,6 +65,8 @@ enum class FrameType : std::uint32_t {
   kNotice = 77,
   kDeviceArena = 78,
   kDeviceBatch = 79,
+  kApplied = 80,
+  kRefused = 81,
   // either way
   kBlob = 128,
 };
@@ -90,8 +91,8 @@ static_assert(sizeof(HelloFrame) == 72);
 struct WelcomeFrame {
   FrameHeader header;
   std::uint32_t magic;
-  std::uint32_t protocol;      // the one both will speak
-  std::uint32_t protocol_min;  // what the daemon could have spoken
+  std::uint32_t protocol;      // the one that both will speak
+  std::uint32_t protocol_min;  // the range of the daemon
   std::uint32_t protocol_max;
   std::uint8_t generation[16];  // of the daemon's process: another one after a restart
   char server[48];
@@ -321,7 +322,8 @@ static_assert(sizeof(ResetFrame) == 56);
 
 enum class QueryKind : std::uint32_t { kClasses = 1, kStats = 2, kUris = 3 };
 
-// Answered by Blob frames with the same serial. A UrisPart follows in a query of kind kUris.
+// Answered by Blob frames with the same serial, or by Refused. A UrisPart follows in a query of
+// kind kUris.
 struct QueryFrame {
   FrameHeader header;
   QueryKind kind;
@@ -354,7 +356,7 @@ enum class ApplyAt : std::uint32_t {
 };
 
 // The consumer's own job goes on with other variables. All ranks may say the same: it is done once.
-// Texts follow: kVar, repeated. Answered by Blob frames of kind kApplied with the same serial.
+// Texts follow: kVar, repeated. Answered by Applied or Refused with the same serial.
 struct ApplyFrame {
   FrameHeader header;
   std::uint32_t serial;
@@ -366,16 +368,34 @@ struct ApplyFrame {
 };
 static_assert(sizeof(ApplyFrame) == 40);
 
+// The job runs `version` of its pipeline from this step on.
+struct AppliedFrame {
+  FrameHeader header;
+  std::uint32_t serial;  // of the Apply
+  std::uint32_t version;
+  std::uint64_t epoch;
+  std::uint64_t step;
+  std::uint32_t tuned;  // 1: only how the pipeline is run has changed, from now on
+  std::uint32_t reserved;
+};
+static_assert(sizeof(AppliedFrame) == 40);
+
+// Says why an Apply or a Query is not done, and what to do. The connection goes on. Codes are as in
+// ErrorFrame.
+struct RefusedFrame {
+  FrameHeader header;
+  std::uint32_t serial;
+  std::uint32_t code;
+  std::uint32_t text_bytes;  // UTF-8 text follows
+  std::uint32_t reserved;
+};
+static_assert(sizeof(RefusedFrame) == 24);
+
 enum class BlobKind : std::uint32_t {
   kPipelineYaml = 1,  // consumer: the pipeline's text, for the Attach that follows
   kClasses = 2,       // daemon: class names, NUL-separated, in index order
   kStats = 3,         // daemon: JSON
-  // daemon: JSON, {"version": 4, "epoch": 2, "step": 0, "tuned": false} or
-  // {"code": 9, "error": "what failed and what to do"}
-  kApplied = 4,
-  kUris = 5,  // daemon: uris, each followed by a NUL, in the order of the query's indices
-  // daemon: JSON as kApplied's error, the answer to a query that cannot be answered
-  kRefused = 6,
+  kUris = 4,          // daemon: uris, each followed by a NUL, in the order of the query's indices
 };
 
 // Part of a text longer than a frame; chunk bytes follow. The parts come in order.

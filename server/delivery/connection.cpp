@@ -34,11 +34,10 @@ Connection::Connection(std::uint64_t id, UniqueFd socket, const Peer& peer,
       socket_(std::move(socket)),
       unread_(std::move(unread), peer.uid) {}
 
-void Connection::welcome(const std::string& client, std::uint32_t protocol,
-                         std::span<const std::uint8_t, 16> generation, const std::string& server) {
+void Connection::welcome(const std::string& client, std::span<const std::uint8_t, 16> generation,
+                         const std::string& server) {
   client_ = client;
-  protocol_ = protocol;
-  (void)send({.head = welcome_frame(protocol, generation, server)});
+  (void)send({.head = welcome_frame(generation, server)});
 }
 
 bool Connection::send_progress(std::uint64_t done, std::uint64_t total, const std::string& text) {
@@ -49,9 +48,7 @@ bool Connection::send_standstill(const std::string& text) {
   return send({.head = standstill_frame(text)});
 }
 
-bool Connection::send_notice(const std::string& text) {
-  return protocol_ >= 3 && send({.head = notice_frame(text)});
-}
+bool Connection::send_notice(const std::string& text) { return send({.head = notice_frame(text)}); }
 
 bool Connection::send_attached(const AttachReply& reply) {
   return send({.head = attached_frame(reply)});
@@ -96,7 +93,6 @@ bool Connection::send_arena_retire(std::uint32_t arena_id) {
 }
 
 bool Connection::send_version(const VersionNotice& notice) {
-  SPDLD_CHECK(protocol_ >= 2);
   return send({.head = version_frame(notice)});
 }
 
@@ -147,6 +143,14 @@ bool Connection::send_reset(const ResetNotice& notice) {
   frame.num_shards = static_cast<std::int32_t>(notice.num_shards);
   frame.moves = notice.moves;
   return send_bytes(&frame, sizeof frame);
+}
+
+bool Connection::send_applied(std::uint32_t serial, const AppliedNotice& notice) {
+  return send({.head = applied_frame(serial, notice)});
+}
+
+bool Connection::send_refused(std::uint32_t serial, const Status& why) {
+  return send({.head = refused_frame(serial, why)});
 }
 
 bool Connection::send_blob(wire::BlobKind kind, std::uint32_t serial,

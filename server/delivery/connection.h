@@ -40,20 +40,17 @@ class Connection {
   std::uint64_t id() const { return id_; }  // never reused in a daemon's life
   const Peer& peer() const { return peer_; }
   const std::string& client() const { return client_; }  // as its Hello said
-  std::uint32_t protocol() const { return protocol_; }   // the one agreed on
 
   bool send_progress(std::uint64_t done, std::uint64_t total, const std::string& text);
   bool send_standstill(const std::string& text);  // what it waits for; counts as silence
-  // What its user should know though nothing failed. A consumer that speaks an older protocol than
-  // 3 is not told.
+  // What its user should know though nothing failed.
   bool send_notice(const std::string& text);
   bool send_attached(const AttachReply& reply);
   bool send_arena_open(const Arena& arena);
-  // Right after the arena that it belongs to. Only to a consumer that has named a GPU, and so
-  // speaks protocol 4 or above; batches that lie there, likewise.
+  // Right after the arena that it belongs to. Only to a consumer that has named a GPU; batches that
+  // lie there, likewise.
   bool send_device_arena(std::uint32_t arena_id, const DeviceArena& memory);
   bool send_arena_retire(std::uint32_t arena_id);
-  // Only to a consumer that speaks protocol 2 or above: another one would not know what it is.
   bool send_version(const VersionNotice& notice);
   bool send_schema(std::uint32_t schema_id, std::uint32_t pipeline_version,
                    std::span<const wire::FieldLayout> fields);
@@ -61,7 +58,10 @@ class Connection {
   bool send_device_batch(const BatchNotice& notice, DevicePlace place);
   bool send_epoch_end(std::uint64_t epoch, std::uint64_t steps, std::uint32_t seek, bool last);
   bool send_reset(const ResetNotice& notice);
-  // Answers a query or an apply; `text` is shared, not copied, and at most wire::kMaxBlobBytes
+  bool send_applied(std::uint32_t serial, const AppliedNotice& notice);  // answers an apply
+  // Answers an apply or a query.
+  bool send_refused(std::uint32_t serial, const Status& why);
+  // Answers a query; `text` is shared, not copied, and at most wire::kMaxBlobBytes
   // long. One that is kept anyway, whether or not it is read, is not counted as this user's.
   enum class Text { kOwn, kKept };
   bool send_blob(wire::BlobKind kind, std::uint32_t serial, std::shared_ptr<const std::string> text,
@@ -99,9 +99,8 @@ class Connection {
   bool finish(Frame last) SPDLD_EXCLUDES(mutex_);
 
   // The dispatcher's part.
-  void welcome(const std::string& client, std::uint32_t protocol,
-               std::span<const std::uint8_t, 16> generation, const std::string& server)
-      SPDLD_EXCLUDES(mutex_);
+  void welcome(const std::string& client, std::span<const std::uint8_t, 16> generation,
+               const std::string& server) SPDLD_EXCLUDES(mutex_);
   Flow flush() SPDLD_EXCLUDES(mutex_);
   bool overflowed() const SPDLD_EXCLUDES(mutex_);
   bool finished() const SPDLD_EXCLUDES(mutex_);  // ending, and nothing left to send
@@ -114,7 +113,6 @@ class Connection {
   const std::function<void()> wants_dispatcher_;  // called from any thread, under no lock
   // Set before others see the connection.
   std::string client_;
-  std::uint32_t protocol_ = 0;
   mutable Mutex mutex_;
   UniqueFd socket_ SPDLD_GUARDED_BY(mutex_);
   std::deque<Outgoing> queue_ SPDLD_GUARDED_BY(mutex_);

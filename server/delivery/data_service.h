@@ -37,7 +37,7 @@ class DataService {
   virtual void release(Connection& connection, std::uint64_t lease) = 0;
   virtual void seek(Connection& connection, const SeekRequest& request) = 0;
   virtual void query(Connection& connection, const QueryRequest& request) = 0;
-  // Answered by send_blob(kApplied) with the wish's serial. Not from consumers of protocol 1.
+  // Answered by send_applied() or send_refused() with the wish's serial.
   virtual void apply(Connection& connection, const ApplyWish& wish) = 0;
   virtual void waited(Connection& connection, const WaitedNotice& notice) = 0;
   // The consumer wants no more batches. It releases what it holds, then hangs up.

@@ -39,7 +39,8 @@ Status Dialogue::take(std::span<const std::byte> frame) {
   }
   if (detached_) return out_of_turn("a request (after Detach)");
   if (!attached()) return out_of_turn("a request (before Attach)");
-  return serve(request);
+  serve(request);
+  return {};
 }
 
 // Too late for all but the word about the leases that it has.
@@ -49,35 +50,24 @@ void Dialogue::take_last(std::span<const std::byte> frame) {
 }
 
 Status Dialogue::greet(const Hello& hello) {
-  SPDLD_ASSIGN(const std::uint32_t protocol, handshake_.greet(hello, host_.server_name));
-  connection_->welcome(hello.client, protocol, host_.generation, host_.server_name);
+  SPDLD_TRY(handshake_.greet(hello, host_.server_name));
+  connection_->welcome(hello.client, host_.generation, host_.server_name);
   return {};
 }
 
-Status Dialogue::serve(Request& request) {
-  const bool knows_swaps = connection_->protocol() >= 2;
-  const bool knows_names = connection_->protocol() >= 3;
-  if (auto* seek = std::get_if<SeekRequest>(&request)) {
-    if (!knows_swaps) seek->skip = 0;  // reserved there
+void Dialogue::serve(const Request& request) {
+  if (const auto* seek = std::get_if<SeekRequest>(&request)) {
     service_.seek(*connection_, *seek);
   } else if (const auto* query = std::get_if<QueryRequest>(&request)) {
-    if (query->kind == wire::QueryKind::kUris && !knows_names)
-      return Status(Code::kInvalidArgument, "Query frame for URIs: it takes data protocol 3");
     service_.query(*connection_, *query);
   } else if (const auto* wish = std::get_if<ApplyWish>(&request)) {
-    if (!knows_swaps) {
-      return Status(Code::kInvalidArgument, "Apply frame: it takes data protocol 2");
-    }
     service_.apply(*connection_, *wish);
   } else if (const auto* notice = std::get_if<WaitedNotice>(&request)) {
-    if (!knows_names)
-      return Status(Code::kInvalidArgument, "Waited frame: it takes data protocol 3");
     service_.waited(*connection_, *notice);
   } else {
     detached_ = told_ = true;
     service_.detach(*connection_);
   }
-  return {};
 }
 
 void Dialogue::hung_up() {

@@ -45,7 +45,7 @@ class Dialogue {
 
  private:
   Status greet(const Hello& hello);
-  Status serve(Request& request);
+  void serve(const Request& request);
 
   ConnectionPtr connection_;
   DataService& service_;

@@ -343,13 +343,10 @@ Result<Request> parse_request(std::span<const std::byte> bytes) {
   }
 }
 
-Frame welcome_frame(std::uint32_t protocol, std::span<const std::uint8_t, 16> generation,
-                    const std::string& server) {
+Frame welcome_frame(std::span<const std::uint8_t, 16> generation, const std::string& server) {
   wire::WelcomeFrame frame{};
   frame.magic = wire::kWireMagic;
-  frame.protocol = protocol;
-  frame.protocol_min = wire::kProtocolMin;
-  frame.protocol_max = wire::kProtocolMax;
+  frame.protocol = frame.protocol_min = frame.protocol_max = wire::kProtocol;
   std::copy(generation.begin(), generation.end(), frame.generation);
   const std::string_view name = cut(server, sizeof frame.server - 1);
   std::copy(name.begin(), name.end(), frame.server);
@@ -363,6 +360,25 @@ Frame error_frame(const Status& status, bool fatal) {
   frame.fatal = fatal ? 1 : 0;
   frame.text_bytes = static_cast<std::uint32_t>(text.size());
   return finish(frame, FrameType::kError, text.data(), text.size());
+}
+
+Frame applied_frame(std::uint32_t serial, const AppliedNotice& notice) {
+  wire::AppliedFrame frame{};
+  frame.serial = serial;
+  frame.version = notice.version;
+  frame.epoch = notice.epoch;
+  frame.step = notice.step;
+  frame.tuned = notice.tuned ? 1 : 0;
+  return finish(frame, FrameType::kApplied);
+}
+
+Frame refused_frame(std::uint32_t serial, const Status& why) {
+  const std::string_view text = cut(why.message(), kMaxMessageBytes);
+  wire::RefusedFrame frame{};
+  frame.serial = serial;
+  frame.code = static_cast<std::uint32_t>(why.code());
+  frame.text_bytes = static_cast<std::uint32_t>(text.size());
+  return finish(frame, FrameType::kRefused, text.data(), text.size());
 }
 
 Frame progress_frame(std::uint64_t done, std::uint64_t total, const std::string& full_text) {

@@ -150,6 +150,14 @@ struct VersionNotice {
   std::string order_digest = {};
 };
 
+// From which step on a job runs what was applied to it.
+struct AppliedNotice {
+  std::uint32_t version = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
+  bool tuned = false;  // only how it is run has changed, from now on
+};
+
 // Where what follows begins.
 struct ResetNotice {
   StreamPosition to = {};
@@ -175,8 +183,7 @@ struct BatchNotice {
 
 // Bytes of a frame to be sent. Texts that are too long are cut.
 using Frame = std::vector<std::byte>;
-Frame welcome_frame(std::uint32_t protocol, std::span<const std::uint8_t, 16> generation,
-                    const std::string& server);
+Frame welcome_frame(std::span<const std::uint8_t, 16> generation, const std::string& server);
 Frame error_frame(const Status& status, bool fatal);
 Frame progress_frame(std::uint64_t done, std::uint64_t total, const std::string& text);
 Frame standstill_frame(const std::string& text);
@@ -185,6 +192,8 @@ Frame attached_frame(const AttachReply& reply);
 Frame version_frame(const VersionNotice& notice);
 Frame schema_frame(std::uint32_t schema_id, std::uint32_t pipeline_version,
                    std::span<const wire::FieldLayout> fields);
+Frame applied_frame(std::uint32_t serial, const AppliedNotice& notice);
+Frame refused_frame(std::uint32_t serial, const Status& why);
 Frame bye_frame(wire::ByeReason reason, const std::string& text);
 wire::BatchFrame batch_frame(const BatchNotice& notice);
 

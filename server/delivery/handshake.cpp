@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <string>
 #include <utility>
 
 namespace spdld::delivery {
@@ -13,23 +13,27 @@ Status out_of_turn(const char* frame) {
   return Status(Code::kInvalidArgument, fmt::format("{} out of turn", frame));
 }
 
+// "data protocol 2", "data protocols 1 to 4".
+std::string protocols_text(std::uint32_t min, std::uint32_t max) {
+  if (min == max) return fmt::format("data protocol {}", min);
+  return fmt::format("data protocols {} to {}", min, max);
+}
+
 }  // namespace
 
-Result<std::uint32_t> Handshake::greet(const Hello& hello, const std::string& server_name) {
-  if (stage_ != Stage::kHello) return tl::unexpected(out_of_turn("Hello"));
-  const std::uint32_t protocol = std::min(hello.protocol_max, wire::kProtocolMax);
-  if (protocol < std::max(hello.protocol_min, wire::kProtocolMin)) {
-    const bool client_is_newer = hello.protocol_min > wire::kProtocolMax;
-    return tl::unexpected(Status(
+Status Handshake::greet(const Hello& hello, const std::string& server_name) {
+  if (stage_ != Stage::kHello) return out_of_turn("Hello");
+  if (hello.protocol_min != wire::kProtocol || hello.protocol_max != wire::kProtocol) {
+    return Status(
         Code::kFailedPrecondition,
-        fmt::format("{} speaks the data protocols {} to {}, and the daemon {} speaks {} to {}; "
-                    "upgrade the {}",
-                    hello.client.empty() ? "the client" : hello.client, hello.protocol_min,
-                    hello.protocol_max, server_name, wire::kProtocolMin, wire::kProtocolMax,
-                    client_is_newer ? "daemon" : "client")));
+        fmt::format("{} speaks {}, and the daemon {} speaks {}: install the same build of spdld "
+                    "for both",
+                    hello.client.empty() ? "the client" : hello.client,
+                    protocols_text(hello.protocol_min, hello.protocol_max), server_name,
+                    protocols_text(wire::kProtocol, wire::kProtocol)));
   }
   stage_ = Stage::kAttach;
-  return protocol;
+  return {};
 }
 
 Status Handshake::append(const BlobPart& part) {

@@ -26,8 +26,8 @@ class Handshake {
 
   bool done() const { return stage_ == Stage::kDone; }
 
-  // The protocol that both will speak. `server_name` is for the message if there is none.
-  Result<std::uint32_t> greet(const Hello& hello, const std::string& server_name);
+  // Refuses every build but of wire::kProtocol alone. `server_name` is for the message.
+  Status greet(const Hello& hello, const std::string& server_name);
   // kUnavailable: the user's other attaches take all that is allowed; trying again helps.
   Status append(const BlobPart& part);
   // The request with the YAML that came before it.

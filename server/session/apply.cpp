@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "session/json_text.h"
 #include "session/sessions.h"
 
 namespace spdld::session {
@@ -94,17 +92,14 @@ void Sessions::answer_apply(const SessionPtr& session, const delivery::ApplyWish
   } catch (const std::exception& thrown) {  // what the variables made too large, say
     swap = error(Code::kInternal, std::string("the apply failed: ") + thrown.what());
   }
-  nlohmann::json answer;
-  if (swap) {
-    answer = {{"version", swap->phase->version()},
-              {"epoch", swap->from.epoch},
-              {"step", swap->from.step},
-              {"tuned", swap->tuned}};
-  } else {
-    answer = json_of(swap.error());
+  if (!swap) {
+    session->connection->send_refused(wish.serial, swap.error());
+    return;
   }
-  session->connection->send_blob(wire::BlobKind::kApplied, wish.serial,
-                                 std::make_shared<std::string>(shown_text(answer)));
+  session->connection->send_applied(wish.serial, {.version = swap->phase->version(),
+                                                  .epoch = swap->from.epoch,
+                                                  .step = swap->from.step,
+                                                  .tuned = swap->tuned});
 }
 
 }  // namespace spdld::session

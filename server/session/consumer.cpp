@@ -232,7 +232,7 @@ void Consumer::show(const Stream& stream, const std::shared_ptr<SlotPool>& pool)
   if (told_ == phase && schema_id_ > 0 && !elsewhere) return;
   const PhasePtr before = std::exchange(told_, phase);
   const bool other = !before->same_content(*phase) || before->version() != phase->version();
-  if (other && connection_->protocol() >= 2)
+  if (other)
     connection_->send_version({.items = phase->items,
                                .steps_per_epoch = timeline_.steps_per_epoch(to_send_),
                                .batch_size = phase->batch,

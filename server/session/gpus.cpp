@@ -12,8 +12,6 @@ namespace {
 
 using spec::DeliverySpec;
 
-constexpr std::uint32_t kNamesGpus = 4;  // the first protocol that does
-
 const spec::PipelineSpec& spec_of(const Phase& phase) { return phase.run->plan().spec; }
 
 bool has_gpu(const Session& session) {
@@ -25,12 +23,6 @@ Result<delivery::DeviceMemoryPtr> open_named(delivery::Devices& devices, const S
   // Advice about the loader would lead nowhere.
   if (const std::string why = devices.why_none(); !why.empty())
     return error(Code::kFailedPrecondition, "the daemon cannot use GPUs: " + why);
-  const std::uint32_t protocol = session.connection->protocol();
-  if (protocol < kNamesGpus)
-    return error(Code::kFailedPrecondition,
-                 "its client speaks protocol " + std::to_string(protocol) +
-                     ", and GPUs are named from protocol " + std::to_string(kNamesGpus) +
-                     " on; install a newer spdld where it runs");
   return error(Code::kFailedPrecondition, "it names none; open it with device=\"cuda\"");
 }
 

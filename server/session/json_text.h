@@ -27,11 +27,6 @@ inline std::string shown_text(const nlohmann::json& value) {
   return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// As wire::BlobKind::kApplied and kRefused have it.
-inline nlohmann::json json_of(const Status& failure) {
-  return {{"code", static_cast<int>(failure.code())}, {"error", failure.message()}};
-}
-
 inline nlohmann::json json_of(StepAt at) { return {at.epoch, at.step}; }
 
 inline StepAt step_of(const nlohmann::json& value) {

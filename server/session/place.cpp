@@ -99,7 +99,7 @@ Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
   const StepAt at = cursor_step(request.cursor);
   if (request.moves) job.move_count = std::max(job.move_count, *request.moves);
   std::optional<std::uint32_t> done = request.moves;
-  // A consumer of an older protocol does not say, nor does an older state.
+  // A cursor that was written by hand, or a state_dict() from before moves were counted, has none.
   if (!done && was != job.left.end()) done = was->second.moves;
   if (const Job::Move* const next = next_move(job, done, request)) {
     // Those who are away may start from as far back.

@@ -91,12 +91,12 @@ void Sessions::answer_query(std::uint64_t id, const delivery::QueryRequest& requ
   }
   delivery::Connection& connection = *session->connection;
   if (request.kind == wire::QueryKind::kUris) {
-    auto uris = uris_of(*job, request);
-    const bool answered = uris.has_value();
-    connection.send_blob(
-        answered ? wire::BlobKind::kUris : wire::BlobKind::kRefused, request.serial,
-        std::make_shared<std::string>(answered ? *std::move(uris)
-                                               : shown_text(json_of(uris.error()))));
+    if (auto uris = uris_of(*job, request)) {
+      connection.send_blob(wire::BlobKind::kUris, request.serial,
+                           std::make_shared<std::string>(*std::move(uris)));
+    } else {
+      connection.send_refused(request.serial, uris.error());
+    }
     return;
   }
   if (request.kind == wire::QueryKind::kClasses) {

@@ -30,13 +30,6 @@ std::vector<wire::FieldLayout> fields_of(std::uint64_t batch_bytes) {
   return {image, index};
 }
 
-// As BlobKind::kApplied and kRefused tell that something cannot be done.
-std::shared_ptr<const std::string> refusal(const char* why) {
-  return std::make_shared<std::string>(R"({"code": )" +
-                                       std::to_string(static_cast<int>(Code::kUnimplemented)) +
-                                       R"(, "error": ")" + why + "\"}");
-}
-
 }  // namespace
 
 // The memory of one consumer. With a GPU, slots of `host` are copied from, and consumers have
@@ -202,13 +195,13 @@ void BatchSource::query(delivery::Connection& connection, const delivery::QueryR
       return;
     case wire::QueryKind::kUris: break;
   }
-  connection.send_blob(wire::BlobKind::kRefused, request.serial,
-                       refusal("made-up batches have no uris"));
+  connection.send_refused(request.serial,
+                          Status(Code::kUnimplemented, "made-up batches have no uris"));
 }
 
 void BatchSource::apply(delivery::Connection& connection, const delivery::ApplyWish& wish) {
-  connection.send_blob(wire::BlobKind::kApplied, wish.serial,
-                       refusal("made-up batches have no pipeline to change"));
+  connection.send_refused(
+      wish.serial, Status(Code::kUnimplemented, "made-up batches have no pipeline to change"));
 }
 
 void BatchSource::closed(delivery::Connection& connection, delivery::CloseCause) {

@@ -91,7 +91,7 @@ AttachWish Attacher::wish(const Placement& place, const Attached* known,
   for (const auto& [name, value] : options_.vars) add(wire::TextKey::kVar, join(name, "=", value));
   for (const auto& [name, value] : options_.env) add(wire::TextKey::kEnv, join(name, "=", value));
   wish.yaml = options_.pipeline_yaml;
-  if (device_ != nullptr) wish.device = device_->uuid();
+  if (device_ != nullptr) add(wire::TextKey::kDevice, device_->uuid());
   return wish;
 }
 

@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <limits>
 
 #include "frame_parts.h"
-#include "json.h"
 #include "text.h"
 
 namespace spdld::client {
@@ -18,8 +16,6 @@ namespace {
 using wire::FrameType;
 
 constexpr std::size_t kMaxTexts = 256;
-constexpr std::size_t kMaxAppliedBytes = 64 * 1024;
-constexpr std::uint32_t kDeviceProtocol = 4;  // knows of memory of GPUs
 
 template <std::size_t N>
 void set_text(char (&out)[N], std::string_view text) {
@@ -27,19 +23,16 @@ void set_text(char (&out)[N], std::string_view text) {
   std::copy(text.begin(), text.end(), out);
 }
 
+// "data protocol 2", "data protocols 1 to 4".
+std::string protocols_text(std::uint32_t min, std::uint32_t max) {
+  if (min == max) return join("data protocol ", min);
+  return join("data protocols ", min, " to ", max);
+}
+
 // The shard is no more: what was sent of it before is still to be handed out.
 bool ends_shard(std::span<const std::byte> frame) {
   const auto bye = fixed_part<wire::ByeFrame>(frame);
   return bye && bye->header.type == FrameType::kBye && bye->reason == wire::ByeReason::kResized;
-}
-
-// What the daemon says of a request that it refuses; nothing if that makes no sense.
-std::optional<PipelineError> refusal_in(const JsonObject& told) {
-  const auto error = told.text("error");
-  if (!error) return std::nullopt;
-  const std::uint64_t code = told.count("code").value_or(kUnknown);
-  return PipelineError(
-      code >= kCancelled && code <= kUnauthenticated ? static_cast<int>(code) : kUnknown, *error);
 }
 
 }  // namespace
@@ -55,8 +48,7 @@ Link::Link(const std::string& socket_path, const std::string& client_name, const
   wire::HelloFrame hello{};
   hello.header = {FrameType::kHello, sizeof hello};
   hello.magic = wire::kWireMagic;
-  hello.protocol_min = wire::kProtocolMin;
-  hello.protocol_max = wire::kProtocolMax;
+  hello.protocol_min = hello.protocol_max = wire::kProtocol;
   set_text(hello.client, client_name);
   send(&hello, sizeof hello, waiting);
   for (auto frame = await(waiting);; frame = await(waiting)) {
@@ -68,12 +60,14 @@ Link::Link(const std::string& socket_path, const std::string& client_name, const
     }
     attached_.server =
         std::string(welcome->server, ::strnlen(welcome->server, sizeof welcome->server));
-    protocol_ = welcome->protocol;
-    if (protocol_ < wire::kProtocolMin || protocol_ > wire::kProtocolMax) {
+    if (welcome->protocol != wire::kProtocol || welcome->protocol_min != wire::kProtocol ||
+        welcome->protocol_max != wire::kProtocol) {
       throw ConnectionError(
           kFailedPrecondition,
-          join("the daemon ", attached_.server, " wants to speak data protocol ", protocol_,
-               ", and this client speaks ", wire::kProtocolMin, " to ", wire::kProtocolMax));
+          join("the daemon ", attached_.server, " speaks ",
+               protocols_text(welcome->protocol_min, welcome->protocol_max), ", and ", client_name,
+               " speaks ", protocols_text(wire::kProtocol, wire::kProtocol),
+               ": install the same build of spdld for both"));
     }
     break;
   }
@@ -93,13 +87,6 @@ Link::Link(const std::string& socket_path, const std::string& client_name, const
   }
   serving_ = true;
   waiting.alive();
-}
-
-void Link::require(std::uint32_t protocol, const std::string& what) const {
-  if (protocol_ >= protocol) return;
-  throw ConnectionError(kUnimplemented, join(what, " needs data protocol ", protocol,
-                                             ", and the daemon ", attached_.server, " speaks ",
-                                             protocol_, " at most: upgrade the daemon"));
 }
 
 void Link::lose(const std::string& why) {
@@ -145,10 +132,6 @@ void Link::send_wish(const AttachWish& wish, Waiting& waiting) {
   out.assign(sizeof attach, std::byte{0});
   for (const auto& [key, text] : wish.texts) {
     append_text(out, key, text);
-  }
-  if (protocol_ >= kDeviceProtocol && !wish.device.empty()) {
-    append_text(out, wire::TextKey::kDevice, wish.device);
-    ++attach.text_count;
   }
   if (out.size() > wire::kMaxFrameBytes) {
     throw PipelineError(kInvalidArgument,
@@ -233,9 +216,7 @@ bool Link::announces(std::span<const std::byte> frame) {
       case FrameType::kArenaOpen: announced_.open_arena(frame, std::move(fd_)); break;
       case FrameType::kArenaRetire: announced_.retire_arena(frame); break;
       case FrameType::kSchema: announced_.add_schema(frame); break;
-      case FrameType::kVersion:
-        if (protocol_ >= 2) announced_.change_version(frame);
-        break;
+      case FrameType::kVersion: announced_.change_version(frame); break;
       case FrameType::kDeviceArena: announced_.add_device_memory(frame, std::move(fd_)); break;
       default: return false;
     }
@@ -264,7 +245,7 @@ void Link::read_attached(std::span<const std::byte> frame) {
       case wire::TextKey::kPipeline: attached_.pipeline = std::move(text); break;
       case wire::TextKey::kJob: attached_.job = std::move(text); break;
       case wire::TextKey::kMoves:
-        std::from_chars(text.data(), text.data() + text.size(), attached_.moves.emplace());
+        std::from_chars(text.data(), text.data() + text.size(), attached_.moves);
         break;
       case wire::TextKey::kWarning: attached_.warnings.push_back(std::move(text)); break;
       case wire::TextKey::kDevice: attached_.device = std::move(text); break;
@@ -297,7 +278,7 @@ const wire::FrameHeader* Link::poll(Waiting* waiting) {
                               : type == FrameType::kReset       ? sizeof(wire::ResetFrame)
                               : type == FrameType::kNotice      ? sizeof(wire::NoticeFrame)
                                                                 : 0;
-    if (least == 0) continue;  // an answer that nobody waits for any more, or of a newer daemon
+    if (least == 0) continue;  // an answer that nobody waits for any more
     if (frame.size() < least) lose("the daemon sent a frame that ends early");
     if (type == FrameType::kReset) {
       const auto reset = fixed_part<wire::ResetFrame>(frame);
@@ -356,9 +337,8 @@ std::uint32_t Link::ask(wire::QueryKind kind, std::span<const std::byte> more, W
 
 std::string Link::query(wire::QueryKind kind, Waiting& waiting) {
   const std::uint32_t serial = ask(kind, {}, waiting);
-  return answer(
-      kind == wire::QueryKind::kClasses ? wire::BlobKind::kClasses : wire::BlobKind::kStats, serial,
-      waiting);
+  return blob(kind == wire::QueryKind::kClasses ? wire::BlobKind::kClasses : wire::BlobKind::kStats,
+              serial, waiting);
 }
 
 std::string Link::uris(std::span<const std::int64_t> items, const std::string& order_digest,
@@ -369,11 +349,10 @@ std::string Link::uris(std::span<const std::int64_t> items, const std::string& o
   append(more, &part, sizeof part);
   append(more, items.data(), items.size_bytes());
   append(more, order_digest.data(), order_digest.size());
-  return answer(wire::BlobKind::kUris, ask(wire::QueryKind::kUris, more, waiting), waiting);
+  return blob(wire::BlobKind::kUris, ask(wire::QueryKind::kUris, more, waiting), waiting);
 }
 
 void Link::tell_waited(std::chrono::milliseconds waited, std::uint64_t waits) {
-  if (protocol_ < 3) return;
   wire::WaitedFrame frame{};
   frame.header = {FrameType::kWaited, sizeof frame};
   frame.waited_ms = static_cast<std::uint64_t>(waited.count());
@@ -403,64 +382,71 @@ Applied Link::apply(const ApplyWish& wish, Waiting& waiting) {
   std::memcpy(out.data(), &frame, sizeof frame);
   send(out.data(), out.size(), waiting);
 
-  const std::string text = answer(wire::BlobKind::kApplied, frame.serial, waiting);
-  const auto told = JsonObject::parse(text);
-  if (told) {
-    if (const auto refused = refusal_in(*told)) throw *refused;
-    const auto version = told->count("version");
-    const auto epoch = told->count("epoch");
-    const auto step = told->count("step");
-    if (version && *version <= std::numeric_limits<std::uint32_t>::max() && epoch && step) {
-      return {.version = static_cast<std::uint32_t>(*version),
-              .epoch = *epoch,
-              .step = *step,
-              .tuned = told->flag("tuned").value_or(false)};
-    }
+  for (;;) {
+    const auto told = fixed_part<wire::AppliedFrame>(answer(frame.serial, waiting));
+    if (!told || told->header.type != FrameType::kApplied) continue;
+    return {.version = told->version,
+            .epoch = told->epoch,
+            .step = told->step,
+            .tuned = told->tuned != 0};
   }
-  channel_->lost();
-  throw ConnectionError(kDataLoss, join("the daemon answered an apply with what makes no sense: ",
-                                        text.substr(0, 200)));
 }
 
-std::string Link::answer(wire::BlobKind kind, std::uint32_t serial, Waiting& waiting) {
-  const std::size_t most =
-      kind == wire::BlobKind::kApplied ? kMaxAppliedBytes : std::size_t{wire::kMaxBlobBytes};
-  std::string text;
+template <typename Frame>
+bool Link::answers(std::span<const std::byte> frame, std::uint32_t serial) {
+  const auto answer = fixed_part<Frame>(frame);
+  if (!answer) lose("the daemon sent an answer that ends early");
+  return answer->serial == serial;
+}
+
+std::span<const std::byte> Link::answer(std::uint32_t serial, Waiting& waiting) {
   for (;;) {
     const auto frame = await(waiting);
-    const FrameType type = fixed_part<wire::FrameHeader>(frame)->type;
-    if (type != FrameType::kBlob) {
-      // Progress, errors and farewells count now; what belongs to the stream keeps its order.
-      if (type == FrameType::kProgress || type == FrameType::kStandstill ||
-          type == FrameType::kError || type == FrameType::kBye) {
+    bool comes = false;
+    switch (fixed_part<wire::FrameHeader>(frame)->type) {
+      case FrameType::kBlob: comes = answers<wire::BlobFrame>(frame, serial); break;
+      case FrameType::kApplied: comes = answers<wire::AppliedFrame>(frame, serial); break;
+      case FrameType::kRefused: {
+        if (!answers<wire::RefusedFrame>(frame, serial)) break;
+        const auto refused = *fixed_part<wire::RefusedFrame>(frame);
+        const bool known = refused.code >= kCancelled && refused.code <= kUnauthenticated;
+        throw PipelineError(known ? static_cast<int>(refused.code) : kUnknown,
+                            text_after<wire::RefusedFrame>(frame, refused.text_bytes));
+      }
+      // Progress, errors and farewells count now.
+      case FrameType::kProgress:
+      case FrameType::kStandstill:
+      case FrameType::kError:
+      case FrameType::kBye:
         // What was sent before the shard's end comes first: this call alone hears of it now.
         heard_early_ = ends_shard(frame);
         if (heard_early_) deferred_.push_back({.bytes = {frame.begin(), frame.end()}, .fd = {}});
         digest(frame, &waiting);
-      } else if (deferred_.size() == kMaxDeferred) {
-        lose("the daemon does not answer, and goes on sending");
-      } else {
+        break;
+      default:  // what belongs to the stream keeps its order
+        if (deferred_.size() == kMaxDeferred)
+          lose("the daemon does not answer, and goes on sending");
         deferred_.push_back({.bytes = {frame.begin(), frame.end()}, .fd = std::move(fd_)});
-      }
-      continue;
     }
-    const auto blob = fixed_part<wire::BlobFrame>(frame);
-    if (!blob) lose("the daemon sent an answer that makes no sense");
-    const bool refused = blob->kind == wire::BlobKind::kRefused;
-    if (blob->serial != serial || (blob->kind != kind && !refused)) continue;
+    if (!comes) continue;
     waiting.alive();
+    return frame;
+  }
+}
+
+std::string Link::blob(wire::BlobKind kind, std::uint32_t serial, Waiting& waiting) {
+  std::string text;
+  for (;;) {
+    const auto frame = answer(serial, waiting);
+    const auto blob = fixed_part<wire::BlobFrame>(frame);
+    if (!blob || blob->header.type != FrameType::kBlob || blob->kind != kind) continue;
     const auto part = frame.subspan(sizeof(wire::BlobFrame));
-    if (blob->offset != text.size() || blob->total_bytes > most ||
+    if (blob->offset != text.size() || blob->total_bytes > wire::kMaxBlobBytes ||
         part.size() > blob->total_bytes - text.size()) {
       lose("the daemon sent an answer whose parts do not follow each other");
     }
     text.append(reinterpret_cast<const char*>(part.data()), part.size());
-    if (text.size() == blob->total_bytes) {
-      if (!refused) return text;
-      const auto told = JsonObject::parse(text);
-      if (const auto why = told ? refusal_in(*told) : std::nullopt) throw *why;
-      lose("the daemon refused a query with what makes no sense");
-    }
+    if (text.size() == blob->total_bytes) return text;
     if (part.empty()) lose("the daemon sent an answer of which a part is empty");
   }
 }

@@ -34,9 +34,8 @@ struct Attached {
   Facts facts;
   std::string pipeline;
   std::string job;
-  std::string server;  // name and version of the daemon
-  // Cursor::moves, as the daemon told last; an older one does not.
-  std::optional<std::uint32_t> moves = {};
+  std::string server;                      // name and version of the daemon
+  std::uint32_t moves = 0;                 // Cursor::moves, as the daemon told last
   std::vector<std::string> warnings = {};  // of the pipeline
   std::string device = {};                 // UUID of the GPU that batches lie on; empty: on none
 };
@@ -46,7 +45,6 @@ struct AttachWish {
   wire::AttachFrame frame{};
   std::vector<std::pair<wire::TextKey, std::string>> texts;
   std::string yaml;
-  std::string device;  // UUID of the loader's GPU, for daemons that know of such; empty: none
 };
 
 // What the loader's job is to go on with.
@@ -72,8 +70,6 @@ class Link {
 
   const Attached& attached() const { return attached_; }
   const std::shared_ptr<Channel>& channel() const { return channel_; }
-  // Throws ConnectionError if the daemon is older than what `what` needs.
-  void require(std::uint32_t protocol, const std::string& what) const;
 
   // Of the batch that poll() gives next, or has just given.
   const Facts& facts() const { return announced_.facts(); }
@@ -99,7 +95,7 @@ class Link {
   // Of at most wire::kMaxUris items; NUL after each. Throws PipelineError if the daemon refuses.
   std::string uris(std::span<const std::int64_t> items, const std::string& order_digest,
                    Waiting& waiting);
-  // Tells how long the caller has waited, if the daemon wants to know and can be told at once.
+  // Tells how long the caller has waited, if the daemon can be told at once.
   void tell_waited(std::chrono::milliseconds waited, std::uint64_t waits);
   Applied apply(const ApplyWish& wish, Waiting& waiting);
   // No more batches, please. The connection ends with the last lease.
@@ -120,8 +116,13 @@ class Link {
   std::span<const std::byte> await(Waiting& waiting);
   // Sends a query and returns its serial.
   std::uint32_t ask(wire::QueryKind kind, std::span<const std::byte> more, Waiting& waiting);
-  // The text of the Blob frames that answer request `serial`. Throws PipelineError for a refusal.
-  std::string answer(wire::BlobKind kind, std::uint32_t serial, Waiting& waiting);
+  // The next Blob or Applied frame that answers request `serial`, valid until the next frame is
+  // received; what belongs to the stream is kept for poll(). Throws PipelineError for a Refused.
+  std::span<const std::byte> answer(std::uint32_t serial, Waiting& waiting);
+  template <typename Frame>
+  bool answers(std::span<const std::byte> frame, std::uint32_t serial);
+  // The text of the Blob frames that answer request `serial`.
+  std::string blob(wire::BlobKind kind, std::uint32_t serial, Waiting& waiting);
   // Deals with the frames that may come at any time. False: it is none of them.
   bool digest(std::span<const std::byte> frame, Waiting* waiting);
   bool announces(std::span<const std::byte> frame);
@@ -131,7 +132,6 @@ class Link {
   [[noreturn]] void lose(const std::string& why);
 
   std::shared_ptr<Channel> channel_;
-  std::uint32_t protocol_ = 0;  // as agreed
   Attached attached_;
   bool welcomed_ = false;
   bool heard_early_ = false;  // an end that comes after what is deferred

@@ -137,8 +137,7 @@ void Stream::apply_reset(const wire::ResetFrame& reset) {
   place_.shard = reset.shard;
   place_.num_shards = reset.num_shards;
   attached_->facts.steps_per_epoch = reset.steps_per_epoch;
-  if (attached_->moves) attached_->moves = reset.moves;  // an older daemon counts none
-  cursor_.moves = attached_->moves;
+  cursor_.moves = attached_->moves = reset.moves;
 }
 
 void Stream::adopt_facts(const Facts& facts, std::uint32_t number) {
@@ -310,8 +309,7 @@ void Stream::go_to(const Cursor& cursor) {
   // Who has been handed nothing yet begins there as its job went on from there; and a seek of the
   // job that is not behind the cursor may have to be gone along with. Both is the daemon's to say,
   // at an attach.
-  const bool from_before =
-      cursor.moves && attached_ && attached_->moves && *cursor.moves < *attached_->moves;
+  const bool from_before = cursor.moves && attached_ && *cursor.moves < attached_->moves;
   if (link_ && (from_before || (knows_order && stats_.batches == 0))) {
     arrivals_.leave();
     leaving_ = std::move(link_);
@@ -345,7 +343,6 @@ void Stream::skip(std::uint64_t steps) {
   const Cursor from = state();
   try {
     connected(waiting, outage, [&](Link& link) {
-      link.require(2, "skip_steps()");
       // The daemon has taken it elsewhere, where the job was sent: no skip passes that by.
       if (knows_place && (cursor_.epoch != from.epoch || cursor_.step != from.step)) return;
       link.seek(cursor_, skip, ++seek_, waiting);
@@ -404,10 +401,8 @@ std::vector<std::string> Stream::uris(std::span<const std::int64_t> items,
   while (uris.size() < items.size()) {
     const auto part = items.subspan(uris.size())
                           .first(std::min<std::size_t>(items.size() - uris.size(), wire::kMaxUris));
-    const std::string text = connected(waiting, outage, [&](Link& link) {
-      link.require(3, "uris()");
-      return link.uris(part, order_digest, waiting);
-    });
+    const std::string text = connected(
+        waiting, outage, [&](Link& link) { return link.uris(part, order_digest, waiting); });
     if (std::count(text.begin(), text.end(), '\0') != static_cast<std::ptrdiff_t>(part.size()))
       throw ConnectionError(kDataLoss, join("the daemon was asked for ", part.size(),
                                             " uris, and answered with another number"));
@@ -429,7 +424,6 @@ Applied Stream::apply(const ApplyWish& wish) {
   for (;;) {
     try {
       return connected(waiting, outage, [&](Link& link) {
-        link.require(2, "apply()");
         return link.apply(wish, waiting);  // said again after a loss: it is done once
       });
     } catch (const PipelineError& refused) {

@@ -50,6 +50,8 @@ FRAMES = {
     "WaitedFrame": struct.Struct("<2I 2Q"),
     "NoticeFrame": struct.Struct("<2I 2I"),
     "ApplyFrame": struct.Struct("<2I 2I 2Q 2I"),
+    "AppliedFrame": struct.Struct("<2I 2I 2Q 2I"),
+    "RefusedFrame": struct.Struct("<2I 4I"),
     "BlobFrame": struct.Struct("<2I 4I"),
     "DetachFrame": struct.Struct("<2I"),
     "ByeFrame": struct.Struct("<2I 2I"),
@@ -82,6 +84,8 @@ TYPES = {
     "Notice": 77,
     "DeviceArena": 78,
     "DeviceBatch": 79,
+    "Applied": 80,
+    "Refused": 81,
     "Blob": 128,
 }
 NAMES = {number: name for name, number in TYPES.items()}
@@ -145,14 +149,14 @@ class Options:
     order_digest: str = "order-1"
     warnings: tuple[str, ...] = ()  # of the pipeline
     notice: str = ""  # told after Attached
-    moves: int | None = None  # of the job; None: it is too old to count them
+    moves: int = 0  # of the job
     sent_to: int | None = None  # epoch that the job is sent to while its consumer seeks
     refuse: str = ""  # answer to an attach
     silent: bool = False  # no answer to an attach
     batches_before_hangup: int = 0
-    protocol: int = 3
     refuse_uris: str = ""  # answer to a query for them
-    answer: str | None = None  # to an apply; None: the job swaps at the next epoch
+    # To an apply: code and text. None: the job swaps at the next epoch.
+    refuse_apply: tuple[int, str] | None = None
     unready: int = 0  # so many applies are answered by "not yet" first
     mute: bool = False  # no answer to an apply
     rows_after_swap: int = 6
@@ -295,7 +299,7 @@ class FakeDaemon:
 
     def _on_hello(self, consumer: _Consumer, frame: bytes) -> None:
         assert FRAMES["HelloFrame"].unpack(frame)[2] == MAGIC
-        self._send(consumer, "Welcome", MAGIC, self.options.protocol, 1, 4, b"g" * 16, b"fake 1.0")
+        self._send(consumer, "Welcome", MAGIC, 1, 1, 1, b"g" * 16, b"fake 1.0")
 
     def _on_blob(self, consumer: _Consumer, frame: bytes) -> None:
         consumer.yaml += frame[FRAMES["BlobFrame"].size :]
@@ -337,11 +341,10 @@ class FakeDaemon:
         if options.sent_to is not None and self.seeks:
             consumer.epoch, consumer.step = options.sent_to, 0
         credits = request["credits"] or options.credits
-        texts = [_text(5, options.order_digest)]
-        if options.moves is not None:
-            texts.append(_text(9, str(options.moves)))
+        texts = [_text(5, options.order_digest), _text(9, str(options.moves))]
         texts += [_text(14, warning) for warning in options.warnings]
-        texts += [_text(15, uuid) for key, uuid in request["texts"] if key == "device"]
+        if options.device_memory is not None:
+            texts += [_text(15, uuid) for key, uuid in request["texts"] if key == "device"]
         seed = request["seed"] if request["has_seed"] else 42
         self._send(
             consumer,
@@ -536,7 +539,7 @@ class FakeDaemon:
         _, _, epoch, position, step, serial, skip = FRAMES["SeekFrame"].unpack(frame)
         self.seeks.append((epoch, position, step))
         self.skips.append(skip)
-        if self.options.sent_to is not None and self.options.moves is not None:
+        if self.options.sent_to is not None:
             self.options.moves += 1
             self._send(consumer, "Bye", 1, 0)
             consumer.socket.shutdown(socket.SHUT_WR)
@@ -545,7 +548,7 @@ class FakeDaemon:
         position = step * consumer.rows if skip else position
         consumer.epoch, consumer.step, consumer.seek = epoch, step, serial
         consumer.ended = False
-        moves = self.options.moves or 0
+        moves = self.options.moves
         self._send(
             consumer, "Reset", epoch, position, step, self.options.steps, serial, 0, 1, moves
         )
@@ -557,34 +560,34 @@ class FakeDaemon:
         wish = dict(zip(names, layout.unpack_from(frame)[2:], strict=True))
         wish["vars"] = [text for _, text in _texts(frame, layout.size, wish["text_count"])]
         self.applies.append(wish)
-        answer = self.options.answer
+        refusal = self.options.refuse_apply
         if self.options.mute:
             return
         if self.options.unready > 0:
             self.options.unready -= 1
-            answer = json.dumps({"code": 14, "error": "shard 1 is not back; try again"})
-        if answer is None:
-            consumer.swap_epoch = consumer.epoch + 1
-            answer = json.dumps(
-                {
-                    "version": consumer.schema + 1,
-                    "epoch": consumer.swap_epoch,
-                    "step": 0,
-                    "tuned": False,
-                }
-            )
-        data = answer.encode()
-        self._send(consumer, "Blob", 4, wish["serial"], 0, len(data), tail=data)
+            refusal = (14, "shard 1 is not back; try again")
+        if refusal is not None:
+            self._refuse(consumer, wish["serial"], *refusal)
+            return
+        consumer.swap_epoch = consumer.epoch + 1
+        self._send(
+            consumer, "Applied", wish["serial"], consumer.schema + 1, consumer.swap_epoch, 0, 0, 0
+        )
+
+    def _refuse(self, consumer: _Consumer, serial: int, code: int, why: str) -> None:
+        text = why.encode()
+        self._send(consumer, "Refused", serial, code, len(text), 0, tail=text)
 
     def _on_query(self, consumer: _Consumer, frame: bytes) -> None:
         _, _, kind, serial = FRAMES["QueryFrame"].unpack_from(frame)
-        blob = {1: 2, 2: 3, 3: 5}[kind]
+        blob = {1: 2, 2: 3, 3: 4}[kind]
         if kind == 1:
             text = "\0".join(self.options.classes)
         elif kind == 2:
             text = json.dumps({"stages": []})
         elif self.options.refuse_uris:
-            blob, text = 6, json.dumps({"code": 9, "error": self.options.refuse_uris})
+            self._refuse(consumer, serial, 9, self.options.refuse_uris)
+            return
         else:
             at = FRAMES["QueryFrame"].size
             count, digest_bytes = FRAMES["UrisPart"].unpack_from(frame, at)

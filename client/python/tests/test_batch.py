@@ -316,14 +316,6 @@ def test_uris_need_the_loader(start, loader) -> None:
         _ = batch.uris
 
 
-def test_uris_of_an_older_daemon_are_refused(start, loader) -> None:
-    start(protocol=2)
-    reader = loader()
-    batch = next(iter(reader))
-    with pytest.raises(spdld.ConnectionError, match="uris\\(\\) needs data protocol 3"):
-        _ = batch.uris
-
-
 def test_a_field_of_text_is_a_list_of_str(start, loader) -> None:
     start(text_fields=True)
     batch = next(iter(loader()))

@@ -98,7 +98,7 @@ def test_a_tensor_that_is_taken_again_is_ready_for_the_stream_of_then(
     start, loader, gpu, monkeypatch
 ) -> None:
     # Torch has no tensors on the fake driver: what it has made is put there as it keeps it.
-    daemon = start(steps=4, protocol=4, device_memory=gpu.shared_memory)
+    daemon = start(steps=4, device_memory=gpu.shared_memory)
     stream = gpu.stream()
     current = types.SimpleNamespace(cuda_stream=stream)
     torch = types.SimpleNamespace(
@@ -379,7 +379,7 @@ opens.join()
 def test_letting_go_of_the_last_batch_lets_other_threads_run_meanwhile(
     start, gpu, tmp_path, delivery, drops
 ) -> None:
-    brought = {"protocol": 4, "device_memory": gpu.shared_memory}
+    brought = {"device_memory": gpu.shared_memory}
     start(**(brought if delivery == "cuda ipc" else {}))
     waits = "cuEventSynchronize" if delivery == "cuda ipc" else "cuMemFree"
     # Pinned: the loader keeps the device memory until it is gone.
@@ -418,7 +418,7 @@ def test_a_forked_child_ends_with_the_parents_tensors(start, loader, gpu) -> Non
 
 
 def test_a_batch_that_the_daemon_brought_there_is_taken_over_alike(start, loader, gpu) -> None:
-    daemon = start(protocol=4, device_memory=gpu.shared_memory)
+    daemon = start(device_memory=gpu.shared_memory)
     reader = loader(device="cuda")
     batch = next(iter(reader))
     image = batch["image"]
@@ -437,7 +437,7 @@ def test_a_batch_that_the_daemon_brought_there_is_taken_over_alike(start, loader
 
 
 def test_what_the_daemon_brought_there_stays_while_a_kernel_reads_it(start, loader, gpu) -> None:
-    daemon = start(steps=12, epochs=3, protocol=4, device_memory=gpu.shared_memory)
+    daemon = start(steps=12, epochs=3, device_memory=gpu.shared_memory)
     reader = loader(device="cuda")
     sums, wanted = sum_late(reader, gpu)
     assert sums == wanted and len(sums) == 36
@@ -447,7 +447,7 @@ def test_what_the_daemon_brought_there_stays_while_a_kernel_reads_it(start, load
 
 
 def test_a_batch_there_is_released_when_its_stream_is_through(start, loader, gpu) -> None:
-    daemon = start(steps=9, protocol=4, device_memory=gpu.shared_memory)
+    daemon = start(steps=9, device_memory=gpu.shared_memory)
     reader = iter(loader(device="cuda"))
     batch, stream = next(reader), gpu.stream()
     gate = gpu.launch_gate(stream)
@@ -468,7 +468,7 @@ def test_a_batch_there_is_released_when_its_stream_is_through(start, loader, gpu
 def test_ragged_rows_on_a_device_are_tensors_each(
     start, loader, gpu, brought_by_the_daemon
 ) -> None:
-    there = {"protocol": 4, "device_memory": gpu.shared_memory} if brought_by_the_daemon else {}
+    there = {"device_memory": gpu.shared_memory} if brought_by_the_daemon else {}
     start(extra_fields=True, ragged_capacity=1 << 17, **there)
     batch = next(iter(loader(device="cuda")))
     rows = batch["boxes"]

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -101,9 +100,7 @@ def test_views_of_the_old_memory_live_on_beside_the_new(start, loader) -> None:
 
 
 def test_a_refused_apply_is_a_pipeline_error_and_the_job_goes_on(start, loader) -> None:
-    start(
-        answer=json.dumps({"code": 3, "error": "there is no variable 'sise'; did you mean 'size'?"})
-    )
+    start(refuse_apply=(3, "there is no variable 'sise'; did you mean 'size'?"))
     reader = loader()
     batches = iter(reader)
     next(batches)
@@ -130,25 +127,6 @@ def test_apply_gives_up_with_the_reason_why_the_job_cannot_change(start, loader)
         reader.apply({"size": 192})
     assert caught.value.code == 14
     assert [_place(batch) for batch in batches] == [(0, 1), (0, 2)]
-
-
-def test_an_answer_that_makes_no_sense_is_a_connection_error(start, loader) -> None:
-    start(answer="yes")
-    reader = loader()
-    with pytest.raises(spdld.ConnectionError, match="makes no sense: yes"):
-        reader.apply({"a": 1})
-    assert [_place(batch) for batch in reader] == [(0, 0), (0, 1), (0, 2)]
-
-
-def test_an_older_daemon_is_named_as_the_side_to_upgrade(start, loader) -> None:
-    start(protocol=1)
-    reader = loader()
-    with pytest.raises(spdld.ConnectionError, match=r"apply\(\) needs .* upgrade the daemon"):
-        reader.apply({"a": 1})
-    with pytest.raises(spdld.ConnectionError, match=r"skip_steps\(\) needs") as caught:
-        reader.skip_steps(1)
-    assert caught.value.code == 12
-    assert [_place(batch) for batch in reader] == [(0, 0), (0, 1), (0, 2)]
 
 
 def test_skip_steps_leaves_out_what_comes_next(start, loader) -> None:

@@ -12,6 +12,9 @@ import struct
 import subprocess
 import sys
 
+# A change of a frame changes this file and raises wire::kProtocol with it.
+PROTOCOL = 1
+
 HEADER = [("header", "II")]
 
 # What stands in each struct, in order. Names that the binary does not print are only counted.
@@ -175,6 +178,81 @@ LAYOUT = {
         ("offset", "I"),
         ("total_bytes", "I"),
     ],
+    "TextHeader": [
+        ("key", "I"),
+        ("bytes", "I"),
+    ],
+    "ProgressFrame": HEADER
+    + [
+        ("done", "Q"),
+        ("total", "Q"),
+        ("text_bytes", "I"),
+        ("reserved", "I"),
+    ],
+    "ArenaRetireFrame": HEADER
+    + [
+        ("arena_id", "I"),
+        ("reserved", "I"),
+    ],
+    "SchemaFrame": HEADER
+    + [
+        ("schema_id", "I"),
+        ("pipeline_version", "I"),
+        ("field_count", "I"),
+        ("reserved", "I"),
+    ],
+    "EpochEndFrame": HEADER
+    + [
+        ("epoch", "Q"),
+        ("steps", "Q"),
+        ("seek", "I"),
+        ("last", "I"),
+    ],
+    "ReleaseFrame": HEADER
+    + [
+        ("lease", "Q"),
+    ],
+    "QueryFrame": HEADER
+    + [
+        ("kind", "I"),
+        ("serial", "I"),
+    ],
+    "UrisPart": [
+        ("count", "I"),
+        ("digest_bytes", "I"),
+    ],
+    "WaitedFrame": HEADER
+    + [
+        ("waited_ms", "Q"),
+        ("waits", "Q"),
+    ],
+    "AppliedFrame": HEADER
+    + [
+        ("serial", "I"),
+        ("version", "I"),
+        ("epoch", "Q"),
+        ("step", "Q"),
+        ("tuned", "I"),
+        ("reserved", "I"),
+    ],
+    "RefusedFrame": HEADER
+    + [
+        ("serial", "I"),
+        ("code", "I"),
+        ("text_bytes", "I"),
+        ("reserved", "I"),
+    ],
+    "DetachFrame": HEADER,
+    "NoticeFrame": HEADER
+    + [
+        ("text_bytes", "I"),
+        ("reserved", "I"),
+    ],
+    "ByeFrame": HEADER
+    + [
+        ("reason", "I"),
+        ("text_bytes", "I"),
+    ],
 }
 
 
@@ -191,6 +269,8 @@ def expected(fields: list[tuple[str, str]]) -> dict[str, int]:
 def main() -> int:
     printed = json.loads(subprocess.run([sys.argv[1]], check=True, capture_output=True).stdout)
     wrong = []
+    if (protocol := printed.pop("protocol")) != PROTOCOL:
+        wrong.append(f"the protocol is {protocol}, should be {PROTOCOL}")
     if printed.keys() != LAYOUT.keys():
         wrong.append(f"the structs differ: {sorted(printed.keys() ^ LAYOUT.keys())}")
     for name, offsets in printed.items():

@@ -93,14 +93,6 @@ TEST_F(DeviceArenaTest, ALoaderWithoutADeviceNamesNone) {
   EXPECT_THAT(daemon.seen().devices, ElementsAre(""));
 }
 
-TEST_F(DeviceArenaTest, AnOlderDaemonIsNotToldOfTheDevice) {
-  GpuDaemon daemon({.ways = {{0, false}}, .protocol = 3});
-  Loader loader = Loader::open(options_for(daemon));
-  EXPECT_EQ(loader.next()->device(), 0);
-  EXPECT_EQ(loader.stats().delivery, "pinned");
-  EXPECT_THAT(daemon.seen().devices, ElementsAre(""));
-}
-
 TEST_F(DeviceArenaTest, NoSlotIsOverwrittenWhileAKernelReadsIt) {
   GpuDaemon daemon({.fake = {.steps = 40, .epochs = 3}});
   Loader loader = Loader::open(options_for(daemon));

@@ -190,20 +190,18 @@ class FakeService final : public delivery::DataService {
                          request.serial, text);
   }
   // Swaps to `swap_to` with the epoch after the one that is being sent, whatever is applied; tells
-  // `apply_answer` instead if there is one.
+  // `apply_refusal` instead if there is one.
   void apply(delivery::Connection& connection, const delivery::ApplyWish& wish) override {
     applies.push_back(wish);
     Session& session = sessions_.at(connection.id());
-    std::string answer = apply_answer;
-    if (answer.empty()) {
-      swap_epoch_ = session.at.epoch + 1;
-      session.swaps = true;
-      answer = "{\"version\": " + std::to_string(swap_to.version) +
-               ", \"epoch\": " + std::to_string(swap_epoch_) + ", \"step\": 0, \"tuned\": false}";
-    }
     connection.send_progress(0, 0, "making a batch with it");
-    connection.send_blob(wire::BlobKind::kApplied, wish.serial,
-                         std::make_shared<std::string>(answer));
+    if (!apply_refusal.ok()) {
+      connection.send_refused(wish.serial, apply_refusal);
+      return;
+    }
+    swap_epoch_ = session.at.epoch + 1;
+    session.swaps = true;
+    connection.send_applied(wish.serial, {.version = swap_to.version, .epoch = swap_epoch_});
   }
   void waited(delivery::Connection&, const delivery::WaitedNotice& notice) override {
     waited_notices.push_back(notice);
@@ -247,7 +245,7 @@ class FakeService final : public delivery::DataService {
 
   // Of the dispatcher's thread.
   FakePipeline swap_to = {};
-  std::string apply_answer = {};
+  Status apply_refusal = {};
   std::vector<delivery::ApplyWish> applies;
   std::vector<delivery::WaitedNotice> waited_notices;
 

@@ -108,7 +108,6 @@ struct GpuPipeline {
   // them.
   std::map<std::uint64_t, bool> ways = {};
   bool told_at_attach = true;  // by kDevice
-  std::uint32_t protocol = 4;
 };
 
 // A daemon that brings the images of its batches to the GPU itself, for one consumer at a time. A
@@ -266,9 +265,7 @@ class GpuDaemon {
   void on_frame(std::span<const std::byte> frame) {
     const std::uint8_t generation[16] = {};
     switch (as<wire::FrameHeader>(frame).type) {
-      case wire::FrameType::kHello:
-        send(delivery::welcome_frame(pipeline_.protocol, generation, "gpu 1.0"));
-        break;
+      case wire::FrameType::kHello: send(delivery::welcome_frame(generation, "gpu 1.0")); break;
       case wire::FrameType::kAttach: attach(frame); break;
       case wire::FrameType::kRelease: release(as<wire::ReleaseFrame>(frame).lease); break;
       case wire::FrameType::kSeek: {

@@ -64,10 +64,10 @@ class Conversation {
     (void)::sendmsg(fd_, &message, MSG_NOSIGNAL);
   }
   // Hello and Attach, answered as they should be.
-  void attach(std::uint32_t protocol = 3) {
+  void attach() {
     const std::uint8_t generation[16] = {};
     receive();
-    send(delivery::welcome_frame(protocol, generation, "hostile"));
+    send(delivery::welcome_frame(generation, "hostile"));
     receive();
     send(delivery::attached_frame({.session = 1,
                                    .items = 8,
@@ -102,16 +102,8 @@ class Conversation {
     frame.arena_id = arena_id;
     send(bytes_of(frame, wire::FrameType::kArenaRetire));
   }
-  void applied(std::uint32_t serial, const std::string& text) {
-    wire::BlobFrame frame{};
-    frame.kind = wire::BlobKind::kApplied;
-    frame.serial = serial;
-    frame.total_bytes = static_cast<std::uint32_t>(text.size());
-    Bytes bytes = bytes_of(frame, wire::FrameType::kBlob);
-    const auto* at = reinterpret_cast<const std::byte*>(text.data());
-    bytes.insert(bytes.end(), at, at + text.size());
-    set_length(bytes);
-    send(bytes);
+  void applied(std::uint32_t serial, const delivery::AppliedNotice& notice) {
+    send(delivery::applied_frame(serial, notice));
   }
   void batch(const delivery::Arena& arena,
              const std::function<void(wire::BatchFrame&)>& change = {}) {

@@ -40,7 +40,7 @@ class HostileDeviceArenaTest : public DeviceArenaTest {
   static std::string says(const std::function<void(Conversation&)>& script,
                           const std::string& device = "cuda") {
     test::HostileDaemon daemon([&](Conversation& consumer) {
-      consumer.attach(4);
+      consumer.attach();
       script(consumer);
       while (consumer.receive()) {
       }
@@ -126,7 +126,7 @@ TEST_F(HostileDeviceArenaTest, RefusesMemoryOfADeviceThatTheLoaderDoesNotHave) {
   test::HostileDaemon daemon([&](Conversation& consumer) {
     const std::uint8_t generation[16] = {};
     consumer.receive();
-    consumer.send(delivery::welcome_frame(4, generation, "hostile"));
+    consumer.send(delivery::welcome_frame(generation, "hostile"));
     consumer.receive();
     test::Bytes attached = delivery::attached_frame({.session = 1, .credits = 4});
     test::append_text(attached, wire::TextKey::kDevice, "GPU-0");
@@ -260,7 +260,7 @@ TEST_F(HostileDeviceArenaTest, AFieldGoesToTheDeviceByItsSpaceNotByWhatABatchHas
   small.offset = 120'064;
   small.capacity_bytes = 60'000;
   test::HostileDaemon daemon([&](Conversation& consumer) {
-    consumer.attach(4);
+    consumer.attach();
     consumer.open(*host_);
     consumer.schema({large, small});
     consumer.batch(*host_);

@@ -205,7 +205,7 @@ TEST_F(SwapTest, RefusesToGoOnInTheMiddleOfAnEpochInAnotherOrder) {
 
 TEST_F(SwapTest, PassesOnWhyAnApplyWasRefusedAndGoesOn) {
   daemon_.run([](FakeService& service) {
-    service.apply_answer = R"({"code": 9, "error": "step 3 of epoch 0 has passed"})";
+    service.apply_refusal = Status(Code::kFailedPrecondition, "step 3 of epoch 0 has passed");
   });
   Loader loader = open();
   expect_batch(loader.next(), 0, 0);

@@ -24,7 +24,7 @@ void field(const char* name, std::size_t offset) { std::printf(", \"%s\": %zu", 
 #define FIELD(type, name) field(#name, offsetof(spdld::wire::type, name))
 
 int main() {
-  std::printf("{");
+  std::printf("{\n  \"protocol\": %u,", spdld::wire::kProtocol);
   STRUCT(ArenaHeader);
   FIELD(ArenaHeader, magic);
   FIELD(ArenaHeader, abi_major);
@@ -137,5 +137,50 @@ int main() {
   FIELD(BlobFrame, serial);
   FIELD(BlobFrame, offset);
   FIELD(BlobFrame, total_bytes);
+  STRUCT(TextHeader);
+  FIELD(TextHeader, key);
+  FIELD(TextHeader, bytes);
+  STRUCT(ProgressFrame);
+  FIELD(ProgressFrame, done);
+  FIELD(ProgressFrame, total);
+  FIELD(ProgressFrame, text_bytes);
+  STRUCT(ArenaRetireFrame);
+  FIELD(ArenaRetireFrame, arena_id);
+  STRUCT(SchemaFrame);
+  FIELD(SchemaFrame, schema_id);
+  FIELD(SchemaFrame, pipeline_version);
+  FIELD(SchemaFrame, field_count);
+  STRUCT(EpochEndFrame);
+  FIELD(EpochEndFrame, epoch);
+  FIELD(EpochEndFrame, steps);
+  FIELD(EpochEndFrame, seek);
+  FIELD(EpochEndFrame, last);
+  STRUCT(ReleaseFrame);
+  FIELD(ReleaseFrame, lease);
+  STRUCT(QueryFrame);
+  FIELD(QueryFrame, kind);
+  FIELD(QueryFrame, serial);
+  STRUCT(UrisPart);
+  FIELD(UrisPart, count);
+  FIELD(UrisPart, digest_bytes);
+  STRUCT(WaitedFrame);
+  FIELD(WaitedFrame, waited_ms);
+  FIELD(WaitedFrame, waits);
+  STRUCT(AppliedFrame);
+  FIELD(AppliedFrame, serial);
+  FIELD(AppliedFrame, version);
+  FIELD(AppliedFrame, epoch);
+  FIELD(AppliedFrame, step);
+  FIELD(AppliedFrame, tuned);
+  STRUCT(RefusedFrame);
+  FIELD(RefusedFrame, serial);
+  FIELD(RefusedFrame, code);
+  FIELD(RefusedFrame, text_bytes);
+  STRUCT(DetachFrame);
+  STRUCT(NoticeFrame);
+  FIELD(NoticeFrame, text_bytes);
+  STRUCT(ByeFrame);
+  FIELD(ByeFrame, reason);
+  FIELD(ByeFrame, text_bytes);
   std::printf("}\n}\n");
 }

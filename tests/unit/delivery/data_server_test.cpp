@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "tests/unit/delivery/data_server_fixture.h"
@@ -69,7 +70,6 @@ TEST_F(DataServerTest, PassesOnWhatIsToBeAppliedAndAnswers) {
   RawClient client(path_);
   client.attach();
   const ConnectionPtr connection = service_.connection();
-  EXPECT_EQ(connection->protocol(), wire::kProtocolMax);
   wire::ApplyFrame apply{};
   apply.serial = 3;
   apply.at = wire::ApplyAt::kNow;
@@ -83,9 +83,13 @@ TEST_F(DataServerTest, PassesOnWhatIsToBeAppliedAndAnswers) {
   seek.skip = 6;
   client.send(bytes_of(seek, wire::FrameType::kSeek));
   EXPECT_THAT(service_.events(3), ElementsAre("attach", "apply #3 size=192", "seek 0 #1 skip 6"));
-  EXPECT_TRUE(
-      connection->send_blob(wire::BlobKind::kApplied, 3, std::make_shared<std::string>("{}")));
-  EXPECT_EQ(client.expect<wire::BlobFrame>(wire::FrameType::kBlob).serial, 3u);
+  EXPECT_TRUE(connection->send_applied(3, {.version = 9, .epoch = 2, .step = 1, .tuned = true}));
+  const auto applied = client.expect<wire::AppliedFrame>(wire::FrameType::kApplied);
+  EXPECT_EQ(std::tie(applied.serial, applied.version, applied.epoch, applied.step, applied.tuned),
+            std::tuple(3u, 9u, 2u, 1u, 1u));
+  EXPECT_TRUE(connection->send_refused(4, Status(Code::kAborted, "no")));
+  const auto refused = client.expect<wire::RefusedFrame>(wire::FrameType::kRefused);
+  EXPECT_EQ(std::tie(refused.serial, refused.code, refused.text_bytes), std::tuple(4u, 10u, 2u));
   EXPECT_TRUE(connection->send_version({.pipeline_version = 9, .order_digest = "d"}));
   EXPECT_EQ(client.expect<wire::VersionFrame>(wire::FrameType::kVersion).pipeline_version, 9u);
 }

@@ -83,7 +83,7 @@ class RawClient {
   }
 
   void greet() {
-    send(hello_bytes(wire::kProtocolMin, wire::kProtocolMax));
+    send(hello_bytes(wire::kProtocol, wire::kProtocol));
     expect<wire::WelcomeFrame>(wire::FrameType::kWelcome);
   }
   void attach() {

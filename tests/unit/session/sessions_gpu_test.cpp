@@ -49,8 +49,7 @@ TEST_F(SessionsGpuTest, LoaderThatNamesNoGpuIsRefusedWithTheWaysOut) {
   apply_arrays(kOrFail);
   EXPECT_THAT(attach({.pipeline = "g"}).refusal(),
               AllOf(HasSubstr("pipeline 'g' delivers to GPUs, and this loader's batches cannot lie "
-                              "there: its client speaks protocol 0, and GPUs are named from "
-                              "protocol 4 on"),
+                              "there: it names none; open it with device=\"cuda\""),
                     HasSubstr("'on_unavailable: host' takes main memory")));
   EXPECT_TRUE(sessions_->jobs(self_).empty());
 }
@@ -59,7 +58,7 @@ TEST_F(SessionsGpuTest, LoaderThatNamesNoGpuMayBeLeftInMainMemory) {
   apply_arrays(kOrHost);
   const Rank rank = attach({.pipeline = "g"});
   EXPECT_THAT(attach_answer(rank),
-              AllOf(HasSubstr("this loader's batches lie in main memory: its client"),
+              AllOf(HasSubstr("this loader's batches lie in main memory: it names none"),
                     HasSubstr("; one with device= copies them to its GPU itself")));
   read(rank, 0, 4, false);
 }
