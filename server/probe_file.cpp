@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text/printable.h"
-#include "base/unique_fd.h"
 #include "engine/file_prober.h"
 #include "media/container/codecs.h"
+#include "posix/unique_fd.h"
 #include "source/bytes/file_bytes.h"
 
 namespace spdld {

@@ -102,8 +102,11 @@ OWNED = [
         r"cuda|nvcuvid|nvjpeg",
         ("common/cuda/", "client/cpp/src/cuda/", "server/delivery/cuda/"),
     ),
-    ("SQLite", r"sqlite3", ("server/session/", "server/source/")),
+    ("SQLite", r"sqlite3", ("server/session/",)),
 ]
+
+# The folders of common/.
+COMMON = ("cuda/", "posix/")
 
 SYSTEM = r"(sys|linux)/\w+\.h|(unistd|fcntl|poll|pthread|errno|signal|time|sched|dirent|fnmatch|grp|pwd)\.h"
 STANDARD = r"[a-z_0-9]+"
@@ -159,7 +162,7 @@ def breach(include: Include) -> str | None:
         system = not include.quoted and re.fullmatch(
             f"{STANDARD}|{SYSTEM}|dlfcn.h|cuda\\w*.h", target
         )
-        own = include.quoted and target.startswith("cuda/")
+        own = include.quoted and target.startswith(COMMON)
         return None if system or own else f"common/ needs libc and libstdc++ alone, not {target}"
 
     if file.parts[0] == "proto":
@@ -168,8 +171,8 @@ def breach(include: Include) -> str | None:
     if file.parts[:2] == ("client", "cpp"):
         if target.startswith("spdld/"):
             return None
-        if include.quoted and ("/" not in target or target.startswith("cuda/")):
-            return None  # its own src/, or common/cuda/
+        if include.quoted and ("/" not in target or target.startswith(COMMON)):
+            return None  # its own src/, or common/
         if not include.quoted and re.fullmatch(f"{STANDARD}|{SYSTEM}", target):
             return None
         return f"libspdld needs libc, libstdc++ and proto/ alone, not {target}"

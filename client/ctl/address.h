@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string>
 
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 
 namespace spdld::ctl {
 

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "base/users/trusted_users.h"
+#include "posix/unique_fd.h"
 #include "session/service.h"
 
 namespace spdld::control {

@@ -12,8 +12,8 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "delivery/memory_probe.h"
+#include "posix/unique_fd.h"
 #include "spdld/arena.h"
 #include "spdld/wire.h"
 

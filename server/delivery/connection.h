@@ -10,12 +10,12 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "base/users/credentials.h"
 #include "base/users/user_bytes.h"
 #include "delivery/arena.h"
 #include "delivery/device_memory.h"
 #include "delivery/frames.h"
+#include "posix/unique_fd.h"
 
 namespace spdld::delivery {
 

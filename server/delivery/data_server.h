@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "base/users/user_bytes.h"
 #include "delivery/admission.h"
 #include "delivery/connection.h"
@@ -25,6 +24,7 @@
 #include "delivery/event_loop.h"
 #include "delivery/frames.h"
 #include "delivery/liveness.h"
+#include "posix/unique_fd.h"
 
 namespace spdld::delivery {
 

@@ -13,7 +13,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 
 namespace spdld::delivery {
 

@@ -4,7 +4,7 @@
 #include <sys/types.h>
 
 #include "base/status.h"
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 
 namespace spdld::delivery {
 

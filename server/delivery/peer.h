@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 
 namespace spdld::delivery {
 

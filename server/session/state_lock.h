@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 
 namespace spdld::session {
 

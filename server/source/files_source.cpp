@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "base/text/counted.h"
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 #include "source/file/access.h"
 #include "source/file/disk.h"
 #include "source/file/file_fetcher.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 #include "source/bytes/digest_text.h"
 #include "source/file/access.h"
 #include "source/file/disk.h"

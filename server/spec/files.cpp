@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 #include "spec/parse.h"
 
 namespace spdld::spec {

@@ -9,7 +9,7 @@
 #include <functional>
 #include <string>
 
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 #include "tests/fake_cuda/devices.h"
 #include "tests/fake_cuda/fake_cuda.h"
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 #include "tests/fake_cuda/devices.h"
 
 namespace spdld::fake_cuda {

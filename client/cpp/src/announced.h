@@ -12,8 +12,8 @@
 #include "channel.h"
 #include "device_arenas.h"
 #include "mapping.h"
+#include "posix/unique_fd.h"
 #include "spdld/wire.h"
-#include "unique_fd.h"
 
 namespace spdld::client {
 

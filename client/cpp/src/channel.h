@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "posix/unique_fd.h"
 #include "spdld/wire.h"
-#include "unique_fd.h"
 
 namespace spdld::client {
 

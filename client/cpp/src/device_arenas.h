@@ -7,8 +7,8 @@
 #include <string>
 
 #include "device_copies.h"
+#include "posix/unique_fd.h"
 #include "spdld/wire.h"
-#include "unique_fd.h"
 
 namespace spdld::client {
 

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <utility>
 
+#include "posix/unique_fd.h"
 #include "spdld/wire.h"
-#include "unique_fd.h"
 
 namespace spdld::client {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "unique_fd.h"
+#include "posix/unique_fd.h"
 
 namespace spdld::client {
 namespace {

@@ -12,12 +12,12 @@
 #include <system_error>
 
 #include "base/text/printable.h"
-#include "base/unique_fd.h"
 #include "ctl/address.h"
 #include "ctl/commands.h"
 #include "ctl/failure.h"
 #include "ctl/init/draft.h"
 #include "ctl/init/survey.h"
+#include "posix/unique_fd.h"
 
 namespace spdld::ctl {
 namespace {

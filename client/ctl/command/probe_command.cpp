@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "base/text/printable.h"
-#include "base/unique_fd.h"
 #include "ctl/commands.h"
 #include "ctl/failure.h"
 #include "ctl/table.h"
+#include "posix/unique_fd.h"
 
 namespace spdld::ctl {
 namespace {

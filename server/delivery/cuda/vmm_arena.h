@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/unique_fd.h"
 #include "delivery/cuda/context.h"
 #include "delivery/device_memory.h"
+#include "posix/unique_fd.h"
 
 namespace spdld::delivery::cuda {
 

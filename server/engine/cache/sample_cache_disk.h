@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "base/unique_fd.h"
 #include "engine/cache/sample_cache_log.h"
+#include "posix/unique_fd.h"
 #include "source/file/io_pool.h"
 #include "source/file/pending_read.h"
 

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 
 namespace spdld::source {
 namespace {

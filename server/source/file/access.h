@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "base/users/credentials.h"
+#include "posix/unique_fd.h"
 #include "source/file/rights.h"
 
 namespace spdld::source {

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 #include "source/file/access.h"
 #include "source/item/source.h"
 

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/mutex.h"
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 #include "source/bytes/path_error.h"
 #include "source/file/disk.h"
 #include "source/listing/listed_directories.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 
 namespace spdld {
 namespace {

@@ -19,11 +19,11 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/unique_fd.h"
 #include "cuda/driver.h"
 #include "delivery/arena.h"
 #include "delivery/frames.h"
 #include "delivery/peer.h"
+#include "posix/unique_fd.h"
 #include "tests/support/scratch_dir.h"
 #include "tests/unit/client/fake_daemon.h"
 #include "tests/unit/client/hostile_daemon.h"

@@ -9,7 +9,7 @@
 #include <array>
 #include <string>
 
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 
 namespace spdld::control {
 namespace {

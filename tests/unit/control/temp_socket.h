@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 #include "tests/support/scratch_dir.h"
 
 namespace spdld::control {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 #include "tests/unit/delivery/raw_frames.h"
 
 namespace spdld::test {

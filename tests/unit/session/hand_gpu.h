@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "base/unique_fd.h"
 #include "delivery/device_memory.h"
+#include "posix/unique_fd.h"
 
 namespace spdld::session::testing {
 

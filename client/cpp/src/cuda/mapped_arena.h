@@ -9,8 +9,8 @@
 
 #include "cuda/device.h"
 #include "device_arenas.h"
+#include "posix/unique_fd.h"
 #include "spdld/wire.h"
-#include "unique_fd.h"
 
 namespace spdld::client::cuda {
 

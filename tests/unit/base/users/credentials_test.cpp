@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 
 namespace spdld {
 namespace {

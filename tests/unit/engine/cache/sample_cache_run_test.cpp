@@ -12,11 +12,11 @@
 #include <tuple>
 #include <vector>
 
-#include "base/unique_fd.h"
 #include "engine/cache/sample_cache_disk.h"
 #include "engine/cache/sample_cache_memory.h"
 #include "engine/cache/sample_caches.h"
 #include "engine/run.h"
+#include "posix/unique_fd.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/scratch_dir.h"
 #include "tests/support/sizes.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 #include "tests/unit/source/file/acl.h"
 #include "tests/unit/source/temp_dir.h"
 

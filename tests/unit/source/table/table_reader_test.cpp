@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 #include "tests/unit/source/table/table_maker.h"
 #include "tests/unit/source/temp_dir.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 #include "source/tar/shard_scan.h"
 #include "tests/support/tar_writer.h"
 #include "tests/unit/source/bytes/memory_file.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 #include "tests/support/scratch_dir.h"
 #include "tests/support/tar_writer.h"
 #include "tests/unit/source/bytes/memory_file.h"

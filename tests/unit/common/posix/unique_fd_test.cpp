@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/unique_fd.h"
+#include "posix/unique_fd.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
