@@ -109,8 +109,8 @@ void check(const grpc::Status& status, const std::string& directory) {
                   true);
   }
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty()) {
-    throw Failure(code, fmt::format("the daemon at {} is of an earlier version, which cannot do "
-                                    "this: restart it as the version of this spdlctl",
+    throw Failure(code, fmt::format("the daemon at {} is of another build, which cannot do this: "
+                                    "install the same build of spdld for both",
                                     directory));
   }
   // A daemon that stops cancels the calls under way.
@@ -193,13 +193,6 @@ v1::SwapResult Daemon::swap(const v1::PipelineText& text, const v1::SwapRequest&
     follow(*stubs_->pipelines->Apply(&context, request), runtime_dir_, on_progress,
            [&](const v1::ApplyResponse& response) { last = response; });
   });
-  if (!last.has_swap()) {
-    // It knows no swaps, and has read over the one that was asked for.
-    throw Failure(kFailed,
-                  fmt::format("the daemon at {} has applied pipeline '{}', but is of an earlier "
-                              "version, which cannot change running jobs: they stay as they are",
-                              runtime_dir_, last.pipeline().name()));
-  }
   return last.swap();
 }
 

@@ -40,7 +40,6 @@ class Daemon {
   void cancel();
   v1::HistoryResponse history(const std::string& pipeline);
   v1::SwapResult rollback(const v1::RollbackRequest& request, const OnProgress& on_progress);
-  // Of an earlier version's daemon without `facts`.
   v1::ExplainResponse explain(const v1::PipelineText& text, const OnProgress& on_progress);
   Preview preview(const v1::PipelineText& text, std::uint32_t rows, const OnProgress& on_progress);
   v1::GetPipelineResponse pipeline(const std::string& name, bool with_yaml);

@@ -60,13 +60,6 @@ void add_explain(CLI::App& app, const Context& context) {
         const v1::PipelineText text = submitted->read();
         const v1::ExplainResponse plan = context.connect().explain(text, context.progress());
         if (output->json()) {
-          if (!plan.has_facts()) {
-            throw Failure(kFailed,
-                          fmt::format("the daemon at {} is of an earlier version, which tells a "
-                                      "plan as text alone: leave out -o json, or restart it as the "
-                                      "version of this spdlctl",
-                                      context.directory()));
-          }
           context.out << to_json(plan.facts()).dump(2) << '\n';
           return;
         }

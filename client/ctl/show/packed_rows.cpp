@@ -12,8 +12,7 @@ namespace {
 // preview.
 class PackedRows {
  public:
-  // Nothing: the tensor is dense, an earlier daemon sends no such rows, or what came contradicts
-  // itself.
+  // Nothing: the tensor is dense, or what came contradicts itself.
   static std::optional<PackedRows> of(const Preview& preview, int tensor);
   // Those of the tensor of that name.
   static std::optional<PackedRows> of(const Preview& preview, std::string_view name);
