@@ -82,7 +82,6 @@ class Daemon:
             "state_dir": str(self.state_dir),
             "pipelines": [str(path) for path in pipelines],
             "access": {"roots": ["/"]},
-            "http": None,
             **settings,
         }
         self.config_file.write_text(json.dumps(config, indent=2))  # JSON is YAML

@@ -261,7 +261,6 @@ Result<Json> check_named(const Node& node, const Shape& shape, const std::string
 
 Node::Kind node_kind(const Shape& shape) {
   switch (shape.kind) {
-    case Kind::kNull: return Node::Kind::kNull;
     case Kind::kList: return Node::Kind::kList;
     case Kind::kMap:
     case Kind::kTagged:
@@ -306,7 +305,6 @@ Result<Json> check_any_of(const Node& node, const Shape& shape, const std::strin
 std::string expected_text(const Shape& shape) {
   if (!shape.expected.empty()) return shape.expected;
   switch (shape.kind) {
-    case Kind::kNull: return "null";
     case Kind::kBool: return "true or false";
     case Kind::kInt: return "an integer";
     case Kind::kFloat: return "a number";
@@ -339,9 +337,6 @@ Result<Json> check(const Node& node, const Shape& shape, const std::string& name
     case Kind::kTagged: return check_tagged(node, shape, name);
     case Kind::kList: return check_list(node, shape, name);
     case Kind::kNamed: return check_named(node, shape, name);
-    case Kind::kNull:
-      if (node.kind != Node::Kind::kNull) return wrong_kind(node, shape, name);
-      return Json(nullptr);
     case Kind::kMap:
     case Kind::kScalars:
       // A section all of whose lines are commented out.

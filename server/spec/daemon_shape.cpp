@@ -274,15 +274,6 @@ Shape daemon_shape() {
       access_key(),
       job_key(),
       limits_key(),
-      section("control", "the control interface beside its socket in runtime_dir",
-              {{.name = "tcp",
-                .doc = "must be null: this version has no TCP control port",
-                .shape = null_shape("null, as this version has no TCP control port"),
-                .nullable = true}}),
-      {.name = "http",
-       .doc = "must be null: this version serves no HTTP",
-       .shape = null_shape("null, as this version serves no HTTP"),
-       .nullable = true},
       log_key(),
   });
 }

@@ -45,7 +45,6 @@ class SchemaWriter {
 
   Json write(const Shape& shape) const {
     switch (shape.kind) {
-      case Kind::kNull: return {{"type", "null"}};
       case Kind::kBool: return or_variable({{"type", "boolean"}});
       case Kind::kInt: return or_variable(with_bounds({{"type", "integer"}}, shape));
       case Kind::kFloat: return or_variable(with_bounds({{"type", "number"}}, shape));
@@ -122,7 +121,7 @@ class SchemaWriter {
 
   Json write_key(const Key& key) const {
     Json schema = write(key.shape);
-    if (key.nullable && key.shape.kind != Kind::kNull) {
+    if (key.nullable) {
       schema = {{"anyOf", Json::array({std::move(schema), Json{{"type", "null"}}})}};
     }
     schema["description"] = key.doc;

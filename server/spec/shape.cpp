@@ -92,11 +92,6 @@ ParamValue param_value(const ParamInfo& param, const Json& value) {
   return false;
 }
 
-Shape null_shape(std::string expected) {
-  Shape shape = shape_of(Kind::kNull);
-  shape.expected = std::move(expected);
-  return shape;
-}
 Shape bool_shape() { return shape_of(Kind::kBool); }
 Shape int_shape(double min, double max) { return bounded(Kind::kInt, min, max); }
 Shape float_shape(double min, double max) { return bounded(Kind::kFloat, min, max); }

@@ -22,7 +22,6 @@ struct Key;
 // it out for editors. Plain values, built once per parse.
 struct Shape {
   enum class Kind {
-    kNull,
     kBool,
     kInt,
     kFloat,
@@ -40,7 +39,7 @@ struct Shape {
     kScalars,  // a map of names to scalars, which check() leaves alone
   };
 
-  Kind kind = Kind::kNull;
+  Kind kind = Kind::kMap;
   std::string expected = {};  // "an integer": for messages; empty: by the kind
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
@@ -85,7 +84,6 @@ Key key_of(const ParamInfo& param);
 ParamValue param_value(const ParamInfo& param, const nlohmann::json& value);
 
 // Shorthands for the tables.
-Shape null_shape(std::string expected);
 Shape bool_shape();
 inline constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 Shape int_shape(double min, double max);

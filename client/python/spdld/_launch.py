@@ -219,7 +219,6 @@ def command_for(
         "runtime_dir": str(directory),
         "state_dir": str(directory / "state"),
         "pipelines": [glob.escape(pipeline) for pipeline in pipelines],
-        "http": None,
     }
     command = [find_binary(), "--own-runtime-dir"]
     if idle:

@@ -71,7 +71,6 @@ def test_a_daemon_is_started_where_none_answers(notes) -> None:
         "runtime_dir": str(directory),
         "state_dir": str(directory / "state"),
         "pipelines": [],
-        "http": None,
     }
     assert note["exit_when_idle"] == 2 and note["own_runtime_dir"] and not note["parent_fd"]
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700

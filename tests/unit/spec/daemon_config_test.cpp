@@ -82,8 +82,6 @@ access: {roots: [/data, more, {path: /ml, groups: [7, root, "7"]}, {path: /own}]
 limits:
   {connections: 9, control_connections: 8, long_calls: 7, listings: 6, pipelines: 5, jobs: 3,
    unattached: 5MiB, unread: 4MiB, files: 2MiB}
-control: {tcp: null}
-http: null
 log: {level: warning, format: json}
 )");
   ASSERT_TRUE(config) << config.error().message();
@@ -227,14 +225,6 @@ TEST_F(DaemonConfigTest, RefusesCpusThatAreNone) {
               "spdld.yaml:1:18: executor.cpus: '" + std::string(cpus) +
                   "' is no list of CPUs; write numbers up to 4095 and ranges, such as 0-3,8");
   }
-}
-
-TEST_F(DaemonConfigTest, RefusesWhatThisVersionDoesNotDo) {
-  EXPECT_EQ(error_of("control: {tcp: \"0.0.0.0:1\"}\n"),
-            "spdld.yaml:1:16: control.tcp: expected null, as this version has no TCP control port, "
-            "got the string '0.0.0.0:1'");
-  EXPECT_EQ(error_of("http: {listen: null}\n"),
-            "spdld.yaml:1:7: http: expected null, as this version serves no HTTP, got a map");
 }
 
 TEST_F(DaemonConfigTest, RefusesUsersThatAreNotThere) {

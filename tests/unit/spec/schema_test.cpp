@@ -58,7 +58,6 @@ TEST(Schema, OfTheDaemonTakesNoVariables) {
   EXPECT_EQ(schema.at("properties").at("executor").at("properties").at("io_threads").at("type"),
             "integer");
   EXPECT_EQ(schema.at("properties").at("arena").at("properties").at("budget").at("default"), "25%");
-  EXPECT_EQ(schema.at("properties").at("http").at("type"), "null");
 }
 
 // The keys that a schema lets a text have, at any depth.
