@@ -113,14 +113,6 @@ std::string_view arena_kind_name(ArenaKind kind) {
   return "unknown";
 }
 
-Result<ArenaKind> parse_arena_kind(std::string_view name) {
-  for (const ArenaKind kind : {ArenaKind::kMemfd, ArenaKind::kPosix, ArenaKind::kHugetlb}) {
-    if (arena_kind_name(kind) == name) return kind;
-  }
-  return error(Code::kInvalidArgument,
-               fmt::format("arena.kind is '{}'; it is one of memfd, posix, hugetlb", name));
-}
-
 std::uint64_t arena_bytes(const ArenaShape& shape) {
   if (shape.slot_bytes == 0 || shape.slot_count == 0 || shape.slot_bytes > kMaxArenaBytes) return 0;
   const std::uint64_t stride = stride_of(shape);

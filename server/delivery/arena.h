@@ -22,7 +22,6 @@ namespace spdld::delivery {
 using ArenaKind = wire::ArenaKind;
 
 std::string_view arena_kind_name(ArenaKind kind);  // "memfd", as in the daemon's YAML
-Result<ArenaKind> parse_arena_kind(std::string_view name);
 
 struct ArenaShape {
   ArenaKind kind = ArenaKind::kMemfd;

@@ -37,17 +37,6 @@ std::uint64_t read(const std::atomic<std::uint64_t>& counter) {
 
 }  // namespace
 
-std::string_view close_cause_name(CloseCause cause) {
-  switch (cause) {
-    case CloseCause::kExit: return "exit";
-    case CloseCause::kHangUp: return "hang-up";
-    case CloseCause::kProtocol: return "protocol error";
-    case CloseCause::kOverflow: return "overflow";
-    case CloseCause::kServer: return "server";
-  }
-  return "unknown";
-}
-
 // What the dispatcher knows of one connection.
 struct DataServer::Consumer {
   Consumer(ConnectionPtr end, Dialogue words)

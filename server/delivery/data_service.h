@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string_view>
 
 #include "delivery/connection.h"
 #include "delivery/frames.h"
@@ -17,8 +16,6 @@ enum class CloseCause {
   kOverflow,  // it did not read
   kServer,    // fail(), bye(), or the server stops
 };
-
-std::string_view close_cause_name(CloseCause cause);
 
 using ConnectionPtr = std::shared_ptr<Connection>;
 

@@ -44,7 +44,6 @@ struct ParamInfo {
   std::size_t min_items = 0;
   std::size_t max_items = std::numeric_limits<std::size_t>::max();
   bool scalar_ok = false;
-  bool live = false;      // may be changed while a run goes on
   bool nullable = false;  // `null` is accepted and means: not given
   // Of a kFieldMap: texts. The first must be given, and may stand alone for the map.
   std::vector<ParamInfo> keys = {};

@@ -117,9 +117,8 @@ std::string ops_page(const Registry& registry) {
     if (op.params.empty()) continue;
     page += "\n| parameter | takes | default | |\n|---|---|---|---|\n";
     for (const ParamInfo& param : op.params) {
-      page += fmt::format("| `{}` | {} | {} | {}{} |\n", param.name, cell(kind(param)),
-                          default_of(param), cell(param.doc),
-                          param.live ? "; may change while a job runs" : "");
+      page += fmt::format("| `{}` | {} | {} | {} |\n", param.name, cell(kind(param)),
+                          default_of(param), cell(param.doc));
       for (const ParamInfo& key : param.keys)
         page += fmt::format("| `{}`: `{}` | {} | {} | {} |\n", param.name, key.name,
                             cell(kind(key)), default_of(key), cell(key.doc));

@@ -15,8 +15,6 @@ struct MediaCodec {
   const char* name;     // FFmpeg's name of the codec: CodecParameters::codec
   const char* decoder;  // what open_decoder() is given
   StreamInfo::Kind kind;
-  // Each packet is decoded without any other: every one is a key frame.
-  bool intra_only = false;
 };
 
 // All that are decoded.

@@ -182,8 +182,6 @@ Status open_failure(int result, const FfmpegReports& reports, const MediaLimits&
 
 }  // namespace
 
-const char* allowed_formats() { return kFormats; }
-
 Result<Demuxer> Demuxer::open(ByteReader& reader, const MediaLimits& limits, std::stop_token stop) {
   quieten_ffmpeg();
   Demuxer demuxer;
@@ -213,19 +211,17 @@ Status Demuxer::open_context(const AVInputFormat& format, const MediaLimits& lim
   // It looks at so many packets of a stream to know the codec. For wav, whose samples it takes for
   // DTS in disguise, a few are enough.
   context_->max_probe_packets = any_name_in("wav", format.name) ? 4 : 500;
-  AVDictionary* options = nullptr;
-  av_dict_set(&options, "format_whitelist", kFormats, 0);
-  av_dict_set(&options, "protocol_whitelist", "", 0);
-  // Demuxing needs no decoder; without one FFmpeg's parsers tell what they can.
-  av_dict_set(&options, "codec_whitelist", "none", 0);
-  av_dict_set(&options, "enable_drefs", "0", 0);
-  av_dict_set(&options, "use_absolute_path", "0", 0);
-  av_dict_set(&options, "ignore_chapters", "1", 0);
+  AvOptions options{{"format_whitelist", kFormats},
+                    {"protocol_whitelist", ""},
+                    // Demuxing needs no decoder; without one FFmpeg's parsers tell what they can.
+                    {"codec_whitelist", "none"},
+                    {"enable_drefs", "0"},
+                    {"use_absolute_path", "0"},
+                    {"ignore_chapters", "1"}};
   FfmpegReports reports;
   AVFormatContext* context = context_.release();  // FFmpeg frees it if it fails
-  int result = avformat_open_input(&context, "", &format, &options);
+  int result = avformat_open_input(&context, "", &format, options.get());
   context_.reset(context);
-  av_dict_free(&options);
   if (!io_->status().ok()) return io_->status();
   if (result < 0) return open_failure(result, reports, limits, format.name, io_->size());
   if (is_complete()) return {};

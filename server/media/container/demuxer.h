@@ -68,7 +68,4 @@ class Demuxer {
   std::optional<int> chosen_;  // the stream that choose() was told
 };
 
-// The demuxers that may be used, as FFmpeg's format_whitelist has them.
-const char* allowed_formats();
-
 }  // namespace spdld::media

@@ -73,11 +73,8 @@ Result<AvPtr<AVCodecContext>> new_decoder(const char* name) {
 int open(AVCodecContext& context, const char* name) {
   context.thread_count = 1;
   context.err_recognition = AV_EF_CRCCHECK | AV_EF_BITSTREAM | AV_EF_BUFFER | AV_EF_EXPLODE;
-  AVDictionary* options = nullptr;
-  av_dict_set(&options, "codec_whitelist", name, 0);
-  const int opened = avcodec_open2(&context, context.codec, &options);
-  av_dict_free(&options);
-  return opened;
+  AvOptions options{{"codec_whitelist", name}};
+  return avcodec_open2(&context, context.codec, options.get());
 }
 
 }  // namespace

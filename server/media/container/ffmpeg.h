@@ -6,13 +6,16 @@ extern "C" {
 #include <libavcodec/vorbis_parser.h>
 #include <libavformat/avformat.h>
 #include <libavutil/buffer.h>
+#include <libavutil/dict.h>
 #include <libavutil/frame.h>
 #include <libavutil/mem.h>
 }
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 
@@ -37,6 +40,22 @@ struct AvDeleter {
 
 template <typename T>
 using AvPtr = std::unique_ptr<T, AvDeleter>;
+
+// Options by name, as FFmpeg's functions that open something take them.
+class AvOptions {
+ public:
+  AvOptions(std::initializer_list<std::pair<const char*, const char*>> options) {
+    for (const auto& [name, value] : options) av_dict_set(&options_, name, value, 0);
+  }
+  ~AvOptions() { av_dict_free(&options_); }
+  AvOptions(const AvOptions&) = delete;
+  AvOptions& operator=(const AvOptions&) = delete;
+
+  AVDictionary** get() { return &options_; }  // the function takes out what it knows
+
+ private:
+  AVDictionary* options_ = nullptr;
+};
 
 // Opens the decoder of this name, single-threaded (a worker is one thread), checking checksums and
 // failing on whatever is wrong; no other codec can be reached through it.

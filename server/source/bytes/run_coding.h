@@ -13,8 +13,6 @@
 // value; or, where several are equal, of one more than that, and how many they are.
 namespace spdld::source {
 
-inline constexpr std::uint64_t kMostRunValue = (std::uint64_t{1} << 63) - 1;
-
 class RunWriter {
  public:
   void add(std::uint64_t value) {

@@ -179,12 +179,5 @@ TEST_F(ArenaTest, CannotBeOfAbsurdSize) {
   }
 }
 
-TEST(ArenaKinds, AreNamedAsInTheConfiguration) {
-  EXPECT_EQ(parse_arena_kind("posix").value(), ArenaKind::kPosix);
-  const auto unknown = parse_arena_kind("shm");
-  ASSERT_FALSE(unknown);
-  EXPECT_EQ(unknown.error().message(), "arena.kind is 'shm'; it is one of memfd, posix, hugetlb");
-}
-
 }  // namespace
 }  // namespace spdld::delivery

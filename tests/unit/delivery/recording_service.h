@@ -55,7 +55,7 @@ class RecordingService final : public delivery::DataService {
   }
   void closed(delivery::Connection&, delivery::CloseCause cause) override {
     MutexLock lock(mutex_);
-    add("closed: " + std::string(close_cause_name(cause)));
+    add("closed: " + cause_text(cause));
   }
   void exited(delivery::Connection&) override {
     MutexLock lock(mutex_);
@@ -100,6 +100,16 @@ class RecordingService final : public delivery::DataService {
   }
 
  private:
+  static std::string cause_text(delivery::CloseCause cause) {
+    switch (cause) {
+      case delivery::CloseCause::kExit: return "exit";
+      case delivery::CloseCause::kHangUp: return "hang-up";
+      case delivery::CloseCause::kProtocol: return "protocol error";
+      case delivery::CloseCause::kOverflow: return "overflow";
+      case delivery::CloseCause::kServer: return "server";
+    }
+    return "unknown";
+  }
   void add(std::string event) SPDLD_REQUIRES(mutex_) {
     events_.push_back(std::move(event));
     changed_.notify_all();
