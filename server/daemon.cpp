@@ -225,8 +225,7 @@ Daemon::~Daemon() { (void)stop(); }
 Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
                                               const DaemonOptions& options) {
   SPDLD_ASSIGN(delivery::RuntimeLock lock, delivery::RuntimeLock::take(config.runtime_dir));
-  SPDLD_ASSIGN(std::unique_ptr<session::Store> store,
-               session::Store::open(config.state_dir, config.access.admins));
+  SPDLD_ASSIGN(std::unique_ptr<session::Store> store, session::Store::open(config.state_dir));
   SPDLD_ASSIGN(const std::vector<std::string> files, spec::pipeline_files(config));
   SPDLD_ASSIGN(Listeners listeners, make_listeners(lock, config.runtime_dir));
 

@@ -120,11 +120,7 @@ Catalogue::Catalogue(CatalogueOptions options, Registry registry, source::IoPool
       listings_(options_.listings_per_user),
       kept_(options_.state_dir.empty()
                 ? nullptr
-                : std::make_unique<source::KeptDatasets>(options_.state_dir + "/listings")) {
-  if (options_.state_dir.empty()) return;
-  std::error_code failed;  // of no use to this version, and of no harm
-  std::filesystem::remove_all(options_.state_dir + "/index", failed);
-}
+                : std::make_unique<source::KeptDatasets>(options_.state_dir + "/listings")) {}
 
 Catalogue::~Catalogue() = default;
 

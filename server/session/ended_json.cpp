@@ -68,7 +68,7 @@ StoredEnd end_of(const json& value) {
   value.at("shared_rows").get_to(view.shared_rows);
   value.at("cache_hits").get_to(view.cache_hits);
   value.at("saved_cpu_s").get_to(view.saved_cpu_s);
-  if (value.contains("rows")) value["rows"].get_to(view.rows);  // an earlier version did not
+  value.at("rows").get_to(view.rows);
   view.ledger.at = step_of(value.at("ledger_at"));
   value.at("ledger_position").get_to(view.ledger.position);
   value.at("ledger_kept_unix_ms").get_to(view.ledger.kept_unix_ms);

@@ -176,12 +176,10 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored,
                                  const std::optional<Credentials>& reader) {
   std::vector<PhasePtr> phases;
   for (const StoredPhase& kept : stored.phases) {
-    SPDLD_ASSIGN(
-        const PipelinePtr pipeline,
-        deps_.catalogue.rebuild(
-            owner_of(stored.key.pipeline, kept.owner), kept.request, kept.version, kept.batch_size,
-            reader ? *reader : kept.reader.value_or(Credentials::of_user(stored.key.uid)),
-            nullptr));
+    SPDLD_ASSIGN(const PipelinePtr pipeline,
+                 deps_.catalogue.rebuild(owner_of(stored.key.pipeline, kept.owner), kept.request,
+                                         kept.version, kept.batch_size,
+                                         reader.value_or(kept.reader), nullptr));
     SPDLD_ASSIGN(PhasePtr phase, make_phase(pipeline, stored.seed, kept.overrides));
     phases.push_back(std::move(phase));
   }
@@ -214,7 +212,7 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored,
   job->awaited = {stored.live.begin(), stored.live.end()};
   job->roll->reset(stored.done);
   job->frontiers.restore(stored.frontiers);
-  // An earlier daemon did not keep what it had listed: from now on this is it.
+  // What was listed could not be kept, and was listed anew: from now on this is it.
   job->record_is_old =
       std::any_of(stored.phases.begin(), stored.phases.end(),
                   [](const StoredPhase& phase) { return phase.request.dataset.empty(); });

@@ -141,7 +141,7 @@ void SessionService::restore_one(const StoredPipeline& stored) {
   log::info({.pipeline = stored.id}, "pipeline '{}' version {} restored: {}", stored.id,
             (*put)->version, counted((*put)->source->size(), "item"));
   if ((*put)->request.dataset == stored.request.dataset) return;
-  // An earlier daemon did not keep what it had listed: from now on this is it.
+  // What was listed could not be kept, and was listed anew: from now on this is it.
   if (Status kept = sessions_.deps().store.put_pipeline(stored_pipeline(**put),
                                                         stored_revision(**put, stored.owner, {}));
       !kept.ok())

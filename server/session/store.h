@@ -55,8 +55,7 @@ struct StoredPhase {
   ApplyRequest request = {};
   std::optional<std::uint64_t> batch_size;  // other than the text's
   std::set<std::string> overrides = {};     // variables that are not the job's own
-  // With whose rights it was read; none: a daemon kept it that did not know.
-  std::optional<Credentials> reader = std::nullopt;
+  Credentials reader = {};                  // with whose rights it was read
 };
 
 struct StoredCut {
@@ -149,12 +148,8 @@ class Store {
   static constexpr int kMaxRevisions = 100;
 
   // Makes state_dir if it is not there. Opens what there is to open: fails only where another
-  // daemon has the directory, another program the file, or a newer spdld has written it.
-  // `admins`, and the daemon's own user: an earlier spdld had one set of names for all users, of
-  // which what these applied, or what others' jobs run, stays shared; each of the rest becomes its
-  // owner's.
-  static Result<std::unique_ptr<Store>> open(const std::string& state_dir,
-                                             std::vector<uid_t> admins = {});
+  // daemon has the directory, another program the file, or another build has written it.
+  static Result<std::unique_ptr<Store>> open(const std::string& state_dir);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
@@ -217,10 +212,8 @@ class Store {
   Result<std::set<std::string>> datasets();
 
  private:
-  Store(std::string state_dir, std::vector<uid_t> admins)
-      : state_dir_(std::move(state_dir)),
-        path_(state_dir_ + "/spdld.sqlite"),
-        admins_(std::move(admins)) {}
+  explicit Store(std::string state_dir)
+      : state_dir_(std::move(state_dir)), path_(state_dir_ + "/spdld.sqlite") {}
   Status failure(const char* what) SPDLD_REQUIRES(mutex_);
   tl::unexpected<Status> unreadable(const std::string& what, const Status& why) const;
   // Opening: store_open.cpp.
@@ -228,10 +221,10 @@ class Store {
   Status open_file() SPDLD_EXCLUDES(mutex_);
   Status open_empty() SPDLD_EXCLUDES(mutex_);
   Status copy_to_memory() SPDLD_REQUIRES(mutex_);
-  Result<std::int64_t> schema_version() SPDLD_REQUIRES(mutex_);
-  Status check_current() SPDLD_REQUIRES(mutex_);
-  Status migrate() SPDLD_REQUIRES(mutex_);  // writes only where the schema is an earlier one
-  Status name_by_owner() SPDLD_REQUIRES(mutex_);
+  // True: nothing was ever written to it. Refuses what another build or program has written.
+  Result<bool> is_new() SPDLD_REQUIRES(mutex_);
+  Status check_written() SPDLD_REQUIRES(mutex_);   // kNotFound: it is new
+  Status prepare_writes() SPDLD_REQUIRES(mutex_);  // makes the tables of a new one
   Status begin() SPDLD_REQUIRES(mutex_);
   Status finish(Status outcome) SPDLD_REQUIRES(mutex_);  // commits, or rolls back
   Status write_job(const StoredJob& job) SPDLD_REQUIRES(mutex_);
@@ -240,7 +233,6 @@ class Store {
 
   const std::string state_dir_;
   const std::string path_;
-  const std::vector<uid_t> admins_;
   std::optional<StateLock> lock_;  // these two do not change after open()
   std::vector<std::string> warnings_;
   Mutex mutex_;

@@ -1,58 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the store's file is opened, brought up to date, or done without: a part of Store.
+// How the store's file is opened, made, or done without: a part of Store.
 #include <spdlog/spdlog.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
-#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
 
-#include "session/pipeline_id.h"
 #include "session/statement.h"
 #include "session/store.h"
-#include "session/stored_json.h"
 
 namespace spdld::session {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kSchemaVersion = 4;
-// From this one on, pipelines are kept by id: session/pipeline_id.h.
-constexpr int kFirstWithIds = 4;
+// Each change of a table, or of a text in one, raises the version.
+constexpr int kSchemaVersion = 1;
+constexpr int kApplicationId = 0x5350444c;  // "SPDL"
 
 constexpr const char* kSchema = R"sql(
-  CREATE TABLE IF NOT EXISTS pipelines (
+  CREATE TABLE pipelines (
     name TEXT PRIMARY KEY, version INTEGER NOT NULL, owner INTEGER NOT NULL, request TEXT NOT NULL);
-  CREATE TABLE IF NOT EXISTS revisions (
+  CREATE TABLE revisions (
     name TEXT NOT NULL, version INTEGER NOT NULL, applied_unix_ms INTEGER NOT NULL,
     applied_by INTEGER NOT NULL, digest TEXT NOT NULL, note TEXT NOT NULL, request TEXT NOT NULL,
     PRIMARY KEY (name, version));
-  CREATE TABLE IF NOT EXISTS files (path TEXT PRIMARY KEY, digest TEXT NOT NULL);
-  CREATE TABLE IF NOT EXISTS jobs (
+  CREATE TABLE files (path TEXT PRIMARY KEY, digest TEXT NOT NULL);
+  CREATE TABLE jobs (
     uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL, declared INTEGER NOT NULL,
     kept_unix_ms INTEGER NOT NULL, state TEXT NOT NULL, PRIMARY KEY (uid, job, pipeline));
-  CREATE TABLE IF NOT EXISTS positions (
+  CREATE TABLE positions (
     uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL, epoch INTEGER NOT NULL,
     step INTEGER NOT NULL, position INTEGER NOT NULL, order_text TEXT NOT NULL,
     kept_unix_ms INTEGER NOT NULL, PRIMARY KEY (uid, job, pipeline)) WITHOUT ROWID;
-  CREATE TABLE IF NOT EXISTS replaced (
+  CREATE TABLE replaced (
     uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL, item INTEGER NOT NULL,
     PRIMARY KEY (uid, job, pipeline, item)) WITHOUT ROWID;
-  CREATE TABLE IF NOT EXISTS ended (
+  CREATE TABLE ended (
     uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL,
     ended_unix_ms INTEGER NOT NULL, state TEXT NOT NULL, PRIMARY KEY (uid, job, pipeline));
-  CREATE TABLE IF NOT EXISTS failures (
+  CREATE TABLE failures (
     uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL, number INTEGER NOT NULL,
     state TEXT NOT NULL, PRIMARY KEY (uid, job, pipeline, number));
 )sql";
@@ -110,9 +105,8 @@ class ScratchDirectory {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> Store::open(const std::string& state_dir,
-                                           std::vector<uid_t> admins) {
-  std::unique_ptr<Store> store(new Store(state_dir, std::move(admins)));
+Result<std::unique_ptr<Store>> Store::open(const std::string& state_dir) {
+  std::unique_ptr<Store> store(new Store(state_dir));
   std::error_code failed;
   fs::create_directories(state_dir, failed);
   Status opened;
@@ -127,8 +121,8 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& state_dir,
     if (!store->lock_->warning().empty()) store->warnings_.push_back(store->lock_->warning());
     opened = store->open_file();
   }
-  // Another program that has the file open, or another version's file: no reason to forget what is
-  // in it.
+  // Another program that has the file open, or another build's file: no reason to forget what is in
+  // it.
   if (opened.code() == Code::kAborted || opened.code() == Code::kFailedPrecondition)
     return tl::unexpected<Status>(std::move(opened));
   if (!opened.ok()) {
@@ -161,12 +155,11 @@ Status Store::open_file() {
     ::chmod(path_.c_str(), S_IRUSR | S_IWUSR);  // job names and resolved env are nobody else's
     if (sqlite3_db_readonly(db_, "main") == 1) trouble = cannot_write(path_, EACCES);
   }
-  if (opened.ok()) opened = trouble.ok() ? migrate() : check_current();
+  if (opened.ok()) opened = trouble.ok() ? prepare_writes() : check_written();
   if (opened.ok() && trouble.ok()) return {};
   if (opened.code() == Code::kFailedPrecondition || opened.code() == Code::kAborted) return opened;
   if (!opened.ok()) {
-    // It may be readable all the same: as an earlier version wrote it, or as a daemon left it that
-    // died while it wrote.
+    // It may be readable all the same, as a daemon left it that died while it wrote.
     if (Status copied = copy_to_memory(); !copied.ok()) return trouble.ok() ? opened : trouble;
   }
   if (sqlite3_exec(db_, "PRAGMA query_only = 1", nullptr, nullptr, nullptr) != SQLITE_OK)
@@ -178,7 +171,7 @@ Status Store::open_file() {
 Status Store::open_empty() {
   MutexLock lock(mutex_);
   SPDLD_TRY(connect(":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
-  return migrate();
+  return prepare_writes();
 }
 
 Status Store::copy_to_memory() {
@@ -194,8 +187,7 @@ Status Store::copy_to_memory() {
   for (const std::string& name : {copy, copy + "-journal"})
     fs::permissions(name, fs::perms::owner_read | fs::perms::owner_write, failed);
   SPDLD_TRY(connect(copy, SQLITE_OPEN_READWRITE));
-  SPDLD_ASSIGN(const std::int64_t known, schema_version());
-  if (known == 0) return Status(Code::kNotFound, path_ + " holds nothing yet");
+  SPDLD_TRY(check_written());
   sqlite3* const from = std::exchange(db_, nullptr);
   Status copied = connect(":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   if (copied.ok()) {
@@ -204,103 +196,46 @@ Status Store::copy_to_memory() {
     if (backup == nullptr || sqlite3_backup_finish(backup) != SQLITE_OK) copied = failure("read");
   }
   sqlite3_close(from);
-  SPDLD_TRY(std::move(copied));
-  return migrate();
+  return copied;
 }
 
-Result<std::int64_t> Store::schema_version() {
-  Statement version(db_, "PRAGMA user_version");
-  if (version.step() != SQLITE_ROW) return tl::unexpected<Status>(failure("read"));
-  const std::int64_t known = version.number(0);
-  if (known > kSchemaVersion)
-    return error(Code::kFailedPrecondition, path_ + " was written by a newer spdld (schema " +
-                                                std::to_string(known) +
-                                                "): upgrade, or name another state_dir");
-  return known;
+Status Store::check_written() {
+  SPDLD_ASSIGN(const bool empty, is_new());
+  return empty ? Status(Code::kNotFound, path_ + " holds nothing yet") : Status();
 }
 
-Status Store::check_current() {
-  SPDLD_ASSIGN(const std::int64_t known, schema_version());
-  if (known == kSchemaVersion) return {};
-  return Status(Code::kUnavailable,
-                path_ + " was written by an earlier spdld (schema " + std::to_string(known) + ")");
+Result<bool> Store::is_new() {
+  Statement header(db_,
+                   "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) FROM "
+                   "pragma_application_id, pragma_user_version");
+  if (header.step() != SQLITE_ROW) return tl::unexpected<Status>(failure("read"));
+  const std::int64_t application = header.number(0);
+  const std::int64_t schema = header.number(1);
+  if (application == 0 && schema == 0 && header.number(2) == 0) return true;
+  if (application == kApplicationId && schema == kSchemaVersion) return false;
+  const std::string writer = application == kApplicationId
+                                 ? "another build of spdld (schema " + std::to_string(schema) + ")"
+                             : application == 0 ? std::string("an spdld from before schema 1")
+                                                : std::string("another program");
+  return error(Code::kFailedPrecondition,
+               "state_dir " + state_dir_ + " cannot be used: " + path_ + " was written by " +
+                   writer + ", and this spdld reads schema " + std::to_string(kSchemaVersion) +
+                   " alone; move the directory away, or name another with --set state_dir=DIR. "
+                   "Pipelines that were applied, declared jobs and where jobs were are not taken "
+                   "over: apply and declare them again; ranks go on by their own cursors");
 }
 
-Status Store::name_by_owner() {
-  // Until now, root was an admin whatever the configuration said.
-  const auto shares = [this](uid_t uid) {
-    return uid == 0 || uid == ::geteuid() ||
-           std::find(admins_.begin(), admins_.end(), uid) != admins_.end();
-  };
-  std::map<std::string, std::string> ids;  // by the name until now
-  std::set<uid_t> others;                  // users whose names are their own
-  {
-    Statement own(db_,
-                  "SELECT name, owner FROM pipelines AS p WHERE NOT EXISTS (SELECT 1 FROM (SELECT "
-                  "uid, pipeline FROM jobs UNION SELECT uid, pipeline FROM positions) WHERE "
-                  "pipeline = p.name AND uid <> p.owner)");
-    int state = own.step();
-    for (; state == SQLITE_ROW; state = own.step()) {
-      const auto owner = static_cast<uid_t>(own.number(1));
-      if (shares(owner)) continue;
-      ids[own.text(0)] = pipeline_id({.uid = owner, .shared = false}, own.text(0));
-    }
-    if (state != SQLITE_DONE) return failure("read");
-  }
-  const auto change = [this](const std::string& sql, const auto& bind)
-                          SPDLD_REQUIRES(mutex_) -> Status {
-    Statement statement(db_, sql.c_str());
-    bind(statement);
-    return statement.step() == SQLITE_DONE ? Status() : failure("written");
-  };
-  for (const auto& [name, id] : ids) {
-    for (const char* table : {"pipelines", "revisions"})
-      SPDLD_TRY(
-          change(std::string("UPDATE ") + table + " SET name = ? WHERE name = ?",
-                 [&id = id, &name = name](Statement& rename) { rename.bind(id).bind(name); }));
-    spdlog::info("pipeline '{}' is called '{}' from now on: every user has names of its own", name,
-                 id);
-  }
-  // What is kept of jobs, of which the pipeline may be gone.
-  for (const std::string table : {"jobs", "positions", "replaced", "ended", "failures"}) {
-    {
-      Statement users(db_, ("SELECT DISTINCT uid FROM " + table).c_str());
-      int state = users.step();
-      for (; state == SQLITE_ROW; state = users.step()) {
-        const auto uid = static_cast<uid_t>(users.number(0));
-        if (!shares(uid)) others.insert(uid);
-      }
-      if (state != SQLITE_DONE) return failure("read");
-    }
-    for (const uid_t uid : others)
-      SPDLD_TRY(change("UPDATE " + table +
-                           " SET pipeline = uid || '/' || pipeline WHERE uid = ? AND pipeline NOT "
-                           "IN (SELECT name FROM pipelines)",
-                       [&](Statement& rename) { rename.bind(static_cast<std::int64_t>(uid)); }));
-  }
-  return {};
-}
-
-Status Store::migrate() {
-  SPDLD_ASSIGN(const std::int64_t known, schema_version());
-  // Rollback journal, not WAL: it needs no shared memory, so state_dir may lie on any file system.
+// Rollback journal, not WAL: it needs no shared memory, so state_dir may lie on any file system.
+Status Store::prepare_writes() {
   if (sqlite3_exec(db_, "PRAGMA synchronous = FULL", nullptr, nullptr, nullptr) != SQLITE_OK)
     return failure("read");
-  if (known == kSchemaVersion) return {};  // a full disk must not keep the daemon from starting
+  SPDLD_ASSIGN(const bool create, is_new());
+  if (!create) return {};  // a full disk must not keep the daemon from starting
   SPDLD_TRY(begin());
-  const auto run = [&](const std::string& sql) SPDLD_REQUIRES(mutex_) -> Status {
-    const int done = sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr);
-    return done == SQLITE_OK ? Status() : failure("written");
-  };
-  const auto change = [&]() SPDLD_REQUIRES(mutex_) -> Status {
-    // Schema 1 kept jobs in a form that says too little: what they had replaced stays, the jobs are
-    // to be declared anew.
-    if (known == 1) SPDLD_TRY(run("DROP TABLE IF EXISTS jobs"));
-    SPDLD_TRY(run(kSchema));
-    if (known < kFirstWithIds) SPDLD_TRY(name_by_owner());
-    return run("PRAGMA user_version = " + std::to_string(kSchemaVersion));
-  };
-  return finish(change());
+  const std::string sql = kSchema + ("PRAGMA application_id = " + std::to_string(kApplicationId) +
+                                     "; PRAGMA user_version = " + std::to_string(kSchemaVersion));
+  const int done = sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr);
+  return finish(done == SQLITE_OK ? Status() : failure("written"));
 }
 
 }  // namespace spdld::session

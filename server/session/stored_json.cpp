@@ -26,9 +26,8 @@ json json_of(const Credentials& user) {
   return {{"uid", user.uid}, {"gid", user.gid}, {"groups", user.groups}};
 }
 
-std::optional<Credentials> reader_of(const json& value) {
-  if (!value.contains("reader")) return std::nullopt;
-  const json& reader = value["reader"];
+Credentials reader_of(const json& value) {
+  const json& reader = value.at("reader");
   Credentials user{.uid = reader.at("uid").get<uid_t>(),
                    .gid = reader.at("gid").get<gid_t>(),
                    .groups = reader.at("groups").get<std::vector<gid_t>>()};
@@ -55,16 +54,17 @@ ApplyRequest request_of(const json& value) {
   request.dataset = value.value("dataset", std::string());
   if (value.contains("bucket_run")) request.bucket_run = value["bucket_run"].get<std::uint64_t>();
   request.from_loader = value.value("from_loader", false);
-  request.reader = reader_of(value);
+  if (value.contains("reader")) request.reader = reader_of(value);
   return request;
 }
 
 json json_of(const StoredPhase& phase) {
-  json value{
-      {"version", phase.version}, {"owner", phase.owner}, {"request", json_of(phase.request)}};
+  json value{{"version", phase.version},
+             {"owner", phase.owner},
+             {"request", json_of(phase.request)},
+             {"reader", json_of(phase.reader)}};
   if (phase.batch_size) value["batch_size"] = *phase.batch_size;
   if (!phase.overrides.empty()) value["overrides"] = phase.overrides;
-  if (phase.reader) value["reader"] = json_of(*phase.reader);
   return value;
 }
 
@@ -109,7 +109,7 @@ StoredCut cut_of(const json& value) {
           .position = value.at("position").get<std::uint64_t>(),
           .num_shards = value.at("num_shards").get<std::uint32_t>(),
           .phase = value.at("phase").get<std::uint32_t>(),
-          .left_out = value.value("left_out", std::uint64_t{0}),
+          .left_out = value.at("left_out").get<std::uint64_t>(),
           .anew_from = value.value("anew_from", 0U)};
 }
 
@@ -167,17 +167,16 @@ StoredJob job_of(const json& value) {
   value.at("max_epochs").get_to(job.max_epochs);
   job.limits = limits_of(value.at("limits"));
   value.at("vars").get_to(job.vars);
-  job.first_vars = value.value("first_vars", job.vars);
+  value.at("first_vars").get_to(job.first_vars);
   if (value.contains("batch_size")) job.batch_size = value["batch_size"].get<std::uint64_t>();
   job.start = step_of(value.at("start"));
   for (const json& phase : value.at("phases")) job.phases.push_back(phase_of(phase));
   job.cuts = cuts_of(value.at("cuts"));
-  for (const json& move : value.value("moves", json::array())) job.moves.push_back(move_of(move));
-  job.move_count = value.value("move_count", 0U);
+  for (const json& move : value.at("moves")) job.moves.push_back(move_of(move));
+  value.at("move_count").get_to(job.move_count);
   job.live = members_of(value.at("live"));
   job.done = members_of(value.at("done"));
-  for (const json& of : value.value("frontiers", json::array()))
-    job.frontiers.push_back(frontier_of(of));
+  for (const json& of : value.at("frontiers")) job.frontiers.push_back(frontier_of(of));
   return job;
 }
 

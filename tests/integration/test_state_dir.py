@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import socket
+import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -174,6 +176,30 @@ def test_a_broken_file_is_left_alone_and_named(
     database.unlink()
     daemon.restart()
     assert warnings_of(daemon) == ""
+
+
+def test_a_state_dir_of_another_build_is_refused_by_name_and_left_alone(
+    make_daemon: Callable[..., Any], write_pipeline: Callable[..., Any], dataset: Any
+) -> None:
+    daemon = make_daemon(pipelines=[write_pipeline(dataset)])
+    daemon.stop()
+    database = daemon.state_dir / "spdld.sqlite"
+    with contextlib.closing(sqlite3.connect(database)) as other:
+        # As builds before schema 1 have left it.
+        other.executescript("PRAGMA application_id = 0; PRAGMA user_version = 4")
+    before = database.read_bytes()
+    with pytest.raises(RuntimeError) as refused:
+        daemon.start()
+    assert (
+        f"state_dir {daemon.state_dir} cannot be used: {database} was written by an spdld from "
+        "before schema 1, and this spdld reads schema 1 alone; move the directory away, or name "
+        "another with --set state_dir=DIR"
+    ) in str(refused.value)
+    assert "ended with 1" in str(refused.value)
+    assert database.read_bytes() == before
+    database.rename(daemon.state_dir / "spdld.sqlite.old")
+    daemon.start()
+    assert daemon.ctl("consume", "images", "--batches", "2").returncode == 0
 
 
 def test_a_second_daemon_on_one_state_dir_is_refused_with_the_first_ones_pid(

@@ -229,5 +229,6 @@ class HandGpu final : public delivery::DeviceMemory {
   std::uint64_t unwanted_ SPDLD_GUARDED_BY(mutex_) = 0;
 };
 using HandGpuPtr = std::shared_ptr<HandGpu>;
+inline const HandGpuPtr kMainMemory = nullptr;
 
 }  // namespace spdld::session::testing

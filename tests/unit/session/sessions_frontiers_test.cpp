@@ -198,20 +198,6 @@ TEST_F(FrontiersTest, IsOnDiskBeforeAConsumersFirstBatch) {
   EXPECT_GT(*kept, (StepAt{0, 13}));
 }
 
-TEST_F(FrontiersTest, OfARecordThatHasNoneIsWhereRanksAre) {
-  const Rank rank = attach(wish(0));
-  read(rank, 2);
-  sessions_->suspend();
-  StoredJob record = on_disk();
-  record.frontiers.clear();  // an earlier daemon's
-  kill_and_start(record);
-  const Rank again = attach(back(0, 2));
-  read(again, 1);
-  const auto resized = resize(1);
-  ASSERT_TRUE(resized) << resized.error().message();
-  EXPECT_GE(resized->dealt_from, (StepAt{0, 3}));
-}
-
 TEST_F(FrontiersTest, AShardThatIsResizedAwayAndBackBeginsWhereItWasDealtIn) {
   const Rank stays = attach(wish(0));
   const Rank leaves = attach(wish(1));

@@ -10,7 +10,6 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -102,29 +101,6 @@ TEST_F(StoreOpenTest, ReadOnlyDirectoryIsReadAndRefusesChanges) {
   });
 }
 
-TEST_F(StoreOpenTest, EarlierSchemaIsBroughtUpToDate) {
-  keep_train();
-  run_sql("DROP TABLE ended; DROP TABLE failures; PRAGMA user_version = 2");
-  const auto store = open();
-  EXPECT_THAT(store->warnings(), IsEmpty());
-  EXPECT_TRUE(store->ended_jobs(std::nullopt));
-  EXPECT_TRUE(store->failures(std::nullopt));
-  EXPECT_EQ(store->pipelines()->front().version, 3U);
-}
-
-TEST_F(StoreOpenTest, EarlierSchemaThatCannotBeWrittenIsReadAllTheSame) {
-  keep_train();
-  run_sql("DROP TABLE jobs; PRAGMA user_version = 1");
-  where_nothing_can_be_written([&] {
-    const auto store = open();
-    ASSERT_NE(store, nullptr);
-    ASSERT_EQ(store->pipelines()->size(), 1U);
-    EXPECT_TRUE(store->declared_jobs()->empty());
-    EXPECT_FALSE(store->put_pipeline(train(4), {.version = 4}).ok());
-  });
-  EXPECT_EQ(open()->pipelines()->front().version, 3U);
-}
-
 TEST_F(StoreOpenTest, TransactionCutShortIsUndoneWhereNothingCanBeWritten) {
   keep_train();
   const pid_t child = fork();
@@ -175,12 +151,39 @@ TEST_F(StoreOpenTest, DirectoryThatCannotBeMadeIsDoneWithout) {
   EXPECT_TRUE(store->put_pipeline(train(1), {.version = 1}).ok());
 }
 
-TEST_F(StoreOpenTest, FileOfANewerVersionIsRefused) {
-  open();
-  run_sql("PRAGMA user_version = 99");
-  const auto store = Store::open(directory_);
-  ASSERT_FALSE(store);
-  EXPECT_THAT(store.error().message(), HasSubstr("written by a newer spdld"));
+TEST_F(StoreOpenTest, FileOfAnotherBuildIsRefusedByNameAndLeftAlone) {
+  const std::string way_out =
+      ", and this spdld reads schema 1 alone; move the directory away, or name another with --set "
+      "state_dir=DIR. Pipelines that were applied, declared jobs and where jobs were are not taken "
+      "over: apply and declare them again; ranks go on by their own cursors";
+  const auto refusal = [&](const char* sql) {
+    keep_train();
+    run_sql(sql);
+    const std::string before = content();
+    const auto store = Store::open(directory_);
+    EXPECT_TRUE(before == content());
+    fs::remove(file_);
+    return store ? "it was opened" : store.error().message();
+  };
+  const std::string begin =
+      "state_dir " + directory_ + " cannot be used: " + file_ + " was written by ";
+  EXPECT_EQ(refusal("PRAGMA user_version = 2"),
+            begin + "another build of spdld (schema 2)" + way_out);
+  // The builds before schemas were counted anew had no application_id.
+  for (const char* sql : {"PRAGMA application_id = 0; PRAGMA user_version = 4",
+                          "PRAGMA application_id = 0; PRAGMA user_version = 1"})
+    EXPECT_EQ(refusal(sql), begin + "an spdld from before schema 1" + way_out);
+  EXPECT_EQ(refusal("PRAGMA application_id = 7"), begin + "another program" + way_out);
+}
+
+TEST_F(StoreOpenTest, FileOfAnotherBuildIsRefusedWhereNothingCanBeWrittenToo) {
+  keep_train();
+  run_sql("PRAGMA application_id = 0; PRAGMA user_version = 4");
+  where_nothing_can_be_written([&] {
+    const auto store = Store::open(directory_);
+    ASSERT_FALSE(store);
+    EXPECT_EQ(store.error().code(), Code::kFailedPrecondition);
+  });
 }
 
 TEST_F(StoreOpenTest, SecondDaemonIsToldWhoHasTheDirectory) {
@@ -194,56 +197,6 @@ TEST_F(StoreOpenTest, SecondDaemonIsToldWhoHasTheDirectory) {
               AllOf(HasSubstr("state_dir " + directory_ + " belongs to another daemon (pid " +
                               std::to_string(getpid()) + " on host " + host + ", since 2"),
                     HasSubstr("--set state_dir=DIR")));
-}
-
-// Users 1000 and 1001, neither an admin nor who runs the test.
-TEST_F(StoreOpenTest, PipelinesOfAnEarlierVersionBecomeTheirOwnersOrShared) {
-  const JobKey own{.uid = 1000, .job = "run", .pipeline = "own"};
-  {
-    const auto store = open();
-    for (const auto& [name, owner] : std::map<std::string, uid_t>{{"own", 1000},
-                                                                  {"read-by-others", 1000},
-                                                                  {"of-admin", 77},
-                                                                  {"of-daemon", geteuid()},
-                                                                  {"of-root", 0}}) {
-      StoredPipeline pipeline = train(3);
-      pipeline.id = name;
-      pipeline.owner = owner;
-      ASSERT_TRUE(store->put_pipeline(pipeline, {.version = 3}).ok());
-    }
-    StoredJob job;
-    job.key = own;
-    job.declared = true;
-    ASSERT_TRUE(store->put_new_job(job).ok());
-    ASSERT_TRUE(store->put_jobs({job}, {{.key = own, .at = {2, 5}}}).ok());
-    ASSERT_TRUE(store->add_replaced(own, 9).ok());
-    job.key = {.uid = 1001, .job = "run", .pipeline = "read-by-others"};
-    ASSERT_TRUE(store->put_new_job(job).ok());
-    // Its pipeline is gone.
-    job.key = {.uid = 1000, .job = "old", .pipeline = "gone"};
-    ASSERT_TRUE(store->put_jobs({job}, {{.key = job.key, .at = {1, 1}}}).ok());
-  }
-  run_sql("PRAGMA user_version = 3");
-  const auto store = std::move(*Store::open(directory_, {77}));
-  std::vector<std::string> ids;
-  const auto pipelines = store->pipelines();
-  ASSERT_TRUE(pipelines) << pipelines.error().message();
-  for (const StoredPipeline& pipeline : *pipelines) ids.push_back(pipeline.id);
-  EXPECT_THAT(ids, ElementsAre("1000/own", "of-admin", "of-daemon", "of-root", "read-by-others"));
-  EXPECT_TRUE(store->position({.uid = 1000, .job = "old", .pipeline = "1000/gone"})->has_value());
-  EXPECT_TRUE(store->job({.uid = 1001, .job = "run", .pipeline = "read-by-others"})->has_value());
-  EXPECT_EQ(store->history("1000/own")->size(), 1U);
-  const JobKey now{.uid = 1000, .job = "run", .pipeline = "1000/own"};
-  EXPECT_TRUE(store->job(now)->has_value());
-  EXPECT_FALSE(store->job(own)->has_value());
-  EXPECT_EQ(store->position(now)->value().at, (StepAt{2, 5}));
-  EXPECT_THAT(*store->replaced(now), ElementsAre(9U));
-}
-
-TEST_F(StoreOpenTest, NamesAreTakenOverOnce) {
-  keep_train();
-  // Who was an admin when it was applied, and is none any more.
-  EXPECT_EQ(open()->pipelines()->front().id, "train");
 }
 
 TEST_F(StoreOpenTest, SecondDaemonThatMayOnlyReadIsRefusedToo) {

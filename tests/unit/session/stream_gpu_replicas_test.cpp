@@ -13,8 +13,7 @@ using testing::HandGpuPtr;
 using ::testing::HasSubstr;
 using testing::kDeviceSlots;
 using testing::kHostSlots;
-
-const HandGpuPtr kMainMemory = nullptr;
+using testing::kMainMemory;
 
 using StreamGpuReplicasTest = testing::GpuFixture;
 

@@ -8,12 +8,10 @@ namespace spdld::session {
 namespace {
 
 using testing::GpuReaderPtr;
-using testing::HandGpuPtr;
 using testing::kDeviceSlots;
 using testing::kHostSlots;
+using testing::kMainMemory;
 using testing::kRows;
-
-const HandGpuPtr kMainMemory = nullptr;
 
 using StreamGpuTest = testing::GpuFixture;
 

@@ -16,7 +16,6 @@ namespace spdld::session {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // One job on a pipeline of forty small files in batches of two: twenty steps.
 class SwapTest : public SessionLayer {
