@@ -73,9 +73,9 @@ struct PartPlace {
 // after the other, in the order in which they were added.
 //
 // Owned by whoever asks, who reuses it from item to item so that nothing is allocated; it belongs
-// to the source while a fetch is pending (a read in flight takes all of it and gives it back, unless
-// it was cancelled, before the sink is told). One thread at a time. After a fetch that failed the
-// ranges are as they were asked for, and `bytes` means nothing.
+// to the source while a fetch is pending (a read in flight takes all of it and gives it back,
+// unless it was cancelled, before the sink is told). One thread at a time. After a fetch that
+// failed the ranges are as they were asked for, and `bytes` means nothing.
 class ItemBytes {
  public:
   ByteBuffer bytes;  // the ranges, one after the other
