@@ -197,10 +197,6 @@ TEST_F(ClipBytesTest, LaysPartsOfAShardOutWithTheirClips) {
   ASSERT_NE(item_.clip(1), nullptr);
   EXPECT_EQ(text_of(item_.part(1)).substr(0, 5), "0:50;");
   EXPECT_EQ(item_.clip(1)->packets.size(), 50u);
-  // A source without clips that has the item next leaves none in it.
-  const auto whole = try_open({.items = shards});
-  ASSERT_TRUE(fetch_and_wait(**whole, 0, item_, {{.part = 0}, {.part = 1}}).ok());
-  EXPECT_EQ(item_.clip(1), nullptr);
 }
 
 }  // namespace
