@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two replicas of one shard: each batch is made once, both acquire its slot. A replica that dies
-   gives back what it had; with -DWAIT what it has not acquired yet is kept for it, and the stream
-   stands still when no slot is left; without, it is forgotten and the other goes on. One that
-   returns is re-made what is gone by a stream of its own, and then joins. Replicas and daemon are
-   killed at any step. What slots do with late releases and hang-ups is slots.pml's matter. */
+/* Two replicas of one shard (Stream in server/session/stream.h): each batch is made once, and both
+   replicas acquire its slot. A replica that dies gives back the slots that it had. With -DWAIT the
+   batches that it has not acquired are kept for it, and the stream stands still when no slot is
+   left; without -DWAIT they are dropped and the other replica goes on. For a replica that returns, a
+   stream of its own makes the missing batches again before it joins. Replicas and daemon are killed
+   at any step. slots.pml models late releases and hang-ups. README.md has the map. */
 
 #define REPLICAS 2
 #define BATCHES 4

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The slots of one arena, and two replicas that read each batch: server/delivery/slots.h, with what
-   server/delivery/data_server.cpp makes of releases, hang-ups, detaches, evictions and deaths.
-   Each consumer may do any of these, and repeat a release, at every step. README.md has the map. */
+/* The slots of one arena, and two replicas that read each batch: SlotTable in
+   server/delivery/slots.h, and the releases, hang-ups, detaches, evictions and deaths that DataServer
+   in server/delivery/data_server.h reports. At every step each consumer may do any of these, or
+   repeat a release. README.md has the map. */
 
 #define SLOTS 2
 #define READERS 2

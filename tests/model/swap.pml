@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hot swap of a job with two shards: the old version's stream ends at a step, the new one's begins
-   there in another arena, at the same step on every shard. The daemon is killed at any step and reads
-   the point from its store; a rank is killed at any step and goes on at its cursor. README.md has the
-   map to server/session and docs/data-plane.md. */
+/* A hot swap of a job with two shards (Swaps in server/session/swaps.h): the old version's stream
+   ends at a step, and the new version's stream begins at that step in another arena, on every shard.
+   The daemon is killed at any step and reads the point from its store; a rank is killed at any step
+   and goes on at its cursor. README.md has the map. */
 
 #define SHARDS 2
 #define STEPS 4
