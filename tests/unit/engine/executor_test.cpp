@@ -10,6 +10,7 @@
 #include <semaphore>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -392,14 +393,34 @@ TEST_P(ExecutorTest, StopsWithBatchesUnderWay) {
 
 TEST_P(ExecutorTest, ServesTwoRunsAtOnce) {
   start(32);
+  source_->hold(0);  // neither run can finish its first step before the answer
   Executor executor({.threads = GetParam()});
-  auto first = std::make_shared<Consumer>(*plan_, 2, 8);
+  auto first = std::make_shared<Consumer>(*plan_, 8, 8);
   auto second = std::make_shared<Consumer>(*plan_, 8, 8);
   executor.open_stream(run(), first);
   executor.open_stream(run(), second);
-  // The first never gives a slot back: it stalls itself alone.
+  // Each run makes its other steps while the other run is unfinished.
+  EXPECT_FALSE(first->wait_for_batches(7).contains(0));
+  EXPECT_FALSE(second->wait_for_batches(7).contains(0));
+  source_->wait_for_readers(2);
+  EXPECT_EQ(source_->answer(), 2U);
+  first->wait_for_batches(8);
   second->wait_for_batches(8);
-  first->wait_for_batches(2);
+}
+
+TEST_P(ExecutorTest, ARunWithoutAFreeSlotStallsItselfAlone) {
+  start(32);
+  Executor executor({.threads = GetParam()});
+  auto stalled = std::make_shared<Consumer>(*plan_, 2, 8);  // it gives no slot back
+  auto other = std::make_shared<Consumer>(*plan_, 8, 8);
+  const StreamId stream = executor.open_stream(run(), stalled);
+  stalled->wait_for_batches(2);
+  executor.open_stream(run(), other);
+  other->wait_for_batches(8);
+  EXPECT_EQ(stalled->wait_for_batches(2).size(), 2U) << "it is unfinished";
+  stalled->give_back(2);
+  executor.wake(stream);
+  stalled->wait_for_batches(4);
 }
 
 TEST_P(ExecutorTest, ARunWithManyRowsToFetchLeavesAFewToEachOther) {
@@ -440,8 +461,10 @@ TEST_P(ExecutorTest, TellsWhichItemAStreamWaitsForAndWhetherItComesOn) {
   const auto stands = [&](std::uint64_t moves) {
     Executor::Headway headway = executor.headway(stream);
     while (headway.moves < moves || !headway.own ||
-           headway.doing.find("being read") == std::string::npos)
+           headway.doing.find("being read") == std::string::npos) {
+      std::this_thread::yield();
       headway = executor.headway(stream);
+    }
     return headway;
   };
   const Executor::Headway before = stands(6);
@@ -457,7 +480,7 @@ TEST_P(ExecutorTest, TellsWhichItemAStreamWaitsForAndWhetherItComesOn) {
   EXPECT_EQ(executor.headway(stream + 1).doing, "") << "there is no such stream";
 }
 
-TEST_P(ExecutorTest, TellsAStreamThatWaitsForNothingOfItsOwnWhatItsRunDoes) {
+TEST_P(ExecutorTest, HeadwayOfAnIdleStreamNamesTheRowOfItsRun) {
   start(32);
   source_->hold(1);
   Executor executor({.threads = GetParam()});
@@ -467,8 +490,8 @@ TEST_P(ExecutorTest, TellsAStreamThatWaitsForNothingOfItsOwnWhatItsRunDoes) {
   executor.open_stream(one_run, first);
   const StreamId stream = executor.open_stream(one_run, second);
   source_->wait_for_readers(1);
-  while (executor.headway(stream).doing.find("item 1 (fake/1)") == std::string::npos) {
-  }
+  while (executor.headway(stream).doing.find("item 1 (fake/1)") == std::string::npos)
+    std::this_thread::yield();
   EXPECT_FALSE(executor.headway(stream).own);
   EXPECT_EQ(executor.headway(stream).moves, 0U);
   EXPECT_EQ(source_->answer(), 1U);

@@ -205,10 +205,15 @@ TEST_P(FairShareTest, OwesNothingToARunThatHadNothingToDo) {
   EXPECT_GE(busy->rows() - busy_before, 300U);
 }
 
-TEST_P(FairShareTest, LeavesThePoolToWhoeverHasWork) {
+TEST_P(FairShareTest, GivesTheWholePoolToTheOnlyRunWithWork) {
   const auto light = start(run({.weight = 0.001}));
-  start(run({.weight = 1000}), /*asleep=*/true);
+  const auto heavy = start(run({.weight = 1000}), /*asleep=*/true);
   light->wait_for_rows(400);
+  // Rows wait for each other now: they go on only if every worker makes one of the light run.
+  source_->count_anew(static_cast<int>(GetParam()));
+  light->wait_for_rows(light->rows() + 200);
+  EXPECT_EQ(source_->most_at_once(), static_cast<int>(GetParam()));
+  EXPECT_EQ(heavy->rows(), 0U);
 }
 
 TEST_P(FairShareTest, LetsNoMoreWorkersAtARunThanItMayHave) {
