@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
 from typing import Any
 
 import daemon as daemon_module
-import on_gpu
+from support import launchers
 
-# What a launcher around the run would have its ranks believe.
-LAUNCHERS = ("SLURM_", "OMPI_", "TORCHELASTIC_", "RANK", "WORLD_SIZE", "MASTER_", "SPDLD_")
 TAIL_LINES = 30
 
 
@@ -68,10 +65,7 @@ class RankVictim:
 
     def start(self) -> None:
         self.lives += 1
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)
-        }
-        environment |= {name: os.environ[name] for name in (on_gpu.MODE,) if name in os.environ}
+        environment = launchers.environment_without()
         environment["PYTHONPATH"] = str(daemon_module.build_dir() / "python")
         program = pathlib.Path(__file__).with_name("rank.py")
         with self._output.open("ab") as output:

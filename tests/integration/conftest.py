@@ -22,39 +22,17 @@ import on_gpu
 import pytest
 from integration import ranks
 from PIL import Image
+from support import launchers
 
 Daemon = daemon_module.Daemon
 # Batches whose fields are all below 64 KiB are copied at hand-out; what a test wants held is larger.
 LARGE = ["fetch", "decode_image", {"resize": {"size": [128, 128]}}]
-# What a launcher around the tests would have its processes believe.
-LAUNCHER = [
-    "RANK",
-    "WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "SLURM_PROCID",
-    "SLURM_NTASKS",
-    "SLURM_STEP_ID",
-    "SLURM_STEP_NUM_TASKS",
-    "SLURM_JOB_ID",
-    "OMPI_COMM_WORLD_RANK",
-    "OMPI_COMM_WORLD_SIZE",
-    "PMI_RANK",
-    "PMI_SIZE",
-    "MV2_COMM_WORLD_RANK",
-    "MV2_COMM_WORLD_SIZE",
-    "PMIX_NAMESPACE",
-    "TORCHELASTIC_RUN_ID",
-    "TORCHELASTIC_RESTART_COUNT",
-    "SPDLD_ADDRESS",
-    "SPDLD_BIN",
-]
 
 
 @pytest.fixture(autouse=True)
 def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in LAUNCHER:
-        monkeypatch.delenv(name, raising=False)
+    for name in launchers.variables():
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -9,29 +9,9 @@ from pathlib import Path
 import pytest
 import spdld
 from fake_daemon import FakeDaemon, Options
+from support import launchers
 
 _WATCHDOG_S = 60
-_ENVIRONMENT = [
-    "SPDLD_ADDRESS",
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "SLURM_PROCID",
-    "SLURM_NTASKS",
-    "SLURM_STEP_ID",
-    "SLURM_STEP_NUM_TASKS",
-    "SLURM_JOB_ID",
-    "OMPI_COMM_WORLD_RANK",
-    "OMPI_COMM_WORLD_SIZE",
-    "PMI_RANK",
-    "PMI_SIZE",
-    "MV2_COMM_WORLD_RANK",
-    "MV2_COMM_WORLD_SIZE",
-    "PMIX_NAMESPACE",
-    "TORCHELASTIC_RUN_ID",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-]
 
 
 @pytest.fixture(autouse=True)
@@ -51,8 +31,8 @@ def _interruptible() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in _ENVIRONMENT:
-        monkeypatch.delenv(name, raising=False)
+    for name in launchers.variables():
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture

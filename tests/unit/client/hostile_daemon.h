@@ -19,6 +19,7 @@
 #include "delivery/frames.h"
 #include "delivery/peer.h"
 #include "spdld/loader.h"
+#include "tests/support/received_frame.h"
 #include "tests/support/scratch_dir.h"
 #include "tests/unit/delivery/raw_frames.h"
 
@@ -31,20 +32,15 @@ class Conversation {
   explicit Conversation(int fd) : fd_(fd) {}
 
   int fd() const { return fd_; }
-  bool receive() {
-    Bytes frame(65536);
-    return ::recv(fd_, frame.data(), frame.size(), 0) > 0;
-  }
+  bool receive() { return receive_frame(fd_).has_value(); }
   // The next frame of this type; what comes before it is dropped. False: the consumer hung up.
   template <typename T>
   bool receive(T& out, wire::FrameType type) {
-    Bytes frame(65536);
-    for (;;) {
-      const ssize_t got = ::recv(fd_, frame.data(), frame.size(), 0);
-      if (got <= 0) return false;
-      std::memcpy(&out, frame.data(), std::min(sizeof out, static_cast<std::size_t>(got)));
-      if (out.header.type == type) return true;
+    while (const auto frame = receive_frame(fd_)) {
+      out = frame->as<T>();
+      if (frame->type() == type) return true;
     }
+    return false;
   }
   void send(const Bytes& frame, int passed = -1) {
     iovec part{const_cast<std::byte*>(frame.data()), frame.size()};

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/clocks.h"
 #include "tests/support/sizes.h"
 #include "tests/unit/delivery/small_arena.h"
 
@@ -24,16 +25,6 @@ using ::testing::HasSubstr;
 ArenaShape large(std::uint64_t bytes) {
   return {.kind = ArenaKind::kMemfd, .slot_bytes = bytes, .slot_count = 1};
 }
-
-class HandClock final : public Clock {
- public:
-  std::chrono::nanoseconds now() const override { return now_; }
-  std::chrono::system_clock::time_point wall() const override { return {}; }
-  void wind(std::chrono::nanoseconds by) { now_ += by; }
-
- private:
-  std::chrono::nanoseconds now_{0};
-};
 
 std::size_t open_descriptors() {
   std::size_t count = 0;
@@ -50,7 +41,7 @@ class ArenaPoolTest : public ::testing::Test {
     return arena ? std::move(*arena) : nullptr;
   }
 
-  HandClock clock_;
+  spdld::testing::HandClock clock_;
   ArenaBudget budget_{64 * kMiB, kNoFiles};
 };
 
@@ -126,14 +117,14 @@ TEST_F(ArenaPoolTest, KeepsNoArenaLongerThanItMay) {
   auto first = take(pool, kShape);
   auto second = take(pool, kShape);
   pool.give_back(std::move(first), 1000);
-  clock_.wind(seconds(20));
+  clock_.advance(seconds(20));
   pool.give_back(std::move(second), 1000);
   pool.tick();
   EXPECT_EQ(pool.idle_bytes(), 2 * arena_bytes(kShape));
-  clock_.wind(seconds(10));
+  clock_.advance(seconds(10));
   pool.tick();
   EXPECT_EQ(pool.idle_bytes(), arena_bytes(kShape));
-  clock_.wind(seconds(20));
+  clock_.advance(seconds(20));
   pool.tick();
   EXPECT_EQ(pool.idle_bytes(), 0u);
   EXPECT_EQ(budget_.used_bytes(), 0u);

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "posix/unique_fd.h"
+#include "tests/support/received_frame.h"
 #include "tests/unit/delivery/raw_frames.h"
 
 namespace spdld::test {
@@ -42,33 +43,18 @@ class RawClient {
   }
 
   // The next frame; nothing when the daemon hung up.
-  std::optional<Bytes> receive() {
-    Bytes frame(65536);
-    for (int resets = 0; resets < 2;) {
-      const ssize_t got = ::recv(socket_.get(), frame.data(), frame.size(), 0);
-      if (got > 0) {
-        frame.resize(static_cast<std::size_t>(got));
-        return frame;
-      }
-      if (got == 0) return std::nullopt;
-      if (errno == ECONNRESET) ++resets;
-    }
-    return std::nullopt;
-  }
+  std::optional<ReceivedFrame> receive() { return receive_frame(socket_.get()); }
 
   template <typename T>
   T expect(wire::FrameType type) {
     const auto frame = receive();
-    T out{};
-    if (!frame || frame->size() < sizeof out) {
+    if (!frame || frame->size() < sizeof(T)) {
       ADD_FAILURE() << "hung up, or a short frame";
-      return out;
+      return {};
     }
-    std::memcpy(&out, frame->data(), sizeof out);
-    EXPECT_EQ(out.header.type, type);
-    rest_.assign(reinterpret_cast<const char*>(frame->data()) + sizeof out,
-                 frame->size() - sizeof out);
-    return out;
+    EXPECT_EQ(frame->type(), type);
+    rest_ = frame->text_behind<T>();
+    return frame->as<T>();
   }
   // What followed the fixed part of the frame that expect() gave.
   const std::string& rest() const { return rest_; }

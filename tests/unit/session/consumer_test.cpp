@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include <array>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -15,7 +13,9 @@
 #include "engine/run.h"
 #include "spdld/wire.h"
 #include "tests/support/fake_source.h"
+#include "tests/support/judge.h"
 #include "tests/support/pipelines.h"
+#include "tests/support/received_frame.h"
 
 namespace spdld::session {
 namespace {
@@ -24,12 +24,6 @@ using spdld::testing::FakeSource;
 
 constexpr std::uint64_t kItems = 40;  // 10 steps of 4
 constexpr std::uint32_t kCredits = 2;
-
-class Judge final : public FailureJudge {
- public:
-  Status may_replace(const engine::SampleFailure&) override { return {}; }
-  void stream_failed(const engine::StreamFailure&) override {}
-};
 
 // The consumer's end of the socket, as frames.
 class ConsumerTest : public ::testing::Test {
@@ -68,17 +62,18 @@ class ConsumerTest : public ::testing::Test {
   void start(std::uint32_t num_shards = 1, StepAt at = {}, std::uint64_t open_epochs = 100,
              bool last_known = false, std::uint32_t shard = 0) {
     const PhasePtr phase = make_phase("test");
-    consumer_ = std::make_shared<Consumer>(ConsumerOptions{.timeline = Timeline(phase, num_shards),
-                                                           .shard = shard,
-                                                           .credits = kCredits,
-                                                           .start = at,
-                                                           .open_epochs = open_epochs,
-                                                           .last_known = last_known,
-                                                           .job = 1,
-                                                           .meter = std::make_shared<ByteMeter>(),
-                                                           .judge = std::make_shared<Judge>(),
-                                                           .gain = std::make_shared<SharingGain>()},
-                                           connection_, streams_);
+    consumer_ = std::make_shared<Consumer>(
+        ConsumerOptions{.timeline = Timeline(phase, num_shards),
+                        .shard = shard,
+                        .credits = kCredits,
+                        .start = at,
+                        .open_epochs = open_epochs,
+                        .last_known = last_known,
+                        .job = 1,
+                        .meter = std::make_shared<ByteMeter>(),
+                        .judge = std::make_shared<spdld::testing::Judge>(),
+                        .gain = std::make_shared<SharingGain>()},
+        connection_, streams_);
     ASSERT_TRUE(consumer_->connect().ok());
     consumer_->begin();
   }
@@ -86,24 +81,19 @@ class ConsumerTest : public ::testing::Test {
   // Blocks until a frame of this kind comes; others before it are passed over.
   template <typename Frame>
   Frame next(wire::FrameType type) {
-    while (true) {
-      std::array<std::byte, wire::kMaxFrameBytes> bytes;
-      const ssize_t size = recv(socket_.get(), bytes.data(), bytes.size(), 0);
-      EXPECT_GT(size, 0);
-      if (size <= 0) return {};
-      Frame frame{};
-      std::memcpy(&frame, bytes.data(), std::min(sizeof frame, static_cast<std::size_t>(size)));
-      if (frame.header.type == wire::FrameType::kBatch) {
-        wire::BatchFrame batch{};
-        std::memcpy(&batch, bytes.data(), sizeof batch);
+    while (const auto frame = test::receive_frame(socket_.get())) {
+      if (frame->type() == wire::FrameType::kBatch) {
+        const auto batch = frame->as<wire::BatchFrame>();
         held_.push_back(batch.lease);
-        if (gives_back_ && type != frame.header.type) {
+        if (gives_back_ && type != frame->type()) {
           release_all();
           passed_.push_back({batch.epoch, batch.step});
         }
       }
-      if (frame.header.type == type) return frame;
+      if (frame->type() == type) return frame->as<Frame>();
     }
+    ADD_FAILURE() << "hung up instead of frame " << static_cast<int>(type);
+    return {};
   }
   wire::BatchFrame next_batch() { return next<wire::BatchFrame>(wire::FrameType::kBatch); }
   // Everything that was received so far.

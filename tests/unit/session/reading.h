@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -13,54 +12,21 @@
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/mutex.h"
 #include "engine/executor.h"
 #include "engine/run.h"
 #include "session/stream.h"
 #include "session/streams.h"
+#include "tests/support/clocks.h"
 #include "tests/support/fake_source.h"
+#include "tests/support/judge.h"
 #include "tests/support/pipelines.h"
 
 // What tests of streams have in common: a dataset in memory, and readers that are steered by hand.
 namespace spdld::session::testing {
 
-// Wound by hand.
-class HandClock final : public Clock {
- public:
-  std::chrono::nanoseconds now() const override {
-    return std::chrono::nanoseconds(now_ns_.load(std::memory_order_relaxed));
-  }
-  std::chrono::system_clock::time_point wall() const override { return {}; }
-  void wind(std::chrono::milliseconds by) {
-    now_ns_.fetch_add(std::chrono::nanoseconds(by).count(), std::memory_order_relaxed);
-  }
-
- private:
-  std::atomic<std::int64_t> now_ns_{0};
-};
-
-// Allows so many items to be replaced.
-class Judge final : public FailureJudge {
- public:
-  explicit Judge(std::size_t allowed = 1000) : allowed_(allowed) {}
-  Status may_replace(const engine::SampleFailure& failure) override {
-    MutexLock lock(mutex_);
-    if (items_.size() >= allowed_) return Status(Code::kDataLoss, "no more of them");
-    items_.push_back(failure.item);
-    return {};
-  }
-  void stream_failed(const engine::StreamFailure&) override {}
-  std::vector<std::uint64_t> items() {
-    MutexLock lock(mutex_);
-    return items_;
-  }
-
- private:
-  const std::size_t allowed_;
-  Mutex mutex_;
-  std::vector<std::uint64_t> items_ SPDLD_GUARDED_BY(mutex_);
-};
+using spdld::testing::HandClock;
+using spdld::testing::Judge;
 
 // A consumer that takes a batch when the test says so.
 class Reader final : public StreamReader {

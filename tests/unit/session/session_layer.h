@@ -5,41 +5,22 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
 #include <chrono>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "delivery/memory_probe.h"
 #include "engine/plan/builtin_ops.h"
 #include "session/session_service.h"
 #include "source/file/io_pool.h"
 #include "spdld/wire.h"
+#include "tests/support/clocks.h"
+#include "tests/support/received_frame.h"
 #include "tests/unit/source/temp_dir.h"
 
 namespace spdld::session {
-
-// Goes on by itself, and by what a test adds.
-class AheadClock final : public Clock {
- public:
-  std::chrono::nanoseconds now() const override { return real_.now() + ahead(); }
-  std::chrono::system_clock::time_point wall() const override {
-    return real_.wall() + std::chrono::duration_cast<std::chrono::system_clock::duration>(ahead());
-  }
-  void advance(std::chrono::nanoseconds by) { ahead_ += by.count(); }
-
- private:
-  std::chrono::nanoseconds ahead() const { return std::chrono::nanoseconds(ahead_.load()); }
-
-  SystemClock real_;
-  std::atomic<std::int64_t> ahead_{0};
-};
 
 // What a process that is attached has: its end of the socket.
 struct Rank {
@@ -51,26 +32,15 @@ struct Rank {
   // Blocks until a frame of this kind comes; others before it are passed over.
   template <typename Frame>
   Frame next(wire::FrameType type, std::string* rest = nullptr) const {
-    while (true) {
-      std::array<std::byte, wire::kMaxFrameBytes> bytes;
-      const ssize_t size = recv(socket.get(), bytes.data(), bytes.size(), 0);
-      EXPECT_GT(size, 0) << "hung up instead of frame " << static_cast<int>(type);
-      if (size <= 0) return {};
-      wire::FrameHeader header{};
-      std::memcpy(&header, bytes.data(), sizeof header);
-      if (header.type == wire::FrameType::kBatch && type != header.type && passed) {
-        wire::BatchFrame batch{};
-        std::memcpy(&batch, bytes.data(), sizeof batch);
-        passed(batch);
+    while (const auto frame = test::receive_frame(socket.get())) {
+      if (frame->type() == type) {
+        if (rest != nullptr) *rest = frame->text_behind<Frame>();
+        return frame->as<Frame>();
       }
-      if (header.type != type) continue;
-      Frame frame{};
-      std::memcpy(&frame, bytes.data(), sizeof frame);
-      if (rest != nullptr)
-        rest->assign(reinterpret_cast<const char*>(bytes.data()) + sizeof frame,
-                     static_cast<std::size_t>(size) - sizeof frame);
-      return frame;
+      if (frame->type() == wire::FrameType::kBatch && passed) passed(frame->as<wire::BatchFrame>());
     }
+    ADD_FAILURE() << "hung up instead of frame " << static_cast<int>(type);
+    return {};
   }
   std::string refusal() const {
     std::string text;
@@ -83,16 +53,13 @@ struct Rank {
   wire::BatchFrame batch() const { return next<wire::BatchFrame>(wire::FrameType::kBatch); }
   // The next batch, wherever it lies: the frame's type tells.
   wire::BatchFrame any_batch() const {
-    while (true) {
-      std::array<std::byte, wire::kMaxFrameBytes> bytes;
-      const ssize_t size = recv(socket.get(), bytes.data(), bytes.size(), 0);
-      EXPECT_GT(size, 0) << "hung up instead of a batch";
-      if (size <= 0) return {};
-      wire::BatchFrame frame{};
-      std::memcpy(&frame, bytes.data(), std::min(sizeof frame, static_cast<std::size_t>(size)));
-      const wire::FrameType type = frame.header.type;
-      if (type == wire::FrameType::kBatch || type == wire::FrameType::kDeviceBatch) return frame;
+    while (const auto frame = test::receive_frame(socket.get())) {
+      const wire::FrameType type = frame->type();
+      if (type == wire::FrameType::kBatch || type == wire::FrameType::kDeviceBatch)
+        return frame->as<wire::BatchFrame>();
     }
+    ADD_FAILURE() << "hung up instead of a batch";
+    return {};
   }
 };
 
@@ -180,7 +147,7 @@ class SessionLayer : public ::testing::Test {
   std::size_t jobs_per_user_ = 1024;
   const Caller self_{Credentials::own(), getpid()};
   source::TempDir files_;
-  AheadClock clock_;
+  spdld::testing::AheadClock clock_;
   delivery::ArenaBudget budget_{std::uint64_t{1} << 30};
   delivery::ArenaPool arenas_{budget_, {}, clock_};
   std::unique_ptr<delivery::Devices> devices_ = delivery::find_devices(1u << 30);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/fake_cuda/child.h"
+#include "tests/support/received_frame.h"
 #include "tests/unit/delivery/device_faults.h"
 #include "tests/unit/delivery/device_rig.h"
 #include "tests/unit/session/sessions_gpu_fixture.h"
@@ -68,19 +69,16 @@ class Uses : public ArraysTest {
   // False: it was told that it is not given that step.
   bool read_up_to(const Rank& rank, std::uint64_t step, std::vector<std::string>& errors) {
     while (true) {
-      std::array<std::byte, wire::kMaxFrameBytes> bytes;
-      const ssize_t size = recv(rank.socket.get(), bytes.data(), bytes.size(), 0);
-      REQUIRE(size >= static_cast<ssize_t>(sizeof(wire::FrameHeader)));
-      wire::BatchFrame frame{};
-      std::memcpy(&frame, bytes.data(), std::min(sizeof frame, static_cast<std::size_t>(size)));
-      if (frame.header.type == wire::FrameType::kError) {
-        errors.emplace_back(reinterpret_cast<const char*>(bytes.data()) + sizeof(wire::ErrorFrame),
-                            static_cast<std::size_t>(size) - sizeof(wire::ErrorFrame));
+      const auto frame = test::receive_frame(rank.socket.get());
+      REQUIRE(frame);
+      if (frame->type() == wire::FrameType::kError) {
+        errors.push_back(frame->text_behind<wire::ErrorFrame>());
         return false;
       }
-      if (frame.header.type != wire::FrameType::kBatch && !is_on_gpu(frame)) continue;
-      sessions_->release(*rank.connection, frame.lease);
-      if (frame.step == step) return true;
+      const auto batch = frame->as<wire::BatchFrame>();
+      if (frame->type() != wire::FrameType::kBatch && !is_on_gpu(batch)) continue;
+      sessions_->release(*rank.connection, batch.lease);
+      if (batch.step == step) return true;
     }
   }
 

@@ -477,7 +477,7 @@ TEST_F(StreamGpuTest, SlowReaderKeepsAFastOneOnItsGpuWaitingAndIsSaidTo) {
   produce(*stream, kHostSlots);
   (void)stream->held_up();
   EXPECT_FALSE(poll(*stream, fast, kDeviceSlots));
-  clock_.wind(std::chrono::seconds(1));
+  clock_.advance(std::chrono::seconds(1));
   const auto held_up = stream->held_up();
   ASSERT_EQ(held_up.size(), 1U);
   EXPECT_EQ(held_up.front(), fast);
@@ -498,7 +498,7 @@ TEST_F(StreamGpuTest, CopiesThatAreLateHoldNobodyUp) {
   EXPECT_FALSE(poll(*stream, one, 0));
   EXPECT_FALSE(poll(*stream, other, 0));
   EXPECT_EQ(produce(*stream, 1), 0U) << "all slots wait for the GPU";
-  clock_.wind(std::chrono::seconds(1));
+  clock_.advance(std::chrono::seconds(1));
   EXPECT_TRUE(stream->held_up().empty()) << "streams of their own would wait for it as well";
   stream->leave(one->holder());
   stream->leave(other->holder());

@@ -354,17 +354,17 @@ TEST_F(StreamTest, NamesWhoIsHeldUpByAnotherJob) {
   const auto fast = joined(*stream, 1);
   const auto stuck = joined(*stream, 2);
   start(stream);
-  clock_.wind(std::chrono::milliseconds(1000));
+  clock_.advance(std::chrono::milliseconds(1000));
   EXPECT_THAT(stream->held_up(), IsEmpty()) << "nothing was asked for";
   expect_steps(*stream, {fast}, 0, kSlots);
   EXPECT_EQ(fast->poll(*stream, {0, kSlots}), std::nullopt);
-  clock_.wind(std::chrono::milliseconds(150));
+  clock_.advance(std::chrono::milliseconds(150));
   stuck->pass(*stream, {0, 0});
   (void)fast->read(*stream, {0, kSlots});
-  clock_.wind(std::chrono::milliseconds(850));
+  clock_.advance(std::chrono::milliseconds(850));
   EXPECT_THAT(stream->held_up(), IsEmpty()) << "less than a fifth of the time";
   EXPECT_EQ(fast->poll(*stream, {0, kSlots + 1}), std::nullopt);
-  clock_.wind(std::chrono::milliseconds(1000));
+  clock_.advance(std::chrono::milliseconds(1000));
   EXPECT_THAT(stream->held_up(), ElementsAre(fast));
 }
 
@@ -375,7 +375,7 @@ TEST_F(StreamTest, HoldsNobodyUpWhoHasNothingElseToReadHere) {
   start(stream);
   expect_steps(*stream, {fast}, 0, kSlots);
   EXPECT_EQ(fast->poll(*stream, {0, kSlots}), std::nullopt);
-  clock_.wind(std::chrono::milliseconds(5000));
+  clock_.advance(std::chrono::milliseconds(5000));
   EXPECT_THAT(stream->held_up(), IsEmpty()) << "replicas wait for each other";
 }
 

@@ -253,7 +253,7 @@ TEST_F(StreamsTest, TellsWhoIsHeldUpToGoItsOwnWay) {
   EXPECT_EQ(fast->poll(*legs[0].stream, {0, kSlots}), std::nullopt);
   streams_.tick();
   EXPECT_EQ(fast->times_displaced(), 0) << "no time has passed";
-  clock_.wind(std::chrono::milliseconds(1000));
+  clock_.advance(std::chrono::milliseconds(1000));
   streams_.tick();
   EXPECT_EQ(fast->times_displaced(), 1);
   EXPECT_EQ(stuck->times_displaced(), 0);
@@ -352,7 +352,7 @@ TEST_P(StreamsModel, GivesEachWhatItIsOwedAndKeepsNothing) {
         job.legs.front().stream->go_on();
         break;
       case 4:
-        clock_.wind(std::chrono::milliseconds(300));
+        clock_.advance(std::chrono::milliseconds(300));
         streams_.tick();
         break;
       default: {

@@ -18,12 +18,14 @@
 #include <thread>
 
 #include "base/memory/no_memory.h"
+#include "tests/support/clocks.h"
 #include "tests/unit/source/item/fake_sink.h"
 #include "tests/unit/source/temp_dir.h"
 
 namespace spdld::source {
 namespace {
 
+using spdld::testing::AheadClock;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -90,15 +92,8 @@ class FaultyDisk final : public Disk {
   Faults& faults_;
 };
 
-// A wall clock that goes ahead of the files' time stamps, or not.
-class AheadClock final : public Clock {
- public:
-  std::chrono::nanoseconds now() const override { return SystemClock().now(); }
-  std::chrono::system_clock::time_point wall() const override {
-    return SystemClock().wall() + std::chrono::seconds(ahead_s);
-  }
-  std::atomic<int> ahead_s = 60;
-};
+// Of the files' time stamps, which are settled then.
+constexpr std::chrono::seconds kAhead{60};
 
 // All of one file.
 Result<FetchState> fetch_file(FileFetcher& fetcher, const std::string& uri, FetchedItem& out,
@@ -115,7 +110,10 @@ std::vector<FileRoot> faulty_root(const std::string& path, Faults& faults) {
 
 class FileFetcherTest : public ::testing::Test {
  protected:
-  FileFetcherTest() { dir_.file("a.bin", content_); }
+  FileFetcherTest() {
+    dir_.file("a.bin", content_);
+    clock_->advance(kAhead);
+  }
 
   void start(int retries = 5, std::chrono::nanoseconds pause = std::chrono::nanoseconds(10),
              std::uint64_t max_bytes = 1000) {
@@ -613,7 +611,7 @@ TEST_F(FileFetcherTest, BringsAFileThatChangedThoughItsSizeDidNot) {
 }
 
 TEST_F(FileFetcherTest, GivesNoStampToWhatMayChangeAgainUnseen) {
-  clock_->ahead_s = 0;  // the file was written within this tick
+  clock_->advance(-kAhead);  // the file was written within this tick
   start();
   timespec times[2] = {};
   ::clock_gettime(CLOCK_REALTIME, &times[1]);
