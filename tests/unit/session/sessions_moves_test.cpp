@@ -115,7 +115,7 @@ class MovedTest : public SessionsTest {
   Rank other_;
 };
 
-TEST_F(MovedTest, TakesWhoComesInThePlaceOfOneThatWasYetToJumpToWhereTheJobWasSent) {
+TEST_F(MovedTest, ReplacementRankFollowsSeekAheadOfItsPredecessor) {
   for (int step = 0; step < 6; ++step) sessions_->release(*other_.connection, other_.batch().lease);
   send_elsewhere();
   const auto resized = sessions_->resize_job(self_, {.job = "j"}, 1);
@@ -127,7 +127,7 @@ TEST_F(MovedTest, TakesWhoComesInThePlaceOfOneThatWasYetToJumpToWhereTheJobWasSe
   EXPECT_EQ(std::vector(way.begin() + 6, way.end()), rest);
 }
 
-TEST_F(MovedTest, TakesWhoComesInThePlaceOfOneThatWasAwayToWhereTheJobWasSent) {
+TEST_F(MovedTest, ReplacementRankFollowsSeekMadeWhileItsPredecessorWasAway) {
   hang_up(first_);
   send_elsewhere();
   EXPECT_EQ(way_of(attach(from_before(0))), way_of(other_));
@@ -147,7 +147,7 @@ TEST_F(MovedTest, TakesWhoComesFromTheStepOfTheSeekThere) {
   EXPECT_EQ(attach(from_the_step(way)).attached().epoch, kThere);
 }
 
-TEST_F(MovedTest, TakesWhoComesInThePlaceOfOneThatHadNotReadThatItHadJumped) {
+TEST_F(MovedTest, ReplacementRankFollowsSeekItsPredecessorMissed) {
   send_elsewhere();
   send_beyond(first_);
   hang_up(first_);

@@ -434,25 +434,46 @@ TEST(Timeline, ReadsOneOrderThroughResizesAndSwapsWhileItRuns) {
 }
 
 TEST(Timeline, GivesEveryShardEquallyManyStepsFromAnyCut) {
+  constexpr std::uint32_t kShards = 4;
   std::mt19937_64 random(22);
   const auto draw = [&](std::uint64_t most) { return 1 + random() % most; };
+  int gapless = 0;
   for (const Tail tail : {Tail::kDrop, Tail::kPad, Tail::kKeep}) {
     for (int round = 0; round < 200; ++round) {
       const std::uint64_t items = 100 + draw(500);
       const std::uint64_t batch = draw(8);
-      Timeline timeline(phase(items, tail, batch), 4);
+      Timeline timeline(phase(items, tail, batch), kShards);
       timeline.redeal({0, draw(20)}, draw(items));
       if (!timeline.gapless()) continue;
+      ++gapless;
       const StepAt cut{0, std::min<std::uint64_t>(20, timeline.end_step(0))};
       timeline.resize(cut, timeline.position_of(cut), static_cast<std::uint32_t>(draw(9)));
       ASSERT_TRUE(timeline.gapless());
-      for (std::uint64_t step = 0; step < timeline.end_step(0); ++step) {
+      const std::uint64_t end = timeline.end_step(0);
+      const std::uint32_t shards = timeline.num_shards();
+      // The steps that each shard has before and behind the cut.
+      std::vector<std::uint64_t> before(kShards);
+      std::vector<std::uint64_t> behind(shards);
+      for (std::uint64_t step = 0; step < end; ++step) {
         const source::Sharding sharding = timeline.sharding({0, step});
-        for (std::uint32_t shard = 0; shard < sharding.segment().num_shards; ++shard)
-          ASSERT_GT(sharding.rows(step, shard).rows, 0U);
+        std::vector<std::uint64_t>& steps = step < cut.step ? before : behind;
+        ASSERT_EQ(sharding.segment().num_shards, steps.size());
+        for (std::uint32_t shard = 0; shard < steps.size(); ++shard) {
+          const std::uint64_t rows = sharding.rows(step, shard).rows;
+          if (rows > 0) ++steps[shard];
+          if (tail != Tail::kKeep) {
+            ASSERT_EQ(rows, batch);
+          }
+        }
       }
+      ASSERT_EQ(before, std::vector<std::uint64_t>(kShards, cut.step)) << "round " << round;
+      ASSERT_EQ(behind, std::vector<std::uint64_t>(shards, end - cut.step)) << "round " << round;
+      // No shard could have another step: no rows are left, or too few for all shards.
+      const std::uint64_t left = items - timeline.position_of({0, end});
+      ASSERT_LT(left, tail == Tail::kDrop ? batch * shards : 1U) << "round " << round;
     }
   }
+  EXPECT_GT(gapless, 300) << "too few of the drawn timelines can be read from their begin";
 }
 
 TEST(Timeline, KnowsThatItsOwnBatchesNeverComeToWhereItWasResumed) {
