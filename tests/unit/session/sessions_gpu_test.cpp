@@ -178,6 +178,8 @@ class FullGpuTest : public SessionsGpuTest {
 
   std::unique_ptr<delivery::DeviceArena> fill() {
     gpus_->gpu(0).set_limit(kGpuBytes);
+    // Memory that a reader has left is given back by the GPU's thread.
+    while (gpus_->gpu(0).bytes() > 0) std::this_thread::yield();
     auto all = gpus_->gpu(0).allocate(kGpuBytes);
     EXPECT_TRUE(all);
     return std::move(*all);
