@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
 #include "session/stream.h"
 #include "tests/unit/session/gpu_fixture.h"
 
@@ -8,426 +12,420 @@ namespace spdld::session {
 namespace {
 
 using testing::GpuReaderPtr;
+using testing::HandGpuPtr;
 using testing::kDeviceSlots;
 using testing::kHostSlots;
 using testing::kMainMemory;
 using testing::kRows;
 
-using StreamGpuTest = testing::GpuFixture;
+// A stream with kHostSlots slots in main memory, and its readers. Those that are still there at the
+// end of a test leave it.
+class StreamGpuTest : public testing::GpuFixture {
+ protected:
+  void SetUp() override {
+    GpuFixture::SetUp();
+    stream_ = make();
+  }
+  void TearDown() override {
+    while (!readers_.empty()) leave(GpuReaderPtr(readers_.front()));
+    stream_ = nullptr;
+    GpuFixture::TearDown();
+  }
+
+  ReaderTerms terms(const GpuReaderPtr& reader, const HandGpuPtr& gpu, StepAt from = {}) const {
+    return GpuFixture::terms(*stream_, reader, gpu, from);
+  }
+  std::optional<StepAt> join(const GpuReaderPtr& reader, const ReaderTerms& terms, StepAt latest) {
+    readers_.push_back(reader);
+    return stream_->join(reader, terms, latest);
+  }
+  GpuReaderPtr joined(const HandGpuPtr& gpu, JobTag job = 1, std::uint64_t from = 0) {
+    return readers_.emplace_back(GpuFixture::joined(*stream_, gpu, job, 0, from));
+  }
+  GpuReaderPtr joined_until(StepAt until, const HandGpuPtr& gpu, JobTag job) {
+    return readers_.emplace_back(GpuFixture::joined_until(until, *stream_, gpu, job));
+  }
+  void leave(const GpuReaderPtr& reader) {
+    stream_->leave(reader->holder());
+    std::erase(readers_, reader);
+  }
+
+  std::optional<engine::BatchOrder> begin() const { return GpuFixture::begin(*stream_); }
+  void finish(const engine::BatchOrder& order) const { GpuFixture::finish(*stream_, order); }
+  std::uint64_t produce(std::uint64_t count) const { return GpuFixture::produce(*stream_, count); }
+  std::optional<testing::GpuReader::Batch> poll(const GpuReaderPtr& reader,
+                                                std::uint64_t step) const {
+    return GpuFixture::poll(*stream_, reader, step);
+  }
+  testing::GpuReader::Batch take(const GpuReaderPtr& reader, std::uint64_t step) const {
+    return GpuFixture::take(*stream_, reader, step);
+  }
+  // All of these read steps [from, until), each step before the next.
+  void pass(std::initializer_list<GpuReaderPtr> readers, std::uint64_t from,
+            std::uint64_t until) const {
+    for (std::uint64_t step = from; step < until; ++step) {
+      for (const GpuReaderPtr& reader : readers) GpuFixture::pass(*stream_, reader, step);
+    }
+  }
+  void pass(const GpuReaderPtr& reader, std::uint64_t step) const {
+    pass({reader}, step, step + 1);
+  }
+  std::uint32_t full_slots() const { return GpuFixture::full_slots(*stream_); }
+
+  StreamPtr stream_;
+
+ private:
+  std::vector<GpuReaderPtr> readers_;
+};
 
 TEST_F(StreamGpuTest, ReaderIsGivenTheValuesOnItsGpu) {
-  const auto stream = make();
-  const auto only = joined(*stream, gpu_);
-  produce(*stream, 2);
-  EXPECT_FALSE(poll(*stream, only, 0)) << "it is not there yet";
-  EXPECT_EQ(stream->ready_for(only->holder()), 0U);
+  const auto only = joined(gpu_);
+  produce(2);
+  EXPECT_FALSE(poll(only, 0)) << "it is not there yet";
+  EXPECT_EQ(stream_->ready_for(only->holder()), 0U);
   const std::uint64_t told = only->told();
   gpu_->settle();
   EXPECT_GT(only->told(), told);
-  EXPECT_EQ(stream->ready_for(only->holder()), 2U);
-  const auto batch = take(*stream, only, 0);
+  EXPECT_EQ(stream_->ready_for(only->holder()), 2U);
+  const auto batch = take(only, 0);
   EXPECT_TRUE(batch.on_gpu());
   only->release(batch);
-  pass(*stream, only, 1);
-  stream->leave(only->holder());
+  pass(only, 1);
 }
 
 TEST_F(StreamGpuTest, SlotInMainMemoryIsHeldWhileItIsCopiedAndFreeAfterwards) {
-  const auto stream = make();
-  const auto only = joined(*stream, gpu_);
-  produce(*stream, 1);
-  EXPECT_EQ(full_slots(*stream), 1U);
+  const auto only = joined(gpu_);
+  produce(1);
+  EXPECT_EQ(full_slots(), 1U);
   ASSERT_TRUE(gpu_->complete());
-  EXPECT_EQ(full_slots(*stream), 0U);
-  pass(*stream, only, 0);
-  stream->leave(only->holder());
+  EXPECT_EQ(full_slots(), 0U);
+  pass(only, 0);
 }
 
 TEST_F(StreamGpuTest, ReadersOnOneGpuShareOneCopy) {
-  const auto stream = make();
-  const auto first = joined(*stream, gpu_);
-  const auto second = joined(*stream, gpu_, 2);
-  produce(*stream, 1);
+  const auto first = joined(gpu_);
+  const auto second = joined(gpu_, 2);
+  produce(1);
   gpu_->settle();
   EXPECT_EQ(gpu_->begun(), 1U);
-  const auto one = take(*stream, first, 0);
-  const auto other = take(*stream, second, 0);
+  const auto one = take(first, 0);
+  const auto other = take(second, 0);
   EXPECT_EQ(one.found.device, other.found.device);
   first->release(one);
   EXPECT_EQ(free_slots(*one.pool), kDeviceSlots - 1) << "the other still reads it";
   second->release(other);
   EXPECT_EQ(free_slots(*one.pool), kDeviceSlots);
-  stream->leave(first->holder());
-  stream->leave(second->holder());
 }
 
 TEST_F(StreamGpuTest, TwoGpusAreEachGivenACopyOfOneDecode) {
-  const auto stream = make();
-  const auto here = joined(*stream, gpu_);
-  const auto there = joined(*stream, other_gpu_, 2);
-  produce(*stream, 1);
+  const auto here = joined(gpu_);
+  const auto there = joined(other_gpu_, 2);
+  produce(1);
   gpu_->settle();
-  pass(*stream, here, 0);
-  EXPECT_FALSE(poll(*stream, there, 0));
-  EXPECT_EQ(full_slots(*stream), 1U) << "the other GPU still copies it";
+  pass(here, 0);
+  EXPECT_FALSE(poll(there, 0));
+  EXPECT_EQ(full_slots(), 1U) << "the other GPU still copies it";
   other_gpu_->settle();
-  EXPECT_EQ(full_slots(*stream), 0U);
-  pass(*stream, there, 0);
-  stream->leave(here->holder());
-  stream->leave(there->holder());
+  EXPECT_EQ(full_slots(), 0U);
+  pass(there, 0);
 }
 
 TEST_F(StreamGpuTest, ReaderInMainMemoryAndOneOnAGpuShareADecode) {
-  const auto stream = make();
-  const auto host = joined(*stream, kMainMemory);
-  const auto gpu = joined(*stream, gpu_, 2);
-  produce(*stream, 2);
-  const auto held = take(*stream, host, 0);
+  const auto host = joined(kMainMemory);
+  const auto gpu = joined(gpu_, 2);
+  produce(2);
+  const auto held = take(host, 0);
   EXPECT_FALSE(held.on_gpu());
   gpu_->settle();
-  pass(*stream, gpu, 0);
-  EXPECT_EQ(full_slots(*stream), 2U) << "one leased, one to be read in main memory";
+  pass(gpu, 0);
+  EXPECT_EQ(full_slots(), 2U) << "one leased, one to be read in main memory";
   host->release(held);
-  pass(*stream, host, 1);
-  pass(*stream, gpu, 1);
-  EXPECT_EQ(full_slots(*stream), 0U);
-  stream->leave(host->holder());
-  stream->leave(gpu->holder());
+  pass(host, 1);
+  pass(gpu, 1);
+  EXPECT_EQ(full_slots(), 0U);
 }
 
 TEST_F(StreamGpuTest, CopiesBeginInTheOrderOfStepsThoughBatchesDoNotEndInIt) {
-  const auto stream = make();
-  const auto only = joined(*stream, gpu_);
-  const auto first = begin(*stream);
-  const auto second = begin(*stream);
+  const auto only = joined(gpu_);
+  const auto first = begin();
+  const auto second = begin();
   ASSERT_TRUE(first && second);
-  finish(*stream, *second);
+  finish(*second);
   EXPECT_EQ(gpu_->begun(), 0U) << "its slot could be the last one";
-  finish(*stream, *first);
+  finish(*first);
   EXPECT_EQ(gpu_->begun(), 2U);
   ASSERT_TRUE(gpu_->complete());
-  pass(*stream, only, 0);
-  EXPECT_FALSE(poll(*stream, only, 1));
+  pass(only, 0);
+  EXPECT_FALSE(poll(only, 1));
   ASSERT_TRUE(gpu_->complete());
-  pass(*stream, only, 1);
-  stream->leave(only->holder());
+  pass(only, 1);
 }
 
 TEST_F(StreamGpuTest, CopyBeginsWhenASlotOnTheGpuIsReleased) {
-  const auto stream = make();
-  const auto only = joined(*stream, gpu_);
-  produce(*stream, kDeviceSlots + 1);
+  const auto only = joined(gpu_);
+  produce(kDeviceSlots + 1);
   EXPECT_EQ(gpu_->begun(), kDeviceSlots);
   gpu_->settle();
-  const auto held = take(*stream, only, 0);
+  const auto held = take(only, 0);
   EXPECT_EQ(gpu_->begun(), kDeviceSlots);
   only->release(held);
   gpu_->settle();
   EXPECT_EQ(gpu_->begun(), kDeviceSlots + 1);
-  for (std::uint64_t step = 1; step <= kDeviceSlots; ++step) pass(*stream, only, step);
-  stream->leave(only->holder());
+  pass({only}, 1, kDeviceSlots + 1);
 }
 
 TEST_F(StreamGpuTest, ReaderThatLeavesGivesBackWhatWasReadyCopiedAndUnderWay) {
-  const auto stream = make();
-  const auto leaves = joined(*stream, gpu_);
-  const auto stays = joined(*stream, other_gpu_, 2);
-  produce(*stream, kHostSlots);  // one more than slots on a GPU
+  const auto leaves = joined(gpu_);
+  const auto stays = joined(other_gpu_, 2);
+  produce(kHostSlots);  // one more than slots on a GPU
   ASSERT_TRUE(gpu_->complete());
-  const auto pool = stream->pool_of(leaves->holder());
-  stream->leave(leaves->holder());
+  const auto pool = stream_->pool_of(leaves->holder());
+  leave(leaves);
   EXPECT_EQ(gpu_->under_way(), kDeviceSlots - 1);
   settle();
   EXPECT_EQ(free_slots(*pool), kDeviceSlots);
   for (std::uint64_t step = 0; step < kHostSlots; ++step) {
-    pass(*stream, stays, step);
+    pass(stays, step);
     settle();
   }
-  EXPECT_EQ(full_slots(*stream), 0U);
-  stream->leave(stays->holder());
+  EXPECT_EQ(full_slots(), 0U);
 }
 
 TEST_F(StreamGpuTest, CopyThatWaitsForItsTurnIsNotMadeForAReaderThatLeft) {
-  const auto stream = make();
-  const auto leaves = joined(*stream, gpu_);
-  const auto stays = joined(*stream, other_gpu_, 2);
-  produce(*stream, kDeviceSlots);
-  stream->leave(leaves->holder());
+  const auto leaves = joined(gpu_);
+  const auto stays = joined(other_gpu_, 2);
+  produce(kDeviceSlots);
+  leave(leaves);
   settle();
   EXPECT_EQ(gpu_->unwanted(), kDeviceSlots);
   EXPECT_EQ(gpu_->bytes(), 0U);
   EXPECT_EQ(other_gpu_->unwanted(), 0U);
-  for (std::uint64_t step = 0; step < kDeviceSlots; ++step) pass(*stream, stays, step);
-  EXPECT_EQ(full_slots(*stream), 0U);
-  stream->leave(stays->holder());
+  pass({stays}, 0, kDeviceSlots);
+  EXPECT_EQ(full_slots(), 0U);
 }
 
 TEST_F(StreamGpuTest, CopyIsMadeForAReaderThatComesBeforeItsTurn) {
-  const auto stream = make();
-  const auto leaves = joined(*stream, gpu_);
-  produce(*stream, kDeviceSlots);
-  const auto comes = joined(*stream, gpu_, 2);
-  stream->leave(leaves->holder());
+  const auto leaves = joined(gpu_);
+  produce(kDeviceSlots);
+  const auto comes = joined(gpu_, 2);
+  leave(leaves);
   settle();
   EXPECT_EQ(gpu_->unwanted(), 0U);
-  for (std::uint64_t step = 0; step < kDeviceSlots; ++step) pass(*stream, comes, step);
-  stream->leave(comes->holder());
+  pass({comes}, 0, kDeviceSlots);
 }
 
 TEST_F(StreamGpuTest, OthersNeedNotWaitForWhatAReaderThatLeftNeededFirst) {
-  const auto stream = make();
-  const auto slow = joined(*stream, gpu_);
-  const auto fast = joined(*stream, gpu_, 2);
-  const auto first = begin(*stream);
-  const auto second = begin(*stream);
+  const auto slow = joined(gpu_);
+  const auto fast = joined(gpu_, 2);
+  const auto first = begin();
+  const auto second = begin();
   ASSERT_TRUE(first && second);
-  ASSERT_TRUE(stream->jump(fast->holder(), {0, 1}));
-  finish(*stream, *second);
+  ASSERT_TRUE(stream_->jump(fast->holder(), {0, 1}));
+  finish(*second);
   EXPECT_EQ(gpu_->begun(), 0U) << "step 0 is to be copied before";
-  stream->leave(slow->holder());
+  leave(slow);
   gpu_->settle();
-  pass(*stream, fast, 1);
-  finish(*stream, *first);  // nobody wants it
-  EXPECT_EQ(full_slots(*stream), 0U);
-  stream->leave(fast->holder());
+  pass(fast, 1);
+  finish(*first);  // nobody wants it
+  EXPECT_EQ(full_slots(), 0U);
 }
 
 TEST_F(StreamGpuTest, CopyOfWhatAReaderJumpsToBeginsAtOnce) {
-  const auto stream = make();
-  const auto only = joined(*stream, gpu_);
-  const auto first = begin(*stream);
-  const auto second = begin(*stream);
+  const auto only = joined(gpu_);
+  const auto first = begin();
+  const auto second = begin();
   ASSERT_TRUE(first && second);
-  finish(*stream, *second);
+  finish(*second);
   EXPECT_EQ(gpu_->begun(), 0U);
-  ASSERT_TRUE(stream->jump(only->holder(), {0, 1}));
+  ASSERT_TRUE(stream_->jump(only->holder(), {0, 1}));
   EXPECT_EQ(gpu_->begun(), 1U);
-  finish(*stream, *first);
+  finish(*first);
   gpu_->settle();
-  pass(*stream, only, 1);
-  stream->leave(only->holder());
+  pass(only, 1);
 }
 
 TEST_F(StreamGpuTest, CopyOfWhatAReaderPassesOnToBeginsAtOnce) {
-  const auto stream = make();
-  const auto only = joined(*stream, gpu_);
-  const auto first = begin(*stream);
-  const auto second = begin(*stream);
+  const auto only = joined(gpu_);
+  const auto first = begin();
+  const auto second = begin();
   ASSERT_TRUE(first && second);
-  finish(*stream, *second);
-  EXPECT_FALSE(poll(*stream, only, 1)) << "it asks for nothing before any more";
+  finish(*second);
+  EXPECT_FALSE(poll(only, 1)) << "it asks for nothing before any more";
   EXPECT_EQ(gpu_->begun(), 1U);
-  finish(*stream, *first);
+  finish(*first);
   gpu_->settle();
-  pass(*stream, only, 1);
-  stream->leave(only->holder());
+  pass(only, 1);
 }
 
 TEST_F(StreamGpuTest, CopiesOfWhatAReaderIsGivenBesidesBeginAtOnce) {
-  const auto stream = make();
-  const auto host = joined(*stream, kMainMemory);
-  const auto other = joined_until({0, 1}, *stream, gpu_, 2);
-  produce(*stream, 3);
+  const auto host = joined(kMainMemory);
+  const auto other = joined_until({0, 1}, gpu_, 2);
+  produce(3);
   EXPECT_EQ(gpu_->begun(), 1U);
-  ASSERT_TRUE(stream->set_until(other->holder(), {0, 3}));
+  ASSERT_TRUE(stream_->set_until(other->holder(), {0, 3}));
   EXPECT_EQ(gpu_->begun(), 3U);
   gpu_->settle();
-  for (std::uint64_t step = 0; step < 3; ++step) {
-    pass(*stream, host, step);
-    pass(*stream, other, step);
-  }
-  stream->leave(host->holder());
-  stream->leave(other->holder());
+  pass({host, other}, 0, 3);
 }
 
 TEST_F(StreamGpuTest, ReaderJumpsOverWhatIsReadyCopiedAndUnderWay) {
-  const auto stream = make();
-  const auto only = joined(*stream, gpu_);
-  produce(*stream, kHostSlots);
+  const auto only = joined(gpu_);
+  produce(kHostSlots);
   ASSERT_TRUE(gpu_->complete());  // 0 is there, 1 and 2 are on their way, 3 is ready
-  ASSERT_TRUE(stream->jump(only->holder(), {0, kHostSlots - 1}));
+  ASSERT_TRUE(stream_->jump(only->holder(), {0, kHostSlots - 1}));
   gpu_->settle();
-  pass(*stream, only, kHostSlots - 1);
+  pass(only, kHostSlots - 1);
   gpu_->settle();
-  EXPECT_EQ(free_slots(*stream->pool_of(only->holder())), kDeviceSlots);
-  EXPECT_EQ(full_slots(*stream), 0U);
-  stream->leave(only->holder());
+  EXPECT_EQ(free_slots(*stream_->pool_of(only->holder())), kDeviceSlots);
+  EXPECT_EQ(full_slots(), 0U);
 }
 
 TEST_F(StreamGpuTest, ReaderThatEndsEarlierGivesBackWhatItDoesNotNeed) {
-  const auto stream = make();
-  const auto only = joined(*stream, gpu_);
-  produce(*stream, kHostSlots);
+  const auto only = joined(gpu_);
+  produce(kHostSlots);
   ASSERT_TRUE(gpu_->complete());
   ASSERT_TRUE(gpu_->complete());
-  ASSERT_TRUE(stream->set_until(only->holder(), {0, 1}));
+  ASSERT_TRUE(stream_->set_until(only->holder(), {0, 1}));
   gpu_->settle();
-  EXPECT_EQ(full_slots(*stream), 0U);
-  EXPECT_EQ(free_slots(*stream->pool_of(only->holder())), kDeviceSlots - 1);
-  pass(*stream, only, 0);
-  EXPECT_FALSE(stream->set_until(only->holder(), {0, 9})) << "steps 1 to 3 are gone";
-  stream->leave(only->holder());
+  EXPECT_EQ(full_slots(), 0U);
+  EXPECT_EQ(free_slots(*stream_->pool_of(only->holder())), kDeviceSlots - 1);
+  pass(only, 0);
+  EXPECT_FALSE(stream_->set_until(only->holder(), {0, 9})) << "steps 1 to 3 are gone";
 }
 
 TEST_F(StreamGpuTest, ReaderThatEndsLaterGetsWhatIsStillThereForOthers) {
-  const auto stream = make();
-  const auto longer = joined(*stream, gpu_);
-  const auto other = joined_until({0, 1}, *stream, gpu_, 2);
-  produce(*stream, 3);
+  const auto longer = joined(gpu_);
+  const auto other = joined_until({0, 1}, gpu_, 2);
+  produce(3);
   gpu_->settle();
-  ASSERT_TRUE(stream->set_until(other->holder(), {0, 3}));
-  for (std::uint64_t step = 0; step < 3; ++step) {
-    pass(*stream, longer, step);
-    pass(*stream, other, step);
-  }
-  stream->leave(longer->holder());
-  stream->leave(other->holder());
+  ASSERT_TRUE(stream_->set_until(other->holder(), {0, 3}));
+  pass({longer, other}, 0, 3);
 }
 
 TEST_F(StreamGpuTest, StreamEndsWhileItsLastBatchesAreCopied) {
-  const auto stream = make();
-  const auto only = joined(*stream, gpu_);
-  produce(*stream, 2);
-  const auto pool = stream->pool();
-  const auto on_gpu = stream->pool_of(only->holder());
-  stream->leave(only->holder());
-  EXPECT_TRUE(stream->ended());
-  EXPECT_EQ(full_slots(*stream), 2U) << "the GPU reads them";
+  const auto only = joined(gpu_);
+  produce(2);
+  const auto pool = stream_->pool();
+  const auto on_gpu = stream_->pool_of(only->holder());
+  leave(only);
+  EXPECT_TRUE(stream_->ended());
+  EXPECT_EQ(full_slots(), 2U) << "the GPU reads them";
   gpu_->settle();
   EXPECT_TRUE(pool->slots().idle());
   EXPECT_TRUE(on_gpu->slots().idle());
 }
 
 TEST_F(StreamGpuTest, NextStreamOfASlotPoolDoesNotMeetCopiesOfTheLastOne) {
-  const auto first = make();
-  const auto reads = joined(*first, gpu_);
-  produce(*first, 2);
-  const auto on_gpu = first->pool_of(reads->holder());
-  first->leave(reads->holder());
+  const auto reads = joined(gpu_);
+  produce(2);
+  const auto on_gpu = stream_->pool_of(reads->holder());
+  leave(reads);
   const StepAt from{0, 7};
-  const auto second = make(
-      StreamOptions{.timeline = Timeline(phase(), 1), .from = from, .maker = 1}, first->pool());
-  const auto again = reader();
-  ASSERT_TRUE(second->join(again, terms(*second, again, gpu_, from), from));
-  EXPECT_EQ(second->pool_of(again->holder()), on_gpu);
+  stream_ = make(StreamOptions{.timeline = Timeline(phase(), 1), .from = from, .maker = 1},
+                 stream_->pool());
+  const auto again = joined(gpu_, 1, from.step);
+  EXPECT_EQ(stream_->pool_of(again->holder()), on_gpu);
   EXPECT_EQ(gpu_->allocations(), 1);
-  EXPECT_EQ(produce(*second, 4), 2U) << "the others are copied for nobody";
+  EXPECT_EQ(produce(4), 2U) << "the others are copied for nobody";
   EXPECT_EQ(gpu_->under_way(), kDeviceSlots) << "the last one waits for a slot";
   gpu_->settle();
-  pass(*second, again, 7);
-  pass(*second, again, 8);
-  EXPECT_EQ(produce(*second, 2), 2U);
+  pass({again}, 7, 9);
+  EXPECT_EQ(produce(2), 2U);
   gpu_->settle();
-  pass(*second, again, 9);
-  second->leave(again->holder());
+  pass(again, 9);
 }
 
 TEST_F(StreamGpuTest, LateReaderOnAnotherGpuBeginsBehindWhatLiesOnTheFirstAlone) {
-  const auto stream = make();
-  const auto first = joined(*stream, gpu_);
-  produce(*stream, 2);
+  const auto first = joined(gpu_);
+  produce(2);
   gpu_->settle();
-  produce(*stream, 1);  // on its way, and still in main memory
+  produce(1);  // on its way, and still in main memory
   const auto late = reader(2);
-  EXPECT_EQ(stream->offers(terms(*stream, late, other_gpu_)), (StepAt{0, 2}));
-  EXPECT_EQ(stream->offers(terms(*stream, late, kMainMemory)), (StepAt{0, 2}));
-  EXPECT_EQ(stream->offers(terms(*stream, late, gpu_)), (StepAt{0, 0}));
-  EXPECT_FALSE(stream->join(late, terms(*stream, late, other_gpu_), {0, 1}));
-  ASSERT_EQ(stream->join(late, terms(*stream, late, other_gpu_), {0, 5}), (StepAt{0, 2}));
+  EXPECT_EQ(stream_->offers(terms(late, other_gpu_)), (StepAt{0, 2}));
+  EXPECT_EQ(stream_->offers(terms(late, kMainMemory)), (StepAt{0, 2}));
+  EXPECT_EQ(stream_->offers(terms(late, gpu_)), (StepAt{0, 0}));
+  EXPECT_FALSE(stream_->join(late, terms(late, other_gpu_), {0, 1}));
+  ASSERT_EQ(join(late, terms(late, other_gpu_), {0, 5}), (StepAt{0, 2}));
   settle();
-  pass(*stream, late, 2);
-  for (std::uint64_t step = 0; step < 3; ++step) pass(*stream, first, step);
-  stream->leave(first->holder());
-  stream->leave(late->holder());
+  pass(late, 2);
+  pass({first}, 0, 3);
 }
 
 TEST_F(StreamGpuTest, LateReaderOnTheSameGpuReadsWhatWasCopiedForOthers) {
-  const auto stream = make();
-  const auto first = joined(*stream, gpu_);
-  const auto host = joined(*stream, kMainMemory, 2);
-  produce(*stream, 2);
+  const auto first = joined(gpu_);
+  const auto host = joined(kMainMemory, 2);
+  produce(2);
   gpu_->settle();
-  pass(*stream, first, 0);  // which has no slot there any more
-  const auto late = joined(*stream, gpu_, 3, 0, 1);
+  pass(first, 0);  // which has no slot there any more
+  const auto late = joined(gpu_, 3, 1);
   gpu_->settle();
-  pass(*stream, late, 1);
-  pass(*stream, first, 1);
-  pass(*stream, host, 0);
-  pass(*stream, host, 1);
-  for (const GpuReaderPtr& one : {first, host, late}) stream->leave(one->holder());
+  pass(late, 1);
+  pass(first, 1);
+  pass({host}, 0, 2);
 }
 
 TEST_F(StreamGpuTest, BatchThatOneReaderOnAGpuHasReadIsCopiedOnceMoreForAnother) {
-  const auto stream = make();
-  const auto host = joined(*stream, kMainMemory, 2);
-  const auto first = joined(*stream, gpu_);
-  produce(*stream, 1);
+  const auto host = joined(kMainMemory, 2);
+  const auto first = joined(gpu_);
+  produce(1);
   gpu_->settle();
-  const auto held = take(*stream, first, 0);
-  const auto late = joined(*stream, gpu_, 3);
+  const auto held = take(first, 0);
+  const auto late = joined(gpu_, 3);
   gpu_->settle();
-  const auto again = take(*stream, late, 0);
+  const auto again = take(late, 0);
   EXPECT_NE(again.found.device, held.found.device);
   first->release(held);
   late->release(again);
-  pass(*stream, host, 0);
-  for (const GpuReaderPtr& one : {first, host, late}) stream->leave(one->holder());
+  pass(host, 0);
 }
 
 // Steps 0 to 2 are kept in main memory for the slow one; the slots on the GPU have later steps.
 TEST_F(StreamGpuTest, WhoComesLateBeginsBehindWhatLaterStepsLeaveNoSlotsFor) {
-  const auto stream = make(1, AbsentReplica::kWait, 2 * kDeviceSlots);
-  const auto slow = joined(*stream, kMainMemory);
-  const auto first = joined(*stream, gpu_);
-  produce(*stream, 2 * kDeviceSlots);
+  stream_ = make(1, AbsentReplica::kWait, 2 * kDeviceSlots);
+  const auto slow = joined(kMainMemory);
+  const auto first = joined(gpu_);
+  produce(2 * kDeviceSlots);
   gpu_->settle();
-  for (std::uint64_t step = 0; step < kDeviceSlots; ++step) pass(*stream, first, step);
+  pass({first}, 0, kDeviceSlots);
   gpu_->settle();
   const auto late = reader();
-  EXPECT_EQ(stream->offers(terms(*stream, late, other_gpu_)), (StepAt{0, 0}));
-  EXPECT_EQ(stream->offers(terms(*stream, late, gpu_)), (StepAt{0, kDeviceSlots}));
-  ASSERT_TRUE(stream->join(late, terms(*stream, late, gpu_), {0, kDeviceSlots}));
-  for (std::uint64_t step = 0; step < kDeviceSlots; ++step) pass(*stream, slow, step);
-  for (std::uint64_t step = kDeviceSlots; step < 2 * kDeviceSlots; ++step) {
-    for (const GpuReaderPtr& one : {slow, first, late}) pass(*stream, one, step);
-  }
-  EXPECT_EQ(full_slots(*stream), 0U);
-  for (const GpuReaderPtr& one : {slow, first, late}) stream->leave(one->holder());
+  EXPECT_EQ(stream_->offers(terms(late, other_gpu_)), (StepAt{0, 0}));
+  EXPECT_EQ(stream_->offers(terms(late, gpu_)), (StepAt{0, kDeviceSlots}));
+  ASSERT_TRUE(join(late, terms(late, gpu_), {0, kDeviceSlots}));
+  pass({slow}, 0, kDeviceSlots);
+  pass({slow, first, late}, kDeviceSlots, 2 * kDeviceSlots);
+  EXPECT_EQ(full_slots(), 0U);
 }
 
 TEST_F(StreamGpuTest, FailedCopyEndsTheReadersOfThatGpuAlone) {
-  const auto stream = make();
-  const auto lost = joined(*stream, gpu_);
-  const auto also = joined(*stream, gpu_, 2);
-  const auto elsewhere = joined(*stream, other_gpu_, 3);
-  const auto host = joined(*stream, kMainMemory, 4);
-  produce(*stream, 2);
-  const auto pool = stream->pool_of(lost->holder());
+  const auto lost = joined(gpu_);
+  const auto also = joined(gpu_, 2);
+  const auto elsewhere = joined(other_gpu_, 3);
+  const auto host = joined(kMainMemory, 4);
+  produce(2);
+  const auto pool = stream_->pool_of(lost->holder());
   ASSERT_TRUE(gpu_->complete(Status(Code::kUnavailable, "GPU-1 has fallen off the bus")));
   EXPECT_EQ(gpu_->begun(), 2U) << "nothing further is begun there";
   for (const GpuReaderPtr& one : {lost, also}) {
     ASSERT_TRUE(one->failure());
     EXPECT_EQ(one->failure()->message(), "GPU-1 has fallen off the bus");
-    EXPECT_FALSE(poll(*stream, one, 0));
+    EXPECT_FALSE(poll(one, 0));
   }
   settle();
   EXPECT_TRUE(pool->slots().idle());
   for (const GpuReaderPtr& one : {elsewhere, host}) {
     EXPECT_FALSE(one->failure());
-    pass(*stream, one, 0);
-    pass(*stream, one, 1);
-    stream->leave(one->holder());
+    pass({one}, 0, 2);
   }
 }
 
 TEST_F(StreamGpuTest, GpuIsLetGoOfWithItsLastReaderThoughOthersReadOn) {
-  const auto stream = make();
-  const auto stays = joined(*stream, gpu_);
-  const auto leaves = joined(*stream, other_gpu_, 2);
-  produce(*stream, 2);
+  const auto stays = joined(gpu_);
+  const auto leaves = joined(other_gpu_, 2);
+  produce(2);
   settle();
-  std::optional held = take(*stream, leaves, 0);
-  stream->leave(leaves->holder());
+  std::optional held = take(leaves, 0);
+  leave(leaves);
   settle();
   EXPECT_GT(other_gpu_.use_count(), 1) << "it still holds a batch there";
   leaves->release(*held);
@@ -435,24 +433,21 @@ TEST_F(StreamGpuTest, GpuIsLetGoOfWithItsLastReaderThoughOthersReadOn) {
   settle();
   EXPECT_EQ(other_gpu_->pinned(), 0U);
   EXPECT_EQ(other_gpu_.use_count(), 1);
-  pass(*stream, stays, 0);
-  produce(*stream, 1);
+  pass(stays, 0);
+  produce(1);
   settle();
-  pass(*stream, stays, 1);
-  pass(*stream, stays, 2);
-  stream->leave(stays->holder());
+  pass({stays}, 1, 3);
 }
 
 // After a seek to another plan's batches, say.
 TEST_F(StreamGpuTest, SlotsStayRegisteredForTheGpuUntilTheLastOfItsPoolsHasGone) {
-  const auto stream = make();
-  auto first = slots_on(*stream, gpu_);
+  auto first = slots_on(*stream_, gpu_);
   std::vector<wire::FieldLayout> fields(plan_->layout.fields().begin(),
                                         plan_->layout.fields().end());
   fields[0].capacity_bytes *= 2;
   const delivery::DeviceLayout other(fields, kRows);
-  ASSERT_EQ(other.host_bytes(), stream->device_layout().host_bytes());
-  auto second = stream->pool()->on(gpu_, other, 1);
+  ASSERT_EQ(other.host_bytes(), stream_->device_layout().host_bytes());
+  auto second = stream_->pool()->on(gpu_, other, 1);
   ASSERT_TRUE(second) << second.error().message();
   ASSERT_NE(*second, first);
   EXPECT_EQ(gpu_->pinned(), 1U);
@@ -466,72 +461,62 @@ TEST_F(StreamGpuTest, SlotsStayRegisteredForTheGpuUntilTheLastOfItsPoolsHasGone)
 }
 
 TEST_F(StreamGpuTest, SlowReaderKeepsAFastOneOnItsGpuWaitingAndIsSaidTo) {
-  const auto stream = make();
-  const auto slow = joined(*stream, gpu_);
-  const auto fast = joined(*stream, gpu_, 2);
+  const auto slow = joined(gpu_);
+  const auto fast = joined(gpu_, 2);
   for (std::uint64_t step = 0; step < kDeviceSlots; ++step) {
-    produce(*stream, 1);
+    produce(1);
     gpu_->settle();
-    pass(*stream, fast, step);
+    pass(fast, step);
   }
-  produce(*stream, kHostSlots);
-  (void)stream->held_up();
-  EXPECT_FALSE(poll(*stream, fast, kDeviceSlots));
+  produce(kHostSlots);
+  (void)stream_->held_up();
+  EXPECT_FALSE(poll(fast, kDeviceSlots));
   clock_.advance(std::chrono::seconds(1));
-  const auto held_up = stream->held_up();
+  const auto held_up = stream_->held_up();
   ASSERT_EQ(held_up.size(), 1U);
   EXPECT_EQ(held_up.front(), fast);
   // It goes on as soon as the other one does.
-  pass(*stream, slow, 0);
+  pass(slow, 0);
   gpu_->settle();
-  pass(*stream, fast, kDeviceSlots);
-  stream->leave(slow->holder());
-  stream->leave(fast->holder());
+  pass(fast, kDeviceSlots);
 }
 
 TEST_F(StreamGpuTest, CopiesThatAreLateHoldNobodyUp) {
-  const auto stream = make();
-  const auto one = joined(*stream, gpu_);
-  const auto other = joined(*stream, gpu_, 2);
-  produce(*stream, kHostSlots);
-  (void)stream->held_up();
-  EXPECT_FALSE(poll(*stream, one, 0));
-  EXPECT_FALSE(poll(*stream, other, 0));
-  EXPECT_EQ(produce(*stream, 1), 0U) << "all slots wait for the GPU";
+  const auto one = joined(gpu_);
+  const auto other = joined(gpu_, 2);
+  produce(kHostSlots);
+  (void)stream_->held_up();
+  EXPECT_FALSE(poll(one, 0));
+  EXPECT_FALSE(poll(other, 0));
+  EXPECT_EQ(produce(1), 0U) << "all slots wait for the GPU";
   clock_.advance(std::chrono::seconds(1));
-  EXPECT_TRUE(stream->held_up().empty()) << "streams of their own would wait for it as well";
-  stream->leave(one->holder());
-  stream->leave(other->holder());
+  EXPECT_TRUE(stream_->held_up().empty()) << "streams of their own would wait for it as well";
 }
 
 TEST_F(StreamGpuTest, WhatAReaderHoldsOutlivesItsStream) {
-  auto stream = make();
-  const auto only = joined(*stream, gpu_);
-  produce(*stream, 1);
+  const auto only = joined(gpu_);
+  produce(1);
   gpu_->settle();
-  const auto held = take(*stream, only, 0);
-  stream->leave(only->holder());
-  stream = nullptr;
+  const auto held = take(only, 0);
+  leave(only);
+  stream_ = nullptr;
   settle();
   EXPECT_GT(gpu_->bytes(), 0U);
   only->release(held);
 }
 
 TEST_F(StreamGpuTest, ReaderGoesBackOnlyToWhatItDoesNotHold) {
-  const auto stream = make();
-  const auto slow = joined(*stream, gpu_, 2);
-  const auto back = joined(*stream, gpu_);
-  produce(*stream, 2);
+  const auto slow = joined(gpu_, 2);
+  const auto back = joined(gpu_);
+  produce(2);
   gpu_->settle();
-  const auto held = take(*stream, back, 0);
-  stream->leave(back->holder());
-  EXPECT_EQ(stream->offers(terms(*stream, back, gpu_)), (StepAt{0, 1}));
+  const auto held = take(back, 0);
+  leave(back);
+  EXPECT_EQ(stream_->offers(terms(back, gpu_)), (StepAt{0, 1}));
   back->release(held);
-  EXPECT_EQ(stream->offers(terms(*stream, back, gpu_)), (StepAt{0, 0}));
-  ASSERT_TRUE(stream->join(back, terms(*stream, back, gpu_), {}));
-  pass(*stream, back, 0);
-  stream->leave(back->holder());
-  stream->leave(slow->holder());
+  EXPECT_EQ(stream_->offers(terms(back, gpu_)), (StepAt{0, 0}));
+  ASSERT_TRUE(join(back, terms(back, gpu_), {}));
+  pass(back, 0);
 }
 
 }  // namespace
