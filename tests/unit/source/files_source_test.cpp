@@ -22,6 +22,7 @@
 #include "base/rng.h"
 #include "source/file/disk.h"
 #include "source/kept/kept_datasets.h"
+#include "tests/conformance/disk_suite.h"
 #include "tests/conformance/source_suite.h"
 #include "tests/unit/source/temp_dir.h"
 
@@ -55,6 +56,14 @@ class UncachedDisk final : public Disk {
  private:
   SystemDisk disk_;
 };
+
+class UncachedDiskMaker {
+ public:
+  static std::unique_ptr<Disk> make(const TempDir& root) {
+    return std::make_unique<UncachedDisk>(root.path());
+  }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(Uncached, DiskSuite, UncachedDiskMaker);
 
 template <bool kCached>
 class FilesMaker {

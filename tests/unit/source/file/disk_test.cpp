@@ -9,7 +9,10 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "source/file/reopening_disk.h"
+#include "tests/conformance/disk_suite.h"
 #include "tests/unit/source/temp_dir.h"
 
 namespace spdld::source {
@@ -17,12 +20,52 @@ namespace {
 
 namespace fs = std::filesystem;
 
+UniqueFd opened_root(const std::string& path) {
+  return UniqueFd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
+
+template <bool kNetwork>
+class SystemDiskMaker {
+ public:
+  static std::unique_ptr<Disk> make(const TempDir& root) {
+    return std::make_unique<SystemDisk>(
+        opened_root(root.path()), std::make_shared<const Access>(AccessRules(), Access::trusted()),
+        Access::Links::kFollow, kNetwork, 1);
+  }
+};
+
+// A disk of a root that is looked for with the first file, or was found before it.
+template <bool kFound>
+class ReopeningDiskMaker {
+ public:
+  static std::unique_ptr<Disk> make(const TempDir& root) {
+    const auto open = [path = root.path()]() -> Result<ReopeningDisk::Opened> {
+      UniqueFd fd = opened_root(path);
+      struct stat info {};
+      EXPECT_EQ(::fstat(fd.get(), &info), 0);
+      return ReopeningDisk::Opened{
+          .disk = std::make_unique<SystemDisk>(
+              std::move(fd), std::make_shared<const Access>(AccessRules(), Access::trusted()),
+              Access::Links::kFollow, false, info.st_dev),
+          .device = info.st_dev,
+          .inode = info.st_ino};
+    };
+    return std::make_unique<ReopeningDisk>(root.path(), /*remote=*/false, open,
+                                           kFound ? *open() : ReopeningDisk::Opened());
+  }
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(System, DiskSuite, SystemDiskMaker<false>);
+INSTANTIATE_TYPED_TEST_SUITE_P(SystemOnANetwork, DiskSuite, SystemDiskMaker<true>);
+INSTANTIATE_TYPED_TEST_SUITE_P(Reopening, DiskSuite, ReopeningDiskMaker<true>);
+INSTANTIATE_TYPED_TEST_SUITE_P(ReopeningLate, DiskSuite, ReopeningDiskMaker<false>);
+
 class SystemDiskTest : public ::testing::Test {
  protected:
   SystemDiskTest() { dir_.file("a.bin", "abc"); }
 
   std::unique_ptr<SystemDisk> disk(bool opening_blocks = false) {
-    UniqueFd root(::open(dir_.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    UniqueFd root = opened_root(dir_.path());
     struct stat info {};
     EXPECT_EQ(::fstat(root.get(), &info), 0);
     device_ = info.st_dev;

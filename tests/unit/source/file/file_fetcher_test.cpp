@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "base/memory/no_memory.h"
+#include "tests/conformance/disk_suite.h"
 #include "tests/support/clocks.h"
 #include "tests/unit/source/item/fake_sink.h"
 #include "tests/unit/source/temp_dir.h"
@@ -91,6 +92,18 @@ class FaultyDisk final : public Disk {
   SystemDisk disk_;
   Faults& faults_;
 };
+
+// While none of its faults is wanted.
+class FaultyDiskMaker {
+ public:
+  std::unique_ptr<Disk> make(const TempDir& root) {
+    return std::make_unique<FaultyDisk>(root.path(), faults_);
+  }
+
+ private:
+  Faults faults_;
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(Faulty, DiskSuite, FaultyDiskMaker);
 
 // Of the files' time stamps, which are settled then.
 constexpr std::chrono::seconds kAhead{60};
