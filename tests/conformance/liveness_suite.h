@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/unique_fd.h"
 #include "delivery/liveness.h"
+#include "posix/unique_fd.h"
 
 namespace spdld::delivery {
 
