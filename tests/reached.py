@@ -34,7 +34,7 @@ def changed_since(root: pathlib.Path, commit: str) -> set[str]:
 def reached(root: pathlib.Path, changed: set[str]) -> list[str]:
     includers: dict[str, set[str]] = collections.defaultdict(set)
     for include in check_includes.includes_of(root):
-        if include.quoted:
+        if include.quoted or include.target.startswith("spdld/"):
             file = include.file.as_posix()
             for place in (include.file.parent.as_posix(), *ROOTS):
                 includers[(pathlib.PurePosixPath(place) / include.target).as_posix()].add(file)

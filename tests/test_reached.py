@@ -15,7 +15,7 @@ FILES = {
     "server/media/image.cpp": "#include <vector>\n",
     "client/cpp/src/link.h": "",
     "client/cpp/src/link.cpp": '#include "link.h"\n',
-    "client/ctl/show.cpp": '#include "spdld/v1/control.pb.h"\n',
+    "client/ctl/show.cpp": "#include <spdld/v1/control.pb.h>\n",
     "proto/spdld/v1/control.proto": "",
 }
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <charconv>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -26,8 +27,8 @@ void on_alarm(int) {
   std::abort();
 }
 
-// The seconds that one test may take: $SPDLD_TEST_SECONDS, else 60, or 180 where a sanitizer looks
-// at every step.
+// The seconds that one test may take: $SPDLD_TEST_SECONDS, of which 0 is no limit; else 60, or 180
+// where a sanitizer looks at every step.
 unsigned limit_seconds() {
 #ifdef SPDLD_SANITIZED
   unsigned limit = 180;
@@ -61,5 +62,8 @@ int main(int argc, char** argv) {
   testing::InitGoogleMock(&argc, argv);
   std::signal(SIGALRM, on_alarm);
   testing::UnitTest::GetInstance()->listeners().Append(new Watchdog);  // gtest deletes it
-  return RUN_ALL_TESTS();
+  const int failed = RUN_ALL_TESTS();
+  if (testing::UnitTest::GetInstance()->test_to_run_count() > 0) return failed;
+  std::fputs("no test has such a name\n", stderr);
+  return 1;
 }
