@@ -8,7 +8,7 @@ set -euo pipefail
 bin=${SPDLD_BUILD_DIR:-build/release}/bin
 export SPDLD_MUTATIONS=${2:-100000}
 SPDLD_BLOCKS=${1:-100000000} SPDLD_REGIONS=${3:-50000} SPDLD_FILES=${4:-1280000} \
-  "$bin/spdld_media_test" --gtest_filter='Jpeg*:Scan*:HuffmanTable*'
+  "$bin/media_isa_test" --gtest_filter='Jpeg*:Scan*:HuffmanTable*'
 "$bin/media_threads_test" --gtest_filter='Seek*'
 "$bin/media_mutation_test" --gtest_filter='*Jpeg*'
 SPDLD_VERIFY=1/1 .venv/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist worksteal \

@@ -34,7 +34,7 @@ const ImageMode kRgba = ImageMode::of(ColorMode::kRgba);
 const ImageMode kGray16 = ImageMode::of(ColorMode::kGray16);
 const ImageMode kIndex = ImageMode::of(ColorMode::kIndex);
 
-ImageMode bytes_of(int channels) { return ImageMode::unchanged(channels, DType::kUInt8); }
+ImageMode unchanged_bytes(int channels) { return ImageMode::unchanged(channels, DType::kUInt8); }
 ImageMode wide_of(int channels) { return ImageMode::unchanged(channels, DType::kUInt16); }
 
 // A pixel with samples of 16 bits, and its number in the file.
@@ -144,7 +144,7 @@ TEST(ImageMode, OfPngsOfEveryKindGivesWhatTheyMean) {
         const bool gray = color_type == 0 || color_type == 4;
         const int channels = (gray ? 1 : 3) + (color_type >= 4 || key ? 1 : 0);
         std::vector<ImageMode> modes = {kRgb, kGray, kRgba};
-        modes.push_back(depth == 16 ? wide_of(channels) : bytes_of(channels));
+        modes.push_back(depth == 16 ? wide_of(channels) : unchanged_bytes(channels));
         if (gray) modes.push_back(kGray16);
         if (depth <= 8 && (color_type == 0 || color_type == 3)) modes.push_back(kIndex);
         expect_in_modes(make_png(recipe), {19, 13}, modes,
@@ -158,7 +158,8 @@ TEST(ImageMode, OfBmpsGivesNumbersAndAlpha) {
   for (const int bits : {1, 4, 8}) {
     const BmpRecipe recipe{.bits = bits, .palette = some_colors(1 << bits)};
     expect_in_modes(
-        make_bmp(recipe), {19, 13}, {kRgb, kGray, kRgba, kIndex, bytes_of(3)}, [&](int x, int y) {
+        make_bmp(recipe), {19, 13}, {kRgb, kGray, kRgba, kIndex, unchanged_bytes(3)},
+        [&](int x, int y) {
           const std::uint32_t number = recipe.pixel(x, y);
           const PaletteColor& color = recipe.palette[number];
           return Meaning{color.red * 257U, color.green * 257U, color.blue * 257U, 65535, number};
@@ -166,11 +167,12 @@ TEST(ImageMode, OfBmpsGivesNumbersAndAlpha) {
   }
   const BmpRecipe recipe{
       .bits = 32, .header_bytes = 108, .masks = {0xFF0000, 0xFF00, 0xFF, 0xFF000000}};
-  expect_in_modes(make_bmp(recipe), {19, 13}, {kRgb, kGray, kRgba, bytes_of(4)}, [&](int x, int y) {
-    const std::uint32_t pixel = recipe.pixel(x, y);
-    return Meaning{(pixel >> 16 & 255) * 257, (pixel >> 8 & 255) * 257, (pixel & 255) * 257,
-                   (pixel >> 24) * 257};
-  });
+  expect_in_modes(make_bmp(recipe), {19, 13}, {kRgb, kGray, kRgba, unchanged_bytes(4)},
+                  [&](int x, int y) {
+                    const std::uint32_t pixel = recipe.pixel(x, y);
+                    return Meaning{(pixel >> 16 & 255) * 257, (pixel >> 8 & 255) * 257,
+                                   (pixel & 255) * 257, (pixel >> 24) * 257};
+                  });
 }
 
 TEST(ImageMode, OfABmpWhosePaletteIsGrayTakesItForGray) {
@@ -179,8 +181,8 @@ TEST(ImageMode, OfABmpWhosePaletteIsGrayTakesItForGray) {
     const auto gray = static_cast<std::uint8_t>(i);
     recipe.palette.push_back({gray, gray, gray});
   }
-  expect_in_modes(make_bmp(recipe), {19, 13}, {kRgb, kGray, kRgba, kGray16, kIndex, bytes_of(1)},
-                  [&](int x, int y) {
+  expect_in_modes(make_bmp(recipe), {19, 13},
+                  {kRgb, kGray, kRgba, kGray16, kIndex, unchanged_bytes(1)}, [&](int x, int y) {
                     const unsigned gray = recipe.pixel(x, y);
                     return Meaning{gray * 257, gray * 257, gray * 257, 65535, gray};
                   });
@@ -191,14 +193,15 @@ TEST(ImageMode, OfGifsGivesNumbersAndTransparency) {
                          .palette = some_colors(16),
                          .images = {{.place = {5, 3, 19, 13}, .transparent = 7}}};
   const GifImage& image = recipe.images[0];
-  expect_in_modes(
-      make_gif(recipe), {31, 22}, {kRgb, kGray, kRgba, kIndex, bytes_of(4)}, [&](int x, int y) {
-        const bool inside = x >= 5 && x < 24 && y >= 3 && y < 16;
-        const auto number = static_cast<unsigned>(inside ? image.number(x - 5, y - 3) : 7);
-        const PaletteColor& color = recipe.palette[number];
-        return Meaning{color.red * 257U, color.green * 257U, color.blue * 257U,
-                       number == 7 ? 0U : 65535U, number};
-      });
+  expect_in_modes(make_gif(recipe), {31, 22}, {kRgb, kGray, kRgba, kIndex, unchanged_bytes(4)},
+                  [&](int x, int y) {
+                    const bool inside = x >= 5 && x < 24 && y >= 3 && y < 16;
+                    const auto number =
+                        static_cast<unsigned>(inside ? image.number(x - 5, y - 3) : 7);
+                    const PaletteColor& color = recipe.palette[number];
+                    return Meaning{color.red * 257U, color.green * 257U, color.blue * 257U,
+                                   number == 7 ? 0U : 65535U, number};
+                  });
 }
 
 TEST(ImageMode, OfTiffsGivesSamplesOfAnyDepth) {
@@ -206,7 +209,7 @@ TEST(ImageMode, OfTiffsGivesSamplesOfAnyDepth) {
     for (const unsigned photometric : {0U, 1U}) {
       const TiffRecipe recipe{.photometric = photometric, .samples = 1, .bits = bits};
       std::vector<ImageMode> modes = {kRgb, kGray, kRgba, kGray16};
-      modes.push_back(bits == 16 ? wide_of(1) : bytes_of(1));
+      modes.push_back(bits == 16 ? wide_of(1) : unchanged_bytes(1));
       if (bits <= 8) modes.push_back(kIndex);
       expect_in_modes(make_tiff_file(recipe), {37, 29}, modes, [&](int x, int y) {
         const unsigned sample = recipe.sample(x, y, 0);
@@ -225,7 +228,7 @@ TEST(ImageMode, OfTiffsGivesSamplesOfAnyDepth) {
                               .big_endian = true};
       const int channels = static_cast<int>(samples);
       std::vector<ImageMode> modes = {kRgb, kGray, kRgba};
-      modes.push_back(bits == 16 ? wide_of(channels) : bytes_of(channels));
+      modes.push_back(bits == 16 ? wide_of(channels) : unchanged_bytes(channels));
       if (samples == 2) modes.push_back(kGray16);
       expect_in_modes(make_tiff_file(recipe), {37, 29}, modes, [&](int x, int y) {
         const auto sample = [&](unsigned c) {
@@ -242,7 +245,7 @@ TEST(ImageMode, OfATiffWithAPaletteGivesItsNumbers) {
   for (const unsigned bits : {1U, 2U, 4U, 8U}) {
     const TiffRecipe recipe{.photometric = 3, .samples = 1, .bits = bits, .tile = {16, 16}};
     const std::vector<std::uint32_t> map = some_color_map(bits);
-    expect_in_modes(make_tiff_file(recipe), {37, 29}, {kRgb, kRgba, kIndex, bytes_of(3)},
+    expect_in_modes(make_tiff_file(recipe), {37, 29}, {kRgb, kRgba, kIndex, unchanged_bytes(3)},
                     [&](int x, int y) {
                       const unsigned number = recipe.sample(x, y, 0);
                       const unsigned count = 1U << bits;
@@ -269,7 +272,7 @@ TEST(ImageMode, OfWebpsHasAlphaWhereTheFileHas) {
       const Bytes webp = make_webp({.alpha = alpha, .lossless = lossless});
       const std::vector<std::uint8_t> bare = bare_decode_webp(webp, 4);
       std::vector<ImageMode> modes = {kRgb, kGray, kRgba};
-      modes.push_back(bytes_of(alpha ? 4 : 3));
+      modes.push_back(unchanged_bytes(alpha ? 4 : 3));
       expect_in_modes(webp, {61, 43}, modes, [&](int x, int y) {
         const std::uint8_t* pixel = bare.data() + static_cast<std::size_t>(y * 61 + x) * 4;
         return Meaning{pixel[0] * 257U, pixel[1] * 257U, pixel[2] * 257U, pixel[3] * 257U};
@@ -299,7 +302,7 @@ TEST(ImageMode, OfAvifsHasTheBitsThatLibavifMakes) {
         const int bits = depth == 8 ? 8 : 16;
         const std::vector<std::uint8_t> bare = bare_decode_avif(avif, alpha ? 4 : 3, bits);
         const int channels = (chroma == 400 ? 1 : 3) + (alpha ? 1 : 0);
-        const ImageMode mode = bits == 16 ? wide_of(channels) : bytes_of(channels);
+        const ImageMode mode = bits == 16 ? wide_of(channels) : unchanged_bytes(channels);
         const Result<Picture> picture = read_as(mode, avif);
         ASSERT_TRUE(picture.has_value()) << picture.error().message();
         const auto value = static_cast<std::size_t>(bits / 8);
@@ -332,14 +335,14 @@ TEST(ImageMode, OfJpegsFollowsTheirComponents) {
   using Kind = JpegRecipe::Kind;
   const Bytes gray = make_jpeg({.kind = Kind::kGray});
   const std::vector<std::uint8_t> levels = bare_decode(gray, 1);
-  expect_in_modes(gray, {64, 48}, {kRgb, kGray, kRgba, kGray16, kIndex, bytes_of(1)},
+  expect_in_modes(gray, {64, 48}, {kRgb, kGray, kRgba, kGray16, kIndex, unchanged_bytes(1)},
                   [&](int x, int y) {
                     const unsigned level = levels[static_cast<std::size_t>(y * 64 + x)];
                     return Meaning{level * 257, level * 257, level * 257, 65535, level};
                   });
   const Bytes color = make_jpeg({.luma_h = 2, .luma_v = 2});
   const std::vector<std::uint8_t> pixels = bare_decode(color, 3);
-  expect_in_modes(color, {64, 48}, {kRgb, kRgba, bytes_of(3)}, [&](int x, int y) {
+  expect_in_modes(color, {64, 48}, {kRgb, kRgba, unchanged_bytes(3)}, [&](int x, int y) {
     const std::uint8_t* pixel = pixels.data() + static_cast<std::size_t>(y * 64 + x) * 3;
     return Meaning{pixel[0] * 257U, pixel[1] * 257U, pixel[2] * 257U};
   });
@@ -363,7 +366,7 @@ TEST(ImageMode, TurnsPixelsOfAnySize) {
       PngRecipe plain = lying;
       plain.exif = {};
       const int channels = plain.samples();
-      const ImageMode mode = depth == 16 ? wide_of(channels) : bytes_of(channels);
+      const ImageMode mode = depth == 16 ? wide_of(channels) : unchanged_bytes(channels);
       const Picture stored = *read_as(mode, make_png(plain));
       const Result<Picture> upright = read_as(mode, make_png(lying));
       ASSERT_TRUE(upright.has_value()) << upright.error().message();
@@ -405,13 +408,13 @@ TEST(ImageModeRefusal, SaysWhatTheImageIs) {
             "alpha, and this image is RGB, 8 bits");
   EXPECT_THAT(refusal(kIndex, gray16), HasSubstr("and this image is gray, 16 bits"));
   EXPECT_THAT(refusal(kIndex, gray_alpha), HasSubstr("and this image is gray with alpha, 8 bits"));
-  EXPECT_EQ(refusal(bytes_of(3), rgba16),
+  EXPECT_EQ(refusal(unchanged_bytes(3), rgba16),
             "decode_image with 'mode: unchanged' reads 3 channels of uint8, as declared, and this "
             "image has 4 channels of uint16: RGB with alpha, 16 bits");
   EXPECT_EQ(refusal(wide_of(1), rgb),
             "decode_image with 'mode: unchanged' reads 1 channel of uint16, as declared, and this "
             "image has 3 channels of uint8: RGB, 8 bits");
-  EXPECT_EQ(refusal(bytes_of(4), cmyk),
+  EXPECT_EQ(refusal(unchanged_bytes(4), cmyk),
             "decode_image with 'mode: unchanged' reads gray and RGB; 'mode: rgb' converts others, "
             "and this image is CMYK, 8 bits");
 }
