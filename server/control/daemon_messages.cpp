@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/daemon_messages.h"
+#include "control/messages.h"
 
 #include "base/text/utf8.h"
 
 namespace spdld::control {
+namespace {
 
-void fill(v1::DataPlane* message, const session::DataPlaneView& view) {
+void fill_in(v1::DataPlane* message, const session::DataPlaneView& view) {
   message->set_connections(view.connections);
   message->set_watched_processes(view.watched_processes);
   message->set_accepted(view.accepted);
@@ -22,15 +23,7 @@ void fill(v1::DataPlane* message, const session::DataPlaneView& view) {
   message->set_bad_releases(view.bad_releases);
 }
 
-void fill(v1::JpegImages* message, const JpegImages& images) {
-  message->set_indexed(images.indexed);
-  message->set_from_begin(images.from_begin);
-  message->set_by_libjpeg(images.by_libjpeg);
-  message->set_by_coefficients(images.by_coefficients);
-  message->set_recoded(images.recoded);
-}
-
-void fill(v1::JpegIndex* message, const session::JpegView& view) {
+void fill_in(v1::JpegIndex* message, const session::JpegView& view) {
   message->set_limit_bytes(view.limit_bytes);
   message->set_bytes(view.bytes);
   message->set_files(view.files);
@@ -41,7 +34,7 @@ void fill(v1::JpegIndex* message, const session::JpegView& view) {
   fill(message->mutable_images(), view.images);
 }
 
-void fill(v1::SampleCache* message, const session::CacheView& view) {
+void fill_in(v1::SampleCache* message, const session::CacheView& view) {
   message->set_name(utf8(view.name));
   message->set_form(view.form);
   message->set_where(view.where);
@@ -57,7 +50,7 @@ void fill(v1::SampleCache* message, const session::CacheView& view) {
   message->set_why(utf8(view.why));
 }
 
-void fill(v1::Gpu* message, const session::GpuView& view) {
+void fill_in(v1::Gpu* message, const session::GpuView& view) {
   message->set_uuid(view.uuid);
   message->set_name(utf8(view.name));
   message->set_mig(view.mig);
@@ -69,6 +62,21 @@ void fill(v1::Gpu* message, const session::GpuView& view) {
   message->set_context(view.context);
   message->set_arena_used(view.arena_used);
   message->set_arena_budget(view.arena_budget);
+}
+
+void fill_in(v1::Use* message, const session::Use& use) {
+  message->set_used(use.used);
+  if (use.limit) message->set_limit(*use.limit);
+}
+
+}  // namespace
+
+void fill(v1::JpegImages* message, const JpegImages& images) {
+  message->set_indexed(images.indexed);
+  message->set_from_begin(images.from_begin);
+  message->set_by_libjpeg(images.by_libjpeg);
+  message->set_by_coefficients(images.by_coefficients);
+  message->set_recoded(images.recoded);
 }
 
 void fill(v1::Daemon* message, const session::DaemonView& view) {
@@ -90,32 +98,27 @@ void fill(v1::Daemon* message, const session::DaemonView& view) {
   if (view.batches_per_s) message->set_batches_per_s(*view.batches_per_s);
   if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
   for (const std::string& warning : view.warnings) message->add_warnings(utf8(warning));
-  fill(message->mutable_data(), view.data);
-  for (const session::CacheView& cache : view.caches) fill(message->add_caches(), cache);
-  fill(message->mutable_jpeg(), view.jpeg);
-  for (const session::GpuView& gpu : view.gpus) fill(message->add_gpus(), gpu);
+  fill_in(message->mutable_data(), view.data);
+  for (const session::CacheView& cache : view.caches) fill_in(message->add_caches(), cache);
+  fill_in(message->mutable_jpeg(), view.jpeg);
+  for (const session::GpuView& gpu : view.gpus) fill_in(message->add_gpus(), gpu);
   message->set_gpu_driver(view.gpu_driver);
   message->set_no_gpu(utf8(view.no_gpu));
 }
 
-void fill(v1::Use* message, const session::Use& use) {
-  message->set_used(use.used);
-  if (use.limit) message->set_limit(*use.limit);
-}
-
 void fill(v1::User* message, const session::UserView& view) {
   message->set_uid(view.uid);
-  fill(message->mutable_connections(), view.connections);
-  fill(message->mutable_control_connections(), view.control_connections);
-  fill(message->mutable_long_calls(), view.long_calls);
-  fill(message->mutable_listings(), view.listings);
-  fill(message->mutable_attaches(), view.attaches);
-  fill(message->mutable_unattached_bytes(), view.unattached_bytes);
-  fill(message->mutable_unread_bytes(), view.unread_bytes);
-  fill(message->mutable_file_bytes(), view.file_bytes);
-  fill(message->mutable_arena_bytes(), view.arena_bytes);
-  fill(message->mutable_pipelines(), view.pipelines);
-  fill(message->mutable_jobs(), view.jobs);
+  fill_in(message->mutable_connections(), view.connections);
+  fill_in(message->mutable_control_connections(), view.control_connections);
+  fill_in(message->mutable_long_calls(), view.long_calls);
+  fill_in(message->mutable_listings(), view.listings);
+  fill_in(message->mutable_attaches(), view.attaches);
+  fill_in(message->mutable_unattached_bytes(), view.unattached_bytes);
+  fill_in(message->mutable_unread_bytes(), view.unread_bytes);
+  fill_in(message->mutable_file_bytes(), view.file_bytes);
+  fill_in(message->mutable_arena_bytes(), view.arena_bytes);
+  fill_in(message->mutable_pipelines(), view.pipelines);
+  fill_in(message->mutable_jobs(), view.jobs);
   message->set_cpu_s(view.cpu_s);
 }
 

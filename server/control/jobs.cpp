@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "control/job_messages.h"
+#include "control/messages.h"
 #include "control/services.h"
-#include "control/session_messages.h"
 #include "spdld/v1/control.grpc.pb.h"
 
 namespace spdld::control {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/pipeline_messages.h"
+#include "control/messages.h"
 
 #include <fmt/format.h>
 

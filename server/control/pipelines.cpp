@@ -5,10 +5,8 @@
 #include <optional>
 
 #include "base/text/utf8.h"
-#include "control/pipeline_messages.h"
-#include "control/plan_messages.h"
+#include "control/messages.h"
 #include "control/services.h"
-#include "control/swap_messages.h"
 #include "spdld/v1/control.grpc.pb.h"
 
 namespace spdld::control {

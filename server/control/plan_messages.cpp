@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/plan_messages.h"
+#include "control/messages.h"
 
 #include <string>
 #include <string_view>
 
 #include "base/text/utf8.h"
-#include "control/pipeline_messages.h"
 
 namespace spdld::control {
 namespace {

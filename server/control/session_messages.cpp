@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/session_messages.h"
+#include "control/messages.h"
 
 #include "base/text/utf8.h"
-#include "control/daemon_messages.h"
 
 namespace spdld::control {
 

@@ -4,9 +4,8 @@
 #include <map>
 #include <set>
 
-#include "control/daemon_messages.h"
+#include "control/messages.h"
 #include "control/services.h"
-#include "control/session_messages.h"
 #include "spdld/v1/control.grpc.pb.h"
 
 namespace spdld::control {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/swap_messages.h"
+#include "control/messages.h"
 
 #include <fmt/format.h>
 
 #include <string_view>
 
 #include "base/text/utf8.h"
-#include "control/job_messages.h"
-#include "control/pipeline_messages.h"
 
 namespace spdld::control {
 namespace {

@@ -15,8 +15,7 @@
 #include <set>
 #include <thread>
 
-#include "control/job_messages.h"
-#include "control/pipeline_messages.h"
+#include "control/messages.h"
 #include "spdld/v1/control.grpc.pb.h"
 #include "tests/unit/control/channel.h"
 #include "tests/unit/control/fake_service.h"

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/session_messages.h"
+#include "control/messages.h"
 
 #include <gtest/gtest.h>
-
-#include "control/daemon_messages.h"
-#include "control/job_messages.h"
 
 namespace spdld::control {
 namespace {

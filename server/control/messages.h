@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+#include "engine/plan/plan_facts.h"
+#include "session/views.h"
+#include "spdld/v1/control.pb.h"
+
+// Messages made from the values of session/ and engine/, and requests read from messages. Whatever
+// a message does not bound by its type is checked here, before the session layer sees it. Any
+// thread.
+namespace spdld::control {
+
+inline constexpr std::size_t kMaxReasonBytes = 1024;
+inline constexpr std::uint32_t kMaxPreviewRows = 1024;
+
+Result<session::ApplyRequest> apply_request(const v1::PipelineText& text, bool dry_run);
+Result<session::JobRequest> job_request(const v1::CreateJobRequest& message);
+Result<session::LimitChange> limit_change(const v1::LimitRequest& message);
+Result<session::SwapRequest> swap_request(const v1::SwapRequest& message);
+
+// pipeline_messages.cpp, plan_messages.cpp
+void fill(v1::Tensor* message, const TensorSpec& spec);
+void fill(v1::Pipeline* message, const session::PipelineView& view);
+void fill(v1::Revision* message, const session::RevisionView& view);
+void fill(v1::PreviewHeader* message, const session::PreviewView& view);
+void fill(v1::Plan* message, const engine::PlanFacts& facts);
+
+// job_messages.cpp, swap_messages.cpp, session_messages.cpp
+void fill(v1::StepAt* message, const session::StepAt& at);
+void fill(v1::Job* message, const session::JobView& view);
+void fill(v1::SwapResult* message, const session::SwapView& view);
+void fill(v1::Session* message, const session::SessionView& view);
+void fill(v1::Stage* message, const session::StageView& view);
+void fill(v1::Failure* message, const session::FailureView& view);
+
+// daemon_messages.cpp
+void fill(v1::JpegImages* message, const JpegImages& images);
+void fill(v1::Daemon* message, const session::DaemonView& view);
+void fill(v1::User* message, const session::UserView& view);
+
+}  // namespace spdld::control
