@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/jpeg/baseline_reader.h"
 
+#include "base/memory/byte_buffer.h"
+#include "media/image/exif.h"
+
 namespace spdld::media {
 
 std::optional<BaselineFile> BaselineReader::find(std::span<const std::byte> file) const {
@@ -54,11 +57,20 @@ int BaselineReader::read(const CoefficientImage& image, const Rect& region, RowS
   return decoder_.read(image, region, rows);
 }
 
-bool BaselineReader::copy(const BaselineFile& file, CoefficientWriter& to) {
+std::uint64_t BaselineReader::most_recode_bytes(const BaselineFile& file) {
+  const std::uint64_t most = CoefficientWriter::most_bytes(file.frame, file.bytes.size());
+  return most > CoefficientWriter::kMostBytes ? 0 : ByteBuffer::grown(most);
+}
+
+std::span<const std::byte> BaselineReader::recode(const BaselineFile& file) {
+  writer_.begin(file.frame, file.bytes.size(), exif_orientation(file.frame.exif));
   decoder_.open(file.frame, file.bytes, BaselineDecoder::output_for(mode_));
-  if (decoder_.copy(to)) return true;
-  options_.indexes->add_odd(file.key);
-  return false;
+  if (!decoder_.copy(writer_)) {
+    options_.indexes->add_odd(file.key);
+    return {};
+  }
+  options_.count(JpegWay::kRecoded);
+  return writer_.end();
 }
 
 }  // namespace spdld::media

@@ -26,8 +26,8 @@ struct BaselineFile {
 
 // Reads baseline files by our own decoder (media/jpeg/baseline_decoder.h) and keeps the indexes of
 // their scans: one that comes for the first time is read from its begin to its end, which makes its
-// index, and from then on the region alone. A file in which anything is odd is noted as such, and
-// not found again.
+// index, and from then on the region alone. Files are also brought into the form that a cache
+// keeps. A file in which anything is odd is noted as such, and not found again.
 //
 // Owned by one JpegDecoder, used by its thread alone. A failure leaves the rest of the file to
 // libjpeg-turbo, which says what is wrong.
@@ -47,13 +47,17 @@ class BaselineReader {
   int read(const BaselineFile& file, const Rect& region, RowSink& rows);
   // Likewise, of coefficients that were kept; fewer where these are damaged.
   int read(const CoefficientImage& image, const Rect& region, RowSink& rows);
-  // All coefficients of the scan. False: it is not sound.
-  bool copy(const BaselineFile& file, CoefficientWriter& to);
+  // The memory that recode() takes at most beside reading; 0: the file has no such form.
+  static std::uint64_t most_recode_bytes(const BaselineFile& file);
+  // The file's coefficients, as CoefficientDecoder reads them; they stay until the next call.
+  // Empty: the scan is not sound.
+  std::span<const std::byte> recode(const BaselineFile& file);
 
  private:
   const ImageMode mode_;
   const JpegOptions options_;
   BaselineDecoder decoder_;
+  CoefficientWriter writer_;
 };
 
 }  // namespace spdld::media

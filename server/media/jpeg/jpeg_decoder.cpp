@@ -13,8 +13,7 @@ JpegDecoder::JpegDecoder(const ImageMode& mode, ImageLimits limits, JpegOptions 
       limits_(limits),
       ours_(mode, options),
       libjpeg_(mode, limits, options),
-      verifier_(options, ours_, libjpeg_),
-      recoder_(options, ours_) {}
+      verifier_(options, ours_, libjpeg_) {}
 
 Result<RasterInfo> JpegDecoder::open(std::span<const std::byte> bytes) {
   file_ = bytes;
@@ -62,7 +61,7 @@ Status JpegDecoder::read(const Rect& region, RowSink& rows) {
 }
 
 std::uint64_t JpegDecoder::recode_bytes() const {
-  const std::uint64_t most = baseline_ ? JpegRecoder::most_bytes(*baseline_) : 0;
+  const std::uint64_t most = baseline_ ? BaselineReader::most_recode_bytes(*baseline_) : 0;
   return most == 0 ? 0 : read_bytes_ + most;
 }
 
@@ -70,7 +69,7 @@ std::span<const std::byte> JpegDecoder::recode() {
   libjpeg_.abort();
   if (recode_bytes() == 0) return {};
   const BaselineFile file = *std::exchange(baseline_, std::nullopt);
-  const std::span<const std::byte> recoded = recoder_.recode(file);
+  const std::span<const std::byte> recoded = ours_.recode(file);
   if (recoded.empty() || !verifier_.is_next()) return recoded;
   return verifier_.is_same(file, recoded) ? recoded : std::span<const std::byte>();
 }

@@ -12,17 +12,16 @@
 #include "media/image/raster_decoder.h"
 #include "media/jpeg/baseline_reader.h"
 #include "media/jpeg/jpeg_options.h"
-#include "media/jpeg/jpeg_recoder.h"
 #include "media/jpeg/jpeg_verifier.h"
 #include "media/jpeg/libjpeg_reader.h"
 
 namespace spdld::media {
 
-// Chooses who reads a JPEG. Our own decoder reads baseline files (media/jpeg/baseline_reader.h),
-// with libjpeg-turbo's pixels bit for bit; where it finds anything odd, libjpeg-turbo
-// (media/jpeg/libjpeg_reader.h) reads the rows that are left, and says what is wrong with the file.
-// All other files are libjpeg-turbo's from the begin. Some images are read by both, and compared
-// (media/jpeg/jpeg_verifier.h).
+// Chooses the decoder that reads a JPEG. Our own decoder reads baseline files
+// (media/jpeg/baseline_reader.h), with libjpeg-turbo's pixels bit for bit; where it finds anything
+// odd, libjpeg-turbo (media/jpeg/libjpeg_reader.h) reads the rows that are left, and says what is
+// wrong with the file. All other files are libjpeg-turbo's from the begin. Some images are read by
+// both, and compared (media/jpeg/jpeg_verifier.h).
 class JpegDecoder final : public RasterDecoder {
  public:
   JpegDecoder(const ImageMode& mode, ImageLimits limits, JpegOptions options);
@@ -46,7 +45,6 @@ class JpegDecoder final : public RasterDecoder {
   BaselineReader ours_;
   LibjpegReader libjpeg_;
   JpegVerifier verifier_;
-  JpegRecoder recoder_;
   std::uint64_t read_bytes_ = 0;  // of the image that is open
   ByteBuffer
       converted_;  // one row in the mode's pixels, where a decoder does not make these itself
