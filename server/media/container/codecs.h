@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -16,9 +15,6 @@ struct MediaCodec {
   const char* decoder;  // what open_decoder() is given
   StreamInfo::Kind kind;
 };
-
-// All that are decoded.
-std::span<const MediaCodec> media_codecs();
 
 // Null: packets of this codec are not decoded.
 const MediaCodec* find_media_codec(std::string_view codec);
