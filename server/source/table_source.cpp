@@ -17,7 +17,7 @@
 #include "source/file/file_fetcher.h"
 #include "source/file/reopening_disk.h"
 #include "source/file/root_disk.h"
-#include "source/item/part_key.h"
+#include "source/item/item_hashes.h"
 #include "source/item/suffixes.h"
 #include "source/kept/dataset_id.h"
 #include "source/kept/kept_datasets.h"

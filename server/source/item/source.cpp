@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/item/source.h"
 
-#include "source/item/part_key.h"
-#include "source/item/split_hash.h"
+#include "source/item/item_hashes.h"
 
 namespace spdld::source {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "source/item/split_hash.h"
+#include "source/item/item_hashes.h"
 
 namespace spdld::source {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/text/near_names.h"
 #include "base/text/printable.h"
 #include "op/json_values.h"
-#include "source/item/split_hash.h"
+#include "source/item/item_hashes.h"
 #include "source/item/value_column.h"
 #include "source/tar/sample_groups.h"
 #include "source/tar/tar_index.h"

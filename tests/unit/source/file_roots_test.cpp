@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "source/item/split_hash.h"
+#include "source/item/item_hashes.h"
 #include "source/kept/kept_datasets.h"
 #include "tests/unit/source/temp_dir.h"
 

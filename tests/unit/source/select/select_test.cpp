@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/select/select.h"
-#include "source/item/split_hash.h"
+#include "source/item/item_hashes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "source/item/split_hash.h"
+#include "source/item/item_hashes.h"
 
 #include <xxhash.h>
+
+#include "base/rng.h"
 
 namespace spdld::source {
 namespace {
@@ -10,6 +12,10 @@ namespace {
 constexpr std::uint64_t kSplitSeed = 0x73706c6974;
 
 }  // namespace
+
+std::uint64_t part_key(std::string_view file, std::uint64_t offset, std::uint64_t size_bytes) {
+  return mix64(mix64(XXH3_64bits(file.data(), file.size()), offset), size_bytes);
+}
 
 std::uint64_t split_hash(std::string_view name) {
   return XXH3_64bits_withSeed(name.data(), name.size(), kSplitSeed);
