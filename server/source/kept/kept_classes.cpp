@@ -48,12 +48,13 @@ Status KeptClasses::keep(const std::vector<std::string>& classes, std::string& i
   return write_whole_file(file, bytes);
 }
 
-Result<std::vector<std::string>> KeptClasses::load(const std::string& digest) const {
-  const std::string file = path(digest);
-  SPDLD_ASSIGN(const std::string bytes, read_whole_file(file));
-  if (digest_text(bytes) != digest)
-    return error(Code::kDataLoss, file + " is damaged: it is not what was written");
+Result<std::vector<std::string>> KeptClasses::load(const ListedId& id) const {
   std::vector<std::string> classes;
+  if (id.classes.empty()) return classes;
+  const std::string file = path(id.classes);
+  SPDLD_ASSIGN(const std::string bytes, read_whole_file(file));
+  if (digest_text(bytes) != id.classes)
+    return error(Code::kDataLoss, file + " is damaged: it is not what was written");
   for (std::size_t begin = 0; begin < bytes.size();) {
     const std::size_t end = std::min(bytes.find('\0', begin), bytes.size());
     classes.push_back(bytes.substr(begin, end - begin));

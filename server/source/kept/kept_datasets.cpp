@@ -9,8 +9,8 @@ namespace spdld::source {
 KeptDatasets::KeptDatasets(const std::string& directory)
     : directory_(directory),
       classes_(directory),
-      listings_(directory),
-      tables_(directory),
+      listings_(directory, classes_),
+      tables_(directory, classes_),
       tar_indexes_(directory),
       media_indexes_(directory) {}
 
@@ -18,7 +18,7 @@ Result<std::vector<std::string>> KeptDatasets::classes_of(const std::string& id)
   const auto parts = parse_listed_id(id);
   if (!parts || parts->classes.empty())
     return error(Code::kNotFound, "'" + id + "' names no classes");
-  return classes_.load(parts->classes);
+  return classes_.load(*parts);
 }
 
 std::set<std::string> KeptDatasets::in_use() {

@@ -21,14 +21,15 @@ namespace spdld::source {
 // it by its id (source/kept/dataset_id.h): a pipeline that is opened again has the files and the
 // class numbers that it had, whatever came or went since.
 //
-//   DIRECTORY/KEY-DATA.idx           a listing of files
-//   DIRECTORY/KEY-DATA.cols          a table's columns
-//   DIRECTORY/CLASSES.classes        class names of either
-//   DIRECTORY/tar/NAME.tarindex      an index of shards
-//   DIRECTORY/media/NAME.mediaindex  what media files hold
+//   file in the directory   part of the id       holds                         read and written by
+//   KEY-DATA.idx            KEY-DATA             a listing of files            KeptListings
+//   KEY-DATA.cols           KEY-DATA             a table's columns             KeptTables
+//   CLASSES.classes         -CLASSES             class names of either         KeptClasses
+//   tar/NAME.tarindex       tar-NAME             an index of shards            KeptTarIndexes
+//   media/NAME.mediaindex   +media-NAME          the facts of media files      KeptMediaIndexes
 //
-// Thread-safe; owned by whoever opens sources. A file that cannot be written or read is an error of
-// that call alone.
+// Owned by the catalogue of pipelines; thread-safe. A file that cannot be written or read is an
+// error of that call alone.
 class KeptDatasets {
  public:
   // `directory` is made when it is needed.
@@ -42,7 +43,7 @@ class KeptDatasets {
   // The classes of the listing or table that `id` names, without opening that.
   Result<std::vector<std::string>> classes_of(const std::string& id) const;
 
-  // The ids of what sources have open.
+  // The ids of the datasets that sources have open.
   std::set<std::string> in_use();
   // Removes files that none of the `used` ids names, that no source has open, and that were written
   // `grace` ago: what was listed just now is yet to be referred to.

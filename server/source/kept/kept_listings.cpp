@@ -57,10 +57,9 @@ FilesDatasetPtr KeptListings::add(const std::string& key, std::shared_ptr<const 
                                   std::vector<std::string> classes, bool labelled, Status& kept) {
   std::string id = listed_id(key, listing->digest());
   if (labelled) kept = classes_.keep(classes, id);
-  auto dataset = std::make_shared<const FilesDataset>(
-      FilesDataset{.id = id, .listing = std::move(listing), .classes = std::move(classes)});
-  datasets_.put(id, dataset);
-  return dataset;
+  return datasets_.put(
+      id, std::make_shared<const FilesDataset>(FilesDataset{
+              .id = id, .listing = std::move(listing), .classes = std::move(classes)}));
 }
 
 Result<FilesDatasetPtr> KeptListings::open(const std::string& id) {
@@ -76,12 +75,8 @@ Result<FilesDatasetPtr> KeptListings::open(const std::string& id) {
     dataset.listing =
         listings_.share(parts->data, std::make_shared<const Listing>(std::move(listing)));
   }
-  if (!parts->classes.empty()) {
-    SPDLD_ASSIGN(dataset.classes, classes_.load(parts->classes));
-  }
-  auto opened = std::make_shared<const FilesDataset>(std::move(dataset));
-  datasets_.put(id, opened);
-  return opened;
+  SPDLD_ASSIGN(dataset.classes, classes_.load(*parts));
+  return datasets_.put(id, std::make_shared<const FilesDataset>(std::move(dataset)));
 }
 
 void KeptListings::add_files(const std::string& id, std::set<std::string>& files) const {

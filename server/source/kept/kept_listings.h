@@ -22,16 +22,16 @@ struct FilesDataset {
 };
 using FilesDatasetPtr = std::shared_ptr<const FilesDataset>;
 
-// The listings of files that were applied, each in DIRECTORY/KEY-DATA.idx
-// (source/listing/listing_file.h). Sources with the same listing share it in memory.
+// The listings of files that were applied (source/listing/listing_file.h). Sources with the same
+// listing share it in memory.
 //
 // Owned by KeptDatasets; thread-safe. A file that cannot be written or read is an error of that
 // call alone.
 class KeptListings final : public KeptKind {
  public:
   // `directory` is made when it is needed.
-  explicit KeptListings(const std::string& directory)
-      : directory_(directory), classes_(directory) {}
+  KeptListings(const std::string& directory, const KeptClasses& classes)
+      : directory_(directory), classes_(classes) {}
 
   // The listing that was kept last for `key`: kNotFound if there is none.
   Result<std::shared_ptr<const Listing>> latest(const std::string& key);
@@ -52,7 +52,7 @@ class KeptListings final : public KeptKind {
   std::string path(const std::string& name) const;
 
   const std::string directory_;
-  const KeptClasses classes_;
+  const KeptClasses& classes_;
   OpenValues<Listing> listings_;  // by KEY-DATA
   OpenValues<FilesDataset> datasets_;
 };

@@ -22,8 +22,7 @@ Result<std::shared_ptr<const MediaIndex>> KeptMediaIndexes::open(const std::stri
 std::shared_ptr<const MediaIndex> KeptMediaIndexes::share(const std::string& name,
                                                           std::shared_ptr<const MediaIndex> index) {
   // The one that was made last has the files' stamps as they are now.
-  if (!name.empty()) indexes_.put(name, index);
-  return index;
+  return name.empty() ? index : indexes_.put(name, std::move(index));
 }
 
 void KeptMediaIndexes::add_open(std::set<std::string>& ids) {

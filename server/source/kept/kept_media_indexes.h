@@ -12,8 +12,8 @@
 
 namespace spdld::source {
 
-// The indexes of media files that clips were cut by, each in DIRECTORY/media/NAME.mediaindex, where
-// open_media_index() writes them (source/media_index/media_index_build.h). Sources share them in
+// The indexes of media files that clips were cut by, as open_media_index() writes them to
+// directory() (source/media_index/media_index_build.h). Sources with the same index share it in
 // memory.
 //
 // Owned by KeptDatasets; thread-safe. A file that cannot be read is an error of that call alone.

@@ -31,10 +31,9 @@ TableDatasetPtr KeptTables::add(const std::string& key, KeptColumns table,
   }
   kept = save_columns(table, file);
   if (kept.ok()) kept = with_classes;
-  auto dataset = std::make_shared<const TableDataset>(
-      TableDataset{.id = id, .table = std::move(table), .classes = std::move(classes)});
-  datasets_.put(id, dataset);
-  return dataset;
+  return datasets_.put(
+      id, std::make_shared<const TableDataset>(
+              TableDataset{.id = id, .table = std::move(table), .classes = std::move(classes)}));
 }
 
 Result<TableDatasetPtr> KeptTables::open(const std::string& id) {
@@ -46,12 +45,8 @@ Result<TableDatasetPtr> KeptTables::open(const std::string& id) {
   SPDLD_ASSIGN(dataset.table, load_columns(file));
   if (dataset.table.columns.digest() != parts->data_digest)
     return error(Code::kDataLoss, file + " holds another table than its name says");
-  if (!parts->classes.empty()) {
-    SPDLD_ASSIGN(dataset.classes, classes_.load(parts->classes));
-  }
-  auto opened = std::make_shared<const TableDataset>(std::move(dataset));
-  datasets_.put(id, opened);
-  return opened;
+  SPDLD_ASSIGN(dataset.classes, classes_.load(*parts));
+  return datasets_.put(id, std::make_shared<const TableDataset>(std::move(dataset)));
 }
 
 void KeptTables::add_files(const std::string& id, std::set<std::string>& files) const {

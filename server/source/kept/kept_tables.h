@@ -14,8 +14,8 @@
 
 namespace spdld::source {
 
-// What a table or an annotation file said of the items, and their classes in their order.
-// Immutable.
+// The columns that a table or an annotation file has of the items, and the items' classes in their
+// order. Immutable.
 struct TableDataset {
   std::string id = {};  // names it to KeptTables::open(); empty: it is not kept
   KeptColumns table = {};
@@ -23,15 +23,16 @@ struct TableDataset {
 };
 using TableDatasetPtr = std::shared_ptr<const TableDataset>;
 
-// The tables that were applied, the columns of each in DIRECTORY/KEY-DATA.cols
-// (source/table/columns_file.h). Sources with the same table share it in memory.
+// The columns of the tables that were applied (source/table/columns_file.h). Sources with the same
+// table share it in memory.
 //
 // Owned by KeptDatasets; thread-safe. A file that cannot be written or read is an error of that
 // call alone.
 class KeptTables final : public KeptKind {
  public:
   // `directory` is made when it is needed.
-  explicit KeptTables(const std::string& directory) : directory_(directory), classes_(directory) {}
+  KeptTables(const std::string& directory, const KeptClasses& classes)
+      : directory_(directory), classes_(classes) {}
 
   // The dataset of a table that was read as `key` says, which is kept by this call. Unless that was
   // possible, which `kept` says, its id is good as long as it is in use.
@@ -47,7 +48,7 @@ class KeptTables final : public KeptKind {
   std::string path(const std::string& name) const;
 
   const std::string directory_;
-  const KeptClasses classes_;
+  const KeptClasses& classes_;
   OpenValues<TableDataset> datasets_;
 };
 

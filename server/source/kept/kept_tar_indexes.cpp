@@ -17,8 +17,7 @@ ShardsDatasetPtr KeptTarIndexes::add(const std::string& name,
   if (ShardsDatasetPtr known = id.empty() ? nullptr : datasets_.find(id)) return known;
   auto dataset =
       std::make_shared<const ShardsDataset>(ShardsDataset{.id = id, .index = std::move(index)});
-  if (!id.empty()) datasets_.put(id, dataset);
-  return dataset;
+  return id.empty() ? dataset : datasets_.put(id, std::move(dataset));
 }
 
 Result<ShardsDatasetPtr> KeptTarIndexes::open(const std::string& id, const WebdatasetSpec& spec) {

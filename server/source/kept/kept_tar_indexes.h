@@ -20,9 +20,8 @@ struct ShardsDataset {
 };
 using ShardsDatasetPtr = std::shared_ptr<const ShardsDataset>;
 
-// The indexes of shards that were applied, each in DIRECTORY/tar/NAME.tarindex, where
-// open_tar_index() writes them (source/tar/tar_index_build.h). Sources with the same index share it
-// in memory.
+// The indexes of shards that were applied, as open_tar_index() writes them to directory()
+// (source/tar/tar_index_build.h). Sources with the same index share it in memory.
 //
 // Owned by KeptDatasets; thread-safe. A file that cannot be read is an error of that call alone.
 class KeptTarIndexes final : public KeptKind {

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <memory_resource>
 #include <set>
 #include <string>
 #include <utility>
@@ -195,6 +197,34 @@ TEST_F(KeptDatasetsTest, KeepsTheDatasetsThatAnIdNamesTogether) {
   age();
   ASSERT_TRUE(kept_.collect({both}, hours(1)).ok());
   EXPECT_EQ(files().size(), 3u);
+}
+
+// Counts the allocations that are not freed. A weak pointer holds one of allocate_shared().
+class CountedMemory final : public std::pmr::memory_resource {
+ public:
+  int held = 0;
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    ++held;
+    return std::pmr::new_delete_resource()->allocate(bytes, alignment);
+  }
+  void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override {
+    --held;
+    std::pmr::new_delete_resource()->deallocate(memory, bytes, alignment);
+  }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+};
+
+TEST_F(KeptDatasetsTest, ForgetsAListingThatNoSourceHasOpen) {
+  CountedMemory memory;
+  std::shared_ptr<const Listing> listed = std::allocate_shared<Listing>(
+      std::pmr::polymorphic_allocator<Listing>(&memory), *listing({"a/1"}));
+  ASSERT_TRUE(kept_.listings().keep("key", listed).ok());
+  listed.reset();
+  EXPECT_EQ(memory.held, 1);
+  add({"a/2"});
+  EXPECT_EQ(memory.held, 0);
 }
 
 TEST_F(KeptDatasetsTest, CollectsNothingWhereNothingWasKept) {
