@@ -81,11 +81,10 @@ Credentials reader_of(uid_t owner, const std::optional<Credentials>& reader) {
 
 }  // namespace
 
-source::Order PipelineVersion::order(std::uint64_t seed) const {
+source::Order PipelineVersion::order() const {
   return {.listing_digest = source->listing_digest(),
           .items = source->size(),
           .shuffle = plan->spec.shuffle,
-          .seed = seed,
           .lengths_digest = lengths == nullptr ? std::string() : lengths->digest()};
 }
 

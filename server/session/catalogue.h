@@ -58,7 +58,7 @@ struct PipelineVersion {
 
   const std::string& name() const { return plan->spec.name; }  // as its text has it
   std::string id() const { return pipeline_id(owner, name()); }
-  source::Order order(std::uint64_t seed) const;
+  source::Order order() const;
   source::Sampler sampler(std::uint64_t seed) const;
   // What its users should know though nothing failed: a slip in the text, a class without items.
   std::vector<std::string> warnings() const;

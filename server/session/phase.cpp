@@ -5,7 +5,7 @@ namespace spdld::session {
 
 std::string Phase::order_text() const {
   if (pipeline == nullptr) return {};
-  const source::Order order = pipeline->order(seed);
+  const source::Order order = pipeline->order();
   return order.digest() + "-" + std::to_string(order.items);
 }
 

@@ -149,13 +149,8 @@ Status Sessions::check_place(const Job& job, const Timeline& timeline, const std
                              StepAt at, std::uint64_t position) {
   const Phase& phase = *timeline.phase(at);
   if (order.empty() || order == phase.order_text()) return timeline.check(at, position);
-  const source::Order now = phase.pipeline->order(job.seed);
-  source::Cursor cursor{.order = order,
-                        .items = 0,
-                        .seed = now.seed,
-                        .epoch = at.epoch,
-                        .position = position,
-                        .step = at.step};
+  const source::Order now = phase.pipeline->order();
+  source::Cursor cursor{.order = order, .position = position};
   if (const auto dash = order.rfind('-'); dash != std::string::npos) {
     cursor.order = order.substr(0, dash);
     cursor.items = std::strtoull(order.c_str() + dash + 1, nullptr, 10);

@@ -214,7 +214,7 @@ PipelineView SessionService::view(const Caller& caller, const PipelineVersion& p
           .indexed = pipeline.source->size(),
           .items = pipeline.source->size(),
           .classes = pipeline.source->classes().size(),
-          .order_digest = pipeline.order(pipeline.plan->spec.seed).digest(),
+          .order_digest = pipeline.order().digest(),
           .content_digest = pipeline.content_digest,
           .batch_size = static_cast<std::uint64_t>(pipeline.plan->spec.batch.size),
           .tensors = pipeline.plan->tensors,

@@ -3,9 +3,7 @@
 
 #include <xxhash.h>
 
-#include <algorithm>
-#include <array>
-#include <charconv>
+#include <cstddef>
 #include <cstdio>
 
 #include "base/text/counted.h"
@@ -13,7 +11,6 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::string_view kPrefix = "spdld1";
 constexpr std::size_t kDigestHalf = 16;
 constexpr std::size_t kDigestSize = 2 * kDigestHalf;
 constexpr std::size_t kLengthsAt = 8;  // of the shuffle's half, where the shuffle goes by lengths
@@ -59,81 +56,10 @@ std::string listing_half(const std::string& listing_digest, std::uint64_t items)
   return hex64(XXH3_64bits(text.data(), text.size()));
 }
 
-// Decimal without sign or leading zeros, so that a cursor has one text only.
-bool parse_number(std::string_view text, std::uint64_t& value) {
-  if (text.empty() || (text.size() > 1 && text[0] == '0')) return false;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return failure == std::errc() && end == text.data() + text.size();
-}
-
-bool is_digest(std::string_view text) {
-  return text.size() == kDigestSize && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
-}
-
 }  // namespace
 
 std::string Order::digest() const {
   return listing_half(listing_digest, items) + shuffle_half(*this);
-}
-
-Cursor Cursor::at(const Order& order, std::uint64_t epoch, std::uint64_t position,
-                  std::uint64_t step) {
-  return {.order = order.digest(),
-          .items = order.items,
-          .seed = order.seed,
-          .epoch = epoch,
-          .position = position,
-          .step = step};
-}
-
-std::string Cursor::text() const {
-  std::string text(kPrefix);
-  text += ':' + order;
-  for (const std::uint64_t number : {items, seed, epoch, position, step}) {
-    text += ':' + std::to_string(number);
-  }
-  return text;
-}
-
-Result<Cursor> Cursor::parse(std::string_view text) {
-  constexpr std::size_t kParts = 7;
-  constexpr std::size_t kShown = 200;
-  const auto refuse = [text](const std::string& why) {
-    return error(Code::kInvalidArgument,
-                 "'" + std::string(text.substr(0, kShown)) + "' is no cursor: " + why +
-                     "; give the text of a saved one, spdld1:ORDER:ITEMS:SEED:EPOCH:POSITION:STEP");
-  };
-  std::array<std::string_view, kParts> parts;
-  std::size_t count = 0;
-  for (std::string_view rest = text;; ++count) {
-    if (count == kParts) return refuse("it has more than 7 parts");
-    const std::size_t colon = rest.find(':');
-    parts[count] = rest.substr(0, colon);
-    if (colon == std::string_view::npos) break;
-    rest.remove_prefix(colon + 1);
-  }
-  if (parts[0] != kPrefix) return refuse("it does not begin with 'spdld1:'");
-  if (count + 1 != kParts) return refuse("it has fewer than 7 parts");
-  if (!is_digest(parts[1])) return refuse("its order is not 32 lower-case hex digits");
-
-  Cursor cursor;
-  cursor.order = parts[1];
-  const std::array<std::pair<const char*, std::uint64_t*>, 5> numbers{{
-      {"items", &cursor.items},
-      {"seed", &cursor.seed},
-      {"epoch", &cursor.epoch},
-      {"position", &cursor.position},
-      {"step", &cursor.step},
-  }};
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (!parse_number(parts[i + 2], *numbers[i].second)) {
-      return refuse("its " + std::string(numbers[i].first) + " is no number of 64 bits");
-    }
-  }
-  if (cursor.position > cursor.items) return refuse("its position lies behind its last item");
-  return cursor;
 }
 
 Status check(const Cursor& cursor, const Order& current) {
@@ -159,10 +85,6 @@ Status check(const Cursor& cursor, const Order& current) {
     else if (changed.empty())  // else those of the other items
       add("the lengths '" + current.shuffle.bucket->by +
           "', by which the items are put in order, are not the same");
-  }
-  if (cursor.seed != current.seed) {
-    add("the seed was " + std::to_string(cursor.seed) + ", now it is " +
-        std::to_string(current.seed));
   }
   if (!changed.empty()) {
     return Status(Code::kFailedPrecondition,
