@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <iterator>
 #include <span>
 #include <string_view>
@@ -45,10 +44,7 @@ struct Files {
   std::vector<SourceField> fields;
   std::vector<std::int64_t> labels;  // of each of the listing's runs
   int listing_threads = 1;
-  RetrySpec retry;
-  std::chrono::nanoseconds retry_pause{};
-  std::uint64_t max_file_bytes = 0;
-  std::shared_ptr<BufferMemory> buffers;
+  FileFetcher::Options fetcher;
 };
 using FilesPtr = std::shared_ptr<const Files>;
 
@@ -82,12 +78,7 @@ class FilesSource final : public Source {
         origin_("files " + files_->real_root),
         reopening_(root),
         io_(io),
-        fetcher_(one_root(files_->real_root, std::move(disk)), io,
-                 FileFetcher::Options{.retry = files_->retry,
-                                      .retry_pause = files_->retry_pause,
-                                      .max_item_bytes = files_->max_file_bytes,
-                                      .buffers = files_->buffers,
-                                      .reader = reader}) {}
+        fetcher_(one_root(files_->real_root, std::move(disk)), io, reader, files_->fetcher) {}
 
   std::uint64_t size() const override { return listing_.size(); }
   const std::string& listing_digest() const override { return listing_.digest(); }
@@ -390,10 +381,7 @@ Result<std::unique_ptr<Source>> FilesOpener::open() {
   files->links = links_;
   files->access = options_.access;
   files->listing_threads = options_.listing_threads;
-  files->retry = options_.retry;
-  files->retry_pause = options_.retry_pause;
-  files->max_file_bytes = options_.max_file_bytes;
-  files->buffers = options_.buffers;
+  files->fetcher = FileFetcher::options_of(options_);
   ReopeningDisk* reopening = nullptr;
   if (!options_.disk) {
     auto made = make_disk(*files, access_, std::move(root));

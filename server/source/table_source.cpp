@@ -38,7 +38,7 @@ struct TableData {
   std::vector<std::size_t> parts;   // their columns
   std::vector<std::size_t> values;  // their columns
   std::string digest;
-  FileFetcher::Options fetcher;  // but for the reader
+  FileFetcher::Options fetcher;
 };
 using TableDataPtr = std::shared_ptr<const TableData>;
 
@@ -63,13 +63,13 @@ std::string digest_of(const Columns& columns, const std::vector<std::size_t>& pa
 class TableSource final : public Source {
  public:
   TableSource(TableDataPtr data, std::unique_ptr<Disk> disk, ReopeningDisk* root, IoPool& io,
-              FileFetcher::Options fetcher)
+              uid_t reader)
       : data_(std::move(data)),
         columns_(data_->dataset->table.columns),
         origin_("files " + data_->real_root),
         reopening_(root),
         io_(io),
-        fetcher_(one_root(data_->real_root, std::move(disk)), io, std::move(fetcher)) {}
+        fetcher_(one_root(data_->real_root, std::move(disk)), io, reader, data_->fetcher) {}
 
   std::uint64_t size() const override { return columns_.rows(); }
   const std::string& listing_digest() const override { return data_->digest; }
@@ -123,10 +123,7 @@ class TableSource final : public Source {
       return tl::unexpected<Status>(root.error());
     auto disk = make_root_disk(data_->root, access, std::move(root));
     ReopeningDisk* const reopening = disk.get();
-    FileFetcher::Options fetcher = data_->fetcher;
-    fetcher.reader = reader.uid;
-    return std::make_unique<TableSource>(data_, std::move(disk), reopening, io_,
-                                         std::move(fetcher));
+    return std::make_unique<TableSource>(data_, std::move(disk), reopening, io_, reader.uid);
   }
 
   void look_again() override {
@@ -182,20 +179,15 @@ class TableOpener {
     data->real_root = root ? root->path : data->root.root;
     SPDLD_TRY(name_fields(*data));
     data->digest = digest_of(data->dataset->table.columns, data->parts);
-    data->fetcher = {.retry = options_.retry,
-                     .retry_pause = options_.retry_pause,
-                     .max_item_bytes = options_.max_file_bytes,
-                     .buffers = options_.buffers,
-                     .reader = options_.reader.uid};
+    data->fetcher = FileFetcher::options_of(options_);
     ReopeningDisk* reopening = nullptr;
     if (!options_.disk) {
       auto made = make_root_disk(data->root, access_, std::move(root));
       reopening = made.get();
       options_.disk = std::move(made);
     }
-    FileFetcher::Options fetcher = data->fetcher;
     return std::make_unique<TableSource>(std::move(data), std::move(options_.disk), reopening,
-                                         options_.io, std::move(fetcher));
+                                         options_.io, options_.reader.uid);
   }
 
  private:

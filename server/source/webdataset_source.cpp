@@ -42,7 +42,7 @@ struct ShardData {
   std::vector<SourceField> fields;
   std::string origin;
   AccessRules access;
-  FileFetcher::Options fetcher;  // but for the reader
+  FileFetcher::Options fetcher;
 };
 using ShardDataPtr = std::shared_ptr<const ShardData>;
 
@@ -79,7 +79,7 @@ class WebdatasetSource final : public Source {
         access_(std::move(access)),
         io_(io),
         reopening_(std::move(reopening)),
-        fetcher_(std::move(roots), io, options_for(*data_, access_->reader().uid)) {}
+        fetcher_(std::move(roots), io, access_->reader().uid, data_->fetcher) {}
 
   std::uint64_t size() const override { return index_.size(); }
   const std::string& listing_digest() const override { return index_.digest(); }
@@ -154,7 +154,7 @@ class WebdatasetSource final : public Source {
       pieces[revision.request].size_bytes = 0;
       out.spare();
     }
-    add_pieces({pieces.data(), requests.size()}, shard, FileFetcher::kMostRanges, out);
+    add_pieces({pieces.data(), requests.size()}, shard, RangeReader::kMostRanges, out);
     if (out.ranges().empty() && out.spared()) {
       FileRange& none = out.add_range();
       none = shard;
@@ -204,11 +204,6 @@ class WebdatasetSource final : public Source {
   }
 
  private:
-  static FileFetcher::Options options_for(const ShardData& data, uid_t reader) {
-    FileFetcher::Options options = data.fetcher;
-    options.reader = reader;
-    return options;
-  }
   TarIndex::Place place_of(std::uint64_t item) const {
     std::array<TarPart, kMostPieces> parts;
     return index_.find(item, {parts.data(), index_.parts()});
@@ -295,11 +290,7 @@ class ShardsOpener {
     data->files = find_shards(data->dataset->index->shards(), kShardsKey, options_.access);
     SPDLD_TRY(name_fields(*data));
     data->origin = "webdataset " + data->dataset->index->directory();
-    data->fetcher = {.retry = options_.retry,
-                     .retry_pause = options_.retry_pause,
-                     .max_item_bytes = options_.max_file_bytes,
-                     .buffers = options_.buffers,
-                     .reader = options_.reader.uid};
+    data->fetcher = FileFetcher::options_of(options_);
     return make_source(std::move(data), access_, options_.io, std::move(options_.disk));
   }
 

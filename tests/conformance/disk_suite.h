@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -82,15 +84,19 @@ TYPED_TEST_P(DiskSuite, ReadsTheBytesFromAnyOffsetToTheEnd) {
 TYPED_TEST_P(DiskSuite, GivesTheSameBytesFromThePageCacheOrNone) {
   const auto disk = this->maker_.make(this->root_);
   const OpenFile file = this->opened(*disk, "a.bin");
+  EXPECT_EQ(this->text_of(*disk, file), this->content_);  // so that the page cache holds it
+  bool is_cached = false;
   for (const std::uint64_t offset : {0, 1, 500}) {
     std::string bytes(100, '\0');
     const ssize_t count = disk->read_cached(file, std::as_writable_bytes(std::span(bytes)), offset);
-    if (count == -EAGAIN) continue;
+    if (count == 0 || Disk::is_uncached(count)) continue;
     ASSERT_GT(count, 0);
     ASSERT_LE(count, 100);
     const auto size = static_cast<std::size_t>(count);
     EXPECT_EQ(bytes.substr(0, size), this->content_.substr(offset, size));
+    is_cached = true;
   }
+  if (!is_cached) GTEST_SKIP() << "this file system tells nothing of its page cache";
 }
 
 TYPED_TEST_P(DiskSuite, TellsAMissingFileFromOneThatIsNoFile) {
@@ -115,13 +121,10 @@ TYPED_TEST_P(DiskSuite, KeepsAnOpenFileThatIsRemoved) {
   EXPECT_EQ(disk->open("a.bin", again), ENOENT);
 }
 
-TYPED_TEST_P(DiskSuite, OpensAtOnceOnlyWhereOpeningDoesNotBlock) {
+TYPED_TEST_P(DiskSuite, OpensAKnownNameAtOnceUnlessOpeningBlocks) {
   const auto disk = this->maker_.make(this->root_);
   this->opened(*disk, "a.bin");
-  if (disk->opening_blocks()) {
-    EXPECT_FALSE(disk->opening("a.bin").at_once);
-  }
-  disk->opening("none.bin");  // asks for nothing that is there
+  EXPECT_EQ(disk->opening("a.bin").at_once, !disk->opening_blocks());
 }
 
 TYPED_TEST_P(DiskSuite, ServesManyThreadsAtOnce) {
@@ -144,6 +147,6 @@ REGISTER_TYPED_TEST_SUITE_P(DiskSuite, OpensFilesAndTellsTheirSizes,
                             ReadsTheBytesFromAnyOffsetToTheEnd,
                             GivesTheSameBytesFromThePageCacheOrNone,
                             TellsAMissingFileFromOneThatIsNoFile, KeepsAnOpenFileThatIsRemoved,
-                            OpensAtOnceOnlyWhereOpeningDoesNotBlock, ServesManyThreadsAtOnce);
+                            OpensAKnownNameAtOnceUnlessOpeningBlocks, ServesManyThreadsAtOnce);
 
 }  // namespace spdld::source

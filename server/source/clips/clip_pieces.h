@@ -8,8 +8,8 @@
 
 #include "op/clips_spec.h"
 #include "op/media.h"
-#include "source/file/file_fetcher.h"
 #include "source/file/part_ranges.h"
+#include "source/file/range_reader.h"
 
 namespace spdld::source {
 
@@ -18,7 +18,7 @@ namespace spdld::source {
 // read them as one are one.
 class ClipPieces {
  public:
-  static constexpr std::size_t kMost = FileFetcher::kMostRanges;
+  static constexpr std::size_t kMost = RangeReader::kMostRanges;
 
   // The whole part.
   static ClipPieces whole();

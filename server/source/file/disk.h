@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,19 +28,27 @@ struct OpenFile {
   std::string why_not = {};  // it was not opened, where the reason is no failed system call
 };
 
-// What a FilesSource asks of the operating system, as thin as can be: SystemDisk does it, and tests
-// put one with faults around that. Thread-safe. Failures are errno values, from which the source
-// tells what is worth a retry; EXDEV: the file lies where it may not be read; EISDIR: it is no
-// regular file.
+// Disk opens and reads the files below one root, by the thinnest calls that do. SystemDisk is the
+// operating system's; ReopeningDisk finds the root again when another directory takes its place;
+// tests have disks with faults.
+//
+// Owned by a RangeReader; thread-safe. Failures are errno values, from which RangeReader tells what
+// is worth a retry; EXDEV: the file lies where it may not be read; EISDIR: it is no regular file.
 class Disk {
  public:
   virtual ~Disk() = default;
 
   // 0, or errno. May block only if opening_blocks().
   virtual int open(const std::string& uri, OpenFile& file) = 0;
-  // What the page cache holds at `offset`, in bytes, or -errno; -EAGAIN: nothing. Never blocks.
+  // What the page cache holds at `offset`, in bytes, or -errno. Never blocks. Before the file's end
+  // 0 means the same as is_uncached(): some kernels answer so.
   virtual ssize_t read_cached(const OpenFile& file, std::span<std::byte> out,
                               std::uint64_t offset) = 0;
+  // Whether read_cached() gave nothing that read() may have: the page cache does not hold it
+  // (EAGAIN), or this file system cannot tell.
+  static bool is_uncached(ssize_t count) {
+    return count == -EAGAIN || count == -EOPNOTSUPP || count == -ENOSYS || count == -EINVAL;
+  }
   // Like pread(2), with -errno. May block.
   virtual ssize_t read(const OpenFile& file, std::span<std::byte> out, std::uint64_t offset) = 0;
 

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/memory/buffer_memory.h"
 #include "op/order_spec.h"
 #include "source/file/io_pool.h"
 #include "source/file/pending_read.h"
@@ -18,6 +16,8 @@
 #include "source/item/source.h"
 
 namespace spdld::source {
+
+struct SourceOptions;
 
 // Brings files and pieces of files: the ranges of an item, all of them or none. What the page
 // cache holds is read at once by the caller, up to RangeReader::kMostAtOnceBytes; the rest goes to
@@ -31,29 +31,22 @@ namespace spdld::source {
 class FileFetcher {
  public:
   struct Options {
+    RangeReader::Options reading = {};
     RetrySpec retry = {};
     std::chrono::nanoseconds retry_pause{};
-    std::uint64_t max_item_bytes = 0;
-    // Where the bytes that are brought count, and for whom; null: nowhere.
-    std::shared_ptr<BufferMemory> buffers = nullptr;
-    uid_t reader = 0;
-    // Tells how old a change is.
-    std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
   };
+  static Options options_of(const SourceOptions& options);
 
-  // At least one root.
-  FileFetcher(std::vector<FileRoot> roots, IoPool& io, Options options);
+  // As RangeReader().
+  FileFetcher(std::vector<FileRoot> roots, IoPool& io, uid_t reader, Options options);
   ~FileFetcher();
   FileFetcher(const FileFetcher&) = delete;
   FileFetcher& operator=(const FileFetcher&) = delete;
 
-  // Of one item; a source that needs more is refused when it is opened.
-  static constexpr std::size_t kMostRanges = RangeReader::kMostRanges;
-
   // Whether items of so many files can be fetched; `key` is the pipeline's that names them.
   static Status check_parts(std::size_t parts, const std::string& key);
 
-  // As Source::fetch(), of what out.ranges() names: 1 to kMostRanges of them.
+  // As Source::fetch(), of what out.ranges() names: 1 to RangeReader::kMostRanges of them.
   Result<FetchState> fetch(ItemBytes& out, FetchSink& sink, std::uint64_t token);
 
   // The part of the only request that `item` was laid out for, as Source::open_part().

@@ -33,7 +33,7 @@ RangeReader::Outcome RangeReader::open(const FileRange& range, Opened& opened,
     opened.size_bytes = size - std::min(size, range.offset);
   } else if (range.offset > size || range.size_bytes > size - range.offset) {
     return not_listed_so(
-        range, " has " + std::to_string(size) + " bytes, too few for what was " + "listed of it");
+        range, " has " + std::to_string(size) + " bytes, too few for what was listed of it");
   } else {
     opened.size_bytes = range.size_bytes;
   }
@@ -69,7 +69,7 @@ RangeReader::Outcome RangeReader::make_room(ItemBytes& item, Progress& progress)
 bool RangeReader::count(ByteBuffer& out, std::uint64_t bytes) const {
   if (options_.buffers == nullptr || out.counted_bytes() >= bytes) return true;
   if (out.counted_bytes() > 0) out.shrink(0);  // of an item that was read before it
-  auto share = options_.buffers->take(options_.reader, bytes);
+  auto share = options_.buffers->take(reader_, bytes);
   if (!share) return false;
   out.count(*std::move(share));
   return true;
@@ -139,10 +139,7 @@ RangeReader::Outcome RangeReader::read(const FileRange& range, Opened& opened, s
     const ssize_t count = may_block ? disk_of(range).read(file, rest, at)
                                     : disk_of(range).read_cached(file, rest, at);
     if (count < 0) {
-      // EAGAIN: not in the page cache. The others: this file system cannot tell.
-      const bool blocks =
-          count == -EAGAIN || count == -EOPNOTSUPP || count == -ENOSYS || count == -EINVAL;
-      if (!may_block && blocks) return {Outcome::Kind::kWouldBlock, {}};
+      if (!may_block && Disk::is_uncached(count)) return {Outcome::Kind::kWouldBlock, {}};
       return failed(static_cast<int>(-count), "cannot read", range);
     }
     if (count == 0) {

@@ -36,13 +36,12 @@ class RangeReader {
  public:
   struct Options {
     std::uint64_t max_item_bytes = 0;
-    // Where the bytes that are brought count, and for whom; null: nowhere.
+    // Where the bytes that are brought count; null: nowhere.
     std::shared_ptr<BufferMemory> buffers = nullptr;
-    uid_t reader = 0;
     // Tells how old a change is.
-    std::shared_ptr<const Clock> clock = nullptr;
+    std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
   };
-  // Of one item.
+  // Of one item; a source that needs more is refused when it is opened.
   static constexpr std::size_t kMostRanges = 16;
   // A caller that may not block reads no more than this of one item.
   static constexpr std::size_t kMostAtOnceBytes = std::size_t{4} << 20;
@@ -50,7 +49,7 @@ class RangeReader {
   struct Opened {
     OpenFile file;
     std::uint64_t size_bytes = 0;    // of the range
-    std::optional<ItemStamp> stamp;  // when it was opened, where somebody needs to know
+    std::optional<ItemStamp> stamp;  // when it was opened, where that is asked for
   };
   // How far an item has been read.
   struct Progress {
@@ -71,8 +70,9 @@ class RangeReader {
     std::uint64_t wanted_bytes = 0;  // kNoRoom: of the reader's buffers
   };
 
-  RangeReader(std::vector<FileRoot> roots, Options options)
-      : roots_(std::move(roots)), options_(std::move(options)) {}
+  // At least one root. `reader`: the user for whom bytes are brought.
+  RangeReader(std::vector<FileRoot> roots, uid_t reader, Options options)
+      : roots_(std::move(roots)), reader_(reader), options_(std::move(options)) {}
 
   // Goes on with the item from `progress`. kWouldBlock only unless it `may_block`. After any
   // outcome but that one `progress` means nothing more.
@@ -80,10 +80,10 @@ class RangeReader {
   // One file alone. Blocks.
   Outcome open(const FileRange& range, Opened& opened, bool wants_stamp) const;
 
-  BufferMemory::Request request_room() const { return {options_.buffers, options_.reader}; }
+  BufferMemory::Request request_room() const { return {options_.buffers, reader_}; }
   std::string path_of(const FileRange& range) const;
   Disk& disk_of(const FileRange& range) const { return *roots_[range.root].disk; }
-  uid_t reader() const { return options_.reader; }
+  uid_t reader() const { return reader_; }
 
  private:
   Outcome make_room(ItemBytes& item, Progress& progress) const;
@@ -96,6 +96,7 @@ class RangeReader {
   Outcome not_listed_so(const FileRange& range, const std::string& how) const;
 
   const std::vector<FileRoot> roots_;
+  const uid_t reader_;
   const Options options_;
 };
 

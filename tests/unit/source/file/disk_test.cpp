@@ -64,14 +64,14 @@ class SystemDiskTest : public ::testing::Test {
  protected:
   SystemDiskTest() { dir_.file("a.bin", "abc"); }
 
-  std::unique_ptr<SystemDisk> disk(bool opening_blocks = false) {
+  std::unique_ptr<SystemDisk> disk() {
     UniqueFd root = opened_root(dir_.path());
     struct stat info {};
     EXPECT_EQ(::fstat(root.get(), &info), 0);
     device_ = info.st_dev;
     return std::make_unique<SystemDisk>(
         std::move(root), std::make_shared<const Access>(AccessRules(), Access::trusted()),
-        Access::Links::kFollow, opening_blocks, info.st_dev);
+        Access::Links::kFollow, /*opening_blocks=*/false, info.st_dev);
   }
   static void open(Disk& disk, const std::string& uri) {
     OpenFile file;
@@ -92,12 +92,6 @@ TEST_F(SystemDiskTest, OpensAtOnceWhatTheKernelHasTheNameOf) {
 
 TEST_F(SystemDiskTest, OpensNothingAtOnceThatIsNotThere) {
   EXPECT_FALSE(disk()->opening("none.bin").at_once);
-}
-
-TEST_F(SystemDiskTest, OpensNothingAtOnceThroughANetwork) {
-  const auto disk = this->disk(true);
-  open(*disk, "a.bin");
-  EXPECT_FALSE(disk->opening("a.bin").at_once);
 }
 
 TEST_F(SystemDiskTest, FollowsALinkAtOnceOnlyToADeviceThatItKnows) {

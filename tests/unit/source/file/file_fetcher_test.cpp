@@ -130,13 +130,12 @@ class FileFetcherTest : public ::testing::Test {
 
   void start(int retries = 5, std::chrono::nanoseconds pause = std::chrono::nanoseconds(10),
              std::uint64_t max_bytes = 1000) {
-    fetcher_ = std::make_unique<FileFetcher>(faulty_root(dir_.path(), faults_), io_,
-                                             FileFetcher::Options{.retry = {.retries = retries},
-                                                                  .retry_pause = pause,
-                                                                  .max_item_bytes = max_bytes,
-                                                                  .buffers = buffers_,
-                                                                  .reader = kReader,
-                                                                  .clock = clock_});
+    fetcher_ = std::make_unique<FileFetcher>(
+        faulty_root(dir_.path(), faults_), io_, kReader,
+        FileFetcher::Options{
+            .reading = {.max_item_bytes = max_bytes, .buffers = buffers_, .clock = clock_},
+            .retry = {.retries = retries},
+            .retry_pause = pause});
   }
   // Asks for `uri` by what is known of it, and waits.
   Status fetch_revision(Revision& revision, const std::string& uri = "a.bin") {
