@@ -13,6 +13,14 @@
 
 namespace spdld::testing {
 
+// Makes all of `bytes` the item's one part.
+inline void set_only_part(source::ItemBytes& item) {
+  item.begin();
+  item.add_range();
+  item.add_place({});
+  item.end_range(item.bytes.size());
+}
+
 // A dataset in memory. Items may be told to fail, or to keep their readers waiting until answer().
 class FakeSource final : public source::Source {
  public:
@@ -85,7 +93,7 @@ class FakeSource final : public source::Source {
     if (const auto failure = failures_.find(item); failure != failures_.end())
       return failure->second;
     std::memcpy(out.bytes.resize(items_[item].size()), items_[item].data(), items_[item].size());
-    out.set_only_part();
+    set_only_part(out);
     return {};
   }
 

@@ -39,7 +39,8 @@ struct PartRequest {
   friend bool operator==(const PartRequest&, const PartRequest&) = default;
 };
 
-// The question and the answer of a fetch by someone who may have a part's bytes already.
+// The question and the answer of a fetch whose caller, such as a cache, may have a part's bytes
+// already.
 struct Revision {
   bool asked = false;
   std::size_t request = 0;         // which of the requests it is about
@@ -72,9 +73,9 @@ struct PartPlace {
 // request's lie. Each request is answered by one place in one range; ranges stand in `bytes` one
 // after the other, in the order in which they were added.
 //
-// Owned by whoever asks, who reuses it from item to item so that nothing is allocated; it belongs
-// to the source while a fetch is pending (a read in flight takes all of it and gives it back,
-// unless it was cancelled, before the sink is told). One thread at a time. After a fetch that
+// Owned by the caller of the fetch, which reuses it from item to item so that nothing is allocated;
+// it belongs to the source while a fetch is pending (a read in flight takes all of it and gives it
+// back, unless it was cancelled, before the sink is told). One thread at a time. After a fetch that
 // failed the ranges are as they were asked for, and `bytes` means nothing.
 class ItemBytes {
  public:
@@ -124,13 +125,6 @@ class ItemBytes {
   void restart_ranges() { begins_.assign(1, 0); }
   void end_range(std::uint64_t end) { begins_.push_back(end); }
   std::uint64_t begin_of(std::size_t range) const { return begins_[range]; }
-  // For sources whose bytes are at hand: one part, which is all of `bytes`.
-  void set_only_part() {
-    begin();
-    add_range();
-    add_place({});
-    end_range(bytes.size());
-  }
 
  private:
   std::vector<FileRange> range_list_;

@@ -10,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "source/item/source.h"
+#include "tests/support/fake_source.h"
 
 namespace spdld::testing {
 
@@ -70,13 +71,13 @@ class KeptSource final : public source::Source {
     revision.stamp.reset();
     revision.unchanged = revision.asked && revision.known == stamp;
     out.bytes.resize(0);
-    out.set_only_part();
+    set_only_part(out);
     if (revision.unchanged) return source::FetchState::kReady;
     if (stamped_) revision.stamp = stamp;
     ++brought_;
     out.bytes.resize(bytes.size());
     if (!bytes.empty()) std::memcpy(out.bytes.data(), bytes.data(), bytes.size());
-    out.set_only_part();
+    set_only_part(out);
     return source::FetchState::kReady;
   }
 
