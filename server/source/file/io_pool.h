@@ -17,8 +17,8 @@
 
 namespace spdld::source {
 
-// Work that may block on one device. The pool shares it from submit() until it has ended; whoever
-// submitted it may be gone by then, so it must own, or share, all that run() touches.
+// Work that may block on one device. The pool shares it from submit() until it has ended; its
+// submitter may be gone by then, so it must own, or share, all that run() touches.
 class IoTask {
  public:
   virtual ~IoTask() = default;
@@ -48,11 +48,11 @@ class IoTask {
 // No device can take all of them: a device may have at most half of the threads that the other
 // devices leave, and always one. Of 16 threads a mount that hangs holds 8, a second one 4, and so
 // on; what is healthy goes on. Devices take turns, and on each device the users whose tasks wait
-// for it, so that nobody waits for more than one task of each other user.
+// for it, so that no user waits for more than one task of each other user.
 //
 // Thread-safe. States: running, then stopped by stop() or the destructor: every task that has not
 // ended is cancelled at once, later ones are refused. The destructor waits for calls of run() that
-// are inside the kernel; who cannot wait asks idle_within() first.
+// are inside the kernel; a caller that cannot wait asks idle_within() first.
 class IoPool {
  public:
   struct Options {
@@ -125,7 +125,7 @@ class IoPool {
   Mutex mutex_;
   // Where threads sleep, by the rule of Executor::work_may_wait_: one sleeps only after it looked
   // and found nothing; a task that is submitted wakes one; one that takes a task wakes the next if
-  // more may run, or if there are pauses whose end somebody has to see; and one that is through
+  // more may run, or if there are pauses whose end has to be seen; and one that is through
   // with a task, which lets its device and others have more threads, looks for itself.
   CondVar changed_;
   CondVar idle_;  // where idle_within() waits

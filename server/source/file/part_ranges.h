@@ -9,7 +9,7 @@
 
 namespace spdld::source {
 
-// What is between two pieces and nobody wants is read with them up to this: one read more costs as
+// Unwanted bytes between two pieces are read with them up to this many: one read more costs as
 // much.
 inline constexpr std::uint64_t kMostBetween = std::uint64_t{64} << 10;
 

@@ -35,7 +35,7 @@ class PendingReads {
  private:
   friend class PendingRead;
 
-  // Whoever gets true, and nobody else, tells the read's sink.
+  // True for the first call of a read: that caller tells the read's sink.
   bool claim(PendingRead& read) SPDLD_EXCLUDES(mutex_);
 
   Mutex mutex_;
@@ -47,8 +47,8 @@ class PendingReads {
 // before the kernel answers; then the bytes are dropped with the read.
 class PendingRead : public IoTask, public std::enable_shared_from_this<PendingRead> {
  public:
-  // What is in `out` already goes with it, and comes back to `out` when the sink is told, unless
-  // the read was cancelled.
+  // The read takes what `out` holds, and gives it back when the sink is told, unless the read was
+  // cancelled.
   PendingRead(std::shared_ptr<PendingReads> reads, ItemBytes& out, FetchSink& sink,
               std::uint64_t token);
 
@@ -57,7 +57,7 @@ class PendingRead : public IoTask, public std::enable_shared_from_this<PendingRe
  protected:
   // From run(): it has ended. May destroy the owner.
   std::nullopt_t end(Status status);
-  // What a sink is told whose read was cancelled. Called beside run().
+  // The status for the sink of a read that was cancelled. Called beside run().
   virtual Status cancelled() const = 0;
 
   ItemBytes& item() { return item_; }

@@ -61,7 +61,7 @@ ssize_t ReopeningDisk::read(const OpenFile& file, std::span<std::byte> out, std:
 
 Disk::Opening ReopeningDisk::opening(const std::string& uri) const {
   const Opened* const opened = current_.load(std::memory_order_acquire);
-  // Who has no root, or is to look for it again, asks the file system for it.
+  // Without a root, or where it is to be looked for again, open() asks the file system for it.
   if (opened == nullptr || look_.load(std::memory_order_relaxed))
     return {.at_once = false, .device = device()};
   return opened->disk->opening(uri);

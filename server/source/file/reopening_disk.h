@@ -57,7 +57,7 @@ class ReopeningDisk final : public Disk {
   const std::string root_;
   const bool remote_;
   const OpenRoot open_root_;
-  // Release and acquire: whoever sees one sees what is in it.
+  // Release and acquire: a thread that reads the pointer sees the whole Opened.
   std::atomic<const Opened*> current_ = nullptr;
   std::atomic<bool> look_ = false;  // relaxed: it says when to look, and what is seen has a lock
   Mutex mutex_;

@@ -11,12 +11,12 @@
 
 namespace spdld::source {
 
-// One item as its source brings it: the bytes, which every source fills, and the clips that they
-// are of, which sources of clips and windows fill and all others leave alone. Owned as ItemBytes
+// One item as its source brings it: the bytes, which every source fills, and the clips that these
+// belong to, which sources of clips and windows fill and all others leave alone. Owned as ItemBytes
 // are.
 class FetchedItem : public ItemBytes {
  public:
-  // Whoever fetches another item, perhaps of another source, clears them before.
+  // The caller clears them before it fetches another item, perhaps of another source.
   ItemClips clips;
   // The caller's: of the job's seed and the epoch; what is drawn anew each epoch, such as where a
   // clip begins, is drawn from it and from the item.

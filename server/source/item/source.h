@@ -94,7 +94,7 @@ class Source {
     return std::unique_ptr<Source>();
   }
 
-  // The part, to be read at any place by whoever indexes what is in it. Blocks; errors as those of
+  // The part, to be read at any place by the code that indexes it. Blocks; errors as those of
   // fetch(), but that nothing is retried. kUnimplemented: the items are nobody's files.
   virtual Result<std::unique_ptr<PartBytes>> open_part(std::uint64_t item, std::size_t part) const;
 
@@ -102,8 +102,8 @@ class Source {
   // beside it.
   virtual std::uint64_t split_hash(std::uint64_t item) const;
 
-  // Names the part's bytes for whoever keeps what is made of them: of sources with one origin,
-  // parts with one key are the same bytes as long as the stamp of Revision is the same.
+  // Names the part's bytes for caches: of sources with one origin, parts with one key are the same
+  // bytes as long as the stamp of Revision is the same.
   virtual std::uint64_t part_key(std::uint64_t item, std::size_t part) const;
   // How large the part is by the listing, of a part that is no whole file; none: it is one.
   virtual std::optional<std::uint64_t> listed_bytes(std::uint64_t item, std::size_t part) const;

@@ -52,8 +52,8 @@ class BucketOrder {
 
   struct Window {
     Mutex making;
-    // Set once `offsets` are complete, which nobody changes afterwards: who sees it set reads them
-    // without the mutex.
+    // Set once `offsets` are complete. They never change afterwards, so a thread that sees it set
+    // reads them without the mutex.
     std::atomic<bool> made = false;
     std::vector<std::uint32_t> offsets;
   };
