@@ -9,6 +9,10 @@
 // Numbers as files hold them. The caller has made sure that they lie inside.
 namespace spdld::media {
 
+constexpr std::uint32_t byte_at(std::span<const std::byte> bytes, std::size_t at) {
+  return std::to_integer<std::uint32_t>(bytes[at]);
+}
+
 template <int kBytes>
 constexpr std::uint32_t le_number(std::span<const std::byte> bytes, std::size_t at) {
   std::uint32_t value = 0;

@@ -8,7 +8,7 @@
 
 namespace spdld::media {
 
-JpegDecoder::JpegDecoder(const ImageMode& mode, ImageLimits limits, JpegOptions options)
+JpegDecoder::JpegDecoder(const ImageMode& mode, ImageLimits limits, const JpegOptions& options)
     : mode_(mode),
       limits_(limits),
       ours_(mode, options),

@@ -24,7 +24,7 @@ namespace spdld::media {
 // both, and compared (media/jpeg/jpeg_verifier.h).
 class JpegDecoder final : public RasterDecoder {
  public:
-  JpegDecoder(const ImageMode& mode, ImageLimits limits, JpegOptions options);
+  JpegDecoder(const ImageMode& mode, ImageLimits limits, const JpegOptions& options);
 
   Result<RasterInfo> open(std::span<const std::byte> bytes) override;
   std::uint64_t read_bytes() const override { return read_bytes_; }

@@ -19,10 +19,6 @@ constexpr unsigned kMostAcSize = 10;       // bits of another coefficient
 constexpr std::size_t kTables = 4;         // of each kind, in a file
 constexpr std::uint8_t kRgbIds[] = "RGB";  // a file with these component names holds no YCbCr
 
-unsigned byte_at(std::span<const std::byte> bytes, std::size_t at) {
-  return std::to_integer<unsigned>(bytes[at]);
-}
-
 class FrameReader {
  public:
   explicit FrameReader(std::span<const std::byte> file) : file_(file) {}

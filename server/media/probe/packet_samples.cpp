@@ -11,10 +11,6 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-std::uint32_t byte_at(Bytes bytes, std::size_t i) {
-  return std::to_integer<std::uint32_t>(bytes[i]);
-}
-
 // RFC 6716, 3.1 and 3.2: the first byte says how long a frame is and how many there are.
 std::int64_t opus_samples(Bytes packet) {
   if (packet.empty()) return 0;
