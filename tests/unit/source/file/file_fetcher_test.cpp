@@ -388,8 +388,8 @@ TEST_F(FileFetcherTest, StandsInNobodysWayOnceItIsGone) {
   start();
   ASSERT_EQ(fetch(), FetchState::kReady);
   {
-    FileFetcher other(faulty_root(dir_.path(), faults_), io_,
-                      {.max_item_bytes = 1000, .buffers = buffers_, .reader = kReader});
+    FileFetcher other(faulty_root(dir_.path(), faults_), io_, kReader,
+                      {.reading = {.max_item_bytes = 1000, .buffers = buffers_}});
     FetchedItem waiting;
     ASSERT_EQ(fetch_file(other, "a.bin", waiting, sink_, 2), FetchState::kPending);
   }
@@ -520,13 +520,15 @@ TEST_F(FileFetcherTest, HoldsNoPlaceInThePoolForReadsOfAFetcherThatIsGone) {
   std::vector<FetchedItem> buffers(5);
   IoPool io({.threads = 1, .max_tasks = 5});
   {
-    FileFetcher gone(faulty_root(dir_.path(), faults_), io, {.retry = {}, .max_item_bytes = 1000});
+    FileFetcher gone(faulty_root(dir_.path(), faults_), io, kReader,
+                     {.reading = {.max_item_bytes = 1000}});
     for (std::uint64_t i = 0; i < buffers.size(); ++i)
       ASSERT_EQ(fetch_file(gone, "a.bin", buffers[i], sink_, i), FetchState::kPending);
     faults_.hanging.acquire();
   }
   faults_.reads_hang = false;
-  FileFetcher next(faulty_root(dir_.path(), faults_), io, {.retry = {}, .max_item_bytes = 1000});
+  FileFetcher next(faulty_root(dir_.path(), faults_), io, kReader,
+                   {.reading = {.max_item_bytes = 1000}});
   for (std::uint64_t i = 1; i < buffers.size(); ++i)
     EXPECT_EQ(fetch_file(next, "a.bin", buffers[i], sink_, 10 + i), FetchState::kPending);
   faults_.let_go.release();
@@ -666,9 +668,10 @@ TEST(FileFetcher, TellsWhenThePoolIsFull) {
   FetchedItem first;
   FetchedItem second;
   IoPool io({.threads = 1, .max_tasks = 1});
-  FileFetcher fetcher(
-      faulty_root(dir.path(), faults), io,
-      {.retry = {.retries = 100}, .retry_pause = std::chrono::hours(1), .max_item_bytes = 1000});
+  FileFetcher fetcher(faulty_root(dir.path(), faults), io, 1001,
+                      {.reading = {.max_item_bytes = 1000},
+                       .retry = {.retries = 100},
+                       .retry_pause = std::chrono::hours(1)});
   ASSERT_EQ(fetch_file(fetcher, "a.bin", first, sink, 1), FetchState::kPending);
   const auto refused = fetch_file(fetcher, "a.bin", second, sink, 2);
   ASSERT_FALSE(refused);
