@@ -288,7 +288,6 @@ void Daemon::tick() {
     parts_->used = true;
     parts_->idle_since = parts_->clock.now();
   }
-  // Both may write to disk, and the main thread has heartbeats to send.
   parts_->sessions.tick();
   const auto now = parts_->clock.now();
   if (now - parts_->last_heartbeat < kHeartbeat) return;

@@ -131,13 +131,13 @@ void Sessions::heartbeat() {
   }
 }
 
-void Sessions::tick(BlockingPool::Task more) {
+void Sessions::tick() {
   {
     MutexLock lock(mutex_);
     take_rates();
     if (std::exchange(will_keep_, true)) return;  // the disk is slow: one waits already
   }
-  keeper_.post([this, more = std::move(more)] {
+  keeper_.post([this] {
     {
       MutexLock lock(mutex_);
       will_keep_ = false;
@@ -145,7 +145,6 @@ void Sessions::tick(BlockingPool::Task more) {
     streams_.tick();
     class_texts_.forget_gone();
     keep();
-    if (more) more();
   });
 }
 

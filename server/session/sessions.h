@@ -89,8 +89,10 @@ class Sessions final : public delivery::DataService {
   // Every few seconds: tells those who wait why, and that the daemon lives.
   void heartbeat() SPDLD_EXCLUDES(mutex_);
   // Every second: looks at the counters that rates are told of, keeps positions, and looks after
-  // shared streams. Returns at once; `more` is run when that is done.
-  void tick(BlockingPool::Task more = nullptr) SPDLD_EXCLUDES(mutex_);
+  // shared streams. Returns at once.
+  void tick() SPDLD_EXCLUDES(mutex_);
+  // Writes what has changed of the jobs since the last time, as tick() has it done.
+  void keep() SPDLD_EXCLUDES(mutex_);
   // Work of others that may block; dropped once the daemon stops.
   void run_slowly(BlockingPool::Task task) { slow_.post(std::move(task)); }
   // What operators are to know: that positions cannot be kept, say.
@@ -327,7 +329,6 @@ class Sessions final : public delivery::DataService {
   Result<JobPtr> inherit(StoredJob stored, const delivery::AttachRequest& request,
                          const Credentials& reader);
   Result<std::optional<StoredPosition>> kept_position(const JobKey& key);
-  void keep() SPDLD_EXCLUDES(mutex_);
   // What is not on disk as it is now.
   struct Unkept {
     struct Changed {

@@ -2,11 +2,9 @@
 // Changes of a job begin behind every step that any of its ranks was given, whatever became of it.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "tests/unit/session/sessions_fixture.h"
 
@@ -56,9 +54,7 @@ class FrontiersTest : public SessionsTest {
   // Who was expected back and has not come is waited for no more.
   void let_them_be_given_up() {
     clock_.advance(std::chrono::seconds(61));
-    std::atomic<bool> kept = false;
-    sessions_->tick([&] { kept = true; });
-    while (!kept) std::this_thread::yield();
+    sessions_->keep();
   }
 };
 

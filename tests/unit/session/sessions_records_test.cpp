@@ -135,9 +135,7 @@ TEST_F(SessionsTest, HasARunOnDiskBeforeItsFirstBatchGoesOut) {
   EXPECT_EQ((*store_->position(key))->at, StepAt());
   // What the earlier ones left behind, and was not on disk by then, is not written over it.
   ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {30, 0}));
-  std::atomic<bool> kept = false;
-  sessions_->tick([&] { kept = true; });
-  while (!kept) std::this_thread::yield();
+  sessions_->keep();
   EXPECT_EQ(on_disk().cuts.back().num_shards, 3U);
   EXPECT_EQ(on_disk().start, (StepAt{30, 0}));
 }
