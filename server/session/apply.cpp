@@ -29,7 +29,8 @@ Result<PlannedSwap> Sessions::apply_vars(const SessionPtr& session,
   MutexLock one_at_a_time(swapping_);
   {
     MutexLock lock(mutex_);
-    if (yet_to_jump(*job) != nullptr) return tl::unexpected<Status>(check_settled(*job));
+    if (yet_to_jump(*job) != nullptr)
+      return tl::unexpected<Status>(check_settled(*job, Code::kUnavailable));
     base = job->timeline.last_phase()->pipeline;
     vars.own.insert(job->vars.begin(), job->vars.end());
     vars.overrides = job->timeline.last_phase()->overrides;

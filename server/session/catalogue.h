@@ -137,6 +137,8 @@ class Catalogue {
   // `at_least`: versions before were used by an earlier daemon.
   Result<PipelinePtr> put(uid_t caller, PipelinePtr pipeline, std::uint32_t at_least = 1)
       SPDLD_EXCLUDES(mutex_);
+  // Puts back what was there before the version that is there now, under its own number.
+  void take_back(const PipelinePtr& before) SPDLD_EXCLUDES(mutex_);
   // What a loader brings that nobody has applied yet. One with the same text that another loader
   // has put meanwhile stays instead.
   Result<PipelinePtr> put_first(uid_t caller, const PipelinePtr& pipeline) SPDLD_EXCLUDES(mutex_);

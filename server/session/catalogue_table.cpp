@@ -54,6 +54,11 @@ Result<PipelinePtr> Catalogue::put(uid_t caller, PipelinePtr pipeline, std::uint
   return numbered;
 }
 
+void Catalogue::take_back(const PipelinePtr& before) {
+  MutexLock lock(mutex_);
+  pipelines_[before->id()] = before;
+}
+
 Result<PipelinePtr> Catalogue::put_first(uid_t caller, const PipelinePtr& pipeline) {
   MutexLock lock(mutex_);
   const auto known = pipelines_.find(pipeline->id());

@@ -26,7 +26,7 @@ std::uint64_t most_shards(const Timeline& timeline) {
 
 }  // namespace
 
-Status Sessions::check_settled(const Job& job) const {
+Status Sessions::check_settled(const Job& job, Code not_yet) const {
   if (job.tuning != nullptr)
     return Status(Code::kFailedPrecondition,
                   "job '" + job.key.job +
@@ -38,15 +38,14 @@ Status Sessions::check_settled(const Job& job) const {
                       place_text(job.pending->from) +
                       ": an apply is under way; try again once it is answered");
   if (awaits(job))
-    return Status(Code::kUnavailable,
-                  "job '" + job.key.job + "': " + member_text(job, *job.awaited.begin()) +
-                      " was read when the daemon stopped and has not come back yet; try again "
-                      "once it is attached, or in " +
-                      std::to_string(come_back_s().count()) +
-                      " s, when it is no longer waited for");
+    return Status(
+        not_yet, "job '" + job.key.job + "': " + member_text(job, *job.awaited.begin()) +
+                     " was read when the daemon stopped and has not come back yet; try again "
+                     "once it is attached, or in " +
+                     std::to_string(come_back_s().count()) + " s, when it is no longer waited for");
   if (const SessionPtr behind = yet_to_jump(job)) {
     const StepAt from = behind->consumer->jumps_at().value_or(StepAt{});
-    return Status(Code::kUnavailable,
+    return Status(not_yet,
                   "job '" + job.key.job + "': " + member_text(job, behind->member) +
                       " reads on to " + place_text(from) +
                       ", where the last seek takes it elsewhere; try again once it is there" +

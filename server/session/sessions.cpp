@@ -342,4 +342,16 @@ std::map<std::uint32_t, std::uint32_t> Sessions::jobs_on(const std::string& pipe
   return by_version;
 }
 
+bool Sessions::has_other_phase(const Phase& phase) const {
+  MutexLock lock(mutex_);
+  const std::string id = phase.pipeline->id();
+  for (const auto& [key, job] : jobs_) {
+    if (key.pipeline != id) continue;
+    for (const Timeline::Cut& cut : job->timeline.cuts()) {
+      if (cut.phase.get() != &phase && cut.phase->version() == phase.version()) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace spdld::session

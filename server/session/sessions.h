@@ -62,6 +62,9 @@ struct PlannedSwap {
   bool allow_schema_change = false;
   PhasePtr base = nullptr;  // what it ran, or was to run, last when this was planned
   std::optional<SwapOutlook> outlook = {};  // after look_ahead()
+
+  // Nothing is built: the last change does not come, and the job goes on as it runs up to there.
+  bool drops() const { return before != nullptr && phase == before; }
 };
 
 // The variables that a job is to run with.
@@ -139,6 +142,8 @@ class Sessions final : public delivery::DataService {
   // Jobs that run it, by version.
   std::map<std::uint32_t, std::uint32_t> jobs_on(const std::string& pipeline) const
       SPDLD_EXCLUDES(mutex_);
+  // Whether a job runs its version, or is to, in any other phase than this one.
+  bool has_other_phase(const Phase& phase) const SPDLD_EXCLUDES(mutex_);
   struct Totals {
     std::uint32_t sessions = 0;
     std::uint32_t jobs = 0;
@@ -381,6 +386,8 @@ class Sessions final : public delivery::DataService {
                                    StepAt frontier);
   static bool says_nothing_new(const PlannedSwap& swap);
   static Status check_feeds_all(const PlannedSwap& swap);
+  // As it is if the last change of its phase does not come.
+  static Timeline without_last_change(const Job& job);
   // `timeline`: what the job runs without it.
   static Status check_swap(const PlannedSwap& swap, const Timeline& timeline, StepAt frontier);
   static Status place_swap(PlannedSwap& swap, const SwapAt& at, StepAt frontier);
@@ -420,8 +427,10 @@ class Sessions final : public delivery::DataService {
       SPDLD_EXCLUDES(mutex_);
   // One that has yet to come to where the last seek of the job takes it elsewhere, if any has.
   static SessionPtr yet_to_jump(const Job& job);
-  // Fails while the job cannot be changed: a swap is prepared, or consumers are yet to come back.
-  Status check_settled(const Job& job) const SPDLD_REQUIRES(mutex_);
+  // Fails while the job cannot be changed: a swap is prepared, or, which is `not_yet`, consumers
+  // are yet to come back, or to come to where a seek leads.
+  Status check_settled(const Job& job, Code not_yet = Code::kFailedPrecondition) const
+      SPDLD_REQUIRES(mutex_);
   // For so long after a start, consumers that an earlier daemon had are expected back.
   static constexpr std::chrono::seconds kComeBack{60};
   std::chrono::seconds come_back_s() const;  // so much of it is left

@@ -161,6 +161,9 @@ class Store {
   // A version of a pipeline, its place in the history, and the jobs that change to it: all or none.
   Status put_pipeline(const StoredPipeline& pipeline, const StoredRevision& revision,
                       const std::vector<StoredJob>& jobs = {});
+  // The versions behind `before`, which is current again, and the jobs that were to change to them:
+  // all or none.
+  Status take_back(const StoredPipeline& before, const std::vector<StoredJob>& jobs);
   // With its history.
   Status remove_pipeline(const std::string& id);
   Result<std::vector<StoredPipeline>> pipelines();
@@ -227,6 +230,9 @@ class Store {
   Status prepare_writes() SPDLD_REQUIRES(mutex_);  // makes the tables of a new one
   Status begin() SPDLD_REQUIRES(mutex_);
   Status finish(Status outcome) SPDLD_REQUIRES(mutex_);  // commits, or rolls back
+  // `request`: as request_text() has it.
+  Status write_current(const StoredPipeline& pipeline, const std::string& request)
+      SPDLD_REQUIRES(mutex_);
   Status write_job(const StoredJob& job) SPDLD_REQUIRES(mutex_);
   Status write_end(const StoredJob& job) SPDLD_REQUIRES(mutex_);  // and what failed in it
   Status write_position(const StoredPosition& position) SPDLD_REQUIRES(mutex_);

@@ -13,18 +13,22 @@
 
 namespace spdld::session {
 
+Status Store::write_current(const StoredPipeline& pipeline, const std::string& request) {
+  Statement current(db_, "INSERT OR REPLACE INTO pipelines VALUES (?, ?, ?, ?)");
+  current.bind(pipeline.id)
+      .bind(static_cast<std::int64_t>(pipeline.version))
+      .bind(static_cast<std::int64_t>(pipeline.owner))
+      .bind(request);
+  return current.step() == SQLITE_DONE ? Status() : failure("written");
+}
+
 Status Store::put_pipeline(const StoredPipeline& pipeline, const StoredRevision& revision,
                            const std::vector<StoredJob>& jobs) {
   SPDLD_ASSIGN(const std::string request, request_text(pipeline.id, pipeline.request));
   MutexLock lock(mutex_);
   SPDLD_TRY(begin());
   const auto write = [&]() SPDLD_REQUIRES(mutex_) -> Status {
-    Statement current(db_, "INSERT OR REPLACE INTO pipelines VALUES (?, ?, ?, ?)");
-    current.bind(pipeline.id)
-        .bind(static_cast<std::int64_t>(pipeline.version))
-        .bind(static_cast<std::int64_t>(pipeline.owner))
-        .bind(request);
-    if (current.step() != SQLITE_DONE) return failure("written");
+    SPDLD_TRY(write_current(pipeline, request));
     // The same version again keeps its first mention.
     Statement history(db_, "INSERT OR IGNORE INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?)");
     history.bind(pipeline.id)
@@ -38,6 +42,21 @@ Status Store::put_pipeline(const StoredPipeline& pipeline, const StoredRevision&
     Statement old(db_, "DELETE FROM revisions WHERE name = ? AND version <= ?");
     old.bind(pipeline.id).bind(static_cast<std::int64_t>(revision.version) - kMaxRevisions);
     if (old.step() != SQLITE_DONE) return failure("written");
+    for (const StoredJob& job : jobs) SPDLD_TRY(write_job(job));
+    return {};
+  };
+  return finish(write());
+}
+
+Status Store::take_back(const StoredPipeline& before, const std::vector<StoredJob>& jobs) {
+  SPDLD_ASSIGN(const std::string request, request_text(before.id, before.request));
+  MutexLock lock(mutex_);
+  SPDLD_TRY(begin());
+  const auto write = [&]() SPDLD_REQUIRES(mutex_) -> Status {
+    SPDLD_TRY(write_current(before, request));
+    Statement later(db_, "DELETE FROM revisions WHERE name = ? AND version > ?");
+    later.bind(before.id).bind(static_cast<std::int64_t>(before.version));
+    if (later.step() != SQLITE_DONE) return failure("written");
     for (const StoredJob& job : jobs) SPDLD_TRY(write_job(job));
     return {};
   };

@@ -21,7 +21,7 @@ std::string tensor_text(const TensorSpec& tensor, std::uint64_t batch) {
   return tensor.name + " " + std::string(dtype_name(tensor.dtype)) + " (" + shape + ")";
 }
 
-// How who asks says where.
+// The point as the asker writes it: in a training loop, or on spdlctl's command line.
 std::string at_text(const PlannedSwap& swap, const std::string& where) {
   return swap.by_consumer ? "at=\"" + where + "\"" : "--at " + where;
 }
@@ -56,16 +56,26 @@ std::vector<PlannedChange> changes_from(const Timeline& timeline, StepAt first) 
   return changes;
 }
 
-// In steps per second, of the fastest rank; none: one of them has only just come.
+// A rank that stands still may read on at any time.
+constexpr double kLeastStepsPerS = 1;
+
+// In steps per second, of the fastest rank; none: one of them has only just come. 0: there is none.
 std::optional<double> pace_of(const Job& job) {
-  double rows_per_s = 0;
+  double steps_per_s = 0;
   for (const auto& [member, session] : job.members) {
     if (session->consumer == nullptr) continue;
     const auto rows = session->rows.per_second(0);
     if (!rows) return std::nullopt;
-    rows_per_s = std::max(rows_per_s, *rows);
+    steps_per_s =
+        std::max({steps_per_s, kLeastStepsPerS, *rows / static_cast<double>(job.phase().batch)});
   }
-  return rows_per_s / static_cast<double>(job.phase().batch);
+  return steps_per_s;
+}
+
+Status changed_meanwhile(const Job& job) {
+  return Status(Code::kAborted, "job '" + job.key.job +
+                                    "' was changed by somebody else while this was planned: try "
+                                    "again");
 }
 
 SwapOutlook outlook_of(const PlannedSwap& swap, StepAt frontier) {
@@ -131,7 +141,7 @@ Status Sessions::check_swap(const PlannedSwap& swap, const Timeline& timeline, S
   const std::string name = "job '" + job.key.job + "'";
   const Phase& before = *timeline.phase(from);
   if (from < frontier) {
-    // Who is yet to come may begin before; a rank asks again.
+    // A rank that is yet to come may begin before it: one that asks then tries again.
     const bool may_be = swap.by_consumer && !job.all_seen() && !job.gathered;
     return Status(may_be ? Code::kUnavailable : Code::kOutOfRange,
                   name + " has passed " + place_text(from) +
@@ -151,27 +161,33 @@ Status Sessions::check_swap(const PlannedSwap& swap, const Timeline& timeline, S
   return swap.allow_schema_change ? Status() : check_schema(before, swap);
 }
 
+Timeline Sessions::without_last_change(const Job& job) {
+  Timeline timeline = job.timeline;
+  const StepAt since = timeline.last_change();
+  timeline.swap(since, timeline.phase_before(since));
+  return timeline;
+}
+
 // Decides where it is to be. Afterwards it may be known, and then nothing is to be done.
 Status Sessions::place_swap(PlannedSwap& swap, const SwapAt& at, StepAt frontier) {
   const Job& job = *swap.job;
-  Timeline timeline = job.timeline;
-  const StepAt since = timeline.last_change();
-  const bool begun = since < frontier || since == timeline.cuts().front().from;
+  const StepAt since = job.timeline.last_change();
+  const bool begun = since < frontier || since == job.timeline.cuts().front().from;
   const bool runs = swap.known && begun;
-  const bool goes_back = swap.before != nullptr && !begun;
-  if ((swap.known && !begun) || goes_back) {
-    // As it is without what was to come: that may come at any step now.
-    timeline.swap(since, timeline.phase_before(since));
+  const Timeline without_last = without_last_change(job);
+  if (swap.before != nullptr && !begun) {
+    const auto asked = asked_step(job, without_last, at, frontier);
+    if (asked && *asked >= frontier && *asked <= since) {
+      swap.phase = swap.before;
+      swap.from = since;
+      swap.runs_since = without_last.last_change();
+      swap.replaces = changes_from(job.timeline, since);
+      return at.kind == SwapAt::Kind::kStep ? Status() : check_feeds_all(swap);
+    }
   }
+  // What was to come may come at any step now.
+  const Timeline& timeline = swap.known && !begun ? without_last : job.timeline;
   SPDLD_ASSIGN(swap.from, asked_step(job, timeline, at, frontier));
-  if (goes_back && swap.from >= frontier && swap.from <= since) {
-    swap.phase = swap.before;
-    swap.from = since;
-    swap.runs_since = timeline.last_change();
-    swap.replaces = changes_from(job.timeline, since);
-    return at.kind == SwapAt::Kind::kStep ? Status() : check_feeds_all(swap);
-  }
-  if (goes_back) timeline = job.timeline;
   if (runs && swap.from > since && at.kind == SwapAt::Kind::kStep)
     return Status(Code::kFailedPrecondition, "job '" + job.key.job + "' has run this from " +
                                                  place_text(since) + " on, and not from " +
@@ -186,22 +202,24 @@ Status Sessions::place_swap(PlannedSwap& swap, const SwapAt& at, StepAt frontier
   swap.known = false;
   swap.replaces = changes_from(job.timeline, swap.planned.value_or(swap.from));
   if (at.kind != SwapAt::Kind::kStep) SPDLD_TRY(check_feeds_all(swap));
-  return check_swap(swap, timeline, frontier);
+  SPDLD_TRY(check_swap(swap, timeline, frontier));
+  // Planned as one that is dropped, before the job was dealt anew.
+  return swap.drops() ? changed_meanwhile(job) : Status();
 }
 
 Result<StepAt> Sessions::hold_and_place(PlannedSwap& swap, const SwapAt& at) {
   Job& job = *swap.job;
+  // A rank asks again.
+  const Code not_yet = swap.by_consumer ? Code::kUnavailable : Code::kFailedPrecondition;
   if (job.changes() || yet_to_jump(job) != nullptr)
-    return tl::unexpected<Status>(check_settled(job));
-  if (swap.base != job.timeline.last_phase())
-    return error(Code::kAborted, "job '" + job.key.job +
-                                     "' was changed by somebody else while this was planned: try "
-                                     "again");
+    return tl::unexpected<Status>(check_settled(job, not_yet));
+  if (swap.base != job.timeline.last_phase()) return tl::unexpected<Status>(changed_meanwhile(job));
   if (swap.tuned) return swap.from = job.here();
-  if (!swap.known) SPDLD_TRY(check_settled(job));
+  if (!swap.known) SPDLD_TRY(check_settled(job, not_yet));
   const StepAt frontier = hold(job);
   Status placed = place_swap(swap, at, frontier);
-  if (placed.ok() && !swap.known) placed = check_settled(job);  // also of one that is moved
+  if (placed.ok() && !swap.known)
+    placed = check_settled(job, not_yet);  // also of one that is moved
   if (placed.ok()) return frontier;
   go_on(job);
   return tl::unexpected<Status>(std::move(placed));

@@ -86,7 +86,8 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
                                         const Catalogue::Progress& progress, VariantFiles files) {
   std::optional<std::uint64_t> batch_size;
   PhasePtr last;
-  PhasePtr before;  // the last change
+  PhasePtr before;            // the last change
+  bool comes_before = false;  // it would: that need only not come, or it is too late
   std::uint32_t num_shards = 1;
   StepAt here;
   {
@@ -96,6 +97,10 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
     before = job->timeline.phase_before(job->timeline.last_change());
     num_shards = job->timeline.num_shards();
     here = job->here();
+    if (request.at.kind == SwapAt::Kind::kStep) {
+      const auto asked = asked_step(*job, without_last_change(*job), request.at, {});
+      comes_before = asked && *asked <= job->timeline.last_change();
+    }
   }
   // Whoever changes a job: it is the job's consumers who will have the data.
   auto variant = variant_for(pipeline, vars, batch_size, last->reader(), progress, files);
@@ -130,8 +135,13 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
     return swap;
   }
   if ((*variant)->content_digest == before->pipeline->content_digest &&
-      before->overrides == vars.overrides)
+      before->overrides == vars.overrides) {
     swap.before = before;
+    if (comes_before) {
+      swap.phase = before;
+      return swap;
+    }
+  }
   SPDLD_ASSIGN(swap.phase, make_phase(*variant, job->seed, vars.overrides));
   const Timeline timeline(swap.phase, num_shards);
   if (timeline.steps_per_epoch({}) == 0)

@@ -145,9 +145,10 @@ Result<SwapView> SessionService::rollback(const Caller& caller, std::string_view
   const std::string note = std::string(kRollback) + std::to_string(target->version);
   std::optional<SwapRequest> changing = jobs;
   if (changing) changing->again = target->version;
-  SPDLD_ASSIGN(const Swap done, swaps_.change(caller, built, note, changing, listing));
+  SPDLD_ASSIGN(const Swap done, swaps_.roll_back(caller, built, note, changing, listing));
   SwapView told = with_warnings(view(caller, done), found);
   told.repeats = target->version;
+  if (done.dropped) told.repeats = done.unchanged ? 0 : done.pipeline->version;
   if (changing) return told;
   SwapRequest would;
   would.again = target->version;

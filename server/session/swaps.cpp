@@ -25,6 +25,9 @@ std::vector<Override> overridden(const std::map<std::string, std::string>& own,
   return overrides;
 }
 
+// In the history, of a version that was applied to change this job alone.
+std::string applied_for(const Job& job) { return "for job '" + job.key.job + "'"; }
+
 }  // namespace
 
 Swaps::Swaps(Sessions& sessions) : sessions_(sessions) {}
@@ -112,7 +115,69 @@ Result<Swap> Swaps::change(const Caller& caller, const PipelinePtr& built, std::
   MutexLock one_at_a_time(sessions_.swapping());
   SPDLD_ASSIGN(Planned planned, plan(caller, built, jobs, progress));
   if (jobs) SPDLD_TRY(sessions_.prepare_swaps(planned.swaps, jobs->at));
+  if (jobs && !jobs->job.empty() && note.empty()) note = applied_for(*planned.swaps.front().job);
   return carry_out(planned, std::move(note));
+}
+
+Result<Swap> Swaps::roll_back(const Caller& caller, const PipelinePtr& built, std::string note,
+                              const std::optional<SwapRequest>& jobs,
+                              const Catalogue::Progress& progress) {
+  if (!jobs || jobs->job.empty()) return change(caller, built, std::move(note), jobs, progress);
+  MutexLock one_at_a_time(sessions_.swapping());
+  SPDLD_ASSIGN(Planned planned, plan(caller, built, jobs, progress));
+  SPDLD_ASSIGN(const PipelinePtr before, before_apply(planned, progress));
+  SPDLD_TRY(sessions_.prepare_swaps(planned.swaps, jobs->at));
+  if (planned.swaps.front().drops()) return drop(planned, before);
+  return carry_out(planned, std::move(note));
+}
+
+Result<PipelinePtr> Swaps::before_apply(const Planned& planned,
+                                        const Catalogue::Progress& progress) {
+  const PlannedSwap& swap = planned.swaps.front();
+  if (swap.before == nullptr || !is_current(*swap.base->pipeline)) return PipelinePtr();
+  const SessionsDeps& deps = sessions_.deps();
+  SPDLD_ASSIGN(const std::vector<StoredRevision> revisions,
+               deps.store.history(planned.pipeline->id()));
+  if (revisions.size() < 2 || revisions.back().version != swap.base->version() ||
+      revisions.back().note != applied_for(*swap.job))
+    return PipelinePtr();
+  const StoredRevision& earlier = revisions[revisions.size() - 2];
+  return deps.catalogue.rebuild(planned.pipeline->owner, earlier.request, earlier.version,
+                                std::nullopt, std::nullopt, progress);
+}
+
+Result<Swap> Swaps::drop(const Planned& planned, const PipelinePtr& before) {
+  const PlannedSwap& swap = planned.swaps.front();
+  const std::string id = planned.pipeline->id();
+  const SessionsDeps& deps = sessions_.deps();
+  MutexLock writing(sessions_.records());
+  const PipelinePtr current = deps.catalogue.find(id);
+  const bool takes_back = before != nullptr && is_current(*swap.base->pipeline) &&
+                          !sessions_.has_other_phase(*swap.base);
+  Status kept = current != nullptr ? sessions_.check_prepared(planned.swaps)
+                                   : Status(Code::kAborted, "it was deleted meanwhile");
+  if (kept.ok()) {
+    const std::vector<StoredJob> jobs = sessions_.stored_after(planned.swaps);
+    kept = takes_back ? deps.store.take_back(stored_pipeline(*before), jobs)
+                      : deps.store.put_jobs(jobs);
+  }
+  if (!kept.ok()) {
+    sessions_.abort_swaps(planned.swaps);
+    return tl::unexpected<Status>(
+        kept.with_context("pipeline '" + id + "' and its jobs stay as they are"));
+  }
+  if (takes_back) deps.catalogue.take_back(before);
+  sessions_.commit_swaps(planned.swaps);
+  Swap done = outcome(planned);
+  done.pipeline = takes_back ? before : current;
+  done.unchanged = !takes_back;
+  done.dropped = true;
+  log::info(
+      {.pipeline = id, .uid = planned.caller},
+      "pipeline '{}' is at version {}: the change of job '{}' to version {} is dropped by uid "
+      "{}",
+      id, done.pipeline->version, swap.job->key.job, swap.base->version(), planned.caller);
+  return done;
 }
 
 Result<Swap> Swaps::ask(const Caller& caller, const PipelinePtr& built, const SwapRequest& jobs,

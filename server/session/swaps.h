@@ -16,6 +16,7 @@ struct Swap {
   PipelinePtr pipeline;
   std::vector<JobSwap> jobs = {};
   bool unchanged = false;  // the pipeline was current already
+  bool dropped = false;    // of a rollback: only a change that lay ahead of one job was dropped
 };
 
 // Applies that change running jobs: all of the jobs and the pipeline's name change, or none. Owned
@@ -27,6 +28,13 @@ class Swaps {
   // `note` is for the history. Without `jobs` none changes.
   Result<Swap> change(const Caller& caller, const PipelinePtr& built, std::string note,
                       const std::optional<SwapRequest>& jobs, const Catalogue::Progress& progress);
+
+  // The same of a version that was there before. Where all that it does is to drop a change which
+  // lies ahead of the one job that `jobs` names, no version is made: a version that was applied for
+  // that job, and that no other one has, is taken back, and any other stays.
+  Result<Swap> roll_back(const Caller& caller, const PipelinePtr& built, std::string note,
+                         const std::optional<SwapRequest>& jobs,
+                         const Catalogue::Progress& progress);
 
   // What change() would do: plans it and makes the trial batches, and changes nothing. Each of its
   // jobs has an outlook.
@@ -50,6 +58,12 @@ class Swaps {
   // meanwhile.
   Status check_planned(const Planned& planned) const SPDLD_REQUIRES(sessions_.records());
   Result<Swap> carry_out(const Planned& planned, std::string note);
+  // What the pipeline's name was before the apply for the one job whose change is dropped; null: it
+  // is to stay what it is.
+  Result<PipelinePtr> before_apply(const Planned& planned, const Catalogue::Progress& progress)
+      SPDLD_REQUIRES(sessions_.swapping());
+  Result<Swap> drop(const Planned& planned, const PipelinePtr& before)
+      SPDLD_REQUIRES(sessions_.swapping());
   bool is_current(const PipelineVersion& pipeline) const;
   static Swap outcome(const Planned& planned);
 

@@ -93,7 +93,8 @@ struct SwapOutlook {
   std::uint32_t version_before = 0;   // that it runs up to the change
   StepAt frontier;                    // the first step that no shard has begun
   std::uint64_t steps_per_epoch = 0;  // there
-  // Of the fastest rank, in the last seconds; none: one of them has only just come.
+  // Of the fastest rank in the last seconds, and 1 at least; 0: no rank is attached; none: one of
+  // them has only just come.
   std::optional<double> steps_per_s = std::nullopt;
   bool known = false;  // it runs that, or is to change to it there, already
 
@@ -141,8 +142,10 @@ struct ExplainView {
 struct SwapView {
   PipelineView pipeline;
   std::vector<JobSwap> jobs;
-  bool unchanged = false;     // what was applied was current already: no version was made
-  std::uint32_t repeats = 0;  // of a rollback: the version that was applied again
+  bool unchanged = false;  // what was applied was current already: no version was made
+  // Of a rollback: the version that was applied again, or is current again; 0: only a change that
+  // lay ahead of a job was dropped.
+  std::uint32_t repeats = 0;
 };
 
 // One version of a pipeline, as the history keeps it.
@@ -151,7 +154,7 @@ struct RevisionView {
   std::uint64_t applied_unix_ms = 0;
   uid_t applied_by = 0;
   std::string content_digest;
-  std::string note;        // "rollback to version 3"; empty: applied
+  std::string note;        // "rollback to version 3", "for job 'run'"; empty: applied
   std::uint32_t jobs = 0;  // that run it now
   bool current = false;    // what a new job gets
 };

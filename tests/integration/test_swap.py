@@ -363,7 +363,7 @@ def test_a_rollback_is_a_switch_like_another(
     before = daemon.ctl_json("get", "pipelines", "images", "--history")
     assert [(revision["version"], revision["note"]) for revision in before] == [
         (1, before[0]["note"]),
-        (2, ""),
+        (2, "for job 'run'"),
         (3, "rollback to version 1"),
     ]
     daemon.kill()

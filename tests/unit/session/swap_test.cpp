@@ -101,6 +101,13 @@ class SwapTest : public SessionLayer {
   Result<std::vector<PlannedSwap>> prepare(StepAt step, int max_kib = 8) {
     return prepared_swaps(request(max_kib), to_step(step));
   }
+  void swap_to_batches_of_four(StepAt step) {
+    ApplyRequest larger = request(4);
+    larger.yaml.replace(larger.yaml.find("size: 2"), 7, "size: 4");
+    SwapRequest allowed = to_step(step);
+    allowed.allow_schema_change = true;
+    ASSERT_TRUE(service_->swap(self_, larger, allowed, nullptr));
+  }
   static SwapRequest to_step(StepAt step) {
     return {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = step}};
   }
@@ -433,6 +440,52 @@ TEST_F(SwapTest, DryRunTellsThePaceOfTheFastestRank) {
   EXPECT_LE(*pace, 4.0) << "at most 8 steps in at least 2 s";
 }
 
+TEST_F(SwapTest, DryRunGivesStandingRanksOneStepPerSecond) {
+  declare();
+  ApplyRequest dry = request(8);
+  dry.dry_run = true;
+  const auto pace = [&] {
+    const auto asked = service_->swap(self_, dry, to_step({1, 0}), nullptr);
+    EXPECT_TRUE(asked) << asked.error().message();
+    return asked->jobs.front().outlook->steps_per_s;
+  };
+  EXPECT_EQ(pace(), 0.0) << "no rank is attached";
+  const Rank rank = attach();
+  rank.attached();
+  sessions_->tick();
+  clock_.advance(std::chrono::seconds(20));
+  sessions_->tick();
+  EXPECT_EQ(pace(), 1.0);
+}
+
+TEST_F(SwapTest, OperatorsSwapIsRefusedWhileARankIsAwaited) {
+  declare("j", 2);
+  const Rank first = attach();
+  const Rank second = attach();
+  ASSERT_NO_FATAL_FAILURE(read_up_to(first, 3));
+  ASSERT_NO_FATAL_FAILURE(read_up_to(second, 3));
+  sessions_->suspend();
+  restart();
+  const auto refused = service_->swap(self_, request(8), to_step({2, 0}), nullptr);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kFailedPrecondition);
+  EXPECT_THAT(refused.error().message(), HasSubstr("has not come back yet"));
+}
+
+TEST_F(SwapTest, OperatorsSwapIsRefusedBeforeARankHasJumped) {
+  ASSERT_TRUE(service_->apply(self_, limited(), nullptr));
+  const Rank rank = attach();
+  rank.batch();
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {2, 0}));
+  const auto refused = service_->swap(self_, request(8), to_step({4, 0}), nullptr);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kFailedPrecondition);
+  EXPECT_THAT(refused.error().message(), HasSubstr("where the last seek takes it elsewhere"));
+  sessions_->apply(*rank.connection,
+                   {.serial = 1, .at = wire::ApplyAt::kNow, .vars = {{"limit", "6KiB"}}});
+  EXPECT_EQ(rank.next<wire::RefusedFrame>(wire::FrameType::kRefused).code, 14U) << "kUnavailable";
+}
+
 TEST_F(SwapTest, DryRunIsRefusedWhereTheSwapWouldBe) {
   const Rank rank = attach();
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 9));
@@ -447,12 +500,9 @@ TEST_F(SwapTest, DryRunIsRefusedWhereTheSwapWouldBe) {
 TEST_F(SwapTest, RollbackBeforeAPlannedStepOnlyDropsTheChange) {
   const Rank rank = attach();
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
-  ApplyRequest larger = request(4);
-  larger.yaml.replace(larger.yaml.find("size: 2"), 7, "size: 4");
-  SwapRequest allowed = to_step({0, 15});
-  allowed.allow_schema_change = true;
-  ASSERT_TRUE(service_->swap(self_, larger, allowed, nullptr));
+  swap_to_batches_of_four({0, 15});
   ASSERT_EQ(phases().size(), 2U);
+  ASSERT_EQ(version(), 2U);
 
   const auto back = service_->rollback(self_, "p", 1, to_step({0, 15}), nullptr);
   ASSERT_TRUE(back) << back.error().message();
@@ -461,7 +511,10 @@ TEST_F(SwapTest, RollbackBeforeAPlannedStepOnlyDropsTheChange) {
   EXPECT_TRUE(job.runs);
   EXPECT_EQ(job.from, (StepAt{0, 0}));
   EXPECT_EQ(job.replaces, (std::vector<PlannedChange>{{2, {0, 15}}}));
-  EXPECT_EQ(version(), 3U) << "of the name, for new jobs";
+  EXPECT_EQ(back->pipeline.version, 1U);
+  EXPECT_EQ(back->repeats, 1U);
+  EXPECT_EQ(version(), 1U);
+  EXPECT_EQ(service_->history(self_, "p")->size(), 1U);
   ASSERT_EQ(phases().size(), 1U);
   EXPECT_EQ(phases().front().pipeline_version, 1U);
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
@@ -472,9 +525,96 @@ TEST_F(SwapTest, DroppedChangeStaysDroppedAfterARestart) {
   ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 9}), nullptr));
   ASSERT_TRUE(service_->rollback(self_, "p", 1, to_step({0, 9}), nullptr));
   restart();
+  EXPECT_EQ(version(), 1U);
+  EXPECT_EQ(service_->history(self_, "p")->size(), 1U);
   ASSERT_EQ(phases().size(), 1U);
   const Rank rank = attach();
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
+}
+
+TEST_F(SwapTest, DroppedChangeTakesBackItsVersionAlone) {
+  declare();
+  ASSERT_TRUE(service_->apply(self_, request(6), nullptr));
+  ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 9}), nullptr));
+  ASSERT_EQ(version(), 3U);
+  ASSERT_TRUE(service_->rollback(self_, "p", 1, to_step({0, 9}), nullptr));
+  EXPECT_EQ(version(), 2U) << "as before the change";
+  EXPECT_EQ(service_->history(self_, "p")->size(), 2U);
+  EXPECT_EQ(phases().size(), 1U);
+}
+
+TEST_F(SwapTest, DroppedChangeLeavesAVersionAppliedForNewJobs) {
+  declare();
+  ASSERT_TRUE(service_->apply(self_, request(8), nullptr));
+  ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 9}), nullptr));
+  const auto back = service_->rollback(self_, "p", 1, to_step({0, 9}), nullptr);
+  ASSERT_TRUE(back) << back.error().message();
+  EXPECT_TRUE(back->unchanged);
+  EXPECT_EQ(back->repeats, 0U);
+  EXPECT_EQ(version(), 2U);
+  EXPECT_EQ(service_->history(self_, "p")->size(), 2U);
+  EXPECT_EQ(phases().size(), 1U);
+}
+
+TEST_F(SwapTest, DroppedChangeLeavesAVersionThatAnotherJobHas) {
+  declare("j");
+  ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 9}), nullptr));
+  declare("k");
+  ASSERT_TRUE(service_->rollback(self_, "p", 1, to_step({0, 9}), nullptr));
+  EXPECT_EQ(phases().size(), 1U);
+  EXPECT_EQ(version(), 2U);
+  EXPECT_EQ(service_->job(self_, "k", "")->phases.front().pipeline_version, 2U);
+}
+
+TEST_F(SwapTest, DroppedChangeLeavesEverythingWhenNothingCanBeWritten) {
+  declare();
+  ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 9}), nullptr));
+  run_sql("DROP TABLE pipelines");
+  const auto back = service_->rollback(self_, "p", 1, to_step({0, 9}), nullptr);
+  ASSERT_FALSE(back);
+  EXPECT_THAT(back.error().message(), HasSubstr("pipeline 'p' and its jobs stay as they are"));
+  EXPECT_EQ(version(), 2U);
+  EXPECT_EQ(phases().size(), 2U);
+}
+
+TEST_F(SwapTest, DroppedChangeIsPlannedWithoutATrialBatch) {
+  declare();
+  ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 9}), nullptr));
+  const auto drops = [&](StepAt at) {
+    const auto built = catalogue_->build(catalogue_->owner_for(self_.uid), request(4), nullptr);
+    const auto planned = sessions_->plan_swaps(self_, *catalogue_->numbered(self_.uid, *built),
+                                               to_step(at), nullptr);
+    return planned->front().drops();
+  };
+  EXPECT_TRUE(drops({0, 9}));
+  EXPECT_FALSE(drops({0, 10}));
+}
+
+TEST_F(SwapTest, RollbackCountsStepsByTheBatchesThatAreThere) {
+  declare();
+  swap_to_batches_of_four({0, 8});  // twenty-four rows are left: six steps
+  SwapRequest back = to_step({0, 15});
+  back.allow_schema_change = true;
+  const auto refused = service_->rollback(self_, "p", 1, back, nullptr);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(), HasSubstr("epoch 0 has 14 steps; there is no step 15"));
+  back.at.step = {0, 14};
+  ASSERT_TRUE(service_->rollback(self_, "p", 1, back, nullptr));
+  EXPECT_EQ(phases().back().from, (StepAt{1, 0}));
+}
+
+TEST_F(SwapTest, RollbackTakesAStepThatOnlySmallerBatchesHave) {
+  ApplyRequest larger = request(4);
+  larger.yaml.replace(larger.yaml.find("size: 2"), 7, "size: 4");
+  ASSERT_TRUE(service_->apply(self_, larger, nullptr));
+  declare();
+  SwapRequest allowed = to_step({0, 5});
+  allowed.allow_schema_change = true;
+  ASSERT_TRUE(service_->swap(self_, request(4), allowed, nullptr));
+  allowed.at.step = {0, 12};  // of fifteen steps; ten without the change
+  const auto back = service_->rollback(self_, "p", 2, allowed, nullptr);
+  ASSERT_TRUE(back) << back.error().message();
+  EXPECT_EQ(phases().back().from, (StepAt{0, 12}));
 }
 
 TEST_F(SwapTest, RollbackBehindAPlannedStepChangesBackThere) {
@@ -488,7 +628,7 @@ TEST_F(SwapTest, RollbackBehindAPlannedStepChangesBackThere) {
   EXPECT_EQ(phases().back().pipeline_version, 3U);
 }
 
-TEST_F(SwapTest, AReplicaThatDiedBeforeTheSwapWasGivenUpGoesOnWithTheOthers) {
+TEST_F(SwapTest, ReplicaThatDiedDuringAnAbortedSwapGoesOn) {
   const auto come = [&](std::uint32_t replica, std::optional<std::uint64_t> step) {
     Rank rank = connect();
     delivery::AttachRequest request;
