@@ -8,6 +8,7 @@
 #include <cmath>
 #include <deque>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -24,7 +25,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLookAgain{20};  // for Ctrl-C, for a refusal elsewhere, for silence
-// A place must be so far ahead at the fastest rank's pace, and three times as far as asking took:
+// A point must be so far ahead at the fastest rank's pace, and three times as far as asking took:
 // by then the ranks have read on, and to do it takes as long again.
 constexpr double kNearestS = 10;
 constexpr double kAskingTimes = 3;
@@ -38,7 +39,7 @@ struct Part {
   std::unique_ptr<Daemon> daemon;
   std::optional<v1::SwapResult> answer;  // of the dry run; has one job and its outlook
   std::optional<v1::SwapResult> done;
-  bool undone = false;
+  std::optional<v1::SwapResult> undone;
   std::optional<Failure> failure;  // of what was tried last
 
   // Of the call under way.
@@ -50,6 +51,8 @@ struct Part {
   bool refused() const { return failure && !done && !failure->transient(); }
   // It had the change before this call.
   bool known() const { return answer && job().outlook().known(); }
+  // What the change has done that undoing it has not taken back; empty: nothing. Of one undone.
+  std::string left_behind() const;
 };
 
 std::string seconds(double s) { return fmt::format("{:.1f} s", s); }
@@ -58,12 +61,28 @@ std::string at_option(const v1::StepAt& at) {
   return fmt::format("step:{}/{}", at.epoch(), at.step());
 }
 
-auto place(const v1::StepAt& at) { return std::make_tuple(at.epoch(), at.step()); }
+// In the order of steps.
+auto ordered(const v1::StepAt& at) { return std::make_tuple(at.epoch(), at.step()); }
 
 // From `from` to `to`, which is not before it. Numbers are a daemon's word, and may be any.
 double steps_between(const v1::StepAt& from, const v1::StepAt& to, std::uint64_t per_epoch) {
   return static_cast<double>(to.epoch() - from.epoch()) * static_cast<double>(per_epoch) +
          static_cast<double>(to.step()) - static_cast<double>(from.step());
+}
+
+std::string Part::left_behind() const {
+  std::string left;
+  for (const v1::JobSwap& job : done->jobs()) {
+    for (const v1::PlannedChange& change : job.replaces())
+      left += fmt::format("; the change to version {} at {} does not come any more",
+                          change.version(), show_place(change.from()));
+  }
+  const std::uint32_t now = undone->pipeline().version();
+  const bool as_before = done->unchanged()
+                             ? undone->unchanged()
+                             : !undone->unchanged() && now < done->pipeline().version();
+  if (!as_before) left += fmt::format("; new jobs get version {}", now);
+  return left;
 }
 
 class Joint {
@@ -81,14 +100,14 @@ class Joint {
     const milliseconds began = now_();
     ask();
     check_answers();
-    check_place(std::chrono::duration<double>(now_() - began).count());
+    check_point(std::chrono::duration<double>(now_() - began).count());
     change();
     return results();
   }
 
  private:
   // Runs `work` for each part, all at once; a Failure of one is kept with it. Once `hopeless` all
-  // are cancelled, and before that whoever is silent.
+  // calls are cancelled, and before that those of daemons that are silent.
   template <typename Work, typename Hopeless>
   void on_each(const Work& work, const Hopeless& hopeless) {
     std::vector<milliseconds> heard_at(parts_.size(), now_());
@@ -111,6 +130,7 @@ class Joint {
     std::vector<bool> silent(parts_.size());
     for (std::future<void>& one : running) {
       while (one.wait_for(kLookAgain) != std::future_status::ready) {
+        show_progress();
         const bool all = hopeless();
         const milliseconds now = now_();
         for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -138,12 +158,22 @@ class Joint {
       v1::Progress named = progress;
       named.set_what(part.directory + ": " + progress.what());
       MutexLock lock(progress_mutex_);
-      on_progress_(named);
+      progress_[part.directory] = std::move(named);
     };
   }
 
+  // On the main thread.
+  void show_progress() {
+    std::map<std::string, v1::Progress> latest;
+    {
+      MutexLock lock(progress_mutex_);
+      latest.swap(progress_);
+    }
+    for (const auto& [directory, progress] : latest) on_progress_(progress);
+  }
+
   void ask() {
-    std::atomic<bool> hopeless = false;  // set by whichever thread is refused first
+    std::atomic<bool> hopeless = false;  // set by the thread that is refused first
     on_each(
         [&](Part& part) {
           try {
@@ -185,21 +215,22 @@ class Joint {
                       "job's shards must: let them see the same files",
                       first.directory, part.directory, expected, digest));
     }
+    const Part* placed = nullptr;  // the first that changes at a point, and not at once
     for (const Part& part : parts_) {
-      if (part.job().tuned() || first.job().tuned() ||
-          place(part.job().from()) == place(first.job().from()))
-        continue;
+      if (part.job().tuned()) continue;
+      if (placed == nullptr) placed = &part;
+      if (ordered(part.job().from()) == ordered(placed->job().from())) continue;
       give_up(
-          fmt::format("the job would change at {} on {}, and at {} on {}: name a step that "
+          fmt::format("the job would change at {} on {}, and at {} on {}: name a point that "
                       "all of them have, or roll it back there first",
-                      show_place(first.job().from()), first.directory,
+                      show_place(placed->job().from()), placed->directory,
                       show_place(part.job().from()), part.directory));
     }
   }
 
   // Until all know of the change no rank must be there. What an earlier call has begun is ended
   // all the same: one that is too late refuses.
-  void check_place(double asking_s) {
+  void check_point(double asking_s) {
     const Part* furthest = nullptr;
     double steps_per_s = 0;
     for (const Part& part : parts_) {
@@ -213,21 +244,22 @@ class Joint {
                         asked_.swap.job(), part.directory));
       steps_per_s = std::max(steps_per_s, std::min(outlook.steps_per_s(), kMostStepsPerS));
       if (furthest == nullptr ||
-          place(outlook.frontier()) > place(furthest->job().outlook().frontier()))
+          ordered(outlook.frontier()) > ordered(furthest->job().outlook().frontier()))
         furthest = &part;
     }
     if (furthest == nullptr || !(steps_per_s > 0)) return;
     const v1::StepAt& frontier = furthest->job().outlook().frontier();
     const std::uint64_t per_epoch = furthest->job().outlook().steps_per_epoch();
     const v1::StepAt& at = furthest->job().from();
-    const double ahead = place(at) < place(frontier) ? -1 : steps_between(frontier, at, per_epoch);
+    const double ahead =
+        ordered(at) < ordered(frontier) ? -1 : steps_between(frontier, at, per_epoch);
     const double needed_s = std::max(kNearestS, kAskingTimes * asking_s);
     const double needed = std::ceil(steps_per_s * needed_s);
     if (ahead >= needed) return;
     give_up(
         fmt::format("{} is too near: the next step on {} is {}, and at {:.1f} steps/s a rank "
                     "may be there in {}. A change must be {} ahead, for all daemons to know of "
-                    "it in time: --at {} is the nearest place that will do",
+                    "it in time: --at {} is the nearest point that will do",
                     show_place(at), furthest->directory, show_place(frontier), steps_per_s,
                     seconds(std::max(0.0, ahead) / steps_per_s), seconds(needed_s),
                     at_option(nearest(frontier, needed, per_epoch, at.step() == 0))));
@@ -265,8 +297,7 @@ class Joint {
     request.set_pipeline(part.done->pipeline().name());
     request.set_version(part.job().outlook().version_before());
     *request.mutable_swap() = asked_.swap;
-    part.daemon->rollback(request, progress_of(part));
-    part.undone = true;
+    part.undone = part.daemon->rollback(request, progress_of(part));
   }
 
   std::vector<v1::SwapResult> results() const {
@@ -280,9 +311,14 @@ class Joint {
     }
     const bool none = all([](const Part& part) { return part.undone || part.refused(); });
     std::string text =
-        none ? "nothing has changed:"
-             : fmt::format("job '{}' does not change on all daemons at {}:", asked_.swap.job(),
-                           show_place(asked_.swap.step()));
+        fmt::format("job '{}' does not change on all daemons at {}:", asked_.swap.job(),
+                    show_place(asked_.swap.step()));
+    if (none) {
+      const bool as_before =
+          all([](const Part& part) { return part.refused() || part.left_behind().empty(); });
+      text = as_before ? "nothing has changed:"
+                       : fmt::format("job '{}' changes on no daemon:", asked_.swap.job());
+    }
     bool ends = true;
     std::string undoing;
     for (const Part& part : parts_) {
@@ -297,7 +333,7 @@ class Joint {
   }
 
   static std::string outcome(const Part& part) {
-    if (part.undone) return "has changed, and goes on as before again";
+    if (part.undone) return "has changed, and goes on as before again" + part.left_behind();
     if (part.done && part.failure)
       return fmt::format("changes, and could not be told to go on as before: {}",
                          part.failure->what());
@@ -331,6 +367,8 @@ class Joint {
   const Interrupt interrupt_;
   std::deque<Part> parts_;
   Mutex progress_mutex_;
+  // What each daemon said last and was not shown yet, by its directory.
+  std::map<std::string, v1::Progress> progress_ SPDLD_GUARDED_BY(progress_mutex_);
 };
 
 }  // namespace

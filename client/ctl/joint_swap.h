@@ -25,11 +25,11 @@ struct JointSwap {
 
 // Changes the job at the same step on all of the daemons, which do not talk to each other:
 //  1. Asks all at once, by a dry run, whether they could. Nothing is changed when one refuses, is
-//     gone or silent, or has other data or another place than the others, when the place is too
+//     gone or silent, or has other data or another point than the others, when the point is too
 //     near, or on Ctrl-C. From here on, Ctrl-C ends nothing.
 //  2. Has each of them change the job at the step, all at once: each does it durably, or refuses.
-//  3. If one refuses, those that have done it for this call go back to what the job ran, as long as
-//     the step lies ahead.
+//  3. If one refuses, those that have done it for this call drop it again, as long as the step lies
+//     ahead.
 // Where a daemon did not answer in step 2 the Failure says what has become of each, and which
 // commands end or undo it. The same call again does what is missing. Returns what each has done, in
 // their order. For the main thread; the calls run on threads of its own, which have ended when it

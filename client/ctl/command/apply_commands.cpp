@@ -72,11 +72,13 @@ void print_warnings(const v1::Pipeline& pipeline, const Context& context) {
     context.err << fmt::format("spdlctl: warning: {}\n", cell(warning));
 }
 
-void print_swap(const v1::SwapResult& result, const std::string& done, const Context& context) {
+// `dropped`: nothing was applied, a change of a job does not come.
+void print_swap(const v1::SwapResult& result, const std::string& done, const Context& context,
+                bool dropped = false) {
   print_pipeline(result.pipeline(), done, context.out);
   print_warnings(result.pipeline(), context);
   for (const v1::JobSwap& job : result.jobs())
-    print_job_swap(job, result.pipeline().version(), context.out);
+    print_job_swap(job, dropped ? job.version() : result.pipeline().version(), context.out);
   if (result.jobs().empty()) {
     context.out << fmt::format("no job runs it: version {} is what new ones get\n",
                                result.pipeline().version());
@@ -193,12 +195,16 @@ void add_apply(CLI::App& app, const Context& context) {
 void print_rollback(const v1::SwapResult& result, bool swapped, const Context& context) {
   const v1::Pipeline& pipeline = result.pipeline();
   std::string done = fmt::format("rolled back, as version {}", pipeline.version());
-  if (result.unchanged()) {
+  const bool stays = result.unchanged() && result.repeats() == 0;
+  const bool is_back = !result.unchanged() && result.repeats() == pipeline.version();
+  if (stays || is_back) {
+    done = fmt::format("{} at version {}", stays ? "stays" : "is back", pipeline.version());
+  } else if (result.unchanged()) {
     done = fmt::format("is at version {} already", pipeline.version());
     if (result.repeats() != pipeline.version())
       done += fmt::format(", which repeats version {}", result.repeats());
   }
-  if (swapped) return print_swap(result, done, context);
+  if (swapped) return print_swap(result, done, context, stays || is_back);
   if (result.unchanged()) {
     context.out << fmt::format("pipeline '{}' {}: nothing was changed\n", cell(pipeline.name()),
                                done);

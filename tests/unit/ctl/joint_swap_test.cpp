@@ -38,6 +38,10 @@ class JointSwapTest : public ::testing::Test {
                                               .steps_per_epoch = 100,
                                               .steps_per_s = 2.0,
                                               .known = false};
+      daemon->service.going_back = [&view](const Service::Progress&) {
+        view.pipeline.version = 3;  // what it was before
+        return Status();
+      };
       daemon->start();
     }
   }
@@ -48,7 +52,7 @@ class JointSwapTest : public ::testing::Test {
   // Swaps both; returns what the failure says, or "" and the results.
   std::string swap(std::vector<v1::SwapResult>* results = nullptr) {
     JointSwap joint;
-    joint.directories = {first_.path(), second_.path()};
+    joint.directories = directories_;
     joint.text.set_yaml("pipeline: pets");
     joint.swap.set_job("run");
     joint.swap.set_at(v1::SWAP_POINT_STEP);
@@ -58,8 +62,7 @@ class JointSwapTest : public ::testing::Test {
     joint.timeout = milliseconds(5'000);
     const NowMs now = [&] { return milliseconds(now_ms_.load()); };
     try {
-      const auto done = swap_everywhere(
-          joint, [](const v1::Progress&) {}, now);
+      const auto done = swap_everywhere(joint, on_progress_, now);
       if (results != nullptr) *results = done;
       return "";
     } catch (const Failure& failure) {
@@ -78,6 +81,8 @@ class JointSwapTest : public ::testing::Test {
 
   FakeDaemon first_;
   FakeDaemon second_;
+  std::vector<std::string> directories_ = {first_.path(), second_.path()};
+  Daemon::OnProgress on_progress_ = [](const v1::Progress&) {};
   std::atomic<std::int64_t> now_ms_ = 5'000;
   int exit_code_ = 0;
 };
@@ -95,6 +100,21 @@ TEST_F(JointSwapTest, AsksAllAndThenChangesAll) {
     EXPECT_EQ(daemon->service.calls(), (Calls{"swap dry", "swap"}));
     EXPECT_EQ(daemon->service.last_swap()->at.step, (StepAt{2, 7}));
   }
+}
+
+TEST_F(JointSwapTest, ShowsProgressOfADaemonOnTheThreadThatAsks) {
+  std::atomic<bool> shown = false;
+  on_progress_ = [&, asks = std::this_thread::get_id()](const v1::Progress& progress) {
+    EXPECT_EQ(std::this_thread::get_id(), asks);
+    EXPECT_EQ(progress.what(), second_.path() + ": listing");
+    shown = true;
+  };
+  second_.service.work = [&](const Service::Progress& progress) {
+    while (!shown && progress(1, 2, "listing")) std::this_thread::yield();
+    return Status();
+  };
+  EXPECT_EQ(swap(), "");
+  EXPECT_TRUE(shown);
 }
 
 TEST_F(JointSwapTest, ChangesNothingWhenOneSaysThatItCouldNot) {
@@ -178,14 +198,26 @@ TEST_F(JointSwapTest, ChangesNothingWhenTheDaemonsListOtherData) {
   EXPECT_EQ(second_.service.calls(), (Calls{"swap dry"}));
 }
 
-TEST_F(JointSwapTest, ChangesNothingWhenThePlaceIsAnotherOnOneOfThem) {
+TEST_F(JointSwapTest, ChangesNothingWhenDaemonsWouldChangeAtDifferentPoints) {
   job(second_).from = {3, 0};
   EXPECT_EQ(swap(), "nothing has changed: the job would change at epoch 2, step 7 on " +
                         first_.path() + ", and at epoch 3, step 0 on " + second_.path() +
-                        ": name a step that all of them have, or roll it back there first");
+                        ": name a point that all of them have, or roll it back there first");
 }
 
-TEST_F(JointSwapTest, RefusesAPlaceNearerThanTenSecondsOfTheFastestRank) {
+TEST_F(JointSwapTest, ComparesPointsOfTheOthersWhenTheFirstIsTuned) {
+  FakeDaemon third;
+  third.service.swap_view = second_.service.swap_view;
+  third.start();
+  directories_.push_back(third.path());
+  job(first_).tuned = true;
+  job(third).from = {3, 0};
+  EXPECT_EQ(swap(), "nothing has changed: the job would change at epoch 2, step 7 on " +
+                        second_.path() + ", and at epoch 3, step 0 on " + third.path() +
+                        ": name a point that all of them have, or roll it back there first");
+}
+
+TEST_F(JointSwapTest, RefusesAPointWithinTenSecondsOfTheFastestRank) {
   outlook(second_).frontier = {1, 90};
   outlook(first_).steps_per_s = 4.0;
   for (FakeDaemon* daemon : {&first_, &second_}) job(*daemon).from = {2, 29};
@@ -194,21 +226,21 @@ TEST_F(JointSwapTest, RefusesAPlaceNearerThanTenSecondsOfTheFastestRank) {
                 second_.path() +
                 " is epoch 1, step 90, and at 4.0 steps/s a rank may be there in 9.8 s. A change "
                 "must be 10.0 s ahead, for all daemons to know of it in time: --at step:2/30 is "
-                "the nearest place that will do");
+                "the nearest point that will do");
   EXPECT_EQ(exit_code_, 1);
   EXPECT_EQ(first_.service.calls(), (Calls{"swap dry"}));
   for (FakeDaemon* daemon : {&first_, &second_}) job(*daemon).from = {2, 30};
   EXPECT_EQ(swap(), "");
 }
 
-TEST_F(JointSwapTest, NamesTheNextEpochThatWillDoForOneThatIsTooNear) {
+TEST_F(JointSwapTest, NamesTheNextEpochThatIsFarEnough) {
   outlook(first_).frontier = {1, 90};
   for (FakeDaemon* daemon : {&first_, &second_}) job(*daemon).from = {2, 0};
   const std::string said = swap();
-  EXPECT_NE(said.find(": --at step:3/0 is the nearest place"), std::string::npos) << said;
+  EXPECT_NE(said.find(": --at step:3/0 is the nearest point"), std::string::npos) << said;
 }
 
-TEST_F(JointSwapTest, WantsThePlaceThreeTimesAsFarAheadAsAskingTook) {
+TEST_F(JointSwapTest, PointMustBeThreeTimesAsFarAsAskingTook) {
   second_.service.work = [&](const Service::Progress&) {
     now_ms_ += 4'900;
     return Status();
@@ -221,14 +253,14 @@ TEST_F(JointSwapTest, WantsThePlaceThreeTimesAsFarAheadAsAskingTook) {
   EXPECT_EQ(swap(), "");
 }
 
-TEST_F(JointSwapTest, ChangesNothingWhileThePaceOfARankIsNotKnown) {
+TEST_F(JointSwapTest, ChangesNothingWhileARanksPaceIsUnknown) {
   outlook(second_).steps_per_s = std::nullopt;
   EXPECT_EQ(swap(), "nothing has changed: how fast the ranks of job 'run' at " + second_.path() +
                         " read is not known yet, since one has only just come: try again in a few "
                         "seconds");
 }
 
-TEST_F(JointSwapTest, TakesAnyPlaceAheadOfAJobThatNobodyReads) {
+TEST_F(JointSwapTest, TakesAnyPointAheadOfAJobThatNobodyReads) {
   for (FakeDaemon* daemon : {&first_, &second_}) {
     outlook(*daemon).steps_per_s = 0.0;
     job(*daemon).from = {1, 0};
@@ -266,6 +298,22 @@ TEST_F(JointSwapTest, UndoesItOnTheOthersWhenOneRefusesToChange) {
   EXPECT_EQ(second_.service.calls(), (Calls{"swap dry", "swap"}));
 }
 
+TEST_F(JointSwapTest, SaysWhatUndoingDoesNotTakeBack) {
+  second_.service.changing = [](const Service::Progress&) {
+    return Status(Code::kOutOfRange, "job 'run' has passed epoch 2, step 7");
+  };
+  job(first_).replaces = {{2, {4, 0}}};
+  first_.service.going_back = [&](const Service::Progress&) {
+    first_.service.swap_view.unchanged = true;
+    return Status();
+  };
+  EXPECT_EQ(swap(), "job 'run' changes on no daemon:\n  " + first_.path() +
+                        ": has changed, and goes on as before again; the change to version 2 at "
+                        "epoch 4, step 0 does not come any more; new jobs get version 4\n  " +
+                        second_.path() + ": refused: job 'run' has passed epoch 2, step 7");
+  EXPECT_EQ(exit_code_, 1);
+}
+
 TEST_F(JointSwapTest, SaysHowToUndoWhatItCouldNotUndo) {
   second_.service.changing = [](const Service::Progress&) {
     return Status(Code::kOutOfRange, "job 'run' has passed epoch 2, step 7");
@@ -283,7 +331,7 @@ TEST_F(JointSwapTest, SaysHowToUndoWhatItCouldNotUndo) {
   EXPECT_EQ(exit_code_, 1);
 }
 
-TEST_F(JointSwapTest, SaysWhoHasTheChangeWhenOneDiesOverIt) {
+TEST_F(JointSwapTest, NamesDaemonsThatChangedWhenOneDiesOverIt) {
   std::promise<void> died;
   second_.service.changing = [&](const Service::Progress& progress) {
     std::error_code ignored;
@@ -308,7 +356,7 @@ TEST_F(JointSwapTest, SaysWhoHasTheChangeWhenOneDiesOverIt) {
   EXPECT_EQ(first_.service.calls(), (Calls{"swap dry", "swap"}));
 }
 
-TEST_F(JointSwapTest, SaysWhoHasTheChangeWhenOneIsSilentOverIt) {
+TEST_F(JointSwapTest, NamesDaemonsThatChangedWhenOneIsSilentOverIt) {
   std::promise<void> over;
   second_.service.changing = [&](const Service::Progress&) {
     now_ms_ += 5'001;
@@ -323,7 +371,7 @@ TEST_F(JointSwapTest, SaysWhoHasTheChangeWhenOneIsSilentOverIt) {
   over.set_value();
 }
 
-TEST_F(JointSwapTest, UndoesItWhereItCanWhenOneRefusesAndAnotherDoesNotAnswer) {
+TEST_F(JointSwapTest, NamesTheUndoForADaemonThatDidNotAnswer) {
   first_.service.changing = [](const Service::Progress&) {
     return Status(Code::kOutOfRange, "job 'run' has passed epoch 2, step 7");
   };
@@ -338,7 +386,7 @@ TEST_F(JointSwapTest, UndoesItWhereItCanWhenOneRefusesAndAnotherDoesNotAnswer) {
                         undoing(second_));
 }
 
-TEST_F(JointSwapTest, EndsWhatAnEarlierCommandHasBegunHoweverNearThePlaceIs) {
+TEST_F(JointSwapTest, EndsAnEarlierCommandsChangeAtANearPoint) {
   outlook(first_).known = true;
   outlook(second_).frontier = {2, 6};
   EXPECT_EQ(swap(), "");
@@ -346,7 +394,7 @@ TEST_F(JointSwapTest, EndsWhatAnEarlierCommandHasBegunHoweverNearThePlaceIs) {
   EXPECT_EQ(second_.service.calls(), (Calls{"swap dry", "swap"}));
 }
 
-TEST_F(JointSwapTest, LeavesWhatAnEarlierCommandHasDoneAndSaysHowToUndoIt) {
+TEST_F(JointSwapTest, KeepsAnEarlierCommandsChangeAndNamesItsUndo) {
   outlook(first_).known = true;
   second_.service.changing = [](const Service::Progress&) {
     return Status(Code::kOutOfRange, "job 'run' has passed epoch 2, step 7");
@@ -359,7 +407,7 @@ TEST_F(JointSwapTest, LeavesWhatAnEarlierCommandHasDoneAndSaysHowToUndoIt) {
   EXPECT_EQ(first_.service.calls(), (Calls{"swap dry", "swap"}));
 }
 
-TEST_F(JointSwapTest, SaysHowToUndoWhatIsThereThoughItChangesNothing) {
+TEST_F(JointSwapTest, NamesAnEarlierChangesUndoWhenItChangesNothing) {
   outlook(first_).known = true;
   second_.service.swap_view.pipeline.order_digest = "bb";
   const std::string said = swap();

@@ -246,6 +246,25 @@ TEST_F(SpdlctlSwapTest, ClaimsNoRollbackToWhatIsCurrent) {
             "job 'run-7' changes to version 4 at epoch 2, step 0\n");
 }
 
+TEST_F(SpdlctlSwapTest, SaysWhichVersionADroppedChangeLeaves) {
+  service().swap_view.jobs = {
+      {"run-7", "pets", 3, {0, 0}, false, true, {{5, {2, 0}}}},
+  };
+  const std::string job =
+      ": 211 items, 3 classes, batches of 8\n"
+      "job 'run-7' runs version 3 already, since epoch 0, step 0";
+  const std::string dropped =
+      "\n  replaces the change to version 5 that was to come at epoch 2, step 0\n";
+  const std::vector<std::string> rollback = {"rollback", "pets", "--to", "3", "--job", "run-7"};
+  service().swap_view.pipeline.version = 3;
+  service().swap_view.repeats = 3;
+  EXPECT_EQ(spdlctl(rollback).out, "pipeline 'pets' is back at version 3" + job + dropped);
+  service().swap_view.pipeline.version = 5;
+  service().swap_view.repeats = 0;
+  service().swap_view.unchanged = true;
+  EXPECT_EQ(spdlctl(rollback).out, "pipeline 'pets' stays at version 5" + job + dropped);
+}
+
 TEST_F(SpdlctlSwapTest, RefusesRollbacksThatMeanNothing) {
   expect_usage_error({"rollback", "pets", "--at", "now"},
                      "--at is about running jobs: say which by --job JOB or --all-jobs, or leave "
