@@ -16,20 +16,21 @@ from typing import Any
 class Between:
     """Passes on what spdlctl and a daemon say to each other, on a directory of its own.
 
-    Of the requests that hold `marker`, the first is passed on. Before the second, `before` is
-    called; after it, `after`, and when that returns the connection ends without its answer.
+    A pipeline's file is sent twice, with MARKER in it once: to ask, and to change. The first is
+    passed on. Before the second, `before` is called; after it, `after`, and when that returns the
+    connection ends without its answer.
     """
+
+    MARKER = b"# sent through Between"
 
     def __init__(
         self,
         daemon: Any,
-        marker: bytes,
         *,
         before: Callable[[], None] | None = None,
         after: Callable[[], None] | None = None,
     ) -> None:
         self._daemon = daemon
-        self._marker = marker
         self._before = before
         self._after = after
         self._seen = b""
@@ -64,9 +65,9 @@ class Between:
     def _requests(self, near: socket.socket, far: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := near.recv(65536):
-                had = self._seen.count(self._marker)
+                had = self._seen.count(self.MARKER)
                 self._seen += data
-                second = had < 2 <= self._seen.count(self._marker)
+                second = had < 2 <= self._seen.count(self.MARKER)
                 self._muted = self._muted or (second and self._after is not None)
                 if second and self._before is not None:
                     self._before()
@@ -100,5 +101,7 @@ class Between:
     def __enter__(self) -> Between:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failed: object, *_: object) -> None:
         self.close()
+        if failed is None:
+            assert self._seen.count(self.MARKER) == 2

@@ -95,6 +95,8 @@ def apply_everywhere(
 def apply_far_ahead(
     nodes: list[Any], file: pathlib.Path, through: Between | None = None
 ) -> subprocess.CompletedProcess[str]:
+    if through is not None:
+        file.write_bytes(file.read_bytes() + through.MARKER + b"\n")
     return apply_everywhere(nodes, file, "step:{}/{}".format(*FAR), through=through)
 
 
@@ -127,7 +129,17 @@ def check_changed(nodes: list[Any], fleet: Fleet) -> None:
         assert batch["version"] == (2 if (epoch, step) >= FAR else 1)
 
 
-def check_as_it_was(nodes: list[Any], fleet: Fleet) -> None:
+def pipelines(nodes: list[Any]) -> list[Any]:
+    """What each node says of its pipeline and of the versions that it had."""
+    return [
+        node.ctl_json("get", "pipelines", "images", *more)
+        for node in nodes
+        for more in ((), ("--history",))
+    ]
+
+
+def check_as_it_was(nodes: list[Any], fleet: Fleet, pipelines_before: list[Any]) -> None:
+    assert pipelines(nodes) == pipelines_before
     for node in nodes:
         assert phases(node) == [(0, 0, 1)]
     fleet.read_epochs(FAR[0] + 1)
@@ -172,13 +184,13 @@ def test_a_daemon_that_is_gone_before_changes_nothing(
     check_undisturbed(nodes, fleet)
 
 
-def test_a_daemon_that_dies_before_its_change_is_changed_by_the_same_command(
+def test_the_same_command_changes_a_daemon_that_died(
     nodes: list[Any], fleet: Fleet, write: Write
 ) -> None:
     here, there = nodes
     begin(nodes, fleet)
     file = write(CROPPED)
-    with Between(there, b"center_crop", before=there.kill) as between:
+    with Between(there, before=there.kill) as between:
         split = apply_far_ahead(nodes, file, between)
     assert split.returncode == 1
     assert (
@@ -193,17 +205,18 @@ def test_a_daemon_that_dies_before_its_change_is_changed_by_the_same_command(
     check_changed(nodes, fleet)
 
 
-def test_a_change_whose_answer_is_lost_is_undone_by_the_commands_that_are_named(
+def test_the_named_commands_undo_a_change_without_an_answer(
     nodes: list[Any], fleet: Fleet, write: Write
 ) -> None:
     here, there = nodes
     begin(nodes, fleet)
+    before = pipelines(nodes)
 
     def die_once_changed() -> None:
         daemon_module.wait_until(lambda: phases(there)[-1] == (*FAR, 2), "the job changes")
         there.kill()
 
-    with Between(there, b"center_crop", after=die_once_changed) as between:
+    with Between(there, after=die_once_changed) as between:
         split = apply_far_ahead(nodes, write(CROPPED), between)
     assert split.returncode == 1
     assert f"\n  {between.address}: not known to change: " in split.stderr
@@ -213,7 +226,7 @@ def test_a_change_whose_answer_is_lost_is_undone_by_the_commands_that_are_named(
     assert [address for address, _ in undoing] == [here.address, between.address]
     for node, (_, command) in zip(nodes, undoing, strict=True):
         node.ctl(*command.split())
-    check_as_it_was(nodes, fleet)
+    check_as_it_was(nodes, fleet, before)
 
 
 def test_a_change_outlives_one_daemon_or_the_other(
@@ -226,17 +239,18 @@ def test_a_change_outlives_one_daemon_or_the_other(
     check_changed(nodes, fleet)
 
 
-def test_a_place_that_one_node_passes_meanwhile_changes_neither(
+def test_a_point_that_one_node_passes_meanwhile_changes_neither(
     nodes: list[Any], fleet: Fleet, write: Write
 ) -> None:
     here, there = nodes
     begin(nodes, fleet)
+    before = pipelines(nodes)
 
     def read_beyond_it() -> None:
         while not all((*FAR, shard) in fleet.got for shard in (2, 3)):
             fleet.round([2, 3])
 
-    with Between(there, b"center_crop", before=read_beyond_it) as between:
+    with Between(there, before=read_beyond_it) as between:
         refused = apply_far_ahead(nodes, write(CROPPED), between)
     assert refused.returncode == 1
     assert refused.stderr.startswith(
@@ -244,10 +258,10 @@ def test_a_place_that_one_node_passes_meanwhile_changes_neither(
         f"again\n  {between.address}: refused: "
     ), refused.stderr
     assert "has passed epoch 5, step 13" in refused.stderr
-    check_as_it_was(nodes, fleet)
+    check_as_it_was(nodes, fleet, before)
 
 
-def test_a_place_that_a_rank_would_soon_be_at_is_refused(
+def test_a_point_that_a_rank_soon_comes_to_is_refused(
     nodes: list[Any], fleet: Fleet, write: Write
 ) -> None:
     begin(nodes, fleet)
@@ -263,7 +277,7 @@ def test_a_place_that_a_rank_would_soon_be_at_is_refused(
         return refused.stderr if "is too near" in refused.stderr else None
 
     said = daemon_module.wait_until(refused_as_too_near, "the next step is refused as too near")
-    assert re.search(r": --at step:\d+/\d+ is the nearest place that will do$", said)
+    assert re.search(r": --at step:\d+/\d+ is the nearest point that will do$", said)
     check_undisturbed(nodes, fleet)
 
 
