@@ -6,8 +6,9 @@
 
 namespace spdld::source {
 
-// A hash of a part's file, and of where the part lies there. A cache that keeps bytes by it compares
-// the file's stamp as well, so that only two parts of one file could be taken for each other.
+// A hash of a part's file, and of where the part lies there. A cache that keeps bytes by it
+// compares the file's stamp as well, so that only two parts of one file could be taken for each
+// other.
 std::uint64_t part_key(std::string_view file, std::uint64_t offset, std::uint64_t size_bytes);
 
 // The hash of an item's name that `select.split` goes by: XXH3 of its bytes, with a seed of its
