@@ -35,7 +35,12 @@ def tests(build_dir: pathlib.Path) -> Times:
     for path in [*build_dir.glob("gtest/*.xml"), build_dir / "pytest.xml"]:
         if not path.exists():
             continue
-        for case in ElementTree.parse(path).getroot().iter("testcase"):
+        try:
+            cases = ElementTree.parse(path).getroot().iter("testcase")
+        except ElementTree.ParseError:  # a parameter's bytes, or a program that was killed
+            print(f"{path} cannot be read")
+            continue
+        for case in cases:
             name = f"{case.get('classname', '')}.{case.get('name', '')}"
             found.append((float(case.get("time", 0)), name))
     return found
