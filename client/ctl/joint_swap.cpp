@@ -51,7 +51,8 @@ struct Part {
   bool refused() const { return failure && !done && !failure->transient(); }
   // It had the change before this call.
   bool known() const { return answer && job().outlook().known(); }
-  // What the change has done that undoing it has not taken back; empty: nothing. Of one undone.
+  // Names the effects of a change that undoing it has not taken back. Empty: there are none. Only
+  // for a part whose change was undone.
   std::string left_behind() const;
 };
 
@@ -367,7 +368,7 @@ class Joint {
   const Interrupt interrupt_;
   std::deque<Part> parts_;
   Mutex progress_mutex_;
-  // What each daemon said last and was not shown yet, by its directory.
+  // Each daemon's last message that show_progress() has not shown yet, by its directory.
   std::map<std::string, v1::Progress> progress_ SPDLD_GUARDED_BY(progress_mutex_);
 };
 

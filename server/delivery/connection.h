@@ -43,7 +43,7 @@ class Connection {
 
   bool send_progress(std::uint64_t done, std::uint64_t total, const std::string& text);
   bool send_standstill(const std::string& text);  // what it waits for; counts as silence
-  // What its user should know though nothing failed.
+  // Sends a warning to the consumer's user; nothing has failed.
   bool send_notice(const std::string& text);
   bool send_attached(const AttachReply& reply);
   bool send_arena_open(const Arena& arena);

@@ -212,7 +212,8 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored,
   job->awaited = {stored.live.begin(), stored.live.end()};
   job->roll->reset(stored.done);
   job->frontiers.restore(stored.frontiers);
-  // What was listed could not be kept, and was listed anew: from now on this is it.
+  // The old listing was never written to disk, so the dataset was listed anew. The new listing
+  // counts from now on.
   job->record_is_old =
       std::any_of(stored.phases.begin(), stored.phases.end(),
                   [](const StoredPhase& phase) { return phase.request.dataset.empty(); });

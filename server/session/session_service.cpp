@@ -141,7 +141,8 @@ void SessionService::restore_one(const StoredPipeline& stored) {
   log::info({.pipeline = stored.id}, "pipeline '{}' version {} restored: {}", stored.id,
             (*put)->version, counted((*put)->source->size(), "item"));
   if ((*put)->request.dataset == stored.request.dataset) return;
-  // What was listed could not be kept, and was listed anew: from now on this is it.
+  // The old listing was never written to disk, so the dataset was listed anew. The new listing
+  // counts from now on.
   if (Status kept = sessions_.deps().store.put_pipeline(stored_pipeline(**put),
                                                         stored_revision(**put, stored.owner, {}));
       !kept.ok())

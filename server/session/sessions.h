@@ -386,7 +386,7 @@ class Sessions final : public delivery::DataService {
                                    StepAt frontier);
   static bool says_nothing_new(const PlannedSwap& swap);
   static Status check_feeds_all(const PlannedSwap& swap);
-  // As it is if the last change of its phase does not come.
+  // The job's timeline if the last change of its phase did not come.
   static Timeline without_last_change(const Job& job);
   // `timeline`: what the job runs without it.
   static Status check_swap(const PlannedSwap& swap, const Timeline& timeline, StepAt frontier);
@@ -427,8 +427,8 @@ class Sessions final : public delivery::DataService {
       SPDLD_EXCLUDES(mutex_);
   // One that has yet to come to where the last seek of the job takes it elsewhere, if any has.
   static SessionPtr yet_to_jump(const Job& job);
-  // Fails while the job cannot be changed: a swap is prepared, or, which is `not_yet`, consumers
-  // are yet to come back, or to come to where a seek leads.
+  // Fails while the job cannot be changed: a swap is prepared, a consumer has not come back yet, or
+  // a consumer has not reached the place of a seek. The last two fail with `not_yet`.
   Status check_settled(const Job& job, Code not_yet = Code::kFailedPrecondition) const
       SPDLD_REQUIRES(mutex_);
   // For so long after a start, consumers that an earlier daemon had are expected back.

@@ -185,7 +185,7 @@ Status Sessions::place_swap(PlannedSwap& swap, const SwapAt& at, StepAt frontier
       return at.kind == SwapAt::Kind::kStep ? Status() : check_feeds_all(swap);
     }
   }
-  // What was to come may come at any step now.
+  // A planned change of the same content may come at another step instead.
   const Timeline& timeline = swap.known && !begun ? without_last : job.timeline;
   SPDLD_ASSIGN(swap.from, asked_step(job, timeline, at, frontier));
   if (runs && swap.from > since && at.kind == SwapAt::Kind::kStep)

@@ -36,8 +36,8 @@ class Swaps {
                          const std::optional<SwapRequest>& jobs,
                          const Catalogue::Progress& progress);
 
-  // What change() would do: plans it and makes the trial batches, and changes nothing. Each of its
-  // jobs has an outlook.
+  // Plans a change and makes its trial batches, and changes nothing. Each job of the outcome has an
+  // outlook.
   Result<Swap> ask(const Caller& caller, const PipelinePtr& built, const SwapRequest& jobs,
                    const Catalogue::Progress& progress);
 
@@ -58,8 +58,8 @@ class Swaps {
   // meanwhile.
   Status check_planned(const Planned& planned) const SPDLD_REQUIRES(sessions_.records());
   Result<Swap> carry_out(const Planned& planned, std::string note);
-  // What the pipeline's name was before the apply for the one job whose change is dropped; null: it
-  // is to stay what it is.
+  // The version that the pipeline had before it was applied for the one job whose change is
+  // dropped. Null: the current version stays.
   Result<PipelinePtr> before_apply(const Planned& planned, const Catalogue::Progress& progress)
       SPDLD_REQUIRES(sessions_.swapping());
   Result<Swap> drop(const Planned& planned, const PipelinePtr& before)

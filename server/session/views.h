@@ -88,7 +88,7 @@ struct Override {
   friend bool operator==(const Override&, const Override&) = default;
 };
 
-// What a dry run says of one job, beside what would become of it.
+// The facts of one job that a dry run adds to its outcome.
 struct SwapOutlook {
   std::uint32_t version_before = 0;   // that it runs up to the change
   StepAt frontier;                    // the first step that no shard has begun
@@ -138,7 +138,7 @@ struct ExplainView {
   std::string text;  // the same for people
 };
 
-// What an apply that swaps jobs has done or, in a dry run, would do.
+// The outcome of an apply that swaps jobs; of a dry run, the outcome that it would have.
 struct SwapView {
   PipelineView pipeline;
   std::vector<JobSwap> jobs;

@@ -3,7 +3,7 @@
 
 namespace spdld::ctl {
 
-// What `completion bash` and `completion zsh` print: the files beside this one.
+// `completion bash` and `completion zsh` print these texts: the files beside this one.
 extern const char* const kBashCompletion;
 extern const char* const kZshCompletion;
 
