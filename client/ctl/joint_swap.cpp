@@ -58,10 +58,6 @@ struct Part {
 
 std::string seconds(double s) { return fmt::format("{:.1f} s", s); }
 
-std::string at_option(const v1::StepAt& at) {
-  return fmt::format("step:{}/{}", at.epoch(), at.step());
-}
-
 // In the order of steps.
 auto ordered(const v1::StepAt& at) { return std::make_tuple(at.epoch(), at.step()); }
 

@@ -99,4 +99,8 @@ std::string show_place(const v1::StepAt& at) {
   return fmt::format("epoch {}, step {}", at.epoch(), at.step());
 }
 
+std::string at_option(const v1::StepAt& at) {
+  return fmt::format("step:{}/{}", at.epoch(), at.step());
+}
+
 }  // namespace spdld::ctl

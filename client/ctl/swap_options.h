@@ -29,5 +29,7 @@ std::string shell_command(const std::vector<std::string>& words);
 
 // "epoch 2, step 0"
 std::string show_place(const v1::StepAt& at);
+// "step:2/0", as --at takes it.
+std::string at_option(const v1::StepAt& at);
 
 }  // namespace spdld::ctl

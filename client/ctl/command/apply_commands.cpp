@@ -145,8 +145,7 @@ void swap_at_all(const Context& context, const std::vector<std::string>& directo
     words.insert(words.end(), {"--address", directory});
   const Words apply = apply_words(submission);
   words.insert(words.end(), apply.begin(), apply.end());
-  words.insert(words.end(), {"--job", swap.job(), "--at",
-                             fmt::format("step:{}/{}", swap.step().epoch(), swap.step().step())});
+  words.insert(words.end(), {"--job", swap.job(), "--at", at_option(swap.step())});
   if (swap.allow_schema_change()) words.push_back("--allow-schema-change");
   joint.command = shell_command(words);
   const std::vector<v1::SwapResult> results =
