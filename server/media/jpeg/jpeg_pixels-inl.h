@@ -85,15 +85,17 @@ inline void upsample_h2v1(const std::uint8_t* in, std::size_t count, std::uint8_
 inline void upsample_h2v2(const std::uint8_t* near, const std::uint8_t* far, std::size_t count,
                           std::uint8_t* out) {
   const std::size_t lanes = hn::Lanes(DSum());
-  const auto column = [&](std::size_t at) {
-    const auto value = load_sums(near + at);
-    return hn::Add(hn::Add(value, hn::Add(value, value)), load_sums(far + at));
+  const auto column = [](const std::uint8_t* in_near, const std::uint8_t* in_far) {
+    const auto value = load_sums(in_near);
+    return hn::Add(hn::Add(value, hn::Add(value, value)), load_sums(in_far));
   };
   for (std::size_t i = 0; i < count; i += lanes) {
-    const auto here = column(i);
+    const auto here = column(near + i, far + i);
     const auto three = hn::Add(here, hn::Add(here, here));
-    const auto even = hn::Add(hn::Add(three, column(i - 1)), hn::Set(DSum(), 8));
-    const auto odd = hn::Add(hn::Add(three, column(i + 1)), hn::Set(DSum(), 7));
+    const auto before = column(near + i - 1, far + i - 1);
+    const auto behind = column(near + i + 1, far + i + 1);
+    const auto even = hn::Add(hn::Add(three, before), hn::Set(DSum(), 8));
+    const auto odd = hn::Add(hn::Add(three, behind), hn::Set(DSum(), 7));
     store_pairs(hn::ShiftRight<4>(even), hn::ShiftRight<4>(odd), out + 2 * i);
   }
 }

@@ -238,6 +238,12 @@ class Schedule {
   delivery::HolderId last_holder_ = 0;
 };
 
+#ifdef SPDLD_SANITIZED
+constexpr unsigned kSeeds = 150;
+#else
+constexpr unsigned kSeeds = 600;
+#endif
+
 class StreamGpuSchedulesTest : public testing::GpuFixture {
  protected:
   void play(unsigned seed, std::uint32_t replicas) {
@@ -250,14 +256,14 @@ class StreamGpuSchedulesTest : public testing::GpuFixture {
 };
 
 TEST_F(StreamGpuSchedulesTest, JobsAreEachGivenTheirStepsWhateverTheOrder) {
-  for (unsigned seed = 1; seed <= 600 && !HasFailure(); ++seed) {
+  for (unsigned seed = 1; seed <= kSeeds && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     play(seed, 1);
   }
 }
 
 TEST_F(StreamGpuSchedulesTest, ReplicasAreEachGivenTheirStepsWhateverTheOrder) {
-  for (unsigned seed = 1; seed <= 600 && !HasFailure(); ++seed) {
+  for (unsigned seed = 1; seed <= kSeeds && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     play(seed, 2 + seed % 2);
   }

@@ -26,7 +26,7 @@ struct Grouping {
   std::uint64_t count(Skipped reason) const { return skipped[static_cast<std::size_t>(reason)]; }
 };
 
-std::string text_of(const TarSample& sample) {
+std::string sample_text(const TarSample& sample) {
   std::string text = sample.key + ":";
   for (const TarSample::Member& member : sample.members) text += " " + member.suffix;
   return text;
@@ -38,7 +38,7 @@ Grouping group(const std::string& archive) {
   SampleGroups groups(file.path());
   Grouping result;
   const auto take = [&] {
-    if (groups.take() != nullptr) result.samples.push_back(text_of(*groups.take()));
+    if (groups.take() != nullptr) result.samples.push_back(sample_text(*groups.take()));
   };
   for (TarMember member; reader.next(member).value();) {
     const auto added = groups.add(member);
