@@ -15,6 +15,7 @@ std::uint64_t Batch::step() const { return state_->step; }
 std::uint64_t Batch::rows() const { return state_->rows; }
 std::uint32_t Batch::pipeline_version() const { return state_->schema->pipeline_version; }
 const std::string& Batch::order_digest() const { return state_->schema->order_digest; }
+const Cursor& Batch::state() const { return state_->behind; }
 std::span<const std::int64_t> Batch::indices() const { return state_->indices; }
 std::span<const std::uint8_t> Batch::valid() const { return state_->valid; }
 std::span<const TensorView> Batch::fields() const { return state_->fields; }

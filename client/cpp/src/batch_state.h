@@ -69,6 +69,7 @@ struct BatchState {
   std::uint64_t epoch = 0;
   std::uint64_t step = 0;
   std::uint64_t rows = 0;
+  Cursor behind = {};  // known once it is handed out
 };
 
 // Checks a frame's layout of fields; null, and `why` says so, when it makes no sense. Batches of it

@@ -183,6 +183,7 @@ std::optional<Batch> Stream::hand_out(Arrival&& arrival) {
   by_ipc_ = arrival.by_ipc;
   ++stats_.batches;
   client::hand_out(*arrival.batch);
+  arrival.batch->behind = cursor_;
   return Batch(std::move(arrival.batch));
 }
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from ._errors import DeviceError, PipelineError
+from ._state import state_of
 
 if TYPE_CHECKING:
     import torch
@@ -107,6 +108,14 @@ class Rows:
                 )
             self._uris = loader.uris(self.indices.tolist(), digest)
         return self._uris
+
+    @property
+    def state(self) -> dict[str, int | str]:
+        """The position after this batch, as ``Loader.state_dict()`` says it of the last one.
+
+        Whoever takes batches ahead of using them saves the state of the one that was used last.
+        """
+        return state_of(self._core.state())
 
     @property
     def released(self) -> bool:

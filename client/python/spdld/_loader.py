@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from . import _core, _launch, _pipeline, _rank
+from . import _core, _habits, _launch, _pipeline, _rank
 from ._apply import Applied, parse_at
 from ._arguments import device_name, known, seconds, text, whole
 from ._feed import END, Feed
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from torch.utils.data import IterableDataset
 
 _log = logging.getLogger("spdld")
+
+# What scripts ask of a DataLoader, and what to write here.
+_OF_A_DATALOADER = {
+    "dataset": "the rows of the dataset are loader.num_items",
+    "sampler": "order and shard are the pipeline's: loader.set_epoch(), loader.num_shards",
+    "batch_sampler": "order and shard are the pipeline's: loader.set_epoch(), loader.num_shards",
+    "num_workers": "the daemon's threads work for it: 'concurrency' in the pipeline's stages",
+}
 
 
 class Loader:
@@ -127,6 +135,7 @@ class Loader:
         self._iteration = 0
         self._in_epoch = False  # a batch of the epoch was handed out, and its end was not
         self._at_ledger = start == "ledger"  # the position is the daemon's to say yet
+        self._chosen = self._at_ledger  # somebody said where the next loop begins
 
         if replica is not None and not 0 <= replica < replicas:
             raise ValueError(f"replica {replica} of replicas {replicas}: replicas count from 0")
@@ -185,12 +194,24 @@ class Loader:
         """
         if self._in_epoch:
             self.set_epoch(self.epoch + 1)
+        if not self._at_ledger:
+            _, _, epoch, _, step, _ = self._feed.cursor
+            place = _habits.Place(epoch, step, self._chosen)
+            if self._iteration == 0:
+                _habits.check_first_loop(self._key, place)
+            _habits.check_loop(place)
         self._iteration += 1
         return _Epoch(self, self._iteration)
 
     def __len__(self) -> int:
         """Steps of a whole epoch: the same on every rank. Attaches."""
         return self._feed.facts[0]
+
+    def __getattr__(self, name: str) -> NoReturn:
+        told = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name in _OF_A_DATALOADER:
+            told += f": {_OF_A_DATALOADER[name]}"
+        raise AttributeError(told)
 
     def __getitem__(self, index: object) -> NoReturn:
         raise TypeError(
@@ -219,6 +240,7 @@ class Loader:
         """What comes next is the start of ``epoch``. Costs nothing if it would be anyway."""
         if epoch < 0:
             raise ValueError(f"epoch is {epoch}: epochs count from 0")
+        self._chosen = True
         moves = None
         if not self._at_ledger:
             _, _, at_epoch, _, step, moves = self._feed.cursor
@@ -236,7 +258,7 @@ class Loader:
         """
         if self._at_ledger and not self._core.attached:
             _ = self._feed.facts
-        return state_of(self._pipeline, self._feed.cursor)
+        return state_of(self._feed.cursor)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes to a position that state_dict() gave.
@@ -400,6 +422,11 @@ class Loader:
         self._feed.go_to(cursor)
         self._in_epoch = False
         self._at_ledger = False
+        self._chosen = True
+
+    @property
+    def _key(self) -> _habits.Job:
+        return self.address, self.job, self._pipeline, self.shard
 
 
 class _Epoch(Iterator[Any]):
@@ -424,6 +451,7 @@ class _Epoch(Iterator[Any]):
         if batch is END:
             self._loader = None
             loader._in_epoch = False
+            _habits.epoch_was_read(loader._key, loader.epoch - 1)
             raise StopIteration
         loader._in_epoch = True
         return batch

@@ -14,11 +14,10 @@ Cursor = tuple[str, int, int, int, int, int | None]
 _MOST_MOVES = 2**31
 
 
-def state_of(pipeline: str, cursor: Cursor) -> dict[str, int | str]:
+def state_of(cursor: Cursor) -> dict[str, int | str]:
     digest, *numbers, moves = cursor
     state = {
         "version": _VERSION,
-        "pipeline": pipeline,
         "order_digest": digest,
         **dict(zip(_NUMBERS, numbers, strict=True)),
     }

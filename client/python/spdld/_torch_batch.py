@@ -11,6 +11,7 @@ import numpy as np
 from . import _core
 from ._batch import Asks, Rows, current_stream
 from ._errors import PipelineError
+from ._state import Cursor
 
 if TYPE_CHECKING:
     import torch
@@ -142,6 +143,7 @@ class _Facts:
         self.epoch, self.step, self.rows = batch.epoch, batch.step, batch.rows
         self.pipeline_version = batch.pipeline_version
         self.order_digest = batch.order_digest
+        self._state = batch.state()
         self._indices, self._valid = np.array(batch.indices()), np.array(batch.valid())
 
     def indices(self) -> np.ndarray:
@@ -149,6 +151,9 @@ class _Facts:
 
     def valid(self) -> np.ndarray:
         return self._valid
+
+    def state(self) -> Cursor:
+        return self._state
 
     def has(self, name: str) -> bool:
         return name in self.names

@@ -6,6 +6,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "cursor_tuple.h"
 #include "dlpack.h"
 #include "py_batch.h"
 #include "spdld/batch.h"
@@ -425,6 +427,7 @@ void bind_batch(nb::module_& module) {
       .def_prop_ro("rows", &PyBatch::rows)
       .def_prop_ro("pipeline_version", &PyBatch::pipeline_version)
       .def_prop_ro("order_digest", &PyBatch::order_digest)
+      .def("state", [](const PyBatch& self) { return cursor_tuple(self.state()); })
       .def_prop_ro("released", &released)
       .def_prop_ro("names", &names)
       .def("has",

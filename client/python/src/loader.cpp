@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "cursor_tuple.h"
 #include "py_batch.h"
 #include "spdld/loader.h"
 #include "text.h"
@@ -143,15 +144,8 @@ LoaderOptions options_from(
   return options;
 }
 
-using CursorTuple = std::tuple<std::string, std::int64_t, std::uint64_t, std::uint64_t,
-                               std::uint64_t, std::optional<std::uint32_t>>;
 // Steps of an epoch, items, rows of a batch, version of the pipeline.
 using FactsTuple = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint32_t>;
-
-CursorTuple cursor_of(const Loader& loader) {
-  const Cursor at = loader.state();
-  return {at.order_digest, at.seed, at.epoch, at.position, at.step, at.moves};
-}
 
 FactsTuple facts_of(Loader& loader) {
   return {loader.steps_per_epoch(), loader.items(), loader.batch_size(), loader.pipeline_version()};
@@ -228,13 +222,13 @@ void bind_loader(nb::module_& module) {
                    })
       .def("state",
            [](PyLoader& self) {
-             return self.reading([](Loader& loader) { return cursor_of(loader); });
+             return self.reading([](Loader& loader) { return cursor_tuple(loader.state()); });
            })
       .def("place",
            [](PyLoader& self) {
              return self.changing([](Loader& loader) {
                FactsTuple facts = facts_of(loader);  // attaches: the cursor may be known only then
-               return std::make_tuple(cursor_of(loader), facts);
+               return std::make_tuple(cursor_tuple(loader.state()), facts);
              });
            })
       .def("facts",

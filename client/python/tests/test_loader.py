@@ -146,7 +146,6 @@ def test_the_state_is_the_position_after_the_last_batch_handed_out(start, loader
     state = reader.state_dict()
     assert state == {
         "version": 1,
-        "pipeline": "numbers",
         "order_digest": "order-1",
         "seed": 42,
         "epoch": 0,
@@ -155,6 +154,30 @@ def test_the_state_is_the_position_after_the_last_batch_handed_out(start, loader
         "moves": 0,
     }
     assert all(type(value) in (int, str) for value in state.values())
+
+
+@pytest.mark.parametrize("map", [None, lambda batch: batch])
+def test_each_batch_knows_the_state_behind_it(start, loader, map) -> None:
+    start(steps=5)
+    reader = loader(map=map)
+    states = []
+    for batch in reader:
+        assert batch.state == reader.state_dict() == batch.copy().state
+        states.append(batch.state)
+    ahead = loader()
+    batches = iter(ahead)
+    in_hand, _ = next(batches), next(batches)
+    assert in_hand.state == states[0]
+    other = loader()
+    other.load_state_dict(in_hand.state)
+    assert places(other) == [(0, 1), (0, 2), (0, 3), (0, 4)]
+
+
+def test_what_a_dataloader_has_and_a_loader_has_not_is_said(loader) -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'dataset': .* loader.num_items"):
+        _ = loader().dataset
+    with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
+        _ = loader().nonsense
 
 
 def test_a_loaded_state_goes_on_exactly_there(start, loader) -> None:

@@ -242,6 +242,29 @@ def test_a_dataloader_with_workers_is_an_error_that_says_what_to_write(start, lo
         pickle.dumps(loader().as_dataset())
 
 
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_a_dataloader_that_would_make_batches_of_batches_is_an_error(
+    start, loader, batch_size
+) -> None:
+    start()
+    data = torch.utils.data.DataLoader(loader(output="torch").as_dataset(), batch_size=batch_size)
+    with pytest.raises(ValueError, match=r"DataLoader\(loader.as_dataset\(\), batch_size=None\)"):
+        next(iter(data))
+
+
+def test_a_dataset_has_the_state_of_its_loader(start, loader) -> None:
+    start(steps=5)
+    reader = loader(output="torch")
+    dataset = reader.as_dataset()
+    batches = iter(dataset)
+    in_hand, _ = next(batches), next(batches)
+    assert dataset.state_dict() == reader.state_dict()
+    assert in_hand.to("cpu").state == pickle.loads(pickle.dumps(in_hand)).state
+    other = loader(output="torch").as_dataset()
+    other.load_state_dict(in_hand.state)
+    assert [batch.step for batch in other] == [1, 2, 3, 4]
+
+
 def test_a_dataset_goes_on_from_a_state_whatever_epoch_a_framework_counts(start, loader) -> None:
     start()
     state = {**loader().state_dict(), "epoch": 1, "step": 2}

@@ -23,9 +23,12 @@ from PIL import Image
 
 pytest.importorskip("torch")
 
-TRAIN = pathlib.Path(__file__).with_name("train.py")
+TRAIN, RESUME = (pathlib.Path(__file__).with_name(name) for name in ("train.py", "resume.py"))
 RANKS, EPOCHS, ITEMS, BATCH, SIDE = 2, 2, 24, 4, 32
+EVALUATED = 21  # no multiple of what ranks take in a step
+SAVED_STEP = 4  # resume.py's
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+MIDDLE = {"mean": [0.5] * 3, "std": [0.5] * 3}  # what is above 127 is above 0
 PACKAGE = {
     "ddp": "torch",
     "dataloader": "torch",
@@ -103,9 +106,9 @@ def by_hand(arguments: list[str]) -> list[subprocess.Popen[str]]:
     ]
 
 
-def train(framework: str, source: str, directory: pathlib.Path) -> list[dict[str, Any]]:
-    """What the model of each rank saw."""
-    arguments = [str(TRAIN), framework, source, str(directory)]
+def run(script: pathlib.Path, framework: str, what: str, directory: pathlib.Path) -> list[Any]:
+    """What each rank wrote down."""
+    arguments = [str(script), framework, what, str(directory)]
     processes = by_torchrun(arguments) if EVERYTHING else by_hand(arguments)
     try:
         # A rank that has failed leaves the others waiting for it.
@@ -118,18 +121,22 @@ def train(framework: str, source: str, directory: pathlib.Path) -> list[dict[str
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    files = [directory / f"{framework}-{source}-{rank}.json" for rank in range(RANKS)]
+    files = [directory / f"{framework}-{what}-{rank}.json" for rank in range(RANKS)]
     return [json.loads(file.read_text()) for file in files]
+
+
+def needs(package: str) -> None:
+    if not EVERYTHING and importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed; './dev test frameworks' installs it")
 
 
 @pytest.mark.parametrize("framework", list(PACKAGE))
 def test_training_from_a_loader_is_that_of_a_dataloader_in_the_same_order(
     framework: str, directory: pathlib.Path
 ) -> None:
-    if not EVERYTHING and importlib.util.find_spec(PACKAGE[framework]) is None:
-        pytest.skip(f"{PACKAGE[framework]} is not installed; './dev test frameworks' installs it")
-    ours = train(framework, "loader", directory)
-    theirs = train(framework, "twin", directory)
+    needs(PACKAGE[framework])
+    ours = run(TRAIN, framework, "loader", directory)
+    theirs = run(TRAIN, framework, "twin", directory)
     for rank in range(RANKS):
         assert len(ours[rank]["losses"]) == EPOCHS * ITEMS // RANKS // BATCH
         # The last bits differ: a sum of gradients is rounded as its terms happen to come.
@@ -142,3 +149,60 @@ def test_training_from_a_loader_is_that_of_a_dataloader_in_the_same_order(
         # Each image is of one colour, and no two of the same.
         apart = np.abs(rows[:, None] - whole[None]).sum(axis=2)
         assert sorted(apart.argmin(axis=1).tolist()) == list(range(ITEMS))
+
+
+@pytest.mark.parametrize("framework", ["accelerate", "trainer", "lightning"])
+def test_a_resumed_run_goes_on_with_the_very_next_batch_and_a_naive_one_is_warned(
+    framework: str, directory: pathlib.Path
+) -> None:
+    needs(PACKAGE[framework])
+    whole = run(RESUME, framework, "whole", directory)
+    part = run(RESUME, framework, "part", directory)
+    rest = run(RESUME, framework, "rest", directory)
+    saved = SAVED_STEP * BATCH
+    for rank in range(RANKS):
+        assert part[rank]["rows"][:saved] == whole[rank]["rows"][:saved]
+        assert rest[rank]["rows"] == whole[rank]["rows"][saved:]
+        assert not rest[rank]["told"]
+    if framework == "lightning":  # whose checkpoint has the position without a line
+        return
+    for rank in run(RESUME, framework, "naive", directory):
+        assert len(rank["told"]) == 1, rank["told"]
+        assert rank["told"][0].startswith("the loop begins at epoch 0 again, and ")
+        assert "call loader.load_state_dict()" in rank["told"][0]
+
+
+@pytest.mark.parametrize("framework", ["accelerate", "trainer", "lightning"])
+def test_evaluation_counts_each_row_once_on_any_number_of_ranks(
+    framework: str,
+    directory: pathlib.Path,
+    make_dataset: Callable[..., Any],
+    write_pipeline: Callable[..., pathlib.Path],
+) -> None:
+    needs(PACKAGE[framework])
+    data = make_dataset(count=EVALUATED, classes=2)
+    stages = ["fetch", "decode_image", {"resize": {"size": [SIDE, SIDE]}}, {"normalize": MIDDLE}]
+    batch = {"size": BATCH, "last": "pad"}
+    write_pipeline(data, name="val", shuffle="none", stages=stages, batch=batch)
+    right = 0
+    for index, file in enumerate(data.files):
+        red = np.asarray(Image.open(file).convert("RGB"))[24, 32, 0]
+        right += int(red > 127) == data.label(index)
+    for rank in run(RESUME, framework, "evaluate", directory):
+        assert rank["counted"] == [[right, EVALUATED]] * 2
+
+
+@pytest.mark.parametrize(
+    ("habit", "warning"),
+    [
+        ("reload", "the loop begins at epoch 0 again, whose batches this process has read"),
+        ("overfit", "overfit_batches=1 takes other batches in each epoch"),
+    ],
+)
+def test_habits_of_lightning_that_see_the_wrong_batches_are_warned_about_once(
+    habit: str, warning: str, directory: pathlib.Path
+) -> None:
+    needs("lightning")
+    for rank in run(RESUME, "lightning", habit, directory):
+        assert len(rank["told"]) == 1, rank["told"]
+        assert rank["told"][0].startswith(warning)

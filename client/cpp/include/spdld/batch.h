@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,21 @@ using FieldKind = wire::FieldKind;
 namespace client {
 struct BatchState;
 }
+
+// A position that can be resumed exactly: the one after a batch, whatever is prefetched or still
+// held. Independent of batch size and number of shards.
+struct Cursor {
+  std::string order_digest = {};  // empty: not known, and not checked
+  std::int64_t seed = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;  // first position of `step`, over all shards
+  std::uint64_t step = 0;
+  // How many of the operators' seeks of the job lie behind it; none: not known. While not all ranks
+  // have gone along with a later one, who starts here goes along with it, too.
+  std::optional<std::uint32_t> moves = {};
+
+  friend bool operator==(const Cursor&, const Cursor&) = default;
+};
 
 // One field of a batch. It points into the batch's memory and is valid as long as the batch, or
 // what Batch::owner() gave for it, lives.
@@ -57,6 +73,8 @@ class SPDLD_API Batch {
   // Names the listing and the order that indices() are of.
   const std::string& order_digest() const;
 
+  // The position after this batch, for whoever reads batches ahead of using them.
+  const Cursor& state() const;
   // Dataset index of what is in each row; empty if the pipeline gives none.
   std::span<const std::int64_t> indices() const;
   // 1 per row, or 0 for one that was substituted, rejected or is padding; empty likewise.

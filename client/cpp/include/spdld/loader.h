@@ -15,21 +15,6 @@
 
 namespace spdld {
 
-// A position that can be resumed exactly: the one after the last batch handed to the caller,
-// whatever is prefetched or still held. Independent of batch size and number of shards.
-struct Cursor {
-  std::string order_digest = {};  // empty: not known, and not checked
-  std::int64_t seed = 0;
-  std::uint64_t epoch = 0;
-  std::uint64_t position = 0;  // first position of `step`, over all shards
-  std::uint64_t step = 0;
-  // How many of the operators' seeks of the job lie behind it; none: not known. While not all ranks
-  // have gone along with a later one, who starts here goes along with it, too.
-  std::optional<std::uint32_t> moves = {};
-
-  friend bool operator==(const Cursor&, const Cursor&) = default;
-};
-
 enum class Start {
   kFresh,   // epoch 0
   kLedger,  // where the daemon's record says that this shard was
