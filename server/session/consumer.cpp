@@ -375,7 +375,7 @@ std::string Consumer::waits_for() const {
 bool Consumer::starves() const {
   MutexLock lock(mutex_);
   return !ended_ && leases_.size() < credits_ && !legs_.empty() &&
-         legs_.front().stream->ready_for(holder()) == 0;
+         legs_.front().stream->readable(holder()).batches == 0;
 }
 
 engine::Executor::Headway Consumer::headway() const {
@@ -427,7 +427,11 @@ Consumer::View Consumer::view() const {
     view.acked = last.to;
     view.acked_position = last.timeline.position_of(last.to);
   }
-  for (const Leg& leg : legs_) view.ready += leg.stream->ready_for(holder());
+  for (const Leg& leg : legs_) {
+    const Stream::Readable readable = leg.stream->readable(holder());
+    view.ready += readable.batches;
+    if (!readable.to_its_end) break;
+  }
   for (const auto& pool : pools()) view.arena_bytes += pool->arena().total_bytes();
   return view;
 }

@@ -519,14 +519,19 @@ std::string Stream::waits_for(delivery::HolderId id) const {
   return name + " is still at " + place_text(slowest->next);
 }
 
-std::uint32_t Stream::ready_for(delivery::HolderId id) const {
+Stream::Readable Stream::readable(delivery::HolderId id) const {
   MutexLock lock(mutex_);
+  Readable readable;
   const Reader* const reader = find(id);
-  if (reader == nullptr) return 0;
-  return static_cast<std::uint32_t>(
-      std::count_if(ready_.begin(), ready_.end(), [&](const auto& entry) {
-        return reader->wants(entry.first) && is_there(entry.second, reader->on_gpu);
-      }));
+  if (reader == nullptr) return readable;
+  StepAt at = timeline_.settled(reader->next);
+  for (auto ready = ready_.find(at); ready != ready_.end() && ready->first == at; ++ready) {
+    if (at >= reader->until || !is_there(ready->second, reader->on_gpu)) break;
+    ++readable.batches;
+    at = timeline_.settled({at.epoch, at.step + 1});
+  }
+  readable.to_its_end = at >= reader->until;
+  return readable;
 }
 
 engine::Executor::Headway Stream::headway() const {

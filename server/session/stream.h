@@ -115,7 +115,13 @@ class Stream final : public engine::StreamPort,
 
   // What `reader` waits for, when it is not for batches in the making; empty otherwise.
   std::string waits_for(delivery::HolderId reader) const SPDLD_EXCLUDES(mutex_);
-  std::uint32_t ready_for(delivery::HolderId reader) const SPDLD_EXCLUDES(mutex_);
+  // The batches that it could take now one after the other: what is finished behind one that is not
+  // does not count.
+  struct Readable {
+    std::uint32_t batches = 0;
+    bool to_its_end = false;  // it reads nothing here behind them
+  };
+  Readable readable(delivery::HolderId reader) const SPDLD_EXCLUDES(mutex_);
   engine::Executor::Headway headway() const SPDLD_EXCLUDES(mutex_);
   // Readers that had nothing to read for more than a fifth of the time since the last call, because
   // readers of other jobs have all the slots: one of them at least stays.

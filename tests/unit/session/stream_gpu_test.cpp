@@ -82,11 +82,11 @@ TEST_F(StreamGpuTest, ReaderIsGivenTheValuesOnItsGpu) {
   const auto only = joined(gpu_);
   produce(2);
   EXPECT_FALSE(poll(only, 0)) << "it is not there yet";
-  EXPECT_EQ(stream_->ready_for(only->holder()), 0U);
+  EXPECT_EQ(stream_->readable(only->holder()).batches, 0U);
   const std::uint64_t told = only->told();
   gpu_->settle();
   EXPECT_GT(only->told(), told);
-  EXPECT_EQ(stream_->ready_for(only->holder()), 2U);
+  EXPECT_EQ(stream_->readable(only->holder()).batches, 2U);
   const auto batch = take(only, 0);
   EXPECT_TRUE(batch.on_gpu());
   only->release(batch);

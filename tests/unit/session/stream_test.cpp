@@ -187,6 +187,22 @@ TEST_F(StreamTest, MakesNothingFromWhereItsReadersEnd) {
   EXPECT_EQ(only->pass(*stream, {0, 2}), rows_of(2));
 }
 
+TEST_F(StreamTest, CountsAsReadableNothingBehindABatchThatIsStillInTheMaking) {
+  source_->hold(kRows);  // the first row of step 1
+  const auto stream = make();
+  const auto only = joined(*stream, 1);
+  start(stream);
+  source_->wait_for_readers(1);
+  const auto settled_but_one = [&] { return stream->pool()->slots().counts().ready == kSlots - 1; };
+  while (!settled_but_one()) std::this_thread::yield();
+  EXPECT_EQ(stream->readable(only->holder()).batches, 1U);
+  only->pass(*stream, {0, 0});
+  EXPECT_EQ(stream->readable(only->holder()).batches, 0U) << "steps 2 and 3 are finished";
+  source_->answer();
+  only->pass(*stream, {0, 1});
+  EXPECT_GE(stream->readable(only->holder()).batches, 2U);
+}
+
 TEST_F(StreamTest, FreesWhatAReaderIsNotToReadAnyMore) {
   const auto stream = make();
   const auto shorter = joined(*stream, 1);
@@ -195,7 +211,9 @@ TEST_F(StreamTest, FreesWhatAReaderIsNotToReadAnyMore) {
   settle(*stream);
   stream->set_until(shorter->holder(), {0, 1});
   expect_steps(*stream, {other}, 0, kSlots);
-  EXPECT_EQ(stream->ready_for(shorter->holder()), 1U);
+  EXPECT_EQ(stream->readable(shorter->holder()).batches, 1U);
+  EXPECT_TRUE(stream->readable(shorter->holder()).to_its_end);
+  EXPECT_FALSE(stream->readable(other->holder()).to_its_end);
   stream->set_until(shorter->holder(), {0, 2});
   EXPECT_EQ(shorter->pass(*stream, {0, 0}), rows_of(0));
 }
