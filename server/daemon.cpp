@@ -325,4 +325,9 @@ bool Daemon::stop() {
   return parts.io.idle_within(kReadGrace);
 }
 
+void Daemon::release_locks() const noexcept {
+  parts_->store->release_lock();
+  parts_->lock.release();
+}
+
 }  // namespace spdld

@@ -41,6 +41,9 @@ class Daemon {
   // the I/O pool, for which the destructor would wait; the process is to end without it.
   // Idempotent.
   bool stop();
+  // Gives the directories to whoever comes next, for a process that is about to end and may not be
+  // able to. Safe in a signal handler.
+  void release_locks() const noexcept;
 
  private:
   struct Parts;

@@ -39,7 +39,8 @@ constexpr int kUsage = 2;
 
 // A daemon that somebody started and forgot leaves after this time even if nobody ever came.
 constexpr auto kUnusedGrace = 60s;
-// Nothing that hangs in the kernel may keep a stopping daemon for longer.
+// Nothing that hangs in the kernel may keep a stopping daemon from making room for the next one for
+// longer.
 constexpr unsigned kStopDeadlineS = 30;
 // Nor may whoever does not read the log.
 constexpr auto kLogPatience = 2s;
@@ -158,6 +159,15 @@ void serve(spdld::Daemon& daemon, const Flags& flags, int signals) {
   }
 }
 
+const spdld::Daemon* stopping = nullptr;
+
+// On SIGALRM. A thread that hangs in the kernel keeps even an ended process, and all that it has
+// open.
+extern "C" void end_without_it(int) {
+  stopping->release_locks();
+  std::_Exit(kFailed);
+}
+
 int run(const Flags& flags) {
   if (const auto armed = SPDLD_ARM_FAILPOINTS(); !armed.ok()) return complain(armed);
   const auto config = spdld::spec::load_daemon_config(flags.config, flags.overrides);
@@ -176,13 +186,17 @@ int run(const Flags& flags) {
   spdld::delivery::notify_systemd("READY=1");
   serve(**daemon, flags, signals->get());
   spdld::delivery::notify_systemd("STOPPING=1");
+  stopping = daemon->get();
+  std::signal(SIGALRM, end_without_it);
   alarm(kStopDeadlineS);
   if (!(*daemon)->stop()) {
     // All is written and everybody has been told; the threads that are left own what they touch.
     spdlog::info("leaves behind reads that their storage has not answered");
     (void)spdld::log::drain(kLogPatience);
+    (*daemon)->release_locks();  // those threads may not end with the process
     std::_Exit(kDone);
   }
+  alarm(0);
   return kDone;
 }
 

@@ -219,6 +219,12 @@ class Daemon:
             self._process.kill()
             self._process.wait()
 
+    def desert(self) -> subprocess.Popen[bytes]:
+        """The process, which has died and cannot end: start() starts another one in its place."""
+        assert self._process is not None
+        dead, self._process = self._process, None
+        return dead
+
     def restart(self) -> Daemon:
         if self.running:
             self.stop()

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -50,27 +49,14 @@ Result<RuntimeLock> RuntimeLock::take(const std::string& runtime_dir) {
     return tl::unexpected(errno_status(errno, "opening runtime_dir " + runtime_dir));
   }
   SPDLD_TRY(check_runtime_dir(runtime_dir, info));
-  const std::string path = runtime_dir + "/lock";
-  UniqueFd fd(::openat(directory.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!fd) {
-    return tl::unexpected(errno_status(
-        errno, fmt::format("opening {} (is runtime_dir writable for this user?)", path)));
-  }
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return tl::unexpected(errno_status(errno, "locking " + path));
-    char pid[32] = {};
-    const ssize_t got = ::pread(fd.get(), pid, sizeof pid - 1, 0);
-    std::string owner(pid, got > 0 ? static_cast<std::size_t>(got) : 0);
-    while (!owner.empty() && owner.back() == '\n') owner.pop_back();
+  auto lock = LockFile::take(runtime_dir + "/lock", LockFile::Kind::kFlock);
+  if (lock) return RuntimeLock(*std::move(lock));
+  if (lock.error().code() == Code::kAlreadyExists)
     return error(Code::kAlreadyExists,
-                 fmt::format("another daemon (pid {}) runs in {}; stop it, or set another "
-                             "runtime_dir",
-                             owner.empty() ? "unknown" : owner, runtime_dir));
-  }
-  const std::string pid = fmt::format("{}\n", ::getpid());
-  // For the message above only: a lock without a pid locks as well.
-  if (::ftruncate(fd.get(), 0) == 0) (void)!::pwrite(fd.get(), pid.data(), pid.size(), 0);
-  return RuntimeLock(std::move(fd));
+                 fmt::format("another daemon ({}) runs in {}; stop it, or set another runtime_dir",
+                             lock.error().message(), runtime_dir));
+  return error(lock.error().code(),
+               lock.error().message() + " (is runtime_dir writable for this user?)");
 }
 
 Result<UniqueFd> listen_unix(const RuntimeLock&, const std::string& path, int type, mode_t mode) {

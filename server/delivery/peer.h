@@ -4,24 +4,28 @@
 #include <sys/types.h>
 
 #include <string>
+#include <utility>
 
+#include "base/lock_file.h"
 #include "base/status.h"
 #include "posix/unique_fd.h"
 
 namespace spdld::delivery {
 
 // Proves that this is the only daemon of a runtime directory. Without it a second daemon would take
-// the sockets over, and delete them when it ends. Held until destruction; a crash releases it.
+// the sockets over, and delete them when it ends. Held until destruction.
 class RuntimeLock {
  public:
   // Makes the directory, for this user alone (0700), if it is not there: who may enter it may
-  // connect. kAlreadyExists names the pid that has it. kPermissionDenied: others could replace the
+  // connect. kAlreadyExists names who has it. kPermissionDenied: others could replace the
   // sockets in it.
   static Result<RuntimeLock> take(const std::string& runtime_dir);
 
+  void release() const noexcept { lock_.release(); }
+
  private:
-  explicit RuntimeLock(UniqueFd fd) : fd_(std::move(fd)) {}
-  UniqueFd fd_;
+  explicit RuntimeLock(LockFile lock) : lock_(std::move(lock)) {}
+  LockFile lock_;
 };
 
 // A non-blocking listener at `path` with these permissions; `type` is SOCK_STREAM or

@@ -1,31 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "base/lock_file.h"
 #include "base/status.h"
-#include "posix/unique_fd.h"
 
 namespace spdld::session {
 
 // Keeps a second daemon away from a state directory: two would overwrite each other's jobs. Owned
-// by the Store; held until destruction. The kernel (over NFS: the server) releases it when its
-// process dies, however that dies, so that no stale lock is left; what the file says is for
-// messages alone.
+// by the Store; held until destruction.
 class StateLock {
  public:
   // kAlreadyExists names who has the directory. Where no lock can be had, the daemon goes without:
   // warning() says so.
   static Result<StateLock> take(const std::string& state_dir);
 
-  bool held() const { return static_cast<bool>(fd_); }
+  bool held() const { return lock_.has_value(); }
+  void release() const noexcept {
+    if (lock_) lock_->release();
+  }
   const std::string& warning() const { return warning_; }
 
  private:
-  StateLock(UniqueFd fd, std::string warning) : fd_(std::move(fd)), warning_(std::move(warning)) {}
+  StateLock(std::optional<LockFile> lock, std::string warning)
+      : lock_(std::move(lock)), warning_(std::move(warning)) {}
 
-  UniqueFd fd_;
+  std::optional<LockFile> lock_;
   std::string warning_;
 };
 

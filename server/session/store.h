@@ -156,6 +156,10 @@ class Store {
 
   // What operators are to know of how it was opened, and what to do.
   const std::vector<std::string>& warnings() const { return warnings_; }
+  // Another daemon may have the directory from now on. Safe in a signal handler.
+  void release_lock() const noexcept {
+    if (lock_) lock_->release();
+  }
 
   // Pipelines and the files they were applied from: store_pipelines.cpp.
   // A version of a pipeline, its place in the history, and the jobs that change to it: all or none.

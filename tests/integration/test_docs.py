@@ -143,7 +143,7 @@ def test_init_writes_what_the_page_for_dataloaders_shows(
     drawn: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     text = (daemon_module.REPOSITORY / "docs/from-dataloader.md").read_text()
-    [shown] = [body for kind, body in FENCED.findall(text) if kind == "yaml"]
+    shown = next(body for kind, body in FENCED.findall(text) if kind == "yaml")
     file = tmp_path / "train.yaml"
     command = [daemon_module.build_dir() / "bin/spdlctl", "--address", "/nowhere", "init", drawn]
     subprocess.run([*command, "-o", file], check=True, timeout=WATCHDOG_S)
@@ -170,9 +170,11 @@ def test_what_other_loaders_become_runs_as_it_stands(
     text = (daemon_module.REPOSITORY / f"docs/{page}.md").read_text()
     assert path in text
     blocks = FENCED.findall(text.replace(path, str(data)))
-    [pipeline] = [body for kind, body in blocks if kind == "yaml"]
-    (checkout / "train.yaml").write_text(pipeline)
+    for pipeline in [body for kind, body in blocks if kind == "yaml"]:
+        name = pipeline.partition("\n")[0].removeprefix("pipeline: ")
+        (checkout / f"{name}.yaml").write_text(pipeline)
     program = "seen = []\ndef train_step(images, targets): seen.append(len(images))\n"
+    program += "def predict(images): return images.sum(dim=(1, 2, 3)) > 0\n"
     program += "def tokenize(texts): return [len(text) for text in texts]\n"
     program += "".join(body for kind, body in blocks if kind == "python")
     program += "\nfor _ in again: pass\n" if "again = " in program else ""

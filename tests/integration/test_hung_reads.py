@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from integration.hung_mount import GETATTR, LOOKUP, OPEN, READ, HungMount
+from integration.hung_mount import GETATTR, LOOKUP, OPEN, OPENDIR, READ, HungMount
 from integration.ranks import Rank, indices
 
 ITEMS, BATCH = 24, 4
@@ -172,6 +172,26 @@ def test_a_rank_is_told_which_item_does_not_come_and_goes_on_when_it_does(
     assert rank.do("stats")["reconnects"] == 0
 
 
+def test_one_file_that_hangs_is_named_while_all_batches_behind_it_are_finished(
+    sick: HungMount,
+    dataset: Any,
+    serve: Callable[..., Any],
+    start_rank: Callable[..., Rank],
+) -> None:
+    daemon = serve("sick", io_threads=16, shuffle="none")
+    rank = start_rank(daemon, "sick", job="run", timeout=TIMEOUT_S)
+    sick.hang(only=dataset.files[BATCH].name)
+    assert rank.next()["indices"] == list(range(BATCH))
+    refused = rank.do("next")
+    assert refused["error"] == "TimeoutError", refused
+    name = dataset.files[BATCH].relative_to(dataset.root)
+    assert f"item {BATCH} ({name}) is being read for " in refused["message"]
+    (session,) = daemon.ctl_json("get", "sessions")
+    assert session["ready"] == 0, "it could be handed nothing now"
+    sick.let_go()
+    assert indices(rank.rest_of_epoch()) == list(range(BATCH, ITEMS))
+
+
 def test_a_shard_that_hangs_is_told_so_while_another_one_goes_on(
     sick: HungMount,
     dataset: Any,
@@ -251,6 +271,51 @@ def test_the_daemon_ends_at_once_with_reads_that_never_come(
     daemon.start()
     batches = [rank.answer(), *rank.rest_of_epoch()]
     assert [batch["indices"] for batch in batches] == order
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+@pytest.mark.parametrize("hangs", ["read", "listing"])
+def test_a_daemon_that_dies_while_a_call_hangs_is_followed_by_another_and_ranks_go_on(
+    mount: Callable[..., HungMount],
+    sick: HungMount,
+    serve: Callable[..., Any],
+    start_rank: Callable[..., Rank],
+    wait_until: Callable[..., Any],
+    tmp_path: pathlib.Path,
+    number: int,
+    hangs: str,
+) -> None:
+    mount("well")
+    daemon = serve("well", "sick", io_threads=16)
+    rank, stuck = start_rank(daemon, "well", job="run"), start_rank(daemon, "sick", job="stuck")
+    batches = [rank.next()]
+    if hangs == "read":
+        stuck.next()
+        sick.hang()
+        stuck.ask("next")
+    else:
+        pipeline = tmp_path / "sick.yaml"
+        changed = pipeline.read_text().replace("seed: 7", "seed: 8")  # so that it is listed again
+        pipeline.write_text(changed)
+        sick.hang(call=OPENDIR)
+        daemon.signal(signal.SIGHUP)
+    wait_until(lambda: sick.waiting > 0, "a call that hangs")
+    daemon.signal(number)
+    wait_until(lambda: state_of(daemon.pid) == "Z", "the daemon to die")
+    dead = daemon.desert()
+    assert sick.waiting > 0, "a thread of it hangs still"
+    if hangs == "listing":  # which would stop the next one, too
+        daemon.configure(pipelines=[], settings={})
+    daemon.start()
+    batches += rank.rest_of_epoch()
+    assert sorted(indices(batches)) == list(range(ITEMS))
+    assert dead.poll() is None
+    sick.let_go()
+    dead.wait()
+
+
+def state_of(pid: int) -> str:
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_the_daemon_ends_cleanly_when_reads_come_that_it_has_given_up(

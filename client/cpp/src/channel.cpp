@@ -21,8 +21,7 @@ namespace {
 // Who listens there, if it is nobody that this process has to trust anyway: root, its own user, or
 // whoever owns the directory. What a daemon sends is mapped and trusted to stay as it is. Empty
 // otherwise.
-std::string stranger_at(int socket, const std::string& path) {
-  ucred listener{};
+std::string stranger_at(int socket, const std::string& path, ucred& listener) {
   socklen_t bytes = sizeof listener;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &listener, &bytes) != 0)
     return join("asking the kernel who listens at ", path, ": ", errno_text(errno));
@@ -63,9 +62,10 @@ std::shared_ptr<Channel> Channel::connect(const std::string& path, std::string& 
     why = denied ? denied_text(path) : join("connecting to ", path, ": ", errno_text(errno));
     return nullptr;
   }
-  if (std::string stranger = stranger_at(socket.get(), path); !stranger.empty())
+  ucred listener{};
+  if (std::string stranger = stranger_at(socket.get(), path, listener); !stranger.empty())
     throw ConnectionError(kPermissionDenied, stranger);
-  return std::shared_ptr<Channel>(new Channel(std::move(socket)));
+  return std::shared_ptr<Channel>(new Channel(std::move(socket), listener.pid));
 }
 
 Channel::Got Channel::receive(std::span<std::byte> buffer, std::size_t& bytes, UniqueFd& fd,

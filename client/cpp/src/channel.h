@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "posix/unique_fd.h"
+#include "posix/zombie.h"
 #include "spdld/wire.h"
 
 namespace spdld::client {
@@ -37,6 +38,9 @@ class Channel {
   static std::shared_ptr<Channel> connect(const std::string& path, std::string& why, bool& denied);
 
   int fd() const { return socket_.get(); }
+  // The daemon was killed, and its end of the socket is open for as long as a thread of it hangs in
+  // the kernel. False where its process cannot be seen.
+  bool is_deserted() const { return is_zombie(daemon_); }
   bool in_owner() const { return ::getpid() == owner_; }
 
   // Without waiting. A frame longer than the buffer, or whose fd got lost, counts as a hang-up, and
@@ -54,11 +58,13 @@ class Channel {
   std::vector<HeldBatch> held_batches() const;
 
  private:
-  explicit Channel(UniqueFd socket) : socket_(std::move(socket)), owner_(::getpid()) {}
+  Channel(UniqueFd socket, pid_t daemon)
+      : socket_(std::move(socket)), daemon_(daemon), owner_(::getpid()) {}
   bool send_release(std::uint64_t lease);
   void erase_held(std::uint64_t lease);
 
   const UniqueFd socket_;
+  const pid_t daemon_;  // who listens there
   const pid_t owner_;
   mutable std::mutex mutex_;  // guards what follows
   bool lost_ = false;

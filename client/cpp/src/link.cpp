@@ -102,7 +102,7 @@ void Link::send(const void* frame, std::size_t bytes, Waiting& waiting) {
       for (auto last = receive(); !last.empty(); last = receive()) digest(last, &waiting);
       lose("the daemon hung up");
     }
-    waiting.wait(channel_->fd(), POLLOUT, std::chrono::milliseconds::max());
+    (void)wait_for(POLLOUT, waiting, std::chrono::milliseconds::max());
   }
 }
 
@@ -162,7 +162,7 @@ std::span<const std::byte> Link::await(Waiting& waiting) {
   for (;;) {
     const auto frame = receive();
     if (!frame.empty()) return frame;
-    waiting.wait(channel_->fd(), POLLIN, std::chrono::milliseconds::max());
+    (void)wait(waiting, std::chrono::milliseconds::max());
   }
 }
 
@@ -294,7 +294,13 @@ std::string Link::notice_text(const wire::FrameHeader& frame) {
 }
 
 bool Link::wait(Waiting& waiting, std::chrono::milliseconds at_most) {
-  return waiting.wait(channel_->fd(), POLLIN, at_most);
+  return wait_for(POLLIN, waiting, at_most);
+}
+
+bool Link::wait_for(short events, Waiting& waiting, std::chrono::milliseconds at_most) {
+  if (waiting.wait(channel_->fd(), events, at_most)) return true;
+  if (channel_->is_deserted()) lose("the daemon was killed while its storage did not answer");
+  return false;
 }
 
 template <typename Frame>

@@ -110,6 +110,7 @@ class Link {
   };
 
   void send(const void* frame, std::size_t bytes, Waiting& waiting);
+  bool wait_for(short events, Waiting& waiting, std::chrono::milliseconds at_most);
   void send_wish(const AttachWish& wish, Waiting& waiting);
   // The next frame from the socket, of any kind; empty when none is there.
   std::span<const std::byte> receive();
