@@ -32,6 +32,11 @@ Result<ImageMode> mode_of(const Params& params) {
       {"index", ColorMode::kIndex},
   }};
   const auto& name = params.get<std::string>("mode");
+  const bool of_numbers = name == "index" && !params.has("channels");
+  if (of_numbers && params.has("dtype")) {
+    SPDLD_ASSIGN(const DType dtype, parse_dtype(params.get<std::string>("dtype")));
+    return ImageMode::index(dtype);
+  }
   const bool declared = params.has("channels") || params.has("dtype");
   for (const auto& [known, color] : kModes) {
     if (known != name) continue;
@@ -108,7 +113,8 @@ OpInfo decode_image(const std::shared_ptr<SeekIndexes>& indexes) {
            {.name = "dtype",
             .type = ParamType::kString,
             .doc = "with mode: unchanged, what all images have: uint16 for samples of more than 8 "
-                   "bits, else uint8",
+                   "bits, else uint8; with mode: index, uint16 for masks whose numbers have up to "
+                   "16 bits",
             .choices = {"uint8", "uint16"},
             .nullable = true},
            {.name = "exif",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import spdld
 from PIL import Image
 
@@ -97,3 +98,43 @@ def test_a_mask_of_another_size_is_an_error_that_names_both(
     path = write_pipeline(tmp_path, [CROP])
     said = daemon.ctl("apply", "-f", str(path), check=False).stderr
     assert "its field 'mask' has 60x43 pixels, and the image that it belongs to 60x44" in said
+
+
+@pytest.mark.parametrize("ending", ["png", "tif"])
+@pytest.mark.parametrize("widened", [False, True], ids=["uint16", "int64"])
+def test_masks_of_16_bits_keep_their_numbers(
+    make_daemon: Callable[..., Any], tmp_path: pathlib.Path, ending: str, widened: bool
+) -> None:
+    numbers = np.random.default_rng(5).integers(0, 40000, (4, HEIGHT, WIDTH)).astype(np.uint16)
+    # One of 8 bits stands among them.
+    numbers[0] %= 200
+    lines = ["image,mask"]
+    for index, classes in enumerate(numbers):
+        Image.fromarray((classes >> 8).astype(np.uint8)).save(tmp_path / f"{index}.png")
+        stored = classes.astype(np.uint8) if index == 0 else classes
+        Image.fromarray(stored).save(tmp_path / f"{index}_mask.{ending}")
+        lines.append(f"{index}.png,{index}_mask.{ending}")
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    # What makes all of one size, which they have.
+    stages: list[Any] = [{"center_crop": {"size": [HEIGHT, WIDTH]}}]
+    stages.append({"random_horizontal_flip": {"p": 1}})
+    if widened:
+        stages.append({"to_dtype": {"dtype": "int64", "fields": "mask"}})
+    path = write_pipeline(tmp_path, stages)
+    wide = path.read_text().replace('"mode": "index"', '"mode": "index", "dtype": "uint16"')
+    path.write_text(wide + "shuffle: none\n")
+    seen = pairs(make_daemon(pipelines=[path]), epochs=1)
+    for (_, mask), classes in zip(seen, numbers, strict=True):
+        assert mask.dtype == (np.int64 if widened else np.uint16)
+        assert np.array_equal(mask[0], classes[:, ::-1])
+
+
+def test_masks_of_16_bits_need_a_dtype_that_holds_them(
+    make_daemon: Callable[..., Any], tmp_path: pathlib.Path
+) -> None:
+    write_pairs(tmp_path)
+    wide = np.full((HEIGHT, WIDTH), 300, np.uint16)
+    Image.fromarray(wide).save(tmp_path / "0_mask.png")
+    daemon = make_daemon(pipelines=[])
+    said = daemon.ctl("apply", "-f", str(write_pipeline(tmp_path, [CROP])), check=False).stderr
+    assert "'mode: index' reads numbers of up to 8 bits, and with 'dtype: uint16' of up to" in said

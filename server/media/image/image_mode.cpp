@@ -55,6 +55,12 @@ ImageMode ImageMode::of(ColorMode color) {
   SPDLD_CHECK(false);
 }
 
+ImageMode ImageMode::index(DType dtype) {
+  ImageMode mode = of(ColorMode::kIndex);
+  mode.bytes_per_value = static_cast<int>(wire::dtype_bytes(dtype));
+  return mode;
+}
+
 ImageMode ImageMode::unchanged(int channels, DType dtype) {
   SPDLD_CHECK(channels >= 1 && channels <= 4);
   return {.color = ColorMode::kUnchanged,
@@ -71,10 +77,15 @@ Status ImageMode::accept(const StoredPixels& pixels) const {
       if (pixels.color == Color::kGray) return {};
       return refuse("'mode: gray16' reads gray alone", pixels);
     case ColorMode::kIndex:
-      if (pixels.bits <= 8 && (pixels.color == Color::kPalette ||
-                               (pixels.color == Color::kGray && pixels.alpha != Alpha::kChannel)))
-        return {};
-      return refuse("'mode: index' reads palettes, and gray of up to 8 bits without alpha", pixels);
+      if (pixels.color == Color::kPalette ||
+          (pixels.color == Color::kGray && pixels.alpha != Alpha::kChannel)) {
+        if (pixels.bits <= 8 * bytes_per_value) return {};
+        return refuse(
+            "'mode: index' reads numbers of up to 8 bits, and with 'dtype: uint16' of up "
+            "to 16",
+            pixels);
+      }
+      return refuse("'mode: index' reads palettes, and gray without alpha", pixels);
     case ColorMode::kUnchanged: break;
   }
   if (pixels.color == Color::kCmyk)

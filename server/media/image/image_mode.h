@@ -38,6 +38,7 @@ struct ImageMode {
   int bytes_per_value = 1;
 
   static ImageMode of(ColorMode color);  // other than kUnchanged
+  static ImageMode index(DType dtype);
   static ImageMode unchanged(int channels, DType dtype);
 
   DType dtype() const { return bytes_per_value == 2 ? DType::kUInt16 : DType::kUInt8; }

@@ -167,6 +167,21 @@ void convert_numbers(const RowConverter& converter, const std::uint8_t* row, int
   for (int x = 0; x < width; ++x, row += step) *out++ = static_cast<std::uint8_t>(*row / stretch);
 }
 
+// The same of a palette or of gray of up to 16 bits, as numbers of two bytes.
+void convert_wide_numbers(const RowConverter& converter, const std::uint8_t* row, int width,
+                          std::uint8_t* out) {
+  const int step = converter.step();
+  const DecodedRows& rows = converter.rows();
+  const bool wide = rows.kind == DecodedRows::Kind::kSamples && rows.samples.bytes == 2;
+  for (int x = 0; x < width; ++x, row += step, out += sizeof(std::uint16_t)) {
+    const unsigned stored = !wide                     ? row[0]
+                            : rows.samples.big_endian ? sample_at<2, true>(row)
+                                                      : sample_at<2, false>(row);
+    const auto number = static_cast<std::uint16_t>(stored / static_cast<unsigned>(rows.stretch));
+    std::memcpy(out, &number, sizeof number);
+  }
+}
+
 bool lies_as(const SampleLayout& samples, const ImageMode& mode) {
   if (samples.bytes != mode.bytes_per_value || samples.step != mode.pixel_bytes() ||
       (samples.bytes == 2 && samples.big_endian != kBigEndianHost))
@@ -195,6 +210,11 @@ RowConverter::RowConverter(const ImageMode& mode, const DecodedRows& rows)
   if (!mode.has_alpha()) rows_.key.reset();
   if (mode.color == ColorMode::kIndex) {
     const bool numbers = rows.kind == DecodedRows::Kind::kNumbers;
+    if (mode.bytes_per_value == 2) {
+      if (numbers || rows.stretch > 1 || !lies_as(rows.samples, mode))
+        convert_ = convert_wide_numbers;
+      return;
+    }
     if (!numbers && (rows.stretch > 1 || rows.samples.step > 1)) convert_ = convert_numbers;
     return;
   }

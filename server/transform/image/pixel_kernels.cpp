@@ -25,12 +25,21 @@ HWY_EXPORT(wide_to_bfloat16);
 
 constexpr std::size_t kInterleaved = 4;
 
+template <typename Value>
+void widen(const Value* in, std::size_t count, std::byte* out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t value = in[i];
+    std::memcpy(out + i * sizeof value, &value, sizeof value);
+  }
+}
+
 void convert(DType dtype, const std::uint8_t* in, std::size_t count, const float* factor,
              const float* offset, std::byte* out) {
   switch (dtype) {
     case DType::kFloat32: return HWY_DYNAMIC_DISPATCH(to_float32)(in, count, factor, offset, out);
     case DType::kFloat16: return HWY_DYNAMIC_DISPATCH(to_float16)(in, count, factor, offset, out);
     case DType::kBFloat16: return HWY_DYNAMIC_DISPATCH(to_bfloat16)(in, count, factor, offset, out);
+    case DType::kInt64: return widen(in, count, out);
     default: std::memcpy(out, in, count);
   }
 }
@@ -44,6 +53,7 @@ void convert(DType dtype, const std::uint16_t* in, std::size_t count, const floa
       return HWY_DYNAMIC_DISPATCH(wide_to_float16)(in, count, factor, offset, out);
     case DType::kBFloat16:
       return HWY_DYNAMIC_DISPATCH(wide_to_bfloat16)(in, count, factor, offset, out);
+    case DType::kInt64: return widen(in, count, out);
     default: std::memcpy(out, in, count * sizeof(*in));
   }
 }
@@ -61,9 +71,10 @@ PixelConverter::PixelConverter(const PixelFormat& format, int channels, int byte
       value_bytes_(wire::dtype_bytes(format.dtype)),
       wide_(bytes_per_value == 2) {
   SPDLD_CHECK(dtype_ == (wide_ ? DType::kUInt16 : DType::kUInt8) || dtype_ == DType::kFloat32 ||
-              dtype_ == DType::kFloat16 || dtype_ == DType::kBFloat16);
+              dtype_ == DType::kFloat16 || dtype_ == DType::kBFloat16 || dtype_ == DType::kInt64);
   SPDLD_CHECK(channels >= 1 && channels <= 4);
-  SPDLD_CHECK(!is_integer(dtype_) || (format.scale == 1.0F && !format.normalized));
+  SPDLD_CHECK((!is_integer(dtype_) && dtype_ != DType::kInt64) ||
+              (format.scale == 1.0F && !format.normalized));
   const auto count = static_cast<std::size_t>(channels);
   for (std::size_t c = 0; c < count; ++c) {
     const double std = format.normalized ? format.std[c] : 1.0;

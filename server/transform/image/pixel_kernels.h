@@ -9,7 +9,7 @@
 
 namespace spdld::transform {
 
-// Whether pixels of this dtype are integers as they were decoded.
+// Whether pixels of this dtype are integers as they were decoded, and not widened.
 bool is_integer(DType dtype);
 
 // The last pass over a row: values of one or two bytes to the format's dtype by one multiplication
@@ -18,7 +18,7 @@ bool is_integer(DType dtype);
 class PixelConverter {
  public:
   PixelConverter() = default;
-  // The format's dtype is a float, or that of the values.
+  // The format's dtype is a float, that of the values, or int64, which has them as they are.
   PixelConverter(const PixelFormat& format, int channels, int bytes_per_value = 1);
 
   std::size_t value_bytes() const { return value_bytes_; }

@@ -31,6 +31,9 @@ class Normalize final : public PixelOp {
       return {Code::kInvalidArgument,
               "normalize cannot follow another normalize; make them one stage"};
     }
+    if (format.dtype == DType::kInt64)
+      return {Code::kInvalidArgument,
+              "normalize makes floats, and cannot follow 'to_dtype: {dtype: int64}'; remove that"};
     const auto count = static_cast<std::size_t>(channels);
     if (mean_.size() != 1 && mean_.size() != count) {
       return {Code::kInvalidArgument, "normalize: mean and std have " +
@@ -82,7 +85,12 @@ class ToDtype final : public PixelOp {
 
   Status append_to(PixelFormat& format, int) const override {
     if (dtype_ == format.dtype) return {};
-    if (is_integer(dtype_)) {
+    if (dtype_ == DType::kInt64 && scale_)
+      return {Code::kInvalidArgument,
+              "to_dtype: 'scale' brings integers into [0, 1], where int64 has no values between; "
+              "remove it"};
+    if (is_integer(dtype_) || format.dtype == DType::kInt64 ||
+        (dtype_ == DType::kInt64 && !is_integer(format.dtype))) {
       return {Code::kInvalidArgument, "to_dtype: " + std::string(dtype_name(dtype_)) +
                                           " cannot follow " +
                                           std::string(dtype_name(format.dtype)) +
@@ -161,7 +169,7 @@ OpInfo to_dtype_op() {
           .params = {{.name = "dtype",
                       .type = ParamType::kString,
                       .doc = "What the values become.",
-                      .choices = {"uint8", "uint16", "float32", "float16", "bfloat16"}},
+                      .choices = {"uint8", "uint16", "int64", "float32", "float16", "bfloat16"}},
                      {.name = "scale",
                       .type = ParamType::kBool,
                       .doc = "Whether integers are brought into [0, 1].",

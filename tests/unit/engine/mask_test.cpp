@@ -214,8 +214,10 @@ TEST(Mask, OfSixteenBitsIsAnErrorOfTheItem) {
       *plan,
       {image(60, 45), make_png({.width = 60, .height = 45, .color_type = 0, .bit_depth = 16})});
   EXPECT_EQ(made.status.code(), Code::kInvalidArgument);
-  EXPECT_THAT(made.status.message(), HasSubstr("'mode: index' reads palettes, and gray of up to 8 "
-                                               "bits without alpha, and this image is gray, 16"));
+  EXPECT_THAT(
+      made.status.message(),
+      HasSubstr("'mode: index' reads numbers of up to 8 bits, and with 'dtype: uint16' of up "
+                "to 16, and this image is gray, 16"));
 }
 
 }  // namespace

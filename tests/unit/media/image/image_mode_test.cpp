@@ -404,8 +404,8 @@ TEST(ImageModeRefusal, SaysWhatTheImageIs) {
       "decode_image with 'mode: gray16' reads gray alone, and this image is RGB by a palette, "
       "4 bits");
   EXPECT_EQ(refusal(kIndex, rgb),
-            "decode_image with 'mode: index' reads palettes, and gray of up to 8 bits without "
-            "alpha, and this image is RGB, 8 bits");
+            "decode_image with 'mode: index' reads palettes, and gray without alpha, and this "
+            "image is RGB, 8 bits");
   EXPECT_THAT(refusal(kIndex, gray16), HasSubstr("and this image is gray, 16 bits"));
   EXPECT_THAT(refusal(kIndex, gray_alpha), HasSubstr("and this image is gray with alpha, 8 bits"));
   EXPECT_EQ(refusal(unchanged_bytes(3), rgba16),

@@ -123,6 +123,22 @@ TEST(ToDtype, DoesNotTurnFloatsBackIntoBytes) {
             "to_dtype: uint8 cannot follow float32; remove this stage or the one that made it so");
 }
 
+TEST(ToDtype, WidensIntegersAndNothingElse) {
+  for (const DType dtype : {DType::kUInt8, DType::kUInt16}) {
+    PixelFormat format{.dtype = dtype};
+    ASSERT_TRUE(to_dtype("int64", false)->append_to(format, 1).ok());
+    EXPECT_EQ(format.dtype, DType::kInt64);
+    EXPECT_EQ(
+        to_dtype("float32", false)->append_to(format, 1).message(),
+        "to_dtype: float32 cannot follow int64; remove this stage or the one that made it so");
+    EXPECT_THAT(normalize()->append_to(format, 3).message(), HasSubstr("cannot follow 'to_dtype"));
+  }
+  PixelFormat format;
+  EXPECT_THAT(to_dtype("int64", true)->append_to(format, 1).message(), HasSubstr("remove it"));
+  ASSERT_TRUE(to_dtype("float32", false)->append_to(format, 1).ok());
+  EXPECT_FALSE(to_dtype("int64", false)->append_to(format, 1).ok());
+}
+
 TEST(ToDtype, ScalesValuesOfTwoBytesByTheirRange) {
   PixelFormat format{.dtype = DType::kUInt16};
   ASSERT_TRUE(to_dtype("float16", true)->append_to(format, 1).ok());
