@@ -197,9 +197,9 @@ struct Daemon::Parts {
   std::unique_ptr<session::Store> store;
   Reaper reaper;
   engine::Executor executor;
+  const engine::FileProber prober;  // reads in `io` compare files by it
   source::IoPool io;
   engine::SampleCaches caches;
-  const engine::FileProber prober;
   const std::shared_ptr<media::SeekIndexes> seek_indexes;
   session::Catalogue catalogue;
   delivery::ArenaBudget budget;

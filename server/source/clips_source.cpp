@@ -19,6 +19,7 @@
 #include "source/file/part_ranges.h"
 #include "source/kept/dataset_id.h"
 #include "source/kept/kept_datasets.h"
+#include "source/media_index/indexed_media.h"
 #include "source/media_index/media_index_build.h"
 
 namespace spdld::source {
@@ -37,10 +38,11 @@ std::string own_value(const ClipsSpec& spec) {
 // The data of an applied source, which all of its readers share.
 struct ClipData {
   ClipFiles clips;
-  std::string media;           // the index's name; empty: it is not kept
-  std::size_t part = 0;        // that the clips are of
-  std::size_t sound_part = 0;  // the number of the part that has their sound
-  std::size_t own_value = 0;   // the number of the value that own_value() names
+  std::shared_ptr<IndexedMedia> indexed;  // clips.index
+  std::string media;                      // the index's name; empty: it is not kept
+  std::size_t part = 0;                   // that the clips are of
+  std::size_t sound_part = 0;             // the number of the part that has their sound
+  std::size_t own_value = 0;              // the number of the value that own_value() names
   std::vector<SourceField> fields;
   std::uint64_t key = 0;  // of what a clip's bytes depend on, but its file and its begin
 
@@ -79,6 +81,10 @@ class ClipsSource final : public Source {
                            FetchedItem& out, FetchSink& sink, std::uint64_t token) override {
     SPDLD_CHECK(requests.size() <= kMostPieces);
     const Place at = place(item);
+    const ExpectedContent expected{
+        .stamp = at.file->entry->stamp,
+        .files = data_->indexed.get(),
+        .number = static_cast<std::uint64_t>(at.file->entry - clips_.index->entries().data())};
     std::array<PartRequest, kMostPieces + ClipPieces::kMost> wanted;
     std::size_t count = 0;
     out.clips.clear();
@@ -87,7 +93,7 @@ class ClipsSource final : public Source {
       if (is_clip(requests[i].part)) {
         Result<ClipPieces> pieces = clip_pieces(at, requests, i, out);
         if (!pieces) return tl::unexpected(pieces.error().with_context(uri(item)));
-        count = add_requests(*pieces, requests[i], at.file->entry->stamp, wanted, count);
+        count = add_requests(*pieces, requests[i], expected, wanted, count);
       } else {
         wanted[count++] = requests[i];
       }
@@ -158,11 +164,11 @@ class ClipsSource final : public Source {
 
   // Puts requests for the pieces behind the `count` that there are; returns their number then.
   std::size_t add_requests(const ClipPieces& pieces, const PartRequest& request,
-                           const ItemStamp& stamp, std::span<PartRequest> wanted,
+                           const ExpectedContent& expected, std::span<PartRequest> wanted,
                            std::size_t count) const {
     for (const Piece& piece : pieces.pieces()) {
       PartRequest& each = wanted[count++];
-      each = {.part = data_->part, .expected = &stamp};
+      each = {.part = data_->part, .expected = &expected};
       if (pieces.is_whole()) {
         each.offset = request.offset;
         each.size_bytes = request.size_bytes;
@@ -202,6 +208,9 @@ class ClipsOpener {
 
   Result<std::unique_ptr<Source>> open(const std::string& media) {
     auto data = std::make_shared<ClipData>();
+    if (options_.prober == nullptr)
+      return error(Code::kUnimplemented,
+                   std::string(key_) + ": this spdld was built without what reads media files");
     SPDLD_TRY(find_part(*data));
     SPDLD_TRY(check_names());
     SPDLD_TRY(check_times());
@@ -213,6 +222,7 @@ class ClipsOpener {
     SPDLD_ASSIGN(data->clips, cut_clips(spec_, *from_, data->part, std::move(index.index),
                                         {options_.max_items, options_.max_file_bytes}, faults));
     SPDLD_TRY(judge(data->clips, faults.all(), media.empty()));
+    data->indexed = std::make_shared<IndexedMedia>(data->clips.index, *options_.prober);
     SPDLD_TRY(name_fields(*data));
     data->key = name_key(fmt::format("{} {} {} {} {:.17g} {} {}{}", static_cast<int>(spec_.unit),
                                      spec_.stream, spec_.frames, spec_.stride, spec_.seconds,
@@ -277,9 +287,6 @@ class ClipsOpener {
   }
 
   Result<OpenedMediaIndex> make_index(std::size_t part) const {
-    if (options_.prober == nullptr)
-      return error(Code::kUnimplemented,
-                   std::string(key_) + ": this spdld was built without what reads media files");
     MediaIndexOptions how;
     if (options_.kept != nullptr) how.directory = options_.kept->media_indexes().directory();
     how.threads = options_.listing_threads;

@@ -133,7 +133,7 @@ class TableSource final : public Source {
     struct stat info {};
     if (::stat(data_->file.c_str(), &info) != 0) return true;
     const ItemStamp& read = data_->dataset->table.file;
-    return !same_size_and_time(stamp_of(info), read);
+    return !is_as_indexed(stamp_of(info), read);
   }
 
  private:
@@ -198,7 +198,7 @@ class TableOpener {
         file_.read(read_descriptor(file.fd.get(), file_.path, file_.max_bytes, options_.stop),
                    *access_, options_);
     struct stat after {};
-    if (::fstat(file.fd.get(), &after) == 0 && !same_size_and_time(stamp_of(after), before))
+    if (::fstat(file.fd.get(), &after) == 0 && stamp_of(after) != before)
       return error(Code::kUnavailable,
                    file_.path + " changed while it was read; try again when it is complete");
     if (!rows) return tl::unexpected<Status>(rows.error());

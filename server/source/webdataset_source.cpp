@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "op/webdataset_suffix.h"
 #include "source/bytes/file_bytes.h"
 #include "source/file/disk.h"
+#include "source/file/expected_content.h"
 #include "source/file/file_fetcher.h"
 #include "source/file/part_ranges.h"
 #include "source/file/reopening_disk.h"
@@ -25,6 +27,7 @@
 #include "source/kept/dataset_id.h"
 #include "source/kept/kept_datasets.h"
 #include "source/listing/classes.h"
+#include "source/tar/indexed_shards.h"
 #include "source/tar/shard_files.h"
 #include "source/tar/shard_names.h"
 #include "source/tar/tar_index_build.h"
@@ -37,6 +40,7 @@ constexpr const char* kShardsKey = "source.webdataset.shards";
 // What an applied source is made of: all of it that does not depend on who reads it.
 struct ShardData {
   ShardsDatasetPtr dataset;
+  std::shared_ptr<IndexedShards> indexed;  // the dataset's
   WebdatasetSpec spec;
   ShardFiles files;
   std::vector<SourceField> fields;
@@ -46,8 +50,11 @@ struct ShardData {
 };
 using ShardDataPtr = std::shared_ptr<const ShardData>;
 
-bool is_same_file(const ItemStamp& known, const ItemStamp& indexed) {
-  return known.inode == indexed.inode && same_size_and_time(known, indexed);
+// Whether it is known, without reading the shard, that its samples lie where the index has them.
+bool has_its_samples(const ExpectedContent& shard, int fd) {
+  const std::optional<ItemStamp> now = stamp_of_fd(fd);
+  std::string how;
+  return now && likeness(shard, *now, how) == Likeness::kSame;
 }
 
 // What is at hand of a file: the page cache alone is asked.
@@ -116,7 +123,7 @@ class WebdatasetSource final : public Source {
     if (!reopening_.empty() && reopening_[shard.root]->opening(shard.uri).at_once) {
       OpenFile file;
       ReopeningDisk& disk = *reopening_[shard.root];
-      if (disk.open(shard.uri, file) == 0) {
+      if (disk.open(shard.uri, file) == 0 && has_its_samples(*shard.expected, file.fd.get())) {
         CachedBytes bytes(disk, file, shard.uri);
         if (const auto key = key_at(bytes, place.header_offset)) return name(place, *key);
       }
@@ -127,7 +134,8 @@ class WebdatasetSource final : public Source {
     const TarIndex::Place place = place_of(item);
     const std::string& path = index_.shards()[place.shard].path;
     const auto opened = access_->open(path, kShardFlags, "cannot read");
-    if (!opened) return by_place(place);
+    if (!opened || !has_its_samples(*data_->files.shards[place.shard].expected, opened->fd.get()))
+      return by_place(place);
     OpenFileBytes bytes(opened->fd.get(), path, static_cast<std::uint64_t>(opened->info.st_size));
     const auto key = key_at(bytes, place.header_offset);
     return key ? name(place, *key) : by_place(place);
@@ -139,27 +147,25 @@ class WebdatasetSource final : public Source {
     const TarIndex::Place place = index_.find(item, {parts.data(), index_.parts()});
     std::array<Piece, kMostPieces> pieces;
     SPDLD_CHECK(requests.size() <= kMostPieces);
+    FileRange shard = data_->files.shards[place.shard];
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const TarPart& part = parts[requests[i].part];
+      if (requests[i].expected != nullptr && !shard.expected_part) {
+        shard.expected_part = *requests[i].expected;
+        shard.expected_part->offset = part.offset;
+        shard.expected_part->size_bytes = part.size;
+      }
       const std::uint64_t begin = std::min(requests[i].offset, part.size);
       pieces[i] = {.offset = part.offset + begin,
                    .size_bytes = std::min(requests[i].size_bytes, part.size - begin)};
     }
     out.begin();
-    // What the caller has made of these bytes is good as long as the shard is what the index saw,
-    // which is compared below: then they need not be read.
+    // A part that the caller may have already lies in a range of its own, which need not be read if
+    // the shard is as it was.
     const Revision& revision = out.revision;
-    const FileRange& shard = data_->files.shards[place.shard];
-    if (revision.asked && revision.known && is_same_file(*revision.known, *shard.expected)) {
-      pieces[revision.request].size_bytes = 0;
-      out.spare();
-    }
-    add_pieces({pieces.data(), requests.size()}, shard, RangeReader::kMostRanges, out);
-    if (out.ranges().empty() && out.spared()) {
-      FileRange& none = out.add_range();
-      none = shard;
-      none.size_bytes = 0;
-    }
+    const bool may_spare = revision.asked && revision.known;
+    add_pieces({pieces.data(), requests.size()}, shard, RangeReader::kMostRanges, out,
+               may_spare ? std::optional(revision.request) : std::nullopt);
     if (!out.ranges().empty()) return fetcher_.fetch(out, sink, token);
     out.add_range();
     out.bytes.resize(0);
@@ -189,13 +195,18 @@ class WebdatasetSource final : public Source {
     for (ReopeningDisk* const root : reopening_) root->look_again();
   }
   bool has_changed() override {
-    const auto changed = [](const ShardIndex& shard) {
-      struct stat info {};
-      return ::stat(shard.path.c_str(), &info) != 0 ||
-             !same_size_and_time(stamp_of(info), shard.stamp);
-    };
     const auto& shards = index_.shards();
-    if (std::any_of(shards.begin(), shards.end(), changed)) return true;
+    for (std::size_t number = 0; number < shards.size(); ++number) {
+      struct stat info {};
+      if (::stat(shards[number].path.c_str(), &info) == 0 &&
+          is_as_indexed(stamp_of(info), shards[number].stamp))
+        continue;
+      // Opening it compares it with the index.
+      ItemBytes whole;
+      whole.add_range() = data_->files.shards[number];
+      whole.add_place({});
+      if (!fetcher_.open(whole)) return true;
+    }
     const auto paths = shard_paths(data_->spec.shards, *access_, {});
     const auto same = [](const ShardIndex& shard, const std::string& path) {
       return shard.path == path;
@@ -287,7 +298,9 @@ class ShardsOpener {
     data->access = options_.access;
     const bool again = options_.kept != nullptr && !options_.dataset.empty();
     SPDLD_ASSIGN(data->dataset, again ? reopen() : index());
-    data->files = find_shards(data->dataset->index->shards(), kShardsKey, options_.access);
+    data->indexed = std::make_shared<IndexedShards>(spec_, data->dataset->index);
+    data->files = find_shards(data->dataset->index->shards(), data->indexed.get(), kShardsKey,
+                              options_.access);
     SPDLD_TRY(name_fields(*data));
     data->origin = "webdataset " + data->dataset->index->directory();
     data->fetcher = FileFetcher::options_of(options_);

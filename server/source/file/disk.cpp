@@ -53,8 +53,9 @@ std::optional<ItemStamp> stamp_of_fd(int fd) {
   return stamp_of(info);
 }
 
-bool same_size_and_time(const ItemStamp& a, const ItemStamp& b) {
-  return a.size_bytes == b.size_bytes && a.mtime_ns == b.mtime_ns;
+bool is_as_indexed(ItemStamp now, const ItemStamp& indexed) {
+  now.device = indexed.device;
+  return now == indexed;
 }
 
 bool is_settled(const ItemStamp& stamp, std::int64_t now_ns) {

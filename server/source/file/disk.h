@@ -105,9 +105,9 @@ ItemStamp stamp_of(const struct stat& info);
 // The open file's stamp as it is now, or nothing when that cannot be told.
 std::optional<ItemStamp> stamp_of_fd(int fd);
 
-// Whether two stamps of one path are of one content, as far as size and time of change tell: links
-// to a file, and other rights, change its stamp too.
-bool same_size_and_time(const ItemStamp& a, const ItemStamp& b);
+// Whether a file still has the stamp that it was indexed with: then it has that content, too.
+// Devices may have other numbers after a restart of the machine.
+bool is_as_indexed(ItemStamp now, const ItemStamp& indexed);
 
 // Whether no later change can leave the stamp as it is: a file changed twice within one tick of its
 // file system's clock shows the first one's times, so these must lie behind. `now_ns` is the wall

@@ -1,60 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/file/file_fetcher.h"
 
-#include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "base/memory/no_memory.h"
-#include "source/bytes/path_error.h"
+#include "source/file/open_part.h"
 #include "source/file/read_in_flight.h"
 #include "source/file/source_options.h"
 
 namespace spdld::source {
 namespace {
 
-// A range of a file that stays open for the code that indexes it. Its owner's threads may call it
-// at once; it may outlast the fetcher that opened it. Reads block, nothing is retried, and an error
-// names the file.
-class FilePart final : public PartBytes {
+// What a FilePart keeps open.
+struct KeptOpen {
+  const std::shared_ptr<const RangeReader> reader;
+  const OpenFile file;
+};
+
+// A range of a file that stays open for the code that indexes it. It may outlast the fetcher that
+// opened it.
+class FilePart final : private KeptOpen, public OpenPart {
  public:
-  FilePart(std::shared_ptr<const RangeReader> reader, FileRange range, RangeReader::Opened opened)
-      : reader_(std::move(reader)),
-        range_(std::move(range)),
-        path_(reader_->path_of(range_)),
-        file_(std::move(opened.file)),
-        size_(opened.size_bytes) {}
-
-  const std::string& path() const override { return path_; }
-  std::uint64_t size() const override { return size_; }
-  std::optional<ItemStamp> stamp() const override { return stamp_of_fd(file_.fd.get()); }
-  Result<std::size_t> read(std::uint64_t offset, std::span<char> out) override {
-    if (offset >= size_) return std::size_t{0};
-    out = out.first(std::min<std::uint64_t>(out.size(), size_ - offset));
-    std::size_t done = 0;
-    while (done < out.size()) {
-      const ssize_t count = reader_->disk_of(range_).read(
-          file_, std::as_writable_bytes(out.subspan(done)), range_.offset + offset + done);
-      if (count == -EINTR) continue;
-      if (count < 0)
-        return tl::unexpected(path_error(static_cast<int>(-count), "cannot read", path_));
-      if (count == 0) break;
-      done += static_cast<std::size_t>(count);
-    }
-    return done;
-  }
-
- private:
-  const std::shared_ptr<const RangeReader> reader_;
-  const FileRange range_;
-  const std::string path_;
-  const OpenFile file_;
-  const std::uint64_t size_;
+  FilePart(std::shared_ptr<const RangeReader> by, const FileRange& range,
+           RangeReader::Opened opened)
+      : KeptOpen{.reader = std::move(by), .file = std::move(opened.file)},
+        OpenPart(reader->disk_of(range), file, reader->path_of(range), range.offset,
+                 opened.size_bytes) {}
 };
 
 }  // namespace
@@ -118,7 +93,8 @@ Result<std::unique_ptr<PartBytes>> FileFetcher::open(const ItemBytes& item) cons
   SPDLD_CHECK(item.ranges().size() == 1 && item.places() == 1);
   const FileRange& range = item.ranges()[0];
   RangeReader::Opened opened;
-  RangeReader::Outcome outcome = reader_->open(range, opened, false);
+  RangeReader::Outcome outcome =
+      reader_->open(range, opened, {.wants_stamp = false, .may_block = true});
   if (outcome.kind != RangeReader::Outcome::Kind::kDone)
     return tl::unexpected(std::move(outcome.status));
   return std::make_unique<FilePart>(reader_, range, std::move(opened));

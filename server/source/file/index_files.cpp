@@ -39,11 +39,6 @@ void IndexFiles::remove(const std::string& name) const {
   fs::remove(path(name), ignored);
 }
 
-bool is_as_indexed(ItemStamp now, const ItemStamp& indexed) {
-  now.device = indexed.device;
-  return now == indexed;
-}
-
 std::int64_t wall_clock_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::system_clock::now().time_since_epoch())

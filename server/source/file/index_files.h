@@ -46,10 +46,6 @@ class IndexFiles {
   const std::string_view whole_ending_;
 };
 
-// Whether a file is as it was when it was indexed. Devices may have other numbers after a restart
-// of the machine.
-bool is_as_indexed(ItemStamp now, const ItemStamp& indexed);
-
 // The time that is_settled() compares stamps with.
 std::int64_t wall_clock_ns();
 

@@ -8,7 +8,7 @@
 
 namespace spdld::source {
 void add_pieces(std::span<const Piece> pieces, const FileRange& file, std::size_t most_ranges,
-                ItemBytes& out) {
+                ItemBytes& out, std::optional<std::size_t> alone) {
   SPDLD_CHECK(pieces.size() <= kMostPieces && most_ranges > 0);
   std::array<std::size_t, kMostPieces> order{};
   std::size_t wanted = 0;
@@ -24,8 +24,9 @@ void add_pieces(std::span<const Piece> pieces, const FileRange& file, std::size_
   for (std::size_t at = 0; at < wanted; ++at) {
     const Piece& piece = pieces[order[at]];
     const std::uint64_t end = piece.offset + piece.size_bytes;
-    const bool apart = count == 0 || (piece.offset > ranges[count - 1].end &&
-                                      piece.offset - ranges[count - 1].end > kMostBetween);
+    const bool apart = order[at] == alone || (at > 0 && order[at - 1] == alone) ||
+                       (count > 0 && piece.offset > ranges[count - 1].end &&
+                        piece.offset - ranges[count - 1].end > kMostBetween);
     if (count == 0 || (apart && count < most_ranges))
       ranges[count++] = {.begin = piece.offset, .end = piece.offset};
     Extent& range = ranges[count - 1];

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "source/item/item_bytes.h"
@@ -26,10 +27,11 @@ struct Extent {
 };
 
 // Lays `pieces` of the one file that `file` tells of out in `out`, which was begun: neighbours
-// share a range, and there are at most `most_ranges`, none where all pieces are empty. At most
-// kMostPieces.
+// share a range, but for the piece of the number `alone`, and there are at most `most_ranges`, none
+// where all pieces are empty. At most kMostPieces. Where there would be too many ranges, `alone`
+// shares one, too.
 inline constexpr std::size_t kMostPieces = 64;
 void add_pieces(std::span<const Piece> pieces, const FileRange& file, std::size_t most_ranges,
-                ItemBytes& out);
+                ItemBytes& out, std::optional<std::size_t> alone = std::nullopt);
 
 }  // namespace spdld::source

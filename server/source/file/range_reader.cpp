@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/memory/no_memory.h"
+#include "source/file/expected_content.h"
+#include "source/file/open_part.h"
 
 namespace spdld::source {
 namespace {
@@ -19,14 +21,15 @@ std::int64_t wall_ns(const Clock& clock) {
 
 }  // namespace
 
-RangeReader::Outcome RangeReader::open(const FileRange& range, Opened& opened,
-                                       bool wants_stamp) const {
+RangeReader::Outcome RangeReader::open(const FileRange& range, Opened& opened, How how) const {
   if (const int err = disk_of(range).open(range.uri, opened.file); err != 0) {
     return failed(err, "cannot open", range, opened.file.why_not);
   }
-  if (wants_stamp || range.expected) opened.stamp = stamp_of_fd(opened.file.fd.get());
-  if (range.expected && opened.stamp && !same_size_and_time(*opened.stamp, *range.expected)) {
-    return not_listed_so(range, changed_text(*range.expected, *opened.stamp));
+  if (how.wants_stamp || range.expected) opened.stamp = stamp_of_fd(opened.file.fd.get());
+  for (const auto* const expected : {&range.expected, &range.expected_part}) {
+    if (!*expected) continue;
+    Outcome outcome = check(**expected, range, opened, how.may_block);
+    if (outcome.kind != Outcome::Kind::kDone) return outcome;
   }
   const std::uint64_t size = opened.file.size_bytes;
   if (range.size_bytes == PartRequest::kToItsEnd) {
@@ -38,6 +41,25 @@ RangeReader::Outcome RangeReader::open(const FileRange& range, Opened& opened,
     opened.size_bytes = range.size_bytes;
   }
   return {};
+}
+
+RangeReader::Outcome RangeReader::check(const ExpectedContent& expected, const FileRange& range,
+                                        const Opened& opened, bool may_block) const {
+  if (!opened.stamp)
+    return {Outcome::Kind::kTransient, {Code::kUnavailable, "cannot look at " + path_of(range)}};
+  std::string how;
+  switch (likeness(expected, *opened.stamp, how)) {
+    case Likeness::kSame: return {};
+    case Likeness::kOther: return not_listed_so(range, how);
+    case Likeness::kUnknown: break;
+  }
+  if (!may_block) return {Outcome::Kind::kWouldBlock, {}};
+  OpenPart part(disk_of(range), opened.file, path_of(range), expected.offset, expected.size_bytes);
+  Status compared = compare_content(expected, part, wall_ns(*options_.clock));
+  if (compared.ok()) return {};
+  if (compared.code() == Code::kDataLoss) return not_listed_so(range, compared.message());
+  const bool is_transient = compared.code() == Code::kUnavailable || compared.code() == kNoMemory;
+  return {is_transient ? Outcome::Kind::kTransient : Outcome::Kind::kFailed, std::move(compared)};
 }
 
 RangeReader::Outcome RangeReader::make_room(ItemBytes& item, Progress& progress) const {
@@ -79,8 +101,7 @@ RangeReader::Outcome RangeReader::advance(ItemBytes& item, Progress& progress,
                                           bool may_block) const {
   const std::span<const FileRange> ranges = item.ranges();
   Revision& revision = item.revision;
-  const bool looks = revision.asked && !item.spared();
-  const std::size_t asked_of = looks ? item.range_of(revision.request) : ranges.size();
+  const std::size_t asked_of = revision.asked ? item.range_of(revision.request) : ranges.size();
   while (progress.count < ranges.size()) {
     const std::size_t at = progress.count;
     if (!may_block) {
@@ -89,7 +110,8 @@ RangeReader::Outcome RangeReader::advance(ItemBytes& item, Progress& progress,
       if (!opening.at_once) return {Outcome::Kind::kWouldBlock, {}};
     }
     Opened& opened = progress.opened[at];
-    Outcome outcome = open(ranges[at], opened, at == asked_of);
+    Outcome outcome =
+        open(ranges[at], opened, {.wants_stamp = at == asked_of, .may_block = may_block});
     if (outcome.kind != Outcome::Kind::kDone) return outcome;
     if (at == asked_of && item.places_of(at) == 1) {
       revision.unchanged = opened.stamp && opened.stamp == revision.known;
@@ -104,15 +126,14 @@ RangeReader::Outcome RangeReader::advance(ItemBytes& item, Progress& progress,
   }
   std::uint64_t left_at_once = may_block ? ~std::uint64_t{0} : kMostAtOnceBytes;
   for (; progress.range < ranges.size(); ++progress.range, progress.done_bytes = 0) {
-    if (progress.range == asked_of && revision.unchanged) continue;
     Opened& opened = progress.opened[progress.range];
+    if (progress.range == asked_of && revision.unchanged) continue;
     Outcome outcome =
         read(ranges[progress.range], opened, item.bytes.data() + item.begin_of(progress.range),
              progress.done_bytes, left_at_once, may_block);
     if (outcome.kind != Outcome::Kind::kDone) return outcome;
   }
   item.bytes.resize(item.bytes.size() - 1);
-  if (item.spared()) revision.unchanged = true;
   // What changed while it was read is neither the old content nor the new one.
   if (asked_of < ranges.size() && !revision.unchanged) {
     const Opened& opened = progress.opened[asked_of];
@@ -153,9 +174,10 @@ RangeReader::Outcome RangeReader::read(const FileRange& range, Opened& opened, s
   }
   if (done_bytes > size) return not_listed_so(range, " became longer while it was read");
   if (range.expected) {
-    const std::optional<ItemStamp> now = stamp_of_fd(file.fd.get());
-    if (!now || !opened.stamp || !same_size_and_time(*now, *opened.stamp))
-      return not_listed_so(range, " changed while it was read");
+    // Opened again, it is compared with the index again.
+    if (stamp_of_fd(file.fd.get()) != opened.stamp)
+      return {Outcome::Kind::kTransient,
+              {Code::kUnavailable, path_of(range) + " changed while it was read"}};
   }
   return {};
 }

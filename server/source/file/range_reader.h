@@ -77,8 +77,12 @@ class RangeReader {
   // Goes on with the item from `progress`. kWouldBlock only unless it `may_block`. After any
   // outcome but that one `progress` means nothing more.
   Outcome advance(ItemBytes& item, Progress& progress, bool may_block) const;
-  // One file alone. Blocks.
-  Outcome open(const FileRange& range, Opened& opened, bool wants_stamp) const;
+  struct How {
+    bool wants_stamp = false;
+    bool may_block = false;  // else a file whose content has to be compared would block
+  };
+  // One file alone, which Disk::opening() says can be opened as it may be.
+  Outcome open(const FileRange& range, Opened& opened, How how) const;
 
   BufferMemory::Request request_room() const { return {options_.buffers, reader_}; }
   std::string path_of(const FileRange& range) const;
@@ -94,6 +98,9 @@ class RangeReader {
   Outcome failed(int err, const char* what, const FileRange& range,
                  const std::string& why = {}) const;
   Outcome not_listed_so(const FileRange& range, const std::string& how) const;
+  // Whether the open file is what an index saw.
+  Outcome check(const ExpectedContent& expected, const FileRange& range, const Opened& opened,
+                bool may_block) const;
 
   const std::vector<FileRoot> roots_;
   const uid_t reader_;

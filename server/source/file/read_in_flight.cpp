@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/file/read_in_flight.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/memory/no_memory.h"
@@ -20,7 +21,17 @@ ReadInFlight::ReadInFlight(std::shared_ptr<const RangeReader> reader, const Retr
       room_(reader_->request_room()),
       wanted_bytes_(start.wanted_bytes),
       failures_(start.pause ? 1 : 0),
-      first_pause_(start.pause) {}
+      first_pause_(start.pause) {
+  // All ranges that name any name the same ones.
+  for (const FileRange& range : item().ranges()) {
+    for (const auto* const expected : {&range.expected, &range.expected_part}) {
+      if (!*expected) continue;
+      std::shared_ptr<const IndexedFiles> files = (*expected)->files->shared_from_this();
+      if (std::find(indexed_.begin(), indexed_.end(), files) == indexed_.end())
+        indexed_.push_back(std::move(files));
+    }
+  }
+}
 
 std::optional<std::chrono::nanoseconds> ReadInFlight::run() {
   if (first_pause_) return std::exchange(first_pause_, std::nullopt);

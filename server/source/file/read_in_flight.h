@@ -6,12 +6,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/memory/buffer_memory.h"
 #include "source/file/io_pool.h"
 #include "source/file/pending_read.h"
 #include "source/file/range_reader.h"
 #include "source/file/retry_pauses.h"
+#include "source/item/indexed_files.h"
 
 namespace spdld::source {
 
@@ -47,6 +49,8 @@ class ReadInFlight final : public PendingRead {
   const RetryPauses pauses_;
   const std::string uri_;  // of the item's first file
   const std::string path_;
+  // What the item's ranges name, which the source that laid them out had until it went.
+  std::vector<std::shared_ptr<const IndexedFiles>> indexed_;
   RangeReader::Progress progress_;
   IoPool& io_;
   BufferMemory::Request room_;

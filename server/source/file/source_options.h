@@ -30,7 +30,7 @@ struct SourceOptions {
 
   IoPool& io;                    // outlives the source
   KeptDatasets* kept = nullptr;  // outlives the call; null: nothing is kept
-  // Tells what media files hold; outlives the call. Null: this program reads none.
+  // Tells what media files hold; outlives `io`. Null: this program reads none.
   const MediaProber* prober = nullptr;
   // The id of what was applied, to be opened as it was; empty: what is there now is listed.
   std::string dataset;

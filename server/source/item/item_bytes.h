@@ -25,6 +25,20 @@ struct ItemStamp {
   friend bool operator==(const ItemStamp&, const ItemStamp&) = default;
 };
 
+class IndexedFiles;
+
+// A file, or a part of one, as an index saw it, where offsets mean something only in that content.
+struct ExpectedContent {
+  ItemStamp stamp;
+  IndexedFiles* files = nullptr;  // outlives the fetch
+  std::uint64_t number = 0;       // among `files`
+  // Where the part lies in its file.
+  std::uint64_t offset = 0;
+  std::uint64_t size_bytes = ~std::uint64_t{0};  // this: to the file's end
+
+  friend bool operator==(const ExpectedContent&, const ExpectedContent&) = default;
+};
+
 // Of an item's parts, the one that is wanted, or some bytes of it.
 struct PartRequest {
   static constexpr std::uint64_t kToItsEnd = ~std::uint64_t{0};
@@ -32,9 +46,9 @@ struct PartRequest {
   std::size_t part = 0;
   std::uint64_t offset = 0;  // in the part
   std::uint64_t size_bytes = kToItsEnd;
-  // What the part's file must be for the offsets to mean anything; null: whatever it is by now.
-  // Read during the call alone.
-  const ItemStamp* expected = nullptr;
+  // What the part must be for the offsets to mean anything; null: whatever it is by now. Read
+  // during the call alone.
+  const ExpectedContent* expected = nullptr;
 
   friend bool operator==(const PartRequest&, const PartRequest&) = default;
 };
@@ -58,8 +72,10 @@ struct FileRange {
   std::uint64_t size_bytes = PartRequest::kToItsEnd;  // kToItsEnd: whatever the file holds
   // Whether the file itself was seen; else something names it, and it may never have been there.
   bool listed = true;
-  // What the file must be for the offsets to mean anything; none: whatever it is by now.
-  std::optional<ItemStamp> expected;
+  // What the file must be for the offsets to mean anything, and what a part of it must be; none:
+  // whatever they are by now.
+  std::optional<ExpectedContent> expected = {};
+  std::optional<ExpectedContent> expected_part = {};
 };
 
 // Where the bytes of one request lie in ItemBytes::bytes.
@@ -94,7 +110,6 @@ class ItemBytes {
   // The source's. What is read for the next item: begin() empties all lists and keeps their memory.
   void begin() {
     ranges_ = 0;
-    spared_ = false;
     places_.clear();
     restart_ranges();
   }
@@ -107,14 +122,11 @@ class ItemBytes {
     range.size_bytes = PartRequest::kToItsEnd;
     range.listed = true;
     range.expected.reset();
+    range.expected_part.reset();
     return range;
   }
   void add_place(PartPlace place) { places_.push_back(place); }
   std::span<const FileRange> ranges() const { return {range_list_.data(), ranges_}; }
-  // The request that `revision` asks about is left out: its part still is what is known of it, if
-  // the ranges' files are what they must be.
-  void spare() { spared_ = true; }
-  bool spared() const { return spared_; }
   std::size_t range_of(std::size_t request) const { return places_[request].range; }
   std::size_t places_of(std::size_t range) const {
     return static_cast<std::size_t>(
@@ -129,7 +141,6 @@ class ItemBytes {
  private:
   std::vector<FileRange> range_list_;
   std::size_t ranges_ = 0;
-  bool spared_ = false;
   std::vector<PartPlace> places_;         // of each request
   std::vector<std::uint64_t> begins_{0};  // of each range in `bytes`, and the end of the last
 };

@@ -25,7 +25,7 @@ TableDatasetPtr KeptTables::add(const std::string& key, KeptColumns table,
   if (!classes.empty()) with_classes = classes_.keep(classes, id);
   // Its columns are the same, if its time is, too.
   if (TableDatasetPtr known = datasets_.find(id);
-      known && same_size_and_time(known->table.file, table.file)) {
+      known && is_as_indexed(known->table.file, table.file)) {
     kept = with_classes;
     return known;
   }

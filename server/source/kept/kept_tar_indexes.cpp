@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/kept/kept_tar_indexes.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "source/file/disk.h"
 #include "source/kept/dataset_id.h"
 #include "source/tar/tar_index_build.h"
 
 namespace spdld::source {
+
+namespace {
+
+bool same_stamps(const TarIndex& a, const TarIndex& b) {
+  return std::equal(a.shards().begin(), a.shards().end(), b.shards().begin(), b.shards().end(),
+                    [](const ShardIndex& one, const ShardIndex& other) {
+                      return one.path == other.path && is_as_indexed(one.stamp, other.stamp);
+                    });
+}
+
+}  // namespace
 
 KeptTarIndexes::KeptTarIndexes(const std::string& directory)
     : directory_(directory + "/" + kBelow) {}
@@ -14,7 +27,10 @@ KeptTarIndexes::KeptTarIndexes(const std::string& directory)
 ShardsDatasetPtr KeptTarIndexes::add(const std::string& name,
                                      std::shared_ptr<const TarIndex> index) {
   const std::string id = name.empty() ? std::string() : shards_id(name);
-  if (ShardsDatasetPtr known = id.empty() ? nullptr : datasets_.find(id)) return known;
+  // One that was made of other files has these files' names and places, but not their stamps.
+  if (ShardsDatasetPtr known = id.empty() ? nullptr : datasets_.find(id);
+      known && same_stamps(*known->index, *index))
+    return known;
   auto dataset =
       std::make_shared<const ShardsDataset>(ShardsDataset{.id = id, .index = std::move(index)});
   return id.empty() ? dataset : datasets_.put(id, std::move(dataset));

@@ -9,9 +9,11 @@
 #include <functional>
 #include <limits>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
+#include "source/file/disk.h"
 
 namespace spdld::source {
 namespace {
@@ -43,7 +45,7 @@ bool differs(int root_fd, const Listing& listing, int threads, std::int64_t trus
     struct stat info {};
     if (stamp.mtime_ns > trusted_before_ns ||
         ::fstatat(root_fd, below_root(stamp.path).c_str(), &info, 0) != 0 ||
-        !S_ISDIR(info.st_mode) || info.st_ino != stamp.inode || mtime_ns(info) != stamp.mtime_ns) {
+        !S_ISDIR(info.st_mode) || directory_stamp(stamp.path, info) != stamp) {
       changed = true;
     }
     return !changed;
@@ -52,6 +54,14 @@ bool differs(int root_fd, const Listing& listing, int threads, std::int64_t trus
 }
 
 }  // namespace
+
+DirectoryStamp directory_stamp(std::string path, const struct stat& info) {
+  const ItemStamp stamp = stamp_of(info);
+  return {.path = std::move(path),
+          .inode = stamp.inode,
+          .mtime_ns = stamp.mtime_ns,
+          .ctime_ns = stamp.ctime_ns};
+}
 
 bool is_unchanged(int root_fd, const Listing& listing, int threads) {
   return !differs(root_fd, listing, threads, listing.listed_at_ns - kCoarseNs);

@@ -19,7 +19,7 @@ namespace spdld::source {
 // that changed just before the listing began count as changed: their time stamp is too coarse to
 // tell.
 bool is_unchanged(int root_fd, const Listing& listing, int threads);
-// Whether a directory of `listing` is gone, or has had entries come or go, for sure.
+// Whether a directory of `listing` is gone, or may have had entries come or go since.
 bool has_changed(int root_fd, const Listing& listing, int threads);
 
 // Whether the reader of `access` may list every directory of `listing`, which another one may have
@@ -27,9 +27,7 @@ bool has_changed(int root_fd, const Listing& listing, int threads);
 Status may_list(int root_fd, const std::string& root, const Listing& listing, const Access& access,
                 Access::Links links, int threads);
 
-// When the entries of a directory changed last.
-constexpr std::int64_t mtime_ns(const struct stat& info) {
-  return std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
-}
+// Of a directory at this path as it is now.
+DirectoryStamp directory_stamp(std::string path, const struct stat& info);
 
 }  // namespace spdld::source

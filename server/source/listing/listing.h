@@ -13,10 +13,12 @@
 namespace spdld::source {
 
 // A directory as it was when its entries were read; it has the same entries as long as this holds.
+// Programs that unpack or copy files put a directory's mtime back; its ctime they cannot.
 struct DirectoryStamp {
   std::string path;  // relative; empty for the root
   std::uint64_t inode = 0;
   std::int64_t mtime_ns = 0;
+  std::int64_t ctime_ns = 0;
 
   friend bool operator==(const DirectoryStamp&, const DirectoryStamp&) = default;
 };

@@ -13,7 +13,7 @@
 namespace spdld::source {
 namespace {
 
-constexpr std::string_view kListingMagic = "SPDLIDX1";
+constexpr std::string_view kListingMagic = "SPDLIDX2";
 
 }  // namespace
 
@@ -32,6 +32,7 @@ Status ListingFile::save(const Listing& listing, const std::string& key, const s
     out.string(stamp.path);
     out.number(stamp.inode);
     out.number(stamp.mtime_ns);
+    out.number(stamp.ctime_ns);
   }
   out.number<std::uint64_t>(listing.runs_.size());
   for (const Listing::Run& run : listing.runs_) {
@@ -77,11 +78,12 @@ Result<Listing> ListingFile::read(const std::string* key, const std::string& pat
   listing.listed_at_ns = in.number<std::int64_t>();
   listing.remote = in.number<std::uint8_t>() != 0;
   for (std::size_t n = in.count(4); n > 0; --n) listing.top_directories.push_back(in.string());
-  for (std::size_t n = in.count(20); n > 0; --n) {
+  for (std::size_t n = in.count(28); n > 0; --n) {
     DirectoryStamp stamp;
     stamp.path = in.string();
     stamp.inode = in.number<std::uint64_t>();
     stamp.mtime_ns = in.number<std::int64_t>();
+    stamp.ctime_ns = in.number<std::int64_t>();
     listing.stamps.push_back(std::move(stamp));
   }
   for (std::size_t n = in.count(12); n > 0; --n) {

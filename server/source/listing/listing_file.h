@@ -11,12 +11,12 @@ namespace spdld::source {
 // Keeps a listing in a file, so that a daemon that restarts need not read a million directory
 // entries again. All little-endian; strings are a u32 of bytes and these:
 //
-//   "SPDLIDX1"                          the format's name and version
+//   "SPDLIDX2"                          the format's name and version
 //   string key                          what was listed and how, in words
 //   string digest
 //   u64 items, i64 listed_at_ns, u8 remote
 //   u64 n, n × string                   top-level directories
-//   u64 n, n × (string, u64, i64)       stamps: path, inode, mtime_ns
+//   u64 n, n × (string, u64, 2 × i64)   stamps: path, inode, mtime_ns, ctime_ns
 //   u64 n, n × (u64, string)            runs: first item, top-level directory
 //   u64 n, n × u64                      where each 16th entry begins
 //   u64 bytes, bytes                    entries (Listing::blob_)

@@ -42,7 +42,7 @@ struct Directory {
   Glob::State state;
   dev_t device = 0;
   ino_t inode = 0;
-  std::int64_t mtime = 0;
+  DirectoryStamp stamp;
   bool remote = false;
   bool left_out = false;
   std::string files;  // names that match, sorted, each with a zero byte behind it
@@ -209,7 +209,7 @@ Result<UniqueFd> Walker::open(Directory& directory) {
   const struct stat& info = opened.info;
   directory.device = info.st_dev;
   directory.inode = info.st_ino;
-  directory.mtime = mtime_ns(info);
+  directory.stamp = directory_stamp(directory.path, info);
   directory.remote = directory.parent != nullptr && directory.parent->device == info.st_dev
                          ? directory.parent->remote
                          : !is_local(opened.fd.get());
@@ -363,7 +363,7 @@ bool Walker::is_above(const Directory& directory, const struct stat& info) const
 void Walker::emit(const Directory& directory, ListingBuilder& builder,
                   std::vector<DirectoryStamp>& stamps, bool& remote) {
   if (directory.left_out) return;
-  stamps.push_back({directory.path, directory.inode, directory.mtime});
+  stamps.push_back(directory.stamp);
   remote = remote || directory.remote;
   auto child = directory.children.begin();
   for (const char* at = directory.files.data();

@@ -28,8 +28,8 @@ std::string group_of(const std::string& path, const AccessRules& access) {
 
 }  // namespace
 
-ShardFiles find_shards(const std::vector<ShardIndex>& shards, const std::string& key,
-                       const AccessRules& access) {
+ShardFiles find_shards(const std::vector<ShardIndex>& shards, IndexedFiles* indexed,
+                       const std::string& key, const AccessRules& access) {
   std::map<std::string, std::string> roots;  // by group
   for (const ShardIndex& shard : shards) {
     const std::string directory = directory_of(shard.path);
@@ -42,12 +42,14 @@ ShardFiles find_shards(const std::vector<ShardIndex>& shards, const std::string&
     numbers.emplace(group, files.roots.size());
     files.roots.push_back({.root = root, .key = key, .access = access});
   }
-  for (const ShardIndex& shard : shards) {
+  for (std::size_t number = 0; number < shards.size(); ++number) {
+    const ShardIndex& shard = shards[number];
     const std::size_t root = numbers.at(group_of(shard.path, access));
     const std::string& path = files.roots[root].root;
-    files.shards.push_back({.root = root,
-                            .uri = shard.path.substr(path == "/" ? 1 : path.size() + 1),
-                            .expected = shard.stamp});
+    files.shards.push_back(
+        {.root = root,
+         .uri = shard.path.substr(path == "/" ? 1 : path.size() + 1),
+         .expected = ExpectedContent{.stamp = shard.stamp, .files = indexed, .number = number}});
   }
   return files;
 }

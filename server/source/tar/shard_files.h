@@ -22,8 +22,8 @@ struct ShardFiles {
   std::vector<FileRange> shards;       // of each: below which root, and what it must be
 };
 
-// `key` is the pipeline's that names the shards.
-ShardFiles find_shards(const std::vector<ShardIndex>& shards, const std::string& key,
-                       const AccessRules& access);
+// `indexed` numbers the shards as `shards` does; `key` is the pipeline's that names them.
+ShardFiles find_shards(const std::vector<ShardIndex>& shards, IndexedFiles* indexed,
+                       const std::string& key, const AccessRules& access);
 
 }  // namespace spdld::source

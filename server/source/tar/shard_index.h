@@ -42,6 +42,7 @@ class ShardIndex {
   // Of the keys in order: two halves of 128 bits.
   std::array<std::uint64_t, 2> keys_digest{};
   Columns values;
+  std::string values_digest;  // of `values`, once an index of all shards has taken these
   // For each column of `values`, a sample that has its type.
   std::vector<std::string> value_keys;
 

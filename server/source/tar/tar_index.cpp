@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/tar/tar_index.h"
 
-#include <sys/stat.h>
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <ctime>
 #include <utility>
 
 #include "base/check.h"
 #include "source/bytes/binary.h"
 #include "source/bytes/digest_text.h"
-#include "source/file/disk.h"
 #include "source/item/value_column.h"
 #include "source/tar/tar_reader.h"
 
 namespace spdld::source {
 namespace {
-
-constexpr std::int64_t kNsPerSecond = 1'000'000'000;
 
 // Bytes of the directory that all of them lie in, with the slash behind it.
 std::size_t common_directory(const std::vector<ShardIndex>& shards) {
@@ -29,27 +22,6 @@ std::size_t common_directory(const std::vector<ShardIndex>& shards) {
     common = common.substr(0, static_cast<std::size_t>(end.first - common.begin()));
   }
   return common.rfind('/') + 1;
-}
-
-std::string time_text(std::int64_t ns) {
-  std::int64_t seconds = ns / kNsPerSecond;
-  std::int64_t rest = ns % kNsPerSecond;
-  if (rest < 0) {
-    --seconds;
-    rest += kNsPerSecond;
-  }
-  const auto time = static_cast<std::time_t>(seconds);
-  std::tm parts{};
-  char text[32] = "?";
-  if (::gmtime_r(&time, &parts) != nullptr)
-    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
-  char fraction[16];
-  std::snprintf(fraction, sizeof fraction, ".%09d", static_cast<int>(rest));
-  return std::string(text) + fraction + " UTC";
-}
-
-std::string state_text(std::uint64_t size, std::int64_t mtime_ns) {
-  return std::to_string(size) + " bytes, changed " + time_text(mtime_ns);
 }
 
 // Why an index has no item.
@@ -119,6 +91,7 @@ Status TarIndex::merge_values(const IndexQuery& query) {
         builder.add(column,
                     converted(shard.values.value(row, column), infos[column].type, numbers));
     }
+    shard.values_digest = shard.values.digest();
     shard.values = {};
     shard.value_keys = {};
   }
@@ -187,19 +160,6 @@ Result<std::string> key_at(FileBytes& shard, std::uint64_t header_offset) {
 
 std::string tar_uri(std::string_view shard_name, std::string_view key) {
   return std::string(shard_name) + "/" + std::string(key);
-}
-
-Status check_shard(const ShardIndex& shard, int fd) {
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) return errno_status(errno, "cannot look at " + shard.path);
-  const ItemStamp now = stamp_of(info);
-  if (same_size_and_time(now, shard.stamp)) return {};
-  return Status(Code::kDataLoss,
-                shard.path + " is not what it was when it was indexed: then " +
-                    state_text(shard.stamp.size_bytes, shard.stamp.mtime_ns) + ", now " +
-                    state_text(now.size_bytes, now.mtime_ns) +
-                    "; bring the old file back, or have it indexed anew: 'spdlctl index', or apply "
-                    "the pipeline again");
 }
 
 }  // namespace spdld::source

@@ -83,8 +83,4 @@ Result<std::string> key_at(FileBytes& shard, std::uint64_t header_offset);
 // What names an item in messages and records: unique within an index.
 std::string tar_uri(std::string_view shard_name, std::string_view key);
 
-// Whether the open shard still is as it was when it was indexed, by its size and time. kDataLoss:
-// it is not, or that cannot be told.
-Status check_shard(const ShardIndex& shard, int fd);
-
 }  // namespace spdld::source

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "source/file/disk.h"
 #include "tests/conformance/source_suite.h"
 #include "tests/support/tar_writer.h"
 #include "tests/unit/source/tar/class_shard.h"
@@ -108,10 +109,7 @@ TEST_F(WebdatasetSourceTest, LeavesOutWhatTheCallerHasAsLongAsTheShardIsTheSame)
   ASSERT_TRUE(fetch(*source, 0, {{.part = 0}, {.part = 1}}).ok());
   struct stat info {};
   ASSERT_EQ(::stat(dir_.path("a.tar").c_str(), &info), 0);
-  item_.revision.known = ItemStamp{
-      .inode = info.st_ino,
-      .size_bytes = static_cast<std::uint64_t>(info.st_size),
-      .mtime_ns = std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+  item_.revision.known = stamp_of(info);
   ASSERT_TRUE(fetch(*source, 0, {{.part = 0}, {.part = 1}}).ok());
   EXPECT_TRUE(item_.revision.unchanged);
   EXPECT_EQ(item_.bytes.size(), 9u);

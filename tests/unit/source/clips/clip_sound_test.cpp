@@ -66,8 +66,8 @@ class ClipSoundTest : public ::testing::Test {
   }
 
   TempDir dir_;
-  IoPool io_{{.threads = 2}};
   ToyProber prober_;
+  IoPool io_{{.threads = 2}};
   FetchedItem item_;
   std::vector<std::string> warnings_;
 };

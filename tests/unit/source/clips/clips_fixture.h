@@ -96,8 +96,8 @@ class ClipsFixture : public ::testing::Test {
   }
 
   TempDir dir_;
-  IoPool io_{{.threads = 2}};
   test::ToyProber prober_;
+  IoPool io_{{.threads = 2}};
   FetchedItem item_;
   std::uint64_t max_file_bytes_ = std::uint64_t{1} << 30;
   std::vector<std::string> warnings_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,11 @@ namespace {
 
 const FileRange kShard{.root = 2, .uri = "a.tar", .expected = std::nullopt};
 
-FetchedItem planned(const std::vector<Piece>& pieces, std::size_t most_ranges = 16) {
+FetchedItem planned(const std::vector<Piece>& pieces, std::size_t most_ranges = 16,
+                    std::optional<std::size_t> alone = std::nullopt) {
   FetchedItem item;
   item.begin();
-  add_pieces(pieces, kShard, most_ranges, item);
+  add_pieces(pieces, kShard, most_ranges, item, alone);
   return item;
 }
 
@@ -67,6 +69,18 @@ TEST(PartRanges, ReadWhatIsBetweenWhereThereWouldBeTooManyRanges) {
   EXPECT_EQ(item.ranges()[2].size_bytes, (std::uint64_t{2} << 30) + 1);
 }
 
+TEST(PartRanges, LeaveOnePieceARangeOfItsOwn) {
+  const std::vector<Piece> pieces{{.offset = 1024, .size_bytes = 10},
+                                  {.offset = 512, .size_bytes = 20},
+                                  {.offset = 2048, .size_bytes = 30}};
+  const FetchedItem item = planned(pieces, 16, 0);
+  ASSERT_EQ(item.ranges().size(), 3u);
+  EXPECT_EQ(item.ranges()[1].offset, 1024u);
+  EXPECT_EQ(item.ranges()[1].size_bytes, 10u);
+  EXPECT_EQ(item.places_of(item.range_of(0)), 1u);
+  EXPECT_EQ(planned(pieces, 1, 0).ranges().size(), 1u);
+}
+
 TEST(PartRanges, AskForNothingWhereAllPiecesAreEmpty) {
   EXPECT_TRUE(planned({{}, {.offset = 7}}).ranges().empty());
 }
@@ -83,7 +97,7 @@ TEST(PartRanges, BringEveryPiecesBytesOfRandomFiles) {
                                              : rng.next() % std::min<std::uint64_t>(
                                                                 5000, file.size() - piece.offset);
     }
-    FetchedItem item = planned(pieces, 1 + rng.next() % 16);
+    FetchedItem item = planned(pieces, 1 + rng.next() % 16, rng.next() % pieces.size());
     read_ranges(file, item);
     if (item.ranges().empty()) item.end_range(0);
     for (std::size_t i = 0; i < pieces.size(); ++i)

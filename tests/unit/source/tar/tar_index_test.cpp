@@ -490,37 +490,6 @@ TEST(TarIndex, HasADigestThatTellsWhereKeysEndAndShardsBegin) {
             make(spec, {keys("/0.tar", {"a"}), keys("/1.tar", {"b", "c"})})->digest());
 }
 
-TEST(TarIndex, NoticesThatAShardHasChanged) {
-  TempDir dir;
-  dir.file("a.tar", three_samples());
-  const std::string path = dir.path("a.tar");
-  struct stat info {};
-  ASSERT_EQ(::stat(path.c_str(), &info), 0);
-  ShardIndex shard;
-  shard.path = path;
-  shard.stamp = {.inode = info.st_ino,
-                 .size_bytes = static_cast<std::uint64_t>(info.st_size),
-                 .mtime_ns = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  EXPECT_TRUE(check_shard(shard, fd.get()).ok());
-  const timespec times[2] = {{.tv_sec = 1'600'000'000, .tv_nsec = 5},
-                             {.tv_sec = 1'600'000'000, .tv_nsec = 5}};
-  ASSERT_EQ(::futimens(fd.get(), times), 0);
-  const Status changed = check_shard(shard, fd.get());
-  EXPECT_EQ(changed.code(), Code::kDataLoss);
-  EXPECT_THAT(changed.message(),
-              AllOf(StartsWith(path + " is not what it was when it was indexed: then " +
-                               std::to_string(info.st_size) + " bytes, changed "),
-                    HasSubstr("now " + std::to_string(info.st_size) +
-                              " bytes, changed 2020-09-13 12:26:40.000000005 UTC"),
-                    HasSubstr("spdlctl index")));
-  shard.stamp.mtime_ns = 1'600'000'000'000'000'005;
-  EXPECT_TRUE(check_shard(shard, fd.get()).ok());
-  shard.stamp.size_bytes -= 1;
-  EXPECT_FALSE(check_shard(shard, fd.get()).ok());
-  EXPECT_FALSE(check_shard(shard, -1).ok());
-}
-
 TEST(TarIndex, HasAnotherDigestOfItsDataWhereSamplesLieElsewhere) {
   const auto with = [](const std::string& first, const std::string& second) {
     TarWriter tar;
