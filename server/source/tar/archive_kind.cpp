@@ -68,4 +68,12 @@ std::string other_archive(std::string_view head, const std::string& path) {
   return {};
 }
 
+std::string repack_command(std::string_view path) {
+  const std::string_view stem = path.ends_with(".tar") ? path.substr(0, path.size() - 4) : path;
+  const std::string unpacked = shell_word(std::string(stem) + "-unpacked");
+  return "mkdir " + unpacked + " && tar -xf " + shell_word(path) + " -C " + unpacked +
+         " && tar --sort=name -cf " + shell_word(std::string(stem) + "-sorted.tar") + " -C " +
+         unpacked + " .";
+}
+
 }  // namespace spdld::source

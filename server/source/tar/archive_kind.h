@@ -10,4 +10,8 @@ namespace spdld::source {
 // command that makes a tar of it. Empty: that is not known. 6 bytes are enough.
 std::string other_archive(std::string_view head, const std::string& path);
 
+// A command line that packs the shard anew beside itself, with the members of each sample side by
+// side.
+std::string repack_command(std::string_view path);
+
 }  // namespace spdld::source

@@ -7,6 +7,7 @@
 
 #include "base/text/printable.h"
 #include "op/webdataset_suffix.h"
+#include "source/tar/archive_kind.h"
 
 namespace spdld::source {
 namespace {
@@ -163,8 +164,10 @@ Status SampleGroups::check_unique(FileBytes& file) {
                 shard_ + ": the key '" + printable(key) + "' at byte " +
                     std::to_string(repeated->first) + " comes again at byte " +
                     std::to_string(repeated->second) +
-                    ", with other keys between; the members of a sample lie side by side: pack the "
-                    "shard anew with 'tar --sort=name -cf', or rename one of the samples");
+                    ", with other keys between; the members of a sample lie side by side: rename "
+                    "one of the two samples, or, if they are one, pack the shard anew in the order "
+                    "of names: " +
+                    repack_command(shard_));
 }
 
 }  // namespace spdld::source

@@ -13,6 +13,7 @@
 #include "op/json_values.h"
 #include "source/item/item_hashes.h"
 #include "source/item/value_column.h"
+#include "source/tar/archive_kind.h"
 #include "source/tar/sample_groups.h"
 #include "source/tar/tar_index.h"
 #include "source/tar/tar_reader.h"
@@ -96,6 +97,7 @@ class ShardScan {
   void find_values(Lacking& lacking) const;
   const LabelText* label_text(const WebdatasetSpec::Label& label, std::string& suffix) const;
   Status lacks(const TarSample& sample, const Lacking& lacking, bool is_last) const;
+  std::optional<TarMember> comes_again(const std::string& key);
   Status at_sample(const TarSample& sample, const std::string& why,
                    Code code = Code::kInvalidArgument) const;
   Result<ShardIndex> finish();
@@ -229,6 +231,19 @@ Status ShardScan::at_sample(const TarSample& sample, const std::string& why, Cod
                           ", sample '" + printable(sample.key) + "' " + why);
 }
 
+// A member of the sample in the rest of the shard, which is not scanned any more.
+std::optional<TarMember> ShardScan::comes_again(const std::string& key) {
+  TarMember member;
+  for (std::uint64_t count = 0;; ++count) {
+    const Result<bool> found = reader_.next(member);
+    if (!found || !*found) return std::nullopt;
+    if (count % kReportEach == 0 && options_.stopped && options_.stopped()) return std::nullopt;
+    Skipped ignored{};
+    const auto name = sample_name(member.name, ignored);
+    if (member.type == TarMember::Type::kFile && name && name->key == key) return member;
+  }
+}
+
 Status ShardScan::lacks(const TarSample& sample, const Lacking& lacking, bool is_last) const {
   std::vector<std::string> there;
   for (const TarSample::Member& member : sample.members) {
@@ -312,6 +327,15 @@ Status ShardScan::add_sample(const TarSample& sample, bool is_last) {
     Lacking value;
     find_values(value);
     if (value.is_value) lacking = std::move(value);
+  }
+  if (!lacking.what.empty() && query_.spec().missing == WebdatasetSpec::Missing::kError) {
+    // A shard that is packed by kind, or as a directory gave its files.
+    if (const std::optional<TarMember> apart = comes_again(sample.key))
+      return at_sample(sample, lacking.what + " beside it, and goes on at byte " +
+                                   std::to_string(apart->header_offset) +
+                                   ", with other keys between; the members of a sample lie side by "
+                                   "side: pack the shard anew in the order of names: " +
+                                   repack_command(file_.path()));
   }
   bool kept = true;
   switch (query_.spec().missing) {

@@ -161,7 +161,9 @@ TEST(SampleGroups, RefuseAKeyThatComesAgain) {
   EXPECT_THAT(
       grouping.status.message(),
       AllOf(HasSubstr("/data/train-000.tar: the key 'b' at byte 1024 comes again at byte 3072"),
-            HasSubstr("tar --sort=name")));
+            HasSubstr("anew in the order of names: mkdir '/data/train-000-unpacked' && tar -xf "
+                      "'/data/train-000.tar' -C '/data/train-000-unpacked' && tar --sort=name -cf "
+                      "'/data/train-000-sorted.tar' -C '/data/train-000-unpacked' .")));
 }
 
 TEST(SampleGroups, RefuseMoreMembersThanASampleMayHave) {

@@ -249,6 +249,20 @@ TEST(ShardScan, LeavesOutSamplesThatLackSomethingWhenToldSo) {
   EXPECT_EQ(std::get<std::int64_t>(index->values.value(1, 0)), 4);
 }
 
+TEST(ShardScan, TellsHowToPackAnewWhereSamplesLieInPieces) {
+  TarWriter by_kind;
+  by_kind.file("a.jpg", "x").file("b.jpg", "y").file("a.txt", "x").file("b.txt", "y");
+  EXPECT_THAT(why_not(scan(by_kind.archive(), image_and_caption())),
+              AllOf(HasSubstr("at byte 0, sample 'a' has no part for 'caption', txt beside it, and "
+                              "goes on at byte 2048, with other keys between"),
+                    HasSubstr("pack the shard anew in the order of names: mkdir '"),
+                    Not(HasSubstr("skip"))));
+  // Whatever becomes of samples that lack parts.
+  WebdatasetSpec spec = image_and_caption();
+  spec.missing = Missing::kSkip;
+  EXPECT_THAT(why_not(scan(by_kind.archive(), spec)), HasSubstr("comes again at byte"));
+}
+
 TEST(ShardScan, GivesPartsThatAreMissingNoBytesWhenToldSo) {
   TarWriter tar;
   tar.file("a.jpg", "x").file("b.json", "").file("c.txt", "y");
