@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "op/json_events.h"
@@ -25,7 +26,7 @@ enum class Section { kImages, kAnnotations, kCategories };
 constexpr std::array<std::string_view, 3> kSections = {"images", "annotations", "categories"};
 constexpr std::array<std::string_view, 3> kOne = {"image", "annotation", "category"};
 
-enum class Kind { kInteger, kNumber, kText, kFlag, kBox };
+enum class Kind { kId, kSide, kNumber, kText, kFlag, kBox };
 
 struct Field {
   Section section;
@@ -34,17 +35,17 @@ struct Field {
   bool required = true;
 };
 constexpr std::array<Field, 12> kFields = {{
-    {Section::kImages, "id", Kind::kInteger},
-    {Section::kImages, "width", Kind::kInteger},
-    {Section::kImages, "height", Kind::kInteger},
+    {Section::kImages, "id", Kind::kId},
+    {Section::kImages, "width", Kind::kSide, false},
+    {Section::kImages, "height", Kind::kSide, false},
     {Section::kImages, "file_name", Kind::kText},
-    {Section::kAnnotations, "id", Kind::kInteger},
-    {Section::kAnnotations, "image_id", Kind::kInteger},
-    {Section::kAnnotations, "category_id", Kind::kInteger},
+    {Section::kAnnotations, "id", Kind::kId},
+    {Section::kAnnotations, "image_id", Kind::kId},
+    {Section::kAnnotations, "category_id", Kind::kId},
     {Section::kAnnotations, "bbox", Kind::kBox},
     {Section::kAnnotations, "area", Kind::kNumber, false},
     {Section::kAnnotations, "iscrowd", Kind::kFlag, false},
-    {Section::kCategories, "id", Kind::kInteger},
+    {Section::kCategories, "id", Kind::kId},
     {Section::kCategories, "name", Kind::kText},
 }};
 constexpr std::size_t kArea = 8;
@@ -52,7 +53,8 @@ static_assert(kFields[kArea].name == "area");
 
 std::string wanted(Kind kind) {
   switch (kind) {
-    case Kind::kInteger: return "an integer";
+    case Kind::kId:
+    case Kind::kSide: return "an integer";
     case Kind::kNumber: return "a number";
     case Kind::kText: return "a text";
     case Kind::kFlag: return "0 or 1";
@@ -83,6 +85,17 @@ std::optional<std::int64_t> integer_of(const JsonScalar& value) {
 }
 
 // Goes through the file: the root, a list, an object of it, its box.
+// Other programs write "17" for 17.
+std::optional<std::int64_t> id_of(const JsonScalar& value) {
+  const auto* const text = std::get_if<std::string_view>(&value);
+  if (text == nullptr) return integer_of(value);
+  std::int64_t id = 0;
+  const char* const end = text->data() + text->size();
+  const auto [at, failed] = std::from_chars(text->data(), end, id);
+  if (failed != std::errc() || at != end) return std::nullopt;
+  return id;
+}
+
 class CocoParser final : public JsonEvents {
  public:
   CocoParser(std::string name, ReadSome read, std::uint64_t max_bytes)
@@ -251,8 +264,10 @@ class CocoParser final : public JsonEvents {
       annotation_.is_crowd = integer == 1;
       return integer == 0 || integer == 1;
     }
-    const std::optional<std::int64_t> integer = integer_of(value);
-    if (field.kind != Kind::kInteger || !integer) return false;
+    const bool is_side = field.kind == Kind::kSide;
+    if (is_side && std::holds_alternative<std::monostate>(value)) return true;
+    const std::optional<std::int64_t> integer = is_side ? integer_of(value) : id_of(value);
+    if ((!is_side && field.kind != Kind::kId) || !integer) return false;
     if (field.name == "id") id_ = *integer;
     if (field.name == "width") image_.width = *integer;
     if (field.name == "height") image_.height = *integer;
@@ -267,10 +282,10 @@ class CocoParser final : public JsonEvents {
       return stop(here(object() + " has no '" + std::string(kFields[i].name) + "'"));
     }
     if (section_ == Section::kImages) {
-      if (image_.width < 1 || image_.height < 1 || image_.width > kMaxSide ||
+      if (image_.width < 0 || image_.height < 0 || image_.width > kMaxSide ||
           image_.height > kMaxSide) {
-        return stop(here(object() + " has no size: " + std::to_string(image_.width) + " x " +
-                         std::to_string(image_.height)));
+        return stop(here(object() + " has an impossible size: " + std::to_string(image_.width) +
+                         " x " + std::to_string(image_.height)));
       }
       image_.id = *id_;
       bytes_ += kImageBytes + image_.file_name.size();

@@ -12,12 +12,12 @@
 namespace spdld::source {
 
 // What an annotation file of COCO's object detection format says, list by list in its order. Other
-// lists and keys, such as segmentations, are left out.
+// lists and keys, such as segmentations, are left out. An id may be written as a text: "17".
 struct CocoFile {
   struct Image {
     std::int64_t id = 0;
-    std::int64_t width = 0;   // >= 1
-    std::int64_t height = 0;  // >= 1
+    std::int64_t width = 0;  // 0: the file does not say, here and below
+    std::int64_t height = 0;
     std::string file_name;
   };
   struct Annotation {

@@ -53,8 +53,11 @@ std::optional<BadBox::Why> wrong_with(const std::array<double, 4>& box,
   const double right = x + width;
   const double bottom = y + height;
   const bool near = x > -kFar && y > -kFar && right < kFar && bottom < kFar;
-  const bool meets = x < static_cast<double>(image.width) && right > 0 &&
-                     y < static_cast<double>(image.height) && bottom > 0;
+  const auto begins_in = [](double at, std::int64_t side) {
+    return side == 0 || at < static_cast<double>(side);
+  };
+  const bool meets =
+      begins_in(x, image.width) && right > 0 && begins_in(y, image.height) && bottom > 0;
   if (!near || !meets) return BadBox::Why::kOutside;
   return std::nullopt;
 }
@@ -109,6 +112,7 @@ class CocoColumns {
     if (file_.images.empty()) {
       return tl::unexpected(invalid_coco(spec_.annotations, "it has no images"));
     }
+    SPDLD_TRY(merge_images());
     ColumnsBuilder columns({{.name = spec_.field, .type = ValueType::kText},
                             {.name = "image_id", .type = ValueType::kInt64},
                             {.name = "width", .type = ValueType::kInt64},
@@ -123,16 +127,35 @@ class CocoColumns {
       columns.add(1, image.id);
       columns.add(2, image.width);
       columns.add(3, image.height);
-      images_.add(image.id, images_.places().size());
-    }
-    if (const auto twice = images_.sort()) {
-      const auto& one = file_.images[twice->first];
-      return tl::unexpected(invalid_coco(spec_.annotations,
-                                         "the image id " + std::to_string(one.id) + " stands for " +
-                                             shown_text(one.file_name) + " and for " +
-                                             shown_text(file_.images[twice->second].file_name)));
     }
     return std::move(columns).finish();
+  }
+
+  // An image that comes again is the same one.
+  Status merge_images() {
+    std::vector<std::pair<std::int64_t, std::uint64_t>> by_id;
+    for (std::uint64_t i = 0; i < file_.images.size(); ++i)
+      by_id.emplace_back(file_.images[i].id, i);
+    std::sort(by_id.begin(), by_id.end());
+    std::vector<bool> is_repeated(file_.images.size());
+    for (std::size_t i = 1; i < by_id.size(); ++i) {
+      if (by_id[i].first != by_id[i - 1].first) continue;
+      const CocoFile::Image& one = file_.images[by_id[i - 1].second];
+      const CocoFile::Image& other = file_.images[by_id[i].second];
+      if (one.file_name != other.file_name)
+        return invalid_coco(spec_.annotations, "the image id " + std::to_string(one.id) +
+                                                   " stands for " + shown_text(one.file_name) +
+                                                   " and for " + shown_text(other.file_name));
+      is_repeated[by_id[i].second] = true;
+      ++coco_.repeated_images;
+    }
+    std::uint64_t place = 0;
+    std::erase_if(file_.images,
+                  [&](const CocoFile::Image&) { return static_cast<bool>(is_repeated[place++]); });
+    for (const CocoFile::Image& image : file_.images)
+      images_.add(image.id, images_.places().size());
+    images_.sort();
+    return {};
   }
 
   // Fills first_ and order_: the annotations of each image, without those whose boxes are bad.
@@ -145,9 +168,11 @@ class CocoColumns {
       const std::string name = "annotation ";
       const std::optional<std::uint64_t> image = images_.find(annotation.image_id);
       if (!image) {
-        return invalid_coco(spec_.annotations, name + std::to_string(annotation.id) +
-                                                   ": there is no image with its image_id, " +
-                                                   std::to_string(annotation.image_id));
+        if (coco_.orphans++ == 0) {
+          coco_.orphan_id = annotation.id;
+          coco_.orphan_image_id = annotation.image_id;
+        }
+        continue;
       }
       if (!categories_.find(annotation.category_id)) {
         return invalid_coco(spec_.annotations, name + std::to_string(annotation.id) +
@@ -240,7 +265,8 @@ Result<Coco> read_coco(const CocoSpec& spec, ReadSome read, const CocoOptions& o
     return tl::unexpected(
         invalid_coco(spec.annotations, "'" + spec.field + "' is the name of another field of it"));
   }
-  SPDLD_ASSIGN(CocoFile file, read_coco_file(spec.annotations, std::move(read), options.max_bytes));
+  SPDLD_ASSIGN(CocoFile file,
+               read_coco_file(spec.annotations, std::move(read), options.max_bytes));
   return CocoColumns(spec, std::move(file)).make(options.bad_boxes);
 }
 

@@ -49,11 +49,16 @@ struct Coco {
   std::vector<std::string> classes;
   std::vector<std::int64_t> category_ids;
   std::vector<BadBox> bad_boxes;  // that were dropped, in the order of the file
+  // Annotations of images that the file does not have, which are left out, and the first one's.
+  std::uint64_t orphans = 0;
+  std::int64_t orphan_id = 0;
+  std::int64_t orphan_image_id = 0;
+  std::uint64_t repeated_images = 0;  // entries of an image that came before, which are one item
 };
 
 // Reads all of an annotation file in one go. There is at least one image; whether its file is there
-// is not looked at. Annotation ids may repeat, those of images and categories, and the categories'
-// names, may not.
+// is not looked at. Annotation ids may repeat, and so may an image with its file; an image id that
+// stands for two files, a category's id or name that comes twice is an error.
 Result<Coco> read_coco(const CocoSpec& spec, ReadSome read, const CocoOptions& options = {});
 
 }  // namespace spdld::source

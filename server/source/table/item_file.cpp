@@ -34,6 +34,17 @@ Result<ItemRows> read_rows(const CocoSpec& spec, ReadSome read, SourceOptions& o
                                 counted(coco.bad_boxes.size(), "box was", "boxes were") +
                                 " left out, such as " + coco.bad_boxes.front().text() +
                                 "; with 'on_error: {decode: fail}' the first one is an error");
+  const auto warn = [&](std::uint64_t count, const std::string& what) {
+    if (count > 0 && options.warnings != nullptr)
+      options.warnings->push_back(spec.annotations + ": " + what);
+  };
+  warn(coco.orphans, counted(coco.orphans, "annotation was", "annotations were") +
+                         " left out, whose image is not in the file, such as annotation " +
+                         std::to_string(coco.orphan_id) + " of image " +
+                         std::to_string(coco.orphan_image_id));
+  warn(coco.repeated_images, counted(coco.repeated_images, "image comes", "images come") +
+                                 " again with the same id and file, and " +
+                                 (coco.repeated_images == 1 ? "is" : "are") + " one item");
   return ItemRows{.columns = std::move(coco.columns),
                   .classes = std::move(coco.classes),
                   .category_ids = std::move(coco.category_ids)};

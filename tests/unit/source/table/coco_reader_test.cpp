@@ -121,9 +121,53 @@ TEST(Coco, LeavesOutUselessBoxesOnlyWhereAskedTo) {
               ElementsAre(Numbers{}, Numbers{-5, -5, 85, 85}));
 }
 
+TEST(Coco, LeavesOutAnnotationsOfImagesThatAreNotThere) {
+  const Coco coco = read(file_of("[" + annotation(17, 5, 1, "[0, 0, 1, 1]") + "," +
+                                 annotation(18, 4, 1, "[0, 0, 1, 1]") + "," +
+                                 annotation(19, 6, 1, "[0, 0, 1, 1]") + "]"));
+  EXPECT_THAT(column_of<Integers>(coco.columns, "ids"), ElementsAre(Integers{}, Integers{18}));
+  EXPECT_EQ(coco.orphans, 2u);
+  EXPECT_EQ(coco.orphan_id, 17);
+  EXPECT_EQ(coco.orphan_image_id, 5);
+}
+
+TEST(Coco, TakesAnImageThatComesAgainForOne) {
+  const std::string images =
+      R"([{"id": 9, "file_name": "b.jpg", "width": 100, "height": 50},
+          {"id": 4, "file_name": "a.jpg", "width": 10, "height": 20},
+          {"id": 9, "file_name": "b.jpg", "width": 100, "height": 50}])";
+  const Coco coco = read(file_of(
+      "[" + annotation(1, 9, 1, "[0, 0, 1, 1]") + "," + annotation(2, 9, 3, "[0, 0, 2, 2]") + "]",
+      images));
+  EXPECT_THAT(column_of<std::int64_t>(coco.columns, "image_id"), ElementsAre(9, 4));
+  EXPECT_THAT(column_of<Integers>(coco.columns, "ids"), ElementsAre(Integers{1, 2}, Integers{}));
+  EXPECT_EQ(coco.repeated_images, 1u);
+}
+
+TEST(Coco, TakesImagesWithoutASize) {
+  const std::string images =
+      R"([{"id": 1, "file_name": "a.jpg"}, {"id": 2, "file_name": "b.jpg", "width": null},
+          {"id": 3, "file_name": "c.jpg", "width": 0, "height": 0}])";
+  const Coco coco = read(file_of("[" + annotation(1, 1, 1, "[500, 500, 1, 1]") + "," +
+                                     annotation(2, 3, 1, "[-5, 0, 1, 1]") + "]",
+                                 images),
+                         {.bad_boxes = CocoOptions::BadBoxes::kDrop});
+  EXPECT_THAT(column_of<std::int64_t>(coco.columns, "width"), ElementsAre(0, 0, 0));
+  EXPECT_THAT(column_of<Numbers>(coco.columns, "boxes"),
+              ElementsAre(Numbers{500, 500, 501, 501}, Numbers{}, Numbers{}));
+  EXPECT_EQ(coco.bad_boxes.size(), 1u) << "no image reaches to the left of 0";
+}
+
+TEST(Coco, TakesIdsThatAreTexts) {
+  const Coco coco =
+      read(file_of(R"([{"id": "7", "image_id": "9", "category_id": "3", "bbox": [0, 0, 1, 1]}])",
+                   R"([{"id": "9", "file_name": "b.jpg"}])", R"([{"id": "3", "name": "car"}])"));
+  EXPECT_THAT(column_of<std::int64_t>(coco.columns, "image_id"), ElementsAre(9));
+  EXPECT_THAT(column_of<Integers>(coco.columns, "ids"), ElementsAre(Integers{7}));
+  EXPECT_THAT(coco.category_ids, ElementsAre(3));
+}
+
 TEST(CocoErrors, NameTheAnnotation) {
-  EXPECT_EQ(coco_error(file_of("[" + annotation(17, 5, 1, "[0, 0, 1, 1]") + "]")),
-            "/i.json: annotation 17: there is no image with its image_id, 5");
   EXPECT_EQ(coco_error(file_of("[" + annotation(17, 4, 2, "[0, 0, 1, 1]") + "]")),
             "/i.json: annotation 17: there is no category with its category_id, 2");
   EXPECT_THAT(
@@ -164,10 +208,10 @@ TEST(CocoErrors, NameImagesAndCategoriesThatCannotBe) {
             "/i.json: the image id 1 stands for 'a' and for 'b'");
   EXPECT_EQ(with_images(R"([{"id": 1, "file_name": "../a", "width": 1, "height": 1}])"),
             "/i.json: image 1: '../a' has '..' as a part; set root to a directory above all items");
-  EXPECT_THAT(with_images(R"([{"id": 1, "file_name": "a", "width": 0, "height": 1}])"),
-              HasSubstr(": image 1 has no size: 0 x 1"));
-  EXPECT_THAT(with_images(R"([{"id": 1, "file_name": "a", "height": 1}])"),
-              HasSubstr(": image 1 has no 'width'"));
+  EXPECT_THAT(with_images(R"([{"id": 1, "file_name": "a", "width": -1, "height": 1}])"),
+              HasSubstr(": image 1 has an impossible size: -1 x 1"));
+  EXPECT_THAT(with_images(R"([{"id": 1, "file_name": "a", "width": "1"}])"),
+              HasSubstr(": image 1: 'width' holds a text, and not an integer"));
   EXPECT_THAT(with_images(R"([{"id": 1.5}])"),
               HasSubstr(": images[0]: 'id' holds a number, and not an integer"));
   EXPECT_THAT(with_images(R"([{"id": 99999999999999999999}])"),
