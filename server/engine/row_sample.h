@@ -20,6 +20,8 @@ class RowSample final : public SampleInput {
       : plan_(plan), source_(source), fetch_(fetch), row_(row), made_(made) {}
 
   const Row& row() const { return row_; }
+  // Whether the row has no such part, which it need not have.
+  bool is_absent(std::size_t i) const { return row_.bytes.parts.is_absent(i); }
 
   std::span<const std::byte> part(std::size_t i) const override {
     return fetch_.part(row_.bytes, i);

@@ -62,7 +62,7 @@ Run::Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> sourc
       workers_(workers) {
   for (Worker& worker : workers_) {
     worker.tasks.resize(plan_->tasks.size());
-    worker.values.resize(plan_->made_values);
+    worker.values = plan_->made_values;
   }
 }
 
@@ -162,10 +162,21 @@ Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
   return made;
 }
 
+bool Run::is_absent(const RowSample& sample, std::size_t task) const {
+  if (plan_->task_parts[task] && sample.is_absent(*plan_->task_parts[task])) return true;
+  // Boxes lie in the image.
+  return plan_->image != nullptr && plan_->tasks[task]->needs_canvas() &&
+         plan_->tasks[task]->max_pixels() == 0 && sample.is_absent(plan_->image->request);
+}
+
 Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_bytes) {
   Worker& worker = workers_[number];
+  // Another row may have had values that this one lacks.
+  worker.values = plan_->made_values;
   RowSample sample(*plan_, *source_, fetch_, row, worker.values);
   sample.key = mix64(mix64(seed_, row.order->epoch), row.order->rows.position(row.index));
+  for (const Plan::Presence& presence : plan_->presences)
+    sample.set_value(presence.value, !sample.is_absent(presence.request));
   const std::uint64_t room = std::max(DecodeMemory::kAllowanceBytes, granted_bytes);
   for (std::size_t i = 0; i < plan_->tasks.size(); ++i) {
     const FieldTask& task = *plan_->tasks[i];
@@ -175,6 +186,10 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
     worker.outputs.clear();
     for (std::size_t t = 0; t < task.tensors().size(); ++t)
       worker.outputs.push_back(output(row, first + t));
+    if (is_absent(sample, i)) {
+      for (RowOutput& out : worker.outputs) SPDLD_TRY(out.put_nothing());
+      continue;
+    }
     SPDLD_ASSIGN(row.needs_bytes, runs->run(sample, worker.outputs, room));
     if (row.needs_bytes > 0) return false;
     // What it keeps must not lie beside what the next ones take. (Others' values may be needed
@@ -228,9 +243,13 @@ Status Run::put_part(Row& row, const RowSample& sample, std::size_t tensor) cons
 }
 
 Status Run::put_value(Row& row, const RowSample& sample, std::size_t tensor) const {
-  const Value value = sample.value(plan_->sources[tensor].index);
+  const TensorSource& source = plan_->sources[tensor];
+  const Value value = sample.value(source.index);
   const TensorSpec& spec = plan_->tensors[tensor];
   RowOutput out = output(row, tensor);
+  if ((source.request && sample.is_absent(*source.request)) ||
+      (source.presence && !std::get<bool>(sample.value(*source.presence))))
+    return out.put_nothing();
   const auto put = [&](const void* data, std::size_t bytes, std::size_t count) -> Status {
     const std::span<const std::byte> view(static_cast<const std::byte*>(data), bytes);
     if (spec.kind != FieldKind::kDense) {

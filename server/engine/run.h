@@ -92,6 +92,8 @@ class Run {
   bool choose(Row& row) const;
   // True: the row is made. False: row.needs_bytes must be granted first.
   Result<bool> make(Row& row, unsigned worker, std::uint64_t granted_bytes);
+  // Whether the row has nothing for a task.
+  bool is_absent(const RowSample& sample, std::size_t task) const;
   Result<bool> make_tensors(Row& row, unsigned worker, std::uint64_t granted_bytes);
   std::unique_ptr<FieldWorker> make_worker(const FieldTask& task);
   Status put_part(Row& row, const RowSample& sample, std::size_t tensor) const;

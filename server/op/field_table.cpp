@@ -125,12 +125,12 @@ Result<Field*> FieldTable::encoded(const std::string& name, const std::string& o
   return field;
 }
 
-std::size_t FieldTable::request(const Field& part) {
+std::size_t FieldTable::request(Field& part) {
   SPDLD_CHECK(part.kind == Field::Kind::kPart);
   const auto found = std::find(requested_.begin(), requested_.end(), part.index);
-  if (found != requested_.end()) return static_cast<std::size_t>(found - requested_.begin());
-  requested_.push_back(part.index);
-  return requested_.size() - 1;
+  part.request = static_cast<std::size_t>(found - requested_.begin());
+  if (found == requested_.end()) requested_.push_back(part.index);
+  return *part.request;
 }
 
 Result<Field*> FieldTable::insert(Field field, const Field& behind, const std::string& op) {
@@ -145,9 +145,14 @@ Result<Field*> FieldTable::insert(Field field, const Field& behind, const std::s
 
 Result<Field*> FieldTable::make_value(const std::string& name, ValueType type, const Field& behind,
                                       const std::string& op) {
-  SPDLD_ASSIGN(Field* const made,
-               insert({.name = name, .kind = Field::Kind::kValue, .type = type}, behind, op));
-  made->index = first_made_value_ + made_values_++;
+  SPDLD_ASSIGN(Field* const made, insert({.name = name,
+                                          .kind = Field::Kind::kValue,
+                                          .type = type,
+                                          .optional = behind.optional,
+                                          .request = behind.request},
+                                         behind, op));
+  made->index = first_made_value_ + made_values_.size();
+  made_values_.push_back(type);
   return made;
 }
 

@@ -34,8 +34,13 @@ struct Field {
   bool text = false;                         // a part that is UTF-8
   std::optional<std::uint64_t> max_bytes{};  // of a row, where the source knows that
   std::optional<ClipShape> clip{};           // of a part that is clips of media files
-  std::unique_ptr<FieldChain> chain{};       // of what is decoded; null: another field's makes it
-  std::vector<std::string> ops{};            // that were given it, in order
+  bool optional = false;                     // rows need not have it
+  // Of a value of the listing that is optional: the value that tells which rows have it.
+  std::optional<std::size_t> presence{};
+  // The number under which the bytes are requested that it is made of.
+  std::optional<std::size_t> request{};
+  std::unique_ptr<FieldChain> chain{};  // of what is decoded; null: another field's makes it
+  std::vector<std::string> ops{};       // that were given it, in order
 };
 
 // The fields of a sample while a pipeline's stages are read one after the other: first what the
@@ -61,18 +66,20 @@ class FieldTable {
   // The field that `op` is to decode, which must be a part that no stage has decoded; and the
   // number under which its bytes are requested.
   Result<Field*> encoded(const std::string& name, const std::string& op);
-  std::size_t request(const Field& part);
+  std::size_t request(Field& part);
   // The source's parts that are requested, in the order of the requests.
   const std::vector<std::size_t>& requested_parts() const { return requested_; }
 
-  // A field of a new value that `op` takes out of a part, which stands behind the field `behind`.
+  // A field of a new value that `op` takes out of a part, which stands behind the field `behind`,
+  // and is there if that is.
   Result<Field*> make_value(const std::string& name, ValueType type, const Field& behind,
                             const std::string& op);
   // A field of a tensor that the task of another field makes, likewise.
   Result<Field*> make_decoded(const std::string& name, const Field& behind, const std::string& op);
   // The number of the first value that a task makes; those of the source come before.
   std::size_t first_made_value() const { return first_made_value_; }
-  std::size_t made_values() const { return made_values_; }
+  // The types of those that tasks make.
+  const std::vector<ValueType>& made_values() const { return made_values_; }
 
   // The list of numbers that `op` takes, which must be a value that no stage has taken.
   Result<Field*> numbers(const std::string& name, const std::string& op);
@@ -97,7 +104,7 @@ class FieldTable {
   MakeVideoChain make_video_;
   std::vector<std::size_t> requested_;
   std::size_t first_made_value_ = 0;
-  std::size_t made_values_ = 0;
+  std::vector<ValueType> made_values_;
 };
 
 }  // namespace spdld

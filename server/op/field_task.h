@@ -70,6 +70,8 @@ class RowOutput {
   // the data's: the row is larger than the tensor's bound, and the error says what to raise. Of one
   // of one shape, which rows that may differ are stacked to: data(), or the row has another shape.
   Result<std::byte*> resize(std::span<const std::int64_t> shape);
+  // The row has nothing: zeros where all rows have one shape, else no values.
+  Status put_nothing();
   // The row is these bytes, which outlive the batch, instead.
   Status refer(std::span<const std::byte> bytes, std::span<const std::int64_t> shape);
 

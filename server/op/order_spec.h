@@ -54,6 +54,7 @@ struct FilesSpec {
   struct Companion {
     std::string field = {};
     std::string pattern = {};
+    bool optional = false;  // an item need not have one
 
     friend bool operator==(const Companion&, const Companion&) = default;
   };

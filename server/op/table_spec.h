@@ -25,6 +25,7 @@ struct TableSpec {
   struct Uri {
     std::string field;
     std::string column;
+    bool optional = false;  // a row need not have it; likewise below
 
     friend bool operator==(const Uri&, const Uri&) = default;
   };
@@ -37,6 +38,7 @@ struct TableSpec {
     std::string field;
     std::string column;
     std::optional<ValueType> type = {};
+    bool optional = false;
 
     friend bool operator==(const Value&, const Value&) = default;
   };
@@ -47,6 +49,7 @@ struct TableSpec {
   struct Label {
     std::string column;
     std::optional<ClassesSpec> classes = {};  // never kDirectories
+    bool optional = false;
 
     friend bool operator==(const Label&, const Label&) = default;
   };
@@ -70,6 +73,7 @@ struct CocoSpec {
   std::string annotations = {};  // absolute
   std::string root = {};         // absolute; what `file_name` is relative to
   std::string field = "image";   // what the images' bytes are called
+  bool optional = false;         // an image's entry need not name a file
 
   friend bool operator==(const CocoSpec&, const CocoSpec&) = default;
 };

@@ -7,6 +7,18 @@
 
 namespace spdld {
 
+Value no_value(ValueType type) {
+  switch (type) {
+    case ValueType::kInt64: return std::int64_t{0};
+    case ValueType::kFloat64: return 0.0;
+    case ValueType::kBool: return false;
+    case ValueType::kText: return std::string_view();
+    case ValueType::kInt64List: return std::span<const std::int64_t>();
+    case ValueType::kFloat64List: return std::span<const double>();
+  }
+  return std::int64_t{0};
+}
+
 std::string_view value_type_name(ValueType type) {
   switch (type) {
     case ValueType::kInt64: return "int64";

@@ -26,6 +26,9 @@ using Value = std::variant<std::int64_t, double, bool, std::string_view,
 
 inline ValueType type_of(const Value& value) { return static_cast<ValueType>(value.index() + 1); }
 
+// What stands for a value of the type that is not there: 0, false, or an empty text or list.
+Value no_value(ValueType type);
+
 std::string_view value_type_name(ValueType type);  // "int64", "text", "list of float64"
 // Of the word that pipelines have for it: "float64_list".
 Result<ValueType> parse_value_type(std::string_view word);

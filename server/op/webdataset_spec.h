@@ -17,6 +17,7 @@ struct WebdatasetSpec {
   struct Part {
     std::string field = {};
     std::vector<std::string> suffixes = {};
+    bool optional = false;  // a sample need not have it; likewise below
 
     friend bool operator==(const Part&, const Part&) = default;
   };
@@ -25,6 +26,7 @@ struct WebdatasetSpec {
   struct Label {
     std::string field = {};
     std::vector<std::string> suffixes = {};
+    bool optional = false;
 
     friend bool operator==(const Label&, const Label&) = default;
   };
@@ -33,12 +35,12 @@ struct WebdatasetSpec {
     std::string field = {};
     std::string suffix = {};
     std::string pointer = {};  // as RFC 6901 has it: "/size/0"; empty: the whole document
+    bool optional = false;
 
     friend bool operator==(const IndexedValue&, const IndexedValue&) = default;
   };
-  // What becomes of a sample that lacks something of the above. kEmpty: a part that it lacks has no
-  // bytes; a label or value must be there all the same.
-  enum class Missing { kError, kSkip, kEmpty };
+  // What becomes of a sample that lacks something of the above that is not optional.
+  enum class Missing { kError, kSkip };
 
   std::vector<std::string> shards = {};  // patterns as given, absolute: source/tar/shard_names.h
   std::vector<Part> parts = {};

@@ -114,6 +114,9 @@ class ClipsSource final : public Source {
     return std::make_unique<ClipsSource>(std::move(from), data_);
   }
   std::uint64_t split_hash(std::uint64_t item) const override { return place(item).file->identity; }
+  bool has_part(std::uint64_t item, std::size_t part) const override {
+    return is_clip(part) || from_->has_part(place(item).file->item, part);
+  }
   std::uint64_t part_key(std::uint64_t item, std::size_t part) const override {
     const Place at = place(item);
     if (!is_clip(part)) return from_->part_key(at.file->item, part);
@@ -326,7 +329,8 @@ class ClipsOpener {
 
   bool has_all(const MediaIndex& index, std::size_t part) const {
     for (std::uint64_t item = 0; item < from_->size(); ++item) {
-      if (index.find(from_->part_key(item, part)) == nullptr) return false;
+      if (from_->has_part(item, part) && index.find(from_->part_key(item, part)) == nullptr)
+        return false;
     }
     return true;
   }
@@ -367,6 +371,7 @@ class ClipsOpener {
       if (is_part && field.index == data.part) {
         data.fields.back().clip = data.clips.shape;
         data.fields.back().text = false;
+        data.fields.back().optional = false;  // what has none gives no clips
       }
     }
     data.sound_part = parts;

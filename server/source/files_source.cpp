@@ -160,6 +160,7 @@ class FilesSource final : public Source {
       if (request.part > 0) {
         SPDLD_ASSIGN(range.uri, files_->companions[request.part - 1].uri(range.uri));
         range.listed = false;
+        range.may_be_absent = files_->fields[request.part].optional;
       }
       range.offset = request.offset;
       range.size_bytes = request.size_bytes;
@@ -338,19 +339,34 @@ void FilesOpener::warn_of_empty(const std::vector<std::string>& classes,
        spec_.root + " have no item, such as " + such);
 }
 
-// A pattern that is wrong shows in the first item already.
+// A pattern that is wrong shows in the first item already, or, where items need not have the
+// companion, in the first ones.
 Status FilesOpener::check_companions(const Files& files, const Root& root) const {
-  const std::string item = files.dataset->listing->uri(0);
+  const Listing& listing = *files.dataset->listing;
   for (std::size_t i = 0; i < files.companions.size(); ++i) {
-    SPDLD_ASSIGN(const std::string uri, files.companions[i].uri(item));
-    struct stat info {};
-    const Denial denial = access_->look(root.fd.get(), uri, info);
+    const bool optional = spec_.companions[i].optional;
+    const std::uint64_t looked_at = optional ? std::min(listing.size(), Source::kMostSeen) : 1;
     const std::string key = "source.files.companions." + spec_.companions[i].field;
-    if (denial.err == ENOENT || denial.err == ENOTDIR)
+    bool is_there = false;
+    for (std::uint64_t item = 0; item < looked_at && !is_there; ++item) {
+      SPDLD_ASSIGN(const std::string uri, files.companions[i].uri(listing.uri(item)));
+      struct stat info {};
+      const Denial denial = access_->look(root.fd.get(), uri, info);
+      is_there = denial.err == 0;
+      if (!is_there && denial.err != ENOENT && denial.err != ENOTDIR)
+        return Access::status(denial, key, root.path + "/" + uri);
+    }
+    if (is_there) continue;
+    SPDLD_ASSIGN(const std::string uri, files.companions[i].uri(listing.uri(0)));
+    if (!optional)
       return {Code::kNotFound,
-              key + ": there is no file " + root.path + "/" + uri + " for " + item +
-                  ", the first item; correct the pattern, or bring the file there"};
-    if (denial.err != 0) return Access::status(denial, key, root.path + "/" + uri);
+              key + ": there is no file " + root.path + "/" + uri + " for " + listing.uri(0) +
+                  ", the first item; correct the pattern, bring the file there, or name the field "
+                  "under 'optional' if items need not have one"};
+    return {Code::kNotFound, key + ": none of the first " + counted(looked_at, "item") +
+                                 " has one, such as " + root.path + "/" + uri + " for " +
+                                 listing.uri(0) +
+                                 "; correct the pattern, or leave the companion out"};
   }
   return {};
 }
@@ -367,7 +383,9 @@ Result<std::unique_ptr<Source>> FilesOpener::open() {
   for (const FilesSpec::Companion& companion : spec_.companions) {
     SPDLD_ASSIGN(CompanionPattern pattern, CompanionPattern::parse(companion.pattern));
     files->companions.push_back(std::move(pattern));
-    files->fields.push_back({.name = companion.field, .index = files->companions.size()});
+    files->fields.push_back({.name = companion.field,
+                             .index = files->companions.size(),
+                             .optional = companion.optional});
   }
   SPDLD_TRY(FileFetcher::check_parts(files->fields.size(), "source.files.companions"));
   if (!again) SPDLD_TRY(check_companions(*files, *root));

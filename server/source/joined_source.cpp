@@ -73,6 +73,10 @@ class JoinedSource final : public Source {
     const Place at = place(item);
     return at.source->split_hash(at.item);
   }
+  bool has_part(std::uint64_t item, std::size_t part) const override {
+    const Place at = place(item);
+    return at.source->has_part(at.item, part);
+  }
   std::uint64_t part_key(std::uint64_t item, std::size_t part) const override {
     const Place at = place(item);
     return mix64(at.source->part_key(at.item, part), at.number);

@@ -51,6 +51,9 @@ class SelectedSource final : public Source {
   std::uint64_t split_hash(std::uint64_t item) const override {
     return from_->split_hash(row(item));
   }
+  bool has_part(std::uint64_t item, std::size_t part) const override {
+    return from_->has_part(row(item), part);
+  }
   std::uint64_t part_key(std::uint64_t item, std::size_t part) const override {
     return from_->part_key(row(item), part);
   }

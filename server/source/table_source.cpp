@@ -80,8 +80,15 @@ class TableSource final : public Source {
     return data_->dataset->table.category_ids;
   }
   std::string dataset() const override { return data_->dataset->id; }
+  // By the first file that the row names.
   std::string uri(std::uint64_t item) const override {
-    return std::string(text_at(columns_, item, data_->parts.front()));
+    for (std::size_t part = 0; part < data_->parts.size(); ++part) {
+      if (has_part(item, part)) return std::string(text_at(columns_, item, data_->parts[part]));
+    }
+    return "row " + std::to_string(item + 1);
+  }
+  bool has_part(std::uint64_t item, std::size_t part) const override {
+    return !text_at(columns_, item, data_->parts[part]).empty();
   }
   Value value(std::uint64_t item, std::size_t value) const override {
     return columns_.value(item, data_->values[value]);
@@ -90,10 +97,13 @@ class TableSource final : public Source {
   Result<FetchState> fetch(std::uint64_t item, std::span<const PartRequest> requests,
                            FetchedItem& out, FetchSink& sink, std::uint64_t token) override {
     lay_out(item, requests, out);
-    return fetcher_.fetch(out, sink, token);
+    if (!out.ranges().empty()) return fetcher_.fetch(out, sink, token);
+    out.bring_nothing();
+    return FetchState::kReady;
   }
   Result<std::unique_ptr<PartBytes>> open_part(std::uint64_t item,
                                                std::size_t part) const override {
+    SPDLD_CHECK(has_part(item, part));
     ItemBytes at;
     const PartRequest whole{.part = part};
     lay_out(item, {&whole, 1}, at);
@@ -141,6 +151,10 @@ class TableSource final : public Source {
   void lay_out(std::uint64_t item, std::span<const PartRequest> requests, ItemBytes& out) const {
     out.begin();
     for (const PartRequest& request : requests) {
+      if (!has_part(item, request.part)) {
+        out.add_place(ItemBytes::absent());
+        continue;
+      }
       out.add_place({.range = out.ranges().size()});
       FileRange& range = out.add_range();
       range.uri = text_at(columns_, item, data_->parts[request.part]);
@@ -267,6 +281,15 @@ class TableOpener {
            .max_bytes =
                part ? std::nullopt : std::optional(std::max(info.max_bytes, kLeastBytes))});
       of_kind.push_back(column);
+    }
+    for (SourceField& field : data.fields) {
+      if (!file_.optional.contains(field.name)) continue;
+      const auto present = std::find_if(
+          data.fields.begin(), data.fields.end(),
+          [&field](const SourceField& other) { return other.name == field.name + "_present"; });
+      if (present == data.fields.end()) break;
+      field.optional = true;
+      field.presence = present->index;
     }
     // What was kept may be of a daemon that made other columns of the same text.
     if (data.parts.size() == file_.parts.size() && !data.parts.empty()) return {};

@@ -96,6 +96,11 @@ class WebdatasetSource final : public Source {
   std::string dataset() const override { return data_->dataset->id; }
   std::string origin() const override { return data_->origin; }
   std::uint64_t split_hash(std::uint64_t item) const override { return index_.split_hash(item); }
+  bool has_part(std::uint64_t item, std::size_t part) const override {
+    std::array<TarPart, kMostPieces> parts;
+    index_.find(item, {parts.data(), index_.parts()});
+    return parts[part].present;
+  }
   std::uint64_t part_key(std::uint64_t item, std::size_t part) const override {
     std::array<TarPart, kMostPieces> parts;
     const TarIndex::Place place = index_.find(item, {parts.data(), index_.parts()});
@@ -166,12 +171,11 @@ class WebdatasetSource final : public Source {
     const bool may_spare = revision.asked && revision.known;
     add_pieces({pieces.data(), requests.size()}, shard, RangeReader::kMostRanges, out,
                may_spare ? std::optional(revision.request) : std::nullopt);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (!parts[requests[i].part].present) out.set_absent(i);
+    }
     if (!out.ranges().empty()) return fetcher_.fetch(out, sink, token);
-    out.add_range();
-    out.bytes.resize(0);
-    out.end_range(0);
-    out.revision.stamp.reset();
-    out.revision.unchanged = false;
+    out.bring_nothing();
     return FetchState::kReady;
   }
 
@@ -396,6 +400,21 @@ class ShardsOpener {
                              .classes = classes,
                              .max_bytes = info.max_bytes});
     }
+    // In the order in which IndexQuery has them.
+    std::size_t presence = spec_.labels.size() + spec_.index.size();
+    const auto note = [&](const auto& fields) {
+      for (const auto& field : fields) {
+        if (!field.optional) continue;
+        const auto optional =
+            std::find_if(data.fields.begin(), data.fields.end(),
+                         [&](const SourceField& other) { return other.name == field.field; });
+        optional->optional = true;
+        optional->presence = presence++;
+      }
+    };
+    note(spec_.parts);
+    note(spec_.labels);
+    note(spec_.index);
     return {};
   }
 

@@ -25,6 +25,13 @@ Shape classes_shape() {
   return any_of({classes, path, from});
 }
 
+// Of a source whose items need not have all of its fields.
+Key optional_key(std::string doc) {
+  Shape fields = any_of({string_shape(), list_shape(string_shape())});
+  fields.expected = "the name of a field, or a list of them";
+  return {.name = "optional", .doc = std::move(doc), .shape = std::move(fields), .nullable = true};
+}
+
 Shape files_shape() {
   Shape roots = list_shape(string_shape());
   roots.min_items = 1;
@@ -69,6 +76,7 @@ Shape files_shape() {
               "\"masks/${stem}.png\", below the item's root",
        .shape = named_shape(string_shape()),
        .nullable = true},
+      optional_key("companions that an item need not have; NAME_present tells which have one"),
   });
 }
 
@@ -119,6 +127,9 @@ Shape table_shape() {
        .doc = "fields whose values stand in the table, and their columns",
        .shape = named_shape(std::move(value)),
        .nullable = true},
+      optional_key(
+          "fields that a row need not have: its cell is empty, or in JSON Lines null or not "
+          "there; NAME_present tells which have one"),
   });
 }
 
@@ -136,6 +147,8 @@ Shape coco_shape() {
        .doc = "the name of the images' bytes in a batch",
        .shape = string_shape(),
        .default_value = "image"},
+      optional_key("the images' field, if an entry need not have a file_name; NAME_present tells "
+                   "which have one"),
   });
 }
 
@@ -165,10 +178,13 @@ Shape webdataset_shape() {
        .shape = classes_shape(),
        .nullable = true},
       {.name = "missing",
-       .doc = "a sample that lacks one of the fields: an error when the index is made, no item, or "
-              "an item whose part is empty",
-       .shape = choice_shape({"error", "skip", "empty"}),
+       .doc =
+           "a sample that lacks one of the fields that are not optional: an error when the index "
+           "is made, or no item",
+       .shape = choice_shape({"error", "skip"}),
        .default_value = "error"},
+      optional_key("fields, also of 'index', that a sample need not have; NAME_present tells which "
+                   "have one"),
   });
   shape.instead = {
       {"cache_dir", "shards are files here; write 'cache: {size: SIZE}' beside 'source'"},

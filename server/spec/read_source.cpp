@@ -2,10 +2,12 @@
 #include "spec/read_source.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "base/text/near_names.h"
 #include "op/webdataset_suffix.h"
 #include "spec/extends.h"
 #include "spec/read_clips.h"
@@ -60,6 +62,47 @@ Result<std::string> read_path(const Node& at, Json& json, const char* key,
   return path;
 }
 
+// The fields under `optional` of the source called `name`. `may_lack`: those that can be optional;
+// `others`: all other fields that there are.
+Result<std::set<std::string>> read_optional(const Node& at, Json& json, const std::string& name,
+                                            const std::vector<std::string>& may_lack,
+                                            const std::set<std::string>& others) {
+  std::set<std::string> optional;
+  const auto given = json.find("optional");
+  if (given == json.end()) return optional;
+  const Node& node = *at.find("optional");
+  if (given->is_string()) *given = Json::array({*given});
+  for (std::size_t i = 0; i < given->size(); ++i) {
+    const auto field = (*given)[i].get<std::string>();
+    const Node& place = node.items.empty() ? node : node.items[i];
+    const auto is = [&](const std::string& other) { return other == field; };
+    const std::string key = name + ".optional: ";
+    if (may_lack.empty())
+      return tl::unexpected<Status>(
+          place.fail(key + "only companions can be optional, and there are none"));
+    if (std::none_of(may_lack.begin(), may_lack.end(), is))
+      return tl::unexpected<Status>(
+          place.fail(key + (others.contains(field)
+                                ? "each item has " + quote(field) +
+                                      ", so it is not; what "
+                                      "can be optional is " +
+                                      listed_names(may_lack)
+                                : "there is no field " + quote(field) + hint(field, may_lack))));
+    const std::string present = field + "_present";
+    if (others.contains(present) || std::any_of(may_lack.begin(), may_lack.end(),
+                                                [&](const auto& of) { return of == present; }))
+      return tl::unexpected<Status>(
+          place.fail(key + quote(present) + " tells which items have " + quote(field) +
+                     ", and there is such a field: call that one something else"));
+    if (!is_field_name(present))
+      return tl::unexpected<Status>(place.fail(key + quote(present) +
+                                               ", which tells which items have it, is too long for "
+                                               "the name of a field: shorten it"));
+    optional.insert(field);
+  }
+  return optional;
+}
+
 Result<FilesSpec> read_files(const Node& at, Json& json) {
   FilesSpec files;
   if (json.at("root").is_string()) {
@@ -111,6 +154,15 @@ Result<FilesSpec> read_files(const Node& at, Json& json) {
       files.companions.push_back({.field = field, .pattern = pattern.get<std::string>()});
     }
   }
+  std::vector<std::string> may_lack;
+  for (const FilesSpec::Companion& companion : files.companions)
+    may_lack.push_back(companion.field);
+  std::set<std::string> others{files.field};
+  if (labelled) others.insert("label");
+  SPDLD_ASSIGN(const std::set<std::string> optional,
+               read_optional(at, json, "source.files", may_lack, others));
+  for (FilesSpec::Companion& companion : files.companions)
+    companion.optional = optional.contains(companion.field);
   if (json.contains("classes")) {
     const Node& classes = *at.find("classes");
     if (!labelled) {
@@ -183,6 +235,11 @@ Result<TableSpec> read_table(const Node& at, Json& json) {
     return tl::unexpected<Status>(
         at.find("values")->fail("source.table: the field '" + value.field + "' is there twice"));
   }
+  SPDLD_ASSIGN(const std::set<std::string> optional,
+               read_optional(at, json, "source.table", {names.begin(), names.end()}, {}));
+  for (TableSpec::Uri& uri : table.uris) uri.optional = optional.contains(uri.field);
+  for (TableSpec::Value& value : table.values) value.optional = optional.contains(value.field);
+  if (table.label) table.label->optional = optional.contains("label");
   return table;
 }
 
@@ -199,6 +256,10 @@ Result<CocoSpec> read_coco(const Node& at, Json& json) {
       return tl::unexpected<Status>(at.find("field")->fail("source.coco.field: '" + coco.field +
                                                            "' is what the annotations give"));
   }
+  SPDLD_ASSIGN(const std::set<std::string> optional,
+               read_optional(at, json, "source.coco", {coco.field},
+                             {std::begin(kCocoFields), std::end(kCocoFields)}));
+  coco.optional = !optional.empty();
   return coco;
 }
 
@@ -288,9 +349,15 @@ Result<WebdatasetSpec> read_webdataset(const Node& at, Json& json) {
     SPDLD_ASSIGN(spec.classes, read_classes(classes, "source.webdataset.classes", json["classes"]));
   }
   const std::string missing = text_of(json, "missing");
-  spec.missing = missing == "skip"    ? WebdatasetSpec::Missing::kSkip
-                 : missing == "empty" ? WebdatasetSpec::Missing::kEmpty
-                                      : WebdatasetSpec::Missing::kError;
+  spec.missing =
+      missing == "skip" ? WebdatasetSpec::Missing::kSkip : WebdatasetSpec::Missing::kError;
+  SPDLD_ASSIGN(
+      const std::set<std::string> optional,
+      read_optional(at, json, "source.webdataset", {reader.names.begin(), reader.names.end()}, {}));
+  for (WebdatasetSpec::Part& part : spec.parts) part.optional = optional.contains(part.field);
+  for (WebdatasetSpec::Label& label : spec.labels) label.optional = optional.contains(label.field);
+  for (WebdatasetSpec::IndexedValue& value : spec.index)
+    value.optional = optional.contains(value.field);
   return spec;
 }
 

@@ -151,9 +151,11 @@ def test_classes_may_be_names(load: Callable[..., Any], tmp_path: pathlib.Path) 
         assert [batch["target"].tolist() for batch in loader] == [[2, 2]]
 
 
-@pytest.mark.parametrize(("missing", "rows"), [("skip", [0, 2]), ("empty", [0, 1, 2])])
+@pytest.mark.parametrize(
+    ("rule", "rows"), [("missing: skip", [0, 2]), ("optional: caption", [0, 1, 2])]
+)
 def test_a_sample_that_lacks_a_part_is_left_out_or_has_none(
-    load: Callable[..., Any], tmp_path: pathlib.Path, missing: str, rows: list[int]
+    load: Callable[..., Any], tmp_path: pathlib.Path, rule: str, rows: list[int]
 ) -> None:
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
         for i in range(3):
@@ -164,7 +166,7 @@ def test_a_sample_that_lacks_a_part_is_left_out_or_has_none(
         tmp_path,
         shards="a.tar",
         fields="{image: png, caption: txt}",
-        more=f", missing: {missing}",
+        more=f", {rule}",
         batch="size: 3, last: keep",
     )
     with load(path) as loader:

@@ -132,8 +132,8 @@ PartKind kind_in(const FirstSamples& samples, const std::string& suffix) {
   if (kind.field.empty() || having == samples.each.size()) return kind;
   return {{},
           fmt::format("{} of the first {} samples have it: add {}: {}, and beside fields "
-                      "missing: skip, or empty",
-                      having, samples.each.size(), kind.field, suffix)};
+                      "optional: [{}], or missing: skip",
+                      having, samples.each.size(), kind.field, suffix, kind.field)};
 }
 
 void hint_at_json(const FirstSamples& samples, const std::set<std::string>& fields, Draft& draft) {

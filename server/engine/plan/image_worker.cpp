@@ -101,7 +101,8 @@ Result<std::uint64_t> ImageWorker::apply(Size size, RegionReader& picture,
 Status ImageWorker::check_canvas(Size size, SampleInput& sample) const {
   if (task_.is_canvas) sample.canvas = size;
   Size& leader = sample.leaders[task_.leader];
-  if (!task_.follows) leader = size;
+  // Where the row lacks the leader, the first one that it has takes its place.
+  if (!task_.follows || leader == Size{}) leader = size;
   if (size == leader) return {};
   const auto text = [](Size of) {
     return std::to_string(of.width) + "x" + std::to_string(of.height);

@@ -44,7 +44,9 @@ std::vector<Field> fields_of(const std::vector<source::SourceField>& fields) {
                    .type = field.type,
                    .text = field.text,
                    .max_bytes = field.max_bytes,
-                   .clip = field.clip});
+                   .clip = field.clip,
+                   .optional = field.optional,
+                   .presence = field.presence});
   }
   return all;
 }
@@ -88,12 +90,29 @@ class Compiler {
   }
 
   Result<std::shared_ptr<const Plan>> run() {
+    SPDLD_TRY(add_presences());
     for (const spec::StageSpec& stage : plan_->spec.stages) SPDLD_TRY(add(stage));
     SPDLD_TRY(finish());
     return std::shared_ptr<const Plan>(std::move(plan_));
   }
 
  private:
+  // Whether a row has an optional part that no listing tells of is a value of the row.
+  Status add_presences() {
+    std::vector<Field*> parts;
+    for (Field& field : table_.fields()) {
+      if (field.kind == Field::Kind::kPart && field.optional && !field.presence)
+        parts.push_back(&field);
+    }
+    for (Field* const part : parts) {
+      SPDLD_ASSIGN(Field* const made,
+                   table_.make_value(part->name + "_present", ValueType::kBool, *part, "optional"));
+      made->optional = false;
+      presences_.emplace_back(part, made->index);
+    }
+    return {};
+  }
+
   Status add(const spec::StageSpec& stage) {
     const OpInfo* info = registry_.find(stage.op);
     if (info == nullptr) return at(stage, "there is no op '" + stage.op + "'");
@@ -141,7 +160,9 @@ class Compiler {
     doubt_boxes();
     order_tasks();
     plan_->first_made_value = table_.first_made_value();
-    plan_->made_values = table_.made_values();
+    for (const ValueType type : table_.made_values()) plan_->made_values.push_back(no_value(type));
+    for (const auto& [part, value] : presences_)
+      plan_->presences.push_back({.request = *part->request, .value = value});
     for (const std::size_t part : table_.requested_parts())
       plan_->requests.push_back({.part = part});
     const auto& cache = spec.cache;
@@ -173,6 +194,7 @@ class Compiler {
       if (!task) return std::move(task).error();
       plan_->task_tensors.push_back(plan_->tensors.size());
       plan_->task_ops.push_back(fmt::format("{}", fmt::join(field.ops, " + ")));
+      plan_->task_parts.push_back(field.optional ? field.request : std::nullopt);
       for (const TensorSpec& tensor : (*task)->tensors())
         add_tensor(tensor, {.kind = Kind::kTask, .index = plan_->tasks.size()});
       plan_->tasks.push_back(*std::move(task));
@@ -187,7 +209,10 @@ class Compiler {
                  {.kind = Kind::kPart, .index = table_.request(field)});
       return {};
     }
-    add_tensor(tensor_of(field), {.kind = Kind::kValue, .index = field.index});
+    add_tensor(tensor_of(field), {.kind = Kind::kValue,
+                                  .index = field.index,
+                                  .request = field.optional ? field.request : std::nullopt,
+                                  .presence = field.optional ? field.presence : std::nullopt});
     return {};
   }
 
@@ -343,16 +368,19 @@ class Compiler {
     std::vector<std::unique_ptr<FieldTask>> tasks;
     std::vector<std::size_t> tensors;
     std::vector<std::string> ops;
+    std::vector<std::optional<std::size_t>> parts;
     for (std::size_t to = 0; to < order.size(); ++to) {
       tasks.push_back(std::move(plan_->tasks[order[to]]));
       tensors.push_back(plan_->task_tensors[order[to]]);
       ops.push_back(std::move(plan_->task_ops[order[to]]));
+      parts.push_back(plan_->task_parts[order[to]]);
       for (std::size_t i = 0; i < tasks.back()->tensors().size(); ++i)
         plan_->sources[tensors.back() + i].index = to;
     }
     plan_->tasks = std::move(tasks);
     plan_->task_tensors = std::move(tensors);
     plan_->task_ops = std::move(ops);
+    plan_->task_parts = std::move(parts);
   }
 
   static constexpr const char* kFetch = "fetch";
@@ -360,6 +388,7 @@ class Compiler {
   std::shared_ptr<Plan> plan_;
   const Registry& registry_;
   FieldTable table_;
+  std::vector<std::pair<const Field*, std::size_t>> presences_;  // of parts: a value of the row
   std::map<std::string, std::uint64_t> occurrences_;
 };
 

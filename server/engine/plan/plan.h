@@ -13,6 +13,7 @@
 #include "engine/plan/image_task.h"
 #include "op/op.h"
 #include "op/registry.h"
+#include "op/value.h"
 #include "source/item/source.h"
 #include "spec/pipeline_spec.h"
 
@@ -34,6 +35,10 @@ struct TensorSource {
   };
   Kind kind = Kind::kPart;
   std::size_t index = 0;
+  // Of what rows need not have: the request whose bytes it comes from, or the value that tells
+  // which rows have it. None: all rows have it.
+  std::optional<std::size_t> request = {};
+  std::optional<std::size_t> presence = {};
   // Of a padded tensor: what fills its rows up, and to a multiple of what.
   double pad_value = 0;
   std::int64_t multiple_of = 1;
@@ -52,9 +57,18 @@ struct Plan {
   std::vector<std::unique_ptr<FieldTask>> tasks;
   std::vector<std::size_t> task_tensors;
   std::vector<std::string> task_ops;  // of each task: "decode_image + resize"
-  // Values of a row that tasks make are numbered from here on, behind the source's.
+  // The request of each task whose field rows need not have; none: all rows have it.
+  std::vector<std::optional<std::size_t>> task_parts;
+  // Values of a row that are made are numbered from here on, behind the source's: what each is
+  // where the row lacks what it is made of.
   std::size_t first_made_value = 0;
-  std::size_t made_values = 0;
+  std::vector<Value> made_values;
+  // Made values that tell whether the row has the part of a request.
+  struct Presence {
+    std::size_t request = 0;
+    std::size_t value = 0;
+  };
+  std::vector<Presence> presences;
   // The canvas of the sample: the first image among the tasks, a mask only if there is no other. It
   // is the one that a cache of pixels keeps. Or null.
   const ImageTask* image = nullptr;

@@ -87,6 +87,10 @@ Result<ClipFiles> Cutter::cut(std::shared_ptr<const MediaIndex> index) {
   for (std::uint64_t item = 0; item < source_.size(); ++item) {
     ClipFile file;
     file.item = item;
+    if (!source_.has_part(item, part_)) {
+      faults_.add("without such a part, which is optional", item);
+      continue;
+    }
     file.identity = source_.split_hash(item);
     file.entry = index->find(source_.part_key(item, part_));
     SPDLD_CHECK(file.entry != nullptr);

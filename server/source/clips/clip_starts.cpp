@@ -19,6 +19,8 @@ Result<std::vector<double>> times_of(const ClipsSpec& spec, const Source& source
   if (spec.times_field.empty()) return spec.times;
   for (const SourceField& field : source.fields()) {
     if (field.kind != SourceField::Kind::kValue || field.name != spec.times_field) continue;
+    if (field.presence && !std::get<bool>(source.value(file.item, *field.presence)))
+      return std::vector<double>();
     const Value value = source.value(file.item, field.index);
     std::vector<double> times;
     if (const auto* const one = std::get_if<double>(&value)) times = {*one};

@@ -22,7 +22,13 @@ std::int64_t wall_ns(const Clock& clock) {
 }  // namespace
 
 RangeReader::Outcome RangeReader::open(const FileRange& range, Opened& opened, How how) const {
+  opened.absent = false;
   if (const int err = disk_of(range).open(range.uri, opened.file); err != 0) {
+    opened.absent = range.may_be_absent && (err == ENOENT || err == ENOTDIR);
+    if (opened.absent) {
+      opened.size_bytes = 0;
+      return {};
+    }
     return failed(err, "cannot open", range, opened.file.why_not);
   }
   if (how.wants_stamp || range.expected) opened.stamp = stamp_of_fd(opened.file.fd.get());
@@ -113,6 +119,7 @@ RangeReader::Outcome RangeReader::advance(ItemBytes& item, Progress& progress,
     Outcome outcome =
         open(ranges[at], opened, {.wants_stamp = at == asked_of, .may_block = may_block});
     if (outcome.kind != Outcome::Kind::kDone) return outcome;
+    if (ranges[at].may_be_absent) item.set_range_absent(at, opened.absent);
     if (at == asked_of && item.places_of(at) == 1) {
       revision.unchanged = opened.stamp && opened.stamp == revision.known;
       if (revision.unchanged) opened.size_bytes = 0;
@@ -127,7 +134,7 @@ RangeReader::Outcome RangeReader::advance(ItemBytes& item, Progress& progress,
   std::uint64_t left_at_once = may_block ? ~std::uint64_t{0} : kMostAtOnceBytes;
   for (; progress.range < ranges.size(); ++progress.range, progress.done_bytes = 0) {
     Opened& opened = progress.opened[progress.range];
-    if (progress.range == asked_of && revision.unchanged) continue;
+    if (opened.absent || (progress.range == asked_of && revision.unchanged)) continue;
     Outcome outcome =
         read(ranges[progress.range], opened, item.bytes.data() + item.begin_of(progress.range),
              progress.done_bytes, left_at_once, may_block);

@@ -49,6 +49,7 @@ class RangeReader {
   struct Opened {
     OpenFile file;
     std::uint64_t size_bytes = 0;    // of the range
+    bool absent = false;             // the file is not there, and need not be
     std::optional<ItemStamp> stamp;  // when it was opened, where that is asked for
   };
   // How far an item has been read.

@@ -28,6 +28,8 @@ class FetchedItem : public ItemBytes {
     const std::span<const std::byte> last = placed(clips.last_piece(i));
     return {first.data(), static_cast<std::size_t>(last.data() - first.data()) + last.size()};
   }
+  // Whether the item has no such part, which it need not have.
+  bool is_absent(std::size_t i) const { return ItemBytes::is_absent(clips.first_piece(i)); }
   std::size_t parts() const { return clips.requests(places()); }
   // Which clip they are of; null: they are the part as it is.
   const MediaClip* clip(std::size_t i) const { return clips.find(i); }

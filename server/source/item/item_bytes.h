@@ -72,6 +72,8 @@ struct FileRange {
   std::uint64_t size_bytes = PartRequest::kToItsEnd;  // kToItsEnd: whatever the file holds
   // Whether the file itself was seen; else something names it, and it may never have been there.
   bool listed = true;
+  // Whether it is no error if the file is not there: then the requests are absent.
+  bool may_be_absent = false;
   // What the file must be for the offsets to mean anything, and what a part of it must be; none:
   // whatever they are by now.
   std::optional<ExpectedContent> expected = {};
@@ -80,9 +82,12 @@ struct FileRange {
 
 // Where the bytes of one request lie in ItemBytes::bytes.
 struct PartPlace {
-  std::size_t range = 0;                              // in which of the ranges
+  static constexpr std::size_t kNone = ~std::size_t{0};
+
+  std::size_t range = 0;                              // in which of the ranges; kNone: in none
   std::uint64_t offset = 0;                           // from the first byte of the range
   std::uint64_t size_bytes = PartRequest::kToItsEnd;  // kToItsEnd: to the end of the range
+  bool absent = false;                                // the item has no such part, and no bytes
 };
 
 // The bytes of one item, as files are read: which ranges of which files, and where in `bytes` each
@@ -101,11 +106,14 @@ class ItemBytes {
   // The bytes of request `i`, of those that the ranges were laid out for.
   std::span<const std::byte> placed(std::size_t i) const {
     const PartPlace& place = places_[i];
+    if (place.range == PartPlace::kNone) return {};
     const std::uint64_t end = begins_[place.range + 1];
     const std::uint64_t begin = std::min(begins_[place.range] + place.offset, end);
     return bytes.bytes().subspan(begin, std::min(place.size_bytes, end - begin));
   }
   std::size_t places() const { return places_.size(); }
+  // Whether the item has no such part, which it need not have: then there are no bytes.
+  bool is_absent(std::size_t i) const { return places_[i].absent; }
 
   // The source's. What is read for the next item: begin() empties all lists and keeps their memory.
   void begin() {
@@ -121,11 +129,30 @@ class ItemBytes {
     range.offset = 0;
     range.size_bytes = PartRequest::kToItsEnd;
     range.listed = true;
+    range.may_be_absent = false;
     range.expected.reset();
     range.expected_part.reset();
     return range;
   }
   void add_place(PartPlace place) { places_.push_back(place); }
+  // The place of a part that the item does not have, or of request `i`.
+  static constexpr PartPlace absent() { return {.range = PartPlace::kNone, .absent = true}; }
+  void set_absent(std::size_t i) { places_[i] = absent(); }
+  // Of all requests that lie in the range.
+  void set_range_absent(std::size_t range, bool absent) {
+    for (PartPlace& place : places_) {
+      if (place.range == range) place.absent = absent;
+    }
+  }
+  // In place of ranges, where the item has nothing of what is requested.
+  void bring_nothing() {
+    add_range();
+    restart_ranges();
+    bytes.resize(0);
+    end_range(0);
+    revision.stamp.reset();
+    revision.unchanged = false;
+  }
   std::span<const FileRange> ranges() const { return {range_list_.data(), ranges_}; }
   std::size_t range_of(std::size_t request) const { return places_[request].range; }
   std::size_t places_of(std::size_t range) const {

@@ -44,6 +44,10 @@ struct SourceField {
   bool classes = false;                      // the value is a class number, or a list of them
   std::optional<std::uint64_t> max_bytes{};  // the largest there is of a part, text or list
   std::optional<ClipShape> clip{};           // the part is clips of media files
+  bool optional = false;                     // items need not have it
+  // Of what is optional: the index of the bool value that tells which items have it. None: of a
+  // part, which shows only when it is fetched.
+  std::optional<std::size_t> presence{};
 
   friend bool operator==(const SourceField&, const SourceField&) = default;
 };
@@ -81,9 +85,10 @@ class Source {
   // the call alone. kReady: done. kPending: `sink.fetched(token, …)` comes later, and `out` belongs
   // to the source until then. Transient errors are retried inside; what comes out is final:
   // kNotFound, kPermissionDenied, kUnavailable (retries used up), kDataLoss (the item is not what
-  // the listing saw). `out.revision`, where it asks, may spare the bytes of one request; a source
-  // whose items cannot be told apart brings all each time and gives no stamp. `out.clips` is set by
-  // a source of clips; all others leave it as the caller gave it, which is empty.
+  // the listing saw). An optional part that the item does not have is absent in `out`.
+  // `out.revision`, where it asks, may spare the bytes of one request; a source whose items cannot
+  // be told apart brings all each time and gives no stamp. `out.clips` is set by a source of clips;
+  // all others leave it as the caller gave it, which is empty.
   virtual Result<FetchState> fetch(std::uint64_t item, std::span<const PartRequest> requests,
                                    FetchedItem& out, FetchSink& sink, std::uint64_t token) = 0;
 
@@ -101,6 +106,10 @@ class Source {
   // What SelectSpec::Split goes by: of the item's name, which stays the same whatever comes or goes
   // beside it.
   virtual std::uint64_t split_hash(std::uint64_t item) const;
+
+  // Whether the listing says that the item has this part; of one that is not optional it always
+  // does.
+  virtual bool has_part(std::uint64_t, std::size_t) const { return true; }
 
   // Names the part's bytes for caches: of sources with one origin, parts with one key are the same
   // bytes as long as the stamp of Revision is the same.

@@ -2,6 +2,7 @@
 #include "source/item/value_column.h"
 
 #include <span>
+#include <utility>
 
 #include "base/check.h"
 #include "base/text/printable.h"
@@ -49,9 +50,11 @@ void ValueColumn::make_float() {
 
 Status ValueColumn::add(const Value& value, std::string_view key) {
   const ValueType given = type_of(value);
-  if (rows_ == 0) {
+  if (!std::exchange(is_typed_, true)) {
     type_ = given;
     key_ = key;
+    for (std::uint64_t absent = std::exchange(rows_, 0); absent > 0; --absent)
+      append(no_value(type_));
   }
   const std::optional<ValueType> common = common_type(type_, given);
   if (!common)
@@ -61,7 +64,18 @@ Status ValueColumn::add(const Value& value, std::string_view key) {
     key_ = key;
   }
   std::vector<double> as_floats;
-  const Value held = converted(value, type_, as_floats);
+  append(converted(value, type_, as_floats));
+  return {};
+}
+
+void ValueColumn::add_absent() {
+  if (is_typed_)
+    append(no_value(type_));
+  else
+    ++rows_;
+}
+
+void ValueColumn::append(const Value& held) {
   switch (type_) {
     case ValueType::kInt64: integers_.push_back(std::get<std::int64_t>(held)); break;
     case ValueType::kFloat64: numbers_.push_back(std::get<double>(held)); break;
@@ -84,7 +98,6 @@ Status ValueColumn::add(const Value& value, std::string_view key) {
     }
   }
   ++rows_;
-  return {};
 }
 
 void ValueColumn::copy_to(ColumnsBuilder& builder, std::size_t column) const {
@@ -93,6 +106,10 @@ void ValueColumn::copy_to(ColumnsBuilder& builder, std::size_t column) const {
     return std::span(all.data() + begin, ends_[row] - begin);
   };
   for (std::uint64_t row = 0; row < rows_; ++row) {
+    if (!is_typed_) {
+      builder.add(column, no_value(type_));
+      continue;
+    }
     switch (type_) {
       case ValueType::kInt64: builder.add(column, integers_[row]); break;
       case ValueType::kFloat64: builder.add(column, numbers_[row]); break;

@@ -30,21 +30,26 @@ class ValueColumn {
   // names a sample of each.
   Status add(const Value& value, std::string_view key);
 
+  // The next row's, of a sample that does not have it: no_value().
+  void add_absent();
+
   std::uint64_t rows() const { return rows_; }
-  ValueType type() const { return type_; }  // int64 without rows
-  // Of the first sample whose value made the type what it is.
+  ValueType type() const { return type_; }  // int64 where no row has a value
+  // Of the first sample whose value made the type what it is; empty: no row has a value.
   const std::string& key() const { return key_; }
   // Adds all rows to `column` of a builder, where it has this type.
   void copy_to(ColumnsBuilder& builder, std::size_t column) const;
 
  private:
   void make_float();
+  void append(const Value& value);
 
   const std::string field_;
   const std::string shard_;
   ValueType type_ = ValueType::kInt64;
   std::string key_;
   std::uint64_t rows_ = 0;
+  bool is_typed_ = false;               // a row has a value
   std::vector<std::int64_t> integers_;  // also of bools
   std::vector<double> numbers_;
   std::string text_;

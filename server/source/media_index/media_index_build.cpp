@@ -138,10 +138,12 @@ Result<OpenedMediaIndex> MediaIndexMaker::make() {
 
 // Items may share a part.
 void MediaIndexMaker::find_files() {
-  files_.resize(source_.size());
-  for (std::uint64_t item = 0; item < files_.size(); ++item) {
-    files_[item].item = item;
-    files_[item].entry.key = source_.part_key(item, part_);
+  files_.reserve(source_.size());
+  for (std::uint64_t item = 0; item < source_.size(); ++item) {
+    if (!source_.has_part(item, part_)) continue;
+    File& file = files_.emplace_back();
+    file.item = item;
+    file.entry.key = source_.part_key(item, part_);
   }
   const auto before = [](const File& a, const File& b) {
     return a.entry.key != b.entry.key ? a.entry.key < b.entry.key : a.item < b.item;

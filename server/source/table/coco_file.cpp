@@ -48,8 +48,9 @@ constexpr std::array<Field, 12> kFields = {{
     {Section::kCategories, "id", Kind::kId},
     {Section::kCategories, "name", Kind::kText},
 }};
+constexpr std::size_t kFileName = 3;
 constexpr std::size_t kArea = 8;
-static_assert(kFields[kArea].name == "area");
+static_assert(kFields[kFileName].name == "file_name" && kFields[kArea].name == "area");
 
 std::string wanted(Kind kind) {
   switch (kind) {
@@ -84,7 +85,6 @@ std::optional<std::int64_t> integer_of(const JsonScalar& value) {
   return static_cast<std::int64_t>(*number);
 }
 
-// Goes through the file: the root, a list, an object of it, its box.
 // Other programs write "17" for 17.
 std::optional<std::int64_t> id_of(const JsonScalar& value) {
   const auto* const text = std::get_if<std::string_view>(&value);
@@ -96,10 +96,14 @@ std::optional<std::int64_t> id_of(const JsonScalar& value) {
   return id;
 }
 
+// Goes through the file: the root, a list, an object of it, its box.
 class CocoParser final : public JsonEvents {
  public:
-  CocoParser(std::string name, ReadSome read, std::uint64_t max_bytes)
-      : name_(std::move(name)), text_(std::move(read), kMaxToken), max_bytes_(max_bytes) {}
+  CocoParser(std::string name, ReadSome read, std::uint64_t max_bytes, bool files_optional)
+      : name_(std::move(name)),
+        text_(std::move(read), kMaxToken),
+        max_bytes_(max_bytes),
+        files_optional_(files_optional) {}
 
   Result<CocoFile> parse() && {
     const std::string broken = parse_json(text_, *this);
@@ -247,6 +251,8 @@ class CocoParser final : public JsonEvents {
 
   bool take(const JsonScalar& value) {
     const Field& field = kFields[field_];
+    if (field_ == kFileName && files_optional_ && std::holds_alternative<std::monostate>(value))
+      return true;
     if (field.kind == Kind::kText) {
       const auto* text = std::get_if<std::string_view>(&value);
       if (text == nullptr) return false;
@@ -279,6 +285,7 @@ class CocoParser final : public JsonEvents {
   bool finish_object() {
     for (std::size_t i = 0; i < kFields.size(); ++i) {
       if (kFields[i].section != section_ || !kFields[i].required || (seen_ & bit(i)) != 0) continue;
+      if (i == kFileName && files_optional_) continue;
       return stop(here(object() + " has no '" + std::string(kFields[i].name) + "'"));
     }
     if (section_ == Section::kImages) {
@@ -314,6 +321,7 @@ class CocoParser final : public JsonEvents {
   const std::string name_;
   JsonText text_;
   const std::uint64_t max_bytes_;
+  const bool files_optional_;
   std::uint64_t bytes_ = 0;
   CocoFile file_;
   Status failure_;
@@ -333,8 +341,9 @@ class CocoParser final : public JsonEvents {
 
 }  // namespace
 
-Result<CocoFile> read_coco_file(const std::string& file, ReadSome read, std::uint64_t max_bytes) {
-  return CocoParser(file, std::move(read), max_bytes).parse();
+Result<CocoFile> read_coco_file(const std::string& file, ReadSome read, std::uint64_t max_bytes,
+                                bool files_optional) {
+  return CocoParser(file, std::move(read), max_bytes, files_optional).parse();
 }
 
 }  // namespace spdld::source

@@ -39,8 +39,10 @@ struct CocoFile {
 };
 
 // Reads `file` in one go; the lists take at most about `max_bytes` of memory, else it is
-// kResourceExhausted. Errors about contents begin with "file:line:column: " of the place behind
+// kResourceExhausted. `files_optional`: an image without a file_name, or one that is null or empty,
+// has none. Errors about contents begin with "file:line:column: " of the place behind
 // them, and name the annotation by its id where that has been read, else by its index in the list.
-Result<CocoFile> read_coco_file(const std::string& file, ReadSome read, std::uint64_t max_bytes);
+Result<CocoFile> read_coco_file(const std::string& file, ReadSome read, std::uint64_t max_bytes,
+                                bool files_optional = false);
 
 }  // namespace spdld::source

@@ -112,13 +112,18 @@ class CocoColumns {
     if (file_.images.empty()) {
       return tl::unexpected(invalid_coco(spec_.annotations, "it has no images"));
     }
+    std::vector<Columns::Info> infos{{.name = spec_.field, .type = ValueType::kText},
+                                     {.name = "image_id", .type = ValueType::kInt64},
+                                     {.name = "width", .type = ValueType::kInt64},
+                                     {.name = "height", .type = ValueType::kInt64}};
+    if (spec_.optional)
+      infos.push_back({.name = spec_.field + "_present", .type = ValueType::kBool});
     SPDLD_TRY(merge_images());
-    ColumnsBuilder columns({{.name = spec_.field, .type = ValueType::kText},
-                            {.name = "image_id", .type = ValueType::kInt64},
-                            {.name = "width", .type = ValueType::kInt64},
-                            {.name = "height", .type = ValueType::kInt64}});
+    ColumnsBuilder columns(std::move(infos));
     for (const CocoFile::Image& image : file_.images) {
-      const Result<std::string_view> uri = item_uri(image.file_name, spec_.root);
+      const bool present = !spec_.optional || !image.file_name.empty();
+      const Result<std::string_view> uri =
+          present ? item_uri(image.file_name, spec_.root) : std::string_view();
       if (!uri) {
         return tl::unexpected(invalid_coco(
             spec_.annotations, "image " + std::to_string(image.id) + ": " + uri.error().message()));
@@ -127,6 +132,7 @@ class CocoColumns {
       columns.add(1, image.id);
       columns.add(2, image.width);
       columns.add(3, image.height);
+      if (spec_.optional) columns.add(4, present);
     }
     return std::move(columns).finish();
   }
@@ -266,7 +272,7 @@ Result<Coco> read_coco(const CocoSpec& spec, ReadSome read, const CocoOptions& o
         invalid_coco(spec.annotations, "'" + spec.field + "' is the name of another field of it"));
   }
   SPDLD_ASSIGN(CocoFile file,
-               read_coco_file(spec.annotations, std::move(read), options.max_bytes));
+               read_coco_file(spec.annotations, std::move(read), options.max_bytes, spec.optional));
   return CocoColumns(spec, std::move(file)).make(options.bad_boxes);
 }
 

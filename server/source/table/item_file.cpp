@@ -50,6 +50,9 @@ Result<ItemRows> read_rows(const CocoSpec& spec, ReadSome read, SourceOptions& o
                   .category_ids = std::move(coco.category_ids)};
 }
 
+// Of a field, in the key of the rows.
+std::string optional_text(bool optional) { return optional ? " optional" : ""; }
+
 }  // namespace
 
 ItemFile item_file(const TableSpec& spec) {
@@ -57,17 +60,22 @@ ItemFile item_file(const TableSpec& spec) {
                 .root = table_root(spec),
                 .root_key = "source.table.root",
                 .parts = {},
+                .optional = {},
                 .class_field = spec.label ? "label" : "",
                 .key = "table " + spec.file + "\nroot " + table_root(spec),
                 .max_bytes = kMaxTableFile,
                 .read = {}};
   for (const TableSpec::Uri& uri : spec.uris) {
     file.parts.push_back(uri.field);
-    file.key += "\nuri " + uri.field + " " + uri.column;
+    if (uri.optional) file.optional.insert(uri.field);
+    file.key += "\nuri " + uri.field + " " + uri.column + optional_text(uri.optional);
   }
-  if (spec.label) file.key += "\nlabel " + spec.label->column;
-  for (const TableSpec::Value& value : spec.values)
-    file.key += "\nvalue " + value.field + " " + value.column;
+  if (spec.label && spec.label->optional) file.optional.insert("label");
+  if (spec.label) file.key += "\nlabel " + spec.label->column + optional_text(spec.label->optional);
+  for (const TableSpec::Value& value : spec.values) {
+    if (value.optional) file.optional.insert(value.field);
+    file.key += "\nvalue " + value.field + " " + value.column + optional_text(value.optional);
+  }
   file.read = [spec](ReadSome read, const Access& access, SourceOptions& options) {
     return read_rows(spec, std::move(read), access, options);
   };
@@ -79,10 +87,13 @@ ItemFile item_file(const CocoSpec& spec) {
                 .root = spec.root,
                 .root_key = "source.coco.root",
                 .parts = {spec.field},
+                .optional = {},
                 .class_field = "labels",
-                .key = "coco " + spec.annotations + "\nroot " + spec.root + "\nfield " + spec.field,
+                .key = "coco " + spec.annotations + "\nroot " + spec.root + "\nfield " +
+                       spec.field + optional_text(spec.optional),
                 .max_bytes = kMaxCocoFile,
                 .read = {}};
+  if (spec.optional) file.optional.insert(spec.field);
   file.read = [spec](ReadSome read, const Access&, SourceOptions& options) {
     return read_rows(spec, std::move(read), options);
   };

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,11 @@ struct ItemFile {
   std::string root;                // what its uris are relative to
   std::string root_key;            // the YAML's name of that, for messages
   std::vector<std::string> parts;  // the fields whose bytes are files'
-  std::string class_field;         // whose values are class numbers; empty: there is none
-  std::string key;                 // all that the rows depend on but the file itself
-  std::uint64_t max_bytes = 0;     // of the file
+  // The fields that a row need not have; the column NAME_present tells which have one.
+  std::set<std::string> optional;
+  std::string class_field;      // whose values are class numbers; empty: there is none
+  std::string key;              // all that the rows depend on but the file itself
+  std::uint64_t max_bytes = 0;  // of the file
   // Adds to options.warnings what was left out.
   std::function<Result<ItemRows>(ReadSome read, const Access& access, SourceOptions& options)> read;
 };

@@ -25,13 +25,13 @@ double nearest(std::string_view digits) {
 
 }  // namespace
 
-JsonLines::JsonLines(std::string file, std::vector<std::string> wanted, RecordBuffer records)
+JsonLines::JsonLines(std::string file, std::vector<Wanted> wanted, RecordBuffer records)
     : file_(std::move(file)),
       wanted_(std::move(wanted)),
       records_(std::move(records)),
       cells_(wanted_.size()),
       rooms_(wanted_.size()) {
-  for (std::size_t i = 0; i < wanted_.size(); ++i) index_.emplace(wanted_[i], i);
+  for (std::size_t i = 0; i < wanted_.size(); ++i) index_.emplace(wanted_[i].key, i);
 }
 
 Place JsonLines::place(const Cell& cell) const {
@@ -102,7 +102,7 @@ Status JsonLines::parse(std::string_view line) {
   text_ = nullptr;
   if (!wrong_.empty()) {
     if (now_ == kUnwanted) return fail(0, wrong_);
-    return place(cells_[now_]).fail(file_, shown_text(wanted_[now_]) + " " + wrong_);
+    return place(cells_[now_]).fail(file_, shown_text(wanted_[now_].key) + " " + wrong_);
   }
   if (!broken.empty()) {
     const auto read = static_cast<std::size_t>(text.position() - line.data());
@@ -116,13 +116,13 @@ std::string_view JsonLines::name(const Key& key) const {
 }
 
 Status JsonLines::check_keys() {
-  const auto missing = std::find(seen_.begin(), seen_.end(), false);
-  if (missing != seen_.end()) {
+  for (std::size_t i = 0; i < wanted_.size(); ++i) {
+    if (seen_[i]) continue;
+    cells_[i].absent = wanted_[i].optional;
+    if (cells_[i].absent) continue;
     std::vector<std::string> names;
     for (const Key& key : keys_) names.emplace_back(name(key));
-    return fail(
-        0, "the object has no " +
-               missing_column(wanted_[static_cast<std::size_t>(missing - seen_.begin())], names));
+    return fail(0, "the object has no " + missing_column(wanted_[i].key, names));
   }
   const auto by_hash = [](const Key& a, const Key& b) {
     return a.hash != b.hash ? a.hash < b.hash : a.end < b.end;
@@ -149,6 +149,7 @@ JsonEvents::Next JsonLines::key(std::string_view key) {
   now_ = found->second;
   cells_[now_].key_end = end;
   cells_[now_].huge = false;
+  cells_[now_].absent = false;
   if (seen_[now_]) {
     wrong_ = "is there twice in one object";
     return Next::kStop;
@@ -205,8 +206,12 @@ bool JsonLines::scalar(const JsonScalar& value) {
   } else if (const auto* huge = std::get_if<HugeInteger>(&value)) {
     cell.value = nearest(huge->digits);
     cell.huge = true;
+  } else if (wanted_[now_].optional) {
+    cell.absent = true;
   } else {
-    return refuse("is null; each row needs a value, so leave such rows out");
+    return refuse(
+        "is null; each row needs a value: leave such rows out, or name the field under "
+        "'optional'");
   }
   now_ = kUnwanted;
   return true;

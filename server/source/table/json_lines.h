@@ -20,7 +20,8 @@ namespace spdld::source {
 // byte order mark is too. A value is a number, a text, true or false, or a list of numbers, which
 // is one of int64 if all of them are integers.
 //
-// Errors begin with "file:line:column: ": no JSON, a key that is not there or comes twice, values
+// Errors begin with "file:line:column: ": no JSON, a key that is not there or null though it is not
+// optional, or that comes twice, values
 // of other kinds, nesting beyond kMaxJsonDepth, what is no UTF-8 or holds NUL. One thread.
 class JsonLines : private JsonEvents {
  public:
@@ -28,10 +29,16 @@ class JsonLines : private JsonEvents {
     Value value;              // valid until the next row
     bool huge = false;        // `value` is near an integer, or holds one, that no int64 holds
     std::size_t key_end = 0;  // in the line
+    bool absent = false;  // of an optional key: it is null, or not there; all else means nothing
+  };
+  // A key that is wanted; no two are alike.
+  struct Wanted {
+    std::string key;
+    bool optional = false;
   };
 
-  // `file` is for messages; `wanted` keys differ from each other.
-  JsonLines(std::string file, std::vector<std::string> wanted, RecordBuffer records);
+  // `file` is for messages.
+  JsonLines(std::string file, std::vector<Wanted> wanted, RecordBuffer records);
   JsonLines(const JsonLines&) = delete;
   JsonLines& operator=(const JsonLines&) = delete;
 
@@ -72,7 +79,7 @@ class JsonLines : private JsonEvents {
   bool take_element(const JsonScalar& value);
 
   const std::string file_;
-  const std::vector<std::string> wanted_;
+  const std::vector<Wanted> wanted_;
   std::map<std::string, std::size_t, std::less<>> index_;  // of wanted_
   RecordBuffer records_;
   std::size_t consumed_ = 0;  // of records_, by the last row

@@ -37,6 +37,12 @@ class UriField final : public TableField {
     if (const auto* text = std::get_if<std::string_view>(&value)) return add_cell(*text, fail);
     return fail("holds " + type_text(type_of(value)) + " where the name of a file is wanted");
   }
+  // No file has an empty name.
+  Status add_absent() override {
+    count(std::string_view());
+    uris_.add(0, std::string_view());
+    return {};
+  }
   Result<Columns> finish() override { return std::move(uris_).finish(); }
 
  private:
@@ -93,7 +99,9 @@ class ValueField final : public TableField {
     if (huge && !(declared_ && is_float(type_))) return fail(std::string(kBeyond));
     if (!declared_ && !begun_) {
       type_ = type_of(value);
+      const std::uint64_t absent = std::move(values_).finish().rows();
       values_ = builder_of(field_, type_);
+      for (std::uint64_t row = 0; row < absent; ++row) values_.add(0, no_value(type_));
     }
     Value converted;
     if (!convert(value, type_, room_, converted)) {
@@ -110,6 +118,13 @@ class ValueField final : public TableField {
     return {};
   }
 
+  // Until the rows settle the type, it is text.
+  Status add_absent() override {
+    count(std::string_view());
+    values_.add(0, no_value(type_));
+    return {};
+  }
+
   Result<Columns> finish() override {
     Columns held = std::move(values_).finish();
     if (declared_ || begun_) return held;
@@ -119,8 +134,10 @@ class ValueField final : public TableField {
     if (integers && !huge_.ok()) return tl::unexpected(huge_);
     ColumnsBuilder typed = builder_of(field_, *type);
     for (std::uint64_t row = 0; row < held.rows(); ++row) {
-      reader_.read(std::get<std::string_view>(held.value(row, 0)), *type);
-      typed.add(0, reader_.value());
+      const auto cell = std::get<std::string_view>(held.value(row, 0));
+      // A row that does not have it: no value of another type than text is empty.
+      if (!cell.empty()) reader_.read(cell, *type);
+      typed.add(0, cell.empty() ? no_value(*type) : reader_.value());
     }
     held = {};
     return std::move(typed).finish();

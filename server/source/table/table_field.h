@@ -27,6 +27,8 @@ class TableField {
   virtual Status add_cell(std::string_view cell, const Fail& fail) = 0;
   // `huge`: in the table it is an integer, or a list with one, that no int64 holds.
   virtual Status add_value(const Value& value, bool huge, const Fail& fail) = 0;
+  // A row that does not have it, for which something stands all the same (no_value()).
+  virtual Status add_absent() = 0;
   // The field's column; called once, after at least one row. What only all rows together show is
   // an error with the place of the row that it is about.
   virtual Result<Columns> finish() = 0;

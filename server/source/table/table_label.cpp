@@ -39,9 +39,16 @@ class LabelField : public TableField {
                 ", and no label, which is a text or an integer; list the column under values");
   }
   Status add_cell(std::string_view cell, const Fail& fail) override { return add_name(cell, fail); }
+  // 0 stands for a label that is not there.
+  Status add_absent() override {
+    count(8);
+    add_none();
+    return {};
+  }
 
  protected:
   virtual Status add_name(std::string_view name, const Fail& fail) = 0;
+  virtual void add_none() = 0;
   // Whether names that read as integers are some.
   bool may_be_integers() const { return kind_.value_or(ValueType::kInt64) == ValueType::kInt64; }
 
@@ -87,6 +94,7 @@ class KnownLabels final : public LabelField {
     labels_.add(0, *label);
     return {};
   }
+  void add_none() override { labels_.add(0, std::int64_t{0}); }
 
  private:
   const std::vector<std::string> classes_;
@@ -120,7 +128,7 @@ class FoundLabels final : public LabelField {
     }
     names_.clear();
     ColumnsBuilder labels({{.name = field_, .type = ValueType::kInt64}});
-    for (const std::uint32_t id : ids_) labels.add(0, numbers[id]);
+    for (const std::uint32_t id : ids_) labels.add(0, id == kNone ? 0 : numbers[id]);
     ids_ = {};
     return std::move(labels).finish();
   }
@@ -139,8 +147,11 @@ class FoundLabels final : public LabelField {
     ids_.push_back(at->second);
     return {};
   }
+  void add_none() override { ids_.push_back(kNone); }
 
  private:
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
   Status look_at(std::string_view name, const Fail& fail) {
     CellReader reader;
     const CellFit fit =

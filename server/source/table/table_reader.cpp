@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,12 @@ namespace {
 struct Wanted {
   std::string column;
   std::unique_ptr<TableField> field;
+  // Which rows have it, for a field that is optional.
+  std::optional<ColumnsBuilder> present = {};
+  bool any_present = false;
+  bool needs_type = false;  // which the rows settle
+
+  bool optional() const { return present.has_value(); }
 };
 
 // Bounds what the fields gather, and puts their columns beside each other in the end.
@@ -28,18 +35,25 @@ class Gathering {
   Gathering(const TableSpec& spec, const TableOptions& options, std::vector<std::string>& found)
       : file_(spec.file), max_bytes_(options.max_bytes) {
     const std::string root = table_root(spec);
-    for (const TableSpec::Uri& uri : spec.uris) {
-      wanted_.push_back({uri.column, make_uri_field(uri.field, root)});
-    }
-    if (spec.label) {
-      wanted_.push_back({spec.label->column, make_label_field("label", options.classes, found)});
-    }
+    for (const TableSpec::Uri& uri : spec.uris)
+      want(uri.column, make_uri_field(uri.field, root), uri.field, uri.optional);
+    if (spec.label)
+      want(spec.label->column, make_label_field("label", options.classes, found), "label",
+           spec.label->optional);
     for (const TableSpec::Value& value : spec.values) {
-      wanted_.push_back({value.column, make_value_field(value.field, value.type)});
+      want(value.column, make_value_field(value.field, value.type), value.field, value.optional);
+      wanted_.back().needs_type = value.optional && !value.type;
     }
   }
 
-  const std::vector<Wanted>& wanted() const { return wanted_; }
+  std::vector<Wanted>& wanted() { return wanted_; }
+
+  // Notes whether the row has the field.
+  static bool note(Wanted& each, bool present) {
+    if (each.present) each.present->add(0, present);
+    each.any_present = each.any_present || present;
+    return present;
+  }
 
   Status end_row() {
     ++rows_;
@@ -55,14 +69,30 @@ class Gathering {
   Result<Columns> finish() && {
     if (rows_ == 0) return error(Code::kInvalidArgument, file_ + " has no rows");
     std::vector<Columns> parts;
-    for (const Wanted& each : wanted_) {
+    for (Wanted& each : wanted_) {
+      if (each.needs_type && !each.any_present)
+        return error(Code::kInvalidArgument,
+                     file_ + ": no row has a value in the column " + shown_text(each.column) +
+                         ", which does not tell its type then: give it one, {column: NAME, type: "
+                         "float64}, or leave the field out");
       SPDLD_ASSIGN(Columns part, each.field->finish());
       parts.push_back(std::move(part));
+      if (each.present) parts.push_back(std::move(*each.present).finish());
     }
     return Columns::beside(std::move(parts));
   }
 
  private:
+  void want(const std::string& column, std::unique_ptr<TableField> field, const std::string& name,
+            bool optional) {
+    Wanted& each = wanted_.emplace_back();
+    each.column = column;
+    each.field = std::move(field);
+    if (optional)
+      each.present.emplace(
+          std::vector<Columns::Info>{{.name = name + "_present", .type = ValueType::kBool}});
+  }
+
   const std::string file_;
   const std::uint64_t max_bytes_;
   std::vector<Wanted> wanted_;
@@ -91,22 +121,29 @@ Status gather_csv(const std::string& file, char separator, RecordBuffer records,
     SPDLD_ASSIGN(const bool any, csv.next(cells));
     if (!any) return {};
     for (std::size_t i = 0; i < index.size(); ++i) {
-      const Wanted& each = gathering.wanted()[i];
+      Wanted& each = gathering.wanted()[i];
       now = &cells[index[i]];
       column = &each.column;
-      SPDLD_TRY(each.field->add_cell(now->text, fail));
+      SPDLD_TRY(Gathering::note(each, !each.optional() || !now->text.empty())
+                    ? each.field->add_cell(now->text, fail)
+                    : each.field->add_absent());
     }
     SPDLD_TRY(gathering.end_row());
   }
 }
 
 Status gather_json(const std::string& file, RecordBuffer records, Gathering& gathering) {
-  std::vector<std::string> keys;  // each once
+  std::vector<JsonLines::Wanted> keys;  // each once
   std::vector<std::size_t> index;
   for (const Wanted& each : gathering.wanted()) {
-    const auto found = std::find(keys.begin(), keys.end(), each.column);
+    const auto found = std::find_if(keys.begin(), keys.end(),
+                                    [&](const auto& key) { return key.key == each.column; });
     index.push_back(static_cast<std::size_t>(found - keys.begin()));
-    if (found == keys.end()) keys.push_back(each.column);
+    if (found == keys.end()) {
+      keys.push_back({.key = each.column, .optional = each.optional()});
+    } else {
+      found->optional = found->optional && each.optional();
+    }
   }
   JsonLines lines(file, std::move(keys), std::move(records));
   const JsonLines::Cell* now = nullptr;
@@ -118,10 +155,12 @@ Status gather_json(const std::string& file, RecordBuffer records, Gathering& gat
     SPDLD_ASSIGN(const bool any, lines.next());
     if (!any) return {};
     for (std::size_t i = 0; i < index.size(); ++i) {
-      const Wanted& each = gathering.wanted()[i];
+      Wanted& each = gathering.wanted()[i];
       now = &lines.cells()[index[i]];
       column = &each.column;
-      SPDLD_TRY(each.field->add_value(now->value, now->huge, fail));
+      SPDLD_TRY(Gathering::note(each, !now->absent)
+                    ? each.field->add_value(now->value, now->huge, fail)
+                    : each.field->add_absent());
     }
     SPDLD_TRY(gathering.end_row());
   }

@@ -59,6 +59,15 @@ Result<IndexQuery> IndexQuery::make(WebdatasetSpec spec, std::vector<std::string
   }
   SPDLD_TRY(query.add_labels());
   SPDLD_TRY(query.add_values());
+  const auto add_presence = [&query](const auto& fields) -> Status {
+    for (const auto& field : fields) {
+      if (field.optional) SPDLD_TRY(query.add_field(field.field + "_present"));
+    }
+    return {};
+  };
+  SPDLD_TRY(add_presence(query.spec_.parts));
+  SPDLD_TRY(add_presence(query.spec_.labels));
+  SPDLD_TRY(add_presence(query.spec_.index));
   return query;
 }
 
@@ -143,7 +152,10 @@ std::string IndexQuery::key() const {
   };
   out.string("webdataset");
   out.number<std::uint64_t>(spec_.parts.size());
-  for (const WebdatasetSpec::Part& part : spec_.parts) add(part.suffixes);
+  for (const WebdatasetSpec::Part& part : spec_.parts) {
+    add(part.suffixes);
+    out.number(static_cast<std::uint8_t>(part.optional ? 1 : 0));
+  }
   out.number<std::uint64_t>(spec_.labels.size());
   for (const WebdatasetSpec::Label& label : spec_.labels) add(label.suffixes);
   out.number<std::uint64_t>(spec_.index.size());

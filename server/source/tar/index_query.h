@@ -22,7 +22,8 @@ class IndexQuery {
 
   const WebdatasetSpec& spec() const { return spec_; }
   const std::vector<std::string>& classes() const { return classes_; }
-  // Of the labels and then the indexed values: the columns of an index.
+  // The columns of an index: of the labels, then of the indexed values, then NAME_present of what
+  // is optional: of parts, labels and indexed values, in their order.
   const std::vector<std::string>& value_fields() const { return value_fields_; }
 
   // The suffixes of all labels, each once.

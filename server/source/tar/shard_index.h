@@ -43,7 +43,7 @@ class ShardIndex {
   std::array<std::uint64_t, 2> keys_digest{};
   Columns values;
   std::string values_digest;  // of `values`, once an index of all shards has taken these
-  // For each column of `values`, a sample that has its type.
+  // For each column of `values`, a sample that has its type; empty: none has a value.
   std::vector<std::string> value_keys;
 
   std::uint64_t samples() const { return samples_; }

@@ -86,7 +86,7 @@ class ShardScan {
   // What a sample lacks, in words; empty: nothing.
   struct Lacking {
     std::string what;
-    bool is_value = false;
+    bool is_part = false;
   };
 
   Status report(const TarMember& member);
@@ -113,7 +113,7 @@ class ShardScan {
   std::vector<LabelText> labels_;  // of query_.label_suffixes()
   std::vector<JsonPart> json_;     // of query_.json_parts()
   std::vector<ValueColumn> columns_;
-  std::vector<std::int64_t> numbers_;  // of a sample's labels
+  std::vector<std::optional<std::int64_t>> numbers_;  // of a sample's labels; none: it has none
   const std::unique_ptr<XXH3_state_t, HashFree> keys_;
   std::uint64_t seen_ = 0;  // samples, with those that were left out
   std::uint64_t left_out_ = 0;
@@ -183,7 +183,7 @@ void ShardScan::find_parts(const TarSample& sample, Lacking& lacking) {
       parts_[i] = {.offset = found->data_offset, .size = found->size, .present = true};
       break;
     }
-    if (!parts_[i].present && lacking.what.empty())
+    if (!parts_[i].present && !wanted.optional && lacking.what.empty())
       lacking.what = "has no part for '" + wanted.field + "', " + any_of(wanted.suffixes);
   }
 }
@@ -203,25 +203,23 @@ const ShardScan::LabelText* ShardScan::label_text(const WebdatasetSpec::Label& l
 void ShardScan::find_values(Lacking& lacking) const {
   std::string suffix;
   for (const WebdatasetSpec::Label& label : query_.spec().labels) {
-    if (label_text(label, suffix) != nullptr) continue;
-    lacking = {.what = "has no part for '" + label.field + "', " + any_of(label.suffixes),
-               .is_value = true};
+    if (label.optional || label_text(label, suffix) != nullptr) continue;
+    lacking.what = "has no part for '" + label.field + "', " + any_of(label.suffixes);
     return;
   }
   for (std::size_t i = 0; i < query_.spec().index.size(); ++i) {
     const WebdatasetSpec::IndexedValue& value = query_.spec().index[i];
     const IndexQuery::JsonPlace& place = query_.json_places()[i];
     const JsonPart& part = json_[place.part];
+    if (value.optional) continue;
     if (!part.present) {
-      lacking = {.what = "has no part for '" + value.field + "', " + printable(value.suffix),
-                 .is_value = true};
+      lacking.what = "has no part for '" + value.field + "', " + printable(value.suffix);
       return;
     }
     // What could not be read is another matter.
     if (!part.failed.ok() || part.values.value(place.pointer)) continue;
-    lacking = {.what = "has nothing for '" + value.field + "': its " + printable(value.suffix) +
-                       " has no value at '" + printable(value.pointer) + "'",
-               .is_value = true};
+    lacking.what = "has nothing for '" + value.field + "': its " + printable(value.suffix) +
+                   " has no value at '" + printable(value.pointer) + "'";
     return;
   }
 }
@@ -258,12 +256,12 @@ Status ShardScan::lacks(const TarSample& sample, const Lacking& lacking, bool is
   constexpr const char* kSplit =
       " a sample that was split over two shards is two samples, each of which lacks parts: pack "
       "those shards anew";
-  if (!lacking.is_value && seen_ == 1) {
+  if (lacking.is_part && seen_ == 1) {
     why +=
         "; if all samples are like this one, correct source.webdataset.fields; if it alone is, "
         "being the first of its shard,";
     why += kSplit;
-  } else if (!lacking.is_value && is_last) {
+  } else if (lacking.is_part && is_last) {
     why += "; it is the last of its shard, and";
     why += kSplit;
   }
@@ -272,13 +270,9 @@ Status ShardScan::lacks(const TarSample& sample, const Lacking& lacking, bool is
     why += "; " + std::to_string(links) +
            " links were passed over so far: 'tar --dereference --hard-dereference' packs what they "
            "lead to";
-  if (query_.spec().missing == WebdatasetSpec::Missing::kError)
-    return at_sample(sample, why +
-                                 "; 'source.webdataset.missing: skip' leaves such samples out, "
-                                 "'empty' gives parts that are missing no bytes");
   return at_sample(sample, why +
-                               "; 'missing: empty' is for parts, and what is read when the index "
-                               "is made has a value: 'missing: skip' leaves such samples out");
+                               "; 'source.webdataset.missing: skip' leaves such samples out, and "
+                               "'optional: [NAME]' keeps them");
 }
 
 Status ShardScan::add_values(const TarSample& sample) {
@@ -287,6 +281,10 @@ Status ShardScan::add_values(const TarSample& sample) {
   std::string suffix;
   for (const WebdatasetSpec::Label& label : spec.labels) {
     const LabelText* const text = label_text(label, suffix);
+    if (text == nullptr) {
+      numbers_.emplace_back();
+      continue;
+    }
     const Result<std::int64_t> number = query_.label(suffix, text->text);
     if (!number)
       return at_sample(sample, "has a wrong '" + label.field + "': its " + suffix + " " +
@@ -300,12 +298,27 @@ Status ShardScan::add_values(const TarSample& sample) {
                                    printable(query_.json_parts()[i].suffix) + " " +
                                    part.failed.message());
   }
-  for (std::size_t i = 0; i < numbers_.size(); ++i)
-    SPDLD_TRY(columns_[i].add(numbers_[i], sample.key));
+  std::size_t presence = numbers_.size() + spec.index.size();
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    if (spec.parts[i].optional) SPDLD_TRY(columns_[presence++].add(parts_[i].present, sample.key));
+  }
+  for (std::size_t i = 0; i < numbers_.size(); ++i) {
+    SPDLD_TRY(columns_[i].add(numbers_[i].value_or(0), sample.key));
+    if (spec.labels[i].optional)
+      SPDLD_TRY(columns_[presence++].add(numbers_[i].has_value(), sample.key));
+  }
   for (std::size_t i = 0; i < spec.index.size(); ++i) {
     const IndexQuery::JsonPlace& place = query_.json_places()[i];
-    const Value value = *json_[place.part].values.value(place.pointer);
-    SPDLD_TRY(columns_[numbers_.size() + i].add(value, sample.key));
+    ValueColumn& column = columns_[numbers_.size() + i];
+    const std::optional<Value> found =
+        json_[place.part].present ? json_[place.part].values.value(place.pointer) : std::nullopt;
+    if (spec.index[i].optional) SPDLD_TRY(columns_[presence++].add(found.has_value(), sample.key));
+    if (!found) {
+      column.add_absent();
+      continue;
+    }
+    const Value value = *found;
+    SPDLD_TRY(column.add(value, sample.key));
     const std::uint64_t taken = bytes_of(value);
     if (options_.meter->value_bytes.fetch_add(taken, std::memory_order_relaxed) + taken >
         options_.max_value_bytes)
@@ -323,12 +336,10 @@ Status ShardScan::add_sample(const TarSample& sample, bool is_last) {
   ++seen_;
   Lacking lacking;
   find_parts(sample, lacking);
-  if (lacking.what.empty() || query_.spec().missing == WebdatasetSpec::Missing::kEmpty) {
-    Lacking value;
-    find_values(value);
-    if (value.is_value) lacking = std::move(value);
-  }
-  if (!lacking.what.empty() && query_.spec().missing == WebdatasetSpec::Missing::kError) {
+  lacking.is_part = !lacking.what.empty();
+  if (!lacking.is_part) find_values(lacking);
+  const bool kept = lacking.what.empty();
+  if (!kept && query_.spec().missing == WebdatasetSpec::Missing::kError) {
     // A shard that is packed by kind, or as a directory gave its files.
     if (const std::optional<TarMember> apart = comes_again(sample.key))
       return at_sample(sample, lacking.what + " beside it, and goes on at byte " +
@@ -336,16 +347,7 @@ Status ShardScan::add_sample(const TarSample& sample, bool is_last) {
                                    ", with other keys between; the members of a sample lie side by "
                                    "side: pack the shard anew in the order of names: " +
                                    repack_command(file_.path()));
-  }
-  bool kept = true;
-  switch (query_.spec().missing) {
-    case WebdatasetSpec::Missing::kError:
-      if (!lacking.what.empty()) return lacks(sample, lacking, is_last);
-      break;
-    case WebdatasetSpec::Missing::kSkip: kept = lacking.what.empty(); break;
-    case WebdatasetSpec::Missing::kEmpty:
-      if (lacking.is_value) return lacks(sample, lacking, is_last);
-      break;
+    return lacks(sample, lacking, is_last);
   }
   if (kept) {
     SPDLD_TRY(add_values(sample));

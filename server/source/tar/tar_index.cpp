@@ -72,7 +72,7 @@ Status TarIndex::merge_values(const IndexQuery& query) {
     const ShardIndex* from = nullptr;
     ValueType type = ValueType::kInt64;
     for (const ShardIndex& shard : shards_) {
-      if (shard.samples() == 0) continue;
+      if (shard.samples() == 0 || shard.value_keys[column].empty()) continue;
       const ValueType given = shard.values.info(column).type;
       const auto common = from == nullptr ? given : common_type(type, given);
       if (!common)
@@ -87,9 +87,11 @@ Status TarIndex::merge_values(const IndexQuery& query) {
   std::vector<double> numbers;
   for (ShardIndex& shard : shards_) {
     for (std::size_t column = 0; column < infos.size(); ++column) {
+      const bool has_values = shard.samples() > 0 && !shard.value_keys[column].empty();
       for (std::uint64_t row = 0; row < shard.samples(); ++row)
-        builder.add(column,
-                    converted(shard.values.value(row, column), infos[column].type, numbers));
+        builder.add(column, has_values ? converted(shard.values.value(row, column),
+                                                   infos[column].type, numbers)
+                                       : no_value(infos[column].type));
     }
     shard.values_digest = shard.values.digest();
     shard.values = {};

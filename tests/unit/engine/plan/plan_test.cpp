@@ -223,7 +223,7 @@ TEST(Plan, NumbersValuesOfJsonBehindTheSources) {
       "batch: {size: 2, max_bytes: 1MiB}\n");
   ASSERT_TRUE(plan) << plan.error().message();
   EXPECT_EQ((*plan)->first_made_value, 1U);
-  EXPECT_EQ((*plan)->made_values, 2U);
+  EXPECT_EQ((*plan)->made_values.size(), 2U);
   ASSERT_EQ((*plan)->tensors.size(), 3U);
   EXPECT_EQ((*plan)->tensors[0].name, "a");
   EXPECT_TRUE((*plan)->tensors[0].text);

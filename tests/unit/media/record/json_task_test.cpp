@@ -107,7 +107,7 @@ TEST(DecodeJson, PutsItsFieldsBehindTheDocumentAndNumbersThemBehindOthers) {
   JsonDecoding json({{"a", typed("/a", "int64")}, {"b", typed("/b", "int64")}});
   EXPECT_EQ(json.table.names(), "'image', 'meta', 'a', 'b', 'label'");
   EXPECT_EQ(json.table.first_made_value(), 5U);
-  EXPECT_EQ(json.table.made_values(), 2U);
+  EXPECT_EQ(json.table.made_values().size(), 2U);
   EXPECT_EQ(json.table.find("a")->index, 5U);
   EXPECT_TRUE(json.task->tensors().empty());
 }

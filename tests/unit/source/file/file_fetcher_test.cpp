@@ -638,6 +638,32 @@ TEST_F(FileFetcherTest, GivesNoStampToWhatMayChangeAgainUnseen) {
   EXPECT_FALSE(revision.stamp);
 }
 
+TEST_F(FileFetcherTest, BringsNothingOfAFileThatNeedNotBeThere) {
+  start();
+  for (const char* const first : {"none.bin", "a.bin"}) {
+    const bool is_first = first == std::string("a.bin");
+    out_.begin();
+    for (const bool own : {is_first, !is_first}) {
+      FileRange& range = out_.add_range();
+      range.uri = own ? "a.bin" : "none.bin";
+      range.listed = false;
+      range.may_be_absent = true;
+      out_.add_place({.range = out_.ranges().size() - 1});
+    }
+    FakeSink sink;
+    const auto state = fetcher_->fetch(out_, sink, 1);
+    ASSERT_TRUE(state) << state.error().message();
+    if (*state == FetchState::kPending) {
+      ASSERT_TRUE(sink.wait(1).ok());
+    }
+    const std::size_t there = is_first ? 0 : 1;
+    EXPECT_FALSE(out_.is_absent(there));
+    EXPECT_EQ(text_of(out_.part(there)), content_);
+    EXPECT_TRUE(out_.is_absent(1 - there));
+    EXPECT_TRUE(out_.part(1 - there).empty());
+  }
+}
+
 TEST_F(FileFetcherTest, GivesNoStampToWhatCouldNotBeRead) {
   start();
   Revision revision;

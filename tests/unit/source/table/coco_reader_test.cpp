@@ -71,6 +71,21 @@ TEST(Coco, GivesImagesInTheOrderOfTheirListWithTheirBoxes) {
   EXPECT_THAT(column_of<Numbers>(columns, "area"), ElementsAre(Numbers{5000}, Numbers{12.5, 1}));
 }
 
+TEST(Coco, TakesImagesWithoutAFileWhereThatIsOptional) {
+  const std::string images =
+      R"([{"id": 1, "width": 1, "height": 1}, {"id": 2, "width": 1, "height": 1, "file_name": ""},
+          {"id": 3, "width": 1, "height": 1, "file_name": null},
+          {"id": 4, "width": 1, "height": 1, "file_name": "a.jpg"}])";
+  EXPECT_THAT(coco_error(file_of("[]", images)), HasSubstr("image 1 has no 'file_name'"));
+  CocoSpec spec = kSpec;
+  spec.optional = true;
+  const Result<Coco> coco = read_coco(spec, read_of(file_of("[]", images)));
+  ASSERT_TRUE(coco) << coco.error().message();
+  EXPECT_THAT(column_of<std::string>(coco->columns, "image"), ElementsAre("", "", "", "a.jpg"));
+  EXPECT_THAT(column_of<bool>(coco->columns, "image_present"),
+              ElementsAre(false, false, false, true));
+}
+
 TEST(Coco, NumbersCategoriesWithGapsWithoutGaps) {
   const Coco coco = read(file_of("[]"));
   EXPECT_THAT(coco.classes, ElementsAre("person", "car", "toothbrush"));

@@ -124,7 +124,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongTable{"{\"path\": \"\", \"n\": 1}\n",
                    "/t.jsonl:1:10: 'path': the name of the item's file is empty"},
         WrongTable{"{\"path\": \"a\", \"n\" :\tnull}\n",
-                   "/t.jsonl:1:21: 'n' is null; each row needs a value, so leave such rows out"},
+                   "/t.jsonl:1:21: 'n' is null; each row needs a value: leave such rows out, or "
+                   "name the field under 'optional'"},
         WrongTable{
             "{\"path\": \"\xC3\xA9\", \"n\": {\"a\": 1}}\n",
             "/t.jsonl:1:20: 'n' is an object; name a key whose values are single ones or lists "

@@ -233,6 +233,21 @@ TEST(TableUris, AreRelativeToTheRootAlsoWhereTheTableHasWholePaths) {
   EXPECT_THAT(texts(read(spec, "path\n//data/b..jpg\n")), ElementsAre("data/b..jpg"));
 }
 
+TEST(TableUris, MayBeOptionalBesideOthersOfTheColumn) {
+  TableSpec spec = table_spec("/t.jsonl");
+  spec.uris = {{.field = "a", .column = "p", .optional = true}, {.field = "b", .column = "q"}};
+  const Result<Table> table =
+      read_table(spec, read_of("{\"q\": \"1\"}\n{\"p\": null, \"q\": \"2\"}\n"
+                               "{\"p\": \"3\", \"q\": \"4\"}\n"));
+  ASSERT_TRUE(table) << table.error().message();
+  EXPECT_THAT(column_of<std::string>(table->columns, "a"), ElementsAre("", "", "3"));
+  EXPECT_THAT(column_of<bool>(table->columns, "a_present"), ElementsAre(false, false, true));
+  EXPECT_THAT(column_of<std::string>(table->columns, "b"), ElementsAre("1", "2", "4"));
+  // A column that another field needs is in each row.
+  spec.uris[1].column = "p";
+  EXPECT_THAT(table_error(spec, "{\"p\": null}\n"), HasSubstr("'p' is null; each row needs"));
+}
+
 TEST(TableUris, MayBeSeveral) {
   TableSpec spec = table_spec();
   spec.uris.push_back({.field = "mask", .column = "seg"});

@@ -261,13 +261,15 @@ TEST(ShardScan, TellsHowToPackAnewWhereSamplesLieInPieces) {
   WebdatasetSpec spec = image_and_caption();
   spec.missing = Missing::kSkip;
   EXPECT_THAT(why_not(scan(by_kind.archive(), spec)), HasSubstr("comes again at byte"));
+  spec.parts[0].optional = spec.parts[1].optional = true;
+  EXPECT_THAT(why_not(scan(by_kind.archive(), spec)), HasSubstr("comes again at byte"));
 }
 
-TEST(ShardScan, GivesPartsThatAreMissingNoBytesWhenToldSo) {
+TEST(ShardScan, TellsWhichSamplesLackAnOptionalPart) {
   TarWriter tar;
   tar.file("a.jpg", "x").file("b.json", "").file("c.txt", "y");
   WebdatasetSpec spec = image_and_caption();
-  spec.missing = Missing::kEmpty;
+  for (WebdatasetSpec::Part& part : spec.parts) part.optional = true;
   const auto index = scan(tar.archive(), spec);
   ASSERT_TRUE(index) << index.error().message();
   std::vector<std::vector<TarPart>> found(3, std::vector<TarPart>(2));
@@ -276,21 +278,50 @@ TEST(ShardScan, GivesPartsThatAreMissingNoBytesWhenToldSo) {
   EXPECT_EQ(found[0][1], TarPart{});
   EXPECT_THAT(found[1], ElementsAre(TarPart{}, TarPart{}));
   EXPECT_TRUE(found[2][1].present);
+  ASSERT_EQ(index->values.size(), 2u);
+  EXPECT_EQ(index->values.info(0).name, "image_present");
+  EXPECT_EQ(index->values.info(1).name, "caption_present");
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    for (std::size_t part = 0; part < 2; ++part)
+      EXPECT_EQ(std::get<bool>(index->values.value(i, part)), found[i][part].present);
+  }
 }
 
-TEST(ShardScan, NeedsLabelsAndValuesAlsoWherePartsMayBeMissing) {
+TEST(ShardScan, NeedsLabelsAndValuesThatAreNotOptional) {
   TarWriter tar;
   tar.file("a.json", R"({"w": null})");
-  WebdatasetSpec spec{.parts = {{.field = "image", .suffixes = {"jpg"}}},
-                      .index = {{.field = "width", .suffix = "json", .pointer = "/w"}},
-                      .missing = Missing::kEmpty};
+  WebdatasetSpec spec{.parts = {{.field = "image", .suffixes = {"jpg"}, .optional = true}},
+                      .index = {{.field = "width", .suffix = "json", .pointer = "/w"}}};
   EXPECT_THAT(why_not(scan(tar.archive(), spec)),
               AllOf(HasSubstr("sample 'a' has nothing for 'width': its json has no value at '/w'"),
-                    HasSubstr("'missing: empty' is for parts")));
+                    HasSubstr("'optional: [NAME]' keeps them")));
   spec.index = {};
   spec.labels = {{.field = "label", .suffixes = {"cls", "class"}}};
   EXPECT_THAT(why_not(scan(tar.archive(), spec)),
               HasSubstr("has no part for 'label', cls or class"));
+  spec.labels[0].optional = true;
+  EXPECT_TRUE(scan(tar.archive(), spec));
+}
+
+TEST(TarIndex, TakesTheTypeOfAValueFromShardsThatHaveOne) {
+  const WebdatasetSpec spec{
+      .parts = {{.field = "image", .suffixes = {"jpg"}}},
+      .index = {{.field = "t", .suffix = "json", .pointer = "/t", .optional = true}}};
+  const auto query = IndexQuery::make(spec, {});
+  ASSERT_TRUE(query) << query.error().message();
+  std::vector<ShardIndex> shards;
+  for (const char* const json : {R"({})", R"({"t": "text"})", R"({"t": null})"}) {
+    const TarWriter tar = TarWriter().file("a.jpg", "x").file("a.json", json);
+    auto scanned = scan(tar.archive(), spec);
+    ASSERT_TRUE(scanned) << scanned.error().message();
+    shards.push_back(std::move(*scanned));
+  }
+  const auto index = TarIndex::make(*query, std::move(shards));
+  ASSERT_TRUE(index) << index.error().message();
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(std::get<std::string_view>(index->values().value(i, 0)), i == 1 ? "text" : "");
+    EXPECT_EQ(std::get<bool>(index->values().value(i, 1)), i == 1);
+  }
 }
 
 TEST(ShardScan, ReadsWhatIsAskedAndHeadersAlone) {
