@@ -15,6 +15,7 @@
 #include "source/clips/clip_files.h"
 #include "source/clips/clip_part.h"
 #include "source/clips/clip_request.h"
+#include "source/clips/clip_starts.h"
 #include "source/file/file_fetcher.h"
 #include "source/file/part_ranges.h"
 #include "source/kept/dataset_id.h"
@@ -74,7 +75,7 @@ class ClipsSource final : public Source {
     const Place at = place(item);
     if (value != data_->own_value) return from_->value(at.file->item, value);
     if (clips_.spec.sampling == Sampling::kWhole) return at.file->sound_seconds();
-    return clips_.seconds(*at.file, clips_.start(*at.file, at.clip, 0));
+    return clips_.begin_seconds(*at.file, at.clip, 0);
   }
 
   Result<FetchState> fetch(std::uint64_t item, std::span<const PartRequest> requests,
@@ -154,6 +155,8 @@ class ClipsSource final : public Source {
     const std::size_t count = spec.stack ? static_cast<std::size_t>(spec.per_file) : 1;
     for (std::size_t k = 0; k < count; ++k)
       starts[k] = clips_.start(*at.file, spec.stack ? k : at.clip, out.epoch_key);
+    if (starts[0] == ClipFiles::kNoStart)
+      return error(Code::kDataLoss, missed_time_text(spec, *at.file));
     std::sort(starts.begin(), starts.begin() + static_cast<std::ptrdiff_t>(count));
     MediaClip& clip = out.clips.set(i);
     if (requests[i].part != data_->part)
@@ -189,8 +192,7 @@ class ClipsSource final : public Source {
     if (clips_.spec.stack || clips_.spec.sampling == Sampling::kWhole) return {};
     if (clips_.spec.sampling == Sampling::kRandom)
       return clips_.spec.per_file == 1 ? std::string() : fmt::format("#{}", at.clip);
-    std::string seconds =
-        fmt::format("{:.6f}", clips_.seconds(*at.file, clips_.start(*at.file, at.clip, 0)));
+    std::string seconds = fmt::format("{:.6f}", clips_.begin_seconds(*at.file, at.clip, 0));
     seconds.erase(seconds.find_last_not_of('0') + 1);
     if (seconds.ends_with('.')) seconds.pop_back();
     return "@" + seconds + "s";
@@ -345,8 +347,10 @@ class ClipsOpener {
                 std::string(key_) + ": " + fault.status.message() +
                     "; mend or remove it, or write 'broken: skip', which leaves such files out" +
                     other_parts()};
-      text += fmt::format("{}{} {}, such as {}", text.empty() ? "" : "; ", fault.files,
-                          fault.reason, fault.example);
+      text +=
+          fmt::format("{}{} {}, such as {}", text.empty() ? "" : "; ",
+                      fault.of_times ? counted(fault.count, "time") : std::to_string(fault.count),
+                      fault.reason, fault.example);
     }
     if (clips.size() == 0)
       return {Code::kNotFound,

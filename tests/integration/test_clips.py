@@ -205,6 +205,45 @@ def test_what_runs_over_the_end_is_as_the_spec_says(
     assert found == {"a.mp4": expected, "b.mkv": expected}
 
 
+def rows_at(root: pathlib.Path, videos: pathlib.Path, seconds: list[float]) -> pathlib.Path:
+    """A pipeline of clips of a.mp4 at these times, which a table names."""
+    table = root / "rows.jsonl"
+    table.write_text("".join(f'{{"video": "a.mp4", "at": {at!r}}}\n' for at in seconds))
+    path = root / "rows.yaml"
+    path.write_text(
+        "pipeline: rows\n"
+        f"source:\n  table: {{file: {table}, root: {videos}, uri: {{video: video}}, values: {{at: at}}}}\n"
+        "  clips: {frames: 1, timestamps: at}\n"
+        "stages: [fetch, {decode_video: {pts: times}}]\nbatch: {size: 4, last: keep}\n"
+    )
+    return path
+
+
+def test_a_time_of_a_row_names_the_nearest_frame(
+    daemon: Any, videos: pathlib.Path, shown: dict[str, Shown], tmp_path: pathlib.Path
+) -> None:
+    frames = list(range(FRAMES))
+    path = rows_at(tmp_path, videos, [frame / FPS + 0.015 * (-1) ** frame for frame in frames])
+    with spdld.Loader(path, address=daemon.address) as loader:
+        for batch in loader:
+            for row, index in enumerate(batch.indices.tolist()):
+                expected = shown["a.mp4"].times[index]
+                assert batch["times"][row][0] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_row_whose_time_lies_outside_its_file_is_an_error(
+    daemon: Any, videos: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    path = rows_at(tmp_path, videos, [0.4, 0.8, 1.2, 2.03, 1.6, 0.0])
+    said = daemon.ctl("apply", "-f", path)
+    assert "1 time outside of their file, each an error of its row" in said.stdout + said.stderr
+    with spdld.Loader("rows", address=daemon.address) as loader:
+        valid = [bool(one) for batch in loader for one in batch.valid]
+        assert sorted(valid) == [False] + [True] * 5
+        failures = daemon.ctl_json("get", "failures")
+    assert {(one["uri"], one["code"]) for one in failures} == {("a.mp4@2.03s", "DATA_LOSS")}
+
+
 def test_all_frames_of_a_clip_share_one_draw(
     load: Callable[..., Any], tmp_path: pathlib.Path
 ) -> None:

@@ -22,19 +22,29 @@ std::string_view own_words(std::string_view text, std::string_view uri) {
 
 }  // namespace
 
+ClipFault& ClipFaults::find(const std::string& reason, std::uint64_t item,
+                            const std::string& more) {
+  const auto found = std::find_if(faults_.begin(), faults_.end(),
+                                  [&](const ClipFault& known) { return known.reason == reason; });
+  if (found != faults_.end()) return *found;
+  std::string example = source_.uri(item);
+  if (!more.empty()) example += " (" + more + ")";
+  return faults_.emplace_back(
+      ClipFault{.reason = reason, .example = std::move(example), .status = {}});
+}
+
 void ClipFaults::add(const std::string& reason, std::uint64_t item, const Status& status,
                      const std::string& more) {
-  auto found = std::find_if(faults_.begin(), faults_.end(),
-                            [&](const ClipFault& known) { return known.reason == reason; });
-  if (found == faults_.end()) {
-    std::string example = source_.uri(item);
-    if (!more.empty()) example += " (" + more + ")";
-    faults_.push_back({.reason = reason, .example = std::move(example), .status = {}});
-    found = faults_.end() - 1;
-    if (!status.ok())
-      found->status = Status(status.code(), source_.uri(item) + ": " + status.message());
-  }
-  ++found->files;
+  ClipFault& fault = find(reason, item, more);
+  if (++fault.count == 1 && !status.ok())
+    fault.status = Status(status.code(), source_.uri(item) + ": " + status.message());
+}
+
+void ClipFaults::add_times(const std::string& reason, std::uint64_t item, std::uint64_t count,
+                           const std::string& more) {
+  ClipFault& fault = find(reason, item, more);
+  fault.of_times = true;
+  fault.count += count;
 }
 
 void ClipFaults::add_unreadable(std::uint64_t item, Code code, std::string_view why) {

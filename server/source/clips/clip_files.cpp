@@ -174,7 +174,7 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
   }
   file.first_start = out_.starts.size();
   if (are_starts_told(spec_.sampling)) {
-    SPDLD_TRY(add_starts(spec_, source_, file, faults_, out_.starts));
+    SPDLD_TRY(add_starts(spec_, source_, file, faults_, out_));
     file.items = out_.starts.size() - file.first_start;
   } else {
     file.items = file.grid.count(file.length);
@@ -313,10 +313,19 @@ double ClipFile::sound_seconds() const {
   return static_cast<double>(length) / static_cast<double>(info.codec->sample_rate);
 }
 
-double ClipFiles::seconds(const ClipFile& file, std::uint64_t start) const {
+double ClipFiles::begin_seconds(const ClipFile& file, std::uint64_t k,
+                                std::uint64_t epoch_key) const {
+  const std::uint64_t begin = start(file, k, epoch_key);
+  if (begin == kNoStart) {
+    const auto found = std::lower_bound(
+        missed.begin(), missed.end(), file.first_start + k,
+        [](const MissedTime& time, std::size_t number) { return time.start < number; });
+    SPDLD_CHECK(found != missed.end());
+    return found->seconds;
+  }
   if (spec.unit == Unit::kFrames)
-    return static_cast<double>(file.frames.time(start)) * file.info.time_base.value();
-  return static_cast<double>(start) / static_cast<double>(file.info.codec->sample_rate);
+    return static_cast<double>(file.frames.time(begin)) * file.info.time_base.value();
+  return static_cast<double>(begin) / static_cast<double>(file.info.codec->sample_rate);
 }
 
 Result<ClipFiles> cut_clips(const ClipsSpec& spec, const Source& source, std::size_t part,

@@ -48,12 +48,20 @@ struct ClipFile {
 
 // The clips of a source's files: all that is decided before any is read. Immutable.
 struct ClipFiles {
+  // In `starts`: the file has no frame or sample for the time, so that its item is an error.
+  static constexpr std::uint64_t kNoStart = ~std::uint64_t{0};
+  struct MissedTime {
+    std::size_t start = 0;  // its number in `starts`
+    double seconds = 0;
+  };
+
   ClipsSpec spec;
   std::shared_ptr<const MediaIndex> index;
   std::vector<ClipFile> files;        // those that have clips
   std::vector<ClipSound> sounds;      // of each of them, if sound is wanted
   std::vector<std::uint64_t> first;   // item of each file, and their number at the end
   std::vector<std::uint64_t> starts;  // of kTimestamps and kKeyframes
+  std::vector<MissedTime> missed;     // one for each kNoStart, in their order
   ClipShape shape;
   ClipShape sound_shape;
   std::string listing_digest;
@@ -64,8 +72,9 @@ struct ClipFiles {
   std::size_t file_of(std::uint64_t item) const;
   // Where clip `k` of a file begins, in frames or samples.
   std::uint64_t start(const ClipFile& file, std::uint64_t k, std::uint64_t epoch_key) const;
-  // The time of that frame or sample in seconds, on the file's clock.
-  double seconds(const ClipFile& file, std::uint64_t start) const;
+  // When clip `k` of a file begins, in seconds on the file's clock; of kNoStart, when it was to
+  // begin.
+  double begin_seconds(const ClipFile& file, std::uint64_t k, std::uint64_t epoch_key) const;
 };
 
 struct ClipLimits {

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "source/clips/clip_packets.h"
+#include "source/clips/nearest.h"
 
 namespace spdld::source {
 namespace {
@@ -143,8 +144,11 @@ Result<ClipPieces> make_clip(const ClipsSpec& spec, const ClipFile& file,
 Result<ClipPieces> make_clip_sound(const ClipsSpec& spec, const ClipFile& file,
                                    const ClipSound& sound, std::uint64_t start, MediaClip& clip) {
   const auto rate = static_cast<double>(sound.info.codec->sample_rate);
-  const double tick = file.info.time_base.value();
-  const double begin = static_cast<double>(file.frames.time(start)) * tick;
+  const auto samples_at = [rate](std::int64_t time, const Ratio& base) {
+    return ticks_to_units(static_cast<double>(time), base, rate);
+  };
+  const Ratio& base = file.info.time_base;
+  const double begin = samples_at(file.frames.time(start), base);
   clip.stream = sound.info;
   clip.loop = spec.end == End::kLoop;
   clip.samples = sound.samples;
@@ -152,13 +156,13 @@ Result<ClipPieces> make_clip_sound(const ClipsSpec& spec, const ClipFile& file,
     // To the frame behind the last one, or to where that would be.
     const auto span = static_cast<std::uint64_t>(spec.frames * spec.stride);
     const std::uint64_t last = std::min(start + span, file.length - 1);
-    const double end = static_cast<double>(file.frames.time(last)) * tick +
-                       static_cast<double>(start + span - last) * file.mean_frame_seconds();
-    clip.samples = static_cast<std::uint64_t>(std::llround(std::max(0.0, end - begin) * rate));
+    const double end = samples_at(file.frames.time(last), base) +
+                       static_cast<double>(start + span - last) * file.mean_frame_seconds() * rate;
+    clip.samples = static_cast<std::uint64_t>(std::llround(std::max(0.0, end - begin)));
   }
-  const double heard = static_cast<double>(sound.clock.begin) * sound.info.time_base.value();
+  const double heard = samples_at(sound.clock.begin, sound.info.time_base);
   constexpr auto kMost = static_cast<double>(kMostTime);
-  place_sound(sound, std::llround(std::clamp((begin - heard) * rate, -kMost, kMost)), clip);
+  place_sound(sound, nearest_sample(std::clamp(begin - heard, -kMost, kMost)), clip);
   return make_samples(sound.info, sound.packets, sound.clock, clip);
 }
 

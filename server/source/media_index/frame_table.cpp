@@ -67,20 +67,23 @@ std::int64_t FrameTable::time(std::uint64_t frame) const {
   return time;
 }
 
-std::uint64_t FrameTable::at(std::int64_t time) const {
+FrameTable::Neighbours FrameTable::around(std::int64_t time) const {
   RunReader steps(steps_);
-  std::uint64_t frame = 0;
+  Neighbours found{.time = first_, .next = first_};
   std::uint64_t step = 0;
   std::uint64_t run = 0;
-  for (std::int64_t now = first_;
-       frame + 1 < size_ && now <= time && steps.run(size_ - 1 - frame, step, run);) {
-    const std::uint64_t room = static_cast<std::uint64_t>(time) - static_cast<std::uint64_t>(now);
-    const std::uint64_t fit = step == 0 ? run : std::min(run, room / step);
-    frame += fit;
-    if (fit < run) break;
-    pass(now, step, run);
+  while (found.frame + 1 < size_ && steps.run(size_ - 1 - found.frame, step, run)) {
+    const std::uint64_t room =
+        static_cast<std::uint64_t>(time) - static_cast<std::uint64_t>(found.time);
+    const std::uint64_t fit = found.time > time ? 0 : step == 0 ? run : std::min(run, room / step);
+    found.frame += fit;
+    pass(found.time, step, fit);
+    found.next = found.time;
+    if (fit == run) continue;
+    pass(found.next, step, 1);
+    break;
   }
-  return frame;
+  return found;
 }
 
 bool FrameTable::is_even() const {

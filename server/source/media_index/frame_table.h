@@ -29,8 +29,14 @@ class FrameTable {
             std::vector<std::int64_t>& times) const;
   // The time of the frame of that number < size().
   std::int64_t time(std::uint64_t frame) const;
-  // The number of the last frame whose time is not behind `time`; 0: there is none.
-  std::uint64_t at(std::int64_t time) const;
+  // The frames on both sides of a time. Before the first frame these are the first two; from the
+  // last one on, `next` is `time`.
+  struct Neighbours {
+    std::uint64_t frame = 0;  // the last one whose time is not behind the one that was asked for
+    std::int64_t time = 0;    // its own
+    std::int64_t next = 0;    // of the frame behind it
+  };
+  Neighbours around(std::int64_t time) const;
   // Whether each frame stands within a quarter of a frame of where it would if all were spaced
   // alike.
   bool is_even() const;

@@ -155,7 +155,7 @@ TEST_F(ClipsSourceTest, DrawsTheSameOnEachThread) {
 TEST_F(ClipsSourceTest, BeginsAtGivenTimesAndKeyFrames) {
   put_video("a.toy", 100, 30);
   ClipsSpec spec{.frames = 2, .sampling = Sampling::kTimestamps};
-  spec.times = {0, 1.28, 1.31, 3.96, 100};
+  spec.times = {0, 1.28, 1.29, 3.96, 100};
   EXPECT_THAT(uris(*open(spec)), ElementsAre("a.toy@0s", "a.toy@1.28s", "a.toy@1.28s"));
   spec.end = ClipsSpec::End::kPad;
   EXPECT_EQ(open(spec)->size(), 4u) << "the last frame is at 3.96 s";
@@ -163,7 +163,7 @@ TEST_F(ClipsSourceTest, BeginsAtGivenTimesAndKeyFrames) {
               ElementsAre("a.toy@0s", "a.toy@1.2s", "a.toy@2.4s", "a.toy@3.6s"));
 }
 
-TEST_F(ClipsSourceTest, TellsOfTimesBehindTheEndOfFiles) {
+TEST_F(ClipsSourceTest, BeginsNothingAtTimesOfThePipelineThatAFileLacks) {
   ToyMedia toy;
   toy.put_sound(toy.add_sound(8000), 10);
   put("a.toy", toy);
@@ -171,17 +171,17 @@ TEST_F(ClipsSourceTest, TellsOfTimesBehindTheEndOfFiles) {
   ClipsSpec spec{.unit = ClipsSpec::Unit::kSeconds,
                  .seconds = 0.5,
                  .sampling = Sampling::kTimestamps,
-                 .times = {999999, 0.25, 1},
+                 .times = {999999, 0.25, 1.1},
                  .end = ClipsSpec::End::kPad};
   EXPECT_THAT(uris(*open(spec)), ElementsAre("a.toy@0.25s", "b.toy@0.25s"));
   ASSERT_EQ(warnings_.size(), 1u);
   EXPECT_EQ(warnings_[0],
-            "source.windows: 2 of 2 files have some, 2 in all: 2 with timestamps at or behind "
-            "their end, where nothing begins, such as a.toy (999999 s)");
-  spec.times = {1};
+            "source.windows: 2 of 2 files have some, 2 in all: 2 with timestamps before their "
+            "begin or behind their end, where nothing begins, such as a.toy (999999 s)");
+  spec.times = {1.1};
   EXPECT_EQ(refusal(spec),
-            "source.windows: none of the 2 files has one: 2 with timestamps at or behind their "
-            "end, where nothing begins, such as a.toy (1 s)");
+            "source.windows: none of the 2 files has one: 2 with timestamps before their begin or "
+            "behind their end, where nothing begins, such as a.toy (1.1 s)");
   spec.times = {0.75};
   EXPECT_EQ(open(spec)->size(), 2u);
   EXPECT_TRUE(warnings_.empty());

@@ -137,16 +137,21 @@ TEST(FrameTable, TakesFramesFromAnyOnWithAnyStride) {
   }
 }
 
-TEST(FrameTable, FindsTheFrameThatIsShownAtATime) {
-  const Some some(2);
-  const std::string text = frame_table_text(some.frames);
-  const FrameTable table(text);
-  for (std::int64_t time = some.frames.front() - 3; time < some.frames.back() + 3; ++time) {
-    const auto behind = std::upper_bound(some.frames.begin(), some.frames.end(), time);
-    const auto expected = behind == some.frames.begin()
-                              ? 0
-                              : static_cast<std::uint64_t>(behind - some.frames.begin()) - 1;
-    EXPECT_EQ(some.frames[table.at(time)], some.frames[expected]);
+TEST(FrameTable, FindsTheFramesOnBothSidesOfATime) {
+  for (unsigned seed = 0; seed < 6; ++seed) {
+    Some some(seed);
+    std::vector<std::int64_t>& frames = some.frames;
+    frames.erase(std::unique(frames.begin(), frames.end()), frames.end());
+    const std::string text = frame_table_text(frames);
+    const FrameTable table(text);
+    for (std::int64_t time = frames.front() - 3; time < frames.back() + 3; ++time) {
+      const auto behind = std::upper_bound(frames.begin(), frames.end(), time);
+      const auto at = behind == frames.begin() ? behind : behind - 1;
+      const FrameTable::Neighbours found = table.around(time);
+      ASSERT_EQ(found.frame, static_cast<std::uint64_t>(at - frames.begin()));
+      ASSERT_EQ(found.time, *at);
+      ASSERT_EQ(found.next, at + 1 == frames.end() ? *at : *(at + 1));
+    }
   }
 }
 
