@@ -139,6 +139,16 @@ Status TiffLayout::read_samples(unsigned colors) {
   if (color_ == Color::kPalette && directory_.count(TiffTag::kColorMap) < std::uint64_t{3} << bits)
     return corrupt("TIFF", "its palette is missing");
 
+  if (color_ == Color::kGray && samples > 1) {
+    // Bands of which none is the picture. Two are gray with alpha only where the file says so.
+    const std::uint64_t extra = directory_.value_or(TiffTag::kExtraSamples, 0);
+    if (samples > 2 || extra == 0)
+      return unsupported("TIFF", std::to_string(samples) +
+                                     " bands, none of which is said to be a colour or alpha; write "
+                                     "those that are wanted as gray or RGB, for example by "
+                                     "'gdal_translate -b 1', or all of them as .npy, which "
+                                     "decode_npy reads");
+  }
   if (samples > colors && color_ != Color::kCmyk) {
     switch (directory_.value_or(TiffTag::kExtraSamples, 2)) {
       case 0: break;

@@ -109,6 +109,29 @@ TEST(TiffStructure, OfAKindThatIsNotReadIsNamed) {
          "2 samples a pixel of 8 bits");
 }
 
+TEST(TiffStructure, OfBandsIsNamedAndNotReadAsItsFirstBand) {
+  for (const unsigned photometric : {0U, 1U}) {
+    for (const unsigned samples : {2U, 3U, 4U, 5U, 13U}) {
+      for (const unsigned bits : {8U, 16U}) {
+        for (const bool planar : {false, true}) {
+          TiffRecipe recipe{
+              .photometric = photometric, .samples = samples, .bits = bits, .planar = planar};
+          // Nothing is said of the others; it is said that they are none; the first one is alpha.
+          for (const std::vector<std::uint32_t>& extra :
+               {std::vector<std::uint32_t>(), std::vector<std::uint32_t>(samples - 1, 0),
+                std::vector<std::uint32_t>{2}}) {
+            if (samples == 2 && extra == std::vector<std::uint32_t>{2}) continue;
+            const Status status = failure_with({{338, extra}}, recipe);
+            EXPECT_EQ(status.code(), Code::kInvalidArgument);
+            EXPECT_THAT(status.message(),
+                        HasSubstr("unsupported TIFF: " + std::to_string(samples) + " bands"));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(TiffStructure, OfAListThatIsTooShortIsTruncated) {
   const Status status = failure_with({{273, {8, 8}}}, {.rows_per_strip = 8});
   EXPECT_EQ(status.code(), Code::kDataLoss);

@@ -203,6 +203,7 @@ Bytes make_tiff_file(const TiffRecipe& recipe) {
   if (recipe.differences) tags[317] = {2};
   if (recipe.bits_reversed) tags[266] = {2};
   if (recipe.photometric == 3) tags[320] = some_color_map(recipe.bits);
+  if (recipe.photometric <= 1 && recipe.samples == 2) tags[338] = {2};
   for (const auto& [tag, values] : recipe.tags) {
     if (values.empty()) {
       tags.erase(tag);

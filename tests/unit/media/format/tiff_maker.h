@@ -15,7 +15,7 @@ struct TiffRecipe {
   int width = 37;
   int height = 29;
   unsigned photometric = 2;  // 0 and 1 gray, 2 RGB, 3 palette, 5 CMYK
-  unsigned samples = 3;
+  unsigned samples = 3;      // the second one of gray is alpha
   unsigned bits = 8;
   unsigned compression = 1;  // 1 none, 5 LZW, 8 deflate, 32773 PackBits
   int rows_per_strip = 0;    // 0: one strip
