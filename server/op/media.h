@@ -36,7 +36,8 @@ struct MediaPacket {
   // Decoded because others need it, and not shown: before an edit list's begin, for example.
   bool discard = false;
   // In the stream's time base. Of audio it counts the samples that the packets before this one
-  // decode to, from the time of the first one on, whatever is cut off them.
+  // decode to, from the time of the first one on, without those that are cut off once any were
+  // heard.
   std::int64_t pts = kNoTime;
   std::int64_t dts = kNoTime;
   std::int64_t duration = 0;  // of audio: samples that it decodes to

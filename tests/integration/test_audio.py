@@ -165,8 +165,8 @@ def write(root: pathlib.Path, source: str, stages: str, batch: str) -> pathlib.P
     return path
 
 
-def test_windows_are_slices_of_what_ffmpeg_makes(daemon: Any, root: pathlib.Path) -> None:
-    seconds, seen = 0.1, set()
+def expect_slices(daemon: Any, root: pathlib.Path, seconds: float) -> set[tuple[str, float]]:
+    seen = set()
     path = write(root, f"windows: {{seconds: {seconds}}}", "decode_audio", "size: 5, last: keep")
     whole = {file.name: heard(file) for file in files(root)}
     with spdld.Loader(path, address=daemon.address) as loader:
@@ -181,10 +181,28 @@ def test_windows_are_slices_of_what_ffmpeg_makes(daemon: Any, root: pathlib.Path
                 # An mp3 decoder that begins in mid-file rounds otherwise than one from its begin.
                 np.testing.assert_allclose(row, expected, atol=1e-4, rtol=0)
                 seen.add((name, round(start, 6)))
-    lengths = [0.2 + 0.1 * i for i in range(len(whole))]
+    return seen
+
+
+def test_windows_are_slices_of_what_ffmpeg_makes(daemon: Any, root: pathlib.Path) -> None:
+    seconds = 0.1
+    seen = expect_slices(daemon, root, seconds)
+    lengths = [0.2 + 0.1 * i for i in range(len(files(root)))]
     assert len(seen) == pytest.approx(
         sum(int(length / seconds + 1e-6) for length in lengths), abs=4
     )
+
+
+def test_windows_of_joined_and_lying_mp3s_are_slices_too(daemon: Any, root: pathlib.Path) -> None:
+    tone = "aevalsrc=0.4*sin(500*2*PI*t*(1+t)):s=44100:d=1.5"
+    ffmpeg("-f", "lavfi", "-i", tone, "-c:a", "libmp3lame", "-q:a", "4", root / "one.mp3")
+    one = (root / "one.mp3").read_bytes()
+    for file in files(root):
+        file.unlink()
+    count_at = one.index(b"Xing") + 8
+    (root / "lying.mp3").write_bytes(one[:count_at] + (20).to_bytes(4, "big") + one[count_at + 4 :])
+    (root / "joined.mp3").write_bytes(one * 3)
+    assert len(expect_slices(daemon, root, 0.1)) >= 14 + 44
 
 
 def test_windows_of_several_rates_are_stacked_once_resampled(

@@ -12,12 +12,14 @@ extern "C" {
 #include <cstring>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/memory/no_memory.h"
 #include "base/text/counted.h"
 #include "media/audio/audio_parameters.h"
 #include "media/audio/audio_stream.h"
+#include "media/audio/mpeg_header.h"
 #include "media/audio/wav_file.h"
 #include "media/bytes/byte_reader.h"
 #include "media/container/demuxer.h"
@@ -36,10 +38,19 @@ std::string seconds_text(double seconds) {
 // No frame of sound takes more.
 constexpr std::uint32_t kMostPacket = 64U << 20;
 
-// Whether a packet of MPEG audio holds no frame, such as a tag that stands between frames.
-bool is_junk(AVCodecID codec, const AVPacket& packet) {
-  if (codec != AV_CODEC_ID_MP3 && codec != AV_CODEC_ID_MP2) return false;
-  return packet.size < 4 || (AV_RB16(packet.data) & 0xFFE0) != 0xFFE0;
+Bytes bytes_of(const AVPacket& packet) {
+  return std::as_bytes(std::span(packet.data, static_cast<std::size_t>(packet.size)));
+}
+
+bool is_mpeg_audio(AVCodecID codec) { return codec == AV_CODEC_ID_MP3 || codec == AV_CODEC_ID_MP2; }
+
+// Whether a packet begins with a tag. Where files were put one behind the other, those of the next
+// one stand between its frames and these, and FFmpeg makes no sound of them.
+bool is_tag(AVCodecID codec, const AVPacket& packet) {
+  if (!is_mpeg_audio(codec)) return false;
+  const std::string_view begin(reinterpret_cast<const char*>(packet.data),
+                               static_cast<std::size_t>(packet.size));
+  return begin.starts_with("ID3") || begin.starts_with("TAG") || begin.starts_with("APETAGEX");
 }
 
 }  // namespace
@@ -131,9 +142,10 @@ Result<bool> AudioReader::decode_stream(Bytes bytes, const StreamChoice& choice,
     if ((packet_->flags & AV_PKT_FLAG_CORRUPT) != 0)
       return error(Code::kDataLoss, std::string("corrupt ") + avcodec_get_name(codec) +
                                         ": a packet of its sound is damaged or cut off");
+    if (is_tag(codec, *packet_)) continue;
     auto decoded = decoder_.decode(packet_.get(), window_);
-    if (!decoded && is_junk(codec, *packet_)) {
-      // Tags behind the last frame are no loss.
+    if (!decoded && is_mpeg_audio(codec) && mpeg_audio_header(bytes_of(*packet_)) == 0) {
+      // What stands behind the last frame is no loss.
       junk = std::move(decoded).error();
       SPDLD_TRY(decoder_.begin(*stream.codecpar, stream.time_base, options_.max_channels));
       continue;
@@ -230,6 +242,7 @@ Result<bool> AudioReader::decode_packets(Bytes bytes, const MediaClip& clip, con
   for (const MediaPacket& packet : clip.packets) {
     if (window_.is_full()) break;
     SPDLD_TRY(make_packet(bytes, packet));
+    if (is_tag(parameters_->codec_id, *packet_)) continue;
     auto decoded = decoder_.decode(packet_.get(), window_);
     av_packet_unref(packet_.get());
     if (decoded) {

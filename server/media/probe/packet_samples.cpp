@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/probe/packet_samples.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
+#include "media/audio/mpeg_header.h"
 #include "media/bytes/byte_order.h"
 
 namespace spdld::media {
@@ -52,10 +54,10 @@ std::int64_t flac_samples(Bytes packet) {
 
 // Layer III has half as many samples below MPEG-1; Layer II always 1152.
 std::int64_t mpeg_audio_samples(Bytes packet) {
-  if (packet.size() < 4 || byte_at(packet, 0) != 0xFF || (byte_at(packet, 1) & 0xE0) != 0xE0)
-    return 0;
-  const bool mpeg1 = (byte_at(packet, 1) & 0x18) == 0x18;
-  switch (byte_at(packet, 1) >> 1 & 3) {
+  const std::uint32_t header = mpeg_audio_header(packet);
+  if (header == 0) return 0;
+  const bool mpeg1 = (header >> 19 & 3) == 3;
+  switch (header >> 17 & 3) {
     case 1: return mpeg1 ? 1152 : 576;
     case 2: return 1152;
     default: return 384;
@@ -112,6 +114,16 @@ std::int64_t PacketSamples::of(std::span<const std::byte> packet) {
     }
     default: return block_bytes_ > 0 ? static_cast<std::int64_t>(packet.size()) / block_bytes_ : 0;
   }
+}
+
+CutSamples::Kept CutSamples::of(const MediaPacket& packet) {
+  if (packet.skip_samples > 0 || packet.discard_samples > 0) pending_ = packet.skip_samples;
+  Kept kept{.skipped = std::min(pending_, packet.duration)};
+  pending_ -= kept.skipped;
+  if (packet.discard) return kept;
+  kept.samples = packet.duration - kept.skipped;
+  if (std::int64_t{packet.discard_samples} <= kept.samples) kept.samples -= packet.discard_samples;
+  return kept;
 }
 
 }  // namespace spdld::media

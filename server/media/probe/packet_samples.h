@@ -6,6 +6,7 @@
 #include <span>
 
 #include "media/container/ffmpeg.h"
+#include "op/media.h"
 
 namespace spdld::media {
 
@@ -29,6 +30,22 @@ class PacketSamples {
   int block_bytes_ = 0;  // of PCM: of a sample of all channels
   AvPtr<AVVorbisParseContext> vorbis_;
   bool first_ = true;
+};
+
+// Tells how many samples are left of each packet of a stream of sound, in the stream's order, as
+// libavcodec cuts them off: what is to be skipped goes on over packets; padding is cut off only
+// where the packet has so much left.
+class CutSamples {
+ public:
+  struct Kept {
+    std::int64_t skipped = 0;  // at the packet's begin
+    std::int64_t samples = 0;  // that are heard
+  };
+  // MediaPacket::duration is what the packet decodes to.
+  Kept of(const MediaPacket& packet);
+
+ private:
+  std::int64_t pending_ = 0;  // that are cut off the next packets
 };
 
 }  // namespace spdld::media

@@ -18,7 +18,7 @@ namespace spdld::media {
 namespace {
 
 // To be raised where this code finds something else in a file than before.
-constexpr int kFindings = 4;
+constexpr int kFindings = 5;
 
 std::string version_text(unsigned version) {
   return std::to_string(AV_VERSION_MAJOR(version)) + "." +
@@ -26,26 +26,28 @@ std::string version_text(unsigned version) {
          std::to_string(AV_VERSION_MICRO(version));
 }
 
-// How many samples the header of a flac or mp3 file says that there are, at least; 0: it does not
-// say. Such files are often cut off between two packets, which nothing else shows.
-std::int64_t told_samples(const Demuxer& demuxer, const AVStream& stream) {
+// How many samples the header of a flac or mp3 file says that there are. Such files are often cut
+// off between two packets, or put one behind the other, which nothing else shows.
+StreamProbe::ToldSamples told_samples(const Demuxer& demuxer, const AVStream& stream) {
   const AVCodecParameters& codec = *stream.codecpar;
   if (demuxer.is_format("flac") && codec.codec_id == AV_CODEC_ID_FLAC) {
     // STREAMINFO has them in 36 bits.
     constexpr int kSamplesAt = 13;
-    if (codec.extradata_size < kSamplesAt + 5) return 0;
+    if (codec.extradata_size < kSamplesAt + 5) return {};
     std::int64_t samples = codec.extradata[kSamplesAt] & 0x0F;
     for (int i = 1; i < 5; ++i) samples = samples << 8 | codec.extradata[kSamplesAt + i];
-    return samples;
+    if (samples == 0) return {};
+    return {.least = samples, .most = samples};
   }
   // Where there is a Xing header its number of frames is the duration; else FFmpeg guesses it.
   const bool is_told = demuxer.is_format("mp3") && stream.duration > 0 &&
                        demuxer.context().duration_estimation_method == AVFMT_DURATION_FROM_STREAM;
-  if (!is_told || codec.sample_rate <= 0) return 0;
+  if (!is_told || codec.sample_rate <= 0) return {};
   // Some encoders count the frame of the header, too.
   constexpr std::int64_t kSlack = 2 * 1152;
-  return std::max<std::int64_t>(
-      0, av_rescale_q(stream.duration, stream.time_base, {1, codec.sample_rate}) - kSlack);
+  const std::int64_t samples =
+      av_rescale_q(stream.duration, stream.time_base, {1, codec.sample_rate});
+  return {.least = samples - kSlack, .most = samples + kSlack};
 }
 
 // Streams without these are probed from an mp4 file's header alone.

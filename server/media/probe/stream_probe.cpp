@@ -75,7 +75,7 @@ StreamProbe::StreamProbe(const AVStream& stream, const MediaCodec& codec, ByteRe
   // libavcodec cuts this off even if the container says nothing of it.
   constexpr int kPreSkipAt = 10;
   if (parameters_.codec_id == AV_CODEC_ID_OPUS && parameters_.extradata_size >= kPreSkipAt + 2)
-    pending_skip_ = AV_RL16(parameters_.extradata + kPreSkipAt);
+    opus_skip_ = AV_RL16(parameters_.extradata + kPreSkipAt);
   const AVDictionaryEntry* language = av_dict_get(stream.metadata, "language", nullptr, 0);
   if (language != nullptr && std::strcmp(language->value, "und") != 0)
     made_.language = printable(language->value);
@@ -143,8 +143,6 @@ Status StreamProbe::add(const AVPacket& packet, PacketFinder* finder) {
   return {};
 }
 
-// As libavcodec cuts them off: what is to be skipped goes on over packets; padding is cut off only
-// where the packet has so much left.
 Status StreamProbe::count_samples(const AVPacket& packet, bool with_bytes, MediaPacket& made) {
   if (looks_ > 0) SPDLD_TRY(look_at_sound(packet, with_bytes));
   std::size_t bytes = 0;
@@ -153,20 +151,13 @@ Status StreamProbe::count_samples(const AVPacket& packet, bool with_bytes, Media
   if (side != nullptr && bytes >= kSkipBytes) {
     made.skip_samples = AV_RL32(side);
     made.discard_samples = AV_RL32(side + 4);
-    pending_skip_ = made.skip_samples;
   } else if (made_.packets.empty()) {
     // Matroska leaves it to the decoder, which takes it from Opus's header.
-    made.skip_samples = static_cast<std::uint32_t>(pending_skip_);
+    made.skip_samples = opus_skip_;
   }
-  std::int64_t samples = sound_.of(bytes_of(packet));
-  made.duration = samples;
-  coded_samples_ += samples;
-  const std::int64_t skipped = std::min(pending_skip_, samples);
-  pending_skip_ -= skipped;
-  samples -= skipped;
-  if (made.discard) return {};
-  if (std::int64_t{made.discard_samples} <= samples) samples -= made.discard_samples;
-  made_.info.samples += static_cast<std::uint64_t>(samples);
+  made.duration = sound_.of(bytes_of(packet));
+  coded_samples_ += made.duration;
+  made_.info.samples += static_cast<std::uint64_t>(cut_.of(made).samples);
   return {};
 }
 
@@ -311,7 +302,9 @@ bool StreamProbe::finish_video(std::set<std::string>& faults) {
 // Containers round times to their ticks; how many samples packets decode to is exact.
 bool StreamProbe::finish_audio(std::set<std::string>& faults) {
   if (made_.info.samples == 0) faults.insert("sound without samples");
-  if (coded_samples_ < told_samples_) faults.insert("the file ends before its header says");
+  if (coded_samples_ < told_samples_.least) faults.insert("the file ends before its header says");
+  if (coded_samples_ > told_samples_.most)
+    faults.insert("the file goes on behind the end that its header says");
   if (cut_off_) faults.insert("the file ends within a packet");
   StreamInfo& info = made_.info;
   std::vector<MediaPacket>& packets = made_.packets;
@@ -338,10 +331,18 @@ bool StreamProbe::finish_audio(std::set<std::string>& faults) {
     before += packet.duration;
   }
   std::int64_t silence = 0;  // of all gaps so far
+  CutSamples cut;
+  bool any_heard = false;
   for (MediaPacket& packet : packets) {
     if (packet.pts != kNoTime) find_gap(packet.pts, begin, silence);
-    packet.pts = packet.dts = begin;
-    begin += packet.duration;
+    const CutSamples::Kept kept = cut.of(packet);
+    // The clock stands still for what is cut off within the sound, as where several files were put
+    // one behind the other, or a header counts too few frames.
+    packet.pts = packet.dts = any_heard ? begin - kept.skipped : begin;
+    begin += any_heard          ? kept.samples
+             : kept.samples > 0 ? kept.skipped + kept.samples
+                                : packet.duration;
+    any_heard = any_heard || kept.samples > 0;
   }
   info.time_base = {1, rate};
   info.end_pts = begin;

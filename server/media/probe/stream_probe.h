@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <span>
 #include <string>
@@ -38,7 +39,11 @@ class StreamProbe {
   void set_pcm(std::uint64_t offset, std::uint64_t samples);
 
   // How many samples the container says that the packets decode to, also those that are skipped.
-  void set_told_samples(std::int64_t samples) { told_samples_ = samples; }
+  struct ToldSamples {
+    std::int64_t least = 0;
+    std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  };
+  void set_told_samples(const ToldSamples& samples) { told_samples_ = samples; }
 
   // Ends the stream, and adds to `faults` what is wrong with it. False: it has no times to go by,
   // and is left out.
@@ -67,12 +72,13 @@ class StreamProbe {
   const std::int64_t max_pixels_;
   MediaStream made_;
   PacketSamples sound_;
-  bool in_place_ = true;           // each packet's bytes stand in the file
-  std::uint64_t block_ = 0;        // the place that the demuxer told of the last packet
-  std::uint64_t after_last_ = 0;   // where the last packet's bytes end
-  std::int64_t told_samples_ = 0;  // 0: the container does not say
+  bool in_place_ = true;          // each packet's bytes stand in the file
+  std::uint64_t block_ = 0;       // the place that the demuxer told of the last packet
+  std::uint64_t after_last_ = 0;  // where the last packet's bytes end
+  ToldSamples told_samples_;
   std::int64_t coded_samples_ = 0;
-  std::int64_t pending_skip_ = 0;  // samples that are cut off the next packets
+  std::uint32_t opus_skip_ = 0;  // samples that are cut off the first packets
+  CutSamples cut_;
   std::int64_t first_time_ = kNoTime;
   std::int64_t last_time_ = kNoTime;
   int looks_ = 0;  // how often a packet may still be decoded to know what it becomes

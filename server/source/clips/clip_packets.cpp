@@ -158,7 +158,9 @@ PacketRange find_sound_packets(const PacketTable& table, const StreamInfo& info,
     }
     if (found && position >= to) ++behind;
     range.end = reader.number() + 1;
-    latest.add({reader.number(), packet.size_bytes, position});
+    // A tag between frames of mp3 is no packet that a frame may begin in.
+    if (packet.duration > 0 || roll.bytes == 0)
+      latest.add({reader.number(), packet.size_bytes, position});
     position += static_cast<double>(packet.duration) * clock.samples_per_tick;
   }
   if (!found) range.begin = latest.begin_for(from, roll, range.end);

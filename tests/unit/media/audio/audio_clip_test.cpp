@@ -182,14 +182,9 @@ INSTANTIATE_TEST_SUITE_P(Formats, EveryClip,
                            return name;
                          });
 
-class EveryProbedClip : public ::testing::TestWithParam<Format> {};
-
-// The packets that the prober tells, from some before the window on, in the file itself.
-TEST_P(EveryProbedClip, IsASliceOfTheWholeSound) {
-  const MediaMaker maker;
-  const Bytes file = maker.make(some_sound(2.5, 48000) + "-bitexact -ac " +
-                                    std::to_string(GetParam().channels) + " " + GetParam().make,
-                                GetParam().name);
+// Of the packets that the prober tells, from some before the window on, in the file itself.
+void expect_probed_slices(const Bytes& file, const Format& format,
+                          const std::vector<std::uint64_t>& begins) {
   const Sound whole = sound_of(file);
   MemoryReader bytes(file);
   const Result<MediaFile> probed = probe(bytes);
@@ -204,13 +199,13 @@ TEST_P(EveryProbedClip, IsASliceOfTheWholeSound) {
     break;
   }
   clip.samples = 3000;
-  for (const std::uint64_t first : {0, 1000, 51234, 117500}) {
+  for (const std::uint64_t first : begins) {
     clip.first_sample = first;
     std::size_t begin = 0;
     while (begin + 1 < stream.packets.size() &&
            stream.packets[begin + 1].pts - clip.begin_pts <= static_cast<std::int64_t>(first))
       ++begin;
-    begin -= std::min(begin, GetParam().preroll);
+    begin -= std::min(begin, format.preroll);
     clip.packets.assign(stream.packets.begin() + static_cast<std::ptrdiff_t>(begin),
                         stream.packets.end());
     if (stream.info.access == Access::kPcm) clip.packets.clear();
@@ -225,8 +220,18 @@ TEST_P(EveryProbedClip, IsASliceOfTheWholeSound) {
         largest = std::max(largest, std::abs(sound.channel(c)[i] - expected));
       }
     }
-    EXPECT_LE(largest, GetParam().tolerance) << first;
+    EXPECT_LE(largest, format.tolerance) << first;
   }
+}
+
+class EveryProbedClip : public ::testing::TestWithParam<Format> {};
+
+TEST_P(EveryProbedClip, IsASliceOfTheWholeSound) {
+  const MediaMaker maker;
+  const Bytes file = maker.make(some_sound(2.5, 48000) + "-bitexact -ac " +
+                                    std::to_string(GetParam().channels) + " " + GetParam().make,
+                                GetParam().name);
+  expect_probed_slices(file, GetParam(), {0, 1000, 51234, 117500});
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, EveryProbedClip,
@@ -248,6 +253,40 @@ INSTANTIATE_TEST_SUITE_P(Formats, EveryProbedClip,
                              c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
                            return name;
                          });
+
+// Whole sounds are those of FFmpeg, and windows are slices of them.
+TEST(OddMp3, IsReadAsFfmpegReadsItWholeAndInWindows) {
+  const MediaMaker maker;
+  const Format format{"-c:a libmp3lame", "odd.mp3", 1, 12};
+  const std::string mp3 = "-c:a libmp3lame -q:a 4 ";
+  const Bytes one = maker.make(some_sound(1.5, 44100) + mp3, "a.mp3");
+  const Bytes other = maker.make(some_sound(1.7, 44100) + mp3 + "-id3v2_version 3 ", "b.mp3");
+  const Bytes bare = maker.make(some_sound(1.6, 44100) + mp3 + "-id3v2_version 0 ", "c.mp3");
+  const Bytes id3v1 = bytes_of("TAG" + std::string(125, 'a'));
+  const auto joined = [](const std::vector<Bytes>& files) {
+    Bytes bytes;
+    for (const Bytes& file : files) bytes.insert(bytes.end(), file.begin(), file.end());
+    return bytes;
+  };
+  const std::vector<std::pair<std::string, Bytes>> files = {
+      {"a header that counts too few frames", with_xing_frames(one, 20)},
+      {"a header that counts too many", with_xing_frames(one, 2000)},
+      {"a header that counts one frame", with_xing_frames(one, 1)},
+      {"files with tags before them", joined({one, other, one})},
+      {"files without tags", joined({bare, bare})},
+      {"files with tags before and behind them", joined({one, id3v1, other, id3v1})},
+      {"zeros before them", joined({Bytes(3000), one})},
+  };
+  for (const auto& [what, bytes] : files) {
+    SCOPED_TRACE(what);
+    maker.write("odd.mp3", bytes);
+    EXPECT_EQ(sound_of(bytes).values, ffmpeg_samples(maker, "odd.mp3", 1));
+    std::vector<std::uint64_t> begins;
+    const auto length = static_cast<std::uint64_t>(sound_of(bytes).length);
+    for (std::uint64_t begin = 0; begin < length; begin += 1700) begins.push_back(begin);
+    expect_probed_slices(bytes, format, begins);
+  }
+}
 
 // Clips of 16-bit samples 1, 2, 3 ... n, of which the bytes begin at `from`.
 struct Counted {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdio>
@@ -46,6 +47,19 @@ void MediaMaker::write(const std::string& name, const std::vector<std::byte>& by
   std::ofstream(path_of(name), std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()),
              static_cast<std::streamsize>(bytes.size()));
+}
+
+std::vector<std::byte> with_xing_frames(std::vector<std::byte> mp3, std::uint32_t frames) {
+  constexpr std::ptrdiff_t kCountAt = 8;
+  for (const std::string name : {"Xing", "Info"}) {
+    const std::vector<std::byte> mark = bytes_of(name);
+    const auto at = std::search(mp3.begin(), mp3.end(), mark.begin(), mark.end());
+    if (mp3.end() - at < kCountAt + 4) continue;
+    for (int i = 0; i < 4; ++i) at[kCountAt + i] = static_cast<std::byte>(frames >> (24 - 8 * i));
+    return mp3;
+  }
+  ADD_FAILURE() << "no Xing header";
+  return mp3;
 }
 
 std::vector<std::vector<std::string>> MediaMaker::probe(

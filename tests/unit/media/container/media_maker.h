@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,9 @@ inline std::string some_sound(double seconds, int rate = 16000, const std::strin
   return "-f lavfi -i aevalsrc='0.4*sin(2*PI*(300+200*t)*t)+0.1*sin(5000*t)':s=" +
          std::to_string(rate) + ":d=" + std::to_string(seconds) + more + " ";
 }
+
+// The mp3 file with a header that counts so many frames.
+std::vector<std::byte> with_xing_frames(std::vector<std::byte> mp3, std::uint32_t frames);
 
 // A file that is no more than this text.
 inline std::vector<std::byte> bytes_of(const std::string& text) {

@@ -560,6 +560,21 @@ TEST(Prober, TellsThatAFlacOrMp3EndsBeforeItsHeaderSays) {
   }
 }
 
+TEST(Prober, TellsThatAnMp3GoesOnBehindWhereItsHeaderSaysThatItEnds) {
+  const MediaMaker maker;
+  const Bytes whole = maker.make(some_sound(5) + "-q:a 5 ", "a.mp3");
+  const Bytes lying = with_xing_frames(whole, 60);
+  EXPECT_THAT(probed(lying).faults,
+              Contains("the file goes on behind the end that its header says"));
+  Bytes twice = whole;
+  twice.insert(twice.end(), whole.begin(), whole.end());
+  for (const Bytes& bytes : {lying, twice}) {
+    maker.write("b.mp3", bytes);
+    const MediaFile file = probed(bytes);
+    EXPECT_EQ(file.streams[0].info.samples, decoded_samples(maker, "b.mp3", file.streams[0]));
+  }
+}
+
 TEST(Prober, NeverPromisesMoreThanACutOffFileHas) {
   const MediaMaker maker;
   const std::string video = moving_pictures(30) + some_sound(1) + "-c:v libx264 -g 10 ";
