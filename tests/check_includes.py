@@ -79,7 +79,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "record": {"bytes"},
         "jpeg_scan": {"bytes", "image"},
         "format": {"bytes", "image", "container"},
-        "video": {"container", "image"},
+        "video": {"container", "image", "jpeg_scan"},
         "audio": {"bytes", "container"},
         "jpeg": {"image", "jpeg_scan"},
         "probe": {"bytes", "container", "audio"},

@@ -7,6 +7,7 @@ extern "C" {
 #include <libavutil/log.h>
 }
 
+#include <algorithm>
 #include <array>
 #include <cstdarg>
 #include <cstdio>
@@ -23,7 +24,8 @@ namespace {
 thread_local FfmpegReports* current_reports = nullptr;
 
 void on_log(void* /*source*/, int level, const char* format, std::va_list arguments) {
-  if (level > AV_LOG_ERROR || current_reports == nullptr) return;
+  if (current_reports == nullptr) return;
+  if (level > AV_LOG_ERROR && !current_reports->is_telling(format)) return;
   std::array<char, 256> text{};
   std::vsnprintf(text.data(), text.size(), format, arguments);
   current_reports->add(text.data());
@@ -36,12 +38,18 @@ void quieten_ffmpeg() {
   std::call_once(once, [] { av_log_set_callback(on_log); });
 }
 
-FfmpegReports::FfmpegReports(std::string_view harmless) : harmless_(harmless) {
+FfmpegReports::FfmpegReports(std::string_view harmless, std::span<const std::string_view> telling)
+    : harmless_(harmless), telling_(telling) {
   SPDLD_CHECK(current_reports == nullptr);
   current_reports = this;
 }
 
 FfmpegReports::~FfmpegReports() { current_reports = nullptr; }
+
+bool FfmpegReports::is_telling(std::string_view format) const {
+  return std::any_of(telling_.begin(), telling_.end(),
+                     [format](std::string_view begin) { return format.starts_with(begin); });
+}
 
 void FfmpegReports::add(const char* text) {
   if (any()) return;

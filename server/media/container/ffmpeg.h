@@ -14,7 +14,9 @@ extern "C" {
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/status.h"
@@ -76,8 +78,10 @@ void quieten_ffmpeg();
 // Make it on the stack, one at a time.
 class FfmpegReports {
  public:
-  // Reports that begin with `harmless` are not kept.
-  explicit FfmpegReports(std::string_view harmless = {});
+  // Reports that begin with `harmless` are not kept. Those whose format begins with one of
+  // `telling` are, though FFmpeg does not take them for errors. Both outlive this.
+  explicit FfmpegReports(std::string_view harmless = {},
+                         std::span<const std::string_view> telling = {});
   ~FfmpegReports();
   FfmpegReports(const FfmpegReports&) = delete;
   FfmpegReports& operator=(const FfmpegReports&) = delete;
@@ -85,9 +89,11 @@ class FfmpegReports {
   bool any() const { return !first_.empty(); }
   const std::string& first() const { return first_; }
   void add(const char* text);
+  bool is_telling(std::string_view format) const;
 
  private:
   const std::string_view harmless_;
+  const std::span<const std::string_view> telling_;
   std::string first_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/jpeg_scan/jpeg_markers.h"
 
+#include <bitset>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -92,6 +93,40 @@ Result<JpegMarkers> survey_jpeg(std::span<const std::byte> bytes) {
     if (marker == marker::kApp1 && markers.exif.empty()) markers.exif = exif_of_app1(body);
   }
   return truncated_jpeg(bytes, "end-of-image marker");
+}
+
+bool has_all_components(std::span<const std::byte> bytes) {
+  constexpr std::size_t kFrameHead = 6;       // precision, height, width, and how many components
+  constexpr std::size_t kFrameComponent = 3;  // its id first
+  constexpr std::size_t kScanComponent = 2;
+  std::bitset<256> missing;
+  bool is_progressive = false;
+  MarkerWalk walk(bytes);
+  unsigned marker = 0;
+  while (walk.next_marker(marker)) {
+    if (marker == marker::kSoi && missing.any()) return false;
+    if (is_restart(marker) || marker == marker::kTem || marker == marker::kSoi ||
+        marker == marker::kEoi)
+      continue;
+    std::span<const std::byte> body;
+    if (!walk.segment(body)) break;
+    if (is_frame(marker)) {
+      // SOF2 and every fourth one behind it.
+      is_progressive = marker % 4 == 2;
+      for (std::size_t at = kFrameHead; at + kFrameComponent <= body.size(); at += kFrameComponent)
+        missing.set(std::to_integer<std::size_t>(body[at]));
+    }
+    if (marker != marker::kSos || body.empty()) continue;
+    const auto count = std::to_integer<std::size_t>(body[0]);
+    const std::size_t band = 1 + count * kScanComponent;
+    if (body.size() < band + 3) continue;
+    // A component's picture begins with the mean of each block, which later scans refine.
+    if (is_progressive && (body[band] != std::byte{0} || body[band + 2] >> 4 != std::byte{0}))
+      continue;
+    for (std::size_t i = 0; i < count; ++i)
+      missing.reset(std::to_integer<std::size_t>(body[1 + i * kScanComponent]));
+  }
+  return missing.none();
 }
 
 }  // namespace spdld::media

@@ -23,4 +23,8 @@ std::span<const std::byte> exif_of_app1(std::span<const std::byte> body);
 // crop that was drawn. kDataLoss when the frame, a scan or the end is missing.
 Result<JpegMarkers> survey_jpeg(std::span<const std::byte> bytes);
 
+// Whether each component that a frame header in `bytes` names has a scan, which may hold one or
+// several images one behind the other, of a video without their ends, too.
+bool has_all_components(std::span<const std::byte> bytes);
+
 }  // namespace spdld::media

@@ -42,16 +42,27 @@ std::size_t length_bytes(std::string_view codec, Bytes extradata) {
   return (at(extradata, length_at) & 3) + 1;
 }
 
-Picture picture_of(Bytes packet, std::size_t length_bytes, bool is_hevc) {
+// Parameters of sequences and pictures, of H.264 with their extension and those of HEVC's layers.
+bool is_parameters(Bytes unit, bool is_hevc) {
+  const unsigned type = is_hevc ? at(unit, 0) >> 1 & 63 : at(unit, 0) & 31;
+  if (is_hevc) return type >= 32 && type <= 34;
+  return type == 7 || type == 8 || type == 13 || type == 15;
+}
+
+Picture picture_of(Bytes packet, std::size_t length_bytes, bool is_hevc, bool& has_parameters) {
   Picture picture{.is_needed = false};
   bool any = false;
   while (packet.size() > length_bytes) {
     std::size_t length = 0;
     for (std::size_t i = 0; i < length_bytes; ++i) length = length << 8 | at(packet, i);
     packet = packet.subspan(length_bytes);
-    if (length == 0 || length > packet.size()) return {};
+    if (length == 0 || length > packet.size()) {
+      has_parameters = true;  // for all that is known
+      return {};
+    }
     const Bytes unit = packet.first(length);
     packet = packet.subspan(length);
+    has_parameters = has_parameters || is_parameters(unit, is_hevc);
     const std::optional<Picture> told = is_hevc ? hevc_unit(unit) : h264_unit(unit);
     if (!told) continue;
     any = true;
@@ -66,17 +77,19 @@ Picture picture_of(Bytes packet, std::size_t length_bytes, bool is_hevc) {
 void Disposable::find(const CodecParameters& codec, std::span<const MediaPacket> packets,
                       std::span<const std::byte> bytes) {
   flags_.assign(packets.size(), 0);
+  has_parameters_ = true;
   const bool is_hevc = codec.codec == "hevc";
   if (codec.codec != "h264" && !is_hevc) return;
   const std::size_t lengths = length_bytes(codec.codec, codec.extradata);
   if (lengths == 0) return;
   layers_.assign(packets.size(), 0);
+  has_parameters_ = false;
   std::uint8_t highest = 0;
   for (std::size_t i = 0; i < packets.size(); ++i) {
     const MediaPacket& packet = packets[i];
     if (packet.offset > bytes.size() || packet.size_bytes > bytes.size() - packet.offset) continue;
-    const Picture picture =
-        picture_of(bytes.subspan(packet.offset, packet.size_bytes), lengths, is_hevc);
+    const Picture picture = picture_of(bytes.subspan(packet.offset, packet.size_bytes), lengths,
+                                       is_hevc, has_parameters_);
     flags_[i] = picture.is_needed ? 0 : 1;
     layers_[i] = picture.layer;
     highest = std::max(highest, picture.layer);

@@ -21,8 +21,11 @@ class Disposable {
 
   // One for each packet: whether no other one needs it.
   std::span<const std::uint8_t> flags() const { return flags_; }
+  // Whether packets bring parameters, or may: a decoder keeps these for what comes behind.
+  bool has_parameters() const { return has_parameters_; }
 
  private:
+  bool has_parameters_ = true;
   std::vector<std::uint8_t> flags_;
   std::vector<std::uint8_t> layers_;
 };

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/video/video_decoder.h"
 
+extern "C" {
+#include <libavutil/pixdesc.h>
+}
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +17,8 @@
 #include "base/check.h"
 #include "base/memory/no_memory.h"
 #include "media/container/codecs.h"
+#include "media/jpeg_scan/jpeg_markers.h"
+#include "media/video/h264_gaps.h"
 #include "media/video/video_parameters.h"
 #include "media/video/video_picture.h"
 
@@ -22,9 +28,26 @@ namespace {
 // Columns and rows that a codec may add to a picture of the size that is shown.
 constexpr std::int64_t kPadding = 128;
 // Pictures that a decoder holds at most: references, those that wait for their turn, and its own.
-constexpr std::uint64_t kHeldPictures = 20;
-// A pixel takes so many with chroma of half the width and height and 10 bits, or whole planes of 8.
-constexpr std::uint64_t kPixelBytes = 3;
+std::uint64_t held_pictures(std::string_view codec) {
+  constexpr std::array<std::string_view, 3> kOfKeyFrames{"mjpeg", "prores", "ffv1"};
+  constexpr std::array<std::string_view, 4> kOfFewReferences{"mpeg1video", "mpeg2video", "mpeg4",
+                                                             "vp8"};
+  const auto is_one_of = [codec](const auto& codecs) {
+    return std::find(codecs.begin(), codecs.end(), codec) != codecs.end();
+  };
+  if (is_one_of(kOfKeyFrames)) return 4;
+  return is_one_of(kOfFewReferences) ? 8 : 20;
+}
+
+// At most, where the file does not tell what its pictures are: whole planes of 8 bits, or chroma of
+// half the width and height and up to 16 bits.
+std::uint64_t pixel_bytes(const CodecParameters& codec) {
+  constexpr int kLeast = 3;
+  const AVPixFmtDescriptor* const pixels =
+      av_pix_fmt_desc_get(av_get_pix_fmt(codec.pixel_format.c_str()));
+  const int bits = pixels == nullptr ? 0 : av_get_padded_bits_per_pixel(pixels);
+  return static_cast<std::uint64_t>(std::max(kLeast, (bits + 7) / 8));
+}
 
 std::int64_t padded(int side) { return (side + kPadding - 1) / kPadding * kPadding + kPadding; }
 
@@ -37,10 +60,18 @@ PacketPlan::Codec plan_of(std::string_view codec) {
 // FFmpeg reports this as an error of H.264 and decodes on, rightly: a stream that is entered at a
 // key frame has none of the pictures before that, which it is told to forget.
 constexpr std::string_view kHarmless = "mmco:";
-// Damaged pictures that FFmpeg accepts show what was decoded before them: of VP8, whose decoder
-// does not forget all of it when it is flushed, and of HEVC, which leaves what it did not decode as
-// the memory was. A decoder that is opened for each clip shows the same each time.
-bool forgets(std::string_view codec) { return codec != "vp8" && codec != "hevc"; }
+// What FFmpeg says, not as an error, where it makes up a field, or a picture that the next ones
+// refer to: the file lacks it.
+constexpr std::array<std::string_view, 1> kMadeUp{"Duplicating field"};
+constexpr std::array<std::string_view, 2> kMadeUpOrLeftOut{"Duplicating field", "Frame num gap"};
+// Whether a decoder that was flushed makes of the next clip what a new one would. Others keep
+// tables that a whole file brings anew, and a damaged one may lack: motion JPEG and MPEG their
+// matrices, VP8 and VP9 what they know of segments. H.264 and HEVC keep parameters that packets
+// have brought.
+bool forgets(std::string_view codec, bool has_seen_parameters) {
+  if (codec == "h264" || codec == "hevc") return !has_seen_parameters;
+  return codec == "av1" || codec == "prores";
+}
 
 Orientation orientation_of(const StreamInfo& stream) {
   const int quarter = stream.rotation / 90 % 4;
@@ -110,8 +141,8 @@ std::uint64_t ClipDecoder::read_bytes() const {
   SPDLD_CHECK(clip_ != nullptr);
   const std::uint64_t picture = static_cast<std::uint64_t>(padded(stored_.size.width)) *
                                 static_cast<std::uint64_t>(padded(stored_.size.height)) *
-                                kPixelBytes;
-  return picture * kHeldPictures + UprightRows::most_bytes(stored_);
+                                pixel_bytes(*clip_->stream.codec);
+  return picture * held_pictures(clip_->stream.codec->codec) + UprightRows::most_bytes(stored_);
 }
 
 Status ClipDecoder::plan_packets() {
@@ -122,6 +153,7 @@ Status ClipDecoder::plan_packets() {
   }
   const bool in_place = clip_->stream.access == StreamInfo::Access::kPackets;
   if (in_place) disposable_.find(*clip_->stream.codec, packets_, bytes_);
+  has_parameters_ = !in_place || disposable_.has_parameters();
   plan_.make(packets_, wanted_, plan_of(clip_->stream.codec->codec),
              in_place ? disposable_.flags() : std::span<const std::uint8_t>());
   if (plan_.found() < wanted_.size())
@@ -178,7 +210,8 @@ Status ClipDecoder::open_codec() {
   if (packet_ == nullptr) packet_.reset(av_packet_alloc());
   if (frame_ == nullptr || packet_ == nullptr) return no_memory("an FFmpeg frame");
   const std::shared_ptr<const CodecParameters>& wanted = clip_->stream.codec;
-  if (context_ != nullptr && forgets(wanted->codec) &&
+  const bool brings_parameters = std::exchange(brings_parameters_, has_parameters_);
+  if (context_ != nullptr && forgets(wanted->codec, brings_parameters) &&
       (codec_ == wanted || decode_alike(*codec_, *wanted))) {
     if (!is_fresh_) restart_codec();  // the clip before may not have been decoded to its end
     context_->pkt_timebase = {static_cast<int>(clip_->stream.time_base.num),
@@ -198,6 +231,8 @@ Status ClipDecoder::open_codec() {
                              padded(wanted->width) * padded(wanted->height));
   if (!opened) return std::move(opened).error();
   context_ = *std::move(opened);
+  mark_frames(*context_, mark_);
+  numbers_all_ = wanted->codec == "h264" && h264_allows_gaps(wanted->extradata) == false;
   // Its decoder would fail on kHarmless; what is damage, it reports.
   if (wanted->codec == "h264") context_->err_recognition &= ~AV_EF_EXPLODE;
   codec_ = wanted;
@@ -234,7 +269,9 @@ Result<bool> ClipDecoder::next() {
 
 template <typename Call>
 int ClipDecoder::call(const Call& ffmpeg) {
-  const FfmpegReports reports(kHarmless);
+  using Telling = std::span<const std::string_view>;
+  const FfmpegReports reports(
+      kHarmless, numbers_all_ && !is_beginning_ ? Telling(kMadeUpOrLeftOut) : Telling(kMadeUp));
   const int result = ffmpeg();
   if (report_.empty() && !is_trying_) report_ = reports.first();
   return result;
@@ -266,10 +303,15 @@ Result<bool> ClipDecoder::feed() {
   }
   SPDLD_TRY(load_packet(next_packet_));
   is_trying_ = steps[next_packet_] == PacketPlan::Step::kTry;
-  if (steps[next_packet_] == PacketPlan::Step::kBegin) {
+  is_beginning_ = steps[next_packet_] == PacketPlan::Step::kBegin;
+  if (is_beginning_) {
     begin_pts_ = packets_[next_packet_].pts;
     context_->flags &= ~AV_CODEC_FLAG_OUTPUT_CORRUPT;
   }
+  if (clip_->stream.codec->codec == "mjpeg" &&
+      !has_all_components({reinterpret_cast<const std::byte*>(packet_->data),
+                           static_cast<std::size_t>(packet_->size)}))
+    return tl::unexpected(fail("a component of its picture has no scan"));
   ++next_packet_;
   is_fresh_ = false;
   const Status sent = send(packet_.get());
@@ -330,8 +372,8 @@ Result<bool> ClipDecoder::take() {
   if (pts == begin_pts_) context_->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
   const auto at = std::lower_bound(wanted_.begin(), wanted_.end(), pts);
   const bool is_wanted = at != wanted_.end() && *at == pts;
-  const bool is_damaged =
-      (frame_->flags & AV_FRAME_FLAG_CORRUPT) != 0 || frame_->decode_error_flags != 0;
+  const bool is_damaged = (frame_->flags & AV_FRAME_FLAG_CORRUPT) != 0 ||
+                          frame_->decode_error_flags != 0 || has_marks(*frame_, mark_);
   // It was shown before the key frame that the decoder was given first.
   if (!is_wanted && is_damaged && pts < begin_pts_) return false;
   if (is_damaged) {

@@ -14,6 +14,7 @@
 #include "media/container/ffmpeg.h"
 #include "media/image/upright_rows.h"
 #include "media/video/disposable.h"
+#include "media/video/frame_marks.h"
 #include "media/video/packet_plan.h"
 #include "media/video/yuv_rows.h"
 #include "op/video.h"
@@ -31,7 +32,11 @@ struct VideoLimits {
 // States: closed, then open from a successful open() on; next() decodes on.
 class ClipDecoder final : public VideoDecoder {
  public:
-  ClipDecoder(int channels, VideoLimits limits) : channels_(channels), limits_(limits) {}
+  // Frames are given the same pixels whatever `mark` is (frame_marks.h).
+  ClipDecoder(int channels, VideoLimits limits, std::uint64_t mark = kFrameMark)
+      : channels_(channels), limits_(limits), mark_(mark) {}
+  ClipDecoder(const ClipDecoder&) = delete;
+  ClipDecoder& operator=(const ClipDecoder&) = delete;
 
   Result<Size> open(const MediaClip& clip, std::span<const std::byte> bytes) override;
   std::uint64_t read_bytes() const override;
@@ -67,6 +72,7 @@ class ClipDecoder final : public VideoDecoder {
 
   const int channels_;
   const VideoLimits limits_;
+  const std::uint64_t mark_;
 
   // The clip at hand.
   const MediaClip* clip_ = nullptr;
@@ -77,9 +83,11 @@ class ClipDecoder final : public VideoDecoder {
   std::vector<std::uint8_t> given_;   // of each of them
   std::size_t left_ = 0;              // that were not given
   Disposable disposable_;
+  bool has_parameters_ = true;  // its packets bring some, or may
   PacketPlan plan_;
   std::size_t next_packet_ = 0;
   bool is_trying_ = false;            // the packet given last may need pictures that are not there
+  bool is_beginning_ = false;         // there is none before the packet given last
   std::string report_;                // FFmpeg's first
   std::int64_t begin_pts_ = kNoTime;  // of the packet with which it began last
   std::int64_t fed_pts_ = kNoTime;    // of the packet given last, for messages
@@ -94,8 +102,10 @@ class ClipDecoder final : public VideoDecoder {
   std::vector<MediaPacket> listed_;
 
   std::shared_ptr<const CodecParameters> codec_;  // that the context was opened for
+  bool brings_parameters_ = true;                 // of the clip that it decoded last
   AvPtr<AVCodecContext> context_;
-  bool is_fresh_ = true;  // the context has seen no packet since it was opened or flushed
+  bool is_fresh_ = true;      // the context has seen no packet since it was opened or flushed
+  bool numbers_all_ = false;  // the stream's pictures have numbers, of which none is left out
   AvPtr<AVFrame> frame_;
   AvPtr<AVPacket> packet_;
   AvPtr<AVBufferRef> input_;  // what packets refer to; grows, and is kept

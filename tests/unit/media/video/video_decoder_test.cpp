@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
 #include "base/rng.h"
 #include "tests/unit/media/container/media_maker.h"
+#include "tests/unit/media/jpeg/jpeg_maker.h"
 #include "tests/unit/media/video/clip_maker.h"
 
 namespace spdld::media::test {
@@ -306,6 +308,46 @@ TEST_F(ClipDecoderTest, FailsWhereAnHevcReferenceIsMissing) {
   const Status damaged = error_of(hole);
   EXPECT_EQ(damaged.code(), Code::kDataLoss);
   EXPECT_THAT(damaged.message(), HasSubstr("FFmpeg says: Could not find ref with POC"));
+  expect_whole(good, whole);
+}
+
+// FFmpeg's decoder of H.264 repeats the picture before one that it does not have, and goes on.
+TEST_F(ClipDecoderTest, FailsWhereAnH264ReferenceIsMissing) {
+  const Bytes file = film(20, "-bf 0 -refs 1 -g 20");
+  ClipMaker clips(file);
+  const ClipMaker::Cut good = clips.whole();
+  const Frames whole = *frames_of(decoder_, good.clip, good.bytes);
+  ClipMaker::Cut hole = clips.whole();
+  const auto missing = hole.clip.packets.begin() + 5;
+  std::erase(hole.clip.frames, missing->pts);
+  hole.clip.packets.erase(missing);
+  const Status damaged = error_of(hole);
+  EXPECT_EQ(damaged.code(), Code::kDataLoss);
+  EXPECT_THAT(damaged.message(), HasSubstr("FFmpeg says: Frame num gap"));
+  expect_whole(good, whole);
+}
+
+// Of each picture FFmpeg decodes the components that are there.
+TEST_F(ClipDecoderTest, FailsWhereAComponentOfMotionJpegIsMissing) {
+  const Bytes file =
+      maker_.make(moving_pictures(6) + "-c:v mjpeg -q:v 3 -pix_fmt yuvj444p", "a.avi");
+  ClipMaker clips(file);
+  const ClipMaker::Cut good = clips.whole();
+  const Frames whole = *frames_of(decoder_, good.clip, good.bytes);
+  Bytes one = make_jpeg({.width = 96, .height = 64, .interleaved = false});
+  const auto put = [&](ClipMaker::Cut cut, const Bytes& picture) {
+    cut.clip.packets[3].offset = cut.bytes.size();
+    cut.clip.packets[3].size_bytes = static_cast<std::uint32_t>(picture.size());
+    cut.bytes.insert(cut.bytes.end(), picture.begin(), picture.end());
+    return cut;
+  };
+  EXPECT_TRUE(error_of(put(good, one)).ok());
+  constexpr std::array<std::byte, 2> kScan{std::byte{0xFF}, std::byte{0xDA}};
+  const auto first = std::search(one.begin(), one.end(), kScan.begin(), kScan.end());
+  one.erase(std::search(first + 1, one.end(), kScan.begin(), kScan.end()), one.end() - 2);
+  const Status damaged = error_of(put(good, one));
+  EXPECT_EQ(damaged.code(), Code::kDataLoss);
+  EXPECT_THAT(damaged.message(), HasSubstr("a component of its picture has no scan"));
   expect_whole(good, whole);
 }
 
