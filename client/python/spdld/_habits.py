@@ -12,7 +12,10 @@ import logging
 import sys
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ._feed import Feed
 
 _log = logging.getLogger("spdld")
 
@@ -32,11 +35,16 @@ class Place(NamedTuple):
 
 Job = tuple[str, str, str, int]  # address, job, pipeline, shard
 _read: dict[Job, int] = {}  # the epoch after the last one that this process has read to its end
-_told: set[Job] = set()
+_told: set[tuple[Job, str]] = set()
 
 
-def epoch_was_read(job: Job, epoch: int) -> None:
-    _read[job] = max(epoch + 1, _read.get(job, 0))
+def loader_is_left(job: Job, feed: Feed) -> None:
+    """Remembers what was read by a loader that is closed, or that nobody holds any more."""
+    with contextlib.suppress(Exception):  # in a forked child, say
+        _, _, epoch, _, step, _ = feed.cursor
+        if step > 0 and step >= feed.facts[0]:  # whoever knows the length asks for no end
+            epoch += 1
+        _read[job] = max(epoch, _read.get(job, 0))
 
 
 def check_first_loop(job: Job, place: Place) -> None:
@@ -47,7 +55,7 @@ def check_first_loop(job: Job, place: Place) -> None:
             _log.warning("the loop begins at epoch 0 again, %s", words)
 
 
-def check_loop(place: Place) -> None:
+def check_loop(job: Job, place: Place) -> None:
     """Warns, at each loop, if a framework skips batches that are skipped already, or repeats some."""
     for reader in _readers():
         skipped = _number(reader, "skip_batches")
@@ -63,7 +71,7 @@ def check_loop(place: Place) -> None:
             )
             return
         overfit = _number(reader, "trainer", "overfit_batches")
-        if overfit and place.epoch == 0:
+        if overfit and place.epoch == 0 and _is_first(job, "overfit"):
             _log.warning(
                 "overfit_batches=%s takes other batches in each epoch, since a loader goes on through "
                 "the dataset's order: leave it out, and give the pipeline 'source: {select: {take: N}}'",
@@ -92,13 +100,19 @@ def _of_a_resumed_run() -> str | None:
 
 def _of_an_earlier_loader(job: Job) -> str | None:
     epochs = _read.get(job, 0)
-    if epochs == 0 or job in _told:
+    if epochs == 0 or not _is_first(job, "again"):
         return None
-    _told.add(job)
     return (
         f"whose batches this process has read by an earlier loader of '{job[2]}', up to the end of epoch "
         f"{epochs - 1}: loader.set_epoch({epochs}) goes on after it, and to keep one loader does, too"
     )
+
+
+def _is_first(job: Job, what: str) -> bool:
+    if (job, what) in _told:
+        return False
+    _told.add((job, what))
+    return True
 
 
 def _is_trainer(reader: object) -> bool:

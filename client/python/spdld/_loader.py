@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -178,6 +179,8 @@ class Loader:
             **numbers,
         )
         self._feed = Feed(self._core, make, map, map_threads, check)
+        self._left = weakref.finalize(self, _habits.loader_is_left, self._key, self._feed)
+        self._left.atexit = False
         _log.info(
             "shard %s of %s of %s, by %s",
             self.shard if self.shard >= 0 else "any",
@@ -199,7 +202,7 @@ class Loader:
             place = _habits.Place(epoch, step, self._chosen)
             if self._iteration == 0:
                 _habits.check_first_loop(self._key, place)
-            _habits.check_loop(place)
+            _habits.check_loop(self._key, place)
         self._iteration += 1
         return _Epoch(self, self._iteration)
 
@@ -401,6 +404,7 @@ class Loader:
 
         Waits for streams that read batches which the daemon brought to the device.
         """
+        self._left()
         self._feed.stop()
         self._iteration += 1
         if not self._core.closed:
@@ -451,7 +455,6 @@ class _Epoch(Iterator[Any]):
         if batch is END:
             self._loader = None
             loader._in_epoch = False
-            _habits.epoch_was_read(loader._key, loader.epoch - 1)
             raise StopIteration
         loader._in_epoch = True
         return batch

@@ -550,7 +550,7 @@ def test_why_a_wait_takes_long_is_logged(loader, caplog, monkeypatch) -> None:
     class Placed(SimpleNamespace):
         __slots__ = ("__weakref__",)
 
-    placed = Placed(shard=0, num_shards=1, job="", placed_by="nothing")
+    placed = Placed(shard=0, num_shards=1, job="", placed_by="nothing", address="")
     monkeypatch.setattr(
         "spdld._core.Loader", lambda name, **options: given.update(options) or placed
     )
