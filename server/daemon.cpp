@@ -62,6 +62,11 @@ std::uint64_t budget_bytes(const spec::MemoryBound& budget) {
                                     static_cast<double>(delivery::memory_total()));
 }
 
+std::uint64_t row_memory(const spec::DaemonConfig& config) {
+  if (config.limits.row_memory) return budget_bytes(*config.limits.row_memory);
+  return 2 * budget_bytes(config.executor.decode_memory);
+}
+
 spec::ConnectionBounds connection_bounds_of(const spec::LimitsConfig& limits) {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) files.rlim_cur = 1024;
@@ -150,7 +155,8 @@ struct Daemon::Parts {
                                  : engine::available_cpus(),
                   .cpus = config.executor.cpus.value_or(std::vector<int>()),
                   .nice = config.executor.nice,
-                  .decode_memory_bytes = budget_bytes(config.executor.decode_memory)}),
+                  .decode_memory_bytes = budget_bytes(config.executor.decode_memory),
+                  .row_memory_bytes = row_memory(config)}),
         io({.threads = config.executor.io_threads}),
         caches({.ram_bytes = budget_bytes(config.cache.ram),
                 .disk_bytes = config.cache.disk_bytes,
@@ -162,6 +168,7 @@ struct Daemon::Parts {
                    .access = access_rules(config),
                    .admins = config.access.admins,
                    .max_pixels = config.limits.max_pixels,
+                   .row_memory_bytes = row_memory(config),
                    .listings_per_user = config.limits.listings,
                    .pipelines_per_user = static_cast<std::size_t>(config.limits.pipelines),
                    .buffers = std::make_shared<BufferMemory>(config.limits.file_bytes),

@@ -12,8 +12,13 @@ using Form = spec::CacheSpec::Form;
 
 }  // namespace
 
-CachedImageWorker::CachedImageWorker(const ImageTask& task, RowFetch& fetch)
-    : task_(task), fetch_(fetch), cache_(*fetch.image_cache()), image_(task) {}
+CachedImageWorker::CachedImageWorker(const ImageTask& task, RowFetch& fetch,
+                                     std::uint64_t most_bytes)
+    : task_(task),
+      fetch_(fetch),
+      cache_(*fetch.image_cache()),
+      most_bytes_(most_bytes),
+      image_(task) {}
 
 Result<std::uint64_t> CachedImageWorker::run(SampleInput& sample, std::span<RowOutput> out,
                                              std::uint64_t room_bytes) {
@@ -23,6 +28,12 @@ Result<std::uint64_t> CachedImageWorker::run(SampleInput& sample, std::span<RowO
   was_whole_ = false;
   auto wants = is_kept ? make_from_kept(row, sample, out, room_bytes)
                        : make_and_keep(row, sample, out, room_bytes);
+  if (!is_kept && wants && *wants > most_bytes_) {
+    // The whole image may take more than the part of it that the row is made of.
+    cache_.refuse(fetch_.cache_key(row.item));
+    was_whole_ = false;
+    wants = image_.run(sample, out, room_bytes);
+  }
   if (wants && *wants > 0) return wants;
   const auto took = fetch_.clock().now() - begun;
   if (is_kept)

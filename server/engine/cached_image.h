@@ -16,7 +16,8 @@ namespace spdld::engine {
 class CachedImageWorker final : public FieldWorker {
  public:
   // `fetch` has a cache of images, and brought the rows that come as RowSamples. Both outlive this.
-  CachedImageWorker(const ImageTask& task, RowFetch& fetch);
+  // An image for which that takes more than `most_bytes` of memory is not kept.
+  CachedImageWorker(const ImageTask& task, RowFetch& fetch, std::uint64_t most_bytes);
 
   Result<std::uint64_t> run(SampleInput& sample, std::span<RowOutput> out,
                             std::uint64_t room_bytes) override;
@@ -43,6 +44,7 @@ class CachedImageWorker final : public FieldWorker {
   const ImageTask& task_;
   RowFetch& fetch_;
   SampleCache& cache_;
+  const std::uint64_t most_bytes_;
   ImageWorker image_;
   bool was_whole_ = false;  // the last image was decoded whole, or recoded, to be kept
 };

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <list>
 #include <memory>
 #include <optional>
@@ -26,6 +27,8 @@ struct ExecutorOptions {
   std::vector<int> cpus = {};  // empty: wherever the process may run
   int nice = 0;
   std::uint64_t decode_memory_bytes = std::uint64_t{1} << 30;  // the ceiling of DecodeMemory
+  // What one row may take of it (RunPool).
+  std::uint64_t row_memory_bytes = std::numeric_limits<std::uint64_t>::max();
   // Once sources have so many rows, of all runs together, a run may only add to the few that it is
   // always allowed: what the I/O pool holds is for all runs.
   int many_fetches = 32768;
@@ -60,6 +63,8 @@ class Executor final : private source::FetchSink {
   Executor& operator=(const Executor&) = delete;
 
   unsigned threads() const { return options_.threads; }
+  // For runs that it is given.
+  RunPool pool() const { return {options_.threads, options_.row_memory_bytes}; }
 
   // From now on `port` is asked for batches of `run`. Both are kept until the stream is closed and
   // its last batch is given back.

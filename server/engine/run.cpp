@@ -46,12 +46,13 @@ Status check_text(const std::string& field, std::span<const std::byte> bytes) {
 }  // namespace
 
 Run::Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> source,
-         source::Sampler sampler, std::uint64_t seed, unsigned workers, RunLimits limits,
+         source::Sampler sampler, std::uint64_t seed, RunPool pool, RunLimits limits,
          const Clock& clock, std::shared_ptr<SampleCache> cache)
     : plan_(std::move(plan)),
       source_(std::move(source)),
       sampler_(std::move(sampler)),
       seed_(seed),
+      row_memory_bytes_(pool.row_memory_bytes),
       cache_(std::move(cache)),
       weight_(limits.weight),
       max_workers_(limits.workers),
@@ -59,7 +60,7 @@ Run::Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> sourc
       stage_concurrency_(plan_->process.concurrency),
       clock_(clock),
       fetch_(*plan_, *source_, cache_.get(), clock),
-      workers_(workers) {
+      workers_(pool.workers) {
   for (Worker& worker : workers_) {
     worker.tasks.resize(plan_->tasks.size());
     worker.values = plan_->made_values;
@@ -178,6 +179,7 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
   for (const Plan::Presence& presence : plan_->presences)
     sample.set_value(presence.value, !sample.is_absent(presence.request));
   const std::uint64_t room = std::max(DecodeMemory::kAllowanceBytes, granted_bytes);
+  std::uint64_t lent = 0;  // what lies in the memory of tasks that were run
   for (std::size_t i = 0; i < plan_->tasks.size(); ++i) {
     const FieldTask& task = *plan_->tasks[i];
     auto& runs = worker.tasks[i];
@@ -190,13 +192,22 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
       for (RowOutput& out : worker.outputs) SPDLD_TRY(out.put_nothing());
       continue;
     }
-    SPDLD_ASSIGN(row.needs_bytes, runs->run(sample, worker.outputs, room));
-    if (row.needs_bytes > 0) return false;
-    // What it keeps must not lie beside what the next ones take. (Others' values may be needed
-    // yet.)
-    if (plan_->tasks.size() > 1 && task.max_pixels() > 0 &&
-        runs->kept_bytes() > DecodeMemory::kAllowanceBytes / plan_->tasks.size())
+    SPDLD_ASSIGN(row.needs_bytes, runs->run(sample, worker.outputs, room - std::min(room, lent)));
+    if (row.needs_bytes > 0) {
+      row.needs_bytes += lent;
+      if (row.needs_bytes > row_memory_bytes_)
+        return tl::unexpected<Status>(over_row_memory(row.needs_bytes, i));
+      return false;
+    }
+    const std::uint64_t kept = runs->kept_bytes();
+    if (plan_->tasks.size() == 1 || kept <= DecodeMemory::kAllowanceBytes / plan_->tasks.size())
+      continue;
+    // What it keeps must not lie beside what the next ones take, unless these go by it.
+    if (runs->lends_values()) {
+      lent += kept;
+    } else {
       runs.reset();
+    }
   }
   for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
     if (plan_->sources[t].kind == TensorSource::Kind::kPart) SPDLD_TRY(put_part(row, sample, t));
@@ -209,10 +220,19 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
   return true;
 }
 
+Status Run::over_row_memory(std::uint64_t needs_bytes, std::size_t task) const {
+  return {Code::kResourceExhausted,
+          "'" + plan_->task_ops[task] + "' would take " + std::to_string(needs_bytes) +
+              " bytes of memory for it, and limits.row_memory is " +
+              std::to_string(row_memory_bytes_) +
+              ": lower the sizes or lengths that these stages ask for, leave such items out, or "
+              "have that raised in the daemon's configuration"};
+}
+
 std::unique_ptr<FieldWorker> Run::make_worker(const FieldTask& task) {
   std::unique_ptr<FieldWorker> made =
       &task == plan_->image && fetch_.image_cache() != nullptr
-          ? std::make_unique<CachedImageWorker>(*plan_->image, fetch_)
+          ? std::make_unique<CachedImageWorker>(*plan_->image, fetch_, row_memory_bytes_)
           : task.make_worker();
   made->count_in(jpeg_counter_);
   return made;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -30,14 +31,26 @@ struct RunLimits {
   int workers = 0;      // that may work for it at once; 0: all
 };
 
+// What is the same for all runs of one executor.
+struct RunPool {
+  // Not explicit: a number of workers is a pool that bounds no row.
+  RunPool(unsigned count) : workers(count) {}  // NOLINT(google-explicit-constructor)
+  RunPool(unsigned count, std::uint64_t row_bytes) : workers(count), row_memory_bytes(row_bytes) {}
+
+  unsigned workers = 1;
+  // A row that takes more memory while it is made is an error of its item.
+  std::uint64_t row_memory_bytes = std::numeric_limits<std::uint64_t>::max();
+};
+
 // A plan executing on one source in one order, for one job: makes rows. Which row when is the
 // executor's matter. Immutable but for limits, counters and what each worker owns; worker `w` may
 // call process() while others do the same with their own numbers.
 class Run {
  public:
-  // `cache`: that which SampleCaches opened for this plan and source; null: nothing is kept.
+  // `pool`: of the executor that is to have it. `cache`: that which SampleCaches opened for this
+  // plan and source; null: nothing is kept.
   Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> source,
-      source::Sampler sampler, std::uint64_t seed, unsigned workers, RunLimits limits,
+      source::Sampler sampler, std::uint64_t seed, RunPool pool, RunLimits limits,
       const Clock& clock, std::shared_ptr<SampleCache> cache = nullptr);
 
   double weight() const { return weight_.load(std::memory_order_relaxed); }
@@ -95,6 +108,7 @@ class Run {
   // Whether the row has nothing for a task.
   bool is_absent(const RowSample& sample, std::size_t task) const;
   Result<bool> make_tensors(Row& row, unsigned worker, std::uint64_t granted_bytes);
+  Status over_row_memory(std::uint64_t needs_bytes, std::size_t task) const;
   std::unique_ptr<FieldWorker> make_worker(const FieldTask& task);
   Status put_part(Row& row, const RowSample& sample, std::size_t tensor) const;
   Status put_value(Row& row, const RowSample& sample, std::size_t tensor) const;
@@ -111,6 +125,7 @@ class Run {
   const std::shared_ptr<source::Source> source_;
   const source::Sampler sampler_;
   const std::uint64_t seed_;
+  const std::uint64_t row_memory_bytes_;
   const std::shared_ptr<SampleCache> cache_;
   std::atomic<double> weight_;
   std::atomic<int> max_workers_;

@@ -5,6 +5,18 @@
 
 namespace spdld {
 
+std::uint64_t AudioFormat::bytes_at(std::int64_t frames) const {
+  constexpr std::uint64_t kTooMany = std::uint64_t{1} << 62;
+  std::uint64_t bytes = sizeof(float);
+  for (const std::int64_t extent :
+       {std::int64_t{std::max(channels, 1)}, std::int64_t{std::max(bins, 1)}, frames}) {
+    const auto count = static_cast<std::uint64_t>(extent);
+    if (count > 0 && bytes > kTooMany / count) return kTooMany;
+    bytes *= count;
+  }
+  return bytes;
+}
+
 void AudioFormat::agree_on(std::span<const AudioFormat> kinds) {
   if (kinds.empty()) return;
   const bool is_one = std::all_of(kinds.begin(), kinds.end(), [&kinds](const AudioFormat& kind) {

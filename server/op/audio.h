@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,9 +26,18 @@ struct AudioFormat {
   std::int64_t max_length = -1;
 
   bool is_spectrum() const { return bins > 0; }
+  // What one such sound takes of memory, as far as that is known: each does, where all have one
+  // length; none takes more, where the most is known. 0: neither is.
+  std::uint64_t known_bytes() const { return length < 0 ? 0 : bytes_at(length); }
+  std::uint64_t most_bytes() const { return max_length < 0 ? 0 : bytes_at(max_length); }
   // Learns how long sounds are of which each has one of these formats. Empty: nothing.
   void agree_on(std::span<const AudioFormat> kinds);
   friend bool operator==(const AudioFormat&, const AudioFormat&) = default;
+
+ private:
+  // With one channel where their number is not known. Of what is too long for any memory, some
+  // number that no memory has.
+  std::uint64_t bytes_at(std::int64_t frames) const;
 };
 
 // The sound of one sample between two steps: samples as [channels, length], or a spectrum as
@@ -48,12 +58,21 @@ struct Sound {
     return std::span(values).subspan(static_cast<std::size_t>(c * row_values()),
                                      static_cast<std::size_t>(row_values()));
   }
-  // Makes room for a sound of this shape; the values are whatever they are.
+  // Makes room for a sound of this shape, and no more. The values that were there stay in front.
   void reshape(int new_channels, int new_bins, std::int64_t new_length) {
     channels = new_channels;
     bins = new_bins;
     length = new_length;
-    values.resize(static_cast<std::size_t>(channels * row_values()));
+    const auto count = static_cast<std::size_t>(channels * row_values());
+    values.reserve(count);
+    values.resize(count);
+  }
+  // The same, but the values are whatever they are: memory that is too small is given back before
+  // more is taken.
+  void renew(int new_channels, int new_bins, std::int64_t new_length) {
+    const auto count = static_cast<std::size_t>(new_channels * new_length * std::max(new_bins, 1));
+    if (count > values.capacity()) values = std::vector<float>();
+    reshape(new_channels, new_bins, new_length);
   }
 };
 
@@ -78,6 +97,9 @@ class AudioOp : public Op {
   // Tells the format that it makes of this one. An error says why the op cannot follow what stands
   // before it, and what to add.
   virtual Result<AudioFormat> output(const AudioFormat& in) const = 0;
+  // Memory that a step takes beside the sound and what it makes of it, at most, for sounds of this
+  // format: tables, which it keeps, and what is in between, as far as the length is known.
+  virtual std::uint64_t step_bytes(const AudioFormat&) const { return 0; }
   // `in`: as output() was given it.
   virtual std::unique_ptr<AudioStep> make_step(const AudioFormat& in) const = 0;
 };

@@ -11,8 +11,7 @@
 
 namespace spdld {
 
-Result<std::uint64_t> RowOutput::set_shape(std::span<const std::int64_t> shape) {
-  SPDLD_CHECK(packed_ != nullptr && shape.size() <= packed_->shape.size());
+Result<std::uint64_t> RowOutput::bytes_of(std::span<const std::int64_t> shape) const {
   // What no bound allows; it also keeps the product from overflowing.
   constexpr std::uint64_t kMost = std::uint64_t{1} << 48;
   std::uint64_t bytes = wire::dtype_bytes(tensor_->dtype);
@@ -29,8 +28,26 @@ Result<std::uint64_t> RowOutput::set_shape(std::span<const std::int64_t> shape) 
                  "its field '" + tensor_->name + "' takes " + std::to_string(bytes) +
                      " bytes, and a row of it may take " + std::to_string(tensor_->max_row_bytes) +
                      ": raise " + tensor_->bound_name);
+  return bytes;
+}
+
+Result<std::uint64_t> RowOutput::set_shape(std::span<const std::int64_t> shape) {
+  SPDLD_CHECK(packed_ != nullptr && shape.size() <= packed_->shape.size());
+  SPDLD_ASSIGN(const std::uint64_t bytes, bytes_of(shape));
   std::copy(shape.begin(), shape.end(), packed_->shape.begin());
   return bytes;
+}
+
+std::uint64_t RowOutput::resize_bytes(std::span<const std::int64_t> shape) const {
+  if (packed_ == nullptr) return 0;
+  const auto bytes = bytes_of(shape);
+  return bytes ? ByteBuffer::grown(*bytes) : 0;  // resize() takes nothing then
+}
+
+Status RowOutput::check(std::span<const std::int64_t> shape) const {
+  if (packed_ == nullptr) return {};
+  auto bytes = bytes_of(shape);
+  return bytes ? Status() : std::move(bytes).error();
 }
 
 Result<std::byte*> RowOutput::resize(std::span<const std::int64_t> shape) {

@@ -72,10 +72,16 @@ class RowOutput {
   Result<std::byte*> resize(std::span<const std::int64_t> shape);
   // The row has nothing: zeros where all rows have one shape, else no values.
   Status put_nothing();
+  // Memory that resize() would take for a row of this shape, beside the batch's slot.
+  std::uint64_t resize_bytes(std::span<const std::int64_t> shape) const;
+  // resize()'s error, before the row is made.
+  Status check(std::span<const std::int64_t> shape) const;
   // The row is these bytes, which outlive the batch, instead.
   Status refer(std::span<const std::byte> bytes, std::span<const std::int64_t> shape);
 
  private:
+  // Of a row of this shape; an error if it is over the tensor's bound.
+  Result<std::uint64_t> bytes_of(std::span<const std::int64_t> shape) const;
   Result<std::uint64_t> set_shape(std::span<const std::int64_t> shape);
 
   const TensorSpec* tensor_ = nullptr;
@@ -101,6 +107,8 @@ class FieldWorker {
 
   // At most this is kept from one row to the next.
   virtual std::uint64_t kept_bytes() const { return 0; }
+  // Whether values that it has set lie in its memory, which must stay until the row is made.
+  virtual bool lends_values() const { return false; }
 };
 
 // How one decoded field of a sample is made: run as one task on one core. Immutable; used by every
@@ -112,6 +120,10 @@ class FieldTask {
   virtual std::unique_ptr<FieldWorker> make_worker() const = 0;
   // The most pixels of an image that it decodes; 0: it decodes none.
   virtual std::int64_t max_pixels() const { return 0; }
+  // Memory that each row takes on its way from op to op, as far as it is known before there are
+  // data: the largest pair of what an op is given and what it makes. The tensors themselves do not
+  // count.
+  virtual std::uint64_t known_bytes() const { return 0; }
   // Whether it goes by SampleInput::canvas or a leader, so that the image's task must run before
   // it.
   virtual bool needs_canvas() const { return false; }

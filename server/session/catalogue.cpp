@@ -209,12 +209,20 @@ std::shared_ptr<source::Source> Catalogue::shared(std::unique_ptr<source::Source
 Status Catalogue::check_limits(const engine::Plan& plan) const {
   std::int64_t most = 0;
   for (const auto& task : plan.tasks) most = std::max(most, task->max_pixels());
-  if (most <= options_.max_pixels) return {};
+  if (most > options_.max_pixels)
+    return Status(Code::kInvalidArgument,
+                  "pipeline '" + plan.spec.name + "': decode_image.max_pixels is " +
+                      std::to_string(most) + ", and the daemon allows " +
+                      std::to_string(options_.max_pixels) +
+                      "; lower it, or have limits.max_pixels raised in the daemon's configuration");
+  const engine::Plan::KnownRow row = plan.known_row();
+  if (row.bytes <= options_.row_memory_bytes) return {};
   return Status(Code::kInvalidArgument,
-                "pipeline '" + plan.spec.name + "': decode_image.max_pixels is " +
-                    std::to_string(most) + ", and the daemon allows " +
-                    std::to_string(options_.max_pixels) +
-                    "; lower it, or have limits.max_pixels raised in the daemon's configuration");
+                "pipeline '" + plan.spec.name + "': each row takes " + std::to_string(row.bytes) +
+                    " bytes of memory, most of them for '" + row.field + "' (" + row.ops +
+                    "), and limits.row_memory is " + std::to_string(options_.row_memory_bytes) +
+                    ": lower the sizes or lengths that its stages ask for, or have that raised in "
+                    "the daemon's configuration");
 }
 
 Result<PipelinePtr> Catalogue::assemble(const PipelineOwner& owner, const ApplyRequest& request,

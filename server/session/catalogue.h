@@ -86,7 +86,8 @@ struct CatalogueOptions {
   source::AccessRules access = {};
   std::vector<uid_t> admins;
   std::int64_t max_pixels = std::numeric_limits<std::int64_t>::max();  // of an image; limits'
-  int listings_per_user = 4;                                           // at once
+  std::uint64_t row_memory_bytes = std::numeric_limits<std::uint64_t>::max();  // of a row; likewise
+  int listings_per_user = 4;                                                   // at once
   std::size_t pipelines_per_user = 256;             // applied; not of trusted users
   std::shared_ptr<BufferMemory> buffers = nullptr;  // of files that are read; null: unbounded
   // Tells what media files hold; outlives the catalogue. Null: clips of them are refused.

@@ -127,9 +127,9 @@ Result<PhasePtr> Sessions::make_phase(const PipelinePtr& pipeline, std::uint64_t
   phase->pipeline = pipeline;
   phase->overrides = std::move(overrides);
   if (cache != nullptr) phase->cache_use = std::make_shared<engine::SampleCache::Use>(cache);
-  phase->run = std::make_shared<engine::Run>(
-      pipeline->plan, pipeline->source, pipeline->sampler(seed), seed, deps_.executor.threads(),
-      engine::RunLimits{}, deps_.clock, std::move(cache));
+  phase->run = std::make_shared<engine::Run>(pipeline->plan, pipeline->source,
+                                             pipeline->sampler(seed), seed, deps_.executor.pool(),
+                                             engine::RunLimits{}, deps_.clock, std::move(cache));
   return phase;
 }
 

@@ -58,7 +58,7 @@ Result<MadeBatch> Trials::make_first(uid_t user, const PipelineVersion& pipeline
   rows = std::clamp<std::uint64_t>(rows, 1, std::min(items, plan.layout.rows()));
   const auto run =
       std::make_shared<engine::Run>(pipeline.plan, pipeline.source, pipeline.sampler(seed), seed,
-                                    executor_.threads(), engine::RunLimits{}, clock_);
+                                    executor_.pool(), engine::RunLimits{}, clock_);
   return make(user, pipeline, run, {}, {.first = 0, .rows = rows, .valid = rows}, progress);
 }
 

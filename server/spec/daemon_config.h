@@ -77,6 +77,8 @@ struct LimitsConfig {
   std::uint64_t unread_bytes = 0;         // of answers that its processes have not read
   std::uint64_t file_bytes = 0;           // read from files and not yet processed
   std::int64_t max_pixels = 500'000'000;  // of decode_image.max_pixels
+  // Of one row while it is made; none: twice executor.decode_memory.
+  std::optional<MemoryBound> row_memory;
   // Of arena.budget: all its arenas together. Binds neither admins nor the daemon's own user.
   MemoryBound arena{.fraction = 0.75};
 };

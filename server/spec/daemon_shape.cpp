@@ -57,9 +57,9 @@ Key executor_key() {
            .shape = int_shape(-20, 19),
            .default_value = 0},
           {.name = "decode_memory",
-           .doc = "what large images together may take while they are decoded: a size, "
-                  "or a share of what the machine or the cgroup has; an image that takes "
-                  "more is decoded alone",
+           .doc = "what rows that take much memory may take together while they are made, such "
+                  "as large images: a size, or a share of what the machine or the cgroup has; a "
+                  "row that takes more is made alone",
            .shape = std::move(decode_memory),
            .default_value = "10%"},
       });
@@ -180,6 +180,8 @@ Key limits_key() {
   Shape connections = any_of({choice_shape({"auto"}), int_shape(1, 65536)});
   connections.expected = "auto or an integer from 1 to 65536";
   Shape arena = size_or_share(bytes_shape(), "8GiB", "75%");
+  Shape row_memory = size_or_share(bytes_shape(), "8GiB", "20%");
+  row_memory.expected = "null or " + row_memory.expected;
   return section(
       "limits", "what one user may have of the daemon at a time",
       {
@@ -236,6 +238,13 @@ Key limits_key() {
                   "pixel while it is decoded",
            .shape = int_shape(1, kMostPixels),
            .default_value = 500'000'000},
+          {.name = "row_memory",
+           .doc = "what one row may take while it is decoded and goes from stage to stage: a "
+                  "size, or a share of what the machine or the cgroup has; a pipeline whose text "
+                  "asks for more is refused, and a row whose data do is an error of its item; "
+                  "null: twice executor.decode_memory",
+           .shape = std::move(row_memory),
+           .nullable = true},
       });
 }
 

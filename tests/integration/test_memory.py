@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import pathlib
 import resource
+import struct
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +28,25 @@ def status_bytes(pid: int, field: str) -> int:
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
     raise KeyError(field)
+
+
+def wav(samples: int) -> bytes:
+    """Silence of 16 bits at 16 kHz."""
+    head = struct.pack(
+        "<4sI4s4sIHHIIHH",
+        b"RIFF",
+        2 * samples + 36,
+        b"WAVE",
+        b"fmt ",
+        16,
+        1,
+        1,
+        16000,
+        32000,
+        2,
+        16,
+    )
+    return head + struct.pack("<4sI", b"data", 2 * samples) + bytes(2 * samples)
 
 
 @pytest.fixture
@@ -85,7 +105,11 @@ def test_an_image_larger_than_the_ceiling_is_decoded_and_not_replaced(
 ) -> None:
     pipeline = write_pipeline(with_large(8, [1, 5], LARGE))
     daemon = make_daemon(
-        pipelines=[pipeline], settings={"executor": {**EXECUTOR, "decode_memory": "1MiB"}}
+        pipelines=[pipeline],
+        settings={
+            "executor": {**EXECUTOR, "decode_memory": "1MiB"},
+            "limits": {"row_memory": "1GiB"},
+        },
     )
     assert daemon.ctl("consume", "images").returncode == 0
     assert daemon.ctl_json("get", "failures") == []
@@ -98,14 +122,15 @@ def test_lack_of_memory_ends_the_job_and_never_replaces_an_image(
 ) -> None:
     data = with_large(16, [9], HUGE)
     pipeline = write_pipeline(data, on_error={"decode": "replace"})
-    daemon = make_daemon(pipelines=[pipeline], settings={"executor": EXECUTOR})
+    settings = {"executor": EXECUTOR, "limits": {"row_memory": "4GiB"}}
+    daemon = make_daemon(pipelines=[pipeline], settings=settings)
     rich = daemon.ctl("consume", "images", "--digest").stdout
     assert len(rich.splitlines()) == 4
 
     # Of each thread's own heap, 64 MiB of addresses would count.
     poor = make_daemon(
         pipelines=[pipeline],
-        settings={"executor": EXECUTOR},
+        settings=settings,
         environment={"MALLOC_ARENA_MAX": "1"},
     )
     limit = status_bytes(poor.pid, "VmSize") + 384 * MIB
@@ -140,6 +165,78 @@ def test_more_pixels_than_the_admin_allows_are_refused_at_apply(
     daemon.configure(pipelines=[], settings={"limits": {"max_pixels": 2_000_000}})
     daemon.restart()
     assert daemon.ctl("apply", "-f", pipeline).returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["resize", "two resizes"])
+def test_rows_that_the_text_makes_too_large_are_refused_at_apply(
+    kind: str,
+    make_daemon: Callable[..., Any],
+    write_pipeline: Callable[..., pathlib.Path],
+    make_dataset: Callable[..., Any],
+) -> None:
+    stages: list[Any] = ["fetch", "decode_image", {"resize": {"size": [60000, 50000]}}]
+    if kind == "two resizes":
+        stages.append({"resize": {"size": [8, 8]}})
+    pipeline = write_pipeline(make_dataset(), stages=stages, batch={"size": 1})
+    daemon = make_daemon(settings={"limits": {"row_memory": "64MiB"}})
+    before = status_bytes(daemon.pid, "VmHWM")
+    done = daemon.ctl("apply", "-f", pipeline, check=False)
+    assert done.returncode == 2, done.stderr
+    bytes_of_row = 60000 * 50000 * 3 + (8 * 8 * 3 if kind == "two resizes" else 0)
+    assert (
+        f"pipeline 'images': each row takes {bytes_of_row} bytes of memory, most of them for "
+        "'image' (decode_image + resize" in done.stderr
+    )
+    assert "), and limits.row_memory is 67108864: lower the sizes or lengths" in done.stderr
+    assert status_bytes(daemon.pid, "VmHWM") - before < 32 * MIB
+
+
+def test_rows_that_their_data_make_too_large_are_errors_of_their_items(
+    make_daemon: Callable[..., Any],
+    write_pipeline: Callable[..., pathlib.Path],
+    make_dataset: Callable[..., Any],
+) -> None:
+    # Of 48x40 pixels and so many of padding; of sounds of a second, 16001 spectra of 32769 floats.
+    canvas = write_pipeline(
+        make_dataset(),
+        name="canvas",
+        stages=[
+            "fetch",
+            "decode_image",
+            {"random_crop": {"size": [60000, 60000], "padding": 60000}},
+            {"resize": {"size": [8, 8]}},
+        ],
+    )
+    sounds = make_dataset(name="sounds", count=4)
+    for file in sounds.files:
+        file.with_suffix(".wav").write_bytes(wav(16000))
+    spectra = write_pipeline(
+        sounds,
+        name="spectra",
+        source={"files": {"root": str(sounds.root), "pattern": "**/*.wav", "field": "audio"}},
+        stages=[
+            "fetch",
+            {"decode_audio": {"sample_rate": 16000}},
+            {"spectrogram": {"n_fft": 65536, "hop_length": 1, "pad_mode": "constant"}},
+        ],
+        batch={"size": 2, "max_bytes": "8GiB"},
+    )
+    daemon = make_daemon(
+        settings={
+            "executor": {**EXECUTOR, "decode_memory": "64MiB"},
+            "arena": {"budget": "100GiB"},
+        }
+    )
+    before = status_bytes(daemon.pid, "VmHWM")
+    for pipeline, stages in (
+        (canvas, "decode_image + random_crop + resize"),
+        (spectra, "decode_audio + spectrogram"),
+    ):
+        done = daemon.ctl("apply", "-f", pipeline, check=False)
+        assert done.returncode != 0
+        assert f"'{stages}' would take " in done.stderr, done.stderr
+        assert "and limits.row_memory is 134217728: lower the sizes" in done.stderr
+    assert status_bytes(daemon.pid, "VmHWM") - before < 64 * MIB
 
 
 @pytest.fixture

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/allocations.h"
 
+#include <malloc.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -8,11 +11,16 @@
 namespace {
 
 thread_local int count = 0;
+thread_local std::int64_t held = 0;
+thread_local std::int64_t most_held = 0;
 
 void* counted_or_null(std::size_t bytes, std::size_t alignment) noexcept {
   ++count;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  return std::aligned_alloc(alignment, rounded);
+  void* const memory = std::aligned_alloc(alignment, rounded);
+  held += static_cast<std::int64_t>(malloc_usable_size(memory));
+  most_held = std::max(most_held, held);
+  return memory;
 }
 
 void* counted(std::size_t bytes, std::size_t alignment) {
@@ -22,13 +30,20 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 }
 
 // A call of its own: next to an inlined free() the compiler warns of a mismatch.
-[[gnu::noinline]] void give_back(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void give_back(void* memory) noexcept {
+  held -= static_cast<std::int64_t>(malloc_usable_size(memory));
+  std::free(memory);
+}
 
 }  // namespace
 
 namespace spdld::testing {
 
 int allocations() { return count; }
+
+HeldBytes::HeldBytes() : before_(held) { most_held = held; }
+std::int64_t HeldBytes::now() const { return held - before_; }
+std::int64_t HeldBytes::most() const { return most_held - before_; }
 
 }  // namespace spdld::testing
 

@@ -165,6 +165,11 @@ class Collator {
     // Rows that are filled up along several extents may take more than any of them did.
     const bool is_bound = !tensor.padded || varying(tensor) <= 1;
     tensor.max_bytes = most == 0 ? all : is_bound ? std::min(most, all) : most;
+    // What the batch has no room for is not made.
+    if (tensor.max_row_bytes > tensor.max_bytes) {
+      tensor.max_row_bytes = tensor.max_bytes;
+      tensor.bound_name = "batch.max_bytes";
+    }
     if (most == 0 && (given == nullptr || given->max_bytes == 0) && all > kMostUnasked)
       return Status(Code::kInvalidArgument,
                     "'" + tensor.name + "': a row has up to " +

@@ -6,11 +6,11 @@
 
 namespace spdld::engine {
 
-// What decodes take of memory, daemon-wide. One that takes no more than the allowance is not
-// counted, so that small images pay nothing: there are at most as many of these as workers. The
-// others together take no more than the ceiling, but that one which takes more than the ceiling
-// goes when no other counted one is there. So the ceiling says when an image is decoded and never
-// whether.
+// What rows take of memory while they are made, daemon-wide. One that takes no more than the
+// allowance is not counted, so that small images pay nothing: there are at most as many of these as
+// workers. The others together take no more than the ceiling, but that one which takes more than
+// the ceiling goes when no other counted one is there. So the ceiling says when a row is made and
+// never whether; RunPool::row_memory_bytes says that.
 //
 // A plain value: its owner, the executor, guards it.
 class DecodeMemory {

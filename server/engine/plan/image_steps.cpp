@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/plan/image_steps.h"
 
-#include <utility>
+#include <algorithm>
 
 #include "base/check.h"
 #include "base/rng.h"
 #include "op/op.h"
 
 namespace spdld::engine {
+
+std::uint64_t picture_bytes(Size size, int pixel_bytes) {
+  return static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height) *
+         static_cast<std::uint64_t>(pixel_bytes);
+}
 
 ImageView packed_view(const StoredFormat& format, const std::uint8_t* data, Size size) {
   return {.data = data,
@@ -31,25 +36,29 @@ Geometry ImageSteps::begin_chain(Size size) const {
 }
 
 Result<std::uint64_t> ImageSteps::plan(Size size, std::uint64_t sample_key) {
-  std::uint64_t bytes = 0;
+  std::uint64_t largest_pair = 0;
+  std::uint64_t last = 0;  // of the picture that was made last
+  std::uint64_t passes = 0;
+  const auto make = [&](const Geometry& chain, std::uint64_t made_bytes) {
+    passes += transform::ImagePass::most_bytes(chain, format_.pixel_bytes());
+    largest_pair = std::max(largest_pair, last + made_bytes);
+    last = made_bytes;
+  };
   chains_.clear();
   Geometry chain = begin_chain(size);
-  const int pixel_bytes = format_.pixel_bytes();
   for (const GeometryStep& step : steps_) {
     const KeyedRng rng(mix64(sample_key, step.draw_key));
     SPDLD_ASSIGN(const bool fits, step.op->append_to(chain, rng));
     if (fits) continue;
-    bytes += transform::ImagePass::most_bytes(chain, pixel_bytes) +
-             static_cast<std::uint64_t>(chain.output().width) *
-                 static_cast<std::uint64_t>(chain.output().height) *
-                 static_cast<std::uint64_t>(pixel_bytes);
+    make(chain, ByteBuffer::grown(picture_bytes(chain.output(), format_.pixel_bytes())));
     chains_.push_back(chain);
     chain = begin_chain(chain.output());
     SPDLD_ASSIGN(const bool fits_now, step.op->append_to(chain, rng));
     SPDLD_CHECK(fits_now);
   }
   chains_.push_back(chain);
-  return bytes + transform::ImagePass::most_bytes(chain, pixel_bytes);
+  make(chain, 0);
+  return largest_pair + passes;
 }
 
 Status ImageSteps::run(RegionReader& picture, const transform::ImageTarget& target) {
@@ -57,14 +66,16 @@ Status ImageSteps::run(RegionReader& picture, const transform::ImageTarget& targ
   RegionReader* from = &picture;
   for (std::size_t i = 0; i + 1 < chains_.size(); ++i) {
     const Size size = chains_[i].output();
-    back_.resize(static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height) *
-                 static_cast<std::size_t>(format_.pixel_bytes()));
+    const std::uint64_t bytes = picture_bytes(size, format_.pixel_bytes());
+    ByteBuffer& pixels = made_[i % 2];
+    // Of three pictures in a row, no more is held than the pair that plan() has counted.
+    if (i >= 2) pixels.shrink(ByteBuffer::grown(bytes));
     SPDLD_TRY(execute(chains_[i], *from,
-                      {.data = reinterpret_cast<std::byte*>(back_.data()),
+                      {.data = pixels.resize(bytes),
                        .format = {.dtype = format_.dtype},
                        .layout = Layout::kNHWC}));
-    std::swap(front_, back_);
-    made = ViewReader(packed_view(format_, front_.data(), size));
+    made = ViewReader(
+        packed_view(format_, reinterpret_cast<const std::uint8_t*>(pixels.data()), size));
     from = &made;
   }
   return execute(chains_.back(), *from, target);

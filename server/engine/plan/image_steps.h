@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "base/memory/byte_buffer.h"
 #include "base/status.h"
 #include "op/field_task.h"
 #include "op/geometry.h"
@@ -25,6 +27,8 @@ struct StoredFormat {
   int pixel_bytes() const { return channels * bytes_per_value(); }
 };
 
+// The pixels of a picture of this size.
+std::uint64_t picture_bytes(Size size, int pixel_bytes);
 // A picture of this format whose rows lie one behind the other.
 ImageView packed_view(const StoredFormat& format, const std::uint8_t* data, Size size);
 
@@ -36,7 +40,8 @@ class ImageSteps {
   ImageSteps(std::span<const GeometryStep> steps, const StoredFormat& format)
       : steps_(steps), format_(format) {}
 
-  // Draws what is done to pictures of this size. Returns the memory that run() takes.
+  // Draws what is done to pictures of this size. Returns the memory that run() takes: the largest
+  // pair of a picture and what is made of it, and what the passes over them need.
   Result<std::uint64_t> plan(Size size, std::uint64_t sample_key);
 
   // The pictures that come out have this size.
@@ -53,10 +58,9 @@ class ImageSteps {
   std::span<const GeometryStep> steps_;
   const StoredFormat format_;
   transform::ImagePass pass_;
-  // All but the last are made into pixels.
+  // All but the last are made into pixels, in turn in one of the two.
   std::vector<Geometry> chains_;
-  std::vector<std::uint8_t> front_;
-  std::vector<std::uint8_t> back_;
+  std::array<ByteBuffer, 2> made_;
 };
 
 // Reads a picture that lies in memory.

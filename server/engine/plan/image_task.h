@@ -22,6 +22,7 @@ class ImageTask final : public FieldTask {
   std::size_t request = 0;  // the plan's, which brings its bytes
   std::string decode_key;   // the op and all its parameters: the same text makes the same pixels
   std::vector<GeometryStep> geometry;
+  std::uint64_t largest_known_pair = 0;  // known_bytes()
   PixelFormat format;
   Layout layout = Layout::kNCHW;
   std::optional<Size> output;  // none: rows differ
@@ -35,6 +36,7 @@ class ImageTask final : public FieldTask {
   const std::vector<TensorSpec>& tensors() const override { return tensors_; }
   std::unique_ptr<FieldWorker> make_worker() const override;
   std::int64_t max_pixels() const override { return decode->max_pixels(); }
+  std::uint64_t known_bytes() const override { return largest_known_pair; }
   std::span<const GeometryStep> steps() const override { return geometry; }
   bool needs_canvas() const override { return follows; }
   // The one tensor, named `name`: called once, when all else is set.

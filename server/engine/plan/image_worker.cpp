@@ -86,13 +86,20 @@ Result<std::uint64_t> ImageWorker::apply(Size size, RegionReader& picture,
   SPDLD_TRY(check_canvas(size, sample));
   SPDLD_ASSIGN(std::uint64_t taken, steps_.plan(size, sample.key));
   taken += decode_bytes;
-  if (taken > room_bytes) return taken;
+  std::vector<std::int64_t> shape;
+  std::uint64_t row_bytes = 0;
+  if (!task_.output) {
+    shape = task_.shape_of(steps_.output());
+    SPDLD_TRY(out.check(shape));
+    row_bytes = out.resize_bytes(shape);
+  }
+  if (taken + row_bytes > room_bytes) return taken + row_bytes;
   kept_bytes_ = std::max(kept_bytes_, taken);
   std::byte* row = out.data();
   if (task_.output) {
     SPDLD_CHECK(steps_.output() == *task_.output);  // the slot has room for this and no more
   } else {
-    SPDLD_ASSIGN(row, out.resize(task_.shape_of(steps_.output())));
+    SPDLD_ASSIGN(row, out.resize(shape));
   }
   SPDLD_TRY(steps_.run(picture, {.data = row, .format = task_.format, .layout = task_.layout}));
   return 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,13 +26,17 @@ class PixelChain : public FieldChain {
 
  protected:
   // The pixels that are decoded have these channels and values.
-  PixelChain(int channels, DType dtype) : channels_(channels) { format_.dtype = dtype; }
+  PixelChain(int channels, DType dtype)
+      : channels_(channels), pixel_bytes_(channels * static_cast<int>(wire::dtype_bytes(dtype))) {
+    format_.dtype = dtype;
+  }
 
   // Gives a task what the ops do, and names what it makes, of which more may be `known`.
   template <typename Task, typename... Known>
   Result<std::unique_ptr<FieldTask>> finish_task(std::unique_ptr<Task> task,
                                                  const std::string& name, const Known&... known) {
     task->geometry = std::move(geometry_);
+    task->largest_known_pair = largest_known_pair_;
     task->format = format_;
     task->output = size_;
     task->set_tensors(name, known...);
@@ -39,8 +44,15 @@ class PixelChain : public FieldChain {
   }
 
  private:
+  // Follows pictures through `op` from the first resize on that gives all of them one size.
+  void follow(const GeometryOp& op);
+
   const int channels_;
+  const int pixel_bytes_;
   std::vector<GeometryStep> geometry_;
+  std::optional<Geometry> known_;  // what ImageSteps will have in hand then
+  std::uint64_t last_known_ = 0;   // of the picture that was made last
+  std::uint64_t largest_known_pair_ = 0;
   PixelFormat format_;
   std::optional<Size> size_;  // of the pictures so far, if it is one
   std::string moved_by_;      // the geometry op

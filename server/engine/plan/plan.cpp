@@ -399,6 +399,28 @@ bool Plan::packs() const {
                      [](const TensorSpec& tensor) { return tensor.kind != FieldKind::kDense; });
 }
 
+Plan::KnownRow Plan::known_row() const {
+  KnownRow row;
+  std::uint64_t stacked = 0;
+  std::uint64_t largest_task = 0;
+  std::uint64_t most = 0;  // of a field
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    std::uint64_t own = 0;
+    for (std::size_t t = task_tensors[i]; t < task_tensors[i] + tasks[i]->tensors().size(); ++t) {
+      if (tensors[t].kind == FieldKind::kDense) own += layout.row_bytes(t);
+    }
+    const std::uint64_t beside = tasks[i]->known_bytes();
+    stacked += own;
+    largest_task = std::max(largest_task, beside);
+    if (own + beside <= most) continue;
+    most = own + beside;
+    row.field = tensors[task_tensors[i]].name;
+    row.ops = task_ops[i];
+  }
+  row.bytes = stacked + largest_task;
+  return row;
+}
+
 std::uint32_t Plan::slots_for(std::uint32_t credits) const { return credits + kFillingSlots; }
 
 // While a consumer holds all that it may, the next one is on its way.

@@ -84,6 +84,16 @@ struct Plan {
   // What looks like a slip, with its place in the text, though it can be run.
   std::vector<std::string> doubts;
 
+  // Memory that each row takes, as far as it is known before there are data: its stacked fields,
+  // and what the one of its tasks that takes most has in hand beside them.
+  struct KnownRow {
+    std::uint64_t bytes = 0;
+    // That takes most of it, and the stages that make it.
+    std::string field = {};
+    std::string ops = {};
+  };
+  KnownRow known_row() const;
+
   // Whether rows wait for their batch to be packed.
   bool packs() const;
   // Slots that a consumer needs: those it may hold, and those that are being filled meanwhile.

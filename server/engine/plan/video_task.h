@@ -23,6 +23,7 @@ class VideoTask final : public FieldTask {
   const DecodeVideoOp* decode = nullptr;
   std::size_t request = 0;  // the plan's, which brings its bytes
   std::vector<GeometryStep> geometry;
+  std::uint64_t largest_known_pair = 0;  // known_bytes()
   PixelFormat format;
   ClipShape clip;
   std::optional<Size> output;  // of each frame; none: clips may differ
@@ -31,6 +32,7 @@ class VideoTask final : public FieldTask {
   const std::vector<TensorSpec>& tensors() const override { return tensors_; }
   std::unique_ptr<FieldWorker> make_worker() const override;
   std::int64_t max_pixels() const override { return decode->max_pixels(); }
+  std::uint64_t known_bytes() const override { return largest_known_pair; }
   std::span<const GeometryStep> steps() const override { return geometry; }
   // Called once, when all else is set. `indexed` is the size of each frame as far as the source's
   // index tells.

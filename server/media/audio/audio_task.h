@@ -36,8 +36,10 @@ class AudioTask final : public FieldTask {
   AudioFormat decoded;                   // what is known of the sound before the first step
   bool is_bound_by_max_seconds = false;  // nothing else tells how long it is at most
   std::vector<Step> steps;
+  std::uint64_t largest_known_pair = 0;  // known_bytes()
 
   const std::vector<TensorSpec>& tensors() const override { return tensors_; }
+  std::uint64_t known_bytes() const override { return largest_known_pair; }
   std::unique_ptr<FieldWorker> make_worker() const override;
   // The one tensor, of what the last step makes: called once, when all else is set.
   void set_tensor(const AudioFormat& made);

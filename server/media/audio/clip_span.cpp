@@ -41,7 +41,9 @@ Status ClipSpan::fill(Sound& sound, std::vector<float>& scratch) const {
                                  " are there: it is damaged, or was changed since it was indexed"};
   if (had == samples_) return {};
   const int channels = sound.channels;
-  scratch.resize(static_cast<std::size_t>(channels * samples_));
+  const auto values = static_cast<std::size_t>(channels * samples_);
+  scratch.reserve(values);  // and no more
+  scratch.resize(values);
   for (int c = 0; c < channels; ++c) {
     const float* const in = sound.values.data() + c * had;
     float* const out = scratch.data() + c * samples_;

@@ -56,6 +56,11 @@ class Resample final : public AudioOp {
     return out;
   }
 
+  std::uint64_t step_bytes(const AudioFormat& in) const override {
+    if (in.sample_rate == 0) return 0;
+    return Resampler(options_).filter_bytes(in.sample_rate, sample_rate_);
+  }
+
   std::unique_ptr<AudioStep> make_step(const AudioFormat&) const override {
     return std::make_unique<ResampleStep>(sample_rate_, options_);
   }

@@ -21,19 +21,42 @@ namespace spdld::media {
 namespace {
 
 constexpr std::size_t kMostContexts = 8;
+constexpr double kMostFilterValues = 1 << 24;
+// Of filters beside the one in use.
+constexpr std::uint64_t kMostKeptBytes = std::uint64_t{8} << 20;
 
 // So many samples go through swresample at once, and stay in the cache between its steps.
 constexpr std::int64_t kSamplesAtOnce = 16384;
 
 }  // namespace
 
-Status Resampler::check_filter(int from_rate, int to_rate) const {
-  constexpr double kMostValues = 1 << 24;
+double Resampler::filter_values(int from_rate, int to_rate) const {
   const double factor = std::min(1.0, to_rate * options_.cutoff / from_rate);
   double phases = 1 << options_.phase_shift;
   if (options_.exact_rational)
     phases = std::min(phases, static_cast<double>(to_rate) / std::gcd(from_rate, to_rate));
-  if (options_.filter_size / factor * phases <= kMostValues) return {};
+  return options_.filter_size / factor * phases;
+}
+
+std::uint64_t Resampler::own_filter_bytes(int from_rate, int to_rate) const {
+  if (from_rate == to_rate) return 0;
+  // A larger one is refused.
+  const double values = std::min(filter_values(from_rate, to_rate), kMostFilterValues);
+  return static_cast<std::uint64_t>(values) * sizeof(float);
+}
+
+std::uint64_t Resampler::kept_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Entry& entry : entries_) bytes += entry.context == nullptr ? 0 : entry.bytes;
+  return bytes;
+}
+
+std::uint64_t Resampler::filter_bytes(int from_rate, int to_rate) const {
+  return own_filter_bytes(from_rate, to_rate) + std::min(kept_bytes(), kMostKeptBytes);
+}
+
+Status Resampler::check_filter(int from_rate, int to_rate) const {
+  if (filter_values(from_rate, to_rate) <= kMostFilterValues) return {};
   return {Code::kInvalidArgument, "the filter that resamples from " + std::to_string(from_rate) +
                                       " Hz to " + std::to_string(to_rate) +
                                       " would be too large: raise sample_rate, or lower "
@@ -81,6 +104,11 @@ Result<SwrContext*> Resampler::context_of(int from_rate, const Channels& from, i
     found->to_rate = to_rate;
     found->from = from;
     found->channels = channels;
+    found->bytes = own_filter_bytes(from_rate, to_rate);
+    found->context.reset();
+    // The oldest go first.
+    for (std::size_t i = 0; i < entries_.size() && kept_bytes() > kMostKeptBytes; ++i)
+      entries_[(next_ + i) % entries_.size()].context.reset();
     if (Status opened = open(*found); !opened.ok()) {
       found->context.reset();
       return tl::unexpected<Status>(std::move(opened));
@@ -105,7 +133,7 @@ Status Resampler::run(const Sound& in, const Channels& layout, int sample_rate, 
   SPDLD_ASSIGN(SwrContext* const context,
                context_of(in.sample_rate, layout, sample_rate, channels));
   const std::int64_t most = most_length(in.length, in.sample_rate, sample_rate);
-  out.reshape(channels, 0, most);
+  out.renew(channels, 0, most);
   out.sample_rate = sample_rate;
   in_.resize(static_cast<std::size_t>(in.channels));
   out_.resize(static_cast<std::size_t>(channels));

@@ -35,8 +35,8 @@ struct SwrDeleter {
 // Gives sound another rate, another number of channels, or both, through swresample: the samples
 // are those of `ffmpeg -af aresample`. Channels are mixed by swresample's matrix, scaled where it
 // could exceed full scale, as FFmpeg scales it for integers (rematrix_maxval=1). Keeps contexts and
-// their filters for a few pairs of formats. Not thread-safe; ready for the next sound after an
-// error.
+// their filters for a few pairs of formats, fewer of large ones. Not thread-safe; ready for the
+// next sound after an error.
 class Resampler {
  public:
   explicit Resampler(const ResampleOptions& options) : options_(options) {}
@@ -44,6 +44,10 @@ class Resampler {
   // Makes `out` of `in`, at this rate and of so many channels. kDataLoss: it is too short for the
   // filter; kInvalidArgument: there is no matrix for these channels.
   Status run(const Sound& in, const Channels& layout, int sample_rate, int channels, Sound& out);
+
+  // Memory that filters take, which are kept: with the one for these rates.
+  std::uint64_t filter_bytes(int from_rate, int to_rate) const;
+  std::uint64_t kept_bytes() const;
 
   // How many samples run() makes of so many; 0: they are too few.
   Result<std::int64_t> length_of(std::int64_t length, int from_rate, int to_rate);
@@ -58,11 +62,15 @@ class Resampler {
     int to_rate = 0;
     Channels from;
     int channels = 0;
+    std::uint64_t bytes = 0;  // of the filter
     std::unique_ptr<SwrContext, SwrDeleter> context;
   };
 
   Result<SwrContext*> context_of(int from_rate, const Channels& from, int to_rate, int channels);
   Status open(Entry& entry) const;
+  // How many values the filter between these rates has.
+  double filter_values(int from_rate, int to_rate) const;
+  std::uint64_t own_filter_bytes(int from_rate, int to_rate) const;
   // kInvalidArgument: the filter would take more memory than any use of it is worth.
   Status check_filter(int from_rate, int to_rate) const;
 

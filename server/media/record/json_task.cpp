@@ -45,19 +45,22 @@ class JsonWorker final : public FieldWorker {
       return fail("has " + std::to_string(text.size()) + " bytes, and decode_json.max_bytes is " +
                       std::to_string(task_.max_bytes) + ": raise it",
                   Code::kResourceExhausted);
-    if (text.size() * kMostGrowth > room_bytes) return text.size() * kMostGrowth;
+    const std::array<std::int64_t, 1> shape{static_cast<std::int64_t>(part.size())};
+    std::uint64_t taken = text.size() * kMostGrowth;
+    if (!out.empty()) taken += out.front().resize_bytes(shape);
+    if (taken > room_bytes) return taken;
     if (const std::size_t bad = find_bad_text(text); bad != text.npos)
       return fail("is no text at " + place_text(text, bad) + ": " + bad_text(text, bad));
     if (const Status read = values_.read(text); !read.ok()) return fail(read.message());
     for (std::size_t i = 0; i < task_.found.size(); ++i) SPDLD_TRY(set(i, text, sample));
     if (out.empty()) return 0;
-    const std::array<std::int64_t, 1> shape{static_cast<std::int64_t>(part.size())};
     SPDLD_ASSIGN(std::byte* const to, out.front().resize(shape));
     if (!part.empty()) std::memcpy(to, part.data(), part.size());
     return 0;
   }
 
   std::uint64_t kept_bytes() const override { return values_.kept_bytes(); }
+  bool lends_values() const override { return !task_.found.empty(); }
 
  private:
   tl::unexpected<Status> fail(const std::string& what, Code code = Code::kDataLoss) const {

@@ -59,7 +59,8 @@ class NpyWorker final : public FieldWorker {
   Result<std::uint64_t> run(SampleInput& sample, std::span<RowOutput> out,
                             std::uint64_t room_bytes) override {
     const Bytes part = sample.part(task_.request);
-    return is_npy(part) ? run_npy(part, out.front()) : run_npz(part, out.front(), room_bytes);
+    return is_npy(part) ? run_npy(part, out.front(), room_bytes)
+                        : run_npz(part, out.front(), room_bytes);
   }
 
   std::uint64_t kept_bytes() const override {
@@ -78,13 +79,16 @@ class NpyWorker final : public FieldWorker {
     return bad(read.error().message());
   }
 
-  Result<std::uint64_t> run_npy(Bytes part, RowOutput& out) const {
+  Result<std::uint64_t> run_npy(Bytes part, RowOutput& out, std::uint64_t room_bytes) const {
     if (!task_.array.empty())
       return bad(
           "is an .npy, which is one array: leave 'array' out of "
           "'decode_npy'");
     SPDLD_ASSIGN(const NpyHeader header, named(read_npy_header(part)));
     SPDLD_TRY(check(header, part.size() - header.data_offset));
+    SPDLD_TRY(out.check(header.shape));
+    const std::uint64_t taken = out.resize_bytes(header.shape);
+    if (taken > room_bytes) return taken;
     SPDLD_ASSIGN(std::byte* const to, out.resize(header.shape));
     if (header.data_bytes == 0) return 0;
     put(header, part.data() + header.data_offset, to);
@@ -107,7 +111,10 @@ class NpyWorker final : public FieldWorker {
       return bad("is no sound .npz: something follows the array");
     // What has to be put into another order is unpacked beside the row.
     const bool turned = is_turned(header);
-    if (turned && header.data_bytes > room_bytes) return header.data_bytes;
+    SPDLD_TRY(out.check(header.shape));
+    const std::uint64_t taken =
+        out.resize_bytes(header.shape) + (turned ? ByteBuffer::grown(header.data_bytes) : 0);
+    if (taken > room_bytes) return taken;
     SPDLD_ASSIGN(std::byte* const to, out.resize(header.shape));
     if (header.data_bytes == 0) return 0;
     std::byte* const unpacked = turned ? data_.resize(header.data_bytes) : to;

@@ -16,6 +16,23 @@ std::size_t round_up(std::size_t value, std::size_t multiple) {
 
 }  // namespace
 
+namespace {
+
+// What the tables of one axis take, of which the window shows `shown` outputs.
+std::uint64_t table_bytes(const Geometry& geometry, int in, int out, int shown) {
+  if (in == out) return 0;
+  // Weights, in double precision where pixels have 16 bits, and what row kernels make of them.
+  constexpr std::uint64_t kTapBytes = 28;
+  constexpr std::uint64_t kOutputBytes = 32;  // where its pixels begin
+  const int support = geometry.interpolation == Interpolation::kBicubic ? 2 : 1;
+  const std::uint64_t taps =
+      8 + 2 * static_cast<std::uint64_t>(support) *
+              (static_cast<std::uint64_t>(in) / static_cast<std::uint64_t>(out) + 1);
+  return static_cast<std::uint64_t>(std::min(out, shown)) * (kOutputBytes + taps * kTapBytes);
+}
+
+}  // namespace
+
 std::uint64_t ImagePass::most_bytes(const Geometry& geometry, int pixel_bytes) {
   constexpr int kWidestSupport = 2;  // bicubic's, on either side, in output rows when scaled down
   const int per_row = geometry.scaled.height >= geometry.crop.height
@@ -26,7 +43,10 @@ std::uint64_t ImagePass::most_bytes(const Geometry& geometry, int pixel_bytes) {
                          : 1);
   const std::size_t row = static_cast<std::size_t>(geometry.window.width + 2 * kRowSlack) *
                           static_cast<std::size_t>(pixel_bytes);
-  return (kept + 1) * row;  // one more for what is blended of them
+  return (kept + 1) * row +  // one more for what is blended of them
+         table_bytes(geometry, geometry.crop.width, geometry.scaled.width, geometry.window.width) +
+         table_bytes(geometry, geometry.crop.height, geometry.scaled.height,
+                     geometry.window.height);
 }
 
 Rect ImagePass::begin(const Geometry& geometry, int channels, const ImageTarget& target,

@@ -65,10 +65,10 @@ inline Status not_finite(const std::string& op) {
   return {Code::kDataLoss, op + ": a sample is no finite number, but NaN or infinite"};
 }
 
-// Sound::reshape(), or kNoMemory.
-inline Status reshape(Sound& sound, int channels, int bins, std::int64_t length) {
+// Sound::renew(), or kNoMemory.
+inline Status renew(Sound& sound, int channels, int bins, std::int64_t length) {
   try {
-    sound.reshape(channels, bins, length);
+    sound.renew(channels, bins, length);
     return {};
   } catch (const std::bad_alloc&) {
   } catch (const std::length_error&) {

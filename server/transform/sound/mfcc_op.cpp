@@ -29,7 +29,7 @@ class MfccStep final : public AudioStep {
   Status run(Sound& sound, Sound& scratch, KeyedRng) override {
     SPDLD_ASSIGN(const float largest, spectra_.run(sound, scratch));
     if (!log_mels_) floor_values(sound.values.data(), sound.values.size(), largest - kTopDb, 0, 1);
-    SPDLD_TRY(reshape(scratch, sound.channels, n_mfcc_, sound.length));
+    SPDLD_TRY(renew(scratch, sound.channels, n_mfcc_, sound.length));
     scratch.sample_rate = sound.sample_rate;
     for (int c = 0; c < sound.channels; ++c)
       multiply_rows(matrix_.data(), static_cast<std::size_t>(n_mfcc_),
@@ -65,6 +65,15 @@ class Mfcc final : public AudioOp {
     const auto mels = mel_params_at(options_.mels, in.sample_rate, "mfcc");
     if (!mels) return tl::unexpected(mels.error());
     return spectrum_format(options_.frames, in, options_.n_mfcc, 0, "mfcc");
+  }
+
+  // Between the sound and its coefficients there is its mel spectrum.
+  std::uint64_t step_bytes(const AudioFormat& in) const override {
+    const auto mels = static_cast<std::uint64_t>(options_.mels.n_mels);
+    const std::uint64_t matrix = mels * static_cast<std::uint64_t>(options_.n_mfcc) * sizeof(float);
+    const auto spectrum = spectrum_format(options_.frames, in, options_.mels.n_mels, 0, "mfcc");
+    return Spectra::bytes(options_.frames, options_.mels.n_mels) + matrix +
+           (spectrum ? spectrum->most_bytes() : 0);
   }
 
   std::unique_ptr<AudioStep> make_step(const AudioFormat& in) const override {

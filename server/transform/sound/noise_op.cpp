@@ -23,7 +23,7 @@ class NoiseStep final : public AudioStep {
 
   Status run(Sound& sound, Sound& scratch, KeyedRng rng) override {
     const double snr = snr_.draw(rng);
-    SPDLD_TRY(reshape(scratch, 1, 0, sound.length));
+    SPDLD_TRY(renew(scratch, 1, 0, sound.length));
     for (int c = 0; c < sound.channels; ++c) {
       const std::span<float> samples = sound.channel(c);
       const std::span<float> noise = scratch.values;

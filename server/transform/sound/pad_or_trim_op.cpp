@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/memory/no_memory.h"
 #include "op/audio.h"
 #include "transform/params/audio_params.h"
 #include "transform/params/size_params.h"
@@ -30,9 +32,14 @@ class PadOrTrimStep final : public AudioStep {
       float* const values = sound.values.data();
       for (int c = 0; c < sound.channels; ++c)
         std::copy_n(values + c * before + begin, samples_, values + c * samples_);
-      return reshape(sound, sound.channels, 0, samples_);
+      sound.reshape(sound.channels, 0, samples_);
+      return {};
     }
-    SPDLD_TRY(reshape(sound, sound.channels, 0, samples_));
+    try {
+      sound.reshape(sound.channels, 0, samples_);
+    } catch (const std::exception&) {  // std::bad_alloc, std::length_error
+      return no_memory("the samples of a sound");
+    }
     float* const values = sound.values.data();
     for (int c = sound.channels - 1; c >= 0; --c) {
       float* const row = values + c * samples_;

@@ -61,6 +61,17 @@ Result<AudioFormat> spectrum_format(const SpectrogramParams& params, const Audio
   return out;
 }
 
+std::uint64_t Spectra::bytes(const SpectrogramParams& params, int bands) {
+  const auto frame = static_cast<std::uint64_t>(params.n_fft);
+  const auto hop = static_cast<std::uint64_t>(params.hop_length);
+  const auto rows = static_cast<std::uint64_t>(bands);
+  // The kernels' scratch, the edge, the window, and roots, of which each pass has its own.
+  constexpr std::uint64_t kRoots = 8;
+  const std::uint64_t values = 2 * kMaxFrames * frame + (kMaxFrames - 1) * hop + kRoots * frame;
+  // A bin counts in two bands at most, but for narrow ones, which have no more than one.
+  return (values + (bands > 0 ? 2 * frame + rows : 0)) * sizeof(float) + rows * sizeof(Band);
+}
+
 Spectra::Spectra(const SpectrogramParams& params, SpectrumPlan plan, std::string op,
                  std::int64_t skipped)
     : params_(params),
@@ -97,7 +108,7 @@ const float* Spectra::samples_at(std::span<const float> samples, std::int64_t be
 Result<float> Spectra::run(Sound& sound, Sound& scratch) {
   SPDLD_ASSIGN(const std::int64_t all, frame_count(params_, sound.length, op_));
   const std::int64_t frames = all - skipped_;
-  SPDLD_TRY(reshape(scratch, sound.channels, plan_.rows(), frames));
+  SPDLD_TRY(renew(scratch, sound.channels, plan_.rows(), frames));
   scratch.sample_rate = sound.sample_rate;
   const auto lanes = static_cast<std::int64_t>(frame_lanes());
   const std::int64_t hop = params_.hop_length;

@@ -26,6 +26,9 @@ Result<AudioFormat> spectrum_format(const SpectrogramParams& params, const Audio
 // worker's; its memory is all taken when it is made.
 class Spectra {
  public:
+  // Memory that one takes, of `bands` bands; 0: without bands.
+  static std::uint64_t bytes(const SpectrogramParams& params, int bands);
+
   // `op` is named in messages. The last `skipped` frames of every sound are left out.
   Spectra(const SpectrogramParams& params, SpectrumPlan plan, std::string op,
           std::int64_t skipped = 0);

@@ -47,6 +47,7 @@ class Spectrogram final : public AudioOp {
     SPDLD_TRY(need_samples(in, "spectrogram"));
     return spectrum_format(params_, in, params_.n_fft / 2 + 1, 0, "spectrogram");
   }
+  std::uint64_t step_bytes(const AudioFormat&) const override { return Spectra::bytes(params_, 0); }
   std::unique_ptr<AudioStep> make_step(const AudioFormat&) const override {
     return std::make_unique<SpectrumStep>(Spectra(params_, spectrum_plan(params_), "spectrogram"));
   }
@@ -66,6 +67,9 @@ class MelSpectrogram final : public AudioOp {
     const auto mels = mel_params_at(mels_, in.sample_rate, kName);
     if (!mels) return tl::unexpected(mels.error());
     return spectrum_format(params_, in, mels_.n_mels, 0, kName);
+  }
+  std::uint64_t step_bytes(const AudioFormat&) const override {
+    return Spectra::bytes(params_, mels_.n_mels);
   }
   std::unique_ptr<AudioStep> make_step(const AudioFormat& in) const override {
     SpectrumPlan plan = spectrum_plan(params_);
@@ -151,6 +155,9 @@ class LogMel final : public AudioOp {
                        std::to_string(in.sample_rate) +
                        "; write 'decode_audio: {sample_rate: 16000}'");
     return spectrum_format(kWhisperFrames, in, n_mels_, kWhisperSkipped, "log_mel");
+  }
+  std::uint64_t step_bytes(const AudioFormat&) const override {
+    return Spectra::bytes(kWhisperFrames, n_mels_);
   }
   std::unique_ptr<AudioStep> make_step(const AudioFormat&) const override {
     SpectrumPlan plan = spectrum_plan(kWhisperFrames);

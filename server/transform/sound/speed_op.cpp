@@ -26,8 +26,11 @@ std::int64_t source_rate(int sample_rate, double factor) {
 }
 
 std::int64_t resampled_length(std::int64_t length, int sample_rate, double factor) {
+  // Of several such stages one after the other the text may ask for more than there are numbers.
+  constexpr __int128 kMost = std::int64_t{1} << 56;
   const std::int64_t from = source_rate(sample_rate, factor);
-  return (length * sample_rate + from - 1) / from;
+  const __int128 made = (static_cast<__int128>(length) * sample_rate + from - 1) / from;
+  return static_cast<std::int64_t>(std::min(made, kMost));
 }
 
 class SpeedStep final : public AudioStep {
@@ -40,7 +43,7 @@ class SpeedStep final : public AudioStep {
   Status run(Sound& sound, Sound& scratch, KeyedRng rng) override {
     Resampler& resampler = resamplers_[rng.below(resamplers_.size())];
     if (!resampler.changes()) return {};
-    SPDLD_TRY(reshape(scratch, sound.channels, 0, resampler.length(sound.length)));
+    SPDLD_TRY(renew(scratch, sound.channels, 0, resampler.length(sound.length)));
     scratch.sample_rate = sound.sample_rate;
     for (int c = 0; c < sound.channels; ++c)
       resampler.run(std::as_const(sound).channel(c), scratch.channel(c));
@@ -70,6 +73,13 @@ class SpeedPerturbation final : public AudioOp {
         std::all_of(factors_.begin(), factors_.end(), [&](double f) { return f == factors_[0]; });
     out.length = one && in.length >= 0 ? out.max_length : -1;
     return out;
+  }
+
+  std::uint64_t step_bytes(const AudioFormat& in) const override {
+    std::uint64_t weights = 0;
+    for (const double factor : factors_)
+      weights += Resampler::weights(source_rate(in.sample_rate, factor), in.sample_rate);
+    return weights * sizeof(float);
   }
 
   std::unique_ptr<AudioStep> make_step(const AudioFormat& in) const override {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/plan/image_steps.h"
 #include "engine/run.h"
 #include "source/files_source.h"
 #include "tests/support/allocations.h"
@@ -19,6 +20,52 @@ namespace spdld::engine {
 namespace {
 
 constexpr std::uint64_t kImages = 12;
+
+// Gives pixels of its own, and takes no memory.
+class Plane final : public RegionReader {
+ public:
+  Status read(const Rect& region, RowSink& rows) override {
+    for (int y = 0; y < region.height; ++y) rows.row(y, row_.data());
+    return {};
+  }
+
+ private:
+  std::vector<std::uint8_t> row_ = std::vector<std::uint8_t>(8000 * 4 * 2, 100);
+};
+
+TEST(ImageSteps, TakeNoMoreMemoryThanTheyPlan) {
+  for (const std::string stages :
+       {"  - resize: {size: [2000, 3000]}\n  - resize: {size: [20, 30]}\n",
+        "  - resize: {size: [20, 3000], interpolation: bicubic}\n  - resize: {size: [2500, 30]}\n"
+        "  - random_crop: {size: [2600, 1000], pad_if_needed: true}\n"
+        "  - resize: {size: [1500, 1600], antialias: false}\n  - resize: {size: 8}\n"
+        "  - center_crop: {size: 8}\n",
+        "  - center_crop: {size: [4000, 50]}\n  - resize: {size: [70, 3000]}\n"
+        "  - random_horizontal_flip\n  - resize: {size: [60, 20], interpolation: nearest}\n",
+        "  - resize: {size: [30, 40]}\n"}) {
+    for (const std::string mode : {"rgb", "rgba", "gray16"}) {
+      SCOPED_TRACE(mode + "\n" + stages);
+      const auto plan =
+          testing::compile("  - fetch\n  - decode_image: {mode: " + mode + "}\n" + stages);
+      ASSERT_TRUE(plan) << plan.error().message();
+      const ImageTask& task = *(*plan)->image;
+      std::vector<std::byte> row((*plan)->layout.row_bytes(0));
+      Plane plane;
+      for (const Size size : {Size{48, 40}, Size{7000, 30}, Size{3000, 2000}}) {
+        const testing::HeldBytes held;
+        ImageSteps steps(task.geometry, task.stored());
+        const auto planned = steps.plan(size, 5);
+        ASSERT_TRUE(planned) << planned.error().message();
+        ASSERT_TRUE(
+            steps.run(plane, {.data = row.data(), .format = task.format, .layout = task.layout})
+                .ok());
+        constexpr std::uint64_t kSmall = 64 << 10;
+        EXPECT_LE(static_cast<std::uint64_t>(held.most()), *planned + kSmall)
+            << size.width << "x" << size.height;
+      }
+    }
+  }
+}
 
 class RowAllocationTest : public ::testing::Test {
  protected:

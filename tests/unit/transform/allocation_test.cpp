@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/allocations.h"
@@ -71,6 +72,49 @@ TEST(AudioSteps, AllocateNothingOnceTheyHaveSeenALargerSound) {
     const int before = testing::allocations();
     for (std::uint64_t key = 0; key < 32; ++key) ASSERT_TRUE(run(small, key));
     EXPECT_EQ(testing::allocations(), before);
+  }
+}
+
+// An op that knows no length of its own makes at most this of a sound, by what its output says.
+TEST(AudioSteps, TakeNoMoreMemoryThanTheirOpsSay) {
+  const std::vector<std::pair<std::string, Values>> ops{
+      {"pad_or_trim", {{"samples", std::int64_t{3'000'000}}}},
+      {"pad_or_trim", {{"samples", std::int64_t{5000}}}},
+      {"mix_channels", {}},
+      {"gain", {}},
+      {"normalize_audio", {{"mode", std::string("standard")}}},
+      {"add_noise", {{"snr", Floats{3}}}},
+      {"speed_perturbation", {{"factors", Floats{0.1}}}},
+      {"speed_perturbation", {{"factors", Floats{0.901, 1.099, 10}}}},
+      {"spectrogram", {{"n_fft", std::int64_t{65536}}, {"hop_length", std::int64_t{1000}}}},
+      {"spectrogram", {{"n_fft", std::int64_t{400}}, {"hop_length", std::int64_t{3}}}},
+      {"mel_spectrogram",
+       {{"n_fft", std::int64_t{65536}},
+        {"hop_length", std::int64_t{500}},
+        {"n_mels", std::int64_t{4096}}}},
+      {"log_mel", {}},
+      {"mfcc",
+       {{"n_fft", std::int64_t{8192}},
+        {"hop_length", std::int64_t{100}},
+        {"n_mels", std::int64_t{1024}},
+        {"n_mfcc", std::int64_t{1024}}}}};
+  for (const auto& [name, values] : ops) {
+    SCOPED_TRACE(name);
+    for (const std::int64_t samples : {40'000, 100'000}) {
+      const auto op = made<AudioOp>(name, values);
+      const AudioFormat in{.sample_rate = 16000, .channels = 2, .max_length = samples};
+      const Result<AudioFormat> out = op->output(in);
+      ASSERT_TRUE(out) << out.error().message();
+      Sound sound = pattern(2, samples);
+      Sound scratch;
+      const testing::HeldBytes held;
+      const auto step = op->make_step(in);
+      ASSERT_TRUE(step->run(sound, scratch, KeyedRng(1)).ok());
+      constexpr std::uint64_t kSmall = 64 << 10;
+      EXPECT_LE(static_cast<std::uint64_t>(held.most()),
+                out->most_bytes() + op->step_bytes(in) + kSmall)
+          << samples;
+    }
   }
 }
 

@@ -49,10 +49,10 @@ class Port final : public QuietPort {
 class Maker {
  public:
   Maker(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> source,
-        std::shared_ptr<SampleCache> cache, std::uint64_t seed = 5)
+        std::shared_ptr<SampleCache> cache, std::uint64_t seed = 5, RunPool pool = 1)
       : plan_(plan),
         items_(source->size()),
-        run_(plan, source, source::Sampler(source->size(), plan->spec.shuffle, seed), seed, 1,
+        run_(plan, source, source::Sampler(source->size(), plan->spec.shuffle, seed), seed, pool,
              RunLimits{}, clock_, std::move(cache)) {}
 
   // All of an epoch's batches, one after the other.
@@ -360,6 +360,19 @@ TEST_F(CachedRunTest, RecodesNothingForACacheThatIsFull) {
     EXPECT_EQ(recoded_so_far(), first) << size_kb;
     EXPECT_LT(kept->snapshot().items, 12U) << size_kb;
   }
+}
+
+// A crop of a large image takes less than the whole image, which the cache would keep.
+TEST_F(CachedRunTest, KeepsNoImageForWhichARowWouldTakeMoreThanItMay) {
+  const std::string stages = "  - fetch\n  - decode_image\n  - center_crop: {size: 20}\n";
+  const std::vector<KeptSource::Bytes> items(
+      4, make_jpeg({.width = 2600, .height = 2600, .quality = 30}));
+  const auto cached = plan(stages, "batch: {size: 4}\ncache: {form: decoded, size: 100MiB}\n");
+  const auto kept = made_cache(*cached);
+  Maker with(cached, std::make_shared<KeptSource>(items), kept, 5, {1, 16 * kMiB});
+  Maker without(plan(stages, "batch: {size: 4}\n"), std::make_shared<KeptSource>(items), nullptr);
+  EXPECT_EQ(with.epoch(0), without.epoch(0));
+  EXPECT_EQ(kept->snapshot().items, 0U);
 }
 
 class WarmRunTest : public CachedRunTest {

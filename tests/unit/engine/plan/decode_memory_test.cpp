@@ -153,14 +153,18 @@ class DecodeMemoryTest : public ::testing::TestWithParam<unsigned> {
  protected:
   std::shared_ptr<engine::Run> run_of(std::vector<std::string> items,
                                       const std::string& policy = "") {
-    auto plan = testing::compile("  - fetch\n  - decode_image\n  - resize: {size: [16, 16]}\n",
-                                 "batch: {size: 4}\n" + policy);
+    return run_of(std::move(items), "  - resize: {size: [16, 16]}\n", policy, {GetParam()});
+  }
+  std::shared_ptr<engine::Run> run_of(std::vector<std::string> items, const std::string& stages,
+                                      const std::string& policy, RunPool pool) {
+    auto plan =
+        testing::compile("  - fetch\n  - decode_image\n" + stages, "batch: {size: 4}\n" + policy);
     EXPECT_TRUE(plan) << plan.error().message();
     plans_.push_back(*plan);
     source_ = std::make_shared<FakeSource>(std::move(items));
     return std::make_shared<engine::Run>(*plan, source_,
-                                         source::Sampler(source_->size(), Shuffle{}, 1), 1,
-                                         GetParam(), RunLimits{}, clock_);
+                                         source::Sampler(source_->size(), Shuffle{}, 1), 1, pool,
+                                         RunLimits{}, clock_);
   }
   ExecutorOptions options(std::uint64_t decode_memory_bytes) {
     return {.threads = GetParam(),
@@ -239,6 +243,43 @@ TEST_P(DecodeMemoryTest, AClosedStreamLeavesTheLineForMemory) {
     executor.close_stream(closed);
     reader->wait_for_batches(1);
   }
+}
+
+TEST_P(DecodeMemoryTest, ARowOfMoreThanItMayTakeIsAnErrorOfItsItem) {
+  const auto run = run_of({small(), large(), small(), small()}, "  - resize: {size: [16, 16]}\n",
+                          "on_error: {decode: replace}\n", {GetParam(), 20 * kMiB});
+  const auto reader = consumer(1);
+  Executor executor(options(kMiB));
+  executor.open_stream(run, reader);
+  reader->wait_for_batches(1);
+  const std::vector<SampleFailure> replaced = reader->replaced();
+  ASSERT_EQ(replaced.size(), 1U);
+  EXPECT_EQ(replaced[0].item, 1U);
+  EXPECT_EQ(replaced[0].status.code(), Code::kResourceExhausted);
+  EXPECT_THAT(replaced[0].status.message(), HasSubstr("'decode_image + resize' would take "));
+  EXPECT_THAT(
+      replaced[0].status.message(),
+      HasSubstr("bytes of memory for it, and limits.row_memory is 20971520: lower the sizes"));
+  EXPECT_EQ(executor.most_decode_memory(), 0U);
+}
+
+// Each picture becomes one of 3000 x 3000 pixels, then one of 2000 x 2000, and a small one.
+TEST_P(DecodeMemoryTest, ARowTakesItsLargestPairOfNeighboursAndNoMore) {
+  const std::string stages =
+      "  - resize: {size: [3000, 3000]}\n  - resize: {size: [2000, 2000]}\n"
+      "  - resize: {size: [16, 16]}\n";
+  constexpr std::uint64_t kPair = 3 * (3000 * 3000 + 2000 * 2000);
+  const std::vector<std::string> items(4, small());
+  const auto within = run_of(items, stages, "", {GetParam(), kPair + 16 * kMiB});
+  const auto reader = consumer(1);
+  Executor executor(options(64 * kMiB));
+  executor.open_stream(within, reader);
+  reader->wait_for_batches(1);
+  EXPECT_GE(executor.most_decode_memory(), kPair);
+  const auto beyond = run_of(items, stages, "", {GetParam(), kPair});
+  const auto refused = consumer(1);
+  executor.open_stream(beyond, refused);
+  EXPECT_THAT(refused->wait_for_failure().status.message(), HasSubstr("limits.row_memory is "));
 }
 
 // Has no memory for some items' bytes, so many times.

@@ -66,6 +66,34 @@ TEST(Plan, LeavesTheDrawsOfOthersAloneWhenAStageIsAdded) {
   EXPECT_EQ((*without)->image->geometry[0].draw_key, (*with)->image->geometry[1].draw_key);
 }
 
+// Of a row in 8 bits and three channels.
+constexpr std::uint64_t rgb(std::uint64_t width, std::uint64_t height) {
+  return 3 * width * height;
+}
+
+TEST(Plan, KnowsTheMemoryOfARowWhoseSizesTheTextGives) {
+  const auto known = [](const std::string& stages) {
+    const auto plan = compile("  - fetch\n  - decode_image\n" + stages);
+    EXPECT_TRUE(plan) << plan.error().message();
+    return (*plan)->known_row();
+  };
+  EXPECT_EQ(known("  - resize: {size: [40, 30]}\n").bytes, rgb(40, 30));
+  EXPECT_EQ(known("  - resize: {size: [60000, 50000]}\n").bytes, rgb(60000, 50000));
+  // Of what is made on the way the largest pair counts, and the row.
+  const Plan::KnownRow row = known(
+      "  - resize: {size: [900, 800]}\n  - resize: {size: [70, 60]}\n"
+      "  - resize: {size: [500, 400]}\n  - random_resized_crop: {size: [50, 40]}\n");
+  EXPECT_EQ(row.bytes, rgb(900, 800) + rgb(70, 60) + rgb(50, 40));
+  EXPECT_EQ(row.field, "image");
+  EXPECT_EQ(row.ops, "decode_image + resize + resize + resize + random_resized_crop");
+  // A crop of what is resized is part of the same pass.
+  EXPECT_EQ(known("  - resize: {size: [900, 800]}\n  - center_crop: {size: [50, 40]}\n").bytes,
+            rgb(50, 40));
+  // What a crop makes of images of any size is not known.
+  EXPECT_EQ(known("  - center_crop: {size: 9000}\n  - resize: {size: [50, 40]}\n").bytes,
+            rgb(50, 40));
+}
+
 TEST(Plan, RefusesImagesOfDifferentSizesAndSaysWhatToAdd) {
   const auto plan = compile("  - fetch\n  - decode_image\n");
   ASSERT_FALSE(plan);

@@ -93,6 +93,36 @@ class Spectrum final : public AudioOp {
   }
 };
 
+// A thousand rows for each sample; whether it was made to make them.
+class Flood final : public AudioOp {
+ public:
+  explicit Flood(bool& was_run) : AudioOp(std::vector<std::string>()), was_run_(was_run) {}
+  Result<AudioFormat> output(const AudioFormat& in) const override {
+    AudioFormat out = in;
+    out.bins = 1000;
+    return out;
+  }
+  std::unique_ptr<AudioStep> make_step(const AudioFormat&) const override {
+    class Step final : public AudioStep {
+     public:
+      explicit Step(bool& was_run) : was_run_(was_run) {}
+      Status run(Sound& sound, Sound& scratch, KeyedRng) override {
+        was_run_ = true;
+        scratch.renew(sound.channels, 1000, sound.length);
+        std::swap(sound, scratch);
+        return {};
+      }
+
+     private:
+      bool& was_run_;
+    };
+    return std::make_unique<Step>(was_run_);
+  }
+
+ private:
+  bool& was_run_;
+};
+
 // A pipeline of decode_audio and what follows it.
 struct Pipeline {
   explicit Pipeline(Values params = {}, std::optional<ClipShape> clip = {}) {
@@ -371,6 +401,62 @@ TEST(DecodeAudio, AsksForMemoryBeforeItTakesIt) {
   ASSERT_TRUE(done);
   EXPECT_EQ(*done, 0U);
   EXPECT_LE(pipeline.worker->kept_bytes(), *asked + (2U << 20));
+}
+
+TEST(DecodeAudio, AsksForTheLargestPairOfNeighbours) {
+  bool was_run = false;
+  Pipeline pipeline;
+  ASSERT_TRUE(pipeline.add(std::make_unique<Flood>(was_run), "flood").ok());
+  ASSERT_TRUE(pipeline.add(std::make_unique<AddDraw>(), "add").ok());
+  pipeline.finish();
+  const auto bytes = make_wav({.data = std::string(20000, '\1')});  // 10000 samples
+  pipeline.sample.bytes.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  FakeOutput output(*pipeline.task, std::uint64_t{1} << 28);
+  constexpr std::uint64_t kFlood = 10000 * 1000 * sizeof(float);
+  const auto asked = pipeline.worker->run(pipeline.sample, output.outputs(), 2 * kFlood);
+  ASSERT_TRUE(asked);
+  EXPECT_FALSE(was_run);
+  // The sound that is added to and what it becomes, and no third one.
+  EXPECT_GT(*asked, 2 * kFlood);
+  EXPECT_LT(*asked, 2 * kFlood + (32U << 20));
+  const auto done = pipeline.worker->run(pipeline.sample, output.outputs(), *asked);
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_EQ(*done, 0U);
+  EXPECT_TRUE(was_run);
+  EXPECT_LE(pipeline.worker->kept_bytes(), *asked);
+}
+
+TEST(DecodeAudio, MakesNoRowThatIsOverItsBound) {
+  bool was_run = false;
+  Pipeline pipeline;
+  ASSERT_TRUE(pipeline.add(std::make_unique<Flood>(was_run), "flood").ok());
+  pipeline.finish();
+  const auto bytes = make_wav({.data = std::string(2000, '\1')});
+  pipeline.sample.bytes.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  FakeOutput output(*pipeline.task, 3'999'999);
+  const auto refused = pipeline.worker->run(pipeline.sample, output.outputs(), kRoom);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
+  EXPECT_THAT(refused.error().message(),
+              HasSubstr("takes 4000000 bytes, and a row of it may take"));
+  EXPECT_FALSE(was_run);
+  EXPECT_TRUE(pipeline.run(bytes).ok());
+}
+
+TEST(DecodeAudio, KnowsTheMemoryOfClipsOfOneLength) {
+  bool was_run = false;
+  ClipShape clip{.kind = StreamInfo::Kind::kAudio};
+  clip.sample_rate = 8000;
+  clip.channels = 2;
+  clip.samples = clip.max_samples = 400;
+  Pipeline pipeline({}, clip);
+  ASSERT_TRUE(pipeline.add(std::make_unique<Flood>(was_run), "flood").ok());
+  pipeline.finish();
+  EXPECT_EQ(pipeline.task->known_bytes(), 2 * 400 * 1001 * sizeof(float));
+  Pipeline any;
+  ASSERT_TRUE(any.add(std::make_unique<Flood>(was_run), "flood").ok());
+  any.finish();
+  EXPECT_EQ(any.task->known_bytes(), 0U);
 }
 
 TEST(DecodeAudio, RefusesFieldsThatAreClipsOfVideo) {

@@ -292,6 +292,18 @@ TEST(SpeedPerturbation, SaysWhatLengthsThereMayBe) {
   EXPECT_EQ(one->length, 50);
 }
 
+TEST(SpeedPerturbation, SaysALengthThoughNoMemoryHoldsIt) {
+  AudioFormat sound{.sample_rate = 768000, .channels = 64, .max_length = std::int64_t{1} << 40};
+  for (int stage = 0; stage < 30; ++stage) {
+    const auto longer =
+        made<AudioOp>("speed_perturbation", {{"factors", Floats{0.1}}})->output(sound);
+    ASSERT_TRUE(longer);
+    EXPECT_GE(longer->max_length, sound.max_length);
+    sound = *longer;
+  }
+  EXPECT_GT(sound.most_bytes(), std::uint64_t{1} << 56);
+}
+
 TEST(SpeedPerturbation, BoundsItsFilters) {
   std::vector<double> odd(60);
   for (std::size_t i = 0; i < odd.size(); ++i) odd[i] = 0.9 + 0.00101 * static_cast<double>(i);
