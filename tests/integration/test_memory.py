@@ -167,22 +167,22 @@ def test_more_pixels_than_the_admin_allows_are_refused_at_apply(
     assert daemon.ctl("apply", "-f", pipeline).returncode == 0
 
 
-@pytest.mark.parametrize("kind", ["resize", "two resizes"])
+@pytest.mark.parametrize("chain", ["resize", "two resizes"])
 def test_rows_that_the_text_makes_too_large_are_refused_at_apply(
-    kind: str,
+    chain: str,
     make_daemon: Callable[..., Any],
     write_pipeline: Callable[..., pathlib.Path],
     make_dataset: Callable[..., Any],
 ) -> None:
     stages: list[Any] = ["fetch", "decode_image", {"resize": {"size": [60000, 50000]}}]
-    if kind == "two resizes":
+    if chain == "two resizes":
         stages.append({"resize": {"size": [8, 8]}})
     pipeline = write_pipeline(make_dataset(), stages=stages, batch={"size": 1})
     daemon = make_daemon(settings={"limits": {"row_memory": "64MiB"}})
     before = status_bytes(daemon.pid, "VmHWM")
     done = daemon.ctl("apply", "-f", pipeline, check=False)
     assert done.returncode == 2, done.stderr
-    bytes_of_row = 60000 * 50000 * 3 + (8 * 8 * 3 if kind == "two resizes" else 0)
+    bytes_of_row = 60000 * 50000 * 3 + (8 * 8 * 3 if chain == "two resizes" else 0)
     assert (
         f"pipeline 'images': each row takes {bytes_of_row} bytes of memory, most of them for "
         "'image' (decode_image + resize" in done.stderr

@@ -78,7 +78,7 @@ def wait_ended(pidfd: int) -> None:
 
 
 def daemon_pid(directory: str) -> int:
-    return int(Path(directory, "lock").read_text().split()[0])
+    return int(Path(directory, "lock").read_text().split()[1])
 
 
 def test_a_private_daemon_gives_each_item_once_an_epoch(yaml, runtime) -> None:

@@ -121,7 +121,7 @@ bool has_all_components(std::span<const std::byte> bytes) {
     const std::size_t band = 1 + count * kScanComponent;
     if (body.size() < band + 3) continue;
     // A component's picture begins with the mean of each block, which later scans refine.
-    if (is_progressive && (body[band] != std::byte{0} || body[band + 2] >> 4 != std::byte{0}))
+    if (is_progressive && (body[band] != std::byte{0} || (body[band + 2] >> 4) != std::byte{0}))
       continue;
     for (std::size_t i = 0; i < count; ++i)
       missing.reset(std::to_integer<std::size_t>(body[1 + i * kScanComponent]));

@@ -24,7 +24,9 @@ TEST(ConnectionBoundsTest, NeverGiveOneUserAllPlaces) {
 }
 
 TEST(ConnectionBoundsTest, HaveAsManyPlacesForAUserAsTheConfigurationSays) {
-  const LimitsConfig limits{.connections = 900, .control_connections = 3};
+  LimitsConfig limits;
+  limits.connections = 900;
+  limits.control_connections = 3;
   const ConnectionBounds bounds = connection_bounds(limits, 1024);
   EXPECT_EQ(bounds.data_per_user, 900U);
   EXPECT_GE(bounds.data, 900U + bounds.data_reserved);
