@@ -33,10 +33,6 @@ struct RunLimits {
 
 // What is the same for all runs of one executor.
 struct RunPool {
-  // Not explicit: a number of workers is a pool that bounds no row.
-  RunPool(unsigned count) : workers(count) {}  // NOLINT(google-explicit-constructor)
-  RunPool(unsigned count, std::uint64_t row_bytes) : workers(count), row_memory_bytes(row_bytes) {}
-
   unsigned workers = 1;
   // A row that takes more memory while it is made is an error of its item.
   std::uint64_t row_memory_bytes = std::numeric_limits<std::uint64_t>::max();

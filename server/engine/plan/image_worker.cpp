@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "engine/plan/picture_row.h"
 #include "op/row_collector.h"
 
 namespace spdld::engine {
@@ -86,22 +87,11 @@ Result<std::uint64_t> ImageWorker::apply(Size size, RegionReader& picture,
   SPDLD_TRY(check_canvas(size, sample));
   SPDLD_ASSIGN(std::uint64_t taken, steps_.plan(size, sample.key));
   taken += decode_bytes;
-  std::vector<std::int64_t> shape;
-  std::uint64_t row_bytes = 0;
-  if (!task_.output) {
-    shape = task_.shape_of(steps_.output());
-    SPDLD_TRY(out.check(shape));
-    row_bytes = out.resize_bytes(shape);
-  }
-  if (taken + row_bytes > room_bytes) return taken + row_bytes;
+  SPDLD_ASSIGN(const PictureRow row, begin_row(task_, steps_.output(), taken, room_bytes, out));
+  if (row.data == nullptr) return row.needs_bytes;
   kept_bytes_ = std::max(kept_bytes_, taken);
-  std::byte* row = out.data();
-  if (task_.output) {
-    SPDLD_CHECK(steps_.output() == *task_.output);  // the slot has room for this and no more
-  } else {
-    SPDLD_ASSIGN(row, out.resize(shape));
-  }
-  SPDLD_TRY(steps_.run(picture, {.data = row, .format = task_.format, .layout = task_.layout}));
+  SPDLD_TRY(
+      steps_.run(picture, {.data = row.data, .format = task_.format, .layout = task_.layout}));
   return 0;
 }
 

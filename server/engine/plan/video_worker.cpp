@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <vector>
 
 #include "base/check.h"
+#include "engine/plan/picture_row.h"
 
 namespace spdld::engine {
 
@@ -20,25 +20,14 @@ Result<std::uint64_t> VideoWorker::run(SampleInput& sample, std::span<RowOutput>
   SPDLD_ASSIGN(const Size size, decoder_->open(*clip, sample.part(task_.request)));
   SPDLD_ASSIGN(std::uint64_t taken, steps_.plan(size, sample.key));
   taken += decoder_->read_bytes();
-  std::vector<std::int64_t> shape;
-  std::uint64_t row_bytes = 0;
-  if (!task_.output) {
-    shape = task_.shape_of(steps_.output());
-    SPDLD_TRY(out.front().check(shape));
-    row_bytes = out.front().resize_bytes(shape);
-  }
-  if (taken + row_bytes > room_bytes) return taken + row_bytes;
+  SPDLD_ASSIGN(const PictureRow row,
+               begin_row(task_, steps_.output(), taken, room_bytes, out.front()));
+  if (row.data == nullptr) return row.needs_bytes;
   kept_bytes_ = std::max(kept_bytes_, taken);
-  std::byte* row = out.front().data();
-  if (task_.output) {
-    SPDLD_CHECK(steps_.output() == *task_.output);  // the slot has room for this and no more
-  } else {
-    SPDLD_ASSIGN(row, out.front().resize(shape));
-  }
   for (;;) {
     SPDLD_ASSIGN(const bool found, decoder_->next());
     if (!found) return 0;
-    SPDLD_TRY(place(*clip, row, out.subspan(1)));
+    SPDLD_TRY(place(*clip, row.data, out.subspan(1)));
   }
 }
 

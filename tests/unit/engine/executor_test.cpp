@@ -161,7 +161,7 @@ class ExecutorTest : public ::testing::TestWithParam<unsigned> {
   std::shared_ptr<engine::Run> run() {
     return std::make_shared<engine::Run>(plan_, source_,
                                          source::Sampler(source_->size(), Shuffle{}, 1), 1,
-                                         GetParam(), RunLimits{}, clock_);
+                                         RunPool{GetParam()}, RunLimits{}, clock_);
   }
 
   SystemClock clock_;

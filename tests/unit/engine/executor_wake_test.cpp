@@ -160,7 +160,7 @@ class ExecutorWakeTest : public ::testing::Test {
     plan_ = *plan;
     port_ = std::make_shared<Batches>(*plan_, 8);
     run_ = std::make_shared<engine::Run>(plan_, source_, source::Sampler(kItems, Shuffle{}, 1), 1,
-                                         kWorkers, RunLimits{}, clock_);
+                                         RunPool{kWorkers}, RunLimits{}, clock_);
   }
   void TearDown() override { executor_.stop(); }
   void start(std::size_t batches) {

@@ -149,7 +149,7 @@ class FairShareTest : public ::testing::TestWithParam<unsigned> {
   void TearDown() override { executor_.stop(); }
   std::shared_ptr<engine::Run> run(RunLimits limits = {}) {
     return std::make_shared<engine::Run>(plan_, source_, source::Sampler(kItems, Shuffle{}, 1), 1,
-                                         GetParam(), limits, clock_);
+                                         RunPool{GetParam()}, limits, clock_);
   }
   std::shared_ptr<Hungry> start(const std::shared_ptr<engine::Run>& of, bool asleep = false) {
     auto port = std::make_shared<Hungry>(*plan_);

@@ -133,7 +133,7 @@ TEST_F(RowAllocationTest, MakesImagesOfFilesThatAreCachedWithoutAllocating) {
   slot_.resize((*plan)->layout.slot_bytes());
   const SystemClock clock;
   engine::Run run(*plan, std::move(*source), source::Sampler(kImages, (*plan)->spec.shuffle, 3), 3,
-                  1, RunLimits{}, clock);
+                  RunPool{}, RunLimits{}, clock);
   // Scratch grows to what the largest crops take. Files that the kernel has forgotten are read by
   // the I/O pool, which allocates.
   Epoch epoch;

@@ -56,7 +56,7 @@ class ConsumerTest : public ::testing::Test {
     phase->batch = 4;
     phase->content = content;
     phase->run = std::make_shared<engine::Run>(plan_, source, source::Sampler(kItems, Shuffle{}, 1),
-                                               1, 2, engine::RunLimits{}, clock_);
+                                               1, engine::RunPool{2}, engine::RunLimits{}, clock_);
     return phase;
   }
   void start(std::uint32_t num_shards = 1, StepAt at = {}, std::uint64_t open_epochs = 100,

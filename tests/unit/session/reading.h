@@ -178,9 +178,9 @@ class StreamsFixture : public ::testing::Test {
     made->batch = batch;
     made->content = std::move(content);
     made->seed = seed;
-    made->run = std::make_shared<engine::Run>(
-        plan_, source_, source::Sampler(source_->size(), Shuffle{}, seed), seed,
-        executor_.threads(), engine::RunLimits{}, clock_);
+    made->run = std::make_shared<engine::Run>(plan_, source_,
+                                              source::Sampler(source_->size(), Shuffle{}, seed),
+                                              seed, executor_.pool(), engine::RunLimits{}, clock_);
     return made;
   }
   ReaderPtr reader(JobTag job, std::size_t allowed = 1000) {

@@ -49,7 +49,7 @@ class Port final : public QuietPort {
 class Maker {
  public:
   Maker(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> source,
-        std::shared_ptr<SampleCache> cache, std::uint64_t seed = 5, RunPool pool = 1)
+        std::shared_ptr<SampleCache> cache, std::uint64_t seed = 5, RunPool pool = {})
       : plan_(plan),
         items_(source->size()),
         run_(plan, source, source::Sampler(source->size(), plan->spec.shuffle, seed), seed, pool,

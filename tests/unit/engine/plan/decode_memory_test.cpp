@@ -322,7 +322,7 @@ class NoMemoryTest : public DecodeMemoryTest {
     run_of({small(), small(), small(), small()}, "on_error: {decode: replace}\n");
     return std::make_shared<engine::Run>(
         plans_.back(), std::make_shared<PoorSource>(source_, refusals),
-        source::Sampler(4, Shuffle{}, 1), 1, GetParam(), RunLimits{}, clock_);
+        source::Sampler(4, Shuffle{}, 1), 1, RunPool{GetParam()}, RunLimits{}, clock_);
   }
 };
 
