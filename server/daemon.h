@@ -41,8 +41,8 @@ class Daemon {
   // the I/O pool, for which the destructor would wait; the process is to end without it.
   // Idempotent.
   bool stop();
-  // Gives the directories to whoever comes next, for a process that is about to end and may not be
-  // able to. Safe in a signal handler.
+  // Another daemon may have the directories from now on. For a process that ends now, a thread of
+  // which may hang in the kernel and keep it. Safe in a signal handler.
   void release_locks() const noexcept;
 
  private:

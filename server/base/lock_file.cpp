@@ -44,17 +44,18 @@ std::string link_text(const char* path) {
   return {text.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
 }
 
-std::string first_line(int fd) {
+std::string text_of(int fd) {
   std::array<char, kTextBytes> bytes{};
   const ssize_t got = fd < 0 ? 0 : ::pread(fd, bytes.data(), bytes.size(), 0);
-  const std::string text(bytes.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
-  return text.substr(0, text.find('\n'));
+  return {bytes.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
 }
+
+std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
 
 // Where a pid means the same process: this boot of this machine, and this PID namespace.
 std::string where_pids_hold() {
   const UniqueFd boot(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  return first_line(boot.get()) + " " + link_text("/proc/self/ns/pid");
+  return std::string(first_line(text_of(boot.get()))) + " " + link_text("/proc/self/ns/pid");
 }
 
 // One line for people, and one by which others tell whether they may look for the pid.
@@ -71,10 +72,8 @@ struct Holder {
 };
 
 Holder holder_of(int fd) {
-  std::array<char, kTextBytes> bytes{};
-  const ssize_t got = ::pread(fd, bytes.data(), bytes.size(), 0);
-  const std::string_view text(bytes.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
-  const std::string_view line = text.substr(0, text.find('\n'));
+  const std::string text = text_of(fd);
+  const std::string_view line = first_line(text);
   Holder holder{.told = std::string(line)};
   for (char& c : holder.told) {
     if (c < ' ' || c > '~') c = '?';
@@ -84,8 +83,8 @@ Holder holder_of(int fd) {
   pid_t pid = 0;
   if (!line.starts_with(kPid) || line.size() == text.size()) return holder;
   std::from_chars(line.data() + kPid.size(), line.data() + line.size(), pid);
-  const std::string_view where = text.substr(line.size() + 1);
-  holder.is_zombie = where.substr(0, where.find('\n')) == where_pids_hold() && is_zombie(pid);
+  const std::string_view where = std::string_view(text).substr(line.size() + 1);
+  holder.is_zombie = first_line(where) == where_pids_hold() && is_zombie(pid);
   return holder;
 }
 
@@ -103,7 +102,7 @@ bool is_at(const std::string& path, int fd) {
          opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
 }
 
-// With the lock, or kAlreadyExists; `found` is then who has it.
+// Opens and locks the file. kAlreadyExists: another process has the lock, and `found` tells which.
 Result<UniqueFd> try_to_take(const std::string& path, LockFile::Kind kind, Holder& found) {
   while (true) {
     SPDLD_ASSIGN(UniqueFd fd, open_file(path));

@@ -26,7 +26,7 @@ class LockFile {
   // Makes the file if it is not there. kAlreadyExists: another process has it, and the message is
   // who: "pid 12 on host a, since …".
   static Result<LockFile> take(const std::string& path, Kind kind);
-  // Who has the kOfd lock of a file that this process may read alone; empty if nobody has.
+  // Which process has the kOfd lock of a file that this one may not write to; empty if none has.
   static std::string holder(const std::string& path);
 
   // Gives the lock back. Safe in a signal handler.

@@ -73,7 +73,7 @@ class SPDLD_API Batch {
   // Names the listing and the order that indices() are of.
   const std::string& order_digest() const;
 
-  // The position after this batch, for whoever reads batches ahead of using them.
+  // The position after this batch. Save it where other batches have been read since.
   const Cursor& state() const;
   // Dataset index of what is in each row; empty if the pipeline gives none.
   std::span<const std::int64_t> indices() const;
