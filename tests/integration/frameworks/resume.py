@@ -22,7 +22,7 @@ from typing import Any
 
 import spdld
 import torch
-from train import DOCS, EPOCHS, Model, run_block, sgd
+from train import DOCS, EPOCHS, Model, lightning_module, run_block, sgd, trainer_arguments
 
 SAVED_STEP = 4  # the first one of the second epoch is behind it
 
@@ -99,21 +99,6 @@ class Trainer:
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    def _arguments(self, **options: Any) -> Any:
-        import transformers
-
-        return transformers.TrainingArguments(
-            output_dir="trainer",
-            num_train_epochs=EPOCHS,
-            learning_rate=0.01,
-            lr_scheduler_type="constant",
-            use_cpu=True,
-            report_to=[],
-            disable_tqdm=True,
-            label_names=["label"],
-            **options,
-        )
-
     def train(self, phase: str) -> None:
         import transformers
 
@@ -130,7 +115,7 @@ class Trainer:
             loader.load_state_dict(torch.load(f"{checkpoint}/loader.pt"))
         kind(
             model=self.model,
-            args=self._arguments(**options),
+            args=trainer_arguments(label_names=["label"], **options),
             callbacks=[save["SaveLoader"]()],
         ).train(resume_from_checkpoint=checkpoint if phase in ("rest", "naive") else None)
 
@@ -149,7 +134,7 @@ class Trainer:
         guess = Guessing()
         trainer = kind(
             model=guess,
-            args=self._arguments(save_strategy="no"),
+            args=trainer_arguments(label_names=["label"], save_strategy="no"),
             compute_metrics=count,
         )
         for _ in range(2):
@@ -171,20 +156,7 @@ class Guessing(torch.nn.Module):
 
 class Lightning:
     def __init__(self, model: Model) -> None:
-        import lightning
-
-        class Module(lightning.LightningModule):
-            def __init__(self) -> None:
-                super().__init__()
-                self.model = model
-
-            def training_step(self, batch: Any, _: int) -> torch.Tensor:
-                return self.model(**batch)["loss"]
-
-            def configure_optimizers(self) -> torch.optim.Optimizer:
-                return sgd(self.model)
-
-        self.module = Module
+        self.module = lightning_module(model)
 
     def _trainer(self, **options: Any) -> Any:
         import lightning

@@ -154,7 +154,7 @@ def collate_one(batch: spdld.TorchBatch) -> spdld.TorchBatch:
     return type(together)({name: field[0] for name, field in together.items()})
 
 
-def train_lightning(model: Model, block: str | None) -> None:
+def lightning_module(model: Model) -> type:
     import lightning
 
     class Module(lightning.LightningModule):
@@ -168,6 +168,12 @@ def train_lightning(model: Model, block: str | None) -> None:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return sgd(self.model)
 
+    return Module
+
+
+def train_lightning(model: Model, block: str | None) -> None:
+    import lightning
+
     trainer = lightning.Trainer(
         accelerator="cpu",
         devices=2,
@@ -178,7 +184,7 @@ def train_lightning(model: Model, block: str | None) -> None:
         enable_progress_bar=False,
         use_distributed_sampler=block is not None,  # the twin's order is each rank's already
     )
-    module = Module()
+    module = lightning_module(model)()
     if block is None:
         trainer.fit(module, twin())
     else:
@@ -203,10 +209,10 @@ def train_accelerate(model: Model, block: str | None) -> None:
             optimizer.step()
 
 
-def train_trainer(model: Model, block: str | None) -> None:
+def trainer_arguments(**options: Any) -> Any:
     import transformers
 
-    arguments = transformers.TrainingArguments(
+    return transformers.TrainingArguments(
         output_dir="trainer",
         num_train_epochs=EPOCHS,
         learning_rate=0.01,
@@ -214,9 +220,15 @@ def train_trainer(model: Model, block: str | None) -> None:
         max_grad_norm=0.0,
         use_cpu=True,
         report_to=[],
-        save_strategy="no",
         disable_tqdm=True,
+        **options,
     )
+
+
+def train_trainer(model: Model, block: str | None) -> None:
+    import transformers
+
+    arguments = trainer_arguments(save_strategy="no")
 
     class OfTwin(transformers.Trainer):
         def get_train_dataloader(self) -> DataLoader:
