@@ -241,7 +241,7 @@ int run(const std::string& root, std::uint64_t epochs) {
     side.cache = must(caches.open(*side.plan, *source));
     side.run =
         std::make_unique<Run>(side.plan, source, source::Sampler(items, side.plan->spec.shuffle, 1),
-                              1, 1, RunLimits{}, clock, side.cache);
+                              1, RunPool{}, RunLimits{}, clock, side.cache);
     std::printf("%-18s first epoch %.3f ms a row\n", name, epoch(side, 0, items) / 1e6);
     sides.push_back(std::move(side));
   }
