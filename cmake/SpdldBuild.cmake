@@ -47,6 +47,7 @@ if(SPDLD_SANITIZE STREQUAL "address")
   add_link_options(-fsanitize=address,undefined)
 elseif(SPDLD_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_compile_definitions(SPDLD_THREAD_SANITIZED)
   add_link_options(-fsanitize=thread)
 endif()
 

@@ -35,12 +35,12 @@ class Plane final : public RegionReader {
 
 TEST(ImageSteps, TakeNoMoreMemoryThanTheyPlan) {
   for (const std::string stages :
-       {"  - resize: {size: [2000, 3000]}\n  - resize: {size: [20, 30]}\n",
-        "  - resize: {size: [20, 3000], interpolation: bicubic}\n  - resize: {size: [2500, 30]}\n"
-        "  - random_crop: {size: [2600, 1000], pad_if_needed: true}\n"
-        "  - resize: {size: [1500, 1600], antialias: false}\n  - resize: {size: 8}\n"
+       {"  - resize: {size: [600, 900]}\n  - resize: {size: [20, 30]}\n",
+        "  - resize: {size: [20, 900], interpolation: bicubic}\n  - resize: {size: [750, 30]}\n"
+        "  - random_crop: {size: [780, 300], pad_if_needed: true}\n"
+        "  - resize: {size: [450, 480], antialias: false}\n  - resize: {size: 8}\n"
         "  - center_crop: {size: 8}\n",
-        "  - center_crop: {size: [4000, 50]}\n  - resize: {size: [70, 3000]}\n"
+        "  - center_crop: {size: [1200, 50]}\n  - resize: {size: [70, 900]}\n"
         "  - random_horizontal_flip\n  - resize: {size: [60, 20], interpolation: nearest}\n",
         "  - resize: {size: [30, 40]}\n"}) {
     for (const std::string mode : {"rgb", "rgba", "gray16"}) {
@@ -51,7 +51,7 @@ TEST(ImageSteps, TakeNoMoreMemoryThanTheyPlan) {
       const ImageTask& task = *(*plan)->image;
       std::vector<std::byte> row((*plan)->layout.row_bytes(0));
       Plane plane;
-      for (const Size size : {Size{48, 40}, Size{7000, 30}, Size{3000, 2000}}) {
+      for (const Size size : {Size{48, 40}, Size{2100, 30}, Size{900, 600}}) {
         const testing::HeldBytes held;
         ImageSteps steps(task.geometry, task.stored());
         const auto planned = steps.plan(size, 5);

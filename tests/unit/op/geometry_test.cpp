@@ -84,7 +84,7 @@ TEST(Geometry, DoesNothingAtFirst) {
 TEST(Geometry, ShowsTheSamePixelsAsOneStepAfterTheOther) {
   int refused_crops = 0;
   int refused_resizes = 0;
-  for (std::uint64_t run = 0; run < 5000; ++run) {
+  for (std::uint64_t run = 0; run < 1500; ++run) {
     KeyedRng rng(run);
     const Size size{between(rng, 1, 12), between(rng, 1, 12)};
     Picture expected = source(size);
@@ -128,8 +128,8 @@ TEST(Geometry, ShowsTheSamePixelsAsOneStepAfterTheOther) {
       ASSERT_EQ(render(chain, base), expected) << "run " << run << " step " << step;
     }
   }
-  EXPECT_GT(refused_crops, 100);
-  EXPECT_GT(refused_resizes, 100);
+  EXPECT_GT(refused_crops, 30);
+  EXPECT_GT(refused_resizes, 30);
 }
 
 TEST(Geometry, RefusesACropThatWouldBringBackWhatAnEarlierOneTook) {

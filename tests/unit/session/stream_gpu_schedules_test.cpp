@@ -238,7 +238,9 @@ class Schedule {
   delivery::HolderId last_holder_ = 0;
 };
 
-#ifdef SPDLD_SANITIZED
+#ifdef SPDLD_THREAD_SANITIZED
+constexpr unsigned kSeeds = 10;  // of one thread
+#elif defined(SPDLD_SANITIZED)
 constexpr unsigned kSeeds = 150;
 #else
 constexpr unsigned kSeeds = 600;

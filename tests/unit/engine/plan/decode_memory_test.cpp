@@ -219,8 +219,8 @@ TEST_P(DecodeMemoryTest, TakesNothingForSmallImages) {
 }
 
 TEST_P(DecodeMemoryTest, LargeImagesOfOneRunDoNotKeepAnotherRunFromItsOwn) {
-  const auto greedy = run_of(std::vector<std::string>(24, large()));
-  const auto greedy_reader = consumer(6);
+  const auto greedy = run_of(std::vector<std::string>(12, large()));
+  const auto greedy_reader = consumer(3);
   const auto other = run_of({small(), large(), small(), small()});
   const auto reader = consumer(1);
   Executor executor(options(30 * kMiB));
@@ -228,7 +228,7 @@ TEST_P(DecodeMemoryTest, LargeImagesOfOneRunDoNotKeepAnotherRunFromItsOwn) {
   greedy_reader->wait_for_batches(1);
   executor.open_stream(other, reader);
   reader->wait_for_batches(1);
-  greedy_reader->wait_for_batches(6);
+  greedy_reader->wait_for_batches(3);
 }
 
 TEST_P(DecodeMemoryTest, AClosedStreamLeavesTheLineForMemory) {
@@ -360,7 +360,7 @@ TEST_P(NoMemoryTest, ARowThatFailsTwiceEndsTheJobAndIsNeverReplaced) {
   EXPECT_TRUE(reader->replaced().empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Workers, DecodeMemoryTest, ::testing::Values(1, 2, 4));
+INSTANTIATE_TEST_SUITE_P(Workers, DecodeMemoryTest, ::testing::Values(1, 4));
 INSTANTIATE_TEST_SUITE_P(Workers, NoMemoryTest, ::testing::Values(1, 2, 4));
 
 }  // namespace

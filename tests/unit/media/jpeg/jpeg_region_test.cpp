@@ -70,11 +70,18 @@ void expect_regions_equal_full(const JpegRecipe& recipe, ColorMode mode, const s
   }
 }
 
+// What a sanitizer looks for does not hang on the size.
+#ifdef SPDLD_SANITIZED
+const std::vector<Size> kSizes{{35, 27}};
+#else
+const std::vector<Size> kSizes{{83, 67}, {64, 48}, {50, 97}};
+#endif
+
 void expect_exact_in_every_sampling(JpegRecipe recipe) {
   for (const Sampling& sampling : kSamplings) {
     recipe.luma_h = sampling.h;
     recipe.luma_v = sampling.v;
-    for (const Size size : {Size{83, 67}, Size{64, 48}, Size{50, 97}}) {
+    for (const Size size : kSizes) {
       recipe.width = size.width;
       recipe.height = size.height;
       expect_regions_equal_full(recipe, ColorMode::kRgb, sampling.name);

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -221,32 +220,6 @@ TEST(BucketOrder, KeepsABoundedNumberOfWindows) {
   const BucketOrder wide({.by = "duration", .window = items, .run = 2}, kSeed, some_lengths(items));
   for (std::uint64_t epoch = 0; epoch < 40; ++epoch) wide.position(epoch, 0, plain);
   EXPECT_LE(wide.kept_windows() * items * sizeof(std::uint32_t), BucketOrder::kKeptBytes);
-}
-
-// More windows than are kept, so that threads make and drop what others read.
-TEST(BucketOrder, IsTheSameForManyThreadsInAnyOrder) {
-  const std::uint64_t items = 6000;
-  const auto lengths = some_lengths(items);
-  const Shuffle shuffle = buckets(4, 2);
-  const Items expected[] = {epoch_of(Sampler(items, shuffle, kSeed, lengths), 0),
-                            epoch_of(Sampler(items, shuffle, kSeed, lengths), 1)};
-  const Sampler shared(items, shuffle, kSeed, lengths);
-  std::vector<int> wrong(4);
-  {
-    std::vector<std::jthread> threads;
-    for (std::uint64_t t = 0; t < wrong.size(); ++t)
-      threads.emplace_back([&, t] {
-        const Sampler copy = shared;
-        KeyedRng rng(t);
-        for (std::uint64_t i = 0; i < items; ++i) {
-          // Half of them go through the epoch together, and so ask for one window at once.
-          const std::uint64_t p = t % 2 == 0 ? i : rng.below(items);
-          const std::uint64_t epoch = t % 2 == 0 ? 0 : rng.below(2);
-          if (copy.item(epoch, p) != expected[epoch][p]) ++wrong[t];
-        }
-      });
-  }
-  EXPECT_EQ(wrong, std::vector<int>(4));
 }
 
 Items rows_of(const Sampler& sampler, const Sharding& sharding, std::uint64_t end) {
