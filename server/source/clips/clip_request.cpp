@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "source/clips/clip_packets.h"
-#include "source/clips/nearest.h"
+#include "source/clips/clip_units.h"
 
 namespace spdld::source {
 namespace {

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "source/clips/nearest.h"
+#include "source/clips/clip_units.h"
 
 namespace spdld::source {
 namespace {
