@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import pathlib
 import signal
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from integration.hung_mount import GETATTR, LOOKUP, OPEN, READ, HungMount
+from integration.hung_mount import GETATTR, LOOKUP, OPEN, OPENDIR, READ, HungMount
 from integration.ranks import Rank, indices
 
 ITEMS, BATCH = 24, 4
@@ -273,13 +274,21 @@ def test_the_daemon_ends_at_once_with_reads_that_never_come(
     assert [batch["indices"] for batch in batches] == order
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
-def test_a_daemon_that_dies_while_a_read_hangs_is_followed_by_another_and_ranks_go_on(
+@pytest.mark.parametrize(
+    ("call", "number"),
+    [(READ, signal.SIGKILL), (OPENDIR, signal.SIGKILL), (OPENDIR, signal.SIGTERM)],
+    ids=["killed in a read", "killed in a listing", "stopped in a listing"],
+)
+def test_a_daemon_that_dies_while_storage_hangs_is_followed_by_another_and_ranks_go_on(
     mount: Callable[..., HungMount],
     sick: HungMount,
     serve: Callable[..., Any],
     start_rank: Callable[..., Rank],
     wait_until: Callable[..., Any],
+    write_large_pipeline: Callable[..., pathlib.Path],
+    dataset: Any,
+    tmp_path: pathlib.Path,
+    call: int,
     number: int,
 ) -> None:
     mount("well")
@@ -287,11 +296,21 @@ def test_a_daemon_that_dies_while_a_read_hangs_is_followed_by_another_and_ranks_
     rank, stuck = start_rank(daemon, "well", job="run"), start_rank(daemon, "sick", job="stuck")
     batches = [rank.next()]
     stuck.next()
-    sick.hang()
-    stuck.ask("next")
-    wait_until(lambda: sick.waiting > 0, "a read that hangs")
-    daemon.signal(number)
-    wait_until(lambda: state_of(daemon.pid) == "Z", "the daemon to die")
+    sick.hang(call=call)
+    with contextlib.ExitStack() as ended_later:
+        if call == READ:
+            stuck.ask("next")
+        else:
+            listing = write_large_pipeline(
+                dataset,
+                name="other",
+                source={"files": {"root": str(tmp_path / "sick"), "pattern": "*/*.jpg"}},
+            )
+            pool = ended_later.enter_context(concurrent.futures.ThreadPoolExecutor())
+            pool.submit(daemon.ctl, "apply", "-f", listing, check=False)
+        wait_until(lambda: sick.waiting > 0, "a call that hangs")
+        daemon.signal(number)
+        wait_until(lambda: state_of(daemon.pid) == "Z", "the daemon to die")
     dead = daemon.desert()
     assert sick.waiting > 0, "a thread of it hangs still"
     daemon.start()
