@@ -123,6 +123,9 @@ struct StreamInfo {
   // Of audio: its times go back, or leap too often or too far, so that its samples cannot be placed
   // beside a video.
   bool is_off_clock = false;
+  // Of video: each picture renews a part, so that a decoder that begins at a key picture has whole
+  // pictures only some pictures later (op/gradual_refresh.h).
+  bool refreshes_gradually = false;
   // When the last frame ends, where it is told; else kNoTime.
   std::int64_t end_pts = kNoTime;
   std::uint64_t pcm_offset = 0;

@@ -103,7 +103,8 @@ class ToyMedia {
            << (stream.media.language.empty() ? "-" : stream.media.language) << ' '
            << stream.codec.codec << ' ' << stream.codec.width << ' ' << stream.codec.height << ' '
            << stream.codec.sample_rate << ' ' << stream.codec.channels << ' '
-           << stream.codec.block_align << ' ' << info.is_off_clock << '\n';
+           << stream.codec.block_align << ' ' << info.is_off_clock << ' '
+           << info.refreshes_gradually << '\n';
       for (const SoundGap& gap : stream.media.gaps)
         head << "gap " << info.index << ' ' << gap.before << ' ' << gap.samples << '\n';
     }
@@ -152,7 +153,7 @@ class ToyProber final : public source::MediaProber {
         in >> kind >> access >> stream.info.time_base.num >> stream.info.time_base.den >>
             stream.info.rotation >> stream.info.samples >> stream.is_default >> stream.language >>
             codec.codec >> codec.width >> codec.height >> codec.sample_rate >> codec.channels >>
-            codec.block_align >> stream.info.is_off_clock;
+            codec.block_align >> stream.info.is_off_clock >> stream.info.refreshes_gradually;
         stream.info.kind = static_cast<StreamInfo::Kind>(kind);
         stream.info.access = static_cast<StreamInfo::Access>(access);
         stream.info.index = static_cast<int>(media.streams.size()) - 1;

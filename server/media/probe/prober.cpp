@@ -91,6 +91,7 @@ class FileProbe {
       finder = nullptr;
     }
     SPDLD_TRY(read(finder));
+    if (finder == nullptr) SPDLD_TRY(look_at_keys());
     return finish();
   }
 
@@ -153,6 +154,13 @@ class FileProbe {
                                               std::to_string(limits_.max_seconds) + " seconds"};
       }
     }
+  }
+
+  Status look_at_keys() {
+    for (const std::unique_ptr<StreamProbe>& stream : streams_) {
+      if (stream != nullptr) SPDLD_TRY(stream->look_at_keys());
+    }
+    return {};
   }
 
   Result<MediaFile> finish() {

@@ -56,7 +56,8 @@ StreamProbe::StreamProbe(const AVStream& stream, const MediaCodec& codec, ByteRe
       parameters_(*stream.codecpar),
       reader_(reader),
       max_pixels_(max_pixels),
-      sound_(*stream.codecpar) {
+      sound_(*stream.codecpar),
+      keys_(codec_parameters(*stream.codecpar, stream.sample_aspect_ratio)) {
   StreamInfo& info = made_.info;
   info.kind = codec.kind;
   info.index = stream.index;
@@ -132,6 +133,8 @@ Status StreamProbe::add(const AVPacket& packet, PacketFinder* finder) {
   } else {
     if (looks_ > 0 && made.key) SPDLD_TRY(look_at_picture(packet, finder != nullptr));
     if (finder != nullptr && !is_shown(packet)) made.discard = true;
+    if (finder != nullptr && keys_.wants(made))
+      keys_.look(made, made_.packets.empty(), bytes_of(packet));
     without_duration_ = without_duration_ || made.duration <= 0;
   }
   if (!has_possible_times(made))
@@ -206,6 +209,46 @@ Status StreamProbe::look_at_picture(const AVPacket& packet, bool with_bytes) {
   return {};
 }
 
+Result<std::vector<std::byte>> StreamProbe::head_of(const MediaPacket& packet) {
+  std::vector<std::byte> head(std::min<std::size_t>(packet.size_bytes, KeyPictures::kHeadBytes));
+  SPDLD_ASSIGN(const std::size_t count, reader_.read(packet.offset, head));
+  head.resize(count);
+  return head;
+}
+
+// Each look takes a read. Some key packets tell whether all need to be looked at; the first one
+// tells nothing of the others, and matters only where pictures behind it are shown before it.
+Status StreamProbe::look_at_keys() {
+  if (codec_.kind != StreamInfo::Kind::kVideo || !in_place_) return {};
+  std::vector<MediaPacket>& packets = made_.packets;
+  std::vector<const MediaPacket*> keys;
+  for (const MediaPacket& packet : packets) {
+    if (packet.key) keys.push_back(&packet);
+  }
+  if (keys.empty()) return {};
+  bool all_full = true;
+  constexpr std::size_t kLooks = 8;
+  const std::size_t step = std::max<std::size_t>(1, keys.size() / kLooks);
+  for (std::size_t i = 1; keys_.can_differ() && all_full && i < keys.size(); i += step) {
+    SPDLD_ASSIGN(const std::vector<std::byte> head, head_of(*keys[i]));
+    all_full = keys_.is_full(head);
+  }
+  const MediaPacket* const end =
+      all_full && keys.size() > 1 ? keys[1] : packets.data() + packets.size();
+  const std::int64_t first_pts = keys[0]->pts;
+  const bool any_leads = std::any_of(keys[0], end, [&](const MediaPacket& packet) {
+    return packet.pts != kNoTime && packet.pts < first_pts;
+  });
+  if (all_full && !any_leads) return {};
+  for (MediaPacket& packet : packets) {
+    if (&packet == end) break;
+    if (!keys_.wants(packet)) continue;
+    SPDLD_ASSIGN(const std::vector<std::byte> head, head_of(packet));
+    keys_.look(packet, &packet == packets.data(), head);
+  }
+  return {};
+}
+
 void StreamProbe::set_pcm(std::uint64_t offset, std::uint64_t samples) {
   pcm_ = true;
   made_.info.pcm_offset = offset;
@@ -259,6 +302,24 @@ int StreamProbe::reorder_frames() const {
   return static_cast<int>(most);
 }
 
+// Pictures before the first key picture that is a full refresh, or, if it is none, before the one
+// behind it: nothing in the file is there for a decoder to begin with.
+void StreamProbe::leave_out_undecodable(std::set<std::string>& faults) {
+  std::vector<MediaPacket>& packets = made_.packets;
+  const auto is_key = [](const MediaPacket& packet) { return packet.key; };
+  const auto first = std::find_if(packets.begin(), packets.end(), is_key);
+  if (packets.empty() || (first == packets.begin() && !keys_.begins_gradually())) return;
+  faults.insert("does not begin with a key frame");
+  if (first == packets.end()) return;
+  for (auto packet = packets.begin(); packet != first; ++packet) packet->discard = true;
+  if (!keys_.begins_gradually()) return;
+  const auto second = std::find_if(first + 1, packets.end(), is_key);
+  if (second == packets.end()) return;
+  for (MediaPacket& packet : packets) {
+    if (packet.pts < second->pts) packet.discard = true;
+  }
+}
+
 bool StreamProbe::finish_video(std::set<std::string>& faults) {
   if (made_.info.codec->width <= 0 || made_.info.codec->height <= 0) {
     faults.insert("video whose pictures have no size (" + std::string(codec_.name) + ")");
@@ -276,6 +337,8 @@ bool StreamProbe::finish_video(std::set<std::string>& faults) {
       return false;
     }
   }
+  made_.info.refreshes_gradually = keys_.refreshes_gradually();
+  leave_out_undecodable(faults);
   std::vector<std::int64_t>& times = made_.frame_pts;
   for (const MediaPacket& packet : packets) {
     if (!packet.discard) times.push_back(packet.pts);
@@ -289,7 +352,6 @@ bool StreamProbe::finish_video(std::set<std::string>& faults) {
   if (without_duration_) faults.insert("pictures without durations");
   if (cut_off_) faults.insert("the file ends within a packet");
   if (times.empty()) faults.insert("video without pictures");
-  if (!packets.empty() && !packets.front().key) faults.insert("does not begin with a key frame");
   if (inexact_turn_) faults.insert("turned by an angle that is no multiple of 90 degrees");
   if (const int held_back = reorder_frames(); held_back > made_.info.codec->reorder_frames) {
     auto codec = std::make_shared<CodecParameters>(*made_.info.codec);

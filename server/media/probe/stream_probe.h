@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "media/container/codecs.h"
 #include "media/container/ffmpeg.h"
+#include "media/probe/key_pictures.h"
 #include "media/probe/packet_finder.h"
 #include "media/probe/packet_samples.h"
 #include "op/media.h"
@@ -45,6 +46,10 @@ class StreamProbe {
   };
   void set_told_samples(const ToldSamples& samples) { told_samples_ = samples; }
 
+  // Before finish(), once all packets were added without their bytes: looks at which key pictures a
+  // decoder can begin, which add() does otherwise. An error is the reader's.
+  Status look_at_keys();
+
   // Ends the stream, and adds to `faults` what is wrong with it. False: it has no times to go by,
   // and is left out.
   bool finish(MediaStream& made, std::set<std::string>& faults);
@@ -58,6 +63,8 @@ class StreamProbe {
                                                 std::vector<std::byte>& memory);
   Status look_at_sound(const AVPacket& packet, bool with_bytes);
   Status look_at_picture(const AVPacket& packet, bool with_bytes);
+  Result<std::vector<std::byte>> head_of(const MediaPacket& packet);
+  void leave_out_undecodable(std::set<std::string>& faults);
   void pass_time(const MediaPacket& packet);
   void fill_times();
   bool finish_video(std::set<std::string>& faults);
@@ -72,6 +79,7 @@ class StreamProbe {
   const std::int64_t max_pixels_;
   MediaStream made_;
   PacketSamples sound_;
+  KeyPictures keys_;
   bool in_place_ = true;          // each packet's bytes stand in the file
   std::uint64_t block_ = 0;       // the place that the demuxer told of the last packet
   std::uint64_t after_last_ = 0;  // where the last packet's bytes end

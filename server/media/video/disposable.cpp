@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <optional>
-#include <string_view>
+
+#include "media/container/random_access.h"
 
 namespace spdld::media {
 namespace {
@@ -33,13 +34,6 @@ std::optional<Picture> hevc_unit(Bytes unit) {
   const unsigned layer = std::max(at(unit, 1) & 7, 1U) - 1;
   return Picture{.is_needed = type > kReservedNonReference || type % 2 == 1,
                  .layer = static_cast<std::uint8_t>(layer)};
-}
-
-// How units are told apart: each has its length before it, in so many bytes. 0: by start codes.
-std::size_t length_bytes(std::string_view codec, Bytes extradata) {
-  const std::size_t length_at = codec == "h264" ? 4 : 21;
-  if (extradata.size() <= length_at || at(extradata, 0) != 1) return 0;
-  return (at(extradata, length_at) & 3) + 1;
 }
 
 // Parameters of sequences and pictures, of H.264 with their extension and those of HEVC's layers.
@@ -80,7 +74,7 @@ void Disposable::find(const CodecParameters& codec, std::span<const MediaPacket>
   has_parameters_ = true;
   const bool is_hevc = codec.codec == "hevc";
   if (codec.codec != "h264" && !is_hevc) return;
-  const std::size_t lengths = length_bytes(codec.codec, codec.extradata);
+  const std::size_t lengths = nal_length_bytes(codec.codec, codec.extradata);
   if (lengths == 0) return;
   layers_.assign(packets.size(), 0);
   has_parameters_ = false;

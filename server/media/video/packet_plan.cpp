@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "op/gradual_refresh.h"
+
 namespace spdld::media {
 
 void PacketPlan::make(std::span<const MediaPacket> packets, std::span<const std::int64_t> wanted,
@@ -21,14 +23,16 @@ void PacketPlan::make(std::span<const MediaPacket> packets, std::span<const std:
     found_ += packet == kNone ? 1 : 0;
     packet = i;
   }
-  std::size_t begin = 0;
+  Group group;
   for (std::size_t i = 1; i <= packets.size(); ++i) {
     // Pictures that are shown before a key frame and stand behind it are made of those before it.
     const bool splits =
         i == packets.size() || packets[i].gap || (packets[i].key && !has_wanted_before(packets, i));
     if (!splits) continue;
-    plan_group(packets, begin, i, codec, disposable);
-    begin = i;
+    group.end = i;
+    plan_group(packets, group, codec, disposable);
+    const bool is_gap = i < packets.size() && packets[i].gap;
+    group = {.run = is_gap ? i : group.run, .begin = i};
   }
 }
 
@@ -39,13 +43,46 @@ bool PacketPlan::has_wanted_before(std::span<const MediaPacket> packets, std::si
   return false;
 }
 
-void PacketPlan::plan_group(std::span<const MediaPacket> packets, std::size_t begin,
-                            std::size_t end, const Codec& codec,
-                            std::span<const std::uint8_t> disposable) {
+// A group of a stream that refreshes gradually: a decoder begins so far back that the first wanted
+// frame is whole, and has seen what is not whole before that. `group.end`: behind the last wanted
+// frame.
+void PacketPlan::plan_gradual(std::span<const MediaPacket> packets, const Group& group,
+                              std::size_t until_whole, std::span<const std::uint8_t> disposable) {
+  std::size_t first = group.begin;
+  while (is_wanted_[first] == 0) ++first;
+  std::int64_t from = packets[first].pts;
+  for (std::size_t i = first; i < group.end; ++i)
+    if (is_wanted_[i] != 0) from = std::min(from, packets[i].pts);
+  GradualRefresh refresh(until_whole, from);
+  for (std::size_t i = group.run; i <= first; ++i) refresh.add(packets[i], i);
+  // Before the first key frame behind which there is enough, the decoder has what the file has.
+  const std::size_t lead = refresh.found() ? refresh.begin() : group.run;
+  const std::size_t whole = refresh.found() ? refresh.whole() : group.run;
+  const bool goes_on = sent_to_ > lead;
+  for (std::size_t i = std::max(lead, sent_to_); i < group.end; ++i) {
+    const bool begins = i == lead && !goes_on;
+    if (!begins && is_wanted_[i] == 0 && !disposable.empty() && disposable[i] != 0) continue;
+    const bool is_tried = i < whole && !goes_on;
+    if (begins)
+      steps_[i] = is_tried ? Step::kBeginTry : Step::kBegin;
+    else
+      steps_[i] = is_tried ? Step::kTry : Step::kSend;
+    ++sent_;
+  }
+  sent_to_ = group.end;
+}
+
+void PacketPlan::plan_group(std::span<const MediaPacket> packets, const Group& group,
+                            const Codec& codec, std::span<const std::uint8_t> disposable) {
+  const auto [run, begin, end] = group;
   std::size_t last = end;
   while (last > begin && is_wanted_[last - 1] == 0) --last;
   if (last == begin) return;  // nothing is wanted
   if (!codec.ends_early) last = end;
+  if (codec.until_whole > 0) {
+    plan_gradual(packets, {.run = run, .begin = begin, .end = last}, codec.until_whole, disposable);
+    return;
+  }
   const bool goes_on = begin > 0 && sent_to_ == begin && !packets[begin].gap;
   const std::int64_t shown_from = packets[begin].pts;
   for (std::size_t i = begin; i < last; ++i) {

@@ -23,6 +23,7 @@ class PacketPlan {
     // Sent, though it may need pictures that are not there: no wanted frame is made of it, and what
     // is wrong with it is no damage.
     kTry,
+    kBeginTry,  // kBegin of a packet that is kTry
   };
 
   // How a codec's pictures depend on each other.
@@ -32,6 +33,8 @@ class PacketPlan {
     // A decoder that begins at a key frame must see the pictures that stand behind it and are shown
     // before it: later packets say which of them are no longer needed.
     bool counts_leading = false;
+    // Of a stream that refreshes gradually: pictures_until_whole(). 0: it does not.
+    std::size_t until_whole = 0;
   };
 
   // `wanted`: times of frames, ascending, each once. `disposable`: of each packet, whether no other
@@ -49,8 +52,16 @@ class PacketPlan {
  private:
   static constexpr std::size_t kNone = ~std::size_t{0};
 
-  void plan_group(std::span<const MediaPacket> packets, std::size_t begin, std::size_t end,
-                  const Codec& codec, std::span<const std::uint8_t> disposable);
+  // A group of pictures: its packets [begin, end), behind those from `run` on without a gap.
+  struct Group {
+    std::size_t run = 0;
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  void plan_group(std::span<const MediaPacket> packets, const Group& group, const Codec& codec,
+                  std::span<const std::uint8_t> disposable);
+  void plan_gradual(std::span<const MediaPacket> packets, const Group& group,
+                    std::size_t until_whole, std::span<const std::uint8_t> disposable);
   bool has_wanted_before(std::span<const MediaPacket> packets, std::size_t key) const;
 
   std::vector<Step> steps_;

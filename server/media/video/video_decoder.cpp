@@ -11,22 +11,26 @@ extern "C" {
 #include <array>
 #include <climits>
 #include <cstring>
+#include <limits>
 #include <string_view>
 #include <utility>
 
 #include "base/check.h"
 #include "base/memory/no_memory.h"
 #include "media/container/codecs.h"
+#include "media/container/random_access.h"
 #include "media/jpeg_scan/jpeg_markers.h"
 #include "media/video/h264_gaps.h"
 #include "media/video/video_parameters.h"
 #include "media/video/video_picture.h"
+#include "op/gradual_refresh.h"
 
 namespace spdld::media {
 namespace {
 
 // Columns and rows that a codec may add to a picture of the size that is shown.
 constexpr std::int64_t kPadding = 128;
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 // Pictures that a decoder holds at most: references, those that wait for their turn, and its own.
 std::uint64_t held_pictures(std::string_view codec) {
   constexpr std::array<std::string_view, 3> kOfKeyFrames{"mjpeg", "prores", "ffv1"};
@@ -53,8 +57,10 @@ std::int64_t padded(int side) { return (side + kPadding - 1) / kPadding * kPaddi
 
 // Pictures whose packet holds all of them and nothing of another, so that no later packet is needed
 // for them. The MPEG-4 of AVI files packs two into one.
-PacketPlan::Codec plan_of(std::string_view codec) {
-  return {.ends_early = codec != "mpeg4", .counts_leading = codec == "h264"};
+PacketPlan::Codec plan_of(const CodecParameters& codec, bool is_gradual) {
+  return {.ends_early = codec.codec != "mpeg4",
+          .counts_leading = codec.codec == "h264",
+          .until_whole = is_gradual ? pictures_until_whole(codec) : 0};
 }
 
 // FFmpeg reports this as an error of H.264 and decodes on, rightly: a stream that is entered at a
@@ -66,10 +72,10 @@ constexpr std::array<std::string_view, 1> kMadeUp{"Duplicating field"};
 constexpr std::array<std::string_view, 2> kMadeUpOrLeftOut{"Duplicating field", "Frame num gap"};
 // Whether a decoder that was flushed makes of the next clip what a new one would. Others keep
 // tables that a whole file brings anew, and a damaged one may lack: motion JPEG and MPEG their
-// matrices, VP8 and VP9 what they know of segments. H.264 and HEVC keep parameters that packets
-// have brought.
-bool forgets(std::string_view codec, bool has_seen_parameters) {
-  if (codec == "h264" || codec == "hevc") return !has_seen_parameters;
+// matrices, VP8 and VP9 what they know of segments. H.264 and HEVC keep traces where packets have
+// brought parameters, or recovery points.
+bool forgets(std::string_view codec, bool has_traces) {
+  if (codec == "h264" || codec == "hevc") return !has_traces;
   return codec == "av1" || codec == "prores";
 }
 
@@ -127,7 +133,7 @@ Result<Size> ClipDecoder::open(const MediaClip& clip, std::span<const std::byte>
   next_packet_ = 0;
   report_.clear();
   is_trying_ = false;
-  pts_ = fed_pts_ = begin_pts_ = kNoTime;
+  pts_ = fed_pts_ = begin_pts_ = whole_from_ = kNoTime;
   if (frame_ != nullptr) av_frame_unref(frame_.get());
   const Status planned = plan_packets();
   if (!planned.ok()) {
@@ -147,14 +153,15 @@ std::uint64_t ClipDecoder::read_bytes() const {
 
 Status ClipDecoder::plan_packets() {
   packets_ = clip_->packets;
+  is_gradual_ = clip_->stream.refreshes_gradually;
   if (clip_->stream.access == StreamInfo::Access::kDemux) {
     SPDLD_TRY(list_demuxed());
     packets_ = listed_;
   }
   const bool in_place = clip_->stream.access == StreamInfo::Access::kPackets;
   if (in_place) disposable_.find(*clip_->stream.codec, packets_, bytes_);
-  has_parameters_ = !in_place || disposable_.has_parameters();
-  plan_.make(packets_, wanted_, plan_of(clip_->stream.codec->codec),
+  leaves_traces_ = !in_place || disposable_.has_parameters() || is_gradual_;
+  plan_.make(packets_, wanted_, plan_of(*clip_->stream.codec, is_gradual_),
              in_place ? disposable_.flags() : std::span<const std::uint8_t>());
   if (plan_.found() < wanted_.size())
     return fail("it has no packet for " + std::to_string(wanted_.size() - plan_.found()) +
@@ -185,12 +192,21 @@ Status ClipDecoder::list_demuxed() {
   SPDLD_TRY(begin());
   if (packet_ == nullptr) packet_.reset(av_packet_alloc());
   if (packet_ == nullptr) return no_memory("an FFmpeg packet");
+  const CodecParameters& codec = *clip_->stream.codec;
+  const std::size_t lengths = nal_length_bytes(codec.codec, codec.extradata);
   for (;;) {
     const Result<bool> more = demuxer_->read(*packet_);
     if (!more) return more.error();
     if (!*more) break;
+    Refresh refresh = Refresh::kFull;
+    // With the first packet a decoder begins whatever it is.
+    if ((packet_->flags & AV_PKT_FLAG_KEY) != 0 && !listed_.empty())
+      refresh = refresh_at(
+          codec.codec, lengths,
+          std::as_bytes(std::span(packet_->data, static_cast<std::size_t>(packet_->size))));
+    if (refresh == Refresh::kGradual) is_gradual_ = true;
     listed_.push_back({.size_bytes = static_cast<std::uint32_t>(packet_->size),
-                       .key = (packet_->flags & AV_PKT_FLAG_KEY) != 0,
+                       .key = (packet_->flags & AV_PKT_FLAG_KEY) != 0 && refresh != Refresh::kNone,
                        .discard = (packet_->flags & AV_PKT_FLAG_DISCARD) != 0,
                        .pts = packet_->pts == AV_NOPTS_VALUE ? kNoTime : packet_->pts,
                        .dts = packet_->dts == AV_NOPTS_VALUE ? kNoTime : packet_->dts,
@@ -210,8 +226,8 @@ Status ClipDecoder::open_codec() {
   if (packet_ == nullptr) packet_.reset(av_packet_alloc());
   if (frame_ == nullptr || packet_ == nullptr) return no_memory("an FFmpeg frame");
   const std::shared_ptr<const CodecParameters>& wanted = clip_->stream.codec;
-  const bool brings_parameters = std::exchange(brings_parameters_, has_parameters_);
-  if (context_ != nullptr && forgets(wanted->codec, brings_parameters) &&
+  const bool has_traces = std::exchange(has_traces_, leaves_traces_);
+  if (context_ != nullptr && forgets(wanted->codec, has_traces) &&
       (codec_ == wanted || decode_alike(*codec_, *wanted))) {
     if (!is_fresh_) restart_codec();  // the clip before may not have been decoded to its end
     context_->pkt_timebase = {static_cast<int>(clip_->stream.time_base.num),
@@ -295,15 +311,23 @@ Result<bool> ClipDecoder::feed() {
   while (next_packet_ < steps.size() && steps[next_packet_] == PacketPlan::Step::kSkip)
     ++next_packet_;
   const bool is_end = next_packet_ == steps.size();
-  if (is_end || (steps[next_packet_] == PacketPlan::Step::kBegin && !is_fresh_)) {
+  const auto begins = [](PacketPlan::Step step) {
+    return step == PacketPlan::Step::kBegin || step == PacketPlan::Step::kBeginTry;
+  };
+  if (is_end || (begins(steps[next_packet_]) && !is_fresh_)) {
     if (is_fresh_) return false;
     is_trying_ = false;
     SPDLD_TRY(send(nullptr));
     return true;
   }
   SPDLD_TRY(load_packet(next_packet_));
-  is_trying_ = steps[next_packet_] == PacketPlan::Step::kTry;
-  is_beginning_ = steps[next_packet_] == PacketPlan::Step::kBegin;
+  const PacketPlan::Step step = steps[next_packet_];
+  is_trying_ = step == PacketPlan::Step::kTry || step == PacketPlan::Step::kBeginTry;
+  is_beginning_ = begins(step);
+  if (is_trying_ && is_beginning_)
+    whole_from_ = kNever;
+  else if (is_beginning_ || (whole_from_ == kNever && !is_trying_))
+    whole_from_ = packets_[next_packet_].pts;
   if (is_beginning_) {
     begin_pts_ = packets_[next_packet_].pts;
     context_->flags &= ~AV_CODEC_FLAG_OUTPUT_CORRUPT;
@@ -374,8 +398,8 @@ Result<bool> ClipDecoder::take() {
   const bool is_wanted = at != wanted_.end() && *at == pts;
   const bool is_damaged = (frame_->flags & AV_FRAME_FLAG_CORRUPT) != 0 ||
                           frame_->decode_error_flags != 0 || has_marks(*frame_, mark_);
-  // It was shown before the key frame that the decoder was given first.
-  if (!is_wanted && is_damaged && pts < begin_pts_) return false;
+  // It was shown before the key frame that the decoder was given first, or is not whole yet.
+  if (!is_wanted && is_damaged && pts < whole_from_) return false;
   if (is_damaged) {
     fed_pts_ = pts;
     return tl::unexpected(fail("a frame of it is damaged"));

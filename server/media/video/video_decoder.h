@@ -83,14 +83,17 @@ class ClipDecoder final : public VideoDecoder {
   std::vector<std::uint8_t> given_;   // of each of them
   std::size_t left_ = 0;              // that were not given
   Disposable disposable_;
-  bool has_parameters_ = true;  // its packets bring some, or may
+  bool leaves_traces_ = true;  // in the context: its packets bring parameters or recovery points
   PacketPlan plan_;
   std::size_t next_packet_ = 0;
   bool is_trying_ = false;            // the packet given last may need pictures that are not there
   bool is_beginning_ = false;         // there is none before the packet given last
+  bool is_gradual_ = false;           // StreamInfo::refreshes_gradually, or as its packets tell
   std::string report_;                // FFmpeg's first
   std::int64_t begin_pts_ = kNoTime;  // of the packet with which it began last
-  std::int64_t fed_pts_ = kNoTime;    // of the packet given last, for messages
+  // What is shown before this time is not whole: the decoder began without what it is made of.
+  std::int64_t whole_from_ = kNoTime;
+  std::int64_t fed_pts_ = kNoTime;  // of the packet given last, for messages
   std::int64_t pts_ = kNoTime;
   std::int64_t duration_ = 0;
   VideoPicture picture_;
@@ -102,8 +105,8 @@ class ClipDecoder final : public VideoDecoder {
   std::vector<MediaPacket> listed_;
 
   std::shared_ptr<const CodecParameters> codec_;  // that the context was opened for
-  bool brings_parameters_ = true;                 // of the clip that it decoded last
   AvPtr<AVCodecContext> context_;
+  bool has_traces_ = true;    // of the clip that it decoded last
   bool is_fresh_ = true;      // the context has seen no packet since it was opened or flushed
   bool numbers_all_ = false;  // the stream's pictures have numbers, of which none is left out
   AvPtr<AVFrame> frame_;

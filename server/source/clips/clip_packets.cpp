@@ -9,11 +9,14 @@
 
 #include "base/check.h"
 #include "op/clips_spec.h"
+#include "op/gradual_refresh.h"
 
 namespace spdld::source {
 namespace {
 
-bool find_from(const PacketTable& table, const PacketTable::Block& from,
+// From a block on. `refresh`: of a stream that refreshes gradually; null: any key packet is a
+// begin.
+bool find_from(const PacketTable& table, const PacketTable::Block& from, GradualRefresh* refresh,
                std::span<const std::int64_t> times, PacketRange& range) {
   SPDLD_CHECK(times.size() <= ClipsSpec::kMostFrames);
   std::bitset<ClipsSpec::kMostFrames> found;
@@ -22,8 +25,9 @@ bool find_from(const PacketTable& table, const PacketTable::Block& from,
   PacketReader reader(table, from);
   range.begin = from.first;
   for (MediaPacket packet; left > 0 && reader.next(packet);) {
-    if (packet.key && !found[0] && packet.pts != kNoTime && packet.pts <= times.front())
-      range.begin = reader.number();
+    if (refresh != nullptr && !found[0]) refresh->add(packet, reader.number());
+    const bool is_begin = refresh == nullptr && packet.key && packet.pts <= times.front();
+    if (is_begin && !found[0] && packet.pts != kNoTime) range.begin = reader.number();
     if (packet.discard) continue;
     const auto at = std::lower_bound(times.begin(), times.end(), packet.pts);
     if (at == times.end() || *at != packet.pts) continue;
@@ -32,6 +36,7 @@ bool find_from(const PacketTable& table, const PacketTable::Block& from,
     found[number] = true;
     range.end = reader.number() + 1;
   }
+  if (refresh != nullptr && refresh->found()) range.begin = refresh->begin();
   return left == 0;
 }
 
@@ -101,15 +106,22 @@ class Latest {
 
 }  // namespace
 
-bool find_frame_packets(const PacketTable& table, std::span<const std::int64_t> times,
-                        PacketRange& range) {
+bool find_frame_packets(const PacketTable& table, const StreamInfo& info,
+                        std::span<const std::int64_t> times, PacketRange& range) {
   PacketTable::Block block;
   PacketTable::Block before;
   if (times.empty() || !table.find(times.front(), block, before)) return false;
-  if (find_from(table, block, times, range)) return true;
-  // Times that jump back put packets before the block that seems to hold them.
   PacketTable::Block first;
-  return table.next(first) && find_from(table, first, times, range);
+  if (!info.refreshes_gradually) {
+    if (find_from(table, block, nullptr, times, range)) return true;
+    // Times that jump back put packets before the block that seems to hold them.
+    return table.next(first) && find_from(table, first, nullptr, times, range);
+  }
+  const std::size_t until_whole = pictures_until_whole(*info.codec);
+  GradualRefresh near(until_whole, times.front());
+  if (find_from(table, before, &near, times, range) && near.found()) return true;
+  GradualRefresh far(until_whole, times.front());
+  return table.next(first) && find_from(table, first, &far, times, range);
 }
 
 SoundClock sound_clock(const StreamInfo& info, const PacketTable& table) {

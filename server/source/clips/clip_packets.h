@@ -20,9 +20,10 @@ struct PacketRange {
 // The packets that a decoder needs for the frames of these times, which ascend: from the key packet
 // whose picture is the first of them, or the last before it, to the last one that any of them comes
 // from. What is before a picture in decoding order is all that it can be made of, whatever order
-// pictures are shown in. False: the table lacks a frame.
-bool find_frame_packets(const PacketTable& table, std::span<const std::int64_t> times,
-                        PacketRange& range);
+// pictures are shown in. Where the stream refreshes gradually, from so far back on that the first
+// of the frames is whole. False: the table lacks a frame.
+bool find_frame_packets(const PacketTable& table, const StreamInfo& info,
+                        std::span<const std::int64_t> times, PacketRange& range);
 
 // The clock of a stream of sound: when its first sample is heard, in its time base.
 struct SoundClock {

@@ -48,7 +48,7 @@ Result<ClipPieces> make_frames(const ClipsSpec& spec, const ClipFile& file,
     if (there == 0) return lost("a frame");
     // Pictures of one time come from packets of one time, which are looked for once.
     const auto times = std::span(clip.frames).subspan(first, there);
-    if (by_packets && !find_frame_packets(file.packets, times, ranges[i]))
+    if (by_packets && !find_frame_packets(file.packets, file.info, times, ranges[i]))
       return lost("the packets of a frame");
     for (std::size_t over = there; over < wanted; ++over)
       clip.frames.push_back(spec.end == End::kLoop ? clip.frames[first + over % there]

@@ -193,7 +193,7 @@ Result<std::string> media_record_text(const MediaFile& file, CodecPool& codecs) 
     put_signed(out, info.time_base.den);
     put_signed(out, info.rotation);
     put_varint(out, (info.mirrored ? 1U : 0U) | (stream.is_default ? 2U : 0U) |
-                        (info.is_off_clock ? 4U : 0U));
+                        (info.is_off_clock ? 4U : 0U) | (info.refreshes_gradually ? 8U : 0U));
     put_varint(out, info.samples);
     put_signed(out, info.end_pts);
     put_varint(out, info.pcm_offset);
@@ -230,6 +230,7 @@ std::optional<MediaRecord> read_media_record(std::string_view text, const CodecP
     info.mirrored = (flags & 1) != 0;
     stream.is_default = (flags & 2) != 0;
     info.is_off_clock = (flags & 4) != 0;
+    info.refreshes_gradually = (flags & 8) != 0;
     info.samples = in.number();
     info.end_pts = in.signed_number();
     info.pcm_offset = in.number();

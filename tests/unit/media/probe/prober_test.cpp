@@ -380,6 +380,96 @@ TEST(Prober, ReadsOnlyTheHeaderOfAnMp4) {
   EXPECT_LT(reader.bytes, 250'000U);
 }
 
+class KeyFrames : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(KeyFrames, AreThoseThatADecoderCanBeginAt) {
+  const MediaMaker maker;
+  const std::string& name = GetParam();
+  const std::string pictures = moving_pictures(90) + "-c:v libx264 -threads 1 -pix_fmt yuv420p ";
+  const auto keys = [](const MediaFile& file) {
+    const auto& packets = file.streams.at(0).packets;
+    return std::count_if(packets.begin(), packets.end(),
+                         [](const MediaPacket& packet) { return packet.key; });
+  };
+  const MediaFile plain = probed(maker.make(pictures + "-g 10 -sc_threshold 0", name));
+  EXPECT_FALSE(plain.streams.at(0).info.refreshes_gradually);
+  EXPECT_EQ(keys(plain), 9);
+  const std::string open_groups = pictures + "-g 10 -sc_threshold 0 -x264-params open-gop=1 ";
+  const MediaFile open = probed(maker.make(open_groups, name));
+  EXPECT_FALSE(open.streams.at(0).info.refreshes_gradually);
+  EXPECT_EQ(keys(open), 9);
+  // Without what says that these are points at which to begin.
+  EXPECT_EQ(keys(probed(maker.make(open_groups + "-bsf:v filter_units=remove_types=6", name))), 1);
+  const MediaFile gradual =
+      probed(maker.make(pictures + "-x264-params intra-refresh=1:keyint=10", name));
+  EXPECT_TRUE(gradual.streams.at(0).info.refreshes_gradually);
+  EXPECT_EQ(keys(gradual), 9);
+}
+
+INSTANTIATE_TEST_SUITE_P(Containers, KeyFrames, ::testing::Values("a.mp4", "a.mkv", "a.mov"),
+                         [](const auto& name) { return name.param.substr(2); });
+
+// A recording that was cut has pictures before the first key frame, in either order, that need
+// those before the cut.
+struct CutFilm {
+  std::string name;
+  std::string options;
+};
+class CutFilms : public ::testing::TestWithParam<CutFilm> {};
+
+TEST_P(CutFilms, HaveNoPicturesThatNeedThoseBeforeTheCut) {
+  const MediaMaker maker;
+  const auto& [name, options] = GetParam();
+  maker.make(moving_pictures(90) + "-pix_fmt yuv420p " + options, name + ".mkv");
+  for (const std::string suffix : {".ts", ".mkv", ".mp4"}) {
+    if (suffix == ".mp4" && name.starts_with("mpeg2")) continue;
+    // Before an IDR picture nothing tells the size; leading B-frames get other times.
+    if (suffix == ".ts" && (name == "h264" || name == "mpeg2")) continue;
+    const std::string cut = name + "_cut" + suffix;
+    const Bytes bytes = maker.make("-ss 1.3 -i " + name + ".mkv -c copy -copyts", cut);
+    const MediaFile file = probed(bytes);
+    ASSERT_EQ(file.streams.size(), 1U) << cut;
+    EXPECT_LT(file.streams[0].frame_pts.size(), 85U) << cut;
+    expect_frames_of_ffprobe(maker, cut, file.streams[0]);
+  }
+}
+
+const std::string kX265 = "-c:v libx265 -x265-params log-level=none:pools=1:keyint=15:bframes=4:";
+INSTANTIATE_TEST_SUITE_P(
+    Codecs, CutFilms,
+    ::testing::Values(
+        CutFilm{"hevc", kX265 + "open-gop=1"}, CutFilm{"hevc_closed", kX265 + "open-gop=0"},
+        CutFilm{"h264",
+                "-c:v libx264 -threads 1 -bf 3 -g 15 -sc_threshold 0 -x264-params open-gop=1"},
+        CutFilm{"h264_closed", "-c:v libx264 -threads 1 -bf 3 -g 15"},
+        CutFilm{"mpeg2", "-c:v mpeg2video -bf 2 -g 15"},
+        CutFilm{"mpeg2_closed",
+                "-c:v mpeg2video -bf 2 -g 15 -flags +cgop -sc_threshold 1000000000"},
+        CutFilm{"mpeg4", "-c:v mpeg4 -bf 2 -g 15"}),
+    [](const auto& film) { return film.param.name; });
+
+TEST(Prober, CountsNoPicturesBeforeTheFirstKeyFrameOfATransportStream) {
+  const MediaMaker maker;
+  const std::string pictures = moving_pictures(90) + "-threads 1 -pix_fmt yuv420p ";
+  for (const auto& [name, options] : std::vector<std::pair<std::string, std::string>>{
+           {"h264.ts", "-c:v libx264 -bf 2 -g 30 -sc_threshold 0"},
+           {"mpeg2.ts", "-c:v mpeg2video -bf 2 -g 30"}}) {
+    SCOPED_TRACE(name);
+    const Bytes whole = maker.make(pictures + options, "whole_" + name);
+    constexpr std::size_t kPacket = 188;
+    const std::size_t begin = whole.size() / kPacket / 5 * kPacket;
+    // What tells which streams there are stands at its begin.
+    Bytes cut(whole.begin(), whole.begin() + 3 * kPacket);
+    cut.insert(cut.end(), whole.begin() + static_cast<std::ptrdiff_t>(begin), whole.end());
+    maker.write(name, cut);
+    const MediaFile file = probed(cut);
+    ASSERT_EQ(file.streams.size(), 1U);
+    EXPECT_THAT(file.faults, Contains("does not begin with a key frame"));
+    EXPECT_GE(file.streams[0].frame_pts.size(), 30U);
+    expect_frames_of_ffprobe(maker, name, file.streams[0]);
+  }
+}
+
 TEST(Prober, RefusesMediaThatStandInAnotherFile) {
   const MediaMaker maker;
   for (const std::string name : {"a.mp4", "a.mov"}) {

@@ -34,9 +34,10 @@ ClipMaker::Cut ClipMaker::cut(const std::vector<std::int64_t>& frames) const {
   std::vector<std::uint8_t> needed(packets_.size(), 0);
   for (std::size_t i = 0; i < packets_.size(); ++i) {
     if (!wanted.contains(packets_[i].pts)) continue;
-    // From the last key frame that is shown no later.
+    // From the last key frame that is shown no later, if that is enough.
     std::size_t begin = i;
     while (begin > 0 && (!packets_[begin].key || packets_[begin].pts > packets_[i].pts)) --begin;
+    if (stream_.refreshes_gradually) begin = 0;
     for (std::size_t j = begin; j <= i; ++j) needed[j] = 1;
   }
   Cut cut;

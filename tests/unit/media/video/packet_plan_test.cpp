@@ -34,17 +34,18 @@ std::vector<MediaPacket> packets_of(const std::string& text) {
 }
 
 // 'B' for each packet that a decoder begins with, 's' for one that it is given, 't' for one that is
-// tried, '.' for the others.
+// tried, 'T' for one that it begins with and that is tried, '.' for the others.
 std::string plan(const std::string& packets, const std::vector<std::int64_t>& wanted,
                  PacketPlan::Codec codec = {}) {
   PacketPlan plan;
   plan.make(packets_of(packets), wanted, codec);
   std::string text;
   for (const PacketPlan::Step step : plan.steps())
-    text += step == PacketPlan::Step::kBegin  ? 'B'
-            : step == PacketPlan::Step::kSend ? 's'
-            : step == PacketPlan::Step::kTry  ? 't'
-                                              : '.';
+    text += step == PacketPlan::Step::kBegin      ? 'B'
+            : step == PacketPlan::Step::kSend     ? 's'
+            : step == PacketPlan::Step::kTry      ? 't'
+            : step == PacketPlan::Step::kBeginTry ? 'T'
+                                                  : '.';
   return text;
 }
 
@@ -83,6 +84,20 @@ TEST(PacketPlan, TriesLeadingFramesThatLaterOnesCount) {
 
 TEST(PacketPlan, GivesTheLeadingFramesThatAreWanted) {
   EXPECT_EQ(plan("5* 3 4 6 7", {3}), "Bs...");
+}
+
+TEST(PacketPlan, BeginsSoFarBackThatFramesThatAreRefreshedGraduallyAreWhole) {
+  const PacketPlan::Codec codec{.until_whole = 4};
+  const std::string groups = "0* 1 2 3* 4 5 6* 7 8 9* 10 11";
+  EXPECT_EQ(plan(groups, {1}, codec), "Bs..........") << "nothing comes before";
+  EXPECT_EQ(plan(groups, {4}, codec), "Tttts.......");
+  EXPECT_EQ(plan(groups, {8}, codec), "...Ttttss...");
+  EXPECT_EQ(plan(groups, {4, 8}, codec), "Ttttsssss...") << "it goes on with what it has";
+  EXPECT_EQ(plan(groups, {0, 11}, codec), "B.....Ttttss");
+  // Those count that are shown later than all before them: 0, 3, 6, 9, 12, 15.
+  EXPECT_EQ(plan("0* 3 1 2 6* 4 5 9 7 8 12* 10 11 15 13 14", {12}, codec), "Tttttttttts.....");
+  // Nothing is begun before a gap.
+  EXPECT_EQ(plan("0* 1 2 3* 4 |9* 10 12* 13", {4, 13}, codec), "TtttsBsss");
 }
 
 TEST(PacketPlan, LeavesOutWhatNoOtherPictureNeeds) {

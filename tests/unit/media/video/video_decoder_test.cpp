@@ -39,6 +39,14 @@ std::vector<Film> films() {
       {"H264WithBFrames", "a.mp4", h264 + "-pix_fmt yuv420p -bf 3", left()},
       {"H264OfOpenGroups", "a.mp4",
        h264 + "-pix_fmt yuv420p -bf 3 -x264-params open-gop=1:b-pyramid=normal", left()},
+      {"H264OfGradualRefresh", "a.mp4",
+       "-c:v libx264 -threads 1 -pix_fmt yuv420p -x264-params intra-refresh=1:keyint=10", left()},
+      {"H264OfGradualRefreshWithBFrames", "a.mkv",
+       "-c:v libx264 -threads 1 -pix_fmt yuv420p -bf 2 -x264-params intra-refresh=1:keyint=9",
+       left(), "size=160x96:rate=25"},
+      {"H264OfKeyFramesThatAreNone", "a.mp4",
+       h264 + "-pix_fmt yuv420p -bf 2 -x264-params open-gop=1 -bsf:v filter_units=remove_types=6",
+       left()},
       {"H264OfBt709", "a.mkv",
        h264 + "-vf scale=out_color_matrix=bt709 -pix_fmt yuv420p -colorspace bt709", left()},
       {"H264OfFullRange", "a.mp4",
@@ -159,6 +167,27 @@ class ClipDecoderTest : public testing::Test {
   MediaMaker maker_;
   ClipDecoder decoder_{3, {}};
 };
+
+TEST_F(ClipDecoderTest, TakesGradualRefreshOutOfATransportStream) {
+  const Bytes file = maker_.make(moving_pictures(60) +
+                                     "-c:v libx264 -threads 1 -pix_fmt yuv420p -x264-params "
+                                     "intra-refresh=1:keyint=10",
+                                 "a.ts");
+  const ClipMaker clips(file);
+  const ClipMaker::Cut all = clips.demuxed(clips.times());
+  const Result<Frames> whole = frames_of(decoder_, all.clip, all.bytes);
+  ASSERT_TRUE(whole) << whole.error().message();
+  ASSERT_EQ(whole->pixels.size(), 60U);
+  expect_near(*whole, maker_.make(std::string("-i a.ts -vsync passthrough -vf \"") + kScale +
+                                      left() + ",format=rgb24\" -f rawvideo",
+                                  "reference.rgb"));
+  for (const std::size_t at : {0, 7, 9, 10, 11, 35, 59}) {
+    const ClipMaker::Cut cut = clips.demuxed(some(clips, at, 1));
+    const Result<Frames> frames = frames_of(decoder_, cut.clip, cut.bytes);
+    ASSERT_TRUE(frames) << at << ": " << frames.error().message();
+    EXPECT_EQ(frames->pixels[0], whole->pixels[at]) << at;
+  }
+}
 
 TEST_F(ClipDecoderTest, ReadsRegionsAsPartsOfTheWhole) {
   const Bytes file = film(3);

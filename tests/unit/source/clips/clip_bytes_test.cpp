@@ -64,6 +64,24 @@ TEST_F(ClipBytesTest, BringsOnlyWhatAClipIsDecodedFrom) {
   }
 }
 
+TEST_F(ClipBytesTest, BeginsSoFarBackThatFramesThatAreRefreshedGraduallyAreWhole) {
+  ToyMedia toy;
+  const int video = toy.add_video();
+  toy.stream(video).media.info.refreshes_gradually = true;
+  toy.put_frames(video, 900, 12);
+  put("a.toy", toy);
+  const auto source = open({.frames = 5, .hop_frames = 7});
+  for (std::uint64_t item = 0; item < source->size(); ++item) {
+    const MediaClip& clip = fetch(*source, item);
+    expect_own_bytes(clip);
+    EXPECT_TRUE(clip.stream.refreshes_gradually);
+    // A picture of 320 x 240 is whole after 320 / 16 + 16 pictures.
+    const std::int64_t whole = std::max<std::int64_t>(clip.frames.front() - 36, 0);
+    EXPECT_EQ(times_of(clip).front(), whole / 12 * 12);
+    EXPECT_EQ(times_of(clip).back(), clip.frames.back());
+  }
+}
+
 TEST_F(ClipBytesTest, FindsFramesWhoseTimesJumpBack) {
   ToyMedia toy;
   const int video = toy.add_video();

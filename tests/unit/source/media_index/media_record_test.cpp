@@ -185,6 +185,7 @@ MediaFile some_file(unsigned seed) {
   stream.info.end_pts = kNoTime;
   stream.info.index = 2;
   stream.info.is_off_clock = true;
+  stream.info.refreshes_gradually = true;
   stream.gaps = {{.before = -7, .samples = 3}, {.before = 1000, .samples = kMostTime}};
   stream.info.codec = std::make_shared<const CodecParameters>(codec);
   stream.frame_pts = some.frames;
@@ -210,6 +211,7 @@ TEST(MediaRecord, GivesBackAFile) {
   EXPECT_EQ(stream.info.end_pts, kNoTime);
   EXPECT_EQ(stream.info.index, 2);
   EXPECT_TRUE(stream.info.is_off_clock);
+  EXPECT_TRUE(stream.info.refreshes_gradually);
   EXPECT_EQ(stream.gaps, file.streams[0].gaps);
   EXPECT_EQ(packets_of(stream.packets), file.streams[0].packets);
 }
