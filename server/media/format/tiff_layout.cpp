@@ -127,6 +127,9 @@ Status TiffLayout::read_samples(unsigned colors) {
   for (std::uint64_t i = 0; i < directory_.count(TiffTag::kSampleFormat); ++i) {
     // 4: nothing is said
     const std::uint64_t format = directory_.value(TiffTag::kSampleFormat, i);
+    if (format == 3)
+      return unsupported("TIFF",
+                         "samples of floating point; write them as .npy, which decode_npy reads");
     if (format != 1 && format != 4)
       return unsupported("TIFF", "samples that are no unsigned integers");
   }

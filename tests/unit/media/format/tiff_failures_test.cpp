@@ -101,7 +101,8 @@ TEST(TiffStructure, OfAKindThatIsNotReadIsNamed) {
   expect(failure_with({{262, {32803}}}), "raw sensor data");
   expect(failure_with({{258, {32, 32, 32}}}), "3 samples a pixel of 32 bits");
   expect(failure_with({{258, {5, 6, 5}}}), "samples of different numbers of bits");
-  expect(failure_with({{339, {3, 3, 3}}}), "samples that are no unsigned integers");
+  expect(failure_with({{339, {3, 3, 3}}}), "samples of floating point; write them as .npy");
+  expect(failure_with({{339, {2, 2, 2}}}), "samples that are no unsigned integers");
   expect(failure_with({{317, {3}}}, {.compression = 8}), "predictor 3 of 8 bits");
   expect(failure_with({{317, {2}}}, {.photometric = 1, .samples = 1, .bits = 1, .compression = 8}),
          "predictor 2 of 1 bits");
