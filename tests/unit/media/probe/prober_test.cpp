@@ -422,9 +422,9 @@ TEST_P(CutFilms, HaveNoPicturesThatNeedThoseBeforeTheCut) {
   const auto& [name, options] = GetParam();
   maker.make(moving_pictures(90) + "-pix_fmt yuv420p " + options, name + ".mkv");
   for (const std::string suffix : {".ts", ".mkv", ".mp4"}) {
-    if (suffix == ".mp4" && name.starts_with("mpeg2")) continue;
-    // Before an IDR picture nothing tells the size; leading B-frames get other times.
-    if (suffix == ".ts" && (name == "h264" || name == "mpeg2")) continue;
+    // Elsewhere FFmpeg gives leading B-frames other times, or an open group has no size.
+    if (suffix != ".mkv" && name.starts_with("mpeg")) continue;
+    if (suffix == ".ts" && name == "h264") continue;
     const std::string cut = name + "_cut" + suffix;
     const Bytes bytes = maker.make("-ss 1.3 -i " + name + ".mkv -c copy -copyts", cut);
     const MediaFile file = probed(bytes);
