@@ -153,6 +153,11 @@ void Executor::stop() {
   {
     MutexLock lock(mutex_);
     stopping_ = true;
+    for (Lane& lane : lanes_) {
+      for (Stream& stream : lane.streams) {
+        for (OpenBatch& batch : stream.batches) batch.given_up = true;
+      }
+    }
     work_may_wait_.notify_all();
   }
   for (std::jthread& worker : workers_) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -46,6 +47,10 @@ unsigned available_cpus();
 // first rows whose bytes have just come, then rows of the lowest step, then a new batch for the
 // stream that is least ahead. So nothing is begun that has no slot to go to, and what is begun gets
 // done.
+//
+// Rows that take long never have all workers while another run has work: the last worker without
+// such a row is left to runs whose rows are short (docs/sessions.md#limits). What a batch that is
+// given up needs is dropped while it is made, as far as the ops look (SampleInput::is_dropped).
 //
 // A row that needs more memory for decoding than is free is parked: no worker waits for it. Of each
 // run the row parked first is in the line for what comes back; the run that has had the least CPU
@@ -100,6 +105,9 @@ class Executor final : private source::FetchSink {
   void stop() SPDLD_EXCLUDES(mutex_);
 
  private:
+  // A row that takes longer is noticed by the consumers of others that wait for it.
+  static constexpr std::chrono::nanoseconds kLongRow = std::chrono::milliseconds(100);
+
   struct Lane;
   struct Stream;
 
@@ -109,7 +117,8 @@ class Executor final : private source::FetchSink {
     std::shared_ptr<StreamPort> port;
     std::uint64_t next_row = 0;    // rows before it have been begun
     std::uint64_t unfinished = 0;  // rows begun, not done
-    bool given_up = false;
+    // Nobody wants it any more. Set under the lock; workers look at it while they make a row.
+    std::atomic<bool> given_up = false;
     std::unique_ptr<Packing> packing;  // of plans that pack
   };
   using BatchIterator = std::list<OpenBatch>::iterator;
@@ -146,8 +155,12 @@ class Executor final : private source::FetchSink {
     int fetching = 0;  // rows that a source has; less than 0 while an answer overtakes its question
     int processing = 0;                    // rows that a worker has
     std::int64_t processing_since_ns = 0;  // when they had it from, in sum
-    double cpu_per_weight_s = 0;           // of rows that workers are done with
-    double need_s = 0;                     // pick()'s: with what they have had until now
+    // The longest that a worker had one of its rows, which fades from row to row. Until a row is
+    // done, they count as long.
+    std::chrono::nanoseconds longest_row = kLongRow;
+    std::optional<std::chrono::nanoseconds> last_row_at;  // by the run's clock
+    double cpu_per_weight_s = 0;                          // of rows that workers are done with
+    double need_s = 0;  // pick()'s: with what they have had until now
   };
   // What of a lane comes next. No `stream`: the row that was parked first, or that its source
   // brought first.
@@ -204,6 +217,12 @@ class Executor final : private source::FetchSink {
   bool may_have_task(const Lane& lane) const SPDLD_REQUIRES(mutex_);
   bool may_fetch(const Lane& lane) const SPDLD_REQUIRES(mutex_);
   bool may_have_worker(const Lane& lane) const SPDLD_REQUIRES(mutex_);
+  // Whether its rows take long, and all other workers have such rows, and a run whose rows are
+  // short has work.
+  bool must_leave_worker(const Lane& lane) const SPDLD_REQUIRES(mutex_);
+  static bool takes_long(const Lane& lane) { return lane.longest_row >= kLongRow; }
+  // It has rows to be made, or had some of late: its consumers may have slots free again shortly.
+  static bool is_awake(const Lane& lane);
   void wake_worker() SPDLD_REQUIRES(mutex_);
   void open_batch(const Work& work) SPDLD_EXCLUDES(mutex_);
   void process(const Work& work, unsigned worker) SPDLD_EXCLUDES(mutex_);

@@ -23,6 +23,12 @@ namespace {
 // CPU time, over its weight, that a run may catch up on after it had nothing to do.
 constexpr double kMaxOwedS = 0.02;
 
+// A run that had a row no longer ago may have the next one soon: a training step takes less, and
+// what has been prefetched bridges longer ones.
+constexpr std::chrono::seconds kAwake{1};
+// Of the longest row of late, so much is forgotten with each row.
+constexpr int kFading = 16;
+
 // Of a file's bytes, what a row that is done keeps for the next one, and all rows of a run
 // together.
 constexpr std::size_t kKeptByARow = std::size_t{1} << 20;
@@ -136,7 +142,26 @@ Executor::Work Executor::begin(Lane& lane, Task& task) {
 
 bool Executor::may_have_worker(const Lane& lane) const {
   const int cap = lane.run->process_concurrency();
-  return cap == 0 || lane.processing < cap;
+  return (cap == 0 || lane.processing < cap) && !must_leave_worker(lane);
+}
+
+// It has a worker again once one of the long rows is done: that worker looks.
+bool Executor::must_leave_worker(const Lane& lane) const {
+  if (lanes_.size() == 1 || options_.threads == 1 || !takes_long(lane)) return false;
+  unsigned busy = 0;
+  bool any_waits = false;
+  for (const Lane& other : lanes_) {
+    if (takes_long(other))
+      busy += static_cast<unsigned>(other.processing);
+    else
+      any_waits = any_waits || is_awake(other);
+  }
+  return any_waits && busy + 1 >= options_.threads;
+}
+
+bool Executor::is_awake(const Lane& lane) {
+  if (lane.processing > 0 || !lane.ready.empty() || !lane.parked.empty()) return true;
+  return lane.last_row_at && lane.run->clock().now() - *lane.last_row_at < kAwake;
 }
 
 std::optional<Executor::Choice> Executor::choose(Lane& lane) const {
@@ -191,6 +216,7 @@ std::optional<Executor::Work> Executor::pick_from(Lane& lane) {
   task.port = next->port.get();
   task.index = next->next_row++;
   task.packing = next->packing.get();
+  task.dropped = &next->given_up;
   task.attempt = 0;
   task.needs_bytes = 0;
   task.alone = false;
@@ -237,12 +263,14 @@ void Executor::process(const Work& work, unsigned worker) {
   Run& run = *work.lane->run;
   const auto cpu_before = thread_cpu_time();
   const auto held_since = task.held_since;
+  const auto begun = run.clock().now();
   enter_run(worker, work.lane->run);
   StreamFailure failure;
   std::uint64_t granted = work.granted_bytes;
   const RowState state =
       work.given_up ? RowState::kAgain : make_row(task, run, worker, granted, failure);
   const std::chrono::duration<double> cpu = thread_cpu_time() - cpu_before;
+  const auto ended = run.clock().now();
 
   if (state == RowState::kDone || state == RowState::kFailed) {
     const auto rows = static_cast<std::size_t>(run.fetch_concurrency()) + threads();
@@ -255,6 +283,11 @@ void Executor::process(const Work& work, unsigned worker) {
     work.lane->cpu_per_weight_s += cpu.count() / run.weight();
     --work.lane->processing;
     work.lane->processing_since_ns -= ns_of(held_since);
+    if (state == RowState::kDone || state == RowState::kFailed || state == RowState::kAgain) {
+      std::chrono::nanoseconds& longest = work.lane->longest_row;
+      longest = std::max(ended - begun, longest - longest / kFading);
+      work.lane->last_row_at = ended;
+    }
     memory_.give_back(granted);
     const bool wants_memory = state == RowState::kNeedsMemory || state == RowState::kNoMemory;
     if (wants_memory && !task.batch->given_up && !stopping_) {

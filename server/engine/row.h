@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "engine/plan/packing.h"
@@ -14,8 +15,9 @@ namespace spdld::engine {
 struct Row {
   const BatchOrder* order = nullptr;
   StreamPort* port = nullptr;
-  Packing* packing = nullptr;  // of plans that pack
-  std::uint64_t index = 0;     // in the batch
+  Packing* packing = nullptr;                  // of plans that pack
+  const std::atomic<bool>* dropped = nullptr;  // SampleInput's
+  std::uint64_t index = 0;                     // in the batch
   std::uint64_t item = 0;
   std::uint32_t attempt = 0;  // 0: the item that the order says; then substitutes
   RowBytes bytes;
@@ -27,6 +29,7 @@ enum class RowState {
   kDone,
   kPending,      // the source has it: hands off
   kAgain,        // another item takes its place: process() again, when it is the run's turn
+  kDropped,      // it was, while it was made: nobody wants it
   kNeedsMemory,  // process() wants `needs_bytes` granted
   kNoMemory,     // there was none to be had: process() again after a pause, alone
   kFailed,       // the stream fails

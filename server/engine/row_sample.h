@@ -17,7 +17,9 @@ class RowSample final : public SampleInput {
   // `made` has room for the values that the plan's tasks make. All outlive this.
   RowSample(const Plan& plan, const source::Source& source, const RowFetch& fetch, const Row& row,
             std::span<Value> made)
-      : plan_(plan), source_(source), fetch_(fetch), row_(row), made_(made) {}
+      : plan_(plan), source_(source), fetch_(fetch), row_(row), made_(made) {
+    dropped = row.dropped;
+  }
 
   const Row& row() const { return row_; }
   // Whether the row has no such part, which it need not have.

@@ -30,6 +30,10 @@ bool is_data_error(const Status& status) {
          status.code() == Code::kResourceExhausted;
 }
 
+bool is_dropped(const Row& row) {
+  return row.dropped != nullptr && row.dropped->load(std::memory_order_relaxed);
+}
+
 Status check_text(const std::string& field, std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   for (std::size_t at = 0; at < text.size();) {
@@ -105,6 +109,7 @@ RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
     auto made = make(row, worker, granted_bytes);
     if (made) return *made ? RowState::kDone : RowState::kNeedsMemory;
     status = std::move(made).error();
+    if (is_dropped(row)) return RowState::kDropped;
   }
   if (status.code() == kNoMemory) {
     if (fetch_failed) row.bytes.restart();
@@ -147,10 +152,11 @@ Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
   } catch (const std::bad_alloc&) {
     made = tl::unexpected<Status>(no_memory("what it is made with"));
   }
-  if (made ? !*made : made.error().code() == kNoMemory) {
+  const bool lacks_memory = !made && made.error().code() == kNoMemory;
+  // They are as good as new, and what they have kept may be what is lacking.
+  if (lacks_memory) drop_workers(worker);
+  if (lacks_memory || (made ? !*made : is_dropped(row))) {
     process_stats_.postpone();
-    // They are as good as new, and what they have kept may be what is lacking.
-    if (!made) drop_workers(worker);
     return made;
   }
   if (made) {

@@ -76,6 +76,7 @@ class Run {
   const StageStats& process_stats() const { return process_stats_; }
   JpegImages jpeg_images() const { return jpeg_counter_.images(); }
   const SampleCache* cache() const { return cache_.get(); }
+  const Clock& clock() const { return clock_; }
 
   // Frees what `worker` keeps between rows, if it is more than a little.
   void shrink(unsigned worker);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -41,7 +42,12 @@ class SampleInput {
   // worker's memory it lies.
   virtual void set_value(std::size_t i, const Value& value) = 0;
 
-  std::uint64_t key = 0;  // seeds the draws of this sample
+  // Whether nobody wants the row any more. Work that may last looks at it between its steps and
+  // rows of pixels, and ends with any error.
+  bool is_dropped() const { return dropped != nullptr && dropped->load(std::memory_order_relaxed); }
+
+  const std::atomic<bool>* dropped = nullptr;  // set by another thread; null: it is never
+  std::uint64_t key = 0;                       // seeds the draws of this sample
   // The upright size of the image that the geometry of all fields goes by. Its task, which comes
   // first, sets it.
   Size canvas;

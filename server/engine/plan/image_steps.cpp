@@ -8,6 +8,27 @@
 #include "op/op.h"
 
 namespace spdld::engine {
+namespace {
+
+// Rows on their way to a pass, which is given none from the moment on that the sample is dropped.
+class WantedRows final : public RowSink {
+ public:
+  WantedRows(transform::ImagePass& pass, const SampleInput& sample)
+      : pass_(pass), sample_(sample) {}
+
+  void row(int y, const std::uint8_t* pixels) override {
+    dropped_ = dropped_ || sample_.is_dropped();
+    if (!dropped_) pass_.row(y, pixels);
+  }
+  bool were_dropped() const { return dropped_; }
+
+ private:
+  transform::ImagePass& pass_;
+  const SampleInput& sample_;
+  bool dropped_ = false;
+};
+
+}  // namespace
 
 std::uint64_t picture_bytes(Size size, int pixel_bytes) {
   return static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height) *
@@ -61,7 +82,8 @@ Result<std::uint64_t> ImageSteps::plan(Size size, std::uint64_t sample_key) {
   return largest_pair + passes;
 }
 
-Status ImageSteps::run(RegionReader& picture, const transform::ImageTarget& target) {
+Status ImageSteps::run(RegionReader& picture, const SampleInput& sample,
+                       const transform::ImageTarget& target) {
   ViewReader made{ImageView{}};
   RegionReader* from = &picture;
   for (std::size_t i = 0; i + 1 < chains_.size(); ++i) {
@@ -70,7 +92,7 @@ Status ImageSteps::run(RegionReader& picture, const transform::ImageTarget& targ
     ByteBuffer& pixels = made_[i % 2];
     // Of three pictures in a row, no more is held than the pair that plan() has counted.
     if (i >= 2) pixels.shrink(ByteBuffer::grown(bytes));
-    SPDLD_TRY(execute(chains_[i], *from,
+    SPDLD_TRY(execute(chains_[i], *from, sample,
                       {.data = pixels.resize(bytes),
                        .format = {.dtype = format_.dtype},
                        .layout = Layout::kNHWC}));
@@ -78,14 +100,18 @@ Status ImageSteps::run(RegionReader& picture, const transform::ImageTarget& targ
         packed_view(format_, reinterpret_cast<const std::uint8_t*>(pixels.data()), size));
     from = &made;
   }
-  return execute(chains_.back(), *from, target);
+  return execute(chains_.back(), *from, sample, target);
 }
 
-Status ImageSteps::execute(const Geometry& chain, RegionReader& picture,
+Status ImageSteps::execute(const Geometry& chain, RegionReader& picture, const SampleInput& sample,
                            const transform::ImageTarget& target) {
   const Rect region = pass_.begin(chain, format_.channels, target, format_.bytes_per_value());
   // Where the window lies beside the image, there is nothing but padding.
-  if (region.width > 0 && region.height > 0) SPDLD_TRY(picture.read(region, pass_));
+  if (region.width > 0 && region.height > 0) {
+    WantedRows rows(pass_, sample);
+    SPDLD_TRY(picture.read(region, rows));
+    if (rows.were_dropped()) return {Code::kCancelled, "nobody wants it any more"};
+  }
   pass_.finish();
   return {};
 }

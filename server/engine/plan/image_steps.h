@@ -47,12 +47,14 @@ class ImageSteps {
   // The pictures that come out have this size.
   Size output() const { return chains_.back().output(); }
 
-  // Takes `picture` into the target.
-  Status run(RegionReader& picture, const transform::ImageTarget& target);
+  // Takes `picture` of the sample into the target. An error is the picture's, or the sample was
+  // dropped.
+  Status run(RegionReader& picture, const SampleInput& sample,
+             const transform::ImageTarget& target);
 
  private:
   Geometry begin_chain(Size size) const;
-  Status execute(const Geometry& chain, RegionReader& picture,
+  Status execute(const Geometry& chain, RegionReader& picture, const SampleInput& sample,
                  const transform::ImageTarget& target);
 
   std::span<const GeometryStep> steps_;

@@ -90,8 +90,8 @@ Result<std::uint64_t> ImageWorker::apply(Size size, RegionReader& picture,
   SPDLD_ASSIGN(const PictureRow row, begin_row(task_, steps_.output(), taken, room_bytes, out));
   if (row.data == nullptr) return row.needs_bytes;
   kept_bytes_ = std::max(kept_bytes_, taken);
-  SPDLD_TRY(
-      steps_.run(picture, {.data = row.data, .format = task_.format, .layout = task_.layout}));
+  SPDLD_TRY(steps_.run(picture, sample,
+                       {.data = row.data, .format = task_.format, .layout = task_.layout}));
   return 0;
 }
 

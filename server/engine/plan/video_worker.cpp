@@ -25,13 +25,15 @@ Result<std::uint64_t> VideoWorker::run(SampleInput& sample, std::span<RowOutput>
   if (row.data == nullptr) return row.needs_bytes;
   kept_bytes_ = std::max(kept_bytes_, taken);
   for (;;) {
+    if (sample.is_dropped()) return error(Code::kCancelled, "nobody wants it any more");
     SPDLD_ASSIGN(const bool found, decoder_->next());
     if (!found) return 0;
-    SPDLD_TRY(place(*clip, row.data, out.subspan(1)));
+    SPDLD_TRY(place(*clip, sample, row.data, out.subspan(1)));
   }
 }
 
-Status VideoWorker::place(const MediaClip& clip, std::byte* row, std::span<RowOutput> times) {
+Status VideoWorker::place(const MediaClip& clip, const SampleInput& sample, std::byte* row,
+                          std::span<RowOutput> times) {
   const double second = clip.stream.time_base.value();
   const transform::ImageTarget* made = nullptr;
   transform::ImageTarget first;
@@ -39,7 +41,7 @@ Status VideoWorker::place(const MediaClip& clip, std::byte* row, std::span<RowOu
     if (clip.frames[i] != decoder_->pts()) continue;
     const transform::ImageTarget target = task_.target_of(row, i, steps_.output());
     if (made == nullptr) {
-      SPDLD_TRY(steps_.run(*decoder_, target));
+      SPDLD_TRY(steps_.run(*decoder_, sample, target));
       first = target;
       made = &first;
     } else {

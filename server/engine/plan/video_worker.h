@@ -23,7 +23,8 @@ class VideoWorker final : public FieldWorker {
 
  private:
   // Writes the frame that the decoder is at wherever the clip has it.
-  Status place(const MediaClip& clip, std::byte* row, std::span<RowOutput> times);
+  Status place(const MediaClip& clip, const SampleInput& sample, std::byte* row,
+               std::span<RowOutput> times);
   void copy(const transform::ImageTarget& from, const transform::ImageTarget& to) const;
 
   const VideoTask& task_;

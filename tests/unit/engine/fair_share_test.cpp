@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "engine/executor.h"
+#include "tests/support/clocks.h"
 #include "tests/support/fake_source.h"
 #include "tests/support/pipelines.h"
 #include "tests/unit/engine/batches.h"
@@ -116,6 +117,11 @@ class Hungry final : public StreamPort {
       asleep_ = asleep;
     }
     executor->wake(stream);
+  }
+  // Until it has no batch under way, while it sleeps.
+  void wait_for_rest() {
+    MutexLock lock(mutex_);
+    while (free_.size() < memory_.size()) changed_.wait(mutex_);
   }
   std::uint64_t rows() {
     MutexLock lock(mutex_);
@@ -241,6 +247,138 @@ TEST_P(FairShareTest, TakesAStagesConcurrencyWhileItRuns) {
   source_->count_anew(static_cast<int>(GetParam()));
   port->wait_for_rows(port->rows() + 200);
   EXPECT_EQ(source_->most_at_once(), static_cast<int>(GetParam()));
+}
+
+// Keeps the workers that its rows have until let_go(); meanwhile a row's time passes by hand.
+class KeptRows final : public source::Source {
+ public:
+  std::uint64_t size() const override { return inner_.size(); }
+  const std::string& listing_digest() const override { return inner_.listing_digest(); }
+  const std::vector<source::SourceField>& fields() const override { return inner_.fields(); }
+  const std::vector<std::string>& classes() const override { return inner_.classes(); }
+  std::string uri(std::uint64_t item) const override { return inner_.uri(item); }
+  Value value(std::uint64_t item, std::size_t value) const override {
+    return inner_.value(item, value);
+  }
+  Result<source::FetchState> fetch(std::uint64_t item,
+                                   std::span<const source::PartRequest> requests,
+                                   source::FetchedItem& out, source::FetchSink& sink,
+                                   std::uint64_t token) override {
+    {
+      MutexLock lock(mutex_);
+      ++kept_;
+      changed_.notify_all();
+      const int round = round_;
+      while (keeps_ && round == round_) changed_.wait(mutex_);
+      --kept_;
+    }
+    return inner_.fetch(item, requests, out, sink, token);
+  }
+
+  void wait_for_kept(int rows) {
+    MutexLock lock(mutex_);
+    while (kept_ < rows) changed_.wait(mutex_);
+  }
+  int kept() {
+    MutexLock lock(mutex_);
+    return kept_;
+  }
+  // Those that it has; `keeps`: not the next ones.
+  void let_go(bool keeps) {
+    MutexLock lock(mutex_);
+    keeps_ = keeps;
+    ++round_;
+    changed_.notify_all();
+  }
+
+ private:
+  FakeSource inner_{FakeSource::numbered(kItems)};
+  Mutex mutex_;
+  CondVar changed_;
+  bool keeps_ SPDLD_GUARDED_BY(mutex_) = true;
+  int round_ SPDLD_GUARDED_BY(mutex_) = 0;
+  int kept_ SPDLD_GUARDED_BY(mutex_) = 0;
+};
+
+class LongRowsTest : public ::testing::Test {
+ protected:
+  static constexpr int kWorkers = 3;
+
+  void SetUp() override {
+    auto plan = testing::compile("  - fetch\n", "batch: {size: 4, max_bytes: 1KiB}\n");
+    ASSERT_TRUE(plan) << plan.error().message();
+    plan_ = *plan;
+    short_ = start(std::make_shared<CostlySource>(), short_clock_);
+    short_->wait_for_rows(kRows);
+  }
+  void TearDown() override {
+    rows_->let_go(false);
+    executor_.stop();
+  }
+  std::shared_ptr<Hungry> start(std::shared_ptr<source::Source> source, const Clock& clock) {
+    auto port = std::make_shared<Hungry>(*plan_);
+    port->executor = &executor_;
+    port->stream =
+        executor_.open_stream(std::make_shared<engine::Run>(
+                                  plan_, std::move(source), source::Sampler(kItems, Shuffle{}, 1),
+                                  1, RunPool{kWorkers}, RunLimits{}, clock),
+                              port);
+    executor_.wake(port->stream);
+    return port;
+  }
+  // Two rows are made, and no more can be begun before others have had the third worker.
+  void expect_one_worker_left() {
+    rows_->wait_for_kept(kWorkers - 1);
+    short_->sleep(false);
+    short_->wait_for_rows(short_->rows() + 20 * kRows);
+    EXPECT_EQ(rows_->kept(), kWorkers - 1);
+    short_->sleep(true);
+    short_->wait_for_rest();
+  }
+
+  testing::HandClock short_clock_;
+  testing::HandClock long_clock_;
+  std::shared_ptr<const Plan> plan_;
+  std::shared_ptr<KeptRows> rows_ = std::make_shared<KeptRows>();
+  std::shared_ptr<Hungry> short_;
+  Executor executor_{ExecutorOptions{.threads = kWorkers}};
+};
+
+TEST_F(LongRowsTest, LeaveOneWorkerToARunThatHadRowsOfLate) {
+  short_->sleep(true);
+  short_->wait_for_rest();
+  const auto port = start(rows_, long_clock_);
+  expect_one_worker_left();  // nothing is known of the rows yet
+  for (int round = 0; round < 4; ++round) {
+    long_clock_.advance(std::chrono::milliseconds(100));
+    rows_->let_go(true);
+    expect_one_worker_left();
+  }
+}
+
+TEST_F(LongRowsTest, HaveAllWorkersOnceNobodyElseHadRowsForASecond) {
+  short_->sleep(true);
+  short_->wait_for_rest();
+  const auto port = start(rows_, long_clock_);
+  expect_one_worker_left();
+  short_clock_.advance(std::chrono::seconds(1));
+  long_clock_.advance(std::chrono::seconds(1));
+  rows_->let_go(true);
+  rows_->wait_for_kept(kWorkers);
+}
+
+TEST_F(LongRowsTest, AreForgottenWhenRowsAreShortAgain) {
+  short_->sleep(true);
+  short_->wait_for_rest();
+  const auto port = start(rows_, long_clock_);
+  expect_one_worker_left();
+  long_clock_.advance(std::chrono::milliseconds(200));
+  rows_->let_go(true);
+  expect_one_worker_left();
+  rows_->let_go(false);
+  port->wait_for_rows(port->rows() + 32 * kRows);  // short ones
+  rows_->let_go(true);
+  rows_->wait_for_kept(kWorkers);
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, FairShareTest, ::testing::Values(1U, 3U));

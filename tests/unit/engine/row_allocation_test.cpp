@@ -12,6 +12,7 @@
 #include "tests/support/allocations.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/scratch_dir.h"
+#include "tests/unit/engine/no_sample.h"
 #include "tests/unit/engine/quiet_port.h"
 #include "tests/unit/media/jpeg/jpeg_maker.h"
 #include "tests/unit/source/item/fake_sink.h"
@@ -56,9 +57,10 @@ TEST(ImageSteps, TakeNoMoreMemoryThanTheyPlan) {
         ImageSteps steps(task.geometry, task.stored());
         const auto planned = steps.plan(size, 5);
         ASSERT_TRUE(planned) << planned.error().message();
-        ASSERT_TRUE(
-            steps.run(plane, {.data = row.data(), .format = task.format, .layout = task.layout})
-                .ok());
+        ASSERT_TRUE(steps
+                        .run(plane, NoSample(),
+                             {.data = row.data(), .format = task.format, .layout = task.layout})
+                        .ok());
         constexpr std::uint64_t kSmall = 64 << 10;
         EXPECT_LE(static_cast<std::uint64_t>(held.most()), *planned + kSmall)
             << size.width << "x" << size.height;
