@@ -38,6 +38,8 @@ struct TableSpec {
     std::string field;
     std::string column;
     std::optional<ValueType> type = {};
+    // The type is text: each value is the JSON that stands in the row, whatever it holds.
+    bool is_json = false;
     bool optional = false;
 
     friend bool operator==(const Value&, const Value&) = default;

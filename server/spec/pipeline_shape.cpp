@@ -83,16 +83,16 @@ Shape files_shape() {
 Shape table_shape() {
   Shape uri = any_of({string_shape(), named_shape(string_shape())});
   uri.expected = "the name of a column, or a map of fields to columns";
-  Shape value =
-      any_of({string_shape(), map_shape({{.name = "column",
-                                          .doc = "the column that holds the values",
-                                          .shape = string_shape(),
-                                          .required = true},
-                                         {.name = "type",
-                                          .doc = "what they are; not given: what the rows hold",
-                                          .shape = choice_shape({"int64", "float64", "bool", "text",
-                                                                 "int64_list", "float64_list"}),
-                                          .nullable = true}})});
+  Shape value = any_of(
+      {string_shape(), map_shape({{.name = "column",
+                                   .doc = "the column that holds the values",
+                                   .shape = string_shape(),
+                                   .required = true},
+                                  {.name = "type",
+                                   .doc = "what they are; not given: what the rows hold",
+                                   .shape = choice_shape({"int64", "float64", "bool", "text",
+                                                          "int64_list", "float64_list", "json"}),
+                                   .nullable = true}})});
   value.expected = "the name of a column, or a map such as {column: NAME, type: text}";
   return map_shape({
       {.name = "file",

@@ -179,6 +179,7 @@ ValueType value_type(const std::string& name) {
          : name == "float64"    ? ValueType::kFloat64
          : name == "bool"       ? ValueType::kBool
          : name == "text"       ? ValueType::kText
+         : name == "json"       ? ValueType::kText
          : name == "int64_list" ? ValueType::kInt64List
                                 : ValueType::kFloat64List;
 }
@@ -217,8 +218,11 @@ Result<TableSpec> read_table(const Node& at, Json& json) {
       TableSpec::Value value;
       value.field = field;
       value.column = column.is_string() ? column.get<std::string>() : text_of(column, "column");
-      if (column.is_object() && column.contains("type"))
-        value.type = value_type(text_of(column, "type"));
+      if (column.is_object() && column.contains("type")) {
+        const std::string type = text_of(column, "type");
+        value.type = value_type(type);
+        value.is_json = type == "json";
+      }
       table.values.push_back(std::move(value));
     }
   }

@@ -227,3 +227,29 @@ def test_images_that_share_draws_must_be_of_one_size(
     )
     with pytest.raises(spdld.PipelineError, match=r"'other' has 5x5 pixels, .* 16x12"):
         next(iter(load(path)))
+
+
+def test_json_comes_as_its_text(load: Callable[..., Any], data: pathlib.Path) -> None:
+    def turns(i: int) -> list[dict[str, str]]:
+        return [{"from": "human", "value": f"<image>\n'{'ä' * i}'?"}, {"from": "gpt", "value": "}"}]
+
+    with (data / "chats.jsonl").open("w", encoding="utf-8") as file:
+        for i in range(ROWS):
+            row = {"path": f"pictures/{i}.png", "conversations": turns(i), "id": i}
+            file.write(json.dumps(row, ensure_ascii=i % 2 == 0) + "\n")
+    path = data / "chats.yaml"
+    path.write_text(
+        "pipeline: chats\n"
+        "source: {table: {file: chats.jsonl, uri: path,\n"
+        "                 values: {turns: {column: conversations, type: json}}}}\n"
+        f"stages: {DECODE}\nbatch: {{size: 4}}\n"
+    )
+    with load(path) as loader:
+        rows = [
+            (i, text)
+            for batch in loader
+            for i, text in zip(batch.indices, batch["turns"], strict=True)
+        ]
+    assert len(rows) == ROWS
+    for i, text in rows:
+        assert type(text) is str and json.loads(text) == turns(i)

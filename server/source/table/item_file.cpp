@@ -74,7 +74,8 @@ ItemFile item_file(const TableSpec& spec) {
   if (spec.label) file.key += "\nlabel " + spec.label->column + optional_text(spec.label->optional);
   for (const TableSpec::Value& value : spec.values) {
     if (value.optional) file.optional.insert(value.field);
-    file.key += "\nvalue " + value.field + " " + value.column + optional_text(value.optional);
+    file.key += "\nvalue " + value.field + " " + value.column + optional_text(value.optional) +
+                (value.is_json ? " json" : "");
   }
   file.read = [spec](ReadSome read, const Access& access, SourceOptions& options) {
     return read_rows(spec, std::move(read), access, options);

@@ -16,6 +16,9 @@ namespace {
 
 constexpr std::size_t kUnwanted = SIZE_MAX;
 constexpr std::string_view kSpace = " \t\r\n";
+constexpr std::string_view kToText =
+    "; columns hold single values or lists of numbers, and all else as its text, for a loop to "
+    "parse: {column: NAME, type: json}";
 
 double nearest(std::string_view digits) {
   double value = 0;
@@ -35,9 +38,13 @@ JsonLines::JsonLines(std::string file, std::vector<Wanted> wanted, RecordBuffer 
 }
 
 Place JsonLines::place(const Cell& cell) const {
-  std::size_t at = line_.find_first_not_of(kSpace, cell.key_end);
+  return place_in(line_, value_at(cell.key_end), records_.line());
+}
+
+std::size_t JsonLines::value_at(std::size_t key_end) const {
+  std::size_t at = line_.find_first_not_of(kSpace, key_end);
   if (at != line_.npos && line_[at] == ':') at = line_.find_first_not_of(kSpace, at + 1);
-  return place_in(line_, std::min(at, line_.size()), records_.line());
+  return std::min(at, line_.size());
 }
 
 Status JsonLines::fail(std::size_t offset, const std::string& message) const {
@@ -142,6 +149,7 @@ bool JsonLines::refuse(const std::string& what) {
 }
 
 JsonEvents::Next JsonLines::key(std::string_view key) {
+  if (is_whole()) return Next::kRead;
   const auto end = static_cast<std::size_t>(text_->position() - line_.data());
   keys_.push_back({.hash = XXH3_64bits(key.data(), key.size()), .end = end, .size = key.size()});
   const auto found = index_.find(key);
@@ -155,6 +163,11 @@ JsonEvents::Next JsonLines::key(std::string_view key) {
     return Next::kStop;
   }
   seen_[now_] = true;
+  if (is_whole()) {
+    whole_begin_ = value_at(end);
+    whole_depth_ = 0;
+    return Next::kRead;
+  }
   if (!take_plain(end)) return Next::kRead;
   now_ = kUnwanted;
   return Next::kSkip;
@@ -186,7 +199,27 @@ bool JsonLines::take_plain(std::size_t key_end) {
   return true;
 }
 
+bool JsonLines::take_whole(const JsonScalar& value) {
+  if (whole_depth_ > 0) return true;
+  if (std::holds_alternative<std::monostate>(value) && wanted_[now_].optional) {
+    cells_[now_].absent = true;
+    now_ = kUnwanted;
+    return true;
+  }
+  // Where a number ends is known only from what follows it.
+  const bool is_text = std::holds_alternative<std::string_view>(value);
+  end_whole(is_text ? static_cast<std::size_t>(text_->position() - line_.data())
+                    : line_.find_first_of(" \t\r\n,}", whole_begin_));
+  return true;
+}
+
+void JsonLines::end_whole(std::size_t end) {
+  cells_[now_].value = line_.substr(whole_begin_, end - whole_begin_);
+  now_ = kUnwanted;
+}
+
 bool JsonLines::scalar(const JsonScalar& value) {
+  if (is_whole()) return take_whole(value);
   if (!in_object_)
     return refuse("the line holds " + std::string(kind_of(value)) +
                   ", and no object: {\"column\": value, ...}");
@@ -230,24 +263,23 @@ bool JsonLines::take_element(const JsonScalar& value) {
     room.has_fraction = true;
     cells_[now_].huge = true;
   } else {
-    return refuse("is a list that holds " + std::string(kind_of(value)) +
-                  "; only lists of numbers can be columns");
+    return refuse("is a list that holds " + std::string(kind_of(value)) + std::string(kToText));
   }
   return true;
 }
 
 bool JsonLines::begin_object() {
+  if (is_whole()) return ++whole_depth_ > 0;
   if (!std::exchange(in_object_, true)) return true;
-  return refuse(in_list_ ? "is a list of objects; only lists of numbers can be columns"
-                         : "is an object; name a key whose values are single ones or lists of "
-                           "numbers");
+  return refuse((in_list_ ? "is a list of objects" : "is an object") + std::string(kToText));
 }
 
 bool JsonLines::begin_array() {
+  if (is_whole()) return ++whole_depth_ > 0;
   if (!in_object_) {
     return refuse("the line holds a list, and no object: {\"column\": value, ...}");
   }
-  if (in_list_) return refuse("is a list of lists; only lists of numbers can be columns");
+  if (in_list_) return refuse("is a list of lists" + std::string(kToText));
   in_list_ = true;
   Room& room = rooms_[now_];
   room.integers.clear();
@@ -256,9 +288,15 @@ bool JsonLines::begin_array() {
   return true;
 }
 
-bool JsonLines::end_object() { return true; }
+bool JsonLines::end_object() { return !is_whole() || end_nested(); }
+
+bool JsonLines::end_nested() {
+  if (--whole_depth_ == 0) end_whole(static_cast<std::size_t>(text_->position() - line_.data()));
+  return true;
+}
 
 bool JsonLines::end_array() {
+  if (is_whole()) return end_nested();
   const Room& room = rooms_[now_];
   if (room.has_fraction) {
     cells_[now_].value = std::span<const double>(room.numbers);

@@ -18,7 +18,8 @@ namespace spdld::source {
 
 // Reads JSON Lines: one object a line, of which some keys are wanted. Empty lines are left out, a
 // byte order mark is too. A value is a number, a text, true or false, or a list of numbers, which
-// is one of int64 if all of them are integers.
+// is one of int64 if all of them are integers; or, of a key that is wanted whole, the text of
+// whatever stands there.
 //
 // Errors begin with "file:line:column: ": no JSON, a key that is not there or null though it is not
 // optional, or that comes twice, values
@@ -35,6 +36,7 @@ class JsonLines : private JsonEvents {
   struct Wanted {
     std::string key;
     bool optional = false;
+    bool whole = false;
   };
 
   // `file` is for messages.
@@ -74,9 +76,16 @@ class JsonLines : private JsonEvents {
   Status check_keys();
   Status fail(std::size_t offset, const std::string& message) const;
   std::string_view name(const Key& key) const;
+  // Where the value behind a key begins.
+  std::size_t value_at(std::size_t key_end) const;
   bool take_plain(std::size_t key_end);
   bool refuse(const std::string& what);
   bool take_element(const JsonScalar& value);
+  // Whether what is told is a part of a value that is wanted whole.
+  bool is_whole() const { return now_ != SIZE_MAX && wanted_[now_].whole; }
+  bool take_whole(const JsonScalar& value);
+  void end_whole(std::size_t end);
+  bool end_nested();
 
   const std::string file_;
   const std::vector<Wanted> wanted_;
@@ -94,7 +103,9 @@ class JsonLines : private JsonEvents {
   std::vector<bool> seen_;      // of wanted_
   std::size_t now_ = SIZE_MAX;  // the wanted key whose value comes next or is being read
   bool in_list_ = false;
-  std::string wrong_;  // with the value of now_
+  std::size_t whole_begin_ = 0;  // in the line: of the value that is wanted whole
+  std::size_t whole_depth_ = 0;  // objects and lists of it that are open
+  std::string wrong_;            // with the value of now_
 };
 
 }  // namespace spdld::source

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "op/json_events.h"
 #include "source/bytes/shown_columns.h"
 #include "source/listing/item_uri.h"
 #include "source/table/cell_value.h"
@@ -35,7 +36,11 @@ class UriField final : public TableField {
   }
   Status add_value(const Value& value, bool, const Fail& fail) override {
     if (const auto* text = std::get_if<std::string_view>(&value)) return add_cell(*text, fail);
-    return fail("holds " + type_text(type_of(value)) + " where the name of a file is wanted");
+    const ValueType type = type_of(value);
+    // Of an empty one nothing tells of what it is a list.
+    const bool is_list = type == ValueType::kInt64List || type == ValueType::kFloat64List;
+    return fail("holds " + (is_list ? "a list" : type_text(type)) +
+                " where the name of a file is wanted");
   }
   // No file has an empty name.
   Status add_absent() override {
@@ -48,6 +53,40 @@ class UriField final : public TableField {
  private:
   const std::string root_;
   ColumnsBuilder uris_;
+};
+
+class JsonField final : public TableField {
+ public:
+  explicit JsonField(const std::string& field) : texts_(builder_of(field, ValueType::kText)) {}
+
+  Status add_cell(std::string_view cell, const Fail& fail) override {
+    AnyJson any;
+    JsonText text(cell);
+    if (const std::string wrong = parse_json(text, any); !wrong.empty())
+      return fail("holds " + shown_text(cell) + " where JSON is wanted: " + wrong);
+    return add_value(cell, false, fail);
+  }
+  Status add_value(const Value& value, bool, const Fail&) override {
+    count(value);
+    texts_.add(0, value);
+    return {};
+  }
+  Status add_absent() override { return add_value(no_value(ValueType::kText), false, {}); }
+  Result<Columns> finish() override { return std::move(texts_).finish(); }
+
+ private:
+  // Takes no part of it.
+  class AnyJson final : public JsonEvents {
+   public:
+    Next key(std::string_view) override { return Next::kRead; }
+    bool scalar(const JsonScalar&) override { return true; }
+    bool begin_object() override { return true; }
+    bool begin_array() override { return true; }
+    bool end_object() override { return true; }
+    bool end_array() override { return true; }
+  };
+
+  ColumnsBuilder texts_;
 };
 
 // A value as another type, if that has the same value, or one as near as float64 comes.
@@ -211,6 +250,10 @@ void TableField::count(const Value& value) {
 
 std::unique_ptr<TableField> make_uri_field(const std::string& field, std::string root) {
   return std::make_unique<UriField>(field, std::move(root));
+}
+
+std::unique_ptr<TableField> make_json_field(const std::string& field) {
+  return std::make_unique<JsonField>(field);
 }
 
 std::unique_ptr<TableField> make_value_field(std::string field, std::optional<ValueType> type) {

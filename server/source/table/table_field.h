@@ -50,6 +50,9 @@ std::unique_ptr<TableField> make_uri_field(const std::string& field, std::string
 // Values of the type, or of the one that all rows have (op/table_spec.h says which).
 std::unique_ptr<TableField> make_value_field(std::string field, std::optional<ValueType> type);
 
+// The text of JSON, whatever it holds.
+std::unique_ptr<TableField> make_json_field(const std::string& field);
+
 // Class numbers. Without `classes`, integers stand for themselves, and the sorted distinct texts
 // become `found`, which outlives the field.
 std::unique_ptr<TableField> make_label_field(std::string field,

@@ -25,6 +25,7 @@ struct Wanted {
   std::optional<ColumnsBuilder> present = {};
   bool any_present = false;
   bool needs_type = false;  // which the rows settle
+  bool is_json = false;
 
   bool optional() const { return present.has_value(); }
 };
@@ -41,8 +42,11 @@ class Gathering {
       want(spec.label->column, make_label_field("label", options.classes, found), "label",
            spec.label->optional);
     for (const TableSpec::Value& value : spec.values) {
-      want(value.column, make_value_field(value.field, value.type), value.field, value.optional);
+      want(value.column,
+           value.is_json ? make_json_field(value.field) : make_value_field(value.field, value.type),
+           value.field, value.optional);
       wanted_.back().needs_type = value.optional && !value.type;
+      wanted_.back().is_json = value.is_json;
     }
   }
 
@@ -140,7 +144,11 @@ Status gather_json(const std::string& file, RecordBuffer records, Gathering& gat
                                     [&](const auto& key) { return key.key == each.column; });
     index.push_back(static_cast<std::size_t>(found - keys.begin()));
     if (found == keys.end()) {
-      keys.push_back({.key = each.column, .optional = each.optional()});
+      keys.push_back({.key = each.column, .optional = each.optional(), .whole = each.is_json});
+    } else if (found->whole != each.is_json) {
+      return {Code::kInvalidArgument,
+              file + ": two fields of the table are the column " + shown_text(each.column) +
+                  ", and one of them alone has the type json: give it to both, or to neither"};
     } else {
       found->optional = found->optional && each.optional();
     }

@@ -128,13 +128,19 @@ INSTANTIATE_TEST_SUITE_P(
                    "name the field under 'optional'"},
         WrongTable{
             "{\"path\": \"\xC3\xA9\", \"n\": {\"a\": 1}}\n",
-            "/t.jsonl:1:20: 'n' is an object; name a key whose values are single ones or lists "
-            "of numbers"},
-        WrongTable{"{\"path\": \"a\", \"n\": [1, \"2\"]}\n",
-                   "/t.jsonl:1:20: 'n' is a list that holds a text; only lists of numbers can be "
-                   "columns"},
-        WrongTable{"{\"path\": \"a\", \"n\": [[1]]}\n",
-                   "/t.jsonl:1:20: 'n' is a list of lists; only lists of numbers can be columns"},
+            "/t.jsonl:1:20: 'n' is an object; columns hold single values or lists of numbers, "
+            "and all else as its text, for a loop to parse: {column: NAME, type: json}"},
+        WrongTable{
+            "{\"path\": \"a\", \"n\": [1, \"2\"]}\n",
+            "/t.jsonl:1:20: 'n' is a list that holds a text; columns hold single values or lists "
+            "of numbers, and all else as its text, for a loop to parse: {column: NAME, type: "
+            "json}"},
+        WrongTable{
+            "{\"path\": \"a\", \"n\": [[1]]}\n",
+            "/t.jsonl:1:20: 'n' is a list of lists; columns hold single values or lists of "
+            "numbers, and all else as its text, for a loop to parse: {column: NAME, type: json}"},
+        WrongTable{"{\"path\": [], \"n\": 1}\n",
+                   "/t.jsonl:1:10: 'path': holds a list where the name of a file is wanted"},
         WrongTable{
             "{\"path\": \"a\", \"n\": 18446744073709551616}\n",
             "/t.jsonl:1:20: 'n': this integer is beyond int64; give the column the type float64, "

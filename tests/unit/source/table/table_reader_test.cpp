@@ -248,6 +248,69 @@ TEST(TableUris, MayBeOptionalBesideOthersOfTheColumn) {
   EXPECT_THAT(table_error(spec, "{\"p\": null}\n"), HasSubstr("'p' is null; each row needs"));
 }
 
+TableSpec with_json(const std::string& file, bool optional = false) {
+  return spec_with_values(file, {{.field = "n",
+                                  .column = "n",
+                                  .type = ValueType::kText,
+                                  .is_json = true,
+                                  .optional = optional}});
+}
+
+TEST(TableJson, IsTheTextThatStandsInTheRow) {
+  std::string lines;
+  const std::vector<std::string> values = {
+      R"([{"from": "human", "value": "<image>\n\"Hm\" }]"}, {"n": [1.50, null, true]}])",
+      "{}",
+      "[]",
+      R"({ "a" : { "n" : [ [ ] , { } ] } })",
+      "1.50",
+      "-0",
+      "true",
+      "null",
+      R"("a \u00e9 \" }")",
+      R"("plain")",
+      "12345678901234567890"};
+  std::vector<std::string> wanted;
+  for (const std::string& value : values) {
+    lines += R"({"path": "a", "n" : )" + value + "}\n";
+    lines += R"({"x": {"n": 2}, "n":)" + value + " , \"path\":\"b\"}\r\n";
+    wanted.insert(wanted.end(), {value, value});
+  }
+  const Table table = read(with_json("/t.jsonl"), lines);
+  EXPECT_EQ(texts(table, "n"), wanted);
+}
+
+TEST(TableJson, IsAbsentWhereARowHasNullOrNothing) {
+  const Table table = read(with_json("/t.jsonl", /*optional=*/true),
+                           "{\"path\": \"a\", \"n\": null}\n{\"path\": \"a\"}\n"
+                           "{\"path\": \"a\", \"n\": [null]}\n");
+  EXPECT_THAT(texts(table, "n"), ElementsAre("", "", "[null]"));
+  EXPECT_THAT(column_of<bool>(table.columns, "n_present"), ElementsAre(false, false, true));
+}
+
+TEST(TableJson, IsReadOutOfCells) {
+  const Table table = read(with_json("/t.csv"), "path,n\na,\"{\"\"k\"\": [1, 2]}\"\nb, 7\n");
+  EXPECT_THAT(texts(table, "n"), ElementsAre("{\"k\": [1, 2]}", " 7"));
+  EXPECT_THAT(table_error(with_json("/t.csv"), "path,n\na,{k: 1}\n"),
+              HasSubstr("/t.csv:2:3: 'n': holds '{k: 1}' where JSON is wanted: "));
+}
+
+TEST(TableJson, MustBeJson) {
+  EXPECT_THAT(table_error(with_json("/t.jsonl"), "{\"path\": \"a\", \"n\": {k: 1}}\n"),
+              HasSubstr("/t.jsonl:1:2"));
+  std::string deep = "{\"path\": \"a\", \"n\": ";
+  deep += std::string(100, '[') + std::string(100, ']') + "}\n";
+  EXPECT_THAT(table_error(with_json("/t.jsonl"), deep), HasSubstr("/t.jsonl:1:"));
+}
+
+TEST(TableJson, IsOneTypeForAllFieldsOfAColumn) {
+  TableSpec spec = with_json("/t.jsonl");
+  spec.values.push_back({.field = "m", .column = "n"});
+  EXPECT_THAT(table_error(spec, "{\"path\": \"a\", \"n\": 1}\n"),
+              HasSubstr("two fields of the table are the column 'n', and one of them alone has the "
+                        "type json"));
+}
+
 TEST(TableUris, MayBeSeveral) {
   TableSpec spec = table_spec();
   spec.uris.push_back({.field = "mask", .column = "seg"});
