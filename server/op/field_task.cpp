@@ -54,10 +54,12 @@ Result<std::byte*> RowOutput::resize(std::span<const std::int64_t> shape) {
   if (packed_ == nullptr) {
     if (std::equal(shape.begin(), shape.end(), tensor_->shape.begin(), tensor_->shape.end()))
       return data_;
-    return error(Code::kDataLoss, "its field '" + tensor_->name + "' has the shape " +
-                                      shape_text(shape) + ", and a row of the stack " +
-                                      shape_text(tensor_->shape) + ": write 'batch: {collate: {" +
-                                      tensor_->name + ": ragged}}'");
+    return error(Code::kDataLoss,
+                 "its field '" + tensor_->name + "' has the shape " + shape_text(shape) +
+                     ", and a row of the stack " + shape_text(tensor_->shape) +
+                     (tensor_->to_one_shape.empty()
+                          ? ": write 'batch: {collate: {" + tensor_->name + ": ragged}}'"
+                          : ", which the others have: " + tensor_->mend()));
   }
   SPDLD_ASSIGN(const std::uint64_t bytes, set_shape(shape));
   std::byte* const data = packed_->bytes.resize(bytes);

@@ -30,6 +30,11 @@ std::string_view dtype_name(DType dtype) {
   return "unknown";
 }
 
+std::string TensorSpec::mend() const {
+  return to_one_shape + ", or let them differ: batch: {collate: {" + name +
+         ": {kind: ragged, max_bytes: " + ample_row + "}}}";
+}
+
 std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text;
   for (const std::int64_t extent : shape)

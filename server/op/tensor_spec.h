@@ -46,9 +46,12 @@ struct TensorSpec {
   std::string noun = {};
   std::string sizes = {};
   std::string to_one_shape = {};
-  // Of such rows that all have one shape as far as the source's index tells: that one. They are
-  // stacked where no other way is asked for.
-  std::vector<std::int64_t> indexed_shape = {};
+  // Of such rows that all have one shape as far as the source's index, or a look at some items,
+  // tells: that one. They are stacked where no other way is asked for.
+  std::vector<std::int64_t> seen_shape = {};
+
+  // How such rows get one shape, or how else they are collated.
+  std::string mend() const;
 
   // Whether both look the same to who reads them, whatever their bounds are.
   friend bool operator==(const TensorSpec& a, const TensorSpec& b) {

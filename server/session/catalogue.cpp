@@ -250,9 +250,24 @@ Result<PipelinePtr> Catalogue::assemble(const PipelineOwner& owner, const ApplyR
   if (const std::string values = source->values_digest(); !values.empty())
     made_of += "\nvalues " + values;
   if (pipeline->lengths != nullptr) made_of += "\nlengths " + pipeline->lengths->digest();
-  pipeline->work_digest = digest_of(untuned(spec.canonical_text) + made_of);
-  pipeline->content_digest = digest_of(spec.canonical_text + made_of);
-  SPDLD_ASSIGN(pipeline->plan, engine::compile(std::move(spec), registry_, source->fields()));
+  std::map<std::string, Size>& image_sizes = pipeline->request.image_sizes;
+  image_sizes.clear();
+  const auto sizes = [&](const std::string& field, std::size_t part, const DecodeImageOp& op) {
+    const auto known = request.image_sizes.find(field);
+    const engine::PictureSizes seen = known == request.image_sizes.end()
+                                          ? engine::look_at_images(*source, part, op)
+                                          : engine::PictureSizes{.one = known->second};
+    if (seen.one) image_sizes[field] = *seen.one;
+    return seen;
+  };
+  SPDLD_ASSIGN(pipeline->plan,
+               engine::compile(std::move(spec), registry_, source->fields(), sizes));
+  for (const auto& [field, size] : image_sizes)
+    made_of +=
+        "\nimages " + field + " " + std::to_string(size.width) + "x" + std::to_string(size.height);
+  const std::string& text = pipeline->plan->spec.canonical_text;
+  pipeline->work_digest = digest_of(untuned(text) + made_of);
+  pipeline->content_digest = digest_of(text + made_of);
   SPDLD_TRY(check_limits(*pipeline->plan));
   pipeline->source = std::move(source);
   if (pipeline->plan->spec.cache) {
@@ -307,6 +322,7 @@ Result<PipelinePtr> Catalogue::variant(const PipelinePtr& base,
         which == VariantFiles::kNow ? std::string() : base->listed->dataset(spec.source);
     SPDLD_ASSIGN(source, open_source(spec, base->owner, dataset, *base->listed, base.get(), reader,
                                      progress));
+    request.image_sizes.clear();
   } else {
     SPDLD_ASSIGN(const PipelinePtr readable, read_by(base, reader));
     source = readable->source;

@@ -40,6 +40,8 @@ json json_of(const ApplyRequest& request) {
       {"yaml", request.yaml}, {"file", request.file}, {"vars", request.vars}, {"env", request.env}};
   if (!request.dataset.empty()) value["dataset"] = request.dataset;
   if (request.bucket_run) value["bucket_run"] = *request.bucket_run;
+  for (const auto& [field, size] : request.image_sizes)
+    value["image_sizes"][field] = {size.width, size.height};
   if (request.from_loader) value["from_loader"] = true;
   if (request.reader) value["reader"] = json_of(*request.reader);
   return value;
@@ -53,6 +55,10 @@ ApplyRequest request_of(const json& value) {
   value.at("env").get_to(request.env);
   request.dataset = value.value("dataset", std::string());
   if (value.contains("bucket_run")) request.bucket_run = value["bucket_run"].get<std::uint64_t>();
+  if (value.contains("image_sizes")) {
+    for (const auto& [field, size] : value["image_sizes"].items())
+      request.image_sizes[field] = {size.at(0).get<int>(), size.at(1).get<int>()};
+  }
   request.from_loader = value.value("from_loader", false);
   if (value.contains("reader")) request.reader = reader_of(value);
   return request;

@@ -12,6 +12,7 @@
 
 #include "base/users/credentials.h"
 #include "engine/plan/plan_facts.h"
+#include "op/image.h"
 #include "op/jpeg_images.h"
 #include "op/tensor_spec.h"
 #include "session/step_at.h"
@@ -35,6 +36,9 @@ struct ApplyRequest {
   // The rows of a run of its order by length (ParseOptions::bucket_run), as they were fixed when it
   // was applied. None in what comes from a caller.
   std::optional<std::uint64_t> bucket_run = std::nullopt;
+  // The size that images of a field have which are stacked without a stage that gives them one, as
+  // some showed when it was applied. Empty in what comes from a caller.
+  std::map<std::string, Size> image_sizes = {};
   bool from_loader = false;  // a loader brought it, and nobody has applied it
   // Who submitted it: the files that it names are read with their rights. None: a record of a
   // daemon that did not know; then as the user database has the pipeline's owner.

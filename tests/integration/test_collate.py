@@ -109,3 +109,83 @@ def test_rows_of_one_shape_need_no_padding(load: Callable[..., Any]) -> None:
     stages = "[fetch, decode_image, {resize: {size: [8, 8]}}]"
     with pytest.raises(spdld.PipelineError, match="all its rows have one shape: leave it out"):
         len(load("collate: {image: {pad: 0}}", stages=stages))
+
+
+@pytest.fixture
+def alike(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Images of one size, of which number i is of the grey i * 10."""
+    root = tmp_path / "alike"
+    root.mkdir()
+    for i in range(ROWS):
+        Image.new("RGB", (32, 24), (i * 10,) * 3).save(root / f"{i}.png")
+    return root
+
+
+def as_they_are(root: pathlib.Path, stages: str = "decode_image", rest: str = "") -> pathlib.Path:
+    path = root.parent / "as-they-are.yaml"
+    path.write_text(
+        "pipeline: as-they-are\n"
+        f'source: {{files: {{root: {root}, pattern: "*.png"}}}}\n'
+        f"stages: [fetch, {stages}]\nbatch: {{size: 5, last: keep}}\n{rest}"
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("stages", "shape"),
+    [
+        ("decode_image", (3, 24, 32)),
+        ("decode_image, random_horizontal_flip, {normalize: {mean: 0.5, std: 0.5}}", (3, 24, 32)),
+        ("{decode_image: {mode: gray}}, {resize: {size: 48}}", (1, 48, 64)),
+        ("{decode_image: {mode: rgb}}, {center_crop: {size: [8, 40]}}", (3, 8, 40)),
+    ],
+)
+def test_images_of_one_size_are_stacked_without_a_resize(
+    daemon: Any, alike: pathlib.Path, stages: str, shape: tuple[int, ...]
+) -> None:
+    with spdld.Loader(as_they_are(alike, stages), address=daemon.address) as loader:
+        for batch in loader:
+            assert batch["image"].shape == (5, *shape) and batch.valid.all()
+            if shape == (3, 24, 32) and batch["image"].dtype == np.uint8:
+                assert (batch["image"] == batch.indices[:, None, None, None] * 10).all()
+
+
+def test_an_image_of_another_size_is_an_error_that_names_it(
+    daemon: Any, alike: pathlib.Path
+) -> None:
+    path = as_they_are(alike, rest="on_error: {decode: fail}\n")
+    daemon.ctl("apply", "-f", path)
+    Image.new("RGB", (33, 24)).save(alike / "7.png")
+    told = (
+        r"7\.png\): its field 'image' has the shape \[3, 24, 33\], and a row of the stack "
+        r"\[3, 24, 32\], which the others have: add a resize to .*, or let them differ: "
+        r"batch: \{collate: \{image: \{kind: ragged, max_bytes: 4MiB\}\}\}"
+    )
+    with (
+        pytest.raises(spdld.PipelineError, match=told),
+        spdld.Loader("as-they-are", address=daemon.address) as loader,
+    ):
+        list(loader)
+
+
+def test_images_that_differ_are_refused_by_name(daemon: Any, alike: pathlib.Path) -> None:
+    Image.new("RGB", (24, 32)).save(alike / "7.png")
+    told = r"differ in size \(0\.png has 32x24 pixels, 7\.png 24x32\), and a batch needs one: add"
+    with pytest.raises(spdld.PipelineError, match=told):
+        len(spdld.Loader(as_they_are(alike), address=daemon.address))
+
+
+def test_images_keep_the_size_that_was_applied(daemon: Any, alike: pathlib.Path) -> None:
+    path = as_they_are(alike, rest="on_error: {decode: fail}\n")
+    daemon.ctl("apply", "-f", path)
+    for i in range(ROWS):
+        Image.new("RGB", (16, 16)).save(alike / f"{i}.png")
+    daemon.restart()
+    with (
+        pytest.raises(spdld.PipelineError, match=r"shape \[3, 16, 16\], and .* \[3, 24, 32\]"),
+        spdld.Loader("as-they-are", address=daemon.address) as loader,
+    ):
+        next(iter(loader))
+    daemon.ctl("apply", "-f", path)
+    with spdld.Loader("as-they-are", job="new", address=daemon.address) as loader:
+        assert next(iter(loader))["image"].shape == (5, 3, 16, 16)

@@ -80,6 +80,8 @@ class Desk:
             text = text.replace(str(path), name)
         text = re.sub(r"\bpid \d+", "pid 4711", text)
         text = re.sub(r"such as \w+/\d+\.jpg", "such as cats/00000.jpg", text)
+        two = r"\(\w+/\d+\.jpg has \d+x\d+ pixels, \w+/\d+\.jpg \d+x\d+\)"
+        text = re.sub(two, "(cats/00000.jpg has 500x375 pixels, cats/00001.jpg 640x480)", text)
         text = re.sub(r"\b\d+ attempts? in", "3 attempts in", text)
         return " ".join(text.split())
 

@@ -25,9 +25,10 @@ std::ptrdiff_t varying(const TensorSpec& tensor) {
   return std::count(tensor.shape.begin(), tensor.shape.end(), -1);
 }
 
-// Which rows differ, where that is known.
-std::string example(const TensorSpec& tensor) {
-  return tensor.sizes.empty() ? "" : " (" + tensor.sizes + ")";
+// That rows differ, and which of them, or that it is not known whether they do.
+std::string differ(const TensorSpec& tensor) {
+  if (!tensor.sizes.empty()) return "differ in size (" + tensor.sizes + ")";
+  return tensor.to_one_shape.empty() ? "differ in size" : "may differ in size";
 }
 
 class Collator {
@@ -40,20 +41,18 @@ class Collator {
     const auto found = spec_.batch.collate.find(tensor.name);
     const spec::CollateSpec* const given =
         found == spec_.batch.collate.end() ? nullptr : &found->second;
-    if (!tensor.indexed_shape.empty() && (given == nullptr || given->kind == Kind::kStack)) {
+    if (!tensor.seen_shape.empty() && (given == nullptr || given->kind == Kind::kStack)) {
       tensor.kind = FieldKind::kDense;
-      tensor.shape = tensor.indexed_shape;
+      tensor.shape = tensor.seen_shape;
     }
     if (given != nullptr && given->kind) SPDLD_TRY(change_kind(tensor, *given));
     if (tensor.kind == FieldKind::kDense) return {};
     if (given == nullptr && tensor.kind == FieldKind::kRagged && !tensor.to_one_shape.empty() &&
         tensor.max_row_bytes == 0)
-      return Status(Code::kInvalidArgument,
-                    "pipeline '" + spec_.name + "': the " + tensor.noun + " that come out of '" +
-                        made_by_ + "' differ in size" + example(tensor) +
-                        ", and a batch needs one: " + tensor.to_one_shape +
-                        ", or let them differ: batch: {collate: {" + tensor.name +
-                        ": {kind: ragged, max_bytes: " + tensor.ample_row + "}}}");
+      return Status(Code::kInvalidArgument, "pipeline '" + spec_.name + "': the " + tensor.noun +
+                                                " that come out of '" + made_by_ + "' " +
+                                                differ(tensor) +
+                                                ", and a batch needs one: " + tensor.mend());
     return bound(tensor, given);
   }
 
@@ -83,8 +82,7 @@ class Collator {
         if (tensor.kind == FieldKind::kDense) return {};
         if (tensor.kind != FieldKind::kRagged || !is_flat(tensor))
           return fail(tensor, given,
-                      "its rows differ in size" + example(tensor) +
-                          ", so they cannot be stacked: " +
+                      "its rows " + differ(tensor) + ", so they cannot be stacked: " +
                           (tensor.to_one_shape.empty() ? "" : tensor.to_one_shape + ", or ") +
                           "write 'ragged'" + std::string(bytes ? " or 'bytes'" : " or 'pad'"));
         return stack(tensor, given);

@@ -17,20 +17,13 @@ std::vector<std::int64_t> ImageTask::shape_of(Size size) const {
   return {size.height, size.width, channels};
 }
 
-void ImageTask::set_tensors(const std::string& name) {
-  tensors_.push_back({.name = name,
-                      .kind = output ? FieldKind::kDense : FieldKind::kRagged,
-                      .dtype = format.dtype,
-                      .shape = shape_of(output.value_or(Size{-1, -1})),
-                      .ample_row = "4MiB",
-                      .noun = "images",
-                      .to_one_shape = "add a resize to [height, width], a center_crop or a "
-                                      "random_resized_crop"});
+void ImageTask::set_tensors(const std::string& name, const PictureSizes& sizes) {
+  tensors_.push_back(tensor_of_pictures(*this, name, sizes, "images", "4MiB"));
 }
 
 ImageChain::ImageChain(const DecodeImageOp& op, std::size_t request, std::string decode_key,
-                       Layout layout)
-    : PixelChain(op.channels(), op.dtype()) {
+                       Layout layout, SizesOfField known)
+    : PixelChain(op.channels(), op.dtype()), known_(std::move(known)) {
   task_->decode = &op;
   task_->request = request;
   task_->decode_key = std::move(decode_key);

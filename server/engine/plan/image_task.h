@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,7 +41,7 @@ class ImageTask final : public FieldTask {
   std::span<const GeometryStep> steps() const override { return geometry; }
   bool needs_canvas() const override { return follows; }
   // The one tensor, named `name`: called once, when all else is set.
-  void set_tensors(const std::string& name);
+  void set_tensors(const std::string& name, const PictureSizes& sizes);
   std::vector<std::int64_t> shape_of(Size size) const;
 
   // The pixels that the decoder makes.
@@ -62,15 +63,19 @@ class ImageTask final : public FieldTask {
 // The chain that decode_image begins.
 class ImageChain final : public PixelChain {
  public:
-  ImageChain(const DecodeImageOp& op, std::size_t request, std::string decode_key, Layout layout);
+  // `known`: of the field's pictures as they are decoded; called once, by finish(), if at all.
+  using SizesOfField = std::function<PictureSizes(const std::string& field)>;
+  ImageChain(const DecodeImageOp& op, std::size_t request, std::string decode_key, Layout layout,
+             SizesOfField known);
 
   std::string_view noun() const override { return is_index() ? "masks" : "images"; }
   bool is_index() const override { return task_->decode->is_index(); }
   Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override {
-    return finish_task(std::move(task_), name);
+    return finish_task(std::move(task_), name, [&] { return known_(name); });
   }
 
  private:
+  const SizesOfField known_;
   std::unique_ptr<ImageTask> task_ = std::make_unique<ImageTask>();
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/plan/image_sizes.h"
 #include "op/field_chain.h"
 #include "op/op.h"
 
@@ -31,15 +32,19 @@ class PixelChain : public FieldChain {
     format_.dtype = dtype;
   }
 
-  // Gives a task what the ops do, and names what it makes, of which more may be `known`.
-  template <typename Task, typename... Known>
+  // Gives a task what the ops do, and names what it makes. `known` tells what is known of the sizes
+  // of the pictures that are decoded; it is asked where the ops leave them different.
+  template <typename Task, typename Known>
   Result<std::unique_ptr<FieldTask>> finish_task(std::unique_ptr<Task> task,
-                                                 const std::string& name, const Known&... known) {
+                                                 const std::string& name, const Known& known) {
+    PictureSizes sizes;
+    if (!size_) sizes = known();
+    for (const GeometryStep& step : geometry_) sizes.one = step.op->output_size(sizes.one);
     task->geometry = std::move(geometry_);
     task->largest_known_pair = largest_known_pair_;
     task->format = format_;
     task->output = size_;
-    task->set_tensors(name, known...);
+    task->set_tensors(name, sizes);
     return task;
   }
 
@@ -58,5 +63,22 @@ class PixelChain : public FieldChain {
   std::string moved_by_;      // the geometry op
   std::string converted_by_;  // the pixel op
 };
+
+// The pictures that a task makes, named `noun`: of one shape, or of those that `sizes` tells of.
+template <typename Task>
+TensorSpec tensor_of_pictures(const Task& task, const std::string& name, const PictureSizes& sizes,
+                              std::string noun, std::string ample_row) {
+  TensorSpec tensor{.name = name,
+                    .kind = task.output ? FieldKind::kDense : FieldKind::kRagged,
+                    .dtype = task.format.dtype,
+                    .shape = task.shape_of(task.output.value_or(Size{-1, -1}))};
+  if (task.output) return tensor;
+  tensor.ample_row = std::move(ample_row);
+  tensor.noun = std::move(noun);
+  tensor.sizes = sizes.differing;
+  tensor.to_one_shape = "add a resize to [height, width], a center_crop or a random_resized_crop";
+  if (sizes.one) tensor.seen_shape = task.shape_of(*sizes.one);
+  return tensor;
+}
 
 }  // namespace spdld::engine

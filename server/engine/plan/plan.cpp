@@ -74,14 +74,19 @@ bool moves_with(const FieldTask& a, const FieldTask& b) {
 class Compiler {
  public:
   Compiler(spec::PipelineSpec spec, const Registry& registry,
-           const std::vector<source::SourceField>& fields)
+           const std::vector<source::SourceField>& fields, const SizesOfImages& sizes)
       : plan_(std::make_shared<Plan>()),
         registry_(registry),
+        sizes_(sizes),
         table_(
             fields_of(fields),
             [this](const DecodeImageOp& op, std::size_t request, const std::string& decode_key) {
-              return std::make_unique<ImageChain>(op, request, decode_key,
-                                                  plan_->spec.batch.layout);
+              return std::make_unique<ImageChain>(
+                  op, request, decode_key, plan_->spec.batch.layout,
+                  [this, request, &op](const std::string& field) {
+                    return may_stack(field) ? sizes_(field, table_.requested_parts()[request], op)
+                                            : PictureSizes{};
+                  });
             },
             [](const DecodeVideoOp& op, std::size_t request, const ClipShape& clip) {
               return std::make_unique<VideoChain>(op, request, clip);
@@ -97,6 +102,13 @@ class Compiler {
   }
 
  private:
+  // Whether anything is known of the sizes of its images, and they are stacked if they have one.
+  bool may_stack(const std::string& field) const {
+    const auto given = plan_->spec.batch.collate.find(field);
+    return sizes_ && (given == plan_->spec.batch.collate.end() || !given->second.kind ||
+                      given->second.kind == spec::CollateSpec::Kind::kStack);
+  }
+
   // Whether a row has an optional part that no listing tells of is a value of the row.
   Status add_presences() {
     std::vector<Field*> parts;
@@ -387,6 +399,7 @@ class Compiler {
 
   std::shared_ptr<Plan> plan_;
   const Registry& registry_;
+  const SizesOfImages& sizes_;
   FieldTable table_;
   std::vector<std::pair<const Field*, std::size_t>> presences_;  // of parts: a value of the row
   std::map<std::string, std::uint64_t> occurrences_;
@@ -427,8 +440,9 @@ std::uint32_t Plan::slots_for(std::uint32_t credits) const { return credits + kF
 std::uint32_t Plan::device_slots_for(std::uint32_t credits) const { return credits + 1; }
 
 Result<std::shared_ptr<const Plan>> compile(spec::PipelineSpec spec, const Registry& registry,
-                                            const std::vector<source::SourceField>& fields) {
-  return Compiler(std::move(spec), registry, fields).run();
+                                            const std::vector<source::SourceField>& fields,
+                                            const SizesOfImages& sizes) {
+  return Compiler(std::move(spec), registry, fields, sizes).run();
 }
 
 }  // namespace spdld::engine

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "engine/plan/batch_layout.h"
+#include "engine/plan/image_sizes.h"
 #include "engine/plan/image_task.h"
 #include "op/op.h"
 #include "op/registry.h"
@@ -102,8 +103,11 @@ struct Plan {
   std::uint32_t device_slots_for(std::uint32_t credits) const;
 };
 
-// `fields` are the source's. An error names the stage with file:line:col, or the field.
+// `fields` are the source's. An error names the stage with file:line:col, or the field. `sizes` is
+// asked about images that stages leave as large as they are and that may be stacked; empty: nothing
+// is known of them.
 Result<std::shared_ptr<const Plan>> compile(spec::PipelineSpec spec, const Registry& registry,
-                                            const std::vector<source::SourceField>& fields);
+                                            const std::vector<source::SourceField>& fields,
+                                            const SizesOfImages& sizes = {});
 
 }  // namespace spdld::engine

@@ -64,19 +64,8 @@ std::string VideoTask::ample_row() const {
   return std::to_string(std::max<std::uint64_t>(4, (bytes + kMiB - 1) / kMiB)) + "MiB";
 }
 
-void VideoTask::set_tensors(const std::string& name, std::optional<Size> indexed) {
-  TensorSpec frames{.name = name,
-                    .kind = output ? FieldKind::kDense : FieldKind::kRagged,
-                    .dtype = format.dtype,
-                    .shape = shape_of(output.value_or(Size{-1, -1}))};
-  if (!output) {
-    frames.ample_row = ample_row();
-    frames.noun = "clips";
-    frames.sizes = clip.sizes;
-    frames.to_one_shape = "add a resize to [height, width], a center_crop or a random_resized_crop";
-    if (indexed) frames.indexed_shape = shape_of(*indexed);
-  }
-  tensors_.push_back(std::move(frames));
+void VideoTask::set_tensors(const std::string& name, const PictureSizes& sizes) {
+  tensors_.push_back(tensor_of_pictures(*this, name, sizes, "clips", ample_row()));
   for (const std::string* const times : {&decode->pts_field(), &decode->duration_field()}) {
     if (times->empty()) continue;
     std::vector<std::int64_t> shape = leading_shape();
@@ -90,13 +79,8 @@ VideoChain::VideoChain(const DecodeVideoOp& op, std::size_t request, const ClipS
   task_->decode = &op;
   task_->request = request;
   task_->clip = clip;
-  if (clip.width > 0 && clip.height > 0) indexed_ = Size{clip.width, clip.height};
-}
-
-Status VideoChain::append(const GeometryOp& op, const StageKey& key) {
-  SPDLD_TRY(PixelChain::append(op, key));
-  indexed_ = op.output_size(indexed_);
-  return {};
+  indexed_.differing = clip.sizes;
+  if (clip.width > 0 && clip.height > 0) indexed_.one = Size{clip.width, clip.height};
 }
 
 }  // namespace spdld::engine

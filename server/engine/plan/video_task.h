@@ -34,9 +34,8 @@ class VideoTask final : public FieldTask {
   std::int64_t max_pixels() const override { return decode->max_pixels(); }
   std::uint64_t known_bytes() const override { return largest_known_pair; }
   std::span<const GeometryStep> steps() const override { return geometry; }
-  // Called once, when all else is set. `indexed` is the size of each frame as far as the source's
-  // index tells.
-  void set_tensors(const std::string& name, std::optional<Size> indexed);
+  // Called once, when all else is set. `sizes` is what the source's index tells of frames.
+  void set_tensors(const std::string& name, const PictureSizes& sizes);
 
   StoredFormat stored() const { return {.channels = decode->channels()}; }
   // Frames of a row, repeated clips included.
@@ -60,15 +59,13 @@ class VideoChain final : public PixelChain {
   VideoChain(const DecodeVideoOp& op, std::size_t request, const ClipShape& clip);
 
   std::string_view noun() const override { return "videos"; }
-  using PixelChain::append;
-  Status append(const GeometryOp& op, const StageKey& key) override;
   Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override {
-    return finish_task(std::move(task_), name, indexed_);
+    return finish_task(std::move(task_), name, [this] { return indexed_; });
   }
 
  private:
   std::unique_ptr<VideoTask> task_ = std::make_unique<VideoTask>();
-  std::optional<Size> indexed_;  // of the frames so far
+  PictureSizes indexed_;  // of the frames that are decoded, by the source's index
 };
 
 }  // namespace spdld::engine

@@ -70,7 +70,7 @@ TEST(DroppedRows, AreGivenToNoFurtherStep) {
       std::all_of(row.begin(), row.end(), [](std::byte value) { return value == std::byte{200}; }));
 }
 
-std::string picture() {
+std::string small_jpeg() {
   const auto bytes = media::test::make_jpeg({.width = 40, .height = 30});
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -106,7 +106,7 @@ TEST_P(DroppedBatch, EndsTheRowThatAWorkerHas) {
   const auto plan = testing::compile("  - fetch\n  - decode_image\n  - resize: {size: [8, 8]}\n",
                                      "batch: {size: 1}\n");
   ASSERT_TRUE(plan) << plan.error().message();
-  const auto source = std::make_shared<FakeSource>(std::vector<std::string>{picture()});
+  const auto source = std::make_shared<FakeSource>(std::vector<std::string>{small_jpeg()});
   std::latch asked(1), answered(1);
   source->on_given = [&](std::uint64_t, source::FetchedItem&) {
     asked.count_down();

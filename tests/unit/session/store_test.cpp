@@ -34,6 +34,7 @@ TEST_F(StoreTest, KeepsPipelinesAcrossARestart) {
   pipeline.request.env = {{"HOME", "/root"}};
   pipeline.request.reader = Credentials{.uid = 1000, .gid = 1001, .groups = {27, 100}};
   pipeline.request.bucket_run = 128;
+  pipeline.request.image_sizes = {{"image", {32, 24}}};
   ASSERT_TRUE(open()->put_pipeline(pipeline, {}).ok());
   const auto kept = open()->pipelines();
   ASSERT_TRUE(kept);
@@ -45,6 +46,7 @@ TEST_F(StoreTest, KeepsPipelinesAcrossARestart) {
   EXPECT_EQ(kept->front().request.env, pipeline.request.env);
   EXPECT_EQ(kept->front().request.reader, pipeline.request.reader);
   EXPECT_EQ(kept->front().request.bucket_run, pipeline.request.bucket_run);
+  EXPECT_EQ(kept->front().request.image_sizes, pipeline.request.image_sizes);
 }
 
 TEST(StoredJsonTest, ARecordWithoutAReaderIsReadAsOneThatNamesNone) {

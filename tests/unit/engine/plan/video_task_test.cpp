@@ -236,8 +236,8 @@ TEST_F(VideoTaskTest, IsRaggedWhereFramesOfClipsDifferInSize) {
   const auto refused = compiled("");
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message(),
-              HasSubstr("the clips that come out of 'decode_video' differ in size, and a batch "
-                        "needs one: add a resize to [height, width], a center_crop"));
+              HasSubstr("the clips that come out of 'decode_video' may differ in size, and a "
+                        "batch needs one: add a resize to [height, width], a center_crop"));
   const auto plan =
       compiled("", 0, "", "batch: {size: 2, collate: {video: {kind: ragged, max_bytes: 1MiB}}}\n");
   ASSERT_TRUE(plan) << plan.error().message();
@@ -275,9 +275,12 @@ TEST_F(VideoTaskTest, LeavesAClipOfAnotherSizeThanAllFilesAnError) {
   ASSERT_TRUE(plan) << plan.error().message();
   const MadeClip made = make(**plan, cut({0, 1, 2, 3}));
   EXPECT_EQ(made.status.code(), Code::kDataLoss);
-  EXPECT_THAT(made.status.message(),
-              HasSubstr("its field 'video' has the shape [4, 3, 64, 96], and a row of the stack "
-                        "[4, 3, 62, 96]"));
+  EXPECT_THAT(
+      made.status.message(),
+      HasSubstr("its field 'video' has the shape [4, 3, 64, 96], and a row of the stack "
+                "[4, 3, 62, 96], which the others have: add a resize to [height, width], a "
+                "center_crop or a random_resized_crop, or let them differ: batch: {collate: "
+                "{video: {kind: ragged, max_bytes: 4MiB}}}"));
 }
 
 TEST_F(VideoTaskTest, LeavesClipsOfOneSizeRaggedWhereThatIsAskedFor) {
