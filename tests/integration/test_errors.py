@@ -18,6 +18,7 @@ from typing import Any
 import daemon as daemon_module
 import pytest
 import spdld
+from PIL import Image
 
 DOC = (daemon_module.REPOSITORY / "docs/errors.md").read_text()
 # A heading, some words, and the message.
@@ -117,7 +118,14 @@ in_yaml("A tab instead of spaces", ("  - fetch", "\t- fetch"))
 in_yaml("A variable without quotes", ('"${size}"', "${size}"))
 in_yaml("A key that stands twice", ("shuffle: global", "shuffle: global\nshuffle: none"))
 in_yaml("A crop before the decoding", ("  - decode_image\n" + CROP, CROP + "  - decode_image\n"))
-in_yaml("Images of different sizes", (CROP, ""))
+
+
+@mistake("Images of different sizes")
+def _(desk: Desk) -> str:
+    Image.new("RGB", (40, 30)).save(desk.data / "cats/00000.jpg")
+    return desk.applied((CROP, ""))
+
+
 in_yaml(
     "Masks that are normalised",
     ("  - decode_image\n", "  - decode_image: {mode: index}\n"),
