@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the store's file is opened, made, or done without: a part of Store.
+#include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
@@ -14,8 +15,11 @@
 #include <system_error>
 #include <utility>
 
+#include "posix/unique_fd.h"
+#include "posix/zombie.h"
 #include "session/statement.h"
 #include "session/store.h"
+#include "source/bytes/whole_file.h"
 
 namespace spdld::session {
 namespace {
@@ -103,6 +107,24 @@ class ScratchDirectory {
   std::string path_;
 };
 
+// Which process SQLite's locks of the file keep away, as far as this PID namespace shows it.
+pid_t locked_by(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  const bool held = fd && ::fcntl(fd.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  return held ? lock.l_pid : 0;
+}
+
+// A killed process keeps its locks of the file while a thread of it hangs in the kernel, and writes
+// nothing any more. A copy in its place has no locks; a journal beside it is found by its name.
+Status leave_locks_of_the_dead(const std::string& path) {
+  if (!is_zombie(locked_by(path))) return {};
+  SPDLD_ASSIGN(const std::string bytes, source::read_whole_file(path));
+  return source::write_whole_file(path, bytes);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Store>> Store::open(const std::string& state_dir) {
@@ -149,8 +171,10 @@ Status Store::open_file() {
   MutexLock lock(mutex_);
   const bool writable = ::access(state_dir_.c_str(), W_OK | X_OK) == 0;
   Status trouble = writable ? Status() : cannot_write(state_dir_, errno);
-  Status opened =
-      connect(path_, writable ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY);
+  Status opened = writable ? leave_locks_of_the_dead(path_) : Status();
+  if (opened.ok())
+    opened = connect(path_,
+                     writable ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY);
   if (opened.ok() && writable) {
     ::chmod(path_.c_str(), S_IRUSR | S_IWUSR);  // job names and resolved env are nobody else's
     if (sqlite3_db_readonly(db_, "main") == 1) trouble = cannot_write(path_, EACCES);

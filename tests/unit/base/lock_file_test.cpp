@@ -3,17 +3,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <fstream>
+#include <optional>
 #include <string>
-#include <thread>
 
-#include "posix/zombie.h"
 #include "tests/support/scratch_dir.h"
+#include "tests/support/zombie.h"
 
 namespace spdld {
 namespace {
@@ -34,31 +30,14 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LockFileTest,
                            return info.param == LockFile::Kind::kFlock ? "Flock" : "Ofd";
                          });
 
-// A process that has the lock and whose first thread has ended, as that of one that was killed,
-// while another thread of it cannot end.
-class Zombie {
- public:
-  explicit Zombie(const std::string& path, LockFile::Kind kind) : pid_(::fork()) {
-    if (pid_ == 0) {
-      const auto lock = LockFile::take(path, kind);
-      if (!lock) ::_exit(1);
-      std::thread([] {
-        while (true) ::pause();
-      }).detach();
-      ::syscall(SYS_exit, 0);
-    }
-    while (!is_zombie(pid_) && ::kill(pid_, 0) == 0) std::this_thread::yield();
-  }
-  ~Zombie() {
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  Zombie(const Zombie&) = delete;
-  Zombie& operator=(const Zombie&) = delete;
-
- private:
-  pid_t pid_;
-};
+// That has the lock.
+test::Zombie zombie_with(const std::string& path, LockFile::Kind kind) {
+  return test::Zombie([&] {
+    static std::optional<LockFile> lock;
+    if (auto taken = LockFile::take(path, kind)) lock.emplace(*std::move(taken));
+    return lock.has_value();
+  });
+}
 
 TEST_P(LockFileTest, TellsWhoHasIt) {
   {
@@ -80,7 +59,7 @@ TEST_P(LockFileTest, GivesTheLockBackBeforeItsEnd) {
 }
 
 TEST_P(LockFileTest, TakesTheLockOfAProcessThatWasKilledAndHangs) {
-  const Zombie zombie(path_, GetParam());
+  const test::Zombie zombie = zombie_with(path_, GetParam());
   const auto next = take();
   ASSERT_TRUE(next) << next.error().message();
   const auto third = take();
@@ -89,7 +68,7 @@ TEST_P(LockFileTest, TakesTheLockOfAProcessThatWasKilledAndHangs) {
 }
 
 TEST_P(LockFileTest, LeavesTheLockToAPidOfAnotherBootOrNamespace) {
-  const Zombie zombie(path_, GetParam());
+  const test::Zombie zombie = zombie_with(path_, GetParam());
   std::string line;
   std::getline(std::ifstream(path_) >> std::ws, line);
   std::ofstream(path_) << line << "\nanother-boot pid:[1]\n";
@@ -99,7 +78,7 @@ TEST_P(LockFileTest, LeavesTheLockToAPidOfAnotherBootOrNamespace) {
 }
 
 TEST_P(LockFileTest, LeavesTheLockOfWhoSaysNothing) {
-  const Zombie zombie(path_, GetParam());
+  const test::Zombie zombie = zombie_with(path_, GetParam());
   std::ofstream(path_, std::ios::trunc).flush();
   const auto next = take();
   ASSERT_FALSE(next);

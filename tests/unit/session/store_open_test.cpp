@@ -16,6 +16,7 @@
 
 #include "session/store.h"
 #include "tests/support/scratch_dir.h"
+#include "tests/support/zombie.h"
 
 namespace spdld::session {
 namespace {
@@ -236,6 +237,27 @@ TEST_F(StoreOpenTest, DirectoryThatCannotBeLockedIsUsedWithAWarning) {
               ElementsAre(AllOf(HasSubstr("state_dir " + directory_ + " cannot be locked"),
                                 HasSubstr("give each a state_dir of its own"))));
   EXPECT_TRUE(store->put_pipeline(train(1), {.version = 1}).ok());
+}
+
+TEST_F(StoreOpenTest, FollowsAProcessThatWasKilledInATransactionAndCannotEnd) {
+  keep_train();
+  const std::string path = directory_ + "/spdld.sqlite";
+  const test::Zombie dead([&] {
+    sqlite3* db = nullptr;  // of a process that never closes it
+    // More than its cache holds, so that pages are written and the journal is needed.
+    return sqlite3_open(path.c_str(), &db) == SQLITE_OK &&
+           sqlite3_exec(db,
+                        "PRAGMA cache_size = 1; BEGIN EXCLUSIVE; DELETE FROM pipelines;"
+                        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 500)"
+                        "INSERT INTO files SELECT i, hex(randomblob(500)) FROM n",
+                        nullptr, nullptr, nullptr) == SQLITE_OK;
+  });
+  ASSERT_TRUE(fs::exists(path + "-journal"));
+  const auto store = open();
+  EXPECT_THAT(store->warnings(), IsEmpty());
+  ASSERT_EQ(store->pipelines()->size(), 1U);
+  EXPECT_EQ(store->pipelines()->front().version, 3U);
+  EXPECT_TRUE(store->put_pipeline(train(4), {.version = 4}).ok());
 }
 
 }  // namespace
