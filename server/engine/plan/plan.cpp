@@ -105,7 +105,7 @@ class Compiler {
   // Whether anything is known of the sizes of its images, and they are stacked if they have one.
   bool may_stack(const std::string& field) const {
     const auto given = plan_->spec.batch.collate.find(field);
-    return sizes_ && (given == plan_->spec.batch.collate.end() || !given->second.kind ||
+    return sizes_ && (given == plan_->spec.batch.collate.end() ||
                       given->second.kind == spec::CollateSpec::Kind::kStack);
   }
 

@@ -139,7 +139,7 @@ TEST(Plan, AsksForNoSizesThatItDoesNotNeed) {
   int asked = 0;
   EXPECT_TRUE(compile_of({}, "  - resize: {size: [20, 20]}\n", asked));
   for (const std::string collate :
-       {"{kind: ragged, max_bytes: 1MiB}", "{pad: 0, max_bytes: 1MiB}"}) {
+       {"{kind: ragged, max_bytes: 1MiB}", "{pad: 0, max_bytes: 1MiB}", "{max_bytes: 1MiB}"}) {
     const auto plan =
         compile_of({}, "", asked, "batch: {size: 4, collate: {image: " + collate + "}}\n");
     ASSERT_TRUE(plan) << plan.error().message();
